@@ -60,8 +60,13 @@ build: programs ## bin/porthole, bin/windows/*.exe and the third-party programs
 
 # Both systems at once: they share no package, and one links while the other compiles.
 .PHONY: programs programs-linux programs-windows
-programs:
+programs: page
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-linux programs-windows
+
+# The page of `porthole web` is embedded into the program.
+.PHONY: page
+page: ## the page of porthole web, bundled from web/page/src (needs nodejs and npm)
+	@tools/page
 
 programs-linux:
 	@mkdir -p $(BIN)

@@ -2,6 +2,9 @@ module porthole.dev/porthole
 
 go 1.26.8
 
+// Packages of npm: some have Go files.
+ignore ./web/page/node_modules
+
 // What each of these is for: docs/dependencies.md.
 require (
 	github.com/Microsoft/go-winio v0.6.4

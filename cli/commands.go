@@ -21,6 +21,7 @@ import (
 	"porthole.dev/porthole/cli/service"
 	"porthole.dev/porthole/cli/upgrade"
 	"porthole.dev/porthole/cli/version"
+	"porthole.dev/porthole/cli/web"
 	"porthole.dev/porthole/node/fit"
 )
 
@@ -45,6 +46,7 @@ func nodeCommands() []*cobra.Command {
 		manifests.Command(),
 		importer.Command(),
 		version.Command(),
+		web.Command(),
 		completion.Command(),
 	}
 }

@@ -2,6 +2,7 @@
 package up
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,14 @@ import (
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/node/routes"
 )
+
+// webHint names the command that shows the cluster.
+func webHint(dir string) string {
+	if dir == cluster.DefaultDir {
+		return "`porthole web` shows the cluster in a browser, live"
+	}
+	return fmt.Sprintf("`porthole web --dir %s` shows the cluster in a browser, live", dir)
+}
 
 // Command is `porthole up`.
 func Command() *cobra.Command {
@@ -42,7 +51,11 @@ it changes nothing; after an interrupted run it finishes the work.`,
 			if dryRun {
 				return cluster.PrintPlan(cmd.OutOrStdout(), layout, config)
 			}
-			return cluster.Up(cmd.Context(), cluster.UpOptions{Layout: layout, Config: config, Out: cmd.OutOrStdout()})
+			if err := cluster.Up(cmd.Context(), cluster.UpOptions{Layout: layout, Config: config, Out: cmd.OutOrStdout()}); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), webHint(dir))
+			return err
 		},
 	}
 

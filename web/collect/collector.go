@@ -1,0 +1,289 @@
+package collect
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/web/model"
+)
+
+// ErrNone says that a node has no such program.
+var ErrNone = errors.New("the node has no such program")
+
+// Collector keeps the newest document. It is safe for concurrent use.
+type Collector struct {
+	o Options
+
+	wake    chan struct{} // of one slot
+	lookers chan struct{} // wakes those that ask nodes, when the first page opens
+
+	mu       sync.Mutex
+	reports  map[string]model.Report
+	raw      map[string][]byte // the last answer of each node and program, to see whether it changed
+	api      model.API
+	document model.Document
+	changed  chan struct{} // closed when document is replaced
+	pages    int
+}
+
+// New returns a Collector that does nothing before Run.
+func New(o Options) *Collector {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Collector{o: o, wake: make(chan struct{}, 1), lookers: make(chan struct{}), reports: map[string]model.Report{}, raw: map[string][]byte{},
+		changed: make(chan struct{})}
+}
+
+// Changed tells the collector that objects changed. It does not block.
+func (c *Collector) Changed() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Document returns the newest document, nil before the first, and a channel that is closed when there is a newer one.
+func (c *Collector) Document() (model.Document, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.document, c.changed
+}
+
+// Open notes that a page is open, until close is called once.
+func (c *Collector) Open() (closed func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pages++
+	if c.pages == 1 {
+		close(c.lookers)
+		c.lookers = make(chan struct{})
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.pages--
+	}
+}
+
+// pause waits for the time between two questions, less if a first page opens.
+func (c *Collector) pause(ctx context.Context) {
+	c.mu.Lock()
+	period, opened := unwatched, c.lookers
+	if c.pages > 0 {
+		period = watched
+	}
+	c.mu.Unlock()
+
+	timer := time.NewTimer(period)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-opened:
+	case <-timer.C:
+	}
+}
+
+// Run collects until ctx ends.
+func (c *Collector) Run(ctx context.Context) {
+	var tasks sync.WaitGroup
+	tasks.Go(func() { c.followAPI(ctx) })
+	tasks.Go(func() { c.followNodes(ctx) })
+	defer tasks.Wait()
+
+	tick := time.NewTicker(aging)
+	defer tick.Stop()
+	for {
+		c.rebuild(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+		case <-tick.C:
+		}
+		wait(ctx, settle)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// Facts returns all that is known now.
+func (c *Collector) Facts() *model.Facts {
+	f := &model.Facts{Name: c.o.Name, Local: c.o.Local, Nodes: c.o.Objects.Nodes(), Pods: c.o.Objects.Pods(), Services: c.o.Objects.Services(),
+		Slices: c.o.Objects.Slices(), Events: c.o.Objects.Events(), Reports: map[string]model.Report{}}
+	for _, n := range c.o.Expected {
+		f.Expected = append(f.Expected, n.Name)
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.API = c.api
+	for name, r := range c.reports {
+		f.Reports[name] = r
+	}
+	return f
+}
+
+// rebuild makes a new document, if something is different. Before the first lists are complete there is none, unless the API does not answer.
+func (c *Collector) rebuild(ctx context.Context) {
+	f := c.Facts()
+	if !c.o.Objects.Synced() && f.API.Error == "" {
+		return
+	}
+	document, err := model.Encode(model.Build(f, c.o.Now()))
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Could not encode the cluster")
+		return
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.document != nil && model.Diff(c.document, document).Empty() {
+		return
+	}
+	c.document = document
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// followAPI asks the API server whether it is there: watches alone end without a word when the connection does.
+func (c *Collector) followAPI(ctx context.Context) {
+	for ctx.Err() == nil {
+		ask, cancel := context.WithTimeout(ctx, askLimit)
+		err := c.o.Objects.Ready(ask)
+		cancel()
+
+		c.mu.Lock()
+		was := c.api.Error
+		switch {
+		case err == nil:
+			c.api = model.API{}
+		case c.api.Error == "":
+			c.api = model.API{Error: err.Error(), Since: c.o.Now().UTC()}
+		default:
+			c.api.Error = err.Error()
+		}
+		different := was != c.api.Error
+		c.mu.Unlock()
+		if different {
+			c.Changed()
+		}
+		c.pause(ctx)
+	}
+}
+
+// followNodes keeps one goroutine for each node that asks it.
+func (c *Collector) followNodes(ctx context.Context) {
+	running := map[string]context.CancelFunc{}
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	for ctx.Err() == nil {
+		wanted := c.wantedNodes()
+		for _, n := range wanted {
+			if running[n.Name] == nil {
+				nodeCtx, cancel := context.WithCancel(ctx)
+				running[n.Name] = cancel
+				tasks.Go(func() { c.followNode(nodeCtx, n) })
+			}
+		}
+
+		for name, cancel := range running {
+			if _, is := wanted[name]; !is {
+				cancel()
+				delete(running, name)
+				c.forget(name)
+			}
+		}
+		wait(ctx, watched)
+	}
+
+	for _, cancel := range running {
+		cancel()
+	}
+}
+
+func (c *Collector) wantedNodes() map[string]model.NodeRef {
+	wanted := map[string]model.NodeRef{}
+	for _, n := range c.o.Expected {
+		wanted[n.Name] = n
+	}
+	for _, n := range c.o.Objects.Nodes() {
+		wanted[n.Name] = model.NodeRef{Name: n.Name, OS: n.Labels[v1.LabelOSStable]}
+	}
+	return wanted
+}
+
+func (c *Collector) forget(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.reports, node)
+	for _, p := range []Program{Routes, Proxy} {
+		delete(c.raw, node+" "+string(p))
+	}
+}
+
+// followNode asks one node until ctx ends. A node that hangs delays nobody else.
+func (c *Collector) followNode(ctx context.Context, n model.NodeRef) {
+	for ctx.Err() == nil {
+		different := ask(ctx, c, n, Routes, func(r *model.Report) *model.Answer[model.RoutesDocument] { return &r.Routes })
+		different = ask(ctx, c, n, Proxy, func(r *model.Report) *model.Answer[model.ProxyDocument] { return &r.Proxy }) || different
+		if different && ctx.Err() == nil {
+			c.Changed()
+		}
+		c.pause(ctx)
+	}
+}
+
+// ask asks one program for its status and notes the answer. It reports whether the answer is different from the last one.
+func ask[T any](ctx context.Context, c *Collector, n model.NodeRef, p Program, of func(*model.Report) *model.Answer[T]) (different bool) {
+	limited, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	data, err := c.o.Nodes.Ask(limited, n, p, "/status")
+	var document *T
+	if err == nil {
+		document = new(T)
+		if err = json.Unmarshal(data, document); err != nil {
+			err = fmt.Errorf("its answer is not understood: %w", err)
+		}
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := n.Name + " " + string(p)
+	report := c.reports[n.Name]
+	answer := of(&report)
+	before := *answer
+	now := c.o.Now()
+	switch {
+	case errors.Is(err, ErrNone):
+		*answer = model.Answer[T]{None: true}
+	case err == nil:
+		*answer = model.Answer[T]{Last: document, At: now}
+		different = !bytes.Equal(c.raw[key], data)
+		c.raw[key] = data
+	case before.Error == "":
+		answer.Error, answer.Since = err.Error(), now
+	default:
+		answer.Error = err.Error()
+	}
+	c.reports[n.Name] = report
+	return different || before.Error != answer.Error || before.None != answer.None || (before.Last == nil) != (answer.Last == nil)
+}
