@@ -1,9 +1,12 @@
 package join
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -11,6 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	v1 "k8s.io/api/core/v1"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"porthole.dev/porthole/internal/similar"
 )
 
 // joinConfiguration is kubeadm's, as far as it concerns a worker. Both versions are read into it: v1beta3 has kubeletExtraArgs as a map.
@@ -88,10 +93,10 @@ func (f *flags) readConfig(fs *pflag.FlagSet, args []string) error {
 	}
 
 	found := false
-	for n, doc := range strings.Split("\n"+string(text), "\n---") {
+	for _, doc := range documents(string(text)) {
 		var kind struct{ APIVersion, Kind string }
 		if err := sigsyaml.Unmarshal([]byte(doc), &kind); err != nil {
-			return fmt.Errorf("--config %s, document %d: %w", f.config, n+1, err)
+			return fmt.Errorf("--config %s: %w", f.config, err)
 		}
 		switch {
 		case strings.TrimSpace(doc) == "":
@@ -115,23 +120,72 @@ func (f *flags) readConfig(fs *pflag.FlagSet, args []string) error {
 	return nil
 }
 
-// strict reads a document. If a field is unknown the error says where it stands.
-func strict(doc string, into any) error {
-	err := sigsyaml.UnmarshalStrict([]byte(doc), into)
-	if err == nil {
-		return nil
+// documents divides a file of YAML. Each part begins with the empty lines that keep its line numbers those of the file.
+func documents(text string) (parts []string) {
+	before := 0
+	for _, part := range strings.Split(text, "\n---") {
+		parts = append(parts, strings.Repeat("\n", before)+part)
+		before += strings.Count(part, "\n") + 1
 	}
-	_, after, found := strings.Cut(err.Error(), `unknown field "`)
-	name, _, closed := strings.Cut(after, `"`)
-	var root yaml.Node
-	if !found || !closed || yaml.Unmarshal([]byte(doc), &root) != nil {
+	return parts
+}
+
+// strict reads a document. If a field is unknown, or is no text, list or so on, the error says where it stands.
+func strict(doc string, into any) error {
+	text, err := sigsyaml.YAMLToJSONStrict([]byte(doc))
+	if err != nil {
 		return err
 	}
-	name = name[strings.LastIndex(name, ".")+1:]
-	if line, column := position(&root, name); line > 0 {
-		return fmt.Errorf("line %d, column %d: there is no field %s", line-1, column, name) // the document begins with a line break of ours
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err = decoder.Decode(into); err == nil {
+		return nil
 	}
-	return fmt.Errorf("there is no field %s", name)
+
+	var wrong *json.UnmarshalTypeError
+	name, unknown := strings.CutPrefix(err.Error(), `json: unknown field "`)
+	name = strings.TrimSuffix(name, `"`)
+	problem := "there is no field " + name
+	switch {
+	case errors.As(err, &wrong):
+		problem, name = fmt.Sprintf("%s cannot be a %s", wrong.Field, wrong.Value), wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
+	case !unknown:
+		return err
+	default:
+		if meant := like(name, into); meant != "" {
+			problem += ": did you mean " + meant + "?"
+		}
+	}
+	var root yaml.Node
+	if yaml.Unmarshal([]byte(doc), &root) == nil {
+		if line, column := position(&root, name); line > 0 {
+			return fmt.Errorf("line %d, column %d: %s", line, column, problem)
+		}
+	}
+	return errors.New(problem)
+}
+
+// like returns the field of a document, or of an object in it, whose name is most like one; "" if none is.
+func like(name string, document any) (found string) {
+	best := 3 // changes of letters, of which two are allowed
+	var look func(reflect.Type)
+	look = func(t reflect.Type) {
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct {
+			return
+		}
+		for i := range t.NumField() {
+			field, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			if d := similar.Edits(name, field); field != "" && d < best {
+				best, found = d, field
+			}
+			look(t.Field(i).Type)
+		}
+	}
+	look(reflect.TypeOf(document))
+	return found
 }
 
 // position returns where a key stands first.
@@ -230,6 +284,9 @@ func (f *flags) extraArgs(value any) error {
 	return nil
 }
 
+// containerdModes are the values of containerd.mode. Both take the containerd that is there; join installs none.
+var containerdModes = []string{"", "auto", "existing"}
+
 func (f *flags) own(doc string) error {
 	var c nodeConfiguration
 	if err := strict(doc, &c); err != nil {
@@ -239,6 +296,9 @@ func (f *flags) own(doc string) error {
 		f.Network = c.Network.Mode
 	}
 	f.NIC, f.PodCIDR, f.ServiceCIDR = c.Network.NIC, c.Network.PodSubnet, c.Network.ServiceSubnet
+	if !slices.Contains(containerdModes, c.Containerd.Mode) {
+		return fmt.Errorf("containerd.mode: %q is none of auto, existing: containerd must be installed before", c.Containerd.Mode)
+	}
 	f.Containerd, f.SandboxImage, f.Environment = c.Containerd.Mode, c.Containerd.SandboxImage, c.Services.Environment
 	return nil
 }

@@ -154,7 +154,7 @@ func (f *flags) resolve(fs *pflag.FlagSet, args []string, stdin io.Reader) (node
 	if !slices.Contains(node.Networks, f.Network) {
 		return f.Options, fmt.Errorf("--network %s: %s", f.Network, strings.Join(node.Networks, ", "))
 	}
-	if err := checkLabels(f.Labels, f.Node); err != nil {
+	if err := check(f.Options); err != nil {
 		return f.Options, err
 	}
 	var err error

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -20,7 +21,7 @@ const (
 // resolve parses a command line as the command does.
 func resolve(t *testing.T, line ...string) (node.Options, error) {
 	t.Helper()
-	var f flags
+	f := flags{Options: node.Options{Timeout: time.Minute}}
 	fs := pflag.NewFlagSet("join", pflag.ContinueOnError)
 	f.register(fs)
 	if err := fs.Parse(line); err != nil {

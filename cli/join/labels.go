@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
@@ -13,12 +14,15 @@ func checkLabels(text, node string) error {
 		node = "NODE"
 	}
 	for _, label := range strings.Split(text, ",") {
-		key, _, ok := strings.Cut(label, "=")
+		key, value, ok := strings.Cut(label, "=")
 		if label == "" {
 			continue
 		}
 		if !ok {
 			return fmt.Errorf("--node-labels: %q is not key=value", label)
+		}
+		if problems := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...); len(problems) > 0 {
+			return fmt.Errorf("--node-labels: %q cannot be a label: %s", label, problems[0])
 		}
 		domain, _, has := strings.Cut(key, "/")
 		reserved := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || domain == "k8s.io" || strings.HasSuffix(domain, ".k8s.io")

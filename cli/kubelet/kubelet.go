@@ -14,6 +14,7 @@ import (
 	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cni/contract"
 	"porthole.dev/porthole/internal/logging"
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/node/join"
 	node "porthole.dev/porthole/node/kubelet"
@@ -27,10 +28,15 @@ var (
 	ignoredSwitches = []string{"exit-on-lock-contention", "experimental-allocatable-ignore-eviction", "logtostderr"}
 )
 
+// options are what the flags set.
+type options struct {
+	node.Options
+	verbosity int32
+}
+
 // Command returns the command `porthole kubelet`.
 func Command() *cobra.Command {
-	var o node.Options
-	var verbosity int32
+	var o options
 	var version bool
 	c := &cobra.Command{Use: "kubelet", Short: "Run the pods of this node", Args: cobra.NoArgs,
 		Long: "kubelet runs the pods of this node, on Windows and Linux. It takes upstream's flags and KubeletConfiguration files; a flag that is\n" +
@@ -43,14 +49,20 @@ func Command() *cobra.Command {
 				_, err := fmt.Fprintln(c.OutOrStdout(), "Kubernetes "+node.Version)
 				return err
 			}
-			if err := logging.Set(int(verbosity), ""); err != nil {
+			if err := logging.Set(int(o.verbosity), ""); err != nil {
 				return err
 			}
 			o.WithoutEffect, o.Flags = withoutEffect(c.Flags()), flagValues(c.Flags())
-			return kept(c.Context(), o)
+			return kept(c.Context(), o.Options)
 		}}
 
-	fs := c.Flags()
+	register(c.Flags(), &o)
+	c.Flags().BoolVar(&version, "version", false, "print the version of Kubernetes whose kubelet this one equals")
+	return c
+}
+
+// register adds the kubelet's flags, except those that print something and end.
+func register(fs *pflag.FlagSet, o *options) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "file with the address and the credentials of the API server; without it only static pods run")
 	fs.StringVar(&o.Bootstrap, "bootstrap-kubeconfig", "", "kubeconfig that may ask for a client certificate; used while --kubeconfig does not exist or has expired")
 	fs.StringVar(&o.Config, "config", "", "KubeletConfiguration file; flags go before it")
@@ -68,10 +80,8 @@ func Command() *cobra.Command {
 	fs.StringVar(&o.Labels, "node-labels", "", "labels to register with: key=value,…")
 	fs.StringVar(&o.CloudProvider, "cloud-provider", "", "external: the node's addresses come from a cloud controller")
 	fs.StringVar(&o.PriorityClass, "windows-priorityclass", "NORMAL_PRIORITY_CLASS", "priority class of the process on Windows")
-	fs.BoolVar(&version, "version", false, "print the version of Kubernetes whose kubelet this one equals")
 	fs.Bool(program.ServiceFlag, false, "run under the service manager of Windows, as the service kubelet")
 	program.LogFlags(fs)
-	fs.Int32VarP(&verbosity, "v", "v", 0, "log level: 0 changes of state … 6 payloads")
 
 	fs.Var(&networkPlugin{}, "network-plugin", "accepted for old command lines: cni, which has no effect, because the runtime calls the plugins")
 
@@ -81,8 +91,24 @@ func Command() *cobra.Command {
 	for _, name := range ignoredSwitches {
 		fs.Bool(name, false, "accepted for upstream's sake; has no effect")
 	}
+	fs.Int32VarP(&o.verbosity, "v", "v", 0, "log level: 0 changes of state … 6 payloads")
 	o.Settings = config.AddFlags(fs)
-	return c
+}
+
+// CheckFlags returns an error if the kubelet would refuse these arguments: it reads them by its own flags, over an empty configuration.
+func CheckFlags(args []string) error {
+	var o options
+	fs := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
+	fs.Usage = func() {}
+	register(fs, &o)
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("%q is no flag", fs.Arg(0))
+	}
+	_, _, err := config.Load(config.Source{Windows: platform.IsWindows, Flags: o.Settings})
+	return err
 }
 
 // kept runs the kubelet, and beside it what takes an interrupted upgrade of this node back. That can end the kubelet, with an error, so that

@@ -25,7 +25,20 @@ func KubeletConfig(cluster string, o KubeletOptions) ([]byte, error) {
 		return nil, fmt.Errorf("reading ConfigMap kubelet-config: %w", err)
 	}
 	doc["containerRuntimeEndpoint"] = o.Runtime
-	for _, text := range o.Patches {
+	return patched(doc, o.Patches)
+}
+
+// Patch returns a configuration, as YAML, with merge patches carried out (RFC 7386).
+func Patch(text []byte, patches [][]byte) ([]byte, error) {
+	doc := map[string]any{}
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, fmt.Errorf("reading the kubelet's configuration: %w", err)
+	}
+	return patched(doc, patches)
+}
+
+func patched(doc map[string]any, patches [][]byte) ([]byte, error) {
+	for _, text := range patches {
 		patch := map[string]any{}
 		if err := yaml.Unmarshal(text, &patch); err != nil {
 			return nil, fmt.Errorf("reading --patches: %w", err)

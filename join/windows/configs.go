@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"porthole.dev/porthole/join/install"
 	"porthole.dev/porthole/join/kubeletconfig"
 )
 
@@ -24,6 +25,9 @@ func (o *Options) proxyPaths() []string { return []string{o.kubernetes("kube-pro
 // kubeletFiles returns what the kubelet and `kubeadm upgrade node` read.
 func (o *Options) kubeletFiles() (map[string][]byte, error) {
 	config, _, err := kubeletconfig.ForWindows(o.KubeletConfig, kubeletconfig.Node{Root: o.Root, RuntimeEndpoint: o.RuntimeEndpoint})
+	if err == nil && len(o.Patches) > 0 {
+		config, err = install.Patch(config, o.Patches)
+	}
 	if err != nil {
 		return nil, err
 	}

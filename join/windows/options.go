@@ -25,6 +25,8 @@ type Options struct {
 	PodCIDR, ServiceCIDR string
 	// KubeletConfig is the kubelet's configuration of the cluster, as YAML or JSON. Required.
 	KubeletConfig []byte
+	// Patches are merge patches (RFC 7386), as YAML or JSON, for what becomes of it on Windows.
+	Patches [][]byte
 	// RuntimeEndpoint is the CRI; "" for containerd's pipe.
 	RuntimeEndpoint string
 	Mode            string // of `porthole routes`; "" for its default

@@ -293,6 +293,21 @@ func TestEnvironment(t *testing.T) {
 	m.same("again", m.join(), nil)
 }
 
+// TestPatches: the user's patches come after what Windows needs.
+func TestPatches(t *testing.T) {
+	m := newMachine(t)
+	m.o.RuntimeEndpoint = Pipe
+	m.o.Patches = [][]byte{[]byte("maxPods: 42\nresolvConf: null\n")}
+	text, err := m.o.KubeletYAML()
+	if err != nil || !strings.Contains(string(text), "maxPods: 42\n") || strings.Contains(string(text), "resolvConf") {
+		t.Errorf("%v:\n%s", err, text)
+	}
+	m.o.Patches = [][]byte{[]byte("maxPods: [")}
+	if _, err := m.o.KubeletYAML(); err == nil || !strings.Contains(err.Error(), "reading --patches") {
+		t.Errorf("a broken patch: %v", err)
+	}
+}
+
 // TestStartFails: the error has what the program logged.
 func TestStartFails(t *testing.T) {
 	m := newMachine(t)

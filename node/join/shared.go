@@ -3,9 +3,11 @@ package join
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -95,4 +97,28 @@ func removeSandboxes(ctx context.Context, endpoint string) error {
 		err = errors.Join(err, r.StopSandbox(ctx, id), r.RemoveSandbox(ctx, id))
 	}
 	return err
+}
+
+// readPatches returns the merge patches of a folder for the kubelet's configuration; none for "".
+func readPatches(dir string) (patches [][]byte, err error) {
+	if dir == "" {
+		return nil, nil
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "kubeletconfiguration*"))
+	if err != nil || len(found) == 0 {
+		return nil, fmt.Errorf("--patches %s: there is no file kubeletconfiguration*.yaml or .json", dir)
+	}
+	for _, path := range found {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("--patches: %w", err)
+		}
+		patches = append(patches, text)
+	}
+	return patches, nil
+}
+
+// refusedSettings is the error of a kubelet-config that the kubelet would not take.
+func refusedSettings(why string) error {
+	return fmt.Errorf("the kubelet would not take the cluster's kubelet-config: %s → kubectl -n kube-system edit configmap kubelet-config, or mend it for this node with --patches", why)
 }

@@ -121,21 +121,9 @@ func kubeletOptions(s *Setup) (install.KubeletOptions, error) {
 	if s.Network == "host-gateway" { // the DaemonSet of `porthole manifests` leaves such nodes out
 		o.Labels = strings.TrimPrefix(o.Labels+",porthole.dev/routes=service", ",")
 	}
-	if s.PatchesDir == "" {
-		return o, nil
-	}
-	found, err := filepath.Glob(filepath.Join(s.PatchesDir, "kubeletconfiguration*"))
-	if err != nil || len(found) == 0 {
-		return o, fmt.Errorf("--patches %s: there is no file kubeletconfiguration*.yaml or .json", s.PatchesDir)
-	}
-	for _, path := range found {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return o, fmt.Errorf("--patches: %w", err)
-		}
-		o.Patches = append(o.Patches, text)
-	}
-	return o, nil
+	var err error
+	o.Patches, err = readPatches(s.PatchesDir)
+	return o, err
 }
 
 // checkKubeletConfig has the kubelet's own loader read the configuration before anything depends on it. The loader reads a file: one in
@@ -152,7 +140,7 @@ func checkKubeletConfig(text []byte) error {
 	}
 	path := fmt.Sprintf("/proc/self/fd/%d", fd)
 	if _, _, err := config.Load(config.Source{File: path}); err != nil {
-		return fmt.Errorf("the kubelet would not take the cluster's kubelet-config: %s", strings.ReplaceAll(err.Error(), path, "config.yaml"))
+		return refusedSettings(strings.ReplaceAll(err.Error(), path, "config.yaml"))
 	}
 	return nil
 }

@@ -93,6 +93,9 @@ func windowsOptions(s *Setup) (steps.Options, error) {
 		o.KubeletConfig = []byte(s.Settings.Kubelet)
 	}
 	var err error
+	if o.Patches, err = readPatches(s.PatchesDir); err != nil {
+		return o, err
+	}
 	o.NodeIP, err = nodeIP(s)
 	return o, err
 }
@@ -141,7 +144,7 @@ func checkKubeletConfig(text []byte) (err error) {
 		return fmt.Errorf("checking the kubelet's configuration: %w", err)
 	}
 	if _, _, err := config.Load(config.Source{File: f.Name(), Windows: true}); err != nil {
-		return fmt.Errorf("the kubelet would not take the cluster's kubelet-config: %s", strings.ReplaceAll(err.Error(), f.Name(), "config.yaml"))
+		return refusedSettings(strings.ReplaceAll(err.Error(), f.Name(), "config.yaml"))
 	}
 	return nil
 }
