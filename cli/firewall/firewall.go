@@ -2,7 +2,6 @@
 package firewall
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,8 +19,8 @@ import (
 type host interface {
 	// rules lists all inbound rules.
 	rules() ([]rule, error)
-	// netsh runs netsh.exe with these arguments.
-	netsh(ctx context.Context, args []string) error
+	// carryOut adds a rule, or deletes all of a name.
+	carryOut(operation) error
 }
 
 // Command is `porthole firewall`.
@@ -61,7 +60,7 @@ func command(verb, short string, changes bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.run(c.Context(), h, c.OutOrStdout())
+			return o.run(h, c.OutOrStdout())
 		},
 	}
 	c.Flags().StringVarP(&o.output, "output", "o", "", "json")
@@ -71,7 +70,7 @@ func command(verb, short string, changes bool) *cobra.Command {
 		c.Flags().BoolVar(&o.vxlan, "vxlan", false, "also a rule for the packets between the nodes of an overlay (porthole routes --mode vxlan, flannel): UDP "+vxlanPort)
 	}
 	if changes {
-		c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only print the commands that would be run")
+		c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only print what would be done, as commands of netsh")
 		c.Example += "\n  porthole firewall " + verb + " --dry-run"
 	}
 	return c
@@ -87,7 +86,7 @@ type report struct {
 
 // run reads the rules, plans, and carries the plan out unless it is only to be shown. It stops at the first operation that
 // fails; a second run plans what is left.
-func (o options) run(ctx context.Context, h host, out io.Writer) error {
+func (o options) run(h host, out io.Writer) error {
 	if o.output != "" && o.output != "json" {
 		return fmt.Errorf("--output %q: only json is known", o.output)
 	}
@@ -116,7 +115,7 @@ func (o options) run(ctx context.Context, h host, out io.Writer) error {
 		if r.DryRun {
 			break
 		}
-		if err := h.netsh(ctx, op.args()); err != nil {
+		if err := h.carryOut(op); err != nil {
 			return fmt.Errorf("%s: %w (this needs the rights of an administrator)", op, err)
 		}
 	}
@@ -139,7 +138,7 @@ func (o options) print(out io.Writer, r report) error {
 			if rule.Limited {
 				state = "is limited or off, for"
 			}
-			fmt.Fprintf(out, "%-28s %s %s\n", rule.Name, state, rule.Program)
+			fmt.Fprintf(out, "%-28s %s %s\n", rule.Name, state, rule.object())
 		}
 		for _, op := range r.Operations {
 			if op.Verb == "add" {

@@ -1,7 +1,6 @@
 package firewall
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -9,7 +8,7 @@ import (
 	"testing"
 )
 
-// fakeHost does what netsh does.
+// fakeHost is a firewall with the rules of a list.
 type fakeHost struct {
 	list    []rule
 	calls   int
@@ -18,24 +17,23 @@ type fakeHost struct {
 
 func (h *fakeHost) rules() ([]rule, error) { return h.list, nil }
 
-func (h *fakeHost) netsh(_ context.Context, args []string) error {
+func (h *fakeHost) carryOut(o operation) error {
 	h.calls++
 	if h.refuses != nil {
 		return h.refuses
 	}
-	name := strings.TrimPrefix(args[4], "name=")
-	if args[2] == "delete" {
-		h.list = slices.DeleteFunc(h.list, func(r rule) bool { return r.Name == name })
+	if o.Verb == "delete" {
+		h.list = slices.DeleteFunc(h.list, func(r rule) bool { return r.Name == o.Name })
 		return nil
 	}
-	h.list = append(h.list, rule{Name: name, Program: strings.TrimPrefix(args[7], "program=")})
+	h.list = append(h.list, rule{Name: o.Name, Program: o.Program, UDP: o.UDP})
 	return nil
 }
 
 func TestParseRule(t *testing.T) {
 	for text, want := range map[string]rule{
 		`v2.29|Action=Allow|Active=TRUE|Dir=In|App=C:\k\kubelet.exe|Name=Porthole: kubelet.exe|`:          {Name: "Porthole: kubelet.exe", Program: `C:\k\kubelet.exe`},
-		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=6|LPort=10250|Name=kubelet|`:                      {Name: "kubelet", Limited: true},
+		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=6|LPort=10250|Name=kubelet|`:                      {Name: "kubelet", TCP: "10250"},
 		`v2.30|Action=Block|Active=TRUE|Dir=In|App=C:\a.exe|Name=a|`:                                      {Name: "a", Program: `C:\a.exe`, Limited: true},
 		`v2.30|Action=Allow|Active=FALSE|Dir=In|App=C:\a.exe|Name=a|`:                                     {Name: "a", Program: `C:\a.exe`, Limited: true},
 		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=17|LPort=4789|Name=Porthole: VXLAN|`:              {Name: "Porthole: VXLAN", UDP: "4789"},
@@ -60,7 +58,7 @@ func TestAddAndRemove(t *testing.T) {
 	run := func(o options) string {
 		t.Helper()
 		var out strings.Builder
-		if err := o.run(t.Context(), h, &out); err != nil {
+		if err := o.run(h, &out); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
@@ -120,12 +118,12 @@ func TestVXLAN(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	h := &fakeHost{refuses: errors.New("exit status 1: The requested operation requires elevation")}
-	err := options{verb: "add", programs: []string{`C:\k\kubelet.exe`}}.run(t.Context(), h, &strings.Builder{})
+	h := &fakeHost{refuses: errors.New("Access is denied.")}
+	err := options{verb: "add", programs: []string{`C:\k\kubelet.exe`}}.run(h, &strings.Builder{})
 	if err == nil || !strings.Contains(err.Error(), "Porthole: kubelet.exe") || !strings.Contains(err.Error(), "administrator") {
 		t.Error(err)
 	}
-	if err := (options{verb: "show", output: "xml"}).run(t.Context(), h, &strings.Builder{}); err == nil {
+	if err := (options{verb: "show", output: "xml"}).run(h, &strings.Builder{}); err == nil {
 		t.Error("-o xml was accepted")
 	}
 	if _, err := system(); err != nil && !strings.Contains(err.Error(), "Windows") {

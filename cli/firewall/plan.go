@@ -19,10 +19,22 @@ var programs = []string{"kubelet.exe", "kube-proxy.exe", "porthole.exe"}
 type rule struct {
 	Name    string `json:"name"`
 	Program string `json:"program"` // full path
-	// UDP is the port of a rule for one UDP port, "" of others.
+	// UDP and TCP are the port of a rule for one port, "" of others.
 	UDP string `json:"udp,omitempty"`
+	TCP string `json:"tcp,omitempty"`
 	// Limited: the rule does not allow the program everything: it blocks, is disabled, or has ports, addresses or profiles.
 	Limited bool `json:"limited,omitempty"`
+}
+
+// object words what a rule lets connections to: a program, or a port.
+func (r rule) object() string {
+	switch {
+	case r.UDP != "":
+		return "UDP " + r.UDP
+	case r.TCP != "":
+		return "TCP " + r.TCP
+	}
+	return r.Program
 }
 
 // parseRule parses a rule in the registry's format ([MS-GPFAS] 2.2.2): fields between bars. ok is false for an outbound rule.
@@ -52,16 +64,20 @@ func parseRule(text string) (r rule, ok bool) {
 		}
 	}
 
-	if protocol == protocolUDP && port != "" {
+	switch protocol {
+	case protocolUDP:
 		r.UDP = port
+	case protocolTCP:
+		r.TCP = port
 	}
-	r.Limited = r.Limited || !allow || !active || r.UDP == "" && protocol+port != ""
+	r.Limited = r.Limited || !allow || !active || r.UDP+r.TCP == "" && protocol+port != ""
 	return r, in
 }
 
-// protocolUDP is how rules write UDP (IANA). vxlanPort is the UDP port of packets between the nodes of an overlay (RFC 7348).
+// protocolUDP and protocolTCP are how rules write them (IANA). vxlanPort is the UDP port of packets between the nodes of an overlay (RFC 7348).
 const (
 	protocolUDP = "17"
+	protocolTCP = "6"
 	vxlanPort   = "4789"
 )
 
@@ -79,7 +95,7 @@ func ours(all []rule) map[string][]rule {
 	return out
 }
 
-// operation is one call of netsh.
+// operation is one change. It prints itself as the command of netsh that would do the same.
 type operation struct {
 	Verb    string `json:"verb"` // add or delete
 	Name    string `json:"name"`
@@ -124,7 +140,7 @@ func planAdd(wanted []string, have []rule) (ops []operation) {
 	for _, program := range wanted {
 		name := ruleName(program)
 		present := names[name]
-		right := func(r rule) bool { return strings.EqualFold(r.Program, program) && !r.Limited && r.UDP == "" }
+		right := func(r rule) bool { return strings.EqualFold(r.Program, program) && !r.Limited && r.UDP+r.TCP == "" }
 		if len(present) == 1 && right(present[0]) {
 			continue
 		}

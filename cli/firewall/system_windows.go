@@ -1,16 +1,12 @@
 package firewall
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"os/exec"
-	"path/filepath"
-	"time"
 
-	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
+
+	"porthole.dev/porthole/internal/firewall"
 )
 
 // rulesKey holds the host's own rules, one value each. Rules of a domain's policies are elsewhere and are not read.
@@ -20,7 +16,7 @@ type windowsFirewall struct{}
 
 func system() (host, error) { return windowsFirewall{}, nil }
 
-// rules reads the registry, because the output of netsh is in the host's language.
+// rules reads the registry: it has all rules in one place.
 func (windowsFirewall) rules() (list []rule, err error) {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, rulesKey, registry.QUERY_VALUE)
 	if errors.Is(err, registry.ErrNotExist) {
@@ -50,19 +46,14 @@ func (windowsFirewall) rules() (list []rule, err error) {
 	return list, nil
 }
 
-// netshTimeout bounds one call of netsh, which usually takes less than a second.
-const netshTimeout = time.Minute
-
-func (windowsFirewall) netsh(ctx context.Context, args []string) error {
-	ctx, cancel := context.WithTimeout(ctx, netshTimeout)
-	defer cancel()
-	folder, err := windows.GetSystemDirectory()
-	if err != nil {
-		return err
+// carryOut makes or deletes rules by COM: no program is started.
+func (windowsFirewall) carryOut(o operation) error {
+	if o.Verb == "delete" {
+		return firewall.Remove(o.Name)
 	}
-	out, err := exec.CommandContext(ctx, filepath.Join(folder, "netsh.exe"), args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
+	r := firewall.Rule{Name: o.Name, Program: o.Program, Protocol: firewall.Any}
+	if o.UDP != "" {
+		r.Protocol, r.Ports = firewall.UDP, o.UDP
 	}
-	return nil
+	return firewall.Replace(r)
 }

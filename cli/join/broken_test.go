@@ -51,6 +51,7 @@ var broken = []struct {
 	{"a range in the file", []string{"--config", "FILE"}, strings.Replace(file4, "10.244.0.0/16", "10.244.0.0", 1), []string{`"10.244.0.0"`, "such as 10.244.0.0/16"}},
 	{"a mode that does not exist", []string{"--config", "FILE"}, strings.Replace(file4, "mode: none", "mode: weave", 1), []string{"weave", "host-gateway, flannel, none"}},
 	{"a mode of containerd that does not exist", []string{"--config", "FILE"}, file4 + "containerd: {mode: docker}\n", []string{"FILE", "containerd.mode", "docker", "auto, existing"}},
+	{"a port that does not exist", []string{"--config", "FILE"}, strings.Replace(file4, "9182", "70000", 1), []string{"FILE", "firewall.extraPorts", "70000", "1 to 65535"}},
 	{"flags beside the file", []string{"--config", "FILE", "--node-ip", "10.0.0.7"}, file4, []string{"--node-ip", "write it into the file"}},
 }
 

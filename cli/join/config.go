@@ -71,6 +71,10 @@ type nodeConfiguration struct {
 	Services struct {
 		Environment map[string]string `json:"environment"`
 	} `json:"services"`
+	Firewall struct {
+		Manage     *bool `json:"manage"`
+		ExtraPorts []int `json:"extraPorts"`
+	} `json:"firewall"`
 }
 
 // readConfig reads --config into the flags. Unknown fields are errors with their line and column.
@@ -299,6 +303,12 @@ func (f *flags) own(doc string) error {
 	if !slices.Contains(containerdModes, c.Containerd.Mode) {
 		return fmt.Errorf("containerd.mode: %q is none of auto, existing: containerd must be installed before", c.Containerd.Mode)
 	}
+	for _, port := range c.Firewall.ExtraPorts {
+		if port < 1 || port > 65535 {
+			return fmt.Errorf("firewall.extraPorts: %d is no TCP port, 1 to 65535", port)
+		}
+	}
+	f.NoFirewall, f.FirewallPorts = c.Firewall.Manage != nil && !*c.Firewall.Manage, c.Firewall.ExtraPorts
 	f.Containerd, f.SandboxImage, f.Environment = c.Containerd.Mode, c.Containerd.SandboxImage, c.Services.Environment
 	return nil
 }

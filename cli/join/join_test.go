@@ -89,6 +89,7 @@ discovery:
 apiVersion: porthole.dev/v1alpha1
 kind: NodeConfiguration
 network: {mode: none, nic: Ethernet, podSubnet: 10.244.0.0/16}
+firewall: {extraPorts: [9182]}
 `
 
 func TestConfig(t *testing.T) {
@@ -101,13 +102,18 @@ func TestConfig(t *testing.T) {
 	}
 	o, err := resolve(t, "--config", write(file4), "--dry-run")
 	if err != nil || o.Node != "win07" || o.NodeIP != "10.0.0.7" || !slices.Equal(o.KubeletArgs, []string{"--max-pods=50"}) || o.Taints != "os=windows:NoSchedule" ||
-		o.Network != "none" || o.NIC != "Ethernet" || !o.DryRun || !o.Token.Valid() || o.Endpoint != "10.0.0.1:6443" || !slices.Equal(o.Ignore, []string{"Swap"}) {
+		o.Network != "none" || o.NIC != "Ethernet" || !o.DryRun || !o.Token.Valid() || o.Endpoint != "10.0.0.1:6443" || !slices.Equal(o.Ignore, []string{"Swap"}) ||
+		!slices.Equal(o.FirewallPorts, []int{9182}) || o.NoFirewall {
 		t.Errorf("%+v, %v", o, err)
 	}
 
 	old := strings.NewReplacer("v1beta4", "v1beta3", `[{name: node-ip, value: 10.0.0.7}, {name: max-pods, value: "50"}]`, `{node-ip: 10.0.0.7, max-pods: "50"}`).Replace(file4)
 	if o, err = resolve(t, "--config", write(old)); err != nil || o.NodeIP != "10.0.0.7" || len(o.KubeletArgs) != 1 {
 		t.Errorf("v1beta3: %+v, %v", o, err)
+	}
+
+	if o, err = resolve(t, "--config", write(strings.Replace(file4, "extraPorts: [9182]", "manage: false", 1))); err != nil || !o.NoFirewall {
+		t.Errorf("firewall.manage: %+v, %v", o, err)
 	}
 
 	for text, spoiled := range map[string]string{

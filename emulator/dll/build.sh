@@ -16,6 +16,7 @@ sed -n 's/^.* = thunk_\(.*\)$/FUNCTION(\1)/p' combase.def >"$out/combase_functio
 $cc $flags -I "$out" -o "$out/combase.dll" combase.c combase.def
 rm "$out/combase_functions.h"
 $cc $flags -o "$out/bcryptprimitives.dll" bcryptprimitives.c stack.c mend.c mend_*.c -ladvapi32 -lntdll
+$cc $flags -o "$out/hnetcfg.dll" hnetcfg.c wire.c -loleaut32 -lole32 -luuid
 $cc $flags -o "$out/bindfltapi.dll" bindfltapi.c wire.c -lntdll
 $cc $flags -o "$out/pdh.dll" pdh.c -liphlpapi -lws2_32
 $cc $flags -DKEPT_MS=0 -o "$out/iphlpapi.dll" iphlpapi.c servers.c adapters.c wire.c iphlpapi.def -lws2_32

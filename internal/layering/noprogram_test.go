@@ -19,7 +19,7 @@ func TestTheKubeletStartsNoProgramOnWindows(t *testing.T) {
 	looked := 0
 	for _, l := range list(t, "windows") {
 		name := strings.TrimPrefix(l.ImportPath, Module+"/")
-		if !matchesAny(name, []string{"kubelet/...", "cli/kubelet", "node/kubelet", "join/...", "cli/join", "cli/leave", "cli/upgrade", "node/join", "internal/services", "internal/atomicfile", "internal/kube/...", "internal/platform/..."}) {
+		if !matchesAny(name, []string{"kubelet/...", "cli/kubelet", "cli/firewall", "internal/firewall", "node/kubelet", "join/...", "cli/join", "cli/leave", "cli/upgrade", "node/join", "internal/services", "internal/atomicfile", "internal/kube/...", "internal/platform/..."}) {
 			continue
 		}
 		looked++

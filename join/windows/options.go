@@ -36,6 +36,11 @@ type Options struct {
 	// Environment are variables of the services beside those of the machine.
 	Environment map[string]string
 	Verbosity   int
+
+	// FirewallPorts are TCP ports to be let in beside those of our programs. NoFirewall: no rule is made.
+	FirewallPorts []int
+	NoFirewall    bool
+	wall          wall // nil: this machine's; tests have their own
 }
 
 // Pipe is where containerd listens on Windows.

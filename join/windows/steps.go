@@ -45,6 +45,12 @@ func steps(o *Options, from source, m manager) ([]step.Step, error) {
 		access{dirs: []string{o.Data, o.logs(), o.kubernetes(), o.kubelet("pki")}},
 		eventSource{platform.EventSource},
 	}
+	if o.wall == nil {
+		o.wall = hostWall{}
+	}
+	if !o.NoFirewall {
+		list = append(list, firewall{o.firewallRules(), o.wall})
+	}
 	for _, s := range specs {
 		list = append(list, service{spec: s, manager: m})
 	}

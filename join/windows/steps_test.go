@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	hostfirewall "porthole.dev/porthole/internal/firewall"
 	"porthole.dev/porthole/internal/services"
 	"porthole.dev/porthole/join/step"
 )
@@ -57,21 +59,59 @@ func (f *fakeManager) Stop(_ context.Context, name string) error {
 	return nil
 }
 
+// fakeWall is a firewall with the rules that it is told of.
+type fakeWall struct {
+	rules map[string]hostfirewall.Rule
+	off   bool // its service does not run
+	calls int  // that changed something
+}
+
+func (f *fakeWall) Get(names ...string) (map[string]hostfirewall.Rule, error) {
+	if f.off {
+		return nil, fmt.Errorf("opening the firewall: %w", hostfirewall.ErrOff)
+	}
+	out := map[string]hostfirewall.Rule{}
+	for _, name := range names {
+		if r, ok := f.rules[name]; ok {
+			out[name] = r
+		}
+	}
+	return out, nil
+}
+
+func (f *fakeWall) Replace(list ...hostfirewall.Rule) error {
+	f.calls++
+	for _, r := range list {
+		f.rules[r.Name] = r
+	}
+	return nil
+}
+
+func (f *fakeWall) Remove(names ...string) error {
+	f.calls++
+	for _, name := range names {
+		delete(f.rules, name)
+	}
+	return nil
+}
+
 // machine is a folder that stands for C:, with an unpacked archive.
 type machine struct {
 	t       *testing.T
 	root    string
 	manager *fakeManager
+	wall    *fakeWall
 	o       Options
 }
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	root := t.TempDir()
-	m := &machine{t: t, root: root, manager: &fakeManager{started: map[string]time.Time{}, list: map[string]*services.Status{
+	m := &machine{t: t, root: root, wall: &fakeWall{rules: map[string]hostfirewall.Rule{"of somebody else": {}}}, manager: &fakeManager{started: map[string]time.Time{}, list: map[string]*services.Status{
 		"containerd": {Spec: services.Spec{Name: "containerd", Command: []string{`C:\Program Files\containerd\containerd.exe`}}, State: stateRunning}}}}
 	m.o = Options{Node: "win07", NodeIP: "10.0.0.7", Source: m.path("zip"), Install: m.path("Program Files", "Porthole"), Data: m.path("ProgramData", "Porthole"), Root: root,
 		Version: "v1", PodCIDR: "10.244.0.0/16", ServiceCIDR: "10.96.0.0/12", KubeletConfig: []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")}
+	m.o.wall = m.wall
 	for _, name := range []string{"porthole.exe", "kube-proxy.exe", "cni/win-bridge.exe"} {
 		m.write(m.path("zip", name), "program "+name)
 	}
@@ -162,7 +202,7 @@ func (m *machine) same(what string, got, want []string) {
 // TestJoinAgain: a second run does nothing, and after a change exactly the step of what was changed.
 func TestJoinAgain(t *testing.T) {
 	m := newMachine(t)
-	m.same("the first run", m.join(), []string{"programs", "cni-programs", "kubelet-config", "proxy-config", "access", "service/porthole-routes", "service/kube-proxy", "service/kubelet",
+	m.same("the first run", m.join(), []string{"programs", "cni-programs", "kubelet-config", "proxy-config", "access", "firewall", "service/porthole-routes", "service/kube-proxy", "service/kubelet",
 		"running/porthole-routes", "running/kube-proxy", "running/kubelet"})
 	m.same("the second run", m.join(), nil)
 	m.same("calls of the service manager", m.manager.calls, []string{"apply porthole-routes", "apply kube-proxy", "apply kubelet", "start porthole-routes", "start kube-proxy", "start kubelet"})
@@ -178,6 +218,12 @@ func TestJoinAgain(t *testing.T) {
 		"a configuration changed, and the run ended there": {func() {
 			m.manager.started["kubelet"] = time.Now().Add(-time.Hour)
 		}, []string{"running/kubelet"}},
+		"a rule is gone": {func() { delete(m.wall.rules, "Porthole: TCP 10250 (kubelet)") }, []string{"firewall"}},
+		"a rule is off": {func() {
+			r := m.wall.rules["Porthole: TCP 10256 (kube-proxy health)"]
+			r.Limited = true
+			m.wall.rules[r.Name] = r
+		}, []string{"firewall"}},
 		"a service is gone":     {func() { delete(m.manager.list, "kube-proxy") }, []string{"service/kube-proxy", "running/kube-proxy"}},
 		"a service was stopped": {func() { m.manager.list["kubelet"].State = "stopped" }, []string{"running/kubelet"}},
 		"another command line": {func() { m.manager.list["porthole-routes"].Command = []string{`C:\x\porthole.exe`} },
@@ -252,6 +298,9 @@ func TestLeave(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(m.manager.list)); !slices.Equal(got, []string{"containerd"}) {
 		t.Errorf("services: %v", got)
 	}
+	if got := slices.Sorted(maps.Keys(m.wall.rules)); !slices.Equal(got, []string{"of somebody else"}) {
+		t.Errorf("firewall rules: %q", got)
+	}
 	left := m.files()
 	left = slices.DeleteFunc(left, func(path string) bool {
 		return path == filepath.Join("var", "lib") || path == "etc" || path == "ProgramData" || path == "Program Files"
@@ -291,6 +340,29 @@ func TestEnvironment(t *testing.T) {
 		"start porthole-routes", "start kube-proxy", "start kubelet"})
 	m.same("kubelet", m.manager.list["kubelet"].Environment, []string{"HTTPS_PROXY=http://10.0.0.1:3128"})
 	m.same("again", m.join(), nil)
+}
+
+// TestFirewall: ports of the user's configuration are let in too; where no firewall runs, or none is wanted, nothing is done.
+func TestFirewall(t *testing.T) {
+	m := newMachine(t)
+	m.o.FirewallPorts = []int{9182}
+	m.join()
+	got := slices.Sorted(maps.Keys(m.wall.rules))
+	m.same("rules", got, []string{"Porthole: TCP 10250 (kubelet)", "Porthole: TCP 10256 (kube-proxy health)", "Porthole: TCP 9182 (NodeConfiguration)", "of somebody else"})
+
+	off := newMachine(t)
+	off.wall.off = true
+	if done := off.join(); slices.Contains(done, "firewall") || off.wall.calls > 0 {
+		t.Errorf("without the firewall's service: %q, %d calls", done, off.wall.calls)
+	}
+	if err := (firewall{off.o.firewallRules(), off.wall}).Undo(t.Context(), nil); err != nil {
+		t.Errorf("undone without the firewall's service: %v", err)
+	}
+	unwanted := newMachine(t)
+	unwanted.o.NoFirewall = true
+	if done := unwanted.join(); slices.Contains(done, "firewall") {
+		t.Errorf("unwanted: %q", done)
+	}
 }
 
 // TestPatches: the user's patches come after what Windows needs.

@@ -32,7 +32,7 @@ func undoSteps(s *Setup) ([]step.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := steps.UndoSteps(steps.Options{Install: s.InstallDir, Data: s.State, Root: rootFolder(s.Options)}, m)
+	more, err := steps.UndoSteps(steps.Options{Install: s.InstallDir, Data: s.State, Root: rootFolder(s.Options), FirewallPorts: s.FirewallPorts}, m)
 	if err != nil {
 		return nil, err
 	}

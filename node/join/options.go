@@ -25,6 +25,8 @@ type Options struct {
 	Containerd        string // Windows: auto, install or existing
 	SandboxImage      string
 	PatchesDir        string
+	FirewallPorts     []int // Windows: TCP ports to let in beside those of the node's programs
+	NoFirewall        bool  // Windows: the rules of the inbound firewall are the user's
 	Ignore            []string
 
 	Root       string // Windows: C:\

@@ -390,6 +390,8 @@ type choices struct {
 	PatchesDir  string            `json:"patchesDir,omitempty"`
 	Ignore      []string          `json:"ignore,omitempty"`
 	InstallDir  string            `json:"installDir"`
+	Firewall    []int             `json:"firewallPorts,omitempty"`
+	NoFirewall  bool              `json:"noFirewall,omitempty"`
 }
 
 // remember notes in the journal what the cluster and the user said. It is on the disk with the next change.
@@ -401,7 +403,7 @@ func remember(s *Setup, c preflight.Cluster) error {
 			return fmt.Errorf("finding --patches: %w", err)
 		}
 	}
-	text, err := json.Marshal(choices{o.NodeIP, o.NIC, o.CRISocket, o.Network, o.PodCIDR, o.ServiceCIDR, o.Labels, o.Taints, o.KubeletArgs, o.Environment, o.PatchesDir, o.Ignore, o.InstallDir})
+	text, err := json.Marshal(choices{o.NodeIP, o.NIC, o.CRISocket, o.Network, o.PodCIDR, o.ServiceCIDR, o.Labels, o.Taints, o.KubeletArgs, o.Environment, o.PatchesDir, o.Ignore, o.InstallDir, o.FirewallPorts, o.NoFirewall})
 	if err != nil {
 		return fmt.Errorf("encoding the journal: %w", err)
 	}
@@ -422,7 +424,7 @@ func (r *run) recall() error {
 	o := &r.Options
 	o.NodeIP, o.NIC, o.CRISocket, o.Network, o.PodCIDR, o.ServiceCIDR = c.NodeIP, c.NIC, c.CRISocket, c.Network, c.PodCIDR, c.ServiceCIDR
 	o.Labels, o.Taints, o.KubeletArgs, o.PatchesDir, o.InstallDir = c.Labels, c.Taints, c.KubeletArgs, c.PatchesDir, c.InstallDir
-	o.Environment = c.Environment
+	o.Environment, o.FirewallPorts, o.NoFirewall = c.Environment, c.Firewall, c.NoFirewall
 	o.Ignore = append(o.Ignore, c.Ignore...)
 	r.setup.Options, r.setup.IP = r.Options, o.NodeIP
 	return nil

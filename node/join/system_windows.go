@@ -85,7 +85,7 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 func windowsOptions(s *Setup) (steps.Options, error) {
 	o := steps.Options{Node: s.Name, Source: s.Bundled, Install: s.InstallDir, Data: s.State, Root: rootFolder(s.Options), Version: "devel",
 		PodCIDR: s.podCIDR(), ServiceCIDR: s.serviceCIDR(), RuntimeEndpoint: runtimeEndpoint(s.Options), Labels: s.Labels, Taints: s.Taints,
-		KubeletArgs: s.KubeletArgs, Environment: s.Environment, Mode: s.Network, Verbosity: 2}
+		KubeletArgs: s.KubeletArgs, Environment: s.Environment, Mode: s.Network, Verbosity: 2, FirewallPorts: s.FirewallPorts, NoFirewall: s.NoFirewall}
 	if s.Network != "host-gateway" {
 		return o, fmt.Errorf("--network %s: Windows nodes join with host-gateway only", s.Network)
 	}

@@ -99,7 +99,7 @@ func newHost(t *testing.T, name, build string) *host {
 			t.Errorf("removing the host: %v: %s", err, out)
 		}
 	})
-	h.must(3*time.Minute, "host", "create", name, "--build", build, "--runtime", "containerd.exe", "--dir", state)
+	h.must(3*time.Minute, "host", "create", name, "--build", build, "--runtime", "containerd.exe", "--firewall", "--dir", state)
 
 	for _, program := range []string{"porthole.exe", "kube-proxy.exe", "win-bridge.exe"} {
 		data, err := os.ReadFile(filepath.Join(bin, "windows", program))

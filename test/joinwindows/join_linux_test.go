@@ -40,7 +40,11 @@ func TestJoinWindows(t *testing.T) {
 	for _, build := range builds() {
 		t.Run(build, func(t *testing.T) {
 			h := newHost(t, "win"+build[:3], build)
-			before, routes := h.files(), h.routes()
+			wall := walled{h}
+			wall.foreign()
+			before, routes, rules := h.files(), h.routes(), wall.rules()
+			wall.opens(false, "before the join")
+
 			h.refusals()
 			h.dryRun(before)
 			h.joins()
@@ -51,7 +55,13 @@ func TestJoinWindows(t *testing.T) {
 			h.comesBack()
 			upgrader{h}.upgrades()
 			h.reboots()
+			wall.opens(true, "of a node")
+
 			h.leaves(before, routes)
+			wall.opens(false, "after leave")
+			if after := wall.rules(); after != rules || !strings.Contains(after, "of somebody else") {
+				t.Errorf("firewall rules after leave:\n%s\nbefore:\n%s", after, rules)
+			}
 		})
 	}
 }
@@ -352,6 +362,10 @@ func (h *host) mends() {
 		want   []string
 	}{
 		"a plugin is gone": {func() error { return os.Remove(h.path("opt/cni/bin/win-bridge.exe")) }, []string{"cni-programs"}},
+		"a rule of the firewall is gone": {func() error {
+			h.exe("netsh", "advfirewall", "firewall", "delete", "rule", "name=Porthole: TCP 10250 (kubelet)")
+			return nil
+		}, []string{"firewall"}},
 		"a folder is open": {func() error { return os.Chmod(h.path("etc/kubernetes"), 0o755) }, []string{"access"}},
 		"a service is gone": {func() error {
 			h.exe("sc", "stop", "kube-proxy")
