@@ -23,6 +23,7 @@ func (oneClass) RuntimeClass(_ context.Context, name string) (*nodev1.RuntimeCla
 }
 
 // TestImageForItsHandler: images are asked for with the handler of the pod's RuntimeClass, on every system.
+// Row 1.99.
 func TestImageForItsHandler(t *testing.T) {
 	e := &effects{tools: &tools{objects: oneClass{}}}
 	for class, want := range map[string]image.Request{

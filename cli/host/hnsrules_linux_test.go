@@ -8,6 +8,7 @@ import (
 )
 
 // A rule that the kernel lacks is named, and is an error.
+// Row 1.21.
 func TestRulesTable(t *testing.T) {
 	answer := `{"name": "web", "networkName": "porthole", "networkType": "L2Bridge", "endpoint": "e1", "network": "n1", "addresses": ["10.244.1.7/24"], "mac": "00:15:5d:00:00:07",
  "port": "hnsv1", "netns": "/run/netns/pod", "stats": {"packetsSent": 12, "bytesSent": 840}, "rules": [

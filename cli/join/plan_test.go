@@ -86,6 +86,7 @@ func (c *cluster) run(t *testing.T, args ...string) (out string, err error) {
 
 // TestPlan runs the command against a server: it says what this machine can have, and changes nothing, here or there. The checks of this
 // machine, on which nothing is set up, may fail beside.
+// Row 1.59.
 func TestPlan(t *testing.T) {
 	c := newCluster(t)
 	out, _ := c.run(t, "--plan", "-o", "json")
@@ -121,6 +122,7 @@ func TestPlan(t *testing.T) {
 }
 
 // TestMismatch: a join with another network than the cluster's ends before it asks for a certificate.
+// Row 1.54.
 func TestMismatch(t *testing.T) {
 	c := newCluster(t)
 	out, err := c.run(t, "--network", "host-gateway", "--ignore-preflight-errors", "all", "--dry-run")

@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// Row 1.32.
 func TestNetworkPlugin(t *testing.T) {
 	for value, want := range map[string]string{"cni": "", "": "", "kubenet": "was removed with Kubernetes 1.24 and never ran on Windows: use `porthole routes`",
 		"weave": "Weave ended", "exec": "only cni is there"} {

@@ -87,6 +87,7 @@ func TestEveryUpstreamFlag(t *testing.T) {
 	}
 }
 
+// Rows 1.17, 1.78, 1.85.
 func TestSettings(t *testing.T) {
 	const file = `
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
@@ -165,6 +166,7 @@ enableProfiling: true
 func addresses(s *settings) any { return s.Healthz + " " + s.Metrics }
 func periods(s *settings) any   { return s.Settle.String() + " " + s.Period.String() }
 
+// Rows 1.75, 1.78.
 func TestMistakes(t *testing.T) {
 	head := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 

@@ -26,6 +26,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// Rows 1.46, 1.56.
 func TestResolveRefuses(t *testing.T) {
 	for want, change := range map[string]func(*flags){
 		"--kubeconfig is required":                      func(f *flags) { f.kubeconfig = "" },

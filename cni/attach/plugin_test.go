@@ -268,6 +268,7 @@ func TestEndpointInUseStays(t *testing.T) {
 	}
 }
 
+// Row 1.60.
 func TestGC(t *testing.T) {
 	ctx, dir, h := context.Background(), t.TempDir(), newHost()
 	p, c := plugin(h), config(t, dir, "")
@@ -365,6 +366,7 @@ func TestWrongNetwork(t *testing.T) {
 }
 
 // A network that HNS does not have is named together with those that it has.
+// Row 1.38.
 func TestUnknownNetwork(t *testing.T) {
 	h := newHost()
 	other := testNetwork

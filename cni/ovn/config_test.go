@@ -19,6 +19,7 @@ const seedConf = `{
          }
 }`
 
+// Row 1.64.
 func TestSeedConf(t *testing.T) {
 	c, err := Parse([]byte(seedConf))
 	if err != nil {

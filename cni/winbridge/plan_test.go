@@ -26,6 +26,7 @@ func parse(t *testing.T, extra string) *contract.Config {
 	return c
 }
 
+// Row 1.62.
 func TestAccepts(t *testing.T) {
 	for kind, want := range map[string]bool{hns.L2Bridge: true, hns.L2Tunnel: true, hns.Overlay: false, "NAT": false, "": false} {
 		if err := (Kind{}).Accepts(hns.Network{Type: kind}); (err == nil) != want {

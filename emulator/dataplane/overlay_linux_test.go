@@ -201,6 +201,7 @@ func TestOverlayIsolation(t *testing.T) { // D-13
 	}
 }
 
+// Row 1.45.
 func TestOverlayMTU(t *testing.T) { // D-15
 	w := newOverlay(t)
 	near, far := w.a.pod(11), w.b.pod(11)

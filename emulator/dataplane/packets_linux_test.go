@@ -10,6 +10,7 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
+// Rows 1.31, 1.68.
 func TestPacketsPods(t *testing.T) {
 	w := newWorld(t)
 	p1, p2, p3 := w.a.pod(11), w.a.pod(12), w.b.pod(11)

@@ -9,6 +9,7 @@ import (
 )
 
 // The rules of one port are those that its packets meet, with their counts.
+// Row 1.21.
 func TestPacketsCounters(t *testing.T) {
 	w := newWorld(t)
 	client := w.a.pod(11, func(e *desired.Endpoint) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// Row 1.06.
 func TestProfiles(t *testing.T) {
 	for name, want := range map[string]struct {
 		version  string

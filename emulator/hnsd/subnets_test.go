@@ -49,6 +49,7 @@ func TestUniqueSubnets(t *testing.T) {
 }
 
 // TestVirtualSubnets: Windows takes the numbers 4096 to 16777214.
+// Row 1.45.
 func TestVirtualSubnets(t *testing.T) {
 	for number, want := range map[int]error{1: ErrInvalidParameter, 4095: ErrInvalidParameter, 4096: nil, 1<<24 - 2: nil, 1<<24 - 1: ErrInvalidParameter} {
 		profile, err := ProfileOf(20348)

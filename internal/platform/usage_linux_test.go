@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// Row 1.104.
 func TestReadUsage(t *testing.T) {
 	u, err := ReadUsage(t.TempDir())
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 // These run on Windows and on Wine.
 
+// Row 1.104.
 func TestReadUsage(t *testing.T) {
 	u, err := ReadUsage(os.TempDir())
 	if err != nil {

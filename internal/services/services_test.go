@@ -15,6 +15,7 @@ func wanted(t *testing.T, name string, o Options) Spec {
 	return p.Wanted(o)
 }
 
+// Row 1.52.
 func TestCommandLine(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -30,6 +30,7 @@ var columns = []column{
 // rows are the images of the page's tables.
 var rows = []Build{Server2016, Server2019, Server1903, Server1909, Server2004, Server20H2, Server2022, Server23H2, Server2025}
 
+// Rows 1.07, 1.101.
 func TestMatchIsThePublishedTable(t *testing.T) {
 	for _, c := range columns {
 		for _, image := range rows {
@@ -174,6 +175,7 @@ func TestWords(t *testing.T) {
 }
 
 // TestTooOld: each build before 2019 is refused with what it lacks, and with the first build that has it.
+// Row 1.05.
 func TestTooOld(t *testing.T) {
 	for b, want := range map[Build][]string{
 		Server2016: {"14393 (Windows Server 2016)", "the oldest is 17763 (Windows Server 2019)", "network compartment (first in 16299", "symbolic links (first in 17134",

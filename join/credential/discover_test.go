@@ -98,6 +98,7 @@ func TestDiscover(t *testing.T) {
 }
 
 // TestDiscoverFails has a row for each text of a discovery that fails.
+// Row 1.113.
 func TestDiscoverFails(t *testing.T) {
 	zeros := "sha256:" + strings.Repeat("0", 64)
 	for name, try := range map[string]struct {

@@ -88,6 +88,7 @@ func (i Import) leaf(t *testing.T, at string) Leaf {
 
 // TestEveryField: testdata has documents with every field of the type trees of acs-engine (2019-03) and aks-engine (2023-10). None is unknown but
 // the flag that no kubelet had.
+// Row 1.118.
 func TestEveryField(t *testing.T) {
 	for _, name := range []string{"acs-engine", "aks-engine"} {
 		t.Run(name, func(t *testing.T) {
@@ -129,6 +130,7 @@ func TestEveryField(t *testing.T) {
 }
 
 // TestSeed: the document of the guide gives a file that reads back, and a command for each machine.
+// Row 1.118.
 func TestSeed(t *testing.T) {
 	got := imported(t, []byte(seed))
 	if l := got.leaf(t, "properties/windowsProfile/adminPassword"); l.Value != "<hidden>" || l.What != Cloud {
@@ -184,6 +186,7 @@ func TestRefused(t *testing.T) {
 }
 
 // TestCommandLine: command lines of the guides, word by word.
+// Row 1.114.
 func TestCommandLine(t *testing.T) {
 	flags := func(program, name string) (bool, bool) {
 		known, withoutEffect := flag(name)

@@ -98,6 +98,7 @@ func merged(base, over map[string]any) map[string]any {
 }
 
 // TestChart: Helm's chart makes the same objects as `porthole manifests`, for each value that both have.
+// Row 1.105.
 func TestChart(t *testing.T) {
 	ranges := Options{Mode: HostGateway, Image: "porthole/node:devel", Pods: "10.244.0.0/16", Services: "10.96.0.0/12"}
 	with := func(change func(*Options)) Options {

@@ -9,6 +9,7 @@ import (
 )
 
 // TestTopologies: each kind of cluster with what a node of each system can have there.
+// Row 1.59.
 func TestTopologies(t *testing.T) {
 	vxlanAdvice := &Advice{Plugin: "flannel", Mode: vxlan, Why: "flannel's VXLAN has the VNI that Windows can use", Flags: []string{"--mode=vxlan", "--vxlan-vni=4096"}}
 	for name, c := range map[string]struct {

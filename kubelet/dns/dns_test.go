@@ -16,6 +16,7 @@ func podWith(spec v1.PodSpec) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "ns", UID: "u"}, Spec: spec}
 }
 
+// Row 1.70.
 func TestPolicies(t *testing.T) {
 	host := Config{Servers: []string{"192.0.2.53"}, Searches: []string{"example.com", "cluster.local"}, Options: []string{"rotate"}}
 	cluster := Cluster{Servers: []string{"10.96.0.10"}, Domain: "cluster.local", Host: host}

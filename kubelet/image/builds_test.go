@@ -40,6 +40,7 @@ func registryOf(image winbuild.Image, err error) func(context.Context, string, r
 
 // TestNoPullThatCannotSucceed: what the node cannot run is refused before the pull, with upstream's reasons and back-off; what is not
 // known is pulled.
+// Rows 1.99, 1.101, 1.102.
 func TestNoPullThatCannotSucceed(t *testing.T) {
 	cluster := func(context.Context) ([]winbuild.Host, error) {
 		return []winbuild.Host{node("win01", winbuild.Server2022), node("win02", winbuild.Server2019), node("win03", winbuild.Server2025)}, nil

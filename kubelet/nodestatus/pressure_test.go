@@ -12,6 +12,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
+// Row 1.13.
 func TestPressures(t *testing.T) {
 	p := newPressures([]Threshold{{Signal: "memory.available", Least: 100}, {Signal: "nodefs.available", Percent: 10},
 		{Signal: "nodefs.inodesFree", Percent: 50, Grace: 30 * time.Second}, {Signal: "pid.available", Least: 5}, {Signal: "strange", Least: 1}}, time.Minute)

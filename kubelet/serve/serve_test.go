@@ -277,6 +277,7 @@ func streamingServer(t *testing.T) *httptest.Server {
 	return startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return view("") }, Streams: criStreams{runtime}})
 }
 
+// Row 1.96.
 func TestExecThroughARealStreamingServer(t *testing.T) {
 	srv := streamingServer(t)
 	executors := map[string]func(*rest.Config, string, *url.URL) (remotecommand.Executor, error){

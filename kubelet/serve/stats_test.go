@@ -115,6 +115,7 @@ func TestStatistics(t *testing.T) {
 
 // TestSummaryOf250PodsIsFast: the bound is that of the product's promises, 250 ms; the median of ten reads must hold
 // it.
+// Row 1.86.
 func TestSummaryOf250PodsIsFast(t *testing.T) {
 	logPath := writeLog(t, "x")
 	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return statsViews(250, logPath) }, Stats: &fixedStats{pods: 250}, RootDir: tempDir(t)})

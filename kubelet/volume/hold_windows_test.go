@@ -9,6 +9,7 @@ import (
 )
 
 // TestSubPathsAreHeld: until release, nobody can replace a sub path or a folder above it.
+// Row 1.18.
 func TestSubPathsAreHeld(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))

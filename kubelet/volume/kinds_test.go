@@ -26,6 +26,7 @@ var projectionsNotSupported = []string{"ClusterTrustBundle", "PodCertificate"}
 
 // TestVolumeSources asks of every field of v1.VolumeSource that it has exactly one kind, or is listed as not supported
 // and fails with the text that users get.
+// Row 1.95.
 func TestVolumeSources(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	all := reflect.TypeFor[v1.VolumeSource]()

@@ -10,6 +10,7 @@ import (
 
 func ptrUID(s string) types.UID { return types.UID(s) }
 
+// Row 1.94.
 func TestWindowsPaths(t *testing.T) {
 	for in, want := range map[string]string{
 		`C:\etc\foo`:              `C:\etc\foo`,

@@ -28,6 +28,7 @@ func TestRefuse(t *testing.T) {
 }
 
 // TestAlone: kube-proxy neither starts nor stays on a node whose services another program programs.
+// Row 1.53.
 func TestAlone(t *testing.T) {
 	node := func(name, programmer string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{nodeapi.ServiceProgrammer: programmer}}}

@@ -10,6 +10,7 @@ import (
 
 // A configuration of others before ours is the one that pods get: that is said once, and the file stays as it is. One behind ours has no
 // effect.
+// Row 1.55.
 func TestConfigurationsOfOthers(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, want string }{
 		"Azure's, before ours":     {"10-azure.conflist", `{"name":"azure","cniVersion":"0.3.0","plugins":[{"type":"azure-vnet"}]}`, "10-azure.conflist (azure-vnet), which the runtime reads before 10-porthole.conf"},

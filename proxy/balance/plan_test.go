@@ -9,6 +9,7 @@ import (
 )
 
 // TestBackendLimit: a load balancer has as many backends as HNS can serve, and the rest is reported.
+// Row 1.82.
 func TestBackendLimit(t *testing.T) {
 	f := service.Frontend{Kind: service.ClusterIP, Service: "default/web",
 		Key: service.Key{VIP: netip.MustParseAddr("10.96.0.10"), Protocol: hns.TCP, Port: 80}}

@@ -27,6 +27,7 @@ func sticky(f service.Frontend, timeout time.Duration) service.Frontend {
 }
 
 // TestServices sends real packets to every kind of frontend, from pods, the host and outside.
+// Row 1.75.
 func TestServices(t *testing.T) {
 	w := newWorld(t)
 	w.serveTCP(w.pod1, "one", pod1IP+":8080")
@@ -107,6 +108,7 @@ func TestServices(t *testing.T) {
 }
 
 // TestDNS sends 10,000 queries over UDP, each from its own socket in a pod, 200 at a time, while backends come and go.
+// Row 1.76.
 func TestDNS(t *testing.T) {
 	w := newWorld(t)
 	w.serveUDP(w.pod1, "one", pod1IP+":53")

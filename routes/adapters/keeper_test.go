@@ -108,6 +108,7 @@ func mustForward(t *testing.T, k *Keeper, f *fakeHost, repairs int) {
 	}
 }
 
+// Row 1.37.
 func TestKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, f := started(t)

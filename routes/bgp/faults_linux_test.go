@@ -35,6 +35,7 @@ func newFaulty(t *testing.T) *faulty {
 }
 
 // TestFaults goes on after each fault with the same nodes.
+// Row 1.47.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	f := newFaulty(t)

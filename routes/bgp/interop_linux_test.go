@@ -27,6 +27,7 @@ func same(int) int  { return 65001 }
 func inner(int) int { return 64500 }
 
 // TestRouters meets FRR and BIRD as routers of other ASes and of ours, and as route reflectors.
+// Row 1.47.
 func TestRouters(t *testing.T) {
 	for _, c := range []struct {
 		name   string

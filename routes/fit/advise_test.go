@@ -15,6 +15,7 @@ import (
 )
 
 // TestScripts plays testdata: configurations as they are in the field, and what we advise.
+// Row 1.72.
 func TestScripts(t *testing.T) {
 	script.Run(t, "testdata/*.txtar", func(*testing.T) script.Player { return &player{} })
 }

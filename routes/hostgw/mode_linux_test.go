@@ -142,6 +142,7 @@ type guideTest struct {
 	keepers map[string]*keeper
 }
 
+// Rows 1.32, 1.44.
 func TestGuide(t *testing.T) {
 	g := &guideTest{segment: newSegment(t), nodes: &nodeList{}, keepers: map[string]*keeper{}}
 	for _, h := range guide {

@@ -8,6 +8,7 @@ import (
 	"time"
 )
 
+// Row 1.50.
 func TestCheckDriver(t *testing.T) {
 	for name, c := range map[string]struct {
 		driver driver

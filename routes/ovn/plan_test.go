@@ -11,6 +11,7 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
+// Row 1.48.
 func TestCheckEncap(t *testing.T) {
 	for list, want := range map[string]string{
 		"geneve": "", "vxlan": "", "geneve,vxlan": "",

@@ -78,6 +78,7 @@ func TestReadReport(t *testing.T) {
 }
 
 // A reason for a test that passes is an error, and so is a failure without one; a pattern may stand for many tests.
+// Row 1.88.
 func TestCheckReasons(t *testing.T) {
 	have := sampleResults(t)
 	for name, c := range map[string]struct {
@@ -130,6 +131,7 @@ func TestDocument(t *testing.T) {
 
 // The document in the repository is what the results and reasons beside it give, and each reason is about a test that was run
 // and does not pass.
+// Row 1.04.
 func TestDocumentIsCurrent(t *testing.T) {
 	all := map[string]results{}
 	why, err := loadReasons("reasons.json")

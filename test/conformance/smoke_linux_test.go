@@ -17,6 +17,7 @@ const smoke = `Containers should be able to override|Downward API should provide
 	`|Job should run a job to completion when tasks sometimes fail and are locally restarted|Networking .* intra-pod communication: http`
 
 // TestSmoke runs these on a cluster with two Linux nodes, which it brings up and removes; 5 minutes at most.
+// Row 1.01.
 func TestSmoke(t *testing.T) {
 	bin, err := filepath.Abs("../../bin")
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 )
 
 // TestVXLAN: nodes with flanneld and with porthole routes are one overlay.
+// Row 1.72.
 func TestVXLAN(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

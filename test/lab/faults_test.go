@@ -19,6 +19,7 @@ import (
 
 // TestKillEachProcess kills every process of every node, one after the other, and the supervisor. Each time the node is
 // right again within 30 s, and no container was restarted. Those with which containers end are left to TestKillHost.
+// Rows 1.02, 1.116.
 func TestKillEachProcess(t *testing.T) {
 	pods, clusterIP := echoPods(t)
 	before := containers(t)

@@ -34,6 +34,7 @@ func reachesHostPort(from, pod string, port int) error {
 // TestHostPorts: the host port of a Windows pod is reached over TCP and UDP from another node, from outside and by programs of the node
 // itself. A port that is taken, by a pod or by the NodePort of a service, is told in an event of the pod that wants it. The port is
 // free again when its pod is deleted, also when the kubelet is killed meanwhile.
+// Row 1.71.
 func TestHostPorts(t *testing.T) {
 	const port, nodePort = 8085, 30085
 	hostPortPod(t, "first", port)

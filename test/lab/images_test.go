@@ -29,6 +29,7 @@ type checked []struct {
 
 // TestImagesWithoutARegistry: an archive, made from the registry for a build, brings an image to a node under a name that the node has
 // not pulled; an archive for another build is refused by name.
+// Row 1.121.
 func TestImagesWithoutARegistry(t *testing.T) {
 	out, err := images("check", "porthole/testapp:1", "-o", "json")
 	if err != nil {
@@ -101,6 +102,7 @@ spec:
 
 // TestMixedBuilds: in a cluster whose nodes have different builds, each image runs where the table says, and an event names these
 // nodes. `make test-builds` makes such a cluster.
+// Rows 1.08, 1.101.
 func TestMixedBuilds(t *testing.T) {
 	builds := kubectl(t, "get", "nodes", "-l", "kubernetes.io/os=windows", "-o", `jsonpath={.items[*].metadata.labels.node\.kubernetes\.io/windows-build}`)
 	if builds != "10.0.20348 10.0.26100" {

@@ -101,6 +101,7 @@ func fromPod(pod v1.Pod, what string) (string, error) {
 func fetch(address string) string { return "/fetch?url=" + url.QueryEscape(address) }
 
 // TestSeedRouteTable: packets pass on every path between one Linux and two Windows hosts, whose pods have three /24s of one /16.
+// Rows 1.19, 1.42, 1.69.
 func TestSeedRouteTable(t *testing.T) {
 	pods, clusterIP := echoPods(t)
 	type path struct {
@@ -156,6 +157,7 @@ func TestSeedRouteTable(t *testing.T) {
 
 // TestOutboundNAT: the outside sees the node's address. Destinations that are exceptions, such as pods of other nodes, see the pod's
 // own.
+// Row 1.68.
 func TestOutboundNAT(t *testing.T) {
 	pods, _ := echoPods(t)
 	stop := echoOutside(t)
@@ -180,6 +182,7 @@ func echoOutside(t *testing.T) (stop func()) {
 	return func() { cmd.Process.Signal(os.Interrupt); cmd.Wait() }
 }
 
+// Row 1.77.
 func TestSpreadOverAllBackends(t *testing.T) {
 	pods, clusterIP := echoPods(t)
 	for node, pod := range pods {
@@ -202,6 +205,7 @@ func TestSpreadOverAllBackends(t *testing.T) {
 }
 
 // TestDNSOverUDP asks the cluster's DNS over UDP with a query of the test program's own making.
+// Row 1.76.
 func TestDNSOverUDP(t *testing.T) {
 	pods, _ := echoPods(t)
 	for _, node := range []string{"win01", "win02", "lin01"} {
@@ -213,6 +217,7 @@ func TestDNSOverUDP(t *testing.T) {
 }
 
 // TestRouteComesBack removes a host-gateway route behind our back on every node.
+// Row 1.41.
 func TestRouteComesBack(t *testing.T) {
 	var nodes v1.NodeList
 	object(t, &nodes, "nodes")

@@ -60,6 +60,7 @@ func readStatus(t *testing.T) status {
 	return s
 }
 
+// Rows 1.01, 1.02, 1.100.
 func TestNodes(t *testing.T) {
 	var nodes v1.NodeList
 	object(t, &nodes, "nodes")

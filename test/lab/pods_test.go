@@ -90,6 +90,7 @@ data:
   example.property.2: world
 `
 
+// Rows 1.91, 1.103.
 func TestEnvironment(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		apply(t, fmt.Sprintf(config+`
@@ -137,6 +138,7 @@ spec:
 	})
 }
 
+// Rows 1.14, 1.15, 1.16.
 func TestTwoContainersAndInit(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		data := map[string]string{"linux": "/data", "windows": "C:/data"}[system]
@@ -175,6 +177,7 @@ spec:
 	})
 }
 
+// Rows 1.92, 1.93.
 func TestConfigVolumesAndHostPath(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		paths := map[string][]string{
@@ -226,6 +229,7 @@ spec:
 	})
 }
 
+// Row 1.11.
 func TestRestartWithBackOff(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		apply(t, fmt.Sprintf(`
@@ -299,6 +303,7 @@ func TestLogsFollowAndDelete(t *testing.T) {
 	})
 }
 
+// Row 1.96.
 func TestExec(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		name := "exec-" + system
@@ -316,6 +321,7 @@ func TestExec(t *testing.T) {
 }
 
 // TestCPULimit runs alone on the machine, one system after the other: a burner needs its CPU.
+// Row 1.97.
 func TestCPULimit(t *testing.T) {
 	for _, system := range systems {
 		t.Run(system, func(t *testing.T) {
@@ -383,6 +389,7 @@ func cpuUsed(t *testing.T, pod *v1.Pod, over time.Duration) float64 {
 
 // TestMemoryLimit: on Linux the runtime says that the kernel ended a container for its memory. On Windows nothing does: an allocation beyond
 // the limit fails, and a Go program ends for it.
+// Row 1.97.
 func TestMemoryLimit(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		apply(t, fmt.Sprintf(`
@@ -419,6 +426,7 @@ spec:
 // statusCommitmentLimit is STATUS_COMMITMENT_LIMIT of ntstatus.h, the exit code of a Windows program that was refused memory.
 const statusCommitmentLimit = 0xC000012D
 
+// Rows 1.89, 1.100.
 func TestDaemonSet(t *testing.T) {
 	apply(t, `
 apiVersion: apps/v1
@@ -442,6 +450,7 @@ spec:
 	})
 }
 
+// Row 1.102.
 func TestImageForAnotherBuild(t *testing.T) {
 	apply(t, `
 apiVersion: v1
@@ -487,6 +496,7 @@ func waitEvent(t *testing.T, pod string, words ...string) {
 
 // TestNeverOnTheOtherSystem: a pod that asks for one system is not run by a node of the other, even when it is put there
 // past the scheduler.
+// Row 1.100.
 func TestNeverOnTheOtherSystem(t *testing.T) {
 	for node, other := range map[string]string{"lin01": "windows", "win01": "linux"} {
 		t.Run(other+" on "+node, func(t *testing.T) {

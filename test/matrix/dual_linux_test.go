@@ -37,6 +37,7 @@ func TestDualStack(t *testing.T) {
 }
 
 // TestOneStackOnly: an HNS without dual stack serves what it can, and the service says what it cannot.
+// Row 1.08.
 func TestOneStackOnly(t *testing.T) {
 	d := newDual(t, proxylab.HostOptions{Name: "win1", Build: 17763})
 	d.run(t, "--enable-dsr=true", "--node-access", "--v=2")

@@ -28,6 +28,7 @@ type pair struct {
 }
 
 // TestMatrix asks every question of both nodes and compares.
+// Rows 1.03, 1.77, 1.79, 1.82.
 func TestMatrix(t *testing.T) {
 	p := newPair(t, "")
 	t.Run("l2bridge with dsr", func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 )
 
 // TestOVN: OVN routes between pods and balances services, in Geneve between the nodes' cards for tunnels. No kube-proxy runs.
+// Rows 1.51, 1.53, 1.64.
 func TestOVN(t *testing.T) {
 	f := up(t, "ovn").fleet()
 	f.checkPaths(promise{

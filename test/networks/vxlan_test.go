@@ -6,6 +6,7 @@ import (
 )
 
 // TestVXLAN: packets between nodes travel in UDP datagrams between the nodes' own addresses.
+// Row 1.45.
 func TestVXLAN(t *testing.T) {
 	f := up(t, "vxlan").fleet()
 	f.checkPaths(promise{mtu: 1450, encap: "vxlan", vni: 4096, port: 4789})

@@ -34,6 +34,7 @@ type scenario struct {
 	cuts bool
 }
 
+// Row 1.03.
 func TestFaults(t *testing.T) {
 	for _, list := range [][]scenario{lostObjects, awayAndBack, failingCalls, oddObjects, startAndStop} {
 		for _, c := range list {

@@ -33,6 +33,7 @@ const suiteTable = "../../docs/cri-tests.md"
 var suiteRow = regexp.MustCompile(`(?m)^\| (Test\w+) \| (PASS|FAIL|SKIP) \|`)
 
 // TestCRISuite runs containerd's own tests of its CRI on a host, and compares what each says with docs/cri-tests.md.
+// Row 1.83.
 func TestCRISuite(t *testing.T) {
 	if os.Getenv("PORTHOLE_RUNTIME") != "long" {
 		t.Skip("takes minutes: PORTHOLE_RUNTIME=long, or `make test-runtime`")

@@ -116,6 +116,7 @@ func (w world) outside(at netip.AddrPort, part string) func() error {
 	}
 }
 
+// Row 1.03.
 func TestTruth(t *testing.T) {
 	w := world{T: t, ctx: t.Context()}
 	var err error

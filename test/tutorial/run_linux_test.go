@@ -19,6 +19,7 @@ import (
 const perCommand = 8 * time.Minute
 
 // TestTutorial runs the documents as a user does, on the cluster in the default state folder.
+// Rows 1.81, 1.122.
 func TestTutorial(t *testing.T) {
 	if os.Getenv("PORTHOLE_TUTORIAL") == "" {
 		t.Skip("takes minutes, and needs the default state folder: PORTHOLE_TUTORIAL=1, or `make test-tutorial`")

@@ -55,6 +55,7 @@ func tree(t *testing.T, program []byte, perm os.FileMode) release {
 }
 
 // TestReproducible: two runs in two folders, on files of other times and permissions, give the same bytes.
+// Rows 1.110, 1.111.
 func TestReproducible(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	program := built(t)

@@ -29,6 +29,7 @@ const hcnSuiteTests = 78
 
 // TestHCNSuite runs hcsshim's own integration tests of package hcn, written for a real Windows host, under Wine
 // against this HNS and its data plane, for each build.
+// Rows 1.08, 1.58.
 func TestHCNSuite(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")

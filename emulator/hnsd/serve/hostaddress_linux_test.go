@@ -25,6 +25,7 @@ import (
 )
 
 // TestHostAddresses lets a Windows program put addresses on an interface of the host, and relay what comes to them.
+// Rows 1.75, 1.76.
 func TestHostAddresses(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")

@@ -40,6 +40,7 @@ const (
 
 // TestUpstreamWinBridge lets upstream's own win-bridge.exe and host-local.exe add and delete a pod under Wine: the pod
 // gets its address, packets pass, and nothing is left.
+// Row 1.62.
 func TestUpstreamWinBridge(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
