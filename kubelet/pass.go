@@ -200,6 +200,9 @@ func (a *actor) end() {
 // preStopOf returns the preStop hook of the container that an action stops, or nil if it has none. Of a pod that only the runtime knows,
 // the container's annotations tell the hook, as for upstream's kubelet.
 func (a *actor) preStopOf(ctx context.Context, action pod.Action) *preStopRun {
+	if action.Grace <= 0 { // all containers are restarted: they are killed
+		return nil
+	}
 	var c *v1.Container
 	if p := a.state.Pod(); p != nil {
 		c = pod.FindContainer(p, action.Name)

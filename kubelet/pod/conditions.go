@@ -39,7 +39,7 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	for _, c := range s.pod.Status.Conditions {
 		switch c.Type {
 		case v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
-			v1.PodResizePending, v1.PodResizeInProgress:
+			v1.PodResizePending, v1.PodResizeInProgress, v1.AllContainersRestarting:
 		default:
 			st.Conditions = append(st.Conditions, c)
 		}
@@ -72,6 +72,9 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	set(readiness)
 	set(containers)
 	set(v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
+	if mayReset(s.pod) {
+		set(resetCondition(s, st.Phase))
+	}
 	resizeConditions(st, s, last, now)
 }
 

@@ -29,7 +29,7 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 			}
 			continue
 		}
-		if cur == nil || cur.State != Exited || cur.ExitCode != 0 {
+		if cur == nil || cur.State != Exited || cur.ExitCode != 0 || stale(s, cur) {
 			initDone = false
 		}
 	}
@@ -69,7 +69,7 @@ func appPhase(s *State, stopping bool) v1.PodPhase {
 			if cur.ExitCode != 0 {
 				failed++
 			}
-			if restartable(s.pod, c, cur) {
+			if again(s, c, cur) {
 				restarts++
 			}
 		}

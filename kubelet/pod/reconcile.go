@@ -133,6 +133,10 @@ func run(s *State, d *decision) {
 		whenDue(s.volumeFailure, d.now, p, func() { p.do(s, Action{Kind: PrepareVolumes, Key: VolumesKey}) })
 	}
 
+	if stopStale(s, d) {
+		return
+	}
+
 	next := wanted(s, d)
 	box := s.runtime.sandbox()
 	usable := box != nil && box.Ready && box.HostNetwork == s.pod.Spec.HostNetwork && (box.HostNetwork || len(box.IPs) > 0)
@@ -302,7 +306,7 @@ func initFailed(s *State) bool {
 	for i := range s.pod.Spec.InitContainers {
 		c := &s.pod.Spec.InitContainers[i]
 		cur, _ := shown(s, c.Name)
-		if !isSidecar(c) && cur != nil && cur.State == Exited && cur.ExitCode != 0 && !restartable(s.pod, c, cur) {
+		if !isSidecar(c) && cur != nil && cur.State == Exited && cur.ExitCode != 0 && !again(s, c, cur) {
 			return true
 		}
 	}
@@ -317,7 +321,7 @@ func initStep(s *State, c *v1.Container, d *decision) (w *want, done bool) {
 	switch {
 	case cur != nil && cur.State == Running:
 		return nil, false
-	case cur != nil && !fresh && cur.State == Exited && cur.ExitCode == 0:
+	case cur != nil && !fresh && cur.State == Exited && cur.ExitCode == 0 && !stale(s, cur):
 		return nil, true
 	}
 	return restart(s, c, cur, d), false
@@ -330,7 +334,7 @@ func app(s *State, c *v1.Container, d *decision) *want {
 	case cur != nil && cur.State == Running:
 		stopBad(s, c, cur, d)
 		return nil
-	case !restartable(s.pod, c, cur):
+	case !again(s, c, cur):
 		return nil
 	}
 	return restart(s, c, cur, d)
@@ -373,6 +377,7 @@ func probeGrace(c *v1.Container, p Probe, otherwise time.Duration) time.Duration
 // because `kubectl logs --previous` and the last termination state are read from it. It keeps the sandbox in use, and any other
 // in which a container still is. The pod has a sandbox.
 func removeSurplus(s *State, p *Plan) {
+	last := trigger(s) // what it reset may not all run yet
 	for i := range s.runtime.Containers {
 		c := &s.runtime.Containers[i]
 		if c.State != Exited {
@@ -385,7 +390,7 @@ func removeSurplus(s *State, p *Plan) {
 				newer++
 			}
 		}
-		if newer > 0 {
+		if newer > 0 && c != last {
 			p.do(s, Action{Kind: RemoveContainer, Key: removeKey(c.ID), ID: c.ID, Name: c.Name})
 		}
 	}

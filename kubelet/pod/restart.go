@@ -27,10 +27,8 @@ func restartable(pod *v1.Pod, c *v1.Container, cur *Container) bool {
 		policy = v1.RestartPolicy(*c.RestartPolicy)
 	}
 
-	for i := range c.RestartPolicyRules { // a rule that applies goes before the policy
-		if ruled(&c.RestartPolicyRules[i], cur.ExitCode) {
-			return true
-		}
+	if ruledAction(c, cur.ExitCode) != "" { // a rule that applies goes before the policy
+		return true
 	}
 
 	switch policy {
@@ -43,9 +41,27 @@ func restartable(pod *v1.Pod, c *v1.Container, cur *Container) bool {
 	return true
 }
 
-// ruled reports whether a rule asks for a restart after that exit code. A rule with an unknown action does not.
-func ruled(r *v1.ContainerRestartRule, code int32) bool {
-	if r.Action != v1.ContainerRestartRuleActionRestart || r.ExitCodes == nil {
+// again reports whether an exited container is to run again, also because the pod was reset.
+func again(s *State, c *v1.Container, cur *Container) bool {
+	return restartable(s.pod, c, cur) || stale(s, cur)
+}
+
+// ruledAction returns what the first rule that applies to the exit code asks for: a restart of the container, or of all. It is empty if
+// no rule applies. A rule with an unknown action applies to none.
+func ruledAction(c *v1.Container, code int32) v1.ContainerRestartRuleAction {
+	for i := range c.RestartPolicyRules {
+		r := &c.RestartPolicyRules[i]
+		known := r.Action == v1.ContainerRestartRuleActionRestart || r.Action == v1.ContainerRestartRuleActionRestartAllContainers
+		if known && applies(r, code) {
+			return r.Action
+		}
+	}
+	return ""
+}
+
+// applies reports whether a rule is about an exit code.
+func applies(r *v1.ContainerRestartRule, code int32) bool {
+	if r.ExitCodes == nil {
 		return false
 	}
 	named := slices.Contains(r.ExitCodes.Values, code)
@@ -70,6 +86,10 @@ func restart(s *State, c *v1.Container, cur *Container, d *decision) *want {
 			d.plan.do(s, Action{Kind: RemoveContainer, Key: removeKey(cur.ID), ID: cur.ID, Name: c.Name})
 		})
 		return nil
+	}
+
+	if t := trigger(s); t != nil && cur.ID != t.ID && stale(s, cur) { // it did not end by itself
+		return &want{c: c, attempt: max(cur.Attempt+1, lostAttempts(s, c.Name, cur))}
 	}
 
 	at, entry := nextStart(backoffOf(s, c, cur, d.node), cur.FinishedAt, d.node)

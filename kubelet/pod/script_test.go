@@ -55,7 +55,7 @@ type scriptRuntime struct {
 		State             string // created, running, exited
 		Attempt           uint32
 		Code              int32
-		Ended             string // how long ago
+		Ended, Made       string // how long ago; Made empty for now
 		Image             string // what it was made from, if it is not what its spec says
 		MadeWith          *v1.ResourceRequirements
 	}
@@ -134,6 +134,13 @@ func (p *player) giveRuntime(text string) error {
 
 	for _, c := range in.Containers {
 		one := Container{ID: c.ID, SandboxID: c.Sandbox, Name: c.Name, Attempt: c.Attempt, ExitCode: c.Code, CreatedAt: p.now, MadeWith: c.MadeWith}
+		if c.Made != "" {
+			age, err := time.ParseDuration(c.Made)
+			if err != nil {
+				return fmt.Errorf("container %s: %w", c.ID, err)
+			}
+			one.CreatedAt = p.now.Add(-age)
+		}
 		if c.Image != "" {
 			one.Hash = Hash(&v1.Container{Name: c.Name, Image: c.Image})
 		}

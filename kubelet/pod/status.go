@@ -151,6 +151,10 @@ func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) 
 // waitAfterExit turns the status of an exited container into a waiting one if the container has to wait for its restart.
 func waitAfterExit(s *State, d *decision, st *v1.ContainerStatus, c *v1.Container) {
 	cur, _ := shown(s, c.Name)
+	if t := trigger(s); t != nil && t.ID != cur.ID && stale(s, cur) {
+		st.LastTerminationState.Terminated, st.State, st.Ready = st.State.Terminated, v1.ContainerState{Waiting: resetWaiting()}, false
+		return
+	}
 	if s.busy(startKey(c.Name)) || isEphemeral(s.pod, c.Name) || !restartable(s.pod, c, cur) || endsBeforeApps(s, c) && cur.ExitCode == 0 {
 		return
 	}
