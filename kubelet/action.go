@@ -26,6 +26,7 @@ type tools struct {
 	cgroups cgroups
 	objects objectAPI
 	events  eventAPI
+	devices devices
 	meter   *meter.Meter
 
 	nodeName string

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -89,6 +90,9 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 		spec.Env = append(spec.Env, runtime.KeyValue{Name: v.Name, Value: v.Value})
 	}
 
+	if err := e.addDevices(ctx, &spec, p, c); err != nil {
+		return spec, err
+	}
 	spec.Release, err = e.addMounts(&spec, p, ips, own, func(n string) (string, bool) { v, ok := values[n]; return v, ok })
 	spec.Mounts = append(spec.Mounts, imageMounts(p, c, j.imageVolumes)...)
 	return spec, err
@@ -122,6 +126,13 @@ func (e *effects) environment(ctx context.Context, p *v1.Pod, c *v1.Container, i
 				return nil, notFound("secret", p.Namespace, name, err)
 			}
 			return s, nil
+		},
+		File: func(volume, path string) (string, error) {
+			text, err := e.volumes.ReadFile(p, volume, path)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = env.ErrNotFound
+			}
+			return text, err
 		}})
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"porthole.dev/porthole/kubelet/admit"
 )
@@ -15,6 +16,7 @@ const affinityTimeout = 5 * time.Second
 // admission asks the rules of package admit about pods, with what they need to know of the node.
 type admission struct {
 	*admit.Admitter
+	devices devices
 	// facts describe the node, as the API has it or as it is known.
 	facts func(*v1.Node) admit.Node
 	// closed returns why the node admits no pod at all now. It returns nil if it does.
@@ -29,7 +31,33 @@ func (d *admission) decide(ctx context.Context, p *v1.Pod, running bool) *admit.
 	if refusal := d.closed(); refusal != nil && !running {
 		return refusal
 	}
-	refusal := d.Admit(p, d.facts(d.known()), running)
+	if !running {
+		if refusal := d.allocateDevices(ctx, p); refusal != nil {
+			return refusal
+		}
+	}
+
+	refusal := d.admit(ctx, p, running)
+	if refusal != nil {
+		d.devices.Release(p.UID)
+	}
+	return refusal
+}
+
+// Release takes what a pod held, devices too. Releasing twice does nothing.
+func (d *admission) Release(uid types.UID) {
+	d.devices.Release(uid)
+	d.Admitter.Release(uid)
+}
+
+// admit applies the rules.
+func (d *admission) admit(ctx context.Context, p *v1.Pod, running bool) *admit.Refusal {
+	facts := func(n *v1.Node) admit.Node {
+		f := d.facts(n)
+		f.Allocatable = d.devices.Raised(p.UID, f.Allocatable)
+		return f
+	}
+	refusal := d.Admit(p, facts(d.known()), running)
 	if refusal == nil || refusal.Reason != admit.AffinityReason || d.fresh == nil {
 		return refusal
 	}
@@ -38,7 +66,7 @@ func (d *admission) decide(ctx context.Context, p *v1.Pod, running bool) *admit.
 	ctx, cancel := context.WithTimeout(ctx, affinityTimeout)
 	defer cancel()
 	if n, err := d.fresh(ctx); err == nil {
-		refusal = d.Admit(p, d.facts(n), running)
+		refusal = d.Admit(p, facts(n), running)
 	}
 	return refusal
 }

@@ -34,6 +34,7 @@ type Kubelet struct {
 	folders   *folders
 	node      *nodestatus.Node
 	runtime   *runtimeWatch
+	devices   devices
 	tools     *tools
 
 	knowledge knowledge
@@ -65,10 +66,12 @@ func New(o Options) *Kubelet {
 	k.statics = &staticPods{set: static.NewSet(len(o.Static)), sources: o.Static, status: k.status, events: o.API, tasks: &k.running, actor: k.actor}
 
 	k.runtime = &runtimeWatch{service: o.Runtime, changed: k.runtimeChanged}
+	k.devices = k.newDevices(o.DeviceDir)
 	k.node = nodestatus.New(o.Node, k.nodeLinks())
 	k.admission = k.newAdmission()
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
 	k.tools = newTools(&o, k.folders, k.NodeAllocatable)
+	k.tools.devices = k.devices
 	return k
 }
 
@@ -81,7 +84,7 @@ func (k *Kubelet) newAdmission() *admission {
 	}
 	sysctls := admit.NewSysctls(kernel, k.o.UnsafeSysctls)
 
-	d := &admission{Admitter: admit.New(), known: k.node.Object, fresh: k.o.API.GetNode}
+	d := &admission{Admitter: admit.New(), devices: k.devices, known: k.node.Object, fresh: k.o.API.GetNode}
 	if k.o.Standalone {
 		d.fresh = nil
 	}
@@ -102,7 +105,7 @@ func (k *Kubelet) newAdmission() *admission {
 func (k *Kubelet) nodeLinks() nodestatus.Links {
 	links := nodestatus.Links{API: k.o.API, Event: k.o.API.NodeEvent, ShuttingDown: k.shuttingDown.Load,
 		Runtime: func() (runtime.Version, runtime.Health) { return *k.runtime.version.Load(), *k.runtime.health.Load() },
-		PodCIDR: k.passPodCIDR}
+		PodCIDR: k.passPodCIDR, Devices: k.devices.Amounts}
 	if k.o.ImageGC != nil {
 		links.ImageFolder = k.o.ImageGC.Path
 	}

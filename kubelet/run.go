@@ -26,6 +26,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 		k.running.Go(func() { collectImages(ctx, gc, k.o.MaxImages, k.node.SetImages) })
 	}
 	k.running.Go(func() { k.node.WatchPressure(ctx) })
+	k.running.Go(func() { k.serveDevices(ctx) })
 
 	k.statics.run(ctx)
 	if !k.o.Standalone {

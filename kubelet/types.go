@@ -8,6 +8,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"porthole.dev/porthole/kubelet/device"
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
@@ -152,6 +153,8 @@ type podVolumes interface {
 	Prepare(ctx context.Context, p *v1.Pod, facts volume.Facts) error
 	Observe(p *v1.Pod)
 	Mounts(p *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []volume.Mount, release func(), err error)
+	// ReadFile reads a file of an emptyDir of the pod; fs.ErrNotExist if there is none.
+	ReadFile(p *v1.Pod, volume, path string) (string, error)
 	EtcHosts(p *v1.Pod, c *v1.Container, h volume.Hosts) (*volume.Mount, error)
 	Teardown(ctx context.Context, uid types.UID) error
 }
@@ -186,6 +189,20 @@ type cgroups interface {
 	Resize(p *v1.Pod, change func() error) error
 	RemovePod(uid types.UID) error
 	RemoveContainer(uid types.UID, id string) error
+}
+
+// devices are the devices of device plugins; kubelet/device implements it.
+type devices interface {
+	// Run serves plugins until ctx ends.
+	Run(ctx context.Context) error
+	// Allocate gives a pod the devices that it asks for, or none. One that has them keeps them.
+	Allocate(ctx context.Context, p *v1.Pod) error
+	Release(uid types.UID)
+	// Raised returns what a pod that has devices can have of the node, of which allocatable is what any pod can have.
+	Raised(uid types.UID, allocatable v1.ResourceList) v1.ResourceList
+	// Prepare returns what a container that is about to start gets because of its devices.
+	Prepare(ctx context.Context, p *v1.Pod, c *v1.Container) (device.Container, error)
+	Amounts() device.Amounts
 }
 
 // StaticSource gives pods that do not come from the API; package static has two.
@@ -230,6 +247,8 @@ type Options struct {
 	// ImageGC removes unused images; nil removes none. Its Event is set by Run.
 	ImageGC *image.GC
 	Windows bool
+	// DeviceDir is the folder of the sockets of device plugins; empty for a node that takes none.
+	DeviceDir string
 	// Meter counts; nil counts nothing.
 	Meter *meter.Meter
 	// Facts records what is learned about pods; nil records nothing.

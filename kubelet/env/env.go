@@ -33,6 +33,8 @@ type Inputs struct {
 	// ConfigMap and Secret read an object of the pod's namespace.
 	ConfigMap func(name string) (*v1.ConfigMap, error)
 	Secret    func(name string) (*v1.Secret, error)
+	// File reads a file of a volume of the pod.
+	File func(volume, path string) (string, error)
 }
 
 // Container returns the environment in order. A later value replaces an earlier one of the same name at its place.
@@ -58,7 +60,7 @@ func Container(in Inputs) ([]Var, error) {
 			vars.set(e.Name, Expand(value, known))
 			continue
 		}
-		value, ok, err := fromRef(in, e.ValueFrom)
+		value, ok, err := fromRef(in, e.Name, e.ValueFrom)
 		if err != nil {
 			return nil, err
 		}
@@ -143,8 +145,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// fromRef reads the value that a variable refers to. ok is false if the reference is optional and its object is absent.
-func fromRef(in Inputs, src *v1.EnvVarSource) (value string, ok bool, err error) {
+// fromRef reads the value that the variable of a name refers to. ok is false if the reference is optional and its object is absent.
+func fromRef(in Inputs, name string, src *v1.EnvVarSource) (value string, ok bool, err error) {
 	switch {
 	case src.FieldRef != nil:
 		value, err = Field(in.Pod, src.FieldRef.FieldPath, in.PodIPs, in.HostIPs)
@@ -180,8 +182,26 @@ func fromRef(in Inputs, src *v1.EnvVarSource) (value string, ok bool, err error)
 			return "", false, nil
 		}
 		return "", false, err
+
+	case src.FileKeyRef != nil:
+		return fromFile(in, name, src.FileKeyRef)
 	}
 	return "", false, nil
+}
+
+// fromFile reads the value of a variable from a file of a volume. The API allows only volumes of type emptyDir.
+func fromFile(in Inputs, name string, ref *v1.FileKeySelector) (value string, ok bool, err error) {
+	text, err := in.File(ref.VolumeName, ref.Path)
+	if err == nil {
+		value, ok, err = InFile(text, ref.Key)
+	}
+	switch {
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return "", false, fmt.Errorf("reading the variable %s of file %q of volume %q: %w", name, ref.Path, ref.VolumeName, err)
+	case !ok && !optional(ref.Optional):
+		return "", false, fmt.Errorf("environment variable key %q not found in file %q", ref.Key, ref.Path)
+	}
+	return value, ok, nil
 }
 
 // Field reads a field of a pod that the downward API offers to the environment.

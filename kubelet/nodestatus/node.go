@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/wakeup"
+	"porthole.dev/porthole/kubelet/device"
 )
 
 // Node is this kubelet's node in the API. Make it with New. It is safe for concurrent use.
@@ -65,7 +66,15 @@ func (n *Node) Allocatable(obj *v1.Node) v1.ResourceList {
 	if obj != nil {
 		foreign = obj.Status.Capacity
 	}
-	return allocatable(machineCapacity(n.o, foreign), n.o.Reserved)
+	return overlay(allocatable(machineCapacity(n.o, foreign), n.o.Reserved), n.devices().Allocatable)
+}
+
+// devices counts the devices of device plugins.
+func (n *Node) devices() device.Amounts {
+	if n.links.Devices == nil {
+		return device.Amounts{}
+	}
+	return n.links.Devices()
 }
 
 // SetImages sets the images that the next report lists. It does not cause a report: nobody waits for them.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"porthole.dev/porthole/kubelet/device"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
@@ -37,6 +38,14 @@ func machineCapacity(o Options, foreign v1.ResourceList) v1.ResourceList {
 		if _, ours := list[name]; !ours {
 			list[name] = q
 		}
+	}
+	return list
+}
+
+// overlay returns a list with the quantities of over in place of its own.
+func overlay(list, over v1.ResourceList) v1.ResourceList {
+	for name, q := range over {
+		list[name] = q
 	}
 	return list
 }
@@ -74,7 +83,7 @@ func (n *Node) status(old v1.NodeStatus, now time.Time) v1.NodeStatus {
 	version, health := n.links.Runtime()
 	health = n.Health(health)
 	ending := n.links.ShuttingDown != nil && n.links.ShuttingDown()
-	f := statusFacts{version: version, health: health, shuttingDown: ending, images: n.images.Load(), pressed: *n.pressed.Load(), now: now}
+	f := statusFacts{version: version, health: health, shuttingDown: ending, images: n.images.Load(), pressed: *n.pressed.Load(), devices: n.devices(), now: now}
 	return statusOf(n.o, f, old)
 }
 
@@ -86,6 +95,7 @@ type statusFacts struct {
 	shuttingDown bool
 	images       *[]v1.ContainerImage // nil if not known yet
 	pressed      map[v1.NodeConditionType]bool
+	devices      device.Amounts
 	now          time.Time
 }
 
@@ -94,7 +104,8 @@ type statusFacts struct {
 func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 	st := *old.DeepCopy()
 	st.Capacity = machineCapacity(o, old.Capacity)
-	st.Allocatable = allocatable(st.Capacity, o.Reserved)
+	st.Allocatable = overlay(allocatable(st.Capacity, o.Reserved), f.devices.Allocatable)
+	st.Capacity = overlay(st.Capacity, f.devices.Capacity)
 
 	if !o.ExternalCloud || len(old.Addresses) == 0 {
 		st.Addresses = addresses(o)

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/kubelet/device"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
@@ -71,7 +72,7 @@ type Threshold struct {
 	Grace time.Duration
 }
 
-// Links are what a Node needs from the rest of the kubelet. All but ImageFolder are required.
+// Links are what a Node needs from the rest of the kubelet. All but ImageFolder and Devices are required.
 type Links struct {
 	API API
 	// Event records an event about the node.
@@ -80,6 +81,8 @@ type Links struct {
 	Runtime func() (runtime.Version, runtime.Health)
 	// ShuttingDown reports whether the machine is about to shut down; nil: never.
 	ShuttingDown func() bool
+	// Devices counts the devices of device plugins; nil: there are none. It must not block.
+	Devices func() device.Amounts
 	// PodCIDR is called when the node gets a pod range, and when that changes. It must not block.
 	PodCIDR func(cidr string)
 	// ImageFolder asks where the runtime keeps images (imagefs); nil if nobody can be asked.

@@ -23,6 +23,9 @@ type Mount struct {
 	Image, ImageName, ImageSubPath string
 }
 
+// Device is a device of the node in a container. Permissions are those of the kernel: r, w and m (mknod).
+type Device struct{ HostPath, ContainerPath, Permissions string }
+
 // KeyValue is one environment variable.
 type KeyValue struct{ Name, Value string }
 
@@ -39,6 +42,11 @@ type ContainerSpec struct {
 	Args      []string
 	Env       []KeyValue
 	Mounts    []Mount
+	Devices   []Device
+	// CDI are qualified names of devices that the runtime looks up.
+	CDI []string
+	// Annotations are given to the container beside those that the kubelet keeps there.
+	Annotations map[string]string
 	// TargetID makes an ephemeral container share the processes of that container.
 	TargetID string
 	// Created, if set, is called between the creation and the start of the container.
@@ -85,6 +93,18 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 			one.Image = &cri.ImageSpec{Image: m.Image, UserSpecifiedImage: m.ImageName}
 		}
 		cfg.Mounts = append(cfg.Mounts, one)
+	}
+
+	for _, d := range s.Devices {
+		cfg.Devices = append(cfg.Devices, &cri.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: d.Permissions})
+	}
+	for _, name := range s.CDI {
+		cfg.CDIDevices = append(cfg.CDIDevices, &cri.CDIDevice{Name: name})
+	}
+	for name, value := range s.Annotations {
+		if _, ours := cfg.Annotations[name]; !ours {
+			cfg.Annotations[name] = value
+		}
 	}
 
 	if o.Windows {

@@ -2,6 +2,10 @@ package volume
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -89,5 +93,42 @@ func TestUnknownMedium(t *testing.T) {
 	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "Tape"}}))
 	if err := m.Prepare(context.Background(), pod, Facts{}); err == nil || !strings.Contains(err.Error(), `unknown storage medium "Tape"`) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestReadFile: files of an emptyDir are read as far as they are in it.
+func TestReadFile(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	pod := podWith(vol("v", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}), cmVolume("cm", "none"))
+	optional := true
+	pod.Spec.Volumes[1].ConfigMap.Optional = &optional
+	prepare(t, m, pod)
+	dir, _ := m.HostPath("uid-1", "v")
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "sub"), 0o755), os.WriteFile(filepath.Join(dir, "sub", "vars"), []byte("A='b'"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+
+	if text, err := m.ReadFile(pod, "v", "sub/vars"); err != nil || text != "A='b'" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := m.ReadFile(pod, "v", "none"); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), dir) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	for what, c := range map[string][2]string{"a folder": {"v", "sub"}, "outside": {"v", "../../../../x"}, "another kind": {"cm", "x"}, "no volume": {"w", "x"}} {
+		if _, err := m.ReadFile(pod, c[0], c[1]); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+
+	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, maxEnvFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.ReadFile(pod, "v", "large"); err == nil {
+		t.Error("a file of any size is read")
+	}
+	if os.Symlink(filepath.Join(dir, "..", "..", ".."), filepath.Join(dir, "out")) == nil {
+		if _, err := m.ReadFile(pod, "v", "out/plugins"); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("through a link out of the volume: %v", err)
+		}
 	}
 }

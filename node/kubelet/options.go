@@ -79,7 +79,7 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 		return nil, nil, err
 	}
 
-	o := &core.Options{RootDir: root, PodLogsDir: logs, LeaseSeconds: cfg.NodeLeaseDurationSeconds, Windows: platform.IsWindows}
+	o := &core.Options{RootDir: root, PodLogsDir: logs, DeviceDir: filepath.Join(root, "device-plugins"), LeaseSeconds: cfg.NodeLeaseDurationSeconds, Windows: platform.IsWindows}
 	if o.Node, err = nodeOptions(cfg, given, name, host); err != nil {
 		return nil, nil, err
 	}

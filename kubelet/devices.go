@@ -1,0 +1,81 @@
+package kubelet
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/admit"
+	"porthole.dev/porthole/kubelet/device"
+	"porthole.dev/porthole/kubelet/runtime"
+)
+
+// newDevices makes what serves device plugins in a folder; "" is for a node that takes none.
+func (k *Kubelet) newDevices(dir string) devices {
+	if dir == "" {
+		return noDevices{}
+	}
+	m, err := device.New(device.Options{Dir: dir, Alive: k.holdsDevices, Changed: k.devicesChanged})
+	if err != nil { // as upstream's kubelet: pods that run have what they need, others get devices anew
+		klog.Background().Error(err, "What an earlier kubelet wrote down about devices cannot be read")
+	}
+	return m
+}
+
+// holdsDevices reports whether a pod is known, and whether all pods are.
+func (k *Kubelet) holdsDevices(uid types.UID) (alive, complete bool) {
+	return k.actor(uid, false) != nil, k.knowledge.sourcesReady.Load()
+}
+
+// devicesChanged reports the node at once.
+func (k *Kubelet) devicesChanged([]types.UID) { k.node.ReportSoon() }
+
+// serveDevices serves device plugins until ctx ends. A kubelet that cannot goes on without.
+func (k *Kubelet) serveDevices(ctx context.Context) {
+	if err := k.devices.Run(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Device plugins cannot register")
+	}
+}
+
+// addDevices adds what the container gets because of its devices. What its spec says of a variable goes before what a plugin says.
+func (e *effects) addDevices(ctx context.Context, spec *runtime.ContainerSpec, p *v1.Pod, c *v1.Container) error {
+	got, err := e.devices.Prepare(ctx, p, c)
+	if err != nil {
+		return err
+	}
+	var vars []runtime.KeyValue
+	for _, v := range got.Env {
+		vars = append(vars, runtime.KeyValue{Name: v.Name, Value: v.Value})
+	}
+	spec.Env = append(vars, spec.Env...)
+	for _, m := range got.Mounts {
+		spec.Mounts = append(spec.Mounts, runtime.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.ReadOnly})
+	}
+	for _, d := range got.Nodes {
+		spec.Devices = append(spec.Devices, runtime.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: d.Permissions})
+	}
+	spec.CDI, spec.Annotations = append(spec.CDI, got.CDI...), got.Annotations
+	return nil
+}
+
+// allocateDevices gives a pod its devices, or returns why it cannot run here, in upstream's words.
+func (d *admission) allocateDevices(ctx context.Context, p *v1.Pod) *admit.Refusal {
+	if err := d.devices.Allocate(ctx, p); err != nil {
+		return &admit.Refusal{Reason: "UnexpectedAdmissionError", Message: "Allocate failed due to " + err.Error() + ", which is unexpected"}
+	}
+	return nil
+}
+
+// noDevices are the devices of a node without device plugins.
+type noDevices struct{}
+
+func (noDevices) Run(context.Context) error                             { return nil }
+func (noDevices) Allocate(context.Context, *v1.Pod) error               { return nil }
+func (noDevices) Release(types.UID)                                     {}
+func (noDevices) Raised(_ types.UID, l v1.ResourceList) v1.ResourceList { return l }
+func (noDevices) Amounts() device.Amounts                               { return device.Amounts{} }
+func (noDevices) Prepare(context.Context, *v1.Pod, *v1.Container) (device.Container, error) {
+	return device.Container{}, nil
+}

@@ -1,0 +1,50 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// maxEnvFile bounds a file of environment variables, in bytes: all variables of a process have about two megabytes on Linux.
+const maxEnvFile = 1 << 20
+
+// ReadFile reads a file of an emptyDir, from which a container takes variables. Links of the volume are followed as far as they stay in
+// it. The error is fs.ErrNotExist if there is no such file, and names no path of the node. Prepare must have succeeded.
+func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) (string, error) {
+	v := findVolume(pod, volume)
+	if v == nil || v.EmptyDir == nil {
+		return "", fmt.Errorf("the pod has no emptyDir %q", volume)
+	}
+	dir, err := m.job(nil, pod, Facts{}, v).path()
+	if err != nil {
+		return "", err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", hide(err)
+	}
+	defer root.Close()
+
+	info, err := root.Stat(filepath.FromSlash(path))
+	if err == nil && !info.Mode().IsRegular() { // the open of a pipe would wait
+		err = errors.New("it is not a file")
+	}
+	if err != nil {
+		return "", hide(err)
+	}
+	f, err := root.Open(filepath.FromSlash(path))
+	if err != nil {
+		return "", hide(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
+	if err == nil && len(data) > maxEnvFile {
+		err = fmt.Errorf("it has more than %d bytes", maxEnvFile)
+	}
+	return string(data), hide(err)
+}
