@@ -24,6 +24,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/meter"
@@ -105,7 +106,7 @@ func (b *bubble) start() {
 		system = "windows"
 	}
 
-	o := Options{Node: nodestatus.Options{Name: "node", IPs: func() []string { return []string{"10.98.0.1"} }, MaxPods: 110, StatusPeriod: 10 * time.Second, ReportPeriod: 5 * time.Minute,
+	o := Options{Node: nodestatus.Options{Name: "node", IPs: func() []string { return []string{"10.98.0.1"} }, MaxPods: 110, DeclaredFeatures: config.DeclaredFeatures, StatusPeriod: 10 * time.Second, ReportPeriod: 5 * time.Minute,
 		Host: platform.Host{OS: system, Arch: "amd64", CPUs: 8, MemoryBytes: 16 << 30, DiskBytes: 100 << 30, KernelVersion: "6.1.0"}},
 		RootDir: filepath.Join(b.dir, "kubelet"), PodLogsDir: filepath.Join(b.dir, "log", "pods"), LeaseSeconds: 40,
 		API: NewAPI(client), Runtime: NewRuntime(rt), Images: image.New(conn, 5), Volumes: Volumes{faultyVolumes{manager, b}, manager},

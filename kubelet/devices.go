@@ -13,16 +13,33 @@ import (
 )
 
 // newDevices makes what serves device plugins in a folder; "" is for a node that takes none.
-func (k *Kubelet) newDevices(dir string) devices {
+func (k *Kubelet) newDevices(dir string) (devices, deviceList) {
 	if dir == "" {
-		return noDevices{}
+		return noDevices{}, noDevices{}
 	}
 	m, err := device.New(device.Options{Dir: dir, Alive: k.holdsDevices, Changed: k.devicesChanged})
 	if err != nil { // as upstream's kubelet: pods that run have what they need, others get devices anew
 		klog.Background().Error(err, "What an earlier kubelet wrote down about devices cannot be read")
 	}
-	return m
+	return m, m
 }
+
+// ActivePods are the pods that have not ended.
+func (k *Kubelet) ActivePods() []*v1.Pod {
+	var out []*v1.Pod
+	for _, v := range k.View() {
+		if p := v.Pod; p != nil && p.Status.Phase != v1.PodFailed && p.Status.Phase != v1.PodSucceeded {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// PodDevices are the devices of a pod, by container.
+func (k *Kubelet) PodDevices(uid types.UID) map[string][]device.Held { return k.held.Held(uid) }
+
+// HealthyDevices are those that the node has for pods.
+func (k *Kubelet) HealthyDevices() []device.Held { return k.held.Healthy() }
 
 // holdsDevices reports whether a pod is known, and whether all pods are.
 func (k *Kubelet) holdsDevices(uid types.UID) (alive, complete bool) {
@@ -76,6 +93,8 @@ func (noDevices) Allocate(context.Context, *v1.Pod) error               { return
 func (noDevices) Release(types.UID)                                     {}
 func (noDevices) Raised(_ types.UID, l v1.ResourceList) v1.ResourceList { return l }
 func (noDevices) Amounts() device.Amounts                               { return device.Amounts{} }
+func (noDevices) Held(types.UID) map[string][]device.Held               { return nil }
+func (noDevices) Healthy() []device.Held                                { return nil }
 func (noDevices) Prepare(context.Context, *v1.Pod, *v1.Container) (device.Container, error) {
 	return device.Container{}, nil
 }

@@ -35,6 +35,7 @@ type Kubelet struct {
 	node      *nodestatus.Node
 	runtime   *runtimeWatch
 	devices   devices
+	held      deviceList
 	tools     *tools
 
 	knowledge knowledge
@@ -66,7 +67,7 @@ func New(o Options) *Kubelet {
 	k.statics = &staticPods{set: static.NewSet(len(o.Static)), sources: o.Static, status: k.status, events: o.API, tasks: &k.running, actor: k.actor}
 
 	k.runtime = &runtimeWatch{service: o.Runtime, changed: k.runtimeChanged}
-	k.devices = k.newDevices(o.DeviceDir)
+	k.devices, k.held = k.newDevices(o.DeviceDir)
 	k.node = nodestatus.New(o.Node, k.nodeLinks())
 	k.admission = k.newAdmission()
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
@@ -90,7 +91,7 @@ func (k *Kubelet) newAdmission() *admission {
 	}
 	d.closed = func() *admit.Refusal { return shutdownRefusal(k.shuttingDown.Load()) }
 	d.facts = func(n *v1.Node) admit.Node {
-		return admit.Node{Object: n, Allocatable: k.node.Allocatable(n), OS: k.o.Node.Host.OS, Sysctls: sysctls,
+		return admit.Node{Object: n, Allocatable: k.node.Allocatable(n), OS: k.o.Node.Host.OS, Sysctls: sysctls, Features: k.o.Node.DeclaredFeatures,
 			NoAppArmor: !k.o.Windows && !k.o.Node.Host.AppArmor}
 	}
 	d.Granted = func(uid types.UID) {

@@ -205,6 +205,12 @@ type devices interface {
 	Amounts() device.Amounts
 }
 
+// deviceList tells who has which device; kubelet/device implements it.
+type deviceList interface {
+	Held(uid types.UID) map[string][]device.Held
+	Healthy() []device.Held
+}
+
 // StaticSource gives pods that do not come from the API; package static has two.
 type StaticSource interface {
 	// Run calls deliver with all its pods at once, and again when they have changed, until ctx ends.

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	declared "k8s.io/component-helpers/nodedeclaredfeatures"
+	declaredtypes "k8s.io/component-helpers/nodedeclaredfeatures/types"
 	resources "k8s.io/component-helpers/resource"
 	corehelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -97,6 +101,8 @@ type Node struct {
 	OS string
 	// Sysctls are what pods may set; nil lets them set any.
 	Sysctls *Sysctls
+	// Features are those that the node declares; pods that need others are refused.
+	Features []string
 	// NoAppArmor says that the kernel enforces no AppArmor profiles.
 	NoAppArmor bool
 }
@@ -124,6 +130,9 @@ func check(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
 	if groups := f.Object.Status.Features; strictGroups(p) && (groups == nil || groups.SupplementalGroupsPolicy == nil || !*groups.SupplementalGroupsPolicy) {
 		return &Refusal{"SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"}
 	}
+	if r := lacks(p, f.Features); r != nil {
+		return r
+	}
 	if r := fits(want.requests, f.Allocatable, others); r != nil {
 		return r
 	}
@@ -149,6 +158,23 @@ func check(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
 	}
 
 	return nil
+}
+
+// listVersion is that of the list of features.
+var listVersion = version.MustParseSemantic("1.36.3")
+
+// lacks refuses a pod that needs a feature which the node does not declare.
+func lacks(p *v1.Pod, features []string) *Refusal {
+	all := declared.DefaultFramework
+	needs, err := all.InferForPodScheduling(&declaredtypes.PodInfo{Spec: &p.Spec, Status: &p.Status}, listVersion)
+	if err != nil || needs.IsEmpty() {
+		return nil
+	}
+	match, err := all.MatchNodeFeatureSet(needs, all.TryMap(features))
+	if err != nil || match.IsMatch {
+		return nil
+	}
+	return &Refusal{"PodFeatureUnsupported", "Pod requires node features that are not available: " + strings.Join(match.UnsatisfiedRequirements, ", ")}
 }
 
 // wantsAppArmor reports whether a container names a profile that the kernel would have to enforce.

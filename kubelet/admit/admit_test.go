@@ -45,6 +45,11 @@ func TestCheck(t *testing.T) {
 	tainted.Object = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1.NodeSpec{Taints: []v1.Taint{
 		{Key: "soft", Effect: v1.TaintEffectNoSchedule}, {Key: "out", Value: "x", Effect: v1.TaintEffectNoExecute}}}}
 	groups.Object = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{Features: &v1.NodeFeatures{SupplementalGroupsPolicy: &yes}}}
+	declaring := free
+	declaring.Features = []string{"RestartAllContainersOnContainerExits"}
+	resets := with(asking(), func(p *v1.Pod) {
+		p.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestartAllContainers}}
+	})
 	groupPod := with(asking(), func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{SupplementalGroupsPolicy: &strict} })
 	for _, c := range []struct {
 		name   string
@@ -97,6 +102,8 @@ func TestCheck(t *testing.T) {
 		})}, "NodePorts", ""},
 		{"taint", asking(), tainted, nil, "TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"},
 		{"taint and static pod", with(asking(), func(p *v1.Pod) { p.Annotations = map[string]string{pod.SourceAnnotation: "file"} }), tainted, nil, "", ""},
+		{"a feature that the node does not declare", resets, free, nil, "PodFeatureUnsupported", "Pod requires node features that are not available: RestartAllContainersOnContainerExits"},
+		{"a feature that it declares", resets, declaring, nil, "", ""},
 		{"taint that is tolerated", with(asking(), func(p *v1.Pod) {
 			p.Spec.Tolerations = []v1.Toleration{{Key: "out", Operator: v1.TolerationOpExists}}
 		}), tainted, nil, "", ""},

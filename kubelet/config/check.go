@@ -67,8 +67,9 @@ func check(c *v1beta1.KubeletConfiguration, windows bool) (warnings []string, er
 	k.refuse(net.ParseIP(c.Address) == nil, "address (--address) %q is not an IP address", c.Address)
 	k.refuse((c.TLSCertFile == "") != (c.TLSPrivateKeyFile == ""), "tlsCertFile and tlsPrivateKeyFile must be set together")
 
+	warnings = checkGates(&k, c.FeatureGates)
 	if windows {
-		warnings = onWindows(&k, c)
+		warnings = append(warnings, onWindows(&k, c)...)
 	}
 	return warnings, errors.Join(k.errs...)
 }

@@ -201,7 +201,7 @@ func TestFlags(t *testing.T) {
 	c := load(t, Source{File: path, Flags: flags(t,
 		"--cluster-dns=10.0.0.2,10.0.0.3", "--cluster-dns", "10.0.0.4", "--eviction-hard=memory.available<5%,nodefs.available<10%",
 		"--rotate-certificates=false", "--rotate-server-certificates", "--system-reserved", "cpu=100m,memory=1Gi",
-		"--register-with-taints=a=b:NoSchedule,c=:NoExecute", "--feature-gates=A=true,B=false", "--node-status-update-frequency=4s",
+		"--register-with-taints=a=b:NoSchedule,c=:NoExecute", "--feature-gates=NodeSwap=true,EventedPLEG=false", "--node-status-update-frequency=4s",
 		"--healthz-port=0", "--pod-max-pids=100", "--manifest-url-header=a:b,a:c", "--resolv-conf=", "--cgroup-driver=systemd")})
 
 	for what, ok := range map[string]bool{
@@ -211,7 +211,7 @@ func TestFlags(t *testing.T) {
 		"quantities":                 c.SystemReserved["cpu"] == "100m" && c.SystemReserved["memory"] == "1Gi",
 		"taints": reflect.DeepEqual(c.RegisterWithTaints, []v1.Taint{{Key: "a", Value: "b", Effect: v1.TaintEffectNoSchedule},
 			{Key: "c", Effect: v1.TaintEffectNoExecute}}),
-		"gates":   c.FeatureGates["A"] && len(c.FeatureGates) == 2,
+		"gates":   c.FeatureGates["NodeSwap"] && len(c.FeatureGates) == 2,
 		"time":    c.NodeStatusUpdateFrequency.Duration == 4*time.Second,
 		"zero":    *c.HealthzPort == 0,
 		"long":    *c.PodPidsLimit == 100,
@@ -230,7 +230,7 @@ func TestFlags(t *testing.T) {
 
 func TestFlagMistakes(t *testing.T) {
 	for _, arg := range []string{"--max-pods=many", "--no-such-flag", "--node-status-update-frequency=5", "--register-with-taints=a", "--feature-gates=A",
-		"--feature-gates=A=maybe", "--system-reserved=cpu", "--cgroups-per-qos=perhaps", "--max-pods=99999999999"} {
+		"--feature-gates=NodeSwap=maybe", "--system-reserved=cpu", "--cgroups-per-qos=perhaps", "--max-pods=99999999999"} {
 		fs := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
 		AddFlags(fs)
 		if err := fs.Parse([]string{arg}); err == nil {

@@ -133,6 +133,7 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 		st.RuntimeHandlers = append(st.RuntimeHandlers, v1.NodeRuntimeHandler{Name: x.Name,
 			Features: &v1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: &rro, UserNamespaces: &userns}})
 	}
+	st.DeclaredFeatures = o.DeclaredFeatures
 	groups := f.health.SupplementalGroupsPolicy
 	st.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &groups}
 

@@ -33,6 +33,9 @@ type Options struct {
 	// because the user chose them.
 	ExternalCloud, IPsGiven bool
 
+	// DeclaredFeatures are features that the node has and others place pods by, in order.
+	DeclaredFeatures []string
+
 	// MaxPods bounds the pods of the node. PodsPerCore, times the number of CPUs, bounds them further; 0 is no such
 	// bound.
 	MaxPods, PodsPerCore int64

@@ -23,6 +23,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/cgroup"
+	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/nodestatus"
 )
@@ -104,7 +105,7 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 
 // nodeOptions returns the description of the node: from the configuration, the command line and the machine.
 func nodeOptions(cfg *v1beta1.KubeletConfiguration, given *Options, name string, host platform.Host) (nodestatus.Options, error) {
-	o := nodestatus.Options{Name: name, Port: cfg.Port, Version: Version, Host: host,
+	o := nodestatus.Options{Name: name, Port: cfg.Port, Version: Version, Host: host, DeclaredFeatures: config.DeclaredFeatures,
 		Taints: cfg.RegisterWithTaints, ProviderID: cfg.ProviderID, NoRegister: !*cfg.RegisterNode,
 		MaxPods: int64(cfg.MaxPods), PodsPerCore: int64(cfg.PodsPerCore),
 		StatusPeriod: cfg.NodeStatusUpdateFrequency.Duration, ReportPeriod: cfg.NodeStatusReportFrequency.Duration,

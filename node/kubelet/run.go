@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -23,6 +21,7 @@ import (
 	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/meter"
+	"porthole.dev/porthole/kubelet/podresources"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
 	"porthole.dev/porthole/kubelet/volume"
@@ -119,8 +118,16 @@ func Run(ctx context.Context, given Options) error {
 		defer stop()
 	}
 
+	go servePodResources(ctx, o.RootDir, k)
 	defer prepareShutdown(ctx, cfg, k)()
 	return ending(ctx, k.Run(ctx))
+}
+
+// servePodResources tells programs of the node what pods have of it. A kubelet that cannot goes on without.
+func servePodResources(ctx context.Context, root string, k *core.Kubelet) {
+	if err := podresources.Serve(ctx, filepath.Join(root, "pod-resources"), k); err != nil {
+		klog.FromContext(ctx).Error(err, "What pods have of the node cannot be asked for")
+	}
 }
 
 // awaitNetwork lets pods start when the pod network of this boot is made.
@@ -244,9 +251,6 @@ func configure(ctx context.Context, given *Options) (*v1beta1.KubeletConfigurati
 
 	for _, name := range given.WithoutEffect {
 		log.Info("Flag has no effect", "flag", "--"+name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(cfg.FeatureGates)) {
-		log.Info("Feature gate has no effect: features are on or absent", "gate", name, "value", cfg.FeatureGates[name])
 	}
 	if given.CertDir == "" {
 		given.CertDir = filepath.Join(given.RootDir, "pki")

@@ -1,0 +1,84 @@
+package podresources
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"porthole.dev/porthole/kubelet/device"
+)
+
+type node struct{ pods []*v1.Pod }
+
+func (n node) ActivePods() []*v1.Pod { return n.pods }
+
+func (n node) PodDevices(uid types.UID) map[string][]device.Held {
+	return map[string][]device.Held{"app": {{Resource: "example.com/gpu", Device: device.Device{ID: string(uid) + "-0", Nodes: []int64{1}}}, {Resource: "example.com/nic", Device: device.Device{ID: "eth9"}}}}
+}
+
+func (n node) HealthyDevices() []device.Held {
+	return []device.Held{{Resource: "example.com/gpu", Device: device.Device{ID: "free"}}}
+}
+
+// TestServer asks over a socket.
+func TestServer(t *testing.T) {
+	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	always := v1.ContainerRestartPolicyAlways
+	pod := func(name string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name)}, Spec: v1.PodSpec{
+			InitContainers: []v1.Container{{Name: "init"}, {Name: "side", RestartPolicy: &always}}, Containers: []v1.Container{{Name: "app"}}}}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx, listener, node{[]*v1.Pod{pod("a"), pod("b")}}) }()
+	conn, err := grpc.NewClient("unix:"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := api.NewPodResourcesListerClient(conn)
+
+	list, err := c.List(ctx, &api.ListPodResourcesRequest{})
+	if err != nil || len(list.PodResources) != 2 {
+		t.Fatalf("%v %v", list, err)
+	}
+	one, err := c.Get(ctx, &api.GetPodResourcesRequest{PodName: "b", PodNamespace: "ns"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range one.PodResources.Containers {
+		for _, d := range c.Devices {
+			got = append(got, fmt.Sprint(d.ResourceName, d.DeviceIds, len(d.GetTopology().GetNodes())))
+		}
+		got = append(got, c.Name)
+	}
+	if text := strings.Join(got, " "); text != "side example.com/gpu[b-0] 1 example.com/nic[eth9] 0 app" {
+		t.Errorf("the pod has %s", text)
+	}
+	if _, err := c.Get(ctx, &api.GetPodResourcesRequest{PodName: "b", PodNamespace: "other"}); err == nil || !strings.Contains(err.Error(), "pod b in namespace other not found") {
+		t.Errorf("a pod that is not there: %v", err)
+	}
+	all, err := c.GetAllocatableResources(ctx, &api.AllocatableResourcesRequest{})
+	if err != nil || len(all.Devices) != 1 || all.Devices[0].DeviceIds[0] != "free" {
+		t.Errorf("the node has %v, %v", all, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
