@@ -90,7 +90,7 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 		spec.Env = append(spec.Env, runtime.KeyValue{Name: v.Name, Value: v.Value})
 	}
 
-	if err := e.addDevices(ctx, &spec, p, c); err != nil {
+	if err := addDevices(ctx, e.devices, &spec); err != nil {
 		return spec, err
 	}
 	spec.Release, err = e.addMounts(&spec, p, ips, own, func(n string) (string, bool) { v, ok := values[n]; return v, ok })

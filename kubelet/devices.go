@@ -13,21 +13,43 @@ import (
 )
 
 // newDevices makes what serves device plugins in a folder; "" is for a node that takes none.
-func (k *Kubelet) newDevices(dir string) (devices, deviceList) {
-	if dir == "" {
+func newDevices(o device.Options) (devices, deviceList) {
+	if o.Dir == "" {
 		return noDevices{}, noDevices{}
 	}
-	m, err := device.New(device.Options{Dir: dir, Alive: k.holdsDevices, Changed: k.devicesChanged})
+	m, err := device.New(o)
 	if err != nil { // as upstream's kubelet: pods that run have what they need, others get devices anew
 		klog.Background().Error(err, "What an earlier kubelet wrote down about devices cannot be read")
 	}
 	return m, m
 }
 
+// deviceOptions are those of a node's devices. A pod keeps its devices as long as it is known, or not all pods are.
+func deviceOptions(k *Kubelet) device.Options {
+	return device.Options{Dir: k.o.DeviceDir,
+		Alive: func(uid types.UID) (alive, complete bool) {
+			return k.actor(uid, false) != nil, k.knowledge.sourcesReady.Load()
+		},
+		Changed: func([]types.UID) { k.node.ReportSoon() }}
+}
+
+// serveDevices serves device plugins until ctx ends. A kubelet that cannot goes on without.
+func serveDevices(ctx context.Context, d devices) {
+	if err := d.Run(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Device plugins cannot register")
+	}
+}
+
+// PodResources tells what the pods of a kubelet have of the node.
+type PodResources struct{ k *Kubelet }
+
+// NewPodResources tells what the pods of k have.
+func NewPodResources(k *Kubelet) PodResources { return PodResources{k} }
+
 // ActivePods are the pods that have not ended.
-func (k *Kubelet) ActivePods() []*v1.Pod {
+func (r PodResources) ActivePods() []*v1.Pod {
 	var out []*v1.Pod
-	for _, v := range k.View() {
+	for _, v := range r.k.View() {
 		if p := v.Pod; p != nil && p.Status.Phase != v1.PodFailed && p.Status.Phase != v1.PodSucceeded {
 			out = append(out, p)
 		}
@@ -36,29 +58,14 @@ func (k *Kubelet) ActivePods() []*v1.Pod {
 }
 
 // PodDevices are the devices of a pod, by container.
-func (k *Kubelet) PodDevices(uid types.UID) map[string][]device.Held { return k.held.Held(uid) }
+func (r PodResources) PodDevices(uid types.UID) map[string][]device.Held { return r.k.held.Held(uid) }
 
 // HealthyDevices are those that the node has for pods.
-func (k *Kubelet) HealthyDevices() []device.Held { return k.held.Healthy() }
-
-// holdsDevices reports whether a pod is known, and whether all pods are.
-func (k *Kubelet) holdsDevices(uid types.UID) (alive, complete bool) {
-	return k.actor(uid, false) != nil, k.knowledge.sourcesReady.Load()
-}
-
-// devicesChanged reports the node at once.
-func (k *Kubelet) devicesChanged([]types.UID) { k.node.ReportSoon() }
-
-// serveDevices serves device plugins until ctx ends. A kubelet that cannot goes on without.
-func (k *Kubelet) serveDevices(ctx context.Context) {
-	if err := k.devices.Run(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Device plugins cannot register")
-	}
-}
+func (r PodResources) HealthyDevices() []device.Held { return r.k.held.Healthy() }
 
 // addDevices adds what the container gets because of its devices. What its spec says of a variable goes before what a plugin says.
-func (e *effects) addDevices(ctx context.Context, spec *runtime.ContainerSpec, p *v1.Pod, c *v1.Container) error {
-	got, err := e.devices.Prepare(ctx, p, c)
+func addDevices(ctx context.Context, from devices, spec *runtime.ContainerSpec) error {
+	got, err := from.Prepare(ctx, spec.Sandbox.Pod, spec.Container)
 	if err != nil {
 		return err
 	}

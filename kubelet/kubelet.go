@@ -67,7 +67,7 @@ func New(o Options) *Kubelet {
 	k.statics = &staticPods{set: static.NewSet(len(o.Static)), sources: o.Static, status: k.status, events: o.API, tasks: &k.running, actor: k.actor}
 
 	k.runtime = &runtimeWatch{service: o.Runtime, changed: k.runtimeChanged}
-	k.devices, k.held = k.newDevices(o.DeviceDir)
+	k.devices, k.held = newDevices(deviceOptions(k))
 	k.node = nodestatus.New(o.Node, k.nodeLinks())
 	k.admission = k.newAdmission()
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})

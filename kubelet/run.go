@@ -26,7 +26,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 		k.running.Go(func() { collectImages(ctx, gc, k.o.MaxImages, k.node.SetImages) })
 	}
 	k.running.Go(func() { k.node.WatchPressure(ctx) })
-	k.running.Go(func() { k.serveDevices(ctx) })
+	k.running.Go(func() { serveDevices(ctx, k.devices) })
 
 	k.statics.run(ctx)
 	if !k.o.Standalone {

@@ -30,6 +30,7 @@ func TestGates(t *testing.T) {
 		"featureGates.UserNamespacesSupport: this kubelet does not have the feature":               {map[string]bool{"UserNamespacesSupport": true}, true},
 		"featureGates.AllAlpha: without effect: each feature is as by its default":                 {map[string]bool{"AllAlpha": true}, true},
 	} {
+
 		var k checker
 		warnings := strings.Join(checkGates(&k, want.set), "\n")
 		got := warnings

@@ -34,6 +34,7 @@ func TestInFile(t *testing.T) {
 		"KEY='value' and more":     "line 1: something follows the closing quote",
 		"OTHER='a\nb'c\nKEY='yes'": "line 2: something follows the closing quote",
 	} {
+
 		got, ok, err := InFile(text, "KEY")
 		switch {
 		case err != nil:
@@ -65,6 +66,7 @@ func TestFromFile(t *testing.T) {
 		{"bad", "KEY", &yes, `reading the variable V of file "bad" of volume "shared": line 1: there is no '='`},
 		{"away", "KEY", &yes, `reading the variable V of file "away" of volume "shared": broken`},
 	} {
+
 		in := Inputs{Pod: &v1.Pod{}, Container: &v1.Container{Env: []v1.EnvVar{{Name: "V", ValueFrom: &v1.EnvVarSource{
 			FileKeyRef: &v1.FileKeySelector{VolumeName: "shared", Path: c.path, Key: c.key, Optional: c.optional}}}}},
 			File: func(volume, path string) (string, error) {

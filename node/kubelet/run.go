@@ -125,7 +125,7 @@ func Run(ctx context.Context, given Options) error {
 
 // servePodResources tells programs of the node what pods have of it. A kubelet that cannot goes on without.
 func servePodResources(ctx context.Context, root string, k *core.Kubelet) {
-	if err := podresources.Serve(ctx, filepath.Join(root, "pod-resources"), k); err != nil {
+	if err := podresources.Serve(ctx, filepath.Join(root, "pod-resources"), core.NewPodResources(k)); err != nil {
 		klog.FromContext(ctx).Error(err, "What pods have of the node cannot be asked for")
 	}
 }

@@ -67,7 +67,7 @@ type pluginRun struct {
 }
 
 // startPlugin starts a device plugin as a process of its own.
-func (w *world) startPlugin(t *testing.T) *pluginRun {
+func startPlugin(t *testing.T, w *world) *pluginRun {
 	t.Helper()
 	p := &pluginRun{cmd: osexec.CommandContext(w.ctx, os.Args[0], "-test.run=^$")}
 	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), pluginDir+"="+filepath.Join(w.KubeletRoot(node), "device-plugins")), os.Stderr
@@ -98,7 +98,7 @@ func (p *pluginRun) expect(t *testing.T, want string) {
 }
 
 // hasGadgets waits until the node's status has so many.
-func (w *world) hasGadgets(t *testing.T, allocatable, capacity int64) {
+func hasGadgets(t *testing.T, w *world, allocatable, capacity int64) {
 	t.Helper()
 	must(t, wait.For(w.ctx, 20*time.Second, "the node's devices", func(ctx context.Context) error {
 		n, err := w.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
@@ -124,9 +124,9 @@ func withGadgets(name string, number int64, args ...string) *v1.Pod {
 // testDevices: a device plugin that is a process of its own gives devices to containers. What a pod has outlives the kubelet, which is
 // killed, and the plugin.
 func testDevices(t *testing.T, w *world) {
-	plugin := w.startPlugin(t)
+	plugin := startPlugin(t, w)
 	plugin.list(t, "one two")
-	w.hasGadgets(t, 2, 2)
+	hasGadgets(t, w, 2, 2)
 
 	shows := withGadgets("shows-gadget", 1, "env", "GADGETS", "PLAIN")
 	shows.Spec.RestartPolicy = v1.RestartPolicyNever
@@ -154,14 +154,14 @@ func testDevices(t *testing.T, w *world) {
 	plugin.expect(t, "allocate [one]")
 	plugin.expect(t, "prestart [one]")
 	w.create(t, withGadgets("greedy", 2, "sleep"))
-	w.refused(t, "greedy", "Pod was rejected: Allocate failed due to requested number of devices unavailable for "+gadget+". Requested: 2, Available: 1, which is unexpected")
+	refusedDevices(t, w, "greedy", "Pod was rejected: Allocate failed due to requested number of devices unavailable for "+gadget+". Requested: 2, Available: 1, which is unexpected")
 
 	w.kubelet.Kill()
 	w.startKubelet()
-	w.hasGadgets(t, 0, 0) // the plugin does not look for the kubelet's socket, it registers at its own start
-	plugin = w.startPlugin(t)
+	hasGadgets(t, w, 0, 0) // the plugin does not look for the kubelet's socket, it registers at its own start
+	plugin = startPlugin(t, w)
 	plugin.list(t, "one two! three")
-	w.hasGadgets(t, 2, 3)
+	hasGadgets(t, w, 2, 3)
 	w.create(t, withGadgets("second", 1, "sleep"))
 	w.until(t, 30*time.Second, "second", ready)
 	plugin.expect(t, "allocate [three]")
@@ -170,16 +170,16 @@ func testDevices(t *testing.T, w *world) {
 	}
 
 	must(t, plugin.cmd.Process.Kill())
-	w.hasGadgets(t, 0, 3)
+	hasGadgets(t, w, 0, 3)
 	w.create(t, withGadgets("late", 1, "sleep"))
-	w.refused(t, "late", "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "+gadget+", which is unexpected")
+	refusedDevices(t, w, "late", "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "+gadget+", which is unexpected")
 	for _, name := range []string{shows.Name, sees.Name, "holds", "greedy", "second", "late"} {
 		w.remove(t, name, nil)
 	}
 }
 
-// refused waits until a pod was refused, as upstream's kubelet does when a pod cannot have its devices.
-func (w *world) refused(t *testing.T, name, message string) {
+// refusedDevices waits until a pod was refused, as upstream's kubelet does when a pod cannot have its devices.
+func refusedDevices(t *testing.T, w *world, name, message string) {
 	t.Helper()
 	p := w.until(t, 30*time.Second, name, inPhase(v1.PodFailed))
 	if p.Status.Reason != "UnexpectedAdmissionError" || p.Status.Message != message {
