@@ -49,7 +49,11 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/osrg/gobgp/v4 v4.8.0
+require (
+	github.com/container-storage-interface/spec v1.12.0
+	github.com/osrg/gobgp/v4 v4.8.0
+	k8s.io/csi-translation-lib v0.36.3
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

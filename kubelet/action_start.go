@@ -171,6 +171,18 @@ func (e *effects) addMounts(
 			RecursiveReadOnly: m.RecursiveReadOnly, Propagation: m.Propagation})
 	}
 
+	devices, err := e.volumes.Devices(p, c)
+	if err != nil {
+		return release, err
+	}
+	for _, d := range devices {
+		allowed := "mrw" // as upstream
+		if d.ReadOnly {
+			allowed = "r"
+		}
+		spec.Devices = append(spec.Devices, runtime.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: allowed})
+	}
+
 	last, err := e.terminationFile(p, c)
 	if last != nil {
 		spec.Mounts = append(spec.Mounts, *last)

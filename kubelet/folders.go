@@ -52,6 +52,7 @@ func (f *folders) removeUnknown(ctx context.Context, known func(types.UID) bool)
 			klog.FromContext(ctx).Error(err, "Removing the folder of a pod failed", "pod", uid)
 		}
 	}
+	f.pods.Sweep(ctx)
 	f.removeDeadLinks()
 }
 

@@ -107,6 +107,9 @@ func (k *Kubelet) nodeLinks() nodestatus.Links {
 	links := nodestatus.Links{API: k.o.API, Event: k.o.API.NodeEvent, ShuttingDown: k.shuttingDown.Load,
 		Runtime: func() (runtime.Version, runtime.Health) { return *k.runtime.version.Load(), *k.runtime.health.Load() },
 		PodCIDR: k.passPodCIDR, Devices: k.devices.Amounts}
+	if k.o.Volumes.nodeVolumes != nil {
+		links.VolumesInUse, links.Seen = k.o.Volumes.VolumesInUse, k.o.Volumes.ObserveNode
+	}
 	if k.o.ImageGC != nil {
 		links.ImageFolder = k.o.ImageGC.Path
 	}

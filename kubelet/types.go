@@ -155,6 +155,7 @@ type podVolumes interface {
 	Mounts(p *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []volume.Mount, release func(), err error)
 	// ReadFile reads a file of an emptyDir of the pod; fs.ErrNotExist if there is none.
 	ReadFile(p *v1.Pod, volume, path string) (string, error)
+	Devices(p *v1.Pod, c *v1.Container) ([]volume.Device, error)
 	EtcHosts(p *v1.Pod, c *v1.Container, h volume.Hosts) (*volume.Mount, error)
 	Teardown(ctx context.Context, uid types.UID) error
 }
@@ -163,20 +164,30 @@ type podVolumes interface {
 type podFolders interface {
 	OnDisk() ([]types.UID, error)
 	Remove(ctx context.Context, uid types.UID) error
+	// Sweep gives up volumes of the node that no pod uses. All pods must be known.
+	Sweep(ctx context.Context)
+}
+
+// nodeVolumes are the volumes that are attached to the node; kubelet/volume implements it.
+type nodeVolumes interface {
+	ObserveNode(n *v1.Node)
+	VolumesInUse() []v1.UniqueVolumeName
 }
 
 // Volumes are the volumes and folders of pods.
 type Volumes struct {
 	podVolumes
 	podFolders
+	nodeVolumes
 }
 
 // NewVolumes makes Volumes of one manager that does everything.
 func NewVolumes(manager interface {
 	podVolumes
 	podFolders
+	nodeVolumes
 }) Volumes {
-	return Volumes{manager, manager}
+	return Volumes{manager, manager, manager}
 }
 
 // cgroups are the cgroups of pods; kubelet/cgroup implements it. Removing one that is gone succeeds.

@@ -33,6 +33,8 @@ type Kubelet struct {
 	sink     *lateSink
 	services cache.SharedIndexInformer
 	classes  runtimeClasses
+	drivers  csiDrivers
+	closed   chan struct{} // closed by Close
 	*Objects
 }
 
@@ -61,12 +63,13 @@ func NewKubelet(cfg *rest.Config, node string) (*Kubelet, error) {
 	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "services", metav1.NamespaceAll,
 		fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone))
 	services := cache.NewSharedIndexInformer(lw, &v1.Service{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	return &Kubelet{node: node, client: client, leases: leases, events: b, sink: sink, services: services,
+	return &Kubelet{closed: make(chan struct{}), node: node, client: client, leases: leases, events: b, sink: sink, services: services,
 		recorder: b.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: node}), Objects: NewObjects(client)}, nil
 }
 
 // Close sends the last events.
 func (k *Kubelet) Close() {
+	close(k.closed)
 	close(k.sink.closed)
 	k.events.Shutdown()
 }

@@ -45,6 +45,8 @@ func rules() []rule {
 			reason: "GoBGP is used by routes/bgp only"},
 		{from: []string{"..."}, except: []string{"kubelet/runtime/...", "kubelet/image/...", "check/probe", "internal/testkit/...", "test/..."}, to: []string{"k8s.io/cri-api/..."},
 			reason: "CRI is spoken by kubelet/runtime and kubelet/image only, and asked by check/probe"},
+		{from: []string{"..."}, except: []string{"kubelet/csi", "internal/testkit/...", "test/..."}, to: []string{"github.com/container-storage-interface/..."},
+			reason: "the Container Storage Interface is spoken by kubelet/csi only: kubelet/volume decides what is called when"},
 		{from: []string{"..."}, except: []string{"internal/registry", "emulator/host/...", "cli/images", "internal/testkit/...", "test/..."}, to: []string{"github.com/containerd/containerd/v2/..."},
 			reason: "containerd's client is used by the emulated host, and by internal/registry to read registries; a node's programs reach containerd by CRI"},
 		{from: []string{"..."}, except: []string{"emulator/dataplane/...", "emulator/lab/...", "emulator/host/...", "emulator/hnsd/...", "emulator/openvswitch", "routes/...", "internal/platform/...", "internal/testkit/...", "test/..."},

@@ -25,7 +25,7 @@ type Meter struct {
 
 	operations, operationErrors, containers, containerErrors, hostProcess, hostProcessErrors *prometheus.CounterVec
 	pods, podErrors                                                                          prometheus.Counter
-	operationTime, workerTime                                                                *prometheus.HistogramVec
+	operationTime, workerTime, storageTime                                                   *prometheus.HistogramVec
 	podStart, podSLI, podTotal, workerStart                                                  prometheus.Histogram
 	probes                                                                                   *prometheus.CounterVec
 	probeTime                                                                                *prometheus.HistogramVec
@@ -62,6 +62,7 @@ func New(o Options) *Meter {
 		workerStart: histogram("pod_worker_start_duration_seconds", "From the first sight of a pod until its worker began.", prometheus.DefBuckets),
 		probes: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "prober", Name: "probe_total", Help: "Probes by result."},
 			[]string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
+		storageTime: newStorageTime(),
 		probeTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "prober", Name: "probe_duration_seconds", Help: "How long probes took."},
 			[]string{"probe_type", "container", "pod", "namespace"}),
 	}
@@ -72,7 +73,7 @@ func New(o Options) *Meter {
 
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), node,
 		m.operations, m.operationErrors, m.operationTime, m.containers, m.containerErrors, m.hostProcess, m.hostProcessErrors, m.pods, m.podErrors,
-		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart)
+		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart, m.storageTime)
 	m.Probes.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.probes, m.probeTime)
 	return m
 }

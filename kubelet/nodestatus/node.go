@@ -121,6 +121,7 @@ func (n *Node) Run(ctx context.Context) {
 // seen takes a version of the node from the watch.
 func (n *Node) seen(obj *v1.Node) {
 	before := n.object.Swap(obj)
+	n.tellSeen(obj)
 	if before == nil || before.UID != obj.UID || before.Spec.Unschedulable == obj.Spec.Unschedulable {
 		return
 	}
@@ -128,6 +129,12 @@ func (n *Node) seen(obj *v1.Node) {
 		n.event("NodeNotSchedulable")
 	} else {
 		n.event("NodeSchedulable")
+	}
+}
+
+func (n *Node) tellSeen(obj *v1.Node) {
+	if n.links.Seen != nil {
+		n.links.Seen(obj)
 	}
 }
 

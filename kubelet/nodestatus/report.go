@@ -66,6 +66,7 @@ func (n *Node) reportOnce(ctx context.Context) error {
 	}
 
 	n.object.Store(got)
+	n.tellSeen(got)
 	n.due = now.Add(n.o.ReportPeriod)
 	if changed { // spread, so that nodes which changed together do not report together from then on
 		n.due = now.Add(time.Duration((0.5 + rand.Float64()) * float64(n.o.ReportPeriod)))

@@ -84,6 +84,12 @@ func (n *Node) status(old v1.NodeStatus, now time.Time) v1.NodeStatus {
 	health = n.Health(health)
 	ending := n.links.ShuttingDown != nil && n.links.ShuttingDown()
 	f := statusFacts{version: version, health: health, shuttingDown: ending, images: n.images.Load(), pressed: *n.pressed.Load(), devices: n.devices(), now: now}
+	if n.o.StorageAwaited != nil {
+		f.storageAwaited = n.o.StorageAwaited()
+	}
+	if n.links.VolumesInUse != nil {
+		f.volumesInUse = n.links.VolumesInUse()
+	}
 	return statusOf(n.o, f, old)
 }
 
@@ -92,11 +98,13 @@ type statusFacts struct {
 	version runtime.Version
 	health  runtime.Health
 	// shuttingDown: the machine is about to shut down.
-	shuttingDown bool
-	images       *[]v1.ContainerImage // nil if not known yet
-	pressed      map[v1.NodeConditionType]bool
-	devices      device.Amounts
-	now          time.Time
+	shuttingDown   bool
+	images         *[]v1.ContainerImage // nil if not known yet
+	pressed        map[v1.NodeConditionType]bool
+	devices        device.Amounts
+	volumesInUse   []v1.UniqueVolumeName
+	storageAwaited string // why volumes cannot be used yet; empty if they can
+	now            time.Time
 }
 
 // statusOf returns the node's status as it should be, given old, the status in the API. Fields that others own stay as
@@ -127,6 +135,7 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 		st.Images = *f.images
 	}
 
+	st.VolumesInUse = f.volumesInUse
 	st.RuntimeHandlers = nil
 	for _, x := range f.health.Handlers {
 		rro, userns := x.RecursiveReadOnlyMounts, x.UserNamespaces
@@ -145,7 +154,7 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 		setNodeCondition(&st, one, f.now)
 	}
 	// Ready is the last of ours, where old schedulers look for it.
-	setNodeCondition(&st, readiness(f.health, st.Capacity, f.shuttingDown), f.now)
+	setNodeCondition(&st, readiness(f, st.Capacity), f.now)
 	return st
 }
 
@@ -171,7 +180,8 @@ func addresses(o Options) (out []v1.NodeAddress) {
 }
 
 // readiness returns the condition Ready. Its message names everything that keeps pods from running.
-func readiness(h runtime.Health, capacity v1.ResourceList, shuttingDown bool) v1.NodeCondition {
+func readiness(f statusFacts, capacity v1.ResourceList) v1.NodeCondition {
+	h := f.health
 	var errs []error
 	if !h.RuntimeReady {
 		errs = append(errs, errors.New("container runtime not ready: "+h.RuntimeMessage))
@@ -186,7 +196,10 @@ func readiness(h runtime.Health, capacity v1.ResourceList, shuttingDown bool) v1
 			missing = append(missing, string(name))
 		}
 	}
-	if shuttingDown {
+	if f.storageAwaited != "" {
+		errs = append(errs, errors.New("storage not ready: "+f.storageAwaited))
+	}
+	if f.shuttingDown {
 		errs = append(errs, errors.New("node is shutting down"))
 	}
 	if len(missing) > 0 {

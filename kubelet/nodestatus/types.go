@@ -47,6 +47,9 @@ type Options struct {
 	// NetworkAwaited returns why pods must wait although the runtime calls its network ready: the pod network of this boot is not made yet.
 	// It returns "" if they need not, and must not block. nil: they never wait. Call ReportSoon when it has become "".
 	NetworkAwaited func() string
+	// StorageAwaited returns why volumes of storage drivers cannot be placed on the node yet, "" if they can; the node is not ready before.
+	// It must not block. nil: they always can. Call ReportSoon when it has become "".
+	StorageAwaited func() string
 	// Pressure is what the pressure conditions are about.
 	Pressure PressureOptions
 }
@@ -75,7 +78,7 @@ type Threshold struct {
 	Grace time.Duration
 }
 
-// Links are what a Node needs from the rest of the kubelet. All but ImageFolder and Devices are required.
+// Links are what a Node needs from the rest of the kubelet. All but those that may be nil are required.
 type Links struct {
 	API API
 	// Event records an event about the node.
@@ -88,6 +91,10 @@ type Links struct {
 	Devices func() device.Amounts
 	// PodCIDR is called when the node gets a pod range, and when that changes. It must not block.
 	PodCIDR func(cidr string)
+	// VolumesInUse lists the attached volumes that pods use, sorted; nil: none. Seen is called with each version of the node that the API
+	// returns; nil: nobody. Neither may block.
+	VolumesInUse func() []v1.UniqueVolumeName
+	Seen         func(*v1.Node)
 	// ImageFolder asks where the runtime keeps images (imagefs); nil if nobody can be asked.
 	ImageFolder func(ctx context.Context) (string, error)
 }

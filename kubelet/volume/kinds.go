@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,10 +18,8 @@ var kinds = []kind{
 	downwardKind,
 	projectedKind,
 	imageKind{},
+	claimKind{},
 }
-
-// errNotSupported is what the user of a volume without a kind sees, in the event FailedMount.
-var errNotSupported = errors.New("this type of volume is not supported")
 
 // kindOf returns the kind of a volume, nil if its type is not supported.
 func kindOf(v *v1.Volume) kind {
@@ -69,7 +66,7 @@ func needsOf(pod *v1.Pod) (needs []need) {
 func (j job) path() (string, error) {
 	k := kindOf(j.volume)
 	if k == nil {
-		return "", errNotSupported
+		return "", unsupported(&j.volume.VolumeSource)
 	}
 	return k.path(j)
 }
@@ -81,7 +78,7 @@ func (j job) prepare(ctx context.Context) error {
 	}
 	k := kindOf(j.volume)
 	if k == nil {
-		return errNotSupported
+		return unsupported(&j.volume.VolumeSource)
 	}
 
 	if k.plugin() != "" { // only the kubelet may enter the folder above the volume

@@ -23,6 +23,7 @@ import (
 type Manager struct {
 	opts    Options
 	windows bool
+	storage *storage
 
 	mu   sync.Mutex
 	pods map[types.UID]*podVolumes
@@ -41,6 +42,7 @@ type podVolumes struct {
 	watches map[objectRef]func() // each ends its watch
 	stop    context.CancelFunc
 	closed  bool
+	ready   bool // the last Prepare made all volumes ready
 }
 
 // New returns a manager. It does not touch the disk.
@@ -48,7 +50,9 @@ func New(opts Options) *Manager {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Manager{opts: opts, windows: onWindows, pods: map[types.UID]*podVolumes{}}
+	m := &Manager{opts: opts, windows: onWindows, pods: map[types.UID]*podVolumes{}}
+	m.storage = newStorage(&m.opts)
+	return m
 }
 
 // Prepare makes all volumes of the pod and returns nil if each is ready. It may be called again at any time, with the
@@ -62,7 +66,11 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, facts Facts) error {
 	if p.isClosed() {
 		return fmt.Errorf("preparing volumes of pod %s: it is being torn down", pod.Name)
 	}
-	return m.prepareAll(ctx, p, pod, facts)
+	err := m.prepareAll(ctx, p, pod, facts)
+	p.mu.Lock()
+	p.ready = err == nil
+	p.mu.Unlock()
+	return err
 }
 
 // Observe takes a new version of a pod: volumes that show its labels, annotations or resources are rewritten soon. It
@@ -98,10 +106,13 @@ func (m *Manager) adopt(ctx context.Context, pod *v1.Pod, facts Facts) *podVolum
 	if p == nil {
 		p = newPodVolumes()
 		m.pods[pod.UID] = p
+		run, stop := context.WithCancel(klog.NewContext(context.Background(), klog.FromContext(ctx)))
+		p.stop = stop
 		if len(needsOf(pod)) > 0 {
-			run, stop := context.WithCancel(klog.NewContext(context.Background(), klog.FromContext(ctx)))
-			p.stop = stop
 			go m.keepFresh(run, p)
+		}
+		if hasClaims(pod) {
+			go m.keepClaims(run, p)
 		}
 	}
 
@@ -146,7 +157,8 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 
 // job returns what is needed to do something with one volume of a pod. p is nil if that is not to prepare it.
 func (m *Manager) job(p *podVolumes, pod *v1.Pod, facts Facts, v *v1.Volume) job {
-	j := job{pod: pod, facts: facts, volume: v, volumes: m.volumesDir(pod.UID), windows: m.windows, objects: m.opts.Objects}
+	j := job{pod: pod, facts: facts, volume: v, volumes: m.volumesDir(pod.UID), windows: m.windows, objects: m.opts.Objects,
+		storage: m.storage}
 	if p != nil {
 		j.token = func(ctx context.Context, s *v1.ServiceAccountTokenProjection) (string, error) {
 			return p.tokens.get(ctx, &m.opts, pod, s)

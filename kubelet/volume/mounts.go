@@ -34,6 +34,23 @@ func (m *Manager) Mounts(pod *v1.Pod, c *v1.Container, known func(string) (strin
 	return mounts, held.release, nil
 }
 
+// Devices returns the raw devices of a container, in the order of its volumeDevices. Prepare must have succeeded.
+func (m *Manager) Devices(pod *v1.Pod, c *v1.Container) (devices []Device, err error) {
+	for _, d := range c.VolumeDevices {
+		v := findVolume(pod, d.Name)
+		if v == nil {
+			return nil, fmt.Errorf("container %q uses volume %q, which the pod does not have", c.Name, d.Name)
+		}
+		host, err := m.job(nil, pod, Facts{}, v).path()
+		if err != nil {
+			return nil, fmt.Errorf("volume %q: %w", d.Name, err)
+		}
+		backing, _ := m.storage.get(pod.UID, d.Name)
+		devices = append(devices, Device{HostPath: host, ContainerPath: d.DevicePath, ReadOnly: backing.readOnly})
+	}
+	return devices, nil
+}
+
 // holds are open handles of folders. While they are open, the folders cannot be replaced (Windows).
 type holds []io.Closer
 
@@ -83,9 +100,10 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 	}
 
 	_, filled := kindOf(v).(written)
+	backing, _ := m.storage.get(j.pod.UID, vm.Name)
 	return Mount{
 		Name: vm.Name, HostPath: host, ContainerPath: at,
-		ReadOnly:          vm.ReadOnly || filled,
+		ReadOnly:          vm.ReadOnly || filled || backing.readOnly,
 		RecursiveReadOnly: recursiveReadOnly(vm),
 		Propagation:       propagation(vm),
 	}, true, nil

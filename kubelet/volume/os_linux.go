@@ -146,6 +146,46 @@ func isMount(p string) (bool, error) {
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
+// published reports whether a driver has made a volume available at p: something is mounted there.
+func published(p string) (bool, error) { return isMount(p) }
+
+// bindFolder makes the folder source available at p, once.
+func bindFolder(source, p string, readOnly bool) error {
+	if mounted, err := isMount(p); err != nil || mounted {
+		return err
+	}
+	if err := os.MkdirAll(p, 0o750); err != nil {
+		return fmt.Errorf("making volume folder: %w", err)
+	}
+	if err := unix.Mount(source, p, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("binding %s: %w", source, err)
+	}
+	if !readOnly {
+		return nil
+	}
+	if err := unix.Mount("", p, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		return errors.Join(fmt.Errorf("making %s read-only: %w", source, err), unmount(p))
+	}
+	return nil
+}
+
+// linkDevice makes a link to the place of a raw device.
+func linkDevice(target, link string) error {
+	if have, err := os.Readlink(link); err == nil && have == target {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(link), 0o750); err != nil {
+		return fmt.Errorf("making the folder of devices: %w", err)
+	}
+	if err := removeEmpty(link); err != nil {
+		return fmt.Errorf("replacing the link to a device: %w", err)
+	}
+	if err := os.Symlink(target, link); err != nil {
+		return fmt.Errorf("linking to a device: %w", err)
+	}
+	return nil
+}
+
 // mountMemory mounts a tmpfs at dir unless something is mounted there. size is in bytes; 0 leaves the kernel's default,
 // half of the memory.
 func mountMemory(dir string, size int64, mode os.FileMode, group *int64) error {

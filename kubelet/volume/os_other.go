@@ -3,8 +3,11 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -20,6 +23,36 @@ func setGroup(string, int64, *v1.PodFSGroupChangePolicy) error { return nil }
 func isMount(string) (bool, error) { return false, nil }
 
 func unmount(string) error { return nil }
+
+// published reports whether a driver has made a volume available at p: drivers on Windows put a link there, or a folder.
+func published(p string) (bool, error) {
+	_, err := os.Lstat(p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// bindFolder makes the folder source available at p by a link, once: this system has no bind mounts.
+func bindFolder(source, p string, _ bool) error {
+	if have, err := os.Readlink(p); err == nil && have == source {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(p), 0o750); err != nil {
+		return fmt.Errorf("making volume folder: %w", err)
+	}
+	if err := removeEmpty(p); err != nil {
+		return fmt.Errorf("replacing the link of a volume: %w", err)
+	}
+	if err := os.Symlink(source, p); err != nil {
+		return fmt.Errorf("linking to %s: %w", source, err)
+	}
+	return nil
+}
+
+func linkDevice(string, string) error {
+	return errors.New("raw devices are not supported on this system")
+}
 
 // mountMemory makes a plain folder: this system has no file system in memory.
 func mountMemory(dir string, _ int64, _ os.FileMode, _ *int64) error {

@@ -31,10 +31,9 @@ func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 
 	dir := m.podDir(uid)
 	subPaths := removeMounted(filepath.Join(dir, "volume-subpaths"), 3, unmountAll)
-	volumes := removeMounted(m.volumesDir(uid), 2, func(volume string) error {
-		return kindAt(filepath.Base(filepath.Dir(volume))).teardown(ctx, volume)
-	})
-	if err := errors.Join(subPaths, volumes); err != nil {
+	drivers := m.storage.endAll(ctx, uid)
+	volumes := m.removeVolumes(ctx, uid, drivers != nil)
+	if err := errors.Join(subPaths, drivers, volumes); err != nil {
 		return fmt.Errorf("tearing down volumes of pod %s: %w", uid, err)
 	}
 
@@ -43,8 +42,26 @@ func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 		delete(m.pods, uid)
 	}
 	m.mu.Unlock()
+	m.storage.forget(uid)
 	klog.FromContext(ctx).V(4).Info("Tore down volumes", "podUID", uid)
 	return nil
+}
+
+// removeVolumes unmounts and removes the folders of a pod's volumes. With keepDrivers it leaves those of drivers: what is not taken away
+// yet must stay known.
+func (m *Manager) removeVolumes(ctx context.Context, uid types.UID, keepDrivers bool) error {
+	dir := m.volumesDir(uid)
+	err := atLevel(dir, 1, func(plugin string) error {
+		name := filepath.Base(plugin)
+		if keepDrivers && name == csiPlugin {
+			return nil
+		}
+		return removeMounted(plugin, 1, func(volume string) error { return kindAt(name).teardown(ctx, volume) })
+	})
+	if err != nil || keepDrivers {
+		return err
+	}
+	return RemoveTree(dir)
 }
 
 // Remove tears down the volumes and removes the whole folder of the pod.

@@ -43,6 +43,15 @@ type Options struct {
 	NodeName string
 	Objects  ObjectGetter
 	Tokens   TokenRequester
+	// Claims reads claims and what they stand for, Drivers knows the storage drivers of the node. Without them, volumes of that kind fail.
+	Claims  ClaimAPI
+	Drivers DriverSource
+	// BootID tells this boot of the machine from others: what was mounted in another one is gone.
+	BootID string
+	// NodeChanged is called when VolumesInUse has changed; optional. It does not block.
+	NodeChanged func()
+	// Event records an event about a pod; optional.
+	Event func(pod *v1.Pod, eventType, reason, message string)
 	// Failed is called when a rewrite in the background failed; optional. It does not block.
 	Failed func(pod *v1.Pod, err error)
 	// Now is the clock for tokens; nil means time.Now.
@@ -63,6 +72,12 @@ type Mount struct {
 	ReadOnly          bool
 	RecursiveReadOnly bool
 	Propagation       v1.MountPropagationMode // never empty
+}
+
+// Device is one raw device of a container.
+type Device struct {
+	HostPath, ContainerPath string
+	ReadOnly                bool
 }
 
 // Error is the failure of one volume. Its text begins as upstream's FailedMount events do.

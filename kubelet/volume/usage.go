@@ -15,6 +15,10 @@ type Usage struct {
 	CapacityBytes, AvailableBytes, Inodes, InodesFree uint64
 	// Local marks a volume that is on the node's disk and is removed with the pod: an emptyDir that is not in memory.
 	Local bool
+	// Claim is the name of the claim that the volume comes from; empty if it has none.
+	Claim string
+	// Abnormal says whether the volume's driver finds it in a bad state; nil if it says nothing of that.
+	Abnormal *bool
 }
 
 // Usage measures the volumes of a pod that this process prepared. Host paths and images are left out. It reads whole

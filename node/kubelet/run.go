@@ -98,7 +98,9 @@ func Run(ctx context.Context, given Options) error {
 		defer api.Close()
 	}
 
-	manager := volume.New(volumeOptions(o, api))
+	plugins := newPlugins(ctx, o, api)
+	var k *core.Kubelet
+	manager := volume.New(volumeOptions(o, api, plugins, func() { k.ReportNode() }))
 	defer manager.Close()
 	o.Volumes = core.NewVolumes(manager)
 	if given.RecordFacts != "" {
@@ -107,7 +109,8 @@ func Run(ctx context.Context, given Options) error {
 		}
 	}
 
-	k := core.New(*o)
+	k = core.New(*o)
+	go plugins.run(ctx, k.ReportNode)
 	go addresses.keep(ctx, k.ReportNode)
 	go awaitNetwork(ctx, gate, k.ReportNode)
 	if *cfg.EnableServer {
@@ -160,13 +163,15 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 }
 
 // volumeOptions returns what volumes need. Without api (a kubelet without a cluster) they have neither objects nor tokens.
-func volumeOptions(o *core.Options, api *kube.Kubelet) volume.Options {
-	options := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name,
+// nodeChanged is called when the volumes change that the node uses.
+func volumeOptions(o *core.Options, api *kube.Kubelet, p *plugins, nodeChanged func()) volume.Options {
+	options := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name, BootID: o.Node.Host.BootID, NodeChanged: nodeChanged,
+		Event: func(p *v1.Pod, kind, reason, message string) { o.API.PodEvent(p, "", kind, reason, message) },
 		Failed: func(p *v1.Pod, err error) {
 			o.API.PodEvent(p, "", v1.EventTypeWarning, "FailedMount", err.Error())
 		}}
 	if api != nil {
-		options.Objects, options.Tokens = api.Objects, api
+		options.Objects, options.Tokens, options.Claims, options.Drivers = api.Objects, api, api, p.drivers
 	}
 	return options
 }

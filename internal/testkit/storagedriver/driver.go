@@ -1,0 +1,259 @@
+package storagedriver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	csi "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"porthole.dev/porthole/internal/atomicfile"
+)
+
+// Driver serves CSI. Make it with New; Serve listens. It is safe for concurrent use.
+type Driver struct {
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedNodeServer
+	o Options
+
+	mu         sync.Mutex
+	volumes    map[string]*Volume
+	calls      []string
+	took       map[string]time.Duration
+	violations []string
+}
+
+// New returns a driver with the state that an earlier one left in its folder.
+func New(o Options) (*Driver, error) {
+	d := &Driver{o: o, volumes: map[string]*Volume{}, took: map[string]time.Duration{}}
+	if err := os.MkdirAll(filepath.Join(o.Dir, "volumes"), 0o755); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(d.stateFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return d, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d, json.Unmarshal(data, &d.volumes)
+}
+
+func (d *Driver) stateFile() string { return filepath.Join(d.o.Dir, "state.json") }
+
+// save writes the state. The caller holds d.mu.
+func (d *Driver) save() error {
+	data, err := json.Marshal(d.volumes)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(d.stateFile(), data, 0o644)
+}
+
+// Serve listens on socket for CSI and, if registration is not empty, there for the kubelet, until stop is called. A file that an earlier
+// driver left at either is replaced. endpoint is the socket as the kubelet sees it; empty means socket.
+func (d *Driver) Serve(socket, registration, endpoint string) (stop func(), err error) {
+	if endpoint == "" {
+		endpoint = socket
+	}
+	service := grpc.NewServer(grpc.UnaryInterceptor(d.intercept))
+	csi.RegisterIdentityServer(service, d)
+	csi.RegisterNodeServer(service, d)
+	csi.RegisterControllerServer(service, controller{Driver: d})
+	if err := listen(service, socket); err != nil {
+		return nil, err
+	}
+	if registration == "" {
+		return service.Stop, nil
+	}
+
+	registrar := grpc.NewServer()
+	registerapi.RegisterRegistrationServer(registrar, &register{name: d.o.Name, endpoint: endpoint})
+	if err := listen(registrar, registration); err != nil {
+		service.Stop()
+		return nil, err
+	}
+	return func() { registrar.Stop(); service.Stop() }, nil
+}
+
+func listen(s *grpc.Server, socket string) error {
+	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
+		return err
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return fmt.Errorf("listening on %s: %w", socket, err)
+	}
+	go func() { _ = s.Serve(l) }()
+	return nil
+}
+
+// register answers the kubelet's questions about the driver.
+type register struct {
+	registerapi.UnimplementedRegistrationServer
+	name, endpoint string
+}
+
+func (r *register) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
+	return &registerapi.PluginInfo{Type: registerapi.CSIPlugin, Name: r.name, Endpoint: r.endpoint, SupportedVersions: []string{"1.0.0"}}, nil
+}
+
+func (r *register) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+	if !s.PluginRegistered {
+		fmt.Fprintln(os.Stderr, "registration failed:", s.Error)
+	}
+	return &registerapi.RegistrationStatusResponse{}, nil
+}
+
+// intercept counts calls, and lets Options make them fail.
+func (d *Driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	method, began := path.Base(info.FullMethod), time.Now()
+	d.mu.Lock()
+	d.calls = append(d.calls, method)
+	d.mu.Unlock()
+	if d.o.Call != nil {
+		if err := d.o.Call(ctx, method); err != nil {
+			return nil, err
+		}
+	}
+	out, err := handle(ctx, req)
+	d.mu.Lock()
+	d.took[method] += time.Since(began)
+	d.mu.Unlock()
+	if err == nil && d.o.Done != nil {
+		if err := d.o.Done(method); err != nil {
+			return nil, err
+		}
+	}
+	return out, err
+}
+
+// Calls returns the methods that were called so far, in this order, and forgets them.
+func (d *Driver) Calls() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := d.calls
+	d.calls = nil
+	return out
+}
+
+// Took returns how long the calls of each method took together.
+func (d *Driver) Took() map[string]time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.took)
+}
+
+// Violations returns what was asked for that CSI does not allow.
+func (d *Driver) Violations() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.violations)
+}
+
+// Volumes returns the state of all volumes, by ID.
+func (d *Driver) Volumes() map[string]Volume {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := map[string]Volume{}
+	for id, v := range d.volumes {
+		one := *v
+		one.Published = maps.Clone(v.Published)
+		out[id] = one
+	}
+	return out
+}
+
+// Change changes the state of a volume, made if there is none: what an administrator does beside the driver's controller.
+func (d *Driver) Change(id string, change func(*Volume)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v, err := d.ensure(id)
+	if err != nil {
+		return err
+	}
+	change(v)
+	return d.save()
+}
+
+// ensure returns a volume, made if there is none. The caller holds d.mu.
+func (d *Driver) ensure(id string) (*Volume, error) {
+	if v := d.volumes[id]; v != nil {
+		return v, nil
+	}
+	if id == "" || id != filepath.Base(id) {
+		return nil, status.Errorf(codes.InvalidArgument, "%q is not the ID of a volume", id)
+	}
+	if err := os.MkdirAll(d.folder(id), 0o777); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(d.folder(id), 0o777); err != nil {
+		return nil, err
+	}
+	d.volumes[id] = &Volume{ID: id, Published: map[string]Publication{}}
+	return d.volumes[id], nil
+}
+
+func (d *Driver) folder(id string) string { return filepath.Join(d.o.Dir, "volumes", id) }
+
+// find returns a volume that must be there. The caller holds d.mu.
+func (d *Driver) find(id string) (*Volume, error) {
+	if v := d.volumes[id]; v != nil {
+		return v, nil
+	}
+	if d.o.Make {
+		return d.ensure(id)
+	}
+	return nil, status.Errorf(codes.NotFound, "there is no volume %q", id)
+}
+
+// violation notes what CSI does not allow, and returns it as an error. The caller holds d.mu.
+func (d *Driver) violation(format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	d.violations = append(d.violations, text)
+	return status.Error(codes.FailedPrecondition, text)
+}
+
+// GetPluginInfo is part of CSI.
+func (d *Driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: d.o.Name, VendorVersion: "1"}, nil
+}
+
+// Probe is part of CSI.
+func (d *Driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
+}
+
+// GetPluginCapabilities is part of CSI.
+func (d *Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+	service := func(t csi.PluginCapability_Service_Type) *csi.PluginCapability {
+		return &csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}}}
+	}
+	out := []*csi.PluginCapability{service(csi.PluginCapability_Service_CONTROLLER_SERVICE)}
+	if len(d.o.Topology) > 0 {
+		out = append(out, service(csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS))
+	}
+	if !d.o.NoExpand {
+		out = append(out, &csi.PluginCapability{Type: &csi.PluginCapability_VolumeExpansion_{
+			VolumeExpansion: &csi.PluginCapability_VolumeExpansion{Type: csi.PluginCapability_VolumeExpansion_ONLINE}}})
+	}
+	return &csi.GetPluginCapabilitiesResponse{Capabilities: out}, nil
+}

@@ -1,0 +1,59 @@
+package storagedriver
+
+import (
+	"context"
+	"time"
+)
+
+// Options configure a Driver. Name, NodeID and Dir are required.
+type Options struct {
+	Name, NodeID, Dir string
+	Topology          map[string]string
+	// MaxVolumes bounds the volumes of a node; 0 is no bound.
+	MaxVolumes int64
+	// Attach: volumes are attached by the controller before a node may stage them.
+	Attach bool
+	// NoStage, NoStats and NoExpand take abilities away.
+	NoStage, NoStats, NoExpand bool
+	// MountGroup: the driver gives files to the pod's group itself.
+	MountGroup bool
+	// SingleNodeModes: the driver tells one writer on a node from several.
+	SingleNodeModes bool
+	// Make: a volume that nobody made is made when it is first attached, staged or published.
+	Make bool
+	// Call is called before each call is carried out; an error of it is the call's. It may block; nil does nothing.
+	Call func(ctx context.Context, method string) error
+	// Done is called after each call that was carried out; an error of it is the call's, whose work is done all the same.
+	Done func(method string) error
+}
+
+// Volume is one volume as the driver knows it.
+type Volume struct {
+	ID    string
+	Name  string `json:",omitempty"`
+	Bytes int64
+	Block bool `json:",omitempty"`
+	// Ephemeral: the volume was made when it was published, and goes when it is not any more.
+	Ephemeral bool `json:",omitempty"`
+	Attached  bool `json:",omitempty"`
+	// Staged is where the volume is staged; empty if it is not.
+	Staged string `json:",omitempty"`
+	// Published says where the volume is available, and how it was asked for.
+	Published map[string]Publication `json:",omitempty"`
+	// NodeBytes is the size that the node service was last told.
+	NodeBytes int64 `json:",omitempty"`
+	// Abnormal is what the driver says of its health.
+	Abnormal string `json:",omitempty"`
+}
+
+// Publication is how a volume was asked for.
+type Publication struct {
+	ReadOnly                bool
+	FSType, Group           string
+	Flags                   []string
+	Mode                    string
+	Context, PublishContext map[string]string
+	Secrets                 map[string]string
+	Times                   int // how often it was asked for
+	Last                    time.Time
+}

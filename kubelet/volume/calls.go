@@ -1,0 +1,311 @@
+package volume
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+
+	authv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/csi"
+)
+
+// call returns the volume as a driver is told of it, with the keys of a Secret; ref may be nil.
+func (w *work) call(ctx context.Context, ref *v1.SecretReference) (csi.Volume, error) {
+	v := csi.Volume{ID: w.handle, Access: csi.Access{Block: w.block(), Mode: w.mode(), FSType: w.fsType()}}
+	if w.inline != nil {
+		v.Context = maps.Clone(w.inline.VolumeAttributes)
+	} else {
+		v.Context, v.Access.MountFlags = maps.Clone(w.csi().VolumeAttributes), w.pv.Spec.MountOptions
+	}
+	if sc := w.pod.Spec.SecurityContext; w.can.MountGroup && sc != nil && sc.FSGroup != nil {
+		v.Access.Group = strconv.FormatInt(*sc.FSGroup, 10)
+	}
+
+	if w.attach && w.attachment == nil {
+		if ok, why, err := w.readAttachment(ctx); err != nil || !ok {
+			return v, fmt.Errorf("volume %s is not attached to the node: %s %w", w.handle, why, err)
+		}
+	}
+	if w.attachment != nil {
+		v.PublishContext = w.attachment.Status.AttachmentMetadata
+	}
+	if ref == nil {
+		return v, nil
+	}
+
+	if w.o.Objects == nil {
+		return v, fmt.Errorf("no API server to read secret %s/%s from", ref.Namespace, ref.Name)
+	}
+	secret, err := w.o.Objects.Secret(ctx, ref.Namespace, ref.Name)
+	if err != nil {
+		return v, fmt.Errorf("reading secret %s/%s for the driver: %w", ref.Namespace, ref.Name, err)
+	}
+	v.Secrets = map[string]string{}
+	for key, value := range secret.Data {
+		v.Secrets[key] = string(value)
+	}
+	return v, nil
+}
+
+// addPod adds what the driver wants to know of the pod: its names, and tokens of its service account. The keys are those of CSI's
+// documentation (https://kubernetes-csi.github.io/docs/pod-info.html and /token-requests.html).
+func (w *work) addPod(ctx context.Context, v *csi.Volume) error {
+	if v.Context == nil {
+		v.Context = map[string]string{}
+	}
+	if w.object.Spec.PodInfoOnMount != nil && *w.object.Spec.PodInfoOnMount {
+		v.Context["csi.storage.k8s.io/pod.name"] = w.pod.Name
+		v.Context["csi.storage.k8s.io/pod.namespace"] = w.pod.Namespace
+		v.Context["csi.storage.k8s.io/pod.uid"] = string(w.pod.UID)
+		v.Context["csi.storage.k8s.io/serviceAccount.name"] = w.pod.Spec.ServiceAccountName
+		v.Context["csi.storage.k8s.io/ephemeral"] = strconv.FormatBool(w.inline != nil)
+	}
+	if len(w.object.Spec.TokenRequests) == 0 {
+		return nil
+	}
+
+	tokens := map[string]authv1.TokenRequestStatus{}
+	for _, r := range w.object.Spec.TokenRequests {
+		key := tokenKey{audience: r.Audience, seconds: defaultTokenSeconds}
+		if r.ExpirationSeconds != nil {
+			key.seconds = *r.ExpirationSeconds
+		}
+		got, err := requestToken(ctx, w.o, w.pod, key)
+		if err != nil {
+			return err
+		}
+		tokens[r.Audience] = authv1.TokenRequestStatus{Token: got.value, ExpirationTimestamp: metaTime(got.expires)}
+	}
+	text, err := json.Marshal(tokens)
+	if err != nil {
+		return err
+	}
+
+	const name = "csi.storage.k8s.io/serviceAccount.tokens"
+	if in := w.object.Spec.ServiceAccountTokenInSecrets; in == nil || !*in {
+		v.Context[name] = string(text)
+		return nil
+	}
+	if v.Secrets == nil {
+		v.Secrets = map[string]string{}
+	}
+	v.Secrets[name] = string(text)
+	return nil
+}
+
+// Reasons of events, in upstream's words.
+const (
+	resizeSucceeded = "FileSystemResizeSuccessful"
+	resizeFailed    = "VolumeResizeFailed"
+)
+
+// expandVolume lets the driver make the volume as large as its PersistentVolume says, and tells the claim. A volume that cannot grow
+// does not keep the pod from starting.
+func (w *work) expandVolume(ctx context.Context) error {
+	v, err := w.call(ctx, w.csi().NodeExpandSecretRef)
+	if err != nil {
+		return err
+	}
+	if w.grow {
+		if err := w.claimStatus(ctx, func(s *v1.PersistentVolumeClaimStatus) {
+			s.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizeInProgress}
+		}); err != nil {
+			return err
+		}
+	}
+
+	err = w.driver.Expand(ctx, v, csi.Growth{Target: w.at(), Bytes: w.size})
+	if err != nil {
+		return w.notExpanded(ctx, err)
+	}
+	w.event(v1.EventTypeNormal, resizeSucceeded, fmt.Sprintf("MountVolume.NodeExpandVolume succeeded for volume %q", w.name))
+	if !w.grow {
+		return nil
+	}
+	return w.claimStatus(ctx, func(s *v1.PersistentVolumeClaimStatus) {
+		if s.Capacity == nil {
+			s.Capacity = v1.ResourceList{}
+		}
+		s.Capacity[v1.ResourceStorage] = w.pv.Spec.Capacity[v1.ResourceStorage]
+		delete(s.AllocatedResourceStatuses, v1.ResourceStorage)
+		s.Conditions = withoutResize(s.Conditions)
+	})
+}
+
+// notExpanded reports that a volume could not grow. It returns an error only if a repetition may help.
+func (w *work) notExpanded(ctx context.Context, cause error) error {
+	w.event(v1.EventTypeWarning, resizeFailed, fmt.Sprintf("MountVolume.NodeExpandVolume failed for volume %q: %v", w.name, cause))
+	give := csi.Infeasible(cause) || csi.InUse(cause)
+	if give {
+		w.update(w.pod.UID, w.volume, func(f *found) { f.refused = w.size })
+	}
+	if !w.grow {
+		return nil
+	}
+
+	err := w.claimStatus(ctx, func(s *v1.PersistentVolumeClaimStatus) {
+		if csi.Infeasible(cause) {
+			s.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizeInfeasible}
+		}
+		s.Conditions = append(withoutType(s.Conditions, v1.PersistentVolumeClaimNodeResizeError), v1.PersistentVolumeClaimCondition{
+			Type: v1.PersistentVolumeClaimNodeResizeError, Status: v1.ConditionTrue, LastTransitionTime: metaTime(w.o.Now()),
+			Message: "failed to expand pvc with " + cause.Error()})
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Telling a claim that it could not be expanded failed", "pod", klog.KObj(w.pod), "volume", w.volume)
+	}
+	if csi.InUse(cause) {
+		return errKeptSize
+	}
+	return cause
+}
+
+// errKeptSize ends the growth of a volume that cannot grow now. The pod can use it as it is.
+var errKeptSize = errors.New("the driver does not expand the volume while it is used")
+
+// claimStatus changes the status of the claim.
+func (w *work) claimStatus(ctx context.Context, change func(*v1.PersistentVolumeClaimStatus)) error {
+	after := w.claim.DeepCopy()
+	change(&after.Status)
+	old, err := json.Marshal(w.claim)
+	if err != nil {
+		return err
+	}
+	now, err := json.Marshal(after)
+	if err != nil {
+		return err
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(old, now, v1.PersistentVolumeClaim{})
+	if err != nil {
+		return fmt.Errorf("working out the status of claim %s: %w", w.claim.Name, err)
+	}
+	if string(patch) == "{}" {
+		return nil
+	}
+
+	got, err := w.o.Claims.PatchClaimStatus(ctx, w.claim.Namespace, w.claim.Name, patch)
+	if err != nil {
+		return fmt.Errorf("writing the status of claim %s: %w", w.claim.Name, err)
+	}
+	w.claim = got
+	return nil
+}
+
+func withoutType(list []v1.PersistentVolumeClaimCondition, drop ...v1.PersistentVolumeClaimConditionType) (out []v1.PersistentVolumeClaimCondition) {
+	for _, c := range list {
+		keep := true
+		for _, t := range drop {
+			keep = keep && c.Type != t
+		}
+		if keep {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// withoutResize returns the conditions that are not about a growth that has ended.
+func withoutResize(list []v1.PersistentVolumeClaimCondition) []v1.PersistentVolumeClaimCondition {
+	return withoutType(list, v1.PersistentVolumeClaimFileSystemResizePending, v1.PersistentVolumeClaimResizing,
+		v1.PersistentVolumeClaimControllerResizeError, v1.PersistentVolumeClaimNodeResizeError)
+}
+
+func (w *work) event(kind, reason, message string) {
+	if w.o.Event != nil {
+		w.o.Event(w.pod, kind, reason, message)
+	}
+}
+
+// refreshLimit asks the driver again how many volumes the node may have, if an attachment failed because there are too many.
+func (w *work) refreshLimit(ctx context.Context, e *storagev1.VolumeError) {
+	if e.ErrorCode == nil || *e.ErrorCode != csi.ResourceExhausted || w.object.Spec.NodeAllocatableUpdatePeriodSeconds == nil {
+		return
+	}
+	if err := w.o.Drivers.Refresh(ctx, w.deviceKey.driver); err != nil {
+		klog.FromContext(ctx).Error(err, "Asking a driver for its limit of volumes failed", "driver", w.deviceKey.driver)
+	}
+}
+
+// measure asks the driver for the use of a volume.
+func (s *storage) measure(ctx context.Context, u use) error {
+	if s.o.Drivers == nil {
+		return nil
+	}
+	d, err := s.o.Drivers.Driver(u.deviceKey.driver)
+	if err != nil {
+		return err
+	}
+	can, err := d.Abilities(ctx)
+	if err != nil || !can.Stats {
+		return err
+	}
+	at := csi.Target{Path: u.target}
+	if can.Stage && u.inline == nil {
+		at.Staging = u.staging
+	}
+	stats, err := d.Stats(ctx, u.handle, at)
+	if err != nil {
+		return err
+	}
+	if !can.Condition {
+		stats.Condition = nil
+	}
+
+	unwell := stats.Condition != nil && stats.Condition.Abnormal
+	tell := false
+	s.update(u.pod.UID, u.volume, func(f *found) {
+		tell = unwell && !f.unwell
+		f.stats, f.unwell = &stats, unwell
+	})
+	if tell && s.o.Event != nil {
+		s.o.Event(u.pod, v1.EventTypeWarning, "VolumeConditionAbnormal", fmt.Sprintf("Volume %s: %s", u.volume, stats.Condition.Message))
+	}
+	return nil
+}
+
+// usage returns what was last measured of a volume, and measures it again in the background if that is old: a driver may take long.
+func (s *storage) usage(p *v1.Pod, volume string) (Usage, bool) {
+	s.mu.Lock()
+	f, ok := s.found[p.UID][volume]
+	due := ok && !f.asking && s.o.Now().Sub(f.taken) > statsAge
+	if due {
+		f.asking, f.taken = true, s.o.Now()
+		s.found[p.UID][volume] = f
+	}
+	s.mu.Unlock()
+	if _, driven := f.backing.key(p); !ok || !driven {
+		return Usage{}, false
+	}
+
+	if due {
+		u := s.useOf(p, volume, f.backing)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), csi.CallTimeout)
+			defer cancel()
+			if err := s.measure(ctx, u); err != nil {
+				klog.Background().V(2).Info("Measuring a volume failed", "pod", klog.KObj(p), "volume", volume, "cause", err.Error())
+			}
+			s.update(p.UID, volume, func(f *found) { f.asking = false })
+		}()
+	}
+	if f.stats == nil {
+		return Usage{}, false
+	}
+	out := Usage{UsedBytes: uint64(f.stats.UsedBytes), UsedInodes: uint64(f.stats.UsedInodes), CapacityBytes: uint64(f.stats.CapacityBytes),
+		AvailableBytes: uint64(f.stats.AvailableBytes), Inodes: uint64(f.stats.CapacityInodes), InodesFree: uint64(f.stats.AvailableInodes)}
+	if c := f.stats.Condition; c != nil {
+		out.Abnormal = &c.Abnormal
+	}
+	if f.claim != nil {
+		out.Claim = f.claim.Name
+	}
+	return out, true
+}

@@ -1,0 +1,78 @@
+package volume
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	translation "k8s.io/csi-translation-lib"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/wakeup"
+)
+
+// claimKind is the kind of volumes that come from a claim or from a storage driver: what they are is known only after the claim was
+// read. Volumes of types that became drivers are among them.
+type claimKind struct{ noFolder }
+
+func (claimKind) of(v *v1.Volume) bool {
+	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil || translation.New().IsInlineMigratable(v)
+}
+
+func (claimKind) path(j job) (string, error) { return j.storage.path(j.pod, j.volume.Name) }
+
+func (claimKind) prepare(ctx context.Context, j job) error { return j.storage.prepare(ctx, j) }
+
+func (claimKind) usage(j job) (Usage, bool) { return j.storage.usage(j.pod, j.volume.Name) }
+
+// claimPeriod is the time between two looks at the claims of a pod (upstream looks with each sync of a pod, every 60 to 90 s).
+const claimPeriod = 75 * time.Second
+
+// keepClaims prepares the volumes of drivers again from time to time, until ctx ends: a claim may have grown, and some drivers want to be
+// called again. What is right stays as it is.
+func (m *Manager) keepClaims(ctx context.Context, p *podVolumes) {
+	for wakeup.Pause(ctx, claimPeriod) {
+		p.mu.Lock()
+		pod, facts, ready := p.pod, p.facts, p.ready
+		p.mu.Unlock()
+		if !ready {
+			continue // Prepare is still at it
+		}
+		for i := range pod.Spec.Volumes {
+			v := &pod.Spec.Volumes[i]
+			if _, ok := kindOf(v).(claimKind); !ok {
+				continue
+			}
+			err := m.job(p, pod, facts, v).prepare(ctx)
+			if err == nil || ctx.Err() != nil {
+				continue
+			}
+			klog.FromContext(ctx).Error(err, "Refreshing a volume failed", "pod", klog.KObj(pod), "volume", v.Name)
+			if m.opts.Failed != nil {
+				m.opts.Failed(pod, &Error{Volume: v.Name, Err: err})
+			}
+		}
+	}
+}
+
+// hasClaims reports whether a pod has volumes that come from claims or drivers.
+func hasClaims(pod *v1.Pod) bool {
+	for i := range pod.Spec.Volumes {
+		if _, ok := kindOf(&pod.Spec.Volumes[i]).(claimKind); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// ObserveNode takes a version of this node's object. It does not block.
+func (m *Manager) ObserveNode(n *v1.Node) { m.storage.node.observe(n) }
+
+// VolumesInUse lists what the node's status says is in use: volumes that must not be detached.
+func (m *Manager) VolumesInUse() []v1.UniqueVolumeName { return m.storage.devices.inUse() }
+
+// Sweep unstages volumes that no pod uses any more. Call it when all pods of the node are known.
+func (m *Manager) Sweep(ctx context.Context) { m.storage.sweep(ctx) }
+
+func metaTime(t time.Time) metav1.Time { return metav1.NewTime(t) }

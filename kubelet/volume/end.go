@@ -1,0 +1,216 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/csi"
+)
+
+// ending is a volume of a driver that is taken away from a pod. It comes from what is on disk alone: the pod may be unknown.
+type ending struct {
+	places
+	deviceKey
+}
+
+// endAll takes all volumes of drivers away from a pod that has ended. One failure does not stop the others.
+func (s *storage) endAll(ctx context.Context, uid types.UID) error {
+	list, errs := s.endings(uid)
+	for _, e := range list {
+		if err := s.end(ctx, e); err != nil {
+			errs = append(errs, fmt.Errorf("UnmountVolume.TearDown failed for volume %q: %w", e.handle, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// endings finds the volumes of drivers that a pod has.
+func (s *storage) endings(uid types.UID) (list []ending, errs []error) {
+	add := func(path string, at func(name string, r record) places) {
+		r, ok, err := readRecord(path)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if ok {
+			list = append(list, ending{places: at(filepath.Base(filepath.Dir(path)), r), deviceKey: deviceKey{r.Driver, r.Handle}})
+		}
+	}
+
+	files, _ := filepath.Glob(filepath.Join(s.pod(uid), "volumes", csiPlugin, "*", recordName))
+	for _, path := range files {
+		add(path, func(name string, r record) places { return s.files(uid, name, r.Driver, r.Handle) })
+	}
+	raw, _ := filepath.Glob(filepath.Join(s.pod(uid), "plugins", csiPlugin, "*", recordName))
+	for _, path := range raw {
+		add(path, func(name string, _ record) places { return s.device(uid, name) })
+	}
+
+	// A raw device that upstream's kubelet published has no record of the pod, only a link.
+	links, _ := filepath.Glob(filepath.Join(s.pod(uid), "volumeDevices", csiPlugin, "*"))
+	for _, link := range links {
+		p := s.device(uid, filepath.Base(link))
+		if _, err := os.Lstat(p.record); errors.Is(err, fs.ErrNotExist) {
+			if r, ok, err := readRecord(p.stageRecord); err == nil && ok {
+				list = append(list, ending{places: p, deviceKey: deviceKey{r.Driver, r.Handle}})
+			}
+		}
+	}
+	return list, errs
+}
+
+// end takes one volume away from a pod, and from the node if no other pod uses it.
+func (s *storage) end(ctx context.Context, e ending) error {
+	unlock, err := s.uses.lock(ctx, e.record)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s.devices.load()
+
+	r, used, err := readRecord(e.record)
+	if err != nil {
+		return err
+	}
+	o := observed{used: begun}
+	if used {
+		o.used = r.reached(s.o.BootID)
+	}
+	for _, k := range planEnd(o) {
+		if k == forgetUse {
+			continue // under the lock of the volume, below
+		}
+		if err := s.endStep(ctx, e, k); err != nil {
+			return err
+		}
+	}
+	return s.unstage(ctx, e)
+}
+
+// unstage forgets the use of a volume, and takes it away from the node if no other pod uses it.
+func (s *storage) unstage(ctx context.Context, e ending) error {
+	unshare, err := s.shared.lock(ctx, e.deviceKey.String())
+	if err != nil {
+		return err
+	}
+	defer unshare()
+	if e.record != "" {
+		if err := s.endStep(ctx, e, forgetUse); err != nil {
+			return err
+		}
+	}
+
+	r, staged, err := readRecord(e.stageRecord)
+	if err != nil {
+		return err
+	}
+	o := observed{others: s.devices.others(e.deviceKey, e.record)}
+	if staged {
+		o.staged = r.reached(s.o.BootID)
+	}
+	plan := planUnstage(o)
+	klog.FromContext(ctx).V(2).Info("Plan of a volume's end", "volume", e.deviceKey.String(), "observed", o.String(), "plan", plan.String())
+	for _, k := range plan {
+		if err := s.endStep(ctx, e, k); err != nil {
+			return err
+		}
+	}
+	if s.o.NodeChanged != nil && !o.others {
+		s.o.NodeChanged() // the volume may be detached now
+	}
+	return nil
+}
+
+func (s *storage) endStep(ctx context.Context, e ending, k stepKind) error {
+	if s.failpoint != nil {
+		if err := s.failpoint(k); err != nil {
+			return err
+		}
+	}
+
+	switch k {
+	case unpublish:
+		d, err := s.registered(e.deviceKey.driver)
+		if err != nil {
+			return err
+		}
+		return d.Unpublish(ctx, e.handle, e.target)
+	case removeTarget:
+		return s.removeTarget(e)
+	case forgetUse:
+		if err := removeEmpty(e.record); err != nil {
+			return fmt.Errorf("removing what is known of a volume: %w", err)
+		}
+		s.devices.forget(e.deviceKey, e.record)
+		return nil
+
+	case unstage:
+		return s.unstageVolume(ctx, e)
+	case removeStaging:
+		if err := unmountAll(e.staging); err != nil {
+			return err
+		}
+		return removeFolder(e.staging)
+	case forgetStage:
+		if err := removeEmpty(e.stageRecord); err != nil {
+			return fmt.Errorf("removing what is known of a staged volume: %w", err)
+		}
+		s.devices.forget(e.deviceKey, e.stageRecord)
+		_ = os.Remove(filepath.Dir(e.stageRecord)) // what is not empty stays
+		return nil
+	}
+	return fmt.Errorf("%s is not a step of taking a volume away", k)
+}
+
+// unstageVolume calls the driver, if it stages volumes at all: upstream's kubelet writes the record also for those that do not.
+func (s *storage) unstageVolume(ctx context.Context, e ending) error {
+	d, err := s.registered(e.deviceKey.driver)
+	if err != nil {
+		return err
+	}
+	can, err := d.Abilities(ctx)
+	if err != nil || !can.Stage {
+		return err
+	}
+	return d.Unstage(ctx, e.handle, e.staging)
+}
+
+func (s *storage) registered(driver string) (*csi.Driver, error) {
+	if s.o.Drivers == nil {
+		return nil, fmt.Errorf("driver name %s %w", driver, csi.ErrNotRegistered)
+	}
+	return s.o.Drivers.Driver(driver)
+}
+
+// removeTarget removes what a driver left where the volume was. A driver that lost its memory leaves the mount, too. Only an empty
+// folder, a file or a link is removed: what is in a volume is never touched.
+func (s *storage) removeTarget(e ending) error {
+	if err := unmountAll(e.target); err != nil {
+		return err
+	}
+	if e.link != "" {
+		if err := removeEmpty(e.link); err != nil {
+			return fmt.Errorf("removing the link to a device: %w", err)
+		}
+		if err := removeEmpty(e.target); err != nil {
+			return fmt.Errorf("removing the place of a device: %w", err)
+		}
+		_ = os.Remove(filepath.Dir(e.target)) // other pods' devices may be in it
+		return nil
+	}
+	return removeFolder(e.target)
+}
+
+// removeFolder removes an empty folder or a link.
+func removeFolder(path string) error {
+	if err := retryBusy(func() error { return removeEmpty(path) }); err != nil {
+		return fmt.Errorf("removing the place of a volume: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package volume
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"porthole.dev/porthole/internal/atomicfile"
+)
+
+// recordName is the name of the files in which upstream's kubelet also writes down what it has of a volume.
+const recordName = "vol_data.json"
+
+// record is what is written down of a volume before a driver is called, so that a later kubelet, ours or upstream's, can undo it. The
+// fields without "porthole.dev" are upstream's; it ignores the others, and a record that it wrote lacks them.
+type record struct {
+	Driver     string `json:"driverName"`
+	Handle     string `json:"volumeHandle"`
+	Name       string `json:"specVolID,omitempty"`
+	Node       string `json:"nodeName,omitempty"`
+	Attachment string `json:"attachmentID,omitempty"`
+	Lifecycle  string `json:"volumeLifecycleMode,omitempty"`
+
+	// State is the name of a progress; empty is begun.
+	State string `json:"porthole.dev/state,omitempty"`
+	// Boot tells the boot of the machine in which State was reached: mounts do not outlive it.
+	Boot string `json:"porthole.dev/boot,omitempty"`
+	// Size is what the volume was last known to have, in bytes.
+	Size string `json:"porthole.dev/size,omitempty"`
+	// Attach says that the volume was attached to the node by the controllers.
+	Attach string `json:"porthole.dev/attach,omitempty"`
+}
+
+// readRecord reads a record. ok is false if there is none.
+func readRecord(path string) (r record, ok bool, err error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return record{}, false, nil
+	}
+	if err != nil {
+		return record{}, false, fmt.Errorf("reading what is known of a volume: %w", err)
+	}
+	if err := json.Unmarshal(data, &r); err != nil || r.Driver == "" || r.Handle == "" {
+		return record{}, false, fmt.Errorf("reading what is known of a volume: %s names no volume (%v)", path, err)
+	}
+	return r, true, nil
+}
+
+// writeRecord writes a record, and the folders above it.
+func writeRecord(path string, r record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return fmt.Errorf("writing down what is known of a volume: %w", err)
+	}
+	if err := atomicfile.Write(path, data, 0o640); err != nil {
+		return fmt.Errorf("writing down what is known of a volume: %w", err)
+	}
+	return nil
+}
+
+// reached returns how far a record says that its volume has come in this boot.
+func (r record) reached(boot string) progress {
+	switch {
+	case r.State == awaited.String():
+		return awaited
+	case r.State == done.String() && r.Boot == boot:
+		return done
+	}
+	return begun
+}
+
+func (r record) size() int64 {
+	n, _ := strconv.ParseInt(r.Size, 10, 64)
+	return n
+}
+
+// removeEmpty removes a file, link or empty folder. It succeeds if there is nothing.
+func removeEmpty(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,410 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/csi"
+)
+
+// setUp makes a volume of a driver available to a pod. It may be repeated, and then changes only what is not right.
+func (s *storage) setUp(ctx context.Context, u use) error {
+	unlock, err := s.uses.lock(ctx, u.record)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	w, err := s.newWork(ctx, u)
+	if err != nil {
+		return err
+	}
+
+	// What concerns the node is done under the lock of the volume; the rest, which is the pod's own, is not, so that a call that hangs
+	// delays no other pod.
+	unshare, err := s.shared.lock(ctx, u.deviceKey.String())
+	if err != nil {
+		return err
+	}
+	plan, err := s.planUse(w)
+	if err != nil {
+		unshare()
+		return err
+	}
+	own := slices.IndexFunc(plan, func(k stepKind) bool { return k >= notePublish })
+	if own < 0 {
+		own = len(plan)
+	}
+	err = w.do(ctx, plan[:own])
+	unshare()
+	if err != nil {
+		return err
+	}
+	return w.do(ctx, plan[own:])
+}
+
+func (s *storage) planUse(w *work) (steps, error) {
+	o, own, staged, err := s.observe(w.use)
+	if err != nil {
+		return nil, err
+	}
+	w.own, w.staged, w.observed = own, staged, o
+	if o.used == absent {
+		w.own = w.newRecord()
+	}
+	if o.staged == absent {
+		w.staged = w.newRecord()
+	}
+	return planUse(w.wish, o), nil
+}
+
+// work is what is being done for one volume of a pod. It belongs to one goroutine.
+type work struct {
+	*storage
+	use
+	driver *csi.Driver // nil if nothing is to be done
+	can    csi.Abilities
+	object *storagev1.CSIDriver // what the cluster says of the driver
+	wish
+	observed    observed
+	own, staged record
+	attachment  *storagev1.VolumeAttachment // nil until it was read
+}
+
+// newWork finds out how a volume shall be. The driver is only needed, and waited for, if the pod does not have its volume yet.
+func (s *storage) newWork(ctx context.Context, u use) (*work, error) {
+	w := &work{storage: s, use: u}
+	var err error
+	if w.object, err = s.csiDriver(ctx, u.deviceKey.driver); err != nil {
+		return nil, err
+	}
+	if err := checkLifecycle(w.object, u.inline != nil); err != nil {
+		return nil, err
+	}
+
+	w.driver, err = s.driver(ctx, u)
+	if err != nil {
+		if o, _, _, failed := s.observe(u); failed == nil && o.used == done && o.there {
+			klog.FromContext(ctx).V(2).Info("The driver of a published volume is away", "pod", klog.KObj(u.pod), "volume", u.volume, "driver", u.deviceKey.driver)
+			w.wish = wish{}
+			return w, nil
+		}
+		return nil, err
+	}
+	if w.can, err = w.driver.Abilities(ctx); err != nil {
+		return nil, err
+	}
+	w.wish = w.wanted()
+	return w, nil
+}
+
+// driver finds the driver of a volume. A driver that is away is not waited for if the pod has its volume.
+func (s *storage) driver(ctx context.Context, u use) (*csi.Driver, error) {
+	if s.o.Drivers == nil {
+		return nil, fmt.Errorf("driver name %s %w", u.deviceKey.driver, csi.ErrNotRegistered)
+	}
+	wait := driverWait
+	if there, err := published(u.target); err == nil && there {
+		wait = 0
+	}
+	return s.o.Drivers.Await(ctx, u.deviceKey.driver, wait)
+}
+
+// csiDriver returns what the cluster says of a driver. A driver without such an object has the defaults of the API.
+func (s *storage) csiDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
+	if s.o.Claims == nil {
+		return &storagev1.CSIDriver{}, nil
+	}
+	d, err := s.o.Claims.CSIDriver(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return &storagev1.CSIDriver{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading CSIDriver %s: %w", name, err)
+	}
+	return d, nil
+}
+
+// checkLifecycle returns an error if the driver does not serve such volumes. Without a list, which the API's default fills, it serves
+// persistent ones.
+func checkLifecycle(d *storagev1.CSIDriver, inline bool) error {
+	mode, modes := lifecyclePersistent, d.Spec.VolumeLifecycleModes
+	if inline {
+		mode = lifecycleEphemeral
+	}
+	if len(modes) == 0 {
+		modes = []storagev1.VolumeLifecycleMode{lifecyclePersistent}
+	}
+	if !slices.Contains(modes, mode) {
+		return fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", mode, d.Name, modes)
+	}
+	return nil
+}
+
+// wanted returns how the volume shall be.
+func (w *work) wanted() wish {
+	out := wish{stages: w.can.Stage && w.inline == nil, owner: w.kubeletOwns(), again: w.object.Spec.RequiresRepublish != nil && *w.object.Spec.RequiresRepublish}
+	out.attach = w.inline == nil && (w.object.Spec.AttachRequired == nil || *w.object.Spec.AttachRequired)
+	if w.block() {
+		out.again = false
+	}
+	if w.claim == nil || !w.can.Expand || w.readOnly {
+		return out
+	}
+
+	size := w.pv.Spec.Capacity[v1.ResourceStorage]
+	reported := w.claim.Status.Capacity[v1.ResourceStorage]
+	switch w.claim.Status.AllocatedResourceStatuses[v1.ResourceStorage] {
+	case v1.PersistentVolumeClaimNodeResizeInfeasible, v1.PersistentVolumeClaimControllerResizeInProgress, v1.PersistentVolumeClaimControllerResizeInfeasible:
+		return out
+	}
+	if f, ok := w.get(w.pod.UID, w.volume); ok && f.refused == size.Value() {
+		return out // the driver cannot expand it while it is used
+	}
+	out.size, out.grow = size.Value(), reported.Cmp(size) < 0
+	return out
+}
+
+// kubeletOwns reports whether the kubelet gives the files to the pod's group (fsGroup): neither the driver does so, nor does the
+// driver's policy forbid it.
+func (w *work) kubeletOwns() bool {
+	sc := w.pod.Spec.SecurityContext
+	if onWindows || sc == nil || sc.FSGroup == nil || w.can.MountGroup || w.readOnly || w.block() {
+		return false
+	}
+
+	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
+	if w.object.Spec.FSGroupPolicy != nil {
+		policy = *w.object.Spec.FSGroupPolicy
+	}
+	switch policy {
+	case storagev1.NoneFSGroupPolicy:
+		return false
+	case storagev1.FileFSGroupPolicy:
+		return true
+	}
+	if w.fsType() == "" {
+		return false
+	}
+	return w.inline != nil || slices.Contains(w.pv.Spec.AccessModes, v1.ReadWriteOnce) || slices.Contains(w.pv.Spec.AccessModes, v1.ReadWriteOncePod)
+}
+
+func (w *work) fsType() string {
+	switch {
+	case w.inline != nil && w.inline.FSType != nil:
+		return *w.inline.FSType
+	case w.inline != nil:
+		return ""
+	}
+	return w.csi().FSType
+}
+
+func (w *work) newRecord() record {
+	life := lifecyclePersistent
+	if w.inline != nil {
+		life = lifecycleEphemeral
+	}
+	return record{Driver: w.deviceKey.driver, Handle: w.handle, Name: w.name, Node: w.o.NodeName, Lifecycle: string(life),
+		Attachment: attachmentName(w.handle, w.deviceKey.driver, w.o.NodeName), Attach: strconv.FormatBool(w.attach)}
+}
+
+// do carries out steps one after the other. It ends at the first that fails.
+func (w *work) do(ctx context.Context, plan steps) error {
+	if len(plan) > 0 {
+		klog.FromContext(ctx).V(2).Info("Plan of a volume", "pod", klog.KObj(w.pod), "volume", w.volume, "driver", w.deviceKey.driver, "plan", plan.String(),
+			"observed", w.observed.String())
+	}
+	for _, k := range plan {
+		if w.failpoint != nil {
+			if err := w.failpoint(k); err != nil {
+				return err
+			}
+		}
+		err := w.step(ctx, k)
+		if errors.Is(err, errKeptSize) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *work) step(ctx context.Context, k stepKind) error {
+	switch k {
+	case noteUse:
+		return w.noteUse(awaited)
+	case awaitAttach:
+		return w.awaitAttach(ctx)
+	case noteStage:
+		return w.noteStage(begun)
+	case stage:
+		return w.stageVolume(ctx)
+	case noteStaged:
+		return w.noteStage(done)
+
+	case notePublish:
+		return w.noteUse(begun)
+	case publish:
+		return w.publishVolume(ctx)
+	case setOwner:
+		return w.setOwner()
+	case notePublished:
+		return w.noteUse(done)
+	case expand:
+		return w.expandVolume(ctx)
+	case noteExpanded:
+		w.own.Size = strconv.FormatInt(w.size, 10)
+		return writeRecord(w.record, w.own)
+	}
+	return fmt.Errorf("%s is not a step of making a volume available", k)
+}
+
+func (w *work) noteUse(p progress) error {
+	w.own.State, w.own.Boot, w.own.Attach = p.String(), w.o.BootID, strconv.FormatBool(w.attach)
+	if p == done && w.own.Size == "" && !w.grow && w.size > 0 {
+		w.own.Size = strconv.FormatInt(w.size, 10)
+	}
+	if err := writeRecord(w.record, w.own); err != nil {
+		return err
+	}
+	w.devices.use(w.own, w.record)
+	if w.attach && p == awaited && w.o.NodeChanged != nil {
+		w.o.NodeChanged()
+	}
+	return nil
+}
+
+func (w *work) noteStage(p progress) error {
+	if p == begun {
+		if err := os.MkdirAll(w.staging, 0o750); err != nil {
+			return fmt.Errorf("making the staging folder: %w", err)
+		}
+	}
+	w.staged.State, w.staged.Boot, w.staged.Attach = p.String(), w.o.BootID, strconv.FormatBool(w.attach)
+	if err := writeRecord(w.stageRecord, w.staged); err != nil {
+		return err
+	}
+	w.devices.stage(w.staged, w.stageRecord, w.staging)
+	return nil
+}
+
+// awaitAttach waits until the node's status says that the volume is in use and attached, and the attachment says so too.
+func (w *work) awaitAttach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, attachWait)
+	defer cancel()
+	name := uniqueName(w.deviceKey.driver, w.handle)
+	poll := time.NewTicker(attachPoll)
+	defer poll.Stop()
+
+	last, look := "", false
+	for {
+		attached, inUse, changed := w.node.of(name)
+		if inUse && (attached || look) {
+			ok, why, err := w.readAttachment(ctx)
+			if ok {
+				return nil
+			}
+			if last = why; err != nil && ctx.Err() == nil {
+				last = err.Error()
+			}
+		}
+
+		look = false
+		select {
+		case <-changed:
+		case <-poll.C:
+			look = true
+		case <-ctx.Done():
+			if last != "" {
+				last = ": " + last
+			}
+			return fmt.Errorf("waiting for volume %s to be attached to the node%s: %w", w.handle, last, context.Cause(ctx))
+		}
+	}
+}
+
+// readAttachment reads the attachment. why says why the volume is not attached.
+func (w *work) readAttachment(ctx context.Context) (ok bool, why string, err error) {
+	a, err := w.o.Claims.Attachment(ctx, attachmentName(w.handle, w.deviceKey.driver, w.o.NodeName))
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, "there is no VolumeAttachment yet", nil
+	case err != nil:
+		return false, "", fmt.Errorf("reading the volume's attachment: %w", err)
+	case a.DeletionTimestamp != nil:
+		return false, "the volume is being detached", nil
+	case !a.Status.Attached:
+		if e := a.Status.AttachError; e != nil {
+			w.refreshLimit(ctx, e)
+			return false, e.Message, nil
+		}
+		return false, "the driver's controller has not attached it", nil
+	}
+	w.attachment = a
+	return true, "", nil
+}
+
+func (w *work) stageVolume(ctx context.Context) error {
+	v, err := w.call(ctx, w.csi().NodeStageSecretRef)
+	if err != nil {
+		return err
+	}
+	return w.driver.Stage(ctx, v, w.staging)
+}
+
+func (w *work) publishVolume(ctx context.Context) error {
+	var ref *v1.SecretReference
+	switch {
+	case w.inline != nil && w.inline.NodePublishSecretRef != nil:
+		ref = &v1.SecretReference{Namespace: w.pod.Namespace, Name: w.inline.NodePublishSecretRef.Name}
+	case w.inline == nil:
+		ref = w.csi().NodePublishSecretRef
+	}
+	v, err := w.call(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if err := w.addPod(ctx, &v); err != nil {
+		return err
+	}
+
+	if err := os.MkdirAll(filepath.Dir(w.target), 0o750); err != nil {
+		return fmt.Errorf("making the folder of the volume: %w", err)
+	}
+	if err := w.driver.Publish(ctx, v, w.at()); err != nil {
+		return err
+	}
+	if w.link == "" {
+		return nil
+	}
+	return linkDevice(w.target, w.link)
+}
+
+// at is where the volume is for the pod.
+func (w *work) at() csi.Target {
+	t := csi.Target{Path: w.target, ReadOnly: w.readOnly}
+	if w.stages {
+		t.Staging = w.staging
+	}
+	return t
+}
+
+func (w *work) setOwner() error {
+	sc := w.pod.Spec.SecurityContext
+	if err := setGroup(w.target, *sc.FSGroup, sc.FSGroupChangePolicy); err != nil {
+		return fmt.Errorf("giving the volume to group %d: %w", *sc.FSGroup, err)
+	}
+	return nil
+}

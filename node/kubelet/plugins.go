@@ -1,0 +1,67 @@
+package kubelet
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/kube"
+	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/csi"
+	"porthole.dev/porthole/kubelet/registration"
+)
+
+// plugins are the programs of the node that serve a part of it: the storage drivers.
+type plugins struct {
+	drivers *csi.Registry
+	watcher *registration.Watcher
+	online  bool
+	// announced: the node has its CSINode. Before that no pod may come: the scheduler would not know the bounds of its volumes.
+	announced atomic.Bool
+}
+
+// newPlugins returns the plugins that register below the kubelet's folder. Without api (a kubelet without a cluster) there are none:
+// what they serve comes from objects of the API.
+//
+// A node that has its CSINode, as after a restart of the kubelet, is ready at once.
+func newPlugins(ctx context.Context, o *core.Options, api *kube.Kubelet) *plugins {
+	if api == nil {
+		return &plugins{}
+	}
+	p := &plugins{online: true, drivers: csi.NewRegistry(csi.Options{NodeName: o.Node.Name, API: api, Measure: o.Meter.StorageCall})}
+	p.watcher = registration.New(filepath.Join(o.RootDir, "plugins_registry"), map[string]registration.Handler{registration.CSIPlugin: p.drivers})
+	ctx, cancel := context.WithTimeout(ctx, knownWait)
+	defer cancel()
+	if have, err := api.CSINode(ctx); err == nil && have != nil {
+		p.announced.Store(true)
+	}
+	o.Node.StorageAwaited = func() string {
+		if p.announced.Load() {
+			return ""
+		}
+		return "the node has no CSINode yet"
+	}
+	return p
+}
+
+// knownWait is how long the start of the kubelet waits for the API server to say whether the node has a CSINode.
+const knownWait = time.Second
+
+// run makes the node's CSINode, and registers plugins until ctx ends. It calls ready when the node has become ready for volumes.
+func (p *plugins) run(ctx context.Context, ready func()) {
+	if !p.online {
+		return
+	}
+	if err := p.drivers.Announce(ctx); err != nil {
+		return // ctx has ended
+	}
+	if !p.announced.Swap(true) {
+		ready()
+	}
+	if err := p.watcher.Run(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Plugins cannot register")
+	}
+}
