@@ -1,0 +1,18 @@
+package platform
+
+import "testing"
+
+func TestIsShared(t *testing.T) {
+	const table = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 8:2 / /var rw,relatime - ext4 /dev/sda2 rw
+31 30 8:2 /lib/kubelet /var/lib/kubelet rw,relatime shared:9 master:3 - ext4 /dev/sda2 rw
+32 30 8:3 / /var/lib/with\040space rw master:3 shared:4 - ext4 shared:7 rw
+33 22 8:4 / /mnt rw - ext4 shared:7 rw
+`
+	for path, want := range map[string]bool{"/": true, "/etc": true, "/var": false, "/variety": true, "/var/lib": false, "/var/lib/kubelet": true,
+		"/var/lib/kubelet/pods": true, "/var/lib/kubelets": false, "/var/lib/with space/x": true, "/mnt/x": false} {
+		if got := isShared(table, path); got != want {
+			t.Errorf("%s: shared %t, want %t", path, got, want)
+		}
+	}
+}

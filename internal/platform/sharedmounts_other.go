@@ -1,0 +1,6 @@
+//go:build !linux
+
+package platform
+
+// ShareMounts does nothing: only Linux passes mounts on.
+func ShareMounts(string) error { return nil }
