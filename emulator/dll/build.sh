@@ -21,11 +21,12 @@ $cc $flags -o "$out/bindfltapi.dll" bindfltapi.c wire.c -lntdll
 $cc $flags -o "$out/pdh.dll" pdh.c -liphlpapi -lws2_32
 $cc $flags -DKEPT_MS=0 -o "$out/iphlpapi.dll" iphlpapi.c servers.c adapters.c wire.c iphlpapi.def -lws2_32
 $cc $flags -DWIRE_PORT=SCM_PORT '-DWIRE_VARIABLE="SCM_ADDR"' -o "$out/sechost.dll" sechost.c wire.c sechost.def
-$cc $flags -o "$out/ws2_32.dll" ws2_32.c unix.c builtin.c ws2_32.def
+$cc $flags -o "$out/ws2_32.dll" ws2_32.c unix.c ownname.c builtin.c ws2_32.def
 $cc $flags -o "$out/netapi32.dll" netapi32.c builtin.c netapi32.def -ladvapi32
 $cc $flags -DWIRE_WITHOUT_MAIN -o "$out/nsi.dll" nsi.c show.c adapters.c wire.c builtin.c nsi.def
 $cc ${flags#-shared} -o "$out/porthole-launch.exe" launch.c -lntdll
 $cc ${flags#-shared} -o "$out/ipconfig.exe" ipconfig.c -liphlpapi -lws2_32
+$cc ${flags#-shared} -o "$out/hostname.exe" hostname.c -lws2_32
 $cc ${flags#-shared} -o "$out/nltest.exe" nltest.c -ladvapi32
 $cc ${flags#-shared} -o "$out/findstr.exe" findstr.c
 $cc ${flags#-shared} -o "$out/ping.exe" ping.c -liphlpapi -lws2_32

@@ -8,25 +8,23 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // hardwareConfig is the key under which Windows keeps the identifier of the machine, in braces and lower case (upstream's kubelet,
 // pkg/kubelet/winstats, getSystemUUID, takes both away).
 const hardwareConfig = `System\\HardwareConfig`
 
-// SetMachine writes facts about the machine to the registry of a host: an identifier that is derived from name, and the number of its
-// first boot. It changes nothing if the host has them already. No program of the prefix may run.
+// SetMachine writes facts about the machine to the registry of a host: its name, an identifier that is derived from the name, and the
+// number of its first boot. It changes nothing that the host has already. No program of the prefix may run.
 func (p Prefix) SetMachine(name string) error {
 	hive := filepath.Join(p.Dir, "system.reg")
 	text, err := os.ReadFile(hive)
-	if err == nil && bytes.Contains(text, []byte("["+hardwareConfig+"]")) {
-		return nil
-	}
 	if err == nil {
-		err = appendFile(hive, machineRegistry(name))
+		err = appendFile(hive, missingFacts(string(text), name))
 	}
 	if err != nil {
-		return fmt.Errorf("writing the machine's identifier into the registry: %w", err)
+		return fmt.Errorf("writing the machine's name and identifier into the registry: %w", err)
 	}
 	return nil
 }
@@ -79,9 +77,19 @@ func bootRegistry(number uint32) string {
 	return fmt.Sprintf("\n[System\\\\CurrentControlSet\\\\Control\\\\Session Manager\\\\Memory Management\\\\PrefetchParameters]\n\"BootId\"=dword:%08x\n", number)
 }
 
-func machineRegistry(name string) string {
-	id := sha256.Sum256([]byte("porthole machine " + name))
-	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // version 4, variant 1 (RFC 9562), as hypervisors make them
-	return fmt.Sprintf("\n[%s]\n\"LastConfig\"=\"{%x-%x-%x-%x-%x}\"\n", hardwareConfig, id[:4], id[4:6], id[6:8], id[8:10], id[10:16]) +
-		bootRegistry(1)
+// hostName is the value that the host has its name from at each boot: emulator/dll/ownname.c.
+const hostName = "NV Hostname"
+
+// missingFacts is what a system hive lacks of the facts about the machine of that name.
+func missingFacts(hive, name string) (text string) {
+	if !strings.Contains(hive, `"`+hostName+`"=`) {
+		text += fmt.Sprintf("\n[System\\\\CurrentControlSet\\\\Services\\\\Tcpip\\\\Parameters]\n\"%s\"=\"%s\"\n", hostName, name)
+	}
+	if !strings.Contains(hive, "["+hardwareConfig+"]") {
+		id := sha256.Sum256([]byte("porthole machine " + name))
+		id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // version 4, variant 1 (RFC 9562), as hypervisors make them
+		text += fmt.Sprintf("\n[%s]\n\"LastConfig\"=\"{%x-%x-%x-%x-%x}\"\n", hardwareConfig, id[:4], id[4:6], id[6:8], id[8:10], id[10:16]) +
+			bootRegistry(1)
+	}
+	return text
 }

@@ -55,7 +55,7 @@ func TestPrefix(t *testing.T) {
 	defer m.Unmount()
 	p := Prefix{Dir: m.Target}
 	for range 2 {
-		if err := p.SetMachine("host"); err != nil {
+		if err := p.SetMachine("node-with-a-long-name"); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.InstallDriver("OVSExt"); err != nil {
