@@ -41,7 +41,7 @@ func ShutdownTime(periods []v1beta1.ShutdownGracePeriodByPodPriority) time.Durat
 }
 
 // ShutDown stops the pods of the node because it shuts down, those of the lowest priority first. It returns when none runs any
-// more or their time is over. As soon as it is called, the node is not ready and admits no pod. Only the first call has an effect.
+// more, or when their time is over and lastReports. As soon as it is called, the node is not ready and admits no pod. Only the first call has an effect.
 func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGracePeriodByPodPriority) {
 	logger := klog.FromContext(ctx)
 	if len(periods) == 0 || k.shuttingDown.Swap(true) {
@@ -62,7 +62,18 @@ func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGraceP
 		cancel()
 		logger.Info("Pods of a priority have ended", "priority", p.Priority, "inTime", ended)
 	}
+
+	// Pods that do not end by themselves are killed at the end of their time, and the API server is to hear of it.
+	limited, cancel := context.WithTimeout(ctx, lastReports)
+	defer cancel()
+	if !awaitEnd(limited, k.View, func(*pod.View) bool { return true }) {
+		logger.Info("Pods are left that have not ended, or whose end was not reported")
+	}
 }
+
+// lastReports is how long a shutdown waits for the reports of pods whose time is over: half of what the service has beside the periods
+// of its pods (shutdownSlack of node/kubelet).
+const lastReports = 5 * time.Second
 
 // periodOf returns the index of the period that a pod belongs to: the one of the highest priority that is not above the pod's, or
 // else the first.

@@ -7,7 +7,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"porthole.dev/porthole/kubelet/runtime/runtimetest"
 )
 
 // TestNodeShutdown: pods end in the order of their priority, each within the shorter of its own time and its priority's, and are
@@ -60,6 +63,30 @@ func TestNodeShutdown(t *testing.T) {
 			return errors.New("it is ready")
 		})
 		b.removeAll("plain", "critical", "late")
+	})
+}
+
+// TestNodeShutdownReports: a pod that ends only when it is killed, at the end of its time, is reported before the shutdown goes on.
+func TestNodeShutdownReports(t *testing.T) {
+	periods := []v1beta1.ShutdownGracePeriodByPodPriority{{ShutdownGracePeriodSeconds: 10}}
+	inBubble(t, func(b *bubble) {
+		stubborn := aPod("stubborn", "sleep", "1000")
+		grace := int64(10)
+		stubborn.Spec.TerminationGracePeriodSeconds = &grace
+		b.cluster.create(stubborn)
+		b.untilReady(time.Minute, "stubborn")
+
+		start := time.Now()
+		b.kubelet.ShutDown(b.t.Context(), periods)
+		if took := time.Since(start); took < 10*time.Second || took > 12*time.Second {
+			t.Errorf("took %v, want the 10 s of the pod and the time of a report", took)
+		}
+		if got := b.cluster.get("stubborn").Status; got.Phase != v1.PodFailed || got.Reason != "Terminated" {
+			t.Errorf("when the shutdown goes on, the pod is %s %s", got.Phase, got.Reason)
+		}
+		b.removeAll("stubborn")
+	}, func(b *bubble) {
+		b.runtime.Program = func(*cri.ContainerConfig) runtimetest.Process { return runtimetest.Process{IgnoresStop: true} }
 	})
 }
 
