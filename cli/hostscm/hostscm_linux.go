@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +17,7 @@ import (
 	"porthole.dev/porthole/emulator/scm"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // Command is `host-scm`. It must be started in the network namespace of the host.
@@ -32,7 +36,8 @@ func Command() *cobra.Command {
 				return err
 			}
 			prefix := wine.Prefix{Dir: filepath.Join(dir, "prefix")} // Host.Prefix of emulator/host, which would bring containerd's client into a small program
-			m, err := scm.New(scm.Options{Dir: filepath.Join(dir, "scm"), Delayed: delayed, Launcher: scm.Windows{Tools: tools, Prefix: prefix}})
+			m, err := scm.New(scm.Options{Dir: filepath.Join(dir, "scm"), Delayed: delayed, Launcher: scm.Windows{Tools: tools, Prefix: prefix},
+				Restart: func() error { return restart(dir) }})
 			if err != nil {
 				return err
 			}
@@ -50,4 +55,22 @@ func Command() *cobra.Command {
 	f.StringVar(&listen, "listen", wire.SCMAddress, "TCP address for the host's DLLs")
 	f.DurationVar(&delayed, "delayed-after", 0, "time between the start of automatic and of delayed services; 0: 2 min, as on Windows")
 	return c
+}
+
+// restart begins `porthole host reboot` for the host of a folder, and returns. That command ends all that runs in the host's network
+// namespace, so it runs in the one of the supervisor that started this process.
+func restart(dir string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	state, name := filepath.Dir(filepath.Dir(dir)), filepath.Base(dir) // Store.Folder of emulator/host
+	cmd := exec.Command(filepath.Join(filepath.Dir(self), "porthole"), "host", "reboot", name, "--dir", state)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the supervisor ends this process with its group
+	if err := platform.StartInNetns(fmt.Sprintf("/proc/%d/ns/net", os.Getppid()), cmd); err != nil {
+		return err
+	}
+	go cmd.Wait() // it logs what goes wrong
+	return nil
 }

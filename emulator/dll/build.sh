@@ -27,6 +27,7 @@ $cc $flags -DWIRE_WITHOUT_MAIN -o "$out/nsi.dll" nsi.c show.c adapters.c wire.c 
 $cc ${flags#-shared} -o "$out/porthole-launch.exe" launch.c -lntdll
 $cc ${flags#-shared} -o "$out/ipconfig.exe" ipconfig.c -liphlpapi -lws2_32
 $cc ${flags#-shared} -o "$out/hostname.exe" hostname.c -lws2_32
+$cc ${flags#-shared} -municode -DWIRE_PORT=SCM_PORT '-DWIRE_VARIABLE="SCM_ADDR"' -o "$out/shutdown.exe" shutdown.c wire.c
 $cc ${flags#-shared} -o "$out/nltest.exe" nltest.c -ladvapi32
 $cc ${flags#-shared} -o "$out/findstr.exe" findstr.c
 $cc ${flags#-shared} -o "$out/ping.exe" ping.c -liphlpapi -lws2_32

@@ -20,6 +20,8 @@ type Options struct {
 	Dir      string // where it keeps its files; required, made if it is not there
 	Launcher Launcher
 	Delayed  time.Duration // how long after the others the delayed services start; 0 means Windows' 2 min
+	// Restart begins a restart of the host, which calls Shutdown; nil if it cannot be restarted.
+	Restart func() error
 }
 
 // Manager starts, stops and configures services. It is safe for concurrent use.
@@ -30,6 +32,7 @@ type Manager struct {
 	mu       sync.Mutex
 	services map[string]*service // by folded name
 	down     bool                // the host shuts down
+	restart  *time.Timer         // of the restart that somebody initiated; nil: nobody has
 }
 
 // service is one service with its status.

@@ -217,6 +217,8 @@ func (m *Manager) recover(s *service, how string) {
 		switch action.Type {
 		case restartAction:
 			m.Start(name, nil) // the log has what goes wrong
+		case rebootAction:
+			restarts{m}.initiate(0, "The service "+name+" failed.")
 		case commandAction:
 			if _, err := m.o.Launcher.Launch("", command); err != nil {
 				m.events.event(7000, "Error", "The recovery program %s failed to start: %v", command, err)

@@ -1,6 +1,7 @@
 package scm
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -306,6 +307,80 @@ func TestShutdown(t *testing.T) {
 		time.Sleep(time.Hour)
 		if len(f.launched) != 3 || m.Start("a", nil) != ShutdownInProgress {
 			t.Errorf("started %v, want none again", f.launched)
+		}
+	})
+}
+
+// TestInitiate: a restart comes when its time has come, once; until then it can be taken back. One that cannot begin leaves the way free.
+func TestInitiate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := world(t)
+		r := restarts{m}
+		if code := r.initiate(time.Minute, ""); code != NotSupported {
+			t.Errorf("a host that cannot be restarted: %v", code)
+		}
+		began, fails := 0, false
+		m.o.Restart = func() error {
+			began++
+			if fails {
+				return errors.New("no")
+			}
+			return nil
+		}
+
+		if code := r.abort(); code != NoShutdown {
+			t.Errorf("abort of none: %v", code)
+		}
+		if code := r.initiate(time.Minute, "why"); code != OK {
+			t.Fatal(code)
+		}
+		if code := r.initiate(time.Second, ""); code != ShutdownScheduled {
+			t.Errorf("a second one: %v", code)
+		}
+		time.Sleep(59 * time.Second)
+		if code := r.abort(); code != OK {
+			t.Errorf("abort: %v", code)
+		}
+		time.Sleep(time.Hour)
+		if began != 0 {
+			t.Error("restarted although it was taken back")
+		}
+
+		fails = true
+		r.initiate(time.Minute, "")
+		time.Sleep(61 * time.Second)
+		fails = false
+		if code := r.initiate(time.Minute, ""); code != OK || began != 1 {
+			t.Errorf("after %d that did not begin: %v", began, code)
+		}
+		time.Sleep(61 * time.Second)
+		if code := r.abort(); code != NoShutdown || began != 2 {
+			t.Errorf("abort when it is too late, after %d: %v", began, code)
+		}
+		m.Shutdown()
+		if code := r.initiate(0, ""); code != ShutdownInProgress {
+			t.Errorf("while it shuts down: %v", code)
+		}
+	})
+}
+
+// TestRebootAction: a service whose recovery action is a reboot restarts the host.
+func TestRebootAction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, f := world(t, "a service")
+		began := 0
+		m.o.Restart = func() error { began++; return nil }
+		if code := m.Change("a", func(c *Config) Code {
+			c.Failure.Actions = []Action{{Type: rebootAction, Delay: 1000}}
+			return OK
+		}); code != OK {
+			t.Fatal(code)
+		}
+		m.Boot()
+		f.processes["a"].Kill()
+		time.Sleep(time.Minute)
+		if began != 1 {
+			t.Errorf("%d restarts", began)
 		}
 	})
 }

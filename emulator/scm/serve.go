@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -147,6 +148,10 @@ func (s *server) call(c caller, q wire.Request) (answer string, code Code) {
 		return "", OK
 	case "list":
 		return s.enumerate(args.number(), args.number()), OK
+	case "initiate":
+		return "", restarts{s.m}.initiate(time.Duration(args.number())*time.Second, name)
+	case "abort":
+		return "", restarts{s.m}.abort()
 	case "shutdown":
 		return toJSON(s.m.Shutdown()), OK
 	case "services":

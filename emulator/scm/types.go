@@ -13,6 +13,7 @@ const (
 	OK                         Code = 0
 	FileNotFound               Code = 2
 	InvalidHandle              Code = 6
+	NotSupported               Code = 50
 	InvalidParameter           Code = 87
 	InvalidLevel               Code = 124
 	DependentsRunning          Code = 1051
@@ -32,6 +33,8 @@ const (
 	Exists                     Code = 1073
 	DependencyMissing          Code = 1075
 	ShutdownInProgress         Code = 1115
+	NoShutdown                 Code = 1116
+	ShutdownScheduled          Code = 1190
 	noChange                        = 0xffffffff // SERVICE_NO_CHANGE of winsvc.h
 	defaultPreshutdown              = 10 * time.Second
 	answerLimit                     = 30 * time.Second // ServicesPipeTimeout
