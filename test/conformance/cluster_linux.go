@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -36,7 +37,11 @@ func (c *suiteCluster) program(name ...string) string {
 func (c *suiteCluster) kubeconfig() string { return filepath.Join(c.o.dir, "conformance.kubeconfig") }
 
 func (c *suiteCluster) up(ctx context.Context) error {
-	return show(exec.CommandContext(ctx, c.program("porthole"), append([]string{"up", "--dir", c.o.dir}, nodes[c.o.node]...)...))
+	args := append([]string{"up", "--dir", c.o.dir}, nodes[c.o.node]...)
+	if c.o.suite == sigWindows { // a test shuts a node down, of which only services are told
+		args = append(args, "--supervisor=services")
+	}
+	return show(exec.CommandContext(ctx, c.program("porthole"), args...))
 }
 
 // down runs even after an interrupt.
@@ -113,7 +118,7 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 	}
 
 	if c.o.suite == sigWindows {
-		if err := c.installShell(); err != nil {
+		if err := errors.Join(c.installShell(), c.giveGrace(ctx)); err != nil {
 			return err
 		}
 	}
@@ -122,6 +127,34 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 	}
 	return show(exec.CommandContext(ctx, kubectl, "--kubeconfig", filepath.Join(c.o.dir, "kubeconfig"),
 		"taint", "nodes", "--overwrite", "-l", "kubernetes.io/os=linux", "node-role.kubernetes.io/control-plane=:NoSchedule"))
+}
+
+// giveGrace has the kubelets of the Windows nodes end pods before the node shuts down, which kubeadm's configuration leaves off. The test
+// of it expects that pods with 20 s of their own end, and those that are critical have 10 s after them.
+func (c *suiteCluster) giveGrace(ctx context.Context) error {
+	for _, n := range cluster.DefaultConfig().Nodes() {
+		path := filepath.Join(c.o.dir, "hosts", n.Name, "prefix", "drive_c", "var", "lib", "kubelet", "config.yaml")
+		if !n.Windows {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("giving pods of %s time at a shutdown: %w", n.Name, err)
+		}
+		if strings.Contains(string(text), "shutdownGracePeriod") {
+			continue
+		}
+		text = append(text, "shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s\n"...)
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return fmt.Errorf("giving pods of %s time at a shutdown: %w", n.Name, err)
+		}
+		for _, what := range []string{"stop", "start"} {
+			if err := show(exec.CommandContext(ctx, c.program("porthole"), "host", "run", "--dir", c.o.dir, n.Name, "--", "net", what, "kubelet")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // installShell puts our stand-in for PowerShell where Windows has it, on the Windows nodes: HostProcess containers start that of the host.

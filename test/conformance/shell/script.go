@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +23,8 @@ type script struct {
 	idle   bool // read without being run: the block of an if that does not hold
 	out    io.Writer
 	env    func(string) string
-	values map[string]string // of variables, by their names in lower case
+	values map[string]string // of variables, by their names in lower case; NAME.PROPERTY of objects
+	object map[string]string // properties of what the last command answered, if that is an object
 	failed bool              // the last command; it is the exit code of the script
 }
 
@@ -116,17 +119,45 @@ func (s *script) statement() error {
 	}
 
 	if name, ok := s.assigned(); ok {
+		s.object = nil
 		text, err := s.operand()
 		if !s.idle {
 			s.values[name] = text
+			for property, value := range s.object {
+				s.values[name+"."+property] = value
+			}
 		}
 		return err
+	}
+	if s.take("[Environment]::SetEnvironmentVariable(") {
+		return s.setEnvironment()
 	}
 	text, err := s.command()
 	if text != "" && err == nil {
 		fmt.Fprintln(s.out, text)
 	}
 	return err
+}
+
+// setEnvironment carries out [Environment]::SetEnvironmentVariable(NAME, VALUE, "Machine").
+func (s *script) setEnvironment() error {
+	var words []string
+	for range 3 {
+		word, err := s.value()
+		if err != nil {
+			return err
+		}
+		words = append(words, strings.TrimSuffix(word, ","))
+		s.take(",")
+	}
+	if !s.take(")") || !strings.EqualFold(words[2], "Machine") {
+		return s.unknown()
+	}
+	if s.idle {
+		return nil
+	}
+	s.failed = false
+	return setMachineVariable(words[0], words[1])
 }
 
 // assigned passes "$name =".
@@ -264,11 +295,22 @@ func (s *script) replaced() (string, error) {
 	for s.at < len(s.text) && isName(s.text[s.at]) {
 		s.at++
 	}
-	name := s.text[begin:s.at]
+	name := strings.ToLower(s.text[begin:s.at])
 	if ofProcess {
-		return s.env(name), nil
+		return s.env(s.text[begin:s.at]), nil
 	}
-	return s.values[strings.ToLower(name)], nil
+
+	end := s.at + 1
+	for end < len(s.text) && isName(s.text[end]) {
+		end++
+	}
+	if s.at < len(s.text) && s.text[s.at] == '.' {
+		if value, has := s.values[name+"."+strings.ToLower(s.text[s.at+1:end])]; has {
+			s.at = end
+			return value, nil
+		}
+	}
+	return s.values[name], nil
 }
 
 // command runs one command, and returns what it writes.
@@ -292,7 +334,15 @@ func (s *script) command() (string, error) {
 	if s.idle {
 		return "", nil
 	}
-	text, err := runCommand(strings.ToLower(words[0]), arguments(words[1:]))
+	name := strings.ToLower(words[0])
+	if strings.HasSuffix(name, ".exe") {
+		return s.program(words)
+	}
+	if name == "get-wmiobject" && slices.ContainsFunc(words[1:], func(w string) bool { return strings.EqualFold(w, "win32_operatingsystem") }) {
+		s.object = operatingSystem(time.Now())
+		return "", nil
+	}
+	text, err := runCommand(name, arguments(words[1:]))
 	var missing *os.PathError
 	s.failed = errors.As(err, &missing)
 	if s.failed { // PowerShell says so, and goes on
@@ -300,6 +350,23 @@ func (s *script) command() (string, error) {
 		return "", nil
 	}
 	return text, err
+}
+
+// program runs another program. Its exit code becomes the script's if no command follows.
+func (s *script) program(words []string) (string, error) {
+	out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+	s.failed = err != nil
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		fmt.Fprintln(s.out, err)
+	}
+	return strings.TrimRight(string(out), "\r\n"), nil
+}
+
+// operatingSystem are properties of WMI's Win32_OperatingSystem, in WMI's form of times.
+func operatingSystem(now time.Time) map[string]string {
+	const form = "20060102150405.000000+000"
+	return map[string]string{"lastbootuptime": now.Add(-sinceBoot()).UTC().Format(form), "installdate": installed().UTC().Format(form)}
 }
 
 // arguments of a command: -Path and -Value by their beginnings, others in this order.
