@@ -270,11 +270,12 @@ func (f *faulty) removed() {
 	f.t.Logf("gone after %v", time.Since(began).Round(time.Millisecond))
 }
 
-// TestPortTaken: somebody else listens on port 179, as RRAS does on Windows. The node opens its sessions itself, and says so.
+// TestPortTaken: somebody else listens on port 179, as RRAS does on Windows. The node opens its sessions itself, and says so. Once the port is
+// free the sessions stay, and when one is missing the port is listened on.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
 	r := newRack(t)
-	frr(t, r.tor.Path, frrRouter(64500, own), false)
+	router := frr(t, r.tor.Path, frrRouter(64500, own), false)
 	var taken net.Listener
 	if err := platform.InNetns(r.host[0].Path, func() (err error) { taken, err = net.Listen("tcp", ":179"); return err }); err != nil {
 		t.Fatal(err)
@@ -288,8 +289,37 @@ func TestPortTaken(t *testing.T) {
 
 	r.start(func(i int) string { return routerPeer(own(i), 64500, "") })
 	r.complete(20 * time.Second)
-	if problems := r.agents[0].status().Problems; len(problems) != 1 || !strings.Contains(problems[0], "RemoteAccess (RRAS)") {
+	first := r.agents[0]
+	if problems := first.status().Problems; len(problems) != 1 || !strings.Contains(problems[0], "RemoteAccess (RRAS)") {
 		t.Errorf("problems %q", problems)
+	}
+	since := first.status().Peers[0].Since
+
+	taken.Close()
+	wait.NoError(t, 3*askPort, "the agent to notice that the port is free", func() error {
+		if problems := first.status().Problems; len(problems) != 1 || !strings.Contains(problems[0], "is free now") {
+			return fmt.Errorf("problems %q", problems)
+		}
+		return nil
+	})
+	if now := first.status().Peers[0]; !now.Up || now.Since != since {
+		t.Errorf("the session is of %v because the port is free, before of %v", now.Since, since)
+	}
+
+	vtysh(router, "conf t", "router bgp 64500", "neighbor "+hosts[0].addr+" shutdown")
+	wait.NoError(t, late+3*askPort, "the agent to listen", func() error {
+		return platform.InNetns(r.host[1].Path, func() error {
+			c, err := net.DialTimeout("tcp4", hosts[0].addr+":179", time.Second)
+			if err == nil {
+				c.Close()
+			}
+			return err
+		})
+	})
+	vtysh(router, "conf t", "router bgp 64500", "no neighbor "+hosts[0].addr+" shutdown")
+	r.complete(30 * time.Second)
+	if problems := first.status().Problems; len(problems) > 0 {
+		t.Errorf("problems with the port free: %q", problems)
 	}
 }
 

@@ -34,6 +34,7 @@ type Speaker struct {
 	Running    bool
 	Session    Session
 	NoListener string // why sessions of others are not accepted although they should be; empty: nothing is wrong
+	PortFree   bool   // NoListener is over: the port could be listened on now
 	NoPassword string // why this host cannot protect sessions by passwords; empty: it can
 	NoDefault  string // why this host cannot learn a default route; empty: it can
 	Announced  []netip.Prefix
@@ -221,11 +222,11 @@ func (p *planner) noDefault() {
 
 func (p *planner) do(c Change) { p.ops = append(p.ops, c) }
 
-// session starts the speaker. One that could not listen runs on without.
+// session starts the speaker. One that could not listen runs on without until its port is free. Then it is started again, for which all
+// sessions end, only if one is missing.
 func (p *planner) session() {
 	has := p.seen.Session
 	if p.seen.NoListener != "" {
-		p.problems = append(p.problems, p.seen.NoListener)
 		has.ListenPort = p.Session.ListenPort
 	}
 	switch {
@@ -233,7 +234,19 @@ func (p *planner) session() {
 		p.do(Change{Verb: Start, Session: p.Session, Why: "no speaker runs"})
 	case has != p.Session:
 		p.do(Change{Verb: Start, Session: p.Session, Why: "was " + p.seen.Session.String()})
+	case p.seen.PortFree && p.sessionMissing():
+		p.do(Change{Verb: Start, Session: p.Session, Why: fmt.Sprintf("port %d is free now, and a peer has no session", p.Session.ListenPort)})
+	case p.seen.PortFree:
+		p.problems = append(p.problems, fmt.Sprintf("port %d was taken when this node began to speak BGP, and is free now: it will be listened on as soon as a "+
+			"session is missing, because all end for that", p.Session.ListenPort))
+	case p.seen.NoListener != "":
+		p.problems = append(p.problems, p.seen.NoListener)
 	}
+}
+
+// sessionMissing reports whether a peer has had no session for a while.
+func (p *planner) sessionMissing() bool {
+	return slices.ContainsFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Late })
 }
 
 // fresh reports whether the speaker has no peers and announces nothing when the plan is carried out, because it is started.
@@ -313,13 +326,13 @@ func (p *planner) whyWithdrawn() string {
 
 // peers plans the sessions. Peers with a password are left out on a host that cannot protect a session.
 func (p *planner) peers() {
-	restarting := p.fresh() && !p.seen.Running && (!p.Learn || slices.ContainsFunc(p.seen.Routes, func(r table.Route) bool { return r.Ours }))
+	restarting := p.fresh() && (!p.seen.Running || p.seen.PortFree) && (!p.Learn || slices.ContainsFunc(p.seen.Routes, func(r table.Route) bool { return r.Ours }))
 	for _, peer := range p.Peers {
 		if peer.Password != "" && p.seen.NoPassword != "" {
 			p.problems = append(p.problems, fmt.Sprintf("peer %s has a password: %s", peer.Addr, p.seen.NoPassword))
 			continue
 		}
-		if peer.Passive && (p.seen.NoListener != "" || p.Session.ListenPort < 0) {
+		if peer.Passive && (p.seen.NoListener != "" && !p.fresh() || p.Session.ListenPort < 0) {
 			p.problems = append(p.problems, fmt.Sprintf("peer %s is passive and this node accepts no sessions: one of both has to connect", peer.Addr))
 		}
 

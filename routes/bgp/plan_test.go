@@ -55,7 +55,7 @@ func (p *player) Give(section, text string) error {
 	case "pods":
 		p.seen.Pods, take = Pods{}, p.pods
 	case "speaker":
-		p.seen.Heard, p.seen.Told, p.seen.NoListener, p.seen.NoPassword, p.seen.NoDefault, take = false, false, "", "", "", p.speaker
+		p.seen.Heard, p.seen.Told, p.seen.NoListener, p.seen.PortFree, p.seen.NoPassword, p.seen.NoDefault, take = false, false, "", false, "", "", p.speaker
 		for i := range p.seen.Neighbours {
 			p.seen.Neighbours[i].Established, p.seen.Neighbours[i].Late = false, false
 		}
@@ -130,6 +130,8 @@ func (p *player) speaker(words []string) error {
 		p.seen.Told = true
 	case "no-listener":
 		p.seen.NoListener = strings.Join(words[1:], " ")
+	case "port-free":
+		p.seen.PortFree = true
 	case "no-password":
 		p.seen.NoPassword = strings.Join(words[1:], " ")
 	case "no-default":

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -30,6 +31,8 @@ const (
 	quiet = 5 * time.Second
 	// late is how long a peer may have no session before that is a problem.
 	late = 10 * time.Second
+	// askPort is how often a port that was taken is asked for again.
+	askPort = 10 * time.Second
 	// listAgain is how often the learnt paths are listed although no change was reported.
 	listAgain = 30 * time.Second
 )
@@ -53,7 +56,10 @@ type goBGP struct {
 	mu         sync.Mutex
 	claim      io.Closer // held until the process ends: no other agent speaks for this node; nil: not known yet
 	session    Session
+	wanted     int // port; session has -1 if it was taken
 	noListener string
+	portAsked  time.Time // noListener was found, or the port asked for again
+	portFree   bool
 	noPassword string
 	started    time.Time
 	restart    time.Duration // the longest of the peers'
@@ -93,15 +99,16 @@ func (g *goBGP) Start(ctx context.Context, s Session) error {
 	global := &api.Global{Asn: s.AS, RouterId: s.RouterID.String(), ListenPort: int32(s.ListenPort), ListenAddresses: []string{"0.0.0.0"}, UseMultiplePaths: true}
 	err := g.server.StartBgp(ctx, &api.StartBgpRequest{Global: global})
 	if err != nil && s.ListenPort > 0 {
-		g.noListener = fmt.Sprintf("port %d cannot be listened on (%v): this node only opens sessions itself; on Windows the service RemoteAccess (RRAS) "+
-			"takes port 179: stop it and restart this agent, or set listenPort to -1", s.ListenPort, err)
+		g.noListener = fmt.Sprintf("port %d cannot be listened on (%v): this node only opens sessions itself until it is free; on Windows the service "+
+			"RemoteAccess (RRAS) takes port 179: stop it, or set listenPort to -1", s.ListenPort, err)
+		g.portAsked = time.Now()
 		global.ListenPort = -1
 		err = g.server.StartBgp(ctx, &api.StartBgpRequest{Global: global})
 	}
 	if err != nil {
 		return err
 	}
-	g.session = s
+	g.session, g.wanted = s, s.ListenPort
 	g.session.ListenPort = int(global.ListenPort)
 	g.started = time.Now()
 	return errors.Join(g.exportOwn(ctx, s.Reflector), g.follow())
@@ -125,7 +132,7 @@ func (g *goBGP) end(ctx context.Context) error {
 }
 
 func (g *goBGP) reset() {
-	g.session, g.noListener, g.restart, g.started = Session{}, "", 0, time.Time{}
+	g.session, g.noListener, g.portFree, g.restart, g.started = Session{}, "", false, 0, time.Time{}
 	g.peers, g.announced = map[netip.Addr]*peerState{}, map[netip.Prefix]netip.Addr{}
 	g.heard, g.told, g.paths, g.stale = false, false, nil, 1
 	g.news.take()
@@ -355,7 +362,8 @@ func (g *goBGP) Watch(ctx context.Context, changed func()) error {
 func (g *goBGP) State(ctx context.Context) (Speaker, error) {
 	g.mu.Lock()
 	running := !g.started.IsZero()
-	s := Speaker{Running: running, Session: g.session, NoListener: g.noListener, NoPassword: g.noPassword, NoDefault: defaultRouteImpossible()}
+	g.askForPort()
+	s := Speaker{Running: running, Session: g.session, NoListener: g.noListener, PortFree: g.portFree, NoPassword: g.noPassword, NoDefault: defaultRouteImpossible()}
 	g.mu.Unlock()
 	if !running {
 		return s, g.check()
@@ -380,6 +388,18 @@ func (g *goBGP) State(ctx context.Context) (Speaker, error) {
 	}
 	slices.SortFunc(s.Neighbours, func(a, b Neighbour) int { return a.Addr.Compare(b.Addr) })
 	return s, nil
+}
+
+// askForPort finds out from time to time whether a port that was taken is free. g.mu is held.
+func (g *goBGP) askForPort() {
+	if g.noListener == "" || time.Since(g.portAsked) < askPort {
+		return
+	}
+	l, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", g.wanted))
+	if err == nil {
+		l.Close()
+	}
+	g.portAsked, g.portFree = time.Now(), err == nil
 }
 
 // check returns an error while another agent speaks for this node. Unlike a port that is taken, which may be RRAS's, two agents would
