@@ -16,15 +16,29 @@ var starters = []string{"StartProcess", "CreateProcess", "CreateProcessAsUser", 
 // TestTheKubeletStartsNoProgramOnWindows is the check that CVE-2023-3676, CVE-2023-3955, CVE-2023-5528 and CVE-2024-9042
 // leave us: text of a pod or a request cannot reach a shell where no program is ever started.
 func TestTheKubeletStartsNoProgramOnWindows(t *testing.T) {
+	startNoProgram(t, "the kubelet", 12, "kubelet/...", "cli/kubelet", "cli/firewall", "internal/firewall", "node/kubelet", "join/...", "cli/join", "cli/leave", "cli/upgrade", "node/join",
+		"internal/services", "internal/atomicfile", "internal/kube/...", "internal/platform/...")
+}
+
+// TestTheAgentOfRoutesStartsNoProgramOnWindows: routes and HNS networks are changed by calls, not by `route add` or scripts. The package
+// routes/tor is not among them: on a router it runs the router's own terminal.
+func TestTheAgentOfRoutesStartsNoProgramOnWindows(t *testing.T) {
+	startNoProgram(t, "the agent of routes", 12, "routes/adapters", "routes/bgp", "routes/fib", "routes/hostgw", "routes/hostroutes", "routes/keep", "routes/ovn",
+		"routes/podnet", "routes/table", "routes/vxlan", "node/routes", "hns/...", "cni/...")
+}
+
+// startNoProgram fails the test for each package of those patterns that can start a program on Windows, and if there are less than so many.
+func startNoProgram(t *testing.T, who string, atLeast int, patterns ...string) {
+	t.Helper()
 	looked := 0
 	for _, l := range list(t, "windows") {
 		name := strings.TrimPrefix(l.ImportPath, Module+"/")
-		if !matchesAny(name, []string{"kubelet/...", "cli/kubelet", "cli/firewall", "internal/firewall", "node/kubelet", "join/...", "cli/join", "cli/leave", "cli/upgrade", "node/join", "internal/services", "internal/atomicfile", "internal/kube/...", "internal/platform/..."}) {
+		if !matchesAny(name, patterns) {
 			continue
 		}
 		looked++
 		if slices.Contains(l.Imports, "os/exec") {
-			t.Errorf("%s imports os/exec on Windows: the kubelet starts no program there", name)
+			t.Errorf("%s imports os/exec on Windows: %s starts no program there", name, who)
 		}
 		for _, f := range l.GoFiles {
 			parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(l.Dir, f), nil, parser.SkipObjectResolution)
@@ -32,12 +46,11 @@ func TestTheKubeletStartsNoProgramOnWindows(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, call := range startsProgram(parsed) {
-				t.Errorf("%s/%s uses %s: the kubelet starts no program on Windows", name, f, call)
+				t.Errorf("%s/%s uses %s: %s starts no program on Windows", name, f, call, who)
 			}
 		}
 	}
-
-	if looked < 12 {
+	if looked < atLeast {
 		t.Errorf("only %d packages looked at", looked)
 	}
 }

@@ -15,10 +15,11 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// TestOVN: OVN routes between pods and balances services, in Geneve between the nodes' cards for tunnels. No kube-proxy runs.
+// TestOVN: OVN routes between pods and balances services, in Geneve between the nodes' cards for tunnels. No kube-proxy runs. Each node has a
+// /26.
 // Rows 1.51, 1.53, 1.64.
 func TestOVN(t *testing.T) {
-	f := up(t, "ovn").fleet()
+	f := up(t, "ovn", "--node-cidr-mask-size", "26").fleet()
 	f.checkPaths(promise{
 		mtu: 1442, encap: "geneve", port: 6081, card: "eth1",
 		tunnel: func(node string) netip.Addr {
@@ -27,8 +28,7 @@ func TestOVN(t *testing.T) {
 		},
 		// The one router is that of the sender's switch.
 		hops: func(l *lab, from, _ string) []string {
-			b := f.addr["a-"+from].As4()
-			return []string{netip.AddrFrom4([4]byte{b[0], b[1], b[2], 1}).String()}
+			return []string{netip.MustParsePrefix(l.podRange(from)).Addr().Next().String()}
 		},
 	})
 	pathCheck{f}.checkOVNPaths()
