@@ -52,9 +52,24 @@ func unused(data []byte) (unknown, sentences []string) {
 		var below map[string]json.RawMessage
 		if prefix := strings.ToLower(name); prefix != "" && used[prefix] != nil && json.Unmarshal(top[name], &below) == nil {
 			look(prefix, below)
+			if prefix == "ipam" && routeHasGateway(below) {
+				sentences = append(sentences, `field "ipam.routes[].gateway" has no effect: it is GW there, and wincni read nothing else`)
+			}
 		}
 	}
 	return unknown, sentences
+}
+
+// routeHasGateway reports whether a route of an ipam section names its gateway in full, as some published configurations do.
+func routeHasGateway(ipam map[string]json.RawMessage) bool {
+	for name, value := range ipam {
+		type route struct{ Gateway, GW json.RawMessage }
+		var routes []route
+		if strings.EqualFold(name, "routes") && json.Unmarshal(value, &routes) == nil {
+			return slices.ContainsFunc(routes, func(r route) bool { return r.Gateway != nil && r.GW == nil })
+		}
+	}
+	return false
 }
 
 func joined(prefix, name string) string {
