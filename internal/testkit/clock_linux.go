@@ -159,11 +159,11 @@ func entryOf(image []byte, symbol string) (int, error) {
 // stopped calls change while all threads of the process are stopped and none is in the page of that address.
 func (p shifted) stopped(address int64, change func() error) error {
 	page := address / pageSize
-	for range 100 {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 		if err := unix.Kill(int(p), syscall.SIGSTOP); err != nil {
 			return err
 		}
-		inside, err := p.threadsIn(page)
+		inside, err := p.threadsIn(page, deadline)
 		if err == nil && !inside {
 			err = change()
 		}
@@ -174,15 +174,25 @@ func (p shifted) stopped(address int64, change func() error) error {
 	return errors.New("its threads are never elsewhere")
 }
 
-// threadsIn reports whether a thread has not stopped yet, or is in a page.
-func (p shifted) threadsIn(page int64) (bool, error) {
+// threadsIn waits until each thread of a process that was told to stop has done so, which takes a while on a busy machine, and reports
+// whether one is in a page, or still runs at the deadline.
+func (p shifted) threadsIn(page int64, deadline time.Time) (bool, error) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", p))
 	for _, file := range tasks {
-		text, readErr := os.ReadFile(file)
-		fields := strings.Fields(string(text))
-		if readErr != nil || len(fields) < 3 { // "running"
-			return true, nil
+		fields := callOf(file)
+		for ; len(fields) < 3; fields = callOf(file) {
+			if _, gone := os.Stat(file); gone != nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				return true, nil
+			}
+			runtime.Gosched()
 		}
+		if len(fields) < 3 {
+			continue // the thread has ended
+		}
+
 		at, parseErr := strconv.ParseInt(strings.TrimPrefix(fields[len(fields)-1], "0x"), 16, 64)
 		if parseErr != nil {
 			return true, parseErr
@@ -192,4 +202,13 @@ func (p shifted) threadsIn(page int64) (bool, error) {
 		}
 	}
 	return false, err
+}
+
+// callOf returns what the kernel says of a thread that does not run: the call, and where the thread is. It says "running" of others.
+func callOf(file string) []string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text))
 }
