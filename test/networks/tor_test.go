@@ -92,7 +92,7 @@ func TestTor(t *testing.T) {
 }
 
 // TestTorRouterForgets: a router that lost its routes gets them with the next `porthole up`, and packets pass again. With
-// `porthole routes --keep-router` it gets them at once, and follows nodes that come and go.
+// `porthole routes --keep-router` it gets them at once, and follows nodes that come and go. Then HNS loses the network of a node and stops.
 func TestTorRouterForgets(t *testing.T) {
 	long(t)
 	l := up(t, "tor")
@@ -127,6 +127,11 @@ func TestTorRouterForgets(t *testing.T) {
 	f.deleteNode("ghost")
 	l.routerHas("10.244.77.0/24", false)
 	l.checkRouter("")
+
+	for _, n := range nodeNames {
+		l.ip(n, "route", "add", foreignRange, "via", router, "proto", "static")
+	}
+	faultTest{pathCheck{f}}.networkLost()
 }
 
 // keepRouter runs `porthole routes --keep-router` until the test ends.
