@@ -37,6 +37,7 @@ func startNoProgram(t *testing.T, who string, atLeast int, patterns ...string) {
 			continue
 		}
 		looked++
+
 		if slices.Contains(l.Imports, "os/exec") {
 			t.Errorf("%s imports os/exec on Windows: %s starts no program there", name, who)
 		}

@@ -15,6 +15,9 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
+// flannelTest is a cluster whose Linux node has flanneld in place of porthole routes.
+type flannelTest struct{ faultTest }
+
 // TestFlannelOnLinux: real flanneld is the agent of the Linux node, in its backends vxlan and host-gw, and porthole routes that of the
 // Windows nodes, as in a cluster whose Linux nodes had flannel before. Then the Linux node goes over to porthole routes.
 func TestFlannelOnLinux(t *testing.T) {
@@ -28,10 +31,11 @@ func TestFlannelOnLinux(t *testing.T) {
 			hops: func(l *lab, from, to string) []string { return []string{l.firstHop(from), l.nodes[to].String()} }}},
 	} {
 		t.Run(with.mode, func(t *testing.T) {
-			f := faultTest{pathCheck{up(t, with.mode).fleet()}}
+			f := flannelTest{faultTest{pathCheck{up(t, with.mode).fleet()}}}
 			thaw := f.freeze("lin01/routes")
 			f.forgetLin01()
 			stop := f.flanneld(with.backend)
+
 			f.carriedBy("flanneld", func(routes string) error {
 				if strings.Contains(routes, "proto 201") || strings.Count(routes, " via ") != len(nodeNames)-1 {
 					return fmt.Errorf("lin01 has the routes\n%s", routes)
@@ -45,7 +49,7 @@ func TestFlannelOnLinux(t *testing.T) {
 }
 
 // forgetLin01 takes away what the agent of lin01 has made for other nodes, and waits until packets no longer pass.
-func (f faultTest) forgetLin01() {
+func (f flannelTest) forgetLin01() {
 	f.t.Helper()
 	if f.mode == "vxlan" {
 		f.ip("lin01", "link", "del", "flannel.4096")
@@ -57,12 +61,12 @@ func (f faultTest) forgetLin01() {
 }
 
 // podRoutes returns the routes of lin01 to the pods of other nodes as ip prints them.
-func (f faultTest) podRoutes() string {
+func (f flannelTest) podRoutes() string {
 	return f.ip("lin01", "route", "show", "root", "10.244.0.0/16", "scope", "global")
 }
 
 // carriedBy waits until the routes of lin01 are right and packets pass in both directions.
-func (f faultTest) carriedBy(who string, right func(routes string) error) {
+func (f flannelTest) carriedBy(who string, right func(routes string) error) {
 	f.t.Helper()
 	started := time.Now()
 	wait.NoError(f.t, 60*time.Second, who+" to carry packets", func() error {
@@ -72,7 +76,7 @@ func (f faultTest) carriedBy(who string, right func(routes string) error) {
 }
 
 // checkLin01Leaves ends flanneld and lets porthole routes go on in its place: no packet is lost, and a VXLAN device stays.
-func (f faultTest) checkLin01Leaves(stop, thaw func()) {
+func (f flannelTest) checkLin01Leaves(stop, thaw func()) {
 	f.t.Helper()
 	device := func() string {
 		if f.mode != "vxlan" {
@@ -98,7 +102,7 @@ func (f faultTest) checkLin01Leaves(stop, thaw func()) {
 }
 
 // flanneld starts flannel's agent on lin01, until stop is called or the test ends.
-func (f faultTest) flanneld(backend string) (stop func()) {
+func (f flannelTest) flanneld(backend string) (stop func()) {
 	f.t.Helper()
 	folder := f.t.TempDir()
 	conf := filepath.Join(folder, "net-conf.json")

@@ -149,6 +149,7 @@ func (l *lab) complete(node string, before int) {
 	case "tor":
 		want = 0
 	}
+
 	wait.NoError(l.t, 30*time.Second, "the routes of "+node, func() error {
 		if pid, err := routesOf(node); err != nil || pid == before {
 			return fmt.Errorf("process %d, before %d: %v", pid, before, err)

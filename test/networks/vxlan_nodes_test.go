@@ -15,39 +15,39 @@ import (
 
 // checkOverlayNodes adds a node to the overlay, changes it and removes it, and looks at what the others have of it: policies of HNS on the
 // Windows nodes, and route, neighbour and forwarding entry on the Linux node. Packets pass in both directions.
-func (f *fleet) checkOverlayNodes() {
+func checkOverlayNodes(f *fleet) {
 	f.t.Helper()
-	g := &overlayGhost{ghost: f.newGhost()}
+	g := &overlayGhost{f.newGhost()}
 	g.device()
 	first, second := g.pod("10.244.77.7"), g.pod("10.244.78.7")
 
 	g.joins("10.244.77.0/24", g.addr)
-	f.overlayLeads("a node is added", "10.244.77.0/24", g.addr)
+	g.overlayLeads("a node is added", "10.244.77.0/24", g.addr)
 	f.reaches("a node is added", first)
 
 	moved := netip.MustParseAddr("10.99.0.62")
 	g.movesTo(moved)
 	g.announces(moved)
-	f.overlayLeads("its address changes", "10.244.77.0/24", moved)
-	f.overlayForgets("its address changes", g.addr.String())
+	g.overlayLeads("its address changes", "10.244.77.0/24", moved)
+	g.overlayForgets("its address changes", g.addr.String())
 	f.reaches("its address changes", first)
 
 	f.deleteNode("ghost")
 	g.joins("10.244.78.0/24", moved)
-	f.overlayForgets("its pod range changes", "10.244.77.0")
-	f.overlayLeads("its pod range changes", "10.244.78.0/24", moved)
+	g.overlayForgets("its pod range changes", "10.244.77.0")
+	g.overlayLeads("its pod range changes", "10.244.78.0/24", moved)
 	f.reaches("its pod range changes", second)
 
 	f.node("twin", "10.244.78.0/25", "10.99.0.63")
-	f.overlayForgets("two nodes have one range", "10.244.78.0")
+	g.overlayForgets("two nodes have one range", "10.244.78.0")
 	f.warned("RouteRefused", nodeNames, "10.244.78.0/24 of node ghost overlaps 10.244.78.0/25 of node twin")
 	f.deleteNode("twin")
-	f.overlayLeads("one of the two is removed", "10.244.78.0/24", moved)
+	g.overlayLeads("one of the two is removed", "10.244.78.0/24", moved)
 	f.reaches("one of the two is removed", second)
 
 	f.deleteNode("ghost")
-	f.overlayForgets("a node is removed", "10.244.78.0")
-	f.overlayForgets("a node is removed", moved.String())
+	g.overlayForgets("a node is removed", "10.244.78.0")
+	g.overlayForgets("a node is removed", moved.String())
 	for _, n := range nodeNames {
 		f.reaches("a node is removed", f.addr["b-"+n])
 	}
@@ -118,37 +118,37 @@ func (g *overlayGhost) movesTo(addr netip.Addr) {
 }
 
 // overlayOf returns what a node has of its peers, as text.
-func (f *fleet) overlayOf(node string) (string, error) {
+func (g *overlayGhost) overlayOf(node string) (string, error) {
 	if node != "lin01" {
-		n, err := f.overlay(node)
+		n, err := g.overlay(node)
 		return strings.Join(n.routes(), "\n"), err
 	}
 	return commandIn("porthole-lin01", shortly, "sh", "-c", "ip route show dev flannel.4096; ip neigh show dev flannel.4096 nud permanent; bridge fdb show dev flannel.4096")
 }
 
 // overlayLeads waits until every node sends packets for a range to an address.
-func (f *fleet) overlayLeads(what, dst string, addr netip.Addr) {
-	f.t.Helper()
-	f.overlayIs(what, func(text string) bool { return strings.Contains(text, dst) && strings.Contains(text, addr.String()) })
+func (g *overlayGhost) overlayLeads(what, dst string, addr netip.Addr) {
+	g.t.Helper()
+	g.overlayIs(what, func(text string) bool { return strings.Contains(text, dst) && strings.Contains(text, addr.String()) })
 }
 
 // overlayForgets waits until no node has an entry with a text.
-func (f *fleet) overlayForgets(what, text string) {
-	f.t.Helper()
-	f.overlayIs(what+", "+text+" is forgotten", func(has string) bool { return !strings.Contains(has, text) })
+func (g *overlayGhost) overlayForgets(what, text string) {
+	g.t.Helper()
+	g.overlayIs(what+", "+text+" is forgotten", func(has string) bool { return !strings.Contains(has, text) })
 }
 
-func (f *fleet) overlayIs(what string, right func(string) bool) {
-	f.t.Helper()
+func (g *overlayGhost) overlayIs(what string, right func(string) bool) {
+	g.t.Helper()
 	started := time.Now()
 	for _, n := range nodeNames {
-		wait.NoError(f.t, soon, what+" on "+n, func() error {
-			text, err := f.overlayOf(n)
+		wait.NoError(g.t, soon, what+" on "+n, func() error {
+			text, err := g.overlayOf(n)
 			if err == nil && !right(text) {
 				err = fmt.Errorf("%s has\n%s", n, text)
 			}
 			return err
 		})
 	}
-	f.t.Logf("%s: on all nodes after %v", what, time.Since(started).Round(time.Millisecond))
+	g.t.Logf("%s: on all nodes after %v", what, time.Since(started).Round(time.Millisecond))
 }
