@@ -101,7 +101,6 @@ func (c Config) checkSupervisor() error {
 		return fmt.Errorf("--supervisor %s: %s or %s", c.Supervisor, SuperviseProcesses, SuperviseServices)
 	}
 	for flag, given := range map[string]bool{
-		"--network " + c.Network: c.Network != routes.DefaultMode,
 		"--windows-kubelet-only": c.WindowsKubeletOnly,
 		"--windows-firewall":     c.WindowsFirewall,
 		"--windows-adapter":      c.WindowsAdapter != "",

@@ -176,11 +176,31 @@ func TestProcessesOfServices(t *testing.T) {
 	}
 }
 
+// TestJoinNetwork: what the Windows nodes of each network are joined with.
+func TestJoinNetwork(t *testing.T) {
+	for network, want := range map[string]string{
+		"host-gateway": "",
+		"tor":          "",
+		"vxlan":        "",
+		"bgp":          ` --bgp-config=C:\porthole\bgp.yaml`,
+		"ovn":          " --routes-extra-args=--ovn-remote=tcp:10.99.0.11:6642 --routes-extra-args=--ovn-encap-ip=10.98.0.21 --routes-extra-args=--ovn-datapath=netdev --routes-extra-args=--ovn-db=tcp:127.0.0.1:6640",
+	} {
+		c := DefaultConfig()
+		c.Supervisor, c.Network = SuperviseServices, network
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", network, err)
+		}
+		n := c.Nodes()[len(c.Nodes())-c.WindowsNodes]
+		if got := strings.Join(joinNetwork(Layout{Dir: "/d", Bin: "/b"}, c, n), " "); got != "--network "+network+want {
+			t.Errorf("%s: %s", network, got)
+		}
+	}
+}
+
 // TestSupervisorRefuses: what `porthole join` does not do on Windows is refused by its flag.
 func TestSupervisorRefuses(t *testing.T) {
 	for flag, change := range map[string]func(*Config){
 		"--supervisor systemd": func(c *Config) { c.Supervisor = "systemd" },
-		"--network vxlan":      func(c *Config) { c.Network = "vxlan" },
 		"--windows-firewall":   func(c *Config) { c.WindowsFirewall = true },
 		"--pod-cidr with IPv6": func(c *Config) { c.PodCIDR = "10.244.0.0/16,fd00:10:244::/48" },
 	} {

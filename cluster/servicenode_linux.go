@@ -21,8 +21,14 @@ const archive = `C:\porthole`
 // other programs.
 func unpackArchive(l Layout, c Config, n Node) error {
 	var errs []error
-	for _, name := range []string{"porthole", "kube-proxy", "win-bridge"} {
-		errs = append(errs, installProgram(l.WindowsExe(name), l.NodeFile(n.Name, "prefix", "drive_c", "porthole", name+".exe")))
+	file := func(name string) string { return l.NodeFile(n.Name, "prefix", "drive_c", "porthole", name) }
+	for _, name := range append([]string{"porthole", "kube-proxy", "win-bridge"}, c.network().plugins...) {
+		errs = append(errs, installProgram(l.WindowsExe(name), file(name+".exe")))
+	}
+	if more := c.network().files; more != nil {
+		for name, text := range more(c, n) {
+			errs = append(errs, writeFile(file(name), text, 0o600))
+		}
 	}
 	h := hostOf(l, c, n)
 	for _, name := range []string{"routes", "kube-proxy", "kubelet"} {
@@ -73,6 +79,7 @@ func joinNode(ctx context.Context, o UpOptions, n Node) error {
 	i := slices.Index(args, "--token")
 	args = slices.Replace(args, i, i+2, "--token-file", "-") // what stands in a command line, every user of the machine can read
 	args = append(args, "--node-name", n.Name, "--node-ip", n.Address.String(), "--wait", "registered")
+	args = append(args, joinNetwork(o.Layout, o.Config, n)...)
 
 	cmd, err := h.Program(ctx, archive+`\porthole.exe`, args...)
 	if err != nil {
@@ -87,6 +94,22 @@ func joinNode(ctx context.Context, o UpOptions, n Node) error {
 		return fmt.Errorf("%w\n%s", err, bytes.TrimSpace(out.Bytes()))
 	}
 	return nil
+}
+
+// joinNetwork returns the flags of join for the network of the cluster.
+func joinNetwork(l Layout, c Config, n Node) []string {
+	args := []string{"--network", c.Network}
+	more := c.network().routes
+	if more == nil {
+		return args
+	}
+	for _, flag := range more(l, c, n, archive) {
+		if !strings.HasPrefix(flag, "--bgp-config=") {
+			flag = "--routes-extra-args=" + flag
+		}
+		args = append(args, flag)
+	}
+	return args
 }
 
 // servicesOf returns the services of a node whose programs are services, as its service manager tells; none of another node, or if the

@@ -63,6 +63,9 @@ type nodeConfiguration struct {
 		NIC           string `json:"nic"`
 		PodSubnet     string `json:"podSubnet"`
 		ServiceSubnet string `json:"serviceSubnet"`
+		// RoutesExtraArgs are those of --routes-extra-args, and BGPConfig is the file of --bgp-config.
+		RoutesExtraArgs []string `json:"routesExtraArgs"`
+		BGPConfig       string   `json:"bgpConfig"`
 	} `json:"network"`
 	Containerd struct {
 		Mode         string `json:"mode"`
@@ -309,6 +312,7 @@ func (f *flags) own(doc string) error {
 		}
 	}
 	f.NoFirewall, f.FirewallPorts = c.Firewall.Manage != nil && !*c.Firewall.Manage, c.Firewall.ExtraPorts
+	f.RoutesArgs, f.BGPConfig = c.Network.RoutesExtraArgs, c.Network.BGPConfig
 	f.Containerd, f.SandboxImage, f.Environment = c.Containerd.Mode, c.Containerd.SandboxImage, c.Services.Environment
 	return nil
 }

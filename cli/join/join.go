@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"porthole.dev/porthole/cli/program"
+	"porthole.dev/porthole/cli/routes"
 	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/internal/services"
 	"porthole.dev/porthole/join/credential"
@@ -40,7 +41,7 @@ type controlPlane struct {
 
 // Command makes `porthole join`.
 func Command() *cobra.Command {
-	f := flags{Options: node.Options{Timeout: 5 * time.Minute}}
+	f := flags{Options: node.Options{Timeout: 5 * time.Minute, CheckRoutes: routes.Check}}
 
 	c := &cobra.Command{
 		Use:   "join [ADDRESS[:PORT] of the API server]",
@@ -57,6 +58,7 @@ not Ready in time (its programs go on trying).`,
   porthole join 10.0.0.1:6443 --token-file - --discovery-token-ca-cert-hash sha256:1b00…9579 < token
   porthole join --discovery-file cluster.conf --tls-bootstrap-token abcdef.0123456789abcdef
   porthole join --config join.yaml --dry-run
+  porthole join --discovery-file admin.conf --network bgp --bgp-config bgp.yaml
   porthole join --discovery-file admin.conf --plan   # which networks this machine can have in that cluster
   porthole join                                  # again on a node: finds what is not right any more`,
 		Args: cobra.MaximumNArgs(1),
@@ -105,7 +107,9 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.NodeIP, "node-ip", "", "address of the node; empty: that of the adapter with the default route")
 	fs.StringVar(&f.NIC, "nic", "", "network adapter of the node, by name or MAC address, where several have a default route")
 	fs.StringVar(&f.InstallDir, "install-dir", node.DefaultInstallDir, "folder for the programs, if no package has installed them")
-	fs.StringVar(&f.Network, "network", node.Networks[0], "pod network: host-gateway (porthole-routes makes it), flannel, or none (that of a DaemonSet)")
+	fs.StringVar(&f.Network, "network", "", "pod network: "+strings.Join(node.Networks, ", ")+"; porthole-routes makes all but the last two, which are those of\nDaemonSets; empty: that of \"porthole manifests --mode\", else "+node.Networks[0])
+	fs.StringArrayVar(&f.RoutesArgs, "routes-extra-args", nil, "further arguments of porthole-routes, such as --vxlan-vni=4097 or --ovn-remote=tcp:10.0.0.1:6642; may be given several times")
+	fs.StringVar(&f.BGPConfig, "bgp-config", "", "file with the peers of --network bgp (docs/bgp.md), of which the node keeps a copy")
 	fs.StringVar(&f.PodCIDR, "pod-network-cidr", "", "range of all pods; empty: that of kubeadm-config")
 	fs.StringVar(&f.ServiceCIDR, "service-cidr", "", "range of all services; empty: that of kubeadm-config")
 	fs.StringVar(&f.Labels, "node-labels", "", "labels to register with: key=value,…")
@@ -132,6 +136,9 @@ var controlPlaneFlags = []string{"control-plane", "certificate-key", "apiserver-
 // besideConfig are the flags that kubeadm, and so we, take beside --config. The others are in the file.
 var besideConfig = []string{"config", "dry-run", "plan", "node-name", "ignore-preflight-errors", "cri-socket", "patches", "output", "v", "timeout", "wait", "token-file"}
 
+// routesFlags are flags of porthole-routes that join sets by flags of its own.
+var routesFlags = []string{"mode", "bgp-config", "kubeconfig", "hostname-override", "cluster-cidr", "service-cidr"}
+
 // resolve checks the flags and turns them into options. Errors never repeat a token.
 func (f *flags) resolve(fs *pflag.FlagSet, args []string, stdin io.Reader) (node.Options, error) {
 	for _, name := range controlPlaneFlags {
@@ -151,8 +158,13 @@ func (f *flags) resolve(fs *pflag.FlagSet, args []string, stdin io.Reader) (node
 		return f.Options, fmt.Errorf("--wait %s: ready, registered or none", f.Wait)
 	}
 
-	if !slices.Contains(node.Networks, f.Network) {
+	if f.Network != "" && !slices.Contains(node.Networks, f.Network) {
 		return f.Options, fmt.Errorf("--network %s: %s", f.Network, strings.Join(node.Networks, ", "))
+	}
+	for _, a := range f.RoutesArgs {
+		if name, _, _ := strings.Cut(a, "="); slices.Contains(routesFlags, strings.TrimLeft(name, "-")) {
+			return f.Options, fmt.Errorf("--routes-extra-args %s: join sets this flag: --network, --bgp-config, --node-name, --pod-network-cidr and --service-cidr", name)
+		}
 	}
 	if err := check(f.Options); err != nil {
 		return f.Options, err

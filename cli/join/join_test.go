@@ -32,7 +32,7 @@ func resolve(t *testing.T, line ...string) (node.Options, error) {
 
 func TestLine(t *testing.T) {
 	o, err := resolve(t, "10.0.0.1:6443", "--token", token, "--discovery-token-ca-cert-hash", hash)
-	if err != nil || o.Endpoint != "10.0.0.1:6443" || o.Token.ID != "abcdef" || o.TLSToken != o.Token || o.Pins[0] != hash || o.Network != "host-gateway" {
+	if err != nil || o.Endpoint != "10.0.0.1:6443" || o.Token.ID != "abcdef" || o.TLSToken != o.Token || o.Pins[0] != hash || o.Network != "" {
 		t.Errorf("%+v, %v", o, err)
 	}
 	if o, err = resolve(t, "10.0.0.1", "--token-file", "-", "--discovery-token-ca-cert-hash", hash); err != nil || !o.Token.Valid() || o.Endpoint != "10.0.0.1:6443" {
@@ -56,7 +56,8 @@ func TestMisused(t *testing.T) {
 		"cannot both be given":                  {"--discovery-file", "f", "--discovery-token", token},
 		"--token is missing":                    {"10.0.0.1", "--discovery-token-ca-cert-hash", hash},
 		"kubectl label node win07":              {"--node-name", "win07", "--node-labels", "node-role.kubernetes.io/worker="},
-		"--network tor: host-gateway":           {"--network", "tor"},
+		"--network nat: host-gateway, tor":      {"--network", "nat"},
+		"--routes-extra-args --mode: join sets": {"--routes-extra-args", "--mode=tor"},
 		`"HTTPS_PROXY" is not NAME=VALUE`:       {"--env", "HTTPS_PROXY"},
 		"PATH of a service stays":               {"--env", `Path=C:\\x`},
 		"--wait yes":                            {"--wait", "yes"},
@@ -88,7 +89,7 @@ discovery:
 ---
 apiVersion: porthole.dev/v1alpha1
 kind: NodeConfiguration
-network: {mode: none, nic: Ethernet, podSubnet: 10.244.0.0/16}
+network: {mode: vxlan, nic: Ethernet, podSubnet: 10.244.0.0/16, routesExtraArgs: [--vxlan-vni=4097]}
 firewall: {extraPorts: [9182]}
 `
 
@@ -102,7 +103,7 @@ func TestConfig(t *testing.T) {
 	}
 	o, err := resolve(t, "--config", write(file4), "--dry-run")
 	if err != nil || o.Node != "win07" || o.NodeIP != "10.0.0.7" || !slices.Equal(o.KubeletArgs, []string{"--max-pods=50"}) || o.Taints != "os=windows:NoSchedule" ||
-		o.Network != "none" || o.NIC != "Ethernet" || !o.DryRun || !o.Token.Valid() || o.Endpoint != "10.0.0.1:6443" || !slices.Equal(o.Ignore, []string{"Swap"}) ||
+		o.Network != "vxlan" || !slices.Equal(o.RoutesArgs, []string{"--vxlan-vni=4097"}) || o.NIC != "Ethernet" || !o.DryRun || !o.Token.Valid() || o.Endpoint != "10.0.0.1:6443" || !slices.Equal(o.Ignore, []string{"Swap"}) ||
 		!slices.Equal(o.FirewallPorts, []int{9182}) || o.NoFirewall {
 		t.Errorf("%+v, %v", o, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,7 +21,9 @@ import (
 // cluster is an API server of a kubeadm cluster with flannel's VXLAN. It notes what is asked.
 type cluster struct {
 	*httptest.Server
+	errors    bool // what the command prints on standard error counts as its output
 	forbidden bool // to list nodes, and all that is not kubeadm's
+	objects   map[string]string
 	mu        sync.Mutex
 	written   []string
 }
@@ -28,7 +31,7 @@ type cluster struct {
 // objects are those that the API server has, by path.
 var objects = map[string]string{
 	"/version": `{"gitVersion": "v1.36.3"}`,
-	"/api/v1/namespaces/kube-system/configmaps/kubelet-config": `{"data": {"kubelet": "kind: KubeletConfiguration\nfailSwapOn: false"}}`,
+	"/api/v1/namespaces/kube-system/configmaps/kubelet-config": `{"data": {"kubelet": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailSwapOn: false"}}`,
 	"/api/v1/namespaces/kube-system/configmaps/kubeadm-config": `{"data": {"ClusterConfiguration": "networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/16}"}}`,
 	"/api/v1/namespaces/kube-flannel/configmaps/kube-flannel-cfg": `{"metadata": {"name": "kube-flannel-cfg", "namespace": "kube-flannel"},
 		"data": {"net-conf.json": "{\"Network\": \"10.244.0.0/16\", \"Backend\": {\"Type\": \"vxlan\", \"VNI\": 4096, \"Port\": 4789}}"}}`,
@@ -38,9 +41,9 @@ var objects = map[string]string{
 }
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{}
+	c := &cluster{objects: maps.Clone(objects)}
 	c.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, has := objects[r.URL.Path]
+		text, has := c.objects[r.URL.Path]
 		kubeadms := r.URL.Path == "/version" || strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/kube-system/")
 		switch {
 		case r.Method != http.MethodGet:
@@ -81,6 +84,9 @@ func (c *cluster) run(t *testing.T, args ...string) (out string, err error) {
 	command.SilenceErrors, command.SilenceUsage = true, true
 	command.SetArgs(append([]string{"--discovery-file", c.file(t), "--cri-socket", "unix://" + filepath.Join(t.TempDir(), "none.sock"), "--node-name", "plan01"}, args...))
 	err = command.ExecuteContext(t.Context())
+	if c.errors {
+		text.Write(problems.Bytes())
+	}
 	return text.String(), err
 }
 
@@ -118,6 +124,38 @@ func TestPlan(t *testing.T) {
 	}
 	if len(c.written) > 0 {
 		t.Errorf("it wrote %v", c.written)
+	}
+}
+
+// TestNetwork: without --network the mode is that of the cluster's ConfigMap, and the flags of porthole-routes are read before anything is
+// changed.
+func TestNetwork(t *testing.T) {
+	for text, try := range map[string]struct {
+		mode string
+		line []string
+	}{
+		"this node would speak host-gateway":             {"vxlan", []string{"--network", "host-gateway"}},
+		"with --network vxlan: --vxlan-vni and":          {"vxlan", []string{"--routes-extra-args=--vxlan-vni=0"}},
+		"with --network vxlan: unknown flag":             {"vxlan", []string{"--routes-extra-args=--vxlan-vnj=1"}},
+		"--bgp-config is for --network bgp":              {"vxlan", []string{"--bgp-config=/etc/hostname"}},
+		"with --network ovn: --ovn-remote is required":   {"ovn", nil},
+		"--bgp-config: open /nowhere: no such file":      {"bgp", []string{"--bgp-config=/nowhere"}},
+		"with --network bgp: --bgp-config /etc/hostname": {"bgp", []string{"--bgp-config=/etc/hostname"}},
+		"create routes-config":                           {"", nil},
+	} {
+		c := newCluster(t)
+		c.errors = true
+		c.objects["/api/v1/nodes"], c.objects["/apis/apps/v1/daemonsets"] = `{}`, `{}`
+		if try.mode != "" {
+			c.objects["/api/v1/namespaces/kube-system/configmaps/porthole"] = fmt.Sprintf(`{"data": {"cluster.yaml": "mode: %s"}}`, try.mode)
+		}
+		out, err := c.run(t, append(try.line, "--ignore-preflight-errors", "all", "--dry-run")...)
+		if !strings.Contains(fmt.Sprint(out, err), text) {
+			t.Errorf("the cluster says %q, %v: want %q:\n%s%v", try.mode, try.line, text, out, err)
+		}
+		if len(c.written) > 0 {
+			t.Errorf("%v: it wrote %v", try.line, c.written)
+		}
 	}
 }
 

@@ -78,6 +78,21 @@ func Command(advise Advise) *cobra.Command {
 	return c
 }
 
+// Check returns the first mistake in the arguments of `porthole routes`, as that would when it starts.
+func Check(args []string) error {
+	f := flags{}
+	fs := pflag.NewFlagSet("routes", pflag.ContinueOnError)
+	f.register(fs)
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if rest := fs.Args(); len(rest) > 0 {
+		return fmt.Errorf("%q is no flag", rest[0])
+	}
+	_, err := f.resolve(os.Hostname)
+	return err
+}
+
 // register adds the flags of the command, with their defaults.
 func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file with the API server's address and our credentials; required but in a pod, where the service account's are used")

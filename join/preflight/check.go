@@ -74,6 +74,7 @@ func checks() []check {
 		{"NodeName", "", true, nodeName},
 		{"ClusterNetwork", "", true, clusterNetwork},
 		{"Rbac", "", true, rbac},
+		{"OpenVSwitch", "", false, openVSwitch},
 		{"PauseImage", "windows", false, pauseImage},
 	}...)
 }

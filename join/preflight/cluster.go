@@ -105,12 +105,28 @@ func clusterNetwork(f *Facts) finding {
 		return fail("kubeadm-config has no networking.podSubnet: nodes get no pod range", "kubeadm init --pod-network-cidr")
 	case c.ServiceSubnet == "":
 		return fail("kubeadm-config has no networking.serviceSubnet", "--service-cidr")
-	case c.Network.foreign(c.Network.Wanted, f.System) != "":
-		return fail(fmt.Sprintf("%s; this node would speak %s", c.Network.foreign(c.Network.Wanted, f.System), c.Network.Wanted), "porthole join --plan says what this node can do")
-	case len(c.Network.Remote) > 0 && c.Network.Wanted == hostGateway:
-		return fail("host-gateway needs all nodes in one segment; these are not: "+strings.Join(c.Network.Remote, ", "), "--network none, with a network that makes tunnels")
+	}
+	if foreign := c.Network.foreign(c.Network.Wanted, f.System); foreign != "" {
+		return fail(fmt.Sprintf("%s; this node would speak %s", foreign, c.Network.Wanted), "porthole join --plan says what this node can do")
+	}
+	if j := f.Joined; j != nil && j.Network != "" && j.Network != c.Network.Wanted {
+		return fail(fmt.Sprintf("this node has the network %s, and cannot change to %s while it has pods", j.Network, c.Network.Wanted), "porthole leave, then join again")
+	}
+	if c.Network.Wanted == flannel {
+		return finding{}
+	}
+	if why, do := obstacle(f, c.Network.Wanted); why != "" {
+		return fail(fmt.Sprintf("this node cannot have the network %s: %s", c.Network.Wanted, why), do)
 	}
 	return finding{}
+}
+
+func openVSwitch(f *Facts) finding {
+	if f.OpenVSwitch == nil {
+		return finding{}
+	}
+	return fail("the mode ovn needs Open vSwitch and ovn-controller on this machine, and its database does not answer: "+f.OpenVSwitch.Error(),
+		"install and start them (Debian: ovn-host), or name the database with --routes-extra-args=--ovn-db=unix:PATH")
 }
 
 func rbac(f *Facts) finding {

@@ -30,6 +30,9 @@ type Facts struct {
 	// Cloud is the provider whose metadata service answers: aws, azure, gcp; "" without.
 	Cloud string
 
+	// OpenVSwitch is why the database of this machine's Open vSwitch does not answer; only asked for the mode ovn.
+	OpenVSwitch error
+
 	Cluster Cluster
 }
 
@@ -79,7 +82,10 @@ type ExistingKubelet struct {
 }
 
 // Joined is what node.json, or a kubelet.conf of somebody else, says.
-type Joined struct{ Node, Server, CAHash string }
+type Joined struct {
+	Node, Server, CAHash string
+	Network              string // of a join that is finished; "": not known
+}
 
 // Port is one that a program of ours needs and somebody else has.
 type Port struct {

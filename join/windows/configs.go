@@ -56,6 +56,9 @@ func (o *Options) KubeletChanges() ([]kubeletconfig.Change, error) {
 
 // proxyFiles returns the configuration of kube-proxy. It does not come from the cluster's, which is for Linux.
 func (o *Options) proxyFiles() (map[string][]byte, error) {
+	if o.NoProxy {
+		return nil, nil
+	}
 	text, err := yaml.Marshal(object{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration", "mode": "kernelspace",
 		"clusterCIDR": o.PodCIDR, "hostnameOverride": o.Node, "clientConnection": object{"kubeconfig": o.Kubeconfig()},
@@ -63,4 +66,12 @@ func (o *Options) proxyFiles() (map[string][]byte, error) {
 		"winkernel": object{"networkName": networkName, "enableDSR": true},
 	})
 	return map[string][]byte{o.kubernetes("kube-proxy.yaml"): text}, err
+}
+
+// routesFiles returns what `porthole routes` reads; nothing in most modes.
+func (o *Options) routesFiles() (map[string][]byte, error) {
+	if o.BGPConfig == nil {
+		return nil, nil
+	}
+	return map[string][]byte{o.BGPFile(): o.BGPConfig}, nil
 }

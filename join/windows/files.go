@@ -37,6 +37,9 @@ func (s files) Wanted() any {
 	for path, data := range contents {
 		sums[path] = sumOf(data)
 	}
+	if len(sums) == 0 { // this node has no such files
+		return nil
+	}
 	return sums
 }
 

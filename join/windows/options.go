@@ -30,7 +30,12 @@ type Options struct {
 	// RuntimeEndpoint is the CRI; "" for containerd's pipe.
 	RuntimeEndpoint string
 	Mode            string // of `porthole routes`; "" for its default
-	Labels, Taints  string // that the kubelet registers with; as its flags have them
+	// RoutesArgs are further flags of `porthole routes`, and BGPConfig the file of its mode bgp; nil without.
+	RoutesArgs []string
+	BGPConfig  []byte
+	// NoProxy: the mode implements services itself, so that no kube-proxy runs.
+	NoProxy        bool
+	Labels, Taints string // that the kubelet registers with; as its flags have them
 	// KubeletArgs are further flags of the kubelet.
 	KubeletArgs []string
 	// Environment are variables of the services beside those of the machine.
@@ -66,6 +71,9 @@ func (o *Options) kubelet(names ...string) string {
 // Kubeconfig returns the path of the node's kubeconfig, which all its services use.
 func (o *Options) Kubeconfig() string { return o.kubernetes("kubelet.conf") }
 
+// BGPFile returns the path of the configuration of the mode bgp.
+func (o *Options) BGPFile() string { return o.kubernetes("porthole-bgp.yaml") }
+
 func (o *Options) logs() string    { return filepath.Join(o.Data, "logs") }
 func (o *Options) plugins() string { return filepath.Join(o.Root, "opt", "cni", "bin") }
 func (o *Options) cniConf() string { return filepath.Join(o.Root, "etc", "cni", "net.d") }
@@ -97,19 +105,23 @@ func (o *Options) machineArgs() []string {
 	return args
 }
 
-// proxyArgs and routesArgs return the flags of the services kube-proxy and porthole-routes.
+// proxyArgs returns the flags of the service kube-proxy.
 func (o *Options) proxyArgs() []string {
 	return append([]string{"--config=" + o.kubernetes("kube-proxy.yaml"), "--hostname-override=" + o.Node, "--state-file=" + filepath.Join(o.Data, bootrecord.Services)},
 		o.verbosity()...)
 }
 
-func (o *Options) routesArgs() []string {
+// RoutesFlags returns the flags of the service porthole-routes.
+func (o *Options) RoutesFlags() []string {
 	args := []string{"--kubeconfig=" + o.Kubeconfig(), "--hostname-override=" + o.Node, "--node-ip=" + o.NodeIP, "--cluster-cidr=" + o.PodCIDR,
 		"--service-cidr=" + o.ServiceCIDR, "--cni-conf-dir=" + o.cniConf(), "--state-dir=" + o.Data, "--runtime-endpoint=" + o.RuntimeEndpoint}
 	if o.Mode != "" {
 		args = append(args, "--mode="+o.Mode)
 	}
-	return append(args, o.verbosity()...)
+	if o.BGPConfig != nil {
+		args = append(args, "--bgp-config="+o.BGPFile())
+	}
+	return append(append(args, o.verbosity()...), o.RoutesArgs...)
 }
 
 func (o *Options) verbosity() []string {

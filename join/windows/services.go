@@ -175,14 +175,17 @@ func (s running) Undo(ctx context.Context, _ []byte) error {
 	return stop(ctx, s.manager, s.name)
 }
 
-// specs returns the configuration of the three services in the order in which they start.
+// specs returns the configuration of the services in the order in which they start.
 func (o *Options) specs(id string, containerd bool) ([]services.Spec, error) {
 	var out []services.Spec
 	for _, p := range services.Programs {
+		if p.Command == "kube-proxy" && o.NoProxy {
+			continue
+		}
 		options := services.Options{LogDir: o.logs(), Environment: o.Environment}
 		switch p.Command {
 		case "routes":
-			options.Program, options.Args = o.program(id, portholeExe), o.routesArgs()
+			options.Program, options.Args = o.program(id, portholeExe), o.RoutesFlags()
 		case "kube-proxy":
 			options.Program, options.Args = o.program(id, proxyExe), o.proxyArgs()
 		case "kubelet":

@@ -42,6 +42,7 @@ func steps(o *Options, from source, m manager) ([]step.Step, error) {
 		installed{id: "cni-programs", dir: o.plugins(), from: from.plugins, sums: from.sums, all: pluginNames},
 		files{id: "kubelet-config", paths: o.kubeletPaths(), contents: o.kubeletFiles},
 		files{id: "proxy-config", paths: o.proxyPaths(), contents: o.proxyFiles},
+		files{id: "routes-config", paths: []string{o.BGPFile()}, contents: o.routesFiles},
 		access{dirs: []string{o.Data, o.logs(), o.kubernetes(), o.kubelet("pki")}},
 		eventSource{platform.EventSource},
 	}
@@ -55,7 +56,7 @@ func steps(o *Options, from source, m manager) ([]step.Step, error) {
 		list = append(list, service{spec: s, manager: m})
 	}
 	list = append(list, shutdownOrder{"kubelet"})
-	read := map[string][]string{"kubelet": {o.kubelet("config.yaml")}} // kube-proxy ends by itself when its file changes
+	read := map[string][]string{"kubelet": {o.kubelet("config.yaml")}, "porthole-routes": {o.BGPFile()}} // kube-proxy ends by itself when its file changes
 	for _, s := range specs {
 		list = append(list, running{name: s.Name, files: read[s.Name], manager: m, started: platform.ProcessStarted})
 	}

@@ -265,6 +265,36 @@ func TestServices(t *testing.T) {
 	}
 }
 
+// TestModes: what porthole-routes of each mode needs is there, and where the mode implements services itself there is no kube-proxy.
+func TestModes(t *testing.T) {
+	for mode, c := range map[string]struct {
+		spoil func(*Options)
+		steps []string // those of services and of their files
+		flags string
+	}{
+		"host-gateway": {func(*Options) {}, []string{"proxy-config", "service/porthole-routes", "service/kube-proxy", "service/kubelet"}, "--mode=host-gateway"},
+		"vxlan":        {func(o *Options) { o.RoutesArgs = []string{"--vxlan-hybrid-overlay"} }, []string{"proxy-config", "service/porthole-routes", "service/kube-proxy", "service/kubelet"}, "--mode=vxlan --vxlan-hybrid-overlay"},
+		"bgp":          {func(o *Options) { o.BGPConfig = []byte("asNumber: 64512\n") }, []string{"proxy-config", "routes-config", "service/porthole-routes", "service/kube-proxy", "service/kubelet"}, "--mode=bgp --bgp-config="},
+		"ovn":          {func(o *Options) { o.NoProxy = true }, []string{"service/porthole-routes", "service/kubelet"}, "--mode=ovn"},
+	} {
+		m := newMachine(t)
+		m.o.Mode = mode
+		c.spoil(&m.o)
+		m.same(mode, slices.DeleteFunc(m.join(), func(id string) bool {
+			return id != "proxy-config" && id != "routes-config" && !strings.HasPrefix(id, "service/")
+		}), c.steps)
+		m.same(mode+", again", m.join(), nil)
+		if line := strings.Join(m.manager.list["porthole-routes"].Command, " "); !strings.Contains(line, c.flags) {
+			t.Errorf("%s: %s", mode, line)
+		}
+		if mode == "bgp" {
+			m.o.BGPConfig = []byte("asNumber: 64513\n")
+			m.manager.started["porthole-routes"] = time.Now().Add(-time.Hour) // times of files are not exact
+			m.same("other peers", m.join(), []string{"routes-config", "running/porthole-routes"})
+		}
+	}
+}
+
 // TestLeave: undone, nothing is left but what was there before.
 func TestLeave(t *testing.T) {
 	m := newMachine(t)

@@ -42,6 +42,7 @@ func undoSteps(s *Setup) ([]step.Step, error) {
 		list = append(list, install.Program{Name: "cni/" + name, To: filepath.Join(cniBin, name)})
 	}
 	file("routes-config", routesEnv)
+	file("routes-bgp", routesBGP)
 	file("environment", systemd.Environment)
 	m := manager()
 	for _, unit := range []string{"porthole-routes", "kubelet"} {

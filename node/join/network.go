@@ -22,7 +22,7 @@ import (
 
 // networkFacts reads what other nodes tell about the cluster's network.
 func networkFacts(ctx context.Context, api *credential.API, s *Setup, f *preflight.Facts) error {
-	if s.Network == "none" {
+	if !hasRoutes(s.Network) {
 		return nil
 	}
 	for _, need := range needs() {

@@ -8,6 +8,7 @@ import (
 	"porthole.dev/porthole/join/credential"
 	"porthole.dev/porthole/join/install"
 	"porthole.dev/porthole/join/step"
+	"porthole.dev/porthole/node/routes"
 )
 
 // Options are what a user says. Texts that are empty mean that the default, or what is found, counts.
@@ -16,7 +17,9 @@ type Options struct {
 
 	Node, NodeIP, NIC string
 	CRISocket         string
-	Network           string // host-gateway, flannel or none
+	Network           string   // one of Networks; "": that of the run before, of the cluster, or host-gateway
+	RoutesArgs        []string // further arguments of porthole-routes
+	BGPConfig         string   // file with the peers of the mode bgp
 	PodCIDR           string
 	ServiceCIDR       string
 	Labels, Taints    string
@@ -36,6 +39,9 @@ type Options struct {
 	Wait    string // ready, registered or none
 	DryRun  bool
 	Plan    bool // says which topologies this node can have, and changes nothing
+
+	// CheckRoutes returns the mistake in the arguments with which porthole-routes would be started: its own command has the flags.
+	CheckRoutes func(args []string) error
 }
 
 // Discovery is what a user says about the cluster.
@@ -55,8 +61,8 @@ const (
 	WaitNone       = "none"
 )
 
-// Networks are the values of Options.Network.
-var Networks = []string{"host-gateway", "flannel", "none"}
+// Networks are the values of Options.Network: the modes of porthole-routes, and networks of others.
+var Networks = append(routes.Modes(), "flannel", "none")
 
 // Setup is what the steps of a system are made from.
 type Setup struct {

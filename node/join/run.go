@@ -16,6 +16,7 @@ import (
 	"porthole.dev/porthole/join/preflight"
 	"porthole.dev/porthole/join/step"
 	"porthole.dev/porthole/node/kubelet"
+	"porthole.dev/porthole/node/routes"
 )
 
 // Run makes this machine a node, or with DryRun says what that would change. The report is complete in every case; its outcome is the
@@ -42,7 +43,8 @@ type run struct {
 	report   step.Report
 	setup    *Setup
 	facts    preflight.Facts
-	joined   bool // an earlier run was finished
+	joined   bool   // an earlier run was finished
+	chosen   string // network of an earlier run
 }
 
 // errRefused ends a run whose checks failed; they are in the report.
@@ -106,13 +108,16 @@ func (r *run) prepare() error {
 		return err
 	}
 	r.facts.Joined = &preflight.Joined{Node: journal.Node, Server: journal.Server, CAHash: journal.CAHash}
+	if r.joined {
+		r.facts.Joined.Network = r.chosen
+	}
 	return nil
 }
 
 // findCluster returns a client of the cluster and notes in the facts what was found out; nil if there is no way to it.
 func (r *run) findCluster(ctx context.Context) *credential.API {
 	s, c := r.setup, &r.facts.Cluster
-	c.KubeletVers, c.UUID, c.Network.Wanted = kubelet.Version, s.UUID, r.Network
+	c.KubeletVers, c.UUID = kubelet.Version, s.UUID
 	api, err := r.reach(ctx)
 	if s.Cluster != nil {
 		c.Server, c.CAHash, c.Skew, c.SkewKnown = s.Cluster.Server, s.Cluster.CAHash, s.Cluster.Skew, s.Cluster.SkewKnown
@@ -223,6 +228,10 @@ func (r *run) read(ctx context.Context, api *credential.API) (err error) {
 	c.Version = settings.Version
 	c.PodSubnet, c.ServiceSubnet = first(r.PodCIDR, settings.PodSubnet, s.Journal.Facts["podSubnet"]), first(r.ServiceCIDR, settings.ServiceSubnet, s.Journal.Facts["serviceSubnet"])
 	linuxSettings(&r.facts, settings.Kubelet)
+	r.Network = first(r.Network, r.chosen, settings.Mode, routes.DefaultMode)
+	if s.Network, c.Network.Wanted = r.Network, r.Network; r.Network == routes.OVN {
+		r.facts.OpenVSwitch = askSwitch(ctx, s)
+	}
 
 	node, err := api.NodeOf(ctx, s.Name)
 	if err != nil {
@@ -381,6 +390,8 @@ type choices struct {
 	NIC         string            `json:"nic,omitempty"`
 	CRISocket   string            `json:"criSocket,omitempty"`
 	Network     string            `json:"network"`
+	RoutesArgs  []string          `json:"routesArgs,omitempty"`
+	BGPConfig   string            `json:"bgpConfig,omitempty"`
 	PodCIDR     string            `json:"podCIDR,omitempty"`
 	ServiceCIDR string            `json:"serviceCIDR,omitempty"`
 	Labels      string            `json:"labels,omitempty"`
@@ -397,13 +408,16 @@ type choices struct {
 // remember notes in the journal what the cluster and the user said. It is on the disk with the next change.
 func remember(s *Setup, c preflight.Cluster) error {
 	o := s.Options
-	if o.PatchesDir != "" {
+	for flag, path := range map[string]*string{"--patches": &o.PatchesDir, "--bgp-config": &o.BGPConfig} {
+		if *path == "" {
+			continue
+		}
 		var err error
-		if o.PatchesDir, err = filepath.Abs(o.PatchesDir); err != nil {
-			return fmt.Errorf("finding --patches: %w", err)
+		if *path, err = filepath.Abs(*path); err != nil {
+			return fmt.Errorf("finding %s: %w", flag, err)
 		}
 	}
-	text, err := json.Marshal(choices{o.NodeIP, o.NIC, o.CRISocket, o.Network, o.PodCIDR, o.ServiceCIDR, o.Labels, o.Taints, o.KubeletArgs, o.Environment, o.PatchesDir, o.Ignore, o.InstallDir, o.FirewallPorts, o.NoFirewall})
+	text, err := json.Marshal(choices{o.NodeIP, o.NIC, o.CRISocket, o.Network, o.RoutesArgs, o.BGPConfig, o.PodCIDR, o.ServiceCIDR, o.Labels, o.Taints, o.KubeletArgs, o.Environment, o.PatchesDir, o.Ignore, o.InstallDir, o.FirewallPorts, o.NoFirewall})
 	if err != nil {
 		return fmt.Errorf("encoding the journal: %w", err)
 	}
@@ -414,17 +428,21 @@ func remember(s *Setup, c preflight.Cluster) error {
 // recall takes over the options of the run before if this one names no cluster: `porthole join` alone means "as before".
 func (r *run) recall() error {
 	text := r.setup.Journal.Facts["options"]
-	if text == "" || r.Endpoint != "" || r.File != "" {
+	if text == "" {
 		return nil
 	}
 	var c choices
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return fmt.Errorf("reading the journal's options: %w", err)
 	}
+	if r.chosen = c.Network; r.Endpoint != "" || r.File != "" {
+		return nil
+	}
 	o := &r.Options
 	o.NodeIP, o.NIC, o.CRISocket, o.Network, o.PodCIDR, o.ServiceCIDR = c.NodeIP, c.NIC, c.CRISocket, c.Network, c.PodCIDR, c.ServiceCIDR
 	o.Labels, o.Taints, o.KubeletArgs, o.PatchesDir, o.InstallDir = c.Labels, c.Taints, c.KubeletArgs, c.PatchesDir, c.InstallDir
 	o.Environment, o.FirewallPorts, o.NoFirewall = c.Environment, c.Firewall, c.NoFirewall
+	o.RoutesArgs, o.BGPConfig = c.RoutesArgs, c.BGPConfig
 	o.Ignore = append(o.Ignore, c.Ignore...)
 	r.setup.Options, r.setup.IP = r.Options, o.NodeIP
 	return nil

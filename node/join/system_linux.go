@@ -12,6 +12,7 @@ import (
 	"porthole.dev/porthole/join/preflight"
 	"porthole.dev/porthole/join/step"
 	"porthole.dev/porthole/kubelet/config"
+	"porthole.dev/porthole/node/routes"
 	"porthole.dev/porthole/packaging/systemd"
 )
 
@@ -23,6 +24,7 @@ const (
 	cniBin      = "/opt/cni/bin"
 	cniConf     = "/etc/cni/net.d"
 	routesEnv   = "/etc/kubernetes/porthole-routes.env"
+	routesBGP   = "/etc/kubernetes/porthole-bgp.yaml"
 )
 
 // packageUnits are where packages put their units.
@@ -103,9 +105,13 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 	start := func(unit, health string, config []byte) {
 		list = append(list, install.Start{Unit: unit, Health: health, Manager: m, Facts: s.Journal.Facts, Config: func() []byte { return config }})
 	}
-	if s.Network == "host-gateway" {
+	if hasRoutes(s.Network) {
 		cniSteps(s, &list)
-		routes := files(routesStep(s))
+		steps, err := routesSteps(s)
+		if err != nil {
+			return nil, err
+		}
+		routes := files(steps...)
 		if s.Wait != WaitNone {
 			start("porthole-routes", "http://127.0.0.1:10261/healthz", append(routes, identity...))
 		}
@@ -118,7 +124,7 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 
 func kubeletOptions(s *Setup) (install.KubeletOptions, error) {
 	o := install.KubeletOptions{Runtime: runtimeEndpoint(s.Options), Labels: s.Labels, Taints: s.Taints, Extra: s.KubeletArgs}
-	if s.Network == "host-gateway" { // the DaemonSet of `porthole manifests` leaves such nodes out
+	if hasRoutes(s.Network) { // the DaemonSet of `porthole manifests` leaves such nodes out
 		o.Labels = strings.TrimPrefix(o.Labels+",porthole.dev/routes=service", ",")
 	}
 	var err error
@@ -171,27 +177,50 @@ func programs(s *Setup, list *[]step.Step) string {
 }
 
 // cniPlugins are those that the CNI configuration of porthole-routes names.
-var cniPlugins = []string{"bridge", "host-local", "loopback", "portmap"}
+var cniPlugins = []string{"bridge", "host-local", "loopback", "portmap", ovnPlugin}
+
+// ovnPlugin is the plugin of the mode ovn, which uses no other.
+const ovnPlugin = "ovn_cni"
 
 // cniSteps add the CNI plugins of the pod network that are missing. Those that are there stay.
 func cniSteps(s *Setup, list *[]step.Step) {
 	for _, name := range cniPlugins {
-		from := filepath.Join(s.Bundled, "bundle", "cni", name)
-		if _, err := os.Stat(from); err == nil {
-			*list = append(*list, install.Program{Name: "cni/" + name, From: from, To: filepath.Join(cniBin, name), OnlyNew: true})
+		if name == ovnPlugin && s.Network != routes.OVN {
+			continue
+		}
+		for _, from := range []string{filepath.Join(s.Bundled, "bundle", "cni", name), filepath.Join(s.Bundled, name)} {
+			if _, err := os.Stat(from); err == nil {
+				*list = append(*list, install.Program{Name: "cni/" + name, From: from, To: filepath.Join(cniBin, name), OnlyNew: true})
+				break
+			}
 		}
 	}
 }
 
-// routesStep is the file that the unit of porthole-routes reads.
-func routesStep(s *Setup) install.File {
+// routesSteps are the file that the unit of porthole-routes reads, and what that names.
+func routesSteps(s *Setup) (list []install.File, err error) {
 	args := []string{"--hostname-override=" + s.Name, "--cluster-cidr=" + s.podCIDR(), "--service-cidr=" + s.serviceCIDR(),
 		"--cni-conf-dir=" + cniConf, "--state-dir=" + filepath.Join(s.State, "routes")}
 	if s.IP != "" {
 		args = append(args, "--node-ip="+s.IP)
 	}
+	if s.Network != routes.DefaultMode {
+		args = append(args, "--mode="+s.Network)
+	}
+	peers, err := bgpConfig(s, routesBGP)
+	if err != nil {
+		return nil, err
+	}
+	if peers != nil {
+		args = append(args, "--bgp-config="+routesBGP)
+		list = append(list, install.File{Name: "routes-bgp", Path: routesBGP, Perm: 0o600, Content: func() []byte { return peers }})
+	}
+	args = append(args, s.RoutesArgs...)
+	if err := checkRoutes(s, append([]string{"--kubeconfig=" + s.Kubeconfig()}, args...)); err != nil {
+		return nil, err
+	}
 	content := fmt.Appendf(nil, "PORTHOLE_ROUTES_ARGS=%q\n", strings.Join(args, " "))
-	return install.File{Name: "routes-config", Path: routesEnv, Perm: 0o644, Content: func() []byte { return content }}
+	return append(list, install.File{Name: "routes-config", Path: routesEnv, Perm: 0o644, Content: func() []byte { return content }}), nil
 }
 
 // environmentSteps is the file with the variables of --env; there is none without them.

@@ -16,6 +16,7 @@ import (
 	"porthole.dev/porthole/join/step"
 	steps "porthole.dev/porthole/join/windows"
 	"porthole.dev/porthole/kubelet/config"
+	"porthole.dev/porthole/node/routes"
 )
 
 // DefaultInstallDir is where the programs go.
@@ -85,9 +86,10 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 func windowsOptions(s *Setup) (steps.Options, error) {
 	o := steps.Options{Node: s.Name, Source: s.Bundled, Install: s.InstallDir, Data: s.State, Root: rootFolder(s.Options), Version: "devel",
 		PodCIDR: s.podCIDR(), ServiceCIDR: s.serviceCIDR(), RuntimeEndpoint: runtimeEndpoint(s.Options), Labels: s.Labels, Taints: s.Taints,
-		KubeletArgs: s.KubeletArgs, Environment: s.Environment, Mode: s.Network, Verbosity: 2, FirewallPorts: s.FirewallPorts, NoFirewall: s.NoFirewall}
-	if s.Network != "host-gateway" {
-		return o, fmt.Errorf("--network %s: Windows nodes join with host-gateway only", s.Network)
+		KubeletArgs: s.KubeletArgs, Environment: s.Environment, Mode: s.Network, Verbosity: 2, FirewallPorts: s.FirewallPorts, NoFirewall: s.NoFirewall,
+		RoutesArgs: s.RoutesArgs, NoProxy: s.Network == routes.OVN}
+	if !hasRoutes(s.Network) {
+		return o, fmt.Errorf("--network %s: a Windows node needs porthole-routes, which makes its HNS network: %s", s.Network, strings.Join(routes.Modes(), ", "))
 	}
 	if s.Settings != nil {
 		o.KubeletConfig = []byte(s.Settings.Kubelet)
@@ -96,8 +98,13 @@ func windowsOptions(s *Setup) (steps.Options, error) {
 	if o.Patches, err = readPatches(s.PatchesDir); err != nil {
 		return o, err
 	}
-	o.NodeIP, err = nodeIP(s)
-	return o, err
+	if o.NodeIP, err = nodeIP(s); err != nil {
+		return o, err
+	}
+	if o.BGPConfig, err = bgpConfig(s, o.BGPFile()); err != nil {
+		return o, err
+	}
+	return o, checkRoutes(s, o.RoutesFlags())
 }
 
 // nodeIP returns the address of the node: the one that was given, or that of the chosen adapter.

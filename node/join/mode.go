@@ -1,0 +1,79 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"porthole.dev/porthole/internal/ovsdb"
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/node/routes"
+)
+
+// hasRoutes reports whether porthole-routes makes a network on the node; if not, others do.
+func hasRoutes(network string) bool { return slices.Contains(routes.Modes(), network) }
+
+// bgpConfig returns the file of --bgp-config, nil without one. A later run for which the user's file is gone takes the copy that an earlier
+// one made.
+func bgpConfig(s *Setup, installed string) ([]byte, error) {
+	if s.BGPConfig == "" {
+		return nil, nil
+	}
+	if s.Network != routes.BGP {
+		return nil, fmt.Errorf("--bgp-config is for --network bgp, and the network is %s", s.Network)
+	}
+	text, err := os.ReadFile(s.BGPConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		if copied, err := os.ReadFile(installed); err == nil {
+			return copied, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--bgp-config: %w", err)
+	}
+	return text, nil
+}
+
+// checkRoutes has the flags of porthole-routes read before anything depends on them. The file of --bgp-config is the user's: the copy is not
+// there yet.
+func checkRoutes(s *Setup, args []string) error {
+	if s.CheckRoutes == nil {
+		return nil
+	}
+	args = slices.Clone(args)
+	for i, a := range args {
+		if _, err := os.Stat(s.BGPConfig); err == nil && strings.HasPrefix(a, "--bgp-config=") {
+			args[i] = "--bgp-config=" + s.BGPConfig
+		}
+	}
+	if err := s.CheckRoutes(args); err != nil {
+		return fmt.Errorf("porthole routes would not start with --network %s: %w", s.Network, err)
+	}
+	return nil
+}
+
+// switchTime is how long Open vSwitch's database may take to answer.
+const switchTime = 5 * time.Second
+
+// askSwitch returns why this machine's Open vSwitch does not answer.
+func askSwitch(ctx context.Context, s *Setup) error {
+	at := platform.OVSDatabase
+	for _, a := range s.RoutesArgs {
+		if db, is := strings.CutPrefix(a, "--ovn-db="); is {
+			at = db
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, switchTime)
+	defer cancel()
+	c, err := ovsdb.Dial(ctx, at)
+	if err != nil {
+		return err
+	}
+	c.Close()
+	return nil
+}
