@@ -190,6 +190,10 @@ bench-routes: deps build bundle-tests ## host-gateway, vxlan and bgp beside flan
 release: deps-up build ## dist/: archives for Windows nodes and for a local cluster without Go, with sums, SBOM and licenses: VERSION=v0.1.0
 	@go run ./tools/release -version "$(VERSION)" -out dist
 
+.PHONY: test-release
+test-release: deps ## programs built twice, in different folders by different users, are the same (10 minutes)
+	@PORTHOLE_RELEASE=long go test -count=1 -timeout 60m -v -run TestBuiltTwice ./tools/release
+
 .PHONY: clean
 clean: ## remove what was built (not the local cluster: that is `make down`)
 	rm -rf $(BIN)

@@ -59,7 +59,7 @@ func afterUndo(ctx context.Context, s *Setup, keepLogs bool) error {
 	if err := ended(ctx); err != nil {
 		return err
 	}
-	err := errors.Join(removeSandboxes(ctx, runtimeEndpoint(s.Options)), podnet.Remove(cniConf), unmountBelow(s.Kubelet))
+	err := errors.Join(removeSandboxes(ctx, runtimeEndpoint(s.Options)), podnet.Remove(cniConf), removeTunnelDevice(s), unmountBelow(s.Kubelet))
 	if err != nil { // volumes of pods that run are not deleted
 		return err
 	}
@@ -169,6 +169,9 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 		return nil, err
 	}
 	list = append(list, network...)
+	if link, err := findLink(tunnelDevice(s)); err != nil || link != nil {
+		list = append(list, "interface "+tunnelDevice(s))
+	}
 	for _, p := range usedPorts() {
 		if p.Ours && (p.Number == 10250 || p.Number == 10261) {
 			list = append(list, fmt.Sprintf("process %s (pid %d)", p.Program, p.PID))

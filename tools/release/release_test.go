@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"runtime/debug"
@@ -24,15 +23,7 @@ import (
 // built is a real program with modules of others. tree puts it in the place of each porthole.
 func built(t *testing.T) []byte {
 	t.Helper()
-	to := filepath.Join(t.TempDir(), "program")
-	if out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", to, "porthole.dev/porthole/cmd/ovn_cni").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	data, err := os.ReadFile(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return builtFor(t, "linux")
 }
 
 // tree makes a repository after a build: each part of the archives is there, as a file, or a folder with one.
