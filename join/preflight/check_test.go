@@ -122,7 +122,9 @@ func TestChecks(t *testing.T) {
 		{"linux", "ClusterNetwork", func(f *Facts) { f.Cluster.PodSubnet = "" }, Error, "kubeadm-config has no networking.podSubnet: nodes get no pod range → kubeadm init --pod-network-cidr"},
 		{"linux", "ClusterNetwork", func(f *Facts) { f.Cluster.Network.Kind = "flannel vxlan" }, Error, "the cluster's network is flannel vxlan; this node would speak host-gateway"},
 		{"linux", "ClusterNetwork", func(f *Facts) { f.Cluster.Network.Remote = []string{"lin02 (10.1.0.2)"} }, Error, "lin02 (10.1.0.2)"},
-		{"linux", "ClusterNetwork", func(f *Facts) { f.Joined = &Joined{Node: f.Node, CAHash: f.Cluster.CAHash, Server: f.Cluster.Server, Network: "vxlan"} }, Error, "this node has the network vxlan, and cannot change to host-gateway"},
+		{"linux", "ClusterNetwork", func(f *Facts) {
+			f.Joined = &Joined{Node: f.Node, CAHash: f.Cluster.CAHash, Server: f.Cluster.Server, Network: "vxlan"}
+		}, Error, "this node has the network vxlan, and cannot change to host-gateway"},
 		{"windows", "ClusterNetwork", func(f *Facts) { f.Cluster.Network.Kind, f.Cluster.Network.Wanted = "flannel vxlan", vxlan }, Pass, ""},
 		{"linux", "ClusterNetwork", func(f *Facts) { f.Cluster.Network.Kind, f.Cluster.Network.Wanted = "flannel vxlan", vxlan }, Error, "this node would speak vxlan"},
 		{"windows", "ClusterNetwork", func(f *Facts) { f.Cluster.Network.Known, f.Cluster.Network.Wanted = true, ovn }, Error, "this node cannot have the network ovn: the cluster does not have OVN"},

@@ -48,7 +48,7 @@ func TestTopologies(t *testing.T) {
 			map[string]string{vxlan: "it carries IPv4 only"}},
 		"OVN": {func(f *Facts) { f.Cluster.Network = Network{Known: true, Kind: "OVN-Kubernetes"} }, "none | ovn", "ovn | ",
 			map[string]string{hostGateway: "the cluster's network is OVN-Kubernetes"}},
-		"OVN of ours": {func(f *Facts) { f.Cluster.Network = Network{Known: true, Declared: ovn} }, "none ovn | ", "ovn | ", map[string]string{ovn: "--ovn-remote=tcp:"}},
+		"OVN of ours":  {func(f *Facts) { f.Cluster.Network = Network{Known: true, Declared: ovn} }, "none ovn | ", "ovn | ", map[string]string{ovn: "--ovn-remote=tcp:"}},
 		"out of reach": {func(f *Facts) { f.Cluster.Problem = &Problem{"ApiServer", "connection refused", ""} }, " | ", " | ", map[string]string{bgp: "connection refused"}},
 	} {
 
