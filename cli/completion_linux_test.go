@@ -43,7 +43,7 @@ func TestCompletion(t *testing.T) {
 		"comp":                               "completion",
 		"join --disc":                        "--discovery-file --discovery-token --discovery-token-ca-cert-hash --discovery-token-unsafe-skip-ca-verification",
 		"join --wait ":                       "none ready registered",
-		"join --network ":                    "flannel host-gateway none",
+		"join --network ":                    "bgp flannel host-gateway none ovn tor vxlan",
 		"manifests --mode h":                 "host-gateway",
 		"manifests --output ":                "json text yaml",
 		"routes --mode v":                    "vxlan",

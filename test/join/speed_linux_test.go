@@ -1,6 +1,7 @@
 package join
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -88,14 +89,22 @@ func (cp follower) kubeadmJoins(name, address, kubelet string) float64 {
 	if r.code != 0 {
 		cp.t.Fatalf("kubeadm join: code %d: %s%s\nsupervisor:\n%s", r.code, r.out, r.err, tail(m.log("supervisor")))
 	}
-	wait.True(cp.t, time.Minute, "node "+name+" Ready", func() bool {
+	defer func() {
+		if cp.t.Failed() {
+			cp.t.Logf("supervisor of %s:\n%s", name, tail(m.log("supervisor")))
+		}
+	}()
+	wait.NoError(cp.t, time.Minute, "node "+name+" Ready", func() error {
 		n := cp.node(name)
-		for i := 0; n != nil && i < len(n.Status.Conditions); i++ {
-			if c := n.Status.Conditions[i]; c.Type == v1.NodeReady && c.Status == v1.ConditionTrue {
-				return true
+		if n == nil {
+			return errors.New("there is no such node")
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue {
+				return nil
 			}
 		}
-		return false
+		return fmt.Errorf("its conditions are %+v", n.Status.Conditions)
 	})
 	return time.Since(start).Seconds()
 }
