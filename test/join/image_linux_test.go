@@ -27,7 +27,12 @@ var programNames = []string{"kube-apiserver", "kube-controller-manager", "kube-s
 // importImage makes an image of one program under several names, with links to it, and puts it into a containerd.
 func (m *machine) importImage(program string, links, refs []string) {
 	m.t.Helper()
-	archive := imageArchive(m.t, program, links, refs)
+	m.load(imageArchive(m.t, program, links, refs))
+}
+
+// load imports an archive of images into a machine's containerd, as `ctr images import` does, and returns their names.
+func (m *machine) load(archive []byte) (names []string) {
+	m.t.Helper()
 	client, err := containerd.New(filepath.Join(m.dir, "c", "containerd.sock"))
 	must(m.t, err)
 	defer client.Close()
@@ -36,7 +41,9 @@ func (m *machine) importImage(program string, links, refs []string) {
 	must(m.t, err)
 	for _, i := range images {
 		must(m.t, containerd.NewImage(client, i).Unpack(ctx, ""))
+		names = append(names, i.Name)
 	}
+	return names
 }
 
 func imageArchive(t testing.TB, program string, links, refs []string) []byte {

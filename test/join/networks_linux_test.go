@@ -2,10 +2,12 @@ package join
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +83,61 @@ func TestNetworks(t *testing.T) {
 				t.Errorf("left are the devices\n%s", left)
 			}
 		})
+	}
+}
+
+// TestDaemonSet runs the DaemonSet of `porthole manifests` with the image that `make release` makes, loaded into containerd as it is: its pod
+// on the control plane's node keeps the route to a machine that joined. The API server refuses its account everything else.
+func TestDaemonSet(t *testing.T) {
+	if os.Getenv("PORTHOLE_JOIN") == "" {
+		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")
+	}
+	cp := newControlPlane(t, "cp03", "10.99.0.23").at(t)
+	const version = "v0.0.1-test"
+	release := exec.Command("go", "run", "./tools/release", "-version", version, "-out", cp.dir, "-only", "image")
+	release.Dir = "../.."
+	if out, err := release.CombinedOutput(); err != nil {
+		t.Fatalf("making the image: %v\n%s", err, out)
+	}
+	archive, err := os.ReadFile(filepath.Join(cp.dir, "porthole-node-"+version+"-linux-amd64.oci.tar"))
+	must(t, err)
+	if names := cp.load(archive); !slices.Equal(names, []string{"docker.io/porthole/node:" + version}) {
+		t.Errorf("the image is called %v", names)
+	}
+	m := cp.fresh("lin70", "10.99.0.70").at(t)
+	m.supervise()
+
+	manifests := cp.porthole("manifests", "--kubeconfig", "/etc/kubernetes/admin.conf", "--image", "docker.io/porthole/node:"+version)
+	if manifests.code != 0 {
+		t.Fatalf("porthole manifests: %s", manifests.err)
+	}
+	file := filepath.Join(cp.dir, "manifests.yaml")
+	must(t, os.WriteFile(file, []byte(manifests.out), 0o600))
+	cp.kubectl("apply", "-f", file)
+	if r := m.porthole(append(cp.joinLine(), "--patches", m.patches(), "--timeout", "3m")...); r.code != 0 {
+		t.Fatalf("code %d: %s%s", r.code, r.out, r.err)
+	}
+	cp.kubectl("-n", "kube-system", "rollout", "status", "daemonset/porthole-routes", "--timeout=2m")
+	if pods := cp.kubectl("-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=porthole-routes", "-o", "jsonpath={.items[*].spec.nodeName}"); pods != cp.name {
+		t.Errorf("pods of the DaemonSet are on %q: a node whose service does the same has none", pods)
+	}
+	pods := cp.node(m.name).Spec.PodCIDR
+	wait.NoError(t, time.Minute, "the route to "+pods, func() error {
+		if routes := cp.ok("ip", "route"); !strings.Contains(routes, pods+" via 10.99.0.70") {
+			return errors.New(routes)
+		}
+		return nil
+	})
+
+	as := []string{"--as=system:serviceaccount:kube-system:porthole-routes"}
+	if out := cp.kubectl(append(as, "get", "nodes", "-o", "name")...); !strings.Contains(out, "node/lin70") {
+		t.Errorf("its account lists the nodes %s", out)
+	}
+	for _, call := range [][]string{{"delete", "node", "lin70"}, {"annotate", "node", "lin70", "a=b"}, {"get", "secrets", "-A"}, {"get", "pods", "-A"}, {"-n", "kube-system", "get", "configmap", "kubeadm-config"}} {
+		r := cp.run(filepath.Join(bin, "bundle", "kubeadm"), slices.Concat([]string{"kubectl"}, as, call)...)
+		if r.code == 0 || !strings.Contains(r.err, "Forbidden") {
+			t.Errorf("its account may %v: %s%s", call, r.out, r.err)
+		}
 	}
 }
 

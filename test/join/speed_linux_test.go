@@ -90,7 +90,7 @@ func (cp follower) kubeadmJoins(name, address, kubelet string) float64 {
 		cp.t.Fatalf("kubeadm join: code %d: %s%s\nsupervisor:\n%s", r.code, r.out, r.err, tail(m.log("supervisor")))
 	}
 	defer func() {
-		if cp.t.Failed() {
+		if cp.t.Failed() || os.Getenv("PORTHOLE_JOIN_LOGS") != "" {
 			cp.t.Logf("supervisor of %s:\n%s", name, tail(m.log("supervisor")))
 		}
 	}()

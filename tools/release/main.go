@@ -24,6 +24,7 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "version of the release, such as v0.1.0 or v0.1.0-rc.1")
 	flag.StringVar(&r.root, "root", ".", "folder of the repository")
 	flag.StringVar(&r.out, "out", "dist", "folder for the archives; those of other versions stay")
+	flag.StringVar(&r.only, "only", "", "for tests: make the archive for linux, or the image, alone and quickly, without sums")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: go run ./tools/release -version v0.1.0 [-root DIR] [-out DIR]")
 		flag.PrintDefaults()
@@ -42,6 +43,7 @@ type release struct {
 	at                 time.Time // of all files in the archives
 	modules            string    // Go's module cache
 	level              int       // of compression
+	only               string    // linux or image; "": everything
 }
 
 // run makes all files of the release and the list of their sums.
@@ -56,6 +58,9 @@ func (r *release) run(ctx context.Context) error {
 		return err
 	}
 
+	if r.only != "" {
+		return r.one(ctx)
+	}
 	made, err := r.files(ctx)
 	if err != nil {
 		return err
@@ -77,6 +82,20 @@ func (r *release) run(ctx context.Context) error {
 		return err
 	}
 	return sign(ctx, signSums, file)
+}
+
+// one makes one file, and compresses it little.
+func (r *release) one(ctx context.Context) (err error) {
+	r.level = gzip.BestSpeed
+	switch r.only {
+	case "image":
+		_, err = r.image()
+	case "linux":
+		_, err = r.make(ctx, linuxArchive(r.version))
+	default:
+		err = fmt.Errorf("-only %s: linux or image", r.only)
+	}
+	return err
 }
 
 // files makes everything that users get and prints the size of each.
