@@ -22,6 +22,7 @@ BUNDLE_CNI_WINDOWS := $(addprefix $(BUNDLE_OUT)/cni-windows/,host-local.exe win-
 BUNDLE_COREDNS := $(BUNDLE_OUT)/coredns
 BUNDLE_REGISTRY := $(BUNDLE_OUT)/registry
 BUNDLE_PROXYORACLE := $(BUNDLE_OUT)/proxy-oracle
+BUNDLE_HELM := $(BUNDLE_OUT)/helm-template
 BUNDLE_FLANNELD := $(BUNDLE_OUT)/flanneld
 BUNDLE_FLANNELD_WINDOWS := $(BUNDLE_OUT)/windows/flanneld.exe
 BUNDLE_FLANNEL_VERSION := v0.28.4
@@ -36,9 +37,9 @@ bundle: $(BUNDLE_KUBE) ## build the third-party programs of a local cluster
 .PHONY: bundle-others
 bundle-others: windows-runtime $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_IMAGES)
 
-# Programs that no cluster runs, but tests: upstream's CNI plugins for Windows, upstream's choice of backends, and flanneld.
+# Programs that no cluster runs, but tests: upstream's CNI plugins for Windows, upstream's choice of backends, Helm's engine, and flanneld.
 .PHONY: bundle-tests
-bundle-tests: $(BUNDLE_CNI_WINDOWS) $(BUNDLE_PROXYORACLE) $(BUNDLE_FLANNELD)
+bundle-tests: $(BUNDLE_CNI_WINDOWS) $(BUNDLE_PROXYORACLE) $(BUNDLE_FLANNELD) $(BUNDLE_HELM)
 
 # The container runtime of a Windows node as it ships.
 .PHONY: windows-runtime
@@ -124,6 +125,9 @@ $(BUNDLE_COREDNS): $(call bundle-sources,coredns)
 
 $(BUNDLE_REGISTRY): $(call bundle-sources,registry)
 	cd bundle/registry && $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@
+
+$(BUNDLE_HELM): $(call bundle-sources,helm)
+	cd bundle/helm && $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@
 
 $(BUNDLE_PROXYORACLE): $(call bundle-sources,proxyoracle)
 	cd bundle/proxyoracle && $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@

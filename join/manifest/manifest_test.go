@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,6 +85,45 @@ func render(t *testing.T, values string) (objects []Object, notes string) {
 	return nil, ""
 }
 
+// helmRender has Helm itself render the chart; nil if its engine is not built.
+func helmRender(t *testing.T, values string) (objects []any) {
+	t.Helper()
+	helm, err := filepath.Abs("../../bin/bundle/helm-template")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(helm); err != nil {
+		t.Logf("not compared with Helm's own objects: %v (make bundle-tests)", err)
+		return nil
+	}
+	cmd := exec.Command(helm, chart)
+	cmd.Stdin = strings.NewReader(values)
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("helm: %v\n%s", err, text)
+	}
+	for doc := range strings.SplitSeq(string(text), "\n---\n") {
+		var o Object
+		if err := yaml.UnmarshalStrict([]byte(doc), &o); err != nil {
+			t.Fatalf("%v\n%s", err, doc)
+		}
+		if len(o) > 0 {
+			objects = append(objects, map[string]any(o))
+		}
+	}
+	return objects
+}
+
+// byName is a set of objects.
+func byName(objects []any) map[string]any {
+	set := map[string]any{}
+	for _, o := range objects {
+		m := o.(map[string]any)
+		set[fmt.Sprint(m["kind"], " ", m["metadata"].(map[string]any)["name"])] = m
+	}
+	return set
+}
+
 // merged returns base with the values of over, map by map.
 func merged(base, over map[string]any) map[string]any {
 	for key, value := range over {
@@ -147,6 +187,11 @@ func TestChart(t *testing.T) {
 			}
 			if diff := cmp.Diff(ours, theirs); diff != "" || len(ours) != c.count {
 				t.Errorf("%d objects; ours -, the chart's +:\n%s", len(ours), diff)
+			}
+			if helms := helmRender(t, c.values); helms != nil {
+				if diff := cmp.Diff(byName(ours), byName(helms)); diff != "" {
+					t.Errorf("ours -, those that Helm renders +:\n%s", diff)
+				}
 			}
 			if asks := strings.Contains(notes, "Linux nodes have no routes"); asks != (name == "defaults") {
 				t.Errorf("the notes are\n%s", notes)

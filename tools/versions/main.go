@@ -19,6 +19,7 @@ var apart = map[string]string{
 	"github.com/Microsoft/hcsshim":         "containerd, ctr.exe and runhcs are built with the version that containerd asks for: ctr.exe does not compile with 0.15.0, and a dependency of its runhcs is not served",
 	"github.com/containerd/containerd/api": "runhcs of that version does not compile with a newer one",
 	"github.com/containerd/containerd/v2":  "as containerd/api",
+	"github.com/Masterminds/semver/v3":     "Helm asks for a newer one than the conformance suite; one small package",
 	"github.com/golang/groupcache":         "hcsshim asks for a newer one than the conformance suite; one small package",
 	"github.com/onsi/ginkgo/v2":            "the conformance suite is built with the version that Kubernetes tests it with; ours only names it",
 	"github.com/onsi/gomega":               "as ginkgo",
