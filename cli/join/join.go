@@ -41,7 +41,7 @@ type controlPlane struct {
 
 // Command makes `porthole join`.
 func Command() *cobra.Command {
-	f := flags{Options: node.Options{Timeout: 5 * time.Minute, CheckRoutes: routes.Check}}
+	f := flags{Options: node.Options{Timeout: 5 * time.Minute, RoutesOptions: node.RoutesOptions{CheckRoutes: routes.Check}}}
 
 	c := &cobra.Command{
 		Use:   "join [ADDRESS[:PORT] of the API server]",

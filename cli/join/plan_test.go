@@ -149,6 +149,7 @@ func TestNetwork(t *testing.T) {
 		if try.mode != "" {
 			c.objects["/api/v1/namespaces/kube-system/configmaps/porthole"] = fmt.Sprintf(`{"data": {"cluster.yaml": "mode: %s"}}`, try.mode)
 		}
+
 		out, err := c.run(t, append(try.line, "--ignore-preflight-errors", "all", "--dry-run")...)
 		if !strings.Contains(fmt.Sprint(out, err), text) {
 			t.Errorf("the cluster says %q, %v: want %q:\n%s%v", try.mode, try.line, text, out, err)

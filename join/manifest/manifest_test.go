@@ -96,6 +96,7 @@ func helmRender(t *testing.T, values string) (objects []any) {
 		t.Logf("not compared with Helm's own objects: %v (make bundle-tests)", err)
 		return nil
 	}
+
 	cmd := exec.Command(helm, chart)
 	cmd.Stdin = strings.NewReader(values)
 	text, err := cmd.CombinedOutput()

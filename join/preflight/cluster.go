@@ -98,6 +98,9 @@ func nodeName(f *Facts) finding {
 
 func clusterNetwork(f *Facts) finding {
 	c := f.Cluster
+	if j := f.Joined; j != nil && j.Network != "" && c.Network.Wanted != "" && j.Network != c.Network.Wanted {
+		return fail(fmt.Sprintf("this node has the network %s, and cannot change to %s while it has pods", j.Network, c.Network.Wanted), "porthole leave, then join again")
+	}
 	switch {
 	case unknown(f) || c.Network.Wanted == none:
 		return finding{}
@@ -108,9 +111,6 @@ func clusterNetwork(f *Facts) finding {
 	}
 	if foreign := c.Network.foreign(c.Network.Wanted, f.System); foreign != "" {
 		return fail(fmt.Sprintf("%s; this node would speak %s", foreign, c.Network.Wanted), "porthole join --plan says what this node can do")
-	}
-	if j := f.Joined; j != nil && j.Network != "" && j.Network != c.Network.Wanted {
-		return fail(fmt.Sprintf("this node has the network %s, and cannot change to %s while it has pods", j.Network, c.Network.Wanted), "porthole leave, then join again")
 	}
 	if c.Network.Wanted == flannel {
 		return finding{}

@@ -34,6 +34,12 @@ const (
 	proxyHealthPort = 10256
 )
 
+// In the mode vxlan nodes send each other's pods packets to this UDP port; HNS takes no other.
+const (
+	vxlan     = "vxlan"
+	vxlanPort = "4789"
+)
+
 // ruleGroup is how the Windows Firewall console groups the rules.
 const ruleGroup = "Porthole"
 
@@ -45,6 +51,9 @@ func (o *Options) firewallRules() (list []hostfirewall.Rule) {
 	}
 	add(kubeletPort, "kubelet")
 	add(proxyHealthPort, "kube-proxy health")
+	if o.Mode == vxlan {
+		list = append(list, hostfirewall.Rule{Name: "Porthole: UDP " + vxlanPort + " (VXLAN)", Group: ruleGroup, Protocol: hostfirewall.UDP, Ports: vxlanPort})
+	}
 	for _, port := range o.FirewallPorts {
 		add(port, "NodeConfiguration")
 	}

@@ -277,6 +277,7 @@ func TestModes(t *testing.T) {
 		"bgp":          {func(o *Options) { o.BGPConfig = []byte("asNumber: 64512\n") }, []string{"proxy-config", "routes-config", "service/porthole-routes", "service/kube-proxy", "service/kubelet"}, "--mode=bgp --bgp-config="},
 		"ovn":          {func(o *Options) { o.NoProxy = true }, []string{"service/porthole-routes", "service/kubelet"}, "--mode=ovn"},
 	} {
+
 		m := newMachine(t)
 		m.o.Mode = mode
 		c.spoil(&m.o)

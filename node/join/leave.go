@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"porthole.dev/porthole/join/credential"
@@ -151,11 +152,8 @@ func (l *leave) undo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = beforeUndo(ctx, s)
-	results, failed := runner.Undo(ctx, append([]step.Step{install.Key{Node: &s.Node}, install.Certificate{Node: &s.Node}}, steps...))
-	l.report.Steps = results
-	err = errors.Join(err, failed, afterUndo(ctx, s, l.KeepLogs))
-	if err != nil {
+	steps = append([]step.Step{install.Key{Node: &s.Node}, install.Certificate{Node: &s.Node}}, steps...)
+	if err := l.undoSteps(ctx, runner, steps); err != nil {
 		return err
 	}
 
@@ -171,6 +169,23 @@ func (l *leave) undo(ctx context.Context) error {
 		return fmt.Errorf("%d things of Porthole are left", len(left))
 	}
 	return errors.Join(install.DropState(upgradeFile(s)), install.DropJournal(s.Node.Journal()))
+}
+
+// undoSteps takes the steps back, and the pods when the programs have ended. What pods need to end stays if they do not.
+func (l *leave) undoSteps(ctx context.Context, runner *step.Runner, steps []step.Step) error {
+	err := beforeUndo(ctx, l.setup)
+	now := slices.DeleteFunc(slices.Clone(steps), func(s step.Step) bool { return afterPods(s.ID()) })
+	results, failed := runner.Undo(ctx, now)
+	l.report.Steps = results
+	err = errors.Join(err, failed)
+	if failed := endPods(ctx, l.setup); failed != nil {
+		return errors.Join(err, failed)
+	}
+
+	later := slices.DeleteFunc(slices.Clone(steps), func(s step.Step) bool { return !afterPods(s.ID()) })
+	results, failed = runner.Undo(ctx, later)
+	l.report.Steps = append(l.report.Steps, results...)
+	return errors.Join(err, failed, afterUndo(ctx, l.setup, l.KeepLogs))
 }
 
 // deleteNode deletes the Node object with an administrator's credentials, or says who can. A node may not do that itself.

@@ -54,13 +54,21 @@ func undoSteps(s *Setup) ([]step.Step, error) {
 // beforeUndo does nothing: the programs are stopped by their steps.
 func beforeUndo(context.Context, *Setup) error { return nil }
 
-// afterUndo removes what the node's programs made: pods, their network, volumes and logs. The programs must have ended.
-func afterUndo(ctx context.Context, s *Setup, keepLogs bool) error {
+// afterPods reports whether a step is undone when no pod is left: the runtime calls the CNI plugins when a pod ends.
+func afterPods(id string) bool { return strings.HasPrefix(id, "cni/") }
+
+// endPods removes the pods. The programs have no files any more, and must have ended.
+func endPods(ctx context.Context, s *Setup) error {
 	if err := ended(ctx); err != nil {
 		return err
 	}
-	err := errors.Join(removeSandboxes(ctx, runtimeEndpoint(s.Options)), podnet.Remove(cniConf), removeTunnelDevice(s), unmountBelow(s.Kubelet))
-	if err != nil { // volumes of pods that run are not deleted
+	return removeSandboxes(ctx, runtimeEndpoint(s.Options))
+}
+
+// afterUndo removes what else the node's programs made: the network of the pods, volumes and logs. No pod may be left.
+func afterUndo(_ context.Context, s *Setup, keepLogs bool) error {
+	err := errors.Join(podnet.Remove(cniConf), removeTunnelDevice(s), unmountBelow(s.Kubelet))
+	if err != nil { // what is mounted is not deleted
 		return err
 	}
 	dirs := []string{s.Kubelet, filepath.Join(s.State, "routes"), "/var/lib/cni/networks/porthole", versionsFolder(s)}
@@ -69,6 +77,9 @@ func afterUndo(ctx context.Context, s *Setup, keepLogs bool) error {
 	}
 	for _, dir := range dirs {
 		err = errors.Join(err, emptyFolder(dir))
+	}
+	for _, dir := range []string{"/var/lib/cni/results", "/var/lib/cni/networks"} {
+		_ = os.Remove(dir) // it stays if something else is in it
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func undoSteps(s *Setup) ([]step.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := steps.UndoSteps(steps.Options{Install: s.InstallDir, Data: s.State, Root: rootFolder(s.Options), FirewallPorts: s.FirewallPorts}, m)
+	more, err := steps.UndoSteps(steps.Options{Install: s.InstallDir, Data: s.State, Root: rootFolder(s.Options), FirewallPorts: s.FirewallPorts, Mode: s.Network}, m)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +80,12 @@ func stopService(ctx context.Context, m *services.Manager, name string) error {
 	defer cancel()
 	return m.Stop(ctx, name)
 }
+
+// afterPods reports whether a step is undone when no pod is left: none here, beforeUndo has removed them.
+func afterPods(string) bool { return false }
+
+// endPods does nothing: beforeUndo has done it.
+func endPods(context.Context, *Setup) error { return nil }
 
 // made are the folders that the node's programs made and filled. keepLogs leaves those of logs out.
 func made(s *Setup, keepLogs bool) []string {

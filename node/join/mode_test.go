@@ -30,7 +30,7 @@ func TestEachMode(t *testing.T) {
 func TestBGPConfig(t *testing.T) {
 	dir := t.TempDir()
 	given, copied := filepath.Join(dir, "bgp.yaml"), filepath.Join(dir, "copy.yaml")
-	s := &Setup{Options: Options{Network: "bgp", BGPConfig: given}}
+	s := &Setup{Options: Options{Network: "bgp", RoutesOptions: RoutesOptions{BGPConfig: given}}}
 	if _, err := bgpConfig(s, copied); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without the file: %v", err)
 	}
@@ -39,6 +39,7 @@ func TestBGPConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if text, err := bgpConfig(s, copied); string(text) != "given" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}

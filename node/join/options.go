@@ -14,12 +14,11 @@ import (
 // Options are what a user says. Texts that are empty mean that the default, or what is found, counts.
 type Options struct {
 	Discovery
+	RoutesOptions
 
 	Node, NodeIP, NIC string
 	CRISocket         string
-	Network           string   // one of Networks; "": that of the run before, of the cluster, or host-gateway
-	RoutesArgs        []string // further arguments of porthole-routes
-	BGPConfig         string   // file with the peers of the mode bgp
+	Network           string // one of Networks; "": that of the run before, of the cluster, or host-gateway
 	PodCIDR           string
 	ServiceCIDR       string
 	Labels, Taints    string
@@ -39,7 +38,12 @@ type Options struct {
 	Wait    string // ready, registered or none
 	DryRun  bool
 	Plan    bool // says which topologies this node can have, and changes nothing
+}
 
+// RoutesOptions are what a user says about porthole-routes.
+type RoutesOptions struct {
+	RoutesArgs []string // further arguments of porthole-routes
+	BGPConfig  string   // file with the peers of the mode bgp
 	// CheckRoutes returns the mistake in the arguments with which porthole-routes would be started: its own command has the flags.
 	CheckRoutes func(args []string) error
 }

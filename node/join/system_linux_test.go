@@ -21,9 +21,9 @@ func TestRoutesSteps(t *testing.T) {
 		"host-gateway": {Options{Network: "host-gateway"}, ""},
 		"an address":   {Options{Network: "host-gateway", NodeIP: "10.0.0.7"}, " --node-ip=10.0.0.7"},
 		"tor":          {Options{Network: "tor"}, " --mode=tor"},
-		"vxlan":        {Options{Network: "vxlan", RoutesArgs: []string{"--vxlan-vni=4100"}}, " --mode=vxlan --vxlan-vni=4100"},
-		"bgp":          {Options{Network: "bgp", BGPConfig: "FILE"}, " --mode=bgp --bgp-config=/etc/kubernetes/porthole-bgp.yaml"},
-		"ovn":          {Options{Network: "ovn", RoutesArgs: []string{"--ovn-remote=tcp:10.0.0.1:6642"}}, " --mode=ovn --ovn-remote=tcp:10.0.0.1:6642"},
+		"vxlan":        {Options{Network: "vxlan", RoutesOptions: RoutesOptions{RoutesArgs: []string{"--vxlan-vni=4100"}}}, " --mode=vxlan --vxlan-vni=4100"},
+		"bgp":          {Options{Network: "bgp", RoutesOptions: RoutesOptions{BGPConfig: "FILE"}}, " --mode=bgp --bgp-config=/etc/kubernetes/porthole-bgp.yaml"},
+		"ovn":          {Options{Network: "ovn", RoutesOptions: RoutesOptions{RoutesArgs: []string{"--ovn-remote=tcp:10.0.0.1:6642"}}}, " --mode=ovn --ovn-remote=tcp:10.0.0.1:6642"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "bgp.yaml")
