@@ -48,6 +48,7 @@ func ensureCredentials(l Layout, c Config) error {
 		{file: "ovn", user: "porthole:ovn"},
 	}
 
+	ids = append(ids, metricsIdentities()...)
 	for _, n := range c.Nodes() {
 		ids = append(ids,
 			identity{file: "kubelet-" + n.Name, user: "system:node:" + n.Name, group: "system:nodes"},
@@ -69,7 +70,7 @@ func writeKubeconfigs(l Layout, c Config) error {
 	if err := writeKubeconfig(l, l.Kubeconfig(), local, "admin"); err != nil {
 		return err
 	}
-	users := []string{"controller-manager", "scheduler", "kube-proxy", "routes", "ovn"}
+	users := []string{"controller-manager", "scheduler", "kube-proxy", "routes", "ovn", "metrics-server"}
 	for _, n := range c.Nodes() {
 		users = append(users, "kubelet-"+n.Name)
 	}

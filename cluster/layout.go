@@ -37,6 +37,9 @@ func (l Layout) Hosts() string             { return l.at("hosts") }
 func (l Layout) Host(node string) string   { return l.at("hosts", node) }
 func (l Layout) Log(process string) string { return l.at("logs", process+".log") }
 
+// appliedFile exists once the API server of this run has the objects that every cluster has.
+func appliedFile(l Layout) string { return filepath.Join(l.RunDir(), "applied") }
+
 // NodeLog is the log of a node's process.
 func (l Layout) NodeLog(node, process string) string {
 	return l.at("hosts", node, "logs", process+".log")

@@ -55,7 +55,7 @@ func (p *planner) apiReady() supervise.Condition {
 	return supervise.Condition{TCP: address(11).String() + ":6443", Netns: p.netns("lin01")}
 }
 
-// cluster adds the processes of which a cluster has one: the registry, the control plane, and the relay. The relay runs in the
+// cluster adds the processes of which a cluster has one: the registry, the control plane, metrics-server, and the relay. The relay runs in the
 // machine's own network namespace, where kubectl is, and connects into those of the others.
 func (p *planner) cluster() {
 	tor := platform.NetnsPath(lab.RouterNetns)
@@ -67,6 +67,7 @@ func (p *planner) cluster() {
 		Name: "controlplane", Node: "lin01", Path: p.l.Bundled("kube"), Netns: p.netns("lin01"), Log: p.l.Log("controlplane"),
 		Args: []string{"controlplane", "--config", filepath.Join(p.l.ControlPlane(), "config.json")},
 	})
+	p.add(metricsServer(p))
 	p.add(supervise.Process{
 		Name: "relay", Path: p.l.Porthole(), Log: p.l.Log("relay"),
 		Args: []string{"relay",

@@ -202,7 +202,7 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 		return errors.Join(nodesSettle(ctx, o, client, p), networkSettle(ctx, o, client, p))
 	}
 
-	if err := wait(ctx, controlPlaneWait, func(ctx context.Context) error { return apply(ctx, o.Layout, baseManifest) }); err != nil {
+	if err := wait(ctx, controlPlaneWait, func(ctx context.Context) error { return applyBase(ctx, o.Layout) }); err != nil {
 		return err
 	}
 	if err := wait(ctx, controlPlaneWait, func(ctx context.Context) error { return prepareJoins(ctx, o) }); err != nil {
@@ -223,7 +223,23 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 	if err := checkCluster(ctx, o, client, p); err != nil {
 		return err
 	}
+	if err := wait(ctx, addonsWait, func(ctx context.Context) error { return client.Serves(ctx, "metrics.k8s.io", "v1beta1") }); err != nil {
+		return fmt.Errorf("metrics-server: %w (log: %s)", err, o.Layout.Log("metrics-server"))
+	}
+	p.done("metrics-server")
 	return writeFile(checkedFile(o.Layout), nil, 0o644)
+}
+
+// applyBase gives the API server the objects that every cluster has.
+func applyBase(ctx context.Context, l Layout) error {
+	ca, err := os.ReadFile(filepath.Join(l.PKI(), "ca.crt"))
+	if err != nil {
+		return err
+	}
+	if err := apply(ctx, l, baseManifest+"---\n"+metricsObjects(ca)); err != nil {
+		return err
+	}
+	return writeFile(appliedFile(l), nil, 0o644)
 }
 
 // checkedFile exists once the data path of this run has been tested, so that Up on a running cluster creates no pods.

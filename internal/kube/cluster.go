@@ -31,6 +31,14 @@ func (c *Cluster) Ready(ctx context.Context) error {
 	return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
+// Serves returns nil if the API server answers for a version of a group, itself or by the server that an APIService names.
+func (c *Cluster) Serves(ctx context.Context, group, version string) error {
+	if err := c.client.Discovery().RESTClient().Get().AbsPath("/apis", group, version).Do(ctx).Error(); err != nil {
+		return fmt.Errorf("asking for %s/%s: %w", group, version, err)
+	}
+	return nil
+}
+
 // Nodes returns all nodes.
 func (c *Cluster) Nodes(ctx context.Context) ([]v1.Node, error) {
 	list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

@@ -1,0 +1,113 @@
+package lab
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+// metricsWait is how long figures of a new pod may take: two reads of each kubelet, 10 s apart, and those of the runtime before.
+const metricsWait = 90 * time.Second
+
+// TestTop: kubectl top shows every node, and a pod with its containers on a node of each system. What was used never becomes less.
+func TestTop(t *testing.T) {
+	var manifests []string
+	for _, system := range systems {
+		manifests = append(manifests, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: top-%[1]s}
+spec:
+  nodeSelector: {kubernetes.io/os: %[1]s}
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: one, image: porthole/testapp:1, args: [hog, "30"]}
+  - {name: two, image: porthole/testapp:1, args: [hog, "60"]}
+`, system))
+	}
+	apply(t, strings.Join(manifests, "---\n"))
+	var nodes []string
+	for _, system := range systems {
+		nodes = append(nodes, waitPod(t, "top-"+system, podWait, isReady).Spec.NodeName)
+	}
+
+	used := map[string]float64{}
+	wait.NoError(t, metricsWait, "figures of both pods", func() error {
+		for _, node := range nodes {
+			if err := neverLess(node, used); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return topShows(systems)
+	})
+	for _, node := range nodes {
+		if err := neverLess(node, used); err != nil {
+			t.Error(err)
+		}
+	}
+
+	out := kubectl(t, "top", "nodes", "--no-headers")
+	for _, n := range readStatus(t).Nodes {
+		if line := lineOf(out, n.Name); len(line) < 5 || !strings.HasSuffix(line[1], "m") || !strings.HasSuffix(line[3], "Mi") {
+			t.Errorf("node %s in %q", n.Name, out)
+		}
+	}
+}
+
+// topShows returns nil if kubectl top shows both containers of each pod with the memory that they hold.
+func topShows(systems []string) error {
+	for _, system := range systems {
+		out, err := kubectlErr("top", "pod", "top-"+system, "--containers", "--no-headers")
+		if err != nil {
+			return err
+		}
+		for name, least := range map[string]int{"one": 30, "two": 60} {
+			line := lineOf(out, "top-"+system+" "+name)
+			if len(line) < 4 {
+				return fmt.Errorf("%s has no container %s: %q", system, name, out)
+			}
+			if memory, err := strconv.Atoi(strings.TrimSuffix(line[3], "Mi")); err != nil || memory < least || memory > 4*least+100 {
+				return fmt.Errorf("container %s on %s holds %d MiB, and has %s", name, system, least, line[3])
+			}
+		}
+	}
+	return nil
+}
+
+// lineOf returns the words of the line that begins with these words.
+func lineOf(text, begin string) []string {
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); strings.HasPrefix(strings.Join(words, " ")+" ", begin+" ") {
+			return words
+		}
+	}
+	return nil
+}
+
+// neverLess reads what metrics-server reads of a kubelet, and returns an error if a counter is less than it was. used has the values by
+// node and series.
+func neverLess(node string, used map[string]float64) error {
+	out, err := kubectlErr("get", "--raw", "/api/v1/nodes/"+node+"/proxy/metrics/resource")
+	if err != nil {
+		return nil // a kubelet on a busy machine: the next time
+	}
+	for line := range strings.Lines(out) {
+		words := strings.Fields(line)
+		if len(words) < 2 || !strings.Contains(words[0], "_seconds_total") {
+			continue
+		}
+		now, err := strconv.ParseFloat(words[1], 64)
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", words[0], node, err)
+		}
+		if before := used[node+words[0]]; now < before {
+			return fmt.Errorf("%s of %s was %v and is %v", words[0], node, before, now)
+		}
+		used[node+words[0]] = now
+	}
+	return nil
+}
