@@ -2,12 +2,15 @@ package kubelet
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"porthole.dev/porthole/kubelet/admit"
+	"porthole.dev/porthole/kubelet/evict"
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // affinityTimeout bounds the question for the node's labels; without an answer those that are known count.
@@ -21,27 +24,35 @@ type admission struct {
 	facts func(*v1.Node) admit.Node
 	// closed returns why the node admits no pod at all now. It returns nil if it does.
 	closed func() *admit.Refusal
+	// pressures returns the pressure conditions of the node that are true.
+	pressures func() map[v1.NodeConditionType]bool
+	// preempt tells pods to end because a critical one lacks a resource.
+	preempt func(victims []types.UID, resource v1.ResourceName)
 	// known is the node as it is known; fresh reads it from the API, nil without one.
 	known func() *v1.Node
 	fresh func(context.Context) (*v1.Node, error)
 }
 
-// decide gives the pod its place or returns why not. running is true for a pod that has containers already.
-func (d *admission) decide(ctx context.Context, p *v1.Pod, running bool) *admit.Refusal {
+// decide gives the pod its place or returns why not. running is true for a pod that has containers already. A critical pod may have to
+// wait until others have ended: then it is to be asked about again when it is woken.
+func (d *admission) decide(ctx context.Context, p *v1.Pod, running bool) (refusal *admit.Refusal, waits bool) {
 	if refusal := d.closed(); refusal != nil && !running {
-		return refusal
+		return refusal, false
 	}
 	if !running {
+		if text := evict.Refuse(p, d.pressures()); text != "" {
+			return &admit.Refusal{Reason: evict.Reason, Message: text}, false
+		}
 		if refusal := d.allocateDevices(ctx, p); refusal != nil {
-			return refusal
+			return refusal, false
 		}
 	}
 
-	refusal := d.admit(ctx, p, running)
+	refusal, waits = d.admit(ctx, p, running)
 	if refusal != nil {
 		d.devices.Release(p.UID)
 	}
-	return refusal
+	return refusal, waits
 }
 
 // Release takes what a pod held, devices too. Releasing twice does nothing.
@@ -50,23 +61,31 @@ func (d *admission) Release(uid types.UID) {
 	d.Admitter.Release(uid)
 }
 
-// admit applies the rules.
-func (d *admission) admit(ctx context.Context, p *v1.Pod, running bool) *admit.Refusal {
+// admit applies the rules. waits says that a critical pod gets room which others have not left yet.
+func (d *admission) admit(ctx context.Context, p *v1.Pod, running bool) (refusal *admit.Refusal, waits bool) {
 	facts := func(n *v1.Node) admit.Node {
 		f := d.facts(n)
 		f.Allocatable = d.devices.Raised(p.UID, f.Allocatable)
 		return f
 	}
-	refusal := d.Admit(p, facts(d.known()), running)
-	if refusal == nil || refusal.Reason != admit.AffinityReason || d.fresh == nil {
-		return refusal
+	node := d.known()
+	refusal = d.Admit(p, facts(node), running)
+	if refusal != nil && refusal.Reason == admit.AffinityReason && d.fresh != nil {
+		// The node's labels may have changed a moment ago, and the watch be late: ask once.
+		ctx, cancel := context.WithTimeout(ctx, affinityTimeout)
+		defer cancel()
+		if n, err := d.fresh(ctx); err == nil {
+			node = n
+			refusal = d.Admit(p, facts(n), running)
+		}
+	}
+	if refusal == nil || !pod.IsCritical(p) || !strings.HasPrefix(refusal.Reason, admit.OutOf) {
+		return refusal, false
 	}
 
-	// The node's labels may have changed a moment ago, and the watch be late: ask once.
-	ctx, cancel := context.WithTimeout(ctx, affinityTimeout)
-	defer cancel()
-	if n, err := d.fresh(ctx); err == nil {
-		refusal = d.Admit(p, facts(n), running)
+	room, refusal := d.Preempt(p, facts(node))
+	if len(room.Victims) > 0 {
+		d.preempt(room.Victims, room.Resource)
 	}
-	return refusal
+	return refusal, room.Waits
 }

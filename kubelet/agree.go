@@ -61,7 +61,7 @@ func (a *actor) askRoom(ctx context.Context) {
 	a.take(pod.ResizeAgreed{}, time.Now())
 }
 
-// askAdmission asks the node once whether it runs the pod.
+// askAdmission asks the node whether it runs the pod: once, or again while the pod waits for room.
 func (a *actor) askAdmission(ctx context.Context) {
 	s := a.state
 	if !s.NeedsAdmission() || s.Static() && !a.statics.MayStart(s.Pod()) {
@@ -72,11 +72,12 @@ func (a *actor) askAdmission(ctx context.Context) {
 		return
 	}
 
-	if refusal := a.admission.decide(ctx, s.Pod(), running); refusal != nil {
+	switch refusal, waits := a.admission.decide(ctx, s.Pod(), running); {
+	case refusal != nil:
 		a.take(pod.Refused{Reason: refusal.Reason, Message: refusal.Message}, time.Now())
-		return
+	case !waits:
+		a.take(pod.Admitted{}, time.Now())
 	}
-	a.take(pod.Admitted{}, time.Now())
 }
 
 // readNote reads what an earlier kubelet had given the pod; nil if there is no note, or none that can be read.

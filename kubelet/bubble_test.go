@@ -56,6 +56,8 @@ type bubble struct {
 	static      []StaticSource
 	windows     bool // the node runs Windows
 	meter       *meter.Meter
+	pressure    Pressure
+	imageGC     bool   // unused images are removed when the disk is full
 	facts       string // folder of recorded facts; empty records none
 	dir         string
 	log         *lockedBuffer
@@ -111,6 +113,11 @@ func (b *bubble) start() {
 		RootDir: filepath.Join(b.dir, "kubelet"), PodLogsDir: filepath.Join(b.dir, "log", "pods"), LeaseSeconds: 40,
 		API: NewAPI(client), Runtime: NewRuntime(rt), Images: image.New(conn, 5), Volumes: Volumes{faultyVolumes{manager, b}, manager, manager},
 		Cgroups: b.cgroups, Static: b.static, Windows: b.windows, Meter: b.meter}
+	o.Pressure = b.pressure
+	if b.imageGC {
+		o.ImageGC = &image.GC{Images: cri.NewImageServiceClient(conn), Runtime: cri.NewRuntimeServiceClient(conn),
+			Policy: image.GCPolicy{High: 100, Low: 80, MinAge: 2 * time.Minute}}
+	}
 	if b.facts != "" {
 		log, err := factlog.Open(b.facts, factlog.DefaultLimits)
 		if err != nil {

@@ -386,5 +386,10 @@ func (a *client) PodEvent(p *v1.Pod, _, _, reason, message string) {
 	}
 }
 
+// AnnotatedPodEvent keeps an event with its annotations.
+func (a *client) AnnotatedPodEvent(p *v1.Pod, annotations map[string]string, kind, reason, message string) {
+	a.PodEvent(p, "", kind, reason, message+fmt.Sprint(annotations))
+}
+
 // NodeEvent drops an event.
 func (a *client) NodeEvent(string, string, string) {}

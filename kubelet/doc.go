@@ -19,5 +19,6 @@
 //	action.go          effects: what actions are carried out with; action_run.go: which action is which; action_*.go: one kind each
 //	contain.go         panics and broken invariants
 //	observe.go         events and full checks of the runtime
+//	pressure.go        the node runs out of something: conditions, evictions, room for critical pods
 //	staticpods.go      pods from files; mirrors.go: how the API shows them
 package kubelet

@@ -36,6 +36,7 @@ type Kubelet struct {
 	runtime   *runtimeWatch
 	devices   devices
 	held      deviceList
+	pressure  *pressure
 	tools     *tools
 
 	knowledge knowledge
@@ -69,6 +70,7 @@ func New(o Options) *Kubelet {
 	k.runtime = &runtimeWatch{service: o.Runtime, changed: k.runtimeChanged}
 	k.devices, k.held = newDevices(deviceOptions(k))
 	k.node = nodestatus.New(o.Node, k.nodeLinks())
+	k.pressure = &pressure{Pressure: o.Pressure, k: k}
 	k.admission = k.newAdmission()
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
 	k.tools = newTools(&o, k.folders, k.NodeAllocatable)
@@ -85,10 +87,11 @@ func (k *Kubelet) newAdmission() *admission {
 	}
 	sysctls := admit.NewSysctls(kernel, k.o.UnsafeSysctls)
 
-	d := &admission{Admitter: admit.New(), devices: k.devices, known: k.node.Object, fresh: k.o.API.GetNode}
+	d := &admission{Admitter: admit.New(), devices: k.devices, pressures: k.node.Pressures, known: k.node.Object, fresh: k.o.API.GetNode}
 	if k.o.Standalone {
 		d.fresh = nil
 	}
+	d.preempt = k.pressure.preempt
 	d.closed = func() *admit.Refusal { return shutdownRefusal(k.shuttingDown.Load()) }
 	d.facts = func(n *v1.Node) admit.Node {
 		return admit.Node{Object: n, Allocatable: k.node.Allocatable(n), OS: k.o.Node.Host.OS, Sysctls: sysctls, Features: k.o.Node.DeclaredFeatures,
@@ -109,9 +112,6 @@ func (k *Kubelet) nodeLinks() nodestatus.Links {
 		PodCIDR: k.passPodCIDR, Devices: k.devices.Amounts}
 	if k.o.Volumes.nodeVolumes != nil {
 		links.VolumesInUse, links.Seen = k.o.Volumes.VolumesInUse, k.o.Volumes.ObserveNode
-	}
-	if k.o.ImageGC != nil {
-		links.ImageFolder = k.o.ImageGC.Path
 	}
 	return links
 }

@@ -164,7 +164,11 @@ func (a *actor) sendEvents(events []pod.Event) {
 
 	for _, e := range events {
 		waiting = waiting || e.Key == ""
-		if e.Key == "" || a.effects.sent.first("plan/"+e.Key+"/"+e.Reason) {
+		switch {
+		case e.Key != "" && !a.effects.sent.first("plan/"+e.Key+"/"+e.Reason):
+		case len(e.Annotations) > 0:
+			a.effects.events.AnnotatedPodEvent(p, e.Annotations, e.Type, e.Reason, e.Message)
+		default:
 			a.effects.event(p, e.Container, e.Type, e.Reason, e.Message)
 		}
 	}

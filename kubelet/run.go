@@ -25,7 +25,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 		gc.Event = k.o.API.NodeEvent
 		k.running.Go(func() { collectImages(ctx, gc, k.o.MaxImages, k.node.SetImages) })
 	}
-	k.running.Go(func() { k.node.WatchPressure(ctx) })
+	k.running.Go(func() { k.pressure.run(ctx) })
 	k.running.Go(func() { serveDevices(ctx, k.devices) })
 
 	k.statics.run(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/device"
 	"porthole.dev/porthole/kubelet/dns"
+	"porthole.dev/porthole/kubelet/evict"
 	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/meter"
@@ -55,6 +56,7 @@ type objectAPI interface {
 // eventAPI records events; internal/kube implements it. Its methods do not block.
 type eventAPI interface {
 	PodEvent(p *v1.Pod, container, eventType, reason, message string)
+	AnnotatedPodEvent(p *v1.Pod, annotations map[string]string, eventType, reason, message string)
 	NodeEvent(eventType, reason, message string)
 }
 
@@ -222,6 +224,20 @@ type deviceList interface {
 	Healthy() []device.Held
 }
 
+// pressureReader reads what the node has left and what its pods use; node/kubelet implements it.
+type pressureReader interface {
+	Left(ctx context.Context) (evict.Left, error)
+	// Usage reads what these pods use. A pod that nobody knows anything of is not in the result.
+	Usage(ctx context.Context, pods []pod.View) (map[types.UID]*evict.Usage, error)
+}
+
+// Pressure is what the node does when it runs out of something.
+type Pressure struct {
+	evict.Desired
+	// Reader is required if there are thresholds or local limits.
+	Reader pressureReader
+}
+
 // StaticSource gives pods that do not come from the API; package static has two.
 type StaticSource interface {
 	// Run calls deliver with all its pods at once, and again when they have changed, until ctx ends.
@@ -261,6 +277,8 @@ type Options struct {
 	Volumes Volumes
 	// Cgroups are the pods' cgroups; nil on a system without.
 	Cgroups cgroups
+	// Pressure says when pods end because the node runs out of something; the zero Pressure watches nothing.
+	Pressure Pressure
 	// ImageGC removes unused images; nil removes none. Its Event is set by Run.
 	ImageGC *image.GC
 	Windows bool

@@ -208,6 +208,13 @@ func (k *Kubelet) PodEvent(p *v1.Pod, container, eventType, reason, message stri
 	k.recorder.Event(ref, eventType, reason, message)
 }
 
+// AnnotatedPodEvent records an event about pod p that carries annotations.
+func (k *Kubelet) AnnotatedPodEvent(p *v1.Pod, annotations map[string]string, eventType, reason, message string) {
+	ref := &v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
+	k.sink.noteEvent(time.Now())
+	k.recorder.AnnotatedEventf(ref, annotations, eventType, reason, "%s", message)
+}
+
 // NodeEvent records an event about the node. Upstream uses the node's name as UID, and so do we.
 func (k *Kubelet) NodeEvent(eventType, reason, message string) {
 	k.recorder.Event(&v1.ObjectReference{Kind: "Node", Name: k.node, UID: types.UID(k.node)}, eventType, reason, message)

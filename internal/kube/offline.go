@@ -77,6 +77,11 @@ func (Offline) PodEvent(p *v1.Pod, container, _, reason, message string) {
 	klog.Background().Info("Event", "pod", klog.KObj(p), "container", container, "reason", reason, "message", message)
 }
 
+// AnnotatedPodEvent logs the event.
+func (Offline) AnnotatedPodEvent(p *v1.Pod, annotations map[string]string, _, reason, message string) {
+	klog.Background().Info("Event", "pod", klog.KObj(p), "reason", reason, "message", message, "annotations", annotations)
+}
+
 // NodeEvent logs the event.
 func (Offline) NodeEvent(_, reason, message string) {
 	klog.Background().Info("Event", "reason", reason, "message", message)

@@ -23,7 +23,7 @@ type rule struct {
 var products = []string{"kubelet", "proxy", "routes", "ovn", "cni", "join", "web"}
 
 // pure folders compute; they do not act.
-var pure = []string{"kubelet/pod/...", "kubelet/admit", "proxy/balance", "proxy/service/...", "routes/table/...", "routes/fit", "path", "cni/contract", "hns", "internal/winbuild", "emulator/hnsd", "emulator/hcsd", "emulator/desired", "emulator/wire", "join/step", "join/preflight", "join/upgrade", "web/model"}
+var pure = []string{"kubelet/pod/...", "kubelet/admit", "kubelet/evict", "proxy/balance", "proxy/service/...", "routes/table/...", "routes/fit", "path", "cni/contract", "hns", "internal/winbuild", "emulator/hnsd", "emulator/hcsd", "emulator/desired", "emulator/wire", "join/step", "join/preflight", "join/upgrade", "web/model"}
 
 // effects are packages through which code acts on, or depends on, more than its arguments.
 var effects = []string{"os/exec", "net/http", "syscall", "golang.org/x/sys/...", "k8s.io/client-go/...",

@@ -31,21 +31,27 @@ type Admitter struct {
 
 	mu      sync.Mutex
 	held    map[types.UID]claim
-	waiting map[types.UID]*waiter // resizes that wait for room
+	waiting map[types.UID]*waiter   // resizes that wait for room
+	yields  map[types.UID]types.UID // pods that end to make room, by the critical pod for which they do
 }
 
 // New returns an Admitter of a node that no pod holds anything of.
 func New() *Admitter {
-	return &Admitter{held: map[types.UID]claim{}, waiting: map[types.UID]*waiter{}, Granted: func(types.UID) {}}
+	return &Admitter{held: map[types.UID]claim{}, waiting: map[types.UID]*waiter{}, yields: map[types.UID]types.UID{}, Granted: func(types.UID) {}}
 }
 
-// claim is what one pod holds.
+// claim is what one pod holds, and how it stands among others.
 type claim struct {
 	requests v1.ResourceList
 	ports    []v1.ContainerPort
+	class    v1.PodQOSClass
+	priority *int32
+	critical bool
 }
 
-func claimOf(p *v1.Pod) claim { return claim{requests: requests(p), ports: hostPorts(p)} }
+func claimOf(p *v1.Pod) claim {
+	return claim{requests: requests(p), ports: hostPorts(p), class: p.Status.QOSClass, priority: p.Spec.Priority, critical: pod.IsCritical(p)}
+}
 
 // Release takes what a pod held for those that wait. Releasing twice does nothing.
 func (m *Admitter) Release(uid types.UID) {
@@ -54,6 +60,15 @@ func (m *Admitter) Release(uid types.UID) {
 	_, held := m.held[uid]
 	delete(m.held, uid)
 	delete(m.waiting, uid)
+	for victim, critical := range m.yields {
+		if critical == uid {
+			delete(m.yields, victim) // what it gives up is for anybody
+		}
+	}
+	if critical, yielded := m.yields[uid]; yielded {
+		delete(m.yields, uid)
+		m.Granted(critical)
+	}
 	if held {
 		m.regrant()
 	}
@@ -107,6 +122,9 @@ type Node struct {
 	NoAppArmor bool
 }
 
+// OutOf begins the reason of a refusal because the node has too little of a resource, whose name follows.
+const OutOf = "OutOf"
+
 // AffinityReason is the reason of a refusal because of the node's labels, which may have changed since they were read.
 const AffinityReason = "NodeAffinity"
 
@@ -115,6 +133,17 @@ const affinityFailed = "node(s) didn't match Pod's node affinity/selector"
 // check applies the rules in upstream's order and words (pkg/kubelet/lifecycle/predicate.go of 1.36.3). It returns the first
 // refusal. It is pure.
 func check(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
+	if r := checkSystem(p, f); r != nil {
+		return r
+	}
+	if r := fits(want.requests, f.Allocatable, others); r != nil {
+		return r
+	}
+	return checkPlace(p, want, f, others)
+}
+
+// checkSystem compares the pod with what the node's system is and can do.
+func checkSystem(p *v1.Pod, f Node) *Refusal {
 	if f.Sysctls != nil {
 		if r := f.Sysctls.refuse(p); r != nil {
 			return r
@@ -133,10 +162,11 @@ func check(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
 	if r := lacks(p, f.Features); r != nil {
 		return r
 	}
-	if r := fits(want.requests, f.Allocatable, others); r != nil {
-		return r
-	}
+	return nil
+}
 
+// checkPlace compares the pod with the node's labels, name and taints, and with the ports that are taken.
+func checkPlace(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
 	predicate := func(name, why string) *Refusal { return &Refusal{name, "Predicate " + name + " failed: " + why} }
 	if ok, _ := nodeaffinity.GetRequiredNodeAffinity(p).Match(f.Object); !ok { // what cannot be read does not match
 		return predicate(AffinityReason, affinityFailed)
@@ -206,7 +236,7 @@ func strictGroups(p *v1.Pod) bool {
 // scheduler's.
 func fits(want, allocatable v1.ResourceList, others []claim) *Refusal {
 	short := func(name v1.ResourceName, need, used, have int64) *Refusal {
-		return &Refusal{"OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, need, used, have)}
+		return &Refusal{OutOf + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, need, used, have)}
 	}
 
 	if limit, ok := allocatable[v1.ResourcePods]; ok && int64(len(others)+1) > limit.Value() {

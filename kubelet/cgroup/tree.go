@@ -34,6 +34,9 @@ func (t Tree) Resize(p *v1.Pod, change func() error) error {
 	return resize(t.Path(p), limitsOf(p), change)
 }
 
+// Memory returns the working set of all pods together. It returns an error that is os.ErrNotExist before the first pod.
+func (t Tree) Memory() (uint64, error) { return memoryOf(path.Join("/", t.root, "kubepods")) }
+
 // RemovePod removes the cgroup of the pod with that UID, of any class. It succeeds if there is no such cgroup.
 func (t Tree) RemovePod(uid types.UID) error { return t.removeBelow(uid, "") }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,8 +25,8 @@ type GCPolicy struct {
 	MaxAge time.Duration
 }
 
-// GC removes images that no container uses, those unused for the longest time first. It is not safe for concurrent use,
-// except for Path.
+// GC removes images that no container uses, those unused for the longest time first. It is safe for concurrent use: rounds follow
+// each other.
 type GC struct {
 	Policy  GCPolicy
 	Images  cri.ImageServiceClient
@@ -35,6 +36,7 @@ type GC struct {
 	// Event records an event about the node.
 	Event func(eventType, reason, message string)
 
+	mu     sync.Mutex // held during a round
 	now    func() time.Time
 	began  time.Time
 	seen   map[string]record
@@ -51,12 +53,9 @@ type record struct {
 
 // Collect runs one round. Rounds should be a few minutes apart.
 func (g *GC) Collect(ctx context.Context) error {
-	if g.now == nil {
-		g.now = time.Now
-	}
-	if g.began.IsZero() {
-		g.began = g.now()
-	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.begin()
 	err := g.collect(ctx)
 	if err == nil {
 		g.failed = 0
@@ -68,12 +67,36 @@ func (g *GC) Collect(ctx context.Context) error {
 	return err
 }
 
+// Reclaim removes all images that may be removed, because the node runs out of disk space: those that no container uses and that are
+// older than Policy.MinAge. It returns how many bytes they had.
+func (g *GC) Reclaim(ctx context.Context) (freed int64, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.begin()
+	now := g.now()
+	if err := g.observe(ctx, now); err != nil {
+		return 0, err
+	}
+	return g.remove(ctx, g.idle(now), math.MaxInt64)
+}
+
+func (g *GC) begin() {
+	if g.now == nil {
+		g.now = time.Now
+	}
+	if g.began.IsZero() {
+		g.began = g.now()
+	}
+}
+
 // maxNames bounds the names of one image in a node's status. Upstream's value.
 const maxNames = 5
 
 // Largest returns the images that the last round found, in the form of a node's status: the largest first, and at most most
 // of them. A negative most is no limit.
 func (g *GC) Largest(most int) []v1.ContainerImage {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	var out []v1.ContainerImage
 	for _, i := range g.listed {
 		names := slices.Concat(i.RepoDigests, i.RepoTags)
@@ -171,14 +194,26 @@ func (g *GC) old(now time.Time, age time.Duration) []string {
 
 // Path asks the runtime for the folder of its images. It may be called during a round.
 func (g *GC) Path(ctx context.Context) (string, error) {
+	images, _, err := g.Folders(ctx)
+	return images, err
+}
+
+// Folders asks the runtime for the folder of its images, and for that of the writable layers of containers; the same if it does not
+// name another one. It may be called during a round.
+func (g *GC) Folders(ctx context.Context) (images, layers string, err error) {
 	info, err := g.Images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
 	if err != nil {
-		return "", fmt.Errorf("asking where images are: %w", err)
+		return "", "", fmt.Errorf("asking where images are: %w", err)
 	}
 	if len(info.ImageFilesystems) == 0 {
-		return "", errors.New("the runtime names no file system of images")
+		return "", "", errors.New("the runtime names no file system of images")
 	}
-	return info.ImageFilesystems[0].GetFsId().GetMountpoint(), nil
+	images = info.ImageFilesystems[0].GetFsId().GetMountpoint()
+	layers = images
+	if list := info.GetContainerFilesystems(); len(list) > 0 {
+		layers = cmp.Or(list[0].GetFsId().GetMountpoint(), images)
+	}
+	return images, layers, nil
 }
 
 // makeRoom removes images if their disk is too full.

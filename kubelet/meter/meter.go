@@ -29,6 +29,8 @@ type Meter struct {
 	podStart, podSLI, podTotal, workerStart                                                  prometheus.Histogram
 	probes                                                                                   *prometheus.CounterVec
 	probeTime                                                                                *prometheus.HistogramVec
+	evictions, preemptions                                                                   *prometheus.CounterVec
+	evictionAge                                                                              *prometheus.HistogramVec
 }
 
 // startBuckets are upstream's for the start of a pod, in seconds.
@@ -56,6 +58,10 @@ func New(o Options) *Meter {
 			Help: "How long calls of the runtime took, by operation.", Buckets: prometheus.ExponentialBuckets(.005, 2.5, 14)}, []string{"operation_type"}),
 		workerTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "pod_worker_duration_seconds",
 			Help: "How long one look at a pod took, by what it was for.", Buckets: prometheus.DefBuckets}, []string{"operation_type"}),
+		evictions:   counter("evictions", "Pods that were evicted, by the signal that led to it.", "eviction_signal"),
+		preemptions: counter("preemptions", "Pods that ended to make room for critical ones, by the first resource that was short.", "preemption_signal"),
+		evictionAge: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "eviction_stats_age_seconds",
+			Help: "How old the figures were because of which a pod was evicted, by signal.", Buckets: prometheus.DefBuckets}, []string{"eviction_signal"}),
 		podStart:    histogram("pod_start_duration_seconds", "From the first sight of a pod until it runs.", startBuckets),
 		podSLI:      histogram("pod_start_sli_duration_seconds", "From the creation of a pod until it runs, for pods that needed no image and have no init containers.", startBuckets),
 		podTotal:    histogram("pod_start_total_duration_seconds", "From the creation of a pod until it runs.", startBuckets),
@@ -73,7 +79,7 @@ func New(o Options) *Meter {
 
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), node,
 		m.operations, m.operationErrors, m.operationTime, m.containers, m.containerErrors, m.hostProcess, m.hostProcessErrors, m.pods, m.podErrors,
-		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart, m.storageTime)
+		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart, m.evictions, m.evictionAge, m.preemptions, m.storageTime)
 	m.Probes.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.probes, m.probeTime)
 	return m
 }
@@ -229,6 +235,25 @@ func (m *Meter) Worker(create bool, took, waited time.Duration) {
 	}
 	m.workerTime.WithLabelValues("create").Observe(took.Seconds())
 	m.workerStart.Observe(waited.Seconds())
+}
+
+// Evicted counts a pod that was evicted because of a signal whose figure was so old. Limits of the pod's own have no age: it is
+// negative.
+func (m *Meter) Evicted(signal string, age time.Duration) {
+	if m == nil {
+		return
+	}
+	m.evictions.WithLabelValues(signal).Inc()
+	if age >= 0 {
+		m.evictionAge.WithLabelValues(signal).Observe(age.Seconds())
+	}
+}
+
+// Preempted counts a pod that ended to make room for a critical one, which lacked this resource.
+func (m *Meter) Preempted(resource string) {
+	if m != nil {
+		m.preemptions.WithLabelValues(resource).Inc()
+	}
 }
 
 // Probe counts one probe. kind is Liveness, Readiness or Startup; result is successful, failed or unknown.

@@ -3,6 +3,7 @@ package nodestatus
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,6 +80,18 @@ func (n *Node) devices() device.Amounts {
 
 // SetImages sets the images that the next report lists. It does not cause a report: nobody waits for them.
 func (n *Node) SetImages(list []v1.ContainerImage) { n.images.Store(&list) }
+
+// SetPressures sets the pressure conditions that are true, and reports them at once if they have changed. The caller must not change
+// the map.
+func (n *Node) SetPressures(conditions map[v1.NodeConditionType]bool) {
+	if !maps.Equal(conditions, *n.pressed.Load()) {
+		n.pressed.Store(&conditions)
+		n.ReportSoon()
+	}
+}
+
+// Pressures returns the pressure conditions that are true. The caller must not change the map.
+func (n *Node) Pressures() map[v1.NodeConditionType]bool { return *n.pressed.Load() }
 
 // ReportSoon makes Run work out the status at once. It does not block.
 func (n *Node) ReportSoon() { n.changed.Wake() }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
-	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
@@ -31,7 +30,6 @@ type world struct {
 	cidrs   []string
 	watcher func(*v1.Node)
 	health  runtime.Health
-	usage   platform.Usage
 }
 
 // call records a call and returns the error that it is to have.
@@ -144,16 +142,9 @@ func (w *world) heard() []string {
 }
 
 func newWorld(change func(*Options)) (*world, *Node) {
-	w := &world{health: runtime.Health{RuntimeReady: true, NetworkReady: true},
-		usage: platform.Usage{MemoryTotal: 1000}}
+	w := &world{health: runtime.Health{RuntimeReady: true, NetworkReady: true}}
 	o, _ := someNode()
 	o.Labels, o.StatusPeriod, o.ReportPeriod = map[string]string{"mine": "1"}, 10*time.Second, 5*time.Minute
-	o.Pressure = PressureOptions{Transition: time.Minute, Dir: "/data", Thresholds: []Threshold{{Signal: "memory.available", Least: 100}}}
-	o.Pressure.Usage = func(string) (platform.Usage, error) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.usage, nil
-	}
 	if change != nil {
 		change(&o)
 	}
@@ -192,7 +183,6 @@ func run(t *testing.T, n *Node) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { n.Run(ctx) })
-	running.Go(func() { n.WatchPressure(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 	synctest.Wait()
 }
@@ -372,34 +362,30 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestPressureIsReported: a threshold that is not met becomes a condition within a period of reading, and stays for the
-// transition time.
+// TestPressureIsReported: a condition is reported as soon as it is set, and once.
 func TestPressureIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n := newWorld(nil)
 		run(t, n)
-		memory := func(used uint64) v1.ConditionStatus {
-			w.mu.Lock()
-			w.usage.MemoryWorkingSet = used
-			w.mu.Unlock()
-			pass(pressurePeriod)
+		memory := func(pressed ...v1.NodeConditionType) v1.ConditionStatus {
+			conditions := map[v1.NodeConditionType]bool{}
+			for _, c := range pressed {
+				conditions[c] = true
+			}
+			n.SetPressures(conditions)
+			synctest.Wait()
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return condition(w.object.Status, v1.NodeMemoryPressure).Status
 		}
 
-		if got := memory(900); got != v1.ConditionFalse {
-			t.Errorf("as much left as must be: %s", got)
+		for range 2 {
+			if got := memory(v1.NodeMemoryPressure); got != v1.ConditionTrue || !n.Pressures()[v1.NodeMemoryPressure] {
+				t.Errorf("under pressure: %s", got)
+			}
 		}
-		if got := memory(901); got != v1.ConditionTrue {
-			t.Errorf("less left: %s", got)
-		}
-		if got := memory(0); got != v1.ConditionTrue {
-			t.Errorf("before the transition time is over: %s", got)
-		}
-		pass(time.Minute)
-		if got := memory(0); got != v1.ConditionFalse {
-			t.Errorf("after the transition time: %s", got)
+		if got := memory(); got != v1.ConditionFalse || len(n.Pressures()) > 0 {
+			t.Errorf("no longer under pressure: %s", got)
 		}
 		if got, want := w.heard(), []string{"NodeHasInsufficientMemory", "NodeHasSufficientMemory"}; !slices.Equal(got, want) {
 			t.Errorf("events: %v, want %v", got, want)

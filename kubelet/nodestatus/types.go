@@ -50,32 +50,6 @@ type Options struct {
 	// StorageAwaited returns why volumes of storage drivers cannot be placed on the node yet, "" if they can; the node is not ready before.
 	// It must not block. nil: they always can. Call ReportSoon when it has become "".
 	StorageAwaited func() string
-	// Pressure is what the pressure conditions are about.
-	Pressure PressureOptions
-}
-
-// PressureOptions say when a node is under pressure.
-type PressureOptions struct {
-	// Thresholds bound what must be left; without any, no condition ever becomes true.
-	Thresholds []Threshold
-	// Transition is how long a condition stays true after the last threshold was met again.
-	Transition time.Duration
-	// Usage reads what the machine uses, with the file system that a path is on; nil measures nothing.
-	Usage func(path string) (platform.Usage, error)
-	// Dir is a folder on the node's own file system (nodefs).
-	Dir string
-}
-
-// Threshold is the least that must be left of something on the node.
-type Threshold struct {
-	// Signal is upstream's name: memory.available, nodefs.available, nodefs.inodesFree, imagefs.available,
-	// imagefs.inodesFree, pid.available.
-	Signal string
-	// Least is a number of bytes or objects; if it is zero, Percent of the whole counts.
-	Least   int64
-	Percent float64
-	// Grace is how long less may be left before the node is under pressure; zero for a hard threshold.
-	Grace time.Duration
 }
 
 // Links are what a Node needs from the rest of the kubelet. All but those that may be nil are required.
@@ -95,8 +69,6 @@ type Links struct {
 	// returns; nil: nobody. Neither may block.
 	VolumesInUse func() []v1.UniqueVolumeName
 	Seen         func(*v1.Node)
-	// ImageFolder asks where the runtime keeps images (imagefs); nil if nobody can be asked.
-	ImageFolder func(ctx context.Context) (string, error)
 }
 
 // API is the node object in the Kubernetes API; internal/kube implements it. GetNode returns a NotFound error if the

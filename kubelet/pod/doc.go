@@ -85,10 +85,17 @@
 //	resize      barred      ResizeSettled       agreed
 //	resize      resizing    Resized             agreed
 //	end         running     NodeShutdown        told
+//	end         running     Evicted             told
+//	end         stopping    Evicted             stopping    (with less time)
+//	end         cleaning    Evicted             cleaning
+//	end         cleaned     Evicted             cleaned
+//	end         reclaimed   Evicted             reclaimed
 //	end         told        StopBegan           stopping
 //	end         running     StopBegan           stopping
 //	end         cleaning    CleanedUp           cleaned
 //	end         cleaning    CleanupFailed       stopping
+//	end         cleaned     Reclaimed           reclaimed
+//	end         reclaimed   CleanedUp           reclaimed
 //	report      sent        Published           sent
 //	report      waiting     Published           waiting
 //	report      waiting     EventsSent          sent

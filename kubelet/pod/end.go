@@ -59,7 +59,8 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 	}
 
 	p.Stopped = true
-	kept := s.pod != nil && s.pod.DeletionTimestamp == nil && !s.gone // a finished pod keeps its containers, for its logs, until it is deleted
+	// A finished pod keeps its containers, for its logs, until it is deleted or the disk is full.
+	kept := s.pod != nil && s.pod.DeletionTimestamp == nil && !s.gone && !s.cleanup.reclaimed
 	for _, b := range s.runtime.Sandboxes {
 		if b.Ready || kept && !s.stopped[b.ID] { // removing one takes its network down too
 			stopSandbox(s, b.ID, now, p)
@@ -73,7 +74,7 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 	if removeNeverStarted(s, now, p) {
 		return
 	}
-	if !s.cleaned {
+	if !s.cleanup.done {
 		whenDue(s.failures[CleanupKey], now, p, func() { p.do(s, Action{Kind: Cleanup, Key: CleanupKey}) })
 		return
 	}

@@ -18,7 +18,7 @@ func (s *State) Take(f Fact, now time.Time) { f.take(s, now) }
 
 // all has one value of each type of fact, for the log.
 var all = []Fact{
-	Desired{}, SourceGone{}, SourcesReady{}, Admitted{}, Refused{}, Stripped{}, NodeShutdown{},
+	Desired{}, SourceGone{}, SourcesReady{}, Admitted{}, Refused{}, Stripped{}, NodeShutdown{}, Evicted{}, Reclaimed{},
 	Observed{}, Checked{}, Removed{},
 	ActionStarted{}, ActionDropped{}, TaskPanicked{},
 	VolumesPrepared{}, VolumesFailed{}, SandboxMade{}, SandboxFailed{}, ImagePresent{}, ImageFailed{},

@@ -315,7 +315,7 @@ type CleanedUp struct{}
 
 func (CleanedUp) take(s *State, _ time.Time) {
 	if s.end(CleanupKey) {
-		s.cleaned = true
+		s.cleanup.done = true
 	}
 }
 

@@ -74,13 +74,56 @@ type NodeShutdown struct{ Grace time.Duration }
 const shutdownMessage = "Pod was terminated in response to imminent node shutdown."
 
 func (f NodeShutdown) take(s *State, _ time.Time) {
-	p := s.pod
-	if p == nil || s.gone || s.Stopping() || p.DeletionTimestamp != nil || s.stop != nil || terminal(p.Status.Phase) || s.last != nil && terminal(s.last.Phase) {
+	if s.ends() || s.Stopping() || s.pod.DeletionTimestamp != nil {
 		return // it ends, or has ended, for another reason
 	}
 	grace := f.Grace
-	s.stop = &Stop{Reason: "Terminated", Message: shutdownMessage, Phase: v1.PodFailed, Grace: &grace, Conditions: []v1.PodCondition{{
-		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: shutdownMessage}}}
+	s.stop = &Stop{Reason: "Terminated", Message: shutdownMessage, Phase: v1.PodFailed, Grace: &grace, Conditions: disruption(shutdownMessage)}
+}
+
+// ends reports whether the pod has ended, is gone from its source, or was told by the node to end.
+func (s *State) ends() bool {
+	p := s.pod
+	return p == nil || s.gone || s.stop != nil || terminal(p.Status.Phase) || s.last != nil && terminal(s.last.Phase)
+}
+
+// disruption returns the condition of a pod that the node ended for reasons that are not the pod's own.
+func disruption(message string) []v1.PodCondition {
+	return []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: message}}
+}
+
+// Evicted says that the pod has to make room: it is stopped and its phase becomes Failed. A pod that is being deleted gets less time
+// than before. Reason and texts are in upstream's words.
+type Evicted struct {
+	Reason  string
+	Message string `json:"-"`
+	// Disruption is the text of the condition DisruptionTarget; without one the pod does not get the condition.
+	Disruption string `json:"-"`
+	// Grace bounds the time that the containers get; nil leaves them the pod's own.
+	Grace *time.Duration `json:",omitempty"`
+	// Annotations of the event.
+	Annotations map[string]string `json:"-"`
+}
+
+func (f Evicted) take(s *State, _ time.Time) {
+	if s.ends() {
+		return
+	}
+	s.stop = &Stop{Reason: f.Reason, Message: f.Message, Phase: v1.PodFailed, Grace: f.Grace}
+	if f.Disruption != "" {
+		s.stop.Conditions = disruption(f.Disruption)
+	}
+	tell(s, Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message, Annotations: f.Annotations})
+}
+
+// Reclaimed says that the node needs the disk space of the containers of this pod. If the pod has ended, they are removed although it
+// was not deleted yet; their logs go with them.
+type Reclaimed struct{}
+
+func (Reclaimed) take(s *State, _ time.Time) {
+	if s.cleanup.done {
+		s.cleanup.reclaimed = true
+	}
 }
 
 // Stripped says that passes over a pod that must end panic. The pod is reduced to what is needed to end it.

@@ -94,6 +94,7 @@ type Event struct {
 	Key                   string
 	Type, Reason, Message string
 	Container             string
+	Annotations           map[string]string
 }
 
 // Plan is what Reconcile decides in one pass over a pod.

@@ -47,7 +47,7 @@ func Reconcile(s *State, n Node, now time.Time) Plan {
 	if stop != nil && terminal(phase) {
 		applyStop(&p.Status, s, stop, now)
 	}
-	if p.Stopped && s.pod != nil && s.pod.DeletionTimestamp != nil && s.cleaned {
+	if p.Stopped && s.pod != nil && s.pod.DeletionTimestamp != nil && s.cleanup.done {
 		p.Delete = true
 	}
 	if s.pod != nil {

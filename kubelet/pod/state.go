@@ -92,8 +92,8 @@ type State struct {
 	postStart map[string]PostStart
 	// inFlight holds the keys of the actions that run, with the deadline of stops.
 	inFlight map[string]time.Time
-	// cleaned is set when volumes, folders and the cgroup are gone.
-	cleaned bool
+	// cleanup is how far what is left of a pod that has ended is removed.
+	cleanup cleanup
 
 	// resize is the progress of a change of the resources. noted is set once the note of an earlier kubelet was read for this
 	// version of the pod, settled once the node has answered the request of this version.
@@ -103,6 +103,10 @@ type State struct {
 	// events wait to be sent with the next plan. Each is sent once.
 	events []Event
 }
+
+// cleanup says what is gone of a pod that has ended. done is set when volumes, folders and the cgroup are gone; reclaimed when the node
+// needs the space of the containers too.
+type cleanup struct{ done, reclaimed bool }
 
 // NewState returns the state of a pod of which nothing is known yet.
 func NewState() *State {

@@ -193,7 +193,7 @@ func TestLostContainers(t *testing.T) {
 	if in := st.InitContainerStatuses[0]; in.State.Terminated == nil || in.State.Terminated.Reason != "Completed" || !in.Ready {
 		t.Errorf("init container that nobody knows: %+v", in)
 	}
-	gone := fresh(func(s *State) { s.pod.Status, s.cleaned = before, true }, deleted(1))
+	gone := fresh(func(s *State) { s.pod.Status, s.cleanup.done = before, true }, deleted(1))
 	p := Reconcile(gone, facts, now)
 	if c := p.Status.ContainerStatuses[0]; c.State.Terminated == nil || c.State.Terminated.ExitCode != 137 || c.State.Terminated.Reason != "ContainerStatusUnknown" || p.Status.Phase != v1.PodFailed {
 		t.Errorf("at the end: %s %+v", p.Status.Phase, c.State)

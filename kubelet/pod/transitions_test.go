@@ -377,7 +377,9 @@ func endPart(base []Fact) part {
 	return part{
 		name: func(s *State) string {
 			switch {
-			case s.cleaned:
+			case s.cleanup.reclaimed:
+				return "reclaimed"
+			case s.cleanup.done:
 				return "cleaned"
 			case s.busy(CleanupKey):
 				return "cleaning"
@@ -388,8 +390,9 @@ func endPart(base []Fact) part {
 			}
 			return "running"
 		},
-		states: map[string][]Fact{"running": base, "told": after(base, NodeShutdown{Grace: time.Second}), "stopping": stops, "cleaning": cleaning, "cleaned": after(cleaning, CleanedUp{})},
-		facts:  []Fact{NodeShutdown{Grace: time.Minute}, StopBegan{}, CleanedUp{}, CleanupFailed{Message: "x"}},
+		states: map[string][]Fact{"running": base, "told": after(base, NodeShutdown{Grace: time.Second}), "stopping": stops, "cleaning": cleaning, "cleaned": after(cleaning, CleanedUp{}),
+			"reclaimed": after(cleaning, CleanedUp{}, Reclaimed{})},
+		facts: []Fact{NodeShutdown{Grace: time.Minute}, Evicted{Reason: "Evicted"}, Reclaimed{}, StopBegan{}, CleanedUp{}, CleanupFailed{Message: "x"}},
 	}
 }
 

@@ -10,6 +10,8 @@ type View struct {
 	SandboxID string
 	// Containers are the newest instances by container name. One that was never created is not in it.
 	Containers map[string]ContainerView
+	// Cleaned says that the pod has ended and that its volumes and its cgroup are gone.
+	Cleaned bool
 	// Logs are the log files of all instances that the runtime still has, by container ID.
 	Logs map[string]string
 }
@@ -25,7 +27,7 @@ type ContainerView struct {
 func (s *State) View(status v1.PodStatus) *View {
 	shown := *s.pod
 	shown.Status = status
-	v := &View{Pod: &shown, Containers: map[string]ContainerView{}, Logs: map[string]string{}}
+	v := &View{Pod: &shown, Cleaned: s.cleanup.done, Containers: map[string]ContainerView{}, Logs: map[string]string{}}
 	if b, ok := s.runtime.Sandbox(); ok {
 		v.SandboxID = b.ID
 	}

@@ -1,12 +1,12 @@
 package serve
 
 import (
-	"io/fs"
 	"path/filepath"
 	"time"
 
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"porthole.dev/porthole/kubelet/logs"
 	"porthole.dev/porthole/kubelet/pod"
 )
 
@@ -85,26 +85,11 @@ func (s *sampler) measure(view pod.View) diskUse {
 	use := diskUse{at: time.Now(), logs: map[string]uint64{}}
 	for name, c := range view.Containers {
 		if c.LogPath != "" {
-			use.logs[name] = sizeOf(filepath.Dir(c.LogPath))
+			use.logs[name], _ = logs.Size(filepath.Dir(c.LogPath))
 		}
 	}
 	if s.opts.Volumes != nil {
 		use.volumes = s.opts.Volumes(view.Pod.UID)
 	}
 	return use
-}
-
-// sizeOf returns the number of bytes in the files of a folder, without the folders in it.
-func sizeOf(dir string) uint64 {
-	total := uint64(0)
-	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() && p != dir {
-			return fs.SkipDir
-		}
-		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
-			total += uint64(info.Size())
-		}
-		return nil
-	})
-	return total
 }

@@ -44,8 +44,12 @@ func FuzzSettings(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, x := range thresholds(cfg) {
-			if !(x.Percent >= 0 && x.Percent <= 100) || x.Least < 0 {
+		eviction, err := evictionSettings(cfg)
+		if err != nil {
+			t.Fatalf("the configuration was accepted, and %v", err)
+		}
+		for _, x := range eviction.Thresholds {
+			if !(x.Least.Percent >= 0 && x.Least.Percent <= 100) || x.Least.Number < 0 {
 				t.Fatalf("%q is the threshold %+v", text, x)
 			}
 		}

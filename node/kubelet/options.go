@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -89,7 +88,10 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 		return nil, nil, err
 	}
 
-	o.Node.IPs, o.PodRange, o.Node.Pressure.Dir = addresses.list, addresses.avoid, root
+	o.Node.IPs, o.PodRange = addresses.list, addresses.avoid
+	if o.Pressure.Desired, err = evictionSettings(cfg); err != nil {
+		return nil, nil, err
+	}
 	if !platform.IsWindows {
 		o.Cgroups = cgroup.New(cfg.CgroupRoot)
 	}
@@ -112,8 +114,7 @@ func nodeOptions(cfg *v1beta1.KubeletConfiguration, given *Options, name string,
 	o := nodestatus.Options{Name: name, Port: cfg.Port, Version: Version, Host: host, DeclaredFeatures: config.DeclaredFeatures,
 		Taints: cfg.RegisterWithTaints, ProviderID: cfg.ProviderID, NoRegister: !*cfg.RegisterNode,
 		MaxPods: int64(cfg.MaxPods), PodsPerCore: int64(cfg.PodsPerCore),
-		StatusPeriod: cfg.NodeStatusUpdateFrequency.Duration, ReportPeriod: cfg.NodeStatusReportFrequency.Duration,
-		Pressure: nodestatus.PressureOptions{Thresholds: thresholds(cfg), Transition: cfg.EvictionPressureTransitionPeriod.Duration, Usage: platform.ReadUsage}}
+		StatusPeriod: cfg.NodeStatusUpdateFrequency.Duration, ReportPeriod: cfg.NodeStatusReportFrequency.Duration}
 
 	var err error
 	if o.Labels, err = parseLabels(given.Labels); err != nil {
@@ -124,28 +125,6 @@ func nodeOptions(cfg *v1beta1.KubeletConfiguration, given *Options, name string,
 	}
 	o.Reserved, err = reserved(cfg, host)
 	return o, err
-}
-
-// thresholds returns when the node counts as under pressure, from the eviction settings. They were checked before, so a value
-// that cannot be parsed here was not set.
-func thresholds(cfg *v1beta1.KubeletConfiguration) (out []nodestatus.Threshold) {
-	add := func(signal, text, grace string) {
-		t := nodestatus.Threshold{Signal: signal}
-		t.Grace, _ = time.ParseDuration(grace) // none for a hard threshold
-		if number, ok := strings.CutSuffix(text, "%"); ok {
-			t.Percent, _ = strconv.ParseFloat(number, 64)
-		} else if q, err := resource.ParseQuantity(text); err == nil {
-			t.Least = q.Value()
-		}
-		out = append(out, t)
-	}
-	for _, signal := range slices.Sorted(maps.Keys(cfg.EvictionHard)) {
-		add(signal, cfg.EvictionHard[signal], "")
-	}
-	for _, signal := range slices.Sorted(maps.Keys(cfg.EvictionSoft)) {
-		add(signal, cfg.EvictionSoft[signal], cfg.EvictionSoftGracePeriod[signal])
-	}
-	return out
 }
 
 // GOGC, how much garbage is allowed in percent of the live heap: while many pods start, when the processors have better things

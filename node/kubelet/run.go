@@ -103,6 +103,9 @@ func Run(ctx context.Context, given Options) error {
 	manager := volume.New(volumeOptions(o, api, plugins, func() { k.ReportNode() }))
 	defer manager.Close()
 	o.Volumes = core.NewVolumes(manager)
+	if o.Pressure.Reader, err = newLeftReader(cfg, o, rt, manager); err != nil {
+		return err
+	}
 	if given.RecordFacts != "" {
 		if o.Facts, err = factlog.Open(given.RecordFacts, factlog.DefaultLimits); err != nil {
 			return err

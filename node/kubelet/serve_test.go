@@ -2,11 +2,10 @@ package kubelet
 
 import (
 	"fmt"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
 	"os"
 	"path/filepath"
 	"testing"
-
-	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"porthole.dev/porthole/internal/platform"
 )
@@ -44,14 +43,5 @@ func TestHostDNS(t *testing.T) {
 	}
 	if _, err := newHostResolver(systemDNS, nil).hostDNS(); (err == nil) != platform.IsWindows {
 		t.Errorf("the system's own: %v", err)
-	}
-}
-
-func TestThresholds(t *testing.T) {
-	got := thresholds(&v1beta1.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "100Mi", "nodefs.available": "7.5%"},
-		EvictionSoft: map[string]string{"memory.available": "1Gi"}, EvictionSoftGracePeriod: map[string]string{"memory.available": "1m30s"}})
-	want := "[{memory.available 104857600 0 0s} {nodefs.available 0 7.5 0s} {memory.available 1073741824 0 1m30s}]"
-	if fmt.Sprint(got) != want {
-		t.Errorf("%v, want %s", got, want)
 	}
 }

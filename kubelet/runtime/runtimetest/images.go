@@ -24,6 +24,23 @@ func newImage(name string) *cri.Image {
 	return &cri.Image{Id: digest, RepoTags: []string{name}, RepoDigests: []string{repository + "@" + digest}, Size: imageSize}
 }
 
+// AddImage adds an image that no container uses.
+func (f *Fake) AddImage(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.images = append(f.images, newImage(name))
+}
+
+// ImageNames returns the names of the images that are there.
+func (f *Fake) ImageNames() (names []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, img := range f.images {
+		names = append(names, img.RepoTags...)
+	}
+	return names
+}
+
 // image finds an image by its id, name or digest, or nil; the caller holds the lock.
 func (f *Fake) image(name string) *cri.Image {
 	i := slices.IndexFunc(f.images, func(img *cri.Image) bool {
