@@ -149,24 +149,6 @@ func testForeignStatus(t *testing.T, w *world) {
 	w.remove(t, "second", nil)
 }
 
-// testPressure: with a threshold that every disk is below, the node reports pressure.
-func testPressure(t *testing.T, w *world) {
-	w.untilEvent(t, node, "NodeHasDiskPressure")
-	must(t, wait.For(w.ctx, 20*time.Second, "the pressure of the node", func(ctx context.Context) error {
-		n, err := w.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, c := range n.Status.Conditions {
-			want := c.Type == v1.NodeDiskPressure || c.Type == v1.NodeReady || c.Type == "Foreign"
-			if want != (c.Status == v1.ConditionTrue) {
-				err = fmt.Errorf("%s is %s: %s", c.Type, c.Status, c.Message)
-			}
-		}
-		return err
-	}))
-}
-
 // testStandalone: without a kubeconfig the kubelet runs the pods of its folder only.
 func testStandalone(t *testing.T, w *world) {
 	w.kubelet.Stop()

@@ -33,8 +33,10 @@ func TestKubelet(t *testing.T) {
 	w.run(t, "resize", testResize)
 	w.run(t, "rotation of logs", withConfig(testRotation, map[string]any{
 		"containerLogMaxSize": rotatedAt, "containerLogMaxFiles": keptLogs, "containerLogMonitorInterval": "3s"}))
-	w.run(t, "pressure", withConfig(testPressure, map[string]any{
-		"evictionHard": map[string]string{"nodefs.available": "100%"}, "evictionPressureTransitionPeriod": "1s"}))
+	w.run(t, "eviction by memory", withConfig(testMemoryEviction, memoryConfig(t)))
+	w.run(t, "eviction by disk", withConfig(testDiskEviction, map[string]any{
+		"evictionHard": map[string]string{"nodefs.available": "50%"}, "evictionPressureTransitionPeriod": "1s"}))
+	w.run(t, "limits of local storage", withConfig(testLocalLimits, map[string]any{"localStorageCapacityIsolation": true}))
 	w.run(t, "image garbage collection", testImageGC)
 	w.run(t, "static pod", testStatic)
 	w.run(t, "standalone", testStandalone)

@@ -38,7 +38,7 @@ type world struct {
 // worldTime is the limit of the whole test, including AWAY.
 func worldTime() time.Duration {
 	away, _ := time.ParseDuration(os.Getenv("AWAY")) // testAway reports a value that is not valid
-	return 5*time.Minute + away
+	return 6*time.Minute + away
 }
 
 // soundLogs fails the test if the kubelet's log has broken invariants or panics.
