@@ -15,7 +15,7 @@ const metricsWait = 90 * time.Second
 
 // TestTop: kubectl top shows every node, and a pod with its containers on a node of each system. What was used never becomes less.
 //
-// Rows 1.12, 1.86.
+// Row 1.86.
 func TestTop(t *testing.T) {
 	var manifests []string
 	for _, system := range systems {
