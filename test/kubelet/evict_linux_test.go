@@ -75,16 +75,16 @@ func testMemoryEviction(t *testing.T, w *world) {
 		t.Errorf("conditions %+v", p.Status.Conditions)
 	}
 
-	w.untilCondition(t, v1.NodeMemoryPressure, v1.ConditionTrue)
+	untilCondition(t, w, v1.NodeMemoryPressure, v1.ConditionTrue)
 	w.untilEvent(t, node, "EvictionThresholdMet")
-	if notes := w.evictionNotes(t, "greedy"); notes["offending_containers"] != "app" || notes["starved_resource"] != "memory" {
+	if notes := evictionNotes(t, w, "greedy"); notes["offending_containers"] != "app" || notes["starved_resource"] != "memory" {
 		t.Errorf("annotations of the event: %v", notes)
 	}
 	w.create(t, newPod("late", "sleep"))
 	if late := w.until(t, 20*time.Second, "late", inPhase(v1.PodFailed)); late.Status.Message != "Pod was rejected: The node had condition: [MemoryPressure]. " {
 		t.Errorf("a pod that came under pressure: %s", late.Status.Message)
 	}
-	w.untilCondition(t, v1.NodeMemoryPressure, v1.ConditionFalse)
+	untilCondition(t, w, v1.NodeMemoryPressure, v1.ConditionFalse)
 
 	for name, id := range ids {
 		if c := w.until(t, time.Second, name, ready).Status.ContainerStatuses[0]; c.ContainerID != id {
@@ -112,16 +112,16 @@ func testDiskEviction(t *testing.T, w *world) {
 		p.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 		w.create(t, p)
 	}
-	w.fill(t, "steady", 1)
-	w.fill(t, "writer", 40)
+	fill(t, w, "steady", 1)
+	fill(t, w, "writer", 40)
 	began := time.Now()
 	p := w.until(t, time.Minute, "writer", inPhase(v1.PodFailed))
 	t.Logf("from the full disk until the pod was failed in the API: %v", time.Since(began))
 	if time.Since(began) > evictedWithin || p.Status.Reason != "Evicted" || !strings.HasPrefix(p.Status.Message, "The node was low on resource: ephemeral-storage. Threshold quantity: 32Mi, available: ") {
 		t.Errorf("after %v: %s: %s", time.Since(began), p.Status.Reason, p.Status.Message)
 	}
-	w.untilCondition(t, v1.NodeDiskPressure, v1.ConditionTrue)
-	w.untilCondition(t, v1.NodeDiskPressure, v1.ConditionFalse) // the volume is gone
+	untilCondition(t, w, v1.NodeDiskPressure, v1.ConditionTrue)
+	untilCondition(t, w, v1.NodeDiskPressure, v1.ConditionFalse) // the volume is gone
 	w.until(t, time.Second, "steady", ready)
 
 	w.remove(t, "steady", nil)
@@ -148,7 +148,7 @@ func testLocalLimits(t *testing.T, w *world) {
 	}
 
 	for _, name := range []string{"sized", "limited", "free"} {
-		w.fill(t, name, 2)
+		fill(t, w, name, 2)
 	}
 	for name, message := range map[string]string{"sized": `Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". `,
 		"limited": "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "} {
@@ -158,14 +158,14 @@ func testLocalLimits(t *testing.T, w *world) {
 		}
 	}
 	w.until(t, time.Second, "free", ready)
-	w.untilCondition(t, v1.NodeDiskPressure, v1.ConditionFalse)
+	untilCondition(t, w, v1.NodeDiskPressure, v1.ConditionFalse)
 	for _, name := range []string{"sized", "limited", "free"} {
 		w.remove(t, name, nil)
 	}
 }
 
 // fill waits for a pod and writes a file of so many MiB into its volume "scratch".
-func (w *world) fill(t *testing.T, name string, mib int) {
+func fill(t *testing.T, w *world, name string, mib int) {
 	t.Helper()
 	p := w.until(t, 30*time.Second, name, ready)
 	dir := filepath.Join(w.KubeletRoot(node), "pods", string(p.UID), "volumes", "kubernetes.io~empty-dir", "scratch")
@@ -173,7 +173,7 @@ func (w *world) fill(t *testing.T, name string, mib int) {
 }
 
 // untilCondition waits until the node has a condition.
-func (w *world) untilCondition(t *testing.T, kind v1.NodeConditionType, want v1.ConditionStatus) {
+func untilCondition(t *testing.T, w *world, kind v1.NodeConditionType, want v1.ConditionStatus) {
 	t.Helper()
 	must(t, wait.For(w.ctx, 40*time.Second, fmt.Sprintf("%s to be %s", kind, want), func(ctx context.Context) error {
 		n, err := w.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
@@ -190,7 +190,7 @@ func (w *world) untilCondition(t *testing.T, kind v1.NodeConditionType, want v1.
 }
 
 // evictionNotes returns the annotations of the event about an evicted pod.
-func (w *world) evictionNotes(t *testing.T, name string) (notes map[string]string) {
+func evictionNotes(t *testing.T, w *world, name string) (notes map[string]string) {
 	t.Helper()
 	must(t, wait.For(w.ctx, 20*time.Second, "the event Evicted of "+name, func(ctx context.Context) error {
 		list, err := w.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=Evicted,involvedObject.name=" + name})
