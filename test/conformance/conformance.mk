@@ -6,10 +6,10 @@ CONFORMANCE_DIR := test/conformance/e2e
 CONFORMANCE_BUILD := go build -ldflags "-s -w"
 CONFORMANCE_MOD := $(CONFORMANCE_DIR)/go.mod $(CONFORMANCE_DIR)/go.sum
 CONFORMANCE_SUITE := $(CONFORMANCE_OUT)/e2e.test
-CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs sample-apiserver etcd windows/agnhost.exe windows/sh.exe)
+CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs sample-apiserver etcd consumer load windows/agnhost.exe windows/sh.exe windows/consumer.exe windows/load.exe)
 CONFORMANCE_DATA := $(CONFORMANCE_OUT)/data
 
-# What to run: FOCUS, a regular expression that picks tests by name; NODE, lin or win; SUITE, conformance or sig-windows;
+# What to run: FOCUS, a regular expression that picks tests by name; NODE, lin or win; SUITE, conformance, autoscaling or sig-windows;
 # PARALLEL, how many at once.
 FOCUS ?=
 NODE ?= lin
@@ -18,7 +18,7 @@ PARALLEL ?= 10
 CONFORMANCE_FLAGS ?=
 
 .PHONY: conformance
-conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [SUITE=sig-windows] [PARALLEL=n]
+conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [SUITE=sig-windows|autoscaling] [PARALLEL=n]
 	go run ./test/conformance -bin $(BIN) -node $(NODE) -suite $(SUITE) -parallel $(PARALLEL) -focus "$(FOCUS)" $(CONFORMANCE_FLAGS)
 
 .PHONY: conformance-smoke
@@ -51,6 +51,19 @@ $(CONFORMANCE_OUT)/windows/sh.exe: $(wildcard test/conformance/shell/*)
 
 $(CONFORMANCE_OUT)/agnhost $(CONFORMANCE_OUT)/nonewprivs: $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/kubernetes/test/images/$(notdir $@)
+
+# The consumer of the tests of autoscaling, and what it starts to use processors and memory.
+$(CONFORMANCE_OUT)/consumer: $(CONFORMANCE_MOD)
+	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/kubernetes/test/images/resource-consumer
+
+$(CONFORMANCE_OUT)/windows/consumer.exe: $(CONFORMANCE_MOD)
+	cd $(CONFORMANCE_DIR) && GOOS=windows $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/kubernetes/test/images/resource-consumer
+
+$(CONFORMANCE_OUT)/load: $(wildcard test/conformance/load/*)
+	$(CONFORMANCE_BUILD) -o $@ ./test/conformance/load
+
+$(CONFORMANCE_OUT)/windows/load.exe: $(wildcard test/conformance/load/*)
+	GOOS=windows $(CONFORMANCE_BUILD) -o $@ ./test/conformance/load
 
 $(CONFORMANCE_OUT)/sample-apiserver: $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/sample-apiserver

@@ -52,6 +52,8 @@ func suiteImages() []images.Image {
 		{Repository: "e2e-test-images/ipc-utils", Tags: []string{"1.4"}, Linux: linux("tools").Starting(nil, "sh")},
 		{Repository: "e2e-test-images/nonroot", Tags: []string{"1.5"}, Linux: linux().Starting(nil, "sh").As("1234"), Windows: windows().Starting([]string{"cmd.exe", "/s", "/c"}).As("ContainerUser")},
 		{Repository: "e2e-test-images/nonewprivs", Tags: []string{"1.4"}, Linux: linux("nonewprivs").Starting(nil, "nnp")},
+		{Repository: "e2e-test-images/resource-consumer", Tags: []string{"1.14"}, Linux: linux("consumer").Starting([]string{"/consumer"}),
+			Windows: windows("windows-consumer").Starting([]string{`C:\consumer.exe`})},
 		{Repository: "e2e-test-images/sample-apiserver", Tags: []string{"1.29.2"}, Linux: linux("sample-apiserver").Starting([]string{"/sample-apiserver"})},
 		{Repository: "etcd", Tags: []string{"3.6.8-0"}, Linux: linux("etcd").Starting(nil, "etcd")},
 		{Repository: "pause", Tags: []string{"3.10.2"},
@@ -97,7 +99,19 @@ func parts(dir, bundle string) map[string]func(*images.Layer) error {
 		"sample-apiserver": files("sample-apiserver", at("sample-apiserver")),
 		"etcd":             files("usr/local/bin/etcd", at("etcd")),
 		"pause":            files("pause", filepath.Join(bundle, "images", "linux", "pause")),
-		"windows-base":     func(l *images.Layer) error { return l.WindowsShell(at("windows", "sh.exe")) },
+		// The programs that upstream's consumer starts are one of ours: of those in upstream's image one is Debian's, one Microsoft's.
+		"consumer": func(l *images.Layer) error {
+			l.Dir("consume-cpu", 0o755)
+			return files("consumer", at("consumer"), "consume-cpu/consume-cpu", at("load"), "usr/bin/stress", at("load"))(l)
+		},
+		"windows-consumer": func(l *images.Layer) error {
+			l.Dir("Files", 0o755)
+			l.Dir("Files/bin", 0o755)
+			l.Dir("Files/consume-cpu", 0o755)
+			load := at("windows", "load.exe")
+			return files("Files/consumer.exe", at("windows", "consumer.exe"), "Files/consume-cpu/consume-cpu.exe", load, "Files/bin/testlimit.exe", load)(l)
+		},
+		"windows-base": func(l *images.Layer) error { return l.WindowsShell(at("windows", "sh.exe")) },
 		"windows-agnhost": func(l *images.Layer) error {
 			l.Dir("Files/uploads", 0o777)
 			l.Same("Files/agnhost.exe", "Files/agnhost") // the name in upstream's image

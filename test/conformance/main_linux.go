@@ -30,7 +30,7 @@ type options struct {
 	bin      string        // folder of the built programs
 	dir      string        // state folder of the cluster
 	node     string        // lin or win: which nodes the pods run on
-	suite    string        // conformance, or sig-windows: what upstream tests of Windows nodes
+	suite    string        // conformance, sig-windows (what upstream tests of Windows nodes), or autoscaling
 	focus    string        // regular expression that a test's name must match; empty: all
 	skip     string        // regular expression of tests to leave out; empty: none
 	labels   string        // which of the suite's labels, as ginkgo's --label-filter; empty: those of suite
@@ -50,7 +50,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
 	f.StringVar(&o.dir, "dir", "/var/lib/porthole", "state folder of the cluster; one that runs there with the right nodes is used")
 	f.StringVar(&o.node, "node", "lin", "which nodes to judge: lin or win")
-	f.StringVar(&o.suite, "suite", "conformance", "which tests: conformance, or sig-windows (with -node win)")
+	f.StringVar(&o.suite, "suite", "conformance", "which tests: conformance, autoscaling, or sig-windows (with -node win)")
 	f.StringVar(&o.focus, "focus", "", "regular expression that a test's name must match")
 	f.StringVar(&o.skip, "skip", "", "regular expression of tests to leave out")
 	f.StringVar(&o.labels, "labels", "", "which of the suite's labels, as an expression for ginkgo (default: those of -suite)")
@@ -71,7 +71,7 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("-node %s: must be lin or win", o.node)
 	}
 	if suiteLabels[o.suite] == "" || o.suite == sigWindows && o.node != "win" {
-		return o, fmt.Errorf("-suite %s -node %s: must be conformance, or sig-windows with -node win", o.suite, o.node)
+		return o, fmt.Errorf("-suite %s -node %s: must be conformance, autoscaling, or sig-windows with -node win", o.suite, o.node)
 	}
 	if o.labels == "" {
 		o.labels = suiteLabels[o.suite]
@@ -93,13 +93,21 @@ func parse(args []string) (options, error) {
 // sigWindows is the suite of upstream's group for Windows, test/e2e/windows.
 const sigWindows = "sig-windows"
 
-// suiteLabels are the labels of the tests of each suite.
-var suiteLabels = map[string]string{"conformance": "Conformance", sigWindows: sigWindows}
+// autoscaling is the suite of what upstream tests of the horizontal pod autoscaler (test/e2e/autoscaling). The group's other tests need a
+// cloud, and those of an alpha feature an API server that has it.
+const autoscaling = "autoscaling"
 
-// set returns the name under which the results of this run are kept: "lin", "win" or "sig-windows".
+// suiteLabels are the labels of the tests of each suite.
+var suiteLabels = map[string]string{"conformance": "Conformance", sigWindows: sigWindows,
+	autoscaling: "sig-autoscaling && Feature: containsAny HPA && !Alpha"}
+
+// set returns the name under which the results of this run are kept: "lin", "win", "sig-windows", "autoscaling-lin" or "autoscaling-win".
 func (o options) set() string {
-	if o.suite == sigWindows {
+	switch o.suite {
+	case sigWindows:
 		return sigWindows
+	case autoscaling:
+		return autoscaling + "-" + o.node
 	}
 	return o.node
 }

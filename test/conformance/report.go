@@ -246,7 +246,8 @@ func sigOf(test string) string {
 const sigWindowsTests = 38
 
 // titles of the sets of results.
-var titles = map[string]string{"lin": "Linux nodes", "win": "Emulated Windows nodes", "sig-windows": "Upstream's own tests of Windows nodes"}
+var titles = map[string]string{"lin": "Linux nodes", "win": "Emulated Windows nodes", "sig-windows": "Upstream's own tests of Windows nodes",
+	"autoscaling-lin": "Autoscaling of pods on Linux nodes", "autoscaling-win": "Autoscaling of pods on emulated Windows nodes"}
 
 // document is docs/conformance.md: a table and the tests that do not pass, for each system that has results.
 func document(all map[string]results, why reasons) string {
@@ -257,6 +258,7 @@ func document(all map[string]results, why reasons) string {
 	p("The tests are those of the cluster's Kubernetes version. A test that fails or is skipped has a reason, which stands in")
 	p("`test/conformance/reasons.json`; a reason for a test that passes is an error. The tests' images are made of free programs: see")
 	p("`test/conformance/README.md`.")
+
 	for _, node := range slices.Sorted(maps.Keys(all)) {
 		have := all[node]
 		if len(have) == 0 {
@@ -266,6 +268,10 @@ func document(all map[string]results, why reasons) string {
 		if node == "sig-windows" {
 			p("`make conformance NODE=win SUITE=sig-windows` runs the tests that upstream has for Windows nodes only (test/e2e/windows).")
 			p("%d of the %d have run so far.", len(have), sigWindowsTests)
+		}
+		if system, ok := strings.CutPrefix(node, "autoscaling-"); ok {
+			p("`make conformance NODE=%s SUITE=autoscaling` runs the tests of the horizontal pod autoscaler (test/e2e/autoscaling) that need no cloud.", system)
+			p("%d have run so far.", len(have))
 		}
 		table(p, have)
 		rest(p, node, have, why)

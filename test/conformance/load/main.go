@@ -1,0 +1,107 @@
+// Command load uses processors and memory for upstream's resource consumer, in the place of three programs of its image, by their names and
+// with their flags: consume-cpu, stress (Linux) and testlimit.exe (Windows).
+//
+//	consume-cpu -millicores=N -duration-sec=S
+//	stress -m 1 --vm-bytes NM --vm-hang 0 -t S
+//	testlimit.exe -accepteula -d N -e 0 S -c 1       until it is ended: Microsoft's does so too
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func main() {
+	if err := run(strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(1)
+	}
+}
+
+func run(name string, args []string) error {
+	switch name {
+	case "consume-cpu":
+		millicores, err := number(args, "-millicores=")
+		if err != nil {
+			return err
+		}
+		seconds, err := number(args, "-duration-sec=")
+		if err != nil {
+			return err
+		}
+		burn(millicores, time.Duration(seconds)*time.Second)
+		return nil
+	case "stress":
+		return stress(args, "--vm-bytes", "-t")
+	case "testlimit":
+		return stress(args, "-d", "")
+	}
+	return fmt.Errorf("%q is none of consume-cpu, stress, testlimit", name)
+}
+
+// number returns what follows a flag: in the same word if the flag ends with =, else in the next one.
+func number(args []string, flag string) (int, error) {
+	for i, arg := range args {
+		text, found := strings.CutPrefix(arg, flag)
+		if !found || !strings.HasSuffix(flag, "=") && text != "" {
+			continue
+		}
+		if text == "" && i+1 < len(args) {
+			text = args[i+1]
+		}
+		n, err := strconv.Atoi(strings.TrimSuffix(text, "M"))
+		if err != nil || n < 0 {
+			return 0, fmt.Errorf("%s: %q is not a number", flag, text)
+		}
+		return n, nil
+	}
+	return 0, fmt.Errorf("%s is missing", flag)
+}
+
+// pause is between two looks at how much of a processor was used.
+const pause = 10 * time.Millisecond
+
+// burn uses so many thousandths of a processor, on average since the start.
+func burn(millicores int, limit time.Duration) {
+	began, first := time.Now(), used()
+	for n := uint64(1); time.Since(began) < limit; {
+		if share := 1000 * float64(used()-first) / float64(time.Since(began)); share >= float64(millicores) {
+			time.Sleep(pause)
+			continue
+		}
+		for range 100_000 {
+			n = n*6364136223846793005 + 1
+		}
+	}
+}
+
+// page is the smallest that a system has: one byte in each is written, so that all are in memory.
+const page = 4096
+
+// stress holds as many MiB as one flag says for as many seconds as the other says, or for ever without one.
+func stress(args []string, size, duration string) error {
+	mib, err := number(args, size)
+	if err != nil {
+		return err
+	}
+	limit := time.Duration(1<<63 - 1)
+	if duration != "" {
+		seconds, err := number(args, duration)
+		if err != nil {
+			return err
+		}
+		limit = time.Duration(seconds) * time.Second
+	}
+
+	block := make([]byte, mib<<20)
+	for at := 0; at < len(block); at += page {
+		block[at] = 1
+	}
+	time.Sleep(limit)
+	fmt.Println("held", len(block), "bytes") // and so the block is kept until here
+	return nil
+}
