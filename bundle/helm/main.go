@@ -1,4 +1,4 @@
-// Command helm-template renders a chart with Helm's own code, as `helm template NAME CHART -f VALUES` does: values over the chart's, its
+// Command helm-template renders a chart with Helm's own code, as `helm template NAME CHART --kube-version VERSION -f VALUES` does: values over the chart's, its
 // schema and constraints, then the engine. Tests compare the objects with those of `porthole manifests`. All of Helm would bring kubectl.
 package main
 
@@ -16,17 +16,17 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: helm-template CHART < VALUES")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: helm-template CHART VERSION-OF-KUBERNETES < VALUES")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Stdin, os.Stdout); err != nil {
+	if err := run(os.Args[1], os.Args[2], os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "helm-template:", err)
 		os.Exit(1)
 	}
 }
 
-func run(folder string, in io.Reader, out io.Writer) error {
+func run(folder, version string, in io.Reader, out io.Writer) error {
 	chart, err := loader.Load(folder)
 	if err != nil {
 		return err
@@ -43,9 +43,14 @@ func run(folder string, in io.Reader, out io.Writer) error {
 		return err
 	}
 
-	capabilities := chartutil.DefaultCapabilities
-	if want := chart.Metadata.KubeVersion; want != "" && !chartutil.IsCompatibleRange(want, capabilities.KubeVersion.String()) {
-		return fmt.Errorf("the chart is for Kubernetes %s, and Helm takes a cluster for %s", want, capabilities.KubeVersion)
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	kube, err := chartutil.ParseKubeVersion(version)
+	if err != nil {
+		return err
+	}
+	capabilities.KubeVersion = *kube
+	if want := chart.Metadata.KubeVersion; want != "" && !chartutil.IsCompatibleRange(want, capabilities.KubeVersion.Version) {
+		return fmt.Errorf("the chart is for Kubernetes %s, and the cluster has %s", want, version)
 	}
 	all, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "porthole", Namespace: "kube-system", Revision: 1, IsInstall: true}, capabilities)
 	if err != nil {

@@ -97,7 +97,7 @@ func helmRender(t *testing.T, values string) (objects []any) {
 		return nil
 	}
 
-	cmd := exec.Command(helm, chart)
+	cmd := exec.Command(helm, chart, "v1.36.3")
 	cmd.Stdin = strings.NewReader(values)
 	text, err := cmd.CombinedOutput()
 	if err != nil {
@@ -113,6 +113,19 @@ func helmRender(t *testing.T, values string) (objects []any) {
 		}
 	}
 	return objects
+}
+
+// TestHelmRefuses: Helm takes the chart for the versions of Kubernetes that it is for.
+func TestHelmRefuses(t *testing.T) {
+	helm := filepath.Join("..", "..", "bin", "bundle", "helm-template")
+	if _, err := os.Stat(helm); err != nil {
+		t.Skipf("%v (make bundle-tests)", err)
+	}
+	for version, takes := range map[string]bool{"v1.33.9": false, "v1.34.0": true, "v1.37.0": true} {
+		if out, err := exec.Command(helm, chart, version).CombinedOutput(); (err == nil) != takes {
+			t.Errorf("%s: %v\n%s", version, err, out)
+		}
+	}
 }
 
 // byName is a set of objects.

@@ -176,6 +176,12 @@ func TestNetworkOf(t *testing.T) {
 	if kind != "flannel vxlan" || !slices.Equal(remote, []string{"lin02 (10.1.0.2)"}) {
 		t.Errorf("network %q, remote %v", kind, remote)
 	}
+
+	ours := node("lin01", "10.0.0.2", map[string]string{"flannel.alpha.coreos.com/backend-type": "vxlan"})
+	ours.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeNetworkUnavailable, Reason: "RoutesReady"}}
+	if kind, _ = NetworkOf([]v1.Node{ours}, "win07", links); kind != "" {
+		t.Errorf("of a node that porthole-routes keeps: network %q", kind)
+	}
 }
 
 // TestEachCheckCanFail: a check that is added here has a case in TestChecks.

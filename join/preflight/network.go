@@ -24,7 +24,7 @@ func NetworkOf(nodes []v1.Node, self string, links []netip.Prefix) (kind string,
 		if n.Name == self {
 			continue
 		}
-		if found := networkOf(n.Annotations); found != "" && kind == "" {
+		if found := networkOf(n.Annotations); found != "" && kind == "" && !hasRoutes(&n) {
 			kind = found
 		}
 		for _, a := range n.Status.Addresses {
@@ -38,6 +38,13 @@ func NetworkOf(nodes []v1.Node, self string, links []netip.Prefix) (kind string,
 		}
 	}
 	return kind, remote
+}
+
+// hasRoutes reports whether porthole-routes keeps a node's network. In the mode vxlan such a node has flannel's annotations.
+func hasRoutes(n *v1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
+		return c.Type == v1.NodeNetworkUnavailable && c.Reason == "RoutesReady"
+	})
 }
 
 func networkOf(annotations map[string]string) string {

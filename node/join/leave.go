@@ -83,7 +83,7 @@ func (l *leave) prepare() (joined bool, err error) {
 
 // recalled returns what this machine remembers of its join, and reports whether there is something.
 func recalled() (s *Setup, joined bool, err error) {
-	s, err = newSetup(Options{InstallDir: DefaultInstallDir, Network: Networks[0]})
+	s, err = newSetup(Options{InstallDir: DefaultInstallDir})
 	if err != nil {
 		return nil, false, err
 	}

@@ -439,7 +439,8 @@ func (r *run) recall() error {
 		return nil
 	}
 	o := &r.Options
-	o.NodeIP, o.NIC, o.CRISocket, o.Network, o.PodCIDR, o.ServiceCIDR = c.NodeIP, c.NIC, c.CRISocket, c.Network, c.PodCIDR, c.ServiceCIDR
+	o.NodeIP, o.NIC, o.CRISocket, o.PodCIDR, o.ServiceCIDR = c.NodeIP, c.NIC, c.CRISocket, c.PodCIDR, c.ServiceCIDR
+	o.Network = first(o.Network, c.Network) // another one is refused, not passed over
 	o.Labels, o.Taints, o.KubeletArgs, o.PatchesDir, o.InstallDir = c.Labels, c.Taints, c.KubeletArgs, c.PatchesDir, c.InstallDir
 	o.Environment, o.FirewallPorts, o.NoFirewall = c.Environment, c.Firewall, c.NoFirewall
 	o.RoutesArgs, o.BGPConfig = c.RoutesArgs, c.BGPConfig

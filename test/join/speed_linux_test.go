@@ -73,7 +73,13 @@ func (cp follower) joinSpeed(round int) (first, second float64) {
 
 // kubeadmJoins has kubeadm join a machine with a kubelet, "" for ours, and returns how many seconds it took until the node was Ready.
 func (cp follower) kubeadmJoins(name, address, kubelet string) float64 {
-	m := cp.fresh(name, address)
+	_, seconds := cp.kubeadmNode(name, address, kubelet)
+	return seconds
+}
+
+// kubeadmNode has kubeadm join a machine with a kubelet, "" for ours, and returns it, and how many seconds it took until the node was Ready.
+func (cp follower) kubeadmNode(name, address, kubelet string) (m *machine, seconds float64) {
+	m = cp.fresh(name, address)
 	m.cgroups()
 	m.ok("mkdir", "-p", "/opt/cni/bin")
 	for _, plugin := range []string{"bridge", "host-local", "loopback"} {
@@ -106,7 +112,7 @@ func (cp follower) kubeadmJoins(name, address, kubelet string) float64 {
 		}
 		return fmt.Errorf("its conditions are %+v", n.Status.Conditions)
 	})
-	return time.Since(start).Seconds()
+	return m, time.Since(start).Seconds()
 }
 
 // cgroups makes the root of the kubelet's cgroups, which upstream's kubelet does not make. On cgroup v1 the new one needs the processors
