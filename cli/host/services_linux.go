@@ -8,22 +8,29 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/scm"
 )
 
 func servicesCommand() *cobra.Command {
 	var o common
+	var faults []string
 	c := &cobra.Command{
 		Use:   "services NAME",
 		Short: "List the Windows services of a host",
 		Long: `Lists the Windows services of a host from its service manager: whether they run, how they ended, and how often they failed.
 Programs on the host install and start services, for example "porthole service install" or sc.`,
-		Example: "  porthole host services h1\n  porthole host run h1 -- 'C:\\k\\porthole.exe' service install routes -- --kubeconfig 'C:\\k\\config' …",
+		Example: "  porthole host services h1\n  porthole host run h1 -- 'C:\\k\\porthole.exe' service install routes -- --kubeconfig 'C:\\k\\config' …\n  porthole host services h1 --fault create:kubelet:1072:2",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			h, err := o.find(args[0])
 			if err != nil {
 				return err
+			}
+			for _, f := range faults {
+				if err := host.Fault(h, f); err != nil {
+					return err
+				}
 			}
 			list, err := h.Services()
 			if err != nil {
@@ -41,6 +48,8 @@ Programs on the host install and start services, for example "porthole service i
 			return w.Flush()
 		},
 	}
+	c.Flags().StringArrayVar(&faults, "fault", nil, "FUNCTION:SERVICE:CODE[:TIMES]: the next calls of programs to the service manager fail with this error of Windows, such as\n"+
+		"create:kubelet:1072:2; functions are create, open, change, change2, delete, start and control; * is any service. May be repeated")
 	o.flags(c, true)
 	return c
 }

@@ -16,7 +16,7 @@ import (
 const shutdownLimit = 10 * time.Minute
 
 // callSCM asks the host's service manager; the answer is JSON.
-func (h Host) callSCM(function string, into any) error {
+func (h Host) callSCM(function, args string, into any) error {
 	if h.OS != "windows" {
 		return fmt.Errorf("host %s is a Linux node: it has no service manager", h.Name)
 	}
@@ -30,7 +30,7 @@ func (h Host) callSCM(function string, into any) error {
 		if err := conn.SetDeadline(time.Now().Add(shutdownLimit)); err != nil {
 			return err
 		}
-		answer, err = scm.Call(conn, function, "", "")
+		answer, err = scm.Call(conn, function, "", args)
 		return err
 	})
 	if err == nil {
@@ -44,7 +44,15 @@ func (h Host) callSCM(function string, into any) error {
 
 // Services lists the Windows services of the host.
 func (h Host) Services() (list []scm.Listed, err error) {
-	return list, h.callSCM("services", &list)
+	return list, h.callSCM("services", "", &list)
+}
+
+// Fault makes calls of the host's service manager fail, until it restarts: the text is what scm.ParseFault reads.
+func Fault(h Host, text string) error {
+	if _, err := scm.ParseFault(text); err != nil {
+		return err
+	}
+	return h.callSCM("fault", text, new(any))
 }
 
 // Events reads the host's Windows event log, oldest entry first.
@@ -52,5 +60,5 @@ func (h Host) Events() ([]scm.Event, error) { return scm.ReadEvents(filepath.Joi
 
 // stopServices ends the host's services as Windows does when it shuts down, and tells how each ended.
 func (h Host) stopServices() (ended []scm.Ended, err error) {
-	return ended, h.callSCM("shutdown", &ended)
+	return ended, h.callSCM("shutdown", "", &ended)
 }

@@ -452,6 +452,29 @@ func FuzzArguments(f *testing.F) {
 			return
 		}
 		m.Create(Config{Name: "s", Path: "missing s", Type: ownProcess, Start: StartManual}, 1)
-		(&server{m}).call(caller{pid: 1}, wire.Request{Text: [3]string{function, service, args}})
+		(&server{m: m}).call(caller{pid: 1}, wire.Request{Text: [3]string{function, service, args}})
 	})
+}
+
+func TestFaults(t *testing.T) {
+	var f faults
+	for _, text := range []string{"create:kubelet:1072:2", "start:*:1053"} {
+		fault, err := ParseFault(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.add(fault)
+	}
+	var got []Code
+	for _, call := range [][2]string{{"create", "Kubelet"}, {"create", "other"}, {"create", "kubelet"}, {"create", "kubelet"}, {"start", "x"}, {"start", "x"}} {
+		got = append(got, f.strike(call[0], call[1]))
+	}
+	if want := []Code{MarkedForDelete, OK, MarkedForDelete, OK, RequestTimeout, OK}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for _, bad := range []string{"", "create:kubelet", "boot:kubelet:5", "create:kubelet:x", "create:kubelet:0", "create:kubelet:5:0"} {
+		if _, err := ParseFault(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
 }

@@ -17,7 +17,7 @@ import (
 
 // Serve answers programs of the host until the context ends.
 func (m *Manager) Serve(ctx context.Context, l net.Listener) error {
-	s := &server{m}
+	s := &server{m: m}
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	for {
@@ -33,7 +33,10 @@ func (m *Manager) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // server answers programs of the host.
-type server struct{ m *Manager }
+type server struct {
+	m      *Manager
+	faults faults
+}
 
 // serve answers one thread of a program.
 func (s *server) serve(ctx context.Context, conn net.Conn) {
@@ -117,7 +120,17 @@ type caller struct {
 // call answers one call of a program, or of `porthole host services`.
 func (s *server) call(c caller, q wire.Request) (answer string, code Code) {
 	name, args := q.Text[1], fields{rest: q.Text[2]}
+	if code := s.faults.strike(q.Text[0], name); code != OK {
+		return "", code
+	}
 	switch q.Text[0] {
+	case "fault":
+		fault, err := ParseFault(q.Text[2])
+		if err != nil {
+			return "", InvalidParameter
+		}
+		s.faults.add(fault)
+		return "null", OK
 	case "ping":
 		return "", OK
 	case "create":

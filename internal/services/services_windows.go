@@ -48,7 +48,7 @@ func (m *Manager) Get(name string) (*Status, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("opening service %s: %w", name, err)
+		return nil, fmt.Errorf("opening service %s: %w", name, elevated(err))
 	}
 	defer s.Close()
 	st, err := get(s)
@@ -125,23 +125,15 @@ func (m *Manager) Apply(wanted Spec) error {
 	c := mgr.Config{ServiceType: windows.SERVICE_WIN32_OWN_PROCESS, StartType: mgr.StartAutomatic, ErrorControl: mgr.ErrorNormal,
 		DisplayName: wanted.DisplayName, Description: wanted.Description, Dependencies: wanted.Dependencies, ServiceStartName: wanted.Account,
 		SidType: windows.SERVICE_SID_TYPE_UNRESTRICTED, DelayedAutoStart: wanted.Start == "delayed"}
-	s, err := m.m.OpenService(wanted.Name)
-	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
-		s, err = m.m.CreateService(wanted.Name, wanted.Command[0], c, wanted.Command[1:]...)
-	} else if err == nil {
-		c.BinaryPathName = windows.ComposeCommandLine(wanted.Command)
-		if err = s.UpdateConfig(c); err == nil && len(wanted.Dependencies) == 0 {
-			err = clearDependencies(s)
-		}
-	}
+	s, err := m.settled(wanted, c)
 	if s != nil {
 		defer s.Close()
 	}
-	if errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) {
+	switch {
+	case errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE):
 		return fmt.Errorf("service %s is being deleted: close what shows services (services.msc, Task Manager) and try again: %w", wanted.Name, err)
-	}
-	if err != nil {
-		return fmt.Errorf("configuring service %s: %w", wanted.Name, err)
+	case err != nil:
+		return fmt.Errorf("configuring service %s: %w", wanted.Name, elevated(err))
 	}
 
 	var actions []mgr.RecoveryAction
@@ -158,6 +150,56 @@ func (m *Manager) Apply(wanted Spec) error {
 		return fmt.Errorf("setting the environment of service %s: %w", wanted.Name, err)
 	}
 	return nil
+}
+
+// A service that was deleted is there until all have closed it, and its name is not free before (Microsoft, DeleteService).
+const (
+	deletedTime   = 2 * time.Second
+	deletedPeriod = 100 * time.Millisecond
+)
+
+// settled creates or changes a service. It waits for a deleted one to be gone.
+func (m *Manager) settled(wanted Spec, c mgr.Config) (s *mgr.Service, err error) {
+	tick := time.NewTicker(deletedPeriod)
+	defer tick.Stop()
+	for deadline := time.Now().Add(deletedTime); ; <-tick.C {
+		s, err = m.configured(wanted, c)
+		if !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) || time.Now().After(deadline) {
+			return s, err
+		}
+		if s != nil { // or it would never be gone
+			s.Close()
+			s = nil
+		}
+	}
+}
+
+// configured creates a service, or changes the one that is there. s is nil if there is none.
+func (m *Manager) configured(wanted Spec, c mgr.Config) (s *mgr.Service, err error) {
+	s, err = m.m.OpenService(wanted.Name)
+	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
+		s, err = m.m.CreateService(wanted.Name, wanted.Command[0], c, wanted.Command[1:]...)
+		if !errors.Is(err, windows.ERROR_SERVICE_EXISTS) {
+			return s, err
+		}
+		s, err = m.m.OpenService(wanted.Name) // somebody made it a moment ago
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.BinaryPathName = windows.ComposeCommandLine(wanted.Command)
+	if err = s.UpdateConfig(c); err == nil && len(wanted.Dependencies) == 0 {
+		err = clearDependencies(s)
+	}
+	return s, err
+}
+
+// elevated adds to an error of missing rights how to get them.
+func elevated(err error) error {
+	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+		return fmt.Errorf("%w: start this in a prompt with \"Run as administrator\"; if it was, a policy of the domain forbids it", err)
+	}
+	return err
 }
 
 // clearDependencies removes all dependencies of a service. UpdateConfig would keep them if it is given none.
@@ -193,8 +235,12 @@ func (m *Manager) Start(ctx context.Context, name string) error {
 		return fmt.Errorf("opening service %s: %w", name, err)
 	}
 	defer s.Close()
-	if err := s.Start(); err != nil && !errors.Is(err, windows.ERROR_SERVICE_ALREADY_RUNNING) {
-		return fmt.Errorf("starting service %s: %w", name, err)
+	err = s.Start()
+	if errors.Is(err, windows.ERROR_SERVICE_REQUEST_TIMEOUT) { // a machine that does much else; Windows has ended the process
+		err = s.Start()
+	}
+	if err != nil && !errors.Is(err, windows.ERROR_SERVICE_ALREADY_RUNNING) {
+		return fmt.Errorf("starting service %s: %w", name, elevated(err))
 	}
 	return await(ctx, s, svc.Running)
 }
@@ -209,16 +255,68 @@ func (m *Manager) Stop(ctx context.Context, name string) error {
 	return stop(ctx, s)
 }
 
+// hangTime is how long a service may take to stop before its process is ended: as long as Windows gives it when it shuts down
+// (WaitToKillServiceTimeout, 20 s by default).
+const hangTime = 20 * time.Second
+
+// stop stops a service. The process of one that does not stop is ended.
 func stop(ctx context.Context, s *mgr.Service) error {
 	_, err := s.Control(svc.Stop)
 	switch {
 	case errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE):
 		return nil
+	case errors.Is(err, windows.ERROR_SERVICE_REQUEST_TIMEOUT): // it does not take the control
+		return end(ctx, s)
 	case errors.Is(err, windows.ERROR_DEPENDENT_SERVICES_RUNNING):
 		dependents, _ := s.ListDependentServices(svc.Active) // only for the text
 		return fmt.Errorf("stopping service %s: stop %s first, which depend on it: %w", s.Name, strings.Join(dependents, ", "), err)
 	case err != nil && !errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL): // it is stopping already
-		return fmt.Errorf("stopping service %s: %w", s.Name, err)
+		return fmt.Errorf("stopping service %s: %w", s.Name, elevated(err))
+	}
+
+	patient, cancel := context.WithTimeout(ctx, hangTime)
+	defer cancel()
+	err = await(patient, s, svc.Stopped)
+	if err != nil && patient.Err() != nil && ctx.Err() == nil {
+		return end(ctx, s)
+	}
+	return err
+}
+
+// end ends the process of a service that does not stop. To Windows that is a failure of the service: its recovery actions are put away for
+// that time, or they would start it again.
+func end(ctx context.Context, s *mgr.Service) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("ending service %s, which does not stop: %w", s.Name, err)
+		}
+	}()
+	q, err := s.Query()
+	if err != nil || q.State == svc.Stopped {
+		return err
+	}
+	actions, err := s.RecoveryActions()
+	if err != nil {
+		return err
+	}
+	reset, err := s.ResetPeriod()
+	if err != nil {
+		return err
+	}
+	if len(actions) > 0 {
+		if err := s.ResetRecoveryActions(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.SetRecoveryActions(actions, reset)) }()
+	}
+
+	h, err := windows.OpenProcess(windows.PROCESS_TERMINATE, false, q.ProcessId)
+	if err != nil {
+		return err
+	}
+	err = windows.TerminateProcess(h, uint32(windows.ERROR_PROCESS_ABORTED))
+	if err := errors.Join(err, windows.CloseHandle(h)); err != nil {
+		return err
 	}
 	return await(ctx, s, svc.Stopped)
 }

@@ -26,9 +26,12 @@ func (Registered) ID() string { return "registered" }
 // Wanted returns the node with the UUID of this machine.
 func (r Registered) Wanted() any { return registeredValue{r.Name, strings.ToLower(r.UUID)} }
 
-// Observe reads the Node.
+// Observe reads the Node. While the API server does not answer there is nothing that is as wanted: Apply, which changes nothing, waits.
 func (r Registered) Observe(ctx context.Context) (any, error) {
 	n, err := r.read(ctx)
+	if errors.Is(err, credential.ErrUnreachable) {
+		return nil, nil
+	}
 	if n == nil || err != nil {
 		return nil, err
 	}
@@ -78,9 +81,12 @@ func (Ready) ID() string { return "ready" }
 // Wanted returns that it is Ready.
 func (Ready) Wanted() any { return map[string]bool{"ready": true} }
 
-// Observe reads the condition.
+// Observe reads the condition. An API server that does not answer is waited for, as with Registered.
 func (r Ready) Observe(ctx context.Context) (any, error) {
 	n, err := r.read(ctx)
+	if errors.Is(err, credential.ErrUnreachable) {
+		return map[string]bool{"ready": false}, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,11 @@
 package install
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -12,13 +14,17 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"porthole.dev/porthole/join/credential"
+	"porthole.dev/porthole/join/step"
 )
 
 // nodeOf returns a node with a certificate, and an API server that has one Node object.
@@ -27,7 +33,7 @@ func nodeOf(t *testing.T, object string) *Node {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, object) }))
 	t.Cleanup(server.Close)
 	n := &Node{Name: "win07", UUID: "AAAA-1", Kubelet: t.TempDir(),
-		Cluster: &credential.Cluster{Server: server.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}}
+		Cluster: &credential.Cluster{Server: server.URL, CA: pemOf(server.Certificate().Raw)}}
 
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -42,11 +48,15 @@ func nodeOf(t *testing.T, object string) *Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...)
+	pair := append(pemOf(cert), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(n.Pair()), 0o755), os.WriteFile(n.Pair(), pair, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return n
+}
+
+func pemOf(cert []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
 }
 
 // TestSameName: of two machines with one name, the one whose kubelet did not register the Node ends at once and says who has the name.
@@ -58,5 +68,36 @@ func TestSameName(t *testing.T) {
 	}
 	if err := (Registered{nodeOf(t, fmt.Sprintf(object, "aaaa-1"))}).Apply(t.Context()); err != nil {
 		t.Errorf("our own Node: %v", err)
+	}
+}
+
+// TestWaitsForAPI: while the API server does not answer the last steps wait for it, and end with the time that they have.
+func TestWaitsForAPI(t *testing.T) {
+	away := &atomic.Bool{}
+	n := nodeOf(t, `{"metadata": {"name": "win07"}, "status": {"nodeInfo": {"systemUUID": "aaaa-1"}, "conditions": [{"type": "Ready", "status": "True"}]}}`)
+	real, _ := url.Parse(n.Cluster.Server)
+	proxy := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		answer := httputil.NewSingleHostReverseProxy(real)
+		answer.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		answer.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	n.Cluster.Server, n.Cluster.CA = proxy.URL, pemOf(proxy.Certificate().Raw)
+
+	for _, s := range []step.Step{Registered{n}, Ready{n}} {
+		away.Store(true)
+		j := step.NewJournal("win07", "")
+		short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if _, err := runner(&j).Run(short, []step.Step{s}); !errors.Is(err, ErrTime) {
+			t.Errorf("%s: away for ever: %v", s.ID(), err)
+		}
+		cancel()
+		time.AfterFunc(300*time.Millisecond, func() { away.Store(false) })
+		if _, err := runner(&j).Run(t.Context(), []step.Step{s}); err != nil {
+			t.Errorf("%s: away for a moment: %v", s.ID(), err)
+		}
 	}
 }

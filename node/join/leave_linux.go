@@ -81,6 +81,7 @@ func afterUndo(_ context.Context, s *Setup, keepLogs bool) error {
 	for _, dir := range []string{"/var/lib/cni/results", "/var/lib/cni/networks"} {
 		_ = os.Remove(dir) // it stays if something else is in it
 	}
+	_ = os.Remove(s.InstallDir) // which an upgrade's versions kept; one that is not empty is another's
 	return err
 }
 

@@ -25,6 +25,7 @@ func networkFacts(ctx context.Context, api *credential.API, s *Setup, f *preflig
 	if !hasRoutes(s.Network) {
 		return nil
 	}
+	f.Cluster.Forbidden = nil // it may be asked again
 	for _, need := range needs() {
 		may, err := api.May(ctx, need[0], need[1], need[2])
 		if err != nil {

@@ -45,6 +45,7 @@ type run struct {
 	facts    preflight.Facts
 	joined   bool   // an earlier run was finished
 	chosen   string // network of an earlier run
+	unusable error  // why the node's certificate, which is there, cannot be used; nil if it can
 }
 
 // errRefused ends a run whose checks failed; they are in the report.
@@ -167,7 +168,11 @@ func (r *run) reach(ctx context.Context) (*credential.API, error) {
 			return nil, err
 		}
 	default:
-		return nil, &credential.Problem{Check: "Discovery", Text: "this machine has no valid certificate of a node, and no token was given", Cure: "kubeadm token create --print-join-command"}
+		text := "this machine has no certificate of a node, and no token was given"
+		if r.unusable != nil {
+			text = fmt.Sprintf("the certificate of this node cannot be used (%v), and no token was given for a new one", r.unusable)
+		}
+		return nil, &credential.Problem{Check: "Discovery", Text: text, Cure: "kubeadm token create --print-join-command, and that line with porthole"}
 	}
 
 	api, err := s.Cluster.With(r.TLSToken, nil)
@@ -189,9 +194,11 @@ func (r *run) asNode() *credential.API {
 	if err != nil || f.Pair == nil || len(r.Pins) > 0 && !containsPin(r.Pins, f.Cluster.CAHash) {
 		return nil
 	}
+
 	if pair, err := os.ReadFile(s.Pair()); err != nil {
 		return nil
 	} else if _, err := credential.Usable(pair, s.Name, f.Cluster.CA, time.Hour); err != nil {
+		r.unusable = err
 		return nil
 	}
 	s.Cluster = &f.Cluster
@@ -343,7 +350,7 @@ func (r *run) part(ctx context.Context, runner *step.Runner, steps []step.Step) 
 }
 
 // checkAsNode asks with the node's own certificate for what a token may not know: the rights of nodes, and the network of the others. If
-// this refuses, what was done so far is undone.
+// this refuses, or another machine takes the name at the same moment, what was done so far is undone.
 func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.Step) error {
 	if r.DryRun || r.joined {
 		return nil
@@ -354,7 +361,13 @@ func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.
 		return err
 	}
 	defer api.Close()
-	if err := networkFacts(ctx, api, s, &r.facts); err != nil {
+	if err := patient(ctx, func() error { return networkFacts(ctx, api, s, &r.facts) }); err != nil {
+		return err
+	}
+	switch err := patient(ctx, func() error { return s.Claim(ctx) }); {
+	case errors.Is(err, install.ErrTaken) && len(s.Journal.Steps) <= len(done): // nothing else was done, also not by an earlier run
+		return errors.Join(err, r.takeBack(ctx, runner, done))
+	case err != nil:
 		return err
 	}
 
@@ -366,9 +379,32 @@ func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.
 	r.report.Checks = list
 	r.progress.Checked(list)
 	r.report.Outcome = outcome
+	return errors.Join(errRefused, r.takeBack(ctx, runner, done))
+}
+
+// askPeriod is how often an API server is asked again that does not answer.
+const askPeriod = time.Second
+
+// patient calls ask until the API server answers, or ctx ends: a control plane may be restarting.
+func patient(ctx context.Context, ask func() error) error {
+	for {
+		err := ask()
+		if !errors.Is(err, credential.ErrUnreachable) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(askPeriod):
+		}
+	}
+}
+
+// takeBack undoes the first steps, after which this machine is as it was before.
+func (r *run) takeBack(ctx context.Context, runner *step.Runner, done []step.Step) error {
 	results, err := runner.Undo(ctx, done)
 	r.report.Steps = append(r.report.Steps, results...)
-	return errors.Join(errRefused, err, install.DropJournal(s.Node.Journal()))
+	return errors.Join(err, install.DropJournal(r.setup.Node.Journal()))
 }
 
 // outcome tells what a run that came to its end did.

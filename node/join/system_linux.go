@@ -113,7 +113,8 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 		}
 		routes := files(steps...)
 		if s.Wait != WaitNone {
-			start("porthole-routes", "http://127.0.0.1:10261/healthz", append(routes, identity...))
+			// Healthy it is when the node is in the cluster, which takes the kubelet. The condition Ready, which join waits for at last, needs both.
+			start("porthole-routes", "http://127.0.0.1:10261/livez", append(routes, identity...))
 		}
 	}
 	if s.Wait != WaitNone {

@@ -3,6 +3,7 @@ package routes
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -51,6 +52,10 @@ func (a *agent) isWritten(condition corev1.NodeCondition) bool {
 	})
 }
 
+// conditionTime bounds how long the pod network waits for an API server that does not answer. A connection that nobody answers would take
+// 30 s to fail.
+const conditionTime = 2 * time.Second
+
 // unavailable sets the node's condition once after a reboot, if the pod network is not right at once: until then the condition that an
 // earlier boot left said that it is.
 func (a *agent) unavailable(ctx context.Context, cause error) {
@@ -59,6 +64,8 @@ func (a *agent) unavailable(ctx context.Context, cause error) {
 	}
 	condition := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NotMadeInThisBoot",
 		Message: "the node has rebooted, and its pod network is not right yet: " + cause.Error()}
+	ctx, cancel := context.WithTimeout(ctx, conditionTime)
+	defer cancel()
 	if err := a.cluster.SetCondition(ctx, condition); err != nil {
 		klog.FromContext(ctx).V(2).Info("The node's network condition is of an earlier boot", "err", err.Error()) // tried again with the next pass
 		return

@@ -26,13 +26,14 @@ const nodesFile = "nodes.json"
 const (
 	// patience is how long an agent that starts waits for the API server before it works with the nodes of the file: short beside the
 	// time in which peers keep the routes of a node that restarts (bgp's restartTime, 30 s).
-	patience = 5 * time.Second
+	patience = 5 * time.Second // and a node that boots shall have its pod network 10 s after HNS answers
 	// saveInterval is the least time between two writes of the file.
 	saveInterval = 10 * time.Second
 )
 
 // memory is a cluster whose nodes outlive this process: an agent that starts while the API server is away works with those that an earlier
-// one knew. The mode bgp needs that, because peers drop the routes of a node whose agent opens no session. It is safe for concurrent use.
+// one knew. A node that boots then makes its pod network of before. The mode bgp needs that most, because peers drop the routes of a node whose
+// agent opens no session. It is safe for concurrent use.
 type memory struct {
 	cluster
 	file string

@@ -98,9 +98,11 @@ func Run(ctx context.Context, o Options) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	tasks.Go(func() { nodes.Run(ctx) })
-	if o.Mode == BGP && o.StateDir != "" {
+	if o.StateDir != "" {
 		m := newMemory(a.cluster, filepath.Join(o.StateDir, nodesFile))
-		a.cluster, a.drain.memory = m, m
+		if a.cluster = m; o.Mode == BGP {
+			a.drain.memory = m
+		}
 		tasks.Go(func() { m.run(ctx, a.saving) })
 	}
 	if routes := maker.hostRoutes(); routes != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,11 +143,10 @@ func (m *machine) ready(name string) {
 	m.t.Helper()
 	wait.True(m.t, 2*time.Minute, "node "+name+" Ready", func() bool {
 		n := m.node(name)
-		for i := 0; n != nil && i < len(n.Status.Conditions); i++ {
-			if c := n.Status.Conditions[i]; c.Type == v1.NodeReady {
-				return c.Status == v1.ConditionTrue
-			}
-		}
-		return false
+		return n != nil && isReady(n)
 	})
+}
+
+func isReady(n *v1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue })
 }

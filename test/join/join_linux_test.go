@@ -57,7 +57,12 @@ func (m *machine) porthole(args ...string) result {
 // report runs porthole with -o json.
 func (m *machine) report(args ...string) (step.Report, result) {
 	m.t.Helper()
-	r := m.porthole(append(args, "-o", "json")...)
+	return m.reportBy(filepath.Join(bin, "porthole"), args...)
+}
+
+func (m *machine) reportBy(program string, args ...string) (step.Report, result) {
+	m.t.Helper()
+	r := m.run(program, append(args, "-o", "json")...)
 	var report step.Report
 	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
 		m.t.Fatalf("%v: %s%s", err, r.out, r.err)

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"porthole.dev/porthole/internal/testkit/figure"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
@@ -105,10 +103,8 @@ func (cp follower) kubeadmNode(name, address, kubelet string) (m *machine, secon
 		if n == nil {
 			return errors.New("there is no such node")
 		}
-		for _, c := range n.Status.Conditions {
-			if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue {
-				return nil
-			}
+		if isReady(n) {
+			return nil
 		}
 		return fmt.Errorf("its conditions are %+v", n.Status.Conditions)
 	})

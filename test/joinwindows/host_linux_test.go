@@ -245,6 +245,9 @@ func (h *host) inside(args ...string) string {
 // routes are the routes of the host. Linux' own of IPv6 are left out.
 func (h *host) routes() []string {
 	lines := strings.Split(strings.TrimSpace(h.inside("ip", "-4", "route")), "\n")
+	for i, l := range lines { // ip ends some with a space
+		lines[i] = strings.TrimSpace(l)
+	}
 	slices.Sort(lines)
 	return lines
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ import (
 
 // builds are those on which the whole test runs. `make test-join` runs all.
 func builds() []string {
-	if os.Getenv("PORTHOLE_JOIN") == "long" {
+	if long() {
 		return []string{"20348", "17763", "26100"}
 	}
 	return []string{"20348"}
@@ -48,17 +49,26 @@ func TestJoinWindows(t *testing.T) {
 
 			h.refusals()
 			h.dryRun(before)
+			faulty{h}.denied()
+			faulty{h}.manager("create:kubelet:1072:2", "start:kube-proxy:1053")
 			h.joins()
+
 			h.podWorks("first")
 			h.joinsAgain()
 			h.closed()
 			h.mends()
-			h.comesBack()
+			faulty{h}.ordered()
+			faulty{h}.hangs()
+			faulty{h}.killedAgain(map[bool]int{true: 5, false: 2}[long()])
+			faulty{h}.alone()
+
 			upgrader{h}.upgrades()
 			h.reboots()
 			wall.opens(true, "of a node")
-
+			h.closed()
+			back := faulty{h}.away()
 			h.leaves(before, routes)
+			back()
 			wall.opens(false, "after leave")
 			if after := wall.rules(); after != rules || !strings.Contains(after, "of somebody else") {
 				t.Errorf("firewall rules after leave:\n%s\nbefore:\n%s", after, rules)
@@ -91,6 +101,32 @@ func TestServices(t *testing.T) {
 	if out := h.must(shortly, "status", "--dir", state); !strings.Contains(out, "win01/kubelet") || !strings.Contains(out, "win01: boot 3: pod network 10.244.") {
 		t.Errorf("porthole status:\n%s", out)
 	}
+}
+
+// TestReboots: a node that join made comes back by itself, reboot after reboot, whatever HNS loses. PORTHOLE_JOIN_REBOOTS says how many.
+func TestReboots(t *testing.T) {
+	n, _ := strconv.Atoi(os.Getenv("PORTHOLE_JOIN_REBOOTS")) // none is 0
+	if n == 0 {
+		t.Skip("takes a quarter of a minute each: PORTHOLE_JOIN_REBOOTS=50, or `make test-join`")
+	}
+	h := newHost(t, "win50", "20348")
+	routes := h.routes()
+	h.joins()
+	h.podWorks("first")
+	faulty{h}.rebootsAgain(2, n, routes)
+	if r, code := h.report("join"); code != 0 || r.Outcome != step.Unchanged {
+		t.Errorf("after %d reboots a join changes %v: %s", n, done(r), r.Error)
+	}
+}
+
+// TestKilled: joins that are killed before and after each step, and left.
+func TestKilled(t *testing.T) {
+	if !long() && os.Getenv("PORTHOLE_JOIN") != "killed" {
+		t.Skip("takes minutes: PORTHOLE_JOIN=killed or `make test-join`")
+	}
+	h := newHost(t, "win60", "20348")
+	faulty{h}.leavesHalf(h.files())
+	h.podWorks("after kills")
 }
 
 // waitsForNetwork: no pod starts while porthole-routes has not made the pod network of this boot, although containerd's CNI configuration
@@ -351,6 +387,11 @@ func (h *host) closed() {
 		st, err := os.Stat(h.path(dir))
 		if err != nil || st.Mode().Perm()&0o007 != 0 {
 			h.t.Errorf("%s is open to others: %v, %v", dir, st.Mode(), err)
+		}
+	}
+	for _, file := range []string{"etc/kubernetes/kubelet.conf", "var/lib/kubelet/pki/kubelet-client-current.pem"} {
+		if st, err := os.Stat(h.path(file)); err != nil || st.Mode().Perm()&0o007 != 0 {
+			h.t.Errorf("%s is open to others: %v, %v", file, st, err)
 		}
 	}
 }
