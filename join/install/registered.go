@@ -20,6 +20,9 @@ type registeredValue struct {
 	UUID string `json:"systemUUID"`
 }
 
+// Waits marks a step that waits for the kubelet.
+func (Registered) Waits() {}
+
 // ID returns the step's name.
 func (Registered) ID() string { return "registered" }
 
@@ -74,6 +77,9 @@ func (Registered) Undo(context.Context, []byte) error { return nil }
 
 // Ready is the step of the condition Ready of the Node.
 type Ready struct{ *Node }
+
+// Waits marks a step that waits for the kubelet: one that has just started says for a moment that it is not ready.
+func (Ready) Waits() {}
 
 // ID returns the step's name.
 func (Ready) ID() string { return "ready" }

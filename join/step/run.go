@@ -70,19 +70,32 @@ func (r *Runner) one(ctx context.Context, s Step) (Result, error) {
 		return finish(op, "failed", err)
 	}
 	call(r.Before, op.ID)
-	if err := s.Apply(ctx); err != nil {
-		return finish(op, "failed", err)
-	}
-	call(r.After, op.ID)
-
-	after, err := Look(ctx, s)
-	if err == nil && after.Action != None {
-		err = fmt.Errorf("%w: %s", ErrNotSettled, after)
-	}
+	after, err := r.apply(ctx, s)
 	if err != nil {
 		return finish(op, "failed", err)
 	}
+	if after.Action != None {
+		return finish(op, "failed", fmt.Errorf("%w: %s", ErrNotSettled, after))
+	}
 	return finish(op, "done", r.settled(op))
+}
+
+// Waiter is a step whose Apply only waits for something that others do, which can be undone by them a moment later: it is waited for again
+// until ctx ends.
+type Waiter interface{ Waits() }
+
+// apply carries a step out, and returns what is still to be done about it.
+func (r *Runner) apply(ctx context.Context, s Step) (after Op, err error) {
+	_, waits := s.(Waiter)
+	for {
+		if err := s.Apply(ctx); err != nil {
+			return after, err
+		}
+		call(r.After, s.ID())
+		if after, err = Look(ctx, s); err != nil || after.Action == None || !waits || ctx.Err() != nil {
+			return after, err
+		}
+	}
 }
 
 // settled notes in the journal that a step which was begun, by this run or an earlier one, is as wanted.

@@ -100,6 +100,35 @@ func TestNotSettled(t *testing.T) {
 	}
 }
 
+// flapping is a step that waits: what it waits for is undone by others for some times.
+type flapping struct {
+	*part
+	times int
+}
+
+func (flapping) Waits() {}
+func (f *flapping) Observe(context.Context) (any, error) {
+	if f.applied > 0 && f.applied <= f.times {
+		return "gone again", nil
+	}
+	return f.is, nil
+}
+
+// TestWaits: a step that waits is waited for again if it was undone a moment later, as long as there is time.
+func TestWaits(t *testing.T) {
+	m := newMachine()
+	s := &flapping{part: &part{id: "s", wanted: "x"}, times: 2}
+	if _, err := m.runner(false).Run(t.Context(), []Step{s}); err != nil || s.applied != 3 {
+		t.Errorf("%v after %d times", err, s.applied)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	s = &flapping{part: &part{id: "t", wanted: "x"}, times: 2}
+	if _, err := m.runner(false).Run(over, []Step{s}); !errors.Is(err, ErrNotSettled) || s.applied != 1 {
+		t.Errorf("without time: %v after %d times", err, s.applied)
+	}
+}
+
 // TestInterrupted: a run that ended within a step is finished by the next, which keeps what was there before the first.
 func TestInterrupted(t *testing.T) {
 	m := newMachine()

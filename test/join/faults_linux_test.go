@@ -22,6 +22,9 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
+// faulty is a machine on which something fails.
+type faulty struct{ follower }
+
 // TestFaults: a join meets a full disk, a control plane that goes away in the middle, and later a certificate that has expired. Each time
 // the same line goes on when the fault is over.
 func TestFaults(t *testing.T) {
@@ -31,7 +34,7 @@ func TestFaults(t *testing.T) {
 	cp := newControlPlane(t, "cp04", "10.99.0.24")
 	m := cp.at(t).fresh("lin81", "10.99.0.81")
 	m.supervise()
-	f := m.at(t)
+	f := faulty{m.at(t)}
 	line := append(cp.joinLine(), "--patches", m.patches(), "--timeout", "3m")
 	fresh := m.snapshot()
 
@@ -44,7 +47,7 @@ func TestFaults(t *testing.T) {
 }
 
 // leaves makes the machine no node any more.
-func (m follower) leaves(cp *machine, fresh string) {
+func (m faulty) leaves(cp *machine, fresh string) {
 	m.t.Helper()
 	if r := m.porthole("leave"); r.code != 0 {
 		m.t.Fatalf("leave: code %d: %s%s", r.code, r.out, r.err)
@@ -54,7 +57,7 @@ func (m follower) leaves(cp *machine, fresh string) {
 }
 
 // full joins while one folder after the other has no space: the error names the file and its size, and nothing half is left.
-func (m follower) full(line []string) {
+func (m faulty) full(line []string) {
 	m.t.Helper()
 	line = append(with(line, "", ""), "--ignore-preflight-errors=DiskSpace")
 	for _, dir := range []string{"/var/lib/porthole-node", "/var/lib/kubelet", "/usr/lib/porthole", "/etc/kubernetes"} {
@@ -76,7 +79,7 @@ func (m follower) full(line []string) {
 }
 
 // drop keeps the API server from the machine until the function that it returns is called.
-func (m follower) drop() (back func()) {
+func (m faulty) drop() (back func()) {
 	m.t.Helper()
 	nft := func(script string) {
 		m.t.Helper()
@@ -89,7 +92,7 @@ func (m follower) drop() (back func()) {
 }
 
 // joinUntil runs a join, calls then when it has printed a text, and returns how it ended.
-func (m follower) joinUntil(text string, then func(), args ...string) (code int, out string) {
+func (m faulty) joinUntil(text string, then func(), args ...string) (code int, out string) {
 	m.t.Helper()
 	c := m.inside(filepath.Join(bin, "porthole"), args...)
 	var errs bytes.Buffer
@@ -116,7 +119,7 @@ func (m follower) joinUntil(text string, then func(), args ...string) (code int,
 const awayTime = 15 * time.Second
 
 // awayFor: the API server goes away when a step has been carried out, and comes back. The join waits for it.
-func (m follower) awayFor(cp *machine, after string, line []string, fresh string) {
+func (m faulty) awayFor(cp *machine, after string, line []string, fresh string) {
 	m.t.Helper()
 	code, out := m.joinUntil(after, func() { time.AfterFunc(awayTime, m.drop()) }, line...)
 	if code != 0 || !strings.Contains(out, "is Ready") {
@@ -128,7 +131,7 @@ func (m follower) awayFor(cp *machine, after string, line []string, fresh string
 
 // awayForEver: with its time over, a join that has not installed anything has failed, and one that has says that its programs go on trying;
 // which they do.
-func (m follower) awayForEver(cp *machine, line []string, fresh string) {
+func (m faulty) awayForEver(cp *machine, line []string, fresh string) {
 	m.t.Helper()
 	short := append(with(line, "", ""), "--timeout", "20s")
 	var back func()
@@ -149,7 +152,7 @@ func (m follower) awayForEver(cp *machine, line []string, fresh string) {
 }
 
 // expires gives the node a certificate that has expired: a join without a token says so, one with a token gets a new one, and nothing else.
-func (m follower) expires(cp *machine, line []string) {
+func (m faulty) expires(cp *machine, line []string) {
 	m.t.Helper()
 	if report, r := m.report(line...); r.code != 0 {
 		m.t.Fatalf("before: code %d: %s %s", r.code, report.Error, r.err)

@@ -258,6 +258,7 @@ func (m *systemdMachine) comesBack(cp *machine) {
 		old := strings.Fields(before)
 		return now[0] != "0" && now[1] != "0" && now[0] != old[0] && now[1] != old[1] && m.run("curl", "-fsS", "http://127.0.0.1:10248/healthz").code == 0
 	})
+	cp.ready(m.name)
 	m.ok("systemctl", "disable", "--now", "porthole-routes")
 	report, r := m.reportOf("join")
 	var done []string
