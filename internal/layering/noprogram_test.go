@@ -39,6 +39,9 @@ func startNoProgram(t *testing.T, who string, atLeast int, patterns ...string) {
 		looked++
 
 		if slices.Contains(l.Imports, "os/exec") {
+			if name == "kubelet/credential" {
+				continue // it starts what the node's configuration names, and gives it text of pods on its input only
+			}
 			t.Errorf("%s imports os/exec on Windows: %s starts no program there", name, who)
 		}
 		for _, f := range l.GoFiles {

@@ -101,7 +101,8 @@ func hierarchies() ([]string, error) {
 	}
 	var out []string
 	for _, e := range entries {
-		if e.IsDir() {
+		// A folder on which no hierarchy is mounted has no processes.
+		if _, err := os.Stat(filepath.Join(cgroups, e.Name(), "cgroup.procs")); e.IsDir() && err == nil {
 			out = append(out, filepath.Join(cgroups, e.Name()))
 		}
 	}

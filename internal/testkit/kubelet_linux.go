@@ -30,7 +30,7 @@ func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*
 	if err != nil {
 		return nil, err
 	}
-	return p, wait.For(ctx, 60*time.Second, "node "+node, func(ctx context.Context) error {
+	return p, wait.For(ctx, 3*time.Minute, "node "+node, func(ctx context.Context) error {
 		select {
 		case <-p.done:
 			return fmt.Errorf("the kubelet ended: %s", w.Logs(3000))

@@ -185,7 +185,7 @@ func (w *World) connect(ctx context.Context) error {
 	if err := wait.For(ctx, 30*time.Second, "containerd", w.runtimeReady); err != nil {
 		return err
 	}
-	return wait.For(ctx, 60*time.Second, "the control plane", func(ctx context.Context) error {
+	return wait.For(ctx, 3*time.Minute, "the control plane", func(ctx context.Context) error {
 		return w.accountReady(ctx, "default")
 	})
 }

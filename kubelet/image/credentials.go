@@ -122,6 +122,21 @@ func matches(login, host, repository string) bool {
 	return sameHost(regHost, host) && strings.HasPrefix(repository, regPath)
 }
 
+// Matches reports whether the registry of a login, or a pattern of a credential provider, is about an image.
+func Matches(pattern, image string) bool {
+	ref, err := reference.ParseNormalizedNamed(image)
+	return err == nil && matches(pattern, reference.Domain(ref), reference.Path(ref))
+}
+
+// RegistryOf returns the registry of an image.
+func RegistryOf(image string) string {
+	ref, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return ""
+	}
+	return reference.Domain(ref)
+}
+
 // sameHost reports whether host is one that pattern means. A host is its name and its port. Names have the same number of parts
 // between dots, so that * never stands for more than one of them; the port, if there is one, must be the same.
 func sameHost(pattern, host string) bool {

@@ -77,6 +77,11 @@ type limiter interface {
 	Wait(ctx context.Context) error
 }
 
+// providers are programs of the node that know logins; kubelet/credential implements it.
+type providers interface {
+	Secrets(ctx context.Context, image string) []v1.Secret
+}
+
 // Puller makes images present. It is safe for concurrent use.
 type Puller struct {
 	client cri.ImageServiceClient
@@ -84,6 +89,8 @@ type Puller struct {
 	now    func() time.Time
 	// NodeConfigs are folders in which a config.json may hold credentials for all pods. Set it before the first use.
 	NodeConfigs []string
+	// Providers know logins of images beside those of pods and of the node; nil for nobody. Set it before the first use.
+	Providers providers
 	// Rate limits how many pulls begin per second; nil is no limit. Set it before the first use. A pull over the limit waits;
 	// upstream's fails instead and is tried again ten seconds later.
 	Rate limiter
@@ -311,6 +318,9 @@ func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 
 	go func() {
 		ctx := context.WithoutCancel(ctx)
+		if p.Providers != nil {
+			auths = append(auths, credentials(name, p.Providers.Secrets(ctx, name))...)
+		}
 		f.unfit = p.Builds.check(ctx, name, auths, w)
 		close(f.checked)
 		if f.err = f.unfit; f.err == nil {

@@ -18,6 +18,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/config"
+	"porthole.dev/porthole/kubelet/credential"
 	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/meter"
@@ -45,7 +46,9 @@ type Options struct {
 	CertDir     string // folder of certificates; empty: pki below RootDir
 	// RegistryConfig is the folder of hosts.toml files that the runtime has as its config_path; empty if it has none.
 	RegistryConfig string
-	Labels         string // labels to register the node with: key=value, separated by commas
+	// CredentialConfig is a CredentialProviderConfig, or a folder of them, and CredentialDir the folder of its programs; both or none.
+	CredentialConfig, CredentialDir string
+	Labels                          string // labels to register the node with: key=value, separated by commas
 
 	// BootRecord is the file in which `porthole routes` says that the pod network of this boot is made; pods wait for it. Empty: they do
 	// not.
@@ -160,9 +163,30 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 	pulls := puller(cfg, images)
 	pulls.NodeConfigs = image.NodeConfigFolders(o.RootDir)
 	pulls.Builds = imageBuilds(given, o, api, rt)
+	if err := useProviders(pulls, given); err != nil {
+		closeCRI()
+		return nil, nil, err
+	}
 	o.Runtime, o.Images = core.NewRuntime(rt), pulls
 	o.ImageGC = &image.GC{Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: gcPolicy(cfg)}
 	return rt, closeCRI, nil
+}
+
+// useProviders has the programs of the configuration asked for logins.
+func useProviders(pulls *image.Puller, given *Options) error {
+	if given.CredentialConfig == "" && given.CredentialDir == "" {
+		return nil
+	}
+	if given.CredentialConfig == "" || given.CredentialDir == "" {
+		return errors.New("--image-credential-provider-config and --image-credential-provider-bin-dir must be set together")
+	}
+	p, err := credential.Load(given.CredentialConfig, given.CredentialDir)
+	if err != nil {
+		return err
+	}
+	p.Matches, p.RegistryOf = image.Matches, image.RegistryOf
+	pulls.Providers = p
+	return nil
 }
 
 // volumeOptions returns what volumes need. Without api (a kubelet without a cluster) they have neither objects nor tokens.
