@@ -27,7 +27,9 @@ type tools struct {
 	objects objectAPI
 	events  eventAPI
 	devices devices
-	meter   *meter.Meter
+	// recursive returns the runtime's handlers that can make mounts below a read-only mount read-only.
+	recursive func() []string
+	meter     *meter.Meter
 
 	nodeName string
 	nodeIPs  func() []string

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -40,6 +41,7 @@ func (e *effects) makeSandbox(ctx context.Context, j job) (box pod.Sandbox, aske
 		return pod.Sandbox{}, false, err
 	}
 
+	warnOfIsolation(e, j.pod)
 	// The folder first: by it a later kubelet finds what this one has begun.
 	if err := os.MkdirAll(e.podDir(), 0o750); err != nil {
 		return pod.Sandbox{}, false, err
@@ -71,6 +73,17 @@ func (e *effects) sandboxSpec(p *v1.Pod, attempt uint32) (runtime.SandboxSpec, e
 	}
 	spec.CgroupParent = e.cgroups.Path(p)
 	return spec, err
+}
+
+// oldIsolation is the annotation of Kubernetes 1.10 to 1.20 that asked for Hyper-V isolation, of pods with one container.
+const oldIsolation = "experimental.windows.kubernetes.io/isolation-type"
+
+// warnOfIsolation tells of the annotation that no longer has an effect, and of what replaced it.
+func warnOfIsolation(e *effects, p *v1.Pod) {
+	if value, ok := p.Annotations[oldIsolation]; ok && e.windows && e.sent.first(oldIsolation) {
+		e.event(p, "", v1.EventTypeWarning, "IsolationAnnotation", fmt.Sprintf(
+			"The annotation %s=%s has no effect: use a RuntimeClass with the handler runhcs-wcow-hypervisor", oldIsolation, value))
+	}
 }
 
 // classTimeout bounds the question for a class, so that a pod without sandbox is not held up by an API server that is away.

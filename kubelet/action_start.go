@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -74,6 +75,8 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 		return runtime.ContainerSpec{}, err
 	}
 
+	used, _ := j.runtime.Sandbox()
+	box.Handler = used.Handler
 	ips, own := e.addresses(p, j.runtime)
 
 	vars, err := e.environment(ctx, p, c, ips)
@@ -166,9 +169,13 @@ func (e *effects) addMounts(
 		mounts = append(mounts, *hosts)
 	}
 
+	possible := slices.Contains(e.recursive(), spec.Sandbox.Handler)
 	for _, m := range mounts {
+		if m.RecursiveReadOnly && !possible {
+			return release, fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime", m.Name)
+		}
 		spec.Mounts = append(spec.Mounts, runtime.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.ReadOnly,
-			RecursiveReadOnly: m.RecursiveReadOnly, Propagation: m.Propagation})
+			RecursiveReadOnly: m.RecursiveReadOnly || m.RecursiveIfPossible && possible, Propagation: m.Propagation})
 	}
 
 	devices, err := e.volumes.Devices(p, c)

@@ -97,3 +97,13 @@ func (w *runtimeWatch) stuck() error {
 	}
 	return nil
 }
+
+// recursiveHandlers returns the runtime's handlers that can make mounts below a read-only mount read-only.
+func recursiveHandlers(h runtime.Health) (names []string) {
+	for _, x := range h.Handlers {
+		if x.RecursiveReadOnlyMounts {
+			names = append(names, x.Name)
+		}
+	}
+	return names
+}

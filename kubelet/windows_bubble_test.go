@@ -24,6 +24,21 @@ func hostProcess(c v1.Container, on bool) v1.Container {
 	return c
 }
 
+// TestIsolationAnnotation: a pod of Kubernetes 1.10 to 1.20 that asks for Hyper-V isolation runs without, and is told what to use.
+// Row 1.99.
+func TestIsolationAnnotation(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		p := aPod("pod", "sleep")
+		p.Annotations = map[string]string{"experimental.windows.kubernetes.io/isolation-type": "hyperv"}
+		b.cluster.create(p)
+		b.untilReady(time.Minute, "pod")
+		b.hasEvents("pod", "IsolationAnnotation")
+		if said := b.cluster.said("pod"); !strings.Contains(said, "use a RuntimeClass with the handler runhcs-wcow-hypervisor") {
+			t.Errorf("events: %s", said)
+		}
+	}, onWindowsNode)
+}
+
 // TestHostProcessByContainer: only the containers of a pod say that they are HostProcess containers, as tigera's operator writes
 // them. The sandbox must be told so too, or containerd refuses each container.
 func TestHostProcessByContainer(t *testing.T) {

@@ -163,6 +163,8 @@ type Node struct {
 	RuntimeName string
 	// NetworkNotReady is why pods cannot get a network now; empty if they can.
 	NetworkNotReady string `json:",omitzero"`
+	// RecursiveReadOnly are the runtime's handlers that can make mounts below a read-only mount read-only.
+	RecursiveReadOnly []string `json:",omitzero"`
 	// InitialBackoff and MaxBackoff bound the restart back-off; zero means 10 s and 300 s.
 	InitialBackoff, MaxBackoff time.Duration `json:",omitzero"`
 }

@@ -120,7 +120,7 @@ func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) 
 
 	st.ImageID = cur.ImageID
 	st.User = cur.User
-	st.VolumeMounts = mountStatuses(c)
+	st.VolumeMounts = mountStatuses(c, d.node.recursive(s))
 	if prev != nil && prev.State == Exited {
 		st.LastTerminationState.Terminated = terminated(prev, f)
 	} else if old := findStatus(s, c.Name); prev == nil && old != nil && cur.Attempt > 0 {
@@ -251,15 +251,21 @@ func initDone(s *State, c *v1.Container) bool {
 	return endsBeforeApps(s, c) && s.runtime != nil && appsSeen(s)
 }
 
-// mountStatuses returns the status of each volume mount. A read-only mount says whether mounts below it are read-only too. That
-// is so for RecursiveReadOnly: Enabled only; IfPossible is carried out as Disabled (volume/mounts.go), and is reported so.
-func mountStatuses(c *v1.Container) (out []v1.VolumeMountStatus) {
+// recursive reports whether the runtime can make mounts below a read-only mount of the pod read-only.
+func (n Node) recursive(s *State) bool {
+	box := s.runtime.sandbox()
+	return box != nil && slices.Contains(n.RecursiveReadOnly, box.Handler)
+}
+
+// mountStatuses returns the status of each volume mount. A read-only mount says whether mounts below it are read-only too. possible
+// reports whether the runtime can do that, which decides what IfPossible means.
+func mountStatuses(c *v1.Container, possible bool) (out []v1.VolumeMountStatus) {
 	for i := range c.VolumeMounts {
 		m := &c.VolumeMounts[i]
 		st := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			mode := v1.RecursiveReadOnlyDisabled
-			if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled {
+			if asked := m.RecursiveReadOnly; asked != nil && (*asked == v1.RecursiveReadOnlyEnabled || possible && *asked == v1.RecursiveReadOnlyIfPossible) {
 				mode = v1.RecursiveReadOnlyEnabled
 			}
 			st.RecursiveReadOnly = &mode

@@ -221,4 +221,17 @@ func TestMountStatuses(t *testing.T) {
 	if len(got) != 2 || got[0].RecursiveReadOnly != nil || got[1].RecursiveReadOnly == nil || *got[1].RecursiveReadOnly != v1.RecursiveReadOnlyDisabled {
 		t.Errorf("mounts %+v", got)
 	}
+
+	possible := v1.RecursiveReadOnlyIfPossible
+	s.pod.Spec.Containers[0].VolumeMounts[1].RecursiveReadOnly = &possible
+	for _, c := range []struct {
+		handlers []string
+		want     v1.RecursiveReadOnlyMode
+	}{{nil, v1.RecursiveReadOnlyDisabled}, {[]string{"kata"}, v1.RecursiveReadOnlyDisabled}, {[]string{"kata", ""}, v1.RecursiveReadOnlyEnabled}} {
+		f := facts
+		f.RecursiveReadOnly = c.handlers
+		if got := Reconcile(s, f, now).Status.ContainerStatuses[0].VolumeMounts[1].RecursiveReadOnly; *got != c.want {
+			t.Errorf("handlers %q: if possible is %s, want %s", c.handlers, *got, c.want)
+		}
+	}
 }

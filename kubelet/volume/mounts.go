@@ -103,9 +103,10 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 	backing, _ := m.storage.get(j.pod.UID, vm.Name)
 	return Mount{
 		Name: vm.Name, HostPath: host, ContainerPath: at,
-		ReadOnly:          vm.ReadOnly || filled || backing.readOnly,
-		RecursiveReadOnly: recursiveReadOnly(vm),
-		Propagation:       propagation(vm),
+		ReadOnly:            vm.ReadOnly || filled || backing.readOnly,
+		RecursiveReadOnly:   recursive(vm, v1.RecursiveReadOnlyEnabled),
+		RecursiveIfPossible: recursive(vm, v1.RecursiveReadOnlyIfPossible),
+		Propagation:         propagation(vm),
 	}, true, nil
 }
 
@@ -133,8 +134,9 @@ func findVolume(pod *v1.Pod, name string) *v1.Volume {
 	return nil
 }
 
-func recursiveReadOnly(vm *v1.VolumeMount) bool {
-	return vm.ReadOnly && vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled
+// recursive reports whether a read-only mount asks for that mode of the mounts below it.
+func recursive(vm *v1.VolumeMount, mode v1.RecursiveReadOnlyMode) bool {
+	return vm.ReadOnly && vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == mode
 }
 
 func propagation(vm *v1.VolumeMount) v1.MountPropagationMode {

@@ -71,7 +71,9 @@ type Mount struct {
 	ContainerPath     string
 	ReadOnly          bool
 	RecursiveReadOnly bool
-	Propagation       v1.MountPropagationMode // never empty
+	// RecursiveIfPossible asks for that where the runtime can do it.
+	RecursiveIfPossible bool
+	Propagation         v1.MountPropagationMode // never empty
 }
 
 // Device is one raw device of a container.

@@ -12,10 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	resources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"porthole.dev/porthole/internal/testkit/deviceplugin"
 	"porthole.dev/porthole/internal/testkit/wait"
@@ -133,7 +136,7 @@ func testDevices(t *testing.T, w *world) {
 	shows.Spec.Containers[0].Env = []v1.EnvVar{{Name: "PLAIN", Value: "the pod's"}}
 	w.create(t, shows)
 	done := w.until(t, 30*time.Second, shows.Name, inPhase(v1.PodSucceeded))
-	if out := w.log(t, done, "app"); !strings.Contains(out, "GADGETS=one") || !strings.Contains(out, "PLAIN=the pod's") {
+	if out := w.log(t, done, "app"); out != "one\nthe pod's\n" {
 		t.Errorf("its environment is\n%s", out)
 	}
 	plugin.expect(t, "allocate [one]")
@@ -153,6 +156,7 @@ func testDevices(t *testing.T, w *world) {
 	held := w.until(t, 30*time.Second, "holds", ready)
 	plugin.expect(t, "allocate [one]")
 	plugin.expect(t, "prestart [one]")
+	heldDevices(t, w, "holds", gadget+" [one]")
 	w.create(t, withGadgets("greedy", 2, "sleep"))
 	refusedDevices(t, w, "greedy", "Pod was rejected: Allocate failed due to requested number of devices unavailable for "+gadget+". Requested: 2, Available: 1, which is unexpected")
 
@@ -175,6 +179,23 @@ func testDevices(t *testing.T, w *world) {
 	refusedDevices(t, w, "late", "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "+gadget+", which is unexpected")
 	for _, name := range []string{shows.Name, sees.Name, "holds", "greedy", "second", "late"} {
 		w.remove(t, name, nil)
+	}
+}
+
+// heldDevices asks the kubelet's pod-resources API for the devices of a pod's container.
+func heldDevices(t *testing.T, w *world, name, want string) {
+	t.Helper()
+	conn, err := grpc.NewClient("unix:"+filepath.Join(w.KubeletRoot(node), "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(t, err)
+	defer conn.Close()
+	answer, err := resources.NewPodResourcesListerClient(conn).Get(w.ctx, &resources.GetPodResourcesRequest{PodName: name, PodNamespace: namespace})
+	must(t, err)
+	var got []string
+	for _, d := range answer.PodResources.Containers[0].Devices {
+		got = append(got, fmt.Sprint(d.ResourceName, " ", d.DeviceIds))
+	}
+	if text := strings.Join(got, ", "); text != want {
+		t.Errorf("pod %s has %s, want %s", name, text, want)
 	}
 }
 
