@@ -75,7 +75,7 @@ func New(o Options) *Kubelet {
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
 	k.tools = newTools(&o, k.folders, k.NodeAllocatable)
 	k.tools.devices = k.devices
-	k.tools.recursive = func() []string { return recursiveHandlers(*k.runtime.health.Load()) }
+	k.tools.recursive = func() []string { return recursiveHandlers(k.runtime.health.Load()) }
 	return k
 }
 
@@ -298,7 +298,7 @@ func (k *Kubelet) NodeAddresses() []v1.NodeAddress { return k.node.Addresses() }
 func (k *Kubelet) nodeFacts() pod.Node {
 	n := pod.Node{HostIPs: k.o.Node.IPs(), RuntimeName: k.runtime.version.Load().Name, MaxBackoff: k.o.MaxBackoff}
 	if h := k.runtime.health.Load(); h != nil {
-		n.RecursiveReadOnly = recursiveHandlers(*h)
+		n.RecursiveReadOnly = recursiveHandlers(h)
 		if h := k.node.Health(*h); !h.NetworkReady {
 			n.NetworkNotReady = h.NetworkMessage
 		}

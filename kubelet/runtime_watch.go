@@ -99,7 +99,10 @@ func (w *runtimeWatch) stuck() error {
 }
 
 // recursiveHandlers returns the runtime's handlers that can make mounts below a read-only mount read-only.
-func recursiveHandlers(h runtime.Health) (names []string) {
+func recursiveHandlers(h *runtime.Health) (names []string) {
+	if h == nil { // not known yet
+		return nil
+	}
 	for _, x := range h.Handlers {
 		if x.RecursiveReadOnlyMounts {
 			names = append(names, x.Name)

@@ -41,14 +41,19 @@ func ShutdownTime(periods []v1beta1.ShutdownGracePeriodByPodPriority) time.Durat
 }
 
 // ShutDown stops the pods of the node because it shuts down, those of the lowest priority first. It returns when none runs any
-// more, or when their time is over and lastReports. As soon as it is called, the node is not ready and admits no pod. Only the first call has an effect.
+// more, or when their time is over and lastReports. As soon as it is called, the node is not ready and admits no pod. A second call has
+// no effect before CancelShutdown.
 func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGracePeriodByPodPriority) {
 	logger := klog.FromContext(ctx)
 	if len(periods) == 0 || k.shuttingDown.Swap(true) {
 		return
 	}
 	logger.Info("The node shuts down: its pods end", "periods", periods)
-	k.o.API.NodeEvent(v1.EventTypeNormal, "NodeShutdown", "Shutdown manager detected preshutdown event") // upstream's words
+	detected := "Shutdown manager detected shutdown event" // upstream's words
+	if k.o.Windows {
+		detected = "Shutdown manager detected preshutdown event"
+	}
+	k.o.API.NodeEvent(v1.EventTypeNormal, "NodeShutdown", detected)
 	k.node.ReportSoon()
 
 	for i, p := range periods {
@@ -74,6 +79,16 @@ func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGraceP
 // lastReports is how long a shutdown waits for the reports of pods whose time is over: half of what the service has beside the periods
 // of its pods (shutdownSlack of node/kubelet).
 const lastReports = 5 * time.Second
+
+// CancelShutdown makes the node ready again and lets it admit pods: the machine goes on. Pods that have ended stay ended.
+func CancelShutdown(k *Kubelet) {
+	if !k.shuttingDown.Swap(false) {
+		return
+	}
+	k.o.API.NodeEvent(v1.EventTypeNormal, "NodeShutdown", "Shutdown manager detected shutdown cancellation") // upstream's words
+	k.node.ReportSoon()
+	k.each(func(a *actor) { a.wake.Wake() })
+}
 
 // periodOf returns the index of the period that a pod belongs to: the one of the highest priority that is not above the pod's, or
 // else the first.

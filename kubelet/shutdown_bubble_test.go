@@ -62,7 +62,11 @@ func TestNodeShutdown(t *testing.T) {
 			}
 			return errors.New("it is ready")
 		})
-		b.removeAll("plain", "critical", "late")
+
+		CancelShutdown(b.kubelet.Kubelet) // the machine goes on
+		b.cluster.create(aPod("after", "sleep", "1000"))
+		b.untilReady(time.Minute, "after")
+		b.removeAll("plain", "critical", "late", "after")
 	})
 }
 

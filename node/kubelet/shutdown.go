@@ -18,13 +18,16 @@ const serviceName = "kubelet"
 // shutdownSlack is the time that the service gets after the periods of its pods, to end itself.
 const shutdownSlack = 10 * time.Second
 
-// prepareShutdown makes the kubelet stop the pods of the node, in the periods of the configuration, before Windows shuts down.
-// Windows waits that long for this service, and stops the services that it depends on, such as the container runtime, after it.
-// cancel takes that back. Windows reports a shutdown to services only.
+// prepareShutdown makes the kubelet stop the pods of the node, in the periods of the configuration, before the machine shuts down.
+// Windows waits that long for this service, and stops the services that it depends on, such as the container runtime, after it; it
+// reports a shutdown to services only. On Linux systemd's login manager waits. cancel takes that back.
 func prepareShutdown(ctx context.Context, cfg *v1beta1.KubeletConfiguration, k *core.Kubelet) (cancel func()) {
 	periods := core.ShutdownPeriods(cfg)
-	if len(periods) == 0 || !platform.IsWindows {
+	if len(periods) == 0 {
 		return func() {}
+	}
+	if !platform.IsWindows {
+		return delayShutdown(ctx, periods, k)
 	}
 	logger := klog.FromContext(ctx)
 	if !platform.IsService() {
