@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/join/install"
 	"porthole.dev/porthole/join/step"
 	"porthole.dev/porthole/kubelet/runtime"
@@ -181,8 +182,10 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 		return nil, err
 	}
 	list = append(list, network...)
-	if link, err := findLink(tunnelDevice(s)); err != nil || link != nil {
-		list = append(list, "interface "+tunnelDevice(s))
+	if device := tunnelDevice(s); device != "" {
+		if there, err := platform.LinkExists(device); err != nil || there {
+			list = append(list, "interface "+device)
+		}
 	}
 	for _, p := range usedPorts() {
 		if p.Ours && (p.Number == 10250 || p.Number == 10261) {

@@ -1,13 +1,11 @@
 package join
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
-	"github.com/vishvananda/netlink"
-
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/routes/vxlan"
 )
 
@@ -30,24 +28,12 @@ func tunnelDevice(s *Setup) string {
 
 // removeTunnelDevice deletes that device. One that is gone is no error.
 func removeTunnelDevice(s *Setup) error {
-	link, err := findLink(tunnelDevice(s))
-	if err != nil || link == nil {
-		return err
+	name := tunnelDevice(s)
+	if name == "" {
+		return nil
 	}
-	if err := netlink.LinkDel(link); err != nil {
-		return fmt.Errorf("deleting the device %s: %w", link.Attrs().Name, err)
+	if err := platform.DeleteLink(name); err != nil {
+		return fmt.Errorf("deleting the device %s: %w", name, err)
 	}
 	return nil
-}
-
-// findLink returns a network device by its name; nil if there is none.
-func findLink(name string) (netlink.Link, error) {
-	if name == "" {
-		return nil, nil
-	}
-	link, err := netlink.LinkByName(name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil, nil
-	}
-	return link, err
 }
