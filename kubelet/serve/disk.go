@@ -67,6 +67,12 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 	for _, v := range use.volumes {
 		one := statsapi.VolumeStats{Name: v.Name, FsStats: *fsOf(v.UsedBytes)}
 		one.InodesUsed = number(v.UsedInodes)
+		if v.Claim != "" {
+			one.PVCRef = &statsapi.PVCReference{Name: v.Claim, Namespace: view.Pod.Namespace}
+		}
+		if v.Abnormal != nil {
+			one.VolumeHealthStats = &statsapi.VolumeHealthStats{Abnormal: *v.Abnormal}
+		}
 		if v.CapacityBytes > 0 {
 			one.CapacityBytes, one.AvailableBytes = number(v.CapacityBytes), number(v.AvailableBytes)
 			one.Inodes, one.InodesFree = number(v.Inodes), number(v.InodesFree)

@@ -98,6 +98,14 @@ func (l *latest[T]) answered() time.Time {
 	return l.at
 }
 
+// newest returns the newest answer without asking for another one; ok is false if there is none yet. The answer is shared: the caller must
+// not change it.
+func (l *latest[T]) newest() (value T, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.value, l.known
+}
+
 // start makes a call unless one is under way. The channel is closed when that call has ended.
 func (l *latest[T]) start() chan struct{} {
 	l.mu.Lock()

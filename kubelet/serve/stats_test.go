@@ -76,7 +76,8 @@ func TestStatistics(t *testing.T) {
 
 	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return statsViews(1, logPath) }, Stats: stats, RootDir: tempDir(t),
 		Volumes: func(types.UID) []volume.Usage {
-			return []volume.Usage{{Name: "disk", UsedBytes: 1000, Local: true}, {Name: "memory", UsedBytes: 7, CapacityBytes: 70, AvailableBytes: 63}}
+			return []volume.Usage{{Name: "disk", UsedBytes: 1000, Local: true}, {Name: "memory", UsedBytes: 7, CapacityBytes: 70, AvailableBytes: 63},
+				{Name: "claimed", Claim: "data", UsedBytes: 5, CapacityBytes: 9, AvailableBytes: 4, Inodes: 3, Abnormal: new(bool)}}
 		}})
 
 	_, text := get(t, client(), srv.URL+"/stats/summary", "")
@@ -93,8 +94,18 @@ func TestStatistics(t *testing.T) {
 	if *c.Logs.UsedBytes != 150 || *c.Logs.AvailableBytes == 0 || *c.Rootfs.CapacityBytes == 0 || c.StartTime.Unix() != 1e9 || p.StartTime.Unix() != 1e9 {
 		t.Errorf("container: %s", text)
 	}
-	if len(p.VolumeStats) != 2 || *p.VolumeStats[1].CapacityBytes != 70 || *p.EphemeralStorage.UsedBytes != 2e9+150+1000 {
+	if len(p.VolumeStats) != 3 || *p.VolumeStats[1].CapacityBytes != 70 || *p.EphemeralStorage.UsedBytes != 2e9+150+1000 {
 		t.Errorf("volumes: %s", text)
+	}
+
+	if v := p.VolumeStats[2]; v.PVCRef == nil || v.PVCRef.Name != "data" || v.PVCRef.Namespace != "ns" || v.VolumeHealthStats == nil || v.VolumeHealthStats.Abnormal {
+		t.Errorf("the volume of a claim: %s", text)
+	}
+	_, claims := get(t, client(), srv.URL+"/metrics", "")
+	for name, want := range map[string]string{"capacity_bytes": "9", "available_bytes": "4", "used_bytes": "5", "inodes": "3", "health_status_abnormal": "0"} {
+		if line := "kubelet_volume_stats_" + name + `{namespace="ns",persistentvolumeclaim="data"} ` + want + "\n"; !strings.Contains(claims, line) {
+			t.Errorf("metrics lack %s", line)
+		}
 	}
 
 	_, metrics := get(t, client(), srv.URL+"/metrics/resource", "")
