@@ -515,6 +515,7 @@ func TestRawDevice(t *testing.T) {
 }
 
 // Volumes of the node itself, and types that became drivers or that no driver took over.
+// Rows 1.93, 1.95.
 func TestOtherBackings(t *testing.T) {
 	w := newStorageWorld(t, storagedriver.Options{})
 	folder := filepath.Join(w.root, "disk")

@@ -1,0 +1,256 @@
+package lab
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/internal/testkit/wait"
+	testimages "porthole.dev/porthole/test/images"
+)
+
+const labDriver = "lab.storage.porthole.dev"
+
+// TestStorage: a storage driver that runs as a pod on a node of each system (on Windows as a HostProcess pod, with its socket on C:)
+// registers, and serves a StatefulSet with claims, whose data outlives its pods and the pod of the driver. The test plays the
+// driver's controller that attaches volumes.
+// Rows 1.88, 1.93, 1.95.
+func TestStorage(t *testing.T) {
+	pushDriver(t)
+	apply(t, `
+apiVersion: storage.k8s.io/v1
+kind: CSIDriver
+metadata: {name: lab.storage.porthole.dev}
+spec: {attachRequired: true, podInfoOnMount: true, volumeLifecycleModes: [Persistent, Ephemeral]}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: lab}
+provisioner: lab.storage.porthole.dev
+volumeBindingMode: WaitForFirstConsumer
+`)
+	for _, s := range []storageCase{
+		{node: "lin01", data: "/data", app: "/testapp", driver: driverOnLinux(t, "lin01")},
+		{node: "win01", data: `C:\data`, app: `C:\testapp.exe`, driver: driverOnWindows},
+	} {
+		t.Run(s.node, s.test)
+	}
+}
+
+// storageCase is one node with the driver.
+type storageCase struct {
+	node, data, app string
+	driver          string // the pod of the driver
+}
+
+func (s storageCase) test(t *testing.T) {
+	apply(t, s.driver)
+	wait.NoError(t, podWait, "the driver is in the CSINode", func() error {
+		var n storagev1.CSINode
+		object(t, &n, "csinode", s.node)
+		if len(n.Spec.Drivers) != 1 || n.Spec.Drivers[0].Name != labDriver || n.Spec.Drivers[0].NodeID != s.node {
+			out, _ := kubectlErr("get", "events", "--field-selector", "involvedObject.name=driver-"+s.node, "-o", "jsonpath={.items[*].message}")
+			return fmt.Errorf("drivers %v, events %s", n.Spec.Drivers, out)
+		}
+		return nil
+	})
+	stop := attachAll(t)
+	defer stop()
+	apply(t, statefulSet(s.node, s.data))
+	name := "store-" + s.node + "-0"
+	waitPod(t, name, podWait, isReady)
+	kubectl(t, "exec", name, "--", s.app, "write", s.data+s.separator()+"file", "kept")
+	kubectl(t, "delete", "pod", name, "--wait=true")
+	waitPod(t, name, podWait, isReady)
+	s.wantKept(t, name)
+
+	// The driver goes and comes back under the pod.
+	kubectl(t, "delete", "pod", "driver-"+s.node, "--wait=true")
+	s.wantKept(t, name)
+	apply(t, s.driver)
+	waitPod(t, "driver-"+s.node, podWait, isReady)
+	kubectl(t, "delete", "pod", name, "--wait=true")
+	waitPod(t, name, podWait, isReady)
+	s.wantKept(t, name)
+
+	kubectl(t, "scale", "statefulset", "store-"+s.node, "--replicas=0")
+	wait.NoError(t, podWait, "the volume is detached", func() error {
+		var list storagev1.VolumeAttachmentList
+		object(t, &list, "volumeattachments")
+		var n v1.Node
+		object(t, &n, "node", s.node)
+		if len(list.Items)+len(n.Status.VolumesInUse)+len(n.Status.VolumesAttached) > 0 {
+			return fmt.Errorf("%d attachments, in use %v, attached %v", len(list.Items), n.Status.VolumesInUse, n.Status.VolumesAttached)
+		}
+		return nil
+	})
+}
+
+func (s storageCase) separator() string {
+	if strings.HasPrefix(s.data, "/") {
+		return "/"
+	}
+	return `\`
+}
+
+func (s storageCase) wantKept(t *testing.T, pod string) {
+	t.Helper()
+	if out := kubectl(t, "exec", pod, "--", s.app, "cat", s.data+s.separator()+"file"); strings.TrimSpace(out) != "kept" {
+		t.Errorf("the pod reads %q", out)
+	}
+}
+
+// pushDriver makes the driver's image for both systems, and pushes it to the cluster's registry.
+func pushDriver(t *testing.T) {
+	t.Helper()
+	built := t.TempDir()
+	for system, file := range map[string]string{"linux": "driver", "windows": "driver.exe"} {
+		build := exec.Command("go", "build", "-o", filepath.Join(built, file), "../storage/driver")
+		build.Env = append(os.Environ(), "GOOS="+system, "GOARCH=amd64")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	layout, err := cluster.NewLayout(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := cluster.RegistryURL(layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	p := &testimages.Pusher{Registry: registry, Client: &http.Client{Timeout: time.Minute}, Parts: map[string]func(*testimages.Layer) error{
+		"linux": func(l *testimages.Layer) error { return l.File("driver", filepath.Join(built, "driver"), 0o755) },
+		"windows": func(l *testimages.Layer) error {
+			l.Dir("Files", 0o755)
+			l.Dir("Hives", 0o755)
+			return l.File("Files/driver.exe", filepath.Join(built, "driver.exe"), 0o755)
+		},
+	}}
+	err = p.PushAll(t.Context(), []testimages.Image{{Repository: "porthole/storage-driver", Tags: []string{"1"},
+		Linux:   &testimages.Variant{Layers: []string{"linux"}, Entrypoint: []string{"/driver"}, Dir: "/"},
+		Windows: &testimages.Variant{Layers: []string{"windows"}, Entrypoint: []string{`%CONTAINER_SANDBOX_MOUNT_POINT%\driver.exe`}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// driverOnLinux is the driver's pod as such drivers are deployed: privileged, with the kubelet's folder mounted at its own path, so that
+// mounts that it makes there are the node's.
+func driverOnLinux(t *testing.T, node string) string {
+	t.Helper()
+	kubelet := filepath.Join(dir, "hosts", node, "kubelet")
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: driver-%[1]s}
+spec:
+  nodeName: %[1]s
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: driver
+    image: porthole/storage-driver:1
+    args: [--node=%[1]s, --make, --dir=/volumes, --socket=%[2]s/plugins/%[3]s/csi.sock, --registration=%[2]s/plugins_registry/%[3]s-reg.sock]
+    securityContext: {privileged: true}
+    volumeMounts:
+    - {name: kubelet, mountPath: %[2]s, mountPropagation: Bidirectional}
+    - {name: volumes, mountPath: /volumes}
+  volumes:
+  - {name: kubelet, hostPath: {path: %[2]s, type: Directory}}
+  - {name: volumes, hostPath: {path: %[4]s, type: DirectoryOrCreate}}
+`, node, kubelet, labDriver, filepath.Join(filepath.Dir(kubelet), "lab-volumes"))
+}
+
+// driverOnWindows is a HostProcess pod: it sees the node's C:, and makes links there.
+var driverOnWindows = `
+apiVersion: v1
+kind: Pod
+metadata: {name: driver-win01}
+spec:
+  nodeName: win01
+  hostNetwork: true
+  terminationGracePeriodSeconds: 1
+  securityContext: {windowsOptions: {hostProcess: true, runAsUserName: 'NT AUTHORITY\SYSTEM'}}
+  containers:
+  - name: driver
+    image: porthole/storage-driver:1
+    command: ['C:\hpc\driver.exe']
+    args:
+    - --node=win01
+    - --make
+    - --dir=C:\lab-volumes
+    - --socket=C:\var\lib\kubelet\plugins\` + labDriver + `\csi.sock
+    - --registration=C:\var\lib\kubelet\plugins_registry\` + labDriver + `-reg.sock
+`
+
+// statefulSet has one pod with a claim, and the volume that an administrator made for it.
+func statefulSet(node, data string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: store-%[1]s}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  persistentVolumeReclaimPolicy: Retain
+  storageClassName: lab
+  claimRef: {namespace: default, name: data-store-%[1]s-0}
+  csi: {driver: lab.storage.porthole.dev, volumeHandle: store-%[1]s}
+  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.lab.storage.porthole.dev/node, operator: In, values: [%[1]s]}]}]}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: store-%[1]s}
+spec:
+  serviceName: store
+  selector: {matchLabels: {app: store-%[1]s}}
+  persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}
+  template:
+    metadata: {labels: {app: store-%[1]s}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: app
+        image: porthole/testapp:1
+        args: [serve, --http, ':8080']
+        volumeMounts: [{name: data, mountPath: '%[2]s'}]
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], storageClassName: lab, resources: {requests: {storage: 1Gi}}}
+`, node, data)
+}
+
+// attachAll plays external-attacher until stop is called: what is to be attached is, and what is to be detached may go.
+func attachAll(t *testing.T) (stop func()) {
+	t.Helper()
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			out, err := kubectlErr("get", "volumeattachments", "-o", `jsonpath={range .items[?(@.status.attached!=true)]}{.metadata.name}{"\n"}{end}`)
+			for _, name := range strings.Fields(out) {
+				if err == nil {
+					_, _ = kubectlErr("patch", "volumeattachment", name, "--subresource=status", "--type=merge", "-p", `{"status":{"attached":true}}`)
+				}
+			}
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() { close(ended); <-done }
+}
