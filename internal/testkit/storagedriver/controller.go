@@ -18,7 +18,7 @@ type controller struct {
 }
 
 // ControllerGetCapabilities is part of CSI.
-func (d controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+func (d *controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	out := &csi.ControllerGetCapabilitiesResponse{}
 	for t, has := range map[csi.ControllerServiceCapability_RPC_Type]bool{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME:     true,
@@ -41,7 +41,7 @@ const defaultBytes = 1 << 30
 const maxBytes = 1 << 40
 
 // CreateVolume is part of CSI.
-func (d controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+func (d *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if r.GetVolumeContentSource() != nil {
 		return nil, status.Error(codes.InvalidArgument, "volumes are made empty")
 	}
@@ -82,7 +82,7 @@ func (d controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) 
 }
 
 // DeleteVolume is part of CSI.
-func (d controller) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+func (d *controller) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v := d.volumes[r.VolumeId]
@@ -111,7 +111,7 @@ func (d *Driver) remove(v *Volume) error {
 }
 
 // ControllerPublishVolume is part of CSI.
-func (d controller) ControllerPublishVolume(_ context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+func (d *controller) ControllerPublishVolume(_ context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if r.NodeId != d.o.NodeID {
 		return nil, status.Errorf(codes.NotFound, "there is no node %q", r.NodeId)
 	}
@@ -126,7 +126,7 @@ func (d controller) ControllerPublishVolume(_ context.Context, r *csi.Controller
 }
 
 // ControllerUnpublishVolume is part of CSI.
-func (d controller) ControllerUnpublishVolume(_ context.Context, r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+func (d *controller) ControllerUnpublishVolume(_ context.Context, r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v := d.volumes[r.VolumeId]
@@ -141,7 +141,7 @@ func (d controller) ControllerUnpublishVolume(_ context.Context, r *csi.Controll
 }
 
 // ValidateVolumeCapabilities is part of CSI.
-func (d controller) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+func (d *controller) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, err := d.find(r.VolumeId); err != nil {
@@ -151,7 +151,7 @@ func (d controller) ValidateVolumeCapabilities(_ context.Context, r *csi.Validat
 }
 
 // ControllerExpandVolume is part of CSI.
-func (d controller) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+func (d *controller) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v, err := d.find(r.VolumeId)
@@ -168,6 +168,6 @@ func (d controller) ControllerExpandVolume(_ context.Context, r *csi.ControllerE
 
 // Delete removes a volume as its controller does.
 func (d *Driver) Delete(ctx context.Context, id string) error {
-	_, err := controller{Driver: d}.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
+	_, err := (&controller{Driver: d}).DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
 	return err
 }

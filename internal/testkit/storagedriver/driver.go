@@ -74,7 +74,7 @@ func (d *Driver) Serve(socket, registration, endpoint string) (stop func(), err 
 	service := grpc.NewServer(grpc.UnaryInterceptor(d.intercept))
 	csi.RegisterIdentityServer(service, d)
 	csi.RegisterNodeServer(service, d)
-	csi.RegisterControllerServer(service, controller{Driver: d})
+	csi.RegisterControllerServer(service, &controller{Driver: d})
 	if err := listen(service, socket); err != nil {
 		return nil, err
 	}
