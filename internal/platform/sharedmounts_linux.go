@@ -1,8 +1,10 @@
 package platform
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +29,23 @@ func ShareMounts(dir string) error {
 		return fmt.Errorf("sharing the mounts of %s: %w", dir, err)
 	}
 	return nil
+}
+
+// UnshareMounts undoes ShareMounts, when nothing is mounted below the folder any more. It leaves alone a file system of its own, which
+// somebody else mounted there.
+func UnshareMounts(dir string) error {
+	var here, parent unix.Stat_t
+	err := errors.Join(unix.Stat(dir, &here), unix.Stat(filepath.Dir(dir), &parent))
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking whether %s is a mount of ours: %w", dir, err)
+	}
+	if here.Dev != parent.Dev {
+		return nil
+	}
+	return Detach(dir)
 }
 
 // isShared reports whether the mount that a path is on is a shared one, by the table that proc_pid_mountinfo(5) describes.

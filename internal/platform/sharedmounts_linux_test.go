@@ -1,6 +1,34 @@
 package platform
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Where mounts are private, as in a container, the folder becomes a shared mount, once; afterwards it is none.
+func TestShareMounts(t *testing.T) {
+	if !inPrivateRun(t) {
+		return
+	}
+	dir := filepath.Join(t.TempDir(), "kubelet")
+	must(t, os.Mkdir(dir, 0o755))
+	for range 2 {
+		must(t, ShareMounts(dir))
+	}
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	must(t, err)
+	if !isShared(string(table), dir) || !isShared(string(table), filepath.Join(dir, "pods")) {
+		t.Error("the folder is not shared")
+	}
+
+	must(t, UnshareMounts(dir))
+	must(t, UnshareMounts(dir))
+	if err := os.Remove(dir); err != nil {
+		t.Errorf("the folder is still a mount: %v", err)
+	}
+	must(t, UnshareMounts(dir))
+}
 
 func TestIsShared(t *testing.T) {
 	const table = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

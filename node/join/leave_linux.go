@@ -68,7 +68,7 @@ func endPods(ctx context.Context, s *Setup) error {
 
 // afterUndo removes what else the node's programs made: the network of the pods, volumes and logs. No pod may be left.
 func afterUndo(_ context.Context, s *Setup, keepLogs bool) error {
-	err := errors.Join(podnet.Remove(cniConf), removeTunnelDevice(s), unmountBelow(s.Kubelet))
+	err := errors.Join(podnet.Remove(cniConf), removeTunnelDevice(s), unmountBelow(s.Kubelet), platform.UnshareMounts(s.Kubelet))
 	if err != nil { // what is mounted is not deleted
 		return err
 	}
