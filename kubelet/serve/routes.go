@@ -32,7 +32,7 @@ func (s *Server) routes() []route {
 	list := append(s.healthRoutes(),
 		route{"GET /pods", s.pods}, route{"GET /pods/{$}", s.pods},
 		route{"GET /stats/summary", s.summary}, route{"POST /stats/summary", s.summary},
-		route{"GET /metrics", s.metricsOf(s.withClaims(s.opts.Metrics))},
+		route{"GET /metrics", s.metricsOf(withClaims(s.stats, s.opts.Metrics))},
 		route{"GET /metrics/probes", s.metricsOf(s.opts.ProbeMetrics)},
 		route{"GET /metrics/resource", s.resourceMetrics},
 		route{"GET /metrics/cadvisor", s.containerMetrics},

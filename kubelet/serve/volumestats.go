@@ -64,8 +64,8 @@ func (m claimMetrics) Collect(out chan<- prometheus.Metric) {
 }
 
 // withClaims adds the metrics about the volumes of claims to others.
-func (s *Server) withClaims(others prometheus.Gatherer) prometheus.Gatherer {
+func withClaims(stats *sampler, others prometheus.Gatherer) prometheus.Gatherer {
 	own := prometheus.NewRegistry()
-	own.MustRegister(claimMetrics{s.stats})
+	own.MustRegister(claimMetrics{stats})
 	return prometheus.Gatherers{others, own}
 }

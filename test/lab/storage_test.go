@@ -194,8 +194,9 @@ spec:
 `
 
 // statefulSet has one pod with a claim, and the volume that an administrator made for it.
-func statefulSet(node, data string) string {
-	return fmt.Sprintf(`
+func statefulSet(node, data string) string { return fmt.Sprintf(statefulSetOf, node, data) }
+
+const statefulSetOf = `
 apiVersion: v1
 kind: PersistentVolume
 metadata: {name: store-%[1]s}
@@ -207,6 +208,7 @@ spec:
   claimRef: {namespace: default, name: data-store-%[1]s-0}
   csi: {driver: lab.storage.porthole.dev, volumeHandle: store-%[1]s}
   nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.lab.storage.porthole.dev/node, operator: In, values: [%[1]s]}]}]}}
+
 ---
 apiVersion: apps/v1
 kind: StatefulSet
@@ -227,8 +229,7 @@ spec:
   volumeClaimTemplates:
   - metadata: {name: data}
     spec: {accessModes: [ReadWriteOnce], storageClassName: lab, resources: {requests: {storage: 1Gi}}}
-`, node, data)
-}
+`
 
 // attachAll plays external-attacher until stop is called: what is to be attached is, and what is to be detached may go.
 func attachAll(t *testing.T) (stop func()) {
