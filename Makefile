@@ -103,7 +103,7 @@ measure: ## how easy the code is to read, in figures
 	@go run ./tools/codecheck -measure
 
 .PHONY: test
-test: deps deps-conformance build bundle-tests conformance-build check ## everything that can be tested on this machine; what CI runs
+test: deps deps-conformance build bundle-tests cri-suite conformance-build check ## everything that can be tested on this machine; what CI runs
 	@go build -o $(BIN)/testsummary ./tools/testsummary
 	@alone='/test/(lab|lifecycle|conformance|networks)$$'; all=$$(go list $(TEST_PACKAGES)); \
 	{ grep -vE "$$alone" <<<"$$all" | xargs -r go test -p 2 -json $(TEST_FLAGS) || true; \

@@ -32,11 +32,14 @@ func TestHostProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.usePause(t)
+
 			h := &hostProcess{world: w, build: build, pod: w.runHostProcessPod(t, "host")}
 			t.Run("program", h.testProgram)
 			t.Run("users", h.testUsers)
 			t.Run("mounts", h.testMounts)
 			t.Run("life", h.testLife)
+			t.Run("inherited user", h.testInheritedUser)
+			t.Run("kill of the shim", h.testShimKilled)
 			if build == "17763" {
 				t.Run("no bind filter", h.testWithoutBindFilter)
 			}
@@ -233,6 +236,49 @@ func (h *hostProcess) testLife(t *testing.T) {
 		t.Errorf("RemoveContainer: %v", err)
 	}
 	wait.True(t, 30*time.Second, "no program of the container runs", func() bool { return len(h.programs(t, "testapp.exe")) == 0 })
+}
+
+// testInheritedUser: with runhcs' annotation a container has the user of the shim, which is containerd's, whatever its runAsUserName. An
+// administrator allows annotations of pods and containers in containerd's configuration.
+func (h *hostProcess) testInheritedUser(t *testing.T) {
+	const allowed = `version = 4
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runhcs-wcow-process]
+  runtime_type = 'io.containerd.runhcs.v1'
+  container_annotations = ['microsoft.com/*']
+`
+	h.write("Program Files/containerd/conf.d/annotations.toml", allowed)
+	h.restartContainerd()
+	config := containerOf("inherited", "whoami")
+	config.Annotations = map[string]string{"microsoft.com/hostprocess-inherit-user": "true"}
+	want := h.must("run", h.name, "--", "whoami") // containerd.exe is no service of this host
+	if log, code := h.run(t, config, `NT AUTHORITY\LocalService`); code != 0 || strings.TrimSpace(log) != strings.TrimSpace(want) {
+		t.Errorf("with the annotation: %d %q, want %q", code, log, want)
+	}
+	if log, code := h.run(t, containerOf("own", "whoami"), `NT AUTHORITY\LocalService`); code != 0 || strings.TrimSpace(log) != `nt authority\local service` {
+		t.Errorf("without it: %d %q", code, log)
+	}
+}
+
+// testShimKilled: the programs of a HostProcess container end with its shim, whose job they are in, and the pod can be removed.
+func (h *hostProcess) testShimKilled(t *testing.T) {
+	before := h.pod
+	defer func() { h.pod = before }()
+	if err := h.removePod(h.pod); err != nil { // its shim would be killed too
+		t.Fatal(err)
+	}
+	h.pod = h.runHostProcessPod(t, "killed")
+	config := containerOf("killed", "cmd", "/c", `%CONTAINER_SANDBOX_MOUNT_POINT%\testapp.exe serve --http 127.0.0.1:8098`)
+	if _, err := h.create(t, config, ""); err != nil {
+		t.Fatal(err)
+	}
+	wait.True(t, 30*time.Second, "the program logs", func() bool { return strings.Contains(h.podLog(h.pod, config.Metadata.Name), "serving HTTP") })
+
+	w := containers{h.world}
+	w.kill(t, shimProgram)
+	wait.True(t, 30*time.Second, "no program of the container runs", func() bool { return len(h.programs(t, "testapp.exe")) == 0 })
+	w.endPod(t, h.pod)
+	before = h.runHostProcessPod(t, "again")
 }
 
 // programs are the processes of this machine that run a program of that name on the host.
