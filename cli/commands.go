@@ -17,11 +17,14 @@ import (
 	"porthole.dev/porthole/cli/manifests"
 	"porthole.dev/porthole/cli/ovncontrolplane"
 	"porthole.dev/porthole/cli/path"
+	"porthole.dev/porthole/cli/report"
 	"porthole.dev/porthole/cli/routes"
 	"porthole.dev/porthole/cli/service"
+	"porthole.dev/porthole/cli/top"
 	"porthole.dev/porthole/cli/upgrade"
 	"porthole.dev/porthole/cli/version"
 	"porthole.dev/porthole/cli/web"
+	"porthole.dev/porthole/cli/why"
 	"porthole.dev/porthole/node/fit"
 )
 
@@ -46,7 +49,11 @@ func nodeCommands() []*cobra.Command {
 		manifests.Command(),
 		importer.Command(),
 		version.Command(),
+
 		web.Command(),
+		why.Command(),
+		top.Command(),
+		report.Command(),
 		completion.Command(),
 	}
 }

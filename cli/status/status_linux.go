@@ -2,21 +2,27 @@
 package status
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
 )
 
 // Command is `porthole status`.
 func Command() *cobra.Command {
 	var dir, output string
+	var watch bool
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show nodes, processes, services and routes of the local cluster",
-		Example: "  porthole status\n  porthole status -o json",
+		Example: "  porthole status\n  porthole status -w\n  porthole status -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "" && output != "json" {
@@ -26,20 +32,72 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if watch {
+				return follow(cmd.Context(), layout, output, cmd.OutOrStdout())
+			}
 			status, err := cluster.ReadStatus(cmd.Context(), layout)
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(status)
-			}
-			return status.Print(cmd.OutOrStdout())
+			return show(status, output, cmd.OutOrStdout())
 		},
 	}
 
 	cmd.Flags().StringVar(&dir, "dir", cluster.DefaultDir, "state folder")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json for all that is known")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again whenever it changes, until Ctrl+C; with -o json one document a line")
 	return cmd
+}
+
+func show(status *cluster.Status, output string, out io.Writer) error {
+	if output != "json" {
+		return status.Print(out)
+	}
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(status)
+}
+
+// again is how often the cluster is looked at while its status is watched.
+const again = time.Second
+
+// follow shows the status whenever it is different from what was shown last, until ctx ends.
+func follow(ctx context.Context, layout cluster.Layout, output string, out io.Writer) error {
+	shown := ""
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	for {
+		status, err := cluster.ReadStatus(ctx, layout)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+
+		var text strings.Builder
+		if output == "json" {
+			err = json.NewEncoder(&text).Encode(status)
+		} else {
+			err = status.Print(&text)
+		}
+		if err != nil {
+			return err
+		}
+		if text.String() != shown {
+			shown = text.String()
+			if output != "json" {
+				fmt.Fprint(out, program.ClearScreen(out))
+			}
+			if _, err := io.WriteString(out, shown); err != nil {
+				return err
+			}
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }

@@ -10,17 +10,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/origin"
 	"porthole.dev/porthole/cli/program"
-	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/web/collect"
 	"porthole.dev/porthole/web/page"
 	"porthole.dev/porthole/web/serve"
 )
 
 type options struct {
-	kubeconfig, dir string
-	port            uint16
-	faults          bool
+	from   origin.Flags
+	port   uint16
+	faults bool
 }
 
 // Command is `porthole web`.
@@ -42,30 +42,20 @@ and get nodes/proxy: the kubelets answer for their nodes.`,
 	}
 
 	f := c.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster to show; empty: the local cluster")
-	f.StringVar(&o.dir, "dir", defaultDir, "state folder of the local cluster")
+	o.from.AddTo(f)
 	f.Uint16Var(&o.port, "port", 0, "port on 127.0.0.1; 0: any that is free")
 	f.BoolVar(&o.faults, "allow-faults", false, "let the page make the Host Networking Service of emulated hosts fail")
 	return c
 }
 
 func (o options) run(ctx context.Context, out io.Writer) error {
-	from, err := o.from()
-	if err != nil {
-		return err
-	}
-	if o.faults && !from.Local {
-		return program.Misused(fmt.Errorf("--allow-faults: faults are for emulated hosts of a local cluster, not with --kubeconfig"))
-	}
-
 	var collector *collect.Collector
-	overview, err := kube.NewOverview(from.kubeconfig, func() { collector.Changed() })
+	from, err := o.from.Open(func() { collector.Changed() })
 	if err != nil {
 		return err
 	}
-	from.Objects = overview
-	if from.Nodes == nil {
-		from.Nodes = kubelets{overview}
+	if o.faults && from.Hosts == nil {
+		return program.Misused(fmt.Errorf("--allow-faults: faults are for emulated hosts of a local cluster, not with --kubeconfig"))
 	}
 	collector = collect.New(from.Options)
 
@@ -83,9 +73,10 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer cancel()
-	tasks.Go(func() { overview.Run(ctx) })
+	tasks.Go(func() { from.Run(ctx) })
 	tasks.Go(func() { collector.Run(ctx) })
-	return serve.Run(ctx, serve.Options{Listener: listener, Page: files, Source: collector, Linked: printLinks(out, from.Name)})
+	ask := &questions{from: from, collector: collector, flags: o.from, faults: o.faults}
+	return serve.Run(ctx, serve.Options{Listener: listener, Page: files, Source: collector, Linked: printLinks(out, from.Name), Questions: ask.all()})
 }
 
 // printLinks returns a function that prints each link on a line of its own.

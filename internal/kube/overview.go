@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -146,3 +147,6 @@ func trimContainers(list []corev1.Container) []corev1.Container {
 	}
 	return out
 }
+
+// IsNotFound reports whether an error says that an object, or a path of a node's kubelet, is not there.
+func IsNotFound(err error) bool { return apierrors.IsNotFound(err) }

@@ -42,7 +42,7 @@ func (s *Server) routes() []route {
 	list = append(list, s.debugRoutes()...)
 	list = append(list, s.logRoutes()...)
 	list = append(list, s.profileRoutes()...)
-	for pattern, h := range s.opts.extra {
+	for pattern, h := range s.opts.Extra {
 		list = append(list, route{pattern, h.ServeHTTP})
 	}
 	return list

@@ -24,7 +24,7 @@ import (
 var rights = map[string]string{
 	"healthz": "healthz,proxy", "readyz": "proxy", "pods": "pods,proxy", "runningpods": "pods,proxy", "configz": "configz,proxy",
 	"stats": "stats", "metrics": "metrics", "logs": "log", "debug": "proxy", "run": "proxy", "exec": "proxy", "attach": "proxy",
-	"portForward": "proxy", "containerLogs": "proxy", "checkpoint": "checkpoint", "statusz": "statusz", "flagz": "configz",
+	"portForward": "proxy", "containerLogs": "proxy", "checkpoint": "checkpoint", "statusz": "statusz", "flagz": "configz", "porthole": "proxy",
 }
 
 // denier accepts every token except "bad" and denies every right. It records which rights it was asked for.
@@ -58,7 +58,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		d := &denier{}
 		s, err := New(Options{NodeName: "n", TLS: TLSOptions{CertDir: tempDir(t)}, Pods: func() []pod.View { return view("") }, LogsDir: tempDir(t), NoDebugging: off,
-			Auth: AuthOptions{Tokens: true, Webhook: true, Reviewer: d}})
+			Extra: Programs{Facts: func(context.Context) (any, error) { return nil, nil }}.Routes(), Auth: AuthOptions{Tokens: true, Webhook: true, Reviewer: d}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestCredentials(t *testing.T) {
 	_, stranger := issue(t, "root", "admins")
 	seen := make(chan http.Header, 1)
 	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{ClientCAFile: ca, Tokens: true, Reviewer: &reviewer{}},
-		extra: map[string]http.Handler{"GET /probe": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Clone() })}})
+		Extra: map[string]http.Handler{"GET /probe": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Clone() })}})
 
 	for name, c := range map[string]struct {
 		who    *http.Client

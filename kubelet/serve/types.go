@@ -97,11 +97,12 @@ type Options struct {
 	// NoDebugging switches off the endpoints that act on containers or show their output, /logs/ and profiles.
 	// NoProfiling switches off profiles only. What is switched off answers 405.
 	NoDebugging, NoProfiling bool
-	NoFlagChanges            bool                    // /debug/flags/v answers 405
-	LogsDir                  string                  // shown by /logs/; empty disables it
-	LogQueries               bool                    // /logs/ answers queries for the logs of services
-	Healthy                  func() error            // nil means healthy
-	extra                    map[string]http.Handler // more endpoints, for tests
+	NoFlagChanges            bool         // /debug/flags/v answers 405
+	LogsDir                  string       // shown by /logs/; empty disables it
+	LogQueries               bool         // /logs/ answers queries for the logs of services
+	Healthy                  func() error // nil means healthy
+	// Extra are more endpoints, by pattern of http.ServeMux; optional.
+	Extra map[string]http.Handler
 }
 
 // RuntimeMetric is one value that the runtime measures itself, under the name that cAdvisor has for it.

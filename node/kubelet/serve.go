@@ -15,12 +15,15 @@ import (
 
 	"porthole.dev/porthole/internal/apiconn"
 	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/serve"
 	"porthole.dev/porthole/kubelet/volume"
+	"porthole.dev/porthole/node/facts"
+	"porthole.dev/porthole/path"
 )
 
 // servedBy holds what the server needs. api is nil on a node without a cluster.
@@ -118,6 +121,7 @@ func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 		LogsDir:    logsDir(cfg, o.PodLogsDir),
 		LogQueries: *cfg.EnableSystemLogQuery,
 		Healthy:    k.Healthy,
+		Extra:      serve.Programs{Addresses: programs, Facts: func(ctx context.Context) (any, error) { return factsOf(ctx, o.Node.Name) }}.Routes(),
 		Machine: serve.Machine{CPUs: o.Node.Host.CPUs, MemoryBytes: o.Node.Host.MemoryBytes, MachineID: o.Node.Host.MachineID, SystemUUID: o.Node.Host.SystemUUID,
 			BootID: o.Node.Host.BootID, KernelVersion: o.Node.Host.KernelVersion, OSImage: o.Node.Host.OSImage},
 	}
@@ -185,4 +189,12 @@ func count(pods []pod.View) (sandboxes int, containers map[string]int) {
 		}
 	}
 	return sandboxes, containers
+}
+
+// programs are the node's other programs at the addresses that they have unless flags give them others (ARCHITECTURE.md).
+var programs = map[string]string{"routes": "127.0.0.1:10261", "proxy": "127.0.0.1:10249"}
+
+// factsOf reads what the node's network is, for `porthole path` and the page of porthole web.
+func factsOf(ctx context.Context, node string) (path.Node, error) {
+	return facts.Read(ctx, facts.Options{Name: node, ConfDirs: facts.DefaultConfDirs(), Routes: programs["routes"], OVS: platform.OVSDatabase})
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +30,10 @@ type Collector struct {
 	mu       sync.Mutex
 	reports  map[string]model.Report
 	raw      map[string][]byte // the last answer of each node and program, to see whether it changed
+	samples  map[string][]model.Sample
+	snapshot *model.Snapshot
+	since    map[string]time.Time // when each object entered its state
+	wall     []model.Change
 	api      model.API
 	document model.Document
 	changed  chan struct{} // closed when document is replaced
@@ -39,7 +45,7 @@ func New(o Options) *Collector {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Collector{o: o, wake: make(chan struct{}, 1), lookers: make(chan struct{}), reports: map[string]model.Report{}, raw: map[string][]byte{},
+	return &Collector{o: o, wake: make(chan struct{}, 1), lookers: make(chan struct{}), reports: map[string]model.Report{}, raw: map[string][]byte{}, samples: map[string][]model.Sample{}, since: map[string]time.Time{},
 		changed: make(chan struct{})}
 }
 
@@ -145,7 +151,8 @@ func (c *Collector) rebuild(ctx context.Context) {
 	if !c.o.Objects.Synced() && f.API.Error == "" {
 		return
 	}
-	document, err := model.Encode(model.Build(f, c.o.Now()))
+	snapshot := model.Build(f, c.o.Now())
+	document, err := model.Encode(snapshot)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Could not encode the cluster")
 		return
@@ -156,9 +163,36 @@ func (c *Collector) rebuild(ctx context.Context) {
 	if c.document != nil && model.Diff(c.document, document).Empty() {
 		return
 	}
-	c.document = document
+	if c.snapshot != nil {
+		c.note(model.Changes(c.snapshot, &snapshot, c.since, c.o.Now().UTC())...)
+	}
+	c.document, c.snapshot = document, &snapshot
 	close(c.changed)
 	c.changed = make(chan struct{})
+}
+
+// wallKept bounds the list of what happened.
+const wallKept = 500
+
+func (c *Collector) note(changes ...model.Change) {
+	c.wall = append(c.wall, changes...)
+	if n := len(c.wall); n > wallKept {
+		c.wall = append([]model.Change{}, c.wall[n-wallKept:]...)
+	}
+}
+
+// Note adds something that was done to what happened.
+func (c *Collector) Note(key, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.note(model.Change{At: c.o.Now().UTC(), Key: key, Text: text})
+}
+
+// Wall returns what happened, oldest first.
+func (c *Collector) Wall() []model.Change {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]model.Change{}, c.wall...)
 }
 
 // followAPI asks the API server whether it is there: watches alone end without a word when the connection does.
@@ -167,6 +201,10 @@ func (c *Collector) followAPI(ctx context.Context) {
 		ask, cancel := context.WithTimeout(ctx, askLimit)
 		err := c.o.Objects.Ready(ask)
 		cancel()
+
+		if err != nil {
+			err = shortened(err)
+		}
 
 		c.mu.Lock()
 		was := c.api.Error
@@ -185,6 +223,21 @@ func (c *Collector) followAPI(ctx context.Context) {
 		}
 		c.pause(ctx)
 	}
+}
+
+// notReady finds what fails in the answer of /readyz, which lists all that is right, too.
+var notReady = regexp.MustCompile(`\[-\]([\w./-]+) failed`)
+
+// shortened words an error of /readyz in one line.
+func shortened(err error) error {
+	var parts []string
+	for _, m := range notReady.FindAllStringSubmatch(err.Error(), -1) {
+		parts = append(parts, m[1])
+	}
+	if len(parts) > 0 {
+		return fmt.Errorf("it is not ready: %s", strings.Join(parts, ", "))
+	}
+	return err
 }
 
 // followNodes keeps one goroutine for each node that asks it.
@@ -232,6 +285,7 @@ func (c *Collector) forget(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.reports, node)
+	delete(c.samples, node)
 	for _, p := range []Program{Routes, Proxy} {
 		delete(c.raw, node+" "+string(p))
 	}
@@ -240,13 +294,20 @@ func (c *Collector) forget(node string) {
 // followNode asks one node until ctx ends. A node that hangs delays nobody else.
 func (c *Collector) followNode(ctx context.Context, n model.NodeRef) {
 	for ctx.Err() == nil {
-		different := ask(ctx, c, n, Routes, func(r *model.Report) *model.Answer[model.RoutesDocument] { return &r.Routes })
-		different = ask(ctx, c, n, Proxy, func(r *model.Report) *model.Answer[model.ProxyDocument] { return &r.Proxy }) || different
+		different := c.askAll(ctx, n)
 		if different && ctx.Err() == nil {
 			c.Changed()
 		}
+		c.sample(ctx, n)
 		c.pause(ctx)
 	}
+}
+
+// askAll asks all programs of a node. It reports whether an answer is different from the last one.
+func (c *Collector) askAll(ctx context.Context, n model.NodeRef) bool {
+	routes := ask(ctx, c, n, Routes, func(r *model.Report) *model.Answer[model.RoutesDocument] { return &r.Routes })
+	proxy := ask(ctx, c, n, Proxy, func(r *model.Report) *model.Answer[model.ProxyDocument] { return &r.Proxy })
+	return routes || proxy
 }
 
 // ask asks one program for its status and notes the answer. It reports whether the answer is different from the last one.

@@ -1,4 +1,5 @@
 // What is beside the map: the chosen object, or what is wrong anywhere.
+import { ChainView } from "./chain";
 import { useClock, useStore } from "./hooks";
 import { matches } from "./map";
 import { Dot, Empty, Facts, ProblemBox, To } from "./parts";
@@ -67,6 +68,7 @@ function NodeDetails({ n }: { n: Node }) {
     {(n.peers ?? []).length > 0 && <><h3>BGP sessions</h3><table><thead><tr><th>Peer</th><th>Session</th><th>Learnt</th></tr></thead><tbody>
       {n.peers!.map((p) => <tr key={p.address}><td>{p.address}<br /><span class="faint">AS {p.as}</span></td><td>{p.up ? "established" : "none"} <span class="faint">{p.since && ago(p.since)}</span></td><td>{p.learnt}</td></tr>)}
     </tbody></table></>}
+    <h3>Step by step</h3><ChainView kind="node" name={n.name} />
     <h3>{count(pods.length, "pod")}</h3><PodList pods={pods} />
   </>;
 }
@@ -95,7 +97,7 @@ function PodDetails({ p }: { p: Pod }) {
     <Facts rows={[["Namespace", p.ns], ["Phase", p.phase], ["Node", p.node ? <To view="map" sel={"node/" + p.node}>{p.node}</To> : "none yet"], ["Address", p.ip], ["Made", `${ago(p.created)} ago`],
       ["Restarts", p.restarts || ""], ["Images", <>{p.images.map((i) => <span class="break" key={i}>{i}<br /></span>)}</>],
       ["Services", services.length ? <>{services.map((s) => <><To view="services" sel={s.key}>{s.key}</To><br /></>)}</> : ""]]} />
-    <p><To view="pods" sel={p.key}>Its time line</To></p>
+    <h3>From bind to ready</h3><ChainView kind="pod" name={p.key} />
   </>;
 }
 

@@ -29,6 +29,13 @@ export function useClock(period = 1000) {
   }, [period]);
 }
 
+// answers are those that the view on the page has now, for saving.
+const answers = new Map<string, unknown>();
+
+export function lastAnswers(): Record<string, unknown> {
+  return Object.fromEntries(answers);
+}
+
 export interface Asked<T> { value?: T; error?: string; busy: boolean; at?: Date }
 
 // useAsk asks the server, again each period (0: once) and whenever the path changes. The last answer stays while a new one is asked for.
@@ -41,6 +48,7 @@ export function useAsk<T>(path: string, period = 0, again: unknown = 0): Asked<T
     const run = async () => {
       const next = await ask<T>(path);
       if (over) return;
+      if (next.value !== undefined) answers.set(path, next.value);
       set((old) => (next.error !== undefined && old.path === path ? { ...old, busy: false, error: next.error } : { ...next, busy: false, path, at: new Date() }));
       if (period) timer = window.setTimeout(run, document.hidden ? 5 * period : period);
     };
@@ -48,6 +56,7 @@ export function useAsk<T>(path: string, period = 0, again: unknown = 0): Asked<T
     void run();
     return () => {
       over = true;
+      answers.delete(path);
       clearTimeout(timer);
     };
   }, [path, period, again]);

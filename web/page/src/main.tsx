@@ -1,10 +1,13 @@
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { useClock, usePlace, useStore } from "./hooks";
+import { lastAnswers, useClock, usePlace, useStore } from "./hooks";
 import { go } from "./place";
 import { saveJSON, saveSVG } from "./save";
 import { store } from "./store";
+import { HostsView } from "./views/hosts";
+import { ImagesView } from "./views/images";
 import { MapView } from "./views/map";
+import { PacketView } from "./views/packet";
 import { PodsView } from "./views/pods";
 import { ServicesView } from "./views/services";
 import { ago, clock } from "./words";
@@ -12,7 +15,10 @@ import { ago, clock } from "./words";
 const views: { id: string; title: string; show: (p: { place: Record<string, string> }) => preact.JSX.Element }[] = [
   { id: "map", title: "Map", show: MapView },
   { id: "services", title: "Services", show: ServicesView },
+  { id: "packet", title: "Packet", show: PacketView },
   { id: "pods", title: "Pods", show: PodsView },
+  { id: "images", title: "Images", show: ImagesView },
+  { id: "hosts", title: "Hosts", show: HostsView },
 ];
 
 function App() {
@@ -64,11 +70,13 @@ function Find({ value }: { value: string }) {
 
 function SaveMenu({ view }: { view: string }) {
   const menu = useRef<HTMLDetailsElement>(null);
+  const [none, setNone] = useState(false);
   const close = () => menu.current?.removeAttribute("open");
   const svg = () => {
-    const drawing = document.querySelector<SVGSVGElement>("main svg.drawing");
-    if (drawing) saveSVG("porthole-" + view, drawing);
-    close();
+    const drawings = [...document.querySelectorAll<SVGSVGElement>("main svg.drawing")];
+    drawings.forEach((d, i) => saveSVG(`porthole-${view}${i ? "-" + (i + 1) : ""}`, d));
+    setNone(drawings.length === 0);
+    if (drawings.length > 0) close();
   };
   const link = async () => {
     await navigator.clipboard.writeText(location.href);
@@ -78,11 +86,14 @@ function SaveMenu({ view }: { view: string }) {
     <button onClick={svg}>Drawing as SVG</button>
     <button onClick={() => { saveJSON("porthole-" + view, shown(view)); close(); }}>Data as JSON</button>
     <button onClick={link}>Copy the address</button>
+    <p role="status" class="faint">{none ? "This view has no drawing now." : ""}</p>
   </div></details>;
 }
 
-// shown is the data of a view. All of it opens again with porthole web --open.
+// shown is the data of a view: what it last asked for, or the part of the document that it shows.
 function shown(view: string): unknown {
+  const asked = lastAnswers();
+  if (["packet", "images", "hosts"].includes(view)) return asked;
   const keys: Record<string, string> = { services: "service/", pods: "pod/" };
   const prefix = keys[view];
   return prefix ? Object.fromEntries(Object.entries(store.document()).filter(([k]) => k.startsWith(prefix))) : store.document();

@@ -1,6 +1,8 @@
 import { Dot, Empty, Facts, ProblemBox, To } from "../parts";
-import { useStore } from "../hooks";
+import { useMemo } from "preact/hooks";
+import { useAsk, useStore } from "../hooks";
 import { go } from "../place";
+import { TimePlot } from "../plot";
 import { store } from "../store";
 import type { Service } from "../types";
 import { ago } from "../words";
@@ -38,9 +40,49 @@ function ServiceDetails({ s }: { s: Service }) {
     <h2><Dot state={s.state} /> {s.key}</h2>
     {(s.problems ?? []).map((p) => <ProblemBox key={p.text} p={p} />)}
     <Facts rows={[["Type", s.type], ["Addresses", s.ips.join(", ")], ["Outside", (s.external ?? []).join(", ")], ["Ports", ports(s)], ["Endpoints", `${s.ready} ready, ${s.unready} not ready, ${s.ending} ending`]]} />
-    {(s.onNodes ?? []).length > 0 && <><h3>Not as wanted on</h3><table><thead><tr><th>Node</th><th>Why</th><th>For</th></tr></thead><tbody>
-      {s.onNodes!.map((o) => <tr key={o.node + o.text}><td><Dot state={o.state} /> {o.node}</td><td>{o.text}</td><td>{ago(o.since)}</td></tr>)}</tbody></table></>}
+    <OnNodes name={s.key} />
+    <Plots />
     <h3>Pods behind it</h3>
     <ul class="list">{(s.pods ?? []).map((k) => <li key={k}><Dot state={store.pods.get(k)?.state ?? "unknown"} /> <To view="map" sel={"pod/" + k}>{k}</To> <span class="faint">{store.pods.get(k)?.node} {store.pods.get(k)?.ip}</span></li>)}</ul>
   </>;
+}
+
+interface OnNode { node: string; error?: string; none?: boolean; line?: { state?: string; frontends?: number; programmed?: number; reason?: string; message?: string; since?: string; failures?: number } }
+
+// What each node has programmed, since when.
+function OnNodes({ name }: { name: string }) {
+  const asked = useAsk<OnNode[]>("service?name=" + encodeURIComponent(name), 1000);
+  if (!asked.value) return <p class="faint">{asked.error ?? "Asking the nodes…"}</p>;
+  const state = (o: OnNode) => (o.error || o.none || !o.line ? "unknown" : o.line.state === "programmed" ? "right" : o.line.state === "pending" ? "making" : "wrong");
+  return <><h3>On the nodes</h3><table><thead><tr><th>Node</th><th>Frontends</th><th>For</th></tr></thead><tbody>
+    {asked.value.map((o) => <tr key={o.node}><td><Dot state={state(o)} /> <To view="map" sel={"node/" + o.node}>{o.node}</To></td>
+      <td>{o.none ? <span class="faint">kept by kube-proxy of Kubernetes</span> : o.error ? <span class="faint">{o.error}</span> : !o.line ? <span class="faint">nothing to program</span> :
+        <>{o.line.programmed ?? 0} of {o.line.frontends ?? 0} programmed{(o.line.reason || o.line.message) && <><br /><span class="faint">{[o.line.reason, o.line.message].filter(Boolean).join(": ")}{o.line.failures ? ` · tried ${o.line.failures} times` : ""}</span></>}</>}</td>
+      <td>{o.line?.since ? ago(o.line.since) : ""}</td></tr>)}
+  </tbody></table></>;
+}
+
+interface Points { latency: { at: string; node: string; median: number; p99: number; count: number }[]; calls: { at: string; node: string; call: string; perSecond: number; failed: number; took: number }[] }
+
+// How long changes take, and what HNS is asked for, over all services: HNS and the proxies count no single one.
+function Plots() {
+  const asked = useAsk<Points>("plots", 3000);
+  const p = asked.value;
+  const series = useMemo(() => p && {
+    latency: { label: "From EndpointSlice to programmed, slowest 1 % by node", unit: "ms", data: p.latency.map((d) => ({ at: d.at, y: Math.max(1, d.p99), z: d.node })) },
+    calls: { label: "Calls to HNS by node", unit: "per second", data: sum(p.calls) },
+  }, [JSON.stringify(p)]);
+  if (!series) return <p class="faint">{asked.error ?? ""}</p>;
+  return <><TimePlot s={series.latency} log /><TimePlot s={series.calls} /></>;
+}
+
+function sum(calls: Points["calls"]) {
+  const out = new Map<string, { at: string; y: number; z: string }>();
+  for (const c of calls) {
+    const key = c.at + c.node;
+    const was = out.get(key);
+    if (was) was.y += c.perSecond;
+    else out.set(key, { at: c.at, y: c.perSecond, z: c.node });
+  }
+  return [...out.values()];
 }

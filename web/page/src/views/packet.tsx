@@ -1,0 +1,113 @@
+// A packet's way: both ends, each hop with the rule that decides, and the first that is wrong.
+import dagre from "@dagrejs/dagre";
+import { useState } from "preact/hooks";
+import { useAsk } from "../hooks";
+import { Command, Dot, Empty } from "../parts";
+import { go } from "../place";
+import { store } from "../store";
+
+interface Hop { at: string; what: string; decides: string; wrong?: { found: string; should: string; who: string }; unknown?: string }
+interface Way { backend?: string; hops: Hop[] | null; answer?: Hop[]; via: string[] }
+interface Result { from: string; to: string; ways: Way[]; first?: Hop; unknown?: string }
+
+export function PacketView({ place }: { place: Record<string, string> }) {
+  const [from, to, protocol] = [place.from ?? "", place.to ?? "", place.protocol ?? "tcp"];
+  const [again, setAgain] = useState(0);
+  const ready = from !== "" && to !== "";
+  const asked = useAsk<Result>(ready ? `path?from=${encodeURIComponent(from)}&to=${encodeURIComponent(to)}&protocol=${protocol}` : "", 0, again);
+  const submit = (e: SubmitEvent) => {
+    e.preventDefault();
+    const data = new FormData(e.currentTarget as HTMLFormElement);
+    go({ from: String(data.get("from")), to: String(data.get("to")), protocol: String(data.get("protocol")) });
+    setAgain(again + 1);
+  };
+
+  return <section class="scroll" aria-label="A packet’s way">
+    <form class="ask" onSubmit={submit}>
+      <label>From <input name="from" list="ends" value={from} placeholder="pod, node or address" required /></label>
+      <label>To <input name="to" list="ends" value={to} placeholder="pod, service:port, node or address" required /></label>
+      <label>Protocol <select name="protocol" value={protocol}><option>tcp</option><option>udp</option><option>sctp</option></select></label>
+      <button class="primary" type="submit" disabled={asked.busy}>{asked.busy ? "Asking the machines…" : "Follow"}</button>
+      <datalist id="ends">{ends().map((name) => <option key={name} value={name} />)}</datalist>
+    </form>
+    {!ready && <Empty title="Follow a packet">Choose two ends. Each machine is asked for its routes, neighbours, load balancers and rules; the way is computed from them, and nothing is sent.</Empty>}
+    {asked.error && <div class="problem s-wrong" role="alert"><p><Dot state="wrong" /> {asked.error}</p></div>}
+    {asked.value && <Ways r={asked.value} />}
+  </section>;
+}
+
+function ends(): string[] {
+  const list = [...store.nodes.keys(), ...[...store.services.values()].flatMap((s) => s.ports.map((p) => `${s.key}:${p.port}`)), ...store.pods.keys()];
+  return list.slice(0, 1500);
+}
+
+function Ways({ r }: { r: Result }) {
+  const first = r.first;
+  return <>
+    <h2>{r.from} → {r.to}</h2>
+    {r.unknown && <div class="problem s-unknown"><p><Dot state="unknown" /> {r.unknown}</p></div>}
+    {first ? <div class="problem s-wrong"><p><Dot state="wrong" /> The first hop that is wrong is at {first.at} ({first.what}): {first.wrong!.found}. It should be: {first.wrong!.should}. Who makes it: {first.wrong!.who}.</p>
+      <Command text={`porthole path ${r.from.replace(/ .*/, "")} ${r.to.replace(/ .*/, "")}`} /></div>
+      : <div class="problem s-right"><p><Dot state="right" /> Nothing is wrong{r.ways.some((w) => all(w).some((h) => h.unknown)) ? " as far as it is known" : ""}.</p></div>}
+    {r.ways.map((w, i) => <WayDrawing key={i} w={w} n={r.ways.length > 1 ? `way ${i + 1} of ${r.ways.length}` : ""} />)}
+  </>;
+}
+
+function all(w: Way): Hop[] {
+  return [...(w.hops ?? []), ...(w.answer ?? [])];
+}
+
+// The hops of a packet and of its answer as two rows of boxes, laid out from left to right.
+function WayDrawing({ w, n }: { w: Way; n: string }) {
+  const g = new dagre.graphlib.Graph<{ hop: Hop; width: number; height: number; x?: number; y?: number }>();
+  g.setGraph({ rankdir: "LR", ranksep: 34, nodesep: 22, marginx: 4, marginy: 8 });
+  g.setDefaultEdgeLabel(() => ({}));
+  const width = 208, height = 92;
+  const row = (hops: Hop[], name: string) => hops.forEach((hop, i) => {
+    g.setNode(name + i, { hop, width, height });
+    if (i > 0) g.setEdge(name + (i - 1), name + i);
+  });
+  row(w.hops ?? [], "h");
+  row(w.answer ?? [], "a");
+  dagre.layout(g);
+  const box = g.graph() as { width?: number; height?: number };
+  const first = all(w).find((h) => h.wrong);
+
+  return <figure class="way"><figcaption>{[n, w.backend && `to backend ${w.backend}`, w.via?.length && `by ${w.via.join(", ")}`].filter(Boolean).join(" · ")}</figcaption>
+    <div class="wide" tabIndex={0} role="region" aria-label="The hops as a drawing">
+      <svg class="drawing" width={box.width} height={box.height} viewBox={`0 0 ${box.width} ${box.height}`} role="img" aria-label={all(w).map((h) => `${h.at}: ${h.decides}`).join("; ")}>
+        {g.edges().map((e) => {
+          const points = (g.edge(e) as { points: { x: number; y: number }[] }).points;
+          return <path key={e.v} class="step" d={"M" + points.map((p) => `${p.x} ${p.y}`).join("L")} />;
+        })}
+        {g.nodes().map((id) => {
+          const node = g.node(id);
+          const h = node.hop;
+          const state = h.wrong ? "wrong" : h.unknown ? "unknown" : "right";
+          return <g key={id} class={`hop s-${state}${h === first ? " first" : ""}`} transform={`translate(${node.x! - width / 2},${node.y! - height / 2})`}>
+            <rect class="plate" width={width} height={height} rx="7" /><rect class="edge" y="8" width="4" height={height - 16} rx="2" />
+            <text class="sub" x="14" y="19">{id.startsWith("a") ? "answer · " : ""}{h.what}</text><text class="title" x="14" y="36">{h.at.length > 25 ? h.at.slice(0, 24) + "…" : h.at}</text>
+            {lines(h.wrong ? h.wrong.found : h.unknown ? "not known: " + h.unknown : h.decides).map((t, i) => <text key={i} class="facts" x="14" y={53 + i * 14}>{t}</text>)}
+          </g>;
+        })}
+      </svg>
+    </div>
+    <details><summary>The hops as a list</summary><ol>{(w.hops ?? []).map((h, i) => <HopLine key={i} h={h} />)}</ol>{(w.answer ?? []).length > 0 && <><p>the answer:</p><ol>{w.answer!.map((h, i) => <HopLine key={i} h={h} />)}</ol></>}</details>
+  </figure>;
+}
+
+function HopLine({ h }: { h: Hop }) {
+  return <li><Dot state={h.wrong ? "wrong" : h.unknown ? "unknown" : "right"} /> <strong>{h.at}</strong> <span class="faint">{h.what}</span> {h.decides}
+    {h.wrong && <><br />found: {h.wrong.found}; should be: {h.wrong.should}; made by: {h.wrong.who}</>}{h.unknown && <><br />not known: {h.unknown}</>}</li>;
+}
+
+// lines breaks a text into at most three lines of a box.
+function lines(text: string): string[] {
+  const out: string[] = [""];
+  for (const word of text.split(" ")) {
+    const last = out[out.length - 1]!;
+    if ((last + " " + word).trim().length <= 31) out[out.length - 1] = (last + " " + word).trim();
+    else out.push(word.length > 31 ? word.slice(0, 30) + "…" : word);
+  }
+  return out.length > 3 ? [...out.slice(0, 2), out[2]!.slice(0, 29) + "…"] : out;
+}
