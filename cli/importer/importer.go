@@ -35,18 +35,19 @@ func Command() *cobra.Command {
 }
 
 func acsEngine() *cobra.Command {
-	var out, output string
+	var out, output, line string
 	c := &cobra.Command{
 		Use:     "acs-engine FILE",
 		Aliases: []string{"aks-engine"},
 		Short:   "Read a cluster document of acs-engine or aks-engine",
 		Long: `Reads a cluster document (apiVersion vlabs; - is standard input) and prints what becomes of each of its fields: used, refused, unknown,
 dropped, or part of the cloud, which Porthole does not make. For each pool of Windows machines it prints the file that
-` + "`porthole join --config`" + ` reads, and the commands. Passwords, keys and secrets are neither printed nor written. Nothing is changed.
+` + "`porthole join --config`" + ` reads, and the commands, which read a token from standard input. Passwords, keys and secrets are neither printed nor written. Nothing is changed.
 
 Exit code: 0 done, 1 the document cannot be read or something in it is refused.`,
 		Example: "  porthole import acs-engine windows.json\n" +
 			"  porthole import acs-engine windows.json --out nodes     # one file for each pool\n" +
+			"  porthole import acs-engine windows.json --out nodes --join-line \"$(kubeadm token create --print-join-command)\"\n" +
 			"  porthole import acs-engine windows.json -o json",
 		Args: cobra.ExactArgs(1),
 
@@ -62,16 +63,23 @@ Exit code: 0 done, 1 the document cannot be read or something in it is refused.`
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			if err := write(found, out); err != nil {
+			var target legacy.Target
+			if line != "" {
+				if target, err = legacy.ParseLine(line); err != nil {
+					return fmt.Errorf("--join-line: %w", err)
+				}
+			}
+			if err := write(found, out, target); err != nil {
 				return err
 			}
-			if err := show(c.OutOrStdout(), output, found, func(w io.Writer) error { return found.Print(w, out) }); err != nil {
+			if err := show(c.OutOrStdout(), output, found, func(w io.Writer) error { return found.Print(w, out, target) }); err != nil {
 				return err
 			}
 			return verdict(found.Leaves)
 		},
 	}
 	c.Flags().StringVar(&out, "out", "", "folder for the files of the pools; empty: they are printed")
+	c.Flags().StringVar(&line, "join-line", "", "the line that \"kubeadm token create --print-join-command\" prints: address and sum go into the files, the token does not")
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return c
 }
@@ -131,8 +139,8 @@ func read(name string, in io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// write writes the pools' files, if a folder is given. One that is there is not replaced: somebody may have put a token in.
-func write(found legacy.Import, dir string) error {
+// write writes the pools' files, if a folder is given. One that is there is not replaced: somebody may have changed it.
+func write(found legacy.Import, dir string, t legacy.Target) error {
 	if dir == "" {
 		return nil
 	}
@@ -141,7 +149,7 @@ func write(found legacy.Import, dir string) error {
 	}
 
 	for _, p := range found.Pools {
-		text, err := p.Config()
+		text, err := p.Config(t)
 		if err != nil {
 			return err
 		}

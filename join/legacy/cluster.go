@@ -32,7 +32,7 @@ type Pool struct {
 
 // Network is the part of a node's configuration about the pod network.
 type Network struct {
-	Mode          string `json:"mode"`
+	Mode          string `json:"mode,omitempty"` // "": the one that the cluster declares
 	PodSubnet     string `json:"podSubnet,omitempty"`
 	ServiceSubnet string `json:"serviceSubnet,omitempty"`
 }

@@ -12,9 +12,40 @@ import (
 
 type object = map[string]any
 
-// Config returns what `porthole join --config` reads on the machines of a pool: kubeadm's document and ours. Address, token and sum are left for
-// the administrator, because no old document has them.
-func (p Pool) Config() (string, error) {
+// Target is the cluster that the machines join: what the line that `kubeadm token create --print-join-command` prints says. No old document has it.
+type Target struct {
+	Address string   // of the API server, with its port
+	Hashes  []string // of the public key of its authority
+}
+
+// ParseLine reads the line of kubeadm. The token in it is not kept.
+func ParseLine(line string) (t Target, err error) {
+	words := strings.Fields(strings.ReplaceAll(line, "\\\n", " "))
+	for i, w := range words {
+		name, value, joined := strings.Cut(w, "=")
+		if !joined && i+1 < len(words) {
+			value = words[i+1]
+		}
+		switch {
+		case name == "--discovery-token-ca-cert-hash":
+			t.Hashes = append(t.Hashes, value)
+		case w == "join" && !strings.HasPrefix(value, "-"):
+			t.Address = value
+		}
+	}
+	if t.Address == "" || len(t.Hashes) == 0 {
+		return t, fmt.Errorf("this is not what `kubeadm token create --print-join-command` prints: kubeadm join ADDRESS:PORT --token … --discovery-token-ca-cert-hash sha256:…")
+	}
+	return t, nil
+}
+
+// Config returns what `porthole join --config` reads on the machines of a pool: kubeadm's document and ours. The zero Target leaves places for
+// address and sum. The token is in no file: a command line reads it.
+func (p Pool) Config(t Target) (string, error) {
+	address, hashes := "ADDRESS:6443", []string{"sha256:HASH"}
+	if t.Address != "" {
+		address, hashes = t.Address, t.Hashes
+	}
 	var args []object
 	for _, name := range slices.Sorted(maps.Keys(p.KubeletFlags)) {
 		args = append(args, object{"name": name, "value": p.KubeletFlags[name]})
@@ -32,10 +63,12 @@ func (p Pool) Config() (string, error) {
 	}
 
 	join := object{"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration", "nodeRegistration": registration, "discovery": object{"bootstrapToken": object{
-		"apiServerEndpoint": "ADDRESS:6443", "token": "TOKEN", "caCertHashes": []string{"sha256:HASH"},
+		"apiServerEndpoint": address, "caCertHashes": hashes,
 	}}}
 	var out strings.Builder
-	out.WriteString("# Put ADDRESS, TOKEN and HASH in from the line that `kubeadm token create --print-join-command` prints.\n")
+	if t.Address == "" {
+		out.WriteString("# Put ADDRESS and HASH in from the line that `kubeadm token create --print-join-command` prints, or give it with --join-line.\n")
+	}
 	for n, doc := range []object{join, node} {
 		text, err := yaml.Marshal(doc)
 		if err != nil {
@@ -49,16 +82,17 @@ func (p Pool) Config() (string, error) {
 	return out.String(), nil
 }
 
-// Commands are those for the machines of a pool, with the name of its file, and then those for an administrator.
+// Commands are those for the machines of a pool, with the name of its file, which read the token from standard input, and then those for an
+// administrator.
 func (p Pool) Commands(file string) (list []string) {
 	for _, m := range p.Machine {
-		list = append(list, fmt.Sprintf("porthole.exe join --config %s --node-name %s", file, m))
+		list = append(list, fmt.Sprintf("porthole.exe join --config %s --node-name %s --token-file -", file, m))
 	}
 	return append(list, p.Kubectl...)
 }
 
 // Print writes every field with its verdict, grouped by that, then the files and commands. dir says where the files are; "": they are printed.
-func (i Import) Print(w io.Writer, dir string) error {
+func (i Import) Print(w io.Writer, dir string, t Target) error {
 	count := map[Verdict]int{}
 	for _, what := range Verdicts {
 		for _, l := range i.Leaves {
@@ -80,7 +114,7 @@ func (i Import) Print(w io.Writer, dir string) error {
 			fmt.Fprintf(w, ", Windows build %s", p.Build)
 		}
 		if dir == "" {
-			text, err := p.Config()
+			text, err := p.Config(t)
 			if err != nil {
 				return err
 			}

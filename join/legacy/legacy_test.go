@@ -64,7 +64,7 @@ func imported(t *testing.T, document []byte) Import {
 	}
 
 	var out bytes.Buffer
-	if err := got.Print(&out, ""); err != nil {
+	if err := got.Print(&out, "", Target{}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(got)
@@ -122,7 +122,7 @@ func TestEveryField(t *testing.T) {
 			}
 			p := got.Pools[0]
 			if len(got.Pools) != 1 || p.Count != 3 || p.KubeletFlags["max-pods"] != "50" || p.KubeletFlags["v"] != "4" || p.KubeletFlags["cluster-dns"] != "text" ||
-				p.Network.Mode != "none" || !slices.Contains(p.Labels, "example.com/team=b") || len(p.Kubectl) != 3 || p.Kubectl[0] != "kubectl label node windowspool1-0 kubernetes.io/role=agent" {
+				p.Network.Mode != "" || !slices.Contains(p.Labels, "example.com/team=b") || len(p.Kubectl) != 3 || p.Kubectl[0] != "kubectl label node windowspool1-0 kubernetes.io/role=agent" {
 				t.Errorf("pool %+v", p)
 			}
 		})
@@ -143,10 +143,10 @@ func TestSeed(t *testing.T) {
 	}
 
 	p := got.Pools[0]
-	if commands := p.Commands(p.File()); len(commands) != 3 || commands[2] != "porthole.exe join --config windowspool1.yaml --node-name windowspool1-2" {
+	if commands := p.Commands(p.File()); len(commands) != 3 || commands[2] != "porthole.exe join --config windowspool1.yaml --node-name windowspool1-2 --token-file -" {
 		t.Errorf("%q", commands)
 	}
-	text, err := p.Config()
+	text, err := p.Config(Target{})
 	if err != nil {
 		t.Fatal(err)
 	}

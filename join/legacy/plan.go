@@ -66,11 +66,19 @@ func (f *field) plugin(pools []*Pool) {
 	case "", "kubenet":
 		mode, why = "host-gateway", "routes between nodes, as kubenet had them from Azure's route table"
 	case "flannel":
-		mode, why = "flannel", "flannel's backend host-gw"
+		f.What, f.Text = Used, "network.mode is left out: join takes the one that the new cluster declares; flannel's backend host-gw is host-gateway, its vxlan is vxlan"
+		for _, p := range pools {
+			p.Network.Mode = ""
+		}
+		return
 	case "azure", "cilium", "antrea":
-		mode, why = "none", "that network brings its own programs for Windows nodes: install them beside"
+		for _, p := range pools {
+			p.Network.Mode = ""
+		}
+		f.What, f.Text = Refused, f.plain+" has programs of its own for Windows nodes, which join does not install: give the new cluster one of the networks of `porthole join --network`"
+		return
 	default:
-		f.What, f.Text = Refused, "not known: give network.mode host-gateway, flannel or none"
+		f.What, f.Text = Refused, "not known: give network.mode one of those of `porthole join --network`"
 		return
 	}
 	f.What, f.Text = Used, "network.mode "+mode+": "+why

@@ -17,7 +17,7 @@ var scripts = map[string]map[string]Leaf{
 		"interfacename":       {What: Used, Text: "`porthole join --nic`"},
 		"logdir":              {What: Dropped, Text: "services write to ProgramData\\Porthole\\logs; by hand: --log-file"},
 		"kubeletfeaturegates": {What: Used, Text: "featureGates of the kubelet's configuration, with `porthole join --patches`"},
-		"networkmode":         {What: Used, Text: "`porthole join --network`: L2Bridge is host-gateway, Overlay is `porthole routes --mode vxlan`"},
+		"networkmode":         {What: Used, Text: "`porthole join --network`: L2Bridge is host-gateway, Overlay is vxlan"},
 		"networkname":         {What: Dropped, Text: "the HNS network is called porthole"},
 		"isolationtype":       {What: Refused, Text: "Porthole has no Hyper-V isolation: containers are isolated as processes"},
 		"registeronly":        {What: Dropped, Text: "the kubelet registers and waits for its pod range by itself"},

@@ -104,6 +104,9 @@ func TestDaemonSet(t *testing.T) {
 	if names := cp.load(archive); !slices.Equal(names, []string{"docker.io/porthole/node:" + version}) {
 		t.Errorf("the image is called %v", names)
 	}
+	// A pod asks the API server at its cluster IP.
+	cp.start(cp.inside(filepath.Join(bin, "bundle", "kube"), "kube-proxy", "--kubeconfig=/etc/kubernetes/admin.conf", "--hostname-override="+cp.name, "--proxy-mode=nftables",
+		"--cluster-cidr=10.244.0.0/16", "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0"), "kube-proxy")
 	m := cp.fresh("lin70", "10.99.0.70").at(t)
 	m.supervise()
 
@@ -117,7 +120,9 @@ func TestDaemonSet(t *testing.T) {
 	if r := m.porthole(append(cp.joinLine(), "--patches", m.patches(), "--timeout", "3m")...); r.code != 0 {
 		t.Fatalf("code %d: %s%s", r.code, r.out, r.err)
 	}
-	cp.kubectl("-n", "kube-system", "rollout", "status", "daemonset/porthole-routes", "--timeout=2m")
+	if r := cp.run(filepath.Join(bin, "bundle", "kubeadm"), "kubectl", "-n", "kube-system", "rollout", "status", "daemonset/porthole-routes", "--timeout=2m"); r.code != 0 {
+		t.Fatalf("%s%s\n%s\nkube-proxy:\n%s", r.out, r.err, cp.kubectl("-n", "kube-system", "describe", "pods", "-l", "app.kubernetes.io/name=porthole-routes"), tail(cp.log("kube-proxy")))
+	}
 	if pods := cp.kubectl("-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=porthole-routes", "-o", "jsonpath={.items[*].spec.nodeName}"); pods != cp.name {
 		t.Errorf("pods of the DaemonSet are on %q: a node whose service does the same has none", pods)
 	}
