@@ -345,7 +345,7 @@ func stopBad(s *State, c *v1.Container, cur *Container, d *decision) {
 	probe, hook := s.probes[c.Name], s.postStart[c.Name]
 	why, left := "", grace(s)
 	switch {
-	case cur.Hash != "" && cur.Hash != Hash(c):
+	case changed(cur, c):
 		why = fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
 	case hook.ContainerID == cur.ID && hook.Failed:
 		why = "FailedPostStartHook"

@@ -18,7 +18,7 @@ func restartable(pod *v1.Pod, c *v1.Container, cur *Container) bool {
 	if cur == nil || cur.State != Exited {
 		return true
 	}
-	if cur.Hash != "" && cur.Hash != Hash(c) {
+	if changed(cur, c) {
 		return true
 	}
 
@@ -124,7 +124,7 @@ func lostAttempts(s *State, name string, cur *Container) uint32 {
 // backoffOf returns the back-off of a container. A kubelet that has just started derives it from the status that its predecessor
 // published: only a container that was in back-off waits. A container with a changed definition begins without a back-off.
 func backoffOf(s *State, c *v1.Container, cur *Container, f Node) Backoff {
-	if cur.Hash != "" && cur.Hash != Hash(c) {
+	if changed(cur, c) {
 		return Backoff{}
 	}
 	b, ok := s.backoffs[c.Name]
@@ -154,8 +154,18 @@ func nextStart(b Backoff, finished time.Time, f Node) (time.Time, Backoff) {
 	return finished.Add(b.Delay), Backoff{Delay: min(2*b.Delay, limit)}
 }
 
-// Hash returns a hash of what a container must be restarted for if it changes: its name and image.
+// Hash returns a hash of what a container must be restarted for if it changes: its name and image. It is upstream's, which the annotation
+// io.kubernetes.container.hash holds: a node may change from one kubelet to the other, and its containers run on (pkg/kubelet/container,
+// HashContainer, hashes how k8s.io/utils/dump prints a list of bytes; a test compares them).
 func Hash(c *v1.Container) string {
+	text, _ := json.Marshal(map[string]string{"name": c.Name, "image": c.Image}) // of texts: no error
+	h := fnv.New32a()
+	fmt.Fprintf(h, "([]uint8)%v", text)
+	return strconv.FormatUint(uint64(h.Sum32()), 16)
+}
+
+// earlierHash is that of Porthole before its kubelet had upstream's. Containers that it started run on, too.
+func earlierHash(c *v1.Container) string {
 	text, _ := json.Marshal(struct {
 		Name  string `json:"name"`
 		Image string `json:"image"`
@@ -163,4 +173,9 @@ func Hash(c *v1.Container) string {
 	h := fnv.New32a()
 	h.Write(text)
 	return strconv.FormatUint(uint64(h.Sum32()), 16)
+}
+
+// changed reports whether a container was made from another definition.
+func changed(cur *Container, c *v1.Container) bool {
+	return cur.Hash != "" && cur.Hash != Hash(c) && cur.Hash != earlierHash(c)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/internal/testkit/wait"
@@ -41,7 +42,8 @@ func TestMoved(t *testing.T) {
 		}
 		wait.NoError(t, time.Minute, "the pods to be Ready", func() error { return cp.allReady("lin80") })
 		if after := cp.containers("lin80"); after != before {
-			t.Errorf("with %s the containers are\n%s\nbefore\n%s", to.name, after, before)
+			t.Errorf("with %s the containers are\n%s\nbefore\n%s\nevents\n%s\nlog\n%s", to.name, after, before,
+				cp.kubectl("get", "events", "--sort-by=.lastTimestamp", "-o", "custom-columns=T:.lastTimestamp,O:.involvedObject.name,R:.reason,M:.message"), tail(m.log("supervisor")))
 		}
 		if out := cp.kubectl("exec", "moved-0", "--", "/usr/local/bin/testapp", "cat", "/config/key", "/scratch/kept"); !strings.Contains(out, "value") || !strings.Contains(out, "written once") {
 			t.Errorf("with %s the volumes have %q", to.name, out)
@@ -110,20 +112,29 @@ func (cp follower) containers(node string) string {
 	var b strings.Builder
 	for _, p := range cp.podsOf(node).Items {
 		for _, c := range p.Status.ContainerStatuses {
-			fmt.Fprintf(&b, "%s %s %s restarts %d\n", p.Name, p.Status.PodIP, c.ContainerID, c.RestartCount)
+			fmt.Fprintf(&b, "%s %s %s restarts %d", p.Name, p.Status.PodIP, c.ContainerID, c.RestartCount)
+			if last := c.LastTerminationState.Terminated; last != nil {
+				fmt.Fprintf(&b, ", the last ended with %d, %s %s", last.ExitCode, last.Reason, last.Message)
+			}
+			b.WriteString("\n")
 		}
 	}
 	return b.String()
 }
 
-// beats returns why a node's kubelet has not reported since a time.
+// beats returns why a node's kubelet has not renewed its lease since a time, or is not Ready.
 func (cp follower) beats(node string, since time.Time) error {
+	var lease coordinationv1.Lease
+	must(cp.t, json.Unmarshal([]byte(cp.kubectl("-n", "kube-node-lease", "get", "lease", node, "-o", "json")), &lease))
+	if lease.Spec.RenewTime == nil || !lease.Spec.RenewTime.After(since) {
+		return fmt.Errorf("its lease is of %v", lease.Spec.RenewTime)
+	}
 	n := cp.node(node)
 	if n == nil {
 		return errors.New("there is no such node")
 	}
 	for _, c := range n.Status.Conditions {
-		if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue && c.LastHeartbeatTime.After(since.Truncate(time.Second)) {
+		if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue {
 			return nil
 		}
 	}
