@@ -316,7 +316,7 @@ func (w *testNode) mustBeRight(t *testing.T) {
 	if err != nil || !strings.Contains(string(data), `"type": "win-bridge"`) {
 		t.Errorf("CNI configuration %s, %v", data, err)
 	}
-	if s := w.status(); s.unhealthy() != "" || len(s.Problems) > 0 || s.Present != 2 || s.Mode != DefaultMode || s.PodCIDR != "10.244.1.0/24" {
+	if s := w.status(); s.unhealthy(true) != "" || len(s.Problems) > 0 || s.Present != 2 || s.Mode != DefaultMode || s.PodCIDR != "10.244.1.0/24" {
 		t.Errorf("status %+v", s)
 	}
 }
@@ -376,7 +376,7 @@ func TestWaitsForTheCluster(t *testing.T) {
 			w.cluster.set(c.nodes...)
 			w.changed(nil)
 			later(0)
-			if s := w.status(); !strings.Contains(s.unhealthy(), c.want) || w.hns.DumpNetworks() != "" || w.table.dump() != "" {
+			if s := w.status(); !strings.Contains(s.unhealthy(true), c.want) || w.hns.DumpNetworks() != "" || w.table.dump() != "" {
 				t.Errorf("status %+v, want %q", s, c.want)
 			}
 		}
@@ -409,7 +409,7 @@ func TestNetworkThatDiffers(t *testing.T) {
 		if w.hns.DumpNetworks() != before {
 			t.Errorf("HNS was changed:\n%s", w.hns.DumpNetworks())
 		}
-		if s := w.status(); !strings.Contains(s.unhealthy(), difference) || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "--replace-network") {
+		if s := w.status(); !strings.Contains(s.unhealthy(true), difference) || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "--replace-network") {
 			t.Errorf("status %+v", s)
 		}
 		_, warnings := w.cluster.written()
@@ -484,7 +484,7 @@ func TestConditionIsWrittenAgain(t *testing.T) {
 		w.cluster.refuse = errors.New("the API server is away")
 		w.table.away = errors.New("no table")
 		w.start(t)
-		if s := w.status(); !strings.Contains(s.unhealthy(), "no table") {
+		if s := w.status(); !strings.Contains(s.unhealthy(true), "no table") {
 			t.Errorf("status %+v", s)
 		}
 		w.cluster.mu.Lock()

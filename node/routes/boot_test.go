@@ -182,7 +182,7 @@ func TestAdapters(t *testing.T) {
 		w.adapters.list = w.adapters.list[1:]
 		w.adapters.mu.Unlock()
 		later(keep.DefaultPeriod)
-		if s := w.status(); s.unhealthy() == "" || !slices.Contains(s.Problems, "no adapter of this host has the node's address 10.99.0.21") {
+		if s := w.status(); s.unhealthy(true) == "" || !slices.Contains(s.Problems, "no adapter of this host has the node's address 10.99.0.21") {
 			t.Errorf("status %+v", s)
 		}
 	})

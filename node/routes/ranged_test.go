@@ -51,7 +51,7 @@ func TestRangeHeld(t *testing.T) {
 		if _, warnings := w.cluster.written(); warnings != "NetworkDiffers: pods hold another range than 10.244.9.0/24" {
 			t.Errorf("warnings %q", warnings)
 		}
-		if got := w.status().unhealthy(); !strings.Contains(got, "10.244.9.0/24") {
+		if got := w.status().unhealthy(true); !strings.Contains(got, "10.244.9.0/24") {
 			t.Errorf("health %q", got)
 		}
 		if w.hns.DumpNetworks() != rightNetwork {

@@ -108,12 +108,19 @@ func (s Status) sessions() (n int) {
 	return n
 }
 
-// unhealthy returns what is not as it should be; empty means healthy.
-func (s Status) unhealthy() string {
+// unhealthy returns what is not as it should be; empty means healthy. A route that waits for what another node has not said counts only if
+// waiting is true: this node can do nothing about it.
+func (s Status) unhealthy(waiting bool) string {
+	failed := s.Failed
+	for _, r := range s.Routes {
+		if !waiting && r.State == string(table.Waiting) {
+			failed--
+		}
+	}
 	switch {
 	case s.Error != "":
 		return s.Error
-	case s.Network != "" || s.Failed > 0 || s.PodCIDR == "" || s.Adapters != nil && len(s.Adapters.Problems) > 0:
+	case s.Network != "" || failed > 0 || s.PodCIDR == "" || s.Adapters != nil && len(s.Adapters.Problems) > 0:
 		return strings.Join(s.Problems, "; ")
 	}
 	return ""
@@ -130,15 +137,17 @@ func serve(ctx context.Context, bind string, status func() Status) (stop func(),
 	}
 
 	mux := http.NewServeMux()
-	health := func(w http.ResponseWriter, _ *http.Request) {
-		if why := status().unhealthy(); why != "" {
-			http.Error(w, why, http.StatusServiceUnavailable)
-			return
+	health := func(waiting bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if why := status().unhealthy(waiting); why != "" {
+				http.Error(w, why, http.StatusServiceUnavailable)
+				return
+			}
+			fmt.Fprintln(w, "ok")
 		}
-		fmt.Fprintln(w, "ok")
 	}
-	mux.HandleFunc("GET /healthz", health)
-	mux.HandleFunc("GET /readyz", health)
+	mux.HandleFunc("GET /healthz", health(false))
+	mux.HandleFunc("GET /readyz", health(true))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -78,6 +78,7 @@ func TestNetworks(t *testing.T) {
 			if r := m.porthole("leave"); r.code != 0 || !strings.Contains(r.out, "nothing of Porthole is left") {
 				t.Errorf("leave: code %d: %s%s", r.code, r.out, r.err)
 			}
+			cp.kubectl("delete", "node", m.name)
 			m.clean(fresh)
 			if left := m.ok("ip", "-o", "link"); strings.Contains(left, "flannel.") || strings.Contains(left, "cni0") || strings.Contains(left, "porthole") {
 				t.Errorf("left are the devices\n%s", left)
