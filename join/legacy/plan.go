@@ -62,6 +62,7 @@ func (i *importer) setting(f *field, name string, pools []*Pool) bool {
 // plugin chooses the mode of the pod network.
 func (f *field) plugin(pools []*Pool) {
 	mode, why := "", ""
+
 	switch strings.ToLower(f.plain) {
 	case "", "kubenet":
 		mode, why = "host-gateway", "routes between nodes, as kubenet had them from Azure's route table"
