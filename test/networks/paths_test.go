@@ -212,6 +212,10 @@ const (
 	datagram = 1200
 )
 
+// streams are sizes of streams that some data paths carry differently (row 1.31): one packet that nearly fills the link, and one segment
+// of the largest size that network cards take over.
+var streams = []int{1400, 64 << 10}
+
 // ask lets a pod make the request, which the test sends it from the pod's own node. what is of testapp.
 func (f *fleet) ask(pod, what string) (string, error) {
 	return commandIn("porthole-"+f.pods[pod].Spec.NodeName, 15*time.Second, "curl", "-sS", "--fail-with-body", "-m", "12", "http://"+f.hostPort(pod, 8080)+what)
@@ -262,6 +266,11 @@ func (f *fleet) podPaths() []path {
 				}
 				if err := f.transfer(client, f.hostPort(to, 7000)); err != nil {
 					return err
+				}
+				for _, size := range streams {
+					if _, err := f.ask(client, echo("tcp", f.hostPort(to, 7000), size)); err != nil {
+						return fmt.Errorf("%d bytes over TCP: %w", size, err)
+					}
 				}
 				return ping(f.netns[client], f.addr[to], probe{}).err()
 			}})
