@@ -33,6 +33,8 @@ type GC struct {
 	Runtime cri.RuntimeServiceClient
 	// Disk returns the size of the file system that path is on, and how much of it is free, in bytes.
 	Disk func(path string) (capacity, available uint64, err error)
+	// Verify forgets images that are gone; nil remembers none.
+	Verify *Verifier
 	// Event records an event about the node.
 	Event func(eventType, reason, message string)
 
@@ -56,15 +58,27 @@ func (g *GC) Collect(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.begin()
+	began := g.now()
 	err := g.collect(ctx)
 	if err == nil {
 		g.failed = 0
+		if g.Verify != nil {
+			g.Verify.Prune(g.ids(), began)
+		}
 		return nil
 	}
 	if g.failed++; g.failed > 1 { // at the start statistics may not be there yet
 		g.Event(v1.EventTypeWarning, "ImageGCFailed", err.Error())
 	}
 	return err
+}
+
+// ids are those of the images that the last round found.
+func (g *GC) ids() (out []string) {
+	for _, i := range g.listed {
+		out = append(out, i.Id)
+	}
+	return out
 }
 
 // Reclaim removes all images that may be removed, because the node runs out of disk space: those that no container uses and that are

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
 // Reasons why a container waits for its image, as they are in its status.
@@ -91,6 +94,8 @@ type Puller struct {
 	NodeConfigs []string
 	// Providers know logins of images beside those of pods and of the node; nil for nobody. Set it before the first use.
 	Providers providers
+	// Verify decides which images that are present a pod may have; nil gives all to everybody. Set it before the first use.
+	Verify *Verifier
 	// Rate limits how many pulls begin per second; nil is no limit. Set it before the first use. A pull over the limit waits;
 	// upstream's fails instead and is tried again ten seconds later.
 	Rate limiter
@@ -147,15 +152,16 @@ func (p *Puller) Ensure(ctx context.Context, r Request) (Image, error) {
 		return Image{}, &Error{ErrImageInspect, p.now().Add(firstWait), fmt.Errorf("failed to inspect image %q: %w", name, err)}
 	}
 
+	again := present != nil && p.Verify != nil && p.Verify.must(name, present.Ref, secretsOf(ownedLogins(name, r.Secrets)))
 	switch policy(r.Policy, name) {
 	case v1.PullNever:
-		if present == nil {
+		if present == nil || again {
 			text := fmt.Sprintf("Container image %q is not present with pull policy of Never", name)
 			r.Event(v1.EventTypeWarning, ErrImageNeverPull, text)
 			return Image{}, &Error{ErrImageNeverPull, p.now().Add(firstWait), fmt.Errorf("%s", text)}
 		}
 	case v1.PullIfNotPresent:
-		if present == nil {
+		if present == nil || again {
 			return p.pull(ctx, name, r)
 		}
 	default:
@@ -294,9 +300,9 @@ func (p *Puller) Forget(podUID string) {
 // share returns the pull of the image with these credentials that is under way, or starts one. A pull goes on if the pod that
 // asked for it ends.
 func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
-	auths := credentials(name, append(r.Secrets, nodeSecrets(p.NodeConfigs)...))
+	logins := ownedLogins(name, append(slices.Clone(r.Secrets), nodeSecrets(p.NodeConfigs)...))
 	key := name
-	if len(auths) > 0 {
+	if len(logins) > 0 {
 		key += "/" + r.PodUID
 	}
 	w := wantOf(r)
@@ -319,12 +325,12 @@ func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 	go func() {
 		ctx := context.WithoutCancel(ctx)
 		if p.Providers != nil {
-			auths = append(auths, credentials(name, p.Providers.Secrets(ctx, name))...)
+			logins = append(logins, ownedLogins(name, p.Providers.Secrets(ctx, name))...)
 		}
-		f.unfit = p.Builds.check(ctx, name, auths, w)
+		f.unfit = p.Builds.check(ctx, name, authsOf(logins), w)
 		close(f.checked)
 		if f.err = f.unfit; f.err == nil {
-			p.pullInTurn(ctx, f, pullSpec{name, r.Handler, auths, r.Pod})
+			p.pullInTurn(ctx, f, pullSpec{name, r.Handler, logins, r.Pod})
 		}
 
 		p.mu.Lock()
@@ -340,42 +346,58 @@ func (p *Puller) pullInTurn(ctx context.Context, f *flight, o pullSpec) {
 	p.slots <- struct{}{}
 	defer func() { <-p.slots }()
 
-	f.ref, f.err = p.pullOnce(ctx, o)
-	if f.err != nil {
+	if p.Verify != nil {
+		if f.err = p.Verify.begin(o.name); f.err != nil { // else the image would be anybody's
+			return
+		}
+	}
+	by, err := p.pullOnce(ctx, f, o)
+	if f.err = err; err != nil {
+		if p.Verify != nil {
+			p.Verify.failed(o.name)
+		}
 		return
 	}
-	if st, err := p.client.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: o.name}}); err == nil {
-		f.size = st.GetImage().GetSize()
+
+	id := f.ref
+	if st, err := p.client.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: o.name}}); err == nil && st.GetImage() != nil {
+		f.size, id = st.Image.Size, st.Image.Id
+	}
+	if p.Verify == nil {
+		return
+	}
+	if err := p.Verify.succeeded(o.name, id, by); err != nil { // the next pod pulls it once more
+		klog.FromContext(ctx).Error(err, "It cannot be remembered by whose login an image was pulled", "image", o.name)
 	}
 }
 
 // pullSpec is what the runtime is asked to pull.
 type pullSpec struct {
 	name    string
-	handler string            // which the image is for: the runtime may keep images by handler (containerd's snapshotters)
-	auths   []*cri.AuthConfig // tried in turn; none: without a login
+	handler string  // which the image is for: the runtime may keep images by handler (containerd's snapshotters)
+	logins  []owned // tried in turn; none: without a login
 	box     *cri.PodSandboxConfig
 }
 
-// pullOnce asks the runtime to pull the image, with one login after the other until one works. It returns the runtime's name of
-// the image, or the error of the last login.
-func (p *Puller) pullOnce(ctx context.Context, o pullSpec) (string, error) {
-	auths := o.auths
-	if len(auths) == 0 {
-		auths = []*cri.AuthConfig{nil}
+// pullOnce asks the runtime to pull the image, with one login after the other until one works. It keeps the runtime's name
+// of the image in f, and returns the secret of that login, nil for none or one of the node's, or the error of the last login.
+func (p *Puller) pullOnce(ctx context.Context, f *flight, o pullSpec) (by *v1beta1.ImagePullSecret, err error) {
+	logins := o.logins
+	if len(logins) == 0 {
+		logins = []owned{{}}
 	}
-	var err error
-	for _, auth := range auths {
+	for _, l := range logins {
 		if p.Rate != nil {
 			if err := p.Rate.Wait(ctx); err != nil {
-				return "", err
+				return nil, err
 			}
 		}
 		var resp *cri.PullImageResponse
-		resp, err = p.client.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: o.name, RuntimeHandler: o.handler}, Auth: auth, SandboxConfig: o.box})
+		resp, err = p.client.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: o.name, RuntimeHandler: o.handler}, Auth: l.auth, SandboxConfig: o.box})
 		if err == nil {
-			return resp.ImageRef, nil
+			f.ref = resp.ImageRef
+			return l.secret, nil
 		}
 	}
-	return "", err
+	return nil, err
 }

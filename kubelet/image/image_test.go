@@ -30,7 +30,8 @@ type store struct {
 	cri.UnimplementedImageServiceServer
 	mu    sync.Mutex
 	has   map[string]bool
-	fail  error // of pulls
+	fail  error    // of pulls
+	users []string // who may pull; empty for everybody
 	gate  chan struct{}
 	pulls []string // name, and user of the login
 }
@@ -56,6 +57,9 @@ func (s *store) PullImage(_ context.Context, r *cri.PullImageRequest) (*cri.Pull
 	}
 	if s.fail != nil {
 		return nil, s.fail
+	}
+	if len(s.users) > 0 && !slices.Contains(s.users, r.Auth.GetUsername()) {
+		return nil, status.Error(codes.Unknown, "unauthorized")
 	}
 	s.has[r.Image.Image] = true
 	return &cri.PullImageResponse{ImageRef: "ref"}, nil

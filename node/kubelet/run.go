@@ -168,7 +168,12 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 		return nil, nil, err
 	}
 	o.Runtime, o.Images = core.NewRuntime(rt), pulls
-	o.ImageGC = &image.GC{Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: gcPolicy(cfg)}
+	pulls.Verify, err = image.NewVerifier(filepath.Join(o.RootDir, "image_manager"), cfg.ImagePullCredentialsVerificationPolicy, cfg.PreloadedImagesVerificationAllowlist)
+	if err != nil {
+		closeCRI()
+		return nil, nil, err
+	}
+	o.ImageGC = &image.GC{Verify: pulls.Verify, Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: gcPolicy(cfg)}
 	return rt, closeCRI, nil
 }
 
