@@ -16,7 +16,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 
@@ -52,9 +51,6 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 	}
 	if err := os.MkdirAll(root, 0o750); err != nil {
 		return nil, nil, fmt.Errorf("creating --root-dir: %w", err)
-	}
-	if err := platform.ShareMounts(root); err != nil { // pods with mount propagation have to wait for it
-		klog.FromContext(ctx).Error(err, "Mounts below the kubelet's folder are not passed on")
 	}
 
 	logs, err := filepath.Abs(cfg.PodLogsDir)

@@ -92,6 +92,10 @@ func Run(ctx context.Context, given Options) error {
 		return err
 	}
 
+	// A start that is refused leaves no mount.
+	if err := platform.ShareMounts(o.RootDir); err != nil { // pods with mount propagation have to wait for it
+		klog.FromContext(ctx).Error(err, "Mounts below the kubelet's folder are not passed on")
+	}
 	rt, closeCRI, err := connectRuntime(ctx, cfg, &given, o, api)
 	if err != nil {
 		return err
