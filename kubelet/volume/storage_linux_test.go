@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"porthole.dev/porthole/internal/platform"
@@ -553,5 +554,58 @@ func TestOtherBackings(t *testing.T) {
 		}
 		w.mustTeardown(q)
 	}
+	w.wantNothingLeft()
+}
+
+// What upstream's kubelet left is taken over: its records have no state, and say less. Nothing is mounted twice, and nothing stays.
+func TestTakesOverFromUpstream(t *testing.T) {
+	for _, again := range []bool{true, false} { // whether this kubelet prepares the pod before it ends
+		w := newStorageWorld(t, storagedriver.Options{Attach: true})
+		w.claim("c")
+		p := claimPod("p", "c")
+		w.mustPrepare(p)
+		at := w.manager.storage.files(p.UID, "pv-c", driverName, "h-c")
+		for path, text := range map[string]string{
+			at.record: `{"attachmentID":"` + attachmentName("h-c", driverName, "node") + `","driverName":"test.example.com","nodeName":"node",` +
+				`"specVolID":"pv-c","volumeHandle":"h-c","volumeLifecycleMode":"Persistent"}` + "\n",
+			at.stageRecord: `{"driverName":"test.example.com","volumeHandle":"h-c"}` + "\n",
+		} {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		w.restart()
+		if in := w.manager.VolumesInUse(); len(in) != 1 {
+			t.Errorf("in use: %v", in)
+		}
+		if again {
+			w.mustPrepare(p)
+			if n := mountsAt(t, w.mountOf(p)); n != 1 {
+				t.Errorf("mounted %d times", n)
+			}
+		}
+		w.mustTeardown(p)
+		w.wantNothingLeft()
+	}
+}
+
+// A generic ephemeral volume is the claim that is named after pod and volume, and only if it belongs to the pod.
+func TestGenericEphemeralVolume(t *testing.T) {
+	w := newStorageWorld(t, storagedriver.Options{})
+	w.claim("p-scratch")
+	p := podWith(vol("scratch", v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}))
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}
+	if err := w.prepare(p); err == nil || !strings.Contains(err.Error(), "was not created for pod ns/p") {
+		t.Errorf("a claim of somebody else: %v", err)
+	}
+	w.mu.Lock()
+	w.claims["p-scratch"].OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: p.UID, Controller: ptr(true)}}
+	w.mu.Unlock()
+	w.mustPrepare(p)
+	if n := mountsAt(t, w.mountOf(p)); n != 1 {
+		t.Errorf("mounted %d times", n)
+	}
+	w.mustTeardown(p)
 	w.wantNothingLeft()
 }
