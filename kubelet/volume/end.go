@@ -35,6 +35,10 @@ func (s *storage) endAll(ctx context.Context, uid types.UID) error {
 func (s *storage) endings(uid types.UID) (list []ending, errs []error) {
 	add := func(path string, at func(name string, r record) places) {
 		r, ok, err := readRecord(path)
+		if errors.Is(err, errBroken) { // which driver has the volume is lost: what is mounted is taken away without it
+			e := ending{places: at(filepath.Base(filepath.Dir(path)), record{})}
+			err = errors.Join(s.removeTarget(e), removeEmpty(path))
+		}
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -107,6 +111,9 @@ func (s *storage) unstage(ctx context.Context, e ending) error {
 	}
 
 	r, staged, err := readRecord(e.stageRecord)
+	if errors.Is(err, errBroken) {
+		staged, err = true, nil // and not known to be done
+	}
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,9 @@ type record struct {
 	Attach string `json:"porthole.dev/attach,omitempty"`
 }
 
+// errBroken is the error of a record that names no volume: the machine lost its power before the record was on the disk.
+var errBroken = errors.New("it names no volume")
+
 // readRecord reads a record. ok is false if there is none.
 func readRecord(path string) (r record, ok bool, err error) {
 	data, err := os.ReadFile(path)
@@ -45,7 +48,7 @@ func readRecord(path string) (r record, ok bool, err error) {
 		return record{}, false, fmt.Errorf("reading what is known of a volume: %w", err)
 	}
 	if err := json.Unmarshal(data, &r); err != nil || r.Driver == "" || r.Handle == "" {
-		return record{}, false, fmt.Errorf("reading what is known of a volume: %s names no volume (%v)", path, err)
+		return record{}, false, fmt.Errorf("reading what is known of a volume from %s: %w", path, errBroken)
 	}
 	return r, true, nil
 }

@@ -199,11 +199,11 @@ func (s *storage) prepareLocal(j job, b backing) error {
 // observe reads what the node has of a volume.
 func (s *storage) observe(u use) (o observed, own, staged record, err error) {
 	own, used, err := readRecord(u.record)
-	if err != nil {
+	if err != nil && !errors.Is(err, errBroken) { // a broken one is written again
 		return o, own, staged, err
 	}
 	staged, onNode, err := readRecord(u.stageRecord)
-	if err != nil {
+	if err != nil && !errors.Is(err, errBroken) {
 		return o, own, staged, err
 	}
 

@@ -609,3 +609,39 @@ func TestGenericEphemeralVolume(t *testing.T) {
 	w.mustTeardown(p)
 	w.wantNothingLeft()
 }
+
+// The machine lost its power, and the records are empty. The next kubelet makes the volume available all the same, and removes it.
+func TestBrokenRecords(t *testing.T) {
+	for _, again := range []bool{true, false} {
+		w := newStorageWorld(t, storagedriver.Options{})
+		w.claim("c")
+		p := claimPod("p", "c")
+		w.mustPrepare(p)
+		at := w.manager.storage.files(p.UID, "pv-c", driverName, "h-c")
+		broken := []string{at.record}
+		if again {
+			broken = append(broken, at.stageRecord)
+		}
+		for _, path := range broken {
+			if err := os.WriteFile(path, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.restart()
+		if again {
+			w.mustPrepare(p)
+			if n := mountsAt(t, w.mountOf(p)); n != 1 {
+				t.Errorf("mounted %d times", n)
+			}
+			w.mustTeardown(p)
+			w.wantNothingLeft()
+			continue
+		}
+
+		// Without the pod, the kubelet does not know of which driver the volume was: nothing is mounted for the pod, and its folder goes.
+		w.mustTeardown(p)
+		if _, err := os.Stat(filepath.Join(w.root, "kubelet", "pods", "p")); !os.IsNotExist(err) {
+			t.Errorf("the pod's folder: %v", err)
+		}
+	}
+}
