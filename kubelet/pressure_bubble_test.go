@@ -146,7 +146,9 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// TestUnknownIsNotScarce: a node whose figures cannot be read evicts nobody, and goes on when they can.
+// TestUnknownIsNotScarce: a node whose figures cannot be read evicts nobody, also from its start, and goes on when they can.
+//
+// Row 1.104.
 func TestUnknownIsNotScarce(t *testing.T) {
 	inScarceBubble(t, func(b *bubble, n *scarceNode) {
 		b.cluster.create(aPod("p", "sleep", "1000"))
@@ -156,9 +158,12 @@ func TestUnknownIsNotScarce(t *testing.T) {
 		if p := b.cluster.get("p"); p.Status.Phase != v1.PodRunning || b.condition(v1.NodeMemoryPressure) != v1.ConditionFalse {
 			t.Errorf("without figures: %s, pressure %s", statusOf(p), b.condition(v1.NodeMemoryPressure))
 		}
+		b.restart() // one that cannot read them when it starts either
+		b.cluster.create(aPod("q", "sleep", "1000"))
+		b.untilReady(time.Minute, "q")
 		n.set(func() { n.fails = false })
 		b.untilPod(time.Minute, "p", "evicted", phase(v1.PodFailed))
-		b.removeAll("p")
+		b.removeAll("p", "q")
 	})
 }
 

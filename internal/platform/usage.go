@@ -1,6 +1,9 @@
 package platform
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Usage is what a node uses of its machine. Amounts are bytes unless the name says otherwise.
 type Usage struct {
@@ -38,4 +41,18 @@ type InterfaceUsage struct {
 	Name                                 string
 	Default                              bool // the default route uses it
 	RxBytes, RxErrors, TxBytes, TxErrors uint64
+}
+
+// reader reads one part of a Usage. The path is a folder on the file system in question.
+type reader func(u *Usage, root string) error
+
+// ReadUsage reads what the machine uses, and the file system that holds root. What cannot be read stays zero, and the error says so: the
+// rest is right all the same, so that one counter that a host lacks costs no other.
+func ReadUsage(root string) (Usage, error) { return readAll(root, readers) }
+
+func readAll(root string, list []reader) (u Usage, err error) {
+	for _, read := range list {
+		err = errors.Join(err, read(&u, root))
+	}
+	return u, err
 }

@@ -12,24 +12,12 @@ import (
 
 const ticksPerSecond = 100 // USER_HZ, fixed for /proc on all architectures that Go runs on
 
-// ReadUsage reads the usage of the machine, and of the file system that holds root.
-func ReadUsage(root string) (Usage, error) {
-	var u Usage
-	if err := readProcessors(&u); err != nil {
-		return u, err
-	}
-	if err := readMemory(&u); err != nil {
-		return u, err
-	}
-	var err error
-	if u.Disk, err = ReadDisk(root); err != nil {
-		return u, err
-	}
-
-	readTasks(&u)
-	readOwn(&u)
-	u.Interfaces = readInterfaces()
-	return u, nil
+// readers are the parts of a Usage.
+var readers = []reader{
+	func(u *Usage, _ string) error { return readProcessors(u) },
+	func(u *Usage, _ string) error { return readMemory(u) },
+	func(u *Usage, root string) (err error) { u.Disk, err = ReadDisk(root); return err },
+	func(u *Usage, _ string) error { readTasks(u); readOwn(u); u.Interfaces = readInterfaces(); return nil },
 }
 
 // readProcessors reads how long processors have worked, and when the machine started.

@@ -20,32 +20,35 @@ var (
 	getProcessMemoryInfo = kernel32.NewProc("K32GetProcessMemoryInfo")
 )
 
-// ReadUsage reads the usage of the machine, and of the volume that holds root. The working set is the physical memory in use. No
-// performance counters are read, because hosts may lack them.
-func ReadUsage(root string) (Usage, error) {
-	var u Usage
-	busy, err := readProcessors()
-	if err != nil {
-		return u, err
-	}
-	u.CPUNanoseconds = busy * 100
+// readers are the parts of a Usage. The working set is the physical memory in use. No performance counters are read, because hosts may
+// lack them.
+var readers = []reader{
+	func(u *Usage, _ string) error {
+		busy, err := readProcessors()
+		u.CPUNanoseconds = busy * 100
+		return err
+	},
+	func(u *Usage, _ string) error { return readMemory(u) },
+	func(u *Usage, root string) (err error) { u.Disk, err = ReadDisk(root); return err },
+	func(u *Usage, _ string) error {
+		up, _, _ := getTickCount64.Call()
+		u.Boot = time.Now().Add(-time.Duration(up) * time.Millisecond)
+		readCommit(u)
+		readOwn(u)
+		u.Interfaces = readInterfaces()
+		return nil
+	},
+}
 
+// readMemory reads how much physical memory there is, and is in use.
+func readMemory(u *Usage) error {
 	memory := memoryStatus{length: uint32(unsafe.Sizeof(memoryStatus{}))}
 	if ok, _, err := globalMemoryStatusEx.Call(uintptr(unsafe.Pointer(&memory))); ok == 0 {
-		return u, fmt.Errorf("reading memory usage: %w", err)
+		return fmt.Errorf("reading memory usage: %w", err)
 	}
 	u.MemoryTotal, u.MemoryAvailable = memory.totalPhys, memory.availPhys
 	u.MemoryWorkingSet = memory.totalPhys - min(memory.totalPhys, memory.availPhys)
-	up, _, _ := getTickCount64.Call()
-	u.Boot = time.Now().Add(-time.Duration(up) * time.Millisecond)
-	if u.Disk, err = ReadDisk(root); err != nil {
-		return u, err
-	}
-
-	readCommit(&u)
-	readOwn(&u)
-	u.Interfaces = readInterfaces()
-	return u, nil
+	return nil
 }
 
 // processorsPerGroup is the most that a processor group of Windows holds (learn.microsoft.com, "Processor Groups").

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"porthole.dev/porthole/internal/platform"
@@ -47,6 +48,9 @@ type diskUse struct {
 }
 
 func newSampler(opts Options) *sampler {
+	if opts.Machine.Usage == nil {
+		opts.Machine.Usage = platform.ReadUsage
+	}
 	s := &sampler{opts: opts, disk: map[types.UID]diskUse{}}
 	s.summary.ask, s.summary.maxAge = s.take, statsAge+statsAge/10 // longer than statsAge, so that run renews them before a reader waits
 	return s
@@ -127,35 +131,24 @@ func (s *sampler) take(ctx context.Context) (*statsapi.Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	node, err := s.node(ctx)
-	if err != nil {
-		return nil, err
-	}
+	node := s.node(ctx)
 	node.SystemContainers = systemContainers(s.last, pods, metav1.NewTime(s.lastAt))
 	s.addDisk(pods, node)
 	return &statsapi.Summary{Node: node, Pods: pods}, nil
 }
 
 // node returns the statistics of the machine.
-func (s *sampler) node(ctx context.Context) (statsapi.NodeStats, error) {
-	usage, err := platform.ReadUsage(s.opts.RootDir)
+func (s *sampler) node(ctx context.Context) statsapi.NodeStats {
+	usage, err := s.opts.Machine.Usage(s.opts.RootDir)
 	if err != nil {
-		return statsapi.NodeStats{}, err
+		klog.FromContext(ctx).Error(err, "Statistics of the node lack what cannot be read")
 	}
 
 	now := time.Now()
 	at := metav1.NewTime(now)
-	node := statsapi.NodeStats{
-		NodeName:  s.opts.NodeName,
-		StartTime: metav1.NewTime(usage.Boot),
-		CPU:       &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(usage.CPUNanoseconds)},
-		Memory: &statsapi.MemoryStats{Time: at, UsageBytes: number(usage.MemoryTotal - usage.MemoryAvailable),
-			AvailableBytes: number(usage.MemoryAvailable), WorkingSetBytes: number(usage.MemoryWorkingSet)},
-		Fs: &statsapi.FsStats{Time: at, CapacityBytes: number(usage.DiskTotal), AvailableBytes: number(usage.DiskAvailable),
-			UsedBytes: number(usage.DiskTotal - usage.DiskFree)},
-	}
+	node := statsapi.NodeStats{NodeName: s.opts.NodeName, StartTime: metav1.NewTime(usage.Boot), Fs: &statsapi.FsStats{Time: at}}
+	s.addMachine(&node, usage, now)
 
-	node.Memory.PageFaults, node.Memory.MajorPageFaults = known(usage.MemoryFaults), known(usage.MemoryMajorFaults)
 	if usage.SwapTotal > 0 {
 		node.Swap = &statsapi.SwapStats{Time: at, SwapAvailableBytes: number(usage.SwapFree), SwapUsageBytes: number(usage.SwapTotal - min(usage.SwapTotal, usage.SwapFree))}
 	}
@@ -168,17 +161,10 @@ func (s *sampler) node(ctx context.Context) (statsapi.NodeStats, error) {
 		node.Fs.Inodes, node.Fs.InodesFree = number(usage.Inodes), number(usage.InodesFree)
 	}
 
-	rate := uint64(0)
-	if passed := now.Sub(s.lastAt); !s.lastAt.IsZero() && passed > 0 && usage.CPUNanoseconds >= s.last.CPUNanoseconds {
-		rate = uint64(float64(usage.CPUNanoseconds-s.last.CPUNanoseconds) / passed.Seconds())
-	}
-	node.CPU.UsageNanoCores = &rate
-	s.last, s.lastAt = usage, now
-
 	if fs := s.images(ctx, node.Fs); fs != nil {
 		node.Runtime = &statsapi.RuntimeStats{ImageFs: fs, ContainerFs: fs}
 	}
-	return node, nil
+	return node
 }
 
 // images returns the usage of the file system of images, at most diskAge old; nil if the runtime did not answer yet. If the runtime
@@ -197,6 +183,28 @@ func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.
 		s.imageFs, s.imageAt = &whole, time.Now()
 	}
 	return s.imageFs
+}
+
+// addMachine adds processors, memory and disk. What could not be read is left out: a zero would be a counter that falls.
+func (s *sampler) addMachine(node *statsapi.NodeStats, usage platform.Usage, now time.Time) {
+	at := metav1.NewTime(now)
+	if usage.CPUNanoseconds > 0 {
+		rate := uint64(0)
+		if passed := now.Sub(s.lastAt); !s.lastAt.IsZero() && passed > 0 && s.last.CPUNanoseconds > 0 && usage.CPUNanoseconds >= s.last.CPUNanoseconds {
+			rate = uint64(float64(usage.CPUNanoseconds-s.last.CPUNanoseconds) / passed.Seconds())
+		}
+		node.CPU = &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(usage.CPUNanoseconds), UsageNanoCores: &rate}
+	}
+	if usage.MemoryTotal > 0 {
+		node.Memory = &statsapi.MemoryStats{Time: at, UsageBytes: number(usage.MemoryTotal - usage.MemoryAvailable),
+			AvailableBytes: number(usage.MemoryAvailable), WorkingSetBytes: number(usage.MemoryWorkingSet)}
+		node.Memory.PageFaults, node.Memory.MajorPageFaults = known(usage.MemoryFaults), known(usage.MemoryMajorFaults)
+	}
+	if usage.DiskTotal > 0 {
+		node.Fs.CapacityBytes, node.Fs.AvailableBytes = number(usage.DiskTotal), number(usage.DiskAvailable)
+		node.Fs.UsedBytes = number(usage.DiskTotal - usage.DiskFree)
+	}
+	s.last, s.lastAt = usage, now
 }
 
 func number(n uint64) *uint64 { return &n }

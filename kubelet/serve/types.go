@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/volume"
 )
@@ -120,11 +121,13 @@ type RuntimeMetricKind struct {
 	Labels     []string
 }
 
-// Machine is what /metrics/cadvisor shows of the node itself.
+// Machine is the node itself, as /metrics/cadvisor shows it.
 type Machine struct {
 	CPUs, MemoryBytes             int64
 	MachineID, SystemUUID, BootID string
 	KernelVersion, OSImage        string
+	// Usage reads what the machine uses, for all statistics; default: platform.ReadUsage. What it cannot read is zero.
+	Usage func(root string) (platform.Usage, error)
 }
 
 // CheckpointRequest asks the runtime to write the state of a running container into an archive.

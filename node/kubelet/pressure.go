@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
@@ -82,8 +83,11 @@ func podsMemory(cfg *v1beta1.KubeletConfiguration, whole int64) (uint64, error) 
 // Left reads what is left. As long as the runtime does not say where images are, nothing is known about their file system.
 func (r *leftReader) Left(ctx context.Context) (evict.Left, error) {
 	node, err := r.usage(r.root)
-	if err != nil {
+	if err != nil && node.MemoryTotal == 0 && node.DiskTotal == 0 {
 		return evict.Left{}, err
+	}
+	if err != nil { // what is missing has no whole, and is unknown
+		klog.FromContext(ctx).Error(err, "What is left on the node is known in part")
 	}
 	out := evict.Left{Levels: levelsOf(node, time.Now())}
 	if r.images == "" {
