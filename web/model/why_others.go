@@ -68,7 +68,7 @@ func nodeReady(n *Node, object *v1.Node) Step {
 func partStep[T any](name string, a *Answer[T], who string, now time.Time, add func(*Node)) Step {
 	s := Step{Name: name, State: Right}
 	if a.None {
-		s.Text = "the node has no " + who + " of Porthole, so this is not known"
+		s.Text = "another program than Porthole's keeps them, so this is not known"
 		return s
 	}
 	var n Node

@@ -5,7 +5,7 @@ import { join } from "node:path";
 
 const result = await build({
   entryPoints: ["src/main.tsx", "src/style.css"],
-  outdir: "dist", bundle: true, minify: true, format: "esm", target: "es2022", metafile: true, legalComments: "none",
+  outdir: "dist", bundle: true, splitting: true, minify: true, format: "esm", target: "es2022", metafile: true, legalComments: "none",
   jsx: "automatic", jsxImportSource: "preact", logLevel: "warning",
 });
 await cp("src/index.html", "dist/index.html");
