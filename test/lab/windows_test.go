@@ -49,6 +49,50 @@ func TestExitCodesOfWindows(t *testing.T) {
 	}
 }
 
+// TestDNSOfWindowsPods: programs in a Windows pod see exactly the servers and the search list of its DNS policy.
+// Row 1.70.
+func TestDNSOfWindowsPods(t *testing.T) {
+	settings := map[string]struct{ spec, servers, search string }{
+		"first":   {"  dnsPolicy: ClusterFirst", "10.96.0.10", "default.svc.cluster.local svc.cluster.local cluster.local"},
+		"default": {"  dnsPolicy: Default", "127.0.0.1", ""}, // of the node, which has no resolver
+		"none": {"  dnsPolicy: None\n  dnsConfig: {nameservers: [192.0.2.1, 192.0.2.2], searches: [a.example, b.example]}",
+			"192.0.2.1 192.0.2.2", "a.example b.example"},
+		"more": {"  dnsPolicy: ClusterFirst\n  dnsConfig: {nameservers: [192.0.2.1], searches: [a.example]}",
+			"10.96.0.10 192.0.2.1", "default.svc.cluster.local svc.cluster.local cluster.local a.example"},
+	}
+	for name, c := range settings {
+		windowsPod(t, "dns-"+name, "[serve, --http, ':8080']", c.spec, "")
+	}
+	for name, c := range settings {
+		waitPod(t, "dns-"+name, podWait, isReady)
+		out, err := kubectlErr("exec", "dns-"+name, "--", "cmd", "/c", "ipconfig /all")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if servers, search := ipconfigList(out, "DNS Servers"), ipconfigList(out, "DNS Suffix Search List"); servers != c.servers || search != c.search {
+			t.Errorf("%s: servers %q, search list %q; want %q, %q\n%s", name, servers, search, c.servers, c.search, out)
+		}
+	}
+}
+
+// ipconfigList returns what ipconfig prints behind a name: the rest of its line, and the lines that go on below.
+func ipconfigList(out, name string) string {
+	_, rest, found := strings.Cut(strings.ReplaceAll(out, "\r", ""), "   "+name)
+	if !found {
+		return ""
+	}
+	var list []string
+	for i, line := range strings.Split(rest, "\n") {
+		if i == 0 {
+			_, line, _ = strings.Cut(line, " : ")
+		} else if !strings.HasPrefix(line, strings.Repeat(" ", 30)) {
+			break
+		}
+		list = append(list, strings.TrimSpace(line))
+	}
+	return strings.Join(list, " ")
+}
+
 // TestHostProcessAndHostNetwork: a pod of which only the container says that it is a HostProcess container runs; one that asks for
 // the node's network without being such a pod shows the address that it really has; a user that Windows does not know is told in an
 // event; a read-only volume cannot be written.
