@@ -194,6 +194,10 @@ release: deps-up build ## dist/: archives for Windows nodes and for a local clus
 test-release: deps ## programs built twice, in different folders by different users, are the same (10 minutes)
 	@PORTHOLE_RELEASE=long go test -count=1 -timeout 60m -v -run TestBuiltTwice ./tools/release
 
+.PHONY: test-archive
+test-archive: deps build ## the archive for Linux where Go is nowhere, and in a privileged container (4 minutes)
+	@PORTHOLE_ARCHIVE=1 go test -count=1 -timeout 25m -v -p 1 ./test/archive
+
 .PHONY: clean
 clean: ## remove what was built (not the local cluster: that is `make down`)
 	rm -rf $(BIN)
