@@ -121,7 +121,7 @@ func load() string {
 
 // TestPrivileged runs the archive's program in a container of runc that has what `docker run --privileged` gives: all capabilities, all
 // devices, /sys and cgroups that can be written, and namespaces of its own for network, mounts, names, processes and IPC. Its files are
-// this machine's, without Go: they have the packages that packaging/container/Dockerfile installs.
+// this machine's, without Go: they have the packages that tools/deps up installs.
 func TestPrivileged(t *testing.T) {
 	dir, _ := unpacked(t)
 	base := filepath.Dir(dir)
@@ -193,8 +193,9 @@ func privileged(t *testing.T, archive string, hidden []string) []byte {
 	list := []object{}
 	for _, m := range c["mounts"].([]any) {
 		mount := m.(object)
-		var options []string
-		for _, o := range mount["options"].([]any) {
+		options := []string{}
+		given, _ := mount["options"].([]any) // none: the mount has none
+		for _, o := range given {
 			if o != "ro" && !(mount["destination"] == "/dev" && strings.HasPrefix(fmt.Sprint(o), "size=")) {
 				options = append(options, fmt.Sprint(o))
 			}
