@@ -135,6 +135,9 @@ func TestStatusTellsTheTruth(t *testing.T) {
 			return fmt.Errorf("registry %q, supervisor %d, standby %d", s.Registry, s.Supervisor.PID, s.Standby.PID)
 		}
 
+		if len(s.Nodes) != 3 {
+			return fmt.Errorf("%d nodes, want 3", len(s.Nodes))
+		}
 		for _, n := range s.Nodes {
 			if !n.Ready || len(n.Addresses) == 0 || n.PodCIDR == "" {
 				return fmt.Errorf("node %s: ready %v (%s), addresses %v, podCIDR %q", n.Name, n.Ready, n.Reason, n.Addresses, n.PodCIDR)

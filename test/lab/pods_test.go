@@ -109,6 +109,7 @@ spec:
     - {name: LITERAL, value: plain}
     - {name: EXPANDED, value: "$(LITERAL)-more"}
     - {name: NET__STYLE, value: kept}
+    - {name: "NET:STYLE", value: colon}
     - name: SECRET_USERNAME
       valueFrom: {secretKeyRef: {name: mysecret-%[1]s, key: username}}
     - name: PROPERTY
@@ -129,7 +130,7 @@ spec:
 			t.Errorf("the image is not the one of the node's build:\n%s", logs)
 		}
 
-		for _, want := range []string{"LITERAL=plain", "EXPANDED=plain-more", "NET__STYLE=kept", "SECRET_USERNAME=admin", "PROPERTY=hello", "password=1f2d1e2e67df",
+		for _, want := range []string{"LITERAL=plain", "EXPANDED=plain-more", "NET__STYLE=kept", "NET:STYLE=colon", "SECRET_USERNAME=admin", "PROPERTY=hello", "password=1f2d1e2e67df",
 			"MY_POD=env-" + system, "MY_NODE=" + pod.Spec.NodeName, "MY_IP=" + pod.Status.PodIP, "KUBERNETES_SERVICE_HOST=10.96.0.1"} {
 			if !strings.Contains(logs, want) {
 				t.Errorf("environment lacks %q:\n%s", want, logs)
@@ -165,14 +166,26 @@ spec:
     image: porthole/testapp:1
     args: [serve, --http, ":8081"]
     volumeMounts: [{name: shared, mountPath: "%[2]s"}]
+  - {name: third, image: "porthole/testapp:1", args: [serve, --http, ":8082"]}
 `, system, data))
 
 		waitPod(t, "two-"+system, podWait, isReady)
+		in := func(container string, words ...string) string {
+			return kubectl(t, append([]string{"exec", "two-" + system, "-c", container, "--", "testapp"}, words...)...)
+		}
 		for _, path := range []string{"/", "/file?path=" + data + "/word"} {
-			out := kubectl(t, "exec", "two-"+system, "-c", "client", "--", "testapp", "get", "http://localhost:8080"+path)
+			out := in("client", "get", "http://localhost:8080"+path)
 			if path != "/" && !strings.Contains(out, "from-init") {
 				t.Errorf("the other container's %s gives %q", path, out)
 			}
+		}
+		if out := in("third", "get", "http://localhost:8081/"); out == "" {
+			t.Error("the third container gets no answer of the second")
+		}
+
+		in("client", "write", data+"/back", "from-client") // the other way
+		if out := in("server", "cat", data+"/back"); !strings.Contains(out, "from-client") {
+			t.Errorf("what the other container wrote is %q", out)
 		}
 	})
 }
@@ -240,7 +253,12 @@ spec:
   nodeSelector: {kubernetes.io/os: %[1]s}
   containers: [{name: crash, image: "porthole/testapp:1", args: [exit, "3"]}]
 `, system))
-		pod := waitPod(t, "crash-"+system, podWait, func(pod *v1.Pod) error {
+
+		address := ""
+		pod := waitPod(t, "crash-"+system, 3*podWait, func(pod *v1.Pod) error {
+			if address == "" {
+				address = pod.Status.PodIP
+			}
 			for _, s := range pod.Status.ContainerStatuses {
 				if s.RestartCount >= 2 && s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff" {
 					return nil
@@ -248,6 +266,9 @@ spec:
 			}
 			return fmt.Errorf("does not wait in CrashLoopBackOff after 2 restarts")
 		})
+		if address == "" || pod.Status.PodIP != address {
+			t.Errorf("the pod's address was %q before the restarts and is %q", address, pod.Status.PodIP)
+		}
 		last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated
 		if last == nil || last.ExitCode != 3 {
 			t.Errorf("last termination is %+v, want exit code 3", last)
