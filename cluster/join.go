@@ -45,7 +45,8 @@ func joinConfig(c Config, caPEM []byte) (string, error) {
 		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true}, "x509": object{"clientCAFile": "/etc/kubernetes/pki/ca.crt"}},
 		"authorization":  object{"mode": "Webhook"},
 		"cgroupDriver":   "cgroupfs", "clusterDNS": []string{lab.ClusterDNS.String()}, "clusterDomain": clusterDomain, "failSwapOn": false,
-		"rotateCertificates": true, "serializeImagePulls": false, "imageGCHighThresholdPercent": 100, // as on the cluster's own nodes
+		// As on the cluster's own nodes: what nodes share a disk with is none of their pods' business.
+		"rotateCertificates": true, "serializeImagePulls": false, "imageGCHighThresholdPercent": 100, "evictionHard": object{"memory.available": "100Mi"},
 		"staticPodPath": "/etc/kubernetes/manifests",
 	}
 	proxy := object{
