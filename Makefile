@@ -138,6 +138,10 @@ test-runtime: deps bundle bundle-tests cri-suite hcsshim-suite nerdctl upstream-
 test-join: deps build kubeadm windows-runtime ## porthole join and leave: machines in namespaces and a control plane of kubeadm, emulated Windows hosts and the local cluster
 	@PORTHOLE_JOIN=long go test -count=1 -timeout 40m -v -p 1 ./test/join ./test/joinwindows
 
+.PHONY: test-join-reboots
+test-join-reboots: deps build windows-runtime ## a Windows node that join made reboots 50 times: HNS loses other things each time, the API server is away in a third
+	@PORTHOLE_JOIN=20348 PORTHOLE_JOIN_REBOOTS=50 go test -count=1 -timeout 60m -v -run TestReboots ./test/joinwindows
+
 .PHONY: bench-join
 bench-join: deps build kubeadm windows-runtime ## porthole join beside kubeadm join with upstream's kubelet, join on emulated Windows hosts, a second join, a reboot, sizes, as JSON lines (10 minutes)
 	@PORTHOLE_JOIN_SPEED=3 go test -count=1 -timeout 20m -p 1 -v -run TestJoinSpeed ./test/join ./test/joinwindows

@@ -43,7 +43,6 @@ func (w *world) testServices(t *testing.T) {
 	}
 
 	pods := w.servePods(t)
-	t.Run("upstream's tests", w.testUpstream)
 	t.Run("install", w.testInstall)
 	w.service(0, "start")
 	pods.run(t)
@@ -55,25 +54,6 @@ func (w *world) testServices(t *testing.T) {
 	w.service(0, "uninstall")
 	if list := w.services(); len(list) != 0 {
 		t.Errorf("services are left: %+v", list)
-	}
-}
-
-// testUpstream runs the tests that golang.org/x/sys has of its packages for services, unchanged: they judge the service manager.
-func (w *world) testUpstream(t *testing.T) {
-	for _, tc := range []struct {
-		name, skip string
-		passed     int
-	}{
-		{"windows/svc/mgr", "", 3},
-		// It builds a program with Go, which the host does not have.
-		{"windows/svc", "TestExample", 3},
-	} {
-		exe := filepath.Base(tc.name) + ".test.exe"
-		command(t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "test", "-c", "-o", filepath.Join(w.driveC(), "k", exe), "golang.org/x/sys/"+tc.name)
-		out, errs, code := w.call("", "run", w.name, "--", `C:\k\`+exe, "-test.v", "-test.skip=^("+tc.skip+")$")
-		if n := strings.Count(out, "--- PASS: "); code != 0 || n != tc.passed {
-			t.Errorf("%s: exit code %d, %d of %d tests pass\n%s%s", tc.name, code, n, tc.passed, out, errs)
-		}
 	}
 }
 

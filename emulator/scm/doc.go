@@ -9,5 +9,7 @@
 //	D/hosts/NAME/scm/services.json   configuration of all services
 //	D/hosts/NAME/scm/events.jsonl    the Windows event log: System (the manager's own) and Application (the services')
 //
+// Tests make calls of programs fail: `porthole host services NAME --fault create:kubelet:1072:2` (fault.go).
+//
 // A Manager runs until its process ends; the processes of its services end with it.
 package scm

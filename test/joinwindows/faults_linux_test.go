@@ -371,3 +371,23 @@ func (h faulty) failing() string {
 	}
 	return `C:\failing\porthole.exe`
 }
+
+// upstream runs the tests that golang.org/x/sys has of a package for services, unchanged: they judge the service manager.
+func (h faulty) upstream(name, skip string, passed int) {
+	h.t.Helper()
+	file := filepath.Join(h.t.TempDir(), filepath.Base(name)+".test.exe")
+	build := exec.Command("go", "test", "-c", "-o", file, "golang.org/x/sys/"+name)
+	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		h.t.Fatalf("building the tests of %s: %v\n%s", name, err, out)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.write("tests/"+filepath.Base(file), string(data))
+	out, code := h.exe(`C:\tests\`+filepath.Base(file), "-test.v", "-test.skip=^("+skip+")$")
+	if n := strings.Count(out, "--- PASS: "); code != 0 || n != passed {
+		h.t.Errorf("%s: exit code %d, %d of %d tests pass\n%s", name, code, n, passed, out)
+	}
+}

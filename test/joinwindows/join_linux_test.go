@@ -107,7 +107,7 @@ func TestServices(t *testing.T) {
 func TestReboots(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("PORTHOLE_JOIN_REBOOTS")) // none is 0
 	if n == 0 {
-		t.Skip("takes a quarter of a minute each: PORTHOLE_JOIN_REBOOTS=50, or `make test-join`")
+		t.Skip("takes a quarter of a minute each: PORTHOLE_JOIN_REBOOTS=50, or `make test-join-reboots`")
 	}
 	h := newHost(t, "win50", "20348")
 	routes := h.routes()
@@ -117,6 +117,16 @@ func TestReboots(t *testing.T) {
 	if r, code := h.report("join"); code != 0 || r.Outcome != step.Unchanged {
 		t.Errorf("after %d reboots a join changes %v: %s", n, done(r), r.Error)
 	}
+}
+
+// TestServiceManager: upstream's own tests of the packages by which programs in Go use the service manager of Windows pass on an emulated host.
+func TestServiceManager(t *testing.T) {
+	if os.Getenv("PORTHOLE_JOIN") == "" {
+		t.Skip("takes a minute: PORTHOLE_JOIN=20348 or `make test-join`")
+	}
+	h := faulty{newHost(t, "win70", "20348")}
+	h.upstream("windows/svc/mgr", "none", 3)
+	h.upstream("windows/svc", "TestExample", 3) // it builds a program with Go, which the host does not have
 }
 
 // TestKilled: joins that are killed before and after each step, and left.
