@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -158,7 +159,7 @@ const inContainer = `set -e
 cd /porthole
 ./porthole up
 ./porthole kubectl get nodes
-./porthole down --purge
+./porthole down
 echo the cluster is gone`
 
 // privileged returns the container's configuration, which is what Docker makes of --privileged (moby, daemon/oci_linux.go and oci/caps).
@@ -180,8 +181,15 @@ func privileged(t *testing.T, archive string, hidden []string) []byte {
 	process["env"] = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	delete(process, "rlimits")
 	var capabilities []string
-	for _, name := range strings.Fields(capabilityNames) {
-		capabilities = append(capabilities, "CAP_"+strings.ToUpper(name))
+	status, err := os.ReadFile("/proc/self/status")
+	must(t, err)
+	_, after, _ := strings.Cut(string(status), "CapEff:")
+	ours, err := strconv.ParseUint(strings.Fields(after)[0], 16, 64)
+	must(t, err)
+	for bit, name := range strings.Fields(capabilityNames) {
+		if ours&(1<<bit) != 0 { // nobody can give what he does not have
+			capabilities = append(capabilities, "CAP_"+strings.ToUpper(name))
+		}
 	}
 	process["capabilities"] = object{"bounding": capabilities, "effective": capabilities, "permitted": capabilities, "inheritable": capabilities}
 	c["root"] = object{"path": "rootfs", "readonly": false}
@@ -218,7 +226,7 @@ func privileged(t *testing.T, archive string, hidden []string) []byte {
 	return text
 }
 
-// capabilityNames are all of Linux 6 (capabilities(7)).
+// capabilityNames are all of Linux 6 in the order of their numbers (capabilities(7)).
 const capabilityNames = `chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable net_bind_service net_broadcast net_admin
 	net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace sys_pacct sys_admin sys_boot sys_nice sys_resource sys_time sys_tty_config mknod
 	lease audit_write audit_control setfcap mac_override mac_admin syslog wake_alarm block_suspend audit_read perfmon bpf checkpoint_restore`
