@@ -102,8 +102,8 @@ type asker interface {
 // kubelets asks nodes through their kubelets, which pass on the questions to the node's other programs (kubelet/serve, programs.go).
 type kubelets struct{ api asker }
 
-// notOurs says what a 404 of a kubelet means: the path is one of Porthole's kubelets.
-var notOurs = errors.New("its kubelet does not pass on questions to the node's programs, so it is none of Porthole, or of an older version")
+// errNotOurs says what a 404 of a kubelet means: the path is one of Porthole's kubelets.
+var errNotOurs = errors.New("its kubelet does not pass on questions to the node's programs, so it is none of Porthole, or of an older version")
 
 func (k kubelets) Ask(ctx context.Context, n model.NodeRef, p collect.Program, path string) ([]byte, error) {
 	data, err := k.api.AskNode(ctx, n.Name, "porthole/"+string(p)+path)
@@ -113,7 +113,7 @@ func (k kubelets) Ask(ctx context.Context, n model.NodeRef, p collect.Program, p
 	case kube.IsNotFound(err) && p == collect.Proxy && n.OS != "windows":
 		return nil, collect.ErrNone
 	case kube.IsNotFound(err):
-		return nil, notOurs
+		return nil, errNotOurs
 	}
 	return nil, err
 }
@@ -131,7 +131,7 @@ func (o *Origin) factsOfKubelets(ctx context.Context) (map[string][]byte, error)
 		go func() {
 			data, err := o.overview.AskNode(ctx, n.Name, "porthole/facts")
 			if kube.IsNotFound(err) {
-				err = notOurs
+				err = errNotOurs
 			}
 			answers <- answer{n.Name, data, err}
 		}()

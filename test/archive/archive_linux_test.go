@@ -132,11 +132,7 @@ func TestPrivileged(t *testing.T) {
 	must(t, os.MkdirAll(layers, 0o755))
 	sh(t, "mount -t tmpfs none %[1]s && mkdir %[1]s/upper %[1]s/work && mount -t overlay -o lowerdir=/,upperdir=%[1]s/upper,workdir=%[1]s/work none %[2]s", layers, root)
 	t.Cleanup(func() { sh(t, "umount %s; umount %s", root, layers) })
-	mounts := []string{}
-	for _, h := range goFolders(t) {
-		mounts = append(mounts, h)
-	}
-	must(t, os.WriteFile(filepath.Join(bundle, "config.json"), privileged(t, dir, mounts), 0o644))
+	must(t, os.WriteFile(filepath.Join(bundle, "config.json"), privileged(t, dir, goFolders(t)), 0o644))
 
 	id := fmt.Sprintf("porthole-archive-%d", os.Getpid())
 	t.Cleanup(func() { _ = exec.Command("runc", "delete", "--force", id).Run() })

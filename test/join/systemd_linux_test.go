@@ -147,14 +147,6 @@ func (m *systemdMachine) unit(name string, properties ...string) string {
 	return strings.TrimSpace(strings.Join(out, " "))
 }
 
-// at returns the machine for a subtest.
-func (m *systemdMachine) at(t testing.TB) *systemdMachine {
-	copied := *m
-	inner := *m.machine
-	copied.machine, inner.t = &inner, t
-	return &copied
-}
-
 // TestSystemd: a machine with systemd becomes a node, from the package and without it. systemd starts the units again after kills and a
 // reboot, and leave stops and disables them.
 func TestSystemd(t *testing.T) {

@@ -149,7 +149,7 @@ func (h faulty) killedAgain(times int) {
 	if now := h.restarts(); now != before {
 		h.t.Errorf("the pod was restarted: %s, before %s", now, before)
 	}
-	if n := (upgrader{h.host}).writes(); n > 0 {
+	if n := upgrader(h).writes(); n > 0 {
 		h.t.Errorf("HNS was written to %d times", n)
 	}
 }
