@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Where mounts are private, as in a container, the folder becomes a shared mount, once; afterwards it is none.
@@ -12,7 +14,11 @@ func TestShareMounts(t *testing.T) {
 		return
 	}
 	dir := filepath.Join(t.TempDir(), "kubelet")
-	must(t, os.Mkdir(dir, 0o755))
+	volume := filepath.Join(dir, "pods", "volume") // of a pod that an earlier kubelet started
+	must(t, os.MkdirAll(volume, 0o755))
+	must(t, unix.Mount("tmpfs", volume, "tmpfs", 0, ""))
+	must(t, os.Mkdir(filepath.Join(volume, "inner"), 0o755))
+	must(t, unix.Mount("tmpfs", filepath.Join(volume, "inner"), "tmpfs", 0, ""))
 	for range 2 {
 		must(t, ShareMounts(dir))
 	}
@@ -22,6 +28,9 @@ func TestShareMounts(t *testing.T) {
 		t.Error("the folder is not shared")
 	}
 
+	must(t, unix.Unmount(filepath.Join(volume, "inner"), 0))
+	must(t, unix.Unmount(volume, 0))
+	must(t, os.RemoveAll(filepath.Join(dir, "pods"))) // busy if the mount was there twice
 	must(t, UnshareMounts(dir))
 	must(t, UnshareMounts(dir))
 	if err := os.Remove(dir); err != nil {
