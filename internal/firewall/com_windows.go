@@ -106,7 +106,7 @@ func create(class, id *windows.GUID) (*object, error) {
 // rules is INetFwRules.
 type rules struct{ *object }
 
-// withRules calls do with the rules of this host. COM belongs to a thread.
+// withRules calls do with the firewall rules of this host. It holds its thread meanwhile, because COM is initialized for each thread.
 func withRules(do func(rules) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

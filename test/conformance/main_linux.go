@@ -93,7 +93,7 @@ func parse(args []string) (options, error) {
 // sigWindows is the suite of upstream's group for Windows, test/e2e/windows.
 const sigWindows = "sig-windows"
 
-// autoscaling is the suite of what upstream tests of the horizontal pod autoscaler (test/e2e/autoscaling). The group's other tests need a
+// autoscaling is the suite of upstream's tests of the horizontal pod autoscaler (test/e2e/autoscaling). The group's other tests need a
 // cloud, and those of an alpha feature an API server that has it.
 const autoscaling = "autoscaling"
 

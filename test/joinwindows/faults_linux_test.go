@@ -23,7 +23,7 @@ import (
 // faulty is a host on which something fails.
 type faulty struct{ *host }
 
-// logOf are the log files of the services, by which their processes are found.
+// logOf has the log file of each service, by its name. It is in the command line of the service, by which its process is found.
 var logOf = map[string]string{"porthole-routes": `logs\routes.log`, "kube-proxy": `logs\kube-proxy.log`, "kubelet": `logs\kubelet.log`}
 
 // long reports whether all is tried: `make test-join`.

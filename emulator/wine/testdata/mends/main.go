@@ -212,6 +212,7 @@ func job() error {
 		return err
 	}
 	defer windows.CloseHandle(h)
+
 	const createSilo, siloBasic, ioAttribution = 35, 36, 42 // JOBOBJECTINFOCLASS
 	var control [24]byte
 	if _, err := windows.SetInformationJobObject(h, ioAttribution, uintptr(unsafe.Pointer(&control)), uint32(len(control))); err != nil {
@@ -223,6 +224,7 @@ func job() error {
 	if _, err := windows.SetInformationJobObject(h, 9999, uintptr(unsafe.Pointer(&control)), uint32(len(control))); err == nil {
 		return errors.New("a class that does not exist is accepted")
 	}
+
 	again, err := windows.CreateJobObject(nil, name)
 	if err != nil {
 		return fmt.Errorf("opening it again: %w", err)
