@@ -77,7 +77,7 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 
 	used, _ := j.runtime.Sandbox()
 	box.Handler = used.Handler
-	ips, own := e.addresses(p, j.runtime)
+	ips := e.addresses(p, j.runtime)
 
 	vars, err := e.environment(ctx, p, c, ips)
 	if err != nil {
@@ -96,20 +96,20 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 	if err := addDevices(ctx, e.devices, &spec); err != nil {
 		return spec, err
 	}
-	spec.Release, err = e.addMounts(&spec, p, ips, own, func(n string) (string, bool) { v, ok := values[n]; return v, ok })
+	spec.Release, err = e.addMounts(&spec, p, ips, func(n string) (string, bool) { v, ok := values[n]; return v, ok })
 	spec.Mounts = append(spec.Mounts, imageMounts(p, c, j.imageVolumes)...)
 	return spec, err
 }
 
-// addresses returns the addresses that the containers of a pod get in their environment and hosts file. own reports whether they
-// belong to the pod and not to the node. A pod with hostNetwork has the node's addresses. On Windows the runtime gives the host's
-// network to HostProcess pods only (docs/windows-facts.md): any other pod has an address of its own, in the sandbox's status.
-func (e *effects) addresses(p *v1.Pod, r *pod.Runtime) (ips []string, own bool) {
+// addresses returns the addresses that the containers of a pod get in their environment and hosts file. A pod with hostNetwork has the
+// node's addresses. On Windows the runtime gives the host's network to HostProcess pods only (docs/windows-facts.md): any other pod has an
+// address of its own, in the sandbox's status.
+func (e *effects) addresses(p *v1.Pod, r *pod.Runtime) []string {
 	box, _ := r.Sandbox()
 	if p.Spec.HostNetwork && (!e.windows || len(box.IPs) == 0) {
-		return e.nodeIPs(), false
+		return e.nodeIPs()
 	}
-	return box.IPs, true
+	return box.IPs
 }
 
 // environment works out the environment variables of a container.
@@ -153,7 +153,7 @@ func targetOf(p *v1.Pod, name string, r *pod.Runtime) string {
 // addMounts adds everything that is mounted into a container. The caller must call release once the container was
 // started or will not be, even after an error.
 func (e *effects) addMounts(
-	spec *runtime.ContainerSpec, p *v1.Pod, ips []string, own bool, known func(string) (string, bool),
+	spec *runtime.ContainerSpec, p *v1.Pod, ips []string, known func(string) (string, bool),
 ) (release func(), err error) {
 	c := spec.Container
 	mounts, release, err := e.volumes.Mounts(p, c, known)
@@ -161,7 +161,7 @@ func (e *effects) addMounts(
 		return release, err
 	}
 
-	hosts, err := e.hostsFile(p, c, ips, own)
+	hosts, err := e.hostsFile(p, c, ips)
 	if err != nil {
 		return release, err
 	}
@@ -197,9 +197,10 @@ func (e *effects) addMounts(
 	return release, err
 }
 
-// hostsFile makes the hosts file of a pod. own reports whether the addresses belong to the pod; otherwise the file begins with the
-// node's. The containers of a HostProcess pod see the node's own file.
-func (e *effects) hostsFile(p *v1.Pod, c *v1.Container, ips []string, own bool) (*volume.Mount, error) {
+// hostsFile makes the hosts file of a pod. With hostNetwork it begins with the node's file, also on Windows, where such a pod can have an
+// address of its own: upstream's kubelet does the same (pkg/kubelet/kubelet_pods.go of Kubernetes 1.36.3), and the conformance test
+// KubeletManagedEtcHosts asks for it. The containers of a HostProcess pod see the node's own file.
+func (e *effects) hostsFile(p *v1.Pod, c *v1.Container, ips []string) (*volume.Mount, error) {
 	if e.windows && pod.AnyHostProcess(p) {
 		return nil, nil
 	}
@@ -208,7 +209,7 @@ func (e *effects) hostsFile(p *v1.Pod, c *v1.Container, ips []string, own bool) 
 	if err != nil {
 		return nil, err
 	}
-	h := volume.Hosts{PodIPs: ips, HostName: name.Host, Domain: name.Domain, Aliases: p.Spec.HostAliases, HostNetwork: !own}
+	h := volume.Hosts{PodIPs: ips, HostName: name.Host, Domain: name.Domain, Aliases: p.Spec.HostAliases, HostNetwork: p.Spec.HostNetwork}
 	if h.HostNetwork {
 		h.Node, _ = os.ReadFile(volume.HostsFile(e.windows))
 	}
