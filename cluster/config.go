@@ -105,8 +105,6 @@ func (c Config) checkSupervisor() error {
 		"--windows-firewall":     c.WindowsFirewall,
 		"--windows-adapter":      c.WindowsAdapter != "",
 		"--pod-cidr with IPv6":   c.dual(),
-		// join finds no OVN in a cluster that does not declare it as `porthole manifests` does, and refuses the network.
-		"--network ovn": c.Network == "ovn",
 	} {
 		if given {
 			return fmt.Errorf("%s: not with --supervisor %s, by which Windows nodes are set up by `porthole join`", flag, SuperviseServices)

@@ -106,10 +106,8 @@ func killContainers(c Config) error {
 					return ignoreGone(err)
 				}
 				data, err := os.ReadFile(path)
-				for _, f := range strings.Fields(string(data)) {
-					if pid, err := strconv.Atoi(f); err == nil {
-						pids[pid] = true
-					}
+				for _, pid := range processesOf(string(data)) {
+					pids[pid] = true
 				}
 				return ignoreGone(err)
 			})
@@ -120,6 +118,17 @@ func killContainers(c Config) error {
 	}
 
 	return killAll(pids)
+}
+
+// processesOf returns the processes that a file cgroup.procs names. For those of another PID namespace the kernel writes 0: a signal to 0
+// would end this process and its group.
+func processesOf(procs string) (pids []int) {
+	for f := range strings.FieldsSeq(procs) {
+		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // killInNetns ends the processes that are left in the hosts' namespaces: shims and Wine's helpers.

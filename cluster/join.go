@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/join/manifest"
 )
 
 //go:embed manifests/join.yaml
@@ -69,6 +70,20 @@ func joinConfig(c Config, caPEM []byte) (string, error) {
 		}
 		items = append(items, object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"namespace": m.namespace, "name": m.name}, "data": object{m.key: string(text)}})
 	}
+	return listOf(items)
+}
+
+// declaration returns the objects of `porthole manifests`, by which a joining machine knows the cluster's network before anything is
+// changed, and a node has the rights that kubelet, kube-proxy and routes need. Linux nodes have their routes from programs of their own.
+func declaration(c Config) (string, error) {
+	ranges, err := c.ranges()
+	if err != nil {
+		return "", err
+	}
+	return listOf(manifest.Objects(manifest.Options{Mode: c.Network, Pods: join(ranges.pods), Services: join(ranges.services), NoDaemonSet: true}))
+}
+
+func listOf(items []object) (string, error) {
 	text, err := json.Marshal(object{"apiVersion": "v1", "kind": "List", "items": items})
 	return string(text), err
 }

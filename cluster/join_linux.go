@@ -19,10 +19,17 @@ func prepareJoins(ctx context.Context, o UpOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, o.Layout, joinManifest); err != nil {
+	own, err := declaration(o.Config)
+	if err != nil {
 		return err
 	}
-	return apply(ctx, o.Layout, config)
+
+	for _, manifest := range []string{joinManifest, config, own} {
+		if err := apply(ctx, o.Layout, manifest); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // CreateToken makes a bootstrap token of the cluster in a folder, and returns the command line that joins a machine with it.

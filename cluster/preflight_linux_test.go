@@ -183,6 +183,7 @@ func TestJoinNetwork(t *testing.T) {
 		"tor":          "",
 		"vxlan":        "",
 		"bgp":          ` --bgp-config=C:\porthole\bgp.yaml`,
+		"ovn":          " --routes-extra-args=--ovn-remote=tcp:10.99.0.11:6642 --routes-extra-args=--ovn-encap-ip=10.98.0.21 --routes-extra-args=--ovn-datapath=netdev --routes-extra-args=--ovn-db=tcp:127.0.0.1:6640",
 	} {
 		c := DefaultConfig()
 		c.Supervisor, c.Network = SuperviseServices, network
@@ -202,7 +203,6 @@ func TestSupervisorRefuses(t *testing.T) {
 		"--supervisor systemd": func(c *Config) { c.Supervisor = "systemd" },
 		"--windows-firewall":   func(c *Config) { c.WindowsFirewall = true },
 		"--pod-cidr with IPv6": func(c *Config) { c.PodCIDR = "10.244.0.0/16,fd00:10:244::/48" },
-		"--network ovn":        func(c *Config) { c.Network = "ovn" },
 	} {
 		c := DefaultConfig()
 		c.Supervisor = SuperviseServices
@@ -251,4 +251,11 @@ func TestFolderInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	again()
+}
+
+// TestProcessesOf: a process of another PID namespace, which a file cgroup.procs has as 0, is left alone.
+func TestProcessesOf(t *testing.T) {
+	if got := processesOf("12\n0\n345\n"); !slices.Equal(got, []int{12, 345}) {
+		t.Errorf("processes %v", got)
+	}
 }

@@ -61,9 +61,12 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// isShared reports whether a manifest has an object that a local cluster has from its start, because machines can join it.
+// isShared reports whether a text names an object that a local cluster has from its start, because machines can join it: all but those of
+// the DaemonSet.
 func isShared(text string) bool {
-	return strings.Contains(text, "porthole:node-proxier") || strings.Contains(text, "porthole:joining")
+	return slices.ContainsFunc([]string{"porthole:node-proxier", "porthole:joining", "porthole:config", "cluster.yaml", "ConfigMap"}, func(name string) bool {
+		return strings.Contains(text, name)
+	})
 }
 
 func adminConf() string { return filepath.Join(dir, "kubeconfig") }
