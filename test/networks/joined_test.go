@@ -25,6 +25,7 @@ func TestJoined(t *testing.T) {
 				return []string{netip.MustParsePrefix(l.podRange(from)).Addr().Next().String()}
 			}},
 	} {
+
 		t.Run(mode, func(t *testing.T) {
 			f := up(t, mode, "--supervisor", "services").fleet()
 			f.checkPaths(want)
