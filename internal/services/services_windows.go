@@ -259,8 +259,10 @@ func (m *Manager) Stop(ctx context.Context, name string) error {
 // (WaitToKillServiceTimeout, 20 s by default).
 const hangTime = 20 * time.Second
 
-// stop stops a service. The process of one that does not stop is ended.
+// stop stops a service and waits for the end of its process. The process of one that does not stop is ended.
 func stop(ctx context.Context, s *mgr.Service) error {
+	ended := processEnd(s)
+	defer ended.close()
 	_, err := s.Control(svc.Stop)
 	switch {
 	case errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE):
@@ -280,7 +282,43 @@ func stop(ctx context.Context, s *mgr.Service) error {
 	if err != nil && patient.Err() != nil && ctx.Err() == nil {
 		return end(ctx, s)
 	}
+	if err == nil {
+		ended.await()
+	}
 	return err
+}
+
+// running is the process of a service; 0 if there is none, or it cannot be watched.
+type running windows.Handle
+
+// processEnd returns the process of a service, whose end can then be awaited.
+func processEnd(s *mgr.Service) running {
+	q, err := s.Query()
+	if err != nil || q.ProcessId == 0 {
+		return 0
+	}
+	h, err := windows.OpenProcess(windows.SYNCHRONIZE, false, q.ProcessId)
+	if err != nil { // it has ended, or the caller may not
+		return 0
+	}
+	return running(h)
+}
+
+// endTime is how long the process of a stopped service may take to end. A service reports that it has stopped before its process ends, which
+// keeps the ports that it listens on until then: a program that starts at that moment finds them in use.
+const endTime = 5 * time.Second
+
+// await waits until the process has ended, for endTime at most: the next one then has to cope with its ports.
+func (r running) await() {
+	if r != 0 {
+		_, _ = windows.WaitForSingleObject(windows.Handle(r), uint32(endTime.Milliseconds())) // see above
+	}
+}
+
+func (r running) close() {
+	if r != 0 {
+		_ = windows.CloseHandle(windows.Handle(r)) // of this process
+	}
 }
 
 // end ends the process of a service that does not stop. To Windows that is a failure of the service: its recovery actions are put away for
@@ -321,9 +359,12 @@ func end(ctx context.Context, s *mgr.Service) (err error) {
 	return await(ctx, s, svc.Stopped)
 }
 
+// statePeriod is the time between two looks at a service that starts or stops. It is part of the time without the service in an upgrade.
+const statePeriod = 25 * time.Millisecond
+
 // await waits until the service is in the wanted state. It returns an error if ctx ends before.
 func await(ctx context.Context, s *mgr.Service, wanted svc.State) error {
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(statePeriod)
 	defer tick.Stop()
 	for {
 		q, err := s.Query()

@@ -18,6 +18,7 @@ import (
 	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/proxy/balance"
 	"porthole.dev/porthole/proxy/health"
 )
@@ -164,14 +165,14 @@ func (l *listening) serve(ctx context.Context, flag, address string, handler htt
 	if l.hardFail {
 		return err
 	}
-	klog.FromContext(ctx).Error(err, "Trying again", "after", listenAgain)
+	klog.FromContext(ctx).Error(err, "Trying again")
 
 	go func() {
-		for {
+		for failures := 1; ; failures++ {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(listenAgain):
+			case <-time.After(listenAgain.Wait(failures)):
 			}
 			if listener, err := net.Listen("tcp", address); err == nil {
 				l.start(listener, handler, address)
@@ -193,8 +194,9 @@ func (l *listening) start(listener net.Listener, handler http.Handler, address s
 	l.stops = append(l.stops, stop)
 }
 
-// listenAgain is the pause before a port in use is tried again, as long as upstream's.
-const listenAgain = 5 * time.Second
+// listenAgain are the pauses before a port in use is tried again, at most as long as upstream's. The first ones are short: the proxy before
+// this one may hold the port until its process has ended.
+var listenAgain = retry.Backoff{First: 50 * time.Millisecond, Max: 5 * time.Second}
 
 // errFileChanged ends the proxy. Its supervisor starts it again, and the new start writes nothing that is already right.
 var errFileChanged = errors.New("the content of the --config file has changed: ending, to be started with the new one")

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // TestWatchFile: other content ends the proxy; the same content written again does not.
@@ -70,5 +72,19 @@ func TestListening(t *testing.T) {
 	}
 	if len(soft.stops) != 0 {
 		t.Errorf("%d servers listen", len(soft.stops))
+	}
+
+	// The one before ends: the port is served soon, not after upstream's five seconds.
+	taken.Close()
+	start := time.Now()
+	wait.True(t, 20*time.Second, "the freed port to be served", func() bool {
+		answer, err := http.Get("http://" + taken.Addr().String())
+		if err == nil {
+			answer.Body.Close()
+		}
+		return err == nil
+	})
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("the freed port is served after %v", took)
 	}
 }
