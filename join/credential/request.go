@@ -190,8 +190,13 @@ func (r Request) make(name string) (csr certsv1.CertificateSigningRequest, err e
 	return csr, nil
 }
 
-// Usable returns nil if a file with a certificate and its key serves a node of a cluster for longer than least.
-func Usable(pair []byte, node string, ca []byte, least time.Duration) (*x509.Certificate, error) {
+// leastLife is what a certificate must have left: a node that starts with it must find the time to have it renewed, which its kubelet does
+// when a fifth is left, about. Of one that lives shorter than ten times as long, as clusters with a short --cluster-signing-duration issue
+// them, a tenth must be left.
+const leastLife = time.Hour
+
+// Usable returns nil if a file with a certificate and its key serves a node of a cluster for a while; see leastLife.
+func Usable(pair []byte, node string, ca []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(pair)
 	for rest := pair; block != nil && block.Type != "CERTIFICATE"; {
 		block, rest = pem.Decode(rest)
@@ -210,7 +215,11 @@ func Usable(pair []byte, node string, ca []byte, least time.Duration) (*x509.Cer
 	if cert.Subject.CommonName != NodeUser(node) {
 		return cert, fmt.Errorf("it is for %s", cert.Subject.CommonName)
 	}
-	if left := time.Until(cert.NotAfter); left < least {
+	left := time.Until(cert.NotAfter)
+	if left <= 0 {
+		return cert, fmt.Errorf("it ended at %s", cert.NotAfter.UTC().Format(time.RFC3339))
+	}
+	if left < min(leastLife, cert.NotAfter.Sub(cert.NotBefore)/10) {
 		return cert, fmt.Errorf("it ends at %s", cert.NotAfter.UTC().Format(time.RFC3339))
 	}
 	pool := x509.NewCertPool()

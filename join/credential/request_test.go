@@ -164,3 +164,49 @@ func TestRequestEnds(t *testing.T) {
 		})
 	}
 }
+
+// TestUsable: what a certificate must have left depends on how long it lives.
+func TestUsable(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: now.Add(-9000 * time.Hour), NotAfter: now.Add(9000 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	root, err := x509.CreateCertificate(rand.Reader, authority, authority, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, c := range map[string]struct {
+		node       string
+		life, left time.Duration
+		text       string // of the error
+	}{
+		"half of a year is over":    {"win07", 8760 * time.Hour, 4380 * time.Hour, ""},
+		"a year ends soon":          {"win07", 8760 * time.Hour, 50 * time.Minute, "it ends at "},
+		"an hour has begun":         {"win07", time.Hour, 55 * time.Minute, ""},
+		"most of an hour is over":   {"win07", time.Hour, 5 * time.Minute, "it ends at "},
+		"90 seconds have begun":     {"win07", 90 * time.Second, 60 * time.Second, ""},
+		"90 seconds are over":       {"win07", 90 * time.Second, -time.Second, "it ended at "},
+		"it is of another node":     {"win08", time.Hour, 55 * time.Minute, "it is for system:node:win08"},
+		"its year begins next week": {"win07", 8760 * time.Hour, 8930 * time.Hour, "it is not from this cluster's authority"},
+	} {
+		template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: NodeUser(c.node)}, NotBefore: now.Add(c.left - c.life), NotAfter: now.Add(c.left),
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+		der, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), own...)
+		_, err = Usable(pair, "win07", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root}))
+		if c.text == "" && err != nil || c.text != "" && (err == nil || !strings.Contains(err.Error(), c.text)) {
+			t.Errorf("%s: %v, want %q", name, err, c.text)
+		}
+	}
+}

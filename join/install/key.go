@@ -7,13 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"porthole.dev/porthole/join/credential"
 )
-
-// leastLife is what a certificate must have left. One that has less is replaced by `porthole join`; the kubelet renews it long before.
-const leastLife = time.Hour
 
 // Key is the step of the private key of a certificate that is not there yet. The key is written before the request is sent, so that an
 // interrupted join finds its request again.
@@ -36,7 +32,7 @@ func (n *Node) certificate() (value any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cert, err := credential.Usable(text, n.Name, n.Cluster.CA, leastLife)
+	cert, err := credential.Usable(text, n.Name, n.Cluster.CA)
 	if err != nil {
 		return map[string]string{"path": n.Pair(), "problem": err.Error()}, err
 	}

@@ -197,7 +197,7 @@ func (r *run) asNode() *credential.API {
 
 	if pair, err := os.ReadFile(s.Pair()); err != nil {
 		return nil
-	} else if _, err := credential.Usable(pair, s.Name, f.Cluster.CA, time.Hour); err != nil {
+	} else if _, err := credential.Usable(pair, s.Name, f.Cluster.CA); err != nil {
 		r.unusable = err
 		return nil
 	}
