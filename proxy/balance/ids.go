@@ -75,7 +75,13 @@ func EndpointID(network hns.NetworkID, addr netip.Addr) hns.EndpointID {
 	return hns.EndpointID(markedID(endpointMark, string(network)+" "+addr.String()))
 }
 
-// ownsBalancer reports whether a load balancer of that id is ours.
+// OwnsBalancer reports whether a load balancer of that id is ours.
+func OwnsBalancer(id hns.LoadBalancerID) bool {
+	g, ok := ParseGUID(id)
+	return ok && ownsBalancer(g)
+}
+
+// ownsBalancer is OwnsBalancer of an id that was read.
 func ownsBalancer(g GUID) bool { return string(g[:6]) == "portlb" && g[6]>>4 == 8 }
 
 func ownsEndpoint(e hns.Endpoint) bool {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -384,5 +385,36 @@ func TestCleanup(t *testing.T) {
 			t.Error(err)
 		}
 		b.expectHost("endpoint local 10.244.2.5 \"\"\nendpoint remote 192.0.2.1 \"Ethernet\"\n")
+	})
+}
+
+// TestCleanupWithoutNetwork: on a host without the pods' network nothing is waited for. Load balancers that are left of one go, others stay.
+func TestCleanupWithoutNetwork(t *testing.T) {
+	inBubble(t, ws2022, func(b *bench) {
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80"))
+		b.soon()
+		b.stop()
+		foreign := hns.LoadBalancerID("11111111-2222-4333-8444-555555555555")
+		b.host.Edit(func(endpoints *[]hns.Endpoint, balancers *[]hns.LoadBalancer, networks *[]hns.Network) {
+			other := (*balancers)[0]
+			other.ID = foreign
+			*balancers = append(*balancers, other)
+			*endpoints, *networks = nil, nil
+		})
+
+		b.host.SetFault(hnstest.OneIn(3, 1, hnstest.Fail))
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := Cleanup(ctx, Options{NetworkName: "porthole", Host: HostOf(b.host)}); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		b.host.SetFault(nil)
+		if left, err := b.host.LoadBalancerIDs(t.Context()); err != nil || !slices.Equal(left, []hns.LoadBalancerID{foreign}) {
+			t.Errorf("left are %v, %v", left, err)
+		}
 	})
 }
