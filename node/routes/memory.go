@@ -1,14 +1,15 @@
 package routes
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -29,6 +30,8 @@ const (
 	patience = 5 * time.Second // and a node that boots shall have its pod network 10 s after HNS answers
 	// saveInterval is the least time between two writes of the file.
 	saveInterval = 10 * time.Second
+	// muchContent is from how many bytes of the file on the memory that its text took is given back at once.
+	muchContent = 256 << 10
 )
 
 // memory is a cluster whose nodes outlive this process: an agent that starts while the API server is away works with those that an earlier
@@ -45,8 +48,8 @@ type memory struct {
 	saved   remembered // the file, as an earlier process left it
 	drained bool       // what the file is to have
 
-	saving sync.Mutex // held while the file is written
-	has    []byte     // content of the file; nil: not known
+	saving sync.Mutex        // held while the file is written
+	has    [sha256.Size]byte // sum of the file's content; zero: not known
 }
 
 // remembered is the content of the file.
@@ -172,7 +175,8 @@ func (m *memory) save() error {
 		return nil
 	}
 	data, err := json.Marshal(remembered{nodes, m.cluster.Self(), m.wasDrained()})
-	if err != nil || bytes.Equal(data, m.has) {
+	sum := sha256.Sum256(data)
+	if err != nil || sum == m.has {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(m.file), 0o755); err != nil {
@@ -181,6 +185,9 @@ func (m *memory) save() error {
 	if err := atomicfile.Write(m.file, data, 0o600); err != nil { // annotations may hold passwords of peers
 		return err
 	}
-	m.has = data
+	m.has = sum
+	if len(data) > muchContent {
+		debug.FreeOSMemory() // the text of 5,000 nodes is garbage now, and nothing else would soon be collected
+	}
 	return nil
 }
