@@ -19,7 +19,7 @@ GOBUILD := go build -ldflags="-s -w -buildid=$(if $(VERSION), -X porthole.dev/po
 # Programs of ours, one folder of cmd/ each. kubelet.exe is porthole.exe under the name that installers expect.
 PROGRAMS := $(notdir $(wildcard cmd/*))
 LINUX_PROGRAMS := $(filter porthole% ovn_cni,$(PROGRAMS))
-WINDOWS_PROGRAMS := $(filter-out porthole-routes porthole-host,$(PROGRAMS))
+WINDOWS_PROGRAMS := $(filter-out porthole-routes porthole-host porthole-web,$(PROGRAMS))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # What the state folder of a local cluster is: DIR=/some/where make up
 DIR ?= /var/lib/porthole

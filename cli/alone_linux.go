@@ -35,6 +35,8 @@ func aloneFor(args []string) (name string, rest []string) {
 			return "", nil
 		}
 		return "porthole-routes", args[1:]
+	case "web":
+		return "porthole-web", args
 	case "host-hnsd", "host-hcsd", "host-scm", "host-clear":
 		return "porthole-host", args
 	}

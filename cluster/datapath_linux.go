@@ -16,6 +16,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/cluster/look"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/internal/kube"
@@ -110,7 +111,7 @@ func checkPaths(ctx context.Context, pods []v1.Pod) error {
 	}
 	defer stop()
 	targets = append(targets, target{"the outside", "http://" + outsideAddress + "/"})
-	client := clientInNetns(platform.NetnsPath(lab.Netns("lin01")))
+	client := look.ClientIn(platform.NetnsPath(lab.Netns("lin01")))
 	defer client.CloseIdleConnections()
 
 	var wg sync.WaitGroup
@@ -151,24 +152,9 @@ func NodeClient(node string) (*http.Client, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("no node %s of a local cluster runs here (`porthole status` lists them): %w", node, err)
 	}
-	client := clientInNetns(path)
+	client := look.ClientIn(path)
 	client.Timeout = 0 // the caller's context decides
 	return client, nil
-}
-
-// clientInNetns makes requests in another network namespace.
-func clientInNetns(path string) *http.Client {
-	return &http.Client{Timeout: 8 * time.Second, Transport: &http.Transport{DialContext: dialInNetns(path)}}
-}
-
-func dialInNetns(path string) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(_ context.Context, network, address string) (conn net.Conn, err error) {
-		err = platform.InNetns(path, func() (err error) {
-			conn, err = net.DialTimeout(network, address, 3*time.Second)
-			return err
-		})
-		return conn, err
-	}
 }
 
 // get returns nil if the address answers 200. The error of another answer includes its body, up to 4 KiB.

@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/cluster/look"
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/bootrecord"
@@ -104,7 +105,7 @@ func nodeObjects(ctx context.Context, l Layout) (map[string]*v1.Node, error) {
 
 // askNode asks the node's own programs over its loopback: its routes and, if it has one, its proxy.
 func askNode(ctx context.Context, n *NodeStatus, proxy bool) {
-	client := clientInNetns(platform.NetnsPath(lab.Netns(n.Name)))
+	client := look.ClientIn(platform.NetnsPath(lab.Netns(n.Name)))
 	defer client.CloseIdleConnections()
 	askRoutes(ctx, client, n)
 	if !proxy {

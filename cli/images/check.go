@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ type checkFlags struct {
 	sources
 	builds                                     []string
 	arch, isolation, kubeconfig, state, output string
+	keepGoing                                  bool
 }
 
 func checkCommand() *cobra.Command {
@@ -34,7 +36,7 @@ the rule of compatibility between builds of Windows that decide it. Kubelets of 
 The nodes are those of the cluster of --kubeconfig, by default those of the local cluster, or on Windows this host. With --build
 builds are checked instead of nodes.
 
-Exit code: 0 no image is known not to run on a node; 1 an image does not run on a node; 2 nothing was checked.`,
+Exit code: 0 no image is known not to run on a node; 1 an image does not run on a node, or is not known; 2 nothing was checked.`,
 		Example: `  porthole images check porthole/testapp:1                         # the nodes of the local cluster
   porthole images check mcr.microsoft.com/windows/nanoserver:ltsc2022 --build 20348,26100
   porthole images check shop/app:2 --kubeconfig admin.conf -o json
@@ -55,15 +57,17 @@ Exit code: 0 no image is known not to run on a node; 1 an image does not run on 
 	fs.StringVar(&f.arch, "arch", "amd64", "architecture of the hosts that --build names")
 	fs.StringVar(&f.isolation, "isolation", "process", "isolation of the containers: process, hyperv or hostprocess")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster whose nodes are checked")
+	fs.BoolVar(&f.keepGoing, "keep-going", false, "say why of an image that cannot be read, and go on with the others")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
 	f.addTo(fs)
 	addLocalFlag(fs, &f.state)
 	return c
 }
 
-// result is where one image runs.
+// result is where one image runs. With an Error nothing is known of that.
 type result struct {
 	Image string         `json:"image"`
+	Error string         `json:"error,omitempty"`
 	Is    winbuild.Image `json:"contents"`
 	Hosts []hostResult   `json:"hosts"`
 }
@@ -82,8 +86,11 @@ type hostResult struct {
 
 var isolations = map[string]winbuild.Isolation{"process": winbuild.Process, "hyperv": winbuild.HyperV, "hostprocess": winbuild.HostProcess}
 
-// run looks up every image and compares it with every host. One image that cannot be read fails the whole: a table without it
-// would look complete.
+// lookups is how many images are looked up at once.
+const lookups = 4
+
+// run looks up every image and compares it with every host. One image that cannot be read fails the whole, because a table without it would look
+// complete; with --keep-going its result says why.
 func (f *checkFlags) run(ctx context.Context, names []string) ([]result, error) {
 	if f.output != "text" && f.output != "json" {
 		return nil, fmt.Errorf("-o %s: text and json are known", f.output)
@@ -97,25 +104,44 @@ func (f *checkFlags) run(ctx context.Context, names []string) ([]result, error) 
 		return nil, err
 	}
 
-	var out []result
-	for _, name := range names {
-		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-		defer cancel()
-		found, err := f.find(ctx, name)
-		if err != nil {
+	out, errs := make([]result, len(names)), make([]error, len(names))
+	slots := make(chan struct{}, lookups)
+	var tasks sync.WaitGroup
+	for i, name := range names {
+		tasks.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			out[i], errs[i] = f.check(ctx, name, hosts, isolation)
+		})
+	}
+	tasks.Wait()
+	for i, err := range errs {
+		switch {
+		case err != nil && !f.keepGoing:
 			return nil, err
+		case err != nil:
+			out[i].Error = err.Error()
 		}
-		is, err := found.Platforms(ctx)
-		if err != nil {
-			return nil, err
-		}
-		r := result{Image: found.Name, Is: is}
-		for _, h := range hosts {
-			r.Hosts = append(r.Hosts, resultOf(is, h, isolation))
-		}
-		out = append(out, r)
 	}
 	return out, nil
+}
+
+func (f *checkFlags) check(ctx context.Context, name string, hosts []winbuild.Host, isolation winbuild.Isolation) (result, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	r := result{Image: name}
+	found, err := f.find(ctx, name)
+	if err != nil {
+		return r, err
+	}
+	if r.Is, err = found.Platforms(ctx); err != nil {
+		return r, err
+	}
+	r.Image = found.Name
+	for _, h := range hosts {
+		r.Hosts = append(r.Hosts, resultOf(r.Is, h, isolation))
+	}
+	return r, nil
 }
 
 func resultOf(is winbuild.Image, h winbuild.Host, isolation winbuild.Isolation) hostResult {
@@ -146,7 +172,7 @@ func (f *checkFlags) hosts(ctx context.Context) ([]winbuild.Host, error) {
 }
 
 // printResults prints the results and returns the error notEverywhere, which only sets the exit code, if a host does not run an
-// image. An unknown outcome sets none: the runtime may run the image.
+// image, or an image could not be read. An unknown outcome sets none: the runtime may run the image.
 func printResults(out io.Writer, results []result, output string) error {
 	if output == "json" {
 		enc := json.NewEncoder(out)
@@ -161,6 +187,9 @@ func printResults(out io.Writer, results []result, output string) error {
 		if output != "json" {
 			r.print(out)
 		}
+		if r.Error != "" {
+			end = notEverywhere
+		}
 		for _, h := range r.Hosts {
 			if h.Outcome == winbuild.NotRun.String() {
 				end = notEverywhere
@@ -172,6 +201,10 @@ func printResults(out io.Writer, results []result, output string) error {
 
 // print prints the table of one image. The variant and the rule are missing where the registry did not say enough.
 func (r result) print(out io.Writer) {
+	if r.Error != "" {
+		fmt.Fprintf(out, "%s is not known: %s\n", r.Image, r.Error)
+		return
+	}
 	contents := r.Is.Contents()
 	if r.Is.Unnamed || contents == "" {
 		contents = strings.TrimPrefix(contents+", and platforms that its index does not give", ", ")

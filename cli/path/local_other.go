@@ -5,13 +5,12 @@ package path
 import (
 	"context"
 	"errors"
-	"io"
 
 	"porthole.dev/porthole/path"
 )
 
 const defaultDir = ""
 
-func local(context.Context, string, io.Writer) ([]path.Node, error) {
-	return nil, errors.New("local clusters are on Linux: give --facts")
+func localFacts(context.Context, string) ([]path.Node, string, error) {
+	return nil, "", errors.New("local clusters are on Linux: give --kubeconfig")
 }

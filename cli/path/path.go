@@ -42,8 +42,9 @@ func Command() *cobra.Command {
 		Long: "path prints each hop of a packet, with the endpoint, load balancer, route or neighbour that decides, and of its answer. It sends\n" +
 			"no packet. The first hop that is wrong is named, with what should be there and who makes it.\n\n" +
 			"Pods and services are NAMESPACE/NAME; without a namespace they are in \"default\". In a local cluster path asks the nodes itself.\n" +
-			"Elsewhere give --kubeconfig, and with --facts the files that `porthole facts` made on the nodes: those of the source and the\n" +
-			"destination at least, and of routers between them. A machine without a file is not known, which path says; it is not wrong.\n" +
+			"Elsewhere give --kubeconfig: Porthole's kubelets answer for their nodes, to users who may get nodes/proxy. Or give with --facts the\n" +
+			"files that `porthole facts` made on the nodes: those of the source and the destination at least, and of routers between them.\n" +
+			"A machine of which there is nothing is not known, which path says; it is not wrong.\n" +
 			"Exit code 1: a hop is wrong. 2: the packet could not be followed. A hop that is not known is marked with ? and changes nothing.",
 		Example: "  porthole path web-7f kube-system/kube-dns:53 --protocol=udp\n" +
 			"  porthole path lin01 10.244.1.7:80\n" +
@@ -69,11 +70,14 @@ func Command() *cobra.Command {
 }
 
 func (o options) run(ctx context.Context, r path.Request, out, errs io.Writer) error {
-	result, err := o.follow(ctx, r, errs)
+	result, unknown, err := o.follow(ctx, r)
+	if unknown != "" {
+		fmt.Fprintln(errs, "porthole:", unknown)
+	}
 	if err == nil && o.output == "json" {
 		enc := json.NewEncoder(out)
 		enc.SetIndent("", "  ")
-		err = enc.Encode(result)
+		err = enc.Encode(document{result, result.First(), unknown})
 	} else if err == nil {
 		err = result.Print(out)
 	}
@@ -87,32 +91,44 @@ func (o options) run(ctx context.Context, r path.Request, out, errs io.Writer) e
 	return nil
 }
 
-func (o options) follow(ctx context.Context, r path.Request, errs io.Writer) (path.Result, error) {
+// document is what -o json prints: the ways, the first wrong hop of them, and which machines did not answer.
+type document struct {
+	path.Result
+	First   *path.Hop `json:"first,omitempty"`
+	Unknown string    `json:"unknown,omitempty"`
+}
+
+// follow computes the ways. unknown says why of machines that did not answer.
+func (o options) follow(ctx context.Context, r path.Request) (result path.Result, unknown string, err error) {
 	if o.output != "text" && o.output != "json" {
-		return path.Result{}, fmt.Errorf("-o %s: text and json are known", o.output)
+		return result, "", fmt.Errorf("-o %s: text and json are known", o.output)
 	}
 	var all path.Facts
-	var err error
 	kubeconfig := o.kubeconfig
-	if len(o.files) > 0 {
-		if kubeconfig == "" {
-			return path.Result{}, errors.New("--kubeconfig is required with --facts")
+	if kubeconfig == "" {
+		if len(o.files) > 0 {
+			return result, "", errors.New("--kubeconfig is required with --facts")
 		}
-		all.Nodes, err = read(o.files)
-	} else if kubeconfig == "" || o.dirGiven {
-		if kubeconfig == "" {
-			kubeconfig = filepath.Join(o.dir, "kubeconfig")
-		}
-		all.Nodes, err = local(ctx, o.dir, errs)
-	}
-	if err != nil {
-		return path.Result{}, err
+		kubeconfig = filepath.Join(o.dir, "kubeconfig")
 	}
 
-	if all.Cluster, err = facts.ReadCluster(ctx, kubeconfig); err != nil {
-		return path.Result{}, err
+	switch local := o.kubeconfig == "" || o.dirGiven; {
+	case len(o.files) > 0:
+		all.Nodes, err = read(o.files)
+	case local:
+		all.Nodes, unknown, err = localFacts(ctx, o.dir)
 	}
-	return path.Follow(&all, r)
+	if err != nil {
+		return result, "", err
+	}
+	if all.Cluster, err = facts.ReadCluster(ctx, kubeconfig); err != nil {
+		return result, unknown, err
+	}
+	if all.Nodes == nil {
+		all.Nodes, unknown = askKubelets(ctx, kubeconfig, all.Cluster.Nodes)
+	}
+	result, err = path.Follow(&all, r)
+	return result, unknown, err
 }
 
 // read reads files that `porthole facts` printed.

@@ -22,7 +22,7 @@ import (
 // fromFacts returns what is known of the API's objects: a document that shows all, and the reason chain of what is not right.
 func fromFacts(f *model.Facts, now time.Time) ([]entry, error) {
 	snapshot := model.Build(f, now)
-	document, err := model.Encode(snapshot)
+	document, err := model.Encode(snapshot, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/cli/images"
 	"porthole.dev/porthole/cli/origin"
-	"porthole.dev/porthole/path"
 	"porthole.dev/porthole/web/collect"
 	"porthole.dev/porthole/web/model"
 	"porthole.dev/porthole/web/serve"
@@ -122,19 +120,11 @@ func (q *questions) onNode(ctx context.Context, n model.NodeRef, service string)
 // path follows a packet.
 func (q *questions) path(ctx context.Context, r *http.Request) (any, error) {
 	v := r.URL.Query()
-	request := path.Request{From: v.Get("from"), To: v.Get("to"), Protocol: v.Get("protocol")}
-	if request.From == "" || request.To == "" {
+	from, to, protocol := v.Get("from"), v.Get("to"), v.Get("protocol")
+	if from == "" || to == "" {
 		return nil, &serve.Misuse{Text: "both ends are needed: a pod, a node, a service or an address"}
 	}
-	result, unknown, err := q.from.Follow(ctx, request)
-	if err != nil {
-		return nil, &serve.Misuse{Text: err.Error()}
-	}
-	return struct {
-		path.Result
-		First   *path.Hop `json:"first,omitempty"`
-		Unknown string    `json:"unknown,omitempty"`
-	}{result, result.First(), unknown}, nil
+	return q.whole(ctx, "path", "--output=json", "--protocol="+protocol, "--", from, to)
 }
 
 // imagesShown bounds the table of images: each costs some requests to a registry.
@@ -156,8 +146,11 @@ func (q *questions) images(ctx context.Context, _ *http.Request) (any, error) {
 			}
 		}
 	}
+	if len(names) == 0 {
+		return []string{}, nil
+	}
 	slices.Sort(names)
-	return images.Table(ctx, q.flags.Kubeconfig, q.flags.Dir, names)
+	return q.whole(ctx, append([]string{"images", "check", "--keep-going", "--output=json", "--"}, names...)...)
 }
 
 // hostView is one emulated host.

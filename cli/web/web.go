@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"runtime/debug"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -69,6 +71,9 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" { // else the user decides
+		debug.SetGCPercent(garbage)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -78,6 +83,9 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	ask := &questions{from: from, collector: collector, flags: o.from, faults: o.faults}
 	return serve.Run(ctx, serve.Options{Listener: listener, Page: files, Source: collector, Linked: printLinks(out, from.Name), Questions: ask.all()})
 }
+
+// garbage is how much of it is allowed in percent of what is in use: with 2,000 pods 12 MB are, and a collection takes some milliseconds.
+const garbage = 30
 
 // printLinks returns a function that prints each link on a line of its own.
 func printLinks(out io.Writer, name string) func(string) {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,10 +38,16 @@ type Client struct {
 	Nodes    Lister[*corev1.NodeList]
 	Pods     Lister[*corev1.PodList] // of all namespaces
 	Events   record.EventSink
+	// AllEvents are those of all namespaces.
+	AllEvents Lister[*corev1.EventList]
 	// PatchNodeStatus changes a node through its status, with a strategic merge patch.
 	PatchNodeStatus func(ctx context.Context, name string, patch []byte) error
 	// Pod reads one pod, from the API server and not from a cache.
 	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	// Ready returns nil if the API server answers that it is ready.
+	Ready func(context.Context) error
+	// AskNode reads a path of a node's kubelet through the API server, which needs the right to get nodes/proxy. The path may have a query.
+	AskNode func(ctx context.Context, node, path string) ([]byte, error)
 	// NoWatchLists says that a watch cannot begin with the list. Fakes of client-go need it.
 	NoWatchLists bool
 }
@@ -81,11 +89,14 @@ func New(o apiconn.Options) (client *Client, server string, err error) {
 
 	services := kind[*corev1.ServiceList]{core, "services", "", func() *corev1.ServiceList { return &corev1.ServiceList{} }}
 	return &Client{
-		Services: func(namespace string) Lister[*corev1.ServiceList] { return services.in(namespace) },
-		Slices:   kind[*discoveryv1.EndpointSliceList]{discovery, "endpointslices", "", func() *discoveryv1.EndpointSliceList { return &discoveryv1.EndpointSliceList{} }},
-		Nodes:    kind[*corev1.NodeList]{core, "nodes", "", func() *corev1.NodeList { return &corev1.NodeList{} }},
-		Pods:     kind[*corev1.PodList]{core, "pods", "", func() *corev1.PodList { return &corev1.PodList{} }},
-		Events:   eventSink{core},
+		Services:  func(namespace string) Lister[*corev1.ServiceList] { return services.in(namespace) },
+		Slices:    kind[*discoveryv1.EndpointSliceList]{discovery, "endpointslices", "", func() *discoveryv1.EndpointSliceList { return &discoveryv1.EndpointSliceList{} }},
+		Nodes:     kind[*corev1.NodeList]{core, "nodes", "", func() *corev1.NodeList { return &corev1.NodeList{} }},
+		Pods:      kind[*corev1.PodList]{core, "pods", "", func() *corev1.PodList { return &corev1.PodList{} }},
+		Events:    eventSink{core},
+		AllEvents: kind[*corev1.EventList]{core, "events", "", func() *corev1.EventList { return &corev1.EventList{} }},
+		Ready:     func(ctx context.Context) error { return core.Get().AbsPath("/readyz").Do(ctx).Error() },
+		AskNode:   func(ctx context.Context, node, path string) ([]byte, error) { return askNode(ctx, core, node, path) },
 		PatchNodeStatus: func(ctx context.Context, name string, patch []byte) error {
 			return core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(name).SubResource("status").Body(patch).Do(ctx).Error()
 		},
@@ -95,6 +106,22 @@ func New(o apiconn.Options) (client *Client, server string, err error) {
 			return pod, err
 		},
 	}, cfg.Host, nil
+}
+
+// askNode asks for a path of a node's kubelet, with its query.
+func askNode(ctx context.Context, client rest.Interface, node, path string) ([]byte, error) {
+	path, query, _ := strings.Cut(path, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, fmt.Errorf("asking node %s for %s: %w", node, path, err)
+	}
+	r := client.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix(path)
+	for name, list := range values {
+		for _, value := range list {
+			r = r.Param(name, value)
+		}
+	}
+	return r.Do(ctx).Raw()
 }
 
 // readBuffer is how many bytes of an answer are read at once. The default of net/http is 4 KiB, and on Windows each read takes several

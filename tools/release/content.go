@@ -24,7 +24,7 @@ type part struct {
 // places that they have in bin, where porthole looks for them.
 func linuxArchive(version string) archive {
 	a := archive{file: "porthole-" + version + "-linux-amd64.tar.gz", top: "porthole-" + version + "-linux-amd64"}
-	a.built("build", "porthole", "porthole-routes", "porthole-host", "ovn_cni",
+	a.built("build", "porthole", "porthole-routes", "porthole-host", "porthole-web", "ovn_cni",
 		"windows/porthole.exe", "windows/kubelet.exe", "windows/kube-proxy.exe", "windows/win-bridge.exe", "windows/win-overlay.exe", "windows/wincni.exe",
 		"windows/ovn_cni.exe", "windows/dll",
 		"bundle/kube", "bundle/containerd", "bundle/containerd-shim-runc-v2", "bundle/coredns", "bundle/metrics-server", "bundle/registry", "bundle/cni", "bundle/images")

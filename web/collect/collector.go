@@ -152,7 +152,8 @@ func (c *Collector) rebuild(ctx context.Context) {
 		return
 	}
 	snapshot := model.Build(f, c.o.Now())
-	document, err := model.Encode(snapshot)
+	last, _ := c.Document()
+	document, err := model.Encode(snapshot, last)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Could not encode the cluster")
 		return

@@ -21,6 +21,7 @@ func Build(f *Facts, now time.Time) Snapshot {
 	slices.Sort(s.Cluster.Modes)
 
 	warnings := lastWarnings(f)
+	s.Pods = make([]Pod, 0, len(f.Pods))
 	for _, p := range f.Pods {
 		s.Pods = append(s.Pods, buildPod(p, warnings[p.Namespace+"/"+p.Name], now))
 	}

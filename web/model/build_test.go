@@ -1,6 +1,8 @@
 package model
 
 import (
+	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -174,19 +176,44 @@ func TestServices(t *testing.T) {
 
 func TestDiffLeadsFromOneToTheOther(t *testing.T) {
 	facts := &Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionTrue)}, Pods: []*v1.Pod{aPod(time.Minute, func(*v1.Pod) {})}}
-	first, err := Encode(Build(facts, now))
+	first, err := Encode(Build(facts, now), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := Encode(Build(facts, now.Add(time.Second))); !Diff(first, again).Empty() {
+	if again, _ := Encode(Build(facts, now.Add(time.Second)), first); !Diff(first, again).Empty() {
 		t.Errorf("a second later, without a change, there is a patch: %v", Diff(first, again))
 	}
 
 	facts.Nodes = append(facts.Nodes, aNode("win02", v1.ConditionTrue))
 	facts.Pods = nil
-	second, _ := Encode(Build(facts, now))
+	second, _ := Encode(Build(facts, now), first)
 	p := Diff(first, second)
 	if len(p.Set) != 1 || p.Set["node/win02"] == nil || len(p.Gone) != 1 || p.Gone[0] != "pod/shop/web" {
 		t.Errorf("the patch is %v", p)
+	}
+}
+
+// TestDocumentText: what a document writes is the same JSON value, also without anything in it; and what did not change is the same memory.
+func TestDocumentText(t *testing.T) {
+	for _, d := range []Document{{}, {"a": []byte("1")}, {"a": []byte(`{"b":"\u003c"}`), `q"`: []byte("[]")}} {
+		var text bytes.Buffer
+		if err := d.Write(&text); err != nil {
+			t.Fatal(err)
+		}
+		var back Document
+		if err := json.Unmarshal(text.Bytes(), &back); err != nil || !Diff(d, back).Empty() || len(back) != len(d) {
+			t.Errorf("%s is %v, %v", text.Bytes(), back, err)
+		}
+	}
+
+	s := Snapshot{Pods: []Pod{{Key: "a/b", Phase: "<x>"}, {Key: "a/c"}}}
+	first, err := Encode(s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Pods[1].Phase = "other"
+	second, _ := Encode(s, first)
+	if &first["pod/a/b"][0] != &second["pod/a/b"][0] || bytes.Equal(first["pod/a/c"], second["pod/a/c"]) {
+		t.Errorf("%s then %s", first, second)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"strings"
 )
 
 // Document is a Snapshot as the browser gets it: one JSON value for each object, by a key such as "pod/default/web".
@@ -18,16 +20,25 @@ type Patch struct {
 // Empty reports whether nothing changed.
 func (p Patch) Empty() bool { return len(p.Set) == 0 && len(p.Gone) == 0 }
 
-// Encode returns the document of a snapshot.
-func Encode(s Snapshot) (Document, error) {
+// Encode returns the document of a snapshot. Values that are as in the last document are those of the last document: of a thousand pods few change,
+// and the rest is not garbage then. last may be nil.
+func Encode(s Snapshot, last Document) (Document, error) {
 	d := make(Document, len(s.Nodes)+len(s.Pods)+len(s.Services)+1)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
 	var first error
 	put := func(key string, value any) {
-		b, err := json.Marshal(value)
-		if err != nil && first == nil {
+		text.Reset()
+		if err := encoder.Encode(value); err != nil && first == nil {
 			first = fmt.Errorf("encoding %s: %w", key, err)
 		}
-		d[key] = b
+		now := bytes.TrimSuffix(text.Bytes(), []byte("\n"))
+		if was, had := last[key]; had && bytes.Equal(was, now) {
+			d[key] = was
+			return
+		}
+		d[key] = bytes.Clone(now)
 	}
 
 	put("cluster", s.Cluster)
@@ -59,4 +70,23 @@ func Diff(from, to Document) (p Patch) {
 		}
 	}
 	return p
+}
+
+// Write writes a document as JSON. Its values are written as they are: of 2,000 pods there is no second copy in memory.
+func (d Document) Write(w io.Writer) error {
+	between := "{"
+	for key, value := range d {
+		name, err := json.Marshal(key)
+		if err != nil {
+			return fmt.Errorf("encoding %s: %w", key, err)
+		}
+		for _, part := range [][]byte{[]byte(between), name, {':'}, value} {
+			if _, err := w.Write(part); err != nil {
+				return err
+			}
+		}
+		between = ","
+	}
+	_, err := io.WriteString(w, strings.TrimSuffix(between, ",")+"}")
+	return err
 }

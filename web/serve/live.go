@@ -1,8 +1,10 @@
 package serve
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -22,18 +24,20 @@ func live(w http.ResponseWriter, r *http.Request, from source) {
 	defer from.Open()()
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
-	send := func(event string, value any) error {
-		b, err := json.Marshal(value)
-		if err != nil {
+	lines := bufio.NewWriterSize(w, 32<<10)
+	send := func(event string, write func(io.Writer) error) error {
+		fmt.Fprintf(lines, "event: %s\ndata: ", event)
+		if err := write(lines); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, b); err != nil {
+		lines.WriteString("\n\n")
+		if err := lines.Flush(); err != nil { // the first error of a bufio.Writer stays
 			return err
 		}
 		return out.Flush()
 	}
 
-	if send("beat", time.Now().UTC()) != nil {
+	if send("beat", text(time.Now().UTC())) != nil {
 		return
 	}
 	var sent model.Document
@@ -58,19 +62,30 @@ func live(w http.ResponseWriter, r *http.Request, from source) {
 			case <-time.After(pace):
 			}
 		case now := <-ticker.C:
-			if send("beat", now.UTC()) != nil {
+			if send("beat", text(now.UTC())) != nil {
 				return
 			}
 		}
 	}
 }
 
-func sendNews(send func(string, any) error, sent, now model.Document) error {
+// text writes a value as JSON.
+func text(value any) func(io.Writer) error {
+	return func(w io.Writer) error {
+		b, err := json.Marshal(value)
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		return err
+	}
+}
+
+func sendNews(send func(string, func(io.Writer) error) error, sent, now model.Document) error {
 	if sent == nil {
-		return send("all", now)
+		return send("all", now.Write)
 	}
 	if p := model.Diff(sent, now); !p.Empty() {
-		return send("patch", p)
+		return send("patch", text(p))
 	}
 	return nil
 }

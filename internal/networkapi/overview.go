@@ -1,37 +1,36 @@
-package kube
+package networkapi
 
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"porthole.dev/porthole/internal/apiconn"
 )
 
 // Overview watches what people look at: nodes, pods, services, endpoint slices and events, each with the fields that are shown. It only reads.
 type Overview struct {
-	client                                kubernetes.Interface
-	factory                               informers.SharedInformerFactory
+	client                                *Client
 	nodes, pods, services, slices, events cache.SharedIndexInformer
 }
 
 // NewOverview returns an Overview of the cluster that a kubeconfig names. It sends nothing before Run. changed is called after each change,
 // and must not block.
 func NewOverview(kubeconfig string, changed func()) (*Overview, error) {
-	client, _, err := Load(kubeconfig, "porthole-web", 20, 50)
+	client, _, err := New(apiconn.Options{Kubeconfig: kubeconfig, UserAgent: "porthole-web", QPS: 50, Burst: 200})
 	if err != nil {
 		return nil, err
 	}
-	factory := informers.NewSharedInformerFactory(client, 0)
-	core := factory.Core().V1()
-	o := &Overview{client: client, factory: factory, nodes: core.Nodes().Informer(), pods: core.Pods().Informer(), services: core.Services().Informer(),
-		slices: factory.Discovery().V1().EndpointSlices().Informer(), events: core.Events().Informer()}
+	o := &Overview{client: client, nodes: overviewOf(client, client.Nodes, &corev1.Node{}), pods: overviewOf(client, client.Pods, &corev1.Pod{}),
+		services: overviewOf(client, client.Services(""), &corev1.Service{}), slices: overviewOf(client, client.Slices, &discoveryv1.EndpointSlice{}),
+		events: overviewOf(client, client.AllEvents, &corev1.Event{})}
 
 	for _, i := range o.informers() {
 		if err := i.SetTransform(trimForOverview); err != nil {
@@ -47,15 +46,22 @@ func NewOverview(kubeconfig string, changed func()) (*Overview, error) {
 	return o, nil
 }
 
+func overviewOf[L runtime.Object](client *Client, kind Lister[L], example runtime.Object) cache.SharedIndexInformer {
+	lw := listWatch(func(*metav1.ListOptions) {}, kind)
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), example, 0, cache.Indexers{})
+}
+
 func (o *Overview) informers() []cache.SharedIndexInformer {
 	return []cache.SharedIndexInformer{o.nodes, o.pods, o.services, o.slices, o.events}
 }
 
 // Run watches until ctx ends.
 func (o *Overview) Run(ctx context.Context) {
-	o.factory.Start(ctx.Done())
-	<-ctx.Done()
-	o.factory.Shutdown()
+	var tasks sync.WaitGroup
+	for _, i := range o.informers() {
+		tasks.Go(func() { i.RunWithContext(ctx) })
+	}
+	tasks.Wait()
 }
 
 // Synced reports whether the first lists are complete. Until then nothing may be concluded from what is not there.
@@ -69,17 +75,22 @@ func (o *Overview) Synced() bool {
 }
 
 // Ready returns nil if the API server answers that it is ready.
-func (o *Overview) Ready(ctx context.Context) error {
-	return o.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-}
+func (o *Overview) Ready(ctx context.Context) error { return o.client.Ready(ctx) }
 
-// AskNode reads a path of a node's kubelet through the API server, which needs the right to get nodes/proxy.
+// AskNode reads a path of a node's kubelet through the API server, which needs the right to get nodes/proxy. The path may have a query.
 func (o *Overview) AskNode(ctx context.Context, node, path string) ([]byte, error) {
-	return nodeProxy(o.client.CoreV1().RESTClient(), node, path).Do(ctx).Raw()
+	return o.client.AskNode(ctx, node, path)
 }
 
-func nodeProxy(client rest.Interface, node, path string) *rest.Request {
-	return client.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix(path)
+func stored[T any](i cache.SharedIndexInformer) []T {
+	objects := i.GetStore().List()
+	list := make([]T, 0, len(objects))
+	for _, obj := range objects {
+		if o, ok := obj.(T); ok {
+			list = append(list, o)
+		}
+	}
+	return list
 }
 
 // Nodes, Pods, Services, Slices and Events return the objects as last seen, which must not be changed.
@@ -95,12 +106,12 @@ func (o *Overview) Slices() []*discoveryv1.EndpointSlice {
 func trimForOverview(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Node:
-		return &corev1.Node{ObjectMeta: trimMeta(&o.ObjectMeta), Spec: corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs, Unschedulable: o.Spec.Unschedulable},
+		return &corev1.Node{ObjectMeta: metaForOverview(&o.ObjectMeta), Spec: corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs, Unschedulable: o.Spec.Unschedulable},
 			Status: corev1.NodeStatus{Addresses: o.Status.Addresses, Conditions: trimConditions(o.Status.Conditions), NodeInfo: o.Status.NodeInfo}}, nil
 	case *corev1.Pod:
-		return trimPod(o), nil
+		return podForOverview(o), nil
 	case *corev1.Service:
-		trimmed := &corev1.Service{ObjectMeta: trimMeta(&o.ObjectMeta), Spec: o.Spec, Status: o.Status}
+		trimmed := &corev1.Service{ObjectMeta: metaForOverview(&o.ObjectMeta), Spec: o.Spec, Status: o.Status}
 		return trimmed, nil
 	case *discoveryv1.EndpointSlice:
 		o.ManagedFields, o.Annotations = nil, nil
@@ -113,7 +124,7 @@ func trimForOverview(obj any) (any, error) {
 	return obj, nil
 }
 
-func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
+func metaForOverview(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, OwnerReferences: m.OwnerReferences}
 }
@@ -128,8 +139,8 @@ func trimConditions(list []corev1.NodeCondition) []corev1.NodeCondition {
 	return out
 }
 
-func trimPod(p *corev1.Pod) *corev1.Pod {
-	trimmed := &corev1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta),
+func podForOverview(p *corev1.Pod) *corev1.Pod {
+	trimmed := &corev1.Pod{ObjectMeta: metaForOverview(&p.ObjectMeta),
 		Spec: corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, NodeSelector: p.Spec.NodeSelector, OS: p.Spec.OS,
 			Containers: trimContainers(p.Spec.Containers), InitContainers: trimContainers(p.Spec.InitContainers)},
 		Status: corev1.PodStatus{Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs,
