@@ -2,7 +2,10 @@ package lab
 
 import (
 	"bufio"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,9 +29,9 @@ endpoints: [{addresses: [10.244.0.250]}]
 `
 
 // page starts `porthole web` and returns the link that it prints.
-func page(t *testing.T) (link string) {
+func page(t *testing.T, args ...string) (link string) {
 	t.Helper()
-	cmd := exec.Command(porthole, "web", "--dir", dir, "--allow-faults")
+	cmd := exec.Command(porthole, append([]string{"web"}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +57,7 @@ func page(t *testing.T) (link string) {
 // its end the service is right again, and the list of what happened says for how long it was not.
 func TestWeb(t *testing.T) {
 	b := browser.New(t)
-	link := page(t)
+	link := page(t, "--dir", dir, "--allow-faults")
 	base, _, _ := strings.Cut(link, "/?")
 	b.Open(browser.Args{Tab: "a", URL: link})
 	b.Wait("a", "document.querySelectorAll('svg.map g.card').length >= 3 && document.querySelectorAll('svg.map path.drop.s-right').length >= 3", time.Minute)
@@ -81,6 +84,58 @@ func TestWeb(t *testing.T) {
 	// On paper: the packet's way, and nothing is wrong with it.
 	b.Open(browser.Args{Tab: "a", URL: base + "/#/packet?from=win01&to=kube-system/kube-dns:53&protocol=udp"})
 	b.Wait("a", "document.querySelectorAll('g.hop').length > 3 && !document.querySelector('g.hop.s-wrong')", 2*time.Minute)
+	var failures []string
+	b.Do("failures", browser.Args{Tab: "a"}, &failures)
+	for _, f := range failures {
+		t.Errorf("the browser complains: %s", f)
+	}
+}
+
+// imagesSeen are pods for Windows nodes: one image has a variant for their build, one has not.
+const imagesSeen = `
+apiVersion: v1
+kind: Pod
+metadata: {name: seen-to-run}
+spec: {nodeSelector: {kubernetes.io/os: windows}, containers: [{name: app, image: "porthole/testapp:1"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: seen-not-to-run}
+spec: {nodeSelector: {kubernetes.io/os: windows}, containers: [{name: app, image: "porthole/testapp:1709"}]}
+`
+
+// TestWebByKubeconfig: with nothing but the kubeconfig of the cluster's administrator the page has routes and services of every node, by the authorised
+// ports of their kubelets; it follows a packet, has the table of images and nodes, and says that there are no emulated hosts for it.
+func TestWebByKubeconfig(t *testing.T) {
+	b := browser.New(t)
+	kubeconfig := filepath.Join(t.TempDir(), "admin.conf") // of a folder where nothing else is
+	data, err := os.ReadFile(filepath.Join(dir, "kubeconfig"))
+	if err == nil {
+		err = os.WriteFile(kubeconfig, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, imagesSeen)
+	link := page(t, "--kubeconfig", kubeconfig)
+	base, _, _ := strings.Cut(link, "/?")
+	b.Open(browser.Args{Tab: "a", URL: link})
+	b.Wait("a", "document.querySelectorAll('svg.map path.drop.s-right').length >= 3 && document.querySelector('h1').textContent.includes('admin.conf')", time.Minute)
+
+	b.Open(browser.Args{Tab: "a", URL: base + "/#/services?sel=kube-system/kube-dns"})
+	b.Wait("a", "[...document.querySelectorAll('tr')].filter((r) => /win0[12]/.test(r.textContent) && /programmed/.test(r.textContent)).length === 2", time.Minute)
+	b.Open(browser.Args{Tab: "a", URL: base + "/#/packet?from=win01&to=kube-system/kube-dns:53&protocol=udp"})
+	b.Wait("a", "document.querySelectorAll('g.hop').length > 3 && !document.querySelector('g.hop.s-wrong, g.hop.s-unknown')", 2*time.Minute)
+	b.Open(browser.Args{Tab: "a", URL: base + "/#/hosts"})
+	b.Wait("a", "document.querySelector('main').textContent.includes('emulated')", time.Minute)
+
+	// The registry of the local cluster is known to commands on this machine only.
+	b.Open(browser.Args{Tab: "a", URL: page(t, "--dir", dir)})
+	base = b.Text("a", "location.origin")
+	b.Open(browser.Args{Tab: "a", URL: base + "/#/images"})
+	const row = "[...document.querySelectorAll('tbody tr')].find((r) => r.cells[0].textContent.endsWith('%s'))?.querySelectorAll('.dot.s-%s').length === 2"
+	b.Wait("a", fmt.Sprintf(row, "testapp:1", "right")+" && "+fmt.Sprintf(row, "testapp:1709", "wrong"), 2*time.Minute)
+
 	var failures []string
 	b.Do("failures", browser.Args{Tab: "a"}, &failures)
 	for _, f := range failures {

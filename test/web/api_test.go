@@ -80,7 +80,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "ok")
 	case asksNode:
 		a.count("nodes/proxy " + question)
-		a.askNode(w, node, question)
+		a.askNode(w, r, node, question)
 	case r.URL.Query().Get("watch") != "":
 		a.count("watch " + kind)
 		a.watch(w, r, kind)
@@ -91,13 +91,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *api) askNode(w http.ResponseWriter, node, question string) {
+func (a *api) askNode(w http.ResponseWriter, r *http.Request, node, question string) {
 	program, path, _ := strings.Cut(question, "/")
 	os := "windows"
 	if strings.HasPrefix(node, "lin") {
 		os = "linux"
 	}
-	data, err := a.Ask(nil, model.NodeRef{Name: node, OS: os}, collect.Program(program), "/"+path)
+	data, err := a.Ask(r.Context(), model.NodeRef{Name: node, OS: os}, collect.Program(program), "/"+path)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return

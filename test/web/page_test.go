@@ -85,9 +85,9 @@ func quiet(t *testing.T, b *browser.Browser, tab string) {
 	}
 }
 
-// The bounds: first view and each change within a second, 100 MB, frames under 50 ms with 100 changes a second. They hold on a machine that
-// does nothing else: then the first view takes 1.4 s with the start of the tab, a change 0.4 s. slack is for one that builds and tests besides: at a
-// load of 40 on two cores the first view took 9 s. The figures are logged.
+// The bounds: first view and each change within a second, 100 MB, frames under 50 ms with 100 changes a second. With a load of 20 on two cores
+// the first view came 0.7 s after its address was asked for, a change after 0.4 s, half of the frames after 17 ms and 95 % after 50 ms. slack is for a
+// machine that builds and tests besides: at a load of 40 the first view took 9 s once. Memory and processor time have no slack. All is logged.
 const slack = 15
 
 func TestLargeCluster(t *testing.T) {
@@ -103,19 +103,47 @@ func TestLargeCluster(t *testing.T) {
 	b.Wait("a", wrong, 10*time.Second)
 	change := time.Since(changed)
 
+	var before, after float64
+	b.Do("busy", browser.Args{Tab: "a"}, &before)
 	frames := frameTimes(t, b, s)
+	b.Do("busy", browser.Args{Tab: "a"}, &after)
+	// A patch comes ten times a second at most, and is drawn in one frame: what that takes of a processor does not depend on who else works.
+	draw := time.Duration((after - before) / 40 * float64(time.Second))
 	var heap int64
 	b.Do("heap", browser.Args{Tab: "a"}, &heap)
-	t.Logf("first view %v, change %v, frames with 100 changes a second: median %v, 95%% %v; heap %d MB", first.Round(time.Millisecond),
-		change.Round(time.Millisecond), frames[len(frames)/2], frames[len(frames)*95/100], heap>>20)
+	own := rendererMemory(t, b)
+	t.Logf("first view %v with the tab, %s ms after the address was asked for; change %v; frames with 100 changes a second: median %v, 95%% %v, each patch %v of processor time; heap %d MB, renderer %d MB",
+		first.Round(time.Millisecond), b.Text("a", "Math.round(performance.getEntriesByName('drawn')[0].startTime)"),
+		change.Round(time.Millisecond), frames[len(frames)/2], frames[len(frames)*95/100], draw.Round(time.Millisecond), heap>>20, own>>20)
 
 	for what, over := range map[string]bool{"the first view": first > slack*time.Second, "a change": change > slack*time.Second,
-		"a frame": frames[len(frames)/2] > slack*50*time.Millisecond, "the heap": heap > 100<<20} {
+		"a frame": frames[len(frames)/2] > slack*50*time.Millisecond, "the drawing of a patch": draw > 50*time.Millisecond, "the browser's memory": own > 100<<20} {
 		if over {
 			t.Errorf("%s is over its bound", what)
 		}
 	}
 	quiet(t, b, "a")
+}
+
+// rendererMemory is what the processes that draw pages have in memory and share with no other: their code is that of every tab.
+func rendererMemory(t *testing.T, b *browser.Browser) (own int64) {
+	t.Helper()
+	var pids []int
+	b.Do("renderer", browser.Args{}, &pids)
+	for _, pid := range pids {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(string(data), "\n") {
+			var kb int64
+			if strings.HasPrefix(line, "Private_") {
+				fmt.Sscanf(line[strings.Index(line, ":")+1:], "%d", &kb)
+			}
+			own += kb << 10
+		}
+	}
+	return own
 }
 
 // frameTimes makes 100 changes a second for four seconds, and returns how long the frames of the browser took meanwhile, sorted.

@@ -13,17 +13,20 @@ export interface Layout { cards: Card[]; rows: { y: number; x: number; w: number
 
 export const size = { card: 292, gapX: 34, gapY: 62, head: 62, headSmall: 34, pad: 12, chip: 20, dot: 15, chips: 12, bus: 26 };
 
+// groupOf returns the card of a pod.
+export function groupOf(p: Pod, nodes: Map<string, Node>, by: Group): string {
+  if (by === "namespace") return p.ns;
+  if (by === "node") return p.node ?? "";
+  const n = nodes.get(p.node ?? "");
+  return n ? (n.os === "windows" ? release(n.build) : n.osImage || "Linux") : "";
+}
+
 // groups sorts pods into cards. A node without pods has a card as well.
 export function groups(nodes: Map<string, Node>, pods: Map<string, Pod>, by: Group): { id: string; title: string; node?: Node; pods: Pod[] }[] {
   const out = new Map<string, { id: string; title: string; node?: Node; pods: Pod[] }>();
   if (by === "node") for (const n of nodes.values()) out.set(n.name, { id: n.name, title: n.name, node: n, pods: [] });
   for (const p of pods.values()) {
-    let id = p.ns;
-    if (by === "node") id = p.node ?? "";
-    if (by === "build") {
-      const n = nodes.get(p.node ?? "");
-      id = n ? (n.os === "windows" ? release(n.build) : n.osImage || "Linux") : "";
-    }
+    const id = groupOf(p, nodes, by);
     let g = out.get(id);
     if (!g) out.set(id, (g = { id, title: id || "no node yet", pods: [] }));
     g.pods.push(p);

@@ -1,7 +1,7 @@
 // The drawing of the cluster. It is SVG: sharp at each zoom, coloured by the style sheet, and saved as it is.
 import { select, type Selection } from "d3-selection";
 import { zoom, zoomIdentity, type ZoomBehavior } from "d3-zoom";
-import { at, layout, size, Slots, type Card, type Group, type Layout } from "./layout";
+import { at, groupOf, layout, size, Slots, type Card, type Group, type Layout } from "./layout";
 import type { Store } from "./store";
 import type { Node, Pod } from "./types";
 import { release } from "./words";
@@ -11,12 +11,18 @@ type Place = Selection<SVGGElement, unknown, null, undefined>;
 
 export interface MapOptions { group: Group; find: string; selected: string; choose: (key: string) => void }
 
+// PodPlace is where a pod is drawn.
+interface PodPlace { card: Card; slot: number; element: PodElement; group: SVGGElement }
+
+type PodElement = SVGGElement & { __was?: string };
+
 export class ClusterMap {
   private svg: Svg;
   private world: Place;
   private zoomer: ZoomBehavior<SVGSVGElement, unknown>;
   private slots = new Slots();
   private drawn: Layout | null = null;
+  private places = new Map<string, PodPlace>();
   private fitted = false;
   private shape = "";
   private options: MapOptions = { group: "node", find: "", selected: "", choose: () => {} };
@@ -41,6 +47,24 @@ export class ClusterMap {
     if (regroup) this.fit();
   }
 
+  // changed brings the drawing up to date with what changed in the store. Pods that keep their place are most of it: then nothing else is looked at.
+  changed(keys: Set<string>) {
+    const pods: [Pod, PodPlace][] = [];
+    for (const key of keys) {
+      if (key === "link" || key.startsWith("service/")) continue;
+      const pod = key.startsWith("pod/") ? this.store.pods.get(key.slice(4)) : undefined;
+      const place = pod && this.places.get(pod.key);
+      if (!place || groupOf(pod, this.store.nodes, this.options.group) !== place.card.id) return this.draw();
+      pods.push([pod, place]);
+    }
+    const find = this.options.find.toLowerCase();
+    for (const [pod, p] of pods) {
+      p.card.pods[p.slot] = pod;
+      drawPod(p.element, pod, p, this.options.selected, find);
+      if (!p.card.node) p.group.setAttribute("class", this.cardClass(p.card));
+    }
+  }
+
   // draw brings the drawing up to date. What did not change is not touched.
   draw() {
     const box = this.svg.node()!.getBoundingClientRect();
@@ -54,6 +78,7 @@ export class ClusterMap {
     const shape = l.cards.map((c) => c.id).join(" ") + box.width + "x" + box.height;
     if (shape !== this.shape && (this.fitted || this.shape === "")) this.fit();
     this.shape = shape;
+    if (l.cards.length > 0 && !performance.getEntriesByName("drawn").length) performance.mark("drawn");
   }
 
   fit() {
@@ -102,7 +127,7 @@ export class ClusterMap {
         g.append("g").attr("class", "pods");
         return g;
       });
-    cards.attr("class", (c) => `card s-${cardState(c)}${this.options.selected === "node/" + c.id ? " chosen" : ""}`)
+    cards.attr("class", (c) => this.cardClass(c))
       .attr("data-key", (c) => (c.node ? "node/" + c.id : null))
       .attr("aria-label", (c) => `${c.title}: ${c.node ? c.node.state + ", " : ""}${c.pods.filter(Boolean).length} pods`)
       .attr("transform", (c) => `translate(${c.x},${c.y})`);
@@ -114,9 +139,15 @@ export class ClusterMap {
     cards.select("text.facts").attr("x", 14).attr("y", 52).text((c) => (c.node ? factsLine(c) : ""));
 
     const options = this.options;
+    this.places.clear();
+    const places = this.places;
     cards.each(function (card) {
-      drawPods(select(this).select<SVGGElement>("g.pods"), card, options.selected, find);
+      drawPods(select(this).select<SVGGElement>("g.pods"), card, options.selected, find, (pod, slot, element) => places.set(pod.key, { card, slot, element, group: this }));
     });
+  }
+
+  private cardClass(c: Card): string {
+    return `card s-${cardState(c)}${this.options.selected === "node/" + c.id ? " chosen" : ""}`;
   }
 
   // Routes that are wrong are always drawn, those of the chosen node all.
@@ -169,7 +200,7 @@ export class ClusterMap {
   }
 }
 
-function drawPods(layer: Selection<SVGGElement, unknown, null, undefined>, card: Card, selected: string, find: string) {
+function drawPods(layer: Selection<SVGGElement, unknown, null, undefined>, card: Card, selected: string, find: string, placed: (pod: Pod, slot: number, element: PodElement) => void) {
   const present: { pod: Pod; slot: number }[] = [];
   card.pods.forEach((pod, slot) => pod && present.push({ pod, slot }));
   const pods = layer.selectAll<SVGGElement, (typeof present)[0]>("g.pod").data(present, (d) => d.pod.key).join((enter) => {
@@ -178,20 +209,26 @@ function drawPods(layer: Selection<SVGGElement, unknown, null, undefined>, card:
     return g;
   });
   pods.each(function (d) {
-    const g = this as SVGGElement & { __was?: string };
-    const hidden = find !== "" && !matches(d.pod, find);
-    const look = `${d.pod.state} ${d.slot} ${card.chips} ${selected === "pod/" + d.pod.key} ${hidden} ${card.node !== undefined}`;
-    if (g.__was === look) return;
-    g.__was = look;
-    const place = at(card, d.slot);
-    g.setAttribute("class", `pod s-${d.pod.state}${selected === "pod/" + d.pod.key ? " chosen" : ""}${hidden ? " hidden" : ""}${card.chips ? " chip" : ""}`);
-    g.setAttribute("data-key", "pod/" + d.pod.key);
-    g.setAttribute("transform", `translate(${place.x},${place.y})`);
-    const rect = g.firstElementChild!;
-    rect.setAttribute("width", String(place.w));
-    rect.setAttribute("height", String(place.h));
-    drawLabel(g, card.chips ? cut(d.pod.name, 20) : "");
+    drawPod(this, d.pod, { card, slot: d.slot }, selected, find);
+    placed(d.pod, d.slot, this);
   });
+}
+
+// drawPod draws one pod, unless it looks as it did.
+function drawPod(g: PodElement, pod: Pod, { card, slot }: { card: Card; slot: number }, selected: string, find: string) {
+  const hidden = find !== "" && !matches(pod, find);
+  const chosen = selected === "pod/" + pod.key;
+  const look = `${pod.state} ${slot} ${card.chips} ${chosen} ${hidden} ${card.node !== undefined}`;
+  if (g.__was === look) return;
+  g.__was = look;
+  const place = at(card, slot);
+  g.setAttribute("class", `pod s-${pod.state}${chosen ? " chosen" : ""}${hidden ? " hidden" : ""}${card.chips ? " chip" : ""}`);
+  g.setAttribute("data-key", "pod/" + pod.key);
+  g.setAttribute("transform", `translate(${place.x},${place.y})`);
+  const rect = g.firstElementChild!;
+  rect.setAttribute("width", String(place.w));
+  rect.setAttribute("height", String(place.h));
+  drawLabel(g, card.chips ? cut(pod.name, 20) : "");
 }
 
 function drawLabel(g: SVGGElement, text: string) {

@@ -62,6 +62,23 @@ const commands = {
     const { usedSize } = await session.send("Runtime.getHeapUsage");
     return usedSize;
   },
+  // busy is the processor time of the page's main thread since the first call, in seconds.
+  async busy({ tab }) {
+    const page = pages.get(tab);
+    if (!page.busy) {
+      page.busy = await context.newCDPSession(page);
+      await page.busy.send("Performance.enable", { timeDomain: "threadTicks" });
+    }
+    const { metrics } = await page.busy.send("Performance.getMetrics");
+    return metrics.find((m) => m.name === "TaskDuration").value;
+  },
+  // renderer is the process that draws the page of a tab. With one tab there is one.
+  async renderer() {
+    const session = await browser.newBrowserCDPSession();
+    const { processInfo } = await session.send("SystemInfo.getProcessInfo");
+    await session.detach();
+    return processInfo.filter((p) => p.type === "renderer").map((p) => p.id);
+  },
   async close({ tab }) {
     await pages.get(tab).close();
     pages.delete(tab);

@@ -19,7 +19,7 @@ export function MapView({ place }: { place: Record<string, string> }) {
     const m = new ClusterMap(svg.current!, store);
     map.current = m;
     m.set(options);
-    const stop = store.listen(() => m.draw());
+    const stop = store.listen((keys) => m.changed(keys));
     const sizes = new ResizeObserver(() => m.draw());
     sizes.observe(svg.current!);
     return () => {
