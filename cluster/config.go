@@ -10,6 +10,7 @@ import (
 
 	"porthole.dev/porthole/cluster/look"
 	"porthole.dev/porthole/cni/contract"
+	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/winbuild"
@@ -36,6 +37,8 @@ type Config struct {
 	Supervisor string `json:"supervisor"`
 	// WindowsFirewall drops what comes in to the Windows nodes themselves, but for the programs that rules allow, as Windows Server does.
 	WindowsFirewall bool `json:"windowsFirewall,omitempty"`
+	// WindowsMemory is what Windows nodes have of memory, as Kubernetes writes it ("4Gi"). Empty: all of the machine.
+	WindowsMemory string `json:"windowsMemory,omitempty"`
 	// WindowsNICFlap is how long the network card of a Windows node is away when a virtual switch takes it over (host.Host.NICFlap).
 	WindowsNICFlap time.Duration `json:"windowsNICFlap,omitempty"`
 	// WindowsNIC gives each Windows node a second network card, "Ethernet 2", in this subnet: SUBNET[,gateway=ADDRESS[,metric=N]] (lab.ParseCard).
@@ -77,6 +80,9 @@ func (c Config) Validate() error {
 
 	if _, err := c.builds(); err != nil {
 		return fmt.Errorf("--windows-build %s: %w", c.WindowsBuild, err)
+	}
+	if _, err := host.ParseMemory(c.WindowsMemory); err != nil {
+		return fmt.Errorf("--windows-memory %s: %w", c.WindowsMemory, err)
 	}
 	if err := c.checkSupervisor(); err != nil {
 		return err

@@ -180,6 +180,7 @@ func hostOf(l Layout, c Config, n Node) host.Host {
 	h := host.Host{Name: n.Name, OS: n.OS(), Build: n.Build, Address: n.Address, Netns: lab.Netns(n.Name), Dir: l.Host(n.Name),
 		Firewall: n.Windows && c.WindowsFirewall, NICFlap: c.WindowsNICFlap, Cards: c.cards(n)}
 	if n.Windows {
+		h.Memory, _ = host.ParseMemory(c.WindowsMemory) // Validate reports an error
 		h.Runtime, h.ServiceManager = host.ContainerdExe, c.Supervisor == SuperviseServices
 	}
 	return h

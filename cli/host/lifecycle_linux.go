@@ -32,6 +32,7 @@ type createFlags struct {
 	common
 	build        int
 	address, dns string
+	memory       string
 	firewall     bool
 	profile      string
 	nics         []string
@@ -80,6 +81,7 @@ Profiles of HNS (--hns-profile):
 	c.Flags().StringArrayVar(&f.nics, "nic", nil, "another network card: ADDRESS/LENGTH[,gateway=ADDRESS[,metric=N]]; with a gateway it has a default route; may be repeated")
 	c.Flags().DurationVar(&f.flap, "nic-flap", 0, "how long a network card has no link and no addresses when the first HNS network on it is made, or the last one deleted; Windows takes 1 to 10 s")
 	c.Flags().StringVar(&f.dns, "dns", serve.DNSServers(nil).String(), "DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")
+	c.Flags().StringVar(&f.memory, "memory", "", "memory that the host's programs see, for example 4Gi; empty: that of the machine")
 	c.Flags().StringVar(&f.runtime, "runtime", host.ContainerdExe, "container runtime of the host: "+host.ContainerdExe+", or "+noRuntime)
 	c.Flags().BoolVar(&f.firewall, "firewall", false, "drop connections to the host that no firewall rule allows, as Windows Server does (\"porthole.exe firewall add\" makes rules)")
 	c.Flags().StringVar(&f.profile, "hns-profile", "", "HNS to be, by name, instead of the build's (see above)")
@@ -131,6 +133,9 @@ func (f *createFlags) options(name string) (o host.CreateOptions, err error) {
 	}
 	if o.DNS, err = serve.ParseDNS(f.dns); err != nil {
 		return o, fmt.Errorf("--dns %s: %w", f.dns, err)
+	}
+	if o.Memory, err = host.ParseMemory(f.memory); err != nil {
+		return o, fmt.Errorf("--memory %s: %w", f.memory, err)
 	}
 	for _, text := range f.nics {
 		card, err := lab.ParseCard(text)

@@ -51,6 +51,7 @@ func Command() *cobra.Command {
 	f.StringVar(&o.HostDir, "host-dir", "", "folder of the host (required)")
 	f.IntVar(&build, "build", 20348, "Windows build of the host")
 	f.StringVar(&o.Template, "template", "", "Wine prefix that containers start from (default: that of the build, beside the hosts)")
+	f.Uint64Var(&o.Memory, "memory", 0, "bytes of memory that the host's programs see; 0: those of the machine")
 	f.StringVar(&o.Listen, "listen", wire.HCSAddress, "TCP address for vmcompute.dll")
 	return c
 }

@@ -67,6 +67,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f.StringVar(&config.Supervisor, "supervisor", config.Supervisor, "who starts the programs of Windows nodes: processes, the cluster's supervisor; services: the node's service manager, after porthole.exe join has set the node up, as on Windows")
 	f.BoolVar(&config.WindowsKubeletOnly, "windows-kubelet-only", false, "Windows nodes run a kubelet and containerd.exe only, and are not Ready until HostProcess pods bring the pod network and kube-proxy")
 	f.BoolVar(&config.WindowsFirewall, "windows-firewall", false, "Windows nodes drop what comes in, but for programs with a rule, as Windows Server does; makes the rules for our programs")
+	f.StringVar(&config.WindowsMemory, "windows-memory", "", "memory of each Windows node, for example 4Gi; empty: that of the machine. Nothing is refused beyond it, but the kubelet evicts pods as it becomes scarce")
 	f.DurationVar(&config.WindowsNICFlap, "windows-nic-flap", 0, "how long a Windows node has no link and no address when its first HNS network is made; Windows takes 1 to 10 s")
 	f.StringVar(&config.WindowsNIC, "windows-nic", "", "second network card of Windows nodes, \"Ethernet 2\": SUBNET[,gateway=ADDRESS[,metric=N]], for example 10.98.0.0/24; with a gateway it has a default route")
 	f.StringVar(&config.WindowsAdapter, "windows-adapter", "", "network card to which the pods' network of Windows nodes is bound, for example \"Ethernet 2\"; empty: the one with the node's address")

@@ -28,9 +28,15 @@ void mend_all(void);
 /* Notes whether the process is a service (mend_service.c). */
 void service_begin(void);
 
+/* Registers what ends the process at an event of a console that nobody handles (mend_console.c). */
+void console_begin(void);
+
 /* NtQueryInformationProcess(ProcessVmCounters) with the room of VM_COUNTERS_EX2, of which Wine's function does not know all. original is
  * Wine's. Returns FALSE if it is asked for something else. */
 BOOL memory_counters(void *original, HANDLE process, ULONG class, void *info, ULONG size, ULONG *length, NTSTATUS *status);
+
+/* Puts the host's own memory into what NtQuerySystemInformation answers, if it has one and the class is about memory. */
+void memory_of_host(ULONG class, void *info, ULONG size);
 
 #define STATUS_OK(status) ((NTSTATUS)(status) >= 0)
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -123,6 +123,8 @@ static NTSTATUS NTAPI query_system_information(ULONG class, void *info, ULONG si
 	struct process *p = info;
 	HANDLE parent;
 
+	if (!status)
+		memory_of_host(class, info, size);
 	if (class != PROCESSES || status)
 		return status;
 	for (parent = manager_in(p); p; p = next(p)) {
@@ -151,7 +153,7 @@ static NTSTATUS NTAPI query_information_process(HANDLE process, ULONG class, voi
 #define PARENT "services do not see services.exe as their parent"
 
 struct mend service_mends[] = {
-	{ "NtQuerySystemInformation", PARENT, (void *)query_system_information, &system_original, NULL, FALSE },
+	{ "NtQuerySystemInformation", PARENT ", and a host has no memory of its own", (void *)query_system_information, &system_original, NULL, FALSE },
 	{ "NtQueryInformationProcess", PARENT ", and processes have no private working set", (void *)query_information_process, &process_original, NULL, FALSE },
 	{ 0 },
 };

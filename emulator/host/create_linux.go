@@ -29,6 +29,7 @@ type CreateOptions struct {
 	NICFlap    time.Duration
 	Cards      []lab.Card
 	DNS        serve.DNSServers // Host.DNS
+	Memory     uint64           // Host.Memory
 	Runtime    string           // Host.Runtime
 	// Progress is called before something that takes seconds; may be nil.
 	Progress func(what string)
@@ -40,7 +41,7 @@ var firstAddress = netip.MustParseAddr("10.99.0.101")
 // Create makes a host on its own: folder, network, C:. Its processes are not started. If it fails, nothing is left.
 func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
 	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Netns(o.Name), Standalone: true, Firewall: o.Firewall,
-		HNSProfile: o.HNSProfile, Cards: o.Cards, NICFlap: o.NICFlap, DNS: o.DNS, Runtime: o.Runtime, Dir: s.Folder(o.Name)}
+		HNSProfile: o.HNSProfile, Cards: o.Cards, NICFlap: o.NICFlap, DNS: o.DNS, Memory: o.Memory, Runtime: o.Runtime, Dir: s.Folder(o.Name)}
 	if err := s.checkNew(o); err != nil {
 		return h, err
 	}
@@ -84,6 +85,12 @@ func (s Store) checkNew(o CreateOptions) error {
 	}
 	if err := CheckRuntime(o.Runtime); err != nil {
 		return err
+	}
+	if err := CheckMemory(o.Memory); err != nil {
+		return err
+	}
+	if o.Memory > 0 && o.Runtime == "" {
+		return errors.New("a host without a container runtime has the memory of the machine")
 	}
 	if _, err := hnsd.ProfileNamed(o.HNSProfile); o.HNSProfile != "" && err != nil {
 		return err

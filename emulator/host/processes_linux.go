@@ -55,7 +55,11 @@ func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 		{Name: "hnsd", Path: porthole, Args: hnsd, Listens: wire.HNSAddress},
 	}
 	if h.Runtime == ContainerdExe {
-		list = append(list, Process{Name: "hcsd", Path: porthole, Args: append([]string{"host-hcsd"}, host...), Listens: wire.HCSAddress})
+		hcsd := append([]string{"host-hcsd"}, host...)
+		if h.Memory > 0 {
+			hcsd = append(hcsd, "--memory", strconv.FormatUint(h.Memory, 10))
+		}
+		list = append(list, Process{Name: "hcsd", Path: porthole, Args: hcsd, Listens: wire.HCSAddress})
 	}
 	if h.Runtime == ContainerdExe && !h.Managed() {
 		list = append(list,

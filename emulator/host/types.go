@@ -33,6 +33,8 @@ type Host struct {
 	Cards []lab.Card `json:"cards,omitempty"`
 	// DNS are the DNS servers that it gets with its address. Nil: those of this machine's resolv.conf.
 	DNS serve.DNSServers `json:"dns,omitzero"`
+	// Memory is what its programs see of memory, in bytes: 0 is all of the machine. Its container runtime's hcsd measures it.
+	Memory uint64 `json:"memory,omitempty"`
 	// Runtime is the host's container runtime: ContainerdExe, Light on a cluster's node, or "" for none.
 	Runtime string `json:"runtime,omitempty"`
 	// Standalone hosts were made one by one; the others belong to a cluster.

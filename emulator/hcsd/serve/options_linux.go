@@ -15,6 +15,7 @@ type Options struct {
 	Listen   string // TCP address for vmcompute.dll; required
 	Runc     string // the runc program; required
 	CPUs     int    // of the machine; required: limits are shares of all
+	Memory   uint64 // bytes that the host's programs see; 0: those of the machine
 }
 
 // driveC is C: of the host.
@@ -28,6 +29,9 @@ func (o Options) path(parts ...string) string {
 func (o Options) layerDir(id string) string { return o.path("layers", id) }
 
 func (o Options) systemDir(key string) string { return o.path("systems", key) }
+
+// cgroup is that of all containers of the host.
+func (o Options) cgroup() string { return filepath.Join("/porthole", o.Host, "hcs") }
 
 // Socket is where the daemon of the host in hostDir answers its control interface.
 func Socket(hostDir string) string { return filepath.Join(hostDir, "hcsd.sock") }

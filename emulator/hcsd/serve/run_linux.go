@@ -32,6 +32,9 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("serving HCS: %w", err)
 	}
 	s := newService(o)
+	if err := o.keepMemory(ctx); err != nil {
+		return err
+	}
 	if err := s.restore(ctx); err != nil {
 		return err
 	}

@@ -3,13 +3,14 @@
 //
 //	consume-cpu -millicores=N -duration-sec=S
 //	stress -m 1 --vm-bytes NM --vm-hang 0 -t S
-//	testlimit.exe -accepteula -d N -e 0 S -c 1       until it is ended: Microsoft's does so too
+//	testlimit.exe -accepteula -d N[Mb] -e S Ts -c C  C blocks, each S seconds after the last, until it is ended: Microsoft's does so too
 package main
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ func run(name string, args []string) error {
 	case "stress":
 		return stress(args, "--vm-bytes", "-t")
 	case "testlimit":
-		return stress(args, "-d", "")
+		return blocks(args)
 	}
 	return fmt.Errorf("%q is none of consume-cpu, stress, testlimit", name)
 }
@@ -53,7 +54,7 @@ func number(args []string, flag string) (int, error) {
 		if text == "" && i+1 < len(args) {
 			text = args[i+1]
 		}
-		n, err := strconv.Atoi(strings.TrimSuffix(text, "M"))
+		n, err := strconv.Atoi(strings.TrimRight(text, "Mb"))
 		if err != nil || n < 0 {
 			return 0, fmt.Errorf("%s: %q is not a number", flag, text)
 		}
@@ -82,26 +83,49 @@ func burn(millicores int, limit time.Duration) {
 // page is the smallest that a system has: one byte in each is written, so that all are in memory.
 const page = 4096
 
-// stress holds as many MiB as one flag says for as many seconds as the other says, or for ever without one.
+// stress holds as many MiB as one flag says for as many seconds as the other says.
 func stress(args []string, size, duration string) error {
 	mib, err := number(args, size)
 	if err != nil {
 		return err
 	}
-	limit := time.Duration(1<<63 - 1)
-	if duration != "" {
-		seconds, err := number(args, duration)
-		if err != nil {
+	seconds, err := number(args, duration)
+	if err != nil {
+		return err
+	}
+	block := take(mib)
+	time.Sleep(time.Duration(seconds) * time.Second)
+	fmt.Println("held", len(block), "bytes") // and so the block is kept until here
+	return nil
+}
+
+// blocks takes block after block, and holds them for ever.
+func blocks(args []string) error {
+	var given [3]int
+	for i, flag := range []string{"-d", "-e", "-c"} {
+		var err error
+		if given[i], err = number(args, flag); err != nil {
 			return err
 		}
-		limit = time.Duration(seconds) * time.Second
 	}
+	mib, pause, count := given[0], time.Duration(given[1])*time.Second, given[2]
+	var held [][]byte
+	for range count {
+		held = append(held, take(mib))
+		fmt.Printf("Leaked %d MB of private memory (%d MB total leaked)\n", mib, mib*len(held))
+		time.Sleep(pause)
+	}
+	for {
+		time.Sleep(time.Hour)
+		runtime.KeepAlive(held)
+	}
+}
 
+// take allocates as many MiB and writes to each page of them.
+func take(mib int) []byte {
 	block := make([]byte, mib<<20)
 	for at := 0; at < len(block); at += page {
 		block[at] = 1
 	}
-	time.Sleep(limit)
-	fmt.Println("held", len(block), "bytes") // and so the block is kept until here
-	return nil
+	return block
 }

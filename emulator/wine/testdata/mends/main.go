@@ -26,7 +26,7 @@ var checks = []struct {
 	do   func() error
 }{
 	{"pipe", pipe}, {"remove", remove}, {"rename", rename}, {"volume", volume}, {"mount-point", mountPoint}, {"bindings", bindings}, {"console", console}, {"job", job}, {"backup", backup},
-	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version}, {"registry", currentVersion}, {"texts", texts}, {"service", service}, {"no-service", service}, {"unix-sockets", unixSockets}, {"counters", counters}, {"users", users}, {"host-name", hostName}, {"owners", owners}, {"sleeps", sleeps}, {"user-programs", userPrograms}, {"unmended", unmended},
+	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version}, {"registry", currentVersion}, {"texts", texts}, {"service", service}, {"no-service", service}, {"unix-sockets", unixSockets}, {"counters", counters}, {"memory", memory}, {"users", users}, {"host-name", hostName}, {"owners", owners}, {"sleeps", sleeps}, {"user-programs", userPrograms}, {"unmended", unmended},
 }
 
 func main() {
