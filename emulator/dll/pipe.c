@@ -1,7 +1,10 @@
-/* Forwards the connections of a named pipe to a TCP port of the host's loopback. Programs expect containerd at a pipe, and the CRI of
- * an emulated host is a Linux program, which can only listen at a TCP port.
+/* Forwards the connections of named pipes to sockets of Linux. A pipe of Wine exists between the programs of one wineserver, which the host
+ * and each of its containers have of their own: a pipe of the host that is mapped into a container is --serve there, a socket of the Host
+ * Compute Service (emulator/hcsd/serve/pipe_linux.go), and --open on the host for each connection.
  *
- *     porthole-pipe.exe \\.\pipe\NAME PORT      serves until it is killed
+ *     porthole-pipe.exe \\.\pipe\NAME PORT      serves for a TCP port of the loopback until it is killed
+ *     porthole-pipe.exe --serve NAME PATH ...   serves \\.\pipe\NAME for the socket of that path; writes the file PATH.ready when it does
+ *     porthole-pipe.exe --open PIPE             connects to a pipe for the socket that its standard input is, and ends with either
  *     porthole-pipe.exe --check                 reports whether a pipe of this Wine carries bytes: exit code 0 if so
  *
  * It prints on standard error which functions of this Wine could not be mended (mend.h). */
@@ -16,11 +19,18 @@
 #define BUFFER (64 << 10) /* bytes, of each direction of a connection: more than a usual CRI answer */
 #define STACK (64 << 10)
 enum { DIRECTIONS = 2 };
+#define BUSY_MS 5000	   /* for an instance of a pipe to become free */
 #define LOOPBACK 0x0100007f /* 127.0.0.1 in network order */
 
 /* Of Linux: socket.h, tcp.h, errno.h. */
-enum { LINUX_AF_INET = 2, LINUX_SOCK_STREAM_CLOEXEC = 1 | 02000000, LINUX_SHUT_RDWR = 2, LINUX_IPPROTO_TCP = 6, LINUX_TCP_NODELAY = 1,
+enum { LINUX_OPEN = 2, LINUX_O_CREAT_WRONLY = 0101, LINUX_AF_UNIX = 1, LINUX_AF_INET = 2, LINUX_SOCK_STREAM_CLOEXEC = 1 | 02000000, LINUX_SHUT_RDWR = 2, LINUX_IPPROTO_TCP = 6, LINUX_TCP_NODELAY = 1,
        LINUX_MSG_NOSIGNAL = 0x4000, LINUX_EINTR = 4 };
+
+/* Where connections go: a path, or a port of the loopback if there is none. */
+struct target {
+	const char *path;
+	unsigned short port;
+};
 
 /* A client, the socket that serves it, and the two threads between them. */
 struct connection {
@@ -102,38 +112,51 @@ static DWORD WINAPI to_pipe(void *connection)
 }
 
 /* Connects a Linux socket, whose calls do not pass through Wine's server. Returns -1 after an error. */
-static int dial(unsigned short port)
+static int dial_address(int family, const void *to, size_t size)
 {
+	int socket = (int)linux_call(SYS_SOCKET, family, LINUX_SOCK_STREAM_CLOEXEC, 0, 0, 0);
+
+	if (socket < 0)
+		return -1;
+	if (linux_call(SYS_CONNECT, socket, (intptr_t)to, size, 0, 0) < 0) {
+		linux_call(SYS_CLOSE, socket, 0, 0, 0, 0);
+		return -1;
+	}
+	return socket;
+}
+
+static int dial(struct target at)
+{
+	struct {
+		unsigned short family;
+		char path[108]; /* UNIX_PATH_MAX */
+	} local = { LINUX_AF_UNIX, "" };
 	struct {
 		unsigned short family, port;
 		unsigned int address;
 		BYTE rest[8];
-	} to = { LINUX_AF_INET, (unsigned short)(port >> 8 | port << 8), LOOPBACK, { 0 } };
-	int one = 1, socket = (int)linux_call(SYS_SOCKET, LINUX_AF_INET, LINUX_SOCK_STREAM_CLOEXEC, 0, 0, 0);
+	} to = { LINUX_AF_INET, (unsigned short)(at.port >> 8 | at.port << 8), LOOPBACK, { 0 } };
+	int one = 1, socket;
 
-	if (socket < 0)
-		return -1;
-	if (linux_call(SYS_CONNECT, socket, (intptr_t)&to, sizeof to, 0, 0) < 0) {
-		linux_call(SYS_CLOSE, socket, 0, 0, 0, 0);
-		return -1;
+	if (at.path) {
+		lstrcpynA(local.path, at.path, sizeof local.path);
+		return dial_address(LINUX_AF_UNIX, &local, sizeof local);
 	}
-	linux_call(SYS_SETSOCKOPT, socket, LINUX_IPPROTO_TCP, LINUX_TCP_NODELAY, (intptr_t)&one, sizeof one);
+	if ((socket = dial_address(LINUX_AF_INET, &to, sizeof to)) >= 0)
+		linux_call(SYS_SETSOCKOPT, socket, LINUX_IPPROTO_TCP, LINUX_TCP_NODELAY, (intptr_t)&one, sizeof one);
 	return socket;
 }
 
-/* Serves a connected pipe, and closes it at the end. If nobody listens at the port, it closes the pipe at once, and the client tries
- * again. */
-static void serve(HANDLE pipe, unsigned short port)
+/* Carries bytes between a connected pipe and a socket, and closes both at the end. */
+static void carry(HANDLE pipe, int socket, HANDLE *threads)
 {
 	LPTHREAD_START_ROUTINE direction[DIRECTIONS] = { to_socket, to_pipe };
 	struct connection *c = calloc(1, sizeof *c);
 	int i;
 
-	if (!c || (c->socket = dial(port)) < 0) {
-		free(c);
-		CloseHandle(pipe);
-		return;
-	}
+	if (!c)
+		exit(say("serving a connection"));
+	c->socket = socket;
 	c->pipe = pipe;
 	c->over = CreateEventW(NULL, TRUE, FALSE, NULL);
 	c->threads = DIRECTIONS;
@@ -142,8 +165,22 @@ static void serve(HANDLE pipe, unsigned short port)
 
 		if (!thread)
 			exit(say("making a thread"));
-		CloseHandle(thread);
+		if (threads)
+			threads[i] = thread;
+		else
+			CloseHandle(thread);
 	}
+}
+
+/* Serves a connected pipe. If nobody listens at the target, it closes the pipe at once, and the client tries again. */
+static void serve(HANDLE pipe, struct target at)
+{
+	int socket = dial(at);
+
+	if (socket < 0)
+		CloseHandle(pipe);
+	else
+		carry(pipe, socket, NULL);
 }
 
 static HANDLE instance(const char *name, DWORD first)
@@ -152,26 +189,81 @@ static HANDLE instance(const char *name, DWORD first)
 				PIPE_UNLIMITED_INSTANCES, BUFFER, BUFFER, 0, NULL);
 }
 
-static int serve_all(const char *name, unsigned short port)
+/* Says that a pipe can be opened. */
+static void ready(const char *path)
+{
+	char file[128];
+	intptr_t made;
+
+	lstrcpynA(file, path, sizeof file - sizeof ".ready");
+	lstrcatA(file, ".ready");
+	made = linux_call(LINUX_OPEN, (intptr_t)file, LINUX_O_CREAT_WRONLY, 0644, 0, 0);
+	if (made >= 0)
+		linux_call(SYS_CLOSE, made, 0, 0, 0, 0);
+}
+
+static int serve_all(const char *name, struct target at)
 {
 	HANDLE pipe = instance(name, FILE_FLAG_FIRST_PIPE_INSTANCE);
 	OVERLAPPED o = { .hEvent = CreateEventW(NULL, TRUE, FALSE, NULL) };
 
 	if (pipe == INVALID_HANDLE_VALUE)
 		return say("making the pipe");
-	fprintf(stderr, "porthole-pipe: serving %s for 127.0.0.1:%d\n", name, port);
+	if (at.path)
+		ready(at.path);
+	else
+		fprintf(stderr, "porthole-pipe: serving %s for 127.0.0.1:%d\n", name, at.port);
 	for (;;) {
 		BOOL done = ConnectNamedPipe(pipe, &o);
 		DWORD none;
 
 		if (done || GetLastError() == ERROR_PIPE_CONNECTED || finished(pipe, &o, FALSE, NULL, &none))
-			serve(pipe, port);
+			serve(pipe, at);
 		else
 			CloseHandle(pipe); /* the client has gone already */
 		pipe = instance(name, 0);
 		if (pipe == INVALID_HANDLE_VALUE)
 			return say("making the pipe's next instance");
 	}
+}
+
+/* One of the pipes of --serve. */
+static DWORD WINAPI serve_one(void *words)
+{
+	const char **pair = words;
+	static const char head[] = "\\\\.\\pipe\\";
+	char name[sizeof head + 256]; /* the longest name of a pipe, learn.microsoft.com CreateNamedPipeA */
+
+	lstrcpyA(name, head);
+	lstrcpynA(name + sizeof head - 1, pair[0], 257);
+	return (DWORD)serve_all(name, (struct target){ .path = pair[1] });
+}
+
+/* Serves until it is killed, or until one of the pipes cannot be made. */
+static int serve_pairs(const char **words, int count)
+{
+	HANDLE threads[MAXIMUM_WAIT_OBJECTS];
+	int i, n = 0;
+
+	for (i = 0; i + 1 < count && n < MAXIMUM_WAIT_OBJECTS; i += 2)
+		if (!(threads[n++] = CreateThread(NULL, STACK, serve_one, words + i, STACK_SIZE_PARAM_IS_A_RESERVATION, NULL)))
+			return say("making a thread");
+	if (n)
+		WaitForMultipleObjects((DWORD)n, threads, FALSE, INFINITE);
+	return 1;
+}
+
+/* Connects to a pipe, for which it waits while all of its instances are taken. */
+static int open_pipe(const char *name)
+{
+	HANDLE threads[DIRECTIONS], pipe;
+
+	while ((pipe = CreateFileA(name, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING, FILE_FLAG_OVERLAPPED, NULL)) == INVALID_HANDLE_VALUE)
+		if (GetLastError() != ERROR_PIPE_BUSY || !WaitNamedPipeA(name, BUSY_MS))
+			return say("opening the pipe");
+	carry(pipe, 0, threads);
+	WaitForMultipleObjects(DIRECTIONS, threads, TRUE, INFINITE);
+	return 0;
 }
 
 /* Sends a word through a pipe, once from each end. */
@@ -217,9 +309,13 @@ int main(int argc, char **argv)
 	say_unmended();
 	if (argc == 2 && !strcmp(argv[1], "--check"))
 		return check();
+	if (argc >= 4 && !strcmp(argv[1], "--serve"))
+		return serve_pairs((const char **)argv + 2, argc - 2);
+	if (argc == 3 && !strcmp(argv[1], "--open"))
+		return open_pipe(argv[2]);
 	if (argc != 3) {
-		fprintf(stderr, "usage: porthole-pipe.exe \\\\.\\pipe\\NAME PORT | --check\n");
+		fprintf(stderr, "usage: porthole-pipe.exe \\\\.\\pipe\\NAME PORT | --serve NAME PATH ... | --open PIPE | --check\n");
 		return 2;
 	}
-	return serve_all(argv[1], (unsigned short)atoi(argv[2]));
+	return serve_all(argv[1], (struct target){ .port = (unsigned short)atoi(argv[2]) });
 }

@@ -35,7 +35,6 @@ func (c *Container) unsupported() error {
 		"HvSocket":                              isSet(c.HvSocket),
 		"AssignedDevices":                       len(c.AssignedDevices) > 0,
 		"AdditionalDeviceNamespace":             isSet(c.AdditionalDeviceNamespace),
-		"MappedPipes":                           len(c.MappedPipes) > 0,
 		"RegistryChanges.DeleteKeys":            c.RegistryChanges != nil && len(c.RegistryChanges.DeleteKeys) > 0,
 		"Networking.NetworkSharedContainerName": c.Networking != nil && c.Networking.NetworkSharedContainerName != "",
 		"Networking.NetworkAdapters":            c.Networking != nil && len(c.Networking.NetworkAdapters) > 0,
@@ -66,6 +65,9 @@ func (c *Container) checkValues() error {
 			return ErrInvalidArgument.WithText("Container.MappedDirectories: HostPath and ContainerPath are needed")
 		}
 	}
+	if err := checkPipes(c.MappedPipes); err != nil {
+		return err
+	}
 	if c.RegistryChanges == nil {
 		return nil
 	}
@@ -75,6 +77,33 @@ func (c *Container) checkValues() error {
 		}
 		if !slices.Contains([]string{"String", "ExpandedString", "DWord"}, v.Type) {
 			return ErrNotSupported.WithText("Container.RegistryChanges: value %q has the type %q", v.Name, v.Type)
+		}
+	}
+	return nil
+}
+
+// pipePrefix is what paths of a host's named pipes begin with, in any case.
+const pipePrefix = `\\.\pipe\`
+
+// Limits of mapped pipes: the length of a name (learn.microsoft.com, CreateNamedPipe), and how many an emulated host can serve for a container.
+const (
+	maxPipeName = 256
+	maxPipes    = 64
+)
+
+// checkPipes refuses what is no pipe of the host, and names that no pipe can have.
+func checkPipes(list []MappedPipe) error {
+	if len(list) > maxPipes {
+		return ErrNotSupported.WithText("Container.MappedPipes: an emulated host maps %d pipes at most", maxPipes)
+	}
+	for _, p := range list {
+		if len(p.HostPath) <= len(pipePrefix) || !strings.EqualFold(p.HostPath[:len(pipePrefix)], pipePrefix) {
+			return ErrInvalidArgument.WithText("Container.MappedPipes: HostPath %q is no pipe of the host", p.HostPath)
+		}
+		for _, name := range []string{p.HostPath[len(pipePrefix):], p.ContainerPipeName} {
+			if name == "" || len(name) > maxPipeName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == '"' || r > '~' }) {
+				return ErrInvalidArgument.WithText("Container.MappedPipes: no pipe is called %q", name)
+			}
 		}
 	}
 	return nil

@@ -39,21 +39,25 @@ func TestDecode(t *testing.T) {
 // TestCheck: what an emulated host cannot do is refused by name.
 func TestCheck(t *testing.T) {
 	for with, want := range map[string]*Error{
-		`"Processor":{"Maximum":10001}`:                        ErrInvalidArgument,
-		`"Memory":{"SizeInMB":99999999}`:                       ErrInvalidArgument,
-		`"Networking":{"Namespace":"x"}`:                       ErrInvalidArgument,
-		`"HvSocket":{}`:                                        ErrNotSupported,
-		`"MappedPipes":[{"HostPath":"p"}]`:                     ErrNotSupported,
-		`"AssignedDevices":[{"Type":"ClassGuid"}]`:             ErrNotSupported,
-		`"MappedDirectories":[{"HostPath":"C:\\a"}]`:           ErrInvalidArgument,
-		`"RegistryChanges":{"AddValues":[{"Name":"x"}]}`:       ErrInvalidArgument,
-		`"RegistryChanges":{"DeleteKeys":[{"Hive":"System"}]}`: ErrNotSupported,
+		`"Processor":{"Maximum":10001}`:                                            ErrInvalidArgument,
+		`"Memory":{"SizeInMB":99999999}`:                                           ErrInvalidArgument,
+		`"Networking":{"Namespace":"x"}`:                                           ErrInvalidArgument,
+		`"HvSocket":{}`:                                                            ErrNotSupported,
+		`"MappedPipes":[{"HostPath":"C:\\p","ContainerPipeName":"p"}]`:             ErrInvalidArgument,
+		`"MappedPipes":[{"HostPath":"\\\\.\\pipe\\","ContainerPipeName":"p"}]`:     ErrInvalidArgument,
+		`"MappedPipes":[{"HostPath":"\\\\.\\pipe\\p"}]`:                            ErrInvalidArgument,
+		`"MappedPipes":[{"HostPath":"\\\\.\\pipe\\p","ContainerPipeName":"a\"b"}]`: ErrInvalidArgument,
+		`"AssignedDevices":[{"Type":"ClassGuid"}]`:                                 ErrNotSupported,
+		`"MappedDirectories":[{"HostPath":"C:\\a"}]`:                               ErrInvalidArgument,
+		`"RegistryChanges":{"AddValues":[{"Name":"x"}]}`:                           ErrInvalidArgument,
+		`"RegistryChanges":{"DeleteKeys":[{"Hive":"System"}]}`:                     ErrNotSupported,
 	} {
 		text := strings.Replace(smallest, `"Container":{`, `"Container":{`+with+`,`, 1)
 		if _, err := (Systems{}).Create("a", text, time.Time{}); !errors.Is(err, want) {
 			t.Errorf("%s: %v", with, err)
 		}
 	}
+
 	for _, text := range []string{`{}`, `{"SchemaVersion":{"Major":1}}`, `{"SchemaVersion":{"Major":2},"VirtualMachine":{}}`, `{"SchemaVersion":{"Major":2},"Container":{}}`} {
 		if s, err := (Systems{}).Create("a", text, time.Time{}); err == nil {
 			t.Errorf("%s made %+v", text, s)

@@ -89,6 +89,11 @@ func (s systemCalls) startSystem(ctx context.Context, c call) (result, error) {
 	defer func() { <-live.launching }()
 
 	init, err := s.startContainer(ctx, live, doc)
+	if err == nil {
+		if err = s.mapPipes(ctx, sys, live, doc.MappedPipes); err != nil {
+			err = errors.Join(err, s.rt.delete(ctx, live.key))
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
@@ -106,7 +111,7 @@ func (s systemCalls) startSystem(ctx context.Context, c call) (result, error) {
 // startContainer makes the bundle of a container and starts it. It returns when programs can be started in it.
 func (s systemCalls) startContainer(ctx context.Context, c *container, doc hcsd.Container) (process, error) {
 	dir := s.o.systemDir(c.key)
-	w := specOptions{dir: dir, cgroup: filepath.Join("/porthole", s.o.Host, "hcs", c.key), container: &doc}
+	w := specOptions{dir: dir, cgroup: filepath.Join(s.o.cgroup(), c.key), container: &doc}
 	var err error
 	if w.driveC, err = s.mountedLayer(doc.Storage.Path); err != nil {
 		return process{}, err

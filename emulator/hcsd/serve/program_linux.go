@@ -350,7 +350,7 @@ func programOf(pid int) (p hcsd.Program, ok bool) {
 		return p, false
 	}
 	p = hcsd.Program{Pid: uint32(pid), Image: strings.TrimSpace(string(comm))}
-	if strings.HasPrefix(p.Image, "wineserver") || strings.HasPrefix(p.Image, "porthole-launch") {
+	if strings.HasPrefix(p.Image, "wineserver") || strings.HasPrefix(p.Image, "porthole-launch") || strings.HasPrefix(p.Image, "porthole-pipe") {
 		return p, false
 	}
 	if statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)); err == nil {

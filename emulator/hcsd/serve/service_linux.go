@@ -151,6 +151,9 @@ func (s *Service) adopt(ctx context.Context, sys *hcsd.System, c *container) {
 		return
 	}
 	go systemCalls{s}.watchContainer(ctx, c, *c.Init)
+	if _, err := (systemCalls{s}).listenPipes(ctx, c, sys.Doc.Container.MappedPipes); err != nil {
+		klog.FromContext(ctx).Error(err, "Taking over a container", "system", c.id)
+	}
 	c.kills = memoryKills(c.Init.Pid)
 	for pid, p := range c.Programs {
 		p.io = reopenStreams(s.o.systemDir(c.key), p.Number)

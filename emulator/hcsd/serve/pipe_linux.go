@@ -1,0 +1,151 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/guest"
+	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/wine"
+)
+
+// A named pipe of the host that is mapped into a container. Pipes of Wine exist between the programs of one wineserver, so that bytes go
+//
+//	program ──pipe──▶ porthole-pipe.exe of the container ──socket──▶ hcsd ──▶ porthole-pipe.exe of the host ──pipe──▶ its server
+//
+// with a program of the host for each connection, which has the socket as its input. A pipe that nobody serves can be opened in the container,
+// and has ended then.
+
+// pipeSocket is the socket of one of a container's pipes, in the container's folder and as the container has it.
+func pipeSocket(folder string, i int) string {
+	return filepath.Join(folder, "run", fmt.Sprintf("pipe%d", i))
+}
+
+// mapPipes makes pipes of the host pipes of a container that has just been started.
+func (s systemCalls) mapPipes(ctx context.Context, sys *hcsd.System, c *container, pipes []hcsd.MappedPipe) error {
+	if len(pipes) == 0 {
+		return nil
+	}
+	stop, err := s.listenPipes(ctx, c, pipes)
+	if err == nil {
+		err = s.servePipes(ctx, sys, c, pipes)
+	}
+	if err != nil {
+		stop()
+	}
+	return err
+}
+
+// listenPipes listens for what a container's programs open, until the container has ended or stop is called.
+func (s systemCalls) listenPipes(ctx context.Context, c *container, pipes []hcsd.MappedPipe) (stop func(), err error) {
+	folder := filepath.Join(s.o.systemDir(c.key), "prefix")
+	ctx, cancel := context.WithCancel(ctx)
+	for i, p := range pipes {
+		l, err := listenAt(pipeSocket(folder, i))
+		if err != nil {
+			return cancel, fmt.Errorf("mapping pipe %s: %w", p.HostPath, err)
+		}
+		context.AfterFunc(ctx, func() { _ = l.Close() })
+		go s.acceptPipe(ctx, l, p.HostPath)
+	}
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-c.ended:
+		}
+		cancel()
+	}()
+	return cancel, nil
+}
+
+// listenAt listens at a socket whose path may be longer than Linux lets a socket's address be (108 bytes).
+func listenAt(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
+	if err == nil {
+		l.(*net.UnixListener).SetUnlinkOnClose(false) // the name holds for this moment only; the socket goes with the folder
+	}
+	return l, err
+}
+
+func (s systemCalls) acceptPipe(ctx context.Context, l net.Listener, pipe string) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return // with its listener
+		}
+		go func() {
+			if err := s.openPipe(ctx, conn, pipe); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Connecting a container to a pipe of the host", "pipe", pipe)
+			}
+		}()
+	}
+}
+
+// openPipe has a program of the host connect to the pipe, and returns when the connection has ended.
+func (s systemCalls) openPipe(ctx context.Context, conn net.Conn, pipe string) error {
+	socket, err := conn.(*net.UnixConn).File()
+	_ = conn.Close() // socket is another one of it
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	cmd := s.o.Tools.Command(ctx, wine.Prefix{Dir: filepath.Join(s.o.HostDir, "prefix")}, wine.PipeProgram, "--open", pipe)
+	var said strings.Builder
+	cmd.Stdin, cmd.Stderr = socket, &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
+// servePipes starts the program that serves the pipes in the container, and returns when they can be opened there.
+func (s systemCalls) servePipes(ctx context.Context, sys *hcsd.System, c *container, pipes []hcsd.MappedPipe) error {
+	line := []string{wine.PipeProgram, "--serve"}
+	for i, p := range pipes {
+		line = append(line, `"`+p.ContainerPipeName+`"`, pipeSocket(guest.Prefix, i))
+	}
+	server, err := programCalls(s).launch(ctx, sys, c, hcsd.Process{CommandLine: strings.Join(line, " ")})
+	if err != nil {
+		return fmt.Errorf("serving the mapped pipes of %s: %w", c.id, err)
+	}
+
+	server.io.close() // nobody reads what it says
+	folder := filepath.Join(s.o.systemDir(c.key), "prefix")
+	ready := func(i int) bool { _, err := os.Stat(pipeSocket(folder, i) + ".ready"); return err == nil }
+	limited, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	err = poll(limited, every, func() bool {
+		return !server.Process.alive() || !slices.ContainsFunc(indices(pipes), func(i int) bool { return !ready(i) })
+	})
+	if err == nil && !server.Process.alive() {
+		err = hcsd.ErrUnexpectedExit
+	}
+	if err != nil {
+		return fmt.Errorf("serving the mapped pipes of %s: %w", c.id, err)
+	}
+	return nil
+}
+
+func indices(pipes []hcsd.MappedPipe) (list []int) {
+	for i := range pipes {
+		list = append(list, i)
+	}
+	return list
+}
