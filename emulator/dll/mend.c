@@ -107,6 +107,7 @@ void mend_all(void)
 	if (InterlockedExchange(&begun, 1))
 		return;
 	service_begin();
+	console_begin();
 	copies = place = VirtualAlloc(NULL, 0x1000, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);
 	for (i = 0; i < COUNT(lists); i++)
 		for (m = lists[i]; m->name; m++)

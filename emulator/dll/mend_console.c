@@ -19,6 +19,23 @@ static BOOL WINAPI alloc_console(void)
 	return ((BOOL(WINAPI *)(void))original)();
 }
 
+/* What a program does not handle of the events of a console ends it with this code; Wine's own last handler ends it with 0. The handlers that
+ * are registered later come before it. */
+static BOOL WINAPI last_handler(DWORD event)
+{
+	(void)event;
+	ExitProcess((UINT)STATUS_CONTROL_C_EXIT);
+	return TRUE;
+}
+
+/* Go's runtime loads this library before it registers a handler. A program that has loaded it by ws2_32.dll may have handlers already, which
+ * would come too late. */
+void console_begin(void)
+{
+	if (!GetModuleHandleW(L"ws2_32.dll"))
+		SetConsoleCtrlHandler(last_handler, TRUE);
+}
+
 static BOOL always(void) { return TRUE; }
 
 struct mend console_mends[] = {

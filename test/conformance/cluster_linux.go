@@ -36,10 +36,14 @@ func (c *suiteCluster) program(name ...string) string {
 
 func (c *suiteCluster) kubeconfig() string { return filepath.Join(c.o.dir, "conformance.kubeconfig") }
 
+// suiteMemory is the memory of a Windows node of sig-windows: one of its tests uses all of it, and more than this machine may have free. The
+// others need less than half.
+const suiteMemory = "3Gi"
+
 func (c *suiteCluster) up(ctx context.Context) error {
 	args := append([]string{"up", "--dir", c.o.dir}, nodes[c.o.node]...)
 	if c.o.suite == sigWindows { // a test shuts a node down, of which only services are told
-		args = append(args, "--supervisor=services")
+		args = append(args, "--supervisor=services", "--windows-memory="+suiteMemory)
 	}
 	return show(exec.CommandContext(ctx, c.program("porthole"), args...))
 }
@@ -79,7 +83,7 @@ func clientIn(netns string) *http.Client {
 }
 
 // prepare writes a kubeconfig that works in the namespace of the outside world, names kubectl, and keeps pods off the
-// Linux node if Windows nodes are judged.
+// Linux node if Windows nodes are judged, but for those of a suite that has some for it.
 func (c *suiteCluster) prepare(ctx context.Context) error {
 	data, err := os.ReadFile(filepath.Join(c.o.dir, "kubeconfig"))
 	if err != nil {
@@ -122,11 +126,15 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.o.node != "win" || c.o.suite == sigWindows { // that suite says of each pod where it belongs, and has pods for Linux nodes too
+	if c.o.node != "win" {
 		return nil
 	}
+	effect := "NoSchedule"
+	if c.o.suite == sigWindows { // it has pods for Linux nodes too, and one (GMSA Kubelet) that does not say where it belongs
+		effect = "PreferNoSchedule"
+	}
 	return show(exec.CommandContext(ctx, kubectl, "--kubeconfig", filepath.Join(c.o.dir, "kubeconfig"),
-		"taint", "nodes", "--overwrite", "-l", "kubernetes.io/os=linux", "node-role.kubernetes.io/control-plane=:NoSchedule"))
+		"taint", "nodes", "--overwrite", "-l", "kubernetes.io/os=linux", "node-role.kubernetes.io/control-plane=:"+effect))
 }
 
 // giveGrace has the kubelets of the Windows nodes end pods before the node shuts down, which kubeadm's configuration leaves off. The test

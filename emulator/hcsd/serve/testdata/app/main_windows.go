@@ -1,5 +1,5 @@
-// App copies its input to its output, if it has an argument, or runs on a console (onConsole). Else it waits for the end that a signal brings,
-// says which signal it was, and ends with a code of 32 bits.
+// App copies its input to its output, if it has an argument, runs on a console (onConsole), or leaves it to Windows how a signal ends it
+// ("plain"). Else it waits for the end that a signal brings, says which signal it was, and ends with a code of 32 bits.
 package main
 
 import (
@@ -8,9 +8,14 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "plain" {
+		fmt.Println("ready")
+		time.Sleep(time.Hour)
+	}
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
 	if len(os.Args) > 1 && os.Args[1] == "console" {

@@ -306,6 +306,13 @@ func life(system uintptr) {
 	fmt.Printf("handled %q\n", <-p.out)
 	heard.wait("0x10000 6 0x0")
 	fmt.Println("stopped", strings.Contains(properties("HcsGetProcessProperties", p.handle), `"Exited":true,"ExitCode":3221225786,`))
+
+	p, hr = start(system, 9, line(`C:\app.exe plain`))
+	must("HcsCreateProcess", hr)
+	<-p.first
+	must("HcsSignalProcess", call("HcsSignalProcess", p.handle, text(`{"Signal":"CtrlShutdown"}`), uintptr(unsafe.Pointer(&record))))
+	heard.wait("0x10000 9 0x0")
+	fmt.Println("unhandled", strings.Contains(properties("HcsGetProcessProperties", p.handle), `"Exited":true,"ExitCode":3221225786,`))
 }
 
 // screen is what has come from a console so far.
