@@ -58,7 +58,7 @@ func suiteImages() []images.Image {
 		{Repository: "etcd", Tags: []string{"3.6.8-0"}, Linux: linux("etcd").Starting(nil, "etcd")},
 		{Repository: "pause", Tags: []string{"3.10.2"},
 			Linux:   &images.Variant{Layers: []string{"pause"}, Entrypoint: []string{"/pause"}, Env: []string{linuxPath}, Dir: "/", User: "65535:65535"},
-			Windows: windows("windows-pause").Starting([]string{`C:\pause.exe`})},
+			Windows: windows("windows-pause").Starting([]string{`C:\pause.exe`}).As("ContainerUser")}, // nanoserver's user
 	}
 }
 
