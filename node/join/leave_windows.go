@@ -150,7 +150,8 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 		}
 	}
 
-	files := []string{s.Kubeconfig(), s.CAFile(), s.Pair(), s.PendingKey(), filepath.Join(s.Kubernetes, "kube-proxy.yaml"), filepath.Join(cniConf(s), podnet.WindowsConfName)}
+	files := []string{s.Kubeconfig(), s.CAFile(), s.Pair(), s.PendingKey(), filepath.Join(s.Kubernetes, "kube-proxy.yaml"), filepath.Join(cniConf(s), podnet.WindowsConfName),
+		filepath.Join(s.State, routes.NodesFile)}
 	for _, name := range []string{bootrecord.Network, bootrecord.Services, bootrecord.Pods} {
 		files = append(files, filepath.Join(s.State, name))
 	}

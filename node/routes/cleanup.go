@@ -10,7 +10,7 @@ import (
 	"porthole.dev/porthole/routes/podnet"
 )
 
-// removeConf removes the CNI configuration that this agent writes on Windows, and its file of the boot record.
+// removeConf removes the CNI configuration that this agent writes on Windows, its file of the boot record, and the nodes that it remembers.
 func removeConf(o Options) error {
 	var errs []error
 	if o.ConfDir != "" {
@@ -22,6 +22,9 @@ func removeConf(o Options) error {
 	}
 	if o.StateDir != "" {
 		errs = append(errs, bootrecord.Remove(filepath.Join(o.StateDir, bootrecord.Network)))
+		if err := os.Remove(filepath.Join(o.StateDir, NodesFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -21,8 +21,8 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// nodesFile is the file of a memory in the folder for state.
-const nodesFile = "nodes.json"
+// NodesFile is the file of a memory in the folder for state.
+const NodesFile = "nodes.json"
 
 const (
 	// patience is how long an agent that starts waits for the API server before it works with the nodes of the file: short beside the

@@ -30,7 +30,7 @@ func remembering(t *testing.T, file string, nodes ...*corev1.Node) *testNode {
 // server says as soon as it answers.
 func TestStartsWithoutTheAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "state", nodesFile)
+		file := filepath.Join(t.TempDir(), "state", NodesFile)
 		one, two := node("win01", "10.99.0.21", "10.244.1.0/24"), node("lin01", "10.99.0.11", "10.244.0.0/24")
 		one.Annotations = map[string]string{"porthole.dev/bgp-peers": "[]"}
 		one.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -71,7 +71,7 @@ func TestStartsWithoutTheAPIServer(t *testing.T) {
 // the node as drained until it has read the pods itself. A node that is not cordoned is never treated so.
 func TestRemembersADrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), nodesFile)
+		file := filepath.Join(t.TempDir(), NodesFile)
 		free := node("win01", "10.99.0.21", "10.244.1.0/24")
 		cordoned := free.DeepCopy()
 		cordoned.Spec.Unschedulable = true
@@ -127,7 +127,7 @@ func TestRemembersNothing(t *testing.T) {
 	for name, content := range map[string]string{"no file": "", "half a file": `[{"metadata":{"name":"win01"`} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				file := filepath.Join(t.TempDir(), nodesFile)
+				file := filepath.Join(t.TempDir(), NodesFile)
 				if content != "" {
 					if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 						t.Fatal(err)

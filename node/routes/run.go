@@ -99,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 	defer tasks.Wait()
 	tasks.Go(func() { nodes.Run(ctx) })
 	if o.StateDir != "" {
-		m := newMemory(a.cluster, filepath.Join(o.StateDir, nodesFile))
+		m := newMemory(a.cluster, filepath.Join(o.StateDir, NodesFile))
 		if a.cluster = m; o.Mode == BGP {
 			a.drain.memory = m
 		}
