@@ -332,6 +332,9 @@ func (h faulty) leavesHalf(before []string) {
 		if after := h.files(); !slices.Equal(after, before) {
 			h.t.Errorf("leave after a kill at %s: files %v, before %v", p, after, before)
 		}
+		if out, err := h.kubectl("delete", "node", h.name, "--ignore-not-found"); err != nil { // as leave says
+			h.t.Errorf("%v: %s", err, out)
+		}
 	}
 	if r, code := h.report(line...); code != 0 || r.Outcome != step.Joined {
 		h.t.Fatalf("after kills at %d points: exit code %d, %s %s", len(points), code, r.Outcome, r.Error)

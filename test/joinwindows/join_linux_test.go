@@ -119,6 +119,37 @@ func TestReboots(t *testing.T) {
 	}
 }
 
+// TestUpgrades: the programs of a node are exchanged again and again while connections to its pod are open. PORTHOLE_JOIN_UPGRADES says how
+// often.
+func TestUpgrades(t *testing.T) {
+	n, _ := strconv.Atoi(os.Getenv("PORTHOLE_JOIN_UPGRADES")) // none is 0
+	if n == 0 {
+		t.Skip("takes a quarter of a minute each: PORTHOLE_JOIN_UPGRADES=20, or `make test-join-upgrades`")
+	}
+	h := newHost(t, "win80", "20348")
+	h.joins()
+	h.podWorks("first")
+	upgrader{h}.again(n)
+	upgrader{h}.exchange(0, step.Upgraded, program, "upgrade")
+	if r, code := h.report("join"); code != 0 || r.Outcome != step.Unchanged {
+		t.Errorf("after %d upgrades a join changes %v: %s", n, done(r), r.Error)
+	}
+}
+
+// TestUpgradeKilled: upgrades are killed in each phase, and while they go back.
+func TestUpgradeKilled(t *testing.T) {
+	if !long() && os.Getenv("PORTHOLE_JOIN") != "killed" {
+		t.Skip("takes minutes: PORTHOLE_JOIN=killed or `make test-join`")
+	}
+	h := newHost(t, "win81", "20348")
+	h.joins()
+	h.podWorks("first")
+	upgrader{h}.killedEverywhere()
+	if r, code := h.report("join"); code != 0 || r.Outcome != step.Unchanged {
+		t.Errorf("after killed upgrades a join changes %v: %s", done(r), r.Error)
+	}
+}
+
 // TestServiceManager: upstream's own tests of the packages by which programs in Go use the service manager of Windows pass on an emulated host.
 func TestServiceManager(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
@@ -240,12 +271,12 @@ func (h *host) dryRun(before []string) {
 	}
 }
 
-// joins joins the host. The token must be nowhere afterwards.
-func (h *host) joins() {
+// joins joins the host, with more flags than those of the line that was printed. The token must be nowhere afterwards.
+func (h *host) joins(flags ...string) {
 	h.t.Helper()
 	secret, line := h.token()
 	start := time.Now()
-	out, code := h.exe(program, append(line, "--env", "GOMEMLIMIT=777MiB")...)
+	out, code := h.exe(program, append(append(line, "--env", "GOMEMLIMIT=777MiB"), flags...)...)
 	if code != 0 || !strings.Contains(out, "node "+h.name+" is Ready") {
 		h.t.Fatalf("exit code %d\n%s", code, out)
 	}

@@ -110,6 +110,75 @@ func (h upgrader) upgrades() {
 	}
 }
 
+// again exchanges the programs n times, there and back between two versions, under 50 open streams. Each time no stream is lost, HNS is
+// written to by nobody, and the service proxy is back in time.
+func (h upgrader) again(n int) {
+	h.t.Helper()
+	streams := h.streams(50)
+	programs := []string{h.unpack("even", nil), h.unpack("odd", nil)}
+	var gaps []time.Duration
+	for i := range n {
+		when := fmt.Sprintf("upgrade %d of %d", i+1, n)
+		h.must(shortly, "host", "hns", h.name, "stats", "reset", "--dir", state)
+		gap := h.proxyGap()
+		r := h.exchange(0, step.Upgraded, programs[i%2], "upgrade")
+		longest := gap()
+		gaps = append(gaps, longest)
+
+		if longest > maxGap {
+			h.t.Errorf("%s: the service proxy did not answer for %v, more than %v", when, longest, maxGap)
+		}
+		if writes := h.writes(); writes > 0 {
+			h.t.Errorf("%s wrote to HNS %d times", when, writes)
+		}
+		if now := h.versions(); now != r.To {
+			h.t.Errorf("%s: the services are of %s, want %s", when, now, r.To)
+		}
+		streams.alive("after " + when)
+		load, _ := os.ReadFile("/proc/loadavg") // only for the log
+		h.t.Logf("%s: %.1f s, the service proxy did not answer for %v, load %s", when, r.Seconds, longest.Round(time.Millisecond), strings.TrimSpace(string(load)))
+	}
+	slices.Sort(gaps)
+	h.t.Logf("%d upgrades: the service proxy did not answer for %v in the middle, %v at most", n, gaps[n/2].Round(time.Millisecond), gaps[n-1].Round(time.Millisecond))
+}
+
+// killedEverywhere ends upgrades before and after each of their acts, and some on their way back too. Whoever comes after takes them back:
+// a rollback, the kubelet, or the kubelet after the power was cut. Each time the node is of one whole version.
+func (h upgrader) killedEverywhere() {
+	h.t.Helper()
+	streams, before, f := h.streams(10), h.versions(), faulty(h)
+	failing := f.failing() // other bytes than those of the node, thus another version
+	for _, p := range []string{"stage/before", "stage/after", "porthole-routes/before", "porthole-routes/after", "kube-proxy/before", "kube-proxy/after",
+		"kubelet/before", "kubelet/after", "cni/before", "cni/after", "soak/before", "soak/after"} {
+		start := time.Now()
+		f.endsAt(failing, "upgrade "+p, "upgrade", "--force")
+		if strings.HasPrefix(p, "cni") || strings.HasPrefix(p, "soak") { // the one who goes back is killed too
+			f.endsAt(failing, "upgrade back/kube-proxy/"+p[strings.Index(p, "/")+1:], "rollback")
+		}
+
+		how := "rollback"
+		if p == "kubelet/after" { // nobody says anything
+			how = "the kubelet"
+			wait.True(h.t, 2*time.Minute, "the kubelet to take the upgrade back", func() bool { return h.phase() == upgrade.WentBack && h.versions() == before })
+		} else if out, code := h.exe(program, "rollback"); code != 0 {
+			h.t.Errorf("rollback after a kill at %s: exit code %d\n%s", p, code, out)
+		}
+		if now := h.versions(); now != before || h.phase() != upgrade.WentBack {
+			h.t.Errorf("after a kill at %s the services are of %s, before %s, and the journal says %s", p, now, before, h.phase())
+		}
+		f.once("after a kill at " + p)
+		streams.alive("after a kill at " + p)
+		h.t.Logf("killed at %s: %s took it back, %.1f s in all", p, how, time.Since(start).Seconds())
+	}
+
+	f.endsAt(failing, "upgrade kube-proxy/after", "upgrade", "--force")
+	h.must(3*time.Minute, "host", "reboot", h.name, "--power-cut", "--dir", state)
+	start := time.Now()
+	wait.True(h.t, 3*time.Minute, "the kubelet to take the upgrade back after the power was cut", func() bool { return h.phase() == upgrade.WentBack && h.versions() == before })
+	h.answers("after the power was cut in an upgrade")
+	h.t.Logf("the power was cut after kube-proxy was exchanged: taken back %.1f s after the boot", time.Since(start).Seconds())
+}
+
 // maxGap is how long no process may follow Services while the programs are exchanged.
 const maxGap = 2 * time.Second
 
