@@ -135,16 +135,30 @@ test-runtime: deps bundle bundle-tests cri-suite hcsshim-suite nerdctl upstream-
 	@PORTHOLE_RUNTIME=long go test -count=1 -timeout 55m -v ./test/runtime
 
 .PHONY: test-join
-test-join: deps build kubeadm windows-runtime ## porthole join and leave: machines in namespaces and a control plane of kubeadm, emulated Windows hosts and the local cluster
+test-join: deps build kubeadm windows-runtime upstream-kubelet ## porthole join and leave: machines in namespaces and a control plane of kubeadm, emulated Windows hosts and the local cluster
 	@PORTHOLE_JOIN=long go test -count=1 -timeout 40m -v -p 1 ./test/join ./test/joinwindows
 
 .PHONY: test-join-reboots
 test-join-reboots: deps build windows-runtime ## a Windows node that join made reboots 50 times: HNS loses other things each time, the API server is away in a third
 	@PORTHOLE_JOIN=20348 PORTHOLE_JOIN_REBOOTS=50 go test -count=1 -timeout 60m -v -run TestReboots ./test/joinwindows
 
+# Versions of kubeadm whose control planes a machine joins. Each takes ten minutes of a processor to compile.
+KUBEADM_VERSIONS ?= v1.34.4 v1.35.4 v1.37.2
+
+.PHONY: test-join-versions
+test-join-versions: deps build $(KUBEADM_VERSIONS:%=$(BIN)/bundle/kubeadm-%) ## a machine joins control planes of other versions of kubeadm: KUBEADM_VERSIONS=v1.35.4 (an hour with all, nightly)
+	@PORTHOLE_JOIN=versions PORTHOLE_JOIN_VERSIONS="$(KUBEADM_VERSIONS)" go test -count=1 -timeout 60m -v -run TestVersions ./test/join
+
+$(BIN)/bundle/kubeadm-v%: tools/kubeadm bundle/controlplane/kubeadm/main.go
+	tools/kubeadm v$* $@
+
+.PHONY: test-join-upgrades
+test-join-upgrades: deps build windows-runtime ## the programs of a Windows node that join made are exchanged 20 times under 50 open connections (8 minutes)
+	@PORTHOLE_JOIN=20348 PORTHOLE_JOIN_UPGRADES=20 go test -count=1 -timeout 60m -v -run TestUpgrades ./test/joinwindows
+
 .PHONY: bench-join
-bench-join: deps build kubeadm windows-runtime ## porthole join beside kubeadm join with upstream's kubelet, join on emulated Windows hosts, a second join, a reboot, sizes, as JSON lines (10 minutes)
-	@PORTHOLE_JOIN_SPEED=3 go test -count=1 -timeout 20m -p 1 -v -run TestJoinSpeed ./test/join ./test/joinwindows
+bench-join: deps build kubeadm windows-runtime ## porthole join beside kubeadm join with upstream's kubelet, join on emulated Windows hosts, 20 at once, a second join, reboots with and without pods, sizes, as JSON lines (20 minutes)
+	@PORTHOLE_JOIN_SPEED=3 go test -count=1 -timeout 40m -p 1 -v -run TestJoinSpeed ./test/join ./test/joinwindows
 
 .PHONY: test-daemonsets
 test-daemonsets: deps build bundle-tests windows-agents ## flanneld.exe and upstream's kube-proxy.exe as DaemonSets of HostProcess pods, on Windows nodes with a kubelet and containerd.exe only (5 minutes)

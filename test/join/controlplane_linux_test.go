@@ -1,6 +1,8 @@
 package join
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -66,8 +68,13 @@ patches: {directory: PATCHES}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
-kubernetesVersion: v1.36.3
+kubernetesVersion: VERSION
 networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/16}
+apiServer:
+  extraArgs: [{name: audit-policy-file, value: /audit/policy.yaml}, {name: audit-log-path, value: /audit/log}]
+  extraVolumes: [{name: audit, hostPath: AUDIT, mountPath: /audit, pathType: Directory}]
+controllerManager:
+  extraArgs: [{name: cluster-signing-duration, value: SIGNING}]
 ---
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -83,21 +90,57 @@ kind: KubeProxyConfiguration
 mode: nftables
 `
 
+// auditPolicy has the API server note who writes what.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, verbs: [create, update, patch, delete, deletecollection]}
+- {level: None}
+`
+
+// plane is what differs between control planes.
+type plane struct {
+	version string        // of Kubernetes, and of kubeadm; "": ours
+	signing time.Duration // how long certificates live; 0: a year
+}
+
+// program is kubeadm of the version, with the programs of its control plane.
+func (p plane) program() string {
+	if p.version == "" {
+		return filepath.Join(bin, "bundle", "kubeadm")
+	}
+	return filepath.Join(bin, "bundle", "kubeadm-"+p.version)
+}
+
 // newControlPlane makes a machine and runs kubeadm init on it.
 func newControlPlane(t testing.TB, name, address string) *machine {
 	t.Helper()
+	return plane{}.start(t, name, address)
+}
+
+func (p plane) start(t testing.TB, name, address string) *machine {
+	t.Helper()
 	m := newMachine(t, name, address)
-	m.importImage(filepath.Join(bin, "bundle", "kubeadm"), programNames, controlPlaneImages)
+	m.kubeadm = p.program()
+	version, images := cmp.Or(p.version, ourVersion), controlPlaneImages
+	if p.version != "" {
+		images = imagesOf(m, version)
+	}
+	m.importImage(m.kubeadm, programNames, images)
 	m.importImage(filepath.Join(bin, "bundle", "images", "linux", "pause"), []string{"pause"}, []string{pauseImage})
+	must(t, os.MkdirAll(auditFolder(m), 0o755))
+	must(t, os.WriteFile(filepath.Join(auditFolder(m), "policy.yaml"), []byte(auditPolicy), 0o600))
 	patches := m.patches()
-	config := strings.NewReplacer("ADDRESS", address, "NAME", name, "PATCHES", patches).Replace(initConfig)
+	config := strings.NewReplacer("ADDRESS", address, "NAME", name, "PATCHES", patches, "VERSION", version, "AUDIT", auditFolder(m),
+		"SIGNING", cmp.Or(p.signing, 365*24*time.Hour).String()).Replace(initConfig)
 	file := filepath.Join(m.dir, "init.yaml")
 	must(t, os.WriteFile(file, []byte(config), 0o644))
 
 	m.supervise()
 	start := time.Now()
 	// The add-ons need images that are not here; tests make the ConfigMap of kube-proxy's by its own phase.
-	out := m.ok(filepath.Join(bin, "bundle", "kubeadm"), "kubeadm", "init", "--config", file, "--ignore-preflight-errors=all", "--skip-phases=addon/coredns")
+	out := m.ok(m.kubeadm, "kubeadm", "init", "--config", file, "--ignore-preflight-errors=all", "--skip-phases=addon/coredns")
 	t.Logf("kubeadm init took %.1f s", time.Since(start).Seconds())
 	if !strings.Contains(out, "kubeadm join") {
 		t.Fatalf("kubeadm init printed no line to join:\n%s", out)
@@ -118,7 +161,7 @@ func (m *machine) patches() string {
 // joinLine returns the arguments of the line that kubeadm prints, without "kubeadm".
 func (m *machine) joinLine() []string {
 	m.t.Helper()
-	line := m.ok(filepath.Join(bin, "bundle", "kubeadm"), "kubeadm", "token", "create", "--print-join-command")
+	line := m.ok(m.kubeadm, "kubeadm", "token", "create", "--print-join-command")
 	words := strings.Fields(line)
 	if len(words) < 5 || words[0] != "kubeadm" || words[1] != "join" {
 		m.t.Fatalf("kubeadm printed %q", line)
@@ -149,4 +192,29 @@ func (m *machine) ready(name string) {
 
 func isReady(n *v1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue })
+}
+
+// audit is the folder of the API server's log of writes.
+func auditFolder(m *machine) string { return filepath.Join(m.dir, "audit") }
+
+// write is one entry of that log.
+type write struct {
+	Verb, UserAgent string
+	User            struct{ Username string }
+	ObjectRef       struct{ Resource, Name string }
+	ResponseStatus  struct{ Code int }
+}
+
+// joinWrites are what join and leave have written to the API so far. Reviews of rights create nothing.
+func joinWrites(m *machine) (list []write) {
+	m.t.Helper()
+	text, err := os.ReadFile(filepath.Join(auditFolder(m), "log"))
+	must(m.t, err)
+	for _, line := range bytes.Split(text, []byte("\n")) {
+		var w write
+		if err := json.Unmarshal(line, &w); err == nil && w.UserAgent == "porthole-join" && w.ObjectRef.Resource != "selfsubjectaccessreviews" { // the last line may be half
+			list = append(list, w)
+		}
+	}
+	return list
 }

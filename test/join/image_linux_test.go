@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	containerd "github.com/containerd/containerd/v2/client"
@@ -17,9 +18,23 @@ import (
 
 const pauseImage = "registry.k8s.io/pause:3.10.2"
 
+// ourVersion is that of the Kubernetes whose kubelet we are.
+const ourVersion = "v1.36.3"
+
 // controlPlaneImages are the names that `kubeadm config images list` prints for v1.36.3, for the programs of bundle/controlplane.
 var controlPlaneImages = []string{"registry.k8s.io/kube-apiserver:v1.36.3", "registry.k8s.io/kube-controller-manager:v1.36.3",
 	"registry.k8s.io/kube-scheduler:v1.36.3", "registry.k8s.io/etcd:3.6.8-0", "registry.k8s.io/kube-proxy:v1.36.3"}
+
+// imagesOf are the names that another version of kubeadm prints, for its programs.
+func imagesOf(m *machine, version string) (list []string) {
+	m.t.Helper()
+	for _, name := range strings.Fields(m.ok(m.kubeadm, "kubeadm", "config", "images", "list", "--kubernetes-version", version)) {
+		if !strings.Contains(name, "/coredns") && !strings.Contains(name, "/pause") {
+			list = append(list, name)
+		}
+	}
+	return list
+}
 
 // programNames are links to one file in those images.
 var programNames = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd", "kube-proxy"}

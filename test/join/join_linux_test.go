@@ -32,7 +32,7 @@ func TestJoin(t *testing.T) {
 	t.Run("two at once", func(t *testing.T) { m.at(t).twoAtOnce(line) })
 	t.Run("dry run", func(t *testing.T) { m.at(t).dryRun(cp.at(t).machine, line, fresh) })
 	t.Run("join", func(t *testing.T) { m.at(t).join(cp.at(t).machine, line) })
-	t.Run("again", func(t *testing.T) { m.at(t).again(line) })
+	t.Run("again", func(t *testing.T) { m.at(t).again(cp.at(t).machine, line) })
 	t.Run("file gone", func(t *testing.T) { m.at(t).fileGone(line) })
 	t.Run("upgrade", func(t *testing.T) { m.at(t).upgrades() })
 	t.Run("leave", func(t *testing.T) { m.at(t).leave(fresh) })
@@ -184,9 +184,12 @@ func (m follower) join(cp *machine, line []string) {
 	m.noSecret(line[3])
 }
 
-// again joins the node once more: nothing is written.
-func (m follower) again(line []string) {
-	before := m.own()
+// again joins the node once more: nothing is written, neither here nor to the API.
+func (m follower) again(cp *machine, line []string) {
+	before, writes := m.own(), joinWrites(cp)
+	if len(writes) == 0 {
+		m.t.Error("the API server has noted no write of the join")
+	}
 	r := m.porthole(line...)
 	m.t.Logf("%.2f s\n%s%s", r.took.Seconds(), r.out, r.err)
 	if r.code != 0 || !strings.Contains(r.out, "nothing to do: this machine is node lin11 of https://10.99.0.21:6443") {
@@ -197,6 +200,9 @@ func (m follower) again(line []string) {
 	}
 	if after := m.own(); after != before {
 		m.t.Errorf("files changed:\n%s\nbefore:\n%s", after, before)
+	}
+	if now := joinWrites(cp); len(now) > len(writes) {
+		m.t.Errorf("a second join wrote %+v", now[len(writes):])
 	}
 }
 

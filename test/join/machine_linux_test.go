@@ -29,6 +29,7 @@ type machine struct {
 	containerd *exec.Cmd
 	supervisor *exec.Cmd
 	kubelet    string // command line of another kubelet than ours; "": ours
+	kubeadm    string // of a control plane: kubeadm and its programs
 }
 
 // own are the folders that each machine has for itself.
@@ -188,7 +189,7 @@ kubelet & routes & wait`
 // kubectl runs kubectl as the administrator; only the control plane's machine can.
 func (m *machine) kubectl(args ...string) string {
 	m.t.Helper()
-	return m.ok(filepath.Join(bin, "bundle", "kubeadm"), append([]string{"kubectl"}, args...)...)
+	return m.ok(m.kubeadm, append([]string{"kubectl"}, args...)...)
 }
 
 func must(t testing.TB, err error) {

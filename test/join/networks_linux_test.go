@@ -121,7 +121,7 @@ func TestDaemonSet(t *testing.T) {
 	if r := m.porthole(append(cp.joinLine(), "--patches", m.patches(), "--timeout", "3m")...); r.code != 0 {
 		t.Fatalf("code %d: %s%s", r.code, r.out, r.err)
 	}
-	if r := cp.run(filepath.Join(bin, "bundle", "kubeadm"), "kubectl", "-n", "kube-system", "rollout", "status", "daemonset/porthole-routes", "--timeout=2m"); r.code != 0 {
+	if r := cp.run(cp.kubeadm, "kubectl", "-n", "kube-system", "rollout", "status", "daemonset/porthole-routes", "--timeout=2m"); r.code != 0 {
 		t.Fatalf("%s%s\n%s\nkube-proxy:\n%s", r.out, r.err, cp.kubectl("-n", "kube-system", "describe", "pods", "-l", "app.kubernetes.io/name=porthole-routes"), tail(cp.log("kube-proxy")))
 	}
 	if pods := cp.kubectl("-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=porthole-routes", "-o", "jsonpath={.items[*].spec.nodeName}"); pods != cp.name {
@@ -140,7 +140,7 @@ func TestDaemonSet(t *testing.T) {
 		t.Errorf("its account lists the nodes %s", out)
 	}
 	for _, call := range [][]string{{"delete", "node", "lin70"}, {"annotate", "node", "lin70", "a=b"}, {"get", "secrets", "-A"}, {"get", "pods", "-A"}, {"-n", "kube-system", "get", "configmap", "kubeadm-config"}} {
-		r := cp.run(filepath.Join(bin, "bundle", "kubeadm"), slices.Concat([]string{"kubectl"}, as, call)...)
+		r := cp.run(cp.kubeadm, slices.Concat([]string{"kubectl"}, as, call)...)
 		if r.code == 0 || !strings.Contains(r.err, "Forbidden") {
 			t.Errorf("its account may %v: %s%s", call, r.out, r.err)
 		}
@@ -222,7 +222,7 @@ func (cp follower) podIP(name string) string {
 func (cp follower) talks(from, to string) {
 	cp.t.Helper()
 	wait.NoError(cp.t, time.Minute, from+" to reach "+to, func() error {
-		r := cp.run(filepath.Join(bin, "bundle", "kubeadm"), "kubectl", "exec", from, "--", "/usr/local/bin/testapp", "get", "http://"+cp.podIP(to)+"/", "2")
+		r := cp.run(cp.kubeadm, "kubectl", "exec", from, "--", "/usr/local/bin/testapp", "get", "http://"+cp.podIP(to)+"/", "2")
 		if r.code != 0 || !strings.Contains(r.out, to) {
 			return fmt.Errorf("code %d: %s%s", r.code, r.out, r.err)
 		}

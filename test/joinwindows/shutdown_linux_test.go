@@ -159,7 +159,7 @@ func (h closing) becomes(kubelet string) {
 		}
 		return nil
 	})
-	if pids := (faulty{h.host}).processes(`upstream\kubelet.exe`); len(pids) == 0 || h.service("kubelet").Status.State != scm.Running {
+	if pids := faulty(h).processes(`upstream\kubelet.exe`); len(pids) == 0 || h.service("kubelet").Status.State != scm.Running {
 		h.t.Errorf("processes of upstream's kubelet: %v; its service is %+v", pids, h.service("kubelet"))
 	}
 }
