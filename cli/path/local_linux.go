@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 
 	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/probe"
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/path"
 )
 
@@ -32,4 +36,55 @@ func localFacts(ctx context.Context, dir string) (nodes []path.Node, unknown str
 		nodes = append(nodes, n)
 	}
 	return nodes, unknown, nil
+}
+
+// sendProbe sends a packet from one end to the other, and watches every machine that told facts, and the pods at both ends.
+func sendProbe(ctx context.Context, all *path.Facts, ends path.Ends, result path.Result) (*path.Probe, error) {
+	watched := map[string]string{}
+	for _, n := range all.Nodes {
+		netns := lab.Netns(n.Name)
+		if n.Name == cluster.RouterName {
+			netns = lab.RouterNetns
+		}
+		if platform.NetnsExists(netns) {
+			watched[n.Name] = platform.NetnsPath(netns)
+		}
+	}
+	addresses := []netip.Addr{ends.From, ends.To.Addr()}
+	for _, w := range result.Ways {
+		if w.Backend.IsValid() {
+			addresses = append(addresses, w.Backend.Addr())
+		}
+	}
+	networks, err := probe.NetnsOf(addresses...)
+	if err != nil {
+		return nil, err
+	}
+	for addr, netns := range networks {
+		if pod, _ := path.Holder(all, addr); pod != "" {
+			watched[pod] = netns
+		}
+	}
+
+	sender := ends.Pod
+	if sender == "" {
+		sender = ends.Node
+	}
+	if watched[sender] == "" {
+		return nil, fmt.Errorf("the network of %s is not on this machine: it does not run in the local cluster now", sender)
+	}
+	p, err := probe.Send(ctx, probe.Options{Sender: watched[sender], Watched: watched, To: ends.To, Protocol: ends.Protocol})
+	if err != nil {
+		return nil, err
+	}
+	result.Witness(p, ends.To.Addr(), func(addr netip.Addr) string {
+		pod, machine := path.Holder(all, addr)
+		for _, name := range []string{pod, machine} {
+			if watched[name] != "" {
+				return name
+			}
+		}
+		return ""
+	})
+	return p, nil
 }

@@ -14,3 +14,7 @@ const defaultDir = ""
 func localFacts(context.Context, string) ([]path.Node, string, error) {
 	return nil, "", errors.New("local clusters are on Linux: give --kubeconfig")
 }
+
+func sendProbe(context.Context, *path.Facts, path.Ends, path.Result) (*path.Probe, error) {
+	return nil, errors.New("--probe: local clusters are on Linux")
+}

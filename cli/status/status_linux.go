@@ -33,7 +33,10 @@ func Command() *cobra.Command {
 				return err
 			}
 			if watch {
-				return follow(cmd.Context(), layout, output, cmd.OutOrStdout())
+				read := func(ctx context.Context) (*cluster.Status, error) { return cluster.ReadStatus(ctx, layout) }
+				tick := time.NewTicker(again)
+				defer tick.Stop()
+				return follow(cmd.Context(), read, output, cmd.OutOrStdout(), tick.C)
 			}
 			status, err := cluster.ReadStatus(cmd.Context(), layout)
 			if err != nil {
@@ -61,13 +64,11 @@ func show(status *cluster.Status, output string, out io.Writer) error {
 // again is how often the cluster is looked at while its status is watched.
 const again = time.Second
 
-// follow shows the status whenever it is different from what was shown last, until ctx ends.
-func follow(ctx context.Context, layout cluster.Layout, output string, out io.Writer) error {
+// follow shows the status whenever it is different from what was shown last, until ctx ends. It is read once, and at each tick.
+func follow(ctx context.Context, read func(context.Context) (*cluster.Status, error), output string, out io.Writer, tick <-chan time.Time) error {
 	shown := ""
-	tick := time.NewTicker(again)
-	defer tick.Stop()
 	for {
-		status, err := cluster.ReadStatus(ctx, layout)
+		status, err := read(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -97,7 +98,7 @@ func follow(ctx context.Context, layout cluster.Layout, output string, out io.Wr
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -119,7 +118,11 @@ func Print(out io.Writer, s model.Snapshot, samples map[string][]model.Sample, n
 	fmt.Fprintln(w, "\nPODS\tRIGHT\tMADE\tWRONG")
 	for _, system := range []string{"linux", "windows", ""} {
 		if t := systems[system]; t != nil {
-			fmt.Fprintf(w, "%s\t%s\n", strings.TrimSpace("on "+system+" nodes"), t)
+			where := "on " + system + " nodes"
+			if system == "" {
+				where = "on no node"
+			}
+			fmt.Fprintf(w, "%s\t%s\n", where, t)
 		}
 	}
 

@@ -117,14 +117,21 @@ func (q *questions) onNode(ctx context.Context, n model.NodeRef, service string)
 	return out
 }
 
-// path follows a packet.
+// path follows a packet. A request that is posted sends one, too.
 func (q *questions) path(ctx context.Context, r *http.Request) (any, error) {
 	v := r.URL.Query()
 	from, to, protocol := v.Get("from"), v.Get("to"), v.Get("protocol")
 	if from == "" || to == "" {
 		return nil, &serve.Misuse{Text: "both ends are needed: a pod, a node, a service or an address"}
 	}
-	return q.whole(ctx, "path", "--output=json", "--protocol="+protocol, "--", from, to)
+	args := []string{"path", "--output=json", "--protocol=" + protocol}
+	if r.Method == http.MethodPost {
+		if q.from.Hosts == nil {
+			return nil, &serve.Misuse{Text: "probes are sent in local clusters only: this machine is none of this cluster's"}
+		}
+		args = append(args, "--probe")
+	}
+	return q.whole(ctx, append(args, "--", from, to)...)
 }
 
 // imagesShown bounds the table of images: each costs some requests to a registry.

@@ -2,14 +2,18 @@ package lab
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/internal/testkit/browser"
 )
 
@@ -140,5 +144,94 @@ func TestWebByKubeconfig(t *testing.T) {
 	b.Do("failures", browser.Args{Tab: "a"}, &failures)
 	for _, f := range failures {
 		t.Errorf("the browser complains: %s", f)
+	}
+}
+
+// probedPods are at both ends of a probe.
+const probedPods = `
+apiVersion: v1
+kind: Pod
+metadata: {name: probe-from}
+spec: {nodeName: win02, tolerations: [{operator: Exists}], containers: [{name: app, image: "porthole/testapp:1"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: probe-to}
+spec: {nodeName: win01, tolerations: [{operator: Exists}], containers: [{name: app, image: "porthole/testapp:1"}]}
+`
+
+// TestPathProbe: a probe that is sent is seen on the machines of its way and in the pods at both ends; when the route is deleted and nobody puts it back,
+// the hop of the route is the first that it does not pass, on the command line and in the page.
+func TestPathProbe(t *testing.T) {
+	apply(t, probedPods)
+	kubectl(t, "wait", "--for=condition=Ready", "--timeout=90s", "pod/probe-from", "pod/probe-to")
+	ask := []string{"path", "probe-from", "probe-to:8080", "--probe", "--dir", dir, "-o", "json"}
+	type seen struct {
+		Ways  []struct{ Hops []struct{ At, What string } }
+		Probe struct {
+			Answer, Lost string
+			Hop          int
+			Sightings    []struct{ At string }
+		}
+	}
+	send := func(wantErr bool) (s seen) {
+		t.Helper()
+		out, err := command(time.Minute, porthole, ask...)
+		if (err != nil) != wantErr {
+			t.Errorf("porthole path --probe: %v", err)
+		}
+		if err := json.Unmarshal([]byte(out), &s); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return s
+	}
+
+	right := send(false)
+	for _, at := range []string{"default/probe-from", "win02", "win01", "default/probe-to"} {
+		if !slices.ContainsFunc(right.Probe.Sightings, func(s struct{ At string }) bool { return s.At == at }) {
+			t.Errorf("not seen at %s: %+v", at, right.Probe)
+		}
+	}
+	if right.Probe.Hop != -1 || right.Probe.Answer == "" {
+		t.Errorf("the probe: %+v", right.Probe)
+	}
+
+	b := browser.New(t)
+	b.Open(browser.Args{Tab: "a", URL: page(t, "--dir", dir)})
+	b.Open(browser.Args{Tab: "a", URL: b.Text("a", "location.origin") + "/#/packet?from=default/probe-from&to=default/probe-to:8080"})
+	b.Wait("a", "document.querySelectorAll('g.hop').length > 1", time.Minute)
+	b.Do("click", browser.Args{Tab: "a", Text: "button:has-text('Send a probe')"}, nil)
+	b.Wait("a", "document.querySelector('.problem.probe.s-right') && [...document.querySelectorAll('.mark.probe')].some((m) => m.textContent.includes('seen'))", time.Minute)
+
+	lose(t, "win02", "win01")
+	lost := send(true)
+	hop := lost.Probe.Hop
+	if hop < 0 || hop >= len(lost.Ways[0].Hops) || lost.Ways[0].Hops[hop].At != "win02" || lost.Ways[0].Hops[hop].What != "route" || !strings.Contains(lost.Probe.Lost, "default/probe-to did not get it") {
+		t.Errorf("without its route the probe was lost as %+v", lost)
+	}
+	b.Do("click", browser.Args{Tab: "a", Text: "button:has-text('Send a probe')"}, nil)
+	b.Wait("a", "document.querySelector('.problem.probe.s-wrong') && document.querySelector('g.hop.first .mark.probe.lost')", time.Minute)
+}
+
+// lose deletes the route of a node to the pods of another, and keeps the agent from putting it back until the test ends.
+func lose(t *testing.T, node, to string) {
+	t.Helper()
+	states, err := supervise.States(filepath.Join(dir, "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(states, func(s supervise.State) bool { return s.Name == node+"/routes" })
+	if i < 0 || states[i].PID == 0 {
+		t.Fatalf("%s/routes does not run", node)
+	}
+	if err := syscall.Kill(states[i].PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Kill(states[i].PID, syscall.SIGCONT) })
+
+	var other struct{ Spec struct{ PodCIDR string } }
+	object(t, &other, "node", to)
+	if out, err := command(time.Minute, "ip", "-n", "porthole-"+node, "route", "del", other.Spec.PodCIDR); err != nil {
+		t.Fatalf("%v %s", err, out)
 	}
 }

@@ -12,8 +12,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/internal/packet"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+// Packet is one frame. What it can be asked is in internal/packet.
+type Packet = packet.Packet
+
+// Of package packet, for those who look for a kind of packets.
+const (
+	ICMPv4      = packet.ICMPv4
+	ICMPv6      = packet.ICMPv6
+	TCP         = packet.TCP
+	UDP         = packet.UDP
+	EchoRequest = packet.EchoRequest
 )
 
 // Wire collects the IP packets that an interface sends and receives. It is safe for concurrent use.
@@ -94,7 +107,7 @@ func (w *Wire) read(fd int, stop <-chan struct{}) {
 			w.mu.Unlock()
 			return
 		}
-		if p, ok := decode(slices.Clone(buffer[:n])); ok && len(w.seen) < most {
+		if p, ok := packet.Decode(slices.Clone(buffer[:n])); ok && len(w.seen) < most {
 			w.seen = append(w.seen, p)
 		}
 		w.mu.Unlock()

@@ -1,20 +1,30 @@
 // A packet's way: both ends, each hop with the rule that decides, and the first that is wrong.
 import dagre from "@dagrejs/dagre";
 import { useState } from "preact/hooks";
-import { useAsk } from "../hooks";
+import { ask, useAsk } from "../hooks";
 import { Command, Dot, Empty } from "../parts";
 import { go } from "../place";
 import { store } from "../store";
 
 interface Hop { at: string; what: string; decides: string; wrong?: { found: string; should: string; who: string }; unknown?: string }
 interface Way { backend?: string; hops: Hop[] | null; answer?: Hop[]; via: string[] }
-interface Result { from: string; to: string; ways: Way[]; first?: Hop; unknown?: string }
+interface Sighting { at: string; interface: string; out: boolean; from: string; to: string; micros: number; answer?: boolean }
+interface Probe { sent: string; answer?: string; sightings: Sighting[]; way: number; hop: number; lost?: string; answerLost?: string }
+interface Result { from: string; to: string; ways: Way[]; first?: Hop; unknown?: string; probe?: Probe }
 
 export function PacketView({ place }: { place: Record<string, string> }) {
   const [from, to, protocol] = [place.from ?? "", place.to ?? "", place.protocol ?? "tcp"];
   const [again, setAgain] = useState(0);
   const ready = from !== "" && to !== "";
   const asked = useAsk<Result>(ready ? `path?from=${encodeURIComponent(from)}&to=${encodeURIComponent(to)}&protocol=${protocol}` : "", 0, again);
+  // What a probe found is shown in place of what was computed, until something else is asked for.
+  const key = [from, to, protocol, again].join(" ");
+  const [probed, setProbed] = useState<{ key: string; busy: boolean; value?: Result; error?: string }>({ key: "", busy: false });
+  const mine = probed.key === key ? probed : undefined;
+  const probe = async () => {
+    setProbed({ key, busy: true });
+    setProbed({ key, busy: false, ...(await ask<Result>(`path?from=${encodeURIComponent(from)}&to=${encodeURIComponent(to)}&protocol=${protocol}`, {})) });
+  };
   const submit = (e: SubmitEvent) => {
     e.preventDefault();
     const data = new FormData(e.currentTarget as HTMLFormElement);
@@ -28,11 +38,13 @@ export function PacketView({ place }: { place: Record<string, string> }) {
       <label>To <input name="to" list="ends" value={to} placeholder="pod, service:port, node or address" required /></label>
       <label>Protocol <select name="protocol" value={protocol}><option>tcp</option><option>udp</option><option>sctp</option></select></label>
       <button class="primary" type="submit" disabled={asked.busy}>{asked.busy ? "Asking the machines…" : "Follow"}</button>
+      {store.cluster?.local && <button type="button" disabled={!ready || mine?.busy} onClick={probe}>{mine?.busy ? "Sending…" : "Send a probe"}</button>}
       <datalist id="ends">{ends().map((name) => <option key={name} value={name} />)}</datalist>
     </form>
-    {!ready && <Empty title="Follow a packet">Choose two ends. Each machine is asked for its routes, neighbours, load balancers and rules; the way is computed from them, and nothing is sent.</Empty>}
+    {!ready && <Empty title="Follow a packet">Choose two ends. Each machine is asked for its routes, neighbours, load balancers and rules; the way is computed from them, and nothing is sent. In a local cluster a probe can be sent besides: one packet, watched on every machine.</Empty>}
     {asked.error && <div class="problem s-wrong" role="alert"><p><Dot state="wrong" /> {asked.error}</p></div>}
-    {asked.value && <Ways r={asked.value} />}
+    {mine?.error && <div class="problem s-wrong" role="alert"><p><Dot state="wrong" /> No probe was sent: {mine.error}</p></div>}
+    {(mine?.value ?? asked.value) && <Ways r={(mine?.value ?? asked.value)!} />}
   </section>;
 }
 
@@ -49,8 +61,18 @@ function Ways({ r }: { r: Result }) {
     {first ? <div class="problem s-wrong"><p><Dot state="wrong" /> The first hop that is wrong is at {first.at} ({first.what}): {first.wrong!.found}. It should be: {first.wrong!.should}. Who makes it: {first.wrong!.who}.</p>
       <Command text={`porthole path ${r.from.replace(/ .*/, "")} ${r.to.replace(/ .*/, "")}`} /></div>
       : <div class="problem s-right"><p><Dot state="right" /> Nothing is wrong{r.ways.some((w) => all(w).some((h) => h.unknown)) ? " as far as it is known" : ""}.</p></div>}
-    {r.ways.map((w, i) => <WayDrawing key={i} w={w} n={r.ways.length > 1 ? `way ${i + 1} of ${r.ways.length}` : ""} />)}
+    {r.probe && <ProbeBox p={r.probe} />}
+    {r.ways.map((w, i) => <WayDrawing key={i} w={w} probe={r.probe?.way === i ? r.probe : undefined} n={r.ways.length > 1 ? `way ${i + 1} of ${r.ways.length}` : ""} />)}
   </>;
+}
+
+// ProbeBox says what became of a probe, and where it was seen.
+function ProbeBox({ p }: { p: Probe }) {
+  const state = p.lost || p.answerLost ? "wrong" : "right";
+  return <div class={`problem probe s-${state}`} role="status"><p><Dot state={state} /> A probe was sent: {p.sent}. {p.lost ? `It was lost: ${p.lost}.` : p.answerLost ? `It arrived; ${p.answerLost}.` : `It arrived; its sender got ${p.answer ?? "no answer"}.`}</p>
+    <details><summary>Where it was seen</summary><div class="wide" tabIndex={0} role="region" aria-label="Where the probe was seen"><table><thead><tr><th>After</th><th>On</th><th>Interface</th><th>Packet</th></tr></thead><tbody>
+      {p.sightings.map((s, i) => <tr key={i}><td>{s.micros} µs</td><td>{s.at}</td><td>{s.out ? "out" : "in"} {s.interface}</td><td>{s.from} → {s.to}{s.answer && <span class="faint"> the answer</span>}</td></tr>)}
+    </tbody></table></div></details></div>;
 }
 
 function all(w: Way): Hop[] {
@@ -58,7 +80,12 @@ function all(w: Way): Hop[] {
 }
 
 // The hops of a packet and of its answer as two rows of boxes, laid out from left to right.
-function WayDrawing({ w, n }: { w: Way; n: string }) {
+function WayDrawing({ w, n, probe }: { w: Way; n: string; probe?: Probe }) {
+  const passed = (id: string) => {
+    const i = Number(id.slice(1));
+    if (!probe || !id.startsWith("h")) return "";
+    return probe.hop < 0 || i < probe.hop ? "seen ✓" : i === probe.hop ? "lost ✗" : "";
+  };
   const g = new dagre.graphlib.Graph<{ hop: Hop; width: number; height: number; x?: number; y?: number }>();
   g.setGraph({ rankdir: "LR", ranksep: 34, nodesep: 22, marginx: 4, marginy: 8 });
   g.setDefaultEdgeLabel(() => ({}));
@@ -87,6 +114,7 @@ function WayDrawing({ w, n }: { w: Way; n: string }) {
           return <g key={id} class={`hop s-${state}${h === first ? " first" : ""}`} transform={`translate(${node.x! - width / 2},${node.y! - height / 2})`}>
             <rect class="plate" width={width} height={height} rx="7" /><rect class="edge" y="8" width="4" height={height - 16} rx="2" />
             <text class="sub" x="14" y="19">{id.startsWith("a") ? "answer · " : ""}{h.what}</text><text class="title" x="14" y="36">{h.at.length > 25 ? h.at.slice(0, 24) + "…" : h.at}</text>
+            <text class={"mark probe" + (passed(id).startsWith("lost") ? " lost" : "")} x={width - 10} y="19">{passed(id)}</text>
             {lines(h.wrong ? h.wrong.found : h.unknown ? "not known: " + h.unknown : h.decides).map((t, i) => <text key={i} class="facts" x="14" y={53 + i * 14}>{t}</text>)}
           </g>;
         })}

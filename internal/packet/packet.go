@@ -1,4 +1,5 @@
-package capture
+// Package packet reads Ethernet frames: addresses and ports, and what VXLAN and Geneve carry inside.
+package packet
 
 import (
 	"encoding/binary"
@@ -18,6 +19,8 @@ type Packet struct {
 	SrcPort, DstPort uint16 // TCP, UDP
 	ICMP             uint8  // type of ICMP or ICMPv6
 	Code             uint8
+	Seq, Ack         uint32 // TCP
+	Flags            uint8  // TCP: FlagSYN, FlagACK, …
 
 	// Encap is "vxlan" or "geneve" if the packet carries another, Inner; VNI is that of the encapsulation.
 	Encap string
@@ -31,6 +34,13 @@ const (
 	TCP    = 6
 	UDP    = 17
 	ICMPv6 = 58
+)
+
+// Flags of TCP (RFC 9293).
+const (
+	FlagSYN = 2
+	FlagRST = 4
+	FlagACK = 16
 )
 
 // EchoRequest is a type of ICMP (RFC 792).
@@ -57,8 +67,8 @@ func (p Packet) String() string {
 	return text
 }
 
-// decode reads an Ethernet frame; ok is false for one that carries no IP.
-func decode(frame []byte) (p Packet, ok bool) {
+// Decode reads an Ethernet frame; ok is false for one that carries no IP. The Packet keeps parts of the frame.
+func Decode(frame []byte) (p Packet, ok bool) {
 	if len(frame) < 14 {
 		return p, false
 	}
@@ -108,6 +118,9 @@ func (p *Packet) transport(data []byte) {
 		if p.Protocol == UDP && tunnels[p.DstPort] != "" {
 			p.tunnel(tunnels[p.DstPort], data[8:])
 		}
+		if p.Protocol == TCP && len(data) >= 20 {
+			p.Seq, p.Ack, p.Flags = binary.BigEndian.Uint32(data[4:]), binary.BigEndian.Uint32(data[8:]), data[13]
+		}
 	}
 }
 
@@ -123,7 +136,7 @@ func (p *Packet) tunnel(kind string, data []byte) {
 	if len(data) < header {
 		return
 	}
-	if inner, ok := decode(data[header:]); ok {
+	if inner, ok := Decode(data[header:]); ok {
 		p.Encap, p.VNI, p.Inner = kind, binary.BigEndian.Uint32(data[4:])>>8, &inner
 	}
 }
