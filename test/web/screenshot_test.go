@@ -57,6 +57,9 @@ func TestPicture(t *testing.T) {
 			t.Errorf("the picture %s is %v", name, size)
 		}
 	}
+	if share := different(shrink(readPNG(t, file)), shrink(readPNG(t, picture))); share > mostOther {
+		t.Errorf("%.1f %% of the README's picture is not as the page is now, at most %.0f: -args -update makes it again", 100*share, 100*mostOther)
+	}
 }
 
 // TestSaved: a view is saved as a drawing that stands for itself, with its colours, and as data.

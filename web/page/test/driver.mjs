@@ -41,7 +41,7 @@ const commands = {
   choose: ({ tab, text, value }) => pages.get(tab).selectOption(text, value, { timeout: 5000 }),
   press: ({ tab, text }) => pages.get(tab).keyboard.press(text),
   async screenshot({ tab, text }) {
-    await pages.get(tab).screenshot({ path: text });
+    await pages.get(tab).screenshot({ path: text, timeout: 120000 });
   },
   async download({ tab, text }) {
     const page = pages.get(tab);
