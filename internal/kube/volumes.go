@@ -2,10 +2,13 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,7 +22,8 @@ const (
 	objectIdle     = time.Minute // how long a watch goes on after its last user
 )
 
-// Objects reads ConfigMaps and Secrets from one watch per object in use: a node may not list or watch all of them. A read of an object
+// Objects reads ConfigMaps and Secrets from one watch per object in use: a node may not list or watch all of them. ClusterTrustBundles, which
+// are few and for everybody, have one watch for all. A read of an object
 // that is not watched, or that its watch has not delivered yet, is a request to the API server.
 type Objects struct {
 	client kubernetes.Interface
@@ -46,7 +50,7 @@ func NewObjects(client kubernetes.Interface) *Objects {
 	return &Objects{client: client, open: map[objectKey]*watchedObject{}}
 }
 
-// Watch watches a ConfigMap or Secret and calls changed for its first state and after each change. The watch ends a minute after its
+// Watch watches a ConfigMap or Secret, or all objects of the kind ClusterTrustBundle, whose namespace and name are empty, and calls changed for its first state and after each change. The watch ends a minute after its
 // last release, or when the object is immutable.
 func (o *Objects) Watch(kind, namespace, name string, changed func()) func() {
 	o.mu.Lock()
@@ -121,7 +125,10 @@ func (o *Objects) start(key objectKey) *watchedObject {
 }
 
 func emptyObject(kind string) runtime.Object {
-	if kind == "Secret" {
+	switch kind {
+	case trustBundle:
+		return &certificatesv1beta1.ClusterTrustBundle{}
+	case "Secret":
 		return &v1.Secret{}
 	}
 	return &v1.ConfigMap{}
@@ -139,6 +146,9 @@ func immutable(obj any) bool {
 
 // listWatch lists and watches the one object by its name: this is all that a node's credentials allow (the node authorizer).
 func (o *Objects) listWatch(key objectKey) cache.ListerWatcher {
+	if key.kind == trustBundle {
+		return o.listWatchBundles()
+	}
 	only := func(opts *metav1.ListOptions) {
 		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", key.name).String()
 	}
@@ -178,9 +188,60 @@ func (o *Objects) Secret(ctx context.Context, namespace, name string) (*v1.Secre
 	return o.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
+const trustBundle = "ClusterTrustBundle"
+
+func (o *Objects) listWatchBundles() cache.ListerWatcher {
+	all := o.client.CertificatesV1beta1().ClusterTrustBundles()
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) { return all.List(ctx, opts) },
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			return all.Watch(ctx, opts)
+		},
+	}, o.client)
+}
+
+// TrustBundles returns the cluster's trust bundles: from the watch, if one runs and has its first state, else from the API server. The result is
+// shared: do not change it.
+func (o *Objects) TrustBundles(ctx context.Context) ([]*certificatesv1beta1.ClusterTrustBundle, error) {
+	if store := o.store(ctx, objectKey{kind: trustBundle}); store != nil {
+		var out []*certificatesv1beta1.ClusterTrustBundle
+		for _, obj := range store.List() {
+			if b, ok := obj.(*certificatesv1beta1.ClusterTrustBundle); ok {
+				out = append(out, b)
+			}
+		}
+		return out, nil
+	}
+	list, err := o.client.CertificatesV1beta1().ClusterTrustBundles().List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("the API server does not have this kind (certificates.k8s.io/v1beta1): %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []*certificatesv1beta1.ClusterTrustBundle
+	for i := range list.Items {
+		out = append(out, &list.Items[i])
+	}
+	return out, nil
+}
+
 // cached returns the object that a watch holds, after waiting at most objectSyncWait for its first state. It returns nil if the object
 // is not watched or does not exist.
 func (o *Objects) cached(ctx context.Context, key objectKey) any {
+	store := o.store(ctx, key)
+	if store == nil {
+		return nil
+	}
+	obj, found, err := store.GetByKey(key.namespace + "/" + key.name)
+	if err != nil || !found {
+		return nil
+	}
+	return obj
+}
+
+// store returns what a watch holds, after waiting at most objectSyncWait for its first state; nil if there is no such watch, or none yet.
+func (o *Objects) store(ctx context.Context, key objectKey) cache.Store {
 	o.mu.Lock()
 	w := o.open[key]
 	o.mu.Unlock()
@@ -201,10 +262,5 @@ func (o *Objects) cached(ctx context.Context, key objectKey) any {
 		case <-poll.C:
 		}
 	}
-
-	obj, found, err := w.store.GetByKey(key.namespace + "/" + key.name)
-	if err != nil || !found {
-		return nil
-	}
-	return obj
+	return w.store
 }

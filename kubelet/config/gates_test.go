@@ -22,7 +22,7 @@ func TestGates(t *testing.T) {
 		set  map[string]bool
 		warn bool
 	}{
-		"": {map[string]bool{"EventedPLEG": false, "NodeSwap": true}, false},
+		"": {map[string]bool{"EventedPLEG": false, "NodeSwap": true, "ClusterTrustBundleProjection": true}, false},
 		"unrecognized feature gate: NoSuchFeature":                                                 {map[string]bool{"NoSuchFeature": false, "NodeSwap": true}, false},
 		"cannot set feature gate SidecarContainers to false, feature is locked to true":            {map[string]bool{"SidecarContainers": false}, false},
 		"featureGates.EventedPLEG: without effect: the feature is as by its default, false":        {map[string]bool{"EventedPLEG": true}, true},

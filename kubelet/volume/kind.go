@@ -36,6 +36,7 @@ type job struct {
 	volumes string // the folder with the pod's volumes, each at <plugin>/<name>
 	windows bool   // the node's system
 	objects ObjectGetter
+	bundles TrustBundles // nil: switched off
 	storage *storage
 	// token returns a service account token for the pod; only for prepare.
 	token func(context.Context, *v1.ServiceAccountTokenProjection) (string, error)

@@ -23,7 +23,7 @@ var notSupported = map[string]string{
 }
 
 // projectionsNotSupported are the fields of v1.VolumeProjection that are not supported.
-var projectionsNotSupported = []string{"ClusterTrustBundle", "PodCertificate"}
+var projectionsNotSupported = []string{"PodCertificate"}
 
 // TestVolumeSources asks of every field of v1.VolumeSource that it has exactly one kind, or is listed as not supported
 // and fails with a text that says what to use.
@@ -126,7 +126,7 @@ func TestNeeds(t *testing.T) {
 		vol("csi", v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}),
 	)
 	want := []need{{object: ConfigMap, name: "a"}, {object: Secret, name: "b"}, {pod: true},
-		{object: ConfigMap, name: "c"}, {object: Secret, name: "d"}, {pod: true}, {token: true}}
+		{object: ConfigMap, name: "c"}, {object: Secret, name: "d"}, {pod: true}, {token: true}, {object: TrustBundle}}
 	if got := needsOf(pod); !slices.Equal(got, want) {
 		t.Errorf("needs: %+v, want %+v", got, want)
 	}

@@ -149,6 +149,12 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 			continue
 		}
 		ref := objectRef{kind: n.object, namespace: pod.Namespace, name: n.name}
+		if n.object == TrustBundle {
+			if m.opts.TrustBundles == nil {
+				continue
+			}
+			ref.namespace = "" // the cluster's
+		}
 		if _, known := p.watches[ref]; !known && !p.closed {
 			p.watches[ref] = m.opts.Objects.Watch(ref.kind, ref.namespace, ref.name, changed)
 		}
@@ -158,7 +164,7 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 // job returns what is needed to do something with one volume of a pod. p is nil if that is not to prepare it.
 func (m *Manager) job(p *podVolumes, pod *v1.Pod, facts Facts, v *v1.Volume) job {
 	j := job{pod: pod, facts: facts, volume: v, volumes: m.volumesDir(pod.UID), windows: m.windows, objects: m.opts.Objects,
-		storage: m.storage}
+		bundles: m.opts.TrustBundles, storage: m.storage}
 	if p != nil {
 		j.token = func(ctx context.Context, s *v1.ServiceAccountTokenProjection) (string, error) {
 			return p.tokens.get(ctx, &m.opts, pod, s)

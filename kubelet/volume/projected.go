@@ -32,6 +32,8 @@ func projectedSource(p *v1.VolumeProjection, mode *int32) source {
 		return downwardSource{p.DownwardAPI.Items, mode}
 	case p.ServiceAccountToken != nil:
 		return tokenSource{p.ServiceAccountToken, mode}
+	case p.ClusterTrustBundle != nil:
+		return bundleSource{p.ClusterTrustBundle, mode}
 	}
 	return unknownSource{}
 }

@@ -101,7 +101,7 @@ func TestKilledAtEachStep(t *testing.T) {
 			w.restart()
 			if !goes && kill < unpublish {
 				w.mustPrepare(p)
-				if got := w.driver.Volumes()["h-c"]; len(got.Published) != 1 || got.Staged == "" {
+				if got := w.driver.Volumes()["h-c"]; len(got.Published) != 1 || len(got.Staged) != 1 {
 					t.Errorf("killed before %q: volume is %+v", kill, got)
 				}
 				if n := mountsAt(t, w.mountOf(p)); n != 1 {

@@ -117,7 +117,7 @@ func (w *storageWorld) nodeChanged() {
 	for _, name := range n.Status.VolumesInUse {
 		if !manual {
 			_, handle, _ := strings.Cut(string(name), "^")
-			_ = w.driver.Change(handle, func(v *storagedriver.Volume) { v.Attached = true })
+			_ = w.driver.Change(handle, func(v *storagedriver.Volume) { v.Attached = map[string]bool{"node": true} })
 			n.Status.VolumesAttached = append(n.Status.VolumesAttached, v1.AttachedVolume{Name: name})
 		}
 	}
@@ -149,7 +149,7 @@ func (w *storageWorld) PersistentVolume(_ context.Context, name string) (*v1.Per
 func (w *storageWorld) Attachment(_ context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	for id, v := range w.driver.Volumes() {
 		if attachmentName(id, driverName, "node") == name {
-			return &storagev1.VolumeAttachment{Status: storagev1.VolumeAttachmentStatus{Attached: v.Attached, AttachmentMetadata: map[string]string{"lun": "7"}}}, nil
+			return &storagev1.VolumeAttachment{Status: storagev1.VolumeAttachmentStatus{Attached: v.Attached["node"], AttachmentMetadata: map[string]string{"lun": "7"}}}, nil
 		}
 	}
 	return nil, notFound("volumeattachments", name)
@@ -273,8 +273,8 @@ func (w *storageWorld) left() (out []string) {
 		return nil
 	})
 	for id, v := range w.driver.Volumes() {
-		if v.Staged != "" || len(v.Published) > 0 {
-			out = append(out, fmt.Sprintf("volume %s staged at %q, published at %d places", id, v.Staged, len(v.Published)))
+		if len(v.Staged)+len(v.Published) > 0 {
+			out = append(out, fmt.Sprintf("volume %s staged at %v, published at %d places", id, v.Staged, len(v.Published)))
 		}
 	}
 	return append(out, w.driver.Violations()...)

@@ -21,12 +21,12 @@ type objectRef struct {
 	kind, namespace, name string
 }
 
-// ObjectGetter reads ConfigMaps and Secrets; internal/kube implements it with one watch per object in use. An object
+// ObjectGetter reads ConfigMaps and Secrets, and watches these and TrustBundles; internal/kube implements it with one watch per object in use. An object
 // that does not exist is an error for which apierrors.IsNotFound is true.
 type ObjectGetter interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
-	// Watch keeps the object of kind ConfigMap or Secret fresh and calls changed after it changed, and maybe when it is
+	// Watch keeps the object of kind ConfigMap or Secret, or all of kind TrustBundle, fresh and calls changed after it changed, and maybe when it is
 	// first seen. changed does not block. release may be called more than once.
 	Watch(kind, namespace, name string, changed func()) (release func())
 }
@@ -43,6 +43,8 @@ type Options struct {
 	NodeName string
 	Objects  ObjectGetter
 	Tokens   TokenRequester
+	// TrustBundles reads the cluster's bundles of authorities. Without it, volumes that show them fail: the feature is switched off.
+	TrustBundles TrustBundles
 	// Claims reads claims and what they stand for, Drivers knows the storage drivers of the node. Without them, volumes of that kind fail.
 	Claims  ClaimAPI
 	Drivers DriverSource

@@ -107,7 +107,7 @@ func Run(ctx context.Context, given Options) error {
 
 	plugins := newPlugins(ctx, o, api)
 	var k *core.Kubelet
-	manager := volume.New(volumeOptions(o, api, plugins, func() { k.ReportNode() }))
+	manager := volume.New(volumeOptions(cfg, o, api, plugins, func() { k.ReportNode() }))
 	defer manager.Close()
 	o.Volumes = core.NewVolumes(manager)
 	if o.Pressure.Reader, err = newLeftReader(cfg, o, rt, manager); err != nil {
@@ -200,7 +200,7 @@ func useProviders(pulls *image.Puller, given *Options) error {
 
 // volumeOptions returns what volumes need. Without api (a kubelet without a cluster) they have neither objects nor tokens.
 // nodeChanged is called when the volumes change that the node uses.
-func volumeOptions(o *core.Options, api *kube.Kubelet, p *plugins, nodeChanged func()) volume.Options {
+func volumeOptions(cfg *v1beta1.KubeletConfiguration, o *core.Options, api *kube.Kubelet, p *plugins, nodeChanged func()) volume.Options {
 	options := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name, BootID: o.Node.Host.BootID, NodeChanged: nodeChanged,
 		Event: func(p *v1.Pod, kind, reason, message string) { o.API.PodEvent(p, "", kind, reason, message) },
 		Failed: func(p *v1.Pod, err error) {
@@ -208,6 +208,9 @@ func volumeOptions(o *core.Options, api *kube.Kubelet, p *plugins, nodeChanged f
 		}}
 	if api != nil {
 		options.Objects, options.Tokens, options.Claims, options.Drivers = api.Objects, api, api, p.drivers
+		if config.On(cfg.FeatureGates, "ClusterTrustBundleProjection") {
+			options.TrustBundles = api.Objects
+		}
 	}
 	return options
 }
