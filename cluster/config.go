@@ -45,6 +45,8 @@ type Config struct {
 	WindowsNIC string `json:"windowsNIC,omitempty"`
 	// WindowsAdapter is --adapter of `porthole routes` on Windows nodes. Empty: the network is bound to the card with the node's address.
 	WindowsAdapter string `json:"windowsAdapter,omitempty"`
+	// LinuxKubelet is the kubelet of Linux nodes: KubeletOurs, which empty means too (of a cluster that an earlier version made), or KubeletUpstream.
+	LinuxKubelet string `json:"linuxKubelet,omitempty"`
 	// APIPort and RegistryPort are on 127.0.0.1 of the machine.
 	APIPort      int `json:"apiPort"`
 	RegistryPort int `json:"registryPort"`
@@ -57,9 +59,15 @@ const (
 	SuperviseServices  = "services"
 )
 
+// Values of Config.LinuxKubelet: upstream's is there to be compared with.
+const (
+	KubeletOurs     = "porthole"
+	KubeletUpstream = "upstream"
+)
+
 // DefaultConfig is one Linux node and two Windows Server 2022 nodes.
 func DefaultConfig() Config {
-	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", Supervisor: SuperviseProcesses, Network: routes.DefaultMode,
+	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", LinuxKubelet: KubeletOurs, Supervisor: SuperviseProcesses, Network: routes.DefaultMode,
 		PodCIDR: lab.PodRange.String(), APIPort: 6443, RegistryPort: 5000}
 }
 
@@ -78,6 +86,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--windows-nodes %d: must be 0 to %d", c.WindowsNodes, maxWindowsNodes)
 	}
 
+	if c.LinuxKubelet != "" && c.LinuxKubelet != KubeletOurs && c.LinuxKubelet != KubeletUpstream {
+		return fmt.Errorf("--linux-kubelet %s: %s or %s", c.LinuxKubelet, KubeletOurs, KubeletUpstream)
+	}
 	if _, err := c.builds(); err != nil {
 		return fmt.Errorf("--windows-build %s: %w", c.WindowsBuild, err)
 	}

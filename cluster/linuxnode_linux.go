@@ -2,13 +2,21 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"porthole.dev/porthole/cluster/containerdconf"
 )
 
 // writeLinuxNode writes what only a Linux node has.
-func writeLinuxNode(l Layout, _ Config, n Node) error {
+func writeLinuxNode(l Layout, c Config, n Node) error {
+	if c.LinuxKubelet == KubeletUpstream {
+		if err := makeCgroups(n); err != nil {
+			return err
+		}
+	}
 	return errors.Join(
 		writeFile(l.NodeFile(n.Name, "resolv.conf"), []byte(noResolver), 0o644),
 		os.MkdirAll(podLogsDir(l, n), 0o755),
@@ -23,4 +31,36 @@ func writeContainerd(l Layout, n Node) error {
 		InternalLoopback: true,
 	}
 	return containerdconf.Write(o)
+}
+
+// makeCgroups makes the node's cgroup in every hierarchy: upstream's kubelet expects it there, and ours makes it. A cpuset takes no process
+// before it has processors and memory, which are those of the cgroup above.
+func makeCgroups(n Node) error {
+	hierarchies := []string{"/sys/fs/cgroup"}
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil { // version 1: one folder for each
+		hierarchies, _ = filepath.Glob("/sys/fs/cgroup/*")
+	}
+
+	for _, h := range hierarchies {
+		if _, err := os.Stat(filepath.Join(h, "cgroup.procs")); err != nil {
+			continue // nothing is mounted there
+		}
+		dir := h
+		for _, name := range strings.Split(strings.Trim(cgroupRoot(n), "/"), "/") {
+			above := dir
+			if dir = filepath.Join(dir, name); os.MkdirAll(dir, 0o755) != nil {
+				return fmt.Errorf("making the cgroup %s", dir)
+			}
+			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+				value, err := os.ReadFile(filepath.Join(above, file))
+				if err != nil { // this hierarchy has no cpuset
+					continue
+				}
+				if err := os.WriteFile(filepath.Join(dir, file), value, 0o644); err != nil {
+					return fmt.Errorf("making the cgroup %s: %w", dir, err)
+				}
+			}
+		}
+	}
+	return nil
 }

@@ -88,7 +88,11 @@ func (p *planner) linuxNode(n Node) {
 	}
 	containerd := supervise.Condition{Path: containerdSocket(p.l, n), Dial: true}
 	p.add(p.containerd(n))
-	add("kubelet", p.l.Porthole(), []supervise.Condition{p.apiReady(), containerd},
+	kubelet := p.l.Porthole()
+	if p.c.LinuxKubelet == KubeletUpstream {
+		kubelet = p.l.Bundled("kube")
+	}
+	add("kubelet", kubelet, []supervise.Condition{p.apiReady(), containerd},
 		"kubelet", "--config="+file("kubernetes", "kubelet.json"), "--kubeconfig="+file("kubernetes", "kubelet.kubeconfig"),
 		"--hostname-override="+n.Name, "--node-ip="+p.c.nodeIPs(n), "--root-dir="+file("kubelet"), "--v=2")
 	if p.c.network().services == nil {

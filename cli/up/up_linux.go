@@ -63,6 +63,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f.StringVar(&dir, "dir", cluster.DefaultDir, "state folder")
 	f.IntVar(&config.LinuxNodes, "linux-nodes", config.LinuxNodes, "Linux nodes, 1 to 9")
 	f.IntVar(&config.WindowsNodes, "windows-nodes", config.WindowsNodes, "emulated Windows nodes, 0 to 40")
+	f.StringVar(&config.LinuxKubelet, "linux-kubelet", config.LinuxKubelet, "kubelet of the Linux nodes: porthole, or upstream, to compare with")
 	f.StringVar(&config.WindowsBuild, "windows-build", config.WindowsBuild, "Windows build of those nodes: 17763 (Server 2019), 20348 (2022), 26100 (2025); several with commas are taken in turn")
 	f.StringVar(&config.Supervisor, "supervisor", config.Supervisor, "who starts the programs of Windows nodes: processes, the cluster's supervisor; services: the node's service manager, after porthole.exe join has set the node up, as on Windows")
 	f.BoolVar(&config.WindowsKubeletOnly, "windows-kubelet-only", false, "Windows nodes run a kubelet and containerd.exe only, and are not Ready until HostProcess pods bring the pod network and kube-proxy")
@@ -79,6 +80,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f.BoolVar(&dryRun, "dry-run", false, "print what would be made and run, and change nothing")
 
 	program.Values(cmd, "network", routes.Modes()...)
+	program.Values(cmd, "linux-kubelet", cluster.KubeletOurs, cluster.KubeletUpstream)
 	program.Values(cmd, "supervisor", cluster.SuperviseProcesses, cluster.SuperviseServices)
 	program.Values(cmd, "windows-build", "17763", "20348", "26100")
 	return cmd

@@ -149,6 +149,7 @@ func (o *Objects) listWatch(key objectKey) cache.ListerWatcher {
 	if key.kind == trustBundle {
 		return o.listWatchBundles()
 	}
+
 	only := func(opts *metav1.ListOptions) {
 		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", key.name).String()
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -42,6 +43,12 @@ const suiteMemory = "3Gi"
 
 func (c *suiteCluster) up(ctx context.Context) error {
 	args := append([]string{"up", "--dir", c.o.dir}, nodes[c.o.node]...)
+	if n := suites[c.o.suite].linuxNodes; n > 0 {
+		args = append(args, fmt.Sprintf("--linux-nodes=%d", n))
+	}
+	if c.o.kubelet != ours {
+		args = append(args, "--linux-kubelet="+c.o.kubelet)
+	}
 	if c.o.suite == sigWindows { // a test shuts a node down, of which only services are told
 		args = append(args, "--supervisor=services", "--windows-memory="+suiteMemory)
 	}
@@ -67,7 +74,14 @@ func (c *suiteCluster) pushImages(ctx context.Context) error {
 		Client:   clientIn(platform.NetnsPath(lab.RouterNetns)),
 		Parts:    parts(c.program("conformance"), c.program("bundle")),
 	}
-	return p.PushAll(ctx, suiteImages())
+	all := suiteImages()
+	if c.o.suite == storageCSI {
+		maps.Copy(p.Parts, storageParts(c.program("conformance")))
+		for name := range storageParts("") {
+			all = append(all, storageImage(name))
+		}
+	}
+	return p.PushAll(ctx, all)
 }
 
 // clientIn makes connections in another network namespace.

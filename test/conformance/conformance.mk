@@ -8,18 +8,21 @@ CONFORMANCE_MOD := $(CONFORMANCE_DIR)/go.mod $(CONFORMANCE_DIR)/go.sum
 CONFORMANCE_SUITE := $(CONFORMANCE_OUT)/e2e.test
 CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs sample-apiserver etcd consumer load windows/agnhost.exe windows/sh.exe windows/consumer.exe windows/load.exe)
 CONFORMANCE_DATA := $(CONFORMANCE_OUT)/data
+CONFORMANCE_CSI_MOD := bundle/csi/go.mod bundle/csi/go.sum
+CONFORMANCE_CSI := $(addprefix $(CONFORMANCE_OUT)/csi/,csi-attacher csi-provisioner csi-resizer)
 
-# What to run: FOCUS, a regular expression that picks tests by name; NODE, lin or win; SUITE, conformance, autoscaling or sig-windows;
-# PARALLEL, how many at once.
+# What to run: FOCUS, a regular expression that picks tests by name; NODE, lin or win; SUITE, one of test/conformance/suites.go; KUBELET of
+# Linux nodes, porthole or upstream; PARALLEL, how many at once.
 FOCUS ?=
 NODE ?= lin
 SUITE ?= conformance
+KUBELET ?= porthole
 PARALLEL ?= 10
 CONFORMANCE_FLAGS ?=
 
 .PHONY: conformance
-conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [SUITE=sig-windows|autoscaling] [PARALLEL=n]
-	go run ./test/conformance -bin $(BIN) -node $(NODE) -suite $(SUITE) -parallel $(PARALLEL) -focus "$(FOCUS)" $(CONFORMANCE_FLAGS)
+conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [SUITE=sig-windows|autoscaling|storage-csi|node|network|apps] [KUBELET=upstream] [PARALLEL=n]
+	go run ./test/conformance -bin $(BIN) -node $(NODE) -suite $(SUITE) -kubelet $(KUBELET) -parallel $(PARALLEL) -focus "$(FOCUS)" $(CONFORMANCE_FLAGS)
 
 .PHONY: conformance-smoke
 conformance-smoke: deps-conformance build conformance-build ## a few of these tests, in at most 5 minutes; `make test` runs them too
@@ -30,7 +33,7 @@ conformance-build:
 	@$(MAKE) --no-print-directory -j$(JOBS) conformance-parts
 
 .PHONY: conformance-parts
-conformance-parts: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA)
+conformance-parts: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA) $(if $(filter storage-csi,$(SUITE)),$(CONFORMANCE_CSI) $(CONFORMANCE_OUT)/csi/driver)
 
 .PHONY: deps-conformance
 deps-conformance:
@@ -73,6 +76,15 @@ $(CONFORMANCE_OUT)/etcd: $(CONFORMANCE_MOD)
 
 $(CONFORMANCE_OUT)/windows/agnhost.exe: $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && GOOS=windows $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/kubernetes/test/images/agnhost
+
+# A storage driver of ours, and what stands between Kubernetes and any storage driver, for SUITE=storage-csi.
+$(CONFORMANCE_CSI) &: $(CONFORMANCE_CSI_MOD)
+	@mkdir -p $(CONFORMANCE_OUT)/csi
+	cd bundle/csi && CGO_ENABLED=0 $(CONFORMANCE_BUILD) -o ../../$(CONFORMANCE_OUT)/csi/ github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher \
+		github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer
+
+$(CONFORMANCE_OUT)/csi/driver: $(wildcard test/storage/driver/*.go internal/testkit/storagedriver/*.go)
+	CGO_ENABLED=0 $(CONFORMANCE_BUILD) -o $@ ./test/storage/driver
 
 # Files that lie in upstream's images beside the programs.
 $(CONFORMANCE_DATA): $(CONFORMANCE_MOD)

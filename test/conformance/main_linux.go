@@ -30,7 +30,8 @@ type options struct {
 	bin      string        // folder of the built programs
 	dir      string        // state folder of the cluster
 	node     string        // lin or win: which nodes the pods run on
-	suite    string        // conformance, sig-windows (what upstream tests of Windows nodes), or autoscaling
+	suite    string        // one of suites
+	kubelet  string        // of the Linux nodes: ours, or upstream's
 	focus    string        // regular expression that a test's name must match; empty: all
 	skip     string        // regular expression of tests to leave out; empty: none
 	labels   string        // which of the suite's labels, as ginkgo's --label-filter; empty: those of suite
@@ -50,7 +51,8 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
 	f.StringVar(&o.dir, "dir", "/var/lib/porthole", "state folder of the cluster; one that runs there with the right nodes is used")
 	f.StringVar(&o.node, "node", "lin", "which nodes to judge: lin or win")
-	f.StringVar(&o.suite, "suite", "conformance", "which tests: conformance, autoscaling, or sig-windows (with -node win)")
+	f.StringVar(&o.suite, "suite", "conformance", "which tests: "+suiteNames())
+	f.StringVar(&o.kubelet, "kubelet", ours, "kubelet of the Linux nodes: "+ours+", or "+upstreams+", which is what ours is compared with")
 	f.StringVar(&o.focus, "focus", "", "regular expression that a test's name must match")
 	f.StringVar(&o.skip, "skip", "", "regular expression of tests to leave out")
 	f.StringVar(&o.labels, "labels", "", "which of the suite's labels, as an expression for ginkgo (default: those of -suite)")
@@ -70,11 +72,11 @@ func parse(args []string) (options, error) {
 	if o.node != "lin" && o.node != "win" {
 		return o, fmt.Errorf("-node %s: must be lin or win", o.node)
 	}
-	if suiteLabels[o.suite] == "" || o.suite == sigWindows && o.node != "win" {
-		return o, fmt.Errorf("-suite %s -node %s: must be conformance, autoscaling, or sig-windows with -node win", o.suite, o.node)
+	if err := checkSuite(o.suite, o.node, o.kubelet); err != nil {
+		return o, err
 	}
 	if o.labels == "" {
-		o.labels = suiteLabels[o.suite]
+		o.labels = suites[o.suite].labels
 	}
 	if o.parallel < 1 {
 		return o, fmt.Errorf("-parallel %d: at least 1", o.parallel)
@@ -90,27 +92,8 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// sigWindows is the suite of upstream's group for Windows, test/e2e/windows.
-const sigWindows = "sig-windows"
-
-// autoscaling is the suite of upstream's tests of the horizontal pod autoscaler (test/e2e/autoscaling). The group's other tests need a
-// cloud, and those of an alpha feature an API server that has it.
-const autoscaling = "autoscaling"
-
-// suiteLabels are the labels of the tests of each suite.
-var suiteLabels = map[string]string{"conformance": "Conformance", sigWindows: sigWindows,
-	autoscaling: "sig-autoscaling && Feature: containsAny HPA && !Alpha"}
-
-// set returns the name under which the results of this run are kept: "lin", "win", "sig-windows", "autoscaling-lin" or "autoscaling-win".
-func (o options) set() string {
-	switch o.suite {
-	case sigWindows:
-		return sigWindows
-	case autoscaling:
-		return autoscaling + "-" + o.node
-	}
-	return o.node
-}
+// set returns the name under which the results of this run are kept.
+func (o options) set() string { return setName(o.suite, o.node, o.kubelet) }
 
 // run brings up the cluster, pushes images, runs the suite and writes down what it found. An error also means: some test
 // failed for which no reason is known, or a reason is no longer true.
@@ -149,6 +132,11 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 		defer stop()
+	}
+	if o.suite == storageCSI {
+		if err := c.deployStorage(ctx); err != nil {
+			return err
+		}
 	}
 	list, err := c.suite(ctx)
 	summarise(os.Stdout, list)
@@ -210,7 +198,7 @@ func count(list []result, state string) int {
 func write(o options, list []result) error {
 	home := filepath.Join(o.repo, "test", "conformance")
 	all := map[string]results{}
-	for set := range titles {
+	for _, set := range sets() {
 		have, err := loadResults(filepath.Join(home, "results-"+set+".json"))
 		if err != nil {
 			return err

@@ -245,10 +245,6 @@ func sigOf(test string) string {
 // sigWindowsTests is how many tests Kubernetes 1.36.3 labels sig-windows (counted by a dry run of the suite).
 const sigWindowsTests = 38
 
-// titles of the sets of results.
-var titles = map[string]string{"lin": "Linux nodes", "win": "Emulated Windows nodes", "sig-windows": "Upstream's own tests of Windows nodes",
-	"autoscaling-lin": "Autoscaling of pods on Linux nodes", "autoscaling-win": "Autoscaling of pods on emulated Windows nodes"}
-
 // document is docs/conformance.md: a table and the tests that do not pass, for each system that has results.
 func document(all map[string]results, why reasons) string {
 	var b strings.Builder
@@ -264,19 +260,46 @@ func document(all map[string]results, why reasons) string {
 		if len(have) == 0 {
 			continue
 		}
-		p("\n## %s", titles[node])
-		if node == "sig-windows" {
+		name, system, kubelet := splitSet(node)
+		p("\n## %s", title(node))
+		if node == sigWindows {
 			p("`make conformance NODE=win SUITE=sig-windows` runs the tests that upstream has for Windows nodes only (test/e2e/windows).")
 			p("%d of the %d have run so far.", len(have), sigWindowsTests)
 		}
-		if system, ok := strings.CutPrefix(node, "autoscaling-"); ok {
-			p("`make conformance NODE=%s SUITE=autoscaling` runs the tests of the horizontal pod autoscaler (test/e2e/autoscaling) that need no cloud.", system)
+		if about := suites[name].about; about != "" {
+			p("`make conformance NODE=%s SUITE=%s%s` %s", system, name, map[string]string{upstreams: " KUBELET=upstream"}[kubelet], about)
 			p("%d have run so far.", len(have))
+		}
+		for _, one := range suites[name].out {
+			p("Left out: `%s`, which %s.", one.pattern, one.why)
 		}
 		table(p, have)
 		rest(p, node, have, why)
+		if kubelet == ours {
+			beside(p, have, all[setName(name, system, upstreams)])
+		}
 	}
 	return b.String()
+}
+
+// beside lists the tests that come out otherwise with upstream's kubelet.
+func beside(p func(string, ...any), have, upstream results) {
+	if len(upstream) == 0 {
+		return
+	}
+	both, list := 0, []string(nil)
+	for _, name := range slices.Sorted(maps.Keys(have)) {
+		if there, ran := upstream[name]; ran {
+			both++
+			if there.State != have[name].State {
+				list = append(list, fmt.Sprintf("| %s | %s | %s |", cell(name), have[name].State, there.State))
+			}
+		}
+	}
+	p("\nOf %d tests that ran with upstream's kubelet too, %d came out otherwise.", both, len(list))
+	if len(list) > 0 {
+		p("\n| test | ours | upstream's |\n|---|---|---|\n%s", strings.Join(list, "\n"))
+	}
 }
 
 // table prints the results by special interest group, the first part of a test's name.

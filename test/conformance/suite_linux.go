@@ -117,20 +117,39 @@ func (c *suiteCluster) arguments() []string {
 		"--procs=" + strconv.Itoa(c.o.parallel), "--timeout=" + c.o.limit.String(), "--no-color", "--silence-skips",
 		"--output-dir=" + c.o.logs, "--json-report=report.json", "--label-filter=" + c.o.labels,
 	}
-	if c.o.focus != "" {
-		args = append(args, "--focus="+c.o.focus)
+	for _, focus := range c.focus() {
+		args = append(args, "--focus="+focus)
 	}
-	if c.o.skip != "" {
-		args = append(args, "--skip="+c.o.skip)
+	for _, skip := range []string{c.o.skip, suites[c.o.suite].skips()} {
+		if skip != "" {
+			args = append(args, "--skip="+skip)
+		}
 	}
 	args = append(args, c.suiteFilter()...)
 	args = append(args, c.program("conformance", "e2e.test"), "--",
 		"--kubeconfig="+c.kubeconfig(), "--kubectl-path="+c.program("conformance", "kubectl"), "--provider=skeleton",
 		"--report-dir="+c.o.logs, "--dump-logs-on-failure=true")
+	if c.o.suite == storageCSI {
+		args = append(args, "--storage.testdriver="+c.driverFile())
+	}
 	if c.o.node == "win" {
 		args = append(args, "--node-os-distro=windows", "--non-blocking-taints=node-role.kubernetes.io/control-plane")
 	}
 	return args
+}
+
+// focus is one expression at most: ginkgo runs a test that fits any of several.
+func (c *suiteCluster) focus() []string {
+	switch all := suites[c.o.suite].focus; {
+	case c.o.focus == "" && all == "":
+		return nil
+	case c.o.focus == "":
+		return []string{all}
+	case all == "":
+		return []string{c.o.focus}
+	default:
+		return []string{"(" + all + ").*(" + c.o.focus + ")"}
+	}
 }
 
 // suiteFilter leaves out what upstream does not mean for Windows nodes.

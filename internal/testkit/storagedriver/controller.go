@@ -57,8 +57,11 @@ func (d *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest)
 		block = block || c.GetBlock() != nil
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	id := fmt.Sprintf("v%x", sha256.Sum256([]byte(r.Name)))[:20]
 	v, err := d.ensure(id)
 	if err != nil {
@@ -83,13 +86,16 @@ func (d *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest)
 
 // DeleteVolume is part of CSI.
 func (d *controller) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	v := d.volumes[r.VolumeId]
 	if v == nil {
 		return &csi.DeleteVolumeResponse{}, nil
 	}
-	if len(v.Published) > 0 || v.Staged != "" || v.Attached {
+	if len(v.Published)+len(v.Staged)+len(v.Attached) > 0 {
 		return nil, d.violation("volume %s is deleted while it is in use", v.ID)
 	}
 	if err := d.remove(v); err != nil {
@@ -112,38 +118,47 @@ func (d *Driver) remove(v *Volume) error {
 
 // ControllerPublishVolume is part of CSI.
 func (d *controller) ControllerPublishVolume(_ context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	if r.NodeId != d.o.NodeID {
+	if d.o.NodeID != "" && r.NodeId != d.o.NodeID {
 		return nil, status.Errorf(codes.NotFound, "there is no node %q", r.NodeId)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	v, err := d.find(r.VolumeId)
 	if err != nil {
 		return nil, err
 	}
-	v.Attached = true
+	put(&v.Attached, r.NodeId, true)
 	return &csi.ControllerPublishVolumeResponse{PublishContext: map[string]string{"attached": "yes"}}, d.save()
 }
 
 // ControllerUnpublishVolume is part of CSI.
 func (d *controller) ControllerUnpublishVolume(_ context.Context, r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	v := d.volumes[r.VolumeId]
 	if v == nil {
 		return &csi.ControllerUnpublishVolumeResponse{}, nil
 	}
-	if v.Staged != "" || len(v.Published) > 0 {
+	if v.Staged[r.NodeId] != "" || v.published(r.NodeId) > 0 {
 		return nil, d.violation("volume %s is detached while the node uses it", v.ID)
 	}
-	v.Attached = false
+	delete(v.Attached, r.NodeId)
 	return &csi.ControllerUnpublishVolumeResponse{}, d.save()
 }
 
 // ValidateVolumeCapabilities is part of CSI.
 func (d *controller) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	if _, err := d.find(r.VolumeId); err != nil {
 		return nil, err
 	}
@@ -152,8 +167,11 @@ func (d *controller) ValidateVolumeCapabilities(_ context.Context, r *csi.Valida
 
 // ControllerExpandVolume is part of CSI.
 func (d *controller) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	v, err := d.find(r.VolumeId)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,8 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// Driver serves CSI. Make it with New; Serve listens. It is safe for concurrent use.
+// Driver serves CSI. Make it with New; Serve listens. It is safe for concurrent use, on Linux also by several processes with one folder: one
+// for the controller, and one for each node.
 type Driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedNodeServer
@@ -44,14 +45,36 @@ func New(o Options) (*Driver, error) {
 	if err := os.MkdirAll(filepath.Join(o.Dir, "volumes"), 0o755); err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(d.stateFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return d, nil
+	end, err := d.begin()
+	if err == nil {
+		end()
 	}
+	return d, err
+}
+
+// begin locks the driver and its folder, and reads the state that another process may have changed. The caller calls end.
+func (d *Driver) begin() (end func(), err error) {
+	d.mu.Lock()
+	unlock, err := lock(filepath.Join(d.o.Dir, "lock"))
 	if err != nil {
+		d.mu.Unlock()
 		return nil, err
 	}
-	return d, json.Unmarshal(data, &d.volumes)
+	end = func() { unlock(); d.mu.Unlock() }
+	data, err := os.ReadFile(d.stateFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return end, nil
+	}
+	volumes := map[string]*Volume{}
+	if err == nil {
+		err = json.Unmarshal(data, &volumes)
+	}
+	if err != nil {
+		end()
+		return nil, fmt.Errorf("reading the driver's state: %w", err)
+	}
+	d.volumes = volumes
+	return end, nil
 }
 
 func (d *Driver) stateFile() string { return filepath.Join(d.o.Dir, "state.json") }
@@ -169,14 +192,17 @@ func (d *Driver) Violations() []string {
 	return slices.Clone(d.violations)
 }
 
-// Volumes returns the state of all volumes, by ID.
+// Volumes returns the state of all volumes, by ID; nil if it cannot be read.
 func (d *Driver) Volumes() map[string]Volume {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil
+	}
+	defer end()
 	out := map[string]Volume{}
 	for id, v := range d.volumes {
 		one := *v
-		one.Published = maps.Clone(v.Published)
+		one.Published, one.Attached, one.Staged = maps.Clone(v.Published), maps.Clone(v.Attached), maps.Clone(v.Staged)
 		out[id] = one
 	}
 	return out
@@ -184,8 +210,11 @@ func (d *Driver) Volumes() map[string]Volume {
 
 // Change changes the state of a volume, made if there is none: what an administrator does beside the driver's controller.
 func (d *Driver) Change(id string, change func(*Volume)) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
 	v, err := d.ensure(id)
 	if err != nil {
 		return err
@@ -208,7 +237,7 @@ func (d *Driver) ensure(id string) (*Volume, error) {
 	if err := os.Chmod(d.folder(id), 0o777); err != nil {
 		return nil, err
 	}
-	d.volumes[id] = &Volume{ID: id, Published: map[string]Publication{}}
+	d.volumes[id] = &Volume{ID: id}
 	return d.volumes[id], nil
 }
 

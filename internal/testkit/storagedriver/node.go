@@ -40,8 +40,11 @@ func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 
 // NodeStageVolume is part of CSI.
 func (d *Driver) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	v, err := d.find(r.VolumeId)
 	if err != nil {
 		return nil, err
@@ -49,35 +52,41 @@ func (d *Driver) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeReques
 	if info, err := os.Stat(r.StagingTargetPath); err != nil || !info.IsDir() {
 		return nil, d.violation("volume %s: staging folder %s does not exist", v.ID, r.StagingTargetPath)
 	}
-	if d.o.Attach && !v.Attached {
+	if d.o.Attach && !v.Attached[d.o.NodeID] {
 		return nil, d.violation("volume %s is staged before it was attached", v.ID)
 	}
-	if v.Staged != "" && v.Staged != r.StagingTargetPath {
-		return nil, d.violation("volume %s is staged at %s already", v.ID, v.Staged)
+	if at := v.Staged[d.o.NodeID]; at != "" && at != r.StagingTargetPath {
+		return nil, d.violation("volume %s is staged at %s already", v.ID, at)
 	}
-	v.Staged = r.StagingTargetPath
+	put(&v.Staged, d.o.NodeID, r.StagingTargetPath)
 	return &csi.NodeStageVolumeResponse{}, d.save()
 }
 
 // NodeUnstageVolume is part of CSI.
 func (d *Driver) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	v := d.volumes[r.VolumeId]
 	if v == nil {
 		return &csi.NodeUnstageVolumeResponse{}, nil
 	}
-	if len(v.Published) > 0 {
-		return nil, d.violation("volume %s is unstaged while it is published at %d places", v.ID, len(v.Published))
+	if n := v.published(d.o.NodeID); n > 0 {
+		return nil, d.violation("volume %s is unstaged while it is published at %d places", v.ID, n)
 	}
-	v.Staged = ""
+	delete(v.Staged, d.o.NodeID)
 	return &csi.NodeUnstageVolumeResponse{}, d.save()
 }
 
 // NodePublishVolume is part of CSI.
 func (d *Driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	// "As in a pod": either the driver was told that the volume is the pod's, or it was never made and never staged.
 	ephemeral := r.VolumeContext["csi.storage.k8s.io/ephemeral"] == "true"
 	if ephemeral {
@@ -109,12 +118,9 @@ func (d *Driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRe
 		return nil, status.Errorf(codes.Internal, "publishing volume %s: %v", v.ID, err)
 	}
 
-	if v.Published == nil {
-		v.Published = map[string]Publication{}
-	}
-	v.Published[r.TargetPath] = Publication{ReadOnly: r.Readonly, FSType: mount.GetFsType(), Group: mount.GetVolumeMountGroup(), Flags: mount.GetMountFlags(),
+	put(&v.Published, r.TargetPath, Publication{Node: d.o.NodeID, ReadOnly: r.Readonly, FSType: mount.GetFsType(), Group: mount.GetVolumeMountGroup(), Flags: mount.GetMountFlags(),
 		Mode: r.GetVolumeCapability().GetAccessMode().GetMode().String(), Context: r.VolumeContext, PublishContext: r.PublishContext, Secrets: r.Secrets,
-		Times: v.Published[r.TargetPath].Times + 1, Last: time.Now()}
+		Times: v.Published[r.TargetPath].Times + 1, Last: time.Now()})
 	return &csi.NodePublishVolumeResponse{}, d.save()
 }
 
@@ -125,11 +131,11 @@ func (d *Driver) mayPublish(v *Volume, r *csi.NodePublishVolumeRequest) error {
 	if v.Ephemeral {
 		return nil
 	}
-	if d.o.Attach && !v.Attached {
+	if d.o.Attach && !v.Attached[d.o.NodeID] {
 		return d.violation("volume %s is published before it was attached", v.ID)
 	}
-	if !d.o.NoStage && (v.Staged == "" || v.Staged != r.StagingTargetPath) {
-		return d.violation("volume %s, staged at %q, is published from %q", v.ID, v.Staged, r.StagingTargetPath)
+	if at := v.Staged[d.o.NodeID]; !d.o.NoStage && (at == "" || at != r.StagingTargetPath) {
+		return d.violation("volume %s, staged at %q, is published from %q", v.ID, at, r.StagingTargetPath)
 	}
 	single := r.GetVolumeCapability().GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
 	if _, here := v.Published[r.TargetPath]; single && len(v.Published) > 0 && !here {
@@ -140,8 +146,11 @@ func (d *Driver) mayPublish(v *Volume, r *csi.NodePublishVolumeRequest) error {
 
 // NodeUnpublishVolume is part of CSI.
 func (d *Driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	if err := withdraw(r.TargetPath); err != nil {
 		return nil, status.Errorf(codes.Internal, "unpublishing volume %s: %v", r.VolumeId, err)
 	}
@@ -160,13 +169,16 @@ func (d *Driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolu
 
 // NodeExpandVolume is part of CSI.
 func (d *Driver) NodeExpandVolume(_ context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	v, err := d.find(r.VolumeId)
 	if err != nil {
 		return nil, err
 	}
-	if _, here := v.Published[r.VolumePath]; !here && v.Staged != r.VolumePath {
+	if _, here := v.Published[r.VolumePath]; !here && v.Staged[d.o.NodeID] != r.VolumePath {
 		return nil, d.violation("volume %s is expanded at %s, where it is not", v.ID, r.VolumePath)
 	}
 	v.NodeBytes = r.GetCapacityRange().GetRequiredBytes()
@@ -180,8 +192,11 @@ func (d *Driver) NodeExpandVolume(_ context.Context, r *csi.NodeExpandVolumeRequ
 
 // NodeGetVolumeStats is part of CSI.
 func (d *Driver) NodeGetVolumeStats(_ context.Context, r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	v, err := d.find(r.VolumeId)
 	if err != nil {
 		return nil, err

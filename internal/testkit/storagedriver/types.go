@@ -5,10 +5,12 @@ import (
 	"time"
 )
 
-// Options configure a Driver. Name, NodeID and Dir are required.
+// Options configure a Driver. Name and Dir are required.
 type Options struct {
-	Name, NodeID, Dir string
-	Topology          map[string]string
+	Name, Dir string
+	// NodeID is the driver's name for the node that it serves. Without one it serves no node, and its controller knows all nodes.
+	NodeID   string
+	Topology map[string]string
 	// MaxVolumes bounds the volumes of a node; 0 is no bound.
 	MaxVolumes int64
 	// Attach: volumes are attached by the controller before a node may stage them.
@@ -35,15 +37,35 @@ type Volume struct {
 	Block bool `json:",omitempty"`
 	// Ephemeral: the volume was made when it was published, and goes when it is not any more.
 	Ephemeral bool `json:",omitempty"`
-	Attached  bool `json:",omitempty"`
-	// Staged is where the volume is staged; empty if it is not.
-	Staged string `json:",omitempty"`
+	// Attached are the nodes that the volume is attached to.
+	Attached map[string]bool `json:",omitempty"`
+	// Staged is where the volume is staged, by node.
+	Staged map[string]string `json:",omitempty"`
 	// Published says where the volume is available, and how it was asked for.
 	Published map[string]Publication `json:",omitempty"`
 	// NodeBytes is the size that the node service was last told.
 	NodeBytes int64 `json:",omitempty"`
 	// Abnormal is what the driver says of its health.
 	Abnormal string `json:",omitempty"`
+}
+
+// published counts the places of a node where the volume is available.
+func (v *Volume) published(node string) int {
+	n := 0
+	for _, p := range v.Published {
+		if p.Node == node {
+			n++
+		}
+	}
+	return n
+}
+
+// put sets an element of a map that may be nil.
+func put[V any](m *map[string]V, key string, value V) {
+	if *m == nil {
+		*m = map[string]V{}
+	}
+	(*m)[key] = value
 }
 
 // Publication is how a volume was asked for.
@@ -54,6 +76,7 @@ type Publication struct {
 	Mode                    string
 	Context, PublishContext map[string]string
 	Secrets                 map[string]string
-	Times                   int // how often it was asked for
+	Node                    string // that it was published on
+	Times                   int    // how often it was asked for
 	Last                    time.Time
 }

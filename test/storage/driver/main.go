@@ -23,7 +23,7 @@ func run() error {
 	var o storagedriver.Options
 	var socket, registration, endpoint string
 	flag.StringVar(&o.Name, "name", "lab.storage.porthole.dev", "name of the driver")
-	flag.StringVar(&o.NodeID, "node", "", "the driver's name for this node; its topology too")
+	flag.StringVar(&o.NodeID, "node", "", "the driver's name for this node; none: serve the controller, for all nodes")
 	flag.StringVar(&o.Dir, "dir", "", "folder of the volumes and of the driver's state")
 	flag.StringVar(&socket, "socket", "", "where to serve CSI")
 	flag.StringVar(&registration, "registration", "", "where the kubelet asks who this is")
@@ -32,9 +32,12 @@ func run() error {
 	flag.BoolVar(&o.SingleNodeModes, "single-node-modes", true, "tell one writer on a node from several")
 	flag.BoolVar(&o.Make, "make", false, "make volumes that nobody made, when they are first used: for PersistentVolumes that an administrator wrote")
 	flag.Int64Var(&o.MaxVolumes, "max-volumes", 0, "volumes that a node may have; 0: any number")
+	topology := flag.Bool("topology", true, "volumes are those of one node")
 	flag.Parse()
 
-	o.Topology = map[string]string{"topology." + o.Name + "/node": o.NodeID}
+	if *topology && o.NodeID != "" {
+		o.Topology = map[string]string{"topology." + o.Name + "/node": o.NodeID}
+	}
 	d, err := storagedriver.New(o)
 	if err != nil {
 		return err

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// suite is a set of upstream's tests that can be run.
+type suite struct {
+	// labels are those of its tests, as ginkgo's --label-filter.
+	labels string
+	// focus is a regular expression that its tests must match besides; empty: all.
+	focus string
+	// about says in the document what it is; the sentence begins with the command.
+	about string
+	// out are the tests that cannot say anything here.
+	out []leftOut
+	// peer: the suite runs on upstream's kubelet too, and the two are compared.
+	peer bool
+	// linuxNodes of the cluster; 0: as many as always.
+	linuxNodes int
+	// onWindows, onLinux: it can run on nodes of this system.
+	onWindows, onLinux bool
+}
+
+// leftOut are tests that are not run, and why.
+type leftOut struct{ pattern, why string }
+
+// Suites that something beside their tests depends on.
+const (
+	sigWindows = "sig-windows"
+	storageCSI = "storage-csi"
+)
+
+// usual leaves out of a group of upstream's tests those that are Conformance, which is a suite of its own, those that break nodes by
+// logging in to them, and those that upstream itself does not trust or has given up.
+const usual = " && !Conformance && !Disruptive && !Flaky && !Deprecated"
+
+// suites by name.
+var suites = map[string]suite{
+	"conformance": {labels: "Conformance", onWindows: true, onLinux: true},
+	sigWindows:    {labels: sigWindows, onWindows: true},
+	// The group's other tests need a cloud, and those of an alpha feature an API server that has it.
+	"autoscaling": {labels: "sig-autoscaling && Feature: containsAny HPA && !Alpha", onWindows: true, onLinux: true,
+		about: "runs the tests of the horizontal pod autoscaler (test/e2e/autoscaling) that need no cloud."},
+
+	storageCSI: {labels: "!Disruptive && !Flaky", focus: `External Storage`, peer: true, onLinux: true,
+		about: "runs upstream's suite for storage drivers (`--storage.testdriver`) with a driver of ours, which is as strict as the interface lets a driver be " +
+			"(internal/testkit/storagedriver), and upstream's external-provisioner, external-attacher and external-resizer. csi-driver-host-path, for which upstream runs it, " +
+			"is not to be had as a Go module.",
+		out: []leftOut{
+			{`Snapshot|snapshot`, "snapshots are made by the driver and a controller; a kubelet takes no part in them"},
+			{`volume-modify|VolumeAttributesClass`, "attributes of volumes are changed by the driver's controller; a kubelet takes no part in it"},
+			{`volume-performance|pvc-deletion-performance|volumeLimits`, "figures of a cloud's disks, and a test that fills a node to its limit of volumes for an hour"},
+		}},
+	"node": {labels: "sig-node" + usual + " && !Alpha", peer: true, onLinux: true,
+		about: "runs upstream's tests of sig-node beyond conformance that need no cloud.",
+		out: []leftOut{
+			{`\[Feature:GPUDevicePlugin\]|NVIDIA|\[Feature:GPUUpgrade\]`, "need a GPU"},
+			{`SSH|NodeProblemDetector|node-problem-detector`, "log in to nodes by SSH"},
+			{`AppArmor|Seccomp|seccomp`, "need AppArmor or profiles on the node"},
+			{`DRA|DynamicResourceAllocation`, "need a driver of dynamic resource allocation"},
+			{`kubelet_perf|resource tracking|Density`, "measure a large cloud cluster for hours"},
+		}},
+	"network": {labels: "sig-network" + usual + " && !Alpha", peer: true, onLinux: true,
+		about: "runs upstream's tests of sig-network beyond conformance that need no cloud.",
+		out: []leftOut{
+			{`\[Feature:NetworkPolicy|Netpol|NetworkPolicy`, "the pod network of a local cluster has no network policies on Linux nodes"},
+			{`LoadBalancer|ESIPP|Ingress|\[Feature:NEG\]|GCE|Firewall`, "need a cloud's load balancer"},
+			{`IPv6DualStack|IPv6`, "the cluster has one family of addresses"},
+			{`SCTP`, "the kernel here has no SCTP"},
+			{`\[Feature:Networking-Performance\]|Networking-DNS|NodeLocal DNS|dns autoscaling|\[Feature:KubeProxyDaemonSet`, "measure, or need an add-on"},
+			{`provide Internet connection|Networking-IPv4`, "the cluster has no way to the Internet"},
+		}},
+	"apps": {labels: "sig-apps" + usual + " && !Alpha", peer: true, onLinux: true,
+		about: "runs upstream's tests of sig-apps beyond conformance that need no cloud.",
+		out: []leftOut{
+			{`\[Feature:StatefulSet\].*(zookeeper|mysql|cockroach|redis)|stateful set.*(zookeeper|mysql|cockroach|redis)|Deploy clustered applications`, "install databases from the Internet"},
+		}},
+}
+
+// suiteNames lists them.
+func suiteNames() string { return strings.Join(slices.Sorted(maps.Keys(suites)), ", ") }
+
+// checkSuite returns an error that names the option if a suite cannot run on these nodes, or not with this kubelet.
+func checkSuite(name, node, kubelet string) error {
+	s, known := suites[name]
+	switch {
+	case !known:
+		return fmt.Errorf("-suite %s is not known; known: %s", name, suiteNames())
+	case node == "win" && !s.onWindows, node == "lin" && !s.onLinux:
+		return fmt.Errorf("-suite %s -node %s: this suite does not run on these nodes", name, node)
+	case kubelet != ours && kubelet != upstreams:
+		return fmt.Errorf("-kubelet %s: must be %s or %s", kubelet, ours, upstreams)
+	case kubelet == upstreams && node == "win":
+		return fmt.Errorf("-kubelet %s: with -node lin only", kubelet)
+	}
+	return nil
+}
+
+// Kubelets that can be judged, as `porthole up --linux-kubelet` has them.
+const (
+	ours      = "porthole"
+	upstreams = "upstream"
+)
+
+// skips is the regular expression of the tests that a suite leaves out; empty: none.
+func (s suite) skips() string {
+	var all []string
+	for _, one := range s.out {
+		all = append(all, "("+one.pattern+")")
+	}
+	return strings.Join(all, "|")
+}
+
+// setName is the name under which results are kept: "lin" and "win" for conformance, "sig-windows", and suite-node of the others, with
+// "-upstream" behind it if upstream's kubelet ran them.
+func setName(name, node, kubelet string) string {
+	set := name + "-" + node
+	switch name {
+	case "conformance":
+		set = node
+	case sigWindows:
+		set = name
+	}
+	if kubelet == upstreams {
+		set += "-" + upstreams
+	}
+	return set
+}
+
+// splitSet is setName backwards.
+func splitSet(set string) (name, node, kubelet string) {
+	kubelet = ours
+	if rest, is := strings.CutSuffix(set, "-"+upstreams); is {
+		set, kubelet = rest, upstreams
+	}
+	switch {
+	case set == "lin" || set == "win":
+		return "conformance", set, kubelet
+	case set == sigWindows:
+		return set, "win", kubelet
+	}
+	at := strings.LastIndex(set, "-")
+	return set[:at], set[at+1:], kubelet
+}
+
+// sets are the names of all results that there can be, in the order of the document.
+func sets() []string {
+	var out []string
+	for name, s := range suites {
+		for node, can := range map[string]bool{"lin": s.onLinux, "win": s.onWindows} {
+			if !can {
+				continue
+			}
+			out = append(out, setName(name, node, ours))
+			if s.peer || node == "lin" {
+				out = append(out, setName(name, node, upstreams))
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// title of a set of results in the document.
+func title(set string) string {
+	name, node, kubelet := splitSet(set)
+	nodes := map[string]string{"lin": "Linux nodes", "win": "emulated Windows nodes"}[node]
+	if kubelet == upstreams {
+		nodes = "Linux nodes with upstream's kubelet"
+	}
+	switch name {
+	case "conformance":
+		return strings.ToUpper(nodes[:1]) + nodes[1:]
+	case sigWindows:
+		return "Upstream's own tests of Windows nodes"
+	case "autoscaling":
+		return "Autoscaling of pods on " + nodes
+	case storageCSI:
+		return "Storage drivers on " + nodes
+	}
+	return "Tests of sig-" + name + " on " + nodes
+}
