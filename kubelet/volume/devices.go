@@ -20,7 +20,8 @@ type device struct {
 	// staged is where it is staged, by the path of the record; empty if it is not. A driver stages a volume once, but files and raw
 	// devices have different places.
 	staged map[string]string
-	users  map[string]bool // records of pods
+	// users are the records of pods that use it; true if the pod has it, or is being given it.
+	users map[string]bool
 }
 
 func (d *device) unused() bool { return len(d.users) == 0 && len(d.staged) == 0 }
@@ -82,7 +83,8 @@ func (d *devices) get(r record) *device {
 func (d *devices) use(r record, path string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.get(r).users[path] = true
+	one := d.get(r)
+	one.users[path] = one.users[path] || r.reached(r.Boot) != awaited
 }
 
 // stage notes that a volume is, or may be, staged.
@@ -113,7 +115,39 @@ func (d *devices) others(key deviceKey, path string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	one := d.all[key]
-	return one != nil && (len(one.users) > 1 || len(one.users) == 1 && !one.users[path])
+	if one == nil {
+		return false
+	}
+	_, own := one.users[path]
+	return len(one.users) > 1 || len(one.users) == 1 && !own
+}
+
+// hold notes that the pod of a record, which uses the volume, is being given it.
+func (d *devices) hold(key deviceKey, path string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if one := d.all[key]; one != nil {
+		if _, uses := one.users[path]; uses {
+			one.users[path] = true
+		}
+	}
+}
+
+// held reports whether a pod other than that of the record has the volume, or is being given it.
+func (d *devices) held(key deviceKey, path string) bool {
+	d.load()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one := d.all[key]
+	if one == nil {
+		return false
+	}
+	for other, has := range one.users {
+		if has && other != path {
+			return true
+		}
+	}
+	return false
 }
 
 // orphans lists the volumes that are staged and that no pod uses.

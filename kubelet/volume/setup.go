@@ -37,6 +37,9 @@ func (s *storage) setUp(ctx context.Context, u use) error {
 		return err
 	}
 	plan, err := s.planUse(w)
+	if err == nil && w.exclusive() && s.devices.held(u.deviceKey, u.record) {
+		err = errInUse
+	}
 	if err != nil {
 		unshare()
 		return err
@@ -45,12 +48,23 @@ func (s *storage) setUp(ctx context.Context, u use) error {
 	if own < 0 {
 		own = len(plan)
 	}
-	err = w.do(ctx, plan[:own])
+	if err = w.do(ctx, plan[:own]); err == nil {
+		s.devices.hold(u.deviceKey, u.record)
+	}
 	unshare()
 	if err != nil {
 		return err
 	}
 	return w.do(ctx, plan[own:])
+}
+
+// errInUse is what the user of a volume for one pod sees if another pod of the node has it. The words are upstream's. The scheduler keeps such
+// pods apart; this is for those that came here past it.
+var errInUse = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+
+// exclusive reports whether one pod at a time may have the volume. With several access modes nobody knows which one the pod wants.
+func (w *work) exclusive() bool {
+	return w.pv != nil && len(w.pv.Spec.AccessModes) == 1 && w.pv.Spec.AccessModes[0] == v1.ReadWriteOncePod
 }
 
 func (s *storage) planUse(w *work) (steps, error) {

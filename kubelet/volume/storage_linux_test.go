@@ -478,6 +478,38 @@ func TestVolumeStats(t *testing.T) {
 	w.wantNothingLeft()
 }
 
+// A volume for one pod is not given to another one of the node, which is told why, also by a kubelet that has just started.
+func TestVolumeForOnePod(t *testing.T) {
+	w := newStorageWorld(t, storagedriver.Options{Attach: true})
+	w.claim("c", func(pv *v1.PersistentVolume) {
+		pv.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}
+	})
+	w.claim("both", func(pv *v1.PersistentVolume) {
+		pv.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod, v1.ReadWriteMany}
+	})
+	first, second := claimPod("p", "c"), claimPod("q", "c")
+	w.mustPrepare(first)
+
+	for range 2 {
+		err := w.prepare(second)
+		if err == nil || !strings.Contains(err.Error(), `MountVolume.SetUp failed for volume "data" : volume uses the ReadWriteOncePod access mode and is already in use by another pod`) {
+			t.Errorf("a second pod: %v", err)
+		}
+		w.restart()
+		w.mustPrepare(first)
+	}
+	w.mustTeardown(first)
+	w.mustPrepare(second)
+	w.mustTeardown(second)
+
+	third, fourth := claimPod("r", "both"), claimPod("s", "both")
+	w.mustPrepare(third)
+	w.mustPrepare(fourth) // which of the modes it wants, nobody knows
+	w.mustTeardown(third)
+	w.mustTeardown(fourth)
+	w.wantNothingLeft()
+}
+
 // A raw device is in the container as a device, not as a mount.
 func TestRawDevice(t *testing.T) {
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
