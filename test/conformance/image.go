@@ -89,6 +89,9 @@ func parts(dir, bundle string) map[string]func(*images.Layer) error {
 		"agnhost": func(l *images.Layer) error {
 			l.Link("agnhost", "agnhost-2")
 			l.Dir("uploads", 0o777)
+			for name, content := range agnhostEtc {
+				l.Text(name, content)
+			}
 			return files("agnhost", at("agnhost"), "localhost.crt", at("data", "localhost.crt"), "localhost.key", at("data", "localhost.key"))(l)
 		},
 		"nautilus": files("nautilus.jpg", at("data", "nautilus.jpg"), "data.json", at("data", "nautilus.json")),
@@ -124,11 +127,22 @@ func parts(dir, bundle string) map[string]func(*images.Layer) error {
 	}
 }
 
-// Files that every Linux image has. The second user and group belong to upstream's agnhost image and are named by its tests.
+// Users and groups of every Linux image. Tests of volumes expect that group 1000 has no name there.
+const (
+	passwd = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+	group  = "root:x:0:\nnogroup:x:65534:\n"
+)
+
+// agnhostEtc are the files of upstream's agnhost image with a user and a group that its tests name.
+var agnhostEtc = map[string]string{
+	"etc/passwd": passwd + "user-defined-in-image:x:1000:1000::/:/bin/sh\n",
+	"etc/group":  group + "user-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n",
+}
+
+// etc are the files that every Linux image has.
 var etc = map[string]string{
-	"etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\nuser-defined-in-image:x:1000:1000::/:/bin/sh\n",
-	"etc/group": "root:x:0:\nnogroup:x:65534:\nuser-defined-in-image:x:1000:\n" +
-		"group-defined-in-image:x:50000:user-defined-in-image\n",
+	"etc/passwd": passwd,
+	"etc/group":  group,
 	// A test of image volumes looks for the name of the system that upstream's image is made of.
 	"etc/os-release":    "NAME=\"Porthole's stand-in for an image made of Alpine Linux\"\nID=porthole\n",
 	"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
