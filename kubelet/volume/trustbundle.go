@@ -92,7 +92,7 @@ func trustAnchors(all []*certificatesv1beta1.ClusterTrustBundle, p *v1.ClusterTr
 // chooseBundles returns those that a projection selects: one by its name, or those of a signer whose labels fit. A selector that is not there
 // selects none, an empty one all of the signer.
 func chooseBundles(all []*certificatesv1beta1.ClusterTrustBundle, p *v1.ClusterTrustBundleProjection) ([]*certificatesv1beta1.ClusterTrustBundle, error) {
-	fits := func(*certificatesv1beta1.ClusterTrustBundle) bool { return false }
+	var fits func(*certificatesv1beta1.ClusterTrustBundle) bool
 	switch {
 	case p.Name != nil:
 		fits = func(b *certificatesv1beta1.ClusterTrustBundle) bool { return b.Name == *p.Name }

@@ -271,7 +271,7 @@ func document(all map[string]results, why reasons) string {
 			p("%d have run so far.", len(have))
 		}
 		for _, one := range suites[name].out {
-			p("Left out: `%s`, which %s.", one.pattern, one.why)
+			p("Left out: `%s`: %s.", one.pattern, one.why)
 		}
 		table(p, have)
 		rest(p, node, have, why)
@@ -347,6 +347,10 @@ func rest(p func(string, ...any), node string, have results, why reasons) {
 		if len(list) == 0 {
 			continue
 		}
+		if name, _, _ := splitSet(node); state == skipped && suites[name].peer {
+			grouped(p, node, list, why)
+			continue
+		}
 		p("\n| %s | reason |\n|---|---|", state)
 		for _, one := range list {
 			reason := why.of(node, one.Name)
@@ -358,6 +362,22 @@ func rest(p func(string, ...any), node string, have results, why reasons) {
 			}
 			p("| %s | %s |", cell(one.Name), cell(reason))
 		}
+	}
+}
+
+// grouped counts the tests that a large suite skips itself, by what it says of them.
+func grouped(p func(string, ...any), node string, list []result, why reasons) {
+	counts := map[string]int{}
+	for _, one := range list {
+		reason := why.of(node, one.Name)
+		if reason == "" {
+			reason = firstLine(one.Message)
+		}
+		counts[reason]++
+	}
+	p("\n| skipped by the suite | reason |\n|---|---|")
+	for _, reason := range slices.Sorted(maps.Keys(counts)) {
+		p("| %d | %s |", counts[reason], cell(reason))
 	}
 }
 

@@ -23,6 +23,43 @@ const sampleReport = `[{"SpecReports": [
  {"ContainerHierarchyTexts": ["[sig-apps] Jobs"], "LeafNodeType": "It", "LeafNodeText": "left out", "State": "skipped"}
 ]}]`
 
+// What comes out otherwise with upstream's kubelet is listed, and what a large suite skips is counted by its reason.
+func TestBesideUpstream(t *testing.T) {
+	with := func(states ...string) results {
+		r := results{}
+		for i, s := range states {
+			r.add([]result{{Name: "External " + string(rune('a'+i)), State: s, Message: "no disks", When: "2026-11-26T23:00:00Z"}})
+		}
+		return r
+	}
+	text := document(map[string]results{"storage-csi-lin": with(passed, failed, skipped, skipped), "storage-csi-lin-upstream": with(passed, passed, skipped)}, reasons{})
+	for _, want := range []string{"## Storage drivers on Linux nodes\n", "## Storage drivers on Linux nodes with upstream's kubelet\n",
+		"Of 3 tests that ran with upstream's kubelet too, 1 came out otherwise.\n\n| test | ours | upstream's |\n|---|---|---|\n| External b | failed | passed |\n",
+		"| 2 | no disks |\n", "SUITE=storage-csi KUBELET=upstream`", "Left out: `Snapshot|snapshot`"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the document lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+// The name of a set of results is made of what was run, and taken apart again.
+func TestSetNames(t *testing.T) {
+	for _, set := range sets() {
+		name, node, kubelet := splitSet(set)
+		if got := setName(name, node, kubelet); got != set {
+			t.Errorf("%s is made %s of %s, %s, %s", set, got, name, node, kubelet)
+		}
+		if _, known := suites[name]; !known || title(set) == "" {
+			t.Errorf("%s is of no suite", set)
+		}
+	}
+	for _, bad := range [][3]string{{"nope", "lin", ours}, {storageCSI, "win", ours}, {sigWindows, "lin", ours}, {"node", "lin", "theirs"}, {"autoscaling", "win", upstreams}} {
+		if checkSuite(bad[0], bad[1], bad[2]) == nil {
+			t.Errorf("%v is taken", bad)
+		}
+	}
+}
+
 func sampleResults(t *testing.T) results {
 	t.Helper()
 	list, err := readReport(strings.NewReader(sampleReport))
