@@ -33,7 +33,6 @@ func (c *ComputeSystem) Check() error {
 func (c *Container) unsupported() error {
 	for name, set := range map[string]bool{
 		"HvSocket":                              isSet(c.HvSocket),
-		"AssignedDevices":                       len(c.AssignedDevices) > 0,
 		"AdditionalDeviceNamespace":             isSet(c.AdditionalDeviceNamespace),
 		"RegistryChanges.DeleteKeys":            c.RegistryChanges != nil && len(c.RegistryChanges.DeleteKeys) > 0,
 		"Networking.NetworkSharedContainerName": c.Networking != nil && c.Networking.NetworkSharedContainerName != "",
@@ -68,6 +67,11 @@ func (c *Container) checkValues() error {
 	if err := checkPipes(c.MappedPipes); err != nil {
 		return err
 	}
+	for _, d := range c.AssignedDevices {
+		if !d.IsDisplay() {
+			return ErrNotSupported.WithText("Container.AssignedDevices: an emulated host has no devices of %s %q", d.Type, d.InterfaceClassGuid+d.LocationPath)
+		}
+	}
 	if c.RegistryChanges == nil {
 		return nil
 	}
@@ -80,6 +84,15 @@ func (c *Container) checkValues() error {
 		}
 	}
 	return nil
+}
+
+// displayAdapters is the class of display adapters (GUID_DEVINTERFACE_DISPLAY_ADAPTER). A container that has it finds the host's drivers for them
+// in C:\Windows\System32\HostDriverStore (containerd 2.3.6, integration/windows_device_test.go). An emulated host has the folder, and no drivers.
+const displayAdapters = "5B45201D-F2F2-4F3B-85BB-30FF1F953599"
+
+// IsDisplay reports whether a device is the class of display adapters, whose type may be missing, as in documents of runhcs.
+func (d Device) IsDisplay() bool {
+	return (d.Type == "" || d.Type == "ClassGuid") && strings.EqualFold(strings.Trim(d.InterfaceClassGuid, "{}"), displayAdapters)
 }
 
 // pipePrefix is what paths of a host's named pipes begin with, in any case.

@@ -30,7 +30,7 @@ type Container struct {
 	HvSocket                  json.RawMessage   `json:",omitempty"`
 	ContainerCredentialGuard  *CredentialGuard  `json:",omitempty"`
 	RegistryChanges           *RegistryChanges  `json:",omitempty"`
-	AssignedDevices           []json.RawMessage `json:",omitempty"`
+	AssignedDevices           []Device          `json:",omitempty"`
 	AdditionalDeviceNamespace json.RawMessage   `json:",omitempty"`
 }
 
@@ -64,6 +64,12 @@ type (
 		ContainerPipeName string `json:",omitempty"`
 		HostPath          string `json:",omitempty"`
 		HostPathType      string `json:",omitempty"`
+	}
+	// Device is a device of the host, or all of a class.
+	Device struct {
+		Type               string `json:",omitempty"` // ClassGuid
+		InterfaceClassGuid string `json:",omitempty"`
+		LocationPath       string `json:",omitempty"`
 	}
 	// Memory is the limit of all programs of the container; 0 is none.
 	Memory struct {

@@ -47,10 +47,11 @@ func TestCheck(t *testing.T) {
 		`"MappedPipes":[{"HostPath":"\\\\.\\pipe\\","ContainerPipeName":"p"}]`:     ErrInvalidArgument,
 		`"MappedPipes":[{"HostPath":"\\\\.\\pipe\\p"}]`:                            ErrInvalidArgument,
 		`"MappedPipes":[{"HostPath":"\\\\.\\pipe\\p","ContainerPipeName":"a\"b"}]`: ErrInvalidArgument,
-		`"AssignedDevices":[{"Type":"ClassGuid"}]`:                                 ErrNotSupported,
-		`"MappedDirectories":[{"HostPath":"C:\\a"}]`:                               ErrInvalidArgument,
-		`"RegistryChanges":{"AddValues":[{"Name":"x"}]}`:                           ErrInvalidArgument,
-		`"RegistryChanges":{"DeleteKeys":[{"Hive":"System"}]}`:                     ErrNotSupported,
+		`"AssignedDevices":[{"Type":"ClassGuid","InterfaceClassGuid":"86E0D1E0-8089-11D0-9CE4-08003E301F73"}]`: ErrNotSupported,
+		`"AssignedDevices":[{"Type":"ClassGuid"}]`:                                                             ErrNotSupported,
+		`"MappedDirectories":[{"HostPath":"C:\\a"}]`:                                                           ErrInvalidArgument,
+		`"RegistryChanges":{"AddValues":[{"Name":"x"}]}`:                                                       ErrInvalidArgument,
+		`"RegistryChanges":{"DeleteKeys":[{"Hive":"System"}]}`:                                                 ErrNotSupported,
 	} {
 		text := strings.Replace(smallest, `"Container":{`, `"Container":{`+with+`,`, 1)
 		if _, err := (Systems{}).Create("a", text, time.Time{}); !errors.Is(err, want) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,6 +128,9 @@ func (s systemCalls) startContainer(ctx context.Context, c *container, doc hcsd.
 	if w.mounts, err = s.mountsOf(w.driveC, doc.MappedDirectories); err != nil {
 		return process{}, err
 	}
+	if err := s.addDrivers(&w); err != nil {
+		return process{}, fmt.Errorf("giving %s display adapters: %w", c.id, err)
+	}
 	if err := s.makeBundle(w, net); err != nil {
 		return process{}, fmt.Errorf("making the container of %s: %w", c.id, err)
 	}
@@ -219,6 +223,33 @@ func (s systemCalls) mountsOf(driveC string, of []hcsd.MappedDirectory) ([]runti
 		}
 	}
 	return list, nil
+}
+
+// Where a host has its drivers, and a container those of the host: C:\Windows\System32\containers\devices.def of Windows.
+const (
+	driverStore     = `C:\Windows\System32\DriverStore`
+	hostDriverStore = `C:\Windows\System32\HostDriverStore`
+	fileRepository  = `\FileRepository`
+)
+
+// addDrivers shows a container that has display adapters the host's drivers.
+func (s systemCalls) addDrivers(w *specOptions) error {
+	if !slices.ContainsFunc(w.container.AssignedDevices, hcsd.Device.IsDisplay) {
+		return nil
+	}
+	folder, err := below(s.o.driveC(), driverStore+fileRepository)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(s.o.driveC(), folder), 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	target, err := inContainer(w.driveC, hostDriverStore)
+	if err != nil {
+		return err
+	}
+	w.mounts = append(w.mounts, runtimeMount{target, "bind", filepath.Dir(filepath.Join(s.o.driveC(), folder)), []string{"rbind", "ro"}})
+	return nil
 }
 
 // watchContainer waits until a container has ended.

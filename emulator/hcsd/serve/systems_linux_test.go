@@ -171,7 +171,7 @@ func TestSystems(t *testing.T) {
 	}
 	h.says(string(out),
 		"early 0x80070015", "told 0x3 1 0x0", `output "hellored blue green POD-A ContainerAdministrator \r\n"`,
-		`status {"ProcessId":PID,"Exited":true,"ExitCode":300,"LastWaitResult":0}`, "absent 0x80070002", "folder 0x8007010b",
+		`status {"ProcessId":PID,"Exited":true,"ExitCode":300,"LastWaitResult":0}`, `drivers "there\r\n"`, "absent 0x80070002", "folder 0x8007010b",
 		`echo "one\ntwo\n8 <nil>\n"`, "listed true", "statistics <nil> Running true true", "killed true", "console true true", "resized true", "no size 0x80070057", "typed true", "default true", "interrupted true", `handled "ready\nterminated\n"`, "stopped true", "unhandled true",
 		"again 0xc037010f", "busy 0x80070020", "terminate 0xc0370103", "told 0x1 1 0x0", "terminate again 0xc0370110", "gone 0xc037010e")
 	h.empty("systems", "layers")

@@ -153,6 +153,7 @@ func makeSystem(id, volume string) (system uintptr) {
 			"GuestOs": map[string]string{"HostName": "pod-a"}, "Storage": map[string]any{"Path": volume + `\`},
 			"Memory": map[string]int{"SizeInMB": 512}, "Processor": map[string]int{"Maximum": 5000},
 			"MappedDirectories": []any{map[string]string{"HostPath": `C:\shared`, "ContainerPath": "D:"}},
+			"AssignedDevices":   []any{map[string]string{"InterfaceClassGuid": "5B45201D-F2F2-4F3B-85BB-30FF1F953599"}},
 			"RegistryChanges": map[string]any{"AddValues": []any{map[string]any{"Key": map[string]string{"Hive": "System", "Name": `ControlSet001\Control`},
 				"Name": "WaitToKillServiceTimeout", "StringValue": "2147483647", "Type": "String"}}},
 		}}
@@ -248,6 +249,9 @@ func main() {
 	fmt.Printf("output %q\n", <-p.out)
 	heard.wait("0x10000 2 0x0")
 	fmt.Println("status", strings.ReplaceAll(properties("HcsGetProcessProperties", p.handle), fmt.Sprint(p.info.pid), "PID"))
+	p, hr = start(system, 10, line(`cmd /c "if exist C:\Windows\System32\HostDriverStore\FileRepository echo there"`))
+	must("HcsCreateProcess", hr)
+	fmt.Printf("drivers %q\n", <-p.out)
 	_, hr = start(system, 3, line(`C:\absent.exe`))
 	fmt.Printf("absent %#x\n", hr)
 	bad := line("cmd")
