@@ -114,11 +114,12 @@ func (f faultTest) portsOf(node string) []string {
 	return nil
 }
 
-// TestOVNFaults has what TestFaults does not do for every mode: the pod range of a Windows node changes, and HNS loses the network and stops
-// while it is made anew.
+// TestOVNFaults has what TestFaults does not do for every mode: the agent of a Windows node is killed at each change, the pod range of a node
+// changes, and HNS loses the network and stops while it is made anew.
 func TestOVNFaults(t *testing.T) {
 	long(t)
 	f := faultTest{pathCheck{up(t, "ovn").fleet()}}
+	f.ovnKilledAtEachChange()
 	f.ovnRangeChanges()
 	again := faultTest{pathCheck{f.lab.fleet()}}
 	again.ovnNetworkLost()
