@@ -53,17 +53,7 @@ func (f faultTest) checkFaults() {
 			f.t.Fatal(err)
 		}
 	}
-	var before string
-	wait.NoError(f.t, 60*time.Second, "every route to be there", func() error {
-		before = f.tables()
-		if strings.Contains(before, "porthole-check") {
-			return errors.New("pods that `porthole up` has used are still going")
-		}
-		if f.tables() != before { // they may have gone while the tables were read
-			return errors.New("the tables are still changing")
-		}
-		return f.healthy()
-	})
+	before := f.settledTables()
 	for _, fault := range []struct {
 		name string
 		lost bool // packets may be lost while it lasts
@@ -100,6 +90,22 @@ func (f faultTest) checkFaults() {
 		f.t.Logf("%s: %d of %d packets lost, %.1f s; all tables right and packets pass %.1f s after its end", fault.name, lost, sent,
 			time.Since(started).Seconds(), time.Since(ended).Seconds())
 	}
+}
+
+// settledTables waits until every route is there and the pods that `porthole up` has used are gone, and returns the tables.
+func (f faultTest) settledTables() (tables string) {
+	f.t.Helper()
+	wait.NoError(f.t, 60*time.Second, "every route to be there", func() error {
+		tables = f.tables()
+		if strings.Contains(tables, "porthole-check") {
+			return errors.New("pods that `porthole up` has used are still going")
+		}
+		if f.tables() != tables { // they may have gone while the tables were read
+			return errors.New("the tables are still changing")
+		}
+		return f.healthy()
+	})
+	return tables
 }
 
 // tables is the route tables of all machines as text, with the entries of VXLAN devices and of HNS's overlay networks. What the kernel

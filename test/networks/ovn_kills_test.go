@@ -30,7 +30,7 @@ const (
 // in the first round, and so on. The agent after that puts everything right.
 func (f faultTest) ovnKilledAtEachChange() {
 	f.t.Helper()
-	before := f.tables()
+	before := f.settledTables()
 	for _, change := range []string{keyMade, portMade, addressMade, podsRouted, allRouted} {
 		f.killAfter("win01", change)
 		wait.NoError(f.t, 60*time.Second, "win01 to be right after its agent was killed at "+change, func() error {
