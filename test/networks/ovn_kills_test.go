@@ -39,7 +39,8 @@ func (f faultTest) ovnKilledAtEachChange() {
 			}
 			return f.healthy()
 		})
-		wait.NoError(f.t, 20*time.Second, "packets to pass after "+change, f.pinged("a-win01", "a-win02"))
+		// ovn-controller registers the node anew, and those of the others make their tunnels anew.
+		wait.NoError(f.t, 60*time.Second, "packets to pass after "+change, f.pinged("a-win01", "a-win02"))
 	}
 }
 
