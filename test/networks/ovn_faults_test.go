@@ -119,7 +119,7 @@ func (f faultTest) portsOf(node string) []string {
 func TestOVNFaults(t *testing.T) {
 	long(t)
 	f := faultTest{pathCheck{up(t, "ovn").fleet()}}
-	f.ovnKilledAtEachChange()
+	ovnKills{f}.atEachChange()
 	f.ovnRangeChanges()
 	again := faultTest{pathCheck{f.lab.fleet()}}
 	again.ovnNetworkLost()

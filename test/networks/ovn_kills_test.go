@@ -26,13 +26,16 @@ const (
 	allRouted   = "the route to the services"
 )
 
-// ovnKilledAtEachChange deletes everything that the agent of win01 made, and kills the next agent as soon as it has made a change: the first
+// ovnKills kills agents of Windows nodes with OVN.
+type ovnKills struct{ faultTest }
+
+// atEachChange deletes everything that the agent of win01 made, and kills the next agent as soon as it has made a change: the first
 // in the first round, and so on. The agent after that puts everything right.
-func (f faultTest) ovnKilledAtEachChange() {
+func (f ovnKills) atEachChange() {
 	f.t.Helper()
 	before := f.settledTables()
 	for _, change := range []string{keyMade, portMade, addressMade, podsRouted, allRouted} {
-		f.killAfter("win01", change)
+		f.after("win01", change)
 		wait.NoError(f.t, 60*time.Second, "win01 to be right after its agent was killed at "+change, func() error {
 			if now := f.tables(); now != before {
 				return fmt.Errorf("have\n%s\nwant\n%s", now, before)
@@ -44,8 +47,8 @@ func (f faultTest) ovnKilledAtEachChange() {
 	}
 }
 
-// killAfter ends the agent of a node, takes away what it made, and kills the next agent when that has made a change.
-func (f faultTest) killAfter(node, change string) {
+// after ends the agent of a node, takes away what it made, and kills the next agent when that has made a change.
+func (f ovnKills) after(node, change string) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute) // the supervisor waits longer each time before it starts another agent
 	defer cancel()
@@ -54,8 +57,8 @@ func (f faultTest) killAfter(node, change string) {
 	if err := syscall.Kill(old, syscall.SIGSTOP); err != nil { // else it would put back at once what is deleted
 		f.t.Fatal(err)
 	}
-	f.deleteOVN(node)
-	made, err := f.ovnChanges(ctx, node)
+	f.deleteAll(node)
+	made, err := f.changes(ctx, node)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -78,7 +81,7 @@ func (f faultTest) killAfter(node, change string) {
 	f.t.Logf("killed at %s, after %q", change, seen)
 }
 
-func (f faultTest) deleteOVN(node string) {
+func (f ovnKills) deleteAll(node string) {
 	f.t.Helper()
 	if _, err := ovs(node, "del-port", "br-int", "k8s-"+node, "--", "remove", "open", ".", "external_ids", "ovn-encap-type"); err != nil {
 		f.t.Fatal(err)
@@ -91,8 +94,8 @@ func (f faultTest) deleteOVN(node string) {
 	})
 }
 
-// ovnChanges sends what appears on a node until ctx ends: nothing of it may be there when it is called.
-func (f faultTest) ovnChanges(ctx context.Context, node string) (<-chan string, error) {
+// changes sends what appears on a node until ctx ends: nothing of it may be there when it is called.
+func (f ovnKills) changes(ctx context.Context, node string) (<-chan string, error) {
 	made := make(chan string, 100)
 	client, err := ovsdb.Dial(ctx, "unix:"+filepath.Join(dir, "hosts", node, "openvswitch/db.sock"))
 	if err != nil {
@@ -144,7 +147,7 @@ func inSwitch(cache *ovsdb.Cache, node string) (list []string) {
 }
 
 // kernelChanges sends which addresses and routes of the agent's appear in a node's kernel, to which an emulated host hands them.
-func (f faultTest) kernelChanges(ctx context.Context, node string, made chan<- string) error {
+func (f ovnKills) kernelChanges(ctx context.Context, node string, made chan<- string) error {
 	addrs, routes := make(chan netlink.AddrUpdate, 100), make(chan netlink.RouteUpdate, 100)
 	err := platform.InNetns(platform.NetnsPath("porthole-"+node), func() error {
 		if err := netlink.AddrSubscribe(addrs, ctx.Done()); err != nil {
