@@ -68,6 +68,11 @@ programs: page
 page: ## the page of porthole web, bundled from web/page/src (needs nodejs and npm)
 	@tools/page
 
+.PHONY: drawings
+drawings: ## docs/drawings/*.svg, drawn from the *.dot beside them (needs nodejs and npm)
+	@tools/page packages
+	@node tools/drawings/draw.mjs
+
 programs-linux:
 	@mkdir -p $(BIN)
 	@for p in $(LINUX_PROGRAMS); do echo "building $(BIN)/$$p"; $(GOBUILD) -o $(BIN)/$$p ./cmd/$$p; done

@@ -37,6 +37,7 @@ const (
 	kindInterface = "interface with too many methods"
 	kindComment   = "comment that names an unknown parameter"
 	kindMirror    = "exception without a reason to be"
+	kindDocument  = "document that names what is not there"
 )
 
 func (p problem) String() string { return fmt.Sprintf("%s:%d: %s", p.file, p.line, p.text) }

@@ -1,6 +1,6 @@
 // Command codecheck reads the Go files of this repository and reports code that is hard to read: long functions without a
-// paragraph, wide types and interfaces, and doc comments that name a parameter which does not exist. With -measure it
-// prints the figures of the whole tree in place of the problems; with -pairs, the files of one folder that use each other.
+// paragraph, wide types and interfaces, and doc comments that name a parameter which does not exist; and files that ARCHITECTURE.md
+// names and that do not exist. With -measure it prints the figures of the whole tree in place of the problems; with -pairs, the files of one folder that use each other.
 package main
 
 import (
@@ -58,7 +58,11 @@ func run(out io.Writer, root string, o options) (ok bool, err error) {
 		return true, printMeasures(out, tree)
 	}
 
-	found := slices.DeleteFunc(check(tree), func(p problem) bool {
+	named, err := documents(root)
+	if err != nil {
+		return false, err
+	}
+	found := slices.DeleteFunc(append(check(tree), named...), func(p problem) bool {
 		return slices.ContainsFunc(o.without, func(dir string) bool { return dir != "" && strings.HasPrefix(p.file, dir+"/") })
 	})
 	if o.count {
