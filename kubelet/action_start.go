@@ -84,7 +84,7 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 		return runtime.ContainerSpec{}, err
 	}
 
-	spec := runtime.ContainerSpec{Sandbox: box, SandboxID: j.ID, Container: c, Attempt: j.Attempt, ImageRef: j.ImageRef,
+	spec := runtime.ContainerSpec{Sandbox: box, SandboxID: j.ID, Container: c, Attempt: j.Attempt, Reset: j.Reset, ImageRef: j.ImageRef,
 		ImageUser: runtime.ImageUser{UID: j.user.UID, Name: j.user.Name}, TargetID: targetOf(p, j.Name, j.runtime),
 		Command: env.ExpandAll(c.Command, vars), Args: env.ExpandAll(c.Args, vars)}
 	values := map[string]string{}

@@ -18,11 +18,13 @@ import (
 // containers run again, each container once more and not twice, also when the kubelet is killed meanwhile.
 func TestRestartAllContainers(t *testing.T) {
 	for _, killed := range []bool{false, true} {
-		t.Run(fmt.Sprint("killed ", killed), func(t *testing.T) { restartAllContainers(t, killed) })
+		t.Run(fmt.Sprint("killed ", killed), func(t *testing.T) { restartAllContainers(t, killed, 3*time.Second) })
 	}
+	// The next container is being made when it ends, and must be made again.
+	t.Run("at once", func(t *testing.T) { restartAllContainers(t, false, time.Millisecond) })
 }
 
-func restartAllContainers(t *testing.T, killed bool) {
+func restartAllContainers(t *testing.T, killed bool, runs time.Duration) {
 	var mu sync.Mutex
 	starts := map[string]int{}
 	inBubble(t, func(b *bubble) {
@@ -87,7 +89,7 @@ func restartAllContainers(t *testing.T, killed bool) {
 			defer mu.Unlock()
 			starts[c.Metadata.Name]++
 			if c.Metadata.Name == "app" && starts["app"] == 1 {
-				return runtimetest.Process{Runs: 3 * time.Second, ExitCode: 42}
+				return runtimetest.Process{Runs: runs, ExitCode: 42}
 			}
 			if c.Metadata.Name == "app" {
 				return runtimetest.Process{Stops: time.Millisecond}

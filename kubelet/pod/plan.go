@@ -46,6 +46,8 @@ type Action struct {
 	Message string `json:",omitzero"`
 	// Volume of the pod whose image EnsureImage is about; "" for the image of the container Name.
 	Volume string `json:",omitzero"`
+	// Reset is the end of the trigger that is known: see Container.Reset. nil: the pod cannot be reset.
+	Reset *time.Time `json:",omitempty"`
 	// Backoff replaces the restart back-off of the container.
 	Backoff *Backoff `json:",omitzero"`
 	// Updates are the containers that ResizePod changes, in order; empty if only the pod as a whole changes.

@@ -133,11 +133,14 @@ func run(s *State, d *decision) {
 		whenDue(s.volumeFailure, d.now, p, func() { p.do(s, Action{Kind: PrepareVolumes, Key: VolumesKey}) })
 	}
 
-	if stopStale(s, d) {
-		return
+	next, reset := unmade(s, d), &time.Time{}
+	if next == nil {
+		if stopStale(s, d) {
+			return
+		}
+		next, reset = wanted(s, d), lastReset(s)
 	}
 
-	next := wanted(s, d)
 	box := s.runtime.sandbox()
 	usable := box != nil && box.Ready && box.HostNetwork == s.pod.Spec.HostNetwork && (box.HostNetwork || len(box.IPs) > 0)
 	if !usable {
@@ -156,7 +159,7 @@ func run(s *State, d *decision) {
 		}
 		whenDue(s.failures[w.c.Name], d.now, p, func() {
 			p.do(s, Action{Kind: StartContainer, Key: startKey(w.c.Name), Name: w.c.Name, ID: box.ID, Attempt: w.attempt,
-				ImageRef: img.Ref, Backoff: w.backoff})
+				ImageRef: img.Ref, Backoff: w.backoff, Reset: reset})
 			starting = true // containers start one at a time, in the order of the spec
 		})
 	}

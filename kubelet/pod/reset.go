@@ -1,12 +1,14 @@
 package pod
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 )
 
 // A reset is the restart of all containers of a pod, init containers too, because one of them has ended by a rule of the action
-// RestartAllContainers. Nothing is kept about it: the container that has ended, the trigger, stays in the runtime until the next
-// trigger, and what was made before its end is of before. That is stopped without a grace period, as upstream's kubelet does, and when
+// RestartAllContainers. The container that has ended, the trigger, stays in the runtime until the next trigger, and what was planned before
+// its end was known is of before: each container keeps which trigger that was. That is stopped without a grace period, as upstream's kubelet does, and when
 // nothing of it runs any more the pod starts from the beginning in its sandbox. Upstream removes the containers; here they stay, so that
 // restart counts, logs and last states are those of any restart.
 
@@ -42,10 +44,57 @@ func trigger(s *State) *Container {
 	return last
 }
 
-// stale reports whether a container is of before the last reset of the pod.
+// lastReset returns when the trigger of the pod's last reset ended, or the zero time; nil for a pod that cannot be reset.
+func lastReset(s *State) *time.Time {
+	if !mayReset(s.pod) {
+		return nil
+	}
+	at := time.Time{}
+	if t := trigger(s); t != nil {
+		at = t.FinishedAt
+	}
+	return &at
+}
+
+// stale reports whether a container is of before the last reset of the pod: it was made before the trigger's end, or afterwards by a plan
+// that did not know of it yet.
 func stale(s *State, cur *Container) bool {
 	t := trigger(s)
-	return t != nil && cur != nil && !isEphemeral(s.pod, cur.Name) && (cur.ID == t.ID || !cur.CreatedAt.After(t.FinishedAt))
+	if t == nil || cur == nil || isEphemeral(s.pod, cur.Name) {
+		return false
+	}
+	if cur.Reset == nil || cur.ID == t.ID {
+		return cur.ID == t.ID || !cur.CreatedAt.After(t.FinishedAt)
+	}
+	return cur.Reset.Before(t.FinishedAt)
+}
+
+// unmade returns the app containers whose first start the trigger's end has overtaken: containers start one at a time, and one may end while
+// others wait for their turn. They are started before the pod is reset, so that the reset restarts them too and counts that. Upstream starts all
+// of them in one pass (SyncPod in pkg/kubelet/kuberuntime of 1.36.3). One whose image is not there or whose start fails is not waited for.
+func unmade(s *State, d *decision) (next []want) {
+	t := trigger(s)
+	if t == nil || isInit(s.pod, t.Name) {
+		return nil
+	}
+	for _, list := range [][]v1.Container{s.pod.Spec.InitContainers, s.pod.Spec.Containers} {
+		for i := range list {
+			if cur, _ := s.runtime.latest(list[i].Name); cur != nil && !stale(s, cur) { // the reset has begun
+				return nil
+			}
+		}
+	}
+
+	for i := range s.pod.Spec.Containers {
+		c := &s.pod.Spec.Containers[i]
+		if cur, _ := s.runtime.latest(c.Name); cur != nil || s.images[c.Name].Ref == "" || s.failures[c.Name] != nil {
+			continue
+		}
+		if w := restart(s, c, nil, d); w != nil {
+			next = append(next, *w)
+		}
+	}
+	return next
 }
 
 // resetting reports whether a container of the pod was not made anew yet since the last reset.

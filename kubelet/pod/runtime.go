@@ -59,6 +59,9 @@ type Container struct {
 	// resources that it has now, as the runtime reports them.
 	MadeWith *v1.ResourceRequirements
 	Given    Given
+	// Reset is when the trigger ended that was known when the container was planned, from its annotations; the zero time if there was
+	// none. nil: its annotations do not say so.
+	Reset *time.Time
 	// Restored is what its annotations keep of its spec for its end, if it has a preStop hook: name, hook and ports. Nil without one.
 	// A hook's command is not for a log of facts.
 	Restored *v1.Container `json:"-"`

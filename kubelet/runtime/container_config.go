@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -35,6 +36,7 @@ type ContainerSpec struct {
 	SandboxID string
 	Container *v1.Container
 	Attempt   uint32
+	Reset     *time.Time // see pod.Container
 	// ImageRef is the runtime's name of the image, and ImageUser the user that the image names.
 	ImageRef  string
 	ImageUser ImageUser
@@ -100,6 +102,9 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 	}
 	for _, name := range s.CDI {
 		cfg.CDIDevices = append(cfg.CDIDevices, &cri.CDIDevice{Name: name})
+	}
+	if s.Reset != nil {
+		cfg.Annotations[annReset] = s.Reset.UTC().Format(time.RFC3339Nano)
 	}
 	for name, value := range s.Annotations {
 		if _, ours := cfg.Annotations[name]; !ours {

@@ -19,4 +19,6 @@ const (
 	// annResources keeps, as JSON, the resources that a container was created with. They may have been changed since, and the
 	// kernel's values do not show them exactly.
 	annResources = "porthole.dev/container.resources"
+	// annReset keeps pod.Container.Reset.
+	annReset = "porthole.dev/container.reset"
 )

@@ -196,7 +196,7 @@ func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.C
 	c, err := r.container(ctx, made.ContainerId)
 	if err != nil { // it runs; the next event has the details
 		c = pod.Container{ID: made.ContainerId, Name: spec.Container.Name, Attempt: spec.Attempt, State: pod.Running,
-			Hash: pod.Hash(spec.Container), CreatedAt: time.Now(), StartedAt: time.Now()}
+			Hash: pod.Hash(spec.Container), Reset: spec.Reset, CreatedAt: time.Now(), StartedAt: time.Now()}
 	}
 	c.SandboxID = spec.SandboxID
 	return c, nil

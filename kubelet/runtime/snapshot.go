@@ -198,6 +198,9 @@ func toContainer(c *cri.ContainerStatus) pod.Container {
 	if n, err := strconv.ParseUint(c.Annotations[annRestartCount], 10, 32); err == nil {
 		out.Attempt = uint32(n)
 	}
+	if reset, err := time.Parse(time.RFC3339Nano, c.Annotations[annReset]); err == nil {
+		out.Reset = &reset
+	}
 	if l := c.GetUser().GetLinux(); l != nil {
 		out.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: l.Uid, GID: l.Gid, SupplementalGroups: l.SupplementalGroups}}
 	}

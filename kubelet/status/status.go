@@ -297,7 +297,7 @@ func Patch(base *v1.Pod, want v1.PodStatus) ([]byte, error) {
 
 // owned are the conditions that the kubelet sets.
 var owned = map[v1.PodConditionType]bool{v1.PodReadyToStartContainers: true, v1.PodInitialized: true, v1.PodReady: true,
-	v1.ContainersReady: true, v1.PodScheduled: true, v1.PodResizePending: true, v1.PodResizeInProgress: true}
+	v1.ContainersReady: true, v1.PodScheduled: true, v1.PodResizePending: true, v1.PodResizeInProgress: true, v1.AllContainersRestarting: true}
 
 // Merge returns want with what the API has beside it: conditions that others set are kept, and a terminal phase does not change.
 func Merge(base, want v1.PodStatus) v1.PodStatus {
