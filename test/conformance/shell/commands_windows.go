@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/windows"
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"
 )
@@ -292,11 +293,24 @@ func move(_ context.Context, c interp.HandlerContext, args []string) error {
 		if into {
 			target = filepath.Join(to, filepath.Base(name))
 		}
-		if err := os.Rename(pathOf(c, name), target); err != nil {
+		if err := rename(pathOf(c, name), target); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// renameLimit is how long a file that another program has open is tried again: a web server that serves it on a busy machine closes it soon.
+// The programs that upstream's images have for this (busybox-w32, mingw_rename) try again too.
+const renameLimit = 10 * time.Second
+
+func rename(from, to string) error {
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := os.Rename(from, to)
+		if !errors.Is(err, windows.ERROR_SHARING_VIOLATION) || time.Since(begin) > renameLimit {
+			return err
+		}
+	}
 }
 
 // number of lines that head and tail are asked for, as -n 3, -n3 or -3.

@@ -42,7 +42,7 @@ func TestMove(t *testing.T) {
 	}
 	into := filepath.Join(dir, "into")
 	defer func() { // os.RemoveAll fails under Wine 8.0
-		for _, name := range []string{filepath.Join(into, "a"), into, filepath.Join(dir, "b"), dir} {
+		for _, name := range []string{filepath.Join(into, "a"), filepath.Join(into, "b"), into, filepath.Join(dir, "b"), dir} {
 			os.Remove(name)
 		}
 	}()
@@ -63,6 +63,14 @@ func TestMove(t *testing.T) {
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, "b")); err != nil || string(data) != "1" {
 		t.Errorf("the file at its end: %q, %v", data, err)
+	}
+	served, err := os.Open(filepath.Join(dir, "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { served.Close() })
+	if err := move(context.Background(), c, []string{"-v", "b", "into"}); err != nil {
+		t.Errorf("a file that is open for a moment: %v", err)
 	}
 	if err := move(context.Background(), c, []string{"-v", "absent", "into"}); err == nil {
 		t.Error("an absent file was moved")
