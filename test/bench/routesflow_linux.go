@@ -29,8 +29,8 @@ import (
 
 // What throughputs does.
 const (
-	flowRounds = 100
-	flowBytes  = 64 << 20 // of one connection: about a twentieth of a second
+	flowRounds = 60
+	flowBytes  = 256 << 20 // of one connection: about a tenth of a second
 )
 
 // flowBench has two nodes more, each with a pod.
@@ -378,7 +378,7 @@ func (b *flowBench) stopAgents() {
 
 // flow sends bytes from one pod to the other as soon as it is reached, and returns Gbit/s. The sender has the first processor and the
 // receiver the second: where the scheduler puts them makes a difference of a third otherwise. Both go before other programs of the machine
-// for the twentieth of a second that it takes.
+// for the tenth of a second that it takes.
 func (b *flowBench) flow(ctx context.Context) (rate float64, err error) {
 	var server net.Listener
 	err = platform.InNetns(platform.NetnsPath(b.netns("b")), func() (err error) {
