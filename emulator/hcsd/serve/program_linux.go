@@ -196,11 +196,10 @@ func (s programCalls) watchProgram(ctx context.Context, c *container, p *program
 		}
 		return
 	}
-	code, ok := guest.ExitCode(filepath.Join(s.o.systemDir(c.key), "prefix", "run", fmt.Sprintf("%d.exit", p.Number)))
-	if !ok {
+	code, told := guest.ExitCode(filepath.Join(s.o.systemDir(c.key), "prefix", "run", fmt.Sprintf("%d.exit", p.Number)))
+	if !told {
 		code = killed
 	}
-
 	kills := memoryKills(c.Init.Pid)
 
 	s.mu.Lock()
@@ -209,8 +208,8 @@ func (s programCalls) watchProgram(ctx context.Context, c *container, p *program
 	if sys == nil || s.live[c.id] != c {
 		return
 	}
-	if code == 0 && kills > c.kills {
-		code = noMemory // Wine says 0 of a program that was killed
+	if (code == 0 || !told) && kills > c.kills {
+		code = noMemory // Wine says 0 of a program that was killed; the kernel may choose its launcher too, which then tells nothing
 	}
 	c.kills = max(c.kills, kills)
 	s.tell(sys.EndProcess(pid, code))
