@@ -64,7 +64,7 @@ func show(status *cluster.Status, output string, out io.Writer) error {
 // again is how often the cluster is looked at while its status is watched.
 const again = time.Second
 
-// follow shows the status whenever it is different from what was shown last, until ctx ends. It is read once, and at each tick.
+// follow reads the status of the cluster now and at each tick, until ctx ends, and prints it when its text differs from the last one.
 func follow(ctx context.Context, read func(context.Context) (*cluster.Status, error), output string, out io.Writer, tick <-chan time.Time) error {
 	shown := ""
 	for {

@@ -28,17 +28,23 @@ var ErrWentBack = errors.New("the node is back at the version of before")
 // ErrRefused is wrapped by errors before anything was changed.
 var ErrRefused = errors.New("nothing was changed")
 
-// Run exchanges the parts. before is the journal of the exchange before, nil if there was none. With force a version that failed before is
-// tried again. If the new version is not healthy it goes back, and returns an ErrWentBack; any other error means that the machine may be
+// Exchange is what Run has to do.
+type Exchange struct {
+	From, To string // names of versions
+	Parts    []Part // in the order in which they are exchanged
+	Force    bool   // also to a version that failed before
+}
+
+// Run exchanges the parts. before is the journal of the exchange before, nil if there was none. If the new version is not healthy it goes back, and returns an ErrWentBack; any other error means that the machine may be
 // of both versions, and Back has to be called again.
-func (r *Runner) Run(ctx context.Context, before *Journal, from, to string, parts []Part, force bool) error {
+func (r *Runner) Run(ctx context.Context, before *Journal, e Exchange) error {
 	if before.Interrupted() {
 		return fmt.Errorf("an upgrade to %s was interrupted: %w: porthole rollback", before.To, ErrRefused)
 	}
-	if before != nil && before.Failed[to] != "" && !force {
-		return fmt.Errorf("version %s was tried before and went back (%s): %w: --force tries it again", to, before.Failed[to], ErrRefused)
+	if before != nil && before.Failed[e.To] != "" && !e.Force {
+		return fmt.Errorf("version %s was tried before and went back (%s): %w: --force tries it again", e.To, before.Failed[e.To], ErrRefused)
 	}
-	for _, p := range parts {
+	for _, p := range e.Parts {
 		if _, err := r.Machine.Healthy(ctx, p.Name, p.Old); err != nil {
 			return fmt.Errorf("%s is not healthy before the upgrade: %w: %w", p.Name, err, ErrRefused)
 		}
@@ -47,7 +53,7 @@ func (r *Runner) Run(ctx context.Context, before *Journal, from, to string, part
 		return fmt.Errorf("the node is not Ready before the upgrade: %w: %w", err, ErrRefused)
 	}
 
-	j := before.next(from, to, parts)
+	j := before.next(e.From, e.To, e.Parts)
 	if err := r.Save(j); err != nil {
 		return err
 	}
@@ -55,9 +61,9 @@ func (r *Runner) Run(ctx context.Context, before *Journal, from, to string, part
 	if err == nil {
 		return nil
 	}
-	r.Say("%s is not healthy: %v", to, err)
+	r.Say("%s is not healthy: %v", e.To, err)
 	if back := r.Back(context.WithoutCancel(ctx), j, err.Error()); back != nil { // an interrupt of the user takes it back too
-		return errors.Join(err, fmt.Errorf("going back to %s: %w", from, back))
+		return errors.Join(err, fmt.Errorf("going back to %s: %w", e.From, back))
 	}
 	return fmt.Errorf("%w (%w)", err, ErrWentBack)
 }

@@ -38,6 +38,10 @@ func parts(from, to string) (list []Part) {
 	return list
 }
 
+func exchange(from, to string, force bool) Exchange {
+	return Exchange{From: from, To: to, Parts: parts(from, to), Force: force}
+}
+
 func (f *fake) Stage(context.Context) error { f.staged = append(f.staged, "x"); return nil }
 
 func (f *fake) Switch(_ context.Context, part string, state json.RawMessage) error {
@@ -116,7 +120,7 @@ func (f *fake) whole() string {
 
 func TestUpgrade(t *testing.T) {
 	f := newFake()
-	if err := f.runner(nil).Run(t.Context(), nil, "v1", "v2", parts("v1", "v2"), false); err != nil {
+	if err := f.runner(nil).Run(t.Context(), nil, exchange("v1", "v2", false)); err != nil {
 		t.Fatal(err)
 	}
 	j := f.journal(t)
@@ -125,7 +129,7 @@ func TestUpgrade(t *testing.T) {
 	}
 
 	// The next one removes what is older than the one before.
-	if err := f.runner(nil).Run(t.Context(), j, "v2", "v3", parts("v2", "v3"), false); err != nil {
+	if err := f.runner(nil).Run(t.Context(), j, exchange("v2", "v3", false)); err != nil {
 		t.Fatal(err)
 	}
 	if f.whole() != "v3" || !slices.Equal(f.forgot, []string{"v1"}) {
@@ -148,7 +152,7 @@ func TestGoesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFake()
 			c.spoil(f)
-			err := f.runner(nil).Run(t.Context(), nil, "v1", "v2", parts("v1", "v2"), false)
+			err := f.runner(nil).Run(t.Context(), nil, exchange("v1", "v2", false))
 			j := f.journal(t)
 			if !errors.Is(err, ErrWentBack) || !strings.Contains(err.Error(), c.text) || f.whole() != "v1" || j.Phase != WentBack || j.Failed["v2"] == "" {
 				t.Errorf("%v; the machine has %s, journal %+v", err, f.whole(), j)
@@ -156,10 +160,10 @@ func TestGoesBack(t *testing.T) {
 
 			*f = *newFake()
 			r := f.runner(nil)
-			if err := r.Run(t.Context(), j, "v1", "v2", parts("v1", "v2"), false); !errors.Is(err, ErrRefused) || len(f.staged) > 0 {
+			if err := r.Run(t.Context(), j, exchange("v1", "v2", false)); !errors.Is(err, ErrRefused) || len(f.staged) > 0 {
 				t.Errorf("again: %v, staged %v", err, f.staged)
 			}
-			if err := r.Run(t.Context(), j, "v1", "v2", parts("v1", "v2"), true); err != nil || f.whole() != "v2" {
+			if err := r.Run(t.Context(), j, exchange("v1", "v2", true)); err != nil || f.whole() != "v2" {
 				t.Errorf("with force: %v, the machine has %s", err, f.whole())
 			}
 		})
@@ -170,7 +174,7 @@ func TestGoesBack(t *testing.T) {
 func TestRefused(t *testing.T) {
 	f := newFake()
 	f.is["kubelet"] = "v0"
-	if err := f.runner(nil).Run(t.Context(), nil, "v1", "v2", parts("v1", "v2"), false); !errors.Is(err, ErrRefused) || f.saved != "" {
+	if err := f.runner(nil).Run(t.Context(), nil, exchange("v1", "v2", false)); !errors.Is(err, ErrRefused) || f.saved != "" {
 		t.Errorf("%v, journal %s", err, f.saved)
 	}
 }
@@ -184,9 +188,9 @@ func TestKilled(t *testing.T) {
 	var points []string
 	probe := newFake()
 	probe.sick = "kubelet"
-	_ = probe.runner(func(p string) { points = append(points, p) }).Run(t.Context(), nil, "v1", "v2", parts("v1", "v2"), false) // goes back
+	_ = probe.runner(func(p string) { points = append(points, p) }).Run(t.Context(), nil, exchange("v1", "v2", false)) // goes back
 	probe = newFake()
-	_ = probe.runner(func(p string) { points = append(points, p) }).Run(t.Context(), nil, "v1", "v2", parts("v1", "v2"), false)
+	_ = probe.runner(func(p string) { points = append(points, p) }).Run(t.Context(), nil, exchange("v1", "v2", false))
 	slices.Sort(points)
 	if points = slices.Compact(points); len(points) < 14 {
 		t.Fatalf("points %v", points)
@@ -213,7 +217,7 @@ func TestKilled(t *testing.T) {
 			f.sick = "kubelet"
 		}
 		if !die(at, func(point func(string)) {
-			_ = f.runner(point).Run(t.Context(), nil, "v1", "v2", parts("v1", "v2"), false) // it does not return
+			_ = f.runner(point).Run(t.Context(), nil, exchange("v1", "v2", false)) // it does not return
 		}) {
 			t.Errorf("%s was not reached", at)
 		}

@@ -69,9 +69,10 @@ func stale(s *State, cur *Container) bool {
 	return cur.Reset.Before(t.FinishedAt)
 }
 
-// unmade returns the app containers whose first start the trigger's end has overtaken: containers start one at a time, and one may end while
-// others wait for their turn. They are started before the pod is reset, so that the reset restarts them too and counts that. Upstream starts all
-// of them in one pass (SyncPod in pkg/kubelet/kuberuntime of 1.36.3). One whose image is not there or whose start fails is not waited for.
+// unmade returns the app containers that have never been started, when another app container of the pod has already ended by a rule of
+// RestartAllContainers. That can happen because containers are started one after the other. They are started first, and then restarted with
+// all others, so that their restart counts are 1: upstream starts all app containers in one pass (SyncPod in pkg/kubelet/kuberuntime of 1.36.3)
+// and restarts them afterwards. A container whose image is not there, or whose start fails, is not waited for.
 func unmade(s *State, d *decision) (next []want) {
 	t := trigger(s)
 	if t == nil || isInit(s.pod, t.Name) {

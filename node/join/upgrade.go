@@ -134,7 +134,7 @@ func (x *exchange) upgrade(ctx context.Context) error {
 		return nil
 	}
 	x.report.Outcome = step.Upgraded
-	return x.runner(v.machine).Run(ctx, x.journal, v.from, v.to, v.parts, x.Force)
+	return x.runner(v.machine).Run(ctx, x.journal, upgrade.Exchange{From: v.from, To: v.to, Parts: v.parts, Force: x.Force})
 }
 
 func (x *exchange) rollback(ctx context.Context) error {
@@ -163,7 +163,7 @@ func (x *exchange) rollback(ctx context.Context) error {
 	for _, p := range j.Parts {
 		parts = append(parts, upgrade.Part{Name: p.Name, Old: p.New, New: p.Old})
 	}
-	return x.runner(machine).Run(ctx, j, j.To, j.From, parts, true)
+	return x.runner(machine).Run(ctx, j, upgrade.Exchange{From: j.To, To: j.From, Parts: parts, Force: true})
 }
 
 // back takes an exchange back that was begun.

@@ -139,7 +139,7 @@ var agnhostEtc = map[string]string{
 	"etc/group":  group + "user-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n",
 }
 
-// etc are the files that every Linux image has.
+// etc are the files below /etc of every Linux image, by path.
 var etc = map[string]string{
 	"etc/passwd": passwd,
 	"etc/group":  group,

@@ -34,8 +34,8 @@ const (
 	storageCSI = "storage-csi"
 )
 
-// usual leaves out of a group of upstream's tests those that are Conformance, which is a suite of its own, those that break nodes by
-// logging in to them, and those that upstream itself does not trust or has given up.
+// usual is the part of a label filter of ginkgo that leaves tests out: those of Conformance, which is a suite of its own; Disruptive ones, which
+// log in to nodes by SSH; and those that upstream calls flaky or deprecated.
 const usual = " && !Conformance && !Disruptive && !Flaky && !Deprecated"
 
 // suites by name.

@@ -209,7 +209,7 @@ func (w *windowsMachine) pods(cp follower) {
 	}
 }
 
-// serves makes a service for the pod, which the other pod reaches: kube-proxy.exe has programmed it.
+// serves makes a Service for the Windows pod. The client pod gets an answer at its cluster IP, so kube-proxy.exe has programmed it.
 func (w *windowsMachine) serves(cp follower, name string) {
 	w.t.Helper()
 	cp.kubectl("expose", "pod", "web-"+w.name, "--name="+name+"-"+w.name, "--port=80", "--target-port=8080")

@@ -55,8 +55,8 @@ const slowPod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "slow-
 
 const slowTime = 8 * time.Second
 
-// reboot runs a slow pod and reboots the host. The kubelet ends when the pod has, by itself and with its hook, and tells the API server
-// both before the power is off. Then the node comes back by itself.
+// reboot runs a pod that takes slowTime to end, and reboots the host. The kubelet waits for the pod's program and preStop hook, tells the API
+// server that the pod has ended and that the node shuts down, and ends. Then the host starts again, and the node becomes Ready by itself.
 func (h closing) reboot(boot int) {
 	h.t.Helper()
 	name := fmt.Sprintf("slow-%d", boot)
@@ -125,7 +125,7 @@ func (h closing) told() {
 }
 
 // becomes makes another kubelet.exe the service kubelet, with the same files, as an administrator who moves the node back to upstream's does.
-// Flags that only ours has are left out.
+// The new service is started with the flags of the old one, but for those that upstream's kubelet does not know.
 func (h closing) becomes(kubelet string) {
 	h.t.Helper()
 	data, err := os.ReadFile(kubelet)

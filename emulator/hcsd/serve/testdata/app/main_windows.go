@@ -1,5 +1,6 @@
-// App copies its input to its output, if it has an argument, runs on a console (onConsole), or leaves it to Windows how a signal ends it
-// ("plain"). Else it waits for the end that a signal brings, says which signal it was, and ends with a code of 32 bits.
+// App is a program in a container of the tests. Without an argument it waits for a signal, prints which one came, and ends with an exit code of
+// 32 bits. With the argument "plain" it does not handle signals, so that Windows ends it; with "console" it does what onConsole says; with
+// any other it copies its input to its output.
 package main
 
 import (
