@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -35,26 +34,7 @@ endpoints: [{addresses: [10.244.0.250]}]
 // page starts `porthole web` and returns the link that it prints.
 func page(t *testing.T, args ...string) (link string) {
 	t.Helper()
-	cmd := exec.Command(porthole, append([]string{"web"}, args...)...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if text := strings.TrimSpace(lines.Text()); strings.HasPrefix(text, "http://127.0.0.1:") {
-			return text
-		}
-	}
-	t.Fatal("porthole web ended without a link")
-	return ""
+	return browser.Served(t, exec.Command(porthole, append([]string{"web"}, args...)...))
 }
 
 // TestWeb: the page shows the cluster; a fault that is switched on there breaks a service, which the page says, with the node and the reason; after

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/internal/testkit/browser"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -40,26 +41,8 @@ func startServer(t *testing.T, kubeconfig string) server {
 	}
 
 	cmd := exec.Command(program, "web", "--kubeconfig", kubeconfig)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if text := strings.TrimSpace(lines.Text()); strings.HasPrefix(text, "http://127.0.0.1:") {
-			return server{cmd.Process.Pid, text}
-		}
-	}
-	t.Fatal("porthole-web ended without a link")
-	return server{}
+	link := browser.Served(t, cmd)
+	return server{cmd.Process.Pid, link}
 }
 
 // memory returns how many bytes of the process are in memory, and how many of them belong to it alone and not to files.
