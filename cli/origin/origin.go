@@ -5,6 +5,7 @@ package origin
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -51,7 +52,7 @@ func (f Flags) Open(changed func()) (*Origin, error) {
 	}
 	o.Objects = o.overview
 	if o.Nodes == nil {
-		o.Nodes = kubelets{o.overview}
+		o.Nodes, o.Wait = kubelets{o.overview}, kubeletWait
 	}
 	return o, nil
 }
@@ -63,6 +64,9 @@ func (o *Origin) Run(ctx context.Context) { o.overview.Run(ctx) }
 type asker interface {
 	AskNode(ctx context.Context, node, path string) ([]byte, error)
 }
+
+// kubeletWait is how long a program of a node keeps a question that comes by the API server, until it has news. A node that is cut off is noticed that much later.
+const kubeletWait = 10 * time.Second
 
 // kubelets asks nodes through their kubelets, which pass on the questions to the node's other programs (kubelet/serve, programs.go).
 type kubelets struct{ api asker }

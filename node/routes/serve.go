@@ -149,11 +149,11 @@ func serve(ctx context.Context, bind string, status func() Status) (stop func(),
 	mux.HandleFunc("GET /healthz", health(false))
 	mux.HandleFunc("GET /readyz", health(true))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		enc.Encode(status())
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+		httpserve.AnswerNews(w, r, func() []byte {
+			text, _ := json.MarshalIndent(status(), "", "  ") // a Status has nothing that JSON cannot say
+			return append(text, '\n')
+		})
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics(status), promhttp.HandlerOpts{}))
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"porthole.dev/porthole/internal/httpserve"
 )
 
 // answer is the body of /healthz, /livez and /readyz: upstream's fields (pkg/proxy/healthcheck, ProxyHealth), and ours.
@@ -109,7 +111,11 @@ func (s *Server) MetricsHandler(p Pages) http.Handler {
 		if query.Has("all") {
 			limit = -1
 		}
-		writeJSON(w, http.StatusOK, s.Status(StatusQuery{Service: query.Get("service"), Limit: limit, All: query.Has("all")}))
+		httpserve.AnswerNews(w, r, func() []byte {
+			// A Status has nothing that JSON cannot say.
+			text, _ := json.Marshal(s.Status(StatusQuery{Service: query.Get("service"), Limit: limit, All: query.Has("all")}))
+			return append(text, '\n')
+		})
 	})
 
 	if p.Config != nil {

@@ -2,6 +2,8 @@ package web
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/web/collect"
 	"porthole.dev/porthole/web/model"
 )
@@ -27,7 +30,8 @@ import (
 // api is an API server of a made cluster: it answers what a page asks, in protobuf as the real one, and counts the questions.
 type api struct {
 	*made
-	url string
+	url         string
+	certificate []byte // PEM
 
 	mu      sync.Mutex
 	asked   map[string]int // by what was asked: "watch pods", "list pods", "nodes/proxy porthole/routes/status", …
@@ -37,8 +41,11 @@ type api struct {
 func serveAPI(t *testing.T, m *made) *api {
 	t.Helper()
 	a := &api{made: m, asked: map[string]int{}, streams: map[chan watch.Event]string{}}
-	server := httptest.NewServer(a)
-	a.url = server.URL
+	// HTTP/2, as real API servers have it: all questions share a connection.
+	server := httptest.NewUnstartedServer(a)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	a.url, a.certificate = server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
@@ -50,7 +57,8 @@ func serveAPI(t *testing.T, m *made) *api {
 func (a *api) kubeconfig(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "recorded.conf")
-	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}]}", a.url)
+	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}], contexts: [{name: c, context: {cluster: c}}]}",
+		a.url, base64.StdEncoding.EncodeToString(a.certificate))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -97,12 +105,15 @@ func (a *api) askNode(w http.ResponseWriter, r *http.Request, node, question str
 	if strings.HasPrefix(node, "lin") {
 		os = "linux"
 	}
-	data, err := a.Ask(r.Context(), model.NodeRef{Name: node, OS: os}, collect.Program(program), "/"+path)
-	if err != nil {
+	ref := model.NodeRef{Name: node, OS: os}
+	if _, err := a.Ask(r.Context(), ref, collect.Program(program), "/"+path); err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	w.Write(data)
+	httpserve.AnswerNews(w, r, func() []byte {
+		data, _ := a.Ask(r.Context(), ref, collect.Program(program), "/"+path) // it answered just now
+		return data
+	})
 }
 
 // objects are those of a kind.

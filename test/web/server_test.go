@@ -152,8 +152,12 @@ func TestServerIsSmall(t *testing.T) {
 	defer cancel()
 	came := s.browse(ctx, t)
 	wait.True(t, time.Minute, "the whole document", func() bool { return came() > 400_000 })
+	questions := questionsToNodes(a)
 	before, began = s.used(t), time.Now()
 	changes := changePods(t, a, 5*time.Second, came)
+	if n := questionsToNodes(a) - questions; n > 4*50 {
+		t.Errorf("%d questions to 50 nodes in 5 s: their programs have no news, and each may be asked twice in that time", n)
+	}
 	busy := float64(s.used(t)-before) / float64(time.Since(began))
 	most, own := s.memory(t)
 	t.Logf("with a page and %d changes: %d MB in memory, of which its own %d MB; %.0f %% of a core", changes, most>>20, own>>20, 100*busy)
@@ -169,6 +173,16 @@ func TestServerIsSmall(t *testing.T) {
 			t.Errorf("%s: asked %d times: one set of watches is enough", what, n)
 		}
 	}
+}
+
+// questionsToNodes is how many questions the API server was to pass on to kubelets.
+func questionsToNodes(a *api) (n int) {
+	for what, times := range a.counted() {
+		if strings.HasPrefix(what, "nodes/proxy ") {
+			n += times
+		}
+	}
+	return n
 }
 
 // changePods makes 100 changes a second for a time, and returns how many it made. It fails if the page hears of none.

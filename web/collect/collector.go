@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/web/model"
 )
 
@@ -80,12 +81,19 @@ func (c *Collector) Open() (closed func()) {
 	}
 }
 
-// pause waits for the time between two questions, less if a first page opens.
-func (c *Collector) pause(ctx context.Context) {
+// looked reports whether a page is open.
+func (c *Collector) looked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pages > 0
+}
+
+// pause waits for the time between two questions, which is next while a page is open. It ends when a first page opens.
+func (c *Collector) pause(ctx context.Context, next time.Duration) {
 	c.mu.Lock()
 	period, opened := unwatched, c.lookers
 	if c.pages > 0 {
-		period = watched
+		period = next
 	}
 	c.mu.Unlock()
 
@@ -222,7 +230,7 @@ func (c *Collector) followAPI(ctx context.Context) {
 		if different {
 			c.Changed()
 		}
-		c.pause(ctx)
+		c.pause(ctx, watched)
 	}
 }
 
@@ -292,30 +300,62 @@ func (c *Collector) forget(node string) {
 	}
 }
 
-// followNode asks one node until ctx ends. A node that hangs delays nobody else.
+// followNode asks one node until ctx ends. A node that hangs delays nobody else, nor does one of its programs the other.
 func (c *Collector) followNode(ctx context.Context, n model.NodeRef) {
+	var tasks sync.WaitGroup
+	tasks.Go(func() { follow(ctx, c, n, Routes, routesOf, func() {}) })
+	tasks.Go(func() { follow(ctx, c, n, Proxy, proxyOf, func() { c.sample(ctx, n) }) })
+	tasks.Wait()
+}
+
+// routesOf and proxyOf say where in a report the answer of a program is.
+func routesOf(r *model.Report) *model.Answer[model.RoutesDocument] { return &r.Routes }
+func proxyOf(r *model.Report) *model.Answer[model.ProxyDocument]   { return &r.Proxy }
+
+// follow asks one program until ctx ends, and calls asked after each answer.
+func follow[T any](ctx context.Context, c *Collector, n model.NodeRef, p Program, of func(*model.Report) *model.Answer[T], asked func()) {
 	for ctx.Err() == nil {
-		different := c.askAll(ctx, n)
+		began := c.o.Now()
+		waited := c.o.Wait
+		if !c.looked() {
+			waited = 0
+		}
+
+		different := ask(ctx, c, n, p, waited, of)
 		if different && ctx.Err() == nil {
 			c.Changed()
 		}
-		c.sample(ctx, n)
-		c.pause(ctx)
+		asked()
+		c.pause(ctx, c.rest(n, p, waited, c.o.Now().Sub(began)))
 	}
 }
 
-// askAll asks all programs of a node. It reports whether an answer is different from the last one.
+// rest is the time until the next question, while a page is open. A program that may keep a question until it has news is asked again soon; if it answered
+// the last one at once, it has had news, or does not know how to wait.
+func (c *Collector) rest(n model.NodeRef, p Program, waited, took time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	report := c.reports[n.Name]
+	switch {
+	case p == Routes && report.Routes.None, p == Proxy && report.Proxy.None:
+		return noProgram
+	case waited > 0 && took > watched:
+		return settle
+	}
+	return watched
+}
+
+// askAll asks all programs of a node once. It reports whether an answer is different from the last one.
 func (c *Collector) askAll(ctx context.Context, n model.NodeRef) bool {
-	routes := ask(ctx, c, n, Routes, func(r *model.Report) *model.Answer[model.RoutesDocument] { return &r.Routes })
-	proxy := ask(ctx, c, n, Proxy, func(r *model.Report) *model.Answer[model.ProxyDocument] { return &r.Proxy })
+	routes := ask(ctx, c, n, Routes, 0, routesOf)
+	proxy := ask(ctx, c, n, Proxy, 0, proxyOf)
 	return routes || proxy
 }
 
-// ask asks one program for its status and notes the answer. It reports whether the answer is different from the last one.
-func ask[T any](ctx context.Context, c *Collector, n model.NodeRef, p Program, of func(*model.Report) *model.Answer[T]) (different bool) {
-	limited, cancel := context.WithTimeout(ctx, askLimit)
-	defer cancel()
-	data, err := c.o.Nodes.Ask(limited, n, p, "/status")
+// ask asks one program for its status, which it may keep for some time until it has news, and notes the answer. It reports whether the answer is different from the last one.
+func ask[T any](ctx context.Context, c *Collector, n model.NodeRef, p Program, wait time.Duration, of func(*model.Report) *model.Answer[T]) (different bool) {
+	key := n.Name + " " + string(p)
+	data, err := c.status(ctx, n, p, wait)
 	var document *T
 	if err == nil {
 		document = new(T)
@@ -329,7 +369,6 @@ func ask[T any](ctx context.Context, c *Collector, n model.NodeRef, p Program, o
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := n.Name + " " + string(p)
 	report := c.reports[n.Name]
 	answer := of(&report)
 	before := *answer
@@ -348,4 +387,26 @@ func ask[T any](ctx context.Context, c *Collector, n model.NodeRef, p Program, o
 	}
 	c.reports[n.Name] = report
 	return different || before.Error != answer.Error || before.None != answer.None || (before.Last == nil) != (answer.Last == nil)
+}
+
+// status reads the status of a program, after wait at most if it is the one that is known.
+func (c *Collector) status(ctx context.Context, n model.NodeRef, p Program, wait time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit+wait)
+	defer cancel()
+	path := "/status"
+	if last := c.lastAnswer(n, p); wait > 0 && last != nil {
+		path += "?" + httpserve.WaitQuery(last, wait).Encode()
+	}
+	return c.o.Nodes.Ask(ctx, n, p, path)
+}
+
+// lastAnswer is the newest answer of a program; nil if there is none, or if the program has been silent since.
+func (c *Collector) lastAnswer(n model.NodeRef, p Program) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	report := c.reports[n.Name]
+	if p == Routes && report.Routes.Error != "" || p == Proxy && report.Proxy.Error != "" {
+		return nil
+	}
+	return c.raw[n.Name+" "+string(p)]
 }

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/web/model"
 )
 
@@ -165,7 +169,7 @@ func TestPace(t *testing.T) {
 	woken := make(chan struct{})
 	go func() {
 		defer close(woken)
-		c.pause(t.Context()) // 10 s without a page
+		c.pause(t.Context(), watched) // 10 s without a page
 	}()
 	began := time.Now()
 	closes := []func(){}
@@ -209,4 +213,57 @@ func TestWall(t *testing.T) {
 	if len(wall) != wallKept || wall[0].Text != "3" || wall[wallKept-1].Text != fmt.Sprint(wallKept+2) {
 		t.Errorf("%d changes, from %q to %q", len(wall), wall[0].Text, wall[len(wall)-1].Text)
 	}
+}
+
+// newsNodes are nodes whose programs keep a question until they have news.
+type newsNodes struct {
+	mu    sync.Mutex
+	text  string
+	asked map[Program]int
+}
+
+func (n *newsNodes) Ask(ctx context.Context, _ model.NodeRef, p Program, path string) ([]byte, error) {
+	n.mu.Lock()
+	n.asked[p]++
+	n.mu.Unlock()
+	if p == Proxy {
+		return nil, ErrNone
+	}
+	w := httptest.NewRecorder()
+	httpserve.AnswerNews(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil), func() []byte {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return []byte(n.text)
+	})
+	return w.Body.Bytes(), ctx.Err()
+}
+
+// TestNews: with a page, a program that keeps questions is asked six times a minute and not each 0.7 s, a program that a node does not have as seldom, and
+// what changes is known within a second.
+func TestNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := &newsNodes{text: `{"mode": "vxlan", "present": 1}`, asked: map[Program]int{}}
+		c := New(Options{Objects: &world{synced: true}, Nodes: nodes, Name: "test", Wait: 10 * time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer c.Open()()
+		var done sync.WaitGroup
+		done.Go(func() { c.followNode(ctx, model.NodeRef{Name: "win01", OS: "windows"}) })
+
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if r, p := nodes.asked[Routes], nodes.asked[Proxy]; r < 6 || r > 8 || p < 6 || p > 7 {
+			t.Errorf("asked %d times for routes and %d times for a program that is not there, in a minute", r, p)
+		}
+
+		nodes.mu.Lock()
+		nodes.text = `{"mode": "vxlan", "present": 2}`
+		nodes.mu.Unlock()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if last := c.Facts().Reports["win01"].Routes.Last; last == nil || last.Present != 2 {
+			t.Errorf("a second after the change: %+v", last)
+		}
+		cancel()
+		done.Wait()
+	})
 }

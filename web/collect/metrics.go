@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// sampled is how often metrics are read while a page is open; without one every third of unwatched.
-	sampled = 3 * time.Second
+	// sampled is how often metrics are read while a page is open, and sampledByAPI where each question is one to the API server; without a page
+	// every third of unwatched.
+	sampled, sampledByAPI = 3 * time.Second, 15 * time.Second
 	// kept bounds the samples of a node: 20 minutes with a page.
 	kept = 400
 )
@@ -25,7 +26,10 @@ const (
 func (c *Collector) sample(ctx context.Context, n view.NodeRef) {
 	c.mu.Lock()
 	period := 3 * unwatched
-	if c.pages > 0 {
+	switch {
+	case c.pages > 0 && c.o.Wait > 0:
+		period = sampledByAPI
+	case c.pages > 0:
 		period = sampled
 	}
 	list := c.samples[n.Name]

@@ -46,6 +46,8 @@ type Options struct {
 	Name     string
 	Local    bool
 	Expected []model.NodeRef
+	// Wait is how long a program may keep a question until it has news, 0 for cheap questions that are asked again and again.
+	Wait time.Duration
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
@@ -54,6 +56,8 @@ type Options struct {
 const (
 	// watched and unwatched are how often nodes are asked while a page is open, and while none is.
 	watched, unwatched = 700 * time.Millisecond, 10 * time.Second
+	// noProgram is how often a node is asked for a program that it does not have.
+	noProgram = 10 * time.Second
 	// settle gathers changes: 100 changes a second cost no more than four.
 	settle = 150 * time.Millisecond
 	// askLimit bounds one question. A program under Wine that is busy takes some tenths of a second.
