@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 	"sigs.k8s.io/yaml"
 )
 
@@ -45,6 +49,38 @@ func TestScrape(t *testing.T) {
 	for _, j := range c.Jobs {
 		if j.Path != "/porthole/proxy/metrics" && j.Path != "/porthole/routes/metrics" {
 			t.Errorf("a job asks for %s", j.Path)
+		}
+	}
+}
+
+// TestDashboardIsGrafanas: Grafana's own types know each field of the dashboard, and miss none.
+func TestDashboardIsGrafanas(t *testing.T) {
+	data, err := os.ReadFile("dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	grafana := cog.NewRuntime()
+	grafana.RegisterPanelcfgVariant(timeseries.VariantConfig())
+	grafana.RegisterDataqueryVariant(prometheus.VariantConfig())
+	complain := func(err error) {
+		if err != nil && err.Error() != "" { // an empty list of errors is not nil there
+			t.Error(err)
+		}
+	}
+
+	var d dashboard.Dashboard
+	complain(d.UnmarshalJSONStrict(data))
+	complain(d.Validate())
+
+	var raw struct { // a wrong field of a query is no error above
+		Panels []struct{ Targets []json.RawMessage }
+	}
+	if err := json.Unmarshal(data, &raw); err != nil || len(raw.Panels) < 9 || len(d.Panels) != len(raw.Panels) {
+		t.Fatalf("%d and %d panels: %v", len(d.Panels), len(raw.Panels), err)
+	}
+	for _, p := range raw.Panels {
+		for _, query := range p.Targets {
+			complain(new(prometheus.Dataquery).UnmarshalJSONStrict(query))
 		}
 	}
 }
