@@ -201,6 +201,10 @@ bench-kubelet: deps build bundle-tests upstream-kubelet ## our kubelet beside up
 bench-runtime: deps build bundle-tests ## containerd.exe and runhcs of emulated Windows nodes: calls, pods, memory and processor time, as JSON lines (4 minutes)
 	go run ./test/bench -only runtime $(BENCH_FLAGS)
 
+.PHONY: bench-web
+bench-web: deps build ## the page of 50 nodes and 2,000 pods in a browser, and its server: times, frames, memory, by their bounds, on a machine that does nothing else (1 minute)
+	@PORTHOLE_WEB=quiet go test -count=1 -timeout 10m -v -run 'TestLargeCluster|TestServerIsSmall' ./test/web
+
 .PHONY: bench-nodes
 bench-nodes: deps build ## 20 emulated Windows nodes with 5 pods each: time and memory beside the targets, as JSON lines (5 minutes)
 	go run ./test/bench -only nodes -nodes 20 -pods 5 $(BENCH_FLAGS)

@@ -87,8 +87,15 @@ func quiet(t *testing.T, b *browser.Browser, tab string) {
 
 // The issue's bounds: first view and each change within a second, 100 MB, frames under 50 ms with 100 changes a second. With a load of 20 on two cores
 // the first view came 0.7 s after its address was asked for, a change after 0.4 s, half of the frames after 17 ms and 95 % after 50 ms. slack is for a
-// machine that builds and tests besides: at a load of 40 the first view took 9 s once. Memory and processor time have no slack. All is logged.
-const slack = 15
+// machine that builds and tests besides: at a load of 40 the first view took 9 s once. Memory and processor time have no slack. All is logged. `make bench-web`, for a machine
+// that does nothing else, allows none.
+var slack = time.Duration(15)
+
+func init() {
+	if os.Getenv("PORTHOLE_WEB") == "quiet" {
+		slack, mostIdle = 1, 0.01
+	}
+}
 
 func TestLargeCluster(t *testing.T) {
 	b := browser.New(t)
@@ -117,7 +124,7 @@ func TestLargeCluster(t *testing.T) {
 		change.Round(time.Millisecond), frames[len(frames)/2], frames[len(frames)*95/100], draw.Round(time.Millisecond), heap>>20, own>>20)
 
 	for what, over := range map[string]bool{"the first view": first > slack*time.Second, "a change": change > slack*time.Second,
-		"a frame": frames[len(frames)/2] > slack*50*time.Millisecond, "the drawing of a patch": draw > 50*time.Millisecond, "the browser's memory": own > 100<<20} {
+		"a frame": frames[len(frames)/2] > slack*50*time.Millisecond, "a slow frame": slack == 1 && frames[len(frames)*95/100] > 50*time.Millisecond, "the drawing of a patch": draw > 50*time.Millisecond, "the browser's memory": own > 100<<20} {
 		if over {
 			t.Errorf("%s is over its bound", what)
 		}
