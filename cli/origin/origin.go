@@ -75,12 +75,13 @@ type kubelets struct{ api asker }
 var ErrNotOurs = errors.New("its kubelet does not pass on questions to the node's programs, so it is none of Porthole, or of an older version")
 
 func (k kubelets) Ask(ctx context.Context, n model.NodeRef, p collect.Program, path string) ([]byte, error) {
+	if p == collect.Proxy && n.OS != "windows" {
+		return nil, collect.ErrNone // upstream's kube-proxy, which has no list of what it has programmed
+	}
 	data, err := k.api.AskNode(ctx, n.Name, "porthole/"+string(p)+path)
 	switch {
 	case err == nil:
 		return data, nil
-	case networkapi.IsNotFound(err) && p == collect.Proxy && n.OS != "windows":
-		return nil, collect.ErrNone
 	case networkapi.IsNotFound(err):
 		return nil, ErrNotOurs
 	}

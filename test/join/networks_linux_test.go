@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/wait"
+	"porthole.dev/porthole/web/model"
 )
 
 // testImage has the program that pods of these tests run.
@@ -75,6 +76,7 @@ func TestNetworks(t *testing.T) {
 			pods := []string{cp.pod(cp.name), cp.pod(m.name)}
 			cp.talks(pods[0], pods[1])
 			cp.talks(pods[1], pods[0])
+			cp.shown(m.name)
 			if r := m.porthole("leave"); r.code != 0 || !strings.Contains(r.out, "nothing of Porthole is left") {
 				t.Errorf("leave: code %d: %s%s", r.code, r.out, r.err)
 			}
@@ -84,6 +86,24 @@ func TestNetworks(t *testing.T) {
 				t.Errorf("left are the devices\n%s", left)
 			}
 		})
+	}
+}
+
+// shown fails unless a kubeconfig alone leads to what the machine's programs know: its kubelet passes the questions on, and says that its routes are right.
+// The service proxy there is upstream's, or none.
+func (m *machine) shown(node string) {
+	m.t.Helper()
+	var chain model.Chain
+	r := m.run(filepath.Join(bin, "porthole"), "why", "node", node, "--kubeconfig", "/etc/kubernetes/admin.conf", "-o", "json")
+	if err := json.Unmarshal([]byte(r.out), &chain); err != nil {
+		m.t.Fatalf("porthole why node %s: code %d: %v\n%s%s", node, r.code, err, r.out, r.err)
+	}
+	states := map[string]model.State{}
+	for _, s := range chain.Steps {
+		states[s.Name] = s.State
+	}
+	if r.code != 0 || states["the kubelet says it is ready"] != model.Right || states["pod network and routes"] != model.Right {
+		m.t.Errorf("porthole why node %s: code %d\n%s%s", node, r.code, r.out, r.err)
 	}
 }
 
