@@ -28,6 +28,31 @@ var (
 	ignoredSwitches = []string{"exit-on-lock-contention", "experimental-allocatable-ignore-eviction", "logtostderr"}
 )
 
+// gone are flags of earlier kubelets that scripts for Windows nodes give, with what replaced them. Until 1.24, when dockershim and its network plugins were
+// removed: kubernetes/kubernetes CHANGELOG-1.24.md; the others between 1.8 and 1.35, in the CHANGELOG of that version.
+var gone = map[string]string{
+	"docker*":                         "the kubelet speaks CRI only: give --container-runtime-endpoint the address of containerd",
+	"cni-bin-dir":                     "the runtime calls CNI plugins: bin_dirs in containerd's configuration",
+	"cni-conf-dir":                    "the runtime calls CNI plugins: conf_dir in containerd's configuration; porthole routes --cni-conf-dir writes there",
+	"cni-cache-dir":                   "the runtime calls CNI plugins, and keeps their results",
+	"network-plugin-*":                "the runtime calls CNI plugins, and sets the MTU that they say",
+	"non-masquerade-cidr":             "the CNI plugin's configuration has what is not translated; porthole routes writes it",
+	"container-runtime":               "every runtime is one of CRI: --container-runtime-endpoint alone",
+	"image-pull-progress-deadline":    "containerd's configuration has image_pull_progress_timeout",
+	"azure-container-registry-config": "use --image-credential-provider-config and --image-credential-provider-bin-dir",
+	"cloud-config":                    "a cloud controller in the cluster has it: --cloud-provider=external",
+	"api-servers":                     "use --kubeconfig, which has the server's address",
+	"require-kubeconfig":              "without --kubeconfig only static pods run",
+	"allow-privileged":                "Pod Security Admission decides, by labels of namespaces",
+	"keep-terminated-pod-volumes":     "volumes of pods that have ended are removed",
+	"enable-custom-metrics":           "metrics come from the container runtime",
+	"cadvisor-port":                   "figures of containers are at /metrics/cadvisor of the kubelet's port",
+	"dynamic-config-dir":              "use --config and --config-dir",
+	"alsologtostderr":                 "everything goes to standard error, or to --log-file",
+	"log-dir":                         "everything goes to standard error, or to --log-file",
+	"stderrthreshold":                 "everything goes to standard error, or to --log-file",
+}
+
 // options are what the flags set.
 type options struct {
 	node.Options
@@ -57,6 +82,7 @@ func Command() *cobra.Command {
 		}}
 
 	register(c.Flags(), &o)
+	program.ExplainFlags(c, gone)
 	c.Flags().BoolVar(&version, "version", false, "print the version of Kubernetes whose kubelet this one equals")
 	return c
 }

@@ -59,6 +59,20 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestGoneFlags: each flag of an old script names what replaced it, and none of them is a flag today.
+// Row 1.78.
+func TestGoneFlags(t *testing.T) {
+	for name, instead := range gone {
+		given := strings.Replace(name, "*", "endpoint", 1)
+		cmd := Command()
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs([]string{"--" + given + "=x"})
+		if err := cmd.Execute(); err == nil || err.Error() != "--"+given+" does not exist any more: "+instead {
+			t.Errorf("--%s: %v", given, err)
+		}
+	}
+}
+
 // TestRefuses: what cannot work ends the program at once, with the reason.
 func TestRefuses(t *testing.T) {
 	dir := t.TempDir()
@@ -69,6 +83,7 @@ func TestRefuses(t *testing.T) {
 
 	for _, c := range []struct{ args, want string }{
 		{"--no-such-flag", "unknown flag: --no-such-flag"},
+		{"--max-pod=3", "did you mean --max-pods?"},
 		{"stray", "unknown command"},
 		{"--config=/no/such/file", "reading the kubelet's configuration"},
 		{"--max-pods=-1", "maxPods (--max-pods) -1 must not be a negative number"},

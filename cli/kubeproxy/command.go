@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/cli/program"
 	node "porthole.dev/porthole/node/kubeproxy"
 )
 
@@ -35,12 +36,7 @@ func Command() *cobra.Command {
 	}
 
 	register(c.Flags(), values)
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		if parent := c.Parent(); parent != nil {
-			return parent.FlagErrorFunc()(c, explain(c.Flags(), err))
-		}
-		return explain(c.Flags(), err)
-	})
+	program.ExplainFlags(c, gone)
 	return c
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"porthole.dev/porthole/cli/program"
 )
 
 // parse resolves a command line and a configuration file as the command does.
@@ -22,7 +24,7 @@ func parse(t *testing.T, file string, env map[string]string, args ...string) (*s
 	fs, values := pflag.NewFlagSet("kube-proxy", pflag.ContinueOnError), map[string]*value{}
 	register(fs, values)
 	if err := fs.Parse(args); err != nil {
-		return nil, explain(fs, err)
+		return nil, program.ExplainUnknown(fs, gone, err)
 	}
 	return resolve(given(fs, values), host{
 		getenv:   func(name string) string { return env[name] },

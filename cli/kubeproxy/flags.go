@@ -1,7 +1,6 @@
 package kubeproxy
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,8 +10,6 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	logsapi "k8s.io/component-base/logs/api/v1"
-
-	"porthole.dev/porthole/internal/similar"
 )
 
 // kind is the type of a flag's value, as help texts name it.
@@ -101,32 +98,6 @@ func given(fs *pflag.FlagSet, values map[string]*value) map[string]string {
 		}
 	}
 	return out
-}
-
-// explain adds to an error about an unknown flag what replaced that flag, or which flag may be meant.
-func explain(fs *pflag.FlagSet, err error) error {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return err
-	}
-
-	name := strings.ReplaceAll(unknown.GetSpecifiedName(), "_", "-")
-	for prefix, instead := range gone {
-		if name == prefix || strings.HasSuffix(prefix, "*") && strings.HasPrefix(name, strings.TrimSuffix(prefix, "*")) {
-			return fmt.Errorf("--%s does not exist any more: %s", name, instead)
-		}
-	}
-
-	best, distance := "", 4
-	fs.VisitAll(func(f *pflag.Flag) {
-		if d := similar.Edits(name, f.Name); d < distance {
-			best, distance = f.Name, d
-		}
-	})
-	if best != "" {
-		return fmt.Errorf("%w; did you mean --%s?", err, best)
-	}
-	return err
 }
 
 // Setters of the common kinds. The text was checked when the flag was given.

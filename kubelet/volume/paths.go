@@ -50,11 +50,15 @@ func CleanContainerPath(p string, windows bool) (string, error) {
 // windowsPath returns p with backslashes and a drive, unless it is a pipe, a device or a share.
 func windowsPath(p string) (string, error) {
 	p = strings.ReplaceAll(p, "/", `\`)
-	if strings.ContainsAny(p, "\x00<>\"|?*") && !strings.HasPrefix(p, `\\?\`) {
+	if strings.ContainsFunc(strings.TrimPrefix(p, `\\?\`), notInNames) {
 		return "", fmt.Errorf("path %q has a character that Windows does not allow", p)
 	}
+
 	switch {
 	case strings.HasPrefix(p, `\\`): // pipe, device or share
+		if where, rest, _ := strings.Cut(p[2:], `\`); where == "" || strings.Trim(rest, `\`) == "" {
+			return "", fmt.Errorf("path %q names no share or device: it must be \\\\server\\share or \\\\.\\pipe\\name", p)
+		}
 		return p, nil
 	case hasDrive(p):
 		rest := p[2:]
@@ -72,6 +76,9 @@ func windowsPath(p string) (string, error) {
 	}
 	return `C:` + squash(`\`+p), nil
 }
+
+// notInNames reports whether a character cannot be in a name of Windows' file systems (Microsoft, Naming Files, Paths, and Namespaces).
+func notInNames(r rune) bool { return r < ' ' || strings.ContainsRune(`<>"|?*`, r) }
 
 func hasDrive(p string) bool {
 	return len(p) >= 2 && p[1] == ':' && (p[0]|0x20) >= 'a' && (p[0]|0x20) <= 'z'

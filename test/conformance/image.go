@@ -157,6 +157,7 @@ func addBase(l *images.Layer, shell string) error {
 		l.Dir(d, 0o755)
 	}
 	l.Dir("tmp", 0o1777)
+	l.Dir("var/tmp", 0o1777) // tests of DaemonSets leave a file there
 	for name, content := range etc {
 		l.Text(name, content)
 	}

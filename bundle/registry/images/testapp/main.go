@@ -32,6 +32,7 @@ const usage = `testapp COMMAND
   cat FILE...               print files
   write FILE TEXT...        write a file
   ls [DIR]                  names in a folder
+  processes                 names of the programs that this one sees
   exit CODE                 end with CODE
   echo TEXT...              print TEXT
   copy                      standard input to standard output
@@ -45,7 +46,12 @@ func commands() map[string]command {
 		"serve": serve, "get": get, "tcp": tcpClient, "udp": udpClient, "resolve": resolve, "dnsudp": dnsUDP, "addresses": addresses,
 		"burn": burn, "hog": hog, "sleep": sleep, "env": env, "cat": cat, "write": write, "ls": ls, "exit": exit, "copy": copyInput,
 		"echo": func(args []string) error { fmt.Println(strings.Join(args, " ")); return nil },
-		"id":   func([]string) error { return identify(os.Stdout) },
+		"processes": func([]string) error {
+			names, err := processNames()
+			fmt.Println(strings.Join(names, "\n"))
+			return err
+		},
+		"id": func([]string) error { return identify(os.Stdout) },
 	}
 }
 
