@@ -63,15 +63,16 @@ func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGraceP
 				a.post(pod.NodeShutdown{Grace: time.Duration(p.ShutdownGracePeriodSeconds) * time.Second})
 			}
 		})
-		ended := awaitEnd(limited, k.View, func(v *pod.View) bool { return periodOf(periods, v.Pod) == i })
+		ended := await(limited, func() bool { return haveEnded(k.View(), func(v *pod.View) bool { return periodOf(periods, v.Pod) == i }) })
 		cancel()
 		logger.Info("Pods of a priority have ended", "priority", p.Priority, "inTime", ended)
 	}
 
-	// Pods that do not end by themselves are killed at the end of their time, and the API server is to hear of it.
+	// Pods that do not end by themselves are killed at the end of their time, and the API server is to hear of each that has ended: what is
+	// not written when this process ends is written by nobody, and the pod seems to run until the node is back.
 	limited, cancel := context.WithTimeout(ctx, lastReports)
 	defer cancel()
-	if !awaitEnd(limited, k.View, func(*pod.View) bool { return true }) {
+	if !await(limited, func() bool { return haveEnded(k.View(), func(*pod.View) bool { return true }) && k.status.Ended() }) {
 		logger.Info("Pods are left that have not ended, or whose end was not reported")
 	}
 }
@@ -101,32 +102,33 @@ func periodOf(periods []v1beta1.ShutdownGracePeriodByPodPriority, p *v1.Pod) int
 	return max(i-1, 0)
 }
 
-// awaitEnd waits until no container of the chosen pods runs and none of these pods is Running or Pending. It returns false if ctx
-// ends before.
-func awaitEnd(ctx context.Context, pods func() []pod.View, chosen func(*pod.View) bool) bool {
+// haveEnded reports whether no container of the chosen pods runs and none of these pods is Running or Pending.
+func haveEnded(pods []pod.View, chosen func(*pod.View) bool) bool {
+	return !slices.ContainsFunc(pods, func(v pod.View) bool {
+		if !chosen(&v) {
+			return false
+		}
+		for _, c := range v.Containers {
+			if c.Running {
+				return true
+			}
+		}
+		return v.Pod.Status.Phase == v1.PodRunning || v.Pod.Status.Phase == v1.PodPending
+	})
+}
+
+// await waits until done. It returns false if ctx ends before.
+func await(ctx context.Context, done func() bool) bool {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		running := slices.ContainsFunc(pods(), func(v pod.View) bool {
-			if !chosen(&v) {
-				return false
-			}
-			for _, c := range v.Containers {
-				if c.Running {
-					return true
-				}
-			}
-			return v.Pod.Status.Phase == v1.PodRunning || v.Pod.Status.Phase == v1.PodPending
-		})
-		if !running {
-			return true
-		}
+	for !done() {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-tick.C:
 		}
 	}
+	return true
 }
 
 // shutdownRefusal refuses pods while the node shuts down, in upstream's words.

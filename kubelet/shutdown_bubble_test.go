@@ -94,6 +94,40 @@ func TestNodeShutdownReports(t *testing.T) {
 	})
 }
 
+// TestNodeShutdownWaitsForReports: the shutdown waits until the API server has heard of a pod that has ended, for lastReports at most.
+func TestNodeShutdownWaitsForReports(t *testing.T) {
+	periods := []v1beta1.ShutdownGracePeriodByPodPriority{{ShutdownGracePeriodSeconds: 10}}
+	for _, c := range []struct {
+		away, most time.Duration
+		phase      v1.PodPhase // as the API server has it when the shutdown goes on
+	}{
+		{away: 2 * time.Second, most: lastReports, phase: v1.PodFailed},
+		{away: time.Hour, most: lastReports + 2*time.Second, phase: v1.PodRunning},
+	} {
+		inBubble(t, func(b *bubble) {
+			b.cluster.create(aPod("plain", "sleep", "1000"))
+			b.untilReady(time.Minute, "plain")
+
+			start := time.Now()
+			b.cluster.setFault(func(verb string) error {
+				if verb == "patch pod" && time.Since(start) < c.away {
+					return errAway
+				}
+				return nil
+			})
+			b.kubelet.ShutDown(b.t.Context(), periods)
+			if took := time.Since(start); took < min(c.away, lastReports) || took > c.most {
+				t.Errorf("the API server is away for %v: took %v", c.away, took)
+			}
+			if got := b.cluster.get("plain").Status.Phase; got != c.phase {
+				t.Errorf("the API server is away for %v: when the shutdown goes on, the pod is %s there", c.away, got)
+			}
+			b.cluster.setFault(nil)
+			b.removeAll("plain")
+		})
+	}
+}
+
 func disrupted(p *v1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonTerminationByKubelet {

@@ -65,6 +65,7 @@ type slot struct {
 	queued  bool // its UID is in the channel of work
 	busy    bool // a request is under way
 	again   bool // it changed while it was busy
+	dropped bool // the API has no such pod any more
 	// since is when a change began to be held back; zero if none is. The newest status is sent when the wait ends.
 	since time.Time
 	retry time.Duration
@@ -186,6 +187,19 @@ func (w *Writer) Forget(uid types.UID) {
 	delete(w.slots, uid)
 }
 
+// Ended reports whether the API has the status of each pod that has ended. It knows of those whose status was set.
+func (w *Writer) Ended() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.slots {
+		ended := s.fresh && (s.want.Phase == v1.PodFailed || s.want.Phase == v1.PodSucceeded)
+		if ended && !s.dropped && (s.delete && !s.deleted || !same(s.base.Status, Merge(s.base.Status, s.want))) {
+			return false
+		}
+	}
+	return true
+}
+
 // later queues a slot; the caller holds the lock.
 func (w *Writer) later(uid types.UID, s *slot, wait time.Duration) {
 	if s.busy {
@@ -238,7 +252,7 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the pod is gone, or another one has its name
-		s.deleted = s.deleted || del
+		s.deleted, s.dropped = s.deleted || del, true
 		return
 	case err != nil && ctx.Err() == nil:
 		klog.FromContext(ctx).Error(err, "Writing pod status failed", "pod", klog.KObj(base))
