@@ -2,7 +2,7 @@
  * should open, rename or delete a link itself (then it deletes the target). Here a symbolic link of Windows is one of Linux in
  * the prefix, so that every program, of Linux too, follows it; and a handle to a link is a handle to the link of Linux, opened
  * with O_PATH, so that the handle alone shows what it is and where. There are no junctions. A link is one to a folder if its target
- * is a folder. */
+ * is a folder. A socket's file (unix.c) is a reparse point too, without a target. */
 #include "mend_link.h"
 #include "mend_volume.h"
 
@@ -17,7 +17,6 @@ enum { SYS_FSTAT = 5, SYS_READLINK = 89, SYS_GETDENTS64 = 217, SYS_OPENAT = 257,
        SYS_SYMLINKAT = 266 };
 enum { AT_FDCWD = -100, AT_SYMLINK_NOFOLLOW = 0x100, AT_REMOVEDIR = 0x200, O_DIRECTORY_ = 0x10000, O_NOFOLLOW = 0x20000, O_CLOEXEC = 0x80000, O_PATH = 0x200000 };
 enum { ENOENT_ = 2, EACCES_ = 13, EEXIST_ = 17, ENOTEMPTY_ = 39 };
-enum { S_IFMT_ = 0170000, S_IFDIR_ = 0040000, S_IFLNK_ = 0120000 };
 
 /* What Windows answers (ntstatus.h), and its names for what is asked (ntifs.h, winioctl.h). */
 #define NOT_FOUND ((NTSTATUS)0xC0000034)
@@ -39,6 +38,7 @@ enum { S_IFMT_ = 0170000, S_IFDIR_ = 0040000, S_IFLNK_ = 0120000 };
 enum { SET_LINK = 0x900A4, GET_LINK = 0x900A8 };
 enum { DONT_REPARSE = 0x1000, OPEN_LINK = 0x200000, ONLY_FOLDER = 1, NO_FOLDER = 0x40, DELETE_AT_CLOSE = 0x1000 };
 #define TAG_SYMLINK 0xA000000Cu
+#define TAG_SOCKET 0x80000023u /* IO_REPARSE_TAG_AF_UNIX */
 
 enum { PATH_BYTES = 4096 };
 
@@ -123,12 +123,20 @@ static BOOL place_of(const OBJECT_ATTRIBUTES *name, struct place *p)
 	return !wine_server_handle_to_fd(name->RootDirectory, 0, &p->folder, &options);
 }
 
+/* Returns the tag of the reparse point that a file is on Windows, or 0: it is none. */
+static ULONG tag_of(const struct linux_stat *s)
+{
+	if ((s->mode & S_IFMT_) == S_IFLNK_)
+		return TAG_SYMLINK;
+	return (s->mode & S_IFMT_) == S_IFREG_ && (s->mode & S_ISVTX_) ? TAG_SOCKET : 0;
+}
+
 /* Reports whether a name is that of a link. If so, the caller must call place_close. */
 static BOOL find_link(const OBJECT_ATTRIBUTES *name, struct place *p, struct linux_stat *link)
 {
 	if (!place_of(name, p))
 		return FALSE;
-	if (!linux_call(SYS_NEWFSTATAT, p->folder, (intptr_t)p->path, (intptr_t)link, AT_SYMLINK_NOFOLLOW, 0) && (link->mode & S_IFMT_) == S_IFLNK_)
+	if (!linux_call(SYS_NEWFSTATAT, p->folder, (intptr_t)p->path, (intptr_t)link, AT_SYMLINK_NOFOLLOW, 0) && tag_of(link))
 		return TRUE;
 	place_close(p);
 	return FALSE;
@@ -166,7 +174,7 @@ static BOOL handle_link(HANDLE file, char *path, struct linux_stat *link)
 
 	if (!links_known || wine_server_handle_to_fd(file, 0, &fd, &options))
 		return FALSE;
-	found = !linux_call(SYS_FSTAT, fd, (intptr_t)link, 0, 0, 0) && (link->mode & S_IFMT_) == S_IFLNK_ && path_of(fd, path);
+	found = !linux_call(SYS_FSTAT, fd, (intptr_t)link, 0, 0, 0) && tag_of(link) && path_of(fd, path);
 	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
 	return found;
 }
@@ -322,6 +330,17 @@ static NTSTATUS set_link(HANDLE file, const struct reparse *r, ULONG size)
 	return status;
 }
 
+/* Writes what a socket has: a tag, and no data. */
+static NTSTATUS get_socket(struct reparse *r, ULONG size, ULONG_PTR *used)
+{
+	if (size < HEADER)
+		return TOO_SMALL;
+	memset(r, 0, HEADER);
+	r->tag = TAG_SOCKET;
+	*used = HEADER;
+	return 0;
+}
+
 /* Writes the target of a Linux link to r in Windows' form. *used is set to the size. */
 static NTSTATUS get_link(const char *path, struct reparse *r, ULONG size, ULONG_PTR *used)
 {
@@ -373,8 +392,10 @@ static NTSTATUS NTAPI nt_fs_control(HANDLE file, HANDLE event, void *apc, void *
 
 	if (code == SET_LINK && in)
 		status = set_link(file, in, in_size);
+	else if (code == GET_LINK && !handle_link(file, path, &link))
+		status = NOT_A_LINK;
 	else if (code == GET_LINK)
-		status = handle_link(file, path, &link) ? get_link(path, out, out_size, &used) : NOT_A_LINK;
+		status = tag_of(&link) == TAG_SOCKET ? get_socket(out, out_size, &used) : get_link(path, out, out_size, &used);
 	else
 		return ((fs_control)control_original)(file, event, apc, context, io, code, in, in_size, out, out_size);
 	io->Status = status;
@@ -437,7 +458,7 @@ static NTSTATUS describe(const struct linux_stat *s, BOOL folder, ULONG class, v
 {
 	struct everything all = { .basic = basic_of(s, folder), .standard = { 0, 0, 1, FALSE, (BOOLEAN)folder, 0 }, .number = s->ino };
 	struct network network = network_of(&all.basic);
-	ULONG tag[2] = { all.basic.attributes, TAG_SYMLINK };
+	ULONG tag[2] = { all.basic.attributes, tag_of(s) };
 	uint64_t id[3] = { s->dev, s->ino, 0 };
 	const void *from;
 	ULONG length;
@@ -560,7 +581,7 @@ static void mark_links(int folder, BYTE *entry, ULONG class, ULONG at)
 {
 	char name[3 * MAX_PATH + 1];
 	struct linux_stat s;
-	ULONG size, next, attributes, tag = TAG_SYMLINK;
+	ULONG size, next, attributes, tag;
 	BOOL absent;
 	int n;
 
@@ -569,7 +590,7 @@ static void mark_links(int folder, BYTE *entry, ULONG class, ULONG at)
 		memcpy(&size, entry + ENTRY_NAME_SIZE, sizeof size);
 		n = WideCharToMultiByte(CP_UTF8, 0, (WCHAR *)(entry + at), size / sizeof(WCHAR), name, sizeof name - 1, NULL, NULL);
 		name[n > 0 ? n : 0] = 0;
-		if (n > 0 && !linux_call(SYS_NEWFSTATAT, folder, (intptr_t)name, (intptr_t)&s, AT_SYMLINK_NOFOLLOW, 0) && (s.mode & S_IFMT_) == S_IFLNK_) {
+		if (n > 0 && !linux_call(SYS_NEWFSTATAT, folder, (intptr_t)name, (intptr_t)&s, AT_SYMLINK_NOFOLLOW, 0) && (tag = tag_of(&s))) {
 			attributes = basic_of(&s, to_folder(folder, name, &absent)).attributes;
 			memcpy(entry + ENTRY_ATTRIBUTES, &attributes, sizeof attributes);
 			if (class != 1)
@@ -578,68 +599,6 @@ static void mark_links(int folder, BYTE *entry, ULONG class, ULONG at)
 		if (!next)
 			return;
 	}
-}
-
-/* Wine does not list a link whose target is absent. Such links are added at the end of a list, one with each call. lists keeps, for
- * the handles of folders that are being listed, how many of them were added. A list that begins again sets that to 0. */
-static struct {
-	HANDLE folder;
-	int told; /* absent links that were added */
-	BOOL all; /* the list has no pattern, or "*" */
-} lists[64];
-static SRWLOCK lists_lock = SRWLOCK_INIT;
-
-/* Returns the index of a handle in lists, or -1. With make it adds the handle, perhaps in place of another one. */
-static int list_of(HANDLE folder, BOOL make)
-{
-	static int next;
-	int i;
-
-	for (i = 0; i < (int)COUNT(lists); i++)
-		if (lists[i].folder == folder)
-			return i;
-	if (!make)
-		return -1;
-	i = next++ % (int)COUNT(lists);
-	lists[i].folder = folder;
-	lists[i].all = TRUE;
-	return i;
-}
-
-static void list_begins(HANDLE folder, const UNICODE_STRING *mask, BOOLEAN restart)
-{
-	int i;
-
-	AcquireSRWLockExclusive(&lists_lock);
-	i = list_of(folder, TRUE);
-	lists[i].told = 0;
-	if (mask || restart)
-		lists[i].all = !mask || !mask->Length || (mask->Length == sizeof(WCHAR) && mask->Buffer[0] == L'*');
-	ReleaseSRWLockExclusive(&lists_lock);
-}
-
-/* Returns the number of the absent link to add next, or -1. */
-static int list_next(HANDLE folder)
-{
-	int i, n = -1;
-
-	AcquireSRWLockExclusive(&lists_lock);
-	i = list_of(folder, FALSE);
-	if (i >= 0 && lists[i].all)
-		n = lists[i].told++;
-	ReleaseSRWLockExclusive(&lists_lock);
-	return n;
-}
-
-static void list_ends(HANDLE folder)
-{
-	int i;
-
-	AcquireSRWLockExclusive(&lists_lock);
-	i = list_of(folder, FALSE);
-	if (i >= 0)
-		lists[i].folder = NULL;
-	ReleaseSRWLockExclusive(&lists_lock);
 }
 
 /* Finds the nth link of a folder whose target is absent. */

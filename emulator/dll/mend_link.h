@@ -17,4 +17,13 @@ BOOL link_query(const OBJECT_ATTRIBUTES *name, void *info, BOOL full);
 /* NtSetInformationFile on a handle to a link. */
 BOOL link_set(HANDLE file, IO_STATUS_BLOCK *io, const void *info, ULONG size, ULONG class, NTSTATUS *status);
 
+/* A list of a folder's files begins: with a pattern, or with restart from its first file. */
+void list_begins(HANDLE folder, const UNICODE_STRING *mask, BOOLEAN restart);
+
+/* Returns the number of the link without a target to add next to a folder's list, or -1. */
+int list_next(HANDLE folder);
+
+/* A folder's list is at its end. */
+void list_ends(HANDLE folder);
+
 #endif

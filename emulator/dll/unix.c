@@ -2,7 +2,10 @@
  * Sockets of the family AF_UNIX for programs of one host: a TCP socket at 127.0.0.1, whose port is in the file that bind makes. Wine 8.0 has
  * no such family, and upstream's kubelet.exe ends when it cannot listen for device plugins.
  *
- * What is not so: the file is no reparse point, its permissions are not asked, and addresses that AcceptEx tells are those of TCP.
+ * The file has a mark by which mend_link.c tells that it is a socket, as Windows does: a reparse point. Go removes what is left of a socket
+ * by that.
+ *
+ * What is not so: the file can be opened and read, its permissions are not asked, and addresses that AcceptEx tells are those of TCP.
  */
 #define WINSOCK_API_LINKAGE
 #include <winsock2.h>
@@ -12,7 +15,10 @@
 #include <string.h>
 
 #include "builtin.h"
+#include "linux.h"
 #include "unix.h"
+
+enum { SYS_FSTAT = 5, SYS_FCHMOD = 91 };
 
 #define ACCEPT_ORDINAL 1
 #define BIND_ORDINAL 2
@@ -172,6 +178,22 @@ static struct sockaddr_in loopback(u_short port)
 	return in;
 }
 
+/* Marks an open file as that of a socket. */
+static BOOL mark_socket(HANDLE file)
+{
+	int(CDECL * to_fd)(HANDLE, unsigned, int *, unsigned *) = (void *)GetProcAddress(GetModuleHandleW(L"ntdll.dll"), "wine_server_handle_to_fd");
+	struct linux_stat s;
+	unsigned options;
+	BOOL marked;
+	int fd;
+
+	if (!to_fd || to_fd(file, 0, &fd, &options))
+		return FALSE;
+	marked = !linux_call(SYS_FSTAT, fd, (intptr_t)&s, 0, 0, 0) && !linux_call(SYS_FCHMOD, fd, (s.mode & ~S_IFMT_) | S_ISVTX_, 0, 0, 0);
+	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
+	return marked;
+}
+
 /* Binds to a free port, and writes it, in the order of the network, into the file. */
 static int bind_file(SOCKET s, const WCHAR *path)
 {
@@ -192,6 +214,11 @@ static int bind_file(SOCKET s, const WCHAR *path)
 	}
 	size = snprintf(text, sizeof text, "%u\n", in.sin_port);
 	WriteFile(file, text, size, &written, NULL);
+	if (!mark_socket(file)) {
+		CloseHandle(file);
+		DeleteFileW(path);
+		return fail(WSAENETDOWN);
+	}
 	CloseHandle(file);
 	return 0;
 }
