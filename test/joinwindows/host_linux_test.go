@@ -160,7 +160,13 @@ func (h *host) token() (secret string, args []string) {
 // report runs porthole.exe with -o json and returns the report and the exit code.
 func (h *host) report(args ...string) (r step.Report, code int) {
 	h.t.Helper()
-	out, code := h.exe(program, append(args, "-o", "json")...)
+	return h.reportOf(program, args...)
+}
+
+// reportOf is report of porthole.exe at another place.
+func (h *host) reportOf(exe string, args ...string) (r step.Report, code int) {
+	h.t.Helper()
+	out, code := h.exe(exe, append(args, "-o", "json")...)
 	if start := strings.Index(out, "{"); start >= 0 { // the log may stand before it
 		if err := json.NewDecoder(strings.NewReader(out[start:])).Decode(&r); err != nil {
 			h.t.Fatalf("%v: %v\n%s", args, err, out)

@@ -24,7 +24,7 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "version of the release, such as v0.1.0 or v0.1.0-rc.1")
 	flag.StringVar(&r.root, "root", ".", "folder of the repository")
 	flag.StringVar(&r.out, "out", "dist", "folder for the archives; those of other versions stay")
-	flag.StringVar(&r.only, "only", "", "for tests: make the archive for linux, the packages, or the image, alone and quickly, without sums")
+	flag.StringVar(&r.only, "only", "", "for tests: make the archive for linux or windows, the packages, or the image, alone and quickly, without sums")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: go run ./tools/release -version v0.1.0 [-root DIR] [-out DIR]")
 		flag.PrintDefaults()
@@ -43,7 +43,7 @@ type release struct {
 	at                 time.Time // of all files in the archives
 	modules            string    // Go's module cache
 	level              int       // of compression
-	only               string    // linux, packages or image; "": everything
+	only               string    // linux, windows, packages or image; "": everything
 }
 
 // run makes all files of the release and the list of their sums.
@@ -92,10 +92,12 @@ func (r *release) one(ctx context.Context) (err error) {
 		_, err = r.image()
 	case "linux":
 		_, err = r.make(ctx, linuxArchive(r.version))
+	case "windows":
+		_, err = r.make(ctx, windowsArchive(r.version))
 	case "packages":
 		_, err = r.packages()
 	default:
-		err = fmt.Errorf("-only %s: linux, packages or image", r.only)
+		err = fmt.Errorf("-only %s: linux, windows, packages or image", r.only)
 	}
 	return err
 }
