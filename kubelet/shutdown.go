@@ -63,7 +63,9 @@ func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGraceP
 				a.post(pod.NodeShutdown{Grace: time.Duration(p.ShutdownGracePeriodSeconds) * time.Second})
 			}
 		})
-		ended := await(limited, func() bool { return haveEnded(k.View(), func(v *pod.View) bool { return periodOf(periods, v.Pod) == i }) })
+		ended := await(limited, func() bool {
+			return haveEnded(k.View(), func(v *pod.View) bool { return periodOf(periods, v.Pod) == i })
+		})
 		cancel()
 		logger.Info("Pods of a priority have ended", "priority", p.Priority, "inTime", ended)
 	}
