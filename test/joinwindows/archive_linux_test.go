@@ -27,7 +27,7 @@ func TestArchive(t *testing.T) {
 	}
 	before, routes := h.files(), h.routes()
 	const place = "Our downloads/from the archive"
-	h.unzip(windowsZip(t), place)
+	unzip(h, windowsZip(t), place)
 	exe := `C:\` + strings.ReplaceAll(place, "/", `\`) + `\porthole.exe`
 	long := `C:\Programs of ours` + strings.Repeat(`\a folder of a long path`, 6)
 	_, line := h.token()
@@ -57,7 +57,7 @@ func TestArchive(t *testing.T) {
 	}
 	h.podWorks("from the archive")
 
-	if r, code := h.reportOf(exe, "join", "--install-dir", long); code != 0 || r.Outcome != step.Unchanged {
+	if r, code := reportOf(h, exe, "join", "--install-dir", long); code != 0 || r.Outcome != step.Unchanged {
 		t.Errorf("a second join: exit code %d, changes %v: %s", code, done(r), r.Error)
 	}
 	if out, code := h.exe(exe, "leave"); code != 0 || !strings.Contains(out, "nothing of Porthole is left") {
@@ -91,7 +91,7 @@ func windowsZip(t *testing.T) string {
 }
 
 // unzip unpacks an archive into a folder of C:.
-func (h *host) unzip(file, dir string) {
+func unzip(h *host, file, dir string) {
 	h.t.Helper()
 	z, err := zip.OpenReader(file)
 	if err != nil {

@@ -160,11 +160,11 @@ func (h *host) token() (secret string, args []string) {
 // report runs porthole.exe with -o json and returns the report and the exit code.
 func (h *host) report(args ...string) (r step.Report, code int) {
 	h.t.Helper()
-	return h.reportOf(program, args...)
+	return reportOf(h, program, args...)
 }
 
 // reportOf is report of porthole.exe at another place.
-func (h *host) reportOf(exe string, args ...string) (r step.Report, code int) {
+func reportOf(h *host, exe string, args ...string) (r step.Report, code int) {
 	h.t.Helper()
 	out, code := h.exe(exe, append(args, "-o", "json")...)
 	if start := strings.Index(out, "{"); start >= 0 { // the log may stand before it

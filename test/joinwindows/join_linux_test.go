@@ -555,7 +555,7 @@ func (h *host) ordered(boot string) {
 // leaves: nothing is left but what was there before the join.
 func (h *host) leaves(before, routes []string) {
 	h.t.Helper()
-	if out := h.leavesNothing(before, routes); !strings.Contains(out, "kubectl delete node "+h.name) {
+	if out := (faulty{h}).leavesNothing(before, routes); !strings.Contains(out, "kubectl delete node "+h.name) {
 		h.t.Errorf("leave does not say that the Node is left:\n%s", out)
 	}
 	if out, err := h.kubectl("delete", "node/"+h.name, "pod/web-"+h.name, "service/web-"+h.name, "--force"); err != nil {
@@ -564,7 +564,7 @@ func (h *host) leaves(before, routes []string) {
 }
 
 // leavesNothing: after leave nothing of join is on the host; a second leave does nothing. It returns what the first one printed.
-func (h *host) leavesNothing(before, routes []string) (out string) {
+func (h faulty) leavesNothing(before, routes []string) (out string) {
 	h.t.Helper()
 	out, code := h.exe(program, "leave")
 	if code != 0 || !strings.Contains(out, "nothing of Porthole is left") {
