@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -39,7 +40,7 @@ func addresses([]string) error {
 	return nil
 }
 
-// dnsUDP asks one server for the A records of a name, over UDP only, and prints them.
+// dnsUDP asks one server for the A records of a name, over UDP only, and prints them. With a number it asks so often, each time from a port of its own.
 func dnsUDP(args []string) error {
 	if len(args) < 2 {
 		return errors.New("dnsudp needs a server and a name")
@@ -48,7 +49,6 @@ func dnsUDP(args []string) error {
 	if _, _, err := net.SplitHostPort(server); err != nil {
 		server = net.JoinHostPort(server, "53")
 	}
-
 	if name[len(name)-1] != '.' {
 		name += "."
 	}
@@ -57,39 +57,47 @@ func dnsUDP(args []string) error {
 		return fmt.Errorf("name %s: %w", name, err)
 	}
 
+	if len(args) > 2 {
+		return many(args[2], func() (string, error) { return askDNS(server, question) })
+	}
+	answer, err := askDNS(server, question)
+	if err == nil {
+		fmt.Println(answer)
+	}
+	return err
+}
+
+// askDNS sends one query and returns the addresses in its answer, a line each.
+func askDNS(server string, name dnsmessage.Name) (string, error) {
 	id := uint16(rand.Uint32())
 	query := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: id, RecursionDesired: true},
-		Questions: []dnsmessage.Question{{Name: question, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+		Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
 	}
-
 	packed, err := query.Pack()
 	if err != nil {
-		return err
+		return "", err
 	}
-
 	raw, err := udpExchange(server, packed, 3*time.Second)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return printAnswer(raw, id, name)
-}
 
-func printAnswer(raw []byte, id uint16, name string) error {
 	var answer dnsmessage.Message
 	if err := answer.Unpack(raw); err != nil {
-		return err
+		return "", err
 	}
 	if answer.ID != id {
-		return fmt.Errorf("%s: answer to another question", name)
+		return "", fmt.Errorf("%s: answer to another question", name)
 	}
 	if answer.RCode != dnsmessage.RCodeSuccess {
-		return fmt.Errorf("%s: %s", name, answer.RCode)
+		return "", fmt.Errorf("%s: %s", name, answer.RCode)
 	}
+	var addresses []string
 	for _, a := range answer.Answers {
 		if body, ok := a.Body.(*dnsmessage.AResource); ok {
-			fmt.Println(netip.AddrFrom4(body.A))
+			addresses = append(addresses, netip.AddrFrom4(body.A).String())
 		}
 	}
-	return nil
+	return strings.Join(addresses, "\n"), nil
 }

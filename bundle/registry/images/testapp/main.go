@@ -23,7 +23,8 @@ const usage = `testapp COMMAND
   tcp HOST:PORT TEXT        send TEXT, print the echo
   udp HOST:PORT TEXT        send TEXT, print the echo
   resolve NAME              addresses of NAME by the system's resolver
-  dnsudp SERVER NAME        addresses of NAME by one query over UDP
+  dnsudp SERVER NAME [N]    addresses of NAME by one query over UDP, or by N queries
+  spread N URL              N connections; the first word of each answer, with how often it came
   addresses                 addresses of the interfaces, with their lengths
   burn [SECONDS] [THREADS]  use CPU; prints CPU seconds used per second
   hog MIB                   take memory and keep it
@@ -43,7 +44,7 @@ type command func(args []string) error
 
 func commands() map[string]command {
 	return map[string]command{
-		"serve": serve, "get": get, "tcp": tcpClient, "udp": udpClient, "resolve": resolve, "dnsudp": dnsUDP, "addresses": addresses,
+		"serve": serve, "get": get, "tcp": tcpClient, "udp": udpClient, "resolve": resolve, "dnsudp": dnsUDP, "spread": spread, "addresses": addresses,
 		"burn": burn, "hog": hog, "sleep": sleep, "env": env, "cat": cat, "write": write, "ls": ls, "exit": exit, "copy": copyInput,
 		"echo": func(args []string) error { fmt.Println(strings.Join(args, " ")); return nil },
 		"processes": func([]string) error {
