@@ -37,9 +37,13 @@ func (w containers) processes(t *testing.T, text string) (pids []int) {
 	return pids
 }
 
-// kill ends the host's programs of that name without a warning, and waits for their end.
+// kill ends the host's programs of that name without a warning, and waits for their end. The kernel's is that of all programs.
 func (w containers) kill(t *testing.T, text string) {
 	t.Helper()
+	if text == kernelProgram {
+		w.killKernel(t)
+		return
+	}
 	pids := w.processes(t, text)
 	if len(pids) == 0 {
 		t.Fatalf("no %s runs", text)
@@ -66,6 +70,7 @@ const (
 	containerdProgram = `containerd\containerd.exe`
 	shimProgram       = `containerd-shim-runhcs-v1.exe`
 	hcsdProgram       = "host-hcsd"
+	kernelProgram     = "wineserver" // the host's
 )
 
 // testKills kills each program while a pod runs. Afterwards the pod can be removed, no system, cgroup or shim of it is left, and the next pod runs.
@@ -96,24 +101,10 @@ func (w containers) testReboot(t *testing.T) {
 	p := w.runPod(t, "reboot")
 	id := w.run(t, p, asked{name: "a"}, "serving HTTP")
 
-	home := filepath.Join(w.dir, "hosts", w.name)
-	before, err := testkit.WineProcesses(home)
-	check(t, err)
-	contained := 0
-	for pid, program := range before {
-		if program.Container {
-			contained++
-		}
-		if program.Kernel && !program.Container {
-			check(t, syscall.Kill(pid, syscall.SIGKILL))
-		}
+	all, contained := w.killKernel(t)
+	if contained < 3 || all < contained+5 { // of two containers; wineserver, services.exe, containerd.exe, a shim and the relay
+		t.Errorf("only %d programs ran, %d of them in containers", all, contained)
 	}
-	if contained < 3 || len(before) < contained+5 { // of two containers; wineserver, services.exe, containerd.exe, a shim and the relay
-		t.Errorf("only %d programs run, %d of them in containers", len(before), contained)
-	}
-	wait.NoError(t, 30*time.Second, "all programs of before have ended", func() error { return testkit.StillRunning(home, before) })
-
-	w.connect()
 	w.answers(t)
 	wait.True(t, time.Minute, "the container has ended", func() bool {
 		s, err := w.runtime.ContainerStatus(call(t), &runtimeapi.ContainerStatusRequest{ContainerId: id})
@@ -125,6 +116,26 @@ func (w containers) testReboot(t *testing.T) {
 	p = w.runPod(t, "reboot")
 	w.run(t, p, asked{name: "a"}, "serving HTTP")
 	w.endPod(t, p)
+}
+
+// killKernel kills the host's wineserver, waits until no program of before runs, and connects again. Returns how many programs there were,
+// and how many of them in containers.
+func (w containers) killKernel(t *testing.T) (all, contained int) {
+	t.Helper()
+	home := filepath.Join(w.dir, "hosts", w.name)
+	before, err := testkit.WineProcesses(home)
+	check(t, err)
+	for pid, program := range before {
+		if program.Container {
+			contained++
+		}
+		if program.Kernel && !program.Container {
+			check(t, syscall.Kill(pid, syscall.SIGKILL))
+		}
+	}
+	wait.NoError(t, 30*time.Second, "all programs of before have ended", func() error { return testkit.StillRunning(home, before) })
+	w.connect()
+	return len(before), contained
 }
 
 // endPod removes a pod, as the kubelet does it until it succeeds, and finds nothing left of it.

@@ -25,21 +25,28 @@ import (
 // faultCases are the tests of faults in the life of a pod.
 type faultCases struct{ containers }
 
-// step is a call of HNS or HCS in the life of a pod: it has been carried out, and its caller waits for the answer, when a program is killed.
+// step is a moment in the life of a pod at which a program is killed: a call of HNS or HCS has been carried out, and its caller waits for the
+// answer. Without a function it is the moment after a part of the life, when nobody waits for anything.
 type step struct {
 	name     string
-	during   string // what the pod does then: one of the parts of testStep
+	during   string // what the pod does then, or has done: one of parts
 	daemon   string // hnsd or hcsd
 	function string
 	kills    []string
 }
 
+// parts of a pod's life, in their order.
+var parts = []string{"sandbox", "create", "start", "exec", "end", "stop", "remove"}
+
+// aside are parts that other steps do without.
+var aside = []string{"exec", "end"}
+
 var (
-	runtimeKills = []string{containerdProgram, hcsdProgram} // no shim runs yet, or it does not wait
-	allKills     = []string{containerdProgram, shimProgram, hcsdProgram}
+	runtimeKills = []string{containerdProgram, hcsdProgram, kernelProgram} // no shim runs yet, or it does not wait
+	allKills     = []string{containerdProgram, shimProgram, hcsdProgram, kernelProgram}
 )
 
-// steps are those calls of a pod's life after which something has to be taken back.
+// steps are those calls of a pod's life after which something has to be taken back, and the states between.
 var steps = []step{
 	{"namespace", "sandbox", "hnsd", "HcnCreateNamespace", runtimeKills},
 	{"endpoint", "sandbox", "hnsd", "HcnCreateEndpoint", runtimeKills},
@@ -47,20 +54,25 @@ var steps = []step{
 	{"layer mounted", "sandbox", "hcsd", "PrepareLayer", allKills},
 	{"system made", "sandbox", "hcsd", "HcsCreateComputeSystem", allKills},
 	{"system started", "sandbox", "hcsd", "HcsStartComputeSystem", allKills},
-	{"process made", "container", "hcsd", "HcsCreateProcess", allKills},
+	{"sandbox made", "sandbox", "", "", allKills},
+	{"container created", "create", "", "", allKills},
+	{"process made", "start", "hcsd", "HcsCreateProcess", allKills},
+	{"container started", "start", "", "", allKills},
 	{"exec", "exec", "hcsd", "HcsCreateProcess", allKills},
+	{"container ended", "end", "", "", allKills},
 	{"process ended", "stop", "hcsd", "HcsTerminateProcess", allKills},
 	{"system stopped", "stop", "hcsd", "HcsShutdownComputeSystem", allKills},
 	{"layer unmounted", "stop", "hcsd", "UnprepareLayer", allKills},
 	{"endpoint deleted", "stop", "hnsd", "HcnDeleteEndpoint", runtimeKills},
 	{"namespace deleted", "stop", "hnsd", "HcnDeleteNamespace", runtimeKills},
+	{"pod stopped", "stop", "", "", runtimeKills},
 	{"layer removed", "remove", "hcsd", "DestroyLayer", runtimeKills},
 }
 
 // leaked is what containerd leaves by itself, on Windows as here: it writes a sandbox down with its namespace's path when the namespace is made
 // (2.3.6, internal/cri/server/sandbox_run.go), so that nobody knows of a namespace whose answer it did not live to see.
 func leaked(s step, program string) string {
-	if s.function == "HcnCreateNamespace" && program == containerdProgram {
+	if s.function == "HcnCreateNamespace" && (program == containerdProgram || program == kernelProgram) {
 		return "namespace "
 	}
 	return ""
@@ -86,19 +98,30 @@ func (w faultCases) testStep(t *testing.T, s step, program string) {
 	}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	parts := w.partsOf(ctx, t, &p)
-	for _, part := range []string{"sandbox", "container", "exec", "stop", "remove"} {
-		if part == s.during {
-			break
-		}
-		if part != "exec" {
-			check(t, parts[part]())
+	do := w.partsOf(ctx, t, &p)
+	for _, part := range parts[:slices.Index(parts, s.during)] {
+		if !slices.Contains(aside, part) {
+			check(t, do[part]())
 		}
 	}
+	if s.function == "" {
+		check(t, do[s.during]())
+		w.kill(t, program)
+		w.answers(t)
+	} else {
+		w.killDuring(t, s, program, do[s.during])
+	}
+	cancel() // the caller of CRI gives up, as the kubelet does
+	w.removeNamed(t, p.config.Metadata.Uid)
+	w.isAsBefore(t, before, leaked(s, program))
+}
 
+// killDuring kills a program while a call of a part of a pod's life waits for its answer.
+func (w faultCases) killDuring(t *testing.T, s step, program string, part func() error) {
+	t.Helper()
 	w.setRules(t, s.daemon, fmt.Sprintf(`[{"function":%q,"action":"mute"}]`, s.function))
 	ended := make(chan error, 1)
-	go func() { ended <- parts[s.during]() }()
+	go func() { ended <- part() }()
 	wait.True(t, 30*time.Second, s.function+" waits for its answer", func() bool { return w.ruleHits(t, s.daemon) > 0 })
 	w.kill(t, program)
 	w.setRules(t, s.daemon, `[]`)
@@ -106,15 +129,16 @@ func (w faultCases) testStep(t *testing.T, s step, program string) {
 	select {
 	case err := <-ended:
 		t.Logf("the call ended with %v", err)
-	case <-time.After(10 * time.Second): // the caller of CRI gives up, as the kubelet does
-		cancel()
-		t.Logf("the call was given up: %v", <-ended)
+	case <-time.After(10 * time.Second):
+		t.Log("the call has not ended")
 	}
+}
 
-	w.removeNamed(t, p.config.Metadata.Uid)
+// isAsBefore waits until the host has of pods what it had before, and what begins with leak, if that is not "": one thing, which it takes back.
+func (w faultCases) isAsBefore(t *testing.T, before []string, leak string) {
+	t.Helper()
 	var more []string
 	known := func(item string) bool { return slices.Contains(before, item) }
-	leak := leaked(s, program)
 	wait.NoError(t, time.Minute, "the host to be as before", func() error {
 		more = slices.DeleteFunc(w.everything(t), known)
 		if slices.ContainsFunc(more, func(item string) bool { return leak == "" || !strings.HasPrefix(item, leak) }) {
@@ -140,18 +164,23 @@ func (w faultCases) partsOf(ctx context.Context, t *testing.T, p *pod) map[strin
 			return err
 		},
 
-		"container": func() error {
+		"create": func() error {
 			c, err := w.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: p.id, SandboxConfig: p.config, Config: &runtimeapi.ContainerConfig{
 				Metadata: &runtimeapi.ContainerMetadata{Name: "a"}, Image: &runtimeapi.ImageSpec{Image: testImage}, LogPath: "a.log", Windows: &runtimeapi.WindowsContainerConfig{}}})
-			if err == nil {
-				id = c.ContainerId
-				_, err = w.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
-			}
+			id = c.GetContainerId()
+			return err
+		},
+		"start": func() error {
+			_, err := w.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
 			return err
 		},
 
 		"exec": func() error {
 			_, err := w.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", "exit 3"}, Timeout: 20})
+			return err
+		},
+		"end": func() error {
+			_, err := w.runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id})
 			return err
 		},
 		"stop": func() error {

@@ -26,6 +26,7 @@ var commands = map[string]func(ctx context.Context, c interp.HandlerContext, arg
 	"env": env, "sleep": sleep, "hostname": hostname, "grep": grep, "head": head, "tail": tail, "wget": wget, "curl": curl,
 	"nslookup": nslookup, "date": date, "seq": seq, "wc": wc, "sync": nothing, "chown": nothing, "id": id, "uname": uname,
 	"powershell": powershell, "nc": nc, "mv": move, "expr": expr, "dig": dig, "hexdump": hexdump, "awk": awk,
+	"ls": ls,
 }
 
 // own is the middleware of the interpreter that finds them.
@@ -37,7 +38,11 @@ func own(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 			return next(ctx, args)
 		}
 		c := interp.HandlerCtx(ctx)
-		if err := do(ctx, c, args[1:]); err != nil {
+		err := do(ctx, c, args[1:])
+		if errors.Is(err, errOthers) {
+			return next(ctx, args)
+		}
+		if err != nil {
 			if _, status := err.(interp.ExitStatus); !status {
 				fmt.Fprintf(c.Stderr, "%s: %v\n", name, err)
 				err = interp.ExitStatus(1)
@@ -47,6 +52,9 @@ func own(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 		return nil
 	}
 }
+
+// errOthers says that these options are those of the core utilities' command.
+var errOthers = errors.New("not a command of ours")
 
 func nothing(context.Context, interp.HandlerContext, []string) error { return nil }
 
@@ -77,6 +85,31 @@ func sleep(ctx context.Context, _ interp.HandlerContext, args []string) error {
 	case <-time.After(total):
 	case <-ctx.Done():
 		return interp.ExitStatus(143)
+	}
+	return nil
+}
+
+// ls with the option -d names what it is given, by whole paths with slashes as busybox-w32's does: containerd's TestWindowsDevice wants that
+// (integration/windows_device_test.go, 2.3.6). The core utilities print the last part of a path. Everything else is theirs.
+func ls(_ context.Context, c interp.HandlerContext, args []string) error {
+	if len(args) == 0 || args[0] != "-d" {
+		return errOthers
+	}
+	var missing error
+	for _, name := range args[1:] {
+		path := name
+		if !filepath.IsAbs(path) && !strings.HasPrefix(filepath.ToSlash(path), "/") {
+			path = filepath.Join(c.Dir, path)
+		}
+		if _, err := os.Lstat(path); err != nil {
+			missing = err
+			fmt.Fprintf(c.Stderr, "ls: %s: No such file or directory\n", name)
+			continue
+		}
+		fmt.Fprintln(c.Stdout, filepath.ToSlash(name))
+	}
+	if missing != nil {
+		return interp.ExitStatus(1)
 	}
 	return nil
 }

@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"mvdan.cc/sh/moreinterp/coreutils"
 	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // expr says what busybox's says, and ends as it does.
@@ -88,6 +90,40 @@ func TestAwk(t *testing.T) {
 	}
 	if err := awk(context.Background(), interp.HandlerContext{}, []string{"{print NR}"}); err == nil {
 		t.Error("another program is taken")
+	}
+}
+
+// ls -d names folders by whole paths with slashes, also those that the shell found by a pattern.
+func TestListNames(t *testing.T) {
+	dir, err := os.MkdirTemp("", "list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(dir)
+	inner := filepath.Join(dir, "inner")
+	if err := os.Mkdir(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(inner)
+
+	slashed := filepath.ToSlash(dir)
+	for line, want := range map[string]string{
+		"ls -d " + slashed + "/*":                                 slashed + "/inner\n",
+		"ls -d " + slashed + "/* " + slashed + "/none || echo $?": slashed + "/inner\n1\n",
+		"cd " + slashed + " && ls -d inner":                       "inner\n",
+	} {
+		file, err := syntax.NewParser().Parse(strings.NewReader(line), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		r, err := interp.New(interp.StdIO(nil, &out, io.Discard), interp.ExecHandlers(own, coreutils.ExecHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Run(context.Background(), file); err != nil || out.String() != want {
+			t.Errorf("%s: %q, %v; want %q", line, out.String(), err, want)
+		}
 	}
 }
 
