@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/windows"
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // commands that tests use in images for Windows and that neither the shell nor the core utilities have. Only the options
@@ -95,23 +96,51 @@ func ls(_ context.Context, c interp.HandlerContext, args []string) error {
 	if len(args) == 0 || args[0] != "-d" {
 		return errOthers
 	}
-	var missing error
-	for _, name := range args[1:] {
-		path := name
-		if !filepath.IsAbs(path) && !strings.HasPrefix(filepath.ToSlash(path), "/") {
-			path = filepath.Join(c.Dir, path)
+	missing := false
+	for _, pattern := range args[1:] {
+		path, before := pattern, "" // what of the names found is not printed
+		switch {
+		case filepath.IsAbs(path):
+		case strings.HasPrefix(path, "/"):
+			before = filepath.VolumeName(c.Dir)
+			path = before + path
+		default:
+			before = strings.TrimSuffix(c.Dir, `\`) + `\`
+			path = before + path
 		}
-		if _, err := os.Lstat(path); err != nil {
-			missing = err
-			fmt.Fprintf(c.Stderr, "ls: %s: No such file or directory\n", name)
-			continue
+		found, err := filepath.Glob(path)
+		if err != nil {
+			return err
 		}
-		fmt.Fprintln(c.Stdout, filepath.ToSlash(name))
+		if len(found) == 0 {
+			missing = true
+			fmt.Fprintf(c.Stderr, "ls: %s: No such file or directory\n", pattern)
+		}
+		for _, name := range found {
+			fmt.Fprintln(c.Stdout, filepath.ToSlash(strings.TrimPrefix(name, before)))
+		}
 	}
-	if missing != nil {
+	if missing {
 		return interp.ExitStatus(1)
 	}
 	return nil
+}
+
+// keepPatterns leaves the patterns of `ls -d` to the command: the shell takes a pattern that begins with a slash for one below the current
+// folder, because such a path is not absolute on Windows.
+func keepPatterns(script syntax.Node) {
+	syntax.Walk(script, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok || len(call.Args) < 3 || call.Args[0].Lit() != "ls" || call.Args[1].Lit() != "-d" {
+			return true
+		}
+		for _, w := range call.Args[2:] {
+			if text := w.Lit(); strings.ContainsAny(text, "*?[") && !strings.Contains(text, `\`) {
+				w.Parts = []syntax.WordPart{&syntax.SglQuoted{Value: text}}
+			}
+		}
+		return true
+	})
 }
 
 func hostname(_ context.Context, c interp.HandlerContext, _ []string) error {

@@ -68,6 +68,7 @@ func run(ctx context.Context, name string, args []string) error {
 	if err != nil {
 		return err
 	}
+	keepPatterns(file)
 	return interpret(ctx, file, strings.Contains(flags, "e"), args)
 }
 
