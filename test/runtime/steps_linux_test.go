@@ -122,7 +122,7 @@ func (w faultCases) killDuring(t *testing.T, s step, program string, part func()
 	w.setRules(t, s.daemon, fmt.Sprintf(`[{"function":%q,"action":"mute"}]`, s.function))
 	ended := make(chan error, 1)
 	go func() { ended <- part() }()
-	wait.True(t, 30*time.Second, s.function+" waits for its answer", func() bool { return w.ruleHits(t, s.daemon) > 0 })
+	wait.True(t, 30*time.Second, s.function+" waits for its answer", func() bool { return w.callsHeld(t, s.daemon) > 0 })
 	w.kill(t, program)
 	w.setRules(t, s.daemon, `[]`)
 	w.answers(t)
@@ -278,13 +278,13 @@ func (w faultCases) setRules(t *testing.T, daemon, rules string) {
 	w.control(t, daemon, "POST", rules)
 }
 
-// ruleHits is how many calls wait because of the first rule.
-func (w faultCases) ruleHits(t *testing.T, daemon string) int {
+// callsHeld is how many calls have been carried out, and wait because of the first rule.
+func (w faultCases) callsHeld(t *testing.T, daemon string) int {
 	t.Helper()
-	var rules []struct{ Hits int }
+	var rules []struct{ Held int }
 	check(t, json.Unmarshal(w.control(t, daemon, "GET", ""), &rules))
 	if len(rules) == 0 {
 		t.Fatalf("%s has no rule", daemon)
 	}
-	return rules[0].Hits
+	return rules[0].Held
 }

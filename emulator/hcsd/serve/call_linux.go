@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/hnsd/fault"
 	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/wakeup"
 )
@@ -151,7 +152,7 @@ func (s *Service) respond(ctx context.Context, c call) (a wire.Answer, ok bool) 
 	case "fail":
 		return injected, true
 	case "hang":
-		if !s.released(ctx) {
+		if !s.released(ctx, rule) {
 			return wire.Answer{}, false
 		}
 	}
@@ -161,15 +162,17 @@ func (s *Service) respond(ctx context.Context, c call) (a wire.Answer, ok bool) 
 	case "after":
 		return injected, true
 	case "mute":
-		return a, s.released(ctx)
+		return a, s.released(ctx, rule)
 	}
 	return a, true
 }
 
-// released waits until the rules are replaced; false: the daemon ends before.
-func (s *Service) released(ctx context.Context) bool {
+// released waits until the rule of a call is replaced; false: the daemon ends before.
+func (s *Service) released(ctx context.Context, rule fault.Rule) bool {
+	replaced, release := s.faults.Hold(rule)
+	defer release()
 	select {
-	case <-s.faults.UntilReplaced():
+	case <-replaced:
 		return true
 	case <-ctx.Done():
 		return false

@@ -40,10 +40,14 @@ type Rule struct {
 
 	Seen int `json:"seen"` // calls that matched function, program and match
 	Hits int `json:"hits"` // of those, the ones it was used on
+	// Held are the calls that wait for the rules to be replaced: hung ones have done nothing, mute ones have been carried out.
+	Held int `json:"held"`
 
-	pattern *regexp.Regexp
-	random  *rand.Rand
-	until   time.Time // zero: no end
+	pattern  *regexp.Regexp
+	random   *rand.Rand
+	until    time.Time     // zero: no end
+	replaced chan struct{} // closed when the rule is in force no more
+	set      *Rule         // the rule in force, of a copy that Match gave
 }
 
 // Actions of faults with what they do.
@@ -93,7 +97,7 @@ func (f *Rule) prepare(now time.Time) (err error) {
 	if f.ForMs > 0 {
 		f.until = now.Add(time.Duration(f.ForMs) * time.Millisecond)
 	}
-	f.Seen, f.Hits = 0, 0
+	f.Seen, f.Hits, f.Held = 0, 0, 0
 	return nil
 }
 
@@ -125,9 +129,8 @@ func (f *Rule) turn() bool {
 
 // Rules are those in force. The zero value has none.
 type Rules struct {
-	mu       sync.Mutex
-	rules    []*Rule
-	replaced chan struct{} // closed when the rules are; hanging calls wait for it
+	mu    sync.Mutex
+	rules []*Rule
 }
 
 // Match uses up one turn of the first rule that fits.
@@ -140,7 +143,9 @@ func (f *Rules) Match(program, function string, subject func() string) Rule {
 	now, subject := time.Now(), sync.OnceValue(subject)
 	for _, r := range f.rules {
 		if r.fits(program, function, now, subject) && r.turn() {
-			return *r
+			used := *r
+			used.set = r
+			return used
 		}
 	}
 	return Rule{}
@@ -159,22 +164,27 @@ func (f *Rules) Set(rules []*Rule) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.rules = rules
-	if f.replaced != nil {
-		close(f.replaced)
-		f.replaced = nil
+	for _, r := range f.rules {
+		close(r.replaced)
 	}
+	for _, r := range rules {
+		r.replaced = make(chan struct{})
+	}
+	f.rules = rules
 	return nil
 }
 
-// UntilReplaced is closed when the rules are replaced.
-func (f *Rules) UntilReplaced() <-chan struct{} {
+// Hold counts a call as held by the rule that Match gave for it, until the caller has called release. replaced is closed when that rule is in
+// force no more, which it may be already.
+func (f *Rules) Hold(used Rule) (replaced <-chan struct{}, release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.replaced == nil {
-		f.replaced = make(chan struct{})
+	used.set.Held++
+	return used.replaced, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		used.set.Held--
 	}
-	return f.replaced
 }
 
 // List returns the rules with what they were used on so far.

@@ -94,3 +94,38 @@ func TestFaultRefused(t *testing.T) {
 		}
 	}
 }
+
+// A call is held by the rule that it met: when that is replaced before the call begins to wait, the call does not wait for the next rules.
+func TestHold(t *testing.T) {
+	var rules Rules
+	set := func() {
+		if err := rules.Set([]*Rule{{Function: "A", Action: "mute"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set()
+	early := rules.Match("p", "A", func() string { return "" })
+	set()
+	late := rules.Match("p", "A", func() string { return "" })
+
+	ended, releaseEarly := rules.Hold(early)
+	select {
+	case <-ended:
+	default:
+		t.Error("a call waits for other rules than its own")
+	}
+	waiting, releaseLate := rules.Hold(late)
+	select {
+	case <-waiting:
+		t.Error("a call does not wait for its rule's end")
+	default:
+	}
+	if got := rules.List()[0].Held; got != 1 {
+		t.Errorf("%d calls are held, want 1", got)
+	}
+	releaseEarly()
+	releaseLate()
+	if got := rules.List()[0].Held; got != 0 {
+		t.Errorf("%d calls are held after their release", got)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/fault"
 	"porthole.dev/porthole/emulator/wire"
 )
 
@@ -120,7 +121,7 @@ func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch
 	case "forget", "late":
 		q.Text[0], withheld = withoutPolicies(q.Text[0], fault.Fields)
 	case "hang":
-		if e := s.hang(ctx, watch); e != nil {
+		if e := s.hang(ctx, fault, watch); e != nil {
 			return failure(e), true
 		}
 	case "empty":
@@ -137,7 +138,7 @@ func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch
 	case fault.Action == "late":
 		s.catchUp(ctx, who, q, a, lateness{withheld, time.Duration(fault.LateMs) * time.Millisecond})
 	case fault.Action == "mute":
-		if e := s.hang(ctx, watch); e != nil {
+		if e := s.hang(ctx, fault, watch); e != nil {
 			return wire.Answer{}, false // nobody is there for the answer
 		}
 	case fault.Action == "after":
@@ -155,12 +156,14 @@ func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch
 // withText is a successful answer with a text.
 func withText(text string) wire.Answer { return wire.Answer{Text: [2]*string{&text}} }
 
-// hang waits until the rules are replaced, which lets the call go on; an error ends it.
-func (s programs) hang(ctx context.Context, watch func() (<-chan struct{}, func())) error {
+// hang waits until the rule of a call is replaced, which lets the call go on; an error ends it.
+func (s programs) hang(ctx context.Context, rule fault.Rule, watch func() (<-chan struct{}, func())) error {
 	gone, stop := watch()
 	defer stop()
+	replaced, release := s.faults.Hold(rule)
+	defer release()
 	select {
-	case <-s.faults.UntilReplaced():
+	case <-replaced:
 		return nil
 	case <-gone:
 	case <-s.life.untilDown():
