@@ -18,6 +18,7 @@ rm "$out/combase_functions.h"
 $cc $flags -o "$out/bcryptprimitives.dll" bcryptprimitives.c stack.c mend.c mend_*.c -ladvapi32 -lntdll
 $cc $flags -o "$out/hnetcfg.dll" hnetcfg.c wire.c -loleaut32 -lole32 -luuid
 $cc $flags -o "$out/bindfltapi.dll" bindfltapi.c wire.c -lntdll
+$cc $flags -DWIRE_WITHOUT_MAIN -o "$out/virtdisk.dll" virtdisk.c wire.c builtin.c virtdisk.def
 $cc $flags -o "$out/pdh.dll" pdh.c -liphlpapi -lws2_32
 $cc $flags -DKEPT_MS=0 -o "$out/iphlpapi.dll" iphlpapi.c servers.c adapters.c wire.c iphlpapi.def -lws2_32
 $cc $flags -DWIRE_PORT=SCM_PORT '-DWIRE_VARIABLE="SCM_ADDR"' -o "$out/sechost.dll" sechost.c wire.c sechost.def

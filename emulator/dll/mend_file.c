@@ -120,6 +120,7 @@ OBJECT_ATTRIBUTES *by_letter(OBJECT_ATTRIBUTES *given, struct path *p)
 	WCHAR *to;
 
 	p->name.Buffer = NULL;
+	p->volume = FALSE;
 	if (!given || given->RootDirectory || !given->ObjectName)
 		return given;
 	from = given->ObjectName->Buffer;
@@ -132,6 +133,7 @@ OBJECT_ATTRIBUTES *by_letter(OBJECT_ATTRIBUTES *given, struct path *p)
 	if (!to)
 		return given;
 
+	p->volume = !rest && _wcsnicmp(from, drive, LETTER);
 	begin = volume_start(to, from);
 	memcpy(to + begin, from + GUID_LENGTH + 1, rest * sizeof(WCHAR));
 	p->name.Buffer = to;
@@ -154,6 +156,8 @@ static NTSTATUS NTAPI nt_create_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUT
 	NTSTATUS status;
 
 	name = by_letter(name, &p);
+	if (p.volume)
+		options &= ~FILE_NON_DIRECTORY_FILE; /* here it is a folder */
 	if (!link_open(file, access, name, io, disposition, options, &status))
 		status = ((create_file)create_original)(file, access, name, io, size, attributes, share, disposition, options, ea, ea_size);
 	path_release(&p);

@@ -81,12 +81,62 @@ static BOOL WINAPI delete_mount_point(const WCHAR *point)
 	return RemoveDirectoryW(path) && CreateDirectoryW(path, NULL);
 }
 
+/* Disks. What programs know as the volume of a layer is a folder here. Its disk is as long as the file system. */
+
+enum { DISK_LENGTH = 0x7405C /* IOCTL_DISK_GET_LENGTH_INFO (winioctl.h) */, STANDARD = 5 /* FileStandardInformation */, FULL_SIZE = 7 /* FileFsFullSizeInformation */ };
+
+typedef NTSTATUS(NTAPI *device_control)(HANDLE, HANDLE, void *, void *, IO_STATUS_BLOCK *, ULONG, void *, ULONG, void *, ULONG);
+
+static void *control_original;
+
+struct full_size {
+	LARGE_INTEGER total, available, free;
+	ULONG sectors, bytes; /* in a unit, in a sector */
+};
+
+NTSTATUS NTAPI NtQueryVolumeInformationFile(HANDLE, IO_STATUS_BLOCK *, void *, ULONG, FS_INFORMATION_CLASS);
+
+/* Reports whether a handle is that of a folder. That it is a volume's cannot be seen: on Windows a folder that is none has no length. */
+static BOOL is_folder(HANDLE file)
+{
+	struct standard {
+		LARGE_INTEGER allocated, end;
+		ULONG links;
+		BOOLEAN deleting, folder;
+	} info;
+	IO_STATUS_BLOCK io;
+
+	return STATUS_OK(NtQueryInformationFile(file, &io, &info, sizeof info, (FILE_INFORMATION_CLASS)STANDARD)) && info.folder;
+}
+
+static NTSTATUS NTAPI nt_device_control(HANDLE file, HANDLE event, void *apc, void *context, IO_STATUS_BLOCK *io, ULONG code, void *in,
+					ULONG in_size, void *out, ULONG out_size)
+{
+	struct full_size size;
+	IO_STATUS_BLOCK queried;
+	NTSTATUS status;
+
+	if (code != DISK_LENGTH || !out || out_size < sizeof(LONGLONG) || !is_folder(file))
+		return ((device_control)control_original)(file, event, apc, context, io, code, in, in_size, out, out_size);
+	status = NtQueryVolumeInformationFile(file, &queried, &size, sizeof size, (FS_INFORMATION_CLASS)FULL_SIZE);
+	io->Status = status;
+	io->Information = 0;
+	if (!STATUS_OK(status))
+		return status;
+	*(LONGLONG *)out = size.total.QuadPart * size.sectors * size.bytes;
+	io->Information = sizeof(LONGLONG);
+	if (event)
+		SetEvent(event);
+	return status;
+}
+
 /* Wine's functions do nothing, whatever they are asked. */
 static BOOL always(void) { return TRUE; }
 
 #define POINTS "volumes cannot be mounted on folders"
 
 struct mend volume_mends[] = {
+	{ "NtDeviceIoControlFile", "the volume of a layer has no disk", (void *)nt_device_control, &control_original, NULL, FALSE },
 	{ "SetVolumeMountPointW", POINTS, (void *)set_mount_point, NULL, always, FALSE },
 	{ "DeleteVolumeMountPointW", POINTS, (void *)delete_mount_point, NULL, always, FALSE },
 	{ 0 },

@@ -14,6 +14,7 @@ enum { START = 96 }; /* characters that a path of a volume's folder has room in 
 struct path {
 	OBJECT_ATTRIBUTES attributes;
 	UNICODE_STRING name;
+	BOOL volume; /* it is a layer's volume itself, which programs open like a file */
 };
 
 /* Returns the name of the same file without the name of a volume, or given itself if that has none. path_release must follow (mend_file.c). */

@@ -85,6 +85,7 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		func() error { return keepBuiltin(temp, "net.exe", "builtin/net.exe") },
 		func() error { return keepBuiltin(temp, "netapi32.dll", "builtin/netapi32.dll") },
 		func() error { return keepBuiltin(temp, "nsi.dll", "builtin/nsi.dll") },
+		func() error { return keepBuiltin(temp, "virtdisk.dll", "builtin/virtdisk.dll") },
 		func() error { return keepBuiltin(temp, "ws2_32.dll", "builtin/ws2_32.dll") },
 		func() error { _, err := InstallDLLs(temp, o.DLLDir); return err },
 		func() error { return t.checkPipes(ctx, temp) },

@@ -44,6 +44,7 @@ func TestContainers(t *testing.T) {
 
 	t.Run("layers", w.testLayers)
 	t.Run("pod", w.testContainersOfPod)
+	t.Run("disk", w.testDisk)
 	t.Run("pipes", w.testPipes)
 	t.Run("programs", startCases{w}.testPrograms)
 	t.Run("network", networkCases{w}.testNetwork)

@@ -40,7 +40,7 @@ type result struct {
 // operation carries out one function.
 type operation = func(context.Context, call) (result, error)
 
-// functions are those of vmcompute.dll and bindfltapi.dll that are carried out; any other is not implemented.
+// functions are those of vmcompute.dll, bindfltapi.dll and virtdisk.dll that are carried out; any other is not implemented.
 func (s *Service) functions() map[string]operation {
 	systems, programs, layers, silos := systemCalls{s}, programCalls{s}, layerCalls{s}, siloCalls{s}
 	return map[string]operation{
@@ -73,6 +73,7 @@ func (s *Service) functions() map[string]operation {
 		"GetLayerMountPath": layers.layerMountPath,
 		"LayerExists":       layers.layerExists,
 		"ExpandSandboxSize": layers.expandSandbox,
+		"AttachVirtualDisk": layers.attachDisk,
 
 		"BfSetupFilter":   silos.bind,
 		"BfRemoveMapping": silos.unbind,

@@ -110,7 +110,7 @@ func (s layerCalls) processBaseImage(_ context.Context, c call) (result, error) 
 // layerState is what is kept of a container's own layer.
 type layerState struct {
 	Active bool
-	Size   uint64 // of the disk, in bytes; 0: the default
+	Size   uint64 // of the disk, in bytes; 0: it has all room of this machine's
 }
 
 func (s layerCalls) readLayer(id string) (st layerState, err error) {
@@ -148,8 +148,8 @@ func (s layerCalls) change(l *layer, f func(*layerState)) error {
 // activateLayer attaches the disk of a container's own layer.
 func (s layerCalls) activateLayer(_ context.Context, c call) (result, error) {
 	return s.withLayer(c, func(l *layer) (result, error) {
-		if _, err := l.root.Lstat("sandbox.vhdx"); err != nil {
-			return result{}, hcsd.ErrFileNotFound.WithText("layer %s has no sandbox.vhdx", l.path)
+		if _, err := l.root.Lstat(diskName); err != nil {
+			return result{}, hcsd.ErrFileNotFound.WithText("layer %s has no %s", l.path, diskName)
 		}
 		return result{}, s.change(l, func(st *layerState) { st.Active = true })
 	})
@@ -176,29 +176,34 @@ func (s layerCalls) prepareLayer(_ context.Context, c call) (result, error) {
 			return result{}, err
 		}
 
-		dir := s.o.layerDir(l.id)
-		lower = append(lower, filepath.Join(s.o.Template, "drive_c"))
-		if err := guest.Mount(filepath.Join(dir, "merged"), lower, filepath.Join(dir, "upper"), filepath.Join(dir, "work")); err != nil {
+		if err := s.o.mountDisk(l.id); err != nil {
 			return result{}, err
 		}
-		return result{}, s.showVolume(l.id)
+		upper, work := s.o.ownDirs(l.id)
+		lower = append(lower, filepath.Join(s.o.Template, "drive_c"))
+		if err := guest.Mount(filepath.Join(s.o.layerDir(l.id), "merged"), lower, upper, work); err != nil {
+			return result{}, err
+		}
+		return result{}, s.showVolume(l.id, "merged")
 	})
 }
 
 // volumes is the folder on C: where the host's programs find volumes that have no drive letter (emulator/dll/mend_file.c).
 const volumes = "System Volume Information"
 
-// showVolume makes the mounted layer a volume of the host.
-func (s layerCalls) showVolume(id string) error {
-	link := s.volumeLink(id)
+// showVolume makes a mount in the folder of a layer a volume of the host.
+func (s layerCalls) showVolume(id, point string) error {
+	link, target := s.volumeLink(id), filepath.Join(s.o.layerDir(id), point)
+	if shown, err := os.Readlink(link); err == nil && shown == target {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
 		return err
 	}
-	err := os.Symlink(filepath.Join(s.o.layerDir(id), "merged"), link)
-	if errors.Is(err, os.ErrExist) {
-		return nil
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
-	return err
+	return os.Symlink(target, link)
 }
 
 // hideLayer unmounts a layer, which is no volume then.
@@ -206,11 +211,19 @@ func (s layerCalls) hideLayer(id string) error {
 	if err := os.Remove(s.volumeLink(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return guest.Unmount(filepath.Join(s.o.layerDir(id), "merged"))
+	return s.o.unmountLayer(id)
 }
 
 func (s layerCalls) volumeLink(id string) string {
 	return filepath.Join(s.o.driveC(), volumes, "{"+id+"}")
+}
+
+func parseSize(text string) (uint64, error) {
+	size, err := strconv.ParseUint(text, 10, 63) // as an offset in a file
+	if err != nil {
+		return 0, hcsd.ErrInvalidArgument.WithText("%q is no size of a disk", text)
+	}
+	return max(size, defaultDisk), nil
 }
 
 // parentsOf reads the paths of layer descriptors, topmost first, which vmcompute.dll sends one a line.
@@ -246,7 +259,8 @@ func (s layerCalls) filesOf(l *layer) (string, error) {
 		if err := guest.Unmount(filepath.Join(l.dir, filesOf)); err != nil {
 			return "", err
 		}
-		return filepath.Join(s.o.layerDir(l.id), "upper"), nil
+		upper, _ := s.o.ownDirs(l.id)
+		return upper, s.o.mountDisk(l.id)
 	}
 	info, err := l.root.Lstat(filesOf)
 	if err != nil || !info.IsDir() {
@@ -273,7 +287,7 @@ func (s layerCalls) layerMountPath(_ context.Context, c call) (result, error) {
 		if l.id == "" {
 			return result{text: l.path}, nil
 		}
-		if _, err := s.mountedLayer(hcsd.Volume(l.id)); err != nil {
+		if _, err := s.mountedLayer(hcsd.Volume(l.id)); err != nil && !s.diskAttached(l.id) {
 			return result{}, err
 		}
 		return result{text: hcsd.Volume(l.id)}, nil
@@ -313,16 +327,6 @@ func (s layerCalls) deactivateLayer(_ context.Context, c call) (result, error) {
 			return result{}, nil
 		}
 		return result{}, s.change(l, func(st *layerState) { st.Active = false })
-	})
-}
-
-func (s layerCalls) expandSandbox(_ context.Context, c call) (result, error) {
-	size, err := strconv.ParseUint(c.document(), 10, 64)
-	if err != nil {
-		return result{}, hcsd.ErrInvalidArgument
-	}
-	return s.withLayer(c, func(l *layer) (result, error) {
-		return result{}, s.change(l, func(st *layerState) { st.Size = size })
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/daemon"
-	"porthole.dev/porthole/emulator/guest"
 )
 
 // Run serves until ctx ends; containers go on then, and the next hcsd finds them. It must be started in the host's network namespace. Only
@@ -96,7 +95,7 @@ func Clean(ctx context.Context, hostDir, runcPath string) error {
 		return err
 	}
 	for _, dir := range layers {
-		all = append(all, guest.Unmount(filepath.Join(dir, "merged")))
+		all = append(all, o.unmountLayer(filepath.Base(dir)))
 	}
 	return errors.Join(all...)
 }
