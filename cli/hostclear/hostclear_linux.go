@@ -8,13 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	hcsd "porthole.dev/porthole/emulator/hcsd/serve"
 	"porthole.dev/porthole/emulator/wine"
 )
 
 // limit is how long killed programs may take to end: one that writes to a slow disk ends when it has written.
 const limit = 20 * time.Second
 
-// Command is `host-clear`. It ends the Windows programs that the host's last wineserver left behind when it was killed.
+// Command is `host-clear`. It ends the Windows programs that the host's last wineserver left behind when it was killed, and has HCS
+// detach the disks of their containers.
 func Command() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
@@ -23,7 +25,11 @@ func Command() *cobra.Command {
 			if dir == "" {
 				return errors.New("--host-dir is needed")
 			}
-			return wine.Prefix{Dir: filepath.Join(dir, "prefix")}.EndAll(limit) // Host.Prefix of emulator/host would bring containerd's client
+			err := wine.Prefix{Dir: filepath.Join(dir, "prefix")}.EndAll(limit) // Host.Prefix of emulator/host would bring containerd's client
+			if err != nil {
+				return err
+			}
+			return hcsd.Reboot(c.Context(), dir)
 		},
 	}
 

@@ -3,6 +3,7 @@
 #include "mend.h"
 #include "mend_volume.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <wchar.h>
 
@@ -130,6 +131,37 @@ static NTSTATUS NTAPI nt_device_control(HANDLE file, HANDLE event, void *apc, vo
 	return status;
 }
 
+/* What a volume is called. Wine asks a driver (mountmgr.sys), which no container has: `dir` ends with "Invalid function" there. Volumes have
+ * no label, and the serial number that Wine gives that of C: on the host. */
+
+enum { VOLUME = 1 /* FileFsVolumeInformation */, SERIAL_OF_C = 0x43000000 };
+
+#define NOT_IMPLEMENTED ((NTSTATUS)0xC0000002)
+
+typedef NTSTATUS(NTAPI *query_volume)(HANDLE, IO_STATUS_BLOCK *, void *, ULONG, ULONG);
+
+static void *query_original;
+
+struct volume_information {
+	LARGE_INTEGER created;
+	ULONG serial, label_bytes;
+	BOOLEAN objects;
+	WCHAR label[1];
+};
+
+static NTSTATUS NTAPI query_volume_information(HANDLE file, IO_STATUS_BLOCK *io, void *info, ULONG size, ULONG class)
+{
+	NTSTATUS status = ((query_volume)query_original)(file, io, info, size, class);
+	const struct volume_information unknown = { .serial = SERIAL_OF_C, .objects = TRUE };
+
+	if (class != VOLUME || status != NOT_IMPLEMENTED || size < sizeof unknown)
+		return status;
+	memcpy(info, &unknown, sizeof unknown);
+	io->Status = 0;
+	io->Information = offsetof(struct volume_information, label);
+	return 0;
+}
+
 /* Wine's functions do nothing, whatever they are asked. */
 static BOOL always(void) { return TRUE; }
 
@@ -137,6 +169,7 @@ static BOOL always(void) { return TRUE; }
 
 struct mend volume_mends[] = {
 	{ "NtDeviceIoControlFile", "the volume of a layer has no disk", (void *)nt_device_control, &control_original, NULL, FALSE },
+	{ "NtQueryVolumeInformationFile", "volumes in containers have no name", (void *)query_volume_information, &query_original, NULL, FALSE },
 	{ "SetVolumeMountPointW", POINTS, (void *)set_mount_point, NULL, always, FALSE },
 	{ "DeleteVolumeMountPointW", POINTS, (void *)delete_mount_point, NULL, always, FALSE },
 	{ 0 },

@@ -24,6 +24,7 @@ func (s *Service) controls() http.Handler {
 	})
 	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.faults.List(), nil) })
 	mux.HandleFunc("POST /faults", s.setFaults)
+	mux.HandleFunc("POST /reboot", func(w http.ResponseWriter, r *http.Request) { reply(w, struct{}{}, s.reboot(r.Context())) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, "ok", nil) })
 	return mux
 }

@@ -11,6 +11,7 @@ import (
 
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // TestDisk: a layer's disk has the size that it was given, for all who look and for what is written, and ends with the layer.
@@ -78,6 +79,35 @@ func TestDiskInUse(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(h.o.layerDir(id), "merged", "b"), nil, 0o644))
 	h.refused(hcsd.ErrNotSupported, "ExpandSandboxSize", `C:\layers\9`, strconv.Itoa(30<<30))
 	h.must("DestroyLayer", `C:\layers\9`)
+}
+
+// TestReboot: when the host's kernel ends, no layer stays mounted, and what is in it is there again when it is prepared.
+func TestReboot(t *testing.T) {
+	h := startLayerHost(t)
+	check(t, Reboot(t.Context(), h.o.HostDir)) // nobody serves the control interface
+	server, err := h.s.serveControl(t.Context())
+	check(t, err)
+	defer server.Close()
+	h.write("layers/1/Files/a", "base")
+	h.write("layers/9/sandbox.vhdx", "disk")
+	h.must("ExpandSandboxSize", `C:\layers\9`, strconv.Itoa(30<<30))
+	h.must("ActivateLayer", `C:\layers\9`)
+	h.must("PrepareLayer", `C:\layers\9`, `C:\layers\1`)
+	id, _ := hcsd.LayerOfVolume(h.must("GetLayerMountPath", `C:\layers\9`))
+	check(t, os.WriteFile(filepath.Join(h.o.layerDir(id), "merged", "b"), nil, 0o644))
+
+	check(t, Reboot(t.Context(), h.o.HostDir))
+	mounts, err := platform.MountPointsBelow(h.o.HostDir)
+	check(t, err)
+	if len(mounts) > 0 {
+		t.Errorf("mounted: %q", mounts)
+	}
+	h.refused(hcsd.ErrNotReady, "PrepareLayer", `C:\layers\9`, `C:\layers\1`)
+	h.must("ActivateLayer", `C:\layers\9`)
+	h.must("PrepareLayer", `C:\layers\9`, `C:\layers\1`)
+	if _, err := os.Stat(filepath.Join(h.o.layerDir(id), "merged", "b")); err != nil {
+		t.Error(err)
+	}
 }
 
 // hasSize fails the test if a file system has not the size of a disk, less what it takes itself.

@@ -24,6 +24,8 @@ import (
 const (
 	marker  = "hcs-layer"
 	filesOf = "Files" // the files of a layer, in its folder
+
+	layerFile = "layer.json" // the state of a container's own layer, in our folder
 )
 
 // layerCalls answers the calls about layers.
@@ -114,7 +116,7 @@ type layerState struct {
 }
 
 func (s layerCalls) readLayer(id string) (st layerState, err error) {
-	data, err := os.ReadFile(filepath.Join(s.o.layerDir(id), "layer.json"))
+	data, err := os.ReadFile(filepath.Join(s.o.layerDir(id), layerFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return st, nil
 	}
@@ -129,7 +131,7 @@ func (s layerCalls) writeLayer(id string, st layerState) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(s.o.layerDir(id), "layer.json"), data, 0o600)
+	return os.WriteFile(filepath.Join(s.o.layerDir(id), layerFile), data, 0o600)
 }
 
 // change reads, changes and writes what is kept of a layer.
