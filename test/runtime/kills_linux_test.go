@@ -118,7 +118,7 @@ func (w containers) testReboot(t *testing.T) {
 	w.endPod(t, p)
 }
 
-// killKernel kills the host's wineserver, waits until no program of before runs, and connects again. Returns how many programs there were,
+// killKernel kills the host's wineserver, and waits until no program of before runs. Returns how many programs there were,
 // and how many of them in containers.
 func (w containers) killKernel(t *testing.T) (all, contained int) {
 	t.Helper()
@@ -134,7 +134,6 @@ func (w containers) killKernel(t *testing.T) (all, contained int) {
 		}
 	}
 	wait.NoError(t, 30*time.Second, "all programs of before have ended", func() error { return testkit.StillRunning(home, before) })
-	w.connect()
 	return len(before), contained
 }
 

@@ -98,6 +98,7 @@ func (w faultCases) testStep(t *testing.T, s step, program string) {
 	}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+
 	do := w.partsOf(ctx, t, &p)
 	for _, part := range parts[:slices.Index(parts, s.during)] {
 		if !slices.Contains(aside, part) {

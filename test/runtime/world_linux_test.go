@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/wakeup"
 )
 
 const (
@@ -98,17 +100,26 @@ func (p programs) newWorld(t *testing.T, build string) *world {
 	return w
 }
 
-// connect runs the relay on the host until the test ends, and connects the clients. After a reboot of the host it must be called again.
+// connect runs the relay on the host until the test ends, and connects the clients. A relay that ends is started again: it ends with the host's
+// wineserver, and when the host clears away what runs before the next one starts.
 func (w *world) connect() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--", w.relay, relayAddress, pipe)
-	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			err := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--", w.relay, relayAddress, pipe).Run()
+			if wakeup.Pause(ctx, 200*time.Millisecond) {
+				w.t.Logf("the relay ended: %v", err)
+			}
+		}
+	}()
+
 	dial := testkit.DialIn(platform.NetnsPath("porthole-" + w.name))
 	conn, err := grpc.NewClient("passthrough:///containerd", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
+			BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx, "tcp4", relayAddress) }))
 	if err != nil {
 		w.t.Fatal(err)
@@ -116,7 +127,7 @@ func (w *world) connect() {
 	w.t.Cleanup(func() {
 		conn.Close()
 		cancel()
-		_ = cmd.Wait() // killed
+		<-ended
 	})
 	w.runtime, w.images = runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)
 }

@@ -55,6 +55,7 @@ func (o Options) makeDisk(ctx context.Context, id string, size uint64) (err erro
 	if err != nil {
 		return hcsd.ErrNotSupported.WithText("a disk with a size needs mkfs.ext4, which is not here: install e2fsprogs (%v)", err)
 	}
+
 	image := filepath.Join(o.layerDir(id), diskImage)
 	temp := image + ".new"
 	defer func() {

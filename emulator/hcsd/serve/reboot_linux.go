@@ -40,6 +40,7 @@ func Reboot(ctx context.Context, hostDir string) error {
 	if answer.StatusCode == http.StatusOK {
 		return nil
 	}
+
 	var failed struct{ Error string }
 	if err := json.NewDecoder(answer.Body).Decode(&failed); err != nil {
 		return fmt.Errorf("telling HCS of the host's end: %s: %w", answer.Status, err)
@@ -56,6 +57,7 @@ func (s *Service) reboot(ctx context.Context) error {
 	if err := poll(ctx, 20*time.Millisecond, func() bool { return !s.anyRuns() }); err != nil {
 		return fmt.Errorf("waiting for the end of all systems: %w", err)
 	}
+
 	calls := layerCalls{s}
 	s.layers.Lock()
 	defer s.layers.Unlock()

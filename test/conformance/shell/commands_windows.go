@@ -108,6 +108,7 @@ func ls(_ context.Context, c interp.HandlerContext, args []string) error {
 			before = strings.TrimSuffix(c.Dir, `\`) + `\`
 			path = before + path
 		}
+
 		found, err := filepath.Glob(path)
 		if err != nil {
 			return err
@@ -120,6 +121,7 @@ func ls(_ context.Context, c interp.HandlerContext, args []string) error {
 			fmt.Fprintln(c.Stdout, filepath.ToSlash(strings.TrimPrefix(name, before)))
 		}
 	}
+
 	if missing {
 		return interp.ExitStatus(1)
 	}
