@@ -98,7 +98,8 @@ func remove(paths ...string) error {
 	return errors.Join(failed...)
 }
 
-// wait calls look until it reports that all is done, an error that is final, or ctx ends. The error is then the last that look gave.
+// wait calls look until it reports that all is done, an error that is final, or ctx ends. The error is then the last that look gave before:
+// what a look says that the end of ctx cut short is not what was waited for.
 func wait(ctx context.Context, look func() (done bool, err error)) error {
 	var last error
 	for {
@@ -106,7 +107,7 @@ func wait(ctx context.Context, look func() (done bool, err error)) error {
 		if done || errors.Is(err, errFinal) {
 			return err
 		}
-		if err != nil {
+		if err != nil && (last == nil || ctx.Err() == nil) {
 			last = err
 		}
 		select {

@@ -101,3 +101,24 @@ func TestWaitsForAPI(t *testing.T) {
 		}
 	}
 }
+
+// TestWaitsForReadyInVain: whose node does not get Ready in time is told why not, also if the time ends during a request.
+func TestWaitsForReadyInVain(t *testing.T) {
+	var requests atomic.Int32
+	n := nodeOf(t, "")
+	slow := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) > 1 {
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprint(w, `{"metadata": {"name": "win07"}, "status": {"conditions": [{"type": "Ready", "status": "False", "message": "no network of this boot"}]}}`)
+	}))
+	t.Cleanup(slow.Close)
+	n.Cluster.Server, n.Cluster.CA = slow.URL, pemOf(slow.Certificate().Raw)
+
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := (Ready{n}).Apply(short); !errors.Is(err, ErrTime) || !strings.Contains(err.Error(), "node win07 is not Ready: no network of this boot") || requests.Load() < 2 {
+		t.Errorf("after %d requests: %v", requests.Load(), err)
+	}
+}

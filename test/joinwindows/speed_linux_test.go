@@ -140,7 +140,8 @@ func TestJoinSpeedNodes(t *testing.T) {
 		all.Go(func() {
 			out, err := porthole(10*time.Minute, append([]string{"host", "run", "--dir", state, h.name, "--", program}, lines[i]...)...)
 			if err != nil || !strings.Contains(out, "node "+h.name+" is Ready") {
-				t.Errorf("%s: %v: %s", h.name, err, out)
+				node, _ := h.kubectl("describe", "node", h.name) // only for the text
+				t.Errorf("%s: %v: %s\n%s", h.name, err, out, node)
 			}
 			times[i] = time.Since(start).Seconds()
 		})
