@@ -27,6 +27,8 @@ type tools struct {
 	objects objectAPI
 	events  eventAPI
 	devices devices
+	pins    pins
+	noQuota bool // of containers that have processors alone
 	// recursive returns the runtime's handlers that can make mounts below a read-only mount read-only.
 	recursive func() []string
 	meter     *meter.Meter

@@ -36,6 +36,8 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 		return []pod.Fact{e.startFailed(j, c, "CreateContainerConfigError", err)}
 	}
 
+	at := e.pins.Of(p.UID, j.Name)
+	spec.CPUs, spec.Mems, spec.Alone = at.CPUs, at.Mems, at.Alone && e.noQuota
 	spec.Created = func(string) { e.event(p, j.Name, v1.EventTypeNormal, "Created", "Container created") }
 	made, err := e.runtime.StartContainer(ctx, spec)
 	if err != nil {
@@ -51,6 +53,9 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 		return append([]pod.Fact{f}, e.reread(ctx)...)
 	}
 
+	if now := e.pins.Of(p.UID, j.Name).CPUs; now != at.CPUs { // the full checks do it if this fails
+		_ = e.runtime.Pin(ctx, made.ID, now)
+	}
 	e.event(p, j.Name, v1.EventTypeNormal, "Started", "Container started")
 	e.meter.Container(p, j.Name, "", pod.HostProcess(p, c))
 	e.folders.linkLog(p, c.Name, made)

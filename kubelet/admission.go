@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/kubelet/admit"
 	"porthole.dev/porthole/kubelet/evict"
 	"porthole.dev/porthole/kubelet/pod"
@@ -20,6 +21,10 @@ const affinityTimeout = 5 * time.Second
 type admission struct {
 	*admit.Admitter
 	devices devices
+	placing *placing
+	pins    pins
+	// repin is woken when who has which processors has changed.
+	repin wakeup.Signal
 	// facts describe the node, as the API has it or as it is known.
 	facts func(*v1.Node) admit.Node
 	// closed returns why the node admits no pod at all now. It returns nil if it does.
@@ -43,21 +48,29 @@ func (d *admission) decide(ctx context.Context, p *v1.Pod, running bool) (refusa
 		if text := evict.Refuse(p, d.pressures()); text != "" {
 			return &admit.Refusal{Reason: evict.Reason, Message: text}, false
 		}
-		if refusal := d.allocateDevices(ctx, p); refusal != nil {
+		if refusal := d.placing.allocate(ctx, p); refusal != nil {
 			return refusal, false
 		}
+	} else {
+		d.placing.regain(ctx, p)
 	}
 
 	refusal, waits = d.admit(ctx, p, running)
 	if refusal != nil {
 		d.devices.Release(p.UID)
+		d.pins.Release(p.UID)
+	} else {
+		d.repin.Wake()
 	}
 	return refusal, waits
 }
 
-// Release takes what a pod held, devices too. Releasing twice does nothing.
+// Release takes what a pod held, devices and processors too. Releasing twice does nothing.
 func (d *admission) Release(uid types.UID) {
 	d.devices.Release(uid)
+	if d.pins.Release(uid) {
+		d.repin.Wake()
+	}
 	d.Admitter.Release(uid)
 }
 

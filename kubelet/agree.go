@@ -42,7 +42,9 @@ func (a *actor) agreeResources(ctx context.Context) {
 func (a *actor) askRoom(ctx context.Context) {
 	refusal := &admit.Refusal{Reason: v1.PodReasonInfeasible, Message: windowsResize}
 	if !a.effects.windows {
-		refusal = a.admission.Resize(a.state.Wanted(), a.effects.allocatable(), time.Now())
+		if refusal = a.admission.placing.resizeRefusal(a.state.Pod(), a.state.Wanted()); refusal == nil {
+			refusal = a.admission.Resize(a.state.Wanted(), a.effects.allocatable(), time.Now())
+		}
 	}
 
 	if refusal != nil {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/kubelet/admit"
 	"porthole.dev/porthole/kubelet/device"
+	"porthole.dev/porthole/kubelet/pin"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
@@ -26,11 +26,11 @@ func newDevices(o device.Options) (devices, deviceList) {
 
 // deviceOptions are those of a node's devices. A pod keeps its devices as long as it is known, or not all pods are.
 func deviceOptions(k *Kubelet) device.Options {
-	return device.Options{Dir: k.o.DeviceDir,
-		Alive: func(uid types.UID) (alive, complete bool) {
-			return k.actor(uid, false) != nil, k.knowledge.sourcesReady.Load()
-		},
-		Changed: func([]types.UID) { k.node.ReportSoon() }}
+	o := device.Options{Dir: k.o.DeviceDir, Alive: k.PodAlive, Changed: func([]types.UID) { k.node.ReportSoon() }, Meter: k.o.Meter}
+	if m := k.o.Topology.Machine; m != nil {
+		o.Nodes = m.NodeIDs()
+	}
+	return o
 }
 
 // serveDevices serves device plugins until ctx ends. A kubelet that cannot goes on without.
@@ -63,6 +63,26 @@ func (r PodResources) PodDevices(uid types.UID) map[string][]device.Held { retur
 // HealthyDevices are those that the node has for pods.
 func (r PodResources) HealthyDevices() []device.Held { return r.k.held.Healthy() }
 
+// Alone are the processors and the memory that a container has alone.
+func (r PodResources) Alone(uid types.UID, container string) (cpus []int, memory []pin.Block) {
+	if p := r.k.o.Pins; p != nil {
+		return p.Exclusive(uid, container).List(), p.Memory(uid, container)
+	}
+	return nil, nil
+}
+
+// ForPods are the processors and the memory that containers can get alone.
+func (r PodResources) ForPods() (cpus []int, memory []pin.Block) {
+	if p := r.k.o.Pins; p != nil {
+		set, blocks := p.ForPods()
+		return set.List(), blocks
+	}
+	return nil, nil
+}
+
+// Asked counts a question.
+func (r PodResources) Asked(call string, failed bool) { r.k.o.Meter.PodResources(call, failed) }
+
 // addDevices adds what the container gets because of its devices. What its spec says of a variable goes before what a plugin says.
 func addDevices(ctx context.Context, from devices, spec *runtime.ContainerSpec) error {
 	got, err := from.Prepare(ctx, spec.Sandbox.Pod, spec.Container)
@@ -84,19 +104,10 @@ func addDevices(ctx context.Context, from devices, spec *runtime.ContainerSpec) 
 	return nil
 }
 
-// allocateDevices gives a pod its devices, or returns why it cannot run here, in upstream's words.
-func (d *admission) allocateDevices(ctx context.Context, p *v1.Pod) *admit.Refusal {
-	if err := d.devices.Allocate(ctx, p); err != nil {
-		return &admit.Refusal{Reason: "UnexpectedAdmissionError", Message: "Allocate failed due to " + err.Error() + ", which is unexpected"}
-	}
-	return nil
-}
-
 // noDevices are the devices of a node without device plugins.
 type noDevices struct{}
 
 func (noDevices) Run(context.Context) error                             { return nil }
-func (noDevices) Allocate(context.Context, *v1.Pod) error               { return nil }
 func (noDevices) Release(types.UID)                                     {}
 func (noDevices) Raised(_ types.UID, l v1.ResourceList) v1.ResourceList { return l }
 func (noDevices) Amounts() device.Amounts                               { return device.Amounts{} }

@@ -37,6 +37,7 @@ type Kubelet struct {
 	devices   devices
 	held      deviceList
 	pressure  *pressure
+	repin     *repin
 	tools     *tools
 
 	knowledge knowledge
@@ -71,24 +72,32 @@ func New(o Options) *Kubelet {
 	k.devices, k.held = newDevices(deviceOptions(k))
 	k.node = nodestatus.New(o.Node, k.nodeLinks())
 	k.pressure = &pressure{Pressure: o.Pressure, k: k}
-	k.admission = k.newAdmission()
+	var p pins = noPins{}
+	if o.Pins != nil {
+		p = o.Pins
+		o.Pins.Alive = k.PodAlive
+		countPinned(o.Meter, o.Pins)
+	}
+	k.repin = newRepin(p, o.Runtime, k.View, o.PinPeriod)
+	k.admission = k.newAdmission(p)
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
 	k.tools = newTools(&o, k.folders, k.NodeAllocatable)
-	k.tools.devices = k.devices
+	k.tools.devices, k.tools.pins, k.tools.noQuota = k.devices, p, o.NoQuota
 	k.tools.recursive = func() []string { return recursiveHandlers(k.runtime.health.Load()) }
 	return k
 }
 
 // newAdmission builds the admission of this node. Sysctls are checked against the version of the Linux kernel, so Windows nodes
 // give none, which allows no sysctl that needs a certain version. Without an API server there is no node object to read again.
-func (k *Kubelet) newAdmission() *admission {
+func (k *Kubelet) newAdmission(p pins) *admission {
 	kernel := k.o.Node.Host.KernelVersion
 	if k.o.Windows {
 		kernel = ""
 	}
 	sysctls := admit.NewSysctls(kernel, k.o.UnsafeSysctls)
 
-	d := &admission{Admitter: admit.New(), devices: k.devices, pressures: k.node.Pressures, known: k.node.Object, fresh: k.o.API.GetNode}
+	d := &admission{Admitter: admit.New(), devices: k.devices, placing: newPlacing(&k.o, k.devices, p), pins: p, repin: k.repin.changed,
+		pressures: k.node.Pressures, known: k.node.Object, fresh: k.o.API.GetNode}
 	if k.o.Standalone {
 		d.fresh = nil
 	}

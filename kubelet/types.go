@@ -15,6 +15,7 @@ import (
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/nodestatus"
+	"porthole.dev/porthole/kubelet/pin"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/volume"
@@ -102,6 +103,8 @@ type containers interface {
 	StopContainer(ctx context.Context, id string, grace time.Duration) error
 	RemoveContainer(ctx context.Context, id string) error
 	UpdateResources(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error
+	// Pin tells a container on which processors it runs.
+	Pin(ctx context.Context, id, cpus string) error
 	MemoryUsage(ctx context.Context, id string) (int64, error)
 }
 
@@ -208,14 +211,30 @@ type cgroups interface {
 type devices interface {
 	// Run serves plugins until ctx ends.
 	Run(ctx context.Context) error
-	// Allocate gives a pod the devices that it asks for, or none. One that has them keeps them.
-	Allocate(ctx context.Context, p *v1.Pod) error
 	Release(uid types.UID)
 	// Raised returns what a pod that has devices can have of the node, of which allocatable is what any pod can have.
 	Raised(uid types.UID, allocatable v1.ResourceList) v1.ResourceList
 	// Prepare returns what a container that is about to start gets because of its devices.
 	Prepare(ctx context.Context, p *v1.Pod, c *v1.Container) (device.Container, error)
 	Amounts() device.Amounts
+}
+
+// deviceGiver gives devices to pods; kubelet/device implements it.
+type deviceGiver interface {
+	Begin(p *v1.Pod) *device.Round
+}
+
+// pins is who has which processors and memory alone; kubelet/pin implements it.
+type pins interface {
+	// Active reports whether somebody can get anything alone, CPUs and MemoryNodes whether that is processors, or memory.
+	Active() bool
+	CPUs() bool
+	MemoryNodes() bool
+	Begin(p *v1.Pod) *pin.Round
+	// Release ends what a pod has, and reports whether it had anything.
+	Release(uid types.UID) bool
+	// Of returns where a container is to run now.
+	Of(uid types.UID, container string) pin.Place
 }
 
 // deviceList tells who has which device; kubelet/device implements it.
@@ -284,6 +303,14 @@ type Options struct {
 	Windows bool
 	// DeviceDir is the folder of the sockets of device plugins; empty for a node that takes none.
 	DeviceDir string
+	// Topology says how the resources of a pod have to lie to each other; the zero value asks nothing.
+	Topology Topology
+	// Pins is who has which processors and memory alone; nil if nobody can. PinPeriod is how often it is checked that containers run where
+	// they should; it is required with Pins.
+	Pins      *pin.Manager
+	PinPeriod time.Duration
+	// NoQuota leaves out the CPU quota of containers that have processors alone.
+	NoQuota bool
 	// Meter counts; nil counts nothing.
 	Meter *meter.Meter
 	// Facts records what is learned about pods; nil records nothing.

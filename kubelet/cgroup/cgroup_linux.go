@@ -17,7 +17,7 @@ const mountPoint = "/sys/fs/cgroup"
 
 // v1Controllers are the cgroup v1 controllers in whose hierarchies the pod's cgroup is made. The runtime makes it in
 // the others.
-var v1Controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids"}
+var v1Controllers = []string{"cpu", "cpuacct", "cpuset", "hugetlb", "memory", "pids"}
 
 // unified reports whether cgroup v2 has the controllers. A hybrid host counts as v1.
 func unified() bool {
@@ -38,7 +38,7 @@ func ensure(path string, l limits) error {
 func ensureV1(path string, l limits) error {
 	for _, c := range v1Controllers {
 		base := filepath.Join(mountPoint, c)
-		if _, err := os.Stat(base); err != nil {
+		if _, err := os.Stat(filepath.Join(base, "cgroup.procs")); err != nil { // there can be an empty folder where nothing is mounted
 			continue
 		}
 		dir := filepath.Join(base, path)
@@ -59,7 +59,7 @@ func ensureV1(path string, l limits) error {
 		return write(filepath.Join(mountPoint, controller, path, file), strconv.FormatInt(value, 10))
 	}
 	return errors.Join(set("cpu", "cpu.shares", l.shares), set("cpu", "cpu.cfs_quota_us", l.quota),
-		set("memory", "memory.limit_in_bytes", l.memory))
+		set("memory", "memory.limit_in_bytes", l.memory), limitHuge(filepath.Join(mountPoint, "hugetlb", path), ".limit_in_bytes", l.huge))
 }
 
 // ensureV2 does ensure's work with cgroup v2. A cgroup can use a controller only if every level above it passes the controller
@@ -85,13 +85,33 @@ func ensureV2(path string, l limits) error {
 	if l.memory > 0 {
 		errs = append(errs, write(filepath.Join(dir, "memory.max"), strconv.FormatInt(l.memory, 10)))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, limitHuge(dir, ".max", l.huge))...)
 }
 
 // enable lets the cgroups below dir use the controllers. It does nothing where a controller is missing: setting the
-// limit that needs it fails.
+// limit that needs it fails. Not every kernel has huge pages, and one controller that is missing makes a write fail.
 func enable(dir string) {
-	_ = write(filepath.Join(dir, "cgroup.subtree_control"), "+cpu +cpuset +memory +pids")
+	file := filepath.Join(dir, "cgroup.subtree_control")
+	_ = write(file, "+cpu +cpuset +memory +pids")
+	_ = write(file, "+hugetlb")
+}
+
+// limitHuge limits huge pages of each size that the kernel knows, in use (hugetlb.2MB) and reserved by processes (hugetlb.2MB.rsvd). A nil
+// map sets no limits.
+func limitHuge(dir, suffix string, huge map[string]int64) error {
+	if huge == nil {
+		return nil
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "hugetlb.*"+suffix))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, file := range files {
+		size := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "hugetlb."), suffix), ".rsvd")
+		errs = append(errs, write(file, strconv.FormatInt(huge[size], 10)))
+	}
+	return errors.Join(errs...)
 }
 
 // inheritCpuset gives each new level of path the CPUs and memory nodes of the level above. The kernel lets no process

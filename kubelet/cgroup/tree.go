@@ -2,9 +2,12 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"path"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	resources "k8s.io/component-helpers/resource"
@@ -12,10 +15,20 @@ import (
 
 // Tree is the part of the node's cgroup tree in which pods live: <root>/kubepods[/<class>]/pod<uid>, upstream's layout.
 // Its methods may be repeated. They are safe for concurrent use on different pods.
-type Tree struct{ root string }
+type Tree struct {
+	root string
+	// unlimited reports whether a pod has no CPU quota whatever its limits say; nil for none.
+	unlimited func(*v1.Pod) bool
+}
 
 // New returns the tree below root, a path in the cgroup tree; "" is the top. It does not touch the system.
-func New(root string) Tree { return Tree{root} }
+func New(root string) Tree { return Tree{root: root} }
+
+// Unlimited returns the tree in which some pods have no CPU quota, because they have processors of their own.
+func (t Tree) Unlimited(pods func(*v1.Pod) bool) Tree {
+	t.unlimited = pods
+	return t
+}
 
 // Path returns the cgroup of a pod, in which the runtime puts the pod's containers.
 func (t Tree) Path(p *v1.Pod) string {
@@ -25,13 +38,21 @@ func (t Tree) Path(p *v1.Pod) string {
 var classFolders = map[v1.PodQOSClass]string{v1.PodQOSGuaranteed: "", v1.PodQOSBurstable: "burstable", v1.PodQOSBestEffort: "besteffort"}
 
 // Ensure makes the cgroup of a pod, and sets the limits that its spec asks for.
-func (t Tree) Ensure(p *v1.Pod) error { return ensure(t.Path(p), limitsOf(p)) }
+func (t Tree) Ensure(p *v1.Pod) error { return ensure(t.Path(p), t.limits(p)) }
+
+func (t Tree) limits(p *v1.Pod) limits {
+	l := limitsOf(p)
+	if t.unlimited != nil && t.unlimited(p) {
+		l.quota = 0
+	}
+	return l
+}
 
 // Resize gives the cgroup of a pod the limits that its spec asks for now: those that grow before change is called,
 // which changes what is below it, and those that shrink after. If change fails, nothing shrinks. It fails before it
 // changes anything if the memory limit would fall below what is in use.
 func (t Tree) Resize(p *v1.Pod, change func() error) error {
-	return resize(t.Path(p), limitsOf(p), change)
+	return resize(t.Path(p), t.limits(p), change)
 }
 
 // Memory returns the working set of all pods together. It returns an error that is os.ErrNotExist before the first pod.
@@ -77,6 +98,8 @@ func (None) RemoveContainer(types.UID, string) error { return nil }
 // bytes.
 type limits struct {
 	shares, quota, memory int64
+	// huge are bytes in huge pages by the size of a page as cgroups write it, such as 2MB. A pod has none of a size that is not in it.
+	huge map[string]int64
 }
 
 // Bounds of cpu.shares, and the smallest quota per period of 100 ms, in microseconds; both are the kernel's.
@@ -99,7 +122,7 @@ func limitsOf(p *v1.Pod) limits {
 		memAll = memAll || !whole.Limits.Memory().IsZero()
 	}
 
-	l := limits{shares: min(max(requests.Cpu().MilliValue()*1024/1000, minShares), maxShares)}
+	l := limits{huge: hugePages(requests), shares: min(max(requests.Cpu().MilliValue()*1024/1000, minShares), maxShares)}
 	if cpuAll && !most.Cpu().IsZero() {
 		l.quota = max(most.Cpu().MilliValue()*100, minQuota)
 	}
@@ -107,4 +130,31 @@ func limitsOf(p *v1.Pod) limits {
 		l.memory = most.Memory().Value()
 	}
 	return l
+}
+
+// hugePages returns how many bytes in huge pages a pod asks for, by the size of a page. A size that cannot be read is left out: the API
+// server lets none in.
+func hugePages(requests v1.ResourceList) map[string]int64 {
+	out := map[string]int64{}
+	for name, q := range requests {
+		if text, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
+			if size, err := resource.ParseQuantity(text); err == nil {
+				out[PageName(size.Value())] = q.Value()
+			}
+		}
+	}
+	return out
+}
+
+// PageName returns the name that cgroups use for a huge page of a size in bytes: 64KB, 2MB, 1GB.
+func PageName(bytes int64) string {
+	for _, u := range []struct {
+		shift int
+		name  string
+	}{{30, "GB"}, {20, "MB"}} {
+		if bytes>>u.shift > 0 && bytes%(1<<u.shift) == 0 {
+			return fmt.Sprintf("%d%s", bytes>>u.shift, u.name)
+		}
+	}
+	return fmt.Sprintf("%dKB", bytes>>10)
 }

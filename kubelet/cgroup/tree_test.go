@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"reflect"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -40,9 +41,32 @@ func TestPodLimits(t *testing.T) {
 		{"huge", v1.PodSpec{Containers: []v1.Container{container(list("cpu", "1000"), nil)}}, limits{shares: 262144}},
 		{"the pod as a whole", v1.PodSpec{Containers: []v1.Container{container(nil, nil)}, Resources: &v1.ResourceRequirements{
 			Requests: list("cpu", "1"), Limits: list("cpu", "2", "memory", "1Gi")}}, limits{shares: 1024, quota: 200000, memory: 1 << 30}},
+		{"huge pages", v1.PodSpec{Containers: []v1.Container{container(list("hugepages-2Mi", "4Mi"), nil), container(list("hugepages-2Mi", "2Mi", "hugepages-1Gi", "1Gi"), nil)}},
+			limits{shares: 2, huge: map[string]int64{"2MB": 6 << 20, "1GB": 1 << 30}}},
 	} {
-		if got := limitsOf(&v1.Pod{Spec: c.spec}); got != c.want {
+		if c.want.huge == nil {
+			c.want.huge = map[string]int64{}
+		}
+		if got := limitsOf(&v1.Pod{Spec: c.spec}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestPageName(t *testing.T) {
+	for bytes, want := range map[int64]string{64 << 10: "64KB", 2 << 20: "2MB", 1 << 30: "1GB", 1536 << 20: "1536MB"} {
+		if got := PageName(bytes); got != want {
+			t.Errorf("pages of %d bytes are called %s, want %s", bytes, got, want)
+		}
+	}
+}
+
+// TestUnlimited: a pod with processors of its own has no quota.
+func TestUnlimited(t *testing.T) {
+	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}}}}}
+	for unlimited, want := range map[bool]int64{true: 0, false: 200000} {
+		if got := New("").Unlimited(func(*v1.Pod) bool { return unlimited }).limits(p).quota; got != want {
+			t.Errorf("unlimited %v: %d", unlimited, got)
 		}
 	}
 }

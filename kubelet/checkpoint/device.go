@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"strings"
 
 	"k8s.io/utils/dump"
 
@@ -74,8 +75,11 @@ func ReadDevices(path string) (entries []PodDevicesEntry, registered map[string]
 }
 
 // checksum is upstream's (pkg/kubelet/checkpointmanager/checksum of 1.36.3).
-func checksum(data any) uint64 {
+func checksum(data any) uint64 { return sumAs(data, strings.NewReplacer()) }
+
+// sumAs is checksum for data whose types have other names upstream.
+func sumAs(data any, names *strings.Replacer) uint64 {
 	h := fnv.New32a()
-	fmt.Fprintf(h, "%v", dump.ForHash(data))
+	fmt.Fprint(h, names.Replace(dump.ForHash(data)))
 	return uint64(h.Sum32())
 }

@@ -15,6 +15,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/component-helpers/node/util/sysctl"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
 )
 
 // checker collects the mistakes of a configuration. Their texts are upstream's (pkg/kubelet/apis/config/validation of
@@ -152,12 +153,37 @@ func checkChoices(k *checker, c *v1beta1.KubeletConfiguration) {
 	k.refuse(!slices.Contains([]v1beta1.KubeletAuthorizationMode{v1beta1.KubeletAuthorizationModeWebhook, v1beta1.KubeletAuthorizationModeAlwaysAllow}, c.Authorization.Mode),
 		"authorization.mode %q must be Webhook or AlwaysAllow", c.Authorization.Mode)
 	k.refuse(*c.EnableSystemLogQuery && !*c.EnableSystemLogHandler, "enableSystemLogHandler is required for enableSystemLogQuery")
+	if c.ReservedSystemCPUs != "" {
+		k.refuse(c.SystemReservedCgroup != "" || c.KubeReservedCgroup != "",
+			"can't use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup (--system-reserved-cgroup) or kubeReservedCgroup (--kube-reserved-cgroup)")
+		_, err := cpuset.Parse(c.ReservedSystemCPUs)
+		k.refuse(err != nil, "unable to parse reservedSystemCPUs (--reserved-cpus) %v, error: %v", c.ReservedSystemCPUs, err)
+	}
+	checkReservedMemory(k, c.ReservedMemory)
 	for _, pattern := range c.AllowedUnsafeSysctls {
 		ns, _, _ := sysctl.GetNamespace(pattern)
 		k.refuse(ns == sysctl.UnknownNamespace, "the sysctls %q are not known to be namespaced", pattern)
 	}
 	k.refuse(c.SystemCgroups != "" && c.CgroupRoot == "",
 		"systemCgroups (--system-cgroups) was specified and cgroupRoot (--cgroup-root) was not specified")
+}
+
+// checkReservedMemory checks what is reserved of NUMA nodes.
+func checkReservedMemory(k *checker, list []v1beta1.MemoryReservation) {
+	type place struct {
+		node int32
+		name v1.ResourceName
+	}
+	seen := map[place]bool{}
+	for _, r := range list {
+		for name, q := range r.Limits {
+			k.refuse(name != v1.ResourceMemory && !strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix),
+				"the limit type %q for NUMA node %d is not supported, only %v is accepted", name, r.NumaNode, []v1.ResourceName{v1.ResourceMemory, v1.ResourceHugePagesPrefix + "<HugePageSize>"})
+			k.refuse(q.IsZero(), "reserved memory may not be zero for NUMA node %d and resource %q", r.NumaNode, name)
+			k.refuse(seen[place{r.NumaNode, name}], "the reserved memory has a duplicate value for NUMA node %d and resource %q", r.NumaNode, name)
+			seen[place{r.NumaNode, name}] = true
+		}
+	}
 }
 
 // checkQuantities checks amounts of resources and eviction thresholds.
@@ -226,6 +252,12 @@ func onWindows(k *checker, c *v1beta1.KubeletConfiguration) (warnings []string) 
 	}
 	for name, set := range ignored {
 		if set {
+			warnings = append(warnings, name+" is not supported on Windows and is ignored")
+		}
+	}
+	for name, is := range map[string]bool{"cpuManagerPolicy": c.CPUManagerPolicy != "none", "memoryManagerPolicy": c.MemoryManagerPolicy != "None",
+		"topologyManagerPolicy": c.TopologyManagerPolicy != "none"} {
+		if is { // with upstream it depends on the gate WindowsCPUAndMemoryAffinity, which is off by default
 			warnings = append(warnings, name+" is not supported on Windows and is ignored")
 		}
 	}

@@ -121,6 +121,11 @@ func TestMistakes(t *testing.T) {
 		{"DNS", kind + "clusterDNS: [kube-dns]\n", `clusterDNS (--cluster-dns) "kube-dns" is not an IP address`},
 		{"shutdown", kind + "shutdownGracePeriodCriticalPods: 5s\n", "shutdownGracePeriodCriticalPods 5s must be <= shutdownGracePeriod 0s"},
 		{"half a certificate", kind + "tlsCertFile: /x\n", "tlsCertFile and tlsPrivateKeyFile must be set together"},
+		{"reserved processors", kind + "reservedSystemCPUs: some\n", "unable to parse reservedSystemCPUs (--reserved-cpus) some, error: "},
+		{"reserved processors and a cgroup", kind + "reservedSystemCPUs: 0-3\nkubeReservedCgroup: /x\n", "can't use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup"},
+		{"reserved memory of a kind", kind + "reservedMemory: [{numaNode: 1, limits: {cpu: 1}}]\n", `the limit type "cpu" for NUMA node 1 is not supported, only [memory hugepages-<HugePageSize>] is accepted`},
+		{"reserved memory of nothing", kind + "reservedMemory: [{numaNode: 1, limits: {memory: 0}}]\n", `reserved memory may not be zero for NUMA node 1 and resource "memory"`},
+		{"reserved memory twice", kind + "reservedMemory: [{numaNode: 1, limits: {memory: 1}}, {numaNode: 1, limits: {memory: 1}}]\n", `the reserved memory has a duplicate value for NUMA node 1 and resource "memory"`},
 		{"two", kind + "maxPods: -1\nport: -2\n", "port (--port) -2"},
 	} {
 		_, _, err := Load(Source{File: write(t, t.TempDir(), "c.yaml", c.text)})
@@ -132,10 +137,11 @@ func TestMistakes(t *testing.T) {
 	if _, _, err := Load(Source{File: "/no/such/file"}); err == nil {
 		t.Error("a file that does not exist was read")
 	}
-	path := write(t, t.TempDir(), "c.yaml", kind+"singleProcessOOMKill: true\ncgroupRoot: /x\n")
+	path := write(t, t.TempDir(), "c.yaml", kind+"singleProcessOOMKill: true\ncgroupRoot: /x\ncpuManagerPolicy: static\n")
 	_, warnings, err := Load(Source{File: path, Windows: true})
 	if err == nil || !strings.Contains(err.Error(), "singleProcessOOMKill is not supported on Windows") ||
-		!slices.Contains(warnings, "CgroupRoot (--cgroup-root) is not supported on Windows and is ignored") {
+		!slices.Contains(warnings, "CgroupRoot (--cgroup-root) is not supported on Windows and is ignored") ||
+		!slices.Contains(warnings, "cpuManagerPolicy is not supported on Windows and is ignored") || slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "memoryManagerPolicy") }) {
 		t.Errorf("cgroups on Windows: warnings %v, error %v", warnings, err)
 	}
 }

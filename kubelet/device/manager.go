@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"porthole.dev/porthole/kubelet/meter"
 )
 
 // Options configure a Manager.
@@ -24,6 +26,10 @@ type Options struct {
 	Dir string
 	// Alive returns whether a pod still has its place on the node, and whether all pods that have one are known. Required.
 	Alive func(types.UID) (alive, complete bool)
+	// Meter counts registrations and calls; nil counts nothing.
+	Meter *meter.Meter
+	// Nodes are the NUMA nodes of the machine.
+	Nodes []int
 	// Changed is called when the node's devices have changed, with the pods that have devices of the resource. It must not block.
 	Changed func(pods []types.UID)
 }
@@ -86,68 +92,6 @@ func (m *Manager) Release(uid types.UID) {
 	}
 }
 
-// Allocate gives the containers of a pod the devices that they ask for. It writes them down before it returns. A pod that has its
-// devices keeps them. After an error the pod has none that it did not have before.
-func (m *Manager) Allocate(ctx context.Context, p *v1.Pod) error {
-	var made []key
-	lent := map[string][]string{}
-	for _, s := range steps(p) {
-		if err := m.allocateContainer(ctx, p, s, lent, &made); err != nil {
-			m.forget(made)
-			return err
-		}
-	}
-	if len(made) == 0 {
-		return nil
-	}
-	if err := m.save(ctx); err != nil {
-		m.forget(made)
-		return fmt.Errorf("writing down the devices of the pod: %w", err)
-	}
-	return nil
-}
-
-// forget ends claims.
-func (m *Manager) forget(list []key) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, k := range list {
-		delete(m.table.claims, k)
-	}
-}
-
-// allocateContainer gives one container its devices and adds the claims that it made. lent are the devices by resource that earlier
-// init containers had.
-func (m *Manager) allocateContainer(ctx context.Context, p *v1.Pod, s step, lent map[string][]string, made *[]key) error {
-	for _, name := range slices.Sorted(maps.Keys(s.container.Resources.Limits)) {
-		resource, q := string(name), s.container.Resources.Limits[name]
-		if !m.serves(resource) || byDRA(p, s.container.Name, resource) {
-			continue
-		}
-		w := want{key{p.UID, s.container.Name, resource}, int(q.Value()), lent[resource]}
-		fresh, err := m.allocate(ctx, w)
-		if err != nil {
-			return err
-		}
-		if fresh {
-			*made = append(*made, w.key)
-		}
-
-		m.mu.Lock()
-		for _, d := range m.table.claims[w.key].devices {
-			has := slices.Index(lent[resource], d.ID)
-			switch {
-			case s.lends && has < 0:
-				lent[resource] = append(lent[resource], d.ID)
-			case !s.lends && has >= 0:
-				lent[resource] = slices.Delete(lent[resource], has, has+1)
-			}
-		}
-		m.mu.Unlock()
-	}
-	return nil
-}
-
 // serves reports whether a resource has or had a plugin, or a container has devices of it.
 func (m *Manager) serves(resource string) bool {
 	m.mu.Lock()
@@ -180,7 +124,9 @@ func (m *Manager) allocate(ctx context.Context, w want) (fresh bool, err error) 
 	}
 
 	ids := p.settle(at.preferred(ctx, p))
+	began := time.Now()
 	answer, err := at.allocate(ctx, ids)
+	m.o.Meter.DevicesAllocated(w.resource, time.Since(began))
 	if err != nil {
 		return false, err
 	}

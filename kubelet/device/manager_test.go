@@ -77,9 +77,9 @@ func (w *world) has(t *testing.T, allocatable, capacity int64) {
 // env is what a container has of the plugin.
 func (w *world) env(t *testing.T, p *v1.Pod, container string) string {
 	t.Helper()
-	for _, s := range steps(p) {
-		if s.container.Name == container {
-			c, err := w.Prepare(t.Context(), p, s.container)
+	for _, one := range containersOf(p) {
+		if one.Name == container {
+			c, err := w.Prepare(t.Context(), p, one)
 			if err != nil {
 				return err.Error()
 			}

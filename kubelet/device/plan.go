@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/numa"
 )
 
 // want is what one container asks of one resource.
@@ -13,6 +15,8 @@ type want struct {
 	number int
 	// reuse are devices that init containers of the pod had and that it can have again.
 	reuse []string
+	// near are the NUMA nodes whose devices go first; none for any.
+	near numa.Mask
 }
 
 // pick is how a want can be met: all of sure, and left more of pool, whose order counts if the plugin has no opinion.
@@ -56,15 +60,26 @@ func (t *table) choose(w want) (p pick, done bool, err error) {
 	}
 
 	used := t.used(w.resource)
+	var free []string
 	for _, id := range healthy {
 		if !used[id] {
-			p.pool = append(p.pool, id)
+			free = append(free, id)
 		}
 	}
-	if len(p.pool) < p.left {
-		return p, false, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", w.resource, p.left, len(p.pool))
+	if len(free) < p.left {
+		return p, false, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", w.resource, p.left, len(free))
 	}
+	p.fill(t.byNearness(w.resource, free, w.near))
 	return p, false, nil
+}
+
+// fill takes from the devices that lie well, and from the others only if those are too few.
+func (p *pick) fill(aligned, rest []string) {
+	if p.left < len(aligned) {
+		p.pool = aligned
+		return
+	}
+	p.sure, p.left, p.pool = append(p.sure, aligned...), p.left-len(aligned), rest
 }
 
 // settle completes a pick: first what the plugin prefers, then what is left of the pool. What is preferred and not in the pool does not
@@ -81,23 +96,21 @@ func (p pick) settle(preferred []string) []string {
 	return out
 }
 
-// step is one container of a pod, in the order in which devices are given.
-type step struct {
-	container *v1.Container
-	// lends: the container ends before the next one starts, which can have its devices.
-	lends bool
+// lends reports whether a container ends before the next one of its pod starts, which can have its devices.
+func lends(p *v1.Pod, c *v1.Container) bool {
+	return slices.ContainsFunc(p.Spec.InitContainers, func(i v1.Container) bool {
+		return i.Name == c.Name && (i.RestartPolicy == nil || *i.RestartPolicy != v1.ContainerRestartPolicyAlways)
+	})
 }
 
-// steps returns the containers of a pod in that order.
-func steps(p *v1.Pod) []step {
-	var out []step
+// containersOf returns the containers of a pod, in the order in which devices are given.
+func containersOf(p *v1.Pod) []*v1.Container {
+	var out []*v1.Container
 	for i := range p.Spec.InitContainers {
-		c := &p.Spec.InitContainers[i]
-		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
-		out = append(out, step{c, !sidecar})
+		out = append(out, &p.Spec.InitContainers[i])
 	}
 	for i := range p.Spec.Containers {
-		out = append(out, step{&p.Spec.Containers[i], false})
+		out = append(out, &p.Spec.Containers[i])
 	}
 	return out
 }

@@ -74,7 +74,7 @@ func TestChoose(t *testing.T) {
 			table.claims[me] = claim{devices: devices(c.have)}
 		}
 
-		p, done, err := table.choose(want{me, c.number, strings.Fields(c.reuse)})
+		p, done, err := table.choose(want{key: me, number: c.number, reuse: strings.Fields(c.reuse)})
 		got := strings.Join(p.settle(strings.Fields(c.preferred)), " ")
 		switch {
 		case err != nil:
@@ -113,16 +113,16 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
-// TestSteps: init containers lend their devices, sidecars do not.
-func TestSteps(t *testing.T) {
+// TestLends: init containers lend their devices, sidecars do not.
+func TestLends(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
 	p := &v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{{Name: "init"}, {Name: "side", RestartPolicy: &always}}, Containers: []v1.Container{{Name: "app"}}}}
 	var got []string
-	for _, s := range steps(p) {
-		got = append(got, fmt.Sprint(s.container.Name, s.lends))
+	for _, c := range containersOf(p) {
+		got = append(got, fmt.Sprint(c.Name, lends(p, c)))
 	}
 	if text := strings.Join(got, " "); text != "inittrue sidefalse appfalse" {
-		t.Errorf("steps %s", text)
+		t.Errorf("lends: %s", text)
 	}
 }
 

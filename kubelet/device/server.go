@@ -64,6 +64,7 @@ func (r *registration) Register(ctx context.Context, q *api.RegisterRequest) (*a
 		return &api.Empty{}, err
 	}
 	klog.FromContext(r.ctx).Info("A device plugin has registered", "resource", q.ResourceName, "endpoint", q.Endpoint)
+	r.m.o.Meter.DevicePlugin(q.ResourceName)
 	r.m.join(p)
 	go p.follow(r.ctx, r.m)
 	return &api.Empty{}, nil

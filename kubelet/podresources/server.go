@@ -14,6 +14,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"porthole.dev/porthole/kubelet/device"
+	"porthole.dev/porthole/kubelet/pin"
 )
 
 // source is what is asked; the kubelet implements it.
@@ -24,6 +25,11 @@ type source interface {
 	PodDevices(uid types.UID) map[string][]device.Held
 	// HealthyDevices are those that the node has for pods.
 	HealthyDevices() []device.Held
+	// Alone are the processors and the memory that a container has alone, ForPods those that containers can get.
+	Alone(uid types.UID, container string) (cpus []int, memory []pin.Block)
+	ForPods() (cpus []int, memory []pin.Block)
+	// Asked counts a question: list, get or get_allocatable.
+	Asked(call string, failed bool)
 }
 
 // Serve answers at the node's socket in dir, on Windows at the named pipe of upstream's, until ctx ends.
@@ -53,6 +59,7 @@ type server struct {
 
 // List returns what each pod has.
 func (s *server) List(context.Context, *api.ListPodResourcesRequest) (*api.ListPodResourcesResponse, error) {
+	s.from.Asked("list", false)
 	answer := &api.ListPodResourcesResponse{}
 	for _, p := range s.from.ActivePods() {
 		answer.PodResources = append(answer.PodResources, s.of(p))
@@ -64,28 +71,36 @@ func (s *server) List(context.Context, *api.ListPodResourcesRequest) (*api.ListP
 func (s *server) Get(_ context.Context, q *api.GetPodResourcesRequest) (*api.GetPodResourcesResponse, error) {
 	for _, p := range s.from.ActivePods() {
 		if p.Name == q.PodName && p.Namespace == q.PodNamespace {
+			s.from.Asked("get", false)
 			return &api.GetPodResourcesResponse{PodResources: s.of(p)}, nil
 		}
 	}
+	s.from.Asked("get", true)
 	return nil, fmt.Errorf("pod %s in namespace %s not found", q.PodName, q.PodNamespace)
 }
 
-// GetAllocatableResources returns what the node has for pods. There are no processors and no memory that belong to one container alone.
+// GetAllocatableResources returns what the node has for pods.
 func (s *server) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
-	return &api.AllocatableResourcesResponse{Devices: devices(s.from.HealthyDevices())}, nil
+	s.from.Asked("get_allocatable", false)
+	cpus, blocks := s.from.ForPods()
+	return &api.AllocatableResourcesResponse{Devices: devices(s.from.HealthyDevices()), CpuIds: ids(cpus), Memory: memory(blocks)}, nil
 }
 
 // of returns what a pod has. Init containers that end are left out, as upstream does.
 func (s *server) of(p *v1.Pod) *api.PodResources {
 	held := s.from.PodDevices(p.UID)
+	one := func(name string) *api.ContainerResources {
+		cpus, blocks := s.from.Alone(p.UID, name)
+		return &api.ContainerResources{Name: name, Devices: devices(held[name]), CpuIds: ids(cpus), Memory: memory(blocks)}
+	}
 	out := &api.PodResources{Name: p.Name, Namespace: p.Namespace}
 	for _, c := range p.Spec.InitContainers {
 		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
-			out.Containers = append(out.Containers, &api.ContainerResources{Name: c.Name, Devices: devices(held[c.Name])})
+			out.Containers = append(out.Containers, one(c.Name))
 		}
 	}
 	for _, c := range p.Spec.Containers {
-		out.Containers = append(out.Containers, &api.ContainerResources{Name: c.Name, Devices: devices(held[c.Name])})
+		out.Containers = append(out.Containers, one(c.Name))
 	}
 	return out
 }

@@ -17,9 +17,13 @@ import (
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"porthole.dev/porthole/kubelet/device"
+	"porthole.dev/porthole/kubelet/pin"
 )
 
-type node struct{ pods []*v1.Pod }
+type node struct {
+	pods  []*v1.Pod
+	asked *[]string
+}
 
 func (n node) ActivePods() []*v1.Pod { return n.pods }
 
@@ -30,6 +34,19 @@ func (n node) PodDevices(uid types.UID) map[string][]device.Held {
 func (n node) HealthyDevices() []device.Held {
 	return []device.Held{{Resource: "example.com/gpu", Device: device.Device{ID: "free"}}}
 }
+
+func (n node) Alone(_ types.UID, container string) ([]int, []pin.Block) {
+	if container != "app" {
+		return nil, nil
+	}
+	return []int{1, 9}, []pin.Block{{Kind: v1.ResourceMemory, Nodes: []int{0, 1}, Bytes: 5}}
+}
+
+func (n node) ForPods() ([]int, []pin.Block) {
+	return []int{1, 2}, []pin.Block{{Kind: v1.ResourceMemory, Nodes: []int{0}, Bytes: 7}}
+}
+
+func (n node) Asked(call string, failed bool) { *n.asked = append(*n.asked, fmt.Sprint(call, failed)) }
 
 // TestServer asks over a socket.
 func TestServer(t *testing.T) {
@@ -43,8 +60,8 @@ func TestServer(t *testing.T) {
 			InitContainers: []v1.Container{{Name: "init"}, {Name: "side", RestartPolicy: &always}}, Containers: []v1.Container{{Name: "app"}}}}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	done := make(chan error, 1)
-	go func() { done <- serve(ctx, listener, node{[]*v1.Pod{pod("a"), pod("b")}}) }()
+	done, asked := make(chan error, 1), []string{}
+	go func() { done <- serve(ctx, listener, node{[]*v1.Pod{pod("a"), pod("b")}, &asked}) }()
 	conn, err := grpc.NewClient("unix:"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +84,11 @@ func TestServer(t *testing.T) {
 		}
 		got = append(got, c.Name)
 	}
+	app := one.PodResources.Containers[1]
+	if fmt.Sprint(app.CpuIds) != "[1 9]" || len(app.Memory) != 1 || app.Memory[0].Size != 5 || app.Memory[0].MemoryType != "memory" || len(app.Memory[0].Topology.Nodes) != 2 ||
+		one.PodResources.Containers[0].CpuIds != nil {
+		t.Errorf("alone it has %v, %v", app.CpuIds, app.Memory)
+	}
 	if text := strings.Join(got, " "); text != "side example.com/gpu[b-0] 1 example.com/nic[eth9] 0 app" {
 		t.Errorf("the pod has %s", text)
 	}
@@ -74,8 +96,11 @@ func TestServer(t *testing.T) {
 		t.Errorf("a pod that is not there: %v", err)
 	}
 	all, err := c.GetAllocatableResources(ctx, &api.AllocatableResourcesRequest{})
-	if err != nil || len(all.Devices) != 1 || all.Devices[0].DeviceIds[0] != "free" {
+	if err != nil || len(all.Devices) != 1 || all.Devices[0].DeviceIds[0] != "free" || fmt.Sprint(all.CpuIds) != "[1 2]" || all.Memory[0].Size != 7 {
 		t.Errorf("the node has %v, %v", all, err)
+	}
+	if text := strings.Join(asked, " "); text != "listfalse getfalse gettrue get_allocatablefalse" {
+		t.Errorf("counted: %s", text)
 	}
 	cancel()
 	if err := <-done; err != nil {

@@ -45,6 +45,11 @@ type ContainerSpec struct {
 	Env       []KeyValue
 	Mounts    []Mount
 	Devices   []Device
+	// CPUs and Mems are the processors on which the container may run, and the NUMA nodes from which it has memory, in the kernel's form;
+	// empty for those of the cgroup above.
+	CPUs, Mems string
+	// Alone says that nobody else uses these processors: then there is no CPU quota.
+	Alone bool
 	// CDI are qualified names of devices that the runtime looks up.
 	CDI []string
 	// Annotations are given to the container beside those that the kubelet keeps there.
@@ -117,7 +122,12 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 		cfg.Windows = &cri.WindowsContainerConfig{Resources: windowsResources(c, o.CPUs), SecurityContext: windowsSecurity(p, c, s.ImageUser)}
 		return cfg, nil
 	}
-	cfg.Linux = &cri.LinuxContainerConfig{Resources: o.linuxResources(p, c), SecurityContext: o.linuxSecurity(p, c, s)}
+	res := o.linuxResources(p, c)
+	res.CpusetCpus, res.CpusetMems = s.CPUs, s.Mems
+	if s.Alone && res.CpuQuota > 0 {
+		res.CpuQuota = -1
+	}
+	cfg.Linux = &cri.LinuxContainerConfig{Resources: res, SecurityContext: o.linuxSecurity(p, c, s)}
 	return cfg, nil
 }
 

@@ -28,6 +28,17 @@ func (r *Runtime) UpdateResources(ctx context.Context, id string, p *v1.Pod, c *
 	return nil
 }
 
+// Pin tells a running container on which processors it may run, in the kernel's form. The rest of what it has stays.
+func (r *Runtime) Pin(ctx context.Context, id, cpus string) error {
+	ctx, cancel := r.short(ctx)
+	defer cancel()
+	req := &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: &cri.LinuxContainerResources{CpusetCpus: cpus}}
+	if _, err := r.client.UpdateContainerResources(ctx, req); err != nil {
+		return fmt.Errorf("setting the processors of container %s to %s: %w", id, cpus, described{err})
+	}
+	return nil
+}
+
 // MemoryUsage returns how much memory a running container uses, in bytes.
 func (r *Runtime) MemoryUsage(ctx context.Context, id string) (int64, error) {
 	ctx, cancel := r.short(ctx)

@@ -1,12 +1,13 @@
 package runtime
 
 import (
-	"fmt"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/kubelet/cgroup"
 )
 
 // Values of the kernel's CFS scheduler: the period in microseconds, the smallest quota, and the range of cpu.shares.
@@ -34,24 +35,11 @@ func (o Options) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerR
 	for name, q := range c.Resources.Limits {
 		if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
 			if page, err := resource.ParseQuantity(size); err == nil {
-				res.HugepageLimits = append(res.HugepageLimits, &cri.HugepageLimit{PageSize: pageName(page.Value()), Limit: uint64(q.Value())})
+				res.HugepageLimits = append(res.HugepageLimits, &cri.HugepageLimit{PageSize: cgroup.PageName(page.Value()), Limit: uint64(q.Value())})
 			}
 		}
 	}
 	return res
-}
-
-// pageName returns the name that cgroups use for a huge page of a size in bytes: 64KB, 2MB, 1GB.
-func pageName(bytes int64) string {
-	for _, u := range []struct {
-		shift int
-		name  string
-	}{{30, "GB"}, {20, "MB"}} {
-		if bytes>>u.shift > 0 && bytes%(1<<u.shift) == 0 {
-			return fmt.Sprintf("%d%s", bytes>>u.shift, u.name)
-		}
-	}
-	return fmt.Sprintf("%dKB", bytes>>10)
 }
 
 // oomScore returns the container's score for the kernel's OOM killer, which kills the highest first: the smaller the memory

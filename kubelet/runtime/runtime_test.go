@@ -354,11 +354,12 @@ func TestSandboxResources(t *testing.T) {
 	if got := r.o.linuxResources(p, &p.Spec.Containers[0]).HugepageLimits; len(got) != 1 || got[0].PageSize != "2MB" || got[0].Limit != 4<<20 {
 		t.Errorf("huge pages: %v", got)
 	}
-
-	for bytes, want := range map[int64]string{64 << 10: "64KB", 2 << 20: "2MB", 1 << 30: "1GB", 1536 << 20: "1536MB"} {
-		if got := pageName(bytes); got != want {
-			t.Errorf("pages of %d bytes are called %s, want %s", bytes, got, want)
-		}
+	alone, err := r.o.containerConfig(ContainerSpec{Sandbox: SandboxSpec{Pod: p}, Container: &p.Spec.Containers[0], CPUs: "1-2", Mems: "0", Alone: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := alone.Linux.Resources; got.CpusetCpus != "1-2" || got.CpusetMems != "0" || got.CpuQuota != -1 {
+		t.Errorf("with processors alone: %v", got)
 	}
 }
 

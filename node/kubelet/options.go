@@ -79,6 +79,14 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 		return nil, nil, err
 	}
 
+	machine, err := readMachine(host)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept, err := reserveCPUs(cfg, machine)
+	if err != nil {
+		return nil, nil, err
+	}
 	o := &core.Options{RootDir: root, PodLogsDir: logs, DeviceDir: filepath.Join(root, "device-plugins"), LeaseSeconds: cfg.NodeLeaseDurationSeconds, Windows: platform.IsWindows}
 	if o.Node, err = nodeOptions(cfg, given, name, host); err != nil {
 		return nil, nil, err
@@ -90,6 +98,9 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 	}
 	if !platform.IsWindows {
 		o.Cgroups = cgroup.New(cfg.CgroupRoot)
+	}
+	if err := place(cfg, o, machine, kept); err != nil {
+		return nil, nil, err
 	}
 	if cfg.CrashLoopBackOff.MaxContainerRestartPeriod != nil {
 		o.MaxBackoff = cfg.CrashLoopBackOff.MaxContainerRestartPeriod.Duration

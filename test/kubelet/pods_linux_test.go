@@ -30,6 +30,7 @@ func TestKubelet(t *testing.T) {
 	w.nothingLeft(t)
 
 	w.run(t, "devices", testDevices)
+	w.run(t, "processors and memory alone", testPins)
 	w.run(t, "resize", testResize)
 	w.run(t, "rotation of logs", withConfig(testRotation, map[string]any{
 		"containerLogMaxSize": rotatedAt, "containerLogMaxFiles": keptLogs, "containerLogMonitorInterval": "3s"}))

@@ -1,0 +1,67 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestHugePages: the cgroup of a pod has the huge pages that the pod asks for, and none of other sizes. The test mounts a hierarchy of its
+// own, in a mount namespace that ends with its thread, because many systems have none.
+func TestHugePages(t *testing.T) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			t.Log("needs root: ", err)
+			return
+		}
+		base := t.TempDir()
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			t.Error(err)
+			return
+		}
+		if err := unix.Mount("none", base, "cgroup", 0, "hugetlb"); err != nil {
+			t.Log("this system does not let the test mount cgroups of huge pages: ", err)
+			return
+		}
+		defer func() { _ = unix.Unmount(base, 0) }()
+		checkHugePages(t, base)
+	}()
+	<-done
+}
+
+func checkHugePages(t *testing.T, base string) {
+	dir := filepath.Join(base, "porthole-test")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Error(err)
+		return
+	}
+	defer func() {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	}()
+	limit := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, "hugetlb."+name+".limit_in_bytes"))
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	before := limit("2MB")
+	if err := limitHuge(dir, ".limit_in_bytes", nil); err != nil || limit("2MB") != before || before == "0" {
+		t.Errorf("a cgroup that is not a pod's: %s, %v", limit("2MB"), err)
+	}
+	if err := limitHuge(dir, ".limit_in_bytes", map[string]int64{"2MB": 6 << 20}); err != nil {
+		t.Error(err)
+	}
+	if limit("2MB") != "6291456" || limit("1GB") != "0" || limit("2MB.rsvd") != "6291456" {
+		t.Errorf("2 MB: %s, reserved %s, 1 GB: %s", limit("2MB"), limit("2MB.rsvd"), limit("1GB"))
+	}
+}

@@ -1,0 +1,68 @@
+package kubelet
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/wakeup"
+	"porthole.dev/porthole/kubelet/pod"
+)
+
+// repin keeps the processors of running containers as they should be: what all others share changes when one gets processors alone.
+type repin struct {
+	pins    pins
+	runtime containers
+	pods    func() []pod.View
+	period  time.Duration // of the full checks
+	changed wakeup.Signal // who has what has changed
+
+	last map[string]string // the processors that a container got, by its id
+}
+
+func newRepin(p pins, r containers, pods func() []pod.View, period time.Duration) *repin {
+	return &repin{pins: p, runtime: r, pods: pods, period: period, changed: wakeup.New(), last: map[string]string{}}
+}
+
+// run corrects until ctx ends. It does nothing where nobody gets processors alone.
+func (r *repin) run(ctx context.Context) {
+	if !r.pins.CPUs() {
+		return
+	}
+	tick := time.NewTicker(r.period)
+	defer tick.Stop()
+	for {
+		r.correct(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.changed:
+		case <-tick.C:
+		}
+	}
+}
+
+// correct gives each running container its processors, those whose set shrinks first: then nobody shares with one that has them alone for
+// longer than it must. What failed is tried again at the next check.
+func (r *repin) correct(ctx context.Context) {
+	kept := map[string]string{}
+	for _, v := range r.pods() {
+		for name, c := range v.Containers {
+			if !c.Running {
+				continue
+			}
+			want := r.pins.Of(v.Pod.UID, name).CPUs
+			if was, known := r.last[c.ID]; known && was == want || want == "" {
+				kept[c.ID] = want
+				continue
+			}
+			if err := r.runtime.Pin(ctx, c.ID, want); err != nil {
+				klog.FromContext(ctx).Error(err, "A container does not have the processors that it should", "container", name, "pod", v.Pod.UID, "processors", want)
+				continue
+			}
+			kept[c.ID] = want
+		}
+	}
+	r.last = kept
+}

@@ -1,0 +1,103 @@
+package kubelet
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
+
+	"porthole.dev/porthole/internal/platform"
+	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/cgroup"
+	"porthole.dev/porthole/kubelet/config"
+	"porthole.dev/porthole/kubelet/numa"
+	"porthole.dev/porthole/kubelet/pin"
+)
+
+// maxTopologyNodes is how many NUMA nodes a machine may have if the topology manager has a policy: each one doubles the number of hints
+// (pkg/kubelet/cm/topologymanager of 1.36.3).
+const maxTopologyNodes = 8
+
+// readMachine reads where processors and memory are. Windows has no such files, and upstream's kubelet gives nothing alone there either
+// unless an alpha feature is on.
+func readMachine(host platform.Host) (*numa.Machine, error) {
+	if platform.IsWindows {
+		return nil, nil
+	}
+	return numa.Read(os.DirFS("/sys"), uint64(host.MemoryBytes))
+}
+
+// reserveCPUs applies reservedSystemCPUs: these processors are what is reserved, whatever else the configuration reserves of them.
+func reserveCPUs(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (cpuset.CPUSet, error) {
+	if cfg.ReservedSystemCPUs == "" || m == nil {
+		return cpuset.New(), nil
+	}
+	set, err := cpuset.Parse(cfg.ReservedSystemCPUs)
+	if err != nil {
+		return set, fmt.Errorf("unable to parse reserved-cpus list: %w", err)
+	}
+	if all := m.All(); !set.IsSubsetOf(all) {
+		return set, fmt.Errorf("reserved-cpus: %s is not a subset of online-cpus: %s", cfg.ReservedSystemCPUs, all)
+	}
+	cfg.KubeReserved, cfg.SystemReserved = maps.Clone(cfg.KubeReserved), maps.Clone(cfg.SystemReserved)
+	delete(cfg.KubeReserved, "cpu")
+	if cfg.SystemReserved == nil {
+		cfg.SystemReserved = map[string]string{}
+	}
+	cfg.SystemReserved["cpu"] = strconv.Itoa(set.Size())
+	return set, nil
+}
+
+// place gives o what the configuration says about processors, memory and how they lie to each other. kept are processors that nobody gets
+// alone.
+func place(cfg *v1beta1.KubeletConfiguration, o *core.Options, m *numa.Machine, kept cpuset.CPUSet) (err error) {
+	if m == nil {
+		return nil
+	}
+	if o.Topology, err = topology(cfg, m); err != nil {
+		return err
+	}
+	o.PinPeriod = cfg.CPUManagerReconcilePeriod.Duration
+	o.Pins, err = pin.New(pin.Options{Dir: o.RootDir, Machine: m, CPUPolicy: cfg.CPUManagerPolicy, CPUOptions: cfg.CPUManagerPolicyOptions,
+		MemoryPolicy: cfg.MemoryManagerPolicy, ReservedCPUs: kept, ReservedMemory: cfg.ReservedMemory, Reserved: o.Node.Reserved})
+	if tree, ok := o.Cgroups.(cgroup.Tree); ok && err == nil && config.On(cfg.FeatureGates, "DisableCPUQuotaWithExclusiveCPUs") {
+		o.Cgroups, o.NoQuota = tree.Unlimited(o.Pins.HasCPUs), true
+	}
+	return err
+}
+
+// topology reads how the resources of a pod have to lie to each other.
+func topology(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (core.Topology, error) {
+	out := core.Topology{Policy: numa.Policy{Name: cfg.TopologyManagerPolicy, Machine: m}, WholePod: cfg.TopologyManagerScope == "pod"}
+	if out.Name == numa.PolicyNone {
+		return out, nil
+	}
+	most := maxTopologyNodes
+	for _, name := range slices.Sorted(maps.Keys(cfg.TopologyManagerPolicyOptions)) {
+		text := cfg.TopologyManagerPolicyOptions[name]
+		var err error
+		switch name {
+		case "prefer-closest-numa-nodes":
+			if out.Closest, err = strconv.ParseBool(text); err != nil {
+				return out, fmt.Errorf("bad value for option %q: %w", name, err)
+			}
+		case "max-allowable-numa-nodes":
+			if most, err = strconv.Atoi(text); err != nil {
+				return out, fmt.Errorf("unable to convert policy option to integer %q: %w", name, err)
+			}
+			if most < maxTopologyNodes {
+				return out, fmt.Errorf("the minimum value of %q should not be less than %v", name, maxTopologyNodes)
+			}
+		default:
+			return out, fmt.Errorf("unknown Topology Manager Policy option: %q", name)
+		}
+	}
+	if len(m.Nodes) > most {
+		return out, fmt.Errorf("unsupported on machines with more than %v NUMA Nodes", most)
+	}
+	return out, nil
+}
