@@ -28,7 +28,7 @@ type tools struct {
 	events  eventAPI
 	devices devices
 	pins    pins
-	noQuota bool // of containers that have processors alone
+	placed  Placing
 	// recursive returns the runtime's handlers that can make mounts below a read-only mount read-only.
 	recursive func() []string
 	meter     *meter.Meter

@@ -37,7 +37,7 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 	}
 
 	at := e.pins.Of(p.UID, j.Name)
-	spec.CPUs, spec.Mems, spec.Alone = at.CPUs, at.Mems, at.Alone && e.noQuota
+	spec.CPUs, spec.Mems, spec.Alone = at.CPUs, at.Mems, at.Alone && e.placed.NoQuota
 	spec.Created = func(string) { e.event(p, j.Name, v1.EventTypeNormal, "Created", "Container created") }
 	made, err := e.runtime.StartContainer(ctx, spec)
 	if err != nil {
@@ -54,7 +54,7 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 	}
 
 	if now := e.pins.Of(p.UID, j.Name).CPUs; now != at.CPUs { // the full checks do it if this fails
-		_ = e.runtime.Pin(ctx, made.ID, now)
+		_ = e.placed.Pin(ctx, made.ID, now)
 	}
 	e.event(p, j.Name, v1.EventTypeNormal, "Started", "Container started")
 	e.meter.Container(p, j.Name, "", pod.HostProcess(p, c))

@@ -26,8 +26,8 @@ func newDevices(o device.Options) (devices, deviceList) {
 
 // deviceOptions are those of a node's devices. A pod keeps its devices as long as it is known, or not all pods are.
 func deviceOptions(k *Kubelet) device.Options {
-	o := device.Options{Dir: k.o.DeviceDir, Alive: k.PodAlive, Changed: func([]types.UID) { k.node.ReportSoon() }, Meter: k.o.Meter}
-	if m := k.o.Topology.Machine; m != nil {
+	o := device.Options{Dir: k.o.DeviceDir, Alive: podAlive(k), Changed: func([]types.UID) { k.node.ReportSoon() }, Meter: k.o.Meter}
+	if m := k.o.Placing.Topology.Machine; m != nil {
 		o.Nodes = m.NodeIDs()
 	}
 	return o
@@ -65,7 +65,7 @@ func (r PodResources) HealthyDevices() []device.Held { return r.k.held.Healthy()
 
 // Alone are the processors and the memory that a container has alone.
 func (r PodResources) Alone(uid types.UID, container string) (cpus []int, memory []pin.Block) {
-	if p := r.k.o.Pins; p != nil {
+	if p := r.k.o.Placing.Pins; p != nil {
 		return p.Exclusive(uid, container).List(), p.Memory(uid, container)
 	}
 	return nil, nil
@@ -73,7 +73,7 @@ func (r PodResources) Alone(uid types.UID, container string) (cpus []int, memory
 
 // ForPods are the processors and the memory that containers can get alone.
 func (r PodResources) ForPods() (cpus []int, memory []pin.Block) {
-	if p := r.k.o.Pins; p != nil {
+	if p := r.k.o.Placing.Pins; p != nil {
 		set, blocks := p.ForPods()
 		return set.List(), blocks
 	}

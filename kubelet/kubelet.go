@@ -73,16 +73,16 @@ func New(o Options) *Kubelet {
 	k.node = nodestatus.New(o.Node, k.nodeLinks())
 	k.pressure = &pressure{Pressure: o.Pressure, k: k}
 	var p pins = noPins{}
-	if o.Pins != nil {
-		p = o.Pins
-		o.Pins.Alive = k.PodAlive
-		countPinned(o.Meter, o.Pins)
+	if o.Placing.Pins != nil {
+		p = o.Placing.Pins
+		o.Placing.Pins.Alive = podAlive(k)
+		countPinned(o.Meter, o.Placing.Pins)
 	}
-	k.repin = newRepin(p, o.Runtime, k.View, o.PinPeriod)
+	k.repin = newRepin(p, o.Placing, k.View)
 	k.admission = k.newAdmission(p)
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
 	k.tools = newTools(&o, k.folders, k.NodeAllocatable)
-	k.tools.devices, k.tools.pins, k.tools.noQuota = k.devices, p, o.NoQuota
+	k.tools.devices, k.tools.pins, k.tools.placed = k.devices, p, o.Placing
 	k.tools.recursive = func() []string { return recursiveHandlers(k.runtime.health.Load()) }
 	return k
 }

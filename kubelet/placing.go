@@ -22,6 +22,19 @@ type Topology struct {
 	WholePod bool
 }
 
+// Placing is how pods get the resources of which there are pieces.
+type Placing struct {
+	// Topology says how the resources of a pod have to lie to each other; the zero value asks nothing.
+	Topology Topology
+	// Pins is who has which processors and memory alone; nil if nobody can. Period is how often it is checked that containers run where they
+	// should, and Pin tells one so; both are required with Pins.
+	Pins   *pin.Manager
+	Period time.Duration
+	Pin    func(ctx context.Context, container, cpus string) error
+	// NoQuota leaves out the CPU quota of containers that have processors alone.
+	NoQuota bool
+}
+
 // allocation gives one pod resources of one trade; device.Round and pin.Round are ones. It ends with Commit or Abort.
 type allocation interface {
 	// Hints returns, for each resource, from which NUMA nodes a container can have it; those of the pod as a whole for nil.
@@ -43,7 +56,7 @@ type placing struct {
 }
 
 func newPlacing(o *Options, d devices, pins pins) *placing {
-	l := &placing{Topology: o.Topology, pins: pins, meter: o.Meter}
+	l := &placing{Topology: o.Placing.Topology, pins: pins, meter: o.Meter}
 	if d, ok := d.(deviceGiver); ok {
 		l.begin = append(l.begin, func(p *v1.Pod) allocation { return d.Begin(p) })
 	}
@@ -74,11 +87,13 @@ func (l *placing) allocate(ctx context.Context, p *v1.Pod) *admit.Refusal {
 	}
 	began := time.Now()
 	err := l.place(ctx, p, parts)
+
 	for _, a := range parts {
 		if err == nil {
 			err = a.Commit(ctx)
 		}
 	}
+
 	l.meter.Placed(time.Since(began), err != nil)
 	if err == nil {
 		return nil
@@ -193,9 +208,11 @@ func requestsChange(had, wants *v1.Pod, name v1.ResourceName) bool {
 	return false
 }
 
-// PodAlive returns whether a pod has its place on the node, and whether all pods that have one are known.
-func (k *Kubelet) PodAlive(uid types.UID) (alive, complete bool) {
-	return k.actor(uid, false) != nil, k.knowledge.sourcesReady.Load()
+// podAlive returns a function that tells whether a pod has its place on the node, and whether all pods that have one are known.
+func podAlive(k *Kubelet) func(types.UID) (alive, complete bool) {
+	return func(uid types.UID) (alive, complete bool) {
+		return k.actor(uid, false) != nil, k.knowledge.sourcesReady.Load()
+	}
 }
 
 // noPins stands for a node where nobody gets processors or memory alone.

@@ -81,6 +81,7 @@ func TestPlacing(t *testing.T) {
 		for _, g := range []*trade{one, other} {
 			l.begin = append(l.begin, func(*v1.Pod) allocation { return g })
 		}
+
 		refusal := l.allocate(t.Context(), &v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{{Name: "a"}}, Containers: []v1.Container{{Name: "b"}}}})
 		reason := ""
 		if refusal != nil {

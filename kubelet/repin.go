@@ -13,7 +13,7 @@ import (
 // repin keeps the processors of running containers as they should be: what all others share changes when one gets processors alone.
 type repin struct {
 	pins    pins
-	runtime containers
+	pin     func(ctx context.Context, container, cpus string) error
 	pods    func() []pod.View
 	period  time.Duration // of the full checks
 	changed wakeup.Signal // who has what has changed
@@ -21,8 +21,8 @@ type repin struct {
 	last map[string]string // the processors that a container got, by its id
 }
 
-func newRepin(p pins, r containers, pods func() []pod.View, period time.Duration) *repin {
-	return &repin{pins: p, runtime: r, pods: pods, period: period, changed: wakeup.New(), last: map[string]string{}}
+func newRepin(p pins, o Placing, pods func() []pod.View) *repin {
+	return &repin{pins: p, pin: o.Pin, pods: pods, period: o.Period, changed: wakeup.New(), last: map[string]string{}}
 }
 
 // run corrects until ctx ends. It does nothing where nobody gets processors alone.
@@ -57,7 +57,7 @@ func (r *repin) correct(ctx context.Context) {
 				kept[c.ID] = want
 				continue
 			}
-			if err := r.runtime.Pin(ctx, c.ID, want); err != nil {
+			if err := r.pin(ctx, c.ID, want); err != nil {
 				klog.FromContext(ctx).Error(err, "A container does not have the processors that it should", "container", name, "pod", v.Pod.UID, "processors", want)
 				continue
 			}

@@ -103,8 +103,6 @@ type containers interface {
 	StopContainer(ctx context.Context, id string, grace time.Duration) error
 	RemoveContainer(ctx context.Context, id string) error
 	UpdateResources(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error
-	// Pin tells a container on which processors it runs.
-	Pin(ctx context.Context, id, cpus string) error
 	MemoryUsage(ctx context.Context, id string) (int64, error)
 }
 
@@ -303,14 +301,8 @@ type Options struct {
 	Windows bool
 	// DeviceDir is the folder of the sockets of device plugins; empty for a node that takes none.
 	DeviceDir string
-	// Topology says how the resources of a pod have to lie to each other; the zero value asks nothing.
-	Topology Topology
-	// Pins is who has which processors and memory alone; nil if nobody can. PinPeriod is how often it is checked that containers run where
-	// they should; it is required with Pins.
-	Pins      *pin.Manager
-	PinPeriod time.Duration
-	// NoQuota leaves out the CPU quota of containers that have processors alone.
-	NoQuota bool
+	// Placing is how pods get devices, processors and memory; the zero value gives devices only.
+	Placing Placing
 	// Meter counts; nil counts nothing.
 	Meter *meter.Meter
 	// Facts records what is learned about pods; nil records nothing.

@@ -54,6 +54,7 @@ func checkHugePages(t *testing.T, base string) {
 		}
 		return strings.TrimSpace(string(text))
 	}
+
 	before := limit("2MB")
 	if err := limitHuge(dir, ".limit_in_bytes", nil); err != nil || limit("2MB") != before || before == "0" {
 		t.Errorf("a cgroup that is not a pod's: %s, %v", limit("2MB"), err)

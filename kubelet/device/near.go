@@ -115,6 +115,7 @@ func (t *table) byNearness(name string, free []string, near numa.Mask) (aligned,
 		}
 		return least
 	}
+
 	sorted := slices.SortedFunc(slices.Values(free), func(a, b string) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(fewest(a), fewest(b)), cmp.Compare(a, b))
 	})

@@ -52,6 +52,7 @@ func TestHints(t *testing.T) {
 				table.claims[key{pod, "c", gpu}] = claim{devices: onNodes(ids)}
 			}
 		}
+
 		var got []string
 		for _, h := range table.hints(want{key: key{"p", "c", gpu}, number: c.number, reuse: strings.Fields(c.reuse)}, []int{0, 1}) {
 			text := fmt.Sprint(h.Nodes.Nodes())

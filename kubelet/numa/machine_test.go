@@ -105,6 +105,7 @@ func TestTake(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", c.name, got, err, c.want)
 		}
 	}
+
 	if _, err := Take(m, cpuset.New(1, 2), 3); err == nil || err.Error() != "not enough cpus available to satisfy request: requested=3, available=2" {
 		t.Error(err)
 	}

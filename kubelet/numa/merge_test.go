@@ -37,6 +37,7 @@ func TestMerge(t *testing.T) {
 		{"no preference beside one", [][]Hint{NoPreference(), {good(1), bad(0, 1)}}, good(1), good(1), true, true},
 	} {
 		for policy, want := range map[string]Hint{PolicyBestEffort: c.want, PolicyRestricted: c.want, PolicySingleNode: c.single} {
+
 			p := Policy{Name: policy, Machine: &Machine{Nodes: []Node{{ID: 0}, {ID: 1}}}}
 			allowed := map[string]bool{PolicyBestEffort: true, PolicyRestricted: c.restricted, PolicySingleNode: c.one}[policy]
 			if got, ok := p.Merge(c.lists); got != want || ok != allowed {

@@ -278,7 +278,7 @@ func (m *memory) fitting(want amounts, reuse reusable) []numa.Hint {
 }
 
 // allocate gives a container its memory. near are the nodes that the hints of all its resources lead to; without any, the best ones
-// are taken. good says that these nodes are as good as they could be, so that others would break a promise. One that has its memory keeps
+// are taken. If they are preferred, others would break a promise. One that has its memory keeps
 // it.
 func (m *memory) allocate(p *v1.Pod, c *v1.Container, near numa.Hint) error {
 	if !mayPin(p) {
@@ -388,6 +388,7 @@ func (m *memory) recall(f *checkpoint.Memory) error {
 		}
 		return nil
 	}
+
 	held := map[types.UID]map[string][]block{}
 	for uid, containers := range f.Entries {
 		held[types.UID(uid)] = map[string][]block{}
@@ -397,6 +398,7 @@ func (m *memory) recall(f *checkpoint.Memory) error {
 			}
 		}
 	}
+
 	m.held = held
 	now, err := m.usage()
 	if err != nil {
@@ -414,6 +416,7 @@ func sameMachine(now usage, file checkpoint.NUMANodeMap) bool {
 	if len(now) != len(file) {
 		return false
 	}
+
 	for id, n := range now {
 		f := file[id]
 		if f == nil || f.NumberOfAssignments != n.blocks || numa.MaskOf(f.Cells...) != n.group || len(f.MemoryMap) != len(n.kinds) {
@@ -448,6 +451,7 @@ func (m *memory) record() checkpoint.Memory {
 	if err != nil { // recall has checked all nodes and kinds
 		now = m.empty()
 	}
+
 	for id, n := range now {
 		f := &checkpoint.NUMANodeState{NumberOfAssignments: n.blocks, Cells: n.group.Nodes(), MemoryMap: map[v1.ResourceName]*checkpoint.MemoryTable{}}
 		for name, k := range n.kinds {
@@ -456,6 +460,7 @@ func (m *memory) record() checkpoint.Memory {
 		}
 		out.Machine[id] = f
 	}
+
 	for uid, containers := range m.held {
 		out.Entries[string(uid)] = map[string][]checkpoint.Block{}
 		for name, blocks := range containers {

@@ -58,14 +58,14 @@ func place(cfg *v1beta1.KubeletConfiguration, o *core.Options, m *numa.Machine, 
 	if m == nil {
 		return nil
 	}
-	if o.Topology, err = topology(cfg, m); err != nil {
+	if o.Placing.Topology, err = topology(cfg, m); err != nil {
 		return err
 	}
-	o.PinPeriod = cfg.CPUManagerReconcilePeriod.Duration
-	o.Pins, err = pin.New(pin.Options{Dir: o.RootDir, Machine: m, CPUPolicy: cfg.CPUManagerPolicy, CPUOptions: cfg.CPUManagerPolicyOptions,
+	o.Placing.Period = cfg.CPUManagerReconcilePeriod.Duration
+	o.Placing.Pins, err = pin.New(pin.Options{Dir: o.RootDir, Machine: m, CPUPolicy: cfg.CPUManagerPolicy, CPUOptions: cfg.CPUManagerPolicyOptions,
 		MemoryPolicy: cfg.MemoryManagerPolicy, ReservedCPUs: kept, ReservedMemory: cfg.ReservedMemory, Reserved: o.Node.Reserved})
 	if tree, ok := o.Cgroups.(cgroup.Tree); ok && err == nil && config.On(cfg.FeatureGates, "DisableCPUQuotaWithExclusiveCPUs") {
-		o.Cgroups, o.NoQuota = tree.Unlimited(o.Pins.HasCPUs), true
+		o.Cgroups, o.Placing.NoQuota = tree.Unlimited(o.Placing.Pins.HasCPUs), true
 	}
 	return err
 }
@@ -76,6 +76,7 @@ func topology(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (core.Topology
 	if out.Name == numa.PolicyNone {
 		return out, nil
 	}
+
 	most := maxTopologyNodes
 	for _, name := range slices.Sorted(maps.Keys(cfg.TopologyManagerPolicyOptions)) {
 		text := cfg.TopologyManagerPolicyOptions[name]
@@ -96,6 +97,7 @@ func topology(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (core.Topology
 			return out, fmt.Errorf("unknown Topology Manager Policy option: %q", name)
 		}
 	}
+
 	if len(m.Nodes) > most {
 		return out, fmt.Errorf("unsupported on machines with more than %v NUMA Nodes", most)
 	}

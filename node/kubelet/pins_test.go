@@ -26,6 +26,7 @@ func TestTopology(t *testing.T) {
 		"unsupported on machines with more than 8 NUMA Nodes but for those without a policy": {"none", "x", "", many},
 	} {
 		cfg := &v1beta1.KubeletConfiguration{TopologyManagerPolicy: c.policy, TopologyManagerScope: "pod", TopologyManagerPolicyOptions: map[string]string{c.option: c.value}}
+
 		got, err := topology(cfg, c.machine)
 		if want == "" || strings.Contains(want, "but for") {
 			if err != nil || !got.WholePod || got.Closest != (want == "") {

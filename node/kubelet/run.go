@@ -164,6 +164,8 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 	rt = runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
 		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
 
+	o.Placing.Pin = func(ctx context.Context, container, cpus string) error { return runtime.Pin(ctx, rt, container, cpus) }
+
 	pulls := puller(cfg, images)
 	pulls.NodeConfigs = image.NodeConfigFolders(o.RootDir)
 	pulls.Builds = imageBuilds(given, o, api, rt)

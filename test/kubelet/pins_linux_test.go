@@ -48,18 +48,18 @@ func testPins(t *testing.T, w *world) {
 		return nil
 	}))
 	refused.Stop()
-	w.forgetPins(t)
+	forgetPins(t, w)
 	w.startKubelet()
 	defer func() {
 		w.kubelet.Stop()
-		w.forgetPins(t)
+		forgetPins(t, w)
 		w.KubeletConfig = before
 		w.startKubelet()
 	}()
 
 	w.create(t, newPod("sharer", "sleep"))
 	sharer := w.until(t, 20*time.Second, "sharer", ready)
-	w.hasSet(t, sharer, "cpus", all.String())
+	hasSet(t, w, sharer, "cpus", all.String())
 	alone := newPod("alone", "sleep")
 	alone.Spec.Containers[0].Resources = exactly(fmt.Sprint(len(machine.CPUs)-1), "32Mi")
 	w.create(t, alone)
@@ -70,9 +70,9 @@ func testPins(t *testing.T, w *world) {
 	}
 	holds := func(when string) {
 		t.Helper()
-		w.hasSet(t, alone, "cpus", mine)
-		w.hasSet(t, alone, "mems", "0")
-		w.hasSet(t, sharer, "cpus", "0")
+		hasSet(t, w, alone, "cpus", mine)
+		hasSet(t, w, alone, "mems", "0")
+		hasSet(t, w, sharer, "cpus", "0")
 		for _, p := range []*v1.Pod{alone, sharer} {
 			if now := w.until(t, time.Second, p.Name, ready); now.Status.ContainerStatuses[0].ContainerID != p.Status.ContainerStatuses[0].ContainerID {
 				t.Errorf("%s: the container of pod %s was replaced", when, p.Name)
@@ -80,7 +80,7 @@ func testPins(t *testing.T, w *world) {
 		}
 	}
 	holds("at first")
-	w.toldAlone(t, "alone", len(machine.CPUs)-1, 32<<20)
+	toldAlone(t, w, "alone", len(machine.CPUs)-1, 32<<20)
 
 	late := newPod("late", "sleep")
 	late.Spec.Containers[0].Resources = exactly("1", "32Mi")
@@ -102,14 +102,14 @@ func testPins(t *testing.T, w *world) {
 	holds("back with ours")
 
 	w.remove(t, "alone", nil)
-	w.hasSet(t, sharer, "cpus", all.String())
+	hasSet(t, w, sharer, "cpus", all.String())
 	for _, name := range []string{"sharer", "late"} {
 		w.remove(t, name, nil)
 	}
 }
 
 // forgetPins removes the files of processors and memory, as an administrator who changes a policy.
-func (w *world) forgetPins(t *testing.T) {
+func forgetPins(t *testing.T, w *world) {
 	t.Helper()
 	for _, name := range []string{"cpu_manager_state", "memory_manager_state"} {
 		must(t, os.Remove(filepath.Join(w.KubeletRoot(node), name)))
@@ -117,7 +117,7 @@ func (w *world) forgetPins(t *testing.T) {
 }
 
 // hasSet waits until the cgroup of a pod's only container has a set: cpus or mems.
-func (w *world) hasSet(t *testing.T, p *v1.Pod, kind, want string) {
+func hasSet(t *testing.T, w *world, p *v1.Pod, kind, want string) {
 	t.Helper()
 	id := strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "containerd://")
 	must(t, wait.For(w.ctx, 10*time.Second, "the "+kind+" of pod "+p.Name, func(context.Context) error {
@@ -137,7 +137,7 @@ func (w *world) hasSet(t *testing.T, p *v1.Pod, kind, want string) {
 }
 
 // toldAlone asks the pod-resources API what a pod has alone.
-func (w *world) toldAlone(t *testing.T, name string, cpus int, memory uint64) {
+func toldAlone(t *testing.T, w *world, name string, cpus int, memory uint64) {
 	t.Helper()
 	conn, err := grpc.NewClient("unix:"+filepath.Join(w.KubeletRoot(node), "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
