@@ -26,11 +26,21 @@ func newDevices(o device.Options) (devices, deviceList) {
 
 // deviceOptions are those of a node's devices. A pod keeps its devices as long as it is known, or not all pods are.
 func deviceOptions(k *Kubelet) device.Options {
-	o := device.Options{Dir: k.o.DeviceDir, Alive: podAlive(k), Changed: func([]types.UID) { k.node.ReportSoon() }, Meter: k.o.Meter}
+	o := device.Options{Dir: k.o.DeviceDir, Alive: podAlive(k), Changed: func(pods []types.UID) { devicesChanged(k, pods) }, Meter: k.o.Meter}
 	if m := k.o.Placing.Topology.Machine; m != nil {
 		o.Nodes = m.NodeIDs()
 	}
 	return o
+}
+
+// devicesChanged reports the node, and lets pods look at the health of their devices.
+func devicesChanged(k *Kubelet, pods []types.UID) {
+	k.node.ReportSoon()
+	for _, uid := range pods {
+		if a := k.actor(uid, false); a != nil {
+			a.wake.Wake()
+		}
+	}
 }
 
 // serveDevices serves device plugins until ctx ends. A kubelet that cannot goes on without.
@@ -113,6 +123,7 @@ func (noDevices) Raised(_ types.UID, l v1.ResourceList) v1.ResourceList { return
 func (noDevices) Amounts() device.Amounts                               { return device.Amounts{} }
 func (noDevices) Held(types.UID) map[string][]device.Held               { return nil }
 func (noDevices) Healthy() []device.Held                                { return nil }
+func (noDevices) Health(types.UID) map[string][]v1.ResourceStatus       { return nil }
 func (noDevices) Prepare(context.Context, *v1.Pod, *v1.Container) (device.Container, error) {
 	return device.Container{}, nil
 }

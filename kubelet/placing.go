@@ -33,6 +33,8 @@ type Placing struct {
 	Pin    func(ctx context.Context, container, cpus string) error
 	// NoQuota leaves out the CPU quota of containers that have processors alone.
 	NoQuota bool
+	// Health shows the health of devices in the status of pods.
+	Health bool
 }
 
 // allocation gives one pod resources of one trade; device.Round and pin.Round are ones. It ends with Commit or Abort.
@@ -104,8 +106,13 @@ func (l *placing) allocate(ctx context.Context, p *v1.Pod) *admit.Refusal {
 	return refusalOf(err)
 }
 
-// errAffinity is upstream's refusal of a pod whose resources do not lie to each other as the policy demands.
-var errAffinity = errors.New("Resources cannot be allocated with Topology locality") //nolint:staticcheck // shown to users as it is
+// affinityError is upstream's refusal of a pod whose resources do not lie to each other as the policy demands.
+type affinityError struct{}
+
+func (affinityError) Error() string { return "Resources cannot be allocated with Topology locality" }
+
+// Reason is that of the pod's status.
+func (affinityError) Reason() string { return "TopologyAffinityError" }
 
 // place finds the nodes for each container, or for all together, and allocates.
 func (l *placing) place(ctx context.Context, p *v1.Pod, parts []allocation) error {
@@ -113,7 +120,7 @@ func (l *placing) place(ctx context.Context, p *v1.Pod, parts []allocation) erro
 	if l.hasPolicy() && l.WholePod {
 		var ok bool
 		if near, ok = l.Merge(hintsOf(parts, nil)); !ok {
-			return errAffinity
+			return affinityError{}
 		}
 	}
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -121,7 +128,7 @@ func (l *placing) place(ctx context.Context, p *v1.Pod, parts []allocation) erro
 			if l.hasPolicy() && !l.WholePod {
 				var ok bool
 				if near, ok = l.Merge(hintsOf(parts, &list[i])); !ok {
-					return errAffinity
+					return affinityError{}
 				}
 			}
 			for _, a := range parts {
@@ -144,10 +151,7 @@ func hintsOf(parts []allocation, c *v1.Container) (out [][]numa.Hint) {
 // refusalOf turns an error of an allocation into the refusal of the pod.
 func refusalOf(err error) *admit.Refusal {
 	var own interface{ Reason() string }
-	switch {
-	case errors.Is(err, errAffinity):
-		return &admit.Refusal{Reason: "TopologyAffinityError", Message: err.Error()}
-	case errors.As(err, &own):
+	if errors.As(err, &own) {
 		return &admit.Refusal{Reason: own.Reason(), Message: err.Error()}
 	}
 	return &admit.Refusal{Reason: "UnexpectedAdmissionError", Message: "Allocate failed due to " + err.Error() + ", which is unexpected"}

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/kubelet/device"
 	"porthole.dev/porthole/kubelet/pod"
 )
 
@@ -16,6 +17,9 @@ func (a *actor) publish(plan *pod.Plan) {
 		return
 	}
 
+	if a.effects.placed.Health {
+		plan.Status.ContainerStatuses = device.WithHealth(plan.Status.ContainerStatuses, a.effects.devices.Health(a.uid))
+	}
 	last := s.Last()
 	changed := last == nil || !reflect.DeepEqual(*last, plan.Status)
 	switch {

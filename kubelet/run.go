@@ -17,6 +17,12 @@ func (k *Kubelet) Run(ctx context.Context) error {
 		return err
 	}
 
+	last, err := readShutdown(k.o.RootDir)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "When the node shut down last is not known")
+	}
+	k.o.Meter.ShutDown(last.StartTime, last.EndTime)
+
 	k.node.Begin()
 	k.running.Go(func() { k.runtime.run(ctx) })
 	k.running.Go(func() { k.status.Run(ctx) })

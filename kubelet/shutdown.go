@@ -55,6 +55,12 @@ func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGraceP
 	}
 	k.o.API.NodeEvent(v1.EventTypeNormal, "NodeShutdown", detected)
 	k.node.ReportSoon()
+	times := shutdownTimes{StartTime: time.Now()}
+	noteShutdown(ctx, k, times)
+	defer func() {
+		times.EndTime = time.Now()
+		noteShutdown(ctx, k, times)
+	}()
 
 	for i, p := range periods {
 		limited, cancel := context.WithTimeout(ctx, time.Duration(p.ShutdownGracePeriodSeconds)*time.Second)
@@ -76,6 +82,14 @@ func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGraceP
 	defer cancel()
 	if !await(limited, func() bool { return haveEnded(k.View(), func(*pod.View) bool { return true }) && k.status.Ended() }) {
 		logger.Info("Pods are left that have not ended, or whose end was not reported")
+	}
+}
+
+// noteShutdown writes down and shows when the shutdown began and ended, for those who look for the time that it took.
+func noteShutdown(ctx context.Context, k *Kubelet, s shutdownTimes) {
+	k.o.Meter.ShutDown(s.StartTime, s.EndTime)
+	if err := writeShutdown(k.o.RootDir, s); err != nil {
+		klog.FromContext(ctx).Error(err, "When the node shut down cannot be written down")
 	}
 }
 

@@ -2,6 +2,8 @@ package kubelet
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -38,6 +40,9 @@ func TestNodeShutdown(t *testing.T) {
 		plain := b.untilPod(time.Minute, "plain", "failed", phase(v1.PodFailed))
 		if took := <-done; took > 30*time.Second {
 			t.Errorf("took %v", took)
+		}
+		if noted, err := readShutdown(b.kubelet.o.RootDir); err != nil || noted.StartTime.Before(start) || noted.EndTime.Before(noted.StartTime) || noted.EndTime.After(time.Now()) {
+			t.Errorf("the shutdown that began at %v is written down as %+v, %v", start, noted, err)
 		}
 		last := b.untilPod(time.Minute, "critical", "failed", phase(v1.PodFailed))
 		for _, p := range []*v1.Pod{plain, last} {
@@ -139,4 +144,27 @@ func disrupted(p *v1.Pod) bool {
 
 func endOf(p *v1.Pod) time.Time {
 	return p.Status.ContainerStatuses[0].State.Terminated.FinishedAt.Time
+}
+
+// TestShutdownFile: the file is the one that upstream's kubelet writes, and one that is broken is an error.
+func TestShutdownFile(t *testing.T) {
+	root := t.TempDir()
+	if s, err := readShutdown(root); err != nil || !s.StartTime.IsZero() {
+		t.Errorf("no file: %+v, %v", s, err)
+	}
+	began := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	if err := writeShutdown(root, shutdownTimes{StartTime: began}); err != nil {
+		t.Fatal(err)
+	}
+	// what json.Marshal makes of the type state of pkg/kubelet/nodeshutdown/storage.go, 1.36.3
+	path := filepath.Join(root, "graceful_node_shutdown_state")
+	if text, _ := os.ReadFile(path); string(text) != `{"startTime":"2026-05-04T03:02:01Z","endTime":"0001-01-01T00:00:00Z"}` {
+		t.Errorf("the file is %s", text)
+	}
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readShutdown(root); err == nil {
+		t.Error("a broken file was read")
+	}
 }

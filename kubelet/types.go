@@ -215,6 +215,8 @@ type devices interface {
 	// Prepare returns what a container that is about to start gets because of its devices.
 	Prepare(ctx context.Context, p *v1.Pod, c *v1.Container) (device.Container, error)
 	Amounts() device.Amounts
+	// Health returns the devices of each container of a pod with their health.
+	Health(uid types.UID) map[string][]v1.ResourceStatus
 }
 
 // deviceGiver gives devices to pods; kubelet/device implements it.

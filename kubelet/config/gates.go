@@ -27,7 +27,7 @@ var gates = sync.OnceValue(func() map[string]gate {
 })
 
 // switched are the gates that a feature of this kubelet depends on.
-var switched = []string{"ClusterTrustBundleProjection", "DisableCPUQuotaWithExclusiveCPUs"}
+var switched = []string{"ClusterTrustBundleProjection", "DisableCPUQuotaWithExclusiveCPUs", "ResourceHealthStatus"}
 
 // On reports whether a feature gate is on: as somebody has set it, or else by its default.
 func On(set map[string]bool, name string) bool {
@@ -39,7 +39,7 @@ func On(set map[string]bool, name string) bool {
 
 // lacking are the gates that are on by default and whose feature this kubelet does not have.
 var lacking = []string{"DRAExtendedResource", "DRAPartitionableDevices", "DRAResourceClaimDeviceStatus", "DynamicResourceAllocation",
-	"InPlacePodLevelResourcesVerticalScaling", "ResourceHealthStatus", "UserNamespacesSupport"}
+	"InPlacePodLevelResourcesVerticalScaling", "UserNamespacesSupport"}
 
 // checkGates checks the feature gates, as upstream's kubelet does: an unknown one and another value of a locked one are mistakes. But for
 // those in switched, this kubelet has or lacks each feature whatever its gate says; what that means for a gate that somebody has set is a warning.

@@ -14,6 +14,8 @@ type placing struct {
 	allocations          *prometheus.HistogramVec
 	asked                *prometheus.CounterVec // the pod-resources API, by version
 	calls                map[string]*prometheus.CounterVec
+
+	shutdownBegan, shutdownEnded prometheus.Gauge
 }
 
 func newPlacing() placing {
@@ -33,6 +35,10 @@ func newPlacing() placing {
 			Help: "How long calls of Allocate took, by resource.", Buckets: prometheus.DefBuckets}, []string{"resource_name"}),
 		asked: vector("pod_resources_endpoint_requests_total", "Questions to the pod-resources API.", "server_api_version"),
 		calls: map[string]*prometheus.CounterVec{},
+		shutdownBegan: prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "graceful_shutdown_start_time_seconds",
+			Help: "When the last graceful shutdown began, in seconds since 1970."}),
+		shutdownEnded: prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "graceful_shutdown_end_time_seconds",
+			Help: "When the last graceful shutdown ended, in seconds since 1970."}),
 	}
 	for _, name := range []string{"requests_list", "requests_get", "requests_get_allocatable", "errors_get"} {
 		p.calls[name] = vector("pod_resources_endpoint_"+name, "Questions to the pod-resources API of one kind, or those without an answer.", "server_api_version")
@@ -41,7 +47,7 @@ func newPlacing() placing {
 }
 
 func (p *placing) register(r *prometheus.Registry) {
-	r.MustRegister(p.admissions, p.refusals, p.took, p.registrations, p.allocations, p.asked)
+	r.MustRegister(p.admissions, p.refusals, p.took, p.registrations, p.allocations, p.asked, p.shutdownBegan, p.shutdownEnded)
 	for _, c := range p.calls {
 		r.MustRegister(c)
 	}
@@ -83,6 +89,21 @@ func (m *Meter) PodResources(call string, failed bool) {
 	if c := m.placing.calls["errors_"+call]; failed && c != nil {
 		c.WithLabelValues("v1").Inc()
 	}
+}
+
+// ShutDown shows when the last graceful shutdown of the machine began and ended; the zero time for one that did not.
+func (m *Meter) ShutDown(began, ended time.Time) {
+	if m == nil {
+		return
+	}
+	set := func(g prometheus.Gauge, t time.Time) {
+		g.Set(0)
+		if !t.IsZero() {
+			g.Set(float64(t.Unix()))
+		}
+	}
+	set(m.placing.shutdownBegan, began)
+	set(m.placing.shutdownEnded, ended)
 }
 
 // Pinned is what CountPinned shows: how often processors or memory were asked for and could not be had, how many processors somebody has

@@ -55,6 +55,7 @@ func reserveCPUs(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (cpuset.CPU
 // place gives o what the configuration says about processors, memory and how they lie to each other. kept are processors that nobody gets
 // alone.
 func place(cfg *v1beta1.KubeletConfiguration, o *core.Options, m *numa.Machine, kept cpuset.CPUSet) (err error) {
+	o.Placing.Health = config.On(cfg.FeatureGates, "ResourceHealthStatus")
 	if m == nil {
 		return nil
 	}

@@ -166,6 +166,11 @@ func testDevices(t *testing.T, w *world) {
 	plugin = startPlugin(t, w)
 	plugin.list(t, "one two! three")
 	hasGadgets(t, w, 2, 3)
+	shownHealth(t, w, "holds", "{"+gadget+" [{one Healthy}]}")
+	plugin.list(t, "one! two! three")
+	shownHealth(t, w, "holds", "{"+gadget+" [{one Unhealthy}]}")
+	plugin.list(t, "one two! three")
+	shownHealth(t, w, "holds", "{"+gadget+" [{one Healthy}]}")
 	w.create(t, withGadgets("second", 1, "sleep"))
 	w.until(t, 30*time.Second, "second", ready)
 	plugin.expect(t, "allocate [three]")
@@ -180,6 +185,17 @@ func testDevices(t *testing.T, w *world) {
 	for _, name := range []string{shows.Name, sees.Name, "holds", "greedy", "second", "late"} {
 		w.remove(t, name, nil)
 	}
+}
+
+// shownHealth waits until the status of a pod's container shows its devices with their health.
+func shownHealth(t *testing.T, w *world, name, want string) {
+	t.Helper()
+	w.until(t, 10*time.Second, name, func(p *v1.Pod) error {
+		if got := fmt.Sprint(p.Status.ContainerStatuses[0].AllocatedResourcesStatus); got != "["+want+"]" {
+			return fmt.Errorf("its status shows the devices %s, want [%s]", got, want)
+		}
+		return nil
+	})
 }
 
 // heldDevices asks the kubelet's pod-resources API for the devices of a pod's container.
