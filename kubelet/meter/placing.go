@@ -40,6 +40,7 @@ func newPlacing() placing {
 		shutdownEnded: prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "graceful_shutdown_end_time_seconds",
 			Help: "When the last graceful shutdown ended, in seconds since 1970."}),
 	}
+
 	for _, name := range []string{"requests_list", "requests_get", "requests_get_allocatable", "errors_get"} {
 		p.calls[name] = vector("pod_resources_endpoint_"+name, "Questions to the pod-resources API of one kind, or those without an answer.", "server_api_version")
 	}
