@@ -31,7 +31,9 @@ type tools struct {
 	placed  Placing
 	// recursive returns the runtime's handlers that can make mounts below a read-only mount read-only.
 	recursive func() []string
-	meter     *meter.Meter
+	// userNamespaces returns why a handler of the runtime cannot give a pod a user namespace.
+	userNamespaces func(handler string) error
+	meter          *meter.Meter
 
 	nodeName string
 	nodeIPs  func() []string

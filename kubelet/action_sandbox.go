@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/kubelet/userns"
 )
 
 // createSandbox makes a sandbox with its network, and the folder and the cgroup of the pod before it.
@@ -18,6 +20,7 @@ func (e *effects) createSandbox(ctx context.Context, j job) []pod.Fact {
 	box, asked, err := e.makeSandbox(ctx, j)
 	if asked {
 		e.meter.Sandbox(err)
+		e.meter.UserNamespaced(j.pod, err)
 	}
 	if err == nil {
 		return []pod.Fact{pod.SandboxMade{Sandbox: box}}
@@ -46,12 +49,30 @@ func (e *effects) makeSandbox(ctx context.Context, j job) (box pod.Sandbox, aske
 	if err := os.MkdirAll(e.podDir(), 0o750); err != nil {
 		return pod.Sandbox{}, false, err
 	}
+	if spec.IDs, err = idsOf(e, j.pod, spec.Handler); err != nil {
+		return pod.Sandbox{}, false, err
+	}
 	if err := e.cgroups.Ensure(j.pod); err != nil {
 		return pod.Sandbox{}, false, err
 	}
 
 	box, err = e.runtime.CreateSandbox(context.WithoutCancel(ctx), spec)
 	return box, true, err
+}
+
+// idsOf returns the ids of a pod that wants a user namespace of its own; nil for any other.
+func idsOf(e *effects, p *v1.Pod, handler string) (*userns.Range, error) {
+	if p.Spec.HostUsers == nil || *p.Spec.HostUsers || e.windows {
+		return nil, nil
+	}
+	if err := e.userNamespaces(handler); err != nil {
+		return nil, err
+	}
+	if e.placed.IDs == nil {
+		return nil, errors.New("this kubelet was not told which user ids pods may have")
+	}
+	ids, err := e.placed.IDs.Of(p.UID)
+	return &ids, err
 }
 
 // sandboxSpec returns what the runtime has to know to make the sandbox of a pod.

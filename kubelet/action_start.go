@@ -82,6 +82,9 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 
 	used, _ := j.runtime.Sandbox()
 	box.Handler = used.Handler
+	if box.IDs, err = idsOf(e, p, used.Handler); err != nil {
+		return runtime.ContainerSpec{}, err
+	}
 	ips := e.addresses(p, j.runtime)
 
 	vars, err := e.environment(ctx, p, c, ips)

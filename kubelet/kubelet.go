@@ -83,6 +83,7 @@ func New(o Options) *Kubelet {
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
 	k.tools = newTools(&o, k.folders, k.NodeAllocatable)
 	k.tools.devices, k.tools.pins, k.tools.placed = k.devices, p, o.Placing
+	k.tools.userNamespaces = func(handler string) error { return checkUserNamespaces(k.runtime.health.Load(), handler) }
 	k.tools.recursive = func() []string { return recursiveHandlers(k.runtime.health.Load()) }
 	return k
 }
@@ -248,6 +249,9 @@ func (k *Kubelet) finished(a *actor) {
 	k.statics.finished(a.uid)
 	k.o.Meter.Forget(a.state.Pod())
 
+	if ids := k.o.Placing.IDs; ids != nil {
+		ids.Release(a.uid)
+	}
 	k.running.Go(func() {
 		if !k.knowledge.waitOrphanGrace(k.ctx) {
 			return // the next kubelet finds them

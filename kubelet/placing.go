@@ -13,6 +13,7 @@ import (
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/numa"
 	"porthole.dev/porthole/kubelet/pin"
+	"porthole.dev/porthole/kubelet/userns"
 )
 
 // Topology says how the resources of a pod have to lie to each other in the machine.
@@ -33,6 +34,8 @@ type Placing struct {
 	Pin    func(ctx context.Context, container, cpus string) error
 	// NoQuota leaves out the CPU quota of containers that have processors alone.
 	NoQuota bool
+	// IDs are the user ids of pods that have a user namespace of their own; nil if no pod can.
+	IDs *userns.Manager
 	// Health shows the health of devices in the status of pods.
 	Health bool
 }

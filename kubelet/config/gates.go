@@ -39,7 +39,7 @@ func On(set map[string]bool, name string) bool {
 
 // lacking are the gates that are on by default and whose feature this kubelet does not have.
 var lacking = []string{"DRAExtendedResource", "DRAPartitionableDevices", "DRAResourceClaimDeviceStatus", "DynamicResourceAllocation",
-	"InPlacePodLevelResourcesVerticalScaling", "UserNamespacesSupport"}
+	"InPlacePodLevelResourcesVerticalScaling"}
 
 // checkGates checks the feature gates, as upstream's kubelet does: an unknown one and another value of a locked one are mistakes. But for
 // those in switched, this kubelet has or lacks each feature whatever its gate says; what that means for a gate that somebody has set is a warning.

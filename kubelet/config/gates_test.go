@@ -27,7 +27,7 @@ func TestGates(t *testing.T) {
 		"cannot set feature gate SidecarContainers to false, feature is locked to true":            {map[string]bool{"SidecarContainers": false}, false},
 		"featureGates.EventedPLEG: without effect: the feature is as by its default, false":        {map[string]bool{"EventedPLEG": true}, true},
 		"featureGates.ContainerCheckpoint: without effect: the feature is as by its default, true": {map[string]bool{"ContainerCheckpoint": false}, true},
-		"featureGates.UserNamespacesSupport: this kubelet does not have the feature":               {map[string]bool{"UserNamespacesSupport": true}, true},
+		"featureGates.DynamicResourceAllocation: this kubelet does not have the feature":           {map[string]bool{"DynamicResourceAllocation": true}, true},
 		"featureGates.AllAlpha: without effect: each feature is as by its default":                 {map[string]bool{"AllAlpha": true}, true},
 	} {
 
@@ -49,7 +49,7 @@ func TestDeclaredFeatures(t *testing.T) {
 		"InPlacePodLevelResourcesVerticalScaling":           "the status of a pod shows the resources of containers only",
 		"InPlacePodVerticalScalingNonSidecarInitContainers": "not tested",
 		"InPlacePodVerticalScalingInitContainers":           "not tested",
-		"UserNamespacesHostNetworkSupport":                  "no user namespaces",
+		"UserNamespacesHostNetworkSupport":                  "its gate is off: pods in the node's network with a user namespace of their own are not tested",
 	}
 	var want []string
 	for _, f := range features.AllFeatures {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
 )
 
 // placing counts what pods get of the node in pieces: devices, processors, memory of NUMA nodes.
@@ -15,7 +16,8 @@ type placing struct {
 	asked                *prometheus.CounterVec // the pod-resources API, by version
 	calls                map[string]*prometheus.CounterVec
 
-	shutdownBegan, shutdownEnded prometheus.Gauge
+	shutdownBegan, shutdownEnded       prometheus.Gauge
+	userNamespaced, userNamespacedErrs prometheus.Counter
 }
 
 func newPlacing() placing {
@@ -33,8 +35,10 @@ func newPlacing() placing {
 		registrations: vector("device_plugin_registration_total", "Registrations of device plugins, by resource.", "resource_name"),
 		allocations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "device_plugin_alloc_duration_seconds",
 			Help: "How long calls of Allocate took, by resource.", Buckets: prometheus.DefBuckets}, []string{"resource_name"}),
-		asked: vector("pod_resources_endpoint_requests_total", "Questions to the pod-resources API.", "server_api_version"),
-		calls: map[string]*prometheus.CounterVec{},
+		asked:              vector("pod_resources_endpoint_requests_total", "Questions to the pod-resources API.", "server_api_version"),
+		calls:              map[string]*prometheus.CounterVec{},
+		userNamespaced:     counter("started_user_namespaced_pods_total", "Sandboxes with a user namespace of their own that were to be created."),
+		userNamespacedErrs: counter("started_user_namespaced_pods_errors_total", "Those that could not be created."),
 		shutdownBegan: prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "graceful_shutdown_start_time_seconds",
 			Help: "When the last graceful shutdown began, in seconds since 1970."}),
 		shutdownEnded: prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "graceful_shutdown_end_time_seconds",
@@ -48,7 +52,7 @@ func newPlacing() placing {
 }
 
 func (p *placing) register(r *prometheus.Registry) {
-	r.MustRegister(p.admissions, p.refusals, p.took, p.registrations, p.allocations, p.asked, p.shutdownBegan, p.shutdownEnded)
+	r.MustRegister(p.admissions, p.refusals, p.took, p.registrations, p.allocations, p.asked, p.shutdownBegan, p.shutdownEnded, p.userNamespaced, p.userNamespacedErrs)
 	for _, c := range p.calls {
 		r.MustRegister(c)
 	}
@@ -89,6 +93,17 @@ func (m *Meter) PodResources(call string, failed bool) {
 	m.placing.calls["requests_"+call].WithLabelValues("v1").Inc()
 	if c := m.placing.calls["errors_"+call]; failed && c != nil {
 		c.WithLabelValues("v1").Inc()
+	}
+}
+
+// UserNamespaced counts the start of a pod's sandbox, if the pod has a user namespace of its own.
+func (m *Meter) UserNamespaced(p *v1.Pod, err error) {
+	if m == nil || p.Spec.HostUsers == nil || *p.Spec.HostUsers {
+		return
+	}
+	m.placing.userNamespaced.Inc()
+	if err != nil {
+		m.placing.userNamespacedErrs.Inc()
 	}
 }
 

@@ -95,7 +95,8 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 
 	for _, m := range s.Mounts {
 		one := &cri.Mount{HostPath: m.HostPath, ContainerPath: o.containerPath(m.ContainerPath), Readonly: m.ReadOnly,
-			RecursiveReadOnly: m.RecursiveReadOnly, Propagation: propagation(m.Propagation), ImageSubPath: m.ImageSubPath}
+			RecursiveReadOnly: m.RecursiveReadOnly, Propagation: propagation(m.Propagation), ImageSubPath: m.ImageSubPath,
+			UidMappings: idMappings(s.Sandbox.IDs), GidMappings: idMappings(s.Sandbox.IDs)}
 		if m.Image != "" {
 			one.Image = &cri.ImageSpec{Image: m.Image, UserSpecifiedImage: m.ImageName}
 		}

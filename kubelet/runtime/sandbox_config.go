@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/userns"
 )
 
 // DNS is the resolver configuration of a pod.
@@ -23,6 +24,8 @@ type SandboxSpec struct {
 	DNS          *DNS
 	CgroupParent string
 	Handler      string
+	// IDs are the user and group ids of the node that the pod has as its own, from 0 up; nil leaves it in the node's user namespace.
+	IDs *userns.Range
 }
 
 // PodLogDir returns the folder of a pod's logs below root.
@@ -54,7 +57,7 @@ func (o Options) sandboxConfig(s SandboxSpec) (*cri.PodSandboxConfig, error) {
 	}
 
 	cfg.PortMappings = portMappings(p)
-	cfg.Linux = &cri.LinuxPodSandboxConfig{CgroupParent: s.CgroupParent, SecurityContext: o.sandboxSecurity(p)}
+	cfg.Linux = &cri.LinuxPodSandboxConfig{CgroupParent: s.CgroupParent, SecurityContext: o.sandboxSecurity(p, s.IDs)}
 	if !o.Windows {
 		cfg.Linux.Resources, cfg.Linux.Overhead = o.sandboxResources(p)
 	}
@@ -125,27 +128,38 @@ func protocol(p v1.Protocol) cri.Protocol {
 
 // namespaces returns which namespaces the pod shares with the node, and which its containers share. Sandbox and containers must
 // be given the same options. By default each container has a process namespace of its own.
-func namespaces(p *v1.Pod) *cri.NamespaceOption {
+func (o Options) namespaces(p *v1.Pod, ids *userns.Range) *cri.NamespaceOption {
 	mode := func(host bool) cri.NamespaceMode {
 		if host {
 			return cri.NamespaceMode_NODE
 		}
 		return cri.NamespaceMode_POD
 	}
-	o := &cri.NamespaceOption{Network: mode(p.Spec.HostNetwork), Ipc: mode(p.Spec.HostIPC), Pid: cri.NamespaceMode_CONTAINER}
+	out := &cri.NamespaceOption{Network: mode(p.Spec.HostNetwork), Ipc: mode(p.Spec.HostIPC), Pid: cri.NamespaceMode_CONTAINER}
 	switch {
 	case p.Spec.HostPID:
-		o.Pid = cri.NamespaceMode_NODE
+		out.Pid = cri.NamespaceMode_NODE
 	case p.Spec.ShareProcessNamespace != nil && *p.Spec.ShareProcessNamespace:
-		o.Pid = cri.NamespaceMode_POD
+		out.Pid = cri.NamespaceMode_POD
 	}
-	return o
+	if !o.Windows {
+		out.UsernsOptions = &cri.UserNamespace{Mode: mode(ids == nil), Uids: idMappings(ids), Gids: idMappings(ids)}
+	}
+	return out
+}
+
+// idMappings are ids of a pod in CRI's form; none for a pod in the node's user namespace.
+func idMappings(ids *userns.Range) []*cri.IDMapping {
+	if ids == nil {
+		return nil
+	}
+	return []*cri.IDMapping{{HostId: ids.First, Length: ids.Length}}
 }
 
 // sandboxSecurity returns the settings that CRI has for Linux only. As with upstream, a Windows runtime gets them too, without users
 // and SELinux labels: containerd shows them in the status of the sandbox.
-func (o Options) sandboxSecurity(p *v1.Pod) *cri.LinuxSandboxSecurityContext {
-	sec := &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces(p),
+func (o Options) sandboxSecurity(p *v1.Pod, ids *userns.Range) *cri.LinuxSandboxSecurityContext {
+	sec := &cri.LinuxSandboxSecurityContext{NamespaceOptions: o.namespaces(p, ids),
 		Seccomp: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}}
 	for i := range p.Spec.Containers {
 		if c := p.Spec.Containers[i].SecurityContext; c != nil && c.Privileged != nil && *c.Privileged {

@@ -99,7 +99,7 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 	if !platform.IsWindows {
 		o.Cgroups = cgroup.New(cfg.CgroupRoot)
 	}
-	if err := place(cfg, o, machine, kept); err != nil {
+	if err := errors.Join(place(cfg, o, machine, kept), giveIDs(cfg, o)); err != nil {
 		return nil, nil, err
 	}
 	if cfg.CrashLoopBackOff.MaxContainerRestartPeriod != nil {

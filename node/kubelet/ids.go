@@ -1,0 +1,92 @@
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"porthole.dev/porthole/internal/platform"
+	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/userns"
+)
+
+// idsUser is the user of the node whose further ids are for pods, if there is one (pkg/kubelet/kubelet_pods.go of 1.36.3).
+const idsUser = "kubelet"
+
+// giveIDs gives o the user ids of pods that have a user namespace of their own.
+func giveIDs(cfg *v1beta1.KubeletConfiguration, o *core.Options) error {
+	if platform.IsWindows {
+		return nil
+	}
+	length := uint32(userns.DefaultLength)
+	if u := cfg.UserNamespaces; u != nil && u.IDsPerPod != nil && *u.IDsPerPod != 0 {
+		if *u.IDsPerPod < 0 || *u.IDsPerPod > 1<<32-1 {
+			return fmt.Errorf("userNamespaces.idsPerPod %d must be between %d and %d", *u.IDsPerPod, userns.DefaultLength, int64(1<<32-1))
+		}
+		length = uint32(*u.IDsPerPod)
+	}
+	all, err := idsForPods(length)
+	if err == nil {
+		o.Placing.IDs, err = userns.New(userns.Options{PodsDir: filepath.Join(o.RootDir, "pods"), All: all, Length: length, MaxPods: int(cfg.MaxPods)})
+	}
+	if err != nil {
+		return fmt.Errorf("create user namespace manager: %w", err)
+	}
+	return nil
+}
+
+// idsForPods returns which ids pods can have: those of the user kubelet, as the program getsubids lists them, or all but the first length
+// if there is no such user or no such program.
+func idsForPods(length uint32) (userns.Range, error) {
+	rest := userns.Range{First: length, Length: uint32((1 << 32) - uint64(length))}
+	var unknown user.UnknownUserError
+	if _, err := user.Lookup(idsUser); errors.As(err, &unknown) {
+		return rest, nil
+	} else if err != nil {
+		return userns.Range{}, fmt.Errorf("looking up the user %s: %w", idsUser, err)
+	}
+	program, err := exec.LookPath("getsubids")
+	if errors.Is(err, exec.ErrNotFound) {
+		return rest, nil
+	}
+	if err != nil {
+		return userns.Range{}, fmt.Errorf("looking for getsubids: %w", err)
+	}
+
+	uids, err := exec.Command(program, idsUser).Output()
+	if err != nil {
+		return userns.Range{}, fmt.Errorf("error retrieving additional uids for user %q: %w", idsUser, err)
+	}
+	gids, err := exec.Command(program, "-g", idsUser).Output()
+	if err != nil {
+		return userns.Range{}, fmt.Errorf("error retrieving additional gids for user %q: %w", idsUser, err)
+	}
+	if string(uids) != string(gids) {
+		return userns.Range{}, fmt.Errorf("mismatched subuids and subgids for user %q", idsUser)
+	}
+	return parseSubIDs(string(uids))
+}
+
+// parseSubIDs reads what getsubids prints: one line such as "0: kubelet 65536 7208960".
+func parseSubIDs(text string) (userns.Range, error) {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	words := strings.Fields(lines[0])
+	if len(lines) != 1 || len(words) != 4 || words[0] != "0:" || words[1] != idsUser {
+		return userns.Range{}, fmt.Errorf("error parsing line %q: getsubids has to list one range of ids of the user %s", text, idsUser)
+	}
+	first, err := strconv.ParseUint(words[2], 10, 32)
+	if err != nil {
+		return userns.Range{}, fmt.Errorf("error parsing line %q: %w", text, err)
+	}
+	length, err := strconv.ParseUint(words[3], 10, 32)
+	if err != nil {
+		return userns.Range{}, fmt.Errorf("error parsing line %q: %w", text, err)
+	}
+	return userns.Range{First: uint32(first), Length: uint32(length)}, nil
+}
