@@ -39,6 +39,7 @@ func testUserNamespaces(t *testing.T, w *world) {
 		return
 	}
 
+	must(t, os.Chmod(w.Path(), 0o711)) // the root of a pod is nobody here, and has to come to its files through this folder
 	w.create(t, make("holds", "sleep"))
 	w.until(t, 30*time.Second, "holds", ready)
 	w.kubelet.Kill()
