@@ -1,18 +1,25 @@
 package cgroup
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // TestHugePages: the cgroup of a pod has the huge pages that the pod asks for, and none of other sizes. The test mounts a hierarchy of its
 // own, in a mount namespace that ends with its thread, because many systems have none.
 func TestHugePages(t *testing.T) {
+	was := hasHugeHierarchy(t)
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -30,10 +37,45 @@ func TestHugePages(t *testing.T) {
 			t.Log("this system does not let the test mount cgroups of huge pages: ", err)
 			return
 		}
-		defer func() { _ = unix.Unmount(base, 0) }()
+
 		checkHugePages(t, base)
+		if err := unix.Unmount(base, 0); err != nil {
+			t.Error(err)
+		}
+		if !was {
+			removeHierarchy(t, base)
+		}
 	}()
 	<-done
+}
+
+// removeHierarchy takes the hierarchy of huge pages away. The kernel keeps one that is unmounted while a cgroup of it is still being removed, and every
+// process then has a cgroup in it: containerd 2.3 cannot read the CPU time of containers any more, because nothing of it is mounted.
+func removeHierarchy(t *testing.T, base string) {
+	err := wait.For(t.Context(), 30*time.Second, "the hierarchy of huge pages to go", func(context.Context) error {
+		if !hasHugeHierarchy(t) {
+			return nil
+		}
+		if err := unix.Mount("none", base, "cgroup", 0, "hugetlb"); err != nil {
+			return err
+		}
+		if err := unix.Unmount(base, 0); err != nil {
+			return err
+		}
+		return errors.New("it is still there")
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// hasHugeHierarchy reports whether there is a hierarchy of huge pages of version 1, mounted or not.
+func hasHugeHierarchy(t *testing.T) bool {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Error(err)
+	}
+	return strings.Contains(string(text), ":hugetlb:")
 }
 
 func checkHugePages(t *testing.T, base string) {
