@@ -171,11 +171,16 @@ func (s *server) call(c caller, q wire.Request) (answer string, code Code) {
 		return toJSON(s.m.List()), OK
 	}
 
+	return s.describe(q.Text[0], name, &args)
+}
+
+// describe answers what a program wants to know of one service.
+func (s *server) describe(what, name string, args *fields) (answer string, code Code) {
 	l, code := s.m.Get(name)
 	if code != OK {
 		return "", code
 	}
-	switch q.Text[0] {
+	switch what {
 	case "status":
 		return l.Status.fields(), OK
 	case "config":

@@ -43,24 +43,29 @@ func private(dirs ...string) error {
 	return nil
 }
 
-// options returns the kubelet's options and the node's addresses, for which it waits until the host has some.
-func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, *nodeAddresses, error) {
-	root, err := filepath.Abs(given.RootDir)
+// folders makes the kubelet's own folders and returns, as absolute paths, the one of its state and the one of the pods' logs.
+func folders(cfg *v1beta1.KubeletConfiguration, given *Options) (root, logs string, err error) {
+	root, err = filepath.Abs(given.RootDir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("finding --root-dir %s: %w", given.RootDir, err)
+		return "", "", fmt.Errorf("finding --root-dir %s: %w", given.RootDir, err)
 	}
 	if err := os.MkdirAll(root, 0o750); err != nil {
-		return nil, nil, fmt.Errorf("creating --root-dir: %w", err)
+		return "", "", fmt.Errorf("creating --root-dir: %w", err)
 	}
 
-	logs, err := filepath.Abs(cfg.PodLogsDir)
+	logs, err = filepath.Abs(cfg.PodLogsDir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("finding podLogsDir %s: %w", cfg.PodLogsDir, err)
+		return "", "", fmt.Errorf("finding podLogsDir %s: %w", cfg.PodLogsDir, err)
 	}
-	if err := private(logs, filepath.Join(filepath.Dir(logs), "containers"), filepath.Join(root, "checkpoints"), given.CertDir); err != nil {
+	return root, logs, private(logs, filepath.Join(filepath.Dir(logs), "containers"), filepath.Join(root, "checkpoints"), given.CertDir)
+}
+
+// options returns the kubelet's options and the node's addresses, for which it waits until the host has some.
+func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, *nodeAddresses, error) {
+	root, logs, err := folders(cfg, given)
+	if err != nil {
 		return nil, nil, err
 	}
-
 	host, err := platform.ReadHost(root)
 	if err != nil {
 		return nil, nil, err

@@ -106,34 +106,37 @@ func Run(ctx context.Context, given Options) error {
 	}
 
 	plugins := newPlugins(ctx, o, api)
-	var k *core.Kubelet
-	manager := volume.New(volumeOptions(cfg, o, api, plugins, func() { k.ReportNode() }))
-	defer manager.Close()
-	o.Volumes = core.NewVolumes(manager)
-	if o.Pressure.Reader, err = newLeftReader(cfg, o, rt, manager); err != nil {
+	server := servedBy{cfg: cfg, api: api, o: o, runtime: rt, certDir: given.CertDir, flags: given.Flags}
+	if server.volumes, err = keepVolumes(&server, plugins, func() { server.k.ReportNode() }); err != nil {
 		return err
 	}
+	defer server.volumes.Close()
 	if given.RecordFacts != "" {
 		if o.Facts, err = factlog.Open(given.RecordFacts, factlog.DefaultLimits); err != nil {
 			return err
 		}
 	}
 
-	k = core.New(*o)
-	go plugins.run(ctx, k.ReportNode)
-	go addresses.keep(ctx, k.ReportNode)
-	go awaitNetwork(ctx, gate, k.ReportNode)
-	if *cfg.EnableServer {
-		stop, err := serveHTTP(ctx, servedBy{k: k, cfg: cfg, api: api, o: o, runtime: rt, volumes: manager, certDir: given.CertDir, flags: given.Flags})
+	server.k = core.New(*o)
+	go plugins.run(ctx, server.k.ReportNode)
+	go addresses.keep(ctx, server.k.ReportNode)
+	go awaitNetwork(ctx, gate, server.k.ReportNode)
+	return server.run(ctx)
+}
+
+// run serves the kubelet's interfaces and runs it until ctx ends.
+func (s servedBy) run(ctx context.Context) error {
+	if *s.cfg.EnableServer {
+		stop, err := serveHTTP(ctx, s)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
 
-	go servePodResources(ctx, o.RootDir, k)
-	defer prepareShutdown(ctx, cfg, k)()
-	return ending(ctx, k.Run(ctx))
+	go servePodResources(ctx, s.o.RootDir, s.k)
+	defer prepareShutdown(ctx, s.cfg, s.k)()
+	return ending(ctx, s.k.Run(ctx))
 }
 
 // servePodResources tells programs of the node what pods have of it. A kubelet that cannot goes on without.
@@ -198,6 +201,19 @@ func useProviders(pulls *image.Puller, given *Options) error {
 	p.Matches, p.RegistryOf = image.Matches, image.RegistryOf
 	pulls.Providers = p
 	return nil
+}
+
+// keepVolumes returns the manager of the pods' volumes, which the caller closes, and gives it to the kubelet's options, with the reader of what the node has
+// left of its disk and memory.
+func keepVolumes(s *servedBy, p *plugins, nodeChanged func()) (*volume.Manager, error) {
+	manager := volume.New(volumeOptions(s.cfg, s.o, s.api, p, nodeChanged))
+	s.o.Volumes = core.NewVolumes(manager)
+	var err error
+	if s.o.Pressure.Reader, err = newLeftReader(s.cfg, s.o, s.runtime, manager); err != nil {
+		manager.Close()
+		return nil, err
+	}
+	return manager, nil
 }
 
 // volumeOptions returns what volumes need. Without api (a kubelet without a cluster) they have neither objects nor tokens.

@@ -303,17 +303,24 @@ func (c *Collector) forget(node string) {
 // followNode asks one node until ctx ends. A node that hangs delays nobody else, nor does one of its programs the other.
 func (c *Collector) followNode(ctx context.Context, n model.NodeRef) {
 	var tasks sync.WaitGroup
-	tasks.Go(func() { follow(ctx, c, n, Routes, routesOf, func() {}) })
-	tasks.Go(func() { follow(ctx, c, n, Proxy, proxyOf, func() { c.sample(ctx, n) }) })
+	tasks.Go(func() { follow(ctx, c, n, routes, func() {}) })
+	tasks.Go(func() { follow(ctx, c, n, proxy, func() { c.sample(ctx, n) }) })
 	tasks.Wait()
 }
 
-// routesOf and proxyOf say where in a report the answer of a program is.
-func routesOf(r *model.Report) *model.Answer[model.RoutesDocument] { return &r.Routes }
-func proxyOf(r *model.Report) *model.Answer[model.ProxyDocument]   { return &r.Proxy }
+// answers is a program, and where in a report of a node its answer is.
+type answers[T any] struct {
+	program Program
+	of      func(*model.Report) *model.Answer[T]
+}
+
+var (
+	routes = answers[model.RoutesDocument]{Routes, func(r *model.Report) *model.Answer[model.RoutesDocument] { return &r.Routes }}
+	proxy  = answers[model.ProxyDocument]{Proxy, func(r *model.Report) *model.Answer[model.ProxyDocument] { return &r.Proxy }}
+)
 
 // follow asks one program until ctx ends, and calls asked after each answer.
-func follow[T any](ctx context.Context, c *Collector, n model.NodeRef, p Program, of func(*model.Report) *model.Answer[T], asked func()) {
+func follow[T any](ctx context.Context, c *Collector, n model.NodeRef, p answers[T], asked func()) {
 	for ctx.Err() == nil {
 		began := c.o.Now()
 		waited := c.o.Wait
@@ -321,12 +328,12 @@ func follow[T any](ctx context.Context, c *Collector, n model.NodeRef, p Program
 			waited = 0
 		}
 
-		different := ask(ctx, c, n, p, waited, of)
+		different := ask(ctx, c, n, p, waited)
 		if different && ctx.Err() == nil {
 			c.Changed()
 		}
 		asked()
-		c.pause(ctx, c.rest(n, p, waited, c.o.Now().Sub(began)))
+		c.pause(ctx, c.rest(n, p.program, waited, c.o.Now().Sub(began)))
 	}
 }
 
@@ -347,15 +354,15 @@ func (c *Collector) rest(n model.NodeRef, p Program, waited, took time.Duration)
 
 // askAll asks all programs of a node once. It reports whether an answer is different from the last one.
 func (c *Collector) askAll(ctx context.Context, n model.NodeRef) bool {
-	routes := ask(ctx, c, n, Routes, 0, routesOf)
-	proxy := ask(ctx, c, n, Proxy, 0, proxyOf)
-	return routes || proxy
+	newRoutes := ask(ctx, c, n, routes, 0)
+	newProxy := ask(ctx, c, n, proxy, 0)
+	return newRoutes || newProxy
 }
 
 // ask asks one program for its status, which it may keep for some time until it has news, and notes the answer. It reports whether the answer is different from the last one.
-func ask[T any](ctx context.Context, c *Collector, n model.NodeRef, p Program, wait time.Duration, of func(*model.Report) *model.Answer[T]) (different bool) {
-	key := n.Name + " " + string(p)
-	data, err := c.status(ctx, n, p, wait)
+func ask[T any](ctx context.Context, c *Collector, n model.NodeRef, p answers[T], wait time.Duration) (different bool) {
+	key := n.Name + " " + string(p.program)
+	data, err := c.status(ctx, n, p.program, wait)
 	var document *T
 	if err == nil {
 		document = new(T)
@@ -370,7 +377,7 @@ func ask[T any](ctx context.Context, c *Collector, n model.NodeRef, p Program, w
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	report := c.reports[n.Name]
-	answer := of(&report)
+	answer := p.of(&report)
 	before := *answer
 	now := c.o.Now()
 	switch {
