@@ -43,8 +43,7 @@ func (r *repin) run(ctx context.Context) {
 	}
 }
 
-// correct gives each running container its processors, those whose set shrinks first: then nobody shares with one that has them alone for
-// longer than it must. What failed is tried again at the next check.
+// correct gives each running container its processors. What failed is tried again at the next check.
 func (r *repin) correct(ctx context.Context) {
 	kept := map[string]string{}
 	for _, v := range r.pods() {

@@ -84,7 +84,7 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 		return nil, nil, err
 	}
 
-	machine, err := readMachine(host)
+	machine, err := readMachine(ctx, cfg, os.DirFS("/sys"), host)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,12 +1,14 @@
 package kubelet
 
 import (
+	"context"
 	"fmt"
+	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 
+	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
 
@@ -24,11 +26,23 @@ const maxTopologyNodes = 8
 
 // readMachine reads where processors and memory are. Windows has no such files, and upstream's kubelet gives nothing alone there either
 // unless an alpha feature is on.
-func readMachine(host platform.Host) (*numa.Machine, error) {
+//
+// A machine that cannot be read is no reason not to start, unless the configuration gives something alone: it is nil then.
+func readMachine(ctx context.Context, cfg *v1beta1.KubeletConfiguration, sys fs.FS, host platform.Host) (*numa.Machine, error) {
 	if platform.IsWindows {
 		return nil, nil
 	}
-	return numa.Read(os.DirFS("/sys"), uint64(host.MemoryBytes))
+	m, err := numa.Read(sys, uint64(host.MemoryBytes))
+	if err != nil && !givesAlone(cfg) {
+		klog.FromContext(ctx).Error(err, "The machine's processors and memory are not known; nobody is to have any alone")
+		return nil, nil
+	}
+	return m, err
+}
+
+// givesAlone reports whether the configuration needs to know where processors and memory are.
+func givesAlone(cfg *v1beta1.KubeletConfiguration) bool {
+	return cfg.CPUManagerPolicy != "none" || cfg.MemoryManagerPolicy != "None" || cfg.TopologyManagerPolicy != numa.PolicyNone || cfg.ReservedSystemCPUs != ""
 }
 
 // reserveCPUs applies reservedSystemCPUs: these processors are what is reserved, whatever else the configuration reserves of them.

@@ -3,9 +3,11 @@ package kubelet
 import (
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/numa"
 )
 
@@ -34,6 +36,30 @@ func TestTopology(t *testing.T) {
 			}
 		} else if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s=%s: %v, want %s", c.option, c.value, err, want)
+		}
+	}
+}
+
+// TestUnreadableMachine: a machine without the files about its processors is a node, unless somebody is to get some alone there.
+func TestUnreadableMachine(t *testing.T) {
+	if platform.IsWindows {
+		t.Skip("Linux")
+	}
+	cfg := &v1beta1.KubeletConfiguration{CPUManagerPolicy: "none", MemoryManagerPolicy: "None", TopologyManagerPolicy: "none"}
+	if m, err := readMachine(t.Context(), cfg, fstest.MapFS{}, platform.Host{}); m != nil || err != nil {
+		t.Errorf("without policies: %+v, %v", m, err)
+	}
+
+	for _, set := range []func(*v1beta1.KubeletConfiguration){
+		func(c *v1beta1.KubeletConfiguration) { c.CPUManagerPolicy = "static" },
+		func(c *v1beta1.KubeletConfiguration) { c.MemoryManagerPolicy = "Static" },
+		func(c *v1beta1.KubeletConfiguration) { c.TopologyManagerPolicy = "best-effort" },
+		func(c *v1beta1.KubeletConfiguration) { c.ReservedSystemCPUs = "0" },
+	} {
+		wants := *cfg
+		set(&wants)
+		if _, err := readMachine(t.Context(), &wants, fstest.MapFS{}, platform.Host{}); err == nil || !strings.Contains(err.Error(), "reading which processors are online") {
+			t.Errorf("%+v: %v", wants, err)
 		}
 	}
 }
