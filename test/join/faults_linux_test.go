@@ -1,8 +1,6 @@
 package join
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -18,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/join/step"
 )
@@ -95,24 +94,9 @@ func (m faulty) drop() (back func()) {
 func (m faulty) joinUntil(text string, then func(), args ...string) (code int, out string) {
 	m.t.Helper()
 	c := m.inside(filepath.Join(bin, "porthole"), args...)
-	var errs bytes.Buffer
-	c.Stderr = &errs
-	pipe, err := c.StdoutPipe()
+	code, out, err := testkit.RunUntil(c, 10*time.Minute, text, then)
 	must(m.t, err)
-	must(m.t, c.Start())
-	var all strings.Builder
-	for lines := bufio.NewScanner(pipe); lines.Scan(); {
-		all.WriteString(lines.Text() + "\n")
-		if text != "" && strings.Contains(lines.Text(), text) {
-			text = ""
-			then()
-		}
-	}
-	_ = c.Wait() // its code tells
-	if text != "" {
-		m.t.Fatalf("the join never printed %q: %s%s", text, all.String(), errs.String())
-	}
-	return c.ProcessState.ExitCode(), all.String() + errs.String()
+	return code, out
 }
 
 // awayTime is how long the API server is away in the middle of a join.

@@ -1,9 +1,6 @@
 package joinwindows
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // awayTime is how long the API server is away in the middle of a join.
@@ -55,25 +54,9 @@ func TestAway(t *testing.T) {
 func (h faulty) joinUntil(text string, then func(), args ...string) (code int, out string) {
 	h.t.Helper()
 	cmd := exec.Command(filepath.Join(bin, "porthole"), append([]string{"host", "run", "--dir", state, h.name, "--", program}, args...)...)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	pipe, err := cmd.StdoutPipe()
-	if err := errors.Join(err, cmd.Start()); err != nil {
+	code, out, err := testkit.RunUntil(cmd, 5*time.Minute, text, then)
+	if err != nil {
 		h.t.Fatal(err)
 	}
-	stop := time.AfterFunc(5*time.Minute, func() { _ = cmd.Process.Kill() }) // one that has ended needs no killing
-	defer stop.Stop()
-	var all strings.Builder
-	for lines := bufio.NewScanner(pipe); lines.Scan(); {
-		all.WriteString(lines.Text() + "\n")
-		if text != "" && strings.Contains(lines.Text(), text) {
-			text = ""
-			then()
-		}
-	}
-	_ = cmd.Wait() // its code tells
-	if text != "" {
-		h.t.Fatalf("the join never printed %q: %s%s", text, all.String(), errs.String())
-	}
-	return cmd.ProcessState.ExitCode(), all.String() + errs.String()
+	return code, out
 }
