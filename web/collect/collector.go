@@ -115,15 +115,26 @@ func (c *Collector) Run(ctx context.Context) {
 
 	tick := time.NewTicker(aging)
 	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
 		c.rebuild(ctx)
+		c.awaitReason(ctx, tick.C)
+		wait(ctx, settle)
+	}
+}
+
+// awaitReason waits until something changed, or until texts may have aged: at a tick, and at each idleTicks-th while nobody looks.
+func (c *Collector) awaitReason(ctx context.Context, tick <-chan time.Time) {
+	for idle := 1; ; idle++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.wake:
-		case <-tick.C:
+			return
+		case <-tick:
+			if c.looked() || idle == idleTicks {
+				return
+			}
 		}
-		wait(ctx, settle)
 	}
 }
 

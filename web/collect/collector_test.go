@@ -188,6 +188,31 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// TestReasons: what changed is shown at once; whether texts have aged is looked for at each tick with a page, and at each fourth without.
+func TestReasons(t *testing.T) {
+	_, c := newWorld()
+	ticks := make(chan time.Time, idleTicks+1)
+	fill := func() {
+		for len(ticks) < cap(ticks) {
+			ticks <- time.Time{}
+		}
+	}
+
+	fill()
+	c.awaitReason(t.Context(), ticks)
+	if used := cap(ticks) - len(ticks); used != idleTicks {
+		t.Errorf("without a page: %d ticks", used)
+	}
+	defer c.Open()()
+	fill()
+	c.awaitReason(t.Context(), ticks)
+	if used := cap(ticks) - len(ticks); used != 1 {
+		t.Errorf("with a page: %d ticks", used)
+	}
+	c.Changed()
+	c.awaitReason(t.Context(), nil)
+}
+
 // TestSamples: metrics are read when it is time, and a bounded number is kept.
 func TestSamples(t *testing.T) {
 	w, c := newWorld()
