@@ -222,7 +222,7 @@ func podAlive(k *Kubelet) func(types.UID) (alive, complete bool) {
 	}
 }
 
-// noPins stands for a node where nobody gets processors or memory alone.
+// noPins is used when neither the CPU manager nor the memory manager has a policy.
 type noPins struct{}
 
 func (noPins) Active() bool                   { return false }

@@ -133,7 +133,7 @@ func haveEnded(pods []pod.View, chosen func(*pod.View) bool) bool {
 	})
 }
 
-// await waits until done. It returns false if ctx ends before.
+// await calls done each 100 ms until it returns true. It returns false if ctx ends first.
 func await(ctx context.Context, done func() bool) bool {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
@@ -61,6 +62,18 @@ it changes nothing; after an interrupted run it finishes the work.`,
 
 	f := cmd.Flags()
 	f.StringVar(&dir, "dir", cluster.DefaultDir, "state folder")
+	addShape(f, &config)
+	f.BoolVar(&dryRun, "dry-run", false, "print what would be made and run, and change nothing")
+
+	program.Values(cmd, "network", routes.Modes()...)
+	program.Values(cmd, "linux-kubelet", cluster.KubeletOurs, cluster.KubeletUpstream)
+	program.Values(cmd, "supervisor", cluster.SuperviseProcesses, cluster.SuperviseServices)
+	program.Values(cmd, "windows-build", "17763", "20348", "26100")
+	return cmd
+}
+
+// addShape adds the flags that say what the cluster is like.
+func addShape(f *pflag.FlagSet, config *cluster.Config) {
 	f.IntVar(&config.LinuxNodes, "linux-nodes", config.LinuxNodes, "Linux nodes, 1 to 9")
 	f.IntVar(&config.WindowsNodes, "windows-nodes", config.WindowsNodes, "emulated Windows nodes, 0 to 40")
 	f.StringVar(&config.LinuxKubelet, "linux-kubelet", config.LinuxKubelet, "kubelet of the Linux nodes: porthole, or upstream, to compare with")
@@ -77,11 +90,4 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f.IntVar(&config.NodeMask, "node-cidr-mask-size", 0, "length of a node's pod range of IPv4; 0: 24, or longer where --pod-cidr is too small for that")
 	f.IntVar(&config.APIPort, "api-port", config.APIPort, "port of the API server on 127.0.0.1")
 	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort, "port of the image registry on 127.0.0.1")
-	f.BoolVar(&dryRun, "dry-run", false, "print what would be made and run, and change nothing")
-
-	program.Values(cmd, "network", routes.Modes()...)
-	program.Values(cmd, "linux-kubelet", cluster.KubeletOurs, cluster.KubeletUpstream)
-	program.Values(cmd, "supervisor", cluster.SuperviseProcesses, cluster.SuperviseServices)
-	program.Values(cmd, "windows-build", "17763", "20348", "26100")
-	return cmd
 }

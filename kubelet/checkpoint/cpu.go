@@ -46,9 +46,7 @@ func ReadCPUs(path string) (*CPUs, error) {
 	if !found || err != nil {
 		return nil, err
 	}
-	sum := f.Checksum
-	f.Checksum = 0
-	if err := verify(path, uint64(sum), sumAs(f, upstreamState)); err != nil {
+	if err := verifyState(path, f, &f.Checksum); err != nil {
 		return nil, err
 	}
 	return &CPUs{f.PolicyName, f.DefaultCPUSet, f.Entries}, nil
@@ -82,6 +80,13 @@ func readState(path string, file any) (found bool, err error) {
 		return false, fmt.Errorf("reading %s: %w", path, err)
 	}
 	return true, nil
+}
+
+// verifyState checks the checksum of a file of state, which file holds, and takes it out.
+func verifyState(path string, file any, sum *checksumValue) error {
+	named := uint64(*sum)
+	*sum = 0
+	return verify(path, named, sumAs(file, upstreamState))
 }
 
 // verify compares checksums. A file without one is taken as it is, as by upstream.

@@ -66,9 +66,7 @@ func ReadMemory(path string) (*Memory, error) {
 	if !found || err != nil {
 		return nil, err
 	}
-	sum := f.Checksum
-	f.Checksum = 0
-	if err := verify(path, uint64(sum), sumAs(f, upstreamState)); err != nil {
+	if err := verifyState(path, f, &f.Checksum); err != nil {
 		return nil, err
 	}
 	return &Memory{f.PolicyName, f.MachineState, f.Entries}, nil

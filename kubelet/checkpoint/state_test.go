@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// These were written by MarshalCheckpoint of CPUManagerCheckpointV2 and MemoryManagerCheckpointV1 of k8s.io/kubernetes, 1.36.3: the formats
-// that its kubelet writes while the feature gate PodLevelResourceManagers is off, as by default.
+// These were written by MarshalCheckpoint of CPUManagerCheckpointV2 and MemoryManagerCheckpointV1 of k8s.io/kubernetes 1.36.3. Its kubelet
+// writes these formats unless the feature gate PodLevelResourceManagers is on; by default it is off.
 var (
 	cpusOfUpstream = []string{
 		`{"policyName":"static","defaultCpuSet":"0-1,4","entries":{"0b6f":{"app":"2-3"},"0b70":{"one":"5","two":"6"}},"checksum":3432857543}`,

@@ -74,7 +74,7 @@ func onlySingle(lists [][]Hint) [][]Hint {
 	return out
 }
 
-// widestNeed returns how many nodes the resource needs at least that needs most.
+// widestNeed returns, for the resource that needs the most NUMA nodes, the smallest number of nodes that can serve it.
 func widestNeed(lists [][]Hint) int {
 	widest := 0
 	for _, list := range lists {

@@ -57,7 +57,8 @@ func (t *taking) whole(layers ...layer) {
 	}
 }
 
-// order returns the groups of the last layer that have free processors, sorted by their groups of the layers before.
+// order returns the groups of the last layer (for example cores) that have free processors. They are sorted by the groups that contain them, in the order of
+// the layers before (for example by socket).
 func (t *taking) order(layers ...layer) []int {
 	var out []int
 	var walk func(within cpuset.CPUSet, layers []layer)

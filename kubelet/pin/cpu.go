@@ -15,7 +15,7 @@ import (
 	"porthole.dev/porthole/kubelet/numa"
 )
 
-// cpus is who has which processors alone. It computes only.
+// cpus says which container has which processors exclusively. It has no effect on the machine.
 type cpus struct {
 	machine *numa.Machine
 	cpuOptions
@@ -23,10 +23,10 @@ type cpus struct {
 	held     map[types.UID]map[string]cpuset.CPUSet // by pod and container
 }
 
-// shared returns the processors that no container has alone.
+// shared returns the processors that no container has exclusively.
 func (c *cpus) shared() cpuset.CPUSet { return c.forPods().Difference(c.exclusive()) }
 
-// forPods returns the processors on which containers may run at all.
+// forPods returns the processors that containers may use: all, or without the reserved ones if the option strict-cpu-reservation is on.
 func (c *cpus) forPods() cpuset.CPUSet {
 	if c.strict {
 		return c.machine.All().Difference(c.reserved)

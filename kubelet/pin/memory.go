@@ -16,7 +16,7 @@ import (
 	"porthole.dev/porthole/kubelet/numa"
 )
 
-// memory is who has memory of which NUMA nodes. It computes only.
+// memory says which container has memory of which NUMA nodes. It has no effect on the machine.
 type memory struct {
 	machine  *numa.Machine
 	reserved map[int]map[v1.ResourceName]uint64

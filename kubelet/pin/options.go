@@ -15,7 +15,7 @@ import (
 	"porthole.dev/porthole/kubelet/numa"
 )
 
-// Names of the policies, as in the configuration.
+// The values of cpuManagerPolicy and memoryManagerPolicy in a KubeletConfiguration.
 const (
 	cpuNone, cpuStatic       = "none", "static"
 	memoryNone, memoryStatic = "None", "Static"

@@ -9,8 +9,8 @@ import (
 	"porthole.dev/porthole/kubelet/userns"
 )
 
-// TestIDs: sandbox, container and mounts of a pod have the same ids; a pod without has the node's user namespace, as upstream's kubelet says
-// it, and on Windows nothing is said.
+// TestIDs: the sandbox, the containers and the mounts of a pod get the same mapping of user ids. A pod without a user namespace asks for the node's, in
+// the form of upstream's kubelet. On Windows nothing is asked for.
 func TestIDs(t *testing.T) {
 	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "app"}}}}
 	for _, c := range []struct {

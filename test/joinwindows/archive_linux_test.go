@@ -14,8 +14,8 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// TestArchive: the archive for Windows that `make release` makes is unpacked into a folder with spaces, and its programs are installed in
-// another one, with a long path. Damaged programs are refused before anything is changed. Leave takes all of it away again but the archive.
+// TestArchive joins from the archive for Windows that `make release` makes. It is unpacked into a folder whose name has spaces, and the programs
+// are installed in another folder, whose path is long. A damaged program is refused before anything is changed. After `leave` only the archive is left.
 // Rows 1.111, 1.115.
 func TestArchive(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {

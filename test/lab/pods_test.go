@@ -188,7 +188,7 @@ spec:
 			t.Errorf("what the other container wrote is %q", out)
 		}
 		for _, container := range []string{"server", "client", "third"} {
-			// Its own server, and the program that looks.
+			// Two programs: the container's own server, and `testapp processes` itself.
 			if names := in(container, "processes"); strings.Count(names, "testapp") != 2 || strings.Contains(names, "pause") {
 				t.Errorf("container %s sees %q, want no program of the pod's others", container, names)
 			}

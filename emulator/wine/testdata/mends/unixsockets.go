@@ -99,10 +99,12 @@ func abandonedSocket(dir string) error {
 		c.Close()
 		return errors.New("somebody answers where nobody listens any more")
 	}
+
 	if l, err := net.Listen("unix", path); err == nil {
 		l.Close()
 		return errors.New("somebody listens where a file is left")
 	}
+
 	if err := os.Rename(path, path+".old"); err != nil {
 		return err
 	}
