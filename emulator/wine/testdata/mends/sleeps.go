@@ -43,8 +43,13 @@ func sleeps() error {
 		return err
 	}
 	begin := time.Now()
-	if err := sleep(mine, 30*time.Millisecond); err != nil || time.Since(begin) < 30*time.Millisecond {
-		return fmt.Errorf("30 ms took %v: %w", time.Since(begin), err)
+	if err := sleep(mine, 30*time.Millisecond); err != nil {
+		return err
+	}
+	// Wine counts the 30 ms by the machine's wall clock, and the program by a clock that is never adjusted: where the wall clock is being
+	// adjusted, the two differ by some hundredths.
+	if took := time.Since(begin); took < 25*time.Millisecond {
+		return fmt.Errorf("30 ms took %v", took)
 	}
 	for range sleepCount {
 		if err := sleep(mine, 100*time.Nanosecond); err != nil {
