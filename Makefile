@@ -151,7 +151,7 @@ test-join-reboots: deps build windows-runtime ## a Windows node that join made r
 KUBEADM_VERSIONS ?= v1.34.4 v1.35.4 v1.37.2
 
 .PHONY: test-join-versions
-test-join-versions: deps build $(KUBEADM_VERSIONS:%=$(BIN)/bundle/kubeadm-%) ## a machine joins control planes of other versions of kubeadm: KUBEADM_VERSIONS=v1.35.4 (an hour with all, nightly)
+test-join-versions: deps build kubeadm $(KUBEADM_VERSIONS:%=$(BIN)/bundle/kubeadm-%) ## a machine joins control planes of other versions of kubeadm: KUBEADM_VERSIONS=v1.35.4 (an hour with all, nightly)
 	@PORTHOLE_JOIN=versions PORTHOLE_JOIN_VERSIONS="$(KUBEADM_VERSIONS)" go test -count=1 -timeout 60m -v -run TestVersions ./test/join
 
 $(BIN)/bundle/kubeadm-v%: tools/kubeadm bundle/controlplane/kubeadm/main.go

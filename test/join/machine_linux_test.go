@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -154,9 +155,12 @@ func (m *machine) startContainerd() {
 	must(m.t, containerdconf.Write(o))
 	m.containerd = m.inside(filepath.Join(bin, "bundle", "containerd"), "--config", o.File())
 	m.start(m.containerd, "containerd")
-	wait.True(m.t, time.Minute, "containerd of "+m.name, func() bool {
-		_, err := os.Stat(o.Socket())
-		return err == nil
+	wait.NoError(m.t, time.Minute, "containerd of "+m.name, func() error {
+		c, err := net.Dial("unix", o.Socket()) // its file is there before it listens
+		if err == nil {
+			c.Close()
+		}
+		return err
 	})
 }
 

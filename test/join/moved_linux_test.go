@@ -124,8 +124,12 @@ func (cp follower) containers(node string) string {
 
 // beats returns why a node's kubelet has not renewed its lease since a time, or is not Ready.
 func (cp follower) beats(node string, since time.Time) error {
+	found := cp.kubectl("-n", "kube-node-lease", "get", "lease", node, "-o", "json", "--ignore-not-found")
+	if strings.TrimSpace(found) == "" {
+		return errors.New("it has no lease")
+	}
 	var lease coordinationv1.Lease
-	must(cp.t, json.Unmarshal([]byte(cp.kubectl("-n", "kube-node-lease", "get", "lease", node, "-o", "json")), &lease))
+	must(cp.t, json.Unmarshal([]byte(found), &lease))
 	if lease.Spec.RenewTime == nil || !lease.Spec.RenewTime.After(since) {
 		return fmt.Errorf("its lease is of %v", lease.Spec.RenewTime)
 	}

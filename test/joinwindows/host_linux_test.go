@@ -98,6 +98,7 @@ func newHost(t *testing.T, name, build string) *host {
 		if out, err := porthole(shortly, "host", "delete", name, "--dir", state); err != nil {
 			t.Errorf("removing the host: %v: %s", err, out)
 		}
+		forget(t, "pod/web-"+name, "service/web-"+name, "node/"+name)
 	})
 	h.must(3*time.Minute, "host", "create", name, "--build", build, "--runtime", "containerd.exe", "--firewall", "--dir", state)
 
@@ -261,6 +262,14 @@ func (h *host) routes() []string {
 // kubectl asks the cluster as its administrator.
 func (h *host) kubectl(args ...string) (string, error) {
 	return porthole(shortly, append([]string{"kubectl", "--dir", state}, args...)...)
+}
+
+// forget deletes objects of the cluster, so that the next test's service gets its node port.
+func forget(t *testing.T, objects ...string) {
+	t.Helper()
+	if out, err := porthole(shortly, append([]string{"kubectl", "--dir", state, "delete", "--ignore-not-found", "--force"}, objects...)...); err != nil {
+		t.Errorf("deleting %v: %v: %s", objects, err, out)
+	}
 }
 
 // logs prints the end of the logs of the services.

@@ -88,6 +88,7 @@ func TestServices(t *testing.T) {
 		if t.Failed() {
 			h.logs()
 		}
+		forget(t, "pod/web-win01", "service/web-win01")
 	})
 	h.podWorks("first")
 	h.joinsAgain()
