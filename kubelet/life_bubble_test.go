@@ -342,6 +342,57 @@ func TestResizeInPlace(t *testing.T) {
 	}
 }
 
+// TestResizeWhole: the resources of a pod as a whole change while no container is touched, also under a kubelet that comes after; a running
+// init container gets what it asks for too.
+func TestResizeWhole(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		has := func(cpu string) func(*v1.Pod) bool {
+			return func(p *v1.Pod) bool {
+				want := guaranteed(cpu, "64Mi")
+				return p.Status.Resources != nil && equality.Semantic.DeepEqual(*p.Status.Resources, want) &&
+					equality.Semantic.DeepEqual(p.Status.AllocatedResources, want.Requests) &&
+					!slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizeInProgress || c.Type == v1.PodResizePending })
+			}
+		}
+		change := func(cpu string) func(*v1.Pod) {
+			return func(p *v1.Pod) { r := guaranteed(cpu, "64Mi"); p.Spec.Resources = &r }
+		}
+		p := aPod("pod", "sleep")
+		change("1")(p)
+		p.Status.QOSClass = v1.PodQOSGuaranteed
+		b.cluster.create(p)
+		b.untilReady(time.Minute, "pod")
+		b.untilPod(time.Minute, "pod", "allocated", has("1"))
+		before := b.runningOnce("pod")
+		b.cluster.update("pod", change("2"))
+		b.untilPod(time.Minute, "pod", "resized", has("2"))
+		b.untouched(before)
+		b.kill()
+		b.cluster.update("pod", change("3"))
+		b.start()
+		b.untilPod(time.Minute, "pod", "resized again", has("3"))
+		b.untouched(before)
+		b.removeAll("pod")
+
+		p = aPod("init", "sleep")
+		p.Spec.InitContainers = []v1.Container{*p.Spec.Containers[0].DeepCopy()}
+		p.Spec.InitContainers[0].Name = "first"
+		p.Spec.InitContainers[0].Resources = guaranteed("1", "32Mi")
+		b.cluster.create(p)
+		first := func(cpu string) func(*v1.Pod) bool {
+			return func(p *v1.Pod) bool {
+				l := p.Status.InitContainerStatuses
+				return len(l) == 1 && l[0].State.Running != nil && l[0].Resources != nil && equality.Semantic.DeepEqual(*l[0].Resources, guaranteed(cpu, "32Mi"))
+			}
+		}
+		b.untilPod(time.Minute, "init", "running its init container", first("1"))
+		b.cluster.update("init", func(p *v1.Pod) { p.Spec.InitContainers[0].Resources = guaranteed("2", "32Mi") })
+		b.untilPod(time.Minute, "init", "resized", first("2"))
+		b.removeAll("init")
+		b.nothingLeft()
+	})
+}
+
 // fakeSource is a source of static pods that a test changes.
 type fakeSource struct{ set chan []*v1.Pod }
 

@@ -38,8 +38,7 @@ func On(set map[string]bool, name string) bool {
 }
 
 // lacking are the gates that are on by default and whose feature this kubelet does not have.
-var lacking = []string{"DRAExtendedResource", "DRAPartitionableDevices", "DRAResourceClaimDeviceStatus", "DynamicResourceAllocation",
-	"InPlacePodLevelResourcesVerticalScaling"}
+var lacking = []string{"DRAExtendedResource", "DRAPartitionableDevices", "DRAResourceClaimDeviceStatus", "DynamicResourceAllocation"}
 
 // checkGates checks the feature gates, as upstream's kubelet does: an unknown one and another value of a locked one are mistakes. But for
 // those in switched, this kubelet has or lacks each feature whatever its gate says; what that means for a gate that somebody has set is a warning.
@@ -71,4 +70,5 @@ func checkGates(k *checker, set map[string]bool) (warnings []string) {
 
 // DeclaredFeatures are the features of the list in the API that this kubelet has: the scheduler places pods that need one, and the API
 // server accepts changes that need one, only on nodes that declare it (k8s.io/component-helpers/nodedeclaredfeatures).
-var DeclaredFeatures = []string{"ExtendWebSocketsToKubelet", "RestartAllContainersOnContainerExits"}
+var DeclaredFeatures = []string{"ExtendWebSocketsToKubelet", "InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers",
+	"RestartAllContainersOnContainerExits"}

@@ -46,10 +46,7 @@ func TestGates(t *testing.T) {
 // TestDeclaredFeatures: what is declared is in the API's list, in its order, and what is not declared has its reason here.
 func TestDeclaredFeatures(t *testing.T) {
 	without := map[string]string{
-		"InPlacePodLevelResourcesVerticalScaling":           "the status of a pod shows the resources of containers only",
-		"InPlacePodVerticalScalingNonSidecarInitContainers": "not tested",
-		"InPlacePodVerticalScalingInitContainers":           "not tested",
-		"UserNamespacesHostNetworkSupport":                  "its gate is off: pods in the node's network with a user namespace of their own are not tested",
+		"UserNamespacesHostNetworkSupport": "its gate is off: pods in the node's network with a user namespace of their own are not tested",
 	}
 	var want []string
 	for _, f := range features.AllFeatures {

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resources "k8s.io/component-helpers/resource"
 )
 
 // actuated returns the resources that a container runs with. A container without a record of them, which another kubelet made,
@@ -219,4 +220,20 @@ func shownResources(s *State, c *v1.Container, cur *Container) *v1.ResourceRequi
 	}
 
 	return out
+}
+
+// wholeResources returns what the pod as a whole is allocated, and what its cgroup has: the same, but while a resize is open what was
+// published last, because the cgroup may still have that.
+func wholeResources(s *State, last *v1.PodStatus) (allocated v1.ResourceList, has *v1.ResourceRequirements) {
+	requests, limits := resources.PodRequests(s.pod, resources.PodResourcesOptions{}), resources.PodLimits(s.pod, resources.PodResourcesOptions{})
+	if len(requests) > 0 {
+		allocated = requests
+	}
+	if s.resize.Open && last.Resources != nil {
+		return allocated, last.Resources
+	}
+	if len(requests)+len(limits) > 0 {
+		has = &v1.ResourceRequirements{Requests: requests, Limits: limits}
+	}
+	return allocated, has
 }

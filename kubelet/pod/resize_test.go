@@ -207,3 +207,42 @@ func TestResourcesApply(t *testing.T) {
 		t.Errorf("applied: %+v, to %+v", got.Spec, p.Spec)
 	}
 }
+
+// TestWholeResources: the status has what the pod as a whole is allocated, and what its cgroup has, which follows when the resize is over.
+func TestWholeResources(t *testing.T) {
+	whole := func(cpu, memory string) func(*State) {
+		r := needs(cpu, memory)
+		return func(s *State) { s.pod.Spec.Resources = &r }
+	}
+	published := func(cpu, memory string) func(*State) {
+		r := needs(cpu, memory)
+		return func(s *State) { s.last = &v1.PodStatus{Resources: &r} }
+	}
+	open := func(s *State) { s.resize.Open = true }
+
+	none, some := v1.ResourceRequirements{}, needs("10m", "10Mi")
+	for _, c := range []struct {
+		name           string
+		changes        []func(*State)
+		allocated, has v1.ResourceRequirements
+	}{
+		{"asks for nothing", []func(*State){sized(none, none, false)}, none, none},
+		{"sum of its containers", []func(*State){sized(some, some, false)}, some, some},
+		{"the pod as a whole", []func(*State){sized(some, some, false), whole("50m", "50Mi")}, needs("50m", "50Mi"), needs("50m", "50Mi")},
+		{"a resize that is open", []func(*State){sized(some, some, false), whole("50m", "50Mi"), published("20m", "20Mi"), open}, needs("50m", "50Mi"), needs("20m", "20Mi")},
+		{"open, and nothing published", []func(*State){sized(some, some, false), whole("50m", "50Mi"), open}, needs("50m", "50Mi"), needs("50m", "50Mi")},
+		{"a resize that is over", []func(*State){sized(some, some, false), whole("50m", "50Mi"), published("20m", "20Mi")}, needs("50m", "50Mi"), needs("50m", "50Mi")},
+	} {
+		s := fresh(append([]func(*State){sandbox, image, running("c")}, c.changes...)...)
+		st := Reconcile(s, Node{}, now).Status
+		if !equality.Semantic.DeepEqual(st.AllocatedResources, c.allocated.Requests) {
+			t.Errorf("%s: allocated %v, want %v", c.name, st.AllocatedResources, c.allocated.Requests)
+		}
+		if st.Resources == nil {
+			st.Resources = &none
+		}
+		if !equality.Semantic.DeepEqual(*st.Resources, c.has) {
+			t.Errorf("%s: has %v, want %v", c.name, *st.Resources, c.has)
+		}
+	}
+}

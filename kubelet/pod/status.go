@@ -54,6 +54,7 @@ func status(s *State, f Node, now time.Time, phase v1.PodPhase) v1.PodStatus {
 		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, containerStatus(s, d, &c, phase))
 	}
 
+	st.AllocatedResources, st.Resources = wholeResources(s, last)
 	conditions(&st, s, last, now)
 	shortenMessages(&st)
 	return st

@@ -69,6 +69,26 @@ type slot struct {
 	// since is when a change began to be held back; zero if none is. The newest status is sent when the wait ends.
 	since time.Time
 	retry time.Duration
+	// answer is base as long as it is what the API answered to sent. An older API server leaves out fields that it does not know: sending
+	// them again would change nothing.
+	answer *v1.Pod
+	sent   v1.PodStatus
+}
+
+// written reports whether the API has what is wanted, as far as it can keep it.
+func (s *slot) written() bool {
+	merged := Merge(s.base.Status, s.want)
+	return same(s.base.Status, merged) || s.base == s.answer && same(s.sent, merged)
+}
+
+// answered takes the API's answer to a patch that was to make sent of the status.
+func (s *slot) answered(after *v1.Pod, sent v1.PodStatus) {
+	if newer(after, s.base) {
+		s.base = after
+	}
+	if after.ResourceVersion == s.base.ResourceVersion {
+		s.answer, s.sent = s.base, sent
+	}
 }
 
 // New returns a Writer. It sends nothing until Run.
@@ -125,7 +145,7 @@ func (w *Writer) Set(p *v1.Pod, st v1.PodStatus, del, urgent bool) {
 	s.delete = s.delete || del
 
 	// while a patch is under way base is out of date: then the next pass compares
-	if !s.busy && same(s.base.Status, Merge(s.base.Status, s.want)) && (!s.delete || s.deleted) {
+	if !s.busy && s.written() && (!s.delete || s.deleted) {
 		return
 	}
 	if urgent || del || s.busy {
@@ -193,7 +213,7 @@ func (w *Writer) Ended() bool {
 	defer w.mu.Unlock()
 	for _, s := range w.slots {
 		ended := s.fresh && (s.want.Phase == v1.PodFailed || s.want.Phase == v1.PodSucceeded)
-		if ended && !s.dropped && (s.delete && !s.deleted || !same(s.base.Status, Merge(s.base.Status, s.want))) {
+		if ended && !s.dropped && (s.delete && !s.deleted || !s.written()) {
 			return false
 		}
 	}
@@ -235,10 +255,14 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 	}
 	s.queued, s.busy, s.again = false, true, false
 	w.settled(s)
-	base, want, del := s.base, s.want, s.delete && !s.deleted
+	base, want, del, written := s.base, s.want, s.delete && !s.deleted, s.written()
 	w.mu.Unlock()
 
-	after, err := w.guarded(ctx, base, want)
+	var after *v1.Pod
+	var err error
+	if !written {
+		after, err = w.guarded(ctx, base, want)
+	}
 	if err == nil && del {
 		err = w.client.DeletePod(ctx, base.Namespace, base.Name, uid)
 	}
@@ -246,8 +270,8 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.busy = false
-	if after != nil && newer(after, s.base) {
-		s.base = after
+	if after != nil {
+		s.answered(after, Merge(base.Status, want))
 	}
 
 	switch {

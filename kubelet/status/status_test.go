@@ -26,6 +26,7 @@ type api struct {
 	pod     *v1.Pod
 	calls   []string
 	fail    []error       // of the next patches
+	older   bool          // it does not know Resources
 	hold    chan struct{} // patches wait for it, when set
 	holding chan struct{} // told when one waits
 }
@@ -63,6 +64,9 @@ func (a *api) PatchPodStatus(_ context.Context, _, _ string, patch []byte) (*v1.
 	var p v1.Pod
 	if err := json.Unmarshal(after, &p); err != nil {
 		return nil, err
+	}
+	if a.older {
+		p.Status.Resources = nil
 	}
 	a.set(&p)
 	a.calls = append(a.calls, "patch "+string(p.Status.Phase))
@@ -212,6 +216,30 @@ func TestNoFight(t *testing.T) {
 	if s := a.now(); s.Conditions[0].Status != v1.ConditionTrue || s.Message != "" {
 		t.Errorf("not put right: %+v", s)
 	}
+}
+
+// TestOlderAPI: what an API server leaves out because it does not know it is not sent again and again, and keeps nothing from ending.
+func TestOlderAPI(t *testing.T) {
+	a := newAPI()
+	a.older = true
+	w := writer(t, a)
+	st := v1.PodStatus{Phase: v1.PodRunning, Resources: &v1.ResourceRequirements{}}
+	w.Set(a.pod, st, false, true)
+	wait.True(t, 5*time.Second, "Running", func() bool { return a.now().Phase == v1.PodRunning })
+	for range 3 {
+		w.Set(a.pod, st, false, true)
+	}
+	st.Phase = v1.PodSucceeded
+	w.Set(a.pod, st, false, true)
+	wait.True(t, 5*time.Second, "the end", w.Ended)
+	w.Set(a.pod, st, false, true)
+	if !w.Ended() || a.seen() != "patch Running; patch Succeeded" {
+		t.Errorf("sent %q, ended %v", a.seen(), w.Ended())
+	}
+	w.Observe(a.write(func(s *v1.PodStatus) { s.Phase = v1.PodRunning }))
+	st.Reason = "for another reason"
+	w.Set(a.pod, st, false, true)
+	wait.True(t, 5*time.Second, "the next change", func() bool { return a.now().Reason != "" })
 }
 
 func TestSame(t *testing.T) {
