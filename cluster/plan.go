@@ -88,13 +88,14 @@ func (p *planner) linuxNode(n Node) {
 	}
 	containerd := supervise.Condition{Path: containerdSocket(p.l, n), Dial: true}
 	p.add(p.containerd(n))
-	kubelet := p.l.Porthole()
+	kubelet, args := p.l.Porthole(), []string{"kubelet", "--config=" + file("kubernetes", "kubelet.json"), "--kubeconfig=" + file("kubernetes", "kubelet.kubeconfig"),
+		"--hostname-override=" + n.Name, "--node-ip=" + p.c.nodeIPs(n), "--root-dir=" + file("kubelet"), "--v=2"}
 	if p.c.LinuxKubelet == KubeletUpstream {
 		kubelet = p.l.Bundled("kube")
+	} else { // the nodes have one file system: each has a folder of its own, and none this machine's
+		args = append(args, "--device-plugin-dir="+file("kubelet", "device-plugins"))
 	}
-	add("kubelet", kubelet, []supervise.Condition{p.apiReady(), containerd},
-		"kubelet", "--config="+file("kubernetes", "kubelet.json"), "--kubeconfig="+file("kubernetes", "kubelet.kubeconfig"),
-		"--hostname-override="+n.Name, "--node-ip="+p.c.nodeIPs(n), "--root-dir="+file("kubelet"), "--v=2")
+	add("kubelet", kubelet, []supervise.Condition{p.apiReady(), containerd}, args...)
 	if p.c.network().services == nil {
 		add("kube-proxy", p.l.Bundled("kube"), []supervise.Condition{p.apiReady()},
 			"kube-proxy", "--config="+file("kubernetes", "kube-proxy.json"), "--hostname-override="+n.Name)

@@ -12,6 +12,7 @@ import (
 
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/internal/bootrecord"
+	"porthole.dev/porthole/internal/winbuild"
 	"porthole.dev/porthole/proxy/health"
 )
 
@@ -31,20 +32,22 @@ type Status struct {
 
 // NodeStatus is one node.
 type NodeStatus struct {
-	Name      string            `json:"name"`
-	OS        string            `json:"os"`
-	Build     string            `json:"build,omitempty"`
-	OSImage   string            `json:"osImage,omitempty"`
-	Ready     bool              `json:"ready"`
-	Reason    string            `json:"reason,omitempty"` // why it is not Ready
-	Addresses []string          `json:"addresses"`
-	PodCIDR   string            `json:"podCIDR,omitempty"`
-	Network   string            `json:"network,omitempty"` // mode of `porthole routes`; empty if it could not be asked
-	Runtime   string            `json:"runtime,omitempty"`
-	Netns     string            `json:"netns"`
-	Processes []supervise.State `json:"processes"`
-	Services  Counts            `json:"services"`
-	Routes    Counts            `json:"routes"`
+	Name      string   `json:"name"`
+	OS        string   `json:"os"`
+	Build     string   `json:"build,omitempty"`
+	OSImage   string   `json:"osImage,omitempty"`
+	Ready     bool     `json:"ready"`
+	Reason    string   `json:"reason,omitempty"` // why it is not Ready
+	Addresses []string `json:"addresses"`
+	PodCIDR   string   `json:"podCIDR,omitempty"`
+	Network   string   `json:"network,omitempty"` // mode of `porthole routes`; empty if it could not be asked
+	Runtime   string   `json:"runtime,omitempty"`
+	// NotIsolated are the runtime's handlers of Hyper-V isolation: the host is emulated, and their pods are isolated as processes.
+	NotIsolated []string          `json:"notIsolated,omitempty"`
+	Netns       string            `json:"netns"`
+	Processes   []supervise.State `json:"processes"`
+	Services    Counts            `json:"services"`
+	Routes      Counts            `json:"routes"`
 	// Boot is what a Windows node's programs have recorded of its boot.
 	Boot *bootrecord.Boot `json:"boot,omitempty"`
 	// Peers are those with whom `porthole routes` exchanges routes; only of modes that do so.
@@ -141,6 +144,11 @@ func nodeStatus(n Node, netns string, object *v1.Node) NodeStatus {
 
 	s.Build = object.Labels["node.kubernetes.io/windows-build"]
 	s.OSImage, s.Runtime, s.PodCIDR = object.Status.NodeInfo.OSImage, object.Status.NodeInfo.ContainerRuntimeVersion, object.Spec.PodCIDR
+	for _, h := range object.Status.RuntimeHandlers {
+		if n.OS() == "windows" && winbuild.IsolationOf(h.Name) == winbuild.HyperV {
+			s.NotIsolated = append(s.NotIsolated, h.Name)
+		}
+	}
 	s.Addresses = nil
 	for _, a := range object.Status.Addresses {
 		if _, err := netip.ParseAddr(a.Address); err == nil {
@@ -192,21 +200,34 @@ func (s *Status) Print(out io.Writer) error {
 		}
 	}
 
+	s.printLines(w, func(n NodeStatus) []string {
+		if n.Boot == nil {
+			return nil
+		}
+		return []string{n.Boot.String()}
+	})
+	s.printLines(w, NodeStatus.unisolated)
+	s.printLines(w, func(n NodeStatus) []string { return n.problems() })
+	return w.Flush()
+}
+
+// printLines writes a paragraph with the lines of every node, or nothing if there are none.
+func (s *Status) printLines(w io.Writer, of func(NodeStatus) []string) {
 	first := "\n"
 	for _, n := range s.Nodes {
-		if n.Boot != nil {
-			fmt.Fprintf(w, "%s%s: %s\n", first, n.Name, n.Boot)
+		for _, line := range of(n) {
+			fmt.Fprintf(w, "%s%s: %s\n", first, n.Name, line)
 			first = ""
 		}
 	}
-	first = "\n"
-	for _, n := range s.Nodes {
-		for _, p := range n.problems() {
-			fmt.Fprintf(w, "%s%s: %s\n", first, n.Name, p)
-			first = ""
-		}
+}
+
+// unisolated returns a line for each handler whose pods are isolated less than they ask for.
+func (n NodeStatus) unisolated() (lines []string) {
+	for _, h := range n.NotIsolated {
+		lines = append(lines, fmt.Sprintf("pods with the handler %s are not isolated by Hyper-V here, but as processes: the host is emulated", h))
 	}
-	return w.Flush()
+	return lines
 }
 
 // printPeers writes a table of the peers, if there are any.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/proxy/health"
 )
@@ -36,6 +37,21 @@ func TestNetworkInStatus(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "lin01: peer 10.0.0.2 (AS 1) has no session: refused") {
 		t.Errorf("the problem is missing:\n%s", out.String())
+	}
+}
+
+// TestNotIsolatedInStatus: the status of an emulated Windows node names the handlers that ask for more than it has.
+// Row 1.99.
+func TestNotIsolatedInStatus(t *testing.T) {
+	object := &v1.Node{Status: v1.NodeStatus{RuntimeHandlers: []v1.NodeRuntimeHandler{{}, {Name: "runhcs-wcow-process"}, {Name: "runhcs-wcow-hypervisor"}}}}
+	s := Status{Nodes: []NodeStatus{nodeStatus(Node{Name: "lin01"}, "", object), nodeStatus(Node{Name: "win01", Windows: true, Build: 20348}, "", object)}}
+	var out bytes.Buffer
+	if err := s.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	const want = "win01: pods with the handler runhcs-wcow-hypervisor are not isolated by Hyper-V here, but as processes: the host is emulated\n"
+	if text := out.String(); strings.Count(text, "Hyper-V") != 1 || !strings.Contains(text, want) {
+		t.Errorf("status:\n%s", text)
 	}
 }
 

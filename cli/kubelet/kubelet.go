@@ -96,6 +96,8 @@ func register(fs *pflag.FlagSet, o *options) {
 	fs.StringVar(&o.Hostname, "hostname-override", "", "name of the node, if not the host name")
 	fs.StringVar(&o.NodeIP, "node-ip", "", "address of the node, or one of each family with a comma")
 	fs.StringVar(&o.RootDir, "root-dir", "/var/lib/kubelet", "folder of volumes and other state")
+	fs.StringVar(&o.DeviceDir, "device-plugin-dir", "", "folder of the sockets of device plugins; if empty /var/lib/kubelet/device-plugins, whatever --root-dir is, because\n"+
+		"plugins expect it there. Several kubelets on one machine need a folder each")
 	fs.StringVar(&o.RecordFacts, "record-facts", "", "folder in which to record, for later analysis, what is learned about each pod and what is planned; "+
 		"no secrets, 64 MiB at most; off if empty")
 	fs.StringVar(&o.CertDir, "cert-dir", "", "folder of certificates; pki below --root-dir if empty")

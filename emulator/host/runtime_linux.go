@@ -37,7 +37,8 @@ const runtimeFolder = `C:\Program Files\containerd`
 var RuntimePrograms = []string{"containerd.exe", "containerd-shim-runhcs-v1.exe", "ctr.exe"}
 
 // runtimeConfig is what an administrator changes of containerd's configuration: where CNI is, and where the registries' mirrors are.
-// All else has containerd's defaults, and conf.d beside this file is read too.
+// The handler of Hyper-V isolation, which containerd's defaults have with SandboxIsolation 1 (internal/cri/config/config_windows.go),
+// would ask the host for a virtual machine: it is one of process isolation here. All else has containerd's defaults, and conf.d beside this file is read too.
 const runtimeConfig = `version = 4
 imports = ['C:\Program Files\containerd\conf.d\*.toml']
 
@@ -47,6 +48,15 @@ imports = ['C:\Program Files\containerd\conf.d\*.toml']
 [plugins.'io.containerd.cri.v1.runtime'.cni]
   bin_dirs = ['C:\opt\cni\bin']
   conf_dir = 'C:\etc\cni\net.d'
+
+# This host is emulated and has no Hyper-V. The handler runs its containers as processes of the host, so that what uses it can be tried.
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runhcs-wcow-hypervisor]
+  runtime_type = 'io.containerd.runhcs.v1'
+  container_annotations = ['io.microsoft.container.*']
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runhcs-wcow-hypervisor.options]
+    SandboxIsolation = 0
+    ScaleCpuLimitsToSandbox = false
+    ScrubLogs = true
 `
 
 // sandboxConfig is added where the image of sandboxes is not containerd's default.

@@ -29,7 +29,9 @@ func ParseIndex(data []byte) (v1.Index, winbuild.Image, error) {
 			image.Unnamed = true
 		case p.OS == "unknown" || p.Architecture == "unknown":
 		default:
-			image.Platforms = append(image.Platforms, platform(*p))
+			named := platform(*p)
+			named.Digest = d.Digest.String()
+			image.Platforms = append(image.Platforms, named)
 		}
 	}
 	return index, image, nil

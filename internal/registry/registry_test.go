@@ -88,9 +88,10 @@ func TestPlatforms(t *testing.T) {
 	config := s.put("blobs", "", v1.MediaTypeImageConfig, v1.Image{Platform: v1.Platform{OS: "windows", Architecture: "amd64", OSVersion: "10.0.17763.1"}})
 	s.put("manifests", "single", v1.MediaTypeImageManifest, v1.Manifest{MediaType: v1.MediaTypeImageManifest, Config: config})
 
-	windows := winbuild.Platform{OS: "windows", Architecture: "amd64", Version: "10.0.20348.1"}
+	windows := winbuild.Platform{OS: "windows", Architecture: "amd64", Version: "10.0.20348.1", Digest: variant("windows", "10.0.20348.1").Digest.String()}
+	linux := winbuild.Platform{OS: "linux", Architecture: "amd64", Digest: variant("linux", "").Digest.String()}
 	for tag, want := range map[string]winbuild.Image{
-		"all":    {Index: true, Platforms: []winbuild.Platform{{OS: "linux", Architecture: "amd64"}, windows}},
+		"all":    {Index: true, Platforms: []winbuild.Platform{linux, windows}},
 		"single": {Platforms: []winbuild.Platform{{OS: "windows", Architecture: "amd64", Version: "10.0.17763.1"}}},
 	} {
 		s.asked = nil

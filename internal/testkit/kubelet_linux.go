@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -52,7 +53,12 @@ func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*
 // Program is the program whose kubelet runs.
 func (w *World) Program() string { return w.o.Porthole }
 
-// KubeletArgs are the arguments with which StartKubelet starts a kubelet.
+// DevicePlugins is the folder in which our kubelet of the node serves device plugins, so that a test does not use the machine's.
+func (w *World) DevicePlugins(node string) string {
+	return filepath.Join(w.KubeletRoot(node), "device-plugins")
+}
+
+// KubeletArgs are the arguments with which StartKubelet starts a kubelet of either kind.
 func (w *World) KubeletArgs(node string) []string {
 	return []string{"kubelet", "--config=" + w.Path(node+"-kubelet.json"), "--kubeconfig=" + w.kubeconfig(node), "--hostname-override=" + node,
 		"--node-ip=" + NodeIP, "--root-dir=" + w.KubeletRoot(node), "--cert-dir=" + w.KubeletRoot(node) + "/pki", "--v=2"}
@@ -68,11 +74,10 @@ func (w *World) LaunchKubelet(node string, upstream bool) (*Process, error) {
 		WriteJSON(config, content)); err != nil {
 		return nil, err
 	}
-	program := w.o.Porthole
 	if upstream {
-		program = w.bundled("kube")
+		return w.Start("kubelet-"+node, w.bundled("kube"), w.KubeletArgs(node)...)
 	}
-	return w.Start("kubelet-"+node, program, w.KubeletArgs(node)...)
+	return w.Start("kubelet-"+node, w.o.Porthole, append(w.KubeletArgs(node), "--device-plugin-dir="+w.DevicePlugins(node))...)
 }
 
 // kubeletConfig is the same for both kubelets.

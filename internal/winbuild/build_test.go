@@ -91,16 +91,16 @@ func TestCheck(t *testing.T) {
 	windows := func(versions ...string) Image {
 		i := Image{Index: true}
 		for _, v := range versions {
-			i.Platforms = append(i.Platforms, Platform{"windows", "amd64", v})
+			i.Platforms = append(i.Platforms, Platform{OS: "windows", Architecture: "amd64", Version: v})
 		}
 		return i
 	}
-	linux := Image{Index: true, Platforms: []Platform{{"linux", "amd64", ""}, {"linux", "arm64", ""}}}
+	linux := Image{Index: true, Platforms: []Platform{{OS: "linux", Architecture: "amd64", Version: ""}, {OS: "linux", Architecture: "arm64", Version: ""}}}
 	single := windows("10.0.17763.1")
 	single.Index = false
 	unnamed := windows("10.0.17763.1")
 	unnamed.Unnamed = true
-	arm := Image{Index: true, Platforms: []Platform{{"windows", "arm64", "10.0.20348.1"}}}
+	arm := Image{Index: true, Platforms: []Platform{{OS: "windows", Architecture: "arm64", Version: "10.0.20348.1"}}}
 
 	for _, c := range []struct {
 		name      string
@@ -163,7 +163,7 @@ func TestWords(t *testing.T) {
 		"[17763 (Windows Server 2019)] [20348 (Windows Server 2022) 25398 (Windows Server, version 23H2) 26100 (Windows Server 2025) 26200]" {
 		t.Errorf("fitting %s", got)
 	}
-	i := Image{Index: true, Platforms: []Platform{{"windows", "amd64", "10.0.20348.1"}, {"linux", "amd64", ""}, {"windows", "amd64", "10.0.17763.1"}}}
+	i := Image{Index: true, Platforms: []Platform{{OS: "windows", Architecture: "amd64", Version: "10.0.20348.1"}, {OS: "linux", Architecture: "amd64", Version: ""}, {OS: "windows", Architecture: "amd64", Version: "10.0.17763.1"}}}
 	if got := i.Contents(); got != "Windows builds 17763 (Windows Server 2019), 20348 (Windows Server 2022)" {
 		t.Errorf("contents %q", got)
 	}

@@ -10,6 +10,8 @@ type Platform struct {
 	OS           string `json:"os"`
 	Architecture string `json:"architecture"`
 	Version      string `json:"version,omitempty"` // os.version; empty if it is not given
+	// Digest names the variant alone; empty if the image has no index.
+	Digest string `json:"digest,omitempty"`
 }
 
 func (p Platform) String() string {

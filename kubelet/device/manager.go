@@ -21,8 +21,7 @@ import (
 
 // Options configure a Manager.
 type Options struct {
-	// Dir is where the sockets and the checkpoint are: device-plugins in the kubelet's folder. Device plugins expect it at
-	// /var/lib/kubelet/device-plugins.
+	// Dir is where the sockets and the checkpoint are. Device plugins expect it at /var/lib/kubelet/device-plugins.
 	Dir string
 	// Alive returns whether a pod still has its place on the node, and whether all pods that have one are known. Required.
 	Alive func(types.UID) (alive, complete bool)

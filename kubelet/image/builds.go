@@ -204,6 +204,30 @@ func (b *Builds) where(ctx context.Context, image winbuild.Image, w want) string
 	return "nodes that run it: " + strings.Join(fit, ", ")
 }
 
+// noVariant is part of the error of containerd for an index without an entry that it would take (core/images/image.go).
+const noVariant = "no match for platform in manifest"
+
+// explainPull adds to an error of the runtime which image to name in place of an index of which it takes nothing for a container with
+// Hyper-V isolation, although there is a variant that runs so. containerd 2.3 compares an index with the host's own build whatever the
+// handler is (internal/cri/server/images/image_pull.go); an image that is named by its own digest it takes as it is. All other errors,
+// and nil, are returned unchanged.
+func (b *Builds) explainPull(ctx context.Context, name string, logins []*cri.AuthConfig, w want, err error) error {
+	if err == nil || b == nil || w.isolation != winbuild.HyperV || !strings.Contains(err.Error(), noVariant) {
+		return err
+	}
+	ref, bad := reference.ParseNormalizedNamed(name)
+	image, ok := b.ask(ctx, name, logins)
+	if bad != nil || !ok || !image.Index {
+		return err
+	}
+	fits := winbuild.Check(image, b.Node, winbuild.HyperV)
+	if fits.Outcome != winbuild.Runs || fits.Platform.Digest == "" {
+		return err
+	}
+	return fmt.Errorf("%w (of an index the runtime takes only what runs in process isolation, with the handler %s too: name the variant %s by itself, %s@%s)",
+		err, w.handler, fits.Platform, reference.FamiliarName(ref), fits.Platform.Digest)
+}
+
 // mismatch is part of the runtime's error for a container whose image is for a build that the host does not run. It occurs for images
 // that the check before the pull cannot judge: those without an index, and imported ones (docs/windows-facts.md).
 const mismatch = "container operating system does not match the host operating system"

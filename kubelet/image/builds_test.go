@@ -118,6 +118,43 @@ func TestNoPullThatCannotSucceed(t *testing.T) {
 	}
 }
 
+// TestVariantByItself: the runtime takes nothing of an index whose only variants are older, with a handler of Hyper-V isolation too; the
+// event says what to name. It does not if the cause is another, if the variant would not run, or if the registry does not say.
+// Row 1.99.
+func TestVariantByItself(t *testing.T) {
+	none := errors.New("failed to resolve: no match for platform in manifest sha256:1: not found")
+	older := index(winbuild.Server2019)
+	older.Platforms[0].Digest = "sha256:" + strings.Repeat("a", 64)
+	single := winbuild.Image{Platforms: older.Platforms}
+
+	for name, c := range map[string]struct {
+		fails   error
+		image   winbuild.Image
+		away    error
+		handler string
+		says    bool
+	}{
+		"older":            {none, older, nil, "runhcs-wcow-hypervisor", true},
+		"another cause":    {errors.New("no space"), older, nil, "runhcs-wcow-hypervisor", false},
+		"no index":         {none, single, nil, "runhcs-wcow-hypervisor", false},
+		"no answer":        {none, older, errors.New("away"), "runhcs-wcow-hypervisor", false},
+		"another handler":  {none, older, nil, "runsc", false},
+		"no digest":        {none, index(winbuild.Server2019), nil, "runhcs-wcow-hypervisor", false},
+		"fits in any case": {nil, index(winbuild.Server2022), nil, "runhcs-wcow-hypervisor", false},
+	} {
+		p := newPuller(t, &store{has: map[string]bool{}, fail: c.fails})
+		p.Builds = &Builds{Node: node("win01", winbuild.Server2022), Registry: registryOf(c.image, c.away)}
+
+		_, err, events := ask(p, Request{Name: "a.b/c:1", PodUID: "u", Policy: v1.PullAlways, Handler: c.handler})
+		if (err == nil) != (c.fails == nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if said := strings.Contains(events, "name the variant windows/amd64 10.0.17763.1 by itself, a.b/c@sha256:aaaa"); said != c.says {
+			t.Errorf("%s: events\n%s", name, events)
+		}
+	}
+}
+
 // TestOneQuestion: many pods with one image cause one question, and each gets its event.
 func TestOneQuestion(t *testing.T) {
 	gate := make(chan struct{})

@@ -331,6 +331,7 @@ func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 		close(f.checked)
 		if f.err = f.unfit; f.err == nil {
 			p.pullInTurn(ctx, f, pullSpec{name, r.Handler, logins, r.Pod})
+			f.err = p.Builds.explainPull(ctx, name, authsOf(logins), w, f.err)
 		}
 
 		p.mu.Lock()

@@ -60,6 +60,21 @@ func folders(cfg *v1beta1.KubeletConfiguration, given *Options) (root, logs stri
 	return root, logs, private(logs, filepath.Join(filepath.Dir(logs), "containers"), filepath.Join(root, "checkpoints"), given.CertDir)
 }
 
+// pluginFolder is where device plugins, and their DaemonSets, expect the kubelet's socket, whatever the kubelet's folder is (DevicePluginPath
+// and DevicePluginPathWindows of k8s.io/kubelet, pkg/apis/deviceplugin/v1beta1/constants.go).
+const pluginFolder = "/var/lib/kubelet/device-plugins"
+
+// deviceFolder returns the folder of device plugins: the given one, or the one that everybody expects, on Windows on the drive of root.
+func deviceFolder(given, root string, windows bool) string {
+	switch {
+	case given != "":
+		return given
+	case windows && len(root) > 1 && root[1] == ':':
+		return root[:2] + strings.ReplaceAll(pluginFolder, "/", `\`)
+	}
+	return pluginFolder
+}
+
 // options returns the kubelet's options and the node's addresses, for which it waits until the host has some.
 func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, *nodeAddresses, error) {
 	root, logs, err := folders(cfg, given)
@@ -92,7 +107,7 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 	if err != nil {
 		return nil, nil, err
 	}
-	o := &core.Options{RootDir: root, PodLogsDir: logs, DeviceDir: filepath.Join(root, "device-plugins"), LeaseSeconds: cfg.NodeLeaseDurationSeconds, Windows: platform.IsWindows}
+	o := &core.Options{RootDir: root, PodLogsDir: logs, DeviceDir: deviceFolder(given.DeviceDir, root, platform.IsWindows), LeaseSeconds: cfg.NodeLeaseDurationSeconds, Windows: platform.IsWindows}
 	if o.Node, err = nodeOptions(cfg, given, name, host); err != nil {
 		return nil, nil, err
 	}

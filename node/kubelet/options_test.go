@@ -3,6 +3,8 @@ package kubelet
 import (
 	"runtime/debug"
 	"testing"
+
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
 func TestNodeLabels(t *testing.T) {
@@ -28,5 +30,27 @@ func TestCollectLessInBursts(t *testing.T) {
 	burst(false)
 	if after := debug.SetGCPercent(usualGarbage); during != burstGarbage || after != usualGarbage {
 		t.Errorf("garbage collection begins at %d %% during a burst and %d %% after it, want %d and %d", during, after, burstGarbage, usualGarbage)
+	}
+}
+
+// TestDeviceFolder: plugins find the kubelet where upstream's is, whatever its own folder is, unless it is told another.
+func TestDeviceFolder(t *testing.T) {
+	for _, c := range []struct {
+		given, root string
+		windows     bool
+		want        string
+	}{
+		{"", "/var/lib/kubelet", false, "/var/lib/kubelet/device-plugins"},
+		{"", "/data/kubelet", false, "/var/lib/kubelet/device-plugins"},
+		{"/d/plugins", "/data/kubelet", false, "/d/plugins"},
+		{"", `D:\kubelet`, true, `D:\var\lib\kubelet\device-plugins`},
+		{`C:\p`, `D:\kubelet`, true, `C:\p`},
+	} {
+		if got := deviceFolder(c.given, c.root, c.windows); got != c.want {
+			t.Errorf("%q, %q: %s, want %s", c.given, c.root, got, c.want)
+		}
+	}
+	if deviceFolder("", "/x", false)+"/" != api.DevicePluginPath {
+		t.Errorf("the library has %s", api.DevicePluginPath)
 	}
 }

@@ -41,6 +41,8 @@ type Options struct {
 	Hostname string // name of the node; empty: the name of the host
 	NodeIP   string // address of the node, or one of each family separated by a comma; empty: found
 	RootDir  string // folder of volumes and other state
+	// DeviceDir is the folder of the sockets of device plugins; empty: the one where they expect it.
+	DeviceDir string
 	// RecordFacts is the folder for the facts about each pod; empty records none.
 	RecordFacts string
 	CertDir     string // folder of certificates; empty: pki below RootDir

@@ -73,7 +73,7 @@ type pluginRun struct {
 func startPlugin(t *testing.T, w *world) *pluginRun {
 	t.Helper()
 	p := &pluginRun{cmd: osexec.CommandContext(w.ctx, os.Args[0], "-test.run=^$")}
-	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), pluginDir+"="+filepath.Join(w.KubeletRoot(node), "device-plugins")), os.Stderr
+	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), pluginDir+"="+w.DevicePlugins(node)), os.Stderr
 	var err error
 	p.lists, err = p.cmd.StdinPipe()
 	must(t, err)

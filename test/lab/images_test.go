@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -142,5 +143,64 @@ spec:
 	})
 	if out := kubectl(t, "logs", "old-on-new"); !strings.Contains(out, "PORTHOLE_IMAGE_BUILD=10.0.20348.") {
 		t.Errorf("log:\n%s", out)
+	}
+}
+
+// variantByItself matches what the kubelet says of an image whose index has older variants only.
+var variantByItself = regexp.MustCompile(`by itself, (porthole/testapp@sha256:[0-9a-f]{64})`)
+
+// TestHyperVHandler: an image of an older build than the host's runs with a RuntimeClass of the handler for Hyper-V isolation, is refused
+// without, and what the emulated host does not isolate is said. Of an index containerd takes nothing older: the kubelet says what to name.
+// Row 1.99.
+func TestHyperVHandler(t *testing.T) {
+	pod := func(name, class, image string) {
+		apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeName: win01
+  restartPolicy: Never
+  runtimeClassName: %s
+  containers: [{name: app, image: %q, args: [env]}]
+`, name, class, image))
+	}
+	apply(t, `
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: hyperv}
+handler: runhcs-wcow-hypervisor
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: process}
+handler: runhcs-wcow-process
+`)
+	t.Cleanup(func() { kubectl(t, "delete", "runtimeclass", "hyperv", "process") })
+
+	pod("older-of-index", "hyperv", "porthole/testapp:ltsc2019")
+	waitEvent(t, "older-of-index", "no match for platform in manifest", "name the variant windows/amd64 10.0.17763", "by itself")
+	said := variantByItself.FindStringSubmatch(kubectl(t, "get", "events", "--field-selector", "involvedObject.name=older-of-index", "-o", "jsonpath={.items[*].message}"))
+	if said == nil {
+		t.Fatal("no event names the variant")
+	}
+
+	pod("older-by-process", "process", said[1])
+	waitEvent(t, "older-by-process", "it was not pulled", "needs Hyper-V isolation", "a RuntimeClass with the handler runhcs-wcow-hypervisor gives it")
+	pod("older-by-hyperv", "hyperv", said[1])
+	wait.NoError(t, podWait, "an image of 2019 runs on 2022", func() error {
+		phase, err := kubectlErr("get", "pod", "older-by-hyperv", "-o", "jsonpath={.status.phase}")
+		if err == nil && phase != "Succeeded" {
+			err = fmt.Errorf("phase %s", phase)
+		}
+		return err
+	})
+	if out := kubectl(t, "logs", "older-by-hyperv"); !strings.Contains(out, "PORTHOLE_IMAGE_BUILD=10.0.17763.") {
+		t.Errorf("log:\n%s", out)
+	}
+
+	out, err := command(time.Minute, porthole, "status", "--dir", dir)
+	if err != nil || !strings.Contains(out, "win01: pods with the handler runhcs-wcow-hypervisor are not isolated by Hyper-V here") {
+		t.Errorf("status: %v\n%s", err, out)
 	}
 }

@@ -118,6 +118,7 @@ func (w *podWay) sandbox() Step {
 		if c := condition(w.p, v1.PodReadyToStartContainers); c != nil && c.Status == v1.ConditionTrue {
 			s.To = c.LastTransitionTime.UTC()
 		}
+		s.Text = joined(s.Text, w.isolation())
 		return s
 	}
 	s.State = Making
@@ -126,6 +127,28 @@ func (w *podWay) sandbox() Step {
 		s.Do = []string{"porthole why node " + w.p.Spec.NodeName, "porthole host hns " + w.p.Spec.NodeName + " stats   # emulated hosts"}
 	}
 	return s
+}
+
+// isolation says of a pod with a RuntimeClass on an emulated Windows host that it has no Hyper-V isolation; "" of any other. What handler
+// the class names is not among the facts.
+func (w *podWay) isolation() string {
+	if !w.f.Local || w.p.Spec.RuntimeClassName == nil || *w.p.Spec.RuntimeClassName == "" {
+		return ""
+	}
+	for _, n := range w.f.Nodes {
+		if n.Name == w.p.Spec.NodeName && n.Labels[v1.LabelOSStable] == "windows" {
+			return fmt.Sprintf("RuntimeClass %s: not isolated by Hyper-V here, whatever it asks for: emulated", *w.p.Spec.RuntimeClassName)
+		}
+	}
+	return ""
+}
+
+// joined returns both texts, or the one that is not empty.
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
 }
 
 func (w *podWay) image() Step {

@@ -71,6 +71,40 @@ func TestWhyPod(t *testing.T) {
 	}
 }
 
+// TestWhyNotIsolated: a pod with a RuntimeClass on an emulated Windows host is told that Hyper-V isolates nothing there; others are not.
+// Row 1.99.
+func TestWhyNotIsolated(t *testing.T) {
+	for name, c := range map[string]struct {
+		class string
+		local bool
+		os    string
+		said  bool
+	}{
+		"emulated": {"old", true, "windows", true}, "no class": {"", true, "windows", false},
+		"another cluster": {"old", false, "windows", false}, "Linux": {"old", true, "linux", false},
+	} {
+		p := aPod(time.Hour, func(p *v1.Pod) {
+			running(v1.ConditionTrue, time.Minute)(p)
+			p.Spec.RuntimeClassName = &c.class
+			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: before(2 * time.Minute)}}}}
+		})
+		n := aNode("win01", v1.ConditionTrue)
+		n.Labels[v1.LabelOSStable] = c.os
+
+		got, err := Why(&Facts{Local: c.local, Pods: []*v1.Pod{p}, Nodes: []*v1.Node{n}}, "pod", "shop/web", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := false
+		for _, s := range got.Steps {
+			said = said || s.Name == "sandbox and network" && s.State == Right && strings.Contains(s.Text, "RuntimeClass old: not isolated by Hyper-V here")
+		}
+		if said != c.said {
+			t.Errorf("%s: %+v", name, got.Steps)
+		}
+	}
+}
+
 func TestWhyRightAndUnknown(t *testing.T) {
 	ready := aPod(time.Hour, running(v1.ConditionTrue, time.Minute))
 	ready.Spec.Containers = []v1.Container{{Name: "main"}}

@@ -128,9 +128,9 @@ func (h *Host) KubeletRoot(node string) string {
 
 // StartKubelet runs kubelet.exe as the node Ours or Upstream, and returns when the node is Ready.
 func (h *Host) StartKubelet(ctx context.Context, node string) (*Process, error) {
-	program := filepath.Join(filepath.Dir(h.Porthole), "windows", "kubelet.exe")
-	if node == Upstream {
-		program = h.bundled("windows/kubelet.exe")
+	program, more := filepath.Join(filepath.Dir(h.Porthole), "windows", "kubelet.exe"), []string{`--device-plugin-dir=C:\var\lib\kubelet-` + node + `\device-plugins`}
+	if node == Upstream { // it has its sockets where all plugins expect them: both run on one host
+		program, more = h.bundled("windows/kubelet.exe"), nil
 	}
 	if _, err := os.Stat(program); err != nil {
 		return nil, fmt.Errorf("%w (run `make build upstream-kubelet`)", err)
@@ -147,8 +147,8 @@ func (h *Host) StartKubelet(ctx context.Context, node string) (*Process, error) 
 	}
 
 	began := metav1.Now()
-	p, err := h.run(h.kubeletLog(node), program, `--config=C:\k\config.json`, `--kubeconfig=C:\k\`+node, "--hostname-override="+node,
-		"--node-ip="+h.plane.Address, `--root-dir=C:\var\lib\kubelet-`+node, `--cert-dir=C:\var\lib\kubelet-`+node+`\pki`, "--v=2")
+	p, err := h.run(h.kubeletLog(node), program, append(more, `--config=C:\k\config.json`, `--kubeconfig=C:\k\`+node, "--hostname-override="+node,
+		"--node-ip="+h.plane.Address, `--root-dir=C:\var\lib\kubelet-`+node, `--cert-dir=C:\var\lib\kubelet-`+node+`\pki`, "--v=2")...)
 	if err != nil {
 		return nil, err
 	}
