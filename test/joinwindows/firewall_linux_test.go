@@ -12,17 +12,20 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // walled is a host whose inbound firewall is on.
 type walled struct{ *host }
 
-// foreign makes a rule of the firewall that is not ours.
+// foreign makes a rule of the firewall that is not ours, and waits until it can be used: the Linux node may still have the MAC address of a
+// host of another test that had this one's address.
 func (h walled) foreign() {
 	h.t.Helper()
 	if out, code := h.exe("netsh", "advfirewall", "firewall", "add", "rule", "name=of somebody else", "dir=in", "action=allow", "protocol=TCP", "localport=9182"); code != 0 {
 		h.t.Fatalf("netsh: exit code %d: %s", code, out)
 	}
+	wait.True(h.t, shortly, "port 9182 of the host to be open", func() bool { return h.lets(9182) })
 }
 
 // rules are the rules of the host's firewall, as its registry has them.
