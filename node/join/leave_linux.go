@@ -60,7 +60,7 @@ func afterPods(id string) bool { return strings.HasPrefix(id, "cni/") }
 
 // endPods removes the pods. The programs have no files any more, and must have ended.
 func endPods(ctx context.Context, s *Setup) error {
-	if err := ended(ctx); err != nil {
+	if err := ended(ctx, s.InstallDir); err != nil {
 		return err
 	}
 	return removeSandboxes(ctx, runtimeEndpoint(s.Options))
@@ -86,27 +86,47 @@ func afterUndo(_ context.Context, s *Setup, keepLogs bool) error {
 	return err
 }
 
-// ended waits until nobody listens on the ports of our programs. Where no service manager ended them, they end because their files are gone.
-func ended(ctx context.Context) error {
+// ended waits until none of our programs runs, and nobody listens on their ports. Where no service manager ended them, they end because their
+// files are gone; one that has just been started listens on no port yet.
+func ended(ctx context.Context, installDir string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		busy := 0
+		busy := nodeProgram(installDir)
 		for _, port := range []int{10248, 10261} {
 			if c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), time.Second); err == nil {
 				c.Close()
-				busy = port
+				busy = fmt.Sprintf("the program on port %d", port)
 			}
 		}
-		if busy == 0 {
+		if busy == "" {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the program on port %d still runs: end it, then leave again", busy)
+			return fmt.Errorf("%s still runs: end it, then leave again", busy)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// nodeProgram names a process that runs a kubelet or the agent of the pod network from a folder or its versions, also when the file has been
+// deleted. Other commands of porthole, such as this one, do not count.
+func nodeProgram(installDir string) string {
+	links, _ := filepath.Glob("/proc/[0-9]*/exe") // of processes that end meanwhile: passed over
+	for _, link := range links {
+		exe, err := os.Readlink(link)
+		exe = strings.TrimSuffix(exe, " (deleted)")
+		if err != nil || !strings.HasPrefix(exe, installDir+"/") {
+			continue
+		}
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
+		words := strings.Split(string(line), "\x00")
+		if name := filepath.Base(exe); name == "porthole-routes" || name == portholeProgram && len(words) > 1 && words[1] == "kubelet" {
+			return fmt.Sprintf("process %s of %s", strings.Split(link, "/")[2], exe)
+		}
+	}
+	return ""
 }
 
 // mountsBelow returns the mount points below a folder, the deepest first.

@@ -45,9 +45,14 @@ func TestMoved(t *testing.T) {
 			t.Errorf("with %s the containers are\n%s\nbefore\n%s\nevents\n%s\nlog\n%s", to.name, after, before,
 				cp.kubectl("get", "events", "--sort-by=.lastTimestamp", "-o", "custom-columns=T:.lastTimestamp,O:.involvedObject.name,R:.reason,M:.message"), tail(m.log("supervisor")))
 		}
-		if out := cp.kubectl("exec", "moved-0", "--", "/usr/local/bin/testapp", "cat", "/config/key", "/scratch/kept"); !strings.Contains(out, "value") || !strings.Contains(out, "written once") {
-			t.Errorf("with %s the volumes have %q", to.name, out)
-		}
+		// Upstream's kubelet says that there is no such pod until it has read the pods from the API server.
+		wait.NoError(t, time.Minute, "the volumes with "+to.name, func() error {
+			r := cp.run(cp.kubeadm, "kubectl", "exec", "moved-0", "--", "/usr/local/bin/testapp", "cat", "/config/key", "/scratch/kept")
+			if !strings.Contains(r.out, "value") || !strings.Contains(r.out, "written once") {
+				return fmt.Errorf("they have %q: %s", r.out, r.err)
+			}
+			return nil
+		})
 		t.Logf("%s: taken over %.1f s after the other one was stopped", to.name, time.Since(start).Seconds())
 	}
 }
