@@ -7,10 +7,16 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/kubelet/credential"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 )
+
+// credentialPod is a pod as programs that know logins are told.
+func credentialPod(p *v1.Pod) credential.Pod {
+	return credential.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Account: p.Spec.ServiceAccountName}
+}
 
 // ensureImage makes the image of a container, or of a volume, present.
 func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
@@ -19,7 +25,7 @@ func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
 		return dropped(j)
 	}
 
-	r := image.Request{Name: name, Policy: policy, Secrets: e.pullSecrets(ctx, j.pod), PodUID: string(j.pod.UID),
+	r := image.Request{Name: name, Policy: policy, Secrets: e.pullSecrets(ctx, j.pod), PodUID: string(j.pod.UID), For: credentialPod(j.pod),
 		Event: func(kind, reason, message string) {
 			if reason == "Pulling" {
 				e.pulled.Store(true)

@@ -7,7 +7,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"porthole.dev/porthole/kubelet/credential"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/pod"
 )
@@ -37,5 +39,13 @@ func TestImageForItsHandler(t *testing.T) {
 		if r.Handler != want.Handler || r.HandlerUnknown != want.HandlerUnknown {
 			t.Errorf("class %q: handler %q, unknown %v; want %+v", class, r.Handler, r.HandlerUnknown, want)
 		}
+	}
+}
+
+// TestCredentialPod: programs that know logins are told whose pod it is.
+func TestCredentialPod(t *testing.T) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u"}, Spec: v1.PodSpec{ServiceAccountName: "s"}}
+	if got, want := credentialPod(p), (credential.Pod{Namespace: "n", Name: "p", UID: "u", Account: "s"}); got != want {
+		t.Errorf("%+v", got)
 	}
 }

@@ -220,6 +220,11 @@ func (k *Kubelet) NodeEvent(eventType, reason, message string) {
 	k.recorder.Event(&v1.ObjectReference{Kind: "Node", Name: k.node, UID: types.UID(k.node)}, eventType, reason, message)
 }
 
+// ServiceAccount reads a service account.
+func (k *Kubelet) ServiceAccount(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error) {
+	return k.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
 // RequestToken requests a token of a service account.
 func (k *Kubelet) RequestToken(ctx context.Context, namespace, account string, req *authv1.TokenRequest) (*authv1.TokenRequest, error) {
 	return k.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, req, metav1.CreateOptions{})

@@ -60,8 +60,8 @@ func (w *World) DevicePlugins(node string) string {
 
 // KubeletArgs are the arguments with which StartKubelet starts a kubelet of either kind.
 func (w *World) KubeletArgs(node string) []string {
-	return []string{"kubelet", "--config=" + w.Path(node+"-kubelet.json"), "--kubeconfig=" + w.kubeconfig(node), "--hostname-override=" + node,
-		"--node-ip=" + NodeIP, "--root-dir=" + w.KubeletRoot(node), "--cert-dir=" + w.KubeletRoot(node) + "/pki", "--v=2"}
+	return append([]string{"kubelet", "--config=" + w.Path(node+"-kubelet.json"), "--kubeconfig=" + w.kubeconfig(node), "--hostname-override=" + node,
+		"--node-ip=" + NodeIP, "--root-dir=" + w.KubeletRoot(node), "--cert-dir=" + w.KubeletRoot(node) + "/pki", "--v=2"}, w.KubeletFlags...)
 }
 
 // LaunchKubelet starts our kubelet as the node, or upstream's, and does not wait for it. Only one kubelet can run at a time: they

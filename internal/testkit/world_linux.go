@@ -52,6 +52,8 @@ type World struct {
 	Client kubernetes.Interface
 	// KubeletConfig holds fields of the next kubelet's configuration, in addition to those that every kubelet here has.
 	KubeletConfig map[string]any
+	// KubeletFlags are further flags of the next kubelet, of either kind.
+	KubeletFlags []string
 	// Runtime and Images are clients of containerd.
 	Runtime cri.RuntimeServiceClient
 	Images  cri.ImageServiceClient

@@ -31,7 +31,7 @@ func Load(path, dir string) (*Providers, error) {
 		}
 	}
 
-	p := &Providers{cache: map[string]answer{}, flights: map[string]*flight{}}
+	p := &Providers{cache: map[string]answer{}, flights: map[string]*flight{}, tokens: map[string]kept{}}
 	var errs []error
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -117,6 +117,5 @@ func mistakes(p configv1.CredentialProvider) (out []string) {
 	refuse(p.DefaultCacheDuration == nil, "defaultCacheDuration is required")
 	refuse(p.DefaultCacheDuration != nil && p.DefaultCacheDuration.Duration < 0, "defaultCacheDuration must be greater than or equal to 0")
 	refuse(!slices.Contains(versions, p.APIVersion), fmt.Sprintf("apiVersion %q is not one of %s", p.APIVersion, strings.Join(versions, ", ")))
-	refuse(p.TokenAttributes != nil, "tokenAttributes is not supported: this kubelet gives plugins no token of a service account")
-	return out
+	return append(out, tokenMistakes(p)...)
 }

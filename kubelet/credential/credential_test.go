@@ -26,7 +26,10 @@ func TestMain(m *testing.M) {
 // plugin answers as its variable says, and writes the image into the file of its argument.
 func plugin(how string) int {
 	in, _ := io.ReadAll(os.Stdin)
-	var q struct{ Kind, APIVersion, Image string }
+	var q struct {
+		Kind, APIVersion, Image, ServiceAccountToken string
+		ServiceAccountAnnotations                    map[string]string
+	}
 	if err := json.Unmarshal(in, &q); err != nil || q.Kind != "CredentialProviderRequest" {
 		return 3
 	}
@@ -34,7 +37,11 @@ func plugin(how string) int {
 	if err != nil {
 		return 4
 	}
-	fmt.Fprintln(f, q.Image)
+	line := q.Image
+	if q.ServiceAccountToken != "" {
+		line += fmt.Sprintf(" %s %v", q.ServiceAccountToken, q.ServiceAccountAnnotations)
+	}
+	fmt.Fprintln(f, line)
 	f.Close()
 
 	switch how {
@@ -48,11 +55,14 @@ func plugin(how string) int {
 		q.APIVersion = "credentialprovider.kubelet.k8s.io/v0"
 	}
 
-	kind, life := "Image", ""
+	kind, life, password := "Image", "", "p-"+q.Image
+	if how == "echo" {
+		password = q.ServiceAccountToken
+	}
 	if kinds := strings.Split(how, "/"); len(kinds) == 2 {
 		kind, life = kinds[0], kinds[1]
 	}
-	fmt.Printf(`{"kind":"CredentialProviderResponse","apiVersion":%q,"cacheKeyType":%q,"auth":{"registry.example.com":{"username":"u","password":"p-%s"}}`, q.APIVersion, kind, q.Image)
+	fmt.Printf(`{"kind":"CredentialProviderResponse","apiVersion":%q,"cacheKeyType":%q,"auth":{"registry.example.com":{"username":"u","password":%q}}`, q.APIVersion, kind, password)
 	if life != "" {
 		fmt.Printf(`,"cacheDuration":%q`, life)
 	}
@@ -63,10 +73,16 @@ func plugin(how string) int {
 // providers makes one provider that behaves in a way, and the file in which it writes what it was asked.
 func providers(t *testing.T, how, life string) (*Providers, string) {
 	t.Helper()
+	return providersWith(t, how, life, "")
+}
+
+// providersWith is the same with more lines of the provider's configuration.
+func providersWith(t *testing.T, how, life, more string) (*Providers, string) {
+	t.Helper()
 	dir := t.TempDir()
 	asked := filepath.Join(dir, "asked")
 	text := fmt.Sprintf("kind: CredentialProviderConfig\napiVersion: kubelet.config.k8s.io/v1\nproviders:\n- name: %s\n  matchImages: [registry.example.com]\n  defaultCacheDuration: %s\n"+
-		"  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  args: [%q]\n  env: [{name: %s, value: %q}]\n", filepath.Base(os.Args[0]), life, asked, behaviour, how)
+		"  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  args: [%q]\n  env: [{name: %s, value: %q}]\n%s", filepath.Base(os.Args[0]), life, asked, behaviour, how, more)
 	file := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -100,8 +116,8 @@ func TestPlugin(t *testing.T) {
 			if image == "-elsewhere" {
 				full = "elsewhere.example.com/x"
 			}
-			secrets := p.Secrets(t.Context(), full)
-			good := len(secrets) == 1 && strings.Contains(string(secrets[0].Data[v1.DockerConfigJsonKey]), `"registry.example.com":{"username":"u","password":"p-`)
+			secrets := p.Logins(t.Context(), full, Pod{Namespace: "n", Account: "default"})
+			good := len(secrets) == 1 && secrets[0].Account == nil && strings.Contains(string(secrets[0].Secret.Data[v1.DockerConfigJsonKey]), `"registry.example.com":{"username":"u","password":"p-`)
 			if want := strings.Contains(c.how, "Image") || strings.Contains(c.how, "Registry") || strings.Contains(c.how, "Global"); image != "-elsewhere" && good != want || image == "-elsewhere" && secrets != nil {
 				t.Errorf("%s, %s: %v", name, image, secrets)
 			}
@@ -116,12 +132,12 @@ func TestPlugin(t *testing.T) {
 // TestExpired: an answer of before is not used.
 func TestExpired(t *testing.T) {
 	p, _ := providers(t, "Image", "1h")
-	p.Secrets(t.Context(), "registry.example.com/a")
+	p.Logins(t.Context(), "registry.example.com/a", Pod{})
 	one := p.list[0]
-	if _, ok := p.known(one, "registry.example.com/a", time.Now().Add(59*time.Minute)); !ok {
+	if _, ok := p.known(one, question{image: "registry.example.com/a"}, time.Now().Add(59*time.Minute)); !ok {
 		t.Error("an answer is forgotten before its time")
 	}
-	if _, ok := p.known(one, "registry.example.com/a", time.Now().Add(61*time.Minute)); ok {
+	if _, ok := p.known(one, question{image: "registry.example.com/a"}, time.Now().Add(61*time.Minute)); ok {
 		t.Error("an answer is used after its time")
 	}
 }
@@ -133,12 +149,21 @@ func TestMistakes(t *testing.T) {
 		head + good: "",
 		"kind: X\napiVersion: kubelet.config.k8s.io/v1\n": "X of kubelet.config.k8s.io/v1 is not a CredentialProviderConfig",
 		head: "at least 1 item in plugins is required",
-		head + strings.Replace(good, "name: p", `name: "a/b"`, 1):      "name cannot contain path separators",
-		head + strings.Replace(good, "[a]", "[]", 1):                   "at least 1 item in matchImages is required",
-		head + strings.Replace(good, "1m", "-1m", 1):                   "defaultCacheDuration must be greater than or equal to 0",
-		head + strings.Replace(good, ".io/v1}", ".io/v9}", 1):          `apiVersion "credentialprovider.kubelet.k8s.io/v9" is not one of`,
-		head + strings.Replace(good, "name: p", "nam: p", 1):           "unknown field",
-		head + strings.Replace(good, "}", ", tokenAttributes: {}}", 1): "tokenAttributes is not supported",
+		head + strings.Replace(good, "name: p", `name: "a/b"`, 1): "name cannot contain path separators",
+		head + strings.Replace(good, "[a]", "[]", 1):              "at least 1 item in matchImages is required",
+		head + strings.Replace(good, "1m", "-1m", 1):              "defaultCacheDuration must be greater than or equal to 0",
+		head + strings.Replace(good, ".io/v1}", ".io/v9}", 1):     `apiVersion "credentialprovider.kubelet.k8s.io/v9" is not one of`,
+		head + strings.Replace(good, "name: p", "nam: p", 1):      "unknown field",
+		head + strings.Replace(good, "}", ", tokenAttributes: {serviceAccountTokenAudience: x, cacheType: Token, requireServiceAccount: true}}", 1): "",
+		head + strings.Replace(good, "}", ", tokenAttributes: {}}", 1):                                                                              "serviceAccountTokenAudience is required",
+		head + strings.Replace(good, "}", ", tokenAttributes: {serviceAccountTokenAudience: x, cacheType: Never}}", 1): `requireServiceAccount is required
+provider "p": tokenAttributes: cacheType "Never" is not one of [ServiceAccount Token]`,
+		head + strings.Replace(good, "o/v1}", "o/v1beta1, tokenAttributes: {}}", 1): "tokenAttributes is only supported for credentialprovider.kubelet.k8s.io/v1 API version",
+		head + strings.Replace(good, "}", ", tokenAttributes: {requireServiceAccount: false, requiredServiceAccountAnnotationKeys: [a, a], optionalServiceAccountAnnotationKeys: [a, ' ']}}", 1): `requireServiceAccount cannot be false when requiredServiceAccountAnnotationKeys is set
+provider "p": tokenAttributes: cacheType is required to be set when tokenAttributes is specified. Supported values are: [ServiceAccount Token]
+provider "p": tokenAttributes: annotation key "a" is there twice
+provider "p": tokenAttributes: annotation key "a": annotation keys cannot be both required and optional
+provider "p": tokenAttributes: annotation key " "`,
 	} {
 		_, err := parse([]byte(text))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -24,9 +24,9 @@ type provider struct {
 }
 
 // run asks the plugin for the logins of an image. The program, its arguments and its environment are the configuration's; what comes
-// from a pod, the name of the image, is on its input only, in JSON.
-func (p *provider) run(ctx context.Context, image string) (*pluginv1.CredentialProviderResponse, error) {
-	question := pluginv1.CredentialProviderRequest{Image: image}
+// from a pod, the name of the image and a token of its account, is on its input only, in JSON.
+func (p *provider) run(ctx context.Context, q question) (*pluginv1.CredentialProviderResponse, error) {
+	question := pluginv1.CredentialProviderRequest{Image: q.image, ServiceAccountToken: q.token, ServiceAccountAnnotations: q.annotations}
 	question.Kind, question.APIVersion = "CredentialProviderRequest", p.config.APIVersion
 	in, err := json.Marshal(question)
 	if err != nil {
@@ -43,7 +43,7 @@ func (p *provider) run(ctx context.Context, image string) (*pluginv1.CredentialP
 		cmd.Env = append(cmd.Env, v.Name+"="+v.Value)
 	}
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("error execing credential provider plugin %s for image %s: %w: %s", p.config.Name, image, err, tail(said.Bytes()))
+		return nil, fmt.Errorf("error execing credential provider plugin %s for image %s: %w: %s", p.config.Name, q.image, err, tail(said.Bytes()))
 	}
 
 	var answer pluginv1.CredentialProviderResponse

@@ -17,7 +17,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
-	v1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"porthole.dev/porthole/kubelet/credential"
 )
 
 // Reasons why a container waits for its image, as they are in its status.
@@ -55,6 +56,8 @@ type Request struct {
 	Policy  v1.PullPolicy
 	Secrets []v1.Secret
 	PodUID  string
+	// For is the pod as programs of the node that know logins are told.
+	For credential.Pod
 	// Pod names the pod for the runtime's own records; may be nil.
 	Pod *cri.PodSandboxConfig
 	// Handler is the runtime's handler that the pod's RuntimeClass names; empty: the default one. HandlerUnknown is true if it could
@@ -80,9 +83,12 @@ type limiter interface {
 	Wait(ctx context.Context) error
 }
 
-// providers are programs of the node that know logins; kubelet/credential implements it.
+// providers are programs of the node that know logins; kubelet/credential implements it. They are asked for the full name of an image
+// without tag and digest, as upstream's kubelet asks them.
 type providers interface {
-	Secrets(ctx context.Context, image string) []v1.Secret
+	Logins(ctx context.Context, image string, pod credential.Pod) []credential.Found
+	// ByAccount reports whether what they know of an image depends on the pod's service account.
+	ByAccount(image string) bool
 }
 
 // Puller makes images present. It is safe for concurrent use.
@@ -152,7 +158,7 @@ func (p *Puller) Ensure(ctx context.Context, r Request) (Image, error) {
 		return Image{}, &Error{ErrImageInspect, p.now().Add(firstWait), fmt.Errorf("failed to inspect image %q: %w", name, err)}
 	}
 
-	again := present != nil && p.Verify != nil && p.Verify.must(name, present.Ref, secretsOf(ownedLogins(name, r.Secrets)))
+	again := present != nil && p.again(ctx, name, present.Ref, r)
 	switch policy(r.Policy, name) {
 	case v1.PullNever:
 		if present == nil || again {
@@ -169,6 +175,22 @@ func (p *Puller) Ensure(ctx context.Context, r Request) (Image, error) {
 	}
 	r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", name))
 	return *present, nil
+}
+
+// again reports whether an image that is present must be pulled for the pod all the same. Programs of the node are asked only if what the pod
+// has itself does not do.
+func (p *Puller) again(ctx context.Context, name, ref string, r Request) bool {
+	if p.Verify == nil {
+		return false
+	}
+	have := ownedLogins(name, r.Secrets)
+	if !p.Verify.must(name, ref, have) {
+		return false
+	}
+	if p.Providers == nil || !p.Providers.ByAccount(repositoryOf(name)) {
+		return true
+	}
+	return p.Verify.must(name, ref, append(have, p.found(ctx, name, r.For)...))
 }
 
 func policy(p v1.PullPolicy, name string) v1.PullPolicy {
@@ -305,6 +327,9 @@ func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 	if len(logins) > 0 {
 		key += "/" + r.PodUID
 	}
+	if p.Providers != nil && p.Providers.ByAccount(repositoryOf(name)) {
+		key += "/" + r.PodUID
+	}
 	w := wantOf(r)
 	if p.Builds != nil {
 		key += fmt.Sprintf("/%d", w.isolation)
@@ -325,7 +350,7 @@ func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 	go func() {
 		ctx := context.WithoutCancel(ctx)
 		if p.Providers != nil {
-			logins = append(logins, ownedLogins(name, p.Providers.Secrets(ctx, name))...)
+			logins = append(logins, p.found(ctx, name, r.For)...)
 		}
 		f.unfit = p.Builds.check(ctx, name, authsOf(logins), w)
 		close(f.checked)
@@ -381,8 +406,8 @@ type pullSpec struct {
 }
 
 // pullOnce asks the runtime to pull the image, with one login after the other until one works. It keeps the runtime's name
-// of the image in f, and returns the secret of that login, nil for none or one of the node's, or the error of the last login.
-func (p *Puller) pullOnce(ctx context.Context, f *flight, o pullSpec) (by *v1beta1.ImagePullSecret, err error) {
+// of the image in f, and returns that login, or the error of the last one.
+func (p *Puller) pullOnce(ctx context.Context, f *flight, o pullSpec) (by owned, err error) {
 	logins := o.logins
 	if len(logins) == 0 {
 		logins = []owned{{}}
@@ -390,15 +415,15 @@ func (p *Puller) pullOnce(ctx context.Context, f *flight, o pullSpec) (by *v1bet
 	for _, l := range logins {
 		if p.Rate != nil {
 			if err := p.Rate.Wait(ctx); err != nil {
-				return nil, err
+				return owned{}, err
 			}
 		}
 		var resp *cri.PullImageResponse
 		resp, err = p.client.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: o.name, RuntimeHandler: o.handler}, Auth: l.auth, SandboxConfig: o.box})
 		if err == nil {
 			f.ref = resp.ImageRef
-			return l.secret, nil
+			return l, nil
 		}
 	}
-	return nil, err
+	return owned{}, err
 }

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -20,6 +21,7 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"porthole.dev/porthole/internal/atomicfile"
+	"porthole.dev/porthole/kubelet/credential"
 )
 
 // Verifier remembers by whose logins images were pulled, so that a pod without such a login does not get a private image because it is on
@@ -57,7 +59,7 @@ func (v *Verifier) file(folder, name string) string {
 
 // must reports whether an image that is present as ref must be pulled once more for a pod that has these logins. What cannot be read
 // counts as not known: the image is pulled.
-func (v *Verifier) must(image, ref string, have []v1beta1.ImagePullSecret) bool {
+func (v *Verifier) must(image, ref string, have []owned) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	record, err := v.read(ref)
@@ -92,11 +94,16 @@ func verified(policy v1beta1.ImagePullCredentialsVerificationPolicy, allowed []s
 	return true
 }
 
-// allows reports whether one of the logins that a pod has pulled the image before: the same login, or another one of the same secret.
-func allows(known v1beta1.ImagePullCredentials, have []v1beta1.ImagePullSecret) bool {
-	return known.NodePodsAccessible || slices.ContainsFunc(have, func(s v1beta1.ImagePullSecret) bool {
-		return slices.ContainsFunc(known.KubernetesSecrets, func(k v1beta1.ImagePullSecret) bool {
-			return s.CredentialHash == k.CredentialHash && s.CredentialHash != "" || sameSecret(s, k)
+// allows reports whether one of the logins that a pod has pulled the image before: the same login, another one of the same secret, or any of
+// the same service account.
+func allows(known v1beta1.ImagePullCredentials, have []owned) bool {
+	return known.NodePodsAccessible || slices.ContainsFunc(have, func(o owned) bool {
+		if o.account != nil {
+			return slices.Contains(known.KubernetesServiceAccounts, *o.account)
+		}
+		s := o.secret
+		return s != nil && slices.ContainsFunc(known.KubernetesSecrets, func(k v1beta1.ImagePullSecret) bool {
+			return s.CredentialHash == k.CredentialHash && s.CredentialHash != "" || sameSecret(*s, k)
 		})
 	})
 }
@@ -119,8 +126,9 @@ func (v *Verifier) failed(image string) {
 	_ = os.Remove(v.file(pulling, image)) // one that is left makes the next pod's image be pulled
 }
 
-// succeeded remembers by which login an image was pulled; nil stands for none, or one of the node's.
-func (v *Verifier) succeeded(image, ref string, by *v1beta1.ImagePullSecret) error {
+// succeeded remembers by which login an image was pulled; the zero one stands for none. One that is neither of a secret nor of a service
+// account is the node's.
+func (v *Verifier) succeeded(image, ref string, by owned) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	record, err := v.read(ref)
@@ -137,18 +145,22 @@ func (v *Verifier) succeeded(image, ref string, by *v1beta1.ImagePullSecret) err
 }
 
 // merge adds a login to a record.
-func merge(record *v1beta1.ImagePulledRecord, repository string, by *v1beta1.ImagePullSecret) {
+func merge(record *v1beta1.ImagePulledRecord, repository string, by owned) {
 	if record.CredentialMapping == nil {
 		record.CredentialMapping = map[string]v1beta1.ImagePullCredentials{}
 	}
 	known := record.CredentialMapping[repository]
 	switch {
 	case known.NodePodsAccessible:
-	case by == nil:
-		known = v1beta1.ImagePullCredentials{NodePodsAccessible: true}
+	case by.account != nil:
+		if !slices.Contains(known.KubernetesServiceAccounts, *by.account) {
+			known.KubernetesServiceAccounts = append(known.KubernetesServiceAccounts, *by.account)
+		}
+	case by.secret != nil:
+		known.KubernetesSecrets = slices.DeleteFunc(known.KubernetesSecrets, func(k v1beta1.ImagePullSecret) bool { return sameSecret(k, *by.secret) })
+		known.KubernetesSecrets = append(known.KubernetesSecrets, *by.secret)
 	default:
-		known.KubernetesSecrets = slices.DeleteFunc(known.KubernetesSecrets, func(k v1beta1.ImagePullSecret) bool { return sameSecret(k, *by) })
-		known.KubernetesSecrets = append(known.KubernetesSecrets, *by)
+		known = v1beta1.ImagePullCredentials{NodePodsAccessible: true}
 	}
 	record.CredentialMapping[repository] = known
 }
@@ -206,10 +218,11 @@ func repositoryOf(image string) string {
 	return reference.TrimNamed(ref).Name()
 }
 
-// owned is a login with the secret that it is of; secret is nil for the node's.
+// owned is a login with the secret, or the service account, that it is of. Both are nil for the node's.
 type owned struct {
-	auth   *cri.AuthConfig
-	secret *v1beta1.ImagePullSecret
+	auth    *cri.AuthConfig
+	secret  *v1beta1.ImagePullSecret
+	account *v1beta1.ImagePullServiceAccount
 }
 
 // ownedLogins returns the logins for an image, in the order of credentials, with their secrets.
@@ -227,11 +240,11 @@ func ownedLogins(name string, secrets []v1.Secret) []owned {
 	return out
 }
 
-// secretsOf returns the secrets of logins.
-func secretsOf(logins []owned) (out []v1beta1.ImagePullSecret) {
-	for _, l := range logins {
-		if l.secret != nil {
-			out = append(out, *l.secret)
+// found returns the logins for an image that programs of the node know.
+func (p *Puller) found(ctx context.Context, name string, pod credential.Pod) (out []owned) {
+	for _, f := range p.Providers.Logins(ctx, repositoryOf(name), pod) {
+		for _, auth := range credentials(name, []v1.Secret{f.Secret}) {
+			out = append(out, owned{auth: auth, account: f.Account})
 		}
 	}
 	return out

@@ -1,10 +1,12 @@
 package image
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"porthole.dev/porthole/kubelet/credential"
 )
 
 // pullSecret is the secret of a namespace with the login of a user of a.b.
@@ -93,7 +97,7 @@ func TestKilledPull(t *testing.T) {
 	}
 
 	by := v1beta1.ImagePullSecret{UID: "u", Namespace: "n", Name: "s", CredentialHash: "h"}
-	if err := v.succeeded("a.b/c:1", "id", &by); err != nil || !v.must("a.b/d:1", "id", []v1beta1.ImagePullSecret{by}) {
+	if err := v.succeeded("a.b/c:1", "id", owned{secret: &by}); err != nil || !v.must("a.b/d:1", "id", []owned{{secret: &by}}) {
 		t.Errorf("the login of one repository counts for another: %v", err)
 	}
 	path := v.file(pulled, "id")
@@ -114,10 +118,73 @@ func TestKilledPull(t *testing.T) {
 		t.Error("an image that is gone is remembered")
 	}
 
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil || !v.must("a.b/c:1", "id", []v1beta1.ImagePullSecret{by}) {
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil || !v.must("a.b/c:1", "id", []owned{{secret: &by}}) {
 		t.Errorf("a broken file lets everybody have the image: %v", err)
 	}
 	if _, err := NewVerifier(filepath.Join(t.TempDir(), "x"), "Sometimes", nil); err == nil {
 		t.Error("an unknown policy is taken")
+	}
+}
+
+// byAccount is a program that knows a login by the pod's service account.
+type byAccount struct{ asked []string }
+
+func (b *byAccount) Logins(_ context.Context, image string, pod credential.Pod) []credential.Found {
+	b.asked = append(b.asked, image)
+	if pod.Account == "" {
+		return nil
+	}
+	return []credential.Found{{Secret: pullSecret("", pod.Account), Account: &v1beta1.ImagePullServiceAccount{UID: "uid-" + pod.Account, Namespace: pod.Namespace, Name: pod.Account}}}
+}
+
+func (*byAccount) ByAccount(string) bool { return true }
+
+// TestImageOfAnAccount: an image that was pulled by a service account is given to pods of that account, and to others only if the registry
+// lets them pull it too; a later kubelet knows.
+func TestImageOfAnAccount(t *testing.T) {
+	s := &store{has: map[string]bool{}, users: []string{"good", "other", "good2"}}
+	dir := t.TempDir()
+	programs := &byAccount{}
+	fresh := func() *Puller {
+		p := newPuller(t, s)
+		p.Providers = programs
+		var err error
+		if p.Verify, err = NewVerifier(dir, v1beta1.NeverVerifyPreloadedImages, nil); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+
+	p := fresh()
+	want := func(what, namespace, account string, pulls int, reason string) {
+		t.Helper()
+		before := len(s.pulls)
+		_, err, _ := ask(p, Request{Name: "a.b/c:1", Policy: v1.PullIfNotPresent, PodUID: what, For: credential.Pod{Namespace: namespace, Account: account}})
+		got := ""
+		if err != nil {
+			got = err.Reason
+		}
+		if n := len(s.pulls) - before; n != pulls || got != reason {
+			t.Errorf("%s: %d pulls, %q, want %d, %q", what, n, got, pulls, reason)
+		}
+	}
+	want("the first", "ns", "good", 1, "")
+	want("the same account", "ns", "good", 0, "")
+	want("the account of that name elsewhere", "elsewhere", "good", 1, "")
+	want("another account", "ns", "other", 1, "")
+	want("an account that the registry refuses", "ns", "evil", 1, ErrImagePull)
+	want("no account", "ns", "", 1, ErrImagePull)
+
+	p = fresh()
+	want("the next kubelet knows", "ns", "other", 0, "")
+	want("and whom it does not", "ns", "good2", 1, "")
+	if asked := slices.Compact(programs.asked); len(asked) != 1 || asked[0] != "a.b/c" {
+		t.Errorf("programs were asked for %q", asked)
+	}
+
+	var record v1beta1.ImagePulledRecord
+	text, err := os.ReadFile(p.Verify.file(pulled, "id-of-a.b/c:1"))
+	if err != nil || json.Unmarshal(text, &record) != nil || len(record.CredentialMapping["a.b/c"].KubernetesServiceAccounts) != 4 || record.CredentialMapping["a.b/c"].NodePodsAccessible {
+		t.Errorf("the file has %s, %v", text, err)
 	}
 }

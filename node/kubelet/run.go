@@ -174,7 +174,7 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 	pulls := puller(cfg, images)
 	pulls.NodeConfigs = image.NodeConfigFolders(o.RootDir)
 	pulls.Builds = imageBuilds(given, o, api, rt)
-	if err := useProviders(pulls, given); err != nil {
+	if err := useProviders(pulls, given, api); err != nil {
 		closeCRI()
 		return nil, nil, err
 	}
@@ -189,7 +189,7 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 }
 
 // useProviders has the programs of the configuration asked for logins.
-func useProviders(pulls *image.Puller, given *Options) error {
+func useProviders(pulls *image.Puller, given *Options, api *kube.Kubelet) error {
 	if given.CredentialConfig == "" && given.CredentialDir == "" {
 		return nil
 	}
@@ -201,6 +201,9 @@ func useProviders(pulls *image.Puller, given *Options) error {
 		return err
 	}
 	p.Matches, p.RegistryOf = image.Matches, image.RegistryOf
+	if api != nil { // else the interface would not be nil
+		p.Accounts = api
+	}
 	pulls.Providers = p
 	return nil
 }

@@ -30,6 +30,7 @@ func TestKubelet(t *testing.T) {
 	w.nothingLeft(t)
 
 	w.run(t, "devices", testDevices)
+	w.run(t, "credential tokens", testCredentialTokens)
 	w.run(t, "processors and memory alone", testPins)
 	w.run(t, "user namespaces", testUserNamespaces)
 	w.run(t, "resize", testResize)
