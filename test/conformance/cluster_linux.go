@@ -75,7 +75,7 @@ func (c *suiteCluster) pushImages(ctx context.Context) error {
 		Parts:    parts(c.program("conformance"), c.program("bundle")),
 	}
 	all := suiteImages()
-	if c.o.suite == storageCSI {
+	if suites[c.o.suite].storage {
 		maps.Copy(p.Parts, storageParts(c.program("conformance")))
 		for name := range storageParts("") {
 			all = append(all, storageImage(name))

@@ -33,7 +33,7 @@ conformance-build:
 	@$(MAKE) --no-print-directory -j$(JOBS) conformance-parts
 
 .PHONY: conformance-parts
-conformance-parts: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA) $(if $(filter storage-csi,$(SUITE)),$(CONFORMANCE_CSI) $(CONFORMANCE_OUT)/csi/driver)
+conformance-parts: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA) $(if $(filter storage-csi apps,$(SUITE)),$(CONFORMANCE_CSI) $(CONFORMANCE_OUT)/csi/driver)
 
 .PHONY: deps-conformance
 deps-conformance:
@@ -77,7 +77,7 @@ $(CONFORMANCE_OUT)/etcd: $(CONFORMANCE_MOD)
 $(CONFORMANCE_OUT)/windows/agnhost.exe: $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && GOOS=windows $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/kubernetes/test/images/agnhost
 
-# A storage driver of ours, and what stands between Kubernetes and any storage driver, for SUITE=storage-csi.
+# A storage driver of ours, and what stands between Kubernetes and any storage driver, for SUITE=storage-csi and SUITE=apps.
 $(CONFORMANCE_CSI) &: $(CONFORMANCE_CSI_MOD)
 	@mkdir -p $(CONFORMANCE_OUT)/csi
 	cd bundle/csi && CGO_ENABLED=0 $(CONFORMANCE_BUILD) -o ../../$(CONFORMANCE_OUT)/csi/ github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher \

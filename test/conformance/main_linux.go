@@ -133,7 +133,7 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		defer stop()
 	}
-	if o.suite == storageCSI {
+	if suites[o.suite].storage {
 		if err := c.deployStorage(ctx); err != nil {
 			return err
 		}

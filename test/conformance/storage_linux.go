@@ -54,6 +54,11 @@ func (c *suiteCluster) deployStorage(ctx context.Context) error {
 	if err := add("controller.yaml"); err != nil {
 		return err
 	}
+	if c.o.suite != storageCSI {
+		if err := add("class.yaml"); err != nil {
+			return err
+		}
+	}
 	config, err := cluster.NewLayout(c.o.dir)
 	if err != nil {
 		return err

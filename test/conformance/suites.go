@@ -19,6 +19,8 @@ type suite struct {
 	out []leftOut
 	// peer: the suite runs on upstream's kubelet too, and the two are compared.
 	peer bool
+	// storage: the cluster has our storage driver and, but for the suite of drivers, which makes classes itself, a default class of it.
+	storage bool
 	// linuxNodes of the cluster; 0: as many as always.
 	linuxNodes int
 	// onWindows, onLinux: it can run on nodes of this system.
@@ -46,7 +48,7 @@ var suites = map[string]suite{
 	"autoscaling": {labels: "sig-autoscaling && Feature: containsAny HPA && !Alpha", onWindows: true, onLinux: true,
 		about: "runs the tests of the horizontal pod autoscaler (test/e2e/autoscaling) that need no cloud."},
 
-	storageCSI: {labels: "!Disruptive && !Flaky", focus: `External Storage`, peer: true, onLinux: true,
+	storageCSI: {labels: "!Disruptive && !Flaky", focus: `External Storage`, peer: true, storage: true, onLinux: true,
 		about: "runs upstream's suite for storage drivers (`--storage.testdriver`) with a driver of ours, which is as strict as the interface lets a driver be " +
 			"(internal/testkit/storagedriver), and upstream's external-provisioner, external-attacher and external-resizer. csi-driver-host-path, for which upstream runs it, " +
 			"is not to be had as a Go module.",
@@ -75,9 +77,10 @@ var suites = map[string]suite{
 			{`\[Feature:Networking-Performance\]|Networking-DNS|NodeLocal DNS|dns autoscaling|\[Feature:KubeProxyDaemonSet`, "measure, or need an add-on"},
 			{`provide Internet connection|Networking-IPv4`, "the cluster has no way to the Internet"},
 		}},
-	"apps": {labels: "sig-apps" + usual + " && !Alpha", peer: true, onLinux: true,
-		about: "runs upstream's tests of sig-apps beyond conformance that need no cloud.",
+	"apps": {labels: "sig-apps" + usual + " && !Alpha", peer: true, storage: true, onLinux: true,
+		about: "runs upstream's tests of sig-apps beyond conformance that need no cloud. The default class of volumes is one of our storage driver.",
 		out: []leftOut{
+			{`\[Feature:StatefulUpgrade\]`, "upgrades the cluster to a version that a script of Kubernetes' own repository names"},
 			{`\[Feature:StatefulSet\].*(zookeeper|mysql|cockroach|redis)|stateful set.*(zookeeper|mysql|cockroach|redis)|Deploy clustered applications`, "install databases from the Internet"},
 		}},
 }
