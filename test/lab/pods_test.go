@@ -382,13 +382,57 @@ func TestExec(t *testing.T) {
 			t.Errorf("exec of exit 7 gives %v %s", err, out)
 		}
 		if system == "windows" {
-			out, err := command(time.Minute, "script", "-qec", fmt.Sprintf("%s kubectl --dir %s exec -it %s -- cmd /c ver", porthole, dir, name), "/dev/null")
-			if err != nil || !strings.Contains(out, "Windows") {
-				t.Errorf("exec -it -- cmd gives %q, %v", out, err)
-			}
+			cmd := onTerminal(t, 100, 30, "exec", "-it", name, "--", "cmd", "/c", "ver")
+			cmd.shows("Windows")
+			cmd.ends(0)
 		}
 	})
 }
+
+// TestTerminal has people at terminals of containers: one starts a pod, one attaches to it, and both sizes reach the program; what is typed
+// does too, an interruption among it.
+// Row 1.96.
+func TestTerminal(t *testing.T) {
+	onEach(t, func(t *testing.T, system string) {
+		name := "terminal-" + system
+		t.Cleanup(func() { _, _ = kubectlErr("delete", "pod", name, "--ignore-not-found", "--force") })
+		first := onTerminal(t, 101, 31, "run", "-it", name, "--image=porthole/testapp:1", "--restart=Never", "--pod-running-timeout=2m",
+			`--overrides={"spec": {"terminationGracePeriodSeconds": 0, "nodeSelector": {"kubernetes.io/os": "`+system+`"}}}`, "--", "console")
+		first.shows("size 101x31")
+		first.resize(90, 20)
+		first.shows("size 90x20")
+		first.types("hello\r")
+		first.shows(`said "hello"`)
+
+		second := onTerminal(t, 120, 40, "attach", "-it", name)
+		second.shows("size 120x40")
+		second.types("from elsewhere\r")
+		first.shows(`said "from elsewhere"`)
+
+		inside := onTerminal(t, 80, 25, "exec", "-it", name, "--", "testapp", "console")
+		inside.shows("size 80x25")
+		inside.resize(70, 24)
+		inside.shows("size 70x24")
+		inside.types("exit 37\r")
+		inside.ends(37)
+
+		second.types("\x03")
+		first.shows("interrupted")
+		first.ends(interrupted)
+		pod := waitPod(t, name, podWait, func(p *v1.Pod) error {
+			if p.Status.Phase != v1.PodFailed {
+				return fmt.Errorf("the pod is %s", p.Status.Phase)
+			}
+			return nil
+		})
+		if s := pod.Status.ContainerStatuses[0].State.Terminated; s == nil || s.ExitCode != interrupted {
+			t.Errorf("the container has ended as %+v", s)
+		}
+	})
+}
+
+// interrupted is the exit code of testapp's console after an interruption.
+const interrupted = 130
 
 // TestCPULimit runs alone on the machine, one system after the other: a burner needs its CPU.
 // Row 1.97.

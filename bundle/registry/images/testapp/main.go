@@ -37,6 +37,7 @@ const usage = `testapp COMMAND
   exit CODE                 end with CODE
   echo TEXT...              print TEXT
   copy                      standard input to standard output
+  console                   print the size of the terminal as it changes, and what is typed; "exit N" ends it
   id                        host name, system, architecture, working folder, arguments
 `
 
@@ -45,7 +46,7 @@ type command func(args []string) error
 func commands() map[string]command {
 	return map[string]command{
 		"serve": serve, "get": get, "tcp": tcpClient, "udp": udpClient, "resolve": resolve, "dnsudp": dnsUDP, "spread": spread, "addresses": addresses,
-		"burn": burn, "hog": hog, "sleep": sleep, "env": env, "cat": cat, "write": write, "ls": ls, "exit": exit, "copy": copyInput,
+		"burn": burn, "hog": hog, "sleep": sleep, "env": env, "cat": cat, "write": write, "ls": ls, "exit": exit, "copy": copyInput, "console": console,
 		"echo": func(args []string) error { fmt.Println(strings.Join(args, " ")); return nil },
 		"processes": func([]string) error {
 			names, err := processNames()
