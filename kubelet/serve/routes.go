@@ -96,20 +96,6 @@ func (s *Server) profileRoutes() []route {
 		{"GET /debug/pprof/symbol", pprof.Symbol}, {"GET /debug/pprof/trace", pprof.Trace}}
 }
 
-func (s *Server) healthRoutes() []route {
-	check := func(w http.ResponseWriter, _ *http.Request) {
-		if s.opts.Healthy != nil {
-			if err := s.opts.Healthy(); err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-		}
-		_, _ = w.Write([]byte("ok"))
-	}
-	ok := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }
-	return []route{{"GET /healthz", check}, {"GET /readyz", check}, {"GET /healthz/ping", ok}, {"GET /healthz/log", ok}, {"GET /healthz/syncloop", check}}
-}
-
 // disabled answers that an endpoint is switched off, with upstream's code and text.
 func disabled(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, http.StatusMethodNotAllowed) }

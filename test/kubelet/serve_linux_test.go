@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,43 @@ func ask(t *testing.T, w *world, path string) string {
 		t.Fatalf("%s: %d %s", path, code, text)
 	}
 	return text
+}
+
+// upstreamsPart is a part of the health that upstream's kubelet alone has: ours goes on if device plugins cannot register, and logs it.
+const upstreamsPart = "[+]device-plugin ok\n"
+
+// testHealth: our kubelet and upstream's answer alike about the parts of their health, but for that one.
+func testHealth(t *testing.T, w *world) {
+	answers := func() (out []string) {
+		must(t, wait.For(w.ctx, 20*time.Second, "the kubelet to listen", func(context.Context) error { // the node can be Ready a moment before
+			resp, err := w.http().Get(kubeletURL + "healthz")
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err
+		}))
+		for _, path := range []string{"healthz", "healthz?verbose", "healthz?verbose&exclude=log&exclude=b&exclude=a", "healthz/ping", "healthz/log", "healthz/syncloop"} {
+			out = append(out, path+": "+ask(t, w, path))
+		}
+		return out
+	}
+	ours := answers()
+	w.kubelet.Stop()
+	defer func() {
+		w.kubelet.Stop()
+		w.startKubelet()
+	}()
+	var err error
+	w.kubelet, err = w.StartKubelet(w.ctx, node, true)
+	must(t, err)
+
+	theirs := answers()
+	for i := range theirs {
+		theirs[i] = strings.ReplaceAll(theirs[i], upstreamsPart, "")
+	}
+	if !slices.Equal(ours, theirs) {
+		t.Errorf("ours:\n%s\nupstream's:\n%s", strings.Join(ours, "\n"), strings.Join(theirs, "\n"))
+	}
 }
 
 // kubeletURL is the address of the kubelet's server in the World's network.
