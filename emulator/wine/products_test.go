@@ -24,7 +24,7 @@ var windowsTests = []struct {
 	{"kubelet/config", []string{"TestPathsAreOfTheFile"}},
 	{"kubelet/logs", nil},
 	{"kubelet/serve", []string{"TestFollowThroughRotationUntilTheEnd", "TestNodeLogQuery"}},
-	{"kubelet/volume", []string{"TestLinksWork", "TestReadersDuringUpdates", "TestSubPathsAreHeld"}},
+	{"kubelet/volume", []string{"TestLinksWork", "TestReadersDuringUpdates", "TestSubPathsAreHeld", "TestHeldByAnother"}},
 	{"hns/hcn", nil},
 }
 

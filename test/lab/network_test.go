@@ -156,6 +156,36 @@ func TestSeedRouteTable(t *testing.T) {
 	t.Logf("%d paths", len(paths))
 }
 
+// TestIISSample applies the sample as it is and asks it through the node port of each node, from a Linux node and from outside.
+// Row 1.81.
+func TestIISSample(t *testing.T) {
+	sample, err := os.ReadFile("../../samples/iis.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, string(sample))
+	kubectl(t, "rollout", "status", "deployment/iis", "--timeout=2m")
+
+	port := strings.TrimSpace(kubectl(t, "get", "service", "iis", "-o", "jsonpath={.spec.ports[0].nodePort}"))
+	for from, netns := range map[string]string{"lin01": "porthole-lin01", "outside": torNetns} {
+		for node, address := range nodeAddresses {
+			if from == node {
+				continue
+			}
+			wait.NoError(t, podWait, "an answer of the sample", func() error {
+				out, err := curl(netns, "http://"+address+":"+port+"/")
+				if err == nil && !strings.Contains(out, "hostname=iis-") {
+					err = fmt.Errorf("it is %q", out)
+				}
+				if err != nil {
+					err = fmt.Errorf("from %s by %s: %w", from, node, err)
+				}
+				return err
+			})
+		}
+	}
+}
+
 // TestOutboundNAT: the outside sees the node's address. Destinations that are exceptions, such as pods of other nodes, see the pod's
 // own.
 // Row 1.68.
