@@ -72,7 +72,7 @@ func main() {
 	flag.IntVar(&o.crowd, "crowd", 250, "group kubelet: pods of the part large")
 	flag.StringVar(&o.kubelet, "kubelet", "start,ten,fifty,end,crash,config,idle,large", "parts of the group kubelet")
 	flag.StringVar(&o.sides, "sides", strings.Join([]string{bare, ours, peer}, ","), "groups kubelet, windows and routes: who is measured")
-	flag.StringVar(&o.windows, "windows", "start,ten,thirty,end,crash,idle", "parts of the group windows")
+	flag.StringVar(&o.windows, "windows", "start,ten,thirty,end,crash,idle,crowd", "parts of the group windows")
 	flag.StringVar(&o.runtime, "runtime", "memory,calls", "parts of the group runtime")
 	flag.IntVar(&o.runtimeRounds, "runtime-rounds", 12, "group runtime: pods of each runtime, with and without the kubelet")
 	flag.StringVar(&o.profiles, "profiles", "", "group kubelet: folder to keep processor profiles in: of each part, side and program")

@@ -42,6 +42,10 @@ func windowsParts(rounds int) []windowsPart {
 			{key: "idle-cpu-all", name: "windows-idle-10-cpu-of-the-host", unit: "CPUs", note: "of all processes of the host, those of the pods and the control plane among them"},
 			{key: "idle-pss", name: "windows-idle-10-memory", unit: "MB", target: ofPeer(1), note: "proportional set size of kubelet.exe"}}},
 			measure: windowsIdles},
+		{kubeletPart: kubeletPart{name: "crowd", lines: []line{
+			{key: "crowd-ready", name: fmt.Sprintf("windows-bind-to-ready-%d-at-once", windowsCrowd), unit: "s"},
+			{key: "crowd-stats", name: fmt.Sprintf("windows-%d-pods-stats-summary", windowsCrowd), unit: "s", target: fixed(0.25), note: "through the API server"}}},
+			measure: windowsSummaries},
 	}
 }
 
