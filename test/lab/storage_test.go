@@ -66,21 +66,24 @@ func (s storageCase) test(t *testing.T) {
 	stop := attachAll(t)
 	defer stop()
 	apply(t, statefulSet(s.node, s.data))
-	name := "store-" + s.node + "-0"
-	waitPod(t, name, podWait, isReady)
-	kubectl(t, "exec", name, "--", s.app, "write", s.data+s.separator()+"file", "kept")
-	kubectl(t, "delete", "pod", name, "--wait=true")
-	waitPod(t, name, podWait, isReady)
-	s.wantKept(t, name)
+	set := ordered{s}
+	for i := range storePods {
+		waitPod(t, set.name(i), podWait, isReady)
+		kubectl(t, "exec", set.name(i), "--", s.app, "write", s.file(), set.name(i))
+	}
+	set.wantOrder(t)
+	set.wantNames(t)
+	kubectl(t, "delete", "pod", "-l", "app=store-"+s.node, "--wait=true")
+	set.wantKept(t)
+	set.wantNames(t)
 
-	// The driver goes and comes back under the pod.
+	// The driver goes and comes back under the pods.
 	kubectl(t, "delete", "pod", "driver-"+s.node, "--wait=true")
-	s.wantKept(t, name)
+	set.wantKept(t)
 	apply(t, s.driver)
 	waitPod(t, "driver-"+s.node, podWait, isReady)
-	kubectl(t, "delete", "pod", name, "--wait=true")
-	waitPod(t, name, podWait, isReady)
-	s.wantKept(t, name)
+	kubectl(t, "delete", "pod", set.name(0), "--wait=true")
+	set.wantKept(t)
 
 	kubectl(t, "scale", "statefulset", "store-"+s.node, "--replicas=0")
 	wait.NoError(t, podWait, "the volume is detached", func() error {
@@ -95,18 +98,12 @@ func (s storageCase) test(t *testing.T) {
 	})
 }
 
-func (s storageCase) separator() string {
+// file is a file in the volume of a pod.
+func (s storageCase) file() string {
 	if strings.HasPrefix(s.data, "/") {
-		return "/"
+		return s.data + "/file"
 	}
-	return `\`
-}
-
-func (s storageCase) wantKept(t *testing.T, pod string) {
-	t.Helper()
-	if out := kubectl(t, "exec", pod, "--", s.app, "cat", s.data+s.separator()+"file"); strings.TrimSpace(out) != "kept" {
-		t.Errorf("the pod reads %q", out)
-	}
+	return s.data + `\file`
 }
 
 // pushDriver makes the driver's image for both systems, and pushes it to the cluster's registry.
@@ -191,44 +188,6 @@ spec:
     - --dir=C:\lab-volumes
     - --socket=C:\var\lib\kubelet\plugins\` + labDriver + `\csi.sock
     - --registration=C:\var\lib\kubelet\plugins_registry\` + labDriver + `-reg.sock
-`
-
-// statefulSet has one pod with a claim, and the volume that an administrator made for it.
-func statefulSet(node, data string) string { return fmt.Sprintf(statefulSetOf, node, data) }
-
-const statefulSetOf = `
-apiVersion: v1
-kind: PersistentVolume
-metadata: {name: store-%[1]s}
-spec:
-  capacity: {storage: 1Gi}
-  accessModes: [ReadWriteOnce]
-  persistentVolumeReclaimPolicy: Retain
-  storageClassName: lab
-  claimRef: {namespace: default, name: data-store-%[1]s-0}
-  csi: {driver: lab.storage.porthole.dev, volumeHandle: store-%[1]s}
-  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.lab.storage.porthole.dev/node, operator: In, values: [%[1]s]}]}]}}
-
----
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: store-%[1]s}
-spec:
-  serviceName: store
-  selector: {matchLabels: {app: store-%[1]s}}
-  persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}
-  template:
-    metadata: {labels: {app: store-%[1]s}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers:
-      - name: app
-        image: porthole/testapp:1
-        args: [serve, --http, ':8080']
-        volumeMounts: [{name: data, mountPath: '%[2]s'}]
-  volumeClaimTemplates:
-  - metadata: {name: data}
-    spec: {accessModes: [ReadWriteOnce], storageClassName: lab, resources: {requests: {storage: 1Gi}}}
 `
 
 // attachAll plays external-attacher until stop is called: what is to be attached is, and what is to be detached may go.
