@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -65,24 +66,33 @@ func suiteImages() []images.Image {
 // parts of the layers, by name. Programs come from dir, which `make conformance-build` fills, from bundle, the programs of a
 // local cluster, and from the machine.
 func parts(dir, bundle string) map[string]func(*images.Layer) error {
-	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
-	files := func(pairs ...string) func(*images.Layer) error {
-		return func(l *images.Layer) error {
-			for pair := range slices.Chunk(pairs, 2) {
-				if err := l.File(pair[0], pair[1], 0o755); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-	}
-	windowsFiles := func(pairs ...string) func(*images.Layer) error {
-		return func(l *images.Layer) error {
-			l.Dir("Files", 0o755) // hcsshim does not make the folder of a file for itself
-			return files(pairs...)(l)
-		}
-	}
+	all := linuxParts(dir, bundle)
+	maps.Copy(all, windowsParts(dir, bundle))
+	return all
+}
 
+// files adds programs and data, given as pairs of a path in the image and one on this machine.
+func files(pairs ...string) func(*images.Layer) error {
+	return func(l *images.Layer) error {
+		for pair := range slices.Chunk(pairs, 2) {
+			if err := l.File(pair[0], pair[1], 0o755); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// windowsFiles is files for a Windows layer.
+func windowsFiles(pairs ...string) func(*images.Layer) error {
+	return func(l *images.Layer) error {
+		l.Dir("Files", 0o755) // hcsshim does not make the folder of a file for itself
+		return files(pairs...)(l)
+	}
+}
+
+func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
+	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
 	return map[string]func(*images.Layer) error{
 		"base":  func(l *images.Layer) error { return addBase(l, at("sh")) },
 		"tools": addTools,
@@ -107,6 +117,12 @@ func parts(dir, bundle string) map[string]func(*images.Layer) error {
 			l.Dir("consume-cpu", 0o755)
 			return files("consumer", at("consumer"), "consume-cpu/consume-cpu", at("load"), "usr/bin/stress", at("load"))(l)
 		},
+	}
+}
+
+func windowsParts(dir, bundle string) map[string]func(*images.Layer) error {
+	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
+	return map[string]func(*images.Layer) error{
 		"windows-consumer": func(l *images.Layer) error {
 			l.Dir("Files", 0o755)
 			l.Dir("Files/bin", 0o755)

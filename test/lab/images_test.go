@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -77,16 +79,7 @@ spec:
 		t.Fatalf("%v\n%s", err, out)
 	}
 	run("after-import")
-	wait.NoError(t, podWait, "the imported image runs", func() error {
-		phase, err := kubectlErr("get", "pod", "after-import", "-o", "jsonpath={.status.phase}")
-		if err == nil && phase != "Succeeded" {
-			err = fmt.Errorf("phase %s", phase)
-		}
-		return err
-	})
-	if out := kubectl(t, "logs", "after-import"); !strings.Contains(out, "PORTHOLE_IMAGE_BUILD=10.0.20348.") {
-		t.Errorf("log:\n%s", out)
-	}
+	wantRun(t, "after-import", "20348")
 
 	other := filepath.Join(t.TempDir(), "old.tar")
 	if _, err := images("export", "porthole/testapp:ltsc2019", "--build", "ltsc2019", "--output", other); err != nil {
@@ -147,6 +140,20 @@ spec:
 }
 
 // variantByItself matches what the kubelet says of an image whose index has older variants only.
+// wantRun waits until a pod has printed its environment, and checks of which build its image is.
+func wantRun(t *testing.T, name, build string) {
+	t.Helper()
+	waitPod(t, name, podWait, func(p *v1.Pod) error {
+		if p.Status.Phase != v1.PodSucceeded {
+			return fmt.Errorf("phase %s", p.Status.Phase)
+		}
+		return nil
+	})
+	if out := kubectl(t, "logs", name); !strings.Contains(out, "PORTHOLE_IMAGE_BUILD=10.0."+build+".") {
+		t.Errorf("log of %s:\n%s", name, out)
+	}
+}
+
 var variantByItself = regexp.MustCompile(`by itself, (porthole/testapp@sha256:[0-9a-f]{64})`)
 
 // TestHyperVHandler: an image of an older build than the host's runs with a RuntimeClass of the handler for Hyper-V isolation, is refused
@@ -188,16 +195,7 @@ handler: runhcs-wcow-process
 	pod("older-by-process", "process", said[1])
 	waitEvent(t, "older-by-process", "it was not pulled", "needs Hyper-V isolation", "a RuntimeClass with the handler runhcs-wcow-hypervisor gives it")
 	pod("older-by-hyperv", "hyperv", said[1])
-	wait.NoError(t, podWait, "an image of 2019 runs on 2022", func() error {
-		phase, err := kubectlErr("get", "pod", "older-by-hyperv", "-o", "jsonpath={.status.phase}")
-		if err == nil && phase != "Succeeded" {
-			err = fmt.Errorf("phase %s", phase)
-		}
-		return err
-	})
-	if out := kubectl(t, "logs", "older-by-hyperv"); !strings.Contains(out, "PORTHOLE_IMAGE_BUILD=10.0.17763.") {
-		t.Errorf("log:\n%s", out)
-	}
+	wantRun(t, "older-by-hyperv", "17763")
 
 	out, err := command(time.Minute, porthole, "status", "--dir", dir)
 	if err != nil || !strings.Contains(out, "win01: pods with the handler runhcs-wcow-hypervisor are not isolated by Hyper-V here") {
