@@ -93,6 +93,7 @@ func windowsFiles(pairs ...string) func(*images.Layer) error {
 
 func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
 	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
+
 	return map[string]func(*images.Layer) error{
 		"base":  func(l *images.Layer) error { return addBase(l, at("sh")) },
 		"tools": addTools,
@@ -112,6 +113,7 @@ func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
 		"sample-apiserver": files("sample-apiserver", at("sample-apiserver")),
 		"etcd":             files("usr/local/bin/etcd", at("etcd")),
 		"pause":            files("pause", filepath.Join(bundle, "images", "linux", "pause")),
+
 		// The programs that upstream's consumer starts are one of ours: of those in upstream's image one is Debian's, one Microsoft's.
 		"consumer": func(l *images.Layer) error {
 			l.Dir("consume-cpu", 0o755)
@@ -122,6 +124,7 @@ func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
 
 func windowsParts(dir, bundle string) map[string]func(*images.Layer) error {
 	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
+
 	return map[string]func(*images.Layer) error{
 		"windows-consumer": func(l *images.Layer) error {
 			l.Dir("Files", 0o755)
@@ -137,6 +140,7 @@ func windowsParts(dir, bundle string) map[string]func(*images.Layer) error {
 			return windowsFiles("Files/agnhost.exe", at("windows", "agnhost.exe"), "Files/agnhost-2.exe", at("windows", "agnhost.exe"),
 				"Files/localhost.crt", at("data", "localhost.crt"), "Files/localhost.key", at("data", "localhost.key"))(l)
 		},
+
 		"windows-nautilus": windowsFiles("Files/nautilus.jpg", at("data", "nautilus.jpg"), "Files/data.json", at("data", "nautilus.json")),
 		"windows-kitten":   windowsFiles("Files/kitten.jpg", at("data", "kitten.jpg"), "Files/data.json", at("data", "kitten.json")),
 		"windows-pause":    windowsFiles("Files/pause.exe", filepath.Join(bundle, "images", "windows", "pause.exe")),
