@@ -78,12 +78,20 @@ func (h member) stops() {
 	if state := h.service("kubelet").Status.State; state != scm.Stopped {
 		h.t.Errorf("the service that was stopped is %v", state)
 	}
-	h.answers("without a kubelet")
+	// Its pod is in no service any more, but it runs.
+	ip, err := h.kubectl("get", "pod", "web-"+h.name, "-o", "jsonpath={.status.podIP}")
+	if err == nil {
+		err = h.get("http://" + ip + ":8080/")
+	}
+	if err != nil {
+		h.t.Errorf("the pod of a node without a kubelet: %v", err)
+	}
 
 	if out, code := h.exe("sc", "start", "kubelet"); code != 0 {
 		h.t.Fatalf("sc start: exit code %d: %s", code, out)
 	}
 	wait.NoError(h.t, time.Minute, "the node to be Ready", ready("True"))
+	h.answers("with the kubelet again")
 	if now := containerOf(h.host); now != pod {
 		h.t.Errorf("the pod's container is another one: %s, before %s", now, pod)
 	}
