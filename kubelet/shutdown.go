@@ -133,7 +133,7 @@ func haveEnded(pods []pod.View, chosen func(*pod.View) bool) bool {
 	})
 }
 
-// await calls done each 100 ms until it returns true. It returns false if ctx ends first.
+// await calls done every 100 ms until done returns true, and then returns true. If ctx ends first, await returns false.
 func await(ctx context.Context, done func() bool) bool {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

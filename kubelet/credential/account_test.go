@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// cluster has service accounts by name, and numbers the tokens that it gives.
+// cluster is an API server with service accounts. The tokens that it issues are numbered.
 type cluster struct {
 	has    map[string]v1.ServiceAccount
 	life   time.Duration // of tokens
@@ -117,8 +117,8 @@ func TestAccountMadeAnew(t *testing.T) {
 	}
 }
 
-// TestNoToken: without a token the plugin is not asked, and its logins are none. One that answers with the token itself is refused unless
-// answers are kept for the token.
+// TestNoToken: a plugin that would need a token is not asked if no token can be had, and gives no logins. A plugin that returns the token as its
+// password is refused, unless its cacheType is Token.
 func TestNoToken(t *testing.T) {
 	who := Pod{"n", "p", "u", "one"}
 	refused, file := providersWith(t, "Image", "1h", attributes("ServiceAccount", true, ""))

@@ -207,10 +207,10 @@ func (b *Builds) where(ctx context.Context, image winbuild.Image, w want) string
 // noVariant is part of the error of containerd for an index without an entry that it would take (core/images/image.go).
 const noVariant = "no match for platform in manifest"
 
-// explainPull adds to an error of the runtime which image to name in place of an index of which it takes nothing for a container with
-// Hyper-V isolation, although there is a variant that runs so. containerd 2.3 compares an index with the host's own build whatever the
-// handler is (internal/cri/server/images/image_pull.go); an image that is named by its own digest it takes as it is. All other errors,
-// and nil, are returned unchanged.
+// explainPull adds advice to the runtime's error when a pod with Hyper-V isolation names an index (a manifest list) whose variant for an older
+// build would run, but which the runtime refuses: to name that variant by its digest. containerd 2.3 compares an index with the host's
+// own build whatever the handler is (internal/cri/server/images/image_pull.go), and pulls an image that is named by its digest without
+// comparing. All other errors, and nil, are returned unchanged.
 func (b *Builds) explainPull(ctx context.Context, name string, logins []*cri.AuthConfig, w want, err error) error {
 	if err == nil || b == nil || w.isolation != winbuild.HyperV || !strings.Contains(err.Error(), noVariant) {
 		return err

@@ -58,7 +58,7 @@ func (t *taking) whole(layers ...layer) {
 }
 
 // order returns the groups of the last layer (for example cores) that have free processors. They are sorted by the groups that contain them, in the order of
-// the layers before (for example by socket).
+// the layers before the last (for example by socket).
 func (t *taking) order(layers ...layer) []int {
 	var out []int
 	var walk func(within cpuset.CPUSet, layers []layer)

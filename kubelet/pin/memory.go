@@ -16,7 +16,7 @@ import (
 	"porthole.dev/porthole/kubelet/numa"
 )
 
-// memory says which container has memory of which NUMA nodes. It has no effect on the machine.
+// memory keeps account of the memory of each NUMA node that containers have been promised. It changes nothing on the machine itself.
 type memory struct {
 	machine  *numa.Machine
 	reserved map[int]map[v1.ResourceName]uint64

@@ -82,7 +82,15 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 		return
 	}
 
-	for _, b := range s.runtime.Sandboxes { // removing a sandbox removes its containers
+	removeRest(s, now, p)
+	if len(s.runtime.Sandboxes)+len(s.runtime.Containers) == 0 {
+		p.Finished = s.pod == nil || s.gone
+	}
+}
+
+// removeRest plans to remove the sandboxes, which removes their containers, and the containers that no sandbox is left of.
+func removeRest(s *State, now time.Time, p *Plan) {
+	for _, b := range s.runtime.Sandboxes {
 		if s.busy(stopSandboxKey(b.ID)) { // its network is being taken down: a removal would do that a second time
 			continue
 		}
@@ -90,17 +98,14 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 			p.do(s, Action{Kind: RemoveSandbox, Key: removeKey(b.ID), ID: b.ID})
 		})
 	}
-
-	for _, c := range s.runtime.Containers {
-		if len(s.runtime.Sandboxes) == 0 {
-			whenDue(s.failures[RemoveKey], now, p, func() {
-				p.do(s, Action{Kind: RemoveContainer, Key: removeKey(c.ID), ID: c.ID, Name: c.Name})
-			})
-		}
+	if len(s.runtime.Sandboxes) > 0 {
+		return
 	}
 
-	if len(s.runtime.Sandboxes)+len(s.runtime.Containers) == 0 {
-		p.Finished = s.pod == nil || s.gone
+	for _, c := range s.runtime.Containers {
+		whenDue(s.failures[RemoveKey], now, p, func() {
+			p.do(s, Action{Kind: RemoveContainer, Key: removeKey(c.ID), ID: c.ID, Name: c.Name})
+		})
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 // walled is a host whose inbound firewall is on.
 type walled struct{ *host }
 
-// foreign makes a rule of the firewall that is not ours, and waits until it can be used: the Linux node may still have the MAC address of a
-// host of another test that had this one's address.
+// foreign adds a firewall rule that is not Porthole's, and waits until a connection to its port works. That can take seconds: an earlier test's
+// host had the same IP address, and the Linux node still sends to that host's MAC address.
 func (h walled) foreign() {
 	h.t.Helper()
 	if out, code := h.exe("netsh", "advfirewall", "firewall", "add", "rule", "name=of somebody else", "dir=in", "action=allow", "protocol=TCP", "localport=9182"); code != 0 {

@@ -61,8 +61,9 @@ func mayAskForAudience(t *testing.T, w *world) {
 	must(t, err)
 }
 
-// testCredentialTokens: a plugin is given a token of the pod's service account, for the audience and bound to the pod, and the annotation that
-// the configuration names; it is not asked for a pod whose account lacks it. Our kubelet and upstream's ask the same.
+// testCredentialTokens: a plugin is given a token of the pod's service account, for the configured audience and bound to the pod, and the
+// account's annotation that the configuration requires. It is not asked for a pod whose account lacks the annotation. Our kubelet and
+// upstream's give the plugin the same request.
 func testCredentialTokens(t *testing.T, w *world) {
 	mayAskForAudience(t, w)
 	accounts := w.Client.CoreV1().ServiceAccounts(namespace)
@@ -118,7 +119,7 @@ func testCredentialTokens(t *testing.T, w *world) {
 	}
 }
 
-// waitsForImage reports whether the pull of the pod's image failed.
+// waitsForImage returns nil if a container waits because its image could not be pulled, and otherwise the state of the containers.
 func waitsForImage(p *v1.Pod) error {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Waiting != nil && strings.Contains(c.State.Waiting.Reason, "ImagePull") {

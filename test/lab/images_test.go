@@ -61,18 +61,7 @@ func TestImagesWithoutARegistry(t *testing.T) {
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
 	}
-	run := func(name string) {
-		apply(t, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %s}
-spec:
-  nodeName: win01
-  restartPolicy: Never
-  containers: [{name: app, image: %q, imagePullPolicy: Never, args: [env]}]
-`, name, image))
-	}
-
+	run := func(name string) { envPod(t, name, image, "", "Never") }
 	run("before-import")
 	waitEvent(t, "before-import", "is not present with pull policy of Never")
 	if out, err := images("import", archive, "--node", "win01"); err != nil || !strings.Contains(out, "imported docker.io/"+image) {
@@ -140,6 +129,24 @@ spec:
 }
 
 // variantByItself matches what the kubelet says of an image whose index has older variants only.
+// envPod makes a pod on win01 that prints its environment. class is its RuntimeClass; "" for none.
+func envPod(t *testing.T, name, image, class, pull string) {
+	t.Helper()
+	if class != "" {
+		class = "runtimeClassName: " + class
+	}
+	apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeName: win01
+  restartPolicy: Never
+  %s
+  containers: [{name: app, image: %q, imagePullPolicy: %s, args: [env]}]
+`, name, class, image, pull))
+}
+
 // wantRun waits until a pod has printed its environment, and checks of which build its image is.
 func wantRun(t *testing.T, name, build string) {
 	t.Helper()
@@ -160,18 +167,7 @@ var variantByItself = regexp.MustCompile(`by itself, (porthole/testapp@sha256:[0
 // without, and what the emulated host does not isolate is said. Of an index containerd takes nothing older: the kubelet says what to name.
 // Row 1.99.
 func TestHyperVHandler(t *testing.T) {
-	pod := func(name, class, image string) {
-		apply(t, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %s}
-spec:
-  nodeName: win01
-  restartPolicy: Never
-  runtimeClassName: %s
-  containers: [{name: app, image: %q, args: [env]}]
-`, name, class, image))
-	}
+	pod := func(name, class, image string) { envPod(t, name, image, class, "IfNotPresent") }
 	apply(t, `
 apiVersion: node.k8s.io/v1
 kind: RuntimeClass

@@ -81,7 +81,7 @@ func (s ordered) wantKept(t *testing.T) {
 	}
 }
 
-// wantOrder: each pod was made when the one before was Ready. The API has both times in seconds.
+// wantOrder checks that no pod was created before the previous one was Ready. The API gives both times in whole seconds.
 func (s ordered) wantOrder(t *testing.T) {
 	t.Helper()
 	for i := 1; i < storePods; i++ {

@@ -18,7 +18,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// terminal is a terminal (pty(7)) on which kubectl runs.
+// terminal is a kubectl that runs on a pseudo-terminal (pty(7)), as if somebody had typed its command.
 type terminal struct {
 	t     *testing.T
 	f     *os.File

@@ -129,8 +129,8 @@ func (w *podWay) sandbox() Step {
 	return s
 }
 
-// isolation says of a pod with a RuntimeClass on an emulated Windows host that it has no Hyper-V isolation; "" of any other. What handler
-// the class names is not among the facts.
+// isolation returns a sentence for pods with a RuntimeClass on an emulated Windows host: such a host has no Hyper-V isolation. For other pods it
+// returns "". The sentence is there for every RuntimeClass, because the facts do not have the handler of the class.
 func (w *podWay) isolation() string {
 	if !w.f.Local || w.p.Spec.RuntimeClassName == nil || *w.p.Spec.RuntimeClassName == "" {
 		return ""
