@@ -64,7 +64,7 @@ func NewKubelet(cfg *rest.Config, node string) (*Kubelet, error) {
 		fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone))
 	services := cache.NewSharedIndexInformer(lw, &v1.Service{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	return &Kubelet{closed: make(chan struct{}), node: node, client: client, leases: leases, events: b, sink: sink, services: services,
-		recorder: b.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: node}), Objects: NewObjects(client)}, nil
+		recorder: b.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: node}), Objects: NewObjects(client, node)}, nil
 }
 
 // Close sends the last events.

@@ -23,10 +23,10 @@ const (
 )
 
 // Objects reads ConfigMaps and Secrets from one watch per object in use: a node may not list or watch all of them. ClusterTrustBundles, which
-// are few and for everybody, have one watch for all. A read of an object
-// that is not watched, or that its watch has not delivered yet, is a request to the API server.
+// are few and for everybody, have one watch for all, and PodCertificateRequests one for those of this node. A read of an object that is not watched, or that its watch has not delivered yet, is a request to the API server.
 type Objects struct {
 	client kubernetes.Interface
+	node   string
 
 	mu   sync.Mutex
 	open map[objectKey]*watchedObject
@@ -45,13 +45,13 @@ type watchedObject struct {
 	idle  *time.Timer
 }
 
-// NewObjects makes an empty set of watches.
-func NewObjects(client kubernetes.Interface) *Objects {
-	return &Objects{client: client, open: map[objectKey]*watchedObject{}}
+// NewObjects makes an empty set of watches for a node.
+func NewObjects(client kubernetes.Interface, node string) *Objects {
+	return &Objects{client: client, node: node, open: map[objectKey]*watchedObject{}}
 }
 
-// Watch watches a ConfigMap or Secret, or all objects of the kind ClusterTrustBundle, whose namespace and name are empty, and calls changed for its first state and after each change. The watch ends a minute after its
-// last release, or when the object is immutable.
+// Watch watches a ConfigMap or Secret, or all objects of the kind ClusterTrustBundle or PodCertificateRequest, whose namespace and name are empty, and
+// calls changed for its first state and after each change. The watch ends a minute after its last release, or when the object is immutable.
 func (o *Objects) Watch(kind, namespace, name string, changed func()) func() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -128,6 +128,8 @@ func emptyObject(kind string) runtime.Object {
 	switch kind {
 	case trustBundle:
 		return &certificatesv1beta1.ClusterTrustBundle{}
+	case certificateRequest:
+		return &certificatesv1beta1.PodCertificateRequest{}
 	case "Secret":
 		return &v1.Secret{}
 	}
@@ -146,8 +148,11 @@ func immutable(obj any) bool {
 
 // listWatch lists and watches the one object by its name: this is all that a node's credentials allow (the node authorizer).
 func (o *Objects) listWatch(key objectKey) cache.ListerWatcher {
-	if key.kind == trustBundle {
+	switch key.kind {
+	case trustBundle:
 		return o.listWatchBundles()
+	case certificateRequest:
+		return o.listWatchRequests()
 	}
 
 	only := func(opts *metav1.ListOptions) {

@@ -15,7 +15,7 @@ func TestObjectsFollowTheAPI(t *testing.T) {
 	ctx := context.Background()
 	cm := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cm"}, Data: map[string]string{"a": "1"}}
 	client := fake.NewClientset(cm)
-	o := NewObjects(client)
+	o := NewObjects(client, "n")
 	changed := make(chan struct{}, 10)
 	release := o.Watch("ConfigMap", "ns", "cm", func() { changed <- struct{}{} })
 	wait := func(what string) {

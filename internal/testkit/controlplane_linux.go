@@ -109,7 +109,7 @@ func (w *World) controlPlane() ControlPlane {
 	}
 
 	c := ControlPlane{Dir: w.Path("controlplane"), Address: NodeIP, Services: services, Users: users,
-		APIServer: []string{"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"}}
+		APIServer: append([]string{"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"}, w.o.APIServer...)}
 	as := func(user string) []string {
 		file := w.kubeconfig(user)
 		return []string{"--kubeconfig=" + file, "--authentication-kubeconfig=" + file, "--authorization-kubeconfig=" + file,

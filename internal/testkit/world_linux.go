@@ -39,6 +39,8 @@ type Options struct {
 	Porthole string
 	// Prefix begins the name of the World; a few letters. Required.
 	Prefix string
+	// APIServer are further flags of the API server.
+	APIServer []string
 	// Nodes that a kubelet may register as. Required.
 	Nodes []string
 }

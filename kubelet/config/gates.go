@@ -27,7 +27,7 @@ var gates = sync.OnceValue(func() map[string]gate {
 })
 
 // switched are the gates that a feature of this kubelet depends on.
-var switched = []string{"ClusterTrustBundleProjection", "DisableCPUQuotaWithExclusiveCPUs", "ResourceHealthStatus"}
+var switched = []string{"ClusterTrustBundleProjection", "DisableCPUQuotaWithExclusiveCPUs", "PodCertificateRequest", "ResourceHealthStatus"}
 
 // On reports whether a feature gate is on: as somebody has set it, or else by its default.
 func On(set map[string]bool, name string) bool {

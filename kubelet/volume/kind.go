@@ -40,6 +40,8 @@ type job struct {
 	storage *storage
 	// token returns a service account token for the pod; only for prepare.
 	token func(context.Context, *v1.ServiceAccountTokenProjection) (string, error)
+	// certificate returns a private key and a chain of certificates for the pod; nil if that is switched off, and only for prepare.
+	certificate func(context.Context, certKey, *v1.PodCertificateProjection) (key, chain []byte, err error)
 }
 
 // group returns the group that shall own the volume (fsGroup), nil if the pod names none.

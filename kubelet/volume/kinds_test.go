@@ -22,9 +22,6 @@ var notSupported = map[string]string{
 	"GitRepo": "in an init container",
 }
 
-// projectionsNotSupported are the fields of v1.VolumeProjection that are not supported.
-var projectionsNotSupported = []string{"PodCertificate"}
-
 // TestVolumeSources asks of every field of v1.VolumeSource that it has exactly one kind, or is listed as not supported
 // and fails with a text that says what to use.
 // Row 1.95.
@@ -67,28 +64,24 @@ func TestVolumeSources(t *testing.T) {
 	}
 }
 
-// TestProjections asks the same of every field of v1.VolumeProjection.
+// TestProjections asks of every field of v1.VolumeProjection that it is a source, and that one without any says so.
 func TestProjections(t *testing.T) {
 	all := reflect.TypeFor[v1.VolumeProjection]()
 	for i := range all.NumField() {
 		field := all.Field(i)
 		var p v1.VolumeProjection
 		reflect.ValueOf(&p).Elem().Field(i).Set(reflect.New(field.Type.Elem()))
-		s := projectedSource(&p, nil)
-		_, unknown := s.(unknownSource)
-		if listed := slices.Contains(projectionsNotSupported, field.Name); listed != unknown {
-			t.Errorf("%s: source %T, listed as not supported: %v", field.Name, s, listed)
+		s := projectedSource(&p, 0, nil)
+		if _, unknown := s.(unknownSource); unknown {
+			t.Errorf("%s is not supported", field.Name)
+		} else if s.need() == (need{}) {
+			t.Errorf("%s: files that depend on nothing are never rewritten", field.Name)
 		}
-		if !unknown {
-			if s.need() == (need{}) {
-				t.Errorf("%s: files that depend on nothing are never rewritten", field.Name)
-			}
-			continue
-		}
-		_, err := s.files(context.Background(), job{})
-		if want := "this type of projected source is not supported"; err == nil || err.Error() != want {
-			t.Errorf("%s: %v, want %s", field.Name, err, want)
-		}
+	}
+
+	_, err := projectedSource(&v1.VolumeProjection{}, 0, nil).files(context.Background(), job{})
+	if want := "this type of projected source is not supported"; err == nil || err.Error() != want {
+		t.Errorf("a source of no type: %v, want %s", err, want)
 	}
 }
 
@@ -119,6 +112,7 @@ func TestNeeds(t *testing.T) {
 			{DownwardAPI: &v1.DownwardAPIProjection{}},
 			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{}},
 			{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{}},
+			{PodCertificate: &v1.PodCertificateProjection{}},
 		}}}),
 		vol("empty", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}),
 		vol("host", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/"}}),
@@ -126,7 +120,7 @@ func TestNeeds(t *testing.T) {
 		vol("csi", v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}),
 	)
 	want := []need{{object: ConfigMap, name: "a"}, {object: Secret, name: "b"}, {pod: true},
-		{object: ConfigMap, name: "c"}, {object: Secret, name: "d"}, {pod: true}, {token: true}, {object: TrustBundle}}
+		{object: ConfigMap, name: "c"}, {object: Secret, name: "d"}, {pod: true}, {token: true}, {object: TrustBundle}, {object: PodCertificate}}
 	if got := needsOf(pod); !slices.Equal(got, want) {
 		t.Errorf("needs: %+v, want %+v", got, want)
 	}

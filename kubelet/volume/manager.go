@@ -34,6 +34,7 @@ type podVolumes struct {
 	// work is held while folders of the pod are changed. It is taken before mu.
 	work   sync.Mutex
 	tokens *tokenCache
+	certs  *certCache
 	wake   wakeup.Signal // content may have changed
 
 	mu      sync.Mutex // guards all fields below
@@ -126,6 +127,7 @@ func newPodVolumes() *podVolumes {
 	return &podVolumes{
 		watches: map[objectRef]func(){},
 		tokens:  newTokenCache(),
+		certs:   newCertCache(),
 		wake:    wakeup.New(),
 	}
 }
@@ -141,7 +143,6 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 	if m.opts.Objects == nil {
 		return
 	}
-	changed := func() { p.wake.Wake() }
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, n := range needsOf(pod) {
@@ -149,11 +150,19 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 			continue
 		}
 		ref := objectRef{kind: n.object, namespace: pod.Namespace, name: n.name}
-		if n.object == TrustBundle {
+		changed := p.wake.Wake
+		switch n.object {
+		case TrustBundle:
 			if m.opts.TrustBundles == nil {
 				continue
 			}
 			ref.namespace = "" // the cluster's
+		case PodCertificate:
+			if m.opts.Certificates == nil {
+				continue
+			}
+			ref.namespace = "" // the node's
+			changed = func() { p.certs.tell(); p.wake.Wake() }
 		}
 		if _, known := p.watches[ref]; !known && !p.closed {
 			p.watches[ref] = m.opts.Objects.Watch(ref.kind, ref.namespace, ref.name, changed)
@@ -168,6 +177,11 @@ func (m *Manager) job(p *podVolumes, pod *v1.Pod, facts Facts, v *v1.Volume) job
 	if p != nil {
 		j.token = func(ctx context.Context, s *v1.ServiceAccountTokenProjection) (string, error) {
 			return p.tokens.get(ctx, &m.opts, pod, s)
+		}
+		if m.opts.Certificates != nil {
+			j.certificate = func(ctx context.Context, key certKey, s *v1.PodCertificateProjection) ([]byte, []byte, error) {
+				return certAsker{certCache: p.certs, o: &m.opts, pod: pod, key: key, projection: s}.get(ctx)
+			}
 		}
 	}
 	return j
@@ -201,7 +215,7 @@ func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
 	failures := 0
 	for {
 		wait := 24 * time.Hour
-		if at, ok := p.tokens.next(); ok {
+		if at, ok := p.renewal(); ok {
 			wait = max(at.Sub(m.opts.Now()), renewWait)
 		}
 		if failures > 0 {
@@ -214,6 +228,8 @@ func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
 			return
 		case <-p.tokens.renewed:
 			continue
+		case <-p.certs.renewed:
+			continue
 		case <-p.wake:
 		case <-timer.C:
 		}
@@ -224,6 +240,17 @@ func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
 			failures = 0
 		}
 	}
+}
+
+// renewal returns when a token or certificate is due, false if there is none.
+func (p *podVolumes) renewal() (time.Time, bool) {
+	var due []time.Time
+	for _, next := range []func() (time.Time, bool){p.tokens.next, p.certs.next} {
+		if at, ok := next(); ok {
+			due = append(due, at)
+		}
+	}
+	return earliest(due...)
 }
 
 // rewrite brings the files of the pod's volumes up to date. Failures are passed to Options.Failed.

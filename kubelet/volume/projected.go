@@ -15,14 +15,14 @@ var projectedKind = written{inFolder: "kubernetes.io~projected", sources: func(v
 	}
 	list := make([]source, 0, len(p.Sources))
 	for i := range p.Sources {
-		list = append(list, projectedSource(&p.Sources[i], p.DefaultMode))
+		list = append(list, projectedSource(&p.Sources[i], i, p.DefaultMode))
 	}
 	return list, true
 }}
 
-// projectedSource returns one source of a projected volume. mode is that of the volume; nil is 0644. It is the one list
+// projectedSource returns one source of a projected volume, the one with that index. mode is that of the volume; nil is 0644. It is the one list
 // of the sources that are supported.
-func projectedSource(p *v1.VolumeProjection, mode *int32) source {
+func projectedSource(p *v1.VolumeProjection, index int, mode *int32) source {
 	switch {
 	case p.ConfigMap != nil:
 		return configMapSource{p.ConfigMap.Name, newSelection(p.ConfigMap.Items, mode, p.ConfigMap.Optional)}
@@ -34,6 +34,8 @@ func projectedSource(p *v1.VolumeProjection, mode *int32) source {
 		return tokenSource{p.ServiceAccountToken, mode}
 	case p.ClusterTrustBundle != nil:
 		return bundleSource{p.ClusterTrustBundle, mode}
+	case p.PodCertificate != nil:
+		return certificateSource{p.PodCertificate, index, mode}
 	}
 	return unknownSource{}
 }

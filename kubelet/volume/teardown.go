@@ -116,6 +116,7 @@ func (p *podVolumes) close() {
 		delete(p.watches, ref)
 	}
 	p.tokens.clear()
+	p.certs.clear()
 }
 
 // removeMounted calls leave for everything that is exactly depth levels below dir, and then removes dir. It does not

@@ -21,12 +21,12 @@ type objectRef struct {
 	kind, namespace, name string
 }
 
-// ObjectGetter reads ConfigMaps and Secrets, and watches these and TrustBundles; internal/kube implements it with one watch per object in use. An object
+// ObjectGetter reads ConfigMaps and Secrets, watches these, TrustBundles and PodCertificates; internal/kube implements it with one watch per object in use. An object
 // that does not exist is an error for which apierrors.IsNotFound is true.
 type ObjectGetter interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
-	// Watch keeps the object of kind ConfigMap or Secret, or all of kind TrustBundle, fresh and calls changed after it changed, and maybe when it is
+	// Watch keeps the object of kind ConfigMap or Secret, or all of kind TrustBundle or PodCertificate, fresh and calls changed after it changed, and maybe when it is
 	// first seen. changed does not block. release may be called more than once.
 	Watch(kind, namespace, name string, changed func()) (release func())
 }
@@ -45,6 +45,8 @@ type Options struct {
 	Tokens   TokenRequester
 	// TrustBundles reads the cluster's bundles of authorities. Without it, volumes that show them fail: the feature is switched off.
 	TrustBundles TrustBundles
+	// Certificates requests certificates of pods. Without it, volumes that show them fail: the feature is switched off.
+	Certificates CertificateAPI
 	// Claims reads claims and what they stand for, Drivers knows the storage drivers of the node. Without them, volumes of that kind fail.
 	Claims  ClaimAPI
 	Drivers DriverSource
@@ -56,7 +58,7 @@ type Options struct {
 	Event func(pod *v1.Pod, eventType, reason, message string)
 	// Failed is called when a rewrite in the background failed; optional. It does not block.
 	Failed func(pod *v1.Pod, err error)
-	// Now is the clock for tokens; nil means time.Now.
+	// Now is the clock for tokens and certificates; nil means time.Now.
 	Now func() time.Time
 }
 

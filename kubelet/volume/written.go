@@ -30,7 +30,7 @@ type source interface {
 // need is what the files of a source depend on: they change when it changes. The zero value is nothing.
 type need struct {
 	// object is the kind of an object (ConfigMap or Secret), name its name in the pod's namespace; both may be empty. Of TrustBundle, which are
-	// the cluster's, there is no name.
+	// the cluster's, and PodCertificate, which are the node's, there is no name.
 	object, name string
 	// token: the files hold a service account token, which expires.
 	token bool

@@ -234,6 +234,9 @@ func volumeOptions(cfg *v1beta1.KubeletConfiguration, o *core.Options, api *kube
 		if config.On(cfg.FeatureGates, "ClusterTrustBundleProjection") {
 			options.TrustBundles = api.Objects
 		}
+		if config.On(cfg.FeatureGates, "PodCertificateRequest") {
+			options.Certificates = api
+		}
 	}
 	return options
 }

@@ -59,6 +59,8 @@ func (w *world) soundLogs(t *testing.T) {
 type setup struct {
 	// limit is the longest time that the test may take.
 	limit time.Duration
+	// apiServer are further flags of the API server.
+	apiServer []string
 	// proxied puts a proxy between kubelet and containerd.
 	proxied bool
 }
@@ -72,7 +74,7 @@ func newWorld(t *testing.T, s setup) *world {
 
 	ctx, cancel := context.WithTimeout(context.Background(), s.limit)
 	t.Cleanup(cancel)
-	inner, err := testkit.NewWorld(ctx, testkit.Options{Bin: bin, Porthole: os.Getenv("PORTHOLE"), Prefix: "pht", Nodes: []string{node}})
+	inner, err := testkit.NewWorld(ctx, testkit.Options{Bin: bin, Porthole: os.Getenv("PORTHOLE"), Prefix: "pht", Nodes: []string{node}, APIServer: s.apiServer})
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {

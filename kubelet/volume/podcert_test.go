@@ -1,0 +1,256 @@
+package volume
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+// TestPlanCertificate: what is done about a certificate in each of its states.
+func TestPlanCertificate(t *testing.T) {
+	at := func(minutes int) time.Time { return time.Date(2030, 1, 1, 0, minutes, 0, 0, time.UTC) }
+	held := certHeld{refresh: at(60), expires: at(90)}
+	told := certHeld{refresh: at(60), expires: at(90), overdue: true, expired: true}
+	answer := func(kind string) *certificatesv1beta1.PodCertificateRequest {
+		r := &certificatesv1beta1.PodCertificateRequest{}
+		if kind != "" {
+			r.Status.Conditions = []metav1.Condition{{Type: kind, Reason: "Why", Message: "so"}}
+		}
+		return r
+	}
+	for title, c := range map[string]struct {
+		state   certState
+		request *certificatesv1beta1.PodCertificateRequest
+		known   bool
+		now     int
+		want    string
+	}{
+		"nothing yet":                   {want: "ask"},
+		"asked, and not seen":           {state: certState{asked: &certAsked{lost: at(10)}}, known: true, now: 9, want: "wait"},
+		"asked, and never seen":         {state: certState{asked: &certAsked{lost: at(10)}}, known: true, now: 11, want: "forget the request"},
+		"asked, no watch":               {state: certState{asked: &certAsked{lost: at(10), seen: true}}, now: 9, want: "wait"},
+		"asked, seen and gone":          {state: certState{asked: &certAsked{lost: at(10), seen: true}}, known: true, now: 1, want: "forget the request"},
+		"asked, pending long":           {state: certState{asked: &certAsked{lost: at(10), seen: true}}, known: true, request: answer(""), now: 99, want: "wait"},
+		"issued":                        {state: certState{asked: &certAsked{lost: at(10)}}, known: true, request: answer("Issued"), want: "take"},
+		"denied":                        {state: certState{asked: &certAsked{lost: at(10)}}, known: true, request: answer("Denied"), want: "refuse (Denied, Why: so)"},
+		"failed":                        {state: certState{asked: &certAsked{lost: at(10)}}, known: true, request: answer("Failed"), want: "refuse (Failed, Why: so)"},
+		"refused is final":              {state: certState{refused: errNotIssued}, now: 99, want: "wait"},
+		"held":                          {state: certState{held: &held}, now: 59, want: "wait"},
+		"time to refresh":               {state: certState{held: &held}, now: 60, want: "ask"},
+		"asking has failed":             {state: certState{held: &certHeld{refresh: at(60), expires: at(90), again: at(63)}}, now: 62, want: "wait"},
+		"asking has failed a while ago": {state: certState{held: &certHeld{refresh: at(60), expires: at(90), again: at(63)}}, now: 63, want: "ask"},
+		"asked again":                   {state: certState{held: &held, asked: &certAsked{lost: at(70)}}, now: 70, want: "wait"},
+		"refresh is overdue":            {state: certState{held: &held, asked: &certAsked{lost: at(99), seen: true}}, known: true, request: answer(""), now: 71, want: "wait, say that it is overdue"},
+		"refresh is overdue, and lost":  {state: certState{held: &held, asked: &certAsked{lost: at(70)}}, now: 71, want: "forget the request, say that it is overdue"},
+		"expired":                       {state: certState{held: &held, asked: &certAsked{lost: at(99)}}, now: 91, want: "wait, say that it is overdue, say that it is expired"},
+		"each is said once":             {state: certState{held: &told, asked: &certAsked{lost: at(99)}}, now: 91, want: "wait"},
+		"issued after it had expired":   {state: certState{held: &held, asked: &certAsked{lost: at(99)}}, request: answer("Issued"), now: 91, want: "take"},
+		"the API server away, overdue":  {state: certState{held: &held}, now: 71, want: "ask, say that it is overdue"},
+		"denied when it was to be anew": {state: certState{held: &held, asked: &certAsked{lost: at(99)}}, request: answer("Denied"), now: 61, want: "refuse (Denied, Why: so)"},
+	} {
+		if got := planCertificate(c.state, c.request, c.known, at(c.now)).String(); got != c.want {
+			t.Errorf("%s: %s, want %s", title, got, c.want)
+		}
+	}
+
+	for title, c := range map[string]struct {
+		state certState
+		want  int // minutes; -1 for never
+	}{
+		"nothing yet":      {certState{}, -1},
+		"refused":          {certState{refused: errNotIssued}, -1},
+		"asked":            {certState{asked: &certAsked{lost: at(10)}}, 10},
+		"held":             {certState{held: &held}, 60},
+		"asking failed":    {certState{held: &certHeld{refresh: at(60), expires: at(90), again: at(63)}}, 63},
+		"asked again":      {certState{held: &held, asked: &certAsked{lost: at(80)}}, 70},
+		"overdue was said": {certState{held: &certHeld{refresh: at(60), expires: at(90), overdue: true}, asked: &certAsked{lost: at(99)}}, 90},
+		"all was said":     {certState{held: &told, asked: &certAsked{lost: at(99)}}, 99},
+	} {
+		got, due := c.state.next()
+		if due != (c.want >= 0) || due && got != at(c.want) {
+			t.Errorf("%s: next at %v, %t, want minute %d", title, got, due, c.want)
+		}
+	}
+}
+
+// TestKeyTypes: a key of each type is proven by a request that its public key signs.
+func TestKeyTypes(t *testing.T) {
+	for name := range keyMakers {
+		if strings.HasPrefix(name, "RSA") && testing.Short() {
+			continue
+		}
+		text, proof, err := newKey(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := x509.ParseCertificateRequest(proof)
+		if err != nil || request.CheckSignature() != nil || request.Subject.String() != "" {
+			t.Errorf("%s: the proof %v, %v", name, request, err)
+		}
+		block, rest := pem.Decode(text)
+		if block == nil || block.Type != "PRIVATE KEY" || len(rest) > 0 {
+			t.Fatalf("%s: the key is %s", name, text)
+		}
+		key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		public := fmt.Sprintf("%T", request.PublicKey)
+		if err != nil || strings.TrimPrefix(public, "*") != strings.TrimPrefix(strings.Replace(fmt.Sprintf("%T", key), "Private", "Public", 1), "*") {
+			t.Errorf("%s: %T, and its proof has %s: %v", name, key, public, err)
+		}
+	}
+	if _, _, err := newKey("DSA"); err == nil {
+		t.Error("a key of an unknown type was made")
+	}
+}
+
+// signer is a CertificateAPI whose requests tests answer.
+type signer struct {
+	mu   sync.Mutex
+	list []*certificatesv1beta1.PodCertificateRequest
+	err  error
+	told func()
+}
+
+func (s *signer) ServiceAccount(context.Context, string, string) (*v1.ServiceAccount, error) {
+	return &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot", UID: "uid-robot"}}, nil
+}
+
+func (s *signer) GetNode(context.Context) (*v1.Node, error) {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-n"}}, nil
+}
+
+func (s *signer) CreateCertificateRequest(_ context.Context, r *certificatesv1beta1.PodCertificateRequest) (*certificatesv1beta1.PodCertificateRequest, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil, s.err
+	}
+	r = r.DeepCopy()
+	r.Name = fmt.Sprintf("%s%d", r.GenerateName, len(s.list))
+	s.list = append(s.list, r)
+	return r, nil
+}
+
+func (s *signer) CertificateRequest(_ context.Context, _, name string) (*certificatesv1beta1.PodCertificateRequest, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.list {
+		if r.Name == name && len(r.Status.Conditions) > 0 { // the watch is late
+			return r.DeepCopy(), true
+		}
+	}
+	return nil, true
+}
+
+// answer waits for the request with that number and answers it. The certificate is text, so that the test sees which one it is.
+func (s *signer) answer(t *testing.T, n int, condition string, refresh time.Time) {
+	t.Helper()
+	wait.True(t, 10*time.Second, fmt.Sprintf("request %d", n), func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.list) > n
+	})
+	s.mu.Lock()
+	r := s.list[n].DeepCopy()
+	r.Status = certificatesv1beta1.PodCertificateRequestStatus{Conditions: []metav1.Condition{{Type: condition, Reason: "Why", Message: "so"}},
+		CertificateChain: "a comment\n" + certificates(fmt.Sprint("leaf ", n), "between"), BeginRefreshAt: &metav1.Time{Time: refresh}, NotAfter: &metav1.Time{Time: refresh.Add(time.Hour)}}
+	s.list[n] = r
+	s.mu.Unlock()
+	s.told()
+}
+
+// TestCertificateVolume: a volume shows a key and the certificate for it, and another pair in time; until then, and when the signer is away, those of
+// before stay. A refused one is said once, and its files stay too.
+func TestCertificateVolume(t *testing.T) {
+	o := newObjects()
+	s := &signer{told: func() { o.told(PodCertificate) }}
+	seconds := int32(3600)
+	pod := podWith(vol("v", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+		{PodCertificate: &v1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ED25519", MaxExpirationSeconds: &seconds,
+			CredentialBundlePath: "both.pem", KeyPath: "key.pem", CertificateChainPath: "sub/chain.pem", UserAnnotations: map[string]string{"example.com/a": "b"}}}}}}))
+	pod.Spec.ServiceAccountName = "robot"
+
+	off := newTestManager(t, o)
+	if err := off.Prepare(t.Context(), pod, Facts{}); !errors.Is(err, errCertificatesOff) {
+		t.Errorf("without the gate: %v", err)
+	}
+
+	var clock sync.Mutex
+	now := time.Now()
+	set := func(to time.Time) { clock.Lock(); defer clock.Unlock(); now = to }
+	events := make(chan string, 10)
+	m := newTestManager(t, o)
+	m.opts.Certificates = s
+	m.opts.Now = func() time.Time { clock.Lock(); defer clock.Unlock(); return now }
+	m.opts.Event = func(_ *v1.Pod, kind, reason, message string) { events <- kind + " " + reason + ": " + message }
+
+	refresh := now.Add(time.Hour)
+	go s.answer(t, 0, certificatesv1beta1.PodCertificateRequestConditionTypeIssued, refresh)
+	if err := m.Prepare(t.Context(), pod, Facts{}); err != nil {
+		t.Fatal(err)
+	}
+	key, chain := read(t, m, "v", "key.pem"), read(t, m, "v", "sub/chain.pem")
+	if chain != withoutHeaders("leaf 0", "between") || !strings.HasPrefix(key, "-----BEGIN PRIVATE KEY") || read(t, m, "v", "both.pem") != key+chain {
+		t.Fatalf("key %s chain %s", key, chain)
+	}
+	asked := s.list[0].Spec
+	if asked.SignerName != "example.com/s" || asked.PodUID != pod.UID || asked.ServiceAccountUID != "uid-robot" || asked.NodeUID != "uid-n" || *asked.MaxExpirationSeconds != 3600 ||
+		asked.UnverifiedUserAnnotations["example.com/a"] != "b" || s.list[0].OwnerReferences[0].UID != pod.UID {
+		t.Errorf("asked for %+v", asked)
+	}
+	if err := m.Prepare(t.Context(), pod, Facts{}); err != nil || len(s.list) != 1 {
+		t.Errorf("a second preparation: %v, %d requests", err, len(s.list))
+	}
+
+	// The time comes, with the API server away; then overdue; then it is issued.
+	s.mu.Lock()
+	s.err = errors.New("away")
+	s.mu.Unlock()
+	set(refresh.Add(certJitter + certOverdue + time.Minute))
+	s.told()
+	if got := <-events; got != "Warning CertificateOverdueForRefresh: PodCertificate refresh overdue" {
+		t.Errorf("event %s", got)
+	}
+	s.mu.Lock()
+	s.err = nil
+	s.mu.Unlock()
+	set(refresh.Add(certJitter + certOverdue + time.Minute + certAgain))
+	s.told()
+	later := refresh.Add(24 * time.Hour)
+	s.answer(t, 1, certificatesv1beta1.PodCertificateRequestConditionTypeIssued, later)
+	wait.True(t, 10*time.Second, "the files to follow", func() bool { return read(t, m, "v", "sub/chain.pem") == withoutHeaders("leaf 1", "between") })
+	second := read(t, m, "v", "both.pem")
+	if read(t, m, "v", "key.pem") == key || second == key+chain {
+		t.Error("the key is the one of before")
+	}
+
+	set(later.Add(certJitter))
+	s.told()
+	s.answer(t, 2, certificatesv1beta1.PodCertificateRequestConditionTypeDenied, later)
+	if got, want := <-events, `Warning Denied: PodCertificateRequest ns/req-2 was denied, reason="Why", message="so"`; got != want {
+		t.Errorf("event %s, want %s", got, want)
+	}
+	err := m.Prepare(t.Context(), pod, Facts{})
+	if want := `PodCertificateRequest was permanently denied: reason="Why" message="so"`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if read(t, m, "v", filepath.FromSlash("both.pem")) != second || len(s.list) != 3 || len(events) > 0 {
+		t.Errorf("after the refusal: %d requests, %d more events", len(s.list), len(events))
+	}
+}
+
+func withoutHeaders(of ...string) string {
+	return string(onlyCertificates(certificates(of...)))
+}
