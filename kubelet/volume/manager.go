@@ -145,6 +145,7 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	for _, n := range needsOf(pod) {
 		if n.object == "" {
 			continue
@@ -164,6 +165,7 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 			ref.namespace = "" // the node's
 			changed = func() { p.certs.tell(); p.wake.Wake() }
 		}
+
 		if _, known := p.watches[ref]; !known && !p.closed {
 			p.watches[ref] = m.opts.Objects.Watch(ref.kind, ref.namespace, ref.name, changed)
 		}

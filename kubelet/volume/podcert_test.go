@@ -100,6 +100,7 @@ func TestKeyTypes(t *testing.T) {
 		if err != nil || request.CheckSignature() != nil || request.Subject.String() != "" {
 			t.Errorf("%s: the proof %v, %v", name, request, err)
 		}
+
 		block, rest := pem.Decode(text)
 		if block == nil || block.Type != "PRIVATE KEY" || len(rest) > 0 {
 			t.Fatalf("%s: the key is %s", name, text)
@@ -110,6 +111,7 @@ func TestKeyTypes(t *testing.T) {
 			t.Errorf("%s: %T, and its proof has %s: %v", name, key, public, err)
 		}
 	}
+
 	if _, _, err := newKey("DSA"); err == nil {
 		t.Error("a key of an unknown type was made")
 	}

@@ -118,6 +118,7 @@ func (s *signer) refused(t *testing.T, signer string, upstream bool) string {
 	name := fmt.Sprintf("%s-%v", filepath.Base(signer), upstream)
 	p := s.w.create(t, certified(name, signer))
 	defer func() { s.w.remove(t, name, nil); s.w.untilGone(t, name) }()
+
 	condition, verb := certificatesv1beta1.PodCertificateRequestConditionTypeDenied, "was denied"
 	if signer == fails {
 		condition, verb = certificatesv1beta1.PodCertificateRequestConditionTypeFailed, "failed"
@@ -126,6 +127,7 @@ func (s *signer) refused(t *testing.T, signer string, upstream bool) string {
 		{condition, verb + `, reason="Because", message="it is a test"`},
 		{"FailedMount", `PodCertificateRequest was permanently ` + strings.ToLower(condition) + `: reason="Because" message="it is a test"`},
 	}
+
 	out := ""
 	must(t, wait.For(s.w.ctx, 90*time.Second, "events of "+name, func(ctx context.Context) error {
 		list, err := s.w.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(p.UID)).String()})
@@ -164,6 +166,7 @@ func (s *signer) renewed(t *testing.T) {
 	file := filepath.Join(s.volume(p), "both.pem")
 	before, err := os.ReadFile(file)
 	must(t, err)
+
 	err = s.w.kubelet.ShiftClock(30 * time.Minute) // the signer's certificates are due after 10, and at most 5 of jitter
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
@@ -180,6 +183,7 @@ func (s *signer) renewed(t *testing.T) {
 		}
 		return err
 	}))
+
 	must(t, s.w.kubelet.ShiftClock(0))
 	for _, name := range []string{"renewed", "later"} {
 		s.w.remove(t, name, nil)
