@@ -74,7 +74,7 @@ func (s *signer) pods(t *testing.T, upstream bool) string {
 	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
 	p.Spec.Containers[0].Args = []string{"cat", "/certs/both.pem"}
 	p.Spec.RestartPolicy = v1.RestartPolicyNever
-	p = s.w.create(t, p)
+	s.w.create(t, p)
 	p = s.w.until(t, 60*time.Second, name, inPhase(v1.PodSucceeded))
 	bundle := s.w.log(t, p, "app")
 	pair, err := tls.X509KeyPair([]byte(bundle), []byte(bundle))
