@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"unsafe"
 
 	"github.com/google/nftables"
@@ -21,19 +22,44 @@ const IngressTable = "porthole-switch"
 // StopChecksumOffload makes the kernel compute checksums of what the interface sends. The other end of a veth gets packets without
 // them otherwise, and a program that forwards these forwards broken ones: ping works, and TCP never connects.
 func StopChecksumOffload(name string) error {
-	_, err := checksumOffload(name, unix.ETHTOOL_STXCSUM)
+	_, err := checksumOffload(name, unix.ETHTOOL_STXCSUM, 0)
 	return err
 }
 
-// checksumOffload reads (ETHTOOL_GTXCSUM) whether the kernel leaves checksums to the interface, or stops that (ETHTOOL_STXCSUM).
-func checksumOffload(name string, cmd uint32) (on bool, err error) {
+// ReleaseSwitchPort undoes StopChecksumOffload and DropIngress.
+func ReleaseSwitchPort(name string) error {
+	kernel, table, chain, err := ingress(name)
+	if err != nil {
+		return err
+	}
+	chains, err := kernel.ListChainsOfTableFamily(table.Family)
+	if err != nil {
+		return fmt.Errorf("listing what is dropped: %w", err)
+	}
+	chains = slices.DeleteFunc(chains, func(c *nftables.Chain) bool { return c.Table.Name != IngressTable })
+	if slices.ContainsFunc(chains, func(c *nftables.Chain) bool { return c.Name == name }) {
+		kernel.FlushChain(chain)
+		kernel.DelChain(chain)
+		if len(chains) == 1 {
+			kernel.DelTable(table)
+		}
+		if err := kernel.Flush(); err != nil {
+			return fmt.Errorf("no longer dropping what comes in by %s: %w", name, err)
+		}
+	}
+	_, err = checksumOffload(name, unix.ETHTOOL_STXCSUM, 1)
+	return err
+}
+
+// checksumOffload reads (ETHTOOL_GTXCSUM) whether the kernel leaves checksums to the interface, or sets that (ETHTOOL_STXCSUM) to 0 or 1.
+func checksumOffload(name string, cmd, wanted uint32) (on bool, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return false, fmt.Errorf("checksums of %s: %w", name, err)
 	}
 	defer unix.Close(fd)
 
-	value := struct{ cmd, data uint32 }{cmd: cmd}
+	value := struct{ cmd, data uint32 }{cmd, wanted}
 	var request struct {
 		name [unix.IFNAMSIZ]byte
 		data unsafe.Pointer
@@ -81,7 +107,7 @@ func ingress(name string) (*nftables.Conn, *nftables.Table, *nftables.Chain, err
 
 // IsSwitchPort reports whether StopChecksumOffload and DropIngress are in force for an interface.
 func IsSwitchPort(name string) (bool, error) {
-	if on, err := checksumOffload(name, unix.ETHTOOL_GTXCSUM); err != nil || on {
+	if on, err := checksumOffload(name, unix.ETHTOOL_GTXCSUM, 0); err != nil || on {
 		return false, err
 	}
 	kernel, table, chain, err := ingress(name)

@@ -67,8 +67,8 @@ func endPods(ctx context.Context, s *Setup) error {
 }
 
 // afterUndo removes what else the node's programs made: the network of the pods, volumes and logs. No pod may be left.
-func afterUndo(_ context.Context, s *Setup, keepLogs bool) error {
-	err := errors.Join(podnet.Remove(cniConf), removeTunnelDevice(s), unmountBelow(s.Kubelet), platform.UnshareMounts(s.Kubelet))
+func afterUndo(ctx context.Context, s *Setup, keepLogs bool) error {
+	err := errors.Join(podnet.Remove(cniConf), removeTunnelDevice(s), leaveSwitch(ctx, s), unmountBelow(s.Kubelet), platform.UnshareMounts(s.Kubelet))
 	if err != nil { // what is mounted is not deleted
 		return err
 	}
@@ -207,6 +207,11 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 			list = append(list, "interface "+device)
 		}
 	}
+	found, err := leftInSwitch(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, found...)
 	for _, p := range usedPorts() {
 		if p.Ours && (p.Number == 10250 || p.Number == 10261) {
 			list = append(list, fmt.Sprintf("process %s (pid %d)", p.Program, p.PID))

@@ -13,6 +13,7 @@ import (
 	"porthole.dev/porthole/internal/ovsdb"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/routes"
+	"porthole.dev/porthole/routes/ovn"
 )
 
 // hasRoutes reports whether porthole-routes makes a network on the node; if not, others do.
@@ -60,20 +61,47 @@ func checkRoutes(s *Setup, args []string) error {
 // switchTime is how long Open vSwitch's database may take to answer.
 const switchTime = 5 * time.Second
 
-// askSwitch returns why this machine's Open vSwitch does not answer.
-func askSwitch(ctx context.Context, s *Setup) error {
-	at := platform.OVSDatabase
+// switchOptions are what leaving needs to know of the mode ovn, as the flags for porthole-routes say it.
+func switchOptions(s *Setup) ovn.Options {
+	o := ovn.Options{Node: s.Name, Database: platform.OVSDatabase}
 	for _, a := range s.RoutesArgs {
 		if db, is := strings.CutPrefix(a, "--ovn-db="); is {
-			at = db
+			o.Database = db
+		}
+		if card, is := strings.CutPrefix(a, "--ovn-uplink="); is {
+			o.Uplink = card
 		}
 	}
+	return o
+}
+
+// askSwitch returns why this machine's Open vSwitch does not answer.
+func askSwitch(ctx context.Context, s *Setup) error {
 	ctx, cancel := context.WithTimeout(ctx, switchTime)
 	defer cancel()
-	c, err := ovsdb.Dial(ctx, at)
+	c, err := ovsdb.Dial(ctx, switchOptions(s).Database)
 	if err != nil {
 		return err
 	}
 	c.Close()
 	return nil
+}
+
+// leaveSwitch takes out of Open vSwitch what the mode ovn wrote there.
+func leaveSwitch(ctx context.Context, s *Setup) error {
+	if s.Network != routes.OVN {
+		return nil
+	}
+	if err := ovn.Remove(ctx, switchOptions(s)); err != nil {
+		return fmt.Errorf("leaving Open vSwitch: %w", err)
+	}
+	return nil
+}
+
+// leftInSwitch returns what is left of it.
+func leftInSwitch(ctx context.Context, s *Setup) (list []string, err error) {
+	if s.Network != routes.OVN {
+		return nil, nil
+	}
+	return ovn.Leftovers(ctx, switchOptions(s))
 }

@@ -68,9 +68,54 @@ func (h *linuxHost) Observe(ctx context.Context) (Seen, error) {
 			return seen, err
 		}
 		seen.Links[h.o.Uplink] = card
+		if err := hostRoutes(&seen, h.o.Uplink, external); err != nil {
+			return seen, err
+		}
 	}
 	seen.Routes, err = h.routes()
 	return seen, err
+}
+
+// hostProtocols are those of routes that somebody made by hand (boot), a program that configures the network, or a DHCP client. Routing
+// daemons make theirs anew by themselves.
+var hostProtocols = []netlink.RouteProtocol{unix.RTPROT_BOOT, unix.RTPROT_STATIC, unix.RTPROT_DHCP}
+
+// hostRoutes completes links by the host's routes through them.
+func hostRoutes(seen *Seen, names ...string) error {
+	for _, name := range names {
+		link, there := seen.Links[name]
+		if !there {
+			continue
+		}
+		l, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		listed, err := netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_MAIN, LinkIndex: l.Attrs().Index}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
+		if err != nil {
+			return fmt.Errorf("listing routes through %s: %w", name, err)
+		}
+		for _, r := range listed {
+			if slices.Contains(hostProtocols, r.Protocol) && r.Type == unix.RTN_UNICAST && len(r.MultiPath) == 0 {
+				link.Routes = append(link.Routes, hostRoute(r))
+			}
+		}
+		seen.Links[name] = link
+	}
+	return nil
+}
+
+func hostRoute(r netlink.Route) HostRoute {
+	h := HostRoute{Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Metric: r.Priority, Protocol: int(r.Protocol), OnLink: r.Flags&unix.RTNH_F_ONLINK != 0}
+	if r.Dst != nil {
+		ip, _ := netip.AddrFromSlice(r.Dst.IP.To4())
+		ones, _ := r.Dst.Mask.Size()
+		h.Dst = netip.PrefixFrom(ip, ones)
+	}
+	if via, ok := netip.AddrFromSlice(r.Gw.To4()); ok {
+		h.Via = via
+	}
+	return h
 }
 
 // routes returns our routes, and those of others to the same destinations.
@@ -104,6 +149,8 @@ func (h *linuxHost) Apply(ctx context.Context, c Change) error {
 	switch c.Verb {
 	case Prepare:
 		return errors.Join(platform.StopChecksumOffload(c.Name), platform.DropIngress(c.Name))
+	case Release:
+		return platform.ReleaseSwitchPort(c.Name)
 	case MoveAddress:
 		return move(c)
 	case Configure:
@@ -123,25 +170,64 @@ func (h *linuxHost) route(c Change) *netlink.Route {
 	return &netlink.Route{Dst: platform.IPNet(c.Dst), Gw: c.Via.AsSlice(), Protocol: fib.Protocol}
 }
 
-// move gives br-ex the addresses of the card, and takes them from it.
+// move gives an interface addresses and routes, and takes the addresses from another one, which may be gone already.
 func move(c Change) error {
 	if err := platform.LinkUp(c.Name); err != nil {
-		return err
-	}
-	card, err := netlink.LinkByName(c.From)
-	if err != nil {
 		return err
 	}
 	for _, a := range c.Addrs {
 		if err := platform.SetAddress(c.Name, a); err != nil {
 			return err
 		}
-		err := netlink.AddrDel(card, &netlink.Addr{IPNet: platform.IPNet(a)})
+	}
+	to, err := netlink.LinkByName(c.Name)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", c.Name, err)
+	}
+	for _, r := range onLinkFirst(c.Routes) {
+		if err := netlink.RouteReplace(routeThrough(to, r)); err != nil {
+			return fmt.Errorf("route %s through %s: %w", r, c.Name, err)
+		}
+	}
+
+	from, err := netlink.LinkByName(c.From)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", c.From, err)
+	}
+	for _, a := range c.Addrs {
+		err := netlink.AddrDel(from, &netlink.Addr{IPNet: platform.IPNet(a)})
 		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 			return fmt.Errorf("taking %s from %s: %w", a, c.From, err)
 		}
 	}
 	return nil
+}
+
+// onLinkFirst puts routes without a next hop first: the next hops of others can be behind them.
+func onLinkFirst(routes []HostRoute) []HostRoute {
+	return slices.SortedStableFunc(slices.Values(routes), func(a, b HostRoute) int {
+		switch {
+		case a.Via.IsValid() == b.Via.IsValid():
+			return 0
+		case a.Via.IsValid():
+			return 1
+		}
+		return -1
+	})
+}
+
+func routeThrough(link netlink.Link, r HostRoute) *netlink.Route {
+	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: platform.IPNet(r.Dst), Priority: r.Metric, Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.SCOPE_LINK}
+	if r.Via.IsValid() {
+		route.Gw, route.Scope = r.Via.AsSlice(), netlink.SCOPE_UNIVERSE
+	}
+	if r.OnLink {
+		route.Flags = unix.RTNH_F_ONLINK
+	}
+	return route
 }
 
 // configure makes the node's own interface right.

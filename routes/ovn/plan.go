@@ -108,8 +108,10 @@ type Seen struct {
 // Bridge is a bridge of Open vSwitch.
 type Bridge struct {
 	Datapath string
-	Addrs    []string // that the card had when it became a port (br-ex)
-	Ports    map[string]Interface
+	// Addrs and Routes are those that the card had when it became a port (br-ex), and those that br-ex was given since.
+	Addrs  []netip.Prefix
+	Routes []HostRoute
+	Ports  map[string]Interface
 }
 
 // Interface is the interface of a port.
@@ -132,7 +134,18 @@ type Link struct {
 	MAC      string
 	MTU      int
 	Addrs    []netip.Prefix
-	Prepared bool // as a port of a switch that is a program
+	Routes   []HostRoute // through it, that the host's administrator or its DHCP client made; of the uplink and br-ex
+	Prepared bool        // as a port of a switch that is a program
+}
+
+// HostRoute is a route of the host that Porthole did not make.
+type HostRoute struct {
+	Dst      netip.Prefix `json:"dst"`
+	Via      netip.Addr   `json:"via,omitzero"` // zero: Dst is on the link
+	Metric   int          `json:"metric,omitempty"`
+	Protocol int          `json:"protocol"` // who made it (rtnetlink(7), rtm_protocol)
+	// OnLink: Via counts as a neighbour although no address of the interface says so.
+	OnLink bool `json:"onLink,omitempty"`
 }
 
 // Verb of a Change.
@@ -140,15 +153,18 @@ type Verb string
 
 // Verbs.
 const (
-	SetKeys     Verb = "set keys"
-	AddBridge   Verb = "add bridge"
-	AddPort     Verb = "add port"
-	DeletePort  Verb = "delete port"
-	SetMAC      Verb = "set MAC"
-	Prepare     Verb = "prepare uplink"
-	Configure   Verb = "configure"
-	MoveAddress Verb = "move address"
-	// Remember makes br-ex keep Addrs in place of those that it has had.
+	SetKeys      Verb = "set keys"
+	DeleteKeys   Verb = "delete keys"
+	AddBridge    Verb = "add bridge"
+	DeleteBridge Verb = "delete bridge"
+	AddPort      Verb = "add port"
+	DeletePort   Verb = "delete port"
+	SetMAC       Verb = "set MAC"
+	Prepare      Verb = "prepare uplink"
+	Release      Verb = "release uplink"
+	Configure    Verb = "configure"
+	MoveAddress  Verb = "move address"
+	// Remember makes br-ex keep Addrs and Routes in place of those that it has had.
 	Remember    Verb = "remember addresses"
 	AddRoute    Verb = "add route"
 	DeleteRoute Verb = "delete route"
@@ -160,10 +176,11 @@ type Change struct {
 	Name   string            // of the bridge, port or link that changes
 	Bridge string            // AddPort: the bridge that gets the port; AddBridge: the card that becomes a port of the new bridge
 	Kind   string            // AddPort: type of the interface; AddBridge: type of the datapath
-	Keys   map[string]string // SetKeys: external_ids of the switch; AddPort: those of the interface
+	Keys   map[string]string // SetKeys, DeleteKeys: external_ids of the switch; AddPort: those of the interface
 	MAC    string            // AddBridge, AddPort, SetMAC, Configure
 	MTU    int               // Configure: in bytes
 	Addrs  []netip.Prefix    // AddBridge: those of the card, to be remembered; MoveAddress, Configure: those that Name gets
+	Routes []HostRoute       // AddBridge: those of the card, to be remembered; MoveAddress: those that lead through Name from then on
 	From   string            // MoveAddress: the card that loses Addrs
 	Dst    netip.Prefix      // AddRoute, DeleteRoute
 	Via    netip.Addr        // AddRoute, DeleteRoute: the next hop
@@ -188,6 +205,9 @@ func (c Change) String() string {
 	}
 	for _, a := range c.Addrs {
 		parts = append(parts, a.String())
+	}
+	for _, r := range c.Routes {
+		parts = append(parts, r.String())
 	}
 	if c.From != "" {
 		parts = append(parts, "from "+c.From)
@@ -386,51 +406,6 @@ func missingKeys(o Options, nodes []table.Node, seen Seen) map[string]string {
 	}
 	maps.DeleteFunc(keys, func(k, v string) bool { return seen.Keys[k] == v || v == "" })
 	return keys
-}
-
-// uplink plans br-ex. The card's addresses are written into the database before the card loses them, so that a pass after a crash
-// completes the move, and so that they are put back after a restart of ovs-vswitchd. If somebody replaces one of them on br-ex, or gives the
-// card another one, those are remembered.
-func uplink(o Options, seen Seen) []Change {
-	card, there := seen.Links[o.Uplink]
-	bridge, made := seen.Bridges[external]
-	if _, port := bridge.Ports[o.Uplink]; !made || !port {
-		if !there || len(card.Addrs) == 0 && !made {
-			return nil // the routes report it: no link has the tunnels' address, so the MTU is 0
-		}
-		return []Change{{Verb: AddBridge, Name: external, Bridge: o.Uplink, Kind: o.Datapath, MAC: card.MAC, Addrs: card.Addrs, Why: "the switch is a program and sends the tunnels itself"}}
-	}
-
-	var ops []Change
-	if there && !card.Prepared {
-		ops = append(ops, Change{Verb: Prepare, Name: o.Uplink})
-	}
-	link, up := seen.Links[external]
-	if !up {
-		return ops // ovs-vswitchd makes it
-	}
-	var known, missing []netip.Prefix
-	for _, text := range bridge.Addrs {
-		a, err := netip.ParsePrefix(text)
-		if err != nil {
-			continue
-		}
-		known = append(known, a)
-		if !slices.Contains(link.Addrs, a) || slices.Contains(card.Addrs, a) {
-			missing = append(missing, a)
-		}
-	}
-	isNew := func(a netip.Prefix) bool { return !slices.Contains(known, a) }
-	switch {
-	case slices.ContainsFunc(card.Addrs, isNew):
-		return append(ops, Change{Verb: Remember, Name: external, Addrs: slices.Concat(known, slices.DeleteFunc(slices.Clone(card.Addrs), func(a netip.Prefix) bool { return !isNew(a) })), Why: o.Uplink + " was given others"})
-	case len(missing) > 0 && len(card.Addrs) == 0 && slices.ContainsFunc(link.Addrs, isNew):
-		return append(ops, Change{Verb: Remember, Name: external, Addrs: link.Addrs, Why: "it was given others"})
-	}
-	if len(missing) > 0 || !link.Up {
-		ops = append(ops, Change{Verb: MoveAddress, Name: external, From: o.Uplink, Addrs: missing})
-	}
-	return ops
 }
 
 // nodePort plans the port of the node itself. It returns true once the interface is up with its address.

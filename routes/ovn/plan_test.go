@@ -145,38 +145,48 @@ func TestUplink(t *testing.T) {
 	o := options
 	o.Uplink = "eth1"
 	address, other := netip.MustParsePrefix("10.98.0.11/24"), netip.MustParsePrefix("10.98.0.99/24")
-	card := Link{Up: true, MAC: "02:00:00:00:00:11", MTU: 1500, Addrs: []netip.Prefix{address}}
-	bridge := Bridge{Datapath: "netdev", Addrs: []string{address.String()}, Ports: map[string]Interface{"eth1": {}}}
+	way, newer := HostRoute{Via: netip.MustParseAddr("10.98.0.1"), Dst: netip.MustParsePrefix("0.0.0.0/0")}, HostRoute{Via: netip.MustParseAddr("10.98.0.2"), Dst: netip.MustParsePrefix("0.0.0.0/0")}
+	ways := []HostRoute{way}
+	card := Link{Up: true, MAC: "02:00:00:00:00:11", MTU: 1500, Addrs: []netip.Prefix{address}, Routes: ways}
+	bridge := Bridge{Datapath: "netdev", Addrs: []netip.Prefix{address}, Routes: ways, Ports: map[string]Interface{"eth1": {}}}
 	for name, c := range map[string]struct {
 		spoil func(*Seen)
 		want  []string
 	}{
-		"nothing yet":                {func(*Seen) {}, []string{"add bridge br-ex of eth1 10.98.0.11/24: "}},
+		"nothing yet":                {func(*Seen) {}, []string{"add bridge br-ex of eth1 10.98.0.11/24 default via 10.98.0.1: "}},
 		"no card":                    {func(s *Seen) { delete(s.Links, "eth1") }, nil},
 		"a card without an address":  {func(s *Seen) { s.Links["eth1"] = Link{Up: true} }, nil},
 		"a bridge without interface": {func(s *Seen) { s.Bridges["br-ex"] = bridge }, []string{"prepare uplink eth1"}},
 		"the address still at the card": {func(s *Seen) { s.Bridges["br-ex"], s.Links["br-ex"] = bridge, Link{Up: true} },
-			[]string{"prepare uplink eth1", "move address br-ex 10.98.0.11/24 from eth1"}},
-		"the address at both": {func(s *Seen) { s.Bridges["br-ex"], s.Links["br-ex"] = bridge, Link{Up: true, Addrs: card.Addrs} },
+			[]string{"prepare uplink eth1", "move address br-ex 10.98.0.11/24 default via 10.98.0.1 from eth1"}},
+		"the address at both": {func(s *Seen) {
+			s.Bridges["br-ex"], s.Links["br-ex"] = bridge, Link{Up: true, Addrs: card.Addrs, Routes: ways}
+		},
 			[]string{"prepare uplink eth1", "move address br-ex 10.98.0.11/24 from eth1"}},
 		"moved": {func(s *Seen) {
-			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs}, Link{Up: true, Prepared: true}
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs, Routes: ways}, Link{Up: true, Prepared: true}
 		}, nil},
 		"an interface that is down": {func(s *Seen) {
-			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Addrs: card.Addrs}, Link{Up: true, Prepared: true}
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Addrs: card.Addrs, Routes: ways}, Link{Up: true, Prepared: true}
 		}, []string{"move address br-ex from eth1"}},
 		"an address that somebody replaced": {func(s *Seen) {
-			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: []netip.Prefix{other}}, Link{Up: true, Prepared: true}
-		}, []string{"remember addresses br-ex 10.98.0.99/24: "}},
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: []netip.Prefix{other}, Routes: ways}, Link{Up: true, Prepared: true}
+		}, []string{"remember addresses br-ex 10.98.0.99/24 default via 10.98.0.1: "}},
 		"an address that somebody added": {func(s *Seen) {
-			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: []netip.Prefix{address, other}}, Link{Up: true, Prepared: true}
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: []netip.Prefix{address, other}, Routes: ways}, Link{Up: true, Prepared: true}
 		}, nil},
 		"a restarted ovs-vswitchd": {func(s *Seen) {
 			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{}, Link{Up: true, Prepared: true}
-		}, []string{"move address br-ex 10.98.0.11/24 from eth1"}},
+		}, []string{"move address br-ex 10.98.0.11/24 default via 10.98.0.1 from eth1"}},
 		"an address that the card was given": {func(s *Seen) {
-			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs}, Link{Up: true, Prepared: true, Addrs: []netip.Prefix{other}}
-		}, []string{"remember addresses br-ex 10.98.0.11/24 10.98.0.99/24: "}},
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs, Routes: ways}, Link{Up: true, Prepared: true, Addrs: []netip.Prefix{other}}
+		}, []string{"remember addresses br-ex 10.98.0.11/24 10.98.0.99/24 default via 10.98.0.1: "}},
+		"a route that was lost": {func(s *Seen) {
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs}, Link{Up: true, Prepared: true}
+		}, []string{"move address br-ex default via 10.98.0.1 from eth1"}},
+		"a route that somebody replaced": {func(s *Seen) {
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs, Routes: []HostRoute{newer}}, Link{Up: true, Prepared: true}
+		}, []string{"remember addresses br-ex 10.98.0.11/24 default via 10.98.0.2: the host has other routes"}},
 	} {
 		seen := settled()
 		seen.Links["eth1"] = card
@@ -184,6 +194,45 @@ func TestUplink(t *testing.T) {
 
 		var got []string
 		for _, op := range makePlan(o, nodes, seen).Ops {
+			got = append(got, op.String())
+		}
+		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestRemoval: what the mode wrote is planned to go, in an order in which the node keeps its address; what others wrote stays.
+func TestRemoval(t *testing.T) {
+	o := options
+	o.Uplink = "eth1"
+	address := netip.MustParsePrefix("10.98.0.11/24")
+	way := HostRoute{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.98.0.1")}
+	bridge := Bridge{Addrs: []netip.Prefix{address}, Routes: []HostRoute{way}, Ports: map[string]Interface{"eth1": {}}}
+	keys := "delete keys ovn-bridge=br-int ovn-bridge-datapath-type=system ovn-encap-ip=10.99.0.11 ovn-encap-type=geneve ovn-ofctrl-wait-before-clear=2000 ovn-remote=tcp:10.99.0.10:6642"
+	for name, c := range map[string]struct {
+		spoil func(*Seen)
+		want  []string
+	}{
+		"without br-ex":          {func(*Seen) {}, []string{"delete port k8s-worker-1", keys}},
+		"another's br-ex":        {func(s *Seen) { s.Bridges["br-ex"] = Bridge{Ports: bridge.Ports} }, []string{"delete port k8s-worker-1", keys}},
+		"another's logical port": {func(s *Seen) { s.Bridges["br-int"].Ports["k8s-worker-1"] = Interface{ID: "k8s-other"} }, []string{keys}},
+		"another's switch":       {func(s *Seen) { s.Keys["system-id"] = "worker-7" }, []string{"delete port k8s-worker-1"}},
+		"a node that is right": {func(s *Seen) {
+			s.Bridges["br-ex"], s.Links["br-ex"] = bridge, Link{Up: true, Addrs: bridge.Addrs, Routes: bridge.Routes}
+		}, []string{"delete port k8s-worker-1", "move address eth1 10.98.0.11/24 default via 10.98.0.1 from br-ex", "release uplink eth1", "delete bridge br-ex", keys}},
+		"an ovs-vswitchd that is away": {func(s *Seen) { s.Bridges["br-ex"] = bridge },
+			[]string{"delete port k8s-worker-1", "move address eth1 10.98.0.11/24 default via 10.98.0.1 from br-ex", "release uplink eth1", "delete bridge br-ex", keys}},
+		"nothing left": {func(s *Seen) {
+			delete(s.Bridges["br-int"].Ports, "k8s-worker-1")
+			s.Keys = map[string]string{"system-id": "worker-1", "hostname": "worker-1"}
+		}, nil},
+	} {
+		seen := settled()
+		c.spoil(&seen)
+
+		var got []string
+		for _, op := range removal(o, seen) {
 			got = append(got, op.String())
 		}
 		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {

@@ -16,8 +16,11 @@ import (
 
 const database = "Open_vSwitch"
 
-// addressKey is the key in external_ids of br-ex with the addresses that the card had, as a list in JSON.
-const addressKey = "porthole-addresses"
+// Keys in external_ids of br-ex with the addresses and routes that the card had, as lists in JSON.
+const (
+	addressKey = "porthole-addresses"
+	routeKey   = "porthole-routes"
+)
 
 // vswitch is the host's Open vSwitch. It keeps one connection, and makes a new one when that has ended. It is safe for concurrent use.
 type vswitch struct {
@@ -101,9 +104,13 @@ func (v *vswitch) observe(ctx context.Context) (Seen, error) {
 
 	for _, row := range tables["Bridge"] {
 		b := Bridge{Datapath: row.Text("datapath_type"), Ports: map[string]Interface{}}
-		if text := row.Map("external_ids")[addressKey]; text != "" {
-			if err := json.Unmarshal([]byte(text), &b.Addrs); err != nil {
-				return seen, fmt.Errorf("external_ids:%s of bridge %s: %w", addressKey, row.Text("name"), err)
+		for key, list := range map[string]any{addressKey: &b.Addrs, routeKey: &b.Routes} {
+			text := row.Map("external_ids")[key]
+			if text == "" {
+				continue
+			}
+			if err := json.Unmarshal([]byte(text), list); err != nil {
+				return seen, fmt.Errorf("external_ids:%s of bridge %s: %w", key, row.Text("name"), err)
 			}
 		}
 		for _, port := range row.UUIDs("ports") {
@@ -148,26 +155,27 @@ func (v *vswitch) apply(ctx context.Context, c Change) (ok bool, err error) {
 	var ops []ovsdb.Op
 	switch c.Verb {
 	case SetKeys:
-		var names ovsdb.Set
-		for k := range c.Keys {
-			names = append(names, k)
-		}
+		names := names(c.Keys)
 		// The mutator insert does not change the value of a key that is there, so the key is deleted first.
 		ops = append(ops, ovsdb.Mutate("Open_vSwitch", nil,
 			ovsdb.Mutation{Column: "external_ids", Mutator: "delete", Value: names},
 			ovsdb.Mutation{Column: "external_ids", Mutator: "insert", Value: ovsdb.Map(c.Keys)}))
+	case DeleteKeys:
+		ops = append(ops, ovsdb.Mutate("Open_vSwitch", nil, ovsdb.Mutation{Column: "external_ids", Mutator: "delete", Value: names(c.Keys)}))
 	case AddBridge:
 		ops = addBridge(c)
+	case DeleteBridge:
+		return true, v.deleteRow(ctx, "Bridge", c.Name, "Open_vSwitch", "bridges")
 	case AddPort:
 		ops = addPort(c)
 	case SetMAC:
 		ops = append(ops, ovsdb.Update("Interface", ovsdb.Equal("name", c.Name), map[string]any{"mac": c.MAC}))
 	case Remember:
 		ops = append(ops, ovsdb.Mutate("Bridge", ovsdb.Equal("name", c.Name),
-			ovsdb.Mutation{Column: "external_ids", Mutator: "delete", Value: ovsdb.Set{addressKey}},
-			ovsdb.Mutation{Column: "external_ids", Mutator: "insert", Value: ovsdb.Map{addressKey: addressText(c.Addrs)}}))
+			ovsdb.Mutation{Column: "external_ids", Mutator: "delete", Value: ovsdb.Set{addressKey, routeKey}},
+			ovsdb.Mutation{Column: "external_ids", Mutator: "insert", Value: memory(c)}))
 	case DeletePort:
-		return true, v.deletePort(ctx, c.Name)
+		return true, v.deleteRow(ctx, "Port", c.Name, "Bridge", "ports")
 	default:
 		return false, nil
 	}
@@ -180,14 +188,20 @@ func (v *vswitch) apply(ctx context.Context, c Change) (ok bool, err error) {
 	return true, err
 }
 
-// addressText is the value of addressKey.
-func addressText(list []netip.Prefix) string {
-	addrs := []string{}
-	for _, a := range list {
-		addrs = append(addrs, a.String())
+func names(keys map[string]string) (list ovsdb.Set) {
+	for k := range keys {
+		list = append(list, k)
 	}
-	data, _ := json.Marshal(addrs) // strings cannot fail
-	return string(data)
+	return list
+}
+
+// memory are the keys of br-ex with what it is to have.
+func memory(c Change) ovsdb.Map {
+	text := func(list any) string {
+		data, _ := json.Marshal(list) // addresses and numbers cannot fail
+		return string(data)
+	}
+	return ovsdb.Map{addressKey: text(append([]netip.Prefix{}, c.Addrs...)), routeKey: text(append([]HostRoute{}, c.Routes...))}
 }
 
 // addBridge makes a bridge with a port of its own and one for the card. It takes the card's MAC, which other hosts have in their ARP tables.
@@ -201,7 +215,7 @@ func addBridge(c Change) []ovsdb.Op {
 	ops := append(port(c.Name, "internal", "0"), port(c.Bridge, "", "1")...)
 	return append(ops,
 		ovsdb.Insert("Bridge", "b", map[string]any{"name": c.Name, "datapath_type": c.Kind, "fail_mode": "standalone",
-			"ports": ovsdb.Set{ovsdb.Named("p0"), ovsdb.Named("p1")}, "other_config": ovsdb.Map{"hwaddr": c.MAC}, "external_ids": ovsdb.Map{addressKey: addressText(c.Addrs)}}),
+			"ports": ovsdb.Set{ovsdb.Named("p0"), ovsdb.Named("p1")}, "other_config": ovsdb.Map{"hwaddr": c.MAC}, "external_ids": memory(c)}),
 		ovsdb.Mutate("Open_vSwitch", nil, ovsdb.Mutation{Column: "bridges", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("b")}}))
 }
 
@@ -213,16 +227,17 @@ func addPort(c Change) []ovsdb.Op {
 	}
 }
 
-func (v *vswitch) deletePort(ctx context.Context, name string) error {
+// deleteRow takes the rows of a name out of the column of their owner's table. The database deletes what nothing refers to.
+func (v *vswitch) deleteRow(ctx context.Context, table, name, owner, column string) error {
 	client, cache, err := v.open(ctx)
 	if err != nil {
 		return err
 	}
-	for id, row := range cache.Rows("Port") {
+	for id, row := range cache.Rows(table) {
 		if row.Text("name") != name {
 			continue
 		}
-		_, err := client.Transact(ctx, database, ovsdb.Mutate("Bridge", ovsdb.Includes("ports", ovsdb.Set{id}), ovsdb.Mutation{Column: "ports", Mutator: "delete", Value: ovsdb.Set{id}}),
+		_, err := client.Transact(ctx, database, ovsdb.Mutate(owner, ovsdb.Includes(column, ovsdb.Set{id}), ovsdb.Mutation{Column: column, Mutator: "delete", Value: ovsdb.Set{id}}),
 			ovsdb.NextConfig())
 		if err != nil {
 			return err
