@@ -66,6 +66,7 @@ func beforeUndo(ctx context.Context, s *Setup) error {
 	proxy.Config.Winkernel = kubeproxyconfig.KubeProxyWinkernelConfiguration{NetworkName: podnet.NetworkName, EnableDSR: true}
 	errs = append(errs, kubeproxy.Cleanup(ctx, proxy))
 	pods, _ := netip.ParsePrefix(s.podCIDR()) // not valid: no route counts as one of pods
+	errs = append(errs, leaveSwitch(ctx, s))
 	return errors.Join(append(errs, routes.Cleanup(ctx, routes.Options{ConfDir: cniConf(s), StateDir: s.State, Cluster: pods}))...)
 }
 
@@ -163,11 +164,16 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 			list = append(list, "file "+path)
 		}
 	}
-	found, err := leftInstalled(s.InstallDir)
-	if err != nil {
-		return nil, err
+	for _, look := range []func() ([]string, error){
+		func() ([]string, error) { return leftInstalled(s.InstallDir) },
+		func() ([]string, error) { return leftInSwitch(ctx, s) },
+	} {
+		found, err := look()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, found...)
 	}
-	list = append(list, found...)
 
 	_, err = hcn.New(hcn.Options{}).NetworkByName(ctx, podnet.NetworkName)
 	if err == nil {

@@ -185,7 +185,7 @@ func confOf(file, plugin string, o podnet.Options, database string, capabilities
 }
 
 func network(o podnet.Options, own Options) (podnet.Network, error) {
-	linux, err := confOf("10-porthole.conf", "ovn_cni", o, own.Database, nil)
+	linux, err := confOf(podnet.OVNConfName, "ovn_cni", o, own.Database, nil)
 	if err != nil {
 		return podnet.Network{}, err
 	}

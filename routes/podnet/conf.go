@@ -18,6 +18,7 @@ type Conf struct {
 const (
 	linuxConfName   = "10-porthole.conflist"
 	WindowsConfName = "10-porthole.conf"
+	OVNConfName     = "10-porthole.conf" // of the mode ovn on Linux, which has one plugin
 )
 
 // Bridge is the Linux bridge of the pods.

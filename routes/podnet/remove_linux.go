@@ -22,8 +22,10 @@ func Remove(confDir string) error {
 
 // Leftovers names what Remove would take back.
 func Leftovers(confDir string) (list []string, err error) {
-	if _, err := os.Stat(filepath.Join(confDir, linuxConfName)); err == nil {
-		list = append(list, "file "+filepath.Join(confDir, linuxConfName))
+	for _, name := range confNames {
+		if _, err := os.Stat(filepath.Join(confDir, name)); err == nil {
+			list = append(list, "file "+filepath.Join(confDir, name))
+		}
 	}
 	routes, err := ourRoutes()
 	if err != nil {
@@ -42,11 +44,16 @@ func Leftovers(confDir string) (list []string, err error) {
 	return list, err
 }
 
-func removeConf(dir string) error {
-	if err := os.Remove(filepath.Join(dir, linuxConfName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the CNI configuration: %w", err)
+// confNames are those of the CNI configurations of the modes.
+var confNames = []string{linuxConfName, OVNConfName}
+
+func removeConf(dir string) (err error) {
+	for _, name := range confNames {
+		if e := os.Remove(filepath.Join(dir, name)); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("removing the CNI configuration: %w", e))
+		}
 	}
-	return nil
+	return err
 }
 
 func ourRoutes() ([]netlink.Route, error) {

@@ -2,7 +2,10 @@ package networks
 
 import (
 	"net/netip"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 )
 
 // TestJoined: the Windows nodes are set up by `porthole.exe join` with each network that needs more than routes, as services of their own
@@ -31,7 +34,38 @@ func TestJoined(t *testing.T) {
 			f.checkPaths(want)
 			if mode == "ovn" {
 				f.noKubeProxy()
+				leavesSwitch(f.lab, "win02")
 			}
 		})
+	}
+}
+
+// leavesSwitch makes a node of the mode ovn no node any more: its Open vSwitch is without what the mode wrote.
+func leavesSwitch(l *lab, node string) {
+	l.t.Helper()
+	at := "--db=unix:" + filepath.Join(dir, "hosts", node, "openvswitch", "db.sock")
+	shown := func() string {
+		out, err := command(time.Minute, "ovs-vsctl", at, "show", "--", "get", "open", ".", "external_ids")
+		if err != nil {
+			l.t.Fatalf("%v: %s", err, out)
+		}
+		return out
+	}
+	own := []string{"k8s-" + node, "ovn-remote", "ovn-encap-ip", "ovn-bridge-datapath-type"}
+	before := shown()
+	for _, trace := range own {
+		if !strings.Contains(before, trace) {
+			l.t.Errorf("Open vSwitch of %s has no %s:\n%s", node, trace, before)
+		}
+	}
+
+	if out, err := command(3*time.Minute, porthole, "host", "run", "--dir", dir, node, "--", `C:\porthole\porthole.exe`, "leave"); err != nil || !strings.Contains(out, "nothing of Porthole is left") {
+		l.t.Fatalf("leave: %v\n%s", err, out)
+	}
+	after := shown()
+	for _, trace := range own {
+		if strings.Contains(after, trace) {
+			l.t.Errorf("Open vSwitch of %s has %s after leave:\n%s", node, trace, after)
+		}
 	}
 }

@@ -65,11 +65,11 @@ func TestLeave(t *testing.T) {
 func (w faultWorld) empty(n *node) {
 	w.t.Helper()
 	for what, text := range map[string]string{
-		"bridges":      w.vsctl(n, "list-br"),
-		"ports":        w.vsctl(n, "list-ports", "br-int"),
-		"keys":         w.vsctl(n, "get", "open", ".", "external_ids"),
-		"interfaces":   w.in(n, "ip", "-o", "link"),
-		"dropped":      w.in(n, "nft", "list", "tables"),
+		"bridges":    w.vsctl(n, "list-br"),
+		"ports":      w.vsctl(n, "list-ports", "br-int"),
+		"keys":       w.vsctl(n, "get", "open", ".", "external_ids"),
+		"interfaces": w.in(n, "ip", "-o", "link"),
+		"dropped":    w.in(n, "nft", "list", "tables"),
 	} {
 		for _, trace := range []string{"br-ex", "k8s-n2", "ovn-remote", "ovn-encap", "ovn-bridge", "ovn-ofctrl", "porthole-switch"} {
 			if strings.Contains(text, trace) {
