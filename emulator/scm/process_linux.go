@@ -31,7 +31,7 @@ func (w Windows) Launch(service, commandLine string) (Process, error) {
 			candidate[0] = `C:\windows\system32\` + candidate[0]
 		}
 		for _, name := range []string{candidate[0], candidate[0] + ".exe"} {
-			path, err := wine.LinuxPath(w.Prefix.DriveC(), name)
+			path, err := w.Prefix.LinuxPath(name)
 			if err != nil {
 				continue
 			}

@@ -32,6 +32,17 @@ func LinuxPath(driveC, windows string) (string, error) {
 	return path, nil
 }
 
+// LinuxPath is LinuxPath for a path on any drive of the prefix whose folder lies beside that of C: (guest.AddDrive).
+func (p Prefix) LinuxPath(windows string) (string, error) {
+	if IsWindowsPath(windows) && windows[0]|0x20 != 'c' {
+		drive := filepath.Join(p.Dir, "drive_"+strings.ToLower(windows[:1]))
+		if _, err := os.Stat(drive); err == nil {
+			return LinuxPath(drive, "C"+windows[1:])
+		}
+	}
+	return LinuxPath(p.DriveC(), windows)
+}
+
 // WindowsPath is the way back: `C:\…` for a Linux path under driveC.
 func WindowsPath(driveC, path string) (string, error) {
 	rel, err := filepath.Rel(driveC, path)

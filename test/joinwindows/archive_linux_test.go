@@ -11,11 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/join/step"
 )
 
 // TestArchive joins from the archive for Windows that `make release` makes. It is unpacked into a folder whose name has spaces, and the programs
-// are installed in another folder, whose path is long. A damaged program is refused before anything is changed. After `leave` only the archive is left.
+// are installed on another drive, in a folder whose path is long. A damaged program is refused before anything is changed. After `leave` only the archive is left.
 // Rows 1.111, 1.115.
 func TestArchive(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
@@ -29,7 +30,11 @@ func TestArchive(t *testing.T) {
 	const place = "Our downloads/from the archive"
 	unzip(h, windowsZip(t), place)
 	exe := `C:\` + strings.ReplaceAll(place, "/", `\`) + `\porthole.exe`
-	long := `C:\Programs of ours` + strings.Repeat(`\a folder of a long path`, 6)
+	self := filepath.Join(state, "hosts", h.name)
+	if err := guest.AddDrive(self, 'd'); err != nil {
+		t.Fatal(err)
+	}
+	long := `D:\Programs of ours` + strings.Repeat(`\a folder of a long path`, 6)
 	_, line := h.token()
 	line = append(line, "--install-dir", long)
 
@@ -69,7 +74,7 @@ func TestArchive(t *testing.T) {
 	if after := h.routes(); !slices.Equal(after, routes) {
 		t.Errorf("routes: %v, before %v", after, routes)
 	}
-	if left, _ := filepath.Glob(h.path("Programs of ours/*/*/*/*/*/*/*/*")); len(left) > 0 { // the pattern is right
+	if left, _ := filepath.Glob(filepath.Join(self, "prefix/drive_d/Programs of ours/*/*/*/*/*/*/*/*")); len(left) > 0 { // the pattern is right
 		t.Errorf("left are %v", left)
 	}
 	if out, err := h.kubectl("delete", "node/"+h.name, "pod/web-"+h.name, "service/web-"+h.name, "--force"); err != nil {

@@ -345,13 +345,7 @@ const pod = `{"apiVersion": "v1", "kind": "List", "items": [
 // podWorks makes the pod if it is not there, and asks it: by its service, for its log, and by a program in it.
 func (h *host) podWorks(when string) {
 	h.t.Helper()
-	file := filepath.Join(h.t.TempDir(), "pod.json")
-	if err := os.WriteFile(file, fmt.Appendf(nil, pod, h.name), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
-	if out, err := h.kubectl("apply", "-f", file); err != nil {
-		h.t.Fatalf("%v: %s", err, out)
-	}
+	applyPod(h)
 	name := "web-" + h.name
 	h.answers(when)
 	for what, args := range map[string][]string{"serving HTTP": {"logs", name}, "Microsoft Windows": {"exec", name, "--", "cmd", "/c", "ver"}} {
@@ -362,6 +356,18 @@ func (h *host) podWorks(when string) {
 			}
 			return err
 		})
+	}
+}
+
+// applyPod makes the pod and its service if they are not there.
+func applyPod(h *host) {
+	h.t.Helper()
+	file := filepath.Join(h.t.TempDir(), "pod.json")
+	if err := os.WriteFile(file, fmt.Appendf(nil, pod, h.name), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	if out, err := h.kubectl("apply", "-f", file); err != nil {
+		h.t.Fatalf("%v: %s", err, out)
 	}
 }
 
