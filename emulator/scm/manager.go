@@ -39,6 +39,7 @@ type Manager struct {
 type service struct {
 	Config
 	status  Status
+	builtin bool        // Windows' own
 	marked  bool        // to be deleted when no process has it open and it has stopped
 	handles map[int]int // open handles by process
 
@@ -74,19 +75,17 @@ func New(o Options) (*Manager, error) {
 		return nil, fmt.Errorf("opening the service database: %w", err)
 	}
 	data, err := os.ReadFile(filepath.Join(o.Dir, databaseFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return m, nil
-	}
 	var list []Config
 	if err == nil {
 		err = json.Unmarshal(data, &list)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("opening the service database: %w", err)
 	}
 	for _, c := range list {
 		m.services[fold(c.Name)] = newService(c)
 	}
+	m.addBuiltin()
 	return m, nil
 }
 
@@ -94,11 +93,11 @@ func newService(c Config) *service {
 	return &service{Config: c, status: Status{State: Stopped}, handles: map[int]int{}, changed: make(chan struct{})}
 }
 
-// save keeps the configuration of all services that are not marked for deletion.
+// save keeps the configuration of all services that somebody made and that are not marked for deletion.
 func (m *Manager) save() error {
 	list := []Config{}
 	for _, key := range slices.Sorted(maps.Keys(m.services)) {
-		if s := m.services[key]; !s.marked {
+		if s := m.services[key]; !s.marked && !s.builtin {
 			list = append(list, s.Config)
 		}
 	}
@@ -256,6 +255,8 @@ type Listed struct {
 	Status Status `json:"status"`
 	// Failures since the host started or the count was reset.
 	Failures int `json:"failures"`
+	// Builtin: the service is Windows' own.
+	Builtin bool `json:"-"`
 }
 
 // Get returns one service.
@@ -266,7 +267,7 @@ func (m *Manager) Get(name string) (Listed, Code) {
 	if code != OK {
 		return Listed{}, code
 	}
-	return Listed{s.Config, s.status, s.failed.count}, OK
+	return Listed{s.Config, s.status, s.failed.count, s.builtin}, OK
 }
 
 // List returns all services by name.
@@ -276,7 +277,7 @@ func (m *Manager) List() []Listed {
 	list := []Listed{}
 	for _, key := range slices.Sorted(maps.Keys(m.services)) {
 		s := m.services[key]
-		list = append(list, Listed{s.Config, s.status, s.failed.count})
+		list = append(list, Listed{s.Config, s.status, s.failed.count, s.builtin})
 	}
 	return list
 }

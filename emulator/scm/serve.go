@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -168,7 +169,7 @@ func (s *server) call(c caller, q wire.Request) (answer string, code Code) {
 	case "shutdown":
 		return toJSON(s.m.Shutdown()), OK
 	case "services":
-		return toJSON(s.m.List()), OK
+		return toJSON(slices.DeleteFunc(s.m.List(), func(l Listed) bool { return l.Builtin })), OK
 	}
 
 	return s.describe(q.Text[0], name, &args)
