@@ -87,6 +87,7 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		func() error { return keepBuiltin(temp, "nsi.dll", "builtin/nsi.dll") },
 		func() error { return keepBuiltin(temp, "virtdisk.dll", "builtin/virtdisk.dll") },
 		func() error { return keepBuiltin(temp, "ws2_32.dll", "builtin/ws2_32.dll") },
+		func() error { return skipTimeZone(temp) },
 		func() error { _, err := InstallDLLs(temp, o.DLLDir); return err },
 		func() error { return t.checkPipes(ctx, temp) },
 		func() error { return os.WriteFile(filepath.Join(temp.Dir, stampName), []byte(stamp), 0o644) },
@@ -156,7 +157,7 @@ func (t Tools) templateStamp(o TemplateOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(h, "%s %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Build.registry()+userRegistry+trimVersion)
+	fmt.Fprintf(h, "%s %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Build.registry()+userRegistry+trimVersion+zoneVersion)
 	dlls, err := dllFiles(o.DLLDir)
 	if err != nil {
 		return "", err

@@ -71,6 +71,7 @@ func TestPrefix(t *testing.T) {
 	if err != nil || !bytes.Contains(out, []byte("20348")) {
 		t.Fatalf("reg query: %v\n%s", err, out)
 	}
+	t.Run("time zone", func(t *testing.T) { testTimeZone(ctx, t, tools, p) })
 	t.Run("products", func(t *testing.T) { testProducts(ctx, t, tools, p) })
 	t.Run("a Windows that is too old", func(t *testing.T) { testTooOld(ctx, t, tools, p) })
 	t.Run("ipconfig", func(t *testing.T) { testIPConfig(ctx, t, tools, p) })

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sort"
 
+	"golang.org/x/sys/unix"
+
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
 )
@@ -73,8 +75,12 @@ type (
 )
 
 // capabilities are those that containers have by default; a Windows program cannot use any other.
-var capabilities = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_NET_RAW", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP",
-	"CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL"}
+var capabilities = []struct {
+	name   string
+	number int
+}{{"CAP_CHOWN", unix.CAP_CHOWN}, {"CAP_DAC_OVERRIDE", unix.CAP_DAC_OVERRIDE}, {"CAP_FSETID", unix.CAP_FSETID}, {"CAP_FOWNER", unix.CAP_FOWNER},
+	{"CAP_NET_RAW", unix.CAP_NET_RAW}, {"CAP_SETGID", unix.CAP_SETGID}, {"CAP_SETUID", unix.CAP_SETUID}, {"CAP_SETPCAP", unix.CAP_SETPCAP},
+	{"CAP_NET_BIND_SERVICE", unix.CAP_NET_BIND_SERVICE}, {"CAP_SYS_CHROOT", unix.CAP_SYS_CHROOT}, {"CAP_KILL", unix.CAP_KILL}}
 
 // specOptions is what the bundle of a container is made of.
 type specOptions struct {
@@ -122,8 +128,10 @@ func (o Options) spec(w specOptions) runtimeSpec {
 // linuxProcess is a process of the container.
 func (o Options) linuxProcess(args []string, env []guest.Variable, dir string) runtimeProcess {
 	p := runtimeProcess{Args: args, Cwd: dir, NoNewPrivileges: true, Capabilities: map[string][]string{}}
-	for _, set := range []string{"bounding", "effective", "permitted"} {
-		p.Capabilities[set] = capabilities
+	for _, c := range capabilities {
+		for _, set := range []string{"bounding", "effective", "permitted"} {
+			p.Capabilities[set] = append(p.Capabilities[set], c.name)
+		}
 	}
 	for _, v := range guest.Environment(env, o.Tools) {
 		p.Env = append(p.Env, v.Name+"="+v.Value)

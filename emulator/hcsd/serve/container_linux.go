@@ -91,7 +91,7 @@ func (s systemCalls) startSystem(ctx context.Context, c call) (result, error) {
 
 	init, err := s.startContainer(ctx, live, doc)
 	if err == nil {
-		if err = s.mapPipes(ctx, sys, live, doc.MappedPipes); err != nil {
+		if err = s.mapPipes(ctx, sys, live, init); err != nil {
 			err = errors.Join(err, s.rt.delete(ctx, live.key))
 		}
 	}

@@ -30,14 +30,15 @@ func pipeSocket(folder string, i int) string {
 	return filepath.Join(folder, "run", fmt.Sprintf("pipe%d", i))
 }
 
-// mapPipes makes pipes of the host pipes of a container that has just been started.
-func (s systemCalls) mapPipes(ctx context.Context, sys *hcsd.System, c *container, pipes []hcsd.MappedPipe) error {
+// mapPipes makes pipes of the host pipes of a container that has just been started; init is its first process.
+func (s systemCalls) mapPipes(ctx context.Context, sys *hcsd.System, c *container, init process) error {
+	pipes := sys.Doc.Container.MappedPipes
 	if len(pipes) == 0 {
 		return nil
 	}
 	stop, err := s.listenPipes(ctx, c, pipes)
 	if err == nil {
-		err = s.servePipes(ctx, sys, c, pipes)
+		err = s.servePipes(ctx, sys, c, init)
 	}
 	if err != nil {
 		stop()
@@ -116,12 +117,13 @@ func (s systemCalls) openPipe(ctx context.Context, conn net.Conn, pipe string) e
 }
 
 // servePipes starts the program that serves the pipes in the container, and returns when they can be opened there.
-func (s systemCalls) servePipes(ctx context.Context, sys *hcsd.System, c *container, pipes []hcsd.MappedPipe) error {
+func (s systemCalls) servePipes(ctx context.Context, sys *hcsd.System, c *container, init process) error {
+	pipes := sys.Doc.Container.MappedPipes
 	line := []string{wine.PipeProgram, "--serve"}
 	for i, p := range pipes {
 		line = append(line, `"`+p.ContainerPipeName+`"`, pipeSocket(guest.Prefix, i))
 	}
-	server, err := programCalls(s).launch(ctx, sys, c, hcsd.Process{CommandLine: strings.Join(line, " ")})
+	server, err := programCalls(s).launch(ctx, sys, c, init, hcsd.Process{CommandLine: strings.Join(line, " ")})
 	if err != nil {
 		return fmt.Errorf("serving the mapped pipes of %s: %w", c.id, err)
 	}

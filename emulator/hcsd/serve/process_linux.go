@@ -24,7 +24,8 @@ func processOf(pid int) (process, error) {
 	return process{pid, start}, err
 }
 
-// startTime reads field 22 of proc_pid_stat(5). The name of the program, field 2, may contain anything.
+// startTime reads field 22 of proc_pid_stat(5). The name of the program, field 2, may contain anything. One that has ended and is not yet taken
+// off the list of processes is not there.
 func startTime(pid int) (uint64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -33,6 +34,9 @@ func startTime(pid int) (uint64, error) {
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("process %d: its stat has %d fields", pid, len(fields))
+	}
+	if fields[0] == "Z" {
+		return 0, fmt.Errorf("process %d has ended: %w", pid, os.ErrNotExist)
 	}
 	return strconv.ParseUint(fields[19], 10, 64)
 }

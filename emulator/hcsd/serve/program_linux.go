@@ -42,14 +42,16 @@ func (s programCalls) createProcess(ctx context.Context, c call) (result, error)
 	if err == nil {
 		err = sys.Running()
 	}
-	s.mu.Unlock()
 	if err != nil {
+		s.mu.Unlock()
 		return result{}, err
 	}
+	init := *live.Init
+	s.mu.Unlock()
 
 	live.launching <- struct{}{} // of two that begin at once the second would wait for the first one's event: emulator/dll/launch.c
 	defer func() { <-live.launching }()
-	p, err := s.launch(ctx, sys, live, doc)
+	p, err := s.launch(ctx, sys, live, init, doc)
 	if err != nil {
 		return result{}, err
 	}
@@ -69,7 +71,7 @@ func (s programCalls) createProcess(ctx context.Context, c call) (result, error)
 }
 
 // launch starts the launcher of a program and returns when the program runs, or with Windows' error for its start.
-func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container, doc hcsd.Process) (*program, error) {
+func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container, init process, doc hcsd.Process) (*program, error) {
 	s.mu.Lock()
 	c.Last++
 	n := c.Last
@@ -98,7 +100,7 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 	}
 	defer closeFiles(theirs)
 	spec := s.o.linuxProcess([]string{s.o.Tools.Loader, guest.Launcher, "/run", strconv.Itoa(n)}, environmentOf(doc, hostname), guest.DriveC)
-	first, err := s.rt.exec(ctx, c.key, spec, theirs, filepath.Join(dir, "run", fmt.Sprintf("%d.pid", n)))
+	first, err := s.rt.enter(c.key, init, spec, theirs)
 	if err != nil {
 		io.close()
 		return nil, err

@@ -71,24 +71,6 @@ func (r runc) run(ctx context.Context, key, bundle string) (process, error) {
 	return readPid(pidFile)
 }
 
-// exec starts a program in a container, with these standard streams, and returns its first process. p is a process of the runtime
-// specification.
-func (r runc) exec(ctx context.Context, key string, p any, files [3]*os.File, pidFile string) (process, error) {
-	data, err := json.Marshal(p)
-	if err != nil {
-		return process{}, err
-	}
-	spec := pidFile + ".json"
-	if err := os.WriteFile(spec, data, 0o600); err != nil {
-		return process{}, err
-	}
-	defer os.Remove(spec)
-	if _, err := r.command(ctx, &files, "exec", "--detach", "--pid-file", pidFile, "--process", spec, key); err != nil {
-		return process{}, err
-	}
-	return readPid(pidFile)
-}
-
 func readPid(path string) (process, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -187,6 +187,7 @@ func (h *host) testRestart(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = out, out
 	check(t, cmd.Start())
 	wait.True(t, time.Minute, "a program runs", func() bool { return strings.Contains(out.String(), "holding") })
+	h.confined()
 	h.stop()
 	h.start()
 

@@ -1,0 +1,159 @@
+package serve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// `runc exec` starts itself three times, and copies itself into memory, before it starts a program: 25 ms, twice for each pod. A program of a
+// container is therefore started by a thread of ours that has entered the container's namespaces. runc knows nothing of it, as of what the
+// container's programs start themselves.
+
+// shell starts a program in a container when a line comes: until then it can be put into the container's cgroups.
+const shell = "/usr/bin/sh"
+
+// gate is what the shell runs. Its third file is the pipe that the line comes from.
+const gate = `read -r _ <&3 && exec "$@" 3<&-`
+
+// namespaces of a container in the order in which they are entered: that of mounts last, because files of the others are not in it.
+var namespaces = []struct {
+	name string
+	kind int
+}{{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS}}
+
+// enter starts a program in the container whose first process is init, with these standard streams, and returns the program's first process.
+func (r runc) enter(key string, init process, p runtimeProcess, files [3]*os.File) (process, error) {
+	cgroups, err := r.cgroupsOf(key)
+	if err != nil {
+		return process{}, err
+	}
+	gateway, ours, err := os.Pipe()
+	if err != nil {
+		return process{}, err
+	}
+	defer gateway.Close()
+	defer ours.Close()
+	cmd := &exec.Cmd{Path: shell, Args: append([]string{"sh", "-c", gate, "sh"}, p.Args...), Env: p.Env, Dir: p.Cwd,
+		Stdin: files[0], Stdout: files[1], Stderr: files[2], ExtraFiles: []*os.File{gateway},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{}}}
+	if err := startInside(cmd, init); err != nil {
+		return process{}, fmt.Errorf("starting a program in container %s: %w", key, err)
+	}
+
+	started, err := processOf(cmd.Process.Pid)
+	for _, dir := range cgroups {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(started.Pid)), 0)
+		}
+	}
+	if err == nil {
+		_, err = ours.WriteString("\n")
+	}
+	if err != nil {
+		_ = cmd.Process.Kill() // it may have ended
+	}
+	go func() { _ = cmd.Wait() }() // its exit code is in a file
+	if err != nil {
+		return process{}, fmt.Errorf("starting a program in container %s: %w", key, err)
+	}
+	return started, nil
+}
+
+// cgroupsOf are the folders of a container's cgroups.
+func (r runc) cgroupsOf(key string) (dirs []string, err error) {
+	var state struct {
+		CgroupPaths map[string]string `json:"cgroup_paths"` // by controller; by "" in version 2 of cgroups
+	}
+	data, err := os.ReadFile(filepath.Join(r.root, key, "state.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &state)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading what runc keeps of container %s: %w", key, err)
+	}
+	for _, dir := range state.CgroupPaths {
+		_, err := os.Stat(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a controller that this machine has not
+		}
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs, nil
+}
+
+// startInside starts a command in the namespaces of init, with the capabilities of a container. The thread that has entered them ends.
+func startInside(cmd *exec.Cmd, init process) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for good: with the goroutine the thread ends
+		err := enterNamespaces(init)
+		if err == nil {
+			err = limitCapabilities()
+		}
+		if err == nil {
+			err = cmd.Start()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// enterNamespaces takes the calling thread into the namespaces of init; that of processes is for what it starts.
+func enterNamespaces(init process) error {
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for _, ns := range namespaces {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", init.Pid, ns.name))
+		if err != nil {
+			return err
+		}
+		files = append(files, f)
+	}
+	if !init.alive() {
+		return errors.New("the container has ended")
+	}
+
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its folder with others cannot enter a namespace of mounts
+		return err
+	}
+	for i, ns := range namespaces {
+		if err := unix.Setns(int(files[i].Fd()), ns.kind); err != nil {
+			return fmt.Errorf("entering its namespace %s: %w", ns.name, err)
+		}
+	}
+	return nil
+}
+
+// limitCapabilities takes from what the calling thread starts the capabilities that a container has not. The thread keeps its own.
+func limitCapabilities() error {
+	for n := range unix.CAP_LAST_CAP + 1 {
+		kept := false
+		for _, c := range capabilities {
+			kept = kept || c.number == n
+		}
+		if kept {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(n), 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) { // unknown to this kernel
+			return fmt.Errorf("dropping capability %d: %w", n, err)
+		}
+	}
+	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+}
