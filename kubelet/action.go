@@ -27,6 +27,7 @@ type tools struct {
 	objects objectAPI
 	events  eventAPI
 	devices devices
+	claims  claims
 	pins    pins
 	placed  Placing
 	// recursive returns the runtime's handlers that can make mounts below a read-only mount read-only.

@@ -15,8 +15,12 @@ import (
 	"porthole.dev/porthole/kubelet/userns"
 )
 
-// createSandbox makes a sandbox with its network, and the folder and the cgroup of the pod before it.
+// createSandbox makes a sandbox with its network, and has the claims of the pod prepared, and makes its folder and its cgroup, before it.
 func (e *effects) createSandbox(ctx context.Context, j job) []pod.Fact {
+	if err := e.claims.Prepare(ctx, j.pod); err != nil {
+		e.event(j.pod, "", v1.EventTypeWarning, "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: "+err.Error())
+		return []pod.Fact{pod.SandboxFailed{Message: err.Error()}}
+	}
 	box, asked, err := e.makeSandbox(ctx, j)
 	if asked {
 		e.meter.Sandbox(err)

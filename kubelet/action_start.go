@@ -104,6 +104,9 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 	if err := addDevices(ctx, e.devices, &spec); err != nil {
 		return spec, err
 	}
+	if err := addClaims(e.claims, &spec); err != nil {
+		return spec, err
+	}
 	spec.Release, err = e.addMounts(&spec, p, ips, func(n string) (string, bool) { v, ok := values[n]; return v, ok })
 	spec.Mounts = append(spec.Mounts, imageMounts(p, c, j.imageVolumes)...)
 	return spec, err

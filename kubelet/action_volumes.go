@@ -24,9 +24,10 @@ func (e *effects) prepareVolumes(ctx context.Context, j job) []pod.Fact {
 	return []pod.Fact{f}
 }
 
-// cleanUp removes the volumes and the cgroup of a pod that has ended.
+// cleanUp removes the volumes and the cgroup of a pod that has ended, and gives its claims back.
 func (e *effects) cleanUp(ctx context.Context, _ job) []pod.Fact {
-	err := errors.Join(e.volumes.Teardown(context.WithoutCancel(ctx), e.uid), e.cgroups.RemovePod(e.uid))
+	whole := context.WithoutCancel(ctx)
+	err := errors.Join(e.claims.Unprepare(whole, e.uid), e.volumes.Teardown(whole, e.uid), e.cgroups.RemovePod(e.uid))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cleaning up after a pod failed", "pod", e.uid)
 		return []pod.Fact{pod.CleanupFailed{Message: err.Error()}}

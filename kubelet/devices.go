@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/device"
+	"porthole.dev/porthole/kubelet/dra"
 	"porthole.dev/porthole/kubelet/pin"
 	"porthole.dev/porthole/kubelet/runtime"
 )
@@ -36,11 +37,7 @@ func deviceOptions(k *Kubelet) device.Options {
 // devicesChanged reports the node, and lets pods look at the health of their devices.
 func devicesChanged(k *Kubelet, pods []types.UID) {
 	k.node.ReportSoon()
-	for _, uid := range pods {
-		if a := k.actor(uid, false); a != nil {
-			a.wake.Wake()
-		}
-	}
+	wakePods(k, pods)
 }
 
 // serveDevices serves device plugins until ctx ends. A kubelet that cannot goes on without.
@@ -72,6 +69,9 @@ func (r PodResources) PodDevices(uid types.UID) map[string][]device.Held { retur
 
 // HealthyDevices are those that the node has for pods.
 func (r PodResources) HealthyDevices() []device.Held { return r.k.held.Healthy() }
+
+// Claims are the claims of a container, with their devices.
+func (r PodResources) Claims(p *v1.Pod, c *v1.Container) []dra.Held { return r.k.claims.Held(p, c) }
 
 // Alone are the processors and the memory that a container has alone.
 func (r PodResources) Alone(uid types.UID, container string) (cpus []int, memory []pin.Block) {

@@ -35,6 +35,7 @@ type Kubelet struct {
 	node      *nodestatus.Node
 	runtime   *runtimeWatch
 	devices   devices
+	claims    claims
 	held      deviceList
 	pressure  *pressure
 	repin     *repin
@@ -70,6 +71,7 @@ func New(o Options) *Kubelet {
 
 	k.runtime = &runtimeWatch{service: o.Runtime, changed: k.runtimeChanged}
 	k.devices, k.held = newDevices(deviceOptions(k))
+	k.claims = newClaims(k)
 	k.node = nodestatus.New(o.Node, k.nodeLinks())
 	k.pressure = &pressure{Pressure: o.Pressure, k: k}
 	var p pins = noPins{}
@@ -82,7 +84,7 @@ func New(o Options) *Kubelet {
 	k.admission = k.newAdmission(p)
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
 	k.tools = newTools(&o, k.folders, k.NodeAllocatable)
-	k.tools.devices, k.tools.pins, k.tools.placed = k.devices, p, o.Placing
+	k.tools.devices, k.tools.claims, k.tools.pins, k.tools.placed = k.devices, k.claims, p, o.Placing
 	k.tools.userNamespaces = func(handler string) error { return checkUserNamespaces(k.runtime.health.Load(), handler) }
 	k.tools.recursive = func() []string { return recursiveHandlers(k.runtime.health.Load()) }
 	return k

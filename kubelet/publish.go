@@ -18,7 +18,7 @@ func (a *actor) publish(plan *pod.Plan) {
 	}
 
 	if a.effects.placed.Health {
-		plan.Status.ContainerStatuses = device.WithHealth(plan.Status.ContainerStatuses, a.effects.devices.Health(a.uid))
+		plan.Status.ContainerStatuses = device.WithHealth(plan.Status.ContainerStatuses, healthOf(a.effects.devices, a.effects.claims, s.Pod()))
 	}
 	last := s.Last()
 	changed := last == nil || !reflect.DeepEqual(*last, plan.Status)

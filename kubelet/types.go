@@ -10,6 +10,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/device"
 	"porthole.dev/porthole/kubelet/dns"
+	"porthole.dev/porthole/kubelet/dra"
 	"porthole.dev/porthole/kubelet/evict"
 	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
@@ -237,6 +238,20 @@ type pins interface {
 	Of(uid types.UID, container string) pin.Place
 }
 
+// claims are the ResourceClaims of pods; kubelet/dra implements it.
+type claims interface {
+	// Prepare makes the claims of a pod ready before its containers are made. Unprepare undoes that after the pod has ended; it succeeds
+	// for a pod that has none.
+	Prepare(ctx context.Context, p *v1.Pod) error
+	Unprepare(ctx context.Context, uid types.UID) error
+	// CDI returns the names of the devices that a container has because of claims.
+	CDI(p *v1.Pod, c *v1.Container) ([]string, error)
+	// Health returns the devices of each container of a pod with their health.
+	Health(p *v1.Pod) map[string][]v1.ResourceStatus
+	// Held returns the claims of a container with their devices.
+	Held(p *v1.Pod, c *v1.Container) []dra.Held
+}
+
 // deviceList tells who has which device; kubelet/device implements it.
 type deviceList interface {
 	Held(uid types.UID) map[string][]device.Held
@@ -303,6 +318,8 @@ type Options struct {
 	Windows bool
 	// DeviceDir is the folder of the sockets of device plugins; empty for a node that takes none.
 	DeviceDir string
+	// Claims are the ResourceClaims of pods; nil for a node without an API server.
+	Claims *dra.Manager
 	// Placing is how pods get devices, processors and memory; the zero value gives devices only.
 	Placing Placing
 	// Meter counts; nil counts nothing.

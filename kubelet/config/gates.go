@@ -27,7 +27,8 @@ var gates = sync.OnceValue(func() map[string]gate {
 })
 
 // switched are the gates that a feature of this kubelet depends on.
-var switched = []string{"ClusterTrustBundleProjection", "DisableCPUQuotaWithExclusiveCPUs", "PodCertificateRequest", "ResourceHealthStatus"}
+var switched = []string{"ClusterTrustBundleProjection", "DisableCPUQuotaWithExclusiveCPUs", "PodCertificateRequest", "ResourceHealthStatus",
+	"ResourceHealthStatusMessage"}
 
 // On reports whether a feature gate is on: as somebody has set it, or else by its default.
 func On(set map[string]bool, name string) bool {
@@ -37,11 +38,8 @@ func On(set map[string]bool, name string) bool {
 	return gates()[name].on
 }
 
-// lacking are the gates that are on by default and whose feature this kubelet does not have.
-var lacking = []string{"DRAExtendedResource", "DRAPartitionableDevices", "DRAResourceClaimDeviceStatus", "DynamicResourceAllocation"}
-
 // checkGates checks the feature gates, as upstream's kubelet does: an unknown one and another value of a locked one are mistakes. But for
-// those in switched, this kubelet has or lacks each feature whatever its gate says; what that means for a gate that somebody has set is a warning.
+// those in switched, a feature is there or not, by its default, whatever its gate says; what that means for a gate that somebody has set is a warning.
 func checkGates(k *checker, set map[string]bool) (warnings []string) {
 	var names []string
 	for name := range set {
@@ -59,9 +57,7 @@ func checkGates(k *checker, set map[string]bool) (warnings []string) {
 			k.errs = append(k.errs, fmt.Errorf("unrecognized feature gate: %s", name))
 		case g.locked && on != g.on:
 			k.errs = append(k.errs, fmt.Errorf("cannot set feature gate %v to %v, feature is locked to %v", name, on, g.on))
-		case on && slices.Contains(lacking, name):
-			warnings = append(warnings, fmt.Sprintf("featureGates.%s: this kubelet does not have the feature", name))
-		case on != g.on && !slices.Contains(lacking, name) && !slices.Contains(switched, name):
+		case on != g.on && !slices.Contains(switched, name):
 			warnings = append(warnings, fmt.Sprintf("featureGates.%s: without effect: the feature is as by its default, %v", name, g.on))
 		}
 	}

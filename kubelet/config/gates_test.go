@@ -13,21 +13,15 @@ func TestGates(t *testing.T) {
 	if n := len(gates()); n != 240 || !gates()["RestartAllContainersOnContainerExits"].on || gates()["EventedPLEG"].on {
 		t.Fatalf("%d gates", n)
 	}
-	for _, name := range lacking {
-		if g, known := gates()[name]; !known || !g.on {
-			t.Errorf("%s is said to lack and is not on by default", name)
-		}
-	}
 	for text, want := range map[string]struct {
 		set  map[string]bool
 		warn bool
 	}{
-		"": {map[string]bool{"EventedPLEG": false, "NodeSwap": true, "ClusterTrustBundleProjection": true}, false},
+		"": {map[string]bool{"EventedPLEG": false, "NodeSwap": true, "ClusterTrustBundleProjection": true, "DynamicResourceAllocation": true}, false},
 		"unrecognized feature gate: NoSuchFeature":                                                 {map[string]bool{"NoSuchFeature": false, "NodeSwap": true}, false},
 		"cannot set feature gate SidecarContainers to false, feature is locked to true":            {map[string]bool{"SidecarContainers": false}, false},
 		"featureGates.EventedPLEG: without effect: the feature is as by its default, false":        {map[string]bool{"EventedPLEG": true}, true},
 		"featureGates.ContainerCheckpoint: without effect: the feature is as by its default, true": {map[string]bool{"ContainerCheckpoint": false}, true},
-		"featureGates.DynamicResourceAllocation: this kubelet does not have the feature":           {map[string]bool{"DynamicResourceAllocation": true}, true},
 		"featureGates.AllAlpha: without effect: each feature is as by its default":                 {map[string]bool{"AllAlpha": true}, true},
 	} {
 

@@ -32,6 +32,7 @@ type Meter struct {
 	evictions, preemptions                                                                   *prometheus.CounterVec
 	evictionAge                                                                              *prometheus.HistogramVec
 	placing                                                                                  placing
+	claims                                                                                   claims
 }
 
 // startBuckets are upstream's for the start of a pod, in seconds.
@@ -69,7 +70,7 @@ func New(o Options) *Meter {
 		workerStart: histogram("pod_worker_start_duration_seconds", "From the first sight of a pod until its worker began.", prometheus.DefBuckets),
 		probes: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "prober", Name: "probe_total", Help: "Probes by result."},
 			[]string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
-		storageTime: newStorageTime(), placing: newPlacing(),
+		storageTime: newStorageTime(), placing: newPlacing(), claims: newClaims(),
 		probeTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "prober", Name: "probe_duration_seconds", Help: "How long probes took."},
 			[]string{"probe_type", "container", "pod", "namespace"}),
 	}
@@ -80,7 +81,8 @@ func New(o Options) *Meter {
 
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), node,
 		m.operations, m.operationErrors, m.operationTime, m.containers, m.containerErrors, m.hostProcess, m.hostProcessErrors, m.pods, m.podErrors,
-		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart, m.evictions, m.evictionAge, m.preemptions, m.storageTime)
+		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart, m.evictions, m.evictionAge, m.preemptions, m.storageTime,
+		m.claims.operations, m.claims.calls)
 	m.placing.register(m.Registry)
 	m.Probes.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.probes, m.probeTime)
 	return m

@@ -19,7 +19,8 @@ func status(s *State, f Node, now time.Time, phase v1.PodPhase) v1.PodStatus {
 	last := lastStatus(s)
 	st := v1.PodStatus{
 		Phase: phase, QOSClass: s.pod.Status.QOSClass, StartTime: last.StartTime, NominatedNodeName: s.pod.Status.NominatedNodeName,
-		ResourceClaimStatuses: s.pod.Status.ResourceClaimStatuses, ObservedGeneration: s.pod.Generation,
+		ResourceClaimStatuses: s.pod.Status.ResourceClaimStatuses, ExtendedResourceClaimStatus: s.pod.Status.ExtendedResourceClaimStatus,
+		NodeAllocatableResourceClaimStatuses: s.pod.Status.NodeAllocatableResourceClaimStatuses, ObservedGeneration: s.pod.Generation,
 		PodIPs: last.PodIPs, PodIP: last.PodIP,
 	}
 

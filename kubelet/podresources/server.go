@@ -14,6 +14,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"porthole.dev/porthole/kubelet/device"
+	"porthole.dev/porthole/kubelet/dra"
 	"porthole.dev/porthole/kubelet/pin"
 )
 
@@ -25,6 +26,8 @@ type source interface {
 	PodDevices(uid types.UID) map[string][]device.Held
 	// HealthyDevices are those that the node has for pods.
 	HealthyDevices() []device.Held
+	// Claims are the claims of a container, with their devices.
+	Claims(p *v1.Pod, c *v1.Container) []dra.Held
 	// Alone are the processors and the memory that a container has alone, ForPods those that containers can get.
 	Alone(uid types.UID, container string) (cpus []int, memory []pin.Block)
 	ForPods() (cpus []int, memory []pin.Block)
@@ -89,18 +92,19 @@ func (s *server) GetAllocatableResources(context.Context, *api.AllocatableResour
 // of returns what a pod has. Init containers that end are left out, as upstream does.
 func (s *server) of(p *v1.Pod) *api.PodResources {
 	held := s.from.PodDevices(p.UID)
-	one := func(name string) *api.ContainerResources {
-		cpus, blocks := s.from.Alone(p.UID, name)
-		return &api.ContainerResources{Name: name, Devices: devices(held[name]), CpuIds: ids(cpus), Memory: memory(blocks)}
+	one := func(c *v1.Container) *api.ContainerResources {
+		cpus, blocks := s.from.Alone(p.UID, c.Name)
+		return &api.ContainerResources{Name: c.Name, Devices: devices(held[c.Name]), CpuIds: ids(cpus), Memory: memory(blocks), DynamicResources: claims(s.from.Claims(p, c))}
 	}
 	out := &api.PodResources{Name: p.Name, Namespace: p.Namespace}
-	for _, c := range p.Spec.InitContainers {
+	for i := range p.Spec.InitContainers {
+		c := &p.Spec.InitContainers[i]
 		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
-			out.Containers = append(out.Containers, one(c.Name))
+			out.Containers = append(out.Containers, one(c))
 		}
 	}
-	for _, c := range p.Spec.Containers {
-		out.Containers = append(out.Containers, one(c.Name))
+	for i := range p.Spec.Containers {
+		out.Containers = append(out.Containers, one(&p.Spec.Containers[i]))
 	}
 	return out
 }

@@ -17,6 +17,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"porthole.dev/porthole/kubelet/device"
+	"porthole.dev/porthole/kubelet/dra"
 	"porthole.dev/porthole/kubelet/pin"
 )
 
@@ -29,6 +30,13 @@ func (n node) ActivePods() []*v1.Pod { return n.pods }
 
 func (n node) PodDevices(uid types.UID) map[string][]device.Held {
 	return map[string][]device.Held{"app": {{Resource: "example.com/gpu", Device: device.Device{ID: string(uid) + "-0", Nodes: []int64{1}}}, {Resource: "example.com/nic", Device: device.Device{ID: "eth9"}}}}
+}
+
+func (n node) Claims(p *v1.Pod, c *v1.Container) []dra.Held {
+	if c.Name != "side" {
+		return nil
+	}
+	return []dra.Held{{Name: "x", Namespace: p.Namespace, Devices: []dra.Device{{Driver: "d", Pool: "p", Name: "0", CDI: []string{"d/dev=0"}}}}}
 }
 
 func (n node) HealthyDevices() []device.Held {
@@ -88,6 +96,9 @@ func TestServer(t *testing.T) {
 	if fmt.Sprint(app.CpuIds) != "[1 9]" || len(app.Memory) != 1 || app.Memory[0].Size != 5 || app.Memory[0].MemoryType != "memory" || len(app.Memory[0].Topology.Nodes) != 2 ||
 		one.PodResources.Containers[0].CpuIds != nil {
 		t.Errorf("alone it has %v, %v", app.CpuIds, app.Memory)
+	}
+	if side := fmt.Sprint(one.PodResources.Containers[0].DynamicResources); !strings.Contains(strings.ReplaceAll(side, "  ", " "), `claim_name:"x" claim_namespace:"ns" claim_resources:{cdi_devices:{name:"d/dev=0"} driver_name:"d" pool_name:"p" device_name:"0"}`) || app.DynamicResources != nil {
+		t.Errorf("its sidecar has the claims %s", side)
 	}
 	if text := strings.Join(got, " "); text != "side example.com/gpu[b-0] 1 example.com/nic[eth9] 0 app" {
 		t.Errorf("the pod has %s", text)

@@ -8,7 +8,10 @@ import (
 )
 
 // The types of plugins (k8s.io/kubelet/pkg/apis/pluginregistration/v1).
-const CSIPlugin = "CSIPlugin"
+const (
+	CSIPlugin = "CSIPlugin"
+	DRAPlugin = "DRAPlugin"
+)
 
 // Plugin is what a plugin says of itself.
 type Plugin struct {

@@ -366,6 +366,7 @@ func Merge(base, want v1.PodStatus) v1.PodStatus {
 		out.Phase = base.Phase
 	}
 	out.QOSClass, out.NominatedNodeName, out.ResourceClaimStatuses = base.QOSClass, base.NominatedNodeName, base.ResourceClaimStatuses
+	out.ExtendedResourceClaimStatus, out.NodeAllocatableResourceClaimStatuses = base.ExtendedResourceClaimStatus, base.NodeAllocatableResourceClaimStatuses
 	out.ObservedGeneration = max(base.ObservedGeneration, want.ObservedGeneration)
 	return out
 }

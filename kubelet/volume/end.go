@@ -71,7 +71,7 @@ func (s *storage) endings(uid types.UID) (list []ending, errs []error) {
 
 // end takes one volume away from a pod, and from the node if no other pod uses it.
 func (s *storage) end(ctx context.Context, e ending) error {
-	unlock, err := s.uses.lock(ctx, e.record)
+	unlock, err := s.uses.Lock(ctx, e.record)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *storage) end(ctx context.Context, e ending) error {
 
 // unstage forgets the use of a volume, and takes it away from the node if no other pod uses it.
 func (s *storage) unstage(ctx context.Context, e ending) error {
-	unshare, err := s.shared.lock(ctx, e.deviceKey.String())
+	unshare, err := s.shared.Lock(ctx, e.deviceKey.String())
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 
 // setUp makes a volume of a driver available to a pod. It may be repeated, and then changes only what is not right.
 func (s *storage) setUp(ctx context.Context, u use) error {
-	unlock, err := s.uses.lock(ctx, u.record)
+	unlock, err := s.uses.Lock(ctx, u.record)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (s *storage) setUp(ctx context.Context, u use) error {
 
 	// What concerns the node is done under the lock of the volume; the rest, which is the pod's own, is not, so that a call that hangs
 	// delays no other pod.
-	unshare, err := s.shared.lock(ctx, u.deviceKey.String())
+	unshare, err := s.shared.Lock(ctx, u.deviceKey.String())
 	if err != nil {
 		return err
 	}

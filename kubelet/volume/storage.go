@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/keylock"
 	"porthole.dev/porthole/kubelet/csi"
 )
 
@@ -46,7 +47,7 @@ type storage struct {
 	devices devices
 	node    nodeView
 	// uses are locks by pod and volume, shared ones by volume of a driver. The first is taken before the second.
-	uses, shared keyed
+	uses, shared keylock.Set
 
 	mu    sync.Mutex
 	found map[types.UID]map[string]found

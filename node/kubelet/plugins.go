@@ -7,14 +7,17 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"porthole.dev/porthole/internal/kube"
 	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/csi"
+	"porthole.dev/porthole/kubelet/dra"
 	"porthole.dev/porthole/kubelet/registration"
 )
 
-// plugins are the programs of the node that serve a part of it: the storage drivers.
+// plugins are the programs of the node that serve a part of it: the storage drivers, and the drivers of resources.
 type plugins struct {
 	drivers *csi.Registry
 	watcher *registration.Watcher
@@ -27,12 +30,18 @@ type plugins struct {
 // what they serve comes from objects of the API.
 //
 // A node that has its CSINode, as after a restart of the kubelet, is ready at once.
-func newPlugins(ctx context.Context, o *core.Options, api *kube.Kubelet) *plugins {
+func newPlugins(ctx context.Context, cfg *v1beta1.KubeletConfiguration, o *core.Options, api *kube.Kubelet) (*plugins, error) {
 	if api == nil {
-		return &plugins{}
+		return &plugins{}, nil
+	}
+	var err error
+	o.Claims, err = dra.New(dra.Options{API: api, Dir: o.RootDir, Meter: o.Meter, Messages: config.On(cfg.FeatureGates, "ResourceHealthStatusMessage")})
+	if err != nil {
+		return nil, err
 	}
 	p := &plugins{online: true, drivers: csi.NewRegistry(csi.Options{NodeName: o.Node.Name, API: api, Measure: o.Meter.StorageCall})}
-	p.watcher = registration.New(filepath.Join(o.RootDir, "plugins_registry"), map[string]registration.Handler{registration.CSIPlugin: p.drivers})
+	p.watcher = registration.New(filepath.Join(o.RootDir, "plugins_registry"), map[string]registration.Handler{
+		registration.CSIPlugin: p.drivers, registration.DRAPlugin: o.Claims.Drivers()})
 	ctx, cancel := context.WithTimeout(ctx, knownWait)
 	defer cancel()
 	if have, err := api.CSINode(ctx); err == nil && have != nil {
@@ -44,7 +53,7 @@ func newPlugins(ctx context.Context, o *core.Options, api *kube.Kubelet) *plugin
 		}
 		return "the node has no CSINode yet"
 	}
-	return p
+	return p, nil
 }
 
 // knownWait is how long the start of the kubelet waits for the API server to say whether the node has a CSINode.

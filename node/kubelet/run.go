@@ -107,7 +107,10 @@ func Run(ctx context.Context, given Options) error {
 		defer api.Close()
 	}
 
-	plugins := newPlugins(ctx, o, api)
+	plugins, err := newPlugins(ctx, cfg, o, api)
+	if err != nil {
+		return err
+	}
 	server := servedBy{cfg: cfg, api: api, o: o, runtime: rt, certDir: given.CertDir, flags: given.Flags}
 	if server.volumes, err = keepVolumes(&server, plugins, func() { server.k.ReportNode() }); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 // TestKubelet runs most tests on one world: first those that can run in parallel, then those that need it alone.
 func TestKubelet(t *testing.T) {
-	w := newWorld(t, setup{limit: worldTime(), apiServer: []string{"--feature-gates=PodCertificateRequest=true", "--runtime-config=certificates.k8s.io/v1beta1=true"}})
+	w := newWorld(t, setup{limit: worldTime()})
 	t.Run("pods", func(t *testing.T) {
 		t.Run("init container and environment", func(t *testing.T) { t.Parallel(); testEnvironment(t, w) })
 		for name, test := range lifecycle {
@@ -31,7 +31,6 @@ func TestKubelet(t *testing.T) {
 
 	w.run(t, "devices", testDevices)
 	w.run(t, "credential tokens", testCredentialTokens)
-	w.run(t, "certificates of pods", testPodCertificates)
 	w.run(t, "health in parts", testHealth)
 	w.run(t, "processors and memory alone", testPins)
 	w.run(t, "user namespaces", testUserNamespaces)
@@ -55,6 +54,14 @@ func TestKubelet(t *testing.T) {
 	w.run(t, "killed during churn", testKilled)
 	w.nothingLeft(t)
 	w.run(t, "containerd killed", testContainerdRestart)
+	w.nothingLeft(t)
+}
+
+// TestClaims has a world of its own: what it tests needs an API server with a feature that is off, and takes its time.
+func TestClaims(t *testing.T) {
+	w := newWorld(t, setup{limit: worldTime(), apiServer: []string{"--feature-gates=PodCertificateRequest=true", "--runtime-config=certificates.k8s.io/v1beta1=true"}})
+	w.run(t, "claims of resources", testClaims)
+	w.run(t, "certificates of pods", testPodCertificates)
 	w.nothingLeft(t)
 }
 
