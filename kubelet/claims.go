@@ -15,7 +15,7 @@ import (
 
 // newClaims connects what prepares the claims of pods with the kubelet.
 func newClaims(k *Kubelet) claims {
-	m := k.o.Claims
+	m := k.o.Placing.Claims
 	if m == nil {
 		return noClaims{}
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/admit"
+	"porthole.dev/porthole/kubelet/dra"
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/numa"
 	"porthole.dev/porthole/kubelet/pin"
@@ -36,6 +37,8 @@ type Placing struct {
 	NoQuota bool
 	// IDs are the user ids of pods that have a user namespace of their own; nil if no pod can.
 	IDs *userns.Manager
+	// Claims are the ResourceClaims of pods; nil for a node without an API server.
+	Claims *dra.Manager
 	// Health shows the health of devices in the status of pods.
 	Health bool
 }

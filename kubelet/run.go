@@ -33,7 +33,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	}
 	k.running.Go(func() { k.pressure.run(ctx) })
 	k.running.Go(func() { serveDevices(ctx, k.devices) })
-	k.running.Go(func() { serveClaims(ctx, k.o.Claims) })
+	k.running.Go(func() { serveClaims(ctx, k.o.Placing.Claims) })
 	k.running.Go(func() { k.repin.run(ctx) })
 
 	k.statics.run(ctx)

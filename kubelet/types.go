@@ -318,8 +318,6 @@ type Options struct {
 	Windows bool
 	// DeviceDir is the folder of the sockets of device plugins; empty for a node that takes none.
 	DeviceDir string
-	// Claims are the ResourceClaims of pods; nil for a node without an API server.
-	Claims *dra.Manager
 	// Placing is how pods get devices, processors and memory; the zero value gives devices only.
 	Placing Placing
 	// Meter counts; nil counts nothing.

@@ -36,6 +36,7 @@ type Kubelet struct {
 	drivers  csiDrivers
 	closed   chan struct{} // closed by Close
 	*Objects
+	resources
 }
 
 // NewKubelet makes the kubelet's clients from cfg: one for objects, one for events (50 per second, 100 at once) and one
@@ -64,7 +65,7 @@ func NewKubelet(cfg *rest.Config, node string) (*Kubelet, error) {
 		fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone))
 	services := cache.NewSharedIndexInformer(lw, &v1.Service{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	return &Kubelet{closed: make(chan struct{}), node: node, client: client, leases: leases, events: b, sink: sink, services: services,
-		recorder: b.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: node}), Objects: NewObjects(client, node)}, nil
+		recorder: b.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: node}), Objects: NewObjects(client, node), resources: resources{client, node}}, nil
 }
 
 // Close sends the last events.

@@ -107,6 +107,7 @@ func TestCheckClaim(t *testing.T) {
 	yes := true
 	p := podWith("1")
 	good := func() *resourcev1.ResourceClaim { return allocated("x", "1", "d") }
+
 	for title, c := range map[string]struct {
 		edit      func(*resourcev1.ResourceClaim)
 		generated bool

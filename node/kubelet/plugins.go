@@ -35,13 +35,13 @@ func newPlugins(ctx context.Context, cfg *v1beta1.KubeletConfiguration, o *core.
 		return &plugins{}, nil
 	}
 	var err error
-	o.Claims, err = dra.New(dra.Options{API: api, Dir: o.RootDir, Meter: o.Meter, Messages: config.On(cfg.FeatureGates, "ResourceHealthStatusMessage")})
+	o.Placing.Claims, err = dra.New(dra.Options{API: api, Dir: o.RootDir, Meter: o.Meter, Messages: config.On(cfg.FeatureGates, "ResourceHealthStatusMessage")})
 	if err != nil {
 		return nil, err
 	}
 	p := &plugins{online: true, drivers: csi.NewRegistry(csi.Options{NodeName: o.Node.Name, API: api, Measure: o.Meter.StorageCall})}
 	p.watcher = registration.New(filepath.Join(o.RootDir, "plugins_registry"), map[string]registration.Handler{
-		registration.CSIPlugin: p.drivers, registration.DRAPlugin: o.Claims.Drivers()})
+		registration.CSIPlugin: p.drivers, registration.DRAPlugin: o.Placing.Claims.Drivers()})
 	ctx, cancel := context.WithTimeout(ctx, knownWait)
 	defer cancel()
 	if have, err := api.CSINode(ctx); err == nil && have != nil {
