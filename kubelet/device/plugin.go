@@ -46,7 +46,7 @@ func connect(ctx context.Context, resource, socket string) (*plugin, error) {
 	defer cancel()
 	if p.options, err = p.client.GetDevicePluginOptions(ctx, &api.Empty{}, grpc.WaitForReady(true)); err != nil {
 		p.close()
-		return nil, fmt.Errorf("asking the device plugin of %s at %s for its options: %w", resource, socket, err)
+		return nil, fmt.Errorf("failed to get device plugin options of %s at %s: %w", resource, socket, err)
 	}
 	return p, nil
 }

@@ -175,7 +175,7 @@ func (n *nodeLogQuery) journalArgs(services []string) []string {
 // nodeLogs serves the files of the log folder, and answers queries if they are switched on. Links that lead out of the
 // folder are refused.
 func (s *Server) nodeLogs(w http.ResponseWriter, r *http.Request) {
-	root, err := os.OpenRoot(s.opts.LogsDir)
+	root, err := os.OpenRoot(s.opts.Logs.Dir)
 	if err != nil {
 		http.Error(w, "the log folder cannot be read", http.StatusNotFound)
 		return
@@ -183,7 +183,7 @@ func (s *Server) nodeLogs(w http.ResponseWriter, r *http.Request) {
 	defer root.Close()
 	files := http.FileServerFS(root.FS())
 	http.StripPrefix("/logs/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.opts.LogQueries && s.answerLogQuery(w, r, root) {
+		if s.opts.Logs.Queries && s.answerLogQuery(w, r, root) {
 			return
 		}
 		files.ServeHTTP(w, r)

@@ -35,7 +35,7 @@ func logTree(t *testing.T) string {
 // TestNodeLogQuery expects upstream's answers. The services have names that no journal has, so that their logs are
 // files.
 func TestNodeLogQuery(t *testing.T) {
-	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{Anonymous: true}, LogsDir: logTree(t), LogQueries: true})
+	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{Anonymous: true}, Logs: LogsOptions{Dir: logTree(t), Queries: true}})
 
 	for _, c := range []struct {
 		path string
@@ -94,7 +94,7 @@ func TestNodeLogQuery(t *testing.T) {
 
 // TestQueriesAreOffUnlessAskedFor: upstream's default.
 func TestQueriesAreOffUnlessAskedFor(t *testing.T) {
-	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{Anonymous: true}, LogsDir: logTree(t)})
+	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{Anonymous: true}, Logs: LogsOptions{Dir: logTree(t)}})
 	if code, _, body := ask(t, http.MethodGet, srv.URL+"/logs/?query=agent", ""); code != 200 || !strings.Contains(body, `<a href="syslog">`) {
 		t.Errorf("%d %q", code, body)
 	}

@@ -27,15 +27,26 @@ type route struct {
 	handler http.HandlerFunc
 }
 
-// routes returns all endpoints.
-func (s *Server) routes() []route {
-	list := append(s.healthRoutes(),
+// readOnlyRoutes returns the endpoints of the read-only port, at which nobody is asked who he is: those that change nothing and show neither
+// output of containers nor the configuration. The others answer that they are switched off there.
+func readOnlyRoutes(s *Server) []route {
+	return append(openRoutes(s), debugOff()...)
+}
+
+// openRoutes returns the endpoints that both ports have.
+func openRoutes(s *Server) []route {
+	return append(s.healthRoutes(),
 		route{"GET /pods", s.pods}, route{"GET /pods/{$}", s.pods},
 		route{"GET /stats/summary", s.summary}, route{"POST /stats/summary", s.summary},
 		route{"GET /metrics", s.metricsOf(withClaims(s.stats, s.opts.Metrics))},
 		route{"GET /metrics/probes", s.metricsOf(s.opts.ProbeMetrics)},
 		route{"GET /metrics/resource", s.resourceMetrics},
-		route{"GET /metrics/cadvisor", s.containerMetrics},
+		route{"GET /metrics/cadvisor", s.containerMetrics})
+}
+
+// routes returns all endpoints.
+func (s *Server) routes() []route {
+	list := append(openRoutes(s),
 		route{"GET /configz", s.configz},
 		route{"GET /statusz", s.statusPage},
 		route{"GET /flagz", s.flagPage})
@@ -51,12 +62,7 @@ func (s *Server) routes() []route {
 // debugRoutes returns the endpoints that act on containers. If they are switched off, they answer so.
 func (s *Server) debugRoutes() []route {
 	if s.opts.NoDebugging {
-		off := disabled("Debug endpoints are disabled.")
-		var list []route
-		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/checkpoint/", "/debug/flags/v"} {
-			list = append(list, route{path, off})
-		}
-		return list
+		return debugOff()
 	}
 
 	list := []route{
@@ -81,8 +87,16 @@ func (s *Server) debugRoutes() []route {
 	return list
 }
 
+func debugOff() (list []route) {
+	off := disabled("Debug endpoints are disabled.")
+	for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/checkpoint/", "/debug/flags/v"} {
+		list = append(list, route{path, off})
+	}
+	return list
+}
+
 func (s *Server) logRoutes() []route {
-	if s.opts.LogsDir == "" || s.opts.NoDebugging {
+	if s.opts.Logs.Dir == "" || s.opts.NoDebugging {
 		return []route{{"/logs/", disabled("logs endpoint is disabled.")}}
 	}
 	return []route{{"GET /logs/", s.nodeLogs}}

@@ -57,7 +57,7 @@ func (d *denier) take() []string {
 func TestEveryRouteIsGuarded(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		d := &denier{}
-		s, err := New(Options{NodeName: "n", TLS: TLSOptions{CertDir: tempDir(t)}, Pods: func() []pod.View { return view("") }, LogsDir: tempDir(t), NoDebugging: off,
+		s, err := New(Options{NodeName: "n", TLS: TLSOptions{CertDir: tempDir(t)}, Pods: func() []pod.View { return view("") }, Logs: LogsOptions{Dir: tempDir(t)}, NoDebugging: off,
 			Extra: Programs{Facts: func(context.Context) (any, error) { return nil, nil }}.Routes(), Auth: AuthOptions{Tokens: true, Webhook: true, Reviewer: d}})
 		if err != nil {
 			t.Fatal(err)

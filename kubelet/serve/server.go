@@ -71,14 +71,14 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("serving the kubelet API: %w", err)
 	}
-	failed := make(chan error, 2)
-	if s.opts.HealthAddress != "-" {
-		health, err := net.Listen("tcp", s.opts.HealthAddress)
+	failed := make(chan error, 3)
+	for _, open := range openPorts(s) {
+		l, err := net.Listen("tcp", open.address)
 		if err != nil {
 			listener.Close()
-			return fmt.Errorf("serving health: %w", err)
+			return fmt.Errorf("serving %s: %w", open.what, err)
 		}
-		defer httpserve.Start(health, muxOf(s.healthRoutes()), func(err error) { failed <- err })()
+		defer httpserve.Start(l, muxOf(open.routes), func(err error) { failed <- err })()
 	}
 
 	server := &http.Server{Handler: s.Handler(), TLSConfig: s.tlsConfig(),
@@ -97,6 +97,22 @@ func (s *Server) Run(ctx context.Context) error {
 		server.Close()
 		return err
 	}
+}
+
+// openPort is a port at which everybody may ask, over HTTP.
+type openPort struct {
+	what, address string
+	routes        []route
+}
+
+func openPorts(s *Server) (list []openPort) {
+	if s.opts.HealthAddress != "-" {
+		list = append(list, openPort{"health", s.opts.HealthAddress, s.healthRoutes()})
+	}
+	if s.opts.ReadOnlyAddress != "" {
+		list = append(list, openPort{"the read-only port", s.opts.ReadOnlyAddress, readOnlyRoutes(s)})
+	}
+	return list
 }
 
 // tlsConfig returns a configuration that asks clients for a certificate, but does not insist: they may have a token.

@@ -30,7 +30,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestRun: the API is served with TLS and authentication, health without either, until the context ends.
+// TestRun: the API is served with TLS and authentication, health and the read-only port without either, until the context ends.
 func TestRun(t *testing.T) {
 	var sick atomic.Bool
 	healthy := func() error {
@@ -39,7 +39,7 @@ func TestRun(t *testing.T) {
 		}
 		return nil
 	}
-	o := Options{NodeName: "n", Address: freeAddress(t), HealthAddress: freeAddress(t), TLS: TLSOptions{CertDir: tempDir(t)},
+	o := Options{NodeName: "n", Address: freeAddress(t), HealthAddress: freeAddress(t), ReadOnlyAddress: freeAddress(t), TLS: TLSOptions{CertDir: tempDir(t)},
 		Pods: func() []pod.View { return nil }, Healthy: healthy}
 	s, err := New(o)
 	if err != nil {
@@ -58,6 +58,11 @@ func TestRun(t *testing.T) {
 
 	if code, body := get(t, client(), "https://"+o.Address+"/pods", ""); code != 401 {
 		t.Errorf("without credentials: %d %s", code, body)
+	}
+	for path, want := range map[string]int{"/pods": 200, "/metrics": 200, "/healthz": 200, "/containerLogs/a/b/c": 405, "/run/a/b/c": 405, "/configz": 404, "/debug/pprof/": 404} {
+		if code, body := get(t, client(), "http://"+o.ReadOnlyAddress+path, ""); code != want {
+			t.Errorf("read-only port, %s: %d %s, want %d", path, code, body, want)
+		}
 	}
 	for _, c := range []struct {
 		path string

@@ -76,12 +76,14 @@ type TLSOptions struct {
 type Options struct {
 	Address       string // default 0.0.0.0:10250
 	HealthAddress string // default 127.0.0.1:10248; "-" for none
-	NodeName      string
-	TLS           TLSOptions
-	Auth          AuthOptions
-	Pods          func() []pod.View
-	Streams       Streams
-	Exec          func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte, err error)
+	// ReadOnlyAddress is where pods, statistics and metrics are shown to everybody over HTTP; empty for none.
+	ReadOnlyAddress string
+	NodeName        string
+	TLS             TLSOptions
+	Auth            AuthOptions
+	Pods            func() []pod.View
+	Streams         Streams
+	Exec            func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte, err error)
 	// Checkpoint writes the state of a container into an archive below RootDir.
 	Checkpoint func(ctx context.Context, r CheckpointRequest) error
 	Stats      Stats
@@ -98,12 +100,17 @@ type Options struct {
 	// NoDebugging switches off the endpoints that act on containers or show their output, /logs/ and profiles.
 	// NoProfiling switches off profiles only. What is switched off answers 405.
 	NoDebugging, NoProfiling bool
-	NoFlagChanges            bool         // /debug/flags/v answers 405
-	LogsDir                  string       // shown by /logs/; empty disables it
-	LogQueries               bool         // /logs/ answers queries for the logs of services
+	NoFlagChanges            bool // /debug/flags/v answers 405
+	Logs                     LogsOptions
 	Healthy                  func() error // nil means healthy
 	// Extra are more endpoints, by pattern of http.ServeMux; optional.
 	Extra map[string]http.Handler
+}
+
+// LogsOptions say what /logs/ shows.
+type LogsOptions struct {
+	Dir     string // empty disables it
+	Queries bool   // queries for the logs of services are answered
 }
 
 // RuntimeMetric is one value that the runtime measures itself, under the name that cAdvisor has for it.

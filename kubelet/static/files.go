@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +28,8 @@ type Files struct {
 	Period time.Duration
 
 	kept map[string]keptFile
+	// left are the paths that a file has left since the last reading, also if there is one again.
+	left map[string]bool
 	// said has the last reported error of each file, so that each error is reported once.
 	said map[string]string
 }
@@ -55,6 +59,7 @@ func (f *Files) Run(ctx context.Context, deliver func([]*v1.Pod), refused func(p
 	defer tick.Stop()
 	rest := time.NewTimer(time.Hour)
 	defer rest.Stop()
+	f.left = map[string]bool{}
 	watching := f.watch(watcher)
 	if pods, _, err := f.read(refused); err != nil {
 		log.Error(err, "Reading static pods failed", "file", f.Path)
@@ -66,7 +71,10 @@ func (f *Files) Run(ctx context.Context, deliver func([]*v1.Pod), refused func(p
 		select {
 		case <-ctx.Done():
 			return
-		case <-watcher.Events:
+		case e := <-watcher.Events:
+			if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
+				f.left[e.Name] = true
+			}
 			rest.Reset(quiet)
 			continue
 		case err := <-watcher.Errors: // an overflow, for example: the rescan finds what was missed
@@ -78,6 +86,9 @@ func (f *Files) Run(ctx context.Context, deliver func([]*v1.Pod), refused func(p
 			if !watching || gone(f.Path) {
 				watching = f.watch(watcher)
 			}
+		}
+		if pods, ended := f.forget(); ended {
+			deliver(pods)
 		}
 		pods, changed, err := f.read(refused)
 		if err != nil {
@@ -146,6 +157,22 @@ func (f *Files) read(refused func(string, error)) (pods []*v1.Pod, changed bool,
 		pods = append(pods, f.kept[path].pods...)
 	}
 	return pods, changed || first, nil
+}
+
+// forget forgets the files that left their paths, and returns the pods of the others. ended is false if none did. Who takes a manifest out of
+// the folder and puts it back wants its pod to end and to start anew, however soon the file is back.
+func (f *Files) forget() (pods []*v1.Pod, ended bool) {
+	for path := range f.left {
+		if _, known := f.kept[path]; known {
+			delete(f.kept, path)
+			ended = true
+		}
+	}
+	clear(f.left)
+	for _, path := range slices.Sorted(maps.Keys(f.kept)) {
+		pods = append(pods, f.kept[path].pods...)
+	}
+	return pods, ended
 }
 
 // list returns the manifests: the one file, or the files of the folder in the order of their names. A path that does not exist

@@ -91,6 +91,16 @@ func TestFolder(t *testing.T) {
 	}
 
 	expect(t, pods, "a file moved over another", "a-n=x:3")
+	put(t, filepath.Join(dir, "d.yaml"), manifest("d", "x:1"))
+	expect(t, pods, "one more file", "a-n=x:3 d-n=x:1")
+	if err := os.Rename(filepath.Join(dir, "a.yaml"), dir+".out"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir+".out", filepath.Join(dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, pods, "a file taken out, and put back at once", "d-n=x:1")
+	expect(t, pods, "the same file is back", "a-n=x:3 d-n=x:1")
 	if len(refused) > 0 {
 		t.Errorf("more was refused: %s", <-refused)
 	}

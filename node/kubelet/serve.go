@@ -100,7 +100,7 @@ func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 
 	return serve.Options{
 		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(o.Node.Port))),
-		HealthAddress: healthAddress(cfg),
+		HealthAddress: healthAddress(cfg), ReadOnlyAddress: readOnlyAddress(cfg),
 		NodeName:      o.Node.Name,
 		TLS:           serve.TLSOptions{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSPrivateKeyFile, CertDir: s.certDir, NodeAddresses: o.Node.IPs()},
 		Auth:          authOptions(cfg, s.api),
@@ -113,18 +113,25 @@ func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 		Checkpoint:    s.runtime.Checkpoint,
 		Stats:         runtime.NewStats(conn),
 		Metrics:       o.Meter.Registry, ProbeMetrics: o.Meter.Probes,
-		Volumes:    s.volumes.Usage,
-		RootDir:    o.RootDir,
-		Config:     cfg,
-		Flags:      s.flags,
-		Version:    Version,
-		LogsDir:    logsDir(cfg, o.PodLogsDir),
-		LogQueries: *cfg.EnableSystemLogQuery,
-		Healthy:    k.Healthy,
-		Extra:      serve.Programs{Addresses: programs, Facts: func(ctx context.Context) (any, error) { return factsOf(ctx, o.Node.Name) }}.Routes(),
+		Volumes: s.volumes.Usage,
+		RootDir: o.RootDir,
+		Config:  cfg,
+		Flags:   s.flags,
+		Version: Version,
+		Logs:    serve.LogsOptions{Dir: logsDir(cfg, o.PodLogsDir), Queries: *cfg.EnableSystemLogQuery},
+		Healthy: k.Healthy,
+		Extra:   serve.Programs{Addresses: programs, Facts: func(ctx context.Context) (any, error) { return factsOf(ctx, o.Node.Name) }}.Routes(),
 		Machine: serve.Machine{CPUs: o.Node.Host.CPUs, MemoryBytes: o.Node.Host.MemoryBytes, MachineID: o.Node.Host.MachineID, SystemUUID: o.Node.Host.SystemUUID,
 			BootID: o.Node.Host.BootID, KernelVersion: o.Node.Host.KernelVersion, OSImage: o.Node.Host.OSImage},
 	}
+}
+
+// readOnlyAddress returns where everybody may read; "" if nowhere.
+func readOnlyAddress(cfg *v1beta1.KubeletConfiguration) string {
+	if cfg.ReadOnlyPort == 0 {
+		return ""
+	}
+	return net.JoinHostPort(cfg.Address, strconv.Itoa(int(cfg.ReadOnlyPort)))
 }
 
 // logsDir returns the folder that /logs/ shows, the parent of the pods' logs: /var/log as in upstream, or another one if several

@@ -21,7 +21,7 @@ PARALLEL ?= 10
 CONFORMANCE_FLAGS ?=
 
 .PHONY: conformance
-conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [SUITE=sig-windows|autoscaling|storage-csi|node|network|apps] [KUBELET=upstream] [PARALLEL=n]
+conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [SUITE=sig-windows|autoscaling|storage-csi|node|node-e2e|network|apps] [KUBELET=upstream] [PARALLEL=n]
 	go run ./test/conformance -bin $(BIN) -node $(NODE) -suite $(SUITE) -kubelet $(KUBELET) -parallel $(PARALLEL) -focus "$(FOCUS)" $(CONFORMANCE_FLAGS)
 
 .PHONY: conformance-smoke
@@ -33,7 +33,7 @@ conformance-build:
 	@$(MAKE) --no-print-directory -j$(JOBS) conformance-parts
 
 .PHONY: conformance-parts
-conformance-parts: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA) $(if $(filter storage-csi apps,$(SUITE)),$(CONFORMANCE_CSI) $(CONFORMANCE_OUT)/csi/driver)
+conformance-parts: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA) $(if $(filter storage-csi apps,$(SUITE)),$(CONFORMANCE_CSI) $(CONFORMANCE_OUT)/csi/driver) $(if $(filter node-e2e,$(SUITE)),$(CONFORMANCE_OUT)/e2e_node.test $(CONFORMANCE_OUT)/unit)
 
 .PHONY: deps-conformance
 deps-conformance:
@@ -42,6 +42,12 @@ deps-conformance:
 # Stamped as Kubernetes stamps it: the suite names its version and leaves out tests of other versions by it.
 $(CONFORMANCE_SUITE): $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && go test -c -ldflags "$(BUNDLE_KUBE_LD)" -o ../../../$@ k8s.io/kubernetes/test/e2e
+
+$(CONFORMANCE_OUT)/e2e_node.test: $(CONFORMANCE_MOD)
+	cd $(CONFORMANCE_DIR) && go test -c -ldflags "$(BUNDLE_KUBE_LD)" -o ../../../$@ k8s.io/kubernetes/test/e2e_node
+
+$(CONFORMANCE_OUT)/unit: $(wildcard test/conformance/unit/*.go)
+	$(CONFORMANCE_BUILD) -o $@ ./test/conformance/unit
 
 $(CONFORMANCE_OUT)/ginkgo: $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ github.com/onsi/ginkgo/v2/ginkgo

@@ -196,6 +196,9 @@ func addBase(l *images.Layer, shell string) error {
 		}
 	}
 
+	if err := l.File("bin/nmeter", shell, 0o755); err != nil {
+		return err
+	}
 	if err := l.File("bin/sh", shell, 0o755); err != nil {
 		return err
 	}

@@ -122,6 +122,13 @@ func run(ctx context.Context, o options) (err error) {
 	if o.images {
 		return nil
 	}
+	if o.suite == nodeE2E {
+		node := newNodeSuite(o)
+		defer func() { err = errors.Join(err, node.remove()) }()
+		if err := node.prepare(); err != nil {
+			return err
+		}
+	}
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}

@@ -87,11 +87,10 @@ func (c *suiteCluster) ginkgo(ctx context.Context) ([]result, error) {
 	}
 	defer output.Close()
 
-	netns := platform.NetnsPath(lab.RouterNetns)
 	shown := &progress{log: output, out: os.Stdout, start: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, c.o.limit+graceAfterLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + netns, c.program("conformance", "ginkgo")}, c.arguments()...)...)
+	cmd := c.command(ctx)
 	cmd.Stdout, cmd.Stderr = shown, shown
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = graceAfterLimit
@@ -111,10 +110,20 @@ func (c *suiteCluster) ginkgo(ctx context.Context) ([]result, error) {
 	return list, errors.Join(err, ended)
 }
 
-// arguments of ginkgo, then those of the suite.
-func (c *suiteCluster) arguments() []string {
+// command runs ginkgo where the suite's tests reach the cluster.
+func (c *suiteCluster) command(ctx context.Context) *exec.Cmd {
+	if c.o.suite == nodeE2E {
+		return newNodeSuite(c.o).command(ctx)
+	}
+	args := []string{"--net=" + platform.NetnsPath(lab.RouterNetns), c.program("conformance", "ginkgo"), "--procs=" + strconv.Itoa(c.o.parallel)}
+	args = append(args, c.ginkgoArguments()...)
+	return exec.CommandContext(ctx, "nsenter", append(args, c.suiteArguments()...)...)
+}
+
+// ginkgoArguments say which tests run, and where the report goes.
+func (c *suiteCluster) ginkgoArguments() []string {
 	args := []string{
-		"--procs=" + strconv.Itoa(c.o.parallel), "--timeout=" + c.o.limit.String(), "--no-color", "--silence-skips",
+		"--timeout=" + c.o.limit.String(), "--no-color", "--silence-skips",
 		"--output-dir=" + c.o.logs, "--json-report=report.json", "--label-filter=" + c.o.labels,
 	}
 	for _, focus := range c.focus() {
@@ -125,10 +134,14 @@ func (c *suiteCluster) arguments() []string {
 			args = append(args, "--skip="+skip)
 		}
 	}
-	args = append(args, c.suiteFilter()...)
-	args = append(args, c.program("conformance", "e2e.test"), "--",
-		"--kubeconfig="+c.kubeconfig(), "--kubectl-path="+c.program("conformance", "kubectl"), "--provider=skeleton",
-		"--report-dir="+c.o.logs, "--dump-logs-on-failure=true")
+	return append(args, c.suiteFilter()...)
+}
+
+// suiteArguments are the program of the suite and its own arguments.
+func (c *suiteCluster) suiteArguments() []string {
+	args := []string{c.program("conformance", "e2e.test"), "--",
+		"--kubeconfig=" + c.kubeconfig(), "--kubectl-path=" + c.program("conformance", "kubectl"), "--provider=skeleton",
+		"--report-dir=" + c.o.logs, "--dump-logs-on-failure=true"}
 	if c.o.suite == storageCSI {
 		args = append(args, "--storage.testdriver="+c.driverFile())
 	}

@@ -34,6 +34,7 @@ type leftOut struct{ pattern, why string }
 const (
 	sigWindows = "sig-windows"
 	storageCSI = "storage-csi"
+	nodeE2E    = "node-e2e"
 )
 
 // usual is the part of a label filter of ginkgo that leaves tests out: those of Conformance, which is a suite of its own; Disruptive ones, which
@@ -66,6 +67,13 @@ var suites = map[string]suite{
 			{`AppArmor|Seccomp|seccomp`, "need AppArmor or profiles on the node"},
 			{`DRA|DynamicResourceAllocation`, "need a driver of dynamic resource allocation"},
 			{`kubelet_perf|resource tracking|Density`, "measure a large cloud cluster for hours"},
+		}},
+	nodeE2E: {labels: "NodeConformance && !Conformance && !Slow && !Flaky", peer: true, onLinux: true, linuxNodes: 1,
+		about: "runs the tests of upstream's node suite (test/e2e_node) that each node is to pass, beyond those of the conformance suite. The suite starts the kubelet " +
+			"itself, with its own configuration, and restarts it.",
+		out: []leftOut{
+			{`AppArmor`, "need AppArmor"},
+			{`volume failing to unmount`, "needs the image of an NFS server, which is not to be had"},
 		}},
 	"network": {labels: "sig-network" + usual + " && !Alpha", peer: true, onLinux: true,
 		about: "runs upstream's tests of sig-network beyond conformance that need no cloud.",
@@ -185,6 +193,8 @@ func title(set string) string {
 		return "Autoscaling of pods on " + nodes
 	case storageCSI:
 		return "Storage drivers on " + nodes
+	case nodeE2E:
+		return "Upstream's node suite on " + nodes
 	}
 	return "Tests of sig-" + name + " on " + nodes
 }

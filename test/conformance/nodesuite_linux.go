@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"porthole.dev/porthole/cluster/containerdconf"
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/platform"
+)
+
+// nodeSuite runs upstream's suite of node tests (test/e2e_node) on a machine in namespaces. The suite brings an API server with it, and starts,
+// configures and restarts the kubelet as a service; of the local cluster it needs the registry only.
+type nodeSuite struct {
+	o   options
+	dir string // of the machine: containerd's files, the kubelet's folder and the suite's own
+}
+
+// Name and address of the machine.
+const suiteNode = "suite01"
+
+var suiteAddress = netip.MustParseAddr("10.99.0.90")
+
+// suiteRange are the addresses of its pods.
+const suiteRange = "10.100.0.0/24"
+
+// nodeConfig is what the suite makes the kubelet's configuration of: the suite's own defaults, less space that must be free on the disk, and
+// what a kernel needs that is shared.
+const nodeConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cgroupDriver: cgroupfs
+cgroupRoot: /
+failSwapOn: false
+failCgroupV1: false
+resolvConf: /etc/resolv.conf
+imageGCHighThresholdPercent: 100
+volumeStatsAggPeriod: 10s
+serializeImagePulls: false
+fileCheckFrequency: 10s
+podCIDR: ` + suiteRange + `
+evictionPressureTransitionPeriod: 30s
+evictionHard: {memory.available: 250Mi, nodefs.available: 2%, nodefs.inodesFree: 2%}
+`
+
+// systemSpec has the suite accept any kernel: what this one has, the tests show.
+const systemSpec = "os: Linux\nkernelSpec: {versions: ['.*']}\n"
+
+// bridge is the network of the machine's pods.
+const bridge = `{"cniVersion": "1.0.0", "name": "suite", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+  "ipam": {"type": "host-local", "ranges": [[{"subnet": "` + suiteRange + `"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+ {"type": "portmap", "capabilities": {"portMappings": true}}]}
+`
+
+func newNodeSuite(o options) *nodeSuite {
+	return &nodeSuite{o, filepath.Join(o.dir, "node-suite")}
+}
+
+func (s *nodeSuite) at(name ...string) string {
+	return filepath.Join(append([]string{s.dir}, name...)...)
+}
+
+func (s *nodeSuite) containerd() containerdconf.Options {
+	return containerdconf.Options{Dir: s.at("c"), Registry: "http://" + lab.Router.String() + ":5000", CNIConfDir: s.at("cni"),
+		CNIBinDir: filepath.Join(s.o.bin, "bundle", "cni"), InternalLoopback: true}
+}
+
+// prepare makes the machine's files and its network.
+func (s *nodeSuite) prepare() error {
+	unit, err := filepath.Abs(filepath.Join(s.o.bin, "conformance", "unit"))
+	if err != nil {
+		return err
+	}
+	kubelet := filepath.Join(s.o.bin, "porthole") + " kubelet"
+	if s.o.kubelet == upstreams {
+		kubelet = filepath.Join(s.o.bin, "bundle", "kube") + " kubelet"
+	}
+	errs := []error{containerdconf.Write(s.containerd()), lab.EnsureHost(suiteNode, suiteAddress)}
+	for _, dir := range []string{"kubelet", "work", "bin", "units"} {
+		errs = append(errs, os.MkdirAll(s.at(dir), 0o755))
+	}
+
+	for name, text := range map[string]string{"cni/10-suite.conflist": bridge, "kubelet.yaml": nodeConfig, "system.yaml": systemSpec,
+		"hosts": "127.0.0.1 localhost " + suiteNode + "\n", "machine": s.machine(), "bin/kubelet": "#!/bin/sh\nexec " + kubelet + " \"$@\"\n"} {
+		errs = append(errs, os.WriteFile(s.at(name), []byte(text), 0o755))
+	}
+	for _, name := range []string{"sudo", "systemctl", "systemd-run"} {
+		if err := os.Symlink(unit, s.at("units", name)); err != nil && !errors.Is(err, os.ErrExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// machine is the script that makes the machine around the suite, in namespaces of its own: with its end all of it ends.
+func (s *nodeSuite) machine() string {
+	c := s.containerd()
+	return fmt.Sprintf(`set -e
+hostname %s
+mkdir -p /var/lib/kubelet /var/log/pods
+mount --bind %s /var/lib/kubelet
+mount --make-shared /var/lib/kubelet
+mount -t tmpfs run /run
+mount -t tmpfs logs /var/log/pods
+mount --bind %s /etc/hosts
+cd %s
+%s --config %s > %s 2>&1 &
+for i in $(seq 300); do [ -S %s ] && break; sleep 0.1; done
+export PATH=%s:%s:$PATH
+exec "$@"
+`, suiteNode, s.at("kubelet"), s.at("hosts"), s.at("work"), filepath.Join(s.o.bin, "bundle", "containerd"), c.File(), s.at("containerd.log"), c.Socket(),
+		s.at("units"), filepath.Join(s.o.bin, "bundle"))
+}
+
+// command runs ginkgo in the machine.
+func (s *nodeSuite) command(ctx context.Context) *exec.Cmd {
+	suite := newCluster(s.o)
+	args := []string{"--net=" + platform.NetnsPath(lab.Netns(suiteNode)), "unshare", "-m", "-u", "-p", "--fork", "--kill-child", "--mount-proc", "--propagation", "private",
+		"bash", s.at("machine"), suite.program("conformance", "ginkgo"), "--procs=" + strconv.Itoa(min(s.o.parallel, nodeSuiteParallel))}
+	args = append(args, suite.ginkgoArguments()...)
+	args = append(args, suite.program("conformance", "e2e_node.test"), "--", "--k8s-bin-dir="+s.at("bin"), "--container-runtime-endpoint=unix://"+s.containerd().Socket(),
+		"--report-dir="+s.o.logs, "--prepull-images=false", "--node-name="+suiteNode, "--kubelet-config-file="+s.at("kubelet.yaml"), "--system-spec-file="+s.at("system.yaml"))
+	return exec.CommandContext(ctx, "nsenter", args...)
+}
+
+// nodeSuiteParallel is how many tests run at once at most: all pods are on one node, and several tests measure seconds.
+const nodeSuiteParallel = 4
+
+// remove removes the machine. What the kubelet left is in its folder.
+func (s *nodeSuite) remove() error {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for line := range strings.Lines(string(mounts)) {
+		if w := strings.Fields(line); len(w) > 1 && strings.HasPrefix(w[1], s.dir+"/") {
+			errs = append(errs, syscall.Unmount(w[1], syscall.MNT_DETACH))
+		}
+	}
+	if err := errors.Join(append(errs, lab.RemoveHost(suiteNode))...); err != nil { // what is mounted is not deleted
+		return err
+	}
+	return os.RemoveAll(s.dir)
+}
