@@ -349,6 +349,24 @@ static BOOL hosted(PROCESS_INFORMATION *made)
 	return TRUE;
 }
 
+#define TOLD_MS 10000 /* that the file of the program may take to come */
+
+/* told returns when the file is there that says which program is to be started: the Host Compute Service writes it, after all others, when the
+ * launcher is in the container's cgroups. That takes less time than Wine's start of the launcher, as a rule. */
+static BOOL told(void)
+{
+	ULONGLONG last = GetTickCount64() + TOLD_MS;
+	WCHAR path[MAX_PATH];
+
+	path_of(path, L".line");
+	while (GetFileAttributesW(path) == INVALID_FILE_ATTRIBUTES) {
+		if (GetTickCount64() > last)
+			return FALSE;
+		Sleep(1);
+	}
+	return TRUE;
+}
+
 /* begin starts what the command line of the launcher says; FALSE: it could not be started. */
 static BOOL begin(PROCESS_INFORMATION *made)
 {
@@ -358,6 +376,8 @@ static BOOL begin(PROCESS_INFORMATION *made)
 
 	number = rest(rest(GetCommandLineW(), &word, &length), &word, &length);
 	word[length] = 0;
+	if (!told())
+		return FALSE;
 	if (lstrcmpW(word, L"/run") == 0)
 		return read_run(L".console", &size, sizeof size) == sizeof size ? on_console(size, made) : hosted(made);
 	if (lstrcmpW(word, L"/console") != 0)

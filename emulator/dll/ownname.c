@@ -5,6 +5,7 @@
 #include <winsock2.h>
 #include <ws2tcpip.h>
 
+#include <stdio.h>
 #include <string.h>
 
 #include "builtin.h"
@@ -123,7 +124,7 @@ static int own_address(int family, char text[INET_ADDRSTRLEN])
 	if (!found || found->h_addrtype != AF_INET || !*found->h_addr_list)
 		return WSANO_DATA;
 	part = (const BYTE *)*found->h_addr_list;
-	wsprintfA(text, "%u.%u.%u.%u", part[0], part[1], part[2], part[3]);
+	_snprintf(text, INET_ADDRSTRLEN, "%u.%u.%u.%u", part[0], part[1], part[2], part[3]); /* not wsprintfA: user32.dll loads fonts, in each program with sockets */
 	return 0;
 }
 

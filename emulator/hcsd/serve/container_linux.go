@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	startLimit  = 30 * time.Second     // for the wineserver of a container to listen
-	programWait = 60 * time.Second     // for a program to be loaded
-	every       = 5 * time.Millisecond // how often files that a container writes are looked for
-	killed      = 1067                 // exit code of a program that was terminated (ERROR_PROCESS_ABORTED): unverified, no. 92
+	startLimit  = 30 * time.Second // for the wineserver of a container to listen
+	programWait = 60 * time.Second // for a program to be loaded
+	every       = time.Millisecond // how often files that a container writes are looked for
+	killed      = 1067             // exit code of a program that was terminated (ERROR_PROCESS_ABORTED): unverified, no. 92
 )
 
 // systemCalls answers the calls about systems, and about the service.

@@ -19,45 +19,29 @@ import (
 // container is therefore started by a thread of ours that has entered the container's namespaces. runc knows nothing of it, as of what the
 // container's programs start themselves.
 
-// shell starts a program in a container when a line comes: until then it can be put into the container's cgroups.
-const shell = "/usr/bin/sh"
-
-// gate is what the shell runs. Its third file is the pipe that the line comes from.
-const gate = `read -r _ <&3 && exec "$@" 3<&-`
-
 // namespaces of a container in the order in which they are entered: that of mounts last, because files of the others are not in it.
 var namespaces = []struct {
 	name string
 	kind int
 }{{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS}}
 
-// enter starts a program in the container whose first process is init, with these standard streams, and returns the program's first process.
+// enter starts a program in the container whose first process is init, with these standard streams, and returns the program's first process. What
+// it starts before enter returns may be in none of the container's cgroups.
 func (r runc) enter(key string, init process, p runtimeProcess, files [3]*os.File) (process, error) {
 	cgroups, err := r.cgroupsOf(key)
 	if err != nil {
 		return process{}, err
 	}
-	gateway, ours, err := os.Pipe()
-	if err != nil {
-		return process{}, err
-	}
-	defer gateway.Close()
-	defer ours.Close()
-	cmd := &exec.Cmd{Path: shell, Args: append([]string{"sh", "-c", gate, "sh"}, p.Args...), Env: p.Env, Dir: p.Cwd,
-		Stdin: files[0], Stdout: files[1], Stderr: files[2], ExtraFiles: []*os.File{gateway},
+	cmd := &exec.Cmd{Path: p.Args[0], Args: p.Args, Env: p.Env, Dir: p.Cwd, Stdin: files[0], Stdout: files[1], Stderr: files[2],
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{}}}
 	if err := startInside(cmd, init); err != nil {
 		return process{}, fmt.Errorf("starting a program in container %s: %w", key, err)
 	}
-
 	started, err := processOf(cmd.Process.Pid)
 	for _, dir := range cgroups {
-		if err == nil {
+		if err == nil { // the first of them takes 10 ms, for which the program does not wait
 			err = os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(started.Pid)), 0)
 		}
-	}
-	if err == nil {
-		_, err = ours.WriteString("\n")
 	}
 	if err != nil {
 		_ = cmd.Process.Kill() // it may have ended

@@ -86,9 +86,6 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 
 	dir := s.o.systemDir(c.key)
 	shared := filepath.Join(dir, "prefix", "run", strconv.Itoa(n))
-	if err := os.WriteFile(shared+".line", launchText(doc), 0o600); err != nil {
-		return nil, err
-	}
 	if size, ok := doc.Console(); ok {
 		if err := writeSize(shared+".console", size); err != nil {
 			return nil, err
@@ -104,6 +101,10 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 	if err != nil {
 		io.close()
 		return nil, err
+	}
+	if err := errors.Join(os.WriteFile(shared+".told", launchText(doc), 0o600), os.Rename(shared+".told", shared+".line")); err != nil {
+		io.close()
+		return nil, errors.Join(err, first.signal(unix.SIGKILL))
 	}
 	p := &program{Number: n, Process: first, io: io}
 	if doc.EmulateConsole {
