@@ -248,7 +248,7 @@ func (k *Kubelet) finished(a *actor) {
 
 	k.admission.Release(a.uid)
 	k.status.Forget(a.uid)
-	k.statics.finished(a.uid)
+	k.statics.finished(a.uid, a.state.Last())
 	k.o.Meter.Forget(a.state.Pod())
 
 	if ids := k.o.Placing.IDs; ids != nil {

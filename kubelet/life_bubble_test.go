@@ -438,6 +438,13 @@ func TestStaticPod(t *testing.T) {
 		b.untilReady(2*time.Minute, name)
 		b.untouched(before)
 
+		mirror = b.cluster.get(name).UID
+		source.set <- nil
+		source.set <- []*v1.Pod{webPod("web", "sleep")} // its manifest was taken out and put back
+		b.untilPod(2*time.Minute, name, "started anew", func(p *v1.Pod) bool {
+			return p.UID != mirror && isReady(&p.Status) && p.Status.ContainerStatuses[0].RestartCount == 1
+		})
+
 		source.set <- nil
 		b.untilGone(2*time.Minute, name)
 		b.nothingLeft()

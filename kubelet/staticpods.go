@@ -69,10 +69,14 @@ func (s *staticPods) endPredecessors() {
 // want hands the actor of a static pod what it should run. A pod that is ending ends first; its successor is made when it has.
 func (s *staticPods) want(p *v1.Pod) { s.actor(p.UID, true).post(pod.Desired{Pod: p, Static: true}) }
 
-// finished lets the next pod of the same name begin.
-func (s *staticPods) finished(uid types.UID) {
+// finished lets the next pod of the same name begin. A pod that starts anew goes on counting its restarts from last, which may be nil.
+func (s *staticPods) finished(uid types.UID, last *v1.PodStatus) {
 	next, again := s.set.Finished(uid)
 	if again != nil {
+		if last != nil {
+			again = again.DeepCopy()
+			again.Status.ContainerStatuses, again.Status.InitContainerStatuses = last.ContainerStatuses, last.InitContainerStatuses
+		}
 		s.want(again)
 	}
 	if a := s.actor(next, false); a != nil && next != "" {

@@ -19,6 +19,7 @@ import (
 //	yes      none                 create it
 //	yes      of other content     delete it, then create it
 //	yes      being deleted        delete it for good, then create it
+//	yes      of an ended instance delete it, then create it
 //	no       any                  delete it, once the pod has ended
 //
 // A Set only decides; it is safe for concurrent use.
@@ -31,6 +32,7 @@ type Set struct {
 	delivered map[int]bool
 	wanted    map[string]*v1.Pod     // by full name
 	mirrors   map[string]*v1.Pod     // by full name, as the API has them
+	stale     map[string]types.UID   // mirrors that show an instance that has ended, of a pod that starts anew; by full name
 	queues    map[string][]types.UID // by full name, in order of arrival: the first may run, the others wait for its end
 	ready     chan struct{}
 }
@@ -38,7 +40,7 @@ type Set struct {
 // NewSet returns a Set for that number of sources, none of which has delivered yet.
 func NewSet(sources int) *Set {
 	s := &Set{Changed: wakeup.New(), bySource: make([][]*v1.Pod, sources), delivered: map[int]bool{}, wanted: map[string]*v1.Pod{},
-		mirrors: map[string]*v1.Pod{}, queues: map[string][]types.UID{}, ready: make(chan struct{})}
+		mirrors: map[string]*v1.Pod{}, stale: map[string]types.UID{}, queues: map[string][]types.UID{}, ready: make(chan struct{})}
 	if sources == 0 {
 		close(s.ready)
 	}
@@ -140,6 +142,9 @@ func (s *Set) Finished(uid types.UID) (next types.UID, again *v1.Pod) {
 		queue = slices.Delete(slices.Clone(queue), i, i+1)
 		if p := s.wanted[name]; p != nil && p.UID == uid {
 			again, queue = p, append(queue, uid)
+			if m := s.mirrors[name]; m != nil {
+				s.stale[name] = m.UID
+			}
 		}
 		s.queues[name] = queue
 		if len(queue) == 0 {
@@ -162,6 +167,9 @@ func (s *Set) SetMirror(name string, uid types.UID, p *v1.Pod) (owner types.UID)
 	} else if old := s.mirrors[name]; old != nil && old.UID == uid {
 		delete(s.mirrors, name)
 	}
+	if p == nil && s.stale[name] == uid {
+		delete(s.stale, name)
+	}
 	s.Changed.Wake()
 	if p == nil {
 		return ""
@@ -169,12 +177,13 @@ func (s *Set) SetMirror(name string, uid types.UID, p *v1.Pod) (owner types.UID)
 	return types.UID(p.Annotations[MirrorAnnotation])
 }
 
-// MirrorOf returns the mirror of a static pod, or nil if the API has none of this version of it.
+// MirrorOf returns the mirror of a static pod, or nil if the API has none of this version and instance of it.
 func (s *Set) MirrorOf(p *v1.Pod) *v1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.mirrors[FullName(p.Namespace, p.Name)]
-	if m == nil || m.Annotations[MirrorAnnotation] != string(p.UID) {
+	name := FullName(p.Namespace, p.Name)
+	m := s.mirrors[name]
+	if m == nil || m.UID == s.stale[name] || m.Annotations[MirrorAnnotation] != string(p.UID) {
 		return nil
 	}
 	return m
@@ -189,7 +198,7 @@ func (s *Set) Plan() (create, remove []*v1.Pod) {
 		switch {
 		case m == nil:
 			create = append(create, p)
-		case m.DeletionTimestamp != nil || m.Annotations[MirrorAnnotation] != p.Annotations[HashAnnotation]:
+		case m.DeletionTimestamp != nil || m.UID == s.stale[name] || m.Annotations[MirrorAnnotation] != p.Annotations[HashAnnotation]:
 			remove = append(remove, m)
 		}
 	}

@@ -82,7 +82,7 @@ func (s *nodeSuite) prepare() error {
 	if s.o.kubelet == upstreams {
 		kubelet = filepath.Join(s.o.bin, "bundle", "kube") + " kubelet"
 	}
-	errs := []error{containerdconf.Write(s.containerd()), lab.EnsureHost(suiteNode, suiteAddress)}
+	errs := []error{s.writeContainerd(), lab.EnsureHost(suiteNode, suiteAddress)}
 	for _, dir := range []string{"kubelet", "work", "bin", "units"} {
 		errs = append(errs, os.MkdirAll(s.at(dir), 0o755))
 	}
@@ -97,6 +97,20 @@ func (s *nodeSuite) prepare() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// handler is a second handler of containerd, under the name that tests of RuntimeClass ask for.
+const handler = `
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.test-handler]
+  runtime_type = "io.containerd.runc.v2"
+`
+
+func (s *nodeSuite) writeContainerd() error {
+	o := s.containerd()
+	if err := containerdconf.Write(o); err != nil {
+		return err
+	}
+	return os.WriteFile(o.File(), append(containerdconf.ContainerdConfig(o), handler...), 0o644)
 }
 
 // machine is the script that makes the machine around the suite, in namespaces of its own: with its end all of it ends.
