@@ -22,7 +22,7 @@ func (e *effects) resizePod(ctx context.Context, j job) []pod.Fact {
 				if err := e.runtime.UpdateResources(ctx, u.ID, j.pod, c); err != nil {
 					return err
 				}
-				f.Actuated[u.ID] = *c.Resources.DeepCopy()
+				f.Actuated[u.ID] = pod.InPod(c.Resources, pod.PodLimits(j.pod))
 			}
 			return nil
 		})
@@ -39,7 +39,8 @@ func (e *effects) checkMemory(ctx context.Context, j job) error {
 	for _, u := range j.Updates {
 		c, _ := j.runtime.Find(u.ID)
 		has := c.Given.Memory // 0 for no limit
-		limit := pod.FindContainer(j.pod, u.Name).Resources.Limits.Memory().Value()
+		wants := pod.InPod(pod.FindContainer(j.pod, u.Name).Resources, pod.PodLimits(j.pod))
+		limit := wants.Limits.Memory().Value()
 		if limit == 0 || has != 0 && limit >= has {
 			continue
 		}

@@ -13,6 +13,11 @@ import (
 	resources "k8s.io/component-helpers/resource"
 )
 
+// needed returns the resources that a container should run with.
+func needed(s *State, c *v1.Container) v1.ResourceRequirements {
+	return InPod(c.Resources, PodLimits(s.pod))
+}
+
 // actuated returns the resources that a container runs with. A container without a record of them, which another kubelet made,
 // counts as made with what is allocated.
 func actuated(s *State, c *v1.Container, cur *Container) v1.ResourceRequirements {
@@ -20,9 +25,9 @@ func actuated(s *State, c *v1.Container, cur *Container) v1.ResourceRequirements
 		return r
 	}
 	if cur.MadeWith != nil {
-		return *cur.MadeWith
+		return InPod(*cur.MadeWith, cur.MadeIn)
 	}
-	return c.Resources
+	return needed(s, c)
 }
 
 // differs returns which of the resources that can be resized differ between what a container has and what it should have.
@@ -42,7 +47,7 @@ func compare(a, b v1.ResourceList, name v1.ResourceName) int {
 
 // resizeRestarts reports whether a running container must end for its new resources.
 func resizeRestarts(s *State, c *v1.Container, cur *Container) bool {
-	for _, name := range differs(actuated(s, c, cur), c.Resources) {
+	for _, name := range differs(actuated(s, c, cur), needed(s, c)) {
 		if slices.ContainsFunc(c.ResizePolicy, func(p v1.ContainerResizePolicy) bool {
 			return p.ResourceName == name && p.RestartPolicy == v1.RestartContainer
 		}) {
@@ -68,13 +73,13 @@ func updates(s *State) (list []Update, restarts bool) {
 			if cur == nil || cur.State != Running {
 				continue
 			}
-			have := actuated(s, c, cur)
-			if len(differs(have, c.Resources)) == 0 {
+			have, want := actuated(s, c, cur), needed(s, c)
+			if len(differs(have, want)) == 0 {
 				continue
 			}
 			restarts = restarts || resizeRestarts(s, c, cur)
-			rank := cmp.Or(compare(c.Resources.Limits, have.Limits, v1.ResourceMemory), compare(c.Resources.Limits, have.Limits, v1.ResourceCPU),
-				compare(c.Resources.Requests, have.Requests, v1.ResourceCPU))
+			rank := cmp.Or(compare(want.Limits, have.Limits, v1.ResourceMemory), compare(want.Limits, have.Limits, v1.ResourceCPU),
+				compare(want.Requests, have.Requests, v1.ResourceCPU))
 			all = append(all, ranked{Update{ID: cur.ID, Name: c.Name}, rank})
 		}
 	}

@@ -246,3 +246,41 @@ func TestWholeResources(t *testing.T) {
 		}
 	}
 }
+
+// TestResizeInPod: a container without limits of its own runs with those of the pod, and is told when they change; one whose policy says so ends for it.
+func TestResizeInPod(t *testing.T) {
+	limits := func(memory string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourceMemory: resource.MustParse(memory)}
+	}
+	none, own := v1.ResourceRequirements{}, needs("10m", "10Mi")
+	for _, c := range []struct {
+		name     string
+		has      v1.ResourceRequirements
+		madeIn   v1.ResourceList
+		told     bool // the runtime was told the pod's limits since
+		restarts bool
+		wants    string
+		updates  int
+	}{
+		{"made in it", none, limits("64Mi"), false, false, "64Mi", 0},
+		{"the pod got more", none, limits("64Mi"), false, false, "96Mi", 1},
+		{"the pod got more, and it was told", none, limits("64Mi"), true, false, "96Mi", 0},
+		{"the pod got more, and its policy is to end", none, limits("64Mi"), false, true, "96Mi", 1},
+		{"with limits of its own", own, limits("64Mi"), false, true, "96Mi", 0},
+		{"made by a kubelet that did not note it", none, nil, false, false, "64Mi", 1},
+	} {
+		s := fresh(sandbox, image, running("c"), sized(c.has, c.has, false))
+		s.pod.Spec.Resources = &v1.ResourceRequirements{Limits: limits(c.wants)}
+		s.runtime.Containers[0].MadeIn = c.madeIn
+		if c.told {
+			s.resize.Actuated = map[string]v1.ResourceRequirements{s.runtime.Containers[0].ID: InPod(c.has, limits(c.wants))}
+		}
+		if c.restarts {
+			s.pod.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
+		}
+		list, restarts := updates(s)
+		if len(list) != c.updates || restarts != (c.restarts && c.updates > 0) {
+			t.Errorf("%s: %v are updated, restarts %t", c.name, list, restarts)
+		}
+	}
+}

@@ -58,7 +58,9 @@ type Container struct {
 	// MadeWith are the resources that it was made with, from its annotations; nil if they do not have them. Given are the
 	// resources that it has now, as the runtime reports them.
 	MadeWith *v1.ResourceRequirements
-	Given    Given
+	// MadeIn are the limits that the pod as a whole had when the container was made.
+	MadeIn v1.ResourceList
+	Given  Given
 	// Reset is when the trigger ended that was known when the container was planned, from its annotations; the zero time if there was
 	// none. nil: its annotations do not say so.
 	Reset *time.Time

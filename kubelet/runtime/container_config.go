@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // Mount is one path of the node seen in a container.
@@ -145,7 +147,7 @@ func (o Options) containerPath(p string) string {
 }
 
 // containerAnnotations returns what is kept with the container for a later kubelet, which may no longer have the pod's spec when
-// it stops the container. The names are upstream's, so that a node can change between the two kubelets; annResources is our own.
+// it stops the container. The names are upstream's, so that a node can change between the two kubelets; annResources and annPodLimits are our own.
 // Values that are not set have no annotation.
 func containerAnnotations(p *v1.Pod, c *v1.Container, attempt uint32) map[string]string {
 	a := map[string]string{
@@ -156,6 +158,11 @@ func containerAnnotations(p *v1.Pod, c *v1.Container, attempt uint32) map[string
 	}
 	if text, err := json.Marshal(c.Resources); err == nil {
 		a[annResources] = string(text)
+	}
+	if limits := pod.PodLimits(p); len(limits) > 0 {
+		if text, err := json.Marshal(limits); err == nil {
+			a[annPodLimits] = string(text)
+		}
 	}
 
 	if p.DeletionGracePeriodSeconds != nil {

@@ -19,6 +19,8 @@ const (
 	// annResources keeps, as JSON, the resources that a container was created with. They may have been changed since, and the
 	// kernel's values do not show them exactly.
 	annResources = "porthole.dev/container.resources"
+	// annPodLimits keeps, as JSON, the limits that the pod as a whole had then.
+	annPodLimits = "porthole.dev/pod.limits"
 	// annReset keeps pod.Container.Reset.
 	annReset = "porthole.dev/container.reset"
 )

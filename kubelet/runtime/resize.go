@@ -70,6 +70,14 @@ func madeWith(c *cri.ContainerStatus) *v1.ResourceRequirements {
 	return &out
 }
 
+// madeIn returns the limits that the pod as a whole had when this kubelet created a container.
+func madeIn(c *cri.ContainerStatus) (out v1.ResourceList) {
+	if json.Unmarshal([]byte(c.Annotations[annPodLimits]), &out) != nil {
+		return nil
+	}
+	return out
+}
+
 // given returns the limits that the container has now.
 func given(c *cri.ContainerStatus) pod.Given {
 	l := c.GetResources().GetLinux()

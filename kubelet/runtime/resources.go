@@ -1,13 +1,16 @@
 package runtime
 
 import (
+	"maps"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resources "k8s.io/component-helpers/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/kubelet/cgroup"
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // Values of the kernel's CFS scheduler: the period in microseconds, the smallest quota, and the range of cpu.shares.
@@ -30,9 +33,10 @@ func Quota(milli int64) int64 {
 }
 
 func (o Options) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerResources {
-	res := o.linuxAmounts(c.Resources.Requests.Cpu(), c.Resources.Limits.Cpu(), c.Resources.Limits.Memory())
+	limits := pod.InPod(c.Resources, pod.PodLimits(p)).Limits
+	res := o.linuxAmounts(c.Resources.Requests.Cpu(), limits.Cpu(), limits.Memory())
 	res.OomScoreAdj = oomScore(p, c, o.MemoryBytes)
-	for name, q := range c.Resources.Limits {
+	for name, q := range hugeLimits(p, c) {
 		if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
 			if page, err := resource.ParseQuantity(size); err == nil {
 				res.HugepageLimits = append(res.HugepageLimits, &cri.HugepageLimit{PageSize: cgroup.PageName(page.Value()), Limit: uint64(q.Value())})
@@ -42,8 +46,19 @@ func (o Options) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerR
 	return res
 }
 
+// hugeLimits are the limits of huge pages of a container: its own, and those of the pod as a whole for the sizes that it does not name.
+func hugeLimits(p *v1.Pod, c *v1.Container) v1.ResourceList {
+	out := maps.Clone(pod.PodLimits(p))
+	if out == nil {
+		return c.Resources.Limits
+	}
+	maps.Copy(out, c.Resources.Limits)
+	return out
+}
+
 // oomScore returns the container's score for the kernel's OOM killer, which kills the highest first: the smaller the memory
-// request, the higher the score. Upstream's formula.
+// request, the higher the score. What the pod as a whole requests beyond its containers counts for all in equal parts, and a sidecar is killed
+// no sooner than the container that it serves. Upstream's formula.
 func oomScore(p *v1.Pod, c *v1.Container, memory int64) int64 {
 	switch {
 	case p.Spec.Priority != nil && *p.Spec.Priority >= 2000001000, p.Status.QOSClass == v1.PodQOSGuaranteed:
@@ -54,8 +69,32 @@ func oomScore(p *v1.Pod, c *v1.Container, memory int64) int64 {
 	if memory <= 0 {
 		return 999
 	}
-	score := 1000 - 1000*c.Resources.Requests.Memory().Value()/memory
+	request := c.Resources.Requests.Memory().Value()
+	if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		request = max(request, leastMemory(p))
+	}
+	score := 1000 - 1000*(request+unclaimed(p))/memory
 	return min(max(score, 3), 999)
+}
+
+// leastMemory is the smallest memory request of the regular containers.
+func leastMemory(p *v1.Pod) (least int64) {
+	for i := range p.Spec.Containers {
+		if r := p.Spec.Containers[i].Resources.Requests.Memory().Value(); i == 0 || r < least {
+			least = r
+		}
+	}
+	return least
+}
+
+// unclaimed is the part for one container of what the pod as a whole requests of memory beyond its containers.
+func unclaimed(p *v1.Pod) int64 {
+	if !resources.IsPodLevelRequestsSet(p) {
+		return 0
+	}
+	whole := resources.PodRequests(p, resources.PodResourcesOptions{})
+	parts := resources.AggregateContainerRequests(p, resources.PodResourcesOptions{})
+	return max(whole.Memory().Value()-parts.Memory().Value(), 0) / int64(len(p.Spec.Containers)+len(p.Spec.InitContainers))
 }
 
 func windowsResources(c *v1.Container, cpus int64) *cri.WindowsContainerResources {

@@ -409,3 +409,37 @@ func TestProfiles(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitsOfThePod: a container has the limits of the pod as a whole that it does not name itself, and its score for the kernel's killer counts what the
+// pod requests beyond its containers. The scores are those that upstream's formula gives.
+func TestLimitsOfThePod(t *testing.T) {
+	list := func(cpu, memory string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+	}
+	always := v1.ContainerRestartPolicyAlways
+	p := &v1.Pod{Status: v1.PodStatus{QOSClass: v1.PodQOSBurstable}, Spec: v1.PodSpec{
+		InitContainers: []v1.Container{{Name: "side", RestartPolicy: &always}},
+		Containers:     []v1.Container{{Name: "plain"}, {Name: "own", Resources: v1.ResourceRequirements{Limits: list("100m", "16Mi"), Requests: list("50m", "10Mi")}}},
+		Resources:      &v1.ResourceRequirements{Limits: list("200m", "64Mi"), Requests: list("50m", "40Mi")}}}
+	p.Spec.Resources.Limits["hugepages-2Mi"] = resource.MustParse("4Mi")
+	o := Options{CFSQuota: true, MemoryBytes: 100 << 20}
+
+	for _, c := range []struct {
+		c    *v1.Container
+		want string
+	}{
+		{&p.Spec.Containers[0], "quota 20000 shares 204 memory 67108864 score 900 pages 4194304"},
+		{&p.Spec.Containers[1], "quota 10000 shares 51 memory 16777216 score 800 pages 4194304"},
+		{&p.Spec.InitContainers[0], "quota 20000 shares 204 memory 67108864 score 900 pages 4194304"},
+	} {
+		r := o.linuxResources(p, c.c)
+		if got := fmt.Sprintf("quota %d shares %d memory %d score %d pages %d", r.CpuQuota, r.CpuShares, r.MemoryLimitInBytes, r.OomScoreAdj, r.HugepageLimits[0].Limit); got != c.want {
+			t.Errorf("%s: %s, want %s", c.c.Name, got, c.want)
+		}
+	}
+	p.Spec.Containers = p.Spec.Containers[1:]
+	p.Spec.Resources = nil
+	if r := o.linuxResources(p, &p.Spec.InitContainers[0]); r.OomScoreAdj != 900 || r.MemoryLimitInBytes != 0 {
+		t.Errorf("a sidecar has the score %d and %d bytes, want that of the container that it serves, 900, and no limit", r.OomScoreAdj, r.MemoryLimitInBytes)
+	}
+}

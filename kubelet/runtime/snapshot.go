@@ -205,7 +205,7 @@ func toContainer(c *cri.ContainerStatus) pod.Container {
 		out.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: l.Uid, GID: l.Gid, SupplementalGroups: l.SupplementalGroups}}
 	}
 
-	out.MadeWith, out.Given, out.Restored = madeWith(c), given(c), restored(c)
+	out.MadeWith, out.MadeIn, out.Given, out.Restored = madeWith(c), madeIn(c), given(c), restored(c)
 	if out.State = stateOf(c.State); out.State == pod.Exited {
 		if m := terminationMessage(c); m != "" {
 			if out.Message != "" {

@@ -29,7 +29,7 @@ func checksOf(healthy func() error) []check {
 
 func (s *Server) healthRoutes() []route {
 	all := checksOf(s.opts.Healthy)
-	routes := []route{{"GET /healthz", health("healthz", all)}, {"GET /readyz", health("readyz", all)}}
+	routes := []route{{"GET /healthz", health("healthz", all, s.slis)}, {"GET /readyz", health("readyz", all, s.slis)}}
 	for _, c := range all {
 		routes = append(routes, route{"GET /healthz/" + c.name, func(w http.ResponseWriter, _ *http.Request) {
 			if err := c.ask(); err != nil {
@@ -43,9 +43,9 @@ func (s *Server) healthRoutes() []route {
 }
 
 // health answers for all checks together.
-func health(name string, all []check) http.HandlerFunc {
+func health(name string, all []check, counts *slis) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		failed, text := judge(name, all, r.URL.Query())
+		failed, text := judge(name, all, r.URL.Query(), counts)
 		if len(failed) > 0 {
 			klog.FromContext(r.Context()).V(2).Info("The kubelet is not healthy", "path", name, "failed", failed)
 			http.Error(w, text, http.StatusInternalServerError)
@@ -60,7 +60,7 @@ func health(name string, all []check) http.HandlerFunc {
 // judge carries out all checks but those that the query excludes, and returns what fails, and the answer in upstream's form
 // (k8s.io/apiserver pkg/server/healthz): "ok", or one line for each check if the query has verbose or a check fails. Why one fails is not said
 // there, because more callers may read this than the checks one by one.
-func judge(name string, all []check, query url.Values) (failed []string, text string) {
+func judge(name string, all []check, query url.Values, counts *slis) (failed []string, text string) {
 	excluded, unknown := query["exclude"], slices.Clone(query["exclude"])
 	var lines strings.Builder
 	for _, c := range all {
@@ -69,7 +69,9 @@ func judge(name string, all []check, query url.Values) (failed []string, text st
 			fmt.Fprintf(&lines, "[+]%s excluded: ok\n", c.name)
 			continue
 		}
-		if err := c.ask(); err != nil {
+		err := c.ask()
+		counts.observe(c.name, name, err)
+		if err != nil {
 			failed = append(failed, fmt.Sprintf("%s: %v", c.name, err))
 			fmt.Fprintf(&lines, "[-]%s failed: reason withheld\n", c.name)
 			continue

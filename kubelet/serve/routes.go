@@ -40,6 +40,7 @@ func openRoutes(s *Server) []route {
 		route{"GET /stats/summary", s.summary}, route{"POST /stats/summary", s.summary},
 		route{"GET /metrics", s.metricsOf(withClaims(s.stats, s.opts.Metrics))},
 		route{"GET /metrics/probes", s.metricsOf(s.opts.ProbeMetrics)},
+		route{"GET /metrics/slis", s.metricsOf(s.slis.registry)}, route{"DELETE /metrics/slis", s.slis.reset},
 		route{"GET /metrics/resource", s.resourceMetrics},
 		route{"GET /metrics/cadvisor", s.containerMetrics})
 }

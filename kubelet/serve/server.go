@@ -34,6 +34,7 @@ type Server struct {
 	certs func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	guard *guard
 	stats *sampler
+	slis  *slis
 	// metrics are those that the runtime measures itself; its ask is nil if there is no runtime to ask.
 	metrics latest[[]RuntimeMetric]
 }
@@ -58,7 +59,7 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: opts, certs: certs, guard: newGuard(opts.Auth, opts.NodeName), stats: newSampler(opts)}
+	s := &Server{opts: opts, certs: certs, guard: newGuard(opts.Auth, opts.NodeName), stats: newSampler(opts), slis: newSLIs()}
 	if opts.Stats != nil {
 		s.metrics.ask, s.metrics.maxAge = opts.Stats.Metrics, statsAge
 	}

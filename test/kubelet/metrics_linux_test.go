@@ -24,7 +24,7 @@ import (
 )
 
 // metricPages are what Prometheus reads of a kubelet.
-var metricPages = []string{"metrics", "metrics/cadvisor", "metrics/resource", "metrics/probes"}
+var metricPages = []string{"metrics", "metrics/cadvisor", "metrics/resource", "metrics/probes", "metrics/slis"}
 
 // TestMetricNames scrapes all pages of our kubelet and of upstream's, on the same node with the same pod, with Prometheus' parser. A name that
 // only one of them has must be in testdata/metrics.txt with a reason, and what is there must differ.

@@ -57,11 +57,13 @@ func TestKubelet(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// TestClaims has a world of its own: what it tests needs an API server with a feature that is off, and takes its time.
-func TestClaims(t *testing.T) {
+// TestBesideUpstream has a world of its own: one of its tests needs an API server with a feature that is off, and all take their time, as each starts
+// upstream's kubelet too.
+func TestBesideUpstream(t *testing.T) {
 	w := newWorld(t, setup{limit: worldTime(), apiServer: []string{"--feature-gates=PodCertificateRequest=true", "--runtime-config=certificates.k8s.io/v1beta1=true"}})
 	w.run(t, "claims of resources", testClaims)
 	w.run(t, "certificates of pods", testPodCertificates)
+	w.run(t, "resources of a pod as a whole", testWhole)
 	w.nothingLeft(t)
 }
 

@@ -134,6 +134,20 @@ func ask(t *testing.T, w *world, path string) string {
 // upstreamsPart is a part of the health that upstream's kubelet alone has: ours goes on if device plugins cannot register, and logs it.
 const upstreamsPart = "[+]device-plugin ok\n"
 
+// healthCounts returns the parts of the health of a page of figures, without how often somebody has asked.
+func healthCounts(page string) (out []string) {
+	for line := range strings.Lines(page) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if strings.HasPrefix(series, "kubernetes_healthcheck{") {
+			series += "} " + value
+		}
+		if strings.HasPrefix(series, "kubernetes_health") && !strings.Contains(series, `name="device-plugin"`) {
+			out = append(out, series)
+		}
+	}
+	return out
+}
+
 // testHealth: our kubelet and upstream's answer alike about the parts of their health, but for that one.
 func testHealth(t *testing.T, w *world) {
 	answers := func() (out []string) {
@@ -147,7 +161,7 @@ func testHealth(t *testing.T, w *world) {
 		for _, path := range []string{"healthz", "healthz?verbose", "healthz?verbose&exclude=log&exclude=b&exclude=a", "healthz/ping", "healthz/log", "healthz/syncloop"} {
 			out = append(out, path+": "+ask(t, w, path))
 		}
-		return out
+		return append(out, healthCounts(ask(t, w, "metrics/slis"))...)
 	}
 	ours := answers()
 	w.kubelet.Stop()
