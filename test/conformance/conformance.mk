@@ -6,7 +6,7 @@ CONFORMANCE_DIR := test/conformance/e2e
 CONFORMANCE_BUILD := go build -ldflags "-s -w"
 CONFORMANCE_MOD := $(CONFORMANCE_DIR)/go.mod $(CONFORMANCE_DIR)/go.sum
 CONFORMANCE_SUITE := $(CONFORMANCE_OUT)/e2e.test
-CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs sample-apiserver etcd consumer load windows/agnhost.exe windows/sh.exe windows/consumer.exe windows/load.exe)
+CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs sample-apiserver etcd consumer load pairs windows/agnhost.exe windows/sh.exe windows/consumer.exe windows/load.exe)
 CONFORMANCE_DATA := $(CONFORMANCE_OUT)/data
 CONFORMANCE_CSI_MOD := bundle/csi/go.mod bundle/csi/go.sum
 CONFORMANCE_CSI := $(addprefix $(CONFORMANCE_OUT)/csi/,csi-attacher csi-provisioner csi-resizer)
@@ -21,7 +21,7 @@ PARALLEL ?= 10
 CONFORMANCE_FLAGS ?=
 
 .PHONY: conformance
-conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [SUITE=sig-windows|autoscaling|storage-csi|node|node-e2e|network|apps] [KUBELET=upstream] [PARALLEL=n]
+conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [SUITE=sig-windows|autoscaling|storage-csi|node|node-e2e|network|apps|dra] [KUBELET=upstream] [PARALLEL=n]
 	go run ./test/conformance -bin $(BIN) -node $(NODE) -suite $(SUITE) -kubelet $(KUBELET) -parallel $(PARALLEL) -focus "$(FOCUS)" $(CONFORMANCE_FLAGS)
 
 .PHONY: conformance-smoke
@@ -70,6 +70,10 @@ $(CONFORMANCE_OUT)/windows/consumer.exe: $(CONFORMANCE_MOD)
 
 $(CONFORMANCE_OUT)/load: $(wildcard test/conformance/load/*)
 	$(CONFORMANCE_BUILD) -o $@ ./test/conformance/load
+
+# What carries a driver's connections from a node to the tests of dynamic resource allocation.
+$(CONFORMANCE_OUT)/pairs: $(wildcard test/conformance/pairs/*)
+	$(CONFORMANCE_BUILD) -o $@ ./test/conformance/pairs
 
 $(CONFORMANCE_OUT)/windows/load.exe: $(wildcard test/conformance/load/*)
 	GOOS=windows $(CONFORMANCE_BUILD) -o $@ ./test/conformance/load

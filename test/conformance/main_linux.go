@@ -45,11 +45,18 @@ type options struct {
 	logs     string        // folder for the suite's output and report
 }
 
+// defaultDir is the state folder of a cluster. shortDir takes its place for tests that make sockets with long names below a kubelet's folder: the path of
+// a socket has at most 107 bytes.
+const (
+	defaultDir = "/var/lib/porthole"
+	shortDir   = "/tmp/dra"
+)
+
 func parse(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	f.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
-	f.StringVar(&o.dir, "dir", "/var/lib/porthole", "state folder of the cluster; one that runs there with the right nodes is used")
+	f.StringVar(&o.dir, "dir", defaultDir, "state folder of the cluster; one that runs there with the right nodes is used")
 	f.StringVar(&o.node, "node", "lin", "which nodes to judge: lin or win")
 	f.StringVar(&o.suite, "suite", "conformance", "which tests: "+suiteNames())
 	f.StringVar(&o.kubelet, "kubelet", ours, "kubelet of the Linux nodes: "+ours+", or "+upstreams+", which is what ours is compared with")
@@ -86,6 +93,9 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 
+	if o.suite == dra && o.dir == defaultDir {
+		o.dir = shortDir
+	}
 	if o.logs == "" {
 		o.logs = filepath.Join(o.bin, "conformance", "logs-"+o.set())
 	}

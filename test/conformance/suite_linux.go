@@ -142,8 +142,11 @@ func (c *suiteCluster) suiteArguments() []string {
 	args := []string{c.program("conformance", "e2e.test"), "--",
 		"--kubeconfig=" + c.kubeconfig(), "--kubectl-path=" + c.program("conformance", "kubectl"), "--provider=skeleton",
 		"--report-dir=" + c.o.logs, "--dump-logs-on-failure=true"}
-	if c.o.suite == storageCSI {
+	switch c.o.suite {
+	case storageCSI:
 		args = append(args, "--storage.testdriver="+c.driverFile())
+	case dra:
+		args = append(args, "--kubelet-root-dir="+filepath.Join(c.o.dir, "hosts", nodesOf(c.o)[0], "kubelet"))
 	}
 	if c.o.node == "win" {
 		args = append(args, "--node-os-distro=windows", "--non-blocking-taints=node-role.kubernetes.io/control-plane")

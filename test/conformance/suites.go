@@ -35,6 +35,7 @@ const (
 	sigWindows = "sig-windows"
 	storageCSI = "storage-csi"
 	nodeE2E    = "node-e2e"
+	dra        = "dra"
 )
 
 // usual is the part of a label filter of ginkgo that leaves tests out: those of Conformance, which is a suite of its own; Disruptive ones, which
@@ -65,7 +66,7 @@ var suites = map[string]suite{
 			{`\[Feature:GPUDevicePlugin\]|NVIDIA|\[Feature:GPUUpgrade\]`, "need a GPU"},
 			{`SSH|NodeProblemDetector|node-problem-detector`, "log in to nodes by SSH"},
 			{`AppArmor|Seccomp|seccomp`, "need AppArmor or profiles on the node"},
-			{`DRA|DynamicResourceAllocation`, "need a driver of dynamic resource allocation"},
+			{`DRA|DynamicResourceAllocation`, "are a suite of their own (dra)"},
 			{`kubelet_perf|resource tracking|Density`, "measure a large cloud cluster for hours"},
 		}},
 	nodeE2E: {labels: "NodeConformance && !Conformance && !Slow && !Flaky", peer: true, onLinux: true, linuxNodes: 1,
@@ -74,6 +75,14 @@ var suites = map[string]suite{
 		out: []leftOut{
 			{`AppArmor`, "need AppArmor"},
 			{`volume failing to unmount`, "needs the image of an NFS server, which is not to be had"},
+		}},
+	dra: {labels: "Feature: containsAny DynamicResourceAllocation" + usual + " && !Alpha && !BetaOffByDefault", focus: `\[DRA\]`, peer: true, linuxNodes: 1, onLinux: true,
+		about: "runs upstream's tests of dynamic resource allocation that need a kubelet, with upstream's driver, which is a part of the tests. They are told one folder of the " +
+			"kubelet for all nodes, and those of a local cluster have one each: the cluster has one node.",
+		out: []leftOut{
+			{`on multiple nodes|DaemonSet with admin access`, "need several nodes with one folder"},
+			{`device plugin|supports extended resources together with ResourceClaim`, "need the image of a device plugin"},
+			{`with v1beta[12] API`, "need versions of the API that an API server does not serve unless it is told to"},
 		}},
 	"network": {labels: "sig-network" + usual + " && !Alpha", peer: true, onLinux: true,
 		about: "runs upstream's tests of sig-network beyond conformance that need no cloud.",
@@ -195,6 +204,8 @@ func title(set string) string {
 		return "Storage drivers on " + nodes
 	case nodeE2E:
 		return "Upstream's node suite on " + nodes
+	case dra:
+		return "Dynamic resource allocation on " + nodes
 	}
 	return "Tests of sig-" + name + " on " + nodes
 }
