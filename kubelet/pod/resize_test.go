@@ -253,6 +253,7 @@ func TestResizeInPod(t *testing.T) {
 		return v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourceMemory: resource.MustParse(memory)}
 	}
 	none, own := v1.ResourceRequirements{}, needs("10m", "10Mi")
+
 	for _, c := range []struct {
 		name     string
 		has      v1.ResourceRequirements
@@ -270,6 +271,7 @@ func TestResizeInPod(t *testing.T) {
 		{"made by a kubelet that did not note it", none, nil, false, false, "64Mi", 1},
 	} {
 		s := fresh(sandbox, image, running("c"), sized(c.has, c.has, false))
+
 		s.pod.Spec.Resources = &v1.ResourceRequirements{Limits: limits(c.wants)}
 		s.runtime.Containers[0].MadeIn = c.madeIn
 		if c.told {

@@ -56,7 +56,7 @@ func suiteImages() []images.Image {
 		{Repository: "e2e-test-images/resource-consumer", Tags: []string{"1.14"}, Linux: linux("consumer").Starting([]string{"/consumer"}),
 			Windows: windows("windows-consumer").Starting([]string{`C:\consumer.exe`})},
 		{Repository: "e2e-test-images/sample-apiserver", Tags: []string{"1.29.2"}, Linux: linux("sample-apiserver").Starting([]string{"/sample-apiserver"})},
-		{Repository: "sig-storage/hostpathplugin", Tags: []string{"v1.17.1"}, Linux: linux("pairs")},
+		{Repository: "sig-storage/hostpathplugin", Tags: []string{"v1.17.1"}, Linux: linux("pairs").Starting([]string{"/hostpathplugin"})},
 		{Repository: "etcd", Tags: []string{"3.6.8-0"}, Linux: linux("etcd").Starting(nil, "etcd")},
 		{Repository: "pause", Tags: []string{"3.10.2"},
 			Linux:   &images.Variant{Layers: []string{"pause"}, Entrypoint: []string{"/pause"}, Env: []string{linuxPath}, Dir: "/", User: "65535:65535"},

@@ -29,7 +29,7 @@ func testWhole(t *testing.T, w *world) {
 		var err error
 		w.kubelet, err = w.StartKubelet(w.ctx, node, upstream)
 		must(t, err)
-		saw[upstream] = w.wholePod(t, fmt.Sprintf("whole-%v", upstream))
+		saw[upstream] = wholePod(t, w, fmt.Sprintf("whole-%v", upstream))
 	}
 	if saw[true] != saw[false] || strings.Count(saw[true], "\n") != 8 {
 		t.Errorf("upstream's:\n%s\nours:\n%s", saw[true], saw[false])
@@ -42,7 +42,7 @@ func wholeResources(cpu, memory string) *v1.ResourceRequirements {
 }
 
 // wholePod makes a pod with resources as a whole, resizes it, and returns what its containers had before and after.
-func (w *world) wholePod(t *testing.T, name string) (saw string) {
+func wholePod(t *testing.T, w *world, name string) (saw string) {
 	p := newPod(name, "sleep")
 	p.Spec.Resources = wholeResources("200m", "64Mi")
 	own, again := container("own", "sleep"), container("again", "sleep")
@@ -54,7 +54,7 @@ func (w *world) wholePod(t *testing.T, name string) (saw string) {
 	p.Spec.Containers, p.Spec.InitContainers = append(p.Spec.Containers, own, again), []v1.Container{side}
 	w.create(t, p)
 	p = w.until(t, 60*time.Second, name, ready)
-	saw = w.cgroupsOf(t, p, "cpu.shares cpu.weight")
+	saw = cgroupsOf(t, w, p, "cpu.shares cpu.weight")
 
 	patch := `{"spec":{"resources":{"limits":{"cpu":"300m","memory":"96Mi"}}}}`
 	_, err := w.Client.CoreV1().Pods(namespace).Patch(w.ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize")
@@ -73,7 +73,7 @@ func (w *world) wholePod(t *testing.T, name string) (saw string) {
 		}
 		return ready(p)
 	})
-	saw += w.cgroupsOf(t, p, "") // upstream's takes the shares of a container away that requests no processor
+	saw += cgroupsOf(t, w, p, "") // upstream's takes the shares of a container away that requests no processor
 	w.remove(t, name, nil)
 	w.untilGone(t, name)
 	return saw
@@ -92,7 +92,7 @@ func statusOf(p *v1.Pod, name string) v1.ContainerStatus {
 
 // cgroupsOf returns a line for each container: its restarts, the limits of its cgroup with those in shares, the score of its process, and the resources in
 // its status.
-func (w *world) cgroupsOf(t *testing.T, p *v1.Pod, shares string) (out string) {
+func cgroupsOf(t *testing.T, w *world, p *v1.Pod, shares string) (out string) {
 	t.Helper()
 	for _, name := range []string{"app", "own", "again", "side"} {
 		c := statusOf(p, name)
