@@ -18,15 +18,15 @@ import (
 // readAnything lets another user read Go's module cache, which may be in root's home (CAP_DAC_READ_SEARCH of capabilities(7)).
 const readAnything = 2
 
-// TestBuiltTwice builds programs in two folders, as two users in two time zones whose caches are empty, and compares them byte by byte:
-// all programs of ours, the DLLs, and the small programs of bundle. PORTHOLE_RELEASE=small takes two programs only.
+// TestBuiltTwice (row 1.110) builds programs in two folders, as two users in two time zones whose caches are empty, and compares them byte by byte:
+// all programs of ours, the DLLs, and the small programs of bundle. PORTHOLE_RELEASE=small takes two programs and the DLLs only.
 func TestBuiltTwice(t *testing.T) {
 	var commands []string
 	switch os.Getenv("PORTHOLE_RELEASE") {
 	case "":
 		t.Skip("everything is compiled twice: `make test-release`")
 	case "small":
-		commands = []string{"tools/go build -ldflags='-s -w -buildid=' -o bin/ ./cmd/ovn_cni", "GOOS=windows tools/go build -ldflags='-s -w -buildid=' -o bin/windows/ ./cmd/wincni"}
+		commands = []string{"tools/go build -ldflags='-s -w -buildid=' -o bin/ ./cmd/ovn_cni", "GOOS=windows tools/go build -ldflags='-s -w -buildid=' -o bin/windows/ ./cmd/wincni", "make dll"}
 	default:
 		commands = []string{"make programs dll bin/bundle/images/linux/pause bin/bundle/images/windows/testapp.exe bin/bundle/registry VERSION=v1.2.3"}
 	}
