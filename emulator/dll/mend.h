@@ -37,6 +37,8 @@ BOOL memory_counters(void *original, HANDLE process, ULONG class, void *info, UL
 
 /* Puts the host's own memory into what NtQuerySystemInformation answers, if it has one and the class is about memory. */
 void memory_of_host(ULONG class, void *info, ULONG size);
+/* Whether the host shall not answer this question: tests want that. */
+BOOL question_fails(ULONG class);
 
 #define STATUS_OK(status) ((NTSTATUS)(status) >= 0)
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -53,6 +53,36 @@ static BOOL read_memory(ULONG *whole, ULONG *committed)
 	return *whole > 0;
 }
 
+/* A file with the numbers of classes for which NtQuerySystemInformation shall fail, by which tests see what programs do on a host whose counters do.
+ * Only those of counters can: programs do not start without the others. */
+static const WCHAR faults[] = L"C:\\System Volume Information\\porthole-faults";
+
+enum { PROCESSOR_PERFORMANCE = 8 };
+
+BOOL question_fails(ULONG class)
+{
+	DWORD before, size = 0;
+	const char *at;
+	char text[64];
+	HANDLE h;
+
+	if (class != PERFORMANCE_INFORMATION_CLASS && class != PROCESSOR_PERFORMANCE)
+		return FALSE;
+	before = GetLastError();
+	h = CreateFileW(faults, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
+	if (h != INVALID_HANDLE_VALUE) {
+		if (!ReadFile(h, text, sizeof text - 1, &size, NULL))
+			size = 0;
+		CloseHandle(h);
+	}
+	SetLastError(before);
+	text[size] = 0;
+	for (at = text; *at >= '0' && *at <= '9'; at += *at == ' ')
+		if (number(&at) == class)
+			return TRUE;
+	return FALSE;
+}
+
 void memory_of_host(ULONG class, void *info, ULONG size)
 {
 	struct basic *b = info;

@@ -119,7 +119,7 @@ static HANDLE find_manager(void)
 
 static NTSTATUS NTAPI query_system_information(ULONG class, void *info, ULONG size, ULONG *result)
 {
-	NTSTATUS status = ((query_system)system_original)(class, info, size, result);
+	NTSTATUS status = question_fails(class) ? (NTSTATUS)0xc0000001 /* STATUS_UNSUCCESSFUL */ : ((query_system)system_original)(class, info, size, result);
 	struct process *p = info;
 	HANDLE parent;
 

@@ -14,7 +14,10 @@ import (
 // IsWindows reports whether this program runs on Windows.
 const IsWindows = true
 
-var globalMemoryStatusEx = windows.NewLazySystemDLL("kernel32.dll").NewProc("GlobalMemoryStatusEx")
+var (
+	globalMemoryStatusEx = windows.NewLazySystemDLL("kernel32.dll").NewProc("GlobalMemoryStatusEx")
+	installedMemory      = windows.NewLazySystemDLL("kernel32.dll").NewProc("GetPhysicallyInstalledSystemMemory")
+)
 
 type memoryStatus struct {
 	length, load                                                     uint32
@@ -29,13 +32,10 @@ func ReadHost(folder string) (Host, error) {
 		h.CPUs = int64(runtime.NumCPU())
 	}
 	h.Hostname, _ = os.Hostname()
-	m := memoryStatus{}
-	m.length = uint32(unsafe.Sizeof(m))
-	if ok, _, err := globalMemoryStatusEx.Call(uintptr(unsafe.Pointer(&m))); ok == 0 {
-		return h, fmt.Errorf("reading the size of memory: %w", err)
+	var err error
+	if h.MemoryBytes, err = memorySize(); err != nil {
+		return h, err
 	}
-
-	h.MemoryBytes = int64(m.totalPhys)
 	if name, err := windows.UTF16PtrFromString(folder); err == nil {
 		var free, total, totalFree uint64
 		if err := windows.GetDiskFreeSpaceEx(name, &free, &total, &totalFree); err != nil {
@@ -49,6 +49,22 @@ func ReadHost(folder string) (Host, error) {
 	h.SystemUUID = plainUUID(text(`SYSTEM\HardwareConfig`, "LastConfig"))
 	h.BootID = BootID()
 	return h, nil
+}
+
+// memorySize returns how much memory the machine has, in bytes. On a host whose memory counters fail it is what the firmware says is installed
+// (learn.microsoft.com, GetPhysicallyInstalledSystemMemory), of which Windows may keep a part for itself.
+func memorySize() (int64, error) {
+	m := memoryStatus{}
+	m.length = uint32(unsafe.Sizeof(m))
+	ok, _, err := globalMemoryStatusEx.Call(uintptr(unsafe.Pointer(&m)))
+	if ok != 0 {
+		return int64(m.totalPhys), nil
+	}
+	var kib uint64
+	if ok, _, _ := installedMemory.Call(uintptr(unsafe.Pointer(&kib))); ok != 0 {
+		return int64(kib << 10), nil
+	}
+	return 0, fmt.Errorf("reading the size of memory: %w", err)
 }
 
 // BootID returns the number of this boot, which Windows counts in the registry; "" if it is not there. Upstream's kubelet reads the

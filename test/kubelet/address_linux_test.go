@@ -192,6 +192,12 @@ func (h *windowsHost) logged(text string) error {
 // see notes what containers are given as HOST_IP, and sandboxes as DNS servers.
 func (h *windowsHost) see(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	switch r := request.(type) {
+	case *cri.ListContainerStatsRequest: // the fake measures nothing
+		return &cri.ListContainerStatsResponse{}, nil
+	case *cri.ListPodSandboxStatsRequest:
+		return &cri.ListPodSandboxStatsResponse{}, nil
+	case *cri.ImageFsInfoRequest:
+		return &cri.ImageFsInfoResponse{}, nil
 	case *cri.CreateContainerRequest:
 		for _, e := range r.Config.Envs {
 			if e.Key == "HOST_IP" {
