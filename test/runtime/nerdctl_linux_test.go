@@ -1,14 +1,17 @@
 package runtime
 
 import (
+	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"porthole.dev/porthole/emulator/hnsd/control"
 )
 
-// TestNerdctl has nerdctl.exe, unmodified, pull an image and run containers from it. They have no network: nerdctl's networks on Windows need
-// the CNI plugin nat.exe.
+// TestNerdctl has nerdctl.exe, unmodified, pull an image and run containers from it, without a network and on one of ours.
 func TestNerdctl(t *testing.T) {
 	if os.Getenv("PORTHOLE_RUNTIME") != "long" {
 		t.Skip("takes half a minute: PORTHOLE_RUNTIME=long, or `make test-runtime`")
@@ -46,5 +49,44 @@ func TestNerdctl(t *testing.T) {
 	nerdctl("rm", "one")
 	if out := nerdctl("ps", "--all"); strings.Contains(out, "one") {
 		t.Errorf("ps --all after rm:\n%s", out)
+	}
+
+	w.useNetwork()
+	useNerdctlNetwork(w)
+	on := []string{"--cni-path", `C:\opt\cni\bin`, "--cni-netconfpath", `C:\etc\nerdctl`}
+	if out := nerdctl(append(on, "run", "--rm", "--net", "porthole", testImage, "addresses")...); !strings.Contains(out, "10.244.8.") {
+		t.Errorf("the container's addresses are\n%s", out)
+	}
+	testNoEndpoints(w)
+}
+
+// useNerdctlNetwork installs win-bridge.exe as nerdctl can use it. On Windows it takes networks whose plugin is called nat only, and ends if there is
+// no such plugin, whatever network it is asked for (pkg/containerutil/container_network_manager_windows.go of nerdctl 1.7.7).
+func useNerdctlNetwork(w *world) {
+	w.t.Helper()
+	plugin := filepath.Join(w.driveC(), "opt", "cni", "bin", "nat.exe")
+	command(w.t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", plugin, "porthole.dev/porthole/cmd/win-bridge")
+	var conf map[string]any
+	if err := json.Unmarshal([]byte(winBridge), &conf); err != nil {
+		w.t.Fatal(err)
+	}
+	conf["type"] = "nat"
+	list, err := json.Marshal(map[string]any{"cniVersion": conf["cniVersion"], "name": conf["name"], "nerdctlID": strings.Repeat("1", 64), "plugins": []any{conf}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.write("etc/nerdctl/porthole.conflist", string(list))
+}
+
+// testNoEndpoints fails the test if HNS has endpoints of containers that are gone. nerdctl leaves their namespaces: its CleanupNetworking only has the
+// plugin undo what it did.
+func testNoEndpoints(w *world) {
+	w.t.Helper()
+	var all struct{ Endpoints []any }
+	if err := control.Host(filepath.Join(w.dir, "hosts", w.name)).Call(w.t.Context(), http.MethodGet, "/dump", nil, &all); err != nil {
+		w.t.Fatal(err)
+	}
+	if len(all.Endpoints) > 0 {
+		w.t.Errorf("HNS has the endpoints %v", all.Endpoints)
 	}
 }
