@@ -79,12 +79,19 @@ func namesShown(t *testing.T, w *world) map[string]bool {
 	return names
 }
 
-// scrape reads all pages until they show the pod, and returns "page name" of each family of series.
+// notOfPods are the pages that are about the kubelet itself.
+var notOfPods = []string{"metrics", "metrics/slis"}
+
+// scrape reads all pages until they show the pod, and returns "page name" of each family of series. The health is asked for first, which the page
+// about it counts.
 func scrape(t *testing.T, w *world) map[string]bool {
 	t.Helper()
 	var names map[string]bool
 	must(t, wait.For(w.ctx, time.Minute, "figures of the pod on each page", func(context.Context) error {
 		names = map[string]bool{}
+		if code, text := w.call(t, http.MethodGet, "healthz"); code != http.StatusOK {
+			return fmt.Errorf("healthz: %d %s", code, text)
+		}
 		for _, page := range metricPages {
 			code, text := w.call(t, http.MethodGet, page)
 			if code != http.StatusOK {
@@ -97,7 +104,7 @@ func scrape(t *testing.T, w *world) map[string]bool {
 			for name := range found {
 				names[page+" "+name] = true
 			}
-			if page != "metrics" && !strings.Contains(text, `pod="probed"`) {
+			if !slices.Contains(notOfPods, page) && !strings.Contains(text, `pod="probed"`) {
 				return fmt.Errorf("%s does not show the pod yet", page)
 			}
 		}
