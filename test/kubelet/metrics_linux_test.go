@@ -92,6 +92,7 @@ func scrape(t *testing.T, w *world) map[string]bool {
 		if code, text := w.call(t, http.MethodGet, "healthz"); code != http.StatusOK {
 			return fmt.Errorf("healthz: %d %s", code, text)
 		}
+
 		for _, page := range metricPages {
 			code, text := w.call(t, http.MethodGet, page)
 			if code != http.StatusOK {
