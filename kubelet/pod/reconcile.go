@@ -352,7 +352,7 @@ func stopBad(s *State, c *v1.Container, cur *Container, d *decision) {
 		why = fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
 	case hook.ContainerID == cur.ID && hook.Failed:
 		why = "FailedPostStartHook"
-	case probe.ContainerID == cur.ID && probe.Live != nil && !*probe.Live:
+	case probeFailed(s, c, cur):
 		why, left = fmt.Sprintf("Container %s %s, will be restarted", c.Name, probe.Message), probeGrace(c, probe, left)
 	case resizeRestarts(s, c, cur):
 		why = fmt.Sprintf("Container %s resize requires restart", c.Name)

@@ -113,6 +113,9 @@ func TestReconcile(t *testing.T) {
 
 		{"not admitted: nothing", fresh(func(s *State) { s.admitted = false }), v1.PodPending, ""},
 		{"OnFailure and 0: done, stop the sandbox", fresh(sandbox, policy(v1.RestartPolicyOnFailure), exited("c", 0, 0)), v1.PodSucceeded, "stop-sandbox s"},
+		{"OnFailure, stopped for its probe, ended with 0: start again", fresh(sandbox, image, policy(v1.RestartPolicyOnFailure), exited("c", 0, 0), dead("c1", "failed startup probe")), v1.PodRunning,
+			"start-container c s attempt=1"},
+		{"Never, stopped for its probe, ended with 0: done", fresh(sandbox, image, policy(v1.RestartPolicyNever), exited("c", 0, 0), dead("c1", "failed startup probe")), v1.PodSucceeded, "stop-sandbox s"},
 		{"Never and 1: failed", fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 1)), v1.PodFailed, "stop-sandbox s"},
 		{"deleted while a start is in flight: wait for it", fresh(sandbox, deleted(7), func(s *State) { s.inFlight["start/c"] = now }), v1.PodPending, ""},
 		{"deleted before start: failed", fresh(sandbox, deleted(7)), v1.PodFailed, "stop-sandbox s"},

@@ -22,16 +22,11 @@ func restartable(pod *v1.Pod, c *v1.Container, cur *Container) bool {
 		return true
 	}
 
-	policy := pod.Spec.RestartPolicy
-	if c.RestartPolicy != nil {
-		policy = v1.RestartPolicy(*c.RestartPolicy)
-	}
-
 	if ruledAction(c, cur.ExitCode) != "" { // a rule that applies goes before the policy
 		return true
 	}
 
-	switch policy {
+	switch policyOf(pod, c) {
 	case v1.RestartPolicyNever:
 		return false
 	case v1.RestartPolicyOnFailure:
@@ -41,9 +36,23 @@ func restartable(pod *v1.Pod, c *v1.Container, cur *Container) bool {
 	return true
 }
 
-// again reports whether an exited container is to run again, also because the pod was reset.
+func policyOf(pod *v1.Pod, c *v1.Container) v1.RestartPolicy {
+	if c.RestartPolicy != nil {
+		return v1.RestartPolicy(*c.RestartPolicy)
+	}
+	return pod.Spec.RestartPolicy
+}
+
+// again reports whether an exited container is to run again, also because the pod was reset, or because the container was stopped for a
+// probe that failed: with which exit code it then ends does not matter.
 func again(s *State, c *v1.Container, cur *Container) bool {
-	return restartable(s.pod, c, cur) || stale(s, cur)
+	return restartable(s.pod, c, cur) || stale(s, cur) || probeFailed(s, c, cur) && policyOf(s.pod, c) != v1.RestartPolicyNever
+}
+
+// probeFailed reports whether the liveness or startup probe of a container instance has failed.
+func probeFailed(s *State, c *v1.Container, cur *Container) bool {
+	p := s.probes[c.Name]
+	return cur != nil && p.ContainerID == cur.ID && p.Live != nil && !*p.Live
 }
 
 // ruledAction returns what the first rule that applies to the exit code asks for: a restart of the container, or of all. It is empty if

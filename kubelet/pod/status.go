@@ -157,7 +157,7 @@ func waitAfterExit(s *State, d *decision, st *v1.ContainerStatus, c *v1.Containe
 		st.LastTerminationState.Terminated, st.State, st.Ready = st.State.Terminated, v1.ContainerState{Waiting: resetWaiting()}, false
 		return
 	}
-	if s.busy(startKey(c.Name)) || isEphemeral(s.pod, c.Name) || !restartable(s.pod, c, cur) || endsBeforeApps(s, c) && cur.ExitCode == 0 {
+	if s.busy(startKey(c.Name)) || isEphemeral(s.pod, c.Name) || !again(s, c, cur) || endsBeforeApps(s, c) && cur.ExitCode == 0 {
 		return
 	}
 	wait := &v1.ContainerStateWaiting{}

@@ -122,6 +122,8 @@ mkdir -p /var/lib/kubelet /var/log/pods
 mount --bind %s /var/lib/kubelet
 mount --make-shared /var/lib/kubelet
 mount -t tmpfs run /run
+mkdir -p /run/containerd
+ln -s %s /run/containerd/containerd.sock # cAdvisor of upstream's kubelet looks there only
 mount -t tmpfs logs /var/log/pods
 mount --bind %s /etc/hosts
 cd %s
@@ -129,7 +131,7 @@ cd %s
 for i in $(seq 300); do [ -S %s ] && break; sleep 0.1; done
 export PATH=%s:%s:$PATH
 exec "$@"
-`, suiteNode, s.at("kubelet"), s.at("hosts"), s.at("work"), filepath.Join(s.o.bin, "bundle", "containerd"), c.File(), s.at("containerd.log"), c.Socket(),
+`, suiteNode, s.at("kubelet"), c.Socket(), s.at("hosts"), s.at("work"), filepath.Join(s.o.bin, "bundle", "containerd"), c.File(), s.at("containerd.log"), c.Socket(),
 		s.at("units"), filepath.Join(s.o.bin, "bundle"))
 }
 

@@ -122,7 +122,7 @@ func list(args []string) error {
 	return err
 }
 
-// pidOf returns the process of a service; 0: it does not run.
+// pidOf returns the process of a service; 0: it has ended, or was never started.
 func pidOf(name string) (int, error) {
 	text, err := os.ReadFile(at(name) + ".pid")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,8 +132,13 @@ func pidOf(name string) (int, error) {
 		return 0, err
 	}
 	pid, err := strconv.Atoi(string(text))
-	if err != nil || syscall.Kill(pid, 0) != nil {
+	if err != nil {
 		return 0, err
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	if err != nil || strings.HasPrefix(state, "Z") { // nobody may wait for it: the machine's first process is ginkgo
+		return 0, nil
 	}
 	return pid, nil
 }
@@ -178,10 +183,13 @@ func stop(name string) error {
 		if time.Now().After(end) {
 			sig = syscall.SIGKILL
 		}
-		if e := syscall.Kill(pid, sig); e != nil && !errors.Is(e, syscall.ESRCH) {
+		if e := syscall.Kill(pid, sig); e != nil && !errors.Is(e, syscall.ESRCH) { // it may end this moment
 			return e
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return errors.Join(err, os.Remove(at(name)+".pid"))
+	if e := os.Remove(at(name) + ".pid"); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, e)
+	}
+	return err
 }
