@@ -18,8 +18,9 @@ import (
 // readAnything lets another user read Go's module cache, which may be in root's home (CAP_DAC_READ_SEARCH of capabilities(7)).
 const readAnything = 2
 
-// TestBuiltTwice (row 1.110) builds programs in two folders, as two users in two time zones whose caches are empty, and compares them byte by byte:
+// TestBuiltTwice builds programs in two folders, as two users in two time zones whose caches are empty, and compares them byte by byte:
 // all programs of ours, the DLLs, and the small programs of bundle. PORTHOLE_RELEASE=small takes two programs and the DLLs only.
+// Row 1.110.
 func TestBuiltTwice(t *testing.T) {
 	var commands []string
 	switch os.Getenv("PORTHOLE_RELEASE") {
