@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
@@ -21,7 +22,7 @@ import (
 // socketName is where plugins find the kubelet, in the folder of plugins.
 const socketName = "kubelet.sock"
 
-// Run takes registrations until ctx ends. It returns an error if it cannot listen.
+// Run takes registrations until ctx ends, and returns when all that follows plugins has ended too. It returns an error if it cannot listen.
 func (m *Manager) Run(ctx context.Context) error {
 	if err := os.MkdirAll(m.o.Dir, 0o750); err != nil {
 		return fmt.Errorf("making the folder of device plugins: %w", err)
@@ -34,11 +35,15 @@ func (m *Manager) Run(ctx context.Context) error {
 		return fmt.Errorf("listening for device plugins: %w", err)
 	}
 
-	server := grpc.NewServer()
-	api.RegisterRegistrationServer(server, &registration{m: m, ctx: ctx})
+	server := grpc.NewServer(grpc.WaitForHandlers(true)) // they start to follow plugins
+	followed, end := context.WithCancel(ctx)
+	r := &registration{m: m, ctx: followed}
+	api.RegisterRegistrationServer(server, r)
 	stopped := context.AfterFunc(ctx, server.Stop)
 	defer stopped()
 	err = server.Serve(listener)
+	end()
+	r.following.Wait()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -48,8 +53,9 @@ func (m *Manager) Run(ctx context.Context) error {
 // registration is the service that plugins call.
 type registration struct {
 	api.UnimplementedRegistrationServer
-	m   *Manager
-	ctx context.Context // of Run
+	m         *Manager
+	ctx       context.Context // of Run
+	following sync.WaitGroup
 }
 
 // Register connects to a plugin and follows its list of devices.
@@ -66,7 +72,7 @@ func (r *registration) Register(ctx context.Context, q *api.RegisterRequest) (*a
 	klog.FromContext(r.ctx).Info("A device plugin has registered", "resource", q.ResourceName, "endpoint", q.Endpoint)
 	r.m.o.Meter.DevicePlugin(q.ResourceName)
 	r.m.join(p)
-	go p.follow(r.ctx, r.m)
+	r.following.Go(func() { p.follow(r.ctx, r.m) })
 	return &api.Empty{}, nil
 }
 

@@ -94,10 +94,7 @@ func Run(ctx context.Context, given Options) error {
 		return err
 	}
 
-	// A start that is refused leaves no mount.
-	if err := platform.ShareMounts(o.RootDir); err != nil { // pods with mount propagation have to wait for it
-		klog.FromContext(ctx).Error(err, "Mounts below the kubelet's folder are not passed on")
-	}
+	shareMounts(ctx, o.RootDir) // from here on: a start that is refused before leaves no mount
 	rt, closeCRI, err := connectRuntime(ctx, cfg, &given, o, api)
 	if err != nil {
 		return err
@@ -116,10 +113,8 @@ func Run(ctx context.Context, given Options) error {
 		return err
 	}
 	defer server.volumes.Close()
-	if given.RecordFacts != "" {
-		if o.Facts, err = factlog.Open(given.RecordFacts, factlog.DefaultLimits); err != nil {
-			return err
-		}
+	if err := recordFacts(o, given.RecordFacts); err != nil {
+		return err
 	}
 
 	server.k = core.New(*o)
@@ -127,6 +122,21 @@ func Run(ctx context.Context, given Options) error {
 	go addresses.keep(ctx, server.k.ReportNode)
 	go awaitNetwork(ctx, gate, server.k.ReportNode)
 	return server.run(ctx)
+}
+
+// shareMounts passes mounts below the kubelet's folder on. Without it pods with mount propagation have to wait.
+func shareMounts(ctx context.Context, root string) {
+	if err := platform.ShareMounts(root); err != nil {
+		klog.FromContext(ctx).Error(err, "Mounts below the kubelet's folder are not passed on")
+	}
+}
+
+// recordFacts has the kubelet write down in a file what it learns; "" for nothing.
+func recordFacts(o *core.Options, file string) (err error) {
+	if file != "" {
+		o.Facts, err = factlog.Open(file, factlog.DefaultLimits)
+	}
+	return err
 }
 
 // run serves the kubelet's interfaces and runs it until ctx ends.
