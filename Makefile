@@ -219,7 +219,7 @@ release: deps-up build ## dist/: archives for Windows nodes and for a local clus
 
 .PHONY: test-release
 test-release: deps ## programs built twice, in different folders by different users, are the same (10 minutes)
-	@PORTHOLE_RELEASE=long go test -count=1 -timeout 60m -v -run TestBuiltTwice ./tools/release
+	@PORTHOLE_RELEASE=long go test -count=1 -timeout 60m -v -run BuiltTwice ./tools/release
 
 .PHONY: test-archive
 test-archive: deps build ## the archive for Linux where Go is nowhere, and in a privileged container (4 minutes)

@@ -17,6 +17,9 @@ import (
 
 // TestDLLsBuiltTwice builds the DLLs of the emulated host into two folders: the linker must not take anything from their paths.
 func TestDLLsBuiltTwice(t *testing.T) {
+	if os.Getenv("PORTHOLE_RELEASE") == "" {
+		t.Skip("takes a minute: `make test-release`, or PORTHOLE_RELEASE=small")
+	}
 	var built [2]map[string]string
 	for i, where := range []string{"one", "another/folder"} {
 		dir := filepath.Join(t.TempDir(), where)
