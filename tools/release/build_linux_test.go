@@ -85,7 +85,7 @@ func same(t *testing.T, built [2]map[string]string) {
 	if len(built[0]) != len(built[1]) {
 		t.Errorf("%d files and %d", len(built[0]), len(built[1]))
 	}
-	t.Logf("%d files are the same", len(built[0]))
+	t.Logf("%d files were compared", len(built[0]))
 }
 
 // other makes a command run as another user, to whom folders then belong.
