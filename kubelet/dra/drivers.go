@@ -21,7 +21,7 @@ import (
 // services are the versions of a driver's service that this kubelet speaks.
 var services = []string{api.DRAPluginService, beta.DRAPluginService}
 
-// Drivers are the drivers of the node. It is a registration.Handler. It is safe for concurrent use.
+// Drivers keeps the DRA drivers that have registered with this kubelet. It implements registration.Handler, and is safe for concurrent use.
 //
 //	absent ──Register──> registered ◄──connection ends, comes──► away
 //	   ▲                     │                                    │

@@ -410,8 +410,8 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestLimitsOfThePod: a container has the limits of the pod as a whole that it does not name itself, and its score for the kernel's killer counts what the
-// pod requests beyond its containers. The scores are those that upstream's formula gives.
+// TestLimitsOfThePod: a container without a limit of its own gets that of spec.resources of its pod. Its oom_score_adj takes into account what
+// spec.resources requests beyond the requests of the containers. The expected values come from upstream's formula.
 func TestLimitsOfThePod(t *testing.T) {
 	list := func(cpu, memory string) v1.ResourceList {
 		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}

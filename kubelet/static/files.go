@@ -28,7 +28,7 @@ type Files struct {
 	Period time.Duration
 
 	kept map[string]keptFile
-	// left are the paths that a file has left since the last reading, also if there is one again.
+	// left are the paths of files that were deleted or moved away since the last reading, also if there is a file again.
 	left map[string]bool
 	// said has the last reported error of each file, so that each error is reported once.
 	said map[string]string
@@ -159,8 +159,8 @@ func (f *Files) read(refused func(string, error)) (pods []*v1.Pod, changed bool,
 	return pods, changed || first, nil
 }
 
-// forget forgets the files that left their paths, and returns the pods of the others. ended is false if none did. Who takes a manifest out of
-// the folder and puts it back wants its pod to end and to start anew, however soon the file is back.
+// forget drops the manifests that were deleted or moved away since the last reading, and returns the pods of the others. ended reports whether
+// there was one. A manifest that was put back is dropped too: its pod ends and starts anew, however soon the file was back.
 func (f *Files) forget() (pods []*v1.Pod, ended bool) {
 	for path := range f.left {
 		if _, known := f.kept[path]; known {

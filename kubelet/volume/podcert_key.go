@@ -12,7 +12,7 @@ import (
 	"fmt"
 )
 
-// keyMakers make a private key of each type that the API allows.
+// keyMakers generate a private key of each keyType that the API allows in a podCertificate.
 var keyMakers = map[string]func() (crypto.PrivateKey, error){
 	"RSA3072":   func() (crypto.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 3072) },
 	"RSA4096":   func() (crypto.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 4096) },

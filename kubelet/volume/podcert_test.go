@@ -216,7 +216,7 @@ func TestCertificateVolume(t *testing.T) {
 		t.Errorf("a second preparation: %v, %d requests", err, len(s.list))
 	}
 
-	// The time comes, with the API server away; then overdue; then it is issued.
+	// The certificate has to be renewed while the API server does not answer: the renewal is overdue. Then it answers, and a new one is issued.
 	s.mu.Lock()
 	s.err = errors.New("away")
 	s.mu.Unlock()

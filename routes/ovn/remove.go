@@ -65,7 +65,8 @@ func carriedOut(ctx context.Context, h host) error {
 // ours are the keys in external_ids of the switch that nobody but the mode writes.
 var ours = []string{"ovn-remote", "ovn-encap-type", "ovn-encap-ip", "ovn-bridge", "ovn-bridge-datapath-type", "ovn-ofctrl-wait-before-clear"}
 
-// removal plans Remove. After a part of it was carried out it plans the rest. Keys of a switch that has another node's id are another's.
+// removal returns the changes that Remove makes. If Remove was interrupted, these are the remaining ones. The keys are left alone if the switch's
+// system-id is the name of another node.
 func removal(o Options, seen Seen) (ops []Change) {
 	name := NodeLink(o.Node)
 	if port, there := seen.Bridges[integration].Ports[name]; there && port.ID == ovnet.NodePort(o.Node) {

@@ -53,19 +53,11 @@ func testClaims(t *testing.T, w *world) {
 		w.startKubelet()
 	}()
 
-	saw := map[bool]string{}
-	for _, upstream := range []bool{true, false} {
-		w.kubelet.Stop()
-		var err error
-		w.kubelet, err = w.StartKubelet(w.ctx, node, upstream)
-		must(t, err)
+	sameOnBoth(t, w, func(upstream bool) string {
 		c.serve(t, !upstream)
-		saw[upstream] = c.life(t, upstream)
-		c.driver.Stop()
-	}
-	if saw[true] != saw[false] {
-		t.Errorf("upstream's:\n%s\nours:\n%s", saw[true], saw[false])
-	}
+		defer c.driver.Stop()
+		return c.life(t, upstream)
+	})
 	c.slices(t)
 
 	for _, upstream := range []bool{true, false} {
@@ -73,7 +65,24 @@ func testClaims(t *testing.T, w *world) {
 	}
 }
 
-// writeCDI describes devices: each sets a variable in its container.
+// sameOnBoth does something with upstream's kubelet on the node and then with ours, and fails unless it sees the same. It returns what it saw.
+func sameOnBoth(t *testing.T, w *world, see func(upstream bool) string) string {
+	t.Helper()
+	saw := map[bool]string{}
+	for _, upstream := range []bool{true, false} {
+		w.kubelet.Stop()
+		var err error
+		w.kubelet, err = w.StartKubelet(w.ctx, node, upstream)
+		must(t, err)
+		saw[upstream] = see(upstream)
+	}
+	if saw[true] != saw[false] {
+		t.Errorf("upstream's:\n%s\nours:\n%s", saw[true], saw[false])
+	}
+	return saw[false]
+}
+
+// writeCDI writes a CDI spec with these devices. Each sets an environment variable in the containers that get it.
 func writeCDI(t *testing.T, path string, names ...string) {
 	type spec map[string]any
 	var devices []spec

@@ -46,7 +46,7 @@ func (d *Driver) Fail(text string) {
 	d.fail = text
 }
 
-// Silent makes the driver leave claims out of its answers.
+// Silent makes the driver answer without an entry for the claims that it was asked about, as a broken driver would.
 func (d *Driver) Silent(is bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -169,10 +169,10 @@ func start(name string) error {
 	return os.WriteFile(at(name)+".pid", []byte(strconv.Itoa(c.Process.Pid)), 0o644)
 }
 
-// stopTime is systemd's DefaultTimeoutStopSec.
+// stopTime is how long a service may take to end: systemd's default (DefaultTimeoutStopSec).
 const stopTime = 90 * time.Second
 
-// stop ends a service, with force after stopTime.
+// stop sends the process of a service SIGTERM, and SIGKILL after stopTime, and waits for its end.
 func stop(name string) error {
 	pid, err := pidOf(name)
 	if err != nil || pid == 0 {
