@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type summary struct {
 	passed  int
 	skipped []test
 	failed  []test
+	said    map[test][]string // lines of failed tests that name a place in the code, for the summary
 	slow    []timed
 	broken  []string // packages that failed without a failed test: build errors, panics, time-outs
 }
@@ -56,7 +58,7 @@ func main() {
 }
 
 func newSummary(out io.Writer) *summary {
-	return &summary{out: out, output: map[test]*strings.Builder{}, built: map[string]*strings.Builder{}}
+	return &summary{out: out, output: map[test]*strings.Builder{}, built: map[string]*strings.Builder{}, said: map[test][]string{}}
 }
 
 // read takes in the output of "go test -json". A line that is no event, such as one of the go command itself, is printed as it
@@ -116,6 +118,7 @@ func (s *summary) endTest(action string, key test, took time.Duration) {
 		s.skipped = append(s.skipped, key)
 	case "fail":
 		s.failed = append(s.failed, key)
+		s.said[key] = s.places(key)
 	}
 	if !strings.Contains(key.name, "/") {
 		s.slow = append(s.slow, timed{key, took})
@@ -206,6 +209,9 @@ func (s *summary) finish() bool {
 	}
 	for _, t := range s.failed {
 		fmt.Fprintf(s.out, "FAILED   %s %s\n", short(t.pkg), t.name)
+		for _, line := range s.said[t] {
+			fmt.Fprintln(s.out, "        ", line)
+		}
 	}
 
 	for _, p := range s.broken {
@@ -213,6 +219,29 @@ func (s *summary) finish() bool {
 	}
 	fmt.Fprintf(s.out, "tests: %d passed, %d failed, %d skipped, %d packages broken\n", s.passed, len(s.failed), len(s.skipped), len(s.broken))
 	return len(s.failed) == 0 && len(s.broken) == 0 && s.passed > 0
+}
+
+// place is the beginning of what a test prints with t.Error or t.Log.
+var place = regexp.MustCompile(`^\w+\.go:\d+: `)
+
+// Who reads the end of a long log sees this many lines of each failed test, and this much of each line.
+const (
+	placeLines = 6
+	placeChars = 400
+)
+
+// places returns the first lines of a test's output that name a place in the code. What is wrong is among them: a test that prints logs of
+// programs does it at its end.
+func (s *summary) places(t test) (lines []string) {
+	if s.output[t] == nil {
+		return nil
+	}
+	for line := range strings.Lines(s.output[t].String()) {
+		if line = strings.TrimSpace(line); place.MatchString(line) && len(lines) < placeLines {
+			lines = append(lines, line[:min(len(line), placeChars)])
+		}
+	}
+	return lines
 }
 
 // reason returns the last line that a skipped test printed.

@@ -16,7 +16,7 @@ func TestSummary(t *testing.T) {
 {"Action":"pass","Package":"a","Elapsed":1.5}`, true, []string{"ok   a", "tests: 1 passed, 0 failed, 0 skipped"}},
 		{"failed with its output", `{"Action":"output","Package":"a","Test":"TestA","Output":"x_test.go:1: bad\n"}
 {"Action":"fail","Package":"a","Test":"TestA"}
-{"Action":"fail","Package":"a"}`, false, []string{"FAIL a", "     x_test.go:1: bad", "FAILED   a TestA"}},
+{"Action":"fail","Package":"a"}`, false, []string{"FAIL a", "     x_test.go:1: bad", "FAILED   a TestA\n         x_test.go:1: bad\ntests:"}},
 		{"skipped with its reason", `{"Action":"output","Package":"a","Test":"TestA","Output":"x_test.go:1: no root\n"}
 {"Action":"skip","Package":"a","Test":"TestA"}
 {"Action":"pass","Package":"a","Test":"TestB"}`, true, []string{"skipped  a TestA: x_test.go:1: no root"}},
