@@ -126,6 +126,11 @@ test-builds: deps build ## a cluster of Windows Server 2022 and 2025: which imag
 test-reboot: deps build ## a Windows node reboots, with all that HNS may lose or keep; its pods come back
 	@PORTHOLE_LAB_REBOOTS=all go test -count=1 -timeout 10m -v -run 'TestReboot|TestProxyRestart' ./test/lab
 
+.PHONY: test-lab
+test-lab: deps build ## what of the local cluster's tests takes too long for make test: storage, the firewall, 100 Windows pods; eviction on Windows nodes of 4 GiB (20 minutes)
+	@PORTHOLE_LAB=long go test -count=1 -timeout 20m -v -run 'TestStorage|TestWindowsFirewall|TestCrowd' ./test/lab
+	@PORTHOLE_LAB_MEMORY=4Gi go test -count=1 -timeout 15m -v -run TestWindowsEviction ./test/lab
+
 .PHONY: test-networks
 test-networks: deps build bundle-tests ## each mode of --network with a cluster of its own: what takes too long for make test
 	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 60m -v -p 1 ./routes/bgp ./routes/killtest ./test/networks

@@ -15,6 +15,7 @@ import (
 // TestWindowsFirewall switches the inbound firewall of a Windows node on, as `porthole up --windows-firewall` does. Without a rule for
 // it the control plane does not reach the kubelet; with the rules that porthole.exe makes it does.
 func TestWindowsFirewall(t *testing.T) {
+	long(t)
 	const node, name = "win02", "walled"
 	windowsPod(t, name, "[serve, --http, ':8080']", "  nodeName: "+node, "")
 	exec := func() error {

@@ -55,6 +55,9 @@ func run(m *testing.M) (int, error) {
 	if builds := os.Getenv("PORTHOLE_LAB_BUILDS"); builds != "" {
 		up = append(up, "--windows-build", builds)
 	}
+	if memory := os.Getenv("PORTHOLE_LAB_MEMORY"); memory != "" {
+		up = append(up, "--windows-memory", memory)
+	}
 	out, err := command(8*time.Minute, porthole, up...)
 	fmt.Printf("porthole up took %.1f s\n%s", time.Since(started).Seconds(), out)
 	if err != nil {

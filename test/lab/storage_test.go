@@ -25,6 +25,7 @@ const labDriver = "lab.storage.porthole.dev"
 // driver's controller that attaches volumes.
 // Rows 1.88, 1.93, 1.95.
 func TestStorage(t *testing.T) {
+	long(t)
 	pushDriver(t)
 	apply(t, `
 apiVersion: storage.k8s.io/v1
