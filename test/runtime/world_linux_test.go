@@ -43,12 +43,43 @@ type programs struct {
 	built                       bool // by `make build`
 }
 
+// prepared are the programs that all tests have; its dir is "" until one of them needs it.
+var prepared programs
+
+// TestMain removes what buildPrograms has made.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if prepared.dir != "" {
+		if err := os.RemoveAll(prepared.dir); err != nil {
+			fmt.Fprintln(os.Stderr, "runtime:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// buildPrograms makes the programs, if no test before has.
 func buildPrograms(t *testing.T) programs {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("namespaces and mounts need root")
 	}
-	dir := t.TempDir()
+	if prepared.porthole != "" {
+		return prepared
+	}
+	if prepared.dir == "" {
+		dir, err := os.MkdirTemp("", "porthole-runtime-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		prepared.dir = dir
+	}
+	prepared = buildAt(t, prepared.dir) // or ends this test, and the next one tries again
+	return prepared
+}
+
+func buildAt(t *testing.T, dir string) programs {
+	t.Helper()
 	p := programs{dir: dir, porthole: filepath.Join(dir, "bin", "porthole"), relay: filepath.Join(dir, "relay.exe"), state: filepath.Join(dir, "state")}
 	command(t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", p.relay, "./testdata/relay")
 	if bin := os.Getenv("PORTHOLE_RUNTIME_BIN"); bin != "" { // for a quick look on a busy machine
@@ -67,7 +98,7 @@ func buildPrograms(t *testing.T) programs {
 			t.Fatalf("%v (run `make windows-runtime`)", err)
 		}
 	}
-	if err := os.Symlink(bundle, filepath.Join(dir, "bin", "bundle")); err != nil {
+	if err := os.Symlink(bundle, filepath.Join(dir, "bin", "bundle")); err != nil && !os.IsExist(err) {
 		t.Fatal(err)
 	}
 	return p

@@ -70,8 +70,8 @@ func (s programCalls) createProcess(ctx context.Context, c call) (result, error)
 	return result{text: p.io.numbers(), handle: uint64(pid)}, s.save()
 }
 
-// launch starts the launcher of a program and returns when the program runs, or with Windows' error for its start.
-func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container, init process, doc hcsd.Process) (*program, error) {
+// launch starts the launcher of a program and returns when the program runs, or with Windows' error for its start: then nothing of it is left.
+func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container, init process, doc hcsd.Process) (_ *program, err error) {
 	s.mu.Lock()
 	c.Last++
 	n := c.Last
@@ -86,24 +86,29 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 
 	dir := s.o.systemDir(c.key)
 	shared := filepath.Join(dir, "prefix", "run", strconv.Itoa(n))
+	var io *streams
+	defer func() {
+		if err != nil {
+			io.close()
+			s.o.removeProgramFiles(c.key, n)
+		}
+	}()
 	if size, ok := doc.Console(); ok {
 		if err := writeSize(shared+".console", size); err != nil {
 			return nil, err
 		}
 	}
-	io, theirs, err := makeStreams(dir, n, doc)
-	if err != nil {
+	var theirs [3]*os.File
+	if io, theirs, err = makeStreams(dir, n, doc); err != nil {
 		return nil, err
 	}
 	defer closeFiles(theirs)
 	spec := s.o.linuxProcess([]string{s.o.Tools.Loader, guest.Launcher, "/run", strconv.Itoa(n)}, environmentOf(doc, hostname), guest.DriveC)
 	first, err := s.rt.enter(c.key, init, spec, theirs)
 	if err != nil {
-		io.close()
 		return nil, err
 	}
 	if err := errors.Join(os.WriteFile(shared+".told", launchText(doc), 0o600), os.Rename(shared+".told", shared+".line")); err != nil {
-		io.close()
 		return nil, errors.Join(err, first.signal(unix.SIGKILL))
 	}
 	p := &program{Number: n, Process: first, io: io}
@@ -113,13 +118,13 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 		}
 	}
 	if err := s.untilStarted(ctx, p, shared+".started"); err != nil {
-		io.close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// untilStarted waits for what the launcher says of the program: 0, or the error of Windows with which it could not be started.
+// untilStarted waits for what the launcher says of the program: 0, or the error of Windows with which it could not be started. A launcher that
+// says nothing is ended, since nobody would know of its program.
 func (s programCalls) untilStarted(ctx context.Context, p *program, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, programWait)
 	defer cancel()
@@ -130,7 +135,7 @@ func (s programCalls) untilStarted(ctx context.Context, p *program, path string)
 		return bytes.HasSuffix(said, []byte("\n")) || gone
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for a program to be loaded: %w", err)
+		return errors.Join(fmt.Errorf("waiting for a program to be loaded: %w", err), p.Process.signal(unix.SIGKILL))
 	}
 
 	code, err := strconv.ParseUint(strings.TrimSpace(string(said)), 10, 32)

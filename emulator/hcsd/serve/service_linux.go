@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -155,6 +154,7 @@ func (s *Service) adopt(ctx context.Context, sys *hcsd.System, c *container) {
 		klog.FromContext(ctx).Error(err, "Taking over a container", "system", c.id)
 	}
 	c.kills = memoryKills(c.Init.Pid)
+	c.Last = max(c.Last, s.o.lastProgram(c.key))
 	for pid, p := range c.Programs {
 		p.io = reopenStreams(s.o.systemDir(c.key), p.Number)
 		if rec := sys.Processes[pid]; rec != nil && !rec.Exited {
@@ -220,16 +220,7 @@ func (s *Service) forgetProgram(c *container, sys *hcsd.System, pid uint32) {
 	delete(c.Programs, pid)
 	delete(sys.Processes, pid)
 	p.io.close()
-	dir := s.o.systemDir(c.key)
-	for _, pattern := range []string{filepath.Join(dir, "run"), filepath.Join(dir, "prefix", "run")} {
-		files, err := filepath.Glob(filepath.Join(pattern, fmt.Sprintf("%d.*", p.Number)))
-		if err != nil {
-			continue
-		}
-		for _, f := range files {
-			os.Remove(f)
-		}
-	}
+	s.o.removeProgramFiles(c.key, p.Number)
 }
 
 // forget removes a system that does not run, and its folder; under mu.

@@ -188,13 +188,19 @@ func (h *host) testRestart(t *testing.T) {
 	check(t, cmd.Start())
 	wait.True(t, time.Minute, "a program runs", func() bool { return strings.Contains(out.String(), "holding") })
 	h.confined()
+	if left := h.o.programFiles("test-2", "1.*"); len(left) > 0 {
+		t.Errorf("a program that could not be started has left %v", left)
+	}
 	h.stop()
+	for _, name := range []string{"run/3.out", "prefix/run/3.line"} { // as an hcsd leaves it that is killed while it starts a program
+		check(t, os.WriteFile(filepath.Join(h.o.systemDir("test-2"), name), nil, 0o600))
+	}
 	h.start()
 
 	if err := cmd.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		t.Error(err)
 	}
-	h.says(out.String(), `holding "ready\n"`, "told 0x1000000 1 0x0", "properties true", `handled "ready\nterminated\n"`, "stopped true", "terminate 0xc0370103", "told 0x1 8 0x0")
+	h.says(out.String(), `holding "ready\n"`, "told 0x1000000 1 0x0", "properties true", `more "another\r\n"`, `handled "ready\nterminated\n"`, "stopped true", "terminate 0xc0370103", "told 0x1 8 0x0")
 	wait.True(t, 20*time.Second, "the system is forgotten with its last handle", func() bool {
 		left, err := os.ReadDir(h.o.path("systems"))
 		return err == nil && len(left) == 0

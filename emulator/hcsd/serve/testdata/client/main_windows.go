@@ -378,6 +378,8 @@ func consoles(system uintptr) {
 func hold(volume string) {
 	var record *uint16
 	system := makeSystem("test-2", volume)
+	_, hr := start(system, 3, line(`C:\absent.exe`))
+	fmt.Printf("absent %#x\n", hr)
 	p, hr := start(system, 2, line(`C:\app.exe`))
 	must("HcsCreateProcess", hr)
 	fmt.Printf("holding %q\n", <-p.first)
@@ -386,6 +388,9 @@ func hold(volume string) {
 	again, process := new(uintptr), new(uintptr)
 	must("HcsOpenComputeSystem", call("HcsOpenComputeSystem", text("test-2"), uintptr(unsafe.Pointer(again)), uintptr(unsafe.Pointer(&record))))
 	fmt.Println("properties", strings.Contains(properties("HcsGetComputeSystemProperties", *again, "{}"), `"State":"Running"`))
+	more, hr := start(*again, 9, line("cmd /c echo another"))
+	must("HcsCreateProcess", hr)
+	fmt.Printf("more %q\n", <-more.out)
 	must("HcsOpenProcess", call("HcsOpenProcess", *again, uintptr(p.info.pid), uintptr(unsafe.Pointer(process)), uintptr(unsafe.Pointer(&record))))
 	var handle uintptr
 	must("HcsRegisterProcessCallback", call("HcsRegisterProcessCallback", *process, callback, 7, uintptr(unsafe.Pointer(&handle))))
