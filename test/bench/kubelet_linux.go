@@ -54,7 +54,7 @@ func ofPeer(part float64) func(float64, float64) float64 {
 }
 
 func kubeletParts(rounds, crowd int) []kubeletPart {
-	return []kubeletPart{
+	parts := []kubeletPart{
 		startPart("start", 1, rounds, ofFloor(1, 0.060)),
 		startPart("ten", 10, max(1, rounds/3), ofFloor(1.15, 0)),
 		startPart("fifty", 50, max(1, rounds/4), ofFloor(1.1, 0)),
@@ -72,8 +72,10 @@ func kubeletParts(rounds, crowd int) []kubeletPart {
 		{name: "large", measure: crowds(crowd), lines: []line{
 			{key: "large-ready", name: fmt.Sprintf("kubelet-%d-pods-ready", crowd), unit: "s", note: "from the first bind until all are Ready"},
 			{key: "large-stats", name: fmt.Sprintf("kubelet-%d-pods-stats-summary", crowd), unit: "s", target: fixed(0.25), note: "peer: processors and memory only; the target is for the slowest of the samples as well"},
-			{key: "large-rss", name: fmt.Sprintf("kubelet-%d-pods-rss", crowd), unit: "MB"}}},
+			{key: "large-rss", name: fmt.Sprintf("kubelet-%d-pods-rss", crowd), unit: "MB", target: fixed(90)},
+			{key: "large-cpu", name: fmt.Sprintf("kubelet-%d-pods-idle-cpu", crowd), unit: "CPUs", target: ofPeer(1. / 3)}}},
 	}
+	return append(parts, deedParts()...)
 }
 
 // side is one of those that are compared, while its kubelet runs.
@@ -213,8 +215,8 @@ func (s *side) pass(ctx context.Context, parts []kubeletPart, pass, passes int) 
 		if err != nil {
 			return err
 		}
-		defer k.Stop()
 		s.kubelet = k
+		defer func() { s.kubelet.Stop() }() // parts start it again
 	}
 
 	if err := s.warm(ctx); err != nil {

@@ -29,7 +29,7 @@ type batchPart struct {
 func (p batchPart) costLines() (lines []line) {
 	if p.calls {
 		lines = append(lines,
-			line{key: p.id + "-requests", name: fmt.Sprintf("kubelet-api-requests-per-pod-%d-at-once", p.n), unit: "requests",
+			line{key: p.id + "-requests", name: fmt.Sprintf("kubelet-api-requests-per-pod-%d-at-once", p.n), unit: "requests", target: ofPeer(0.5),
 				note: "from making to end of a pod, whoever asked; calls are those of all rounds of one pass together"},
 			line{key: p.id + "-cri-calls", name: fmt.Sprintf("kubelet-cri-calls-per-pod-%d-at-once", p.n), unit: "calls",
 				note: "from making to end of a pod, with those of this program, which waits for the end of sandboxes"})

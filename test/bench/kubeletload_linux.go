@@ -129,9 +129,25 @@ func (s *side) crowd(ctx context.Context, crowd int) error {
 		return err
 	}
 	s.add("large-rss", rss)
+	if err := s.idleCPU(ctx, "large-cpu"); err != nil {
+		return err
+	}
 	_, err = b.end(ctx)
 
 	return err
+}
+
+// idleCPU measures the processors of the kubelet while nothing happens.
+func (s *side) idleCPU(ctx context.Context, key string) error {
+	if err := pause(ctx, settling); err != nil {
+		return err
+	}
+	before, began := s.kubelet.CPU(), time.Now()
+	if err := pause(ctx, idleWindow); err != nil {
+		return err
+	}
+	s.add(key, (s.kubelet.CPU()-before)/time.Since(began).Seconds())
+	return nil
 }
 
 // pause lets time pass in which something is measured.

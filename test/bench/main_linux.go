@@ -70,7 +70,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 9, "groups kubelet and windows: samples of one pod; a third as many of 10 pods at once, a quarter of 50 or 30")
 	flag.IntVar(&o.passes, "passes", 3, "groups kubelet and windows: passes over all sides and parts, so that other work on the machine hits each side alike")
 	flag.IntVar(&o.crowd, "crowd", 250, "group kubelet: pods of the part large")
-	flag.StringVar(&o.kubelet, "kubelet", "start,ten,fifty,end,crash,config,idle,large", "parts of the group kubelet")
+	flag.StringVar(&o.kubelet, "kubelet", "start,ten,fifty,end,crash,config,idle,large,restart,evict,csi,edits", "parts of the group kubelet")
 	flag.StringVar(&o.sides, "sides", strings.Join([]string{bare, ours, peer}, ","), "groups kubelet, windows and routes: who is measured")
 	flag.StringVar(&o.windows, "windows", "start,ten,thirty,end,crash,idle,crowd", "parts of the group windows")
 	flag.StringVar(&o.runtime, "runtime", "memory,calls", "parts of the group runtime")
