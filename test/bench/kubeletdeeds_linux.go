@@ -127,7 +127,7 @@ func evictions(ctx context.Context, s *side, rounds int) error {
 	}
 
 	for range rounds {
-		if err := s.evict(ctx); err != nil {
+		if err := evict(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func evictions(ctx context.Context, s *side, rounds int) error {
 }
 
 // evict is one round of evictions.
-func (s *side) evict(ctx context.Context) error {
+func evict(ctx context.Context, s *side) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	err := wait.For(ctx, 2*time.Minute, "the pressure's end", func(ctx context.Context) error {
@@ -166,7 +166,7 @@ func (s *side) evict(ctx context.Context) error {
 	if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	crossed, err := s.crossed(ctx)
+	began, err := crossed(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -176,12 +176,12 @@ func (s *side) evict(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.add("evict", at.Sub(crossed).Seconds())
+	s.add("evict", at.Sub(began).Seconds())
 	return pods.Delete(ctx, p.Name, metav1.DeleteOptions{})
 }
 
 // crossed returns when the pods' cgroup holds more memory than the threshold allows.
-func (s *side) crossed(ctx context.Context) (at time.Time, err error) {
+func crossed(ctx context.Context, s *side) (at time.Time, err error) {
 	below := filepath.Join(s.w.CgroupRoot(), "kubepods")
 	files := []string{filepath.Join("/sys/fs/cgroup/memory", below, "memory.usage_in_bytes"), filepath.Join("/sys/fs/cgroup", below, "memory.current")}
 	return at, wait.For(ctx, time.Minute, "the pods to use their memory", func(context.Context) error {
@@ -216,7 +216,7 @@ const benchDriver = "bench.storage.porthole.dev"
 
 // csiVolumes measures what a kubelet adds to the time that a storage driver takes.
 func csiVolumes(ctx context.Context, s *side, rounds int) error {
-	driver, remove, err := s.storageDriver(ctx)
+	driver, remove, err := storageDriver(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func csiVolumes(ctx context.Context, s *side, rounds int) error {
 }
 
 // storageDriver serves the driver of our tests to the kubelet, and returns when the node has it. The caller calls remove.
-func (s *side) storageDriver(ctx context.Context) (d *storagedriver.Driver, remove func(), err error) {
+func storageDriver(ctx context.Context, s *side) (d *storagedriver.Driver, remove func(), err error) {
 	drivers := s.w.Client.StorageV1().CSIDrivers()
 	no, yes := false, true
 	object := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: benchDriver},

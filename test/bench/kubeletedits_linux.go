@@ -62,7 +62,7 @@ func edits(ctx context.Context, s *side, _ int) error {
 	if s.name == peer {
 		return nil
 	}
-	files, b, err := s.editedPods(ctx)
+	files, b, err := editedPods(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func edits(ctx context.Context, s *side, _ int) error {
 	}
 	began := time.Now()
 	editing := make(chan error, 1)
-	go func() { editing <- s.edit(ctx, files) }()
+	go func() { editing <- edit(ctx, s, files) }()
 	worst, err := follow(ctx, files, editing)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func edits(ctx context.Context, s *side, _ int) error {
 }
 
 // edit makes the edits, evenly over a minute.
-func (s *side) edit(ctx context.Context, files []*editedFile) error {
+func edit(ctx context.Context, s *side, files []*editedFile) error {
 	tick := time.NewTicker(time.Minute / editsAMinute)
 	defer tick.Stop()
 	for i := range editsAMinute {
@@ -126,6 +126,7 @@ func follow(ctx context.Context, files []*editedFile, editing <-chan error) (wor
 			worst = max(worst, late)
 			left += missing
 		}
+
 		if ended && left == 0 {
 			return worst, nil
 		}
@@ -143,7 +144,7 @@ func follow(ctx context.Context, files []*editedFile, editing <-chan error) (wor
 }
 
 // editedPods starts pods with a ConfigMap each in a volume.
-func (s *side) editedPods(ctx context.Context) (files []*editedFile, b *batch, err error) {
+func editedPods(ctx context.Context, s *side) (files []*editedFile, b *batch, err error) {
 	maps := s.w.Client.CoreV1().ConfigMaps(namespace)
 	for i := range restarted {
 		f := &editedFile{configMap: fmt.Sprintf("edits-%s-%d", s.name, i)}
@@ -153,6 +154,7 @@ func (s *side) editedPods(ctx context.Context) (files []*editedFile, b *batch, e
 		}
 		files = append(files, f)
 	}
+
 	b, err = s.start(ctx, restarted, func(i int, p *v1.Pod) {
 		p.Spec.Volumes = []v1.Volume{{Name: "conf", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
 			LocalObjectReference: v1.LocalObjectReference{Name: files[i].configMap}}}}}
@@ -161,6 +163,7 @@ func (s *side) editedPods(ctx context.Context) (files []*editedFile, b *batch, e
 	if err != nil {
 		return nil, nil, err
 	}
+
 	for i, name := range b.names {
 		p, err := s.w.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {

@@ -129,7 +129,7 @@ func (s *side) crowd(ctx context.Context, crowd int) error {
 		return err
 	}
 	s.add("large-rss", rss)
-	if err := s.idleCPU(ctx, "large-cpu"); err != nil {
+	if err := idleCPU(ctx, s, "large-cpu"); err != nil {
 		return err
 	}
 	_, err = b.end(ctx)
@@ -138,7 +138,7 @@ func (s *side) crowd(ctx context.Context, crowd int) error {
 }
 
 // idleCPU measures the processors of the kubelet while nothing happens.
-func (s *side) idleCPU(ctx context.Context, key string) error {
+func idleCPU(ctx context.Context, s *side, key string) error {
 	if err := pause(ctx, settling); err != nil {
 		return err
 	}
