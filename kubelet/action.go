@@ -44,6 +44,8 @@ type tools struct {
 
 	rootDir string // the kubelet's folder
 	folders *folders
+	// shared is called when a pod has got its cgroup: the share of its class changes.
+	shared func()
 	// allocatable is what pods can have of the node.
 	allocatable func() v1.ResourceList
 }

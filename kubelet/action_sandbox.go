@@ -59,6 +59,7 @@ func (e *effects) makeSandbox(ctx context.Context, j job) (box pod.Sandbox, aske
 	if err := e.cgroups.Ensure(j.pod); err != nil {
 		return pod.Sandbox{}, false, err
 	}
+	e.shared()
 
 	box, err = e.runtime.CreateSandbox(context.WithoutCancel(ctx), spec)
 	return box, true, err

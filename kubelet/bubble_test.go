@@ -360,6 +360,8 @@ func (f *fakeCgroups) RemovePod(uid types.UID) error {
 
 func (f *fakeCgroups) RemoveContainer(types.UID, string) error { return nil }
 
+func (f *fakeCgroups) Share([]*v1.Pod) error { return nil }
+
 func (f *fakeCgroups) left() (out []types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -39,6 +39,7 @@ type Kubelet struct {
 	held      deviceList
 	pressure  *pressure
 	repin     *repin
+	share     *share
 	tools     *tools
 
 	knowledge knowledge
@@ -83,7 +84,9 @@ func New(o Options) *Kubelet {
 	k.repin = newRepin(p, o.Placing, k.View)
 	k.admission = k.newAdmission(p)
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
+	k.share = newShare(o.Cgroups, k.shared, o.API.NodeEvent)
 	k.tools = newTools(&o, k.folders, k.NodeAllocatable)
+	k.tools.shared = k.share.changed.Wake
 	k.tools.devices, k.tools.claims, k.tools.pins, k.tools.placed = k.devices, k.claims, p, o.Placing
 	k.tools.userNamespaces = func(handler string) error { return checkUserNamespaces(k.runtime.health.Load(), handler) }
 	k.tools.recursive = func() []string { return recursiveHandlers(k.runtime.health.Load()) }

@@ -23,6 +23,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	}
 	k.o.Meter.ShutDown(last.StartTime, last.EndTime)
 
+	k.share.begin(ctx)
 	k.node.Begin()
 	k.running.Go(func() { k.runtime.run(ctx) })
 	k.running.Go(func() { k.status.Run(ctx) })
@@ -35,6 +36,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	k.running.Go(func() { serveDevices(ctx, k.devices) })
 	k.running.Go(func() { serveClaims(ctx, k.o.Placing.Claims) })
 	k.running.Go(func() { k.repin.run(ctx) })
+	k.running.Go(func() { k.share.run(ctx) })
 
 	k.statics.run(ctx)
 	if !k.o.Standalone {

@@ -204,6 +204,8 @@ type cgroups interface {
 	Resize(p *v1.Pod, change func() error) error
 	RemovePod(uid types.UID) error
 	RemoveContainer(uid types.UID, id string) error
+	// Share limits what all pods together may have, and gives their classes their shares; nil pods are not known yet.
+	Share(pods []*v1.Pod) error
 }
 
 // devices are the devices of device plugins; kubelet/device implements it.

@@ -59,7 +59,7 @@ func ensureV1(path string, l limits) error {
 		return write(filepath.Join(mountPoint, controller, path, file), strconv.FormatInt(value, 10))
 	}
 	return errors.Join(set("cpu", "cpu.shares", l.shares), set("cpu", "cpu.cfs_quota_us", l.quota),
-		set("memory", "memory.limit_in_bytes", l.memory), limitHuge(filepath.Join(mountPoint, "hugetlb", path), ".limit_in_bytes", l.huge))
+		set("memory", "memory.limit_in_bytes", l.memory), set("pids", "pids.max", l.pids), limitHuge(filepath.Join(mountPoint, "hugetlb", path), ".limit_in_bytes", l.huge))
 }
 
 // ensureV2 does ensure's work with cgroup v2. A cgroup can use a controller only if every level above it passes the controller
@@ -84,6 +84,9 @@ func ensureV2(path string, l limits) error {
 	}
 	if l.memory > 0 {
 		errs = append(errs, write(filepath.Join(dir, "memory.max"), strconv.FormatInt(l.memory, 10)))
+	}
+	if l.pids > 0 {
+		errs = append(errs, write(filepath.Join(dir, "pids.max"), strconv.FormatInt(l.pids, 10)))
 	}
 	return errors.Join(append(errs, limitHuge(dir, ".max", l.huge))...)
 }

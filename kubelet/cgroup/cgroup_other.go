@@ -10,6 +10,8 @@ func ensure(string, limits) error { return nil }
 
 func resize(_ string, _ limits, change func() error) error { return change() }
 
+func fits(string, int64) error { return nil }
+
 func memoryOf(string) (uint64, error) { return 0, errors.ErrUnsupported }
 
 // Remove does nothing.

@@ -36,7 +36,7 @@ func TestNone(t *testing.T) {
 	if err := (None{}).Resize(p, func() error { return failed }); !errors.Is(err, failed) {
 		t.Errorf("the error of change is lost: %v", err)
 	}
-	if err := errors.Join((None{}).Ensure(p), (None{}).RemovePod("u"), (None{}).RemoveContainer("u", "c")); err != nil {
+	if err := errors.Join((None{}).Ensure(p), (None{}).RemovePod("u"), (None{}).RemoveContainer("u", "c"), (None{}).Share(nil)); err != nil {
 		t.Error(err)
 	}
 }

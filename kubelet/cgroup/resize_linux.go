@@ -127,6 +127,15 @@ func readWeight(text string) (int64, error) {
 // weight returns the cpu.weight of cgroup v2 (1 to 10000) for cpu.shares (2 to 262144), by runc's formula.
 func weight(shares int64) int64 { return 1 + (shares-minShares)*9999/262142 }
 
+// fits returns an error if memory is less than what the cgroup at path, which there may be, has in use, and the kernel would end processes
+// to make it fit, as it does with cgroup v2. That of v1 refuses such a limit itself.
+func fits(path string, memory int64) error {
+	if _, err := os.Stat(filepath.Join(mountPoint, path)); memory == 0 || !unified() || err != nil {
+		return nil
+	}
+	return checkUsage(path, memory)
+}
+
 // checkUsage fails, in upstream's words, if the cgroup uses at least limit bytes of memory.
 func checkUsage(path string, limit int64) error {
 	file := filepath.Join(mountPoint, path, "memory.current")

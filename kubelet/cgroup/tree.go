@@ -19,6 +19,8 @@ type Tree struct {
 	root string
 	// unlimited reports whether a pod has no CPU quota whatever its limits say; nil for none.
 	unlimited func(*v1.Pod) bool
+	// most is what all pods together may have; nil sets no limit.
+	most v1.ResourceList
 }
 
 // New returns the tree below root, a path in the cgroup tree; "" is the top. It does not touch the system.
@@ -28,6 +30,42 @@ func New(root string) Tree { return Tree{root: root} }
 func (t Tree) Unlimited(pods func(*v1.Pod) bool) Tree {
 	t.unlimited = pods
 	return t
+}
+
+// Most returns the tree in which all pods together may have so many processors, so much memory, and so many process ids ("pid").
+func (t Tree) Most(list v1.ResourceList) Tree {
+	t.most = list
+	return t
+}
+
+// Share makes the cgroup of all pods and those of their classes. It limits what all pods may have, and gives the classes their shares of the
+// processors: Burstable pods what they ask for together, BestEffort pods the least. Guaranteed pods stand beside the classes. With nil, as
+// long as the pods are not known, the share of Burstable pods stays.
+func (t Tree) Share(pods []*v1.Pod) error {
+	top := path.Join("/", t.root, "kubepods")
+	pids := t.most["pid"]
+	whole := limits{memory: t.most.Memory().Value(), pids: pids.Value()}
+	if cpu := t.most.Cpu(); !cpu.IsZero() {
+		whole.shares = sharesOf(cpu.MilliValue())
+	}
+	asked := int64(0)
+	for _, p := range pods {
+		if p.Status.QOSClass == v1.PodQOSBurstable {
+			requests := resources.PodRequests(p, resources.PodResourcesOptions{})
+			asked += requests.Cpu().MilliValue()
+		}
+	}
+	burstable := limits{}
+	if pods != nil {
+		burstable.shares = sharesOf(asked)
+	}
+
+	err := fits(top, whole.memory)
+	if err != nil {
+		whole.memory = 0
+	}
+	return errors.Join(err, ensure(top, whole), ensure(path.Join(top, classFolders[v1.PodQOSBurstable]), burstable),
+		ensure(path.Join(top, classFolders[v1.PodQOSBestEffort]), limits{shares: minShares}))
 }
 
 // Path returns the cgroup of a pod, in which the runtime puts the pod's containers.
@@ -85,6 +123,9 @@ func (None) Path(*v1.Pod) string { return "" }
 // Ensure does nothing: the runtime limits containers by other means (on Windows, job objects).
 func (None) Ensure(*v1.Pod) error { return nil }
 
+// Share does nothing.
+func (None) Share([]*v1.Pod) error { return nil }
+
 // Resize only calls change.
 func (None) Resize(_ *v1.Pod, change func() error) error { return change() }
 
@@ -94,10 +135,12 @@ func (None) RemovePod(types.UID) error { return nil }
 // RemoveContainer does nothing.
 func (None) RemoveContainer(types.UID, string) error { return nil }
 
-// limits of one pod's cgroup; a zero is no limit. Shares are cpu.shares, quota is microseconds per period, memory
+// limits of one cgroup; a zero is no limit. Shares are cpu.shares, quota is microseconds per period, memory
 // bytes.
 type limits struct {
 	shares, quota, memory int64
+	// pids is how many processes and threads there may be.
+	pids int64
 	// huge are bytes in huge pages by the size of a page as cgroups write it, such as 2MB. A pod has none of a size that is not in it.
 	huge map[string]int64
 }
@@ -107,6 +150,9 @@ const (
 	minShares, maxShares = 2, 262144
 	minQuota             = 1000
 )
+
+// sharesOf turns thousandths of a processor into cpu.shares.
+func sharesOf(milli int64) int64 { return min(max(milli*1024/1000, minShares), maxShares) }
 
 // limitsOf adds up what a pod asks for, with the overhead of its runtime. A limit counts only if every container has
 // one, or the pod as a whole.
@@ -122,7 +168,7 @@ func limitsOf(p *v1.Pod) limits {
 		memAll = memAll || !whole.Limits.Memory().IsZero()
 	}
 
-	l := limits{huge: hugePages(requests), shares: min(max(requests.Cpu().MilliValue()*1024/1000, minShares), maxShares)}
+	l := limits{huge: hugePages(requests), shares: sharesOf(requests.Cpu().MilliValue())}
 	if cpuAll && !most.Cpu().IsZero() {
 		l.quota = max(most.Cpu().MilliValue()*100, minQuota)
 	}

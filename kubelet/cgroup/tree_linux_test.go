@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -57,6 +58,57 @@ func TestTree(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Dir(memory.file)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the cgroup is still there: %v", err)
+		}
+	}
+}
+
+// TestShare: the cgroups of all pods and of their classes are there before the first pod, with limits and shares; the share of a class
+// changes with its pods, and stays while they are not known.
+func TestShare(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	root := "/porthole-test-share-" + strconv.Itoa(os.Getpid())
+	tree := New(root).Most(list("cpu", "1500m", "memory", "64Mi", "pid", "500"))
+	if err := tree.Share(nil); err != nil {
+		t.Skip("no cgroups can be made here: ", err)
+	}
+	t.Cleanup(func() {
+		if err := Remove(root); err != nil {
+			t.Error(err)
+		}
+	})
+
+	shares := func(class string) int64 {
+		_, _, k := knobs(root + "/kubepods" + class)
+		text, err := os.ReadFile(k.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := k.read(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	memory, _, _ := knobs(root + "/kubepods")
+	if text, err := os.ReadFile(memory.file); string(text) != "67108864\n" {
+		t.Errorf("memory of all pods: %q, %v", text, err)
+	}
+	if unified() {
+		return // weights are not shares
+	}
+	if got := []int64{shares(""), shares("/besteffort")}; got[0] != 1536 || got[1] != 2 {
+		t.Errorf("shares of all and of BestEffort pods: %v", got)
+	}
+
+	p := &v1.Pod{Status: v1.PodStatus{QOSClass: v1.PodQOSBurstable}, Spec: v1.PodSpec{Containers: []v1.Container{container(list("cpu", "500m"), nil)}}}
+	for _, c := range []struct {
+		pods []*v1.Pod
+		want int64
+	}{{[]*v1.Pod{p, p}, 1024}, {nil, 1024}, {[]*v1.Pod{}, 2}} {
+		if err := tree.Share(c.pods); err != nil || shares("/burstable") != c.want {
+			t.Errorf("%d pods: shares %d, want %d: %v", len(c.pods), shares("/burstable"), c.want, err)
 		}
 	}
 }

@@ -36,7 +36,8 @@ func (k emptyDirKind) prepare(_ context.Context, j job) error {
 	dir, source := k.dir(j), j.volume.EmptyDir
 	switch {
 	case source.Medium == v1.StorageMediumMemory:
-		return mountMemory(dir, memorySize(j.pod, source.SizeLimit, j.facts), 0o777, j.group())
+		// As with upstream, which leaves the mode that the kernel gives such a file system: nobody removes files of others.
+		return mountMemory(dir, memorySize(j.pod, source.SizeLimit, j.facts), 0o777|os.ModeSticky, j.group())
 	case strings.HasPrefix(string(source.Medium), string(v1.StorageMediumHugePages)):
 		page, err := hugePage(j.pod, source.Medium)
 		if err != nil {

@@ -76,6 +76,7 @@ func TestMemoryVolumeAndRestart(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	size := resource.MustParse("1Mi")
 	pod := podWith(vol("m", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: &size}}))
+	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr(int64(2000))}
 	prepare(t, m, pod)
 	dir, _ := m.HostPath(pod.UID, "m")
 
@@ -83,8 +84,14 @@ func TestMemoryVolumeAndRestart(t *testing.T) {
 	if err := unix.Statfs(dir, &st); err != nil || st.Type != unix.TMPFS_MAGIC || int64(st.Blocks)*st.Bsize != 1<<20 {
 		t.Fatalf("type %x size %d: %v", st.Type, int64(st.Blocks)*st.Bsize, err)
 	}
-	if got := modeOf(t, dir); got != os.ModeDir|0o777 {
-		t.Errorf("mode %v", got)
+	const mode = os.ModeDir | os.ModeSetgid | os.ModeSticky | 0o777
+	if got := modeOf(t, dir); got != mode {
+		t.Errorf("mode %v, want %v", got, mode)
+	}
+	c := &pod.Spec.Containers[0]
+	c.VolumeMounts = []v1.VolumeMount{{Name: "m", MountPath: "/m", SubPath: "new"}}
+	if got, _, err := m.Mounts(pod, c, nil); err != nil || modeOf(t, got[0].HostPath) != mode {
+		t.Errorf("a folder in it: %v %v, want the mode of the volume", got, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "big"), make([]byte, 2<<20), 0o600); err == nil {
 		t.Error("wrote 2 MiB into a volume of 1 MiB")

@@ -196,9 +196,13 @@ func mountMemory(dir string, size int64, mode os.FileMode, group *int64) error {
 		return fmt.Errorf("making volume folder: %w", err)
 	}
 
-	options := "mode=" + strconv.FormatUint(uint64(mode.Perm()), 8)
+	bits := uint64(mode.Perm())
+	if mode&os.ModeSticky != 0 {
+		bits |= unix.S_ISVTX
+	}
+	options := "mode=" + strconv.FormatUint(bits, 8)
 	if group != nil {
-		options = fmt.Sprintf("mode=2%o,gid=%d", mode.Perm(), *group)
+		options = fmt.Sprintf("mode=%o,gid=%d", bits|unix.S_ISGID, *group)
 	}
 	if size > 0 {
 		options += ",size=" + strconv.FormatInt(size, 10)

@@ -122,10 +122,14 @@ func openOrMake(parent int, name string, mode uint32) (int, error) {
 	return fd, nil
 }
 
-// special returns the bits of a mode that os.FileMode has elsewhere: only setgid is inherited by volumes.
+// special returns the bits of a mode that os.FileMode has elsewhere and folders can have.
 func special(mode uint32) os.FileMode {
+	var out os.FileMode
 	if mode&unix.S_ISGID != 0 {
-		return os.ModeSetgid
+		out |= os.ModeSetgid
 	}
-	return 0
+	if mode&unix.S_ISVTX != 0 {
+		out |= os.ModeSticky
+	}
+	return out
 }

@@ -117,7 +117,12 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 		return nil, nil, err
 	}
 	if !platform.IsWindows {
-		o.Cgroups = cgroup.New(cfg.CgroupRoot)
+		usage, _ := platform.ReadUsage(root) // what is not known is not limited
+		most, err := forPods(cfg, host, usage.MaxTasks)
+		if err != nil {
+			return nil, nil, err
+		}
+		o.Cgroups = cgroup.New(cfg.CgroupRoot).Most(most)
 	}
 	if err := errors.Join(place(cfg, o, machine, kept), giveIDs(cfg, o)); err != nil {
 		return nil, nil, err
@@ -225,6 +230,29 @@ func checkLabels(labels map[string]string) error {
 		return fmt.Errorf("unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: %v", unknown)
 	}
 	return nil
+}
+
+// forPods is what all pods together may have: what the machine has, less what is reserved for the system and the node's own programs if that
+// is to be enforced. Eviction thresholds are not subtracted: pods are evicted before they reach it.
+func forPods(cfg *v1beta1.KubeletConfiguration, host platform.Host, tasks uint64) (v1.ResourceList, error) {
+	all := v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(int64(host.CPUs), resource.DecimalSI), v1.ResourceMemory: *resource.NewQuantity(host.MemoryBytes, resource.BinarySI)}
+	if tasks > 0 {
+		all["pid"] = *resource.NewQuantity(int64(tasks), resource.DecimalSI)
+	}
+	if !slices.Contains(cfg.EnforceNodeAllocatable, "pods") {
+		return all, nil
+	}
+	kept := *cfg
+	kept.EvictionHard = nil
+	less, err := reserved(&kept, host)
+	for name, q := range all {
+		q.Sub(less[name])
+		if q.Sign() < 0 {
+			q.Set(0)
+		}
+		all[name] = q
+	}
+	return all, err
 }
 
 // reserved adds up the resources that pods cannot use: those of the system, of the node's own programs, and the eviction

@@ -4,7 +4,10 @@ import (
 	"runtime/debug"
 	"testing"
 
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"porthole.dev/porthole/internal/platform"
 )
 
 func TestNodeLabels(t *testing.T) {
@@ -52,5 +55,23 @@ func TestDeviceFolder(t *testing.T) {
 	}
 	if deviceFolder("", "/x", false)+"/" != api.DevicePluginPath {
 		t.Errorf("the library has %s", api.DevicePluginPath)
+	}
+}
+
+// TestForPods: what is reserved is taken off where that is to be enforced, thresholds are not.
+func TestForPods(t *testing.T) {
+	host := platform.Host{CPUs: 2, MemoryBytes: 1 << 30}
+	cfg := &v1beta1.KubeletConfiguration{KubeReserved: map[string]string{"memory": "256Mi"}, SystemReserved: map[string]string{"cpu": "500m", "pid": "100"},
+		EvictionHard: map[string]string{"memory.available": "100Mi"}}
+	for _, c := range []struct {
+		enforce []string
+		want    string
+	}{{nil, "2 1Gi 1k"}, {[]string{"pods"}, "1500m 768Mi 900"}} {
+		cfg.EnforceNodeAllocatable = c.enforce
+		got, err := forPods(cfg, host, 1000)
+		pids := got["pid"]
+		if text := got.Cpu().String() + " " + got.Memory().String() + " " + pids.String(); text != c.want || err != nil {
+			t.Errorf("enforcing %v: %s, want %s: %v", c.enforce, text, c.want, err)
+		}
 	}
 }

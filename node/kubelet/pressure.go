@@ -2,12 +2,10 @@ package kubelet
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -56,28 +54,13 @@ func newLeftReader(cfg *v1beta1.KubeletConfiguration, o *core.Options, rt *runti
 	r := &leftReader{root: o.RootDir, folders: o.ImageGC.Folders, disk: platform.ReadDisk, usage: platform.ReadUsage, same: platform.SameDisk,
 		stats: runtime.Stats{Runtime: rt.Client(), Images: o.ImageGC.Images}, volumes: volumes.Usage}
 	if tree, ok := o.Cgroups.(cgroup.Tree); ok {
-		limit, err := podsMemory(cfg, o.Node.Host.MemoryBytes)
+		most, err := forPods(cfg, o.Node.Host, 0)
 		if err != nil {
 			return nil, err
 		}
-		r.pods, r.podsLimit = tree.Memory, limit
+		r.pods, r.podsLimit = tree.Memory, uint64(most.Memory().Value())
 	}
 	return r, nil
-}
-
-// podsMemory is what all pods together may have of the memory: all but what is reserved for the system and the node's own programs.
-// Eviction thresholds are not subtracted: pods are evicted before they reach it.
-func podsMemory(cfg *v1beta1.KubeletConfiguration, whole int64) (uint64, error) {
-	for _, m := range []map[string]string{cfg.SystemReserved, cfg.KubeReserved} {
-		if text, ok := m["memory"]; ok {
-			q, err := resource.ParseQuantity(text)
-			if err != nil {
-				return 0, fmt.Errorf("reserved memory of %q: %w", text, err)
-			}
-			whole -= q.Value()
-		}
-	}
-	return uint64(max(whole, 0)), nil
 }
 
 // Left reads what is left. As long as the runtime does not say where images are, nothing is known about their file system.
