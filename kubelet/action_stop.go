@@ -39,18 +39,7 @@ const minStop = 2 * time.Second
 // runPreStop runs the hook inside the grace period, or waits for it if it runs already, and returns what is left of it.
 func (e *effects) runPreStop(j job) time.Duration {
 	began, h := time.Now(), j.preStop
-	h.once.Do(func() {
-		c := h.container
-		h.tasks.Go(func() {
-			defer close(h.done)
-			err := guarded(h.ctx, e.uid, "preStop hook", func() error {
-				return e.hook(h.ctx, j.pod, c, hookCall{c.Lifecycle.PreStop, j.ID, h.podIP, j.Grace})
-			})
-			if err != nil && h.ctx.Err() == nil {
-				e.event(j.pod, c.Name, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
-			}
-		})
-	})
+	e.startPreStop(h, j.pod, j.ID, j.Grace)
 
 	timer := time.NewTimer(j.Grace)
 	defer timer.Stop()
@@ -61,4 +50,20 @@ func (e *effects) runPreStop(j job) time.Duration {
 	}
 
 	return max(j.Grace-time.Since(began), minStop)
+}
+
+// startPreStop starts the hook of a container unless it runs already, or has run.
+func (e *effects) startPreStop(h *preStopRun, p *v1.Pod, id string, grace time.Duration) {
+	h.once.Do(func() {
+		c := h.container
+		h.tasks.Go(func() {
+			defer close(h.done)
+			err := guarded(h.ctx, e.uid, "preStop hook", func() error {
+				return e.hook(h.ctx, p, c, hookCall{c.Lifecycle.PreStop, id, h.podIP, grace})
+			})
+			if err != nil && h.ctx.Err() == nil {
+				e.event(p, c.Name, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+			}
+		})
+	})
 }

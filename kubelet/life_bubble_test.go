@@ -123,6 +123,29 @@ func TestSidecar(t *testing.T) {
 	})
 }
 
+// TestSidecarsPreStop: the hooks of sidecars run at the same time, though the sidecars end one after the other.
+func TestSidecarsPreStop(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		p := aPod("side", "sleep", "2")
+		always := v1.ContainerRestartPolicyAlways
+		p.Spec.RestartPolicy = v1.RestartPolicyNever
+		for _, name := range []string{"first", "second"} {
+			side := aContainer(name, "sleep")
+			side.RestartPolicy, side.Lifecycle = &always, &v1.Lifecycle{PreStop: sleepHook(3)}
+			p.Spec.InitContainers = append(p.Spec.InitContainers, side)
+		}
+		b.cluster.create(p)
+		done := b.untilPod(time.Minute, "side", "succeeded", phase(v1.PodSucceeded))
+		side, app := done.Status.InitContainerStatuses, done.Status.ContainerStatuses[0].State.Terminated.FinishedAt
+		first, second := side[0].State.Terminated.FinishedAt, side[1].State.Terminated.FinishedAt
+		if first.Before(&second) || second.Sub(app.Time) < 3*time.Second || first.Sub(app.Time) >= 6*time.Second {
+			t.Errorf("the app ended at %v, the second sidecar at %v, the first at %v: want both hooks of 3 s at once", app, second, first)
+		}
+		b.removeAll("side")
+		b.nothingLeft()
+	})
+}
+
 // TestPostStart: while the hook runs the container does not count as started and the next one waits; a container whose hook
 // fails is restarted.
 func TestPostStart(t *testing.T) {

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -107,6 +108,9 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 		log.Info("Pod plan", "pod", a.uid, "plan", plan.Dump())
 	}
 
+	if plan.Stopping {
+		a.startPreStops(ctx, plan.Actions)
+	}
 	for _, action := range plan.Actions {
 		a.start(ctx, action)
 	}
@@ -150,7 +154,7 @@ func (a *actor) job(ctx context.Context, action pod.Action) job {
 	case pod.StartContainer:
 		j.user, j.imageVolumes = s.Image(action.Name).User, imageVolumes(s)
 	case pod.StopContainer:
-		j.preStop = a.preStopOf(ctx, action)
+		j.preStop = a.preStopOf(ctx, action.ID, action.Name, action.Grace)
 	}
 	return j
 }
@@ -201,29 +205,46 @@ func (a *actor) end() {
 	a.finished(a)
 }
 
-// preStopOf returns the preStop hook of the container that an action stops, or nil if it has none. Of a pod that only the runtime knows,
-// the container's annotations tell the hook, as for upstream's kubelet.
-func (a *actor) preStopOf(ctx context.Context, action pod.Action) *preStopRun {
-	if action.Grace <= 0 { // all containers are restarted: they are killed
+// preStopOf returns the preStop hook of a container that is to be stopped within grace, or nil if it has none. Of a pod that only the
+// runtime knows, the container's annotations tell the hook, as for upstream's kubelet.
+func (a *actor) preStopOf(ctx context.Context, id, name string, grace time.Duration) *preStopRun {
+	if grace <= 0 { // all containers are restarted: they are killed
 		return nil
 	}
 	var c *v1.Container
 	if p := a.state.Pod(); p != nil {
-		c = pod.FindContainer(p, action.Name)
-	} else if made, ok := a.state.Runtime().Find(action.ID); ok {
+		c = pod.FindContainer(p, name)
+	} else if made, ok := a.state.Runtime().Find(id); ok {
 		c = made.Restored
 	}
 	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
 		return nil
 	}
 
-	h := a.preStops[action.ID]
+	h := a.preStops[id]
 	if h == nil {
 		h = &preStopRun{done: make(chan struct{}), container: c, podIP: a.podIP(), tasks: a.tasks}
 		h.ctx, h.cancel = context.WithCancel(ctx)
-		a.preStops[action.ID] = h
+		a.preStops[id] = h
 	}
 	return h
+}
+
+// startPreStops starts the hooks of all containers that run when the first of them are stopped because the pod ends. Sidecars are stopped
+// one after the other, but their hooks do not wait for that, as with upstream.
+func (a *actor) startPreStops(ctx context.Context, actions []pod.Action) {
+	at := slices.IndexFunc(actions, func(action pod.Action) bool { return action.Kind == pod.StopContainer })
+	if at < 0 {
+		return
+	}
+	for _, c := range a.state.Runtime().Containers {
+		if c.State != pod.Running {
+			continue
+		}
+		if h := a.preStopOf(ctx, c.ID, c.Name, actions[at].Grace); h != nil {
+			a.effects.startPreStop(h, a.state.Pod(), c.ID, actions[at].Grace)
+		}
+	}
 }
 
 // endPreStops ends the preStop hooks of containers that have ended.

@@ -313,10 +313,16 @@ func TestSandboxConfig(t *testing.T) {
 		"namespaces": sec.NamespaceOptions.Pid == cri.NamespaceMode_POD && sec.NamespaceOptions.Network == cri.NamespaceMode_POD,
 		"seccomp":    sec.Seccomp.ProfileType == cri.SecurityProfile_RuntimeDefault,
 		"windows":    cfg.Windows == nil,
+		"plain":      !sec.Privileged,
 	} {
 		if !ok {
 			t.Errorf("%s: %+v", what, cfg)
 		}
+	}
+
+	p.Spec.InitContainers = []v1.Container{{Name: "i", SecurityContext: &v1.SecurityContext{Privileged: &yes}}}
+	if sec := sandboxOf(t, r.o, SandboxSpec{Pod: p}).Linux.SecurityContext; !sec.Privileged {
+		t.Errorf("a privileged init container: %+v", sec)
 	}
 
 	name := "ContainerUser"

@@ -161,9 +161,11 @@ func idMappings(ids *userns.Range) []*cri.IDMapping {
 func (o Options) sandboxSecurity(p *v1.Pod, ids *userns.Range) *cri.LinuxSandboxSecurityContext {
 	sec := &cri.LinuxSandboxSecurityContext{NamespaceOptions: o.namespaces(p, ids),
 		Seccomp: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}}
-	for i := range p.Spec.Containers {
-		if c := p.Spec.Containers[i].SecurityContext; c != nil && c.Privileged != nil && *c.Privileged {
-			sec.Privileged = true
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if c := list[i].SecurityContext; c != nil && c.Privileged != nil && *c.Privileged {
+				sec.Privileged = true // else the runtime refuses such a container
+			}
 		}
 	}
 

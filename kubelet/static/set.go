@@ -17,7 +17,7 @@ import (
 //
 //	wanted   mirror               what happens
 //	yes      none                 create it
-//	yes      of other content     delete it, then create it
+//	yes      of other content     delete it once the pod that it shows has ended, then create it
 //	yes      being deleted        delete it for good, then create it
 //	yes      of an ended instance delete it, then create it
 //	no       any                  delete it, once the pod has ended
@@ -198,7 +198,7 @@ func (s *Set) Plan() (create, remove []*v1.Pod) {
 		switch {
 		case m == nil:
 			create = append(create, p)
-		case m.DeletionTimestamp != nil || m.UID == s.stale[name] || m.Annotations[MirrorAnnotation] != p.Annotations[HashAnnotation]:
+		case m.DeletionTimestamp != nil || m.UID == s.stale[name] || m.Annotations[MirrorAnnotation] != p.Annotations[HashAnnotation] && !s.ending(name, m):
 			remove = append(remove, m)
 		}
 	}
@@ -208,6 +208,11 @@ func (s *Set) Plan() (create, remove []*v1.Pod) {
 		}
 	}
 	return create, remove
+}
+
+// ending reports whether a mirror shows an earlier pod that has not ended yet. s.mu is held.
+func (s *Set) ending(name string, mirror *v1.Pod) bool {
+	return slices.Contains(s.queues[name], types.UID(mirror.Annotations[MirrorAnnotation]))
 }
 
 // Mirror returns the pod by which the API shows a static pod. The NodeRestriction plugin requires the owner; by the hash a mirror
