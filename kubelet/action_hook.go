@@ -21,7 +21,7 @@ func (e *effects) postStart(ctx context.Context, j job) []pod.Fact {
 	}
 
 	err := guarded(ctx, e.uid, "postStart hook", func() error {
-		return e.hook(ctx, j.pod, c, hookCall{c.Lifecycle.PostStart, j.ID, j.podIP, 0})
+		return e.hook(ctx, j.pod, c, hookCall{c.Lifecycle.PostStart, j.ID, j.podIP})
 	})
 	if err == nil || ctx.Err() != nil { // if the container ended first, that is what is reported
 		return done
@@ -30,25 +30,18 @@ func (e *effects) postStart(ctx context.Context, j job) []pod.Fact {
 	return []pod.Fact{pod.HookFailed{Name: j.Name, ContainerID: j.ID, Message: err.Error()}}
 }
 
-// hookCall is one call of a hook: the container instance, the address of the pod, and a bound of the time (0 for none).
+// hookCall is one call of a hook: the container instance, and the address of the pod.
 type hookCall struct {
 	handler *v1.LifecycleHandler
 	id      string
 	podIP   string
-	timeout time.Duration
 }
 
 // hook calls a hook of a container and waits for its end.
 func (e *effects) hook(ctx context.Context, p *v1.Pod, c *v1.Container, h hookCall) error {
-	if h.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, h.timeout)
-		defer cancel()
-	}
-
 	switch {
 	case h.handler.Exec != nil:
-		code, out, err := e.runtime.Exec(ctx, h.id, h.handler.Exec.Command, h.timeout)
+		code, out, err := e.runtime.Exec(ctx, h.id, h.handler.Exec.Command, 0)
 		if err == nil && code != 0 {
 			err = fmt.Errorf("hook exited with %d: %s", code, out)
 		}

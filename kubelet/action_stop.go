@@ -39,7 +39,7 @@ const minStop = 2 * time.Second
 // runPreStop runs the hook inside the grace period, or waits for it if it runs already, and returns what is left of it.
 func (e *effects) runPreStop(j job) time.Duration {
 	began, h := time.Now(), j.preStop
-	e.startPreStop(h, j.pod, j.ID, j.Grace)
+	h.start(e, j.pod, j.ID)
 
 	timer := time.NewTimer(j.Grace)
 	defer timer.Stop()
@@ -52,14 +52,15 @@ func (e *effects) runPreStop(j job) time.Duration {
 	return max(j.Grace-time.Since(began), minStop)
 }
 
-// startPreStop starts the hook of a container unless it runs already, or has run.
-func (e *effects) startPreStop(h *preStopRun, p *v1.Pod, id string, grace time.Duration) {
+// start starts the hook of a container unless it runs already, or has run. When the grace period is over nobody waits for it any more,
+// but it goes on for as long as the container, as with upstream.
+func (h *preStopRun) start(e *effects, p *v1.Pod, id string) {
 	h.once.Do(func() {
 		c := h.container
 		h.tasks.Go(func() {
 			defer close(h.done)
 			err := guarded(h.ctx, e.uid, "preStop hook", func() error {
-				return e.hook(h.ctx, p, c, hookCall{c.Lifecycle.PreStop, id, h.podIP, grace})
+				return e.hook(h.ctx, p, c, hookCall{c.Lifecycle.PreStop, id, h.podIP})
 			})
 			if err != nil && h.ctx.Err() == nil {
 				e.event(p, c.Name, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")

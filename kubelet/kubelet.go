@@ -84,7 +84,7 @@ func New(o Options) *Kubelet {
 	k.repin = newRepin(p, o.Placing, k.View)
 	k.admission = k.newAdmission(p)
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
-	k.share = newShare(o.Cgroups, k.shared, o.API.NodeEvent)
+	k.share = newShare(o.Cgroups, func() []*v1.Pod { return sharing(k) }, o.API.NodeEvent)
 	k.tools = newTools(&o, k.folders, k.NodeAllocatable)
 	k.tools.shared = k.share.changed.Wake
 	k.tools.devices, k.tools.claims, k.tools.pins, k.tools.placed = k.devices, k.claims, p, o.Placing

@@ -64,8 +64,8 @@ func (s *share) set(ctx context.Context) {
 	}
 }
 
-// shared returns the pods that have not ended; nil as long as not all are known.
-func (k *Kubelet) shared() []*v1.Pod {
+// sharing returns the pods that have not ended; nil as long as not all are known.
+func sharing(k *Kubelet) []*v1.Pod {
 	if !k.knowledge.joined.Load() && !k.o.Standalone {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -78,6 +79,9 @@ func (s *nodeSuite) prepare() error {
 	if err != nil {
 		return err
 	}
+	if err := s.mountDisk(); err != nil {
+		return err
+	}
 	kubelet := filepath.Join(s.o.bin, "porthole") + " kubelet"
 	if s.o.kubelet == upstreams {
 		kubelet = filepath.Join(s.o.bin, "bundle", "kube") + " kubelet"
@@ -97,6 +101,32 @@ func (s *nodeSuite) prepare() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// diskSize is the size of the machine's disk. Tests of eviction write 4 GiB, and that of a pod that is never evicted 10 GB.
+const diskSize = 16 << 30
+
+func (s *nodeSuite) disk() string { return s.dir + ".disk" }
+
+// mountDisk gives the machine a disk of its own: tests of eviction fill it to a threshold that they reckon from what is free at the beginning,
+// so that nobody else may write to it.
+func (s *nodeSuite) mountDisk() error {
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return err
+	}
+	file, err := os.Create(s.disk())
+	if err == nil {
+		err = errors.Join(file.Truncate(diskSize), file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("making the disk of %s: %w", suiteNode, err)
+	}
+	for _, command := range [][]string{{"mkfs.ext4", "-q", s.disk()}, {"mount", "-o", "loop,discard", s.disk(), s.dir}} {
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("making the disk of %s: %v: %w: %s", suiteNode, command, err, out)
+		}
+	}
+	return nil
 }
 
 // handler is a second handler of containerd, under the name that tests of RuntimeClass ask for.
@@ -156,13 +186,13 @@ func (s *nodeSuite) remove() error {
 		return err
 	}
 	var errs []error
-	for line := range strings.Lines(string(mounts)) {
-		if w := strings.Fields(line); len(w) > 1 && strings.HasPrefix(w[1], s.dir+"/") {
+	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) { // the disk, which was mounted first, is the last
+		if w := strings.Fields(line); len(w) > 1 && strings.HasPrefix(w[1]+"/", s.dir+"/") {
 			errs = append(errs, syscall.Unmount(w[1], syscall.MNT_DETACH))
 		}
 	}
 	if err := errors.Join(append(errs, lab.RemoveHost(suiteNode))...); err != nil { // what is mounted is not deleted
 		return err
 	}
-	return os.RemoveAll(s.dir)
+	return errors.Join(os.RemoveAll(s.dir), os.RemoveAll(s.disk()))
 }
