@@ -90,6 +90,7 @@ type preStopRun struct {
 	container *v1.Container
 	podIP     string
 	tasks     *group
+	until     time.Time // when the grace period with which it was started is over
 }
 
 // dropped is the outcome of an action for which there was nothing to do.

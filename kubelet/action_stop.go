@@ -39,9 +39,9 @@ const minStop = 2 * time.Second
 // runPreStop runs the hook inside the grace period, or waits for it if it runs already, and returns what is left of it.
 func (e *effects) runPreStop(j job) time.Duration {
 	began, h := time.Now(), j.preStop
-	h.start(e, j.pod, j.ID)
+	h.start(e, j.pod, j.ID, j.Grace)
 
-	timer := time.NewTimer(j.Grace)
+	timer := time.NewTimer(min(j.Grace, time.Until(h.until))) // it may be over: the hook ran while the container waited for its turn
 	defer timer.Stop()
 	select {
 	case <-h.done:
@@ -52,10 +52,11 @@ func (e *effects) runPreStop(j job) time.Duration {
 	return max(j.Grace-time.Since(began), minStop)
 }
 
-// start starts the hook of a container unless it runs already, or has run. When the grace period is over nobody waits for it any more,
-// but it goes on for as long as the container, as with upstream.
-func (h *preStopRun) start(e *effects, p *v1.Pod, id string) {
+// start starts the hook of a container unless it runs already, or has run. When the grace period is over nobody waits for it any more, but
+// it goes on for as long as the container, as with upstream.
+func (h *preStopRun) start(e *effects, p *v1.Pod, id string, grace time.Duration) {
 	h.once.Do(func() {
+		h.until = time.Now().Add(grace)
 		c := h.container
 		h.tasks.Go(func() {
 			defer close(h.done)

@@ -242,7 +242,7 @@ func (a *actor) startPreStops(ctx context.Context, actions []pod.Action) {
 			continue
 		}
 		if h := a.preStopOf(ctx, c.ID, c.Name, actions[at].Grace); h != nil {
-			h.start(a.effects, a.state.Pod(), c.ID)
+			h.start(a.effects, a.state.Pod(), c.ID, actions[at].Grace)
 		}
 	}
 }

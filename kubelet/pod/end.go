@@ -1,7 +1,9 @@
 package pod
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +55,7 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 		left = min(left, max(*stop.Grace, time.Second))
 	}
 
-	running := stopContainers(s, now, left, p)
+	running := stopContainers(s, now, ending{left: left, over: since.Add(grace(s))}, p)
 	if running || s.creating() {
 		return
 	}
@@ -109,46 +111,65 @@ func removeRest(s *State, now time.Time, p *Plan) {
 	}
 }
 
-// stopContainers plans to stop the regular containers together, then the sidecars one after the other in reverse order. It reports
-// whether any container runs.
-func stopContainers(s *State, now time.Time, left time.Duration, p *Plan) (running bool) {
-	sidecars := map[string]int{}
+// lateGrace is what sidecars get that waited for their turn until the grace period was over, as with upstream.
+const lateGrace = 2 * time.Second
+
+// stopContainers plans to stop the regular containers together, then the sidecars one after the other in reverse order; when the grace
+// period is over, all that are left. It reports whether any container runs.
+func stopContainers(s *State, now time.Time, e ending, p *Plan) (running bool) {
+	order := map[string]int{}
 	if s.pod != nil {
 		for i := range s.pod.Spec.InitContainers {
 			if isSidecar(&s.pod.Spec.InitContainers[i]) {
-				sidecars[s.pod.Spec.InitContainers[i].Name] = i
+				order[s.pod.Spec.InitContainers[i].Name] = i
 			}
 		}
 	}
 
-	var last *Container
-	lastAt, apps := -1, false
+	var sidecars []*Container
+	apps := false
 	for i := range s.runtime.Containers {
 		c := &s.runtime.Containers[i]
 		if c.State != Running {
 			continue
 		}
 		running = true
-		if at, ok := sidecars[c.Name]; ok {
-			if at > lastAt {
-				last, lastAt = c, at
-			}
+		if _, ok := order[c.Name]; ok {
+			sidecars = append(sidecars, c)
 			continue
 		}
 		apps = true
-		stopContainer(s, p, c, now, ending{left, "Stopping container " + c.Name})
+		stopContainer(s, p, c, now, e.of(c))
 	}
 
-	if !apps && last != nil {
-		stopContainer(s, p, last, now, ending{left, "Stopping container " + last.Name})
+	slices.SortFunc(sidecars, func(a, b *Container) int { return cmp.Compare(order[b.Name], order[a.Name]) })
+	if !apps && len(sidecars) > 0 {
+		stopContainer(s, p, sidecars[0], now, e.of(sidecars[0]))
+		sidecars = sidecars[1:]
+	}
+	if len(sidecars) > 0 && now.Before(e.over) {
+		p.wake(e.over)
+		return running
+	}
+	for _, c := range sidecars {
+		late := e.of(c)
+		late.left = lateGrace
+		stopContainer(s, p, c, now, late)
 	}
 	return running
 }
 
-// ending is how a container is stopped: the time that it gets, and the text of the event.
+// ending is how a container is stopped: the time that it gets, when the grace period of the pod is over, and the text of the event.
 type ending struct {
 	left    time.Duration
+	over    time.Time
 	message string
+}
+
+// of returns how a container of a pod that ends is stopped.
+func (e ending) of(c *Container) ending {
+	e.message = "Stopping container " + c.Name
+	return e
 }
 
 // stopContainer plans to stop a container, or to stop it once more if it gets less time than at the last stop. A container that the

@@ -195,7 +195,7 @@ func planSandbox(s *State, d *decision, needed bool) {
 	box, p := s.runtime.sandbox(), d.plan
 	for _, c := range s.runtime.Containers { // the containers of an unusable sandbox are stopped first
 		if c.State == Running {
-			stopContainer(s, p, &c, d.now, ending{grace(s), "Pod sandbox changed, it will be killed and re-created."})
+			stopContainer(s, p, &c, d.now, ending{left: grace(s), message: "Pod sandbox changed, it will be killed and re-created."})
 			needed = false
 		}
 	}
@@ -359,7 +359,7 @@ func stopBad(s *State, c *v1.Container, cur *Container, d *decision) {
 	default:
 		return
 	}
-	stopContainer(s, d.plan, cur, d.now, ending{left, why})
+	stopContainer(s, d.plan, cur, d.now, ending{left: left, message: why})
 }
 
 // probeGrace returns the grace period of a container whose probe failed. The probe may have one of its own.

@@ -125,7 +125,7 @@ func stopStale(s *State, d *decision) (running bool) {
 		if cur.State != Exited && stale(s, cur) && FindContainer(s.pod, cur.Name) != nil {
 			running = running || cur.State == Running
 			if cur.State == Running {
-				stopContainer(s, d.plan, cur, d.now, ending{0, "Container " + t.Name + " has ended, all containers are restarted"})
+				stopContainer(s, d.plan, cur, d.now, ending{message: "Container " + t.Name + " has ended, all containers are restarted"})
 			}
 		}
 	}
