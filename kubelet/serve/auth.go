@@ -129,7 +129,8 @@ func describe(user authnv1.UserInfo, verb string, subs []string) string {
 }
 
 // authenticate returns the user of a request: by its client certificate, or else by its token. A request with
-// credentials that are not valid is refused; it does not count as anonymous.
+// credentials that are not valid is refused; it does not count as anonymous. Where tokens are not asked about, they
+// say nothing, as with upstream.
 func (g *guard) authenticate(r *http.Request) (authnv1.UserInfo, error) {
 	var failed error
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.opts.ClientCAFile != "" {
@@ -140,8 +141,8 @@ func (g *guard) authenticate(r *http.Request) (authnv1.UserInfo, error) {
 		failed = err
 	}
 
-	if token := bearer(r); token != "" {
-		if !g.opts.Tokens || g.opts.Reviewer == nil || len(token) > maxToken {
+	if token := bearer(r); token != "" && g.opts.Tokens {
+		if g.opts.Reviewer == nil || len(token) > maxToken {
 			return authnv1.UserInfo{}, errors.Join(failed, errUnauthorized)
 		}
 		user, err := g.fromToken(r.Context(), token)

@@ -175,6 +175,16 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
+// TestTokenNotAskedAbout: without the webhook a token neither lets anybody in nor keeps an anonymous client out.
+func TestTokenNotAskedAbout(t *testing.T) {
+	for anonymous, want := range map[bool]int{true: 200, false: 401} {
+		srv := startServer(t, Options{Pods: func() []pod.View { return view("") }, Auth: AuthOptions{Anonymous: anonymous}})
+		if code, body := get(t, client(), srv.URL+"/pods", "some"); code != want {
+			t.Errorf("anonymous clients %v: %d %s, want %d", anonymous, code, body, want)
+		}
+	}
+}
+
 func TestLogAnswers(t *testing.T) {
 	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return view(writeLog(t, sample)) }})
 	for _, c := range []struct {

@@ -75,8 +75,10 @@ var suites = map[string]suite{
 		out: []leftOut{
 			{`AppArmor`, "need AppArmor"},
 			{`volume failing to unmount`, "needs the image of an NFS server, which is not to be had"},
+			{`container runtime is temporarily down`, "stops the runtime through systemd's D-Bus"},
+			{`Swap.*critical pod`, "reads a file of cgroups v2, with cgroups v1 too"},
 			{`pull from private registry with`, "log in to a registry of Google's"},
-			{`ImageGCNoEviction|ImageGCTerminatedPodsContainersCleanup`, "pull all images of the suite, one of them by a digest that only upstream's image has"},
+			{`ImageGCNoEviction|ImageGCTerminatedPodsContainersCleanup|ImageGarbageCollect`, "pull all images of the suite, one of them by a digest that only upstream's image has"},
 		}},
 	dra: {labels: "Feature: containsAny DynamicResourceAllocation" + usual + " && !Alpha && !BetaOffByDefault", focus: `\[DRA\]`, peer: true, linuxNodes: 1, onLinux: true,
 		about: "runs upstream's tests of dynamic resource allocation that need a kubelet, with upstream's driver, which is a part of the tests. They are told one folder of the " +
