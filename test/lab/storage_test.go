@@ -113,7 +113,7 @@ func pushDriver(t *testing.T) {
 	built := t.TempDir()
 	for system, file := range map[string]string{"linux": "driver", "windows": "driver.exe"} {
 		build := exec.Command("go", "build", "-o", filepath.Join(built, file), "../storage/driver")
-		build.Env = append(os.Environ(), "GOOS="+system, "GOARCH=amd64")
+		build.Env = append(os.Environ(), "GOOS="+system, "GOARCH=amd64", "CGO_ENABLED=0") // the image has no C library
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
