@@ -10,6 +10,8 @@
 // TestUpstreamKubelet runs upstream's kubelet.exe beside containerd.exe. TestKubeletsAgree has it and ours run the same pods, one kubelet after
 // the other, and compares what came of each: ours must do what it does.
 //
+// TestRandomKills kills programs at moments that differ in each run, PORTHOLE_RUNTIME_KILLS=30 times.
+//
 // But for the quick tests of TestCRISuite they run with PORTHOLE_RUNTIME=long only (`make test-runtime`). With PORTHOLE_RUNTIME_BIN=FOLDER
 // they take the programs that `make build` put there, an absolute path, and build none.
 package runtime

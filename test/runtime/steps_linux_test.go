@@ -91,15 +91,8 @@ func (w faultCases) testSteps(t *testing.T) {
 func (w faultCases) testStep(t *testing.T, s step, program string) {
 	before := w.everything(t)
 	name := strings.ReplaceAll(s.name, " ", "-")
-	w.write("var/log/pods/"+name+"/.keep", "")
-	p := pod{config: &runtimeapi.PodSandboxConfig{
-		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Uid: fmt.Sprint(name, time.Now().UnixNano()), Namespace: "default"},
-		LogDirectory: `C:\var\log\pods\` + name, Windows: &runtimeapi.WindowsPodSandboxConfig{},
-	}}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-
-	do := w.partsOf(ctx, t, &p)
+	p, do, giveUp := w.newLife(t, name)
+	defer giveUp()
 	for _, part := range parts[:slices.Index(parts, s.during)] {
 		if !slices.Contains(aside, part) {
 			check(t, do[part]())
@@ -112,9 +105,21 @@ func (w faultCases) testStep(t *testing.T, s step, program string) {
 	} else {
 		w.killDuring(t, s, program, do[s.during])
 	}
-	cancel() // the caller of CRI gives up, as the kubelet does
+	giveUp()
 	w.removeNamed(t, p.config.Metadata.Uid)
 	w.isAsBefore(t, before, leaked(s, program))
+}
+
+// newLife is a pod, and the parts of its life until the caller of CRI gives up, as the kubelet does.
+func (w faultCases) newLife(t *testing.T, name string) (p *pod, do map[string]func() error, giveUp func()) {
+	t.Helper()
+	w.write("var/log/pods/"+name+"/.keep", "")
+	p = &pod{config: &runtimeapi.PodSandboxConfig{
+		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Uid: fmt.Sprint(name, time.Now().UnixNano()), Namespace: "default"},
+		LogDirectory: `C:\var\log\pods\` + name, Windows: &runtimeapi.WindowsPodSandboxConfig{},
+	}}
+	ctx, giveUp := context.WithTimeout(t.Context(), time.Minute)
+	return p, w.partsOf(ctx, t, p), giveUp
 }
 
 // killDuring kills a program while a call of a part of a pod's life waits for its answer.
