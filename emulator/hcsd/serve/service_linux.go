@@ -107,7 +107,8 @@ func (s *Service) save() error {
 	return nil
 }
 
-// restore reads the state that an earlier hcsd left, and watches what still runs. What has ended meanwhile is removed.
+// restore reads the state that an earlier hcsd left, and watches what still runs. What has ended meanwhile is removed, and so is what was not
+// started yet: nobody has a handle of it any more.
 func (s *Service) restore(ctx context.Context) error {
 	data, err := os.ReadFile(s.o.path("state.json"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -129,7 +130,7 @@ func (s *Service) restore(ctx context.Context) error {
 	known := map[string]bool{}
 	for id, sys := range have.Systems {
 		c := have.Containers[id]
-		if c == nil || sys.State == hcsd.Stopped || sys.State == hcsd.Running && !c.Init.alive() {
+		if c == nil || sys.State != hcsd.Running || !c.Init.alive() {
 			continue
 		}
 		c.id, c.key, c.Adopted = id, keyOf(id), true
