@@ -52,7 +52,7 @@ func testMemoryEviction(t *testing.T, w *world) {
 		ids[name] = w.until(t, 30*time.Second, name, ready).Status.ContainerStatuses[0].ContainerID
 	}
 
-	w.create(t, newPod("greedy", "hog", "450"))
+	w.create(t, newPod("greedy", "hog", "380")) // more than is to be used, and less than the kernel allows all pods
 	p := w.until(t, time.Minute, "greedy", inPhase(v1.PodFailed))
 	ended := p.Status.ContainerStatuses[0].State.Terminated
 	if ended == nil {
