@@ -116,13 +116,8 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 	if o.Pressure.Desired, err = evictionSettings(cfg); err != nil {
 		return nil, nil, err
 	}
-	if !platform.IsWindows {
-		usage, _ := platform.ReadUsage(root) // what is not known is not limited
-		most, err := forPods(cfg, host, usage.MaxTasks)
-		if err != nil {
-			return nil, nil, err
-		}
-		o.Cgroups = cgroup.New(cfg.CgroupRoot).Most(most)
+	if err := giveCgroups(cfg, o, host, root); err != nil {
+		return nil, nil, err
 	}
 	if err := errors.Join(place(cfg, o, machine, kept), giveIDs(cfg, o)); err != nil {
 		return nil, nil, err
@@ -230,6 +225,19 @@ func checkLabels(labels map[string]string) error {
 		return fmt.Errorf("unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: %v", unknown)
 	}
 	return nil
+}
+
+// giveCgroups gives pods their place in the cgroup tree, which Windows has not, and limits what all of them have together.
+func giveCgroups(cfg *v1beta1.KubeletConfiguration, o *core.Options, host platform.Host, root string) error {
+	if platform.IsWindows {
+		return nil
+	}
+	usage, _ := platform.ReadUsage(root) // what is not known is not limited
+	most, err := forPods(cfg, host, usage.MaxTasks)
+	if err == nil {
+		o.Cgroups = cgroup.New(cfg.CgroupRoot).Most(most)
+	}
+	return err
 }
 
 // forPods is what all pods together may have: what the machine has, less what is reserved for the system and the node's own programs if that
