@@ -230,8 +230,8 @@ func (a *actor) preStopOf(ctx context.Context, id, name string, grace time.Durat
 	return h
 }
 
-// startPreStops starts the hooks of all containers that run when the first of them are stopped because the pod ends. Sidecars are stopped
-// one after the other, but their hooks do not wait for that, as with upstream.
+// startPreStops starts the preStop hooks of all running containers when the pod begins to end. Sidecars are stopped one after the other; their
+// hooks start together, as with upstream's kubelet.
 func (a *actor) startPreStops(ctx context.Context, actions []pod.Action) {
 	at := slices.IndexFunc(actions, func(action pod.Action) bool { return action.Kind == pod.StopContainer })
 	if at < 0 {

@@ -26,15 +26,7 @@ func TestResize(t *testing.T) {
 	memory, quota, shares := knobs(path)
 	read := func(k knob) string {
 		t.Helper()
-		text, err := os.ReadFile(k.file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := k.read(strings.TrimSpace(string(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k.print(n)
+		return k.print(valueOf(t, k))
 	}
 	expect := func(when string, l limits) {
 		t.Helper()
@@ -90,4 +82,18 @@ func TestKernelNumbers(t *testing.T) {
 			t.Errorf("%d shares: weight %d is %d shares, %v", n, w, got, err)
 		}
 	}
+}
+
+// valueOf reads the file of a limit.
+func valueOf(t *testing.T, k knob) int64 {
+	t.Helper()
+	text, err := os.ReadFile(k.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := k.read(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

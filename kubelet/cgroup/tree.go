@@ -135,8 +135,8 @@ func (None) RemovePod(types.UID) error { return nil }
 // RemoveContainer does nothing.
 func (None) RemoveContainer(types.UID, string) error { return nil }
 
-// limits of one cgroup; a zero is no limit. Shares are cpu.shares, quota is microseconds per period, memory
-// bytes.
+// limits are the values that one cgroup gets; 0 sets none. shares is cpu.shares, quota is in microseconds per period of the CPU quota, memory
+// is in bytes.
 type limits struct {
 	shares, quota, memory int64
 	// pids is how many processes and threads there may be.

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -63,7 +62,7 @@ func TestTree(t *testing.T) {
 }
 
 // TestShare: the cgroups of all pods and of their classes are there before the first pod, with limits and shares; the share of a class
-// changes with its pods, and stays while they are not known.
+// changes when pods come and go, and does not change while the kubelet does not know its pods yet.
 func TestShare(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -81,15 +80,7 @@ func TestShare(t *testing.T) {
 
 	shares := func(class string) int64 {
 		_, _, k := knobs(root + "/kubepods" + class)
-		text, err := os.ReadFile(k.file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := k.read(strings.TrimSpace(string(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return valueOf(t, k)
 	}
 	memory, _, _ := knobs(root + "/kubepods")
 	if text, err := os.ReadFile(memory.file); string(text) != "67108864\n" {

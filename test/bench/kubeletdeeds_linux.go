@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +15,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/platform"
@@ -22,7 +22,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// deedParts are what a kubelet does beside starting and ending pods.
+// deedParts measure the restart of a kubelet, eviction, CSI volumes, and updates of ConfigMap volumes.
 func deedParts() []kubeletPart {
 	return []kubeletPart{
 		{name: "restart", measure: restarts, lines: []line{{key: "restart", name: fmt.Sprintf("kubelet-restart-%d-pods", restarted), unit: "s", target: fixed(2),
@@ -87,17 +87,21 @@ func restarts(ctx context.Context, s *side, _ int) error {
 	}
 	s.add("restart", last.Sub(began).Seconds())
 
-	// The others were right all the time, and are.
-	for _, name := range b.names {
-		if _, err := b.seen.wait(limited, "to be Ready", name, isReady); err != nil {
-			return err
+	// The containers of the other pods are the same as before.
+	now, err := s.w.Client.CoreV1().Pods(namespace).List(limited, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, p := range now.Items {
+		if !isReady(&p) || p.Status.ContainerStatuses[0].RestartCount > 0 && !slices.Contains(ended, p.Name) {
+			return fmt.Errorf("pod %s was to stay as it was: %+v", p.Name, p.Status.ContainerStatuses)
 		}
 	}
 	_, err = b.end(ctx)
 	return err
 }
 
-// Memory of the part evict, in MiB: of all pods together, what must be left of it, and what the two pods take.
+// Memory in the part evict, in MiB: the limit of all pods together, the eviction threshold, and what each of the two pods takes.
 const (
 	podsMemory, memoryLeft = 800, 100
 	askedMemory            = 300

@@ -38,7 +38,8 @@ func (f *editedFile) add() int {
 	return f.made
 }
 
-// look reads the file, and returns how late it was with what it has now, and how many edits it does not have yet.
+// look reads the file once. It returns the longest time from an edit that is in the file since this look until now, and how many edits are not in
+// the file yet.
 func (f *editedFile) look() (worst time.Duration, left int, err error) {
 	data, err := os.ReadFile(f.path)
 	if err != nil {

@@ -137,7 +137,7 @@ func (s *side) crowd(ctx context.Context, crowd int) error {
 	return err
 }
 
-// idleCPU measures the processors of the kubelet while nothing happens.
+// idleCPU measures how much processor time the kubelet uses for each second in which no pod changes.
 func idleCPU(ctx context.Context, s *side, key string) error {
 	if err := pause(ctx, settling); err != nil {
 		return err

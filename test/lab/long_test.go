@@ -116,7 +116,7 @@ func complete(s stats.Summary) error {
 }
 
 const (
-	// reserve is what the kubelet keeps free on Windows: memory.available<500Mi, its default for hard eviction.
+	// reserve is the kubelet's default threshold for hard eviction on Windows: memory.available<500Mi.
 	reserve = 500 << 20
 	// evictionWait: the kubelet looks each 10 s, and a program takes some time to fill gigabytes.
 	evictionWait = 2 * time.Minute

@@ -110,7 +110,7 @@ func (w faultCases) testStep(t *testing.T, s step, program string) {
 	w.isAsBefore(t, before, leaked(s, program))
 }
 
-// newLife is a pod, and the parts of its life until the caller of CRI gives up, as the kubelet does.
+// newLife returns a pod, and the CRI calls of each part of its life. giveUp cancels the calls, as a kubelet does that has waited long enough.
 func (w faultCases) newLife(t *testing.T, name string) (p *pod, do map[string]func() error, giveUp func()) {
 	t.Helper()
 	w.write("var/log/pods/"+name+"/.keep", "")

@@ -123,8 +123,8 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 	return p, nil
 }
 
-// untilStarted waits for what the launcher says of the program: 0, or the error of Windows with which it could not be started. A launcher that
-// says nothing is ended, since nobody would know of its program.
+// untilStarted waits until the launcher has written whether the program runs: 0, or the Windows error of its start. A launcher that writes
+// nothing in time is killed, because nobody would know of its program.
 func (s programCalls) untilStarted(ctx context.Context, p *program, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, programWait)
 	defer cancel()
