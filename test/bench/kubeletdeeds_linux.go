@@ -26,7 +26,7 @@ import (
 func deedParts() []kubeletPart {
 	return []kubeletPart{
 		{name: "restart", measure: restarts, lines: []line{{key: "restart", name: fmt.Sprintf("kubelet-restart-%d-pods", restarted), unit: "s", target: fixed(2),
-			note: fmt.Sprintf("killed, %d containers end, started again: until the API shows these restarted, and every pod Ready", endedMeanwhile)}}},
+			note: fmt.Sprintf("killed, %d containers end, started again: until the API shows these restarted; all other pods are as before", endedMeanwhile)}}},
 		{name: "evict", rounds: 3, measure: evictions, lines: []line{{key: "evict", name: "kubelet-eviction", unit: "s", target: fixed(12),
 			note: "hard, memory: from the moment when the pods' cgroup holds more than the threshold leaves until the pod is Failed in the API"}}},
 		{name: "csi", rounds: 9, measure: csiVolumes, lines: []line{{key: "csi", name: "kubelet-csi-volume", unit: "s", target: fixed(0.060),
