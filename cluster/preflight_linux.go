@@ -58,7 +58,7 @@ func Preflight(l Layout, c Config) error {
 	}
 	errs = append(errs, checkKernel()...)
 	if active, _ := supervise.Supervisors(l.RunDir()); active.PID == 0 {
-		errs = append(errs, portFree("--api-port", c.APIPort), portFree("--registry-port", c.RegistryPort))
+		errs = append(errs, portFree("--api-port", c.APIPort), portFree("--registry-port", c.RegistryPort), checkInotify(c))
 	}
 	return errors.Join(append(errs, hostsFree(l, c)...)...)
 }

@@ -212,7 +212,7 @@ func (w *pressure) preempt(victims []types.UID, resource v1.ResourceName) {
 	for _, uid := range victims {
 		if a := k.actor(uid, false); a != nil {
 			klog.FromContext(k.ctx).Info("A pod ends to make room for a critical one", "pod", uid, "resource", resource)
-			a.post(pod.Evicted{Reason: preempting, Message: preemptMessage, Disruption: preemptDisruption})
+			a.post(pod.Evicted{Reason: preempting, Message: preemptMessage, Disruption: preemptDisruption, ByContainers: true})
 			k.o.Meter.Preempted(string(resource))
 		}
 	}

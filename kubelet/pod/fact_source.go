@@ -92,7 +92,7 @@ func disruption(message string) []v1.PodCondition {
 	return []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: message}}
 }
 
-// Evicted says that the pod has to make room: it is stopped and its phase becomes Failed. A pod that is being deleted gets less time
+// Evicted says that the pod has to make room: it is stopped, and its phase becomes Failed unless ByContainers says otherwise. A pod that is being deleted gets less time
 // than before. Reason and texts are in upstream's words.
 type Evicted struct {
 	Reason  string
@@ -101,6 +101,9 @@ type Evicted struct {
 	Disruption string `json:"-"`
 	// Grace bounds the time that the containers get; nil leaves them the pod's own.
 	Grace *time.Duration `json:",omitempty"`
+	// ByContainers has the containers' exit codes decide between the phases Succeeded and Failed, as of a pod that is deleted. Upstream's
+	// tests want that of a pod that is preempted (test/e2e_node/critical_pod_test.go of 1.36.3).
+	ByContainers bool `json:",omitempty"`
 	// Annotations of the event.
 	Annotations map[string]string `json:"-"`
 }
@@ -110,6 +113,9 @@ func (f Evicted) take(s *State, _ time.Time) {
 		return
 	}
 	s.stop = &Stop{Reason: f.Reason, Message: f.Message, Phase: v1.PodFailed, Grace: f.Grace}
+	if f.ByContainers {
+		s.stop.Phase = ""
+	}
 	if f.Disruption != "" {
 		s.stop.Conditions = disruption(f.Disruption)
 	}

@@ -37,10 +37,9 @@ func terminal(phase v1.PodPhase) bool { return phase == v1.PodFailed || phase ==
 
 // appsSeen reports whether a regular container has run in the newest sandbox, since the last reset: then its init phase is over.
 func appsSeen(s *State) bool {
-	box := s.runtime.sandbox()
 	for i := range s.pod.Spec.Containers {
 		cur, _ := s.runtime.latest(s.pod.Spec.Containers[i].Name)
-		if cur != nil && (box == nil || cur.SandboxID == box.ID) && cur.State != Created && !stale(s, cur) {
+		if cur != nil && inNewest(s, cur) && cur.State != Created && !stale(s, cur) {
 			return true
 		}
 	}

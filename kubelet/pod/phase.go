@@ -12,29 +12,7 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 		return v1.PodFailed
 	}
 
-	spec := &s.pod.Spec
-	initDone, appRan := true, false
-	for i := range spec.Containers {
-		if cur, _ := shown(s, spec.Containers[i].Name); cur != nil {
-			appRan = true
-		}
-	}
-
-	for i := range spec.InitContainers {
-		c := &spec.InitContainers[i]
-		cur, _ := shown(s, c.Name)
-		if isSidecar(c) {
-			if cur == nil || cur.State == Running && !started(s, c, cur) {
-				initDone = false
-			}
-			continue
-		}
-		if cur == nil || cur.State != Exited || cur.ExitCode != 0 || stale(s, cur) {
-			initDone = false
-		}
-	}
-
-	if !initDone && !appRan {
+	if !initOver(s) {
 		if terminalSeen(s) {
 			return oldPhase(s)
 		}
@@ -42,6 +20,39 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 	}
 
 	return appPhase(s, stopping)
+}
+
+// initOver reports whether the init phase is over in the newest sandbox: a regular container has run there, or all init containers have
+// ended well there, and the sidecars among them have started. A sandbox that replaces another has an init phase of its own, during which
+// the pod is Pending again. Upstream asks the same of the active sandbox (HasAnyActiveRegularContainerStarted in pkg/kubelet/container of 1.36.3).
+func initOver(s *State) bool {
+	for i := range s.pod.Spec.Containers {
+		if cur, _ := shown(s, s.pod.Spec.Containers[i].Name); cur != nil && inNewest(s, cur) {
+			return true
+		}
+	}
+
+	for i := range s.pod.Spec.InitContainers {
+		c := &s.pod.Spec.InitContainers[i]
+		cur, _ := shown(s, c.Name)
+		switch {
+		case cur == nil || !inNewest(s, cur):
+			return false
+		case isSidecar(c):
+			if cur.State == Running && !started(s, c, cur) {
+				return false
+			}
+		case cur.State != Exited || cur.ExitCode != 0 || stale(s, cur):
+			return false
+		}
+	}
+	return true
+}
+
+// inNewest reports whether a container is of the pod's newest sandbox, or no sandbox is left.
+func inNewest(s *State, c *Container) bool {
+	box := s.runtime.sandbox()
+	return box == nil || c.SandboxID == box.ID
 }
 
 func terminalSeen(s *State) bool { return terminal(s.pod.Status.Phase) }

@@ -103,6 +103,8 @@ func startedAgo(d time.Duration) func(*State) {
 	}
 }
 
+func told(f Fact) func(*State) { return func(s *State) { f.take(s, now) } }
+
 func TestReconcile(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -149,6 +151,10 @@ func TestReconcile(t *testing.T) {
 		{"somebody wrote Failed: stop", fresh(sandbox, running("c"), func(s *State) { s.pod.Status.Phase = v1.PodFailed }), v1.PodFailed, "stop-container c c1 grace=30s"},
 		{"gone from the API by force: a second", fresh(sandbox, running("c"), deleted(0), func(s *State) { s.gone = true }), v1.PodRunning, "stop-container c c1 grace=1s"},
 		{"static and gone: no phase is forced on it", fresh(sandbox, func(s *State) { s.static, s.gone = true, true }), v1.PodPending, "stop-sandbox s"},
+		{"evicted and exited with 0: Failed", fresh(sandbox, exited("c", 0, 0), told(Evicted{Reason: "Evicted"})), v1.PodFailed, "stop-sandbox s"},
+		{"preempted and exited with 0: Succeeded", fresh(sandbox, exited("c", 0, 0), told(Evicted{Reason: "Preempting", ByContainers: true})), v1.PodSucceeded, "stop-sandbox s"},
+		{"preempted and exited with 1: Failed", fresh(sandbox, exited("c", 0, 1), told(Evicted{Reason: "Preempting", ByContainers: true})), v1.PodFailed, "stop-sandbox s"},
+		{"preempted before a container started: Failed", fresh(sandbox, told(Evicted{Reason: "Preempting", ByContainers: true})), v1.PodFailed, "stop-sandbox s"},
 	} {
 
 		t.Run(c.name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 )
 
 // graceAfterLimit is what ginkgo gets to clean up and report after it was told to end.
-const graceAfterLimit = 2 * time.Minute
+const graceAfterLimit = 5 * time.Minute
 
 // endless names tests, by suite, that wait for hours for what cannot come here: a pod for a GPU waits for five. They run last, each
 // suite's no longer than endlessLimit; a reason says why more time would change nothing.

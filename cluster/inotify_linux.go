@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// inotifyLimit is how many inotify instances all programs of a user may have together; a distribution's default is 128.
+const inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
+
+// Inotify instances that hosts of a cluster have when it has come up (find /proc/[0-9]*/fd -lname anon_inode:inotify, of a cluster of two
+// Linux nodes and two emulated Windows nodes).
+const (
+	inotifyOfControlPlane = 12
+	inotifyOfNode         = 12
+)
+
+// checkInotify returns an error if the machine's limit leaves too few inotify instances for a cluster with these nodes. Programs that get
+// none end or no longer see changed files, containerd.exe for example with "fsnotify: queue or buffer overflow".
+func checkInotify(c Config) error {
+	data, err := os.ReadFile(inotifyLimit)
+	if err != nil {
+		return nil //nolint:nilerr // a kernel without inotify says so when a program asks for it
+	}
+	limit, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return fmt.Errorf("%s: %w", inotifyLimit, err)
+	}
+	return inotifyLack(limit, inotifyUsed(), inotifyOfControlPlane+inotifyOfNode*len(c.Nodes()))
+}
+
+// inotifyLack returns an error that names the setting if fewer than need instances of limit are free.
+func inotifyLack(limit, used, need int) error {
+	if limit-used >= need {
+		return nil
+	}
+	return fmt.Errorf("fs.inotify.max_user_instances is %d, of which %d are in use, and this cluster takes about %d: sysctl fs.inotify.max_user_instances=%d",
+		limit, used, need, 1024*(1+(used+need)/1024))
+}
+
+// inotifyUsed counts the instances of all processes. What it cannot read it does not count.
+func inotifyUsed() int {
+	used := 0
+	folders, _ := filepath.Glob("/proc/[0-9]*/fd")
+	for _, folder := range folders {
+		used += inotifyIn(folder)
+	}
+	return used
+}
+
+// inotifyIn counts the inotify instances among the open files of a process.
+func inotifyIn(folder string) int {
+	used := 0
+	files, _ := os.ReadDir(folder) // none if the process has ended
+	for _, f := range files {
+		if to, err := os.Readlink(filepath.Join(folder, f.Name())); err == nil && to == "anon_inode:inotify" {
+			used++
+		}
+	}
+	return used
+}
