@@ -11,11 +11,12 @@ import (
 // inotifyLimit is how many inotify instances all programs of a user may have together; a distribution's default is 128.
 const inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
 
-// Inotify instances that hosts of a cluster have when it has come up (find /proc/[0-9]*/fd -lname anon_inode:inotify, of a cluster of two
-// Linux nodes and two emulated Windows nodes).
+// Inotify instances that the parts of a cluster have when it has come up, counted by `find /proc/[0-9]*/fd -lname anon_inode:inotify`: of a Linux
+// node containerd has two, kubelet and kube-proxy one each; an emulated Windows node has one, and one more when its programs watch folders.
 const (
-	inotifyOfControlPlane = 12
-	inotifyOfNode         = 12
+	inotifyOfControlPlane = 13
+	inotifyOfLinuxNode    = 4
+	inotifyOfWindowsNode  = 2
 )
 
 // checkInotify returns an error if the machine's limit leaves too few inotify instances for a cluster with these nodes. Programs that get
@@ -29,7 +30,7 @@ func checkInotify(c Config) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", inotifyLimit, err)
 	}
-	return inotifyLack(limit, inotifyUsed(), inotifyOfControlPlane+inotifyOfNode*len(c.Nodes()))
+	return inotifyLack(limit, inotifyUsed(), inotifyOfControlPlane+inotifyOfLinuxNode*c.LinuxNodes+inotifyOfWindowsNode*c.WindowsNodes)
 }
 
 // inotifyLack returns an error that names the setting if fewer than need instances of limit are free.
