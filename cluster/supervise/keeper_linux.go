@@ -227,14 +227,13 @@ func (k *keeper) start() error {
 		return err
 	}
 
-	cmd := exec.Command(p.Path, p.Args...)
+	cmd := p.command()
 	cmd.Dir = p.Dir
 	if cmd.Dir == "" {
 		cmd.Dir = "/"
 	}
 	cmd.Env = append(slices.Clone(environment), p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := platform.StartInNetns(p.Netns, cmd); err != nil {
 		return fmt.Errorf("starting %s: %w", p.Name, err)
 	}
@@ -243,6 +242,19 @@ func (k *keeper) start() error {
 	k.state.StartTicks, _ = startTicks(cmd.Process.Pid)
 	go func() { _ = cmd.Wait() }() // reaps it; its end is seen through the pidfd
 	return nil
+}
+
+// command is the process's command, in a session of its own. A host name is set by a shell that the program then replaces: Go cannot do it between
+// the start of a process and its program.
+func (p Process) command() *exec.Cmd {
+	attributes := &syscall.SysProcAttr{Setsid: true}
+	cmd := exec.Command(p.Path, p.Args...)
+	if p.Hostname != "" {
+		attributes.Cloneflags = syscall.CLONE_NEWUTS
+		cmd = exec.Command("/bin/sh", append([]string{"-c", `echo "$0" > /proc/sys/kernel/hostname && exec "$@"`, p.Hostname, p.Path}, p.Args...)...)
+	}
+	cmd.SysProcAttr = attributes
+	return cmd
 }
 
 // environment is what every program has.

@@ -127,6 +127,27 @@ func TestWaitsForItsCondition(t *testing.T) {
 	w.state("a", running)
 }
 
+// A process with a host name sees that name, and the machine keeps its own.
+func TestHostname(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "name")
+	p := sleeper("a")
+	p.Hostname, p.Path, p.Args = "lin09", "/bin/sh", []string{"-c", `cat /proc/sys/kernel/hostname > "$0"; exec sleep 1000`, file}
+	w := newWorld(t, p)
+	w.state("a", running)
+	if err := wait.For(t.Context(), 10*time.Second, "the name in the file", func(context.Context) error {
+		data, err := os.ReadFile(file)
+		if err == nil && string(data) != "lin09\n" {
+			err = fmt.Errorf("it is %q", data)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	if name, err := os.Hostname(); err != nil || name == "lin09" {
+		t.Errorf("the machine is called %s: %v", name, err)
+	}
+}
+
 // What runs before a process must succeed before it, and what follows it, starts.
 func TestBefore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "there")

@@ -16,6 +16,8 @@ type Process struct {
 	Dir string `json:"dir,omitempty"`
 	// Netns is the path of the network namespace to start in; "" means the supervisor's own.
 	Netns string `json:"netns,omitempty"`
+	// Hostname is the host name that the process sees, in a UTS namespace of its own; "" means the machine's.
+	Hostname string `json:"hostname,omitempty"`
 	// Log receives standard output and error, appended; a file larger than 16 MiB is begun again.
 	Log string `json:"log"`
 	// WaitFor must all hold before each start.

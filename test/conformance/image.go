@@ -225,7 +225,7 @@ func appletsOf(busybox string) ([]string, error) {
 // tools that the tests call by name and that busybox lacks or does another way, with Debian's package of each.
 var tools = map[string]string{
 	"/usr/bin/curl": "curl", "/usr/bin/dig": "bind9-dnsutils", "/bin/nc.openbsd": "netcat-openbsd",
-	"/bin/ip": "iproute2", "/bin/ss": "iproute2", "/usr/bin/getent": "libc-bin",
+	"/usr/bin/wget": "wget", "/bin/ip": "iproute2", "/bin/ss": "iproute2", "/usr/bin/getent": "libc-bin",
 }
 
 // addTools copies the programs of this machine with the libraries that they load.
