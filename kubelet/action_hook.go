@@ -52,6 +52,7 @@ func (e *effects) hook(ctx context.Context, p *v1.Pod, c *v1.Container, h hookCa
 		defer timer.Stop()
 		select {
 		case <-ctx.Done():
+			e.meter.Life().SleepCut()
 			return fmt.Errorf("sleeping of the hook was cut short: %w", ctx.Err())
 		case <-timer.C:
 		}
@@ -60,6 +61,7 @@ func (e *effects) hook(ctx context.Context, p *v1.Pod, c *v1.Container, h hookCa
 	case h.handler.HTTPGet != nil:
 		plain, err := probe.HookGet(ctx, h.handler.HTTPGet, probe.Target{Pod: p, Container: c, PodIP: h.podIP})
 		if plain && err == nil {
+			e.meter.Life().PlainHook()
 			e.event(p, c.Name, v1.EventTypeWarning, "LifecycleHTTPFallback", fmt.Sprintf(
 				"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", h.handler.HTTPGet.Host))
 		}

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -105,4 +106,10 @@ func imageMounts(p *v1.Pod, c *v1.Container, refs map[string]string) (mounts []r
 		}
 	}
 	return mounts
+}
+
+// imageMountFailed reports whether a container was not made because an image that it has as a volume could not be mounted: then the runtime says so in
+// CRI's word.
+func imageMountFailed(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "ImageVolumeMountFailed")
 }

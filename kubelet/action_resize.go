@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -11,7 +12,7 @@ import (
 
 // resizePod changes what runs: the pod's cgroup first where it grows, last where it shrinks, and its containers in between.
 func (e *effects) resizePod(ctx context.Context, j job) []pod.Fact {
-	ctx = context.WithoutCancel(ctx)
+	ctx, began := context.WithoutCancel(ctx), time.Now()
 	f := pod.Resized{Resources: pod.ResourcesOf(j.pod), Actuated: map[string]v1.ResourceRequirements{}}
 
 	err := e.checkMemory(ctx, j)
@@ -30,6 +31,7 @@ func (e *effects) resizePod(ctx context.Context, j job) []pod.Fact {
 	if err != nil {
 		f.Failed, f.Message = true, err.Error()
 	}
+	e.meter.Resizes().Done(time.Since(began), f.Failed)
 	return append(e.reread(ctx), f) // the runtime sends no event about it
 }
 

@@ -40,6 +40,7 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 	spec.CPUs, spec.Mems, spec.Alone = at.CPUs, at.Mems, at.Alone && e.placed.NoQuota
 	spec.Created = func(string) { e.event(p, j.Name, v1.EventTypeNormal, "Created", "Container created") }
 	made, err := e.runtime.StartContainer(ctx, spec)
+	e.meter.Life().ImageVolumes(len(imageMounts(p, c, j.imageVolumes)), imageMountFailed(err))
 	if err != nil {
 		reason := "CreateContainerError"
 		var step *runtime.StepError

@@ -47,10 +47,14 @@ func (a *actor) askRoom(ctx context.Context) {
 		}
 	}
 
+	waited := pod.ResizeWaits(a.state)
 	if refusal != nil {
 		f := pod.ResizeRefused{Reason: v1.PodReasonDeferred, Message: refusal.Message}
 		if refusal.Reason == v1.PodReasonInfeasible {
 			f.Reason = v1.PodReasonInfeasible
+			if waited != f.Reason {
+				a.meter.Resizes().Infeasible(infeasible(refusal.Message))
+			}
 		}
 		a.take(f, time.Now())
 		return
@@ -61,6 +65,9 @@ func (a *actor) askRoom(ctx context.Context) {
 		return
 	}
 	a.take(pod.ResizeAgreed{}, time.Now())
+	if waited == v1.PodReasonDeferred {
+		a.meter.Resizes().Late("pods_removed")
+	}
 }
 
 // askAdmission asks the node whether it runs the pod: once, or again while the pod waits for room.
@@ -76,6 +83,7 @@ func (a *actor) askAdmission(ctx context.Context) {
 
 	switch refusal, waits := a.admission.decide(ctx, s.Pod(), running); {
 	case refusal != nil:
+		a.meter.Life().Rejected(refusal.Reason)
 		a.take(pod.Refused{Reason: refusal.Reason, Message: refusal.Message}, time.Now())
 	case !waits:
 		a.take(pod.Admitted{}, time.Now())

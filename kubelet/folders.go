@@ -36,24 +36,28 @@ func (f *folders) remove(ctx context.Context, uid types.UID) error {
 	return f.pods.Remove(ctx, uid)
 }
 
-// removeUnknown removes what pods that are not known have left on disk. What fails is tried again at the next full check.
-func (f *folders) removeUnknown(ctx context.Context, known func(types.UID) bool) {
+// removeUnknown removes what pods that are not known have left on disk. What fails is tried again at the next full check. It returns how many
+// there were, and how many of them failed.
+func (f *folders) removeUnknown(ctx context.Context, known func(types.UID) bool) (removed, failed int) {
 	uids, err := f.pods.OnDisk()
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Listing the folders of pods failed")
-		return
+		return 0, 0
 	}
 
 	for _, uid := range append(uids, f.logged()...) {
 		if known(uid) {
 			continue
 		}
+		removed++
 		if err := f.remove(ctx, uid); err != nil {
+			failed++
 			klog.FromContext(ctx).Error(err, "Removing the folder of a pod failed", "pod", uid)
 		}
 	}
 	f.pods.Sweep(ctx)
 	f.removeDeadLinks()
+	return removed, failed
 }
 
 // logged returns the pods that have a folder of logs, named <namespace>_<name>_<UID>.

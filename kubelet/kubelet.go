@@ -61,14 +61,17 @@ func New(o Options) *Kubelet {
 	if o.Cgroups == nil {
 		o.Cgroups = cgroup.None{}
 	}
+	o.Cgroups = timedCgroups{o.Cgroups, o.Meter.Life()}
+	o.Meter.Life().CgroupVersion(cgroup.Version())
 	if o.Node.IPs == nil {
 		o.Node.IPs = func() []string { return nil }
 	}
-	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{},
+	k := &Kubelet{o: o, status: status.New(o.API, o.Meter.Life().StatusWritten), actors: map[types.UID]*actor{},
 		burst: newBurst(o.Burst), knowledge: knowledge{began: time.Now()},
 		folders: &folders{pods: o.Volumes, logs: o.PodLogsDir, cgroups: o.Cgroups}}
 
-	k.statics = &staticPods{set: static.NewSet(len(o.Static)), sources: o.Static, status: k.status, events: o.API, tasks: &k.running, actor: k.actor}
+	k.statics = &staticPods{set: static.NewSet(len(o.Static)), sources: o.Static, status: k.status, events: o.API, tasks: &k.running, actor: k.actor,
+		restarted: o.Meter.Life().Restarted}
 
 	k.runtime = &runtimeWatch{service: o.Runtime, changed: k.runtimeChanged}
 	k.devices, k.held = newDevices(deviceOptions(k))
@@ -123,7 +126,7 @@ func (k *Kubelet) newAdmission(p pins) *admission {
 
 // nodeLinks connects the node's status with the API and the runtime.
 func (k *Kubelet) nodeLinks() nodestatus.Links {
-	links := nodestatus.Links{API: k.o.API, Event: k.o.API.NodeEvent, ShuttingDown: k.shuttingDown.Load,
+	links := nodestatus.Links{API: k.o.API, Measure: k.o.Meter.Start(), Event: k.o.API.NodeEvent, ShuttingDown: k.shuttingDown.Load,
 		Runtime: func() (runtime.Version, runtime.Health) { return *k.runtime.version.Load(), *k.runtime.health.Load() },
 		PodCIDR: k.passPodCIDR, Devices: k.devices.Amounts}
 	if k.o.Volumes.nodeVolumes != nil {

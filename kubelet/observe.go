@@ -161,7 +161,7 @@ func (k *Kubelet) cleanOrphans(ctx context.Context) {
 	tick := time.NewTicker(fullCheckPeriod)
 	defer tick.Stop()
 	for {
-		k.folders.removeUnknown(ctx, k.mayHaveFolders)
+		k.o.Meter.Life().Swept(k.folders.removeUnknown(ctx, k.mayHaveFolders))
 		k.unmountForgotten(ctx)
 		select {
 		case <-ctx.Done():

@@ -45,6 +45,9 @@ func (a *actor) turn(ctx context.Context) (rest time.Duration, finished bool) {
 	}()
 
 	for f := a.next(); f != nil; f = a.next() {
+		if d, ok := f.(pod.Desired); ok {
+			a.meter.Resizes().Asked(a.state.Wanted(), d.Pod)
+		}
 		a.take(f, time.Now())
 		a.follow(ctx, f)
 	}
@@ -77,6 +80,9 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 	began := time.Now()
 	defer func() {
 		a.meter.Worker(!a.counted, time.Since(began), began.Sub(a.born))
+		if !a.counted {
+			a.meter.Life().Began(s.Pod())
+		}
 		a.counted = true
 	}()
 
@@ -94,6 +100,9 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 	if plan.Stopping && !s.Stopping() {
 		a.take(pod.StopBegan{}, now)
 		a.probes.Terminating(a.uid)
+		if s.Pod() == nil && len(s.Runtime().Sandboxes)+len(s.Runtime().Containers) > 0 {
+			a.meter.Life().Orphan()
+		}
 	}
 
 	a.cancels.cancel(plan.Cancel)

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"reflect"
 	"time"
 
@@ -22,6 +23,9 @@ func (a *actor) publish(plan *pod.Plan) {
 	}
 	last := s.Last()
 	changed := last == nil || !reflect.DeepEqual(*last, plan.Status)
+	if changed {
+		a.meter.Life().Status(cmp.Or(last, &s.Pod().Status), &plan.Status)
+	}
 	switch {
 	case s.Static():
 		a.publishMirror(plan, changed)
@@ -40,7 +44,9 @@ func (a *actor) publish(plan *pod.Plan) {
 		a.take(pod.Published{Status: plan.Status}, time.Now())
 	}
 
-	a.view.Store(s.View(plan.Status))
+	view := s.View(plan.Status)
+	view.Stopping, view.Stopped = plan.Stopping, plan.Stopped
+	a.view.Store(view)
 }
 
 // publishMirror hands on the status of a static pod: the mirror gets it, if there is one.

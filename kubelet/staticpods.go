@@ -22,6 +22,8 @@ type staticPods struct {
 	tasks   *group
 	// actor finds the actor of a pod, and with make starts one.
 	actor func(uid types.UID, make bool) *actor
+	// restarted is called for a pod that ended and begins again.
+	restarted func()
 }
 
 // run starts the sources. Their pods need no API server.
@@ -73,6 +75,7 @@ func (s *staticPods) want(p *v1.Pod) { s.actor(p.UID, true).post(pod.Desired{Pod
 func (s *staticPods) finished(uid types.UID, last *v1.PodStatus) {
 	next, again := s.set.Finished(uid)
 	if again != nil {
+		s.restarted()
 		if last != nil {
 			again = again.DeepCopy()
 			again.Status.ContainerStatuses, again.Status.InitContainerStatuses = last.ContainerStatuses, last.InitContainerStatuses

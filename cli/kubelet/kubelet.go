@@ -22,7 +22,7 @@ import (
 
 // Flags of upstream's kubelet that have no effect here, by the kind of their value.
 var (
-	ignoredTexts = []string{"pod-infra-container-image", "runtime-cgroups",
+	ignoredTexts = []string{"pod-infra-container-image",
 		"lock-file", "experimental-mounter-path", "log-flush-frequency", "logging-format", "vmodule", "reserved-memory",
 		"maximum-dead-containers", "maximum-dead-containers-per-container", "minimum-container-ttl-duration"}
 	ignoredSwitches = []string{"exit-on-lock-contention", "experimental-allocatable-ignore-eviction", "logtostderr"}
@@ -105,6 +105,7 @@ func register(fs *pflag.FlagSet, o *options) {
 		"registries and mirrors when it checks, before a pull, for which builds of Windows an image is")
 	fs.StringVar(&o.CredentialConfig, "image-credential-provider-config", "", "file, or folder of files, with a CredentialProviderConfig: programs that know the logins of images")
 	fs.StringVar(&o.CredentialDir, "image-credential-provider-bin-dir", "", "folder of these programs")
+	fs.StringVar(&o.RuntimeCgroup, "runtime-cgroups", "", "cgroup of the container runtime, for figures of what it uses; if empty that of the process at its socket")
 	fs.StringVar(&o.BootRecord, "network-boot-record", "", "Windows: file in which porthole routes says that the pod network of this boot is made (boot.json in its --state-dir);\n"+
 		"pods wait for it. Empty: they start as soon as the runtime calls its network ready")
 	fs.StringVar(&o.Labels, "node-labels", "", "labels to register with: key=value,…")

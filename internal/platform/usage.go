@@ -24,6 +24,7 @@ type Usage struct {
 	SwapTotal, SwapFree uint64
 	// Own is what this process uses itself.
 	OwnCPUNanoseconds, OwnMemory uint64
+	OwnFaults, OwnMajorFaults    uint64 // page faults, and those of them that read from a disk; Windows does not tell these apart
 	Interfaces                   []InterfaceUsage
 }
 

@@ -133,7 +133,7 @@ func readOwn(u *Usage) {
 	}
 	m := memoryCounters{size: uint32(unsafe.Sizeof(memoryCounters{}))}
 	if ok, _, _ := getProcessMemoryInfo.Call(uintptr(windows.CurrentProcess()), uintptr(unsafe.Pointer(&m)), unsafe.Sizeof(m)); ok != 0 {
-		u.OwnMemory = uint64(m.workingSet)
+		u.OwnMemory, u.OwnFaults = uint64(m.workingSet), uint64(m.faults)
 	}
 }
 

@@ -25,6 +25,14 @@ func unified() bool {
 	return err == nil
 }
 
+// Version returns which version of cgroups has the controllers: 1 or 2.
+func Version() int {
+	if unified() {
+		return 2
+	}
+	return 1
+}
+
 // ensure makes the cgroup at path and all above it, and sets the limits of the one at path. It may be repeated.
 func ensure(path string, l limits) error {
 	if unified() {

@@ -93,6 +93,9 @@ func (t Tree) Resize(p *v1.Pod, change func() error) error {
 	return resize(t.Path(p), t.limits(p), change)
 }
 
+// Top returns the cgroup of all pods.
+func (t Tree) Top() string { return path.Join("/", t.root, "kubepods") }
+
 // Memory returns the working set of all pods together. It returns an error that is os.ErrNotExist before the first pod.
 func (t Tree) Memory() (uint64, error) { return memoryOf(path.Join("/", t.root, "kubepods")) }
 

@@ -35,6 +35,8 @@ type GC struct {
 	Disk func(path string) (capacity, available uint64, err error)
 	// Verify forgets images that are gone; nil remembers none.
 	Verify *Verifier
+	// Removed is told why an image was removed: age or space; nil for nobody.
+	Removed func(reason string)
 	// Event records an event about the node.
 	Event func(eventType, reason, message string)
 
@@ -91,7 +93,7 @@ func (g *GC) Reclaim(ctx context.Context) (freed int64, err error) {
 	if err := g.observe(ctx, now); err != nil {
 		return 0, err
 	}
-	return g.remove(ctx, g.idle(now), math.MaxInt64)
+	return g.remove(ctx, forSpace, g.idle(now), math.MaxInt64)
 }
 
 func (g *GC) begin() {
@@ -136,7 +138,7 @@ func (g *GC) collect(ctx context.Context) error {
 	}
 	var errs []error
 	if age := g.Policy.MaxAge; age > 0 && now.Sub(g.began) > age { // before that, it is not known what was used
-		_, err := g.remove(ctx, g.old(now, age), math.MaxInt64)
+		_, err := g.remove(ctx, forAge, g.old(now, age), math.MaxInt64)
 		errs = append(errs, err)
 	}
 	if g.Policy.High < 100 {
@@ -252,7 +254,7 @@ func (g *GC) makeRoom(ctx context.Context, now time.Time) error {
 	}
 
 	want := int64(capacity*uint64(100-g.Policy.Low)/100) - int64(available)
-	freed, err := g.remove(ctx, g.idle(now), want)
+	freed, err := g.remove(ctx, forSpace, g.idle(now), want)
 	if freed < want {
 		text := fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d of %d bytes free). Failed to free sufficient space by deleting unused images (freed %d bytes of %d)",
 			available, capacity, freed, want)
@@ -262,8 +264,14 @@ func (g *GC) makeRoom(ctx context.Context, now time.Time) error {
 	return err
 }
 
+// Why images are removed, in upstream's words.
+const (
+	forAge   = "age"
+	forSpace = "space"
+)
+
 // remove removes images one after the other until want bytes are free. It skips an image that cannot be removed.
-func (g *GC) remove(ctx context.Context, ids []string, want int64) (freed int64, err error) {
+func (g *GC) remove(ctx context.Context, reason string, ids []string, want int64) (freed int64, err error) {
 	for _, id := range ids {
 		if freed >= want {
 			break
@@ -271,6 +279,9 @@ func (g *GC) remove(ctx context.Context, ids []string, want int64) (freed int64,
 		if _, one := g.Images.RemoveImage(ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: id}}); one != nil {
 			err = errors.Join(err, fmt.Errorf("removing image %s: %w", id, one))
 			continue
+		}
+		if g.Removed != nil {
+			g.Removed(reason)
 		}
 		freed += int64(g.seen[id].size)
 		delete(g.seen, id)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -91,6 +92,14 @@ type providers interface {
 	ByAccount(image string) bool
 }
 
+// counter counts what is done for pods; kubelet/meter implements it.
+type counter interface {
+	// Pulled counts a pull of an image of that many bytes, 0 if that is not known, with the wait for its turn.
+	Pulled(size uint64, took time.Duration)
+	// Ensured counts a request: whether the image was present (true, false or unknown), by which policy, and whether it had to be pulled.
+	Ensured(present, policy, pulled string)
+}
+
 // Puller makes images present. It is safe for concurrent use.
 type Puller struct {
 	client cri.ImageServiceClient
@@ -107,6 +116,8 @@ type Puller struct {
 	Rate limiter
 	// Builds checks images before they are pulled; nil checks nothing. Set it before the first use.
 	Builds *Builds
+	// Count counts what is done; nil counts nothing. Set it before the first use.
+	Count counter
 
 	mu      sync.Mutex
 	flights map[string]*flight
@@ -152,6 +163,13 @@ func (p *Puller) Ensure(ctx context.Context, r Request) (Image, error) {
 		return Image{}, &Error{ErrInvalidName, p.now().Add(firstWait), fmt.Errorf("failed to apply default image tag %q: %w", r.Name, err)}
 	}
 
+	there, must := "unknown", "unknown"
+	rule := policy(r.Policy, name)
+	defer func() {
+		if p.Count != nil {
+			p.Count.Ensured(there, strings.ToLower(string(rule)), must)
+		}
+	}()
 	present, err := p.status(ctx, name)
 	if err != nil {
 		r.Event(v1.EventTypeWarning, "InspectFailed", fmt.Sprintf("Failed to inspect image %q: %v", name, err))
@@ -159,7 +177,8 @@ func (p *Puller) Ensure(ctx context.Context, r Request) (Image, error) {
 	}
 
 	again := present != nil && p.again(ctx, name, present.Ref, r)
-	switch policy(r.Policy, name) {
+	there, must = strconv.FormatBool(present != nil), strconv.FormatBool(rule == v1.PullAlways || rule == v1.PullIfNotPresent && (present == nil || again))
+	switch rule {
 	case v1.PullNever:
 		if present == nil || again {
 			text := fmt.Sprintf("Container image %q is not present with pull policy of Never", name)
@@ -271,6 +290,9 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 	delete(p.waits, key)
 	p.mu.Unlock()
 	took := p.now().Sub(began).Round(time.Millisecond)
+	if p.Count != nil {
+		p.Count.Pulled(f.size, took)
+	}
 	r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", name, took, took, f.size))
 
 	img, err := p.status(ctx, name)

@@ -16,6 +16,8 @@ import (
 // Options configure a Meter.
 type Options struct {
 	NodeName string
+	// Boot is when the machine started; zero if that is not known.
+	Boot time.Time
 }
 
 // Meter holds the metrics of one kubelet.
@@ -25,7 +27,7 @@ type Meter struct {
 
 	operations, operationErrors, containers, containerErrors, hostProcess, hostProcessErrors *prometheus.CounterVec
 	pods, podErrors                                                                          prometheus.Counter
-	operationTime, workerTime, storageTime                                                   *prometheus.HistogramVec
+	operationTime, workerTime                                                                *prometheus.HistogramVec
 	podStart, podSLI, podTotal, workerStart                                                  prometheus.Histogram
 	probes                                                                                   *prometheus.CounterVec
 	probeTime                                                                                *prometheus.HistogramVec
@@ -33,6 +35,35 @@ type Meter struct {
 	evictionAge                                                                              *prometheus.HistogramVec
 	placing                                                                                  placing
 	claims                                                                                   claims
+	storage                                                                                  storage
+	parts                                                                                    parts
+}
+
+// parts are the metrics that have methods of their own.
+type parts struct {
+	life    *Life
+	start   *Start
+	images  *Images
+	resizes *Resizes
+}
+
+// Life returns the counts of what becomes of pods; nil, which counts nothing, of a nil Meter. So do the next ones.
+func (m *Meter) Life() *Life { return m.of().life }
+
+// Start returns the times of the node's start.
+func (m *Meter) Start() *Start { return m.of().start }
+
+// Images returns the counts of images.
+func (m *Meter) Images() *Images { return m.of().images }
+
+// Resizes returns the counts of changes of pods' resources.
+func (m *Meter) Resizes() *Resizes { return m.of().resizes }
+
+func (m *Meter) of() parts {
+	if m == nil {
+		return parts{}
+	}
+	return m.parts
 }
 
 // startBuckets are upstream's for the start of a pod, in seconds.
@@ -70,7 +101,7 @@ func New(o Options) *Meter {
 		workerStart: histogram("pod_worker_start_duration_seconds", "From the first sight of a pod until its worker began.", prometheus.DefBuckets),
 		probes: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "prober", Name: "probe_total", Help: "Probes by result."},
 			[]string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
-		storageTime: newStorageTime(), placing: newPlacing(), claims: newClaims(),
+		storage: newStorage(), placing: newPlacing(), claims: newClaims(), parts: parts{newLife(), newStart(o.Boot), newImages(), newResizes()},
 		probeTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "prober", Name: "probe_duration_seconds", Help: "How long probes took."},
 			[]string{"probe_type", "container", "pod", "namespace"}),
 	}
@@ -81,11 +112,23 @@ func New(o Options) *Meter {
 
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), node,
 		m.operations, m.operationErrors, m.operationTime, m.containers, m.containerErrors, m.hostProcess, m.hostProcessErrors, m.pods, m.podErrors,
-		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart, m.evictions, m.evictionAge, m.preemptions, m.storageTime,
-		m.claims.operations, m.claims.calls)
+		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart, m.evictions, m.evictionAge, m.preemptions, m.storage.calls,
+		m.storage.operations, m.claims.operations, m.claims.calls, newProvider())
 	m.placing.register(m.Registry)
+	m.parts.life.register(m.Registry)
+	m.parts.start.register(m.Registry)
+	m.parts.images.register(m.Registry)
+	m.parts.resizes.register(m.Registry)
 	m.Probes.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.probes, m.probeTime)
 	return m
+}
+
+// newProvider returns the metric by which upstream says where it has the figures of containers from.
+func newProvider() prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "metrics_provider", Help: "Where the figures of containers come from. The value is always 1.",
+		ConstLabels: prometheus.Labels{"provider": "cri"}})
+	g.Set(1)
+	return g
 }
 
 // CountRunning adds the numbers of pods with a running sandbox, and of containers by state (created, running, exited). count
@@ -119,25 +162,41 @@ func (r running) Collect(out chan<- prometheus.Metric) {
 // Calls counts the calls of a connection to the runtime under upstream's names. It is a stats.Handler of gRPC.
 type Calls struct{ Meter *Meter }
 
-type methodKey struct{}
+type callKey struct{}
+
+// call is what is known of a call that is under way. handler is the runtime's handler of a sandbox that is to be made.
+type call struct{ method, handler string }
 
 // TagRPC keeps the method's name for HandleRPC.
 func (Calls) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
-	return context.WithValue(ctx, methodKey{}, info.FullMethodName)
+	return context.WithValue(ctx, callKey{}, &call{method: info.FullMethodName})
 }
 
 // HandleRPC counts a call that ended.
 func (c Calls) HandleRPC(ctx context.Context, event stats.RPCStats) {
-	end, ok := event.(*stats.End)
-	method, known := ctx.Value(methodKey{}).(string)
-	if c.Meter == nil || !ok || !known {
+	made, known := ctx.Value(callKey{}).(*call)
+	if c.Meter == nil || !known {
 		return
 	}
-	name := Operation(method)
+	if out, ok := event.(*stats.OutPayload); ok {
+		if request, ok := out.Payload.(interface{ GetRuntimeHandler() string }); ok {
+			made.handler = request.GetRuntimeHandler()
+		}
+		return
+	}
+	end, ok := event.(*stats.End)
+	if !ok {
+		return
+	}
+
+	name, took := Operation(made.method), end.EndTime.Sub(end.BeginTime)
 	c.Meter.operations.WithLabelValues(name).Inc()
-	c.Meter.operationTime.WithLabelValues(name).Observe(end.EndTime.Sub(end.BeginTime).Seconds())
+	c.Meter.operationTime.WithLabelValues(name).Observe(took.Seconds())
 	if end.Error != nil {
 		c.Meter.operationErrors.WithLabelValues(name).Inc()
+	}
+	if name == "run_podsandbox" {
+		c.Meter.parts.life.sandbox(made.handler, took, end.Error)
 	}
 }
 
@@ -224,6 +283,7 @@ func (m *Meter) Running(pod *v1.Pod, seen, now time.Time, pulled bool) {
 		m.podTotal.Observe(took)
 		if !pulled && len(pod.Spec.InitContainers) == 0 {
 			m.podSLI.Observe(took)
+			m.parts.life.firstNetwork(pod, max(now.Sub(created.Time), 0))
 		}
 	}
 }

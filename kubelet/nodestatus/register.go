@@ -56,8 +56,10 @@ func (n *Node) registerOnce(ctx context.Context) error {
 		return nil
 	}
 
+	n.measure(Measure.Joining)
 	made, err := n.links.API.CreateNode(ctx, n.newObject())
 	if err == nil {
+		n.measure(Measure.Joined)
 		n.object.Store(made)
 		return nil
 	}
@@ -76,6 +78,13 @@ func (n *Node) registerOnce(ctx context.Context) error {
 	}
 	n.object.Store(have)
 	return nil
+}
+
+// measure says how the start of the node goes on.
+func (n *Node) measure(tell func(Measure)) {
+	if n.links.Measure != nil {
+		tell(n.links.Measure)
+	}
 }
 
 // newObject returns the node object as it is before the API server knows it.

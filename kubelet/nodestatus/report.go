@@ -66,12 +66,25 @@ func (n *Node) reportOnce(ctx context.Context) error {
 	}
 
 	n.object.Store(got)
+	if ready(got) {
+		n.measure(Measure.Ready)
+	}
 	n.tellSeen(got)
 	n.due = now.Add(n.o.ReportPeriod)
 	if changed { // spread, so that nodes which changed together do not report together from then on
 		n.due = now.Add(time.Duration((0.5 + rand.Float64()) * float64(n.o.ReportPeriod)))
 	}
 	return nil
+}
+
+// ready reports whether the API has the node as ready.
+func ready(n *v1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == v1.NodeReady {
+			return c.Status == v1.ConditionTrue
+		}
+	}
+	return false
 }
 
 // wanted returns the node as it should be, given the one that the API has.

@@ -69,6 +69,16 @@ type Links struct {
 	// returns; nil: nobody. Neither may block.
 	VolumesInUse func() []v1.UniqueVolumeName
 	Seen         func(*v1.Node)
+	// Measure is told how the start of the node goes on; nil: nobody.
+	Measure Measure
+}
+
+// Measure takes the time of the node's start; kubelet/meter implements it. Each may be called more often than once.
+type Measure interface {
+	// Joining says that the kubelet asks the API for its node, Joined that it has made a new one there, Ready that the API has it as ready.
+	Joining()
+	Joined()
+	Ready()
 }
 
 // API is the node object in the Kubernetes API; internal/kube implements it. GetNode returns a NotFound error if the

@@ -52,6 +52,14 @@ func resizeBarred(s *State) bool {
 // Wanted returns the pod as its source has it, with the resources that it asks for; nil for an orphan.
 func (s *State) Wanted() *v1.Pod { return s.source }
 
+// ResizeWaits returns why a resize that the pod asks for waits, v1.PodReasonDeferred or v1.PodReasonInfeasible; "" if none waits.
+func ResizeWaits(s *State) string {
+	if s.resize.Pending == nil {
+		return ""
+	}
+	return s.resize.Pending.Reason
+}
+
 // Note returns the progress of the resize for the note that the next kubelet reads. It has only containers that still exist.
 func (s *State) Note() Resize { return surviving(s, s.resize) }
 

@@ -10,6 +10,10 @@ type View struct {
 	SandboxID string
 	// Containers are the newest instances by container name. One that was never created is not in it.
 	Containers map[string]ContainerView
+	// Static says that the pod does not come from the API, Orphan that no source has it any more.
+	Static, Orphan bool
+	// Stopping says that the pod is to end or has ended, Stopped that none of its containers runs any more.
+	Stopping, Stopped bool
 	// Cleaned says that the pod has ended and that its volumes and its cgroup are gone.
 	Cleaned bool
 	// Logs are the log files of all instances that the runtime still has, by container ID.
@@ -27,7 +31,7 @@ type ContainerView struct {
 func (s *State) View(status v1.PodStatus) *View {
 	shown := *s.pod
 	shown.Status = status
-	v := &View{Pod: &shown, Cleaned: s.cleanup.done, Containers: map[string]ContainerView{}, Logs: map[string]string{}}
+	v := &View{Pod: &shown, Static: s.static, Orphan: s.gone, Cleaned: s.cleanup.done, Containers: map[string]ContainerView{}, Logs: map[string]string{}}
 	if b, ok := s.runtime.Sandbox(); ok {
 		v.SandboxID = b.ID
 	}

@@ -2,6 +2,9 @@ package serve
 
 import (
 	"net/http"
+	"path"
+	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -10,6 +13,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/usage"
 )
 
 // containerLabels are the labels of all series of containers. The series of a whole pod have an empty container and
@@ -31,8 +35,12 @@ var (
 	cadvisorFailed   = desc("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
 	cadvisorVersion  = desc("cadvisor_version_info", "A metric with a constant '1' value labeled by kernel version, OS version, docker version, cadvisor version & cadvisor revision.",
 		"cadvisorRevision", "cadvisorVersion", "dockerVersion", "kernelVersion", "osVersion")
-	machineCPUs   = desc("machine_cpu_cores", "Number of logical CPU cores.", "boot_id", "machine_id", "system_uuid")
-	machineMemory = desc("machine_memory_bytes", "Amount of memory installed on the machine.", "boot_id", "machine_id", "system_uuid")
+	machineCPUs    = desc("machine_cpu_cores", "Number of logical CPU cores.", "boot_id", "machine_id", "system_uuid")
+	machineCores   = desc("machine_cpu_physical_cores", "Number of physical CPU cores.", "boot_id", "machine_id", "system_uuid")
+	machineSockets = desc("machine_cpu_sockets", "Number of CPU sockets.", "boot_id", "machine_id", "system_uuid")
+	machineSwap    = desc("machine_swap_bytes", "Amount of swap memory available on the machine.", "boot_id", "machine_id", "system_uuid")
+	machineFailed  = desc("machine_scrape_error", "1 if there was an error while getting machine metrics, 0 otherwise.")
+	machineMemory  = desc("machine_memory_bytes", "Amount of memory installed on the machine.", "boot_id", "machine_id", "system_uuid")
 )
 
 // ours are the names of the series above. The runtime's own series of these names are left out: containerd 2.3 counts
@@ -44,6 +52,16 @@ var ours = map[string]bool{"container_cpu_usage_seconds_total": true, "container
 func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
 	all, err := s.stats.get(r.Context())
 	c := containers{all: all, failed: err != nil, machine: s.opts.Machine, known: identities(s.opts.Pods())}
+	if s.groups.ask != nil {
+		groups, err := s.groups.get(r.Context())
+		if c.failed = err != nil; !c.failed {
+			c.byGroup, c.pods = owners(groups, s.opts.Pods()), podGroups(groups)
+		}
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(c)
+		writePage(w, r, registry, groups, c.byGroup)
+		return
+	}
 	if s.metrics.ask != nil {
 		if c.more, err = s.metrics.get(r.Context()); err != nil {
 			klog.FromContext(r.Context()).Error(err, "The runtime's own metrics are left out")
@@ -61,13 +79,16 @@ type identity struct{ id, image string }
 func identities(pods []pod.View) map[[2]string]identity {
 	known := map[[2]string]identity{}
 	for _, p := range pods {
-		for _, list := range [][]v1.ContainerStatus{p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses, p.Pod.Status.EphemeralContainerStatuses} {
-			for _, c := range list {
-				known[[2]string{string(p.Pod.UID), c.Name}] = identity{id: shortID(c.ContainerID), image: c.Image}
-			}
+		for _, c := range statusesOf(p.Pod) {
+			known[[2]string{string(p.Pod.UID), c.Name}] = identity{id: shortID(c.ContainerID), image: c.Image}
 		}
 	}
 	return known
+}
+
+// statusesOf returns the statuses of all containers of a pod.
+func statusesOf(p *v1.Pod) []v1.ContainerStatus {
+	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses)
 }
 
 // containers turns statistics into cAdvisor's metrics.
@@ -77,6 +98,20 @@ type containers struct {
 	machine Machine
 	known   map[[2]string]identity
 	more    []RuntimeMetric
+	// byGroup is set if the usage of cgroups stands on the page by itself.
+	byGroup []owner
+	pods    map[string]string // cgroups of pods by UID
+}
+
+// podGroups returns the cgroups of pods, by UID.
+func podGroups(groups []usage.Group) map[string]string {
+	out := map[string]string{}
+	for i := range groups {
+		if uid, ok := strings.CutPrefix(path.Base(groups[i].Path), "pod"); ok {
+			out[uid] = groups[i].Path
+		}
+	}
+	return out
 }
 
 // Describe sends nothing: which metrics there are depends on the pods.
@@ -91,6 +126,10 @@ func (c containers) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	out <- prometheus.MustNewConstMetric(cadvisorFailed, prometheus.GaugeValue, 0)
+	if c.byGroup != nil {
+		c.collectFs(out)
+		return
+	}
 	sendUsage(out, c.all.Node.CPU, c.all.Node.Memory, []string{"", "/", "", "", "", ""})
 	for i := range c.all.Pods {
 		c.collectPod(out, &c.all.Pods[i])
@@ -104,6 +143,34 @@ func (c containers) collectMachine(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(cadvisorVersion, prometheus.GaugeValue, 1, "", "", "", m.KernelVersion, m.OSImage)
 	out <- prometheus.MustNewConstMetric(machineCPUs, prometheus.GaugeValue, float64(m.CPUs), ids...)
 	out <- prometheus.MustNewConstMetric(machineMemory, prometheus.GaugeValue, float64(m.MemoryBytes), ids...)
+	out <- prometheus.MustNewConstMetric(machineFailed, prometheus.GaugeValue, 0)
+	if m.Cores > 0 {
+		out <- prometheus.MustNewConstMetric(machineCores, prometheus.GaugeValue, float64(m.Cores), ids...)
+		out <- prometheus.MustNewConstMetric(machineSockets, prometheus.GaugeValue, float64(m.Sockets), ids...)
+	}
+	swap := uint64(0)
+	if c.all != nil && c.all.Node.Swap != nil {
+		swap = *c.all.Node.Swap.SwapAvailableBytes + *c.all.Node.Swap.SwapUsageBytes
+	}
+	out <- prometheus.MustNewConstMetric(machineSwap, prometheus.GaugeValue, float64(swap), ids...)
+}
+
+// collectFs sends what containers have written into their own file system, which no cgroup tells.
+func (c containers) collectFs(out chan<- prometheus.Metric) {
+	if c.all == nil {
+		return
+	}
+	for i := range c.all.Pods {
+		p := &c.all.Pods[i]
+		for j := range p.Containers {
+			one := &p.Containers[j]
+			is := c.known[[2]string{p.PodRef.UID, one.Name}]
+			if one.Rootfs != nil && is.id != "" {
+				at := path.Join(c.pods[p.PodRef.UID], is.id)
+				send(out, cadvisorFs, prometheus.GaugeValue, one.Rootfs.UsedBytes, []string{"", one.Name, at, is.image, is.id, p.PodRef.Namespace, p.PodRef.Name})
+			}
+		}
+	}
 }
 
 // collectPod sends the metrics of one pod and of its containers. As with cAdvisor, the series of the pod as a whole have an

@@ -10,7 +10,7 @@ import (
 
 // Handler returns everything that is served on the TLS port, behind authentication and authorization.
 func (s *Server) Handler() http.Handler {
-	return s.guard.wrap(muxOf(s.routes()))
+	return s.requests.count("readwrite", s.guard.wrap(muxOf(s.routes())))
 }
 
 func muxOf(routes []route) *http.ServeMux {
@@ -38,7 +38,7 @@ func openRoutes(s *Server) []route {
 	return append(s.healthRoutes(),
 		route{"GET /pods", s.pods}, route{"GET /pods/{$}", s.pods},
 		route{"GET /stats/summary", s.summary}, route{"POST /stats/summary", s.summary},
-		route{"GET /metrics", s.metricsOf(withClaims(s.stats, s.opts.Metrics))},
+		route{"GET /metrics", s.metricsOf(withOwn(s, s.opts.Metrics))},
 		route{"GET /metrics/probes", s.metricsOf(s.opts.ProbeMetrics)},
 		route{"GET /metrics/slis", s.metricsOf(s.slis.registry)}, route{"DELETE /metrics/slis", s.slis.reset},
 		route{"GET /metrics/resource", s.resourceMetrics},

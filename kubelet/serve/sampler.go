@@ -38,6 +38,7 @@ type sampler struct {
 	imageFs *statsapi.FsStats
 	imageAt time.Time
 	disk    map[types.UID]diskUse
+	rates   map[string]spent // by name of a system container
 }
 
 // diskUse is what one pod has on disk, as measured at a time.
@@ -51,7 +52,7 @@ func newSampler(opts Options) *sampler {
 	if opts.Machine.Usage == nil {
 		opts.Machine.Usage = platform.ReadUsage
 	}
-	s := &sampler{opts: opts, disk: map[types.UID]diskUse{}}
+	s := &sampler{opts: opts, disk: map[types.UID]diskUse{}, rates: map[string]spent{}}
 	s.summary.ask, s.summary.maxAge = s.take, statsAge+statsAge/10 // longer than statsAge, so that run renews them before a reader waits
 	return s
 }
@@ -132,7 +133,7 @@ func (s *sampler) take(ctx context.Context) (*statsapi.Summary, error) {
 		return nil, err
 	}
 	node := s.node(ctx)
-	node.SystemContainers = systemContainers(s.last, pods, metav1.NewTime(s.lastAt))
+	node.SystemContainers = s.systemContainers(pods, metav1.NewTime(s.lastAt))
 	s.addDisk(pods, node)
 	return &statsapi.Summary{Node: node, Pods: pods}, nil
 }
@@ -229,42 +230,6 @@ func networkOf(interfaces []platform.InterfaceUsage, at metav1.Time) *statsapi.N
 			out.InterfaceStats = one
 		}
 		out.Interfaces = append(out.Interfaces, one)
-	}
-	return out
-}
-
-// systemContainers returns parts of the node that are not containers, under upstream's names: all pods together, the
-// kubelet itself, and on Windows the committed memory.
-func systemContainers(usage platform.Usage, pods []statsapi.PodStats, at metav1.Time) []statsapi.ContainerStats {
-	all := statsapi.ContainerStats{Name: statsapi.SystemContainerPods, StartTime: metav1.NewTime(usage.Boot), CPU: &statsapi.CPUStats{Time: at}, Memory: &statsapi.MemoryStats{Time: at}}
-	add := func(to **uint64, n *uint64) {
-		if n != nil && *to == nil {
-			*to = number(0)
-		}
-		if n != nil {
-			**to += *n
-		}
-	}
-
-	for _, p := range pods {
-		if p.CPU != nil {
-			add(&all.CPU.UsageCoreNanoSeconds, p.CPU.UsageCoreNanoSeconds)
-			add(&all.CPU.UsageNanoCores, p.CPU.UsageNanoCores)
-		}
-		if p.Memory != nil {
-			add(&all.Memory.WorkingSetBytes, p.Memory.WorkingSetBytes)
-			add(&all.Memory.UsageBytes, p.Memory.UsageBytes)
-			add(&all.Memory.RSSBytes, p.Memory.RSSBytes)
-		}
-	}
-
-	own := statsapi.ContainerStats{Name: statsapi.SystemContainerKubelet, StartTime: metav1.NewTime(began), CPU: &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(usage.OwnCPUNanoseconds)},
-		Memory: &statsapi.MemoryStats{Time: at, WorkingSetBytes: number(usage.OwnMemory), RSSBytes: number(usage.OwnMemory), UsageBytes: number(usage.OwnMemory)}}
-	out := []statsapi.ContainerStats{own, all}
-
-	if usage.CommitLimit > 0 {
-		out = append(out, statsapi.ContainerStats{Name: statsapi.SystemContainerWindowsGlobalCommitMemory, StartTime: metav1.NewTime(usage.Boot),
-			Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(usage.CommitLimit - min(usage.CommitLimit, usage.CommitTotal)), UsageBytes: number(usage.CommitTotal)}})
 	}
 	return out
 }

@@ -20,6 +20,7 @@ import (
 
 	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/usage"
 )
 
 // Limits of one connection, upstream's: a stream (logs, exec) may last as long as streamTimeout.
@@ -35,8 +36,12 @@ type Server struct {
 	guard *guard
 	stats *sampler
 	slis  *slis
+	// requests counts them.
+	requests *requests
 	// metrics are those that the runtime measures itself; its ask is nil if there is no runtime to ask.
 	metrics latest[[]RuntimeMetric]
+	// groups are the cgroups as they were read last; its ask is nil if there are none.
+	groups latest[[]usage.Group]
 }
 
 // New checks the options and loads the serving certificate, or makes one. It does not listen yet.
@@ -59,9 +64,15 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: opts, certs: certs, guard: newGuard(opts.Auth, opts.NodeName), stats: newSampler(opts), slis: newSLIs()}
+	s := &Server{opts: opts, certs: certs, guard: newGuard(opts.Auth, opts.NodeName), stats: newSampler(opts), slis: newSLIs(), requests: newRequests()}
 	if opts.Stats != nil {
 		s.metrics.ask, s.metrics.maxAge = opts.Stats.Metrics, statsAge
+	}
+	if c := opts.Machine.Cgroups; c.Reader != nil {
+		s.groups.maxAge = groupsAge
+		s.groups.ask = func(ctx context.Context) ([]usage.Group, error) {
+			return c.Reader.Trees(ctx, c.Pods, c.others()...), nil
+		}
 	}
 	return s, nil
 }
@@ -79,7 +90,7 @@ func (s *Server) Run(ctx context.Context) error {
 			listener.Close()
 			return fmt.Errorf("serving %s: %w", open.what, err)
 		}
-		defer httpserve.Start(l, muxOf(open.routes), func(err error) { failed <- err })()
+		defer httpserve.Start(l, open.handler, func(err error) { failed <- err })()
 	}
 
 	server := &http.Server{Handler: s.Handler(), TLSConfig: s.tlsConfig(),
@@ -103,15 +114,15 @@ func (s *Server) Run(ctx context.Context) error {
 // openPort is a port at which everybody may ask, over HTTP.
 type openPort struct {
 	what, address string
-	routes        []route
+	handler       http.Handler
 }
 
 func openPorts(s *Server) (list []openPort) {
 	if s.opts.HealthAddress != "-" {
-		list = append(list, openPort{"health", s.opts.HealthAddress, s.healthRoutes()})
+		list = append(list, openPort{"health", s.opts.HealthAddress, muxOf(s.healthRoutes())})
 	}
 	if s.opts.ReadOnlyAddress != "" {
-		list = append(list, openPort{"the read-only port", s.opts.ReadOnlyAddress, readOnlyRoutes(s)})
+		list = append(list, openPort{"the read-only port", s.opts.ReadOnlyAddress, s.requests.count("readonly", muxOf(readOnlyRoutes(s)))})
 	}
 	return list
 }

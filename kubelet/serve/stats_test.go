@@ -194,7 +194,9 @@ func TestSystemContainers(t *testing.T) {
 	}
 
 	at := metav1.Now()
-	list := systemContainers(platform.Usage{OwnCPUNanoseconds: 3, OwnMemory: 4, CommitTotal: 30, CommitLimit: 100}, pods, at)
+	s := newSampler(Options{})
+	s.last = platform.Usage{OwnCPUNanoseconds: 3, OwnMemory: 4, CommitTotal: 30, CommitLimit: 100}
+	list := s.systemContainers(pods, at)
 	text, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +211,12 @@ func TestSystemContainers(t *testing.T) {
 		*list[2].Memory.AvailableBytes != 70 || *list[2].Memory.UsageBytes != 30 {
 		t.Errorf("%s", text)
 	}
-	if n := len(systemContainers(platform.Usage{}, nil, at)); n != 2 {
+	s.last = platform.Usage{OwnCPUNanoseconds: 3 + 2e9, OwnMemory: 4, OwnFaults: 9, OwnMajorFaults: 1}
+	list = s.systemContainers(nil, metav1.NewTime(at.Add(4*time.Second)))
+	if own := list[0]; *own.CPU.UsageNanoCores != 5e8 || *own.Memory.PageFaults != 9 || *own.Memory.MajorPageFaults != 1 {
+		t.Errorf("the kubelet after 4 s: %+v %+v", own.CPU, own.Memory)
+	}
+	if n := len(list); n != 2 {
 		t.Errorf("%d without Windows", n)
 	}
 

@@ -60,17 +60,18 @@ func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	address, err := "", error(nil)
+	address, err, kind := "", error(nil), "exec"
 	if r.URL.Path[1] == 'e' {
 		address, err = s.opts.Streams.ExecURL(r.Context(), req)
 	} else {
-		req.Command = nil
+		req.Command, kind = nil, "attach"
 		address, err = s.opts.Streams.AttachURL(r.Context(), req)
 	}
 	s.pass(w, r, stream{address: address, err: err, wrap: func(to *url.URL, plain http.Handler) http.Handler {
 		if !wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
 			return plain
 		}
+		s.requests.sockets.WithLabelValues(kind).Inc()
 		// Runtimes do not speak version 5 of the protocol: it is translated to SPDY.
 		return translate.NewStreamTranslatorHandler(to, nil, 0, translate.Options{Stdin: req.Stdin, Stdout: req.Stdout, Stderr: req.Stderr, Tty: req.TTY})
 	}})
@@ -106,6 +107,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		if !wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
 			return plain
 		}
+		s.requests.sockets.WithLabelValues("portforward").Inc()
 		return translate.NewTunnelingHandler(plain)
 	}})
 }

@@ -14,6 +14,7 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/usage"
 	"porthole.dev/porthole/kubelet/volume"
 )
 
@@ -44,6 +45,22 @@ type Stats interface {
 	ImageFs(ctx context.Context) (*statsapi.FsStats, error)
 	// Metrics returns what the runtime measures under cAdvisor's names; nothing if it measures nothing.
 	Metrics(ctx context.Context) ([]RuntimeMetric, error)
+}
+
+// Groups reads cgroups; kubelet/usage implements it.
+type Groups interface {
+	One(path string) (usage.Group, bool)
+	Trees(ctx context.Context, pods string, others ...string) []usage.Group
+}
+
+// CgroupOptions say which cgroups are measured. Without Reader none is: then figures of containers come from the runtime alone.
+type CgroupOptions struct {
+	Reader Groups
+	Pods   string // the cgroup of all pods
+	Misc   string // that of the system's processes; empty: none
+	// Runtime reads what the runtime uses, and Cgroup names its cgroup, "" if it shares that with others; optional.
+	Runtime func() (usage.Group, bool)
+	Cgroup  func() string
 }
 
 // AuthOptions say which users may use the server.
@@ -133,6 +150,9 @@ type Machine struct {
 	CPUs, MemoryBytes             int64
 	MachineID, SystemUUID, BootID string
 	KernelVersion, OSImage        string
+	// Cores and Sockets are physical ones; 0 if they are not known.
+	Cores, Sockets int64
+	Cgroups        CgroupOptions
 	// Usage reads what the machine uses, for all statistics; default: platform.ReadUsage. What it cannot read is zero.
 	Usage func(root string) (platform.Usage, error)
 }

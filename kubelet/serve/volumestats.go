@@ -63,9 +63,9 @@ func (m claimMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// withClaims adds the metrics about the volumes of claims to others.
-func withClaims(stats *sampler, others prometheus.Gatherer) prometheus.Gatherer {
+// withOwn adds the server's metrics to others: about the volumes of claims and about requests.
+func withOwn(s *Server, others prometheus.Gatherer) prometheus.Gatherer {
 	own := prometheus.NewRegistry()
-	own.MustRegister(claimMetrics{stats})
+	own.MustRegister(claimMetrics{s.stats}, s.requests.total, s.requests.took, s.requests.open, s.requests.sockets)
 	return prometheus.Gatherers{others, own}
 }

@@ -31,7 +31,7 @@ func (c *clocked) DeletePod(context.Context, string, string, types.UID) error { 
 // clockedWriter is a Writer that runs until it is stopped.
 func clockedWriter(t *testing.T) (*clocked, *Writer, func()) {
 	c := &clocked{at: map[string][]time.Time{}}
-	w := New(c)
+	w := New(c, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	go w.Run(ctx)
 	return c, w, stop

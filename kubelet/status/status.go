@@ -47,6 +47,8 @@ const (
 // Writer holds the slots. It is safe for concurrent use.
 type Writer struct {
 	client client
+	// written is told how long it took until the API had a status, from its first change on; nil for nobody.
+	written func(time.Duration)
 
 	mu    sync.Mutex
 	slots map[types.UID]*slot
@@ -66,6 +68,8 @@ type slot struct {
 	busy    bool // a request is under way
 	again   bool // it changed while it was busy
 	dropped bool // the API has no such pod any more
+	// changed is when want began to differ from what the API has; zero if it does not.
+	changed time.Time
 	// since is when a change began to be held back; zero if none is. The newest status is sent when the wait ends.
 	since time.Time
 	retry time.Duration
@@ -91,9 +95,9 @@ func (s *slot) answered(after *v1.Pod, sent v1.PodStatus) {
 	}
 }
 
-// New returns a Writer. It sends nothing until Run.
-func New(c client) *Writer {
-	return &Writer{client: c, slots: map[types.UID]*slot{}, work: make(chan types.UID, 4096)}
+// New returns a Writer. It sends nothing until Run. written is told how long it took until the API had a status; it may be nil.
+func New(c client, written func(time.Duration)) *Writer {
+	return &Writer{client: c, written: written, slots: map[types.UID]*slot{}, work: make(chan types.UID, 4096)}
 }
 
 // Run sends until ctx ends.
@@ -147,6 +151,9 @@ func (w *Writer) Set(p *v1.Pod, st v1.PodStatus, del, urgent bool) {
 	// while a patch is under way base is out of date: then the next pass compares
 	if !s.busy && s.written() && (!s.delete || s.deleted) {
 		return
+	}
+	if s.changed.IsZero() {
+		s.changed = time.Now()
 	}
 	if urgent || del || s.busy {
 		w.later(p.UID, s, 0)
@@ -287,6 +294,12 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 
 	s.retry = 0
 	s.deleted = s.deleted || del
+	if w.written != nil && after != nil && !s.changed.IsZero() && s.written() {
+		w.written(time.Since(s.changed))
+	}
+	if s.written() {
+		s.changed = time.Time{}
+	}
 	if s.again || s.delete && !s.deleted {
 		w.later(uid, s, 0)
 	}

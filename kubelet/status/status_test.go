@@ -109,7 +109,7 @@ func (a *api) now() v1.PodStatus {
 }
 
 func writer(t *testing.T, a *api) *Writer {
-	w := New(a)
+	w := New(a, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { w.Run(ctx); close(done) }()

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -24,7 +25,12 @@ type ending struct {
 func (s *storage) endAll(ctx context.Context, uid types.UID) error {
 	list, errs := s.endings(uid)
 	for _, e := range list {
-		if err := s.end(ctx, e); err != nil {
+		began := time.Now()
+		err := s.end(ctx, e)
+		if s.o.Measure != nil {
+			s.o.Measure(csiName(e.driver), "volume_unmount", time.Since(began), err)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("UnmountVolume.TearDown failed for volume %q: %w", e.handle, err))
 		}
 	}

@@ -43,7 +43,8 @@ type podVolumes struct {
 	watches map[objectRef]func() // each ends its watch
 	stop    context.CancelFunc
 	closed  bool
-	ready   bool // the last Prepare made all volumes ready
+	ready   bool            // the last Prepare made all volumes ready
+	made    map[string]bool // the volumes that are ready, by name
 }
 
 // New returns a manager. It does not touch the disk.
@@ -125,6 +126,7 @@ func (m *Manager) adopt(ctx context.Context, pod *v1.Pod, facts Facts) *podVolum
 
 func newPodVolumes() *podVolumes {
 	return &podVolumes{
+		made:    map[string]bool{},
 		watches: map[objectRef]func(){},
 		tokens:  newTokenCache(),
 		certs:   newCertCache(),
@@ -195,7 +197,11 @@ func (m *Manager) prepareAll(ctx context.Context, p *podVolumes, pod *v1.Pod, fa
 	for i := range pod.Spec.Volumes {
 		all.Go(func() {
 			v := &pod.Spec.Volumes[i]
-			if err := m.job(p, pod, facts, v).prepare(ctx); err != nil {
+			began := time.Now()
+			err := m.job(p, pod, facts, v).prepare(ctx)
+			m.measure(m.pluginOf(pod, v), "volume_mount", began, err)
+			p.setMade(v.Name, err == nil)
+			if err != nil {
 				errs[i] = &Error{Volume: v.Name, Err: err}
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -56,7 +57,12 @@ func (m *Manager) removeVolumes(ctx context.Context, uid types.UID, keepDrivers 
 		if keepDrivers && name == csiPlugin {
 			return nil
 		}
-		return removeMounted(plugin, 1, func(volume string) error { return kindAt(name).teardown(ctx, volume) })
+		return removeMounted(plugin, 1, func(volume string) error {
+			began := time.Now()
+			err := kindAt(name).teardown(ctx, volume)
+			m.measure(strings.Replace(name, "~", "/", 1), "volume_unmount", began, err)
+			return err
+		})
 	})
 	if err != nil || keepDrivers {
 		return err

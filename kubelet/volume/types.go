@@ -56,6 +56,8 @@ type Options struct {
 	NodeChanged func()
 	// Event records an event about a pod; optional.
 	Event func(pod *v1.Pod, eventType, reason, message string)
+	// Measure counts what was done about one volume: volume_mount or volume_unmount. plugin is upstream's name of its type; optional.
+	Measure func(plugin, operation string, took time.Duration, err error)
 	// Failed is called when a rewrite in the background failed; optional. It does not block.
 	Failed func(pod *v1.Pod, err error)
 	// Now is the clock for tokens and certificates; nil means time.Now.

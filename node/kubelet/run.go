@@ -52,6 +52,8 @@ type Options struct {
 	CredentialConfig, CredentialDir string
 	Labels                          string // labels to register the node with: key=value, separated by commas
 
+	// RuntimeCgroup is the cgroup of the runtime, for figures; empty: found.
+	RuntimeCgroup string
 	// BootRecord is the file in which `porthole routes` says that the pod network of this boot is made; pods wait for it. Empty: they do
 	// not.
 	BootRecord string
@@ -94,6 +96,7 @@ func Run(ctx context.Context, given Options) error {
 		return err
 	}
 
+	go placePrograms(ctx, cfg)
 	shareMounts(ctx, o.RootDir) // from here on: a start that is refused before leaves no mount
 	rt, closeCRI, err := connectRuntime(ctx, cfg, &given, o, api)
 	if err != nil {
@@ -108,7 +111,7 @@ func Run(ctx context.Context, given Options) error {
 	if err != nil {
 		return err
 	}
-	server := servedBy{cfg: cfg, api: api, o: o, runtime: rt, certDir: given.CertDir, flags: given.Flags}
+	server := servedBy{cfg: cfg, api: api, runtimeCgroup: given.RuntimeCgroup, o: o, runtime: rt, certDir: given.CertDir, flags: given.Flags}
 	if server.volumes, err = keepVolumes(&server, plugins, func() { server.k.ReportNode() }); err != nil {
 		return err
 	}
@@ -173,7 +176,8 @@ func awaitNetwork(ctx context.Context, gate *bootrecord.Gate, made func()) {
 
 // connectRuntime dials the runtime, and gives o all that speaks to it. The caller calls closeCRI at the end. api may be nil.
 func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options, o *core.Options, api *kube.Kubelet) (rt *runtime.Runtime, closeCRI func(), err error) {
-	o.Meter = meter.New(meter.Options{NodeName: o.Node.Name})
+	usage, _ := platform.ReadUsage(o.RootDir) // what cannot be read is zero
+	o.Meter = meter.New(meter.Options{NodeName: o.Node.Name, Boot: usage.Boot})
 	warnOfTCP(ctx, cfg.ContainerRuntimeEndpoint)
 	conn, images, closeCRI, err := dialCRI(cfg, meter.Calls{Meter: o.Meter})
 	if err != nil {
@@ -185,6 +189,7 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 	o.Placing.Pin = func(ctx context.Context, container, cpus string) error { return runtime.Pin(ctx, rt, container, cpus) }
 
 	pulls := puller(cfg, images)
+	pulls.Count = o.Meter.Images()
 	pulls.NodeConfigs = image.NodeConfigFolders(o.RootDir)
 	pulls.Builds = imageBuilds(given, o, api, rt)
 	if err := useProviders(pulls, given, api); err != nil {
@@ -197,7 +202,7 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 		closeCRI()
 		return nil, nil, err
 	}
-	o.ImageGC = &image.GC{Verify: pulls.Verify, Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: gcPolicy(cfg)}
+	o.ImageGC = &image.GC{Removed: o.Meter.Images().Removed, Verify: pulls.Verify, Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: gcPolicy(cfg)}
 	return rt, closeCRI, nil
 }
 
@@ -226,6 +231,7 @@ func useProviders(pulls *image.Puller, given *Options, api *kube.Kubelet) error 
 func keepVolumes(s *servedBy, p *plugins, nodeChanged func()) (*volume.Manager, error) {
 	manager := volume.New(volumeOptions(s.cfg, s.o, s.api, p, nodeChanged))
 	s.o.Volumes = core.NewVolumes(manager)
+	s.o.Meter.CountVolumes(func() meter.Count { return volume.Count(manager) }, func() meter.Count { return volume.Certificates(manager) })
 	var err error
 	if s.o.Pressure.Reader, err = newLeftReader(s.cfg, s.o, s.runtime, manager); err != nil {
 		manager.Close()
@@ -237,7 +243,7 @@ func keepVolumes(s *servedBy, p *plugins, nodeChanged func()) (*volume.Manager, 
 // volumeOptions returns what volumes need. Without api (a kubelet without a cluster) they have neither objects nor tokens.
 // nodeChanged is called when the volumes change that the node uses.
 func volumeOptions(cfg *v1beta1.KubeletConfiguration, o *core.Options, api *kube.Kubelet, p *plugins, nodeChanged func()) volume.Options {
-	options := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name, BootID: o.Node.Host.BootID, NodeChanged: nodeChanged,
+	options := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name, BootID: o.Node.Host.BootID, NodeChanged: nodeChanged, Measure: o.Meter.VolumeOperation,
 		Event: func(p *v1.Pod, kind, reason, message string) { o.API.PodEvent(p, "", kind, reason, message) },
 		Failed: func(p *v1.Pod, err error) {
 			o.API.PodEvent(p, "", v1.EventTypeWarning, "FailedMount", err.Error())

@@ -35,7 +35,9 @@ type servedBy struct {
 	runtime *runtime.Runtime
 	volumes *volume.Manager
 	certDir string
-	flags   map[string]string // of the command line, by name
+	// runtimeCgroup is the cgroup of the runtime that the command line names; may be empty.
+	runtimeCgroup string
+	flags         map[string]string // of the command line, by name
 }
 
 // serveHTTP starts the kubelet's HTTPS server and its health port. It has its own connection to the runtime, so that
@@ -59,6 +61,7 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		return nil, fmt.Errorf("tlsCipherSuites (--tls-cipher-suites): %w", err)
 	}
 	o.Meter.CountRunning(func() (int, map[string]int) { return count(k.View()) })
+	o.Meter.CountPods(func() meter.Pods { return core.CountPods(k) })
 	if err := apiconn.RegisterMetrics(o.Meter.Registry); err != nil {
 		return nil, err
 	}
@@ -121,8 +124,7 @@ func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 		Logs:    serve.LogsOptions{Dir: logsDir(cfg, o.PodLogsDir), Queries: *cfg.EnableSystemLogQuery},
 		Healthy: k.Healthy,
 		Extra:   serve.Programs{Addresses: programs, Facts: func(ctx context.Context) (any, error) { return factsOf(ctx, o.Node.Name) }}.Routes(),
-		Machine: serve.Machine{CPUs: o.Node.Host.CPUs, MemoryBytes: o.Node.Host.MemoryBytes, MachineID: o.Node.Host.MachineID, SystemUUID: o.Node.Host.SystemUUID,
-			BootID: o.Node.Host.BootID, KernelVersion: o.Node.Host.KernelVersion, OSImage: o.Node.Host.OSImage},
+		Machine: shownMachine(&o.Node.Host, measured(cfg, o, s.runtimeCgroup)),
 	}
 }
 

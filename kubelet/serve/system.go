@@ -1,0 +1,139 @@
+package serve
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"porthole.dev/porthole/kubelet/usage"
+)
+
+// spent is the processor time of something at a time, for the rate of its use.
+type spent struct {
+	nanoseconds uint64
+	at          time.Time
+}
+
+// groupsAge is how old the figures of cgroups on a page of metrics may be: several who read at the same time cost one round.
+const groupsAge = 2 * time.Second
+
+// others are the cgroups that are shown beside those of pods.
+func (c CgroupOptions) others() []string {
+	out := []string{"/"}
+	if c.Cgroup != nil && c.Cgroup() != "" {
+		out = append(out, c.Cgroup())
+	}
+	if c.Misc != "" {
+		out = append(out, c.Misc)
+	}
+	return out
+}
+
+// rate returns how many nanoseconds per second something has used since it was asked about last; 0 the first time.
+func (s *sampler) rate(name string, now spent) *uint64 {
+	before, known := s.rates[name]
+	s.rates[name] = now
+	passed := now.at.Sub(before.at)
+	if !known || passed <= 0 || now.nanoseconds < before.nanoseconds {
+		return number(0)
+	}
+	return number(uint64(float64(now.nanoseconds-before.nanoseconds) / passed.Seconds()))
+}
+
+// systemContainers returns parts of the node that are not containers, under upstream's names: the kubelet itself, all pods together, the runtime, the
+// system's other processes, and on Windows the committed memory.
+func (s *sampler) systemContainers(pods []statsapi.PodStats, at metav1.Time) []statsapi.ContainerStats {
+	out := []statsapi.ContainerStats{s.itself(at)}
+	c := s.opts.Machine.Cgroups
+	if g, ok := s.group(c.Pods); ok {
+		out = append(out, s.ofGroup(statsapi.SystemContainerPods, &g))
+	} else {
+		out = append(out, sumOf(pods, at, metav1.NewTime(s.last.Boot)))
+	}
+	if c.Runtime != nil {
+		if g, ok := c.Runtime(); ok {
+			out = append(out, s.ofGroup(statsapi.SystemContainerRuntime, &g))
+		}
+	}
+	if g, ok := s.group(c.Misc); ok {
+		out = append(out, s.ofGroup(statsapi.SystemContainerMisc, &g))
+	}
+
+	if u := s.last; u.CommitLimit > 0 {
+		out = append(out, statsapi.ContainerStats{Name: statsapi.SystemContainerWindowsGlobalCommitMemory, StartTime: metav1.NewTime(u.Boot),
+			Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(u.CommitLimit - min(u.CommitLimit, u.CommitTotal)), UsageBytes: number(u.CommitTotal)}})
+	}
+	return out
+}
+
+// group reads one cgroup. It returns false if there is none.
+func (s *sampler) group(path string) (usage.Group, bool) {
+	if s.opts.Machine.Cgroups.Reader == nil || path == "" {
+		return usage.Group{}, false
+	}
+	return s.opts.Machine.Cgroups.Reader.One(path)
+}
+
+// itself returns what this process uses.
+func (s *sampler) itself(at metav1.Time) statsapi.ContainerStats {
+	u := s.last
+	out := statsapi.ContainerStats{Name: statsapi.SystemContainerKubelet, StartTime: metav1.NewTime(began),
+		CPU: &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(u.OwnCPUNanoseconds),
+			UsageNanoCores: s.rate(statsapi.SystemContainerKubelet, spent{u.OwnCPUNanoseconds, at.Time})},
+		Memory: &statsapi.MemoryStats{Time: at, WorkingSetBytes: number(u.OwnMemory), RSSBytes: number(u.OwnMemory), UsageBytes: number(u.OwnMemory)}}
+	if u.OwnFaults > 0 {
+		out.Memory.PageFaults, out.Memory.MajorPageFaults = number(u.OwnFaults), number(u.OwnMajorFaults)
+	}
+	return out
+}
+
+// ofGroup returns what a cgroup uses.
+func (s *sampler) ofGroup(name string, g *usage.Group) statsapi.ContainerStats {
+	at := metav1.NewTime(g.At)
+	out := statsapi.ContainerStats{Name: name, StartTime: metav1.NewTime(g.Created),
+		CPU: &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(g.CPU.Total), UsageNanoCores: s.rate(name, spent{g.CPU.Total, g.At})},
+		Memory: &statsapi.MemoryStats{Time: at, UsageBytes: number(g.Memory.Usage), WorkingSetBytes: number(g.Memory.WorkingSet), RSSBytes: number(g.Memory.RSS),
+			PageFaults: number(g.Memory.Faults), MajorPageFaults: number(g.Memory.MajorFaults)}}
+	if g.Memory.Limited {
+		out.Memory.AvailableBytes = number(g.Memory.Limit - min(g.Memory.Limit, g.Memory.WorkingSet))
+	}
+	if p := g.Pressure; p != nil {
+		out.CPU.PSI, out.Memory.PSI = waits(&p.CPU), waits(&p.Memory)
+		out.IO = &statsapi.IOStats{Time: at, PSI: waits(&p.IO)}
+	}
+	return out
+}
+
+func waits(w *usage.Waits) *statsapi.PSIStats {
+	data := func(w usage.Wait) statsapi.PSIData {
+		return statsapi.PSIData{Total: w.Total, Avg10: w.Avg10, Avg60: w.Avg60, Avg300: w.Avg300}
+	}
+	return &statsapi.PSIStats{Some: data(w.Some), Full: data(w.Full)}
+}
+
+// sumOf adds up what pods use, where nobody measures all of them together.
+func sumOf(pods []statsapi.PodStats, at, boot metav1.Time) statsapi.ContainerStats {
+	all := statsapi.ContainerStats{Name: statsapi.SystemContainerPods, StartTime: boot, CPU: &statsapi.CPUStats{Time: at}, Memory: &statsapi.MemoryStats{Time: at}}
+	add := func(to **uint64, n *uint64) {
+		if n != nil && *to == nil {
+			*to = number(0)
+		}
+		if n != nil {
+			**to += *n
+		}
+	}
+
+	for _, p := range pods {
+		if p.CPU != nil {
+			add(&all.CPU.UsageCoreNanoSeconds, p.CPU.UsageCoreNanoSeconds)
+			add(&all.CPU.UsageNanoCores, p.CPU.UsageNanoCores)
+		}
+		if p.Memory != nil {
+			add(&all.Memory.WorkingSetBytes, p.Memory.WorkingSetBytes)
+			add(&all.Memory.UsageBytes, p.Memory.UsageBytes)
+			add(&all.Memory.RSSBytes, p.Memory.RSSBytes)
+		}
+	}
+	return all
+}

@@ -1,0 +1,136 @@
+package volume
+
+import (
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// measure counts what was done about a volume.
+func (m *Manager) measure(plugin, operation string, began time.Time, err error) {
+	if m.opts.Measure != nil {
+		m.opts.Measure(plugin, operation, time.Since(began), err)
+	}
+}
+
+func (p *podVolumes) setMade(name string, made bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if made {
+		p.made[name] = true
+	} else {
+		delete(p.made, name)
+	}
+}
+
+// csiName is upstream's name of the type of a driver's volumes.
+func csiName(driver string) string { return "kubernetes.io/csi:" + driver }
+
+// pluginOf returns upstream's name of a volume's type, N/A if it is not known.
+func (m *Manager) pluginOf(pod *v1.Pod, v *v1.Volume) string {
+	switch k := kindOf(v).(type) {
+	case nil:
+		return "N/A"
+	case hostPathKind:
+		return "kubernetes.io/host-path"
+	case imageKind:
+		return "kubernetes.io/image"
+	case claimKind:
+		return m.storage.pluginOf(pod, v)
+	default:
+		return strings.Replace(k.plugin(), "~", "/", 1)
+	}
+}
+
+// pluginOf is that of a volume which a claim, or a driver, gives.
+func (s *storage) pluginOf(pod *v1.Pod, v *v1.Volume) string {
+	if v.CSI != nil {
+		return csiName(v.CSI.Driver)
+	}
+	f, ok := s.get(pod.UID, v.Name)
+	switch {
+	case !ok || f.pv == nil:
+		return "N/A"
+	case f.csi() != nil:
+		return csiName(f.csi().Driver)
+	case f.pv.Spec.HostPath != nil:
+		return "kubernetes.io/host-path"
+	case f.pv.Spec.Local != nil:
+		return "kubernetes.io/local-volume"
+	}
+	return "N/A"
+}
+
+// each calls do for each pod that was prepared, with its lock held.
+func each(m *Manager, do func(p *podVolumes)) {
+	m.mu.Lock()
+	list := make([]*podVolumes, 0, len(m.pods))
+	for _, p := range m.pods {
+		list = append(list, p)
+	}
+	m.mu.Unlock()
+
+	for _, p := range list {
+		p.mu.Lock()
+		do(p)
+		p.mu.Unlock()
+	}
+}
+
+// Count returns the numbers of volumes by upstream's name of their type and by state: desired_state_of_world for those that pods want,
+// actual_state_of_world for those of them that are there.
+func Count(m *Manager) map[[2]string]int {
+	out := map[[2]string]int{}
+	each(m, func(p *podVolumes) {
+		for i := range p.pod.Spec.Volumes {
+			v := &p.pod.Spec.Volumes[i]
+			plugin := m.pluginOf(p.pod, v)
+			out[[2]string{plugin, "desired_state_of_world"}]++
+			if p.made[v.Name] {
+				out[[2]string{plugin, "actual_state_of_world"}]++
+			}
+		}
+	})
+	return out
+}
+
+// Certificates returns the numbers of certificates that volumes show, by signer and state, in upstream's words: not_yet_issued, fresh,
+// overdue_for_refresh, expired, denied, failed.
+func Certificates(m *Manager) map[[2]string]int {
+	out := map[[2]string]int{}
+	each(m, func(p *podVolumes) {
+		for i := range p.pod.Spec.Volumes {
+			v := &p.pod.Spec.Volumes[i]
+			if v.Projected == nil {
+				continue
+			}
+			for n := range v.Projected.Sources {
+				if c := v.Projected.Sources[n].PodCertificate; c != nil {
+					out[[2]string{c.SignerName, p.certs.stateOf(certKey{v.Name, n}, m.opts.Now())}]++
+				}
+			}
+		}
+	})
+	return out
+}
+
+// stateOf returns the state of a certificate in upstream's words.
+func (c *certCache) stateOf(key certKey, now time.Time) string {
+	c.mu.Lock()
+	s := c.states[key]
+	c.mu.Unlock()
+	switch h := s.held; {
+	case s.refused != nil && strings.Contains(s.refused.Error(), "denied"):
+		return "denied"
+	case s.refused != nil:
+		return "failed"
+	case h == nil:
+		return "not_yet_issued"
+	case now.After(h.expires):
+		return "expired"
+	case now.After(h.refresh.Add(certOverdue)):
+		return "overdue_for_refresh"
+	}
+	return "fresh"
+}
