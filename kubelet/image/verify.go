@@ -28,6 +28,9 @@ import (
 // the node already. It writes upstream's files (pkg/kubelet/images/pullmanager of 1.36.3): one in pulling for each pull under way, one in
 // pulled for each image. Make it with NewVerifier. It is safe for concurrent use.
 type Verifier struct {
+	// Checked is told the outcome of each check; nil for nobody. Set it before the first use.
+	Checked func(outcome string)
+
 	dir     string
 	policy  v1beta1.ImagePullCredentialsVerificationPolicy
 	allowed []string
@@ -60,11 +63,20 @@ func (v *Verifier) file(folder, name string) string {
 // must reports whether an image that is present as ref must be pulled once more for a pod that has these logins. What cannot be read
 // counts as not known: the image is pulled.
 func (v *Verifier) must(image, ref string, have []owned) bool {
+	pull, why := v.check(image, ref, have)
+	if v.Checked != nil {
+		v.Checked(why)
+	}
+	return pull
+}
+
+// check is must. why is the outcome in upstream's words.
+func (v *Verifier) check(image, ref string, have []owned) (pull bool, why string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	record, err := v.read(ref)
 	if err != nil {
-		return true
+		return true, "error"
 	}
 	ours := record != nil
 	if !ours {
@@ -72,10 +84,22 @@ func (v *Verifier) must(image, ref string, have []owned) bool {
 		ours = !errors.Is(err, os.ErrNotExist) // a pull that a kubelet did not see the end of
 	}
 	repository := repositoryOf(image)
-	if !verified(v.policy, v.allowed, repository, ours) {
-		return false
+	switch {
+	case !verified(v.policy, v.allowed, repository, ours):
+		return false, "credentialPolicyAllowed"
+	case record != nil && allows(record.CredentialMapping[repository], have):
+		return false, "credentialRecordFound"
 	}
-	return record == nil || !allows(record.CredentialMapping[repository], have)
+	return true, "mustAuthenticate"
+}
+
+// Kept counts the files: pulls whose end is not known, and images whose pull is remembered.
+func (v *Verifier) Kept() (intents, records int) {
+	count := func(folder string) int {
+		list, _ := os.ReadDir(v.folder(folder)) // what cannot be read is not counted
+		return len(list)
+	}
+	return count(pulling), count(pulled)
 }
 
 // verified reports whether a policy asks for the logins of an image. ours reports whether a kubelet pulled it.

@@ -11,6 +11,7 @@ type Images struct {
 	pulls    *prometheus.HistogramVec
 	removals *prometheus.CounterVec
 	ensured  *prometheus.CounterVec
+	checks   *prometheus.CounterVec
 }
 
 func newImages() *Images {
@@ -22,10 +23,33 @@ func newImages() *Images {
 			Help: "Images that were removed because nothing used them, by reason: age or space."}, []string{"reason"}),
 		ensured: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: "image_manager_ensure_image_requests_total",
 			Help: "How often an image had to be there: whether it was, by which policy, and whether it was pulled."}, []string{"present_locally", "pull_policy", "pull_required"}),
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: "imagemanager_image_mustpull_checks_total",
+			Help: "How often it was checked whether a pod may have an image that is there, by outcome."}, []string{"result"}),
 	}
 }
 
-func (i *Images) register(r *prometheus.Registry) { r.MustRegister(i.pulls, i.removals, i.ensured) }
+func (i *Images) register(r *prometheus.Registry) {
+	r.MustRegister(i.pulls, i.removals, i.ensured, i.checks)
+}
+
+// Checked counts a check whether a pod may have an image that is there. outcome is one of a few words.
+func (i *Images) Checked(outcome string) {
+	if i != nil {
+		i.checks.WithLabelValues(outcome).Inc()
+	}
+}
+
+// CountPulls adds the numbers of pulls whose end is not known, and of those that are remembered. count is called for each scrape. Call it once.
+func (m *Meter) CountPulls(count func() (intents, records int)) {
+	if m == nil {
+		return
+	}
+	gauge := func(name, help string, value func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "imagemanager_ondisk_" + name, Help: help}, func() float64 { return float64(value()) })
+	}
+	m.Registry.MustRegister(gauge("pullintents", "Pulls of images whose end is not known.", func() int { n, _ := count(); return n }),
+		gauge("pulledrecords", "Images of which it is remembered by whose login they were pulled.", func() int { _, n := count(); return n }))
+}
 
 // Pulled counts the pull of an image of that many bytes; 0 if its size is not known.
 func (i *Images) Pulled(size uint64, took time.Duration) {

@@ -113,7 +113,7 @@ func New(o Options) *Meter {
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), node,
 		m.operations, m.operationErrors, m.operationTime, m.containers, m.containerErrors, m.hostProcess, m.hostProcessErrors, m.pods, m.podErrors,
 		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart, m.evictions, m.evictionAge, m.preemptions, m.storage.calls,
-		m.storage.operations, m.claims.operations, m.claims.calls, newProvider())
+		m.storage.operations, m.storage.overall, m.claims.operations, m.claims.calls, newProvider())
 	m.placing.register(m.Registry)
 	m.parts.life.register(m.Registry)
 	m.parts.start.register(m.Registry)

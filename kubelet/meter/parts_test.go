@@ -75,6 +75,9 @@ func TestParts(t *testing.T) {
 	r.Late("pods_removed")
 	r.Done(40*time.Millisecond, false)
 	m.VolumeOperation("kubernetes.io/secret", "volume_mount", time.Millisecond, errors.New("x"))
+	m.VolumeOperation("kubernetes.io/secret", "overall_volume_mount", 2*time.Second, nil)
+	m.Images().Checked("mustAuthenticate")
+	m.CountPulls(func() (int, int) { return 1, 7 })
 	m.CountVolumes(func() Count { return Count{{"kubernetes.io/secret", "desired_state_of_world"}: 4} }, func() Count { return Count{{"example.com/s", "fresh"}: 1} })
 
 	c := Calls{m}
@@ -100,6 +103,8 @@ func TestParts(t *testing.T) {
 		`kubelet_pod_infeasible_resizes_total{reason_detail="windows"} 1`, `kubelet_pod_deferred_accepted_resizes_total{retry_trigger="pods_removed"} 1`,
 		`kubelet_pod_resize_duration_milliseconds_bucket{success="true",le="50"} 1`,
 		`storage_operation_duration_seconds_count{migrated="false",operation_name="volume_mount",status="fail-unknown",volume_plugin="kubernetes.io/secret"} 1`,
+		`volume_operation_total_seconds_bucket{operation_name="overall_volume_mount",plugin_name="kubernetes.io/secret",le="2.5"} 1`,
+		`kubelet_imagemanager_image_mustpull_checks_total{result="mustAuthenticate"} 1`, "kubelet_imagemanager_ondisk_pullintents 1", "kubelet_imagemanager_ondisk_pulledrecords 7",
 		`volume_manager_total_volumes{plugin_name="kubernetes.io/secret",state="desired_state_of_world"} 4`, `kubelet_podcertificate_states{signer_name="example.com/s",state="fresh"} 1`,
 		`kubelet_run_podsandbox_duration_seconds_count{runtime_handler="runc"} 1`, `kubelet_run_podsandbox_errors_total{runtime_handler="runc"} 1`)
 	if strings.Contains(text(t, m.Registry), `reason="Error",container_type="container",exit_code="1"`) {

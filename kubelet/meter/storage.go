@@ -11,7 +11,7 @@ var storageBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300,
 
 // storage counts calls to storage drivers and operations on volumes, with upstream's names, labels and buckets
 // (k8s.io/kubernetes/pkg/volume/csi, pkg/volume/util, and csi-lib-utils).
-type storage struct{ calls, operations *prometheus.HistogramVec }
+type storage struct{ calls, operations, overall *prometheus.HistogramVec }
 
 func newStorage() storage {
 	return storage{
@@ -20,6 +20,8 @@ func newStorage() storage {
 			[]string{"driver_name", "method_name", "grpc_status_code", "migrated"}),
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "storage_operation_duration_seconds",
 			Help: "Storage operation duration", Buckets: storageBuckets}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
+		overall: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "volume_operation_total_seconds",
+			Help: "Storage operation end to end duration in seconds", Buckets: storageBuckets}, []string{"plugin_name", "operation_name"}),
 	}
 }
 
@@ -30,9 +32,14 @@ func (m *Meter) StorageCall(driver, method, code string, took time.Duration) {
 	}
 }
 
-// VolumeOperation counts what was done about a volume of a pod. plugin is upstream's name of its type, operation volume_mount or volume_unmount.
+// VolumeOperation counts what was done about a volume of a pod. plugin is upstream's name of its type, operation volume_mount, volume_unmount, or
+// overall_volume_mount for the time from the first attempt to mount a volume until it was there.
 func (m *Meter) VolumeOperation(plugin, operation string, took time.Duration, err error) {
 	if m == nil {
+		return
+	}
+	if operation == "overall_volume_mount" {
+		m.storage.overall.WithLabelValues(plugin, operation).Observe(took.Seconds())
 		return
 	}
 	status := "success"

@@ -14,14 +14,15 @@ func (m *Manager) measure(plugin, operation string, began time.Time, err error) 
 	}
 }
 
-func (p *podVolumes) setMade(name string, made bool) {
+// setMade notes whether a volume is there. first reports whether it is for the first time.
+func (p *podVolumes) setMade(name string, made bool) (first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if made {
-		p.made[name] = true
-	} else {
-		delete(p.made, name)
+	_, before := p.made[name]
+	if made || before {
+		p.made[name] = made
 	}
+	return made && !before
 }
 
 // csiName is upstream's name of the type of a driver's volumes.

@@ -45,6 +45,7 @@ type podVolumes struct {
 	closed  bool
 	ready   bool            // the last Prepare made all volumes ready
 	made    map[string]bool // the volumes that are ready, by name
+	born    time.Time       // when the first attempt began
 }
 
 // New returns a manager. It does not touch the disk.
@@ -126,6 +127,7 @@ func (m *Manager) adopt(ctx context.Context, pod *v1.Pod, facts Facts) *podVolum
 
 func newPodVolumes() *podVolumes {
 	return &podVolumes{
+		born:    time.Now(),
 		made:    map[string]bool{},
 		watches: map[objectRef]func(){},
 		tokens:  newTokenCache(),
@@ -200,7 +202,9 @@ func (m *Manager) prepareAll(ctx context.Context, p *podVolumes, pod *v1.Pod, fa
 			began := time.Now()
 			err := m.job(p, pod, facts, v).prepare(ctx)
 			m.measure(m.pluginOf(pod, v), "volume_mount", began, err)
-			p.setMade(v.Name, err == nil)
+			if p.setMade(v.Name, err == nil) {
+				m.measure(m.pluginOf(pod, v), "overall_volume_mount", p.born, nil)
+			}
 			if err != nil {
 				errs[i] = &Error{Volume: v.Name, Err: err}
 			}

@@ -56,7 +56,7 @@ type Options struct {
 	NodeChanged func()
 	// Event records an event about a pod; optional.
 	Event func(pod *v1.Pod, eventType, reason, message string)
-	// Measure counts what was done about one volume: volume_mount or volume_unmount. plugin is upstream's name of its type; optional.
+	// Measure counts what was done about one volume: volume_mount, volume_unmount, or overall_volume_mount for the time from the first attempt until it was there. plugin is upstream's name of its type; optional.
 	Measure func(plugin, operation string, took time.Duration, err error)
 	// Failed is called when a rewrite in the background failed; optional. It does not block.
 	Failed func(pod *v1.Pod, err error)

@@ -202,6 +202,8 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 		closeCRI()
 		return nil, nil, err
 	}
+	pulls.Verify.Checked = o.Meter.Images().Checked
+	o.Meter.CountPulls(pulls.Verify.Kept)
 	o.ImageGC = &image.GC{Removed: o.Meter.Images().Removed, Verify: pulls.Verify, Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: gcPolicy(cfg)}
 	return rt, closeCRI, nil
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/common/model"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/testkit/wait"
@@ -30,12 +32,12 @@ var metricPages = []string{"metrics", "metrics/cadvisor", "metrics/resource", "m
 // only one of them has must be in testdata/metrics.txt with a reason, and what is there must differ.
 func TestMetricNames(t *testing.T) {
 	w := newWorld(t, setup{limit: 4 * time.Minute})
-	ours := namesShown(t, w)
+	ours := namesShown(t, w, counted)
 	w.kubelet.Stop()
 	var err error
 	w.kubelet, err = w.StartKubelet(w.ctx, node, true)
 	must(t, err)
-	theirs := namesShown(t, w)
+	theirs := namesShown(t, w, nil)
 
 	listed := readMetricList(t, "testdata/metrics.txt")
 	used := map[string]bool{}
@@ -61,14 +63,19 @@ func TestMetricNames(t *testing.T) {
 	t.Logf("%d names of ours, %d of upstream's", len(ours), len(theirs))
 }
 
-// namesShown returns the names of the kubelet that runs, with a pod on the node that has a probe.
-func namesShown(t *testing.T, w *world) map[string]bool {
+// namesShown returns the names of the kubelet that runs, with a pod on the node that has a probe and a volume. look is given the pages that show it; nil for nobody.
+func namesShown(t *testing.T, w *world, look func(t *testing.T, pages map[string]string)) map[string]bool {
 	t.Helper()
 	p := newPod("probed", "sleep")
 	p.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/testapp", "exit", "0"}}}}
+	p.Spec.Volumes = []v1.Volume{{Name: "empty", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+	p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse("64Mi")}
 	w.create(t, p)
 	w.until(t, time.Minute, p.Name, ready)
-	names := scrape(t, w)
+	names, pages := scrape(t, w)
+	if look != nil {
+		look(t, pages)
+	}
 	w.remove(t, p.Name, nil)
 	must(t, wait.For(w.ctx, time.Minute, "the end of the pod", func(ctx context.Context) error {
 		if _, err := w.Client.CoreV1().Pods(namespace).Get(ctx, p.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -82,13 +89,40 @@ func namesShown(t *testing.T, w *world) map[string]bool {
 // notOfPods are the pages that are about the kubelet itself.
 var notOfPods = []string{"metrics", "metrics/slis"}
 
-// scrape reads all pages until they show the pod, and returns "page name" of each family of series. The health is asked for first, which the page
-// about it counts.
-func scrape(t *testing.T, w *world) map[string]bool {
+// counted fails unless what the kubelet has done for the pod stands on its pages, beyond the names.
+func counted(t *testing.T, pages map[string]string) {
 	t.Helper()
-	var names map[string]bool
+	for page, wanted := range map[string][]string{
+		"metrics": {"kubelet_containers_per_pod_count_count [1-9]", `kubelet_desired_pods{static=""} 1`, `kubelet_active_pods{static=""} 1`, "kubelet_mirror_pods 0",
+			`kubelet_working_pods{config="desired",lifecycle="sync",static=""} 1`, `kubelet_run_podsandbox_duration_seconds_count{runtime_handler=""} [1-9]`,
+			`kubelet_cgroup_manager_duration_seconds_count{operation_type="create"} [1-9]`, "kubelet_cgroup_version [12]", "kubelet_pod_status_sync_duration_seconds_count [1-9]",
+			"kubelet_node_startup_duration_seconds [1-9]", "kubelet_node_startup_registration_duration_seconds [0-9.]*[1-9]", `kubelet_image_manager_ensure_image_requests_total{.*} [1-9]`,
+			`kubelet_http_requests_total{long_running="false",method="GET",path="healthz",server_type="readwrite"} [1-9]`, "kubelet_first_network_pod_start_sli_duration_seconds [0-9.]*[1-9]",
+			`volume_manager_total_volumes{plugin_name="kubernetes.io/empty-dir",state="actual_state_of_world"} 1`,
+			`storage_operation_duration_seconds_count{migrated="false",operation_name="volume_mount",status="success",volume_plugin="kubernetes.io/empty-dir"} [1-9]`},
+		"metrics/cadvisor": {`container_spec_memory_limit_bytes{container="[^"]+",id="[^"]+/pod[^"]+/[0-9a-f]{64}",image="[^"]+",name="[0-9a-f]{64}",namespace="[^"]+",pod="probed"} 6.7108864e\+07`,
+			`container_processes{container="[^"]+",.*pod="probed"} [1-9]`, `container_threads{container="[^"]+",.*pod="probed"} [1-9]`, `container_sockets{container="[^"]+",.*pod="probed"} [0-9]`,
+			`container_cpu_usage_seconds_total{container="",id="/[^"]*/kubepods",image="",name="",namespace="",pod="",cpu="total"} [0-9.]*[1-9]`, `container_memory_rss{container="",id="/",.*} [1-9]`},
+	} {
+		for _, want := range wanted {
+			if !regexp.MustCompile("(?m)^" + pattern(want)).MatchString(pages[page]) {
+				t.Errorf("%s lacks %s", page, want)
+			}
+		}
+	}
+}
+
+// pattern is a line of a page as an expression: braces of labels stand for themselves.
+func pattern(line string) string {
+	return regexp.MustCompile(`\{([a-z_.])`).ReplaceAllString(strings.ReplaceAll(line, "} ", `\} `), `\{$1`)
+}
+
+// scrape reads all pages until they show the pod, and returns "page name" of each family of series, and the pages. The health is asked for first, which the page
+// about it counts.
+func scrape(t *testing.T, w *world) (names map[string]bool, pages map[string]string) {
+	t.Helper()
 	must(t, wait.For(w.ctx, time.Minute, "figures of the pod on each page", func(context.Context) error {
-		names = map[string]bool{}
+		names, pages = map[string]bool{}, map[string]string{}
 		if code, text := w.call(t, http.MethodGet, "healthz"); code != http.StatusOK {
 			return fmt.Errorf("healthz: %d %s", code, text)
 		}
@@ -98,6 +132,7 @@ func scrape(t *testing.T, w *world) map[string]bool {
 			if code != http.StatusOK {
 				return fmt.Errorf("%s: %d", page, code)
 			}
+			pages[page] = text
 			found, err := families(text)
 			if err != nil {
 				t.Fatalf("%s: %v", page, err)
@@ -111,7 +146,7 @@ func scrape(t *testing.T, w *world) map[string]bool {
 		}
 		return nil
 	}))
-	return names
+	return names, pages
 }
 
 // families parses one page.
