@@ -142,6 +142,10 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 			d := n.GetDefaultInterface()
 			out.Network = &statsapi.NetworkStats{Time: stamp(n.GetTimestamp()), InterfaceStats: statsapi.InterfaceStats{
 				Name: d.GetName(), RxBytes: amount(d.GetRxBytes()), TxBytes: amount(d.GetTxBytes())}}
+			out.Network.Interfaces = append(out.Network.Interfaces, out.Network.InterfaceStats)
+			for _, i := range n.GetInterfaces() {
+				out.Network.Interfaces = append(out.Network.Interfaces, statsapi.InterfaceStats{Name: i.GetName(), RxBytes: amount(i.GetRxBytes()), TxBytes: amount(i.GetTxBytes())})
+			}
 		}
 	} else {
 		l := p.GetLinux()
@@ -158,10 +162,11 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 			}
 		}
 		if n := l.GetNetwork(); n.GetDefaultInterface() != nil {
-			d := n.GetDefaultInterface()
-			out.Network = &statsapi.NetworkStats{Time: stamp(n.GetTimestamp()), InterfaceStats: statsapi.InterfaceStats{
-				Name: d.GetName(), RxBytes: amount(d.GetRxBytes()), RxErrors: amount(d.GetRxErrors()),
-				TxBytes: amount(d.GetTxBytes()), TxErrors: amount(d.GetTxErrors())}}
+			out.Network = &statsapi.NetworkStats{Time: stamp(n.GetTimestamp()), InterfaceStats: linuxInterface(n.GetDefaultInterface())}
+			out.Network.Interfaces = append(out.Network.Interfaces, out.Network.InterfaceStats)
+			for _, i := range n.GetInterfaces() {
+				out.Network.Interfaces = append(out.Network.Interfaces, linuxInterface(i))
+			}
 		}
 	}
 
@@ -174,6 +179,10 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 		out.Memory = memory
 	}
 	return out
+}
+
+func linuxInterface(i *cri.NetworkInterfaceUsage) statsapi.InterfaceStats {
+	return statsapi.InterfaceStats{Name: i.GetName(), RxBytes: amount(i.GetRxBytes()), RxErrors: amount(i.GetRxErrors()), TxBytes: amount(i.GetTxBytes()), TxErrors: amount(i.GetTxErrors())}
 }
 
 // newest returns the statistics of the newest instance of each container, in the order of the list. A runtime may also list

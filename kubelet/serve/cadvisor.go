@@ -56,6 +56,7 @@ func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
 		groups, err := s.groups.get(r.Context())
 		if c.failed = err != nil; !c.failed {
 			c.byGroup, c.pods = owners(groups, s.opts.Pods()), podGroups(groups)
+			c.disks = filesystemsOf(groups)
 		}
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(c)
@@ -101,6 +102,17 @@ type containers struct {
 	// byGroup is set if the usage of cgroups stands on the page by itself.
 	byGroup []owner
 	pods    map[string]string // cgroups of pods by UID
+	disks   []usage.Filesystem
+}
+
+// filesystemsOf returns the machine's file systems.
+func filesystemsOf(groups []usage.Group) []usage.Filesystem {
+	for i := range groups {
+		if groups[i].Path == "/" {
+			return groups[i].Filesystems
+		}
+	}
+	return nil
 }
 
 // podGroups returns the cgroups of pods, by UID.
@@ -157,6 +169,9 @@ func (c containers) collectMachine(out chan<- prometheus.Metric) {
 
 // collectFs sends what containers have written into their own file system, which no cgroup tells.
 func (c containers) collectFs(out chan<- prometheus.Metric) {
+	for i := range c.disks {
+		send(out, cadvisorFs, prometheus.GaugeValue, &c.disks[i].Used, []string{c.disks[i].Device, "", "/", "", "", "", ""})
+	}
 	if c.all == nil {
 		return
 	}

@@ -6,8 +6,8 @@ import (
 
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"porthole.dev/porthole/kubelet/logs"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/volume"
 )
 
 // addDisk adds to the runtime's statistics what only the kubelet knows: start times, logs, volumes, ephemeral storage.
@@ -41,7 +41,7 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 		p.StartTime = *start
 	}
 
-	local := uint64(0) // bytes that count as ephemeral storage of the pod
+	local, inodes := uint64(0), uint64(0) // bytes and inodes that count as ephemeral storage of the pod
 	fsOf := func(used uint64) *statsapi.FsStats {
 		return &statsapi.FsStats{Time: node.Time, UsedBytes: number(used), AvailableBytes: node.AvailableBytes, CapacityBytes: node.CapacityBytes,
 			Inodes: node.Inodes, InodesFree: node.InodesFree}
@@ -52,7 +52,8 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 		if st, ok := statusOf(view.Pod, c.Name); ok && st.State.Running != nil {
 			c.StartTime = st.State.Running.StartedAt
 		}
-		c.Logs = fsOf(use.logs[c.Name])
+		c.Logs = fsOf(use.logs[c.Name].bytes)
+		c.Logs.InodesUsed = number(use.logs[c.Name].inodes)
 		if c.Rootfs != nil {
 			root := fsOf(0)
 			root.Time, root.UsedBytes, root.InodesUsed = c.Rootfs.Time, c.Rootfs.UsedBytes, c.Rootfs.InodesUsed
@@ -60,8 +61,12 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 			if root.UsedBytes != nil {
 				local += *root.UsedBytes
 			}
+			if root.InodesUsed != nil {
+				inodes += *root.InodesUsed
+			}
 		}
-		local += use.logs[c.Name]
+		local += use.logs[c.Name].bytes
+		inodes += use.logs[c.Name].inodes
 	}
 
 	for _, v := range use.volumes {
@@ -80,18 +85,21 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 		p.VolumeStats = append(p.VolumeStats, one)
 		if v.Local {
 			local += v.UsedBytes
+			inodes += v.UsedInodes
 		}
 	}
 
 	p.EphemeralStorage = fsOf(local)
+	p.EphemeralStorage.InodesUsed = number(inodes)
 }
 
 // measure reads the sizes of a pod's logs and volumes from disk.
 func (s *sampler) measure(view pod.View) diskUse {
-	use := diskUse{at: time.Now(), logs: map[string]uint64{}}
+	use := diskUse{at: time.Now(), logs: map[string]size{}}
 	for name, c := range view.Containers {
 		if c.LogPath != "" {
-			use.logs[name], _ = logs.Size(filepath.Dir(c.LogPath))
+			bytes, inodes := volume.Folder(filepath.Dir(c.LogPath))
+			use.logs[name] = size{bytes, inodes}
 		}
 	}
 	if s.opts.Volumes != nil {

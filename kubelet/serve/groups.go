@@ -2,6 +2,7 @@ package serve
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"porthole.dev/porthole/kubelet/pod"
@@ -131,6 +132,34 @@ func disk(name, help string, value func(*usage.Disk) uint64) family {
 
 func seconds(nanoseconds uint64) float64 { return float64(nanoseconds) / 1e9 }
 
+// filesystem returns a family of the machine's file systems.
+func filesystem(name, help string, counter bool, value func(*usage.Filesystem) float64) family {
+	return family{name: "container_fs_" + name, help: help, counter: counter, labels: []string{"device"},
+		values: func(g *usage.Group, _ *owner, out func(float64, ...string)) {
+			for i := range g.Filesystems {
+				out(value(&g.Filesystems[i]), g.Filesystems[i].Device)
+			}
+		}}
+}
+
+func milliseconds(n uint64) float64 { return float64(n) / 1e3 }
+
+// filesystems are the families of the machine's file systems.
+var filesystems = []family{
+	filesystem("inodes_free", "Number of available Inodes", false, func(f *usage.Filesystem) float64 { return float64(f.InodesFree) }),
+	filesystem("inodes_total", "Number of Inodes", false, func(f *usage.Filesystem) float64 { return float64(f.Inodes) }),
+	filesystem("limit_bytes", "Number of bytes that can be consumed by the container on this filesystem.", false, func(f *usage.Filesystem) float64 { return float64(f.Size) }),
+	filesystem("sector_reads_total", "Cumulative count of sector reads completed", true, func(f *usage.Filesystem) float64 { return float64(f.SectorsRead) }),
+	filesystem("reads_merged_total", "Cumulative count of reads merged", true, func(f *usage.Filesystem) float64 { return float64(f.ReadsMerged) }),
+	filesystem("read_seconds_total", "Cumulative count of seconds spent reading", true, func(f *usage.Filesystem) float64 { return milliseconds(f.ReadTime) }),
+	filesystem("sector_writes_total", "Cumulative count of sector writes completed", true, func(f *usage.Filesystem) float64 { return float64(f.SectorsWritten) }),
+	filesystem("writes_merged_total", "Cumulative count of writes merged", true, func(f *usage.Filesystem) float64 { return float64(f.WritesMerged) }),
+	filesystem("write_seconds_total", "Cumulative count of seconds spent writing", true, func(f *usage.Filesystem) float64 { return milliseconds(f.WriteTime) }),
+	filesystem("io_current", "Number of I/Os currently in progress", false, func(f *usage.Filesystem) float64 { return float64(f.Current) }),
+	filesystem("io_time_seconds_total", "Cumulative count of seconds spent doing I/Os", true, func(f *usage.Filesystem) float64 { return milliseconds(f.BusyTime) }),
+	filesystem("io_time_weighted_seconds_total", "Cumulative weighted I/O time in seconds", true, func(f *usage.Filesystem) float64 { return milliseconds(f.WeightedTime) }),
+}
+
 // families are all that is made of cgroups. cAdvisor's source is metrics/prometheus.go of github.com/google/cadvisor.
 var families = append([]family{
 	gauge("last_seen", "Last time a container was seen by the exporter", func(g *usage.Group) float64 { return float64(g.At.Unix()) }),
@@ -199,7 +228,7 @@ var families = append([]family{
 	network("transmit_packets_total", "Cumulative count of packets transmitted", func(i *usage.Interface) uint64 { return i.TxPackets }),
 	network("transmit_packets_dropped_total", "Cumulative count of packets dropped while transmitting", func(i *usage.Interface) uint64 { return i.TxDropped }),
 	network("transmit_errors_total", "Cumulative count of errors encountered while transmitting", func(i *usage.Interface) uint64 { return i.TxErrors }),
-}, pressures()...)
+}, slices.Concat(filesystems, pressures())...)
 
 // blkio sends what was read and written by the operations that the kernel names; a container that did neither has one series, a zero.
 func blkio(g *usage.Group, of *owner, out func(float64, ...string)) {

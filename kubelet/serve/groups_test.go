@@ -49,6 +49,9 @@ func measuredPod() (pod.View, fixedGroups) {
 	for _, path := range []string{"/", "/kubepods", "/kubepods/podu1", "/kubepods/podu1/c1", "/kubepods/podu1/box1", "/system", "/runtime"} {
 		groups[path] = group(path)
 	}
+	root := groups["/"]
+	root.Filesystems = []usage.Filesystem{{Device: "/dev/sda1", Size: 1000, Used: 400, ReadTime: 1500}}
+	groups["/"] = root
 	c := groups["/kubepods/podu1/c1"]
 	c.CPU = usage.CPU{Total: 1.5e9, User: 1e9, System: 5e8, Shares: 2, Period: 100000}
 	c.Memory = usage.Memory{Usage: 100, WorkingSet: 80, RSS: 60, Limit: 1000, HasLimits: true, Limited: true, OwnFaults: 7, Faults: 7}
@@ -130,7 +133,10 @@ func TestGroupMetrics(t *testing.T) {
 		`container_memory_rss{container="",id="/kubepods/podu1",image="",name="",namespace="ns",pod="p"} 0 `,
 		`container_memory_rss{container="",id="/kubepods",image="",name="",namespace="",pod=""} 300 `,
 		`container_memory_rss{container="",id="/",image="",name="",namespace="",pod=""} 0 `, `container_last_seen{container="",id="/runtime",`, `container_last_seen{container="",id="/system",`,
-		`container_pressure_cpu_waiting_seconds_total{container="",id="/kubepods",image="",name="",namespace="",pod=""} 2 `, "container_scrape_error 0", "machine_scrape_error 0"} {
+		`container_pressure_cpu_waiting_seconds_total{container="",id="/kubepods",image="",name="",namespace="",pod=""} 2 `,
+		`container_fs_limit_bytes{container="",id="/",image="",name="",namespace="",pod="",device="/dev/sda1"} 1000 `,
+		`container_fs_read_seconds_total{container="",id="/",image="",name="",namespace="",pod="",device="/dev/sda1"} 1.5 `,
+		`container_fs_usage_bytes{container="",device="/dev/sda1",id="/",image="",name="",namespace="",pod=""} 400`, "container_scrape_error 0", "machine_scrape_error 0"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %s", want)
 		}
@@ -147,7 +153,7 @@ func TestGroupMetricsWithoutRuntime(t *testing.T) {
 	v, groups := measuredPod()
 	o := Options{NodeName: "n", TLS: TLSOptions{CertDir: t.TempDir()}, Pods: func() []pod.View { return []pod.View{v} }, Machine: Machine{Cgroups: CgroupOptions{Reader: groups, Pods: "/kubepods"}}}
 	text := scraped(t, o, http.Header{})
-	if !strings.Contains(text, `container_memory_rss{container="c",`) || strings.Contains(text, "container_fs_usage_bytes") {
+	if !strings.Contains(text, `container_memory_rss{container="c",`) || strings.Contains(text, `container_fs_usage_bytes{container="c"`) {
 		t.Errorf("%s", text)
 	}
 }

@@ -44,9 +44,12 @@ type sampler struct {
 // diskUse is what one pod has on disk, as measured at a time.
 type diskUse struct {
 	at      time.Time
-	logs    map[string]uint64 // by container name, bytes
+	logs    map[string]size // by container name
 	volumes []volume.Usage
 }
+
+// size is what files take of the disk.
+type size struct{ bytes, inodes uint64 }
 
 func newSampler(opts Options) *sampler {
 	if opts.Machine.Usage == nil {
@@ -133,6 +136,8 @@ func (s *sampler) take(ctx context.Context) (*statsapi.Summary, error) {
 		return nil, err
 	}
 	node := s.node(ctx)
+	s.addRates(pods)
+	s.addRoot(&node)
 	node.SystemContainers = s.systemContainers(pods, metav1.NewTime(s.lastAt))
 	s.addDisk(pods, node)
 	return &statsapi.Summary{Node: node, Pods: pods}, nil
@@ -160,6 +165,7 @@ func (s *sampler) node(ctx context.Context) statsapi.NodeStats {
 	node.Network = networkOf(usage.Interfaces, at)
 	if usage.Inodes > 0 {
 		node.Fs.Inodes, node.Fs.InodesFree = number(usage.Inodes), number(usage.InodesFree)
+		node.Fs.InodesUsed = number(usage.Inodes - min(usage.Inodes, usage.InodesFree))
 	}
 
 	if fs := s.images(ctx, node.Fs); fs != nil {
@@ -177,6 +183,9 @@ func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.
 			return s.imageFs
 		}
 		whole := *fs
+		if whole.InodesUsed == nil {
+			whole.InodesUsed = node.InodesUsed
+		}
 		if whole.AvailableBytes == nil {
 			whole.AvailableBytes, whole.CapacityBytes = node.AvailableBytes, node.CapacityBytes
 			whole.Inodes, whole.InodesFree = node.Inodes, node.InodesFree

@@ -41,6 +41,51 @@ func (s *sampler) rate(name string, now spent) *uint64 {
 	return number(uint64(float64(now.nanoseconds-before.nanoseconds) / passed.Seconds()))
 }
 
+// addRates adds the rates of processor use that the runtime does not tell, or tells as zero: containerd does for what it was asked about a moment ago.
+func (s *sampler) addRates(pods []statsapi.PodStats) {
+	before := s.rates
+	s.rates = map[string]spent{}
+	for _, name := range []string{statsapi.SystemContainerKubelet, statsapi.SystemContainerPods, statsapi.SystemContainerRuntime, statsapi.SystemContainerMisc} {
+		if last, known := before[name]; known {
+			s.rates[name] = last
+		}
+	}
+	one := func(name string, c *statsapi.CPUStats) {
+		if c == nil || c.UsageCoreNanoSeconds == nil {
+			return
+		}
+		now := spent{*c.UsageCoreNanoSeconds, c.Time.Time}
+		if last, known := before[name]; known {
+			s.rates[name] = last
+		}
+		if rate := s.rate(name, now); c.UsageNanoCores == nil || *c.UsageNanoCores == 0 {
+			c.UsageNanoCores = rate
+		}
+	}
+
+	for i := range pods {
+		p := &pods[i]
+		one(p.PodRef.UID, p.CPU)
+		for j := range p.Containers {
+			one(p.PodRef.UID+"/"+p.Containers[j].Name, p.Containers[j].CPU)
+		}
+	}
+}
+
+// addRoot adds what the root of the cgroups tells of the machine: as with upstream, page faults are those of processes that are in no other cgroup, with version 1.
+func (s *sampler) addRoot(node *statsapi.NodeStats) {
+	g, ok := s.group("/")
+	if !ok || node.Memory == nil {
+		return
+	}
+	node.Memory.RSSBytes = number(g.Memory.RSS)
+	node.Memory.PageFaults, node.Memory.MajorPageFaults = number(g.Memory.OwnFaults), number(g.Memory.OwnMajorFaults)
+	if p := g.Pressure; p != nil && node.CPU != nil {
+		node.CPU.PSI, node.Memory.PSI = waits(&p.CPU), waits(&p.Memory)
+		node.IO = &statsapi.IOStats{Time: metav1.NewTime(g.At), PSI: waits(&p.IO)}
+	}
+}
+
 // systemContainers returns parts of the node that are not containers, under upstream's names: the kubelet itself, all pods together, the runtime, the
 // system's other processes, and on Windows the committed memory.
 func (s *sampler) systemContainers(pods []statsapi.PodStats, at metav1.Time) []statsapi.ContainerStats {

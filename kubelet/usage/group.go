@@ -12,6 +12,8 @@ type Group struct {
 	Tasks       Tasks
 	Disks       []Disk
 	Interfaces  []Interface // of the network namespace of the first process; read for sandboxes and the root only
+	// Filesystems are those of the machine's disks; read for the root only.
+	Filesystems []Filesystem
 	// Pressure is what was waited for; nil where the kernel does not measure it.
 	Pressure *Pressure
 }
@@ -74,4 +76,13 @@ type Waits struct{ Some, Full Wait }
 type Wait struct {
 	Total                uint64
 	Avg10, Avg60, Avg300 float64
+}
+
+// Filesystem is a mounted one that is on a disk, and what was done to the disk since the machine started.
+type Filesystem struct {
+	Device                                  string // /dev/sda1
+	Size, Used, Inodes, InodesFree          uint64
+	ReadsMerged, SectorsRead, ReadTime      uint64 // times are in milliseconds
+	WritesMerged, SectorsWritten, WriteTime uint64
+	Current, BusyTime, WeightedTime         uint64 // Current are the operations that are under way
 }

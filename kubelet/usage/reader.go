@@ -23,6 +23,7 @@ type Reader struct {
 	unified                bool
 	took                   func() // called before each cgroup, for tests; nil
 	slow                   time.Duration
+	size                   func(path string, fs *Filesystem) bool // reads how large a file system is
 	mu                     sync.Mutex
 	stuck                  map[string]bool   // cgroups that are still being read, by path
 	names                  map[string]string // of devices, by major:minor
@@ -38,7 +39,7 @@ func New() *Reader {
 }
 
 func at(cgroups, proc, devices string) *Reader {
-	return &Reader{slow: slow, cgroups: cgroups, proc: proc, devices: devices, unified: exists(filepath.Join(cgroups, "cgroup.controllers")),
+	return &Reader{slow: slow, size: sizeOf, cgroups: cgroups, proc: proc, devices: devices, unified: exists(filepath.Join(cgroups, "cgroup.controllers")),
 		stuck: map[string]bool{}, names: map[string]string{}}
 }
 
@@ -167,6 +168,9 @@ func (r *Reader) read(group string, deep bool) (g Group, ok bool) {
 	r.readTasks(&g, deep && group != "/")
 	if deep {
 		r.readNetwork(&g)
+	}
+	if deep && group == "/" {
+		r.readFilesystems(&g)
 	}
 	return g, true
 }

@@ -145,6 +145,23 @@ func pathsOf(list []Group) (out []string) {
 	return out
 }
 
+// TestFilesystems: those that are on disks, once each, with the figures of their disk.
+func TestFilesystems(t *testing.T) {
+	r := v1(t)
+	r.size = func(path string, fs *Filesystem) bool {
+		fs.Size, fs.Used, fs.Inodes, fs.InodesFree = 1000, 400, 50, 20
+		return path != "/broken"
+	}
+	tree(t, filepath.Dir(r.proc), map[string]string{
+		"proc/self/mountinfo": "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n23 22 0:5 / /proc rw - proc proc rw\n24 22 8:1 /x /bind rw - ext4 /dev/sda1 rw\n25 22 8:2 / /broken rw - ext4 /dev/sda2 rw\n",
+		"proc/diskstats":      "   8       0 sda 9 9 9 9 9 9 9 9 9 9 9 0 0 0 0\n   8       1 sda1 100 2 300 40 500 6 700 80 9 1000 1100 0 0 0 0\n"})
+	g, ok := r.bounded("/", true)
+	want := []Filesystem{{"/dev/sda1", 1000, 400, 50, 20, 2, 300, 40, 6, 700, 80, 9, 1000, 1100}}
+	if !ok || !slices.Equal(g.Filesystems, want) {
+		t.Errorf("%+v", g.Filesystems)
+	}
+}
+
 // TestTrees: the cgroups of pods and containers, and others that were asked for; those that are away are left out.
 func TestTrees(t *testing.T) {
 	for name, r := range map[string]*Reader{"v1": v1(t), "v2": v2(t)} {

@@ -49,6 +49,12 @@ func (m *Manager) Usage(uid types.UID) []Usage {
 	return out
 }
 
+// Folder returns what the files of a folder take of the disk, and how many files and folders there are.
+func Folder(dir string) (bytes, inodes uint64) {
+	u := tree(dir)
+	return u.UsedBytes, u.UsedInodes
+}
+
 // tree adds up the files of a folder. It uses handles, follows no links and enters no other file systems, because
 // containers can change the folder meanwhile. What cannot be read counts as nothing.
 func tree(dir string) Usage {

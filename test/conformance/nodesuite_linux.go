@@ -33,12 +33,16 @@ var suiteAddress = netip.MustParseAddr("10.99.0.90")
 // suiteRange are the addresses of its pods.
 const suiteRange = "10.100.0.0/24"
 
+// The suite expects figures of the system's processes (misc) where there is no systemd, but tells the kubelet their cgroup only if there is no systemd-run either,
+// for which something stands here.
+//
 // nodeConfig is what the suite makes the kubelet's configuration of: the suite's own defaults, less space that must be free on the disk, and
 // what a kernel needs that is shared.
 const nodeConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 cgroupDriver: cgroupfs
 cgroupRoot: /
+systemCgroups: /system
 failSwapOn: false
 failCgroupV1: false
 resolvConf: /etc/resolv.conf
