@@ -79,7 +79,8 @@ func addVolume(p *v1.Pod, source v1.VolumeSource, sub string) {
 // testSwitchOver: 30 pods that upstream's kubelet started, of ten kinds, and one that has ended, are taken over by our kubelet, by upstream's again
 // and by ours again. Nothing restarts, nothing is mounted that was not before, and each kubelet goes on with the pods' volumes. Pods of one kubelet
 // are ended by the other, without anything left.
-func testSwitchOver(t *testing.T, w *world) {
+func testSwitchOver(t *testing.T, of *world) {
+	w := switching{of}
 	defer func() {
 		w.kubelet.Stop()
 		w.startKubelet()
@@ -128,7 +129,10 @@ func testSwitchOver(t *testing.T, w *world) {
 	}
 }
 
-func (w *world) switchTo(t *testing.T, upstream bool) {
+// switching is a world in which the kubelets take turns.
+type switching struct{ *world }
+
+func (w switching) switchTo(t *testing.T, upstream bool) {
 	t.Helper()
 	w.kubelet.Stop()
 	var err error
@@ -137,7 +141,7 @@ func (w *world) switchTo(t *testing.T, upstream bool) {
 }
 
 // switchStorage serves a driver, and makes the claims and what else the pods refer to. The caller calls stop.
-func (w *world) switchStorage(t *testing.T) (d *storagedriver.Driver, stop func()) {
+func (w switching) switchStorage(t *testing.T) (d *storagedriver.Driver, stop func()) {
 	t.Helper()
 	no, yes, core := false, true, w.Client.CoreV1()
 	_, err := w.Client.StorageV1().CSIDrivers().Create(w.ctx, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: switchDriver}, Spec: storagev1.CSIDriverSpec{
@@ -163,7 +167,7 @@ func (w *world) switchStorage(t *testing.T) (d *storagedriver.Driver, stop func(
 }
 
 // boundClaim makes a volume of the driver and a claim, bound to each other as the controller does that this control plane does not run.
-func (w *world) boundClaim(t *testing.T, name string) {
+func (w switching) boundClaim(t *testing.T, name string) {
 	t.Helper()
 	core, class := w.Client.CoreV1(), ""
 	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
@@ -185,7 +189,7 @@ func (w *world) boundClaim(t *testing.T, name string) {
 }
 
 // switchPods makes the pods, waits until they are Ready, and returns the names of those that run.
-func (w *world) switchPods(t *testing.T) (names []string) {
+func (w switching) switchPods(t *testing.T) (names []string) {
 	t.Helper()
 	for kind, change := range switchKinds {
 		for i := range ofEachKind {
@@ -213,7 +217,7 @@ func (w *world) switchPods(t *testing.T) (names []string) {
 }
 
 // turns changes an annotation of each pod, and waits until the kubelet has written it to the file in the pod's volume: then it has dealt with the pod.
-func (w *world) turns(t *testing.T, names []string, turn int) {
+func (w switching) turns(t *testing.T, names []string, turn int) {
 	t.Helper()
 	uids := map[string]types.UID{}
 	for _, name := range names {
@@ -238,7 +242,7 @@ func (w *world) turns(t *testing.T, names []string, turn int) {
 }
 
 // switchState describes the pods in the API and in the runtime, and what is mounted for them.
-func (w *world) switchState(t *testing.T, names []string) string {
+func (w switching) switchState(t *testing.T, names []string) string {
 	t.Helper()
 	var lines []string
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
