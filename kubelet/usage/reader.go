@@ -25,7 +25,7 @@ type Reader struct {
 	slow                   time.Duration
 	size                   func(path string, fs *Filesystem) bool // reads how large a file system is
 	mu                     sync.Mutex
-	stuck                  map[string]bool   // cgroups that are still being read, by path
+	stuck                  map[string]bool   // cgroups that did not answer in time and have not yet, by path
 	names                  map[string]string // of devices, by major:minor
 }
 
@@ -110,21 +110,21 @@ func (r *Reader) children(group string) (out []string) {
 // bounded reads a cgroup, in at most slow. One that takes longer is not read again until it has been.
 func (r *Reader) bounded(group string, deep bool) (Group, bool) {
 	r.mu.Lock()
-	if r.stuck[group] {
-		r.mu.Unlock()
+	stuck := r.stuck[group]
+	r.mu.Unlock()
+	if stuck {
 		return Group{}, false
 	}
-	r.stuck[group] = true
-	r.mu.Unlock()
 
 	type answer struct {
 		group Group
 		ok    bool
 	}
-	done := make(chan answer, 1)
+	done, over := make(chan answer, 1), false // over is guarded by r.mu
 	go func() {
 		g, ok := r.read(group, deep)
 		r.mu.Lock()
+		over = true
 		delete(r.stuck, group)
 		r.mu.Unlock()
 		done <- answer{g, ok}
@@ -136,6 +136,11 @@ func (r *Reader) bounded(group string, deep bool) (Group, bool) {
 	case a := <-done:
 		return a.group, a.ok
 	case <-timer.C:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !over {
+			r.stuck[group] = true
+		}
 		return Group{}, false
 	}
 }

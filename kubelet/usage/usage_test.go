@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -135,6 +136,31 @@ func TestBothVersions(t *testing.T) {
 				t.Errorf("all pods: %v %+v", ok, all.Memory)
 			}
 		})
+	}
+}
+
+// TestReadersAtOnce: two pages that are asked for at the same time both have a cgroup.
+func TestReadersAtOnce(t *testing.T) {
+	r := v1(t)
+	r.slow = time.Minute
+	var both sync.WaitGroup
+	both.Add(2)
+	r.took = func() { // neither is read before the other is being read
+		both.Done()
+		both.Wait()
+	}
+	found := make(chan bool)
+	for range 2 {
+		go func() {
+			_, ok := r.One(box)
+			found <- ok
+		}()
+	}
+	for range 2 {
+		if !<-found {
+			t.Error("one of them does not have it")
+			both.Done() // the other one waits
+		}
 	}
 }
 
