@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -52,12 +55,41 @@ spec:
 		}
 	}
 
+	for i, system := range systems {
+		cadvisorShows(t, nodes[i], "top-"+system)
+	}
+
 	out := kubectl(t, "top", "nodes", "--no-headers")
 	for _, n := range readStatus(t).Nodes {
 		if line := lineOf(out, n.Name); len(line) < 5 || !strings.HasSuffix(line[1], "m") || !strings.HasSuffix(line[3], "Mi") {
 			t.Errorf("node %s in %q", n.Name, out)
 		}
 	}
+}
+
+// cadvisorShows fails unless Prometheus' parser reads a node's page about containers, and the page shows both containers of a pod with the memory that they hold.
+func cadvisorShows(t *testing.T, node, pod string) {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	found, err := parser.TextToMetricFamilies(strings.NewReader(kubectl(t, "get", "--raw", "/api/v1/nodes/"+node+"/proxy/metrics/cadvisor")))
+	if err != nil {
+		t.Fatalf("node %s: %v", node, err)
+	}
+
+	holds := map[string]float64{}
+	for _, m := range found["container_memory_working_set_bytes"].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		if labels["pod"] == pod {
+			holds[labels["container"]] = m.GetGauge().GetValue()
+		}
+	}
+	if holds["one"] < 30<<20 || holds["two"] < 60<<20 || found["container_cpu_usage_seconds_total"] == nil {
+		t.Errorf("node %s: the containers of pod %s hold %v", node, pod, holds)
+	}
+	t.Logf("node %s: %d names, pod %s holds %v", node, len(found), pod, holds)
 }
 
 // topShows returns nil if kubectl top shows both containers of each pod with the memory that they hold.
