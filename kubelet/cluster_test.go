@@ -268,7 +268,7 @@ func (c *cluster) forget(w *watcher) {
 // PatchPodStatus applies a strategic merge patch to the status of a pod.
 func (a *client) PatchPodStatus(_ context.Context, namespace, name string, patch []byte) (*v1.Pod, error) {
 	if err := a.enter("patch pod"); err != nil {
-		return nil, err
+		return &v1.Pod{}, err // as client-go does
 	}
 	defer a.c.mu.Unlock()
 	old := a.c.pods[namespace+"/"+name]

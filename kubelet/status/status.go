@@ -325,7 +325,11 @@ func (w *Writer) write(ctx context.Context, base *v1.Pod, want v1.PodStatus) (*v
 	if err != nil {
 		return nil, err
 	}
-	return w.client.PatchPodStatus(ctx, base.Namespace, base.Name, patch)
+	after, err := w.client.PatchPodStatus(ctx, base.Namespace, base.Name, patch)
+	if err != nil { // client-go gives an empty pod with it, which is no version of this one
+		return nil, err
+	}
+	return after, nil
 }
 
 // Patch returns the strategic merge patch that turns the status of base into want. The patch has the UID, so that it cannot

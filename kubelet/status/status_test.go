@@ -35,7 +35,7 @@ func newAPI() *api {
 	return &api{pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", ResourceVersion: "1", Generation: 1}}}
 }
 
-func (a *api) PatchPodStatus(_ context.Context, _, _ string, patch []byte) (*v1.Pod, error) {
+func (a *api) PatchPodStatus(_ context.Context, namespace, name string, patch []byte) (*v1.Pod, error) {
 	a.mu.Lock()
 	hold := a.hold
 	a.mu.Unlock()
@@ -50,10 +50,10 @@ func (a *api) PatchPodStatus(_ context.Context, _, _ string, patch []byte) (*v1.
 		err := a.fail[0]
 		a.fail = a.fail[1:]
 		a.calls = append(a.calls, "refused")
-		return nil, err
+		return &v1.Pod{}, err // as client-go does
 	}
-	if !strings.Contains(string(patch), `"uid":"u"`) {
-		return nil, errors.New("the patch names no UID")
+	if namespace != "ns" || name != "p" || !strings.Contains(string(patch), `"uid":"u"`) {
+		return nil, errors.New("the patch does not name the pod, or not its UID")
 	}
 
 	before, _ := json.Marshal(a.pod)
