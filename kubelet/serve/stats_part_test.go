@@ -14,7 +14,7 @@ import (
 //
 // Row 1.104.
 func TestPartOfTheMachine(t *testing.T) {
-	usage := platform.Usage{MemoryTotal: 100, MemoryAvailable: 40, MemoryWorkingSet: 60, OwnMemory: 1}
+	usage := platform.Usage{MemoryTotal: 100, MemoryAvailable: 70, MemoryWorkingSet: 60, OwnMemory: 1}
 	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Stats: &fixedStats{pods: 2}, Pods: func() []pod.View { return nil }, RootDir: tempDir(t),
 		Machine: Machine{Usage: func(string) (platform.Usage, error) { return usage, errors.New("no such counter") }}})
 	code, page := get(t, client(), srv.URL+"/metrics/resource", "")
@@ -27,7 +27,11 @@ func TestPartOfTheMachine(t *testing.T) {
 			t.Errorf("%s: %v, want %v in\n%s", text, !want, want, page)
 		}
 	}
-	if _, page := get(t, client(), srv.URL+"/stats/summary", ""); strings.Contains(page, `"capacityBytes":0`) || !strings.Contains(page, `"workingSetBytes":60`) {
+	_, page = get(t, client(), srv.URL+"/stats/summary", "")
+	if strings.Contains(page, `"capacityBytes":0`) || !strings.Contains(page, `"workingSetBytes":60`) {
 		t.Errorf("summary: %s", page)
+	}
+	if !strings.Contains(page, `"availableBytes":40`) {
+		t.Errorf("what is left of the memory is not what eviction goes by: %s", page)
 	}
 }
