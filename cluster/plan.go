@@ -121,7 +121,7 @@ func (p *planner) containerd(n Node) supervise.Process {
 	return supervise.Process{
 		Name: n.Name + "/containerd", Node: n.Name, Path: p.l.Bundled("containerd"), Netns: p.netns(n.Name),
 		Hostname: n.Name, // pods of the host's network see it
-		Log: p.l.NodeLog(n.Name, "containerd"), Args: []string{"--config", p.l.NodeFile(n.Name, "containerd", "config.toml")},
+		Log:      p.l.NodeLog(n.Name, "containerd"), Args: []string{"--config", p.l.NodeFile(n.Name, "containerd", "config.toml")},
 		Env: []string{"PATH=" + filepath.Join(p.l.Bin, "bundle") + ":/usr/sbin:/usr/bin:/sbin:/bin"},
 	}
 }
