@@ -76,7 +76,9 @@ func testServer(t *testing.T, w *world) {
 
 // testPages reads the status pages of the server, the checkpoint of a container, and the metrics of the runtime.
 func testPages(t *testing.T, w *world) {
-	w.create(t, newPod("counted", "sleep"))
+	counted := newPod("counted", "sleep")
+	counted.Spec.Containers[0].Resources = exactly("100m", "64Mi") // what a limit of processors does is shown for containers that have one
+	w.create(t, counted)
 	w.until(t, 30*time.Second, "counted", ready)
 	defer w.remove(t, "counted", nil)
 
