@@ -131,10 +131,6 @@ test-lab: deps build ## what of the local cluster's tests takes too long for mak
 	@PORTHOLE_LAB=long go test -count=1 -timeout 20m -v -run 'TestStorage|TestWindowsFirewall|TestCrowd' ./test/lab
 	@PORTHOLE_LAB_MEMORY=4Gi go test -count=1 -timeout 15m -v -run TestWindowsEviction ./test/lab
 
-.PHONY: test-kubelet
-test-kubelet: deps build bundle-tests upstream-kubelet ## what of the kubelet's tests takes too long for make test: 30 pods with volumes go from upstream's kubelet to ours and back (5 minutes)
-	@PORTHOLE_KUBELET=long go test -count=1 -timeout 15m -v -run TestBesideUpstream ./test/kubelet
-
 .PHONY: test-networks
 test-networks: deps build bundle-tests ## each mode of --network with a cluster of its own: what takes too long for make test
 	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 60m -v -p 1 ./routes/bgp ./routes/killtest ./test/networks

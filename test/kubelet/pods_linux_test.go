@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -65,9 +64,7 @@ func TestBesideUpstream(t *testing.T) {
 	w.run(t, "claims of resources", testClaims)
 	w.run(t, "certificates of pods", testPodCertificates)
 	w.run(t, "resources of a pod as a whole", testWhole)
-	if os.Getenv("PORTHOLE_KUBELET") != "" { // it takes a minute and a half
-		w.run(t, "switch-over", testSwitchOver)
-	}
+	w.run(t, "switch-over", testSwitchOver)
 	w.nothingLeft(t)
 }
 
