@@ -77,14 +77,7 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 		return resync, false
 	}
 
-	began := time.Now()
-	defer func() {
-		a.meter.Worker(!a.counted, time.Since(began), began.Sub(a.born))
-		if !a.counted {
-			a.meter.Life().Began(s.Pod())
-		}
-		a.counted = true
-	}()
+	defer countPass(a, time.Now())
 
 	a.agreeResources(ctx)
 	a.askAdmission(ctx)
@@ -98,11 +91,7 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 	a.assert(ctx, &plan)
 
 	if plan.Stopping && !s.Stopping() {
-		a.take(pod.StopBegan{}, now)
-		a.probes.Terminating(a.uid)
-		if s.Pod() == nil && len(s.Runtime().Sandboxes)+len(s.Runtime().Containers) > 0 {
-			a.meter.Life().Orphan()
-		}
+		beginStop(a, now)
 	}
 
 	a.cancels.cancel(plan.Cancel)
@@ -136,6 +125,24 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 		rest = min(rest, max(time.Until(plan.NextWake), time.Millisecond))
 	}
 	return rest, false
+}
+
+// countPass counts a pass that began then, and with the first one the pod.
+func countPass(a *actor, began time.Time) {
+	a.meter.Worker(!a.counted, time.Since(began), began.Sub(a.born))
+	if !a.counted {
+		a.meter.Life().Began(a.state.Pod())
+	}
+	a.counted = true
+}
+
+// beginStop notes that the pod has begun to stop. One that only the runtime knows is counted.
+func beginStop(a *actor, now time.Time) {
+	a.take(pod.StopBegan{}, now)
+	a.probes.Terminating(a.uid)
+	if has := a.state.Runtime(); a.state.Pod() == nil && len(has.Sandboxes)+len(has.Containers) > 0 {
+		a.meter.Life().Orphan()
+	}
 }
 
 // start runs an action in a goroutine. The action returns facts; one of them says how it ended.
