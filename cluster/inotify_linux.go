@@ -11,8 +11,9 @@ import (
 // inotifyLimit is how many inotify instances all programs of a user may have together; a distribution's default is 128.
 const inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
 
-// Inotify instances that the parts of a cluster have when it has come up, counted by `find /proc/[0-9]*/fd -lname anon_inode:inotify`: of a Linux
-// node containerd has two, kubelet and kube-proxy one each; an emulated Windows node has one, and one more when its programs watch folders.
+// How many inotify instances each part of a local cluster has open once it is up. They were counted on such clusters by
+// `find /proc/[0-9]*/fd -lname anon_inode:inotify`. On a Linux node containerd has two, kubelet and kube-proxy one each. An emulated Windows node
+// has one, and one more while a program there watches a folder.
 const (
 	inotifyOfControlPlane = 13
 	inotifyOfLinuxNode    = 4

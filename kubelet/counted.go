@@ -10,7 +10,7 @@ import (
 	"porthole.dev/porthole/kubelet/meter"
 )
 
-// timedCgroups counts what is done to cgroups.
+// timedCgroups measures how long each change of a pod's cgroup takes, for the metric kubelet_cgroup_manager_duration_seconds.
 type timedCgroups struct {
 	cgroups
 	life *meter.Life
@@ -48,7 +48,7 @@ func (t timedCgroups) RemovePod(uid types.UID) error {
 	return t.cgroups.RemovePod(uid)
 }
 
-// CountPods counts the pods of the node, for the metrics.
+// CountPods counts the pods that the kubelet manages, for the metrics kubelet_active_pods, kubelet_desired_pods and kubelet_working_pods.
 func CountPods(k *Kubelet) (all meter.Pods) {
 	k.each(func(a *actor) {
 		v := a.view.Load()

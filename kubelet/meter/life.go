@@ -73,7 +73,7 @@ func (l *Life) register(r *prometheus.Registry) {
 		l.cgroupVersion, l.swept, l.sweepErrors, l.volumesAsked, l.volumesMade, l.volumesFail, l.firstStart)
 }
 
-// Began counts a pod that is worked on from now on.
+// Began counts a pod that the kubelet starts to manage, by how many containers it has.
 func (l *Life) Began(p *v1.Pod) {
 	if l != nil && p != nil {
 		l.perPod.Observe(float64(len(p.Spec.Containers)))

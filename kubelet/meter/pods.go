@@ -16,7 +16,7 @@ type Pods struct {
 	// Ephemeral are the ephemeral containers of all pods.
 	Ephemeral int
 	Working   map[Working]int
-	// Pending are the resizes that wait, by reason; Resizing those that are being carried out.
+	// Pending counts the pods whose resize waits, by the reason. Resizing counts the pods whose resize is being carried out.
 	Pending  map[string]int
 	Resizing int
 }

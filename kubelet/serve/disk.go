@@ -5,6 +5,7 @@ import (
 	"time"
 
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/ptr"
 
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/volume"
@@ -41,7 +42,7 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 		p.StartTime = *start
 	}
 
-	local, inodes := uint64(0), uint64(0) // bytes and inodes that count as ephemeral storage of the pod
+	var local size // what counts as ephemeral storage of the pod
 	fsOf := func(used uint64) *statsapi.FsStats {
 		return &statsapi.FsStats{Time: node.Time, UsedBytes: number(used), AvailableBytes: node.AvailableBytes, CapacityBytes: node.CapacityBytes,
 			Inodes: node.Inodes, InodesFree: node.InodesFree}
@@ -58,39 +59,37 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 			root := fsOf(0)
 			root.Time, root.UsedBytes, root.InodesUsed = c.Rootfs.Time, c.Rootfs.UsedBytes, c.Rootfs.InodesUsed
 			c.Rootfs = root
-			if root.UsedBytes != nil {
-				local += *root.UsedBytes
-			}
-			if root.InodesUsed != nil {
-				inodes += *root.InodesUsed
-			}
+			local.add(ptr.Deref(root.UsedBytes, 0), ptr.Deref(root.InodesUsed, 0))
 		}
-		local += use.logs[c.Name].bytes
-		inodes += use.logs[c.Name].inodes
+		local.add(use.logs[c.Name].bytes, use.logs[c.Name].inodes)
 	}
 
 	for _, v := range use.volumes {
-		one := statsapi.VolumeStats{Name: v.Name, FsStats: *fsOf(v.UsedBytes)}
-		one.InodesUsed = number(v.UsedInodes)
-		if v.Claim != "" {
-			one.PVCRef = &statsapi.PVCReference{Name: v.Claim, Namespace: view.Pod.Namespace}
-		}
-		if v.Abnormal != nil {
-			one.VolumeHealthStats = &statsapi.VolumeHealthStats{Abnormal: *v.Abnormal}
-		}
-		if v.CapacityBytes > 0 {
-			one.CapacityBytes, one.AvailableBytes = number(v.CapacityBytes), number(v.AvailableBytes)
-			one.Inodes, one.InodesFree = number(v.Inodes), number(v.InodesFree)
-		}
-		p.VolumeStats = append(p.VolumeStats, one)
+		p.VolumeStats = append(p.VolumeStats, volumeStats(&v, view.Pod.Namespace, fsOf(v.UsedBytes)))
 		if v.Local {
-			local += v.UsedBytes
-			inodes += v.UsedInodes
+			local.add(v.UsedBytes, v.UsedInodes)
 		}
 	}
 
-	p.EphemeralStorage = fsOf(local)
-	p.EphemeralStorage.InodesUsed = number(inodes)
+	p.EphemeralStorage = fsOf(local.bytes)
+	p.EphemeralStorage.InodesUsed = number(local.inodes)
+}
+
+// volumeStats describes a volume. on is the file system of the node with what the volume uses of it; a volume with a capacity of its own shows that.
+func volumeStats(v *volume.Usage, namespace string, on *statsapi.FsStats) statsapi.VolumeStats {
+	one := statsapi.VolumeStats{Name: v.Name, FsStats: *on}
+	one.InodesUsed = number(v.UsedInodes)
+	if v.Claim != "" {
+		one.PVCRef = &statsapi.PVCReference{Name: v.Claim, Namespace: namespace}
+	}
+	if v.Abnormal != nil {
+		one.VolumeHealthStats = &statsapi.VolumeHealthStats{Abnormal: *v.Abnormal}
+	}
+	if v.CapacityBytes > 0 {
+		one.CapacityBytes, one.AvailableBytes = number(v.CapacityBytes), number(v.AvailableBytes)
+		one.Inodes, one.InodesFree = number(v.Inodes), number(v.InodesFree)
+	}
+	return one
 }
 
 // measure reads the sizes of a pod's logs and volumes from disk.

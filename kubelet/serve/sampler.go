@@ -48,8 +48,13 @@ type diskUse struct {
 	volumes []volume.Usage
 }
 
-// size is what files take of the disk.
+// size is the disk space that files take, and how many inodes.
 type size struct{ bytes, inodes uint64 }
+
+func (s *size) add(bytes, inodes uint64) {
+	s.bytes += bytes
+	s.inodes += inodes
+}
 
 func newSampler(opts Options) *sampler {
 	if opts.Machine.Usage == nil {

@@ -40,7 +40,7 @@ type Server struct {
 	requests *requests
 	// metrics are those that the runtime measures itself; its ask is nil if there is no runtime to ask.
 	metrics latest[[]RuntimeMetric]
-	// groups are the cgroups as they were read last; its ask is nil if there are none.
+	// groups keeps what was last read from the cgroups, so that several requests at once cost one reading. Its ask is nil where there are no cgroups.
 	groups latest[[]usage.Group]
 }
 

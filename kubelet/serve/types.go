@@ -53,7 +53,8 @@ type Groups interface {
 	Trees(ctx context.Context, pods string, others ...string) []usage.Group
 }
 
-// CgroupOptions say which cgroups are measured. Without Reader none is: then figures of containers come from the runtime alone.
+// CgroupOptions say which cgroups are read for statistics and metrics. If Reader is nil no cgroup is read, and the statistics of containers come
+// from the container runtime alone.
 type CgroupOptions struct {
 	Reader Groups
 	Pods   string // the cgroup of all pods

@@ -96,8 +96,8 @@ func Count(m *Manager) map[[2]string]int {
 	return out
 }
 
-// Certificates returns the numbers of certificates that volumes show, by signer and state, in upstream's words: not_yet_issued, fresh,
-// overdue_for_refresh, expired, denied, failed.
+// Certificates counts the certificates in projected volumes of the kind podCertificate, for the metric kubelet_podcertificate_states. The keys are
+// the signer's name and the state, which is one of upstream's: not_yet_issued, fresh, overdue_for_refresh, expired, denied, failed.
 func Certificates(m *Manager) map[[2]string]int {
 	out := map[[2]string]int{}
 	each(m, func(p *podVolumes) {

@@ -52,7 +52,8 @@ type Options struct {
 	CredentialConfig, CredentialDir string
 	Labels                          string // labels to register the node with: key=value, separated by commas
 
-	// RuntimeCgroup is the cgroup of the runtime, for figures; empty: found.
+	// RuntimeCgroup is the cgroup of the container runtime, whose use is shown in the statistics. If it is empty, it is that of the process which
+	// listens at the runtime's endpoint.
 	RuntimeCgroup string
 	// BootRecord is the file in which `porthole routes` says that the pod network of this boot is made; pods wait for it. Empty: they do
 	// not.

@@ -101,7 +101,8 @@ func restarts(ctx context.Context, s *side, _ int) error {
 	return err
 }
 
-// Memory in the part evict, in MiB: the limit of all pods together, the eviction threshold, and what each of the two pods takes.
+// Memory in MiB that the eviction benchmark uses. podsMemory is the limit of all pods together, memoryLeft the eviction threshold. The other two
+// are what the pod that may stay and the pod that is to be evicted allocate.
 const (
 	podsMemory, memoryLeft = 800, 100
 	askedMemory            = 300
