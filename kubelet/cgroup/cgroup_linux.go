@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -99,12 +100,25 @@ func ensureV2(path string, l limits) error {
 	return errors.Join(append(errs, limitHuge(dir, ".max", l.huge))...)
 }
 
-// enable lets the cgroups below dir use the controllers. It does nothing where a controller is missing: setting the
-// limit that needs it fails. Not every kernel has huge pages, and one controller that is missing makes a write fail.
+// v2Controllers are the controllers of cgroup v2 that pods use: the five that the runtime sets limits with, and io, whose statistics are
+// read.
+var v2Controllers = []string{"cpu", "cpuset", "hugetlb", "io", "memory", "pids"}
+
+// enable lets the cgroups below dir use those of v2Controllers that dir has: not every kernel has huge pages, and systemd delegates a part of
+// the tree without cpuset. The kernel takes all controllers of a write or none, so that one which is missing must not be named. enable returns
+// no error: where a controller could not be enabled, setting the limit that needs it fails.
 func enable(dir string) {
-	file := filepath.Join(dir, "cgroup.subtree_control")
-	_ = write(file, "+cpu +cpuset +memory +pids")
-	_ = write(file, "+hugetlb")
+	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return
+	}
+	var add []string
+	for c := range strings.FieldsSeq(string(has)) {
+		if slices.Contains(v2Controllers, c) {
+			add = append(add, "+"+c)
+		}
+	}
+	_ = write(filepath.Join(dir, "cgroup.subtree_control"), strings.Join(add, " "))
 }
 
 // limitHuge limits huge pages of each size that the kernel knows, in use (hugetlb.2MB) and reserved by processes (hugetlb.2MB.rsvd). A nil
