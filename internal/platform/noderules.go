@@ -4,6 +4,8 @@ package platform
 type NodeRules struct {
 	// NoSwap refuses a node with swap space, NoCgroupV1 a node without cgroups of version 2.
 	NoSwap, NoCgroupV1 bool
+	// LimitedSwap refuses a node that cannot limit swap space as memorySwap.swapBehavior wants, which takes cgroups of version 2.
+	LimitedSwap bool
 }
 
 // Resources are what a program asks the system for, for itself.

@@ -20,7 +20,11 @@ func CheckNode(r NodeRules) error {
 		}
 	}
 	var fs unix.Statfs_t
-	if r.NoCgroupV1 && (unix.Statfs("/sys/fs/cgroup", &fs) != nil || fs.Type != unix.CGROUP2_SUPER_MAGIC) {
+	first := unix.Statfs("/sys/fs/cgroup", &fs) != nil || fs.Type != unix.CGROUP2_SUPER_MAGIC
+	if r.LimitedSwap && first {
+		return errors.New("swap feature is enabled and LimitedSwap but it is only supported with cgroupv2")
+	}
+	if r.NoCgroupV1 && first {
 		return errors.New("kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported and will be removed in a future release")
 	}
 	return nil

@@ -15,6 +15,9 @@ func resize(_ string, _ limits, change func() error) error { return change() }
 
 func fits(string, int64) error { return nil }
 
+// LimitsSwap returns false.
+func LimitsSwap() bool { return false }
+
 func memoryOf(string) (uint64, error) { return 0, errors.ErrUnsupported }
 
 // Join does nothing.

@@ -37,3 +37,14 @@ func memoryOf(path string) (uint64, error) {
 	}
 	return total, nil
 }
+
+// LimitsSwap reports whether the kernel limits swap space by cgroup.
+func LimitsSwap() bool {
+	if !unified() {
+		_, err := os.Stat(filepath.Join(mountPoint, "memory", "memory.memsw.limit_in_bytes"))
+		return err == nil
+	}
+	// The topmost cgroup has no limits. The kubelet itself can be there, where no systemd gives it one of its own.
+	found, _ := filepath.Glob(filepath.Join(mountPoint, "*", "memory.swap.max"))
+	return len(found) > 0
+}

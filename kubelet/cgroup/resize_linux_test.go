@@ -76,6 +76,11 @@ func TestKernelNumbers(t *testing.T) {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}
 	}
+	for shares, want := range map[int64]int64{0: 1, 2: 1, 102: 17, 256: 35, 1024: 100, 2000: 170, 262144: 10000} { // 2000: runc's issue 4896
+		if got := weight(shares); got != want {
+			t.Errorf("%d shares have the weight %d, want %d", shares, got, want)
+		}
+	}
 	for _, n := range []int64{2, 3, 20, 512, 1024, 262144} {
 		w := weight(n)
 		if got, err := readWeight(strconv.FormatInt(w, 10)); err != nil || weight(got) != w || got > n {

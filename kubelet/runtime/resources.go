@@ -43,6 +43,7 @@ func (o Options) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerR
 			}
 		}
 	}
+	o.limit(p, c, res)
 	return res
 }
 

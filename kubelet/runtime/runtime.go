@@ -32,6 +32,8 @@ type Options struct {
 	SeccompDefault bool
 	// CFSQuota turns CPU limits into CFS quotas (Linux).
 	CFSQuota bool
+	// Cgroups says what else the node's cgroups limit (Linux).
+	Cgroups Cgroups
 	// RequestTimeout bounds one call; zero is 2 minutes. A stop may take its grace period longer.
 	RequestTimeout time.Duration
 }

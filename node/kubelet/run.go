@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/credential"
 	"porthole.dev/porthole/kubelet/factlog"
@@ -185,7 +186,9 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 		return nil, nil, err
 	}
 	rt = runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
-		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
+		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration,
+		Cgroups: runtime.Cgroups{Version: cgroup.Version(), SingleProcessOOMKill: cfg.SingleProcessOOMKill != nil && *cfg.SingleProcessOOMKill,
+			LimitsSwap: cgroup.LimitsSwap(), SwapBehavior: cfg.MemorySwap.SwapBehavior, SwapBytes: o.Node.Host.SwapBytes}})
 
 	o.Placing.Pin = func(ctx context.Context, container, cpus string) error { return runtime.Pin(ctx, rt, container, cpus) }
 
@@ -357,7 +360,7 @@ func configure(ctx context.Context, given *Options) (*v1beta1.KubeletConfigurati
 	if given.Flags != nil {
 		given.Flags["cert-dir"] = dir // the page shows the folder that is used
 	}
-	return cfg, platform.CheckNode(platform.NodeRules{NoSwap: *cfg.FailSwapOn, NoCgroupV1: *cfg.FailCgroupV1})
+	return cfg, platform.CheckNode(platform.NodeRules{NoSwap: *cfg.FailSwapOn, NoCgroupV1: *cfg.FailCgroupV1, LimitedSwap: cfg.MemorySwap.SwapBehavior == "LimitedSwap"})
 }
 
 // privileges returns an error if the process lacks a privilege that it needs. It also asks for a priority and for resources; not

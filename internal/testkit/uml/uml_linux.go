@@ -1,0 +1,148 @@
+// Package uml runs commands on a Linux kernel that is a program: user-mode Linux, of Debian's package user-mode-linux. Its kernel has cgroup v2
+// alone, as the distributions of today, whatever the machine has on which the tests run. It boots in a second. It has one processor, its
+// programs compute at the machine's speed, and a system call or a new process takes many times as long (40 ms for fork and exec).
+package uml
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+)
+
+// Where the package puts the kernel and its modules.
+const (
+	kernel  = "/usr/bin/linux.uml"
+	modules = "/usr/lib/uml/modules"
+)
+
+// Missing says why no kernel can be started here; "" if one can.
+func Missing() string {
+	if os.Getuid() != 0 {
+		return "the files of this machine become the kernel's, which needs root"
+	}
+	if _, err := os.Stat(kernel); err != nil {
+		return "Debian's package user-mode-linux is not installed"
+	}
+	return ""
+}
+
+// Options of Run.
+type Options struct {
+	// Memory is how much the kernel has, such as 2G. The machine gives it what is used only.
+	Memory string
+	// Swap is the size of a swap space, such as 256M; none if it is empty.
+	Swap string
+	// Script is what bash runs as root. It sees the machine's files, and what it changes of them is gone at its end. /dev, /proc, /run and /sys
+	// are its own, and TMPDIR is a folder in memory.
+	Script string
+}
+
+// boot is what the kernel runs first. The root is the machine's, below a layer in memory.
+const boot = `#!/bin/bash
+mount -t proc proc /proc
+mount -t tmpfs tmpfs /mnt
+mkdir -p /mnt/upper /mnt/work /mnt/root
+insmod MODULES/$(uname -r)/kernel/fs/overlayfs/overlay.ko
+mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work /mnt/root || echo "no layer over the machine's files"
+cd /mnt/root
+mkdir -p proc sys dev run lib/modules
+ln -sfn MODULES/$(uname -r) lib/modules/
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+mount -t devtmpfs devtmpfs dev
+mount -t tmpfs tmpfs run
+mkdir -p dev/pts dev/shm run/lock run/netns run/porthole-old run/tmp
+mount -t devpts devpts dev/pts
+mount -t tmpfs tmpfs dev/shm
+ln -sfn /proc/self/fd dev/fd
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+pivot_root . run/porthole-old
+umount -l /run/porthole-old
+mount --make-rshared /
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TMPDIR=/run/tmp
+cd /
+ip link set lo up
+SWAP
+bash -c "$(echo SCRIPT | base64 -d)" </dev/null
+echo "uml: exit $?"
+sync
+busybox poweroff -f
+`
+
+var exitLine = regexp.MustCompile(`(?m)^uml: exit (\d+)\r?$`)
+
+// Run boots a kernel, runs the script, and returns what both printed. The error tells a script that failed, or a kernel that did not come to
+// its end before ctx did: then all of it is ended.
+func Run(ctx context.Context, o Options) (string, error) {
+	dir, err := os.MkdirTemp("", "uml-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+
+	first := filepath.Join(dir, "init")
+	if err := os.WriteFile(first, []byte(o.init()), 0o755); err != nil {
+		return "", err
+	}
+
+	args := []string{"mem=" + o.Memory, "rootfstype=hostfs", "rootflags=/", "ro", "init=" + first, "con=null", "con0=null,fd:1", "quiet", "loglevel=1"}
+	if o.Swap != "" {
+		disk := filepath.Join(dir, "swap")
+		if out, err := exec.Command("truncate", "-s", o.Swap, disk).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("making the swap space: %w: %s", err, out)
+		}
+		args = append(args, "ubd0="+disk)
+	}
+
+	cmd := exec.CommandContext(ctx, kernel, args...)
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the kernel's processes are ended together
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+
+	text := clean(out.Bytes())
+	if ctx.Err() != nil {
+		return text, fmt.Errorf("the kernel was ended: %w", context.Cause(ctx))
+	}
+	found := exitLine.FindStringSubmatch(text)
+	switch {
+	case found == nil:
+		return text, errors.Join(errors.New("the kernel did not come to the script's end"), err)
+	case found[1] != "0":
+		return text, fmt.Errorf("the script ended with %s", found[1])
+	}
+	return text, nil
+}
+
+func (o Options) init() string {
+	swap := ""
+	if o.Swap != "" {
+		swap = "mkswap /dev/ubda >/dev/null && swapon /dev/ubda"
+	}
+	return strings.NewReplacer("MODULES", modules, "SWAP", swap, "SCRIPT", encode(o.Script)).Replace(boot)
+}
+
+// clean takes carriage returns and the kernel's own lines of the start out of what was printed.
+func clean(out []byte) string {
+	var b strings.Builder
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		b.WriteString(strings.TrimRight(lines.Text(), "\r"))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func encode(script string) string { return base64.StdEncoding.EncodeToString([]byte(script)) }
