@@ -72,7 +72,8 @@ func ensureV1(path string, l limits) error {
 }
 
 // ensureV2 does ensure's work with cgroup v2. A cgroup can use a controller only if every level above it passes the controller
-// on, so each level is enabled before the next is made. As in ensureV1, a limit of zero is not written.
+// on, so each level is enabled before the next is made. The last is not: one that passes controllers on can have no processes of its own. The
+// runtime enables that of a pod when it makes the first container's. As in ensureV1, a limit of zero is not written.
 func ensureV2(path string, l limits) error {
 	dir := mountPoint
 	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
@@ -82,7 +83,6 @@ func ensureV2(path string, l limits) error {
 			return fmt.Errorf("creating the cgroup %s: %w", dir, err)
 		}
 	}
-	enable(dir)
 
 	var errs []error
 	if l.shares > 0 {

@@ -70,6 +70,7 @@ umount -l /run/porthole-old
 mount --make-rshared /
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TMPDIR=/run/tmp
 cd /
+hostname uml
 ip link set lo up
 SWAP
 bash -c "$(echo SCRIPT | base64 -d)" </dev/null
