@@ -39,15 +39,21 @@ type Kubelet struct {
 	resources
 }
 
-// NewKubelet makes the kubelet's clients from cfg: one for objects, one for events (50 per second, 100 at once) and one
-// without a limit for the lease, which must get through whatever else goes on.
-func NewKubelet(cfg *rest.Config, node string) (*Kubelet, error) {
+// Rate limits requests to the API server: QPS each second, and Burst at once. With a QPS of 0 there is no limit.
+type Rate struct{ QPS, Burst int32 }
+
+// NewKubelet makes the kubelet's clients from cfg: one for objects, one for events with a limit of their own, and one without a limit for the
+// lease, which must get through whatever else goes on.
+func NewKubelet(cfg *rest.Config, node string, eventRate Rate) (*Kubelet, error) {
 	client, err := typed(cfg)
 	if err != nil {
 		return nil, err
 	}
 	evCfg, leaseCfg := rest.CopyConfig(cfg), rest.CopyConfig(cfg)
-	evCfg.QPS, evCfg.Burst = 50, 100
+	evCfg.QPS, evCfg.Burst = float32(eventRate.QPS), int(eventRate.Burst)
+	if eventRate.QPS == 0 {
+		evCfg.QPS = -1 // client-go takes 0 for its own default
+	}
 	leaseCfg.QPS, leaseCfg.Timeout = -1, 10*time.Second
 	events, err := typed(evCfg)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"sort"
 	"strconv"
 	"strings"
 )
@@ -122,23 +121,12 @@ func readLimit(text string) (int64, error) {
 // readWeight returns the smallest number of shares that has the weight in text.
 func readWeight(text string) (int64, error) {
 	w, err := strconv.ParseInt(text, 10, 64)
-	return minShares + int64(sort.Search(maxShares-minShares, func(i int) bool { return weight(minShares+int64(i)) >= w })), err
+	return minShares + ((w-1)*262142+9998)/9999, err
 }
 
-// weight returns the cpu.weight of cgroup v2 (1 to 10000) for cpu.shares (2 to 262144). It is a curve through the least, the default (1024
-// shares, weight 100) and the largest of both, as in runc since 1.3.2 (its issue 4772) and in the kubelet of Kubernetes 1.36.3, both by
-// ConvertCPUSharesToCgroupV2Value of github.com/opencontainers/cgroups. On the line that was used before, 1024 shares have the weight 39, so
-// that pods get less than the processes outside of them.
-func weight(shares int64) int64 {
-	switch {
-	case shares <= minShares:
-		return 1
-	case shares >= maxShares:
-		return 10000
-	}
-	l := math.Log2(float64(shares))
-	return int64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
-}
+// weight returns the cpu.weight of cgroup v2 (1 to 10000) for cpu.shares (2 to 262144), as the kubelet of Kubernetes 1.36.3 does for pods and
+// their classes. runc has another formula for containers since 1.3.2 (its issue 4896), where 1024 shares are 100 and not 39.
+func weight(shares int64) int64 { return 1 + (shares-minShares)*9999/262142 }
 
 // fits returns an error if memory is less than what the cgroup at path, which there may be, has in use, and the kernel would end processes
 // to make it fit, as it does with cgroup v2. That of v1 refuses such a limit itself.

@@ -76,7 +76,7 @@ func TestKernelNumbers(t *testing.T) {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}
 	}
-	for shares, want := range map[int64]int64{0: 1, 2: 1, 102: 17, 256: 35, 1024: 100, 2000: 170, 262144: 10000} { // 2000: runc's issue 4896
+	for shares, want := range map[int64]int64{2: 1, 102: 4, 256: 10, 1024: 39, 2000: 77, 262144: 10000} {
 		if got := weight(shares); got != want {
 			t.Errorf("%d shares have the weight %d, want %d", shares, got, want)
 		}

@@ -21,6 +21,8 @@ type Tree struct {
 	unlimited func(*v1.Pod) bool
 	// most is what all pods together may have; nil sets no limit.
 	most v1.ResourceList
+	// pids is how many processes and threads a pod may have; 0 for any number.
+	pids int64
 }
 
 // New returns the tree below root, a path in the cgroup tree; "" is the top. It does not touch the system.
@@ -35,6 +37,12 @@ func (t Tree) Unlimited(pods func(*v1.Pod) bool) Tree {
 // Most returns the tree in which all pods together may have so many processors, so much memory, and so many process ids ("pid").
 func (t Tree) Most(list v1.ResourceList) Tree {
 	t.most = list
+	return t
+}
+
+// Pids returns the tree in which no pod has more than so many processes and threads; 0 or less sets no limit.
+func (t Tree) Pids(limit int64) Tree {
+	t.pids = max(limit, 0)
 	return t
 }
 
@@ -80,6 +88,7 @@ func (t Tree) Ensure(p *v1.Pod) error { return ensure(t.Path(p), t.limits(p)) }
 
 func (t Tree) limits(p *v1.Pod) limits {
 	l := limitsOf(p)
+	l.pids = t.pids
 	if t.unlimited != nil && t.unlimited(p) {
 		l.quota = 0
 	}

@@ -68,7 +68,7 @@ func check(c *v1beta1.KubeletConfiguration, windows bool) (warnings []string, er
 	k.refuse(net.ParseIP(c.Address) == nil, "address (--address) %q is not an IP address", c.Address)
 	k.refuse((c.TLSCertFile == "") != (c.TLSPrivateKeyFile == ""), "tlsCertFile and tlsPrivateKeyFile must be set together")
 
-	warnings = checkGates(&k, c.FeatureGates)
+	warnings = append(checkGates(&k, c.FeatureGates), withoutEffect(c, windows)...)
 	if windows {
 		warnings = append(warnings, onWindows(&k, c)...)
 	}
@@ -144,6 +144,9 @@ func (c *checker) oneOf(value, name, flag string, known ...string) {
 
 // checkChoices checks fields with a fixed set of values, and fields that exclude each other.
 func checkChoices(k *checker, c *v1beta1.KubeletConfiguration) {
+	quotaPeriod := c.CPUCFSQuotaPeriod.Duration
+	k.refuse(quotaPeriod < time.Millisecond || quotaPeriod > time.Second, "cpuCFSQuotaPeriod (--cpu-cfs-quota-period) %v must be between 1ms and 1sec, inclusive", quotaPeriod)
+	k.refuse(len(c.QOSReserved) > 0 && !On(c.FeatureGates, "QOSReserved"), "qosReserved (--qos-reserved) %v requires feature gate QOSReserved", c.QOSReserved)
 	k.refuse(c.RunOnce, "runOnce (--runOnce) %v, Runonce mode has been deprecated and should not be set", c.RunOnce)
 	k.oneOf(c.TopologyManagerPolicy, "topologyManagerPolicy", "topology-manager-policy", "none", "best-effort", "restricted", "single-numa-node")
 	k.oneOf(c.TopologyManagerScope, "topologyManagerScope", "topology-manager-scope", "container", "pod")

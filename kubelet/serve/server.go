@@ -130,7 +130,7 @@ func openPorts(s *Server) (list []openPort) {
 // tlsConfig returns a configuration that asks clients for a certificate, but does not insist: they may have a token.
 func (s *Server) tlsConfig() *tls.Config {
 	return &tls.Config{GetCertificate: s.certs, ClientAuth: tls.RequestClientCert, MinVersion: max(s.opts.TLS.MinVersion, tls.VersionTLS12),
-		CipherSuites: s.opts.TLS.CipherSuites}
+		CipherSuites: s.opts.TLS.CipherSuites, CurvePreferences: s.opts.TLS.Curves}
 }
 
 func (s *Server) configz(w http.ResponseWriter, _ *http.Request) {

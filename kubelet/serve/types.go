@@ -88,6 +88,8 @@ type TLSOptions struct {
 	MinVersion uint16
 	// CipherSuites are those that are accepted up to TLS 1.2; nil means Go's choice.
 	CipherSuites []uint16
+	// Curves are the key exchanges that are accepted, in Go's order whatever theirs; nil means Go's choice.
+	Curves []tls.CurveID
 }
 
 // Options configure a Server. NodeName, TLS and Pods are required. An endpoint whose source is nil answers 501.

@@ -15,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/cgroup"
@@ -344,6 +345,11 @@ func configure(ctx context.Context, given *Options) (*v1beta1.KubeletConfigurati
 		return nil, err
 	}
 
+	if v := int(cfg.Logging.Verbosity); v > 0 && given.Flags["v"] == "0" { // the flag counts if it is given
+		if err := logging.Set(v, ""); err != nil {
+			return nil, fmt.Errorf("logging.verbosity: %w", err)
+		}
+	}
 	for _, name := range given.WithoutEffect {
 		log.Info("Flag has no effect", "flag", "--"+name)
 	}
@@ -392,7 +398,7 @@ func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 		return nil, err
 	}
 
-	api, err := kube.NewKubelet(rest, o.Node.Name)
+	api, err := kube.NewKubelet(rest, o.Node.Name, kube.Rate{QPS: *cfg.EventRecordQPS, Burst: cfg.EventBurst})
 	if err != nil {
 		return nil, err
 	}

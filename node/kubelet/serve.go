@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	goruntime "runtime"
 	"strconv"
 
 	"google.golang.org/grpc"
@@ -60,6 +61,13 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("tlsCipherSuites (--tls-cipher-suites): %w", err)
 	}
+	curves, err := cliflag.TLSCurvePreferences(cfg.TLSCurvePreferences)
+	if err != nil {
+		return nil, fmt.Errorf("tlsCurvePreferences (--tls-curve-preferences): %w", err)
+	}
+	if cfg.EnableContentionProfiling && *cfg.EnableProfilingHandler {
+		goruntime.SetBlockProfileRate(1) // as upstream: every event
+	}
 	o.Meter.CountRunning(func() (int, map[string]int) { return count(k.View()) })
 	o.Meter.CountPods(func() meter.Pods { return core.CountPods(k) })
 	if err := apiconn.RegisterMetrics(o.Meter.Registry); err != nil {
@@ -72,7 +80,7 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 	}
 
 	options := s.answers(conn)
-	options.TLS.Certificate, options.TLS.MinVersion, options.TLS.CipherSuites = certificate, oldest, ciphers
+	options.TLS.Certificate, options.TLS.MinVersion, options.TLS.CipherSuites, options.TLS.Curves = certificate, oldest, ciphers, curves
 	server, err := serve.New(options)
 	if err != nil {
 		conn.Close()

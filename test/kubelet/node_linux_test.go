@@ -87,7 +87,7 @@ func testRuntimeClass(t *testing.T, w *world) {
 	found := false
 	for file, want := range map[string]string{ // 250m of a CPU in the units of both versions of cgroups
 		filepath.Join("/sys/fs/cgroup/cpu", below, "cpu.shares"): "256",
-		filepath.Join("/sys/fs/cgroup", below, "cpu.weight"):     "35",
+		filepath.Join("/sys/fs/cgroup", below, "cpu.weight"):     "10",
 	} {
 		if got, err := os.ReadFile(file); err == nil {
 			found = true

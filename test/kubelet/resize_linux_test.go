@@ -27,14 +27,14 @@ func testResize(t *testing.T, w *world) {
 	p.Spec.Containers[0].Resources = exactly("20m", "32Mi")
 	p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
 	w.create(t, p)
-	p = w.until(t, 20*time.Second, p.Name, ready)
+	p = w.until(t, time.Minute, p.Name, ready)
 	before := p.Status.ContainerStatuses[0]
 	if c := w.podCgroup(t, p); c != "2000 33554432" {
 		t.Errorf("the pod's cgroup has %s", c)
 	}
 
 	w.resize(t, p.Name, exactly("40m", "32Mi"))
-	p = w.until(t, 20*time.Second, p.Name, has(exactly("40m", "32Mi")))
+	p = w.until(t, time.Minute, p.Name, has(exactly("40m", "32Mi")))
 	if now := p.Status.ContainerStatuses[0]; now.ContainerID != before.ContainerID || w.podCgroup(t, p) != "4000 33554432" {
 		t.Errorf("container %s was %s, the pod's cgroup has %s", now.ContainerID, before.ContainerID, w.podCgroup(t, p))
 	}
@@ -44,7 +44,7 @@ func testResize(t *testing.T, w *world) {
 	w.kubelet.Kill() // while it is away, the user asks for something that needs a restart
 	w.resize(t, p.Name, exactly("20m", "48Mi"))
 	w.startKubelet()
-	p = w.until(t, 30*time.Second, p.Name, has(exactly("20m", "48Mi")))
+	p = w.until(t, time.Minute, p.Name, has(exactly("20m", "48Mi")))
 	if s := p.Status.ContainerStatuses[0]; s.RestartCount != 1 || w.podCgroup(t, p) != "2000 50331648" {
 		t.Errorf("%d restarts, the pod's cgroup has %s", s.RestartCount, w.podCgroup(t, p))
 	}

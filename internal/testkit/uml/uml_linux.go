@@ -1,6 +1,3 @@
-// Package uml runs commands on a Linux kernel that is a program: user-mode Linux, of Debian's package user-mode-linux. Its kernel has cgroup v2
-// alone, as the distributions of today, whatever the machine has on which the tests run. It boots in a second. It has one processor, its
-// programs compute at the machine's speed, and a system call or a new process takes many times as long (40 ms for fork and exec).
 package uml
 
 import (
@@ -65,6 +62,8 @@ mount -t devpts devpts dev/pts
 mount -t tmpfs tmpfs dev/shm
 ln -sfn /proc/self/fd dev/fd
 mount -t cgroup2 cgroup2 sys/fs/cgroup
+sed 's/^bogomips/cpu MHz\t\t: 1000.000\n&/' /proc/cpuinfo >run/cpuinfo # upstream's kubelet does not start without
+mount --bind run/cpuinfo proc/cpuinfo
 pivot_root . run/porthole-old
 umount -l /run/porthole-old
 mount --make-rshared /
@@ -73,6 +72,9 @@ cd /
 hostname uml
 ip link set lo up
 SWAP
+echo "+cpu +io +memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/system.slice # programs have a cgroup of their own, as where systemd starts them
+echo $$ >/sys/fs/cgroup/system.slice/cgroup.procs
 bash -c "$(echo SCRIPT | base64 -d)" </dev/null
 echo "uml: exit $?"
 sync

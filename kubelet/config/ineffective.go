@@ -1,0 +1,61 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+// ineffective are the settings that this kubelet reads and does not act on, by their names in Go, each with what it does instead.
+var ineffective = map[string]string{
+	"CgroupsPerQOS":                             "pods always have cgroups of their own, below those of their classes",
+	"CgroupDriver":                              "the runtime must use cgroupfs",
+	"ContentType":                               "requests are in protobuf, or JSON for kinds that have none",
+	"CPUCFSQuotaPeriod":                         "the period is 100 ms",
+	"EnableControllerAttachDetach":              "the controller manager attaches volumes",
+	"HairpinMode":                               "the CNI plugin decides, as with upstream's kubelet",
+	"IPTablesDropBit":                           "the kubelet makes no chains",
+	"IPTablesMasqueradeBit":                     "the kubelet makes no chains",
+	"KernelMemcgNotification":                   "memory is measured at intervals",
+	"KubeReservedCgroup":                        "what the system keeps is taken from what pods may have, but limits no other cgroup",
+	"MakeIPTablesUtilChains":                    "the kubelet makes no chains",
+	"MemoryReservationPolicy":                   "the feature MemoryQoS, which is alpha, is not there",
+	"MemoryThrottlingFactor":                    "the feature MemoryQoS, which is alpha, is not there",
+	"ProtectKernelDefaults":                     "the kubelet leaves the kernel's settings as they are and does not check them",
+	"QOSReserved":                               "the feature QOSReserved, which is alpha, is not there",
+	"RunOnce":                                   "it is refused, as upstream does",
+	"ShowHiddenMetricsForVersion":               "no metrics are hidden",
+	"StreamingConnectionIdleTimeout":            "the runtime ends connections that are idle (containerd: stream_idle_timeout)",
+	"SyncFrequency":                             "pods are looked at when something changes, not at intervals",
+	"SystemReservedCgroup":                      "what the system keeps is taken from what pods may have, but limits no other cgroup",
+	"Tracing":                                   "the kubelet sends no traces",
+	"VolumeStatsAggPeriod":                      "figures of volumes are at most a minute old",
+	"ConfigMapAndSecretChangeDetectionStrategy": "objects are watched",
+}
+
+// withoutEffect returns a warning for each setting of c that is ineffective and not at its default, sorted.
+func withoutEffect(c *v1beta1.KubeletConfiguration, windows bool) (warnings []string) {
+	plain := v1beta1.KubeletConfiguration{}
+	setDefaults(&plain, windows)
+	have, usual := reflect.ValueOf(*c), reflect.ValueOf(plain)
+	for name, instead := range ineffective {
+		field, _ := have.Type().FieldByName(name)
+		if !reflect.DeepEqual(have.FieldByIndex(field.Index).Interface(), usual.FieldByIndex(field.Index).Interface()) {
+			json, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			warnings = append(warnings, fmt.Sprintf("%s: without effect: %s", json, instead))
+		}
+	}
+	for _, what := range c.EnforceNodeAllocatable {
+		if what != "pods" && what != "none" && !windows {
+			warnings = append(warnings, fmt.Sprintf("enforceNodeAllocatable: %s: without effect: what the system keeps is taken from what pods may have, but limits no other cgroup", what))
+		}
+	}
+	if c.Logging.Format != usual.FieldByName("Logging").FieldByName("Format").String() {
+		warnings = append(warnings, "logging.format: without effect: the log is text")
+	}
+	slices.Sort(warnings)
+	return warnings
+}
