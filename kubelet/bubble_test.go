@@ -331,6 +331,8 @@ type fakeCgroups struct {
 	resized int
 }
 
+func (f *fakeCgroups) Begin(context.Context) error { return nil }
+
 func (f *fakeCgroups) Path(p *v1.Pod) string { return "/kubepods/pod" + string(p.UID) }
 
 func (f *fakeCgroups) Ensure(p *v1.Pod) error {

@@ -23,6 +23,9 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	}
 	k.o.Meter.ShutDown(last.StartTime, last.EndTime)
 
+	if err := k.o.Cgroups.Begin(ctx); err != nil {
+		return err
+	}
 	k.share.begin(ctx)
 	k.node.Begin()
 	k.running.Go(func() { k.runtime.run(ctx) })

@@ -196,6 +196,8 @@ func NewVolumes(manager interface {
 
 // cgroups are the cgroups of pods; kubelet/cgroup implements it. Removing one that is gone succeeds.
 type cgroups interface {
+	// Begin is called once the runtime answers, before all others. An error ends the kubelet.
+	Begin(ctx context.Context) error
 	// Path returns the cgroup in which the runtime puts the pod's containers; "" leaves that to the runtime.
 	Path(p *v1.Pod) string
 	// Ensure makes the pod's cgroup with the limits of its spec.

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -174,23 +175,49 @@ func write(path, value string) error {
 // still runs there is left over, for example from a container whose start was cut short, and is killed. It succeeds if
 // there is no such cgroup, and fails if a process does not end: call it again later.
 func Remove(path string) error {
-	bases := []string{mountPoint}
-	if !unified() {
-		entries, err := os.ReadDir(mountPoint)
-		if err != nil {
-			return fmt.Errorf("listing cgroup hierarchies: %w", err)
-		}
-		bases = nil
-		for _, e := range entries {
-			bases = append(bases, filepath.Join(mountPoint, e.Name()))
-		}
-	}
-
-	var errs []error
+	bases, err := hierarchies()
+	errs := []error{err}
 	for _, base := range bases {
 		errs = append(errs, removeTree(filepath.Join(base, path)))
 	}
 	return errors.Join(errs...)
+}
+
+// hierarchies returns the folders of the trees of cgroups: one with version 2, one for each controller with version 1.
+func hierarchies() (out []string, err error) {
+	if unified() {
+		return []string{mountPoint}, nil
+	}
+	entries, err := os.ReadDir(mountPoint)
+	if err != nil {
+		return nil, fmt.Errorf("listing cgroup hierarchies: %w", err)
+	}
+	for _, e := range entries {
+		out = append(out, filepath.Join(mountPoint, e.Name()))
+	}
+	return out, nil
+}
+
+// present reports whether there is a cgroup at path, in any hierarchy.
+func present(path string) bool {
+	bases, _ := hierarchies()
+	return slices.ContainsFunc(bases, func(base string) bool {
+		_, err := os.Stat(filepath.Join(base, path))
+		return err == nil
+	})
+}
+
+// killBelow kills the processes in the cgroup at path and in those below it. It returns no error: whether it worked shows when the cgroup is removed.
+func killBelow(path string) {
+	bases, _ := hierarchies()
+	for _, base := range bases {
+		_ = filepath.WalkDir(filepath.Join(base, path), func(dir string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				killTasks(dir)
+			}
+			return nil
+		})
+	}
 }
 
 // removeTree removes dir and all cgroups below it, the lowest first, because the kernel removes none that has others in it. The

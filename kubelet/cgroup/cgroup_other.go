@@ -11,7 +11,9 @@ func Version() int { return 0 }
 
 func ensure(string, limits) error { return nil }
 
-func resize(_ string, _ limits, change func() error) error { return change() }
+func resize(_ string, _ limits, change func() error, _ func(int, int64) error) error { return change() }
+
+func newSlices() (driver, error) { return nil, errors.ErrUnsupported }
 
 func fits(string, int64) error { return nil }
 

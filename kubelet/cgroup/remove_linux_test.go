@@ -17,6 +17,7 @@ func TestRemoveContainer(t *testing.T) {
 		t.Skip("needs root")
 	}
 	root := "/porthole-test-remove-" + strconv.Itoa(os.Getpid())
+	tree := byFiles(t, New(root))
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1"}, Status: v1.PodStatus{QOSClass: v1.PodQOSBurstable}}
 	t.Cleanup(func() {
 		if err := Remove(root); err != nil {
@@ -25,7 +26,7 @@ func TestRemoveContainer(t *testing.T) {
 	})
 
 	start := func(id string) (pid int, ended chan struct{}) {
-		path := filepath.Join(New(root).Path(p), id)
+		path := filepath.Join(tree.Path(p), id)
 		if err := ensure(path, limits{memory: 32 << 20}); err != nil {
 			t.Skip("no cgroups can be made here: ", err)
 		}
@@ -46,7 +47,7 @@ func TestRemoveContainer(t *testing.T) {
 
 	_, cut := start("cut")
 	other, _ := start("other")
-	if err := New(root).RemoveContainer("u1", "cut"); err != nil {
+	if err := tree.RemoveContainer("u1", "cut"); err != nil {
 		t.Fatal(err)
 	}
 	<-cut // the test's own limit bounds it

@@ -3,18 +3,11 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 )
-
-// period of CPU quotas in microseconds, upstream's default.
-const period = 100000
-
-// none stands for no limit, so that limits compare as numbers.
-const none = math.MaxInt64
 
 // knob is one setting of a cgroup.
 type knob struct {
@@ -24,15 +17,24 @@ type knob struct {
 	print func(int64) string
 }
 
-// resize is Tree.Resize for the cgroup at path.
-func resize(path string, l limits, change func() error) error {
+// resize is Tree.Resize for the cgroup at path. tell, if it is not nil, is told each new limit before it is written.
+func resize(path string, l limits, change func() error, tell func(which int, value int64) error) error {
 	memory, quota, shares := knobs(path)
 	type step struct {
 		knob
+		which      int
 		have, want int64
 	}
+	set := func(s step) error {
+		if tell != nil {
+			if err := tell(s.which, s.want); err != nil {
+				return err
+			}
+		}
+		return write(s.file, s.print(s.want))
+	}
 	var steps []step
-	for _, s := range []step{{knob: memory, want: orNone(l.memory)}, {knob: quota, want: orNone(l.quota)}, {knob: shares, want: max(l.shares, minShares)}} {
+	for _, s := range []step{{knob: memory, which: ofMemory, want: orNone(l.memory)}, {knob: quota, which: ofQuota, want: orNone(l.quota)}, {knob: shares, which: ofShares, want: max(l.shares, minShares)}} {
 		text, err := os.ReadFile(s.file)
 		if err != nil {
 			return fmt.Errorf("reading a limit of the pod: %w", err)
@@ -51,7 +53,7 @@ func resize(path string, l limits, change func() error) error {
 
 	for _, s := range steps { // limits before requests
 		if s.want > s.have {
-			if err := write(s.file, s.print(s.want)); err != nil {
+			if err := set(s); err != nil {
 				return err
 			}
 		}
@@ -64,7 +66,7 @@ func resize(path string, l limits, change func() error) error {
 	var errs []error
 	for i := len(steps) - 1; i >= 0; i-- { // requests before limits
 		if s := steps[i]; s.want < s.have && s.print(s.want) != s.print(s.have) {
-			errs = append(errs, write(s.file, s.print(s.want)))
+			errs = append(errs, set(s))
 		}
 	}
 	return errors.Join(errs...)

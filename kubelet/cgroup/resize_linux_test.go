@@ -41,7 +41,7 @@ func TestResize(t *testing.T) {
 	}
 	apply := func(l limits, change func() error) {
 		t.Helper()
-		if err := resize(path, l, change); err != nil {
+		if err := resize(path, l, change, nil); err != nil {
 			t.Fatal(err)
 		}
 		expect("after", l)
@@ -56,12 +56,12 @@ func TestResize(t *testing.T) {
 	apply(small, func() error { expect("limits again", limits{shares: 20}); return nil })
 
 	failed := errors.New("no")
-	if err := resize(path, limits{shares: 2, quota: 1000, memory: 16 << 20}, func() error { return failed }); !errors.Is(err, failed) {
+	if err := resize(path, limits{shares: 2, quota: 1000, memory: 16 << 20}, func() error { return failed }, nil); !errors.Is(err, failed) {
 		t.Error(err)
 	}
 	expect("after a failure", small)
 	called := false
-	err := resize(path, limits{shares: 400, quota: 2000, memory: 1}, func() error { called = true; return nil })
+	err := resize(path, limits{shares: 400, quota: 2000, memory: 1}, func() error { called = true; return nil }, nil)
 	if usage := checkUsage(path, 1); usage != nil { // an empty cgroup may use nothing at all
 		if err == nil || called || !strings.HasPrefix(err.Error(), "cannot decrease memory limits: attempting to set pod memory limit (1) below current usage (") {
 			t.Errorf("%v, called: %v", err, called)

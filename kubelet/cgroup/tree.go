@@ -1,10 +1,13 @@
 package cgroup
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"path"
+	"os"
+	"slices"
 	"strings"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,9 +17,13 @@ import (
 )
 
 // Tree is the part of the node's cgroup tree in which pods live: <root>/kubepods[/<class>]/pod<uid>, upstream's layout.
-// Its methods may be repeated. They are safe for concurrent use on different pods.
+// It says which cgroups there are, with what limits, and a driver makes them. Its methods may be repeated. They are safe for concurrent use on
+// different pods.
 type Tree struct {
-	root string
+	root []string
+	// by is the driver, which all copies of the tree share; undecided until Use. decide says in Begin which one it is.
+	by     *atomic.Pointer[driver]
+	decide func(context.Context) (string, error)
 	// unlimited reports whether a pod has no CPU quota whatever its limits say; nil for none.
 	unlimited func(*v1.Pod) bool
 	// most is what all pods together may have; nil sets no limit.
@@ -25,8 +32,56 @@ type Tree struct {
 	pids int64
 }
 
-// New returns the tree below root, a path in the cgroup tree; "" is the top. It does not touch the system.
-func New(root string) Tree { return Tree{root: root} }
+// New returns the tree below root, a path in the cgroup tree; "" is the top. It does not touch the system. No method makes a cgroup before Begin or Use.
+func New(root string) Tree {
+	t := Tree{by: &atomic.Pointer[driver]{}}
+	for name := range strings.SplitSeq(root, "/") {
+		if name != "" {
+			t.root = append(t.root, name)
+		}
+	}
+	var none driver = undecided{}
+	t.by.Store(&none)
+	return t
+}
+
+// Use decides how cgroups are made, for all copies of the tree: Cgroupfs or Systemd, which must be the runtime's driver too. It returns an error if
+// systemd is to make them and cannot be reached.
+func (t Tree) Use(name string) error {
+	d, err := newDriver(name)
+	if err == nil {
+		t.by.Store(&d)
+	}
+	return err
+}
+
+// Decided returns the tree whose driver Begin finds out.
+func (t Tree) Decided(by func(context.Context) (driver string, err error)) Tree {
+	t.decide = by
+	return t
+}
+
+// Begin decides how cgroups are made, and waits until that is known.
+func (t Tree) Begin(ctx context.Context) error {
+	name, err := t.decide(ctx)
+	if err != nil {
+		return err
+	}
+	return t.Use(name)
+}
+
+func (t Tree) driver() driver { return *t.by.Load() }
+
+// at returns where the cgroup with these names below the root is.
+func (t Tree) at(names ...string) string {
+	all := slices.Clone(t.root)
+	for _, name := range names {
+		if name != "" {
+			all = append(all, name)
+		}
+	}
+	return t.driver().path(all...)
+}
 
 // Unlimited returns the tree in which some pods have no CPU quota, because they have processors of their own.
 func (t Tree) Unlimited(pods func(*v1.Pod) bool) Tree {
@@ -50,7 +105,7 @@ func (t Tree) Pids(limit int64) Tree {
 // processors: Burstable pods what they ask for together, BestEffort pods the least. Guaranteed pods stand beside the classes. With nil, as
 // long as the pods are not known, the share of Burstable pods stays.
 func (t Tree) Share(pods []*v1.Pod) error {
-	top := path.Join("/", t.root, "kubepods")
+	d, top := t.driver(), t.Top()
 	pids := t.most["pid"]
 	whole := limits{memory: t.most.Memory().Value(), pids: pids.Value()}
 	if cpu := t.most.Cpu(); !cpu.IsZero() {
@@ -72,19 +127,22 @@ func (t Tree) Share(pods []*v1.Pod) error {
 	if err != nil {
 		whole.memory = 0
 	}
-	return errors.Join(err, ensure(top, whole), ensure(path.Join(top, classFolders[v1.PodQOSBurstable]), burstable),
-		ensure(path.Join(top, classFolders[v1.PodQOSBestEffort]), limits{shares: minShares}))
+	return errors.Join(err, d.ensure(top, whole), d.ensure(t.at(all, classNames[v1.PodQOSBurstable]), burstable),
+		d.ensure(t.at(all, classNames[v1.PodQOSBestEffort]), limits{shares: minShares}))
 }
 
 // Path returns the cgroup of a pod, in which the runtime puts the pod's containers.
 func (t Tree) Path(p *v1.Pod) string {
-	return path.Join("/", t.root, "kubepods", classFolders[p.Status.QOSClass], "pod"+string(p.UID))
+	return t.at(all, classNames[p.Status.QOSClass], "pod"+string(p.UID))
 }
 
-var classFolders = map[v1.PodQOSClass]string{v1.PodQOSGuaranteed: "", v1.PodQOSBurstable: "burstable", v1.PodQOSBestEffort: "besteffort"}
+// all is the name of the cgroup of all pods.
+const all = "kubepods"
+
+var classNames = map[v1.PodQOSClass]string{v1.PodQOSGuaranteed: "", v1.PodQOSBurstable: "burstable", v1.PodQOSBestEffort: "besteffort"}
 
 // Ensure makes the cgroup of a pod, and sets the limits that its spec asks for.
-func (t Tree) Ensure(p *v1.Pod) error { return ensure(t.Path(p), t.limits(p)) }
+func (t Tree) Ensure(p *v1.Pod) error { return t.driver().ensure(t.Path(p), t.limits(p)) }
 
 func (t Tree) limits(p *v1.Pod) limits {
 	l := limitsOf(p)
@@ -99,35 +157,56 @@ func (t Tree) limits(p *v1.Pod) limits {
 // which changes what is below it, and those that shrink after. If change fails, nothing shrinks. It fails before it
 // changes anything if the memory limit would fall below what is in use.
 func (t Tree) Resize(p *v1.Pod, change func() error) error {
-	return resize(t.Path(p), t.limits(p), change)
+	return t.driver().resize(t.Path(p), t.limits(p), change)
 }
 
-// Top returns the cgroup of all pods.
-func (t Tree) Top() string { return path.Join("/", t.root, "kubepods") }
+// Top returns the cgroup of all pods; "" before Use.
+func (t Tree) Top() string { return t.at(all) }
 
 // Memory returns the working set of all pods together. It returns an error that is os.ErrNotExist before the first pod.
-func (t Tree) Memory() (uint64, error) { return memoryOf(path.Join("/", t.root, "kubepods")) }
+func (t Tree) Memory() (uint64, error) {
+	top := t.Top()
+	if top == "" {
+		return 0, fmt.Errorf("reading the memory of all pods: %w", os.ErrNotExist)
+	}
+	return memoryOf(top)
+}
 
 // RemovePod removes the cgroup of the pod with that UID, of any class. It succeeds if there is no such cgroup.
-func (t Tree) RemovePod(uid types.UID) error { return t.removeBelow(uid, "") }
-
-// RemoveContainer removes the cgroup of one container, which has ended, and kills what is left in it. That is needed
-// where a start was cut short by the end of a kubelet: the runtime does not remove the container while a process of it
-// is left.
-func (t Tree) RemoveContainer(uid types.UID, id string) error { return t.removeBelow(uid, id) }
-
-// removeBelow tries the folders of all classes, because nobody may know the pod's class any more.
-func (t Tree) removeBelow(uid types.UID, name string) error {
+func (t Tree) RemovePod(uid types.UID) error {
 	var errs []error
-	for class := range classFolders {
-		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: v1.PodStatus{QOSClass: class}}
-		errs = append(errs, Remove(path.Join(t.Path(p), name)))
+	for _, at := range t.places(uid) {
+		errs = append(errs, t.driver().remove(at))
 	}
 	return errors.Join(errs...)
 }
 
+// RemoveContainer removes the cgroup of one container, which has ended, and kills what is left in it. That is needed
+// where a start was cut short by the end of a kubelet: the runtime does not remove the container while a process of it
+// is left.
+func (t Tree) RemoveContainer(uid types.UID, id string) error {
+	var errs []error
+	for _, pod := range t.places(uid) {
+		for _, at := range t.driver().containers(pod, id) {
+			errs = append(errs, t.driver().remove(at))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// places returns where the cgroup of a pod is in each class, because nobody may know the pod's class any more.
+func (t Tree) places(uid types.UID) (out []string) {
+	for class := range classNames {
+		out = append(out, t.Path(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: v1.PodStatus{QOSClass: class}}))
+	}
+	return out
+}
+
 // None stands for a Tree on a system without cgroups. Its methods do nothing.
 type None struct{}
+
+// Begin does nothing.
+func (None) Begin(context.Context) error { return nil }
 
 // Path returns "": the runtime chooses.
 func (None) Path(*v1.Pod) string { return "" }

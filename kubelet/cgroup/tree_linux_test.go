@@ -11,13 +11,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+func byFiles(t *testing.T, tree Tree) Tree {
+	t.Helper()
+	if err := tree.Use(Cgroupfs); err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
 // TestTree makes, resizes and removes the cgroup of a pod, each twice.
 func TestTree(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
 	root := "/porthole-test-tree-" + strconv.Itoa(os.Getpid())
-	tree := New(root)
+	tree := byFiles(t, New(root))
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Status: v1.PodStatus{QOSClass: v1.PodQOSBurstable},
 		Spec: v1.PodSpec{Containers: []v1.Container{container(list("cpu", "100m"), list("cpu", "100m", "memory", "32Mi"))}}}
 	if err := tree.Ensure(p); err != nil {
@@ -68,7 +76,7 @@ func TestShare(t *testing.T) {
 		t.Skip("needs root")
 	}
 	root := "/porthole-test-share-" + strconv.Itoa(os.Getpid())
-	tree := New(root).Most(list("cpu", "1500m", "memory", "64Mi", "pid", "500"))
+	tree := byFiles(t, New(root).Most(list("cpu", "1500m", "memory", "64Mi", "pid", "500")))
 	if err := tree.Share(nil); err != nil {
 		t.Skip("no cgroups can be made here: ", err)
 	}

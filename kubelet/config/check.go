@@ -167,6 +167,9 @@ func checkChoices(k *checker, c *v1beta1.KubeletConfiguration) {
 		ns, _, _ := sysctl.GetNamespace(pattern)
 		k.refuse(ns == sysctl.UnknownNamespace, "the sysctls %q are not known to be namespaced", pattern)
 	}
+
+	k.refuse(c.CgroupDriver != "cgroupfs" && c.CgroupDriver != "systemd" && c.CgroupDriver != "", // it has none on Windows
+		"cgroupDriver (--cgroup-driver) %q is neither cgroupfs nor systemd", c.CgroupDriver)
 	k.refuse(c.SystemCgroups != "" && c.CgroupRoot == "",
 		"systemCgroups (--system-cgroups) was specified and cgroupRoot (--cgroup-root) was not specified")
 }

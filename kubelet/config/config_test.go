@@ -126,6 +126,7 @@ func TestMistakes(t *testing.T) {
 		{"reserved memory of a kind", kind + "reservedMemory: [{numaNode: 1, limits: {cpu: 1}}]\n", `the limit type "cpu" for NUMA node 1 is not supported, only [memory hugepages-<HugePageSize>] is accepted`},
 		{"reserved memory of nothing", kind + "reservedMemory: [{numaNode: 1, limits: {memory: 0}}]\n", `reserved memory may not be zero for NUMA node 1 and resource "memory"`},
 		{"reserved memory twice", kind + "reservedMemory: [{numaNode: 1, limits: {memory: 1}}, {numaNode: 1, limits: {memory: 1}}]\n", `the reserved memory has a duplicate value for NUMA node 1 and resource "memory"`},
+		{"cgroup driver", kind + "cgroupDriver: docker\n", `cgroupDriver (--cgroup-driver) "docker" is neither cgroupfs nor systemd`},
 		{"two", kind + "maxPods: -1\nport: -2\n", "port (--port) -2"},
 	} {
 		_, _, err := Load(Source{File: write(t, t.TempDir(), "c.yaml", c.text)})

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/usage"
 )
@@ -55,7 +56,7 @@ func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
 	if s.groups.ask != nil {
 		groups, err := s.groups.get(r.Context())
 		if c.failed = err != nil; !c.failed {
-			c.byGroup, c.pods = owners(groups, s.opts.Pods()), podGroups(groups)
+			c.byGroup, c.places = owners(groups, s.opts.Pods()), places(groups)
 			c.disks = filesystemsOf(groups)
 		}
 		registry := prometheus.NewRegistry()
@@ -101,7 +102,7 @@ type containers struct {
 	more    []RuntimeMetric
 	// byGroup is set if the usage of cgroups stands on the page by itself.
 	byGroup []owner
-	pods    map[string]string // cgroups of pods by UID
+	places  map[string]string // cgroups of pods by UID, and of containers by ID
 	disks   []usage.Filesystem
 }
 
@@ -115,12 +116,15 @@ func filesystemsOf(groups []usage.Group) []usage.Filesystem {
 	return nil
 }
 
-// podGroups returns the cgroups of pods, by UID.
-func podGroups(groups []usage.Group) map[string]string {
+// places returns the cgroups of pods by UID, and those of containers by ID.
+func places(groups []usage.Group) map[string]string {
 	out := map[string]string{}
 	for i := range groups {
-		if uid, ok := strings.CutPrefix(path.Base(groups[i].Path), "pod"); ok {
-			out[uid] = groups[i].Path
+		at := groups[i].Path
+		if uid, ok := strings.CutPrefix(cgroup.NameIn(at), "pod"); ok {
+			out[uid] = at
+		} else if strings.HasPrefix(cgroup.NameIn(path.Dir(at)), "pod") {
+			out[cgroup.NameIn(at)] = at
 		}
 	}
 	return out
@@ -181,7 +185,10 @@ func (c containers) collectFs(out chan<- prometheus.Metric) {
 			one := &p.Containers[j]
 			is := c.known[[2]string{p.PodRef.UID, one.Name}]
 			if one.Rootfs != nil && is.id != "" {
-				at := path.Join(c.pods[p.PodRef.UID], is.id)
+				at, ok := c.places[is.id]
+				if !ok { // it has ended
+					at = path.Join(c.places[p.PodRef.UID], is.id)
+				}
 				send(out, cadvisorFs, prometheus.GaugeValue, one.Rootfs.UsedBytes, []string{"", one.Name, at, is.image, is.id, p.PodRef.Namespace, p.PodRef.Name})
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/usage"
 )
@@ -28,7 +29,7 @@ type owner struct {
 }
 
 // owners returns whose each cgroup is, in the same order. Cgroups of containers have the container's ID as their name, those of pods pod and the UID, and those of
-// sandboxes the sandbox's ID.
+// sandboxes the sandbox's ID, with what systemd adds to each.
 func owners(groups []usage.Group, pods []pod.View) []owner {
 	type part struct {
 		name, image string
@@ -54,10 +55,10 @@ func owners(groups []usage.Group, pods []pod.View) []owner {
 	out := make([]owner, len(groups))
 	for i := range groups {
 		at := groups[i].Path
-		id, name, p := "", path.Base(at), part{}
+		id, name, p := "", cgroup.NameIn(at), part{}
 		v := views[name]
 		if v == nil {
-			v = views[path.Base(path.Dir(at))]
+			v = views[cgroup.NameIn(path.Dir(at))]
 			if v != nil {
 				id, p = name, parts[name]
 			}

@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +70,8 @@ func measuredPod() (pod.View, fixedGroups) {
 	return v, groups
 }
 
+func ofPods(path string) func() string { return func() string { return path } }
+
 func scraped(t *testing.T, o Options, header http.Header) string {
 	t.Helper()
 	s, err := New(o)
@@ -107,12 +111,53 @@ func (podUsage) Metrics(context.Context) ([]RuntimeMetric, error) {
 	panic("the runtime is not asked for what cgroups tell")
 }
 
+// TestSliceMetrics: with systemd the cgroups are called as cAdvisor has them, and belong to the same pods and containers.
+func TestSliceMetrics(t *testing.T) {
+	v, groups := measuredPod()
+	v.Pod.UID = "u-1"
+	all := sliced{fixedGroups{}}
+	for was, is := range map[string]string{"/kubepods": "/kubepods.slice", "/kubepods/podu1": "/kubepods.slice/kubepods-podu_1.slice",
+		"/kubepods/podu1/c1": "/kubepods.slice/kubepods-podu_1.slice/cri-containerd-c1.scope", "/kubepods/podu1/box1": "/kubepods.slice/kubepods-podu_1.slice/cri-containerd-box1.scope"} {
+		g := groups[was]
+		g.Path = is
+		all.fixedGroups[is] = g
+	}
+	o := Options{NodeName: "n", TLS: TLSOptions{CertDir: t.TempDir()}, Pods: func() []pod.View { return []pod.View{v} }, Stats: slicedUsage{},
+		Machine: Machine{Cgroups: CgroupOptions{Reader: all, Pods: ofPods("/kubepods.slice")}}}
+	text := scraped(t, o, http.Header{})
+	c := `container="c",%sid="/kubepods.slice/kubepods-podu_1.slice/cri-containerd-c1.scope",image="odd\"image",name="c1",namespace="ns",pod="p"`
+	for _, want := range []string{"container_memory_working_set_bytes{" + fmt.Sprintf(c, "") + "} 80 ", "container_fs_usage_bytes{" + fmt.Sprintf(c, `device="",`) + "} 4096",
+		`container_network_receive_bytes_total{container="",id="/kubepods.slice/kubepods-podu_1.slice/cri-containerd-box1.scope",image="",name="box1",namespace="ns",pod="p",interface="eth0"} 11 `,
+		`container_memory_rss{container="",id="/kubepods.slice/kubepods-podu_1.slice",image="",name="",namespace="ns",pod="p"} 0 `,
+		`container_memory_rss{container="",id="/kubepods.slice",image="",name="",namespace="",pod=""} 300 `} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is not there", want)
+		}
+	}
+}
+
+// sliced lists all of its groups.
+type sliced struct{ fixedGroups }
+
+func (s sliced) Trees(context.Context, string, ...string) []usage.Group {
+	return slices.Collect(maps.Values(s.fixedGroups))
+}
+
+// slicedUsage is podUsage of a pod with a dash in its UID.
+type slicedUsage struct{ podUsage }
+
+func (slicedUsage) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
+	list, err := podUsage{}.PodStats(ctx)
+	list[0].PodRef.UID = "u-1"
+	return list, err
+}
+
 // TestGroupMetrics: the page has the series of cgroups under cAdvisor's names and labels, a label with a quote in it does not break it, and Prometheus' parser
 // reads it, compressed or not.
 func TestGroupMetrics(t *testing.T) {
 	v, groups := measuredPod()
 	o := Options{NodeName: "n", TLS: TLSOptions{CertDir: t.TempDir()}, Pods: func() []pod.View { return []pod.View{v} }, Stats: podUsage{},
-		Machine: Machine{Cgroups: CgroupOptions{Reader: groups, Pods: "/kubepods", Misc: "/system", Cgroup: func() string { return "/runtime" }}}}
+		Machine: Machine{Cgroups: CgroupOptions{Reader: groups, Pods: ofPods("/kubepods"), Misc: "/system", Cgroup: func() string { return "/runtime" }}}}
 	text := scraped(t, o, http.Header{"Accept-Encoding": {"gzip"}})
 	if plain := scraped(t, o, http.Header{}); len(plain) != len(text) {
 		t.Errorf("%d characters, and %d compressed", len(plain), len(text))
@@ -151,7 +196,7 @@ func TestGroupMetrics(t *testing.T) {
 // TestGroupMetricsWithoutRuntime: a runtime that fails costs what only it tells.
 func TestGroupMetricsWithoutRuntime(t *testing.T) {
 	v, groups := measuredPod()
-	o := Options{NodeName: "n", TLS: TLSOptions{CertDir: t.TempDir()}, Pods: func() []pod.View { return []pod.View{v} }, Machine: Machine{Cgroups: CgroupOptions{Reader: groups, Pods: "/kubepods"}}}
+	o := Options{NodeName: "n", TLS: TLSOptions{CertDir: t.TempDir()}, Pods: func() []pod.View { return []pod.View{v} }, Machine: Machine{Cgroups: CgroupOptions{Reader: groups, Pods: ofPods("/kubepods")}}}
 	text := scraped(t, o, http.Header{})
 	if !strings.Contains(text, `container_memory_rss{container="c",`) || strings.Contains(text, `container_fs_usage_bytes{container="c"`) {
 		t.Errorf("%s", text)
@@ -161,7 +206,7 @@ func TestGroupMetricsWithoutRuntime(t *testing.T) {
 // TestSystemGroups: what cgroups tell of programs and of all pods together, in the statistics.
 func TestSystemGroups(t *testing.T) {
 	_, groups := measuredPod()
-	s := newSampler(Options{Machine: Machine{Cgroups: CgroupOptions{Reader: groups, Pods: "/kubepods", Misc: "/system", Runtime: func() (usage.Group, bool) { g, ok := groups["/runtime"]; return g, ok }}}})
+	s := newSampler(Options{Machine: Machine{Cgroups: CgroupOptions{Reader: groups, Pods: ofPods("/kubepods"), Misc: "/system", Runtime: func() (usage.Group, bool) { g, ok := groups["/runtime"]; return g, ok }}}})
 	by := map[string]statsapi.ContainerStats{}
 	var names []string
 	for _, c := range s.systemContainers(nil, metav1.Now()) {

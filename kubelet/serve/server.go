@@ -71,7 +71,7 @@ func New(opts Options) (*Server, error) {
 	if c := opts.Machine.Cgroups; c.Reader != nil {
 		s.groups.maxAge = groupsAge
 		s.groups.ask = func(ctx context.Context) ([]usage.Group, error) {
-			return c.Reader.Trees(ctx, c.Pods, c.others()...), nil
+			return c.Reader.Trees(ctx, c.Pods(), c.others()...), nil
 		}
 	}
 	return s, nil

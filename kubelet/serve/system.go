@@ -91,7 +91,7 @@ func (s *sampler) addRoot(node *statsapi.NodeStats) {
 func (s *sampler) systemContainers(pods []statsapi.PodStats, at metav1.Time) []statsapi.ContainerStats {
 	out := []statsapi.ContainerStats{s.itself(at)}
 	c := s.opts.Machine.Cgroups
-	if g, ok := s.group(c.Pods); ok {
+	if g, ok := s.ofPods(); ok {
 		out = append(out, s.ofGroup(statsapi.SystemContainerPods, &g))
 	} else {
 		out = append(out, sumOf(pods, at, metav1.NewTime(s.last.Boot)))
@@ -110,6 +110,14 @@ func (s *sampler) systemContainers(pods []statsapi.PodStats, at metav1.Time) []s
 			Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(u.CommitLimit - min(u.CommitLimit, u.CommitTotal)), UsageBytes: number(u.CommitTotal)}})
 	}
 	return out
+}
+
+// ofPods reads the cgroup of all pods. It returns false if there is none.
+func (s *sampler) ofPods() (usage.Group, bool) {
+	if s.opts.Machine.Cgroups.Pods == nil {
+		return usage.Group{}, false
+	}
+	return s.group(s.opts.Machine.Cgroups.Pods())
 }
 
 // group reads one cgroup. It returns false if there is none.

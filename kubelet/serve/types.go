@@ -57,8 +57,8 @@ type Groups interface {
 // from the container runtime alone.
 type CgroupOptions struct {
 	Reader Groups
-	Pods   string // the cgroup of all pods
-	Misc   string // that of the system's processes; empty: none
+	Pods   func() string // the cgroup of all pods; "" as long as it is not known
+	Misc   string        // that of the system's processes; empty: none
 	// Runtime reads what the runtime uses, and Cgroup names its cgroup, "" if it shares that with others; optional.
 	Runtime func() (usage.Group, bool)
 	Cgroup  func() string

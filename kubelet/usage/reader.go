@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"porthole.dev/porthole/kubelet/cgroup"
 )
 
 // slow is how long one cgroup may take. A cgroup takes less than a millisecond unless something is broken or the machine has no time.
@@ -57,7 +59,7 @@ func (r *Reader) One(path string) (Group, bool) {
 }
 
 // Trees reads the cgroups at these paths, and those below the one called pods: the classes, pods and containers. What is away is left out. The root, "/", is
-// that of the whole machine.
+// that of the whole machine. pods may be empty, as long as it is not known.
 func (r *Reader) Trees(ctx context.Context, pods string, others ...string) []Group {
 	if r == nil {
 		return nil
@@ -67,7 +69,7 @@ func (r *Reader) Trees(ctx context.Context, pods string, others ...string) []Gro
 		if ctx.Err() != nil {
 			break
 		}
-		if g, ok := r.bounded(p, p == "/" || strings.HasPrefix(p, pods)); ok {
+		if g, ok := r.bounded(p, p == "/" || pods != "" && strings.HasPrefix(p, pods)); ok {
 			out = append(out, g)
 		}
 	}
@@ -76,19 +78,19 @@ func (r *Reader) Trees(ctx context.Context, pods string, others ...string) []Gro
 
 // below returns the cgroup of all pods, those of their classes, and those of pods and containers.
 func (r *Reader) below(top string) (out []string) {
-	if !exists(r.dir("memory", top)) {
+	if top == "" || !exists(r.dir("memory", top)) {
 		return nil
 	}
 	out = append(out, top)
 	pods := r.children(top)
-	for _, class := range []string{"burstable", "besteffort"} {
-		if slices.Contains(pods, path.Join(top, class)) {
-			out = append(out, path.Join(top, class))
-			pods = append(pods, r.children(path.Join(top, class))...)
+	for _, class := range slices.Clone(pods) {
+		if name := cgroup.NameIn(class); name == "burstable" || name == "besteffort" {
+			out = append(out, class)
+			pods = append(pods, r.children(class)...)
 		}
 	}
 	for _, pod := range pods {
-		if strings.HasPrefix(path.Base(pod), "pod") {
+		if strings.HasPrefix(cgroup.NameIn(pod), "pod") {
 			out = append(out, pod)
 			out = append(out, r.children(pod)...)
 		}

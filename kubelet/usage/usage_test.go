@@ -191,13 +191,33 @@ func TestFilesystems(t *testing.T) {
 // TestTrees: the cgroups of pods and containers, and others that were asked for; those that are away are left out.
 func TestTrees(t *testing.T) {
 	for name, r := range map[string]*Reader{"v1": v1(t), "v2": v2(t)} {
-		want := "[/ /kubepods /kubepods/burstable /kubepods/besteffort /kubepods/burstable/podu1 /kubepods/burstable/podu1/c1]"
+		want := "[/ /kubepods /kubepods/besteffort /kubepods/burstable /kubepods/burstable/podu1 /kubepods/burstable/podu1/c1]"
 		if got := fmt.Sprint(pathsOf(r.Trees(t.Context(), pods, "/", "/gone"))); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 		if _, ok := r.One("/gone"); ok {
 			t.Errorf("%s: one that is away", name)
 		}
+	}
+}
+
+// TestSlices: the cgroups that systemd makes are found too.
+func TestSlices(t *testing.T) {
+	const top = "/n.slice/n-kubepods.slice"
+	want := []string{top, top + "/n-kubepods-burstable.slice", top + "/n-kubepods-podu_1.slice", top + "/n-kubepods-podu_1.slice/cri-containerd-c1.scope",
+		top + "/n-kubepods-burstable.slice/n-kubepods-burstable-podu2.slice", top + "/n-kubepods-burstable.slice/n-kubepods-burstable-podu2.slice/crio-c2.scope"}
+	dir := t.TempDir()
+	files := map[string]string{"cgroup.controllers": "cpu memory\n", top[1:] + "/n-kubepods-other.slice/memory.current": "1\n"}
+	for _, group := range want {
+		files[group[1:]+"/memory.current"] = "8000\n"
+	}
+	tree(t, dir, files)
+	r := at(dir, dir, dir)
+	if got := pathsOf(r.Trees(t.Context(), top)); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := pathsOf(r.Trees(t.Context(), "", "/n.slice")); !slices.Equal(got, []string{"/n.slice"}) {
+		t.Errorf("as long as the cgroup of pods is not known: %q", got)
 	}
 }
 

@@ -57,15 +57,16 @@ func measured(cfg *v1beta1.KubeletConfiguration, o *core.Options, given string) 
 	if !ok || reader == nil {
 		return serve.CgroupOptions{}
 	}
-	p := &runtimeProgram{reader: reader, endpoint: cfg.ContainerRuntimeEndpoint, given: given, pods: tree.Top(), misc: cfg.SystemCgroups}
-	return serve.CgroupOptions{Reader: reader, Pods: tree.Top(), Misc: cfg.SystemCgroups, Runtime: p.usage, Cgroup: p.cgroup}
+	p := &runtimeProgram{reader: reader, endpoint: cfg.ContainerRuntimeEndpoint, given: given, pods: tree.Top, misc: cfg.SystemCgroups}
+	return serve.CgroupOptions{Reader: reader, Pods: tree.Top, Misc: cfg.SystemCgroups, Runtime: p.usage, Cgroup: p.cgroup}
 }
 
 // runtimeProgram finds what the runtime uses.
 type runtimeProgram struct {
-	reader                *usage.Reader
-	endpoint, given, pods string
-	misc                  string // the cgroup of the system's processes; may be empty
+	reader          *usage.Reader
+	endpoint, given string
+	pods            func() string
+	misc            string // the cgroup of the system's processes; may be empty
 }
 
 // cgroup returns the runtime's cgroup: the given one if there is one, else that of the process which listens for the kubelet. It returns "" if that is not the
@@ -75,7 +76,7 @@ func (p *runtimeProgram) cgroup() string {
 		return p.given
 	}
 	at := p.reader.OfProcess(p.pid())
-	if at == "" || at == "/" || at == p.misc || at == p.reader.OfProcess(os.Getpid()) || strings.HasPrefix(at, p.pods) {
+	if at == "" || at == "/" || at == p.misc || at == p.reader.OfProcess(os.Getpid()) || ofPods(at, p.pods()) {
 		return ""
 	}
 	if _, ok := p.reader.One(at); !ok {
@@ -83,6 +84,9 @@ func (p *runtimeProgram) cgroup() string {
 	}
 	return at
 }
+
+// ofPods reports whether a cgroup is in that of all pods, which is empty as long as it is not known.
+func ofPods(at, pods string) bool { return pods != "" && strings.HasPrefix(at, pods) }
 
 func (p *runtimeProgram) pid() int {
 	pid, err := usage.Peer(p.endpoint)

@@ -191,6 +191,10 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 		Cgroups: runtime.Cgroups{Version: cgroup.Version(), SingleProcessOOMKill: cfg.SingleProcessOOMKill != nil && *cfg.SingleProcessOOMKill,
 			LimitsSwap: cgroup.LimitsSwap(), SwapBehavior: cfg.MemorySwap.SwapBehavior, SwapBytes: o.Node.Host.SwapBytes}})
 
+	if tree, ok := o.Cgroups.(cgroup.Tree); ok {
+		ask := func(ctx context.Context) (string, error) { return runtime.CgroupDriver(ctx, rt) }
+		o.Cgroups = tree.Decided(func(ctx context.Context) (string, error) { return decideDriver(ctx, cfg.CgroupDriver, ask) })
+	}
 	o.Placing.Pin = func(ctx context.Context, container, cpus string) error { return runtime.Pin(ctx, rt, container, cpus) }
 
 	pulls := puller(cfg, images)

@@ -41,6 +41,8 @@ type Options struct {
 	// Script is what bash runs as root. It sees the machine's files, and what it changes of them is gone at its end. /dev, /proc, /run and /sys
 	// are its own, and TMPDIR is a folder in memory.
 	Script string
+	// Systemd makes systemd the first process, with none of the machine's own units. The script is a unit of it.
+	Systemd bool
 }
 
 // boot is what the kernel runs first. The root is the machine's, below a layer in memory.
@@ -72,14 +74,56 @@ cd /
 hostname uml
 ip link set lo up
 SWAP
-echo "+cpu +io +memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
+LAST
+`
+
+// The end of boot: the script alone, or systemd with the script as a unit.
+const (
+	runScript = `echo "+cpu +io +memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
 mkdir /sys/fs/cgroup/system.slice # programs have a cgroup of their own, as where systemd starts them
 echo $$ >/sys/fs/cgroup/system.slice/cgroup.procs
 bash -c "$(echo SCRIPT | base64 -d)" </dev/null
 echo "uml: exit $?"
 sync
+busybox poweroff -f`
+	runSystemd = `rm -rf /etc/systemd/system
+mkdir -p /etc/systemd/system/multi-user.target.wants
+for unit in MASKED; do ln -s /dev/null /etc/systemd/system/$unit; done
+echo SCRIPT | base64 -d > /run/tmp/script
+cat > /run/tmp/main <<END
+export HOME=$HOME TMPDIR=$TMPDIR PATH=$PATH
+cd /
+bash /run/tmp/script </dev/null
+echo "uml: exit \$?"
+sync
 busybox poweroff -f
-`
+END
+cat > /etc/systemd/system/uml-script.service <<END
+[Unit]
+After=dbus.service
+Wants=dbus.service
+[Service]
+Type=exec
+ExecStart=/bin/bash /run/tmp/main
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/console
+TimeoutStartSec=infinity
+TasksMax=infinity
+LimitNOFILE=1048576
+END
+ln -s ../uml-script.service /etc/systemd/system/multi-user.target.wants/
+exec env -i container=uml PATH=$PATH /lib/systemd/systemd --system --unit=multi-user.target --log-target=journal-or-kmsg --show-status=no`
+)
+
+// masked are units of the distribution that find nothing to do here, or wait for what there is not.
+var masked = []string{"systemd-sysctl.service", "systemd-modules-load.service", "systemd-remount-fs.service", "systemd-udevd.service", "systemd-udev-trigger.service",
+	"systemd-udevd-kernel.socket", "systemd-udevd-control.socket", "systemd-tmpfiles-setup-dev.service", "systemd-tmpfiles-setup.service", "systemd-timesyncd.service",
+	"systemd-logind.service", "getty.target", "console-getty.service", "systemd-update-utmp.service", "systemd-update-utmp-runlevel.service", "systemd-sysusers.service",
+	"systemd-binfmt.service", "sys-kernel-debug.mount", "sys-kernel-tracing.mount", "dev-hugepages.mount", "dev-mqueue.mount", "systemd-machine-id-commit.service",
+	"systemd-firstboot.service", "systemd-random-seed.service", "proc-sys-fs-binfmt_misc.automount", "systemd-journal-flush.service", "systemd-pstore.service",
+	"modprobe@configfs.service", "modprobe@dm_mod.service", "modprobe@efi_pstore.service", "modprobe@fuse.service", "modprobe@loop.service", "modprobe@drm.service",
+	"tmp.mount", "systemd-user-sessions.service", "remote-fs.target", "timers.target"}
 
 var exitLine = regexp.MustCompile(`(?m)^uml: exit (\d+)\r?$`)
 
@@ -133,7 +177,12 @@ func (o Options) init() string {
 	if o.Swap != "" {
 		swap = "mkswap /dev/ubda >/dev/null && swapon /dev/ubda"
 	}
-	return strings.NewReplacer("MODULES", modules, "SWAP", swap, "SCRIPT", encode(o.Script)).Replace(boot)
+	last := runScript
+	if o.Systemd {
+		last = strings.ReplaceAll(runSystemd, "MASKED", strings.Join(masked, " "))
+	}
+	last = strings.ReplaceAll(last, "SCRIPT", encode(o.Script))
+	return strings.NewReplacer("MODULES", modules, "SWAP", swap, "LAST", last).Replace(boot)
 }
 
 // clean takes carriage returns and the kernel's own lines of the start out of what was printed.

@@ -70,6 +70,8 @@ type Fake struct {
 	// LateEnds makes the Fake behave as containerd on Windows: the end of a container is seen 5 s after its start at the earliest, and
 	// a start that fails takes 5 s.
 	LateEnds bool
+	// Config, if set, is the answer to RuntimeConfig; nil is a runtime that does not know the call.
+	Config *cri.RuntimeConfigResponse
 	// Registry, if set, is asked for each pull and returns an error for an image that cannot be pulled.
 	Registry func(image string) error
 

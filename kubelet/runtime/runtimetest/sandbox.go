@@ -232,3 +232,13 @@ func (f runtimeServer) UpdateRuntimeConfig(ctx context.Context, _ *cri.UpdateRun
 		return &cri.UpdateRuntimeConfigResponse{}, nil
 	})
 }
+
+// RuntimeConfig answers what the test has set.
+func (f runtimeServer) RuntimeConfig(ctx context.Context, _ *cri.RuntimeConfigRequest) (*cri.RuntimeConfigResponse, error) {
+	return answer(ctx, f.Fake, Call{Method: "RuntimeConfig"}, func() (*cri.RuntimeConfigResponse, error) {
+		if f.Config == nil {
+			return nil, status.Error(codes.Unimplemented, "method RuntimeConfig not implemented")
+		}
+		return f.Config, nil
+	})
+}
