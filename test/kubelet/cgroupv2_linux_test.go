@@ -158,6 +158,7 @@ func cgroupFiles(t *testing.T, w *world, names map[string]string) string {
 				parts[i] = name
 			}
 		}
+
 		for _, file := range limitFiles {
 			if text, err := os.ReadFile(filepath.Join(path, file)); err == nil {
 				lines = append(lines, fmt.Sprintf("%s %s %s\n", strings.Join(parts, "/"), file, strings.TrimSpace(string(text))))
