@@ -46,6 +46,7 @@ func selected(t *testing.T, folders ...string) map[string]bool {
 			if filepath.Base(filepath.Dir(path)) == "config" && slices.Contains([]string{"check.go", "defaults.go", "flag_table.go", "flags.go", "ineffective.go"}, filepath.Base(path)) {
 				return nil
 			}
+
 			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 			if err != nil {
 				return err
