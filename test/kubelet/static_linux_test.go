@@ -102,7 +102,7 @@ func testStatic(t *testing.T, w *world) {
 
 func (w *world) untilGone(t *testing.T, name string) {
 	t.Helper()
-	must(t, wait.For(w.ctx, 20*time.Second, "the end of pod "+name, func(ctx context.Context) error {
+	must(t, wait.For(w.ctx, 2*time.Minute, "the end of pod "+name, func(ctx context.Context) error {
 		p, err := w.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
