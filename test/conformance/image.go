@@ -40,7 +40,7 @@ func suiteImages() []images.Image {
 	shell := windows().Starting([]string{"cmd.exe", "/s", "/c"})
 
 	return []images.Image{
-		{Repository: "e2e-test-images/agnhost", Tags: []string{"2.63.0", "2.55"}, Linux: agnhost(), Windows: agnhostWindows()},
+		{Repository: "e2e-test-images/agnhost", Tags: []string{"2.63.0", "2.55"}, Linux: agnhost("coredns"), Windows: agnhostWindows()},
 		{Repository: "e2e-test-images/busybox", Tags: []string{"1.37.0-1"}, Linux: linux().Starting(nil, "sh"), Windows: shell},
 		{Repository: "e2e-test-images/nginx", Tags: []string{"1.15-4", "1.27-0"},
 			Linux:   agnhost().Starting([]string{"/agnhost"}, "test-webserver"),
@@ -55,6 +55,8 @@ func suiteImages() []images.Image {
 		{Repository: "e2e-test-images/nonewprivs", Tags: []string{"1.4"}, Linux: linux("nonewprivs").Starting(nil, "nnp")},
 		{Repository: "e2e-test-images/resource-consumer", Tags: []string{"1.14"}, Linux: linux("consumer").Starting([]string{"/consumer"}),
 			Windows: windows("windows-consumer").Starting([]string{`C:\consumer.exe`})},
+		{Repository: "e2e-test-images/regression-issue-74839", Tags: []string{"1.4"}, Linux: linux("boom").Starting([]string{"/regression-issue-74839"})},
+		{Repository: "build-image/distroless-iptables", Tags: []string{"v0.9.6"}, Linux: linux("conntrack").Starting(nil, "sh")},
 		{Repository: "e2e-test-images/sample-apiserver", Tags: []string{"1.29.2"}, Linux: linux("sample-apiserver").Starting([]string{"/sample-apiserver"})},
 		{Repository: "sig-storage/hostpathplugin", Tags: []string{"v1.17.1"}, Linux: linux("pairs").Starting([]string{"/hostpathplugin"})},
 		{Repository: "etcd", Tags: []string{"3.6.8-0"}, Linux: linux("etcd").Starting(nil, "etcd")},
@@ -111,6 +113,10 @@ func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
 		"nonewprivs": func(l *images.Layer) error {
 			return l.File("usr/local/bin/nnp", at("nonewprivs"), 0o6755)
 		},
+		// The DNS servers of the tests are those of the cluster.
+		"coredns":          files("coredns", filepath.Join(bundle, "coredns")),
+		"boom":             files("regression-issue-74839", at("regression-issue-74839")),
+		"conntrack":        addConntrack,
 		"sample-apiserver": files("sample-apiserver", at("sample-apiserver")),
 		"pairs":            files("hostpathplugin", at("pairs")),
 		"etcd":             files("usr/local/bin/etcd", at("etcd")),
@@ -240,5 +246,13 @@ func addTools(l *images.Layer) error {
 		}
 	}
 	l.Link("/usr/bin/bash", "bin/sh") // the shell of busybox would take its own nc
+	return nil
+}
+
+// addConntrack copies the program by which a test looks at a node's connections.
+func addConntrack(l *images.Layer) error {
+	if err := l.Program("usr/sbin/conntrack", "/usr/sbin/conntrack"); err != nil {
+		return fmt.Errorf("%w (Debian's package conntrack has it)", err)
+	}
 	return nil
 }
