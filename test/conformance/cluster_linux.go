@@ -140,6 +140,11 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if suites[c.o.suite].zones {
+		if err := c.labelZones(ctx); err != nil {
+			return err
+		}
+	}
 	if c.o.node != "win" {
 		return nil
 	}
@@ -149,6 +154,16 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 	}
 	return show(exec.CommandContext(ctx, kubectl, "--kubeconfig", filepath.Join(c.o.dir, "kubeconfig"),
 		"taint", "nodes", "--overwrite", "-l", "kubernetes.io/os=linux", "node-role.kubernetes.io/control-plane=:"+effect))
+}
+
+// labelZones puts each Linux node into a zone of its own: tests of traffic that stays in a zone need three.
+func (c *suiteCluster) labelZones(ctx context.Context) error {
+	for i, name := range nodesOf(c.o) {
+		if err := c.kubectl(ctx, "", "label", "node", name, "--overwrite", fmt.Sprintf("topology.kubernetes.io/zone=zone%d", i+1)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // giveGrace has the kubelets of the Windows nodes end pods before the node shuts down, which kubeadm's configuration leaves off. The test

@@ -149,9 +149,10 @@ func (c *suiteCluster) suiteArguments() []string {
 		args = append(args, "--kubelet-root-dir="+filepath.Join(c.o.dir, "hosts", nodesOf(c.o)[0], "kubelet"))
 	}
 	if c.o.node == "win" {
-		args = append(args, "--node-os-distro=windows", "--non-blocking-taints=node-role.kubernetes.io/control-plane")
+		return append(args, "--node-os-distro=windows", "--non-blocking-taints=node-role.kubernetes.io/control-plane")
 	}
-	return args
+	// Only the first of ginkgo's processes counts the nodes itself; in the others tests that need two are skipped.
+	return append(args, fmt.Sprintf("--num-nodes=%d", len(nodesOf(c.o))))
 }
 
 // focus is one expression at most: ginkgo runs a test that fits any of several.

@@ -23,6 +23,8 @@ type suite struct {
 	storage bool
 	// linuxNodes of the cluster; 0: as many as always.
 	linuxNodes int
+	// zones: each Linux node is in a zone of its own.
+	zones bool
 	// onWindows, onLinux: it can run on nodes of this system.
 	onWindows, onLinux bool
 }
@@ -88,14 +90,14 @@ var suites = map[string]suite{
 			{`device plugin|supports extended resources together with ResourceClaim`, "need the image of a device plugin"},
 			{`with v1beta[12] API`, "need versions of the API that an API server does not serve unless it is told to"},
 		}},
-	"network": {labels: "sig-network" + usual + " && !Alpha", peer: true, onLinux: true,
-		about: "runs upstream's tests of sig-network beyond conformance that need no cloud.",
+	"network": {labels: "sig-network" + usual + " && !Alpha", peer: true, onLinux: true, linuxNodes: 3, zones: true,
+		about: "runs upstream's tests of sig-network beyond conformance that need no cloud, on three nodes in a zone each.",
 		out: []leftOut{
 			{`\[Feature:NetworkPolicy|Netpol|NetworkPolicy`, "the pod network of a local cluster has no network policies on Linux nodes"},
 			{`LoadBalancer|ESIPP|Ingress|\[Feature:NEG\]|GCE|Firewall`, "need a cloud's load balancer"},
 			{`IPv6DualStack|IPv6`, "the cluster has one family of addresses"},
 			{`SCTP`, "the kernel here has no SCTP"},
-			{`\[Feature:Networking-Performance\]|Networking-DNS|NodeLocal DNS|dns autoscaling|\[Feature:KubeProxyDaemonSet`, "measure, or need an add-on"},
+			{`\[Feature:Networking-Performance\]|\[Feature:PerformanceDNS\]|Networking-DNS|NodeLocal DNS|dns autoscaling|\[Feature:KubeProxyDaemonSet`, "measure, or need an add-on"},
 			{`provide Internet connection|Networking-IPv4`, "the cluster has no way to the Internet"},
 		}},
 	"apps": {labels: "sig-apps" + usual + " && !Alpha", peer: true, storage: true, onLinux: true,
