@@ -20,7 +20,9 @@ type Options struct {
 	RuncPath     string // empty: runc on PATH
 	// InternalLoopback: containerd sets lo up itself, and no loopback plugin is needed.
 	InternalLoopback bool
-	Debug            bool
+	// SystemdCgroup: systemd makes the containers' cgroups.
+	SystemdCgroup bool
+	Debug         bool
 }
 
 // DefaultSandboxImage is a tag that no Windows variant has, so that pods' images never take its name.
@@ -83,7 +85,7 @@ func ContainerdConfig(o Options) []byte {
 	p("\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n  default_runtime_name = %q", "runc")
 	p("\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n  runtime_type = %q", "io.containerd.runc.v2")
 	p("\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]")
-	p("  BinaryName = %q\n  SystemdCgroup = false", o.RuncPath)
+	p("  BinaryName = %q\n  SystemdCgroup = %v", o.RuncPath, o.SystemdCgroup)
 	p("\n[plugins.'io.containerd.grpc.v1.cri']\n  stream_server_address = %q\n  stream_server_port = %q", "127.0.0.1", "0")
 	return b.Bytes()
 }

@@ -73,6 +73,13 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.bl
   use_internal_loopback = true
 `, w.Path("containerd", "root"), w.Path("containerd", "state"), w.socket(), w.socket()+".ttrpc", pauseImage, w.bundled("cni"), w.Path("cni", "net.d"), RuntimeMetrics, RuntimeProfiles)
 
+	if w.o.SystemdCgroups {
+		text += `[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+  SystemdCgroup = true
+`
+	}
 	for _, dir := range []string{"containerd/root", "containerd/state", "cni/net.d"} {
 		if err := os.MkdirAll(w.Path(dir), 0o755); err != nil {
 			return err

@@ -82,13 +82,17 @@ func (w *World) LaunchKubelet(node string, upstream bool) (*Process, error) {
 
 // kubeletConfig is the same for both kubelets.
 func (w *World) kubeletConfig(node string) object {
+	root := w.CgroupRoot()
+	if w.o.SystemdCgroups {
+		root = "/"
+	}
 	return object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"authentication": object{"anonymous": object{"enabled": true}, "webhook": object{"enabled": false}},
 		"authorization":  object{"mode": "AlwaysAllow"},
 
 		"cgroupDriver":             "cgroupfs",
-		"cgroupRoot":               w.CgroupRoot(),
+		"cgroupRoot":               root,
 		"clusterDNS":               []string{"10.96.0.10"},
 		"clusterDomain":            "cluster.local",
 		"containerRuntimeEndpoint": "unix://" + w.endpoint(),

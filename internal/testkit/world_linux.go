@@ -41,6 +41,9 @@ type Options struct {
 	Prefix string
 	// APIServer are further flags of the API server.
 	APIServer []string
+	// SystemdCgroups has containerd make cgroups by systemd, which is the first process of the machine. Then pods are below the top: CgroupRoot has
+	// none.
+	SystemdCgroups bool
 	// Nodes that a kubelet may register as. Required.
 	Nodes []string
 }

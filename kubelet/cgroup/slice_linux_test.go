@@ -116,3 +116,14 @@ func TestSlice(t *testing.T) {
 		t.Errorf("the container's cgroup may be %v", got)
 	}
 }
+
+// TestNoSystemd: without systemd its driver cannot be used, and the error says what to do.
+func TestNoSystemd(t *testing.T) {
+	if exists("/run/systemd/private") || exists("/run/dbus/system_bus_socket") {
+		t.Skip("there may be a systemd")
+	}
+	tree := New("")
+	if err := tree.Use(Systemd); err == nil || !strings.Contains(err.Error(), "set SystemdCgroup = false") || tree.Top() != "" {
+		t.Errorf("%v, pods would be in %q", err, tree.Top())
+	}
+}

@@ -78,7 +78,6 @@ controllerManager:
 ---
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-cgroupDriver: cgroupfs
 failSwapOn: false
 failCgroupV1: false
 resolvConf: /etc/resolv.conf

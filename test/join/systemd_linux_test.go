@@ -60,7 +60,7 @@ sysctl -qw net.ipv4.ip_forward=1
 exec env -i container=porthole PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --system --unit=multi-user.target --log-target=journal-or-kmsg --show-status=no
 `
 
-// newSystemdMachine makes a machine with containerd as a unit, and boots it.
+// newSystemdMachine makes a machine with containerd as a unit, which has systemd make its cgroups, and boots it.
 func newSystemdMachine(t testing.TB, name, address string) *systemdMachine {
 	t.Helper()
 	if _, err := os.Stat("/lib/systemd/systemd"); err != nil {
@@ -74,12 +74,16 @@ func newSystemdMachine(t testing.TB, name, address string) *systemdMachine {
 	for _, unit := range masked {
 		must(t, os.Symlink("/dev/null", filepath.Join(m.dir, "units", unit)))
 	}
-	o := containerdconf.Options{Dir: filepath.Join(m.dir, "c"), SandboxImage: pauseImage, CNIConfDir: "/etc/cni/net.d", CNIBinDir: "/opt/cni/bin", InternalLoopback: true}
+
+	o := containerdconf.Options{Dir: filepath.Join(m.dir, "c"), SandboxImage: pauseImage, CNIConfDir: "/etc/cni/net.d", CNIBinDir: "/opt/cni/bin", InternalLoopback: true, SystemdCgroup: true}
 	must(t, containerdconf.Write(o))
 	unit := fmt.Sprintf("[Unit]\nDescription=containerd\n[Service]\nEnvironment=PATH=%s/bundle:/usr/sbin:/usr/bin:/sbin:/bin\nExecStartPre=/bin/mkdir -p /run/containerd\n"+
 		"ExecStartPre=/bin/ln -sfn %s /run/containerd/containerd.sock\nExecStart=%s --config %s\nDelegate=yes\nKillMode=process\nRestart=always\nRestartSec=1\n[Install]\nWantedBy=multi-user.target\n",
 		bin, o.Socket(), filepath.Join(bin, "bundle", "containerd"), o.File())
 	must(t, os.WriteFile(filepath.Join(m.dir, "units", "containerd.service"), []byte(unit), 0o644))
+	t.Cleanup(func() { // controllers that no systemd manages here are those of all machines
+		_ = exec.Command("find", "/sys/fs/cgroup", "-path", "*/porthole.slice/porthole-"+name+".slice*", "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run()
+	})
 	must(t, os.Symlink("../containerd.service", filepath.Join(m.dir, "units/multi-user.target.wants/containerd.service")))
 	m.boot()
 	return m
@@ -170,6 +174,7 @@ func (m *systemdMachine) fromPrograms(cp *machine) {
 	if path := m.unit("kubelet", "FragmentPath"); path != "/etc/systemd/system/kubelet.service" {
 		m.t.Errorf("the unit of the kubelet is %s", path)
 	}
+	m.runsPod(cp)
 	m.comesBack(cp)
 	m.exchanges()
 	m.reboot()
@@ -233,6 +238,30 @@ func (m *systemdMachine) joins(cp *machine, porthole string, line []string) {
 		m.t.Errorf("a second join restarted units: %s, before %s", now, before)
 	}
 	cp.ready(m.name)
+}
+
+// runsPod: a pod has a slice of systemd and its limit, because the runtime has scopes, and both go with it.
+func (m *systemdMachine) runsPod(cp *machine) {
+	m.t.Helper()
+	limited := fmt.Sprintf(`{"spec": {"nodeName": %q, "containers": [{"name": "pause", "image": %q, "resources": {"limits": {"cpu": "20m", "memory": "32Mi"}}}]}}`, m.name, pauseImage)
+	cp.kubectl("run", "sliced", "--image", pauseImage, "--restart=Never", "--overrides", limited)
+	wait.True(m.t, 2*time.Minute, "the pod to run", func() bool {
+		return cp.kubectl("get", "pod", "sliced", "-o", "jsonpath={.status.phase}") == "Running"
+	})
+	kubepods := "porthole-" + m.name + "-kubepods"
+	slice := kubepods + "-pod" + strings.ReplaceAll(cp.kubectl("get", "pod", "sliced", "-o", "jsonpath={.metadata.uid}"), "-", "_") + ".slice"
+	if got := strings.TrimSpace(m.ok("systemctl", "show", slice, "--value", "-p", "ActiveState,CPUQuotaPerSecUSec")); got != "20ms\nactive" && got != "active\n20ms" {
+		m.t.Errorf("the pod's slice is %q", got)
+	}
+	path := filepath.Join("porthole.slice", "porthole-"+m.name+".slice", kubepods+".slice", slice)
+	limit := strings.TrimSpace(m.ok("bash", "-c", "cat /sys/fs/cgroup/memory/"+path+"/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/"+path+"/memory.max"))
+	if limit != "33554432" {
+		m.t.Errorf("the pod's limit of memory is %q", limit)
+	}
+	cp.kubectl("delete", "pod", "sliced")
+	wait.True(m.t, time.Minute, "the units of the pod to be gone", func() bool {
+		return strings.TrimSpace(m.ok("systemctl", "list-units", "--all", "--plain", "--no-legend", slice, "cri-containerd-*")) == ""
+	})
 }
 
 func (m *systemdMachine) pids() string {

@@ -22,6 +22,7 @@ import (
 
 	"porthole.dev/porthole/internal/testkit/uml"
 	"porthole.dev/porthole/internal/testkit/wait"
+	"porthole.dev/porthole/kubelet/cgroup"
 )
 
 // inside is set for the tests that TestCgroupV2 runs on a kernel of its own, long for those that take minutes.
@@ -150,9 +151,9 @@ var limitFiles = []string{"cgroup.subtree_control", "cpu.max", "cpu.weight", "me
 
 // cgroupFiles returns a line for each limit of each cgroup of the world, sorted, with names in place of ids.
 func cgroupFiles(t *testing.T, w *world, names map[string]string) string {
-	root := filepath.Join("/sys/fs/cgroup", w.CgroupRoot())
+	root := filepath.Join("/sys/fs/cgroup", podsRoot(w))
 	var lines []string
-	must(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	must(t, filepath.WalkDir(groupOfPods(w), func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.IsDir() {
 			return nil
 		}
@@ -161,8 +162,9 @@ func cgroupFiles(t *testing.T, w *world, names map[string]string) string {
 		}
 		rel, err := filepath.Rel(root, path)
 		parts := strings.Split(rel, "/")
-		for i, part := range parts {
-			if name := names[part]; name != "" {
+		for i := range parts {
+			parts[i] = cgroup.NameIn(filepath.Join(strings.Split(rel, "/")[:i+1]...))
+			if name := names[parts[i]]; name != "" {
 				parts[i] = name
 			}
 		}
@@ -211,12 +213,12 @@ func testCgroupFigures(t *testing.T, w *world) {
 	}))
 
 	page := ask(t, w, "metrics/cadvisor")
-	limit := regexp.MustCompile(`container_spec_memory_limit_bytes\{container="app",id="[^"]*` + id + `".*\} (\S+)`).FindStringSubmatch(page)
+	limit := regexp.MustCompile(`container_spec_memory_limit_bytes\{container="app",id="[^"]*` + id + `(?:\.scope)?".*\} (\S+)`).FindStringSubmatch(page)
 	if limit == nil || limit[1] != "1.00663296e+08" {
 		t.Errorf("the limit of memory is %v", limit)
 	}
 	for _, name := range []string{"container_memory_rss", "container_memory_usage_bytes", "container_cpu_usage_seconds_total", "container_processes"} {
-		if !regexp.MustCompile(name + `\{container="app",.*id="[^"]*` + id + `".*\} [1-9]`).MatchString(page) {
+		if !regexp.MustCompile(name + `\{container="app",.*id="[^"]*` + id + `(\.scope)?".*\} [1-9]`).MatchString(page) {
 			t.Errorf("%s has no figure of the container", name)
 		}
 	}

@@ -79,6 +79,9 @@ func (w *world) resize(t *testing.T, name string, r v1.ResourceRequirements) {
 func (w *world) podCgroup(t *testing.T, p *v1.Pod) string {
 	t.Helper()
 	below := filepath.Join(w.CgroupRoot(), "kubepods", "pod"+string(p.UID))
+	if w.systemd {
+		below = filepath.Join("kubepods.slice", sliceOf("kubepods", p))
+	}
 	var out []string
 	for _, files := range [][]string{{"cpu/" + below + "/cpu.cfs_quota_us", below + "/cpu.max"}, {"memory/" + below + "/memory.limit_in_bytes", below + "/memory.max"}} {
 		text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", files[0]))

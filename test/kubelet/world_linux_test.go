@@ -33,6 +33,7 @@ type world struct {
 	proxy   *testkit.CRIProxy
 	mounts  []string // those before the first pod
 	killed  bool     // the kubelet was killed at random
+	systemd bool     // systemd makes cgroups
 }
 
 // worldTime is the limit of the whole test, including AWAY.
@@ -61,6 +62,8 @@ type setup struct {
 	limit time.Duration
 	// apiServer are further flags of the API server.
 	apiServer []string
+	// systemd has containerd make cgroups by systemd.
+	systemd bool
 	// proxied puts a proxy between kubelet and containerd.
 	proxied bool
 }
@@ -74,7 +77,7 @@ func newWorld(t *testing.T, s setup) *world {
 
 	ctx, cancel := context.WithTimeout(context.Background(), s.limit)
 	t.Cleanup(cancel)
-	inner, err := testkit.NewWorld(ctx, testkit.Options{Bin: bin, Porthole: os.Getenv("PORTHOLE"), Prefix: "pht", Nodes: []string{node}, APIServer: s.apiServer})
+	inner, err := testkit.NewWorld(ctx, testkit.Options{Bin: bin, Porthole: os.Getenv("PORTHOLE"), Prefix: "pht", Nodes: []string{node}, APIServer: s.apiServer, SystemdCgroups: s.systemd})
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -83,7 +86,7 @@ func newWorld(t *testing.T, s setup) *world {
 		must(t, inner.Close())
 	})
 
-	w := &world{World: inner, t: t, ctx: ctx}
+	w := &world{World: inner, t: t, ctx: ctx, systemd: s.systemd}
 	t.Cleanup(func() { w.soundLogs(t) })
 	if s.proxied {
 		w.proxy, err = inner.ProxyRuntime()
@@ -239,6 +242,9 @@ func (w *world) noMounts() error {
 
 // noCgroups allows the cgroups of the three classes, which stay.
 func noCgroups(w *world) error {
+	if w.systemd {
+		return noSlices()
+	}
 	found, err := w.Cgroups()
 	for _, c := range found {
 		if !slices.Contains([]string{"kubepods", "kubepods/besteffort", "kubepods/burstable"}, c) {
