@@ -132,8 +132,8 @@ test-lab: deps build ## what of the local cluster's tests takes too long for mak
 	@PORTHOLE_LAB_MEMORY=4Gi go test -count=1 -timeout 15m -v -run TestWindowsEviction ./test/lab
 
 .PHONY: test-cgroup-v2
-test-cgroup-v2: deps build ## the kubelet and its pods on a kernel that has cgroup v2 alone, beside upstream's kubelet (6 minutes)
-	@PORTHOLE_CGROUP_V2=long go test -count=1 -timeout 20m -v -run 'TestCgroupV2$$' ./test/kubelet
+test-cgroup-v2: deps build ## the kubelet and its pods on a kernel that has cgroup v2 alone, without systemd and with it, beside upstream's kubelet (12 minutes)
+	@PORTHOLE_CGROUP_V2=long go test -count=1 -timeout 35m -v -run 'TestCgroupV2$$|TestSystemd$$' ./test/kubelet
 
 .PHONY: test-networks
 test-networks: deps build bundle-tests ## each mode of --network with a cluster of its own: what takes too long for make test

@@ -37,6 +37,12 @@ var ofCgroups = []string{"TestTree", "TestShare", "TestResize", "TestRemoveConta
 // TestCgroupV2 runs the tests of cgroups, and, with `make test-cgroup-v2`, the kubelet with its pods, on a kernel that has cgroup v2 alone: the
 // machine on which the tests run may have version 1.
 func TestCgroupV2(t *testing.T) {
+	onKernel(t, false, ofCgroups, "TestInCgroupV2")
+}
+
+// onKernel boots a kernel, on which it runs these tests of kubelet/cgroup, and, with `make test-cgroup-v2`, the test of this package called pods.
+func onKernel(t *testing.T, systemd bool, units []string, pods string) {
+	t.Helper()
 	if why := uml.Missing(); why != "" {
 		t.Skip(why)
 	}
@@ -49,16 +55,16 @@ func TestCgroupV2(t *testing.T) {
 	this, err := os.Executable()
 	must(t, err)
 
-	script := fmt.Sprintf("cd %s && %s -test.v -test.run '^(%s)$'", here, unit, strings.Join(ofCgroups, "|"))
-	wanted := ofCgroups
+	script := fmt.Sprintf("cd %s && %s -test.v -test.run '^(%s)$'", here, unit, strings.Join(units, "|"))
+	wanted := units
 	if os.Getenv(long) != "" {
-		script += fmt.Sprintf(" && %s=1 %s -test.v -test.timeout 14m -test.run '^TestInCgroupV2$'", inside, this)
-		wanted = append(slices.Clone(wanted), "TestInCgroupV2")
+		script += fmt.Sprintf(" && %s=1 %s -test.v -test.timeout 14m -test.run '^%s$'", inside, this, pods)
+		wanted = append(slices.Clone(wanted), pods)
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
-	out, err := uml.Run(ctx, uml.Options{Memory: "4G", Swap: "256M", Script: script})
+	out, err := uml.Run(ctx, uml.Options{Memory: "4G", Swap: "256M", Systemd: systemd, Script: script})
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -173,6 +179,9 @@ func cgroupFiles(t *testing.T, w *world, names map[string]string) string {
 			if text, err := os.ReadFile(filepath.Join(path, file)); err == nil {
 				lines = append(lines, fmt.Sprintf("%s %s %s\n", strings.Join(parts, "/"), file, strings.TrimSpace(string(text))))
 			}
+		}
+		if strings.HasSuffix(path, ".slice") {
+			lines = append(lines, unitLines(t, strings.Join(parts, "/"), filepath.Base(path))...)
 		}
 		return err
 	}))

@@ -13,52 +13,24 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/internal/testkit/uml"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// insideSystemd is set for the tests that TestSystemd runs on a kernel of its own.
-const insideSystemd = "PORTHOLE_SYSTEMD"
-
-// TestSystemd runs the test of slices, and the kubelet with its pods, on a machine whose first process is systemd, and whose runtime has systemd
-// make its cgroups, as kubeadm sets it up.
+// TestSystemd runs the test of slices, and, with `make test-cgroup-v2`, the kubelet with its pods, on a machine whose first process is systemd, and
+// whose runtime has systemd make its cgroups, as kubeadm sets it up.
 func TestSystemd(t *testing.T) {
-	if why := uml.Missing(); why != "" {
-		t.Skip(why)
-	}
 	if _, err := os.Stat("/lib/systemd/systemd"); err != nil {
 		t.Skip("this machine has no systemd to start")
 	}
-	unit := filepath.Join(t.TempDir(), "cgroup.test")
-	if out, err := osexec.Command("go", "test", "-c", "-o", unit, "porthole.dev/porthole/kubelet/cgroup").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	here, err := os.Getwd()
-	must(t, err)
-	this, err := os.Executable()
-	must(t, err)
-
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	out, err := uml.Run(ctx, uml.Options{Memory: "4G", Swap: "256M", Systemd: true, Script: fmt.Sprintf(`cd %s
-%s -test.v -test.run '^TestSystemd$' &&
-%s=1 %s -test.v -test.timeout 9m -test.run '^TestInSystemd$'`, here, unit, insideSystemd, this)})
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	for _, test := range []string{"TestSystemd", "TestInSystemd"} {
-		if !strings.Contains(out, "--- PASS: "+test+" ") {
-			t.Errorf("%s did not pass: %s", test, out)
-		}
-	}
+	onKernel(t, true, []string{"TestSystemd"}, "TestInSystemd")
 }
 
 // TestInSystemd is the part of TestSystemd that needs pods. The configuration names cgroupfs, and the runtime's answer counts.
 func TestInSystemd(t *testing.T) {
-	if os.Getenv(insideSystemd) == "" {
+	if os.Getenv(inside) == "" {
 		t.Skip("TestSystemd runs it")
 	}
-	w := newWorld(t, setup{limit: 8 * time.Minute, systemd: true})
+	w := newWorld(t, setup{limit: 14 * time.Minute, systemd: true})
 	w.run(t, "limits", testCgroupFiles)
 	w.run(t, "read anew", testReload)
 	w.run(t, "figures", testCgroupFigures)
@@ -88,6 +60,22 @@ func sliceOf(class string, p *v1.Pod) string {
 	return class + "-pod" + strings.ReplaceAll(string(p.UID), "-", "_") + ".slice"
 }
 
+// shownUnits are properties of slices that come from what is asked of systemd. CPUQuotaPeriodUSec is not: upstream sets what is the default.
+const shownUnits = "ActiveState,CPUAccounting,CPUQuotaPerSecUSec,CPUWeight,DefaultDependencies,IOAccounting,MemoryAccounting,MemoryMax,MemoryMin,MemoryLow,TasksAccounting,TasksMax,Transient,Wants"
+
+// unitLines returns a line for each property of a slice.
+func unitLines(t *testing.T, name, unit string) (out []string) {
+	t.Helper()
+	text, err := osexec.Command("systemctl", "show", unit, "-p", shownUnits).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+	for line := range strings.Lines(string(text)) {
+		out = append(out, name+" "+line)
+	}
+	return out
+}
+
 // noSlices returns an error if a pod has a slice, or systemd knows of one.
 func noSlices() (err error) {
 	out, err := osexec.Command("systemctl", "list-units", "--all", "--plain", "--no-legend", "kubepods*pod*", "cri-containerd-*").CombinedOutput()
@@ -115,7 +103,7 @@ func testReload(t *testing.T, w *world) {
 	}
 	var ids []string
 	for i, p := range pods {
-		pods[i] = w.until(t, 2*time.Minute, p.Name, ready)
+		pods[i] = w.until(t, 4*time.Minute, p.Name, ready)
 		names["pod"+string(pods[i].UID)] = "pod " + p.Name
 		for _, c := range append(pods[i].Status.ContainerStatuses, pods[i].Status.InitContainerStatuses...) {
 			_, id, _ := strings.Cut(c.ContainerID, "://")
@@ -140,7 +128,7 @@ func testReload(t *testing.T, w *world) {
 	w.kubelet.Stop()
 	w.startKubelet()
 	for i, p := range pods {
-		if now := w.until(t, time.Minute, p.Name, ready).Status.ContainerStatuses[0]; now.ContainerID != ids[i] || now.RestartCount != 0 {
+		if now := w.until(t, 2*time.Minute, p.Name, ready).Status.ContainerStatuses[0]; now.ContainerID != ids[i] || now.RestartCount != 0 {
 			t.Errorf("pod %s has another container after a restart of the kubelet", p.Name)
 		}
 	}
