@@ -12,7 +12,6 @@ import (
 // ineffective are the settings that this kubelet reads and does not act on, by their names in Go, each with what it does instead.
 var ineffective = map[string]string{
 	"CgroupsPerQOS":                             "pods always have cgroups of their own, below those of their classes",
-	"CgroupDriver":                              "the runtime must use cgroupfs",
 	"ContentType":                               "requests are in protobuf, or JSON for kinds that have none",
 	"CPUCFSQuotaPeriod":                         "the period is 100 ms",
 	"EnableControllerAttachDetach":              "the controller manager attaches volumes",
