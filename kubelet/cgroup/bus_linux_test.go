@@ -49,7 +49,7 @@ func podOf(uid string, class v1.PodQOSClass, requests, limits v1.ResourceList) *
 // limitsAt reads memory, quota and shares of a cgroup from the kernel's files.
 func limitsAt(t *testing.T, at string) string {
 	t.Helper()
-	memory, quota, shares := knobs(at)
+	memory, quota, shares := knobs(at, defaultPeriod)
 	var out []string
 	for _, k := range []knob{memory, quota, shares} {
 		out = append(out, k.print(valueOf(t, k)))
@@ -59,7 +59,7 @@ func limitsAt(t *testing.T, at string) string {
 
 // wanted is what limitsAt returns for these limits.
 func wanted(l limits) string {
-	memory, quota, shares := knobs("")
+	memory, quota, shares := knobs("", defaultPeriod)
 	return memory.print(orNone(l.memory)) + " " + quota.print(orNone(l.quota)) + " " + shares.print(l.shares)
 }
 
@@ -162,7 +162,7 @@ func removes(t *testing.T, tree Tree, uids []types.UID, pods []*v1.Pod) {
 		if state := systemctl(t, "show", unit, "--value", "-p", "ActiveState,LoadState"); state != "not-found\ninactive" {
 			t.Errorf("after the removal %s is %q", unit, state)
 		}
-		if memory, _, _ := knobs(tree.Path(pods[i])); exists(memory.file) {
+		if memory, _, _ := knobs(tree.Path(pods[i]), defaultPeriod); exists(memory.file) {
 			t.Errorf("%s is still there", memory.file)
 		}
 	}

@@ -68,7 +68,7 @@ func ensureV1(path string, l limits) error {
 		}
 		return write(filepath.Join(mountPoint, controller, path, file), strconv.FormatInt(value, 10))
 	}
-	return errors.Join(set("cpu", "cpu.shares", l.shares), set("cpu", "cpu.cfs_quota_us", l.quota),
+	return errors.Join(set("cpu", "cpu.shares", l.shares), set("cpu", "cpu.cfs_period_us", l.period), set("cpu", "cpu.cfs_quota_us", l.quota),
 		set("memory", "memory.limit_in_bytes", l.memory), set("pids", "pids.max", l.pids), limitHuge(filepath.Join(mountPoint, "hugetlb", path), ".limit_in_bytes", l.huge))
 }
 
@@ -90,7 +90,7 @@ func ensureV2(path string, l limits) error {
 		errs = append(errs, write(filepath.Join(dir, "cpu.weight"), strconv.FormatInt(weight(l.shares), 10)))
 	}
 	if l.quota > 0 {
-		errs = append(errs, write(filepath.Join(dir, "cpu.max"), fmt.Sprintf("%d %d", l.quota, period)))
+		errs = append(errs, write(filepath.Join(dir, "cpu.max"), fmt.Sprintf("%d %d", l.quota, l.per())))
 	}
 	if l.memory > 0 {
 		errs = append(errs, write(filepath.Join(dir, "memory.max"), strconv.FormatInt(l.memory, 10)))

@@ -34,8 +34,8 @@ const (
 	ofShares
 )
 
-// period of CPU quotas in microseconds, upstream's default.
-const period = 100000
+// defaultPeriod is the period of CPU quotas in microseconds, upstream's default (cpuCFSQuotaPeriod).
+const defaultPeriod = 100000
 
 // none stands for no limit, so that limits compare as numbers.
 const none = math.MaxInt64

@@ -19,7 +19,7 @@ type knob struct {
 
 // resize is Tree.Resize for the cgroup at path. tell, if it is not nil, is told each new limit before it is written.
 func resize(path string, l limits, change func() error, tell func(which int, value int64) error) error {
-	memory, quota, shares := knobs(path)
+	memory, quota, shares := knobs(path, l.per())
 	type step struct {
 		knob
 		which      int
@@ -79,8 +79,8 @@ func orNone(limit int64) int64 {
 	return limit
 }
 
-// knobs returns the settings of the cgroup at path, which exists.
-func knobs(path string) (memory, quota, shares knob) {
+// knobs returns the settings of the cgroup at path, which exists; period is that of its quota.
+func knobs(path string, period int64) (memory, quota, shares knob) {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	if !unified() {
 		limit := func(n int64) string {

@@ -23,7 +23,7 @@ func TestResize(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	memory, quota, shares := knobs(path)
+	memory, quota, shares := knobs(path, defaultPeriod)
 	read := func(k knob) string {
 		t.Helper()
 		return k.print(valueOf(t, k))

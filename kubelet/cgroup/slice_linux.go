@@ -42,7 +42,7 @@ func (slice) containers(pod, id string) (out []string) {
 
 // ensure starts the unit; systemd starts those above it, for a slice needs the one that its name says.
 func (s slice) ensure(at string, l limits) error {
-	l.quota = wholePercents(l.quota)
+	l.quota = wholePercents(l.quota, l.per())
 	if err := s.units.start(path.Base(at), s.properties(at, l)); err != nil {
 		return fmt.Errorf("creating the cgroup %s: %w", at, err)
 	}
@@ -50,9 +50,9 @@ func (s slice) ensure(at string, l limits) error {
 }
 
 func (s slice) resize(at string, l limits, change func() error) error {
-	l.quota = wholePercents(l.quota)
+	l.quota = wholePercents(l.quota, l.per())
 	return resize(at, l, change, func(which int, value int64) error {
-		if err := s.units.set(path.Base(at), s.property(which, value)); err != nil {
+		if err := s.units.set(path.Base(at), s.property(which, value, l.per())); err != nil {
 			return fmt.Errorf("setting limits of the cgroup %s: %w", at, err)
 		}
 		return nil
@@ -96,8 +96,11 @@ func (s slice) properties(at string, l limits) []property {
 
 	for which, value := range [...]int64{ofMemory: l.memory, ofQuota: l.quota, ofShares: l.shares} {
 		if value > 0 {
-			out = append(out, s.property(which, value))
+			out = append(out, s.property(which, value, l.per()))
 		}
+	}
+	if l.quota > 0 && l.per() != defaultPeriod {
+		out = append(out, property{"CPUQuotaPeriodUSec", uint64(l.per())})
 	}
 	if l.pids > 0 {
 		out = append(out, property{"TasksMax", uint64(l.pids)})
@@ -105,8 +108,8 @@ func (s slice) properties(at string, l limits) []property {
 	return out
 }
 
-// property is one limit as systemd has it; none is none.
-func (s slice) property(which int, value int64) property {
+// property is one limit as systemd has it; none is none. period is that of a quota.
+func (s slice) property(which int, value, period int64) property {
 	infinity := uint64(math.MaxUint64)
 	switch {
 	case which == ofMemory && value == none:
@@ -116,7 +119,7 @@ func (s slice) property(which int, value int64) property {
 	case which == ofQuota && value == none:
 		return property{"CPUQuotaPerSecUSec", infinity}
 	case which == ofQuota:
-		return property{"CPUQuotaPerSecUSec", uint64(value) * (1e6 / period)}
+		return property{"CPUQuotaPerSecUSec", uint64(value) * 1e6 / uint64(period)}
 	case s.unified:
 		return property{"CPUWeight", uint64(weight(value))}
 	}
@@ -132,7 +135,7 @@ func (s slice) name(v2, v1 string) string {
 
 // wholePercents rounds a quota up to whole percents of a processor, in which systemd keeps them. Where it did not, the pod would have less
 // than its containers.
-func wholePercents(quota int64) int64 {
-	const percent = period / 100
+func wholePercents(quota, period int64) int64 {
+	percent := period / 100
 	return (quota + percent - 1) / percent * percent
 }

@@ -54,11 +54,11 @@ func TestProperties(t *testing.T) {
 		}
 	}
 
-	if got := (slice{unified: true}).property(ofMemory, none); got != (property{"MemoryMax", uint64(math.MaxUint64)}) {
+	if got := (slice{unified: true}).property(ofMemory, none, defaultPeriod); got != (property{"MemoryMax", uint64(math.MaxUint64)}) {
 		t.Errorf("without a limit: %v", got)
 	}
 	for quota, want := range map[int64]int64{0: 0, 1000: 1000, 1001: 2000, 1500: 2000, 100000: 100000} {
-		if got := wholePercents(quota); got != want {
+		if got := wholePercents(quota, defaultPeriod); got != want {
 			t.Errorf("%d becomes %d, want %d", quota, got, want)
 		}
 	}
@@ -84,7 +84,7 @@ func TestSlice(t *testing.T) {
 	if err := d.ensure(at, limits{shares: 20, quota: 1500, memory: 32 << 20}); err != nil {
 		t.Skip("no cgroups can be made here: ", err)
 	}
-	memory, quota, _ := knobs(at)
+	memory, quota, _ := knobs(at, defaultPeriod)
 	if got := []int64{valueOf(t, memory), valueOf(t, quota)}; !slices.Equal(got, []int64{32 << 20, 2000}) {
 		t.Errorf("limits are %v", got)
 	}

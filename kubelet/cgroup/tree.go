@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -30,6 +31,9 @@ type Tree struct {
 	most v1.ResourceList
 	// pids is how many processes and threads a pod may have; 0 for any number.
 	pids int64
+	// noQuota says that limits of processors are no quotas; period is that of quotas in microseconds, 0 for upstream's default.
+	noQuota bool
+	period  int64
 }
 
 // New returns the tree below root, a path in the cgroup tree; "" is the top. It does not touch the system. No method makes a cgroup before Begin or Use.
@@ -101,6 +105,12 @@ func (t Tree) Pids(limit int64) Tree {
 	return t
 }
 
+// Quotas returns the tree in which limits of processors are quotas in each period, or none at all.
+func (t Tree) Quotas(on bool, period time.Duration) Tree {
+	t.noQuota, t.period = !on, period.Microseconds()
+	return t
+}
+
 // Share makes the cgroup of all pods and those of their classes. It limits what all pods may have, and gives the classes their shares of the
 // processors: Burstable pods what they ask for together, BestEffort pods the least. Guaranteed pods stand beside the classes. With nil, as
 // long as the pods are not known, the share of Burstable pods stays.
@@ -146,9 +156,12 @@ func (t Tree) Ensure(p *v1.Pod) error { return t.driver().ensure(t.Path(p), t.li
 
 func (t Tree) limits(p *v1.Pod) limits {
 	l := limitsOf(p)
-	l.pids = t.pids
-	if t.unlimited != nil && t.unlimited(p) {
+	l.pids, l.period = t.pids, t.period
+	if t.noQuota || t.unlimited != nil && t.unlimited(p) {
 		l.quota = 0
+	}
+	if l.quota > 0 {
+		l.quota = max(l.quota*l.per()/defaultPeriod, minQuota)
 	}
 	return l
 }
@@ -234,9 +247,18 @@ type limits struct {
 	pids int64
 	// huge are bytes in huge pages by the size of a page as cgroups write it, such as 2MB. A pod has none of a size that is not in it.
 	huge map[string]int64
+	// period of the quota in microseconds; 0 is upstream's default.
+	period int64
 }
 
-// Bounds of cpu.shares, and the smallest quota per period of 100 ms, in microseconds; both are the kernel's.
+func (l limits) per() int64 {
+	if l.period == 0 {
+		return defaultPeriod
+	}
+	return l.period
+}
+
+// Bounds of cpu.shares, and the smallest quota in a period, in microseconds; both are the kernel's.
 const (
 	minShares, maxShares = 2, 262144
 	minQuota             = 1000

@@ -40,7 +40,7 @@ func TestTree(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 
-	memory, _, _ := knobs(tree.Path(p))
+	memory, _, _ := knobs(tree.Path(p), defaultPeriod)
 	limit := func() string {
 		text, err := os.ReadFile(memory.file)
 		if err != nil {
@@ -87,10 +87,10 @@ func TestShare(t *testing.T) {
 	})
 
 	shares := func(class string) int64 {
-		_, _, k := knobs(root + "/kubepods" + class)
+		_, _, k := knobs(root+"/kubepods"+class, defaultPeriod)
 		return valueOf(t, k)
 	}
-	memory, _, _ := knobs(root + "/kubepods")
+	memory, _, _ := knobs(root+"/kubepods", defaultPeriod)
 	if text, err := os.ReadFile(memory.file); string(text) != "67108864\n" {
 		t.Errorf("memory of all pods: %q, %v", text, err)
 	}

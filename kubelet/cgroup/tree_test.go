@@ -3,6 +3,7 @@ package cgroup
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -49,6 +50,27 @@ func TestPodLimits(t *testing.T) {
 		}
 		if got := limitsOf(&v1.Pod{Spec: c.spec}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestQuotas: cpuCFSQuota and cpuCFSQuotaPeriod hold for pods as for their containers.
+func TestQuotas(t *testing.T) {
+	half := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container(nil, list("cpu", "500m", "memory", "64Mi"))}}}
+	tiny := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container(nil, list("cpu", "10m"))}}}
+	for _, c := range []struct {
+		name          string
+		tree          Tree
+		p             *v1.Pod
+		quota, period int64
+	}{
+		{"by default", New(""), half, 50000, 100000},
+		{"shorter period", New("").Quotas(true, 20*time.Millisecond), half, 10000, 20000},
+		{"no quota below a millisecond", New("").Quotas(true, 20*time.Millisecond), tiny, 1000, 20000},
+		{"none", New("").Quotas(false, 100*time.Millisecond), half, 0, 100000},
+	} {
+		if l := c.tree.limits(c.p); l.quota != c.quota || l.per() != c.period {
+			t.Errorf("%s: %d in %d, want %d in %d", c.name, l.quota, l.per(), c.quota, c.period)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 var ineffective = map[string]string{
 	"CgroupsPerQOS":                             "pods always have cgroups of their own, below those of their classes",
 	"ContentType":                               "requests are in protobuf, or JSON for kinds that have none",
-	"CPUCFSQuotaPeriod":                         "the period is 100 ms",
 	"EnableControllerAttachDetach":              "the controller manager attaches volumes",
 	"HairpinMode":                               "the CNI plugin decides, as with upstream's kubelet",
 	"IPTablesDropBit":                           "the kubelet makes no chains",

@@ -24,12 +24,12 @@ const (
 // Shares converts milli-CPUs to cpu.shares.
 func Shares(milli int64) int64 { return min(max(milli*1024/1000, minShares), maxShares) }
 
-// Quota converts a limit in milli-CPUs to a CFS quota in microseconds; 0 is no limit.
-func Quota(milli int64) int64 {
+// Quota converts a limit in milli-CPUs to a CFS quota in a period, both in microseconds; 0 is no limit.
+func Quota(milli, period int64) int64 {
 	if milli == 0 {
 		return 0
 	}
-	return max(milli*cfsPeriod/1000, minQuota)
+	return max(milli*period/1000, minQuota)
 }
 
 func (o Options) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerResources {

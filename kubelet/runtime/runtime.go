@@ -30,8 +30,9 @@ type Options struct {
 	// the runtime's.
 	SeccompRoot    string
 	SeccompDefault bool
-	// CFSQuota turns CPU limits into CFS quotas (Linux).
-	CFSQuota bool
+	// CFSQuota turns CPU limits into CFS quotas (Linux), in periods of CFSPeriod; zero is upstream's default.
+	CFSQuota  bool
+	CFSPeriod time.Duration
 	// Cgroups says what else the node's cgroups limit (Linux).
 	Cgroups Cgroups
 	// RequestTimeout bounds one call; zero is 2 minutes. A stop may take its grace period longer.

@@ -111,7 +111,11 @@ func (o Options) linuxAmounts(request, limit, memory *resource.Quantity) *cri.Li
 	}
 	out := &cri.LinuxContainerResources{CpuShares: Shares(request.MilliValue()), MemoryLimitInBytes: memory.Value()}
 	if o.CFSQuota {
-		out.CpuPeriod, out.CpuQuota = cfsPeriod, Quota(limit.MilliValue())
+		out.CpuPeriod = cfsPeriod
+		if o.CFSPeriod > 0 {
+			out.CpuPeriod = o.CFSPeriod.Microseconds()
+		}
+		out.CpuQuota = Quota(limit.MilliValue(), out.CpuPeriod)
 	}
 	return out
 }

@@ -235,7 +235,7 @@ func giveCgroups(cfg *v1beta1.KubeletConfiguration, o *core.Options, host platfo
 	usage, _ := platform.ReadUsage(root) // what is not known is not limited
 	most, err := forPods(cfg, host, usage.MaxTasks)
 	if err == nil {
-		o.Cgroups = cgroup.New(cfg.CgroupRoot).Most(most).Pids(*cfg.PodPidsLimit)
+		o.Cgroups = cgroup.New(cfg.CgroupRoot).Most(most).Pids(*cfg.PodPidsLimit).Quotas(*cfg.CPUCFSQuota, cfg.CPUCFSQuotaPeriod.Duration)
 	}
 	return err
 }

@@ -187,7 +187,7 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 		return nil, nil, err
 	}
 	rt = runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
-		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration,
+		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, CFSPeriod: cfg.CPUCFSQuotaPeriod.Duration, RequestTimeout: cfg.RuntimeRequestTimeout.Duration,
 		Cgroups: runtime.Cgroups{Version: cgroup.Version(), SingleProcessOOMKill: cfg.SingleProcessOOMKill != nil && *cfg.SingleProcessOOMKill,
 			LimitsSwap: cgroup.LimitsSwap(), SwapBehavior: cfg.MemorySwap.SwapBehavior, SwapBytes: o.Node.Host.SwapBytes}})
 

@@ -95,7 +95,7 @@ func testCgroupFiles(t *testing.T, w *world) {
 		w.KubeletConfig = nil
 		w.startKubelet()
 	}()
-	w.KubeletConfig = map[string]any{"memorySwap": map[string]string{"swapBehavior": "LimitedSwap"}, "podPidsLimit": 200}
+	w.KubeletConfig = map[string]any{"memorySwap": map[string]string{"swapBehavior": "LimitedSwap"}, "podPidsLimit": 200, "cpuCFSQuotaPeriod": "50ms"}
 	saw := sameOnBoth(t, w, func(bool) string {
 		pods := cgroupPods()
 		for _, p := range pods {
@@ -126,7 +126,7 @@ func testCgroupFiles(t *testing.T, w *world) {
 		return saw
 	})
 	for _, want := range []string{"kubepods/burstable/pod burstable/container app memory.oom.group 1", "kubepods/burstable/pod burstable/container app memory.max 67108864",
-		"kubepods/pod guaranteed/container app cpu.max 2000 100000", "kubepods/pod guaranteed/container app memory.swap.max 0", "kubepods/pod guaranteed pids.max 200"} {
+		"kubepods/pod guaranteed/container app cpu.max 1000 50000", "kubepods/pod guaranteed/container app memory.swap.max 0", "kubepods/pod guaranteed pids.max 200"} {
 		if !strings.Contains(saw, want+"\n") {
 			t.Errorf("nothing says %q:\n%s", want, saw)
 		}
