@@ -93,7 +93,7 @@ func (p *planner) linuxNode(n Node) {
 	if p.c.LinuxKubelet == KubeletUpstream {
 		kubelet = p.l.Bundled("kube")
 	} else { // the nodes have one file system: each has a folder of its own, and none this machine's
-		args = append(args, "--device-plugin-dir="+file("kubelet", "device-plugins"))
+		args = append(args, "--device-plugin-dir="+file("kubelet", "device-plugins"), "--keep-kernel-settings")
 	}
 	add("kubelet", kubelet, []supervise.Condition{p.apiReady(), containerd}, args...)
 	if p.c.network().services == nil {

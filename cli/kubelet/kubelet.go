@@ -100,6 +100,8 @@ func register(fs *pflag.FlagSet, o *options) {
 		"plugins expect it there. Several kubelets on one machine need a folder each")
 	fs.StringVar(&o.RecordFacts, "record-facts", "", "folder in which to record, for later analysis, what is learned about each pod and what is planned; "+
 		"no secrets, 64 MiB at most; off if empty")
+	fs.BoolVar(&o.KeepKernel, "keep-kernel-settings", false, "Linux: leave vm.overcommit_memory, kernel.panic and the like as they are, unless protectKernelDefaults has them checked;\n"+
+		"for nodes in namespaces, which share the kernel with a machine that is no node")
 	fs.StringVar(&o.CertDir, "cert-dir", "", "folder of certificates; pki below --root-dir if empty")
 	fs.StringVar(&o.RegistryConfig, "registry-config", "", "Windows: folder of hosts.toml files, the same as containerd's config_path. The kubelet needs it to find\n"+
 		"registries and mirrors when it checks, before a pull, for which builds of Windows an image is")

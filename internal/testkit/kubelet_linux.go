@@ -77,7 +77,7 @@ func (w *World) LaunchKubelet(node string, upstream bool) (*Process, error) {
 	if upstream {
 		return w.Start("kubelet-"+node, w.bundled("kube"), w.KubeletArgs(node)...)
 	}
-	return w.Start("kubelet-"+node, w.o.Porthole, append(w.KubeletArgs(node), "--device-plugin-dir="+w.DevicePlugins(node))...)
+	return w.Start("kubelet-"+node, w.o.Porthole, append(w.KubeletArgs(node), "--device-plugin-dir="+w.DevicePlugins(node), "--keep-kernel-settings")...)
 }
 
 // kubeletConfig is the same for both kubelets.

@@ -22,7 +22,6 @@ var ineffective = map[string]string{
 	"MakeIPTablesUtilChains":                    "the kubelet makes no chains",
 	"MemoryReservationPolicy":                   "the feature MemoryQoS, which is alpha, is not there",
 	"MemoryThrottlingFactor":                    "the feature MemoryQoS, which is alpha, is not there",
-	"ProtectKernelDefaults":                     "the kubelet leaves the kernel's settings as they are and does not check them",
 	"QOSReserved":                               "the feature QOSReserved, which is alpha, is not there",
 	"RunOnce":                                   "it is refused, as upstream does",
 	"ShowHiddenMetricsForVersion":               "no metrics are hidden",

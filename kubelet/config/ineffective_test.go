@@ -74,9 +74,9 @@ func TestWithoutEffect(t *testing.T) {
 			t.Errorf("windows %v: %v, %v", windows, warnings, err)
 		}
 	}
-	path := write(t, t.TempDir(), "c.yaml", kind+"syncFrequency: 5s\nprotectKernelDefaults: true\nenforceNodeAllocatable: [pods, system-reserved]\nlogging: {format: json}\n")
+	path := write(t, t.TempDir(), "c.yaml", kind+"syncFrequency: 5s\nhairpinMode: none\nenforceNodeAllocatable: [pods, system-reserved]\nlogging: {format: json}\n")
 	_, warnings, err := Load(Source{File: path})
-	for _, want := range []string{"syncFrequency: without effect: ", "protectKernelDefaults: without effect: ", "enforceNodeAllocatable: system-reserved: without effect: ", "logging.format: without effect: "} {
+	for _, want := range []string{"syncFrequency: without effect: ", "hairpinMode: without effect: ", "enforceNodeAllocatable: system-reserved: without effect: ", "logging.format: without effect: "} {
 		if !slices.ContainsFunc(warnings, func(w string) bool { return strings.HasPrefix(w, want) }) {
 			t.Errorf("no warning %q: %v", want, warnings)
 		}

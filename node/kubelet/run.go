@@ -61,6 +61,7 @@ type Options struct {
 	// not.
 	BootRecord string
 
+	KeepKernel    bool   // leave the kernel's settings as they are
 	CloudProvider string // empty or external
 	PriorityClass string // priority class of the process on Windows
 
@@ -381,6 +382,18 @@ func privileges(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *O
 	}
 	if err := platform.Claim(platform.Resources{OOMScore: int(*cfg.OOMScoreAdj), OpenFiles: uint64(cfg.MaxOpenFiles)}); err != nil {
 		klog.FromContext(ctx).Info("The system does not give what the kubelet asks for", "cause", err.Error())
+	}
+
+	if cfg.ProtectKernelDefaults {
+		if err := platform.CheckKernel(); err != nil {
+			return fmt.Errorf("%w (protectKernelDefaults is true: set them with sysctl, or set it to false, and the kubelet sets them)", err)
+		}
+		return nil
+	}
+	if !given.KeepKernel {
+		if err := platform.SetKernel(); err != nil {
+			klog.FromContext(ctx).Error(err, "The kernel does not take a setting")
+		}
 	}
 	return nil
 }

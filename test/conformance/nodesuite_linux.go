@@ -86,7 +86,7 @@ func (s *nodeSuite) prepare() error {
 	if err := s.mountDisk(); err != nil {
 		return err
 	}
-	kubelet := filepath.Join(s.o.bin, "porthole") + " kubelet"
+	kubelet := filepath.Join(s.o.bin, "porthole") + " kubelet --keep-kernel-settings"
 	if s.o.kubelet == upstreams {
 		kubelet = filepath.Join(s.o.bin, "bundle", "kube") + " kubelet"
 	}

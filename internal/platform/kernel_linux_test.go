@@ -1,0 +1,44 @@
+package platform
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestKernelSettings: settings that are right are not written, and those that are not are set, or named.
+func TestKernelSettings(t *testing.T) {
+	root := t.TempDir()
+	for name, value := range kernelWants {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if name == "vm/overcommit_memory" {
+			value = "0"
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(value+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	var seen []string
+	note := func(file, have, want string) error {
+		seen = append(seen, strings.TrimPrefix(file, root)+" "+have+" "+want)
+		return differs(strings.Replace(file, root, "/proc/sys", 1), have, want)
+	}
+	err := eachSetting(root, note)
+	if len(seen) != 1 || seen[0] != "/vm/overcommit_memory 0 1" {
+		t.Errorf("not as wanted: %q", seen)
+	}
+	if want := "invalid kernel flag: vm.overcommit_memory, expected value: 1, actual value: 0"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+
+	if err := os.Remove(filepath.Join(root, "kernel/panic")); err != nil {
+		t.Fatal(err)
+	}
+	if err := eachSetting(root, note); err == nil || !strings.Contains(err.Error(), "kernel/panic: no such file") {
+		t.Errorf("a kernel without a setting: %v", err)
+	}
+}
