@@ -42,3 +42,22 @@ func TestKernelSettings(t *testing.T) {
 		t.Errorf("a kernel without a setting: %v", err)
 	}
 }
+
+// TestSetKernel changes the settings of this machine, so that it runs on a kernel of its own only (test/kubelet TestCgroupV2).
+func TestSetKernel(t *testing.T) {
+	if os.Getenv("PORTHOLE_OWN_KERNEL") == "" {
+		t.Skip("TestCgroupV2 of test/kubelet runs it")
+	}
+	if err := os.WriteFile("/proc/sys/vm/overcommit_memory", []byte("0"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckKernel(); err == nil || !strings.Contains(err.Error(), "invalid kernel flag: vm.overcommit_memory, expected value: 1, actual value: 0") {
+		t.Errorf("before: %v", err)
+	}
+	if err := SetKernel(); err != nil {
+		t.Errorf("setting: %v", err)
+	}
+	if err := CheckKernel(); err != nil {
+		t.Errorf("after: %v", err)
+	}
+}

@@ -31,35 +31,41 @@ const (
 	long   = "PORTHOLE_CGROUP_V2"
 )
 
-// ofCgroups are the tests of kubelet/cgroup that need a kernel. They skip where they can make no cgroups.
-var ofCgroups = []string{"TestTree", "TestShare", "TestResize", "TestRemoveContainer"}
+// ofKernel are tests of packages that need a kernel of their own, or one with cgroup v2. Elsewhere they skip.
+var ofKernel = map[string][]string{
+	"kubelet/cgroup":    {"TestTree", "TestShare", "TestResize", "TestRemoveContainer"},
+	"internal/platform": {"TestSetKernel"},
+}
 
 // TestCgroupV2 runs the tests of cgroups, and, with `make test-cgroup-v2`, the kubelet with its pods, on a kernel that has cgroup v2 alone: the
 // machine on which the tests run may have version 1.
 func TestCgroupV2(t *testing.T) {
-	onKernel(t, false, ofCgroups, "TestInCgroupV2")
+	onKernel(t, false, ofKernel, "TestInCgroupV2")
 }
 
-// onKernel boots a kernel, on which it runs these tests of kubelet/cgroup, and, with `make test-cgroup-v2`, the test of this package called pods.
-func onKernel(t *testing.T, systemd bool, units []string, pods string) {
+// onKernel boots a kernel, on which it runs these tests of packages, and, with `make test-cgroup-v2`, the test of this package called pods.
+func onKernel(t *testing.T, systemd bool, units map[string][]string, pods string) {
 	t.Helper()
 	if why := uml.Missing(); why != "" {
 		t.Skip(why)
-	}
-	unit := filepath.Join(t.TempDir(), "cgroup.test")
-	if out, err := osexec.Command("go", "test", "-c", "-o", unit, "porthole.dev/porthole/kubelet/cgroup").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
 	}
 	here, err := os.Getwd()
 	must(t, err)
 	this, err := os.Executable()
 	must(t, err)
 
-	script := fmt.Sprintf("cd %s && %s -test.v -test.run '^(%s)$'", here, unit, strings.Join(units, "|"))
-	wanted := units
+	script, wanted := "export PORTHOLE_OWN_KERNEL=1 && cd "+here, []string{}
+	for folder, tests := range units {
+		unit := filepath.Join(t.TempDir(), filepath.Base(folder)+".test")
+		if out, err := osexec.Command("go", "test", "-c", "-o", unit, "porthole.dev/porthole/"+folder).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		script += fmt.Sprintf(" && %s -test.v -test.run '^(%s)$'", unit, strings.Join(tests, "|"))
+		wanted = append(wanted, tests...)
+	}
 	if os.Getenv(long) != "" {
 		script += fmt.Sprintf(" && %s=1 %s -test.v -test.timeout 14m -test.run '^%s$'", inside, this, pods)
-		wanted = append(slices.Clone(wanted), pods)
+		wanted = append(wanted, pods)
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)

@@ -22,7 +22,7 @@ func TestSystemd(t *testing.T) {
 	if _, err := os.Stat("/lib/systemd/systemd"); err != nil {
 		t.Skip("this machine has no systemd to start")
 	}
-	onKernel(t, true, []string{"TestSystemd"}, "TestInSystemd")
+	onKernel(t, true, map[string][]string{"kubelet/cgroup": {"TestSystemd"}}, "TestInSystemd")
 }
 
 // TestInSystemd is the part of TestSystemd that needs pods. The configuration names cgroupfs, and the runtime's answer counts.
