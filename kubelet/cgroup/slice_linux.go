@@ -52,7 +52,11 @@ func (s slice) ensure(at string, l limits) error {
 func (s slice) resize(at string, l limits, change func() error) error {
 	l.quota = wholePercents(l.quota, l.per())
 	return resize(at, l, change, func(which int, value int64) error {
-		if err := s.units.set(path.Base(at), s.property(which, value, l.per())); err != nil {
+		changed := []property{s.property(which, value, l.per())}
+		if which == ofQuota {
+			changed = append(changed, periods(l)...)
+		}
+		if err := s.units.set(path.Base(at), changed...); err != nil {
 			return fmt.Errorf("setting limits of the cgroup %s: %w", at, err)
 		}
 		return nil
@@ -99,13 +103,19 @@ func (s slice) properties(at string, l limits) []property {
 			out = append(out, s.property(which, value, l.per()))
 		}
 	}
-	if l.quota > 0 && l.per() != defaultPeriod {
-		out = append(out, property{"CPUQuotaPeriodUSec", uint64(l.per())})
-	}
+	out = append(out, periods(l)...)
 	if l.pids > 0 {
 		out = append(out, property{"TasksMax", uint64(l.pids)})
 	}
 	return out
+}
+
+// periods is the period of the quota, where there is one and it is not systemd's default.
+func periods(l limits) []property {
+	if l.quota == 0 || l.per() == defaultPeriod {
+		return nil
+	}
+	return []property{{"CPUQuotaPeriodUSec", uint64(l.per())}}
 }
 
 // property is one limit as systemd has it; none is none. period is that of a quota.

@@ -98,6 +98,19 @@ func TestSlice(t *testing.T) {
 	if !slices.Equal(units.calls, want) {
 		t.Errorf("systemd was told %q, want %q", units.calls, want)
 	}
+	units.calls = nil
+	if err := d.resize(at, limits{shares: 20, quota: 1000, memory: 64 << 20, period: 50000}, func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if err := d.resize(at, limits{shares: 20, quota: 1500, memory: 64 << 20, period: 50000}, func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"set " + unit + " [{CPUQuotaPerSecUSec 30000} {CPUQuotaPeriodUSec 50000}]"}; !slices.Equal(units.calls, want) {
+		t.Errorf("with another period systemd was told %q, want %q", units.calls, want)
+	}
+	if err := d.resize(at, limits{shares: 20, quota: 1000, memory: 64 << 20}, func() error { return nil }); err != nil {
+		t.Error(err)
+	}
 	units.fail = "set"
 	if err := d.resize(at, limits{shares: 20, quota: 3000, memory: 64 << 20}, func() error { return nil }); err == nil || valueOf(t, quota) != 1000 {
 		t.Errorf("systemd refused it: %v, the quota is %d", err, valueOf(t, quota))
