@@ -333,6 +333,28 @@ func TestSandboxConfig(t *testing.T) {
 	}
 }
 
+// TestStrictGroups: the runtime is told of groups that the image gives the user whether to add them.
+func TestStrictGroups(t *testing.T) {
+	strict, merge := v1.SupplementalGroupsPolicyStrict, v1.SupplementalGroupsPolicyMerge
+	for _, c := range []struct {
+		asked *v1.SupplementalGroupsPolicy
+		want  cri.SupplementalGroupsPolicy
+	}{
+		{nil, cri.SupplementalGroupsPolicy_Merge},
+		{&merge, cri.SupplementalGroupsPolicy_Merge},
+		{&strict, cri.SupplementalGroupsPolicy_Strict},
+	} {
+		p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SupplementalGroupsPolicy: c.asked}, Containers: []v1.Container{{Name: "c"}}}}
+		if got := sandboxOf(t, Options{}, SandboxSpec{Pod: p}).Linux.SecurityContext.SupplementalGroupsPolicy; got != c.want {
+			t.Errorf("sandbox: %v, want %v", got, c.want)
+		}
+		cfg, err := Options{}.containerConfig(ContainerSpec{Sandbox: SandboxSpec{Pod: p}, Container: &p.Spec.Containers[0]})
+		if err != nil || cfg.Linux.SecurityContext.SupplementalGroupsPolicy != c.want {
+			t.Errorf("container: %v, %v, want %v", cfg, err, c.want)
+		}
+	}
+}
+
 // TestSandboxResources: the runtime gets the size of a pod, and the ports of its sidecars.
 func TestSandboxResources(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways

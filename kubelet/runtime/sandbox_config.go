@@ -177,6 +177,7 @@ func (o Options) sandboxSecurity(p *v1.Pod, ids *userns.Range) *cri.LinuxSandbox
 	if sc == nil {
 		return sec
 	}
+	sec.SupplementalGroupsPolicy = groupsPolicy(sc)
 	if o.Windows {
 		sec.SupplementalGroups = sc.SupplementalGroups
 		return sec
@@ -190,6 +191,14 @@ func (o Options) sandboxSecurity(p *v1.Pod, ids *userns.Range) *cri.LinuxSandbox
 	sec.SupplementalGroups = groups(sc)
 	sec.SelinuxOptions = seLinux(sc.SELinuxOptions)
 	return sec
+}
+
+// groupsPolicy says whether the groups that the image gives the user are added (Merge, as always unless the pod says otherwise) or not (Strict).
+func groupsPolicy(sc *v1.PodSecurityContext) cri.SupplementalGroupsPolicy {
+	if sc != nil && sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict {
+		return cri.SupplementalGroupsPolicy_Strict
+	}
+	return cri.SupplementalGroupsPolicy_Merge
 }
 
 func groups(sc *v1.PodSecurityContext) []int64 {

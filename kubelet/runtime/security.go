@@ -112,7 +112,8 @@ func windowsSecurity(p *v1.Pod, c *v1.Container, image ImageUser) *cri.WindowsCo
 // Kubernetes, not that of the runtime; the paths of /proc are hidden unless the container asks for an unmasked /proc.
 func (o Options) linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri.LinuxContainerSecurityContext {
 	sc := merged(p, c)
-	sec := &cri.LinuxContainerSecurityContext{NamespaceOptions: o.namespaces(p, s.Sandbox.IDs), SupplementalGroups: groups(p.Spec.SecurityContext)}
+	sec := &cri.LinuxContainerSecurityContext{NamespaceOptions: o.namespaces(p, s.Sandbox.IDs),
+		SupplementalGroups: groups(p.Spec.SecurityContext), SupplementalGroupsPolicy: groupsPolicy(p.Spec.SecurityContext)}
 	if s.TargetID != "" {
 		sec.NamespaceOptions.Pid, sec.NamespaceOptions.TargetId = cri.NamespaceMode_TARGET, s.TargetID
 	}
