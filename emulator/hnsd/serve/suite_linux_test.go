@@ -33,7 +33,7 @@ func testSuite(t *testing.T, build int, profile string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := h.tools.Command(ctx, h.prefix, `C:\hcn.test.exe`, "-test.v", "-test.run", "TestLive")
-	cmd.Env = append(cmd.Env, "PORTHOLE_LIVE_HNS=1")
+	cmd.Env = append(cmd.Env, "PORTHOLE_LIVE_HNS=1", "WINEDEBUG=err+all") // a program that Wine could not start says nothing itself
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must(t, platform.StartInNetns(h.path, cmd))
