@@ -30,3 +30,5 @@ func Gather(string) error { return nil }
 
 // Remove does nothing.
 func Remove(string) error { return nil }
+
+func present(string) bool { return false }

@@ -17,6 +17,8 @@ const (
 type driver interface {
 	// path returns where the cgroup with these names, from the top, is in the kernel's tree.
 	path(names ...string) string
+	// named returns where the cgroup is that a configuration calls name.
+	named(name string) string
 	// containers returns where the cgroup of a container may be, by the path of its pod's.
 	containers(pod, id string) []string
 	// ensure makes the cgroup and all above it, and sets its limits; those that are zero stay as they are.
@@ -47,6 +49,7 @@ var errUndecided = errors.New("the runtime has not told yet which cgroup driver 
 type undecided struct{}
 
 func (undecided) path(...string) string                     { return "" }
+func (undecided) named(string) string                       { return "" }
 func (undecided) containers(string, string) []string        { return nil }
 func (undecided) ensure(string, limits) error               { return errUndecided }
 func (undecided) resize(string, limits, func() error) error { return errUndecided }
@@ -56,6 +59,7 @@ func (undecided) remove(string) error                       { return errUndecide
 type files struct{}
 
 func (files) path(names ...string) string        { return path.Join(append([]string{"/"}, names...)...) }
+func (files) named(name string) string           { return path.Join("/", name) }
 func (files) containers(pod, id string) []string { return []string{path.Join(pod, id)} }
 func (files) ensure(path string, l limits) error { return ensure(path, l) }
 func (files) remove(path string) error           { return Remove(path) }

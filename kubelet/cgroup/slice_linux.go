@@ -33,6 +33,11 @@ type property struct {
 
 func (slice) path(names ...string) string { return slicePath(names) }
 
+// named takes the name of a slice with or without its path and suffix, as upstream does.
+func (slice) named(name string) string {
+	return slicePath(strings.Split(strings.TrimSuffix(path.Base(name), sliceSuffix), "-"))
+}
+
 func (slice) containers(pod, id string) (out []string) {
 	for _, prefix := range scopePrefixes {
 		out = append(out, path.Join(pod, prefix+id+scopeSuffix))

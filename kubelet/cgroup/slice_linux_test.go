@@ -140,3 +140,15 @@ func TestNoSystemd(t *testing.T) {
 		t.Errorf("%v, pods would be in %q", err, tree.Top())
 	}
 }
+
+// TestNamed: a configuration names slices as upstream's, with a path and a suffix or without.
+func TestNamed(t *testing.T) {
+	for name, want := range map[string]string{"/system.slice": "/system.slice", "system": "/system.slice", "/kube.slice/kube-node.slice": "/kube.slice/kube-node.slice"} {
+		if got := (slice{}).named(name); got != want {
+			t.Errorf("%s is at %s, want %s", name, got, want)
+		}
+	}
+	if got := (files{}).named("system/kube"); got != "/system/kube" {
+		t.Error(got)
+	}
+}

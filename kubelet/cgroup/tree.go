@@ -34,6 +34,19 @@ type Tree struct {
 	// noQuota says that limits of processors are no quotas; period is that of quotas in microseconds, 0 for upstream's default.
 	noQuota bool
 	period  int64
+	// reserved are cgroups outside of the pods' that Share limits too.
+	reserved []Reserved
+}
+
+// Reserved is a cgroup that others made, of the system or of the node's own programs, and what it may have at most: what the configuration
+// reserves for it.
+type Reserved struct {
+	// Name is the cgroup's path or, with systemd, the name of its slice, such as /system.slice.
+	Name string
+	// Most are its processors, memory, and process ids ("pid"); what is not named stays as it is.
+	Most v1.ResourceList
+	// Compressible leaves all but processors alone.
+	Compressible bool
 }
 
 // New returns the tree below root, a path in the cgroup tree; "" is the top. It does not touch the system. No method makes a cgroup before Begin or Use.
@@ -111,6 +124,38 @@ func (t Tree) Quotas(on bool, period time.Duration) Tree {
 	return t
 }
 
+// Reserve returns the tree that limits these cgroups too.
+func (t Tree) Reserve(groups ...Reserved) Tree {
+	t.reserved = groups
+	return t
+}
+
+// limitReserved limits the cgroups that others made. One that is not there is an error: the name may be wrong.
+func (t Tree) limitReserved() error {
+	var errs []error
+	for _, r := range t.reserved {
+		at := t.driver().named(r.Name)
+		if !present(at) {
+			errs = append(errs, fmt.Errorf("the cgroup %s (%s) does not exist: systemReservedCgroup and kubeReservedCgroup must name cgroups that are there", r.Name, at))
+			continue
+		}
+		l := limits{}
+		if cpu := r.Most.Cpu(); !cpu.IsZero() {
+			l.shares = sharesOf(cpu.MilliValue())
+		}
+		if !r.Compressible {
+			pids := r.Most["pid"]
+			l.memory, l.pids = r.Most.Memory().Value(), pids.Value()
+		}
+		if err := fits(at, l.memory); err != nil {
+			errs = append(errs, err)
+			l.memory = 0
+		}
+		errs = append(errs, t.driver().ensure(at, l))
+	}
+	return errors.Join(errs...)
+}
+
 // Share makes the cgroup of all pods and those of their classes. It limits what all pods may have, and gives the classes their shares of the
 // processors: Burstable pods what they ask for together, BestEffort pods the least. Guaranteed pods stand beside the classes. With nil, as
 // long as the pods are not known, the share of Burstable pods stays.
@@ -138,7 +183,7 @@ func (t Tree) Share(pods []*v1.Pod) error {
 		whole.memory = 0
 	}
 	return errors.Join(err, d.ensure(top, whole), d.ensure(t.at(all, classNames[v1.PodQOSBurstable]), burstable),
-		d.ensure(t.at(all, classNames[v1.PodQOSBestEffort]), limits{shares: minShares}))
+		d.ensure(t.at(all, classNames[v1.PodQOSBestEffort]), limits{shares: minShares}), t.limitReserved())
 }
 
 // Path returns the cgroup of a pod, in which the runtime puts the pod's containers.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -109,5 +110,40 @@ func TestShare(t *testing.T) {
 		if err := tree.Share(c.pods); err != nil || shares("/burstable") != c.want {
 			t.Errorf("%d pods: shares %d, want %d: %v", len(c.pods), shares("/burstable"), c.want, err)
 		}
+	}
+}
+
+// TestReserved: cgroups that others made are limited to what the configuration reserves for them, and one that is not there is named. Processors alone
+// are limited where the rest is not to be.
+func TestReserved(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	root := "/porthole-test-reserved-" + strconv.Itoa(os.Getpid())
+	system, kube := root+"/system", root+"/kube"
+	if err := errors.Join(ensure(system, limits{}), ensure(kube, limits{shares: 2})); err != nil {
+		t.Skip("no cgroups can be made here: ", err)
+	}
+	t.Cleanup(func() {
+		if err := Remove(root); err != nil {
+			t.Error(err)
+		}
+	})
+
+	most := list("cpu", "500m", "memory", "64Mi", "pid", "100")
+	tree := byFiles(t, New(root).Reserve(Reserved{Name: system, Most: most}, Reserved{Name: kube, Most: most, Compressible: true}))
+	if err := tree.Share(nil); err != nil {
+		t.Fatal(err)
+	}
+	for group, want := range map[string]int64{system: 64 << 20, kube: none} {
+		memory, _, shares := knobs(group, defaultPeriod)
+		if valueOf(t, memory) != want || valueOf(t, shares) < 480 {
+			t.Errorf("%s has %d bytes and %d shares", group, valueOf(t, memory), valueOf(t, shares))
+		}
+	}
+
+	missing := byFiles(t, New(root).Reserve(Reserved{Name: root + "/nowhere", Most: most}))
+	if err := missing.Share(nil); err == nil || !strings.Contains(err.Error(), root+"/nowhere) does not exist") {
+		t.Errorf("a cgroup that is not there: %v", err)
 	}
 }

@@ -150,6 +150,7 @@ func checkChoices(k *checker, c *v1beta1.KubeletConfiguration) {
 	k.refuse(c.RunOnce, "runOnce (--runOnce) %v, Runonce mode has been deprecated and should not be set", c.RunOnce)
 	k.oneOf(c.TopologyManagerPolicy, "topologyManagerPolicy", "topology-manager-policy", "none", "best-effort", "restricted", "single-numa-node")
 	k.oneOf(c.TopologyManagerScope, "topologyManagerScope", "topology-manager-scope", "container", "pod")
+	checkReserved(k, c)
 	k.oneOf(c.HairpinMode, "hairpinMode", "hairpin-mode", "none", "hairpin-veth", "promiscuous-bridge")
 	k.refuse(!slices.Contains([]string{"", "NoSwap", "LimitedSwap"}, c.MemorySwap.SwapBehavior),
 		"memorySwap.swapBehavior %q must be one of: \"\", %q or %q", c.MemorySwap.SwapBehavior, "LimitedSwap", "NoSwap")
@@ -271,4 +272,39 @@ func onWindows(k *checker, c *v1beta1.KubeletConfiguration) (warnings []string) 
 	k.refuse(c.SingleProcessOOMKill != nil, "singleProcessOOMKill is not supported on Windows")
 	k.refuse(c.UserNamespaces != nil, "userNamespaces is not supported on Windows")
 	return warnings
+}
+
+// What enforceNodeAllocatable may have, upstream's names.
+const (
+	EnforcePods               = "pods"
+	enforceNone               = "none"
+	EnforceSystem             = "system-reserved"
+	EnforceKube               = "kube-reserved"
+	EnforceSystemCompressible = "system-reserved-compressible"
+	EnforceKubeCompressible   = "kube-reserved-compressible"
+)
+
+// checkReserved checks what is enforced besides the limit of all pods.
+func checkReserved(k *checker, c *v1beta1.KubeletConfiguration) {
+	has := map[string]bool{}
+	for _, what := range c.EnforceNodeAllocatable {
+		k.refuse(has[what], "duplicated enforcements %q in enforceNodeAllocatable (--enforce-node-allocatable)", what)
+		has[what] = true
+		switch what {
+		case EnforcePods, enforceNone:
+		case EnforceSystem, EnforceSystemCompressible:
+			k.refuse(c.SystemReservedCgroup == "", "systemReservedCgroup (--system-reserved-cgroup) must be specified when %q or %q included in enforceNodeAllocatable (--enforce-node-allocatable)",
+				EnforceSystem, EnforceSystemCompressible)
+		case EnforceKube, EnforceKubeCompressible:
+			k.refuse(c.KubeReservedCgroup == "", "kubeReservedCgroup (--kube-reserved-cgroup) must be specified when %q or %q included in enforceNodeAllocatable (--enforce-node-allocatable)",
+				EnforceKube, EnforceKubeCompressible)
+		default:
+			k.refuse(true, "option %q specified for enforceNodeAllocatable (--enforce-node-allocatable). Valid options are %q, %q, %q, %q, %q or %q",
+				what, EnforcePods, EnforceSystem, EnforceSystemCompressible, EnforceKube, EnforceKubeCompressible, enforceNone)
+		}
+	}
+	const both = "both %q and %q cannot be specified together in enforceNodeAllocatable (--enforce-node-allocatable)"
+	k.refuse(has[EnforceSystem] && has[EnforceSystemCompressible], both, EnforceSystem, EnforceSystemCompressible)
+	k.refuse(has[EnforceKube] && has[EnforceKubeCompressible], both, EnforceKube, EnforceKubeCompressible)
+	k.refuse(has[enforceNone] && len(has) > 1, "enforceNodeAllocatable (--enforce-node-allocatable) may not contain additional enforcements when %q is specified", enforceNone)
 }

@@ -18,7 +18,6 @@ var ineffective = map[string]string{
 	"IPTablesDropBit":                           "the kubelet makes no chains",
 	"IPTablesMasqueradeBit":                     "the kubelet makes no chains",
 	"KernelMemcgNotification":                   "memory is measured at intervals",
-	"KubeReservedCgroup":                        "what the system keeps is taken from what pods may have, but limits no other cgroup",
 	"MakeIPTablesUtilChains":                    "the kubelet makes no chains",
 	"MemoryReservationPolicy":                   "the feature MemoryQoS, which is alpha, is not there",
 	"MemoryThrottlingFactor":                    "the feature MemoryQoS, which is alpha, is not there",
@@ -27,7 +26,6 @@ var ineffective = map[string]string{
 	"ShowHiddenMetricsForVersion":               "no metrics are hidden",
 	"StreamingConnectionIdleTimeout":            "the runtime ends connections that are idle (containerd: stream_idle_timeout)",
 	"SyncFrequency":                             "pods are looked at when something changes, not at intervals",
-	"SystemReservedCgroup":                      "what the system keeps is taken from what pods may have, but limits no other cgroup",
 	"Tracing":                                   "the kubelet sends no traces",
 	"VolumeStatsAggPeriod":                      "figures of volumes are at most a minute old",
 	"ConfigMapAndSecretChangeDetectionStrategy": "objects are watched",
@@ -43,11 +41,6 @@ func withoutEffect(c *v1beta1.KubeletConfiguration, windows bool) (warnings []st
 		if !reflect.DeepEqual(have.FieldByIndex(field.Index).Interface(), usual.FieldByIndex(field.Index).Interface()) {
 			json, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			warnings = append(warnings, fmt.Sprintf("%s: without effect: %s", json, instead))
-		}
-	}
-	for _, what := range c.EnforceNodeAllocatable {
-		if what != "pods" && what != "none" && !windows {
-			warnings = append(warnings, fmt.Sprintf("enforceNodeAllocatable: %s: without effect: what the system keeps is taken from what pods may have, but limits no other cgroup", what))
 		}
 	}
 	if c.Logging.Format != usual.FieldByName("Logging").FieldByName("Format").String() {

@@ -74,18 +74,20 @@ func TestWithoutEffect(t *testing.T) {
 			t.Errorf("windows %v: %v, %v", windows, warnings, err)
 		}
 	}
-	path := write(t, t.TempDir(), "c.yaml", kind+"syncFrequency: 5s\nhairpinMode: none\nenforceNodeAllocatable: [pods, system-reserved]\nlogging: {format: json}\n")
+	path := write(t, t.TempDir(), "c.yaml", kind+"syncFrequency: 5s\nhairpinMode: none\nlogging: {format: json}\n")
 	_, warnings, err := Load(Source{File: path})
-	for _, want := range []string{"syncFrequency: without effect: ", "hairpinMode: without effect: ", "enforceNodeAllocatable: system-reserved: without effect: ", "logging.format: without effect: "} {
+	for _, want := range []string{"syncFrequency: without effect: ", "hairpinMode: without effect: ", "logging.format: without effect: "} {
 		if !slices.ContainsFunc(warnings, func(w string) bool { return strings.HasPrefix(w, want) }) {
 			t.Errorf("no warning %q: %v", want, warnings)
 		}
 	}
-	if err != nil || len(warnings) != 4 {
+	if err != nil || len(warnings) != 3 {
 		t.Errorf("%d warnings, %v", len(warnings), err)
 	}
 
-	for text, want := range map[string]string{"cpuCFSQuotaPeriod: 5s\n": "must be between 1ms and 1sec", "qosReserved: {memory: 50%}\n": "requires feature gate QOSReserved"} {
+	for text, want := range map[string]string{"cpuCFSQuotaPeriod: 5s\n": "must be between 1ms and 1sec", "qosReserved: {memory: 50%}\n": "requires feature gate QOSReserved",
+		"enforceNodeAllocatable: [pods, system-reserved]\n": "systemReservedCgroup (--system-reserved-cgroup) must be specified", "enforceNodeAllocatable: [all]\n": `option "all" specified`,
+		"enforceNodeAllocatable: [none, pods]\n": "may not contain additional enforcements"} {
 		path := write(t, t.TempDir(), "c.yaml", kind+text)
 		if _, _, err := Load(Source{File: path}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

@@ -234,10 +234,51 @@ func giveCgroups(cfg *v1beta1.KubeletConfiguration, o *core.Options, host platfo
 	}
 	usage, _ := platform.ReadUsage(root) // what is not known is not limited
 	most, err := forPods(cfg, host, usage.MaxTasks)
+	if err != nil {
+		return err
+	}
+	groups, err := reservedGroups(cfg)
 	if err == nil {
-		o.Cgroups = cgroup.New(cfg.CgroupRoot).Most(most).Pids(*cfg.PodPidsLimit).Quotas(*cfg.CPUCFSQuota, cfg.CPUCFSQuotaPeriod.Duration)
+		o.Cgroups = cgroup.New(cfg.CgroupRoot).Most(most).Pids(*cfg.PodPidsLimit).Quotas(*cfg.CPUCFSQuota, cfg.CPUCFSQuotaPeriod.Duration).Reserve(groups...)
 	}
 	return err
+}
+
+// reservedGroups are the cgroups of the system and of the node's own programs that are to have no more than what is reserved for them.
+func reservedGroups(cfg *v1beta1.KubeletConfiguration) (groups []cgroup.Reserved, err error) {
+	for _, g := range []struct {
+		name                string
+		all, processorsOnly string
+		most                map[string]string
+	}{
+		{cfg.SystemReservedCgroup, config.EnforceSystem, config.EnforceSystemCompressible, cfg.SystemReserved},
+		{cfg.KubeReservedCgroup, config.EnforceKube, config.EnforceKubeCompressible, cfg.KubeReserved},
+	} {
+		compressible := slices.Contains(cfg.EnforceNodeAllocatable, g.processorsOnly)
+		if !compressible && !slices.Contains(cfg.EnforceNodeAllocatable, g.all) {
+			continue
+		}
+		most := v1.ResourceList{}
+		if err := addUp(most, g.most); err != nil {
+			return nil, err
+		}
+		groups = append(groups, cgroup.Reserved{Name: g.name, Most: most, Compressible: compressible})
+	}
+	return groups, nil
+}
+
+// addUp adds quantities to those in sum.
+func addUp(sum v1.ResourceList, texts map[string]string) error {
+	for name, text := range texts {
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return fmt.Errorf("reserved %s of %q: %w", name, text, err)
+		}
+		have := sum[v1.ResourceName(name)]
+		have.Add(q)
+		sum[v1.ResourceName(name)] = have
+	}
+	return nil
 }
 
 // forPods is what all pods together may have: what the machine has, less what is reserved for the system and the node's own programs if that
@@ -273,14 +314,8 @@ func reserved(cfg *v1beta1.KubeletConfiguration, host platform.Host) (v1.Resourc
 		out[name] = sum
 	}
 
-	for _, m := range []map[string]string{cfg.SystemReserved, cfg.KubeReserved} {
-		for name, text := range m {
-			q, err := resource.ParseQuantity(text)
-			if err != nil {
-				return nil, fmt.Errorf("reserved %s of %q: %w", name, text, err)
-			}
-			add(v1.ResourceName(name), q)
-		}
+	if err := errors.Join(addUp(out, cfg.SystemReserved), addUp(out, cfg.KubeReserved)); err != nil {
+		return nil, err
 	}
 
 	for signal, text := range cfg.EvictionHard {

@@ -33,7 +33,7 @@ const (
 
 // ofKernel are tests of packages that need a kernel of their own, or one with cgroup v2. Elsewhere they skip.
 var ofKernel = map[string][]string{
-	"kubelet/cgroup":    {"TestTree", "TestShare", "TestResize", "TestRemoveContainer"},
+	"kubelet/cgroup":    {"TestTree", "TestShare", "TestReserved", "TestResize", "TestRemoveContainer"},
 	"internal/platform": {"TestSetKernel"},
 }
 
