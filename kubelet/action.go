@@ -23,6 +23,7 @@ type tools struct {
 	runtime Runtime
 	images  images
 	volumes podVolumes
+	groups  volumeGroups
 	cgroups cgroups
 	objects objectAPI
 	events  eventAPI
@@ -51,7 +52,7 @@ type tools struct {
 }
 
 func newTools(o *Options, f *folders, allocatable func() v1.ResourceList) *tools {
-	return &tools{runtime: o.Runtime, images: o.Images, volumes: o.Volumes, objects: o.API, events: o.API, meter: o.Meter,
+	return &tools{runtime: o.Runtime, images: o.Images, volumes: o.Volumes, groups: o.Volumes, objects: o.API, events: o.API, meter: o.Meter,
 		nodeName: o.Node.Name, nodeIPs: o.Node.IPs, dns: o.DNS, hostDNS: o.HostDNS, windows: o.Windows, rootDir: o.RootDir, cgroups: o.Cgroups,
 		folders: f, allocatable: allocatable}
 }

@@ -92,7 +92,7 @@ func (e *effects) sandboxSpec(p *v1.Pod, attempt uint32) (runtime.SandboxSpec, e
 	}
 
 	name, err := dns.NameOf(p, e.nodeName, e.dns.Domain)
-	spec := runtime.SandboxSpec{Pod: p, Attempt: attempt,
+	spec := runtime.SandboxSpec{Pod: p, Attempt: attempt, Groups: e.groups.Groups(p),
 		DNS: &runtime.DNS{Servers: cfg.Servers, Searches: cfg.Searches, Options: cfg.Options}}
 	if !p.Spec.HostNetwork { // else it has the node's, and runtimes refuse to set one
 		spec.Hostname = name.Kernel

@@ -111,7 +111,7 @@ func (b *bubble) start() {
 	o := Options{Node: nodestatus.Options{Name: "node", IPs: func() []string { return []string{"10.98.0.1"} }, MaxPods: 110, DeclaredFeatures: config.DeclaredFeatures, StatusPeriod: 10 * time.Second, ReportPeriod: 5 * time.Minute,
 		Host: platform.Host{OS: system, Arch: "amd64", CPUs: 8, MemoryBytes: 16 << 30, DiskBytes: 100 << 30, KernelVersion: "6.1.0"}},
 		RootDir: filepath.Join(b.dir, "kubelet"), PodLogsDir: filepath.Join(b.dir, "log", "pods"), LeaseSeconds: 40,
-		API: NewAPI(client), Runtime: NewRuntime(rt), Images: image.New(conn, 5), Volumes: Volumes{faultyVolumes{manager, b}, manager, manager},
+		API: NewAPI(client), Runtime: NewRuntime(rt), Images: image.New(conn, 5), Volumes: Volumes{faultyVolumes{manager, b}, manager, manager, manager},
 		Cgroups: b.cgroups, Static: b.static, Windows: b.windows, Meter: b.meter}
 	o.Pressure = b.pressure
 	if b.imageGC {

@@ -164,6 +164,12 @@ type podVolumes interface {
 	Teardown(ctx context.Context, uid types.UID) error
 }
 
+// volumeGroups are the groups of pods' volumes; kubelet/volume implements it.
+type volumeGroups interface {
+	// Groups are those that the containers of a pod have beside the spec's. Its volumes must be prepared.
+	Groups(p *v1.Pod) []int64
+}
+
 // podFolders are the folders of all pods, also of those that only an earlier kubelet knew; kubelet/volume implements it.
 type podFolders interface {
 	OnDisk() ([]types.UID, error)
@@ -181,6 +187,7 @@ type nodeVolumes interface {
 // Volumes are the volumes and folders of pods.
 type Volumes struct {
 	podVolumes
+	volumeGroups
 	podFolders
 	nodeVolumes
 }
@@ -188,10 +195,11 @@ type Volumes struct {
 // NewVolumes makes Volumes of one manager that does everything.
 func NewVolumes(manager interface {
 	podVolumes
+	volumeGroups
 	podFolders
 	nodeVolumes
 }) Volumes {
-	return Volumes{manager, manager, manager}
+	return Volumes{manager, manager, manager, manager}
 }
 
 // cgroups are the cgroups of pods; kubelet/cgroup implements it. Removing one that is gone succeeds.

@@ -299,7 +299,7 @@ func TestSandboxConfig(t *testing.T) {
 				Sysctls: []v1.Sysctl{{Name: "net/ipv4.x", Value: "1"}}}}}
 
 	r := New(nil, Options{PodLogsDir: "/logs"})
-	cfg := sandboxOf(t, r.o, SandboxSpec{Pod: p, Attempt: 2, Hostname: "h", CgroupParent: "/g"})
+	cfg := sandboxOf(t, r.o, SandboxSpec{Pod: p, Attempt: 2, Hostname: "h", CgroupParent: "/g", Groups: []int64{9}})
 	sec := cfg.Linux.SecurityContext
 	m := cfg.PortMappings[0]
 	for what, ok := range map[string]bool{
@@ -309,7 +309,7 @@ func TestSandboxConfig(t *testing.T) {
 		"cgroup":     cfg.Linux.CgroupParent == "/g",
 		"sysctl":     cfg.Linux.Sysctls["net.ipv4.x"] == "1",
 		"port":       m.HostIp == "1.2.3.4" && m.HostPort == 8080 && m.ContainerPort == 80 && m.Protocol == cri.Protocol_UDP,
-		"user":       sec.RunAsUser.Value == 1000 && sec.RunAsGroup.Value == 2000 && fmt.Sprint(sec.SupplementalGroups) == "[3000 7]",
+		"user":       sec.RunAsUser.Value == 1000 && sec.RunAsGroup.Value == 2000 && fmt.Sprint(sec.SupplementalGroups) == "[3000 7 9]",
 		"namespaces": sec.NamespaceOptions.Pid == cri.NamespaceMode_POD && sec.NamespaceOptions.Network == cri.NamespaceMode_POD,
 		"seccomp":    sec.Seccomp.ProfileType == cri.SecurityProfile_RuntimeDefault,
 		"windows":    cfg.Windows == nil,
@@ -330,6 +330,17 @@ func TestSandboxConfig(t *testing.T) {
 	p.Spec.SecurityContext.WindowsOptions = &v1.WindowsSecurityContextOptions{RunAsUserName: &name, HostProcess: &yes}
 	if w := sandboxOf(t, Options{Windows: true}, SandboxSpec{Pod: p}).Windows; w.SecurityContext.RunAsUsername != name || !w.SecurityContext.HostProcess {
 		t.Errorf("windows: %+v", w)
+	}
+}
+
+// TestGroupsOfVolumes: a container has the groups of its pod's volumes, whether the pod says anything of its users or not.
+func TestGroupsOfVolumes(t *testing.T) {
+	for want, sc := range map[string]*v1.PodSecurityContext{"[9]": nil, "[7 9]": {SupplementalGroups: []int64{7}}} {
+		p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: sc, Containers: []v1.Container{{Name: "c"}}}}
+		cfg, err := Options{}.containerConfig(ContainerSpec{Sandbox: SandboxSpec{Pod: p, Groups: []int64{9}}, Container: &p.Spec.Containers[0]})
+		if err != nil || fmt.Sprint(cfg.Linux.SecurityContext.SupplementalGroups) != want {
+			t.Errorf("%v, %v, want groups %s", cfg, err, want)
+		}
 	}
 }
 
@@ -424,7 +435,7 @@ func TestProfiles(t *testing.T) {
 		c.pod.SELinuxOptions = &v1.SELinuxOptions{Level: "s0:c1"}
 		p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &c.pod, Containers: []v1.Container{{Name: "c", SecurityContext: &c.own}}}}
 		r := New(nil, Options{SeccompRoot: filepath.Join("/root", "seccomp"), SeccompDefault: c.node})
-		sec := r.o.linuxSecurity(p, &p.Spec.Containers[0], ContainerSpec{})
+		sec := r.o.linuxSecurity(p, &p.Spec.Containers[0], ContainerSpec{Sandbox: SandboxSpec{Pod: p}})
 		appArmor := ""
 		if sec.Apparmor != nil {
 			appArmor = profile(sec.Apparmor.ProfileType, sec.Apparmor.LocalhostRef)

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -26,6 +27,8 @@ type SandboxSpec struct {
 	Handler      string
 	// IDs are the user and group ids of the node that the pod has as its own, from 0 up; nil leaves it in the node's user namespace.
 	IDs *userns.Range
+	// Groups are those of the pod's volumes, which the containers have beside the spec's.
+	Groups []int64
 }
 
 // PodLogDir returns the folder of a pod's logs below root.
@@ -57,7 +60,7 @@ func (o Options) sandboxConfig(s SandboxSpec) (*cri.PodSandboxConfig, error) {
 	}
 
 	cfg.PortMappings = portMappings(p)
-	cfg.Linux = &cri.LinuxPodSandboxConfig{CgroupParent: s.CgroupParent, SecurityContext: o.sandboxSecurity(p, s.IDs)}
+	cfg.Linux = &cri.LinuxPodSandboxConfig{CgroupParent: s.CgroupParent, SecurityContext: o.sandboxSecurity(s)}
 	if !o.Windows {
 		cfg.Linux.Resources, cfg.Linux.Overhead = o.sandboxResources(p)
 	}
@@ -162,8 +165,9 @@ func idMappings(ids *userns.Range) []*cri.IDMapping {
 
 // sandboxSecurity returns the settings that CRI has for Linux only. As with upstream, a Windows runtime gets them too, without users
 // and SELinux labels: containerd shows them in the status of the sandbox.
-func (o Options) sandboxSecurity(p *v1.Pod, ids *userns.Range) *cri.LinuxSandboxSecurityContext {
-	sec := &cri.LinuxSandboxSecurityContext{NamespaceOptions: o.namespaces(p, ids),
+func (o Options) sandboxSecurity(s SandboxSpec) *cri.LinuxSandboxSecurityContext {
+	p := s.Pod
+	sec := &cri.LinuxSandboxSecurityContext{NamespaceOptions: o.namespaces(p, s.IDs),
 		Seccomp: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}}
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
@@ -179,7 +183,7 @@ func (o Options) sandboxSecurity(p *v1.Pod, ids *userns.Range) *cri.LinuxSandbox
 	}
 	sec.SupplementalGroupsPolicy = groupsPolicy(sc)
 	if o.Windows {
-		sec.SupplementalGroups = sc.SupplementalGroups
+		sec.SupplementalGroups = slices.Concat(s.Groups, sc.SupplementalGroups)
 		return sec
 	}
 	if sc.RunAsUser != nil {
@@ -188,7 +192,7 @@ func (o Options) sandboxSecurity(p *v1.Pod, ids *userns.Range) *cri.LinuxSandbox
 	if sc.RunAsGroup != nil && sc.RunAsUser != nil { // runtimes refuse a group without a user
 		sec.RunAsGroup = &cri.Int64Value{Value: *sc.RunAsGroup}
 	}
-	sec.SupplementalGroups = groups(sc)
+	sec.SupplementalGroups = s.groups()
 	sec.SelinuxOptions = seLinux(sc.SELinuxOptions)
 	return sec
 }
@@ -201,15 +205,17 @@ func groupsPolicy(sc *v1.PodSecurityContext) cri.SupplementalGroupsPolicy {
 	return cri.SupplementalGroupsPolicy_Merge
 }
 
-func groups(sc *v1.PodSecurityContext) []int64 {
-	var out []int64
+// groups are those of the pod's spec and of its volumes.
+func (s SandboxSpec) groups() []int64 {
+	sc := s.Pod.Spec.SecurityContext
 	if sc == nil {
-		return nil
+		return s.Groups
 	}
+	var out []int64
 	if sc.FSGroup != nil {
 		out = append(out, *sc.FSGroup)
 	}
-	return append(out, sc.SupplementalGroups...)
+	return slices.Concat(out, sc.SupplementalGroups, s.Groups)
 }
 
 // windowsSandboxSecurity returns the pod's user and credential, and whether all its containers are HostProcess containers.

@@ -113,7 +113,7 @@ func windowsSecurity(p *v1.Pod, c *v1.Container, image ImageUser) *cri.WindowsCo
 func (o Options) linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri.LinuxContainerSecurityContext {
 	sc := merged(p, c)
 	sec := &cri.LinuxContainerSecurityContext{NamespaceOptions: o.namespaces(p, s.Sandbox.IDs),
-		SupplementalGroups: groups(p.Spec.SecurityContext), SupplementalGroupsPolicy: groupsPolicy(p.Spec.SecurityContext)}
+		SupplementalGroups: s.Sandbox.groups(), SupplementalGroupsPolicy: groupsPolicy(p.Spec.SecurityContext)}
 	if s.TargetID != "" {
 		sec.NamespaceOptions.Pid, sec.NamespaceOptions.TargetId = cri.NamespaceMode_TARGET, s.TargetID
 	}

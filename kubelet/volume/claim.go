@@ -2,6 +2,8 @@ package volume
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -71,6 +73,27 @@ func (m *Manager) ObserveNode(n *v1.Node) { m.storage.node.observe(n) }
 
 // VolumesInUse lists what the node's status says is in use: volumes that must not be detached.
 func (m *Manager) VolumesInUse() []v1.UniqueVolumeName { return m.storage.devices.inUse() }
+
+// gidAnnotation of a PersistentVolume is a group that may use its files.
+const gidAnnotation = "pv.beta.kubernetes.io/gid"
+
+// Groups lists the groups that the pod's volumes name and its spec does not. Prepare must have found out what the volumes are.
+func (m *Manager) Groups(p *v1.Pod) []int64 {
+	var out []int64
+	for i := range p.Spec.Volumes {
+		f, ok := m.storage.get(p.UID, p.Spec.Volumes[i].Name)
+		if !ok || f.pv == nil {
+			continue
+		}
+		gid, err := strconv.ParseInt(f.pv.Annotations[gidAnnotation], 10, 64)
+		switch sc := p.Spec.SecurityContext; {
+		case err != nil, slices.Contains(out, gid): // as with upstream, what is no number counts as none
+		case sc == nil || !slices.Contains(sc.SupplementalGroups, gid):
+			out = append(out, gid)
+		}
+	}
+	return out
+}
 
 // Sweep unstages volumes that no pod uses any more. Call it when all pods of the node are known.
 func (m *Manager) Sweep(ctx context.Context) { m.storage.sweep(ctx) }

@@ -68,6 +68,26 @@ func TestClaimOfDriver(t *testing.T) {
 	}
 }
 
+// A volume's group is one of the pod's, unless the pod has it already or it is no number.
+func TestGroupOfVolume(t *testing.T) {
+	w := newStorageWorld(t, storagedriver.Options{})
+	for claim, group := range map[string]string{"a": "1234", "b": "1234", "c": "77", "d": "staff", "e": ""} {
+		w.claim(claim, func(pv *v1.PersistentVolume) { pv.Annotations = map[string]string{"pv.beta.kubernetes.io/gid": group} })
+	}
+	p := claimPod("p", "a")
+	for _, claim := range []string{"b", "c", "d", "e"} {
+		p.Spec.Volumes = append(p.Spec.Volumes, vol(claim, v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}))
+	}
+	p.Spec.SecurityContext = &v1.PodSecurityContext{SupplementalGroups: []int64{77}}
+	if got := w.manager.Groups(p); len(got) > 0 {
+		t.Errorf("groups %v before the volumes are known", got)
+	}
+	w.mustPrepare(p)
+	if got := w.manager.Groups(p); !slices.Equal(got, []int64{1234}) {
+		t.Errorf("groups %v, want 1234 once", got)
+	}
+}
+
 // The kubelet is killed before each step of making a volume available, and of taking it away. The next one comes to the same end.
 func TestKilledAtEachStep(t *testing.T) {
 	for kill := noteUse; kill <= forgetStage; kill++ {
