@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 )
@@ -150,9 +151,11 @@ func Run(ctx context.Context, o Options) (string, error) {
 		args = append(args, "ubd0="+disk)
 	}
 
+	runtime.LockOSThread() // the kernel ends with the thread that started it
+	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, kernel, args...)
 	cmd.Dir = dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the kernel's processes are ended together
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL} // the kernel's processes are ended together
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
