@@ -82,7 +82,7 @@ func newSystemdMachine(t testing.TB, name, address string) *systemdMachine {
 		bin, o.Socket(), filepath.Join(bin, "bundle", "containerd"), o.File())
 	must(t, os.WriteFile(filepath.Join(m.dir, "units", "containerd.service"), []byte(unit), 0o644))
 	t.Cleanup(func() { // controllers that no systemd manages here are those of all machines
-		_ = exec.Command("find", "/sys/fs/cgroup", "-path", "*/porthole.slice/porthole-"+name+".slice*", "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run()
+		_ = exec.Command("find", "/sys/fs/cgroup", "(", "-path", "*/porthole.slice/porthole-"+name+".slice*", "-o", "-path", "*/porthole.slice", ")", "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run()
 	})
 	must(t, os.Symlink("../containerd.service", filepath.Join(m.dir, "units/multi-user.target.wants/containerd.service")))
 	m.boot()
