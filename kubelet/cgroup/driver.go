@@ -3,7 +3,6 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"math"
 	"path"
 )
 
@@ -29,18 +28,8 @@ type driver interface {
 	remove(path string) error
 }
 
-// The limits that a resize changes one by one.
-const (
-	ofMemory = iota
-	ofQuota
-	ofShares
-)
-
 // defaultPeriod is the period of CPU quotas in microseconds, upstream's default (cpuCFSQuotaPeriod).
 const defaultPeriod = 100000
-
-// none stands for no limit, so that limits compare as numbers.
-const none = math.MaxInt64
 
 // errUndecided says that nobody knows yet how cgroups are made.
 var errUndecided = errors.New("the runtime has not told yet which cgroup driver it uses")

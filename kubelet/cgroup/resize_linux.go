@@ -3,11 +3,22 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 )
+
+// The limits that a resize changes one by one.
+const (
+	ofMemory = iota
+	ofQuota
+	ofShares
+)
+
+// none stands for no limit, so that limits compare as numbers.
+const none = math.MaxInt64
 
 // knob is one setting of a cgroup.
 type knob struct {
