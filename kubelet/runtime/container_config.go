@@ -12,6 +12,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/userns"
 )
 
 // Mount is one path of the node seen in a container.
@@ -96,13 +97,7 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 	}
 
 	for _, m := range s.Mounts {
-		one := &cri.Mount{HostPath: m.HostPath, ContainerPath: o.containerPath(m.ContainerPath), Readonly: m.ReadOnly,
-			RecursiveReadOnly: m.RecursiveReadOnly, Propagation: propagation(m.Propagation), ImageSubPath: m.ImageSubPath,
-			UidMappings: idMappings(s.Sandbox.IDs), GidMappings: idMappings(s.Sandbox.IDs)}
-		if m.Image != "" {
-			one.Image = &cri.ImageSpec{Image: m.Image, UserSpecifiedImage: m.ImageName}
-		}
-		cfg.Mounts = append(cfg.Mounts, one)
+		cfg.Mounts = append(cfg.Mounts, o.mount(m, s.Sandbox.IDs))
 	}
 
 	for _, d := range s.Devices {
@@ -132,6 +127,16 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 	}
 	cfg.Linux = &cri.LinuxContainerConfig{Resources: res, SecurityContext: o.linuxSecurity(p, c, s)}
 	return cfg, nil
+}
+
+func (o Options) mount(m Mount, ids *userns.Range) *cri.Mount {
+	out := &cri.Mount{HostPath: m.HostPath, ContainerPath: o.containerPath(m.ContainerPath), Readonly: m.ReadOnly,
+		RecursiveReadOnly: m.RecursiveReadOnly, Propagation: propagation(m.Propagation), ImageSubPath: m.ImageSubPath,
+		UidMappings: idMappings(ids), GidMappings: idMappings(ids)}
+	if m.Image != "" {
+		out.Image = &cri.ImageSpec{Image: m.Image, UserSpecifiedImage: m.ImageName}
+	}
+	return out
 }
 
 // containerPath gives a path without a drive the drive C: on Windows.

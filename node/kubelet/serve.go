@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -44,26 +43,10 @@ type servedBy struct {
 // serveHTTP starts the kubelet's HTTPS server and its health port. It has its own connection to the runtime, so that
 // streams and statistics never wait behind the work on pods.
 func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
-	k, cfg, api, o := s.k, s.cfg, s.api, s.o
-	var certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	if cfg.ServerTLSBootstrap && api != nil && cfg.TLSCertFile == "" {
-		if certificate, err = api.ServingCertificate(ctx, s.certDir, k.NodeAddresses); err != nil {
-			return nil, err
-		}
-	}
-
-	oldest, err := cliflag.TLSVersion(cfg.TLSMinVersion)
+	k, cfg, o := s.k, s.cfg, s.o
+	secure, err := s.tls(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("tlsMinVersion (--tls-min-version): %w", err)
-	}
-
-	ciphers, err := cliflag.TLSCipherSuites(cfg.TLSCipherSuites)
-	if err != nil {
-		return nil, fmt.Errorf("tlsCipherSuites (--tls-cipher-suites): %w", err)
-	}
-	curves, err := cliflag.TLSCurvePreferences(cfg.TLSCurvePreferences)
-	if err != nil {
-		return nil, fmt.Errorf("tlsCurvePreferences (--tls-curve-preferences): %w", err)
+		return nil, err
 	}
 	if cfg.EnableContentionProfiling && *cfg.EnableProfilingHandler {
 		goruntime.SetBlockProfileRate(1) // as upstream: every event
@@ -79,8 +62,7 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		return nil, err
 	}
 
-	options := s.answers(conn)
-	options.TLS.Certificate, options.TLS.MinVersion, options.TLS.CipherSuites, options.TLS.Curves = certificate, oldest, ciphers, curves
+	options := s.answers(conn, secure)
 	server, err := serve.New(options)
 	if err != nil {
 		conn.Close()
@@ -105,15 +87,37 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 	return func() { cancel(); <-done; conn.Close() }, nil
 }
 
+// tls returns what the configuration says of the server's connections.
+func (s servedBy) tls(ctx context.Context) (o serve.TLSOptions, err error) {
+	cfg := s.cfg
+	o = serve.TLSOptions{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSPrivateKeyFile, CertDir: s.certDir, NodeAddresses: s.o.Node.IPs()}
+	if cfg.ServerTLSBootstrap && s.api != nil && cfg.TLSCertFile == "" {
+		if o.Certificate, err = s.api.ServingCertificate(ctx, s.certDir, s.k.NodeAddresses); err != nil {
+			return o, err
+		}
+	}
+
+	if o.MinVersion, err = cliflag.TLSVersion(cfg.TLSMinVersion); err != nil {
+		return o, fmt.Errorf("tlsMinVersion (--tls-min-version): %w", err)
+	}
+	if o.CipherSuites, err = cliflag.TLSCipherSuites(cfg.TLSCipherSuites); err != nil {
+		return o, fmt.Errorf("tlsCipherSuites (--tls-cipher-suites): %w", err)
+	}
+	if o.Curves, err = cliflag.TLSCurvePreferences(cfg.TLSCurvePreferences); err != nil {
+		return o, fmt.Errorf("tlsCurvePreferences (--tls-curve-preferences): %w", err)
+	}
+	return o, nil
+}
+
 // answers returns the server's options: its addresses, who may use it, and where it gets its answers.
-func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
+func (s servedBy) answers(conn *grpc.ClientConn, secure serve.TLSOptions) serve.Options {
 	k, cfg, o := s.k, s.cfg, s.o
 
 	return serve.Options{
 		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(o.Node.Port))),
 		HealthAddress: healthAddress(cfg), ReadOnlyAddress: readOnlyAddress(cfg),
 		NodeName:      o.Node.Name,
-		TLS:           serve.TLSOptions{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSPrivateKeyFile, CertDir: s.certDir, NodeAddresses: o.Node.IPs()},
+		TLS:           secure,
 		Auth:          authOptions(cfg, s.api),
 		NoDebugging:   cfg.EnableDebuggingHandlers != nil && !*cfg.EnableDebuggingHandlers,
 		NoProfiling:   cfg.EnableProfilingHandler != nil && !*cfg.EnableProfilingHandler,
