@@ -150,7 +150,7 @@ func (b *bus) stop(unit string) error {
 	return err
 }
 
-// forget has systemd forget that a unit failed, and with it the unit.
+// forget resets the failed state of a unit (systemctl reset-failed). systemd keeps a transient unit that failed until then.
 func (b *bus) forget(unit string) error {
 	return b.call(func(ctx context.Context, conn *dbus.Conn) error { return conn.ResetFailedUnitContext(ctx, unit) })
 }

@@ -57,7 +57,7 @@ func limitsAt(t *testing.T, at string) string {
 	return strings.Join(out, " ")
 }
 
-// wanted is what limitsAt returns for these limits.
+// wanted returns these limits as text, in the form in which limitsAt returns those that a cgroup has.
 func wanted(l limits) string {
 	memory, quota, shares := knobs("", defaultPeriod)
 	return memory.print(orNone(l.memory)) + " " + quota.print(orNone(l.quota)) + " " + shares.print(l.shares)

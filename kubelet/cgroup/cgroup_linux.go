@@ -207,7 +207,7 @@ func present(path string) bool {
 	})
 }
 
-// killBelow kills the processes in the cgroup at path and in those below it. It returns no error: whether it worked shows when the cgroup is removed.
+// killBelow kills the processes in the cgroup at path and in all cgroups below it. It returns no error: removing a cgroup fails while a process is left.
 func killBelow(path string) {
 	bases, _ := hierarchies()
 	for _, base := range bases {

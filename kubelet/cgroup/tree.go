@@ -62,8 +62,8 @@ func New(root string) Tree {
 	return t
 }
 
-// Use decides how cgroups are made, for all copies of the tree: Cgroupfs or Systemd, which must be the runtime's driver too. It returns an error if
-// systemd is to make them and cannot be reached.
+// Use sets the cgroup driver, Cgroupfs or Systemd, for all copies of the tree. The runtime must have the same one. Use returns an error for
+// Systemd if systemd cannot be reached.
 func (t Tree) Use(name string) error {
 	d, err := newDriver(name)
 	if err == nil {

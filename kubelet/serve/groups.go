@@ -28,8 +28,8 @@ type owner struct {
 	started            float64 // of the container, in seconds since 1970; 0 if it is not known
 }
 
-// owners returns whose each cgroup is, in the same order. Cgroups of containers have the container's ID as their name, those of pods pod and the UID, and those of
-// sandboxes the sandbox's ID, with what systemd adds to each.
+// owners returns the pod or container that each cgroup belongs to, in the same order. It goes by the names of cgroups: the ID of a container or
+// sandbox, or "pod" and the pod's UID. With systemd these names have prefixes and suffixes, which do not count.
 func owners(groups []usage.Group, pods []pod.View) []owner {
 	type part struct {
 		name, image string

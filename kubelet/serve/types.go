@@ -53,8 +53,8 @@ type Groups interface {
 	Trees(ctx context.Context, pods string, others ...string) []usage.Group
 }
 
-// CgroupOptions say which cgroups are read for statistics and metrics. If Reader is nil no cgroup is read, and the statistics of containers come
-// from the container runtime alone.
+// CgroupOptions say which cgroups are read for statistics and metrics. If Reader is nil, no cgroup is read: then all statistics of containers are
+// those that the container runtime reports.
 type CgroupOptions struct {
 	Reader Groups
 	Pods   func() string // the cgroup of all pods; "" as long as it is not known

@@ -190,8 +190,8 @@ func (r *Reader) dir(controller, group string) string {
 	return filepath.Join(r.cgroups, controller, group)
 }
 
-// readFile is os.ReadFile for files below /sys and /proc, which are short. It makes three system calls where os.ReadFile makes seven, because one
-// page of metrics reads thousands of files.
+// readFile does what os.ReadFile does, for the short files below /sys and /proc, with three system calls in place of seven: one page of metrics
+// reads thousands of them.
 func readFile(file string) ([]byte, error) {
 	fd, err := syscall.Open(file, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// driverPause is how long the runtime has before it is asked again which cgroup driver it uses.
+// driverPause is the time between two calls of RuntimeConfig, which tells the runtime's cgroup driver, while the call fails.
 const driverPause = 2 * time.Second
 
 // decideDriver returns how the pods' cgroups are made: as the runtime does it, for a runtime refuses the cgroups of the other driver.

@@ -19,6 +19,18 @@ import (
 // crashed is how many load balancers HNS loses: kubernetes/kubernetes#110674 and #110849 lost as many.
 const crashed = 577
 
+// balancersFloor is how many seconds HNS takes for the calls alone that make the load balancers of s.
+func (b *proxyBench) balancersFloor(s scale) (seconds float64, err error) {
+	l, err := serve.LatencyOf(s.profile)
+	if err != nil {
+		return 0, err
+	}
+	for i, n := range b.load.backends(s) {
+		seconds += l.Cost("HcnCreateLoadBalancer", n, i).Seconds()
+	}
+	return seconds, nil
+}
+
 // crash lets HNS go for a second and come back without its load balancers, and waits until these are back, without any
 // change of a service.
 func (b *proxyBench) crash(ctx context.Context) error {
@@ -32,14 +44,8 @@ func (b *proxyBench) crash(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l, err := serve.LatencyOf(s.profile)
-		if err != nil {
+		if floor, err = b.balancersFloor(s); err != nil {
 			return err
-		}
-
-		floor = 0
-		for i, n := range b.load.backends(s) {
-			floor += l.Cost("HcnCreateLoadBalancer", n, i).Seconds()
 		}
 		if err := errors.Join(t.latency(ctx, s.profile), t.HNS.ResetStats(ctx)); err != nil {
 			return err

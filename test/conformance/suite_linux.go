@@ -151,7 +151,7 @@ func (c *suiteCluster) suiteArguments() []string {
 	if c.o.node == "win" {
 		return append(args, "--node-os-distro=windows", "--non-blocking-taints=node-role.kubernetes.io/control-plane")
 	}
-	// Only the first of ginkgo's processes counts the nodes itself; in the others tests that need two are skipped.
+	// Without this flag only the first of ginkgo's parallel processes knows how many nodes there are. The others skip the tests that need two.
 	return append(args, fmt.Sprintf("--num-nodes=%d", len(nodesOf(c.o))))
 }
 

@@ -81,7 +81,7 @@ func onKernel(t *testing.T, systemd bool, units map[string][]string, pods string
 	}
 }
 
-// TestInCgroupV2 is the part of TestCgroupV2 that needs pods.
+// TestInCgroupV2 runs a kubelet and pods. TestCgroupV2 starts it, on the kernel that it boots.
 func TestInCgroupV2(t *testing.T) {
 	if os.Getenv(inside) == "" {
 		t.Skip("TestCgroupV2 runs it")

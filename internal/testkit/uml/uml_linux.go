@@ -22,7 +22,7 @@ const (
 	modules = "/usr/lib/uml/modules"
 )
 
-// Missing says why no kernel can be started here; "" if one can.
+// Missing returns what Run lacks on this machine, in words for a test that is skipped; "" if nothing.
 func Missing() string {
 	if os.Getuid() != 0 {
 		return "the files of this machine become the kernel's, which needs root"
