@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestKernelSettings: settings that are right are not written, and those that are not are set, or named.
@@ -59,5 +61,19 @@ func TestSetKernel(t *testing.T) {
 	}
 	if err := CheckKernel(); err != nil {
 		t.Errorf("after: %v", err)
+	}
+}
+
+// TestCgroupRules: settings that take cgroups of version 2 are refused, in upstream's words, on a machine that has version 1 alone or both.
+func TestCgroupRules(t *testing.T) {
+	var fs unix.Statfs_t
+	first := unix.Statfs("/sys/fs/cgroup", &fs) != nil || fs.Type != unix.CGROUP2_SUPER_MAGIC
+	for want, rules := range map[string]NodeRules{
+		"swap feature is enabled and LimitedSwap but it is only supported with cgroupv2":                       {LimitedSwap: true},
+		"invalid configuration: singleProcessOOMKill must not be explicitly set to false when using cgroup v1": {EndAllOnOOM: true},
+	} {
+		if err := CheckNode(rules); first != (err != nil) || first && err.Error() != want {
+			t.Errorf("version 1 %v: %v, want %s", first, err, want)
+		}
 	}
 }

@@ -6,6 +6,9 @@ type NodeRules struct {
 	NoSwap, NoCgroupV1 bool
 	// LimitedSwap refuses a node that cannot limit swap space as memorySwap.swapBehavior wants, which takes cgroups of version 2.
 	LimitedSwap bool
+	// EndAllOnOOM refuses a node whose kernel cannot end all processes of a container when it is out of memory (singleProcessOOMKill: false), which
+	// takes cgroups of version 2.
+	EndAllOnOOM bool
 }
 
 // Resources are what a program asks the system for, for itself.

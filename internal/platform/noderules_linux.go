@@ -24,6 +24,9 @@ func CheckNode(r NodeRules) error {
 	if r.LimitedSwap && first {
 		return errors.New("swap feature is enabled and LimitedSwap but it is only supported with cgroupv2")
 	}
+	if r.EndAllOnOOM && first {
+		return errors.New("invalid configuration: singleProcessOOMKill must not be explicitly set to false when using cgroup v1")
+	}
 	if r.NoCgroupV1 && first {
 		return errors.New("kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported and will be removed in a future release")
 	}

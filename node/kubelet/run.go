@@ -371,7 +371,8 @@ func configure(ctx context.Context, given *Options) (*v1beta1.KubeletConfigurati
 	if given.Flags != nil {
 		given.Flags["cert-dir"] = dir // the page shows the folder that is used
 	}
-	return cfg, platform.CheckNode(platform.NodeRules{NoSwap: *cfg.FailSwapOn, NoCgroupV1: *cfg.FailCgroupV1, LimitedSwap: cfg.MemorySwap.SwapBehavior == "LimitedSwap"})
+	return cfg, platform.CheckNode(platform.NodeRules{NoSwap: *cfg.FailSwapOn, NoCgroupV1: *cfg.FailCgroupV1, LimitedSwap: cfg.MemorySwap.SwapBehavior == "LimitedSwap",
+		EndAllOnOOM: cfg.SingleProcessOOMKill != nil && !*cfg.SingleProcessOOMKill})
 }
 
 // privileges returns an error if the process lacks a privilege that it needs. It also asks for a priority and for resources; not

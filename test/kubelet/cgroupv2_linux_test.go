@@ -34,7 +34,7 @@ const (
 // ofKernel are tests of packages that need a kernel of their own, or one with cgroup v2. Elsewhere they skip.
 var ofKernel = map[string][]string{
 	"kubelet/cgroup":    {"TestTree", "TestShare", "TestReserved", "TestResize", "TestRemoveContainer"},
-	"internal/platform": {"TestSetKernel"},
+	"internal/platform": {"TestSetKernel", "TestCgroupRules"},
 }
 
 // TestCgroupV2 runs the tests of cgroups, and, with `make test-cgroup-v2`, the kubelet with its pods, on a kernel that has cgroup v2 alone: the
