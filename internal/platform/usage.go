@@ -10,8 +10,8 @@ type Usage struct {
 	Boot             time.Time
 	CPUNanoseconds   uint64 // of all processors together since boot, idle time left out
 	MemoryTotal      uint64
-	MemoryAvailable  uint64
-	MemoryWorkingSet uint64
+	MemoryUsed       uint64
+	MemoryWorkingSet uint64 // MemoryUsed without files that were not used for long
 	Disk
 	// MemoryFaults are page faults since boot, MemoryMajorFaults those of them that read from a disk. Both are 0 on systems that do
 	// not count them.

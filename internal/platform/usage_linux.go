@@ -45,30 +45,6 @@ func readProcessors(u *Usage) error {
 	return nil
 }
 
-// readMemory reads how much memory and swap there is, and is in use.
-func readMemory(u *Usage) error {
-	info, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return fmt.Errorf("reading memory usage: %w", err)
-	}
-
-	bytes := map[string]uint64{} // by name
-	for line := range strings.Lines(string(info)) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		if n, err := strconv.ParseUint(f[1], 10, 64); err == nil {
-			bytes[f[0]] = n << 10 // the file has kB
-		}
-	}
-
-	u.MemoryTotal, u.MemoryAvailable = bytes["MemTotal:"], bytes["MemAvailable:"]
-	u.SwapTotal, u.SwapFree = bytes["SwapTotal:"], bytes["SwapFree:"]
-	u.MemoryWorkingSet = u.MemoryTotal - min(u.MemoryTotal, bytes["MemFree:"]+bytes["Inactive(file):"])
-	return nil
-}
-
 // ReadDisk reads the usage of the file system that holds root, or of / if root is empty.
 func ReadDisk(root string) (Disk, error) {
 	if root == "" {

@@ -1,8 +1,11 @@
 package platform
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -14,7 +17,7 @@ func TestReadUsage(t *testing.T) {
 	}
 	for what, ok := range map[string]bool{
 		"processor": u.CPUNanoseconds > 0 && !u.Boot.IsZero(),
-		"memory":    u.MemoryTotal > u.MemoryAvailable && u.MemoryWorkingSet > 0 && u.MemoryFaults > 0 && u.SwapFree <= u.SwapTotal,
+		"memory":    u.MemoryTotal > u.MemoryUsed && u.MemoryUsed >= u.MemoryWorkingSet && u.MemoryWorkingSet > 0 && u.MemoryFaults > 0 && u.SwapFree <= u.SwapTotal,
 		"disk":      u.DiskTotal >= u.DiskFree && u.DiskTotal > 0,
 		"tasks":     u.Tasks > 0 && u.MaxTasks >= u.Tasks,
 		"itself":    u.OwnMemory > 1<<20 && u.OwnMemory < u.MemoryTotal,
@@ -22,6 +25,31 @@ func TestReadUsage(t *testing.T) {
 	} {
 		if !ok {
 			t.Errorf("%s: %+v", what, u)
+		}
+	}
+}
+
+func TestRootGroup(t *testing.T) {
+	const v1, v2 = "inactive_file 1\ntotal_inactive_file 30\n", "anon 40\nfile 50\ninactive_file 30\n"
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"version 1":                 {map[string]string{"memory/memory.usage_in_bytes": "100\n", "memory/memory.stat": v1}, "100 30 <nil>"},
+		"version 2 in a namespace":  {map[string]string{"cgroup.controllers": "memory", "memory.current": "100\n", "memory.stat": v2}, "100 30 <nil>"},
+		"version 2 of the machine":  {map[string]string{"cgroup.controllers": "memory", "memory.stat": v2}, "90 30 <nil>"},
+		"version 2 beside, hybrid":  {map[string]string{"unified/cgroup.controllers": "", "memory/memory.usage_in_bytes": "7\n", "memory/memory.stat": v1}, "7 30 <nil>"},
+		"version 2 without figures": {map[string]string{"cgroup.controllers": ""}, "0 0 open memory.stat: no such file or directory"},
+		"no cgroups":                {nil, "0 0 open memory/memory.stat: no such file or directory"},
+	} {
+		dir := t.TempDir()
+		for file, text := range c.files {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755), os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.ReplaceAll(fmt.Sprintln(rootGroup(dir)), dir+"/", ""); got != c.want+"\n" {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }

@@ -46,8 +46,8 @@ func readMemory(u *Usage) error {
 	if ok, _, err := globalMemoryStatusEx.Call(uintptr(unsafe.Pointer(&memory))); ok == 0 {
 		return fmt.Errorf("reading memory usage: %w", err)
 	}
-	u.MemoryTotal, u.MemoryAvailable = memory.totalPhys, memory.availPhys
-	u.MemoryWorkingSet = memory.totalPhys - min(memory.totalPhys, memory.availPhys)
+	u.MemoryTotal, u.MemoryUsed = memory.totalPhys, memory.totalPhys-min(memory.totalPhys, memory.availPhys)
+	u.MemoryWorkingSet = u.MemoryUsed
 	return nil
 }
 

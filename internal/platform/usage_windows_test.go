@@ -16,7 +16,7 @@ func TestReadUsage(t *testing.T) {
 	}
 	for what, ok := range map[string]bool{
 		"processor":  u.CPUNanoseconds > 0 && !u.Boot.IsZero(),
-		"memory":     u.MemoryTotal > u.MemoryAvailable && u.MemoryWorkingSet > 0,
+		"memory":     u.MemoryTotal > u.MemoryUsed && u.MemoryWorkingSet > 0,
 		"disk":       u.DiskTotal >= u.DiskFree && u.DiskTotal > 0,
 		"commit":     u.CommitLimit > u.CommitTotal && u.CommitTotal > 0,
 		"processes":  u.Tasks > 0,

@@ -211,9 +211,9 @@ func (s *sampler) addMachine(node *statsapi.NodeStats, usage platform.Usage, now
 		node.CPU = &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(usage.CPUNanoseconds), UsageNanoCores: &rate}
 	}
 	if usage.MemoryTotal > 0 {
-		// what is left is what eviction goes by; the kernel's own estimate is higher, because it counts more of the page cache as free
+		// what is left is what eviction goes by; the kernel's own estimate counts more of the page cache as free
 		left := usage.MemoryTotal - min(usage.MemoryTotal, usage.MemoryWorkingSet)
-		node.Memory = &statsapi.MemoryStats{Time: at, UsageBytes: number(usage.MemoryTotal - usage.MemoryAvailable),
+		node.Memory = &statsapi.MemoryStats{Time: at, UsageBytes: number(usage.MemoryUsed),
 			AvailableBytes: number(left), WorkingSetBytes: number(usage.MemoryWorkingSet)}
 		node.Memory.PageFaults, node.Memory.MajorPageFaults = known(usage.MemoryFaults), known(usage.MemoryMajorFaults)
 	}

@@ -14,7 +14,7 @@ import (
 //
 // Row 1.104.
 func TestPartOfTheMachine(t *testing.T) {
-	usage := platform.Usage{MemoryTotal: 100, MemoryAvailable: 70, MemoryWorkingSet: 60, OwnMemory: 1}
+	usage := platform.Usage{MemoryTotal: 100, MemoryUsed: 70, MemoryWorkingSet: 60, OwnMemory: 1}
 	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Stats: &fixedStats{pods: 2}, Pods: func() []pod.View { return nil }, RootDir: tempDir(t),
 		Machine: Machine{Usage: func(string) (platform.Usage, error) { return usage, errors.New("no such counter") }}})
 	code, page := get(t, client(), srv.URL+"/metrics/resource", "")

@@ -21,8 +21,10 @@ import (
 // nodeSuite runs upstream's suite of node tests (test/e2e_node) on a machine in namespaces. The suite brings an API server with it, and starts,
 // configures and restarts the kubelet as a service; of the local cluster it needs the registry only.
 type nodeSuite struct {
-	o   options
-	dir string // of the machine: containerd's files, the kubelet's folder and the suite's own
+	o     options
+	dir   string      // of the machine: containerd's files, the kubelet's folder and the suite's own
+	trees []hierarchy // of cgroups
+	group string      // the machine's cgroup, from the root of each of trees; empty: none yet
 }
 
 // Name and address of the machine.
@@ -65,7 +67,7 @@ const bridge = `{"cniVersion": "1.0.0", "name": "suite", "plugins": [{"type": "b
 `
 
 func newNodeSuite(o options) *nodeSuite {
-	return &nodeSuite{o, filepath.Join(o.dir, "node-suite")}
+	return &nodeSuite{o: o, dir: filepath.Join(o.dir, "node-suite")}
 }
 
 func (s *nodeSuite) at(name ...string) string {
@@ -83,7 +85,7 @@ func (s *nodeSuite) prepare() error {
 	if err != nil {
 		return err
 	}
-	if err := s.mountDisk(); err != nil {
+	if err := errors.Join(s.makeGroup(), s.mountDisk()); err != nil {
 		return err
 	}
 	kubelet := filepath.Join(s.o.bin, "porthole") + " kubelet --keep-kernel-settings"
@@ -96,7 +98,8 @@ func (s *nodeSuite) prepare() error {
 	}
 
 	for name, text := range map[string]string{"cni/10-suite.conflist": bridge, "kubelet.yaml": nodeConfig, "system.yaml": systemSpec,
-		"hosts": "127.0.0.1 localhost " + suiteNode + "\n", "machine": s.machine(), "bin/kubelet": "#!/bin/sh\nexec " + kubelet + " \"$@\"\n"} {
+		"hosts": "127.0.0.1 localhost " + suiteNode + "\n", "machine": s.machine(), "join": s.joining(),
+		"bin/kubelet": "#!/bin/sh\nexec " + kubelet + " \"$@\"\n"} {
 		errs = append(errs, os.WriteFile(s.at(name), []byte(text), 0o755))
 	}
 	for _, name := range []string{"sudo", "systemctl", "systemd-run"} {
@@ -151,7 +154,7 @@ func (s *nodeSuite) writeContainerd() error {
 func (s *nodeSuite) machine() string {
 	c := s.containerd()
 	return fmt.Sprintf(`set -e
-hostname %s
+%shostname %s
 mkdir -p /var/lib/kubelet /var/log/pods
 mount --bind %s /var/lib/kubelet
 mount --make-shared /var/lib/kubelet
@@ -165,15 +168,14 @@ cd %s
 for i in $(seq 300); do [ -S %s ] && break; sleep 0.1; done
 export PATH=%s:%s:$PATH
 exec "$@"
-`, suiteNode, s.at("kubelet"), c.Socket(), s.at("hosts"), s.at("work"), filepath.Join(s.o.bin, "bundle", "containerd"), c.File(), s.at("containerd.log"), c.Socket(),
+`, mounting(s.trees), suiteNode, s.at("kubelet"), c.Socket(), s.at("hosts"), s.at("work"), filepath.Join(s.o.bin, "bundle", "containerd"), c.File(), s.at("containerd.log"), c.Socket(),
 		s.at("units"), filepath.Join(s.o.bin, "bundle"))
 }
 
 // command runs ginkgo in the machine.
 func (s *nodeSuite) command(ctx context.Context) *exec.Cmd {
 	suite := newCluster(s.o)
-	args := []string{"--net=" + platform.NetnsPath(lab.Netns(suiteNode)), "unshare", "-m", "-u", "-p", "--fork", "--kill-child", "--mount-proc", "--propagation", "private",
-		"bash", s.at("machine"), suite.program("conformance", "ginkgo"), "--procs=" + strconv.Itoa(min(s.o.parallel, nodeSuiteParallel))}
+	args := []string{"--net=" + platform.NetnsPath(lab.Netns(suiteNode)), "bash", s.at("join"), suite.program("conformance", "ginkgo"), "--procs=" + strconv.Itoa(min(s.o.parallel, nodeSuiteParallel))}
 	args = append(args, suite.ginkgoArguments()...)
 	args = append(args, suite.program("conformance", "e2e_node.test"), "--", "--k8s-bin-dir="+s.at("bin"), "--container-runtime-endpoint=unix://"+s.containerd().Socket(),
 		"--report-dir="+s.o.logs, "--prepull-images=false", "--node-name="+suiteNode, "--kubelet-config-file="+s.at("kubelet.yaml"), "--system-spec-file="+s.at("system.yaml"))
@@ -195,7 +197,7 @@ func (s *nodeSuite) remove() error {
 			errs = append(errs, syscall.Unmount(w[1], syscall.MNT_DETACH))
 		}
 	}
-	if err := errors.Join(append(errs, lab.RemoveHost(suiteNode))...); err != nil { // what is mounted is not deleted
+	if err := errors.Join(append(errs, s.removeGroup(), lab.RemoveHost(suiteNode))...); err != nil { // what is mounted is not deleted
 		return err
 	}
 	return errors.Join(os.RemoveAll(s.dir), os.RemoveAll(s.disk()))
