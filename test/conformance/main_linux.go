@@ -99,7 +99,8 @@ func parse(args []string) (options, error) {
 	if o.logs == "" {
 		o.logs = filepath.Join(o.bin, "conformance", "logs-"+o.set())
 	}
-	return o, nil
+	o.logs, err = filepath.Abs(o.logs) // ginkgo may start in another folder
+	return o, err
 }
 
 // set returns the name under which the results of this run are kept.
