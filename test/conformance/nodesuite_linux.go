@@ -32,6 +32,9 @@ const suiteNode = "suite01"
 
 var suiteAddress = netip.MustParseAddr("10.99.0.90")
 
+// suiteProgram is the suite, which starts its API server and the kubelet too.
+const suiteProgram = "e2e_node.test"
+
 // suiteRange are the addresses of its pods.
 const suiteRange = "10.100.0.0/24"
 
@@ -102,8 +105,12 @@ func (s *nodeSuite) prepare() error {
 		"bin/kubelet": "#!/bin/sh\nexec " + kubelet + " \"$@\"\n"} {
 		errs = append(errs, os.WriteFile(s.at(name), []byte(text), 0o755))
 	}
+	links := map[string]string{"work/" + suiteProgram: newCluster(s.o).program("conformance", suiteProgram)} // it writes its files beside it
 	for _, name := range []string{"sudo", "systemctl", "systemd-run"} {
-		if err := os.Symlink(unit, s.at("units", name)); err != nil && !errors.Is(err, os.ErrExist) {
+		links["units/"+name] = unit
+	}
+	for name, to := range links {
+		if err := os.Symlink(to, s.at(name)); err != nil && !errors.Is(err, os.ErrExist) {
 			errs = append(errs, err)
 		}
 	}
@@ -177,7 +184,7 @@ func (s *nodeSuite) command(ctx context.Context) *exec.Cmd {
 	suite := newCluster(s.o)
 	args := []string{"--net=" + platform.NetnsPath(lab.Netns(suiteNode)), "bash", s.at("join"), suite.program("conformance", "ginkgo"), "--procs=" + strconv.Itoa(min(s.o.parallel, nodeSuiteParallel))}
 	args = append(args, suite.ginkgoArguments()...)
-	args = append(args, suite.program("conformance", "e2e_node.test"), "--", "--k8s-bin-dir="+s.at("bin"), "--container-runtime-endpoint=unix://"+s.containerd().Socket(),
+	args = append(args, s.at("work", suiteProgram), "--", "--k8s-bin-dir="+s.at("bin"), "--container-runtime-endpoint=unix://"+s.containerd().Socket(),
 		"--report-dir="+s.o.logs, "--prepull-images=false", "--node-name="+suiteNode, "--kubelet-config-file="+s.at("kubelet.yaml"), "--system-spec-file="+s.at("system.yaml"))
 	return exec.CommandContext(ctx, "nsenter", args...)
 }
