@@ -23,9 +23,9 @@ import (
 // Flags of upstream's kubelet that have no effect here, by the kind of their value.
 var (
 	ignoredTexts = []string{"pod-infra-container-image",
-		"lock-file", "experimental-mounter-path", "log-flush-frequency", "logging-format", "vmodule", "reserved-memory",
+		"experimental-mounter-path", "log-flush-frequency", "logging-format", "vmodule", "reserved-memory",
 		"maximum-dead-containers", "maximum-dead-containers-per-container", "minimum-container-ttl-duration"}
-	ignoredSwitches = []string{"exit-on-lock-contention", "experimental-allocatable-ignore-eviction", "logtostderr"}
+	ignoredSwitches = []string{"experimental-allocatable-ignore-eviction", "logtostderr"}
 )
 
 // gone are flags of earlier kubelets that scripts for Windows nodes give, with what replaced them. Until 1.24, when dockershim and its network plugins were
@@ -110,6 +110,8 @@ func register(fs *pflag.FlagSet, o *options) {
 	fs.StringVar(&o.RuntimeCgroup, "runtime-cgroups", "", "cgroup of the container runtime, for figures of what it uses; if empty that of the process at its socket")
 	fs.StringVar(&o.BootRecord, "network-boot-record", "", "Windows: file in which porthole routes says that the pod network of this boot is made (boot.json in its --state-dir);\n"+
 		"pods wait for it. Empty: they start as soon as the runtime calls its network ready")
+	fs.StringVar(&o.LockFile, "lock-file", "", "Linux: file whose lock the kubelet waits for, and keeps until it ends")
+	fs.BoolVar(&o.LeaveOnContention, "exit-on-lock-contention", false, "end once another process opens --lock-file")
 	fs.StringVar(&o.Labels, "node-labels", "", "labels to register with: key=value,…")
 	fs.StringVar(&o.CloudProvider, "cloud-provider", "", "external: the node's addresses come from a cloud controller")
 	fs.StringVar(&o.PriorityClass, "windows-priorityclass", "NORMAL_PRIORITY_CLASS", "priority class of the process on Windows")

@@ -61,7 +61,11 @@ type Options struct {
 	// not.
 	BootRecord string
 
-	KeepKernel    bool   // leave the kernel's settings as they are
+	KeepKernel bool // leave the kernel's settings as they are
+	// LockFile is a file whose lock the kubelet waits for and keeps; empty: none. With LeaveOnContention it ends once another process opens the file.
+	LockFile          string
+	LeaveOnContention bool
+
 	CloudProvider string // empty or external
 	PriorityClass string // priority class of the process on Windows
 
@@ -80,7 +84,17 @@ func Run(ctx context.Context, given Options) error {
 		return err
 	}
 
-	o, addresses, err := options(ctx, cfg, &given)
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	if err := takeLock(ctx, &given, leave); err != nil {
+		return err
+	}
+	return run(ctx, cfg, &given)
+}
+
+// run runs the kubelet with a configuration that was read.
+func run(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) error {
+	o, addresses, err := options(ctx, cfg, given)
 	if err != nil {
 		return err
 	}
@@ -92,17 +106,17 @@ func Run(ctx context.Context, given Options) error {
 
 	ctx, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
-	api, err := connect(ctx, cfg, &given, o, lost)
+	api, err := connect(ctx, cfg, given, o, lost)
 	if err != nil {
 		return err
 	}
-	if err := privileges(ctx, cfg, &given); err != nil {
+	if err := privileges(ctx, cfg, given); err != nil {
 		return err
 	}
 
 	go placePrograms(ctx, cfg)
 	shareMounts(ctx, o.RootDir) // from here on: a start that is refused before leaves no mount
-	rt, closeCRI, err := connectRuntime(ctx, cfg, &given, o, api)
+	rt, closeCRI, err := connectRuntime(ctx, cfg, given, o, api)
 	if err != nil {
 		return err
 	}
@@ -129,6 +143,19 @@ func Run(ctx context.Context, given Options) error {
 	go addresses.keep(ctx, server.k.ReportNode)
 	go awaitNetwork(ctx, gate, server.k.ReportNode)
 	return server.run(ctx)
+}
+
+// takeLock waits for the lock file, if one is given.
+func takeLock(ctx context.Context, given *Options, leave func()) error {
+	switch {
+	case given.LockFile == "" && given.LeaveOnContention:
+		return errors.New("cannot exit on lock file contention: no lock file specified") // upstream's words
+	case given.LockFile == "":
+		return nil
+	case !given.LeaveOnContention:
+		leave = nil
+	}
+	return lockFile(ctx, given.LockFile, leave)
 }
 
 // shareMounts passes mounts below the kubelet's folder on. Without it pods with mount propagation have to wait.

@@ -63,6 +63,9 @@ evictionHard: {memory.available: 250Mi, nodefs.available: 2%, nodefs.inodesFree:
 // systemSpec has the suite accept any kernel: what this one has, the tests show.
 const systemSpec = "os: Linux\nkernelSpec: {versions: ['.*']}\n"
 
+// lockFlags are what the test of the lock file wants the kubelet to be started with.
+const lockFlags = " --lock-file=/run/kubelet.lock --exit-on-lock-contention"
+
 // bridge is the network of the machine's pods.
 const bridge = `{"cniVersion": "1.0.0", "name": "suite", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
   "ipam": {"type": "host-local", "ranges": [[{"subnet": "` + suiteRange + `"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
@@ -91,9 +94,9 @@ func (s *nodeSuite) prepare() error {
 	if err := errors.Join(s.makeGroup(), s.mountDisk()); err != nil {
 		return err
 	}
-	kubelet := filepath.Join(s.o.bin, "porthole") + " kubelet --keep-kernel-settings"
+	kubelet := filepath.Join(s.o.bin, "porthole") + " kubelet --keep-kernel-settings" + lockFlags
 	if s.o.kubelet == upstreams {
-		kubelet = filepath.Join(s.o.bin, "bundle", "kube") + " kubelet"
+		kubelet = filepath.Join(s.o.bin, "bundle", "kube") + " kubelet" + lockFlags
 	}
 	errs := []error{s.writeContainerd(), lab.EnsureHost(suiteNode, suiteAddress)}
 	for _, dir := range []string{"kubelet", "work", "bin", "units"} {
