@@ -13,8 +13,9 @@ type Machine struct {
 	Nodes []Node        // in order of their ids
 }
 
-// Place is where a processor is. A core has the number of its first processor, so that it differs from all others of the machine.
-type Place struct{ Node, Socket, Core int }
+// Place is where a processor is. A core has the number of its first processor, so that it differs from all others of the machine. Cache is the last cache that
+// it has together with a part of its node; where all of a node has one, that is the number of the socket.
+type Place struct{ Node, Socket, Cache, Core int }
 
 // Node is a NUMA node: memory, and the processors that are near to it.
 type Node struct {
@@ -76,6 +77,7 @@ type layer func(Place) int
 
 func byNode(p Place) int   { return p.Node }
 func bySocket(p Place) int { return p.Socket }
+func byCache(p Place) int  { return p.Cache }
 func byCore(p Place) int   { return p.Core }
 
 // groups sorts the processors of a set into the groups of a layer.
@@ -95,9 +97,13 @@ func (m *Machine) groups(set cpuset.CPUSet, by layer) map[int]cpuset.CPUSet {
 
 // layers returns the two outer layers, the wider one first: a socket may have several nodes, or a node several sockets.
 func (m *Machine) layers() (outer, inner layer) {
-	all := m.All()
-	if len(m.groups(all, bySocket)) >= len(m.groups(all, byNode)) {
-		return byNode, bySocket
+	if m.socketsFirst() {
+		return bySocket, byNode
 	}
-	return bySocket, byNode
+	return byNode, bySocket
+}
+
+func (m *Machine) socketsFirst() bool {
+	all := m.All()
+	return len(m.groups(all, bySocket)) < len(m.groups(all, byNode))
 }

@@ -42,7 +42,7 @@ func machine(t *testing.T) *Machine {
 
 func TestReadMachine(t *testing.T) {
 	m := machine(t)
-	if got := m.CPUs[13]; got != (Place{Node: 1, Socket: 1, Core: 5}) || m.PerCore() != 2 || m.All().String() != "0-15" {
+	if got := m.CPUs[13]; got != (Place{Node: 1, Socket: 1, Cache: 1, Core: 5}) || m.PerCore() != 2 || m.All().String() != "0-15" {
 		t.Errorf("%+v, %d, %s", got, m.PerCore(), m.All())
 	}
 	if len(m.Nodes) != 2 || m.Nodes[1].Memory != 1<<30 || m.Nodes[1].HugePages[2<<20] != 8 || fmt.Sprint(m.Nodes[0].Distances) != "[10 21]" {
@@ -79,6 +79,27 @@ func TestReadThisMachine(t *testing.T) {
 	}
 }
 
+// TestReadCaches: a cache counts that several processors of a node have together, but not all.
+func TestReadCaches(t *testing.T) {
+	sys := twoSockets()
+	for cpu := range 16 {
+		for level, shared := range map[int]string{2: fmt.Sprintf("%d,%d", cpu%8, cpu%8+8), 3: fmt.Sprintf("%[1]d-%[2]d,%[3]d-%[4]d", cpu%8/2*2, cpu%8/2*2+1, cpu%8/2*2+8, cpu%8/2*2+9),
+			4: []string{"0-3,8-11", "4-7,12-15"}[cpu%8/4]} {
+			for name, text := range map[string]string{"level": fmt.Sprint(level), "id": fmt.Sprint(10 + cpu%8/2), "shared_cpu_list": shared} {
+				sys[fmt.Sprintf("devices/system/cpu/cpu%d/cache/index%d/%s", cpu, level, name)] = &fstest.MapFile{Data: []byte(text + "\n")}
+			}
+		}
+	}
+	m, err := Read(sys, 0)
+	if err != nil || m.CPUs[0].Cache != 10 || m.CPUs[15].Cache != 13 {
+		t.Errorf("%+v %+v, error %v", m.CPUs[0], m.CPUs[15], err)
+	}
+	delete(sys, "devices/system/cpu/cpu15/cache/index3/id")
+	if m, err = Read(sys, 0); err != nil || m.CPUs[15].Cache != 1 {
+		t.Errorf("a cache without a number: %+v, error %v", m.CPUs[15], err)
+	}
+}
+
 // TestTake: the sets that upstream's takeByTopology chooses on this machine.
 func TestTake(t *testing.T) {
 	m := machine(t)
@@ -100,13 +121,13 @@ func TestTake(t *testing.T) {
 		{"single threads only", "0-7", 3, "8-10"},
 	} {
 		used, _ := cpuset.Parse(c.used)
-		got, err := Take(m, m.All().Difference(used), c.n)
+		got, err := Take(m, m.All().Difference(used), c.n, false)
 		if err != nil || got.String() != c.want {
 			t.Errorf("%s: %s, %v; want %s", c.name, got, err, c.want)
 		}
 	}
 
-	if _, err := Take(m, cpuset.New(1, 2), 3); err == nil || err.Error() != "not enough cpus available to satisfy request: requested=3, available=2" {
+	if _, err := Take(m, cpuset.New(1, 2), 3, false); err == nil || err.Error() != "not enough cpus available to satisfy request: requested=3, available=2" {
 		t.Error(err)
 	}
 }
@@ -126,7 +147,7 @@ func TestTakeManyNodesPerSocket(t *testing.T) {
 		want string
 	}{{"", 4, "0-3"}, {"0", 3, "1-3"}, {"0,4", 2, "2-3"}, {"0", 1, "1"}} {
 		used, _ := cpuset.Parse(c.used)
-		if got, err := Take(m, m.All().Difference(used), c.n); err != nil || got.String() != c.want {
+		if got, err := Take(m, m.All().Difference(used), c.n, false); err != nil || got.String() != c.want {
 			t.Errorf("%d of all but %s: %s, %v; want %s", c.n, c.used, got, err, c.want)
 		}
 	}

@@ -40,6 +40,7 @@ func Read(sys fs.FS, memory uint64) (*Machine, error) {
 	ids, err := readSet(sys, "devices/system/node/online")
 	if errors.Is(err, fs.ErrNotExist) {
 		m.Nodes = []Node{{Memory: memory, HugePages: map[uint64]uint64{}, Distances: []uint64{10}}} // 10 is the kernel's for a node itself
+		m.addCaches(sys)
 		return m, nil
 	}
 	if err != nil {
@@ -50,7 +51,27 @@ func Read(sys fs.FS, memory uint64) (*Machine, error) {
 			return nil, fmt.Errorf("reading NUMA node %d: %w", id, err)
 		}
 	}
+	m.addCaches(sys)
 	return m, nil
+}
+
+// addCaches reads which processors have a cache of the third level or above together that not all of their node have. Not every kernel tells.
+func (m *Machine) addCaches(sys fs.FS) {
+	nodes := m.groups(m.All(), byNode)
+	for id, p := range m.CPUs {
+		p.Cache = p.Socket
+		files, _ := fs.Glob(sys, fmt.Sprintf("devices/system/cpu/cpu%d/cache/index*", id)) // the pattern is right
+		for _, dir := range files {
+			level, err := readNumber(sys, path.Join(dir, "level"))
+			number, err2 := readNumber(sys, path.Join(dir, "id"))
+			shared, err3 := readSet(sys, path.Join(dir, "shared_cpu_list"))
+			if errors.Join(err, err2, err3) == nil && level > 2 && shared.Size() != nodes[p.Node].Size() {
+				p.Cache = int(number)
+				break
+			}
+		}
+		m.CPUs[id] = p
+	}
 }
 
 // addNode reads one NUMA node.

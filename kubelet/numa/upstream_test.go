@@ -22,23 +22,32 @@ func TestAsUpstream(t *testing.T) {
 		compared[word]++
 		switch word {
 		case "take":
-			upstreamTake(t, rest)
+			upstreamTake(t, 0, rest)
+		case "caches":
+			per, rest, _ := strings.Cut(rest, " ")
+			cores, err := strconv.Atoi(per)
+			if err != nil {
+				t.Fatal(line, err)
+			}
+			upstreamTake(t, cores, rest)
 		case "merge":
 			upstreamMerge(t, rest)
 		}
 	}
-	if compared["take"] < 100 || compared["merge"] < 100 {
+	if compared["take"] < 100 || compared["caches"] < 100 || compared["merge"] < 100 {
 		t.Errorf("compared: %v", compared)
 	}
 }
 
-func upstreamTake(t *testing.T, line string) {
+// upstreamTake compares one choice of processors; each perCache cores of a socket have a cache together, unless it is 0.
+func upstreamTake(t *testing.T, perCache int, line string) {
 	t.Helper()
 	var sockets, nodesPer, cores, threads, n int
 	var free, want string
 	if _, err := fmt.Sscanf(line, "%d %d %d %d free %s n %d got %s", &sockets, &nodesPer, &cores, &threads, &free, &n, &want); err != nil {
 		t.Fatal(line, err)
 	}
+
 	m := &Machine{CPUs: map[int]Place{}}
 	for s := range sockets {
 		for c := range cores {
@@ -46,13 +55,17 @@ func upstreamTake(t *testing.T, line string) {
 			if nodesPer < 0 {
 				node = s / -nodesPer
 			}
+			cache := s
+			if perCache > 0 {
+				cache = s*((cores+perCache-1)/perCache) + c/perCache
+			}
 			for th := range threads {
-				m.CPUs[s*cores+c+th*sockets*cores] = Place{Node: node, Socket: s, Core: s*cores + c}
+				m.CPUs[s*cores+c+th*sockets*cores] = Place{Node: node, Socket: s, Cache: cache, Core: s*cores + c}
 			}
 		}
 	}
 	set, _ := cpuset.Parse(free)
-	if got, err := Take(m, set, n); err != nil || got.String() != want {
+	if got, err := Take(m, set, n, perCache > 0); err != nil || got.String() != want {
 		t.Errorf("take %s: %s, %v", line, got, err)
 	}
 }

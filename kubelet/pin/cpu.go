@@ -191,13 +191,13 @@ func (c *cpus) allocate(p *v1.Pod, container *v1.Container, near numa.Mask) erro
 	got := cpuset.New()
 	if near != 0 {
 		aligned := c.machine.In(free, near)
-		set, err := numa.Take(c.machine, aligned, min(n, aligned.Size()))
+		set, err := numa.Take(c.machine, aligned, min(n, aligned.Size()), c.oneCache)
 		if err != nil {
 			return err
 		}
 		got = set
 	}
-	rest, err := numa.Take(c.machine, free.Difference(got), n-got.Size())
+	rest, err := numa.Take(c.machine, free.Difference(got), n-got.Size(), c.oneCache)
 	if err != nil {
 		return err
 	}

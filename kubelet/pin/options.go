@@ -42,10 +42,11 @@ type Options struct {
 const (
 	fullCores         = "full-pcpus-only"
 	strictReservation = "strict-cpu-reservation"
+	oneCache          = "prefer-align-cpus-by-uncorecache"
 )
 
 // cpuOptions are the options that are known.
-type cpuOptions struct{ fullCores, strict bool }
+type cpuOptions struct{ fullCores, strict, oneCache bool }
 
 // parseCPUOptions reads the options of the policy static. Upstream's words, for what is in an earlier stage behind a gate too.
 func parseCPUOptions(options map[string]string) (out cpuOptions, err error) {
@@ -56,12 +57,12 @@ func parseCPUOptions(options map[string]string) (out cpuOptions, err error) {
 			to = &out.fullCores
 		case strictReservation:
 			to = &out.strict
+		case oneCache:
+			to = &out.oneCache
 		case "align-by-socket", "distribute-cpus-across-cores":
 			return out, fmt.Errorf("CPU Manager Policy Alpha-level Options not enabled, but option %q provided", name)
 		case "distribute-cpus-across-numa":
 			return out, fmt.Errorf("CPU Manager Policy Beta-level Options not enabled, but option %q provided", name)
-		case "prefer-align-cpus-by-uncorecache":
-			return out, fmt.Errorf("unsupported cpumanager option: %q (%s)", name, options[name])
 		default:
 			return out, fmt.Errorf("unknown CPU Manager Policy option: %q", name)
 		}
@@ -96,7 +97,7 @@ func newCPUs(o Options) (*cpus, error) {
 	c := &cpus{machine: o.Machine, cpuOptions: options, reserved: o.ReservedCPUs, held: map[types.UID]map[string]cpuset.CPUSet{}}
 	number := int((reserved.MilliValue() + 999) / 1000)
 	if c.reserved.IsEmpty() {
-		c.reserved, _ = numa.Take(o.Machine, o.Machine.All(), number) // too few are an error below
+		c.reserved, _ = numa.Take(o.Machine, o.Machine.All(), number, options.oneCache) // too few are an error below
 	}
 	if c.reserved.Size() != number {
 		return nil, fmt.Errorf("new static policy error: [cpumanager] unable to reserve the required amount of CPUs (size of %s did not equal %d)", c.reserved, number)

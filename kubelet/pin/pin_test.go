@@ -193,6 +193,22 @@ func TestWholeCores(t *testing.T) {
 	}
 }
 
+// TestOneCache: with prefer-align-cpus-by-uncorecache, a container has the processors of one cache if one has enough.
+func TestOneCache(t *testing.T) {
+	for value, want := range map[string]string{"true": "2-3,10-11", "false": "1-2,9-10"} {
+		o := static(t)
+		for id, p := range o.Machine.CPUs {
+			p.Cache = p.Core / 2
+			o.Machine.CPUs[id] = p
+		}
+		o.CPUOptions = map[string]string{"prefer-align-cpus-by-uncorecache": value}
+		m := start(t, o)
+		if err := admit(m, "none", pod("p", one{"a", "", "4", "1Mi"})); err != nil || m.Of("p", "a").CPUs != want {
+			t.Errorf("%s: %s, want %s; error %v", value, m.Of("p", "a").CPUs, want, err)
+		}
+	}
+}
+
 // TestHugePages: a container has its huge pages from the node that has them, and what they hold is no memory for others.
 func TestHugePages(t *testing.T) {
 	m := start(t, static(t))
