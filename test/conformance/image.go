@@ -40,7 +40,7 @@ func suiteImages() []images.Image {
 	shell := windows().Starting([]string{"cmd.exe", "/s", "/c"})
 
 	return []images.Image{
-		{Repository: "e2e-test-images/agnhost", Tags: []string{"2.63.0", "2.55"}, Linux: agnhost("coredns"), Windows: agnhostWindows()},
+		{Repository: "e2e-test-images/agnhost", Tags: []string{"2.63.0", "2.55"}, Linux: agnhost("coredns", "private-registry"), Windows: agnhostWindows()},
 		{Repository: "e2e-test-images/busybox", Tags: []string{"1.37.0-1"}, Linux: linux().Starting(nil, "sh"), Windows: shell},
 		{Repository: "e2e-test-images/nginx", Tags: []string{"1.15-4", "1.27-0"},
 			Linux:   agnhost().Starting([]string{"/agnhost"}, "test-webserver"),
@@ -61,7 +61,7 @@ func suiteImages() []images.Image {
 		{Repository: "sig-storage/hostpathplugin", Tags: []string{"v1.17.1"}, Linux: linux("pairs").Starting([]string{"/hostpathplugin"})},
 		{Repository: "etcd", Tags: []string{"3.6.8-0"}, Linux: linux("etcd").Starting(nil, "etcd")},
 		{Repository: "pause", Tags: []string{"3.10.2"},
-			Linux:   &images.Variant{Layers: []string{"pause"}, Entrypoint: []string{"/pause"}, Env: []string{linuxPath}, Dir: "/", User: "65535:65535"},
+			Linux:   pauseVariant(),
 			Windows: windows("windows-pause").Starting([]string{`C:\pause.exe`}).As("ContainerUser")}, // nanoserver's user
 	}
 }
@@ -96,6 +96,7 @@ func windowsFiles(pairs ...string) func(*images.Layer) error {
 
 func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
 	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
+	pause := files("pause", filepath.Join(bundle, "images", "linux", "pause"))
 
 	return map[string]func(*images.Layer) error{
 		"base":  func(l *images.Layer) error { return addBase(l, at("sh")) },
@@ -108,8 +109,9 @@ func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
 			}
 			return files("agnhost", at("agnhost"), "localhost.crt", at("data", "localhost.crt"), "localhost.key", at("data", "localhost.key"))(l)
 		},
-		"nautilus": files("nautilus.jpg", at("data", "nautilus.jpg"), "data.json", at("data", "nautilus.json")),
-		"kitten":   files("kitten.jpg", at("data", "kitten.jpg"), "data.json", at("data", "kitten.json")),
+		"private-registry": func(l *images.Layer) error { return addPrivateRegistry(l, pause) },
+		"nautilus":         files("nautilus.jpg", at("data", "nautilus.jpg"), "data.json", at("data", "nautilus.json")),
+		"kitten":           files("kitten.jpg", at("data", "kitten.jpg"), "data.json", at("data", "kitten.json")),
 		"nonewprivs": func(l *images.Layer) error {
 			return l.File("usr/local/bin/nnp", at("nonewprivs"), 0o6755)
 		},
@@ -120,7 +122,7 @@ func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
 		"sample-apiserver": files("sample-apiserver", at("sample-apiserver")),
 		"pairs":            files("hostpathplugin", at("pairs")),
 		"etcd":             files("usr/local/bin/etcd", at("etcd")),
-		"pause":            files("pause", filepath.Join(bundle, "images", "linux", "pause")),
+		"pause":            pause,
 
 		// The programs that upstream's consumer starts are one of ours: of those in upstream's image one is Debian's, one Microsoft's.
 		"consumer": func(l *images.Layer) error {
