@@ -11,7 +11,6 @@ import (
 	containers "github.com/containerd/containerd/api/services/containers/v1"
 	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -63,40 +62,52 @@ func (r *Runtime) endTask(ctx context.Context, id string) error {
 // forgotten removes what containerd still has under the id of a sandbox that CRI has removed. There is something only if a
 // start was cut short (see endTask): then CRI forgets the sandbox, and its task stays, with a process and a mount.
 func (r *Runtime) forgotten(ctx context.Context, id string) error {
-	named := metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
-	client := containers.NewContainersClient(r.conn)
-	left, err := client.Get(named, &containers.GetContainerRequest{ID: id})
+	left, err := r.leftContainer(ctx, id)
+	if left == nil || err != nil {
+		return err
+	}
+	return r.removeLeft(ctx, left)
+}
+
+// leftContainer returns what containerd has under an id, nil if it has no such container or no such API.
+func (r *Runtime) leftContainer(ctx context.Context, id string) (*containers.Container, error) {
+	ctx = metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
+	left, err := containers.NewContainersClient(r.conn).Get(ctx, &containers.GetContainerRequest{ID: id})
 	if code := status.Code(err); code == codes.NotFound || code == codes.Unimplemented {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking for what is left of %s: %w", id, err)
+		return nil, fmt.Errorf("looking for what is left of %s: %w", id, err)
 	}
+	return left.GetContainer(), nil
+}
 
-	if err := r.endTask(ctx, id); err != nil {
+// removeLeft ends the task of a container that CRI does not know, and removes the container with its snapshot.
+func (r *Runtime) removeLeft(ctx context.Context, c *containers.Container) error {
+	if err := r.endTask(ctx, c.GetID()); err != nil {
 		return err
 	}
 
-	c := left.GetContainer()
-	_, err = snapshots.NewSnapshotsClient(r.conn).Remove(named, &snapshots.RemoveSnapshotRequest{Snapshotter: c.GetSnapshotter(), Key: c.GetSnapshotKey()})
+	ctx = metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
+	_, err := snapshots.NewSnapshotsClient(r.conn).Remove(ctx, &snapshots.RemoveSnapshotRequest{Snapshotter: c.GetSnapshotter(), Key: c.GetSnapshotKey()})
 	if status.Code(err) == codes.NotFound {
 		err = nil
 	}
-	_, err2 := client.Delete(named, &containers.DeleteContainerRequest{ID: id})
+	_, err2 := containers.NewContainersClient(r.conn).Delete(ctx, &containers.DeleteContainerRequest{ID: c.GetID()})
 	if status.Code(err2) == codes.NotFound {
 		err2 = nil
 	}
 
 	if err := errors.Join(err, err2); err != nil {
-		return fmt.Errorf("removing what is left of %s: %w", id, err)
+		return fmt.Errorf("removing what is left of %s: %w", c.GetID(), err)
 	}
 	return nil
 }
 
-// UnmountForgotten unmounts the root file systems of containers that containerd no longer knows. Such mounts exist only if a
-// start was cut short while the container's shim mounted: then containerd may drop the task and leave the mount until its
-// own next start. undecided counts the mounted containers that containerd still knows and CRI does not. CRI may be creating them, or
-// containerd may be about to forget them, so that another call may find more to unmount.
+// UnmountForgotten removes the containers whose root file systems are mounted and which CRI does not know, and unmounts the root file
+// systems of those that containerd does not know either. Both exist only if a start was cut short. Then CRI may forget a sandbox whose
+// task runs (see endTask). And if the container's shim was mounting, containerd may drop the task and leave the mount until its own
+// next start. undecided counts the containers that CRI may be creating, so that another call may find more.
 func (r *Runtime) UnmountForgotten(ctx context.Context) (undecided int, err error) {
 	if r.o.Windows {
 		return 0, nil // Windows mounts nothing at folders
@@ -115,21 +126,55 @@ func (r *Runtime) UnmountForgotten(ctx context.Context) (undecided int, err erro
 
 	var errs []error
 	for id, paths := range mounted {
-		forgotten, err := isForgotten(ctx, r.conn, id)
-		if !forgotten || err != nil {
+		wait, err := r.removeForgotten(ctx, id)
+		if wait {
 			undecided++
-			klog.FromContext(ctx).V(2).Info("Kept the file system of a container that CRI does not know", "container", id, "cause", err)
+			klog.FromContext(ctx).V(2).Info("Kept a container that CRI does not know: it may be creating it", "container", id)
 			continue
 		}
-
-		if err := detachAll(paths); err != nil {
+		if err == nil {
+			err = detachAll(paths) // no error for what went with the task
+		}
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		klog.FromContext(ctx).Info("Unmounted the file system of a container that containerd has forgotten", "container", id,
-			"path", paths[0], "mounts", len(paths))
+		klog.FromContext(ctx).Info("Removed what a start that was cut short has left", "container", id, "path", paths[0], "mounts", len(paths))
 	}
 	return undecided, errors.Join(errs...)
+}
+
+// removeForgotten removes the task and the container that containerd has under an id that CRI does not list. wait is true if CRI may be
+// creating the container, and then nothing is removed.
+func (r *Runtime) removeForgotten(ctx context.Context, id string) (wait bool, err error) {
+	left, err := r.leftContainer(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	if left == nil {
+		return false, r.endTask(ctx, id) // a container is created before its task and deleted after it: no start comes to this
+	}
+	if !r.cutShort(left, time.Now()) {
+		return true, nil
+	}
+	return false, r.removeLeft(ctx, left)
+}
+
+// kindKey is a label that containerd's CRI gives to its containers, and to nobody else's in the same namespace (2.3:
+// ContainerKindLabel of internal/cri/labels).
+const kindKey = "io.cri-containerd.kind"
+
+// cleanupTimeout is how long containerd cleans up after a start that was cut short (2.3: deferCleanupTimeout of internal/cri/util).
+const cleanupTimeout = time.Minute
+
+// cutShort reports whether a container that CRI does not list will never be listed: whoever had it created has gone, or waits no more.
+// The first are the containers that were created before this Runtime: they are those of a kubelet that was killed.
+func (r *Runtime) cutShort(c *containers.Container, now time.Time) bool {
+	if c.GetLabels()[kindKey] == "" {
+		return false
+	}
+	created := c.GetCreatedAt().AsTime()
+	return created.Before(r.began) || now.Sub(created) > 2*r.o.RequestTimeout+cleanupTimeout
 }
 
 // detachAll unmounts each path once. A path that is listed twice has two mounts, one over the other.
@@ -139,27 +184,6 @@ func detachAll(paths []string) error {
 		errs = append(errs, platform.Detach(path))
 	}
 	return errors.Join(errs...)
-}
-
-// isForgotten reports whether containerd has neither a container nor a task with this id. An error means that it did not say.
-func isForgotten(ctx context.Context, conn grpc.ClientConnInterface, id string) (bool, error) {
-	ctx = metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
-	_, err := containers.NewContainersClient(conn).Get(ctx, &containers.GetContainerRequest{ID: id})
-	if err == nil {
-		return false, nil // CRI may be creating it
-	}
-	if status.Code(err) != codes.NotFound {
-		return false, fmt.Errorf("asking for container %s: %w", id, err)
-	}
-
-	_, err = tasks.NewTasksClient(conn).Get(ctx, &tasks.GetRequest{ContainerID: id})
-	if err == nil {
-		return false, nil
-	}
-	if status.Code(err) != codes.NotFound {
-		return false, fmt.Errorf("asking for the task of %s: %w", id, err)
-	}
-	return true, nil
 }
 
 // mountedTasks returns, by id, the mounts of the root file systems of CRI's tasks below this containerd's state folder: the same

@@ -44,6 +44,7 @@ type Runtime struct {
 	conn   grpc.ClientConnInterface
 	client cri.RuntimeServiceClient
 	o      Options
+	began  time.Time
 }
 
 // Version is the runtime's name and version.

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"slices"
@@ -23,7 +24,8 @@ import (
 )
 
 // testCutStart creates what containerd keeps of a start whose caller died: a task that CRI does not know. CRI does not remove
-// its container, but the kubelet does. It removes the task also if CRI has forgotten container and sandbox.
+// its container, but the kubelet does. It removes the task also if CRI has forgotten container and sandbox, and without knowing its id
+// if only the kubelet before it can have created it.
 func testCutStart(t *testing.T, w *world) {
 	ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
 	defer cancel()
@@ -60,6 +62,14 @@ func testCutStart(t *testing.T, w *world) {
 	}
 
 	cut, swept, forgotten := create("cut"), create("swept"), create("forgotten")
+	leaked := leak(t, ctx, conn, forgotten)
+	if undecided, err := rt.UnmountForgotten(ctx); undecided != 1 || err != nil {
+		t.Errorf("%d undecided (%v), want 1: CRI may be creating what was created after the kubelet's start", undecided, err)
+	}
+	next := runtime.New(conn, runtime.Options{PodLogsDir: w.Path("log")})
+	if undecided, err := next.UnmountForgotten(ctx); undecided != 0 || err != nil {
+		t.Errorf("%d undecided (%v), want what the kubelet before left removed", undecided, err)
+	}
 	_, err = w.Runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: cut})
 	if status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("CRI removes a container with a task by itself: %v", err) // then the kubelet needs no orphan.go
@@ -70,7 +80,7 @@ func testCutStart(t *testing.T, w *world) {
 	must(t, rt.RemoveSandbox(ctx, made.PodSandboxId)) // with the container that is left in it
 
 	named := inCRI(ctx)
-	for _, id := range []string{cut, swept, forgotten} {
+	for _, id := range []string{cut, swept, forgotten, leaked} {
 		_, err := tasks.NewTasksClient(conn).Get(named, &tasks.GetRequest{ContainerID: id})
 		_, err2 := containers.NewContainersClient(conn).Get(named, &containers.GetContainerRequest{ID: id})
 		_, err3 := snapshots.NewSnapshotsClient(conn).Stat(named, &snapshots.StatSnapshotRequest{Snapshotter: "overlayfs", Key: id})
@@ -97,6 +107,27 @@ func (w *world) forget(t *testing.T, id string) string {
 // inCRI returns ctx for calls about what containerd keeps for CRI.
 func inCRI(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "containerd-namespace", "k8s.io")
+}
+
+// leak copies a container of CRI under another id, with a task: CRI does not know it. It returns the id.
+func leak(t *testing.T, ctx context.Context, conn grpc.ClientConnInterface, of string) string {
+	t.Helper()
+	named, id := inCRI(ctx), "leaked"
+	client := containers.NewContainersClient(conn)
+	c, err := client.Get(named, &containers.GetContainerRequest{ID: of})
+	must(t, err)
+	snaps := snapshots.NewSnapshotsClient(conn)
+	snap, err := snaps.Stat(named, &snapshots.StatSnapshotRequest{Snapshotter: c.Container.Snapshotter, Key: of})
+	must(t, err)
+	_, err = snaps.Prepare(named, &snapshots.PrepareSnapshotRequest{Snapshotter: c.Container.Snapshotter, Key: id, Parent: snap.Info.Parent})
+	must(t, err)
+
+	c.Container.ID, c.Container.SnapshotKey = id, id
+	c.Container.Spec.Value = bytes.ReplaceAll(c.Container.Spec.Value, []byte(of), []byte(id)) // in the path of its cgroup
+	_, err = client.Create(named, &containers.CreateContainerRequest{Container: c.Container})
+	must(t, err)
+	makeTask(t, ctx, conn, id)
+	return id
 }
 
 // makeTask creates the task of a container, with a process that waits for its start, without CRI.
