@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -93,6 +94,58 @@ func (t Tools) ServerCommand(p Prefix) *exec.Cmd {
 	return cmd
 }
 
+// StartServer starts the prefix's wineserver, which stays until stop, and Wine's services, as on a Windows that runs. start starts a command
+// where programs of the prefix belong, such as in a network namespace. The caller calls stop, which ends every program of the prefix.
+//
+// Without it each program starts both anew. And after the last program the server gives the services two seconds to end, in which it
+// takes a new program; if they take longer, it ends that too, with code 1 and without a word (Wine 8.0: server_shutdown_timeout of server/process.c).
+func (t Tools) StartServer(ctx context.Context, p Prefix, start func(*exec.Cmd) error) (stop func() error, err error) {
+	server := t.ServerCommand(p)
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := start(server); err != nil {
+		return nil, fmt.Errorf("starting the wineserver of %s: %w", p.Dir, err)
+	}
+	stop = func() error {
+		err := t.StopServer(context.WithoutCancel(ctx), p)
+		_ = server.Process.Signal(syscall.SIGTERM) // one that has just started does not hear StopServer
+		_ = server.Wait()                          // it was told to end
+		return err
+	}
+
+	if err := p.waitForServer(ctx); err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	first := t.Command(ctx, p, `C:\windows\system32\cmd.exe`, "/c", "exit") // without pipes, which the services would keep
+	err = start(first)
+	if err == nil {
+		err = first.Wait()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the services of %s: %w", p.Dir, err), stop())
+	}
+	return stop, nil
+}
+
+// waitForServer waits until the prefix's wineserver takes programs, at most ten seconds. One that comes sooner would start a server itself.
+func (p Prefix) waitForServer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		dir, err := p.socketDir()
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(filepath.Join(dir, "socket")); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the wineserver of %s does not start: no socket in %s: %w", p.Dir, dir, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
 // StopServer ends the prefix's wineserver and every program of the prefix, and waits for them. None running is success.
 func (t Tools) StopServer(ctx context.Context, p Prefix) error {
 	for _, arg := range []string{"-k", "-w"} {
@@ -169,10 +222,19 @@ func end(pids []int) error {
 	return errors.Join(errs...)
 }
 
-// socketDir is where the prefix's wineserver keeps its socket: named by device and inode of the prefix folder.
+// socketDir is where the prefix's wineserver keeps its socket: in a folder named by device and inode of the prefix folder. Debian's Wine 8.0
+// keeps that below /run/user if the user has a folder there, else in one that it makes, whose name it writes to a file in the prefix.
+// Upstream's keeps it in a folder of the user.
 func (p Prefix) socketDir() (string, error) {
 	folder, err := p.serverFolder()
-	return fmt.Sprintf("/tmp/.wine-%d/%s", os.Getuid(), folder), err
+	user := strconv.Itoa(os.Getuid())
+	if _, err := os.Stat(filepath.Join("/run/user", user)); err == nil {
+		return filepath.Join("/run/user", user, "wine", folder), nil
+	}
+	if name, err := os.ReadFile(filepath.Join(p.Dir, "wineserver")); err == nil {
+		return filepath.Join("/tmp", filepath.Base(string(name)), folder), nil
+	}
+	return filepath.Join("/tmp", ".wine-"+user, folder), err
 }
 
 // serverFolder is the name of the folder that the prefix's wineserver works in.

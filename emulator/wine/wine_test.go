@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -62,7 +63,12 @@ func TestPrefix(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	defer tools.StopServer(context.Background(), p)
+	stop, err := tools.StartServer(ctx, p, (*exec.Cmd).Start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceValue(stop)
+	defer stop()
 	if out, err := tools.Command(ctx, p, "reg", "query", `HKLM\SYSTEM\CurrentControlSet\Services\OVSExt`, "/v", "Start").Output(); err != nil || !bytes.Contains(out, []byte("0x1")) {
 		t.Fatalf("the driver: %v\n%s", err, out)
 	}
@@ -83,7 +89,7 @@ func TestPrefix(t *testing.T) {
 	mends, unknown := program(ctx, t, p, "mends"), unknownDLL(ctx, t)
 	t.Run("mends", func(t *testing.T) { testMends(ctx, t, tools, p, mends) })
 	t.Run("unknown Wine", func(t *testing.T) { testUnknownWine(ctx, t, tools, p, mends, unknown) })
-	if err := tools.StopServer(ctx, p); err != nil {
+	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Unmount(); err != nil {

@@ -197,7 +197,7 @@ func (w *world) podLogs(p *v1.Pod) string {
 func (w *world) nothingLeft(t *testing.T) {
 	t.Helper()
 	// a kubelet keeps folders for orphanGrace, ten seconds, after its start
-	must(t, wait.For(w.ctx, 40*time.Second, "everything to be cleaned up", func(ctx context.Context) error {
+	must(t, wait.For(w.ctx, 90*time.Second, "everything to be cleaned up", func(ctx context.Context) error {
 		pods, err := w.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err == nil && len(pods.Items) > 0 {
 			err = fmt.Errorf("%d pods are still in the API", len(pods.Items))

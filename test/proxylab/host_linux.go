@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -72,17 +71,17 @@ type Host struct {
 	// NetworkID of the pods' network.
 	NetworkID string
 
-	lab    *Lab
-	member *member
-	o      HostOptions
-	tools  wine.Tools
-	prefix wine.Prefix
-	boots  int // that NextBoot played
-	mount  wine.Mount
-	server *exec.Cmd // wineserver
-	plane  *dataplane.DataPlane
-	ctx    context.Context // carries the log of HNS
-	log    *os.File
+	lab        *Lab
+	member     *member
+	o          HostOptions
+	tools      wine.Tools
+	prefix     wine.Prefix
+	boots      int // that NextBoot played
+	mount      wine.Mount
+	stopServer func() error // of Wine; nil if there is none
+	plane      *dataplane.DataPlane
+	ctx        context.Context // carries the log of HNS
+	log        *os.File
 
 	mu      sync.Mutex
 	stopHNS func() error // of the HNS that runs, or nil
@@ -169,28 +168,10 @@ func (h *Host) startWine(ctx context.Context) (err error) {
 	if _, err := wine.InstallDLLs(h.prefix, dlls); err != nil {
 		return err
 	}
-	h.server = h.tools.ServerCommand(h.prefix)
-	h.server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := platform.StartInNetns(h.Netns, h.server); err != nil {
-		return fmt.Errorf("starting wineserver: %w", err)
-	}
-
-	return h.boot(ctx)
-}
-
-// boot starts Wine's service manager, as on a Windows host that runs. Otherwise the first program would wait for that, for
-// half a second and more.
-func (h *Host) boot(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	boot, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	cmd := h.tools.Command(ctx, h.prefix, `C:\windows\system32\cmd.exe`, "/c", "exit")
-	if err := platform.StartInNetns(h.Netns, cmd); err != nil {
-		return fmt.Errorf("booting: %w", err)
-	}
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("booting: %w", err)
-	}
-	return nil
+	h.stopServer, err = h.tools.StartServer(boot, h.prefix, func(cmd *exec.Cmd) error { return platform.StartInNetns(h.Netns, cmd) })
+	return err
 }
 
 // NextBoot makes programs that start from now on see a later boot of the host. It ends no program, and does nothing to HNS.
@@ -430,13 +411,9 @@ func (h *Host) Close() error {
 		h.API.Cut()
 	}
 
-	if h.server != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		errs = append(errs, h.tools.StopServer(ctx, h.prefix))
-		_ = h.server.Process.Signal(syscall.SIGTERM) // one that has just started does not hear StopServer
-		_ = h.server.Wait()                          // it was told to end
-		h.server = nil
+	if h.stopServer != nil {
+		errs = append(errs, h.stopServer())
+		h.stopServer = nil
 	}
 
 	if h.mount.Target != "" {

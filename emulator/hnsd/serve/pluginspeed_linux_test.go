@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"porthole.dev/porthole/internal/platform"
 )
 
 // speedConfig is the same for our plugin and upstream's, which starts host-local.exe for the address.
@@ -35,16 +32,6 @@ func TestPluginSpeed(t *testing.T) {
 	h.createNetwork(bridgeNetwork)
 	h.build(".", "go", "build", "-ldflags", "-s -w", "-o", filepath.Join(h.prefix.DriveC(), "ours", "calls.exe"), "./testdata/calls")
 	p := h.pod("sandbox1")
-	server := h.tools.ServerCommand(h.prefix) // as on a node: without it each program starts Wine's services anew
-	must(t, platform.StartInNetns(h.path, server))
-	t.Cleanup(func() {
-		must(t, h.tools.StopServer(context.Background(), h.prefix))
-		_ = server.Wait() // StopServer says how it went
-	})
-	first := h.tools.Command(t.Context(), h.prefix, `C:\ours\win-bridge.exe`) // starts Wine's services, which would keep its output
-	first.Env = append(first.Env, "CNI_COMMAND=VERSION")
-	must(t, platform.StartInNetns(h.path, first))
-	must(t, first.Wait())
 	programs := map[string]string{"ours": "win-bridge", "floor": "calls", "upstream": `..\opt\cni\bin\win-bridge`}
 	call := func(side, verb string) cni {
 		return cni{exe: programs[side], command: verb, config: speedConfig, pod: p, env: []string{`CNI_PATH=C:\opt\cni\bin`}}

@@ -201,10 +201,10 @@ func (h *bridgeHost) startWine() {
 	mount := wine.PrefixMount(parts.template, h.dir)
 	must(t, mount.Ensure())
 	h.prefix = wine.Prefix{Dir: mount.Target}
-	t.Cleanup(func() {
-		must(t, h.tools.StopServer(context.Background(), h.prefix))
-		must(t, mount.Unmount())
-	})
+	t.Cleanup(func() { must(t, mount.Unmount()) })
+	stop, err := h.tools.StartServer(t.Context(), h.prefix, func(cmd *exec.Cmd) error { return platform.StartInNetns(h.path, cmd) })
+	must(t, err)
+	t.Cleanup(func() { must(t, stop()) })
 
 	bin := filepath.Join(h.prefix.DriveC(), "opt/cni/bin")
 	must(t, os.MkdirAll(bin, 0o755))
