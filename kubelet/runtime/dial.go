@@ -57,5 +57,5 @@ func New(conn grpc.ClientConnInterface, o Options) *Runtime {
 	if o.RequestTimeout == 0 {
 		o.RequestTimeout = 2 * time.Minute
 	}
-	return &Runtime{conn: conn, client: cri.NewRuntimeServiceClient(conn), o: o, began: time.Now()}
+	return &Runtime{client: cri.NewRuntimeServiceClient(conn), containerd: containerd{conn, time.Now(), 2 * o.RequestTimeout}, o: o}
 }

@@ -11,6 +11,7 @@ import (
 	containers "github.com/containerd/containerd/api/services/containers/v1"
 	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -29,15 +30,23 @@ const (
 // endTimeout bounds how long the process of an orphaned task may take to end.
 const endTimeout = 10 * time.Second
 
+// containerd is what the runtime has beside CRI, if it is containerd: that reaches what CRI has forgotten.
+type containerd struct {
+	conn grpc.ClientConnInterface
+	// began is when this kubelet began to call, and longest how long it waits for a container to be created and started.
+	began   time.Time
+	longest time.Duration
+}
+
 // endTask kills and deletes the containerd task of a container or sandbox that CRI cannot remove.
 //
 // When the caller of a start dies, containerd cancels the start, whatever it is doing. If the task has just been created
 // (2.3: Create of plugins/services/tasks/local.go, which then asks for the task's PID with the cancelled context), CRI
 // assumes that nothing was created. The task stays. CRI never deletes it, and it refuses to remove a container that has a
 // task. No CRI call reaches such a task, so this uses containerd's own API. A runtime without that API has no such tasks.
-func (r *Runtime) endTask(ctx context.Context, id string) error {
+func (c containerd) endTask(ctx context.Context, id string) error {
 	ctx = metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
-	client := tasks.NewTasksClient(r.conn)
+	client := tasks.NewTasksClient(c.conn)
 	const kill = 9
 	_, err := client.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: kill, All: true})
 	switch status.Code(err) {
@@ -61,19 +70,22 @@ func (r *Runtime) endTask(ctx context.Context, id string) error {
 
 // forgotten removes what containerd still has under the id of a sandbox that CRI has removed. There is something only if a
 // start was cut short (see endTask): then CRI forgets the sandbox, and its task stays, with a process and a mount.
-func (r *Runtime) forgotten(ctx context.Context, id string) error {
-	left, err := r.leftContainer(ctx, id)
+func (c containerd) forgotten(ctx context.Context, id string) error {
+	left, err := c.leftContainer(ctx, id)
+	if status.Code(err) == codes.Unimplemented {
+		return nil
+	}
 	if left == nil || err != nil {
 		return err
 	}
-	return r.removeLeft(ctx, left)
+	return c.removeLeft(ctx, left)
 }
 
-// leftContainer returns what containerd has under an id, nil if it has no such container or no such API.
-func (r *Runtime) leftContainer(ctx context.Context, id string) (*containers.Container, error) {
+// leftContainer returns what containerd has under an id, nil if it has no such container.
+func (c containerd) leftContainer(ctx context.Context, id string) (*containers.Container, error) {
 	ctx = metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
-	left, err := containers.NewContainersClient(r.conn).Get(ctx, &containers.GetContainerRequest{ID: id})
-	if code := status.Code(err); code == codes.NotFound || code == codes.Unimplemented {
+	left, err := containers.NewContainersClient(c.conn).Get(ctx, &containers.GetContainerRequest{ID: id})
+	if status.Code(err) == codes.NotFound {
 		return nil, nil
 	}
 	if err != nil {
@@ -83,23 +95,23 @@ func (r *Runtime) leftContainer(ctx context.Context, id string) (*containers.Con
 }
 
 // removeLeft ends the task of a container that CRI does not know, and removes the container with its snapshot.
-func (r *Runtime) removeLeft(ctx context.Context, c *containers.Container) error {
-	if err := r.endTask(ctx, c.GetID()); err != nil {
+func (c containerd) removeLeft(ctx context.Context, left *containers.Container) error {
+	if err := c.endTask(ctx, left.GetID()); err != nil {
 		return err
 	}
 
 	ctx = metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
-	_, err := snapshots.NewSnapshotsClient(r.conn).Remove(ctx, &snapshots.RemoveSnapshotRequest{Snapshotter: c.GetSnapshotter(), Key: c.GetSnapshotKey()})
+	_, err := snapshots.NewSnapshotsClient(c.conn).Remove(ctx, &snapshots.RemoveSnapshotRequest{Snapshotter: left.GetSnapshotter(), Key: left.GetSnapshotKey()})
 	if status.Code(err) == codes.NotFound {
 		err = nil
 	}
-	_, err2 := containers.NewContainersClient(r.conn).Delete(ctx, &containers.DeleteContainerRequest{ID: c.GetID()})
+	_, err2 := containers.NewContainersClient(c.conn).Delete(ctx, &containers.DeleteContainerRequest{ID: left.GetID()})
 	if status.Code(err2) == codes.NotFound {
 		err2 = nil
 	}
 
 	if err := errors.Join(err, err2); err != nil {
-		return fmt.Errorf("removing what is left of %s: %w", c.GetID(), err)
+		return fmt.Errorf("removing what is left of %s: %w", left.GetID(), err)
 	}
 	return nil
 }
@@ -126,7 +138,7 @@ func (r *Runtime) UnmountForgotten(ctx context.Context) (undecided int, err erro
 
 	var errs []error
 	for id, paths := range mounted {
-		wait, err := r.removeForgotten(ctx, id)
+		wait, err := r.containerd.removeForgotten(ctx, id)
 		if wait {
 			undecided++
 			klog.FromContext(ctx).V(2).Info("Kept a container that CRI does not know: it may be creating it", "container", id)
@@ -146,18 +158,18 @@ func (r *Runtime) UnmountForgotten(ctx context.Context) (undecided int, err erro
 
 // removeForgotten removes the task and the container that containerd has under an id that CRI does not list. wait is true if CRI may be
 // creating the container, and then nothing is removed.
-func (r *Runtime) removeForgotten(ctx context.Context, id string) (wait bool, err error) {
-	left, err := r.leftContainer(ctx, id)
+func (c containerd) removeForgotten(ctx context.Context, id string) (wait bool, err error) {
+	left, err := c.leftContainer(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	if left == nil {
-		return false, r.endTask(ctx, id) // a container is created before its task and deleted after it: no start comes to this
+		return false, c.endTask(ctx, id) // a container is created before its task and deleted after it: no start comes to this
 	}
-	if !r.cutShort(left, time.Now()) {
+	if !c.cutShort(left, time.Now()) {
 		return true, nil
 	}
-	return false, r.removeLeft(ctx, left)
+	return false, c.removeLeft(ctx, left)
 }
 
 // kindKey is a label that containerd's CRI gives to its containers, and to nobody else's in the same namespace (2.3:
@@ -168,13 +180,13 @@ const kindKey = "io.cri-containerd.kind"
 const cleanupTimeout = time.Minute
 
 // cutShort reports whether a container that CRI does not list will never be listed: whoever had it created has gone, or waits no more.
-// The first are the containers that were created before this Runtime: they are those of a kubelet that was killed.
-func (r *Runtime) cutShort(c *containers.Container, now time.Time) bool {
-	if c.GetLabels()[kindKey] == "" {
+// The first are the containers that were created before this kubelet's start: they are those of a kubelet that was killed.
+func (c containerd) cutShort(left *containers.Container, now time.Time) bool {
+	if left.GetLabels()[kindKey] == "" {
 		return false
 	}
-	created := c.GetCreatedAt().AsTime()
-	return created.Before(r.began) || now.Sub(created) > 2*r.o.RequestTimeout+cleanupTimeout
+	created := left.GetCreatedAt().AsTime()
+	return created.Before(c.began) || now.Sub(created) > c.longest+cleanupTimeout
 }
 
 // detachAll unmounts each path once. A path that is listed twice has two mounts, one over the other.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -41,10 +40,9 @@ type Options struct {
 
 // Runtime calls the runtime service. It is safe for concurrent use.
 type Runtime struct {
-	conn   grpc.ClientConnInterface
-	client cri.RuntimeServiceClient
-	o      Options
-	began  time.Time
+	client     cri.RuntimeServiceClient
+	containerd containerd
+	o          Options
 }
 
 // Version is the runtime's name and version.
@@ -263,7 +261,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	if status.Code(err) != codes.FailedPrecondition {
 		return err
 	}
-	if ended := r.endTask(ctx, id); ended != nil {
+	if ended := r.containerd.endTask(ctx, id); ended != nil {
 		return errors.Join(err, ended)
 	}
 	return remove()
@@ -297,7 +295,7 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return r.forgotten(ctx, id)
+	return r.containerd.forgotten(ctx, id)
 }
 
 // removeContainers removes all containers of a sandbox that has been stopped.
