@@ -142,6 +142,9 @@ func run(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options)
 	go plugins.run(ctx, server.k.ReportNode)
 	go addresses.keep(ctx, server.k.ReportNode)
 	go awaitNetwork(ctx, gate, server.k.ReportNode)
+	if *cfg.MakeIPTablesUtilChains {
+		go keepChains(ctx)
+	}
 	return server.run(ctx)
 }
 

@@ -64,6 +64,7 @@ func TestBesideUpstream(t *testing.T) {
 	w.run(t, "claims of resources", testClaims)
 	w.run(t, "certificates of pods", testPodCertificates)
 	w.run(t, "resources of a pod as a whole", testWhole)
+	w.run(t, "chains of iptables", testChains)
 	w.run(t, "switch-over", testSwitchOver)
 	w.nothingLeft(t)
 }
