@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/usage"
 )
@@ -150,6 +151,32 @@ func (slicedUsage) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
 	list, err := podUsage{}.PodStats(ctx)
 	list[0].PodRef.UID = "u-1"
 	return list, err
+}
+
+// TestNoSwap: where there are cgroups and no swap space, none is used, and what is used and left is the limit.
+func TestNoSwap(t *testing.T) {
+	for _, total := range []uint64{0, 9} {
+		usage := func(string) (platform.Usage, error) {
+			return platform.Usage{MemoryTotal: 100, SwapTotal: total, SwapFree: 7 * total / 9}, nil
+		}
+		_, groups := measuredPod()
+		s := newSampler(Options{Stats: &fixedStats{pods: 1}, Pods: func() []pod.View { return nil }, Machine: Machine{Usage: usage, Cgroups: CgroupOptions{Reader: groups}}})
+		all, err := s.take(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, none := all.Node.Swap, total == 0
+		if *node.SwapUsageBytes+*node.SwapAvailableBytes != total || (all.Pods[0].Swap != nil) != none || (all.Pods[0].Containers[0].Swap != nil) != none {
+			t.Errorf("%d bytes of swap space: node %+v, pods %+v", total, node, all.Pods[0])
+		}
+	}
+
+	if got := swapLimit(&statsapi.SwapStats{SwapUsageBytes: number(2), SwapAvailableBytes: number(3)}); *got.SwapUsageBytes != 5 {
+		t.Errorf("limit %d", *got.SwapUsageBytes)
+	}
+	if got := swapLimit(&statsapi.SwapStats{SwapUsageBytes: number(2)}); got != nil {
+		t.Errorf("a limit that nobody knows: %d", *got.SwapUsageBytes)
+	}
 }
 
 // TestGroupMetrics: the page has the series of cgroups under cAdvisor's names and labels, a label with a quote in it does not break it, and Prometheus' parser

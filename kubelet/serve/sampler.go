@@ -143,6 +143,7 @@ func (s *sampler) take(ctx context.Context) (*statsapi.Summary, error) {
 	node := s.node(ctx)
 	s.addRates(pods)
 	s.addRoot(&node)
+	s.addNoSwap(&node, pods)
 	node.SystemContainers = s.systemContainers(pods, metav1.NewTime(s.lastAt))
 	s.addDisk(pods, node)
 	return &statsapi.Summary{Node: node, Pods: pods}, nil
@@ -177,6 +178,28 @@ func (s *sampler) node(ctx context.Context) statsapi.NodeStats {
 		node.Runtime = &statsapi.RuntimeStats{ImageFs: fs, ContainerFs: fs}
 	}
 	return node
+}
+
+// addNoSwap says that no swap space is used where there is none. The runtime does not say so with cgroups of version 1; Windows has no such space.
+func (s *sampler) addNoSwap(node *statsapi.NodeStats, pods []statsapi.PodStats) {
+	if s.opts.Machine.Cgroups.Reader == nil || s.last.SwapTotal > 0 {
+		return
+	}
+	add := func(swap **statsapi.SwapStats, m *statsapi.MemoryStats) {
+		if *swap == nil && m != nil {
+			*swap = &statsapi.SwapStats{Time: m.Time, SwapUsageBytes: number(0)}
+		}
+	}
+
+	if add(&node.Swap, node.Memory); node.Swap != nil {
+		node.Swap.SwapAvailableBytes = number(0)
+	}
+	for i := range pods {
+		add(&pods[i].Swap, pods[i].Memory)
+		for j := range pods[i].Containers {
+			add(&pods[i].Containers[j].Swap, pods[i].Containers[j].Memory)
+		}
+	}
 }
 
 // images returns the usage of the file system of images, at most diskAge old; nil if the runtime did not answer yet. If the runtime

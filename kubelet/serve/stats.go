@@ -61,23 +61,21 @@ var (
 	nodeSwap     = desc("node_swap_usage_bytes", "Current swap usage of the node in bytes. Reported only on non-windows systems")
 	podSwap      = desc("pod_swap_usage_bytes", "Current amount of the pod swap usage in bytes. Reported only on non-windows systems", "pod", "namespace")
 	boxSwap      = desc("container_swap_usage_bytes", "Current amount of the container swap usage in bytes. Reported only on non-windows systems", "container", "pod", "namespace")
+	boxSwapLimit = desc("container_swap_limit_bytes", "Current amount of the container swap limit in bytes. Reported only on non-windows systems", "container", "pod", "namespace")
 	boxStart     = desc("container_start_time_seconds", "Start time of the container since unix epoch in seconds", "container", "pod", "namespace")
 	scrapeFailed = desc("resource_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
-	scrapeOld    = desc("scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
 )
 
 // Describe sends nothing: which metrics there are depends on the pods.
 func (r resources) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends all metrics. If the statistics could not be read, it sends only the errors.
+// Collect sends all metrics. If the statistics could not be read, it sends only that.
 func (r resources) Collect(out chan<- prometheus.Metric) {
 	failed := 0.0
 	if r.failed {
 		failed = 1
 	}
-	for _, d := range []*prometheus.Desc{scrapeFailed, scrapeOld} {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, failed)
-	}
+	out <- prometheus.MustNewConstMetric(scrapeFailed, prometheus.GaugeValue, failed)
 	if r.failed {
 		return
 	}
@@ -99,6 +97,7 @@ func (r resources) Collect(out chan<- prometheus.Metric) {
 			emitCPU(out, boxCPU, c.CPU, labels...)
 			emitMemory(out, boxMemory, c.Memory, labels...)
 			emitSwap(out, boxSwap, c.Swap, labels...)
+			emitSwap(out, boxSwapLimit, swapLimit(c.Swap), labels...)
 			series := [3]string{c.Name, p.PodRef.Name, p.PodRef.Namespace}
 			if !c.StartTime.IsZero() && !started[series] {
 				started[series] = true
@@ -121,6 +120,14 @@ func emitSwap(out chan<- prometheus.Metric, d *prometheus.Desc, s *statsapi.Swap
 		metric := prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(*s.SwapUsageBytes), labels...)
 		out <- prometheus.NewMetricWithTimestamp(s.Time.Time, metric)
 	}
+}
+
+// swapLimit is the sum of what is used and what is left; nil if either is not known.
+func swapLimit(s *statsapi.SwapStats) *statsapi.SwapStats {
+	if s == nil || s.SwapUsageBytes == nil || s.SwapAvailableBytes == nil {
+		return nil
+	}
+	return &statsapi.SwapStats{Time: s.Time, SwapUsageBytes: number(*s.SwapUsageBytes + *s.SwapAvailableBytes)}
 }
 
 func emitMemory(out chan<- prometheus.Metric, d *prometheus.Desc, m *statsapi.MemoryStats, labels ...string) {

@@ -110,7 +110,7 @@ func TestStatistics(t *testing.T) {
 	}
 
 	_, metrics := get(t, client(), srv.URL+"/metrics/resource", "")
-	for _, want := range []string{`container_cpu_usage_seconds_total{container="c",namespace="ns",pod="p0"} 2`, "node_memory_working_set_bytes ", "scrape_error 0", `container_start_time_seconds{container="c",namespace="ns",pod="p0"} 1e+09`} {
+	for _, want := range []string{`container_cpu_usage_seconds_total{container="c",namespace="ns",pod="p0"} 2`, "node_memory_working_set_bytes ", "resource_scrape_error 0", `container_start_time_seconds{container="c",namespace="ns",pod="p0"} 1e+09`} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics lack %s: %s", want, metrics)
 		}

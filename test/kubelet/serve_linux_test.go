@@ -60,7 +60,7 @@ func testServer(t *testing.T, w *world) {
 			t.Errorf("/metrics lacks %s", want)
 		}
 	}
-	if got := ask(t, w, "metrics/resource"); !strings.Contains(got, "node_cpu_usage_seconds_total ") || !strings.Contains(got, "scrape_error 0") {
+	if got := ask(t, w, "metrics/resource"); !strings.Contains(got, "node_cpu_usage_seconds_total ") || !strings.Contains(got, "resource_scrape_error 0") {
 		t.Errorf("/metrics/resource: %s", got)
 	}
 	if got := ask(t, w, "configz"); !strings.Contains(got, `"kubeletconfig":{`) || !strings.Contains(got, `"evictionHard":{"memory.available":"100Mi"}`) {
