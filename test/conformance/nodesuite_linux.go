@@ -94,9 +94,9 @@ func (s *nodeSuite) prepare() error {
 	if err := errors.Join(s.makeGroup(), s.mountDisk()); err != nil {
 		return err
 	}
-	kubelet := filepath.Join(s.o.bin, "porthole") + " kubelet --keep-kernel-settings" + lockFlags
+	kubelet := filepath.Join(s.o.bin, "porthole") + lockFlags + " --keep-kernel-settings"
 	if s.o.kubelet == upstreams {
-		kubelet = filepath.Join(s.o.bin, "bundle", "kube") + " kubelet" + lockFlags
+		kubelet = filepath.Join(s.o.bin, "bundle", "kube") + lockFlags
 	}
 	errs := []error{s.writeContainerd(), lab.EnsureHost(suiteNode, suiteAddress)}
 	for _, dir := range []string{"kubelet", "work", "bin", "units"} {
@@ -105,7 +105,8 @@ func (s *nodeSuite) prepare() error {
 
 	for name, text := range map[string]string{"cni/10-suite.conflist": bridge, "kubelet.yaml": nodeConfig, "system.yaml": systemSpec,
 		"hosts": "127.0.0.1 localhost " + suiteNode + "\n", "machine": s.machine(), "join": s.joining(),
-		"bin/kubelet": "#!/bin/sh\nexec " + kubelet + " \"$@\"\n"} {
+		"bin/kubelet": "#!/bin/bash\nexec -a kubelet " + kubelet + // both programs are the kubelet by this name
+			" \"$@\"\n"} {
 		errs = append(errs, os.WriteFile(s.at(name), []byte(text), 0o755))
 	}
 	links := map[string]string{"work/" + suiteProgram: newCluster(s.o).program("conformance", suiteProgram)} // it writes its files beside it
@@ -174,7 +175,7 @@ ln -s %s /run/containerd/containerd.sock # cAdvisor of upstream's kubelet looks 
 mount -t tmpfs logs /var/log/pods
 mount --bind %s /etc/hosts
 cd %s
-%s --config %s > %s 2>&1 &
+(echo -999 >/proc/self/oom_score_adj; exec %s --config %s) > %s 2>&1 &
 for i in $(seq 300); do [ -S %s ] && break; sleep 0.1; done
 export PATH=%s:%s:$PATH
 exec "$@"
