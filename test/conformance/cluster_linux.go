@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/containerdconf"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/test/images"
@@ -146,7 +147,7 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 		}
 	}
 	if c.o.node != "win" {
-		return nil
+		return c.trustPrivateRegistry()
 	}
 	effect := "NoSchedule"
 	if c.o.suite == sigWindows { // it has pods for Linux nodes too, and one (GMSA Kubelet) that does not say where it belongs
@@ -154,6 +155,22 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 	}
 	return show(exec.CommandContext(ctx, kubectl, "--kubeconfig", filepath.Join(c.o.dir, "kubeconfig"),
 		"taint", "nodes", "--overwrite", "-l", "kubernetes.io/os=linux", "node-role.kubernetes.io/control-plane=:"+effect))
+}
+
+// trustPrivateRegistry has the Linux nodes pull from the registry that a test runs on them (privateregistry.go), where for every other name the
+// cluster's registry answers. The runtime reads the file at each pull.
+func (c *suiteCluster) trustPrivateRegistry() error {
+	for _, name := range nodesOf(c.o) {
+		hosts := containerdconf.Options{Dir: filepath.Join(c.o.dir, "hosts", name, "containerd")}
+		file := filepath.Join(hosts.CertsDir(), "localhost_5000_", "hosts.toml")
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return fmt.Errorf("naming the private registry to %s: %w", name, err)
+		}
+		if err := os.WriteFile(file, []byte("server = \"http://localhost:5000\"\n"), 0o644); err != nil {
+			return fmt.Errorf("naming the private registry to %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // labelZones puts each Linux node into a zone of its own: tests of traffic that stays in a zone need three.
