@@ -31,6 +31,7 @@ func TestKubelet(t *testing.T) {
 
 	w.run(t, "devices", testDevices)
 	w.run(t, "credential tokens", testCredentialTokens)
+	w.run(t, "settings of the process", testProcessSettings)
 	w.run(t, "health in parts", testHealth)
 	w.run(t, "processors and memory alone", testPins)
 	w.run(t, "user namespaces", testUserNamespaces)
