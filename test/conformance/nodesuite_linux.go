@@ -175,7 +175,7 @@ ln -s %s /run/containerd/containerd.sock # cAdvisor of upstream's kubelet looks 
 mount -t tmpfs logs /var/log/pods
 mount --bind %s /etc/hosts
 cd %s
-(echo -999 >/proc/self/oom_score_adj; exec %s --config %s) > %s 2>&1 &
+%s --config %s > %s 2>&1 &
 for i in $(seq 300); do [ -S %s ] && break; sleep 0.1; done
 export PATH=%s:%s:$PATH
 exec "$@"
