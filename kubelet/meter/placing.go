@@ -84,9 +84,13 @@ func (m *Meter) DevicesAllocated(resource string, took time.Duration) {
 	}
 }
 
-// PodResources counts a question to the pod-resources API v1: list, get or get_allocatable.
+// PodResources counts a question to the pod-resources API v1: list, get or get_allocatable. The older version of the API, v1alpha1, has one kind only: its name is the call.
 func (m *Meter) PodResources(call string, failed bool) {
 	if m == nil {
+		return
+	}
+	if call == "v1alpha1" {
+		m.placing.asked.WithLabelValues(call).Inc()
 		return
 	}
 	m.placing.asked.WithLabelValues("v1").Inc()

@@ -1,5 +1,5 @@
 // Package podresources tells programs of the node what its pods have of it: the pod-resources API v1, at a socket. Programs that read
-// figures of devices ask it which container has which device.
+// figures of devices ask it which container has which device. Older ones ask v1alpha1, which upstream answers too.
 package podresources
 
 import (
@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	alpha "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 
 	"porthole.dev/porthole/kubelet/device"
 	"porthole.dev/porthole/kubelet/dra"
@@ -31,7 +32,7 @@ type source interface {
 	// Alone are the processors and the memory that a container has alone, ForPods those that containers can get.
 	Alone(uid types.UID, container string) (cpus []int, memory []pin.Block)
 	ForPods() (cpus []int, memory []pin.Block)
-	// Asked counts a question: list, get or get_allocatable.
+	// Asked counts a question: list, get or get_allocatable, or v1alpha1 for one in that version.
 	Asked(call string, failed bool)
 }
 
@@ -47,6 +48,7 @@ func Serve(ctx context.Context, dir string, from source) error {
 func serve(ctx context.Context, listener net.Listener, from source) error {
 	s := grpc.NewServer()
 	api.RegisterPodResourcesListerServer(s, &server{from: from})
+	alpha.RegisterPodResourcesListerServer(s, &alphaServer{from: from})
 	defer context.AfterFunc(ctx, s.Stop)()
 	if err := s.Serve(listener); ctx.Err() == nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serving questions about pods' resources: %w", err)
@@ -123,4 +125,29 @@ func devices(list []device.Held) []*api.ContainerDevices {
 		out = append(out, one)
 	}
 	return out
+}
+
+// alphaServer answers the API v1alpha1, which knows the devices of containers and no more.
+type alphaServer struct {
+	alpha.UnimplementedPodResourcesListerServer
+	from source
+}
+
+// List returns which devices each pod has. Init containers are left out, as upstream does.
+func (s *alphaServer) List(context.Context, *alpha.ListPodResourcesRequest) (*alpha.ListPodResourcesResponse, error) {
+	s.from.Asked("v1alpha1", false)
+	answer := &alpha.ListPodResourcesResponse{}
+	for _, p := range s.from.ActivePods() {
+		held := s.from.PodDevices(p.UID)
+		one := &alpha.PodResources{Name: p.Name, Namespace: p.Namespace}
+		for i := range p.Spec.Containers {
+			c := &alpha.ContainerResources{Name: p.Spec.Containers[i].Name}
+			for _, h := range held[c.Name] {
+				c.Devices = append(c.Devices, &alpha.ContainerDevices{ResourceName: h.Resource, DeviceIds: []string{h.ID}})
+			}
+			one.Containers = append(one.Containers, c)
+		}
+		answer.PodResources = append(answer.PodResources, one)
+	}
+	return answer, nil
 }

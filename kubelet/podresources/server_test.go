@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	alpha "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 
 	"porthole.dev/porthole/kubelet/device"
 	"porthole.dev/porthole/kubelet/dra"
@@ -110,7 +111,11 @@ func TestServer(t *testing.T) {
 	if err != nil || len(all.Devices) != 1 || all.Devices[0].DeviceIds[0] != "free" || fmt.Sprint(all.CpuIds) != "[1 2]" || all.Memory[0].Size != 7 {
 		t.Errorf("the node has %v, %v", all, err)
 	}
-	if text := strings.Join(asked, " "); text != "listfalse getfalse gettrue get_allocatablefalse" {
+	old, err := alpha.NewPodResourcesListerClient(conn).List(ctx, &alpha.ListPodResourcesRequest{})
+	if err != nil || len(old.PodResources) != 2 || len(old.PodResources[1].Containers) != 1 || fmt.Sprint(old.PodResources[1].Containers[0].Devices[0].DeviceIds) != "[b-0]" {
+		t.Errorf("in v1alpha1 the pods have %v, %v", old, err)
+	}
+	if text := strings.Join(asked, " "); text != "listfalse getfalse gettrue get_allocatablefalse v1alpha1false" {
 		t.Errorf("counted: %s", text)
 	}
 	cancel()
