@@ -6,7 +6,7 @@ CONFORMANCE_DIR := test/conformance/e2e
 CONFORMANCE_BUILD := go build -ldflags "-s -w"
 CONFORMANCE_MOD := $(CONFORMANCE_DIR)/go.mod $(CONFORMANCE_DIR)/go.sum
 CONFORMANCE_SUITE := $(CONFORMANCE_OUT)/e2e.test
-CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs regression-issue-74839 sample-apiserver etcd consumer load pairs windows/agnhost.exe windows/sh.exe windows/consumer.exe windows/load.exe)
+CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs regression-issue-74839 sample-device-plugin sample-apiserver etcd consumer load pairs windows/agnhost.exe windows/sh.exe windows/consumer.exe windows/load.exe)
 CONFORMANCE_DATA := $(CONFORMANCE_OUT)/data
 CONFORMANCE_CSI_MOD := bundle/csi/go.mod bundle/csi/go.sum
 CONFORMANCE_CSI := $(addprefix $(CONFORMANCE_OUT)/csi/,csi-attacher csi-provisioner csi-resizer)
@@ -58,7 +58,7 @@ $(CONFORMANCE_OUT)/sh: $(wildcard test/conformance/shell/*)
 $(CONFORMANCE_OUT)/windows/sh.exe: $(wildcard test/conformance/shell/*)
 	cd test/conformance/shell && GOOS=windows $(CONFORMANCE_BUILD) -o ../../../$@
 
-$(addprefix $(CONFORMANCE_OUT)/,agnhost nonewprivs regression-issue-74839): $(CONFORMANCE_MOD)
+$(addprefix $(CONFORMANCE_OUT)/,agnhost nonewprivs regression-issue-74839 sample-device-plugin): $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/kubernetes/test/images/$(notdir $@)
 
 # The consumer of the tests of autoscaling, and what it starts to use processors and memory.

@@ -56,6 +56,7 @@ func suiteImages() []images.Image {
 		{Repository: "e2e-test-images/resource-consumer", Tags: []string{"1.14"}, Linux: linux("consumer").Starting([]string{"/consumer"}),
 			Windows: windows("windows-consumer").Starting([]string{`C:\consumer.exe`})},
 		{Repository: "e2e-test-images/regression-issue-74839", Tags: []string{"1.4"}, Linux: linux("boom").Starting([]string{"/regression-issue-74839"})},
+		{Repository: "e2e-test-images/sample-device-plugin", Tags: []string{"1.7"}, Linux: linux("device-plugin").Starting([]string{"/sampledeviceplugin", "-alsologtostderr"})},
 		{Repository: "build-image/distroless-iptables", Tags: []string{"v0.9.6"}, Linux: linux("conntrack").Starting(nil, "sh")},
 		{Repository: "e2e-test-images/sample-apiserver", Tags: []string{"1.29.2"}, Linux: linux("sample-apiserver").Starting([]string{"/sample-apiserver"})},
 		{Repository: "sig-storage/hostpathplugin", Tags: []string{"v1.17.1"}, Linux: linux("pairs").Starting([]string{"/hostpathplugin"})},
@@ -118,6 +119,7 @@ func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
 		// The DNS servers of the tests are those of the cluster.
 		"coredns":          files("coredns", filepath.Join(bundle, "coredns")),
 		"boom":             files("regression-issue-74839", at("regression-issue-74839")),
+		"device-plugin":    files("sampledeviceplugin", at("sample-device-plugin")),
 		"conntrack":        addConntrack,
 		"sample-apiserver": files("sample-apiserver", at("sample-apiserver")),
 		"pairs":            files("hostpathplugin", at("pairs")),
