@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,29 +151,6 @@ func nodeOptions(cfg *v1beta1.KubeletConfiguration, given *Options, name string,
 	}
 	o.Reserved, err = reserved(cfg, host)
 	return o, err
-}
-
-// GOGC, how much garbage is allowed in percent of the live heap: while many pods start, when the processors have better things
-// to do than collecting it, and at all other times (Go's default).
-const (
-	burstGarbage = 400
-	usualGarbage = 100
-)
-
-// collectLessInBursts returns a function that makes garbage collection rare during a burst of pod starts, and returns the memory
-// to the system afterwards. It returns nil if GOGC or GOMEMLIMIT is set: then the user decides.
-func collectLessInBursts(getenv func(string) string) func(bool) {
-	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
-		return nil
-	}
-	return func(burst bool) {
-		if burst {
-			debug.SetGCPercent(burstGarbage)
-			return
-		}
-		debug.SetGCPercent(usualGarbage)
-		go debug.FreeOSMemory() // a collection; the caller does not wait for it
-	}
 }
 
 // cloud prepares a node that a cloud controller will describe further.
