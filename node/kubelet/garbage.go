@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
+	"time"
 )
 
 // GOGC, how much garbage may lie in the heap before it is collected, in percent of what lives. That is 8 MB with 50 pods and 20 MB with 250.
@@ -16,6 +17,9 @@ const (
 	burstMost    = 400      // during a burst
 	burstBytes   = 12 << 20 // of garbage, that is: a larger heap gets less than burstMost
 )
+
+// afterStart is when the start is over, also where it is no burst.
+const afterStart = time.Minute
 
 // burstGarbage returns GOGC during a burst, for a heap in which live bytes live.
 func burstGarbage(live uint64) int {
@@ -35,6 +39,7 @@ func collectLessInBursts(getenv func(string) string) func(bool) {
 		return nil
 	}
 	debug.SetGCPercent(usualGarbage)
+	time.AfterFunc(afterStart, rest)
 	return new(collector).tell
 }
 
@@ -44,8 +49,14 @@ func (c *collector) tell(burst bool) {
 	c.mu.Unlock()
 	c.adjust()
 	if !burst {
-		go debug.FreeOSMemory() // a collection; the caller does not wait for it
+		go rest() // the caller does not wait for it
 	}
+}
+
+// rest returns what a burst, or the start, has left to the system.
+func rest() {
+	debug.FreeOSMemory() // a collection
+	releaseProgram()
 }
 
 // adjust sets how much garbage is allowed, during a burst by what lives now, and then again after each collection.
