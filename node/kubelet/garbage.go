@@ -10,8 +10,8 @@ import (
 
 // GOGC, how much garbage may lie in the heap before it is collected, in percent of what lives. That is 8 MB with 50 pods and 20 MB with 250.
 // While many pods start, the processors have better things to do than to collect. But the heap hardly shrinks afterwards, because what
-// lives is left all over it. With 400 % the kubelet had 124 MB after the start of 250 pods, with these limits 91 MB, and had used a tenth of a
-// second more of 5 seconds of processor time.
+// lives is left all over it. With 400 % the kubelet had 124 MB after the start of 250 pods, with limits like these 91 MB, for a tenth of a second more
+// of 5 seconds of processor time (both without releaseProgram).
 const (
 	usualGarbage = 50
 	burstMost    = 400      // during a burst
