@@ -68,6 +68,14 @@ func TestDefaults(t *testing.T) {
 	if w.EvictionHard["memory.available"] != "500Mi" || *w.ResolverConfig != "Host" || !strings.HasPrefix(w.ContainerRuntimeEndpoint, "npipe:") || w.CgroupDriver != "" {
 		t.Errorf("Windows: %+v", w)
 	}
+	linux, windows := reflect.ValueOf(*c), reflect.ValueOf(*w)
+	for i := range linux.NumField() {
+		name, field := linux.Type().Field(i).Name, windows.Field(i)
+		if linux.Field(i).Kind() == reflect.Pointer && !linux.Field(i).IsNil() && field.IsNil() && !strings.HasPrefix(name, "IPTables") { // nobody reads those
+			t.Errorf("%s has a default on Linux and none on Windows: who reads it there follows a nil pointer", name)
+		}
+	}
+
 	// A status period that is set is also the period of unchanged reports.
 	path := write(t, t.TempDir(), "c.yaml", kind+"nodeStatusUpdateFrequency: 3s\n")
 	if c := load(t, Source{File: path}); c.NodeStatusReportFrequency.Duration != 3*time.Second {

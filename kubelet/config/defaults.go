@@ -150,6 +150,7 @@ func defaultWindows(c *v1beta1.KubeletConfiguration) {
 	orString(&c.ContainerRuntimeEndpoint, "npipe:////./pipe/containerd-containerd")
 	orPtr(&c.ResolverConfig, "Host") // upstream's default is a file that Windows does not have, so upstream's kubelet does not start with it
 	orPtr(&c.CgroupsPerQOS, false)
+	orPtr(&c.MakeIPTablesUtilChains, false)
 	defaultEviction(c, map[string]string{"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%"})
 }
 
