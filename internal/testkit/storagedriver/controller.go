@@ -3,6 +3,7 @@ package storagedriver
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 
@@ -22,6 +23,7 @@ func (d *controller) ControllerGetCapabilities(context.Context, *csi.ControllerG
 	out := &csi.ControllerGetCapabilitiesResponse{}
 	for t, has := range map[csi.ControllerServiceCapability_RPC_Type]bool{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME:     true,
+		csi.ControllerServiceCapability_RPC_CLONE_VOLUME:             true,
 		csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME: d.o.Attach,
 		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME:            !d.o.NoExpand,
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER: d.o.SingleNodeModes,
@@ -42,8 +44,9 @@ const maxBytes = 1 << 40
 
 // CreateVolume is part of CSI.
 func (d *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	if r.GetVolumeContentSource() != nil {
-		return nil, status.Error(codes.InvalidArgument, "volumes are made empty")
+	source, err := sourceOf(r)
+	if err != nil {
+		return nil, err
 	}
 	size := r.GetCapacityRange().GetRequiredBytes()
 	if size == 0 {
@@ -67,17 +70,23 @@ func (d *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest)
 	if err != nil {
 		return nil, err
 	}
-	if v.Name != "" && v.Bytes != size {
-		return nil, status.Errorf(codes.AlreadyExists, "volume %s has %d bytes", r.Name, v.Bytes)
+	isNew := v.Name == ""
+	if !isNew && (v.Bytes != size || v.Source != source) {
+		return nil, status.Errorf(codes.AlreadyExists, "volume %s has %d bytes and is a copy of %q", r.Name, v.Bytes, v.Source)
 	}
-	v.Name, v.Bytes, v.Block = r.Name, size, block
+	v.Name, v.Bytes, v.Block, v.Source = r.Name, size, block, source
+	if isNew && source != "" {
+		if err := d.fill(v, source); err != nil {
+			return nil, errors.Join(err, d.remove(v))
+		}
+	}
 	if block {
 		if err := growBlock(d.folder(id)+".img", size); err != nil {
 			return nil, err
 		}
 	}
 
-	out := &csi.Volume{VolumeId: id, CapacityBytes: size, VolumeContext: r.Parameters}
+	out := &csi.Volume{VolumeId: id, CapacityBytes: size, VolumeContext: r.Parameters, ContentSource: r.GetVolumeContentSource()}
 	if len(d.o.Topology) > 0 {
 		out.AccessibleTopology = []*csi.Topology{{Segments: d.o.Topology}}
 	}

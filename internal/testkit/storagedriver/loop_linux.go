@@ -117,6 +117,19 @@ func growBlock(file string, size int64) error {
 	return withDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_SET_CAPACITY, 0) })
 }
 
+// copyBlock copies the file of a raw device. It is read through its loop device, if it has one: what was written there may not have come to the
+// file yet.
+func copyBlock(from, to string) error {
+	device, err := loopOf(from)
+	if err != nil {
+		return err
+	}
+	if device != "" {
+		from = device
+	}
+	return copyFile(from, to)
+}
+
 // dropBlock removes the file of a raw device, and its loop device.
 func dropBlock(file string) error {
 	device, err := loopOf(file)

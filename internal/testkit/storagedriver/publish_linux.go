@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,6 +31,15 @@ func publishFolder(source, target string, readOnly bool) error {
 		return nil
 	}
 	return unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+}
+
+// setOwner gives a file the owner and the group of another.
+func setOwner(path string, as fs.FileInfo) error {
+	st, ok := as.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fmt.Errorf("the owner of %s is not known", as.Name())
+	}
+	return os.Lchown(path, int(st.Uid), int(st.Gid))
 }
 
 // withdraw undoes publishFolder and publishBlock.
