@@ -112,7 +112,7 @@ func (d *Driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRe
 	if block {
 		err = publishBlock(d.folder(v.ID)+".img", r.TargetPath)
 	} else {
-		err = publishFolder(d.folder(v.ID), r.TargetPath, r.Readonly)
+		err = publishFolder(d.folder(v.ID), r.TargetPath, mount.GetMountFlags(), r.Readonly)
 	}
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "publishing volume %s: %v", v.ID, err)

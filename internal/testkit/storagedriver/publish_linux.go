@@ -16,8 +16,25 @@ func mounted(p string) bool {
 	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
+// mountFlags are the mount options that a bound folder can have for itself.
+var mountFlags = map[string]uintptr{
+	"noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME, "relatime": unix.MS_RELATIME,
+	"nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC, "nosuid": unix.MS_NOSUID,
+}
+
 // publishFolder binds a folder to target, once.
-func publishFolder(source, target string, readOnly bool) error {
+func publishFolder(source, target string, options []string, readOnly bool) error {
+	var flags uintptr
+	for _, option := range options {
+		flag, known := mountFlags[option]
+		if !known {
+			return fmt.Errorf("mount option %q is not one of a bound folder", option)
+		}
+		flags |= flag
+	}
+	if readOnly {
+		flags |= unix.MS_RDONLY
+	}
 	if mounted(target) {
 		return nil
 	}
@@ -27,10 +44,10 @@ func publishFolder(source, target string, readOnly bool) error {
 	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("binding %s: %w", source, err)
 	}
-	if !readOnly {
+	if flags == 0 {
 		return nil
 	}
-	return unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+	return unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|flags, "")
 }
 
 // setOwner gives a file the owner and the group of another.

@@ -9,7 +9,7 @@ import (
 )
 
 // publishFolder makes a link to a folder, as drivers on Windows do.
-func publishFolder(source, target string, _ bool) error {
+func publishFolder(source, target string, _ []string, _ bool) error {
 	if have, err := os.Readlink(target); err == nil && have == source {
 		return nil
 	}
