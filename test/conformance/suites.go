@@ -60,7 +60,7 @@ var suites = map[string]suite{
 			{`Snapshot|snapshot`, "snapshots are made by the driver and a controller; a kubelet takes no part in them"},
 			{`volume-modify|VolumeAttributesClass`, "attributes of volumes are changed by the driver's controller; a kubelet takes no part in it"},
 			{`any volume data source`, "needs the image of a controller that fills volumes, which is not to be had"},
-			{`volume-performance|pvc-deletion-performance|volumeLimits`, "figures of a cloud's disks, and a test that fills a node to its limit of volumes for an hour"},
+			{`volume-lifecycle-performance|pvc-deletion-performance`, "figures of a cloud's disks"},
 		}},
 	"node": {labels: "sig-node" + usual + " && !Alpha", peer: true, onLinux: true,
 		about: "runs upstream's tests of sig-node beyond conformance that need no cloud.",

@@ -35,6 +35,7 @@ func publishFolder(source, target string, options []string, readOnly bool) error
 	if readOnly {
 		flags |= unix.MS_RDONLY
 	}
+
 	if mounted(target) {
 		return nil
 	}
