@@ -12,12 +12,14 @@ import (
 const inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
 
 // How many inotify instances each part of a local cluster has open once it is up. They were counted on such clusters by
-// `find /proc/[0-9]*/fd -lname anon_inode:inotify`. On a Linux node containerd has two, kubelet and kube-proxy one each. An emulated Windows node
-// has one, and one more while a program there watches a folder.
+// `find /proc/[0-9]*/fd -lname anon_inode:inotify`. On a Linux node containerd has two, kubelet and kube-proxy one each; upstream's
+// kubelet has six. An emulated Windows node has one, and one more while a program there watches a folder.
 const (
 	inotifyOfControlPlane = 13
 	inotifyOfLinuxNode    = 4
 	inotifyOfWindowsNode  = 2
+
+	moreOfUpstreamKubelet = 5
 )
 
 // checkInotify returns an error if the machine's limit leaves too few inotify instances for a cluster with these nodes. Programs that get
@@ -31,7 +33,16 @@ func checkInotify(c Config) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", inotifyLimit, err)
 	}
-	return inotifyLack(limit, inotifyUsed(), inotifyOfControlPlane+inotifyOfLinuxNode*c.LinuxNodes+inotifyOfWindowsNode*c.WindowsNodes)
+	return inotifyLack(limit, inotifyUsed(), inotifyNeed(c))
+}
+
+// inotifyNeed is how many instances a cluster takes.
+func inotifyNeed(c Config) int {
+	linux := inotifyOfLinuxNode
+	if c.LinuxKubelet == KubeletUpstream {
+		linux += moreOfUpstreamKubelet
+	}
+	return inotifyOfControlPlane + linux*c.LinuxNodes + inotifyOfWindowsNode*c.WindowsNodes
 }
 
 // inotifyLack returns an error that names the setting if fewer than need instances of limit are free.

@@ -34,3 +34,14 @@ func TestInotifyInstances(t *testing.T) {
 		}
 	}
 }
+
+func TestInotifyNeed(t *testing.T) {
+	c := Config{LinuxNodes: 2, WindowsNodes: 1}
+	if got := inotifyNeed(c); got != 13+2*4+2 {
+		t.Errorf("with our kubelet: %d", got)
+	}
+	c.LinuxKubelet = KubeletUpstream
+	if got := inotifyNeed(c); got != 13+2*9+2 {
+		t.Errorf("with upstream's kubelet: %d", got)
+	}
+}
