@@ -289,7 +289,27 @@ func amount(name v1.ResourceName, q resource.Quantity) int64 {
 // requests of a pod: its containers and sidecars or its largest init container, or what the pod as a whole asks for, and
 // the overhead of its runtime.
 func requests(p *v1.Pod) v1.ResourceList {
-	return resources.PodRequests(p, resources.PodResourcesOptions{})
+	return resources.PodRequests(withoutClaimed(p), resources.PodResourcesOptions{})
+}
+
+// withoutClaimed is p without its requests for extended resources that a resource claim serves: they take nothing of what the node offers under
+// the same name, which is a device plugin's and may be nothing.
+func withoutClaimed(p *v1.Pod) *v1.Pod {
+	st := p.Status.ExtendedResourceClaimStatus
+	if st == nil {
+		return p
+	}
+	p = p.DeepCopy()
+	for _, m := range st.RequestMappings {
+		for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range list {
+				if list[i].Name == m.ContainerName {
+					delete(list[i].Resources.Requests, v1.ResourceName(m.ResourceName))
+				}
+			}
+		}
+	}
+	return p
 }
 
 func portsConflict(wanted, held []v1.ContainerPort) bool {

@@ -27,6 +27,13 @@ func asking(pairs ...string) *v1.Pod {
 
 func with(p *v1.Pod, change func(*v1.Pod)) *v1.Pod { change(p); return p }
 
+// claiming is p with a resource claim that serves what its container asks for under this name.
+func claiming(p *v1.Pod, resource string) *v1.Pod {
+	p.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{ResourceClaimName: "claim",
+		RequestMappings: []v1.ContainerExtendedResourceRequest{{ContainerName: "c", ResourceName: resource, RequestName: "r"}}}
+	return p
+}
+
 func port(ip string, number int32, protocol v1.Protocol) *v1.Pod {
 	return with(asking(), func(p *v1.Pod) {
 		p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostIP: ip, HostPort: number, Protocol: protocol}}
@@ -86,6 +93,10 @@ func TestCheck(t *testing.T) {
 		{"extended resource", asking("example.com/fake", "1"), free, []*v1.Pod{asking("example.com/fake", "1")},
 			"OutOfexample.com/fake", "Node didn't have enough resource: example.com/fake, requested: 1, used: 1, capacity: 1"},
 		{"extended resource of the cluster", asking("example.com/other", "1"), free, nil, "", ""},
+		{"extended resource of a claim", claiming(asking("example.com/fake", "2"), "example.com/fake"), free, nil, "", ""},
+		{"extended resource that a pod has by a claim", asking("example.com/fake", "1"), free, []*v1.Pod{claiming(asking("example.com/fake", "1"), "example.com/fake")}, "", ""},
+		{"extended resource beside one of a claim", claiming(asking("example.com/fake", "2"), "example.com/other"), free, nil,
+			"OutOfexample.com/fake", "requested: 2, used: 0, capacity: 1"},
 		{"overhead counts", with(asking("cpu", "1500m"), func(p *v1.Pod) { p.Spec.Overhead = list("cpu", "600m") }), free, nil, "OutOfcpu", "requested: 2100"},
 		{"resources before affinity", with(asking("cpu", "3"), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "hdd"} }), free, nil, "OutOfcpu", ""},
 		{"selector", with(asking(), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "hdd"} }), free, nil,
