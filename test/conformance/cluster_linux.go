@@ -44,7 +44,7 @@ const suiteMemory = "3Gi"
 
 func (c *suiteCluster) up(ctx context.Context) error {
 	args := append([]string{"up", "--dir", c.o.dir}, nodes[c.o.node]...)
-	if n := suites[c.o.suite].linuxNodes; n > 0 {
+	if n := suites[c.o.suite].linuxNodes; n > 0 && c.o.node == "lin" {
 		args = append(args, fmt.Sprintf("--linux-nodes=%d", n))
 	}
 	if c.o.kubelet != ours {

@@ -156,6 +156,12 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 	}
+	if o.suite == dra && o.kubelet == ours {
+		if err := c.showPluginFolder(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, c.hidePluginFolder()) }()
+	}
 	list, err := c.suite(ctx)
 	summarise(os.Stdout, list)
 	if err != nil && len(list) == 0 {

@@ -21,7 +21,7 @@ type suite struct {
 	peer bool
 	// storage: the cluster has our storage driver and, but for the suite of drivers, which makes classes itself, a default class of it.
 	storage bool
-	// linuxNodes of the cluster; 0: as many as always.
+	// linuxNodes of a cluster whose Linux nodes are judged; 0: as many as always.
 	linuxNodes int
 	// zones: each Linux node is in a zone of its own.
 	zones bool
@@ -49,7 +49,8 @@ var suites = map[string]suite{
 	"conformance": {labels: "Conformance", onWindows: true, onLinux: true},
 	sigWindows:    {labels: sigWindows, onWindows: true},
 	// The group's other tests need a cloud, and those of an alpha feature an API server that has it.
-	"autoscaling": {labels: "sig-autoscaling && Feature: containsAny HPA && !Alpha", onWindows: true, onLinux: true,
+	// Its pods ask for half a processor each, and a test makes up to twelve of them.
+	"autoscaling": {labels: "sig-autoscaling && Feature: containsAny HPA && !Alpha", peer: true, linuxNodes: 4, onWindows: true, onLinux: true,
 		about: "runs the tests of the horizontal pod autoscaler (test/e2e/autoscaling) that need no cloud."},
 
 	storageCSI: {labels: "!Disruptive && !Flaky", focus: `External Storage`, peer: true, storage: true, onLinux: true,
@@ -90,8 +91,7 @@ var suites = map[string]suite{
 		about: "runs upstream's tests of dynamic resource allocation that need a kubelet, with upstream's driver, which is a part of the tests. They are told one folder of the " +
 			"kubelet for all nodes, and those of a local cluster have one each: the cluster has one node.",
 		out: []leftOut{
-			{`on multiple nodes|DaemonSet with admin access`, "need several nodes with one folder"},
-			{`device plugin|supports extended resources together with ResourceClaim`, "need the image of a device plugin"},
+			{`on multiple nodes|DaemonSet with admin access|dra nodes and device plugin nodes`, "need several nodes with one folder"},
 			{`with v1beta[12] API`, "need versions of the API that an API server does not serve unless it is told to"},
 		}},
 	"network": {labels: "sig-network" + usual + " && !Alpha", peer: true, onLinux: true, linuxNodes: 3, zones: true,
