@@ -16,24 +16,27 @@ func mounted(p string) bool {
 	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
-// mountFlags are the mount options that a bound folder can have for itself.
-var mountFlags = map[string]uintptr{
-	"noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME, "relatime": unix.MS_RELATIME,
-	"nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC, "nosuid": unix.MS_NOSUID,
+// mountAttributes are the mount options that a bound folder can have for itself.
+var mountAttributes = map[string]uint64{
+	"noatime": unix.MOUNT_ATTR_NOATIME, "nodiratime": unix.MOUNT_ATTR_NODIRATIME, "relatime": unix.MOUNT_ATTR_RELATIME,
+	"nodev": unix.MOUNT_ATTR_NODEV, "noexec": unix.MOUNT_ATTR_NOEXEC, "nosuid": unix.MOUNT_ATTR_NOSUID,
 }
 
 // publishFolder binds a folder to target, once.
 func publishFolder(source, target string, options []string, readOnly bool) error {
-	var flags uintptr
+	attributes := unix.MountAttr{}
 	for _, option := range options {
-		flag, known := mountFlags[option]
+		one, known := mountAttributes[option]
 		if !known {
 			return fmt.Errorf("mount option %q is not one of a bound folder", option)
 		}
-		flags |= flag
+		attributes.Attr_set |= one
+	}
+	if attributes.Attr_set&unix.MOUNT_ATTR__ATIME != 0 {
+		attributes.Attr_clr = unix.MOUNT_ATTR__ATIME // else the kernel refuses to set one of them
 	}
 	if readOnly {
-		flags |= unix.MS_RDONLY
+		attributes.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
 
 	if mounted(target) {
@@ -42,13 +45,23 @@ func publishFolder(source, target string, options []string, readOnly bool) error
 	if err := os.Mkdir(target, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+	if err := bind(source, target, &attributes); err != nil {
 		return fmt.Errorf("binding %s: %w", source, err)
 	}
-	if flags == 0 {
-		return nil
+	return nil
+}
+
+// bind gives the mount its attributes before it is anywhere: a driver's mounts reach the node by propagation, and what is changed later does not.
+func bind(source, target string, attributes *unix.MountAttr) error {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
 	}
-	return unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|flags, "")
+	defer unix.Close(tree)
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, attributes); err != nil {
+		return fmt.Errorf("setting mount options: %w", err)
+	}
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 // setOwner gives a file the owner and the group of another.
