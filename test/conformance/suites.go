@@ -56,7 +56,7 @@ var suites = map[string]suite{
 	storageCSI: {labels: "!Disruptive && !Flaky", focus: `External Storage`, peer: true, storage: true, onLinux: true,
 		about: "runs upstream's suite for storage drivers (`--storage.testdriver`) with a driver of ours, which is as strict as the interface lets a driver be " +
 			"(internal/testkit/storagedriver), and upstream's external-provisioner, external-attacher and external-resizer. csi-driver-host-path, for which upstream runs it, " +
-			"is not to be had as a Go module.",
+			"is not to be had as a Go module. Tests that stop a kubelet by SSH (Disruptive) are not run.",
 		out: []leftOut{
 			{`Snapshot|snapshot`, "snapshots are made by the driver and a controller; a kubelet takes no part in them"},
 			{`volume-modify|VolumeAttributesClass`, "attributes of volumes are changed by the driver's controller; a kubelet takes no part in it"},
