@@ -60,17 +60,14 @@ func run(m *testing.M) (int, error) {
 	}
 	out, err := command(8*time.Minute, porthole, up...)
 	fmt.Printf("porthole up took %.1f s\n%s", time.Since(started).Seconds(), out)
-	if err != nil {
-		return 1, err
+	code := 1
+	if err == nil {
+		code = m.Run()
 	}
-	if code := m.Run(); code != 0 {
-		if !keep {
-			saveLogs()
-		}
-		return code, nil
+	if code != 0 && !keep {
+		saveLogs()
 	}
-
-	return 0, nil
+	return code, err
 }
 
 // saveLogs prints the end of every log, since the folder goes away.
