@@ -89,6 +89,17 @@ func crowds(crowd int) func(context.Context, *side, int) error {
 	return func(ctx context.Context, s *side, _ int) error { return s.crowd(ctx, crowd) }
 }
 
+// bareCrowds starts as many pods by the calls alone.
+func bareCrowds(crowd int) func(context.Context, *side, int) error {
+	return func(ctx context.Context, s *side, _ int) error {
+		_, all, _, err := s.bareBatch(ctx, crowd, func() error { return nil })
+		if err == nil {
+			s.add("large-ready", all)
+		}
+		return err
+	}
+}
+
 // crowd starts many pods at once and measures how long it takes, how fast the statistics are then, and the memory of the
 // kubelet.
 func (s *side) crowd(ctx context.Context, crowd int) error {
