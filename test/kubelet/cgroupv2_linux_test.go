@@ -233,7 +233,7 @@ func testCgroupFigures(t *testing.T, w *world) {
 		t.Errorf("the limit of memory is %v", limit)
 	}
 	for _, name := range []string{"container_memory_rss", "container_memory_usage_bytes", "container_cpu_usage_seconds_total", "container_processes"} {
-		if !regexp.MustCompile(name + `\{container="app",.*id="[^"]*` + id + `(\.scope)?".*\} [1-9]`).MatchString(page) {
+		if !regexp.MustCompile(name + `\{container="app",.*id="[^"]*` + id + `(\.scope)?".*\} (0\.0*)?[1-9]`).MatchString(page) {
 			t.Errorf("%s has no figure of the container", name)
 		}
 	}
