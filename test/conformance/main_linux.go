@@ -133,45 +133,54 @@ func run(ctx context.Context, o options) (err error) {
 	if o.images {
 		return nil
 	}
-	if o.suite == nodeE2E {
-		node := newNodeSuite(o)
+	list, err := c.judge(ctx)
+	switch {
+	case len(list) == 0:
+		return err
+	case o.repo == "":
+		return errors.Join(err, failures(list))
+	}
+	return errors.Join(err, write(o, list))
+}
+
+// judge prepares what the suite needs beside the cluster, runs it, and takes away what it has prepared. There is no error if tests fail.
+func (c *suiteCluster) judge(ctx context.Context) (list []result, err error) {
+	if c.o.suite == nodeE2E {
+		node := newNodeSuite(c.o)
 		defer func() { err = errors.Join(err, node.remove()) }()
 		if err := node.prepare(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := c.prepare(ctx); err != nil {
-		return err
+		return nil, err
 	}
 
-	if o.suite == sigWindows {
+	if c.o.suite == sigWindows {
 		stop, err := c.outside(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer stop()
 	}
-	if suites[o.suite].storage {
+	if suites[c.o.suite].storage {
 		if err := c.deployStorage(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if o.suite == dra && o.kubelet == ours {
+	if c.o.suite == dra && c.o.kubelet == ours {
 		if err := c.showPluginFolder(); err != nil {
-			return err
+			return nil, err
 		}
 		defer func() { err = errors.Join(err, c.hidePluginFolder()) }()
 	}
-	list, err := c.suite(ctx)
-	summarise(os.Stdout, list)
-	if err != nil && len(list) == 0 {
-		return err
-	}
-	if o.repo == "" {
-		return failures(list)
-	}
 
-	return write(o, list)
+	list, err = c.suite(ctx)
+	summarise(os.Stdout, list)
+	if len(list) > 0 {
+		err = nil // it has said that tests failed
+	}
+	return list, err
 }
 
 // takeIn adds what an earlier run with -repo "" found.
