@@ -12,8 +12,8 @@ import (
 const inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
 
 // How many inotify instances each part of a local cluster has open once it is up. They were counted on such clusters by
-// `find /proc/[0-9]*/fd -lname anon_inode:inotify`. On a Linux node containerd has two, kubelet and kube-proxy one each; upstream's
-// kubelet has six. An emulated Windows node has one, and one more while a program there watches a folder.
+// `find /proc/[0-9]*/fd -lname anon_inode:inotify`. On a Linux node containerd has two, kube-proxy one, and the
+// kubelet one if it is ours and six if it is upstream's. An emulated Windows node has one, and one more while a program there watches a folder.
 const (
 	inotifyOfControlPlane = 13
 	inotifyOfLinuxNode    = 4

@@ -292,8 +292,8 @@ func requests(p *v1.Pod) v1.ResourceList {
 	return resources.PodRequests(withoutClaimed(p), resources.PodResourcesOptions{})
 }
 
-// withoutClaimed is p without its requests for extended resources that a resource claim serves: they take nothing of what the node offers under
-// the same name, which is a device plugin's and may be nothing.
+// withoutClaimed returns p without its requests for extended resources that a ResourceClaim satisfies (DRAExtendedResource). The node's allocatable
+// amount of the same name is that of a device plugin, and may be 0; these requests do not count against it.
 func withoutClaimed(p *v1.Pod) *v1.Pod {
 	st := p.Status.ExtendedResourceClaimStatus
 	if st == nil {

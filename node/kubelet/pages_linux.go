@@ -12,9 +12,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// releaseProgram tells the kernel that the process does not need the pages of its program's file now. Most of the program is needed at its
-// start only, and with each page the kernel maps the 15 around it (fault_around_bytes, 64 KiB), so that nearly the whole file counts as
-// memory in use. Afterwards the kernel may drop what is not used again. What is used again it maps from its cache.
+// releaseProgram unmaps the pages of the program's own file. Most of the program's code runs only at the start, and with each page that is used the
+// kernel maps up to 15 around it (fault_around_bytes, 64 KiB), so that nearly the whole file counts as memory of the process. The pages stay in the page
+// cache: the kernel maps those that are used again from there, and may drop the others when memory is short.
 func releaseProgram() {
 	path, err := os.Readlink("/proc/self/exe")
 	var pages []mapping
@@ -31,7 +31,7 @@ func releaseProgram() {
 	}
 }
 
-// mapping is where memory begins, and the address after it.
+// mapping is a range of addresses. to is the first address after it.
 type mapping struct{ from, to uintptr }
 
 // programPages lists where this process has mapped the file for reading.
@@ -44,23 +44,21 @@ func programPages(path string) ([]mapping, error) {
 	return unwritten(bufio.NewScanner(smaps), path)
 }
 
-// unwritten reads from smaps where a file is mapped that cannot be written to, and was not all the same, as by a debugger: such pages are
-// copies, which would be lost.
+// unwritten returns from smaps the mappings of a file that are read-only and have no pages of their own. A debugger's breakpoint makes such a page
+// of a read-only mapping, which would be lost.
 func unwritten(smaps *bufio.Scanner, path string) (list []mapping, err error) {
-	var now mapping // that the lines are about; empty if it is of no interest
+	var now mapping // the one that the current line belongs to; empty unless it is a read-only one of the file
 	for smaps.Scan() {
 		f := strings.Fields(smaps.Text())
 		switch {
-		case len(f) > 5 && strings.Contains(f[0], "-"): // from-to, permissions, offset, device, inode, path
+		case len(f) > 1 && strings.Contains(f[0], "-"): // from-to, permissions, offset, device, inode, and the path if there is a file
 			now = mapping{}
-			if strings.Join(f[5:], " ") != path || strings.Contains(f[1], "w") {
+			if len(f) < 6 || strings.Join(f[5:], " ") != path || strings.Contains(f[1], "w") {
 				continue
 			}
 			if _, err := fmt.Sscanf(f[0], "%x-%x", &now.from, &now.to); err != nil {
 				return nil, fmt.Errorf("%s: %w", smaps.Text(), err)
 			}
-		case len(f) > 1 && strings.Contains(f[0], "-"): // one without a file
-			now = mapping{}
 		case len(f) > 1 && f[0] == "Anonymous:" && f[1] == "0" && now != mapping{}:
 			list = append(list, now)
 		}

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pluginFolder is the folder of the kubelet's socket that the DaemonSet of upstream's device plugin mounts. Upstream's kubelet has it wherever its
-// own folder is; ours in a local cluster has one in the node's folder.
+// pluginFolder is where the DaemonSet of upstream's device plugin expects the kubelet's socket. Upstream's kubelet always has it there, whatever its
+// --root-dir is. Our kubelets in a local cluster have it in a folder of each node instead.
 const pluginFolder = "/var/lib/kubelet/device-plugins"
 
-// showPluginFolder shows the one of our kubelet there, for a cluster of one Linux node. Until hidePluginFolder it hides that of a kubelet of this machine.
+// showPluginFolder mounts the folder of the cluster's only Linux node at pluginFolder. Until hidePluginFolder it covers what a kubelet of this machine has there.
 func (c *suiteCluster) showPluginFolder() error {
 	own := filepath.Join(c.o.dir, "hosts", nodesOf(c.o)[0], "kubelet", filepath.Base(pluginFolder))
 	if err := os.MkdirAll(pluginFolder, 0o750); err != nil {

@@ -21,7 +21,7 @@ type suite struct {
 	peer bool
 	// storage: the cluster has our storage driver and, but for the suite of drivers, which makes classes itself, a default class of it.
 	storage bool
-	// linuxNodes of a cluster whose Linux nodes are judged; 0: as many as always.
+	// linuxNodes is how many Linux nodes the cluster has when the suite runs on those; 0: as many as other suites have.
 	linuxNodes int
 	// zones: each Linux node is in a zone of its own.
 	zones bool
@@ -49,7 +49,7 @@ var suites = map[string]suite{
 	"conformance": {labels: "Conformance", onWindows: true, onLinux: true},
 	sigWindows:    {labels: sigWindows, onWindows: true},
 	// The group's other tests need a cloud, and those of an alpha feature an API server that has it.
-	// Its pods ask for half a processor each, and a test makes up to twelve of them.
+	// One test runs up to twelve pods that request 500m of CPU each: two nodes have no room for them.
 	"autoscaling": {labels: "sig-autoscaling && Feature: containsAny HPA && !Alpha", peer: true, linuxNodes: 4, onWindows: true, onLinux: true,
 		about: "runs the tests of the horizontal pod autoscaler (test/e2e/autoscaling) that need no cloud."},
 

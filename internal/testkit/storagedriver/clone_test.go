@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// newController returns the controller of a driver in a folder of its own.
+// newController returns the CSI controller service of a new driver, which keeps its volumes in a temporary folder.
 func newController(t *testing.T) *controller {
 	t.Helper()
 	d, err := New(Options{Name: "d.example.com", Dir: t.TempDir()})

@@ -16,7 +16,7 @@ func mounted(p string) bool {
 	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
-// mountAttributes are the mount options that a bound folder can have for itself.
+// mountAttributes are the mount options that a bind mount can have independently of the file system that it shows, by name.
 var mountAttributes = map[string]uint64{
 	"noatime": unix.MOUNT_ATTR_NOATIME, "nodiratime": unix.MOUNT_ATTR_NODIRATIME, "relatime": unix.MOUNT_ATTR_RELATIME,
 	"nodev": unix.MOUNT_ATTR_NODEV, "noexec": unix.MOUNT_ATTR_NOEXEC, "nosuid": unix.MOUNT_ATTR_NOSUID,
@@ -51,7 +51,8 @@ func publishFolder(source, target string, options []string, readOnly bool) error
 	return nil
 }
 
-// bind gives the mount its attributes before it is anywhere: a driver's mounts reach the node by propagation, and what is changed later does not.
+// bind makes a bind mount. It sets the attributes before it attaches the mount: the mount then reaches the node by propagation from the driver's pod,
+// and a later change of its attributes would not.
 func bind(source, target string, attributes *unix.MountAttr) error {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -64,7 +65,7 @@ func bind(source, target string, attributes *unix.MountAttr) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// setOwner gives a file the owner and the group of another.
+// setOwner sets the user and group of a file to those in as, which describes the file it was copied from.
 func setOwner(path string, as fs.FileInfo) error {
 	st, ok := as.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -35,7 +35,7 @@ type Volume struct {
 	Name  string `json:",omitempty"`
 	Bytes int64
 	Block bool `json:",omitempty"`
-	// Source is the volume that this one was made as a copy of; empty: it was made empty.
+	// Source is the ID of the volume whose content was copied into this one; empty if the volume was created empty.
 	Source string `json:",omitempty"`
 	// Ephemeral: the volume was made when it was published, and goes when it is not any more.
 	Ephemeral bool `json:",omitempty"`
