@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -29,6 +30,8 @@ type Options struct {
 	// the runtime's.
 	SeccompRoot    string
 	SeccompDefault bool
+	// SandboxProfile is the file of the seccomp profile of sandboxes (WriteSandboxProfile). Empty: they have the runtime's.
+	SandboxProfile string
 	// CFSQuota turns CPU limits into CFS quotas (Linux), in periods of CFSPeriod; zero is upstream's default.
 	CFSQuota  bool
 	CFSPeriod time.Duration
@@ -43,6 +46,8 @@ type Runtime struct {
 	client     cri.RuntimeServiceClient
 	containerd containerd
 	o          Options
+
+	profileRefused atomic.Bool // the runtime cannot use SandboxProfile
 }
 
 // Version is the runtime's name and version.
@@ -131,8 +136,13 @@ func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sand
 		return pod.Sandbox{}, fmt.Errorf("creating the log folder of the pod: %w", err)
 	}
 
+	ours := r.sandboxSeccomp(spec.Handler)
+	if ours != nil {
+		cfg.Linux.SecurityContext.Seccomp = ours
+	}
 	resp, err := r.client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: spec.Handler})
 	if err != nil {
+		r.noteRefusal(ctx, ours, err)
 		return pod.Sandbox{}, err // the event quotes the runtime, as upstream's does
 	}
 

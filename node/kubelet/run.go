@@ -198,6 +198,15 @@ func servePodResources(ctx context.Context, root string, k *core.Kubelet) {
 	}
 }
 
+// sandboxProfile writes the seccomp profile of sandboxes and returns its path; "" if it cannot: they have the runtime's then.
+func sandboxProfile(ctx context.Context, root string) string {
+	path, err := runtime.WriteSandboxProfile(filepath.Join(root, "seccomp"))
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Sandboxes have the runtime's own seccomp profile")
+	}
+	return path
+}
+
 // awaitNetwork lets pods start when the pod network of this boot is made.
 func awaitNetwork(ctx context.Context, gate *bootrecord.Gate, made func()) {
 	if why := gate.Why(); why != "" {
@@ -218,7 +227,8 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 		return nil, nil, err
 	}
 	rt = runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
-		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, CFSPeriod: cfg.CPUCFSQuotaPeriod.Duration, RequestTimeout: cfg.RuntimeRequestTimeout.Duration,
+		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, SandboxProfile: sandboxProfile(ctx, o.RootDir),
+		MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, CFSPeriod: cfg.CPUCFSQuotaPeriod.Duration, RequestTimeout: cfg.RuntimeRequestTimeout.Duration,
 		Cgroups: runtime.Cgroups{Version: cgroup.Version(), SingleProcessOOMKill: cfg.SingleProcessOOMKill != nil && *cfg.SingleProcessOOMKill,
 			LimitsSwap: cgroup.LimitsSwap(), SwapBehavior: cfg.MemorySwap.SwapBehavior, SwapBytes: o.Node.Host.SwapBytes}})
 

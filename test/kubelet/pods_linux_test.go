@@ -35,6 +35,7 @@ func TestKubelet(t *testing.T) {
 	w.run(t, "health in parts", testHealth)
 	w.run(t, "processors and memory alone", testPins)
 	w.run(t, "user namespaces", testUserNamespaces)
+	w.run(t, "seccomp profile of sandboxes", testSandboxSeccomp)
 	w.run(t, "resize", testResize)
 	w.run(t, "rotation of logs", withConfig(testRotation, map[string]any{
 		"containerLogMaxSize": rotatedAt, "containerLogMaxFiles": keptLogs, "containerLogMonitorInterval": "3s"}))
