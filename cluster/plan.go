@@ -152,7 +152,8 @@ func (p *planner) windowsNode(n Node) {
 	}
 	// A node is installed when its cluster is there. From then on its programs start with Windows, whatever can be reached then.
 	program := func(name string, wait []supervise.Condition, exe string, args ...string) {
-		made := node(name, p.tools.Loader, p.tools.Env(windowsHost.Prefix()), wait, append([]string{exe}, args...)...)
+		argv := p.tools.Argv(exe, args...)
+		made := node(name, argv[0], p.tools.Env(windowsHost.Prefix()), wait, argv[1:]...)
 		made.WaitOnce = []supervise.Condition{p.apiReady()}
 		p.add(made)
 	}
@@ -175,7 +176,7 @@ func (p *planner) windowsNode(n Node) {
 
 // follows returns the process that a program depends on: for a Windows program, the wineserver of its host.
 func (p *planner) follows(n Node, path string) string {
-	if path == p.tools.Loader {
+	if path == wine.Starter {
 		return n.Name + "/wineserver"
 	}
 	return ""

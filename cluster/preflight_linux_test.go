@@ -117,7 +117,7 @@ func TestProcessesArePure(t *testing.T) {
 		if node, _, ok := strings.Cut(p.Name, "/"); ok && (p.Node != node || !strings.HasSuffix(p.Netns, "porthole-"+node)) {
 			t.Errorf("%s is of node %q in %s", p.Name, p.Node, p.Netns)
 		}
-		if strings.HasSuffix(p.Path, "wine64") && p.Follows != p.Node+"/wineserver" {
+		if p.Path == wine.Starter && p.Follows != p.Node+"/wineserver" {
 			t.Errorf("%s follows %q", p.Name, p.Follows)
 		}
 	}
@@ -146,7 +146,7 @@ func TestProcessesOfContainerdExe(t *testing.T) {
 		}
 	}
 	runtime := found["win02/containerd"]
-	if runtime.Path != wine.Debian.Loader || runtime.Follows != "win02/wineserver" || len(runtime.WaitFor) != 1 || runtime.WaitFor[0].TCP != wire.HCSAddress {
+	if runtime.Path != wine.Starter || runtime.Follows != "win02/wineserver" || len(runtime.WaitFor) != 1 || runtime.WaitFor[0].TCP != wire.HCSAddress {
 		t.Errorf("containerd of win02: %+v", runtime)
 	}
 	if kubelet := found["win02/kubelet"]; len(kubelet.WaitFor) != 2 || kubelet.WaitFor[0].TCP != wire.HCSAddress {

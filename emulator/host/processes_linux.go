@@ -62,8 +62,9 @@ func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 		list = append(list, Process{Name: "hcsd", Path: porthole, Args: hcsd, Listens: wire.HCSAddress})
 	}
 	if h.Runtime == ContainerdExe && !h.Managed() {
+		argv := tools.Argv(runtimeFolder + `\containerd.exe`)
 		list = append(list,
-			Process{Name: "containerd", Path: tools.Loader, Args: []string{runtimeFolder + `\containerd.exe`}, Env: tools.Env(h.Prefix()), After: "hcsd", Follows: "wineserver"})
+			Process{Name: "containerd", Path: argv[0], Args: argv[1:], Env: tools.Env(h.Prefix()), After: "hcsd", Follows: "wineserver"})
 	}
 	if h.Managed() {
 		scm := Process{Name: "scm", Path: porthole, Args: []string{"host-scm", "--host-dir", h.Dir}, Follows: "wineserver"}

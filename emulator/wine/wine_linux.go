@@ -75,11 +75,24 @@ func (t Tools) Env(p Prefix) []string {
 	return env
 }
 
+// Starter is the program of util-linux that starts Wine's loader, by which a process is known to run under Wine.
+const Starter = "/usr/bin/setarch"
+
+// Argv is the command line of Linux that runs a Windows program, and programs that this one starts, in address spaces that are not random.
+//
+// Debian's loader lies at 0x7d000000, and Linux begins the heap of such a program at random within the GB behind it (arch_randomize_brk, 6.9 on).
+// Windows has a page at 0x7ffe0000 (KUSER_SHARED_DATA). About one in ten thousand programs had its heap there and ended with code 1 and without a
+// word ("failed to map the shared user data", seen with WINEDEBUG=err+all).
+func (t Tools) Argv(exe string, args ...string) []string {
+	return append([]string{Starter, "-R", t.Loader, exe}, args...)
+}
+
 // Command runs a Windows program of the prefix: exe is a C:\ path, a name on the Windows Path, or a Linux path. The
 // caller sets stdio, adds to Env, and starts it in the network namespace that it belongs to. Programs that Wine starts
 // beside it keep its pipes: Wait leaves those ten seconds after its end, with exec.ErrWaitDelay.
 func (t Tools) Command(ctx context.Context, p Prefix, exe string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, t.Loader, append([]string{exe}, args...)...)
+	argv := t.Argv(exe, args...)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = t.Env(p)
 	cmd.Dir = p.DriveC()
 	cmd.WaitDelay = 10 * time.Second

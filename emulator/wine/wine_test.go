@@ -143,7 +143,7 @@ func testStacks(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 	}
 }
 
-// resident is the memory of testdata/threads, in bytes, when all its threads run. It ends it.
+// resident is the memory of testdata/threads, in bytes, when all its threads run. It ends it. It also checks that the addresses of the process are not random.
 func resident(ctx context.Context, t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
 	in, err := cmd.StdinPipe()
@@ -161,7 +161,11 @@ func resident(ctx context.Context, t *testing.T, cmd *exec.Cmd) int {
 		t.Fatalf("the program says %q, %v", line, err)
 	}
 
-	// wine64 becomes the program: it has the same id.
+	// setarch becomes wine64, and that the program: it has the same id.
+	const notRandom = "00040000" // ADDR_NO_RANDOMIZE of personality(2)
+	if is, err := os.ReadFile(fmt.Sprintf("/proc/%d/personality", cmd.Process.Pid)); err != nil || strings.TrimSpace(string(is)) != notRandom {
+		t.Errorf("the program has personality %s, %v, want %s", is, err, notRandom)
+	}
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)

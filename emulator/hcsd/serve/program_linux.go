@@ -103,7 +103,7 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 		return nil, err
 	}
 	defer closeFiles(theirs)
-	spec := s.o.linuxProcess([]string{s.o.Tools.Loader, guest.Launcher, "/run", strconv.Itoa(n)}, environmentOf(doc, hostname), guest.DriveC)
+	spec := s.o.linuxProcess(s.o.Tools.Argv(guest.Launcher, "/run", strconv.Itoa(n)), environmentOf(doc, hostname), guest.DriveC)
 	first, err := s.rt.enter(c.key, init, spec, theirs)
 	if err != nil {
 		return nil, err
