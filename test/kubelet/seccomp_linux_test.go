@@ -37,7 +37,7 @@ func testSandboxSeccomp(t *testing.T, w *world) {
 	path := filepath.Join(w.KubeletRoot(node), "seccomp", file)
 	w.create(t, newPod("quiet", "sleep"))
 	ran := w.until(t, 30*time.Second, "quiet", ready)
-	if action, mode := w.sandboxFilter(t, ran); action != "SCMP_ACT_ALLOW" || mode != "2" {
+	if action, mode := sandboxFilter(t, w, ran); action != "SCMP_ACT_ALLOW" || mode != "2" {
 		t.Errorf("the sandbox has a filter with the default %s, and the kernel says mode %s", action, mode)
 	}
 
@@ -67,7 +67,7 @@ func testSandboxSeccomp(t *testing.T, w *world) {
 	must(t, os.Remove(path))
 	w.create(t, newPod("other", "sleep"))
 	ran = w.until(t, 60*time.Second, "other", ready)
-	if action, mode := w.sandboxFilter(t, ran); action != "SCMP_ACT_ERRNO" || mode != "2" {
+	if action, mode := sandboxFilter(t, w, ran); action != "SCMP_ACT_ERRNO" || mode != "2" {
 		t.Errorf("after the runtime's refusal the sandbox has a filter with the default %s, and the kernel says mode %s", action, mode)
 	}
 	for _, name := range []string{"quiet", "other"} {
@@ -78,7 +78,7 @@ func testSandboxSeccomp(t *testing.T, w *world) {
 }
 
 // sandboxFilter returns the default action of the seccomp filter of a pod's sandbox, by the runtime, and the mode of its process, by the kernel.
-func (w *world) sandboxFilter(t *testing.T, p *v1.Pod) (action, mode string) {
+func sandboxFilter(t *testing.T, w *world, p *v1.Pod) (action, mode string) {
 	t.Helper()
 	boxes, err := w.Runtime.ListPodSandbox(w.ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
 		LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(p.UID)}}})
