@@ -17,12 +17,12 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// sandboxProfile is a seccomp profile for the process of a sandbox. It refuses what the default profile of containerd 2.3 refuses a process
-// with a sandbox's capabilities, but for system calls that no kernel implements or that only read, and personality. It says so
-// by what is refused, and for the machine's own architecture. The runtime's profile names 370 calls that are allowed, for three
-// architectures: to compile it takes runc about 20 ms of processor time, an eighth of what a pod's start costs.
+// sandboxProfile is the seccomp profile of a sandbox's process. It refuses what the default profile of containerd 2.3 refuses a process with
+// a sandbox's capabilities; TestSandboxProfile compares the two and has the few exceptions.
 //
-// TestSandboxProfile compares the two. The flags of clone and the socket families are numbers of Linux: CLONE_NEW*, AF_ALG, AF_VSOCK.
+// The runtime's profile lists 370 system calls that are allowed, for three architectures. runc takes 20 ms of processor time to compile it, an eighth
+// of what the start of a pod costs. This one lists those that are refused, for the machine's own architecture; the kernel kills who uses another.
+// The flags of clone and the socket families are numbers of Linux: CLONE_NEW*, AF_ALG, AF_VSOCK.
 //
 //go:embed sandbox-seccomp.json
 var sandboxProfile []byte
