@@ -10,9 +10,8 @@ import (
 	"runtime"
 	"strings"
 
-	"k8s.io/klog/v2"
-
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/atomicfile"
 )

@@ -68,9 +68,17 @@ func (s *side) barePod() *barePod {
 		LogDirectory: s.w.Path("log", "floor", name),
 		DnsConfig:    &cri.DNSConfig{Servers: []string{"10.96.0.10"}},
 		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: s.w.CgroupRoot() + "/kubepods/besteffort/" + name,
-			// Kubelets run each sandbox with the runtime's own profile; runc takes 30 ms of processor time to load it.
-			SecurityContext: &cri.LinuxSandboxSecurityContext{Seccomp: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}}},
+			SecurityContext: &cri.LinuxSandboxSecurityContext{Seccomp: s.seccomp}},
 	}}
+}
+
+// floorProfile is the seccomp profile of the floor's sandboxes: the runtime's own, as upstream's kubelet has it, or a file, such as the
+// one that ours has.
+func (o options) floorProfile() *cri.SecurityProfile {
+	if o.floorSeccomp == "" {
+		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
+	}
+	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: o.floorSeccomp}
 }
 
 func (p *barePod) start(ctx context.Context) error {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"porthole.dev/porthole/internal/testkit"
 )
 
@@ -88,6 +90,8 @@ type side struct {
 	serial  int
 	// profiles is the folder for profiles of our kubelet; empty: none.
 	profiles string
+	// seccomp is the profile of the floor's sandboxes.
+	seccomp *cri.SecurityProfile
 }
 
 // samples by key of a figure and by side.
@@ -165,7 +169,7 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 
 	sides := []*side{}
 	for _, name := range sideNames {
-		sides = append(sides, &side{name: name, w: w, samples: found, calls: called, profiles: o.profiles})
+		sides = append(sides, &side{name: name, w: w, samples: found, calls: called, profiles: o.profiles, seccomp: o.floorProfile()})
 	}
 
 	for pass := range o.passes {

@@ -49,7 +49,8 @@ type options struct {
 	bin, only, dir, logs, proxy  string
 	routes, modes                string
 	kubelet, porthole, profiles  string
-	windows, runtime             string
+	floorSeccomp, runtime        string
+	windows                      string
 	sides, latencies             string
 	rounds, large, crowd, passes int
 	nodes, pods, runtimeRounds   int
@@ -75,6 +76,7 @@ func main() {
 	flag.StringVar(&o.windows, "windows", "start,ten,thirty,end,crash,idle,crowd", "parts of the group windows")
 	flag.StringVar(&o.runtime, "runtime", "memory,calls", "parts of the group runtime")
 	flag.IntVar(&o.runtimeRounds, "runtime-rounds", 12, "group runtime: pods of each runtime, with and without the kubelet")
+	flag.StringVar(&o.floorSeccomp, "floor-seccomp", "", "group kubelet: absolute path of the seccomp profile of the floor's sandboxes; empty: the runtime's own, as with upstream")
 	flag.StringVar(&o.profiles, "profiles", "", "group kubelet: folder to keep processor profiles in: of each part, side and program")
 	flag.StringVar(&o.porthole, "porthole", "", "group kubelet: the program whose kubelet runs; empty means the one in --bin")
 	flag.StringVar(&o.routes, "routes", "added,large,throughput,loss", "parts of the group routes")
