@@ -43,7 +43,7 @@ func TestCrowdWaitsLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, w, stop := clockedWriter(t)
 		defer stop()
-		const n, urgent = 60, 7
+		const n, urgent = 160, 7
 		began, pods := time.Now(), make([]*v1.Pod, n)
 
 		for i := range pods {

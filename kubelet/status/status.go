@@ -28,10 +28,10 @@ type client interface {
 const (
 	// A change that is not urgent is held back for settle, so that later ones join it: most pods are Ready by then, and one
 	// request instead of three leaves the processors to the start of pods. Each other pod whose change is held back adds
-	// settleEach, since many pods that start at once take longer; settleMost is the limit.
+	// settleEach, since many pods that start at once take longer; settleMost is the limit, which 150 pods reach.
 	settle     = 500 * time.Millisecond
 	settleEach = 200 * time.Millisecond
-	settleMost = 10 * time.Second
+	settleMost = 30 * time.Second
 
 	// foreign is how soon a status is corrected that another client has changed.
 	foreign = 10 * time.Second
