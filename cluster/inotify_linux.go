@@ -11,7 +11,7 @@ import (
 // inotifyLimit is how many inotify instances all programs of a user may have together; a distribution's default is 128.
 const inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
 
-// How many inotify instances each part of a local cluster has open once it is up. They were counted on such clusters by
+// How many inotify instances each part of a local cluster has open once it is up. The numbers were counted on running clusters with
 // `find /proc/[0-9]*/fd -lname anon_inode:inotify`. On a Linux node containerd has two, kube-proxy one, and the
 // kubelet one if it is ours and six if it is upstream's. An emulated Windows node has one, and one more while a program there watches a folder.
 const (

@@ -78,11 +78,11 @@ func (t Tools) Env(p Prefix) []string {
 // Starter is the program of util-linux that starts Wine's loader, by which a process is known to run under Wine.
 const Starter = "/usr/bin/setarch"
 
-// Argv is the command line of Linux that runs a Windows program, and programs that this one starts, in address spaces that are not random.
+// Argv is the Linux command line that runs a Windows program without address space randomization (ASLR). Programs that it starts have none either.
 //
-// Debian's loader lies at 0x7d000000, and Linux begins the heap of such a program at random within the GB behind it (arch_randomize_brk, 6.9 on).
-// Windows has a page at 0x7ffe0000 (KUSER_SHARED_DATA). About one in ten thousand programs had its heap there and ended with code 1 and without a
-// word ("failed to map the shared user data", seen with WINEDEBUG=err+all).
+// Wine must map a page at 0x7ffe0000, as Windows does (KUSER_SHARED_DATA). Debian's loader of Wine is linked at 0x7d000000, and Linux 6.9 and later place
+// the heap of such a program (brk) anywhere in the 1 GB after it, sometimes on that page. About one start in ten thousand failed: exit code 1 and no
+// message, unless WINEDEBUG=err+all ("failed to map the shared user data").
 func (t Tools) Argv(exe string, args ...string) []string {
 	return append([]string{Starter, "-R", t.Loader, exe}, args...)
 }

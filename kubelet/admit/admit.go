@@ -292,8 +292,8 @@ func requests(p *v1.Pod) v1.ResourceList {
 	return resources.PodRequests(withoutClaimed(p), resources.PodResourcesOptions{})
 }
 
-// withoutClaimed returns p without its requests for extended resources that a ResourceClaim satisfies (DRAExtendedResource). The node's allocatable
-// amount of the same name is that of a device plugin, and may be 0; these requests do not count against it.
+// withoutClaimed returns p without its requests for extended resources that a ResourceClaim satisfies (DRAExtendedResource). They do not
+// count against the node's allocatable resource of that name: it belongs to a device plugin, and is 0 if there is none.
 func withoutClaimed(p *v1.Pod) *v1.Pod {
 	st := p.Status.ExtendedResourceClaimStatus
 	if st == nil {

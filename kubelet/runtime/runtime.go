@@ -30,7 +30,7 @@ type Options struct {
 	// the runtime's.
 	SeccompRoot    string
 	SeccompDefault bool
-	// SandboxProfile is the file of the seccomp profile of sandboxes (WriteSandboxProfile). Empty: they have the runtime's.
+	// SandboxProfile is the path of the seccomp profile for sandboxes, as WriteSandboxProfile returns it. Empty: RuntimeDefault.
 	SandboxProfile string
 	// CFSQuota turns CPU limits into CFS quotas (Linux), in periods of CFSPeriod; zero is upstream's default.
 	CFSQuota  bool

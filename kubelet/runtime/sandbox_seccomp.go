@@ -19,8 +19,8 @@ import (
 // sandboxProfile is the seccomp profile of a sandbox's process. It refuses what the default profile of containerd 2.3 refuses a process with
 // a sandbox's capabilities; TestSandboxProfile compares the two and has the few exceptions.
 //
-// The runtime's profile lists 370 system calls that are allowed, for three architectures. runc takes 20 ms of processor time to compile it, an eighth
-// of what the start of a pod costs. This one lists those that are refused, for the machine's own architecture; the kernel kills a process that uses another.
+// The runtime's profile lists some 370 system calls that are allowed, for three architectures. runc takes 20 ms of processor time to compile it, an
+// eighth of what the start of a pod costs. This one lists those that are refused, for the machine's own architecture.
 // The flags of clone and the socket families are numbers of Linux: CLONE_NEW*, AF_ALG, AF_VSOCK.
 //
 //go:embed sandbox-seccomp.json

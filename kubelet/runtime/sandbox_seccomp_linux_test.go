@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -51,11 +52,31 @@ func TestSandboxProfile(t *testing.T) {
 			t.Errorf("containerd's profile allows %s, ours does not", name)
 		}
 	}
+	if ours, theirs := cloneFlags(ours), cloneFlags(*theirs); ours != theirs || ours == 0 {
+		t.Errorf("ours refuses clone with the flags %#x, containerd's with %#x", ours, theirs)
+	}
+	for _, family := range []uint64{unix.AF_ALG, unix.AF_VSOCK} {
+		if !slices.ContainsFunc(ours.Syscalls, func(s specs.LinuxSyscall) bool {
+			return slices.Equal(s.Names, []string{"socket"}) && len(s.Args) == 1 && s.Args[0].Op == specs.OpEqualTo && s.Args[0].Value == family
+		}) {
+			t.Errorf("ours allows sockets of the family %d", family)
+		}
+	}
 	for _, name := range systemCalls(t) {
 		if !slices.Contains(allowed, name) && !slices.Contains(refused, name) && !slices.Contains(notRefused, name) {
 			t.Errorf("containerd's profile refuses %s, ours does not", name)
 		}
 	}
+}
+
+// cloneFlags are the flags with which a profile refuses clone: by a rule for each, or by one that allows it without any of them.
+func cloneFlags(p specs.LinuxSeccomp) (flags uint64) {
+	for _, s := range p.Syscalls {
+		if slices.Equal(s.Names, []string{"clone"}) && len(s.Args) == 1 && s.Args[0].Op == specs.OpMaskedEqual {
+			flags |= s.Args[0].Value
+		}
+	}
+	return flags
 }
 
 // systemCalls are the names of all system calls of amd64 and arm64 that golang.org/x/sys/unix knows.

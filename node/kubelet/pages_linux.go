@@ -44,8 +44,8 @@ func programPages(path string) ([]mapping, error) {
 	return unwritten(bufio.NewScanner(smaps), path)
 }
 
-// unwritten returns from smaps the mappings of a file that are read-only and have no pages of their own. A debugger's breakpoint makes such a page
-// of a read-only mapping, which would be lost.
+// unwritten returns the read-only mappings of a file in smaps in which no page was written (Anonymous is 0). A debugger writes its
+// breakpoints into such a mapping; they would be lost with the page.
 func unwritten(smaps *bufio.Scanner, path string) (list []mapping, err error) {
 	var now mapping // the one that the current line belongs to; empty unless it is a read-only one of the file
 	for smaps.Scan() {

@@ -49,8 +49,8 @@ type options struct {
 	bin, only, dir, logs, proxy  string
 	routes, modes                string
 	kubelet, porthole, profiles  string
-	floorSeccomp, runtime        string
-	windows                      string
+	floorSeccomp                 string
+	windows, runtime             string
 	sides, latencies             string
 	rounds, large, crowd, passes int
 	nodes, pods, runtimeRounds   int

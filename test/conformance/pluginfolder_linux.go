@@ -12,7 +12,8 @@ import (
 // --root-dir is. Our kubelets in a local cluster have it in a folder of each node instead.
 const pluginFolder = "/var/lib/kubelet/device-plugins"
 
-// showPluginFolder mounts the folder of the cluster's only Linux node at pluginFolder. Until hidePluginFolder it covers what a kubelet of this machine has there.
+// showPluginFolder bind-mounts the device plugin folder of the cluster's only Linux node at pluginFolder, until hidePluginFolder. If this machine runs a kubelet of its
+// own, its folder is hidden in the meantime.
 func (c *suiteCluster) showPluginFolder() error {
 	own := filepath.Join(c.o.dir, "hosts", nodesOf(c.o)[0], "kubelet", filepath.Base(pluginFolder))
 	if err := os.MkdirAll(pluginFolder, 0o750); err != nil {

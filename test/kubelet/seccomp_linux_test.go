@@ -14,7 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// setsName is the variable that makes this test program set the host name, which it prints or why it could not.
+// setsName is an environment variable. This test program, started with it, sets the host name to its value and prints the new name or the error.
 const setsName = "PORTHOLE_TEST_HOST_NAME"
 
 func init() {
@@ -30,8 +30,8 @@ func init() {
 	os.Exit(0)
 }
 
-// testSandboxSeccomp: a sandbox has our seccomp profile, which keeps a container that has it from what its capabilities would let it do. A sandbox
-// whose runtime cannot read the profile gets the runtime's.
+// testSandboxSeccomp: a sandbox runs with our seccomp profile. A container with the same profile and CAP_SYS_ADMIN may not set its host name; one without
+// a profile may. When the runtime cannot read the file, sandboxes run with the runtime's profile.
 func testSandboxSeccomp(t *testing.T, w *world) {
 	const file = "porthole/sandbox.json" // below the folder of the node's profiles
 	path := filepath.Join(w.KubeletRoot(node), "seccomp", file)
