@@ -258,10 +258,13 @@ func wanted(s *State, d *decision) (next []want) {
 		}
 	}
 
-	appsSeen := appsSeen(s)
+	appsSeen, appsEnd := appsSeen(s), appsEnd(s)
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
 		if isSidecar(c) {
+			if appsEnd {
+				continue
+			}
 			w, up := sidecar(s, c, d)
 			if w != nil {
 				next = append(next, *w)

@@ -49,6 +49,28 @@ func again(s *State, c *v1.Container, cur *Container) bool {
 	return restartable(s.pod, c, cur) || stale(s, cur) || probeFailed(s, c, cur) && policyOf(s.pod, c) != v1.RestartPolicyNever
 }
 
+// appsEnd reports whether the pod is about to end by itself: each of its regular containers has ended for good, or is being stopped and
+// will not run again. Its sidecars are then neither restarted nor stopped for a probe, as with upstream's kubelet of 1.36, and as in a
+// pod that is deleted. KEP-4438 wants them restarted in both; no release does that yet.
+func appsEnd(s *State) bool {
+	for i := range s.pod.Spec.Containers {
+		c := &s.pod.Spec.Containers[i]
+		cur, _ := s.runtime.latest(c.Name)
+		switch {
+		case cur == nil:
+			return false
+		case cur.State == Running:
+			once := policyOf(s.pod, c) == v1.RestartPolicyNever && len(c.RestartPolicyRules) == 0 && !changed(cur, c)
+			if !once || !s.busy(stopKey(cur.ID)) {
+				return false
+			}
+		case again(s, c, cur):
+			return false
+		}
+	}
+	return true
+}
+
 // probeFailed reports whether the liveness or startup probe of a container instance has failed.
 func probeFailed(s *State, c *v1.Container, cur *Container) bool {
 	p := s.probes[c.Name]

@@ -65,11 +65,12 @@ func (s *signer) pods(t *testing.T, upstream bool) string {
 	name := fmt.Sprintf("certified-%v", upstream)
 	p := certified(name, signs)
 	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
-	p.Spec.Containers[0].Args = []string{"cat", "/certs/both.pem"}
-	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	reader := container("reader", "cat", "/certs/both.pem")
+	reader.VolumeMounts = p.Spec.Containers[0].VolumeMounts
+	p.Spec.InitContainers = []v1.Container{reader}
 	s.w.create(t, p)
-	p = s.w.until(t, 60*time.Second, name, inPhase(v1.PodSucceeded))
-	bundle := s.w.log(t, p, "app")
+	p = s.w.until(t, 60*time.Second, name, ready) // a pod that has ended loses its volumes
+	bundle := s.w.log(t, p, reader.Name)
 	pair, err := tls.X509KeyPair([]byte(bundle), []byte(bundle))
 	if err != nil {
 		t.Errorf("upstream %v: the pod reads %s: %v", upstream, bundle, err)
