@@ -50,8 +50,8 @@ func again(s *State, c *v1.Container, cur *Container) bool {
 }
 
 // appsEnd reports whether the pod is about to end by itself: each of its regular containers has ended for good, or is being stopped and
-// will not run again. Its sidecars are then neither restarted nor stopped for a probe, as with upstream's kubelet of 1.36, and as in a
-// pod that is deleted. KEP-4438 wants them restarted in both; no release does that yet.
+// will not run again. Its sidecars are then neither restarted nor stopped for a probe, as in a pod that is deleted. KEP-4438 wants them
+// restarted in both cases; upstream's kubelet of 1.36.3 does not do that.
 func appsEnd(s *State) bool {
 	for i := range s.pod.Spec.Containers {
 		c := &s.pod.Spec.Containers[i]
