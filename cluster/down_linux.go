@@ -70,7 +70,7 @@ func Down(ctx context.Context, o DownOptions) error {
 		{"containers", func() error { return errors.Join(killContainers(config), killInNetns(config)) }},
 		{"mounts", func() error { return unmountBelow(l, keep) }},
 		{"network namespaces", func() error { return removeNetwork(l, config) }},
-		{"cgroups", func() error { return removeCgroups(config) }},
+		{"cgroups", func() error { return removeCgroups(ctx, config) }},
 		{"state", func() error { return removeState(l, keep, o.Purge) }},
 	} {
 		if s.what == "state" && len(errs) > 0 { // it tells the next run what there is to remove
@@ -86,21 +86,11 @@ func Down(ctx context.Context, o DownOptions) error {
 	return errors.Join(errs...)
 }
 
-// cgroupDirs lists the folders of a node's cgroup in every hierarchy.
-func cgroupDirs(n Node) []string {
-	var dirs []string
-	for _, pattern := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
-		found, _ := filepath.Glob(pattern + cgroupRoot(n))
-		dirs = append(dirs, found...)
-	}
-	return dirs
-}
-
 // killContainers ends every process in the cgroups of the cluster's pods.
 func killContainers(c Config) error {
 	pids := map[int]bool{}
 	for _, n := range c.Nodes() {
-		for _, dir := range cgroupDirs(n) {
+		for _, dir := range platform.Cgroups(cgroupRoot(n)) {
 			err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 				if err != nil || d.IsDir() || d.Name() != "cgroup.procs" {
 					return ignoreGone(err)
@@ -220,45 +210,13 @@ func removeNetwork(l Layout, c Config) error {
 	return errors.Join(append(errs, lab.RemoveRouter())...)
 }
 
-// removeCgroups removes the nodes' cgroups bottom-up. The kernel refuses while a killed process is being reaped.
-func removeCgroups(c Config) error {
+// removeCgroups removes the nodes' cgroups.
+func removeCgroups(ctx context.Context, c Config) error {
 	var errs []error
 	for _, n := range c.Nodes() {
-		for _, dir := range cgroupDirs(n) {
-			errs = append(errs, removeCgroup(dir))
-			_ = unix.Rmdir(filepath.Dir(dir)) // the common parent goes with its last child
-		}
+		errs = append(errs, platform.RemoveCgroup(ctx, cgroupRoot(n)))
 	}
 	return errors.Join(errs...)
-}
-
-// removeCgroup removes a cgroup and all below it, the lowest first, because the kernel removes none that has others in it. It
-// waits up to 5 s for each: a process that was killed keeps its cgroup busy until the kernel has ended it.
-func removeCgroup(dir string) error {
-	var dirs []string
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			dirs = append(dirs, path)
-		}
-		return ignoreGone(err)
-	})
-	if err != nil {
-		return err
-	}
-
-	slices.Reverse(dirs)
-	for _, d := range dirs {
-		err := wait(context.Background(), 5*time.Second, func(context.Context) error {
-			if err := unix.Rmdir(d); err != nil && !errors.Is(err, unix.ENOENT) {
-				return fmt.Errorf("removing cgroup %s: %w", d, err)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func ignoreGone(err error) error {

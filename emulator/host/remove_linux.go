@@ -17,6 +17,9 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
+// removeTimeout is for what is left of containers: their programs, mounts and cgroups.
+const removeTimeout = 30 * time.Second
+
 // Remove removes everything that Create made, and what the host's HNS and programs left. What supervises its processes
 // must have ended; programs that still run in its namespaces are killed. What is gone already is passed over.
 func (s Store) Remove(h Host) error {
@@ -44,7 +47,7 @@ func (s Store) Remove(h Host) error {
 	return nil
 }
 
-// removeContainers ends what the host's Host Compute Service has left, and takes its mounts away.
+// removeContainers ends what the host's Host Compute Service has left, and takes its mounts and cgroups away.
 func (h Host) removeContainers() error {
 	if h.Runtime != ContainerdExe {
 		return nil
@@ -53,9 +56,9 @@ func (h Host) removeContainers() error {
 	if err != nil {
 		return fmt.Errorf("ending containers: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
-	return hcs.Clean(ctx, h.Dir, runc)
+	return errors.Join(hcs.Clean(ctx, h.Dir, runc), platform.RemoveCgroup(ctx, hcs.Cgroup(h.Name)))
 }
 
 func deleteNetns(names []string) error {

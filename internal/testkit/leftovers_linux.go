@@ -15,7 +15,6 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // Close ends every process of the World and removes all that it made. It may be called at any time.
@@ -40,7 +39,7 @@ func (w *World) Close() error {
 	if containerd != nil {
 		containerd.Stop()
 	}
-	errs = append(errs, w.endRest(), w.unmount(), RemoveCgroups(w.Name), platform.DeleteNetns(w.Name), os.RemoveAll(w.Dir))
+	errs = append(errs, w.endRest(), w.unmount(), platform.RemoveCgroup(context.Background(), "/"+w.Name), platform.DeleteNetns(w.Name), os.RemoveAll(w.Dir))
 	return errors.Join(errs...)
 }
 
@@ -120,28 +119,4 @@ func cgroupsBelow(name string) ([]string, error) {
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
-}
-
-// RemoveCgroups removes a cgroup and all below it from every hierarchy. It tries for some seconds: the kernel removes ended tasks
-// from their cgroup a moment after their end.
-func RemoveCgroups(name string) error {
-	return wait.For(context.Background(), 5*time.Second, "the cgroups of "+name+" to go", func(context.Context) error {
-		all, err := hierarchies()
-		if err != nil {
-			return err
-		}
-		below, err := cgroupsBelow(name)
-		if err != nil {
-			return err
-		}
-		var errs []error
-		for _, h := range all {
-			for _, path := range slices.Backward(append([]string{""}, below...)) {
-				if err := syscall.Rmdir(filepath.Join(h, name, path)); err != nil && !errors.Is(err, os.ErrNotExist) {
-					errs = append(errs, fmt.Errorf("removing cgroup %s of %s: %w", filepath.Join(name, path), h, err))
-				}
-			}
-		}
-		return errors.Join(errs...)
-	})
 }

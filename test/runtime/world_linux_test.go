@@ -125,6 +125,9 @@ func (p programs) newWorld(t *testing.T, build string) *world {
 			w.showLog()
 		}
 		w.must("delete", w.name)
+		if left := platform.Cgroups("/porthole/" + w.name); len(left) > 0 {
+			t.Errorf("cgroups are left: %v", left)
+		}
 	})
 	w.relay = p.relay
 	w.connect()

@@ -31,7 +31,10 @@ func (o Options) layerDir(id string) string { return o.path("layers", id) }
 func (o Options) systemDir(key string) string { return o.path("systems", key) }
 
 // cgroup is that of all containers of the host.
-func (o Options) cgroup() string { return filepath.Join("/porthole", o.Host, "hcs") }
+func (o Options) cgroup() string { return filepath.Join(Cgroup(o.Host), "hcs") }
+
+// Cgroup is the cgroup of a host, in all hierarchies.
+func Cgroup(host string) string { return "/porthole/" + host }
 
 // Socket is where the daemon of the host in hostDir answers its control interface.
 func Socket(hostDir string) string { return filepath.Join(hostDir, "hcsd.sock") }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
@@ -61,7 +62,7 @@ func startHost(t *testing.T) *host {
 		if h.stop != nil {
 			h.stop()
 		}
-		if err := errors.Join(tools.StopServer(ctx, h.prefix), Clean(ctx, h.o.HostDir, runcPath), mount.Unmount()); err != nil {
+		if err := errors.Join(tools.StopServer(ctx, h.prefix), Clean(ctx, h.o.HostDir, runcPath), mount.Unmount(), platform.RemoveCgroup(ctx, Cgroup(h.o.Host))); err != nil {
 			t.Error(err)
 		}
 	})
