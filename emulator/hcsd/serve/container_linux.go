@@ -326,6 +326,10 @@ func (s systemCalls) systemProperties(ctx context.Context, c call) (result, erro
 	s.mu.Lock()
 	sys, live, err := s.get(c)
 	running := err == nil && sys.Running() == nil
+	var server *process
+	if running {
+		server = live.Init
+	}
 	s.mu.Unlock()
 	if err != nil {
 		return result{}, err
@@ -335,6 +339,7 @@ func (s systemCalls) systemProperties(ctx context.Context, c call) (result, erro
 	}
 
 	var m hcsd.Measured
+	spent := server.processorTime()
 	if measure {
 		if m, err = s.measure(ctx, live); err != nil {
 			return result{}, err
@@ -342,6 +347,9 @@ func (s systemCalls) systemProperties(ctx context.Context, c call) (result, erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if measure {
+		countPrograms(&m, spent, &live.told)
+	}
 	return result{text: sys.Properties(types, m, now())}, nil
 }
 

@@ -24,21 +24,46 @@ func processOf(pid int) (process, error) {
 	return process{pid, start}, err
 }
 
-// startTime reads field 22 of proc_pid_stat(5). The name of the program, field 2, may contain anything. One that has ended and is not yet taken
-// off the list of processes is not there.
-func startTime(pid int) (uint64, error) {
+// Fields of proc_pid_stat(5), as it numbers them.
+const (
+	fieldState  = 3
+	fieldUser   = 14
+	fieldKernel = 15
+	fieldStart  = 22
+)
+
+// stat is the fields of a process's stat from its state on.
+type stat []string
+
+// statOf reads the stat of a process. The name of the program, field 2, may contain anything.
+func statOf(pid int) (stat, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	if len(fields) <= fieldStart-fieldState {
+		return nil, fmt.Errorf("process %d: its stat has %d fields", pid, len(fields))
+	}
+	return fields, nil
+}
+
+// number returns a field that is a number.
+func (s stat) number(field int) uint64 {
+	n, _ := strconv.ParseUint(s[field-fieldState], 10, 64) // the kernel writes numbers
+	return n
+}
+
+// startTime returns when a process has started. One that has ended and is not yet taken off the list of processes is not there.
+func startTime(pid int) (uint64, error) {
+	s, err := statOf(pid)
 	if err != nil {
 		return 0, err
 	}
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(fields) < 20 {
-		return 0, fmt.Errorf("process %d: its stat has %d fields", pid, len(fields))
-	}
-	if fields[0] == "Z" {
+	if s[0] == "Z" {
 		return 0, fmt.Errorf("process %d has ended: %w", pid, os.ErrNotExist)
 	}
-	return strconv.ParseUint(fields[19], 10, 64)
+	return s.number(fieldStart), nil
 }
 
 // alive reports whether the process runs. A nil one does not.

@@ -55,6 +55,7 @@ type container struct {
 	ended     chan struct{} // closed when Init has ended
 	stopping  bool
 	kills     uint64 // memoryKills that are taken for the end of a program
+	told      processorTime
 }
 
 // program is one of a container's processes.
