@@ -64,8 +64,8 @@ func dead(id, why string) func(*State) {
 	}
 }
 
-// stopped is that the stop of a container is in flight.
-func stopped(id string) func(*State) {
+// stopping says that a container is being stopped.
+func stopping(id string) func(*State) {
 	return func(s *State) { s.inFlight[stopKey(id)] = now.Add(30 * time.Second) }
 }
 
@@ -144,11 +144,11 @@ func TestReconcile(t *testing.T) {
 		}), v1.PodPending, ""},
 		{"sidecar failed its liveness probe: stop", fresh(sandbox, image, sidecarC, running("side"), running("c"), dead("side1", "failed liveness probe")), v1.PodRunning, "stop-container side side1 grace=30s"},
 		{"sidecar failed its liveness probe while the last container is stopped for good: leave it", fresh(sandbox, image, sidecarC, policy(v1.RestartPolicyNever), running("side"), running("c"),
-			stopped("c1"), dead("side1", "failed liveness probe")), v1.PodRunning, ""},
-		{"sidecar ended while the last container is stopped for good: leave it", fresh(sandbox, image, sidecarC, policy(v1.RestartPolicyNever), exited("side", 0, 1), running("c"), stopped("c1")), v1.PodRunning, ""},
-		{"sidecar ended while one of two containers is stopped: restart", fresh(sandbox, image, sidecarC, policy(v1.RestartPolicyNever), second, exited("side", 0, 1), running("c"), running("d"), stopped("c1")), v1.PodRunning,
+			stopping("c1"), dead("side1", "failed liveness probe")), v1.PodRunning, ""},
+		{"sidecar ended while the last container is stopped for good: leave it", fresh(sandbox, image, sidecarC, policy(v1.RestartPolicyNever), exited("side", 0, 1), running("c"), stopping("c1")), v1.PodRunning, ""},
+		{"sidecar ended while one of two containers is stopped: restart", fresh(sandbox, image, sidecarC, policy(v1.RestartPolicyNever), second, exited("side", 0, 1), running("c"), running("d"), stopping("c1")), v1.PodRunning,
 			"start-container side s attempt=1"},
-		{"sidecar ended while the last container is stopped to run again: restart", fresh(sandbox, image, sidecarC, exited("side", 0, 1), running("c"), stopped("c1")), v1.PodRunning, "start-container side s attempt=1"},
+		{"sidecar ended while the last container is stopped to run again: restart", fresh(sandbox, image, sidecarC, exited("side", 0, 1), running("c"), stopping("c1")), v1.PodRunning, "start-container side s attempt=1"},
 		{"sidecar of another image: stop", fresh(sandbox, image, sidecarC, running("side"), running("c"), func(s *State) {
 			s.runtime.Containers[0].Hash = "other"
 		}), v1.PodRunning, "stop-container side side1 grace=30s"},

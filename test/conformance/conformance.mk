@@ -21,7 +21,7 @@ PARALLEL ?= 10
 CONFORMANCE_FLAGS ?=
 
 .PHONY: conformance
-conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [SUITE=sig-windows|autoscaling|storage-csi|node|node-e2e|network|apps|dra] [KUBELET=upstream] [PARALLEL=n]
+conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [SUITE=sig-windows|autoscaling|storage-csi|storage-hostpath|node|node-e2e|network|apps|dra] [KUBELET=upstream] [PARALLEL=n]
 	go run ./test/conformance -bin $(BIN) -node $(NODE) -suite $(SUITE) -kubelet $(KUBELET) -parallel $(PARALLEL) -focus "$(FOCUS)" $(CONFORMANCE_FLAGS)
 
 .PHONY: conformance-smoke
@@ -33,7 +33,7 @@ conformance-build:
 	@$(MAKE) --no-print-directory -j$(JOBS) conformance-parts
 
 .PHONY: conformance-parts
-conformance-parts: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA) $(if $(filter storage-csi apps,$(SUITE)),$(CONFORMANCE_CSI) $(CONFORMANCE_OUT)/csi/driver) $(if $(filter node-e2e,$(SUITE)),$(CONFORMANCE_OUT)/e2e_node.test $(CONFORMANCE_OUT)/unit)
+conformance-parts: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA) $(if $(filter storage-csi storage-hostpath apps,$(SUITE)),$(CONFORMANCE_CSI) $(CONFORMANCE_OUT)/csi/driver) $(if $(filter node-e2e,$(SUITE)),$(CONFORMANCE_OUT)/e2e_node.test $(CONFORMANCE_OUT)/unit)
 
 .PHONY: deps-conformance
 deps-conformance:
@@ -87,7 +87,7 @@ $(CONFORMANCE_OUT)/etcd: $(CONFORMANCE_MOD)
 $(CONFORMANCE_OUT)/windows/agnhost.exe: $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && GOOS=windows $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/kubernetes/test/images/agnhost
 
-# A storage driver of ours, and what stands between Kubernetes and any storage driver, for SUITE=storage-csi and SUITE=apps.
+# A storage driver of ours, and what stands between Kubernetes and any storage driver, for SUITE=storage-csi, storage-hostpath and apps.
 $(CONFORMANCE_CSI) &: $(CONFORMANCE_CSI_MOD)
 	@mkdir -p $(CONFORMANCE_OUT)/csi
 	cd bundle/csi && CGO_ENABLED=0 $(CONFORMANCE_BUILD) -o ../../$(CONFORMANCE_OUT)/csi/ github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher \

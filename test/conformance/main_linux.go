@@ -35,6 +35,7 @@ type options struct {
 	focus    string        // regular expression that a test's name must match; empty: all
 	skip     string        // regular expression of tests to leave out; empty: none
 	labels   string        // which of the suite's labels, as ginkgo's --label-filter; empty: those of suite
+	driver   string        // for storage-hostpath: the program of csi-driver-host-path
 	parallel int           // ginkgo processes
 	limit    time.Duration // for the whole suite
 	repo     string        // where to write results and the document; empty: nowhere
@@ -63,6 +64,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.focus, "focus", "", "regular expression that a test's name must match")
 	f.StringVar(&o.skip, "skip", "", "regular expression of tests to leave out")
 	f.StringVar(&o.labels, "labels", "", "which of the suite's labels, as an expression for ginkgo (default: those of -suite)")
+	f.StringVar(&o.driver, "driver", "", "for "+storageHostPath+": the program of csi-driver-host-path, which is run as it is")
 	f.IntVar(&o.parallel, "parallel", 10, "tests at once; those that must be alone come last")
 
 	f.DurationVar(&o.limit, "limit", 3*time.Hour, "end the suite after this time")
@@ -81,6 +83,9 @@ func parse(args []string) (options, error) {
 	}
 	if err := checkSuite(o.suite, o.node, o.kubelet); err != nil {
 		return o, err
+	}
+	if (o.suite == storageHostPath) != (o.driver != "") && !o.document && o.from == "" {
+		return o, fmt.Errorf("-driver FILE is for -suite %s, and needed there: the program of csi-driver-host-path, hostpathplugin", storageHostPath)
 	}
 	if o.labels == "" {
 		o.labels = suites[o.suite].labels
@@ -163,7 +168,14 @@ func (c *suiteCluster) judge(ctx context.Context) (list []result, err error) {
 		}
 		defer stop()
 	}
-	if suites[c.o.suite].storage {
+	switch {
+	case c.o.suite == storageHostPath:
+		stop, err := c.startHostPath(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+	case suites[c.o.suite].storage:
 		if err := c.deployStorage(ctx); err != nil {
 			return nil, err
 		}

@@ -37,17 +37,17 @@ func (c *suiteCluster) driverFile() string { return filepath.Join(c.o.dir, "stor
 // deployStorage starts the driver on every Linux node, and its controller, and waits until the nodes know it. All use one folder of this
 // machine, which plays a disk that every node reaches.
 func (c *suiteCluster) deployStorage(ctx context.Context) error {
-	text, err := storageFiles.ReadFile("storage/driver.yaml")
+	text, err := storageFile("driver.yaml")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.driverFile(), text, 0o644); err != nil {
+	if err := os.WriteFile(c.driverFile(), []byte(text), 0o644); err != nil {
 		return err
 	}
 	var all []string
 	add := func(file string, replace ...string) error {
-		text, err := storageFiles.ReadFile("storage/" + file)
-		all = append(all, strings.NewReplacer(append(replace, "VOLUMES", filepath.Join(c.o.dir, "volumes"))...).Replace(string(text)))
+		text, err := storageFile(file, append(replace, "VOLUMES", filepath.Join(c.o.dir, "volumes"))...)
+		all = append(all, text)
 		return err
 	}
 
@@ -73,15 +73,26 @@ func (c *suiteCluster) deployStorage(ctx context.Context) error {
 		return err
 	}
 
+	return c.awaitDriver(ctx, "lab.storage.porthole.dev", linux...)
+}
+
+// awaitDriver waits until the pods of a storage driver run, and nodes know it.
+func (c *suiteCluster) awaitDriver(ctx context.Context, driver string, nodes ...string) error {
 	if err := c.kubectl(ctx, "", "-n", "kube-system", "wait", "--for=condition=Ready", "pod", "-l", "app=storage", "--timeout=300s"); err != nil {
 		return err
 	}
-	for _, node := range linux {
-		if err := c.kubectl(ctx, "", "wait", "--for=jsonpath={.spec.drivers[0].name}=lab.storage.porthole.dev", "csinode/"+node, "--timeout=120s"); err != nil {
+	for _, node := range nodes {
+		if err := c.kubectl(ctx, "", "wait", "--for=jsonpath={.spec.drivers[0].name}="+driver, "csinode/"+node, "--timeout=120s"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// storageFile returns a file of storage/ with words in it replaced.
+func storageFile(name string, replace ...string) (string, error) {
+	text, err := storageFiles.ReadFile("storage/" + name)
+	return strings.NewReplacer(replace...).Replace(string(text)), err
 }
 
 // nodesOf are the names of the Linux nodes of the cluster that run makes.

@@ -143,7 +143,7 @@ func (c *suiteCluster) suiteArguments() []string {
 		"--kubeconfig=" + c.kubeconfig(), "--kubectl-path=" + c.program("conformance", "kubectl"), "--provider=skeleton",
 		"--report-dir=" + c.o.logs, "--dump-logs-on-failure=true"}
 	switch c.o.suite {
-	case storageCSI:
+	case storageCSI, storageHostPath:
 		args = append(args, "--storage.testdriver="+c.driverFile())
 	case dra:
 		args = append(args, "--kubelet-root-dir="+filepath.Join(c.o.dir, "hosts", nodesOf(c.o)[0], "kubelet"))

@@ -19,7 +19,7 @@ type suite struct {
 	out []leftOut
 	// peer: the suite runs on upstream's kubelet too, and the two are compared.
 	peer bool
-	// storage: the cluster has our storage driver and, but for the suite of drivers, which makes classes itself, a default class of it.
+	// storage: the cluster has a storage driver and, but for the suites of drivers, which make classes themselves, a default class of ours.
 	storage bool
 	// linuxNodes is how many Linux nodes the cluster has when the suite runs on those; 0: as many as other suites have.
 	linuxNodes int
@@ -34,15 +34,24 @@ type leftOut struct{ pattern, why string }
 
 // Suites that something beside their tests depends on.
 const (
-	sigWindows = "sig-windows"
-	storageCSI = "storage-csi"
-	nodeE2E    = "node-e2e"
-	dra        = "dra"
+	sigWindows      = "sig-windows"
+	storageCSI      = "storage-csi"
+	storageHostPath = "storage-hostpath"
+	nodeE2E         = "node-e2e"
+	dra             = "dra"
 )
 
 // usual is the part of a label filter of ginkgo that leaves tests out: those of Conformance, which is a suite of its own; Disruptive ones, which
 // log in to nodes by SSH; and those that upstream calls flaky or deprecated.
 const usual = " && !Conformance && !Disruptive && !Flaky && !Deprecated"
+
+// notOfStorage are the tests of storage drivers that say nothing of a kubelet, or cannot run here.
+var notOfStorage = []leftOut{
+	{`Snapshot|snapshot`, "snapshots are made by the driver and a controller; a kubelet takes no part in them"},
+	{`volume-modify|VolumeAttributesClass`, "attributes of volumes are changed by the driver's controller; a kubelet takes no part in it"},
+	{`any volume data source`, "needs the image of a controller that fills volumes, which is not to be had"},
+	{`volume-lifecycle-performance|pvc-deletion-performance`, "figures of a cloud's disks"},
+}
 
 // suites by name.
 var suites = map[string]suite{
@@ -55,14 +64,13 @@ var suites = map[string]suite{
 
 	storageCSI: {labels: "!Disruptive && !Flaky", focus: `External Storage`, peer: true, storage: true, onLinux: true,
 		about: "runs upstream's suite for storage drivers (`--storage.testdriver`) with a driver of ours, which is as strict as the interface lets a driver be " +
-			"(internal/testkit/storagedriver), and upstream's external-provisioner, external-attacher and external-resizer. csi-driver-host-path, for which upstream runs it, " +
-			"is not to be had as a Go module. Tests that stop a kubelet by SSH (Disruptive) are not run.",
-		out: []leftOut{
-			{`Snapshot|snapshot`, "snapshots are made by the driver and a controller; a kubelet takes no part in them"},
-			{`volume-modify|VolumeAttributesClass`, "attributes of volumes are changed by the driver's controller; a kubelet takes no part in it"},
-			{`any volume data source`, "needs the image of a controller that fills volumes, which is not to be had"},
-			{`volume-lifecycle-performance|pvc-deletion-performance`, "figures of a cloud's disks"},
-		}},
+			"(internal/testkit/storagedriver), and upstream's external-provisioner, external-attacher and external-resizer. Tests that stop a kubelet by SSH " +
+			"(Disruptive) are not run.",
+		out: notOfStorage},
+	storageHostPath: {labels: "!Disruptive && !Flaky", focus: `External Storage`, peer: true, storage: true, onLinux: true,
+		about: "with `CONFORMANCE_FLAGS=-driver=FILE` runs the same suite with csi-driver-host-path, for which upstream runs it, as it is: FILE is its program, " +
+			"hostpathplugin, built in its repository (`go build -mod=vendor -ldflags \"-X main.version=v1.17.1\" ./cmd/hostpathplugin`). The results are of its commit 1f2b2e64.",
+		out: notOfStorage},
 	"node": {labels: "sig-node" + usual + " && !Alpha", peer: true, onLinux: true,
 		about: "runs upstream's tests of sig-node beyond conformance that need no cloud.",
 		out: []leftOut{
@@ -212,6 +220,8 @@ func title(set string) string {
 		return "Autoscaling of pods on " + nodes
 	case storageCSI:
 		return "Storage drivers on " + nodes
+	case storageHostPath:
+		return "csi-driver-host-path on " + nodes
 	case nodeE2E:
 		return "Upstream's node suite on " + nodes
 	case dra:

@@ -105,13 +105,23 @@ func (d *Driver) Serve(socket, registration, endpoint string) (stop func(), err 
 		return service.Stop, nil
 	}
 
-	registrar := grpc.NewServer()
-	registerapi.RegisterRegistrationServer(registrar, &register{name: d.o.Name, endpoint: endpoint})
-	if err := listen(registrar, registration); err != nil {
+	unregister, err := Register(d.o.Name, endpoint, registration)
+	if err != nil {
 		service.Stop()
 		return nil, err
 	}
-	return func() { registrar.Stop(); service.Stop() }, nil
+	return func() { unregister(); service.Stop() }, nil
+}
+
+// Register listens on socket for the kubelet, and tells it of the driver of that name, which the kubelet sees at endpoint, until stop is
+// called.
+func Register(name, endpoint, socket string) (stop func(), err error) {
+	registrar := grpc.NewServer()
+	registerapi.RegisterRegistrationServer(registrar, &register{name: name, endpoint: endpoint})
+	if err := listen(registrar, socket); err != nil {
+		return nil, err
+	}
+	return registrar.Stop, nil
 }
 
 func listen(s *grpc.Server, socket string) error {
