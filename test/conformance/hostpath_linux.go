@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"porthole.dev/porthole/cluster"
@@ -18,8 +17,8 @@ import (
 // hostPathName is how csi-driver-host-path calls itself.
 const hostPathName = "hostpath.csi.k8s.io"
 
-// startHostPath runs csi-driver-host-path as it is on the first node, registers it with the node's kubelet, and deploys what stands between
-// it and Kubernetes. It runs beside the node's pods, where a privileged pod would run it, and ends with stop.
+// startHostPath runs csi-driver-host-path, as it is, on the first node, registers it with the node's kubelet, and deploys its controller. It
+// is a process of the node, not of a pod: it calls programs such as mount and losetup, which the node has. stop ends it.
 func (c *suiteCluster) startHostPath(ctx context.Context) (stop func(), err error) {
 	layout, err := cluster.NewLayout(c.o.dir)
 	if err != nil {
@@ -40,7 +39,6 @@ func (c *suiteCluster) startHostPath(ctx context.Context) (stop func(), err erro
 	ctx, cancel := context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, c.o.driver, "--v=5", "--endpoint=unix://"+socket, "--nodeid="+node, "--statedir="+data)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		cancel()
 		return nil, errors.Join(fmt.Errorf("starting csi-driver-host-path, which -driver names: %w", err), log.Close())

@@ -34,9 +34,9 @@ func (p *process) processorTime() (t processorTime) {
 	return t
 }
 
-// countPrograms takes the time of a container's wineserver out of what the container's cgroup has counted. A job of Windows counts the
-// time of its programs; wineserver does in a program what Windows' kernel does, at a multiple of its cost. told is what was told of the
-// container last: no figure falls, though the two times are not read at the same moment.
+// countPrograms takes the time of a container's wineserver out of what the container's cgroup has counted: a job of Windows counts the
+// time of its programs, and wineserver stands for Windows' kernel, at a multiple of its cost. told are the figures of the last call. None
+// falls below them, though the two times are not read at the same moment.
 func countPrograms(m *hcsd.Measured, server processorTime, told *processorTime) {
 	for _, c := range []struct {
 		counted *uint64

@@ -54,8 +54,8 @@ type container struct {
 	launching chan struct{} // holds one token: programs are started one after another
 	ended     chan struct{} // closed when Init has ended
 	stopping  bool
-	kills     uint64 // memoryKills that are taken for the end of a program
-	told      processorTime
+	kills     uint64        // memoryKills that are taken for the end of a program
+	told      processorTime // the figures that were told last
 }
 
 // program is one of a container's processes.
