@@ -29,8 +29,8 @@ func Cgroups(path string) (dirs []string) {
 	return dirs
 }
 
-// RemoveCgroup removes a cgroup and all below it from every hierarchy, and the one above it if that is empty then. Processes in it must
-// have ended. A cgroup that is not there is success.
+// RemoveCgroup removes a cgroup with all cgroups below it from every hierarchy, and then its parent if nothing else is in that. The
+// processes in it must have ended. A cgroup that does not exist is no error.
 func RemoveCgroup(ctx context.Context, path string) error {
 	var errs []error
 	for _, dir := range Cgroups(path) {

@@ -97,13 +97,8 @@ func (h *home) Cgroups() ([]string, error) { return cgroupsBelow(h.Name) }
 
 // cgroupsBelow returns the paths of all cgroups below name, relative to it, each once even if several hierarchies have it.
 func cgroupsBelow(name string) ([]string, error) {
-	all, err := hierarchies()
-	if err != nil {
-		return nil, err
-	}
 	var out []string
-	for _, h := range all {
-		base := filepath.Join(h, name)
+	for _, base := range platform.Cgroups("/" + name) {
 		err := filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() && path != base {
 				out = append(out, strings.TrimPrefix(path, base+"/"))

@@ -64,7 +64,7 @@ func dead(id, why string) func(*State) {
 	}
 }
 
-// stopping says that a container is being stopped.
+// stopping adds a StopContainer action that is in flight.
 func stopping(id string) func(*State) {
 	return func(s *State) { s.inFlight[stopKey(id)] = now.Add(30 * time.Second) }
 }

@@ -45,7 +45,7 @@ const (
 // log in to nodes by SSH; and those that upstream calls flaky or deprecated.
 const usual = " && !Conformance && !Disruptive && !Flaky && !Deprecated"
 
-// notOfStorage are the tests of storage drivers that say nothing of a kubelet, or cannot run here.
+// notOfStorage are the tests of upstream's storage suite that do not involve the kubelet, or cannot run here.
 var notOfStorage = []leftOut{
 	{`Snapshot|snapshot`, "snapshots are made by the driver and a controller; a kubelet takes no part in them"},
 	{`volume-modify|VolumeAttributesClass`, "attributes of volumes are changed by the driver's controller; a kubelet takes no part in it"},

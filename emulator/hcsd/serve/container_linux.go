@@ -339,8 +339,9 @@ func (s systemCalls) systemProperties(ctx context.Context, c call) (result, erro
 	}
 
 	var m hcsd.Measured
-	spent := server.processorTime()
+	var spent processorTime
 	if measure {
+		spent = server.processorTime()
 		if m, err = s.measure(ctx, live); err != nil {
 			return result{}, err
 		}

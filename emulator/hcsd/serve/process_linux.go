@@ -32,10 +32,10 @@ const (
 	fieldStart  = 22
 )
 
-// stat is the fields of a process's stat from its state on.
+// stat holds the fields of /proc/PID/stat from the third, the state, on.
 type stat []string
 
-// statOf reads the stat of a process. The name of the program, field 2, may contain anything.
+// statOf reads /proc/PID/stat. Field 2, the name of the program, may contain anything, so the last parenthesis ends it.
 func statOf(pid int) (stat, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -48,7 +48,7 @@ func statOf(pid int) (stat, error) {
 	return fields, nil
 }
 
-// number returns a field that is a number.
+// number returns the value of a numeric field, which is given by its number in proc_pid_stat(5).
 func (s stat) number(field int) uint64 {
 	n, _ := strconv.ParseUint(s[field-fieldState], 10, 64) // the kernel writes numbers
 	return n

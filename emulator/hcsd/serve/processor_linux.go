@@ -8,7 +8,7 @@ import (
 	"porthole.dev/porthole/emulator/hcsd"
 )
 
-// clockTick is the unit of times in proc_pid_stat(5): USER_HZ of every architecture that we have.
+// clockTick is the unit of times in proc_pid_stat(5). USER_HZ is 100 on amd64 and arm64.
 const clockTick = 10 * time.Millisecond
 
 // processorTime is time on processors, in ns. Total is exact, and need not be the sum of the others.
@@ -34,9 +34,9 @@ func (p *process) processorTime() (t processorTime) {
 	return t
 }
 
-// countPrograms takes the time of a container's wineserver out of what the container's cgroup has counted: a job of Windows counts the
-// time of its programs, and wineserver stands for Windows' kernel, at a multiple of its cost. told are the figures of the last call. None
-// falls below them, though the two times are not read at the same moment.
+// countPrograms subtracts the processor time of a container's wineserver from the time that the container's cgroup has counted. A job object
+// of Windows counts the time of its programs, and wineserver is none of them: it does the work of Windows' kernel. told holds the figures of
+// the last call. No figure falls below them, although the two times are not read at the same moment.
 func countPrograms(m *hcsd.Measured, server processorTime, told *processorTime) {
 	for _, c := range []struct {
 		counted *uint64

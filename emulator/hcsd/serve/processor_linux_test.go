@@ -8,7 +8,7 @@ import (
 	"porthole.dev/porthole/emulator/hcsd"
 )
 
-// TestCountPrograms: what a container's wineserver has spent is not the programs', and no figure falls.
+// TestCountPrograms: the processor time of a container leaves out its wineserver's, and never decreases.
 func TestCountPrograms(t *testing.T) {
 	me, err := processOf(os.Getpid())
 	if err != nil {
