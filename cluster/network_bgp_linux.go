@@ -67,7 +67,7 @@ func prepareFRR(l Layout, c Config) error {
 	}
 
 	dir := frrDir(l)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := platform.MakeFolder(dir, platform.Closed); err != nil {
 		return err
 	}
 	info, err := os.Stat(l.Dir)

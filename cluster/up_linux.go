@@ -117,10 +117,10 @@ func writeFile(path string, data []byte, mode os.FileMode) error {
 
 // lock makes sure that one `up` or `down` at a time works on the folder.
 func lock(l Layout) (func(), error) {
-	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making state folder %s: %w", l.Dir, err)
+	if err := makeStateFolder(l); err != nil {
+		return nil, err
 	}
-	f, err := os.OpenFile(l.LockFile(), os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(l.LockFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,10 @@ func lock(l Layout) (func(), error) {
 // start makes everything that the processes need and starts their supervisor.
 func start(ctx context.Context, o UpOptions, p *progress) error {
 	l, c := o.Layout, o.Config
-	if err := writeJSON(l.ConfigFile(), c, 0o644); err != nil {
+	if err := makeFolders(l, c); err != nil {
+		return err
+	}
+	if err := writeJSON(l.ConfigFile(), c, 0o600); err != nil {
 		return err
 	}
 

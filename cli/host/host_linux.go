@@ -15,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/emulator/host"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // Command is `porthole host`.
@@ -28,7 +29,8 @@ cluster. A host is a network namespace porthole-NAME, a C: and a Host Networking
   porthole host run h1 -- ./hello.exe --flag
   porthole host hns h1 dump
   porthole host delete h1`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: func(*cobra.Command, []string) error { platform.SetUmask(); return nil },
 	}
 	c.AddCommand(createCommand(), startCommand(), runCommand(), deleteCommand(), listCommand(), servicesCommand(), eventsCommand(), rebootCommand(),
 		hnsCommand(), ctrCommand(), superviseCommand())

@@ -6,6 +6,7 @@ import (
 
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/cluster/supervise"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // Command is `porthole supervise`; `porthole up` starts it.
@@ -15,6 +16,7 @@ func Command() *cobra.Command {
 		Use: "supervise", Hidden: true, Args: cobra.NoArgs,
 		Short: "Keep the processes of a local cluster running",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			platform.SetUmask()
 			layout, err := cluster.NewLayout(dir)
 			if err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 
 	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/routes"
 )
 
@@ -52,6 +53,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 			if dryRun {
 				return cluster.PrintPlan(cmd.OutOrStdout(), layout, config)
 			}
+			platform.SetUmask()
 			if err := cluster.Up(cmd.Context(), cluster.UpOptions{Layout: layout, Config: config, Out: cmd.OutOrStdout()}); err != nil {
 				return err
 			}

@@ -38,7 +38,7 @@ func Hold(ctx context.Context, runDir, node string) (release func(), err error) 
 
 // openHold opens the file whose lock says whether processes of a node may be started: a start has it shared, a Hold for itself.
 func openHold(runDir, node string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(runDir, "hold-"+node+".lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
+	return os.OpenFile(filepath.Join(runDir, "hold-"+node+".lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 }
 
 // mayStart reports whether no Hold is in force for the process. Until done is called none can begin.

@@ -57,7 +57,7 @@ func (k *keeper) save() error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(k.file, data, 0o644)
+	return atomicfile.Write(k.file, data, 0o600)
 }
 
 func (k *keeper) enter(ctx context.Context, phase, waiting string) {
@@ -283,7 +283,7 @@ func (p Process) prepare(log *os.File) error {
 }
 
 func openLog(path string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
 	if st, err := os.Stat(path); err == nil && st.Size() > maxLog {
@@ -291,5 +291,5 @@ func openLog(path string) (*os.File, error) {
 			return nil, err
 		}
 	}
-	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/platform"
 )
 
 // Files in the run folder, beside one state file per process.
@@ -38,14 +40,14 @@ type Options struct {
 
 // WriteProcesses sets the list of processes that a supervisor keeps running. It must be called before the supervisor starts.
 func WriteProcesses(runDir string, processes []Process) error {
-	if err := os.MkdirAll(runDir, 0o755); err != nil {
+	if err := platform.MakeFolder(runDir, platform.Closed); err != nil {
 		return err
 	}
 	data, err := json.MarshalIndent(processes, "", " ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(runDir, processesFile), data, 0o644)
+	return os.WriteFile(filepath.Join(runDir, processesFile), data, 0o600)
 }
 
 // ReadProcesses returns the list that WriteProcesses wrote.
@@ -93,7 +95,7 @@ func Run(ctx context.Context, o Options) error {
 
 // openLock opens the lock file of a run folder; the folder must be there.
 func openLock(runDir string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(runDir, lockFile), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
+	return os.OpenFile(filepath.Join(runDir, lockFile), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
 }
 
 // acquire waits for the lock or the end of ctx. A blocking flock cannot be interrupted, so acquire tries it again and again.

@@ -45,11 +45,11 @@ func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
 	if err := s.checkNew(o); err != nil {
 		return h, err
 	}
-	if err := os.MkdirAll(filepath.Dir(h.Dir), 0o755); err != nil {
+	if err := platform.MakeFolder(filepath.Dir(h.Dir), platform.PassThrough); err != nil {
 		return h, fmt.Errorf("creating host %s: %w", h.Name, err)
 	}
 	// Of several that try the same name, one makes the folder.
-	if err := os.Mkdir(h.Dir, 0o755); errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(h.Dir, platform.Closed); errors.Is(err, os.ErrExist) {
 		return h, errNameInUse(h.Name, s.Dir)
 	} else if err != nil {
 		return h, fmt.Errorf("creating host %s: %w", h.Name, err)
@@ -123,6 +123,9 @@ func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error
 	}
 	tools, err := wine.Find()
 	if err != nil {
+		return err
+	}
+	if err := platform.MakeFolder(h.Dir, platform.Closed); err != nil { // an earlier version made it open
 		return err
 	}
 	if err := lab.EnsureHost(h.Name, h.Address); err != nil {

@@ -14,6 +14,7 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/atomicfile"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // Host describes one host as its host.json does.
@@ -152,7 +153,11 @@ func (s Store) read(name string) (Host, error) {
 // Describe writes the description of a host that something else made, such as a node of a cluster.
 func (s Store) Describe(h Host) error {
 	h.Dir = s.Folder(h.Name)
-	err := os.MkdirAll(h.Dir, 0o755)
+	perm := platform.Closed
+	if h.OS != "windows" { // its containers may have user namespaces of their own
+		perm = platform.PassThrough
+	}
+	err := platform.MakeFolder(h.Dir, perm)
 	if err == nil {
 		err = h.write()
 	}
@@ -168,5 +173,5 @@ func (h Host) write() error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(h.Dir, hostFile), append(data, '\n'), 0o644)
+	return atomicfile.Write(filepath.Join(h.Dir, hostFile), append(data, '\n'), 0o600)
 }

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/emulator/host"
+	"porthole.dev/porthole/internal/platform"
+)
+
+// TestStateIsPrivate: whatever the umask is, nobody but root comes to what a cluster keeps: each folder and file of it is closed itself, or
+// lies in a folder that is. So it is in a state folder that was open before.
+func TestStateIsPrivate(t *testing.T) {
+	for name, before := range map[string]func(t *testing.T, l Layout){
+		"new": func(*testing.T, Layout) {},
+		"open before": func(t *testing.T, l Layout) {
+			for _, dir := range []string{"hosts/win01", "hosts/lin01/kubelet", "run", "logs", "pki", "cache/images"} {
+				if err := os.MkdirAll(l.at(dir), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	} {
+		for _, mask := range []int{0, 0o022, 0o077} {
+			t.Run(name, func(t *testing.T) {
+				outer := t.TempDir()
+				if err := os.Chmod(outer, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				old := unix.Umask(mask)
+				defer unix.Umask(old)
+				l := Layout{Dir: filepath.Join(outer, "state"), Bin: t.TempDir()}
+				before(t, l)
+				writeState(t, l)
+				for _, path := range reachable(t, l.Dir) {
+					if path == l.Dir && name == "open before" {
+						continue // it may be the caller's folder: the names in it can be listed
+					}
+					t.Errorf("umask %03o: everybody reads %s", mask, strings.TrimPrefix(path, l.Dir))
+				}
+			})
+		}
+	}
+}
+
+// writeState makes what `up` makes without a network.
+func writeState(t *testing.T, l Layout) {
+	t.Helper()
+	c := DefaultConfig()
+	unlock, err := lock(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if err := makeFolders(l, c); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeJSON(l.ConfigFile(), c, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ensureCredentials(l, c); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range c.Nodes() {
+		if err := describeHost(l, c, n); err != nil {
+			t.Fatal(err)
+		}
+		err := os.MkdirAll(l.NodeFile(n.Name, "kubelet", "pods", "uid"), 0o755)
+		if err == nil {
+			err = os.WriteFile(l.NodeFile(n.Name, "kubelet", "pods", "uid", "token"), []byte("secret"), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeFile(l.Log("etcd"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reachable returns the files and the folders below dir that somebody who owns nothing of it can read or list.
+func reachable(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	st, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Mode().Perm()&0o044 != 0 {
+		found = append(found, dir)
+	}
+	if !st.IsDir() || st.Mode().Perm()&0o011 == 0 {
+		return found
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Type()&os.ModeSymlink == 0 {
+			found = append(found, reachable(t, filepath.Join(dir, e.Name()))...)
+		}
+	}
+	return found
+}
+
+// TestWindowsHostsAreClosed: the folder of a Windows host is for root alone. That of a Linux node can be passed through, for pods with a user
+// namespace of their own.
+func TestWindowsHostsAreClosed(t *testing.T) {
+	l := Layout{Dir: filepath.Join(t.TempDir(), "state"), Bin: t.TempDir()}
+	writeState(t, l)
+	for name, want := range map[string]os.FileMode{"win01": platform.Closed, "lin01": platform.PassThrough} {
+		if st, err := os.Stat(l.Host(name)); err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s has %v, %v; want %v", name, st.Mode(), err, want)
+		}
+	}
+	s := host.Store{Dir: l.Dir}
+	if err := s.Describe(host.Host{Name: "h1", OS: "windows"}); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(s.Folder("h1")); err != nil || st.Mode().Perm() != platform.Closed {
+		t.Errorf("h1 has %v, %v", st.Mode(), err)
+	}
+}
