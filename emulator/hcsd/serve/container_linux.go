@@ -201,7 +201,7 @@ func (s systemCalls) makeBundle(w specOptions, net network) error {
 // mountsOf are the mounts of folders and files of the host. The hosts file is also the one that Wine reads.
 func (s systemCalls) mountsOf(driveC string, of []hcsd.MappedDirectory) ([]runtimeMount, error) {
 	var list []runtimeMount
-	for _, m := range of {
+	for _, m := range outermostFirst(of) {
 		source, err := s.onHost(m.HostPath)
 		if err != nil {
 			return nil, err
@@ -223,6 +223,16 @@ func (s systemCalls) mountsOf(driveC string, of []hcsd.MappedDirectory) ([]runti
 		}
 	}
 	return list, nil
+}
+
+// outermostFirst sorts mounts so that none hides another that lies below it. Those of one depth stay in the order in which they were given.
+func outermostFirst(of []hcsd.MappedDirectory) []hcsd.MappedDirectory {
+	depth := func(m hcsd.MappedDirectory) int {
+		return len(strings.FieldsFunc(m.ContainerPath, func(r rune) bool { return r == '\\' || r == '/' }))
+	}
+	sorted := slices.Clone(of)
+	slices.SortStableFunc(sorted, func(a, b hcsd.MappedDirectory) int { return depth(a) - depth(b) })
+	return sorted
 }
 
 // Where a host has its drivers, and a container those of the host: C:\Windows\System32\containers\devices.def of Windows.

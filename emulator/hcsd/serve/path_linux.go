@@ -80,5 +80,5 @@ func splitDrive(path string) (drive byte, rest string, err error) {
 	if drive = short[0] | 0x20; drive == 'z' {
 		return drive, "", hcsd.ErrNotSupported.WithText("%s: a container of an emulated host has no drive Z: of its own", path)
 	}
-	return drive, `\` + short[2:], nil
+	return drive, `\` + strings.TrimLeft(short[2:], `\/`), nil
 }

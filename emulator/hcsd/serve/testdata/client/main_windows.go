@@ -147,16 +147,21 @@ func document(v any) string {
 
 // makeSystem makes a system on the volume; its callback has the number 1.
 func makeSystem(id, volume string) (system uintptr) {
+	return makeSystemOf(id, volume, map[string]any{
+		"Memory": map[string]int{"SizeInMB": 512}, "Processor": map[string]int{"Maximum": 5000},
+		"MappedDirectories": []any{map[string]string{"HostPath": `C:\shared`, "ContainerPath": "D:"}},
+		"AssignedDevices":   []any{map[string]string{"InterfaceClassGuid": "5B45201D-F2F2-4F3B-85BB-30FF1F953599"}},
+		"RegistryChanges": map[string]any{"AddValues": []any{map[string]any{"Key": map[string]string{"Hive": "System", "Name": `ControlSet001\Control`},
+			"Name": "WaitToKillServiceTimeout", "StringValue": "2147483647", "Type": "String"}}},
+	})
+}
+
+// makeSystemOf is makeSystem with a container that has this beside its name and its volume.
+func makeSystemOf(id, volume string, container map[string]any) (system uintptr) {
 	var record *uint16
+	container["GuestOs"], container["Storage"] = map[string]string{"HostName": "pod-a"}, map[string]any{"Path": volume + `\`}
 	doc := map[string]any{"Owner": "test", "SchemaVersion": map[string]int{"Major": 2, "Minor": 1}, "ShouldTerminateOnLastHandleClosed": true,
-		"Container": map[string]any{
-			"GuestOs": map[string]string{"HostName": "pod-a"}, "Storage": map[string]any{"Path": volume + `\`},
-			"Memory": map[string]int{"SizeInMB": 512}, "Processor": map[string]int{"Maximum": 5000},
-			"MappedDirectories": []any{map[string]string{"HostPath": `C:\shared`, "ContainerPath": "D:"}},
-			"AssignedDevices":   []any{map[string]string{"InterfaceClassGuid": "5B45201D-F2F2-4F3B-85BB-30FF1F953599"}},
-			"RegistryChanges": map[string]any{"AddValues": []any{map[string]any{"Key": map[string]string{"Hive": "System", "Name": `ControlSet001\Control`},
-				"Name": "WaitToKillServiceTimeout", "StringValue": "2147483647", "Type": "String"}}},
-		}}
+		"Container": container}
 	must("HcsCreateComputeSystem", call("HcsCreateComputeSystem", text(id), text(document(doc)), 0, uintptr(unsafe.Pointer(&system)), uintptr(unsafe.Pointer(&record))))
 	var handle uintptr
 	must("HcsRegisterComputeSystemCallback", call("HcsRegisterComputeSystemCallback", system, callback, 1, uintptr(unsafe.Pointer(&handle))))
@@ -175,11 +180,13 @@ type process struct {
 	info   information
 	first  chan string // the first line of it
 	out    chan string
+	// streams are its output and its errors, apart.
+	streams [2]chan string
 }
 
 // start starts a program; its callback has the number n.
 func start(system uintptr, n uintptr, doc map[string]any) (*process, uint32) {
-	p := &process{first: make(chan string, 2), out: make(chan string, 2)}
+	p := &process{first: make(chan string, 2), out: make(chan string, 2), streams: [2]chan string{make(chan string, 1), make(chan string, 1)}}
 	var record *uint16
 	hr := call("HcsCreateProcess", system, text(document(doc)), uintptr(unsafe.Pointer(&p.info)), uintptr(unsafe.Pointer(&p.handle)), uintptr(unsafe.Pointer(&record)))
 	if hr != 0 {
@@ -189,7 +196,7 @@ func start(system uintptr, n uintptr, doc map[string]any) (*process, uint32) {
 	var handle uintptr
 	must("HcsRegisterProcessCallback", call("HcsRegisterProcessCallback", p.handle, callback, n, uintptr(unsafe.Pointer(&handle))))
 
-	for _, pipe := range p.info.pipes[1:] {
+	for i, pipe := range p.info.pipes[1:] {
 		if pipe == 0 || doc["EmulateConsole"] != nil {
 			continue // a console has no lines
 		}
@@ -206,6 +213,7 @@ func start(system uintptr, n uintptr, doc map[string]any) (*process, uint32) {
 				first += err.Error()
 			}
 			p.out <- first
+			p.streams[i] <- first
 		}()
 	}
 	return p, 0
@@ -237,6 +245,10 @@ func main() {
 	driverInfo := uintptr(unsafe.Pointer(&info))
 	volume := makeLayers(driverInfo)
 	fmt.Println("volume", volume)
+	if len(os.Args) > 1 && os.Args[1] == "programs" {
+		programs(volume)
+		return
+	}
 	if len(os.Args) > 1 {
 		hold(volume)
 		return
