@@ -101,7 +101,7 @@ func testDrives(t *testing.T, h *host) {
 	if text, err := os.ReadFile(filepath.Join(h.prefix.DriveC(), "shared-below", "made.txt")); err != nil || !strings.HasPrefix(string(text), "new") {
 		t.Errorf("the host sees %q, %v", text, err)
 	}
-	if out[2].Code == 0 {
+	if !strings.Contains(out[2].Err, "Access is denied.") {
 		t.Errorf("writing to a read-only mount: %+v", out[2])
 	}
 	if out[3].Code != 0 || strings.TrimSpace(out[3].Out) != "own" {
@@ -115,7 +115,7 @@ func testDrives(t *testing.T, h *host) {
 // testEnvironment: a program has Windows' variables, over them what was asked for, and nothing of Wine or of ours.
 func testEnvironment(t *testing.T, h *host) {
 	asked := map[string]string{"PATH": `C:\only`, "pathext": ".X", "windir": `C:\w`, "USERNAME": "me", "LC_ALL": "de_DE", "TEMP": `C:\t`, "COMPUTERNAME": "NAME",
-		"HOME": "/root", "WINEPREFIX": "mine", "LONG": strings.Repeat("x", 30000), "EMPTY": "", "Ünï": "wörd €"}
+		"HOME": "/root", "LONG": strings.Repeat("x", 30000), "EMPTY": "", "Ünï": "wörd €"}
 	out := h.ran(wantedPrograms{Programs: []wantedProgram{
 		{Line: `C:\app.exe environment`, Environment: asked},
 		{Line: `C:\app.exe environment`, User: "ContainerUser"},
@@ -131,7 +131,8 @@ func testEnvironment(t *testing.T, h *host) {
 	for _, i := range []int{0, 2} {
 		have := variables(out[i].Out)
 		for name, value := range asked {
-			if got, ok := have[strings.ToUpper(name)]; value != "" && (!ok || got != value) {
+			written := value != "" && (i == 0 || name[0] < 0x80) // cmd.exe writes in the console's code page
+			if got, ok := have[strings.ToUpper(name)]; written && (!ok || got != value) {
 				t.Errorf("program %d: %s is %.50q, %v; want %.50q", i, name, got, ok, value)
 			}
 		}

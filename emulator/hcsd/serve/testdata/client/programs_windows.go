@@ -49,7 +49,10 @@ func programs(volume string) {
 		if hr == 0 {
 			in := os.NewFile(uintptr(made.info.pipes[0]), "input")
 			fmt.Fprint(in, p.Input)
-			must("HcsModifyProcess", call("HcsModifyProcess", made.handle, text(`{"Operation":"CloseHandle","CloseHandle":{"Handle":"StdIn"}}`), uintptr(unsafe.Pointer(&record))))
+			const ended = 0x8037011f // one that reads nothing may have
+			if hr := call("HcsModifyProcess", made.handle, text(`{"Operation":"CloseHandle","CloseHandle":{"Handle":"StdIn"}}`), uintptr(unsafe.Pointer(&record))); hr != ended {
+				must("HcsModifyProcess", hr)
+			}
 			in.Close()
 			r.Out, r.Err = <-made.streams[0], <-made.streams[1]
 			heard.wait(fmt.Sprintf("0x10000 %d 0x0", 100+i))
