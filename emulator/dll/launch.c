@@ -236,26 +236,41 @@ static void say(DWORD error)
 	write_number(path, error);
 }
 
-/* set_variables sets the variables whose names begin with PORTHOLE_SET_: those that Wine takes from the registry. */
+/* set_variables makes our environment that of the program: Windows' variables without what Wine and we have in it, and over them those of
+ * N.env, each NAME=VALUE ended by a zero, with another zero behind the last. */
 static void set_variables(void)
 {
-	static const WCHAR mark[] = L"PORTHOLE_SET_";
-	const int length = sizeof mark / sizeof *mark - 1;
-	WCHAR *all = GetEnvironmentStringsW(), *p, *value, name[256];
+	static const WCHAR *const others[] = { L"FONTCONFIG_FILE", L"LC_ALL" };
+	WCHAR *all = GetEnvironmentStringsW(), *p, *value, *text, path[MAX_PATH];
+	const int length = 4; /* of WINE */
+	HANDLE file;
+	DWORD size, n;
 
-	for (p = all; p && *p; p += lstrlenW(p) + 1) {
-		if (CompareStringOrdinal(p, length, mark, length, TRUE) != CSTR_EQUAL)
-			continue;
-		for (value = p; *value && *value != '='; value++)
-			;
-		if (!*value || value - p >= 256)
-			continue;
-		lstrcpynW(name, p, value - p + 1);
-		SetEnvironmentVariableW(name, NULL);
-		SetEnvironmentVariableW(name + length, value + 1);
-	}
-	if (all)
-		FreeEnvironmentStringsW(all);
+	for (p = all; p && *p; p += lstrlenW(p) + 1)
+		for (value = p + 1; CompareStringOrdinal(p, length, L"WINE", length, TRUE) == CSTR_EQUAL && *value; value++)
+			if (*value == '=') {
+				*value = 0;
+				SetEnvironmentVariableW(p, NULL);
+				*value = '=';
+				break;
+			}
+	for (n = 0; n < sizeof others / sizeof *others; n++)
+		SetEnvironmentVariableW(others[n], NULL);
+	path_of(path, L".env");
+	file = CreateFileW(path, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL);
+	if (file == INVALID_HANDLE_VALUE)
+		return;
+	size = GetFileSize(file, NULL);
+	text = HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, size + 2 * sizeof *text);
+	if (text && ReadFile(file, text, size, &n, NULL))
+		for (p = text; *p; p = value + lstrlenW(value) + 1) {
+			for (value = p + 1; *value && *value != '='; value++)
+				;
+			if (*value)
+				*value++ = 0;
+			SetEnvironmentVariableW(p, value);
+		}
+	CloseHandle(file);
 }
 
 /* end_with_us makes the program end with the launcher, but not what the program starts. */

@@ -133,14 +133,16 @@ static NTSTATUS NTAPI create_user_process(HANDLE *process, HANDLE *thread, ULONG
 	char *entered, before[6];
 	void *environment = NULL;
 	NTSTATUS status = DIED_EARLY;
+	HANDLE token = NULL;
 
 	for (i = 0; i < n; i++)
 		if (attributes->list[i].attribute == JOB_LIST) {
 			jobs = (const HANDLE *)attributes->list[i].value;
 			count = attributes->list[i].size / sizeof(HANDLE);
 		} else if (attributes->list[i].attribute == TOKEN) {
-			environment = user_environment((HANDLE)attributes->list[i].value, params);
+			token = (HANDLE)attributes->list[i].value;
 		}
+	environment = user_environment(token, params);
 
 	AcquireSRWLockExclusive(&lock);
 	entered = enter_silo(jobs, count, before);

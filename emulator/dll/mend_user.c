@@ -181,28 +181,43 @@ static BOOL is_replaced(const WCHAR *variable, WCHAR with[VARIABLES][LONGEST])
 	return FALSE;
 }
 
+/* Writes the variable that says who this program's user is as often as there are variables; FALSE: it is Wine's. */
+static BOOL own_variables(WCHAR to[VARIABLES][LONGEST])
+{
+	static const WCHAR head[] = SID_VARIABLE L"=";
+	int i;
+
+	for (i = 0; i < VARIABLES; i++) {
+		wcscpy(to[i], head);
+		if (!wine_variable(SID_VARIABLE, to[i] + COUNT(head) - 1, SAM_NAME))
+			return FALSE;
+	}
+	return TRUE;
+}
+
 void *user_environment(HANDLE token, RTL_USER_PROCESS_PARAMETERS *parameters)
 {
 	WCHAR **place = (WCHAR **)(void *)((BYTE *)parameters + ENVIRONMENT), *before = *place, *now, *to, *p;
 	static const size_t more = VARIABLES * LONGEST;
 	WCHAR variables[VARIABLES][LONGEST];
+	int i, count = token ? VARIABLES : 1;
 	struct user u;
-	int i;
 
-	if (!before || !find_token(token, &u))
+	if (!before || (token ? !find_token(token, &u) : !own_variables(variables)))
 		return NULL;
 	for (p = before; *p; p += wcslen(p) + 1)
 		;
 	now = to = HeapAlloc(GetProcessHeap(), 0, ((size_t)(p - before) + more + 1) * sizeof(WCHAR));
 	if (!now)
 		return NULL;
-	variables_of(&u, variables);
+	if (token)
+		variables_of(&u, variables);
 	for (p = before; *p; p += wcslen(p) + 1)
 		if (!is_replaced(p, variables)) {
 			wcscpy(to, p);
 			to += wcslen(to) + 1;
 		}
-	for (i = 0; i < VARIABLES; i++) {
+	for (i = 0; i < count; i++) {
 		wcscpy(to, variables[i]);
 		to += wcslen(to) + 1;
 	}
@@ -224,7 +239,7 @@ void user_environment_end(RTL_USER_PROCESS_PARAMETERS *parameters, void *before)
 /* What Wine's GetUserNameW does. */
 static BOOL wine_user_name(WCHAR *name, DWORD *size)
 {
-	DWORD n = GetEnvironmentVariableW(L"WINEUSERNAME", name, *size);
+	DWORD n = wine_variable(L"WINEUSERNAME", name, *size);
 
 	if (!n || n >= *size) {
 		*size = n;
@@ -244,7 +259,7 @@ static PSID user_of(HANDLE token)
 
 	if (find_token(token, &u))
 		wcscpy(text, u.sid);
-	else if (!GetEnvironmentVariableW(SID_VARIABLE, text, COUNT(text)))
+	else if (!wine_variable(SID_VARIABLE, text, COUNT(text)))
 		return NULL;
 	return ConvertStringSidToSidW(text, &sid) ? sid : NULL;
 }
@@ -413,7 +428,7 @@ static BOOL WINAPI get_user_name(WCHAR *name, DWORD *size)
 	PSID sid;
 	BOOL ok;
 
-	if (!GetEnvironmentVariableW(SID_VARIABLE, text, COUNT(text)) || !ConvertStringSidToSidW(text, &sid))
+	if (!wine_variable(SID_VARIABLE, text, COUNT(text)) || !ConvertStringSidToSidW(text, &sid))
 		return wine_user_name(name, size);
 	ok = lookup_account_sid(NULL, sid, found, &length, domain, &domain_length, &use);
 	LocalFree(sid);

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
-	"sort"
 
 	"golang.org/x/sys/unix"
 
@@ -100,7 +98,7 @@ func (o Options) spec(w specOptions) runtimeSpec {
 	writable := func(path, source string) runtimeMount {
 		return runtimeMount{path, "bind", source, []string{"rbind", "rw"}}
 	}
-	s := runtimeSpec{Version: "1.0.2", Root: runtimeRoot{"rootfs"}, Process: o.linuxProcess([]string{o.Tools.Server, "-f", "-p"}, nil, "/")}
+	s := runtimeSpec{Version: "1.0.2", Root: runtimeRoot{"rootfs"}, Process: o.linuxProcess([]string{o.Tools.Server, "-f", "-p"}, "/")}
 	if w.container.GuestOs != nil {
 		s.Hostname = w.container.GuestOs.HostName
 	}
@@ -126,20 +124,16 @@ func (o Options) spec(w specOptions) runtimeSpec {
 }
 
 // linuxProcess is a process of the container.
-func (o Options) linuxProcess(args []string, env []guest.Variable, dir string) runtimeProcess {
+func (o Options) linuxProcess(args []string, dir string) runtimeProcess {
 	p := runtimeProcess{Args: args, Cwd: dir, NoNewPrivileges: true, Capabilities: map[string][]string{}}
 	for _, c := range capabilities {
 		for _, set := range []string{"bounding", "effective", "permitted"} {
 			p.Capabilities[set] = append(p.Capabilities[set], c.name)
 		}
 	}
-	for _, v := range guest.Environment(env, o.Tools) {
+	for _, v := range guest.Environment(o.Tools) {
 		p.Env = append(p.Env, v.Name+"="+v.Value)
 	}
-	if !slices.ContainsFunc(env, func(v guest.Variable) bool { return v.Name == "PATH" }) {
-		p.Env = append(p.Env, "PATH=/usr/bin:/bin")
-	}
-	sort.Strings(p.Env)
 	return p
 }
 

@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -99,11 +101,14 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 		}
 	}
 	var theirs [3]*os.File
+	if err := os.WriteFile(shared+".env", environmentText(environmentOf(doc, hostname)), 0o600); err != nil {
+		return nil, err
+	}
 	if io, theirs, err = makeStreams(dir, n, doc); err != nil {
 		return nil, err
 	}
 	defer closeFiles(theirs)
-	spec := s.o.linuxProcess(s.o.Tools.Argv(guest.Launcher, "/run", strconv.Itoa(n)), environmentOf(doc, hostname), guest.DriveC)
+	spec := s.o.linuxProcess(s.o.Tools.Argv(guest.Launcher, "/run", strconv.Itoa(n)), guest.DriveC)
 	first, err := s.rt.enter(c.key, init, spec, theirs)
 	if err != nil {
 		return nil, err
@@ -161,8 +166,12 @@ func launchText(doc hcsd.Process) []byte {
 	if line == "" {
 		line = `"` + doc.ApplicationName + `"`
 	}
-	var out []byte
-	for _, text := range []string{doc.ApplicationName, line, doc.WorkingDirectory} {
+	return utf16Texts(doc.ApplicationName, line, doc.WorkingDirectory)
+}
+
+// utf16Texts are texts in UTF-16, each ended by a zero.
+func utf16Texts(texts ...string) (out []byte) {
+	for _, text := range texts {
 		for _, u := range utf16.Encode([]rune(text + "\x00")) {
 			out = binary.LittleEndian.AppendUint16(out, u)
 		}
@@ -170,18 +179,9 @@ func launchText(doc hcsd.Process) []byte {
 	return out
 }
 
-// setByLauncher marks variables that Wine takes from the registry and not from its environment: the launcher sets them.
-const setByLauncher = "PORTHOLE_SET_"
-
-// environmentOf is the environment of a program: what was asked for, and what Windows adds.
+// environmentOf are the variables of a program that are not those of every program: what a container adds to them, and over that what was
+// asked for. Names differ by more than their case; of several the last one in the order of the document counts.
 func environmentOf(doc hcsd.Process, hostname string) []guest.Variable {
-	env := []guest.Variable{}
-	for name, value := range doc.Environment {
-		if guest.FromRegistry(name) {
-			name = setByLauncher + strings.ToUpper(name)
-		}
-		env = append(env, guest.Variable{Name: name, Value: value})
-	}
 	user := doc.User
 	if user == "" {
 		user = "ContainerAdministrator"
@@ -189,11 +189,23 @@ func environmentOf(doc hcsd.Process, hostname string) []guest.Variable {
 	if i := strings.LastIndex(user, `\`); i >= 0 {
 		user = user[i+1:]
 	}
-	env = append(env, guest.Variable{Name: setByLauncher + "USERNAME", Value: user})
+	env := []guest.Variable{{Name: "USERNAME", Value: user}}
 	if hostname != "" {
 		env = append(env, guest.Variable{Name: "COMPUTERNAME", Value: guest.ComputerName(hostname)})
 	}
+	for _, name := range slices.Sorted(maps.Keys(doc.Environment)) {
+		env = append(env, guest.Variable{Name: name, Value: doc.Environment[name]})
+	}
 	return env
+}
+
+// environmentText is what the launcher reads of a program's variables. The later of two of one name wins there.
+func environmentText(env []guest.Variable) []byte {
+	var texts []string
+	for _, v := range env {
+		texts = append(texts, v.Name+"="+v.Value)
+	}
+	return utf16Texts(append(texts, "")...)
 }
 
 // watchProgram waits until a program has ended.
