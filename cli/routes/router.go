@@ -24,7 +24,7 @@ type routerFlags struct{ print, check, keep, command string }
 
 func (r *routerFlags) add(fs *pflag.FlagSet) {
 	known := strings.Join(tor.Formats(), ", ")
-	fs.StringVar(&r.print, "print-router", "", "print the routes that the router of a cluster with --mode tor needs, and end: "+known+"\n(needs --kubeconfig only, and runs on any machine)")
+	fs.StringVar(&r.print, "print-router", "", "print the routes that the router of a cluster with --mode tor needs, and end: "+known+"\n(needs --kubeconfig only, and runs on any machine; with --cluster-cidr it leaves out ranges of nodes that are not inside)")
 	fs.StringVar(&r.check, "check-router", "", "compare the routes of such a router, from standard input, with those that it needs, name what is missing or wrong,\nand end: "+
 		known+"; for example vtysh -c 'show ip route json' | porthole routes --check-router frr\n(with --cluster-cidr also what the router has for ranges that no node has)")
 	fs.StringVar(&r.keep, "keep-router", "", "run on such a router: follow the nodes and keep its static routes inside --cluster-cidr as they need them: "+strings.Join(tor.Drivers(), ", ")+
@@ -54,13 +54,13 @@ func (r *routerFlags) run(c *cobra.Command, f flags) error {
 		return fmt.Errorf("--check-router %q is not known; known: %s", r.check, strings.Join(tor.Formats(), ", "))
 	}
 
-	list := func(ctx context.Context) ([]table.Wanted, error) { return routes.RouterRoutes(ctx, f.kubeconfig) }
-	if r.print != "" {
-		return printRouter(c, r.print, list)
-	}
 	pods, err := parsePrefixes("--cluster-cidr", f.cluster)
 	if err != nil {
 		return err
+	}
+	list := func(ctx context.Context) ([]table.Wanted, error) { return routes.RouterRoutes(ctx, f.kubeconfig, pods) }
+	if r.print != "" {
+		return printRouter(c, r.print, list)
 	}
 	if r.keep != "" {
 		return r.keepRouter(c.Context(), f, pods)

@@ -269,7 +269,7 @@ func newTestNode(t *testing.T, o Options) *testNode {
 	}
 	onFakeHost := func(e environment) (keeper, error) {
 		w.modesMade++
-		return keep.New(hostgw.New(e.Node, w.table), e.Keep), nil
+		return keep.New(hostgw.New(e.Node, e.cluster(), w.table), e.Keep), nil
 	}
 	onFake := modeTable{{DefaultMode, onFakeHost}, {BGP, onFakeHost}}
 	w.adapters = &fakeAdapters{hns: w.hns, list: []adapters.Adapter{{ID: 1, Name: "Ethernet", Addrs: []netip.Addr{netip.MustParseAddr("10.99.0.21")}}}}
@@ -458,7 +458,7 @@ func TestNodeWithFaults(t *testing.T) {
 func TestRefusedRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
-		w.cluster.set(node("win01", "10.99.0.21", "10.244.1.0/24"), node("win02", "10.99.0.22", "10.244.2.0/24"), node("far", "10.7.0.1", "10.244.7.0/24"))
+		w.cluster.set(node("win01", "10.99.0.21", "10.244.1.0/24"), node("far", "10.7.0.1", "10.244.7.0/24")) // no node is reached
 		w.start(t)
 		later(time.Minute)
 		conditions, warnings := w.cluster.written()
@@ -474,6 +474,58 @@ func TestRefusedRoute(t *testing.T) {
 		conditions, warnings = w.cluster.written()
 		if conditions != "True RouteRefused, False RoutesReady" || strings.Count(warnings, "overlaps") != 1 {
 			t.Errorf("conditions %q, warnings %q", conditions, warnings)
+		}
+	})
+}
+
+// TestLiar: what another node says of itself neither keeps pods away from this node nor makes it unhealthy, and an event names both.
+func TestLiar(t *testing.T) {
+	honest := []*corev1.Node{node("win01", "10.99.0.21", "10.244.1.0/24"), node("win02", "10.99.0.22", "10.244.2.0/24")}
+	for name, c := range map[string]struct {
+		liar *corev1.Node
+		want string
+	}{
+		"a range outside":           {node("liar", "10.99.0.66", "198.18.77.0/24"), "RouteRefused: pod range 198.18.77.0/24 of node liar is not inside the range of all pods 10.244.0.0/16: no route leads there"},
+		"another's range":           {node("zliar", "10.99.0.66", "10.244.2.0/24"), "RouteRefused: pod range 10.244.2.0/24 of node zliar overlaps 10.244.2.0/24 of node win02, which keeps its route: no route leads to node zliar"},
+		"the range of all pods":     {node("aliar", "10.99.0.66", "10.244.0.0/16"), "RouteRefused: pod range 10.244.0.0/16 of node aliar overlaps 10.244.1.0/24 of node win01, which keeps its route: no route leads to node aliar"},
+		"this node's address":       {node("liar", "10.99.0.21", "10.244.66.0/24"), "RouteRefused: address 10.99.0.21 of node liar is that of this node, win01\nNetworkProblem: nodes liar and win01 say that they have the address 10.99.0.21: packets to the pods of all go to whoever has it"},
+		"an address of the network": {node("liar", "10.7.0.1", "10.244.66.0/24"), "RouteRefused: address 10.7.0.1 of node liar is not on a segment that this node shares (10.99.0.0/24): host-gateway needs one, or else a router or an overlay"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTestNode(t, Options{})
+				w.cluster.set(append([]*corev1.Node{c.liar}, honest...)...)
+				w.start(t)
+				later(time.Minute)
+				conditions, warnings := w.cluster.written()
+				if conditions != "False RoutesReady" || warnings != c.want {
+					t.Errorf("conditions %q, warnings %q, want %q", conditions, warnings, c.want)
+				}
+				if s := w.status(); s.unhealthy(true) != "" || s.Wanted != 1 || s.Present != 1 || len(s.Problems) == 0 {
+					t.Errorf("status %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// TestOwnLie: a node whose Node object says what cannot be is told so, and takes no pods.
+func TestOwnLie(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestNode(t, Options{})
+		first := node("win02", "10.99.0.22", "10.244.1.0/24")
+		first.CreationTimestamp = metav1.Unix(-3600, 0)
+
+		w.cluster.set(node("win01", "10.99.0.21", "10.244.1.0/24"), first)
+		w.start(t)
+		later(time.Minute)
+		const want = "pod range 10.244.1.0/24 of node win01 overlaps 10.244.1.0/24 of node win02, which keeps its route: no route leads to node win01"
+		conditions, warnings := w.cluster.written()
+		if conditions != "True RouteRefused" || !strings.Contains(warnings, "NetworkProblem: "+want) {
+			t.Errorf("conditions %q, warnings %q", conditions, warnings)
+		}
+		if s := w.status(); !slices.Contains(s.Problems, "other nodes send nothing to pods of this node: "+want) {
+			t.Errorf("problems %q", s.Problems)
 		}
 	})
 }
@@ -503,7 +555,7 @@ type printed struct{ lines *[]string }
 func (printed) Network(o podnet.Options) (podnet.Network, error) { return podnet.Bridged(o) }
 func (p printed) Observe(context.Context) ([]string, error)      { return *p.lines, nil }
 func (p printed) Plan(nodes []table.Node, seen []string) table.Plan[table.Change] {
-	plan := table.Diff(table.Peers(nodes, ""), nil)
+	plan := table.Diff(table.Peers(nodes, table.Claims{}), nil)
 	plan.Ops = slices.DeleteFunc(plan.Ops, func(c table.Change) bool { return slices.Contains(seen, c.String()) })
 	return plan
 }

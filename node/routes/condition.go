@@ -13,23 +13,24 @@ import (
 )
 
 // publish sets the node's condition and writes events about routes that must not exist and other problems of the mode. The network counts
-// as available once it is made and no route is refused. A conflict that appears later does not take that back, because pods that run here
+// as available once it is made and no route is refused for a reason that lies in this node. A conflict that appears later does not take that back, because pods that run here
 // would gain nothing by it.
 func (a *agent) publish(ctx context.Context, status keep.Status) error {
 	refused, doubts := refusals(status), remarks(status)
+	problems := slices.Concat(status.Problems, status.Refused)
 	for _, event := range []struct {
 		reason   string
 		messages []string
-	}{{"RouteRefused", refused}, {"RouteDoubtful", doubts}, {"NetworkProblem", status.Problems}} {
+	}{{"RouteRefused", refused}, {"RouteDoubtful", doubts}, {"NetworkProblem", problems}} {
 		for _, message := range event.messages {
 			if !slices.Contains(a.warned, message) {
 				a.cluster.Warn(event.reason, message)
 			}
 		}
 	}
-	a.warned = slices.Concat(refused, doubts, status.Problems)
+	a.warned = slices.Concat(refused, doubts, problems)
 
-	condition := conditionOf(status, refused)
+	condition := conditionOf(status)
 	if a.written == "" && a.isWritten(condition) {
 		a.written = string(condition.Status) // by an earlier start of this program
 	}
@@ -96,7 +97,16 @@ func remarks(status keep.Status) []string {
 	return reasons
 }
 
-func conditionOf(status keep.Status, refused []string) corev1.NodeCondition {
+// conditionOf returns the condition that a status gives. A route that is refused because of what another node says of itself does not
+// count: a single node could else keep pods away from all that come.
+func conditionOf(status keep.Status) corev1.NodeCondition {
+	refused := slices.Clone(status.Refused)
+	for _, r := range status.Routes {
+		if r.State == string(table.Refused) && !r.Untrue {
+			refused = append(refused, r.Reason)
+		}
+	}
+
 	c := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue}
 	switch {
 	case len(refused) > 0:

@@ -64,7 +64,9 @@ type environment struct {
 	VXLAN    vxlan.Config
 	BGP      bgp.Config
 	Services netip.Prefix
-	OVN      ovn.Options // what its flags say
+	// Services6 is that of IPv6; zero: there is none.
+	Services6 netip.Prefix
+	OVN       ovn.Options // what its flags say
 	// Pod returns the UID and the annotations of a pod.
 	Pod func(ctx context.Context, namespace, name string) (uid string, annotations map[string]string, err error)
 	// Pods returns what is known of the pods of this node while it is cordoned.
@@ -77,6 +79,17 @@ func (e environment) ranges() []netip.Prefix {
 		return []netip.Prefix{e.Cluster}
 	}
 	return []netip.Prefix{e.Cluster, e.Cluster6}
+}
+
+// cluster is what nodes' claims are held against.
+func (e environment) cluster() table.Cluster {
+	c := table.Cluster{Pods: e.ranges()}
+	for _, p := range []netip.Prefix{e.Services, e.Services6} {
+		if p.IsValid() {
+			c.Services = append(c.Services, p)
+		}
+	}
+	return c
 }
 
 // keeper is a mode at work; keep.Keeper implements it for every mode.
@@ -98,7 +111,7 @@ func newHostGateway(e environment) (keeper, error) {
 		return nil, err
 	}
 	e.Keep.Prompt, e.Keep.Inline, e.Keep.PerRoute = true, inline, perRoute
-	return hostGateway{keep.New(hostgw.New(e.Node, table), e.Keep)}, nil
+	return hostGateway{keep.New(hostgw.New(e.Node, e.cluster(), table), e.Keep)}, nil
 }
 
 func newTor(e environment) (keeper, error) {
@@ -106,12 +119,12 @@ func newTor(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return keep.New(tor.New(e.Node, table), e.Keep), nil
+	return keep.New(tor.New(e.Node, e.cluster(), table), e.Keep), nil
 }
 
 // newVXLAN returns the overlay.
 func newVXLAN(e environment) (keeper, error) {
-	mode, err := vxlan.New(vxlan.Options{Node: e.Node, Addr: e.Addr, Config: e.VXLAN, Cluster: e.Cluster, Annotate: e.Annotate, HNS: overlayHNS()})
+	mode, err := vxlan.New(vxlan.Options{Node: e.Node, Addr: e.Addr, Config: e.VXLAN, Cluster: e.Cluster, Services: e.Services, Annotate: e.Annotate, HNS: overlayHNS()})
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +143,7 @@ func newBGP(e environment) (keeper, error) {
 		return nil, err
 	}
 	e.Keep.Burst, e.Keep.Inline = bgpBurst, inline
-	return keep.New(bgp.New(bgp.Options{Node: e.Node, Addr: e.Addr, Cluster: e.Cluster, Config: e.BGP, Pods: e.Pods}, table), e.Keep), nil
+	return keep.New(bgp.New(bgp.Options{Node: e.Node, Addr: e.Addr, Cluster: e.Cluster, Services: e.Services, Config: e.BGP, Pods: e.Pods}, table), e.Keep), nil
 }
 
 func (t modeTable) names() []string {

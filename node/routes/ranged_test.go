@@ -39,7 +39,7 @@ func TestRangeHeld(t *testing.T) {
 		w := newTestNode(t, Options{})
 		var held atomic.Bool
 		w.modes = modeTable{{DefaultMode, func(e environment) (keeper, error) {
-			return holding{keep.New(hostgw.New(e.Node, w.table), e.Keep), &held}, nil
+			return holding{keep.New(hostgw.New(e.Node, e.cluster(), w.table), e.Keep), &held}, nil
 		}}}
 		w.start(t)
 		w.mustBeRight(t)

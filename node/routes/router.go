@@ -15,8 +15,9 @@ import (
 	"porthole.dev/porthole/routes/tor"
 )
 
-// RouterRoutes reads the nodes once and returns the routes that their router needs in the mode tor.
-func RouterRoutes(ctx context.Context, kubeconfig string) ([]table.Wanted, error) {
+// RouterRoutes reads the nodes once and returns the routes that their router needs in the mode tor. pods are the ranges of all pods; none:
+// not known.
+func RouterRoutes(ctx context.Context, kubeconfig string, pods []netip.Prefix) ([]table.Wanted, error) {
 	client, err := routerClient(kubeconfig)
 	if err != nil {
 		return nil, err
@@ -29,7 +30,7 @@ func RouterRoutes(ctx context.Context, kubeconfig string) ([]table.Wanted, error
 	for i := range list.Items {
 		nodes[i] = toTable(&list.Items[i])
 	}
-	return tor.Wanted(nodes), nil
+	return tor.Wanted(nodes, table.Cluster{Pods: pods}), nil
 }
 
 func routerClient(kubeconfig string) (*networkapi.Client, error) {

@@ -91,6 +91,9 @@ func (s *Status) add(r keep.Status) {
 	s.Error, s.Repairs, s.Routes = r.Error, r.Repairs, r.Routes
 	s.Peers = r.Peers
 	s.Problems = append(s.Problems, r.Problems...)
+	for _, why := range r.Refused {
+		s.Problems = append(s.Problems, "other nodes send nothing to pods of this node: "+why)
+	}
 	for _, route := range r.Routes {
 		if route.State != string(table.Present) || route.Reason != "" {
 			s.Problems = append(s.Problems, fmt.Sprintf("route to %s of node %s: %s: %s", route.Dst, route.Node, route.State, route.Reason))

@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,22 +18,25 @@ type learning struct {
 }
 
 // learn chooses the paths that become routes. Paths to ranges that were not asked for are left out without a word: a router that
-// announces a default route is no fault. A path to a node's range that another node announces is refused.
+// announces a default route is no fault. A path to a node's range that another node announces is refused. A path that a node announces
+// itself goes before those of others to its range.
 func (p *planner) learn() map[netip.Prefix]learning {
 	learnt, refused := map[netip.Prefix]learning{}, map[string]bool{}
+	direct := p.direct()
 	for _, path := range p.seen.Paths {
 		if !p.asked(path.Dst) {
 			continue
 		}
 		owner := p.owners.of(path.Dst)
-		if reason := p.unusable(path, owner); reason != "" {
+		stolen := p.stolen(path, owner)
+		if reason := cmp.Or(stolen, p.unusable(path, owner)); reason != "" {
 			if key := path.Dst.String() + reason; !refused[key] {
 				refused[key] = true
-				p.refuse(table.Wanted{Node: owner, Dst: path.Dst, NextHop: path.NextHop}, reason)
+				p.refuse(table.Wanted{Node: owner, Dst: path.Dst, NextHop: path.NextHop, Untrue: stolen != ""}, reason)
 			}
 			continue
 		}
-		if owner == p.self.Name || p.owners.overlap(path.Dst, owner) != "" && owner != "" {
+		if owner == p.self.Name || direct[path.Dst] && !p.from(path, owner) {
 			continue
 		}
 
@@ -53,6 +57,22 @@ func (p *planner) learn() map[netip.Prefix]learning {
 	return learnt
 }
 
+// direct returns the destinations to which a usable path comes from the node whose range it is.
+func (p *planner) direct() map[netip.Prefix]bool {
+	found := map[netip.Prefix]bool{}
+	for _, path := range p.seen.Paths {
+		if owner := p.owners.of(path.Dst); p.asked(path.Dst) && p.from(path, owner) && p.stolen(path, owner) == "" && p.unusable(path, owner) == "" {
+			found[path.Dst] = true
+		}
+	}
+	return found
+}
+
+// from reports whether a node announced a path, as far as its addresses tell.
+func (p *planner) from(path Path, node string) bool {
+	return node != "" && (slices.Contains(p.owners.at[path.NextHop], node) || slices.Contains(p.owners.at[path.Origin], node))
+}
+
 // asked reports whether routes to dst are wanted at all. 0.0.0.0/0 among the accepted ranges stands for itself only.
 func (p *planner) asked(dst netip.Prefix) bool {
 	within := func(r netip.Prefix) bool {
@@ -61,13 +81,30 @@ func (p *planner) asked(dst netip.Prefix) bool {
 	return within(p.cluster) || slices.ContainsFunc(p.Accept, within)
 }
 
-// unusable returns why a path must not become a route, or "".
-func (p *planner) unusable(path Path, owner string) string {
+// stolen returns why a path is of somebody who must not announce it, or "".
+func (p *planner) stolen(path Path, owner string) string {
+	if reason := p.untrue[path.Dst]; reason != "" && owner == "" {
+		return reason
+	}
 	for _, from := range []netip.Addr{path.NextHop, path.Origin} {
-		if announcer := p.owners.at[from]; owner != "" && announcer != "" && announcer != owner {
-			return fmt.Sprintf("node %s (%s) announces %s, learnt from %s; that is the pod range of node %s: it is not used", announcer, from, path.Dst, path.Peer, owner)
+		announcers := p.owners.at[from]
+		switch {
+		case len(announcers) == 0 || slices.Contains(announcers, owner) || slices.Contains(p.Routers, from):
+		case owner != "":
+			return fmt.Sprintf("node %s (%s) announces %s, learnt from %s; that is the pod range of node %s: it is not used",
+				announcers[0], from, path.Dst, path.Peer, owner)
+		case path.Dst.Overlaps(p.cluster):
+			return fmt.Sprintf("node %s (%s) announces %s, learnt from %s, which is not its pod range: it is not used", announcers[0], from, path.Dst, path.Peer)
 		}
 	}
+	if owner != "" && owner != p.self.Name && p.owners.ranges[path.Dst] == "" && !p.from(path, owner) {
+		return fmt.Sprintf("peer %s announces %s, a part of the pod range of node %s, which does not announce it itself: it is not used", path.Peer, path.Dst, owner)
+	}
+	return ""
+}
+
+// unusable returns why else a path must not become a route, or "".
+func (p *planner) unusable(path Path, owner string) string {
 	if owner == p.self.Name {
 		return "" // the segment of the pods is a part of it
 	}
@@ -93,74 +130,54 @@ func covered(learnt map[netip.Prefix]learning, dst netip.Prefix) bool {
 	return false
 }
 
-// owners knows which node has which range, and which address.
+// owners knows which node has which range, and which nodes say to have an address.
 type owners struct {
-	ranges map[netip.Prefix][]string
-	at     map[netip.Addr]string
-	bits   []int // lengths that occur in ranges, the longest first
-	inside map[netip.Prefix][]string
+	ranges map[netip.Prefix]string
+	at     map[netip.Addr][]string // names in order
+	bits   []int                   // lengths that occur in ranges, the longest first
 }
 
-func ownersOf(nodes []table.Node) owners {
-	o := owners{ranges: map[netip.Prefix][]string{}, at: map[netip.Addr]string{}, inside: map[netip.Prefix][]string{}}
+// ownersOf returns the owners of the ranges that are no lies: those of node self, and those of peers that are not Untrue.
+func ownersOf(self table.Node, nodes []table.Node, peers []table.Wanted) owners {
+	o := owners{ranges: map[netip.Prefix]string{}, at: map[netip.Addr][]string{}}
 	for _, n := range nodes {
 		if n.Addr.IsValid() {
-			o.at[n.Addr] = n.Name
+			o.at[n.Addr] = append(o.at[n.Addr], n.Name)
 		}
-		for _, cidr := range n.PodCIDRs {
-			cidr = cidr.Masked()
-			o.ranges[cidr] = append(o.ranges[cidr], n.Name)
-			if !slices.Contains(o.bits, cidr.Bits()) {
-				o.bits = append(o.bits, cidr.Bits())
-			}
+	}
+	for _, names := range o.at {
+		slices.Sort(names)
+	}
+
+	add := func(name string, dst netip.Prefix) {
+		o.ranges[dst] = name
+		if !slices.Contains(o.bits, dst.Bits()) {
+			o.bits = append(o.bits, dst.Bits())
 		}
+	}
+	for _, w := range peers {
+		if !w.Untrue {
+			add(w.Node, w.Dst)
+		}
+	}
+	for _, cidr := range self.PodCIDRs {
+		add(self.Name, cidr.Masked())
 	}
 	slices.SortFunc(o.bits, func(a, b int) int { return b - a })
-
-	for cidr, names := range o.ranges {
-		for _, bits := range o.bits {
-			if bits < cidr.Bits() {
-				outer := netip.PrefixFrom(cidr.Addr(), bits).Masked()
-				o.inside[outer] = append(o.inside[outer], names...)
-			}
-		}
-	}
 	return o
 }
 
-// of returns the first name of the nodes whose range contains dst, or "".
+// of returns the node whose range contains dst, or "".
 func (o owners) of(dst netip.Prefix) string {
 	for _, bits := range o.bits {
 		if bits > dst.Bits() || bits > dst.Addr().BitLen() {
 			continue
 		}
-		if names := o.ranges[netip.PrefixFrom(dst.Addr(), bits).Masked()]; len(names) > 0 {
-			return slices.Min(names)
+		if name := o.ranges[netip.PrefixFrom(dst.Addr(), bits).Masked()]; name != "" {
+			return name
 		}
 	}
 	return ""
-}
-
-// overlap returns the first name of the nodes but one whose range overlaps with dst, or "".
-func (o owners) overlap(dst netip.Prefix, but string) string {
-	var others []string
-	add := func(names []string) {
-		for _, n := range names {
-			if n != but {
-				others = append(others, n)
-			}
-		}
-	}
-	for _, bits := range o.bits {
-		if bits <= dst.Bits() {
-			add(o.ranges[netip.PrefixFrom(dst.Addr(), bits).Masked()])
-		}
-	}
-	add(o.inside[dst])
-	if len(others) == 0 {
-		return ""
-	}
-	return slices.Min(others)
 }
 
 func joinPrefixes(prefixes []netip.Prefix) string {

@@ -53,9 +53,20 @@ type Options struct {
 	Node    string       // this node's name, required
 	Addr    netip.Addr   // its address, the next hop of its range, required
 	Cluster netip.Prefix // the range of all pods, required
-	Config  Config
+	// Services is the range of all services; zero: not known.
+	Services netip.Prefix
+	Config   Config
 	// Pods returns what is known of the pods of this node while it is cordoned; nil: nothing ever is.
 	Pods func() Pods
+}
+
+// cluster is what nodes' claims are held against.
+func (o Options) cluster() table.Cluster {
+	c := table.Cluster{Pods: []netip.Prefix{o.Cluster.Masked()}}
+	if o.Services.IsValid() {
+		c.Services = []netip.Prefix{o.Services.Masked()}
+	}
+	return c
 }
 
 // Mode is BGP on one node. It implements keep.Mode.
@@ -95,7 +106,7 @@ func (m *Mode) Observe(ctx context.Context) (Seen, error) {
 
 // Plan is pure: see plan.go.
 func (m *Mode) Plan(nodes []table.Node, seen Seen) table.Plan[Change] {
-	return plan(m.o.Config, m.o.Cluster, table.Node{Name: m.o.Node, Addr: m.o.Addr}, nodes, seen)
+	return plan(m.o, nodes, seen)
 }
 
 // Hear implements keep.HearingMode.
@@ -109,7 +120,7 @@ func (m *Mode) Heard(seen Seen) (news Seen, ok bool) {
 
 // PlanHeard is pure: see plan.go.
 func (m *Mode) PlanHeard(nodes []table.Node, news Seen) []Change {
-	return planHeard(m.o.Config, m.o.Cluster, table.Node{Name: m.o.Node, Addr: m.o.Addr}, nodes, news)
+	return planHeard(m.o, nodes, news)
 }
 
 // Apply carries out one change.

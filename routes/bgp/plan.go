@@ -131,8 +131,11 @@ type planner struct {
 	self    table.Node
 	cluster netip.Prefix
 	seen    Seen
+	claims  table.Claims
+	peers   []table.Wanted // ranges of other nodes
 	owners  owners
-	silent  string // why the node's range is not announced
+	untrue  map[netip.Prefix]string // why no path to a range is used that a node says to have
+	silent  string                  // why the node's range is not announced
 
 	wanted   []table.Wanted
 	ops      []Change
@@ -140,22 +143,38 @@ type planner struct {
 }
 
 // newPlanner returns a planner with the settings of node self. known is false if the node is not in the cluster, and then it has none.
-func newPlanner(c Config, cluster netip.Prefix, self table.Node, nodes []table.Node, seen Seen) (p *planner, known bool) {
-	p = &planner{self: self, cluster: cluster.Masked(), seen: seen, owners: ownersOf(nodes)}
-	i := slices.IndexFunc(nodes, func(n table.Node) bool { return n.Name == self.Name })
+func newPlanner(o Options, nodes []table.Node, seen Seen) (p *planner, known bool) {
+	p = &planner{self: table.Node{Name: o.Node, Addr: o.Addr}, cluster: o.Cluster.Masked(), seen: seen, untrue: map[netip.Prefix]string{}}
+	i := slices.IndexFunc(nodes, func(n table.Node) bool { return n.Name == o.Node })
 	if i < 0 {
 		return p, false
 	}
 	p.self.PodCIDRs, p.self.Annotations, p.self.Cordoned = nodes[i].PodCIDRs, nodes[i].Annotations, nodes[i].Cordoned
-	p.settings = c.settle(p.self, nodes)
+	p.settings = o.Config.settle(p.self, nodes)
+	p.judge(o, nodes)
 	p.problems = append(p.problems, p.settings.Problems...)
 	p.noDefault()
 	return p, true
 }
 
+// judge finds out which ranges of nodes are true.
+func (p *planner) judge(o Options, nodes []table.Node) {
+	leads := table.Leads(p.seen.Routes)
+	p.claims = table.Claims{Self: o.Node, Cluster: o.cluster(), Leads: func(n table.Node, dst netip.Prefix) bool {
+		return n.Name == o.Node && slices.Contains(p.seen.Announced, dst) || leads(n, dst)
+	}}
+	p.peers = table.Peers(nodes, p.claims)
+	p.owners = ownersOf(p.self, nodes, p.peers)
+	for _, w := range p.peers {
+		if w.Untrue {
+			p.untrue[w.Dst] = w.Reason
+		}
+	}
+}
+
 // planHeard plans routes through the paths of seen to destinations to which the host has none. Everything else is left to plan.
-func planHeard(c Config, cluster netip.Prefix, self table.Node, nodes []table.Node, seen Seen) []Change {
-	p, known := newPlanner(c, cluster, self, nodes, seen)
+func planHeard(o Options, nodes []table.Node, seen Seen) []Change {
+	p, known := newPlanner(o, nodes, seen)
 	if !known || !p.Learn {
 		return nil
 	}
@@ -168,19 +187,19 @@ func planHeard(c Config, cluster netip.Prefix, self table.Node, nodes []table.No
 	return p.ops
 }
 
-// plan plans the sessions, the announced range and the routes of node self.
-func plan(c Config, cluster netip.Prefix, self table.Node, nodes []table.Node, seen Seen) table.Plan[Change] {
-	p, known := newPlanner(c, cluster, self, nodes, seen)
+// plan plans the sessions, the announced range and the routes of node o.Node.
+func plan(o Options, nodes []table.Node, seen Seen) table.Plan[Change] {
+	p, known := newPlanner(o, nodes, seen)
 	if !known { // the node was deleted: it announces nothing more, and its pods go on as long as there are any
-		p.problems = append(p.problems, fmt.Sprintf("node %s is not in the cluster: its range is not announced", self.Name))
+		p.problems = append(p.problems, fmt.Sprintf("node %s is not in the cluster: its range is not announced", o.Node))
 		p.withdrawBut(netip.Prefix{}, "the node was deleted")
 		return table.Plan[Change]{Ops: p.ops, Problems: p.problems}
 	}
 
 	p.session()
-	own := p.announce()
-	p.peers()
-	p.routes(nodes)
+	own := p.announce(nodes)
+	p.meet()
+	p.routes()
 	p.withdrawBut(own, p.whyWithdrawn())
 	p.strangers()
 
@@ -253,7 +272,7 @@ func (p *planner) sessionMissing() bool {
 func (p *planner) fresh() bool { return len(p.ops) > 0 && p.ops[0].Verb == Start }
 
 // announce plans the node's own range, and returns it, or the zero Prefix if there is none to announce.
-func (p *planner) announce() netip.Prefix {
+func (p *planner) announce(nodes []table.Node) netip.Prefix {
 	i := slices.IndexFunc(p.self.PodCIDRs, func(c netip.Prefix) bool { return c.Addr().Is4() })
 	if i < 0 {
 		return netip.Prefix{}
@@ -266,10 +285,10 @@ func (p *planner) announce() netip.Prefix {
 
 	w := table.Wanted{Node: p.self.Name, Dst: own, NextHop: p.self.Addr, State: table.Missing}
 	announced := slices.Contains(p.seen.Announced, own) && !p.fresh()
-	switch other := p.owners.overlap(own, p.self.Name); {
-	case other != "":
+	switch why := p.claims.Own(nodes); {
+	case len(why) > 0:
 		w.State = table.Refused
-		w.Reason = fmt.Sprintf("pod range %s of node %s overlaps that of node %s: it is not announced until one of them is changed", own, p.self.Name, other)
+		w.Reason = "it is not announced: " + why[0]
 		p.wanted = append(p.wanted, w)
 		return netip.Prefix{}
 	case len(p.Peers) == 0:
@@ -324,8 +343,8 @@ func (p *planner) whyWithdrawn() string {
 	return cmp.Or(p.silent, "not the range of this node")
 }
 
-// peers plans the sessions. Peers with a password are left out on a host that cannot protect a session.
-func (p *planner) peers() {
+// meet plans the sessions. Peers with a password are left out on a host that cannot protect a session.
+func (p *planner) meet() {
 	restarting := p.fresh() && (!p.seen.Running || p.seen.PortFree) && (!p.Learn || slices.ContainsFunc(p.seen.Routes, func(r table.Route) bool { return r.Ours }))
 	for _, peer := range p.Peers {
 		if peer.Password != "" && p.seen.NoPassword != "" {
@@ -363,11 +382,11 @@ func (p *planner) strangers() {
 }
 
 // routes plans the host's routes.
-func (p *planner) routes(nodes []table.Node) {
+func (p *planner) routes() {
 	learnt := map[netip.Prefix]learning{}
 	if p.Learn {
 		learnt = p.learn()
-		p.expect(nodes, learnt)
+		p.expect(learnt)
 	}
 	has := map[netip.Prefix][]table.Route{}
 	for _, r := range p.seen.Routes {
@@ -433,7 +452,7 @@ func (p *planner) refuse(w table.Wanted, reason string) {
 }
 
 // expect adds the ranges of nodes to which no path leads.
-func (p *planner) expect(nodes []table.Node, learnt map[netip.Prefix]learning) {
+func (p *planner) expect(learnt map[netip.Prefix]learning) {
 	var down []string
 	for _, n := range p.seen.Neighbours {
 		if !n.Established {
@@ -446,21 +465,13 @@ func (p *planner) expect(nodes []table.Node, learnt map[netip.Prefix]learning) {
 		why += "; no session with " + strings.Join(down, ", ")
 	}
 
-	for _, n := range nodes {
-		if n.Name == p.self.Name {
-			continue
-		}
-		for _, cidr := range n.PodCIDRs {
-			if !cidr.Addr().Is4() {
-				continue
-			}
-			dst := cidr.Masked()
-			if other := p.owners.overlap(dst, n.Name); other != "" {
-				p.refuse(table.Wanted{Node: n.Name, Dst: dst, NextHop: n.Addr},
-					fmt.Sprintf("pod range %s of node %s overlaps that of node %s: neither gets a route until one of them is changed", dst, n.Name, other))
-			} else if !covered(learnt, dst) {
-				p.wanted = append(p.wanted, table.Wanted{Node: n.Name, Dst: dst, State: table.Waiting, Reason: why})
-			}
+	for _, w := range p.peers {
+		switch {
+		case !w.Dst.Addr().Is4():
+		case w.Untrue:
+			p.wanted = append(p.wanted, w)
+		case !covered(learnt, w.Dst):
+			p.wanted = append(p.wanted, table.Wanted{Node: w.Node, Dst: w.Dst, State: table.Waiting, Reason: why})
 		}
 	}
 }

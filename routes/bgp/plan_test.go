@@ -4,17 +4,20 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"porthole.dev/porthole/internal/script"
+	"porthole.dev/porthole/routes/plantest"
 	"porthole.dev/porthole/routes/table"
 )
 
 // TestScripts plays testdata. A script has these sections, each of which replaces what an earlier one of its name gave:
 //
 //	-- config --      the configuration
-//	-- nodes --       one node a line: NAME ADDRESS RANGE…; the first is this host
+//	-- nodes --       one node a line: NAME ADDRESS RANGE… [since=SECOND]; the first is this host
 //	-- annotate --    NODE NAME VALUE: an annotation of porthole.dev/bgp-NAME
 //	-- speaker --     "heard", "told", "no-listener TEXT", "no-password TEXT", "no-default TEXT", "established ADDRESS", "late ADDRESS TEXT"
 //	-- paths --       DESTINATION via NEXTHOP from PEER [origin ID] [aspath LENGTH]
@@ -90,6 +93,14 @@ func (p *player) Give(section, text string) error {
 func (p *player) node(words []string) error {
 	n := table.Node{Name: words[0], Addr: netip.MustParseAddr(words[1])}
 	for _, cidr := range words[2:] {
+		if second, is := strings.CutPrefix(cidr, "since="); is {
+			at, err := strconv.Atoi(second)
+			if err != nil {
+				return err
+			}
+			n.Since = time.Unix(int64(at), 0)
+			continue
+		}
 		n.PodCIDRs = append(n.PodCIDRs, netip.MustParsePrefix(cidr))
 	}
 	p.nodes = append(p.nodes, n)
@@ -208,10 +219,14 @@ func (p *player) carryOut() {
 
 func (p *player) plan() table.Plan[Change] {
 	p.segment()
-	return plan(p.config, cluster16, lin01, p.nodes, p.seen)
+	return plan(p.options(), p.nodes, p.seen)
 }
 
 var cluster16, lin01 = netip.MustParsePrefix("10.244.0.0/16"), table.Node{Name: "lin01", Addr: netip.MustParseAddr("10.99.0.11")}
+
+func (p *player) options() Options {
+	return Options{Node: lin01.Name, Addr: lin01.Addr, Cluster: cluster16, Config: p.config}
+}
 
 func (p *player) segment() {
 	p.seen.OnLink = []netip.Prefix{netip.MustParsePrefix("10.99.0.0/24")}
@@ -222,7 +237,7 @@ func (p *player) segment() {
 func (p *player) heard() string {
 	p.segment()
 	var b strings.Builder
-	for _, c := range planHeard(p.config, cluster16, lin01, p.nodes, p.seen) {
+	for _, c := range planHeard(p.options(), p.nodes, p.seen) {
 		fmt.Fprintln(&b, c)
 	}
 	return b.String()
@@ -246,4 +261,58 @@ func (p *player) Show(section string) (string, error) {
 		return "", fmt.Errorf("with nodes and routes in reverse order the plan is\n%s", other)
 	}
 	return text, nil
+}
+
+// TestLyingNodes: no node can take what another has, by its Node object or by what it announces. Nodes have sessions with each other, and
+// a router passes on what somebody announces to it.
+func TestLyingNodes(t *testing.T) {
+	plantest.Play(t, nil, func(l *plantest.Lies) func([]table.Node) []table.Route {
+		i := slices.IndexFunc(l.Honest, func(n table.Node) bool { return n.Name == l.Self })
+		o := Options{Node: l.Self, Addr: l.Honest[i].Addr, Cluster: l.Pods, Services: l.Services,
+			Config: Config{FullMesh: true, Peers: []PeerConfig{{PeerIP: router.String(), ASNumber: 65000}}}}
+		seen := Seen{OnLink: l.OnLink, Segments: l.OnLink, Speaker: Speaker{Running: true, Heard: true, Told: true}}
+		return func(nodes []table.Node) []table.Route {
+			seen.Paths = lyingPaths(l, nodes)
+			for _, c := range plan(o, nodes, seen).Ops {
+				switch c.Verb {
+				case Announce:
+					seen.Announced = []netip.Prefix{c.Dst}
+				case Route, Unroute:
+					seen.Routes = slices.DeleteFunc(seen.Routes, func(r table.Route) bool { return r.Dst == c.Dst })
+					for _, hop := range c.Hops {
+						seen.Routes = append(seen.Routes, table.Route{Dst: c.Dst, NextHop: hop, Ours: true})
+					}
+				}
+			}
+			if own := l.Honest[i].PodCIDRs[0]; !slices.Equal(seen.Announced, []netip.Prefix{own}) {
+				t.Errorf("node %s announces %v, want %s\nnodes %+v", l.Self, seen.Announced, own, nodes)
+			}
+			return seen.Routes
+		}
+	})
+}
+
+var router = netip.MustParseAddr("10.99.0.1")
+
+// lyingPaths are what nodes announce: honest ones their range, and liars also ranges of others, parts of them, and the range of all pods.
+func lyingPaths(l *plantest.Lies, nodes []table.Node) (paths []Path) {
+	for _, n := range nodes {
+		if n.Name == l.Self {
+			continue
+		}
+		for _, dst := range n.PodCIDRs {
+			paths = append(paths, Path{Dst: dst, NextHop: n.Addr, Peer: n.Addr})
+		}
+		if slices.ContainsFunc(l.Honest, func(h table.Node) bool { return h.Name == n.Name || h.Addr == n.Addr }) || n.Addr == router {
+			continue // nobody has a session with it
+		}
+		for _, h := range l.Honest {
+			own := h.PodCIDRs[0]
+			for _, dst := range []netip.Prefix{own, netip.PrefixFrom(own.Addr(), 25), l.Pods} {
+				paths = append(paths, Path{Dst: dst, NextHop: n.Addr, Peer: n.Addr}, Path{Dst: dst, NextHop: router, Peer: router, Origin: n.Addr})
+			}
+			paths = append(paths, Path{Dst: netip.PrefixFrom(own.Addr(), 26), NextHop: router, Peer: router})
+		}
+	}
+	return paths
 }

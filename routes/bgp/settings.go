@@ -89,10 +89,13 @@ func (p Peer) String() string {
 
 // settings are what the configuration and the annotations of the nodes make of one node.
 type settings struct {
-	Session  Session
-	Peers    []Peer // by address
-	Accept   []netip.Prefix
-	Learn    bool
+	Session Session
+	Peers   []Peer // by address
+	Accept  []netip.Prefix
+	Learn   bool
+	// Routers are the addresses of peers that the operator named, which pass on what others announce. A node that says to have one is
+	// not taken for it.
+	Routers  []netip.Addr
 	Withdraw bool     // announce nothing
 	Stay     bool     // announce the range although the node is drained
 	Problems []string // annotations that were left out, with the reason
@@ -119,6 +122,7 @@ func (c Config) settle(self table.Node, nodes []table.Node) settings {
 	for _, p := range slices.Concat(c.Peers, s.annotated(self)) {
 		if addr := netip.MustParseAddr(p.PeerIP); addr != self.Addr && (p.Node == "" || p.Node == self.Name) {
 			s.add(c.peer(p, addr))
+			s.Routers = append(s.Routers, addr)
 		}
 	}
 	if c.FullMesh {

@@ -24,12 +24,15 @@ type hostTable interface {
 
 // Mode is host-gateway on one node. It implements keep.Mode.
 type Mode struct {
-	node  string
-	table hostTable
+	node    string
+	cluster table.Cluster
+	table   hostTable
 }
 
-// New returns the mode for the node of that name, which keeps its routes in host.
-func New(node string, host hostTable) *Mode { return &Mode{node: node, table: host} }
+// New returns the mode for the node of that name in a cluster, which keeps its routes in host.
+func New(node string, cluster table.Cluster, host hostTable) *Mode {
+	return &Mode{node: node, cluster: cluster, table: host}
+}
 
 // Network returns a bridged pod network: packets leave it as they are.
 func (m *Mode) Network(o podnet.Options) (podnet.Network, error) { return podnet.Bridged(o) }
@@ -42,7 +45,7 @@ func (m *Mode) Observe(context.Context) (Seen, error) {
 
 // Plan is pure: see plan.go.
 func (m *Mode) Plan(nodes []table.Node, seen Seen) table.Plan[table.Change] {
-	return plan(m.node, nodes, seen)
+	return plan(table.Claims{Self: m.node, Cluster: m.cluster}, nodes, seen)
 }
 
 // Apply carries out one change of the route table.

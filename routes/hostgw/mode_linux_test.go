@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -97,7 +98,7 @@ func (s *segment) keep(host, addr string, nodes *nodeList) *keeper {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	k := keep.New(New(host, tab), keep.Options{Nodes: nodes.Routable})
+	k := keep.New(New(host, table.Cluster{Pods: []netip.Prefix{clusterRange}}, tab), keep.Options{Nodes: nodes.Routable})
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { k.Run(ctx) })
@@ -253,7 +254,11 @@ func (g *guideTest) twice() {
 	nodes[2].PodCIDRs = nodes[1].PodCIDRs
 	g.nodes.set(nodes...)
 	g.keepers["lin01"].Changed()
-	g.within("neither has a route", func() bool { return len(g.routes("lin01", fib.Protocol)) == 0 })
+	only := nodes[1].Addr.String() // it is the first by name, and its route was there
+	g.within("the first has its route, and the other none", func() bool {
+		routes := g.routes("lin01", fib.Protocol)
+		return len(routes) == 1 && strings.Contains(routes[nodes[1].PodCIDRs[0].String()], only)
+	})
 }
 
 func TestRoutesStayAtTheEnd(t *testing.T) {

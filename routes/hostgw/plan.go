@@ -15,10 +15,11 @@ type Seen struct {
 	OnLink []netip.Prefix // what the interface of the node's address reaches without a router
 }
 
-// plan plans the routes of node self: each pod range of another node is reached through that node's own address. That works
+// plan plans the routes of the node claims.Self: each pod range of another node is reached through that node's own address. That works
 // only if the address is on a segment which both nodes share.
-func plan(self string, nodes []table.Node, seen Seen) table.Plan[table.Change] {
-	wanted := table.Peers(nodes, self)
+func plan(claims table.Claims, nodes []table.Node, seen Seen) table.Plan[table.Change] {
+	claims.Leads = table.Leads(seen.Routes)
+	wanted := table.Peers(nodes, claims)
 	for i := range wanted {
 		w := &wanted[i]
 		if w.State != table.Missing {
@@ -28,6 +29,7 @@ func plan(self string, nodes []table.Node, seen Seen) table.Plan[table.Change] {
 			w.State, w.Reason = table.Refused, reason
 		}
 	}
+	table.Blame(wanted)
 	return table.Diff(wanted, seen.Routes)
 }
 

@@ -1,6 +1,7 @@
 package hostgw
 
 import (
+	"net/netip"
 	"testing"
 
 	"porthole.dev/porthole/routes/plantest"
@@ -10,6 +11,18 @@ import (
 // TestScripts plays testdata with the plan of this mode.
 func TestScripts(t *testing.T) {
 	plantest.Run(t, "testdata/*.txtar", func(w plantest.Given) table.Plan[table.Change] {
-		return plan(w.Self, w.Nodes, Seen{Routes: w.Routes, OnLink: w.OnLink})
+		return plan(w.Claims(), w.Nodes, Seen{Routes: w.Routes, OnLink: w.OnLink})
+	})
+}
+
+// TestLyingNodes: no node can take what another has, whatever it says of itself.
+func TestLyingNodes(t *testing.T) {
+	plantest.Play(t, nil, func(l *plantest.Lies) func([]table.Node) []table.Route {
+		var routes []table.Route
+		claims := table.Claims{Self: l.Self, Cluster: table.Cluster{Pods: []netip.Prefix{l.Pods}, Services: []netip.Prefix{l.Services}}}
+		return func(nodes []table.Node) []table.Route {
+			routes = plantest.ApplyRoutes(routes, plan(claims, nodes, Seen{Routes: routes, OnLink: l.OnLink}).Ops)
+			return routes
+		}
 	})
 }

@@ -66,7 +66,7 @@ func TestWindowsTable(t *testing.T) {
 
 	statuses := make(chan keep.Status, 100)
 	nodes := []table.Node{{Name: "self", Addr: self}, {Name: "other", Addr: neighbour, PodCIDRs: []netip.Prefix{testPods}}}
-	k := keep.New(New("self", host), keep.Options{
+	k := keep.New(New("self", table.Cluster{Pods: []netip.Prefix{testRange}}, host), keep.Options{
 		Period:   time.Hour,
 		OnStatus: func(s keep.Status) { statuses <- s },
 		Nodes:    func() ([]table.Node, bool) { return nodes, true },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -21,6 +22,7 @@ type Keeper[Seen any, O table.Op] struct {
 	made   map[route]bool // of the pass that runs
 	logged string         // the plan that was logged last
 	prompt *prompt[Seen]  // see Met and HearingMode; nil: the mode is neither
+	claims table.Claims   // Options.Claims
 	meets  bool           // Options.Prompt
 	inline bool           // Options.Inline
 }
@@ -34,7 +36,7 @@ type route struct {
 // New returns a Keeper that has done nothing yet. Sync leaves everything as it is while the nodes or the host are not known; when
 // Run ends, the routes stay.
 func New[Seen any, O table.Op](mode Mode[Seen, O], o Options) *Keeper[Seen, O] {
-	k := &Keeper[Seen, O]{mode: mode, nodes: o.Nodes, made: map[route]bool{}}
+	k := &Keeper[Seen, O]{mode: mode, nodes: o.Nodes, claims: o.Claims, made: map[route]bool{}}
 	hearing, hears := mode.(HearingMode[Seen, O])
 	k.meets, k.inline = o.Prompt, o.Inline
 	if o.Prompt || hears {
@@ -71,7 +73,8 @@ func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) (after Status
 	plan := k.mode.Plan(nodes, seen)
 	k.log(ctx, plan)
 	failed, tried := k.apply(ctx, plan.Ops)
-	s := Status{Known: true, LastSync: time.Now(), Wanted: len(plan.Wanted), Repairs: before.Repairs, Problems: plan.Problems, Routes: []RouteStatus{}}
+	s := Status{Known: true, LastSync: time.Now(), Repairs: before.Repairs, Routes: []RouteStatus{},
+		Problems: slices.Concat(plan.Problems, table.SameAddress(nodes)), Refused: k.claims.Own(nodes)}
 	k.report(&s, plan.Wanted, failed, tried)
 	for _, p := range plan.Peers {
 		s.Peers = append(s.Peers, PeerStatus{Address: p.Addr.String(), AS: p.AS, Up: p.Up, Reason: p.Why, Since: p.Since, Learnt: p.Learnt})
@@ -147,7 +150,10 @@ func (k *Keeper[Seen, O]) apply(ctx context.Context, ops []O) (failed map[netip.
 func (k *Keeper[Seen, O]) report(s *Status, wanted []table.Wanted, failed map[netip.Prefix]error, tried map[netip.Prefix]bool) {
 	made := map[route]bool{}
 	for _, w := range wanted {
-		r := RouteStatus{Node: w.Node, Dst: w.Dst.String(), State: string(w.State), Reason: w.Reason}
+		r := RouteStatus{Node: w.Node, Dst: w.Dst.String(), State: string(w.State), Reason: w.Reason, Untrue: w.Untrue}
+		if !w.Untrue {
+			s.Wanted++
+		}
 		if w.NextHop.IsValid() {
 			r.NextHop = w.NextHop.String()
 		}

@@ -44,7 +44,7 @@ func (m *memory) Plan(nodes []table.Node, seen map[netip.Prefix]netip.Addr) tabl
 	for dst, hop := range seen {
 		routes = append(routes, table.Route{Dst: dst, NextHop: hop, Ours: true})
 	}
-	return table.Diff(table.Peers(nodes, "self"), routes)
+	return table.Diff(table.Peers(nodes, table.Claims{Self: "self"}), routes)
 }
 
 func (m *memory) Apply(_ context.Context, c table.Change) error {

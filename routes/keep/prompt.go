@@ -54,12 +54,11 @@ func (p *prompt[Seen]) take() []table.Node {
 	return met
 }
 
-// alone reports whether no other node has a part of the node's ranges.
+// alone reports whether no other node has a part of the node's ranges, or its address. If one has, the pass decides between them.
 func (p *prompt[Seen]) alone(n table.Node) bool {
 	return !slices.ContainsFunc(p.nodes, func(other table.Node) bool {
-		return other.Name != n.Name && slices.ContainsFunc(other.PodCIDRs, func(theirs netip.Prefix) bool {
-			return slices.ContainsFunc(n.PodCIDRs, theirs.Overlaps)
-		})
+		return other.Name != n.Name && (n.Addr.IsValid() && n.Addr == other.Addr || n.Addr6.IsValid() && n.Addr6 == other.Addr6 ||
+			slices.ContainsFunc(other.PodCIDRs, func(theirs netip.Prefix) bool { return slices.ContainsFunc(n.PodCIDRs, theirs.Overlaps) }))
 	})
 }
 

@@ -47,6 +47,8 @@ type HearingMode[Seen any, O table.Op] interface {
 type Options struct {
 	// Nodes lists the nodes of the cluster; ok is false while they are not known completely. Required.
 	Nodes func() (nodes []table.Node, ok bool)
+	// Claims are what this node's own Node object is held against, so that the status says why others send nothing here.
+	Claims table.Claims
 	// Period is how often everything is compared although no change was reported and nothing is missing; zero means DefaultPeriod.
 	Period time.Duration
 	// PerRoute makes the period longer by so much for each wanted route, while the host reports its changes and all is well. To compare
@@ -75,12 +77,14 @@ type Status struct {
 	Known    bool          `json:"known"`
 	Error    string        `json:"error,omitempty"` // why the host could not be read, the nodes are not known, or a change failed that makes no route
 	Routes   []RouteStatus `json:"routes"`
-	Wanted   int           `json:"wanted"`
+	Wanted   int           `json:"wanted"` // without those that are Untrue
 	Present  int           `json:"present"`
 	Problems []string      `json:"problems,omitempty"` // beside those of routes
-	Peers    []PeerStatus  `json:"peers,omitempty"`
-	Repairs  int           `json:"repairs"` // routes that were put back after they had been there
-	LastSync time.Time     `json:"lastSync"`
+	// Refused are the reasons in this node's own Node object for which other nodes send nothing here.
+	Refused  []string     `json:"refused,omitempty"`
+	Peers    []PeerStatus `json:"peers,omitempty"`
+	Repairs  int          `json:"repairs"` // routes that were put back after they had been there
+	LastSync time.Time    `json:"lastSync"`
 }
 
 // RouteStatus is one wanted route.
@@ -90,6 +94,8 @@ type RouteStatus struct {
 	NextHop string `json:"nextHop,omitempty"`
 	State   string `json:"state"` // present, missing, waiting, refused
 	Reason  string `json:"reason,omitempty"`
+	// Untrue: the route is refused because of what its node says of itself. Nothing is wrong with this host.
+	Untrue bool `json:"untrue,omitempty"`
 }
 
 // PeerStatus is somebody with whom the node exchanges routes.

@@ -108,7 +108,7 @@ func TestHostGateway(t *testing.T) {
 	EachChange(t, Agent[hostgw.Seen, table.Change]{
 		Mode: func(string) (keep.Mode[hostgw.Seen, table.Change], []table.Node, error) {
 			host, err := fib.New(self, pods)
-			return hostgw.New("lin01", host), cluster(), err
+			return hostgw.New("lin01", table.Cluster{Pods: []netip.Prefix{pods}}, host), cluster(), err
 		},
 		Host: func(t *testing.T, _ string) Host {
 			s := newSpace(t)
@@ -130,7 +130,7 @@ func TestTor(t *testing.T) {
 	EachChange(t, Agent[[]table.Route, table.Change]{
 		Mode: func(string) (keep.Mode[[]table.Route, table.Change], []table.Node, error) {
 			host, err := fib.New(self, pods)
-			return tor.New("lin01", host), cluster(), err
+			return tor.New("lin01", table.Cluster{Pods: []netip.Prefix{pods}}, host), cluster(), err
 		},
 		Host: func(t *testing.T, _ string) Host {
 			s := newSpace(t)

@@ -151,7 +151,7 @@ func TestHostGateway(t *testing.T) {
 				return nil, nil, err
 			}
 			host, err := fib.New(u.self, pods)
-			return hostgw.New("self", host), u.nodes(), err
+			return hostgw.New("self", table.Cluster{Pods: []netip.Prefix{pods}}, host), u.nodes(), err
 		},
 		Host: func(t *testing.T, _ string) Host {
 			return host(t, func(u uplink) (want []winRoute) {
@@ -173,7 +173,7 @@ func TestTor(t *testing.T) {
 				return nil, nil, err
 			}
 			host, err := fib.New(u.self, pods)
-			return tor.New("self", host), u.nodes(), err
+			return tor.New("self", table.Cluster{Pods: []netip.Prefix{pods}}, host), u.nodes(), err
 		},
 		Host: func(t *testing.T, _ string) Host { return host(t, func(uplink) []winRoute { return nil }) },
 	})

@@ -240,7 +240,7 @@ type plan = table.Plan[Change]
 
 // makePlan plans what this node needs. Where a step needs the result of an earlier one, it is planned in the pass that sees that result.
 func makePlan(o Options, nodes []table.Node, seen Seen) plan {
-	p := plan{Wanted: tunnels(nodes, o.Node, seen)}
+	p := plan{Wanted: tunnels(o, nodes, seen)}
 	p.Problems = problems(o, seen)
 	if keys := missingKeys(o, nodes, seen); len(keys) > 0 {
 		p.Ops = append(p.Ops, Change{Verb: SetKeys, Keys: keys})
@@ -371,8 +371,8 @@ func (e *RangeInUseError) Error() string {
 func (*RangeInUseError) NeedsDecision() {}
 
 // tunnels returns a wanted route for each other node, which is present once OVN has a tunnel to it.
-func tunnels(nodes []table.Node, self string, seen Seen) []table.Wanted {
-	wanted := table.Peers(nodes, self)
+func tunnels(o Options, nodes []table.Node, seen Seen) []table.Wanted {
+	wanted := table.Peers(nodes, table.Claims{Self: o.Node, Cluster: table.Cluster{Pods: []netip.Prefix{o.Cluster.Masked()}, Services: []netip.Prefix{o.Services.Masked()}}})
 	remotes := map[string]string{}
 	for _, i := range seen.Bridges[integration].Ports {
 		if i.Remote != "" {

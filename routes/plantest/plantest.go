@@ -1,8 +1,8 @@
 // Package plantest plays scripts about the plans of modes: text files that give the nodes of a cluster and the routes of a
 // host, and say which plan is wanted. A script has these sections:
 //
-//	-- host --          what this host is: "self NAME", and "on-link PREFIX" for each segment it shares
-//	-- nodes --         one node a line: NAME ADDRESS RANGE…; "-" for an address that is not known
+//	-- host --          what this host is: "self NAME", "on-link PREFIX" for each segment it shares, "pods PREFIX" for the range of all pods
+//	-- nodes --         one node a line: NAME ADDRESS RANGE… [since=SECOND]; "-" for an address that is not known
 //	-- routes --        one route of the host a line: "ours" or "foreign", RANGE, "via", ADDRESS
 //	-- carry out --     empty: the changes of the plan are made to the routes
 //	-- want plan --     the plan's text
@@ -14,8 +14,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"porthole.dev/porthole/internal/script"
 	"porthole.dev/porthole/routes/table"
@@ -25,8 +27,14 @@ import (
 type Given struct {
 	Self   string
 	OnLink []netip.Prefix
+	Pods   []netip.Prefix // of all pods; none: not known
 	Nodes  []table.Node
 	Routes []table.Route
+}
+
+// Claims are what the nodes are held against.
+func (g Given) Claims() table.Claims {
+	return table.Claims{Self: g.Self, Cluster: table.Cluster{Pods: g.Pods}}
 }
 
 // Run plays the scripts that pattern matches with the plan of a mode. Each plan must be the same with the nodes and routes in
@@ -45,7 +53,7 @@ func (p *player) Give(section, text string) error {
 	var take func(line string) error
 	switch section {
 	case "host":
-		p.Self, p.OnLink = "", nil
+		p.Self, p.OnLink, p.Pods = "", nil, nil
 		take = p.host
 	case "nodes":
 		p.Nodes, take = nil, p.node
@@ -78,8 +86,12 @@ func (p *player) host(line string) error {
 		prefix, err := netip.ParsePrefix(value)
 		p.OnLink = append(p.OnLink, prefix)
 		return err
+	case "pods":
+		prefix, err := netip.ParsePrefix(value)
+		p.Pods = append(p.Pods, prefix)
+		return err
 	default:
-		return fmt.Errorf("want self or on-link")
+		return fmt.Errorf("want self, on-link or pods")
 	}
 	return nil
 }
@@ -99,6 +111,14 @@ func (p *player) node(line string) error {
 	}
 
 	for _, text := range words[2:] {
+		if second, is := strings.CutPrefix(text, "since="); is {
+			at, err := strconv.Atoi(second)
+			if err != nil {
+				return err
+			}
+			n.Since = time.Unix(int64(at), 0)
+			continue
+		}
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
 			return err
@@ -131,12 +151,7 @@ func (p *player) route(line string) error {
 
 // carryOut makes the changes of the plan. As on Windows, routes of one destination stand side by side.
 func (p *player) carryOut() {
-	for _, c := range p.plan(p.Given).Ops {
-		p.Routes = slices.DeleteFunc(p.Routes, func(r table.Route) bool { return r.Ours && r.Dst == c.Dst && r.NextHop == c.NextHop })
-		if c.Verb == table.Add {
-			p.Routes = append(p.Routes, table.Route{Dst: c.Dst, NextHop: c.NextHop, Ours: true})
-		}
-	}
+	p.Routes = ApplyRoutes(p.Routes, p.plan(p.Given).Ops)
 }
 
 func (p *player) Show(section string) (string, error) {

@@ -7,29 +7,22 @@ import (
 	"slices"
 )
 
-// Peers returns a wanted route for each pod range of every node but self, through that node's address. It is sorted by
+// Peers returns a wanted route for each pod range of every node but this one, through that node's address. It is sorted by
 // destination, regardless of the order of nodes.
 //
-// A route is Waiting if the node has no address yet. It is Refused if its range overlaps with a range of another node, self
-// included: neither of two such nodes gets a route, because to choose one would send the other's packets to the wrong node. All
-// others are Missing.
-func Peers(nodes []Node, self string) []Wanted {
-	nodes = slices.Clone(nodes)
-	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-
+// A route is Refused and Untrue if claims do not let its node have the range or the address. It is Waiting if the node has no address
+// yet. All others are Missing.
+func Peers(nodes []Node, claims Claims) []Wanted {
 	var peers []Wanted
-	overlapping := overlaps(nodes)
+	untrue := claims.untrue(nodes)
 	for _, n := range nodes {
-		if n.Name == self {
+		if n.Name == claims.Self {
 			continue
 		}
 		for _, dst := range n.PodCIDRs {
 			w := Wanted{Node: n.Name, Dst: dst.Masked(), NextHop: n.AddrFor(dst), State: Missing}
-			if overlapping[w.Dst] {
-				w.Reason = overlap(w, nodes)
-			}
-			if w.Reason != "" {
-				w.State = Refused
+			if why := untrue[key{n.Name, w.Dst}]; why != "" {
+				w.State, w.Reason, w.Untrue = Refused, why, true
 			} else if !w.NextHop.IsValid() {
 				w.State, w.Reason = Waiting, fmt.Sprintf("node %s has no internal address yet", w.Node)
 			}
@@ -43,15 +36,9 @@ func Peers(nodes []Node, self string) []Wanted {
 	return peers
 }
 
-// overlaps returns the ranges that overlap with another, of whichever node. Of two ranges that overlap one contains the other, so
-// that in order of their addresses each has to be compared with those only that contain the one before.
-func overlaps(nodes []Node) map[netip.Prefix]bool {
-	var all []netip.Prefix
-	for _, n := range nodes {
-		for _, p := range n.PodCIDRs {
-			all = append(all, p.Masked())
-		}
-	}
+// overlaps returns the ranges that overlap with another. Of two ranges that overlap one contains the other, so that in order of their
+// addresses each has to be compared with those only that contain the one before. It sorts all.
+func overlaps(all []netip.Prefix) map[netip.Prefix]bool {
 	slices.SortFunc(all, netip.Prefix.Compare)
 
 	found := map[netip.Prefix]bool{}
@@ -66,19 +53,6 @@ func overlaps(nodes []Node) map[netip.Prefix]bool {
 		around = append(around, p)
 	}
 	return found
-}
-
-// overlap returns why another node's range forbids the route, or "".
-func overlap(w Wanted, nodes []Node) string {
-	for _, other := range nodes {
-		for _, cidr := range other.PodCIDRs {
-			if other.Name != w.Node && cidr.Overlaps(w.Dst) {
-				return fmt.Sprintf("pod range %s of node %s overlaps %s of node %s: neither gets a route until one of them is changed",
-					w.Dst, w.Node, cidr.Masked(), other.Name)
-			}
-		}
-	}
-	return ""
 }
 
 // Diff plans the changes of a host's route table. A Missing route is added, or becomes Present if it is listed. Then a listed

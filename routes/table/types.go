@@ -10,6 +10,7 @@ import (
 // Node is a node of the cluster as far as routes are concerned.
 type Node struct {
 	Name     string
+	Since    time.Time      `json:",omitzero"` // when its Node object was made, by the API server's clock; zero: not known
 	Addr     netip.Addr     // its own address on the segment that nodes share; zero: not known yet
 	Addr6    netip.Addr     // its address of IPv6 beside an Addr of IPv4; zero: it has none
 	PodCIDRs []netip.Prefix // its pod ranges; none: not assigned yet
@@ -54,6 +55,8 @@ type Wanted struct {
 	NextHop netip.Addr // zero: not known
 	State   State
 	Reason  string // of Waiting and Refused; otherwise a remark, for example on somebody else's route
+	// Untrue: the route is Refused because of what its node says of itself. Nothing is wrong with this host.
+	Untrue bool
 }
 
 // Op is one change of the host, of a type that the mode chooses. Carrying it out twice must do no harm.

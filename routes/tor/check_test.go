@@ -18,7 +18,7 @@ const (
 
 // TestCheck reads what routers print and names each difference.
 func TestCheck(t *testing.T) {
-	wanted := Wanted([]table.Node{node("one", "10.99.0.11", "10.244.1.0/24", "fd00:1::/64"), node("two", "10.99.0.12", "10.244.2.0/24"), node("new", "", "10.244.3.0/24")})
+	wanted := Wanted([]table.Node{node("one", "10.99.0.11", "10.244.1.0/24", "fd00:1::/64"), node("two", "10.99.0.12", "10.244.2.0/24"), node("new", "", "10.244.3.0/24")}, table.Cluster{})
 	const waits = "node new: 10.244.3.0/24: waiting: node new has no internal address yet"
 	const noSix = "node one: fd00:1::/64: refused: node one has no address of the same family as its pod range fd00:1::/64"
 

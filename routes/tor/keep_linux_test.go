@@ -50,7 +50,7 @@ func (k *kept) set(what string, nodes ...table.Node) {
 	k.mu.Lock()
 	k.nodes = nodes
 	k.mu.Unlock()
-	k.wanted = Wanted(nodes)
+	k.wanted = Wanted(nodes, table.Cluster{})
 	k.keeper.Changed()
 	k.right(what)
 }
@@ -131,7 +131,7 @@ func TestKeepFRR(t *testing.T) {
 	}
 	k.wanted = nil
 	r.frr()
-	k.wanted = Wanted(k.nodes)
+	k.wanted = Wanted(k.nodes, table.Cluster{})
 	k.right("FRR started again without its configuration")
 	k.carries("FRR started again")
 }

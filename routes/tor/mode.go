@@ -22,12 +22,15 @@ type hostTable interface {
 
 // Mode is tor on one node. It implements keep.Mode. It makes no route, and removes those that host-gateway made on this node.
 type Mode struct {
-	node  string
-	table hostTable
+	node    string
+	cluster table.Cluster
+	table   hostTable
 }
 
-// New returns the mode for the node of that name, whose routes are in host.
-func New(node string, host hostTable) *Mode { return &Mode{node: node, table: host} }
+// New returns the mode for the node of that name in a cluster, whose routes are in host.
+func New(node string, cluster table.Cluster, host hostTable) *Mode {
+	return &Mode{node: node, cluster: cluster, table: host}
+}
 
 // Network returns a bridged pod network: packets leave it as they are.
 func (m *Mode) Network(o podnet.Options) (podnet.Network, error) { return podnet.Bridged(o) }
@@ -40,7 +43,7 @@ func (m *Mode) Observe(context.Context) ([]table.Route, error) {
 
 // Plan is pure: see plan.go.
 func (m *Mode) Plan(nodes []table.Node, seen []table.Route) table.Plan[table.Change] {
-	return plan(m.node, nodes, seen)
+	return plan(table.Claims{Self: m.node, Cluster: m.cluster}, nodes, seen)
 }
 
 // Apply removes one route.

@@ -10,12 +10,12 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// plan removes our routes from node self: packets to pods of other nodes take the node's default route, to the router. What routers
+// plan removes our routes from the node claims.Self: packets to pods of other nodes take the node's default route, to the router. What routers
 // do with them is not seen from here, so that no route is wanted on the node. Conflicts between nodes are: they are refused for the
 // router too.
-func plan(self string, nodes []table.Node, seen []table.Route) table.Plan[table.Change] {
+func plan(claims table.Claims, nodes []table.Node, seen []table.Route) table.Plan[table.Change] {
 	var p table.Plan[table.Change]
-	for _, w := range table.Peers(nodes, self) {
+	for _, w := range table.Peers(nodes, claims) {
 		if w.State == table.Refused {
 			p.Wanted = append(p.Wanted, w)
 		}
@@ -34,8 +34,12 @@ func plan(self string, nodes []table.Node, seen []table.Route) table.Plan[table.
 
 // Wanted returns the routes that the router of these nodes needs: each pod range through its node's address, by destination. Those that
 // must not exist, or cannot yet, are Refused or Waiting with the reason; the others are Missing.
-func Wanted(nodes []table.Node) []table.Wanted {
-	wanted := table.Peers(nodes, "")
+func Wanted(nodes []table.Node, cluster table.Cluster) []table.Wanted {
+	return wantedOf(nodes, table.Claims{Cluster: cluster})
+}
+
+func wantedOf(nodes []table.Node, claims table.Claims) []table.Wanted {
+	wanted := table.Peers(nodes, claims)
 	for i := range wanted {
 		w := &wanted[i]
 		if w.State == table.Missing {
@@ -44,6 +48,7 @@ func Wanted(nodes []table.Node) []table.Wanted {
 			}
 		}
 	}
+	table.Blame(wanted)
 	return wanted
 }
 
@@ -101,7 +106,6 @@ func (c RouterChange) Makes() netip.Prefix {
 // planRouter plans the static routes of a router inside the ranges pods: one next hop for each range of a node, and none for others. What
 // is Waiting stays as it is. Static routes outside of pods, and routes that the router learnt, are never changed.
 func planRouter(nodes []table.Node, running []Running, pods []netip.Prefix) table.Plan[RouterChange] {
-	p := table.Plan[RouterChange]{Wanted: Wanted(nodes)}
 	hops := map[netip.Prefix][]netip.Addr{} // of static routes
 	for _, r := range running {
 		if r.Static && slices.ContainsFunc(pods, func(all netip.Prefix) bool { return all.Bits() < r.Dst.Bits() && all.Contains(r.Dst.Addr()) }) {
@@ -109,6 +113,8 @@ func planRouter(nodes []table.Node, running []Running, pods []netip.Prefix) tabl
 		}
 	}
 
+	p := table.Plan[RouterChange]{Wanted: wantedOf(nodes, table.Claims{Cluster: table.Cluster{Pods: pods},
+		Leads: func(n table.Node, dst netip.Prefix) bool { return slices.Contains(hops[dst], n.AddrFor(dst)) }})}
 	stays := map[netip.Prefix]bool{}
 	for i := range p.Wanted {
 		w := &p.Wanted[i]

@@ -2,6 +2,7 @@ package tor
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 
 // TestScripts plays testdata with the plan of this mode.
 func TestScripts(t *testing.T) {
-	plantest.Run(t, "testdata/*.txtar", func(w plantest.Given) table.Plan[table.Change] { return plan(w.Self, w.Nodes, w.Routes) })
+	plantest.Run(t, "testdata/*.txtar", func(w plantest.Given) table.Plan[table.Change] { return plan(w.Claims(), w.Nodes, w.Routes) })
 }
 
 func node(name, addr string, ranges ...string) table.Node {
@@ -27,12 +28,12 @@ func node(name, addr string, ranges ...string) table.Node {
 
 func TestExport(t *testing.T) {
 	wanted := Wanted([]table.Node{node("win01", "10.99.0.21", "10.244.1.0/24"), node("lin01", "10.99.0.11", "10.244.0.0/24"),
-		node("new", "", "10.244.2.0/24"), node("a", "10.99.0.31", "10.244.3.0/24"), node("b", "10.99.0.32", "10.244.3.0/25"), node("in", "10.244.4.7", "10.244.4.0/24")})
+		node("new", "", "10.244.2.0/24"), node("a", "10.99.0.31", "10.244.3.0/24"), node("b", "10.99.0.32", "10.244.3.0/25"), node("in", "10.244.4.7", "10.244.4.0/24")}, table.Cluster{})
 
 	for format, want := range map[string]string{
-		"frr":  "ip route 10.244.0.0/24 10.99.0.11\nip route 10.244.1.0/24 10.99.0.21\n",
-		"bird": "protocol static porthole4 {\n\tipv4;\n\troute 10.244.0.0/24 via 10.99.0.11; # lin01\n\troute 10.244.1.0/24 via 10.99.0.21; # win01\n}\nprotocol static porthole6 {\n\tipv6;\n}\n",
-		"ip":   "ip route replace 10.244.0.0/24 via 10.99.0.11 proto static # lin01\nip route replace 10.244.1.0/24 via 10.99.0.21 proto static # win01\n",
+		"frr":  "ip route 10.244.0.0/24 10.99.0.11\nip route 10.244.1.0/24 10.99.0.21\nip route 10.244.3.0/24 10.99.0.31\n",
+		"bird": "protocol static porthole4 {\n\tipv4;\n\troute 10.244.0.0/24 via 10.99.0.11; # lin01\n\troute 10.244.1.0/24 via 10.99.0.21; # win01\n\troute 10.244.3.0/24 via 10.99.0.31; # a\n}\nprotocol static porthole6 {\n\tipv6;\n}\n",
+		"ip":   "ip route replace 10.244.0.0/24 via 10.99.0.11 proto static # lin01\nip route replace 10.244.1.0/24 via 10.99.0.21 proto static # win01\nip route replace 10.244.3.0/24 via 10.99.0.31 proto static # a\n",
 		"json": `[
   {
     "node": "lin01",
@@ -43,6 +44,11 @@ func TestExport(t *testing.T) {
     "node": "win01",
     "destination": "10.244.1.0/24",
     "nextHop": "10.99.0.21"
+  },
+  {
+    "node": "a",
+    "destination": "10.244.3.0/24",
+    "nextHop": "10.99.0.31"
   }
 ]
 `,
@@ -51,7 +57,7 @@ func TestExport(t *testing.T) {
 		if err != nil || !strings.HasSuffix(got, want) {
 			t.Errorf("%s: %v\n%s\nwant at its end\n%s", format, err, got, want)
 		}
-		for _, reason := range []string{"of node new: ", "overlaps", "lies inside its own pod range"} {
+		for _, reason := range []string{"of node new: ", "overlaps", "holds address"} {
 			if format != "json" && !strings.Contains(got, reason) {
 				t.Errorf("%s does not say %q:\n%s", format, reason, got)
 			}
@@ -79,7 +85,7 @@ func TestPlanRouter(t *testing.T) {
 	got := planRouter([]table.Node{node("right", "10.99.0.11", "10.244.1.0/24", "fd00::/64"), node("wrong", "10.99.0.12", "10.244.2.0/24"), node("twice", "10.99.0.13", "10.244.3.0/24"),
 		node("learnt", "10.99.0.14", "10.244.4.0/24"), node("new", "", "10.244.5.0/24"), node("a", "10.99.0.16", "10.244.6.0/24"), node("b", "10.99.0.17", "10.244.6.0/25")},
 		[]Running{static("10.244.1.0/24", "10.99.0.11"), static("10.244.2.0/24", "10.99.0.9"), static("10.244.3.0/24", "10.99.0.13"), static("10.244.3.0/24", "10.99.0.9"),
-			learnt, static("10.244.5.0/24", "10.99.0.15"), static("10.244.6.0/24", "10.99.0.16"), static("10.244.7.0/24", "10.99.0.11"), static("10.244.0.0/16", "10.99.0.1"),
+			learnt, static("10.244.5.0/24", "10.99.0.15"), static("10.244.6.0/24", "10.99.0.16"), static("10.244.6.0/25", "10.99.0.17"), static("10.244.7.0/24", "10.99.0.11"), static("10.244.0.0/16", "10.99.0.1"),
 			static("172.16.0.0/24", "10.99.0.1"), static("0.0.0.0/0", "10.0.0.1")},
 		[]netip.Prefix{prefix("10.244.0.0/16"), prefix("fd00::/48")})
 
@@ -91,10 +97,32 @@ func TestPlanRouter(t *testing.T) {
 		"route 10.244.2.0/24 via 10.99.0.12, no route 10.244.2.0/24 via 10.99.0.9: another next hop takes packets of node wrong",
 		"route 10.244.3.0/24 via 10.99.0.13, no route 10.244.3.0/24 via 10.99.0.9: another next hop takes packets of node twice",
 		"route 10.244.4.0/24 via 10.99.0.14: node learnt has no route",
-		"no route 10.244.6.0/24 via 10.99.0.16: no node has this range, or none may have it",
+		"no route 10.244.6.0/25 via 10.99.0.17: no node has this range, or none may have it",
 		"no route 10.244.7.0/24 via 10.99.0.11: no node has this range, or none may have it",
 	}
 	if strings.Join(ops, "\n") != strings.Join(want, "\n") {
 		t.Errorf("changes\n%s\nwant\n%s", strings.Join(ops, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// TestLyingNodes: no node can take on the router what another has, and a printed configuration has the routes of all honest nodes.
+func TestLyingNodes(t *testing.T) {
+	plantest.Play(t, nil, func(l *plantest.Lies) func([]table.Node) []table.Route {
+		l.Self = "" // the router is no node
+		var routes []table.Route
+		pods := []netip.Prefix{l.Pods}
+		return func(nodes []table.Node) []table.Route {
+			var running []Running
+			for _, r := range routes {
+				running = append(running, Running{Dst: r.Dst, Hops: []netip.Addr{r.NextHop}, Static: true})
+			}
+			for _, op := range planRouter(nodes, running, pods).Ops {
+				routes = slices.DeleteFunc(routes, func(r table.Route) bool { return r.Dst == op.Dst && slices.Contains(op.Without, r.NextHop) })
+				if op.NextHop.IsValid() {
+					routes = append(routes, table.Route{Dst: op.Dst, NextHop: op.NextHop, Ours: true})
+				}
+			}
+			return routes
+		}
+	})
 }

@@ -59,7 +59,7 @@ func newRack(t *testing.T) *rack {
 		}
 		return err
 	})
-	r.wanted = Wanted([]table.Node{node("one", "10.99.0.11", "10.244.1.0/24"), node("two", "10.99.0.12", "10.244.2.0/24")})
+	r.wanted = Wanted([]table.Node{node("one", "10.99.0.11", "10.244.1.0/24"), node("two", "10.99.0.12", "10.244.2.0/24")}, table.Cluster{})
 	return r
 }
 

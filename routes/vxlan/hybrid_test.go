@@ -42,7 +42,8 @@ func TestHybridRanges(t *testing.T) {
 
 // TestHybridPeers: in the hybrid overlay peers are at their nodes' internal addresses, and flannel's annotations mean nothing.
 func TestHybridPeers(t *testing.T) {
-	c := Config{VNI: HybridVNI, Port: Port, Hybrid: true}
+	o := options
+	o.Config = Config{VNI: HybridVNI, Port: Port, Hybrid: true}
 	for _, p := range []struct {
 		name        string
 		annotations map[string]string
@@ -54,7 +55,7 @@ func TestHybridPeers(t *testing.T) {
 		{"of flannel", announced("10.0.0.2", `{"VNI":4097,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "waiting: node b is not in OVN-Kubernetes' hybrid overlay"},
 		{"no MAC address", hybrid("aa"), `refused: node b has annotation k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac: "aa" is not a MAC address`},
 	} {
-		peers := Peers(c, "self", []table.Node{node("self", "10.0.0.1", "10.1.1.0/24", nil), node("b", "10.0.0.2", "10.1.2.0/24", p.annotations)})
+		peers := Peers(o, []table.Node{node("self", "10.0.0.1", "10.1.1.0/24", nil), node("b", "10.0.0.2", "10.1.2.0/24", p.annotations)}, entries{})
 		if len(peers) != 1 {
 			t.Fatalf("%s: %+v", p.name, peers)
 		}
@@ -68,7 +69,7 @@ func TestHybridPeers(t *testing.T) {
 	}
 
 	withoutAddress := table.Node{Name: "b", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.2.0/24")}, Annotations: hybrid("aa:bb:cc:dd:ee:02")}
-	peers := Peers(c, "self", []table.Node{withoutAddress})
+	peers := Peers(o, []table.Node{withoutAddress}, entries{})
 	if peers[0].State != table.Waiting || !strings.Contains(peers[0].Reason, "no internal address") {
 		t.Errorf("a node without an address: %+v", peers[0])
 	}

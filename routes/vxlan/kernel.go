@@ -156,7 +156,7 @@ type kernelPlanner struct {
 // The device belongs to this mode. What it holds is ours, but for entries that cannot be of a node of the cluster: neighbours outside
 // the pods' range with what forwards to them, and entries that are not permanent. Those are left alone.
 func PlanKernel(o Options, nodes []table.Node, seen Kernel) table.Plan[Op] {
-	k := &kernelPlanner{o: o, seen: seen, peers: Peers(o.Config, o.Node, nodes)}
+	k := &kernelPlanner{o: o, seen: seen}
 	for _, n := range nodes {
 		if n.Name == o.Node {
 			k.self = n
@@ -165,6 +165,7 @@ func PlanKernel(o Options, nodes []table.Node, seen Kernel) table.Plan[Op] {
 
 	k.device()
 	k.index()
+	k.peers = Peers(o, nodes, k.entries())
 	for i := range k.peers {
 		k.peer(&k.peers[i])
 	}
@@ -179,7 +180,7 @@ func PlanNew(o Options, n table.Node, seen Kernel) []Op {
 	if seen.Device.Index == 0 || n.Name == o.Node {
 		return nil
 	}
-	k := &kernelPlanner{o: o, seen: seen, peers: Peers(o.Config, o.Node, []table.Node{n})}
+	k := &kernelPlanner{o: o, seen: seen, peers: Peers(o, []table.Node{n}, entries{mac: seen.Device.MAC})}
 	for i := range k.peers {
 		p := &k.peers[i]
 		via := p.Dst.Addr()
@@ -316,6 +317,16 @@ func (k *kernelPlanner) peer(p *Peer) {
 		p.State = table.Present
 	}
 	p.narrow(k.seen.PathMTU, k.seen.Uplink)
+}
+
+// entries are what the device has of peers, after index.
+func (k *kernelPlanner) entries() entries {
+	at := func(mac MAC) netip.Addr { return k.forwards[mac].Public }
+	return entries{mac: k.mac, at: at, leads: func(dst netip.Prefix, mac MAC, public netip.Addr) bool {
+		n, known := k.neighbours[dst.Addr()]
+		leads := slices.ContainsFunc(k.routes[dst], func(r Route) bool { return r.Ours && r.OnDevice })
+		return known && leads && n.MAC == mac && public.IsValid() && at(mac) == public
+	}}
 }
 
 // difference says what is wrong with an entry that leads to another place.

@@ -3,6 +3,8 @@ package vxlan
 import (
 	"context"
 	"net/netip"
+
+	"porthole.dev/porthole/routes/table"
 )
 
 // Options of New.
@@ -12,8 +14,19 @@ type Options struct {
 	Config Config     // required, valid
 	// Cluster is the range of all pods. Required.
 	Cluster netip.Prefix
+	// Services is the range of all services; zero: not known.
+	Services netip.Prefix
 	// Annotate sets annotations of this node. Required.
 	Annotate func(ctx context.Context, annotations map[string]string) error
 	// HNS is Windows networking; required on Windows, nil elsewhere.
 	HNS HNS
+}
+
+// cluster is what nodes' claims are held against.
+func (o Options) cluster() table.Cluster {
+	c := table.Cluster{Pods: []netip.Prefix{o.Cluster.Masked()}}
+	if o.Services.IsValid() {
+		c.Services = []netip.Prefix{o.Services.Masked()}
+	}
+	return c
 }

@@ -55,7 +55,7 @@ type Overlay struct {
 // address in the overlay, and again whenever that is another one.
 func PlanOverlay(o Options, nodes []table.Node, seen Overlay) table.Plan[PolicyOp] {
 	network := seen.Network
-	peers := Peers(o.Config, o.Node, nodes)
+	peers := Peers(o, nodes, entriesOf(network))
 	var ops []PolicyOp
 	kept := map[netip.Prefix]bool{} // ranges whose policies stay or are planned already
 	for i := range peers {
@@ -77,6 +77,24 @@ func PlanOverlay(o Options, nodes []table.Node, seen Overlay) table.Plan[PolicyO
 		}
 	}
 	return table.Plan[PolicyOp]{Wanted: Wanted(peers), Ops: append(ops, tell(o, nodes, network)...)}
+}
+
+// entriesOf returns what an HNS network has of peers. Its policies have a MAC address for each range.
+func entriesOf(network hns.Network) entries {
+	own, _ := ParseMAC(network.RouterMAC) // zero: HNS has given none yet
+	leads := func(dst netip.Prefix, mac MAC, public netip.Addr) bool {
+		return slices.ContainsFunc(network.RemoteSubnets, func(r hns.RemoteSubnet) bool {
+			return r.Prefix == dst && r.Provider == public && hns.NormalMAC(r.MAC) == hns.NormalMAC(mac.String())
+		})
+	}
+	return entries{mac: own, leads: leads, at: func(mac MAC) netip.Addr {
+		for _, r := range network.RemoteSubnets {
+			if hns.NormalMAC(r.MAC) == hns.NormalMAC(mac.String()) {
+				return r.Provider
+			}
+		}
+		return netip.Addr{}
+	}}
 }
 
 // policiesOf plans the policy of a peer that can be reached, and sets its state.

@@ -1,8 +1,10 @@
 package vxlan
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"porthole.dev/porthole/routes/table"
 )
@@ -12,27 +14,43 @@ import (
 type Peer struct {
 	table.Wanted
 	MAC MAC // of the other node's VXLAN device; zero: not known
+
+	node *table.Node
 }
 
-// Peers returns a peer for each pod range of every node but self, by destination. One that cannot be reached is Waiting if its node has
-// not announced everything yet, and Refused, with the reason, if what it announces does not fit.
-func Peers(c Config, self string, nodes []table.Node) []Peer {
-	annotations := make(map[string]map[string]string, len(nodes))
-	for _, n := range nodes {
-		annotations[n.Name] = n.Annotations
-	}
+// entries are what a host has of peers.
+type entries struct {
+	mac MAC // of this node's own endpoint; zero: not known
+	// leads reports whether packets for a range go to the endpoint with that MAC address at that node's address already.
+	leads func(dst netip.Prefix, mac MAC, public netip.Addr) bool
+	// at returns where packets for a MAC address go; zero: nowhere, or on this system that is not a matter of MAC addresses.
+	at func(MAC) netip.Addr
+}
 
-	wanted := table.Peers(nodes, self)
+// Peers returns a peer for each pod range of every node but this one, by destination. One that cannot be reached is Waiting if its node
+// has not announced everything yet, and Refused, with the reason, if what it announces does not fit or is not true.
+func Peers(o Options, nodes []table.Node, has entries) []Peer {
+	byName := make(map[string]*table.Node, len(nodes))
+	for i := range nodes {
+		byName[nodes[i].Name] = &nodes[i]
+	}
+	claims := table.Claims{Self: o.Node, Cluster: o.cluster(), Leads: func(n table.Node, dst netip.Prefix) bool {
+		a, announced, err := o.Config.read(n.Annotations, n.Addr)
+		return announced && err == nil && has.leads != nil && has.leads(dst, a.MAC, a.Public)
+	}}
+
+	wanted := table.Peers(nodes, claims)
 	peers := make([]Peer, len(wanted))
 	for i, w := range wanted {
-		peers[i] = Peer{Wanted: w}
-		if w.State == table.Refused || c.Hybrid && w.State == table.Waiting {
+		peers[i] = Peer{Wanted: w, node: byName[w.Node]}
+		if w.State == table.Refused || o.Config.Hybrid && w.State == table.Waiting {
 			continue
 		}
-		a, announced, err := c.read(annotations[w.Node], w.NextHop)
-		peers[i].join(c, a, announced, err)
+		a, announced, err := o.Config.read(peers[i].node.Annotations, w.NextHop)
+		peers[i].join(o.Config, a, announced, err)
+		peers[i].hold(o, has.mac)
 	}
-	refuseTwins(peers)
+	refuseTwins(peers, o.Config, has.at)
 	return peers
 }
 
@@ -63,6 +81,29 @@ func (p *Peer) join(c Config, a Announcement, announced bool, err error) {
 	}
 }
 
+// hold refuses what a node announces and cannot have: an address or a MAC address that is this node's, or that no node has.
+func (p *Peer) hold(o Options, own MAC) {
+	if p.State != table.Missing {
+		return
+	}
+	why := o.cluster().RefusesAddress(p.Node, p.NextHop)
+	switch {
+	case why != "":
+	case p.NextHop == o.Addr:
+		why = fmt.Sprintf("node %s announces address %s, which is that of this node, %s", p.Node, p.NextHop, o.Node)
+	case own != MAC{} && p.MAC == own:
+		why = fmt.Sprintf("node %s announces the VTEP MAC address %s, which is that of this node, %s: %s", p.Node, p.MAC, o.Node, otherMAC)
+	case p.MAC[0]&0x01 != 0:
+		why = fmt.Sprintf("node %s announces the VTEP MAC address %s, which is one of a group", p.Node, p.MAC)
+	default:
+		return
+	}
+	p.State, p.Reason, p.Untrue = table.Refused, why, true
+}
+
+// otherMAC is how a node that was cloned gets a MAC address of its own.
+const otherMAC = "delete the VXLAN device of the node that was copied (on Windows: the HNS network), so that it gets another"
+
 // narrow says so in the reason if packets as large as the uplink sends do not get to the peer's node. paths is Kernel.PathMTU.
 func (p *Peer) narrow(paths map[netip.Addr]int, uplink Uplink) {
 	if size, narrow := paths[p.NextHop]; narrow && p.Reason == "" {
@@ -71,25 +112,39 @@ func (p *Peer) narrow(paths map[netip.Addr]int, uplink Uplink) {
 	}
 }
 
-// refuseTwins refuses peers of different nodes with one MAC address: the forwarding entry of that address could lead to one of them
-// only. Nodes that were cloned have such addresses.
-func refuseTwins(peers []Peer) {
-	first := map[MAC]int{}
+// refuseTwins refuses peers of different nodes with one MAC address but for one of them: the forwarding entry of that address can lead to
+// one only. Nodes that were cloned have such addresses, and a node can announce that of another. The one that keeps it is that whose name
+// gives the address (firstMAC), or else the one to which packets for it go already, or else the oldest.
+func refuseTwins(peers []Peer, c Config, at func(MAC) netip.Addr) {
+	groups := map[MAC][]*Peer{}
 	for i := range peers {
-		p := &peers[i]
-		if p.State != table.Missing {
+		if p := &peers[i]; p.State == table.Missing {
+			groups[p.MAC] = append(groups[p.MAC], p)
+		}
+	}
+	first := func(yes bool) int {
+		if yes {
+			return 0
+		}
+		return 1
+	}
+
+	for mac, group := range groups {
+		if len(group) < 2 {
 			continue
 		}
-		j, taken := first[p.MAC]
-		if !taken {
-			first[p.MAC] = i
-			continue
+		place := netip.Addr{}
+		if at != nil {
+			place = at(mac)
 		}
-		if other := &peers[j]; other.Node != p.Node {
-			reason := fmt.Sprintf("nodes %s and %s announce the same VTEP MAC address %s: delete the VXLAN device of one of them (on Windows: the HNS network), so that it gets another",
-				other.Node, p.Node, p.MAC)
-			other.State, other.Reason = table.Refused, reason
-			p.State, p.Reason = table.Refused, reason
+		slices.SortStableFunc(group, func(a, b *Peer) int {
+			return cmp.Or(first(firstMAC(a.Node, c) == mac)-first(firstMAC(b.Node, c) == mac), first(a.NextHop == place)-first(b.NextHop == place), table.Older(*a.node, *b.node))
+		})
+		for _, p := range group[1:] {
+			if p.NextHop != group[0].NextHop { // else the entry of both is the same
+				p.State, p.Untrue = table.Refused, true
+				p.Reason = fmt.Sprintf("nodes %s and %s announce the same VTEP MAC address %s, and %s had it first: %s", group[0].Node, p.Node, mac, group[0].Node, otherMAC)
+			}
 		}
 	}
 }
@@ -100,5 +155,6 @@ func Wanted(peers []Peer) []table.Wanted {
 	for i, p := range peers {
 		wanted[i] = p.Wanted
 	}
+	table.Blame(wanted)
 	return wanted
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"porthole.dev/porthole/routes/table"
 )
@@ -22,8 +23,9 @@ func announced(addr, data string) map[string]string {
 	}
 }
 
+var options = Options{Node: "self", Addr: netip.MustParseAddr("10.0.0.1"), Config: Default, Cluster: netip.MustParsePrefix("10.1.0.0/16")}
+
 func TestPeers(t *testing.T) {
-	const self = "self"
 	for _, c := range []struct {
 		name        string
 		annotations map[string]string
@@ -40,10 +42,15 @@ func TestPeers(t *testing.T) {
 		{"no MAC address", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":"aa:bb"}`), "refused: node b has annotation flannel.alpha.coreos.com/backend-data: VtepMAC \"aa:bb\" is not a MAC"},
 		{"another backend", map[string]string{"flannel.alpha.coreos.com/backend-type": "host-gw"}, "refused: node b announces flannel's backend host-gw"},
 		{"address among its pods", announced("10.1.2.9", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "refused: address 10.1.2.9 of node b lies inside"},
+		{"address among other pods", announced("10.1.9.9", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "refused: address 10.1.9.9 of node b lies inside"},
+		{"this node's address", announced("10.0.0.1", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "refused: node b announces address 10.0.0.1, which is that of this node"},
+		{"no host's address", announced("127.0.0.1", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "refused: address 127.0.0.1 of node b is none that a node can have"},
+		{"this node's MAC address", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":"aa:01:00:00:00:00"}`), "refused: node b announces the VTEP MAC address aa:01:00:00:00:00, which is that of this node"},
+		{"everybody's MAC address", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":"ff:ff:ff:ff:ff:ff"}`), "refused: node b announces the VTEP MAC address ff:ff:ff:ff:ff:ff, which is one of a group"},
 		{"IPv6 address", announced("fd00::2", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "refused: node b announces address fd00::2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			peers := Peers(Default, self, []table.Node{node(self, "10.0.0.1", "10.1.1.0/24", nil), node("b", "10.0.0.2", "10.1.2.0/24", c.annotations)})
+			peers := Peers(options, []table.Node{node("self", "10.0.0.1", "10.1.1.0/24", nil), node("b", "10.0.0.2", "10.1.2.0/24", c.annotations)}, entries{mac: MAC{0xaa, 1}})
 			if len(peers) != 1 {
 				t.Fatalf("peers %+v", peers)
 			}
@@ -58,17 +65,37 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// Nodes that were cloned announce one MAC address. None of them can be reached.
+// TestTwins: of nodes that announce one MAC address one keeps its route: that whose name gives it, or else that to which packets go, or
+// else the oldest.
 func TestTwins(t *testing.T) {
-	data := `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`
-	peers := Peers(Default, "self", []table.Node{
-		node("b", "10.0.0.2", "10.1.2.0/24", announced("10.0.0.2", data)),
-		node("c", "10.0.0.3", "10.1.3.0/24", announced("10.0.0.3", data)),
-		node("d", "10.0.0.4", "10.1.4.0/24", announced("10.0.0.4", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:04"}`)),
-	})
-	for i, want := range []table.State{table.Refused, table.Refused, table.Missing} {
-		if peers[i].State != want {
-			t.Errorf("%+v, want %s", peers[i], want)
+	twins := func(mac MAC, sinceB, sinceC int64) []table.Node {
+		data := fmt.Sprintf(`{"VNI":4096,"VtepMAC":%q}`, mac)
+		b, c := node("b", "10.0.0.2", "10.1.2.0/24", announced("10.0.0.2", data)), node("c", "10.0.0.3", "10.1.3.0/24", announced("10.0.0.3", data))
+		b.Since, c.Since = time.Unix(sinceB, 0), time.Unix(sinceC, 0)
+		return []table.Node{b, c, node("d", "10.0.0.4", "10.1.4.0/24", announced("10.0.0.4", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:04"}`))}
+	}
+	mac := MAC{0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0x02}
+	at := func(addr string) func(MAC) netip.Addr {
+		return func(MAC) netip.Addr { return netip.MustParseAddr(addr) }
+	}
+	for name, c := range map[string]struct {
+		nodes []table.Node
+		at    func(MAC) netip.Addr
+		wins  string
+	}{
+		"the older one":                      {twins(mac, 1, 2), nil, "b"},
+		"the older one, the other way round": {twins(mac, 2, 1), nil, "c"},
+		"the one that has it":                {twins(mac, 1, 2), at("10.0.0.3"), "c"},
+		"the one whose name gives it":        {twins(firstMAC("c", Default), 1, 2), at("10.0.0.2"), "c"},
+	} {
+		for _, p := range Peers(options, c.nodes, entries{at: c.at}) {
+			want := table.Missing
+			if p.Node != c.wins && p.Node != "d" {
+				want = table.Refused
+			}
+			if p.State != want || want == table.Refused && (!p.Untrue || !strings.Contains(p.Reason, "and "+c.wins+" had it first")) {
+				t.Errorf("%s: %+v, want %s", name, p.Wanted, want)
+			}
 		}
 	}
 }
