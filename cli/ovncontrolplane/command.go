@@ -23,6 +23,7 @@ import (
 
 type flags struct {
 	kubeconfig, nb, sb, bind string
+	ranges                   program.Ranges
 	verbosity                int
 }
 
@@ -50,6 +51,9 @@ func Command() *cobra.Command {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file with the API server's address and our credentials (required)")
 	fs.StringVar(&f.nb, "nb", "", "OVN's northbound database, tcp:HOST:PORT or unix:PATH; several, separated by commas, are tried in turn (required)")
 	fs.StringVar(&f.sb, "sb", "", "OVN's southbound database, from which the chassis of deleted nodes are removed (required)")
+	fs.StringVar(&f.ranges.Pods, "cluster-cidr", "", "range of all pods: a node whose pod range lies outside gets no logical switch; empty: any range that a node can have counts")
+	fs.StringVar(&f.ranges.Services, "service-cidr", "", "range of all services, likewise")
+	fs.StringVar(&f.ranges.NodeBits, program.NodeBitsFlag, "", program.NodeBitsHelp)
 	fs.StringVar(&f.bind, "bind", "127.0.0.1:10262", "address and port of /healthz and /status; empty: none")
 	program.LogFlags(fs)
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log verbosity")
@@ -61,6 +65,10 @@ func run(ctx context.Context, f flags) error {
 		return err
 	}
 	ctx = klog.NewContext(ctx, klog.Background().WithName("ovn-control-plane"))
+	ranges, err := f.ranges.Parse()
+	if err != nil {
+		return err
+	}
 	client, _, err := kube.Load(f.kubeconfig, "porthole-ovn-control-plane", 50, 100)
 	if err != nil {
 		return err
@@ -70,7 +78,7 @@ func run(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
-	c = controller.New(controller.Options{NB: f.nb, SB: f.sb, Cluster: cluster})
+	c = controller.New(controller.Options{NB: f.nb, SB: f.sb, Cluster: cluster, Ranges: ranges})
 	stop, err := serve(ctx, f.bind, c)
 	if err != nil {
 		return err

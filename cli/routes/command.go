@@ -26,16 +26,16 @@ import (
 )
 
 type flags struct {
-	kubeconfig, hostname, nodeIP, cluster, services, mode, confDir, stateDir, dataDir, adapter, bind, runtime string
-	dns, search                                                                                               []string
-	replaceNetwork, writeNode                                                                                 bool
-	vxlanVNI                                                                                                  uint32
-	vxlanPort                                                                                                 uint16
-	vxlanHybrid                                                                                               bool
-	bgpConfig                                                                                                 string
-	ovn                                                                                                       ovnFlags
-	router                                                                                                    routerFlags
-	verbosity                                                                                                 int
+	kubeconfig, hostname, nodeIP, cluster, services, nodeBits, mode, confDir, stateDir, dataDir, adapter, bind, runtime string
+	dns, search                                                                                                         []string
+	replaceNetwork, writeNode                                                                                           bool
+	vxlanVNI                                                                                                            uint32
+	vxlanPort                                                                                                           uint16
+	vxlanHybrid                                                                                                         bool
+	bgpConfig                                                                                                           string
+	ovn                                                                                                                 ovnFlags
+	router                                                                                                              routerFlags
+	verbosity                                                                                                           int
 
 	fromCluster bool
 	output      string // of fromCluster
@@ -100,6 +100,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.nodeIP, "node-ip", "", "address of this node on the segment that the nodes share, or one of IPv4 and one of IPv6 with a comma;\nempty: its internal addresses in the API")
 	fs.StringVar(&f.cluster, "cluster-cidr", "", "range of all pods, of IPv4 and, behind a comma, of IPv6 if the cluster has both (required)")
 	fs.StringVar(&f.services, "service-cidr", "", "range of all services, likewise (required)")
+	fs.StringVar(&f.nodeBits, program.NodeBitsFlag, "", program.NodeBitsHelp)
 
 	fs.StringVar(&f.mode, "mode", routes.DefaultMode, "how packets get to other nodes: "+strings.Join(routes.Modes(), ", "))
 	fs.Uint32Var(&f.vxlanVNI, "vxlan-vni", vxlan.Default.VNI, "mode vxlan: number of the virtual network, the same on all nodes; Windows takes 4096 and above only")
@@ -192,6 +193,9 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s must both have a range of IPv6, or none", f.cluster, f.services)
 	}
 
+	if o.NodeBits4, o.NodeBits6, err = program.NodeBits(f.nodeBits); err != nil {
+		return o, err
+	}
 	if o.Cluster6.IsValid() {
 		if err := routes.CheckFamilies(f.mode); err != nil {
 			return o, fmt.Errorf("--cluster-cidr %s: %w", f.cluster, err)

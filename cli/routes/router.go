@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/node/routes"
 	"porthole.dev/porthole/routes/table"
@@ -54,33 +55,35 @@ func (r *routerFlags) run(c *cobra.Command, f flags) error {
 		return fmt.Errorf("--check-router %q is not known; known: %s", r.check, strings.Join(tor.Formats(), ", "))
 	}
 
-	pods, err := parsePrefixes("--cluster-cidr", f.cluster)
+	cluster, err := program.Ranges{Pods: f.cluster, Services: f.services, NodeBits: f.nodeBits}.Parse()
 	if err != nil {
 		return err
 	}
-	list := func(ctx context.Context) ([]table.Wanted, error) { return routes.RouterRoutes(ctx, f.kubeconfig, pods) }
+	list := func(ctx context.Context) ([]table.Wanted, error) {
+		return routes.RouterRoutes(ctx, f.kubeconfig, cluster)
+	}
 	if r.print != "" {
 		return printRouter(c, r.print, list)
 	}
 	if r.keep != "" {
-		return r.keepRouter(c.Context(), f, pods)
+		return r.keepRouter(c.Context(), f, cluster)
 	}
-	return checkRouter(c, r.check, pods, list)
+	return checkRouter(c, r.check, cluster.Pods, list)
 }
 
 // keepRouter keeps the router's routes until the context ends.
-func (r *routerFlags) keepRouter(ctx context.Context, f flags, pods []netip.Prefix) error {
+func (r *routerFlags) keepRouter(ctx context.Context, f flags, cluster table.Cluster) error {
 	if !slices.Contains(tor.Drivers(), r.keep) {
 		return fmt.Errorf("--keep-router %q is not known; known: %s (for others, --print-router prints what they need)", r.keep, strings.Join(tor.Drivers(), ", "))
 	}
-	if len(pods) == 0 {
+	if len(cluster.Pods) == 0 {
 		return errors.New("--cluster-cidr is required with --keep-router: static routes inside it that no node needs are removed")
 	}
 	if err := logging.Set(f.verbosity, ""); err != nil {
 		return err
 	}
 	ctx = klog.NewContext(ctx, klog.Background().WithName("router"))
-	return routes.KeepRouter(ctx, routes.RouterOptions{Kubeconfig: f.kubeconfig, Format: r.keep, Command: r.command, Pods: pods, Bind: f.bind})
+	return routes.KeepRouter(ctx, routes.RouterOptions{Kubeconfig: f.kubeconfig, Format: r.keep, Command: r.command, Cluster: cluster, Bind: f.bind})
 }
 
 // lister returns the routes that the router needs.
@@ -130,17 +133,4 @@ func checkRouter(c *cobra.Command, format string, pods []netip.Prefix, list list
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "the router has the %d routes that it needs\n", len(wanted))
 	return err
-}
-
-// parsePrefixes reads ranges with commas between them; none if text is empty.
-func parsePrefixes(flag, text string) ([]netip.Prefix, error) {
-	var list []netip.Prefix
-	for _, field := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
-		p, err := netip.ParsePrefix(strings.TrimSpace(field))
-		if err != nil {
-			return nil, fmt.Errorf("%s %q is not a range like 10.244.0.0/16", flag, field)
-		}
-		list = append(list, p.Masked())
-	}
-	return list, nil
 }

@@ -292,7 +292,7 @@ func (a *agent) makeKeeper(o podnet.Options) (keeper, error) {
 	e := environment{
 		Node: a.o.Node, Addr: o.Node, NodeIP: a.o.NodeIP, Cluster: a.o.Cluster, Cluster6: a.o.Cluster6, Keep: keep.Options{Nodes: a.cluster.List},
 		Annotate: a.cluster.Annotate, VXLAN: a.o.VXLAN, BGP: a.o.BGP,
-		Services: a.o.Services, Services6: a.o.Services6, OVN: a.o.OVN, Pod: a.cluster.Pod, Pods: a.drain.pods,
+		Services: a.o.Services, Services6: a.o.Services6, NodeBits4: a.o.NodeBits4, NodeBits6: a.o.NodeBits6, OVN: a.o.OVN, Pod: a.cluster.Pod, Pods: a.drain.pods,
 	}
 	e.Keep.Claims = table.Claims{Self: e.Node, Cluster: e.cluster()}
 	k, err := a.modes.start(a.o.Mode, e)

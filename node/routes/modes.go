@@ -65,8 +65,9 @@ type environment struct {
 	BGP      bgp.Config
 	Services netip.Prefix
 	// Services6 is that of IPv6; zero: there is none.
-	Services6 netip.Prefix
-	OVN       ovn.Options // what its flags say
+	Services6            netip.Prefix
+	NodeBits4, NodeBits6 int         // lengths of nodes' pod ranges; 0: those of this node
+	OVN                  ovn.Options // what its flags say
 	// Pod returns the UID and the annotations of a pod.
 	Pod func(ctx context.Context, namespace, name string) (uid string, annotations map[string]string, err error)
 	// Pods returns what is known of the pods of this node while it is cordoned.
@@ -83,7 +84,7 @@ func (e environment) ranges() []netip.Prefix {
 
 // cluster is what nodes' claims are held against.
 func (e environment) cluster() table.Cluster {
-	c := table.Cluster{Pods: e.ranges()}
+	c := table.Cluster{Pods: e.ranges(), NodeBits4: e.NodeBits4, NodeBits6: e.NodeBits6}
 	for _, p := range []netip.Prefix{e.Services, e.Services6} {
 		if p.IsValid() {
 			c.Services = append(c.Services, p)
@@ -124,7 +125,7 @@ func newTor(e environment) (keeper, error) {
 
 // newVXLAN returns the overlay.
 func newVXLAN(e environment) (keeper, error) {
-	mode, err := vxlan.New(vxlan.Options{Node: e.Node, Addr: e.Addr, Config: e.VXLAN, Cluster: e.Cluster, Services: e.Services, Annotate: e.Annotate, HNS: overlayHNS()})
+	mode, err := vxlan.New(vxlan.Options{Node: e.Node, Addr: e.Addr, Config: e.VXLAN, Cluster: e.Cluster, Ranges: e.cluster(), Annotate: e.Annotate, HNS: overlayHNS()})
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func newBGP(e environment) (keeper, error) {
 		return nil, err
 	}
 	e.Keep.Burst, e.Keep.Inline = bgpBurst, inline
-	return keep.New(bgp.New(bgp.Options{Node: e.Node, Addr: e.Addr, Cluster: e.Cluster, Services: e.Services, Config: e.BGP, Pods: e.Pods}, table), e.Keep), nil
+	return keep.New(bgp.New(bgp.Options{Node: e.Node, Addr: e.Addr, Cluster: e.Cluster, Ranges: e.cluster(), Config: e.BGP, Pods: e.Pods}, table), e.Keep), nil
 }
 
 func (t modeTable) names() []string {

@@ -3,7 +3,6 @@ package routes
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,9 +14,9 @@ import (
 	"porthole.dev/porthole/routes/tor"
 )
 
-// RouterRoutes reads the nodes once and returns the routes that their router needs in the mode tor. pods are the ranges of all pods; none:
-// not known.
-func RouterRoutes(ctx context.Context, kubeconfig string, pods []netip.Prefix) ([]table.Wanted, error) {
+// RouterRoutes reads the nodes once and returns the routes that their router needs in the mode tor. Nodes are held against
+// cluster.
+func RouterRoutes(ctx context.Context, kubeconfig string, cluster table.Cluster) ([]table.Wanted, error) {
 	client, err := routerClient(kubeconfig)
 	if err != nil {
 		return nil, err
@@ -30,7 +29,7 @@ func RouterRoutes(ctx context.Context, kubeconfig string, pods []netip.Prefix) (
 	for i := range list.Items {
 		nodes[i] = toTable(&list.Items[i])
 	}
-	return tor.Wanted(nodes, table.Cluster{Pods: pods}), nil
+	return tor.Wanted(nodes, cluster), nil
 }
 
 func routerClient(kubeconfig string) (*networkapi.Client, error) {
@@ -40,11 +39,11 @@ func routerClient(kubeconfig string) (*networkapi.Client, error) {
 
 // RouterOptions of KeepRouter.
 type RouterOptions struct {
-	Kubeconfig string         // required
-	Format     string         // one of tor.Drivers, required
-	Command    string         // the router's own command; empty: vtysh or ip
-	Pods       []netip.Prefix // the ranges of all pods, required
-	Bind       string         // address:port of /healthz, /readyz, /metrics and /status; empty: none
+	Kubeconfig string        // required
+	Format     string        // one of tor.Drivers, required
+	Command    string        // the router's own command; empty: vtysh or ip
+	Cluster    table.Cluster // with the ranges of all pods, required
+	Bind       string        // address:port of /healthz, /readyz, /metrics and /status; empty: none
 }
 
 // KeepRouter follows the nodes and keeps the routes of their router until ctx ends. The routes stay.
@@ -59,7 +58,7 @@ func KeepRouter(ctx context.Context, o RouterOptions) error {
 	}
 	var k *keep.Keeper[[]tor.Running, tor.RouterChange]
 	nodes := followNodes(client, "", toTable, func(*table.Node) { k.Changed() })
-	k = keep.New(tor.NewRouter(driver, o.Pods), keep.Options{Nodes: nodes.List})
+	k = keep.New(tor.NewRouter(driver, o.Cluster), keep.Options{Nodes: nodes.List})
 
 	stop, err := serve(ctx, o.Bind, func() Status { return routerStatus(o, k.Status()) })
 	if err != nil {
@@ -75,7 +74,7 @@ func KeepRouter(ctx context.Context, o RouterOptions) error {
 
 // routerStatus describes the router as a node is described. Its routes lead to all pods.
 func routerStatus(o RouterOptions, r keep.Status) Status {
-	s := Status{Node: "router", Mode: "tor", PodCIDR: fmt.Sprint(o.Pods), Routes: []keep.RouteStatus{}}
+	s := Status{Node: "router", Mode: "tor", PodCIDR: fmt.Sprint(o.Cluster.Pods), Routes: []keep.RouteStatus{}}
 	if !r.Known && r.Error == "" {
 		r.Error = "the routes were not checked yet"
 	}

@@ -29,6 +29,8 @@ type Options struct {
 	Services   netip.Prefix // all service addresses, required
 	// Cluster6 and Services6 are the same of IPv6; zero: the cluster has IPv4 only.
 	Cluster6, Services6 netip.Prefix
+	// NodeBits4 and NodeBits6 are the lengths of nodes' pod ranges; 0: those of this node.
+	NodeBits4, NodeBits6 int
 
 	ConfDir string // where the CNI configuration goes; empty: none is written
 	BootID  string // of this boot of the host; empty: not known (see holdBack)

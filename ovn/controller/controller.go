@@ -16,6 +16,7 @@ import (
 
 	"porthole.dev/porthole/internal/ovnet"
 	"porthole.dev/porthole/internal/ovsdb"
+	"porthole.dev/porthole/internal/podranges"
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/ovn/nb"
@@ -40,6 +41,8 @@ var backoff = retry.Backoff{First: 200 * time.Millisecond, Max: 5 * time.Second}
 type Options struct {
 	// NB and SB are the addresses of OVN's databases, as ovsdb.Dial takes them. Required.
 	NB, SB string
+	// Ranges are what pod ranges of nodes are held against.
+	Ranges podranges.Cluster
 	// Cluster is the API server. Required.
 	Cluster cluster
 }
@@ -201,7 +204,7 @@ func (c *Controller) lock(ctx context.Context, client *ovsdb.Client) (held func(
 // pass compares the cluster with the database once, and writes the differences.
 func (c *Controller) pass(ctx context.Context, client *ovsdb.Client, cache *ovsdb.Cache) error {
 	seen := cache.Tables()
-	wanted := nb.Want(factsOf(c.o.Cluster), seen)
+	wanted := nb.Want(factsOf(c.o.Cluster, c.o.Ranges), seen)
 	wanted.Problems = append(wanted.Problems, c.rivals.problems(time.Now())...)
 	plan := nb.MakePlan(wanted, seen)
 	c.warn(wanted.Problems)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/ovnet"
+	"porthole.dev/porthole/internal/podranges"
 	"porthole.dev/porthole/ovn/nb"
 )
 
@@ -70,7 +71,7 @@ func TestFacts(t *testing.T) {
 			pod("ended", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
 			pod("failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
 		},
-	})
+	}, podranges.Cluster{})
 
 	if want := []nb.Node{{Name: "lin01", Subnet: netip.MustParsePrefix("10.244.1.0/24")}, {Name: "win01", Windows: true}}; !slices.Equal(f.Nodes, want) {
 		t.Errorf("nodes %+v, want %+v", f.Nodes, want)
@@ -113,7 +114,7 @@ func TestServices(t *testing.T) {
 			slice(discoveryv1.AddressTypeIPv4, "dns", "UDP", 5353, endpoint("10.244.1.7", nil)),
 			slice(discoveryv1.AddressTypeIPv6, "http", "TCP", 8080, endpoint("fd00::3", nil)),
 		},
-	})
+	}, podranges.Cluster{})
 	if len(f.Services) != 1 {
 		t.Fatalf("services %+v, want web alone", f.Services)
 	}

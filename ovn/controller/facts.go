@@ -10,14 +10,15 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"porthole.dev/porthole/internal/ovnet"
+	"porthole.dev/porthole/internal/podranges"
 	"porthole.dev/porthole/ovn/nb"
 )
 
 // factsOf translates the objects of the API. It leaves out pods in the host's network, pods that have ended, and services without addresses.
-func factsOf(c source) nb.Facts {
-	var f nb.Facts
+func factsOf(c source, cluster podranges.Cluster) nb.Facts {
+	f := nb.Facts{Cluster: cluster}
 	for _, n := range c.Nodes() {
-		node := nb.Node{Name: n.Name, Windows: n.Labels[corev1.LabelOSStable] == "windows"}
+		node := nb.Node{Name: n.Name, Since: n.CreationTimestamp.Time, Windows: n.Labels[corev1.LabelOSStable] == "windows"}
 		for _, text := range append(slices.Clone(n.Spec.PodCIDRs), n.Spec.PodCIDR) {
 			if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Is4() && !node.Subnet.IsValid() {
 				node.Subnet = p.Masked()

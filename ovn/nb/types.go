@@ -3,9 +3,11 @@ package nb
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"porthole.dev/porthole/internal/ovnet"
 	"porthole.dev/porthole/internal/ovsdb"
+	"porthole.dev/porthole/internal/podranges"
 )
 
 // Names that the whole cluster has once.
@@ -22,6 +24,7 @@ const (
 // Node is a node of the cluster as OVN needs it.
 type Node struct {
 	Name   string
+	Since  time.Time    // when its Node object was made; zero: not known
 	Subnet netip.Prefix // its pod range; zero: not assigned yet
 	// Windows says that the node cannot pass packets to the outside: OVN hands those of its pods to a Linux node.
 	Windows bool
@@ -57,6 +60,8 @@ type Port struct {
 
 // Facts are what the cluster is.
 type Facts struct {
+	// Cluster is what ranges of nodes are held against.
+	Cluster  podranges.Cluster
 	Nodes    []Node
 	Pods     []Pod
 	Services []Service

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"porthole.dev/porthole/internal/ovnet"
+	"porthole.dev/porthole/internal/podranges"
 )
 
 // Wanted is what the database must hold.
@@ -61,7 +62,7 @@ func Want(f Facts, seen Rows) Wanted {
 	w.add(Object{Table: "Logical_Router", Key: RouterName, Columns: map[string]any{"name": RouterName}})
 	w.add(Object{Table: "Load_Balancer_Group", Key: GroupName, Columns: map[string]any{"name": GroupName}})
 
-	nodes := w.usable(w.keepRanges(f.Nodes, f.Pods, seen))
+	nodes := w.usable(f, w.keepRanges(f.Nodes, f.Pods, seen), seen)
 	for _, n := range nodes {
 		w.node(n, gateway(n, nodes))
 	}
@@ -72,23 +73,34 @@ func Want(f Facts, seen Rows) Wanted {
 	return w
 }
 
-// usable returns the nodes with a range of their own, by name. Two whose ranges overlap get nothing: OVN accepts both and sends the
-// packets of one to the other. One that keeps an earlier range, because pods hold it, goes before one that has it by now.
-func (w *Wanted) usable(all []Node) []Node {
+// usable returns the nodes with a range of their own, by name. Of two whose ranges overlap one gets nothing: OVN accepts both and sends the
+// packets of one to the other. One that keeps an earlier range, because pods hold it, goes before all others, and then one whose switch has
+// the range already. A range outside of that of all pods is nobody's.
+func (w *Wanted) usable(f Facts, all []Node, seen Rows) []Node {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	switches := rangesOf(seen)
+	var claims []podranges.Claim
+	for _, n := range all {
+		if n.Subnet.IsValid() && f.Cluster.RefusesRange(n.Name, n.Subnet.Masked()) == "" {
+			claims = append(claims, podranges.Claim{Node: n.Name, Since: n.Since, Dst: n.Subnet.Masked(), Self: n.kept})
+		}
+	}
+	f.Cluster.SetUsual(claims, claims)
+	overlapping := podranges.Settle(claims, func(c podranges.Claim) bool { return switches[ovnet.SwitchName(c.Node)] == c.Dst })
+
 	var nodes []Node
 	for _, n := range all {
 		if !n.Subnet.IsValid() {
 			continue
 		}
-		i := slices.IndexFunc(all, func(o Node) bool {
-			return o.Name != n.Name && o.Subnet.IsValid() && o.Subnet.Overlaps(n.Subnet) && (o.kept || !n.kept)
-		})
+		outside := f.Cluster.RefusesRange(n.Name, n.Subnet.Masked())
+		overlap := overlapping[podranges.Key{Node: n.Name, Dst: n.Subnet.Masked()}]
 		switch {
-		case i >= 0:
-			w.problem("Node", n.Name, "RangesOverlap", "pod range %s overlaps %s of node %s: neither gets a logical switch until one of them is changed",
-				n.Subnet, all[i].Subnet, all[i].Name)
+		case outside != "":
+			w.problem("Node", n.Name, "RangeRefused", "%s", outside)
+		case overlap != "":
+			w.problem("Node", n.Name, "RangesOverlap", "%s: it gets no logical switch", overlap)
 		case !n.Subnet.Addr().Is4() || n.Subnet.Bits() > 29:
 			w.problem("Node", n.Name, "RangeUnusable", "pod range %s: OVN mode needs an IPv4 range of /29 or larger", n.Subnet)
 		default:

@@ -53,20 +53,19 @@ type Options struct {
 	Node    string       // this node's name, required
 	Addr    netip.Addr   // its address, the next hop of its range, required
 	Cluster netip.Prefix // the range of all pods, required
-	// Services is the range of all services; zero: not known.
-	Services netip.Prefix
-	Config   Config
+	// Ranges are what nodes' claims are held against; zero: Cluster alone.
+	Ranges table.Cluster
+	Config Config
 	// Pods returns what is known of the pods of this node while it is cordoned; nil: nothing ever is.
 	Pods func() Pods
 }
 
 // cluster is what nodes' claims are held against.
 func (o Options) cluster() table.Cluster {
-	c := table.Cluster{Pods: []netip.Prefix{o.Cluster.Masked()}}
-	if o.Services.IsValid() {
-		c.Services = []netip.Prefix{o.Services.Masked()}
+	if len(o.Ranges.Pods) == 0 {
+		o.Ranges.Pods = []netip.Prefix{o.Cluster.Masked()}
 	}
-	return c
+	return o.Ranges
 }
 
 // Mode is BGP on one node. It implements keep.Mode.

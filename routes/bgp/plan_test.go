@@ -268,7 +268,7 @@ func (p *player) Show(section string) (string, error) {
 func TestLyingNodes(t *testing.T) {
 	plantest.Play(t, nil, func(l *plantest.Lies) func([]table.Node) []table.Route {
 		i := slices.IndexFunc(l.Honest, func(n table.Node) bool { return n.Name == l.Self })
-		o := Options{Node: l.Self, Addr: l.Honest[i].Addr, Cluster: l.Pods, Services: l.Services,
+		o := Options{Node: l.Self, Addr: l.Honest[i].Addr, Cluster: l.Pods, Ranges: l.Cluster(),
 			Config: Config{FullMesh: true, Peers: []PeerConfig{{PeerIP: router.String(), ASNumber: 65000}}}}
 		seen := Seen{OnLink: l.OnLink, Segments: l.OnLink, Speaker: Speaker{Running: true, Heard: true, Told: true}}
 		return func(nodes []table.Node) []table.Route {

@@ -1,7 +1,6 @@
 package hostgw
 
 import (
-	"net/netip"
 	"testing"
 
 	"porthole.dev/porthole/routes/plantest"
@@ -19,7 +18,7 @@ func TestScripts(t *testing.T) {
 func TestLyingNodes(t *testing.T) {
 	plantest.Play(t, nil, func(l *plantest.Lies) func([]table.Node) []table.Route {
 		var routes []table.Route
-		claims := table.Claims{Self: l.Self, Cluster: table.Cluster{Pods: []netip.Prefix{l.Pods}, Services: []netip.Prefix{l.Services}}}
+		claims := table.Claims{Self: l.Self, Cluster: l.Cluster()}
 		return func(nodes []table.Node) []table.Route {
 			routes = plantest.ApplyRoutes(routes, plan(claims, nodes, Seen{Routes: routes, OnLink: l.OnLink}).Ops)
 			return routes

@@ -147,7 +147,7 @@ func TestTorRouter(t *testing.T) {
 	EachChange(t, Agent[[]tor.Running, tor.RouterChange]{
 		Mode: func(string) (keep.Mode[[]tor.Running, tor.RouterChange], []table.Node, error) {
 			driver, err := tor.NewDriver("ip", "")
-			return tor.NewRouter(driver, []netip.Prefix{pods}), cluster()[1:], err
+			return tor.NewRouter(driver, table.Cluster{Pods: []netip.Prefix{pods}}), cluster()[1:], err
 		},
 		Host: func(t *testing.T, _ string) Host {
 			s := newSpace(t)

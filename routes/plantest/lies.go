@@ -24,6 +24,11 @@ type Lies struct {
 	Before, Then []table.Node
 }
 
+// Cluster is what the nodes are held against.
+func (l Lies) Cluster() table.Cluster {
+	return table.Cluster{Pods: []netip.Prefix{l.Pods}, Services: []netip.Prefix{l.Services}}
+}
+
 // Told are annotations that tell where a node is. A mode that reads such ones makes them of the name and the addresses that it is to lie
 // about.
 type Told func(name string, public netip.Addr, mac string) map[string]string

@@ -3,28 +3,20 @@ package table
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+
+	"porthole.dev/porthole/internal/podranges"
 )
 
-// Cluster is what is known of the whole cluster. What nodes say of themselves is held against it, because a node writes its own
-// Node object: its addresses and annotations at any time, and its pod ranges when the object is made.
-type Cluster struct {
-	// Pods are the ranges of all pods, one for each family; none: not known. Then ranges are held against what no node can have.
-	Pods     []netip.Prefix
-	Services []netip.Prefix // of all services; none: not known
-}
+// Cluster is what nodes' claims are held against.
+type Cluster = podranges.Cluster
 
-// Claims decides which nodes may have what they say that they have. The order in which nodes win is:
-//
-//  1. this node itself, on its own host,
-//  2. a range that is not wider than those of other nodes, over a wider one: a wide range would take those of nodes that join later,
-//  3. whoever the host's entries lead to already: a node cannot take by a change what another has,
-//  4. whose Node object is older, and of two of one second the one whose name comes first.
-//
-// A node's address is never a reason to take a route from a node that says that it has the same one: both routes lead there.
+// Claims decides which nodes may have what they say that they have, in the order of podranges.Settle. A node's address is never a reason
+// to take a route from a node that says that it has the same one: both routes lead there.
 type Claims struct {
 	Cluster Cluster
 	// Self is this node's name; empty: the host is no node.
@@ -47,49 +39,68 @@ func Leads(routes []Route) func(n Node, dst netip.Prefix) bool {
 	}
 }
 
-// claim is one pod range of one node.
-type claim struct {
-	node  *Node
-	dst   netip.Prefix
-	self  bool // of this node
-	wide  bool // wider than other nodes' ranges
-	leads bool // Claims.Leads
-}
-
 // key identifies a claim.
-type key struct {
-	node string
-	dst  netip.Prefix
-}
+type key = podranges.Key
 
 // untrue returns why ranges get no route, of those that get none because of what their nodes say.
 func (c Claims) untrue(nodes []Node) map[key]string {
 	reasons := map[key]string{}
 	self := c.self(nodes)
-	list := make([]claim, 0, len(nodes))
+	list := make([]podranges.Claim, 0, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
 		for _, dst := range n.PodCIDRs {
 			dst = dst.Masked()
-			why := c.Cluster.refusesRange(n.Name, dst)
+			why := c.Cluster.RefusesRange(n.Name, dst)
 			if n != self && why == "" {
 				why = c.refusesHop(*n, dst, self)
 			}
 			if why != "" {
-				reasons[key{n.Name, dst}] = why
+				reasons[key{Node: n.Name, Dst: dst}] = why
 				continue
 			}
-			list = append(list, claim{node: n, dst: dst})
+			list = append(list, podranges.Claim{Node: n.Name, Since: n.Since, Dst: dst, Self: n == self})
 		}
 	}
 
-	contested := contested(list)
-	c.rank(contested, self, nodes)
-	settle(contested, reasons)
+	c.Cluster.SetUsual(list, measured(list, self))
+	maps.Copy(reasons, podranges.Settle(list, c.leads(nodes)))
 	if len(c.Cluster.Pods) == 0 {
 		holdAddresses(list, nodes, reasons)
 	}
 	return reasons
+}
+
+// leads is Leads for claims.
+func (c Claims) leads(nodes []Node) func(podranges.Claim) bool {
+	if c.Leads == nil {
+		return nil
+	}
+	byName := sync.OnceValue(func() map[string]*Node {
+		m := make(map[string]*Node, len(nodes))
+		for i := range nodes {
+			m[nodes[i].Name] = &nodes[i]
+		}
+		return m
+	})
+	return func(one podranges.Claim) bool { return c.Leads(*byName()[one.Node], one.Dst) }
+}
+
+// measured returns the claims by which the length of nodes' ranges is known: those of this node, or else all.
+func measured(list []podranges.Claim, self *Node) []podranges.Claim {
+	if self == nil {
+		return list
+	}
+	var own []podranges.Claim
+	for _, p := range self.PodCIDRs {
+		own = append(own, podranges.Claim{Dst: p})
+	}
+	return own
+}
+
+// Older compares nodes by when they joined, then by name. A time that is not known is the latest.
+func Older(a, b Node) int {
+	return podranges.Older(podranges.Claim{Node: a.Name, Since: a.Since}, podranges.Claim{Node: b.Name, Since: b.Since})
 }
 
 // self returns this node; nil: it is not among nodes.
@@ -98,48 +109,6 @@ func (c Claims) self(nodes []Node) *Node {
 		return &nodes[i]
 	}
 	return nil
-}
-
-// Least lengths of a node's range where the range of all pods is not known: the controller manager gives out no wider ones
-// (--node-cidr-mask-size is at most 16 bits longer than --cluster-cidr, and no cluster has a whole /8 for one node).
-const (
-	widest4 = 16
-	widest6 = 48
-)
-
-// refusesRange returns why no node may have a range, or "".
-func (c Cluster) refusesRange(node string, dst netip.Prefix) string {
-	at, least := dst.Addr(), widest4
-	if at.Is6() {
-		least = widest6
-	}
-	if i := slices.IndexFunc(c.Services, dst.Overlaps); i >= 0 {
-		return fmt.Sprintf("pod range %s of node %s overlaps the range of services %s: no route leads there", dst, node, c.Services[i])
-	}
-	if len(c.Pods) > 0 {
-		if slices.ContainsFunc(c.Pods, func(p netip.Prefix) bool { return contains(p, dst) }) {
-			return ""
-		}
-		return fmt.Sprintf("pod range %s of node %s is not inside the range of all pods %s: no route leads there", dst, node, joinPrefixes(c.Pods))
-	}
-
-	switch {
-	case dst.Bits() < least:
-		return fmt.Sprintf("pod range %s of node %s is wider than /%d, and the range of all pods is not known (--cluster-cidr): no route leads there", dst, node, least)
-	case notUnicast(at):
-		return fmt.Sprintf("pod range %s of node %s is none that pods can have: no route leads there", dst, node)
-	}
-	return ""
-}
-
-// contains reports whether inner is outer or a part of it.
-func contains(outer, inner netip.Prefix) bool {
-	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
-}
-
-// notUnicast reports whether no host of a network can have the address.
-func notUnicast(a netip.Addr) bool {
-	return a.Is4In6() || !a.IsGlobalUnicast() || a.Is4() && (a.As4()[0] == 0 || a.As4()[0] >= 240)
 }
 
 // refusesHop returns why packets for a range must not go to the address of its node, or "". A node without an address has none to
@@ -155,153 +124,28 @@ func (c Claims) refusesHop(n Node, dst netip.Prefix, self *Node) string {
 	return c.Cluster.RefusesAddress(n.Name, hop)
 }
 
-// RefusesAddress returns why a node cannot have an address, or "".
-func (c Cluster) RefusesAddress(node string, at netip.Addr) string {
-	if notUnicast(at) {
-		return fmt.Sprintf("address %s of node %s is none that a node can have", at, node)
-	}
-	for _, p := range slices.Concat(c.Pods, c.Services) {
-		if p.Contains(at) {
-			return fmt.Sprintf("address %s of node %s lies inside %s, which is for pods or services", at, node, p)
-		}
-	}
-	return ""
-}
-
-// contested returns the claims that overlap with others. Most clusters have none.
-func contested(list []claim) []claim {
-	all := make([]netip.Prefix, len(list))
-	for i, one := range list {
-		all[i] = one.dst
-	}
-	found := overlaps(all)
-	if len(found) == 0 {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(list), func(one claim) bool { return !found[one.dst] })
-}
-
-// rank sorts claims: those that win come first.
-func (c Claims) rank(list []claim, self *Node, nodes []Node) {
-	if len(list) == 0 {
-		return
-	}
-	usual4, usual6 := usualBits(self, nodes)
-	for i := range list {
-		one := &list[i]
-		usual := usual4
-		if one.dst.Addr().Is6() {
-			usual = usual6
-		}
-		one.self, one.wide = one.node == self, one.dst.Bits() < usual
-		one.leads = c.Leads != nil && c.Leads(*one.node, one.dst)
-	}
-	first := func(yes bool) int {
-		if yes {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(list, func(a, b claim) int {
-		return cmp.Or(first(a.self)-first(b.self), first(!a.wide)-first(!b.wide), first(a.leads)-first(b.leads),
-			Older(*a.node, *b.node), a.dst.Compare(b.dst))
-	})
-}
-
-// Older compares nodes by when they joined, then by name. A time that is not known is the latest.
-func Older(a, b Node) int {
-	if a.Since.IsZero() != b.Since.IsZero() {
-		if a.Since.IsZero() {
-			return 1
-		}
-		return -1
-	}
-	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
-}
-
-// usualBits returns the length that a node's range has, of each family: that of this node, or else that of most nodes. Of two lengths that
-// as many nodes have it is that of the oldest node.
-func usualBits(self *Node, nodes []Node) (four, six int) {
-	if self != nil {
-		nodes = []Node{*self}
-	}
-	counts := map[bool]map[int]int{true: {}, false: {}}
-	for _, n := range nodes {
-		for _, p := range n.PodCIDRs {
-			counts[p.Addr().Is4()][p.Bits()]++
-		}
-	}
-
-	best := map[bool]int{}
-	for _, n := range slices.SortedFunc(slices.Values(nodes), Older) {
-		for _, p := range n.PodCIDRs {
-			is4 := p.Addr().Is4()
-			if counts[is4][p.Bits()] > counts[is4][best[is4]] {
-				best[is4] = p.Bits()
-			}
-		}
-	}
-	return best[true], best[false]
-}
-
-// settle goes through claims, those that win first, and adds to reasons why the others are refused.
-func settle(list []claim, reasons map[key]string) {
-	lengths := map[int]bool{}
-	for _, one := range list {
-		lengths[one.dst.Bits()] = true
-	}
-	has := map[netip.Prefix]*claim{}    // that have won
-	inside := map[netip.Prefix]*claim{} // a part of the range has won
-
-	for i := range list {
-		one := &list[i]
-		other := inside[one.dst]
-		for bits := range lengths {
-			if bits <= one.dst.Bits() && other == nil {
-				other = has[netip.PrefixFrom(one.dst.Addr(), bits).Masked()]
-			}
-		}
-		if other != nil {
-			reasons[key{one.node.Name, one.dst}] = fmt.Sprintf("pod range %s of node %s overlaps %s of node %s, which keeps its route: no route leads to node %s",
-				one.dst, one.node.Name, other.dst, other.node.Name, one.node.Name)
-			continue
-		}
-
-		has[one.dst] = one
-		for bits := range lengths {
-			if bits >= one.dst.Bits() {
-				continue
-			}
-			outer := netip.PrefixFrom(one.dst.Addr(), bits).Masked()
-			if first := inside[outer]; first == nil || one.dst.Compare(first.dst) < 0 { // so that the text is the same in each plan
-				inside[outer] = one
-			}
-		}
-	}
-}
-
 // holdAddresses adds to reasons the ranges that hold a node's address and, if the node with the range is older than the one with the
 // address, the ranges of the latter.
-func holdAddresses(list []claim, nodes []Node, reasons map[key]string) {
-	list = slices.SortedFunc(slices.Values(list), func(a, b claim) int { return cmp.Or(Older(*a.node, *b.node), a.dst.Compare(b.dst)) })
+func holdAddresses(list []podranges.Claim, nodes []Node, reasons map[key]string) {
+	list = slices.SortedFunc(slices.Values(list), func(a, b podranges.Claim) int { return cmp.Or(podranges.Older(a, b), a.Dst.Compare(b.Dst)) })
 	nodes = slices.SortedFunc(slices.Values(nodes), Older)
 	lies := func(n Node) bool {
-		return len(n.PodCIDRs) > 0 && !slices.ContainsFunc(n.PodCIDRs, func(dst netip.Prefix) bool { return reasons[key{n.Name, dst.Masked()}] == "" })
+		return len(n.PodCIDRs) > 0 && !slices.ContainsFunc(n.PodCIDRs, func(dst netip.Prefix) bool { return reasons[key{Node: n.Name, Dst: dst.Masked()}] == "" })
 	}
 	for _, one := range list {
+		at := key{Node: one.Node, Dst: one.Dst}
 		for _, n := range nodes {
-			for _, at := range n.addresses() {
-				if !one.dst.Contains(at) || reasons[key{one.node.Name, one.dst}] != "" || n.Name != one.node.Name && lies(n) {
-					continue
-				}
-				why := fmt.Sprintf("pod range %s of node %s holds address %s of node %s", one.dst, one.node.Name, at, n.Name)
-				if n.Name == one.node.Name || Older(n, *one.node) < 0 {
-					reasons[key{one.node.Name, one.dst}] = why
-					continue
-				}
-				for _, dst := range n.PodCIDRs {
-					reasons[key{n.Name, dst.Masked()}] = why + ", which joined later"
-				}
+			i := slices.IndexFunc(n.addresses(), one.Dst.Contains)
+			if i < 0 || reasons[at] != "" || n.Name != one.Node && lies(n) {
+				continue
+			}
+			why := fmt.Sprintf("pod range %s of node %s holds address %s of node %s", one.Dst, one.Node, n.addresses()[i], n.Name)
+			if n.Name == one.Node || podranges.Older(podranges.Claim{Node: n.Name, Since: n.Since}, one) < 0 {
+				reasons[at] = why
+				continue
+			}
+			for _, dst := range n.PodCIDRs {
+				reasons[key{Node: n.Name, Dst: dst.Masked()}] = why + ", which joined later"
 			}
 		}
 	}
@@ -322,7 +166,7 @@ func (c Claims) Own(nodes []Node) (reasons []string) {
 	judge := Claims{Cluster: c.Cluster, Leads: c.Leads} // without Self, as others do
 	untrue := judge.untrue(nodes)
 	for _, dst := range self.PodCIDRs {
-		if why := untrue[key{self.Name, dst.Masked()}]; why != "" && !slices.Contains(reasons, why) {
+		if why := untrue[key{Node: self.Name, Dst: dst.Masked()}]; why != "" && !slices.Contains(reasons, why) {
 			reasons = append(reasons, why)
 		}
 	}
@@ -366,12 +210,4 @@ func (n Node) addresses() (list []netip.Addr) {
 		}
 	}
 	return list
-}
-
-func joinPrefixes(list []netip.Prefix) string {
-	texts := make([]string, len(list))
-	for i, p := range list {
-		texts[i] = p.String()
-	}
-	return strings.Join(texts, ", ")
 }

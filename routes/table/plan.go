@@ -21,7 +21,7 @@ func Peers(nodes []Node, claims Claims) []Wanted {
 		}
 		for _, dst := range n.PodCIDRs {
 			w := Wanted{Node: n.Name, Dst: dst.Masked(), NextHop: n.AddrFor(dst), State: Missing}
-			if why := untrue[key{n.Name, w.Dst}]; why != "" {
+			if why := untrue[key{Node: n.Name, Dst: w.Dst}]; why != "" {
 				w.State, w.Reason, w.Untrue = Refused, why, true
 			} else if !w.NextHop.IsValid() {
 				w.State, w.Reason = Waiting, fmt.Sprintf("node %s has no internal address yet", w.Node)
@@ -34,25 +34,6 @@ func Peers(nodes []Node, claims Claims) []Wanted {
 		return cmp.Or(a.Dst.Compare(b.Dst), cmp.Compare(a.Node, b.Node))
 	})
 	return peers
-}
-
-// overlaps returns the ranges that overlap with another. Of two ranges that overlap one contains the other, so that in order of their
-// addresses each has to be compared with those only that contain the one before. It sorts all.
-func overlaps(all []netip.Prefix) map[netip.Prefix]bool {
-	slices.SortFunc(all, netip.Prefix.Compare)
-
-	found := map[netip.Prefix]bool{}
-	var around []netip.Prefix // each contains the next
-	for _, p := range all {
-		for len(around) > 0 && !around[len(around)-1].Contains(p.Addr()) {
-			around = around[:len(around)-1]
-		}
-		if len(around) > 0 {
-			found[p], found[around[len(around)-1]] = true, true
-		}
-		around = append(around, p)
-	}
-	return found
 }
 
 // Diff plans the changes of a host's route table. A Missing route is added, or becomes Present if it is listed. Then a listed

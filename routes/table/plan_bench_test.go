@@ -13,7 +13,7 @@ func BenchmarkPlan(b *testing.B) {
 		nodes[i] = Node{Name: fmt.Sprintf("node-%04d", i), Addr: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}),
 			PodCIDRs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(64 + i>>8), byte(i), 0}), 24)}}
 	}
-	claims := Claims{Self: nodes[0].Name, Cluster: Cluster{Pods: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}
+	claims := Claims{Self: nodes[0].Name, Cluster: Cluster{Pods: []netip.Prefix{netip.MustParsePrefix("10.64.0.0/10")}}}
 	var listed []Route
 	for _, w := range Peers(nodes, claims) {
 		listed = append(listed, Route{Dst: w.Dst, NextHop: w.NextHop, Ours: true})

@@ -31,7 +31,7 @@ func (r *rack) keep(format, command string) *kept {
 		r.Fatal(err)
 	}
 	k := &kept{rack: r}
-	k.keeper = keep.New(NewRouter(driver, []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}), keep.Options{Nodes: func() ([]table.Node, bool) {
+	k.keeper = keep.New(NewRouter(driver, table.Cluster{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}), keep.Options{Nodes: func() ([]table.Node, bool) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		return k.nodes, k.nodes != nil

@@ -103,17 +103,17 @@ func (c RouterChange) Makes() netip.Prefix {
 	return netip.Prefix{}
 }
 
-// planRouter plans the static routes of a router inside the ranges pods: one next hop for each range of a node, and none for others. What
-// is Waiting stays as it is. Static routes outside of pods, and routes that the router learnt, are never changed.
-func planRouter(nodes []table.Node, running []Running, pods []netip.Prefix) table.Plan[RouterChange] {
+// planRouter plans the static routes of a router inside the ranges cluster.Pods: one next hop for each range of a node, and none for others. What
+// is Waiting stays as it is. Static routes outside of those, and routes that the router learnt, are never changed.
+func planRouter(nodes []table.Node, running []Running, cluster table.Cluster) table.Plan[RouterChange] {
 	hops := map[netip.Prefix][]netip.Addr{} // of static routes
 	for _, r := range running {
-		if r.Static && slices.ContainsFunc(pods, func(all netip.Prefix) bool { return all.Bits() < r.Dst.Bits() && all.Contains(r.Dst.Addr()) }) {
+		if r.Static && slices.ContainsFunc(cluster.Pods, func(all netip.Prefix) bool { return all.Bits() < r.Dst.Bits() && all.Contains(r.Dst.Addr()) }) {
 			hops[r.Dst] = append(hops[r.Dst], r.Hops...)
 		}
 	}
 
-	p := table.Plan[RouterChange]{Wanted: wantedOf(nodes, table.Claims{Cluster: table.Cluster{Pods: pods},
+	p := table.Plan[RouterChange]{Wanted: wantedOf(nodes, table.Claims{Cluster: cluster,
 		Leads: func(n table.Node, dst netip.Prefix) bool { return slices.Contains(hops[dst], n.AddrFor(dst)) }})}
 	stays := map[netip.Prefix]bool{}
 	for i := range p.Wanted {

@@ -87,7 +87,7 @@ func TestPlanRouter(t *testing.T) {
 		[]Running{static("10.244.1.0/24", "10.99.0.11"), static("10.244.2.0/24", "10.99.0.9"), static("10.244.3.0/24", "10.99.0.13"), static("10.244.3.0/24", "10.99.0.9"),
 			learnt, static("10.244.5.0/24", "10.99.0.15"), static("10.244.6.0/24", "10.99.0.16"), static("10.244.6.0/25", "10.99.0.17"), static("10.244.7.0/24", "10.99.0.11"), static("10.244.0.0/16", "10.99.0.1"),
 			static("172.16.0.0/24", "10.99.0.1"), static("0.0.0.0/0", "10.0.0.1")},
-		[]netip.Prefix{prefix("10.244.0.0/16"), prefix("fd00::/48")})
+		table.Cluster{Pods: []netip.Prefix{prefix("10.244.0.0/16"), prefix("fd00::/48")}})
 
 	var ops []string
 	for _, op := range got.Ops {
@@ -110,13 +110,13 @@ func TestLyingNodes(t *testing.T) {
 	plantest.Play(t, nil, func(l *plantest.Lies) func([]table.Node) []table.Route {
 		l.Self = "" // the router is no node
 		var routes []table.Route
-		pods := []netip.Prefix{l.Pods}
+		cluster := l.Cluster()
 		return func(nodes []table.Node) []table.Route {
 			var running []Running
 			for _, r := range routes {
 				running = append(running, Running{Dst: r.Dst, Hops: []netip.Addr{r.NextHop}, Static: true})
 			}
-			for _, op := range planRouter(nodes, running, pods).Ops {
+			for _, op := range planRouter(nodes, running, cluster).Ops {
 				routes = slices.DeleteFunc(routes, func(r table.Route) bool { return r.Dst == op.Dst && slices.Contains(op.Without, r.NextHop) })
 				if op.NextHop.IsValid() {
 					routes = append(routes, table.Route{Dst: op.Dst, NextHop: op.NextHop, Ours: true})

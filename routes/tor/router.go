@@ -3,7 +3,6 @@ package tor
 import (
 	"context"
 	"fmt"
-	"net/netip"
 
 	"porthole.dev/porthole/routes/podnet"
 	"porthole.dev/porthole/routes/table"
@@ -20,12 +19,12 @@ type driver interface {
 // Router is the mode tor on the router: it keeps the routes to pods there. It implements keep.Mode. Static routes inside the ranges of
 // the pods are its own; routes that the router learnt from others are left alone.
 type Router struct {
-	driver driver
-	pods   []netip.Prefix
+	driver  driver
+	cluster table.Cluster
 }
 
-// NewRouter returns the mode for a router, in which all pods have addresses of the ranges pods.
-func NewRouter(d driver, pods []netip.Prefix) *Router { return &Router{driver: d, pods: pods} }
+// NewRouter returns the mode for a router, in which all pods have addresses of the ranges cluster.Pods.
+func NewRouter(d driver, cluster table.Cluster) *Router { return &Router{driver: d, cluster: cluster} }
 
 // Network implements keep.Mode: a router has no pods.
 func (r *Router) Network(podnet.Options) (podnet.Network, error) { return podnet.Network{}, nil }
@@ -35,7 +34,7 @@ func (r *Router) Observe(ctx context.Context) ([]Running, error) { return r.driv
 
 // Plan is pure: see plan.go.
 func (r *Router) Plan(nodes []table.Node, running []Running) table.Plan[RouterChange] {
-	return planRouter(nodes, running, r.pods)
+	return planRouter(nodes, running, r.cluster)
 }
 
 // Apply makes one change.

@@ -23,7 +23,7 @@ func optionsOf(t *testing.T, l *plantest.Lies) (Options, MAC) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Node: l.Self, Addr: self.Addr, Config: Default, Cluster: l.Pods, Services: l.Services}, a.MAC
+	return Options{Node: l.Self, Addr: self.Addr, Config: Default, Cluster: l.Pods, Ranges: l.Cluster()}, a.MAC
 }
 
 // TestLyingNodesKernel: no node can take what another has on a Linux host, by its ranges, addresses or MAC addresses.

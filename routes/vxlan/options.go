@@ -14,8 +14,8 @@ type Options struct {
 	Config Config     // required, valid
 	// Cluster is the range of all pods. Required.
 	Cluster netip.Prefix
-	// Services is the range of all services; zero: not known.
-	Services netip.Prefix
+	// Ranges are what nodes' claims are held against; zero: Cluster alone.
+	Ranges table.Cluster
 	// Annotate sets annotations of this node. Required.
 	Annotate func(ctx context.Context, annotations map[string]string) error
 	// HNS is Windows networking; required on Windows, nil elsewhere.
@@ -24,9 +24,8 @@ type Options struct {
 
 // cluster is what nodes' claims are held against.
 func (o Options) cluster() table.Cluster {
-	c := table.Cluster{Pods: []netip.Prefix{o.Cluster.Masked()}}
-	if o.Services.IsValid() {
-		c.Services = []netip.Prefix{o.Services.Masked()}
+	if len(o.Ranges.Pods) == 0 {
+		o.Ranges.Pods = []netip.Prefix{o.Cluster.Masked()}
 	}
-	return c
+	return o.Ranges
 }
