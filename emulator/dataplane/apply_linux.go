@@ -28,7 +28,16 @@ func (tx *Transaction) apply(ctx context.Context, d *DataPlane, want State) erro
 	return d.moveUDP(tx.Table, tx.Frontends, want)
 }
 
-func (n ownNetns) create(*DataPlane) error { return platform.CreateNetns(n.name) }
+// create also lets every program of the namespace send echo requests: a container's may not use raw sockets there, if it has users of its own.
+func (n ownNetns) create(*DataPlane) error {
+	if err := platform.CreateNetns(n.name); err != nil {
+		return err
+	}
+	return platform.InNetns(platform.NetnsPath(n.name), func() error {
+		return platform.SetSysctls(map[string]string{"net/ipv4/ping_group_range": "0 2147483647"})
+	})
+}
+
 func (n ownNetns) delete(*DataPlane) error { return platform.DeleteNetns(n.name) }
 
 // nft runs the nft program inside the host's network namespace.

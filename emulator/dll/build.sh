@@ -43,7 +43,7 @@ build hostname.exe ${flags#-shared} hostname.c -lws2_32
 build shutdown.exe ${flags#-shared} -municode -DWIRE_PORT=SCM_PORT '-DWIRE_VARIABLE="SCM_ADDR"' shutdown.c wire.c
 build nltest.exe ${flags#-shared} nltest.c -ladvapi32
 build findstr.exe ${flags#-shared} findstr.c
-build ping.exe ${flags#-shared} ping.c -liphlpapi -lws2_32
+build ping.exe ${flags#-shared} ping.c echo.c -lws2_32
 build porthole-pipe.exe ${flags#-shared} pipe.c
 build whoami.exe ${flags#-shared} -municode whoami.c -ladvapi32
 build net.exe ${flags#-shared} -municode net.c -lnetapi32

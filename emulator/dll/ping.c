@@ -1,18 +1,17 @@
-/* ping.exe: ICMP echo requests as Windows' program sends and prints them. Wine's knows no -t, and has no echo requests of IPv6,
- * which this one has not either. */
+/* ping.exe: ICMP echo requests as Windows' program sends and prints them. Wine's knows no -t, and works where its services run only. */
 #include <winsock2.h>
 #include <ws2tcpip.h>
 
 #include <windows.h>
 
-#include <iphlpapi.h>
-#include <icmpapi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "echo.h"
+
 /* What `ping /?` says of itself (learn.microsoft.com/windows-server/administration/windows-commands/ping). */
-enum { COUNT = 4, BYTES = 32, MOST_BYTES = 65500, WAIT_MS = 4000, TTL = 128, EVERY_MS = 1000, REPLY_ROOM = 64 };
+enum { COUNT = 4, BYTES = 32, MOST_BYTES = 65500, WAIT_MS = 4000, TTL = 128, EVERY_MS = 1000 };
 
 struct wanted {
 	const char *target;
@@ -61,24 +60,25 @@ static void count_reply(DWORD ms)
 	counted.received++;
 }
 
-/* What Windows prints for a status of ICMP (ipexport.h). */
-static const char *failure_of(IP_STATUS status)
+/* What Windows prints for what came of a request. NULL: that it was answered, or not. */
+static const char *failure_of(enum echo_status status)
 {
 	switch (status) {
-	case IP_DEST_NET_UNREACHABLE:
+	case ECHO_NET:
 		return "Destination net unreachable.";
-	case IP_DEST_HOST_UNREACHABLE:
+	case ECHO_HOST:
 		return "Destination host unreachable.";
-	case IP_DEST_PROT_UNREACHABLE:
+	case ECHO_PROTOCOL:
 		return "Destination protocol unreachable.";
-	case IP_DEST_PORT_UNREACHABLE:
+	case ECHO_PORT:
 		return "Destination port unreachable.";
-	case IP_TTL_EXPIRED_TRANSIT:
+	case ECHO_TTL:
 		return "TTL expired in transit.";
-	case IP_PACKET_TOO_BIG:
+	case ECHO_TOO_BIG:
 		return "Packet needs to be fragmented but DF set.";
+	default:
+		return NULL;
 	}
-	return NULL;
 }
 
 static void say_time(DWORD ms)
@@ -89,69 +89,70 @@ static void say_time(DWORD ms)
 		printf("time<1ms");
 }
 
-/* Says what came of a request: why there is no answer, or whose answer it is. Returns FALSE if it was no answer to the request. */
-static BOOL say_status(DWORD replies, IP_STATUS status, const char *from)
+/* Says what came of a request. */
+static void say_answer(int family, const struct echo_answer *a)
 {
-	if (!replies && (status == IP_REQ_TIMED_OUT || status == ERROR_TIMEOUT)) {
+	static const BYTE none[sizeof a->from];
+	char from[INET6_ADDRSTRLEN] = "";
+
+	if (a->status == ECHO_TIMEOUT) {
 		puts("Request timed out.");
-		return FALSE;
-	}
-	if (failure_of(status)) {
-		printf("Reply from %s: %s\n", replies ? from : address, failure_of(status));
-		return FALSE;
-	}
-	if (!replies || status != IP_SUCCESS) {
-		puts("PING: transmit failed. General failure. ");
-		return FALSE;
-	}
-	printf("Reply from %s: ", from);
-	return TRUE;
-}
-
-static void ping(HANDLE icmp, const struct wanted *w, const struct sockaddr_in *to, void *data)
-{
-	IP_OPTION_INFORMATION options = { .Ttl = (BYTE)w->ttl, .Flags = w->whole ? IP_FLAG_DF : 0 };
-	DWORD room = sizeof(ICMP_ECHO_REPLY) + w->bytes + REPLY_ROOM, replies;
-	ICMP_ECHO_REPLY *reply = calloc(1, room);
-	char from[INET_ADDRSTRLEN] = "";
-
-	if (!reply)
 		return;
-	replies = IcmpSendEcho(icmp, to->sin_addr.s_addr, data, (WORD)w->bytes, &options, reply, room, w->wait);
-	inet_ntop(AF_INET, &reply->Address, from, sizeof from);
-	if (say_status(replies, replies ? reply->Status : GetLastError(), from)) {
-		printf("bytes=%u ", reply->DataSize);
-		say_time(reply->RoundTripTime);
-		printf(" TTL=%u\n", reply->Options.Ttl);
-		count_reply(reply->RoundTripTime);
 	}
-	free(reply);
+	if (a->status == ECHO_TOO_BIG) {
+		puts(failure_of(a->status));
+		return;
+	}
+	if (a->status == ECHO_FAILED) {
+		puts("PING: transmit failed. General failure. ");
+		return;
+	}
+	if (memcmp(a->from, none, sizeof none))
+		inet_ntop(family, (void *)a->from, from, sizeof from);
+	if (failure_of(a->status)) {
+		printf("Reply from %s: %s\n", *from ? from : address, failure_of(a->status));
+		return;
+	}
+	printf("Reply from %s: ", *from ? from : address);
+	if (family == AF_INET)
+		printf("bytes=%lu ", a->bytes);
+	say_time(a->ms);
+	if (family == AF_INET)
+		printf(" TTL=%lu", a->ttl);
+	puts("");
+	count_reply(a->ms);
 }
 
-/* Sends the requests, one each second, until there were as many as wanted or Ctrl+C came. */
-static void ping_all(const struct wanted *w, const struct addrinfo *to)
+/* Sends the requests, one each second, until there were as many as wanted or Ctrl+C came. Returns FALSE if it may not. */
+static BOOL ping_all(const struct wanted *w, const struct addrinfo *to)
 {
-	HANDLE icmp = IcmpCreateFile();
-	char *data = malloc(w->bytes + 1);
-	DWORD i, pause = 0;
+	struct echo e = { .family = to->ai_family, .bytes = w->bytes, .ttl = w->ttl, .wait = w->wait, .whole = w->whole };
+	const struct sockaddr_in6 *six = (const void *)to->ai_addr;
+	DWORD pause = 0;
+	int socket;
 
-	for (i = 0; data && i < w->bytes; i++)
-		data[i] = (char)('a' + i % 23); /* as Windows: a to w */
-	while (data && (w->endless || counted.sent < w->count) && WaitForSingleObject(stop, pause) == WAIT_TIMEOUT) {
+	if (e.family == AF_INET6) {
+		memcpy(e.to, &six->sin6_addr, 16);
+		e.scope = six->sin6_scope_id;
+	} else {
+		memcpy(e.to, &((const struct sockaddr_in *)(const void *)to->ai_addr)->sin_addr, 4);
+	}
+	socket = echo_open(&e);
+	if (socket < 0) {
+		puts("Unable to contact IP driver. General failure.");
+		return FALSE;
+	}
+	while ((w->endless || counted.sent < w->count) && WaitForSingleObject(stop, pause) == WAIT_TIMEOUT) {
 		ULONGLONG begin = GetTickCount64(), took;
+		struct echo_answer a = echo_ask(socket, &e, (WORD)++counted.sent);
 
-		counted.sent++;
-		if (to->ai_family == AF_INET)
-			ping(icmp, w, (struct sockaddr_in *)to->ai_addr, data);
-		else
-			puts("PING: transmit failed. General failure. ");
+		say_answer(e.family, &a);
 		if (InterlockedExchange(&asked, 0))
 			say_statistics();
 		took = GetTickCount64() - begin;
 		pause = took < EVERY_MS ? (DWORD)(EVERY_MS - took) : 0;
 	}
-	free(data);
-	IcmpCloseHandle(icmp);
+	return TRUE;
 }
 
 static int usage(void)
@@ -260,7 +261,8 @@ int main(int argc, char **argv)
 	stop = CreateEventW(NULL, TRUE, FALSE, NULL);
 	SetConsoleCtrlHandler(on_console, TRUE);
 	say_target(&w, to);
-	ping_all(&w, to);
+	if (!ping_all(&w, to))
+		return 1;
 	say_statistics();
 	freeaddrinfo(to);
 	if (WaitForSingleObject(stop, 0) == WAIT_OBJECT_0)

@@ -74,7 +74,7 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 	steps := []func() error{
 		func() error { return trimFile(filepath.Join(temp.Dir, "system.reg")) },
 		func() error { return appendFile(filepath.Join(temp.Dir, "system.reg"), o.Build.registry()) },
-		func() error { return appendFile(filepath.Join(temp.Dir, "user.reg"), userRegistry) },
+		func() error { return appendFile(filepath.Join(temp.Dir, "user.reg"), userRegistry+stubRegistry()) },
 		func() error {
 			return os.WriteFile(filepath.Join(temp.Dir, ".update-timestamp"), []byte("disable\n"), 0o644)
 		},
@@ -88,6 +88,7 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		func() error { return keepBuiltin(temp, "virtdisk.dll", "builtin/virtdisk.dll") },
 		func() error { return keepBuiltin(temp, "ws2_32.dll", "builtin/ws2_32.dll") },
 		func() error { return skipTimeZone(temp) },
+		func() error { return withoutStubs(temp) },
 		func() error { _, err := InstallDLLs(temp, o.DLLDir); return err },
 		func() error { return t.checkPipes(ctx, temp) },
 		func() error { return os.WriteFile(filepath.Join(temp.Dir, stampName), []byte(stamp), 0o644) },
@@ -157,7 +158,7 @@ func (t Tools) templateStamp(o TemplateOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(h, "%s %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Build.registry()+userRegistry+trimVersion+zoneVersion)
+	fmt.Fprintf(h, "%s %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Build.registry()+userRegistry+trimVersion+zoneVersion+stubsVersion)
 	dlls, err := dllFiles(o.DLLDir)
 	if err != nil {
 		return "", err

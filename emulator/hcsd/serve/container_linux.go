@@ -195,8 +195,17 @@ func (s systemCalls) makeBundle(w specOptions, net network) error {
 	if err := os.WriteFile(filepath.Join(w.dir, "resolv.conf"), []byte(net.resolvConf()), 0o644); err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(w.mounts, func(m runtimeMount) bool { return m.Destination == linuxHosts }) { // Windows knows localhost without a file
+		own := filepath.Join(w.dir, "hosts")
+		if err := os.WriteFile(own, []byte("127.0.0.1 localhost\n::1 localhost\n"), 0o644); err != nil {
+			return err
+		}
+		w.mounts = append(w.mounts, runtimeMount{linuxHosts, "bind", own, []string{"rbind", "ro"}})
+	}
 	return s.o.spec(w).write(w.dir)
 }
+
+const linuxHosts = "/etc/hosts"
 
 // mountsOf are the mounts of folders and files of the host. The hosts file is also the one that Wine reads.
 func (s systemCalls) mountsOf(driveC string, of []hcsd.MappedDirectory) ([]runtimeMount, error) {
@@ -219,7 +228,7 @@ func (s systemCalls) mountsOf(driveC string, of []hcsd.MappedDirectory) ([]runti
 		}
 		list = append(list, runtimeMount{target, "bind", source, []string{"rbind", mode}})
 		if strings.EqualFold(target, guest.DriveC+"/"+guest.HostsFile) {
-			list = append(list, runtimeMount{"/etc/hosts", "bind", source, []string{"rbind", "ro"}})
+			list = append(list, runtimeMount{linuxHosts, "bind", source, []string{"rbind", "ro"}})
 		}
 	}
 	return list, nil

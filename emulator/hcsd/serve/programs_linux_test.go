@@ -63,7 +63,7 @@ func TestPrograms(t *testing.T) {
 	h.built("client", "client.exe")
 	h.built("app", "layers/base/Files/app.exe")
 	for name, test := range map[string]func(*testing.T, *host){
-		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments,
+		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs, "ping": testPing,
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := *h
@@ -202,5 +202,40 @@ func testArguments(t *testing.T, h *host) {
 	}
 	if want := "one\ntwo\nthree\n\n"; !strings.HasPrefix(out[4].Out, want) {
 		t.Errorf("the lines are %q", out[4].Out)
+	}
+}
+
+// testStubs: what an emulated host does not have is not found. Wine has programs of these names that do nothing and report success.
+func testStubs(t *testing.T, h *host) {
+	lines := []string{`powershell -Command "exit 3"`, `powershell.exe -Command "exit 0"`, `pwsh -c "exit 0"`, `C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -c 1`,
+		`icacls C:\ /grant x:F`, `C:\Windows\System32\icacls.exe C:\`, `tasklist`}
+	var w wantedPrograms
+	for _, line := range lines {
+		w.Programs = append(w.Programs, wantedProgram{Line: line}, wantedProgram{Line: "cmd /c " + line})
+	}
+	for i, r := range h.ran(w) {
+		if i%2 == 0 && r.HResult != 0x80070002 && r.HResult != 0x80070003 {
+			t.Errorf("%s: %+v", w.Programs[i].Line, r)
+		}
+		if i%2 == 1 && r.Code == 0 {
+			t.Errorf("%s: %+v", w.Programs[i].Line, r)
+		}
+	}
+}
+
+// testPing: the usual sleep of hooks and scripts, to the container itself.
+func testPing(t *testing.T, h *host) {
+	out := h.ran(wantedPrograms{Programs: []wantedProgram{{Line: "ping -n 2 127.0.0.1"}, {Line: "ping -n 1 -l 100 ::1"}, {Line: "ping -n 1 192.0.2.1"}, {Line: "cmd /c ping -n 1 localhost > nul"}}})
+	if r := out[0]; r.Code != 0 || strings.Count(r.Out, "Reply from 127.0.0.1: bytes=32 time") != 2 || !strings.Contains(r.Out, "TTL=") || !strings.Contains(r.Out, "Sent = 2, Received = 2, Lost = 0 (0% loss)") {
+		t.Errorf("%+v", r)
+	}
+	if r := out[1]; r.Code != 0 || !strings.Contains(r.Out, "Reply from ::1: time") {
+		t.Errorf("%+v", r)
+	}
+	if r := out[2]; r.Code != 1 || !strings.Contains(r.Out, "Lost = 1 (100% loss)") {
+		t.Errorf("%+v", r)
+	}
+	if r := out[3]; r.Code != 0 {
+		t.Errorf("%+v", r)
 	}
 }

@@ -1,0 +1,38 @@
+package wine
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const stubsVersion = "stubs 1" // changes with the list, so that templates are made again
+
+// stubs are programs of Wine 8.0 that do nothing and end with 0. Whoever runs one would be told that it is done: a probe that asks PowerShell, a
+// script that looks for a program with where. Without them there is no such program, which everybody sees. Those that we have a program of
+// our own for are not here.
+var stubs = []string{"arp.exe", "aspnet_regiis.exe", "cacls.exe", "certutil.exe", "dism.exe", "fc.exe", "icacls.exe", "mshta.exe", "msinfo32.exe", "ngen.exe",
+	"powershell.exe", "regasm.exe", "regini.exe", "regsvcs.exe", "sdbinst.exe", "servicemodelreg.exe", "setx.exe", "subst.exe", "systeminfo.exe",
+	"tasklist.exe", "wevtutil.exe", "wmplayer.exe"}
+
+// withoutStubs removes Wine's stubs from a prefix.
+func withoutStubs(p Prefix) error {
+	return filepath.WalkDir(p.DriveC(), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !slices.Contains(stubs, strings.ToLower(d.Name())) {
+			return err
+		}
+		return os.Remove(path)
+	})
+}
+
+// stubRegistry forbids Wine to take the stubs from its own folder, where it looks for a program of system32 that is missing.
+func stubRegistry() string {
+	var s strings.Builder
+	s.WriteString("\n[Software\\\\Wine\\\\DllOverrides]\n")
+	for _, name := range stubs {
+		s.WriteString(`"` + name + `"=""` + "\n")
+	}
+	return s.String()
+}
