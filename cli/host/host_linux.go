@@ -96,36 +96,6 @@ func printJSON(out io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-func runCommand() *cobra.Command {
-	var o common
-	var env []string
-	c := &cobra.Command{
-		Use:   "run [--dir D] NAME -- PROGRAM ARGS…",
-		Short: "Run a Windows program on a host",
-		Long: `Runs a Windows program on a host: by its C:\ path, its Linux path, or its name if it is part of Windows. It has this
-command's input, output, terminal and signals; its exit code becomes the command's own, of which Linux keeps the lowest 8
-bits. It starts in C:\.`,
-		Example: `  porthole host run h1 -- ./hello.exe --flag
-  porthole host run win01 -- 'C:\k\porthole.exe' --help
-  porthole host run h1 -- cmd /c ver`,
-		Args: cobra.MinimumNArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := needRoot("running a program on a host"); err != nil {
-				return err
-			}
-			h, err := o.find(args[0])
-			if err != nil {
-				return err
-			}
-			return h.Exec(env, args[1], args[2:]...)
-		},
-	}
-
-	o.flags(c, false)
-	c.Flags().StringArrayVarP(&env, "env", "e", nil, "environment variable NAME=VALUE for the program; may be repeated")
-	return c
-}
-
 func ctrCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{

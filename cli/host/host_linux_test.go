@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -46,6 +47,7 @@ func TestHost(t *testing.T) {
 	})
 	t.Run("errors", w.testErrors)
 	t.Run("stdio and exit code", w.testProgram)
+	t.Run("ended by a signal", w.testEnded)
 	var pods [2]string
 	t.Run("network", func(t *testing.T) { pods = w.testNetwork(t) })
 	if !t.Failed() {
@@ -137,6 +139,47 @@ func (w *world) testErrors(t *testing.T) {
 
 	if platform.NetnsExists("porthole-t1other") {
 		t.Error("a refused creation left a namespace")
+	}
+}
+
+// testEnded: whichever signal ends the command, the program ends with what it has started, and lets go of the caller's output.
+func (w *world) testEnded(t *testing.T) {
+	for _, s := range []unix.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGKILL} {
+		cmd := exec.Command(w.porthole, "host", "run", "--dir", w.dir, w.name, "--", "cmd", "/c", "ping -t 127.0.0.1")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := make(chan string)
+		go func() {
+			defer close(lines)
+			for scanner := bufio.NewScanner(out); scanner.Scan(); {
+				lines <- scanner.Text()
+			}
+		}()
+		limit := time.After(time.Minute)
+		signalled, open := false, true
+		for open {
+			select {
+			case line, more := <-lines:
+				if open = more; strings.HasPrefix(line, "Reply from") && !signalled {
+					signalled = true
+					if err := cmd.Process.Signal(s); err != nil {
+						t.Fatal(err)
+					}
+				}
+			case <-limit:
+				_ = cmd.Process.Kill()
+				t.Fatalf("%v: the output is still held", s)
+			}
+		}
+		err = cmd.Wait()
+		if !signalled || err == nil || s != unix.SIGKILL && cmd.ProcessState.ExitCode() != 128+int(s) {
+			t.Errorf("%v: signalled %v, %v", s, signalled, err)
+		}
 	}
 }
 

@@ -1,0 +1,108 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/cli/program"
+	"porthole.dev/porthole/emulator/host"
+)
+
+// runFlags are the flags of `porthole host run`.
+type runFlags struct {
+	common
+	env  []string
+	kept bool // this is the process that keeps the program
+}
+
+func runCommand() *cobra.Command {
+	var o runFlags
+	c := &cobra.Command{
+		Use:   "run [--dir D] NAME -- PROGRAM ARGS…",
+		Short: "Run a Windows program on a host",
+		Long: `Runs a Windows program on a host: by its C:\ path, its Linux path, or its name if it is part of Windows. It has this
+command's input, output and terminal; its exit code becomes the command's own, of which Linux keeps the lowest 8 bits. It starts
+in C:\. If the command is ended by a signal, the program ends with everything that it has started; an interruption (SIGINT) goes
+to the program.`,
+		Example: `  porthole host run h1 -- ./hello.exe --flag
+  porthole host run win01 -- 'C:\k\porthole.exe' --help
+  porthole host run h1 -- cmd /c ver`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error { return o.run(args[0], args[1], args[2:]) },
+	}
+
+	o.flags(c, false)
+	c.Flags().StringArrayVarP(&o.env, "env", "e", nil, "environment variable NAME=VALUE for the program; may be repeated")
+	c.Flags().BoolVar(&o.kept, "kept", false, "")
+	_ = c.Flags().MarkHidden("kept") // it is there
+	return c
+}
+
+func (o *runFlags) run(name, exe string, args []string) error {
+	if err := needRoot("running a program on a host"); err != nil {
+		return err
+	}
+	s, err := o.store()
+	if err != nil {
+		return err
+	}
+	h, err := s.Get(name)
+	if err != nil {
+		return err
+	}
+	if !o.kept {
+		return o.keeper(h, exe, args)
+	}
+
+	code, err := h.Keep(o.env, exe, args...)
+	if err != nil {
+		return err
+	}
+	return program.ExitCode(code)
+}
+
+// keeper runs the command once more, in a process that ends the program when this one is gone, also by SIGKILL.
+func (o *runFlags) keeper(h host.Host, exe string, args []string) error {
+	runtime.LockOSThread() // the keeper hears of the end of the thread that starts it
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	line := []string{"host", "run", "--kept", "--dir", o.dir}
+	for _, variable := range o.env {
+		line = append(line, "--env", variable)
+	}
+	cmd := exec.Command(self, append(append(line, h.Name, "--", exe), args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("running %s on host %s: %w", exe, h.Name, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+
+	for {
+		select {
+		case err := <-ended:
+			var exit *exec.ExitError
+			if err != nil && !errors.As(err, &exit) {
+				return fmt.Errorf("running %s on host %s: %w", exe, h.Name, err)
+			}
+			return program.ExitCode(cmd.ProcessState.ExitCode())
+		case s := <-signals:
+			if s != unix.SIGINT || !host.FromTerminal() {
+				_ = cmd.Process.Signal(s) // it may have ended
+			}
+		}
+	}
+}
