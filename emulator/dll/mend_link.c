@@ -4,6 +4,7 @@
  * with O_PATH, so that the handle alone shows what it is and where. There are no junctions. A link is one to a folder if its target
  * is a folder. A socket's file (unix.c) is a reparse point too, without a target. */
 #include "mend_link.h"
+#include "mend_target.h"
 #include "mend_volume.h"
 
 #include <stdio.h>
@@ -13,9 +14,9 @@
 #include "linux.h"
 
 /* Calls of Linux (arch/x86/entry/syscalls/syscall_64.tbl) and their flags (include/uapi/linux/fcntl.h). */
-enum { SYS_FSTAT = 5, SYS_READLINK = 89, SYS_GETDENTS64 = 217, SYS_OPENAT = 257, SYS_NEWFSTATAT = 262, SYS_UNLINKAT = 263, SYS_RENAMEAT = 264,
-       SYS_SYMLINKAT = 266 };
-enum { AT_FDCWD = -100, AT_SYMLINK_NOFOLLOW = 0x100, AT_REMOVEDIR = 0x200, O_DIRECTORY_ = 0x10000, O_NOFOLLOW = 0x20000, O_CLOEXEC = 0x80000, O_PATH = 0x200000 };
+enum { SYS_FSTAT = 5, SYS_GETDENTS64 = 217, SYS_NEWFSTATAT = 262, SYS_UNLINKAT = 263, SYS_RENAMEAT = 264,
+       SYS_SYMLINKAT = 266, SYS_READLINKAT = 267 };
+enum { AT_SYMLINK_NOFOLLOW = 0x100, AT_REMOVEDIR = 0x200 };
 enum { ENOENT_ = 2, EACCES_ = 13, EEXIST_ = 17, ENOTEMPTY_ = 39 };
 
 /* What Windows answers (ntstatus.h), and its names for what is asked (ntifs.h, winioctl.h). */
@@ -39,8 +40,6 @@ enum { SET_LINK = 0x900A4, GET_LINK = 0x900A8 };
 enum { DONT_REPARSE = 0x1000, OPEN_LINK = 0x200000, ONLY_FOLDER = 1, NO_FOLDER = 0x40, DELETE_AT_CLOSE = 0x1000 };
 #define TAG_SYMLINK 0xA000000Cu
 #define TAG_SOCKET 0x80000023u /* IO_REPARSE_TAG_AF_UNIX */
-
-enum { PATH_BYTES = 4096 };
 
 /* What Wine's ntdll has beside that of Windows; mingw's library does not know it. */
 static NTSTATUS(CDECL *wine_nt_to_unix_file_name)(const OBJECT_ATTRIBUTES *name, char *path, ULONG *size, UINT disposition);
@@ -149,20 +148,6 @@ static BOOL to_folder(int folder, const char *path, BOOL *absent)
 
 	*absent = linux_call(SYS_NEWFSTATAT, folder, (intptr_t)path, (intptr_t)&target, 0, 0) != 0;
 	return !*absent && (target.mode & S_IFMT_) == S_IFDIR_;
-}
-
-/* Copies the present path of an open file to path. */
-static BOOL path_of(int fd, char *path)
-{
-	char entry[32];
-	intptr_t length;
-
-	snprintf(entry, sizeof entry, "/proc/self/fd/%d", fd);
-	length = linux_call(SYS_READLINK, (intptr_t)entry, (intptr_t)path, PATH_BYTES - 1, 0, 0);
-	if (length <= 0)
-		return FALSE;
-	path[length] = 0;
-	return TRUE;
 }
 
 /* Reports whether a handle is one to a link, and copies the link's path to path. */
@@ -324,8 +309,14 @@ static NTSTATUS set_link(HANDLE file, const struct reparse *r, ULONG size)
 		return BAD_LINK;
 	if (wine_server_handle_to_fd(file, 0, &fd, &options))
 		return FAILED_;
-	if (!linux_call(SYS_FSTAT, fd, (intptr_t)&now, 0, 0, 0) && path_of(fd, path))
+	if (!linux_call(SYS_FSTAT, fd, (intptr_t)&now, 0, 0, 0) && path_of(fd, path)) {
+		char *last = strrchr(path, '/');
+
+		*last = 0;
+		from_folder(path, target);
+		*last = '/';
 		status = put_link(target, path, (now.mode & S_IFMT_) == S_IFDIR_);
+	}
 	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
 	return status;
 }
@@ -344,7 +335,8 @@ static NTSTATUS get_socket(struct reparse *r, ULONG size, ULONG_PTR *used)
 /* Writes the target of a Linux link to r in Windows' form. *used is set to the size. */
 static NTSTATUS get_link(const char *path, struct reparse *r, ULONG size, ULONG_PTR *used)
 {
-	char target[PATH_BYTES], *inside;
+	char target[PATH_BYTES];
+	const char *inside;
 	WCHAR text[PATH_BYTES], *c;
 	ULONG need;
 	int n, added;
@@ -353,15 +345,12 @@ static NTSTATUS get_link(const char *path, struct reparse *r, ULONG size, ULONG_
 	if (length <= 0)
 		return status_of(length);
 	target[length] = 0;
-	inside = target[0] == '/' ? strstr(target, "/c:/") : target; /* a target outside of C: has no Windows path */
-	if (!inside)
-		inside = target;
-	if (target[0] == '/' && inside != target)
-		wcscpy(text, L"\\??\\C:\\");
-	else
-		text[0] = 0;
+	inside = from_root(target);
+	if (!inside && target[0] == '/' && (inside = strstr(target, "/c:/"))) /* a target outside of C: has no Windows path */
+		inside += 4;
+	wcscpy(text, inside ? L"\\??\\C:\\" : L"");
 	n = (int)wcslen(text);
-	added = MultiByteToWideChar(CP_UTF8, 0, inside + (text[0] ? 4 : 0), -1, text + n, PATH_BYTES - n);
+	added = MultiByteToWideChar(CP_UTF8, 0, inside ? inside : target, -1, text + n, PATH_BYTES - n);
 	if (!added)
 		return FAILED_; /* it has no room, and text has no end */
 	n += added - 1;
@@ -376,7 +365,7 @@ static NTSTATUS get_link(const char *path, struct reparse *r, ULONG size, ULONG_
 	r->tag = TAG_SYMLINK;
 	r->size = (USHORT)(need - HEADER);
 	r->target_size = r->shown_size = (USHORT)(n * sizeof(WCHAR));
-	r->relative = target[0] != '/';
+	r->relative = target[0] != '/' && !inside;
 	memcpy(r->text, text, n * sizeof(WCHAR));
 	*used = need;
 	return 0;
@@ -535,6 +524,33 @@ BOOL link_query(const OBJECT_ATTRIBUTES *name, void *info, BOOL full)
 
 /* Renaming and deleting. */
 
+/* Counts the target of a link that has been moved from its new folder. */
+static NTSTATUS recount(const struct place *p)
+{
+	static const char root[] = "/dosdevices/c:/"; /* as from_folder wants it */
+	char target[PATH_BYTES], whole[PATH_BYTES], path[PATH_BYTES], *last;
+	intptr_t length = linux_call(SYS_READLINKAT, p->folder, (intptr_t)p->path, (intptr_t)target, sizeof target - 1, 0), fd;
+	const char *below;
+
+	target[length > 0 ? length : 0] = 0;
+	below = from_root(target);
+	if (!below || strlen(below) + sizeof root > PATH_BYTES)
+		return 0;
+	fd = linux_call(SYS_OPENAT, p->folder, (intptr_t)p->path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, 0);
+	if (fd < 0 || !path_of((int)fd, path)) {
+		linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
+		return FAILED_;
+	}
+	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
+	strcpy(whole, root);
+	strcat(whole, below);
+	last = strrchr(path, '/');
+	*last = 0;
+	from_folder(path, whole);
+	*last = '/';
+	return strcmp(whole, target) && from_root(whole) ? put_link(whole, path, FALSE) : 0;
+}
+
 BOOL link_set(HANDLE file, IO_STATUS_BLOCK *io, const void *info, ULONG size, ULONG class, NTSTATUS *status)
 {
 	const FILE_RENAME_INFORMATION *to = info;
@@ -563,6 +579,8 @@ BOOL link_set(HANDLE file, IO_STATUS_BLOCK *io, const void *info, ULONG size, UL
 			*status = COLLISION;
 		else
 			*status = status_of(linux_call(SYS_RENAMEAT, AT_FDCWD, (intptr_t)path, p.folder, (intptr_t)p.path, 0));
+		if (!*status)
+			*status = recount(&p);
 		place_close(&p);
 	}
 	io->Status = *status;
@@ -682,6 +700,22 @@ static NTSTATUS NTAPI nt_query_folder(HANDLE folder, HANDLE event, void *apc, vo
 
 typedef BOOLEAN(WINAPI *create_symbolic_link)(const WCHAR *, const WCHAR *, DWORD);
 
+/* Makes a link to a Linux path. */
+static NTSTATUS make_link(char *target, struct place *p)
+{
+	char *last = strrchr(p->path, '/'), folder[PATH_BYTES];
+	BOOL found;
+
+	if (last)
+		*last = 0;
+	found = folder_path(p->folder, !last ? "." : *p->path ? p->path : "/", folder);
+	if (last)
+		*last = '/';
+	if (found)
+		from_folder(folder, target);
+	return status_of(linux_call(SYS_SYMLINKAT, (intptr_t)target, p->folder, (intptr_t)p->path, 0, 0));
+}
+
 static BOOLEAN WINAPI create_link(const WCHAR *path, const WCHAR *target, DWORD flags)
 {
 	BOOL relative = target[0] != L'\\' && target[0] != L'/' && !(target[0] && target[1] == L':');
@@ -713,7 +747,7 @@ static BOOLEAN WINAPI create_link(const WCHAR *path, const WCHAR *target, DWORD 
 		else if (!place_of(&name, &p))
 			status = NOT_FOUND;
 		else
-			status = status_of(linux_call(SYS_SYMLINKAT, (intptr_t)linux_name, p.folder, (intptr_t)p.path, 0, 0));
+			status = make_link(linux_name, &p);
 		place_close(&p);
 		RtlFreeUnicodeString(&text);
 	}

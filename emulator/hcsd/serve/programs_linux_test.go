@@ -63,7 +63,7 @@ func TestPrograms(t *testing.T) {
 	h.built("client", "client.exe")
 	h.built("app", "layers/base/Files/app.exe")
 	for name, test := range map[string]func(*testing.T, *host){
-		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs, "ping": testPing,
+		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs, "ping": testPing, "links": testLinks,
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := *h
@@ -237,5 +237,44 @@ func testPing(t *testing.T, h *host) {
 	}
 	if r := out[3]; r.Code != 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// testLinks: a link with a whole path leads to that path of whoever reads it, as the logs of containers that collectors read do.
+func testLinks(t *testing.T, h *host) {
+	h.write("logs/pods/0.log", "of a pod")
+	h.write("logs/containers/note", "")
+	h.built("app", "app.exe")
+	for link, target := range map[string]string{`C:\logs\containers\x.log`: `C:\logs\pods\0.log`, `C:\logs\containers\moved.log`: `C:\logs\pods\0.log`, `C:\logs\folder`: `C:\logs\pods`,
+		`C:\logs\dots`: `.\pods\..\pods`} {
+		if out, err := h.command(`C:\app.exe`, "link", target, link).Output(); err != nil && !errors.Is(err, exec.ErrWaitDelay) || !strings.Contains(string(out), "<nil>") {
+			t.Fatalf("%s: %v\n%s", link, err, out)
+		}
+	}
+	out := h.ran(wantedPrograms{
+		Mounts: []wantedMount{{HostPath: `C:\logs`, ContainerPath: `C:\logs`}},
+		Programs: []wantedProgram{
+			{Line: `cmd /c type C:\logs\containers\x.log & type C:\logs\folder\0.log & type C:\logs\dots\0.log`},
+			{Line: `C:\app.exe readlink C:\logs\containers\x.log`},
+			{Line: `C:\app.exe readlink C:\logs\dots`},
+			{Line: `C:\app.exe link C:\logs\pods\0.log C:\logs\containers\of-container.log`},
+			{Line: `cmd /c mkdir C:\logs\a\b & move C:\logs\containers\moved.log C:\logs\a\b\moved.log & type C:\logs\a\b\moved.log`},
+			{Line: `C:\app.exe link C:\note.txt C:\root-link`},
+			{Line: `cmd /c type C:\root-link`},
+			{Line: `C:\app.exe readlink C:\root-link`},
+		},
+	})
+	for i, want := range map[int]string{0: "of a podof a podof a pod", 1: `C:\logs\pods\0.log <nil>`, 2: `.\pods\..\pods <nil>`, 3: "<nil>", 6: "of the image", 7: `C:\note.txt <nil>`} {
+		if strings.TrimSpace(out[i].Out) != want {
+			t.Errorf("program %d: %+v, want %q", i, out[i], want)
+		}
+	}
+	if !strings.HasSuffix(out[4].Out, "of a pod") {
+		t.Errorf("a link that was moved: %+v", out[4])
+	}
+	for _, link := range []string{"containers/of-container.log", "a/b/moved.log"} {
+		if text, err := os.ReadFile(filepath.Join(h.prefix.DriveC(), "logs", link)); err != nil || string(text) != "of a pod" {
+			t.Errorf("the host reads %q, %v from %s", text, err, link)
+		}
 	}
 }

@@ -1,6 +1,6 @@
 // App is a program in a container of the tests. Without an argument it waits for a signal, prints which one came, and ends with an exit code of
 // 32 bits. With the argument "plain" it does not handle signals, so that Windows ends it; with "console" it does what onConsole says;
-// "environment" prints its variables, "arguments" its arguments as JSON; with any other it copies its input to its output.
+// "environment" prints its variables, "arguments" its arguments as JSON, "readlink" where a link leads, "link" makes one; with any other it copies its input to its output.
 package main
 
 import (
@@ -26,6 +26,14 @@ func main() {
 	}
 	if len(os.Args) > 1 && os.Args[1] == "environment" {
 		fmt.Println(strings.Join(os.Environ(), "\n"))
+		return
+	}
+	if len(os.Args) > 2 && os.Args[1] == "readlink" {
+		fmt.Println(os.Readlink(os.Args[2]))
+		return
+	}
+	if len(os.Args) > 3 && os.Args[1] == "link" {
+		fmt.Println(os.Symlink(os.Args[2], os.Args[3]))
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == "arguments" {
