@@ -13,6 +13,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/internal/beneath"
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/env"
 	"porthole.dev/porthole/kubelet/pod"
@@ -234,19 +236,40 @@ func (e *effects) terminationFile(p *v1.Pod, c *v1.Container) (*runtime.Mount, e
 		return nil, nil
 	}
 
-	dir := filepath.Join(e.rootDir, "pods", string(p.UID), "containers", c.Name)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("creating the folder of the termination message: %w", err)
-	}
+	at := runtime.MessageFolder(string(p.UID), c.Name)
 	var id [4]byte
 	_, _ = rand.Read(id[:])
-	path := filepath.Join(dir, hex.EncodeToString(id[:]))
-
-	if err := os.WriteFile(path, nil, 0o666); err != nil {
-		return nil, fmt.Errorf("creating the termination message file: %w", err)
+	name := hex.EncodeToString(id[:])
+	if err := makeMessage(e.rootDir, at, name); err != nil {
+		return nil, fmt.Errorf("creating the termination message file of container %s: %w", c.Name, err)
 	}
-	if err := os.Chmod(path, 0o666); err != nil {
-		return nil, fmt.Errorf("opening the termination message file to the container: %w", err)
-	}
+	path := filepath.Join(append([]string{e.rootDir}, append(at, name)...)...)
 	return &runtime.Mount{HostPath: path, ContainerPath: c.TerminationMessagePath}, nil
+}
+
+// makeMessage makes an empty file to which every container may write, in the folder that the elements lead to below root. It makes the folder too. It
+// follows no links that lie below root, and takes no file that is there already.
+func makeMessage(root string, elements []string, name string) error {
+	top, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	if err := top.MkdirAll(filepath.Join(elements...), 0o750); err != nil {
+		return err
+	}
+	dir, err := beneath.Folder(root, elements...)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+
+	f, err := dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	if !platform.IsWindows { // the umask does not matter
+		err = f.Chmod(0o666)
+	}
+	return errors.Join(err, f.Close())
 }

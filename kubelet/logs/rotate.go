@@ -14,13 +14,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // Parts of the names of rotated files; upstream's, which log collectors know.
@@ -108,9 +109,16 @@ func (r *Rotator) Pass(ctx context.Context) {
 	all.Wait()
 }
 
-// one rotates the log of one container if it is too long.
+// one rotates the log of one container if it is too long. A container that has the folder mounted may put links, pipes and other things in it: only
+// regular files of the folder are renamed, read and removed, and all names are looked up in the open folder.
 func (r *Rotator) one(ctx context.Context, c Container) error {
-	info, err := os.Lstat(c.Path)
+	dir, name, err := folder(c.Path)
+	if err != nil {
+		return fmt.Errorf("opening the folder of log %s: %w", c.Path, err)
+	}
+	defer dir.Close()
+
+	info, err := dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) { // an earlier rotation stopped half way
 		return r.reopen(ctx, c)
 	}
@@ -118,31 +126,35 @@ func (r *Rotator) one(ctx context.Context, c Container) error {
 		return err
 	}
 
-	old, err := rotatedFiles(c.Path)
+	old, err := rotatedFiles(dir, name)
 	if err != nil {
 		return err
 	}
-	if old, err = r.removeExcess(old); err != nil {
+	if old, err = r.removeExcess(dir, old); err != nil {
 		return err
 	}
-	for _, path := range old {
-		if !strings.HasSuffix(path, compressed) {
-			if err := compress(path); err != nil {
+	for _, name := range old {
+		if !strings.HasSuffix(name, compressed) {
+			if err := compress(dir, name); err != nil {
 				return err
 			}
 		}
 	}
+	return r.rename(ctx, c, dir, name)
+}
 
-	rotated := c.Path + "." + r.o.Now().UTC().Format(stampLayout)
-	if _, err := os.Lstat(rotated); err == nil {
+// rename gives the log its name of an old one and has the runtime begin a new one.
+func (r *Rotator) rename(ctx context.Context, c Container, dir *os.Root, name string) error {
+	rotated := name + "." + r.o.Now().UTC().Format(stampLayout)
+	if _, err := dir.Lstat(rotated); err == nil {
 		return fmt.Errorf("rotating %s: it was rotated in this second already", c.Path)
 	}
-	if err := os.Rename(c.Path, rotated); err != nil {
+	if err := dir.Rename(name, rotated); err != nil {
 		return fmt.Errorf("rotating a log: %w", err)
 	}
 	if err := r.reopen(ctx, c); err != nil {
 		// the runtime still writes to the old file: rename it back, so that nothing is lost
-		return errors.Join(err, os.Rename(rotated, c.Path))
+		return errors.Join(err, dir.Rename(rotated, name))
 	}
 	return nil
 }
@@ -155,34 +167,34 @@ func (r *Rotator) reopen(ctx context.Context, c Container) error {
 }
 
 // rotatedFiles lists the rotated files of a log, oldest first, and removes what an interrupted compression left.
-func rotatedFiles(path string) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Dir(path))
+func rotatedFiles(dir *os.Root, log string) ([]string, error) {
+	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("listing logs: %w", err)
 	}
 	var all, keep []string
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), filepath.Base(path)+".") && e.Type().IsRegular() {
-			all = append(all, filepath.Join(filepath.Dir(path), e.Name()))
+		if strings.HasPrefix(e.Name(), log+".") && e.Type().IsRegular() {
+			all = append(all, e.Name())
 		}
 	}
-	for _, p := range all {
-		if strings.HasSuffix(p, temporary) || !strings.HasSuffix(p, compressed) && slices.Contains(all, p+compressed) {
-			if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range all {
+		if strings.HasSuffix(name, temporary) || !strings.HasSuffix(name, compressed) && slices.Contains(all, name+compressed) {
+			if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, fmt.Errorf("removing what an interrupted rotation left: %w", err)
 			}
 			continue
 		}
-		keep = append(keep, p)
+		keep = append(keep, name)
 	}
 	slices.Sort(keep)
 	return keep, nil
 }
 
 // removeExcess removes the oldest files. There will be MaxFiles, with the current file and the one that is rotated next.
-func (r *Rotator) removeExcess(old []string) ([]string, error) {
+func (r *Rotator) removeExcess(dir *os.Root, old []string) ([]string, error) {
 	for len(old) > r.o.MaxFiles-2 {
-		if err := os.Remove(old[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := dir.Remove(old[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("removing an old log: %w", err)
 		}
 		old = old[1:]
@@ -190,37 +202,38 @@ func (r *Rotator) removeExcess(old []string) ([]string, error) {
 	return old, nil
 }
 
-// compress replaces a file by a compressed one, with ".gz" at its name and the same permissions.
-func compress(path string) (err error) {
-	in, err := os.Open(path)
+// compress replaces a file of a folder by a compressed one, with ".gz" at its name and the same permissions.
+func compress(dir *os.Root, name string) (err error) {
+	in, err := beneath.FileIn(dir, name, os.O_RDONLY)
 	if err != nil {
-		return fmt.Errorf("compressing a log: %w", err)
+		return fmt.Errorf("compressing log %s: %w", name, err)
 	}
 	defer in.Close()
 	info, err := in.Stat()
 	if err != nil {
-		return fmt.Errorf("compressing a log: %w", err)
+		return fmt.Errorf("compressing log %s: %w", name, err)
 	}
 
-	tmp := path + temporary
-	out, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, info.Mode().Perm())
+	tmp := name + temporary
+	_ = dir.Remove(tmp) // it is not a file, which rotatedFiles would have removed
+	out, err := dir.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
 	if err != nil {
-		return fmt.Errorf("compressing a log: %w", err)
+		return fmt.Errorf("compressing log %s: %w", name, err)
 	}
 
 	zip := gzip.NewWriter(out)
-	_, err = io.Copy(zip, in)
+	_, err = io.Copy(zip, io.LimitReader(in, info.Size())) // a file that still grows has no end
 	err = errors.Join(err, zip.Close(), out.Close())
 	if err == nil {
-		err = os.Rename(tmp, path+compressed)
+		err = dir.Rename(tmp, name+compressed)
 	}
 	if err != nil {
-		_ = os.Remove(tmp)
-		return fmt.Errorf("compressing a log: %w", err)
+		_ = dir.Remove(tmp)
+		return fmt.Errorf("compressing log %s: %w", name, err)
 	}
 
 	in.Close() // Windows does not remove an open file
-	if err := os.Remove(path); err != nil {
+	if err := dir.Remove(name); err != nil {
 		return fmt.Errorf("removing a log that was compressed: %w", err)
 	}
 	return nil
@@ -231,12 +244,18 @@ func Remove(path string) error {
 	if path == "" {
 		return nil
 	}
-	old, err := rotatedFiles(path)
+	dir, name, err := folder(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	for _, p := range append(old, path) {
-		if e := os.Remove(p); e != nil && !errors.Is(e, fs.ErrNotExist) {
+	if err != nil {
+		return fmt.Errorf("opening the folder of log %s: %w", path, err)
+	}
+	defer dir.Close()
+
+	old, err := rotatedFiles(dir, name)
+	for _, n := range append(old, name) {
+		if e := dir.Remove(n); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, fmt.Errorf("removing a log: %w", e))
 		}
 	}

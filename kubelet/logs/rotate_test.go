@@ -201,3 +201,89 @@ func TestOptions(t *testing.T) {
 	}
 	r.Run(context.Background()) // returns: a negative size switches rotation off
 }
+
+// planted makes a folder of a pod's logs in which a container has put something at one element of the path of its log. It returns the log's path.
+func planted(t *testing.T, at, target string) string {
+	t.Helper()
+	root := t.TempDir()
+	log := filepath.Join(root, "pod", "app", "0.log")
+	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(log, bytes.Repeat([]byte("x"), 100), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(root, filepath.FromSlash(at))
+	if err := os.RemoveAll(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, name); err != nil {
+		t.Skip("no links here:", err)
+	}
+	return log
+}
+
+// victim makes a folder of the node that looks like that of a log, with an old one. It returns the folder of a pod's logs.
+func victim(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "pod")
+	if err := os.MkdirAll(filepath.Join(dir, "app"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"0.log", "0.log.20260101-000000", "0.log.tmp"} {
+		if err := os.WriteFile(filepath.Join(dir, "app", name), bytes.Repeat([]byte("s"), 100), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// unharmed checks that a folder of victim is as it was made.
+func unharmed(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, "app"))
+	if err != nil || len(entries) != 3 {
+		t.Errorf("the folder of the node has %v, %v", entries, err)
+	}
+	for _, e := range entries {
+		if text := content(t, filepath.Join(dir, "app", e.Name())); text != strings.Repeat("s", 100) {
+			t.Errorf("%s of the node has %.10q", e.Name(), text)
+		}
+	}
+}
+
+// TestPlantedLinks: a container that has its folder of logs mounted puts links in it. Nothing of the node is read, compressed, renamed or removed,
+// and a file that the compression would write to is not written through a link.
+func TestPlantedLinks(t *testing.T) {
+	for _, at := range []string{"pod", "pod/app", "pod/app/0.log", "pod/app/0.log.20260101-000000", "pod/app/0.log.20260101-000000.tmp", "pod/app/0.log.20260101-000000.gz"} {
+		t.Run(at, func(t *testing.T) {
+			node := victim(t)
+			targets := map[string]string{"pod": node, "pod/app": filepath.Join(node, "app")}
+			target := targets[at]
+			if target == "" {
+				target = filepath.Join(node, "app", "0.log")
+			}
+			log := planted(t, at, target)
+			if strings.HasSuffix(at, ".tmp") || strings.HasSuffix(at, ".gz") {
+				if err := os.WriteFile(log+".20260101-000000", []byte("old"), 0o640); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r, err := New(Options{MaxBytes: 10, MaxFiles: 5, Reopen: func(context.Context, string) error { return os.WriteFile(log, nil, 0o640) },
+				Running: func() []Container { return []Container{{ID: "c", Path: log}} }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Pass(t.Context())
+			unharmed(t, node)
+			if f, err := Open(log); err == nil {
+				if text, _ := io.ReadAll(f); strings.Contains(string(text), "s") {
+					t.Errorf("read %.10q", text)
+				}
+				f.Close()
+			}
+			_ = Remove(log)
+			unharmed(t, node)
+		})
+	}
+}

@@ -34,13 +34,13 @@ func (r *Runtime) Events(ctx context.Context, subscribed func(), deliver func(Ev
 		if err != nil {
 			return fmt.Errorf("reading runtime events: %w", err)
 		}
-		deliver(toEvent(m))
+		deliver(r.o.toEvent(m))
 	}
 }
 
 // toEvent translates an event. The pod's UID is looked for in the sandbox's labels, its metadata, and the containers' labels, in
 // this order, because an event about a sandbox that is already gone has no sandbox status.
-func toEvent(m *cri.ContainerEventResponse) Event {
+func (o *Options) toEvent(m *cri.ContainerEventResponse) Event {
 	e := Event{At: time.Unix(0, m.CreatedAt), Update: &pod.Runtime{}}
 	if s := m.PodSandboxStatus; s != nil {
 		e.UID = s.Labels[labelPodUID]
@@ -57,7 +57,7 @@ func toEvent(m *cri.ContainerEventResponse) Event {
 		if e.UID == "" {
 			e.UID = c.Labels[labelPodUID]
 		}
-		full := toContainer(c)
+		full := o.toContainer(c)
 		if s := m.PodSandboxStatus; s != nil && full.SandboxID == "" {
 			full.SandboxID = s.Id
 		}

@@ -92,7 +92,7 @@ func FuzzEvent(f *testing.F) {
 			}
 		}
 
-		e := toEvent(&m)
+		e := (&Options{RootDir: dir}).toEvent(&m)
 		checkRuntime(t, e.Update, len(data))
 		if e.Update.UID != e.UID || len(e.Update.Containers) != len(m.ContainersStatuses) || e.Removed != "" && e.Removed != m.ContainerId {
 			t.Fatalf("%+v gives %+v", &m, e)

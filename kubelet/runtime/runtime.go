@@ -20,6 +20,8 @@ import (
 type Options struct {
 	// PodLogsDir is where container logs go: <PodLogsDir>/<ns>_<name>_<uid>/<container>/<attempt>.log. Required.
 	PodLogsDir string
+	// RootDir is the kubelet's folder, in which the files of termination messages are. Empty: no such file is read.
+	RootDir string
 	// Windows says that the containers are Windows containers.
 	Windows bool
 	// CPUs is the number of logical processors, for Windows CPU limits.
@@ -222,7 +224,7 @@ func (r *Runtime) container(ctx context.Context, id string) (pod.Container, erro
 	if err != nil {
 		return pod.Container{}, fmt.Errorf("reading the status of container %s: %w", id, err)
 	}
-	return toContainer(st.Status), nil
+	return r.o.toContainer(st.Status), nil
 }
 
 // Container reads one container. ok is false if the runtime does not know it.

@@ -206,7 +206,8 @@ func TestReasonsOfFailedStarts(t *testing.T) {
 }
 
 func TestLastWords(t *testing.T) {
-	dir := t.TempDir()
+	root := t.TempDir()
+	dir := messageFolder(t, root)
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -250,13 +251,133 @@ func TestLastWords(t *testing.T) {
 		{"a link in place of the file is not followed", link, "", short, 1, "", 0, ""},
 	} {
 
-		got := toContainer(&cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED, ExitCode: c.code, LogPath: c.log, Message: c.runtime,
+		got := (&Options{RootDir: root}).toContainer(&cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED, ExitCode: c.code, LogPath: c.log, Message: c.runtime,
 			Mounts:      []*cri.Mount{{ContainerPath: "/dev/termination-log", HostPath: c.path}},
+			Labels:      map[string]string{labelPodUID: "u", labelContainerName: "c"},
 			Annotations: map[string]string{annTerminationPath: "/dev/termination-log", annTerminationPolicy: c.policy}}).Message
 		if len(got) != c.length || !strings.HasSuffix(got, c.want) {
 			t.Errorf("%s: %d bytes %.60q, want %d that end in %q", c.name, len(got), got, c.length, c.want)
 		}
 	}
+}
+
+// messageFolder makes the folder in which the kubelet makes the files of termination messages of container c of pod u.
+func messageFolder(t *testing.T, root string) string {
+	t.Helper()
+	dir := filepath.Join(append([]string{root}, MessageFolder("u", "c")...)...)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestForeignMessages is the class of CVE-2021-25741: a pod has something else of the node mounted at the path of its termination message, or has put
+// a link or a pipe in the way of the kubelet's own file or of its log. The status has nothing of it, and nobody waits.
+func TestForeignMessages(t *testing.T) {
+	secrets := t.TempDir()
+	secret := filepath.Join(secrets, "c0ffee00") // named as the kubelet names such files
+	if err := os.WriteFile(secret, []byte("SECRET"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	secretLog := filepath.Join(secrets, "app", "0.log")
+	line := "2026-01-01T00:00:00.000000000Z stdout F SECRET\n"
+	if err := errors.Join(os.Mkdir(filepath.Dir(secretLog), 0o755), os.WriteFile(secretLog, []byte(line), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, set := range map[string]func(t *testing.T, root, logs string) (mounted, log string){
+		"a volume": func(*testing.T, string, string) (string, string) { return secret, "" },
+		"a sub path": func(_ *testing.T, root, _ string) (string, string) {
+			return filepath.Join(root, "pods", "u", "volume-subpaths", "e", "c", "0"), ""
+		},
+		"a path with dots": func(_ *testing.T, root, _ string) (string, string) {
+			return filepath.Join(messageFolder(t, root)) + "/../../../../" + secret, ""
+		},
+		"a link in place of the file": func(t *testing.T, root, _ string) (string, string) {
+			file := filepath.Join(messageFolder(t, root), "c0ffee00")
+			links(t, secret, file)
+			return file, ""
+		},
+		"a link in place of the folder": func(t *testing.T, root, _ string) (string, string) {
+			dir := messageFolder(t, root)
+			links(t, secrets, dir)
+			return filepath.Join(dir, "c0ffee00"), ""
+		},
+		"a link in place of the pod": func(t *testing.T, root, _ string) (string, string) {
+			dir := messageFolder(t, secrets)
+			if err := os.WriteFile(filepath.Join(dir, "c0ffee00"), []byte("SECRET"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.MkdirAll(filepath.Join(root, "pods"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			links(t, filepath.Join(secrets, "pods", "u"), filepath.Join(root, "pods", "u"))
+			return filepath.Join(messageFolder(t, root), "c0ffee00"), ""
+		},
+		"a log that is a link": func(t *testing.T, _, logs string) (string, string) {
+			return "", linkedLog(t, logs, "pod/app/0.log", secretLog)
+		},
+		"a folder that is a link": func(t *testing.T, _, logs string) (string, string) {
+			return "", linkedLog(t, logs, "pod/app", filepath.Dir(secretLog))
+		},
+		"a pod's folder, a link": func(t *testing.T, _, logs string) (string, string) { return "", linkedLog(t, logs, "pod", secrets) },
+		"a log that never ends": func(t *testing.T, _, logs string) (string, string) {
+			return "", linkedLog(t, logs, "pod/app/0.log", "/dev/zero")
+		},
+		"a log that is none of CRI": func(t *testing.T, _, logs string) (string, string) { return "", foreignLog(t, logs) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, logs := t.TempDir(), t.TempDir()
+			mounted, log := set(t, root, logs)
+			got := make(chan string, 1)
+			go func() {
+				got <- (&Options{RootDir: root}).toContainer(&cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED, ExitCode: 1, LogPath: log,
+					Mounts: []*cri.Mount{{ContainerPath: "/t", HostPath: mounted}}, Labels: map[string]string{labelPodUID: "u", labelContainerName: "c"},
+					Annotations: map[string]string{annTerminationPath: "/t", annTerminationPolicy: string(v1.TerminationMessageFallbackToLogsOnError)}}).Message
+			}()
+			select {
+			case text := <-got:
+				if text != "" {
+					t.Errorf("the status has %q", text)
+				}
+			case <-time.After(30 * time.Second):
+				t.Error("it is still being read")
+			}
+		})
+	}
+}
+
+// links makes a link and removes what is in its place.
+func links(t *testing.T, target, name string) {
+	t.Helper()
+	if err := os.RemoveAll(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, name); err != nil {
+		t.Skip("no links here:", err)
+	}
+}
+
+// linkedLog makes a link at an element of the path of the log pod/app/0.log, and returns the log's path.
+func linkedLog(t *testing.T, logs, at, target string) string {
+	t.Helper()
+	name := filepath.Join(logs, filepath.FromSlash(at))
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	links(t, target, name)
+	return filepath.Join(logs, "pod", "app", "0.log")
+}
+
+// foreignLog writes a text that is no log of CRI: the lines of a shadow file, and of a log in another form.
+func foreignLog(t *testing.T, logs string) string {
+	t.Helper()
+	path := filepath.Join(logs, "pod", "app", "0.log")
+	text := "root:x:0:0 a b c\none two F SECRET\n2026-01-01T00:00:00Z stdout SECRET x\n2026-01-01T00:00:00Z disk F SECRET\n"
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // TestRestored: what a container's annotations keep for its end is what was written; broken annotations are none.
@@ -265,17 +386,17 @@ func TestRestored(t *testing.T) {
 		Lifecycle: &v1.Lifecycle{PreStop: &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Path: "/bye", Port: intstr.FromString("http")}}}}
 	kept := containerAnnotations(&v1.Pod{}, c, 0)
 	labels := map[string]string{labelContainerName: "app"}
-	if got := toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; !equality.Semantic.DeepEqual(got, c) {
+	if got := new(Options).toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; !equality.Semantic.DeepEqual(got, c) {
 		t.Errorf("restored %+v, want %+v", got, c)
 	}
 
 	kept[annPorts] = "{"
-	if got := toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; got == nil || got.Ports != nil || got.Lifecycle.PreStop.HTTPGet.Path != "/bye" {
+	if got := new(Options).toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; got == nil || got.Ports != nil || got.Lifecycle.PreStop.HTTPGet.Path != "/bye" {
 		t.Errorf("with broken ports: %+v", got)
 	}
 	for _, text := range []string{"", "{", "7"} {
 		kept[annPreStop] = text
-		if got := toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; got != nil {
+		if got := new(Options).toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; got != nil {
 			t.Errorf("hook %q: %+v", text, got)
 		}
 	}

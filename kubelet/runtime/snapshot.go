@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/kubelet/pod"
 )
 
@@ -186,7 +188,7 @@ func toSandbox(s *cri.PodSandboxStatus) pod.Sandbox {
 // toContainer translates a container's status. Some runtimes do not give the attempt or the image as the pod names them, so the
 // annotations and the image's own name are used instead. The message of a container that has exited includes its termination
 // message.
-func toContainer(c *cri.ContainerStatus) pod.Container {
+func (o *Options) toContainer(c *cri.ContainerStatus) pod.Container {
 	out := pod.Container{ID: c.Id, Name: c.Labels[labelContainerName], Attempt: c.GetMetadata().GetAttempt(),
 		Hash: c.Annotations[annHash], Image: c.GetImage().GetUserSpecifiedImage(), ImageID: c.ImageRef, ExitCode: c.ExitCode,
 		Reason: c.Reason, Message: c.Message, LogPath: c.LogPath,
@@ -207,7 +209,7 @@ func toContainer(c *cri.ContainerStatus) pod.Container {
 
 	out.MadeWith, out.MadeIn, out.Given, out.Restored = madeWith(c), madeIn(c), given(c), restored(c)
 	if out.State = stateOf(c.State); out.State == pod.Exited {
-		if m := terminationMessage(c); m != "" {
+		if m := o.terminationMessage(c); m != "" {
 			if out.Message != "" {
 				out.Message += ": "
 			}
@@ -258,11 +260,11 @@ const (
 )
 
 // terminationMessage reads the container's termination message: its file, or the end of its log if its policy says so.
-func terminationMessage(c *cri.ContainerStatus) string {
+func (o *Options) terminationMessage(c *cri.ContainerStatus) string {
 	path := c.Annotations[annTerminationPath]
 	for _, m := range c.Mounts {
 		if path != "" && samePath(m.ContainerPath, path) {
-			if text := readEnd(m.HostPath, maxMessageBytes); text != "" {
+			if text := o.messageIn(c, m.HostPath); text != "" {
 				return text
 			}
 		}
@@ -273,24 +275,40 @@ func terminationMessage(c *cri.ContainerStatus) string {
 	return ""
 }
 
-// readEnd returns the last limit bytes of a file, or "" if it cannot be read. It opens regular files only: a container may
-// have replaced the file by something else.
-func readEnd(path string, limit int64) string {
-	info, err := os.Lstat(path)
-	if err != nil || !info.Mode().IsRegular() {
+// MessageFolder returns the elements of the path, below the kubelet's folder, of the folder in which the kubelet makes a container's files of
+// termination messages. It is upstream's.
+func MessageFolder(uid, container string) []string {
+	return []string{"pods", uid, "containers", container}
+}
+
+// messageIn reads the end of a file of termination messages. A pod can have anything mounted at the path of its message, so of the mounted path
+// only the name counts: the file is read in the folder where the kubelet makes such files, and no link leads out of that. "" means that there is no
+// such file.
+func (o *Options) messageIn(c *cri.ContainerStatus, mounted string) string {
+	name := mounted[strings.LastIndexAny(mounted, `/\`)+1:]
+	if o.RootDir == "" {
 		return ""
 	}
-	f, err := os.Open(path)
+	f, err := beneath.File(o.RootDir, append(MessageFolder(c.Labels[labelPodUID], c.Labels[labelContainerName]), name)...)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	if size, err := f.Seek(0, io.SeekEnd); err == nil {
-		_, _ = f.Seek(max(0, size-limit), io.SeekStart)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit))
+	text, err := end(f, maxMessageBytes)
 	if err != nil {
 		return ""
 	}
-	return string(data)
+	return string(text)
+}
+
+// end reads the last limit bytes of a file.
+func end(f *os.File, limit int64) ([]byte, error) {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = f.Seek(max(0, size-limit), io.SeekStart)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, limit))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/kubelet/logs"
 )
 
 const (
@@ -126,15 +127,15 @@ type logFiles struct {
 	wait func(ctx context.Context, d time.Duration) bool
 }
 
-var hostLogs = logFiles{open: openLog, moved: moved, wait: waitFor}
+var hostLogs = logFiles{open: logs.Open, moved: moved, wait: waitFor}
 
-// moved reports whether path names another file than f. It reports false while path names none.
+// moved reports whether path names another file than f. It reports false while path names none. It follows no link at the end of the path.
 func moved(f *os.File, path string) bool {
 	here, err := f.Stat()
 	if err != nil {
 		return false
 	}
-	there, err := os.Stat(path)
+	there, err := os.Lstat(path)
 	return err == nil && !os.SameFile(here, there)
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/internal/testkit/wait"
+	"porthole.dev/porthole/kubelet/logs"
 )
 
 const sample = "2026-01-02T03:04:05.000000001Z stdout F one\n" +
@@ -196,7 +197,7 @@ func TestFollowRarelyOpensFiles(t *testing.T) {
 
 		now, written, opened, reads := time.Duration(0), 0, 0, 0
 		files := logFiles{
-			open:  func(path string) (*os.File, error) { opened++; return openLog(path) },
+			open:  func(path string) (*os.File, error) { opened++; return logs.Open(path) },
 			moved: func(f *os.File, path string) bool { opened++; return moved(f, path) },
 			wait: func(_ context.Context, d time.Duration) bool {
 				reads++

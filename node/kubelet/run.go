@@ -226,7 +226,7 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 	if err != nil {
 		return nil, nil, err
 	}
-	rt = runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
+	rt = runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, RootDir: o.RootDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
 		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, SandboxProfile: sandboxProfile(ctx, o.RootDir),
 		MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, CFSPeriod: cfg.CPUCFSQuotaPeriod.Duration, RequestTimeout: cfg.RuntimeRequestTimeout.Duration,
 		Cgroups: runtime.Cgroups{Version: cgroup.Version(), SingleProcessOOMKill: cfg.SingleProcessOOMKill != nil && *cfg.SingleProcessOOMKill,
