@@ -17,10 +17,11 @@ import (
 const (
 	// pressurePeriod is how often it is read. Upstream reads it each 10 s; this reads a few files, and a pod that has to go goes sooner.
 	pressurePeriod = 5 * time.Second
-	// limitPeriod is how often the pods with a limit of local storage are measured, at most: whole trees of files are read.
+	// limitPeriod is how often the pods with a limit of local storage are measured, at most: whole trees of files are read. Upstream's period.
 	limitPeriod = 10 * time.Second
-	// limitShare bounds the time that measuring takes: a 50th.
+	// limitShare bounds the time that measuring takes, a 50th, as long as it is quick: the next measurement begins within limitMost.
 	limitShare = 50
+	limitMost  = 30 * time.Second
 	// reclaimWait is how long the removal of ended containers is waited for.
 	reclaimWait = 10 * time.Second
 	// starvedPeriod is how often an event says that the node reclaims. Upstream's period of rounds.
@@ -120,18 +121,31 @@ func (w *pressure) supply(ctx context.Context, n evict.Needs, seen evict.Observe
 		return seen, nil
 	}
 
-	asked := views
-	if !n.Usage {
-		asked = slices.DeleteFunc(slices.Clone(views), func(v pod.View) bool { return !slices.Contains(n.UsageOf, v.Pod.UID) })
-	}
 	began := time.Now()
-	usage, err := w.Reader.Usage(ctx, asked)
+	if !n.Usage {
+		asked := slices.DeleteFunc(slices.Clone(views), func(v pod.View) bool { return !slices.Contains(n.UsageOf, v.Pod.UID) })
+		usage, whole := w.Reader.LocalUsage(ctx, asked)
+		w.limitsAfter = nextLimits(began, time.Since(began), whole)
+		seen.Pods, seen.Measured = podsOf(views, usage), true
+		return seen, nil
+	}
+
+	usage, err := w.Reader.Usage(ctx, views)
 	if err != nil {
 		return seen, err
 	}
-	w.limitsAfter = began.Add(max(limitPeriod, limitShare*time.Since(began)))
+	w.limitsAfter = nextLimits(began, time.Since(began), true)
 	seen.Pods, seen.Measured = podsOf(views, usage), true
 	return seen, nil
+}
+
+// nextLimits returns when the pods with a limit of local storage may be measured again. A pod can fill the disk within seconds, so a measurement that
+// took long, or knew a part only, is soon followed by another one.
+func nextLimits(began time.Time, took time.Duration, whole bool) time.Time {
+	if !whole {
+		return began.Add(limitPeriod)
+	}
+	return began.Add(min(max(limitPeriod, limitShare*took), limitMost))
 }
 
 // reclaim gives back what no pod needs. What fails leaves the pods to pay for it.

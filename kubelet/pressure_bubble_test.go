@@ -24,6 +24,9 @@ type scarceNode struct {
 	disk   uint64            // left of 100
 	fails  bool
 	asked  int // questions about usage
+	// slow is how long a measurement takes; partial says that it is one of a part.
+	slow    time.Duration
+	partial bool
 }
 
 const nodeMemory = 1000 // MiB
@@ -52,8 +55,12 @@ func (n *scarceNode) Left(context.Context) (evict.Left, error) {
 
 func (n *scarceNode) Usage(_ context.Context, pods []pod.View) (map[types.UID]*evict.Usage, error) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
+	slow := n.slow
 	n.asked++
+	n.mu.Unlock()
+	time.Sleep(slow) // of the bubble
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	out := map[types.UID]*evict.Usage{}
 	for _, v := range pods {
 		used := n.memory[v.Pod.Name] << 20
@@ -61,6 +68,13 @@ func (n *scarceNode) Usage(_ context.Context, pods []pod.View) (map[types.UID]*e
 			Volumes: []evict.VolumeUsage{{Name: "scratch", Bytes: used}}}
 	}
 	return out, nil
+}
+
+func (n *scarceNode) LocalUsage(ctx context.Context, pods []pod.View) (map[types.UID]*evict.Usage, bool) {
+	usage, _ := n.Usage(ctx, pods)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return usage, !n.partial
 }
 
 // inScarceBubble runs a test on a node that evicts pods below 100 MiB of memory and 10 % of disk.
@@ -242,6 +256,42 @@ func TestLocalLimits(t *testing.T) {
 		}
 		b.removeAll("free", "sized")
 	})
+}
+
+// TestLimitsAfterASlowMeasurement: a measurement that took 20 s, as while containers start, or knew a part only, does not let a pod fill the disk for
+// minutes: it ends within 35 s of its write, 30 s for the next measurement and one round.
+func TestLimitsAfterASlowMeasurement(t *testing.T) {
+	for name, first := range map[string]func(*scarceNode){
+		"slow":    func(n *scarceNode) { n.slow = 20 * time.Second },
+		"partial": func(n *scarceNode) { n.slow, n.partial = 2*time.Second, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inScarceBubble(t, func(b *bubble, n *scarceNode) {
+				n.set(func() { first(n) })
+				limit := resource.MustParse("1Mi")
+				p := aPod("sized", "sleep", "1000")
+				p.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
+				b.cluster.create(p)
+				b.untilReady(time.Minute, "sized")
+				b.within(time.Minute, "nothing was measured", func() error {
+					n.mu.Lock()
+					defer n.mu.Unlock()
+					if n.asked == 0 {
+						return errors.New("not yet")
+					}
+					return nil
+				})
+				time.Sleep(20 * time.Second) // of the bubble: it has ended
+				n.set(func() { n.slow, n.memory["sized"] = 0, 22 })
+				start := time.Now()
+				b.untilPod(30*time.Minute, "sized", "evicted", phase(v1.PodFailed))
+				if took := time.Since(start); took > 35*time.Second {
+					t.Errorf("evicted after %v", took)
+				}
+				b.removeAll("sized")
+			})
+		})
+	}
 }
 
 // TestPreemption: a critical pod for which there is no room begins when another has ended for it.

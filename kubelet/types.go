@@ -275,6 +275,9 @@ type pressureReader interface {
 	Left(ctx context.Context) (evict.Left, error)
 	// Usage reads what these pods use. A pod that nobody knows anything of is not in the result.
 	Usage(ctx context.Context, pods []pod.View) (map[types.UID]*evict.Usage, error)
+	// LocalUsage reads what these pods have on the node's disk, for their own limits. whole is false if not everything could be measured in time:
+	// then the pods have at least that much.
+	LocalUsage(ctx context.Context, pods []pod.View) (usage map[types.UID]*evict.Usage, whole bool)
 }
 
 // Pressure is what the node does when it runs out of something.

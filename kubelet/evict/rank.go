@@ -121,6 +121,9 @@ func onDisk(u *Usage, in places) (bytes, objects int64) {
 			bytes, objects = bytes+int64(v.Bytes), objects+int64(v.Objects)
 		}
 	}
+	if in.volumes {
+		bytes, objects = bytes+int64(u.Files), objects+int64(u.FileObjects)
+	}
 	return bytes, objects
 }
 

@@ -149,7 +149,7 @@ func setLevel(levels map[string]Level, signal, text string) error {
 	return nil
 }
 
-// use sets what a pod uses: memory, processes, CONTAINER.memory, CONTAINER.layer, CONTAINER.logs, volume.NAME; inodes behind a colon.
+// use sets what a pod uses: memory, processes, files, CONTAINER.memory, CONTAINER.layer, CONTAINER.logs, volume.NAME; inodes behind a colon.
 func (n *node) use(uid types.UID, list []string) error {
 	u := &Usage{}
 	n.usage[uid] = u
@@ -174,6 +174,8 @@ func (n *node) use(uid types.UID, list []string) error {
 			u.Memory = &amount
 		case key == "processes":
 			u.Processes = amount
+		case key == "files":
+			u.Files, u.FileObjects = amount, count
 		case name == "volume":
 			u.Volumes = append(u.Volumes, VolumeUsage{Name: part, Bytes: amount, Objects: count})
 		case inContainer:

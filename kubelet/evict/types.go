@@ -64,6 +64,8 @@ type Usage struct {
 	Containers []ContainerUsage
 	// Volumes on the node's disk that are removed with the pod.
 	Volumes []VolumeUsage
+	// Files is what the files take that the kubelet made for the pod and that its containers can write; FileObjects are their inodes.
+	Files, FileObjects uint64
 }
 
 // ContainerUsage is what one container uses. Memory, Layer and Logs are nil if they are not known.

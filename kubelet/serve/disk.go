@@ -1,12 +1,13 @@
 package serve
 
 import (
-	"path/filepath"
+	"context"
 	"time"
 
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
 
+	"porthole.dev/porthole/kubelet/logs"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/volume"
 )
@@ -71,6 +72,7 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 		}
 	}
 
+	local.add(use.files.UsedBytes, use.files.UsedInodes)
 	p.EphemeralStorage = fsOf(local.bytes)
 	p.EphemeralStorage.InodesUsed = number(local.inodes)
 }
@@ -92,17 +94,23 @@ func volumeStats(v *volume.Usage, namespace string, on *statsapi.FsStats) statsa
 	return one
 }
 
-// measure reads the sizes of a pod's logs and volumes from disk.
+// measure reads the sizes of a pod's logs, volumes and files from disk. What takes longer than diskTimeout is known in part.
 func (s *sampler) measure(view pod.View) diskUse {
+	ctx, cancel := context.WithTimeout(context.Background(), diskTimeout)
+	defer cancel()
 	use := diskUse{at: time.Now(), logs: map[string]size{}}
 	for name, c := range view.Containers {
-		if c.LogPath != "" {
-			bytes, inodes := volume.Folder(filepath.Dir(c.LogPath))
+		if c.LogPath == "" {
+			continue
+		}
+		if dir, err := logs.Folder(c.LogPath); err == nil {
+			bytes, inodes := volume.Folder(ctx, dir)
 			use.logs[name] = size{bytes, inodes}
+			dir.Close()
 		}
 	}
 	if s.opts.Volumes != nil {
-		use.volumes = s.opts.Volumes(view.Pod.UID)
+		use.volumes, use.files = s.opts.Volumes.Usage(ctx, view.Pod.UID), s.opts.Volumes.FileUsage(view.Pod.UID)
 	}
 	return use
 }

@@ -21,6 +21,8 @@ const (
 	idlePace  = time.Minute      // how often they are taken while nobody reads them
 	activeFor = 5 * time.Minute  // how long after a read another one is expected
 	diskAge   = time.Minute      // how old sizes of folders may be
+
+	diskTimeout = 10 * time.Second // how long one pod's folders are read
 )
 
 // sampler keeps the newest statistics. It also takes them while nobody reads them, so that the first reader sees rates
@@ -46,6 +48,7 @@ type diskUse struct {
 	at      time.Time
 	logs    map[string]size // by container name
 	volumes []volume.Usage
+	files   volume.Usage // hosts file and termination messages
 }
 
 // size is the disk space that files take, and how many inodes.

@@ -67,6 +67,15 @@ func statsViews(n int, logPath string) []pod.View {
 	return out
 }
 
+// fixedVolumes are the volumes of each pod, which has a hosts file and a termination message besides.
+type fixedVolumes []volume.Usage
+
+func (f fixedVolumes) Usage(context.Context, types.UID) []volume.Usage { return f }
+
+func (fixedVolumes) FileUsage(types.UID) volume.Usage {
+	return volume.Usage{UsedBytes: 40, UsedInodes: 2}
+}
+
 func TestStatistics(t *testing.T) {
 	stats := &fixedStats{}
 	logPath := writeLog(t, strings.Repeat("x", 100))
@@ -75,10 +84,8 @@ func TestStatistics(t *testing.T) {
 	}
 
 	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return statsViews(1, logPath) }, Stats: stats, RootDir: tempDir(t),
-		Volumes: func(types.UID) []volume.Usage {
-			return []volume.Usage{{Name: "disk", UsedBytes: 1000, Local: true}, {Name: "memory", UsedBytes: 7, CapacityBytes: 70, AvailableBytes: 63},
-				{Name: "claimed", Claim: "data", UsedBytes: 5, CapacityBytes: 9, AvailableBytes: 4, Inodes: 3, Abnormal: new(bool)}}
-		}})
+		Volumes: fixedVolumes{{Name: "disk", UsedBytes: 1000, Local: true}, {Name: "memory", UsedBytes: 7, CapacityBytes: 70, AvailableBytes: 63},
+			{Name: "claimed", Claim: "data", UsedBytes: 5, CapacityBytes: 9, AvailableBytes: 4, Inodes: 3, Abnormal: new(bool)}}})
 
 	_, text := get(t, client(), srv.URL+"/stats/summary", "")
 	var summary statsapi.Summary
@@ -91,11 +98,16 @@ func TestStatistics(t *testing.T) {
 	if summary.Node.NodeName != "n" || *summary.Node.CPU.UsageCoreNanoSeconds == 0 || *summary.Node.Memory.AvailableBytes == 0 || *summary.Node.Runtime.ImageFs.CapacityBytes == 0 {
 		t.Errorf("node: %s", text)
 	}
-	taken, files := volume.Folder(filepath.Dir(logPath)) // on the disk, in blocks
+	dir, err := os.OpenRoot(filepath.Dir(logPath))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	taken, files := volume.Folder(t.Context(), dir) // on the disk, in blocks
 	if taken < 150 || *c.Logs.UsedBytes != taken || *c.Logs.InodesUsed != files || *c.Logs.AvailableBytes == 0 || *c.Rootfs.CapacityBytes == 0 || c.StartTime.Unix() != 1e9 || p.StartTime.Unix() != 1e9 {
 		t.Errorf("container: %s", text)
 	}
-	if len(p.VolumeStats) != 3 || *p.VolumeStats[1].CapacityBytes != 70 || *p.EphemeralStorage.UsedBytes != 2e9+taken+1000 || *p.EphemeralStorage.InodesUsed != files {
+	if len(p.VolumeStats) != 3 || *p.VolumeStats[1].CapacityBytes != 70 || *p.EphemeralStorage.UsedBytes != 2e9+taken+1000+40 || *p.EphemeralStorage.InodesUsed != files+2 {
 		t.Errorf("volumes: %s", text)
 	}
 

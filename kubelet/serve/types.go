@@ -47,6 +47,12 @@ type Stats interface {
 	Metrics(ctx context.Context) ([]RuntimeMetric, error)
 }
 
+// Volumes measures what a pod has on disk beside its logs; volume.Manager implements it.
+type Volumes interface {
+	Usage(ctx context.Context, uid types.UID) []volume.Usage
+	FileUsage(uid types.UID) volume.Usage
+}
+
 // Groups reads cgroups; kubelet/usage implements it.
 type Groups interface {
 	One(path string) (usage.Group, bool)
@@ -107,14 +113,13 @@ type Options struct {
 	// Checkpoint writes the state of a container into an archive below RootDir.
 	Checkpoint func(ctx context.Context, r CheckpointRequest) error
 	Stats      Stats
-	Machine    Machine // shown by /metrics/cadvisor
-	// Volumes measures the volumes of a pod; optional.
-	Volumes func(types.UID) []volume.Usage
-	RootDir string              // the kubelet's folder; its file system is the node's in statistics
-	Config  any                 // shown by /configz
-	Flags   map[string]string   // of the command line, by name; shown by /flagz
-	Version string              // of Kubernetes, as in v1.36.3; shown by /statusz
-	Metrics prometheus.Gatherer // default: prometheus.DefaultGatherer
+	Machine    Machine             // shown by /metrics/cadvisor
+	Volumes    Volumes             // optional
+	RootDir    string              // the kubelet's folder; its file system is the node's in statistics
+	Config     any                 // shown by /configz
+	Flags      map[string]string   // of the command line, by name; shown by /flagz
+	Version    string              // of Kubernetes, as in v1.36.3; shown by /statusz
+	Metrics    prometheus.Gatherer // default: prometheus.DefaultGatherer
 	// ProbeMetrics are shown by /metrics/probes; optional.
 	ProbeMetrics prometheus.Gatherer
 	// NoDebugging switches off the endpoints that act on containers or show their output, /logs/ and profiles.

@@ -26,7 +26,9 @@ func (claimKind) path(j job) (string, error) { return j.storage.path(j.pod, j.vo
 
 func (claimKind) prepare(ctx context.Context, j job) error { return j.storage.prepare(ctx, j) }
 
-func (claimKind) usage(j job) (Usage, bool) { return j.storage.usage(j.pod, j.volume.Name) }
+func (claimKind) usage(_ context.Context, j job) (Usage, bool) {
+	return j.storage.usage(j.pod, j.volume.Name)
+}
 
 // claimPeriod is the time between two looks at the claims of a pod (upstream looks with each sync of a pod, every 60 to 90 s).
 const claimPeriod = 75 * time.Second

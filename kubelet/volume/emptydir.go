@@ -20,12 +20,12 @@ type emptyDirKind struct{ inFolder }
 func (emptyDirKind) of(v *v1.Volume) bool { return v.EmptyDir != nil }
 
 // usage marks what is on disk as local: it counts against the node's and the pod's ephemeral storage.
-func (k emptyDirKind) usage(j job) (Usage, bool) {
+func (k emptyDirKind) usage(ctx context.Context, j job) (Usage, bool) {
 	dir := k.dir(j)
 	if u, own := filesystem(dir); own {
 		return u, true
 	}
-	u := tree(dir)
+	u := measured(ctx, dir)
 	u.Local = j.volume.EmptyDir.Medium == v1.StorageMediumDefault
 	return u, true
 }

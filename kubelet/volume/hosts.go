@@ -2,6 +2,7 @@ package volume
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -75,7 +76,7 @@ func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("making folder of pod: %w", err)
 	}
-	file, want := filepath.Join(dir, "etc-hosts"), HostsContent(h)
+	file, want := filepath.Join(dir, hostsName), HostsContent(h)
 	if err := writeHosts(file, want); err != nil {
 		return nil, fmt.Errorf("writing hosts file of pod: %w", err)
 	}
@@ -90,6 +91,9 @@ func writeHosts(file string, want []byte) error {
 		return err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(err, errors.New("it is not a file"))
+	}
 	have, err := io.ReadAll(io.LimitReader(f, int64(len(want))+1))
 	if err == nil && bytes.Equal(have, want) {
 		return nil

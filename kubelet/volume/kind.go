@@ -20,8 +20,8 @@ type kind interface {
 	// prepare makes the volume ready. It may be called again, and then changes only what is not right. The folder above
 	// the volume exists.
 	prepare(ctx context.Context, j job) error
-	// usage measures the volume. It returns false if the volume's content is not the pod's.
-	usage(j job) (Usage, bool)
+	// usage measures the volume, until ctx ends. It returns false if the volume's content is not the pod's.
+	usage(ctx context.Context, j job) (Usage, bool)
 	// teardown undoes what is mounted at dir, the folder of a volume of this kind. It may be called again, also by a
 	// process that did not prepare the volume; files and folders are removed afterwards.
 	teardown(ctx context.Context, dir string) error
@@ -65,12 +65,19 @@ func (k inFolder) dir(j job) string {
 }
 
 // usage measures the file system of a volume that has one of its own, else the files in its folder.
-func (k inFolder) usage(j job) (Usage, bool) {
+func (k inFolder) usage(ctx context.Context, j job) (Usage, bool) {
 	u, own := filesystem(k.dir(j))
 	if !own {
-		u = tree(k.dir(j))
+		u = measured(ctx, k.dir(j))
 	}
 	return u, true
+}
+
+// measured returns what the files of a folder take.
+func measured(ctx context.Context, dir string) Usage {
+	u, whole := tree(ctx, dir)
+	u.Partial = !whole
+	return u
 }
 
 func (k inFolder) teardown(_ context.Context, dir string) error { return unmountAll(dir) }
@@ -80,6 +87,6 @@ type noFolder struct{}
 
 func (noFolder) plugin() string { return "" }
 
-func (noFolder) usage(job) (Usage, bool) { return Usage{}, false }
+func (noFolder) usage(context.Context, job) (Usage, bool) { return Usage{}, false }
 
 func (noFolder) teardown(context.Context, string) error { return nil }

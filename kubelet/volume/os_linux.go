@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,7 +18,7 @@ import (
 
 const onWindows = false
 
-const noFollow = unix.O_NOFOLLOW // of os.OpenFile
+const noFollow = unix.O_NOFOLLOW | unix.O_NONBLOCK // of os.OpenFile; a named pipe is not waited for
 
 func isBusy(error) bool { return false }
 
@@ -79,14 +80,35 @@ func setAccess(root *os.Root, want content, acc access) error {
 
 // groupDir gives a folder to a group, adds bits to its mode, and makes new files in it inherit the group.
 func groupDir(p string, group int64, bits os.FileMode) error {
-	if err := os.Lchown(p, -1, int(group)); err != nil {
+	fd, err := unix.Open(p, unix.O_PATH|unix.O_NOFOLLOW|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
 		return fmt.Errorf("giving folder to the pod's group: %w", err)
 	}
-	info, err := os.Lstat(p)
-	if err != nil {
+	defer unix.Close(fd)
+	return giveToGroup(fd, group, uint32(bits.Perm()))
+}
+
+// giveToGroup gives what is open (O_PATH) to a group. It adds bits to the mode of a folder, and makes new files in it inherit the group. It adds those
+// of them that say read and write to the mode of a file, and changes no mode of anything else.
+func giveToGroup(fd int, group int64, bits uint32) error {
+	if err := unix.Fchownat(fd, "", -1, int(group), unix.AT_EMPTY_PATH); err != nil {
+		return fmt.Errorf("giving it to the pod's group: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	return os.Chmod(p, info.Mode().Perm()|bits|os.ModeSetgid)
+
+	mode := st.Mode & 0o7777
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		mode |= bits | unix.S_ISGID
+	case unix.S_IFREG:
+		mode |= bits & 0o660
+	default:
+		return nil
+	}
+	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode) // an open file of this kind cannot be changed directly before Linux 6.6
 }
 
 // setRootAccess gives the folder of a volume that the kubelet writes to the pod's group, if there is one.
@@ -98,7 +120,7 @@ func setRootAccess(dir string, group *int64) error {
 }
 
 // setGroup gives a whole tree to the pod's group, which can read and write it. With the policy OnRootMismatch it does
-// nothing if the top folder is right. It does not follow links.
+// nothing if the top folder is right. It does not follow links, also not those that a container puts there meanwhile.
 func setGroup(dir string, group int64, policy *v1.PodFSGroupChangePolicy) error {
 	if policy != nil && *policy == v1.FSGroupChangeOnRootMismatch {
 		var st unix.Stat_t
@@ -107,25 +129,21 @@ func setGroup(dir string, group int64, policy *v1.PodFSGroupChangePolicy) error 
 		}
 	}
 
-	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	err := walk(context.Background(), dir, func(f *entry) (bool, error) {
+		fd, err := unix.Openat(f.folder, f.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.ENOENT) {
+			return false, nil
+		}
 		if err != nil {
-			return err
+			return false, err
 		}
-		if d.IsDir() {
-			return groupDir(p, group, 0o770)
-		}
-		if err := os.Lchown(p, -1, int(group)); err != nil {
-			return err
-		}
-		if !d.Type().IsRegular() {
-			return nil
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		return os.Chmod(p, info.Mode().Perm()|0o660)
+		defer unix.Close(fd)
+		return true, giveToGroup(fd, group, 0o770)
 	})
+	if err != nil {
+		return err
+	}
+	return groupDir(dir, group, 0o770)
 }
 
 // isMount reports whether a file system is mounted at p itself. Linux 5.8 and newer answer directly; on older ones the

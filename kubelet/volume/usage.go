@@ -1,10 +1,22 @@
 package volume
 
 import (
+	"context"
 	"io/fs"
 	"os"
+	"path"
+	"path/filepath"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"porthole.dev/porthole/internal/beneath"
+)
+
+// Names below the folder of a pod, upstream's: its hosts file, and the folder of the files of termination messages.
+const (
+	hostsName    = "etc-hosts"
+	messagesName = "containers"
 )
 
 // Usage is what one volume holds. The fields about capacity are zero unless the volume has a file system of its own, in
@@ -13,6 +25,8 @@ type Usage struct {
 	Name                                              string
 	UsedBytes, UsedInodes                             uint64
 	CapacityBytes, AvailableBytes, Inodes, InodesFree uint64
+	// Partial: not everything was counted in time. There is at least that much.
+	Partial bool
 	// Local marks a volume that is on the node's disk and is removed with the pod: an emptyDir that is not in memory.
 	Local bool
 	// Claim is the name of the claim that the volume comes from; empty if it has none.
@@ -21,9 +35,18 @@ type Usage struct {
 	Abnormal *bool
 }
 
-// Usage measures the volumes of a pod that this process prepared. Host paths and images are left out. It reads whole
+// Usage measures the volumes of a pod that this process prepared, until ctx ends. Host paths and images are left out. It reads whole
 // trees: do not call it often.
-func (m *Manager) Usage(uid types.UID) []Usage {
+func (m *Manager) Usage(ctx context.Context, uid types.UID) []Usage {
+	return m.measureVolumes(ctx, uid, func(*v1.Volume) bool { return true })
+}
+
+// LocalUsage is Usage of the volumes that are on the node's disk and are removed with the pod. It asks no driver.
+func (m *Manager) LocalUsage(ctx context.Context, uid types.UID) []Usage {
+	return m.measureVolumes(ctx, uid, func(v *v1.Volume) bool { return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault })
+}
+
+func (m *Manager) measureVolumes(ctx context.Context, uid types.UID, wanted func(*v1.Volume) bool) (out []Usage) {
 	m.mu.Lock()
 	p := m.pods[uid]
 	m.mu.Unlock()
@@ -34,14 +57,13 @@ func (m *Manager) Usage(uid types.UID) []Usage {
 	pod := p.pod
 	p.mu.Unlock()
 
-	var out []Usage
 	for i := range pod.Spec.Volumes {
 		j := m.job(nil, pod, Facts{}, &pod.Spec.Volumes[i])
 		k := kindOf(j.volume)
-		if k == nil {
+		if k == nil || !wanted(j.volume) {
 			continue
 		}
-		if u, ok := k.usage(j); ok {
+		if u, ok := k.usage(ctx, j); ok {
 			u.Name = j.volume.Name
 			out = append(out, u)
 		}
@@ -49,50 +71,41 @@ func (m *Manager) Usage(uid types.UID) []Usage {
 	return out
 }
 
-// Folder returns what the files of a folder take of the disk, and how many files and folders there are.
-func Folder(dir string) (bytes, inodes uint64) {
-	u := tree(dir)
-	return u.UsedBytes, u.UsedInodes
+// FileUsage returns what the files take that the kubelet made for a pod and that its containers can write: the hosts file and those of termination
+// messages. They are on the node's disk (CVE-2020-8557).
+func (m *Manager) FileUsage(uid types.UID) (u Usage) {
+	dir, err := beneath.Folder(m.opts.RootDir, "pods", string(uid))
+	if err != nil {
+		return u
+	}
+	defer dir.Close()
+
+	names := []string{hostsName}
+	for _, container := range namesIn(dir, messagesName) {
+		for _, file := range namesIn(dir, path.Join(messagesName, container)) {
+			names = append(names, filepath.Join(messagesName, container, file))
+		}
+	}
+	for _, name := range names {
+		if info, err := dir.Lstat(name); err == nil && info.Mode().IsRegular() {
+			u.UsedBytes += onDisk(info)
+			u.UsedInodes++
+		}
+	}
+	return u
 }
 
-// tree adds up the files of a folder. It uses handles, follows no links and enters no other file systems, because
-// containers can change the folder meanwhile. What cannot be read counts as nothing.
-func tree(dir string) Usage {
-	var u Usage
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return u
+// namesIn lists a folder below an open one; nothing if it cannot be read.
+func namesIn(root *os.Root, folder string) (names []string) {
+	entries, _ := fs.ReadDir(root.FS(), folder)
+	for _, e := range entries {
+		names = append(names, e.Name())
 	}
-	defer root.Close()
-	top, err := root.Stat(".")
-	if err != nil {
-		return u
-	}
+	return names
+}
 
-	seen := map[fileID]bool{} // files with several names count once
-	_ = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
-		if err != nil { // it went away meanwhile, or is somebody else's
-			if d != nil && d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		info, err := d.Info()
-		if err != nil {
-			return nil
-		}
-		if d.IsDir() && !sameDevice(top, info) {
-			return fs.SkipDir
-		}
-		if id, many := idOf(info); many {
-			if seen[id] {
-				return nil
-			}
-			seen[id] = true
-		}
-		u.UsedBytes += onDisk(info)
-		u.UsedInodes++
-		return nil
-	})
-	return u
+// Folder returns what the files of an open folder take of the disk, and how many files and folders there are.
+func Folder(ctx context.Context, dir *os.Root) (bytes, inodes uint64) {
+	u, _ := treeOf(ctx, dir)
+	return u.UsedBytes, u.UsedInodes
 }

@@ -7,24 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileID identifies a file.
-type fileID struct{ dev, ino uint64 }
-
-// idOf returns the identity of a file. many reports whether the file has other names too.
-func idOf(info fs.FileInfo) (id fileID, many bool) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || info.IsDir() {
-		return fileID{}, false
-	}
-	return fileID{uint64(st.Dev), st.Ino}, st.Nlink > 1
-}
-
-func sameDevice(a, b fs.FileInfo) bool {
-	x, ok := a.Sys().(*syscall.Stat_t)
-	y, ok2 := b.Sys().(*syscall.Stat_t)
-	return !ok || !ok2 || x.Dev == y.Dev
-}
-
 // onDisk returns the number of bytes that a file takes on disk.
 func onDisk(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {

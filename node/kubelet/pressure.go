@@ -2,11 +2,13 @@ package kubelet
 
 import (
 	"context"
-	"path/filepath"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	resources "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -29,6 +31,19 @@ func evictionSettings(cfg *v1beta1.KubeletConfiguration) (evict.Desired, error) 
 		MaxGrace: time.Duration(cfg.EvictionMaxPodGracePeriod) * time.Second, LocalLimits: *cfg.LocalStorageCapacityIsolation}, err
 }
 
+// Bounds of one measurement of local storage: how long it takes in all, and how many pods are measured at the same time. A pod with very many files
+// delays no other.
+const (
+	localTimeout  = 15 * time.Second
+	localParallel = 4
+)
+
+// volumeUsage measures what pods have on the node's disk; volume.Manager does it.
+type volumeUsage interface {
+	LocalUsage(ctx context.Context, uid types.UID) []volume.Usage
+	FileUsage(uid types.UID) volume.Usage
+}
+
 // leftReader reads what is left on this machine, and what pods use of it.
 type leftReader struct {
 	root string // the kubelet's folder, which is on the node's own file system
@@ -45,14 +60,14 @@ type leftReader struct {
 	stats interface { // of the runtime
 		PodStats(ctx context.Context) ([]statsapi.PodStats, error)
 	}
-	volumes func(types.UID) []volume.Usage
+	volumes volumeUsage
 
 	images, layers string // as the runtime named them; empty until it answers
 }
 
 func newLeftReader(cfg *v1beta1.KubeletConfiguration, o *core.Options, rt *runtime.Runtime, volumes *volume.Manager) (*leftReader, error) {
 	r := &leftReader{root: o.RootDir, folders: o.ImageGC.Folders, disk: platform.ReadDisk, usage: platform.ReadUsage, same: platform.SameDisk,
-		stats: runtime.Stats{Runtime: rt.Client(), Images: o.ImageGC.Images}, volumes: volumes.Usage}
+		stats: runtime.Stats{Runtime: rt.Client(), Images: o.ImageGC.Images}, volumes: volumes}
 	if tree, ok := o.Cgroups.(cgroup.Tree); ok {
 		most, err := forPods(cfg, o.Node.Host, 0)
 		if err != nil {
@@ -135,53 +150,135 @@ func (r *leftReader) Usage(ctx context.Context, pods []pod.View) (map[types.UID]
 	if err != nil {
 		return nil, err
 	}
-	byUID := map[types.UID]*statsapi.PodStats{}
-	for i := range list {
-		byUID[types.UID(list[i].PodRef.UID)] = &list[i]
-	}
-
-	out := map[types.UID]*evict.Usage{}
-	for _, v := range pods {
-		if s := byUID[v.Pod.UID]; s != nil {
-			out[v.Pod.UID] = usageOf(s, &v, r.volumes(v.Pod.UID))
-		}
-	}
-	return out, nil
+	known := byUID(list)
+	pods = slices.DeleteFunc(slices.Clone(pods), func(v pod.View) bool { return known[v.Pod.UID] == nil })
+	disk, _ := r.onDisk(ctx, pods)
+	return together(pods, known, disk), nil
 }
 
-// usageOf puts together what one pod uses.
-func usageOf(s *statsapi.PodStats, v *pod.View, volumes []volume.Usage) *evict.Usage {
-	u := &evict.Usage{}
-	if s.Memory != nil {
-		u.Memory = s.Memory.WorkingSetBytes
+// LocalUsage reads what pods have on the node's disk. The runtime is asked only if one of them has a limit that counts the layers of its containers. If it
+// does not answer in time, these are not known, and the rest counts nevertheless.
+func (r *leftReader) LocalUsage(ctx context.Context, pods []pod.View) (map[types.UID]*evict.Usage, bool) {
+	ctx, cancel := context.WithTimeout(ctx, localTimeout)
+	defer cancel()
+	if !slices.ContainsFunc(pods, limitsLayers) {
+		disk, whole := r.onDisk(ctx, pods)
+		return together(pods, nil, disk), whole
 	}
-	if p := s.ProcessStats; p != nil && p.ProcessCount != nil {
+
+	var list []statsapi.PodStats
+	var err error
+	var asking sync.WaitGroup
+	asking.Go(func() { list, err = r.stats.PodStats(ctx) })
+	disk, whole := r.onDisk(ctx, pods)
+	asking.Wait()
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("The layers of containers are not known: their pods' limits are compared with the rest", "cause", err.Error())
+	}
+
+	known := byUID(list)
+	whole = whole && !slices.ContainsFunc(pods, func(v pod.View) bool { return limitsLayers(v) && known[v.Pod.UID] == nil })
+	return together(pods, known, disk), whole
+}
+
+// limitsLayers reports whether a container of the pod, or the pod, has a limit of local storage, in which the layers of containers count.
+func limitsLayers(v pod.View) bool {
+	most := resources.PodLimits(v.Pod, resources.PodResourcesOptions{})
+	return !most.StorageEphemeral().IsZero()
+}
+
+func byUID(list []statsapi.PodStats) map[types.UID]*statsapi.PodStats {
+	out := map[types.UID]*statsapi.PodStats{}
+	for i := range list {
+		out[types.UID(list[i].PodRef.UID)] = &list[i]
+	}
+	return out
+}
+
+// diskUse is what a pod has on disk beside logs and layers.
+type diskUse struct {
+	volumes []volume.Usage
+	files   volume.Usage
+}
+
+// onDisk reads the disk for some pods at a time, until ctx ends. whole is false if something was measured in part.
+func (r *leftReader) onDisk(ctx context.Context, pods []pod.View) (out map[types.UID]diskUse, whole bool) {
+	out, whole = map[types.UID]diskUse{}, true
+	var mu sync.Mutex
+	slots := make(chan struct{}, localParallel)
+	var all sync.WaitGroup
+	for _, v := range pods {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			use := diskUse{r.volumes.LocalUsage(ctx, v.Pod.UID), r.volumes.FileUsage(v.Pod.UID)}
+			mu.Lock()
+			defer mu.Unlock()
+			out[v.Pod.UID] = use
+			whole = whole && !slices.ContainsFunc(use.volumes, func(v volume.Usage) bool { return v.Partial })
+		})
+	}
+	all.Wait()
+	return out, whole
+}
+
+// together joins what the runtime says of pods and what they have on disk.
+func together(pods []pod.View, stats map[types.UID]*statsapi.PodStats, disk map[types.UID]diskUse) map[types.UID]*evict.Usage {
+	out := map[types.UID]*evict.Usage{}
+	for _, v := range pods {
+		out[v.Pod.UID] = usageOf(stats[v.Pod.UID], &v, disk[v.Pod.UID])
+	}
+	return out
+}
+
+// usageOf puts together what one pod uses. stats is nil if the runtime says nothing of it.
+func usageOf(stats *statsapi.PodStats, v *pod.View, disk diskUse) *evict.Usage {
+	u := &evict.Usage{Files: disk.files.UsedBytes, FileObjects: disk.files.UsedInodes}
+	if stats == nil {
+		stats = &statsapi.PodStats{}
+	}
+	if stats.Memory != nil {
+		u.Memory = stats.Memory.WorkingSetBytes
+	}
+	if p := stats.ProcessStats; p != nil && p.ProcessCount != nil {
 		u.Processes = *p.ProcessCount
 	}
 
-	for i := range s.Containers {
-		c := &s.Containers[i]
-		one := evict.ContainerUsage{Name: c.Name}
-		if c.Memory != nil {
-			one.Memory = c.Memory.WorkingSetBytes
-		}
-		if c.Rootfs != nil {
-			one.Layer = c.Rootfs.UsedBytes
-			if n := c.Rootfs.InodesUsed; n != nil {
-				one.LayerObjects = *n
-			}
-		}
-		if path := v.Containers[c.Name].LogPath; path != "" {
-			bytes, files := logs.Size(filepath.Dir(path))
-			one.Logs, one.LogObjects = &bytes, files
-		}
-		u.Containers = append(u.Containers, one)
+	known := map[string]*statsapi.ContainerStats{}
+	names := map[string]bool{}
+	for i := range stats.Containers {
+		known[stats.Containers[i].Name] = &stats.Containers[i]
+		names[stats.Containers[i].Name] = true
 	}
-
-	for _, vol := range volumes {
+	for name := range v.Containers {
+		names[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		u.Containers = append(u.Containers, containerUsage(name, known[name], v.Containers[name].LogPath))
+	}
+	for _, vol := range disk.volumes {
 		if vol.Local { // one in memory cannot exceed its limit: its file system has that size
 			u.Volumes = append(u.Volumes, evict.VolumeUsage{Name: vol.Name, Bytes: vol.UsedBytes, Objects: vol.UsedInodes})
 		}
 	}
 	return u
+}
+
+// containerUsage puts together what one container uses. stats is nil if the runtime says nothing of it; log is empty if it has none.
+func containerUsage(name string, stats *statsapi.ContainerStats, log string) evict.ContainerUsage {
+	one := evict.ContainerUsage{Name: name}
+	if stats != nil && stats.Memory != nil {
+		one.Memory = stats.Memory.WorkingSetBytes
+	}
+	if stats != nil && stats.Rootfs != nil {
+		one.Layer = stats.Rootfs.UsedBytes
+		if n := stats.Rootfs.InodesUsed; n != nil {
+			one.LayerObjects = *n
+		}
+	}
+	if log != "" {
+		bytes, files := logs.Size(log)
+		one.Logs, one.LogObjects = &bytes, files
+	}
+	return one
 }

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -127,9 +129,8 @@ func TestUsage(t *testing.T) {
 	stats := statsapi.PodStats{PodRef: statsapi.PodReference{UID: "u"}, Memory: &statsapi.MemoryStats{WorkingSetBytes: n(7)},
 		ProcessStats: &statsapi.ProcessStats{ProcessCount: n(3)}, Containers: []statsapi.ContainerStats{{Name: "c",
 			Memory: &statsapi.MemoryStats{WorkingSetBytes: n(5)}, Rootfs: &statsapi.FsStats{UsedBytes: n(50), InodesUsed: n(2)}}, {Name: "bare"}}}
-	r := &leftReader{stats: fixedStats{stats}, volumes: func(types.UID) []volume.Usage {
-		return []volume.Usage{{Name: "v", UsedBytes: 9, UsedInodes: 4, Local: true}, {Name: "config", UsedBytes: 1}}
-	}}
+	r := &leftReader{stats: fixedStats{stats}, volumes: fixedVolumes{volumes: []volume.Usage{{Name: "v", UsedBytes: 9, UsedInodes: 4, Local: true}, {Name: "config", UsedBytes: 1}},
+		files: volume.Usage{UsedBytes: 6, UsedInodes: 2}}}
 
 	view := func(uid types.UID) pod.View {
 		p := &v1.Pod{}
@@ -142,9 +143,9 @@ func TestUsage(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	u := got["u"]
-	c := u.Containers[0]
+	c := u.Containers[1]
 	if *u.Memory != 7 || u.Processes != 3 || *c.Memory != 5 || *c.Layer != 50 || c.LayerObjects != 2 || *c.Logs != 100 || c.LogObjects != 1 ||
-		u.Containers[1].Logs != nil || u.Containers[1].Memory != nil || len(u.Volumes) != 1 || u.Volumes[0] != (evict.VolumeUsage{Name: "v", Bytes: 9, Objects: 4}) {
+		u.Containers[0].Logs != nil || u.Containers[0].Memory != nil || u.Files != 6 || u.FileObjects != 2 || len(u.Volumes) != 1 || u.Volumes[0] != (evict.VolumeUsage{Name: "v", Bytes: 9, Objects: 4}) {
 		t.Errorf("%+v", u)
 	}
 }
@@ -152,3 +153,61 @@ func TestUsage(t *testing.T) {
 type fixedStats []statsapi.PodStats
 
 func (f fixedStats) PodStats(context.Context) ([]statsapi.PodStats, error) { return f, nil }
+
+// fixedVolumes is what each pod has on disk.
+type fixedVolumes struct {
+	volumes []volume.Usage
+	files   volume.Usage
+}
+
+func (f fixedVolumes) LocalUsage(context.Context, types.UID) []volume.Usage { return f.volumes }
+func (f fixedVolumes) FileUsage(types.UID) volume.Usage                     { return f.files }
+
+// slowStats is a runtime that answers no question about pods before its caller gives up, and counts them.
+type slowStats struct{ asked *int }
+
+func (s slowStats) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
+	*s.asked++
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestLocalUsageDoesNotNeedTheRuntime: while the runtime is slow, which it is when a container starts, what pods have in their volumes is known, and a
+// pod that only has limits of volumes does not wait for the runtime.
+func TestLocalUsageDoesNotNeedTheRuntime(t *testing.T) {
+	view := func(uid types.UID, limit string) pod.View {
+		p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
+		p.UID = uid
+		if limit != "" {
+			p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse(limit)}
+		}
+		return pod.View{Pod: p}
+	}
+	volumes := fixedVolumes{volumes: []volume.Usage{{Name: "v", UsedBytes: 9, UsedInodes: 4, Local: true}}, files: volume.Usage{UsedBytes: 1}}
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		r := &leftReader{stats: slowStats{&asked}, volumes: volumes}
+		began := time.Now()
+		got, whole := r.LocalUsage(t.Context(), []pod.View{view("sized", "")})
+		if !whole || asked != 0 || got["sized"].Volumes[0].Bytes != 9 || time.Since(began) > 0 {
+			t.Errorf("limits of volumes: %+v, whole %t, the runtime was asked %d times, %v", got, whole, asked, time.Since(began))
+		}
+
+		got, whole = r.LocalUsage(t.Context(), []pod.View{view("sized", ""), view("limited", "1Mi")})
+		if whole || asked != 1 || len(got) != 2 || got["limited"].Files != 1 || got["limited"].Volumes[0].Bytes != 9 || time.Since(began) > localTimeout {
+			t.Errorf("limits of pods: %+v, whole %t, asked %d times, %v", got, whole, asked, time.Since(began))
+		}
+
+		volumes.volumes[0].Partial = true
+		if got, whole = r.LocalUsage(t.Context(), []pod.View{view("sized", "")}); whole || got["sized"].Volumes[0].Bytes != 9 {
+			t.Errorf("a volume that was measured in part: %+v, whole %t", got, whole)
+		}
+	})
+
+	n := func(i uint64) *uint64 { return &i }
+	r := &leftReader{volumes: volumes, stats: fixedStats{{PodRef: statsapi.PodReference{UID: "limited"}, Containers: []statsapi.ContainerStats{
+		{Name: "c", Rootfs: &statsapi.FsStats{UsedBytes: n(30 << 20)}}}}}}
+	if got, _ := r.LocalUsage(t.Context(), []pod.View{view("limited", "1Mi")}); len(got["limited"].Containers) != 1 || *got["limited"].Containers[0].Layer != 30<<20 {
+		t.Errorf("the layer of a container: %+v", got["limited"])
+	}
+}

@@ -1,0 +1,214 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+)
+
+// deep makes a chain of folders below dir, with a file of size bytes in the lowest. Its path is far too long for one call.
+func deep(t *testing.T, dir string, levels, size int) {
+	t.Helper()
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range levels {
+		next := -1
+		if err = unix.Mkdirat(fd, "d", 0o700); err == nil {
+			next, err = unix.Openat(fd, "d", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		}
+		unix.Close(fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd = next
+	}
+	f, err := unix.Openat(fd, "file", unix.O_CREAT|unix.O_WRONLY, 0o600)
+	unix.Close(fd)
+	if err == nil {
+		_, err = unix.Write(f, make([]byte, size))
+		err = errors.Join(err, unix.Close(f))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDeepTree: what a container hides below thousands of folders is counted, in a time that grows with their number only, and with few open files.
+func TestDeepTree(t *testing.T) {
+	dir := tempDir(t)
+	const levels = 6000
+	deep(t, dir, levels, 1<<20)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	few := limit
+	few.Cur = 200
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	u, whole := tree(t.Context(), dir)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if !whole || u.UsedInodes != levels+2 || u.UsedBytes < 1<<20 {
+		t.Errorf("%+v, whole %t", u, whole)
+	}
+}
+
+// TestTreeEnds: a measurement that takes too long ends, and says that it is a part.
+func TestTreeEnds(t *testing.T) {
+	dir := tempDir(t)
+	for i := range 5 {
+		if err := os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if u, whole := tree(ctx, dir); whole || u.UsedInodes < 1 || u.UsedInodes > 6 {
+		t.Errorf("%+v, whole %t", u, whole)
+	}
+}
+
+// TestTreeRace: while a container exchanges folders for links, nothing outside is counted.
+func TestTreeRace(t *testing.T) {
+	dir, outside := tempDir(t), outsideOf(t)
+	if err := os.WriteFile(filepath.Join(outside, "big"), make([]byte, 8<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700), os.Symlink(outside, filepath.Join(dir, "link")), unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	attack(t, func(int) {
+		_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "a"), unix.AT_FDCWD, filepath.Join(dir, "link"), unix.RENAME_EXCHANGE)
+	}, func(int) {
+		if u, _ := tree(t.Context(), dir); u.UsedBytes > 1<<20 {
+			t.Errorf("something outside was counted: %+v", u)
+		}
+	})
+	if err := os.Remove(filepath.Join(outside, "big")); err != nil {
+		t.Fatal(err)
+	}
+	unharmed(t, outside)
+}
+
+// TestSetGroupRace: a container that shares the volume exchanges its files and folders for links while the volume is given to a group. Nothing outside
+// gets the group or another mode.
+func TestSetGroupRace(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir, outside := tempDir(t), outsideOf(t)
+	if err := os.Chmod(filepath.Join(outside, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const pairs = 20
+	at := func(kind string, i int) string { return filepath.Join(dir, fmt.Sprint(kind, i%pairs)) }
+	for i := range pairs {
+		err := errors.Join(os.WriteFile(at("file", i), nil, 0o600), os.Symlink(filepath.Join(outside, "secret"), at("flink", i)),
+			os.Mkdir(at("folder", i), 0o700), os.Symlink(filepath.Join(outside, "sub"), at("dlink", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	attack(t, func(i int) {
+		_ = unix.Renameat2(unix.AT_FDCWD, at("file", i), unix.AT_FDCWD, at("flink", i), unix.RENAME_EXCHANGE)
+		_ = unix.Renameat2(unix.AT_FDCWD, at("folder", i), unix.AT_FDCWD, at("dlink", i), unix.RENAME_EXCHANGE)
+	}, func(int) { _ = setGroup(dir, 4321, nil) })
+
+	for name, mode := range map[string]os.FileMode{"secret": 0o600, "sub": 0o700, "sub/secret": 0o600} {
+		var st unix.Stat_t
+		path := filepath.Join(outside, name)
+		if err := unix.Stat(path, &st); err != nil || st.Gid == 4321 || modeOf(t, path).Perm() != mode {
+			t.Errorf("%s outside: group %d, mode %v, %v", name, st.Gid, modeOf(t, path), err)
+		}
+	}
+}
+
+// TestHostsFileIsNotWaitedFor: a named pipe in the place of the hosts file is refused at once.
+func TestHostsFileIsNotWaitedFor(t *testing.T) {
+	file := filepath.Join(tempDir(t), "etc-hosts")
+	if err := unix.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- writeHosts(file, []byte("text")) }()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("a named pipe was written")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it is still waiting for the pipe")
+	}
+}
+
+// TestFileUsage is CVE-2020-8557: what a container writes to its hosts file and to its termination message is measured. What others put beside them,
+// and the targets of links, is not.
+func TestFileUsage(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	pod := podWith()
+	mount, err := m.EtcHosts(pod, &v1.Container{Name: "c"}, Hosts{PodIPs: []string{"10.0.0.1"}, HostName: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := m.FileUsage(pod.UID)
+	if before.UsedInodes != 1 || before.UsedBytes == 0 {
+		t.Errorf("hosts file: %+v", before)
+	}
+
+	messages := filepath.Join(m.podDir(pod.UID), "containers", "c")
+	outside := outsideOf(t)
+	err = errors.Join(os.WriteFile(mount.HostPath, make([]byte, 1<<20), 0o644), os.MkdirAll(messages, 0o750),
+		os.WriteFile(filepath.Join(messages, "00000001"), make([]byte, 2<<20), 0o666), os.WriteFile(filepath.Join(messages, "00000002"), make([]byte, 1<<20), 0o666),
+		os.Symlink(filepath.Join(outside, "secret"), filepath.Join(messages, "00000003")), os.Symlink(outside, filepath.Join(messages, "..", "d")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := m.FileUsage(pod.UID); u.UsedInodes != 3 || u.UsedBytes < 4<<20 || u.UsedBytes > 5<<20 {
+		t.Errorf("with messages: %+v", u)
+	}
+	if u := m.FileUsage("nobody"); u != (Usage{}) {
+		t.Errorf("a pod without a folder: %+v", u)
+	}
+}
+
+// BenchmarkLocalStorage measures the volumes of 100 pods, of three volumes with 60 files each.
+func BenchmarkLocalStorage(b *testing.B) {
+	root := b.TempDir()
+	var dirs []string
+	for pod := range 100 {
+		for v := range 3 {
+			dir := filepath.Join(root, fmt.Sprint(pod), "volumes", "kubernetes.io~empty-dir", fmt.Sprint(v))
+			dirs = append(dirs, dir)
+			for folder := range 6 {
+				at := filepath.Join(dir, "a", fmt.Sprint(folder))
+				if err := os.MkdirAll(at, 0o755); err != nil {
+					b.Fatal(err)
+				}
+				for file := range 10 {
+					if err := os.WriteFile(filepath.Join(at, fmt.Sprint(file)), []byte("x"), 0o600); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+	for b.Loop() {
+		for _, dir := range dirs {
+			if u, whole := tree(b.Context(), dir); !whole || u.UsedInodes != 68 {
+				b.Fatal(u, whole)
+			}
+		}
+	}
+}
