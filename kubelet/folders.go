@@ -26,9 +26,12 @@ type folders struct {
 // remove removes what a pod that has ended has on disk. The pod's own folder goes last: by it a later kubelet finds what
 // this one could not finish.
 func (f *folders) remove(ctx context.Context, uid types.UID) error {
-	logs, err := filepath.Glob(filepath.Join(f.logs, "*_"+string(uid)))
-	for _, dir := range logs {
-		err = errors.Join(err, volume.RemoveTree(dir))
+	// A uid can come from the name of a folder, which a container with that folder mounted can make: it is compared, and is no pattern.
+	var err error
+	for _, name := range namesOf(f.logs) {
+		if strings.HasSuffix(name, "_"+string(uid)) {
+			err = errors.Join(err, volume.RemoveTree(filepath.Join(f.logs, name)))
+		}
 	}
 	if err = errors.Join(err, f.cgroups.RemovePod(uid)); err != nil {
 		return err
@@ -60,18 +63,33 @@ func (f *folders) removeUnknown(ctx context.Context, known func(types.UID) bool)
 	return removed, failed
 }
 
-// logged returns the pods that have a folder of logs, named <namespace>_<name>_<UID>.
+// namesOf lists a folder; nothing if it is not there or cannot be read.
+func namesOf(dir string) (names []string) {
+	entries, _ := os.ReadDir(dir) // nothing can be removed then
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// logged returns the pods that have a folder of logs, named <namespace>_<name>_<UID>. A folder with a name that no pod has is not ours.
 func (f *folders) logged() (uids []types.UID) {
 	entries, err := os.ReadDir(f.logs)
 	if err != nil {
 		return nil // the folder does not exist yet, or cannot be read: nothing can be removed
 	}
 	for _, e := range entries {
-		if parts := strings.Split(e.Name(), "_"); e.IsDir() && len(parts) == 3 && parts[2] != "" {
+		if parts := strings.Split(e.Name(), "_"); e.IsDir() && len(parts) == 3 && parts[2] != "" && !strings.ContainsFunc(parts[2], notInUIDs) {
 			uids = append(uids, types.UID(parts[2]))
 		}
 	}
 	return uids
+}
+
+// notInUIDs reports whether a character cannot be in the UID of a pod: the API server gives those of RFC 4122, and the kubelet makes those of static pods of hexadecimal
+// digits.
+func notInUIDs(r rune) bool {
+	return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }
 
 // links is the folder of the symbolic links to logs that log collectors look for. It is beside that of the logs.
@@ -79,8 +97,11 @@ func (f *folders) links() string { return filepath.Join(filepath.Dir(f.logs), "c
 
 // removeDeadLinks removes links to logs of ours that are gone. What cannot be removed now is tried again the next time.
 func (f *folders) removeDeadLinks() {
-	links, _ := filepath.Glob(filepath.Join(f.links(), "*.log"))
-	for _, link := range links {
+	for _, name := range namesOf(f.links()) {
+		link := filepath.Join(f.links(), name)
+		if !strings.HasSuffix(name, ".log") {
+			continue
+		}
 		target, err := os.Readlink(link)
 		if err != nil || !strings.HasPrefix(target, f.logs) {
 			continue
@@ -97,9 +118,10 @@ func (f *folders) removeLog(c pod.Container) error {
 		return nil
 	}
 
-	links, _ := filepath.Glob(filepath.Join(f.links(), "*-"+c.ID+".log"))
-	for _, link := range links {
-		_ = os.Remove(link)
+	for _, name := range namesOf(f.links()) {
+		if strings.HasSuffix(name, "-"+c.ID+".log") {
+			_ = os.Remove(filepath.Join(f.links(), name))
+		}
 	}
 	return logs.Remove(c.LogPath)
 }

@@ -19,7 +19,8 @@ const (
 	hookTimeout = time.Minute
 )
 
-// HookGet runs an httpGet hook. Any answer is a success, regardless of its status. If the answer to an https request is plain
+// HookGet runs an httpGet hook. Any answer is a success, regardless of its status. As with upstream's kubelet, redirects to the same host are
+// followed, and one to another host is the answer: the hook of a pod asks nobody else in the node's name. If the answer to an https request is plain
 // http, the request is sent again as http, without credentials, and plain is true.
 func HookGet(ctx context.Context, h *v1.HTTPGetAction, t Target) (plain bool, err error) {
 	port, err := findPort(h.Port.String(), t.Container)
@@ -27,7 +28,7 @@ func HookGet(ctx context.Context, h *v1.HTTPGetAction, t Target) (plain bool, er
 		return false, err
 	}
 	address := net.JoinHostPort(hostOf(h, t), strconv.Itoa(port))
-	client := &http.Client{Timeout: hookTimeout, Transport: &http.Transport{
+	client := &http.Client{Timeout: hookTimeout, CheckRedirect: sameHost, Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives: true,
 		DialContext:       dialer(hookTimeout).DialContext,

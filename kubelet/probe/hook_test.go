@@ -2,9 +2,11 @@ package probe
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -48,6 +50,42 @@ func TestHookGet(t *testing.T) {
 	}
 	if _, err := HookGet(context.Background(), &v1.HTTPGetAction{Port: intstr.FromString("nope")}, target); err == nil {
 		t.Error("an unknown port is no error")
+	}
+}
+
+// TestHookRedirects: a hook follows a redirect on its own host, also to another port, and one to another host ends it without a request there.
+func TestHookRedirects(t *testing.T) {
+	var asked []string
+	note := func(name string) http.HandlerFunc {
+		return func(http.ResponseWriter, *http.Request) { asked = append(asked, name) }
+	}
+	other, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Skip("no second address of the loopback here:", err)
+	}
+	elsewhere := &httptest.Server{Listener: other, Config: &http.Server{Handler: note("elsewhere")}}
+	elsewhere.Start()
+	defer elsewhere.Close()
+	port := httptest.NewServer(note("other port"))
+	defer port.Close()
+
+	mux := http.NewServeMux()
+	mux.Handle("/away", http.RedirectHandler(elsewhere.URL+"/secret", http.StatusFound))
+	mux.Handle("/port", http.RedirectHandler(port.URL, http.StatusFound))
+	mux.Handle("/path", http.RedirectHandler("/here", http.StatusTemporaryRedirect))
+	mux.Handle("/around", http.RedirectHandler("/around", http.StatusFound))
+	mux.HandleFunc("/here", note("here"))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	u, _ := url.Parse(server.URL)
+
+	for path, want := range map[string]string{"/away": "", "/port": "other port", "/path": "here", "/around": ""} {
+		target, _ := targetOf(t, u.Host)
+		asked = nil
+		_, err := HookGet(t.Context(), &v1.HTTPGetAction{Path: path, Port: intstr.FromString("web")}, target)
+		if got := strings.Join(asked, " "); got != want || (err != nil) != (path == "/around") {
+			t.Errorf("%s: %q was asked, %v", path, got, err)
+		}
 	}
 }
 

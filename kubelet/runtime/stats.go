@@ -142,7 +142,6 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 			d := n.GetDefaultInterface()
 			out.Network = &statsapi.NetworkStats{Time: stamp(n.GetTimestamp()), InterfaceStats: statsapi.InterfaceStats{
 				Name: d.GetName(), RxBytes: amount(d.GetRxBytes()), TxBytes: amount(d.GetTxBytes())}}
-			out.Network.Interfaces = append(out.Network.Interfaces, out.Network.InterfaceStats)
 			for _, i := range n.GetInterfaces() {
 				out.Network.Interfaces = append(out.Network.Interfaces, statsapi.InterfaceStats{Name: i.GetName(), RxBytes: amount(i.GetRxBytes()), TxBytes: amount(i.GetTxBytes())})
 			}
@@ -163,11 +162,13 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 		}
 		if n := l.GetNetwork(); n.GetDefaultInterface() != nil {
 			out.Network = &statsapi.NetworkStats{Time: stamp(n.GetTimestamp()), InterfaceStats: linuxInterface(n.GetDefaultInterface())}
-			out.Network.Interfaces = append(out.Network.Interfaces, out.Network.InterfaceStats)
 			for _, i := range n.GetInterfaces() {
 				out.Network.Interfaces = append(out.Network.Interfaces, linuxInterface(i))
 			}
 		}
+	}
+	if out.Network != nil {
+		out.Network.Interfaces = once(out.Network.InterfaceStats, out.Network.Interfaces)
 	}
 
 	out.ProcessStats = processes(p)
@@ -177,6 +178,18 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 	}
 	if out.Memory == nil {
 		out.Memory = memory
+	}
+	return out
+}
+
+// once returns all interfaces of a pod, each once, with the default one first. A runtime may list the default one among the others, or not.
+func once(standard statsapi.InterfaceStats, listed []statsapi.InterfaceStats) (out []statsapi.InterfaceStats) {
+	seen := map[string]bool{}
+	for _, i := range append([]statsapi.InterfaceStats{standard}, listed...) {
+		if !seen[i.Name] {
+			seen[i.Name] = true
+			out = append(out, i)
+		}
 	}
 	return out
 }

@@ -141,3 +141,29 @@ func TestPodStatsWhileOneHangs(t *testing.T) {
 		}
 	})
 }
+
+// TestInterfacesOnce: each interface of a pod is there once, on both systems, whether the runtime lists the default one among the others or not: readers
+// add them up.
+func TestInterfacesOnce(t *testing.T) {
+	linux := func(name string, n uint64) *cri.NetworkInterfaceUsage {
+		return &cri.NetworkInterfaceUsage{Name: name, RxBytes: value(n), TxBytes: value(n)}
+	}
+	windows := func(name string, n uint64) *cri.WindowsNetworkInterfaceUsage {
+		return &cri.WindowsNetworkInterfaceUsage{Name: name, RxBytes: value(n), TxBytes: value(n)}
+	}
+	for name, stats := range map[string]*cri.PodSandboxStats{
+		"Linux, among the others": {Linux: &cri.LinuxPodSandboxStats{Network: &cri.NetworkUsage{DefaultInterface: linux("eth0", 5), Interfaces: []*cri.NetworkInterfaceUsage{linux("eth0", 5), linux("eth1", 2)}}}},
+		"Linux, apart":            {Linux: &cri.LinuxPodSandboxStats{Network: &cri.NetworkUsage{DefaultInterface: linux("eth0", 5), Interfaces: []*cri.NetworkInterfaceUsage{linux("eth1", 2)}}}},
+		"Windows, among the others": {Windows: &cri.WindowsPodSandboxStats{Network: &cri.WindowsNetworkUsage{DefaultInterface: windows("eth0", 5),
+			Interfaces: []*cri.WindowsNetworkInterfaceUsage{windows("eth1", 2), windows("eth0", 5)}}}},
+		"Windows, apart": {Windows: &cri.WindowsPodSandboxStats{Network: &cri.WindowsNetworkUsage{DefaultInterface: windows("eth0", 5), Interfaces: []*cri.WindowsNetworkInterfaceUsage{windows("eth1", 2)}}}},
+	} {
+		got, text := podStats(stats).Network, ""
+		for _, i := range got.Interfaces {
+			text += fmt.Sprint(i.Name, "=", *i.RxBytes, " ")
+		}
+		if got.Name != "eth0" || text != "eth0=5 eth1=2 " {
+			t.Errorf("%s: %s, then %s", name, got.Name, text)
+		}
+	}
+}

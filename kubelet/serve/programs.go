@@ -18,6 +18,11 @@ const (
 	programTimeout = 20 * time.Second
 )
 
+// programClient asks programs of this node. It takes their answer as it is, a redirect too: followed, it would ask somebody else, and the answer would come
+// with the rights of the kubelet's readers. No proxy of the environment is asked.
+var programClient = &http.Client{Transport: &http.Transport{IdleConnTimeout: idleTimeout},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 // Programs are a node's other programs, which answer on its loopback only, without a credential. Through the kubelet their answers need the right to get
 // nodes/proxy, as everything of the kubelet's that has no right of its own.
 type Programs struct {
@@ -55,7 +60,7 @@ func (p Programs) passOn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := programClient.Do(req)
 	if err != nil {
 		http.Error(w, fmt.Sprintf("asking %s of this node: %v", r.PathValue("program"), err), http.StatusBadGateway)
 		return

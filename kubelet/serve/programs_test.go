@@ -12,7 +12,16 @@ import (
 
 // TestPrograms: the kubelet passes on questions about what the node's programs know, and nothing else.
 func TestPrograms(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		t.Error("a redirect was followed")
+		w.Write([]byte("SECRET"))
+	}))
+	defer elsewhere.Close()
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/diff" {
+			http.Redirect(w, r, elsewhere.URL, http.StatusFound)
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Write([]byte(r.Method + " " + r.URL.RequestURI()))
 	}))
@@ -33,6 +42,7 @@ func TestPrograms(t *testing.T) {
 		{"GET", "/porthole/proxy/status?service=a/b", 200, "GET /status?service=a/b"},
 		{"GET", "/porthole/proxy/metrics", 200, "GET /metrics"},
 		{"GET", "/porthole/facts", 200, `{"name":"n"}`},
+		{"GET", "/porthole/proxy/diff", 302, "Found"},
 		{"GET", "/porthole/proxy/configz", 404, ""},
 		{"GET", "/porthole/proxy/debug", 404, ""},
 		{"GET", "/porthole/other/status", 404, ""},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // notSupported are the fields of v1.VolumeSource that have no kind, and a part of what the event says in their place: a pod with such
@@ -170,5 +171,20 @@ func TestMountsByKind(t *testing.T) {
 	}
 	if want := []string{"cm", "empty"}; !slices.Equal(measured, want) {
 		t.Errorf("measured: %v, want %v", measured, want)
+	}
+}
+
+// TestUIDsAreNoPatterns: a name that would stand for the folders of several pods takes away nothing.
+func TestUIDsAreNoPatterns(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
+	prepare(t, m, pod)
+	for _, uid := range []types.UID{"*", "[a-z]*", "???", "..", "", "a/b"} {
+		if err := m.Remove(context.Background(), uid); err == nil {
+			t.Errorf("%q was removed", uid)
+		}
+	}
+	if dir, _ := m.HostPath(pod.UID, "e"); dir == "" {
+		t.Error("the volume is gone")
 	}
 }

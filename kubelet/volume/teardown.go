@@ -172,9 +172,9 @@ func unmountAll(dir string) error {
 	return fmt.Errorf("%s: still mounted after %d attempts", dir, most)
 }
 
-// checkID refuses names that would lead out of their folder.
+// checkID refuses names that would lead out of their folder, or stand for several folders.
 func checkID(id string) error {
-	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\\:\x00") {
+	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\\:*?[\x00") {
 		return fmt.Errorf("%q is not the uid of a pod", id)
 	}
 	return nil
