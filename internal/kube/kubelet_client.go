@@ -28,6 +28,7 @@ type Kubelet struct {
 	node     string
 	client   kubernetes.Interface
 	leases   kubernetes.Interface
+	reviews  kubernetes.Interface
 	recorder record.EventRecorder
 	events   record.EventBroadcaster
 	sink     *lateSink
@@ -42,8 +43,9 @@ type Kubelet struct {
 // Rate limits requests to the API server: QPS each second, and Burst at once. With a QPS of 0 there is no limit.
 type Rate struct{ QPS, Burst int32 }
 
-// NewKubelet makes the kubelet's clients from cfg: one for objects, one for events with a limit of their own, and one without a limit for the
-// lease, which must get through whatever else goes on.
+// NewKubelet makes the kubelet's clients from cfg: one for objects, one for events with a limit of their own, one without a limit for the
+// lease, which must get through whatever else goes on, and one for questions about those who use the kubelet's port, so that these wait for nobody else and nobody
+// for them.
 func NewKubelet(cfg *rest.Config, node string, eventRate Rate) (*Kubelet, error) {
 	client, err := typed(cfg)
 	if err != nil {
@@ -64,15 +66,22 @@ func NewKubelet(cfg *rest.Config, node string, eventRate Rate) (*Kubelet, error)
 	if err != nil {
 		return nil, err
 	}
+	reviews, err := typed(leaseCfg) // its callers bound their questions
+	if err != nil {
+		return nil, err
+	}
 	b := record.NewBroadcaster()
 	sink := newLateSink(&typedv1.EventSinkImpl{Interface: events.CoreV1().Events("")})
 	b.StartRecordingToSink(sink)
 	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "services", metav1.NamespaceAll,
 		fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone))
 	services := cache.NewSharedIndexInformer(lw, &v1.Service{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	return &Kubelet{closed: make(chan struct{}), node: node, client: client, leases: leases, events: b, sink: sink, services: services,
+	return &Kubelet{closed: make(chan struct{}), node: node, client: client, leases: leases, reviews: reviews, events: b, sink: sink, services: services,
 		recorder: b.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: node}), Objects: NewObjects(client, node), resources: resources{client, node}}, nil
 }
+
+// Reviewer asks about tokens and rights, with a client of its own.
+func (k *Kubelet) Reviewer() Reviewer { return Reviewer{Client: k.reviews} }
 
 // Close sends the last events.
 func (k *Kubelet) Close() {
@@ -236,9 +245,6 @@ func (k *Kubelet) ServiceAccount(ctx context.Context, namespace, name string) (*
 func (k *Kubelet) RequestToken(ctx context.Context, namespace, account string, req *authv1.TokenRequest) (*authv1.TokenRequest, error) {
 	return k.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, req, metav1.CreateOptions{})
 }
-
-// Client returns the underlying client, for authentication and authorization reviews.
-func (k *Kubelet) Client() kubernetes.Interface { return k.client }
 
 // WindowsHosts lists the cluster's Windows nodes. Since Kubernetes 1.32 a kubelet needs a role of its own for that; without one the
 // error is Forbidden.

@@ -70,11 +70,14 @@ type guard struct {
 	opts AuthOptions
 	node string
 
-	mu     sync.Mutex
-	tokens map[[32]byte]cached[*authnv1.UserInfo] // by hash of the token; nil for a token that is not valid
-	rights map[[32]byte]cached[bool]              // by hash of the review's spec
-	pool   *x509.CertPool
-	poolAt time.Time // modification time of the CA file
+	asked limiter // about tokens
+
+	mu      sync.Mutex
+	tokens  map[[32]byte]cached[*authnv1.UserInfo] // by hash of the token
+	refused map[[32]byte]cached[bool]              // tokens that are not valid, apart: they cannot push out those that are
+	rights  map[[32]byte]cached[bool]              // by hash of the review's spec
+	pool    *x509.CertPool
+	poolAt  time.Time // modification time of the CA file
 }
 
 type cached[T any] struct {
@@ -82,13 +85,17 @@ type cached[T any] struct {
 	until time.Time
 }
 
-var errUnauthorized = errors.New("unauthorized")
+var (
+	errUnauthorized = errors.New("unauthorized")
+	// errAskedTooOften is about a token of which nothing is known, from a client that had many of those.
+	errAskedTooOften = errors.New("too many unknown tokens")
+)
 
 func newGuard(opts AuthOptions, node string) *guard {
 	orTime(&opts.TokenTTL, 2*time.Minute)
 	orTime(&opts.AllowedTTL, 5*time.Minute)
 	orTime(&opts.DeniedTTL, 30*time.Second)
-	return &guard{opts: opts, node: node, tokens: map[[32]byte]cached[*authnv1.UserInfo]{}, rights: map[[32]byte]cached[bool]{}}
+	return &guard{opts: opts, node: node, tokens: map[[32]byte]cached[*authnv1.UserInfo]{}, refused: map[[32]byte]cached[bool]{}, rights: map[[32]byte]cached[bool]{}}
 }
 
 func orTime(p *time.Duration, d time.Duration) {
@@ -101,6 +108,11 @@ func orTime(p *time.Duration, d time.Duration) {
 func (g *guard) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, err := g.authenticate(r)
+		if errors.Is(err, errAskedTooOften) {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "Too many unknown tokens", http.StatusTooManyRequests)
+			return
+		}
 		if err != nil {
 			if !errors.Is(err, errUnauthorized) {
 				klog.FromContext(r.Context()).Error(err, "Could not authenticate a request", "remote", r.RemoteAddr)
@@ -145,7 +157,7 @@ func (g *guard) authenticate(r *http.Request) (authnv1.UserInfo, error) {
 		if g.opts.Reviewer == nil || len(token) > maxToken {
 			return authnv1.UserInfo{}, errors.Join(failed, errUnauthorized)
 		}
-		user, err := g.fromToken(r.Context(), token)
+		user, err := g.fromToken(r.Context(), token, r.RemoteAddr)
 		if err == nil {
 			return user, nil
 		}
@@ -241,38 +253,43 @@ func (g *guard) clientCA() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// fromToken returns the user whom the API server names for a token. Answers are kept for TokenTTL.
-func (g *guard) fromToken(ctx context.Context, token string) (authnv1.UserInfo, error) {
+// fromToken returns the user whom the API server names for a token. Answers are kept for TokenTTL. The API server is asked so often for the client at
+// remote, and for all, and not more often: made-up tokens cost it, and the node's share of its time, no more than that.
+func (g *guard) fromToken(ctx context.Context, token, remote string) (authnv1.UserInfo, error) {
 	key := sha256.Sum256([]byte(token))
+	now := time.Now()
 	g.mu.Lock()
-	hit, ok := g.tokens[key]
+	hit, known := g.tokens[key]
+	no, refused := g.refused[key]
 	g.mu.Unlock()
-	if ok && time.Now().Before(hit.until) {
-		if hit.value == nil {
-			return authnv1.UserInfo{}, errUnauthorized
-		}
+	if known && now.Before(hit.until) {
 		return *hit.value, nil
 	}
+	if refused && now.Before(no.until) {
+		return authnv1.UserInfo{}, errUnauthorized
+	}
 
+	if !g.asked.allow(remote, now) {
+		return authnv1.UserInfo{}, errAskedTooOften
+	}
 	status, err := g.opts.Reviewer.ReviewToken(ctx, token, nil)
 	if err != nil {
 		return authnv1.UserInfo{}, err
 	}
-	var user *authnv1.UserInfo
-	if status.Authenticated {
-		user = &status.User
-		user.Groups = append(append([]string{}, user.Groups...), "system:authenticated")
-	}
 
+	until := time.Now().Add(g.opts.TokenTTL)
 	g.mu.Lock()
-	trim(g.tokens)
-	g.tokens[key] = cached[*authnv1.UserInfo]{value: user, until: time.Now().Add(g.opts.TokenTTL)}
-	g.mu.Unlock()
-
-	if user == nil {
+	defer g.mu.Unlock()
+	if !status.Authenticated {
+		trim(g.refused)
+		g.refused[key] = cached[bool]{until: until}
 		return authnv1.UserInfo{}, errUnauthorized
 	}
-	return *user, nil
+	user := status.User
+	user.Groups = append(append([]string{}, user.Groups...), "system:authenticated")
+	trim(g.tokens)
+	g.tokens[key] = cached[*authnv1.UserInfo]{value: &user, until: until}
+	return user, nil
 }
 
 // authorize reports whether a user has the right for verb on one of the subresources subs of this node.

@@ -27,6 +27,8 @@ import (
 const (
 	streamTimeout = 4 * time.Hour
 	idleTimeout   = 90 * time.Second
+	// headerTimeout is how long a client may take for the handshake and the head of a request: nobody is known before that.
+	headerTimeout = 10 * time.Second
 )
 
 // Server serves one node.
@@ -93,8 +95,7 @@ func (s *Server) Run(ctx context.Context) error {
 		defer httpserve.Start(l, open.handler, func(err error) { failed <- err })()
 	}
 
-	server := &http.Server{Handler: s.Handler(), TLSConfig: s.tlsConfig(),
-		ReadTimeout: streamTimeout, WriteTimeout: streamTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20}
+	server := s.server()
 	var all sync.WaitGroup
 	all.Go(func() { failed <- server.ServeTLS(listener, "", "") })
 	klog.FromContext(ctx).Info("Serving the kubelet API", "address", listener.Addr().String())
@@ -109,6 +110,12 @@ func (s *Server) Run(ctx context.Context) error {
 		server.Close()
 		return err
 	}
+}
+
+// server returns the server of the kubelet's port.
+func (s *Server) server() *http.Server {
+	return &http.Server{Handler: s.Handler(), TLSConfig: s.tlsConfig(), ReadHeaderTimeout: headerTimeout,
+		ReadTimeout: streamTimeout, WriteTimeout: streamTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20}
 }
 
 // openPort is a port at which everybody may ask, over HTTP.

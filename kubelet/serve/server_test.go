@@ -2,10 +2,15 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -238,5 +243,98 @@ func TestPaceOfStatistics(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
+	})
+}
+
+// TestSlowHeads: who connects and sends no request, or half of one, with or without TLS, is disconnected after a time.
+func TestSlowHeads(t *testing.T) {
+	s, err := New(Options{NodeName: "n", TLS: TLSOptions{CertDir: tempDir(t)}, Pods: func() []pod.View { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := s.server()
+	if server.ReadHeaderTimeout <= 0 || server.ReadHeaderTimeout > time.Minute {
+		t.Errorf("the head of a request may take %v", server.ReadHeaderTimeout)
+	}
+	server.ReadHeaderTimeout = min(server.ReadHeaderTimeout, 300*time.Millisecond)
+	server.ErrorLog = log.New(io.Discard, "", 0)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.ServeTLS(l, "", "")
+	defer server.Close()
+
+	for name, send := range map[string]func(net.Conn) io.Reader{
+		"nothing": func(c net.Conn) io.Reader { return c },
+		"half a request": func(c net.Conn) io.Reader {
+			secure := tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+			if _, err := secure.Write([]byte("GET /pods HTTP/1.1\r\nHost: n\r\n")); err != nil {
+				t.Error(err)
+			}
+			return secure
+		},
+	} {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := send(c)
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := io.Copy(io.Discard, from); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: still connected", name)
+		}
+		c.Close()
+	}
+}
+
+// TestMadeUpTokens: a flood of tokens that nobody knows from one address asks the API server a few times only, is answered 429, and neither pushes out the
+// answer about a token that is valid nor keeps clients at other addresses out. A token that was refused is not asked about again.
+func TestMadeUpTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reviewer{}
+		g := newGuard(AuthOptions{Tokens: true, Reviewer: r, TokenTTL: time.Hour}, "n")
+		handler := g.wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		ask := func(remote, token string) int {
+			req := httptest.NewRequest("GET", "/pods", nil)
+			req.RemoteAddr = remote
+			req.Header.Set("Authorization", "Bearer "+token)
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, req)
+			return w.Code
+		}
+		if code := ask("10.0.0.1:1000", "good"); code != http.StatusOK {
+			t.Fatalf("a valid token: %d", code)
+		}
+
+		codes := map[int]int{}
+		for i := range 10000 {
+			codes[ask(fmt.Sprintf("10.0.0.2:%d", 1024+i), fmt.Sprint("made-up-", i))]++
+		}
+		if n := r.reviews.Load() - 1; n > askedAtOnce || codes[http.StatusTooManyRequests] < 9900 || codes[http.StatusUnauthorized] != int(n) {
+			t.Errorf("the API server was asked %d times, answers %v", n, codes)
+		}
+
+		before := r.reviews.Load()
+		if code := ask("10.0.0.2:1", "good"); code != http.StatusOK || r.reviews.Load() != before {
+			t.Errorf("a token that is known, from the same address: %d, %d more reviews", code, r.reviews.Load()-before)
+		}
+		if code := ask("10.0.0.2:1", "made-up-0"); code != http.StatusUnauthorized || r.reviews.Load() != before {
+			t.Errorf("a token that was refused: %d, %d more reviews", code, r.reviews.Load()-before)
+		}
+		if code := ask("10.0.0.3:1", "another"); code != http.StatusUnauthorized {
+			t.Errorf("an unknown token from another address: %d", code)
+		}
+		time.Sleep(time.Second) // of the bubble
+		if code := ask("10.0.0.2:1", "late"); code != http.StatusUnauthorized {
+			t.Errorf("a second later: %d", code)
+		}
+
+		for i := range 3 * maxAddresses { // from everywhere
+			ask(fmt.Sprintf("10.1.%d.%d:1", i/250, i%250), fmt.Sprint("spread-", i))
+		}
+		if n := r.reviews.Load(); n > allAskedAtOnce+2*allAskedPerSecond+askedAtOnce || len(g.asked.of) > maxAddresses {
+			t.Errorf("the API server was asked %d times, %d addresses are remembered", n, len(g.asked.of))
+		}
 	})
 }

@@ -175,7 +175,7 @@ func authOptions(cfg *v1beta1.KubeletConfiguration, api *kube.Kubelet) serve.Aut
 		DeniedTTL:    cfg.Authorization.Webhook.CacheUnauthorizedTTL.Duration,
 	}
 	if api != nil {
-		o.Reviewer = kube.Reviewer{Client: api.Client()}
+		o.Reviewer = api.Reviewer()
 	}
 	return o
 }
