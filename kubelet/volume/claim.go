@@ -26,6 +26,15 @@ func (claimKind) path(j job) (string, error) { return j.storage.path(j.pod, j.vo
 
 func (claimKind) prepare(ctx context.Context, j job) error { return j.storage.prepare(ctx, j) }
 
+// beforeStart checks a volume that is a host path.
+func (claimKind) beforeStart(j job) error {
+	b, ok := j.storage.get(j.pod.UID, j.volume.Name)
+	if !ok || b.pv == nil || b.pv.Spec.HostPath == nil {
+		return nil
+	}
+	return hostPathKind{}.beforeStart(hostPathOf(j, b.backing))
+}
+
 func (claimKind) usage(_ context.Context, j job) (Usage, bool) {
 	return j.storage.usage(j.pod, j.volume.Name)
 }

@@ -19,6 +19,9 @@ func (hostPathKind) path(j job) (string, error) {
 	return CleanHostPath(j.volume.HostPath.Path, j.windows)
 }
 
+// beforeStart is prepare, once more: what the path names can go away while the pod lives. Without this a runtime makes a folder in its place.
+func (k hostPathKind) beforeStart(j job) error { return k.prepare(context.Background(), j) }
+
 // prepare checks that the path is of the type that the volume names, and creates it if the type asks for that.
 func (k hostPathKind) prepare(_ context.Context, j job) error {
 	p, err := k.path(j)

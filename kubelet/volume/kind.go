@@ -27,6 +27,12 @@ type kind interface {
 	teardown(ctx context.Context, dir string) error
 }
 
+// checked are kinds whose volumes can go away while the pod lives, without anybody's telling the kubelet.
+type checked interface {
+	// beforeStart reports whether the volume is still as it should be. It is called before each start of a container that mounts it.
+	beforeStart(j job) error
+}
+
 // job is one volume of one pod that something is done with, and what its kind may use for that.
 type job struct {
 	pod    *v1.Pod

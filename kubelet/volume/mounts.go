@@ -76,12 +76,18 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 	if v == nil {
 		return Mount{}, false, fmt.Errorf("container %q mounts volume %q, which the pod does not have", j.container.Name, vm.Name)
 	}
-	host, err := m.job(nil, j.pod, Facts{}, v).path()
+	source := m.job(nil, j.pod, Facts{}, v)
+	host, err := source.path()
 	if err != nil {
 		return Mount{}, false, fmt.Errorf("volume %q: %w", vm.Name, err)
 	}
 	if host == "" {
 		return Mount{}, false, nil
+	}
+	if k, ok := kindOf(v).(checked); ok {
+		if err := k.beforeStart(source); err != nil {
+			return Mount{}, false, fmt.Errorf("volume %q: %w", vm.Name, err)
+		}
 	}
 
 	at, err := CleanContainerPath(vm.MountPath, m.windows)

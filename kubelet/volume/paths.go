@@ -13,7 +13,8 @@ const (
 )
 
 // CleanHostPath turns a hostPath of the API into a path of the node. On Windows it accepts /x, \x, C:\x, c:/x, x,
-// \\.\pipe\x and \\server\share. It refuses '..', and on Linux relative paths.
+// \\.\pipe\x and devices. It refuses '..', on Linux relative paths, and on Windows paths of other machines: the node would log in at a server that the
+// pod names.
 func CleanHostPath(p string, windows bool) (string, error) {
 	if p == "" {
 		return "", fmt.Errorf("path is empty")
@@ -47,7 +48,18 @@ func CleanContainerPath(p string, windows bool) (string, error) {
 	return p, nil
 }
 
-// windowsPath returns p with backslashes and a drive, unless it is a pipe, a device or a share.
+// local reports whether a path that begins with two backslashes is one of this machine: a pipe, a path on a drive or volume, or a device alone. Other
+// names of devices lead to servers in several ways (UNC, GLOBALROOT, Global), and are not known to be of this machine.
+func local(p string) bool {
+	kind := p[:min(4, len(p))]
+	if kind != `\\.\` && kind != `\\?\` {
+		return false
+	}
+	first, rest, _ := strings.Cut(p[4:], `\`)
+	return rest == "" || kind == `\\.\` && strings.EqualFold(first, "pipe") || len(first) == 2 && hasDrive(first) || strings.HasPrefix(strings.ToLower(first), "volume{")
+}
+
+// windowsPath returns p with backslashes and a drive, unless it is a pipe or a device.
 func windowsPath(p string) (string, error) {
 	p = strings.ReplaceAll(p, "/", `\`)
 	if strings.ContainsFunc(strings.TrimPrefix(p, `\\?\`), notInNames) {
@@ -55,9 +67,12 @@ func windowsPath(p string) (string, error) {
 	}
 
 	switch {
-	case strings.HasPrefix(p, `\\`): // pipe, device or share
+	case strings.HasPrefix(p, `\\`): // pipe or device, or a share
 		if where, rest, _ := strings.Cut(p[2:], `\`); where == "" || strings.Trim(rest, `\`) == "" {
-			return "", fmt.Errorf("path %q names no share or device: it must be \\\\server\\share or \\\\.\\pipe\\name", p)
+			return "", fmt.Errorf("path %q names no pipe or device: it must be \\\\.\\pipe\\name", p)
+		}
+		if !local(p) {
+			return "", fmt.Errorf("path %q is not one of this machine: use a CSI driver for shares of servers (smb.csi.k8s.io)", p)
 		}
 		return p, nil
 	case hasDrive(p):

@@ -161,18 +161,25 @@ func (s *storage) prepare(ctx context.Context, j job) error {
 	case b.inline != nil || b.csi() != nil:
 		return s.setUp(ctx, s.useOf(j.pod, j.volume.Name, b))
 	case b.pv.Spec.HostPath != nil:
-		host := j
-		host.volume = &v1.Volume{Name: j.volume.Name, VolumeSource: v1.VolumeSource{HostPath: b.pv.Spec.HostPath}}
-		return hostPathKind{}.prepare(ctx, host)
+		return hostPathKind{}.prepare(ctx, hostPathOf(j, b))
 	case b.pv.Spec.Local != nil:
 		return s.prepareLocal(j, b)
 	}
 	return unsupportedPV(b.pv)
 }
 
+// hostPathOf returns the job of the host path that a volume of a claim is.
+func hostPathOf(j job, b backing) job {
+	j.volume = &v1.Volume{Name: j.volume.Name, VolumeSource: v1.VolumeSource{HostPath: b.pv.Spec.HostPath}}
+	return j
+}
+
 // prepareLocal makes a folder of the node available to the pod, at a path of the pod's own.
 func (s *storage) prepareLocal(j job, b backing) error {
 	source := b.pv.Spec.Local.Path
+	if _, err := CleanHostPath(source, onWindows); err != nil {
+		return fmt.Errorf("local PersistentVolume %s: %w", b.pv.Name, err)
+	}
 	info, err := os.Stat(source)
 	if err != nil {
 		return fmt.Errorf("path %q of local PersistentVolume %s does not exist", source, b.pv.Name)

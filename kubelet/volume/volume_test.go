@@ -198,6 +198,58 @@ func TestHostPathTypes(t *testing.T) {
 	}
 }
 
+// TestHostPathGoesAway: the file or folder of a host path goes away while the pod lives. A container that mounts it does not start, and nothing is made in its
+// place, until it is back: a runtime would make a folder there. With a type that asks for it, it is made again, as what it was.
+func TestHostPathGoesAway(t *testing.T) {
+	base := tempDir(t)
+	for kind, make := range map[v1.HostPathType]func(path string) error{
+		v1.HostPathFile:              func(p string) error { return os.WriteFile(p, nil, 0o600) },
+		v1.HostPathDirectory:         func(p string) error { return os.Mkdir(p, 0o700) },
+		v1.HostPathFileOrCreate:      nil,
+		v1.HostPathDirectoryOrCreate: nil,
+	} {
+		m := newTestManager(t, newObjects())
+		path := filepath.Join(base, string(kind))
+		pod := podWith(vol("h", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: path, Type: &kind}}))
+		c := &pod.Spec.Containers[0]
+		c.VolumeMounts = []v1.VolumeMount{{Name: "h", MountPath: "/h"}}
+		if make != nil {
+			if err := make(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		prepare(t, m, pod)
+		before, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		_, release, err := m.Mounts(pod, c, nil)
+		release()
+		if make != nil {
+			if err == nil || !strings.Contains(err.Error(), path+" is not a") {
+				t.Errorf("%s: the container starts although it is gone: %v", kind, err)
+			}
+			if _, err := os.Lstat(path); !os.IsNotExist(err) {
+				t.Errorf("%s: something is in its place: %v", kind, err)
+			}
+			if err := make(path); err != nil {
+				t.Fatal(err)
+			}
+			if _, release, err = m.Mounts(pod, c, nil); err == nil {
+				release()
+			}
+		}
+		after, statErr := os.Stat(path)
+		if err != nil || statErr != nil || after.IsDir() != before.IsDir() {
+			t.Errorf("%s: back again: %v, %v, %v", kind, after, err, statErr)
+		}
+	}
+}
+
 func TestEmptyDirKeepsContentAndTeardownFollowsNothing(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
