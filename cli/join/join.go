@@ -93,7 +93,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.token, "token", "", "token for --discovery-token and --tls-bootstrap-token")
 	fs.StringVar(&f.discoveryToken, "discovery-token", "", "token by which the cluster's information is verified")
 	fs.StringVar(&f.tlsToken, "tls-bootstrap-token", "", "token that asks for the node's certificate")
-	fs.StringSliceVar(&f.hashes, "discovery-token-ca-cert-hash", nil, "sha256:… of the public key that the cluster's certificate authority must have; may be given several times")
+	fs.StringSliceVar(&f.hashes, "discovery-token-ca-cert-hash", nil, "sha256:… of the public key of the cluster's certificate authority; may be given several times. Authorities without one are not trusted")
 	fs.BoolVar(&f.SkipCA, "discovery-token-unsafe-skip-ca-verification", false, "join without --discovery-token-ca-cert-hash: whoever knows the token can then play the cluster")
 	fs.StringVar(&f.file, "discovery-file", "", "kubeconfig, a path or an https URL, in place of a discovery token")
 	fs.StringVar(&f.Node, "node-name", "", "name of the node; empty: the host's name in lower case")

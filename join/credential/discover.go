@@ -62,7 +62,7 @@ func (d Discovery) Discover(ctx context.Context) (*Cluster, error) {
 		return c, err
 	}
 	if len(d.Pins) > 0 {
-		if err := d.Pins.check(found.list); err != nil {
+		if found, err = d.Pins.only(found); err != nil {
 			return c, err
 		}
 		if err := d.again(ctx, server, found, signed); err != nil {
@@ -141,7 +141,8 @@ func (d Discovery) pinned(text string) error {
 	if err != nil {
 		return err
 	}
-	return d.Pins.check(found.list)
+	_, err = d.Pins.only(found)
+	return err
 }
 
 func readInfo(ctx context.Context, a *API) (*v1.ConfigMap, error) {

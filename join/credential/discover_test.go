@@ -2,13 +2,19 @@ package credential
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -94,6 +100,62 @@ func TestDiscover(t *testing.T) {
 	}
 	if off := found.Skew + 10*time.Minute; !found.SkewKnown || off < -2*time.Second || off > 2*time.Second {
 		t.Errorf("the clock differs by %v, want -10m0s", found.Skew)
+	}
+}
+
+// otherCA returns an authority that somebody made for themselves.
+func otherCA(t *testing.T) (*x509.Certificate, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "other"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// TestDiscoverPinned: of a bundle only the certificates that are pinned are trusted and kept. Whoever has the token can sign a bundle with an
+// authority of their own beside that of the cluster.
+func TestDiscoverPinned(t *testing.T) {
+	c := newControl(t)
+	other, otherPEM := otherCA(t)
+	own := string(c.ca())
+	bundle := func(parts ...string) *v1.ConfigMap {
+		return clusterInfoOf(strings.ReplaceAll(c.kubeconfig(), base64.StdEncoding.EncodeToString(c.ca()), base64.StdEncoding.EncodeToString([]byte(strings.Join(parts, "")))), testToken)
+	}
+
+	for name, parts := range map[string][]string{"last": {own, string(otherPEM)}, "first": {string(otherPEM), "# a remark\n", own}} {
+		c.info = bundle(parts...)
+		found, err := c.discovery(t, testToken).Discover(t.Context())
+		if err != nil || string(found.CA) != own || found.CAHash != Pin(c.Certificate()) {
+			t.Errorf("the other authority %s: %v, %v, want the pinned certificate alone", name, err, found)
+		}
+	}
+	c.info = bundle(string(otherPEM), own)
+	if found, err := c.discovery(t, testToken, Pin(other), Pin(c.Certificate())).Discover(t.Context()); err != nil || string(found.CA) != string(otherPEM)+own {
+		t.Errorf("both are pinned: %v, %v", err, found)
+	}
+
+	saved := Cluster{Server: c.URL, CA: []byte(string(otherPEM) + own)} // by a version that kept all
+	limited, err := Pins{Pin(c.Certificate())}.Limit(saved)
+	if err != nil || string(limited.CA) != own || limited.Server != c.URL {
+		t.Errorf("a bundle that was saved: %s, %v", limited.CA, err)
+	}
+	if _, err := (Pins{"sha256:00"}).Limit(saved); err == nil {
+		t.Error("a bundle without a pinned certificate was taken")
+	}
+
+	// The server is that of who has the token: its certificate is in the bundle, and the pinned one, which is public, too.
+	if _, err := c.discovery(t, testToken, Pin(other)).Discover(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a server whose authority is not pinned: %v", err)
 	}
 }
 
@@ -188,5 +250,19 @@ func TestParse(t *testing.T) {
 		if got, err := Endpoint(text); err != nil || got != want {
 			t.Errorf("Endpoint(%q) = %q, %v; want %q", text, got, err, want)
 		}
+	}
+}
+
+// TestFileOverTLS: a discovery file comes over TLS alone, also behind a redirect.
+func TestFileOverTLS(t *testing.T) {
+	open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "stolen") }))
+	defer open.Close()
+	closed := httptest.NewTLSServer(http.RedirectHandler(open.URL, http.StatusFound))
+	defer closed.Close()
+	had := onlyTLS.Transport
+	onlyTLS.Transport = closed.Client().Transport
+	defer func() { onlyTLS.Transport = had }()
+	if text, err := readPath(t.Context(), closed.URL); err == nil || !strings.Contains(err.Error(), "only https is safe") {
+		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -175,6 +175,14 @@ func (k *kubeconfig) choose() (*FromFile, error) {
 	return f, nil
 }
 
+// onlyTLS follows redirects to https alone.
+var onlyTLS = &http.Client{CheckRedirect: func(r *http.Request, via []*http.Request) error {
+	if r.URL.Scheme != "https" || len(via) >= 5 {
+		return fmt.Errorf("it redirects to %s, and only https is safe for a file that says whom to trust", r.URL.Redacted())
+	}
+	return nil
+}}
+
 func readPath(ctx context.Context, path string) ([]byte, error) {
 	if strings.HasPrefix(path, "http://") {
 		return nil, fmt.Errorf("%s: only https is safe for a file that says whom to trust", path)
@@ -188,7 +196,7 @@ func readPath(ctx context.Context, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := onlyTLS.Do(r)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (t Token) bearer() string {
 	return t.ID + "." + t.secret
 }
 
-// Pins are SHA-256 hashes of the public keys of which a cluster's certificate authority must have one.
+// Pins are SHA-256 hashes of the public keys of a cluster's certificate authorities. Others are not trusted.
 type Pins []string
 
 // ParsePins reads the values of --discovery-token-ca-cert-hash.
@@ -66,17 +66,39 @@ func Pin(c *x509.Certificate) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// check returns nil if one of the certificates has a pinned key.
-func (p Pins) check(ca []*x509.Certificate) error {
+// only returns what was found with those of its certificates that have a pinned key; it is an error if none has. The others are left out:
+// whoever knows a token can sign a list with the cluster's certificate, which is public, and one of their own.
+func (p Pins) only(found *info) (*info, error) {
 	var have []string
-	for _, c := range ca {
-		if slices.Contains(p, Pin(c)) {
-			return nil
+	pinned := &info{server: found.server}
+	for _, c := range found.list {
+		if have = append(have, Pin(c)); slices.Contains(p, Pin(c)) {
+			pinned.list = append(pinned.list, c)
+			pinned.ca = append(pinned.ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
 		}
-		have = append(have, Pin(c))
 	}
-	return &Problem{Check: "Discovery", Text: fmt.Sprintf("the cluster's certificate authority is %s, not one of %s: wrong --discovery-token-ca-cert-hash, or not your API server",
+	if len(pinned.list) > 0 {
+		return pinned, nil
+	}
+	return nil, &Problem{Check: "Discovery", Text: fmt.Sprintf("the cluster's certificate authority is %s, not one of %s: wrong --discovery-token-ca-cert-hash, or not your API server",
 		strings.Join(have, ", "), strings.Join(p, ", "))}
+}
+
+// Limit returns a cluster with those of its authorities alone that are pinned. Without pins it is the same cluster.
+func (p Pins) Limit(c Cluster) (Cluster, error) {
+	if len(p) == 0 {
+		return c, nil
+	}
+	list, err := ParseCA(c.CA)
+	if err != nil {
+		return c, err
+	}
+	found, err := p.only(&info{list: list})
+	if err != nil {
+		return c, err
+	}
+	c.CA, c.CAHash = found.ca, Pin(found.list[0])
+	return c, nil
 }
 
 // ParseCA reads the certificates of a PEM file.

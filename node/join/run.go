@@ -191,7 +191,10 @@ func (r *run) asNode() *credential.API {
 		return nil
 	}
 	f, err := credential.ParseKubeconfig(text)
-	if err != nil || f.Pair == nil || len(r.Pins) > 0 && !containsPin(r.Pins, f.Cluster.CAHash) {
+	if err != nil || f.Pair == nil {
+		return nil
+	}
+	if f.Cluster, err = r.Pins.Limit(f.Cluster); err != nil {
 		return nil
 	}
 
@@ -207,15 +210,6 @@ func (r *run) asNode() *credential.API {
 		return nil
 	}
 	return api
-}
-
-func containsPin(pins credential.Pins, pin string) bool {
-	for _, p := range pins {
-		if p == pin {
-			return true
-		}
-	}
-	return false
 }
 
 // read asks the cluster for its settings, and for a node of our name.
