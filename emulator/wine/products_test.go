@@ -20,7 +20,7 @@ var windowsTests = []struct {
 	pkg  string
 	must []string
 }{
-	{"internal/platform", []string{"TestProtect", "TestProtectOldFiles", "TestReadUsage", "TestReadHost", "TestUplinks"}},
+	{"internal/platform", []string{"TestProtect", "TestProtectOldFiles", "TestHold", "TestReadUsage", "TestReadHost", "TestUplinks"}},
 	{"kubelet/config", []string{"TestPathsAreOfTheFile"}},
 	{"kubelet/logs", nil},
 	{"kubelet/serve", []string{"TestFollowThroughRotationUntilTheEnd", "TestNodeLogQuery"}},

@@ -81,6 +81,19 @@ func (o *Options) cniConf() string { return filepath.Join(o.Root, "etc", "cni", 
 // registries is the folder in which containerd finds the mirrors of registries.
 func (o *Options) registries() string { return filepath.Join(o.Root, "etc", "containerd", "certs.d") }
 
+// closedFolders are those from which the node's programs, the container runtime among them, read programs or configuration, and into which
+// they write secrets. Who writes into one of them has a program run as SYSTEM, or reads keys. The folders of pods are not among them: what
+// is in those is for containers.
+func (o *Options) closedFolders() []string {
+	return []string{o.Install, o.Data, o.logs(), o.kubernetes(), o.plugins(), o.cniConf(), o.registries(), o.kubelet("pki"),
+		o.kubelet("plugins_registry"), o.kubelet("plugins"), o.kubelet("device-plugins"), o.kubelet("checkpoints"), o.kubelet("image_manager")}
+}
+
+// closedFiles are files of the kubelet's own folder, in which the folders of pods are too.
+func (o *Options) closedFiles() []string {
+	return append(o.kubeletPaths(), o.kubelet("config.json"))
+}
+
 // program returns the path of a program of the version.
 func (o *Options) program(id, name string) string {
 	return filepath.Join(o.Install, "versions", id, name)

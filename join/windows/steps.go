@@ -38,12 +38,13 @@ func steps(o *Options, from source, m manager) ([]step.Step, error) {
 	}
 
 	list := []step.Step{
+		access{id: "access", dirs: o.closedFolders()},
 		installed{id: "programs", dir: o.program(from.id, ""), from: from.programs, sums: from.sums, tree: filepath.Join(o.Install, "versions")},
 		installed{id: "cni-programs", dir: o.plugins(), from: from.plugins, sums: from.sums, all: pluginNames},
 		files{id: "kubelet-config", paths: o.kubeletPaths(), contents: o.kubeletFiles},
 		files{id: "proxy-config", paths: o.proxyPaths(), contents: o.proxyFiles},
 		files{id: "routes-config", paths: []string{o.BGPFile()}, contents: o.routesFiles},
-		access{dirs: []string{o.Data, o.logs(), o.kubernetes(), o.kubelet("pki")}},
+		access{id: "access-files", files: o.closedFiles()},
 		eventSource{platform.EventSource},
 	}
 	if o.wall == nil {

@@ -202,7 +202,7 @@ func (m *machine) same(what string, got, want []string) {
 // TestJoinAgain: a second run does nothing, and after a change exactly the step of what was changed.
 func TestJoinAgain(t *testing.T) {
 	m := newMachine(t)
-	m.same("the first run", m.join(), []string{"programs", "cni-programs", "kubelet-config", "proxy-config", "access", "firewall", "service/porthole-routes", "service/kube-proxy", "service/kubelet",
+	m.same("the first run", m.join(), []string{"access", "programs", "cni-programs", "kubelet-config", "proxy-config", "firewall", "service/porthole-routes", "service/kube-proxy", "service/kubelet",
 		"running/porthole-routes", "running/kube-proxy", "running/kubelet"})
 	m.same("the second run", m.join(), nil)
 	m.same("calls of the service manager", m.manager.calls, []string{"apply porthole-routes", "apply kube-proxy", "apply kubelet", "start porthole-routes", "start kube-proxy", "start kubelet"})
@@ -467,6 +467,58 @@ func TestBadKubeletConfig(t *testing.T) {
 		}
 		if text, err := json.Marshal(s.Wanted()); err != nil || !strings.Contains(string(text), "KubeletConfiguration") {
 			t.Errorf("wanted: %s, %v", text, err)
+		}
+	}
+}
+
+// TestClosed: every path that the services of a node name, and every file that join writes, is in a folder that others cannot write, or is
+// closed itself, and no folder around it can be replaced. A flag with a new path fails here until its folder is on the list.
+func TestClosed(t *testing.T) {
+	m := newMachine(t)
+	m.o.BGPConfig = []byte("fullMesh: true\n")
+	var paths []string
+	for _, s := range m.steps() {
+		switch s := s.(type) {
+		case service:
+			for _, arg := range s.spec.Command {
+				_, value, _ := strings.Cut(arg, "=")
+				for _, text := range []string{arg, value} {
+					if filepath.IsAbs(text) {
+						paths = append(paths, text)
+					}
+				}
+			}
+		case files:
+			paths = append(paths, s.paths...)
+		case installed:
+			for name := range s.from {
+				paths = append(paths, filepath.Join(s.dir, name))
+			}
+		}
+	}
+	// What the programs find by themselves: plugins of the kubelet, pull secrets of the node, mirrors of registries.
+	paths = append(paths, m.o.kubelet("plugins_registry", "x-reg.sock"), m.o.kubelet("plugins", "x", "csi.sock"), m.o.kubelet("device-plugins", "x.sock"),
+		m.o.kubelet("config.json"), m.path("etc", "cni", "net.d", "10-porthole.conf"), m.path("opt", "cni", "bin", "win-bridge.exe"),
+		m.path("etc", "containerd", "certs.d", "docker.io", "hosts.toml"))
+	if len(paths) < 25 {
+		t.Fatalf("paths %q", paths)
+	}
+
+	closed := append(m.o.closedFolders(), m.o.closedFiles()...)
+	around := access{dirs: m.o.closedFolders(), files: m.o.closedFiles()}.around()
+	for _, path := range paths {
+		if path == m.o.kubelet() || path == m.o.Root {
+			continue // folders of pods are in it
+		}
+		i := slices.IndexFunc(closed, func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+string(filepath.Separator)) })
+		if i < 0 {
+			t.Errorf("%s can be written by others", path)
+			continue
+		}
+		for dir := filepath.Dir(closed[i]); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			if !slices.Contains(around, dir) {
+				t.Errorf("%s can be replaced by others, and with it %s", dir, path)
+			}
 		}
 	}
 }
