@@ -77,6 +77,9 @@ func (p *Proxy) conclude(t *target, plan *balance.Plan) {
 	case plan.Blocked.Reason != "":
 		// HNS may know the pod by now. What is taken or refused is planned again after a full check.
 		p.fail(t, plan.Blocked, nil)
+		if len(plan.Ops) > 0 {
+			t.failure.tryNow() // what can be done does not wait for what is blocked
+		}
 		if plan.MissingLocal && t.failure.failures <= 6 {
 			p.checks.start(false)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -181,6 +182,24 @@ func TestLocalPodNewerThanTheListing(t *testing.T) {
 		b.want(clusterIP("10.96.0.10:80", "local 10.244.2.5:80"))
 		b.soon()
 		b.expectCalls("create load balancer: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nlist network ids: 1\nread endpoint: 1\n")
+	})
+}
+
+// TestBlockedBackendDoesNotHoldAnother: while a backend waits for HNS to know its pod, the others of the service are served at once, also
+// one whose endpoint has to be made first.
+func TestBlockedBackendDoesNotHoldAnother(t *testing.T) {
+	inBubble(t, ws2022, func(b *bench) {
+		web := clusterIP("10.96.0.10:80", "local 10.244.1.5:80") // a pod in the host's network: HNS never has an endpoint of it
+		b.want(web)
+		b.pass(5 * time.Minute) // the wait between two attempts has grown
+		b.expectState(web.Service, health.Failed, "PodUnknown")
+
+		b.host.ResetCalls()
+		b.want(clusterIP("10.96.0.10:80", "local 10.244.1.5:80", "10.244.3.1:80"))
+		b.pass(time.Second)
+		if dump := b.host.Dump(); b.writes() != 2 || !strings.Contains(dump, "10.96.0.10") || !strings.Contains(dump, "10.244.3.1") {
+			t.Errorf("after a second there were %d writes:\n%s", b.writes(), dump)
+		}
 	})
 }
 
