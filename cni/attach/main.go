@@ -83,7 +83,11 @@ func checkInput() *types.Error {
 // serving reads the configuration of a call, reports each of its warnings once, and bounds the time of the call.
 func serving(name string, fields []string, do func(context.Context, Call) error) func(*skel.CmdArgs) error {
 	return func(args *skel.CmdArgs) error {
-		config, err := contract.Parse(args.StdinData)
+		parse := contract.Parse
+		if command := os.Getenv("CNI_COMMAND"); command == "DEL" || command == "GC" {
+			parse = contract.ParseToRemove
+		}
+		config, err := parse(args.StdinData)
 		if err != nil {
 			return types.NewError(types.ErrInvalidNetworkConfig, err.Error(), "")
 		}

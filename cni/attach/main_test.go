@@ -1,10 +1,13 @@
 package attach
 
 import (
+	"context"
 	"io"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/containernetworking/cni/pkg/skel"
 )
 
 // TestCheckInput: the configuration is checked and passed on. Without a command, and for VERSION, nothing is read: the pipe here stays
@@ -43,5 +46,19 @@ func TestCheckInput(t *testing.T) {
 		}
 		os.Stdin = before
 		_, _ = r.Close(), w.Close()
+	}
+}
+
+// TestNonsenseIsRefused: a configuration that HNS would make nonsense of ends ADD before HNS is asked. DEL goes on: an earlier version may
+// have attached the pod.
+func TestNonsenseIsRefused(t *testing.T) {
+	config := []byte(`{"name":"n","policies":[{"name":"EndpointPolicy","value":{"Type":"ROUTE","DestinationPrefix":"<your service cidr>","NeedEncap":true}}]}`)
+	for command, want := range map[string]string{"ADD": `DestinationPrefix "<your service cidr>" is not a range`, "CHECK": "is not a range", "DEL": "", "GC": ""} {
+		t.Setenv("CNI_COMMAND", command)
+		asked := false
+		err := serving("win-overlay", nil, func(context.Context, Call) error { asked = true; return nil })(&skel.CmdArgs{StdinData: config})
+		if asked != (want == "") || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: asked %v, %v", command, asked, err)
+		}
 	}
 }

@@ -39,7 +39,7 @@ type Config struct {
 	ValidAttachments []types.GCAttachment `json:"cni.dev/valid-attachments"`
 	// Policies are RawPolicies and AdditionalArgs in HNS v2 form.
 	Policies []hns.Policy `json:"-"`
-	// Warnings describe policies of unknown types, which are passed on as they are, and fields without effect.
+	// Warnings describe fields without effect.
 	Warnings []string `json:"-"`
 	// Unknown are the fields of the configuration that this package does not know. A plugin may know them.
 	Unknown []string `json:"-"`
@@ -116,8 +116,27 @@ type PortMapping struct {
 }
 
 // Parse reads a configuration as a runtime gives it to a plugin. The error for a text that is not JSON, or a field that is not of its
-// type, names the line and column.
+// type, names the line and column; that for an address, range, port or policy type that cannot be names the field and its value.
 func Parse(data []byte) (*Config, error) {
+	c, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	err = c.checkFields()
+	if err == nil {
+		err = c.readPolicies()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the network configuration of %s: %w", c.Name, err)
+	}
+	return c, nil
+}
+
+// ParseToRemove reads a configuration by which something is removed. It does not look at addresses and policies, so that a pod that an
+// earlier version attached with nonsense can go. Policies is empty.
+func ParseToRemove(data []byte) (*Config, error) { return parse(data) }
+
+func parse(data []byte) (*Config, error) {
 	c := Config{Raw: slices.Clone(data)}
 	if err := json.Unmarshal(data, &c); err != nil {
 		return nil, fmt.Errorf("reading the network configuration%w", At(data, err))
@@ -134,24 +153,28 @@ func Parse(data []byte) (*Config, error) {
 	}
 
 	c.LoopbackDSR = c.LoopbackDSR || c.OptionalFlags.LoopbackDSR
-	for _, raw := range slices.Concat(c.RawPolicies, c.AdditionalArgs) {
-		if !strings.EqualFold(raw.Name, "EndpointPolicy") {
-			continue
-		}
-		p, warning, err := normalise(raw.Value)
-		if err != nil {
-			return nil, fmt.Errorf("reading the network configuration of %s: policy %s: %w", c.Name, raw.Value, err)
-		}
-		if warning != "" {
-			c.Warnings = append(c.Warnings, warning)
-		}
-		c.Policies = append(c.Policies, p)
-	}
-
 	var harmless []string
 	c.Unknown, harmless = unused(data)
 	c.Warnings = append(c.Warnings, harmless...)
 	return &c, nil
+}
+
+// readPolicies fills Policies.
+func (c *Config) readPolicies() error {
+	for _, raw := range slices.Concat(c.RawPolicies, c.AdditionalArgs) {
+		if !strings.EqualFold(raw.Name, "EndpointPolicy") {
+			continue
+		}
+		p, err := normalise(raw.Value)
+		if err == nil {
+			err = checkPolicy(p)
+		}
+		if err != nil {
+			return fmt.Errorf("policy %s: %w", raw.Value, err)
+		}
+		c.Policies = append(c.Policies, p)
+	}
+	return nil
 }
 
 // The names that HNS v2 has for types of policies and for their settings, by the lower-case spellings found in the field.
@@ -160,7 +183,7 @@ var (
 		"outboundnat": "OutBoundNAT", "route": "SDNRoute", "sdnroute": "SDNRoute", "acl": "ACL", "qos": "QOS",
 		"portmapping": "PortMapping", "nat": "PortMapping", "l4proxy": "L4Proxy", "l4wfpproxy": "L4WFPPROXY", "l2driver": "L2Driver",
 		"provideraddress": "ProviderAddress", "pa": "ProviderAddress", "interfaceconstraint": "InterfaceConstraint",
-		"encapoverhead": "EncapOverhead", "portname": "PortName", "tieracl": "TierAcl",
+		"encapoverhead": "EncapOverhead", "portname": "PortName", "tieracl": "TierAcl", "iov": "IOV",
 	}
 	settingNames = map[string]string{
 		"exceptionlist": "Exceptions", "exceptions": "Exceptions", "destinations": "Destinations",
@@ -171,10 +194,10 @@ var (
 
 // normalise converts a policy in flat (v1) or nested (v2) form to the nested form with the names of HNS v2. If a key is there in
 // two spellings, the first in byte order counts, which is the one with capitals.
-func normalise(value json.RawMessage) (hns.Policy, string, error) {
+func normalise(value json.RawMessage) (hns.Policy, error) {
 	var flat map[string]json.RawMessage
 	if err := json.Unmarshal(value, &flat); err != nil {
-		return hns.Policy{}, "", err
+		return hns.Policy{}, err
 	}
 
 	kind := ""
@@ -190,7 +213,7 @@ func normalise(value json.RawMessage) (hns.Policy, string, error) {
 			maps.Copy(settings, nested)
 		}
 		if err != nil {
-			return hns.Policy{}, "", err
+			return hns.Policy{}, err
 		}
 	}
 
@@ -203,14 +226,15 @@ func normalise(value json.RawMessage) (hns.Policy, string, error) {
 	}
 
 	name, known := policyTypes[strings.ToLower(kind)]
-	warning := ""
 	if !known {
-		name, warning = kind, fmt.Sprintf("policy type %q is not known here; it is passed on as it is", kind)
-	} else if name == "OutBoundNAT" || name == "SDNRoute" || name == "ProviderAddress" {
+		types := slices.Compact(slices.Sorted(maps.Values(policyTypes)))
+		return hns.Policy{}, fmt.Errorf("Type %q is none that an endpoint of HNS can have: %s", kind, strings.Join(types, ", "))
+	}
+	if name == "OutBoundNAT" || name == "SDNRoute" || name == "ProviderAddress" {
 		renameSettings(settings)
 	}
 	data, err := json.Marshal(settings)
-	return hns.Policy{Type: name, Settings: data}, warning, err
+	return hns.Policy{Type: name, Settings: data}, err
 }
 
 // renameSettings gives settings the names that HNS v2 has. A setting that is already there under that name stays.
