@@ -45,6 +45,12 @@ build nltest.exe ${flags#-shared} nltest.c -ladvapi32
 build findstr.exe ${flags#-shared} findstr.c
 build ping.exe ${flags#-shared} ping.c echo.c -lws2_32
 build porthole-pipe.exe ${flags#-shared} pipe.c
+build sort.exe ${flags#-shared} sort.c lines.c
+build more.com ${flags#-shared} more.c lines.c
+build timeout.exe ${flags#-shared} timeout.c
+build where.exe ${flags#-shared} -municode where.c
 build whoami.exe ${flags#-shared} -municode whoami.c -ladvapi32
 build net.exe ${flags#-shared} -municode net.c -lnetapi32
-GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$out/netsh.exe" ../netsh
+for program in netsh tar curl nslookup; do
+	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$out/$program.exe" ../$program
+done

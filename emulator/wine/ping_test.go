@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"os"
 	"strings"
 	"testing"
 )
@@ -25,6 +26,16 @@ func testPing(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 	} {
 		if out, err := tools.Command(ctx, p, "ping", strings.Fields(args)...).Output(); err == nil || strings.TrimSpace(string(out)) != want {
 			t.Errorf("ping %s: %v\n%s", args, err, out)
+		}
+	}
+
+	if allowed, err := os.ReadFile("/proc/sys/net/ipv4/ping_group_range"); err == nil && strings.Join(strings.Fields(string(allowed)), " ") == "1 0" {
+		refused := tools.Command(ctx, p, "ping", "-n", "1", "127.0.0.1")
+		refused.Args = append([]string{"setpriv", "--bounding-set", "-net_raw"}, refused.Args...)
+		refused.Path = "/usr/bin/setpriv"
+		out, err := refused.Output()
+		if refused.ProcessState.ExitCode() != 1 || !strings.HasSuffix(strings.TrimSpace(string(out)), "Unable to contact IP driver. General failure.") {
+			t.Errorf("without the right: %v\n%s", err, out)
 		}
 	}
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-const stubsVersion = "stubs 1" // changes with the list, so that templates are made again
+const stubsVersion = "stubs 3" // changes with the list, so that templates are made again
 
 // stubs are programs of Wine 8.0 that do nothing and end with 0. Whoever runs one would be told that it is done: a probe that asks PowerShell, a
 // script that looks for a program with where. Without them there is no such program, which everybody sees. Those that we have a program of
@@ -16,6 +16,9 @@ const stubsVersion = "stubs 1" // changes with the list, so that templates are m
 var stubs = []string{"arp.exe", "aspnet_regiis.exe", "cacls.exe", "certutil.exe", "dism.exe", "fc.exe", "icacls.exe", "mshta.exe", "msinfo32.exe", "ngen.exe",
 	"powershell.exe", "regasm.exe", "regini.exe", "regsvcs.exe", "sdbinst.exe", "servicemodelreg.exe", "setx.exe", "subst.exe", "systeminfo.exe",
 	"tasklist.exe", "wevtutil.exe", "wmplayer.exe"}
+
+// ours are programs, and a library of theirs, that we have in the place of Wine's, also in containers.
+var ours = []string{"net.exe", "netapi32", "shutdown.exe", "where.exe", "whoami.exe"}
 
 // withoutStubs removes Wine's stubs from a prefix.
 func withoutStubs(p Prefix) error {
@@ -27,10 +30,14 @@ func withoutStubs(p Prefix) error {
 	})
 }
 
-// stubRegistry forbids Wine to take the stubs from its own folder, where it looks for a program of system32 that is missing.
+// stubRegistry has Wine take our programs, and forbids it to take the stubs from its own folder, where it looks for a program of system32 that is
+// missing.
 func stubRegistry() string {
 	var s strings.Builder
 	s.WriteString("\n[Software\\\\Wine\\\\DllOverrides]\n")
+	for _, name := range ours {
+		s.WriteString(`"` + name + `"="native,builtin"` + "\n")
+	}
 	for _, name := range stubs {
 		s.WriteString(`"` + name + `"=""` + "\n")
 	}

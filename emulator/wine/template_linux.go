@@ -204,7 +204,7 @@ func dllFiles(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	programs, err := filepath.Glob(filepath.Join(dir, "*.exe"))
+	programs, err := filepath.Glob(filepath.Join(dir, "*.[ec][xo][em]")) // .exe and .com
 	if err != nil {
 		return nil, err
 	}

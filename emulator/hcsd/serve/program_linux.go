@@ -196,8 +196,14 @@ func environmentOf(doc hcsd.Process, hostname string) []guest.Variable {
 	for _, name := range slices.Sorted(maps.Keys(doc.Environment)) {
 		env = append(env, guest.Variable{Name: name, Value: doc.Environment[name]})
 	}
+	if sid, ok := guest.UserSID(doc.User); ok {
+		env = append(env, guest.Variable{Name: sidVariable, Value: sid})
+	}
 	return env
 }
+
+// sidVariable says whose a program is (emulator/dll/mend_user.c). Programs do not see it.
+const sidVariable = "WINEUSERSID"
 
 // environmentText is what the launcher reads of a program's variables. The later of two of one name wins there.
 func environmentText(env []guest.Variable) []byte {

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"archive/tar"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -63,7 +65,7 @@ func TestPrograms(t *testing.T) {
 	h.built("client", "client.exe")
 	h.built("app", "layers/base/Files/app.exe")
 	for name, test := range map[string]func(*testing.T, *host){
-		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs, "ping": testPing, "links": testLinks,
+		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs, "ping": testPing, "links": testLinks, "stand-ins": testStandIns, "tar": testTar,
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := *h
@@ -276,5 +278,87 @@ func testLinks(t *testing.T, h *host) {
 		if text, err := os.ReadFile(filepath.Join(h.prefix.DriveC(), "logs", link)); err != nil || string(text) != "of a pod" {
 			t.Errorf("the host reads %q, %v from %s", text, err, link)
 		}
+	}
+}
+
+// testStandIns: our own programs in the place of Windows', with arguments that are right, wrong and missing. None of them ends by a fault, and
+// an error has a message.
+func testStandIns(t *testing.T, h *host) {
+	var w wantedPrograms
+	var right []func(ranProgram) bool
+	for _, c := range []struct {
+		line, in string
+		code     uint32
+		want     string // in output or errors
+	}{
+		{"curl", "", 2, "curl: (2) no URL specified"}, {"curl --nonsense x", "", 2, "is unknown"}, {"curl -s -S -m 5 http://127.0.0.1:9/", "", 7, "Failed to connect to 127.0.0.1 port 9"},
+		{"curl -V", "", 0, "curl 8."}, {"curl https://", "", 3, "curl: (3)"}, {"curl -sS http://name.invalid/", "", 6, "Could not resolve host: name.invalid"},
+		{"findstr", "", 2, ""}, {"findstr /q", "", 2, ""}, {"findstr x C:\\absent.txt", "", 1, ""}, {"findstr two", "one\r\ntwo\r\n", 0, "two"},
+		{"hostname", "", 0, "pod-a"}, {"hostname /x", "", 0, "pod-a"},
+		{"ipconfig", "", 0, "Windows IP Configuration"}, {"ipconfig /all", "", 0, "Host Name"}, {"ipconfig /nonsense", "", 1, "USAGE"},
+		{"more.com", "a\r\n\tb\r\n", 0, "a\n        b"}, {"more.com /x", "", 1, "Invalid switch"}, {"more.com C:\\absent", "", 1, "Cannot access file"}, {"more.com +1 C:\\note.txt", "", 0, ""},
+		{"net", "", 1, ""}, {"net nonsense", "", 0, "The syntax of this command is"}, {"net user nobody", "", 2, ""}, {"net user", "", 1, "syntax"},
+		{"nltest", "", 1, "Usage"}, {"nltest /query", "", 1, "failed"}, {"nltest /x", "", 1, "Usage"},
+		{"nslookup", "", 1, "Usage"}, {"nslookup -nonsense x", "", 1, "Invalid option"}, {"nslookup -timeout=1 x 127.0.0.1", "", 1, "timed-out"},
+		{"ping", "", 1, "Usage"}, {"ping -n", "", 1, "Value must be supplied"}, {"ping -n x 127.0.0.1", "", 1, "Bad value"}, {"ping -z 127.0.0.1", "", 1, "Bad option"}, {"ping name.invalid", "", 1, "could not find host"},
+		{"shutdown", "", 1, "Usage"}, {"shutdown /nonsense", "", 1, "Usage"}, {"shutdown /t", "", 1, "Usage"}, {"shutdown /a", "", 1722, "cannot be restarted"},
+		{"sort", "b\r\nA\r\nc\r\n", 0, "A\nb\nc"}, {"sort /r", "b\r\na", 0, "b\na"}, {"sort /nonsense", "", 1, "Invalid switch"}, {"sort C:\\absent", "", 1, "cannot find the file"}, {"sort /+2", "bx\nay\ncw\n", 0, "cw\nbx\nay"},
+		{"tar", "", 1, "Must specify one of"}, {"tar -q", "", 1, "not supported"}, {"tar -xf C:\\absent.tar", "", 1, "Failed to open"}, {"tar -cf", "", 1, "requires an argument"}, {"tar xf -", "no archive", 1, "Error reading archive"},
+		{"timeout", "", 1, "Timeout value must be specified"}, {"timeout /t 1", "", 1, "Input redirection is not supported"}, {"timeout /t x", "", 1, "Invalid value"}, {"timeout 1 2", "", 1, "not allowed more than"}, {"timeout /t", "", 1, "Value expected"},
+		{"where cmd", "", 0, "cmd.exe"}, {"where", "", 2, "syntax of the command is incorrect"}, {"where absent", "", 1, "Could not find files"}, {"where /q absent", "", 1, ""}, {"where /r C:\\ app.exe", "", 0, `C:\app.exe`}, {"where /x", "", 2, "Invalid argument"},
+		{"whoami", "", 0, "containeradministrator"}, {"whoami /x", "", 1, "Invalid argument"}, {"whoami /user", "", 0, "S-1-5-93-2-1"},
+	} {
+		w.Programs = append(w.Programs, wantedProgram{Line: c.line, Input: c.in})
+		right = append(right, func(r ranProgram) bool {
+			return r.HResult == 0 && r.Code == c.code && strings.Contains(r.Out+r.Err, c.want)
+		})
+	}
+	for i, r := range h.ran(w) {
+		if !right[i](r) {
+			t.Errorf("%s: %+v", w.Programs[i].Line, r)
+		}
+	}
+}
+
+// testTar does what `kubectl cp` does in both directions: an archive on the standard streams, with names longer than ustar has.
+func testTar(t *testing.T, h *host) {
+	long := strings.Repeat("folder with a long name/", 9) + strings.Repeat("n", 110) + ".txt"
+	h.write("copied/in/"+long, "deep")
+	h.write("copied/in/a.txt", "a\r\nb")
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for name, text := range map[string]string{long: "deep", "in/a.txt": "a\r\nb", "../out.txt": "no"} {
+		check(t, w.WriteHeader(&tar.Header{Name: name, Size: int64(len(text)), Mode: 0o644}))
+		_, err := w.Write([]byte(text))
+		check(t, err)
+	}
+	check(t, w.Close())
+	check(t, os.WriteFile(filepath.Join(h.prefix.DriveC(), "copied", "hostile.tar"), archive.Bytes(), 0o600))
+
+	out := h.ran(wantedPrograms{
+		Mounts: []wantedMount{{HostPath: `C:\copied`, ContainerPath: `C:\copied`}},
+		Programs: []wantedProgram{
+			{Line: `cmd /c mkdir C:\copied\to & cd /d C:\copied & tar cf - in | tar xmf - -C C:\copied\to`},
+			{Line: `tar -xf C:\copied\hostile.tar -C C:\copied\to`},
+			{Line: `cmd /c tar cf - /copied/in/a.txt | tar tf -`},
+		},
+	})
+	if out[0].Code != 0 {
+		t.Errorf("%+v", out[0])
+	}
+	for _, name := range []string{"in/" + long, "in/a.txt", long} {
+		want := map[bool]string{true: "a\r\nb", false: "deep"}[name == "in/a.txt"]
+		if text, err := os.ReadFile(filepath.Join(h.prefix.DriveC(), "copied", "to", name)); err != nil || string(text) != want {
+			t.Errorf("%.30s: %q, %v", name, text, err)
+		}
+	}
+	if out[1].Code != 1 || !strings.Contains(out[1].Err, "'..'") {
+		t.Errorf("an entry that goes up: %+v", out[1])
+	}
+	if _, err := os.Stat(filepath.Join(h.prefix.DriveC(), "copied", "out.txt")); err == nil {
+		t.Error("an entry has gone up")
+	}
+	if want := "copied/in/a.txt\n"; out[2].Out != want {
+		t.Errorf("names from the root: %+v", out[2])
 	}
 }

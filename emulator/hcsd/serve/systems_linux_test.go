@@ -127,9 +127,9 @@ func (h *host) write(name, text string) {
 	check(h.t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-// command is a program of the host, which is ended after a minute.
+// command is a program of the host, which is ended after three minutes.
 func (h *host) command(exe string, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(h.t.Context(), 3*time.Minute)
 	h.t.Cleanup(cancel)
 	cmd := h.o.Tools.Command(ctx, h.prefix, exe, args...)
 	cmd.Env = append(cmd.Env, "HCSD_ADDR="+h.o.Listen)
