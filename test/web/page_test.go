@@ -36,7 +36,7 @@ func start(t *testing.T, m *made) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{made: m, links: make(chan string, 16), base: "http://" + listener.Addr().String()}
+	s := &site{made: m, links: make(chan string, 16)}
 	s.collector = collect.New(collect.Options{Objects: m, Nodes: m, Name: "shop.example"})
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -54,6 +54,13 @@ func start(t *testing.T, m *made) *site {
 	return s
 }
 
+// link returns the next link, and notes where the page is.
+func (s *site) link() string {
+	link := <-s.links
+	s.base, _, _ = strings.Cut(link, "/?")
+	return link
+}
+
 // artefacts is where screenshots go: below the folder of the test, or where PORTHOLE_SCREENSHOTS says.
 func artefacts(t *testing.T, name string) string {
 	dir := os.Getenv("PORTHOLE_SCREENSHOTS")
@@ -68,7 +75,7 @@ const pods = "document.querySelectorAll('svg.map g.pod').length"
 // entered opens the page in a tab and waits until it shows every pod.
 func entered(t *testing.T, b *browser.Browser, s *site, a browser.Args) time.Duration {
 	t.Helper()
-	a.URL = <-s.links
+	a.URL = s.link()
 	began := time.Now()
 	b.Open(a)
 	b.Wait(a.Tab, fmt.Sprintf("%s === %d", pods, len(s.Pods())), 30*time.Second)
@@ -194,7 +201,7 @@ func frameTimes(t *testing.T, b *browser.Browser, s *site) []time.Duration {
 func TestAdmission(t *testing.T) {
 	b := browser.New(t)
 	s := start(t, newMade(3, 12))
-	link := <-s.links
+	link := s.link()
 	if got := b.Open(browser.Args{Tab: "a", URL: s.base + "/"}); got != 401 {
 		t.Errorf("without the link the answer is %d, want 401", got)
 	}

@@ -8,17 +8,20 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 )
 
 // cookieName has no "__Host-" in front: that needs TLS, and the page is served on loopback only. Browsers send cookies to all ports of a host, so
-// that the name has the port in it: two `porthole web` on one machine do not end each other's sessions.
+// that the name has the port in it: two `porthole web` on one machine do not end each other's sessions. For the same reason the cookie is for
+// door.path alone: another server of this machine, to which a browser is led, does not know it, and so never gets the cookie.
 const cookieName = "porthole-web-%d"
 
 // door lets in browsers that bring the token of the printed link. A token works once; a browser that has used it gets a cookie, which every tab of it
 // has. Then there is a new token, so that the next browser can be let in.
 type door struct {
 	port int
+	path string // below which everything is: "/", random bits, "/"
 	// admitted is called with each new link after the first.
 	admitted func(link string)
 
@@ -28,7 +31,7 @@ type door struct {
 }
 
 func newDoor(port int, admitted func(string)) *door {
-	return &door{port: port, admitted: admitted, token: secret(), sessions: map[string]bool{}}
+	return &door{port: port, path: "/" + secret() + "/", admitted: admitted, token: secret(), sessions: map[string]bool{}}
 }
 
 // secret returns 256 random bits as text.
@@ -41,7 +44,7 @@ func secret() string {
 func (d *door) link() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return fmt.Sprintf("http://127.0.0.1:%d/?token=%s", d.port, d.token)
+	return fmt.Sprintf("http://127.0.0.1:%d%s?token=%s", d.port, d.path, d.token)
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
@@ -74,7 +77,7 @@ func (d *door) admit(w http.ResponseWriter, token string) bool {
 	d.mu.Unlock()
 
 	// Lax, as addresses of views are sent to people: a link in a chat that runs in the browser is one of another site.
-	http.SetCookie(w, &http.Cookie{Name: fmt.Sprintf(cookieName, d.port), Value: session, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	http.SetCookie(w, &http.Cookie{Name: fmt.Sprintf(cookieName, d.port), Value: session, Path: d.path, HttpOnly: true, SameSite: http.SameSiteLaxMode})
 	d.admitted(d.link())
 	return true
 }
@@ -92,21 +95,30 @@ func (d *door) guard(next http.Handler) http.Handler {
 			return
 		}
 
-		if token := r.URL.Query().Get("token"); token != "" && r.URL.Path == "/" {
+		if !d.below(r.URL.Path) {
+			refuse(w, r, http.StatusUnauthorized, "This is no address of the page: use the last link that porthole web printed in its terminal.")
+			return
+		}
+		if token := r.URL.Query().Get("token"); token != "" && r.URL.Path == d.path {
 			if !d.known(r) && !d.admit(w, token) {
 				refuse(w, r, http.StatusUnauthorized, "The token in this link was used already, or is not one. porthole web prints a new link each time one was used: take the last one from its terminal.")
 				return
 			}
 			// Without the token in the address, it is in no history and in no address that is sent to somebody.
-			http.Redirect(w, r, "/", http.StatusSeeOther)
+			http.Redirect(w, r, d.path, http.StatusSeeOther)
 			return
 		}
 		if !d.known(r) {
 			refuse(w, r, http.StatusUnauthorized, "This browser has not used the link of porthole web yet: take the last one that it printed in its terminal.")
 			return
 		}
-		next.ServeHTTP(w, r)
+		http.StripPrefix(strings.TrimSuffix(d.path, "/"), next).ServeHTTP(w, r)
 	})
+}
+
+// below reports whether an address is one of the page. It takes the same time for each that begins differently.
+func (d *door) below(path string) bool {
+	return len(path) >= len(d.path) && same(path[:len(d.path)], d.path)
 }
 
 // ownHost keeps out names of other sites that lead to 127.0.0.1 (DNS rebinding).

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -122,6 +123,9 @@ func (h *house) token() string {
 	return strings.TrimPrefix(h.door.link(), "http://127.0.0.1:"+h.port())
 }
 
+// at returns an address of the page.
+func (h *house) at(path string) string { return strings.TrimSuffix(h.door.path, "/") + path }
+
 func (h *house) port() string { return h.URL[strings.LastIndex(h.URL, ":")+1:] }
 
 // TestDoor: who is let in, who is not, and what every answer carries.
@@ -129,7 +133,7 @@ func TestDoor(t *testing.T) {
 	h := newHouse(t)
 	first := h.token()
 	in := h.send(t, request{path: first})
-	if in.StatusCode != http.StatusSeeOther || in.Header.Get("Location") != "/" || len(in.Cookies()) != 1 {
+	if in.StatusCode != http.StatusSeeOther || in.Header.Get("Location") != h.door.path || len(in.Cookies()) != 1 {
 		t.Fatalf("with the token: %s to %q, cookies %v", in.Status, in.Header.Get("Location"), in.Cookies())
 	}
 	cookie := in.Cookies()[0]
@@ -145,21 +149,24 @@ func TestDoor(t *testing.T) {
 		request
 		code int
 	}{
-		"the page":                      {request{path: "/", cookie: cookie}, http.StatusOK},
-		"an unknown file":               {request{path: "/x", cookie: cookie}, http.StatusNotFound},
-		"without a cookie":              {request{path: "/"}, http.StatusUnauthorized},
-		"with a forged one":             {request{path: "/", cookie: forged}, http.StatusUnauthorized},
-		"the stream without a cookie":   {request{path: "/api/live"}, http.StatusUnauthorized},
+		"the page":                      {request{path: h.at("/"), cookie: cookie}, http.StatusOK},
+		"the root of the server":        {request{path: "/", cookie: cookie}, http.StatusUnauthorized},
+		"a stream at the root":          {request{path: "/api/live", cookie: cookie}, http.StatusUnauthorized},
+		"another path":                  {request{path: "/" + strings.Repeat("x", 43) + "/", cookie: cookie}, http.StatusUnauthorized},
+		"an unknown file":               {request{path: h.at("/x"), cookie: cookie}, http.StatusNotFound},
+		"without a cookie":              {request{path: h.at("/")}, http.StatusUnauthorized},
+		"with a forged one":             {request{path: h.at("/"), cookie: forged}, http.StatusUnauthorized},
+		"the stream without a cookie":   {request{path: h.at("/api/live")}, http.StatusUnauthorized},
 		"the used token":                {request{path: first}, http.StatusUnauthorized},
 		"the used token by who used it": {request{path: first, cookie: cookie}, http.StatusSeeOther},
-		"another name of this machine":  {request{path: "/", host: "evil.example:80", cookie: cookie}, http.StatusMisdirectedRequest},
-		"localhost":                     {request{path: "/", host: "localhost:1", cookie: cookie}, http.StatusOK},
-		"a question":                    {request{path: "/api/ask?of=x", cookie: cookie}, http.StatusOK},
-		"a bad question":                {request{path: "/api/ask", cookie: cookie}, http.StatusBadRequest},
-		"no question":                   {request{path: "/api/none", cookie: cookie}, http.StatusNotFound},
-		"a change of another site":      {request{method: "POST", path: "/api/ask?of=x", origin: "http://evil.example", cookie: cookie}, http.StatusForbidden},
-		"a change of no site":           {request{method: "POST", path: "/api/ask?of=x", cookie: cookie}, http.StatusForbidden},
-		"a change of the page":          {request{method: "POST", path: "/api/ask?of=x", origin: h.URL, cookie: cookie}, http.StatusOK},
+		"another name of this machine":  {request{path: h.at("/"), host: "evil.example:80", cookie: cookie}, http.StatusMisdirectedRequest},
+		"localhost":                     {request{path: h.at("/"), host: "localhost:1", cookie: cookie}, http.StatusOK},
+		"a question":                    {request{path: h.at("/api/ask?of=x"), cookie: cookie}, http.StatusOK},
+		"a bad question":                {request{path: h.at("/api/ask"), cookie: cookie}, http.StatusBadRequest},
+		"no question":                   {request{path: h.at("/api/none"), cookie: cookie}, http.StatusNotFound},
+		"a change of another site":      {request{method: "POST", path: h.at("/api/ask?of=x"), origin: "http://evil.example", cookie: cookie}, http.StatusForbidden},
+		"a change of no site":           {request{method: "POST", path: h.at("/api/ask?of=x"), cookie: cookie}, http.StatusForbidden},
+		"a change of the page":          {request{method: "POST", path: h.at("/api/ask?of=x"), origin: h.URL, cookie: cookie}, http.StatusOK},
 	} {
 		resp := h.send(t, c.request)
 		if resp.StatusCode != c.code {
@@ -171,6 +178,37 @@ func TestDoor(t *testing.T) {
 	}
 }
 
+// TestCookieStaysHere: a browser does not send the cookie to another server of this machine, on the same name and another port, as it
+// would one without a path.
+func TestCookieStaysHere(t *testing.T) {
+	h := newHouse(t)
+	got := make(chan string, 1)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Cookie") }))
+	defer other.Close()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	for _, address := range []string{h.door.link(), other.URL + "/", other.URL + "/api/live"} {
+		resp, err := browser.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if strings.HasPrefix(address, other.URL) {
+			if cookie := <-got; cookie != "" {
+				t.Errorf("%s got the cookie %s", address, cookie)
+			}
+		} else if resp.StatusCode != http.StatusOK {
+			t.Errorf("the page: %s", resp.Status)
+		}
+	}
+	if h.door.path == newDoor(1, nil).path || len(h.door.path) < 40 {
+		t.Errorf("the path %s can be guessed", h.door.path)
+	}
+}
+
 // TestTwoTabs: every stream gets the whole document and then each change; a tab that is closed is not counted any more.
 func TestTwoTabs(t *testing.T) {
 	h := newHouse(t)
@@ -179,7 +217,7 @@ func TestTwoTabs(t *testing.T) {
 	tabs := []*bufio.Reader{}
 	var bodies []io.Closer
 	for range 2 {
-		resp := h.send(t, request{path: "/api/live", cookie: cookie})
+		resp := h.send(t, request{path: h.at("/api/live"), cookie: cookie})
 		tabs, bodies = append(tabs, bufio.NewReader(resp.Body)), append(bodies, resp.Body)
 		if got := next(t, tabs[len(tabs)-1], "all"); got != `{"cluster":1,"pod/a/b":2}` {
 			t.Errorf("the document is %s", got)

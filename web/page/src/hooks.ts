@@ -65,7 +65,7 @@ export function useAsk<T>(path: string, period = 0, again: unknown = 0): Asked<T
 
 export async function ask<T>(path: string, body?: unknown): Promise<{ value?: T; error?: string }> {
   try {
-    const response = await fetch("/api/" + path, body === undefined ? {} : { method: "POST", body: JSON.stringify(body) });
+    const response = await fetch("api/" + path, body === undefined ? {} : { method: "POST", body: JSON.stringify(body) });
     const value = (await response.json()) as T & { error?: string };
     return response.ok ? { value } : { error: value.error ?? response.statusText };
   } catch (e) {

@@ -31,7 +31,7 @@ function App() {
   return <>
     <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")!.focus(); }}>Skip to the view</a>
     <header>
-      <h1><img src="/icon.svg" alt="" width="22" height="22" /> Porthole <span class="faint">{store.cluster?.name}</span></h1>
+      <h1><img src="icon.svg" alt="" width="22" height="22" /> Porthole <span class="faint">{store.cluster?.name}</span></h1>
       <nav aria-label="Views">
         {views.map((v) => <a key={v.id} href={"#/" + v.id} aria-current={v === view ? "page" : undefined}>{v.title}</a>)}
       </nav>

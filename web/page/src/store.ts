@@ -25,7 +25,7 @@ export class Store {
 
   connect() {
     this.events?.close();
-    const events = new EventSource("/api/live");
+    const events = new EventSource("api/live");
     this.events = events;
     const on = (name: string, take: (data: never) => void) =>
       events.addEventListener(name, (e) => {
