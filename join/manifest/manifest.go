@@ -161,7 +161,7 @@ func (o Options) podSpec() Object {
 				"seccompProfile": Object{"type": "RuntimeDefault"},
 			},
 			"resources":      Object{"requests": Object{"cpu": "10m", "memory": "20Mi"}},
-			"livenessProbe":  Object{"httpGet": Object{"host": "127.0.0.1", "port": 10261, "path": "/healthz"}, "initialDelaySeconds": 30},
+			"livenessProbe":  Object{"httpGet": Object{"host": "127.0.0.1", "port": 10261, "path": "/livez"}, "initialDelaySeconds": 30},
 			"readinessProbe": Object{"httpGet": Object{"host": "127.0.0.1", "port": 10261, "path": "/readyz"}},
 		}},
 	}

@@ -1,8 +1,6 @@
 package windows
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +13,7 @@ import (
 	"strings"
 
 	"porthole.dev/porthole/internal/atomicfile"
+	"porthole.dev/porthole/join/install"
 )
 
 // Programs of a version. kubelet.exe is porthole.exe under another name.
@@ -22,7 +21,6 @@ const (
 	portholeExe = "porthole.exe"
 	kubeletExe  = "kubelet.exe"
 	proxyExe    = "kube-proxy.exe"
-	sumsFile    = "SHA256SUMS"
 )
 
 // pluginNames are the CNI plugins that the archive may have.
@@ -36,11 +34,20 @@ type source struct {
 	id                string            // of the version's folder
 }
 
+// SourceFiles are the paths of the programs in the folder of an archive, with slashes. Not all must exist.
+func SourceFiles() []string {
+	list := []string{portholeExe, proxyExe}
+	for _, name := range pluginNames {
+		list = append(list, "cni/"+name, name)
+	}
+	return list
+}
+
 // readSource finds the programs in the folder of an unpacked archive and checks them by its SHA256SUMS. A folder without that file, as one
-// that somebody built, is taken as it is. Plugins may be in the folder cni or beside the programs.
+// that somebody built, is taken as it is; upgrade refuses it. Plugins may be in the folder cni or beside the programs.
 func readSource(dir, version string) (source, error) {
 	s := source{programs: map[string]string{}, plugins: map[string]string{}, sums: map[string]string{}}
-	listed, err := readSums(filepath.Join(dir, sumsFile))
+	listed, err := install.ReadSums(filepath.Join(dir, install.SumsFile))
 	if err != nil {
 		return s, err
 	}
@@ -56,7 +63,7 @@ func readSource(dir, version string) (source, error) {
 				return err
 			}
 			if want, given := listed[place]; given && want != sum {
-				return fmt.Errorf("%s is damaged: its SHA-256 is %s, and %s says %s: unpack the archive again", path, sum, sumsFile, want)
+				return fmt.Errorf("%s is damaged: its SHA-256 is %s, and %s says %s: unpack the archive again", path, sum, install.SumsFile, want)
 			}
 			into[name], s.sums[path] = path, sum
 			return nil
@@ -80,29 +87,12 @@ func readSource(dir, version string) (source, error) {
 	for name, path := range s.plugins { // the folder of a version is a whole archive, from which join can run again
 		s.programs[filepath.Join("cni", name)] = path
 	}
-	s.id = version + "-" + sumOf([]byte(s.sums[s.programs[portholeExe]] + s.sums[s.programs[proxyExe]]))[:6]
+	var all []string
+	for _, name := range sortedKeys(s.programs) {
+		all = append(all, name, s.sums[s.programs[name]])
+	}
+	s.id = version + "-" + sumOf([]byte(strings.Join(all, "\n")))[:install.VersionDigits]
 	return s, nil
-}
-
-// readSums reads a file of sha256sum: the hash of each file by its path, with slashes. A file that is not there has none.
-func readSums(path string) (map[string]string, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	sums := map[string]string{}
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	for lines.Scan() {
-		sum, name, ok := strings.Cut(lines.Text(), " ")
-		if !ok || len(sum) != 64 {
-			return nil, fmt.Errorf("%s: %q is no line of sha256sum", path, lines.Text())
-		}
-		sums[strings.TrimLeft(name, " *")] = sum
-	}
-	return sums, lines.Err()
 }
 
 // installed is a step that keeps copies of programs in a folder.

@@ -428,7 +428,7 @@ func TestSource(t *testing.T) {
 	sums := sumOf([]byte("program porthole.exe")) + "  porthole.exe\n" + sumOf([]byte("program cni/win-bridge.exe")) + "  cni/win-bridge.exe\n"
 	m.write(m.path("zip", "SHA256SUMS"), sums)
 	s, err := readSource(m.o.Source, "v1")
-	if err != nil || !strings.HasPrefix(s.id, "v1-") || len(s.id) != 9 || s.plugins["win-bridge.exe"] == "" {
+	if err != nil || !strings.HasPrefix(s.id, "v1-") || len(s.id) != 3+32 || s.plugins["win-bridge.exe"] == "" {
 		t.Fatalf("%+v, %v", s, err)
 	}
 

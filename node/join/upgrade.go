@@ -20,7 +20,9 @@ import (
 type UpgradeOptions struct {
 	Force  bool // tries a version again that was not healthy before
 	DryRun bool
-	Source string // folder of the new programs; "": that of the program that runs
+	// Unverified takes programs of a folder without SHA256SUMS, as one that somebody built.
+	Unverified bool
+	Source     string // folder of the new programs; "": that of the program that runs
 	// Health is how long the node may take to be Ready with the new programs.
 	Health time.Duration
 }
@@ -57,6 +59,15 @@ func Upgrade(ctx context.Context, o UpgradeOptions, say func(string)) step.Repor
 // Rollback takes the last upgrade back: one that was interrupted, or one that was finished.
 func Rollback(ctx context.Context, o UpgradeOptions, say func(string)) step.Report {
 	return runExchange(o, say, func(x *exchange) error { return x.rollback(ctx) })
+}
+
+// verify checks the new programs by the sums of their archive.
+func (x *exchange) verify() error {
+	err := install.CheckSums(x.setup.Bundled, sourceFiles())
+	if err == nil || x.Unverified && errors.Is(err, install.ErrNoSums) {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", err, upgrade.ErrRefused)
 }
 
 func runExchange(o UpgradeOptions, say func(string), run func(*exchange) error) step.Report {
@@ -129,6 +140,11 @@ func (x *exchange) upgrade(ctx context.Context) error {
 	case v.from == v.to:
 		x.report.Outcome = step.Unchanged
 		return nil
+	}
+	if err := x.verify(); err != nil {
+		return err
+	}
+	switch {
 	case x.DryRun:
 		x.report.Outcome = step.Planned
 		return nil

@@ -85,18 +85,27 @@ const portholeProgram = "porthole"
 // programNames are those that join installs on Linux; the second need not be there.
 var programNames = []string{portholeProgram, "porthole-routes"}
 
-// versionOf names the version of a program by its content.
+// sourceFiles are the programs of an archive.
+func sourceFiles() []string { return programNames }
+
+// versionOf names the version of a program, with those beside it, by their contents.
 func versionOf(program string) (string, error) {
-	f, err := os.Open(program)
-	if err != nil {
-		return "", fmt.Errorf("reading the programs: %w", err)
-	}
-	defer f.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", fmt.Errorf("reading %s: %w", program, err)
+	for _, name := range programNames {
+		f, err := os.Open(filepath.Join(filepath.Dir(program), name))
+		if errors.Is(err, fs.ErrNotExist) && name != portholeProgram {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading the programs: %w", err)
+		}
+		fmt.Fprintln(sum, name)
+		_, err = io.Copy(sum, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return "", fmt.Errorf("reading %s: %w", f.Name(), err)
+		}
 	}
-	return "devel-" + hex.EncodeToString(sum.Sum(nil))[:6], nil
+	return "devel-" + hex.EncodeToString(sum.Sum(nil))[:install.VersionDigits], nil
 }
 
 func versionsFolder(s *Setup) string { return filepath.Join(s.InstallDir, "versions") }

@@ -51,6 +51,9 @@ func newVersion(s *Setup) (*version, error) {
 	return v, nil
 }
 
+// sourceFiles are the programs of an archive.
+func sourceFiles() []string { return steps.SourceFiles() }
+
 func quoted(text string) json.RawMessage { return json.RawMessage(strconv.Quote(text)) }
 
 // knownVersion is the node for going to a version whose programs are on the disk.
