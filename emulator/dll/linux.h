@@ -17,8 +17,8 @@ struct linux_stat {
 	int64_t reserved[3];
 };
 
-/* Kinds of files in mode (include/uapi/linux/stat.h). A socket of the family AF_UNIX is a file with the sticky bit here, which no other has. */
-enum { S_IFMT_ = 0170000, S_IFDIR_ = 0040000, S_IFLNK_ = 0120000, S_IFREG_ = 0100000, S_ISVTX_ = 0001000 };
+/* Kinds of files in mode (include/uapi/linux/stat.h). */
+enum { S_IFMT_ = 0170000, S_IFDIR_ = 0040000, S_IFLNK_ = 0120000, S_IFSOCK_ = 0140000 };
 
 struct entry64 { /* linux_dirent64 (include/linux/dirent.h) */
 	uint64_t ino;

@@ -127,7 +127,7 @@ static ULONG tag_of(const struct linux_stat *s)
 {
 	if ((s->mode & S_IFMT_) == S_IFLNK_)
 		return TAG_SYMLINK;
-	return (s->mode & S_IFMT_) == S_IFREG_ && (s->mode & S_ISVTX_) ? TAG_SOCKET : 0;
+	return (s->mode & S_IFMT_) == S_IFSOCK_ ? TAG_SOCKET : 0;
 }
 
 /* Reports whether a name is that of a link. If so, the caller must call place_close. */

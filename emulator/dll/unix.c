@@ -1,11 +1,14 @@
 /*
- * Sockets of the family AF_UNIX for programs of one host: a TCP socket at 127.0.0.1, whose port is in the file that bind makes. Wine 8.0 has
- * no such family, and upstream's kubelet.exe ends when it cannot listen for device plugins.
+ * Sockets of the family AF_UNIX. Wine 8.0 has no such family, and upstream's kubelet.exe ends when it cannot listen for device plugins.
  *
- * The file has a mark by which mend_link.c tells that it is a socket, as Windows does: a reparse point. Go removes what is left of a socket
- * by that.
+ * The file of a socket is one of a socket of Linux, so that it works through folders that containers and the host share, and only for who may
+ * open it. The program's own socket is one of TCP on the loopback, which only this process connects to: unix_relay.c forwards between both. Who
+ * else connects there finds the connection closed.
  *
- * What is not so: the file can be opened and read, its permissions are not asked, and addresses that AcceptEx tells are those of TCP.
+ * Windows has a reparse point for the file; mend_link.c tells that it is one. Go removes what is left of a socket by that.
+ *
+ * What is not so: addresses that AcceptEx tells are those of TCP, and what a program has written without closing the socket may be lost if it
+ * ends at once.
  */
 #define WINSOCK_API_LINKAGE
 #include <winsock2.h>
@@ -15,10 +18,8 @@
 #include <string.h>
 
 #include "builtin.h"
-#include "linux.h"
 #include "unix.h"
-
-enum { SYS_FSTAT = 5, SYS_FCHMOD = 91 };
+#include "unix_relay.h"
 
 #define ACCEPT_ORDINAL 1
 #define BIND_ORDINAL 2
@@ -26,11 +27,15 @@ enum { SYS_FSTAT = 5, SYS_FCHMOD = 91 };
 #define CONNECT_ORDINAL 4
 #define GETPEERNAME_ORDINAL 5
 #define GETSOCKNAME_ORDINAL 6
+#define SETSOCKOPT_ORDINAL 21
+#define SHUTDOWN_ORDINAL 22
 #define SOCKET_ORDINAL 23
 #define WSASOCKETW_ORDINAL 95
+#define WSAGETLASTERROR_ORDINAL 111
 #define WSASETLASTERROR_ORDINAL 112
 
 #define UNIX_PATH 108 /* afunix.h */
+#define UPDATE_ACCEPT_CONTEXT 0x700b /* SO_UPDATE_ACCEPT_CONTEXT, mswsock.h */
 
 struct unix_address {
 	u_short family;
@@ -42,6 +47,8 @@ struct unix_socket {
 	struct unix_socket *next;
 	SOCKET s;
 	struct unix_address local, peer;
+	int listener;	     /* that unix_relay.c serves; 0: it does not listen */
+	struct relay *relay; /* of one that has connected */
 };
 
 static CRITICAL_SECTION lock;
@@ -119,40 +126,95 @@ SOCKET WINAPI WSASocketW(int family, int type, int protocol, WSAPROTOCOL_INFOW *
 	return remember(wine_socket(AF_INET, SOCK_STREAM, IPPROTO_TCP, NULL, group, flags));
 }
 
+static struct sockaddr_in loopback(u_short port)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = port};
+
+	in.sin_addr.S_un.S_un_b.s_b1 = 127;
+	in.sin_addr.S_un.S_un_b.s_b4 = 1;
+	return in;
+}
+
+/* Reports whether an accepted socket is connected to unix_relay.c of this process, and not to a stranger. */
+static BOOL is_relayed(SOCKET s)
+{
+	struct sockaddr_in from = {0};
+	int size = sizeof from;
+
+	return !WINE(name_function, GETPEERNAME_ORDINAL)(s, (struct sockaddr *)&from, &size) && from.sin_addr.s_addr == loopback(0).sin_addr.s_addr &&
+	       relay_is_ours(from.sin_port);
+}
+
+/* Gives a socket that a listener has accepted the listener's address. FALSE: the listener is not of this family. */
+static BOOL take_address(SOCKET accepted, SOCKET listener)
+{
+	struct unix_socket *u, *l;
+
+	EnterCriticalSection(&lock);
+	l = *find(listener);
+	u = *find(accepted);
+	if (l && u)
+		u->local = l->local;
+	LeaveCriticalSection(&lock);
+	return l != NULL;
+}
+
 SOCKET WINAPI accept(SOCKET s, struct sockaddr *name, int *size)
 {
 	SOCKET (WINAPI *wine_accept)(SOCKET, struct sockaddr *, int *) = WINE(void *, ACCEPT_ORDINAL);
-	struct unix_address local = {0};
 	SOCKET accepted;
+	BOOL ours;
 
 	EnterCriticalSection(&lock);
-	if (*find(s))
-		local = (*find(s))->local;
+	ours = *find(s) != NULL;
 	LeaveCriticalSection(&lock);
-	if (local.family != AF_UNIX)
+	if (!ours)
 		return wine_accept(s, name, size);
-	accepted = remember(wine_accept(s, NULL, NULL));
+	do {
+		accepted = wine_accept(s, NULL, NULL);
+		if (accepted == INVALID_SOCKET)
+			return accepted;
+		if (is_relayed(accepted))
+			break;
+		WINE(int (WINAPI *)(SOCKET), CLOSESOCKET_ORDINAL)(accepted);
+	} while (TRUE);
+	accepted = remember(accepted);
 	if (accepted != INVALID_SOCKET) {
-		EnterCriticalSection(&lock);
-		(*find(accepted))->local = local;
-		LeaveCriticalSection(&lock);
+		take_address(accepted, s);
 		if (name && size)
 			getpeername(accepted, name, size);
 	}
 	return accepted;
 }
 
+/* What AcceptEx has accepted is told by this option whose it is. A stranger's connection is over then, as one whose other end has closed it. */
+int WINAPI setsockopt(SOCKET s, int level, int option, const char *value, int size)
+{
+	int result = WINE(int (WINAPI *)(SOCKET, int, int, const char *, int), SETSOCKOPT_ORDINAL)(s, level, option, value, size);
+
+	if (!result && level == SOL_SOCKET && option == UPDATE_ACCEPT_CONTEXT && value && size >= (int)sizeof(SOCKET) && take_address(s, *(const SOCKET *)(const void *)value) &&
+	    !is_relayed(s))
+		WINE(int (WINAPI *)(SOCKET, int), SHUTDOWN_ORDINAL)(s, SD_BOTH);
+	return result;
+}
+
 int WINAPI closesocket(SOCKET s)
 {
 	struct unix_socket **at, *gone;
+	int result;
 
 	EnterCriticalSection(&lock);
 	at = find(s);
 	if ((gone = *at))
 		*at = gone->next;
 	LeaveCriticalSection(&lock);
+	if (gone && gone->listener)
+		relay_stop(gone->listener);
+	result = WINE(int (WINAPI *)(SOCKET), CLOSESOCKET_ORDINAL)(s);
+	if (gone)
+		relay_end(gone->relay);
 	free(gone);
-	return WINE(int (WINAPI *)(SOCKET), CLOSESOCKET_ORDINAL)(s);
+	return result;
 }
 
 /* The path of an address, whose text need not end with a zero. FALSE: there is none. */
@@ -169,58 +231,22 @@ static BOOL path_of(const struct sockaddr *name, int size, struct unix_address *
 	return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, copy->path, -1, path, UNIX_PATH) > 0;
 }
 
-static struct sockaddr_in loopback(u_short port)
-{
-	struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = port};
-
-	in.sin_addr.S_un.S_un_b.s_b1 = 127;
-	in.sin_addr.S_un.S_un_b.s_b4 = 1;
-	return in;
-}
-
-/* Marks an open file as that of a socket. */
-static BOOL mark_socket(HANDLE file)
-{
-	int(CDECL * to_fd)(HANDLE, unsigned, int *, unsigned *) = (void *)GetProcAddress(GetModuleHandleW(L"ntdll.dll"), "wine_server_handle_to_fd");
-	struct linux_stat s;
-	unsigned options;
-	BOOL marked;
-	int fd;
-
-	if (!to_fd || to_fd(file, 0, &fd, &options))
-		return FALSE;
-	marked = !linux_call(SYS_FSTAT, fd, (intptr_t)&s, 0, 0, 0) && !linux_call(SYS_FCHMOD, fd, (s.mode & ~S_IFMT_) | S_ISVTX_, 0, 0, 0);
-	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
-	return marked;
-}
-
-/* Binds to a free port, and writes it, in the order of the network, into the file. */
-static int bind_file(SOCKET s, const WCHAR *path)
+/* Binds to a free port of the loopback, to which what comes to the file is forwarded. *listener is set to the socket of the file. */
+static int bind_file(SOCKET s, const WCHAR *path, int *listener)
 {
 	struct sockaddr_in in = loopback(0);
-	int size = sizeof in;
-	char text[16];
-	HANDLE file;
-	DWORD written;
+	int size = sizeof in, error;
 
-	file = CreateFileW(path, GENERIC_WRITE, 0, NULL, CREATE_NEW, 0, NULL);
-	if (file == INVALID_HANDLE_VALUE)
-		return fail(GetLastError() == ERROR_FILE_EXISTS ? WSAEADDRINUSE : GetLastError() == ERROR_ACCESS_DENIED ? WSAEACCES : WSAENETDOWN);
 	if (WINE(address_function, BIND_ORDINAL)(s, (struct sockaddr *)&in, sizeof in) ||
-	    WINE(name_function, GETSOCKNAME_ORDINAL)(s, (struct sockaddr *)&in, &size)) {
-		CloseHandle(file);
-		DeleteFileW(path);
+	    WINE(name_function, GETSOCKNAME_ORDINAL)(s, (struct sockaddr *)&in, &size))
 		return SOCKET_ERROR;
-	}
-	size = snprintf(text, sizeof text, "%u\n", in.sin_port);
-	WriteFile(file, text, size, &written, NULL);
-	if (!mark_socket(file)) {
-		CloseHandle(file);
-		DeleteFileW(path);
-		return fail(WSAENETDOWN);
-	}
-	CloseHandle(file);
-	return 0;
+	error = relay_listen(path, listener);
+	if (error)
+		return fail(error);
+	if (relay_serve(*listener, in.sin_port))
+		return 0;
+	relay_stop(*listener);
+	return fail(WSAENOBUFS);
 }
 
 BOOL unix_bind(SOCKET s, const struct sockaddr *name, int size, int *result)
@@ -228,48 +254,61 @@ BOOL unix_bind(SOCKET s, const struct sockaddr *name, int size, int *result)
 	struct unix_address local;
 	struct unix_socket *u;
 	WCHAR path[UNIX_PATH];
+	int listener = 0;
 
 	if (!name || size < (int)sizeof local.family || name->sa_family != AF_UNIX)
 		return FALSE;
-	*result = path_of(name, size, &local, path) ? bind_file(s, path) : fail(WSAEINVAL);
+	*result = path_of(name, size, &local, path) ? bind_file(s, path, &listener) : fail(WSAEINVAL);
 	if (*result)
 		return TRUE;
 	EnterCriticalSection(&lock);
-	if ((u = *find(s)))
+	if ((u = *find(s))) {
 		u->local = local;
+		u->listener = listener;
+	}
 	LeaveCriticalSection(&lock);
 	return TRUE;
 }
 
-static int connect_file(SOCKET s, const WCHAR *path)
+/* Connects to the socket of the file, and the program's own to what forwards to it. */
+static int connect_file(SOCKET s, const WCHAR *path, struct relay **relay)
 {
-	HANDLE file = CreateFileW(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
-	struct sockaddr_in in;
-	char text[16] = "";
-	DWORD read = 0;
+	struct sockaddr_in own = loopback(0), to = loopback(0);
+	int size = sizeof own, peer, opened, result, error = relay_dial(path, &peer);
 
-	if (file == INVALID_HANDLE_VALUE)
+	if (error)
+		return fail(error);
+	opened = relay_open(&to.sin_port);
+	if (opened < 0 || WINE(address_function, BIND_ORDINAL)(s, (struct sockaddr *)&own, sizeof own) ||
+	    WINE(name_function, GETSOCKNAME_ORDINAL)(s, (struct sockaddr *)&own, &size)) {
+		relay_drop(opened);
+		relay_drop(peer);
+		return fail(WSAENOBUFS);
+	}
+	result = WINE(address_function, CONNECT_ORDINAL)(s, (struct sockaddr *)&to, sizeof to);
+	error = result ? WINE(int (WINAPI *)(void), WSAGETLASTERROR_ORDINAL)() : 0;
+	*relay = relay_join(opened, own.sin_port, peer);
+	if (!*relay)
 		return fail(WSAECONNREFUSED);
-	ReadFile(file, text, sizeof text - 1, &read, NULL);
-	CloseHandle(file);
-	in = loopback((u_short)atoi(text));
-	if (!in.sin_port)
-		return fail(WSAECONNREFUSED);
-	return WINE(address_function, CONNECT_ORDINAL)(s, (struct sockaddr *)&in, sizeof in);
+	return result ? fail(error) : 0;
 }
 
 BOOL unix_connect(SOCKET s, const struct sockaddr *name, int size, int *result)
 {
 	struct unix_address peer;
+	struct relay *relay = NULL;
 	struct unix_socket *u;
 	WCHAR path[UNIX_PATH];
 
 	if (!name || size < (int)sizeof peer.family || name->sa_family != AF_UNIX)
 		return FALSE;
-	*result = path_of(name, size, &peer, path) ? connect_file(s, path) : fail(WSAEINVAL);
+	*result = path_of(name, size, &peer, path) ? connect_file(s, path, &relay) : fail(WSAEINVAL);
 	EnterCriticalSection(&lock);
-	if ((u = *find(s)))
+	if ((u = *find(s))) {
 		u->peer = peer;
+		if (relay)
+			u->relay = relay;
+	}
 	LeaveCriticalSection(&lock);
 	return TRUE;
 }

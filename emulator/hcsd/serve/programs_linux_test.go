@@ -5,12 +5,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // What testdata/client reads and prints for a container whose programs a test names.
@@ -65,7 +73,7 @@ func TestPrograms(t *testing.T) {
 	h.built("client", "client.exe")
 	h.built("app", "layers/base/Files/app.exe")
 	for name, test := range map[string]func(*testing.T, *host){
-		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs, "ping": testPing, "links": testLinks, "stand-ins": testStandIns, "tar": testTar,
+		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs, "ping": testPing, "links": testLinks, "stand-ins": testStandIns, "tar": testTar, "sockets": testSockets,
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := *h
@@ -361,4 +369,85 @@ func testTar(t *testing.T, h *host) {
 	if want := "copied/in/a.txt\n"; out[2].Out != want {
 		t.Errorf("names from the root: %+v", out[2])
 	}
+}
+
+// testSockets: a socket that is a file in a folder of the host joins programs of the host and of a container, in both directions. Who finds the
+// port of the loopback behind it reaches nobody.
+func testSockets(t *testing.T, h *host) {
+	h.built("app", "app.exe")
+	h.write("csi/note", "")
+	before := listening(t)
+	server := h.command(`C:\app.exe`, "listen", `C:\csi\host.sock`)
+	said := &testkit.Buffer{}
+	server.Stdout = said
+	check(t, server.Start())
+	wait.True(t, time.Minute, "a program of the host listens", func() bool { return strings.Contains(said.String(), "ready") })
+	strangers := 0
+	for _, port := range listening(t) {
+		if slices.Contains(before, port) {
+			continue
+		}
+		if c, err := net.Dial("tcp4", "127.0.0.1:"+port); err == nil {
+			strangers++
+			_, _ = c.Write([]byte("stranger"))
+			check(t, c.SetDeadline(time.Now().Add(time.Minute)))
+			answer, _ := io.ReadAll(c) // the end, or that it was cut off
+			if len(answer) > 0 {
+				t.Errorf("a stranger is answered %q", answer)
+			}
+			c.Close()
+		}
+	}
+	if strangers == 0 {
+		t.Error("there is no port of the loopback")
+	}
+
+	dialled := make(chan string, 1)
+	socket := filepath.Join(h.prefix.DriveC(), "csi", "container.sock")
+	go func() { // while the container's program listens
+		wait.True(t, time.Minute, "the container's socket", func() bool { st, err := os.Stat(socket); return err == nil && st.Mode().Type() == os.ModeSocket })
+		out, err := h.command(`C:\app.exe`, "dial", `C:\csi\container.sock`, "end").Output()
+		dialled <- fmt.Sprint(strings.TrimSpace(string(out)), " ", err == nil || errors.Is(err, exec.ErrWaitDelay))
+	}()
+	out := h.ran(wantedPrograms{
+		Mounts: []wantedMount{{HostPath: `C:\csi`, ContainerPath: `C:\csi`}, {HostPath: `C:\csi`, ContainerPath: `D:\other name`}},
+		Programs: []wantedProgram{
+			{Line: `C:\app.exe dial \csi\host.sock hello`}, {Line: `C:\app.exe dial "D:\other name\host.sock" much*`}, {Line: `C:\app.exe dial C:\csi\absent.sock x`},
+			{Line: `C:\app.exe dial C:\csi\host.sock end`}, {Line: `C:\app.exe dial C:\csi\host.sock nobody`}, {Line: `C:\app.exe listen C:\csi\container.sock`},
+		},
+	})
+	for i, want := range map[int]string{0: "true <nil>", 1: "true <nil>", 3: "true <nil>", 5: "ready\n3 end <nil>\n<nil>"} {
+		if strings.TrimSpace(out[i].Out) != want {
+			t.Errorf("program %d: %+v, want %q", i, out[i], want)
+		}
+	}
+	for _, i := range []int{2, 4} {
+		if !strings.Contains(out[i].Out, "refused") {
+			t.Errorf("program %d: %+v", i, out[i])
+		}
+	}
+	if got := <-dialled; got != "true <nil> true" {
+		t.Errorf("a program of the host is answered %s", got)
+	}
+	if err := server.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		t.Errorf("%v: %s", err, said)
+	}
+	if got := strings.ReplaceAll(said.String(), "\r\n", "\n"); got != "ready\n5 hello <nil>\n4194304 muchmuchmu <nil>\n3 end <nil>\n<nil>\n" {
+		t.Errorf("the listener says %q", got)
+	}
+}
+
+// listening are the ports of the loopback that somebody listens at.
+func listening(t *testing.T) (ports []string) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/net/tcp")
+	check(t, err)
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 3 && f[3] == "0A" && strings.HasPrefix(f[1], "0100007F:") { // proc(5): the state, the address
+			port, err := strconv.ParseUint(f[1][9:], 16, 16)
+			check(t, err)
+			ports = append(ports, strconv.FormatUint(port, 10))
+		}
+	}
+	return ports
 }

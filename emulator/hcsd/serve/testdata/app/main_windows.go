@@ -1,12 +1,14 @@
 // App is a program in a container of the tests. Without an argument it waits for a signal, prints which one came, and ends with an exit code of
 // 32 bits. With the argument "plain" it does not handle signals, so that Windows ends it; with "console" it does what onConsole says;
-// "environment" prints its variables, "arguments" its arguments as JSON, "readlink" where a link leads, "link" makes one; with any other it copies its input to its output.
+// "environment" prints its variables, "arguments" its arguments as JSON, "readlink" where a link leads, "link" makes
+// one, "listen" and "dial" are the ends of a socket that is a file; with any other it copies its input to its output.
 package main
 
 import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -36,6 +38,14 @@ func main() {
 		fmt.Println(os.Symlink(os.Args[2], os.Args[3]))
 		return
 	}
+	if len(os.Args) > 2 && os.Args[1] == "listen" {
+		listen(os.Args[2])
+		return
+	}
+	if len(os.Args) > 3 && os.Args[1] == "dial" {
+		fmt.Println(dial(os.Args[2], os.Args[3]))
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == "arguments" {
 		_ = json.NewEncoder(os.Stdout).Encode(os.Args[1:])
 		return
@@ -48,4 +58,47 @@ func main() {
 	fmt.Println("ready")
 	fmt.Println(<-asked)
 	os.Exit(0xc000013a)
+}
+
+// listen answers each client with what it says, until one says "end".
+func listen(path string) {
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("ready")
+	for end := false; !end; {
+		c, err := l.Accept()
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		said, err := io.ReadAll(c)
+		if len(said) > 0 { // a stranger has no word
+			fmt.Printf("%d %.10s %v\n", len(said), said, err)
+		}
+		_, _ = c.Write(said)
+		c.Close()
+		end = string(said) == "end"
+	}
+	fmt.Println(l.Close())
+}
+
+// dial says something, which is repeated where it ends with "*", and returns whether the answer is the same.
+func dial(path, text string) string {
+	if head, ok := strings.CutSuffix(text, "*"); ok {
+		text = strings.Repeat(head, 1<<20)
+	}
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	go func() {
+		_, _ = io.WriteString(c, text)
+		_ = c.(*net.UnixConn).CloseWrite()
+	}()
+	answer, err := io.ReadAll(c)
+	return fmt.Sprint(string(answer) == text, err)
 }
