@@ -113,6 +113,7 @@ func (s layerCalls) processBaseImage(_ context.Context, c call) (result, error) 
 type layerState struct {
 	Active bool
 	Size   uint64 // of the disk, in bytes; 0: it has all room of this machine's
+	Folder string `json:",omitempty"` // of the layer, on this machine, once it has been prepared
 }
 
 func (s layerCalls) readLayer(id string) (st layerState, err error) {
@@ -178,7 +179,7 @@ func (s layerCalls) prepareLayer(_ context.Context, c call) (result, error) {
 			return result{}, err
 		}
 
-		if err := s.o.mountDisk(l.id); err != nil {
+		if err := errors.Join(s.o.mountDisk(l.id), s.change(l, func(st *layerState) { st.Folder = l.dir })); err != nil {
 			return result{}, err
 		}
 		upper, work := s.o.ownDirs(l.id)

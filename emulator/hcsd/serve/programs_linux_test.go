@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,7 +74,7 @@ func TestPrograms(t *testing.T) {
 	h.built("client", "client.exe")
 	h.built("app", "layers/base/Files/app.exe")
 	for name, test := range map[string]func(*testing.T, *host){
-		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs, "ping": testPing, "links": testLinks, "stand-ins": testStandIns, "tar": testTar, "sockets": testSockets,
+		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs, "ping": testPing, "links": testLinks, "stand-ins": testStandIns, "tar": testTar, "sockets": testSockets, "usage": testUsage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := *h
@@ -405,9 +406,11 @@ func testSockets(t *testing.T, h *host) {
 	dialled := make(chan string, 1)
 	socket := filepath.Join(h.prefix.DriveC(), "csi", "container.sock")
 	go func() { // while the container's program listens
+		got := ""
+		defer func() { dialled <- got }()
 		wait.True(t, time.Minute, "the container's socket", func() bool { st, err := os.Stat(socket); return err == nil && st.Mode().Type() == os.ModeSocket })
 		out, err := h.command(`C:\app.exe`, "dial", `C:\csi\container.sock`, "end").Output()
-		dialled <- fmt.Sprint(strings.TrimSpace(string(out)), " ", err == nil || errors.Is(err, exec.ErrWaitDelay))
+		got = fmt.Sprint(strings.TrimSpace(string(out)), " ", err == nil || errors.Is(err, exec.ErrWaitDelay))
 	}()
 	out := h.ran(wantedPrograms{
 		Mounts: []wantedMount{{HostPath: `C:\csi`, ContainerPath: `C:\csi`}, {HostPath: `C:\csi`, ContainerPath: `D:\other name`}},
@@ -450,4 +453,92 @@ func listening(t *testing.T) (ports []string) {
 		}
 	}
 	return ports
+}
+
+// testUsage: the file of a container's disk has the size of what the container has written, by which containerd measures it, and no longer when the
+// container has removed that.
+func testUsage(t *testing.T, h *host) {
+	disk := filepath.Join(h.prefix.DriveC(), "layers", "scratch", "sandbox.vhdx")
+	size := func() int64 {
+		st, err := os.Stat(disk)
+		if err != nil {
+			return 0
+		}
+		return st.Size()
+	}
+	release := filepath.Join(h.prefix.DriveC(), "release")
+	check(t, os.MkdirAll(release, 0o755))
+	var before, full, after int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		steps := []func() bool{
+			func() bool { before = size(); return before > 1000 }, // the registry and the like lie elsewhere: folders
+			func() bool { full = size(); return full >= 30<<20 },
+			func() bool { after = size(); return after < 1<<20 },
+		}
+		for i, step := range steps {
+			wait.True(t, 2*time.Minute, fmt.Sprintf("step %d of the disk's size", i), step)
+			check(t, os.WriteFile(filepath.Join(release, strconv.Itoa(i)), nil, 0o600))
+		}
+	}()
+	await := func(i int) string {
+		return fmt.Sprintf(`cmd /c "for /l %%i in (1,1,100000) do if exist C:\release\%d exit 0"`, i)
+	}
+	out := h.ran(wantedPrograms{Mounts: []wantedMount{{HostPath: `C:\release`, ContainerPath: `C:\release`}}, Programs: []wantedProgram{
+		{Line: await(0)}, {Line: `C:\app.exe fill C:\full`}, {Line: await(1)}, {Line: `cmd /c del C:\full`}, {Line: await(2)},
+	}})
+	<-done
+	if strings.TrimSpace(out[1].Out) != "<nil>" || before >= 1<<20 || full > 31<<20 {
+		t.Errorf("the disk has %d, %d and %d bytes: %+v", before, full, after, out)
+	}
+}
+
+// TestUsedBelow: links are not followed, files of several names are counted once, and there is a limit in time.
+func TestUsedBelow(t *testing.T) {
+	dir := t.TempDir()
+	outside := filepath.Join(t.TempDir(), "big")
+	check(t, os.WriteFile(outside, make([]byte, 1<<20), 0o600))
+	check(t, os.WriteFile(filepath.Join(dir, "a"), make([]byte, 1<<16), 0o600))
+	check(t, errors.Join(os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "b")), os.Symlink(outside, filepath.Join(dir, "link")),
+		os.Symlink(filepath.Dir(outside), filepath.Join(dir, "folder")), syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600)))
+	used, err := usedBelow(dir, time.Now().Add(time.Minute))
+	if err != nil || used < 1<<16 || used > 1<<17 {
+		t.Errorf("%d bytes, %v", used, err)
+	}
+	if _, err := usedBelow(dir, time.Now()); !errors.Is(err, errUsageLimit) {
+		t.Errorf("without time: %v", err)
+	}
+}
+
+// TestGrowDisk: the disk's file is the only one that is changed, whatever stands in its place.
+func TestGrowDisk(t *testing.T) {
+	dir := t.TempDir()
+	other := filepath.Join(t.TempDir(), "other")
+	check(t, os.WriteFile(other, []byte("text"), 0o600))
+	disk := filepath.Join(dir, diskName)
+	check(t, os.Symlink(other, disk))
+	if err := growDisk(dir, 100, false); err == nil {
+		t.Error("a link is followed")
+	}
+	check(t, os.Remove(disk))
+	check(t, syscall.Mkfifo(disk, 0o600))
+	if err := growDisk(dir, 100, false); err == nil {
+		t.Error("a pipe is a disk")
+	}
+	check(t, os.Remove(disk))
+	check(t, os.WriteFile(disk, []byte("vhdxfile"), 0o600))
+	for _, c := range []struct {
+		size    int64
+		partial bool
+		want    int64
+	}{{1000, false, 1000}, {500, true, 1000}, {500, false, 500}, {2000, true, 2000}} {
+		check(t, growDisk(dir, c.size, c.partial))
+		if st, err := os.Stat(disk); err != nil || st.Size() != c.want {
+			t.Errorf("%+v: %v, %v", c, st.Size(), err)
+		}
+	}
+	if text, err := os.ReadFile(other); err != nil || string(text) != "text" {
+		t.Errorf("another file has %q, %v", text, err)
+	}
 }

@@ -42,6 +42,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer server.Close()
+	go layerCalls{s}.keepUsage(ctx)
 
 	klog.FromContext(ctx).Info("HCS is running", "address", o.Listen, "systems", len(s.systems))
 	defer s.closeStreams()

@@ -1,7 +1,8 @@
 // App is a program in a container of the tests. Without an argument it waits for a signal, prints which one came, and ends with an exit code of
 // 32 bits. With the argument "plain" it does not handle signals, so that Windows ends it; with "console" it does what onConsole says;
 // "environment" prints its variables, "arguments" its arguments as JSON, "readlink" where a link leads, "link" makes
-// one, "listen" and "dial" are the ends of a socket that is a file; with any other it copies its input to its output.
+// one, "listen" and "dial" are the ends of a socket that is a file, "fill" writes 30 MiB; with any other it
+// copies its input to its output.
 package main
 
 import (
@@ -36,6 +37,10 @@ func main() {
 	}
 	if len(os.Args) > 3 && os.Args[1] == "link" {
 		fmt.Println(os.Symlink(os.Args[2], os.Args[3]))
+		return
+	}
+	if len(os.Args) > 2 && os.Args[1] == "fill" {
+		fmt.Println(os.WriteFile(os.Args[2], make([]byte, 30<<20), 0o600))
 		return
 	}
 	if len(os.Args) > 2 && os.Args[1] == "listen" {

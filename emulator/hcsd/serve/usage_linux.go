@@ -1,0 +1,154 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+)
+
+// On Windows the disk of a container's own layer is a file in the layer's folder that grows with what the container writes, and containerd's
+// snapshotter takes the size of the folder for what the container uses (plugins/snapshots/windows/common.go). Here the files lie in our folder.
+// So the disk's file is given the size that these have; it is sparse and takes no room.
+const (
+	usageEvery  = 5 * time.Second // containerd asks each 10 s
+	usageLimit  = time.Second     // for one layer: a container can have any number of files
+	blockOfStat = 512             // bytes, of st_blocks (stat(2))
+)
+
+// errUsageLimit ends the measurement of a layer that takes too long.
+var errUsageLimit = errors.New("measuring takes too long")
+
+// keepUsage keeps the sizes of disks until ctx ends.
+func (s layerCalls) keepUsage(ctx context.Context) {
+	said := map[string]bool{} // layers whose trouble has been told
+	tick := time.NewTicker(usageEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		entries, err := os.ReadDir(s.o.path("layers"))
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Listing layers to measure them")
+			continue
+		}
+		for _, e := range entries {
+			err := s.showUsage(e.Name())
+			if err != nil && !said[e.Name()] {
+				klog.FromContext(ctx).Error(err, "Measuring what a container has written", "layer", e.Name())
+			}
+			said[e.Name()] = err != nil
+		}
+	}
+}
+
+// showUsage gives the disk of one layer its size. A layer that is no container's, or has gone meanwhile, is passed over.
+func (s layerCalls) showUsage(id string) error {
+	s.layers.Lock()
+	st, err := s.readLayer(id)
+	upper, _ := s.o.ownDirs(id)
+	onDisk := s.o.hasDisk(id)
+	s.layers.Unlock()
+	if err != nil || !st.Active || st.Folder == "" {
+		return err
+	}
+	var used int64
+	if onDisk {
+		used, err = usedOfDisk(filepath.Dir(upper))
+	} else {
+		used, err = usedBelow(upper, time.Now().Add(usageLimit))
+	}
+	partial := errors.Is(err, errUsageLimit)
+	if err != nil && !partial {
+		return ignoreAbsent(err)
+	}
+	return ignoreAbsent(growDisk(st.Folder, used, partial))
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// growDisk sets the size of the disk's file in a layer's folder. If only a part was measured, the file does not become smaller.
+func growDisk(folder string, size int64, partial bool) error {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(diskName, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s/%s is not a file", folder, diskName)
+	}
+	if size == info.Size() || partial && size < info.Size() {
+		return nil
+	}
+	return f.Truncate(size)
+}
+
+// usedOfDisk is what is in use of the file system of a layer that has a disk with a size.
+func usedOfDisk(point string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(point, &st); err != nil {
+		return 0, &fs.PathError{Op: "statfs", Path: point, Err: err}
+	}
+	return int64(st.Blocks-st.Bfree) * st.Bsize, nil
+}
+
+// usedBelow is what the files of a folder take on the disk. It follows no links and never leaves the folder, whatever the container does there
+// meanwhile. After the limit it returns what it has found, and errUsageLimit.
+func usedBelow(dir string, limit time.Time) (used int64, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer root.Close()
+	type file struct{ dev, ino uint64 }
+	linked := map[file]bool{} // files of several names are counted once
+	err = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
+		if time.Now().After(limit) {
+			return errUsageLimit
+		}
+		if err != nil {
+			return nil // it has gone, or was replaced
+		}
+		info, err := d.Info()
+		if err != nil {
+			return nil
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return fmt.Errorf("%s has no data of Linux", d.Name())
+		}
+		if key := (file{st.Dev, st.Ino}); st.Nlink > 1 && !d.IsDir() {
+			if linked[key] {
+				return nil
+			}
+			linked[key] = true
+		}
+		used += st.Blocks * blockOfStat
+		return nil
+	})
+	return used, err
+}
