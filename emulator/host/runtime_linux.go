@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/wine"
-	"porthole.dev/porthole/internal/atomicfile"
 	"porthole.dev/porthole/internal/pealign"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -131,21 +130,21 @@ func copyProgram(from, to string) error {
 // WriteRuntimeFiles makes the folders and files that an administrator makes for containerd. A configuration that is there stays.
 // sandboxImage is the image of pods' sandboxes; "" is containerd's default.
 func (h Host) WriteRuntimeFiles(sandboxImage string) error {
-	c := h.Prefix().DriveC()
+	p := h.Prefix()
 	for _, dir := range []string{runtimeFolder + `\conf.d`, `C:\opt\cni\bin`, `C:\etc\cni\net.d`, `C:\etc\containerd\certs.d`} {
-		if err := os.MkdirAll(onC(c, dir), 0o755); err != nil {
+		if err := p.MkdirAll(onC("drive_c", dir)); err != nil {
 			return err
 		}
 	}
-	config := onC(c, runtimeFolder+`\config.toml`)
-	if _, err := os.Stat(config); !errors.Is(err, os.ErrNotExist) {
+	config := onC("drive_c", runtimeFolder+`\config.toml`)
+	if _, err := p.ReadFile(config); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	text := runtimeConfig
 	if sandboxImage != "" {
 		text += fmt.Sprintf(sandboxConfig, sandboxImage)
 	}
-	return atomicfile.Write(config, []byte(text), 0o644)
+	return p.WriteFile(config, []byte(text), 0o644)
 }
 
 // logTail is how many bytes of containerd's log an error shows: a host that was not finished is removed with its logs.
@@ -166,7 +165,7 @@ func (h Host) AwaitRuntime(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			log, _ := os.ReadFile(filepath.Join(h.Dir, "logs", "containerd.log")) // none says that it has not started
+			log, _ := h.Prefix().ReadFile(onC("drive_c", runtimeLog)) // none says that it has not started
 			return fmt.Errorf("%s of host %s does not answer: %w: %s\nIts log ends with:\n%s", h.Runtime, h.Name, err, out, log[max(0, len(log)-logTail):])
 		case <-tick.C:
 		}

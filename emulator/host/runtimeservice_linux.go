@@ -75,7 +75,7 @@ func (h Host) linkRuntimeLog() error {
 // ShowLog shows the log file of a Windows service beside the logs of the host's processes, as NAME.log.
 func (h Host) ShowLog(name, windowsPath string) error {
 	log := onC(h.Prefix().DriveC(), windowsPath)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(log), 0o755), os.MkdirAll(filepath.Join(h.Dir, "logs"), 0o755)); err != nil {
+	if err := errors.Join(h.Prefix().MkdirAll(filepath.Dir(onC("drive_c", windowsPath))), os.MkdirAll(filepath.Join(h.Dir, "logs"), 0o755)); err != nil {
 		return err
 	}
 	err := os.Symlink(log, filepath.Join(h.Dir, "logs", name+".log"))

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,13 +13,14 @@ import (
 // pkg/kubelet/winstats, getSystemUUID, takes both away).
 const hardwareConfig = `System\\HardwareConfig`
 
+const systemHive = "system.reg" // in a prefix
+
 // SetMachine writes facts about the machine to the registry of a host: its name, an identifier that is derived from the name, and the
 // number of its first boot. It changes nothing that the host has already. No program of the prefix may run.
 func (p Prefix) SetMachine(name string) error {
-	hive := filepath.Join(p.Dir, "system.reg")
-	text, err := os.ReadFile(hive)
+	text, err := p.ReadFile(systemHive)
 	if err == nil {
-		err = appendFile(hive, missingFacts(string(text), name))
+		err = p.AppendFile(systemHive, missingFacts(string(text), name))
 	}
 	if err != nil {
 		return fmt.Errorf("writing the machine's name and identifier into the registry: %w", err)
@@ -32,13 +31,12 @@ func (p Prefix) SetMachine(name string) error {
 // InstallDriver registers a kernel driver with the host's services, as the installation of its package does. It changes nothing if it is
 // there already. No program of the prefix may run.
 func (p Prefix) InstallDriver(name string) error {
-	hive := filepath.Join(p.Dir, "system.reg")
-	text, err := os.ReadFile(hive)
+	text, err := p.ReadFile(systemHive)
 	if err == nil && bytes.Contains(text, []byte(`\\Services\\`+name+"]")) {
 		return nil
 	}
 	if err == nil {
-		err = appendFile(hive, driverRegistry(name))
+		err = p.AppendFile(systemHive, driverRegistry(name))
 	}
 	if err != nil {
 		return fmt.Errorf("registering driver %s: %w", name, err)
@@ -55,8 +53,7 @@ var bootNumber = regexp.MustCompile(`"BootId"=dword:([0-9a-f]{8})`)
 
 // NextBoot counts the number by which Windows tells its boots apart, and returns it. No program of the prefix may run.
 func (p Prefix) NextBoot() (uint32, error) {
-	hive := filepath.Join(p.Dir, "system.reg")
-	text, err := os.ReadFile(hive)
+	text, err := p.ReadFile(systemHive)
 	if err != nil {
 		return 0, fmt.Errorf("reading the number of the last boot: %w", err)
 	}
@@ -67,7 +64,7 @@ func (p Prefix) NextBoot() (uint32, error) {
 		}
 	}
 	next := uint32(last) + 1
-	if err := appendFile(hive, bootRegistry(next)); err != nil {
+	if err := p.AppendFile(systemHive, bootRegistry(next)); err != nil {
 		return 0, fmt.Errorf("writing the number of the next boot: %w", err)
 	}
 	return next, nil

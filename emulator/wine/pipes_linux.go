@@ -36,7 +36,7 @@ func (t Tools) checkPipes(ctx context.Context, p Prefix) error {
 
 // PipeProblem returns why programs of the prefix cannot use named pipes; "" if they can.
 func (p Prefix) PipeProblem() string {
-	text, err := os.ReadFile(filepath.Join(p.Dir, pipesName))
+	text, err := p.ReadFile(pipesName)
 	if errors.Is(err, os.ErrNotExist) {
 		return "the host's C: was made before named pipes were checked; `porthole down --purge` makes a new one"
 	}

@@ -184,14 +184,11 @@ func InstallDLLs(p Prefix, dllDir string) (changed int, err error) {
 		if err != nil {
 			return changed, err
 		}
-		target := filepath.Join(p.DriveC(), "windows", "system32", filepath.Base(path))
-		if have, err := os.ReadFile(target); err == nil && string(have) == string(data) {
+		target := "drive_c/windows/system32/" + filepath.Base(path)
+		if have, err := p.ReadFile(target); err == nil && string(have) == string(data) {
 			continue
 		}
-		if err := os.WriteFile(target+".new", data, 0o755); err != nil {
-			return changed, err
-		}
-		if err := os.Rename(target+".new", target); err != nil {
+		if err := p.WriteFile(target, data, 0o755); err != nil {
 			return changed, err
 		}
 		changed++

@@ -244,7 +244,7 @@ func (p Prefix) socketDir() (string, error) {
 	if _, err := os.Stat(filepath.Join("/run/user", user)); err == nil {
 		return filepath.Join("/run/user", user, "wine", folder), nil
 	}
-	if name, err := os.ReadFile(filepath.Join(p.Dir, "wineserver")); err == nil {
+	if name, err := p.ReadFile("wineserver"); err == nil {
 		return filepath.Join("/tmp", filepath.Base(string(name)), folder), nil
 	}
 	return filepath.Join("/tmp", ".wine-"+user, folder), err
