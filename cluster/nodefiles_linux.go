@@ -8,6 +8,7 @@ import (
 
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/emulator/wine"
 )
 
 func ensureNetwork(l Layout, c Config) error {
@@ -123,6 +124,9 @@ func copyFile(from, to string, mode os.FileMode) error {
 // installProgram copies a program with its time; a file of the same size and time is left alone. A running program keeps using the
 // old file, which it has mapped.
 func installProgram(from, to string) error {
+	if p, name, ok := wine.InPrefix(to); ok {
+		return p.Install(from, name)
+	}
 	src, err := os.Stat(from)
 	if err != nil {
 		return err

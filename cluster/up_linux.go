@@ -108,7 +108,11 @@ func writeJSON(path string, doc any, mode os.FileMode) error {
 	return writeFile(path, data, mode)
 }
 
+// writeFile writes a file and makes its folder. On the C: of a host it stays there, whatever the host's programs have put on the way.
 func writeFile(path string, data []byte, mode os.FileMode) error {
+	if p, name, ok := wine.InPrefix(path); ok {
+		return p.WriteFile(name, data, mode)
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}

@@ -110,7 +110,7 @@ func writeWindowsNode(l Layout, cfg Config, n Node) error {
 	c := l.NodeFile(n.Name, "prefix", "drive_c")
 	if cfg.Supervisor == SuperviseProcesses {
 		for _, dir := range []string{"k", "opt/cni/bin", "etc/cni/net.d", "var/log/pods", "var/lib/kubelet"} {
-			if err := os.MkdirAll(filepath.Join(c, dir), 0o755); err != nil {
+			if err := prefix(l, n).MkdirAll("drive_c/" + dir); err != nil {
 				return err
 			}
 		}
@@ -170,6 +170,10 @@ func runOnNode(ctx context.Context, h host.Host, exe string, args ...string) err
 // relink makes to a hard link to from, in place of an earlier file. If to has the size and the time of from, it is that link already,
 // also where an overlay shows the two as different files.
 func relink(from, to string) error {
+	if p, name, ok := wine.InPrefix(to); ok {
+		_, old, _ := wine.InPrefix(from)
+		return p.Link(old, name)
+	}
 	src, err := os.Stat(from)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -105,4 +106,66 @@ func (p Prefix) MkdirAll(name string) error {
 	}
 	defer root.Close()
 	return root.MkdirAll(name, 0o755)
+}
+
+// Install copies a program of this machine with its time to the prefix. One of the same size and time is left alone. A running program keeps
+// using the old file, which it has mapped.
+func (p Prefix) Install(from, name string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	st, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(p.Dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if have, err := root.Lstat(name); err == nil && have.Mode().IsRegular() && have.Size() == st.Size() && have.ModTime().Equal(st.ModTime()) {
+		return nil
+	}
+	temp := name + ".new"
+	if err := errors.Join(root.MkdirAll(path.Dir(name), 0o755), root.RemoveAll(temp)); err != nil {
+		return err
+	}
+	to, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, src)
+	if err := errors.Join(err, to.Chmod(0o755), to.Close()); err != nil {
+		return err
+	}
+	return errors.Join(root.Chtimes(temp, st.ModTime(), st.ModTime()), root.Rename(temp, name))
+}
+
+// Link gives a file of the prefix another name, in the place of what has it.
+func (p Prefix) Link(from, name string) error {
+	root, err := os.OpenRoot(p.Dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	one, err := root.Lstat(from)
+	if err != nil {
+		return err
+	}
+	if two, err := root.Lstat(name); err == nil && os.SameFile(one, two) {
+		return nil
+	}
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return root.Link(from, name)
+}
+
+// InPrefix splits a path of this machine that is one below C: of a host. ok is false for others.
+func InPrefix(file string) (p Prefix, name string, ok bool) {
+	const mark = "/prefix/drive_c/"
+	before, after, ok := strings.Cut(file, mark)
+	return Prefix{Dir: before + "/prefix"}, "drive_c/" + after, ok
 }

@@ -89,6 +89,26 @@ func TestGuestFiles(t *testing.T) {
 	if err := p.MkdirAll("drive_c/etc/made"); err == nil {
 		t.Error("a folder outside is made")
 	}
+	if err := p.Install(os.Args[0], "drive_c/etc/secret"); err == nil {
+		t.Error("a program is installed outside")
+	}
+	must(os.Symlink(secret, filepath.Join(p.DriveC(), "program.exe")))
+	must(p.Install(os.Args[0], "drive_c/program.exe"))
+	must(p.Link("drive_c/program.exe", "drive_c/other.exe"))
+	must(p.Link("drive_c/program.exe", "drive_c/other.exe"))
+	for _, name := range []string{"program.exe", "other.exe"} {
+		want, err := os.Stat(os.Args[0])
+		must(err)
+		if st, err := os.Lstat(filepath.Join(p.DriveC(), name)); err != nil || !st.Mode().IsRegular() || st.Size() != want.Size() || !st.ModTime().Equal(want.ModTime()) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if q, name, ok := InPrefix(filepath.Join(p.DriveC(), "k", "a.exe")); !ok || q != p || name != "drive_c/k/a.exe" {
+		t.Errorf("%v, %s, %v", q, name, ok)
+	}
+	if _, _, ok := InPrefix("/var/lib/porthole/wine/programs/drive_c/k/a.exe"); ok {
+		t.Error("a folder below all hosts is a host's")
+	}
 	if data, err := os.ReadFile(secret); err != nil || string(data) != "of the machine" {
 		t.Errorf("a file of the machine is %q, %v", data, err)
 	}
