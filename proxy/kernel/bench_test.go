@@ -3,7 +3,9 @@ package kernel
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,14 +32,27 @@ type bench struct {
 	proxy   *Proxy
 	stop    func()
 
-	mu     sync.Mutex
-	all    map[string]service.State // all services
-	news   map[string]bool          // those that Take has not returned yet
-	passes []health.Pass
-	status map[string]health.ServiceStatus
-	// programmed and repaired count what was reported.
-	programmed int
+	mu   sync.Mutex
+	all  map[string]service.State // all services
+	news map[string]bool          // those that Take has not returned yet
+	told
+}
+
+// told is what the proxy has reported.
+type told struct {
+	passes     []health.Pass
+	status     map[string]health.ServiceStatus
+	programmed int // how often Programmed was called
 	repaired   map[string]int
+}
+
+// seen returns what was reported so far. The proxy may report more meanwhile.
+func (b *bench) seen() told {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.told
+	r.passes, r.status, r.repaired = slices.Clone(r.passes), maps.Clone(r.status), maps.Clone(r.repaired)
+	return r
 }
 
 // Pass is for the reporter.
@@ -81,7 +96,7 @@ func onNetwork(t *testing.T, version hns.Version, network hns.Network, adjust fu
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{
 			t: t, host: hnstest.New(version, network), all: map[string]service.State{}, news: map[string]bool{},
-			status: map[string]health.ServiceStatus{}, repaired: map[string]int{},
+			told:    told{status: map[string]health.ServiceStatus{}, repaired: map[string]int{}},
 			changed: make(chan struct{}, 1), notify: make(chan struct{}, 1), adjust: func(*Options) {},
 		}
 		if adjust != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func churn(b *bench, how hnstest.Outcome, seed uint64) {
 		b.t.Errorf("%d writes while nothing changes:\n%s", n, b.host.Calls())
 	}
 
-	for name, s := range b.status {
+	for name, s := range b.seen().status {
 		if s.State != health.Programmed {
 			b.t.Errorf("%s: %+v", name, s)
 		}
@@ -147,8 +148,8 @@ func TestOtherProgramDeletes(t *testing.T) {
 			})
 			b.pass(31 * time.Second)
 			b.expectHost(before)
-			if got := b.writes(); got != lost || b.repaired["load balancer"] != lost {
-				t.Errorf("%d lost, %d writes, %v repaired", lost, got, b.repaired)
+			if got := b.writes(); got != lost || b.seen().repaired["load balancer"] != lost {
+				t.Errorf("%d lost, %d writes, %v repaired", lost, got, b.seen().repaired)
 			}
 		})
 	}
@@ -163,8 +164,8 @@ func TestAlteredDocument(t *testing.T) {
 		b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { (*lbs)[1].Endpoints = (*lbs)[0].Endpoints })
 		b.pass(3 * time.Minute)
 		b.expectHost(before)
-		if b.repaired["load balancer"] != 1 {
-			t.Errorf("repaired: %v", b.repaired)
+		if b.seen().repaired["load balancer"] != 1 {
+			t.Errorf("repaired: %v", b.seen().repaired)
 		}
 	})
 }
@@ -264,9 +265,10 @@ func TestHNSRestarts(t *testing.T) {
 // HNS has no port block left for one service. That is reported; the others, DNS among them, are not affected.
 func TestFullPortPool(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
-		full := true
+		var full atomic.Bool
+		full.Store(true)
 		b.host.Refuse = func(kind string, _ *hns.Endpoint, lb *hns.LoadBalancer) error {
-			if lb != nil && full && lb.Ports[0].External == 30099 {
+			if lb != nil && full.Load() && lb.Ports[0].External == 30099 {
 				return &hns.Error{Doing: kind, Class: hns.Exists, Code: 0x803b0013, Err: fmt.Errorf("the specified port already exists")}
 			}
 
@@ -278,7 +280,7 @@ func TestFullPortPool(t *testing.T) {
 		b.pass(2 * time.Second)
 		b.expectState("kube-system/kube-dns", health.Programmed, "")
 		b.expectState("default/last", health.Failed, "FrontendExists")
-		if s := b.status["default/last"]; s.Code != 0x803b0013 || s.Failures < 2 {
+		if s := b.seen().status["default/last"]; s.Code != 0x803b0013 || s.Failures < 2 {
 			t.Errorf("status: %+v", s)
 		}
 
@@ -288,7 +290,7 @@ func TestFullPortPool(t *testing.T) {
 			t.Errorf("%d attempts in five minutes", n)
 		}
 
-		full = false
+		full.Store(false)
 		b.pass(31 * time.Second)
 		b.expectState("default/last", health.Programmed, "")
 	})
@@ -303,7 +305,7 @@ func TestNetworkIsCreatedAgain(t *testing.T) {
 			*eps, *lbs, *networks = nil, nil, nil
 		})
 		b.pass(35 * time.Second)
-		if p := b.passes[len(b.passes)-1]; p.Err == nil || !strings.Contains(p.Err.Error(), "waiting for the HNS network") {
+		if p := b.seen().passes[len(b.seen().passes)-1]; p.Err == nil || !strings.Contains(p.Err.Error(), "waiting for the HNS network") {
 			t.Errorf("pass: %+v", p)
 		}
 		other := net1
@@ -318,9 +320,10 @@ func TestNetworkIsCreatedAgain(t *testing.T) {
 
 func TestEndpointThatCannotBeMade(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
-		refuse := true
+		var refuse atomic.Bool
+		refuse.Store(true)
 		b.host.Refuse = func(kind string, e *hns.Endpoint, _ *hns.LoadBalancer) error {
-			if e != nil && refuse && e.Addrs[0].String() == "10.244.3.12" {
+			if e != nil && refuse.Load() && e.Addrs[0].String() == "10.244.3.12" {
 				return &hns.Error{Doing: kind, Class: hns.Invalid, Code: 0x803b002f, Err: fmt.Errorf("an address provided is invalid or reserved")}
 			}
 			return nil
@@ -330,7 +333,7 @@ func TestEndpointThatCannotBeMade(t *testing.T) {
 		b.pass(5 * time.Second)
 		b.expectHost("endpoint remote 10.244.3.11 \"porthole-remote-10.244.3.11\"\nlb 10.96.0.11 80/tcp->80 10.244.3.11\n")
 		b.expectState(f.Service, health.Failed, balance.ReasonEndpointFailed)
-		refuse = false
+		refuse.Store(false)
 		b.pass(65 * time.Second)
 		b.expectHost(b.ideal())
 		b.expectState(f.Service, health.Programmed, "")

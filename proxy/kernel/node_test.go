@@ -160,7 +160,7 @@ func TestNodeAccessIsOptional(t *testing.T) {
 		b.pass(30 * time.Second)
 		b.expectState(f.Service, health.Programmed, "")
 		b.expectProblems(f.Service, reasonFromNode)
-		if last := b.passes[len(b.passes)-1]; last.Failed != 0 || last.Wanted != 1 {
+		if last := b.seen().passes[len(b.seen().passes)-1]; last.Failed != 0 || last.Wanted != 1 {
 			t.Errorf("%+v", last)
 		}
 
@@ -201,7 +201,7 @@ func (b *bench) expectProblems(name string, reasons ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var got []string
-	for _, p := range b.status[name].Problems {
+	for _, p := range b.seen().status[name].Problems {
 		got = append(got, p.Reason)
 	}
 	if !slices.Equal(got, reasons) {

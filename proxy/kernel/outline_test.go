@@ -53,8 +53,8 @@ func TestAlteredAmongMany(t *testing.T) {
 				if n := b.host.Count("read load balancer"); n > inTurn+6 {
 					t.Errorf("%d documents were read", n)
 				}
-				if b.repaired["load balancer"] != 3 {
-					t.Errorf("repaired: %v", b.repaired)
+				if b.seen().repaired["load balancer"] != 3 {
+					t.Errorf("repaired: %v", b.seen().repaired)
 				}
 			})
 		})
@@ -78,7 +78,7 @@ func TestUselessOutlines(t *testing.T) {
 				b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { (*lbs)[1].Endpoints = (*lbs)[0].Endpoints })
 				b.pass(3 * time.Minute)
 				b.expectHost(before)
-				if b.passes[len(b.passes)-1].Err != nil {
+				if b.seen().passes[len(b.seen().passes)-1].Err != nil {
 					t.Error("HNS counts as away")
 				}
 			})

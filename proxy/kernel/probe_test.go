@@ -87,8 +87,8 @@ func TestLostRuleIsRepaired(t *testing.T) {
 		before := b.host.Dump()
 		d.kill("10.96.0.11:80")
 		b.pass(30 * time.Second)
-		if c, x := b.host.Count("create load balancer"), b.host.Count("delete load balancer"); c != 1 || x != 1 || b.repaired["load balancer rule"] != 1 {
-			t.Errorf("%d created, %d deleted, %v", c, x, b.repaired)
+		if c, x := b.host.Count("create load balancer"), b.host.Count("delete load balancer"); c != 1 || x != 1 || b.seen().repaired["load balancer rule"] != 1 {
+			t.Errorf("%d created, %d deleted, %v", c, x, b.seen().repaired)
 		}
 		b.expectHost(before)
 

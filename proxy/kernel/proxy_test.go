@@ -27,8 +27,8 @@ func TestStartAddRestart(t *testing.T) {
 		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80", "10.244.3.2:80", "10.244.3.3:80"))
 		b.soon()
 		b.expectCalls("create endpoint: 1\ncreate load balancer: 1\ndelete load balancer: 1\n")
-		if b.programmed != 2 {
-			t.Errorf("%d changes were told to be programmed", b.programmed)
+		if b.seen().programmed != 2 {
+			t.Errorf("%d changes were told to be programmed", b.seen().programmed)
 		}
 
 		b.restart()
@@ -43,8 +43,8 @@ func TestStartAddRestart(t *testing.T) {
 		b.soon()
 		b.expectCalls("delete endpoint: 3\ndelete load balancer: 1\n")
 		b.expectHost("")
-		if len(b.status) != 0 {
-			t.Errorf("services are left: %v", b.status)
+		if len(b.seen().status) != 0 {
+			t.Errorf("services are left: %v", b.seen().status)
 		}
 	})
 }
@@ -71,8 +71,8 @@ func TestLostObjectsComeBackInAPeriod(t *testing.T) {
 		b.edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { *eps, *lbs = nil, nil })
 		b.pass(30*time.Second + 300*time.Millisecond) // the first empty answer is doubted
 		b.expectHost(before)
-		if b.repaired["load balancer"] != 3 || b.repaired["endpoint"] != 1 {
-			t.Errorf("repaired: %v", b.repaired)
+		if b.seen().repaired["load balancer"] != 3 || b.seen().repaired["endpoint"] != 1 {
+			t.Errorf("repaired: %v", b.seen().repaired)
 		}
 		b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { *lbs = (*lbs)[:1] })
 		b.pass(2 * time.Second)
@@ -127,7 +127,7 @@ func TestNoWritesWhileHNSIsAway(t *testing.T) {
 		if n := b.writes(); n > 8 {
 			t.Errorf("%d writes were tried while HNS was away", n)
 		}
-		if b.passes[len(b.passes)-1].Err == nil {
+		if b.seen().passes[len(b.seen().passes)-1].Err == nil {
 			t.Error("the last pass has no error")
 		}
 		b.host.SetFault(nil)
@@ -210,7 +210,7 @@ func TestOneBadServiceDoesNotStopOthers(t *testing.T) {
 		b.soon()
 		b.expectHost("endpoint remote 10.244.3.1 \"porthole-remote-10.244.3.1\"\nlb 10.96.0.11 80/tcp->80 10.244.3.1\n")
 		b.expectState(bad.Service, health.Failed, "PodUnknown")
-		last := b.passes[len(b.passes)-1]
+		last := b.seen().passes[len(b.seen().passes)-1]
 		if last.Wanted != 2 || last.Programmed != 1 || last.Failed != 1 {
 			t.Errorf("pass: %+v", last)
 		}
@@ -259,7 +259,7 @@ func TestFrontendChangesHands(t *testing.T) {
 		b.soon()
 		b.expectHost("endpoint remote 10.244.3.2 \"porthole-remote-10.244.3.2\"\nlb node 30080/tcp->80 10.244.3.2\n")
 		b.expectState("default/two", health.Programmed, "")
-		if _, left := b.status["default/one"]; left {
+		if _, left := b.seen().status["default/one"]; left {
 			t.Error("the service that is gone still has a status")
 		}
 	})
@@ -281,8 +281,8 @@ func TestCallThatHangsHoldsOneWorker(t *testing.T) {
 		}
 		b.want(all...)
 		b.pass(2 * time.Second)
-		if n := len(b.passes); n == 0 || b.passes[n-1].Programmed != 19 {
-			t.Errorf("passes: %+v", b.passes)
+		if n := len(b.seen().passes); n == 0 || b.seen().passes[n-1].Programmed != 19 {
+			t.Errorf("passes: %+v", b.seen().passes)
 		}
 		b.heal()
 		b.expectHost(b.ideal())
@@ -327,7 +327,7 @@ func TestStartIsAsFastAsHNSWrites(t *testing.T) {
 
 		for {
 			b.pass(100 * time.Millisecond)
-			if n := len(b.passes); n > 0 && b.passes[n-1].Programmed == services {
+			if n := len(b.seen().passes); n > 0 && b.seen().passes[n-1].Programmed == services {
 				break
 			}
 			if time.Since(started) > 5*time.Minute {
@@ -344,9 +344,7 @@ func TestStartIsAsFastAsHNSWrites(t *testing.T) {
 }
 
 func (b *bench) statusOf(name string) health.State {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.status[name].State
+	return b.seen().status[name].State
 }
 
 func TestDiff(t *testing.T) {

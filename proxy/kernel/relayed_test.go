@@ -48,8 +48,8 @@ func TestBackendsOfDifferentPorts(t *testing.T) {
 		relayed := host + "lb 10.96.0.10 80/tcp->20080 10.244.2.2\n"
 		b.expectHost(relayed)
 		b.expectState(mixed.Service, health.Programmed, "")
-		if got := board.lines[mixed.Key.String()]; got != "10.244.2.2 [10.244.3.1:8080 10.244.3.2:8081 10.244.3.3:8081] 0s" || len(b.status[mixed.Service].Problems) != 0 {
-			t.Errorf("%s, %v", got, b.status[mixed.Service].Problems)
+		if got := board.lines[mixed.Key.String()]; got != "10.244.2.2 [10.244.3.1:8080 10.244.3.2:8081 10.244.3.3:8081] 0s" || len(b.seen().status[mixed.Service].Problems) != 0 {
+			t.Errorf("%s, %v", got, b.seen().status[mixed.Service].Problems)
 		}
 
 		b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
@@ -82,7 +82,7 @@ func TestBackendsOfDifferentPorts(t *testing.T) {
 		board.fails = true
 		b.want(mixed)
 		b.soon()
-		problems := b.status[mixed.Service].Problems
+		problems := b.seen().status[mixed.Service].Problems
 		if !strings.Contains(b.host.Dump(), "80/tcp->8081 10.244.3.2,10.244.3.3") || len(problems) != 1 || problems[0].Reason != "MixedTargetPorts" {
 			t.Errorf("%s%v", b.host.Dump(), problems)
 		}
@@ -108,8 +108,8 @@ endpoint remote 192.0.2.2 "porthole-remote-192.0.2.2"
 lb 10.96.0.10 80/tcp->20080 192.0.2.2
 `, "\n"))
 		b.expectState(mixed.Service, health.Programmed, "")
-		if got := board.lines[mixed.Key.String()]; got != "192.0.2.2 [10.244.3.1:8080 10.244.3.2:8081 10.244.3.3:8081] 0s" || len(b.status[mixed.Service].Problems) != 0 {
-			t.Errorf("%s, %v", got, b.status[mixed.Service].Problems)
+		if got := board.lines[mixed.Key.String()]; got != "192.0.2.2 [10.244.3.1:8080 10.244.3.2:8081 10.244.3.3:8081] 0s" || len(b.seen().status[mixed.Service].Problems) != 0 {
+			t.Errorf("%s, %v", got, b.seen().status[mixed.Service].Problems)
 		}
 		b.edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
 			if lb := (*lbs)[0]; lb.DSR || lb.SourceVIP.String() != "10.244.2.2" {
@@ -138,7 +138,7 @@ lb 10.96.0.10 80/tcp->20080 192.0.2.2
 	}, func(b *bench) {
 		b.want(mixed)
 		b.soon()
-		problems := b.status[mixed.Service].Problems
+		problems := b.seen().status[mixed.Service].Problems
 		if len(problems) != 1 || problems[0].Reason != "MixedTargetPorts" || !strings.Contains(problems[0].Text, "--overlay-relay") {
 			t.Errorf("problems %+v", problems)
 		}

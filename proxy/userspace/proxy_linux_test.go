@@ -364,12 +364,23 @@ func TestRestart(t *testing.T) {
 // watch records changes of addresses on the host until end.
 func (w *world) watch() (events func() []string, end func()) {
 	updates, stop := make(chan netlink.AddrUpdate, 64), make(chan struct{})
-	must(w.t, platform.InNetns(w.host, func() error { return netlink.AddrSubscribe(updates, stop) }))
+	var index int
+	must(w.t, platform.InNetns(w.host, func() error {
+		link, err := netlink.LinkByName("svc0")
+		if err != nil {
+			return err
+		}
+		index = link.Attrs().Index
+		return netlink.AddrSubscribe(updates, stop)
+	}))
 	var seen []string
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for u := range updates {
+			if u.LinkIndex != index {
+				continue // what the kernel, or somebody else, does with other interfaces
+			}
 			verb := "del"
 			if u.NewAddr {
 				verb = "add"

@@ -33,6 +33,8 @@ type Config struct {
 	// FullMesh makes every other node of the cluster a peer.
 	FullMesh         bool   `json:"fullMesh"`
 	NodeMeshPassword string `json:"nodeMeshPassword"`
+	// Passwords are those that peers of annotations name: annotations can be read by everybody who can read nodes, also with a join token.
+	Passwords []Password `json:"passwords"`
 	// AnnounceOnly installs nothing: packets to other nodes take the default route.
 	AnnounceOnly bool `json:"announceOnly"`
 
@@ -54,14 +56,21 @@ type PeerConfig struct {
 	Node         string   `json:"node"`   // the only node that has this peer; empty: all have
 	PeerIP       string   `json:"peerIP"` // required
 	ASNumber     ASNumber `json:"asNumber"`
-	Port         int      `json:"port"` // 0: 179
-	Password     string   `json:"password"`
+	Port         int      `json:"port"`         // 0: 179
+	Password     string   `json:"password"`     // in the file only
+	PasswordRef  string   `json:"passwordRef"`  // the name of one of Config.Passwords
 	Passive      bool     `json:"passive"`      // wait until the peer connects
 	EBGPMultihop int      `json:"ebgpMultihop"` // hops to a peer of another AS; 0: it is on the segment
 	AllowOwnAS   int      `json:"allowOwnAS"`   // how often our AS may be in a path: 1 with one AS for all nodes and a router without as-override
 	// RouteReflectorClient: this node passes to the peer what it learns from others.
 	RouteReflectorClient bool  `json:"routeReflectorClient"`
 	BFD                  *bool `json:"bfd"` // nil: as in the configuration
+}
+
+// Password is a password of TCP MD5 that peers name.
+type Password struct {
+	Name     string `json:"name"`
+	Password string `json:"password"`
 }
 
 // GracefulRestart is RFC 4724.
@@ -166,6 +175,16 @@ func (c Config) validate() error {
 			return wrong(fmt.Sprintf("acceptPrefixes[%d]", i), " %q is not an IPv4 range like 10.250.0.0/16", text)
 		}
 	}
+	for i, p := range c.Passwords {
+		if p.Name == "" || len(p.Password) == 0 || len(p.Password) > maxPassword {
+			return wrong(fmt.Sprintf("passwords[%d].password", i), " of %q has %d bytes: a name is needed, and TCP MD5 takes 1 to %d", p.Name, len(p.Password), maxPassword)
+		}
+	}
+	for i, p := range c.Peers {
+		if p.PasswordRef != "" && c.password(p.PasswordRef) == "" {
+			return wrong(fmt.Sprintf("peers[%d].passwordRef", i), " %q is none of passwords", p.PasswordRef)
+		}
+	}
 	return validatePeers("peers", c.Peers)
 }
 
@@ -212,6 +231,8 @@ func validatePeers(field string, peers []PeerConfig) error {
 			return wrong(at+".ebgpMultihop", " %d: 1 to 255 hops", p.EBGPMultihop)
 		case p.AllowOwnAS < 0 || p.AllowOwnAS > 10:
 			return wrong(at+".allowOwnAS", " %d: 0 to 10", p.AllowOwnAS)
+		case p.Password != "" && p.PasswordRef != "":
+			return wrong(at+".passwordRef", " %q: there is a password beside it", p.PasswordRef)
 		case len(p.Password) > maxPassword:
 			return wrong(at+".password", " has %d bytes: TCP MD5 takes %d", len(p.Password), maxPassword)
 		case slices.Contains(seen, key):
@@ -221,6 +242,14 @@ func validatePeers(field string, peers []PeerConfig) error {
 		seen = append(seen, key)
 	}
 	return nil
+}
+
+// password returns the password of a name; "" if there is none.
+func (c Config) password(name string) string {
+	if i := slices.IndexFunc(c.Passwords, func(p Password) bool { return p.Name == name }); i >= 0 {
+		return c.Passwords[i].Password
+	}
+	return ""
 }
 
 // or returns the duration, or other if it is not given.

@@ -119,7 +119,7 @@ func (c Config) settle(self table.Node, nodes []table.Node) settings {
 	}
 	s.withdraw(self)
 
-	for _, p := range slices.Concat(c.Peers, s.annotated(self)) {
+	for _, p := range slices.Concat(c.Peers, s.annotated(self, c)) {
 		if addr := netip.MustParseAddr(p.PeerIP); addr != self.Addr && (p.Node == "" || p.Node == self.Name) {
 			s.add(c.peer(p, addr))
 			s.Routers = append(s.Routers, addr)
@@ -178,8 +178,8 @@ func (s *settings) withdraw(self table.Node) {
 	}
 }
 
-// annotated returns the peers of the node's annotation.
-func (s *settings) annotated(self table.Node) []PeerConfig {
+// annotated returns the peers of the node's annotation. One that holds a password is not used.
+func (s *settings) annotated(self table.Node, c Config) []PeerConfig {
 	text := self.Annotations[AnnotationPeers]
 	if text == "" {
 		return nil
@@ -188,6 +188,15 @@ func (s *settings) annotated(self table.Node) []PeerConfig {
 	d, err := decode([]byte(text), "peers", &peers)
 	if err == nil {
 		err = d.at(validatePeers("peers", peers))
+	}
+	for i, p := range peers {
+		switch {
+		case err != nil:
+		case p.Password != "":
+			err = fmt.Errorf("peers[%d] has a password, which everybody can read here who can read nodes: put it into passwords of --bgp-config, name it with passwordRef, and choose another one", i)
+		case p.PasswordRef != "" && c.password(p.PasswordRef) == "":
+			err = fmt.Errorf("peers[%d].passwordRef %q is none of passwords in --bgp-config", i, p.PasswordRef)
+		}
 	}
 	if err != nil {
 		s.Problems = append(s.Problems, fmt.Sprintf("annotation %s of node %s: %v; none of its peers is used", AnnotationPeers, self.Name, err))
@@ -199,6 +208,9 @@ func (s *settings) annotated(self table.Node) []PeerConfig {
 // peer adds what peers have in common.
 func (c Config) peer(p PeerConfig, addr netip.Addr) Peer {
 	hold := c.HoldTime.or(defaultHold)
+	if p.PasswordRef != "" {
+		p.Password = c.password(p.PasswordRef)
+	}
 	peer := Peer{
 		Addr: addr, AS: uint32(p.ASNumber), Port: cmp.Or(p.Port, defaultPort), Password: p.Password, Passive: p.Passive,
 		Client: p.RouteReflectorClient, Multihop: p.EBGPMultihop, AllowOwnAS: p.AllowOwnAS,
