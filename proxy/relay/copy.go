@@ -12,36 +12,38 @@ var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // pooledCopy copies from one connection to the other until from ends. wait returns when there is something to read; until then the
 // buffer is back in the pool. With a nil wait it is kept all the time.
-func pooledCopy(to, from *net.TCPConn, wait func() error) error {
+func pooledCopy(to, from *net.TCPConn, wait func() error) (moved int64, err error) {
 	for {
 		if wait != nil {
 			if err := wait(); err != nil {
-				return ended(err)
+				return moved, ended(err)
 			}
 		}
-		if more, err := copyWhileFull(to, from, wait != nil); !more || err != nil {
-			return err
+		n, more, err := copyWhileFull(to, from, wait != nil)
+		if moved += n; !more || err != nil {
+			return moved, err
 		}
 	}
 }
 
 // copyWhileFull copies, with pause until a read does not fill the buffer: then there is probably nothing more for now. more is false at
 // the end of the stream.
-func copyWhileFull(to, from *net.TCPConn, pause bool) (more bool, err error) {
+func copyWhileFull(to, from *net.TCPConn, pause bool) (moved int64, more bool, err error) {
 	buf := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buf)
 	for {
 		n, err := from.Read(buf[:])
 		if n > 0 {
 			if _, err := to.Write(buf[:n]); err != nil {
-				return false, err
+				return moved, false, err
 			}
+			moved += int64(n)
 		}
 		if err != nil {
-			return false, ended(err)
+			return moved, false, ended(err)
 		}
 		if pause && n < len(buf) {
-			return true, nil
+			return moved, true, nil
 		}
 	}
 }

@@ -147,10 +147,10 @@ func greeting(t testing.TB, c net.Conn) byte {
 }
 
 // streams are the ways of copying. The relay uses the one of this system.
-var streams = map[string]func(to, from *net.TCPConn) error{
+var streams = map[string]func(to, from *net.TCPConn) (int64, error){
 	"system": stream,
-	"pooled": func(to, from *net.TCPConn) error { return pooledCopy(to, from, nil) },
-	"waiting": func(to, from *net.TCPConn) error { // as on Windows, with a wait that never has to
+	"pooled": func(to, from *net.TCPConn) (int64, error) { return pooledCopy(to, from, nil) },
+	"waiting": func(to, from *net.TCPConn) (int64, error) { // as on Windows, with a wait that never has to
 		return pooledCopy(to, from, func() error { return nil })
 	},
 }
@@ -178,8 +178,8 @@ func TestStreamCopiesAll(t *testing.T) {
 				}
 
 				defer to.Close()
-				if err := copyAll(to, from); err != nil {
-					t.Error(err)
+				if n, err := copyAll(to, from); err != nil || n != int64(len(payload)) {
+					t.Errorf("%d bytes, %v", n, err)
 				}
 			})
 			c := dial(t, Endpoint{hns.TCP, middle})
@@ -219,6 +219,47 @@ func TestHalfClose(t *testing.T) {
 }
 
 // TestReset: a reset by one side is a reset for the other side, not an orderly end.
+// TestTCPIdle: a connection on which nothing moves ends with a reset, and gives its place to another. One that moves a byte now and then, in
+// one direction, stays.
+func TestTCPIdle(t *testing.T) {
+	const idle = 200 * time.Millisecond
+	r := newRelay(t, Options{MaxConns: 4, TCPIdle: idle})
+	backend := serveTCP(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	at := serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{backend}})
+	silent, busy := dial(t, at), dial(t, at)
+	began := time.Now()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := silent.Read(make([]byte, 1))
+		ended <- err
+	}()
+
+	tick := time.NewTicker(idle / 8)
+	defer tick.Stop()
+	var end error
+	for end == nil {
+		select {
+		case end = <-ended:
+		case <-tick.C:
+			if _, err := busy.Write([]byte("x")); err != nil {
+				t.Fatalf("the busy connection ended after %s: %v", time.Since(began), err)
+			}
+		}
+		if time.Since(began) > limit {
+			t.Fatal("the silent connection does not end")
+		}
+	}
+	if took := time.Since(began); !errors.Is(end, syscall.ECONNRESET) || took < idle {
+		t.Errorf("the silent connection ended after %s: %v", took, end)
+	}
+	if _, err := busy.Write([]byte("x")); err != nil {
+		t.Errorf("the busy connection: %v", err)
+	}
+	if open := r.Stats()["test"].Open; open != 1 {
+		wait.True(t, limit, "one connection", func() bool { return r.Stats()["test"].Open == 1 })
+	}
+}
+
 func TestReset(t *testing.T) {
 	r := newRelay(t, Options{})
 	t.Run("by the backend", func(t *testing.T) {

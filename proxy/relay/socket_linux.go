@@ -10,10 +10,7 @@ import (
 )
 
 // stream copies one direction. The kernel moves the bytes (splice).
-func stream(to, from *net.TCPConn) error {
-	_, err := io.Copy(to, from)
-	return err
-}
+func stream(to, from *net.TCPConn) (moved int64, err error) { return io.Copy(to, from) }
 
 func portTaken(err error) bool { return errors.Is(err, unix.EADDRINUSE) }
 

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-func stream(to, from *net.TCPConn) error { return pooledCopy(to, from, nil) }
+func stream(to, from *net.TCPConn) (moved int64, err error) { return pooledCopy(to, from, nil) }
 
 func portTaken(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
 

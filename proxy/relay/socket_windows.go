@@ -9,10 +9,10 @@ import (
 )
 
 // stream copies one direction. Windows has no splice between sockets.
-func stream(to, from *net.TCPConn) error {
+func stream(to, from *net.TCPConn) (moved int64, err error) {
 	raw, err := from.SyscallConn()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	return pooledCopy(to, from, func() error { return readable(raw) })
 }

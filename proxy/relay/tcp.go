@@ -3,9 +3,12 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"porthole.dev/porthole/internal/retry"
@@ -97,6 +100,8 @@ func (r *Relay) sleep(d time.Duration) bool {
 type pair struct {
 	client, backend *net.TCPConn
 	local           netip.Addr // that the client connected to
+	idle            time.Duration
+	moved           atomic.Int64 // when bytes were seen to move last, in either direction: nanoseconds of Unix time
 	once            sync.Once
 }
 
@@ -111,7 +116,8 @@ func (r *Relay) serve(client *net.TCPConn, f *frontend) {
 	}
 
 	f.conns.Add(1)
-	p := &pair{client: client, backend: backend, local: local.Addr()}
+	p := &pair{client: client, backend: backend, local: local.Addr(), idle: r.opts.TCPIdle}
+	p.moved.Store(time.Now().UnixNano())
 	r.mu.Lock()
 	closed := r.closed
 	if !closed {
@@ -167,7 +173,7 @@ func (p *pair) run() {
 
 // half copies one direction and passes its end on. An error resets both sides.
 func (p *pair) half(to, from *net.TCPConn) {
-	err := stream(to, from)
+	err := p.carry(to, from)
 	if err == nil {
 		err = to.CloseWrite()
 	}
@@ -176,6 +182,29 @@ func (p *pair) half(to, from *net.TCPConn) {
 			reset(p.client)
 			reset(p.backend)
 		})
+	}
+}
+
+// carry copies one direction until its end. It is an error if no byte moves in either direction for the idle time, or if the other side takes
+// none for as long: such a connection would hold its place among those of the relay for ever.
+func (p *pair) carry(to, from *net.TCPConn) error {
+	for {
+		now := time.Now()
+		full := now.Add(p.idle)
+		// A wait for something to read ends first. After it the copy goes on; after a write that was cut off it could not.
+		if err := errors.Join(from.SetReadDeadline(now.Add(p.idle/2)), to.SetWriteDeadline(full)); err != nil {
+			return err
+		}
+		n, err := stream(to, from)
+		if n > 0 {
+			p.moved.Store(time.Now().UnixNano())
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(full) {
+			return err
+		}
+		if time.Since(time.Unix(0, p.moved.Load())) >= p.idle {
+			return fmt.Errorf("no byte has moved for %s: %w", p.idle, err)
+		}
 	}
 }
 

@@ -66,6 +66,9 @@ type Options struct {
 	MaxFlows int
 	// DialTimeout is how long one backend may take to accept; 0 means 3 s: a lost SYN is sent again after 1 s (RFC 6298).
 	DialTimeout time.Duration
+	// TCPIdle resets a TCP connection that carried no byte for this long, and for up to half as long again; 0 means 24 h, upstream's
+	// timeout of established connections (conntrack.tcpEstablishedTimeout of kube-proxy).
+	TCPIdle time.Duration
 	// FlowIdle ends a UDP flow that carried no packet for this long; StreamIdle ends one that had carried packets both ways for
 	// more than 2 s. 0 means 30 s and 120 s, the timeouts of Linux' connection tracking (nf_conntrack_udp_timeout and _stream),
 	// which UDP through other service proxies has.
@@ -91,6 +94,7 @@ func (o Options) withDefaults() Options {
 	number(&o.MaxConns, 10_000)
 	number(&o.MaxFlows, 8_192)
 	duration(&o.DialTimeout, 3*time.Second)
+	duration(&o.TCPIdle, 24*time.Hour)
 	duration(&o.FlowIdle, 30*time.Second)
 	duration(&o.StreamIdle, 120*time.Second)
 	return o
