@@ -20,6 +20,9 @@ import (
 // what they need, and what the agent has told service proxies.
 var keptAnnotations = []string{"flannel.alpha.coreos.com/", "porthole.dev/bgp-", "k8s.ovn.org/hybrid-overlay-", "k8s.ovn.org/node-subnets", nodeapi.ServiceProgrammer}
 
+// ownAnnotation is kept of the own node only: the peers of other nodes are nobody else's business, and may be long.
+const ownAnnotation = "porthole.dev/bgp-peers"
+
 // NodesOptions say what Nodes keeps.
 type NodesOptions[T any] struct {
 	// Own is the name of the node whose annotations and conditions are kept too; empty: none.
@@ -99,6 +102,9 @@ type trimmed[T any] struct {
 
 func (n *Nodes[T]) trim(node *corev1.Node) trimmed[T] {
 	node.Annotations = n.trimAnnotations(node.Annotations)
+	if node.Name != n.o.Own {
+		delete(node.Annotations, ownAnnotation)
+	}
 	t := trimmed[T]{entry: entry[T]{node.Name, n.o.Keep(node)}}
 	if node.Name == n.o.Own {
 		t.own = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Annotations: node.Annotations}, Status: corev1.NodeStatus{Conditions: node.Status.Conditions}}

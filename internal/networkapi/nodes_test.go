@@ -163,7 +163,7 @@ func TestListAsWatch(t *testing.T) {
 	store := nodeStore[keptNode]{nodes}
 	temporary := cache.NewStore(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.WithTransformer(store.Transformer()))
 	for name, pods := range map[string]string{"win02": "10.244.2.0/24", "win01": "10.244.1.0/24", "lin01": "10.244.0.0/24"} {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{nodeapi.ServiceProgrammer: "OVN", "other": "c"}}, Spec: corev1.NodeSpec{PodCIDR: pods}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{nodeapi.ServiceProgrammer: "OVN", "other": "c", ownAnnotation: "[]"}}, Spec: corev1.NodeSpec{PodCIDR: pods}}
 		if err := temporary.Add(node); err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestListAsWatch(t *testing.T) {
 	if !ok || len(list) != 2 || list[0].name != "win01" || list[1].pods != "10.244.2.0/24" || len(list[1].annotations) != 1 {
 		t.Errorf("%v, %+v", ok, list)
 	}
-	if own := nodes.Own(); own == nil || own.Name != "win01" || len(own.Annotations) != 1 {
+	if own := nodes.Own(); own == nil || own.Name != "win01" || len(own.Annotations) != 2 {
 		t.Errorf("the own node is %+v", own)
 	}
 	if len(changed) != 1 || changed[0] != nil {

@@ -93,7 +93,7 @@ func (p *planner) stolen(path Path, owner string) string {
 		case owner != "":
 			return fmt.Sprintf("node %s (%s) announces %s, learnt from %s; that is the pod range of node %s: it is not used",
 				announcers[0], from, path.Dst, path.Peer, owner)
-		case path.Dst.Overlaps(p.cluster):
+		case p.cluster.Bits() <= path.Dst.Bits() && p.cluster.Contains(path.Dst.Addr()):
 			return fmt.Sprintf("node %s (%s) announces %s, learnt from %s, which is not its pod range: it is not used", announcers[0], from, path.Dst, path.Peer)
 		}
 	}
