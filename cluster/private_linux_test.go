@@ -25,6 +25,7 @@ func TestStateIsPrivate(t *testing.T) {
 			}
 		},
 	} {
+
 		for _, mask := range []int{0, 0o022, 0o077} {
 			t.Run(name, func(t *testing.T) {
 				outer := t.TempDir()
@@ -65,6 +66,7 @@ func writeState(t *testing.T, l Layout) {
 	if err := ensureCredentials(l, c); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, n := range c.Nodes() {
 		if err := describeHost(l, c, n); err != nil {
 			t.Fatal(err)

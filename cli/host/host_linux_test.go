@@ -160,6 +160,7 @@ func (w *world) testEnded(t *testing.T) {
 				lines <- scanner.Text()
 			}
 		}()
+
 		limit := time.After(time.Minute)
 		signalled, open := false, true
 		for open {

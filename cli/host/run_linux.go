@@ -62,7 +62,7 @@ func (o *runFlags) run(name, exe string, args []string) error {
 		return o.keeper(h, exe, args)
 	}
 
-	code, err := h.Keep(o.env, exe, args...)
+	code, err := host.Keep(h, o.env, exe, args...)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type options struct {
 	retries                                     int
 	silent, showErrors, fail, include, headOnly bool
 	follow, insecure, verbose, get              bool
-	remoteName, noBody                          bool
+	remoteName                                  bool
 	version, help                               bool
 	cookie                                      string
 }
@@ -164,6 +164,7 @@ func (o *options) set(name, value string) (err error) {
 	case "json":
 		o.headers = append(o.headers, "Content-Type: application/json", "Accept: application/json")
 		return o.addData("data-binary", value)
+
 	case "output":
 		o.output = value
 	case "max-time":

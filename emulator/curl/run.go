@@ -232,6 +232,7 @@ func (o options) write(answer *http.Response, out io.Writer, begin time.Time) (n
 		}
 		fmt.Fprint(out, "\r\n")
 	}
+
 	n, err = io.Copy(out, answer.Body)
 	var net net.Error
 	switch {

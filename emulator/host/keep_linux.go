@@ -21,7 +21,7 @@ import (
 // Keep runs a Windows program of the host with this process's stdio and terminal, and returns its exit code. If SIGTERM, SIGHUP or SIGQUIT
 // comes to this process, the program ends with everything that it started, which would hold the caller's output otherwise. What it has
 // started goes on if it ends by itself, as on Windows. An interruption is passed on.
-func (h Host) Keep(env []string, name string, args ...string) (code int, err error) {
+func Keep(h Host, env []string, name string, args ...string) (code int, err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	cmd, err := h.Program(context.Background(), name, args...)

@@ -56,6 +56,7 @@ func parse(args []string) (q query, err error) {
 			return q, fmt.Errorf("*** Invalid option: %s\n%s", arg, usage)
 		}
 	}
+
 	if len(words) == 0 || len(words) > 2 {
 		return q, errUsage
 	}
@@ -114,6 +115,7 @@ func (q query) answer(ctx context.Context, r *net.Resolver) (lines []string, err
 		}
 		return lines, err
 	}
+
 	switch kind {
 	case "CNAME":
 		name, err := r.LookupCNAME(ctx, q.name)
@@ -157,6 +159,7 @@ func (q query) addresses(ctx context.Context, r *net.Resolver) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
+
 	name := q.name
 	if canonical, err := r.LookupCNAME(ctx, q.name); err == nil {
 		name = strings.TrimSuffix(canonical, ".")

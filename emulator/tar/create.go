@@ -27,6 +27,7 @@ func (o options) create(out, errs io.Writer, say func(error)) (err error) {
 		defer func() { err = errors.Join(err, z.Close()) }()
 		out = z
 	}
+
 	t := tar.NewWriter(out)
 	for _, s := range o.paths {
 		root := s.path

@@ -97,6 +97,7 @@ func (o *options) letters(bundle string, args []string, old bool) ([]string, err
 			o.keep = true
 		case 'h', 'L':
 			o.dereference = true
+
 		case 'p', 'o', 'P': // permissions and owners of Linux are not kept; whole paths are refused all the same
 		case 'f', 'C', 'b':
 			value := bundle[i+1:]
@@ -137,6 +138,7 @@ func (o *options) long(name string, args []string) ([]string, error) {
 			value, args = args[0], args[1:]
 		}
 	}
+
 	switch name {
 	case "create", "extract", "list", "verbose", "gzip", "dereference":
 		letter := map[string]string{"create": "c", "extract": "x", "list": "t", "verbose": "v", "gzip": "z", "dereference": "h"}[name]

@@ -54,6 +54,7 @@ func TestRoundTrip(t *testing.T) {
 		check(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	check(t, os.Mkdir(filepath.Join(from, "no files"), 0o755))
+
 	for _, flags := range []string{"cf", "czf"} {
 		var archive, errs bytes.Buffer
 		o, err := parse([]string{flags, "-", "--exclude", "*.log", "-C", from, "."})
@@ -113,6 +114,7 @@ func TestHostile(t *testing.T) {
 		}
 	}
 	check(t, w.Close())
+
 	var errs bytes.Buffer
 	o := options{mode: 'x', file: "-", folder: to}
 	if err := o.run(&archive, nil, &errs); err == nil {

@@ -128,6 +128,7 @@ func (p Prefix) Install(from, name string) error {
 	if have, err := root.Lstat(name); err == nil && have.Mode().IsRegular() && have.Size() == st.Size() && have.ModTime().Equal(st.ModTime()) {
 		return nil
 	}
+
 	temp := name + ".new"
 	if err := errors.Join(root.MkdirAll(path.Dir(name), 0o755), root.RemoveAll(temp)); err != nil {
 		return err

@@ -103,6 +103,7 @@ func testDrives(t *testing.T, h *host) {
 			{Line: `cmd /c dir H:\`},
 		},
 	})
+
 	if want := "deeprootbelowotherrootbelow"; out[0].Out != want || out[0].Code != 0 {
 		t.Errorf("the files are %+v, want %s", out[0], want)
 	}
@@ -139,6 +140,7 @@ func testEnvironment(t *testing.T, h *host) {
 			t.Fatalf("program %d: %+v", i, r)
 		}
 	}
+
 	for _, i := range []int{0, 2} {
 		have := variables(out[i].Out)
 		for name, value := range asked {
@@ -201,6 +203,7 @@ func testArguments(t *testing.T, h *host) {
 	if want := []string{"arguments", "a b", `c"d`, `e\\f`, `g\`, "", "'h", "i'", "j kl", `mn o`, "%PATH%", "^&", "ü €"}; !slices.Equal(got, want) {
 		t.Errorf("the arguments are %q, want %q", got, want)
 	}
+
 	got = nil
 	if err := json.Unmarshal([]byte(out[1].Out), &got); err != nil || !slices.Equal(got, []string{"arguments", `\\server\share\`, `--x=y z`}) {
 		t.Errorf("the arguments are %q, %v", got, err)
@@ -275,6 +278,7 @@ func testLinks(t *testing.T, h *host) {
 			{Line: `C:\app.exe readlink C:\root-link`},
 		},
 	})
+
 	for i, want := range map[int]string{0: "of a podof a podof a pod", 1: `C:\logs\pods\0.log <nil>`, 2: `.\pods\..\pods <nil>`, 3: "<nil>", 6: "of the image", 7: `C:\note.txt <nil>`} {
 		if strings.TrimSpace(out[i].Out) != want {
 			t.Errorf("program %d: %+v, want %q", i, out[i], want)
@@ -322,6 +326,7 @@ func testStandIns(t *testing.T, h *host) {
 			return r.HResult == 0 && r.Code == c.code && strings.Contains(r.Out+r.Err, c.want)
 		})
 	}
+
 	for i, r := range h.ran(w) {
 		if !right[i](r) {
 			t.Errorf("%s: %+v", w.Programs[i].Line, r)
@@ -482,6 +487,7 @@ func testUsage(t *testing.T, h *host) {
 			check(t, os.WriteFile(filepath.Join(release, strconv.Itoa(i)), nil, 0o600))
 		}
 	}()
+
 	await := func(i int) string {
 		return fmt.Sprintf(`cmd /c "for /l %%i in (1,1,100000) do if exist C:\release\%d exit 0"`, i)
 	}
@@ -527,6 +533,7 @@ func TestGrowDisk(t *testing.T) {
 		t.Error("a pipe is a disk")
 	}
 	check(t, os.Remove(disk))
+
 	check(t, os.WriteFile(disk, []byte("vhdxfile"), 0o600))
 	for _, c := range []struct {
 		size    int64

@@ -124,6 +124,7 @@ func usedBelow(dir string, limit time.Time) (used int64, err error) {
 		return 0, err
 	}
 	defer root.Close()
+
 	type file struct{ dev, ino uint64 }
 	linked := map[file]bool{} // files of several names are counted once
 	err = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
