@@ -26,16 +26,17 @@ import (
 )
 
 type flags struct {
-	kubeconfig, hostname, nodeIP, cluster, services, nodeBits, mode, confDir, stateDir, dataDir, adapter, bind, runtime string
-	dns, search                                                                                                         []string
-	replaceNetwork, writeNode                                                                                           bool
-	vxlanVNI                                                                                                            uint32
-	vxlanPort                                                                                                           uint16
-	vxlanHybrid                                                                                                         bool
-	bgpConfig                                                                                                           string
-	ovn                                                                                                                 ovnFlags
-	router                                                                                                              routerFlags
-	verbosity                                                                                                           int
+	kubeconfig, hostname, nodeIP, mode, confDir, stateDir, dataDir, adapter, bind, runtime string
+	dns, search                                                                            []string
+	ranges                                                                                 program.Ranges
+	replaceNetwork, writeNode                                                              bool
+	vxlanVNI                                                                               uint32
+	vxlanPort                                                                              uint16
+	vxlanHybrid                                                                            bool
+	bgpConfig                                                                              string
+	ovn                                                                                    ovnFlags
+	router                                                                                 routerFlags
+	verbosity                                                                              int
 
 	fromCluster bool
 	output      string // of fromCluster
@@ -98,9 +99,9 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file with the API server's address and our credentials; required but in a pod, where the service account's are used")
 	fs.StringVar(&f.hostname, "hostname-override", "", "name of this node; empty: the host's name in lower case")
 	fs.StringVar(&f.nodeIP, "node-ip", "", "address of this node on the segment that the nodes share, or one of IPv4 and one of IPv6 with a comma;\nempty: its internal addresses in the API")
-	fs.StringVar(&f.cluster, "cluster-cidr", "", "range of all pods, of IPv4 and, behind a comma, of IPv6 if the cluster has both (required)")
-	fs.StringVar(&f.services, "service-cidr", "", "range of all services, likewise (required)")
-	fs.StringVar(&f.nodeBits, program.NodeBitsFlag, "", program.NodeBitsHelp)
+	fs.StringVar(&f.ranges.Pods, "cluster-cidr", "", "range of all pods, of IPv4 and, behind a comma, of IPv6 if the cluster has both (required)")
+	fs.StringVar(&f.ranges.Services, "service-cidr", "", "range of all services, likewise (required)")
+	fs.StringVar(&f.ranges.NodeBits, program.NodeBitsFlag, "", program.NodeBitsHelp)
 
 	fs.StringVar(&f.mode, "mode", routes.DefaultMode, "how packets get to other nodes: "+strings.Join(routes.Modes(), ", "))
 	fs.Uint32Var(&f.vxlanVNI, "vxlan-vni", vxlan.Default.VNI, "mode vxlan: number of the virtual network, the same on all nodes; Windows takes 4096 and above only")
@@ -180,25 +181,25 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 		}
 	}
 
-	if o.Cluster, o.Cluster6, err = parseRanges("--cluster-cidr", f.cluster); err != nil {
+	if o.Cluster, o.Cluster6, err = parseRanges("--cluster-cidr", f.ranges.Pods); err != nil {
 		return o, err
 	}
-	if o.Services, o.Services6, err = parseRanges("--service-cidr", f.services); err != nil {
+	if o.Services, o.Services6, err = parseRanges("--service-cidr", f.ranges.Services); err != nil {
 		return o, err
 	}
 	if o.Cluster.Overlaps(o.Services) || o.Cluster6.IsValid() && o.Cluster6.Overlaps(o.Services6) {
-		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s overlap", f.cluster, f.services)
+		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s overlap", f.ranges.Pods, f.ranges.Services)
 	}
 	if o.Cluster6.IsValid() != o.Services6.IsValid() {
-		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s must both have a range of IPv6, or none", f.cluster, f.services)
+		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s must both have a range of IPv6, or none", f.ranges.Pods, f.ranges.Services)
 	}
 
-	if o.NodeBits4, o.NodeBits6, err = program.NodeBits(f.nodeBits); err != nil {
+	if o.NodeBits4, o.NodeBits6, err = program.NodeBits(f.ranges.NodeBits); err != nil {
 		return o, err
 	}
 	if o.Cluster6.IsValid() {
 		if err := routes.CheckFamilies(f.mode); err != nil {
-			return o, fmt.Errorf("--cluster-cidr %s: %w", f.cluster, err)
+			return o, fmt.Errorf("--cluster-cidr %s: %w", f.ranges.Pods, err)
 		}
 	}
 

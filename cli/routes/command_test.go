@@ -4,12 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/node/routes"
 	"porthole.dev/porthole/routes/vxlan"
 )
 
 func valid() flags {
-	return flags{kubeconfig: "kubeconfig", cluster: "10.244.0.0/16", services: "10.96.0.0/16", mode: routes.DefaultMode}
+	return flags{kubeconfig: "kubeconfig", ranges: program.Ranges{Pods: "10.244.0.0/16", Services: "10.96.0.0/16"}, mode: routes.DefaultMode}
 }
 
 func hostname() (string, error) { return "WIN01\n", nil }
@@ -30,16 +31,16 @@ func TestResolve(t *testing.T) {
 func TestResolveRefuses(t *testing.T) {
 	for want, change := range map[string]func(*flags){
 		"--kubeconfig is required":                      func(f *flags) { f.kubeconfig = "" },
-		"--cluster-cidr is required":                    func(f *flags) { f.cluster = "" },
-		"--service-cidr \"10.96\" is not an IPv4 range": func(f *flags) { f.services = "10.96" },
-		"overlap":                           func(f *flags) { f.services = "10.244.128.0/20" },
+		"--cluster-cidr is required":                    func(f *flags) { f.ranges.Pods = "" },
+		"--service-cidr \"10.96\" is not an IPv4 range": func(f *flags) { f.ranges.Services = "10.96" },
+		"overlap":                           func(f *flags) { f.ranges.Services = "10.244.128.0/20" },
 		"--node-ip \"x\" is not an address": func(f *flags) { f.nodeIP = "x" },
 		"--mode \"vpn\" is not known; known: host-gateway":            func(f *flags) { f.mode = "vpn" },
 		"Windows has no IP-in-IP: use `porthole routes --mode vxlan`": func(f *flags) { f.mode = "ipip" },
 		"--cluster-cidr 10.244.0.0/16,fd00:10:244::/48: mode bgp carries IPv4 only": func(f *flags) {
-			f.mode, f.cluster, f.services = "bgp", "10.244.0.0/16,fd00:10:244::/48", "10.96.0.0/16,fd00:10:96::/112"
+			f.mode, f.ranges.Pods, f.ranges.Services = "bgp", "10.244.0.0/16,fd00:10:244::/48", "10.96.0.0/16,fd00:10:96::/112"
 		},
-		"must both have a range of IPv6":            func(f *flags) { f.cluster = "10.244.0.0/16,fd00:10:244::/48" },
+		"must both have a range of IPv6":            func(f *flags) { f.ranges.Pods = "10.244.0.0/16,fd00:10:244::/48" },
 		"Weave ended":                               func(f *flags) { f.mode = "weave" },
 		"--mode kubenet: kubenet is no CNI plugin":  func(f *flags) { f.mode = "kubenet" },
 		"--vxlan-hybrid-overlay needs --mode vxlan": func(f *flags) { f.vxlanHybrid = true },

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/node/routes"
 	"porthole.dev/porthole/routes/table"
@@ -55,7 +54,7 @@ func (r *routerFlags) run(c *cobra.Command, f flags) error {
 		return fmt.Errorf("--check-router %q is not known; known: %s", r.check, strings.Join(tor.Formats(), ", "))
 	}
 
-	cluster, err := program.Ranges{Pods: f.cluster, Services: f.services, NodeBits: f.nodeBits}.Parse()
+	cluster, err := f.ranges.Parse()
 	if err != nil {
 		return err
 	}

@@ -71,6 +71,7 @@ func TestRefused(t *testing.T) {
 		if _, err := Parse([]byte(config)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", config, err, want)
 		}
+
 		if c, err := ParseToRemove([]byte(config)); err != nil || c.Name != "n" {
 			t.Errorf("%s to be removed: %v", config, err)
 		}

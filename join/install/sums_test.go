@@ -36,6 +36,7 @@ func TestCheckSums(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		err := CheckSums(dir, names)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrNoSums) != c.missing {
 			t.Errorf("%s: %v, want %q", name, err, c.want)

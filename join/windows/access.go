@@ -93,6 +93,7 @@ func (s access) Observe(context.Context) (any, error) {
 		}
 		return err
 	}
+
 	for _, dir := range s.around() {
 		if err := look(dir, accessHeld, platform.Held); err != nil {
 			return nil, err

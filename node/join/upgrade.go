@@ -135,17 +135,16 @@ func (x *exchange) upgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	x.report.From, x.report.To = v.from, v.to
-	switch {
-	case v.from == v.to:
+	if v.from == v.to {
 		x.report.Outcome = step.Unchanged
 		return nil
 	}
 	if err := x.verify(); err != nil {
 		return err
 	}
-	switch {
-	case x.DryRun:
+	if x.DryRun {
 		x.report.Outcome = step.Planned
 		return nil
 	}

@@ -497,6 +497,7 @@ func TestLiar(t *testing.T) {
 				w.cluster.set(append([]*corev1.Node{c.liar}, honest...)...)
 				w.start(t)
 				later(time.Minute)
+
 				conditions, warnings := w.cluster.written()
 				if conditions != "False RoutesReady" || warnings != c.want {
 					t.Errorf("conditions %q, warnings %q, want %q", conditions, warnings, c.want)

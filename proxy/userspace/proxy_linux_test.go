@@ -373,6 +373,7 @@ func (w *world) watch() (events func() []string, end func()) {
 		index = link.Attrs().Index
 		return netlink.AddrSubscribe(updates, stop)
 	}))
+
 	var seen []string
 	done := make(chan struct{})
 	go func() {

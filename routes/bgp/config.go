@@ -170,6 +170,7 @@ func (c Config) validate() error {
 	if err := c.validateTimes(); err != nil {
 		return err
 	}
+
 	for i, text := range c.AcceptPrefixes {
 		if p, err := netip.ParsePrefix(text); err != nil || !p.Addr().Is4() {
 			return wrong(fmt.Sprintf("acceptPrefixes[%d]", i), " %q is not an IPv4 range like 10.250.0.0/16", text)

@@ -284,6 +284,7 @@ func TestLyingNodes(t *testing.T) {
 					}
 				}
 			}
+
 			if own := l.Honest[i].PodCIDRs[0]; !slices.Equal(seen.Announced, []netip.Prefix{own}) {
 				t.Errorf("node %s announces %v, want %s\nnodes %+v", l.Self, seen.Announced, own, nodes)
 			}

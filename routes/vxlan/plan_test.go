@@ -74,6 +74,7 @@ func TestTwins(t *testing.T) {
 		b.Since, c.Since = time.Unix(sinceB, 0), time.Unix(sinceC, 0)
 		return []table.Node{b, c, node("d", "10.0.0.4", "10.1.4.0/24", announced("10.0.0.4", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:04"}`))}
 	}
+
 	mac := MAC{0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0x02}
 	at := func(addr string) func(MAC) netip.Addr {
 		return func(MAC) netip.Addr { return netip.MustParseAddr(addr) }

@@ -189,6 +189,7 @@ func TestCookieStaysHere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	browser := &http.Client{Jar: jar}
 	for _, address := range []string{h.door.link(), other.URL + "/", other.URL + "/api/live"} {
 		resp, err := browser.Get(address)
