@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -31,9 +32,13 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 	}
 
 	spec, err := e.containerSpec(ctx, c, j)
-	if spec.Release != nil {
-		defer spec.Release()
-	}
+	release := sync.OnceValue(func() error {
+		if spec.Release == nil {
+			return nil
+		}
+		return spec.Release()
+	})
+	defer release()
 	if err != nil {
 		return []pod.Fact{e.startFailed(j, c, "CreateContainerConfigError", err)}
 	}
@@ -42,6 +47,9 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 	spec.CPUs, spec.Mems, spec.Alone = at.CPUs, at.Mems, at.Alone && e.placed.NoQuota
 	spec.Created = func(string) { e.event(p, j.Name, v1.EventTypeNormal, "Created", "Container created") }
 	made, err := e.runtime.StartContainer(ctx, spec)
+	if changed := release(); changed != nil && err == nil {
+		made, err = e.undo(ctx, made, changed)
+	}
 	e.meter.Life().ImageVolumes(len(imageMounts(p, c, j.imageVolumes)), imageMountFailed(err))
 	if err != nil {
 		reason := "CreateContainerError"
@@ -63,6 +71,16 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 	e.meter.Container(p, j.Name, "", pod.HostProcess(p, c))
 	e.folders.linkLog(p, c.Name, made)
 	return []pod.Fact{pod.ContainerStarted{Container: made, Hook: c.Lifecycle != nil && c.Lifecycle.PostStart != nil}}
+}
+
+// undo stops a container at once that may have got something else than its mounts. It returns what is left of the container, and why it was stopped.
+func (e *effects) undo(ctx context.Context, made pod.Container, cause error) (pod.Container, error) {
+	err := &runtime.StepError{Reason: "RunContainerError", Err: errors.Join(cause, e.runtime.StopContainer(ctx, made.ID, 0))}
+	if now, ok, readErr := e.runtime.Container(ctx, made.ID); readErr == nil && ok {
+		now.SandboxID = made.SandboxID
+		made = now
+	}
+	return made, err
 }
 
 // startFailed reports a container that could not be started.
@@ -168,7 +186,7 @@ func targetOf(p *v1.Pod, name string, r *pod.Runtime) string {
 // started or will not be, even after an error.
 func (e *effects) addMounts(
 	spec *runtime.ContainerSpec, p *v1.Pod, ips []string, known func(string) (string, bool),
-) (release func(), err error) {
+) (release func() error, err error) {
 	c := spec.Container
 	mounts, release, err := e.volumes.Mounts(p, c, known)
 	if err != nil {

@@ -57,8 +57,9 @@ type bubble struct {
 	windows     bool // the node runs Windows
 	meter       *meter.Meter
 	pressure    Pressure
-	imageGC     bool   // unused images are removed when the disk is full
-	facts       string // folder of recorded facts; empty records none
+	planted     func() error // why a mount of a container that has started is not what it was
+	imageGC     bool         // unused images are removed when the disk is full
+	facts       string       // folder of recorded facts; empty records none
 	dir         string
 	log         *lockedBuffer
 	kubelet     *runningKubelet
@@ -102,7 +103,7 @@ func (b *bubble) start() {
 	b.t.Helper()
 	conn, client := b.runtime.Dial(), b.cluster.client()
 	manager := volume.New(volume.Options{RootDir: filepath.Join(b.dir, "kubelet"), NodeName: "node"})
-	rt := runtime.New(conn, runtime.Options{PodLogsDir: filepath.Join(b.dir, "log", "pods"), CPUs: 8, Windows: b.windows})
+	rt := runtime.New(conn, runtime.Options{PodLogsDir: filepath.Join(b.dir, "log", "pods"), RootDir: filepath.Join(b.dir, "kubelet"), CPUs: 8, Windows: b.windows})
 	system := "linux"
 	if b.windows {
 		system = "windows"
@@ -386,6 +387,17 @@ func (f faultyVolumes) Prepare(ctx context.Context, p *v1.Pod, facts volume.Fact
 		}
 	}
 	return f.Manager.Prepare(ctx, p, facts)
+}
+
+// Mounts gives the mounts, of which one has become a link when the container has started if the bubble says so.
+func (f faultyVolumes) Mounts(p *v1.Pod, c *v1.Container, known func(string) (string, bool)) ([]volume.Mount, func() error, error) {
+	mounts, release, err := f.Manager.Mounts(p, c, known)
+	return mounts, func() error {
+		if err := release(); err != nil || f.b.planted == nil {
+			return err
+		}
+		return f.b.planted()
+	}, err
 }
 
 // lockedBuffer is a log that several goroutines write.

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -494,4 +495,31 @@ func TestManyPodsAtOnce(t *testing.T) {
 			t.Error(fmt.Sprint(calls, " sandboxes were made"))
 		}
 	})
+}
+
+// TestMountThatBecameALink: a sub path became a link while a container started, so that it may have something else of the node. The container is stopped at once,
+// an event says why, and the next attempt counts.
+func TestMountThatBecameALink(t *testing.T) {
+	var mu sync.Mutex
+	left := 1
+	inBubble(t, func(b *bubble) {
+		b.cluster.create(aPod("pod", "sleep", "1000"))
+		b.untilPod(2*time.Minute, "pod", "started again", restarts(1)) // it may have been ready for a moment
+		b.untilReady(time.Minute, "pod")
+		b.hasEvents("pod", "Failed: Error: a sub path became a link")
+		b.removeAll("pod")
+		b.nothingLeft()
+	}, func(b *bubble) {
+		b.planted = func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			if left--; left >= 0 {
+				return errors.New("a sub path became a link")
+			}
+			return nil
+		}
+	})
+	if left >= 0 {
+		t.Error("the mounts were never looked at after a start")
+	}
 }

@@ -156,7 +156,7 @@ type images interface {
 type podVolumes interface {
 	Prepare(ctx context.Context, p *v1.Pod, facts volume.Facts) error
 	Observe(p *v1.Pod)
-	Mounts(p *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []volume.Mount, release func(), err error)
+	Mounts(p *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []volume.Mount, release func() error, err error)
 	// ReadFile reads a file of an emptyDir of the pod; fs.ErrNotExist if there is none.
 	ReadFile(p *v1.Pod, volume, path string) (string, error)
 	Devices(p *v1.Pod, c *v1.Container) ([]volume.Device, error)

@@ -20,11 +20,12 @@ var windowsTests = []struct {
 	pkg  string
 	must []string
 }{
-	{"internal/platform", []string{"TestProtect", "TestProtectOldFiles", "TestHold", "TestReadUsage", "TestReadHost", "TestUplinks"}},
+	{"internal/beneath", []string{"TestFile", "TestLinks"}},
+	{"internal/platform", []string{"TestProtect", "TestProtectOldFiles", "TestProtectForeign", "TestHold", "TestReadUsage", "TestReadHost", "TestUplinks"}},
 	{"kubelet/config", []string{"TestPathsAreOfTheFile"}},
-	{"kubelet/logs", nil},
+	{"kubelet/logs", []string{"TestRotation", "TestPlantedLinks", "TestAnInterruptedRotationIsFinished"}},
 	{"kubelet/serve", []string{"TestFollowThroughRotationUntilTheEnd", "TestNodeLogQuery"}},
-	{"kubelet/volume", []string{"TestLinksWork", "TestReadersDuringUpdates", "TestSubPathsAreHeld", "TestHeldByAnother"}},
+	{"kubelet/volume", []string{"TestLinksWork", "TestReadersDuringUpdates", "TestSubPathsAreHeld", "TestHeldFoldersStayFolders", "TestHeldByAnother"}},
 	{"hns/hcn", nil},
 }
 
@@ -46,11 +47,13 @@ func testProducts(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 	}
 	t.Logf("built in %v", time.Since(begin).Round(time.Second))
 
+	strangers := foreignFolders(t, filepath.Join(p.DriveC(), "strangers"))
 	for _, w := range windowsTests {
 		t.Run(w.pkg, func(t *testing.T) {
 			t.Parallel() // they wait most of the time
 			name := path.Base(w.pkg) + ".test.exe"
 			cmd := tools.Command(ctx, p, `C:\products\`+name, "-test.v", "-test.timeout=2m")
+			cmd.Env = append(cmd.Environ(), "PORTHOLE_TEST_STRANGERS="+strangers)
 			cmd.Dir = filepath.Join("..", "..", w.pkg) // where testdata is
 			out, err := cmd.CombinedOutput()
 			if err != nil && !errors.Is(err, exec.ErrWaitDelay) { // the first program of a prefix shares its output with Wine's services
@@ -63,4 +66,24 @@ func testProducts(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 			}
 		})
 	}
+}
+
+// foreignFolders makes folders below dir that belong to an account which no program of the host has, as internal/platform TestProtectForeign wants them. It returns
+// their folder's path on C:.
+func foreignFolders(t *testing.T, dir string) string {
+	t.Helper()
+	for _, folder := range []string{"empty", "full", "above/dir"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "full", "file"), []byte("theirs"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{"empty", "full", "above"} {
+		if err := os.Chown(filepath.Join(dir, folder), 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return `C:\` + filepath.Base(dir)
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -13,15 +15,22 @@ import (
 // fileAllAccess is FILE_ALL_ACCESS (winnt.h).
 const fileAllAccess = 0x1f01ff
 
-// Protect denies everybody but SYSTEM, the administrators and the owner access to a folder, to what is in it, and to what is made in
+// Protect denies everybody but SYSTEM, the administrators and the account of this program access to a folder, to what is in it, and to what is made in
 // it from now on. Otherwise a folder inherits from the root of the disk, where every user may read and every authenticated user may
 // write. Upstream's kubelet does the same since CVE-2024-5321, for new folders. Files and folders below get a new access control list
 // only if their present one lets others in, as after an earlier version of this program, which did not protect its folders. Links are
 // left alone: their targets have lists of their own. A file that is removed meanwhile is no error.
+//
+// Whoever owns a folder may always change its list. So a folder that somebody else made before is made anew if it is empty. If it is not, or a folder
+// above it is somebody else's, Protect refuses: what is in it may have been put there to be run or read. What others own below becomes the administrators'.
 func Protect(dir string) error {
+	if err := ownFolder(dir); err != nil {
+		return fmt.Errorf("keeping others out of %s: %w", dir, err)
+	}
 	if err := protectOne(dir, true); err != nil {
 		return fmt.Errorf("keeping others out of %s: %w", dir, err)
 	}
+	adopt(dir)
 
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if path != dir && err == nil && entry.Type()&fs.ModeSymlink == 0 {
@@ -34,8 +43,75 @@ func Protect(dir string) error {
 	})
 }
 
-// Protected reports whether a folder keeps everybody out but SYSTEM, the administrators and the owner. What is made in such a folder
-// inherits that. A folder that does not exist is fs.ErrNotExist.
+// foreign is the text about what belongs to somebody who is no administrator: why it is refused, and what helps.
+func foreign(path, owner string) string {
+	return fmt.Sprintf("%s belongs to %s, who is no administrator and can change what is in it at any time: look at it, then remove it, or give it to the administrators (takeown /a /r /d y /f %q)", path, owner, path)
+}
+
+// ownFolder sees to it that a folder and those above it belong to nobody but SYSTEM, the administrators or the account of this program.
+func ownFolder(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	for at := dir; at != filepath.Dir(at); at = filepath.Dir(at) { // the root of the disk is the system's
+		owner, err := strangerOf(at)
+		if err != nil {
+			return err
+		}
+		if owner == "" {
+			continue
+		}
+		if at == dir && os.Remove(dir) == nil { // it was empty
+			if err := os.Mkdir(dir, 0o755); err != nil { // an error if somebody makes it again at once, or has it still open
+				return fmt.Errorf("making a folder anew that belonged to %s: %w", owner, err)
+			}
+			continue
+		}
+		return errors.New(foreign(at, owner))
+	}
+	return nil
+}
+
+// strangerOf returns the owner of a file or folder, "" if it is one that is trusted.
+func strangerOf(path string) (string, error) {
+	sd, err := windows.GetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION)
+	if err != nil {
+		return "", err
+	}
+	owner, _, err := sd.Owner()
+	if err != nil || trusted(owner) {
+		return "", err
+	}
+	if account, domain, _, err := owner.LookupAccount(""); err == nil && account != "" {
+		return domain + `\` + account, nil
+	}
+	return owner.String(), nil
+}
+
+// trustedInstaller owns what Windows has installed (the service TrustedInstaller; learn.microsoft.com, Service SIDs).
+const trustedInstaller = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464"
+
+// trusted reports whether an account may own a protected folder.
+func trusted(owner *windows.SID) bool {
+	if owner.IsWellKnown(windows.WinLocalSystemSid) || owner.IsWellKnown(windows.WinBuiltinAdministratorsSid) || owner.String() == trustedInstaller {
+		return true
+	}
+	own, err := ownAccount()
+	return err == nil && owner.Equals(own)
+}
+
+// ownAccount returns the account of this program.
+var ownAccount = sync.OnceValues(func() (*windows.SID, error) {
+	user, err := windows.GetCurrentProcessToken().GetTokenUser()
+	if err != nil {
+		return nil, err
+	}
+	return user.User.Sid, nil
+})
+
+// Protected reports whether a folder belongs to SYSTEM, the administrators or the account of this program, and keeps everybody else out. What is made in
+// such a folder inherits that. A folder that does not exist is fs.ErrNotExist.
 func Protected(dir string) (closed bool, err error) {
 	others, err := open(dir)
 	if err != nil {
@@ -44,7 +120,7 @@ func Protected(dir string) (closed bool, err error) {
 	return !others, nil
 }
 
-// open reports whether a file or folder lets others in.
+// open reports whether a file or folder lets others in, or belongs to somebody else.
 func open(path string) (bool, error) {
 	now, err := windows.GetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
 	if err != nil {
@@ -54,18 +130,28 @@ func open(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if !trusted(owner) {
+		return true, nil
+	}
 	return letsOthersIn(now, owner)
 }
 
-// protectOne gives a file or folder the access control list of Protect: always, or only if its present list lets others in.
+// protectOne gives a file or folder the access control list of Protect: always, or only if its present list lets others in. What belongs to somebody else
+// becomes the administrators'.
 func protectOne(path string, always bool) (err error) {
-	name, err := windows.UTF16PtrFromString(path)
+	stranger, err := strangerOf(path)
 	if err != nil {
 		return err
 	}
-	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
-	const flags = windows.FILE_FLAG_BACKUP_SEMANTICS | windows.FILE_FLAG_OPEN_REPARSE_POINT
-	h, err := windows.CreateFile(name, windows.READ_CONTROL|windows.WRITE_DAC, share, nil, windows.OPEN_EXISTING, flags, 0)
+	access := uint32(windows.READ_CONTROL | windows.WRITE_DAC)
+	if stranger != "" {
+		ownerPrivileges()
+		access |= windows.WRITE_OWNER
+	}
+	h, err := openForSecurity(path, access)
+	if err != nil && stranger != "" {
+		return errors.Join(errors.New(foreign(path, stranger)), err)
+	}
 	if err != nil {
 		return err
 	}
@@ -78,6 +164,12 @@ func protectOne(path string, always bool) (err error) {
 	owner, _, err := now.Owner()
 	if err != nil {
 		return err
+	}
+	if !trusted(owner) {
+		if owner, err = giveToAdministrators(h); err != nil {
+			return errors.Join(errors.New(foreign(path, stranger)), err)
+		}
+		always = true
 	}
 	if !always {
 		if others, err := letsOthersIn(now, owner); err != nil || !others {
@@ -93,6 +185,69 @@ func protectOne(path string, always bool) (err error) {
 	// that they did not inherit.
 	return windows.SetKernelObjectSecurity(h, windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, list)
 }
+
+// openForSecurity opens a file or folder itself, not the target of a link.
+func openForSecurity(path string, access uint32) (windows.Handle, error) {
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return 0, err
+	}
+	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
+	const flags = windows.FILE_FLAG_BACKUP_SEMANTICS | windows.FILE_FLAG_OPEN_REPARSE_POINT
+	return windows.CreateFile(name, access, share, nil, windows.OPEN_EXISTING, flags, 0)
+}
+
+// giveToAdministrators makes the administrators the owner of what is open.
+func giveToAdministrators(h windows.Handle) (*windows.SID, error) {
+	admins, err := windows.CreateWellKnownSid(windows.WinBuiltinAdministratorsSid)
+	if err != nil {
+		return nil, err
+	}
+	sd, err := windows.NewSecurityDescriptor()
+	if err != nil {
+		return nil, err
+	}
+	if err := sd.SetOwner(admins, false); err != nil {
+		return nil, err
+	}
+	return admins, windows.SetKernelObjectSecurity(h, windows.OWNER_SECURITY_INFORMATION, sd)
+}
+
+// adopt gives a folder to the administrators if it belongs to the account of this program, so that programs of other accounts trust it: join is run by an
+// administrator, the node's programs by SYSTEM. Windows usually makes the administrators the owner at once; where it does not let this program do that, the
+// folder stays as it is.
+func adopt(dir string) {
+	h, err := openForSecurity(dir, windows.READ_CONTROL|windows.WRITE_OWNER)
+	if err != nil {
+		return
+	}
+	defer windows.CloseHandle(h)
+	if sd, err := windows.GetSecurityInfo(h, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION); err == nil {
+		if owner, _, err := sd.Owner(); err == nil && !owner.IsWellKnown(windows.WinLocalSystemSid) && !owner.IsWellKnown(windows.WinBuiltinAdministratorsSid) {
+			_, _ = giveToAdministrators(h)
+		}
+	}
+}
+
+// ownerPrivileges enables the privileges to take and give what belongs to others, if this account has them: administrators do, disabled at first.
+var ownerPrivileges = sync.OnceFunc(func() {
+	var token windows.Token
+	if windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_ADJUST_PRIVILEGES|windows.TOKEN_QUERY, &token) != nil {
+		return
+	}
+	defer token.Close()
+	for _, text := range []string{"SeTakeOwnershipPrivilege", "SeRestorePrivilege"} {
+		name, err := windows.UTF16PtrFromString(text)
+		if err != nil {
+			continue
+		}
+		change := windows.Tokenprivileges{PrivilegeCount: 1}
+		change.Privileges[0].Attributes = windows.SE_PRIVILEGE_ENABLED
+		if windows.LookupPrivilegeValue(nil, name, &change.Privileges[0].Luid) == nil {
+			_ = windows.AdjustTokenPrivileges(token, false, &change, 0, nil, nil)
+		}
+	}
+})
 
 // letsOthersIn reports whether an access control list allows anything to somebody other than the owner, SYSTEM and the administrators.
 // Without a list everybody may do everything.

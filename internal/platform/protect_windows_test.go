@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -75,6 +76,44 @@ func TestProtectOldFiles(t *testing.T) {
 	}
 	if data, err := os.ReadFile(file); err != nil || string(data) != "line" {
 		t.Errorf("the owner reads %q, %v", data, err)
+	}
+}
+
+// strangersEnv names a folder with folders of an account that this program does not have, for TestProtectForeign. Who runs the test makes it: "empty" and
+// "full", which has a file, and "above" with the folder "dir" of ours.
+const strangersEnv = "PORTHOLE_TEST_STRANGERS"
+
+// TestProtectForeign: a folder that somebody else made is made anew if it is empty, and refused with its name, its owner and the cure if it is not, or if a folder
+// above it is theirs. Nothing in it is changed then. What somebody else has put into a folder of ours becomes the administrators'.
+func TestProtectForeign(t *testing.T) {
+	dir := os.Getenv(strangersEnv)
+	if dir == "" {
+		t.Skip(strangersEnv + " names no folder of somebody else")
+	}
+	for _, name := range []string{"full", `above\dir`} {
+		path := filepath.Join(dir, name)
+		err := Protect(path)
+		theirs := filepath.Join(dir, strings.TrimSuffix(name, `\dir`))
+		if err == nil || !strings.Contains(err.Error(), theirs+" belongs to ") || !strings.Contains(err.Error(), "takeown /a") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if closed, err := Protected(theirs); err != nil || closed {
+			t.Errorf("%s counts as protected, %v", theirs, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "full", "file")); err != nil {
+		t.Errorf("the file of somebody else: %v", err)
+	}
+
+	empty := filepath.Join(dir, "empty")
+	if err := Protect(empty); err != nil {
+		t.Fatal(err)
+	}
+	if owner, err := strangerOf(empty); owner != "" || err != nil {
+		t.Errorf("the new folder belongs to %q, %v", owner, err)
+	}
+	if closed, err := Protected(empty); !closed || err != nil {
+		t.Errorf("the new folder: %v, %v", closed, err)
 	}
 }
 

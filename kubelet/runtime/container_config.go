@@ -61,8 +61,9 @@ type ContainerSpec struct {
 	TargetID string
 	// Created, if set, is called between the creation and the start of the container.
 	Created func(id string)
-	// Release, if set, frees what was held open for the mounts. The creator of the spec calls it after the start.
-	Release func()
+	// Release, if set, frees what was held open for the mounts. The creator of the spec calls it after the start. An error says that the container may have got
+	// something else than its mounts.
+	Release func() error
 }
 
 // ImageUser is the user that an image names: a number, or a name.

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,15 +18,15 @@ import (
 //
 // On Linux Mounts makes the bind mounts of sub paths; calling it again is safe. On Windows, where there are none, it
 // holds the folders of sub paths open so that nobody can put a link in their place: call release, which is never nil,
-// once the container was started or will not be.
-func (m *Manager) Mounts(pod *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []Mount, release func(), err error) {
+// once the container was started or will not be. Its error says that a link is there nevertheless: the container may have been given what the link leads to,
+// and must not go on.
+func (m *Manager) Mounts(pod *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []Mount, release func() error, err error) {
 	var held holds
 	mounts = make([]Mount, 0, len(c.VolumeMounts))
 	for i := range c.VolumeMounts {
 		one, ok, err := m.mount(mountJob{pod: pod, container: c, index: i, held: &held}, known)
 		if err != nil {
-			held.release()
-			return nil, func() {}, err
+			return nil, func() error { return nil }, errors.Join(err, held.release())
 		}
 		if ok {
 			mounts = append(mounts, one)
@@ -51,14 +52,25 @@ func (m *Manager) Devices(pod *v1.Pod, c *v1.Container) (devices []Device, err e
 	return devices, nil
 }
 
-// holds are open handles of folders. While they are open, the folders cannot be replaced (Windows).
-type holds []io.Closer
+// held is an open handle of a file or folder, which cannot be replaced while it is open (Windows).
+type held interface {
+	io.Closer
+	// changed returns an error if what is open has become a link.
+	changed() error
+}
 
-func (h *holds) release() {
+// holds are what is held for one container.
+type holds []held
+
+// release closes all handles. Its error names what has become a link meanwhile. A second call does nothing.
+func (h *holds) release() error {
+	var errs []error
 	for _, c := range *h {
+		errs = append(errs, c.changed())
 		_ = c.Close()
 	}
 	*h = nil
+	return errors.Join(errs...)
 }
 
 // mountJob is one volumeMount of a container.

@@ -49,22 +49,8 @@ func retarget(root *os.Root, name, target string) error {
 		return err
 	}
 	defer folder.Close()
-	text, err := windows.NewNTUnicodeString(name)
-	if err != nil {
-		return err
-	}
-
-	attributes := windows.OBJECT_ATTRIBUTES{RootDirectory: windows.Handle(folder.Fd()), ObjectName: text}
-	attributes.Length = uint32(unsafe.Sizeof(attributes))
-	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
-	const options = windows.FILE_OPEN_REPARSE_POINT | windows.FILE_OPEN_FOR_BACKUP_INTENT | windows.FILE_SYNCHRONOUS_IO_NONALERT
-	var link windows.Handle
-	var status windows.IO_STATUS_BLOCK
-	err = windows.NtCreateFile(&link, windows.SYNCHRONIZE|windows.FILE_WRITE_ATTRIBUTES, &attributes, &status, nil, 0, share, windows.FILE_OPEN, options, 0, 0)
-	var nt windows.NTStatus
-	if errors.As(err, &nt) {
-		err = nt.Errno()
-	}
+	link, err := openIn(windows.Handle(folder.Fd()), name, opening{access: windows.SYNCHRONIZE | windows.FILE_WRITE_ATTRIBUTES, disposition: windows.FILE_OPEN,
+		share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE})
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -75,6 +61,29 @@ func retarget(root *os.Root, name, target string) error {
 		return fmt.Errorf("changing the target of link %s to %s: %w", name, target, err)
 	}
 	return nil
+}
+
+// opening says how openIn opens: NtCreateFile's arguments of these names.
+type opening struct{ access, attributes, share, disposition, options uint32 }
+
+// openIn opens, or makes, what is called name in an open folder, and not the target of a link.
+func openIn(folder windows.Handle, name string, o opening) (windows.Handle, error) {
+	text, err := windows.NewNTUnicodeString(name)
+	if err != nil {
+		return 0, err
+	}
+	attributes := windows.OBJECT_ATTRIBUTES{RootDirectory: folder, ObjectName: text}
+	attributes.Length = uint32(unsafe.Sizeof(attributes))
+	const options = windows.FILE_OPEN_REPARSE_POINT | windows.FILE_OPEN_FOR_BACKUP_INTENT | windows.FILE_SYNCHRONOUS_IO_NONALERT
+
+	var h windows.Handle
+	var status windows.IO_STATUS_BLOCK
+	err = windows.NtCreateFile(&h, o.access, &attributes, &status, nil, o.attributes, o.share, o.disposition, options|o.options, 0, 0)
+	var nt windows.NTStatus
+	if errors.As(err, &nt) {
+		err = nt.Errno()
+	}
+	return h, err
 }
 
 // reparseData returns the REPARSE_DATA_BUFFER (ntifs.h) of a symbolic link with a relative target.

@@ -19,43 +19,48 @@ func bindSubPath(volume, sub, _ string, held *holds) (string, error) {
 		return "", err
 	}
 	full := root
+	var last *heldFile
 	for _, name := range strings.Split(filepath.ToSlash(filepath.Join(beneath, filepath.FromSlash(missing))), "/") {
 		if name == "." || name == "" {
 			continue
 		}
 		full = filepath.Join(full, name)
-		if err := holdElement(full, held); err != nil {
+		if last, err = holdElement(full, held); err != nil {
 			return "", fmt.Errorf("opening %q: %w", name, hide(err))
+		}
+	}
+	if last != nil && last.dir { // those above have it in them
+		if err := keepFilled(last, held); err != nil {
+			return "", hide(err)
 		}
 	}
 	return full, nil
 }
 
 // holdElement holds one element of a sub path. If it does not exist, holdElement makes a folder.
-func holdElement(p string, held *holds) error {
-	h, link, _, err := hold(p, 0)
+func holdElement(p string, held *holds) (*heldFile, error) {
+	h, link, err := hold(p, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.Mkdir(p, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+			return nil, err
 		}
-		h, link, _, err = hold(p, 0)
+		h, link, err = hold(p, 0)
 	}
 
 	if isBusy(err) { // a file that a program has open for writing
-		var dir bool
-		if h, link, dir, err = hold(p, windows.FILE_SHARE_WRITE); err == nil && dir {
+		if h, link, err = hold(p, windows.FILE_SHARE_WRITE); err == nil && h.dir {
 			h.Close()
-			return errors.New("the folder is open for writing")
+			return nil, errors.New("the folder is open for writing")
 		}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	if link {
 		h.Close()
-		return errors.New("unexpected link")
+		return nil, errors.New("unexpected link")
 	}
 	*held = append(*held, h)
-	return nil
+	return h, nil
 }
