@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,8 +11,13 @@ import (
 // TestBurst: a burst begins with its fifth pod and ends when there have been fewer for burstRest, even if some are still set up.
 func TestBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var told []bool
-		c := newBurst(func(is bool) { told = append(told, is) })
+		c := newBurst(func(is bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, is)
+		})
 		times := func(n int, do func()) {
 			for range n {
 				do()
@@ -20,6 +26,8 @@ func TestBurst(t *testing.T) {
 		expect := func(when string, want ...bool) {
 			t.Helper()
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if !slices.Equal(told, want) {
 				t.Errorf("%s: told %v, want %v", when, told, want)
 			}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
@@ -292,6 +294,24 @@ func TestFlagsOverLists(t *testing.T) {
 		}
 		if err := f.apply(cfg); err != nil || !reflect.DeepEqual(*m.at(cfg), want) {
 			t.Errorf("--%s: %v, %v, want %v", name, *m.at(cfg), err, want)
+		}
+	}
+}
+
+// TestEncodings: editors of Windows begin a file with a byte order mark, and some write UTF-16. Such a configuration is read as any other, with CR and LF too.
+func TestEncodings(t *testing.T) {
+	text := strings.ReplaceAll(kind+"maxPods: 37\nclusterDomain: \"ä.example\"\n", "\n", "\r\n")
+	wide := utf16.Encode([]rune("\ufeff" + text))
+	var little, big []byte
+	for _, c := range wide {
+		little, big = binary.LittleEndian.AppendUint16(little, c), binary.BigEndian.AppendUint16(big, c)
+	}
+	for name, data := range map[string]string{"UTF-8": text, "UTF-8 with a mark": "\ufeff" + text, "UTF-16": string(little), "UTF-16 of the other order": string(big),
+		"JSON with a mark": "\ufeff" + `{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "maxPods": 37, "clusterDomain": "ä.example"}`} {
+		dir := t.TempDir()
+		got, _, err := Load(Source{File: write(t, dir, "config.yaml", data), Flags: flags(t)})
+		if err != nil || got.MaxPods != 37 || got.ClusterDomain != "ä.example" {
+			t.Errorf("%s: %v %v", name, got, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package env
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -215,4 +216,29 @@ func FuzzExpand(f *testing.F) {
 			t.Fatalf("%q escaped becomes %q", text, back)
 		}
 	})
+}
+
+// TestManyServices: the variables of 1,000 services take 360 KB, as some clusters have. All are there, and that takes a time that grows with their number only.
+func TestManyServices(t *testing.T) {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
+	var services []*v1.Service
+	const n = 1000
+	for i := range n {
+		services = append(services, &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("a-service-with-a-long-name-%04d", i), Namespace: "ns"},
+			Spec: v1.ServiceSpec{ClusterIP: "10.96.0.10", Ports: []v1.ServicePort{{Name: "http", Port: 80, Protocol: v1.ProtocolTCP}}}})
+	}
+	container := &v1.Container{Name: "c", Env: []v1.EnvVar{{Name: "LAST", Value: "$(A_SERVICE_WITH_A_LONG_NAME_0999_SERVICE_HOST)"}}}
+	vars, err := Container(Inputs{Pod: pod, Container: container, Services: services})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes, last := 0, ""
+	for _, v := range vars {
+		if bytes += len(v.Name) + len(v.Value) + 2; v.Name == "LAST" {
+			last = v.Value
+		}
+	}
+	if bytes < 360_000 || len(vars) != 8*n+1 || last != "10.96.0.10" {
+		t.Errorf("%d variables of %d bytes, the last is %q", len(vars), bytes, last)
+	}
 }

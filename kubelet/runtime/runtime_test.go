@@ -380,6 +380,17 @@ func foreignLog(t *testing.T, logs string) string {
 	return path
 }
 
+// TestWindowsExitCodes: exit codes of Windows have 32 bits without a sign, those of CRI and of the API have one. None is cut or made positive, so that a
+// podFailurePolicy can name them.
+func TestWindowsExitCodes(t *testing.T) {
+	for code, want := range map[uint32]int32{0xc000013a: -1073741510, 0xc0000005: -1073741819, 0xffffffff: -1, 300: 300, 0x80000000: -2147483648, 0x7fffffff: 2147483647} {
+		got := new(Options).toContainer(&cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED, ExitCode: int32(code)})
+		if got.ExitCode != want {
+			t.Errorf("%#x: %d, want %d", code, got.ExitCode, want)
+		}
+	}
+}
+
 // TestRestored: what a container's annotations keep for its end is what was written; broken annotations are none.
 func TestRestored(t *testing.T) {
 	c := &v1.Container{Name: "app", Ports: []v1.ContainerPort{{Name: "http", ContainerPort: 8080}},

@@ -73,6 +73,17 @@ func TestReadLog(t *testing.T) {
 	}
 }
 
+// TestCarriageReturns: programs on Windows end lines with CR and LF. The log has one line for each, and the CR stays in it, as with upstream's kubelet.
+func TestCarriageReturns(t *testing.T) {
+	path := writeLog(t, "2026-01-02T03:04:05Z stdout F one\r\n2026-01-02T03:04:06Z stdout F \r\n2026-01-02T03:04:07Z stderr P tw\r\n2026-01-02T03:04:07Z stderr F o\r\n")
+	for tail, want := range map[int64]string{3: "\r\ntw\ro\r\n", 100: "one\r\n\r\ntw\ro\r\n"} {
+		var out bytes.Buffer
+		if err := readLog(t.Context(), path, logQuery{tail: &tail}, nil, &out); err != nil || out.String() != want {
+			t.Errorf("the last %d: %q %v, want %q", tail, out.String(), err, want)
+		}
+	}
+}
+
 // TestLogsByteForByte compares with the output of Kubernetes' own reader of container logs (k8s.io/cri-client v0.36.3,
 // pkg/logs) for random logs and options.
 func TestLogsByteForByte(t *testing.T) {

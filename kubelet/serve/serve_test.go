@@ -239,6 +239,9 @@ func (echo) Exec(_ context.Context, id string, cmd []string, in io.Reader, out, 
 	if in != nil {
 		_, _ = io.Copy(out, in)
 	}
+	if slices.Equal(cmd, []string{"absent"}) {
+		return errors.New("no such file")
+	}
 	if slices.Equal(cmd, []string{"fail"}) {
 		return exec.CodeExitError{Err: errors.New("exit status 7"), Code: 7}
 	}
@@ -379,6 +382,11 @@ func TestPortForward(t *testing.T) {
 			t.Errorf("%s: %q %v", name, buf, err)
 		}
 
+		_, _ = io.WriteString(conn, "the rest") // half closed: the answer to what was sent still comes, and then the end
+		_ = conn.(*net.TCPConn).CloseWrite()
+		if rest, err := io.ReadAll(conn); err != nil || string(rest) != "the rest" {
+			t.Errorf("%s, half closed: %q %v", name, rest, err)
+		}
 		conn.Close()
 		close(stop)
 		<-done

@@ -216,16 +216,16 @@ func TestTrim(t *testing.T) {
 // after a read.
 func TestPaceOfStatistics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := 0
+		var calls atomic.Int32
 		s := newSampler(Options{Stats: &fixedStats{}, Pods: func() []pod.View { return nil }})
-		s.summary.ask = func(context.Context) (*statsapi.Summary, error) { calls++; return &statsapi.Summary{}, nil }
+		s.summary.ask = func(context.Context) (*statsapi.Summary, error) { calls.Add(1); return &statsapi.Summary{}, nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		go s.run(ctx)
 		during := func(d time.Duration) int {
-			before := calls
+			before := calls.Load()
 			time.Sleep(d)
 			synctest.Wait()
-			return calls - before
+			return int(calls.Load() - before)
 		}
 		during(time.Second) // the first one is taken at once
 

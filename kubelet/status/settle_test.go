@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,6 +25,13 @@ func (c *clocked) PatchPodStatus(_ context.Context, _, name string, _ []byte) (*
 	defer c.mu.Unlock()
 	c.at[name] = append(c.at[name], time.Now())
 	return nil, nil
+}
+
+// written returns when a pod was patched.
+func (c *clocked) written(name string) []time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.at[name])
 }
 
 func (c *clocked) DeletePod(context.Context, string, string, types.UID) error { return nil }
@@ -57,12 +65,13 @@ func TestCrowdWaitsLonger(t *testing.T) {
 		synctest.Wait()
 		w.Observe(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pods[urgent].Name, UID: pods[urgent].UID, ResourceVersion: "9"}, Status: v1.PodStatus{Phase: v1.PodRunning}})
 		time.Sleep(2 * settleMost)
+		synctest.Wait()
 		for i := range pods {
 			want := began.Add(settleMost)
 			if i == urgent {
 				want = began
 			}
-			if at := c.at[pods[i].Name]; len(at) == 0 || !at[0].Equal(want) || len(at) != 1 {
+			if at := c.written(pods[i].Name); len(at) == 0 || !at[0].Equal(want) || len(at) != 1 {
 				t.Errorf("pod %d was written at %v, want once at %v", i, at, want)
 			}
 		}
@@ -73,7 +82,8 @@ func TestCrowdWaitsLonger(t *testing.T) {
 		w.Set(pods[0], v1.PodStatus{Message: "third"}, false, false)
 		began = time.Now()
 		time.Sleep(2 * settleMost)
-		if at := c.at["0"]; len(at) != 2 || at[1].Sub(began) != settle {
+		synctest.Wait()
+		if at := c.written("0"); len(at) != 2 || at[1].Sub(began) != settle {
 			t.Errorf("when the others are done pod 0 is written at %v, %s after the change, want %s", at, at[len(at)-1].Sub(began), settle)
 		}
 	})
@@ -93,10 +103,11 @@ func TestFewWaitLittle(t *testing.T) {
 		}
 		w.Forget("1") // it counts no longer
 		time.Sleep(2 * settleMost)
-		if at := c.at["0"]; len(at) != 1 || at[0].Sub(began) != settle+(n-2)*settleEach {
+		synctest.Wait()
+		if at := c.written("0"); len(at) != 1 || at[0].Sub(began) != settle+(n-2)*settleEach {
 			t.Errorf("pod 0 of %d was written at %v, want once %s after %v", n, at, settle+(n-2)*settleEach, began)
 		}
-		if at := c.at["1"]; len(at) != 0 {
+		if at := c.written("1"); len(at) != 0 {
 			t.Errorf("a pod that is gone was written at %v", at)
 		}
 	})
