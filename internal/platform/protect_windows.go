@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -15,7 +16,7 @@ import (
 // fileAllAccess is FILE_ALL_ACCESS (winnt.h).
 const fileAllAccess = 0x1f01ff
 
-// Protect denies everybody but SYSTEM, the administrators and the account of this program access to a folder, to what is in it, and to what is made in
+// Protect denies everybody but SYSTEM, the administrators and the account of this program access to a folder or file, to what is in it, and to what is made in
 // it from now on. Otherwise a folder inherits from the root of the disk, where every user may read and every authenticated user may
 // write. Upstream's kubelet does the same since CVE-2024-5321, for new folders. Files and folders below get a new access control list
 // only if their present one lets others in, as after an earlier version of this program, which did not protect its folders. Links are
@@ -62,7 +63,7 @@ func ownFolder(dir string) error {
 		if owner == "" {
 			continue
 		}
-		if at == dir && os.Remove(dir) == nil { // it was empty
+		if info, err := os.Lstat(at); at == dir && err == nil && info.IsDir() && os.Remove(dir) == nil { // it was empty
 			if err := os.Mkdir(dir, 0o755); err != nil { // an error if somebody makes it again at once, or has it still open
 				return fmt.Errorf("making a folder anew that belonged to %s: %w", owner, err)
 			}
@@ -80,7 +81,7 @@ func strangerOf(path string) (string, error) {
 		return "", err
 	}
 	owner, _, err := sd.Owner()
-	if err != nil || trusted(owner) {
+	if err != nil || mayOwn(owner) {
 		return "", err
 	}
 	if account, domain, _, err := owner.LookupAccount(""); err == nil && account != "" {
@@ -89,16 +90,10 @@ func strangerOf(path string) (string, error) {
 	return owner.String(), nil
 }
 
-// trustedInstaller owns what Windows has installed (the service TrustedInstaller; learn.microsoft.com, Service SIDs).
-const trustedInstaller = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464"
-
-// trusted reports whether an account may own a protected folder.
-func trusted(owner *windows.SID) bool {
-	if owner.IsWellKnown(windows.WinLocalSystemSid) || owner.IsWellKnown(windows.WinBuiltinAdministratorsSid) || owner.String() == trustedInstaller {
-		return true
-	}
+// mayOwn reports whether an account may own a protected folder: one of trusted, or that of this program.
+func mayOwn(owner *windows.SID) bool {
 	own, err := ownAccount()
-	return err == nil && owner.Equals(own)
+	return slices.Contains(trusted, owner.String()) || err == nil && owner.Equals(own)
 }
 
 // ownAccount returns the account of this program.
@@ -130,7 +125,7 @@ func open(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !trusted(owner) {
+	if !mayOwn(owner) {
 		return true, nil
 	}
 	return letsOthersIn(now, owner)
@@ -165,7 +160,7 @@ func protectOne(path string, always bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if !trusted(owner) {
+	if !mayOwn(owner) {
 		if owner, err = giveToAdministrators(h); err != nil {
 			return errors.Join(errors.New(foreign(path, stranger)), err)
 		}
