@@ -48,7 +48,7 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 	spec.Created = func(string) { e.event(p, j.Name, v1.EventTypeNormal, "Created", "Container created") }
 	made, err := e.runtime.StartContainer(ctx, spec)
 	if changed := release(); changed != nil && err == nil {
-		made, err = e.undo(ctx, made, changed)
+		made, err = undo(ctx, e, made, changed)
 	}
 	e.meter.Life().ImageVolumes(len(imageMounts(p, c, j.imageVolumes)), imageMountFailed(err))
 	if err != nil {
@@ -74,7 +74,7 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 }
 
 // undo stops a container at once that may have got something else than its mounts. It returns what is left of the container, and why it was stopped.
-func (e *effects) undo(ctx context.Context, made pod.Container, cause error) (pod.Container, error) {
+func undo(ctx context.Context, e *effects, made pod.Container, cause error) (pod.Container, error) {
 	err := &runtime.StepError{Reason: "RunContainerError", Err: errors.Join(cause, e.runtime.StopContainer(ctx, made.ID, 0))}
 	if now, ok, readErr := e.runtime.Container(ctx, made.ID); readErr == nil && ok {
 		now.SandboxID = made.SandboxID

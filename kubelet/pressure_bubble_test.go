@@ -273,6 +273,7 @@ func TestLimitsAfterASlowMeasurement(t *testing.T) {
 				p.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
 				b.cluster.create(p)
 				b.untilReady(time.Minute, "sized")
+
 				b.within(time.Minute, "nothing was measured", func() error {
 					n.mu.Lock()
 					defer n.mu.Unlock()
@@ -281,6 +282,7 @@ func TestLimitsAfterASlowMeasurement(t *testing.T) {
 					}
 					return nil
 				})
+
 				time.Sleep(20 * time.Second) // of the bubble: it has ended
 				n.set(func() { n.slow, n.memory["sized"] = 0, 22 })
 				start := time.Now()

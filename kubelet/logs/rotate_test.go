@@ -269,6 +269,7 @@ func TestPlantedLinks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			r, err := New(Options{MaxBytes: 10, MaxFiles: 5, Reopen: func(context.Context, string) error { return os.WriteFile(log, nil, 0o640) },
 				Running: func() []Container { return []Container{{ID: "c", Path: log}} }})
 			if err != nil {
@@ -276,6 +277,7 @@ func TestPlantedLinks(t *testing.T) {
 			}
 			r.Pass(t.Context())
 			unharmed(t, node)
+
 			if f, err := Open(log); err == nil {
 				if text, _ := io.ReadAll(f); strings.Contains(string(text), "s") {
 					t.Errorf("read %.10q", text)

@@ -95,7 +95,7 @@ func (s *Server) Run(ctx context.Context) error {
 		defer httpserve.Start(l, open.handler, func(err error) { failed <- err })()
 	}
 
-	server := s.server()
+	server := serverOf(s)
 	var all sync.WaitGroup
 	all.Go(func() { failed <- server.ServeTLS(listener, "", "") })
 	klog.FromContext(ctx).Info("Serving the kubelet API", "address", listener.Addr().String())
@@ -112,8 +112,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// server returns the server of the kubelet's port.
-func (s *Server) server() *http.Server {
+// serverOf returns the server of the kubelet's port.
+func serverOf(s *Server) *http.Server {
 	return &http.Server{Handler: s.Handler(), TLSConfig: s.tlsConfig(), ReadHeaderTimeout: headerTimeout,
 		ReadTimeout: streamTimeout, WriteTimeout: streamTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20}
 }

@@ -252,7 +252,7 @@ func TestSlowHeads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := s.server()
+	server := serverOf(s)
 	if server.ReadHeaderTimeout <= 0 || server.ReadHeaderTimeout > time.Minute {
 		t.Errorf("the head of a request may take %v", server.ReadHeaderTimeout)
 	}

@@ -47,7 +47,7 @@ type Stats interface {
 	Metrics(ctx context.Context) ([]RuntimeMetric, error)
 }
 
-// Volumes measures what a pod has on disk beside its logs; volume.Manager implements it.
+// Volumes measures what a pod has on disk beside its logs; volume.Measure implements it.
 type Volumes interface {
 	Usage(ctx context.Context, uid types.UID) []volume.Usage
 	FileUsage(uid types.UID) volume.Usage

@@ -163,7 +163,7 @@ func TestMountsByKind(t *testing.T) {
 	}
 
 	var measured []string
-	for _, u := range m.Usage(context.Background(), pod.UID) {
+	for _, u := range (Measure{m}).Usage(context.Background(), pod.UID) {
 		measured = append(measured, u.Name)
 		if u.Local != (u.Name == "empty") {
 			t.Errorf("%s: local %v", u.Name, u.Local)

@@ -286,7 +286,7 @@ func TestUsageFollowsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	use := m.Usage(context.Background(), pod.UID)
+	use := Measure{m}.Usage(context.Background(), pod.UID)
 	if len(use) != 2 || use[0].Name != "e" || !use[0].Local || use[0].UsedBytes < uint64(size) || use[0].UsedBytes > uint64(size)+64<<10 || use[0].CapacityBytes != 0 {
 		t.Errorf("%+v", use)
 	}
@@ -297,7 +297,7 @@ func TestUsageFollowsNothing(t *testing.T) {
 	if err := os.Remove(big); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Teardown(context.Background(), pod.UID); err != nil || m.Usage(context.Background(), pod.UID) != nil {
-		t.Errorf("after teardown: %v %v", m.Usage(context.Background(), pod.UID), err)
+	if err := m.Teardown(context.Background(), pod.UID); err != nil || (Measure{m}).Usage(context.Background(), pod.UID) != nil {
+		t.Errorf("after teardown: %v %v", Measure{m}.Usage(context.Background(), pod.UID), err)
 	}
 }

@@ -485,7 +485,7 @@ func TestVolumeStats(t *testing.T) {
 
 	var got []Usage
 	wait.True(t, 20*time.Second, "the volume is measured", func() bool {
-		got = w.manager.Usage(context.Background(), p.UID)
+		got = Measure{w.manager}.Usage(context.Background(), p.UID)
 		return len(got) > 0
 	})
 	if len(got) != 1 || got[0].UsedBytes != 5000 || got[0].CapacityBytes != 1<<30 || got[0].Claim != "c" || got[0].Abnormal == nil || !*got[0].Abnormal || got[0].Name != "data" {

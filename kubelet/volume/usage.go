@@ -35,18 +35,21 @@ type Usage struct {
 	Abnormal *bool
 }
 
+// Measure measures what pods have on disk.
+type Measure struct{ Of *Manager }
+
 // Usage measures the volumes of a pod that this process prepared, until ctx ends. Host paths and images are left out. It reads whole
 // trees: do not call it often.
-func (m *Manager) Usage(ctx context.Context, uid types.UID) []Usage {
-	return m.measureVolumes(ctx, uid, func(*v1.Volume) bool { return true })
+func (m Measure) Usage(ctx context.Context, uid types.UID) []Usage {
+	return measureVolumes(ctx, m.Of, uid, func(*v1.Volume) bool { return true })
 }
 
 // LocalUsage is Usage of the volumes that are on the node's disk and are removed with the pod. It asks no driver.
-func (m *Manager) LocalUsage(ctx context.Context, uid types.UID) []Usage {
-	return m.measureVolumes(ctx, uid, func(v *v1.Volume) bool { return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault })
+func (m Measure) LocalUsage(ctx context.Context, uid types.UID) []Usage {
+	return measureVolumes(ctx, m.Of, uid, func(v *v1.Volume) bool { return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault })
 }
 
-func (m *Manager) measureVolumes(ctx context.Context, uid types.UID, wanted func(*v1.Volume) bool) (out []Usage) {
+func measureVolumes(ctx context.Context, m *Manager, uid types.UID, wanted func(*v1.Volume) bool) (out []Usage) {
 	m.mu.Lock()
 	p := m.pods[uid]
 	m.mu.Unlock()
@@ -73,8 +76,8 @@ func (m *Manager) measureVolumes(ctx context.Context, uid types.UID, wanted func
 
 // FileUsage returns what the files take that the kubelet made for a pod and that its containers can write: the hosts file and those of termination
 // messages. They are on the node's disk (CVE-2020-8557).
-func (m *Manager) FileUsage(uid types.UID) (u Usage) {
-	dir, err := beneath.Folder(m.opts.RootDir, "pods", string(uid))
+func (m Measure) FileUsage(uid types.UID) (u Usage) {
+	dir, err := beneath.Folder(m.Of.opts.RootDir, "pods", string(uid))
 	if err != nil {
 		return u
 	}

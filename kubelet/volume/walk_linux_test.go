@@ -31,6 +31,7 @@ func deep(t *testing.T, dir string, levels, size int) {
 		}
 		fd = next
 	}
+
 	f, err := unix.Openat(fd, "file", unix.O_CREAT|unix.O_WRONLY, 0o600)
 	unix.Close(fd)
 	if err == nil {
@@ -162,7 +163,7 @@ func TestFileUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := m.FileUsage(pod.UID)
+	before := Measure{m}.FileUsage(pod.UID)
 	if before.UsedInodes != 1 || before.UsedBytes == 0 {
 		t.Errorf("hosts file: %+v", before)
 	}
@@ -175,10 +176,10 @@ func TestFileUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u := m.FileUsage(pod.UID); u.UsedInodes != 3 || u.UsedBytes < 4<<20 || u.UsedBytes > 5<<20 {
+	if u := (Measure{m}).FileUsage(pod.UID); u.UsedInodes != 3 || u.UsedBytes < 4<<20 || u.UsedBytes > 5<<20 {
 		t.Errorf("with messages: %+v", u)
 	}
-	if u := m.FileUsage("nobody"); u != (Usage{}) {
+	if u := (Measure{m}).FileUsage("nobody"); u != (Usage{}) {
 		t.Errorf("a pod without a folder: %+v", u)
 	}
 }
@@ -204,6 +205,7 @@ func BenchmarkLocalStorage(b *testing.B) {
 			}
 		}
 	}
+
 	for b.Loop() {
 		for _, dir := range dirs {
 			if u, whole := tree(b.Context(), dir); !whole || u.UsedInodes != 68 {

@@ -38,7 +38,7 @@ const (
 	localParallel = 4
 )
 
-// volumeUsage measures what pods have on the node's disk; volume.Manager does it.
+// volumeUsage measures what pods have on the node's disk; volume.Measure does it.
 type volumeUsage interface {
 	LocalUsage(ctx context.Context, uid types.UID) []volume.Usage
 	FileUsage(uid types.UID) volume.Usage
@@ -67,7 +67,7 @@ type leftReader struct {
 
 func newLeftReader(cfg *v1beta1.KubeletConfiguration, o *core.Options, rt *runtime.Runtime, volumes *volume.Manager) (*leftReader, error) {
 	r := &leftReader{root: o.RootDir, folders: o.ImageGC.Folders, disk: platform.ReadDisk, usage: platform.ReadUsage, same: platform.SameDisk,
-		stats: runtime.Stats{Runtime: rt.Client(), Images: o.ImageGC.Images}, volumes: volumes}
+		stats: runtime.Stats{Runtime: rt.Client(), Images: o.ImageGC.Images}, volumes: volume.Measure{Of: volumes}}
 	if tree, ok := o.Cgroups.(cgroup.Tree); ok {
 		most, err := forPods(cfg, o.Node.Host, 0)
 		if err != nil {

@@ -128,7 +128,7 @@ func (s servedBy) answers(conn *grpc.ClientConn, secure serve.TLSOptions) serve.
 		Checkpoint:    s.runtime.Checkpoint,
 		Stats:         runtime.NewStats(conn),
 		Metrics:       o.Meter.Registry, ProbeMetrics: o.Meter.Probes,
-		Volumes: s.volumes,
+		Volumes: volume.Measure{Of: s.volumes},
 		RootDir: o.RootDir,
 		Config:  cfg,
 		Flags:   s.flags,
