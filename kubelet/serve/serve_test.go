@@ -336,6 +336,47 @@ func TestExecThroughARealStreamingServer(t *testing.T) {
 	}
 }
 
+// TestOnePrefix: the error of a command that cannot start has one prefix, over SPDY and over a websocket, however long it is.
+func TestOnePrefix(t *testing.T) {
+	srv := streamingServer(t)
+	u, _ := url.Parse(srv.URL + "/exec/ns/p/c?command=absent&output=1")
+	insecure := &rest.Config{Host: srv.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	spdy, err := remotecommand.NewSPDYExecutor(insecure, "POST", u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := remotecommand.NewWebSocketExecutor(insecure, "GET", u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "Internal error occurred: error executing command in container: no such file"
+	for name, executor := range map[string]remotecommand.Executor{"SPDY": spdy, "websocket": socket} {
+		var out bytes.Buffer
+		if err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out}); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+
+	frame := func(text string) []byte {
+		payload := "\x03{" + text + "}"
+		if len(payload) < 126 {
+			return append([]byte{0x82, byte(len(payload))}, payload...)
+		}
+		return append([]byte{0x82, 126, byte(len(payload) >> 8), byte(len(payload))}, payload...)
+	}
+	for _, rest := range []string{`x"`, strings.Repeat("x", 60) + `"`, strings.Repeat("x", 3000) + `"`} {
+		if got, is := withOnePrefix(frame(doubled + rest)); !is || !bytes.Equal(got, frame(single+rest)) {
+			t.Errorf("%d bytes: %q, %t", len(rest), got, is)
+		}
+	}
+	for name, other := range map[string][]byte{"one prefix": frame(single + `x"`), "output": append([]byte{0x82, byte(len(doubled) + 1), 1}, doubled...),
+		"a part of a frame": frame(doubled + `x"`)[:40], "nothing": {}, "an empty frame": {0x82, 0, 0, 0}} {
+		if got, is := withOnePrefix(other); is {
+			t.Errorf("%s was changed: %q", name, got)
+		}
+	}
+}
+
 // TestPortForward uses SPDY, and a websocket that carries SPDY, as kubectl does since 1.31.
 func TestPortForward(t *testing.T) {
 	srv := streamingServer(t)

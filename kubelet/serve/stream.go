@@ -73,7 +73,8 @@ func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
 		}
 		s.requests.sockets.WithLabelValues(kind).Inc()
 		// Runtimes do not speak version 5 of the protocol: it is translated to SPDY.
-		return translate.NewStreamTranslatorHandler(to, nil, 0, translate.Options{Stdin: req.Stdin, Stdout: req.Stdout, Stderr: req.Stderr, Tty: req.TTY})
+		translator := translate.NewStreamTranslatorHandler(to, nil, 0, translate.Options{Stdin: req.Stdin, Stdout: req.Stdout, Stderr: req.Stderr, Tty: req.TTY})
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { translator.ServeHTTP(onePrefix{w}, r) })
 	}})
 }
 
