@@ -28,10 +28,10 @@ func Protect(dir string) error {
 	if err := ownFolder(dir); err != nil {
 		return fmt.Errorf("keeping others out of %s: %w", dir, err)
 	}
+	adopt(dir) // first: the list has the owner in it
 	if err := protectOne(dir, true); err != nil {
 		return fmt.Errorf("keeping others out of %s: %w", dir, err)
 	}
-	adopt(dir)
 
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if path != dir && err == nil && entry.Type()&fs.ModeSymlink == 0 {
@@ -244,7 +244,7 @@ var ownerPrivileges = sync.OnceFunc(func() {
 	}
 })
 
-// letsOthersIn reports whether an access control list allows anything to somebody other than the owner, SYSTEM and the administrators.
+// letsOthersIn reports whether an access control list allows anything to somebody other than the owner and those who may be it.
 // Without a list everybody may do everything.
 func letsOthersIn(sd *windows.SECURITY_DESCRIPTOR, owner *windows.SID) (bool, error) {
 	list, _, err := sd.DACL()
@@ -263,7 +263,7 @@ func letsOthersIn(sd *windows.SECURITY_DESCRIPTOR, owner *windows.SID) (bool, er
 			continue
 		}
 		sid := (*windows.SID)(unsafe.Pointer(&ace.SidStart))
-		if !sid.Equals(owner) && !sid.IsWellKnown(windows.WinLocalSystemSid) && !sid.IsWellKnown(windows.WinBuiltinAdministratorsSid) {
+		if !sid.Equals(owner) && !mayOwn(sid) { // Wine lists the account of this program whoever is the owner
 			return true, nil
 		}
 	}

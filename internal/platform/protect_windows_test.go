@@ -144,7 +144,7 @@ func strangers(t *testing.T, dir string) (out []string) {
 			t.Fatal(err)
 		}
 		sid := (*windows.SID)(unsafe.Pointer(&ace.SidStart))
-		known := sid.Equals(owner) || sid.IsWellKnown(windows.WinLocalSystemSid) || sid.IsWellKnown(windows.WinBuiltinAdministratorsSid)
+		known := sid.Equals(owner) || mayOwn(sid)
 		if ace.Header.AceType == windows.ACCESS_ALLOWED_ACE_TYPE && !known {
 			out = append(out, sid.String())
 		}
