@@ -36,8 +36,7 @@ enum { ENOENT_ = 2, EACCES_ = 13, EEXIST_ = 17, ENOTEMPTY_ = 39 };
 #ifndef STATUS_NO_MORE_FILES
 #define STATUS_NO_MORE_FILES ((NTSTATUS)0x80000006)
 #endif
-enum { SET_LINK = 0x900A4, GET_LINK = 0x900A8 };
-enum { DONT_REPARSE = 0x1000, OPEN_LINK = 0x200000, ONLY_FOLDER = 1, NO_FOLDER = 0x40, DELETE_AT_CLOSE = 0x1000 };
+enum { SET_LINK = 0x900A4, GET_LINK = 0x900A8, DONT_REPARSE = 0x1000, OPEN_LINK = 0x200000, ONLY_FOLDER = 1, NO_FOLDER = 0x40, DELETE_AT_CLOSE = 0x1000 };
 #define TAG_SYMLINK 0xA000000Cu
 #define TAG_SOCKET 0x80000023u /* IO_REPARSE_TAG_AF_UNIX */
 
@@ -162,6 +161,13 @@ static BOOL handle_link(HANDLE file, char *path, struct linux_stat *link)
 	found = !linux_call(SYS_FSTAT, fd, (intptr_t)link, 0, 0, 0) && tag_of(link) && path_of(fd, path);
 	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
 	return found;
+}
+
+BOOL link_is_socket(HANDLE file)
+{
+	char path[PATH_BYTES];
+	struct linux_stat link;
+	return handle_link(file, path, &link) && tag_of(&link) == TAG_SOCKET;
 }
 
 /* Opening. */

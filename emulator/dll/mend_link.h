@@ -17,6 +17,9 @@ BOOL link_query(const OBJECT_ATTRIBUTES *name, void *info, BOOL full);
 /* NtSetInformationFile on a handle to a link. */
 BOOL link_set(HANDLE file, IO_STATUS_BLOCK *io, const void *info, ULONG size, ULONG class, NTSTATUS *status);
 
+/* Reports whether a handle is one to the file of a socket. */
+BOOL link_is_socket(HANDLE file);
+
 /* A list of a folder's files begins: with a pattern, or with restart from its first file. */
 void list_begins(HANDLE folder, const UNICODE_STRING *mask, BOOLEAN restart);
 

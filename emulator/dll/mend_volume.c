@@ -1,6 +1,7 @@
 /* Mount points of volumes, which Wine does not have: hcsshim mounts the volume of a HostProcess container's layers on a folder. Here a
  * mount point is a link to the folder in which the volume lies. */
 #include "mend.h"
+#include "mend_link.h"
 #include "mend_volume.h"
 
 #include <stddef.h>
@@ -142,6 +143,8 @@ typedef NTSTATUS(NTAPI *query_volume)(HANDLE, IO_STATUS_BLOCK *, void *, ULONG, 
 
 static void *query_original;
 
+enum { DEVICE = 4, ON_DISK = 7 }; /* FileFsDeviceInformation, FILE_DEVICE_DISK (wdm.h) */
+
 struct volume_information {
 	LARGE_INTEGER created;
 	ULONG serial, label_bytes;
@@ -154,6 +157,8 @@ static NTSTATUS NTAPI query_volume_information(HANDLE file, IO_STATUS_BLOCK *io,
 	NTSTATUS status = ((query_volume)query_original)(file, io, info, size, class);
 	const struct volume_information unknown = { .serial = SERIAL_OF_C, .objects = TRUE };
 
+	if (class == DEVICE && STATUS_OK(status) && link_is_socket(file)) /* Wine takes the file of a socket for a pipe */
+		*(ULONG *)info = ON_DISK;
 	if (class != VOLUME || status != NOT_IMPLEMENTED || size < sizeof unknown)
 		return status;
 	memcpy(info, &unknown, sizeof unknown);
