@@ -4,6 +4,8 @@
 //	nslookup [-type=A|AAAA|ANY|CNAME|MX|NS|PTR|SRV|TXT] NAME [SERVER]
 package main
 
+//lint:file-ignore ST1005 the words are those of Windows' nslookup
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package main
 
+//lint:file-ignore ST1005 the words are those of Windows' tar
+
 import (
 	"archive/tar"
 	"compress/gzip"

@@ -1,5 +1,7 @@
 package main
 
+//lint:file-ignore ST1005 the words are those of Windows' tar
+
 import (
 	"archive/tar"
 	"bufio"
@@ -164,7 +166,7 @@ func (x extraction) one(h *tar.Header, content io.Reader, errs io.Writer) error 
 		}
 	}
 	switch h.Typeflag {
-	case tar.TypeReg, tar.TypeRegA, tar.TypeGNUSparse: //nolint:staticcheck // old archives have TypeRegA
+	case tar.TypeReg, tar.TypeGNUSparse:
 		return x.file(name, h, content)
 	case tar.TypeSymlink:
 		return x.root.Symlink(h.Linkname, name)

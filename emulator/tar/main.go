@@ -4,6 +4,8 @@
 //	tar -c|-x|-t [-v] [-z] [-m] [-k] [-h] [-f FILE] [-C FOLDER] [--exclude PATTERN] [--strip-components N] [PATH…]
 package main
 
+//lint:file-ignore ST1005 the words are those of Windows' tar
+
 import (
 	"errors"
 	"fmt"
