@@ -42,6 +42,11 @@ func (m Mount) Ensure() error {
 			return fmt.Errorf("mounting %s: %w", m.Target, err)
 		}
 	}
+	// The root of an overlay has the owner of its upper folder.
+	owner := int(Prefix{Dir: m.Lower[len(m.Lower)-1]}.owner())
+	if err := os.Lchown(m.Upper, owner, owner); err != nil {
+		return fmt.Errorf("mounting %s: %w", m.Target, err)
+	}
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
 	if err := unix.Mount("overlay", m.Target, "overlay", 0, options); err != nil {
 		return fmt.Errorf("mounting %s over %s: %w", m.Target, m.Lower[0], err)
@@ -52,7 +57,8 @@ func (m Mount) Ensure() error {
 // Unmount takes the view away; Upper stays. Not mounted is success. Programs of the prefix must have ended; files that
 // something still holds open vanish when it lets go.
 func (m Mount) Unmount() error {
-	if dir, err := (Prefix{Dir: m.Target}).socketDir(); err == nil {
+	p := Prefix{Dir: m.Target}
+	if dir, err := p.socketDir(); err == nil && p.owner() == uint32(os.Getuid()) { // a box has a folder of its own for it
 		os.RemoveAll(dir)
 	}
 	for {

@@ -22,6 +22,7 @@ type TemplateOptions struct {
 	Dir    string // where it is kept, required
 	Build  Build  // required
 	DLLDir string // DLLs and programs that go into system32, required
+	Owner  uint32 // user that the prefixes of hosts belong to, and their programs run as; 0: root
 }
 
 // stampName is written last; a template without it is unfinished.
@@ -92,6 +93,8 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		func() error { _, err := InstallDLLs(temp, o.DLLDir); return err },
 		func() error { return t.checkPipes(ctx, temp) },
 		func() error { return os.WriteFile(filepath.Join(temp.Dir, stampName), []byte(stamp), 0o644) },
+		func() error { return os.RemoveAll(filepath.Join(temp.Dir, serverName)) }, // hosts have wineservers of their own
+		func() error { return ownTree(temp.Dir, temp.Dir, o.Owner) },
 		func() error { return os.RemoveAll(o.Dir) },
 		func() error { return os.Rename(temp.Dir, o.Dir) },
 	}
@@ -158,7 +161,7 @@ func (t Tools) templateStamp(o TemplateOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(h, "%s %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Build.registry()+userRegistry+trimVersion+zoneVersion+stubsVersion)
+	fmt.Fprintf(h, "%s %d %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Owner, o.Build.registry()+userRegistry+trimVersion+zoneVersion+stubsVersion)
 	dlls, err := dllFiles(o.DLLDir)
 	if err != nil {
 		return "", err

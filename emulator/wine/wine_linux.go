@@ -96,6 +96,7 @@ func (t Tools) Command(ctx context.Context, p Prefix, exe string, args ...string
 	cmd.Env = t.Env(p)
 	cmd.Dir = p.DriveC()
 	cmd.WaitDelay = 10 * time.Second
+	cmd.SysProcAttr = p.asOwner()
 	return cmd
 }
 
@@ -104,6 +105,7 @@ func (t Tools) Command(ctx context.Context, p Prefix, exe string, args ...string
 func (t Tools) ServerCommand(p Prefix) *exec.Cmd {
 	cmd := exec.Command(t.Server, "-f", "-p")
 	cmd.Env = t.Env(p)
+	cmd.SysProcAttr = p.asOwner()
 	return cmd
 }
 
@@ -114,7 +116,7 @@ func (t Tools) ServerCommand(p Prefix) *exec.Cmd {
 // takes a new program; if they take longer, it ends that too, with code 1 and without a word (Wine 8.0: server_shutdown_timeout of server/process.c).
 func (t Tools) StartServer(ctx context.Context, p Prefix, start func(*exec.Cmd) error) (stop func() error, err error) {
 	server := t.ServerCommand(p)
-	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	server.SysProcAttr.Setpgid = true
 	if err := start(server); err != nil {
 		return nil, fmt.Errorf("starting the wineserver of %s: %w", p.Dir, err)
 	}
@@ -164,6 +166,7 @@ func (t Tools) StopServer(ctx context.Context, p Prefix) error {
 	for _, arg := range []string{"-k", "-w"} {
 		cmd := exec.CommandContext(ctx, t.Server, arg)
 		cmd.Env = t.Env(p)
+		cmd.SysProcAttr = p.asOwner()
 		cmd.WaitDelay = time.Second
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
@@ -235,16 +238,19 @@ func end(pids []int) error {
 	return errors.Join(errs...)
 }
 
+// serverName is a file of a prefix with the name of the folder in /tmp that its wineserver made (Debian's Wine 8.0).
+const serverName = "wineserver"
+
 // socketDir is where the prefix's wineserver keeps its socket: in a folder named by device and inode of the prefix folder. Debian's Wine 8.0
 // keeps that below /run/user if the user has a folder there, else in one that it makes, whose name it writes to a file in the prefix.
 // Upstream's keeps it in a folder of the user.
 func (p Prefix) socketDir() (string, error) {
 	folder, err := p.serverFolder()
-	user := strconv.Itoa(os.Getuid())
+	user := strconv.Itoa(int(p.owner()))
 	if _, err := os.Stat(filepath.Join("/run/user", user)); err == nil {
 		return filepath.Join("/run/user", user, "wine", folder), nil
 	}
-	if name, err := p.ReadFile("wineserver"); err == nil {
+	if name, err := p.ReadFile(serverName); err == nil {
 		return filepath.Join("/tmp", filepath.Base(string(name)), folder), nil
 	}
 	return filepath.Join("/tmp", ".wine-"+user, folder), err

@@ -1,0 +1,260 @@
+package confine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/platform"
+)
+
+// entered are the namespaces of a box's first process, in the order in which they are entered: that of mounts last, because files of the
+// others are not in it.
+var entered = []struct {
+	name string
+	kind int
+}{{"ipc", unix.CLONE_NEWIPC}, {"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS}}
+
+// startLimit is how long the first process of a box may take until programs can be started in it.
+const startLimit = 30 * time.Second
+
+// Start starts a command in the box of a host, once the box is there. The command's paths are those of the box; its network is the host's.
+// It is a child of this process. If it has Pdeathsig, it gets the signal when this process ends.
+func Start(ctx context.Context, hostDir string, cmd *exec.Cmd) error {
+	init, err := await(ctx, hostDir)
+	if err != nil {
+		return fmt.Errorf("starting a program of %s: %w", hostDir, err)
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: wine.Owner, Gid: wine.Owner}
+	bound := cmd.SysProcAttr.Pdeathsig != 0
+	if bound {
+		// Go asks the new process for its parent, which no process of a box sees, and kills it.
+		cmd.Path, cmd.Args = Setpriv, append([]string{Setpriv, "--pdeathsig", strings.TrimPrefix(unix.SignalName(cmd.SysProcAttr.Pdeathsig), "SIG")}, cmd.Args...)
+		cmd.SysProcAttr.Pdeathsig = 0
+	}
+	return onThread(cmd, bound, func() error {
+		if err := init.enter(); err != nil {
+			return fmt.Errorf("entering the box of %s: %w", hostDir, err)
+		}
+		if err := limit(); err != nil {
+			return err
+		}
+		return cmd.Start()
+	})
+}
+
+// Setpriv and Nsenter are programs of util-linux that change the rights and the namespaces of a program before it starts.
+const (
+	Setpriv = "/usr/bin/setpriv"
+	Nsenter = "/usr/bin/nsenter"
+)
+
+// onThread runs start on a thread of its own, which ends with it. To Linux it is this thread that is the parent of what it starts, so that
+// the thread of a bound command, which ends with its parent, waits for the end of that.
+func onThread(cmd *exec.Cmd, bound bool, start func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for good: with the goroutine the thread ends
+		err := start()
+		pid := 0
+		if err == nil && bound {
+			pid = cmd.Process.Pid
+		}
+		done <- err
+		if pid != 0 {
+			awaitEnd(pid)
+		}
+	}()
+	return <-done
+}
+
+// awaitEnd returns when a child has ended. It must not be reaped before: its number is given only then.
+func awaitEnd(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// await returns the first process of the box of a host, when programs can be started there.
+func await(ctx context.Context, hostDir string) (first, error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		init, err := running(hostDir)
+		if err == nil {
+			return init, nil
+		}
+		select {
+		case <-ctx.Done():
+			return init, fmt.Errorf("its wineserver does not run: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// running finds the first process of the box of a host; an error if there is no box.
+func running(hostDir string) (init first, err error) {
+	data, err := os.ReadFile(filepath.Join(hostDir, boxFile))
+	if err == nil {
+		err = json.Unmarshal(data, &init)
+	}
+	if err != nil {
+		return init, err
+	}
+	start, err := platform.ProcessStart(init.Pid)
+	if err == nil && start != init.Start {
+		err = fmt.Errorf("process %d has ended", init.Pid)
+	}
+	return init, err
+}
+
+// Running reports whether programs can be started in the box of a host.
+func Running(hostDir string) bool {
+	_, err := running(hostDir)
+	return err == nil
+}
+
+// Stop has the wineserver of a host's box write the registry and end, which ends all programs of the box, and waits for that, at most for
+// limit. No box is success.
+func Stop(hostDir string, limit time.Duration) error { return end(hostDir, unix.SIGTERM, limit) }
+
+// End kills the wineserver of a host's box, which ends all programs of the box, and waits for that, at most for limit. No box is success.
+func End(hostDir string, limit time.Duration) error { return end(hostDir, unix.SIGKILL, limit) }
+
+func end(hostDir string, sig unix.Signal, limit time.Duration) error {
+	init, err := running(hostDir)
+	if err != nil {
+		return nil
+	}
+	if err := unix.Kill(init.Pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("ending the programs of %s: %w", hostDir, err)
+	}
+	for deadline := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {
+		if start, err := platform.ProcessStart(init.Pid); err != nil || start != init.Start {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("ending the programs of %s: process %d does not end", hostDir, init.Pid)
+		}
+	}
+}
+
+// InnerPid returns the number that a process of a box has in the box: the last one of NSpid in proc_pid_status(5). It returns pid itself for
+// a process that has ended.
+func InnerPid(pid int) int {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return pid
+	}
+	for line := range strings.Lines(string(data)) {
+		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			fields := strings.Fields(numbers)
+			if inner, err := strconv.Atoi(fields[len(fields)-1]); err == nil {
+				return inner
+			}
+		}
+	}
+	return pid
+}
+
+// Alive reports whether a process of a host's box runs; pid is its number in the box.
+func Alive(hostDir string, pid int) bool {
+	init, err := running(hostDir)
+	if err != nil {
+		return false
+	}
+	_, err = os.Lstat(fmt.Sprintf("/proc/%d/root/proc/%d", init.Pid, pid))
+	return err == nil
+}
+
+// enter takes the calling thread into the namespaces of the box; that of processes is for what it starts.
+func (init first) enter() error {
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for _, ns := range entered {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", init.Pid, ns.name))
+		if err != nil {
+			return err
+		}
+		files = append(files, f)
+	}
+	if start, err := platform.ProcessStart(init.Pid); err != nil || start != init.Start {
+		return errors.New("it has ended")
+	}
+
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its folder with others cannot enter a namespace of mounts
+		return err
+	}
+	for i, ns := range entered {
+		if err := unix.Setns(int(files[i].Fd()), ns.kind); err != nil {
+			return fmt.Errorf("its namespace %s: %w", ns.name, err)
+		}
+	}
+	return nil
+}
+
+// Show shows a folder of the machine in the box, read-only and at the same path, until hide is called: for a program that whoever administers
+// the machine runs from there. What runs in the box can read the folder meanwhile.
+func Show(ctx context.Context, hostDir, dir string) (hide func() error, err error) {
+	init, err := await(ctx, hostDir)
+	if err != nil {
+		return nil, fmt.Errorf("showing %s to %s: %w", dir, hostDir, err)
+	}
+	tree, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("showing %s to %s: %w", dir, hostDir, err)
+	}
+	defer unix.Close(tree)
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
+	err = init.inside(func() error {
+		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		return unix.MoveMount(tree, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("showing %s to %s: %w", dir, hostDir, err)
+	}
+	return func() error { return init.inside(func() error { return unix.Unmount(dir, unix.MNT_DETACH) }) }, nil
+}
+
+// inside runs f on a thread of its own in the namespaces of the box.
+func (init first) inside(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for good
+		err := init.enter()
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
+}
