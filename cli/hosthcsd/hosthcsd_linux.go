@@ -31,11 +31,14 @@ func Command() *cobra.Command {
 			if os.Getuid() != 0 {
 				return errors.New("host-hcsd makes containers: run it as root")
 			}
+			var err error
+			if o.HostDir, err = filepath.EvalSymlinks(o.HostDir); err != nil { // links below it lead to its full path
+				return err
+			}
 			o.Host = filepath.Base(o.HostDir)
 			if o.Template == "" {
 				o.Template = wine.TemplateDir(filepath.Dir(filepath.Dir(o.HostDir)), build)
 			}
-			var err error
 			if o.Tools, err = wine.Find(); err != nil {
 				return err
 			}

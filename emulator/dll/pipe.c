@@ -3,7 +3,7 @@
  * Compute Service (emulator/hcsd/serve/pipe_linux.go), and --open on the host for each connection.
  *
  *     porthole-pipe.exe \\.\pipe\NAME PORT      serves for a TCP port of the loopback until it is killed
- *     porthole-pipe.exe --serve NAME PATH ...   serves \\.\pipe\NAME for the socket of that path; writes the file PATH.ready when it does
+ *     porthole-pipe.exe --serve NAME PATH READY ...   serves \\.\pipe\NAME for the socket of that path; makes the file READY when it does
  *     porthole-pipe.exe --open PIPE             connects to a pipe for the socket that its standard input is, and ends with either
  *     porthole-pipe.exe --check                 reports whether a pipe of this Wine carries bytes: exit code 0 if so
  *
@@ -28,7 +28,7 @@ enum { LINUX_OPEN = 2, LINUX_O_CREAT_WRONLY = 0101, LINUX_AF_UNIX = 1, LINUX_AF_
 
 /* Where connections go: a path, or a port of the loopback if there is none. */
 struct target {
-	const char *path;
+	const char *path, *ready; /* ready: the file that is made when the pipe is served */
 	unsigned short port;
 };
 
@@ -192,12 +192,8 @@ static HANDLE instance(const char *name, DWORD first)
 /* Says that a pipe can be opened. */
 static void ready(const char *path)
 {
-	char file[128];
-	intptr_t made;
+	intptr_t made = linux_call(LINUX_OPEN, (intptr_t)path, LINUX_O_CREAT_WRONLY, 0644, 0, 0);
 
-	lstrcpynA(file, path, sizeof file - sizeof ".ready");
-	lstrcatA(file, ".ready");
-	made = linux_call(LINUX_OPEN, (intptr_t)file, LINUX_O_CREAT_WRONLY, 0644, 0, 0);
 	if (made >= 0)
 		linux_call(SYS_CLOSE, made, 0, 0, 0, 0);
 }
@@ -210,7 +206,7 @@ static int serve_all(const char *name, struct target at)
 	if (pipe == INVALID_HANDLE_VALUE)
 		return say("making the pipe");
 	if (at.path)
-		ready(at.path);
+		ready(at.ready);
 	else
 		fprintf(stderr, "porthole-pipe: serving %s for 127.0.0.1:%d\n", name, at.port);
 	for (;;) {
@@ -236,7 +232,7 @@ static DWORD WINAPI serve_one(void *words)
 
 	lstrcpyA(name, head);
 	lstrcpynA(name + sizeof head - 1, pair[0], 257);
-	return (DWORD)serve_all(name, (struct target){ .path = pair[1] });
+	return (DWORD)serve_all(name, (struct target){ .path = pair[1], .ready = pair[2] });
 }
 
 /* Serves until it is killed, or until one of the pipes cannot be made. */
@@ -245,7 +241,7 @@ static int serve_pairs(const char **words, int count)
 	HANDLE threads[MAXIMUM_WAIT_OBJECTS];
 	int i, n = 0;
 
-	for (i = 0; i + 1 < count && n < MAXIMUM_WAIT_OBJECTS; i += 2)
+	for (i = 0; i + 2 < count && n < MAXIMUM_WAIT_OBJECTS; i += 3)
 		if (!(threads[n++] = CreateThread(NULL, STACK, serve_one, words + i, STACK_SIZE_PARAM_IS_A_RESERVATION, NULL)))
 			return say("making a thread");
 	if (n)

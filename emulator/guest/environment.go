@@ -6,6 +6,8 @@ import "porthole.dev/porthole/emulator/wine"
 const (
 	Prefix = "/prefix"
 	DriveC = Prefix + "/drive_c"
+	Run    = Prefix + "/run"   // what the launchers of programs and the container's runtime tell each other: emulator/dll/launch.c
+	Pipes  = Prefix + "/pipes" // sockets of mapped pipes
 )
 
 // Drive is the root of a drive: the folder that AddDrive makes, or DriveC.

@@ -19,12 +19,12 @@ var escape = strings.NewReplacer(`\`, `\\`, ":", `\:`, ",", `\,`)
 // Mount mounts an overlay at target, or does nothing if there is one. lower is top first. A path in it may have
 // any characters.
 func Mount(target string, lower []string, upper, work string) error {
-	var st, parent unix.Stat_t
+	var st unix.Statx_t
 	var fs unix.Statfs_t
-	if err := errors.Join(unix.Stat(target, &st), unix.Stat(filepath.Dir(target), &parent), unix.Statfs(target, &fs)); err != nil {
+	if err := errors.Join(unix.Statx(unix.AT_FDCWD, target, 0, 0, &st), unix.Statfs(target, &fs)); err != nil {
 		return fmt.Errorf("mounting %s: %w", target, err)
 	}
-	if st.Dev != parent.Dev && fs.Type == overlayMagic {
+	if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 && fs.Type == overlayMagic {
 		return nil
 	}
 

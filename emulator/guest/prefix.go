@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 )
 
 // noFonts keeps fontconfig, which Wine loads for a console, from complaining on the user's terminal that there are none.
@@ -21,7 +19,7 @@ const noFonts = `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><f
 //
 // The registry is the template's; add says what is appended to which file of it.
 func MakePrefix(dir, template string, add map[string]string) error {
-	for _, name := range []string{"tmp", "prefix/dosdevices", "prefix/drive_c"} {
+	for _, name := range []string{"tmp", "prefix/dosdevices", "prefix/drive_c", "prefix/run", "prefix/pipes"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
 			return err
 		}
@@ -66,14 +64,4 @@ func AddDrive(dir string, letter byte) error {
 		return nil
 	}
 	return err
-}
-
-// ExitCode reads the exit code that the launcher of a program wrote. ok is false if it ended before it could write the code.
-func ExitCode(path string) (code uint32, ok bool) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 32)
-	return uint32(n), err == nil
 }

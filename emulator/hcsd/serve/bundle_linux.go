@@ -5,10 +5,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/wine"
 )
 
 // The parts of a bundle's config.json (opencontainers/runtime-spec, config.md and config-linux.md).
@@ -26,14 +26,15 @@ type (
 			UID int `json:"uid"`
 			GID int `json:"gid"`
 		} `json:"user"`
-		Args            []string            `json:"args"`
-		Env             []string            `json:"env"`
-		Cwd             string              `json:"cwd"`
-		NoNewPrivileges bool                `json:"noNewPrivileges"`
-		Capabilities    map[string][]string `json:"capabilities"`
+		Args            []string `json:"args"`
+		Env             []string `json:"env"`
+		Cwd             string   `json:"cwd"`
+		NoNewPrivileges bool     `json:"noNewPrivileges"`
+		Capabilities    struct{} `json:"capabilities"` // none
 	}
 	runtimeRoot struct {
-		Path string `json:"path"`
+		Path     string `json:"path"`
+		Readonly bool   `json:"readonly"`
 	}
 	runtimeMount struct {
 		Destination string   `json:"destination"`
@@ -45,12 +46,20 @@ type (
 		Type string `json:"type"`
 		Path string `json:"path,omitempty"`
 	}
+	runtimeIDs struct {
+		Inside  uint32 `json:"containerID"`
+		Outside uint32 `json:"hostID"`
+		Size    uint32 `json:"size"`
+	}
 	runtimeLinux struct {
-		CgroupsPath string             `json:"cgroupsPath"`
-		Namespaces  []runtimeNamespace `json:"namespaces"`
-		Resources   runtimeResources   `json:"resources"`
-		MaskedPaths []string           `json:"maskedPaths"`
-		Readonly    []string           `json:"readonlyPaths"`
+		CgroupsPath string                 `json:"cgroupsPath"`
+		Namespaces  []runtimeNamespace     `json:"namespaces"`
+		Users       []runtimeIDs           `json:"uidMappings"`
+		Groups      []runtimeIDs           `json:"gidMappings"`
+		Resources   runtimeResources       `json:"resources"`
+		Seccomp     confine.SeccompProfile `json:"seccomp"`
+		MaskedPaths []string               `json:"maskedPaths"`
+		Readonly    []string               `json:"readonlyPaths"`
 	}
 	runtimeResources struct {
 		Devices []runtimeDevice `json:"devices,omitempty"`
@@ -72,14 +81,6 @@ type (
 	}
 )
 
-// capabilities are those that containers have by default; a Windows program cannot use any other.
-var capabilities = []struct {
-	name   string
-	number int
-}{{"CAP_CHOWN", unix.CAP_CHOWN}, {"CAP_DAC_OVERRIDE", unix.CAP_DAC_OVERRIDE}, {"CAP_FSETID", unix.CAP_FSETID}, {"CAP_FOWNER", unix.CAP_FOWNER},
-	{"CAP_NET_RAW", unix.CAP_NET_RAW}, {"CAP_SETGID", unix.CAP_SETGID}, {"CAP_SETUID", unix.CAP_SETUID}, {"CAP_SETPCAP", unix.CAP_SETPCAP},
-	{"CAP_NET_BIND_SERVICE", unix.CAP_NET_BIND_SERVICE}, {"CAP_SYS_CHROOT", unix.CAP_SYS_CHROOT}, {"CAP_KILL", unix.CAP_KILL}}
-
 // specOptions is what the bundle of a container is made of.
 type specOptions struct {
 	dir       string // of the bundle
@@ -88,36 +89,43 @@ type specOptions struct {
 	cgroup    string
 	container *hcsd.Container
 	mounts    []runtimeMount
+	staged    []string // mounts for mounts, until the container has its own
 }
 
-// spec describes the container: a wineserver that stays, on the prefix and the C: of the container.
+// spec describes the container: a wineserver that stays, on the prefix and the C: of the container. It runs as root of a user namespace
+// of its own, which is a user without rights on this machine, and has no capability there either.
 func (o Options) spec(w specOptions) runtimeSpec {
-	readonly := func(path, source string) runtimeMount {
-		return runtimeMount{path, "bind", source, []string{"rbind", "ro"}}
+	mount := func(path, source string, options ...string) runtimeMount {
+		return runtimeMount{path, "bind", source, append([]string{"rbind", "nosuid", "nodev"}, options...)}
 	}
-	writable := func(path, source string) runtimeMount {
-		return runtimeMount{path, "bind", source, []string{"rbind", "rw"}}
-	}
-	s := runtimeSpec{Version: "1.0.2", Root: runtimeRoot{"rootfs"}, Process: o.linuxProcess([]string{o.Tools.Server, "-f", "-p"}, "/")}
+	s := runtimeSpec{Version: "1.0.2", Root: runtimeRoot{o.root(), true}, Process: o.linuxProcess([]string{o.Tools.Server, "-f", "-p"}, "/")}
 	if w.container.GuestOs != nil {
 		s.Hostname = w.container.GuestOs.HostName
 	}
-	s.Mounts = append([]runtimeMount{
-		{"/proc", "proc", "proc", nil},
-		{"/dev", "tmpfs", "tmpfs", []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
+	s.Mounts = []runtimeMount{
+		{"/proc", "proc", "proc", []string{"nosuid", "noexec", "nodev"}},
+		{"/dev", "tmpfs", "tmpfs", []string{"nosuid", "noexec", "strictatime", "mode=755", "size=65536k"}},
 		{"/dev/pts", "devpts", "devpts", []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
 		{"/dev/shm", "tmpfs", "shm", []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"}},
-		readonly("/usr", "/usr"), readonly("/lib", "/lib"), readonly("/lib64", "/lib64"),
-		readonly("/etc/nsswitch.conf", filepath.Join(w.dir, "nsswitch.conf")),
-		readonly("/etc/resolv.conf", filepath.Join(w.dir, "resolv.conf")),
-		writable("/tmp", filepath.Join(w.dir, "tmp")),
-		writable(guest.Prefix, filepath.Join(w.dir, "prefix")),
-		writable(guest.DriveC, w.driveC),
-	}, w.mounts...)
+	}
+	for _, path := range o.shown() {
+		s.Mounts = append(s.Mounts, mount(path, path, "ro"))
+	}
+	s.Mounts = append(append(s.Mounts,
+		mount("/etc/nsswitch.conf", filepath.Join(w.dir, "nsswitch.conf"), "ro"),
+		mount("/etc/resolv.conf", filepath.Join(w.dir, "resolv.conf"), "ro"),
+		mount("/tmp", filepath.Join(w.dir, "tmp"), "rw"),
+		mount(guest.Prefix, filepath.Join(w.dir, "prefix"), "rw"),
+		mount(guest.Run, runDir(w.dir), "rw"),
+		mount(guest.Pipes, pipesDir(w.dir), "ro"),
+		mount(guest.DriveC, w.driveC, "rw"),
+	), w.mounts...)
 
+	ids := []runtimeIDs{{Inside: 0, Outside: wine.Owner, Size: 1}}
 	s.Linux = runtimeLinux{
-		CgroupsPath: w.cgroup, Resources: o.resources(w.container),
-		Namespaces: []runtimeNamespace{{Type: "pid"}, {Type: "ipc"}, {Type: "uts"}, {Type: "mount"}, {Type: "network", Path: w.netns}},
+		CgroupsPath: w.cgroup, Resources: o.resources(w.container), Users: ids, Groups: ids, Seccomp: confine.Profile(),
+		Namespaces:  []runtimeNamespace{{Type: "pid"}, {Type: "ipc"}, {Type: "uts"}, {Type: "mount"}, {Type: "user"}, {Type: "network", Path: w.netns}},
+		MaskedPaths: confine.MaskedPaths, Readonly: confine.ReadonlyPaths,
 	}
 	s.Linux.Resources.Devices = []runtimeDevice{{false, "rwm"}}
 	return s
@@ -125,12 +133,7 @@ func (o Options) spec(w specOptions) runtimeSpec {
 
 // linuxProcess is a process of the container.
 func (o Options) linuxProcess(args []string, dir string) runtimeProcess {
-	p := runtimeProcess{Args: args, Cwd: dir, NoNewPrivileges: true, Capabilities: map[string][]string{}}
-	for _, c := range capabilities {
-		for _, set := range []string{"bounding", "effective", "permitted"} {
-			p.Capabilities[set] = append(p.Capabilities[set], c.name)
-		}
-	}
+	p := runtimeProcess{Args: args, Cwd: dir, NoNewPrivileges: true}
 	for _, v := range guest.Environment(o.Tools) {
 		p.Env = append(p.Env, v.Name+"="+v.Value)
 	}

@@ -12,8 +12,10 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/wine"
 )
 
 const (
@@ -122,10 +124,16 @@ func (s systemCalls) startContainer(ctx context.Context, c *container, doc hcsd.
 		return process{}, err
 	}
 	w.netns = net.path
+	if w.netns != "" { // in one of its own the container has all rights that it needs
+		if err := confine.OpenNetwork(w.netns); err != nil {
+			return process{}, err
+		}
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		return process{}, err
 	}
-	if w.mounts, err = s.mountsOf(w.driveC, doc.MappedDirectories); err != nil {
+	defer func() { s.unstage(ctx, w) }()
+	if err := s.addMounts(&w, doc.MappedDirectories); err != nil {
 		return process{}, err
 	}
 	if err := s.addDrivers(&w); err != nil {
@@ -162,10 +170,13 @@ const domainKey = `System\CurrentControlSet\Services\Netlogon\Parameters`
 
 // makeBundle makes the folder of a container: registry, names, and runc's description.
 func (s systemCalls) makeBundle(w specOptions, net network) error {
-	for _, d := range []string{"rootfs", "run", "prefix/run"} {
-		if err := os.MkdirAll(filepath.Join(w.dir, d), 0o755); err != nil {
+	for _, dir := range []string{w.dir, filepath.Join(w.dir, "run"), runDir(w.dir), pipesDir(w.dir)} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
+	}
+	if err := os.Chmod(pipesDir(w.dir), 0o711); err != nil {
+		return err
 	}
 	names := guest.Names{Searches: net.searches, Servers: net.servers}
 	if w.container.GuestOs != nil {
@@ -200,38 +211,44 @@ func (s systemCalls) makeBundle(w specOptions, net network) error {
 		if err := os.WriteFile(own, []byte("127.0.0.1 localhost\n::1 localhost\n"), 0o644); err != nil {
 			return err
 		}
-		w.mounts = append(w.mounts, runtimeMount{linuxHosts, "bind", own, []string{"rbind", "ro"}})
+		w.mounts = append(w.mounts, runtimeMount{linuxHosts, "bind", own, []string{"rbind", "nosuid", "nodev", "ro"}})
+	}
+	for _, dir := range []string{"prefix", "tmp", "guest"} {
+		if err := wine.Own(filepath.Join(w.dir, dir)); err != nil {
+			return err
+		}
 	}
 	return s.o.spec(w).write(w.dir)
 }
 
 const linuxHosts = "/etc/hosts"
 
-// mountsOf are the mounts of folders and files of the host. The hosts file is also the one that Wine reads.
-func (s systemCalls) mountsOf(driveC string, of []hcsd.MappedDirectory) ([]runtimeMount, error) {
-	var list []runtimeMount
+// addMounts adds the mounts of folders and files of the host. The hosts file is also the one that Wine reads.
+func (s systemCalls) addMounts(w *specOptions, of []hcsd.MappedDirectory) error {
 	for _, m := range outermostFirst(of) {
-		source, err := s.onHost(m.HostPath)
+		source, err := s.openHost(m.HostPath)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if _, err := os.Stat(source); err != nil {
-			return nil, hcsd.ErrFileNotFound.WithText("mapped directory %s: the host has no such file", m.HostPath)
-		}
-		target, err := inContainer(driveC, m.ContainerPath)
+		path, err := s.stage(w, source)
+		source.Close()
 		if err != nil {
-			return nil, err
+			return err
+		}
+		target, err := inContainer(w.driveC, m.ContainerPath)
+		if err != nil {
+			return err
 		}
 		mode := "rw"
 		if m.ReadOnly {
 			mode = "ro"
 		}
-		list = append(list, runtimeMount{target, "bind", source, []string{"rbind", mode}})
+		w.mounts = append(w.mounts, bindOf(target, path, mode))
 		if strings.EqualFold(target, guest.DriveC+"/"+guest.HostsFile) {
-			list = append(list, runtimeMount{linuxHosts, "bind", source, []string{"rbind", "ro"}})
+			w.mounts = append(w.mounts, bindOf(linuxHosts, path, "ro"))
 		}
 	}
-	return list, nil
+	return nil
 }
 
 // outermostFirst sorts mounts so that none hides another that lies below it. Those of one depth stay in the order in which they were given.
@@ -242,6 +259,26 @@ func outermostFirst(of []hcsd.MappedDirectory) []hcsd.MappedDirectory {
 	sorted := slices.Clone(of)
 	slices.SortStableFunc(sorted, func(a, b hcsd.MappedDirectory) int { return depth(a) - depth(b) })
 	return sorted
+}
+
+// stage gives a container that is being started a file or folder of the host.
+func (s systemCalls) stage(w *specOptions, source place) (path string, err error) {
+	path, err = s.o.stage(source, fmt.Sprintf("%s-%d", filepath.Base(w.dir), len(w.staged)))
+	w.staged = append(w.staged, path)
+	return path, err
+}
+
+func (s systemCalls) unstage(ctx context.Context, w specOptions) {
+	for _, path := range w.staged {
+		if err := s.o.unstage(path); err != nil {
+			klog.FromContext(ctx).Error(err, "Removing a mount of a container that was started", "path", path)
+		}
+	}
+}
+
+// bindOf shows what was staged. No device can be opened by it.
+func bindOf(target, staged, mode string) runtimeMount {
+	return runtimeMount{target, "bind", staged, []string{"rbind", "nosuid", "nodev", mode}}
 }
 
 // Where a host has its drivers, and a container those of the host: C:\Windows\System32\containers\devices.def of Windows.
@@ -256,10 +293,15 @@ func (s systemCalls) addDrivers(w *specOptions) error {
 	if !slices.ContainsFunc(w.container.AssignedDevices, hcsd.Device.IsDisplay) {
 		return nil
 	}
-	folder, err := below(s.o.driveC(), driverStore+fileRepository)
-	if err == nil {
-		err = os.MkdirAll(filepath.Join(s.o.driveC(), folder), 0o755)
+	if err := s.makeDriverStore(); err != nil {
+		return err
 	}
+	store, err := s.openHost(driverStore)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	path, err := s.stage(w, store)
 	if err != nil {
 		return err
 	}
@@ -267,8 +309,22 @@ func (s systemCalls) addDrivers(w *specOptions) error {
 	if err != nil {
 		return err
 	}
-	w.mounts = append(w.mounts, runtimeMount{target, "bind", filepath.Dir(filepath.Join(s.o.driveC(), folder)), []string{"rbind", "ro"}})
+	w.mounts = append(w.mounts, bindOf(target, path, "ro"))
 	return nil
+}
+
+// makeDriverStore makes the folder of the host's drivers, if there is none.
+func (s systemCalls) makeDriverStore() error {
+	folder, err := below(s.o.driveC(), driverStore+fileRepository)
+	if err != nil {
+		return err
+	}
+	c, err := s.o.openC()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.MkdirAll(folder, 0o755)
 }
 
 // watchContainer waits until a container has ended.

@@ -39,9 +39,9 @@ func (o Options) hasDisk(id string) bool {
 
 // ownDirs are the folders for what a layer changes, and for the overlay's own use.
 func (o Options) ownDirs(id string) (upper, work string) {
-	dir := o.layerDir(id)
+	dir := filepath.Join(o.layerDir(id), ownFiles)
 	if o.hasDisk(id) {
-		dir = filepath.Join(dir, diskPoint)
+		dir = filepath.Join(o.layerDir(id), diskPoint)
 	}
 	return filepath.Join(dir, "upper"), filepath.Join(dir, "work")
 }
@@ -97,7 +97,10 @@ func (o Options) mountDisk(id string) error {
 		}
 	}
 	upper, work := o.ownDirs(id)
-	return errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755))
+	if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o700)); err != nil {
+		return err
+	}
+	return ownFolder(upper)
 }
 
 // mountImage mounts a file system in a file. What is deleted there is given back to this machine, and nothing is written ahead.

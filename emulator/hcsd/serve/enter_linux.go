@@ -9,21 +9,29 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/emulator/confine"
 )
 
-// `runc exec` starts itself three times, and copies itself into memory, before it starts a program: 25 ms, twice for each pod. A program of a
-// container is therefore started by a thread of ours that has entered the container's namespaces. runc knows nothing of it, as of what the
-// container's programs start themselves.
+// `runc exec` starts itself three times, and copies itself into memory, before it starts a program: 25 ms, twice for each pod. Version 1.1 cannot
+// do it at all here: it enters the user namespace first, and may not enter the network namespace then, which is not the container's. A
+// program of a container is therefore started by a thread of ours that has entered the container's namespaces but for that of users, which a
+// process of many threads cannot enter. runc knows nothing of it, as of what the container's programs start themselves.
 
 // namespaces of a container in the order in which they are entered: that of mounts last, because files of the others are not in it.
 var namespaces = []struct {
 	name string
 	kind int
 }{{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS}}
+
+// enterUsers is the command line that enters the user namespace in file 3, becomes its root, and gives up all rights there: programs of
+// util-linux, which containers have too.
+var enterUsers = []string{confine.Nsenter, "--user=/proc/self/fd/3", "--setuid=0", "--setgid=0", "--", confine.Setpriv, "--bounding-set=-all", "--no-new-privs"}
 
 // enter starts a program in the container whose first process is init, with these standard streams, and returns the program's first process. What
 // it starts before enter returns may be in none of the container's cgroups.
@@ -32,8 +40,14 @@ func (r runc) enter(key string, init process, p runtimeProcess, files [3]*os.Fil
 	if err != nil {
 		return process{}, err
 	}
-	cmd := &exec.Cmd{Path: p.Args[0], Args: p.Args, Env: p.Env, Dir: p.Cwd, Stdin: files[0], Stdout: files[1], Stderr: files[2],
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{}}}
+	users, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", init.Pid))
+	if err != nil {
+		return process{}, fmt.Errorf("starting a program in container %s: %w", key, err)
+	}
+	defer users.Close()
+	args := append(slices.Clone(enterUsers), p.Args...)
+	cmd := &exec.Cmd{Path: args[0], Args: args, Env: p.Env, Dir: p.Cwd, Stdin: files[0], Stdout: files[1], Stderr: files[2],
+		ExtraFiles: []*os.File{users}, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if err := startInside(cmd, init); err != nil {
 		return process{}, fmt.Errorf("starting a program in container %s: %w", key, err)
 	}
@@ -78,14 +92,14 @@ func (r runc) cgroupsOf(key string) (dirs []string, err error) {
 	return dirs, nil
 }
 
-// startInside starts a command in the namespaces of init, with the capabilities of a container. The thread that has entered them ends.
+// startInside starts a command in the namespaces of init, with a container's filter of system calls. The thread that has entered them ends.
 func startInside(cmd *exec.Cmd, init process) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // for good: with the goroutine the thread ends
 		err := enterNamespaces(init)
 		if err == nil {
-			err = limitCapabilities()
+			err = confine.FilterCalls("setns") // by which the program's user namespace is entered; without rights it enters none
 		}
 		if err == nil {
 			err = cmd.Start()
@@ -123,21 +137,4 @@ func enterNamespaces(init process) error {
 		}
 	}
 	return nil
-}
-
-// limitCapabilities takes from what the calling thread starts the capabilities that a container has not. The thread keeps its own.
-func limitCapabilities() error {
-	for n := range unix.CAP_LAST_CAP + 1 {
-		kept := false
-		for _, c := range capabilities {
-			kept = kept || c.number == n
-		}
-		if kept {
-			continue
-		}
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(n), 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) { // unknown to this kernel
-			return fmt.Errorf("dropping capability %d: %w", n, err)
-		}
-	}
-	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 )
 
@@ -26,16 +27,20 @@ const (
 
 // keepMemory keeps memoryFile until ctx ends. A host without a memory of its own has no such file.
 func (o Options) keepMemory(ctx context.Context) error {
-	path := filepath.Join(o.driveC(), memoryFile)
+	c, err := o.openC()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
 	if o.Memory == 0 {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := c.Remove(memoryFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("giving the host the machine's memory: %w", err)
 		}
 		return nil
 	}
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	err = c.MkdirAll(filepath.Dir(memoryFile), 0o755)
 	if err == nil {
-		err = o.writeMemory(path, os.O_CREATE)
+		err = o.writeMemory(os.O_CREATE)
 	}
 	if err != nil {
 		return fmt.Errorf("giving the host %d bytes of memory: %w", o.Memory, err)
@@ -45,7 +50,7 @@ func (o Options) keepMemory(ctx context.Context) error {
 		tick := time.NewTicker(memoryEvery)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			if err := o.writeMemory(path, 0); err != nil {
+			if err := o.writeMemory(0); err != nil {
 				klog.FromContext(ctx).Error(err, "Measuring the memory of the host")
 			}
 			select {
@@ -58,12 +63,17 @@ func (o Options) keepMemory(ctx context.Context) error {
 }
 
 // writeMemory writes the file in one call: its length never changes, so that a reader sees one value or the next. flag is for opening it.
-func (o Options) writeMemory(path string, flag int) error {
+func (o Options) writeMemory(flag int) error {
 	committed, err := o.committed()
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, flag|os.O_WRONLY, 0o644)
+	c, err := o.openC()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	f, err := c.OpenFile(memoryFile, flag|os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
 	if err != nil {
 		return err
 	}

@@ -5,16 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/wine"
 )
 
 // folderSuffix ends the name of the file that describes the folder beside it.
@@ -36,28 +37,38 @@ func (s layerCalls) importLayer(_ context.Context, c call) (result, error) {
 			return result{}, hcsd.ErrInvalidArgument.WithText("layer %s has no layers below it", l.path)
 		}
 
-		source, err := s.onHost(folder)
+		source, err := s.openHost(folder)
 		if err != nil {
 			return result{}, err
 		}
-		lower, err := s.lowerDirs(parents)
+		defer source.Close()
+		lower, release, err := s.lowerDirs(parents)
+		defer release()
 		if err != nil {
 			return result{}, err
 		}
 		if err := s.ensure(l); err != nil {
 			return result{}, err
 		}
-		dir := s.o.layerDir(l.id)
-		if err := importInto(filepath.Join(dir, "upper"), source, l.root); err != nil {
+		upper, work := s.o.ownDirs(l.id)
+		if err := importInto(upper, source.path(), l.root); err != nil {
 			return result{}, fmt.Errorf("importing layer %s: %w", l.path, err)
 		}
-		if err := l.root.Mkdir(filesOf, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := wine.Own(upper); err != nil {
+			return result{}, fmt.Errorf("importing layer %s: %w", l.path, err)
+		}
+		if err := l.mkdir(filesOf); err != nil {
 			return result{}, err
 		}
 		if info, err := l.root.Lstat(filesOf); err != nil || !info.IsDir() {
 			return result{}, hcsd.ErrInvalidData.WithText("layer %s: %s is no folder", l.path, filesOf)
 		}
-		return result{}, guest.Mount(filepath.Join(l.dir, filesOf), lower, filepath.Join(dir, "upper"), filepath.Join(dir, "work"))
+		files, err := l.files()
+		if err != nil {
+			return result{}, err
+		}
+		defer files.Close()
+		return result{}, guest.Mount(files.path(), lower, upper, work)
 	})
 }
 
@@ -203,7 +214,7 @@ func own(f *os.File, owner []byte) error {
 func (i importer) entry(name string, content interface {
 	WriteAt([]byte, int64) (int, error)
 }) (hcsd.Entry, error) {
-	f, err := i.from.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	f, err := openRegular(i.from, name)
 	if err != nil {
 		return hcsd.Entry{}, err
 	}
@@ -229,20 +240,35 @@ func copyHives(from, layer *os.Root) error {
 	if err != nil {
 		return err
 	}
-	if err := layer.Mkdir("Hives", 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	err = layer.Mkdir("Hives", 0o755)
+	if err == nil {
+		err = layer.Lchown("Hives", wine.Owner, wine.Owner)
+	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	for _, e := range entries {
 		if !e.Type().IsRegular() {
 			continue
 		}
-		data, err := from.ReadFile("Hives/" + e.Name())
-		if err == nil {
-			err = layer.WriteFile("Hives/"+e.Name(), data, 0o644)
-		}
-		if err != nil {
+		if err := copyFile(from, layer, "Hives/"+e.Name()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// copyFile copies a regular file between two folders.
+func copyFile(from, to *os.Root, name string) error {
+	src, err := openRegular(from, name)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	return errors.Join(err, dst.Chown(wine.Owner, wine.Owner), dst.Close())
 }

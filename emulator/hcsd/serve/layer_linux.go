@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wine"
@@ -25,6 +26,7 @@ const (
 	marker  = "hcs-layer"
 	filesOf = "Files" // the files of a layer, in its folder
 
+	ownFiles  = "own"        // in our folder: what the layer changes, which only the overlay shows
 	layerFile = "layer.json" // the state of a container's own layer, in our folder
 )
 
@@ -34,25 +36,59 @@ type layerCalls struct{ *Service }
 // layer is one layer folder, opened. Nothing outside of it can be reached by its root.
 type layer struct {
 	path string // Windows' path, as the caller named it
-	dir  string // on this machine, on the host's C:
+	at   place
 	root *os.Root
 	id   string // of our folder; "" if there is none
 }
 
-// openLayer opens a layer's folder. The caller closes the root.
+func (l *layer) close() { _ = errors.Join(l.root.Close(), l.at.Close()) }
+
+// write makes a file of the layer, which the host's programs may change. What they have put in its place is replaced.
+func (l *layer) write(name, text string) error {
+	if err := l.root.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := l.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Chown(wine.Owner, wine.Owner), f.Close())
+}
+
+// mkdir makes a folder of the layer, unless there is one.
+func (l *layer) mkdir(name string) error {
+	err := l.root.Mkdir(name, 0o755)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return l.root.Lchown(name, wine.Owner, wine.Owner)
+}
+
+// files opens the layer's folder of files. The caller closes it.
+func (l *layer) files() (place, error) {
+	f, err := beneath(l.at.File, filesOf)
+	return place{f, filepath.Join(l.at.real, filesOf)}, err
+}
+
+// openLayer opens a layer's folder. The caller closes it.
 func (s layerCalls) openLayer(path string) (*layer, error) {
-	dir, err := s.onHost(path)
+	at, err := s.openHost(path)
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := os.OpenRoot(at.path())
 	if err != nil {
+		at.Close()
 		return nil, hcsd.ErrPathNotFound.WithText("layer %s: %v", path, err)
 	}
-	l := &layer{path: path, dir: dir, root: root}
-	data, err := root.ReadFile(marker)
+	l := &layer{path: path, at: at, root: root}
+	data, err := readSmall(root, marker)
 	if err == nil {
-		id, ok := hcsd.LayerOfVolume(hcsd.Volume(strings.TrimSpace(string(data))))
+		id, ok := hcsd.LayerOfVolume(hcsd.Volume(strings.TrimSpace(data)))
 		if _, err := os.Stat(s.o.layerDir(id)); ok && err == nil {
 			l.id = id
 		}
@@ -66,16 +102,27 @@ func (s layerCalls) ensure(l *layer) error {
 		return nil
 	}
 	id := hcsd.NameToGUID(rand.Text())
-	for _, d := range []string{"upper", "work", "merged"} {
-		if err := os.MkdirAll(filepath.Join(s.o.layerDir(id), d), 0o755); err != nil {
+	dir := s.o.layerDir(id)
+	for _, d := range []string{ownFiles + "/upper", ownFiles + "/work", "merged"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			return err
 		}
 	}
-	if err := l.root.WriteFile(marker, []byte(id+"\n"), 0o644); err != nil {
+	// The root of an overlay is that of its upper folder.
+	upper, _ := s.o.ownDirs(id)
+	if err := errors.Join(confine.PassThrough(dir), ownFolder(upper)); err != nil {
+		return err
+	}
+	if err := l.write(marker, id+"\n"); err != nil {
 		return fmt.Errorf("marking layer %s: %w", l.path, err)
 	}
 	l.id = id
 	return nil
+}
+
+// ownFolder gives a folder to the user that containers run as.
+func ownFolder(dir string) error {
+	return errors.Join(os.Lchown(dir, wine.Owner, wine.Owner), os.Chmod(dir, 0o755))
 }
 
 // withLayer runs f on the layer that a call names.
@@ -86,7 +133,7 @@ func (s layerCalls) withLayer(c call, f func(*layer) (result, error)) (result, e
 	if err != nil {
 		return result{}, err
 	}
-	defer l.root.Close()
+	defer l.close()
 	return f(l)
 }
 
@@ -101,7 +148,7 @@ func (s layerCalls) processBaseImage(_ context.Context, c call) (result, error) 
 			return result{}, hcsd.ErrPathNotFound.WithText("layer %s has no folder %s", l.path, filesOf)
 		}
 		for _, name := range []string{"blank-base.vhdx", "blank.vhdx"} {
-			if err := l.root.WriteFile(name, []byte("vhdxfile"), 0o644); err != nil {
+			if err := l.write(name, "vhdxfile"); err != nil {
 				return result{}, err
 			}
 		}
@@ -174,12 +221,13 @@ func (s layerCalls) prepareLayer(_ context.Context, c call) (result, error) {
 		if len(parents) == 0 {
 			return result{}, hcsd.ErrInvalidArgument.WithText("layer %s has no layers below it", l.path)
 		}
-		lower, err := s.lowerDirs(parents)
+		lower, release, err := s.lowerDirs(parents)
+		defer release()
 		if err != nil {
 			return result{}, err
 		}
 
-		if err := errors.Join(s.o.mountDisk(l.id), s.change(l, func(st *layerState) { st.Folder = l.dir })); err != nil {
+		if err := errors.Join(s.o.mountDisk(l.id), s.change(l, func(st *layerState) { st.Folder = l.at.real })); err != nil {
 			return result{}, err
 		}
 		upper, work := s.o.ownDirs(l.id)
@@ -196,30 +244,39 @@ const volumes = "System Volume Information"
 
 // showVolume makes a mount in the folder of a layer a volume of the host.
 func (s layerCalls) showVolume(id, point string) error {
-	link, target := s.volumeLink(id), filepath.Join(s.o.layerDir(id), point)
-	if shown, err := os.Readlink(link); err == nil && shown == target {
+	c, err := s.o.openC()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	link, target := volumeLink(id), filepath.Join(s.o.layerDir(id), point)
+	if shown, err := c.Readlink(link); err == nil && shown == target {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+	if err := c.MkdirAll(volumes, 0o755); err != nil {
 		return err
 	}
-	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := c.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return os.Symlink(target, link)
+	return c.Symlink(target, link)
 }
 
 // hideLayer unmounts a layer, which is no volume then.
 func (s layerCalls) hideLayer(id string) error {
-	if err := os.Remove(s.volumeLink(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	c, err := s.o.openC()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Remove(volumeLink(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return s.o.unmountLayer(id)
 }
 
-func (s layerCalls) volumeLink(id string) string {
-	return filepath.Join(s.o.driveC(), volumes, "{"+id+"}")
-}
+// volumeLink is the link of a layer's volume, on C:.
+func volumeLink(id string) string { return filepath.Join(volumes, "{"+id+"}") }
 
 func parseSize(text string) (uint64, error) {
 	size, err := strconv.ParseUint(text, 10, 63) // as an offset in a file
@@ -238,38 +295,62 @@ func parentsOf(text string) ([]string, error) {
 	return parents, nil
 }
 
-// lowerDirs are the folders on this machine with the files of layers. A layer that was imported is finished with its first use as one.
-func (s layerCalls) lowerDirs(paths []string) ([]string, error) {
-	var dirs []string
+// lowerDirs are the folders on this machine with the files of layers. A layer that was imported is finished with its first use as one. The
+// caller releases what they are held by when it has mounted them.
+func (s layerCalls) lowerDirs(paths []string) (dirs []string, release func(), err error) {
+	var held []place
+	release = func() {
+		for _, p := range held {
+			p.Close()
+		}
+	}
 	for _, path := range paths {
 		l, err := s.openLayer(path)
 		if err != nil {
-			return nil, err
+			return nil, release, err
 		}
-		dir, err := s.filesOf(l)
-		l.root.Close()
+		dir, files, err := s.filesOf(l)
+		l.close()
 		if err != nil {
-			return nil, err
+			return nil, release, err
+		}
+		if files.File != nil {
+			held = append(held, files)
 		}
 		dirs = append(dirs, dir)
 	}
-	return dirs, nil
+	return dirs, release, nil
 }
 
-// filesOf is the folder with a layer's files: for an imported one what it changes, in our folder.
-func (s layerCalls) filesOf(l *layer) (string, error) {
+// filesOf is the folder with a layer's files: for an imported one what it changes, in our folder; else files holds it, which the caller closes.
+func (s layerCalls) filesOf(l *layer) (dir string, files place, err error) {
 	if l.id != "" {
-		if err := guest.Unmount(filepath.Join(l.dir, filesOf)); err != nil {
-			return "", err
+		if err := s.unmountFiles(l); err != nil {
+			return "", place{}, err
 		}
 		upper, _ := s.o.ownDirs(l.id)
-		return upper, s.o.mountDisk(l.id)
+		return upper, place{}, s.o.mountDisk(l.id)
 	}
-	info, err := l.root.Lstat(filesOf)
-	if err != nil || !info.IsDir() {
-		return "", hcsd.ErrPathNotFound.WithText("layer %s has no folder %s", l.path, filesOf)
+	if info, err := l.root.Lstat(filesOf); err != nil || !info.IsDir() {
+		return "", place{}, hcsd.ErrPathNotFound.WithText("layer %s has no folder %s", l.path, filesOf)
 	}
-	return filepath.Join(l.dir, filesOf), nil
+	if files, err = l.files(); err != nil {
+		return "", place{}, err
+	}
+	return files.path(), files, nil
+}
+
+// unmountFiles takes away the mount that shows the files of a layer that is being imported. None is success.
+func (s layerCalls) unmountFiles(l *layer) error {
+	files, err := l.files()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	return guest.Unmount(files.path())
 }
 
 // mountedLayer is the folder where the layer of a volume is mounted.
@@ -343,7 +424,7 @@ func (s layerCalls) layerExists(_ context.Context, c call) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	l.root.Close()
+	l.close()
 	return result{handle: 1}, nil
 }
 
@@ -369,7 +450,7 @@ func (s layerCalls) awaitEnd(ctx context.Context, path string) {
 		if err != nil {
 			return
 		}
-		l.root.Close()
+		l.close()
 		if l.id == "" || s.userOf(l.id) == "" {
 			return
 		}
@@ -383,12 +464,16 @@ func (s layerCalls) awaitEnd(ctx context.Context, path string) {
 
 // destroyLayer removes a layer with all that is in it. A layer that is not there is success.
 func (s layerCalls) destroyLayer(ctx context.Context, c call) (result, error) {
-	if _, err := s.onHost(c.subject()); errors.Is(err, hcsd.ErrPathNotFound) {
+	p, err := s.openHost(c.subject())
+	if errors.Is(err, hcsd.ErrPathNotFound) {
 		return result{}, nil
+	}
+	if err == nil {
+		p.Close()
 	}
 	s.awaitEnd(ctx, c.subject())
 	return s.withLayer(c, func(l *layer) (result, error) {
-		if l.dir == filepath.Clean(s.o.driveC()) {
+		if l.at.real == filepath.Clean(s.o.driveC()) {
 			return result{}, hcsd.ErrAccessDenied
 		}
 		if l.id != "" {
@@ -396,17 +481,22 @@ func (s layerCalls) destroyLayer(ctx context.Context, c call) (result, error) {
 				return result{}, hcsd.ErrInUse.WithText("layer %s is the C: of system %s, which runs", l.path, by)
 			}
 			dir := s.o.layerDir(l.id)
-			if err := errors.Join(s.hideLayer(l.id), guest.Unmount(filepath.Join(l.dir, filesOf)), os.RemoveAll(dir)); err != nil {
+			if err := errors.Join(s.hideLayer(l.id), s.unmountFiles(l), os.RemoveAll(dir)); err != nil {
 				return result{}, err
 			}
 		}
 
-		parent, err := os.OpenRoot(filepath.Dir(l.dir))
+		above, err := s.o.pin(filepath.Dir(l.at.real))
+		if err != nil {
+			return result{}, err
+		}
+		defer above.Close()
+		parent, err := os.OpenRoot(above.path())
 		if err != nil {
 			return result{}, err
 		}
 		defer parent.Close()
-		err = parent.RemoveAll(filepath.Base(l.dir))
+		err = parent.RemoveAll(filepath.Base(l.at.real))
 		if errors.Is(err, unix.EBUSY) {
 			err = hcsd.ErrInUse.WithText("layer %s: something is mounted in it", l.path)
 		}

@@ -1,10 +1,16 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
@@ -26,27 +32,112 @@ func below(driveC, path string) (string, error) {
 	return strings.TrimPrefix(strings.TrimPrefix(linux, driveC), "/"), nil
 }
 
-// onHost is the Linux path of a file or folder of the host, with all links followed. A link that leads out of the host's C: is refused.
-func (s *Service) onHost(path string) (string, error) {
+// place is a file or folder that programs of the host can rename or replace. It is held open, so that it stays the same for us.
+type place struct {
+	*os.File        // O_PATH
+	real     string // its path on this machine when it was opened
+}
+
+// path names the place for system calls of this process.
+func (p place) path() string { return fmt.Sprintf("/proc/self/fd/%d", p.Fd()) }
+
+// changeable are the folders below that of the host which programs of the host can change. The folders themselves, and those above them, they
+// cannot. The last is that of a layer.
+var changeable = regexp.MustCompile(`^(prefix|s[0-9a-f]{5}|hcs/layers/[0-9a-f-]+/(merged|disk))(/|$)`)
+
+// pin opens a path on this machine that is in a changeable folder, as it is: a link on the way is refused. The caller closes it.
+func (o Options) pin(path string) (place, error) {
+	rel, err := filepath.Rel(o.HostDir, path)
+	if err != nil {
+		return place{}, err
+	}
+	found := changeable.FindString(rel)
+	if found == "" {
+		return place{}, fmt.Errorf("%s is not what programs of the host see", path)
+	}
+	base, err := os.Open(filepath.Join(o.HostDir, found))
+	if err != nil {
+		return place{}, err
+	}
+	defer base.Close()
+	name := cmp.Or(strings.TrimPrefix(rel[len(strings.TrimSuffix(found, "/")):], "/"), ".")
+	f, err := beneath(base, name)
+	return place{f, path}, err
+}
+
+// beneath opens a file or folder below a folder. It follows no link.
+func beneath(folder *os.File, name string) (*os.File, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	for {
+		fd, err := unix.Openat2(int(folder.Fd()), name, &how)
+		switch {
+		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN): // something was renamed meanwhile
+			continue
+		case err != nil:
+			return nil, &os.PathError{Op: "open", Path: name, Err: err}
+		}
+		return os.NewFile(uintptr(fd), name), nil
+	}
+}
+
+// openHost opens a file or folder of the host's C:, with all links followed. A link that leads out of C: is refused. The caller closes it.
+func (s *Service) openHost(path string) (place, error) {
 	name, err := below(s.o.driveC(), path)
 	if err != nil {
-		return "", err
+		return place{}, err
 	}
-	root, err := filepath.EvalSymlinks(s.o.driveC())
-	if err != nil {
-		return "", err
-	}
-	real, err := filepath.EvalSymlinks(filepath.Join(root, name))
+	real, err := filepath.EvalSymlinks(filepath.Join(s.o.driveC(), name))
 	if errors.Is(err, os.ErrNotExist) {
-		return "", hcsd.ErrPathNotFound.WithText("%s is not on the host", path)
+		return place{}, hcsd.ErrPathNotFound.WithText("%s is not on the host", path)
 	}
+	if err != nil {
+		return place{}, err
+	}
+	if !within(s.o.driveC(), real) {
+		return place{}, hcsd.ErrAccessDenied.WithText("%s leads out of the C: drive of the host", path)
+	}
+	p, err := s.o.pin(real)
+	if err != nil {
+		return place{}, hcsd.ErrAccessDenied.WithText("%s was changed meanwhile: %v", path, err)
+	}
+	return p, nil
+}
+
+// openC opens the C: of the host. Nothing outside of it can be reached by the root, which the caller closes.
+func (o Options) openC() (*os.Root, error) {
+	prefix, err := os.OpenRoot(filepath.Join(o.HostDir, "prefix"))
+	if err != nil {
+		return nil, err
+	}
+	defer prefix.Close()
+	return prefix.OpenRoot("drive_c")
+}
+
+// maxSmall is the most that is read of a file of the host that holds a word.
+const maxSmall = 4096
+
+// readSmall reads a regular file that holds a word. It neither follows a link nor waits for what writes a pipe.
+func readSmall(root *os.Root, name string) (string, error) {
+	f, err := openRegular(root, name)
 	if err != nil {
 		return "", err
 	}
-	if real != root && !strings.HasPrefix(real, root+"/") {
-		return "", hcsd.ErrAccessDenied.WithText("%s leads out of the C: drive of the host", path)
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSmall))
+	return string(data), err
+}
+
+// openRegular opens a regular file for reading. It neither follows a link nor waits for what writes a pipe.
+func openRegular(root *os.Root, name string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
 	}
-	return real, nil
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		f.Close()
+		return nil, errors.Join(err, fmt.Errorf("%s is no regular file", name))
+	}
+	return f, nil
 }
 
 // inContainer is the path in the Linux container of a path of the container, whose C: is at driveC. C: itself is refused. Another drive is a

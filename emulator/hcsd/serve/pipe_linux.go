@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wine"
@@ -25,10 +26,8 @@ import (
 // with a program of the host for each connection, which has the socket as its input. A pipe that nobody serves can be opened in the container,
 // and has ended then.
 
-// pipeSocket is the socket of one of a container's pipes, in the container's folder and as the container has it.
-func pipeSocket(folder string, i int) string {
-	return filepath.Join(folder, "run", fmt.Sprintf("pipe%d", i))
-}
+// pipeSocket is the socket of one of a container's pipes, in its folder of pipes.
+func pipeSocket(folder string, i int) string { return filepath.Join(folder, fmt.Sprintf("pipe%d", i)) }
 
 // mapPipes makes pipes of the host pipes of a container that has just been started; init is its first process.
 func (s systemCalls) mapPipes(ctx context.Context, sys *hcsd.System, c *container, init process) error {
@@ -48,7 +47,7 @@ func (s systemCalls) mapPipes(ctx context.Context, sys *hcsd.System, c *containe
 
 // listenPipes listens for what a container's programs open, until the container has ended or stop is called.
 func (s systemCalls) listenPipes(ctx context.Context, c *container, pipes []hcsd.MappedPipe) (stop func(), err error) {
-	folder := filepath.Join(s.o.systemDir(c.key), "prefix")
+	folder := pipesDir(s.o.systemDir(c.key))
 	ctx, cancel := context.WithCancel(ctx)
 	for i, p := range pipes {
 		l, err := listenAt(pipeSocket(folder, i))
@@ -68,6 +67,9 @@ func (s systemCalls) listenPipes(ctx context.Context, c *container, pipes []hcsd
 	return cancel, nil
 }
 
+// pipeReady ends the names of the files that the program in a container writes when it serves the pipe of that number.
+const pipeReady = "pipe"
+
 // listenAt listens at a socket whose path may be longer than Linux lets a socket's address be (108 bytes).
 func listenAt(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -79,10 +81,15 @@ func listenAt(path string) (net.Listener, error) {
 	}
 	defer dir.Close()
 	l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
-	if err == nil {
-		l.(*net.UnixListener).SetUnlinkOnClose(false) // the name holds for this moment only; the socket goes with the folder
+	if err != nil {
+		return nil, err
 	}
-	return l, err
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // the name holds for this moment only; the socket goes with the folder
+	// The container may connect. It cannot change the folder.
+	if err := os.Chmod(path, 0o666); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }
 
 func (s systemCalls) acceptPipe(ctx context.Context, l net.Listener, pipe string) {
@@ -110,7 +117,11 @@ func (s systemCalls) openPipe(ctx context.Context, conn net.Conn, pipe string) e
 	cmd := s.o.Tools.Command(ctx, wine.Prefix{Dir: filepath.Join(s.o.HostDir, "prefix")}, wine.PipeProgram, "--open", pipe)
 	var said strings.Builder
 	cmd.Stdin, cmd.Stderr = socket, &said
-	if err := cmd.Run(); err != nil {
+	err = confine.Start(ctx, s.o.HostDir, cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
 	}
 	return nil
@@ -121,7 +132,7 @@ func (s systemCalls) servePipes(ctx context.Context, sys *hcsd.System, c *contai
 	pipes := sys.Doc.Container.MappedPipes
 	line := []string{wine.PipeProgram, "--serve"}
 	for i, p := range pipes {
-		line = append(line, `"`+p.ContainerPipeName+`"`, pipeSocket(guest.Prefix, i))
+		line = append(line, `"`+p.ContainerPipeName+`"`, pipeSocket(guest.Pipes, i), guest.Run+"/"+fileOf(i, pipeReady))
 	}
 	server, err := programCalls(s).launch(ctx, sys, c, init, hcsd.Process{CommandLine: strings.Join(line, " ")})
 	if err != nil {
@@ -129,8 +140,12 @@ func (s systemCalls) servePipes(ctx context.Context, sys *hcsd.System, c *contai
 	}
 
 	server.io.close() // nobody reads what it says
-	folder := filepath.Join(s.o.systemDir(c.key), "prefix")
-	ready := func(i int) bool { _, err := os.Stat(pipeSocket(folder, i) + ".ready"); return err == nil }
+	folder, err := s.o.openRun(c.key)
+	if err != nil {
+		return err
+	}
+	defer folder.close()
+	ready := func(i int) bool { _, err := folder.root.Lstat(fileOf(i, pipeReady)); return err == nil }
 	limited, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	err = poll(limited, every, func() bool {

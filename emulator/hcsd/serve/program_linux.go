@@ -1,14 +1,12 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +18,6 @@ import (
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wire"
-	"porthole.dev/porthole/internal/atomicfile"
 )
 
 // programCalls answers the calls about processes.
@@ -87,7 +84,11 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 	}
 
 	dir := s.o.systemDir(c.key)
-	shared := filepath.Join(dir, "prefix", "run", strconv.Itoa(n))
+	folder, err := s.o.openRun(c.key)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.close()
 	var io *streams
 	defer func() {
 		if err != nil {
@@ -95,34 +96,36 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 			s.o.removeProgramFiles(c.key, n)
 		}
 	}()
+	if err := s.o.begin(c.key, n); err != nil {
+		return nil, err
+	}
 	if size, ok := doc.Console(); ok {
-		if err := writeSize(shared+".console", size); err != nil {
+		if err := folder.write(n, "console", sizeText(size)); err != nil {
 			return nil, err
 		}
 	}
-	var theirs [3]*os.File
-	if err := os.WriteFile(shared+".env", environmentText(environmentOf(doc, hostname)), 0o600); err != nil {
+	if err := folder.write(n, "env", environmentText(environmentOf(doc, hostname))); err != nil {
 		return nil, err
 	}
+	var theirs [3]*os.File
 	if io, theirs, err = makeStreams(dir, n, doc); err != nil {
 		return nil, err
 	}
 	defer closeFiles(theirs)
+
 	spec := s.o.linuxProcess(s.o.Tools.Argv(guest.Launcher, "/run", strconv.Itoa(n)), guest.DriveC)
 	first, err := s.rt.enter(c.key, init, spec, theirs)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.WriteFile(shared+".told", launchText(doc), 0o600), os.Rename(shared+".told", shared+".line")); err != nil {
+	if err := folder.write(n, "line", launchText(doc)); err != nil { // the launcher waits for it
 		return nil, errors.Join(err, first.signal(unix.SIGKILL))
 	}
 	p := &program{Number: n, Process: first, io: io}
 	if doc.EmulateConsole {
-		io.interrupt = func() error {
-			return errors.Join(atomicfile.Write(shared+".typed", []byte{interruption}, 0o644), p.Process.signal(unix.SIGINT))
-		}
+		io.interrupt = func() error { return s.tellLauncher(c.key, p, "typed", []byte{interruption}) }
 	}
-	if err := s.untilStarted(ctx, p, shared+".started"); err != nil {
+	if err := s.untilStarted(ctx, p, folder); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -130,20 +133,20 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 
 // untilStarted waits until the launcher has written whether the program runs: 0, or the Windows error of its start. A launcher that writes
 // nothing in time is killed, because nobody would know of its program.
-func (s programCalls) untilStarted(ctx context.Context, p *program, path string) error {
+func (s programCalls) untilStarted(ctx context.Context, p *program, folder runFolder) error {
 	ctx, cancel := context.WithTimeout(ctx, programWait)
 	defer cancel()
-	var said []byte
+	said := ""
 	err := poll(ctx, every, func() bool {
-		gone := !p.Process.alive()  // before the look at the file, which the launcher writes while it lives
-		said, _ = os.ReadFile(path) // a file that is not there yet says nothing
-		return bytes.HasSuffix(said, []byte("\n")) || gone
+		gone := !p.Process.alive() // before the look at the file, which the launcher writes while it lives
+		said = folder.read(p.Number, "started")
+		return strings.HasSuffix(said, "\n") || gone
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("waiting for a program to be loaded: %w", err), p.Process.signal(unix.SIGKILL))
 	}
 
-	code, err := strconv.ParseUint(strings.TrimSpace(string(said)), 10, 32)
+	code, err := strconv.ParseUint(strings.TrimSpace(said), 10, 32)
 	if err != nil {
 		return hcsd.ErrFailed.WithText("the launcher of the program ended without a word: %q", said)
 	}
@@ -222,9 +225,12 @@ func (s programCalls) watchProgram(ctx context.Context, c *container, p *program
 		}
 		return
 	}
-	code, told := guest.ExitCode(filepath.Join(s.o.systemDir(c.key), "prefix", "run", fmt.Sprintf("%d.exit", p.Number)))
-	if !told {
-		code = killed
+	code, told := uint32(killed), false
+	if folder, err := s.o.openRun(c.key); err == nil {
+		if code, told = folder.exitCode(p.Number); !told {
+			code = killed
+		}
+		folder.close()
 	}
 	kills := memoryKills(c.Init.Pid)
 
@@ -303,22 +309,27 @@ func (s programCalls) signalTo(c call, sig unix.Signal, event *int) error {
 		return hcsd.ErrProcessStopped
 	}
 	if event != nil {
-		if err := atomicfile.Write(s.shared(c, p, "event"), []byte(strconv.Itoa(*event)), 0o644); err != nil {
-			return err
-		}
+		return s.tellLauncher(s.live[c.subject()].key, p, "event", []byte(strconv.Itoa(*event)))
 	}
 	return p.Process.signal(sig)
 }
 
-// shared is a file of a program that its launcher reads.
-func (s programCalls) shared(c call, p *program, name string) string {
-	return filepath.Join(s.o.systemDir(s.live[c.subject()].key), "prefix", "run", fmt.Sprintf("%d.%s", p.Number, name))
+// tellLauncher writes a file for the launcher of a program, and has it read that.
+func (s programCalls) tellLauncher(key string, p *program, what string, data []byte) error {
+	folder, err := s.o.openRun(key)
+	if err != nil {
+		return err
+	}
+	defer folder.close()
+	if err := folder.write(p.Number, what, data); err != nil {
+		return err
+	}
+	return p.Process.signal(unix.SIGINT)
 }
 
-// writeSize writes the size of a console as the launcher reads it, a COORD: width and height.
-func writeSize(path string, size hcsd.ConsoleSize) error {
-	data := binary.LittleEndian.AppendUint16(nil, size.Width)
-	return atomicfile.Write(path, binary.LittleEndian.AppendUint16(data, size.Height), 0o644)
+// sizeText is the size of a console as the launcher reads it, a COORD: width and height.
+func sizeText(size hcsd.ConsoleSize) []byte {
+	return binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, size.Width), size.Height)
 }
 
 // resize has the launcher give the console of a program another size; under mu.
@@ -326,10 +337,7 @@ func (s programCalls) resize(c call, p *program, size hcsd.ConsoleSize) error {
 	if err := size.Check(); err != nil {
 		return err
 	}
-	if err := writeSize(s.shared(c, p, "size"), size); err != nil {
-		return err
-	}
-	return p.Process.signal(unix.SIGINT)
+	return s.tellLauncher(s.live[c.subject()].key, p, "size", sizeText(size))
 }
 
 func (s programCalls) modifyProcess(_ context.Context, c call) (result, error) {

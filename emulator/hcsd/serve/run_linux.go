@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/daemon"
 )
 
@@ -26,6 +27,14 @@ func Run(ctx context.Context, o Options) error {
 		if err := os.MkdirAll(o.path(dir), 0o700); err != nil {
 			return fmt.Errorf("serving HCS: %w", err)
 		}
+	}
+	for _, dir := range []string{o.path(), o.path("layers")} { // the host's programs use what is mounted there
+		if err := confine.PassThrough(dir); err != nil {
+			return fmt.Errorf("serving HCS: %w", err)
+		}
+	}
+	if err := errors.Join(o.unstageAll(), o.makeRoot()); err != nil {
+		return fmt.Errorf("serving HCS: %w", err)
 	}
 	if err := removeLogs(o.path("runc")); err != nil {
 		return fmt.Errorf("serving HCS: %w", err)
@@ -98,7 +107,7 @@ func Clean(ctx context.Context, hostDir, runcPath string) error {
 	for _, dir := range layers {
 		all = append(all, o.unmountLayer(filepath.Base(dir)))
 	}
-	return errors.Join(all...)
+	return errors.Join(append(all, o.removeRoot())...)
 }
 
 // accept serves connections until ctx ends.

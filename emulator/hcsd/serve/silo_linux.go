@@ -80,6 +80,7 @@ func (s siloCalls) bind(ctx context.Context, c call) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	defer from.Close()
 	sl, err := s.openSilo(c)
 	if err != nil {
 		return result{}, err
@@ -87,20 +88,23 @@ func (s siloCalls) bind(ctx context.Context, c call) (result, error) {
 	return result{}, errors.Join(s.mountMapping(sl, m, from), s.saveSilos())
 }
 
-// targetOf is the folder or file on this machine that a mapping shows.
-func (s siloCalls) targetOf(m *mapping) (string, error) {
+// targetOf opens the folder or file on this machine that a mapping shows. The caller closes it.
+func (s siloCalls) targetOf(m *mapping) (place, error) {
 	volume, rest := cutVolume(m.Target)
 	id, ok := hcsd.LayerOfVolume(volume)
 	if _, err := os.Stat(s.o.layerDir(id)); !ok || err != nil { // C:, by its own volume too
-		return s.onHost(m.Target)
+		return s.openHost(m.Target)
 	}
 	dir, err := s.mountedLayer(volume)
 	if err != nil {
-		return "", err
+		return place{}, err
 	}
 	m.Layer = id
 	name, err := below(dir, `C:\`+rest)
-	return filepath.Join(dir, name), err
+	if err != nil {
+		return place{}, err
+	}
+	return s.o.pin(filepath.Join(dir, name))
 }
 
 // cutVolume cuts a path at the end of the name of a volume; without one the volume is "".
@@ -155,73 +159,146 @@ func (s siloCalls) mountDrives(dir string) error {
 	return nil
 }
 
-// mountAgain mounts a folder at dir too. Later mounts in one are not seen in the other.
+// mountAgain mounts a folder at dir too. What is mounted in one later is not seen in the other, but is in the host's box (emulator/confine).
 func mountAgain(from, dir string) error {
 	if err := errors.Join(guest.Unmount(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return err
 	}
-	if err := unix.Mount(from, dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
 		return fmt.Errorf("mounting %s at %s: %w", from, dir, err)
 	}
-	if err := unix.Mount("", dir, "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
-		return errors.Join(fmt.Errorf("mounting %s at %s: %w", from, dir, err), guest.Unmount(dir))
+	defer unix.Close(tree)
+	for _, propagation := range []uint64{unix.MS_PRIVATE, unix.MS_SHARED} { // a group of its own
+		attr := unix.MountAttr{Propagation: propagation}
+		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+			return fmt.Errorf("mounting %s at %s: %w", from, dir, err)
+		}
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mounting %s at %s: %w", from, dir, err)
 	}
 	return nil
 }
 
 // mountMapping mounts from at the root of a mapping. A later mapping of the same root hides the earlier one.
-func (s siloCalls) mountMapping(sl *silo, m mapping, from string) error {
-	var err error
-	if m.Point, err = s.pointOf(sl, m.Root, from); err != nil {
+func (s siloCalls) mountMapping(sl *silo, m mapping, from place) error {
+	point, err := s.pointOf(sl, m.Root, from)
+	if err != nil {
 		return err
 	}
-	if err := unix.Mount(from, m.Point, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	defer point.Close()
+	m.Point = point.real
+	if err := unix.Mount(from.path(), point.path(), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("mapping %s to %s: %w", m.Root, m.Target, err)
 	}
 	if m.ReadOnly {
-		if err := unix.Mount("", m.Point, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-			return errors.Join(fmt.Errorf("mapping %s read-only: %w", m.Root, err), guest.Unmount(m.Point))
+		if err := s.makeReadOnly(m.Point); err != nil {
+			return errors.Join(fmt.Errorf("mapping %s read-only: %w", m.Root, err), s.unmountPoint(m.Point))
 		}
 	}
 	sl.Maps = append(sl.Maps, m)
 	return nil
 }
 
-// pointOf is the file or folder over which a mapping is mounted. Its parent must be there; it is made if it is not.
-func (s siloCalls) pointOf(sl *silo, root, from string) (string, error) {
+// makeReadOnly makes the mount at a point read-only.
+func (s siloCalls) makeReadOnly(point string) error {
+	p, err := s.o.pin(point)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return unix.Mount("", p.path(), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+}
+
+// unmountPoint takes away the mount at a point. None is success.
+func (s siloCalls) unmountPoint(point string) error {
+	p, err := s.o.pin(point)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return guest.Unmount(p.path())
+}
+
+// removePoint removes a mount point that was made for a mapping. What is not empty meanwhile stays, and so does what cannot be reached without a link.
+func (s siloCalls) removePoint(point string) {
+	above, err := s.o.pin(filepath.Dir(point))
+	if err != nil {
+		return
+	}
+	defer above.Close()
+	if root, err := os.OpenRoot(above.path()); err == nil {
+		_ = root.Remove(filepath.Base(point))
+		root.Close()
+	}
+}
+
+// pointOf opens the file or folder over which a mapping is mounted. Its parent must be there; it is made if it is not. The caller closes it.
+func (s siloCalls) pointOf(sl *silo, name string, from place) (place, error) {
 	driveC := filepath.Join(sl.Dir, "drive_c")
-	name, err := below(driveC, root)
+	rel, err := below(driveC, name)
 	if err != nil {
-		return "", err
+		return place{}, err
 	}
-	if name == "" {
-		return "", hcsd.ErrNotSupported.WithText(`C:\ itself cannot be mapped`)
+	if rel == "" {
+		return place{}, hcsd.ErrNotSupported.WithText(`C:\ itself cannot be mapped`)
 	}
-	real, err := filepath.EvalSymlinks(filepath.Dir(filepath.Join(driveC, name)))
+	real, err := filepath.EvalSymlinks(filepath.Dir(filepath.Join(driveC, rel)))
 	if err != nil {
-		return "", hcsd.ErrPathNotFound.WithText("the folder of %s: %v", root, err)
+		return place{}, hcsd.ErrPathNotFound.WithText("the folder of %s: %v", name, err)
 	}
 	if !within(driveC, real) && !s.inLayer(sl, real) {
-		return "", hcsd.ErrAccessDenied.WithText("%s leads out of the C: drive of the host", root)
+		return place{}, hcsd.ErrAccessDenied.WithText("%s leads out of the C: drive of the host", name)
 	}
 
-	point := filepath.Join(real, filepath.Base(name))
-	switch st, err := os.Lstat(point); {
+	above, err := s.o.pin(real)
+	if err != nil {
+		return place{}, err
+	}
+	defer above.Close()
+	made, err := makePoint(above, filepath.Base(rel), from)
+	if err != nil {
+		return place{}, err
+	}
+	point := filepath.Join(real, filepath.Base(rel))
+	if made {
+		sl.Points = append(sl.Points, point)
+	}
+	return s.o.pin(point)
+}
+
+// makePoint makes a file or folder like from, unless there is one. A link is refused.
+func makePoint(above place, name string, from place) (made bool, err error) {
+	root, err := os.OpenRoot(above.path())
+	if err != nil {
+		return false, err
+	}
+	defer root.Close()
+	switch st, err := root.Lstat(name); {
 	case err == nil && st.Mode()&os.ModeSymlink != 0:
-		return "", hcsd.ErrNotSupported.WithText("%s is a link", root)
+		return false, hcsd.ErrNotSupported.WithText("%s is a link", filepath.Join(above.real, name))
 	case err == nil:
-		return point, nil
+		return false, nil
 	case !errors.Is(err, os.ErrNotExist):
-		return "", err
+		return false, err
 	}
-	st, err := os.Stat(from)
-	if err == nil && st.IsDir() {
-		err = os.Mkdir(point, 0o755)
-	} else if err == nil {
-		err = os.WriteFile(point, nil, 0o644)
+
+	st, err := from.Stat()
+	if err != nil {
+		return false, err
 	}
-	sl.Points = append(sl.Points, point)
-	return point, err
+	if st.IsDir() {
+		return true, root.Mkdir(name, 0o755)
+	}
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return false, err
+	}
+	return true, f.Close()
 }
 
 func within(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
@@ -247,10 +324,10 @@ func (s siloCalls) unbind(_ context.Context, c call) (result, error) {
 	for i, m := range sl.Maps {
 		if strings.EqualFold(strings.TrimSuffix(m.Root, `\`), strings.TrimSuffix(c.document(), `\`)) {
 			sl.Maps = append(sl.Maps[:i:i], sl.Maps[i+1:]...)
-			err := guest.Unmount(m.Point)
+			err := s.unmountPoint(m.Point)
 			for j, p := range sl.Points {
 				if p == m.Point {
-					os.Remove(p) // what is not empty meanwhile stays
+					s.removePoint(p)
 					sl.Points = append(sl.Points[:j:j], sl.Points[j+1:]...)
 					break
 				}
@@ -296,7 +373,7 @@ func (s siloCalls) dropSilo(job string) {
 		if rel, err := filepath.Rel(sl.Dir, p); err == nil && !strings.HasPrefix(rel, "..") {
 			p = filepath.Join(s.o.HostDir, "prefix", rel)
 		}
-		os.Remove(p) // what is not empty meanwhile stays
+		s.removePoint(p)
 	}
 	if err := s.saveSilos(); err != nil {
 		klog.Background().Error(err, "Removing a silo", "job", job)

@@ -52,8 +52,9 @@ func startHost(t *testing.T) *host {
 	name := filepath.Base(filepath.Dir(dir)) // so that two tests have cgroups of their own
 	h := &host{t: t, o: Options{Host: "test-" + name, HostDir: filepath.Join(dir, "hosts", "h"), Template: wine.TemplateDir(dir, 20348), Tools: tools, Runc: runcPath, CPUs: runtime.NumCPU()}}
 	h.prefix = wine.Prefix{Dir: filepath.Join(h.o.HostDir, "prefix")}
-	check(t, tools.EnsureTemplate(t.Context(), wine.TemplateOptions{Dir: h.o.Template, Build: build, DLLDir: dlls}))
+	check(t, tools.EnsureTemplate(t.Context(), wine.TemplateOptions{Dir: h.o.Template, Build: build, DLLDir: dlls, Owner: wine.Owner}))
 	check(t, os.MkdirAll(h.o.HostDir, 0o755))
+	check(t, os.Chmod(filepath.Dir(dir), 0o711)) // the host's programs run as a user of their own
 	mount := wine.PrefixMount(h.o.Template, h.o.HostDir)
 	check(t, mount.Ensure())
 	t.Cleanup(func() {
@@ -125,6 +126,8 @@ func (h *host) write(name, text string) {
 	path := filepath.Join(h.prefix.DriveC(), name)
 	check(h.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	check(h.t, os.WriteFile(path, []byte(text), 0o644))
+	top, _, _ := strings.Cut(name, "/")
+	check(h.t, wine.Own(filepath.Join(h.prefix.DriveC(), top)))
 }
 
 // command is a program of the host, which is ended after three minutes.

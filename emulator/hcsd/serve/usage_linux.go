@@ -72,7 +72,12 @@ func (s layerCalls) showUsage(id string) error {
 	if err != nil && !partial {
 		return ignoreAbsent(err)
 	}
-	return ignoreAbsent(growDisk(st.Folder, used, partial))
+	folder, err := s.o.pin(st.Folder)
+	if err != nil {
+		return ignoreAbsent(err)
+	}
+	defer folder.Close()
+	return ignoreAbsent(growDisk(folder.path(), used, partial))
 }
 
 func ignoreAbsent(err error) error {

@@ -37,8 +37,8 @@ func (h *host) confined() {
 // describe says what confines a process.
 func describe(t *testing.T, pid int) (text string) {
 	t.Helper()
-	for _, ns := range namespaces {
-		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns.name))
+	for _, ns := range []string{"user", "ipc", "uts", "net", "pid", "mnt"} {
+		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns))
 		check(t, err)
 		text += link + "\n"
 	}
@@ -46,7 +46,7 @@ func describe(t *testing.T, pid int) (text string) {
 	check(t, err)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	check(t, err)
-	for _, line := range regexp.MustCompile(`(?m)^(Uid|Gid|Groups|NoNewPrivs|Cap\w+):.*$`).FindAllString(string(status), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^(Uid|Gid|Groups|NoNewPrivs|Seccomp|Cap\w+):.*$`).FindAllString(string(status), -1) {
 		text += line + "\n"
 	}
 	return text + string(cgroups)
