@@ -37,7 +37,7 @@ func aloneFor(args []string) (name string, rest []string) {
 		return "porthole-routes", args[1:]
 	case "web":
 		return "porthole-web", args
-	case "host-hnsd", "host-hcsd", "host-scm", "host-clear":
+	case "host-hnsd", "host-hcsd", "host-scm", "host-clear", "host-box":
 		return "porthole-host", args
 	}
 	return "", nil

@@ -5,6 +5,7 @@ import (
 
 	"porthole.dev/porthole/cli/down"
 	"porthole.dev/porthole/cli/host"
+	"porthole.dev/porthole/cli/hostbox"
 	"porthole.dev/porthole/cli/hostclear"
 	"porthole.dev/porthole/cli/hosthcsd"
 	"porthole.dev/porthole/cli/hosthnsd"
@@ -23,6 +24,6 @@ func localCommands() []*cobra.Command {
 	return []*cobra.Command{
 		up.Command(), down.Command(), status.Command(), kubectl.Command(), token.Command(),
 		host.Command(), relay.Command(), supervise.Command(),
-		hosthnsd.Command(), hosthcsd.Command(), hostscm.Command(), hostclear.Command(), hostovs.Command(),
+		hosthnsd.Command(), hosthcsd.Command(), hostscm.Command(), hostclear.Command(), hostbox.Command(), hostovs.Command(),
 	}
 }

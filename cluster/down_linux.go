@@ -191,7 +191,7 @@ func unmountBelow(l Layout, keep []string) error {
 func mountsBelow(l Layout, keep []string) ([]string, error) {
 	mounts, err := platform.MountPointsBelow(l.Dir)
 	mounts = slices.DeleteFunc(mounts, func(path string) bool {
-		return slices.ContainsFunc(keep, func(name string) bool { return strings.HasPrefix(path, l.Host(name)+"/") })
+		return slices.ContainsFunc(keep, func(name string) bool { return path == l.Host(name) || strings.HasPrefix(path, l.Host(name)+"/") })
 	})
 	slices.Reverse(mounts)
 	return mounts, err

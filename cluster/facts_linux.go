@@ -35,12 +35,12 @@ func NodeFacts(ctx context.Context, l Layout) (map[string][]byte, error) {
 	var errs []error
 	out := map[string][]byte{}
 	var tasks sync.WaitGroup
-	run := func(name, netns string, command func() (*exec.Cmd, error)) {
+	run := func(name, netns string, command func() (program, error)) {
 		if !platform.NetnsExists(netns) {
 			return
 		}
 		tasks.Go(func() {
-			data, err := outputIn(netns, command)
+			data, err := outputOf(command)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -50,44 +50,60 @@ func NodeFacts(ctx context.Context, l Layout) (map[string][]byte, error) {
 			out[name] = data
 		})
 	}
-	run(RouterName, lab.RouterNetns, func() (*exec.Cmd, error) {
-		return exec.CommandContext(ctx, l.Porthole(), "facts", "--name="+RouterName, "--routes=", "--cni-conf-dir="), nil
+	run(RouterName, lab.RouterNetns, func() (program, error) {
+		return linuxProgram(lab.RouterNetns, exec.CommandContext(ctx, l.Porthole(), "facts", "--name="+RouterName, "--routes=", "--cni-conf-dir=")), nil
 	})
 	for _, n := range config.Nodes() {
-		run(n.Name, lab.Netns(n.Name), func() (*exec.Cmd, error) { return factsCommand(ctx, l, config, n) })
+		run(n.Name, lab.Netns(n.Name), func() (program, error) { return factsCommand(ctx, l, config, n) })
 	}
 	tasks.Wait()
 	return out, errors.Join(errs...)
 }
 
+// program is a command and what runs it to its end where it belongs.
+type program struct {
+	*exec.Cmd
+	run func() error
+}
+
+func linuxProgram(netns string, cmd *exec.Cmd) program {
+	return program{cmd, func() error {
+		if err := platform.StartInNetns(platform.NetnsPath(netns), cmd); err != nil {
+			return err
+		}
+		return cmd.Wait()
+	}}
+}
+
 // factsCommand returns the command that prints the facts of a node, as its own system runs it.
-func factsCommand(ctx context.Context, l Layout, c Config, n Node) (*exec.Cmd, error) {
+func factsCommand(ctx context.Context, l Layout, c Config, n Node) (program, error) {
 	args := []string{"facts", "--name=" + n.Name}
 	if more := c.network().facts; more != nil {
 		args = append(args, more(l, n)...)
 	}
-	if n.OS() == "windows" {
-		h, err := host.Store{Dir: l.Dir, Bin: l.Bin}.Get(n.Name)
-		if err != nil {
-			return nil, err
-		}
-		return h.Program(ctx, l.WindowsExe("porthole"), args...)
+	if n.OS() != "windows" {
+		return linuxProgram(lab.Netns(n.Name), exec.CommandContext(ctx, l.Porthole(), append(args, "--cni-conf-dir="+l.NodeFile(n.Name, "cni", "net.d"))...)), nil
 	}
-	return exec.CommandContext(ctx, l.Porthole(), append(args, "--cni-conf-dir="+l.NodeFile(n.Name, "cni", "net.d"))...), nil
+	h, err := host.Store{Dir: l.Dir, Bin: l.Bin}.Get(n.Name)
+	if err != nil {
+		return program{}, err
+	}
+	cmd, err := h.Program(ctx, l.WindowsExe("porthole"), args...)
+	if err != nil {
+		return program{}, err
+	}
+	return program{cmd.Cmd, func() error { return cmd.Run(ctx) }}, nil
 }
 
-// outputIn runs a command in a network namespace and returns what it printed; an error has what it wrote to standard error.
-func outputIn(netns string, command func() (*exec.Cmd, error)) ([]byte, error) {
+// outputOf runs a command and returns what it printed; an error has what it wrote to standard error.
+func outputOf(command func() (program, error)) ([]byte, error) {
 	cmd, err := command()
 	if err != nil {
 		return nil, err
 	}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, time.Second
-	if err = platform.StartInNetns(platform.NetnsPath(netns), cmd); err == nil {
-		err = cmd.Wait()
-	}
-	if err != nil {
+	if err := cmd.run(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(errs.String()))
 	}
 	return out.Bytes(), nil

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -26,7 +27,7 @@ func makeFolders(l Layout, c Config) error {
 	}
 	for _, n := range c.Nodes() {
 		if n.Windows {
-			err = errors.Join(err, platform.MakeFolder(l.Host(n.Name), platform.Closed))
+			err = errors.Join(err, confine.MakeFolder(l.Host(n.Name)))
 			continue
 		}
 		err = errors.Join(err, platform.MakeFolder(l.Host(n.Name), platform.PassThrough),

@@ -142,7 +142,10 @@ func (p *planner) windowsNode(n Node) {
 			wait = []supervise.Condition{listens[part.After]}
 		}
 		made := node(part.Name, part.Path, part.Env, wait, part.Args...)
-		made.Before = part.Before
+		made.Before, made.MakesBox = part.Before, part.MakesBox
+		if part.Box {
+			made.Box, made.Dir = windowsHost.Dir, windowsHost.Prefix().DriveC()
+		}
 		p.add(made)
 		listens[part.Name] = supervise.Condition{TCP: part.Listens, Netns: p.netns(n.Name)}
 	}
@@ -154,6 +157,7 @@ func (p *planner) windowsNode(n Node) {
 	program := func(name string, wait []supervise.Condition, exe string, args ...string) {
 		argv := p.tools.Argv(exe, args...)
 		made := node(name, argv[0], p.tools.Env(windowsHost.Prefix()), wait, argv[1:]...)
+		made.Box, made.Dir = windowsHost.Dir, windowsHost.Prefix().DriveC() // a path without a drive letter is one of the drive that a program is started on
 		made.WaitOnce = []supervise.Condition{p.apiReady()}
 		p.add(made)
 	}

@@ -4,11 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/emulator/host"
+	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -109,12 +111,13 @@ func reachable(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// TestWindowsHostsAreClosed: the folder of a Windows host is for root alone. That of a Linux node can be passed through, for pods with a user
-// namespace of their own.
+// TestWindowsHostsAreClosed: only root reads the folder of a Windows host, and only the user of emulated hosts can pass through it. All can pass
+// through that of a Linux node, for pods with a user namespace of their own.
 func TestWindowsHostsAreClosed(t *testing.T) {
+	const ofWindows = os.FileMode(0o710)
 	l := Layout{Dir: filepath.Join(t.TempDir(), "state"), Bin: t.TempDir()}
 	writeState(t, l)
-	for name, want := range map[string]os.FileMode{"win01": platform.Closed, "lin01": platform.PassThrough} {
+	for name, want := range map[string]os.FileMode{"win01": ofWindows, "lin01": platform.PassThrough} {
 		if st, err := os.Stat(l.Host(name)); err != nil || st.Mode().Perm() != want {
 			t.Errorf("%s has %v, %v; want %v", name, st.Mode(), err, want)
 		}
@@ -123,7 +126,11 @@ func TestWindowsHostsAreClosed(t *testing.T) {
 	if err := s.Describe(host.Host{Name: "h1", OS: "windows"}); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := os.Stat(s.Folder("h1")); err != nil || st.Mode().Perm() != platform.Closed {
-		t.Errorf("h1 has %v, %v", st.Mode(), err)
+	st, err := os.Stat(s.Folder("h1"))
+	if err != nil || st.Mode().Perm() != ofWindows {
+		t.Fatalf("h1 has %v, %v", st, err)
+	}
+	if owner := st.Sys().(*syscall.Stat_t); owner.Uid != 0 || owner.Gid != wine.Owner {
+		t.Errorf("h1 belongs to %d and the group %d", owner.Uid, owner.Gid)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"porthole.dev/porthole/cluster/supervise"
-	"porthole.dev/porthole/internal/platform"
 )
 
 // archive is the folder of C: in which the archive for Windows is unpacked on nodes that `porthole.exe join` sets up.
@@ -87,10 +86,7 @@ func joinNode(ctx context.Context, o UpOptions, n Node) error {
 	}
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = strings.NewReader(token.String()+"\n"), &out, &out, time.Second
-	if err := platform.StartInNetns(platform.NetnsPath(h.Netns), cmd); err != nil {
-		return err
-	}
-	if err := cmd.Wait(); err != nil {
+	if err := cmd.Run(ctx); err != nil {
 		return fmt.Errorf("%w\n%s", err, bytes.TrimSpace(out.Bytes()))
 	}
 	return nil

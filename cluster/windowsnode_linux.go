@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"porthole.dev/porthole/cluster/containerdconf"
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
-	"porthole.dev/porthole/internal/platform"
 )
 
 // ensureWindowsHosts makes the Wine templates of the builds that have none, and mounts an overlay of one for every host.
@@ -48,8 +48,11 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 			return err
 		}
 		template := wine.TemplateDir(l.Dir, n.Build)
-		err = tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls})
+		err = tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls, Owner: wine.Owner})
 		if err != nil {
+			return err
+		}
+		if err := confine.Share(l.Host(n.Name)); err != nil {
 			return err
 		}
 		if err := wine.PrefixMount(template, l.Host(n.Name), lower...).Ensure(); err != nil {
@@ -84,7 +87,7 @@ func ensurePrograms(l Layout) (dir string, err error) {
 	if wine.IsLower(dir) {
 		return dir, nil
 	}
-	return dir, installPrograms(l, filepath.Join(dir, "drive_c"))
+	return dir, errors.Join(installPrograms(l, filepath.Join(dir, "drive_c")), wine.Own(filepath.Join(dir, "drive_c")))
 }
 
 // installPrograms copies our programs to a C: that does not have them.
@@ -158,10 +161,7 @@ func runOnNode(ctx context.Context, h host.Host, exe string, args ...string) err
 	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
-	if err := platform.StartInNetns(platform.NetnsPath(h.Netns), cmd); err != nil {
-		return err
-	}
-	if err := cmd.Wait(); err != nil {
+	if err := cmd.Run(ctx); err != nil {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out.Bytes()))
 	}
 	return nil

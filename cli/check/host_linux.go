@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/emulator/host"
 )
@@ -18,7 +19,7 @@ func hostFlags(f *pflag.FlagSet, o *options) {
 	f.StringVar(&hostDir, "dir", cluster.DefaultDir, "state folder of the emulated host")
 }
 
-// onHost replaces this process by the same command on an emulated host, with the same flags. It returns only after an error.
+// onHost runs the same command on an emulated host, with the same flags.
 func onHost(o options) error {
 	if err := o.check(); err != nil {
 		return err
@@ -31,7 +32,11 @@ func onHost(o options) error {
 	if err != nil {
 		return err
 	}
-	return h.Exec(nil, filepath.Join(layout.Bin, "windows", "porthole.exe"), append([]string{"check"}, o.arguments()...)...)
+	code, err := host.Run(h, host.RunOptions{}, filepath.Join(layout.Bin, "windows", "porthole.exe"), append([]string{"check"}, o.arguments()...)...)
+	if err == nil && code != 0 {
+		err = program.ExitCode(code)
+	}
+	return err
 }
 
 // arguments are the flags of o for the command on the host.

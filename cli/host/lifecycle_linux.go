@@ -218,7 +218,10 @@ func processes(s host.Store, h host.Host, tools wine.Tools) []supervise.Process 
 	listens := map[string]supervise.Condition{}
 	for _, p := range h.Processes(tools, filepath.Join(s.Bin, "porthole")) {
 		made := supervise.Process{Name: p.Name, Path: p.Path, Args: p.Args, Env: p.Env, Follows: p.Follows, Before: p.Before,
-			Netns: platform.NetnsPath(h.Netns), Log: filepath.Join(h.Dir, "logs", p.Name+".log")}
+			Netns: platform.NetnsPath(h.Netns), Log: filepath.Join(h.Dir, "logs", p.Name+".log"), MakesBox: p.MakesBox}
+		if p.Box {
+			made.Box, made.Dir = h.Dir, h.Prefix().DriveC()
+		}
 		if p.After != "" {
 			made.WaitFor = []supervise.Condition{listens[p.After]}
 		}

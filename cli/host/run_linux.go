@@ -19,7 +19,7 @@ import (
 // runFlags are the flags of `porthole host run`.
 type runFlags struct {
 	common
-	env  []string
+	host.RunOptions
 	kept bool // this is the process that keeps the program
 }
 
@@ -30,7 +30,8 @@ func runCommand() *cobra.Command {
 		Short: "Run a Windows program on a host",
 		Long: `Runs a Windows program on a host: by its C:\ path, its Linux path, or its name if it is part of Windows. It has this
 command's input, output and terminal; its exit code becomes the command's own, of which Linux keeps the lowest 8 bits. It starts
-in C:\. If the command is ended by a signal, the program ends with everything that it has started; an interruption (SIGINT) goes
+in C:\. Of this machine's files it sees the folder that it lies in, and those of --show, read-only and on drive Z:, at the same
+path. If the command is ended by a signal, the program ends with everything that it has started; an interruption (SIGINT) goes
 to the program.`,
 		Example: `  porthole host run h1 -- ./hello.exe --flag
   porthole host run win01 -- 'C:\k\porthole.exe' --help
@@ -40,7 +41,8 @@ to the program.`,
 	}
 
 	o.flags(c, false)
-	c.Flags().StringArrayVarP(&o.env, "env", "e", nil, "environment variable NAME=VALUE for the program; may be repeated")
+	c.Flags().StringArrayVar(&o.Show, "show", nil, "folder of this machine that programs of the host can read while the program runs; may be repeated")
+	c.Flags().StringArrayVarP(&o.Env, "env", "e", nil, "environment variable NAME=VALUE for the program; may be repeated")
 	c.Flags().BoolVar(&o.kept, "kept", false, "")
 	_ = c.Flags().MarkHidden("kept") // it is there
 	return c
@@ -62,7 +64,7 @@ func (o *runFlags) run(name, exe string, args []string) error {
 		return o.keeper(h, exe, args)
 	}
 
-	code, err := host.Keep(h, o.env, exe, args...)
+	code, err := host.Run(h, o.RunOptions, exe, args...)
 	if err != nil {
 		return err
 	}
@@ -77,8 +79,11 @@ func (o *runFlags) keeper(h host.Host, exe string, args []string) error {
 		return err
 	}
 	line := []string{"host", "run", "--kept", "--dir", o.dir}
-	for _, variable := range o.env {
+	for _, variable := range o.Env {
 		line = append(line, "--env", variable)
+	}
+	for _, dir := range o.Show {
+		line = append(line, "--show", dir)
 	}
 	cmd := exec.Command(self, append(append(line, h.Name, "--", exe), args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/emulator/confine"
 	hcsd "porthole.dev/porthole/emulator/hcsd/serve"
 	"porthole.dev/porthole/emulator/wine"
 )
@@ -25,11 +26,17 @@ func Command() *cobra.Command {
 			if dir == "" {
 				return errors.New("--host-dir is needed")
 			}
-			err := wine.Prefix{Dir: filepath.Join(dir, "prefix")}.EndAll(limit) // Host.Prefix of emulator/host would bring containerd's client
-			if err != nil {
+			prefix := wine.Prefix{Dir: filepath.Join(dir, "prefix")} // Host.Prefix of emulator/host would bring containerd's client
+			if err := errors.Join(confine.End(dir, limit), prefix.EndAll(limit)); err != nil {
 				return err
 			}
-			return hcsd.Reboot(c.Context(), dir)
+			if err := confine.Forget(dir); err != nil {
+				return err
+			}
+			if err := hcsd.Reboot(c.Context(), dir); err != nil {
+				return err
+			}
+			return wine.PrefixMount("", dir).OwnChanges()
 		},
 	}
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/emulator/host"
 )
@@ -26,13 +27,16 @@ func findLocal(dir string) (localCluster, error) {
 	return localCluster{kubeconfig: l.Kubeconfig(), mirror: mirror}, err
 }
 
-// onNode runs the command on a node of the local cluster, as `porthole host run` would. It returns only if that fails. Without an
+// onNode runs the command on a node of the local cluster, as `porthole host run` would. Without an
 // endpoint the runtime is reached as the node's kubelet does.
 func onNode(f importFlags, path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
 	}
 	full, err := filepath.Abs(path)
+	if err == nil {
+		full, err = filepath.EvalSymlinks(full)
+	}
 	if err != nil {
 		return err
 	}
@@ -52,7 +56,11 @@ func onNode(f importFlags, path string) error {
 		f.endpoint = windowsEndpoint
 	}
 	// Programs under Wine see this machine's files on drive Z:.
-	return h.Exec(nil, l.WindowsExe("porthole"), f.arguments(`Z:`+strings.ReplaceAll(full, "/", `\`))...)
+	code, err := host.Run(h, host.RunOptions{Show: []string{filepath.Dir(full)}}, l.WindowsExe("porthole"), f.arguments(`Z:`+strings.ReplaceAll(full, "/", `\`))...)
+	if err == nil && code != 0 {
+		err = program.ExitCode(code)
+	}
+	return err
 }
 
 // arguments are the command line of this command on a node, which sees the archive at path.

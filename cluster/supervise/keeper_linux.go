@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/internal/atomicfile"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -234,7 +235,12 @@ func (k *keeper) start() error {
 	}
 	cmd.Env = append(slices.Clone(environment), p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := platform.StartInNetns(p.Netns, cmd); err != nil {
+	if p.Box != "" && !p.MakesBox {
+		err = confine.Start(context.Background(), p.Box, cmd)
+	} else {
+		err = platform.StartInNetns(p.Netns, cmd)
+	}
+	if err != nil {
 		return fmt.Errorf("starting %s: %w", p.Name, err)
 	}
 
@@ -252,6 +258,9 @@ func (p Process) command() *exec.Cmd {
 	if p.Hostname != "" {
 		attributes.Cloneflags = syscall.CLONE_NEWUTS
 		cmd = exec.Command("/bin/sh", append([]string{"-c", `echo "$0" > /proc/sys/kernel/hostname && exec "$@"`, p.Hostname, p.Path}, p.Args...)...)
+	}
+	if p.MakesBox {
+		attributes.Cloneflags |= confine.CloneFlags
 	}
 	cmd.SysProcAttr = attributes
 	return cmd

@@ -18,6 +18,10 @@ type Process struct {
 	Netns string `json:"netns,omitempty"`
 	// Hostname is the host name that the process sees, in a UTS namespace of its own; "" means the machine's.
 	Hostname string `json:"hostname,omitempty"`
+	// Box is the folder of an emulated Windows host. The process is started in the host's box (emulator/confine), whose first process is
+	// the one with MakesBox. "" means that it sees the machine.
+	Box      string `json:"box,omitempty"`
+	MakesBox bool   `json:"makesBox,omitempty"`
 	// Log receives standard output and error, appended; a file larger than 16 MiB is begun again.
 	Log string `json:"log"`
 	// WaitFor must all hold before each start.

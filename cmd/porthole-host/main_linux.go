@@ -1,4 +1,4 @@
-// Command porthole-host is the daemons of an emulated Windows host, `porthole host-hnsd`, `host-hcsd` and `host-scm`, with `host-clear`, in a
+// Command porthole-host is the daemons of an emulated Windows host, `porthole host-hnsd`, `host-hcsd` and `host-scm`, with `host-clear` and `host-box`, in a
 // program of their own: a machine has them once for each host, and they take less than half of the memory in it.
 package main
 
@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 
+	"porthole.dev/porthole/cli/hostbox"
 	"porthole.dev/porthole/cli/hostclear"
 	"porthole.dev/porthole/cli/hosthcsd"
 	"porthole.dev/porthole/cli/hosthnsd"
@@ -15,5 +16,5 @@ import (
 
 func main() {
 	runtime.MemProfileRate = 0 // nobody can ask for a profile of memory, and its table takes a megabyte
-	os.Exit(program.Run(program.Root(hosthnsd.Command(), hosthcsd.Command(), hostscm.Command(), hostclear.Command()), os.Args[1:]...))
+	os.Exit(program.Run(program.Root(hosthnsd.Command(), hosthcsd.Command(), hostscm.Command(), hostclear.Command(), hostbox.Command()), os.Args[1:]...))
 }

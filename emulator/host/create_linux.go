@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/serve"
@@ -139,8 +140,11 @@ func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error
 	if _, err := os.Stat(template); errors.Is(err, os.ErrNotExist) && progress != nil {
 		progress(fmt.Sprintf("making the C: that all hosts of build %d start from (about 10 s, once)", h.Build))
 	}
-	o := wine.TemplateOptions{Dir: template, Build: build, DLLDir: filepath.Join(s.Bin, "windows", "dll")}
+	o := wine.TemplateOptions{Dir: template, Build: build, DLLDir: filepath.Join(s.Bin, "windows", "dll"), Owner: wine.Owner}
 	if err := tools.EnsureTemplate(ctx, o); err != nil {
+		return err
+	}
+	if err := confine.Share(h.Dir); err != nil {
 		return err
 	}
 	m := wine.PrefixMount(template, h.Dir)

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -18,13 +19,23 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// Keep runs a Windows program of the host with this process's stdio and terminal, and returns its exit code. If SIGTERM, SIGHUP or SIGQUIT
+// RunOptions say how a program of a host is run.
+type RunOptions struct {
+	Env  []string // NAME=VALUE, beside those of Windows
+	Show []string // folders of this machine, absolute, that programs of the host can read meanwhile
+}
+
+// runMark is the variable that a program which Run runs has, and all that it starts: Wine passes it on. The value is another one each time.
+const runMark = "PORTHOLE_RUN="
+
+// Run runs a Windows program of the host with this process's stdio and terminal, and returns its exit code. If SIGTERM, SIGHUP or SIGQUIT
 // comes to this process, the program ends with everything that it started, which would hold the caller's output otherwise. What it has
 // started goes on if it ends by itself, as on Windows. An interruption is passed on.
-func Keep(h Host, env []string, name string, args ...string) (code int, err error) {
+func Run(h Host, o RunOptions, name string, args ...string) (code int, err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
-	cmd, err := h.Program(context.Background(), name, args...)
+	ctx := context.Background()
+	cmd, err := h.Program(ctx, name, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -34,14 +45,10 @@ func Keep(h Host, env []string, name string, args ...string) (code int, err erro
 	if term, ok := os.LookupEnv("TERM"); ok {
 		cmd.Env = append(cmd.Env, "TERM="+term)
 	}
-	cmd.Env = append(cmd.Env, env...)
+	mark := runMark + rand.Text()
+	cmd.Env, cmd.Show = append(append(cmd.Env, o.Env...), mark), append(cmd.Show, o.Show...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = os.Stdin, os.Stdout, os.Stderr, 0
-
-	// Wine forks twice, so that what a program starts is nobody's child. All of it becomes ours.
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("running %s on host %s: %w", name, h.Name, err)
-	}
-	if err := platform.StartInNetns(platform.NetnsPath(h.Netns), cmd); err != nil {
+	if err := cmd.Start(ctx); err != nil {
 		return 0, fmt.Errorf("running %s on host %s: %w", name, h.Name, err)
 	}
 	ended := make(chan error, 1)
@@ -62,7 +69,9 @@ func Keep(h Host, env []string, name string, args ...string) (code int, err erro
 				}
 				continue
 			}
-			return ofSignal(s), endDescendants(10 * time.Second)
+			err := endMarked(mark, 10*time.Second)
+			<-ended // which takes away what was shown
+			return ofSignal(s), err
 		}
 	}
 }
@@ -94,10 +103,11 @@ func FromTerminal() bool {
 	return false
 }
 
-// endDescendants kills what descends from this process until there is nothing, and what they leave while they end.
-func endDescendants(limit time.Duration) error {
+// endMarked kills the processes that have a variable in their environment until there are none, and what they start while they end. It looks at
+// variables and not at parents, because Wine forks twice, and Linux gives orphans of a box to the box's first process.
+func endMarked(mark string, limit time.Duration) error {
 	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
-		pids, err := descendants(os.Getpid())
+		pids, err := marked(mark)
 		if err != nil || len(pids) == 0 {
 			return err
 		}
@@ -112,33 +122,14 @@ func endDescendants(limit time.Duration) error {
 	}
 }
 
-// descendants are the processes that descend from one, without those that have ended.
-func descendants(of int) (pids []int, err error) {
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil, err
-	}
-	children := map[int][]int{}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		text := string(data)
-		fields := strings.Fields(text[strings.LastIndex(text, ")")+1:]) // state, parent, …
-		if len(fields) < 2 || fields[0] == "Z" {
-			continue
-		}
-		pid, err1 := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		parent, err2 := strconv.Atoi(fields[1])
-		if err1 == nil && err2 == nil {
-			children[parent] = append(children[parent], pid)
+// marked lists the processes that have a variable in their environment.
+func marked(mark string) (pids []int, err error) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err == nil && strings.Contains("\x00"+platform.ProcessEnviron(pid), "\x00"+mark+"\x00") {
+			pids = append(pids, pid)
 		}
 	}
-
-	for next := []int{of}; len(next) > 0; next = next[1:] {
-		pids = append(pids, children[next[0]]...)
-		next = append(next, children[next[0]]...)
-	}
-	return pids, nil
+	return pids, err
 }

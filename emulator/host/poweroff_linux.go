@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,22 +14,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/hnsd/serve"
-	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
 )
 
 // powerOff ends everything that runs on the host but its HNS, and removes what its memory held. The registry is written first:
 // wineserver does that when it ends. HNS goes on, because it stands for what its store has too; see rebootHNS.
-func (h Host) powerOff(ctx context.Context) error {
-	tools, err := wine.Find()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	if err := tools.StopServer(ctx, h.Prefix()); err != nil {
+func (h Host) powerOff() error {
+	if err := confine.Stop(h.Dir, 30*time.Second); err != nil {
 		return err
 	}
 

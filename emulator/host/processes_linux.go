@@ -21,6 +21,9 @@ type Process struct {
 	After string
 	// Before is a program with its arguments that must succeed before each start; nil for none.
 	Before []string
+	// Box: it is started in the box of the host (emulator/confine). MakesBox: it is the first process of the box, and is made with
+	// confine.CloneFlags.
+	Box, MakesBox bool
 	// Follows names the process with which this one is started again; "" if there is none.
 	Follows string
 }
@@ -50,7 +53,7 @@ func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 	}
 
 	list := []Process{
-		{Name: "wineserver", Path: tools.Server, Args: []string{"-f", "-p"}, Env: tools.Env(h.Prefix()),
+		{Name: "wineserver", Path: porthole, Args: []string{"host-box", "--host-dir", h.Dir}, MakesBox: true,
 			Before: []string{porthole, "host-clear", "--host-dir", h.Dir}},
 		{Name: "hnsd", Path: porthole, Args: hnsd, Listens: wire.HNSAddress},
 	}
@@ -64,7 +67,7 @@ func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 	if h.Runtime == ContainerdExe && !h.Managed() {
 		argv := tools.Argv(runtimeFolder + `\containerd.exe`)
 		list = append(list,
-			Process{Name: "containerd", Path: argv[0], Args: argv[1:], Env: tools.Env(h.Prefix()), After: "hcsd", Follows: "wineserver"})
+			Process{Name: "containerd", Path: argv[0], Args: argv[1:], Env: tools.Env(h.Prefix()), After: "hcsd", Follows: "wineserver", Box: true})
 	}
 	if h.Managed() {
 		scm := Process{Name: "scm", Path: porthole, Args: []string{"host-scm", "--host-dir", h.Dir}, Follows: "wineserver"}

@@ -47,7 +47,7 @@ func (h Host) Reboot(ctx context.Context, o RebootOptions) (r Rebooted, err erro
 			}
 			return err
 		},
-		func() error { return h.powerOff(ctx) },
+		func() error { return h.powerOff() },
 		func() error { r.BootID, err = h.Prefix().NextBoot(); return err },
 		func() error { r.Lost, err = h.rebootHNS(ctx, o.HNS); return err },
 		func() error { return platform.InNetns(platform.NetnsPath(h.Netns), dropRoutes) },

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"porthole.dev/porthole/emulator/confine"
 	hcs "porthole.dev/porthole/emulator/hcsd/serve"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/lab"
@@ -34,6 +35,7 @@ func (s Store) Remove(h Host) error {
 		func() error { return killInNetns(append([]string{h.Netns}, own...)) },
 		h.removeContainers,
 		func() error { return wine.PrefixMount("", h.Dir).Unmount() },
+		func() error { return confine.Unshare(h.Dir) },
 		func() error { return lab.RemoveHost(h.Name) },
 		func() error { return deleteNetns(own) },
 		lab.RemoveRouter,

@@ -8,17 +8,25 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
 )
 
-// Program gives the command that runs a Windows program of the host; it must be started in the host's network namespace.
-// name is a C:\ path, a Linux path, or the name of a program in C:\windows\system32. A file of the caller's folder comes
-// before one of Windows.
-func (h Host) Program(ctx context.Context, name string, args ...string) (*exec.Cmd, error) {
+// Command is a Windows program of a host, which runs in the host's box (emulator/confine).
+type Command struct {
+	*exec.Cmd          // stdio and environment are the caller's to set; it is started by Start only
+	Show      []string // folders of this machine that the host sees, read-only, while the program runs
+
+	host Host
+	hide []func() error
+}
+
+// Program gives the command that runs a Windows program of the host. name is a C:\ path, a Linux path, or the name of a program in
+// C:\windows\system32. A file of the caller's folder comes before one of Windows. The folder of a program that is not on C: is shown to the host.
+func (h Host) Program(ctx context.Context, name string, args ...string) (*Command, error) {
 	if h.OS != "windows" {
 		return nil, fmt.Errorf("host %s is a Linux node: it runs no Windows programs", h.Name)
 	}
@@ -38,29 +46,57 @@ func (h Host) Program(ctx context.Context, name string, args ...string) (*exec.C
 	if err != nil {
 		return nil, fmt.Errorf("running %s on host %s: %w", name, h.Name, err)
 	}
-	return tools.Command(ctx, p, exe, args...), nil
+
+	c := &Command{host: h}
+	if filepath.IsAbs(exe) {
+		if exe, err = filepath.EvalSymlinks(exe); err != nil {
+			return nil, fmt.Errorf("running %s on host %s: %w", name, h.Name, err)
+		}
+		c.Show = []string{filepath.Dir(exe)}
+	}
+	c.Cmd = tools.Command(ctx, p, exe, args...)
+	return c, nil
 }
 
-// Exec replaces the calling process by a Windows program of the host. The program has the caller's stdio, terminal, process id
-// and signals, and its exit code goes to the caller's parent. Exec returns only if it fails.
-func (h Host) Exec(env []string, name string, args ...string) error {
-	cmd, err := h.Program(context.Background(), name, args...)
-	if err != nil {
-		return err
-	}
-	if err := h.boot(); err != nil {
-		return err
-	}
-	if term, ok := os.LookupEnv("TERM"); ok {
-		cmd.Env = append(cmd.Env, "TERM="+term)
-	}
-	return platform.InNetns(platform.NetnsPath(h.Netns), func() error {
-		if err := os.Chdir(cmd.Dir); err != nil {
-			return err
+// Start starts the program once the host's wineserver runs. The caller calls Wait.
+func (c *Command) Start(ctx context.Context) error {
+	for _, dir := range c.Show {
+		hide, err := confine.Show(ctx, c.host.Dir, dir)
+		if err != nil {
+			return errors.Join(err, c.hideAll())
 		}
-		err := syscall.Exec(cmd.Path, cmd.Args, append(cmd.Env, env...))
-		return fmt.Errorf("running %s on host %s: %w", name, h.Name, err)
-	})
+		c.hide = append(c.hide, hide)
+	}
+	if err := confine.Start(ctx, c.host.Dir, c.Cmd); err != nil {
+		return errors.Join(err, c.hideAll())
+	}
+	return nil
+}
+
+// Wait waits for the end of the program and returns what exec.Cmd.Wait does.
+func (c *Command) Wait() error {
+	err := c.Cmd.Wait()
+	if hidden := c.hideAll(); hidden != nil && confine.Running(c.host.Dir) {
+		return errors.Join(err, hidden)
+	}
+	return err
+}
+
+func (c *Command) hideAll() error {
+	var errs []error
+	for _, hide := range c.hide {
+		errs = append(errs, hide())
+	}
+	c.hide = nil
+	return errors.Join(errs...)
+}
+
+// Run runs the program to its end.
+func (c *Command) Run(ctx context.Context) error {
+	if err := c.Start(ctx); err != nil {
+		return err
+	}
+	return c.Wait()
 }
 
 // boot starts Wine's service manager if it does not run. The first program of a prefix would start it otherwise, and it
@@ -83,10 +119,7 @@ func (h Host) boot() error {
 	if err != nil {
 		return err
 	}
-	if err := platform.StartInNetns(platform.NetnsPath(h.Netns), cmd); err != nil {
-		return fmt.Errorf("booting host %s: %w", h.Name, err)
-	}
-	if err := cmd.Wait(); err != nil {
+	if err := cmd.Run(ctx); err != nil {
 		return fmt.Errorf("booting host %s: %w", h.Name, err)
 	}
 	return nil

@@ -12,7 +12,6 @@ import (
 
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/pealign"
-	"porthole.dev/porthole/internal/platform"
 )
 
 // ContainerdExe is the container runtime of a host, and of each Windows node of a cluster: containerd.exe and runhcs, unmodified.
@@ -84,7 +83,7 @@ func (s Store) RuntimeLayer() (dir string, err error) {
 			return "", fmt.Errorf("installing %s: %w", ContainerdExe, err)
 		}
 	}
-	return dir, nil
+	return dir, wine.Own(filepath.Join(dir, "drive_c"))
 }
 
 // onC returns the Linux path of a C:\ path whose case is that of the files.
@@ -180,9 +179,6 @@ func (h Host) output(ctx context.Context, name string, args ...string) (string, 
 	}
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
-	if err := platform.StartInNetns(platform.NetnsPath(h.Netns), cmd); err != nil {
-		return "", err
-	}
-	err = cmd.Wait()
+	err = cmd.Run(ctx)
 	return strings.TrimSpace(out.String()), err
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/atomicfile"
@@ -153,11 +154,12 @@ func (s Store) read(name string) (Host, error) {
 // Describe writes the description of a host that something else made, such as a node of a cluster.
 func (s Store) Describe(h Host) error {
 	h.Dir = s.Folder(h.Name)
-	perm := platform.Closed
-	if h.OS != "windows" { // its containers may have user namespaces of their own
-		perm = platform.PassThrough
+	var err error
+	if h.OS == "windows" {
+		err = confine.MakeFolder(h.Dir)
+	} else { // its containers may have user namespaces of their own
+		err = platform.MakeFolder(h.Dir, platform.PassThrough)
 	}
-	err := platform.MakeFolder(h.Dir, perm)
 	if err == nil {
 		err = h.write()
 	}

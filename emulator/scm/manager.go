@@ -216,7 +216,7 @@ func (m *Manager) collect(key string) {
 		return
 	}
 	for pid := range s.handles {
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
+		if !m.o.Launcher.Alive(pid) {
 			delete(s.handles, pid)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/wine"
 )
 
@@ -43,6 +44,9 @@ func (w Windows) Launch(service, commandLine string) (Process, error) {
 	return nil, FileNotFound
 }
 
+// hostDir is the folder of the host whose prefix it is.
+func (w Windows) hostDir() string { return filepath.Dir(w.Prefix.Dir) }
+
 // mark tells a process that the service manager has started it, and as which service: it sees services.exe as its parent, and reads its
 // environment in the registry (emulator/dll/mend_service.c). noService stands for a program of a recovery action.
 const (
@@ -54,11 +58,11 @@ func (w Windows) start(service, program string, args []string) (Process, error) 
 	cmd := w.Tools.Command(context.Background(), w.Prefix, program, args...)
 	cmd.Dir = filepath.Join(w.Prefix.DriveC(), "windows", "system32")
 	cmd.Env = append(cmd.Env, mark+cmp.Or(service, noService))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	if err := confine.Start(context.Background(), w.hostDir(), cmd); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", program, err)
 	}
-	p := &process{cmd: cmd, done: make(chan struct{})}
+	p := &process{cmd: cmd, pid: confine.InnerPid(cmd.Process.Pid), done: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait() // its exit code does not matter, as on Windows
 		close(p.done)
@@ -74,20 +78,28 @@ func (w Windows) PreshutdownOrder() []string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	cmd := w.Tools.Command(ctx, w.Prefix, "reg", "query", `HKLM\SYSTEM\CurrentControlSet\Control`, "/v", "PreshutdownOrder")
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	found := multiString.FindSubmatch(bytes.ReplaceAll(out, []byte("\r"), nil))
+	var out bytes.Buffer
+	cmd.WaitDelay, cmd.Stdout = time.Second, &out
+	err := confine.Start(ctx, w.hostDir(), cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	found := multiString.FindSubmatch(bytes.ReplaceAll(out.Bytes(), []byte("\r"), nil))
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) || found == nil {
 		return nil
 	}
 	return strings.Split(strings.TrimSuffix(string(found[1]), `\0`), `\0`)
 }
 
+// Alive implements Launcher.
+func (w Windows) Alive(pid int) bool { return confine.Alive(w.hostDir(), pid) }
+
 type process struct {
 	cmd  *exec.Cmd
+	pid  int
 	done chan struct{}
 }
 
-func (p *process) PID() int              { return p.cmd.Process.Pid }
+func (p *process) PID() int              { return p.pid }
 func (p *process) Done() <-chan struct{} { return p.done }
 func (p *process) Kill()                 { _ = p.cmd.Process.Kill() } // one that has ended needs no killing

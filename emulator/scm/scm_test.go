@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/wire"
+
+	"golang.org/x/sys/unix"
 )
 
 // fake starts processes that are services as their command line says: "service", "silent" (never answers), "plain" (ends at once),
@@ -38,6 +40,8 @@ func (p *fakeProcess) Done() <-chan struct{} { return p.done }
 func (p *fakeProcess) Kill()                 { p.once.Do(func() { close(p.done) }) }
 
 func (f *fake) PreshutdownOrder() []string { return f.order }
+
+func (f *fake) Alive(pid int) bool { return unix.Kill(pid, 0) == nil }
 
 func (f *fake) Launch(_, line string) (Process, error) {
 	how, name, _ := strings.Cut(line, " ")

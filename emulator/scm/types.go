@@ -127,7 +127,7 @@ type Status struct {
 
 // Process is one that a Launcher started.
 type Process interface {
-	PID() int
+	PID() int              // Linux' number, as the process itself sees it
 	Done() <-chan struct{} // closed when it has ended
 	Kill()
 }
@@ -140,6 +140,8 @@ type Launcher interface {
 	// PreshutdownOrder returns the names of the services that get the pre-shutdown notice first, in this order. Windows keeps the list
 	// in its registry under this name.
 	PreshutdownOrder() []string
+	// Alive reports whether a process of the host runs; pid is Linux' number, as the process itself sees it.
+	Alive(pid int) bool
 }
 
 // Event is one entry of the Windows event log.
