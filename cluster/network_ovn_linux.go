@@ -86,7 +86,7 @@ func ovnNode(p *planner, n Node) {
 		central := ovnCentral(p.l)
 		p.add(supervise.Process{Name: n.Name + "/ovn-control-plane", Node: n.Name, Path: p.l.Porthole(), Netns: p.netns(n.Name), Log: p.l.NodeLog(n.Name, "ovn-control-plane"),
 			WaitFor: []supervise.Condition{p.apiReady(), {Path: central.NB(), Dial: true}},
-			Args:    []string{"ovn-control-plane", "--kubeconfig=" + kubeconfigOf(p.l, "ovn"), "--nb=" + central.NBAddress(), "--sb=" + central.SBAddress(),
+			Args: []string{"ovn-control-plane", "--kubeconfig=" + kubeconfigOf(p.l, "ovn"), "--nb=" + central.NBAddress(), "--sb=" + central.SBAddress(),
 				"--cluster-cidr=" + join(p.ranges.pods), "--service-cidr=" + join(p.ranges.services), fmt.Sprint("--node-cidr-mask-size=", p.ranges.masks[0])}})
 	}
 	if n.Windows {

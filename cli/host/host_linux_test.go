@@ -22,6 +22,7 @@ import (
 
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -48,6 +49,7 @@ func TestHost(t *testing.T) {
 	t.Run("errors", w.testErrors)
 	t.Run("stdio and exit code", w.testProgram)
 	t.Run("ended by a signal", w.testEnded)
+	t.Run("ways out", w.testWaysOut)
 	var pods [2]string
 	t.Run("network", func(t *testing.T) { pods = w.testNetwork(t) })
 	if !t.Failed() {
@@ -65,6 +67,7 @@ func newWorld(t *testing.T) *world {
 	command(t, nil, "go", "build", "-o", w.porthole, "../../cmd/porthole")
 	command(t, nil, "sh", "../../emulator/dll/build.sh", filepath.Join(bin, "windows", "dll"))
 	command(t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", filepath.Join(bin, "probe.exe"), "./testdata/hostprobe")
+	command(t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", filepath.Join(bin, "escape.exe"), "../../emulator/hcsd/serve/testdata/escape")
 	return w
 }
 
@@ -459,4 +462,13 @@ func processesOf(t *testing.T, dir string) (found []string) {
 		}
 	}
 	return found
+}
+
+// testWaysOut has a program of the host, as those of HostProcess pods are, try each way out of the host that it knows.
+func (w *world) testWaysOut(t *testing.T) {
+	out, _, code := w.call("", "run", w.name, "--", filepath.Join(filepath.Dir(w.porthole), "escape.exe"), w.dir+"/hosts/another", w.dir+"/wine", w.dir+"/hosts/"+w.name+"/scm/database.json")
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	testkit.NoWayOut(t, out)
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/emulator/scm"
+	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/services"
 	"porthole.dev/porthole/internal/testkit/wait"
@@ -42,6 +43,9 @@ func (w *world) testServices(t *testing.T) {
 		}
 	}
 
+	if err := wine.Own(k); err != nil {
+		t.Fatal(err)
+	}
 	pods := w.servePods(t)
 	t.Run("install", w.testInstall)
 	w.service(0, "start")

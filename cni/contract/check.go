@@ -21,7 +21,6 @@ type form struct {
 
 var (
 	prefix    = form{"a range such as 10.96.0.0/16", isPrefix, false}
-	prefixes  = form{"ranges such as 10.96.0.0/16", isPrefix, true}
 	hosts     = form{"ranges or addresses such as 10.96.0.0/16", func(s string) bool { return isPrefix(s) || isAddr(s) }, true}
 	addr      = form{"an address such as 10.0.0.1", isAddr, false}
 	port      = form{"a port, 1 to 65535", isPort, false}

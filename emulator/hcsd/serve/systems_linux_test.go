@@ -30,6 +30,12 @@ type host struct {
 // startHost makes a host in a folder of its own.
 func startHost(t *testing.T) *host {
 	t.Helper()
+	return startHostOf(t, 20348)
+}
+
+// startHostOf makes a host of a Windows build.
+func startHostOf(t *testing.T, number int) *host {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("mounts and containers need root")
 	}
@@ -45,12 +51,12 @@ func startHost(t *testing.T) *host {
 	if _, err := os.Stat(filepath.Join(dlls, "vmcompute.dll")); err != nil {
 		t.Skip("run `make dll` first: ", err)
 	}
-	build, err := wine.LookupBuild(20348)
+	build, err := wine.LookupBuild(number)
 	check(t, err)
 
 	dir := t.TempDir()
 	name := filepath.Base(filepath.Dir(dir)) // so that two tests have cgroups of their own
-	h := &host{t: t, o: Options{Host: "test-" + name, HostDir: filepath.Join(dir, "hosts", "h"), Template: wine.TemplateDir(dir, 20348), Tools: tools, Runc: runcPath, CPUs: runtime.NumCPU()}}
+	h := &host{t: t, o: Options{Host: "test-" + name, HostDir: filepath.Join(dir, "hosts", "h"), Template: wine.TemplateDir(dir, number), Tools: tools, Runc: runcPath, CPUs: runtime.NumCPU()}}
 	h.prefix = wine.Prefix{Dir: filepath.Join(h.o.HostDir, "prefix")}
 	check(t, tools.EnsureTemplate(t.Context(), wine.TemplateOptions{Dir: h.o.Template, Build: build, DLLDir: dlls, Owner: wine.Owner}))
 	check(t, os.MkdirAll(h.o.HostDir, 0o755))
