@@ -228,7 +228,7 @@ func normalise(value json.RawMessage) (hns.Policy, error) {
 	name, known := policyTypes[strings.ToLower(kind)]
 	if !known {
 		types := slices.Compact(slices.Sorted(maps.Values(policyTypes)))
-		return hns.Policy{}, fmt.Errorf("policy type (Type) %q is none that an endpoint of HNS can have: %s", kind, strings.Join(types, ", "))
+		return hns.Policy{}, fmt.Errorf("policy Type %q is none that an endpoint of HNS can have: %s", kind, strings.Join(types, ", "))
 	}
 	if name == "OutBoundNAT" || name == "SDNRoute" || name == "ProviderAddress" {
 		renameSettings(settings)
