@@ -25,9 +25,10 @@ const (
 // trusted are those who may change what a node's programs read: SYSTEM, the administrators, and Windows' installer (winnt.h).
 var trusted = []string{"SY", "BA", "S-1-5-18", "S-1-5-32-544", "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464"}
 
-// held returns an access control list, in SDDL, by which nobody else changes a folder itself, and whether it differs from the given one.
+// held returns an access control list, in SDDL, by which nobody but trusted and self changes a folder itself, and whether it differs from the
+// given one. self is the administrator who runs this program, if it is no group that holds the rights.
 // What is made in the folder from now on inherits what it would have: it may be meant for containers.
-func held(sddl string) (list string, differs bool, err error) {
+func held(sddl string, self ...string) (list string, differs bool, err error) {
 	_, given, found := strings.Cut(sddl, "D:")
 	given, _, _ = strings.Cut(given, "S:")
 	if !found || strings.HasPrefix(given, "NO_ACCESS_CONTROL") { // everybody may do everything
@@ -49,7 +50,7 @@ func held(sddl string) (list string, differs bool, err error) {
 		if err != nil {
 			return "", false, err
 		}
-		if fields[0] != "A" || slices.Contains(trusted, fields[5]) || mask&changes == 0 || strings.Contains(flags, "IO") {
+		if fields[0] != "A" || slices.Contains(trusted, fields[5]) || slices.Contains(self, fields[5]) || mask&changes == 0 || strings.Contains(flags, "IO") {
 			out += fmt.Sprintf("(%s;%s;%s;%s)", fields[0], flags, fields[2], strings.Join(fields[3:], ";"))
 			continue
 		}
@@ -89,10 +90,10 @@ func maskOf(text string) (mask uint32, err error) {
 }
 
 // ownedByOther reports whether a security descriptor, in SDDL, has an owner who is not trusted. An owner can change the list at any time.
-func ownedByOther(sddl string) bool {
+func ownedByOther(sddl string, self ...string) bool {
 	_, owner, found := strings.Cut(sddl, "O:")
 	if end := strings.IndexAny(owner, ":"); end > 0 {
 		owner = owner[:end-1] // the letter in front of the next colon begins the next part
 	}
-	return found && !slices.Contains(trusted, owner)
+	return found && !slices.Contains(trusted, owner) && !slices.Contains(self, owner)
 }

@@ -33,7 +33,7 @@ func Hold(dir string) (err error) {
 		return err
 	}
 
-	list, differs, err := held(now.String())
+	list, differs, err := held(now.String(), self()...)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func Hold(dir string) (err error) {
 	if differs {
 		what = windows.DACL_SECURITY_INFORMATION | windows.PROTECTED_DACL_SECURITY_INFORMATION
 	}
-	if ownedByOther(now.String()) {
+	if ownedByOther(now.String(), self()...) {
 		list, what = "O:BA"+list, what|windows.OWNER_SECURITY_INFORMATION
 	}
 	if what == 0 {
@@ -60,6 +60,16 @@ func Held(dir string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("reading who may change %s: %w", dir, err)
 	}
-	_, differs, err := held(now.String())
-	return err == nil && !differs && !ownedByOther(now.String()), err
+	_, differs, err := held(now.String(), self()...)
+	return err == nil && !differs && !ownedByOther(now.String(), self()...), err
+}
+
+// self is the user who runs this program, if an administrator: Wine has no other owner of files.
+func self() []string {
+	token := windows.GetCurrentProcessToken()
+	user, err := token.GetTokenUser()
+	if err != nil || !token.IsElevated() {
+		return nil
+	}
+	return []string{user.User.Sid.String()}
 }

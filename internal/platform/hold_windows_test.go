@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/windows"
 )
 
 // TestHold: a folder is held, what is made in it inherits as before, and holding it again changes nothing.
@@ -20,6 +22,17 @@ func TestHold(t *testing.T) {
 		}
 	}()
 
+	open, err := windows.SecurityDescriptorFromString("D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;FA;;;WD)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _, err := open.DACL()
+	if err == nil {
+		err = windows.SetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.DACL_SECURITY_INFORMATION, nil, nil, list, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if is, err := Held(dir); is || err != nil {
 		t.Errorf("before: %v, %v: there is nothing to see", is, err)
 	}
