@@ -240,6 +240,7 @@ func (r root) proc() error {
 			return fmt.Errorf("hiding %s: %w", path, err)
 		}
 	}
+
 	for _, path := range ReadonlyPaths {
 		err := unix.Mount(r.at(path), r.at(path), "", unix.MS_BIND, "")
 		if errors.Is(err, os.ErrNotExist) {

@@ -52,6 +52,7 @@ func ownTree(dir, at string, owner uint32) error {
 		if !ok || st.Uid == owner && st.Gid == owner || info.Mode()&fs.ModeCharDevice != 0 { // whiteouts of an overlay are devices
 			return nil
 		}
+
 		rel, err := filepath.Rel(dir, path)
 		if err != nil {
 			return err

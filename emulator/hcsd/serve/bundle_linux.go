@@ -58,6 +58,7 @@ type (
 		Groups      []runtimeIDs           `json:"gidMappings"`
 		Resources   runtimeResources       `json:"resources"`
 		Seccomp     confine.SeccompProfile `json:"seccomp"`
+		Sysctl      map[string]string      `json:"sysctl,omitempty"`
 		MaskedPaths []string               `json:"maskedPaths"`
 		Readonly    []string               `json:"readonlyPaths"`
 	}
@@ -98,7 +99,7 @@ func (o Options) spec(w specOptions) runtimeSpec {
 	mount := func(path, source string, options ...string) runtimeMount {
 		return runtimeMount{path, "bind", source, append([]string{"rbind", "nosuid", "nodev"}, options...)}
 	}
-	s := runtimeSpec{Version: "1.0.2", Root: runtimeRoot{o.root(), true}, Process: o.linuxProcess([]string{o.Tools.Server, "-f", "-p"}, "/")}
+	s := runtimeSpec{Version: "1.0.2", Root: runtimeRoot{o.root().path(), true}, Process: o.linuxProcess([]string{o.Tools.Server, "-f", "-p"}, "/")}
 	if w.container.GuestOs != nil {
 		s.Hostname = w.container.GuestOs.HostName
 	}
@@ -108,7 +109,7 @@ func (o Options) spec(w specOptions) runtimeSpec {
 		{"/dev/pts", "devpts", "devpts", []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
 		{"/dev/shm", "tmpfs", "shm", []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"}},
 	}
-	for _, path := range o.shown() {
+	for _, path := range o.root().shown() {
 		s.Mounts = append(s.Mounts, mount(path, path, "ro"))
 	}
 	s.Mounts = append(append(s.Mounts,
@@ -128,6 +129,9 @@ func (o Options) spec(w specOptions) runtimeSpec {
 		MaskedPaths: confine.MaskedPaths, Readonly: confine.ReadonlyPaths,
 	}
 	s.Linux.Resources.Devices = []runtimeDevice{{false, "rwm"}}
+	if w.netns == "" { // others are opened by confine.OpenNetwork
+		s.Linux.Sysctl = map[string]string{"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 0"}
+	}
 	return s
 }
 

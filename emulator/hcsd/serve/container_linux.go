@@ -124,7 +124,7 @@ func (s systemCalls) startContainer(ctx context.Context, c *container, doc hcsd.
 		return process{}, err
 	}
 	w.netns = net.path
-	if w.netns != "" { // in one of its own the container has all rights that it needs
+	if w.netns != "" { // runc opens one of its own
 		if err := confine.OpenNetwork(w.netns); err != nil {
 			return process{}, err
 		}
@@ -235,6 +235,7 @@ func (s systemCalls) addMounts(w *specOptions, of []hcsd.MappedDirectory) error 
 		if err != nil {
 			return err
 		}
+
 		target, err := inContainer(w.driveC, m.ContainerPath)
 		if err != nil {
 			return err
@@ -263,14 +264,14 @@ func outermostFirst(of []hcsd.MappedDirectory) []hcsd.MappedDirectory {
 
 // stage gives a container that is being started a file or folder of the host.
 func (s systemCalls) stage(w *specOptions, source place) (path string, err error) {
-	path, err = s.o.stage(source, fmt.Sprintf("%s-%d", filepath.Base(w.dir), len(w.staged)))
+	path, err = s.o.root().stage(source, fmt.Sprintf("%s-%d", filepath.Base(w.dir), len(w.staged)))
 	w.staged = append(w.staged, path)
 	return path, err
 }
 
 func (s systemCalls) unstage(ctx context.Context, w specOptions) {
 	for _, path := range w.staged {
-		if err := s.o.unstage(path); err != nil {
+		if err := s.o.root().unstage(path); err != nil {
 			klog.FromContext(ctx).Error(err, "Removing a mount of a container that was started", "path", path)
 		}
 	}

@@ -51,6 +51,7 @@ func (r runc) enter(key string, init process, p runtimeProcess, files [3]*os.Fil
 	if err := startInside(cmd, init); err != nil {
 		return process{}, fmt.Errorf("starting a program in container %s: %w", key, err)
 	}
+
 	started, err := processOf(cmd.Process.Pid)
 	for _, dir := range cgroups {
 		if err == nil { // the first of them takes 10 ms, for which the program does not wait

@@ -347,7 +347,7 @@ func testTar(t *testing.T, h *host) {
 		check(t, err)
 	}
 	check(t, w.Close())
-	check(t, os.WriteFile(filepath.Join(h.prefix.DriveC(), "copied", "hostile.tar"), archive.Bytes(), 0o600))
+	h.write("copied/hostile.tar", archive.String())
 
 	out := h.ran(wantedPrograms{
 		Mounts: []wantedMount{{HostPath: `C:\copied`, ContainerPath: `C:\copied`}},

@@ -11,57 +11,68 @@ import (
 
 	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/guest"
+	"porthole.dev/porthole/emulator/wine"
 )
 
 // rootsDir has the folder that the containers of a host have as their root: it has nothing but places for mounts. It is not in the host's folder because the
 // containers' user passes through no folder above that.
 const rootsDir = "/run/porthole"
 
-func (o Options) root() string { return filepath.Join(o.ownRoot(), "root") }
-
-// ownRoot is that of one host, of which there may be others of its name in other state folders.
-func (o Options) ownRoot() string {
-	h := fnv.New64a()
-	h.Write([]byte(o.HostDir))
-	return filepath.Join(rootsDir, fmt.Sprintf("%s-%016x", filepath.Base(o.HostDir), h.Sum64()))
+// rootFolder is that folder of one host, with the folder of what is being mounted beside it.
+type rootFolder struct {
+	hostDir string
+	tools   wine.Tools
 }
 
+func (o Options) root() rootFolder { return rootFolder{o.HostDir, o.Tools} }
+
+// own has both. There may be hosts of the same name in other state folders.
+func (r rootFolder) own() string {
+	h := fnv.New64a()
+	h.Write([]byte(r.hostDir))
+	return filepath.Join(rootsDir, fmt.Sprintf("%s-%016x", filepath.Base(r.hostDir), h.Sum64()))
+}
+
+func (r rootFolder) path() string { return filepath.Join(r.own(), "root") }
+
 // shown are the folders and files of this machine that containers see.
-func (o Options) shown() (list []string) {
-	for _, path := range append(confine.Libraries(o.Tools), confine.Links...) {
+func (r rootFolder) shown() (list []string) {
+	for _, path := range append(confine.Libraries(r.tools), confine.Links...) {
 		st, err := os.Lstat(path)
-		if err == nil && st.Mode()&os.ModeSymlink == 0 { // makeRoot makes links
+		if err == nil && st.Mode()&os.ModeSymlink == 0 { // make makes links
 			list = append(list, path)
 		}
 	}
 	return list
 }
 
-// makeRoot makes the root folder of containers. What is there stays.
-func (o Options) makeRoot() error {
+// make makes the root folder of containers. What is there stays.
+func (r rootFolder) make() error {
 	folders := []string{"/proc", "/dev", "/tmp", "/etc", guest.Prefix}
 	files := []string{"/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/hosts"}
-	for _, path := range o.shown() {
+	for _, path := range r.shown() {
 		if st, err := os.Stat(path); err == nil && st.IsDir() {
 			folders = append(folders, path)
 		} else {
 			files = append(files, path)
 		}
 	}
+
 	for _, path := range folders {
-		if err := os.MkdirAll(filepath.Join(o.root(), path), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(r.path(), path), 0o755); err != nil {
 			return fmt.Errorf("making the root folder of containers: %w", err)
 		}
 	}
+
 	for _, path := range files {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(o.root(), path)), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(r.path(), path)), 0o755); err != nil {
 			return fmt.Errorf("making the root folder of containers: %w", err)
 		}
-		if err := os.WriteFile(filepath.Join(o.root(), path), nil, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(r.path(), path), nil, 0o644); err != nil {
 			return fmt.Errorf("making the root folder of containers: %w", err)
 		}
 	}
-	if err := os.MkdirAll(o.stageDir(), 0o700); err != nil {
+	if err := os.MkdirAll(r.stageDir(), 0o700); err != nil {
 		return fmt.Errorf("making the root folder of containers: %w", err)
 	}
 	for _, path := range confine.Links {
@@ -69,7 +80,7 @@ func (o Options) makeRoot() error {
 		if err != nil {
 			continue // a folder, or not there
 		}
-		if err := os.Symlink(target, filepath.Join(o.root(), path)); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Symlink(target, filepath.Join(r.path(), path)); err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("making the root folder of containers: %w", err)
 		}
 	}
@@ -78,11 +89,11 @@ func (o Options) makeRoot() error {
 
 // stageDir has a mount for each file and folder of the host that a container which is being started gets. runc opens them by their paths
 // there, which programs of the host cannot change.
-func (o Options) stageDir() string { return filepath.Join(o.ownRoot(), "stage") }
+func (r rootFolder) stageDir() string { return filepath.Join(r.own(), "stage") }
 
 // stage mounts a place of the host in stageDir and returns the path. unstage takes it away, when the container has mounts of its own.
-func (o Options) stage(p place, name string) (path string, err error) {
-	path = filepath.Join(o.stageDir(), name)
+func (r rootFolder) stage(p place, name string) (path string, err error) {
+	path = filepath.Join(r.stageDir(), name)
 	st, err := p.Stat()
 	if err == nil && st.IsDir() {
 		err = os.Mkdir(path, 0o700)
@@ -99,7 +110,7 @@ func (o Options) stage(p place, name string) (path string, err error) {
 }
 
 // unstage takes away what stage made. The folder is only removed when it is empty, so that nothing is removed through a mount.
-func (o Options) unstage(path string) error {
+func (r rootFolder) unstage(path string) error {
 	err := guest.Unmount(path)
 	if err == nil {
 		err = os.Remove(path)
@@ -111,23 +122,23 @@ func (o Options) unstage(path string) error {
 }
 
 // unstageAll takes away what an hcsd that was killed has left in stageDir.
-func (o Options) unstageAll() error {
-	entries, err := os.ReadDir(o.stageDir())
+func (r rootFolder) unstageAll() error {
+	entries, err := os.ReadDir(r.stageDir())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	for _, e := range entries {
-		err = errors.Join(err, o.unstage(filepath.Join(o.stageDir(), e.Name())))
+		err = errors.Join(err, r.unstage(filepath.Join(r.stageDir(), e.Name())))
 	}
 	return err
 }
 
-// removeRoot removes the folders in rootsDir of a host that has no containers any more.
-func (o Options) removeRoot() error {
-	if err := o.unstageAll(); err != nil {
+// remove removes the folders in rootsDir of a host that has no containers any more.
+func (r rootFolder) remove() error {
+	if err := r.unstageAll(); err != nil {
 		return err
 	}
-	err := os.RemoveAll(o.ownRoot())
+	err := os.RemoveAll(r.own())
 	os.Remove(rootsDir) // that of other hosts stays
 	return err
 }

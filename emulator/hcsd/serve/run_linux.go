@@ -33,7 +33,7 @@ func Run(ctx context.Context, o Options) error {
 			return fmt.Errorf("serving HCS: %w", err)
 		}
 	}
-	if err := errors.Join(o.unstageAll(), o.makeRoot()); err != nil {
+	if err := errors.Join(o.root().unstageAll(), o.root().make()); err != nil {
 		return fmt.Errorf("serving HCS: %w", err)
 	}
 	if err := removeLogs(o.path("runc")); err != nil {
@@ -107,7 +107,7 @@ func Clean(ctx context.Context, hostDir, runcPath string) error {
 	for _, dir := range layers {
 		all = append(all, o.unmountLayer(filepath.Base(dir)))
 	}
-	return errors.Join(append(all, o.removeRoot())...)
+	return errors.Join(append(all, o.root().remove())...)
 }
 
 // accept serves connections until ctx ends.

@@ -62,6 +62,7 @@ func (s layerCalls) showUsage(id string) error {
 	if err != nil || !st.Active || st.Folder == "" {
 		return err
 	}
+
 	var used int64
 	if onDisk {
 		used, err = usedOfDisk(filepath.Dir(upper))

@@ -25,7 +25,7 @@ func TestWaysOut(t *testing.T) {
 			h.write("shared/note.txt", "of the host")
 			h.built("client", "client.exe")
 			h.built("escape", "layers/base/Files/escape.exe")
-			line := strings.Join([]string{`C:\escape.exe`, h.o.HostDir, h.o.Template, filepath.Dir(h.o.HostDir), h.o.root()}, " ")
+			line := strings.Join([]string{`C:\escape.exe`, h.o.HostDir, h.o.Template, filepath.Dir(h.o.HostDir), h.o.root().path()}, " ")
 			w := wantedPrograms{Mounts: []wantedMount{{HostPath: `C:\shared`, ContainerPath: `C:\shared`}}}
 			for _, user := range []string{"ContainerUser", "ContainerAdministrator"} {
 				w.Programs = append(w.Programs, wantedProgram{Line: line, User: user})
