@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/cluster/supervise"
+	hcs "porthole.dev/porthole/emulator/hcsd/serve"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
@@ -68,7 +69,7 @@ func Down(ctx context.Context, o DownOptions) error {
 	}{
 		{"processes", func() error { return supervise.Shutdown(l.RunDir(), 5*time.Second) }},
 		{"containers", func() error { return errors.Join(killContainers(config), killInNetns(config)) }},
-		{"mounts", func() error { return unmountBelow(l, keep) }},
+		{"mounts", func() error { return errors.Join(removeRoots(l, config), unmountBelow(l, keep)) }},
 		{"network namespaces", func() error { return removeNetwork(l, config) }},
 		{"cgroups", func() error { return removeCgroups(ctx, config) }},
 		{"state", func() error { return removeState(l, keep, o.Purge) }},
@@ -119,6 +120,17 @@ func processesOf(procs string) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// removeRoots removes the root folders of the containers of Windows nodes, which are not in the state folder.
+func removeRoots(l Layout, c Config) error {
+	var errs []error
+	for _, n := range c.Nodes() {
+		if n.Windows {
+			errs = append(errs, hcs.RemoveRoot(l.Host(n.Name)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // killInNetns ends the processes that are left in the hosts' namespaces: shims and Wine's helpers.

@@ -96,6 +96,7 @@ func reachable(t *testing.T, dir string) (found []string) {
 	if st.Mode().Perm()&0o044 != 0 {
 		found = append(found, dir)
 	}
+
 	others := os.FileMode(0o011)
 	if st.Sys().(*syscall.Stat_t).Gid == wine.Owner { // the user of emulated hosts, whom everybody else is not
 		others = 0o001

@@ -110,6 +110,14 @@ func Clean(ctx context.Context, hostDir, runcPath string) error {
 	return errors.Join(append(all, o.root().remove())...)
 }
 
+// RemoveRoot removes what hcsd has made outside of the folder of a host that has no containers any more. Nothing there is success.
+func RemoveRoot(hostDir string) error {
+	if real, err := filepath.EvalSymlinks(hostDir); err == nil { // as hcsd has it
+		hostDir = real
+	}
+	return Options{HostDir: hostDir}.root().remove()
+}
+
 // accept serves connections until ctx ends.
 func (s *Service) accept(ctx context.Context, listener net.Listener) error {
 	return daemon.Serve(ctx, listener, func(conn net.Conn) { s.serveConn(ctx, conn) })
