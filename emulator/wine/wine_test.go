@@ -30,9 +30,9 @@ func TestPrefix(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
-	dlls := filepath.Join(dir, "dll")
-	if out, err := exec.Command("sh", "../dll/build.sh", dlls).CombinedOutput(); err != nil {
-		t.Fatalf("building DLLs: %v\n%s", err, out)
+	dlls := filepath.Join("..", "..", "bin", "windows", "dll")
+	if _, err := os.Stat(filepath.Join(dlls, "vmcompute.dll")); err != nil {
+		t.Skip("run `make dll` first: ", err)
 	}
 	build, err := LookupBuild(20348)
 	if err != nil {
