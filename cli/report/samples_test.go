@@ -108,7 +108,7 @@ func samples(r *rand.Rand) (list []sample) {
 	add("cmd", "setx DB_PASSWORD %s", made(r, 12, word))
 	add("Dockerfile", "ENV DB_PASSWORD %s\n", made(r, 12, word))
 	add("netrc", "machine x login u password %s", made(r, 12, word))
-	add("npmrc", "//registry.npmjs.org/:_authToken=%s", made(r, 40, word))
+	add("npmrc", "//packages.example.com/:_authToken=%s", made(r, 40, word))
 	add("ini", "[mysql]\nuser = u\npassword = %s\n", made(r, 12, word))
 	add("kubeconfig", "users:\n- user:\n    client-key-data: %s\n", base64.StdEncoding.EncodeToString([]byte(made(r, 60, word))))
 	add("BGP", "peers: [{peerIP: 10.0.0.1, password: %s}]", made(r, 12, word))

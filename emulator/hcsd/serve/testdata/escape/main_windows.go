@@ -18,22 +18,50 @@ func linux(number, a, b, c, d, e, f uintptr) (result uintptr)
 
 // System calls of amd64 (asm/unistd_64.h).
 const (
-	sysRead, sysWrite, sysOpen, sysClose                               = 0, 1, 2, 3
-	sysSocket, sysConnect, sysSendto, sysRecvfrom, sysBind             = 41, 42, 44, 45, 49
-	sysPtrace, sysGetuid, sysSetuid, sysSetgroups, sysMknod            = 101, 102, 105, 116, 133
-	sysPrlimit, sysPivot, sysChroot, sysMount, sysUmount               = 302, 155, 161, 165, 166
-	sysSwapoff, sysReboot, sysSethostname, sysIopl, sysSettime         = 168, 169, 170, 172, 164
-	sysInitModule, sysDeleteModule, sysKexec, sysAddKey                = 175, 176, 246, 248
-	sysRequestKey, sysKeyctl, sysUnshare, sysPerf                      = 249, 250, 272, 298
-	sysOpenByHandle, sysSetns, sysProcessRead, sysFinitModule          = 304, 308, 310, 313
-	sysBpf, sysUserfault, sysIoUring, sysOpenTree, sysFsopen           = 321, 323, 425, 428, 430
-	sysPidfdOpen, sysPidfdGetfd, sysMountSetattr, sysSyslog, sysClone3 = 434, 438, 442, 103, 435
-	sysNameToHandle, sysSymlink, sysLink, sysGetdents, sysKill         = 303, 88, 86, 217, 62
+	sysRead         = 0
+	sysWrite        = 1
+	sysOpen         = 2
+	sysClose        = 3
+	sysSocket       = 41
+	sysConnect      = 42
+	sysSendto       = 44
+	sysRecvfrom     = 45
+	sysGetuid       = 102
+	sysSetuid       = 105
+	sysSetgroups    = 116
+	sysMknod        = 133
+	sysPivot        = 155
+	sysChroot       = 161
+	sysMount        = 165
+	sysUmount       = 166
+	sysSwapoff      = 168
+	sysReboot       = 169
+	sysSethostname  = 170
+	sysIopl         = 172
+	sysSettime      = 164
+	sysInitModule   = 175
+	sysDeleteModule = 176
+	sysKexec        = 246
+	sysAddKey       = 248
+	sysRequestKey   = 249
+	sysKeyctl       = 250
+	sysUnshare      = 272
+	sysPerf         = 298
+	sysOpenByHandle = 304
+	sysFinitModule  = 313
+	sysBpf          = 321
+	sysUserfault    = 323
+	sysIoUring      = 425
+	sysOpenTree     = 428
+	sysFsopen       = 430
+	sysMountSetattr = 442
+	sysSyslog       = 103
+	sysClone3       = 435
 )
 
 const (
-	writeOnly, directory, pathOnly = 1, 0200000, 010000000
-	newNS, newUser, newNet         = 0x20000, 0x10000000, 0x40000000
+	writeOnly, pathOnly    = 1, 010000000
+	newNS, newUser, newNet = 0x20000, 0x10000000, 0x40000000
 )
 
 // failed returns the number of the error of a call; 0 for success.
@@ -111,6 +139,7 @@ func link() int {
 	if err := failed(fd); err != 0 {
 		return err
 	}
+
 	name := "porthole-out\x00\x00\x00\x00"
 	kind := "dummy\x00\x00\x00"
 	attr := func(t uint16, data []byte) []byte {
@@ -129,6 +158,7 @@ func link() int {
 	if err := failed(linux(sysSendto, fd, at(m), uintptr(len(m)), 0, 0, 0)); err != 0 {
 		return err
 	}
+
 	answer := make([]byte, 4096)
 	n := linux(sysRecvfrom, fd, at(answer), 4096, 0, 0, 0)
 	if err := failed(n); err != 0 {
@@ -174,6 +204,7 @@ func ways() map[string]func() int {
 	root := c("/")
 	empty := c("")
 	size := make([]byte, 64)
+
 	all := map[string]func() int{
 		"mount tmpfs":      call(sysMount, c("tmpfs"), c("/tmp"), c("tmpfs"), 0, 0),
 		"mount proc":       call(sysMount, c("proc"), c("/tmp"), c("proc"), 0, 0),
@@ -220,6 +251,7 @@ func ways() map[string]func() int {
 		"strangers":        strangers,
 		"lower oom score":  func() int { return lowers("/proc/self/oom_score_adj") },
 	}
+
 	for _, path := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/printk_ratelimit_burst", "/proc/sys/vm/overcommit_memory",
 		"/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity", "/sys/fs/cgroup/cgroup.procs", "/sys/kernel/uevent_helper",
 		"/sys/power/state", "/dev/kmsg", "/dev/mem", "/dev/vda", "/dev/loop-control", "/dev/fuse", "/dev/net/tun", "/usr/lib/os-release", "/etc/passwd"} {
