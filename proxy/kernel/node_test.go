@@ -198,8 +198,6 @@ func withNodeAccess(b *bench) {
 // expectProblems checks the reasons of a service's problems.
 func (b *bench) expectProblems(name string, reasons ...string) {
 	b.t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	var got []string
 	for _, p := range b.seen().status[name].Problems {
 		got = append(got, p.Reason)
