@@ -1,14 +1,16 @@
 package wine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // owner is the user that a prefix belongs to. Wine refuses to run as another one. A prefix that is not there belongs to root.
@@ -29,40 +31,44 @@ func (p Prefix) asOwner() *syscall.SysProcAttr {
 	return a
 }
 
-// Own gives the files and folders below dir to Owner, and dir itself. It follows no links. What has been removed meanwhile is success.
-func Own(dir string) error { return ownTree(dir, dir, Owner) }
-
-// ownTree looks for what does not belong to the owner below dir, and changes it at the same place below at.
-func ownTree(dir, at string, owner uint32) error {
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok || st.Uid == owner && st.Gid == owner || info.Mode()&fs.ModeCharDevice != 0 { // whiteouts of an overlay are devices
-			return nil
-		}
-
-		rel, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		err = os.Lchown(filepath.Join(at, rel), int(owner), int(owner))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+// Own gives a file to Owner, or a folder and what is below it. It follows no links. What has been removed meanwhile is success.
+func Own(path string) error {
+	st, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
 		return err
+	case !st.IsDir():
+		return os.Lchown(path, Owner, Owner)
+	default:
+		return ownTree(path, path, Owner)
+	}
+}
+
+// ownTree looks for what does not belong to the owner below dir, and changes it at the same place below at: both are folders.
+func ownTree(dir, at string, owner uint32) error {
+	root, err := os.OpenRoot(at)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	give := func(name string) error {
+		if err := root.Lchown(name, int(owner), int(owner)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+
+	err = beneath.Walk(context.Background(), dir, func(f *beneath.Entry) (bool, error) {
+		if f.Uid == owner && f.Gid == owner || f.Mode&unix.S_IFMT == unix.S_IFCHR { // whiteouts of an overlay are devices
+			return true, nil
+		}
+		return true, give(f.Path())
 	})
+	if err == nil {
+		err = give(".")
+	}
 	if err != nil {
 		return fmt.Errorf("giving %s to user %d: %w", at, owner, err)
 	}

@@ -107,7 +107,7 @@ func findName(dir, name string) (found string, exists bool) {
 	if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 		return name, true
 	}
-	entries, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(dir + "/.") // the dot: a named pipe that has taken the place is not waited for
 	if err != nil {
 		return name, false
 	}

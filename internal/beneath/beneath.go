@@ -65,7 +65,7 @@ func FileIn(folder *os.Root, name string, flags int) (*os.File, error) {
 	if !seen.Mode().IsRegular() {
 		return nil, ErrKind
 	}
-	f, err := folder.OpenFile(name, flags&^(os.O_CREATE|os.O_TRUNC)|noWait, 0)
+	f, err := folder.OpenFile(name, flags&^(os.O_CREATE|os.O_TRUNC)|NoWait, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func folderIn(parent *os.Root, name string) (*os.Root, error) {
 	if !seen.IsDir() {
 		return nil, ErrKind
 	}
-	next, err := parent.OpenRoot(name)
+	next, err := parent.OpenRoot(name + "/.") // the dot: a named pipe that takes the place is an error, and not waited for
 	if err != nil {
 		return nil, err
 	}

@@ -4,5 +4,5 @@ package beneath
 
 import "syscall"
 
-// noWait keeps an open from waiting for the other end of a named pipe.
-const noWait = syscall.O_NONBLOCK
+// NoWait is a flag of os.OpenFile. It keeps an open from waiting for the other end of a named pipe.
+const NoWait = syscall.O_NONBLOCK

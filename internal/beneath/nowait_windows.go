@@ -1,4 +1,4 @@
 package beneath
 
-// noWait is empty: names of a disk on Windows do not wait when they are opened.
-const noWait = 0
+// NoWait is empty: names of a disk on Windows do not wait when they are opened.
+const NoWait = 0

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -129,8 +130,8 @@ func setGroup(dir string, group int64, policy *v1.PodFSGroupChangePolicy) error 
 		}
 	}
 
-	err := walk(context.Background(), dir, func(f *entry) (bool, error) {
-		fd, err := unix.Openat(f.folder, f.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	err := beneath.Walk(context.Background(), dir, func(f *beneath.Entry) (bool, error) {
+		fd, err := unix.Openat(f.Folder, f.Name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if errors.Is(err, unix.ENOENT) {
 			return false, nil
 		}

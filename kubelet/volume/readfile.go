@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // maxEnvFile bounds a file of environment variables, in bytes: all variables of a process have about two megabytes on Linux.
@@ -30,18 +32,18 @@ func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) (string, error) {
 	}
 	defer root.Close()
 
-	info, err := root.Stat(filepath.FromSlash(path))
-	if err == nil && !info.Mode().IsRegular() { // the open of a pipe would wait
+	f, err := root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|beneath.NoWait, 0) // a container can make it a named pipe at any time
+	if err != nil {
+		return "", hide(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a file")
 	}
 	if err != nil {
 		return "", hide(err)
 	}
-	f, err := root.Open(filepath.FromSlash(path))
-	if err != nil {
-		return "", hide(err)
-	}
-	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
 	if err == nil && len(data) > maxEnvFile {
 		err = fmt.Errorf("it has more than %d bytes", maxEnvFile)

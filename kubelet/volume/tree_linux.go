@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // tree adds up the files of a folder. It follows no links and enters no other file systems. What cannot be read counts as nothing. whole is false if
@@ -32,8 +34,8 @@ func treeFrom(ctx context.Context, top *os.File) (u Usage, whole bool) {
 
 	type fileID struct{ dev, ino uint64 }
 	seen := map[fileID]bool{} // files with several names count once
-	err := walkFrom(ctx, top, func(f *entry) (bool, error) {
-		if f.isDir() {
+	err := beneath.WalkFrom(ctx, top, func(f *beneath.Entry) (bool, error) {
+		if f.IsDir() {
 			if f.Dev != here.Dev {
 				return false, nil
 			}

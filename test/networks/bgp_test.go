@@ -40,6 +40,7 @@ func TestBGP(t *testing.T) {
 	wire.Wait(t, "a segment of the session of win01", func(p capture.Packet) bool {
 		return p.Protocol == capture.TCP && (p.SrcPort == 179 || p.DstPort == 179) && p.Src == l.nodes["win01"] && p.Dst == netip.MustParseAddr(router)
 	})
+	f.checkLiars("10.244.200.0/23", nil)
 	f.checkStatus(3, 1)
 	nodes, err := status()
 	for _, n := range nodes {

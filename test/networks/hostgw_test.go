@@ -16,6 +16,7 @@ func TestHostGateway(t *testing.T) {
 		hops: func(l *lab, from, to string) []string { return []string{l.firstHop(from), l.nodes[to].String()} },
 	})
 	f.checkNodes()
+	f.checkLiars("192.168.6.0/24", refused)
 	f.checkStatus(2, 0)
 	d := pathCheck{f}
 	d.checkComputed()

@@ -31,6 +31,7 @@ func TestOVN(t *testing.T) {
 			return []string{netip.MustParsePrefix(l.podRange(from)).Addr().Next().String()}
 		},
 	})
+	f.checkLiars("10.244.200.0/26", nil)
 	pathCheck{f}.checkOVNPaths()
 	f.noKubeProxy()
 	f.oneProgrammer()

@@ -61,6 +61,7 @@ func TestTor(t *testing.T) {
 		},
 	})
 
+	f.checkLiars("10.244.200.0/26", nil)
 	f.checkStatus(0, 0)
 	l.checkRouter("")
 	var win01 v1.Node

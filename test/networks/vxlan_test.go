@@ -10,6 +10,7 @@ import (
 func TestVXLAN(t *testing.T) {
 	f := up(t, "vxlan", "--node-cidr-mask-size", "25").fleet()
 	f.checkPaths(promise{mtu: 1450, encap: "vxlan", vni: 4096, port: 4789})
+	f.checkLiars("10.244.200.0/25", refused)
 	f.checkStatus(2, 0)
 	d := pathCheck{f}
 	d.checkComputed()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -74,12 +73,12 @@ func (s layerCalls) importLayer(_ context.Context, c call) (result, error) {
 
 // importInto writes the files of an import folder to the folder files, and its hives into the layer. Nothing is written outside of the two.
 func importInto(files, source string, layer *os.Root) error {
-	from, err := os.OpenRoot(source)
+	from, err := openRoot(source)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := os.OpenRoot(files)
+	to, err := openRoot(files)
 	if err != nil {
 		return err
 	}
@@ -97,7 +96,7 @@ type importer struct{ from, to *os.Root }
 
 // tree imports the folder name of the source as the folder as.
 func (i importer) tree(name, as string) error {
-	dir, err := i.from.Open(name)
+	dir, err := i.from.Open(name + "/.") // the dot: a named pipe in its place is an error, and not waited for
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -188,7 +187,7 @@ func (i importer) owned(to string, owner []byte) error {
 	if err := i.to.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
-	f, err := i.to.Open(to)
+	f, err := i.to.Open(to + "/.")
 	if err != nil {
 		return err
 	}
@@ -233,10 +232,15 @@ func (discard) WriteAt(b []byte, _ int64) (int, error) { return len(b), nil }
 
 // copyHives copies the folder of registry hives, which are plain files there.
 func copyHives(from, layer *os.Root) error {
-	entries, err := fs.ReadDir(from.FS(), "Hives")
+	dir, err := from.Open("Hives/.")
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	entries, err := dir.ReadDir(-1)
+	dir.Close()
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (l *layer) mkdir(name string) error {
 
 // files opens the layer's folder of files. The caller closes it.
 func (l *layer) files() (place, error) {
-	f, err := beneath(l.at.File, filesOf)
+	f, err := openBeneath(l.at.File, filesOf)
 	return place{f, filepath.Join(l.at.real, filesOf)}, err
 }
 
@@ -80,7 +80,7 @@ func (s layerCalls) openLayer(path string) (*layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(at.path())
+	root, err := openRoot(at.path())
 	if err != nil {
 		at.Close()
 		return nil, hcsd.ErrPathNotFound.WithText("layer %s: %v", path, err)
@@ -491,7 +491,7 @@ func (s layerCalls) destroyLayer(ctx context.Context, c call) (result, error) {
 			return result{}, err
 		}
 		defer above.Close()
-		parent, err := os.OpenRoot(above.path())
+		parent, err := openRoot(above.path())
 		if err != nil {
 			return result{}, err
 		}

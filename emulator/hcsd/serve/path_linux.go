@@ -61,12 +61,12 @@ func (o Options) pin(path string) (place, error) {
 	}
 	defer base.Close()
 	name := cmp.Or(strings.TrimPrefix(rel[len(strings.TrimSuffix(found, "/")):], "/"), ".")
-	f, err := beneath(base, name)
+	f, err := openBeneath(base, name)
 	return place{f, path}, err
 }
 
-// beneath opens a file or folder below a folder. It follows no link.
-func beneath(folder *os.File, name string) (*os.File, error) {
+// openBeneath opens a file or folder below a folder. It follows no link.
+func openBeneath(folder *os.File, name string) (*os.File, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 	for {
 		fd, err := unix.Openat2(int(folder.Fd()), name, &how)
@@ -103,6 +103,9 @@ func (s *Service) openHost(path string) (place, error) {
 	return p, nil
 }
 
+// openRoot is os.OpenRoot of what programs of the host may have made a named pipe: the dot makes that an error, and nobody waits for it.
+func openRoot(path string) (*os.Root, error) { return os.OpenRoot(path + "/.") }
+
 // openC opens the C: of the host. Nothing outside of it can be reached by the root, which the caller closes.
 func (o Options) openC() (*os.Root, error) {
 	prefix, err := os.OpenRoot(filepath.Join(o.HostDir, "prefix"))
@@ -110,7 +113,7 @@ func (o Options) openC() (*os.Root, error) {
 		return nil, err
 	}
 	defer prefix.Close()
-	return prefix.OpenRoot("drive_c")
+	return prefix.OpenRoot("drive_c/.")
 }
 
 // maxSmall is the most that is read of a file of the host that holds a word.

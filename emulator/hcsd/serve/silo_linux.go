@@ -231,7 +231,7 @@ func (s siloCalls) removePoint(point string) {
 		return
 	}
 	defer above.Close()
-	if root, err := os.OpenRoot(above.path()); err == nil {
+	if root, err := openRoot(above.path()); err == nil {
 		_ = root.Remove(filepath.Base(point))
 		root.Close()
 	}
@@ -273,7 +273,7 @@ func (s siloCalls) pointOf(sl *silo, name string, from place) (place, error) {
 
 // makePoint makes a file or folder like from, unless there is one. A link is refused.
 func makePoint(above place, name string, from place) (made bool, err error) {
-	root, err := os.OpenRoot(above.path())
+	root, err := openRoot(above.path())
 	if err != nil {
 		return false, err
 	}

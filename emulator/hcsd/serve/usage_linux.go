@@ -7,11 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // On Windows the disk of a container's own layer is a file in the layer's folder that grows with what the container writes, and containerd's
@@ -90,7 +91,7 @@ func ignoreAbsent(err error) error {
 
 // growDisk sets the size of the disk's file in a layer's folder. If only a part was measured, the file does not become smaller.
 func growDisk(folder string, size int64, partial bool) error {
-	root, err := os.OpenRoot(folder)
+	root, err := openRoot(folder)
 	if err != nil {
 		return err
 	}
@@ -125,37 +126,25 @@ func usedOfDisk(point string) (int64, error) {
 // usedBelow is what the files of a folder take on the disk. It follows no links and never leaves the folder, whatever the container does there
 // meanwhile. After the limit it returns what it has found, and errUsageLimit.
 func usedBelow(dir string, limit time.Time) (used int64, err error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return 0, err
-	}
-	defer root.Close()
+	ctx, cancel := context.WithDeadline(context.Background(), limit)
+	defer cancel()
 
 	type file struct{ dev, ino uint64 }
 	linked := map[file]bool{} // files of several names are counted once
-	err = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
-		if time.Now().After(limit) {
-			return errUsageLimit
-		}
-		if err != nil {
-			return nil // it has gone, or was replaced
-		}
-		info, err := d.Info()
-		if err != nil {
-			return nil
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return fmt.Errorf("%s has no data of Linux", d.Name())
-		}
-		if key := (file{st.Dev, st.Ino}); st.Nlink > 1 && !d.IsDir() {
+	err = beneath.Walk(ctx, dir, func(f *beneath.Entry) (bool, error) {
+		if key := (file{f.Dev, f.Ino}); f.Nlink > 1 && !f.IsDir() {
 			if linked[key] {
-				return nil
+				return false, nil
 			}
 			linked[key] = true
 		}
-		used += st.Blocks * blockOfStat
-		return nil
+		used += f.Blocks * blockOfStat
+		return true, nil
 	})
-	return used, err
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, beneath.ErrLost):
+		return used, errUsageLimit
+	default:
+		return used, err
+	}
 }

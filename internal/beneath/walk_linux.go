@@ -1,4 +1,4 @@
-package volume
+package beneath
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,23 +18,34 @@ const (
 	namesAtOnce    = 1024
 )
 
-// errLost says that a folder was moved while the walk was below it.
-var errLost = errors.New("a folder was moved meanwhile")
+// ErrLost says that a folder was moved while the walk was below it.
+var ErrLost = errors.New("a folder was moved meanwhile")
 
-// entry is one thing in a tree: its name in the open folder, and what it is.
-type entry struct {
-	folder int
-	name   string
+// Entry is one thing in a tree: its name in the open folder, a descriptor that the walk closes, and what it is. It is valid until the visit ends.
+type Entry struct {
+	Folder int
+	Name   string
 	unix.Stat_t
+	walk *walker
 }
 
-func (f *entry) isDir() bool { return f.Mode&unix.S_IFMT == unix.S_IFDIR }
+// IsDir reports whether it is a folder, and not a link to one.
+func (f *Entry) IsDir() bool { return f.Mode&unix.S_IFMT == unix.S_IFDIR }
+
+// Path is where the walk met the entry, below the folder that it began in. Something else may be there by now.
+func (f *Entry) Path() string {
+	var names []string
+	for _, l := range f.walk.levels[1:] {
+		names = append(names, l.name)
+	}
+	return filepath.Join(append(names, f.Name)...)
+}
 
 // walker visits everything below a folder, each folder before what is in it. It looks up names in open folders only and follows no links, so that a
 // container can change the tree meanwhile and leads it nowhere. A tree may be of any depth: folders far above are closed, and opened again from below.
 type walker struct {
 	// visit is called for each thing, and says whether to enter it if it is a folder. What it returns as an error ends the walk.
-	visit func(*entry) (enter bool, err error)
+	visit func(*Entry) (enter bool, err error)
 
 	levels []level
 	lost   bool // something was not visited
@@ -41,22 +53,23 @@ type walker struct {
 
 // level is a folder on the way from the top.
 type level struct {
+	name     string
 	file     *os.File // nil while it is closed
 	dev, ino uint64
 	below    []string // folders in it that are still to be visited
 }
 
-// walk visits everything below the folder dir, which it does not visit itself. The error is the visitor's, or says why the walk is not complete.
-func walk(ctx context.Context, dir string, visit func(*entry) (enter bool, err error)) error {
+// Walk visits everything below the folder dir, which it does not visit itself. The error is the visitor's, or says why the walk is not complete.
+func Walk(ctx context.Context, dir string, visit func(*Entry) (enter bool, err error)) error {
 	top, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
-	return walkFrom(ctx, top, visit)
+	return WalkFrom(ctx, top, visit)
 }
 
-// walkFrom is walk from an open folder, which it closes.
-func walkFrom(ctx context.Context, top *os.File, visit func(*entry) (enter bool, err error)) error {
+// WalkFrom is Walk from an open folder, which it closes.
+func WalkFrom(ctx context.Context, top *os.File, visit func(*Entry) (enter bool, err error)) error {
 	w := &walker{visit: visit}
 	defer w.closeAll()
 	if err := w.enter(ctx, top); err != nil {
@@ -84,7 +97,7 @@ func walkFrom(ctx context.Context, top *os.File, visit func(*entry) (enter bool,
 		}
 	}
 	if w.lost {
-		return errLost
+		return ErrLost
 	}
 	return nil
 }
@@ -106,7 +119,7 @@ func (w *walker) enter(ctx context.Context, folder *os.File) error {
 		folder.Close()
 		return err
 	}
-	w.levels = append(w.levels, level{file: folder, dev: here.Dev, ino: here.Ino})
+	w.levels = append(w.levels, level{name: folder.Name(), file: folder, dev: here.Dev, ino: here.Ino})
 	if above := len(w.levels) - 1 - maxOpenFolders; above >= 0 {
 		w.levels[above].file.Close()
 		w.levels[above].file = nil
@@ -133,12 +146,12 @@ func (w *walker) enter(ctx context.Context, folder *os.File) error {
 
 // one visits one thing of the lowest folder.
 func (w *walker) one(folder int, name string) error {
-	f := entry{folder: folder, name: name}
+	f := Entry{Folder: folder, Name: name, walk: w}
 	if unix.Fstatat(folder, name, &f.Stat_t, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return nil // it went away meanwhile
 	}
 	enter, err := w.visit(&f)
-	if err == nil && enter && f.isDir() {
+	if err == nil && enter && f.IsDir() {
 		low := &w.levels[len(w.levels)-1]
 		low.below = append(low.below, name)
 	}
