@@ -27,7 +27,7 @@ Exit codes: 0 done, 1 failed, 4 refused and nothing was changed, 5 the new versi
 	c.Example = `  porthole upgrade                  # in the folder of the unpacked archive of the new version
   porthole upgrade --dry-run
   porthole rollback                 # back to the version of before`
-	c.Flags().BoolVar(&o.Unverified, "unverified", false, "take programs of a folder without SHA256SUMS, as one that somebody built")
+	c.Flags().BoolVar(&o.SkipSums, "skip-sums", false, "take programs of a folder without SHA256SUMS, as one that somebody built")
 	c.Flags().StringVar(&o.Source, "source", "", "folder of the unpacked archive of the new version; empty: that of this program")
 	return c
 }

@@ -53,7 +53,7 @@ func CheckSums(dir string, names []string) error {
 		return err
 	}
 	if listed == nil {
-		return fmt.Errorf("%s has no %s: %w: unpack the archive of a release, or allow it with --unverified", dir, SumsFile, ErrNoSums)
+		return fmt.Errorf("%s has no %s: %w: unpack the archive of a release, or allow it with --skip-sums", dir, SumsFile, ErrNoSums)
 	}
 	for _, name := range names {
 		sum, err := sumOfFile(filepath.Join(dir, filepath.FromSlash(name)))
@@ -65,7 +65,7 @@ func CheckSums(dir string, names []string) error {
 		}
 		switch want := listed[name]; {
 		case want == "":
-			return fmt.Errorf("%s is not in %s: %w: unpack the archive again, or allow it with --unverified", filepath.Join(dir, name), SumsFile, ErrNoSums)
+			return fmt.Errorf("%s is not in %s: %w: unpack the archive again, or allow it with --skip-sums", filepath.Join(dir, name), SumsFile, ErrNoSums)
 		case want != sum:
 			return fmt.Errorf("%s is damaged: its SHA-256 is %s, and %s says %s: unpack the archive again", filepath.Join(dir, name), sum, SumsFile, want)
 		}

@@ -20,8 +20,8 @@ import (
 type UpgradeOptions struct {
 	Force  bool // tries a version again that was not healthy before
 	DryRun bool
-	// Unverified takes programs of a folder without SHA256SUMS, as one that somebody built.
-	Unverified bool
+	// SkipSums takes programs of a folder without SHA256SUMS, as one that somebody built.
+	SkipSums bool
 	Source     string // folder of the new programs; "": that of the program that runs
 	// Health is how long the node may take to be Ready with the new programs.
 	Health time.Duration
@@ -64,7 +64,7 @@ func Rollback(ctx context.Context, o UpgradeOptions, say func(string)) step.Repo
 // verify checks the new programs by the sums of their archive.
 func (x *exchange) verify() error {
 	err := install.CheckSums(x.setup.Bundled, sourceFiles())
-	if err == nil || x.Unverified && errors.Is(err, install.ErrNoSums) {
+	if err == nil || x.SkipSums && errors.Is(err, install.ErrNoSums) {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", err, upgrade.ErrRefused)

@@ -95,7 +95,7 @@ func (h upgrader) upgrades() {
 	fourth := h.unpack("p4", nil)
 	h.killUpgrade(fourth, streams)
 	h.exchange(4, step.Refused, fourth, "upgrade")
-	h.exchange(0, step.Upgraded, fourth, "upgrade", "--force", "--unverified")
+	h.exchange(0, step.Upgraded, fourth, "upgrade", "--force", "--skip-sums")
 	h.exchange(0, step.Upgraded, second, "rollback")
 	if now := h.versions(); now != r.To {
 		h.t.Errorf("after the rollback the services are of %s, want %s", now, r.To)
@@ -151,7 +151,7 @@ func (h upgrader) killedEverywhere() {
 	for _, p := range []string{"stage/before", "stage/after", "porthole-routes/before", "porthole-routes/after", "kube-proxy/before", "kube-proxy/after",
 		"kubelet/before", "kubelet/after", "cni/before", "cni/after", "soak/before", "soak/after"} {
 		start := time.Now()
-		f.endsAt(failing, "upgrade "+p, "upgrade", "--force", "--unverified")
+		f.endsAt(failing, "upgrade "+p, "upgrade", "--force", "--skip-sums")
 		if strings.HasPrefix(p, "cni") || strings.HasPrefix(p, "soak") { // the one who goes back is killed too
 			f.endsAt(failing, "upgrade back/kube-proxy/"+p[strings.Index(p, "/")+1:], "rollback")
 		}
@@ -171,7 +171,7 @@ func (h upgrader) killedEverywhere() {
 		h.t.Logf("killed at %s: %s took it back, %.1f s in all", p, how, time.Since(start).Seconds())
 	}
 
-	f.endsAt(failing, "upgrade kube-proxy/after", "upgrade", "--force", "--unverified")
+	f.endsAt(failing, "upgrade kube-proxy/after", "upgrade", "--force", "--skip-sums")
 	h.must(3*time.Minute, "host", "reboot", h.name, "--power-cut", "--dir", state)
 	start := time.Now()
 	wait.True(h.t, 3*time.Minute, "the kubelet to take the upgrade back after the power was cut", func() bool { return h.phase() == upgrade.WentBack && h.versions() == before })
@@ -231,8 +231,8 @@ func (h upgrader) ip() string {
 // exchange runs upgrade or rollback.
 func (h upgrader) exchange(code int, outcome step.Outcome, program string, args ...string) (r step.Report) {
 	h.t.Helper()
-	if args[0] == "upgrade" && !slices.Contains(args, "--unverified") {
-		args = append(args, "--unverified") // built, and not of an archive
+	if args[0] == "upgrade" && !slices.Contains(args, "--skip-sums") {
+		args = append(args, "--skip-sums") // built, and not of an archive
 	}
 	out, got := h.exe(program, append(args, "-o", "json")...)
 	if start := strings.Index(out, "{"); start >= 0 {
@@ -252,7 +252,7 @@ func (h upgrader) killUpgrade(program string, streams *streams) {
 	before, ended := h.versions(), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = porthole(2*time.Minute, "host", "run", "--dir", state, h.name, "--", program, "upgrade", "--unverified") // it is killed
+		_, _ = porthole(2*time.Minute, "host", "run", "--dir", state, h.name, "--", program, "upgrade", "--skip-sums") // it is killed
 	}()
 	wait.True(h.t, shortly, "the upgrade to have begun", func() bool {
 		text, err := os.ReadFile(h.path("ProgramData/Porthole/upgrade.json"))

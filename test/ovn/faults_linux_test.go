@@ -55,14 +55,15 @@ func TestNodeGone(t *testing.T) {
 	t.Logf("the chassis of a deleted node is gone after %v", time.Since(began).Round(time.Millisecond))
 }
 
-// TestOverlappingRanges: OVN would accept both.
+// TestOverlappingRanges: OVN would accept both. One node keeps its range, the other gets none and an event.
 func TestOverlappingRanges(t *testing.T) {
 	w := newWorld(t)
 	for name, subnet := range map[string]string{"n1": "10.244.1.0/24", "n2": "10.244.1.0/25"} {
 		w.api.put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: subnet}})
 	}
 	wait.NoError(t, 5*time.Second, "events", func() error {
-		if got := w.api.warnings(); strings.Count(got, "RangesOverlap") < 2 {
+		got := w.api.warnings()
+		if !strings.Contains(got, "Node n2 RangesOverlap: pod range 10.244.1.0/25 of node n2 overlaps 10.244.1.0/24 of node n1") || strings.Contains(got, "Node n1") {
 			return fmt.Errorf("events %q", got)
 		}
 		return nil

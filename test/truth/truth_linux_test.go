@@ -182,10 +182,10 @@ func (w world) node() {
 func (w world) failure(backend netip.Addr) {
 	const code = 0x803b0014
 	w.must(w.host.HNS.Faults(w.ctx, map[string]any{"function": "HcnCreateLoadBalancer", "action": "fail", "code": code}))
+	begin := time.Now()
 	late, err := w.lab.ApplyService(w.ctx, lab.Service("late", lab.Port("http", "tcp", 80, 8080)))
 	w.must(err)
 	w.must(w.lab.ApplySlice(w.ctx, lab.Slice(late, "-a", lab.On("win1", backend)...)))
-	begin := time.Now()
 	w.until("status tells", 30*time.Second, func() error {
 		s, err := w.status()
 		if err == nil && (len(s.Failed) != 1 || s.Failed[0].Service != "default/late" || s.Failed[0].Code != "0x803b0014" || s.Services[health.Failed] != 1) {
