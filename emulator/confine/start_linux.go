@@ -217,32 +217,73 @@ func (init first) enter() error {
 	return nil
 }
 
-// Show shows a folder of the machine in the box, read-only and at the same path, until hide is called: for a program that whoever administers
-// the machine runs from there. What runs in the box can read the folder meanwhile.
-func Show(ctx context.Context, hostDir, dir string) (hide func() error, err error) {
+// ErrCovers says that a folder cannot be shown, because the box has something else in it.
+var ErrCovers = errors.New("it would cover what the host needs: show a folder below, or move what is to be shown")
+
+// Show shows a folder or file of the machine in the box, read-only and at the same path, until hide is called: for a program that whoever
+// administers the machine runs from there. What runs in the box can read it meanwhile. ErrCovers: the box has another file system there, or below.
+func Show(ctx context.Context, hostDir, path string) (hide func() error, err error) {
 	init, err := await(ctx, hostDir)
-	if err != nil {
-		return nil, fmt.Errorf("showing %s to %s: %w", dir, hostDir, err)
+	if err == nil {
+		err = init.show(path)
 	}
-	tree, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("showing %s to %s: %w", dir, hostDir, err)
+		return nil, fmt.Errorf("showing %s to %s: %w", path, hostDir, err)
+	}
+	return func() error { return init.inside(func() error { return unix.Unmount(path, unix.MNT_DETACH) }) }, nil
+}
+
+func (init first) show(path string) error {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
 	}
 	defer unix.Close(tree)
+	var st unix.Stat_t
+	if err := unix.Fstat(tree, &st); err != nil {
+		return err
+	}
+	points, err := platform.MountPointsOf(init.Pid)
+	if err != nil {
+		return err
+	}
+
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
-	err = init.inside(func() error {
+	return init.inside(func() error {
+		for _, point := range points {
+			if rel, err := filepath.Rel(path, point); err == nil && filepath.IsLocal(rel) && !same(tree, rel, point) {
+				return fmt.Errorf("%w (%s)", ErrCovers, point)
+			}
+		}
 		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
 			return err
 		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := mountPoint(path, st.Mode); err != nil {
 			return err
 		}
-		return unix.MoveMount(tree, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH)
+		return unix.MoveMount(tree, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("showing %s to %s: %w", dir, hostDir, err)
+}
+
+// same reports whether what is at rel in an open tree is what is at a path already, as when somebody else shows it.
+func same(tree int, rel, path string) bool {
+	var theirs, here unix.Stat_t
+	return unix.Fstatat(tree, rel, &theirs, 0) == nil && unix.Stat(path, &here) == nil && theirs.Dev == here.Dev && theirs.Ino == here.Ino
+}
+
+// mountPoint makes a folder, or a file for what is none, to mount on.
+func mountPoint(path string, mode uint32) error {
+	if mode&unix.S_IFMT == unix.S_IFDIR {
+		return os.MkdirAll(path, 0o755)
 	}
-	return func() error { return init.inside(func() error { return unix.Unmount(dir, unix.MNT_DETACH) }) }, nil
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // inside runs f on a thread of its own in the namespaces of the box.

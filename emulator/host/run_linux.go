@@ -21,11 +21,13 @@ type Command struct {
 	Show      []string // folders of this machine that the host sees, read-only, while the program runs
 
 	host Host
+	own  string // the program, if it is not on C:
 	hide []func() error
 }
 
 // Program gives the command that runs a Windows program of the host. name is a C:\ path, a Linux path, or the name of a program in
-// C:\windows\system32. A file of the caller's folder comes before one of Windows. The folder of a program that is not on C: is shown to the host.
+// C:\windows\system32. A file of the caller's folder comes before one of Windows. A program that is not on C: is shown to the host
+// with its folder, or alone if the folder holds what the host itself consists of.
 func (h Host) Program(ctx context.Context, name string, args ...string) (*Command, error) {
 	if h.OS != "windows" {
 		return nil, fmt.Errorf("host %s is a Linux node: it runs no Windows programs", h.Name)
@@ -52,7 +54,7 @@ func (h Host) Program(ctx context.Context, name string, args ...string) (*Comman
 		if exe, err = filepath.EvalSymlinks(exe); err != nil {
 			return nil, fmt.Errorf("running %s on host %s: %w", name, h.Name, err)
 		}
-		c.Show = []string{filepath.Dir(exe)}
+		c.own = exe
 	}
 	c.Cmd = tools.Command(ctx, p, exe, args...)
 	return c, nil
@@ -60,15 +62,38 @@ func (h Host) Program(ctx context.Context, name string, args ...string) (*Comman
 
 // Start starts the program once the host's wineserver runs. The caller calls Wait.
 func (c *Command) Start(ctx context.Context) error {
-	for _, dir := range c.Show {
-		hide, err := confine.Show(ctx, c.host.Dir, dir)
-		if err != nil {
-			return errors.Join(err, c.hideAll())
-		}
-		c.hide = append(c.hide, hide)
+	if err := c.showAll(ctx); err != nil {
+		return errors.Join(err, c.hideAll())
 	}
 	if err := confine.Start(ctx, c.host.Dir, c.Cmd); err != nil {
 		return errors.Join(err, c.hideAll())
+	}
+	return nil
+}
+
+// showAll shows the folder of a program that is not on C:, so that it finds its DLLs, or the program alone if that is impossible, and what the
+// caller named.
+func (c *Command) showAll(ctx context.Context) error {
+	show := func(path string) error {
+		hide, err := confine.Show(ctx, c.host.Dir, path)
+		if err == nil {
+			c.hide = append(c.hide, hide)
+		}
+		return err
+	}
+	if c.own != "" {
+		err := show(filepath.Dir(c.own))
+		if errors.Is(err, confine.ErrCovers) {
+			err = show(c.own)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, path := range c.Show {
+		if err := show(path); err != nil {
+			return err
+		}
 	}
 	return nil
 }

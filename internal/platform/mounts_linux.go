@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -11,8 +12,13 @@ import (
 
 // MountPoints returns the mount points of this process's mount namespace, in the order of mounting. A folder with several mounts on
 // top of each other is listed once for each.
-func MountPoints() ([]string, error) {
-	table, err := os.ReadFile("/proc/self/mountinfo")
+func MountPoints() ([]string, error) { return mountPointsOf("self") }
+
+// MountPointsOf is MountPoints of another process.
+func MountPointsOf(pid int) ([]string, error) { return mountPointsOf(strconv.Itoa(pid)) }
+
+func mountPointsOf(pid string) ([]string, error) {
+	table, err := os.ReadFile("/proc/" + pid + "/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("reading the mount table: %w", err)
 	}

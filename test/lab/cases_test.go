@@ -49,7 +49,7 @@ func TestLocalStorageOfAContainer(t *testing.T) {
 		}
 		return nil
 	})
-	waitEvent(t, "writer", "Container app exceeded its local ephemeral storage limit")
+	waitEvent(t, "writer", "ephemeral local storage usage exceeds", "20Mi")
 }
 
 // TestHostPathFileThatGoes: a file of the node that a pod mounts is deleted and the container ends. Nothing takes the file's place, and an event says what

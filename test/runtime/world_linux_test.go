@@ -3,6 +3,7 @@ package runtime
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -88,18 +89,24 @@ func buildAt(t *testing.T, dir string) programs {
 	}
 
 	command(t, nil, "go", "build", "-o", p.porthole, "../../cmd/porthole")
-	command(t, nil, "sh", "../../emulator/dll/build.sh", filepath.Join(dir, "bin", "windows", "dll"))
 	bundle, err := filepath.Abs("../../bin/bundle")
 	if err != nil {
 		t.Fatal(err)
+	}
+	dlls := filepath.Join(filepath.Dir(bundle), "windows", "dll") // of make dll
+	if _, err := os.Stat(filepath.Join(dlls, "vmcompute.dll")); err != nil {
+		t.Fatalf("%v (run `make dll`)", err)
 	}
 	for _, name := range []string{"containerd.exe", "containerd-shim-runhcs-v1.exe", "ctr.exe"} {
 		if _, err := os.Stat(filepath.Join(bundle, "windows", name)); err != nil {
 			t.Fatalf("%v (run `make windows-runtime`)", err)
 		}
 	}
-	if err := os.Symlink(bundle, filepath.Join(dir, "bin", "bundle")); err != nil && !os.IsExist(err) {
-		t.Fatal(err)
+	windows := filepath.Join(dir, "bin", "windows")
+	for from, to := range map[string]string{bundle: filepath.Join(dir, "bin", "bundle"), dlls: filepath.Join(windows, "dll")} {
+		if err := errors.Join(os.MkdirAll(windows, 0o755), os.Symlink(from, to)); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
 	}
 	return p
 }
@@ -143,9 +150,9 @@ func (w *world) connect() {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			err := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--", w.relay, relayAddress, pipe).Run()
+			out, err := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--", w.relay, relayAddress, pipe).CombinedOutput()
 			if wakeup.Pause(ctx, 200*time.Millisecond) {
-				w.t.Logf("the relay ended: %v", err)
+				w.t.Logf("the relay ended: %v %s", err, out)
 			}
 		}
 	}()

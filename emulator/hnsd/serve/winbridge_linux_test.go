@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -153,18 +152,20 @@ func (h *bridgeHost) netns(name string) string { return netspace.New(h.t, name).
 // shared is what all tests of this package use and none changes: making it takes as long as the test of a host.
 type shared struct{ template, plugins string }
 
-// sharedParts makes the DLLs, a Wine template with them, and upstream's plugins, once. TestMain removes them.
+// sharedParts makes a Wine template with the DLLs of make dll, and upstream's plugins, once. TestMain removes them.
 var sharedParts = sync.OnceValues(func() (parts shared, err error) {
 	if sharedDir, err = os.MkdirTemp("", "hnsd-serve-"); err != nil {
 		return parts, err
 	}
-	dlls := filepath.Join(sharedDir, "dll")
+	dlls := filepath.Join("..", "..", "..", "bin", "windows", "dll")
+	if _, err := os.Stat(filepath.Join(dlls, "computenetwork.dll")); err != nil {
+		return parts, fmt.Errorf("%w (run `make dll`)", err)
+	}
 	parts = shared{template: wine.TemplateDir(sharedDir, 20348), plugins: filepath.Join(sharedDir, "plugins")}
 
 	const upstream = "github.com/containernetworking/plugins/plugins"
-	err = errors.Join(buildForWindows(".", "sh", "../../dll/build.sh", dlls),
-		buildForWindows("../../../bundle/cni", "go", "build", "-ldflags", "-s -w", "-o", parts.plugins+"/",
-			upstream+"/main/windows/win-bridge", upstream+"/main/windows/win-overlay", upstream+"/ipam/host-local"))
+	err = buildForWindows("../../../bundle/cni", "go", "build", "-ldflags", "-s -w", "-o", parts.plugins+"/",
+		upstream+"/main/windows/win-bridge", upstream+"/main/windows/win-overlay", upstream+"/ipam/host-local")
 	if err != nil {
 		return parts, err
 	}
