@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/scm"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/join/step"
 )
@@ -133,7 +133,7 @@ func (w *windowsMachine) path(name string) string {
 
 func (w *windowsMachine) write(name string, data []byte) {
 	w.t.Helper()
-	must(w.t, errors.Join(os.MkdirAll(filepath.Dir(w.path(name)), 0o755), os.WriteFile(w.path(name), data, 0o755)))
+	must(w.t, testkit.WriteGuest(w.path(""), name, data, 0o755))
 }
 
 // service is one of the host's service manager; its name is empty if there is none.

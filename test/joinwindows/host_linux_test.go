@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/scm"
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/join/step"
 )
@@ -211,7 +212,7 @@ func (h *host) path(name string) string {
 
 func (h *host) write(name, text string) {
 	h.t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(h.path(name)), 0o755), os.WriteFile(h.path(name), []byte(text), 0o755)); err != nil {
+	if err := testkit.WriteGuest(h.path(""), name, []byte(text), 0o755); err != nil {
 		h.t.Fatal(err)
 	}
 }

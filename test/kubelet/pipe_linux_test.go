@@ -115,6 +115,7 @@ func (h *windowsHost) install(bin string) {
 	must(h.t, err)
 	must(h.t, os.MkdirAll(h.path("manifests"), 0o755))
 	must(h.t, os.WriteFile(h.path("kubelet.exe"), exe, 0o755))
+	must(h.t, testkit.OwnGuest(h.path(""), "manifests"))
 }
 
 // startKubelet starts kubelet.exe with a runtime endpoint and without an API server: it runs the pods in C:\manifests.

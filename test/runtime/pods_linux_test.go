@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -50,8 +50,7 @@ func (w *world) useRegistry() {
 // write makes a file on the host's C:.
 func (w *world) write(path, text string) {
 	w.t.Helper()
-	file := filepath.Join(w.driveC(), path)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+	if err := testkit.WriteGuest(w.driveC(), path, []byte(text), 0o644); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -108,7 +107,7 @@ func (w *world) useNetwork() {
 		if err != nil {
 			w.t.Fatalf("%v (run `make bundle-tests`)", err)
 		}
-		if err := os.WriteFile(filepath.Join(w.driveC(), "opt", "cni", "bin", name), data, 0o755); err != nil {
+		if err := testkit.WriteGuest(w.driveC(), "opt/cni/bin/"+name, data, 0o755); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -193,6 +193,5 @@ func (p *Process) ended() error {
 
 // write makes a file on the host's C:.
 func (h *Host) write(path, text string) error {
-	file := filepath.Join(h.DriveC(), filepath.FromSlash(path))
-	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644))
+	return testkit.WriteGuest(h.DriveC(), path, []byte(text), 0o644)
 }

@@ -141,8 +141,8 @@ func (h *Host) StartKubelet(ctx context.Context, node string) (*Process, error) 
 		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": nodeToken(node)}}},
 		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
 	}
-	if err := errors.Join(testkit.WriteJSON(filepath.Join(h.DriveC(), "k", "config.json"), kubeletConfig),
-		testkit.WriteJSON(filepath.Join(h.DriveC(), "k", node), kubeconfig)); err != nil {
+	if err := errors.Join(testkit.WriteJSON(filepath.Join(h.DriveC(), "k", "config.json"), kubeletConfig), testkit.OwnGuest(h.DriveC(), "k/config.json"),
+		testkit.WriteJSON(filepath.Join(h.DriveC(), "k", node), kubeconfig), testkit.OwnGuest(h.DriveC(), "k/"+node)); err != nil {
 		return nil, err
 	}
 

@@ -11,6 +11,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -64,7 +65,7 @@ func (h *Host) JoinNetwork(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%w (run `make bundle-tests`)", err)
 		}
-		if err := os.WriteFile(filepath.Join(h.DriveC(), "opt", "cni", "bin", name), data, 0o755); err != nil {
+		if err := testkit.WriteGuest(h.DriveC(), "opt/cni/bin/"+name, data, 0o755); err != nil {
 			return err
 		}
 	}
