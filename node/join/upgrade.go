@@ -22,7 +22,7 @@ type UpgradeOptions struct {
 	DryRun bool
 	// SkipSums takes programs of a folder without SHA256SUMS, as one that somebody built.
 	SkipSums bool
-	Source     string // folder of the new programs; "": that of the program that runs
+	Source   string // folder of the new programs; "": that of the program that runs
 	// Health is how long the node may take to be Ready with the new programs.
 	Health time.Duration
 }

@@ -244,6 +244,7 @@ func copyHives(from, layer *os.Root) error {
 	if err != nil {
 		return err
 	}
+
 	err = layer.Mkdir("Hives", 0o755)
 	if err == nil {
 		err = layer.Lchown("Hives", wine.Owner, wine.Owner)
