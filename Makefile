@@ -27,7 +27,7 @@ UP_FLAGS ?=
 # Most packages bring hosts of their own and wait for them most of the time, so that two go on at once; those that bring up
 # the whole cluster, of which there can be one, follow alone.
 TEST_PACKAGES ?= ./...
-TEST_FLAGS ?= -timeout 12m
+TEST_FLAGS ?= -timeout 20m
 BENCH_FLAGS ?=
 
 # Third-party programs (target bundle) and the DLLs of the emulated Windows host (target dll).

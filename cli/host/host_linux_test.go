@@ -136,6 +136,7 @@ func (w *world) testErrors(t *testing.T) {
 		{[]string{"run", "t1nosuch", "--", "cmd"}, w.name},
 		{[]string{"run", w.name, "--", `C:\nosuch.exe`}, "no such file"},
 		{[]string{"run", w.name, "--", "./nosuch.exe"}, "no such file"},
+		{[]string{"run", w.name, "--show", w.dir, "--", "cmd"}, "would cover what the host needs"},
 		{[]string{"hns", "t1nosuch", "dump"}, "porthole host create t1nosuch"},
 		{[]string{"hns", w.name, "dumb"}, "known are dump"},
 		{[]string{"ctr", w.name, "tasks"}, "no container runtime"},
@@ -235,6 +236,13 @@ func (w *world) testProgram(t *testing.T) {
 	}
 	if _, _, code := w.call("", "run", w.name, "--", `c:\PROBE.exe`, "exit", "3"); code != 3 {
 		t.Errorf("by its Windows path: exit code %d, want 3", code)
+	}
+	beside := filepath.Join(w.dir, "beside.exe") // its folder holds that of the host, and cannot be shown
+	if err := os.WriteFile(beside, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := w.call("", "run", w.name, "--", beside, "exit", "4"); code != 4 {
+		t.Errorf("beside the host's folder: exit code %d, want 4: %s", code, errs)
 	}
 	if out, _, _ := w.call("", "run", w.name, "--", "cmd", "/c", "ver"); !strings.Contains(out, "20348") {
 		t.Errorf("cmd /c ver: %q", out)

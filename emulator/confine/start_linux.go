@@ -258,10 +258,12 @@ func (init first) show(path string) error {
 		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
 			return err
 		}
-		if err := mountPoint(path, st.Mode); err != nil {
+		point, err := mountPoint(path, st.Mode)
+		if err != nil {
 			return err
 		}
-		return unix.MoveMount(tree, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
+		defer point.Close()
+		return unix.MoveMount(tree, "", int(point.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	})
 }
 
@@ -271,19 +273,30 @@ func same(tree int, rel, path string) bool {
 	return unix.Fstatat(tree, rel, &theirs, 0) == nil && unix.Stat(path, &here) == nil && theirs.Dev == here.Dev && theirs.Ino == here.Ino
 }
 
-// mountPoint makes a folder, or a file for what is none, to mount on.
-func mountPoint(path string, mode uint32) error {
-	if mode&unix.S_IFMT == unix.S_IFDIR {
-		return os.MkdirAll(path, 0o755)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+// mountPoint makes a folder, or a file for what is none, to mount on, and opens it. Programs of the box may have put links on the way: none is followed.
+func mountPoint(path string, mode uint32) (*os.File, error) {
+	at, err := os.Open("/")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return f.Close()
+	elements := strings.Split(strings.Trim(path, "/"), "/")
+	for i, name := range elements {
+		if i == len(elements)-1 && mode&unix.S_IFMT != unix.S_IFDIR {
+			err = unix.Mknodat(int(at.Fd()), name, unix.S_IFREG|0o644, 0)
+		} else {
+			err = unix.Mkdirat(int(at.Fd()), name, 0o755)
+		}
+		var fd int
+		if err == nil || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EROFS) { // it may be there already
+			fd, err = unix.Openat(int(at.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		}
+		at.Close()
+		if err != nil {
+			return nil, &os.PathError{Op: "making a place to mount", Path: path, Err: err}
+		}
+		at = os.NewFile(uintptr(fd), name)
+	}
+	return at, nil
 }
 
 // inside runs f on a thread of its own in the namespaces of the box.

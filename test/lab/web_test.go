@@ -114,8 +114,9 @@ func TestWebByKubeconfig(t *testing.T) {
 	b.Wait("a", "document.querySelector('main').textContent.includes('emulated')", time.Minute)
 
 	// The registry of the local cluster is known to commands on this machine only.
-	b.Open(browser.Args{Tab: "a", URL: page(t, "--dir", dir)})
-	base = b.Text("a", "location.origin")
+	link = page(t, "--dir", dir)
+	base, _, _ = strings.Cut(link, "/?")
+	b.Open(browser.Args{Tab: "a", URL: link})
 	b.Open(browser.Args{Tab: "a", URL: base + "/#/images"})
 	const row = "[...document.querySelectorAll('tbody tr')].find((r) => r.cells[0].textContent.endsWith('%s'))?.querySelectorAll('.dot.s-%s').length === 2"
 	b.Wait("a", fmt.Sprintf(row, "testapp:1", "right")+" && "+fmt.Sprintf(row, "testapp:1709", "wrong"), 2*time.Minute)
@@ -177,8 +178,10 @@ func TestPathProbe(t *testing.T) {
 	}
 
 	b := browser.New(t)
-	b.Open(browser.Args{Tab: "a", URL: page(t, "--dir", dir)})
-	b.Open(browser.Args{Tab: "a", URL: b.Text("a", "location.origin") + "/#/packet?from=default/probe-from&to=default/probe-to:8080"})
+	link := page(t, "--dir", dir)
+	base, _, _ := strings.Cut(link, "/?")
+	b.Open(browser.Args{Tab: "a", URL: link})
+	b.Open(browser.Args{Tab: "a", URL: base + "/#/packet?from=default/probe-from&to=default/probe-to:8080"})
 	b.Wait("a", "document.querySelectorAll('g.hop').length > 1", time.Minute)
 	b.Do("click", browser.Args{Tab: "a", Text: "button:has-text('Send a probe')"}, nil)
 	b.Wait("a", "document.querySelector('.problem.probe.s-right') && [...document.querySelectorAll('.mark.probe')].some((m) => m.textContent.includes('seen'))", time.Minute)
