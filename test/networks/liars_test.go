@@ -26,7 +26,7 @@ func (f *fleet) checkLiars(free string, says map[string]string) {
 		started := time.Now()
 		f.node(name, claim.podRange, claim.addr)
 		if says[name] != "" {
-			f.warned(says[name], nodeNames, "node "+name)
+			f.warned(says[name], nodeNames, name)
 		}
 		for _, n := range nodeNames {
 			f.reaches(name+" has joined", f.addr["b-"+n])
