@@ -227,6 +227,7 @@ func (w *world) testProgram(t *testing.T) {
 	if _, _, code := w.call("", "run", w.name, "--", exe, "exit", "37"); code != 37 {
 		t.Errorf("exit code %d, want 37", code)
 	}
+
 	data, err := os.ReadFile(exe)
 	if err != nil {
 		t.Fatal(err)
@@ -237,6 +238,7 @@ func (w *world) testProgram(t *testing.T) {
 	if _, _, code := w.call("", "run", w.name, "--", `c:\PROBE.exe`, "exit", "3"); code != 3 {
 		t.Errorf("by its Windows path: exit code %d, want 3", code)
 	}
+
 	beside := filepath.Join(w.dir, "beside.exe") // its folder holds that of the host, and cannot be shown
 	if err := os.WriteFile(beside, data, 0o755); err != nil {
 		t.Fatal(err)
