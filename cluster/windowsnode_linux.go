@@ -37,44 +37,61 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 	if c.Supervisor == SuperviseServices {
 		lower = lower[1:] // `porthole join` installs the programs
 	}
-	dlls := filepath.Join(l.Bin, "windows", "dll")
+	m := windowsMaker{tools: tools, layout: l, lower: lower, drivers: c.network().drivers}
+	m.dlls = filepath.Join(l.Bin, "windows", "dll")
 	for _, n := range c.Nodes() {
-		if !n.Windows {
-			continue
-		}
-
-		build, err := wine.LookupBuild(n.Build)
-		if err != nil {
-			return err
-		}
-		template := wine.TemplateDir(l.Dir, n.Build)
-		err = tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls, Owner: wine.Owner})
-		if err != nil {
-			return err
-		}
-		if err := confine.Share(l.Host(n.Name)); err != nil {
-			return err
-		}
-		if err := wine.PrefixMount(template, l.Host(n.Name), lower...).Ensure(); err != nil {
-			return err
-		}
-		if why := prefix(l, n).PipeProblem(); why != "" {
-			return fmt.Errorf("%s listens on a named pipe, and %s", host.ContainerdExe, why)
-		}
-		if err := prefix(l, n).SetMachine(n.Name); err != nil {
-			return err
-		}
-		for _, driver := range c.network().drivers {
-			if err := prefix(l, n).InstallDriver(driver); err != nil {
+		if n.Windows {
+			if err := m.ensure(ctx, n); err != nil {
 				return err
 			}
 		}
-		// A template that other hosts have mounted stays as it is, and may have older DLLs.
-		if _, err := wine.InstallDLLs(prefix(l, n), dlls); err != nil {
+	}
+	return nil
+}
+
+// windowsMaker has what all Windows hosts of a cluster are made from.
+type windowsMaker struct {
+	tools   wine.Tools
+	layout  Layout
+	lower   []string // folders between the template and the host's own changes
+	drivers []string // names of services
+	dlls    string   // folder
+}
+
+// ensure makes the template of the host's build unless it is there, mounts the host's overlay of it, and adapts its
+// registry.
+func (m windowsMaker) ensure(ctx context.Context, n Node) error {
+	build, err := wine.LookupBuild(n.Build)
+	if err != nil {
+		return err
+	}
+	dir, p := m.layout.Host(n.Name), prefix(m.layout, n)
+	template := wine.TemplateDir(m.layout.Dir, n.Build)
+	options := wine.TemplateOptions{Dir: template, Build: build, DLLDir: m.dlls, Owner: wine.Owner}
+	if err := m.tools.EnsureTemplate(ctx, options); err != nil {
+		return err
+	}
+	if err := confine.Share(dir); err != nil {
+		return err
+	}
+	if err := wine.PrefixMount(template, dir, m.lower...).Ensure(); err != nil {
+		return err
+	}
+
+	if why := p.PipeProblem(); why != "" {
+		return fmt.Errorf("%s listens on a named pipe, and %s", host.ContainerdExe, why)
+	}
+	if err := p.SetMachine(n.Name); err != nil {
+		return err
+	}
+	for _, driver := range m.drivers {
+		if err := p.InstallDriver(driver); err != nil {
 			return err
 		}
 	}
-	return nil
+	// A template that other hosts have mounted stays as it is, and may have older DLLs.
+	_, err = wine.InstallDLLs(p, m.dlls)
+	return err
 }
 
 func prefix(l Layout, n Node) wine.Prefix { return wine.Prefix{Dir: l.NodeFile(n.Name, "prefix")} }

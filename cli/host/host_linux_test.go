@@ -48,6 +48,7 @@ func TestHost(t *testing.T) {
 	})
 	t.Run("errors", w.testErrors)
 	t.Run("stdio and exit code", w.testProgram)
+	t.Run("shown through a link", w.testShownThroughLink)
 	t.Run("ended by a signal", w.testEnded)
 	t.Run("ways out", w.testWaysOut)
 	var pods [2]string
@@ -65,9 +66,9 @@ func newWorld(t *testing.T) *world {
 	bin := filepath.Join(t.TempDir(), "bin")
 	w.porthole = filepath.Join(bin, "porthole")
 	command(t, nil, "go", "build", "-o", w.porthole, "../../cmd/porthole")
-	dlls := filepath.Join("..", "..", "bin", "windows", "dll")
-	if _, err := os.Stat(filepath.Join(dlls, "vmcompute.dll")); err != nil {
-		t.Skip("run `make dll` first: ", err)
+	dlls, err := testkit.DLLs("../..")
+	if err != nil {
+		t.Skip(err)
 	}
 	if err := os.CopyFS(filepath.Join(bin, "windows", "dll"), os.DirFS(dlls)); err != nil {
 		t.Fatal(err)
@@ -149,6 +150,30 @@ func (w *world) testErrors(t *testing.T) {
 
 	if platform.NetnsExists("porthole-t1other") {
 		t.Error("a refused creation left a namespace")
+	}
+}
+
+// testShownThroughLink: programs of the host have put a link where a folder is to be shown. It is not followed.
+func (w *world) testShownThroughLink(t *testing.T) {
+	dir, err := os.MkdirTemp("", "shown-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	inner := filepath.Join(dir, "inner")
+	if err := os.Mkdir(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	boxTmp := filepath.Join(w.dir, "hosts", w.name, "tmp")
+	if err := os.Symlink("/prefix", filepath.Join(boxTmp, filepath.Base(dir))); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, shown := range []string{dir, inner} {
+		_, errs, code := w.call("", "run", w.name, "--show", shown, "--", "cmd", "/c", "exit")
+		if code == 0 || !strings.Contains(errs, "is a link") {
+			t.Errorf("%s: exit code %d, %s", shown, code, errs)
+		}
 	}
 }
 

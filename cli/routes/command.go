@@ -181,28 +181,9 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 		}
 	}
 
-	if o.Cluster, o.Cluster6, err = parseRanges("--cluster-cidr", f.ranges.Pods); err != nil {
+	if err := f.resolveRanges(&o); err != nil {
 		return o, err
 	}
-	if o.Services, o.Services6, err = parseRanges("--service-cidr", f.ranges.Services); err != nil {
-		return o, err
-	}
-	if o.Cluster.Overlaps(o.Services) || o.Cluster6.IsValid() && o.Cluster6.Overlaps(o.Services6) {
-		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s overlap", f.ranges.Pods, f.ranges.Services)
-	}
-	if o.Cluster6.IsValid() != o.Services6.IsValid() {
-		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s must both have a range of IPv6, or none", f.ranges.Pods, f.ranges.Services)
-	}
-
-	if o.NodeBits4, o.NodeBits6, err = program.NodeBits(f.ranges.NodeBits); err != nil {
-		return o, err
-	}
-	if o.Cluster6.IsValid() {
-		if err := routes.CheckFamilies(f.mode); err != nil {
-			return o, fmt.Errorf("--cluster-cidr %s: %w", f.ranges.Pods, err)
-		}
-	}
-
 	if o.NodeIP, o.NodeIP6, err = parseAddrs(f.nodeIP); err != nil {
 		return o, err
 	}
@@ -213,6 +194,32 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 	}
 	o.Node = strings.ToLower(strings.TrimSpace(o.Node))
 	return o, nil
+}
+
+// resolveRanges reads the ranges of pods and services, which must not overlap and have the same families.
+func (f flags) resolveRanges(o *routes.Options) (err error) {
+	if o.Cluster, o.Cluster6, err = parseRanges("--cluster-cidr", f.ranges.Pods); err != nil {
+		return err
+	}
+	if o.Services, o.Services6, err = parseRanges("--service-cidr", f.ranges.Services); err != nil {
+		return err
+	}
+	if o.Cluster.Overlaps(o.Services) || o.Cluster6.IsValid() && o.Cluster6.Overlaps(o.Services6) {
+		return fmt.Errorf("--cluster-cidr %s and --service-cidr %s overlap", f.ranges.Pods, f.ranges.Services)
+	}
+	if o.Cluster6.IsValid() != o.Services6.IsValid() {
+		return fmt.Errorf("--cluster-cidr %s and --service-cidr %s must both have a range of IPv6, or none", f.ranges.Pods, f.ranges.Services)
+	}
+
+	if o.NodeBits4, o.NodeBits6, err = program.NodeBits(f.ranges.NodeBits); err != nil {
+		return err
+	}
+	if o.Cluster6.IsValid() {
+		if err := routes.CheckFamilies(f.mode); err != nil {
+			return fmt.Errorf("--cluster-cidr %s: %w", f.ranges.Pods, err)
+		}
+	}
+	return nil
 }
 
 // bgp reads the file of --bgp-config.

@@ -217,11 +217,12 @@ func (init first) enter() error {
 	return nil
 }
 
-// ErrCovers says that a folder cannot be shown, because the box has something else in it.
+// ErrCovers says that a folder of the machine cannot be mounted in a host's box, because a mount of the box lies at
+// that path or below and would be hidden.
 var ErrCovers = errors.New("it would cover what the host needs: show a folder below, or move what is to be shown")
 
-// Show shows a folder or file of the machine in the box, read-only and at the same path, until hide is called: for a program that whoever
-// administers the machine runs from there. What runs in the box can read it meanwhile. ErrCovers: the box has another file system there, or below.
+// Show mounts a folder or file of the machine in the box, read-only and at the same path, until hide is called.
+// Programs of the machine's folders run on a host in this way. All programs in the box can read what is shown.
 func Show(ctx context.Context, hostDir, path string) (hide func() error, err error) {
 	init, err := await(ctx, hostDir)
 	if err == nil {
@@ -230,7 +231,9 @@ func Show(ctx context.Context, hostDir, path string) (hide func() error, err err
 	if err != nil {
 		return nil, fmt.Errorf("showing %s to %s: %w", path, hostDir, err)
 	}
-	return func() error { return init.inside(func() error { return unix.Unmount(path, unix.MNT_DETACH) }) }, nil
+	return func() error {
+		return init.inside(func() error { return unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) })
+	}, nil
 }
 
 func (init first) show(path string) error {
@@ -267,13 +270,17 @@ func (init first) show(path string) error {
 	})
 }
 
-// same reports whether what is at rel in an open tree is what is at a path already, as when somebody else shows it.
+// same reports whether the file at rel in an open tree is the one at a path, as when another command shows it already.
 func same(tree int, rel, path string) bool {
 	var theirs, here unix.Stat_t
-	return unix.Fstatat(tree, rel, &theirs, 0) == nil && unix.Stat(path, &here) == nil && theirs.Dev == here.Dev && theirs.Ino == here.Ino
+	if unix.Fstatat(tree, rel, &theirs, 0) != nil || unix.Stat(path, &here) != nil {
+		return false
+	}
+	return theirs.Dev == here.Dev && theirs.Ino == here.Ino
 }
 
-// mountPoint makes a folder, or a file for what is none, to mount on, and opens it. Programs of the box may have put links on the way: none is followed.
+// mountPoint opens the folder or file to mount on, by the mode of what is mounted, and makes it if it is not there. A
+// link on the way is an error: programs of the box can have made it.
 func mountPoint(path string, mode uint32) (*os.File, error) {
 	at, err := os.Open("/")
 	if err != nil {
@@ -281,22 +288,39 @@ func mountPoint(path string, mode uint32) (*os.File, error) {
 	}
 	elements := strings.Split(strings.Trim(path, "/"), "/")
 	for i, name := range elements {
-		if i == len(elements)-1 && mode&unix.S_IFMT != unix.S_IFDIR {
-			err = unix.Mknodat(int(at.Fd()), name, unix.S_IFREG|0o644, 0)
-		} else {
-			err = unix.Mkdirat(int(at.Fd()), name, 0o755)
-		}
-		var fd int
-		if err == nil || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EROFS) { // it may be there already
-			fd, err = unix.Openat(int(at.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		}
+		last := i == len(elements)-1
+		next, err := placeIn(at, name, !last || mode&unix.S_IFMT == unix.S_IFDIR)
 		at.Close()
 		if err != nil {
 			return nil, &os.PathError{Op: "making a place to mount", Path: path, Err: err}
 		}
-		at = os.NewFile(uintptr(fd), name)
+		at = next
 	}
 	return at, nil
+}
+
+// placeIn opens a folder or file of an open folder, and makes it if it is not there.
+func placeIn(folder *os.File, name string, isDir bool) (*os.File, error) {
+	var err error
+	if isDir {
+		err = unix.Mkdirat(int(folder.Fd()), name, 0o755)
+	} else {
+		err = unix.Mknodat(int(folder.Fd()), name, unix.S_IFREG|0o644, 0)
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, err
+	}
+	fd, err := unix.Openat(int(folder.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+
+	place := os.NewFile(uintptr(fd), name)
+	if info, err := place.Stat(); err != nil || info.IsDir() != isDir || !isDir && !info.Mode().IsRegular() {
+		place.Close()
+		return nil, errors.Join(err, fmt.Errorf("%s is a link, or of another kind, in the box", name))
+	}
+	return place, nil
 }
 
 // inside runs f on a thread of its own in the namespaces of the box.

@@ -48,7 +48,7 @@ struct unix_socket {
 	SOCKET s;
 	struct unix_address local, peer;
 	int listener;	     /* that unix_relay.c serves; 0: it does not listen */
-	struct relay *relay; /* of one that has connected */
+	struct relay *relay; /* of one that is connected */
 };
 
 static CRITICAL_SECTION lock;
@@ -135,18 +135,29 @@ static struct sockaddr_in loopback(u_short port)
 	return in;
 }
 
-/* Reports whether an accepted socket is connected to unix_relay.c of this process, and not to a stranger. */
-static BOOL is_relayed(SOCKET s)
+/* The connection by which unix_relay.c of this process has come to an accepted socket. NULL: a stranger has. */
+static struct relay *relay_of(SOCKET accepted)
 {
 	struct sockaddr_in from = {0};
 	int size = sizeof from;
 
-	return !WINE(name_function, GETPEERNAME_ORDINAL)(s, (struct sockaddr *)&from, &size) && from.sin_addr.s_addr == loopback(0).sin_addr.s_addr &&
-	       relay_is_ours(from.sin_port);
+	if (WINE(name_function, GETPEERNAME_ORDINAL)(accepted, (struct sockaddr *)&from, &size) || from.sin_addr.s_addr != loopback(0).sin_addr.s_addr)
+		return NULL;
+	return relay_accepted(from.sin_port);
 }
 
-/* Gives a socket that a listener has accepted the listener's address. FALSE: the listener is not of this family. */
-static BOOL take_address(SOCKET accepted, SOCKET listener)
+static BOOL is_ours(SOCKET s)
+{
+	BOOL ours;
+
+	EnterCriticalSection(&lock);
+	ours = *find(s) != NULL;
+	LeaveCriticalSection(&lock);
+	return ours;
+}
+
+/* Gives a socket that a listener has accepted the listener's address, and its connection, which closesocket ends. */
+static void join(SOCKET accepted, SOCKET listener, struct relay *relay)
 {
 	struct unix_socket *u, *l;
 
@@ -155,35 +166,34 @@ static BOOL take_address(SOCKET accepted, SOCKET listener)
 	u = *find(accepted);
 	if (l && u)
 		u->local = l->local;
+	if (u && !u->relay) {
+		u->relay = relay;
+		relay = NULL;
+	}
 	LeaveCriticalSection(&lock);
-	return l != NULL;
+	relay_end(relay);
 }
 
 SOCKET WINAPI accept(SOCKET s, struct sockaddr *name, int *size)
 {
 	SOCKET (WINAPI *wine_accept)(SOCKET, struct sockaddr *, int *) = WINE(void *, ACCEPT_ORDINAL);
+	struct relay *relay;
 	SOCKET accepted;
-	BOOL ours;
 
-	EnterCriticalSection(&lock);
-	ours = *find(s) != NULL;
-	LeaveCriticalSection(&lock);
-	if (!ours)
+	if (!is_ours(s))
 		return wine_accept(s, name, size);
 	do {
 		accepted = wine_accept(s, NULL, NULL);
 		if (accepted == INVALID_SOCKET)
 			return accepted;
-		if (is_relayed(accepted))
-			break;
-		WINE(int (WINAPI *)(SOCKET), CLOSESOCKET_ORDINAL)(accepted);
-	} while (TRUE);
+		relay = relay_of(accepted);
+		if (!relay)
+			WINE(int (WINAPI *)(SOCKET), CLOSESOCKET_ORDINAL)(accepted);
+	} while (!relay);
 	accepted = remember(accepted);
-	if (accepted != INVALID_SOCKET) {
-		take_address(accepted, s);
-		if (name && size)
-			getpeername(accepted, name, size);
-	}
+	join(accepted, s, relay);
+	if (accepted != INVALID_SOCKET && name && size)
+		getpeername(accepted, name, size);
 	return accepted;
 }
 
@@ -191,9 +201,18 @@ SOCKET WINAPI accept(SOCKET s, struct sockaddr *name, int *size)
 int WINAPI setsockopt(SOCKET s, int level, int option, const char *value, int size)
 {
 	int result = WINE(int (WINAPI *)(SOCKET, int, int, const char *, int), SETSOCKOPT_ORDINAL)(s, level, option, value, size);
+	struct relay *relay;
+	SOCKET listener;
 
-	if (!result && level == SOL_SOCKET && option == UPDATE_ACCEPT_CONTEXT && value && size >= (int)sizeof(SOCKET) && take_address(s, *(const SOCKET *)(const void *)value) &&
-	    !is_relayed(s))
+	if (result || level != SOL_SOCKET || option != UPDATE_ACCEPT_CONTEXT || !value || size < (int)sizeof listener)
+		return result;
+	listener = *(const SOCKET *)(const void *)value;
+	if (!is_ours(listener))
+		return result;
+	relay = relay_of(s);
+	if (relay)
+		join(s, listener, relay);
+	else
 		WINE(int (WINAPI *)(SOCKET, int), SHUTDOWN_ORDINAL)(s, SD_BOTH);
 	return result;
 }

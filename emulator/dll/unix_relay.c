@@ -31,7 +31,8 @@ struct inet_name {
 /* A connection: the TCP socket that the program's is connected to, and the one that is a file's. */
 struct relay {
 	int app, peer;
-	LONG users;    /* the two threads, and who made it */
+	LONG threads;	/* that forward: the last of them closes both sockets */
+	LONG users;	/* threads and others that have this */
 	HANDLE written; /* set when everything that the program has written is forwarded */
 };
 
@@ -157,10 +158,18 @@ static void leave(struct relay *r)
 {
 	if (InterlockedDecrement(&r->users))
 		return;
-	close_fd(r->app);
-	close_fd(r->peer);
 	CloseHandle(r->written);
 	free(r);
+}
+
+/* A thread, or the place of one that could not begin, is over. */
+static void thread_ended(struct relay *r)
+{
+	if (!InterlockedDecrement(&r->threads)) {
+		close_fd(r->app);
+		close_fd(r->peer);
+	}
+	leave(r);
 }
 
 /* Forwards until the end of from, which the other side is told; after an error both ends are over. */
@@ -187,7 +196,7 @@ static DWORD WINAPI to_peer(void *relay)
 
 	forward(r->app, r->peer);
 	SetEvent(r->written);
-	leave(r);
+	thread_ended(r);
 	return 0;
 }
 
@@ -196,7 +205,7 @@ static DWORD WINAPI to_app(void *relay)
 	struct relay *r = relay;
 
 	forward(r->peer, r->app);
-	leave(r);
+	thread_ended(r);
 	return 0;
 }
 
@@ -209,8 +218,8 @@ static BOOL begin_thread(LPTHREAD_START_ROUTINE routine, void *with)
 	return thread != NULL;
 }
 
-/* Begins to forward between two sockets, which are closed at the end, also if it returns NULL. */
-static struct relay *begin(int app, int peer)
+/* Makes the connection of two sockets, which are closed if it returns NULL. The caller has it, and calls begin. */
+static struct relay *new_relay(int app, int peer)
 {
 	struct relay *r = calloc(1, sizeof *r);
 	HANDLE written = r ? CreateEventW(NULL, TRUE, FALSE, NULL) : NULL;
@@ -221,14 +230,19 @@ static struct relay *begin(int app, int peer)
 		close_fd(peer);
 		return NULL;
 	}
-	*r = (struct relay){ app, peer, 3, written };
-	if (!begin_thread(to_peer, r)) {
-		SetEvent(written);
-		leave(r);
-	}
-	if (!begin_thread(to_app, r))
-		leave(r);
+	*r = (struct relay){ app, peer, 2, 3, written };
 	return r;
+}
+
+/* Begins to forward, or closes both sockets if the program's is not connected. */
+static void begin(struct relay *r, BOOL connected)
+{
+	if (!connected || !begin_thread(to_peer, r)) {
+		SetEvent(r->written);
+		thread_ended(r);
+	}
+	if (!connected || !begin_thread(to_app, r))
+		thread_ended(r);
 }
 
 void relay_end(struct relay *r)
@@ -271,6 +285,7 @@ int relay_open(u_short *port)
 struct relay *relay_join(int opened, u_short from, int peer)
 {
 	ULONGLONG last = GetTickCount64() + DIAL_MS, now;
+	struct relay *r;
 	intptr_t app = -1;
 
 	while (app < 0 && (now = GetTickCount64()) < last) {
@@ -291,38 +306,53 @@ struct relay *relay_join(int opened, u_short from, int peer)
 		}
 	}
 	close_fd(opened);
-	if (app >= 0)
-		return begin((int)app, peer);
-	close_fd(peer);
-	return NULL;
+	if (app < 0) {
+		close_fd(peer);
+		return NULL;
+	}
+	r = new_relay((int)app, peer);
+	if (r)
+		begin(r, TRUE);
+	return r;
 }
 
 /* The side of who listens. */
 
-/* Ports of the loopback from which this process connects to its own listeners, and which have not been accepted yet; 0 is none. */
-static u_short pending[PENDING];
+/* Connections of this process to its own listeners that have not been accepted yet, by their port of the loopback; 0 is none. */
+static struct {
+	u_short port;
+	struct relay *relay;
+} pending[PENDING];
 static SRWLOCK pending_lock = SRWLOCK_INIT;
 
-/* Adds a port in the place of the oldest: a program that does not ask whose its connections are takes none out. */
-static void add_pending(u_short port)
+/* Adds a connection in the place of the oldest: a program that does not ask whose its connections are takes none out. */
+static void add_pending(u_short port, struct relay *r)
 {
 	static unsigned next;
+	struct relay *oldest;
+	unsigned i;
 
+	InterlockedIncrement(&r->users);
 	AcquireSRWLockExclusive(&pending_lock);
-	pending[next++ % PENDING] = port;
+	i = next++ % PENDING;
+	oldest = pending[i].port ? pending[i].relay : NULL;
+	pending[i].port = port;
+	pending[i].relay = r;
 	ReleaseSRWLockExclusive(&pending_lock);
+	if (oldest)
+		leave(oldest);
 }
 
-BOOL relay_is_ours(u_short port)
+struct relay *relay_accepted(u_short port)
 {
-	BOOL found = FALSE;
+	struct relay *found = NULL;
 	int i;
 
 	AcquireSRWLockExclusive(&pending_lock);
 	for (i = 0; port && i < PENDING && !found; i++)
-		if (pending[i] == port) {
-			pending[i] = 0;
-			found = TRUE;
+		if (pending[i].port == port) {
+			pending[i].port = 0;
+			found = pending[i].relay;
 		}
 	ReleaseSRWLockExclusive(&pending_lock);
 	return found;
@@ -338,22 +368,25 @@ static void pass(int client, u_short port)
 {
 	struct inet_name own, to = { LINUX_INET, port, LOOPBACK, { 0 } };
 	int app = inet_socket(&own);
-	struct relay *r;
+	struct relay *r, *unused;
+	BOOL connected;
 
 	if (app < 0) {
 		close_fd(client);
 		return;
 	}
-	add_pending(own.port);
-	if (again(SYS_CONNECT, app, (intptr_t)&to, sizeof to, 0, 0)) { /* the program does not listen yet, or has its hands full */
-		relay_is_ours(own.port);
-		close_fd(app);
-		close_fd(client);
+	r = new_relay(app, client);
+	if (!r)
 		return;
+	add_pending(own.port, r);
+	connected = !again(SYS_CONNECT, app, (intptr_t)&to, sizeof to, 0, 0);
+	if (!connected) { /* the program does not listen yet, or has its hands full */
+		unused = relay_accepted(own.port);
+		if (unused)
+			leave(unused);
 	}
-	r = begin(app, client);
-	if (r)
-		leave(r);
+	begin(r, connected);
+	leave(r);
 }
 
 static DWORD WINAPI serve(void *with)

@@ -15,9 +15,6 @@ int relay_listen(const WCHAR *path, int *listener);
 BOOL relay_serve(int listener, u_short port);
 void relay_stop(int listener);
 
-/* Reports, once for each, whether a connection from this port of the loopback is one of relay_serve in this process. Both ports are in network order. */
-BOOL relay_is_ours(u_short port);
-
 /* Connects to the socket of Linux at a Windows path. Returns an error of Windows Sockets, 0 for none. */
 int relay_dial(const WCHAR *path, int *peer);
 
@@ -28,6 +25,10 @@ int relay_open(u_short *port);
 void relay_drop(int fd);
 
 struct relay;
+
+/* Returns, once, the connection of relay_serve that this process has made from this port of the loopback, in network order. NULL: it is a
+ * stranger's. relay_end must follow. */
+struct relay *relay_accepted(u_short port);
 
 /* Takes the connection that comes from this port of the loopback and forwards it to peer. It closes both descriptors, also if it fails: then it
  * returns NULL. relay_end must follow. */

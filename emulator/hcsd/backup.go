@@ -12,6 +12,7 @@ const (
 	backupSecurity = 3
 	backupReparse  = 8
 	backupSparse   = 9
+	lastStream     = 11 // BACKUP_GHOSTED_FILE_EXTENTS of winbase.h
 )
 
 const (
@@ -51,7 +52,7 @@ func ReadEntry(r io.Reader, content io.WriterAt) (Entry, error) {
 		if errors.Is(err, io.EOF) {
 			return e, nil
 		}
-		if err != nil || head.Size < 0 || head.NameSize > maxStreamName {
+		if err != nil || head.ID == 0 || head.ID > lastStream || head.Size < 0 || head.NameSize > maxStreamName {
 			return e, ErrInvalidData.WithText("the header of a stream is broken")
 		}
 		if _, err := io.CopyN(io.Discard, r, int64(head.NameSize)); err != nil {

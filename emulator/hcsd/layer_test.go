@@ -47,6 +47,7 @@ func reparse(tag uint32, flags []byte, target string) []byte {
 func TestReadEntry(t *testing.T) {
 	attributes := []byte{0x20, 0, 0, 0}
 	sparse := append(binary.LittleEndian.AppendUint64(nil, 4), "xy"...)
+
 	for name, c := range map[string]struct {
 		data    []byte
 		content string
@@ -60,6 +61,8 @@ func TestReadEntry(t *testing.T) {
 		"half of a header":     {append(attributes, 1, 0), "", true},
 		"cut short":            {bytes.Join([][]byte{attributes, stream(1, "", []byte("content"))}, nil)[:26], "co", true},
 		"a negative size":      {append(attributes, stream(1, "", nil)[:8]...), "", true},
+		"an unknown stream":    {append(attributes, stream(12, "", nil)...), "", true},
+		"zeros":                {make([]byte, 1<<20), "", true},
 		"a sparse block, bare": {bytes.Join([][]byte{attributes, stream(9, "", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})}, nil), "", true},
 	} {
 		var m memory

@@ -25,9 +25,9 @@ type Command struct {
 	hide []func() error
 }
 
-// Program gives the command that runs a Windows program of the host. name is a C:\ path, a Linux path, or the name of a program in
-// C:\windows\system32. A file of the caller's folder comes before one of Windows. A program that is not on C: is shown to the host
-// with its folder, or alone if the folder holds what the host itself consists of.
+// Program gives the command that runs a Windows program of the host. name is a C:\ path, a Linux path, or the name of a
+// program in C:\windows\system32. A file of the caller's folder comes before one of Windows. A program that is not on
+// C: is shown to the host with its folder, or alone if the folder holds what the host itself consists of.
 func (h Host) Program(ctx context.Context, name string, args ...string) (*Command, error) {
 	if h.OS != "windows" {
 		return nil, fmt.Errorf("host %s is a Linux node: it runs no Windows programs", h.Name)
@@ -71,8 +71,8 @@ func (c *Command) Start(ctx context.Context) error {
 	return nil
 }
 
-// showAll shows the folder of a program that is not on C:, so that it finds its DLLs, or the program alone if that is impossible, and what the
-// caller named.
+// showAll shows the folder of a program that is not on C:, so that it finds its DLLs, or the program alone if that is
+// impossible, and what the caller named.
 func (c *Command) showAll(ctx context.Context) error {
 	show := func(path string) error {
 		hide, err := confine.Show(ctx, c.host.Dir, path)

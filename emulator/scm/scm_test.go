@@ -119,10 +119,11 @@ func world(t *testing.T, lines ...string) (*Manager, *fake) {
 		m.down = true // nothing is started again
 		m.mu.Unlock()
 		f.mu.Lock()
-		defer f.mu.Unlock()
 		for _, p := range f.processes {
 			p.Kill()
 		}
+		f.mu.Unlock()
+		synctest.Wait() // what ends is recorded in the folder, which the test removes next
 	})
 
 	for _, line := range lines {
@@ -391,36 +392,40 @@ func TestRebootAction(t *testing.T) {
 
 // TestDelete: a service that somebody has open is there until that is closed, and its name is not free before.
 func TestDelete(t *testing.T) {
-	m, _ := world(t, "s service")
-	again := Config{Name: "S", Path: "service S", Type: ownProcess, Start: StartManual}
-	if code := m.Create(again, 1); code != Exists {
-		t.Errorf("the name twice: %v", code)
-	}
-	if code := m.Delete("s"); code != OK {
-		t.Fatal(code)
-	}
-	if code := m.Create(again, 1); code != MarkedForDelete {
-		t.Errorf("before it is closed: %v", code)
-	}
-	m.Close("s", 1)
-	if code := m.Create(again, 1); code != OK {
-		t.Errorf("after it was closed: %v", code)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := world(t, "s service")
+		again := Config{Name: "S", Path: "service S", Type: ownProcess, Start: StartManual}
+		if code := m.Create(again, 1); code != Exists {
+			t.Errorf("the name twice: %v", code)
+		}
+		if code := m.Delete("s"); code != OK {
+			t.Fatal(code)
+		}
+		if code := m.Create(again, 1); code != MarkedForDelete {
+			t.Errorf("before it is closed: %v", code)
+		}
+		m.Close("s", 1)
+		if code := m.Create(again, 1); code != OK {
+			t.Errorf("after it was closed: %v", code)
+		}
+	})
 }
 
 // TestKept: another manager in the same folder has all that was said, and runs none.
 func TestKept(t *testing.T) {
-	m, _ := world(t, "s service after base")
-	recovering(t, m, "s")
-	m.Change("s", func(c *Config) Code { c.Description, c.PreshutdownTimeout = "two\nlines", 40000; return OK })
-	other, err := New(m.o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, _ := m.Get("s")
-	if got, code := other.Get("s"); code != OK || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v\nwant %+v", got, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := world(t, "s service after base")
+		recovering(t, m, "s")
+		m.Change("s", func(c *Config) Code { c.Description, c.PreshutdownTimeout = "two\nlines", 40000; return OK })
+		other, err := New(m.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _ := m.Get("s")
+		if got, code := other.Get("s"); code != OK || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v\nwant %+v", got, want)
+		}
+	})
 }
 
 func TestCommandLines(t *testing.T) {

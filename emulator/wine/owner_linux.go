@@ -31,7 +31,8 @@ func (p Prefix) asOwner() *syscall.SysProcAttr {
 	return a
 }
 
-// Own gives a file to Owner, or a folder and what is below it. It follows no links. What has been removed meanwhile is success.
+// Own gives a file to Owner, or a folder and what is below it. It follows no links. What has been removed meanwhile is
+// success.
 func Own(path string) error {
 	st, err := os.Lstat(path)
 	switch {
@@ -46,13 +47,18 @@ func Own(path string) error {
 	}
 }
 
-// ownTree looks for what does not belong to the owner below dir, and changes it at the same place below at: both are folders.
+// ownTree looks for what does not belong to the owner below dir, and changes it at the same place below at: both are
+// folders. What somebody moves or removes meanwhile is left to whoever does that.
 func ownTree(dir, at string, owner uint32) error {
 	root, err := os.OpenRoot(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+
 	give := func(name string) error {
 		if err := root.Lchown(name, int(owner), int(owner)); !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -61,15 +67,16 @@ func ownTree(dir, at string, owner uint32) error {
 	}
 
 	err = beneath.Walk(context.Background(), dir, func(f *beneath.Entry) (bool, error) {
-		if f.Uid == owner && f.Gid == owner || f.Mode&unix.S_IFMT == unix.S_IFCHR { // whiteouts of an overlay are devices
+		whiteout := f.Mode&unix.S_IFMT == unix.S_IFCHR // of the overlay: a device
+		if f.Uid == owner && f.Gid == owner || whiteout {
 			return true, nil
 		}
 		return true, give(f.Path())
 	})
-	if err == nil {
+	if err == nil || errors.Is(err, beneath.ErrLost) {
 		err = give(".")
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("giving %s to user %d: %w", at, owner, err)
 	}
 	return nil

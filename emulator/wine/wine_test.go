@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // TestPrefix makes a template and a host's view of it, and asks a Windows program for the build that it sees.
@@ -30,9 +32,9 @@ func TestPrefix(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
-	dlls := filepath.Join("..", "..", "bin", "windows", "dll")
-	if _, err := os.Stat(filepath.Join(dlls, "vmcompute.dll")); err != nil {
-		t.Skip("run `make dll` first: ", err)
+	dlls, err := testkit.DLLs("../..")
+	if err != nil {
+		t.Skip(err)
 	}
 	build, err := LookupBuild(20348)
 	if err != nil {

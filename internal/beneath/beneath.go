@@ -87,7 +87,8 @@ func folderIn(parent *os.Root, name string) (*os.Root, error) {
 	if !seen.IsDir() {
 		return nil, ErrKind
 	}
-	next, err := parent.OpenRoot(name + "/.") // the dot: a named pipe that takes the place is an error, and not waited for
+	// With the dot a named pipe that takes the folder's place is an error. Without it the open would wait for a writer.
+	next, err := parent.OpenRoot(name + "/.")
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,8 @@ func TestSwaps(t *testing.T) {
 	root, outside := tree(t)
 	at := func(elements ...string) string { return filepath.Join(append([]string{root}, elements...)...) }
 	err := errors.Join(os.Symlink(outside, at("link")), os.Symlink(filepath.Join(outside, "b"), at("a", "link")),
-		os.Symlink(filepath.Join(outside, "b", "file"), at("a", "b", "link")), unix.Mkfifo(at("a", "b", "pipe"), 0o600), unix.Mkfifo(at("pipe"), 0o600))
+		os.Symlink(filepath.Join(outside, "b", "file"), at("a", "b", "link")), unix.Mkfifo(at("a", "b", "pipe"), 0o600),
+		unix.Mkfifo(at("pipe"), 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,10 @@ func TestSwaps(t *testing.T) {
 	var swapper sync.WaitGroup
 	swaps := 0
 	swapper.Go(func() {
-		pairs := [][2]string{{at("a"), at("link")}, {at("a"), at("pipe")}, {at("a", "b"), at("a", "link")}, {at("a", "b", "file"), at("a", "b", "link")}, {at("a", "b", "file"), at("a", "b", "pipe")}}
+		pairs := [][2]string{
+			{at("a"), at("link")}, {at("a"), at("pipe")}, {at("a", "b"), at("a", "link")},
+			{at("a", "b", "file"), at("a", "b", "link")}, {at("a", "b", "file"), at("a", "b", "pipe")},
+		}
 		for ; !stop.Load() || swaps < 1000; swaps++ {
 			p := pairs[swaps/2%len(pairs)] // twice each: there and back
 			_ = unix.Renameat2(unix.AT_FDCWD, p[0], unix.AT_FDCWD, p[1], unix.RENAME_EXCHANGE)

@@ -21,7 +21,8 @@ const (
 // ErrLost says that a folder was moved while the walk was below it.
 var ErrLost = errors.New("a folder was moved meanwhile")
 
-// Entry is one thing in a tree: its name in the open folder, a descriptor that the walk closes, and what it is. It is valid until the visit ends.
+// Entry is one thing in a tree: its name in the open folder, a descriptor that the walk closes, and what it is. It is
+// valid until the visit ends.
 type Entry struct {
 	Folder int
 	Name   string
@@ -41,10 +42,12 @@ func (f *Entry) Path() string {
 	return filepath.Join(append(names, f.Name)...)
 }
 
-// walker visits everything below a folder, each folder before what is in it. It looks up names in open folders only and follows no links, so that a
-// container can change the tree meanwhile and leads it nowhere. A tree may be of any depth: folders far above are closed, and opened again from below.
+// walker visits everything below a folder, each folder before what is in it. It looks up names in open folders only and
+// follows no links, so that a container can change the tree meanwhile and leads it nowhere. A tree may be of any depth:
+// folders far above are closed, and opened again from below.
 type walker struct {
-	// visit is called for each thing, and says whether to enter it if it is a folder. What it returns as an error ends the walk.
+	// visit is called for each thing, and says whether to enter it if it is a folder. What it returns as an error ends
+	// the walk.
 	visit func(*Entry) (enter bool, err error)
 
 	levels []level
@@ -59,7 +62,8 @@ type level struct {
 	below    []string // folders in it that are still to be visited
 }
 
-// Walk visits everything below the folder dir, which it does not visit itself. The error is the visitor's, or says why the walk is not complete.
+// Walk visits everything below the folder dir, which it does not visit itself. The error is the visitor's, or says why
+// the walk is not complete.
 func Walk(ctx context.Context, dir string, visit func(*Entry) (enter bool, err error)) error {
 	top, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -158,7 +162,8 @@ func (w *walker) one(folder int, name string) error {
 	return err
 }
 
-// leave goes up one level. If the folder above was closed, it is the one that the lowest folder is in, unless that was moved.
+// leave goes up one level. If the folder above was closed, it is the one that the lowest folder is in, unless that was
+// moved.
 func (w *walker) leave() {
 	last := len(w.levels) - 1
 	low := w.levels[last].file

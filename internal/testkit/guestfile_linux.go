@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// WriteGuest makes a file on the C: of an emulated host, at a path below it with slashes, for the host's programs: the file and the folders on the way
-// belong to the user of C: itself.
+// WriteGuest makes a file on the C: of an emulated host, at a path below it with slashes, for the host's programs: the
+// file and the folders on the way belong to the user of C: itself.
 func WriteGuest(driveC, name string, data []byte, perm os.FileMode) error {
 	file := filepath.Join(driveC, filepath.FromSlash(name))
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, data, perm)); err != nil {

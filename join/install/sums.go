@@ -53,8 +53,10 @@ func CheckSums(dir string, names []string) error {
 		return err
 	}
 	if listed == nil {
-		return fmt.Errorf("%s has no %s: %w: unpack the archive of a release, or allow it with --skip-sums", dir, SumsFile, ErrNoSums)
+		return fmt.Errorf("%s has no %s: %w: unpack the archive of a release, or allow it with --skip-sums",
+			dir, SumsFile, ErrNoSums)
 	}
+
 	for _, name := range names {
 		sum, err := sumOfFile(filepath.Join(dir, filepath.FromSlash(name)))
 		if errors.Is(err, fs.ErrNotExist) {

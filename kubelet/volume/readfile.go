@@ -32,7 +32,8 @@ func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) (string, error) {
 	}
 	defer root.Close()
 
-	f, err := root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|beneath.NoWait, 0) // a container can make it a named pipe at any time
+	// A container can make it a named pipe at any time: look at it once it is open.
+	f, err := root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|beneath.NoWait, 0)
 	if err != nil {
 		return "", hide(err)
 	}

@@ -21,34 +21,8 @@ func tree(ctx context.Context, dir string) (u Usage, whole bool) {
 
 // treeFrom is tree from an open folder, which it closes.
 func treeFrom(ctx context.Context, top *os.File) (u Usage, whole bool) {
-	var here unix.Stat_t
-	if err := unix.Fstat(int(top.Fd()), &here); err != nil {
-		top.Close()
-		return u, true
-	}
-	count := func(st *unix.Stat_t) {
-		u.UsedBytes += uint64(st.Blocks) * 512
-		u.UsedInodes++
-	}
-	count(&here)
-
-	type fileID struct{ dev, ino uint64 }
-	seen := map[fileID]bool{} // files with several names count once
-	err := beneath.WalkFrom(ctx, top, func(f *beneath.Entry) (bool, error) {
-		if f.IsDir() {
-			if f.Dev != here.Dev {
-				return false, nil
-			}
-		} else if f.Nlink > 1 {
-			id := fileID{f.Dev, f.Ino}
-			if seen[id] {
-				return false, nil
-			}
-			seen[id] = true
-		}
-		count(&f.Stat_t)
-		return true, nil
-	})
+	var err error
+	u.UsedBytes, u.UsedInodes, err = beneath.Usage(ctx, top)
 	return u, err == nil
 }
 

@@ -123,7 +123,8 @@ func dial(t testing.TB, at Endpoint) *net.TCPConn {
 	return c
 }
 
-// wasReset reports whether an error of a connection is its reset by the other end. Windows has a number of its own, WSAECONNRESET of winerror.h.
+// wasReset reports whether an error of a connection is its reset by the other end. Windows has a number of its own,
+// WSAECONNRESET of winerror.h.
 func wasReset(err error) bool {
 	const windows = syscall.Errno(10054)
 	return errors.Is(err, syscall.ECONNRESET) || runtime.GOOS == "windows" && errors.Is(err, windows)

@@ -17,6 +17,7 @@ import (
 
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/statefolder"
 )
 
 // benchCluster measures `porthole up` with everything cached, in a folder of its own, and then what a new service costs
@@ -64,20 +65,11 @@ func benchCluster(ctx context.Context, o options) (err error) {
 // clusterFolder returns the state folder of a local cluster that the bench brings up, and what stops the cluster. It removes the
 // folder unless --dir named it.
 func clusterFolder(o options) (dir string, remove func() error, err error) {
-	dir, own := o.dir, o.dir == ""
-	if own {
-		if dir, err = os.MkdirTemp("/var/lib", "porthole-bench-"); err != nil {
-			return "", nil, err
-		}
+	porthole := filepath.Join(o.bin, "porthole")
+	if o.dir == "" {
+		return statefolder.Make(porthole)
 	}
-
-	return dir, func() error {
-		err := down(context.Background(), filepath.Join(o.bin, "porthole"), dir, "--purge")
-		if own {
-			err = errors.Join(err, os.RemoveAll(dir))
-		}
-		return err
-	}, nil
+	return o.dir, func() error { return down(context.Background(), porthole, o.dir, "--purge") }, nil
 }
 
 func down(ctx context.Context, porthole, dir string, args ...string) error {

@@ -17,6 +17,7 @@ import (
 
 	"porthole.dev/porthole/emulator/scm"
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/statefolder"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/join/step"
 )
@@ -51,17 +52,12 @@ func run(m *testing.M) (code int, err error) {
 			return 1, fmt.Errorf("%s is missing: run `make %s` first", file, target)
 		}
 	}
-	if state, err = os.MkdirTemp("/var/lib", "porthole-join-"); err != nil {
+	var remove func() error
+	if state, remove, err = statefolder.Make(filepath.Join(bin, "porthole")); err != nil {
 		return 1, err
 	}
+	defer func() { err = errors.Join(err, remove()) }()
 
-	defer func() {
-		out, downErr := porthole(2*time.Minute, "down", "--purge", "--dir", state)
-		if downErr != nil {
-			err = errors.Join(err, fmt.Errorf("%w: %s", downErr, out))
-		}
-		err = errors.Join(err, os.RemoveAll(state))
-	}()
 	if out, err := porthole(5*time.Minute, "up", "--linux-nodes", "1", "--windows-nodes", "1", "--supervisor", "services", "--dir", state); err != nil {
 		return 1, fmt.Errorf("%w: %s", err, out)
 	}

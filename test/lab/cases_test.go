@@ -11,8 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestCopy copies a file into a Windows pod and back with kubectl cp, which starts tar in the container, and has the volume of another drive
-// take it.
+// TestCopy copies a file into a Windows pod and back with kubectl cp, which runs tar in the container. Then the
+// container copies it to a volume on drive D:.
 func TestCopy(t *testing.T) {
 	windowsPod(t, "copy", "[serve, --http, ':8080']", "  volumes: [{name: data, emptyDir: {}}]",
 		`    volumeMounts: [{name: data, mountPath: 'D:\data'}]`)
@@ -52,8 +52,9 @@ func TestLocalStorageOfAContainer(t *testing.T) {
 	waitEvent(t, "writer", "ephemeral local storage usage exceeds", "20Mi")
 }
 
-// TestHostPathFileThatGoes: a file of the node that a pod mounts is deleted and the container ends. Nothing takes the file's place, and an event says what
-// is missing; once it is back, the container starts.
+// TestHostPathFileThatGoes: a pod mounts a file of the node (hostPath of type File). The file is deleted, then the
+// container ends. The container does not start again, nothing is made at the file's path, and an event names the path.
+// When the file is there again, the container starts.
 func TestHostPathFileThatGoes(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		node := map[string]string{"linux": "lin01", "windows": "win01"}[system]

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/statefolder"
 )
 
 var (
@@ -27,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func run(m *testing.M) (int, error) {
+func run(m *testing.M) (code int, err error) {
 	if os.Geteuid() != 0 {
 		return 1, fmt.Errorf("these tests make namespaces and mounts: run them as root")
 	}
@@ -43,11 +46,11 @@ func run(m *testing.M) (int, error) {
 	dir = os.Getenv("PORTHOLE_LAB_DIR")
 	keep := dir != ""
 	if !keep {
-		if dir, err = os.MkdirTemp("/var/lib", "porthole-lab-"); err != nil {
+		var remove func() error
+		if dir, remove, err = statefolder.Make(porthole); err != nil {
 			return 1, err
 		}
-		defer os.RemoveAll(dir)
-		defer command(2*time.Minute, porthole, "down", "--purge", "--dir", dir)
+		defer func() { err = errors.Join(err, remove()) }()
 	}
 
 	started := time.Now()
@@ -60,7 +63,7 @@ func run(m *testing.M) (int, error) {
 	}
 	out, err := command(8*time.Minute, porthole, up...)
 	fmt.Printf("porthole up took %.1f s\n%s", time.Since(started).Seconds(), out)
-	code := 1
+	code = 1
 	if err == nil {
 		code = m.Run()
 	}

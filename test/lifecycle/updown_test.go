@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/statefolder"
 )
 
 // cluster is one state folder and the program that works on it.
@@ -31,18 +33,16 @@ func newCluster(t *testing.T) cluster {
 	if _, err := os.Stat(porthole); err != nil {
 		t.Fatalf("%v: run `make build` first", err)
 	}
-	dir, err := os.MkdirTemp("/var/lib", "porthole-life-")
+	dir, remove, err := statefolder.Make(porthole)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := cluster{t, porthole, dir}
 	t.Cleanup(func() {
-		if out, err := c.run(2*time.Minute, "down", "--purge"); err != nil {
-			t.Error(err, out)
+		if err := remove(); err != nil {
+			t.Error(err)
 		}
-		os.RemoveAll(dir)
 	})
-	return c
+	return cluster{t, porthole, dir}
 }
 
 func (c cluster) run(limit time.Duration, args ...string) (string, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -16,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/statefolder"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -43,13 +45,13 @@ func run(m *testing.M) (code int, err error) {
 	if _, err := os.Stat(porthole); err != nil {
 		return 1, fmt.Errorf("%s is missing: run `make build` first", porthole)
 	}
-	if dir, err = os.MkdirTemp("/var/lib", "porthole-networks-"); err != nil {
+	var remove func() error
+	if dir, remove, err = statefolder.Make(porthole); err != nil {
 		return 1, err
 	}
 	defer func() {
 		if !keeps(code) {
-			command(2*time.Minute, porthole, "down", "--purge", "--dir", dir)
-			os.RemoveAll(dir)
+			err = errors.Join(err, remove())
 		}
 	}()
 	return m.Run(), nil

@@ -5,18 +5,30 @@ import (
 	"time"
 )
 
-// refused is what nodes say that make routes from Node objects.
-var refused = map[string]string{"liar-range": "RouteRefused", "liar-all": "RouteRefused", "liar-address": "NetworkProblem"}
+// refused has the event reason that each node reports for each liar of checkLiars, in the modes that make routes from
+// Node objects.
+var refused = map[string]string{
+	"liar-range":   "RouteRefused",
+	"liar-all":     "RouteRefused",
+	"liar-address": "NetworkProblem",
+}
 
-// checkLiars has a Node that joins last claim what others have: the range of win02, the range of all pods, the address of win02 for a range that is free.
-// Packets go where they went before. says has the reasons of the events with which nodes tell of it, by the liar's name; a mode that makes no routes from
-// Node objects has none.
-func (f *fleet) checkLiars(free string, says map[string]string) {
+// checkLiars makes Node objects that claim what other nodes have: the pod range of win02, a range that contains it, and
+// the address of win02 with the free range, the latter also before win02 joins. Packets to win02 still arrive. events has
+// the reason of the event that all nodes report, by the name of the liar; it is empty in a mode that makes no routes from
+// Node objects.
+func (f *fleet) checkLiars(free string, events map[string]string) {
 	t := f.t
 	t.Helper()
 	const nobody = "10.99.0.66"
 	taken := netip.MustParsePrefix(f.podRange("win02"))
 	wide := netip.PrefixFrom(taken.Addr(), taken.Bits()-3).Masked()
+	allReach := func(when string) {
+		for _, n := range nodeNames {
+			f.reaches(when, f.addr["b-"+n])
+			f.reaches(when, f.addr["a-"+n])
+		}
+	}
 
 	for name, claim := range map[string]struct{ podRange, addr string }{
 		"liar-range":   {taken.String(), nobody},
@@ -25,12 +37,16 @@ func (f *fleet) checkLiars(free string, says map[string]string) {
 	} {
 		started := time.Now()
 		f.node(name, claim.podRange, claim.addr)
-		if says[name] != "" {
-			f.warned(says[name], nodeNames, name)
+		if events[name] != "" {
+			f.warned(events[name], nodeNames, name)
 		}
-		for _, n := range nodeNames {
-			f.reaches(name+" has joined", f.addr["b-"+n])
-			f.reaches(name+" has joined", f.addr["a-"+n])
+		if f.mode == "tor" && claim.podRange != free { // the router's table is made from Node objects too
+			f.checkRouter("")
+		}
+		allReach(name + " has joined")
+		if claim.podRange == free {
+			newRange(f.lab, "win02", taken)
+			allReach("win02 has joined after " + name)
 		}
 		f.deleteNode(name)
 		t.Logf("%s has lied for %v", name, time.Since(started).Round(time.Millisecond))

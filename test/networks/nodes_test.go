@@ -195,7 +195,7 @@ func TestHostGatewayRangeChanges(t *testing.T) {
 	long(t)
 	f := pathCheck{up(t, "host-gateway").fleet()}
 	old, changed := netip.MustParsePrefix(f.podRange("win02")), netip.MustParsePrefix("10.244.200.0/24")
-	f.newRange("win02", changed)
+	newRange(f.lab, "win02", changed)
 
 	f.warned("NetworkDiffers", []string{"win02"}, "wanted "+changed.String()+", found "+old.String(), "--replace-network")
 	if out, err := commandIn("porthole-win02", shortly, "curl", "-sS", "--fail-with-body", "http://127.0.0.1:10261/healthz"); err == nil || !strings.Contains(out, changed.String()) {
@@ -221,33 +221,33 @@ func TestHostGatewayRangeChanges(t *testing.T) {
 	}
 }
 
-// newRange deletes a Node and makes it again with another pod range. The kubelet can be faster, and make one without a range.
-func (f pathCheck) newRange(node string, to netip.Prefix) {
-	f.t.Helper()
+// newRange deletes a Node and makes it again with a pod range. The kubelet can be faster, and make one without a range.
+func newRange(l *lab, node string, to netip.Prefix) {
+	l.t.Helper()
 	var n v1.Node
 	if err := get(&n, "node", node); err != nil {
-		f.t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	n.Spec.PodCIDR, n.Spec.PodCIDRs = to.String(), []string{to.String()}
 	n.ObjectMeta = metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}
 	n.APIVersion, n.Kind = "v1", "Node"
 	manifest, err := json.Marshal(n)
 	if err != nil {
-		f.t.Fatal(err)
+		l.t.Fatal(err)
 	}
-	file := filepath.Join(f.t.TempDir(), "node.json")
+	file := filepath.Join(l.t.TempDir(), "node.json")
 	if err := os.WriteFile(file, manifest, 0o644); err != nil {
-		f.t.Fatal(err)
+		l.t.Fatal(err)
 	}
 
-	wait.NoError(f.t, 30*time.Second, "another Node", func() error {
+	wait.NoError(l.t, 30*time.Second, "another Node", func() error {
 		if _, err := kubectl("delete", "node", node, "--ignore-not-found"); err != nil {
 			return err
 		}
 		if _, err := kubectl("create", "-f", file); err != nil {
 			return err
 		}
-		if got := f.podRange(node); got != to.String() {
+		if got := l.podRange(node); got != to.String() {
 			return fmt.Errorf("the range of %s is %s, want %s", node, got, to)
 		}
 		return nil

@@ -144,7 +144,7 @@ func (f faultTest) remade(what, node string) faultTest {
 func (f faultTest) ovnRangeChanges() {
 	f.t.Helper()
 	old, changed := netip.MustParsePrefix(f.podRange("win02")), netip.MustParsePrefix("10.244.200.0/24")
-	f.newRange("win02", changed)
+	newRange(f.lab, "win02", changed)
 	f.warned("NetworkDiffers", []string{"win02"}, changed.String()+" now", "pods with addresses of "+old.String(), "drain the node")
 	f.warned("RangeInUse", []string{"win02"}, changed.String()+" now", "have addresses of "+old.String(), "drain the node")
 	if out, err := commandIn("porthole-win02", shortly, "curl", "-sS", "--fail-with-body", "http://127.0.0.1:10261/healthz"); err == nil || !strings.Contains(out, changed.String()) {

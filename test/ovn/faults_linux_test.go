@@ -63,7 +63,8 @@ func TestOverlappingRanges(t *testing.T) {
 	}
 	wait.NoError(t, 5*time.Second, "events", func() error {
 		got := w.api.warnings()
-		if !strings.Contains(got, "Node n2 RangesOverlap: pod range 10.244.1.0/25 of node n2 overlaps 10.244.1.0/24 of node n1") || strings.Contains(got, "Node n1") {
+		const want = "Node n2 RangesOverlap: pod range 10.244.1.0/25 of node n2 overlaps 10.244.1.0/24 of node n1"
+		if !strings.Contains(got, want) || strings.Contains(got, "Node n1") {
 			return fmt.Errorf("events %q", got)
 		}
 		return nil

@@ -93,9 +93,9 @@ func buildAt(t *testing.T, dir string) programs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dlls := filepath.Join(filepath.Dir(bundle), "windows", "dll") // of make dll
-	if _, err := os.Stat(filepath.Join(dlls, "vmcompute.dll")); err != nil {
-		t.Fatalf("%v (run `make dll`)", err)
+	dlls, err := testkit.DLLs("../..")
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, name := range []string{"containerd.exe", "containerd-shim-runhcs-v1.exe", "ctr.exe"} {
 		if _, err := os.Stat(filepath.Join(bundle, "windows", name)); err != nil {

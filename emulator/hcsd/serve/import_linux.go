@@ -96,15 +96,10 @@ type importer struct{ from, to *os.Root }
 
 // tree imports the folder name of the source as the folder as.
 func (i importer) tree(name, as string) error {
-	dir, err := i.from.Open(name + "/.") // the dot: a named pipe in its place is an error, and not waited for
+	entries, err := entriesOf(i.from, name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	entries, err := dir.ReadDir(-1)
-	dir.Close()
 	if err != nil {
 		return err
 	}
@@ -126,6 +121,17 @@ func (i importer) tree(name, as string) error {
 		}
 	}
 	return nil
+}
+
+// entriesOf lists a folder below an open one. The dot makes an error of a named pipe that has taken the folder's place:
+// an open would wait for a writer.
+func entriesOf(root *os.Root, name string) ([]os.DirEntry, error) {
+	dir, err := root.Open(name + "/.")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.ReadDir(-1)
 }
 
 // folder imports one folder with what is in it. One that is described as a link has been made as such, or will be.
@@ -232,15 +238,10 @@ func (discard) WriteAt(b []byte, _ int64) (int, error) { return len(b), nil }
 
 // copyHives copies the folder of registry hives, which are plain files there.
 func copyHives(from, layer *os.Root) error {
-	dir, err := from.Open("Hives/.")
+	entries, err := entriesOf(from, "Hives")
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	entries, err := dir.ReadDir(-1)
-	dir.Close()
 	if err != nil {
 		return err
 	}
@@ -256,24 +257,36 @@ func copyHives(from, layer *os.Root) error {
 		if !e.Type().IsRegular() {
 			continue
 		}
-		if err := copyFile(from, layer, "Hives/"+e.Name()); err != nil {
+		if err := copyHive(from, layer, "Hives/"+e.Name()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// copyFile copies a regular file between two folders.
-func copyFile(from, to *os.Root, name string) error {
+// maxHive is the most bytes that a hive can have: places in it are numbers of 31 bits.
+const maxHive = 1 << 31
+
+// copyHive copies a hive between two folders, as much of it as there is when the copy begins: programs of the host can
+// make it larger meanwhile.
+func copyHive(from, to *os.Root, name string) error {
 	src, err := openRegular(from, name)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
+	info, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > maxHive {
+		return hcsd.ErrInvalidData.WithText("%s has %d bytes: no hive has more than %d", name, info.Size(), maxHive)
+	}
+
 	dst, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(dst, src)
+	_, err = io.Copy(dst, io.LimitReader(src, info.Size()))
 	return errors.Join(err, dst.Chown(wine.Owner, wine.Owner), dst.Close())
 }

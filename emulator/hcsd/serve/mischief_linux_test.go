@@ -22,12 +22,13 @@ import (
 
 const (
 	secretText = "a secret of the machine"
-	mischief   = 2 * time.Second // what is random is so for that long
-	patience   = 3 * time.Second // of one call of hcsd's; a measurement may take 1 s by itself
+	mischief   = 2 * time.Second  // what is random is so for that long
+	patience   = 10 * time.Second // of one call of hcsd's; a measurement may take 1 s by itself
 )
 
-// TestMischief: while the files of a container and those on its host's C: become links, pipes, folders without end and files of a terabyte and back, at
-// random and at once with what hcsd does there, each of hcsd's calls ends in time, returns nothing of the machine's, and changes nothing there. Nothing stays open.
+// TestMischief changes the files of a container, and those on its host's C:, at random while hcsd works on them: they
+// become links, named pipes, deep folders and files of a terabyte. Each call of hcsd ends in time, returns nothing of a
+// file outside, and changes none. No file and no goroutine is left.
 func TestMischief(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("files of other users need root")
@@ -44,55 +45,7 @@ func TestMischief(t *testing.T) {
 	check(t, os.Chmod(filepath.Dir(o.HostDir), 0o711)) // the container's user passes through
 	check(t, wine.Own(c))
 	check(t, wine.Own(runDir(dir)))
-	s := &Service{o: o}
-	calls := map[string]func(name string) (answer string){
-		"openHost": func(name string) string {
-			p, err := s.openHost(`C:\` + strings.ReplaceAll(name, "/", `\`))
-			if err != nil {
-				return ""
-			}
-			defer p.Close()
-			return contentOf(p)
-		},
-		"pin": func(name string) string {
-			p, err := o.pin(filepath.Join(c, name))
-			if err != nil {
-				return ""
-			}
-			defer p.Close()
-			return contentOf(p)
-		},
-		"readSmall": func(name string) string {
-			root, err := o.openC()
-			check(t, err)
-			defer root.Close()
-			text, _ := readSmall(root, name)
-			return text
-		},
-		"usedBelow": func(string) string {
-			_, _ = usedBelow(c, time.Now().Add(time.Second))
-			return ""
-		},
-		"import": func(string) string {
-			files, layer := filepath.Join(o.HostDir, "files"), filepath.Join(o.HostDir, "layer")
-			check(t, errors.Join(os.RemoveAll(files), os.RemoveAll(layer), os.Mkdir(files, 0o755), os.Mkdir(layer, 0o755)))
-			root, err := openRoot(layer)
-			check(t, err)
-			defer root.Close()
-			_ = importInto(files, c, root)
-			return ""
-		},
-		"launcher": func(string) string {
-			f, err := o.openRun("c")
-			check(t, err)
-			defer f.close()
-			_ = f.write(1, "line", []byte("told"))
-			_, _ = f.exitCode(1)
-			said := f.read(1, "started") + f.read(1, "exit")
-			o.removeProgramFiles("c", 1)
-			return said
-		},
-	}
+	calls := callsOn(t, o, c)
 
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -140,7 +93,62 @@ func TestMischief(t *testing.T) {
 	})
 }
 
-// stir changes what is in a folder until the context ends, with the rights of a container, and returns how many changes succeeded.
+// callsOn are what hcsd does with names on C: of a host and with the container "c"; each returns what it has read.
+func callsOn(t *testing.T, o Options, c string) map[string]func(name string) string {
+	s := &Service{o: o}
+	return map[string]func(string) string{
+		"openHost": func(name string) string {
+			p, err := s.openHost(`C:\` + strings.ReplaceAll(name, "/", `\`))
+			if err != nil {
+				return ""
+			}
+			defer p.Close()
+			return contentOf(p)
+		},
+		"pin": func(name string) string {
+			p, err := o.pin(filepath.Join(c, name))
+			if err != nil {
+				return ""
+			}
+			defer p.Close()
+			return contentOf(p)
+		},
+		"readSmall": func(name string) string {
+			root, err := o.openC()
+			check(t, err)
+			defer root.Close()
+			text, _ := readSmall(root, name)
+			return text
+		},
+
+		"usedBelow": func(string) string {
+			_, _ = usedBelow(c, time.Now().Add(time.Second))
+			return ""
+		},
+		"import": func(string) string {
+			files, layer := filepath.Join(o.HostDir, "files"), filepath.Join(o.HostDir, "layer")
+			check(t, errors.Join(os.RemoveAll(files), os.RemoveAll(layer), os.Mkdir(files, 0o755), os.Mkdir(layer, 0o755)))
+			root, err := openRoot(layer)
+			check(t, err)
+			defer root.Close()
+			_ = importInto(files, c, root)
+			return ""
+		},
+		"launcher": func(string) string {
+			f, err := o.openRun("c")
+			check(t, err)
+			defer f.close()
+			_ = f.write(1, "line", []byte("told"))
+			_, _ = f.exitCode(1)
+			said := f.read(1, "started") + f.read(1, "exit")
+			o.removeProgramFiles("c", 1)
+			return said
+		},
+	}
+}
+
+// stir changes what is in a folder until the context ends, with the rights of a container, and returns how many changes
+// succeeded.
 func stir(ctx context.Context, r *rand.Rand, dir, secret string) (done int) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	_, _ = unix.SetfsgidRetGid(wine.Owner)
@@ -186,7 +194,8 @@ func stir(ctx context.Context, r *rand.Rand, dir, secret string) (done int) {
 	return done
 }
 
-// nameOf is one of few names, so that what is made is met: of files between hcsd and launchers, of others and of what is in them, and one as long as names can be.
+// nameOf returns one of few names, so that hcsd often opens what stir has just made: names that hcsd itself uses,
+// others, and one of 255 bytes.
 func nameOf(r *rand.Rand) string {
 	switch r.IntN(4) {
 	case 0:
@@ -204,7 +213,7 @@ func nameOf(r *rand.Rand) string {
 	}
 }
 
-// contentOf is what can be read of what hcsd holds.
+// contentOf reads the beginning of a regular file that hcsd has opened; "" for anything else.
 func contentOf(p place) string {
 	var st unix.Stat_t
 	if unix.Fstat(int(p.Fd()), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {

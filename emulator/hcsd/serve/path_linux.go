@@ -103,7 +103,8 @@ func (s *Service) openHost(path string) (place, error) {
 	return p, nil
 }
 
-// openRoot is os.OpenRoot of what programs of the host may have made a named pipe: the dot makes that an error, and nobody waits for it.
+// openRoot is os.OpenRoot for folders that programs of the host can replace. os.OpenRoot waits for a writer if the path
+// has become a named pipe; with the dot at its end that is an error.
 func openRoot(path string) (*os.Root, error) { return os.OpenRoot(path + "/.") }
 
 // openC opens the C: of the host. Nothing outside of it can be reached by the root, which the caller closes.

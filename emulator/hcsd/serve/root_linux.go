@@ -39,15 +39,15 @@ func (r rootFolder) path() string { return filepath.Join(r.own(), "root") }
 func (r rootFolder) shown() (list []string) {
 	for _, path := range append(confine.Libraries(r.tools), confine.Links...) {
 		st, err := os.Lstat(path)
-		if err == nil && st.Mode()&os.ModeSymlink == 0 { // make makes links
+		if err == nil && st.Mode()&os.ModeSymlink == 0 { // ensure makes links of these
 			list = append(list, path)
 		}
 	}
 	return list
 }
 
-// make makes the root folder of containers. What is there stays.
-func (r rootFolder) make() error {
+// ensure makes the root folder of containers, with a place for each mount. A place that is there stays.
+func (r rootFolder) ensure() error {
 	folders := []string{"/proc", "/dev", "/tmp", "/etc", guest.Prefix}
 	files := []string{"/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/hosts"}
 	for _, path := range r.shown() {

@@ -33,7 +33,7 @@ func Run(ctx context.Context, o Options) error {
 			return fmt.Errorf("serving HCS: %w", err)
 		}
 	}
-	if err := errors.Join(o.root().unstageAll(), o.root().make()); err != nil {
+	if err := errors.Join(o.root().unstageAll(), o.root().ensure()); err != nil {
 		return fmt.Errorf("serving HCS: %w", err)
 	}
 	if err := removeLogs(o.path("runc")); err != nil {
@@ -110,7 +110,8 @@ func Clean(ctx context.Context, hostDir, runcPath string) error {
 	return errors.Join(append(all, o.root().remove())...)
 }
 
-// RemoveRoot removes what hcsd has made outside of the folder of a host that has no containers any more. Nothing there is success.
+// RemoveRoot removes the root folder of a host's containers, which is in /run. No container may run. It is success if
+// there is none.
 func RemoveRoot(hostDir string) error {
 	if real, err := filepath.EvalSymlinks(hostDir); err == nil { // as hcsd has it
 		hostDir = real

@@ -47,9 +47,9 @@ func startHostOf(t *testing.T, number int) *host {
 	if err != nil {
 		t.Skip("containers need runc: ", err)
 	}
-	dlls := filepath.Join("..", "..", "..", "bin", "windows", "dll")
-	if _, err := os.Stat(filepath.Join(dlls, "vmcompute.dll")); err != nil {
-		t.Skip("run `make dll` first: ", err)
+	dlls, err := testkit.DLLs("../../..")
+	if err != nil {
+		t.Skip(err)
 	}
 	build, err := wine.LookupBuild(number)
 	check(t, err)

@@ -19,12 +19,11 @@ import (
 // snapshotter takes the size of the folder for what the container uses (plugins/snapshots/windows/common.go). Here the files lie in our folder.
 // So the disk's file is given the size that these have; it is sparse and takes no room.
 const (
-	usageEvery  = 5 * time.Second // containerd asks each 10 s
-	usageLimit  = time.Second     // for one layer: a container can have any number of files
-	blockOfStat = 512             // bytes, of st_blocks (stat(2))
+	usageEvery = 5 * time.Second // containerd asks each 10 s
+	usageLimit = time.Second     // for one layer: a container can have any number of files
 )
 
-// errUsageLimit ends the measurement of a layer that takes too long.
+// errUsageLimit says that only a part of a layer was measured.
 var errUsageLimit = errors.New("measuring takes too long")
 
 // keepUsage keeps the sizes of disks until ctx ends.
@@ -124,27 +123,17 @@ func usedOfDisk(point string) (int64, error) {
 }
 
 // usedBelow is what the files of a folder take on the disk. It follows no links and never leaves the folder, whatever the container does there
-// meanwhile. After the limit it returns what it has found, and errUsageLimit.
-func usedBelow(dir string, limit time.Time) (used int64, err error) {
+// meanwhile. After the limit, or if a folder was moved, it returns what it has found, and errUsageLimit.
+func usedBelow(dir string, limit time.Time) (int64, error) {
+	folder, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, err
+	}
 	ctx, cancel := context.WithDeadline(context.Background(), limit)
 	defer cancel()
-
-	type file struct{ dev, ino uint64 }
-	linked := map[file]bool{} // files of several names are counted once
-	err = beneath.Walk(ctx, dir, func(f *beneath.Entry) (bool, error) {
-		if key := (file{f.Dev, f.Ino}); f.Nlink > 1 && !f.IsDir() {
-			if linked[key] {
-				return false, nil
-			}
-			linked[key] = true
-		}
-		used += f.Blocks * blockOfStat
-		return true, nil
-	})
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, beneath.ErrLost):
-		return used, errUsageLimit
-	default:
-		return used, err
+	used, _, err := beneath.Usage(ctx, folder)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, beneath.ErrLost) {
+		err = errUsageLimit
 	}
+	return int64(used), err
 }

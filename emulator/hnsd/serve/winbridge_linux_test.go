@@ -22,6 +22,7 @@ import (
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/netspace"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
@@ -152,14 +153,15 @@ func (h *bridgeHost) netns(name string) string { return netspace.New(h.t, name).
 // shared is what all tests of this package use and none changes: making it takes as long as the test of a host.
 type shared struct{ template, plugins string }
 
-// sharedParts makes a Wine template with the DLLs of make dll, and upstream's plugins, once. TestMain removes them.
+// sharedParts makes a Wine template, and builds upstream's CNI plugins for Windows, once for all tests. TestMain
+// removes both.
 var sharedParts = sync.OnceValues(func() (parts shared, err error) {
 	if sharedDir, err = os.MkdirTemp("", "hnsd-serve-"); err != nil {
 		return parts, err
 	}
-	dlls := filepath.Join("..", "..", "..", "bin", "windows", "dll")
-	if _, err := os.Stat(filepath.Join(dlls, "computenetwork.dll")); err != nil {
-		return parts, fmt.Errorf("%w (run `make dll`)", err)
+	dlls, err := testkit.DLLs("../../..")
+	if err != nil {
+		return parts, err
 	}
 	parts = shared{template: wine.TemplateDir(sharedDir, 20348), plugins: filepath.Join(sharedDir, "plugins")}
 

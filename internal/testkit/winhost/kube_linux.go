@@ -2,6 +2,7 @@ package winhost
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -141,9 +142,14 @@ func (h *Host) StartKubelet(ctx context.Context, node string) (*Process, error) 
 		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": nodeToken(node)}}},
 		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
 	}
-	if err := errors.Join(testkit.WriteJSON(filepath.Join(h.DriveC(), "k", "config.json"), kubeletConfig), testkit.OwnGuest(h.DriveC(), "k/config.json"),
-		testkit.WriteJSON(filepath.Join(h.DriveC(), "k", node), kubeconfig), testkit.OwnGuest(h.DriveC(), "k/"+node)); err != nil {
-		return nil, err
+	for name, doc := range map[string]any{"config.json": kubeletConfig, node: kubeconfig} {
+		data, err := json.Marshal(doc)
+		if err == nil {
+			err = testkit.WriteGuest(h.DriveC(), "k/"+name, data, 0o600)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 
 	began := metav1.Now()

@@ -1,0 +1,92 @@
+// Package statefolder makes the state folders of the local clusters of tests. Only one such cluster can run on a machine, and
+// a test whose time is over ends without a word to its cluster: the next test takes that down.
+package statefolder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// parent is beside where a cluster's state is by default: it is on a disk, and overlays can be mounted there.
+const parent = "/var/lib"
+
+// prefix begins the names of all these folders. It is short because paths of sockets may have 107 bytes.
+const prefix = "porthole-test-"
+
+// downLimit is the time that one cluster has to stop.
+const downLimit = 2 * time.Minute
+
+// Make makes a state folder for the clusters of this process, and takes down those of processes that have ended. The caller
+// calls remove at the end: it takes down what runs there, and removes the folder.
+func Make(porthole string) (dir string, remove func() error, err error) {
+	return makeIn(parent, porthole)
+}
+
+func makeIn(parent, porthole string) (dir string, remove func() error, err error) {
+	found, err := filepath.Glob(filepath.Join(parent, prefix+"*"))
+	if err != nil {
+		return "", nil, err
+	}
+	for _, left := range found {
+		if err := clear(porthole, left); err != nil {
+			return "", nil, fmt.Errorf("a cluster that another test has left: %w", err)
+		}
+	}
+
+	// Under its name it is locked from the beginning: another process takes an unlocked one for left.
+	hidden, err := os.MkdirTemp(parent, ".porthole-")
+	if err != nil {
+		return "", nil, err
+	}
+	lock, err := hold(hidden)
+	if err != nil {
+		return "", nil, errors.Join(err, os.Remove(hidden))
+	}
+	dir = filepath.Join(parent, prefix+filepath.Base(hidden)[len(".porthole-"):])
+	if err := os.Rename(hidden, dir); err != nil {
+		return "", nil, errors.Join(err, lock.Close(), os.Remove(hidden))
+	}
+	return dir, func() error { return errors.Join(purge(porthole, dir), lock.Close()) }, nil
+}
+
+// clear removes a folder with its cluster, unless a process holds it.
+func clear(porthole, dir string) error {
+	lock, err := hold(dir)
+	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return purge(porthole, dir)
+}
+
+// hold locks a folder until the file is closed, or this process ends. The error is EWOULDBLOCK while another has it.
+func hold(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, &os.PathError{Op: "lock", Path: dir, Err: err}
+	}
+	return f, nil
+}
+
+func purge(porthole, dir string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), downLimit)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, porthole, "down", "--purge", "--dir", dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("porthole down --purge --dir %s: %w: %s", dir, err, out)
+	}
+	return os.RemoveAll(dir)
+}
