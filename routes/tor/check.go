@@ -92,10 +92,12 @@ func nameHop(hop netip.Addr, all []table.Wanted) string {
 func stray(r Running, wanted []table.Wanted, pods []netip.Prefix) string {
 	inside := func(p netip.Prefix) bool { return p.Bits() <= r.Dst.Bits() && p.Contains(r.Dst.Addr()) }
 	for _, w := range wanted {
-		switch {
-		case w.Dst == r.Dst && w.State != table.Refused && w.State != table.Waiting:
+		if w.Dst == r.Dst && w.State != table.Refused && w.State != table.Waiting {
 			return ""
-		case inside(w.Dst) && w.Dst != r.Dst && !r.Idle:
+		}
+	}
+	for _, w := range wanted {
+		if w.State != table.Refused && inside(w.Dst) && w.Dst != r.Dst && !r.Idle {
 			return fmt.Sprintf("node %s: %s, which is a part of its range %s, goes to %s: nobody wants this route", w.Node, r.Dst, w.Dst, hops(r.Hops))
 		}
 	}

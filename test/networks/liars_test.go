@@ -3,6 +3,8 @@ package networks
 import (
 	"net/netip"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // refused has the event reason that each node reports for each liar of checkLiars, in the modes that make routes from
@@ -41,11 +43,11 @@ func (f *fleet) checkLiars(free string, events map[string]string) {
 			f.warned(events[name], nodeNames, name)
 		}
 		if f.mode == "tor" && claim.podRange != free { // the router's table is made from Node objects too
-			f.checkRouter("")
+			f.checkRouter("node " + name + ": " + claim.podRange + ": refused")
 		}
 		allReach(name + " has joined")
 		if claim.podRange == free {
-			newRange(f.lab, "win02", taken)
+			joinAgain(f.lab, "win02", func(*v1.NodeSpec) {})
 			allReach("win02 has joined after " + name)
 		}
 		f.deleteNode(name)

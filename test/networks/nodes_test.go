@@ -221,14 +221,20 @@ func TestHostGatewayRangeChanges(t *testing.T) {
 	}
 }
 
-// newRange deletes a Node and makes it again with a pod range. The kubelet can be faster, and make one without a range.
+// newRange deletes a Node and makes it again with another pod range.
 func newRange(l *lab, node string, to netip.Prefix) {
+	l.t.Helper()
+	joinAgain(l, node, func(s *v1.NodeSpec) { s.PodCIDR, s.PodCIDRs = to.String(), []string{to.String()} })
+}
+
+// joinAgain deletes a Node and makes it again, after a change. The kubelet can be faster, and make one without a range.
+func joinAgain(l *lab, node string, change func(*v1.NodeSpec)) {
 	l.t.Helper()
 	var n v1.Node
 	if err := get(&n, "node", node); err != nil {
 		l.t.Fatal(err)
 	}
-	n.Spec.PodCIDR, n.Spec.PodCIDRs = to.String(), []string{to.String()}
+	change(&n.Spec)
 	n.ObjectMeta = metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}
 	n.APIVersion, n.Kind = "v1", "Node"
 	manifest, err := json.Marshal(n)
@@ -247,8 +253,8 @@ func newRange(l *lab, node string, to netip.Prefix) {
 		if _, err := kubectl("create", "-f", file); err != nil {
 			return err
 		}
-		if got := l.podRange(node); got != to.String() {
-			return fmt.Errorf("the range of %s is %s, want %s", node, got, to)
+		if got := l.podRange(node); got != n.Spec.PodCIDR {
+			return fmt.Errorf("the range of %s is %s, want %s", node, got, n.Spec.PodCIDR)
 		}
 		return nil
 	})
