@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,6 +28,7 @@ const (
 	fewTimes       = 6  // each cell is asked so often at first
 	manyTimes      = 40 // and so often when the answers differ: to miss one of four backends has a chance of 1 in 25,000
 	longest        = 15 * time.Second
+	mostAlone      = 40 // cells that are asked one by one; one that gets no answer takes 5 s
 )
 
 // side is one of the two networks, with its node under test.
@@ -135,7 +138,8 @@ func (s *side) await(t *testing.T, limit time.Duration, cells []cell) {
 
 // settle asks the Windows side, and again for what differs from l, the Linux side's outcomes, without a known reason until it
 // is equal or the time is over: a proxy may not have come to an end yet, and few questions need not meet all backends. What
-// is asked again is asked on both sides; l takes the new outcomes.
+// is left then is asked one by one: on a machine with other work so many questions at once can be too many for a relay
+// under Wine. What is asked again is asked on both sides; l takes the new outcomes.
 func settle(windows, linux *side, l map[cell]outcome, cells []cell, sticky map[cell]bool, list []known) []difference {
 	w := windows.ask(cells, fewTimes)
 	for deadline, round := time.Now().Add(longest), 0; ; round++ {
@@ -145,19 +149,33 @@ func settle(windows, linux *side, l map[cell]outcome, cells []cell, sticky map[c
 				again = append(again, d.cell)
 			}
 		}
-		if len(again) == 0 || round > 1 && time.Now().After(deadline) {
+		last := round > 1 && time.Now().After(deadline)
+		if len(again) == 0 || last && len(again) > mostAlone {
 			break
 		}
-		var x, y map[cell]outcome
-		var both sync.WaitGroup
-		both.Go(func() { x = windows.ask(again, manyTimes) })
-		both.Go(func() { y = linux.ask(again, manyTimes) })
-		both.Wait()
-		for _, c := range again {
-			w[c], l[c] = x[c], y[c]
+		group := len(again)
+		if last {
+			group = 1
+		}
+		for part := range slices.Chunk(again, group) {
+			askAgain(windows, linux, part, w, l)
+		}
+		if last {
+			break
 		}
 	}
 	return compare(cells, sticky, w, l, list)
+}
+
+// askAgain asks both sides many times at once, and replaces their outcomes.
+func askAgain(windows, linux *side, cells []cell, w, l map[cell]outcome) {
+	var x, y map[cell]outcome
+	var both sync.WaitGroup
+	both.Go(func() { x = windows.ask(cells, manyTimes) })
+	both.Go(func() { y = linux.ask(cells, manyTimes) })
+	both.Wait()
+	maps.Copy(w, x)
+	maps.Copy(l, y)
 }
 
 // report counts the known differences by reason, and fails for every other.
