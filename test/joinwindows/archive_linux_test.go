@@ -2,6 +2,7 @@ package joinwindows
 
 import (
 	"archive/zip"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"porthole.dev/porthole/emulator/guest"
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/join/step"
 )
 
@@ -31,7 +33,7 @@ func TestArchive(t *testing.T) {
 	unzip(h, windowsZip(t), place)
 	exe := `C:\` + strings.ReplaceAll(place, "/", `\`) + `\porthole.exe`
 	self := filepath.Join(state, "hosts", h.name)
-	if err := guest.AddDrive(self, 'd'); err != nil {
+	if err := errors.Join(guest.AddDrive(self, 'd'), testkit.OwnGuest(filepath.Join(self, "prefix"), "drive_d")); err != nil {
 		t.Fatal(err)
 	}
 	long := `D:\Programs of ours` + strings.Repeat(`\a folder of a long path`, 6)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,12 +37,22 @@ func (w *world) useRegistry() {
 	registry, images := filepath.Join(filepath.Dir(w.porthole), "bundle", "registry"), filepath.Join(w.dir, "images")
 	command(w.t, nil, registry, "build", "--out", images)
 	cmd := exec.Command(registry, "serve", "--listen", registryAddress, "--dir", images)
-	if err := platform.StartInNetns(platform.NetnsPath("porthole-"+w.name), cmd); err != nil {
+	netns := platform.NetnsPath("porthole-" + w.name)
+	if err := platform.StartInNetns(netns, cmd); err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
+	})
+	wait.NoError(w.t, 30*time.Second, "the registry listens", func() error {
+		return platform.InNetns(netns, func() error {
+			c, err := net.Dial("tcp", registryAddress)
+			if err != nil {
+				return err
+			}
+			return c.Close()
+		})
 	})
 	hosts := "server = \"http://" + registryAddress + "\"\n\n[host.\"http://" + registryAddress + "\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
 	w.write("etc/containerd/certs.d/_default/hosts.toml", hosts)

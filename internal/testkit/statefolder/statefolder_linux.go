@@ -4,11 +4,13 @@ package statefolder
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -82,11 +84,52 @@ func hold(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// purge takes down the cluster in a folder, after the hosts that a test has added to it, and removes the folder.
 func purge(porthole, dir string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), downLimit)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, porthole, "down", "--purge", "--dir", dir).CombinedOutput(); err != nil {
-		return fmt.Errorf("porthole down --purge --dir %s: %w: %s", dir, err, out)
+	hosts, err := added(ctx, porthole, dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range hosts {
+		if err := run(ctx, porthole, "host", "delete", "--dir", dir, name); err != nil {
+			return err
+		}
+	}
+	if err := run(ctx, porthole, "down", "--purge", "--dir", dir); err != nil {
+		return err
 	}
 	return os.RemoveAll(dir)
+}
+
+// added names the hosts in a folder that are not the cluster's.
+func added(ctx context.Context, porthole, dir string) (names []string, err error) {
+	if _, err := os.Stat(filepath.Join(dir, "hosts")); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	out, err := exec.CommandContext(ctx, porthole, "host", "list", "--dir", dir, "-o", "json").Output()
+	if err != nil {
+		return nil, fmt.Errorf("porthole host list --dir %s: %w", dir, err)
+	}
+	var hosts []struct {
+		Name       string
+		Standalone bool
+	}
+	if err := json.Unmarshal(out, &hosts); err != nil {
+		return nil, fmt.Errorf("porthole host list --dir %s: %w: %s", dir, err, out)
+	}
+	for _, h := range hosts {
+		if h.Standalone {
+			names = append(names, h.Name)
+		}
+	}
+	return names, nil
+}
+
+func run(ctx context.Context, porthole string, args ...string) error {
+	if out, err := exec.CommandContext(ctx, porthole, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("porthole %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
 }
