@@ -149,6 +149,7 @@ func settle(windows, linux *side, l map[cell]outcome, cells []cell, sticky map[c
 				again = append(again, d.cell)
 			}
 		}
+
 		last := round > 1 && time.Now().After(deadline)
 		if len(again) == 0 || last && len(again) > mostAlone {
 			break
