@@ -37,8 +37,10 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 	if c.Supervisor == SuperviseServices {
 		lower = lower[1:] // `porthole join` installs the programs
 	}
-	m := windowsMaker{tools: tools, layout: l, lower: lower, drivers: c.network().drivers}
-	m.dlls = filepath.Join(l.Bin, "windows", "dll")
+	m := windowsMaker{
+		tools: tools, layout: l, lower: lower, drivers: c.network().drivers,
+		dlls: filepath.Join(l.Bin, "windows", "dll"),
+	}
 	for _, n := range c.Nodes() {
 		if n.Windows {
 			if err := m.ensure(ctx, n); err != nil {

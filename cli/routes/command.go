@@ -208,7 +208,8 @@ func (f flags) resolveRanges(o *routes.Options) (err error) {
 		return fmt.Errorf("--cluster-cidr %s and --service-cidr %s overlap", f.ranges.Pods, f.ranges.Services)
 	}
 	if o.Cluster6.IsValid() != o.Services6.IsValid() {
-		return fmt.Errorf("--cluster-cidr %s and --service-cidr %s must both have a range of IPv6, or none", f.ranges.Pods, f.ranges.Services)
+		return fmt.Errorf("--cluster-cidr %s and --service-cidr %s must both have a range of IPv6, or none",
+			f.ranges.Pods, f.ranges.Services)
 	}
 
 	if o.NodeBits4, o.NodeBits6, err = program.NodeBits(f.ranges.NodeBits); err != nil {

@@ -299,7 +299,8 @@ func mountPoint(path string, mode uint32) (*os.File, error) {
 	return at, nil
 }
 
-// placeIn opens a folder or file of an open folder, and makes it if it is not there.
+// placeIn opens the folder or the file with a name in an open folder. It makes an empty one if there is none. A link of
+// that name is an error.
 func placeIn(folder *os.File, name string, isDir bool) (*os.File, error) {
 	var err error
 	if isDir {

@@ -157,7 +157,7 @@ static BOOL is_ours(SOCKET s)
 }
 
 /* Gives a socket that a listener has accepted the listener's address, and its connection, which closesocket ends. */
-static void join(SOCKET accepted, SOCKET listener, struct relay *relay)
+static void take_connection(SOCKET accepted, SOCKET listener, struct relay *relay)
 {
 	struct unix_socket *u, *l;
 
@@ -191,7 +191,7 @@ SOCKET WINAPI accept(SOCKET s, struct sockaddr *name, int *size)
 			WINE(int (WINAPI *)(SOCKET), CLOSESOCKET_ORDINAL)(accepted);
 	} while (!relay);
 	accepted = remember(accepted);
-	join(accepted, s, relay);
+	take_connection(accepted, s, relay);
 	if (accepted != INVALID_SOCKET && name && size)
 		getpeername(accepted, name, size);
 	return accepted;
@@ -211,7 +211,7 @@ int WINAPI setsockopt(SOCKET s, int level, int option, const char *value, int si
 		return result;
 	relay = relay_of(s);
 	if (relay)
-		join(s, listener, relay);
+		take_connection(s, listener, relay);
 	else
 		WINE(int (WINAPI *)(SOCKET, int), SHUTDOWN_ORDINAL)(s, SD_BOTH);
 	return result;

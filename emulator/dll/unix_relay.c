@@ -218,7 +218,8 @@ static BOOL begin_thread(LPTHREAD_START_ROUTINE routine, void *with)
 	return thread != NULL;
 }
 
-/* Makes the connection of two sockets, which are closed if it returns NULL. The caller has it, and calls begin. */
+/* Makes the connection of two sockets, which are closed if it returns NULL. The caller has it, and calls
+ * begin or give_up. */
 static struct relay *new_relay(int app, int peer)
 {
 	struct relay *r = calloc(1, sizeof *r);
@@ -234,15 +235,23 @@ static struct relay *new_relay(int app, int peer)
 	return r;
 }
 
-/* Begins to forward, or closes both sockets if the program's is not connected. */
-static void begin(struct relay *r, BOOL connected)
+/* Begins to forward. */
+static void begin(struct relay *r)
 {
-	if (!connected || !begin_thread(to_peer, r)) {
+	if (!begin_thread(to_peer, r)) {
 		SetEvent(r->written);
 		thread_ended(r);
 	}
-	if (!connected || !begin_thread(to_app, r))
+	if (!begin_thread(to_app, r))
 		thread_ended(r);
+}
+
+/* Closes both sockets of a connection that does not begin. */
+static void give_up(struct relay *r)
+{
+	SetEvent(r->written);
+	thread_ended(r);
+	thread_ended(r);
 }
 
 void relay_end(struct relay *r)
@@ -312,7 +321,7 @@ struct relay *relay_join(int opened, u_short from, int peer)
 	}
 	r = new_relay((int)app, peer);
 	if (r)
-		begin(r, TRUE);
+		begin(r);
 	return r;
 }
 
@@ -369,7 +378,6 @@ static void pass(int client, u_short port)
 	struct inet_name own, to = { LINUX_INET, port, LOOPBACK, { 0 } };
 	int app = inet_socket(&own);
 	struct relay *r, *unused;
-	BOOL connected;
 
 	if (app < 0) {
 		close_fd(client);
@@ -379,13 +387,14 @@ static void pass(int client, u_short port)
 	if (!r)
 		return;
 	add_pending(own.port, r);
-	connected = !again(SYS_CONNECT, app, (intptr_t)&to, sizeof to, 0, 0);
-	if (!connected) { /* the program does not listen yet, or has its hands full */
+	if (!again(SYS_CONNECT, app, (intptr_t)&to, sizeof to, 0, 0)) {
+		begin(r);
+	} else { /* the program does not listen yet, or has its hands full */
 		unused = relay_accepted(own.port);
 		if (unused)
 			leave(unused);
+		give_up(r);
 	}
-	begin(r, connected);
 	leave(r);
 }
 

@@ -71,8 +71,8 @@ func (c *Command) Start(ctx context.Context) error {
 	return nil
 }
 
-// showAll shows the folder of a program that is not on C:, so that it finds its DLLs, or the program alone if that is
-// impossible, and what the caller named.
+// showAll mounts in the box what the caller named, and the folder of a program that is not on C:, so that the program
+// finds its DLLs. If the folder cannot be mounted, the program's file alone is.
 func (c *Command) showAll(ctx context.Context) error {
 	show := func(path string) error {
 		hide, err := confine.Show(ctx, c.host.Dir, path)

@@ -10,8 +10,10 @@ import (
 // blockOfStat is the unit of st_blocks (stat(2)), in bytes.
 const blockOfStat = 512
 
-// Usage returns what a folder takes on the disk with everything below it, and how many files and folders that is. It closes the folder. It follows no
-// links and enters no other file system; a file of several names counts once. With an error there is at least that much: ctx has ended, or ErrLost.
+// Usage returns the bytes that a folder and everything below it take on the disk, and the number of files and
+// folders. It closes the folder. It follows no links and enters no other file system; a file with several names
+// counts once. With an error the numbers are those of what was seen before ctx ended, or before a folder was moved
+// (ErrLost).
 func Usage(ctx context.Context, folder *os.File) (bytes, inodes uint64, err error) {
 	var here unix.Stat_t
 	if err := unix.Fstat(int(folder.Fd()), &here); err != nil {

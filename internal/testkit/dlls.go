@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// DLLs returns the folder of the emulated host's DLLs, which `make dll` builds. root is the way to the top of the source tree.
+// DLLs returns the folder of the DLLs for emulated hosts, which `make dll` builds. root is the path of the source tree.
 func DLLs(root string) (string, error) {
 	dir, err := filepath.Abs(filepath.Join(root, "bin", "windows", "dll"))
 	if err == nil {

@@ -95,19 +95,23 @@ func (m faulty) drop() (back func()) {
 	return func() { nft("delete table inet test-away\n") }
 }
 
-// joinUntil runs a join, calls then when it has printed a text, and returns how it ended. Meanwhile the join does nothing:
-// what it does next can take less time than then.
+// joinUntil runs a join, calls then when it has printed a text, and returns how it ended. The join is stopped while
+// then runs, because its next step can take less time.
 func (m faulty) joinUntil(text string, then func(), args ...string) (code int, out string) {
 	m.t.Helper()
 	c := m.inside(filepath.Join(bin, "porthole"), args...)
 	code, out, err := testkit.RunUntil(c, 10*time.Minute, text, func() {
-		child, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", c.Process.Pid)) // of nsenter
+		nsenter := c.Process.Pid
+		child, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", nsenter))
 		must(m.t, err)
 		join, err := strconv.Atoi(strings.TrimSpace(string(child)))
 		must(m.t, err)
+
 		must(m.t, unix.Kill(join, unix.SIGSTOP))
+		defer func() { // nsenter stops with its child
+			must(m.t, errors.Join(unix.Kill(join, unix.SIGCONT), unix.Kill(nsenter, unix.SIGCONT)))
+		}()
 		then()
-		must(m.t, errors.Join(unix.Kill(join, unix.SIGCONT), unix.Kill(c.Process.Pid, unix.SIGCONT))) // nsenter stops with its child
 	})
 	must(m.t, err)
 	return code, out

@@ -72,7 +72,8 @@ func (m follower) upgrades() {
 
 	program, fourth := m.failing(), m.version("v4", "")
 	for _, p := range []string{"stage/before", "stage/after", "porthole-routes/before", "porthole-routes/after", "kubelet/before", "kubelet/after", "soak/before", "soak/after"} {
-		if k := m.runAt(program, "upgrade "+p, "upgrade", "--source", fourth, "--force", "--skip-sums"); k.code != killCode && k.code != -1 {
+		k := m.runAt(program, "upgrade "+p, "upgrade", "--source", fourth, "--force", "--skip-sums")
+		if k.code != killCode && k.code != -1 {
 			m.t.Errorf("killed at %s: code %d: %s%s", p, k.code, k.out, k.err)
 		}
 		if p == "kubelet/after" { // nobody rolls back: the kubelet does, and becomes the old one too

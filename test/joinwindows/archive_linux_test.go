@@ -33,7 +33,8 @@ func TestArchive(t *testing.T) {
 	unzip(h, windowsZip(t), place)
 	exe := `C:\` + strings.ReplaceAll(place, "/", `\`) + `\porthole.exe`
 	self := filepath.Join(state, "hosts", h.name)
-	if err := errors.Join(guest.AddDrive(self, 'd'), testkit.OwnGuest(filepath.Join(self, "prefix"), "drive_d")); err != nil {
+	err := errors.Join(guest.AddDrive(self, 'd'), testkit.OwnGuest(filepath.Join(self, "prefix"), "drive_d"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	long := `D:\Programs of ours` + strings.Repeat(`\a folder of a long path`, 6)

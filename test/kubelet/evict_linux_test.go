@@ -19,8 +19,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// evictedWithin is how long it may take from the moment at which too little is left until the pod has ended: the kubelet
-// looks each 10 s, and other tests may keep the machine busy.
+// evictedWithin is how long it may take from the moment at which too little is left until the pod has ended. The
+// kubelet measures every 10 s; the rest is for a machine that other tests keep busy.
 const evictedWithin = 30 * time.Second
 
 // podsMemory is what the pods of the node may have together in testMemoryEviction, in MiB. All other memory is reserved, so that what

@@ -118,6 +118,25 @@ func pushDriver(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
+
+	windows := testimages.Variant{
+		Layers: []string{"windows"}, Entrypoint: []string{`%CONTAINER_SANDBOX_MOUNT_POINT%\driver.exe`},
+	}
+	push(t, layers{
+		"linux":   func(l *testimages.Layer) error { return l.File("driver", filepath.Join(built, "driver"), 0o755) },
+		"windows": func(l *testimages.Layer) error { return windowsLayer(l, filepath.Join(built, "driver.exe")) },
+	}, testimages.Image{
+		Repository: "porthole/storage-driver", Windows: &windows,
+		Linux: &testimages.Variant{Layers: []string{"linux"}, Entrypoint: []string{"/driver"}, Dir: "/"},
+	})
+}
+
+// layers fill the layers of images, by name.
+type layers = map[string]func(*testimages.Layer) error
+
+// push makes an image and pushes it to the cluster's registry with the tag 1.
+func push(t *testing.T, parts layers, image testimages.Image) {
+	t.Helper()
 	layout, err := cluster.NewLayout(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -127,20 +146,18 @@ func pushDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p := &testimages.Pusher{Registry: registry, Client: &http.Client{Timeout: time.Minute}, Parts: map[string]func(*testimages.Layer) error{
-		"linux": func(l *testimages.Layer) error { return l.File("driver", filepath.Join(built, "driver"), 0o755) },
-		"windows": func(l *testimages.Layer) error {
-			l.Dir("Files", 0o755)
-			l.Dir("Hives", 0o755)
-			return l.File("Files/driver.exe", filepath.Join(built, "driver.exe"), 0o755)
-		},
-	}}
-	err = p.PushAll(t.Context(), []testimages.Image{{Repository: "porthole/storage-driver", Tags: []string{"1"},
-		Linux:   &testimages.Variant{Layers: []string{"linux"}, Entrypoint: []string{"/driver"}, Dir: "/"},
-		Windows: &testimages.Variant{Layers: []string{"windows"}, Entrypoint: []string{`%CONTAINER_SANDBOX_MOUNT_POINT%\driver.exe`}}}})
-	if err != nil {
+	image.Tags = []string{"1"}
+	p := testimages.Pusher{Registry: registry, Client: &http.Client{Timeout: time.Minute}, Parts: parts}
+	if err := p.PushAll(t.Context(), []testimages.Image{image}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// windowsLayer adds a program at the root of C: to a layer of a Windows image.
+func windowsLayer(l *testimages.Layer, program string) error {
+	l.Dir("Files", 0o755)
+	l.Dir("Hives", 0o755)
+	return l.File("Files/"+filepath.Base(program), program, 0o755)
 }
 
 // driverOnLinux is the driver's pod as such drivers are deployed: privileged, with the kubelet's folder mounted at its own path, so that

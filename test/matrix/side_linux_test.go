@@ -28,7 +28,7 @@ const (
 	fewTimes       = 6  // each cell is asked so often at first
 	manyTimes      = 40 // and so often when the answers differ: to miss one of four backends has a chance of 1 in 25,000
 	longest        = 15 * time.Second
-	mostAlone      = 40 // cells that are asked one by one; one that gets no answer takes 5 s
+	mostAlone      = 40 // cells that are asked one at a time; a cell without an answer takes 5 s
 )
 
 // side is one of the two networks, with its node under test.
@@ -136,10 +136,10 @@ func (s *side) await(t *testing.T, limit time.Duration, cells []cell) {
 	must(t, err)
 }
 
-// settle asks the Windows side, and again for what differs from l, the Linux side's outcomes, without a known reason until it
-// is equal or the time is over: a proxy may not have come to an end yet, and few questions need not meet all backends. What
-// is left then is asked one by one: on a machine with other work so many questions at once can be too many for a relay
-// under Wine. What is asked again is asked on both sides; l takes the new outcomes.
+// settle asks the Windows side, and compares its outcomes with l, those of the Linux side. Cells that differ without
+// a known reason are asked again on both sides, and l gets the new outcomes, until all are equal or the time is over:
+// a proxy may still be at work, and a few questions need not reach all backends. Cells that differ at the end are
+// asked one at a time: on a busy machine, many questions at once can be too many for a relay under Wine.
 func settle(windows, linux *side, l map[cell]outcome, cells []cell, sticky map[cell]bool, list []known) []difference {
 	w := windows.ask(cells, fewTimes)
 	for deadline, round := time.Now().Add(longest), 0; ; round++ {
@@ -168,7 +168,7 @@ func settle(windows, linux *side, l map[cell]outcome, cells []cell, sticky map[c
 	return compare(cells, sticky, w, l, list)
 }
 
-// askAgain asks both sides many times at once, and replaces their outcomes.
+// askAgain asks both sides the same cells many times, at the same time, and puts the new outcomes into w and l.
 func askAgain(windows, linux *side, cells []cell, w, l map[cell]outcome) {
 	var x, y map[cell]outcome
 	var both sync.WaitGroup

@@ -15,10 +15,10 @@ var refused = map[string]string{
 	"liar-address": "NetworkProblem",
 }
 
-// checkLiars makes Node objects that claim what other nodes have: the pod range of win02, a range that contains it, and
-// the address of win02 with the free range, the latter also before win02 joins. Packets to win02 still arrive. events has
-// the reason of the event that all nodes report, by the name of the liar; it is empty in a mode that makes no routes from
-// Node objects.
+// checkLiars creates Node objects that lie: one claims the pod range of win02, one a range that contains it, and one
+// the address of win02, with the pod range free. The last one is also there when win02 joins. Packets to win02 still
+// arrive. events has the reason of the event that all nodes report, by the name of the liar; it is nil in a mode that
+// makes no routes from Node objects.
 func (f *fleet) checkLiars(free string, events map[string]string) {
 	t := f.t
 	t.Helper()

@@ -221,13 +221,14 @@ func TestHostGatewayRangeChanges(t *testing.T) {
 	}
 }
 
-// newRange deletes a Node and makes it again with another pod range.
+// newRange deletes a Node object and creates it again with another pod range.
 func newRange(l *lab, node string, to netip.Prefix) {
 	l.t.Helper()
 	joinAgain(l, node, func(s *v1.NodeSpec) { s.PodCIDR, s.PodCIDRs = to.String(), []string{to.String()} })
 }
 
-// joinAgain deletes a Node and makes it again, after a change. The kubelet can be faster, and make one without a range.
+// joinAgain deletes a Node object and creates it again with a changed spec. If the node's kubelet registers the Node
+// before that, without a pod range, both are done once more.
 func joinAgain(l *lab, node string, change func(*v1.NodeSpec)) {
 	l.t.Helper()
 	var n v1.Node

@@ -93,7 +93,8 @@ func TestMischief(t *testing.T) {
 	})
 }
 
-// callsOn are what hcsd does with names on C: of a host and with the container "c"; each returns what it has read.
+// callsOn returns functions that call hcsd, by the name of what they call: with a name on C: of the host, or for the
+// container "c" in the folder c. Each returns the text that hcsd has read.
 func callsOn(t *testing.T, o Options, c string) map[string]func(name string) string {
 	s := &Service{o: o}
 	return map[string]func(string) string{
@@ -194,8 +195,8 @@ func stir(ctx context.Context, r *rand.Rand, dir, secret string) (done int) {
 	return done
 }
 
-// nameOf returns one of few names, so that hcsd often opens what stir has just made: names that hcsd itself uses,
-// others, and one of 255 bytes.
+// nameOf returns one of a few names: some that hcsd uses itself, some others, and one of 255 bytes. There are few, so
+// that hcsd often opens what stir has just made.
 func nameOf(r *rand.Rand) string {
 	switch r.IntN(4) {
 	case 0:

@@ -123,7 +123,7 @@ func usedOfDisk(point string) (int64, error) {
 }
 
 // usedBelow is what the files of a folder take on the disk. It follows no links and never leaves the folder, whatever the container does there
-// meanwhile. After the limit, or if a folder was moved, it returns what it has found, and errUsageLimit.
+// meanwhile. If the limit is over, or a folder was moved, the result is what it had counted before, with errUsageLimit.
 func usedBelow(dir string, limit time.Time) (int64, error) {
 	folder, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package statefolder makes the state folders of the local clusters of tests. Only one such cluster can run on a machine, and
-// a test whose time is over ends without a word to its cluster: the next test takes that down.
+// Package statefolder makes the state folders for the local clusters of tests. A machine can have only one such
+// cluster. A test that go test ends at its time limit leaves its cluster running, and the next test takes it down.
 package statefolder
 
 import (
@@ -19,14 +19,14 @@ import (
 // parent is beside where a cluster's state is by default: it is on a disk, and overlays can be mounted there.
 const parent = "/var/lib"
 
-// prefix begins the names of all these folders. It is short because paths of sockets may have 107 bytes.
+// prefix begins the names of all these folders. It is short because the path of a socket may have 107 bytes.
 const prefix = "porthole-test-"
 
 // downLimit is the time that one cluster has to stop.
 const downLimit = 2 * time.Minute
 
-// Make makes a state folder for the clusters of this process, and takes down those of processes that have ended. The caller
-// calls remove at the end: it takes down what runs there, and removes the folder.
+// Make makes a state folder for the clusters of this process, after it has taken down what ended processes have left.
+// The caller calls remove at the end: it takes down the cluster in the folder, and removes the folder.
 func Make(porthole string) (dir string, remove func() error, err error) {
 	return makeIn(parent, porthole)
 }
@@ -37,13 +37,14 @@ func makeIn(parent, porthole string) (dir string, remove func() error, err error
 		return "", nil, err
 	}
 	for _, left := range found {
-		if err := clear(porthole, left); err != nil {
+		if err := purgeUnheld(porthole, left); err != nil {
 			return "", nil, fmt.Errorf("a cluster that another test has left: %w", err)
 		}
 	}
 
-	// Under its name it is locked from the beginning: another process takes an unlocked one for left.
-	hidden, err := os.MkdirTemp(parent, ".porthole-")
+	// Another process removes a folder of this prefix that nobody has locked. So the folder gets its name when it is
+	// locked.
+	hidden, err := os.MkdirTemp(parent, "."+prefix)
 	if err != nil {
 		return "", nil, err
 	}
@@ -51,15 +52,15 @@ func makeIn(parent, porthole string) (dir string, remove func() error, err error
 	if err != nil {
 		return "", nil, errors.Join(err, os.Remove(hidden))
 	}
-	dir = filepath.Join(parent, prefix+filepath.Base(hidden)[len(".porthole-"):])
+	dir = filepath.Join(parent, filepath.Base(hidden)[1:])
 	if err := os.Rename(hidden, dir); err != nil {
 		return "", nil, errors.Join(err, lock.Close(), os.Remove(hidden))
 	}
 	return dir, func() error { return errors.Join(purge(porthole, dir), lock.Close()) }, nil
 }
 
-// clear removes a folder with its cluster, unless a process holds it.
-func clear(porthole, dir string) error {
+// purgeUnheld removes a folder with its cluster, unless a process holds it.
+func purgeUnheld(porthole, dir string) error {
 	lock, err := hold(dir)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, os.ErrNotExist) {
 		return nil

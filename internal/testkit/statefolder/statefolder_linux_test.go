@@ -40,7 +40,8 @@ func TestMakeIn(t *testing.T) {
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Error("a folder that nobody holds: ", err)
 	}
-	if got, err := os.ReadFile(calls); err != nil || string(got) != "host list --dir "+left+" -o json\nhost delete --dir "+left+" h1\ndown --purge --dir "+left+"\n" {
+	want := "host list --dir " + left + " -o json\nhost delete --dir " + left + " h1\ndown --purge --dir " + left + "\n"
+	if got, err := os.ReadFile(calls); err != nil || string(got) != want {
 		t.Errorf("called %q, %v", got, err)
 	}
 
