@@ -14,7 +14,7 @@ static const BYTE stub[] = { STUB_FIRST, 0x8b, 0xd1, 0xb8, 0, 0, 0, 0, 0xf6, 0x0
 #define JUMP 12 /* bytes */
 
 static struct mend *const lists[] = { pipe_mends, file_mends, link_mends, registry_mends, job_mends, backup_mends, text_mends, volume_mends,
-				    console_mends, service_mends, process_mends, user_mends, owner_mends, sleep_mends, environment_mends };
+				    console_mends, service_mends, process_mends, user_mends, owner_mends, sleep_mends, environment_mends, exit_mends };
 
 static BOOL is_stub(const BYTE *code)
 {

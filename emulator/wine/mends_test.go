@@ -3,13 +3,19 @@
 package wine
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // testMends has a program do what Wine does otherwise than Windows. It prints a line for each.
@@ -80,7 +86,7 @@ func testUnknownWine(ctx context.Context, t *testing.T, tools Tools, p Prefix, m
 		t.Error("nothing fails")
 	}
 	for _, want := range []string{
-		"unmended: 23: NtCreateNamedPipeFile: the first client of a named pipe of Go is never answered; NtSetInformationFile: os.RemoveAll of Go fails; ",
+		"unmended: 24: NtCreateNamedPipeFile: the first client of a named pipe of Go is never answered; NtSetInformationFile: os.RemoveAll of Go fails; ",
 		"ok version",
 		"remove: unlinkat",
 	} {
@@ -93,5 +99,38 @@ func testUnknownWine(ctx context.Context, t *testing.T, tools Tools, p Prefix, m
 	out, err = tools.Command(ctx, p, PipeProgram, "--check").CombinedOutput()
 	if line, rest, _ := strings.Cut(string(out), "\n"); err != nil || !strings.Contains(line, "not one that can be mended: NtCreateNamedPipeFile: ") || rest != "" {
 		t.Errorf("the host's pipe: %v, it says %q", err, out)
+	}
+}
+
+// testHangingEnd has a program end while its wineserver answers nothing: Linux ends it after 20 s.
+func testHangingEnd(ctx context.Context, t *testing.T, tools Tools, p Prefix, server *os.Process) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	cmd := tools.Command(ctx, p, program(ctx, t, p, "threads"), "2")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); strings.TrimSpace(line) != "running" {
+		t.Fatalf("the program says %q, %v", line, err)
+	}
+
+	if err := server.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Signal(unix.SIGCONT)
+	err = errors.Join(in.Close(), cmd.Wait())
+	if ctx.Err() != nil {
+		t.Fatal("the program does not end by itself")
+	}
+	if by := cmd.ProcessState.Sys().(syscall.WaitStatus); !by.Signaled() || by.Signal() != unix.SIGKILL {
+		t.Errorf("the program ends by %v, want by Linux: %v", cmd.ProcessState, err)
 	}
 }

@@ -65,7 +65,13 @@ func TestPrefix(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stop, err := tools.StartServer(ctx, p, (*exec.Cmd).Start)
+	var server *exec.Cmd // the first that is started
+	stop, err := tools.StartServer(ctx, p, func(cmd *exec.Cmd) error {
+		if server == nil {
+			server = cmd
+		}
+		return cmd.Start()
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,6 +94,7 @@ func TestPrefix(t *testing.T) {
 	t.Run("cmd", func(t *testing.T) { testCmd(ctx, t, tools, p) })
 	t.Run("stacks", func(t *testing.T) { testStacks(ctx, t, tools, p) })
 	t.Run("sockets", func(t *testing.T) { testSockets(ctx, t, tools, p) })
+	t.Run("an end that hangs", func(t *testing.T) { testHangingEnd(ctx, t, tools, p, server.Process) })
 	mends, unknown := program(ctx, t, p, "mends"), unknownDLL(ctx, t)
 	t.Run("mends", func(t *testing.T) { testMends(ctx, t, tools, p, mends) })
 	t.Run("unknown Wine", func(t *testing.T) { testUnknownWine(ctx, t, tools, p, mends, unknown) })
