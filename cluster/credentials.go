@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -33,6 +35,9 @@ func ensureCredentials(l Layout, c Config) error {
 		}
 	}
 
+	if err := ensureRegistryLogin(l); err != nil {
+		return err
+	}
 	if err := front.issue(identity{file: "front-proxy-client", user: "front-proxy-client"}); err != nil {
 		return err
 	}
@@ -83,6 +88,14 @@ func writeKubeconfigs(l Layout, c Config) error {
 }
 
 func kubeconfigOf(l Layout, user string) string { return filepath.Join(l.PKI(), user+".kubeconfig") }
+
+// ensureRegistryLogin makes the name and the password of who may push images: whoever may read the state folder.
+func ensureRegistryLogin(l Layout) error {
+	if _, err := os.Stat(l.RegistryLogin()); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(l.RegistryLogin(), []byte("porthole:"+rand.Text()+"\n"), 0o600)
+}
 
 // writeKubeconfig writes a kubeconfig (JSON is YAML) that carries its credentials, so that it can be copied to a host.
 func writeKubeconfig(l Layout, path, server, user string) error {

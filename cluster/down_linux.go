@@ -263,7 +263,7 @@ func removeState(l Layout, keep []string, purge bool) error {
 	if len(keep) == 0 {
 		errs = append(errs, os.RemoveAll(l.Hosts()))
 	}
-	for _, path := range []string{l.ControlPlane(), l.PKI(), l.Kubeconfig(), filepath.Join(l.Dir, "logs")} {
+	for _, path := range []string{l.ControlPlane(), l.PKI(), l.Kubeconfig(), l.RegistryLogin(), filepath.Join(l.Dir, "logs")} {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -34,6 +34,7 @@ func (l Layout) RunDir() string            { return l.at("run") }
 func (l Layout) PKI() string               { return l.at("pki") }
 func (l Layout) ControlPlane() string      { return l.at("controlplane") }
 func (l Layout) Images() string            { return l.at("cache", "images") }
+func (l Layout) RegistryLogin() string     { return l.at("registry-login") } // NAME:PASSWORD of who may push images
 func (l Layout) Hosts() string             { return l.at("hosts") }
 func (l Layout) Host(node string) string   { return l.at("hosts", node) }
 func (l Layout) Log(process string) string { return l.at("logs", process+".log") }

@@ -61,7 +61,7 @@ func (p *planner) cluster() {
 	tor := platform.NetnsPath(lab.RouterNetns)
 	p.add(supervise.Process{
 		Name: "registry", Path: p.l.Bundled("registry"), Netns: tor, Log: p.l.Log("registry"),
-		Args: []string{"serve", "--listen", registryAddress(), "--dir", p.l.Images()},
+		Args: []string{"serve", "--listen", registryAddress(), "--dir", p.l.Images(), "--push-login", p.l.RegistryLogin()},
 	})
 	p.add(supervise.Process{
 		Name: "controlplane", Node: "lin01", Path: p.l.Bundled("kube"), Netns: p.netns("lin01"), Log: p.l.Log("controlplane"),

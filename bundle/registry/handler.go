@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/rand"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,9 +18,25 @@ import (
 )
 
 // handler answers the calls of the OCI distribution specification that pulling and pushing need.
-type handler struct{ store store }
+// Everybody who reaches it may pull.
+type handler struct {
+	store store
+	// login is NAME:PASSWORD of who may push. Nodes run what a tag names, some of it with all rights, so that nobody else may. Empty: nobody may.
+	login string
+}
 
-func newHandler(s store) http.Handler { return handler{s} }
+// newHandler reads the file of the login. No file: nobody may push.
+func newHandler(s store, loginFile string) (handler, error) {
+	if loginFile == "" {
+		return handler{store: s}, nil
+	}
+	login, err := os.ReadFile(loginFile)
+	name, password, ok := strings.Cut(strings.TrimSpace(string(login)), ":")
+	if err == nil && (!ok || name == "" || password == "") {
+		err = fmt.Errorf("%s has no NAME:PASSWORD", loginFile)
+	}
+	return handler{s, name + ":" + password}, err
+}
 
 const maxManifest = 4 << 20
 
@@ -36,6 +53,9 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	path := r.URL.Path
 	switch {
+	case !h.may(r):
+		h.refuse(w)
+		return
 	case path == "/v2/" || path == "/v2":
 		fmt.Fprintln(w, "{}")
 		return
@@ -60,6 +80,26 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fail(w, http.StatusNotFound, "UNSUPPORTED", path)
+}
+
+// may reports whether a request is by who may push, or needs no login. A client that logs in asks for /v2/ first, and sends its login
+// to a registry only that wants one there.
+func (h handler) may(r *http.Request) bool {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if reads && (h.login == "" || strings.Trim(r.URL.Path, "/") != "v2") {
+		return true
+	}
+	name, password, _ := r.BasicAuth()
+	return h.login != "" && subtle.ConstantTimeCompare([]byte(name+":"+password), []byte(h.login)) == 1
+}
+
+func (h handler) refuse(w http.ResponseWriter) {
+	if h.login == "" {
+		fail(w, http.StatusForbidden, "DENIED", "this registry takes no pushes")
+		return
+	}
+	w.Header().Set("WWW-Authenticate", `Basic realm="porthole"`)
+	fail(w, http.StatusUnauthorized, "UNAUTHORIZED", "who pushes has to log in: the name and the password are in the file registry-login of the cluster's state folder")
 }
 
 func (h handler) tags(w http.ResponseWriter, _ *http.Request, name, _ string) {

@@ -17,7 +17,7 @@ import (
 )
 
 const usage = `registry build --out DIR [--programs DIR]               make our images (again: changes nothing)
-registry serve --listen ADDR --dir DIR [--netns PATH]   serve them until interrupted`
+registry serve --listen ADDR --dir DIR [--netns PATH] [--push-login FILE]   serve them until interrupted`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -53,20 +53,25 @@ func run(ctx context.Context, args []string) error {
 		listen := flags.String("listen", "10.99.0.1:5000", "address to listen on")
 		dir := flags.String("dir", "", "folder to keep images in")
 		netns := flags.String("netns", "", "network namespace to listen in (a path; empty: the caller's)")
+		login := flags.String("push-login", "", "file with NAME:PASSWORD of who may push (empty: nobody may)")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
 		if *dir == "" {
 			return errors.New("serve needs --dir")
 		}
-		return serve(ctx, *listen, *netns, store{*dir})
+		h, err := newHandler(store{*dir}, *login)
+		if err != nil {
+			return err
+		}
+		return serve(ctx, *listen, *netns, h)
 	}
 	return fmt.Errorf("no command %q\n%s", args[0], usage)
 }
 
-// serve serves the store until ctx ends, and then gives requests under way 3 s. The listener is opened inside the network
+// serve serves until ctx ends, and then gives requests under way 3 s. The listener is opened inside the network
 // namespace; the server itself needs to be in none.
-func serve(ctx context.Context, address, netns string, s store) error {
+func serve(ctx context.Context, address, netns string, h handler) error {
 	var listener net.Listener
 	err := inNetns(netns, func() (err error) {
 		listener, err = net.Listen("tcp", address)
@@ -76,10 +81,10 @@ func serve(ctx context.Context, address, netns string, s store) error {
 		return err
 	}
 
-	server := &http.Server{Handler: newHandler(s), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
-	fmt.Println("serving", s.dir, "on", listener.Addr())
+	fmt.Println("serving", h.store.dir, "on", listener.Addr())
 	select {
 	case err := <-done:
 		return err

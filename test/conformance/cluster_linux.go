@@ -70,8 +70,12 @@ func show(cmd *exec.Cmd) error {
 }
 
 func (c *suiteCluster) pushImages(ctx context.Context) error {
+	registry, err := images.Login("http://"+lab.Router.String()+":5000", cluster.Layout{Dir: c.o.dir}.RegistryLogin())
+	if err != nil {
+		return err
+	}
 	p := &images.Pusher{
-		Registry: "http://" + lab.Router.String() + ":5000",
+		Registry: registry,
 		Client:   clientIn(platform.NetnsPath(lab.RouterNetns)),
 		Parts:    parts(c.program("conformance"), c.program("bundle")),
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -17,7 +19,7 @@ import (
 
 // Pusher makes images and pushes them to one registry, each layer once.
 type Pusher struct {
-	Registry string // URL without a path
+	Registry string // URL without a path; Login adds who may push
 	Client   *http.Client
 	Parts    map[string]func(*Layer) error // what the layers that images name are made of
 
@@ -27,6 +29,21 @@ type Pusher struct {
 type madeLayer struct {
 	content []byte
 	digest  digest.Digest
+}
+
+// Login returns the URL of a registry with the login in a file, NAME:PASSWORD.
+func Login(registry, file string) (string, error) {
+	login, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("the login of the registry: %w", err)
+	}
+	address, err := url.Parse(registry)
+	if err != nil {
+		return "", err
+	}
+	name, password, _ := strings.Cut(strings.TrimSpace(string(login)), ":")
+	address.User = url.UserPassword(name, password)
+	return address.String(), nil
 }
 
 // PushAll makes and pushes images. What the registry has already is not sent again.

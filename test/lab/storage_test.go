@@ -145,6 +145,9 @@ func push(t *testing.T, parts layers, image testimages.Image) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if registry, err = testimages.Login(registry, layout.RegistryLogin()); err != nil {
+		t.Fatal(err)
+	}
 
 	image.Tags = []string{"1"}
 	p := testimages.Pusher{Registry: registry, Client: &http.Client{Timeout: time.Minute}, Parts: parts}

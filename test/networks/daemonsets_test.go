@@ -68,6 +68,9 @@ func (l daemonSets) pushAgents() {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	if registry, err = images.Login(registry, layout.RegistryLogin()); err != nil {
+		l.t.Fatal(err)
+	}
 
 	agent := func(repository, tag, layer string) images.Image {
 		v := &images.Variant{Layers: []string{layer}, Entrypoint: []string{`%CONTAINER_SANDBOX_MOUNT_POINT%\start.exe`}}

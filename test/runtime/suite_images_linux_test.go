@@ -96,8 +96,12 @@ func (w *world) pushSuiteImages() {
 		w.t.Fatal(err)
 	}
 	dial := testkit.DialIn(platform.NetnsPath("porthole-" + w.name))
+	registry, err := images.Login("http://"+registryAddress, w.registryLogin())
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	p := &images.Pusher{
-		Registry: "http://" + registryAddress, Parts: suiteLayers(bin, testlimit),
+		Registry: registry, Parts: suiteLayers(bin, testlimit),
 		Client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: dial}},
 	}
 	if err := p.PushAll(w.t.Context(), suiteImages()); err != nil {
