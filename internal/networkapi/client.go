@@ -3,6 +3,7 @@ package networkapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -74,6 +75,7 @@ func New(o apiconn.Options) (client *Client, server string, err error) {
 	cfg = apiconn.Protobuf(cfg)
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	cfg.Wrap(largeReads)
+	cfg.Wrap(boundAnswers)
 	if cfg.QPS > 0 { // one limit for both groups, as client-go's clientset has it
 		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cmp.Or(cfg.Burst, rest.DefaultBurst))
 	}
@@ -121,7 +123,11 @@ func askNode(ctx context.Context, client rest.Interface, node, path string) ([]b
 			r = r.Param(name, value)
 		}
 	}
-	return r.Do(ctx).Raw()
+	data, err := r.Do(ctx).Raw()
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return nil, fmt.Errorf("asking node %s for %s: it answers more than %d bytes", node, path, large.Limit)
+	}
+	return data, err
 }
 
 // readBuffer is how many bytes of an answer are read at once. The default of net/http is 4 KiB, and on Windows each read takes several
@@ -133,6 +139,22 @@ func largeReads(rt http.RoundTripper) http.RoundTripper {
 		t.ReadBufferSize = readBuffer
 	}
 	return rt
+}
+
+// maxNodeAnswer is the most that is read of what a node's kubelet answers through the API server: 16 MiB. A node of 500 pods says less than one.
+const maxNodeAnswer = 16 << 20
+
+// boundAnswers bounds what nodes answer, who can say more than fits into memory. The API server's own answers have no bound.
+func boundAnswers(rt http.RoundTripper) http.RoundTripper { return boundedNodes{rt} }
+
+type boundedNodes struct{ http.RoundTripper }
+
+func (b boundedNodes) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.RoundTripper.RoundTrip(r)
+	if err == nil && strings.HasPrefix(r.URL.Path, "/api/v1/nodes/") && strings.Contains(r.URL.Path, "/proxy/") {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxNodeAnswer)
+	}
+	return resp, err
 }
 
 // group returns a client for one API group. Clients of one configuration share their connections.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -120,5 +121,30 @@ func TestNoServer(t *testing.T) {
 	_, _, err := New(apiconn.Options{Kubeconfig: "/nowhere/kubeconfig"})
 	if err == nil || !strings.Contains(err.Error(), "loading kubeconfig /nowhere/kubeconfig") {
 		t.Error(err)
+	}
+}
+
+// TestNodeAnswers: a node that answers without an end costs 16 MiB, whether it calls that a success or not.
+func TestNodeAnswers(t *testing.T) {
+	for _, status := range []int{http.StatusOK, http.StatusInternalServerError} {
+		var sent atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			for part := make([]byte, 1<<20); r.Context().Err() == nil; {
+				n, err := w.Write(part)
+				if sent.Add(int64(n)); err != nil || sent.Load() > 1<<30 {
+					return
+				}
+			}
+		}))
+		defer server.Close()
+		c, _, err := New(apiconn.Options{Master: server.URL, UserAgent: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := c.AskNode(t.Context(), "win01", "porthole/facts")
+		if err == nil || !strings.Contains(err.Error(), "win01") || len(data) > 16<<20 || sent.Load() > 64<<20 {
+			t.Errorf("status %d: %d bytes of %d that were sent, %v, want an error that names the node", status, len(data), sent.Load(), err)
+		}
 	}
 }
