@@ -170,12 +170,16 @@ func TestDiscoverFails(t *testing.T) {
 		check string
 		text  string
 	}{
-		"wrong hash":     {testToken, []string{zeros}, func(*control) {}, "Discovery", "wrong --discovery-token-ca-cert-hash, or not your API server"},
-		"unknown id":     {"aaaaaa.0123456789abcdef", nil, func(*control) {}, "Discovery", `token id "aaaaaa" is invalid for this cluster or it has expired`},
-		"wrong secret":   {"abcdef.ffffffffffffffff", nil, func(*control) {}, "Discovery", "failed to verify JWS signature of received cluster info object, can't trust this API Server: wrong token secret"},
-		"no ConfigMap":   {testToken, nil, func(c *control) { c.info = nil }, "Discovery", "not set up for kubeadm tokens (no cluster-info in kube-public)"},
-		"no kubeconfig":  {testToken, nil, func(c *control) { c.info = &v1.ConfigMap{} }, "Discovery", "cluster-info has no kubeconfig"},
-		"in between":     {testToken, nil, func(c *control) { c.second = clusterInfoOf(c.kubeconfig()+"# else\n", testToken) }, "Discovery", "somebody stands between"},
+		"wrong hash":    {testToken, []string{zeros}, func(*control) {}, "Discovery", "wrong --discovery-token-ca-cert-hash, or not your API server"},
+		"unknown id":    {"aaaaaa.0123456789abcdef", nil, func(*control) {}, "Discovery", `token id "aaaaaa" is invalid for this cluster or it has expired`},
+		"wrong secret":  {"abcdef.ffffffffffffffff", nil, func(*control) {}, "Discovery", "failed to verify JWS signature of received cluster info object, can't trust this API Server: wrong token secret"},
+		"no ConfigMap":  {testToken, nil, func(c *control) { c.info = nil }, "Discovery", "not set up for kubeadm tokens (no cluster-info in kube-public)"},
+		"no kubeconfig": {testToken, nil, func(c *control) { c.info = &v1.ConfigMap{} }, "Discovery", "cluster-info has no kubeconfig"},
+		"in between":    {testToken, nil, func(c *control) { c.second = clusterInfoOf(c.kubeconfig()+"# else\n", testToken) }, "Discovery", "somebody stands between"},
+		"names a file": {testToken, nil, func(c *control) {
+			named := strings.Replace(c.kubeconfig(), "certificate-authority-data: ", "certificate-authority: /dev/zero # ", 1)
+			c.info = clusterInfoOf(strings.Replace(named, "}", "\n  }", 1), testToken)
+		}, "Discovery", `names the file "/dev/zero" in place of certificate-authority-data`},
 		"algorithm none": {testToken, nil, func(c *control) { c.info.Data["jws-kubeconfig-abcdef"] = unsigned() }, "Discovery", "failed to verify JWS"},
 	} {
 		t.Run(name, func(t *testing.T) {
