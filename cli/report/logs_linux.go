@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"porthole.dev/porthole/cli/origin"
+	"porthole.dev/porthole/emulator/wine"
 )
 
 // logEnd is how much of each log is taken, from its end.
@@ -34,7 +35,7 @@ func localLogs(from origin.Flags) (entries []entry, err error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading a log: %w", err)
+			data = fmt.Appendf(nil, "this log could not be read: %v\n", err) // a node's programs do not decide whether there is a report
 		}
 		name := strings.TrimPrefix(strings.TrimPrefix(file, from.Dir), "/")
 		entries = append(entries, entry{name: "logs/" + strings.ReplaceAll(name, "/logs/", "/"), what: "the end of a log", data: data})
@@ -42,8 +43,22 @@ func localLogs(from origin.Flags) (entries []entry, err error) {
 	return entries, nil
 }
 
+// openLog opens a log. That of a Windows service is a link to a file on the C: of its host (host.ShowLog), in whose place the programs of the
+// host can put a link to any file of this machine, or a pipe.
+func openLog(file string) (*os.File, error) {
+	to, err := os.Readlink(file)
+	if err != nil {
+		return os.Open(file)
+	}
+	p, name, ok := wine.InPrefix(to)
+	if !ok {
+		return nil, fmt.Errorf("%s is a link to %s, which is not on the C: of a host", file, to)
+	}
+	return p.Open(name)
+}
+
 func end(file string) ([]byte, error) {
-	f, err := os.Open(file)
+	f, err := openLog(file)
 	if err != nil {
 		return nil, err
 	}

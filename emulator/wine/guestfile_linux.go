@@ -22,7 +22,7 @@ var errNoFile = errors.New("it is not a file")
 
 // ReadFile reads a file of the prefix, whose path is counted from the prefix's folder, with slashes.
 func (p Prefix) ReadFile(name string) ([]byte, error) {
-	f, err := p.open(name, os.O_RDONLY)
+	f, err := p.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +40,9 @@ func (p Prefix) ReadFile(name string) ([]byte, error) {
 	}
 	return data, err
 }
+
+// Open opens a file of the prefix for reading. It waits for nobody, and fails for what is no regular file.
+func (p Prefix) Open(name string) (*os.File, error) { return p.open(name, os.O_RDONLY) }
 
 // open opens a file of the prefix that is there.
 func (p Prefix) open(name string, flag int) (*os.File, error) {
