@@ -213,7 +213,7 @@ unlink Logical_Switch lin01 ports-=default_a
 			f.Pods[0] = Pod{Namespace: "default", Name: "a", UID: "new", Node: "lin02"}
 		}, `
 update Logical_Router_Static_Route out-win01 nexthop=10.244.2.2 output_port=rtos-lin02
-insert Logical_Switch lin02 external_ids={gateway_ip:10.244.2.1/24 node:lin02 porthole:lin02} name=lin02 other_config={exclude_ips:10.244.2.1..10.244.2.2 subnet:10.244.2.0/24}
+insert Logical_Switch lin02 external_ids={gateway_ip:10.244.2.1/24 node:lin02 porthole:lin02 range_from:node} name=lin02 other_config={exclude_ips:10.244.2.1..10.244.2.2 subnet:10.244.2.0/24}
 insert Logical_Router_Port rtos-lin02 external_ids={porthole:rtos-lin02} mac=0a:58:0a:f4:02:01 name=rtos-lin02 networks=[10.244.2.1/24]
 insert Logical_Switch_Port stor-lin02 addresses=[router] external_ids={porthole:stor-lin02} name=stor-lin02 options={router-port:rtos-lin02} type=router
 insert Logical_Switch_Port k8s-lin02 addresses=[0a:58:0a:f4:02:02 10.244.2.2] external_ids={porthole:k8s-lin02} name=k8s-lin02 options={requested-chassis:lin02}
@@ -239,7 +239,7 @@ delete Load_Balancer default/web tcp
 `, ""},
 		"range of a node changed": {func(f *Facts) { f.Nodes[0].Subnet = netip.MustParsePrefix("10.244.9.0/24"); f.Pods = f.Pods[1:] }, `
 update Logical_Router_Static_Route out-win01 nexthop=10.244.9.2
-update Logical_Switch lin01 external_ids={gateway_ip:10.244.9.1/24 node:lin01 porthole:lin01} other_config={exclude_ips:10.244.9.1..10.244.9.2 subnet:10.244.9.0/24}
+update Logical_Switch lin01 external_ids={gateway_ip:10.244.9.1/24 node:lin01 porthole:lin01 range_from:node} other_config={exclude_ips:10.244.9.1..10.244.9.2 subnet:10.244.9.0/24}
 update Logical_Router_Port rtos-lin01 mac=0a:58:0a:f4:09:01 networks=[10.244.9.1/24]
 update Logical_Switch_Port k8s-lin01 addresses=[0a:58:0a:f4:09:02 10.244.9.2]
 update Logical_Router_Static_Route out-lin01 ip_prefix=10.244.9.0/24 nexthop=10.244.9.2
