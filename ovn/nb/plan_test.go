@@ -325,8 +325,10 @@ func TestProblems(t *testing.T) {
 		"Node w: NoGateway":     {Nodes: []Node{node("w", "10.244.1.0/24", true)}},
 		"Pod default/y: AddressInUse: address 10.244.1.7 belongs to pod default/x": {Nodes: []Node{node("a", "10.244.1.0/24", false)},
 			Pods: []Pod{given(pod("y", "a"), "10.244.1.7"), given(pod("x", "a"), "10.244.1.7")}},
-		"Pod default/x: AddressOutsideRange": {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.2.7")}},
-		"Pod default/x: AddressReserved":     {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.2")}},
+		"Pod default/x: AddressOutsideRange":                   {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.2.7")}},
+		"Pod default/x: AddressReserved":                       {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.2")}},
+		"Pod default/x: AddressReserved: address 10.244.1.0":   {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.0")}},
+		"Pod default/x: AddressReserved: address 10.244.1.255": {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.255")}},
 		"Pod default/q: NoFreeAddress": {Nodes: []Node{node("a", "10.244.1.0/29", false)},
 			Pods: []Pod{pod("m", "a"), pod("n", "a"), pod("o", "a"), pod("p", "a"), pod("q", "a")}},
 	} {
@@ -351,5 +353,35 @@ func TestAddresses(t *testing.T) {
 	w := Want(f, rows)
 	if c, d := w.Addresses["default/c"].IP.String(), w.Addresses["default/d"].IP.String(); c != "10.244.1.5" || d != "10.244.1.6" {
 		t.Errorf("pod c has %s and d %s, want 10.244.1.5 and 10.244.1.6", c, d)
+	}
+}
+
+// TestChosenMAC: a pod has the hardware address that belongs to its address, whatever its annotation or its port says, and an address that a pod
+// runs with goes to that one and not to another which only has it in its annotation.
+func TestChosenMAC(t *testing.T) {
+	f := cluster()
+	f.Pods = []Pod{given(pod("a", "lin01"), "10.244.1.7"), given(pod("x", "lin01"), "10.244.1.7")}
+	f.Pods[0].Given.MAC = "0a:58:0a:f4:01:01" // the router's
+	want := ovnet.Address{IP: netip.MustParseAddr("10.244.1.7"), MAC: "0a:58:0a:f4:01:07"}
+	w := Want(f, Rows{})
+	if got := w.Addresses["default/a"]; got != want {
+		t.Errorf("the pod has %v, want %v", got, want)
+	}
+
+	rows := carryOut(t, Rows{}, MakePlan(w, Rows{}))
+	for _, row := range rows["Logical_Switch_Port"] {
+		if row.Text("name") == "default_a" {
+			row["addresses"] = "0a:58:0a:f4:01:01 10.244.1.7" // of a controller that believed it
+		}
+	}
+	w = Want(f, rows)
+	if got := w.Addresses["default/a"]; got != want || len(MakePlan(w, rows).Ops) != 1 {
+		t.Errorf("the pod keeps %v, want %v; plan:\n%s", got, want, MakePlan(w, rows))
+	}
+
+	f.Pods[1].Range = f.Nodes[0].Subnet // x runs with it
+	w = Want(f, Rows{})
+	if _, taken := w.Addresses["default/a"]; taken || w.Addresses["default/x"] != want {
+		t.Errorf("addresses %v", w.Addresses)
 	}
 }

@@ -197,15 +197,18 @@ func (w *Wanted) pods(pods []Pod, nodes []Node, seen Rows) {
 	ports := portsOf(seen)
 	used := map[netip.Addr]string{}
 	placed := slices.Clone(pods)
-	// Pods that have an address choose before those that need one, and those of the database before those of an annotation.
+	// Pods that have an address choose before those that need one: those of the database, then those that run with that of their annotation,
+	// then others with an annotation, which the pod's author may have written.
 	rank := func(p Pod) int {
 		switch {
 		case ports[ovnet.PodPort(p.Namespace, p.Name)].uid == p.UID:
 			return 0
-		case p.Given.IP.IsValid():
+		case p.Given.IP.IsValid() && p.Range.IsValid():
 			return 1
+		case p.Given.IP.IsValid():
+			return 2
 		}
-		return 2
+		return 3
 	}
 	slices.SortFunc(placed, func(a, b Pod) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key(), b.Key())) })
 
@@ -236,8 +239,8 @@ func (w *Wanted) pod(p Pod, n Node, at ovnet.Address) {
 	}})
 }
 
-// choose returns the address of a pod: that of its port, or of its annotation, or a free one. ok is false if it must not get one, and
-// then the problem is noted.
+// choose returns the address of a pod: that of its port, or of its annotation, or a free one. The hardware address follows from it. ok is
+// false if the pod must not get one, and then the problem is noted.
 func (w *Wanted) choose(p Pod, subnet netip.Prefix, port seenPort, used map[netip.Addr]string) (at ovnet.Address, ok bool) {
 	at = p.Given
 	if port.uid == p.UID && port.at.IP.IsValid() {
@@ -257,14 +260,19 @@ func (w *Wanted) choose(p Pod, subnet netip.Prefix, port seenPort, used map[neti
 		w.problem("Pod", p.Key(), "AddressOutsideRange", "address %s is not in %s, the range of node %s, which has changed: delete the pod so that it is made again",
 			at.IP, subnet, p.Node)
 		return at, false
-	case at.IP == ovnet.RouterAddr(subnet) || at.IP == ovnet.NodeAddr(subnet):
-		w.problem("Pod", p.Key(), "AddressReserved", "address %s of its annotation belongs to the router or to node %s", at.IP, p.Node)
+	case at.IP.Compare(ovnet.NodeAddr(subnet)) <= 0 || last(subnet, at.IP):
+		w.problem("Pod", p.Key(), "AddressReserved", "address %s of its annotation belongs to the router, to node %s or to the whole range", at.IP, p.Node)
 		return at, false
 	case holder != "":
 		w.problem("Pod", p.Key(), "AddressInUse", "address %s belongs to pod %s: remove the annotation %q of one of them", at.IP, holder, ovnet.Annotation)
 		return at, false
 	}
-	return at, true
+	return ovnet.Address{IP: at.IP, MAC: ovnet.MACOf(at.IP)}, true
+}
+
+// last reports whether an address is the last one of a range, which is for broadcasts, or outside.
+func last(subnet netip.Prefix, a netip.Addr) bool {
+	return !subnet.Contains(a) || !subnet.Contains(a.Next())
 }
 
 // free returns the first free address behind the highest one in use, and begins again at the start of the range. So an address is not
@@ -277,13 +285,12 @@ func free(subnet netip.Prefix, used map[netip.Addr]string) netip.Addr {
 			highest = a
 		}
 	}
-	last := func(a netip.Addr) bool { return !subnet.Contains(a) || !subnet.Contains(a.Next()) } // the last one is for broadcasts
-	for a := highest.Next(); !last(a); a = a.Next() {
+	for a := highest.Next(); !last(subnet, a); a = a.Next() {
 		if used[a] == "" {
 			return a
 		}
 	}
-	for a := first; !last(a); a = a.Next() {
+	for a := first; !last(subnet, a); a = a.Next() {
 		if used[a] == "" {
 			return a
 		}
