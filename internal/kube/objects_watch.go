@@ -60,13 +60,14 @@ func trimForNetwork(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Node:
 		return &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Labels: map[string]string{corev1.LabelOSStable: o.Labels[corev1.LabelOSStable]}},
-			Spec:       corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs},
-			Status:     corev1.NodeStatus{Addresses: o.Status.Addresses},
+			ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp,
+				Labels: map[string]string{corev1.LabelOSStable: o.Labels[corev1.LabelOSStable]}},
+			Spec:   corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs},
+			Status: corev1.NodeStatus{Addresses: o.Status.Addresses},
 		}, nil
 	case *corev1.Pod:
 		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Annotations: o.Annotations},
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Annotations: o.Annotations, OwnerReferences: o.OwnerReferences},
 			Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork},
 			Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIP: o.Status.PodIP},
 		}, nil

@@ -78,7 +78,8 @@ func AnnotationOf(a Address, subnet netip.Prefix) string {
 	return string(data)
 }
 
-// ParseAnnotation reads the annotation. The first writers left a backslash before each quote; that is accepted.
+// ParseAnnotation reads the annotation. The first writers left a backslash before each quote; that is accepted. Whoever makes a pod can write
+// it: what does not follow from the address and the range is an error, and the controller writes it again.
 func ParseAnnotation(text string) (a Address, subnet netip.Prefix, gateway netip.Addr, err error) {
 	var v annotation
 	if err = json.Unmarshal([]byte(text), &v); err != nil {
@@ -94,8 +95,16 @@ func ParseAnnotation(text string) (a Address, subnet netip.Prefix, gateway netip
 	if gateway, err = netip.ParseAddr(v.Gateway); err != nil {
 		return a, subnet, gateway, fmt.Errorf("annotation %s: gateway_ip %q is not an address", Annotation, v.Gateway)
 	}
-	if len(v.MAC) != len("0a:58:00:00:00:00") {
-		return a, subnet, gateway, fmt.Errorf("annotation %s: mac_address %q is not a hardware address", Annotation, v.MAC)
+	if !prefix.Addr().Is4() {
+		return a, subnet, gateway, fmt.Errorf("annotation %s: ip_address %q is not of IPv4", Annotation, v.IP)
 	}
-	return Address{prefix.Addr(), strings.ToLower(strings.ReplaceAll(v.MAC, "-", ":"))}, prefix.Masked(), gateway, nil
+
+	a, subnet = Address{prefix.Addr(), strings.ToLower(strings.ReplaceAll(v.MAC, "-", ":"))}, prefix.Masked()
+	switch {
+	case a.MAC != MACOf(a.IP):
+		return Address{}, netip.Prefix{}, gateway, fmt.Errorf("annotation %s: mac_address %q does not belong to ip_address %q: it must be %s", Annotation, v.MAC, v.IP, MACOf(a.IP))
+	case gateway != RouterAddr(subnet):
+		return Address{}, netip.Prefix{}, gateway, fmt.Errorf("annotation %s: gateway_ip %q is not the first address of the range of ip_address %q", Annotation, v.Gateway, v.IP)
+	}
+	return a, subnet, gateway, nil
 }

@@ -26,6 +26,7 @@ type Claim struct {
 	Since time.Time // when the Node object was made; zero: not known
 	Dst   netip.Prefix
 	Self  bool // of this node, on its own host
+	Told  bool // by the node's pods alone: its Node object says something else
 	// Usual is the length of ranges of nodes in this cluster; 0: not known. A wider range loses against others.
 	Usual int
 }
@@ -95,8 +96,9 @@ func (c Cluster) RefusesAddress(node string, at netip.Addr) string {
 //
 //  1. this node itself, on its own host,
 //  2. a range that is not wider than those of other nodes, over a wider one: a wide range would take those of nodes that join later,
-//  3. whoever the host's entries lead to already: a node cannot take by a change what another has,
-//  4. whose Node object is older, and of two of one second the one whose name comes first.
+//  3. a range of a Node object over one that pods tell alone,
+//  4. whoever the host's entries lead to already: a node cannot take by a change what another has,
+//  5. whose Node object is older, and of two of one second the one whose name comes first.
 //
 // leads reports whether the host's entries lead packets for a range to its node already; nil: the host has none. It is asked about ranges
 // that overlap only. The texts do not change while the same nodes win.
@@ -114,7 +116,8 @@ func Settle(claims []Claim, leads func(Claim) bool) map[Key]string {
 	}
 	wide := func(c Claim) bool { return c.Dst.Bits() < c.Usual }
 	slices.SortStableFunc(list, func(a, b Claim) int {
-		return cmp.Or(first(a.Self)-first(b.Self), first(!wide(a))-first(!wide(b)), first(led[Key{a.Node, a.Dst}])-first(led[Key{b.Node, b.Dst}]), Older(a, b), a.Dst.Compare(b.Dst))
+		return cmp.Or(first(a.Self)-first(b.Self), first(!wide(a))-first(!wide(b)), first(!a.Told)-first(!b.Told),
+			first(led[Key{a.Node, a.Dst}])-first(led[Key{b.Node, b.Dst}]), Older(a, b), a.Dst.Compare(b.Dst))
 	})
 	return refused(list)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 
 	"k8s.io/klog/v2"
@@ -29,6 +30,12 @@ type ovnKeeper struct {
 	mu    sync.Mutex
 	noted map[string]bool // remarks of the plugin that were logged
 }
+
+// Any process of the host can write remarks: that many are kept and logged, and so many bytes of each.
+const (
+	mostRemarks   = 50
+	longestRemark = 200
+)
 
 func newOVN(e environment) (keeper, error) {
 	o := e.OVN
@@ -79,11 +86,15 @@ func (k *ovnKeeper) look(ctx context.Context, namespace, name string) (ovnet.Ans
 	return ovnet.Answer{UID: uid, Annotation: annotations[ovnet.Annotation], MTU: k.mode.MTU(), Network: podnet.NetworkName}, err
 }
 
-// note logs a remark once.
+// note logs a remark once. Those beyond mostRemarks are lost.
 func (k *ovnKeeper) note(ctx context.Context, remark string) {
+	if len(remark) > longestRemark {
+		remark = remark[:longestRemark]
+	}
+	remark = strings.ToValidUTF8(remark, "")
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.noted[remark] {
+	if !k.noted[remark] && len(k.noted) < mostRemarks {
 		k.noted[remark] = true
 		klog.FromContext(ctx).Info("The configuration of the CNI plugin", "remark", remark)
 	}

@@ -85,6 +85,28 @@ func TestFacts(t *testing.T) {
 	}
 }
 
+// TestMadeByNode: the range of a pod that runs with the address of its annotation counts, unless a node made the pod.
+func TestMadeByNode(t *testing.T) {
+	subnet, at := netip.MustParsePrefix("10.244.1.0/24"), netip.MustParseAddr("10.244.1.7")
+	for name, change := range map[string]func(*corev1.Pod){
+		"":               func(*corev1.Pod) {},
+		"mirror":         func(p *corev1.Pod) { p.Annotations[corev1.MirrorPodAnnotationKey] = "" },
+		"owned by Node":  func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", Name: "lin01"}} },
+		"other address":  func(p *corev1.Pod) { p.Status.PodIP = "10.244.1.8" },
+		"address is new": func(p *corev1.Pod) { p.Status.PodIP = "" },
+	} {
+		p := pod("p", func(p *corev1.Pod) {
+			p.Annotations = map[string]string{ovnet.Annotation: ovnet.AnnotationOf(ovnet.Address{IP: at, MAC: ovnet.MACOf(at)}, subnet)}
+			p.Status.PodIP = at.String()
+			change(p)
+		})
+		got := factsOf(&objects{pods: []*corev1.Pod{p}}, podranges.Cluster{}).Pods[0]
+		if got.Given.IP != at || got.Range.IsValid() != (name == "") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 func pointer[T any](v T) *T { return &v }
 
 // TestServices: a port has the ready endpoints of its own name and protocol, and a service every IPv4 address that it is reached at.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/ovnet"
 	"porthole.dev/porthole/internal/podranges"
@@ -35,7 +36,7 @@ func factsOf(c source, cluster podranges.Cluster) nb.Facts {
 		if text := p.Annotations[ovnet.Annotation]; text != "" {
 			if a, subnet, _, err := ovnet.ParseAnnotation(text); err == nil { // an annotation that cannot be read is written again
 				pod.Given = a
-				if p.Status.PodIP == a.IP.String() {
+				if p.Status.PodIP == a.IP.String() && !madeByNode(p) {
 					pod.Range = subnet
 				}
 			}
@@ -57,6 +58,13 @@ func factsOf(c source, cluster podranges.Cluster) nb.Facts {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return f
+}
+
+// madeByNode reports whether a node made the pod: a static pod's mirror, the only kind that the API server lets it make. Then nothing in the
+// pod is by anybody else.
+func madeByNode(p *corev1.Pod) bool {
+	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror || slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
 }
 
 // networked reports whether a pod needs a port.

@@ -213,7 +213,7 @@ unlink Logical_Switch lin01 ports-=default_a
 			f.Pods[0] = Pod{Namespace: "default", Name: "a", UID: "new", Node: "lin02"}
 		}, `
 update Logical_Router_Static_Route out-win01 nexthop=10.244.2.2 output_port=rtos-lin02
-insert Logical_Switch lin02 external_ids={gateway_ip:10.244.2.1/24 node:lin02 porthole:lin02} name=lin02 other_config={exclude_ips:10.244.2.1..10.244.2.2 subnet:10.244.2.0/24}
+insert Logical_Switch lin02 external_ids={gateway_ip:10.244.2.1/24 node:lin02 porthole:lin02 range_from:node} name=lin02 other_config={exclude_ips:10.244.2.1..10.244.2.2 subnet:10.244.2.0/24}
 insert Logical_Router_Port rtos-lin02 external_ids={porthole:rtos-lin02} mac=0a:58:0a:f4:02:01 name=rtos-lin02 networks=[10.244.2.1/24]
 insert Logical_Switch_Port stor-lin02 addresses=[router] external_ids={porthole:stor-lin02} name=stor-lin02 options={router-port:rtos-lin02} type=router
 insert Logical_Switch_Port k8s-lin02 addresses=[0a:58:0a:f4:02:02 10.244.2.2] external_ids={porthole:k8s-lin02} name=k8s-lin02 options={requested-chassis:lin02}
@@ -239,7 +239,7 @@ delete Load_Balancer default/web tcp
 `, ""},
 		"range of a node changed": {func(f *Facts) { f.Nodes[0].Subnet = netip.MustParsePrefix("10.244.9.0/24"); f.Pods = f.Pods[1:] }, `
 update Logical_Router_Static_Route out-win01 nexthop=10.244.9.2
-update Logical_Switch lin01 external_ids={gateway_ip:10.244.9.1/24 node:lin01 porthole:lin01} other_config={exclude_ips:10.244.9.1..10.244.9.2 subnet:10.244.9.0/24}
+update Logical_Switch lin01 external_ids={gateway_ip:10.244.9.1/24 node:lin01 porthole:lin01 range_from:node} other_config={exclude_ips:10.244.9.1..10.244.9.2 subnet:10.244.9.0/24}
 update Logical_Router_Port rtos-lin01 mac=0a:58:0a:f4:09:01 networks=[10.244.9.1/24]
 update Logical_Switch_Port k8s-lin01 addresses=[0a:58:0a:f4:09:02 10.244.9.2]
 update Logical_Router_Static_Route out-lin01 ip_prefix=10.244.9.0/24 nexthop=10.244.9.2
@@ -325,8 +325,10 @@ func TestProblems(t *testing.T) {
 		"Node w: NoGateway":     {Nodes: []Node{node("w", "10.244.1.0/24", true)}},
 		"Pod default/y: AddressInUse: address 10.244.1.7 belongs to pod default/x": {Nodes: []Node{node("a", "10.244.1.0/24", false)},
 			Pods: []Pod{given(pod("y", "a"), "10.244.1.7"), given(pod("x", "a"), "10.244.1.7")}},
-		"Pod default/x: AddressOutsideRange": {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.2.7")}},
-		"Pod default/x: AddressReserved":     {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.2")}},
+		"Pod default/x: AddressOutsideRange":                   {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.2.7")}},
+		"Pod default/x: AddressReserved":                       {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.2")}},
+		"Pod default/x: AddressReserved: address 10.244.1.0":   {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.0")}},
+		"Pod default/x: AddressReserved: address 10.244.1.255": {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.255")}},
 		"Pod default/q: NoFreeAddress": {Nodes: []Node{node("a", "10.244.1.0/29", false)},
 			Pods: []Pod{pod("m", "a"), pod("n", "a"), pod("o", "a"), pod("p", "a"), pod("q", "a")}},
 	} {
@@ -351,5 +353,35 @@ func TestAddresses(t *testing.T) {
 	w := Want(f, rows)
 	if c, d := w.Addresses["default/c"].IP.String(), w.Addresses["default/d"].IP.String(); c != "10.244.1.5" || d != "10.244.1.6" {
 		t.Errorf("pod c has %s and d %s, want 10.244.1.5 and 10.244.1.6", c, d)
+	}
+}
+
+// TestChosenMAC: a pod has the hardware address that belongs to its address, whatever its annotation or its port says, and an address that a pod
+// runs with goes to that one and not to another which only has it in its annotation.
+func TestChosenMAC(t *testing.T) {
+	f := cluster()
+	f.Pods = []Pod{given(pod("a", "lin01"), "10.244.1.7"), given(pod("x", "lin01"), "10.244.1.7")}
+	f.Pods[0].Given.MAC = "0a:58:0a:f4:01:01" // the router's
+	want := ovnet.Address{IP: netip.MustParseAddr("10.244.1.7"), MAC: "0a:58:0a:f4:01:07"}
+	w := Want(f, Rows{})
+	if got := w.Addresses["default/a"]; got != want {
+		t.Errorf("the pod has %v, want %v", got, want)
+	}
+
+	rows := carryOut(t, Rows{}, MakePlan(w, Rows{}))
+	for _, row := range rows["Logical_Switch_Port"] {
+		if row.Text("name") == "default_a" {
+			row["addresses"] = "0a:58:0a:f4:01:01 10.244.1.7" // of a controller that believed it
+		}
+	}
+	w = Want(f, rows)
+	if got := w.Addresses["default/a"]; got != want || len(MakePlan(w, rows).Ops) != 1 {
+		t.Errorf("the pod keeps %v, want %v; plan:\n%s", got, want, MakePlan(w, rows))
+	}
+
+	f.Pods[1].Range = f.Nodes[0].Subnet // x runs with it
+	w = Want(f, Rows{})
+	if _, taken := w.Addresses["default/a"]; taken || w.Addresses["default/x"] != want {
+		t.Errorf("addresses %v", w.Addresses)
 	}
 }

@@ -19,6 +19,10 @@ const (
 	Mark = "porthole"
 	// uidKey is the key in external_ids of a pod's port that holds the UID of the pod.
 	uidKey = "pod-uid"
+	// fromKey is the key in external_ids of a node's switch that holds who said its range: the Node object, then or earlier, or pods alone.
+	fromKey  = "range_from"
+	fromNode = "node"
+	fromPods = "pods"
 )
 
 // Node is a node of the cluster as OVN needs it.
@@ -29,7 +33,7 @@ type Node struct {
 	// Windows says that the node cannot pass packets to the outside: OVN hands those of its pods to a Linux node.
 	Windows bool
 
-	kept bool // Subnet is an earlier range of the node, which pods hold
+	told bool // Subnet is what pods say, and not the Node object
 }
 
 // Pod is a pod that has a network of its own and has not ended.
@@ -37,7 +41,7 @@ type Pod struct {
 	Namespace, Name, UID, Node string
 	// Given is the address of its annotation; zero: it has none.
 	Given ovnet.Address
-	// Range is the range of Given if the pod runs with that address; zero: it does not, as far as is known.
+	// Range is the range of Given if the pod runs with that address; zero: it does not, as far as is known. The pod's node can make that up.
 	Range netip.Prefix
 }
 

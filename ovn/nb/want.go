@@ -62,7 +62,7 @@ func Want(f Facts, seen Rows) Wanted {
 	w.add(Object{Table: "Logical_Router", Key: RouterName, Columns: map[string]any{"name": RouterName}})
 	w.add(Object{Table: "Load_Balancer_Group", Key: GroupName, Columns: map[string]any{"name": GroupName}})
 
-	nodes := w.usable(f, w.keepRanges(f.Nodes, f.Pods, seen), seen)
+	nodes := w.usable(f, seen)
 	for _, n := range nodes {
 		w.node(n, gateway(n, nodes))
 	}
@@ -73,26 +73,29 @@ func Want(f Facts, seen Rows) Wanted {
 	return w
 }
 
-// usable returns the nodes with a range of their own, by name. Of two whose ranges overlap one gets nothing: OVN accepts both and sends the
-// packets of one to the other. One that keeps an earlier range, because pods hold it, goes before all others, and then one whose switch has
-// the range already. A range outside of that of all pods is nobody's.
-func (w *Wanted) usable(f Facts, all []Node, seen Rows) []Node {
-	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	switches := rangesOf(seen)
-	var claims []podranges.Claim
-	for _, n := range all {
-		if n.Subnet.IsValid() && f.Cluster.RefusesRange(n.Name, n.Subnet.Masked()) == "" {
-			claims = append(claims, podranges.Claim{Node: n.Name, Since: n.Since, Dst: n.Subnet.Masked(), Self: n.kept})
-		}
+// usable returns the nodes with the ranges that OVN has to use, by name. Of two that overlap one gets nothing: OVN accepts both and sends
+// the packets of one to the other. A range that pods alone tell loses against those of Node objects, and of the others the one goes first
+// that its switch has already. A node that keeps an earlier range is a problem meanwhile; one that may not gets that of its Node object.
+func (w *Wanted) usable(f Facts, seen Rows) []Node {
+	all := slices.SortedFunc(slices.Values(f.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	before, switches := earlierRanges(all, f.Pods, seen), switchesOf(seen)
+	claims := claimsOf(f, all, before)
+	overlapping := podranges.Settle(claims, func(c podranges.Claim) bool { return switches[ovnet.SwitchName(c.Node)].subnet == c.Dst })
+	may := map[podranges.Key]bool{}
+	for _, c := range claims {
+		key := podranges.Key{Node: c.Node, Dst: c.Dst}
+		may[key] = overlapping[key] == ""
 	}
-	f.Cluster.SetUsual(claims, claims)
-	overlapping := podranges.Settle(claims, func(c podranges.Claim) bool { return switches[ovnet.SwitchName(c.Node)] == c.Dst })
 
 	var nodes []Node
 	for _, n := range all {
 		if !n.Subnet.IsValid() {
 			continue
+		}
+		if e := before[n.Name]; may[podranges.Key{Node: n.Name, Dst: e.dst}] {
+			w.problem("Node", n.Name, "RangeInUse", "the pod range of the node is %s now, and %d of its pods, as %s, have addresses of %s, which OVN keeps until they are gone: "+
+				"drain the node (kubectl drain), with the pods of DaemonSets, or give it the old range back", n.Subnet.Masked(), e.pods, e.first, e.dst)
+			n.Subnet, n.told = e.dst, e.told
 		}
 		outside := f.Cluster.RefusesRange(n.Name, n.Subnet.Masked())
 		overlap := overlapping[podranges.Key{Node: n.Name, Dst: n.Subnet.Masked()}]
@@ -130,13 +133,17 @@ func gateway(n Node, nodes []Node) Node {
 func (w *Wanted) node(n Node, out Node) {
 	name := ovnet.SwitchName(n.Name)
 	router, self := ovnet.RouterAddr(n.Subnet), ovnet.NodeAddr(n.Subnet)
+	from := fromNode
+	if n.told {
+		from = fromPods
+	}
 	onSwitch := []Parent{{"Logical_Switch", name, "ports"}}
 	onRouter := func(column string) []Parent { return []Parent{{"Logical_Router", RouterName, column}} }
 
 	w.add(Object{Table: "Logical_Switch", Key: name, Columns: map[string]any{
 		"name":         name,
 		"other_config": Merged{"subnet": n.Subnet.Masked().String(), "exclude_ips": router.String() + ".." + self.String()},
-		"external_ids": Merged{"gateway_ip": netip.PrefixFrom(router, n.Subnet.Bits()).String(), "node": n.Name},
+		"external_ids": Merged{"gateway_ip": netip.PrefixFrom(router, n.Subnet.Bits()).String(), "node": n.Name, fromKey: from},
 	}})
 	w.add(Object{Table: "Logical_Router_Port", Key: routerPort(n.Name), Parents: onRouter("ports"), Columns: map[string]any{
 		"name": routerPort(n.Name), "mac": ovnet.MACOf(router), "networks": Texts{netip.PrefixFrom(router, n.Subnet.Bits()).String()},
@@ -190,15 +197,18 @@ func (w *Wanted) pods(pods []Pod, nodes []Node, seen Rows) {
 	ports := portsOf(seen)
 	used := map[netip.Addr]string{}
 	placed := slices.Clone(pods)
-	// Pods that have an address choose before those that need one, and those of the database before those of an annotation.
+	// Pods that have an address choose before those that need one: those of the database, then those that run with that of their annotation,
+	// then others with an annotation, which the pod's author may have written.
 	rank := func(p Pod) int {
 		switch {
 		case ports[ovnet.PodPort(p.Namespace, p.Name)].uid == p.UID:
 			return 0
-		case p.Given.IP.IsValid():
+		case p.Given.IP.IsValid() && p.Range.IsValid():
 			return 1
+		case p.Given.IP.IsValid():
+			return 2
 		}
-		return 2
+		return 3
 	}
 	slices.SortFunc(placed, func(a, b Pod) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key(), b.Key())) })
 
@@ -229,8 +239,8 @@ func (w *Wanted) pod(p Pod, n Node, at ovnet.Address) {
 	}})
 }
 
-// choose returns the address of a pod: that of its port, or of its annotation, or a free one. ok is false if it must not get one, and
-// then the problem is noted.
+// choose returns the address of a pod: that of its port, or of its annotation, or a free one. The hardware address follows from it. ok is
+// false if the pod must not get one, and then the problem is noted.
 func (w *Wanted) choose(p Pod, subnet netip.Prefix, port seenPort, used map[netip.Addr]string) (at ovnet.Address, ok bool) {
 	at = p.Given
 	if port.uid == p.UID && port.at.IP.IsValid() {
@@ -250,14 +260,19 @@ func (w *Wanted) choose(p Pod, subnet netip.Prefix, port seenPort, used map[neti
 		w.problem("Pod", p.Key(), "AddressOutsideRange", "address %s is not in %s, the range of node %s, which has changed: delete the pod so that it is made again",
 			at.IP, subnet, p.Node)
 		return at, false
-	case at.IP == ovnet.RouterAddr(subnet) || at.IP == ovnet.NodeAddr(subnet):
-		w.problem("Pod", p.Key(), "AddressReserved", "address %s of its annotation belongs to the router or to node %s", at.IP, p.Node)
+	case at.IP.Compare(ovnet.NodeAddr(subnet)) <= 0 || last(subnet, at.IP):
+		w.problem("Pod", p.Key(), "AddressReserved", "address %s of its annotation belongs to the router, to node %s or to the whole range", at.IP, p.Node)
 		return at, false
 	case holder != "":
 		w.problem("Pod", p.Key(), "AddressInUse", "address %s belongs to pod %s: remove the annotation %q of one of them", at.IP, holder, ovnet.Annotation)
 		return at, false
 	}
-	return at, true
+	return ovnet.Address{IP: at.IP, MAC: ovnet.MACOf(at.IP)}, true
+}
+
+// last reports whether an address is the last one of a range, which is for broadcasts, or outside.
+func last(subnet netip.Prefix, a netip.Addr) bool {
+	return !subnet.Contains(a) || !subnet.Contains(a.Next())
 }
 
 // free returns the first free address behind the highest one in use, and begins again at the start of the range. So an address is not
@@ -270,13 +285,12 @@ func free(subnet netip.Prefix, used map[netip.Addr]string) netip.Addr {
 			highest = a
 		}
 	}
-	last := func(a netip.Addr) bool { return !subnet.Contains(a) || !subnet.Contains(a.Next()) } // the last one is for broadcasts
-	for a := highest.Next(); !last(a); a = a.Next() {
+	for a := highest.Next(); !last(subnet, a); a = a.Next() {
 		if used[a] == "" {
 			return a
 		}
 	}
-	for a := first; !last(a); a = a.Next() {
+	for a := first; !last(subnet, a); a = a.Next() {
 		if used[a] == "" {
 			return a
 		}
