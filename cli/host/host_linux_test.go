@@ -271,6 +271,9 @@ func (w *world) testProgram(t *testing.T) {
 	if _, errs, code := w.call("", "run", w.name, "--", beside, "exit", "4"); code != 4 {
 		t.Errorf("beside the host's folder: exit code %d, want 4: %s", code, errs)
 	}
+	if out, _, _ := w.call("", "run", w.name, "--", "cmd", "/c", `mkdir \of-a-test && cd \of-a-test && cd`); strings.TrimSpace(out) != `C:\of-a-test` {
+		t.Errorf("a path without a drive is %q, want it on C:", out)
+	}
 	if out, _, _ := w.call("", "run", w.name, "--", "cmd", "/c", "ver"); !strings.Contains(out, "20348") {
 		t.Errorf("cmd /c ver: %q", out)
 	}

@@ -31,7 +31,8 @@ var entered = []struct {
 const startLimit = 30 * time.Second
 
 // Start starts a command in the box of a host, once the box is there. The command's paths are those of the box; its network is the host's.
-// It is a child of this process. If it has Pdeathsig, it gets the signal when this process ends.
+// It is a child of this process. If it has Pdeathsig, it gets the signal when this process ends. Without a folder of its own it works in C:\,
+// so that paths without a drive, as \var\log, are on C:; else they would be on Wine's Z:, which is the root of the box.
 func Start(ctx context.Context, hostDir string, cmd *exec.Cmd) error {
 	init, err := await(ctx, hostDir)
 	if err != nil {
@@ -41,6 +42,9 @@ func Start(ctx context.Context, hostDir string, cmd *exec.Cmd) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: wine.Owner, Gid: wine.Owner}
+	if cmd.Dir == "" {
+		cmd.Dir = wine.Prefix{Dir: filepath.Join(hostDir, "prefix")}.DriveC()
+	}
 	bound := cmd.SysProcAttr.Pdeathsig != 0
 	if bound {
 		// Go asks the new process for its parent, which no process of a box sees, and kills it.

@@ -13,6 +13,7 @@ enum { BASIC = 4, RENAME = 10, LINK = 11, DISPOSITION = 13, DISPOSITION_EX = 64,
 enum { DELETE_FILE = 1, IGNORE_READONLY = 0x10, REPLACE_IF_EXISTS = 1 };
 
 #define FOLDER_NOT_EMPTY ((NTSTATUS)0xC0000101) /* STATUS_DIRECTORY_NOT_EMPTY */
+#define ACCESS_DENIED ((NTSTATUS)0xC0000022) /* STATUS_ACCESS_DENIED */
 #define CANNOT_DELETE ((NTSTATUS)0xC0000121) /* STATUS_CANNOT_DELETE: the file is read-only */
 
 typedef NTSTATUS(NTAPI *set_file)(HANDLE, IO_STATUS_BLOCK *, void *, ULONG, ULONG);
@@ -28,6 +29,20 @@ struct basic {
 	ULONG attributes;
 };
 
+/* The rights to change attributes, which Wine asks for nowhere, and those to change data. */
+enum {
+	CHANGE_ATTRIBUTES = FILE_WRITE_ATTRIBUTES | FILE_WRITE_EA,
+	CHANGE_DATA = FILE_WRITE_DATA | FILE_APPEND_DATA | GENERIC_WRITE | GENERIC_ALL | MAXIMUM_ALLOWED,
+};
+
+/* Reports whether a file that could not be opened can be opened without the rights to change attributes. For these Wine opens it for writing,
+ * which Linux denies if the file is read-only: the programs of a host are those of a user without rights. Windows asks for no more than the
+ * attributes' own rights. */
+static BOOL attributes_alone(NTSTATUS status, ULONG access, ULONG disposition)
+{
+	return status == ACCESS_DENIED && disposition == FILE_OPEN && (access & CHANGE_ATTRIBUTES) && !(access & CHANGE_DATA);
+}
+
 /* Removes the read-only attribute of a file. file need not have the access right for that. */
 static void make_writable(HANDLE file)
 {
@@ -38,7 +53,7 @@ static void make_writable(HANDLE file)
 	HANDLE again;
 
 	InitializeObjectAttributes(&name, &itself, 0, file, NULL);
-	if (!STATUS_OK(((open_file)open_original)(&again, FILE_WRITE_ATTRIBUTES, &name, &io,
+	if (!STATUS_OK(((open_file)open_original)(&again, FILE_READ_ATTRIBUTES, &name, &io,
 						  FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, 0)))
 		return;
 	((set_file)set_original)(again, &io, &change, sizeof change, BASIC);
@@ -160,6 +175,8 @@ static NTSTATUS NTAPI nt_create_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUT
 		options &= ~FILE_NON_DIRECTORY_FILE; /* here it is a folder */
 	if (!link_open(file, access, name, io, disposition, options, &status))
 		status = ((create_file)create_original)(file, access, name, io, size, attributes, share, disposition, options, ea, ea_size);
+	if (attributes_alone(status, access, disposition))
+		status = ((create_file)create_original)(file, access & ~CHANGE_ATTRIBUTES, name, io, size, attributes, share, disposition, options, ea, ea_size);
 	path_release(&p);
 	return status;
 }
@@ -172,6 +189,8 @@ static NTSTATUS NTAPI nt_open_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUTES
 	name = by_letter(name, &p);
 	if (!link_open(file, access, name, io, FILE_OPEN, options, &status))
 		status = ((open_file)open_original)(file, access, name, io, share, options);
+	if (attributes_alone(status, access, FILE_OPEN))
+		status = ((open_file)open_original)(file, access & ~CHANGE_ATTRIBUTES, name, io, share, options);
 	path_release(&p);
 	return status;
 }

@@ -74,13 +74,26 @@ func TestPrograms(t *testing.T) {
 	h.built("client", "client.exe")
 	h.built("app", "layers/base/Files/app.exe")
 	for name, test := range map[string]func(*testing.T, *host){
-		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs, "ping": testPing, "links": testLinks, "stand-ins": testStandIns, "tar": testTar, "sockets": testSockets, "usage": testUsage,
+		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs, "ping": testPing, "links": testLinks, "stand-ins": testStandIns, "tar": testTar, "sockets": testSockets, "usage": testUsage, "read-only files": testReadOnly,
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := *h
 			here.t = t
 			test(t, &here)
 		})
+	}
+}
+
+// testReadOnly: programs are no root for Linux, and yet remove their files that are read-only, as on Windows. On the host as well.
+func testReadOnly(t *testing.T, h *host) {
+	h.built("app", "app.exe")
+	if out, err := h.command(`C:\app.exe`, "read-only", `C:\read-only`).Output(); err != nil && !errors.Is(err, exec.ErrWaitDelay) || !strings.Contains(string(out), "<nil>") {
+		t.Errorf("on the host: %v\n%s", err, out)
+	}
+	for i, r := range h.ran(wantedPrograms{Programs: []wantedProgram{{Line: `C:\app.exe read-only C:\read-only`}, {Line: `C:\app.exe read-only C:\ours`, User: "ContainerUser"}}}) {
+		if strings.TrimSpace(r.Out) != "<nil>" {
+			t.Errorf("program %d in a container: %+v", i, r)
+		}
 	}
 }
 

@@ -1,20 +1,25 @@
 // App is a program in a container of the tests. Without an argument it waits for a signal, prints which one came, and ends with an exit code of
 // 32 bits. With the argument "plain" it does not handle signals, so that Windows ends it; with "console" it does what onConsole says;
 // "environment" prints its variables, "arguments" its arguments as JSON, "readlink" where a link leads, "link" makes
-// one, "listen" and "dial" are the ends of a socket that is a file, "fill" writes 30 MiB; with any other it
+// one, "listen" and "dial" are the ends of a socket that is a file, "fill" writes 30 MiB, "read-only" removes files that are; with any other it
 // copies its input to its output.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
 )
 
 func main() {
@@ -43,6 +48,10 @@ func main() {
 		fmt.Println(os.WriteFile(os.Args[2], make([]byte, 30<<20), 0o600))
 		return
 	}
+	if len(os.Args) > 2 && os.Args[1] == "read-only" {
+		fmt.Println(removeReadOnly(os.Args[2]))
+		return
+	}
 	if len(os.Args) > 2 && os.Args[1] == "listen" {
 		listen(os.Args[2])
 		return
@@ -63,6 +72,36 @@ func main() {
 	fmt.Println("ready")
 	fmt.Println(<-asked)
 	os.Exit(0xc000013a)
+}
+
+// removeReadOnly makes a folder with files that are read-only. It makes one of them writable through a handle with the right for that, as
+// hcsshim does, looks that the other cannot be written, and removes the folder.
+func removeReadOnly(folder string) error {
+	one, two := filepath.Join(folder, "one"), filepath.Join(folder, "two")
+	if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(one, nil, 0o444), os.WriteFile(two, nil, 0o444)); err != nil {
+		return err
+	}
+	name, err := windows.UTF16PtrFromString(one)
+	if err != nil {
+		return err
+	}
+	h, err := windows.CreateFile(name, windows.FILE_WRITE_ATTRIBUTES|windows.DELETE, windows.FILE_SHARE_DELETE, nil, windows.OPEN_EXISTING, 0, 0)
+	if err != nil {
+		return err
+	}
+	basic := struct {
+		times      [4]int64
+		attributes uint32
+	}{attributes: windows.FILE_ATTRIBUTE_NORMAL}
+	err = windows.SetFileInformationByHandle(h, windows.FileBasicInfo, (*byte)(unsafe.Pointer(&basic)), uint32(unsafe.Sizeof(basic)))
+	if err := errors.Join(err, windows.CloseHandle(h), os.WriteFile(one, []byte("x"), 0o644)); err != nil {
+		return err
+	}
+
+	if err := os.WriteFile(two, nil, 0o644); !errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("writing to a file that is read-only: %w", err)
+	}
+	return os.RemoveAll(folder)
 }
 
 // listen answers each client with what it says, until one says "end".
