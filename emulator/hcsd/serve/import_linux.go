@@ -15,6 +15,7 @@ import (
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // folderSuffix ends the name of the file that describes the folder beside it.
@@ -158,7 +159,7 @@ func (i importer) described(from, to string) error {
 	if err != nil {
 		return err
 	}
-	if err := i.to.RemoveAll(to); err != nil {
+	if err := beneath.RemoveIn(i.to, to); err != nil {
 		return err
 	}
 	return i.to.Symlink(target, to)
