@@ -21,6 +21,9 @@ import (
 // folderSuffix ends the name of the file that describes the folder beside it.
 const folderSuffix = ".$wcidirs$"
 
+// maxImportDepth is how deep the folders of a layer may be, some times what images have. Each level keeps its whole path in memory.
+const maxImportDepth = 512
+
 // importLayer implements ImportLayer: it makes a layer of the files that hcsshim has written into a folder, each in the form of a backup
 // stream (BackupWrite).
 //
@@ -97,6 +100,9 @@ type importer struct{ from, to *os.Root }
 
 // tree imports the folder name of the source as the folder as.
 func (i importer) tree(name, as string) error {
+	if strings.Count(as, "/") >= maxImportDepth {
+		return hcsd.ErrInvalidData.WithText("folders are deeper than %d: %.200s…", maxImportDepth, as)
+	}
 	entries, err := entriesOf(i.from, name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
