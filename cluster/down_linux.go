@@ -19,6 +19,7 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -250,26 +251,26 @@ func removeState(l Layout, keep []string, purge bool) error {
 	}
 
 	if purge {
-		return os.RemoveAll(l.Dir)
+		return beneath.RemoveAll(l.Dir)
 	}
 	hosts, err := os.ReadDir(l.Hosts())
 	errs := []error{ignoreGone(err)}
 	for _, h := range hosts {
 		if !slices.Contains(keep, h.Name()) {
-			errs = append(errs, os.RemoveAll(l.Host(h.Name())))
+			errs = append(errs, beneath.RemoveAll(l.Host(h.Name())))
 		}
 	}
 
 	if len(keep) == 0 {
-		errs = append(errs, os.RemoveAll(l.Hosts()))
+		errs = append(errs, beneath.RemoveAll(l.Hosts()))
 	}
 	for _, path := range []string{l.ControlPlane(), l.PKI(), l.Kubeconfig(), l.RegistryLogin(), filepath.Join(l.Dir, "logs")} {
-		errs = append(errs, os.RemoveAll(path))
+		errs = append(errs, beneath.RemoveAll(path))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 
 	// The next Down needs these to know what to remove, so they go last.
-	return errors.Join(os.RemoveAll(l.RunDir()), os.RemoveAll(l.ConfigFile()))
+	return errors.Join(beneath.RemoveAll(l.RunDir()), beneath.RemoveAll(l.ConfigFile()))
 }

@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -102,7 +103,7 @@ func (h Host) forgetContainers() error {
 	}
 	errs := []error{err}
 	for _, e := range entries {
-		errs = append(errs, os.RemoveAll(filepath.Join(state, e.Name())))
+		errs = append(errs, beneath.RemoveAll(filepath.Join(state, e.Name())))
 	}
 	return errors.Join(errs...)
 }

@@ -15,6 +15,7 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -95,5 +96,5 @@ func removeFolder(dir string) error {
 	if len(mounts) > 0 {
 		return fmt.Errorf("%s is still mounted", mounts[0])
 	}
-	return os.RemoveAll(dir)
+	return beneath.RemoveAll(dir)
 }

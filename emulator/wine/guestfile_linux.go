@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // What lies in a prefix can be changed by its programs, also while it is read: they may put links there that lead to files of this machine, pipes
@@ -87,7 +89,7 @@ func (p Prefix) WriteFile(name string, data []byte, perm fs.FileMode) error {
 		return err
 	}
 	temp := name + ".new"
-	if err := root.RemoveAll(temp); err != nil {
+	if err := beneath.RemoveIn(root, temp); err != nil {
 		return err
 	}
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
@@ -133,7 +135,7 @@ func (p Prefix) Install(from, name string) error {
 	}
 
 	temp := name + ".new"
-	if err := errors.Join(root.MkdirAll(path.Dir(name), 0o755), root.RemoveAll(temp)); err != nil {
+	if err := errors.Join(root.MkdirAll(path.Dir(name), 0o755), beneath.RemoveIn(root, temp)); err != nil {
 		return err
 	}
 	to, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // Mount is a copy-on-write view of a folder.
@@ -59,7 +61,7 @@ func (m Mount) Ensure() error {
 func (m Mount) Unmount() error {
 	p := Prefix{Dir: m.Target}
 	if dir, err := p.socketDir(); err == nil && p.owner() == uint32(os.Getuid()) { // a box has a folder of its own for it
-		os.RemoveAll(dir)
+		beneath.RemoveAll(dir)
 	}
 	for {
 		err := unix.Unmount(m.Target, unix.MNT_DETACH)

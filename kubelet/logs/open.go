@@ -1,6 +1,8 @@
 package logs
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -33,4 +35,20 @@ func folder(path string) (dir *os.Root, name string, err error) {
 	root, elements := split(path)
 	dir, err = beneath.Folder(root, elements[:depth-1]...)
 	return dir, elements[depth-1], err
+}
+
+// Until returns a reader that fails when ctx has ended. Containers make logs as long as they like: a file of terabytes takes no place while nothing is
+// written to it.
+func Until(ctx context.Context, r io.Reader) io.Reader { return bound{ctx, r} }
+
+type bound struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (b bound) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.Reader.Read(p)
 }

@@ -31,6 +31,13 @@ const (
 	temporary   = ".tmp"
 )
 
+// Bounds of a file that is compressed. A rotated one has MaxBytes and what came until the pass; only a container that writes into the folder itself makes
+// a much larger one, which would hold up the logs of all others. It stays as it is until it is the oldest.
+const (
+	mostSizes  = 4        // times MaxBytes
+	mostSecond = 32 << 20 // bytes, for each second between two passes
+)
+
 // Container is a running container and its log.
 type Container struct{ ID, Path string }
 
@@ -101,7 +108,7 @@ func (r *Rotator) Pass(ctx context.Context) {
 		})
 	}
 	for _, c := range r.o.Running() {
-		if c.Path != "" {
+		if c.Path != "" && ctx.Err() == nil {
 			work <- c
 		}
 	}
@@ -135,7 +142,7 @@ func (r *Rotator) one(ctx context.Context, c Container) error {
 	}
 	for _, name := range old {
 		if !strings.HasSuffix(name, compressed) {
-			if err := compress(dir, name); err != nil {
+			if err := r.compress(ctx, dir, name); err != nil {
 				return err
 			}
 		}
@@ -202,8 +209,13 @@ func (r *Rotator) removeExcess(dir *os.Root, old []string) ([]string, error) {
 	return old, nil
 }
 
-// compress replaces a file of a folder by a compressed one, with ".gz" at its name and the same permissions.
-func compress(dir *os.Root, name string) (err error) {
+// compresses reports whether a rotated file of this size is compressed.
+func (r *Rotator) compresses(size int64) bool {
+	return (size-int64(r.o.Every.Seconds()*mostSecond))/mostSizes <= r.o.MaxBytes
+}
+
+// compress replaces a file of a folder by a compressed one, with ".gz" at its name and the same permissions. It leaves one alone that is too large.
+func (r *Rotator) compress(ctx context.Context, dir *os.Root, name string) error {
 	in, err := beneath.FileIn(dir, name, os.O_RDONLY)
 	if err != nil {
 		return fmt.Errorf("compressing log %s: %w", name, err)
@@ -212,6 +224,9 @@ func compress(dir *os.Root, name string) (err error) {
 	info, err := in.Stat()
 	if err != nil {
 		return fmt.Errorf("compressing log %s: %w", name, err)
+	}
+	if !r.compresses(info.Size()) {
+		return nil
 	}
 
 	tmp := name + temporary
@@ -222,7 +237,7 @@ func compress(dir *os.Root, name string) (err error) {
 	}
 
 	zip := gzip.NewWriter(out)
-	_, err = io.Copy(zip, io.LimitReader(in, info.Size())) // a file that still grows has no end
+	_, err = io.Copy(zip, Until(ctx, io.LimitReader(in, info.Size()))) // a file that still grows has no end
 	err = errors.Join(err, zip.Close(), out.Close())
 	if err == nil {
 		err = dir.Rename(tmp, name+compressed)

@@ -289,3 +289,49 @@ func TestPlantedLinks(t *testing.T) {
 		})
 	}
 }
+
+// TestSparseFile: a container with its folder of logs mounted puts a huge file there under the name of a rotated one. It holds up neither this log nor
+// those of others, and goes when it is the oldest.
+func TestSparseFile(t *testing.T) {
+	w, r, now := world(t, 100, 3)
+	sparse := w.path + ".20251231-235959"
+	if err := errors.Join(os.WriteFile(sparse, nil, 0o640), os.Truncate(sparse, 8<<40)); err != nil {
+		t.Skip("no sparse files here:", err)
+	}
+	for i := range 2 {
+		w.write(t, strings.Repeat("x", 100))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		r.Pass(ctx)
+		if ctx.Err() != nil {
+			t.Fatal("a pass takes longer than 5 s")
+		}
+		cancel()
+		*now = now.Add(time.Second)
+		if _, err := os.Stat(sparse); (err == nil) != (i == 0) {
+			t.Errorf("after pass %d: %v", i, err)
+		}
+	}
+	want := []string{"0.log", "0.log.20260102-030405.gz", "0.log.20260102-030406"}
+	if !slices.Equal(names(t, w), want) {
+		t.Errorf("%v", names(t, w))
+	}
+}
+
+// TestCompressionEnds: a compression ends with its context, and leaves the file as it was.
+func TestCompressionEnds(t *testing.T) {
+	w, r, _ := world(t, 1<<40, 3)
+	old := w.path + ".20251231-235959"
+	if err := errors.Join(os.WriteFile(old, nil, 0o640), os.Truncate(old, 1<<40), os.Truncate(w.path, 1<<40)); err != nil {
+		t.Skip("no sparse files here:", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	r.Pass(ctx)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it ended after %v", took)
+	}
+	if got := names(t, w); !slices.Equal(got, []string{"0.log", filepath.Base(old)}) {
+		t.Errorf("%v", got)
+	}
+}

@@ -150,8 +150,8 @@ func waitFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// readLog copies a log to out. With follow it goes on, through rotations of the file, until running reports that the
-// container has ended and everything was read, or until ctx ends. running is not called without follow.
+// readLog copies a log to out until ctx ends, which is no error. With follow it goes on, through rotations of the file, until running reports that the
+// container has ended and everything was read. running is not called without follow.
 func readLog(ctx context.Context, path string, q logQuery, running func() bool, out io.Writer) error {
 	return hostLogs.read(ctx, path, q, running, out)
 }
@@ -165,7 +165,7 @@ func (h logFiles) read(ctx context.Context, path string, q logQuery, running fun
 	}
 	defer func() { f.Close() }()
 	if q.tail != nil {
-		if err := seekTail(f, *q.tail); err != nil {
+		if err := seekTail(ctx, f, *q.tail); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("finding the last lines of the log: %w", err)
 		}
 	}
@@ -179,7 +179,7 @@ func (h logFiles) read(ctx context.Context, path string, q logQuery, running fun
 	}
 
 	err = h.copy(ctx, path, &f, w, running)
-	if errors.Is(err, errLimit) {
+	if errors.Is(err, errLimit) || ctx.Err() != nil {
 		return nil
 	}
 	if err != nil {
@@ -191,7 +191,7 @@ func (h logFiles) read(ctx context.Context, path string, q logQuery, running fun
 // copy writes the lines of *f to w until the end that readLog describes. After a rotation *f is the new file. *f stays open.
 func (h logFiles) copy(ctx context.Context, path string, f **os.File, w *logWriter, running func() bool) error {
 	follow := w.query.follow
-	lines := &lineReader{from: *f}
+	lines := &lineReader{from: logs.Until(ctx, *f)}
 	idle, unchecked := 0, time.Duration(0) // waits without new lines; time since the last check for a rotation
 
 	for {
@@ -209,7 +209,7 @@ func (h logFiles) copy(ctx context.Context, path string, f **os.File, w *logWrit
 			if next, ok := h.rotated(*f, path); ok {
 				err := errors.Join(lines.all(w.line), lines.rest(w.line)) // the end of the old file
 				(*f).Close()
-				*f, lines = next, &lineReader{from: next}
+				*f, lines = next, &lineReader{from: logs.Until(ctx, next)}
 				if err != nil {
 					return err
 				}
@@ -288,8 +288,8 @@ func (r *lineReader) rest(each func(line []byte, whole bool) error) error {
 	return each(line, false)
 }
 
-// seekTail moves the offset of f to its last n lines. An unfinished line at the end does not count as one.
-func seekTail(f *os.File, n int64) error {
+// seekTail moves the offset of f to its last n lines, unless ctx ends before. An unfinished line at the end does not count as one.
+func seekTail(ctx context.Context, f *os.File, n int64) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
@@ -297,6 +297,9 @@ func seekTail(f *os.File, n int64) error {
 
 	buf := make([]byte, tailBlock)
 	for at, found := end, int64(-1); at > 0; { // the first line feed that is found ends the last line
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		size := min(at, tailBlock)
 		at -= size
 		if _, err := f.ReadAt(buf[:size], at); err != nil && !errors.Is(err, io.EOF) {

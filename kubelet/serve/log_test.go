@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -246,6 +247,28 @@ func TestTailOfLongLog(t *testing.T) {
 	}
 	if lines := strings.Split(out.String(), "\n"); len(lines) != 3001 || lines[0] != "line 17000" {
 		t.Errorf("%d lines from %q", len(lines), lines[0])
+	}
+}
+
+// TestSparseLogEnds: the log of a container that has made it huge without writing is read as long as its client is there, and no longer.
+func TestSparseLogEnds(t *testing.T) {
+	path, few := writeLog(t, sample), int64(1000)
+	if err := os.Truncate(path, 8<<40); err != nil {
+		t.Skip("no sparse files here:", err)
+	}
+	for name, q := range map[string]logQuery{"all": {}, "tail": {tail: &few}, "follow": {follow: true}} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		ended := make(chan error, 1)
+		go func() { ended <- readLog(ctx, path, q, func() bool { return true }, io.Discard) }()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: reading goes on after the client has gone", name)
+		}
+		cancel()
 	}
 }
 

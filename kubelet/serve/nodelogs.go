@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"regexp/syntax"
 	"strconv"
@@ -19,7 +20,9 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/kubelet/logs"
 )
 
 // Bounds of a query for the logs of a node, as upstream has them (pkg/kubelet/kubelet_server_journal.go).
@@ -181,7 +184,7 @@ func (s *Server) nodeLogs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer root.Close()
-	files := http.FileServerFS(root.FS())
+	files := http.FileServerFS(logFolder{root})
 	http.StripPrefix("/logs/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.opts.Logs.Queries && s.answerLogQuery(w, r, root) {
 			return
@@ -233,6 +236,50 @@ func (s *Server) answerLogQuery(w http.ResponseWriter, r *http.Request, root *os
 	return true
 }
 
+// errNoFile is the error about what is neither a regular file nor a folder.
+var errNoFile = fmt.Errorf("it is neither a file nor a folder: %w", fs.ErrPermission)
+
+// openLog opens a file or folder below root. Containers that write there can make a named pipe or a device of it at any time: it is opened without
+// waiting for the other end of a pipe, and looked at before and after.
+func openLog(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	info, err := root.Stat(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return nil, nil, errNoFile
+	}
+
+	f, err := root.OpenFile(name, os.O_RDONLY|beneath.NoWait, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err = f.Stat()
+	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		err = errNoFile
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// logFolder has the files that openLog opens.
+type logFolder struct{ root *os.Root }
+
+// Open is that of fs.FS.
+func (l logFolder) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	f, _, err := openLog(l.root, filepath.FromSlash(name))
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
 // copyServices writes the logs of services: from the journal, or else from their files. Failures are written among the
 // lines, as upstream does: the answer has begun by then.
 func (n *nodeLogQuery) copyServices(ctx context.Context, out io.Writer, root *os.Root) {
@@ -271,34 +318,17 @@ func copyServiceFile(ctx context.Context, out io.Writer, root *os.Root, service 
 // as absent, because copyServiceFile then looks for the log inside it; devices and pipes are refused, as reading them may never
 // end.
 func copyLogFile(ctx context.Context, out io.Writer, root *os.Root, name string) error {
-	f, err := root.Open(name)
+	f, info, err := openLog(root, name)
+	if errors.Is(err, errNoFile) {
+		return fmt.Errorf("%s is not a regular file", name)
+	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	if info.IsDir() {
 		return fs.ErrNotExist
 	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", name)
-	}
-	_, err = io.Copy(out, bound{ctx, f})
+	_, err = io.Copy(out, logs.Until(ctx, f))
 	return err
-}
-
-// bound is a reader that fails when its context has ended.
-type bound struct {
-	ctx context.Context
-	io.Reader
-}
-
-func (b bound) Read(p []byte) (int, error) {
-	if err := b.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return b.Reader.Read(p)
 }

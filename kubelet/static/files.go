@@ -16,6 +16,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // Files is a folder of manifests, or one manifest. Files whose names begin with a dot, and folders in the folder, are not read.
@@ -210,11 +212,14 @@ func (f *Files) list() ([]string, error) {
 
 // readFile brings kept up to date with one file. After an error kept still has what was there before.
 func (f *Files) readFile(path string) (changed bool, err error) {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|beneath.NoWait, 0)
 	if err != nil {
 		return false, fmt.Errorf("reading it: %w", err)
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() { // a named pipe or a device would be waited for
+		return false, errors.Join(err, errors.New("it is not a file"))
+	}
 
 	data, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // hostPathKind is the kind of volumes that are a file or folder of the node. They outlive the pod.
@@ -99,7 +101,7 @@ func makeDirectory(p string) error {
 }
 
 func makeFile(p string) error {
-	f, err := os.OpenFile(p, os.O_CREATE|os.O_RDONLY, 0o644)
+	f, err := os.OpenFile(p, os.O_CREATE|os.O_RDONLY|beneath.NoWait, 0o644) // a named pipe may be there by now
 	if err != nil {
 		return fmt.Errorf("making host path in %s: %w", filepath.Dir(p), err)
 	}

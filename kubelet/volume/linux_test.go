@@ -260,3 +260,18 @@ func TestSetGroup(t *testing.T) {
 		t.Errorf("the top has another group: %v, %v", modeOf(t, inner), err)
 	}
 }
+
+// TestHostPathIsNotWaitedFor: a named pipe that takes the place of a host path's file while that is made is not waited for.
+func TestHostPathIsNotWaitedFor(t *testing.T) {
+	pipe := filepath.Join(tempDir(t), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- makeFile(pipe) }()
+	select {
+	case <-done:
+	case <-time.After(2 * time.Second):
+		t.Error("it is waited for")
+	}
+}

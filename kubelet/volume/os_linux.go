@@ -267,8 +267,8 @@ func unmount(p string) error {
 	return nil
 }
 
-// RemoveTree removes a tree. It follows no links, and fails if a file system is mounted in the tree. It succeeds if
-// there is nothing at p.
+// RemoveTree removes a tree of any depth. It follows no links, and fails if a file system is mounted in the tree. It
+// succeeds if there is nothing at p.
 func RemoveTree(p string) error {
 	mounted, err := isMount(p)
 	if err != nil {
@@ -278,55 +278,5 @@ func RemoveTree(p string) error {
 		return fmt.Errorf("%s is a mount: not removed", p)
 	}
 
-	parent, err := unix.Open(filepath.Dir(p), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("opening %s: %w", filepath.Dir(p), err)
-	}
-	defer unix.Close(parent)
-	return removeAt(parent, filepath.Base(p), p)
-}
-
-// removeAt removes what is called name in the open folder parent. shown is its path, for errors.
-func removeAt(parent int, name, shown string) error {
-	err := unix.Unlinkat(parent, name, 0)
-	if err == nil || errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EBUSY) {
-		return fmt.Errorf("removing %s: %w", shown, err)
-	}
-
-	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("opening %s to remove it: %w", shown, err)
-	}
-	dir := os.NewFile(uintptr(fd), shown)
-	defer dir.Close()
-
-	var here unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &here); err == nil && here.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
-		return fmt.Errorf("%s is a mount: not removed", shown)
-	}
-
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return fmt.Errorf("listing %s: %w", shown, err)
-	}
-	var failed []error
-	for _, n := range names {
-		if err := removeAt(fd, n, filepath.Join(shown, n)); err != nil {
-			failed = append(failed, err)
-		}
-	}
-	if len(failed) > 0 {
-		return errors.Join(failed...)
-	}
-
-	if err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("removing %s: %w", shown, err)
-	}
-	return nil
+	return beneath.RemoveAll(p)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -63,6 +64,31 @@ func TestDeepTree(t *testing.T) {
 	}
 	if !whole || u.UsedInodes != levels+2 || u.UsedBytes < 1<<20 {
 		t.Errorf("%+v, whole %t", u, whole)
+	}
+}
+
+// TestDeepTreeIsRemoved: a pod whose volume has folders in folders in folders goes away, with few open files and little memory.
+func TestDeepTreeIsRemoved(t *testing.T) {
+	dir := tempDir(t)
+	deep(t, dir, 6000, 1)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	few := limit
+	few.Cur = 200
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := RemoveTree(dir)
+	runtime.ReadMemStats(&after)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if all := after.TotalAlloc - before.TotalAlloc; err != nil || all > 64<<20 {
+		t.Errorf("%d MiB allocated, %.300v", all>>20, err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/join/install"
 	"porthole.dev/porthole/join/step"
@@ -162,7 +163,7 @@ func emptyFolder(dir string) error {
 		return nil
 	}
 	for _, e := range entries {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		err = errors.Join(err, beneath.RemoveAll(filepath.Join(dir, e.Name())))
 	}
 	if err != nil {
 		return fmt.Errorf("emptying %s: %w", dir, err)

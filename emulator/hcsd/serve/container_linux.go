@@ -16,6 +16,7 @@ import (
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/beneath"
 )
 
 const (
@@ -129,7 +130,7 @@ func (s systemCalls) startContainer(ctx context.Context, c *container, doc hcsd.
 			return process{}, err
 		}
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	if err := beneath.RemoveAll(dir); err != nil {
 		return process{}, err
 	}
 	defer func() { s.unstage(ctx, w) }()

@@ -15,10 +15,14 @@ import (
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // folderSuffix ends the name of the file that describes the folder beside it.
 const folderSuffix = ".$wcidirs$"
+
+// maxImportDepth is how deep the folders of a layer may be, some times what images have. Each level keeps its whole path in memory.
+const maxImportDepth = 512
 
 // importLayer implements ImportLayer: it makes a layer of the files that hcsshim has written into a folder, each in the form of a backup
 // stream (BackupWrite).
@@ -96,6 +100,9 @@ type importer struct{ from, to *os.Root }
 
 // tree imports the folder name of the source as the folder as.
 func (i importer) tree(name, as string) error {
+	if strings.Count(as, "/") >= maxImportDepth {
+		return hcsd.ErrInvalidData.WithText("folders are deeper than %d: %.200s…", maxImportDepth, as)
+	}
 	entries, err := entriesOf(i.from, name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -158,7 +165,7 @@ func (i importer) described(from, to string) error {
 	if err != nil {
 		return err
 	}
-	if err := i.to.RemoveAll(to); err != nil {
+	if err := beneath.RemoveIn(i.to, to); err != nil {
 		return err
 	}
 	return i.to.Symlink(target, to)

@@ -18,6 +18,7 @@ import (
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // A layer is a folder on C: of the host, which programs rename and remove as they like. What the kernel needs of it is in a folder of ours,
@@ -481,7 +482,7 @@ func (s layerCalls) destroyLayer(ctx context.Context, c call) (result, error) {
 				return result{}, hcsd.ErrInUse.WithText("layer %s is the C: of system %s, which runs", l.path, by)
 			}
 			dir := s.o.layerDir(l.id)
-			if err := errors.Join(s.hideLayer(l.id), s.unmountFiles(l), os.RemoveAll(dir)); err != nil {
+			if err := errors.Join(s.hideLayer(l.id), s.unmountFiles(l), beneath.RemoveAll(dir)); err != nil {
 				return result{}, err
 			}
 		}
@@ -496,7 +497,7 @@ func (s layerCalls) destroyLayer(ctx context.Context, c call) (result, error) {
 			return result{}, err
 		}
 		defer parent.Close()
-		err = parent.RemoveAll(filepath.Base(l.at.real))
+		err = beneath.RemoveIn(parent, filepath.Base(l.at.real))
 		if errors.Is(err, unix.EBUSY) {
 			err = hcsd.ErrInUse.WithText("layer %s: something is mounted in it", l.path)
 		}

@@ -12,6 +12,7 @@ import (
 	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // rootsDir has the folder that the containers of a host have as their root: it has nothing but places for mounts. It is not in the host's folder because the
@@ -138,7 +139,7 @@ func (r rootFolder) remove() error {
 	if err := r.unstageAll(); err != nil {
 		return err
 	}
-	err := os.RemoveAll(r.own())
+	err := beneath.RemoveAll(r.own())
 	os.Remove(rootsDir) // that of other hosts stays
 	return err
 }

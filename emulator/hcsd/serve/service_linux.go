@@ -16,6 +16,7 @@ import (
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/hnsd/fault"
 	"porthole.dev/porthole/internal/atomicfile"
+	"porthole.dev/porthole/internal/beneath"
 )
 
 // Service is one running HCS.
@@ -173,7 +174,7 @@ func (s *Service) sweep(ctx context.Context, known map[string]bool) error {
 	}
 	for _, e := range entries {
 		if !known[e.Name()] {
-			err = errors.Join(err, s.rt.delete(ctx, e.Name()), os.RemoveAll(s.o.systemDir(e.Name())))
+			err = errors.Join(err, s.rt.delete(ctx, e.Name()), beneath.RemoveAll(s.o.systemDir(e.Name())))
 		}
 	}
 	return err
@@ -232,7 +233,7 @@ func (s *Service) forget(ctx context.Context, c *container) {
 	for _, p := range c.Programs {
 		p.io.close()
 	}
-	err := errors.Join(s.save(), s.rt.delete(ctx, c.key), os.RemoveAll(s.o.systemDir(c.key)))
+	err := errors.Join(s.save(), s.rt.delete(ctx, c.key), beneath.RemoveAll(s.o.systemDir(c.key)))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Removing a container", "system", c.id)
 	}
