@@ -38,6 +38,7 @@ func Start(ctx context.Context, hostDir string, cmd *exec.Cmd) error {
 	if err != nil {
 		return fmt.Errorf("starting a program of %s: %w", hostDir, err)
 	}
+
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}

@@ -168,6 +168,7 @@ func TestRemoveMount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		err = RemoveAll(dir)
 		if !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "mount") {
 			t.Errorf("depth %d: %v", depth, err)

@@ -32,18 +32,19 @@ const (
 		`"ipam":{"type":"host-local","dataDir":"C:\\\\var\\\\lib\\\\cni","ranges":[[{"subnet":"10.244.8.0/24","rangeStart":"10.244.8.3"}]]}}`
 )
 
-// registryLogin is the file with the login of who may push images.
-func (w *world) registryLogin() string { return filepath.Join(w.dir, "registry-login") }
+// registryLogin is the file below the folder of a world with the login of who may push images.
+const registryLogin = "registry-login"
 
 // useRegistry serves our images in the host's network namespace, and tells containerd so.
 func (w *world) useRegistry() {
 	w.t.Helper()
 	registry, images := filepath.Join(filepath.Dir(w.porthole), "bundle", "registry"), filepath.Join(w.dir, "images")
 	command(w.t, nil, registry, "build", "--out", images)
-	login := w.registryLogin()
+	login := filepath.Join(w.dir, registryLogin)
 	if err := os.WriteFile(login, []byte("suite:"+rand.Text()), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
+
 	cmd := exec.Command(registry, "serve", "--listen", registryAddress, "--dir", images, "--push-login", login)
 	netns := platform.NetnsPath("porthole-" + w.name)
 	if err := platform.StartInNetns(netns, cmd); err != nil {

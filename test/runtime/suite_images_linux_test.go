@@ -96,7 +96,7 @@ func (w *world) pushSuiteImages() {
 		w.t.Fatal(err)
 	}
 	dial := testkit.DialIn(platform.NetnsPath("porthole-" + w.name))
-	registry, err := images.Login("http://"+registryAddress, w.registryLogin())
+	registry, err := images.Login("http://"+registryAddress, filepath.Join(w.dir, registryLogin))
 	if err != nil {
 		w.t.Fatal(err)
 	}
