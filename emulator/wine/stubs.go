@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-const stubsVersion = "stubs 3" // changes with the list, so that templates are made again
+const stubsVersion = "stubs 4" // changes with the list, so that templates are made again
 
 // stubs are programs of Wine 8.0 that do nothing and end with 0. Whoever runs one would be told that it is done: a probe that asks PowerShell, a
 // script that looks for a program with where. Without them there is no such program, which everybody sees. Those that we have a program of
@@ -31,7 +31,7 @@ func withoutStubs(p Prefix) error {
 }
 
 // stubRegistry has Wine take our programs, and forbids it to take the stubs from its own folder, where it looks for a program of system32 that is
-// missing.
+// missing. Programs of these names that an image or somebody else brings run.
 func stubRegistry() string {
 	var s strings.Builder
 	s.WriteString("\n[Software\\\\Wine\\\\DllOverrides]\n")
@@ -39,7 +39,7 @@ func stubRegistry() string {
 		s.WriteString(`"` + name + `"="native,builtin"` + "\n")
 	}
 	for _, name := range stubs {
-		s.WriteString(`"` + name + `"=""` + "\n")
+		s.WriteString(`"` + name + `"="native"` + "\n")
 	}
 	return s.String()
 }

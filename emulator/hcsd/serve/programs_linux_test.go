@@ -234,13 +234,26 @@ func testArguments(t *testing.T, h *host) {
 
 // testStubs: what an emulated host does not have is not found. Wine has programs of these names that do nothing and report success.
 func testStubs(t *testing.T, h *host) {
+	h.write("layers/base/Files/tools/note", "")
+	h.built("app", "layers/base/Files/tools/powershell.exe")
+	h.built("app", "tools/powershell.exe")
 	lines := []string{`powershell -Command "exit 3"`, `powershell.exe -Command "exit 0"`, `pwsh -c "exit 0"`, `C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -c 1`,
 		`icacls C:\ /grant x:F`, `C:\Windows\System32\icacls.exe C:\`, `tasklist`}
 	var w wantedPrograms
 	for _, line := range lines {
 		w.Programs = append(w.Programs, wantedProgram{Line: line}, wantedProgram{Line: "cmd /c " + line})
 	}
-	for i, r := range h.ran(w) {
+	w.Programs = append(w.Programs, wantedProgram{Line: `C:\tools\powershell.exe arguments of-the-image`}, wantedProgram{Line: `cmd /c C:\tools\powershell arguments of-the-image`})
+	ran := h.ran(w)
+	for i, r := range ran[len(ran)-2:] {
+		if strings.TrimSpace(r.Out) != `["arguments","of-the-image"]` {
+			t.Errorf("a powershell.exe of the image, %d: %+v", i, r)
+		}
+	}
+	if out, err := h.command(`C:\tools\powershell.exe`, "arguments", "of-the-host").Output(); strings.TrimSpace(string(out)) != `["arguments","of-the-host"]` {
+		t.Errorf("a powershell.exe of the host: %v\n%s", err, out)
+	}
+	for i, r := range ran[:len(ran)-2] {
 		if i%2 == 0 && r.HResult != 0x80070002 && r.HResult != 0x80070003 {
 			t.Errorf("%s: %+v", w.Programs[i].Line, r)
 		}
