@@ -14,7 +14,7 @@ static const BYTE stub[] = { STUB_FIRST, 0x8b, 0xd1, 0xb8, 0, 0, 0, 0, 0xf6, 0x0
 #define JUMP 12 /* bytes */
 
 static struct mend *const lists[] = { pipe_mends, file_mends, link_mends, registry_mends, job_mends, backup_mends, text_mends, volume_mends,
-				    console_mends, service_mends, process_mends, user_mends, owner_mends, sleep_mends, environment_mends, exit_mends };
+				    console_mends, service_mends, process_mends, user_mends, owner_mends, sleep_mends, environment_mends, exit_mends, path_mends };
 
 static BOOL is_stub(const BYTE *code)
 {
@@ -79,18 +79,19 @@ static BOOL replace_function(struct mend *m, BYTE **place)
 {
 	HMODULE library = GetModuleHandleW(m->library);
 	BYTE *code = library ? (BYTE *)(void *)GetProcAddress(library, m->name) : NULL;
-	BYTE rest[JUMP] = { 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0 }, *after = code + JUMP;
+	size_t saved = m->saved ? m->saved : JUMP;
+	BYTE rest[JUMP] = { 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0 }, *after = code + saved;
 
 	if (!code)
 		return FALSE;
 	if (m->original) {
-		if (memcmp(code, m->prologue, JUMP) || !*place)
+		if (memcmp(code, m->prologue, saved) || !*place)
 			return FALSE;
-		memcpy(*place, code, JUMP);
+		memcpy(*place, code, saved);
 		memcpy(rest + 2, &after, sizeof after);
-		memcpy(*place + JUMP, rest, JUMP);
+		memcpy(*place + saved, rest, JUMP);
 		*m->original = *place;
-		*place += 2 * JUMP;
+		*place += saved + JUMP;
 	}
 	return jump(code, m->replacement);
 }

@@ -16,11 +16,12 @@ struct mend {
 	BOOL done;
 	const WCHAR *library;  /* that has the function, if not ntdll or kernel32; its code is overwritten */
 	const char *prologue; /* with original: the code that is overwritten, which works at another place too */
+	size_t saved;	      /* bytes of it: whole instructions; 0: as many as are overwritten */
 };
 
 /* One list for each file mend_*.c; the last has no name. */
 extern struct mend pipe_mends[], file_mends[], link_mends[], registry_mends[], job_mends[], backup_mends[], text_mends[], volume_mends[],
-	console_mends[], service_mends[], process_mends[], user_mends[], owner_mends[], sleep_mends[], environment_mends[], exit_mends[];
+	console_mends[], service_mends[], process_mends[], user_mends[], owner_mends[], sleep_mends[], environment_mends[], exit_mends[], path_mends[];
 
 /* Mends what it knows how to. Where Wine's code is not the one that it knows, it changes nothing there. Only once. */
 void mend_all(void);

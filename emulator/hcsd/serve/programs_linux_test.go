@@ -244,6 +244,7 @@ func testStubs(t *testing.T, h *host) {
 		w.Programs = append(w.Programs, wantedProgram{Line: line}, wantedProgram{Line: "cmd /c " + line})
 	}
 	w.Programs = append(w.Programs, wantedProgram{Line: `C:\tools\powershell.exe arguments of-the-image`}, wantedProgram{Line: `cmd /c C:\tools\powershell arguments of-the-image`})
+
 	ran := h.ran(w)
 	for i, r := range ran[len(ran)-2:] {
 		if strings.TrimSpace(r.Out) != `["arguments","of-the-image"]` {

@@ -25,7 +25,7 @@ var checks = []struct {
 	name string
 	do   func() error
 }{
-	{"pipe", pipe}, {"remove", remove}, {"rename", rename}, {"volume", volume}, {"mount-point", mountPoint}, {"bindings", bindings}, {"console", console}, {"job", job}, {"backup", backup},
+	{"pipe", pipe}, {"remove", remove}, {"rename", rename}, {"slashes", slashes}, {"volume", volume}, {"mount-point", mountPoint}, {"bindings", bindings}, {"console", console}, {"job", job}, {"backup", backup},
 	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version}, {"registry", currentVersion}, {"texts", texts}, {"service", service}, {"no-service", service}, {"unix-sockets", unixSockets}, {"counters", counters}, {"memory", memory}, {"users", users}, {"host-name", hostName}, {"owners", owners}, {"sleeps", sleeps}, {"user-programs", userPrograms}, {"unmended", unmended},
 }
 
@@ -49,6 +49,22 @@ func main() {
 	if failed > 0 {
 		os.Exit(1)
 	}
+}
+
+// slashes: a path without a drive is on the current one, whichever slash it begins with.
+func slashes() error {
+	for path, want := range map[string]string{"/var/log": `C:\var\log`, `\var\log`: `C:\var\log`, "/": `C:\`, "//server/share/x": `\\server\share\x`, "/windows/../a b/": `C:\a b`} {
+		if got, err := filepath.Abs(path); err != nil || got != want {
+			return fmt.Errorf("%s is %s, %v, want %s", path, got, err, want)
+		}
+	}
+	if err := os.MkdirAll("/of-mends/deeper", 0o755); err != nil {
+		return err
+	}
+	if st, err := os.Stat(`C:\of-mends\deeper`); err != nil || !st.IsDir() {
+		return fmt.Errorf("a folder with slashes is not on C: %w", err)
+	}
+	return os.RemoveAll("/of-mends")
 }
 
 // pipe sends bytes to and fro through a listener of go-winio, whose first client is the one that Wine loses.
