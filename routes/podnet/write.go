@@ -28,5 +28,19 @@ func (c Conf) Write(dir string) (changed bool, err error) {
 	if err := atomicfile.Write(path, c.Data, 0o644); err != nil {
 		return false, fmt.Errorf("writing CNI configuration: %w", err)
 	}
-	return true, nil
+	return true, touch(path + ".new")
+}
+
+// touch makes a file and removes it. containerd reads the folder when something in it changes, and not again: it hears of a rename while the file is
+// still open for that, and then Windows lets nobody open it who does not share its removal, as programs in Go (seen with containerd.exe 2.3.6: "used by
+// another process"; the node has no network from then on). This is one more change, when the file is closed.
+func touch(path string) error {
+	err := os.WriteFile(path, nil, 0o644)
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		return fmt.Errorf("telling the runtime of the CNI configuration: %w", err)
+	}
+	return nil
 }
