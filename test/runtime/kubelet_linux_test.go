@@ -69,6 +69,7 @@ func (p programs) kubeletHost(t *testing.T) *winhost.Host {
 			t.Error(err)
 		}
 	})
+	usePowershell(t, h.DriveC())
 	for _, step := range []func(context.Context) error{h.ConnectRuntime, h.ServeImages, h.JoinNetwork,
 		func(ctx context.Context) error { return h.StartControlPlane(ctx, "default") }} {
 		if err := step(t.Context()); err != nil {

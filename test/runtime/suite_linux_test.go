@@ -56,7 +56,7 @@ func TestCRISuite(t *testing.T) {
 	w.pushSuiteImages()
 	w.write("Program Files/containerd/conf.d/suite.toml", suiteConfig)
 	w.write("suite/images.toml", suiteList)
-	usePowershell(w)
+	usePowershell(t, w.driveC())
 	w.restartContainerd()
 	w.useNetwork()
 
@@ -78,10 +78,10 @@ func TestCRISuite(t *testing.T) {
 	}
 }
 
-// usePowershell gives the host a powershell.exe in front of Wine's, which ends at once.
-func usePowershell(w *world) {
-	w.t.Helper()
-	command(w.t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", filepath.Join(w.driveC(), "windows", "powershell.exe"), "./testdata/powershell")
+// usePowershell gives the host whose C: it is a powershell.exe, which it has not.
+func usePowershell(t *testing.T, driveC string) {
+	t.Helper()
+	command(t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", filepath.Join(driveC, "windows", "powershell.exe"), "./testdata/powershell")
 }
 
 // runSuite runs the tests that match focus, and returns what they print.
