@@ -137,7 +137,7 @@ test-cgroup-v2: deps build ## the kubelet and its pods on a kernel that has cgro
 
 .PHONY: test-networks
 test-networks: deps build bundle-tests ## each mode of --network with a cluster of its own: what takes too long for make test
-	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 60m -v -p 1 ./routes/bgp ./routes/killtest ./test/networks
+	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 90m -v -p 1 ./routes/bgp ./routes/killtest ./test/networks
 	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 15m -v -run '^TestBGPKilled$$' ./emulator/hnsd/serve
 
 .PHONY: test-ovn
