@@ -53,6 +53,17 @@ func (h member) runsExpected() {
 		}
 		return err
 	})
+
+	// It is deleted by force: the runtime has it for some seconds more, and its sandbox until the kubelet's next collection. What follows looks at
+	// files and at HNS, which that changes.
+	const ofOthers = 2 // sandbox and container of the host's pod
+	wait.NoError(h.t, 3*time.Minute, "the runtime to forget the DaemonSet's pod", func() error {
+		out := h.must(shortly, "host", "ctr", h.name, "containers", "--dir", state)
+		if n := len(strings.Fields(out)); n != ofOthers {
+			return fmt.Errorf("there are %d containers", n)
+		}
+		return nil
+	})
 }
 
 // stops ends the kubelet alone, as an administrator does: the node is not Ready any more, its pod runs on, and with the kubelet the node is Ready
