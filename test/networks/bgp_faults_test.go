@@ -289,7 +289,8 @@ func (f *faultyBGP) bgpdKilled() {
 	took := time.Since(began)
 	sent, lost := pings()
 	f.t.Logf("all sessions and routes after %v; %d of %d packets lost", took.Round(time.Millisecond), lost, sent)
-	if lost > sent/5 {
+	const longest = 15 // each lost packet is waited for one second; seen: 8, with sessions and routes after 8 s
+	if lost > longest {
 		f.t.Errorf("%d of %d packets were lost", lost, sent)
 	}
 }
