@@ -20,6 +20,7 @@ import (
 	"k8s.io/component-helpers/apimachinery/lease"
 	"k8s.io/utils/clock"
 
+	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/internal/winbuild"
 )
 
@@ -57,7 +58,7 @@ func NewKubelet(cfg *rest.Config, node string, eventRate Rate) (*Kubelet, error)
 		evCfg.QPS = -1 // client-go takes 0 for its own default
 	}
 	leaseCfg.QPS, leaseCfg.Timeout = -1, 10*time.Second
-	events, err := typed(evCfg)
+	eventClient, err := typed(evCfg)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func NewKubelet(cfg *rest.Config, node string, eventRate Rate) (*Kubelet, error)
 		return nil, err
 	}
 	b := record.NewBroadcaster()
-	sink := newLateSink(&typedv1.EventSinkImpl{Interface: events.CoreV1().Events("")})
+	sink := newLateSink(networkapi.DistinctEvents(&typedv1.EventSinkImpl{Interface: eventClient.CoreV1().Events("")}))
 	b.StartRecordingToSink(sink)
 	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "services", metav1.NamespaceAll,
 		fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone))

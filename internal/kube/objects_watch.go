@@ -67,9 +67,10 @@ func trimForNetwork(obj any) (any, error) {
 		}, nil
 	case *corev1.Pod:
 		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Annotations: o.Annotations, OwnerReferences: o.OwnerReferences},
-			Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork},
-			Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIP: o.Status.PodIP},
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
+				Annotations: o.Annotations, OwnerReferences: o.OwnerReferences},
+			Spec:   corev1.PodSpec{NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork},
+			Status: corev1.PodStatus{Phase: o.Status.Phase, PodIP: o.Status.PodIP},
 		}, nil
 	case *corev1.Service:
 		trimmed := o.DeepCopy()

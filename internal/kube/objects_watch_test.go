@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTrimForNetwork: what decides between nodes, and whether a pod is to be believed, is kept: when a Node was made, and who made a pod.
+// TestTrimForNetwork: what decides between nodes, and whether a pod is to be believed, is kept: when a Node was made,
+// and who made a pod.
 func TestTrimForNetwork(t *testing.T) {
 	made := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	n, err := trimForNetwork(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "lin01", CreationTimestamp: made}})

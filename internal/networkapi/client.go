@@ -95,7 +95,7 @@ func New(o apiconn.Options) (client *Client, server string, err error) {
 		Slices:    kind[*discoveryv1.EndpointSliceList]{discovery, "endpointslices", "", func() *discoveryv1.EndpointSliceList { return &discoveryv1.EndpointSliceList{} }},
 		Nodes:     kind[*corev1.NodeList]{core, "nodes", "", func() *corev1.NodeList { return &corev1.NodeList{} }},
 		Pods:      kind[*corev1.PodList]{core, "pods", "", func() *corev1.PodList { return &corev1.PodList{} }},
-		Events:    eventSink{core},
+		Events:    DistinctEvents(eventSink{core}),
 		AllEvents: kind[*corev1.EventList]{core, "events", "", func() *corev1.EventList { return &corev1.EventList{} }},
 		Ready:     func(ctx context.Context) error { return core.Get().AbsPath("/readyz").Do(ctx).Error() },
 		AskNode:   func(ctx context.Context, node, path string) ([]byte, error) { return askNode(ctx, core, node, path) },
@@ -141,10 +141,12 @@ func largeReads(rt http.RoundTripper) http.RoundTripper {
 	return rt
 }
 
-// maxNodeAnswer is the most that is read of what a node's kubelet answers through the API server: 16 MiB. A node of 500 pods says less than one.
+// maxNodeAnswer is the most that is read of what a node's kubelet answers through the API server: 16 MiB. A node of 500
+// pods says less than one.
 const maxNodeAnswer = 16 << 20
 
-// boundAnswers bounds what nodes answer, who can say more than fits into memory. The API server's own answers have no bound.
+// boundAnswers limits the size of answers that the API server passes on from kubelets: a node can send more than fits
+// into memory. Answers of the API server itself have no limit.
 func boundAnswers(rt http.RoundTripper) http.RoundTripper { return boundedNodes{rt} }
 
 type boundedNodes struct{ http.RoundTripper }

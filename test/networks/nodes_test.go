@@ -125,8 +125,7 @@ func (f *fleet) reaches(what string, addr netip.Addr) {
 func (l *lab) warned(reason string, nodes []string, words ...string) {
 	l.t.Helper()
 	for _, n := range nodes {
-		// Mostly within two seconds; what comes between two looks of the agent is told with the next, after 30 s.
-		wait.NoError(l.t, time.Minute, "event "+reason, func() error {
+		wait.NoError(l.t, 30*time.Second, "event "+reason, func() error {
 			out, err := kubectl("get", "events", "-A", "--field-selector", "reason="+reason+",involvedObject.name="+n, "-o", "jsonpath={range .items[*]}{.message}{\"\\n\"}{end}")
 			if err != nil {
 				return err
