@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/atomicfile"
 )
 
 // apiServer is where nodes reach the API server: in lin01's namespace.
@@ -94,7 +95,7 @@ func ensureRegistryLogin(l Layout) error {
 	if _, err := os.Stat(l.RegistryLogin()); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.WriteFile(l.RegistryLogin(), []byte("porthole:"+rand.Text()+"\n"), 0o600)
+	return atomicfile.WriteThrough(l.RegistryLogin(), []byte("porthole:"+rand.Text()+"\n"), 0o600)
 }
 
 // writeKubeconfig writes a kubeconfig (JSON is YAML) that carries its credentials, so that it can be copied to a host.

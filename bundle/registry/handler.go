@@ -17,11 +17,12 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// handler answers the calls of the OCI distribution specification that pulling and pushing need.
-// Everybody who reaches it may pull.
+// handler answers the calls of the OCI distribution specification that pulling and pushing need. Everybody who reaches
+// it may pull.
 type handler struct {
 	store store
-	// login is NAME:PASSWORD of who may push. Nodes run what a tag names, some of it with all rights, so that nobody else may. Empty: nobody may.
+	// login is NAME:PASSWORD of who may push. Nodes run what a tag names, some of it with all rights, so that nobody
+	// else may. Empty: nobody may.
 	login string
 }
 
@@ -82,8 +83,8 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fail(w, http.StatusNotFound, "UNSUPPORTED", path)
 }
 
-// may reports whether a request is by who may push, or needs no login. A client that logs in asks for /v2/ first, and sends its login
-// to a registry only that wants one there.
+// may reports whether a request is by who may push, or needs no login. A client that logs in asks for /v2/ first, and
+// sends its login to a registry only that wants one there.
 func (h handler) may(r *http.Request) bool {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if reads && (h.login == "" || strings.Trim(r.URL.Path, "/") != "v2") {
@@ -99,7 +100,8 @@ func (h handler) refuse(w http.ResponseWriter) {
 		return
 	}
 	w.Header().Set("WWW-Authenticate", `Basic realm="porthole"`)
-	fail(w, http.StatusUnauthorized, "UNAUTHORIZED", "who pushes has to log in: the name and the password are in the file registry-login of the cluster's state folder")
+	fail(w, http.StatusUnauthorized, "UNAUTHORIZED",
+		"who pushes has to log in: the name and the password are in the file registry-login of the cluster's state folder")
 }
 
 func (h handler) tags(w http.ResponseWriter, _ *http.Request, name, _ string) {

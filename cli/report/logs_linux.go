@@ -43,8 +43,8 @@ func localLogs(from origin.Flags) (entries []entry, err error) {
 	return entries, nil
 }
 
-// openLog opens a log. That of a Windows service is a link to a file on the C: of its host (host.ShowLog), in whose place the programs of the
-// host can put a link to any file of this machine, or a pipe.
+// openLog opens a log. That of a Windows service is a link to a file on the C: of its host (host.ShowLog), in whose
+// place the programs of the host can put a link to any file of this machine, or a pipe.
 func openLog(file string) (*os.File, error) {
 	to, err := os.Readlink(file)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"porthole.dev/porthole/cli/origin"
 )
 
-// TestLogsOfHosts: the log of a service of a host is read on its C: and nowhere else, and nobody waits for a pipe. The others are in the report.
+// TestLogsOfHosts: the log of a service of a host is read on its C: and nowhere else, and nobody waits for a pipe. The
+// others are in the report.
 func TestLogsOfHosts(t *testing.T) {
 	dir := t.TempDir()
 	logs, c := filepath.Join(dir, "hosts", "win01", "logs"), filepath.Join(dir, "hosts", "win01", "prefix", "drive_c")

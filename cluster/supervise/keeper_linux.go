@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -230,14 +231,12 @@ func (k *keeper) start() error {
 
 	cmd := p.command()
 	cmd.Dir = p.Dir
-	if cmd.Dir == "" {
-		cmd.Dir = "/"
-	}
 	cmd.Env = append(slices.Clone(environment), p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if p.Box != "" && !p.MakesBox {
 		err = confine.Start(context.Background(), p.Box, cmd)
 	} else {
+		cmd.Dir = cmp.Or(p.Dir, "/")
 		err = platform.StartInNetns(p.Netns, cmd)
 	}
 	if err != nil {

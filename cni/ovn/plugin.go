@@ -131,8 +131,8 @@ func (p Plugin) link(ctx context.Context, c call) (Link, ovnet.Answer, error) {
 			c.pod.Namespace, c.pod.Name, at.IP, c.config.Subnet)
 	}
 	if c.config.Subnet.IsValid() && c.config.Subnet != subnet { // whoever makes a pod can write its annotation
-		return Link{}, answer, fmt.Errorf("annotation %s of pod %s/%s says the range %s, and the ipam subnet of the network configuration is %s: both must be the node's pod range",
-			ovnet.Annotation, c.pod.Namespace, c.pod.Name, subnet, c.config.Subnet)
+		return Link{}, answer, fmt.Errorf("annotation %s of pod %s/%s says the range %s, and the ipam subnet of the network configuration is %s: "+
+			"both must be the node's pod range", ovnet.Annotation, c.pod.Namespace, c.pod.Name, subnet, c.config.Subnet)
 	}
 	return Link{Name: ovnet.PodLink(c.container, c.iface), Guest: c.iface, Container: c.container, Namespace: c.namespace, Network: answer.Network,
 		MAC: at.MAC, Addr: netip.PrefixFrom(at.IP, subnet.Bits()), Gateway: gateway, MTU: answer.MTU, DNS: c.config.DNS}, answer, nil

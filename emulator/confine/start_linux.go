@@ -30,9 +30,10 @@ var entered = []struct {
 // startLimit is how long the first process of a box may take until programs can be started in it.
 const startLimit = 30 * time.Second
 
-// Start starts a command in the box of a host, once the box is there. The command's paths are those of the box; its network is the host's.
-// It is a child of this process. If it has Pdeathsig, it gets the signal when this process ends. Without a folder of its own it works in C:\,
-// so that paths without a drive, as \var\log, are on C:; else they would be on Wine's Z:, which is the root of the box.
+// Start starts a command in the box of a host, once the box is there. The command's paths are those of the box; its
+// network is the host's. It is a child of this process. If it has Pdeathsig, it gets the signal when this process ends.
+// Without a folder of its own it works in C:\, so that paths without a drive, as \var\log, are on C:; else they would
+// be on Wine's Z:, which is the root of the box.
 func Start(ctx context.Context, hostDir string, cmd *exec.Cmd) error {
 	init, err := await(ctx, hostDir)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestEventLog: whatever a program of the host writes, the log can be read, and does not grow without end.
+// TestEventLog: the event log stays readable and below a size, whatever programs of the host write to it.
 func TestEventLog(t *testing.T) {
 	dir := t.TempDir()
 	l := &eventLog{dir: dir}

@@ -3,7 +3,6 @@
 package wine
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -107,26 +106,13 @@ func testHangingEnd(ctx context.Context, t *testing.T, tools Tools, p Prefix, se
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	cmd := tools.Command(ctx, p, program(ctx, t, p, "threads"), "2")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); strings.TrimSpace(line) != "running" {
-		t.Fatalf("the program says %q, %v", line, err)
-	}
+	in := threads(t, cmd)
 
 	if err := server.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	defer server.Signal(unix.SIGCONT)
-	err = errors.Join(in.Close(), cmd.Wait())
+	err := errors.Join(in.Close(), cmd.Wait())
 	if ctx.Err() != nil {
 		t.Fatal("the program does not end by itself")
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,7 +144,7 @@ func testSockets(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 func testStacks(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 	path := program(ctx, t, p, "threads")
 	const more = 100
-	few, many := resident(ctx, t, tools.Command(ctx, p, path, "1")), resident(ctx, t, tools.Command(ctx, p, path, strconv.Itoa(1+more)))
+	few, many := resident(t, tools.Command(ctx, p, path, "1")), resident(t, tools.Command(ctx, p, path, strconv.Itoa(1+more)))
 	const most = 300 << 10 // seen: 71 KiB; what Wine clears of a stack is 960
 	if each := (many - few) / more; each > most {
 		t.Errorf("a thread takes %d KiB of memory, want at most %d", each>>10, most>>10)
@@ -152,8 +153,8 @@ func testStacks(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 	}
 }
 
-// resident is the memory of testdata/threads, in bytes, when all its threads run. It ends it. It also checks that the addresses of the process are not random.
-func resident(ctx context.Context, t *testing.T, cmd *exec.Cmd) int {
+// threads starts testdata/threads, and returns when all its threads run. It ends when its input does.
+func threads(t *testing.T, cmd *exec.Cmd) (input io.Closer) {
 	t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -169,6 +170,14 @@ func resident(ctx context.Context, t *testing.T, cmd *exec.Cmd) int {
 	if line, err := bufio.NewReader(out).ReadString('\n'); strings.TrimSpace(line) != "running" {
 		t.Fatalf("the program says %q, %v", line, err)
 	}
+	return in
+}
+
+// resident is the memory of testdata/threads, in bytes, when all its threads run. It ends it. It also checks that the
+// addresses of the process are not random.
+func resident(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	in := threads(t, cmd)
 
 	// setarch becomes wine64, and that the program: it has the same id.
 	const notRandom = "00040000" // ADDR_NO_RANDOMIZE of personality(2)

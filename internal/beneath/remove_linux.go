@@ -23,10 +23,11 @@ const (
 	shownPath    = 512              // bytes of a path in an error; what is in its middle is left out
 )
 
-// remover removes one tree that others may change meanwhile. It looks up names in open folders only and follows no links, so that nobody leads it
-// outside. It removes nothing through a mount.
+// remover removes one tree that others may change meanwhile. It looks up names in open folders only and follows no
+// links, so that nobody leads it outside. It removes nothing through a mount.
 //
-// A tree may be of any depth. What is deeper than removeDepth is renamed into the top folder, and is removed from there:
+// A tree may be of any depth. What is deeper than removeDepth is renamed into the top folder, and is removed from
+// there:
 //
 //	top/1/2/…/32/33/34/…        top/.porthole-removed-X/34/…
 //
@@ -43,12 +44,13 @@ type remover struct {
 	more   int // failures that are not in failed
 }
 
-// RemoveAll removes what is at path, as os.RemoveAll does, for trees that others may change and make as deep and wide as they like. It fails if a file
-// system is mounted in the tree (EBUSY), and removes the rest then. It fails if something is put into the tree all the time. The folders above path are
-// trusted.
+// RemoveAll removes what is at path, as os.RemoveAll does, for trees that others may change and make as deep and wide
+// as they like. It fails if a file system is mounted in the tree (EBUSY), and removes the rest then. It fails if
+// something is put into the tree all the time. The folders above path are trusted.
 func RemoveAll(path string) error { return new(remover).run(path) }
 
-// RemoveIn is RemoveAll for what is called name below an open folder. Links on the way are followed as far as they stay below.
+// RemoveIn is RemoveAll for what is called name below an open folder. Links on the way are followed as far as they stay
+// below.
 func RemoveIn(root *os.Root, name string) error {
 	shown := filepath.Join(root.Name(), name)
 	if !removable(name) {
@@ -132,8 +134,8 @@ func (r *remover) remove(parent int, name string) bool {
 	return r.folder(parent, dir, name)
 }
 
-// folder removes an open folder that is called name in parent. While something is put into it, it tries again for some times. What was moved into the top
-// folder from deep below is no such thing.
+// folder removes an open folder that is called name in parent. While something is put into it, it tries again for some
+// times. What was moved into the top folder from deep below is no such thing.
 func (r *remover) folder(parent int, dir *os.File, name string) bool {
 	for try := 0; try < removeTries; try++ {
 		before := r.moved
@@ -198,14 +200,16 @@ func (r *remover) moveUp(parent int, name string) bool {
 	return r.fail("removing", name, err)
 }
 
-// isMountRoot reports whether an open folder is the root of a mount. It reports false before Linux 5.8.
+// isMountRoot reports whether something is mounted at an open folder. Kernels before 5.8 do not say: then it reports
+// false.
 func isMountRoot(dir *os.File) bool {
 	var st unix.Statx_t
 	err := unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH, 0, &st)
 	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
-// fail records a failure and returns false.
+// fail adds an error about a file or folder to those that the caller of the removal gets. It returns false, as what
+// could not be removed does.
 func (r *remover) fail(doing, name string, err error) bool {
 	if len(r.failed) == removeErrors {
 		r.more++

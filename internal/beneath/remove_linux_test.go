@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,55 +12,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/testkit/deeptree"
 )
 
-// chain makes folders below each other in dir, with a file in the lowest. The path of that is far too long for one call.
-func chain(t *testing.T, dir, name string, levels int) {
-	t.Helper()
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	for range levels {
-		next := -1
-		if err == nil {
-			err = unix.Mkdirat(fd, name, 0o700)
-		}
-		if err == nil {
-			next, err = unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		}
-		unix.Close(fd)
-		fd = next
-	}
-	if err == nil {
-		err = unix.Mknodat(fd, "file", unix.S_IFREG|0o600, 0)
-	}
-	unix.Close(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// withFewFiles runs f while this process may have few files open, and returns how much memory f has allocated in all, in bytes.
-func withFewFiles(t *testing.T, f func()) uint64 {
-	t.Helper()
-	var limit unix.Rlimit
-	var before, after runtime.MemStats
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	few := limit
-	few.Cur = 100
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	return after.TotalAlloc - before.TotalAlloc
-}
-
-// TestRemoveDeep: what is thousands of folders deep is removed with few open files, and with memory that grows with the number of folders at most.
+// TestRemoveDeep: what is thousands of folders deep is removed with few open files, and with memory that grows with the
+// number of folders at most.
 func TestRemoveDeep(t *testing.T) {
 	const levels = 12000
 	remove := map[string]func(dir string) error{
@@ -81,10 +37,10 @@ func TestRemoveDeep(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		chain(t, dir, strings.Repeat("d", 255), levels)
+		deeptree.Make(t, dir, strings.Repeat("d", 255), levels, 0)
 		var err error
 		began := time.Now()
-		all := withFewFiles(t, func() { err = remove(dir) })
+		all := deeptree.WithFewFiles(t, 100, func() { err = remove(dir) })
 		t.Logf("%s: %v, %d KiB allocated in all", how, time.Since(began), all>>10)
 		if _, left := os.Lstat(dir); err != nil || !errors.Is(left, os.ErrNotExist) {
 			t.Errorf("%s: %.300v, left: %v", how, err, left)
@@ -111,7 +67,7 @@ func TestRemoveBushy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		chain(t, filepath.Join(at, "side1"), "s", 10)
+		deeptree.Make(t, filepath.Join(at, "side1"), "s", 10, 0)
 		at = filepath.Join(at, fmt.Sprint(`d\`, i))
 	}
 	for i := range 3000 {
@@ -149,7 +105,7 @@ func TestRemoveSingle(t *testing.T) {
 	}
 }
 
-// TestRemoveMount: nothing is removed through a mount, at any depth, and the rest is removed.
+// TestRemoveMount: a removal leaves alone what is mounted in the tree, at any depth, and removes the rest.
 func TestRemoveMount(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -185,7 +141,8 @@ func TestRemoveMount(t *testing.T) {
 	}
 }
 
-// TestRemoveRecreated: a program makes files and deep folders again as fast as it can. The removal ends, and says what it could not remove.
+// TestRemoveRecreated: a program makes files and deep folders again as fast as it can. The removal ends, and says what
+// it could not remove.
 func TestRemoveRecreated(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "top")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -238,7 +195,8 @@ func TestRemoveEnds(t *testing.T) {
 	}
 }
 
-// TestRemoveRace: while deep folders are removed, they are exchanged for links to a folder outside, and moved. Nothing outside is removed.
+// TestRemoveRace: while deep folders are removed, they are exchanged for links to a folder outside, and moved. Nothing
+// outside is removed.
 func TestRemoveRace(t *testing.T) {
 	base, outside := t.TempDir(), t.TempDir()
 	dir := filepath.Join(base, "top")

@@ -4,8 +4,8 @@ package beneath
 
 import "os"
 
-// RemoveAll removes what is at path. os.RemoveAll opens each folder from the one above it and follows no link. It keeps a handle of each folder on the
-// way, of which Windows has enough.
+// RemoveAll removes what is at path. os.RemoveAll opens each folder from the one above it and follows no link. It keeps
+// one handle open for each level of the tree; a Windows process may have 16 million.
 func RemoveAll(path string) error { return os.RemoveAll(path) }
 
 // RemoveIn is RemoveAll for what is called name below an open folder.

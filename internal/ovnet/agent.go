@@ -63,14 +63,16 @@ func Ask(ctx context.Context, address string, q Question) (Answer, error) {
 	return a, nil
 }
 
-// Any process of the host can ask. mostAsked is how many questions are worked at, more than the 110 pods that a node has by default, and
-// mostWaiting how many of them may wait for an annotation: an answer for a pod that has it already does not wait for those.
+// Any process of the host can ask, so that there are limits. mostAsked is how many questions are worked at: more than
+// the 110 pods that a node has by default. mostWaiting is how many of these may wait for a pod's annotation. The rest
+// is for pods that have theirs, which are answered at once.
 const (
 	mostAsked   = 128
 	mostWaiting = 64
 )
 
-// lookAgain is when the agent looks for an annotation again that is not there yet. The first programs looked each 0.1 s.
+// lookAgain is when the agent looks for an annotation again that is not there yet. The first programs looked each 0.1
+// s.
 var lookAgain = retry.Backoff{First: 50 * time.Millisecond, Max: 5 * time.Second}
 
 // desk answers questions.
@@ -80,8 +82,9 @@ type desk struct {
 	pace           pace
 }
 
-// Handler answers questions. look returns what is known about a pod at this moment, an Answer without annotation if it has none yet;
-// noted is called with each remark on the configuration, of which there may be any number. Both may be called at once by many questions.
+// Handler answers questions. look returns what is known about a pod at this moment, an Answer without annotation if it
+// has none yet; noted is called with each remark on the configuration, of which there may be any number. Both may be
+// called at once by many questions.
 func Handler(look func(ctx context.Context, namespace, name string) (Answer, error), noted func(remark string)) http.Handler {
 	d := &desk{look: look, asked: make(chan struct{}, mostAsked), waiting: make(chan struct{}, mostWaiting)}
 	mux := http.NewServeMux()
@@ -133,7 +136,8 @@ func (d *desk) answer(ctx context.Context, query url.Values) (Answer, error) {
 	})
 }
 
-// await looks until there is an annotation that can be believed, or wait is over, or too many wait. The controller writes any other again.
+// await looks until there is an annotation that can be believed, or wait is over, or too many wait. The controller
+// writes any other again.
 func (d *desk) await(ctx context.Context, wait time.Duration, look func(context.Context) (Answer, error)) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+time.Second)
 	defer cancel()

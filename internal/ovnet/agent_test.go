@@ -31,7 +31,8 @@ func without(looks *atomic.Int64) func(context.Context, string, string) (Answer,
 	}
 }
 
-// TestWaitIsBounded: whatever a question asks for, it ends after the time that the plugin asks for, and the pod is read seldom meanwhile.
+// TestWaitIsBounded: whatever a question asks for, it ends after the time that the plugin asks for, and the pod is read
+// seldom meanwhile.
 func TestWaitIsBounded(t *testing.T) {
 	for wait, longest := range map[string]time.Duration{"9999h": waitQuery, "20s": waitQuery, "1s": time.Second, "0": 0, "-5s": 0, "x": 0, "": 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -50,7 +51,8 @@ func TestWaitIsBounded(t *testing.T) {
 	}
 }
 
-// TestManyWait: while as many questions wait as may, another one is looked up once and refused; one of a pod with its annotation is answered.
+// TestManyWait: while as many questions wait as may, another one is looked up once and refused; one of a pod with its
+// annotation is answered.
 func TestManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looks atomic.Int64

@@ -78,8 +78,9 @@ func AnnotationOf(a Address, subnet netip.Prefix) string {
 	return string(data)
 }
 
-// ParseAnnotation reads the annotation. The first writers left a backslash before each quote; that is accepted. Whoever makes a pod can write
-// it: what does not follow from the address and the range is an error, and the controller writes it again.
+// ParseAnnotation reads the annotation. The first writers left a backslash before each quote; that is accepted. Whoever
+// makes a pod can write it: what does not follow from the address and the range is an error, and the controller writes
+// it again.
 func ParseAnnotation(text string) (a Address, subnet netip.Prefix, gateway netip.Addr, err error) {
 	var v annotation
 	if err = json.Unmarshal([]byte(text), &v); err != nil {
@@ -102,9 +103,11 @@ func ParseAnnotation(text string) (a Address, subnet netip.Prefix, gateway netip
 	a, subnet = Address{prefix.Addr(), strings.ToLower(strings.ReplaceAll(v.MAC, "-", ":"))}, prefix.Masked()
 	switch {
 	case a.MAC != MACOf(a.IP):
-		return Address{}, netip.Prefix{}, gateway, fmt.Errorf("annotation %s: mac_address %q does not belong to ip_address %q: it must be %s", Annotation, v.MAC, v.IP, MACOf(a.IP))
+		return Address{}, netip.Prefix{}, gateway, fmt.Errorf("annotation %s: mac_address %q does not belong to ip_address %q: it must be %s",
+			Annotation, v.MAC, v.IP, MACOf(a.IP))
 	case gateway != RouterAddr(subnet):
-		return Address{}, netip.Prefix{}, gateway, fmt.Errorf("annotation %s: gateway_ip %q is not the first address of the range of ip_address %q", Annotation, v.Gateway, v.IP)
+		return Address{}, netip.Prefix{}, gateway, fmt.Errorf("annotation %s: gateway_ip %q is not the first address of the range of ip_address %q",
+			Annotation, v.Gateway, v.IP)
 	}
 	return a, subnet, gateway, nil
 }

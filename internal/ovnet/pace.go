@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Bounds of how often the API server is asked for pods: half of what the agent's client may ask in all (20 each second, 40 at once). The rest
-// is for the node's own conditions and events. queueTime is longer than as many questions as may be asked at once need.
+// Bounds of how often the API server is asked for pods: half of what the agent's client may ask in all (20 each second,
+// 40 at once). The rest is for the node's own conditions and events. queueTime is longer than as many questions as may
+// be asked at once need.
 const (
 	paceEvery = 100 * time.Millisecond
 	paceBurst = 20

@@ -60,9 +60,11 @@ func parseClusterInfo(text string) (*info, error) {
 	if len(k.Clusters) != 1 {
 		return nil, &Problem{Check: "Discovery", Text: fmt.Sprintf("the kubeconfig of cluster-info has %d clusters, and must have one", len(k.Clusters))}
 	}
-	// It is read before anybody knows who says it. A file that it names could be another machine's, or one without an end.
+	// It is read before anybody knows who says it. A file that it names could be another machine's, or one without an
+	// end.
 	if file := k.Clusters[0].Cluster.CAFile; file != "" {
-		return nil, &Problem{Check: "Discovery", Text: fmt.Sprintf("the kubeconfig of cluster-info names the file %q in place of certificate-authority-data", file)}
+		return nil, &Problem{Check: "Discovery",
+			Text: fmt.Sprintf("the kubeconfig of cluster-info names the file %q in place of certificate-authority-data", file)}
 	}
 	return k.cluster(0)
 }

@@ -37,8 +37,8 @@ func folder(path string) (dir *os.Root, name string, err error) {
 	return dir, elements[depth-1], err
 }
 
-// Until returns a reader that fails when ctx has ended. Containers make logs as long as they like: a file of terabytes takes no place while nothing is
-// written to it.
+// Until returns a reader that fails when ctx has ended. Containers make logs as long as they like: a file of terabytes
+// takes no place while nothing is written to it.
 func Until(ctx context.Context, r io.Reader) io.Reader { return bound{ctx, r} }
 
 type bound struct {

@@ -31,8 +31,9 @@ const (
 	temporary   = ".tmp"
 )
 
-// Bounds of a file that is compressed. A rotated one has MaxBytes and what came until the pass; only a container that writes into the folder itself makes
-// a much larger one, which would hold up the logs of all others. It stays as it is until it is the oldest.
+// Bounds of a file that is compressed. A rotated one has MaxBytes and what came until the pass; only a container that
+// writes into the folder itself makes a much larger one, which would hold up the logs of all others. It stays as it is
+// until it is the oldest.
 const (
 	mostSizes  = 4        // times MaxBytes
 	mostSecond = 32 << 20 // bytes, for each second between two passes
@@ -214,7 +215,8 @@ func (r *Rotator) compresses(size int64) bool {
 	return (size-int64(r.o.Every.Seconds()*mostSecond))/mostSizes <= r.o.MaxBytes
 }
 
-// compress replaces a file of a folder by a compressed one, with ".gz" at its name and the same permissions. It leaves one alone that is too large.
+// compress replaces a file of a folder by a compressed one, with ".gz" at its name and the same permissions. It leaves
+// one alone that is too large.
 func (r *Rotator) compress(ctx context.Context, dir *os.Root, name string) error {
 	in, err := beneath.FileIn(dir, name, os.O_RDONLY)
 	if err != nil {

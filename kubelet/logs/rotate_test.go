@@ -290,8 +290,8 @@ func TestPlantedLinks(t *testing.T) {
 	}
 }
 
-// TestSparseFile: a container with its folder of logs mounted puts a huge file there under the name of a rotated one. It holds up neither this log nor
-// those of others, and goes when it is the oldest.
+// TestSparseFile: a container that has mounted its folder of logs puts a huge file there, with the name of a rotated
+// log. It delays neither the rotation of this log nor that of others, and is removed when it is the oldest.
 func TestSparseFile(t *testing.T) {
 	w, r, now := world(t, 100, 3)
 	sparse := w.path + ".20251231-235959"
@@ -317,7 +317,7 @@ func TestSparseFile(t *testing.T) {
 	}
 }
 
-// TestCompressionEnds: a compression ends with its context, and leaves the file as it was.
+// TestCompressionEnds: when its context ends, a compression stops, and the log stays as it was.
 func TestCompressionEnds(t *testing.T) {
 	w, r, _ := world(t, 1<<40, 3)
 	old := w.path + ".20251231-235959"

@@ -150,8 +150,8 @@ func waitFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// readLog copies a log to out until ctx ends, which is no error. With follow it goes on, through rotations of the file, until running reports that the
-// container has ended and everything was read. running is not called without follow.
+// readLog copies a log to out until ctx ends, which is no error. With follow it goes on, through rotations of the file,
+// until running reports that the container has ended and everything was read. running is not called without follow.
 func readLog(ctx context.Context, path string, q logQuery, running func() bool, out io.Writer) error {
 	return hostLogs.read(ctx, path, q, running, out)
 }
@@ -288,7 +288,8 @@ func (r *lineReader) rest(each func(line []byte, whole bool) error) error {
 	return each(line, false)
 }
 
-// seekTail moves the offset of f to its last n lines, unless ctx ends before. An unfinished line at the end does not count as one.
+// seekTail moves the offset of f to its last n lines, unless ctx ends before. An unfinished line at the end does not
+// count as one.
 func seekTail(ctx context.Context, f *os.File, n int64) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {

@@ -250,7 +250,8 @@ func TestTailOfLongLog(t *testing.T) {
 	}
 }
 
-// TestSparseLogEnds: the log of a container that has made it huge without writing is read as long as its client is there, and no longer.
+// TestSparseLogEnds: the log of a container that has made it huge without writing is read as long as its client is
+// there, and no longer.
 func TestSparseLogEnds(t *testing.T) {
 	path, few := writeLog(t, sample), int64(1000)
 	if err := os.Truncate(path, 8<<40); err != nil {

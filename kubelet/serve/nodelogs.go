@@ -239,8 +239,9 @@ func (s *Server) answerLogQuery(w http.ResponseWriter, r *http.Request, root *os
 // errNoFile is the error about what is neither a regular file nor a folder.
 var errNoFile = fmt.Errorf("it is neither a file nor a folder: %w", fs.ErrPermission)
 
-// openLog opens a file or folder below root. Containers that write there can make a named pipe or a device of it at any time: it is opened without
-// waiting for the other end of a pipe, and looked at before and after.
+// openLog opens a file or folder below root. A container that writes there can replace a file by a named pipe or a
+// device at any time. So openLog checks what it is before and after it opens it, and does not wait for the other end of
+// a pipe.
 func openLog(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	info, err := root.Stat(name)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// TestNodeLogsDoNotWait: a container that has the folder of logs mounted makes a named pipe of a log. Nobody waits for its other end, also not if it
-// takes the file's place after a look at it.
+// TestNodeLogsDoNotWait: a container that has the folder of logs mounted makes a named pipe of a log. Nobody waits for
+// its other end, also not if it takes the file's place after a look at it.
 func TestNodeLogsDoNotWait(t *testing.T) {
 	dir := logTree(t)
 	pipe := filepath.Join(dir, "kubelet.log")

@@ -261,7 +261,8 @@ func TestSetGroup(t *testing.T) {
 	}
 }
 
-// TestHostPathIsNotWaitedFor: a named pipe that takes the place of a host path's file while that is made is not waited for.
+// TestHostPathIsNotWaitedFor: a named pipe that takes the place of a host path's file while that is made is not waited
+// for.
 func TestHostPathIsNotWaitedFor(t *testing.T) {
 	pipe := filepath.Join(tempDir(t), "pipe")
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {

@@ -6,88 +6,36 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/testkit/deeptree"
 )
-
-// deep makes a chain of folders below dir, with a file of size bytes in the lowest. Its path is far too long for one call.
-func deep(t *testing.T, dir string, levels, size int) {
-	t.Helper()
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range levels {
-		next := -1
-		if err = unix.Mkdirat(fd, "d", 0o700); err == nil {
-			next, err = unix.Openat(fd, "d", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		}
-		unix.Close(fd)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fd = next
-	}
-
-	f, err := unix.Openat(fd, "file", unix.O_CREAT|unix.O_WRONLY, 0o600)
-	unix.Close(fd)
-	if err == nil {
-		_, err = unix.Write(f, make([]byte, size))
-		err = errors.Join(err, unix.Close(f))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestDeepTree: what a container hides below thousands of folders is counted, in a time that grows with their number only, and with few open files.
 func TestDeepTree(t *testing.T) {
 	dir := tempDir(t)
 	const levels = 6000
-	deep(t, dir, levels, 1<<20)
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	few := limit
-	few.Cur = 200
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
-	u, whole := tree(t.Context(), dir)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	deeptree.Make(t, dir, "d", levels, 1<<20)
+	var u Usage
+	var whole bool
+	deeptree.WithFewFiles(t, 200, func() { u, whole = tree(t.Context(), dir) })
 	if !whole || u.UsedInodes != levels+2 || u.UsedBytes < 1<<20 {
 		t.Errorf("%+v, whole %t", u, whole)
 	}
 }
 
-// TestDeepTreeIsRemoved: a pod whose volume has folders in folders in folders goes away, with few open files and little memory.
+// TestDeepTreeIsRemoved: a pod whose volume has folders in folders in folders goes away, with few open files and little
+// memory.
 func TestDeepTreeIsRemoved(t *testing.T) {
 	dir := tempDir(t)
-	deep(t, dir, 6000, 1)
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	few := limit
-	few.Cur = 200
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	err := RemoveTree(dir)
-	runtime.ReadMemStats(&after)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if all := after.TotalAlloc - before.TotalAlloc; err != nil || all > 64<<20 {
+	deeptree.Make(t, dir, "d", 6000, 1)
+	var err error
+	all := deeptree.WithFewFiles(t, 200, func() { err = RemoveTree(dir) })
+	if err != nil || all > 64<<20 {
 		t.Errorf("%d MiB allocated, %.300v", all>>20, err)
 	}
 }

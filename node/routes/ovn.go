@@ -86,7 +86,7 @@ func (k *ovnKeeper) look(ctx context.Context, namespace, name string) (ovnet.Ans
 	return ovnet.Answer{UID: uid, Annotation: annotations[ovnet.Annotation], MTU: k.mode.MTU(), Network: podnet.NetworkName}, err
 }
 
-// note logs a remark once. Those beyond mostRemarks are lost.
+// note logs what the CNI plugin says of its configuration, each text once. After mostRemarks texts it logs no more.
 func (k *ovnKeeper) note(ctx context.Context, remark string) {
 	if len(remark) > longestRemark {
 		remark = remark[:longestRemark]

@@ -9,7 +9,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// TestRemarks: each remark on the plugin's configuration is logged once, and any process of the host can neither fill the memory nor the log.
+// TestRemarks: each remark on the plugin's configuration is logged once, and any process of the host can neither fill
+// the memory nor the log.
 func TestRemarks(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx := klog.NewContext(t.Context(), logger)

@@ -60,8 +60,8 @@ func factsOf(c source, cluster podranges.Cluster) nb.Facts {
 	return f
 }
 
-// madeByNode reports whether a node made the pod: a static pod's mirror, the only kind that the API server lets it make. Then nothing in the
-// pod is by anybody else.
+// madeByNode reports whether a node made the pod: a static pod's mirror, the only kind that the API server lets it
+// make. Then nothing in the pod is by anybody else.
 func madeByNode(p *corev1.Pod) bool {
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror || slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })

@@ -27,7 +27,8 @@ var (
 	joined  = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// lyingSet returns a set in which liars say wrong ranges in their Node objects, or let pods say so: also ranges that nobody has yet.
+// lyingSet returns a set in which liars say wrong ranges in their Node objects, or let pods say so: also ranges that
+// nobody has yet.
 func lyingSet(seed uint64) lies {
 	s := lies{r: rand.New(rand.NewPCG(seed, 29))}
 	for i := range 2 + s.r.IntN(6) {
@@ -83,9 +84,10 @@ func (s lies) holds(t *testing.T, seed uint64, w Wanted, addresses map[string]ov
 	}
 }
 
-// TestLyingNodes plays 1,000 sets of nodes of which some lie about their ranges, themselves or by their pods, and have joined before or after
-// the honest ones. Each honest node keeps its switch, its pod the address and OVN its chassis, one that joins later gets its own, and nobody
-// has a switch with a range outside of that of all pods. One who was there before the honest nodes takes a range of theirs only by a change.
+// TestLyingNodes plays 1,000 sets of nodes of which some lie about their ranges, themselves or by their pods, and have
+// joined before or after the honest ones. Each honest node keeps its switch, its pod the address and OVN its chassis,
+// one that joins later gets its own, and nobody has a switch with a range outside of that of all pods. One who was
+// there before the honest nodes takes a range of theirs only by a change.
 func TestLyingNodes(t *testing.T) {
 	for seed := range uint64(1000) {
 		s := lyingSet(seed)
@@ -116,8 +118,8 @@ func TestLyingNodes(t *testing.T) {
 	}
 }
 
-// TestToldRange: what pods alone say of a node without a switch is believed if no Node object says otherwise, also later. A range that is
-// wider than those of nodes is not, and a node with a switch keeps that.
+// TestToldRange: what pods alone say of a node without a switch is believed if no Node object says otherwise, also
+// later. A range that is wider than those of nodes is not, and a node with a switch keeps that.
 func TestToldRange(t *testing.T) {
 	old, now := netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("10.244.9.0/24")
 	p := given(pod("a", "lin01"), "10.244.1.3")

@@ -325,10 +325,12 @@ func TestProblems(t *testing.T) {
 		"Node w: NoGateway":     {Nodes: []Node{node("w", "10.244.1.0/24", true)}},
 		"Pod default/y: AddressInUse: address 10.244.1.7 belongs to pod default/x": {Nodes: []Node{node("a", "10.244.1.0/24", false)},
 			Pods: []Pod{given(pod("y", "a"), "10.244.1.7"), given(pod("x", "a"), "10.244.1.7")}},
-		"Pod default/x: AddressOutsideRange":                   {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.2.7")}},
-		"Pod default/x: AddressReserved":                       {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.2")}},
-		"Pod default/x: AddressReserved: address 10.244.1.0":   {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.0")}},
-		"Pod default/x: AddressReserved: address 10.244.1.255": {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.255")}},
+		"Pod default/x: AddressOutsideRange": {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.2.7")}},
+		"Pod default/x: AddressReserved":     {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.2")}},
+		"Pod default/x: AddressReserved: address 10.244.1.0": {Nodes: []Node{node("a", "10.244.1.0/24", false)},
+			Pods: []Pod{given(pod("x", "a"), "10.244.1.0")}},
+		"Pod default/x: AddressReserved: address 10.244.1.255": {Nodes: []Node{node("a", "10.244.1.0/24", false)},
+			Pods: []Pod{given(pod("x", "a"), "10.244.1.255")}},
 		"Pod default/q: NoFreeAddress": {Nodes: []Node{node("a", "10.244.1.0/29", false)},
 			Pods: []Pod{pod("m", "a"), pod("n", "a"), pod("o", "a"), pod("p", "a"), pod("q", "a")}},
 	} {
@@ -336,6 +338,7 @@ func TestProblems(t *testing.T) {
 		if !slices.ContainsFunc(w.Problems, func(p Problem) bool { return strings.HasPrefix(p.String(), want) }) {
 			t.Errorf("problems %v, want %q", w.Problems, want)
 		}
+
 		for _, o := range w.Objects {
 			if strings.HasPrefix(want, "Node b") && o.Table == "Logical_Switch" && o.Key == "b" {
 				t.Errorf("node %s has a switch although its range overlaps", o.Key)
@@ -356,8 +359,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestChosenMAC: a pod has the hardware address that belongs to its address, whatever its annotation or its port says, and an address that a pod
-// runs with goes to that one and not to another which only has it in its annotation.
+// TestChosenMAC: a pod has the hardware address that belongs to its address, whatever its annotation or its port says,
+// and an address that a pod runs with goes to that one and not to another which only has it in its annotation.
 func TestChosenMAC(t *testing.T) {
 	f := cluster()
 	f.Pods = []Pod{given(pod("a", "lin01"), "10.244.1.7"), given(pod("x", "lin01"), "10.244.1.7")}

@@ -17,12 +17,12 @@ type earlier struct {
 	first string // the key of one of them, the same in each plan
 }
 
-// earlierRanges returns the earlier ranges of nodes by name. A node whose pod range has changed keeps the one before while pods with
-// addresses of that run there: their addresses do not change, and a switch has one range.
+// earlierRanges returns the earlier ranges of nodes by name. A node whose pod range has changed keeps the one before
+// while pods with addresses of that run there: their addresses do not change, and a switch has one range.
 //
-// What the database has is what the cluster said: a range that the Node object had when the switch was made, and a port of the pod there.
-// Without a switch, as when the Node object is made anew, the pods' annotations are all there is. A kubelet can write those and the pods'
-// addresses at will, so that such a range is only told: see usable.
+// What the database has is what the cluster said: a range that the Node object had when the switch was made, and a port
+// of the pod there. Without a switch, as when the Node object is made anew, the pods' annotations are all there is. A
+// kubelet can write those and the pods' addresses at will, so that such a range is only told: see usable.
 func earlierRanges(nodes []Node, pods []Pod, seen Rows) map[string]earlier {
 	ports, switches := portsOf(seen), switchesOf(seen)
 	now := map[string]netip.Prefix{}
@@ -56,8 +56,8 @@ func earlierRanges(nodes []Node, pods []Pod, seen Rows) map[string]earlier {
 	return found
 }
 
-// heldBy returns the range that the address of a pod is of: that of the node's switch if it has a port there, or without a switch the one
-// with which it was attached. It is invalid for a pod that has no address yet.
+// heldBy returns the range that the address of a pod is of: that of the node's switch if it has a port there, or
+// without a switch the one with which it was attached. It is invalid for a pod that has no address yet.
 func heldBy(p Pod, port seenPort, onSwitch netip.Prefix) netip.Prefix {
 	switch {
 	case !onSwitch.IsValid():
@@ -89,8 +89,8 @@ func switchesOf(seen Rows) map[string]seenSwitch {
 	return found
 }
 
-// claimsOf returns the ranges that nodes may have: those of their Node objects, and earlier ones. A range outside of that of all pods is
-// nobody's, and one that pods alone tell is not wider than those of Node objects.
+// claimsOf returns the ranges that nodes may have: those of their Node objects, and earlier ones. A range outside of
+// that of all pods is nobody's, and one that pods alone tell is not wider than those of Node objects.
 func claimsOf(f Facts, all []Node, before map[string]earlier) []podranges.Claim {
 	var claims []podranges.Claim
 	for _, n := range all {

@@ -19,7 +19,8 @@ const (
 	Mark = "porthole"
 	// uidKey is the key in external_ids of a pod's port that holds the UID of the pod.
 	uidKey = "pod-uid"
-	// fromKey is the key in external_ids of a node's switch that holds who said its range: the Node object, then or earlier, or pods alone.
+	// fromKey is the key in external_ids of a node's switch that holds who said its range: the Node object, then or
+	// earlier, or pods alone.
 	fromKey  = "range_from"
 	fromNode = "node"
 	fromPods = "pods"
@@ -41,7 +42,8 @@ type Pod struct {
 	Namespace, Name, UID, Node string
 	// Given is the address of its annotation; zero: it has none.
 	Given ovnet.Address
-	// Range is the range of Given if the pod runs with that address; zero: it does not, as far as is known. The pod's node can make that up.
+	// Range is the range of Given if the pod runs with that address; zero: it does not, as far as is known. The pod's
+	// node can make that up.
 	Range netip.Prefix
 }
 

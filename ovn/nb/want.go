@@ -73,9 +73,10 @@ func Want(f Facts, seen Rows) Wanted {
 	return w
 }
 
-// usable returns the nodes with the ranges that OVN has to use, by name. Of two that overlap one gets nothing: OVN accepts both and sends
-// the packets of one to the other. A range that pods alone tell loses against those of Node objects, and of the others the one goes first
-// that its switch has already. A node that keeps an earlier range is a problem meanwhile; one that may not gets that of its Node object.
+// usable returns the nodes with the ranges that OVN has to use, by name. Of two that overlap one gets nothing: OVN
+// accepts both and sends the packets of one to the other. A range that pods alone tell loses against those of Node
+// objects, and of the others the one goes first that its switch has already. A node that keeps an earlier range is a
+// problem meanwhile; one that may not gets that of its Node object.
 func (w *Wanted) usable(f Facts, seen Rows) []Node {
 	all := slices.SortedFunc(slices.Values(f.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	before, switches := earlierRanges(all, f.Pods, seen), switchesOf(seen)
@@ -197,8 +198,8 @@ func (w *Wanted) pods(pods []Pod, nodes []Node, seen Rows) {
 	ports := portsOf(seen)
 	used := map[netip.Addr]string{}
 	placed := slices.Clone(pods)
-	// Pods that have an address choose before those that need one: those of the database, then those that run with that of their annotation,
-	// then others with an annotation, which the pod's author may have written.
+	// Pods that have an address choose before those that need one: those of the database, then those that run with that
+	// of their annotation, then others with an annotation, which the pod's author may have written.
 	rank := func(p Pod) int {
 		switch {
 		case ports[ovnet.PodPort(p.Namespace, p.Name)].uid == p.UID:
@@ -239,8 +240,9 @@ func (w *Wanted) pod(p Pod, n Node, at ovnet.Address) {
 	}})
 }
 
-// choose returns the address of a pod: that of its port, or of its annotation, or a free one. The hardware address follows from it. ok is
-// false if the pod must not get one, and then the problem is noted.
+// choose returns the IP and MAC address of a pod. The IP address is that of the pod's port in the database, else that
+// of its annotation, else a free one; the MAC address follows from it. ok is false if the pod must not have the
+// address, and then the problem is noted.
 func (w *Wanted) choose(p Pod, subnet netip.Prefix, port seenPort, used map[netip.Addr]string) (at ovnet.Address, ok bool) {
 	at = p.Given
 	if port.uid == p.UID && port.at.IP.IsValid() {

@@ -31,9 +31,12 @@ func (c Conf) Write(dir string) (changed bool, err error) {
 	return true, touch(path + ".new")
 }
 
-// touch makes a file and removes it. containerd reads the folder when something in it changes, and not again: it hears of a rename while the file is
-// still open for that, and then Windows lets nobody open it who does not share its removal, as programs in Go (seen with containerd.exe 2.3.6: "used by
-// another process"; the node has no network from then on). This is one more change, when the file is closed.
+// touch makes a file and removes it, so that containerd reads the folder once more.
+//
+// containerd reads a configuration when its folder changes, and does not try again. It hears of a rename while the
+// renamed file is still open. On Windows its own attempt to open the file fails then ("used by another process", seen
+// with containerd.exe 2.3.6), and the node would have no pod network from then on. When touch makes its change, the
+// renamed file is closed.
 func touch(path string) error {
 	err := os.WriteFile(path, nil, 0o644)
 	if err == nil {

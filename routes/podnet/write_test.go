@@ -9,8 +9,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// TestWriteIsSeen: a runtime that could not read the configuration when it came hears of one more change, when nobody has the file open any more.
-// One that is the same changes nothing.
+// TestWriteIsSeen: a runtime that could not read the configuration when it came hears of one more change, when nobody
+// has the file open any more. One that is the same changes nothing.
 func TestWriteIsSeen(t *testing.T) {
 	dir := t.TempDir()
 	watcher, err := fsnotify.NewWatcher()
@@ -32,7 +32,8 @@ func TestWriteIsSeen(t *testing.T) {
 	for len(seen) == 0 || seen[len(seen)-1] != "last" {
 		select {
 		case e := <-watcher.Events:
-			if name := filepath.Base(e.Name); name == conf.Name || e.Has(fsnotify.Write) || e.Has(fsnotify.Remove) { // what containerd looks at
+			// containerd looks at these alone, and at nothing that is only made.
+			if name := filepath.Base(e.Name); name == conf.Name || e.Has(fsnotify.Write) || e.Has(fsnotify.Remove) {
 				seen = append(seen, name)
 			}
 		case <-time.After(200 * time.Millisecond): // nothing more comes

@@ -54,8 +54,8 @@ func (h member) runsExpected() {
 		return err
 	})
 
-	// It is deleted by force: the runtime has it for some seconds more, and its sandbox until the kubelet's next collection. What follows looks at
-	// files and at HNS, which that changes.
+	// It is deleted by force: the runtime has it for some seconds more, and its sandbox until the kubelet's next
+	// collection. What follows looks at files and at HNS, which that changes.
 	const ofOthers = 2 // sandbox and container of the host's pod
 	wait.NoError(h.t, 3*time.Minute, "the runtime to forget the DaemonSet's pod", func() error {
 		out := h.must(shortly, "host", "ctr", h.name, "containers", "--dir", state)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +126,17 @@ func TestNodes(t *testing.T) {
 				t.Errorf("lease was renewed at %v", lease.Spec.RenewTime)
 			}
 		})
+	}
+}
+
+// TestProgramsWorkInC: a program of an emulated host that is given no folder works in C:, where paths without a drive
+// lead then, and not in the root of Linux, which is Z:.
+func TestProgramsWorkInC(t *testing.T) {
+	for _, name := range []string{"win01/kubelet", "win01/kube-proxy", "win01/routes"} {
+		folder, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", current(t, name).PID))
+		if err != nil || !strings.HasSuffix(folder, "/hosts/win01/prefix/drive_c") {
+			t.Errorf("%s works in %s, %v", name, folder, err)
+		}
 	}
 }
 

@@ -12,26 +12,34 @@ import (
 	testimages "porthole.dev/porthole/test/images"
 )
 
-// TestRegistry: nodes run what a tag names, so that nobody pushes without the login in the state folder: neither other users of this machine
-// nor programs of a node. Everybody pulls.
-func TestRegistry(t *testing.T) {
+// registryURL returns where this machine reaches the cluster's registry, and the same with the login of who may push.
+func registryURL(t *testing.T) (plain, withLogin string) {
+	t.Helper()
 	layout, err := cluster.NewLayout(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	machine, err := cluster.RegistryURL(layout)
-	if err != nil {
+	if plain, err = cluster.RegistryURL(layout); err != nil {
 		t.Fatal(err)
 	}
-	withLogin, err := testimages.Login(machine, layout.RegistryLogin())
-	if err != nil {
+	if withLogin, err = testimages.Login(plain, layout.RegistryLogin()); err != nil {
 		t.Fatal(err)
 	}
+	return plain, withLogin
+}
+
+// TestRegistry: nodes run what a tag names, so that nobody pushes without the login in the state folder: neither other
+// users of this machine nor programs of a node. Everybody pulls.
+func TestRegistry(t *testing.T) {
+	machine, withLogin := registryURL(t)
 	onNode := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: testkit.DialIn(platform.NetnsPath("porthole-win01"))}}
 	const registryOnNodes = "10.99.0.1:5000" // in the hosts.toml of docs/tutorial.md
 	node := "http://" + registryOnNodes
 
-	const tag, upload, digest = "/v2/porthole/pause/manifests/1", "/v2/porthole/pause/blobs/uploads/", "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+	const (
+		tag, upload = "/v2/porthole/pause/manifests/1", "/v2/porthole/pause/blobs/uploads/"
+		digest      = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // of "abc"
+	)
 	for _, c := range []struct {
 		name, method, url string
 		client            *http.Client

@@ -13,7 +13,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/internal/testkit/wait"
 	testimages "porthole.dev/porthole/test/images"
 )
@@ -137,18 +136,7 @@ type layers = map[string]func(*testimages.Layer) error
 // push makes an image and pushes it to the cluster's registry with the tag 1.
 func push(t *testing.T, parts layers, image testimages.Image) {
 	t.Helper()
-	layout, err := cluster.NewLayout(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	registry, err := cluster.RegistryURL(layout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if registry, err = testimages.Login(registry, layout.RegistryLogin()); err != nil {
-		t.Fatal(err)
-	}
-
+	_, registry := registryURL(t)
 	image.Tags = []string{"1"}
 	p := testimages.Pusher{Registry: registry, Client: &http.Client{Timeout: time.Minute}, Parts: parts}
 	if err := p.PushAll(t.Context(), []testimages.Image{image}); err != nil {

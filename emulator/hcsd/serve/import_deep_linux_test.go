@@ -2,30 +2,21 @@ package serve
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"porthole.dev/porthole/internal/beneath"
+	"porthole.dev/porthole/internal/testkit/deeptree"
 )
 
 // TestDeepImport: a layer with folders deeper than any image has is refused before its paths take the memory of hcsd.
 func TestDeepImport(t *testing.T) {
 	from, to, own := t.TempDir(), t.TempDir(), t.TempDir()
-	fd, err := unix.Open(from, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	for name, i := filesOf, 0; err == nil && i < 2000; i++ {
-		parent := fd
-		if err = unix.Mkdirat(parent, name, 0o700); err == nil {
-			fd, err = unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		}
-		unix.Close(parent)
-		name = strings.Repeat("d", 255)
-	}
-	unix.Close(fd)
-	if err != nil {
+	if err := os.Mkdir(filepath.Join(from, filesOf), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	deeptree.Make(t, filepath.Join(from, filesOf), strings.Repeat("d", 255), 2000, 0)
 	layer, err := os.OpenRoot(own)
 	if err != nil {
 		t.Fatal(err)

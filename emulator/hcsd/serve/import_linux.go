@@ -21,7 +21,8 @@ import (
 // folderSuffix ends the name of the file that describes the folder beside it.
 const folderSuffix = ".$wcidirs$"
 
-// maxImportDepth is how deep the folders of a layer may be, some times what images have. Each level keeps its whole path in memory.
+// maxImportDepth is how deep the folders of a layer may be, some times what images have. Each level keeps its whole
+// path in memory.
 const maxImportDepth = 512
 
 // importLayer implements ImportLayer: it makes a layer of the files that hcsshim has written into a folder, each in the form of a backup

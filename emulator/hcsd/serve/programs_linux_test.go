@@ -74,7 +74,9 @@ func TestPrograms(t *testing.T) {
 	h.built("client", "client.exe")
 	h.built("app", "layers/base/Files/app.exe")
 	for name, test := range map[string]func(*testing.T, *host){
-		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs, "ping": testPing, "links": testLinks, "stand-ins": testStandIns, "tar": testTar, "sockets": testSockets, "usage": testUsage, "read-only files": testReadOnly,
+		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs,
+		"ping": testPing, "links": testLinks, "stand-ins": testStandIns, "tar": testTar, "sockets": testSockets,
+		"usage": testUsage, "read-only files": testReadOnly,
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := *h
@@ -84,13 +86,16 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// testReadOnly: programs are no root for Linux, and yet remove their files that are read-only, as on Windows. On the host as well.
+// testReadOnly: programs are no root for Linux, and yet remove their files that are read-only, as on Windows. On the
+// host as well.
 func testReadOnly(t *testing.T, h *host) {
 	h.built("app", "app.exe")
-	if out, err := h.command(`C:\app.exe`, "read-only", `C:\read-only`).Output(); err != nil && !errors.Is(err, exec.ErrWaitDelay) || !strings.Contains(string(out), "<nil>") {
+	out, err := h.command(`C:\app.exe`, "read-only", `C:\read-only`).Output()
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) || !strings.Contains(string(out), "<nil>") {
 		t.Errorf("on the host: %v\n%s", err, out)
 	}
-	for i, r := range h.ran(wantedPrograms{Programs: []wantedProgram{{Line: `C:\app.exe read-only C:\read-only`}, {Line: `C:\app.exe read-only C:\ours`, User: "ContainerUser"}}}) {
+	programs := []wantedProgram{{Line: `C:\app.exe read-only C:\read-only`}, {Line: `C:\app.exe read-only C:\ours`, User: "ContainerUser"}}
+	for i, r := range h.ran(wantedPrograms{Programs: programs}) {
 		if strings.TrimSpace(r.Out) != "<nil>" {
 			t.Errorf("program %d in a container: %+v", i, r)
 		}
@@ -243,7 +248,8 @@ func testStubs(t *testing.T, h *host) {
 	for _, line := range lines {
 		w.Programs = append(w.Programs, wantedProgram{Line: line}, wantedProgram{Line: "cmd /c " + line})
 	}
-	w.Programs = append(w.Programs, wantedProgram{Line: `C:\tools\powershell.exe arguments of-the-image`}, wantedProgram{Line: `cmd /c C:\tools\powershell arguments of-the-image`})
+	w.Programs = append(w.Programs, wantedProgram{Line: `C:\tools\powershell.exe arguments of-the-image`},
+		wantedProgram{Line: `cmd /c C:\tools\powershell arguments of-the-image`})
 
 	ran := h.ran(w)
 	for i, r := range ran[len(ran)-2:] {
@@ -251,7 +257,8 @@ func testStubs(t *testing.T, h *host) {
 			t.Errorf("a powershell.exe of the image, %d: %+v", i, r)
 		}
 	}
-	if out, err := h.command(`C:\tools\powershell.exe`, "arguments", "of-the-host").Output(); strings.TrimSpace(string(out)) != `["arguments","of-the-host"]` {
+	out, err := h.command(`C:\tools\powershell.exe`, "arguments", "of-the-host").Output()
+	if strings.TrimSpace(string(out)) != `["arguments","of-the-host"]` {
 		t.Errorf("a powershell.exe of the host: %v\n%s", err, out)
 	}
 	for i, r := range ran[:len(ran)-2] {

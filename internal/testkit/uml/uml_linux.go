@@ -31,7 +31,8 @@ func Missing() string {
 		return "Debian's package user-mode-linux is not installed"
 	}
 	if processor, err := os.ReadFile("/proc/cpuinfo"); err == nil && bytes.Contains(processor, []byte(" amx_tile ")) {
-		return "user-mode Linux has no room for the registers of this processor (AMX): its first program ends by SIGSEGV in put_fp_registers (seen with Debian's 6.1um4)"
+		return "user-mode Linux has no room for the registers of this processor (AMX): " +
+			"its first program ends by SIGSEGV in put_fp_registers (seen with Debian's 6.1um4)"
 	}
 	return ""
 }

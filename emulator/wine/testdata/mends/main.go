@@ -25,8 +25,13 @@ var checks = []struct {
 	name string
 	do   func() error
 }{
-	{"pipe", pipe}, {"remove", remove}, {"rename", rename}, {"slashes", slashes}, {"volume", volume}, {"mount-point", mountPoint}, {"bindings", bindings}, {"console", console}, {"job", job}, {"backup", backup},
-	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version}, {"registry", currentVersion}, {"texts", texts}, {"service", service}, {"no-service", service}, {"unix-sockets", unixSockets}, {"counters", counters}, {"memory", memory}, {"users", users}, {"host-name", hostName}, {"owners", owners}, {"sleeps", sleeps}, {"user-programs", userPrograms}, {"unmended", unmended},
+	{"pipe", pipe}, {"remove", remove}, {"rename", rename}, {"slashes", slashes}, {"volume", volume},
+	{"mount-point", mountPoint}, {"bindings", bindings}, {"console", console}, {"job", job}, {"backup", backup},
+	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version},
+	{"registry", currentVersion}, {"texts", texts}, {"service", service}, {"no-service", service},
+	{"unix-sockets", unixSockets}, {"counters", counters}, {"memory", memory}, {"users", users},
+	{"host-name", hostName}, {"owners", owners}, {"sleeps", sleeps}, {"user-programs", userPrograms},
+	{"unmended", unmended},
 }
 
 func main() {
@@ -53,7 +58,9 @@ func main() {
 
 // slashes: a path without a drive is on the current one, whichever slash it begins with.
 func slashes() error {
-	for path, want := range map[string]string{"/var/log": `C:\var\log`, `\var\log`: `C:\var\log`, "/": `C:\`, "//server/share/x": `\\server\share\x`, "/windows/../a b/": `C:\a b`} {
+	for path, want := range map[string]string{
+		"/var/log": `C:\var\log`, `\var\log`: `C:\var\log`, "/": `C:\`, "//server/share/x": `\\server\share\x`, "/windows/../a b/": `C:\a b`,
+	} {
 		if got, err := filepath.Abs(path); err != nil || got != want {
 			return fmt.Errorf("%s is %s, %v, want %s", path, got, err, want)
 		}

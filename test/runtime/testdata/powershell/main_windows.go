@@ -1,7 +1,7 @@
-// Powershell does what programs here call the program of that name for, as `powershell /c …`. For containerd's tests of HostProcess containers it
-// runs a program whose path begins with a variable of the environment, says where Get-Command finds a program, and compares the variable of an `if`
-// that exits. For the sub paths of upstream's kubelet it says whether a path is a link and where that leads (pkg/volume/util/subpath, subpath_windows.go
-// of Kubernetes 1.36.3).
+// Powershell does what programs here call the program of that name for, as `powershell /c …`. For containerd's tests of
+// HostProcess containers it runs a program whose path begins with a variable of the environment, says where Get-Command
+// finds a program, and compares the variable of an `if` that exits. For the sub paths of upstream's kubelet it says
+// whether a path is a link and where that leads (pkg/volume/util/subpath, subpath_windows.go of Kubernetes 1.36.3).
 package main
 
 import (

@@ -1,8 +1,8 @@
-// App is a program in a container of the tests. Without an argument it waits for a signal, prints which one came, and ends with an exit code of
-// 32 bits. With the argument "plain" it does not handle signals, so that Windows ends it; with "console" it does what onConsole says;
-// "environment" prints its variables, "arguments" its arguments as JSON, "readlink" where a link leads, "link" makes
-// one, "listen" and "dial" are the ends of a socket that is a file, "fill" writes 30 MiB, "read-only" removes files that are; with any other it
-// copies its input to its output.
+// App is a program in a container of the tests. Without an argument it waits for a signal, prints which one came, and
+// ends with an exit code of 32 bits. With the argument "plain" it does not handle signals, so that Windows ends it;
+// with "console" it does what onConsole says; "environment" prints its variables, "arguments" its arguments as JSON,
+// "readlink" where a link leads, "link" makes one, "listen" and "dial" are the ends of a socket that is a file, "fill"
+// writes 30 MiB, "read-only" removes files that are; with any other it copies its input to its output.
 package main
 
 import (
@@ -29,53 +29,46 @@ func main() {
 	}
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
-	if len(os.Args) > 1 && os.Args[1] == "console" {
-		os.Exit(onConsole(asked, len(os.Args) > 2))
-	}
-	if len(os.Args) > 1 && os.Args[1] == "environment" {
-		fmt.Println(strings.Join(os.Environ(), "\n"))
-		return
-	}
-	if len(os.Args) > 2 && os.Args[1] == "readlink" {
-		fmt.Println(os.Readlink(os.Args[2]))
-		return
-	}
-	if len(os.Args) > 3 && os.Args[1] == "link" {
-		fmt.Println(os.Symlink(os.Args[2], os.Args[3]))
-		return
-	}
-	if len(os.Args) > 2 && os.Args[1] == "fill" {
-		fmt.Println(os.WriteFile(os.Args[2], make([]byte, 30<<20), 0o600))
-		return
-	}
-	if len(os.Args) > 2 && os.Args[1] == "read-only" {
-		fmt.Println(removeReadOnly(os.Args[2]))
-		return
-	}
-	if len(os.Args) > 2 && os.Args[1] == "listen" {
-		listen(os.Args[2])
-		return
-	}
-	if len(os.Args) > 3 && os.Args[1] == "dial" {
-		fmt.Println(dial(os.Args[2], os.Args[3]))
-		return
-	}
-	if len(os.Args) > 1 && os.Args[1] == "arguments" {
-		_ = json.NewEncoder(os.Stdout).Encode(os.Args[1:])
-		return
-	}
 	if len(os.Args) > 1 {
-		n, err := io.Copy(os.Stdout, os.Stdin)
-		fmt.Println(n, err)
+		run(os.Args[1], os.Args[2:], asked)
 		return
 	}
+
 	fmt.Println("ready")
 	fmt.Println(<-asked)
 	os.Exit(0xc000013a)
 }
 
-// removeReadOnly makes a folder with files that are read-only. It makes one of them writable through a handle with the right for that, as
-// hcsshim does, looks that the other cannot be written, and removes the folder.
+// run does what the first argument says, with those behind it.
+func run(what string, args []string, asked <-chan os.Signal) {
+	switch what {
+	case "console":
+		os.Exit(onConsole(asked, len(args) > 0))
+	case "environment":
+		fmt.Println(strings.Join(os.Environ(), "\n"))
+	case "arguments":
+		_ = json.NewEncoder(os.Stdout).Encode(os.Args[1:])
+	case "readlink":
+		fmt.Println(os.Readlink(args[0]))
+	case "link":
+		fmt.Println(os.Symlink(args[0], args[1]))
+	case "fill":
+		fmt.Println(os.WriteFile(args[0], make([]byte, 30<<20), 0o600))
+	case "read-only":
+		fmt.Println(removeReadOnly(args[0]))
+
+	case "listen":
+		listen(args[0])
+	case "dial":
+		fmt.Println(dial(args[0], args[1]))
+	default:
+		n, err := io.Copy(os.Stdout, os.Stdin)
+		fmt.Println(n, err)
+	}
+}
+
+// removeReadOnly makes a folder with files that are read-only. It makes one of them writable through a handle with the
+// right for that, as hcsshim does, looks that the other cannot be written, and removes the folder.
 func removeReadOnly(folder string) error {
 	one, two := filepath.Join(folder, "one"), filepath.Join(folder, "two")
 	if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(one, nil, 0o444), os.WriteFile(two, nil, 0o444)); err != nil {
@@ -93,7 +86,8 @@ func removeReadOnly(folder string) error {
 		times      [4]int64
 		attributes uint32
 	}{attributes: windows.FILE_ATTRIBUTE_NORMAL}
-	err = windows.SetFileInformationByHandle(h, windows.FileBasicInfo, (*byte)(unsafe.Pointer(&basic)), uint32(unsafe.Sizeof(basic)))
+	info, size := (*byte)(unsafe.Pointer(&basic)), uint32(unsafe.Sizeof(basic))
+	err = windows.SetFileInformationByHandle(h, windows.FileBasicInfo, info, size)
 	if err := errors.Join(err, windows.CloseHandle(h), os.WriteFile(one, []byte("x"), 0o644)); err != nil {
 		return err
 	}
