@@ -99,12 +99,7 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 	if err := s.o.begin(c.key, n); err != nil {
 		return nil, err
 	}
-	if size, ok := doc.Console(); ok {
-		if err := folder.write(n, "console", sizeText(size)); err != nil {
-			return nil, err
-		}
-	}
-	if err := folder.write(n, "env", environmentText(environmentOf(doc, hostname))); err != nil {
+	if err := writeStart(folder, n, doc, hostname); err != nil {
 		return nil, err
 	}
 	var theirs [3]*os.File
@@ -129,6 +124,17 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 		return nil, err
 	}
 	return p, nil
+}
+
+// writeStart writes what the launcher of program n reads before it starts the program: the size of its console, if it
+// has one, and its environment.
+func writeStart(folder runFolder, n int, doc hcsd.Process, hostname string) error {
+	if size, ok := doc.Console(); ok {
+		if err := folder.write(n, "console", sizeText(size)); err != nil {
+			return err
+		}
+	}
+	return folder.write(n, "env", environmentText(environmentOf(doc, hostname)))
 }
 
 // untilStarted waits until the launcher has written whether the program runs: 0, or the Windows error of its start. A launcher that writes
