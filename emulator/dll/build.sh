@@ -34,7 +34,7 @@ build virtdisk.dll $flags -DWIRE_WITHOUT_MAIN virtdisk.c wire.c builtin.c virtdi
 build pdh.dll $flags pdh.c -liphlpapi -lws2_32
 build iphlpapi.dll $flags -DKEPT_MS=0 iphlpapi.c servers.c adapters.c wire.c iphlpapi.def -lws2_32
 build sechost.dll $flags -DWIRE_PORT=SCM_PORT '-DWIRE_VARIABLE="SCM_ADDR"' sechost.c wire.c sechost.def
-build ws2_32.dll $flags ws2_32.c unix.c unix_relay.c ownname.c builtin.c ws2_32.def
+build ws2_32.dll $flags ws2_32.c mark.c unix.c unix_relay.c ownname.c builtin.c ws2_32.def
 build netapi32.dll $flags netapi32.c builtin.c netapi32.def -ladvapi32
 build nsi.dll $flags -DWIRE_WITHOUT_MAIN nsi.c show.c adapters.c wire.c builtin.c nsi.def
 build porthole-launch.exe ${flags#-shared} launch.c -lntdll

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-enum { SYS_CLOSE = 3, SYS_POLL = 7, SYS_MADVISE = 28, SYS_GETPID = 39, SYS_SOCKET = 41, SYS_CONNECT = 42, SYS_SENDTO = 44, SYS_RECVFROM = 45, SYS_SHUTDOWN = 48,
+enum { SYS_CLOSE = 3, SYS_POLL = 7, SYS_MADVISE = 28, SYS_GETPID = 39, SYS_SOCKET = 41, SYS_CONNECT = 42, SYS_SENDTO = 44, SYS_RECVFROM = 45, SYS_SENDMSG = 46, SYS_SHUTDOWN = 48,
        SYS_BIND = 49, SYS_GETSOCKNAME = 51, SYS_SETSOCKOPT = 54, SYS_GETSOCKOPT = 55, SYS_FCNTL = 72 };
 
 /* struct stat of Linux on x86-64 (arch/x86/include/uapi/asm/stat.h). */
@@ -40,6 +40,18 @@ static inline intptr_t linux_call(int number, intptr_t first, intptr_t a, intptr
 			 : "=a"(result)
 			 : "a"((intptr_t)number), "D"(first), "S"(a), "d"(b), "r"(r10), "r"(r8), "r"(r9)
 			 : "rcx", "r11", "memory");
+	return result;
+}
+
+/* linux_again is linux_call, repeated while a signal cuts it short: Wine stops threads by signals. */
+static inline intptr_t linux_again(int number, intptr_t first, intptr_t a, intptr_t b, intptr_t c, intptr_t d)
+{
+	enum { LINUX_EINTR = 4 };
+	intptr_t result;
+
+	do
+		result = linux_call(number, first, a, b, c, d);
+	while (result == -LINUX_EINTR);
 	return result;
 }
 

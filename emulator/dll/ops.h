@@ -5,6 +5,8 @@
 #define HNSD_PORT 10090
 #define SCM_PORT 10092
 #define HCSD_PORT 10093
+#define MARK_SOCKET "porthole-marks"
+#define MARK_MS 1000
 #define MAX_FRAME 67108864u
 #define NULL_TEXT 0xffffffffu
 

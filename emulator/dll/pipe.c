@@ -24,7 +24,7 @@ enum { DIRECTIONS = 2 };
 
 /* Of Linux: socket.h, tcp.h, errno.h. */
 enum { LINUX_OPEN = 2, LINUX_O_CREAT_WRONLY = 0101, LINUX_AF_UNIX = 1, LINUX_AF_INET = 2, LINUX_SOCK_STREAM_CLOEXEC = 1 | 02000000, LINUX_SHUT_RDWR = 2, LINUX_IPPROTO_TCP = 6, LINUX_TCP_NODELAY = 1,
-       LINUX_MSG_NOSIGNAL = 0x4000, LINUX_EINTR = 4 };
+       LINUX_MSG_NOSIGNAL = 0x4000 };
 
 /* Where connections go: a path, or a port of the loopback if there is none. */
 struct target {
@@ -68,15 +68,9 @@ static void leave(struct connection *c)
 	free(c);
 }
 
-/* Wine interrupts Linux calls by signals; then the call is made again. */
 static intptr_t socket_call(int number, int socket, BYTE *data, size_t size)
 {
-	intptr_t n;
-
-	do
-		n = linux_call(number, socket, (intptr_t)data, size, LINUX_MSG_NOSIGNAL, 0);
-	while (n == -LINUX_EINTR);
-	return n;
+	return linux_again(number, socket, (intptr_t)data, size, LINUX_MSG_NOSIGNAL, 0);
 }
 
 static DWORD WINAPI to_socket(void *connection)

@@ -12,7 +12,7 @@
 enum { SYS_LISTEN = 50, SYS_GETPEERNAME = 52, SYS_OPENAT = 257, SYS_FCHMODAT = 268, SYS_ACCEPT4 = 288 };
 enum { LINUX_UNIX = 1, LINUX_INET = 2, STREAM_CLOEXEC = 1 | 02000000, CLOEXEC = 02000000, SHUT_WRITE = 1, SHUT_BOTH = 2, NO_SIGNAL = 0x4000, BACKLOG = 128, POLL_IN = 1 };
 enum { AT_FDCWD_ = -100, PATH_DIRECTORY = 0x200000 | 0x10000 | 0x80000, OPEN_TO_ALL = 0666 };
-enum { E_NOENT = 2, E_INTR = 4, E_ACCES = 13, E_ADDRINUSE = 98, E_CONNREFUSED = 111 };
+enum { E_NOENT = 2, E_ACCES = 13, E_ADDRINUSE = 98, E_CONNREFUSED = 111 };
 enum { PATH_BYTES = 4096, BUFFER = 64 << 10, STACK = 128 << 10, DIAL_MS = 10000, DRAIN_MS = 2000, PENDING = 256 };
 #define LOOPBACK 0x0100007f /* 127.0.0.1 in network order */
 #define NO_SUCH_FILE_ ((NTSTATUS)0xC000000F)
@@ -44,17 +44,6 @@ void relay_drop(int fd)
 		close_fd(fd);
 }
 
-/* Wine interrupts Linux calls by signals; then the call is made again. */
-static intptr_t again(int number, intptr_t a, intptr_t b, intptr_t c, intptr_t d, intptr_t e)
-{
-	intptr_t n;
-
-	do
-		n = linux_call(number, a, b, c, d, e);
-	while (n == -E_INTR);
-	return n;
-}
-
 /* Finds the folder of a Windows path and the name in it. Returns the open folder, which the caller closes; -1: there is none. */
 static int folder_of(const WCHAR *path, char *name, size_t room)
 {
@@ -77,7 +66,7 @@ static int folder_of(const WCHAR *path, char *name, size_t room)
 		return -1;
 	strcpy(name, last + 1);
 	last[1] = 0;
-	return (int)again(SYS_OPENAT, AT_FDCWD_, (intptr_t)whole, PATH_DIRECTORY, 0, 0);
+	return (int)linux_again(SYS_OPENAT, AT_FDCWD_, (intptr_t)whole, PATH_DIRECTORY, 0, 0);
 }
 
 /* Names the file in an open folder: the whole path may be longer than an address has room for. FALSE: the name alone is. */
@@ -117,11 +106,11 @@ int relay_listen(const WCHAR *path, int *listener)
 		close_fd(folder);
 		return WSAEINVAL;
 	}
-	s = again(SYS_SOCKET, LINUX_UNIX, STREAM_CLOEXEC, 0, 0, 0);
-	result = s < 0 ? s : again(SYS_BIND, s, (intptr_t)&at, sizeof at, 0, 0);
+	s = linux_again(SYS_SOCKET, LINUX_UNIX, STREAM_CLOEXEC, 0, 0, 0);
+	result = s < 0 ? s : linux_again(SYS_BIND, s, (intptr_t)&at, sizeof at, 0, 0);
 	if (!result) { /* the folder says who comes to the file, as on Windows */
-		again(SYS_FCHMODAT, folder, (intptr_t)name, OPEN_TO_ALL, 0, 0);
-		result = again(SYS_LISTEN, s, BACKLOG, 0, 0, 0);
+		linux_again(SYS_FCHMODAT, folder, (intptr_t)name, OPEN_TO_ALL, 0, 0);
+		result = linux_again(SYS_LISTEN, s, BACKLOG, 0, 0, 0);
 	}
 	close_fd(folder);
 	if (result && s >= 0)
@@ -143,8 +132,8 @@ int relay_dial(const WCHAR *path, int *peer)
 		close_fd(folder);
 		return WSAEINVAL;
 	}
-	s = again(SYS_SOCKET, LINUX_UNIX, STREAM_CLOEXEC, 0, 0, 0);
-	result = s < 0 ? s : again(SYS_CONNECT, s, (intptr_t)&at, sizeof at, 0, 0);
+	s = linux_again(SYS_SOCKET, LINUX_UNIX, STREAM_CLOEXEC, 0, 0, 0);
+	result = s < 0 ? s : linux_again(SYS_CONNECT, s, (intptr_t)&at, sizeof at, 0, 0);
 	close_fd(folder);
 	if (result && s >= 0)
 		close_fd((int)s);
@@ -178,15 +167,15 @@ static void forward(int from, int to)
 	BYTE *buffer = malloc(BUFFER);
 	intptr_t n = -1, sent, done;
 
-	while (buffer && (n = again(SYS_RECVFROM, from, (intptr_t)buffer, BUFFER, 0, 0)) > 0)
+	while (buffer && (n = linux_again(SYS_RECVFROM, from, (intptr_t)buffer, BUFFER, 0, 0)) > 0)
 		for (done = 0; done < n; done += sent) {
-			sent = again(SYS_SENDTO, to, (intptr_t)buffer + done, n - done, NO_SIGNAL, 0);
+			sent = linux_again(SYS_SENDTO, to, (intptr_t)buffer + done, n - done, NO_SIGNAL, 0);
 			if (sent <= 0) {
-				again(SYS_SHUTDOWN, from, SHUT_BOTH, 0, 0, 0);
+				linux_again(SYS_SHUTDOWN, from, SHUT_BOTH, 0, 0, 0);
 				break;
 			}
 		}
-	again(SYS_SHUTDOWN, to, n ? SHUT_BOTH : SHUT_WRITE, 0, 0, 0);
+	linux_again(SYS_SHUTDOWN, to, n ? SHUT_BOTH : SHUT_WRITE, 0, 0, 0);
 	free(buffer);
 }
 
@@ -267,10 +256,10 @@ void relay_end(struct relay *r)
 static int inet_socket(struct inet_name *name)
 {
 	unsigned size = sizeof *name;
-	intptr_t s = again(SYS_SOCKET, LINUX_INET, STREAM_CLOEXEC, 0, 0, 0);
+	intptr_t s = linux_again(SYS_SOCKET, LINUX_INET, STREAM_CLOEXEC, 0, 0, 0);
 
 	*name = (struct inet_name){ LINUX_INET, 0, LOOPBACK, { 0 } };
-	if (s >= 0 && (again(SYS_BIND, s, (intptr_t)name, sizeof *name, 0, 0) || again(SYS_GETSOCKNAME, s, (intptr_t)name, (intptr_t)&size, 0, 0))) {
+	if (s >= 0 && (linux_again(SYS_BIND, s, (intptr_t)name, sizeof *name, 0, 0) || linux_again(SYS_GETSOCKNAME, s, (intptr_t)name, (intptr_t)&size, 0, 0))) {
 		close_fd((int)s);
 		return -1;
 	}
@@ -285,7 +274,7 @@ int relay_open(u_short *port)
 	if (s < 0)
 		return -1;
 	*port = name.port;
-	if (!again(SYS_LISTEN, s, 1, 0, 0, 0))
+	if (!linux_again(SYS_LISTEN, s, 1, 0, 0, 0))
 		return s;
 	close_fd(s);
 	return -1;
@@ -305,10 +294,10 @@ struct relay *relay_join(int opened, u_short from, int peer)
 		struct inet_name name;
 		unsigned size = sizeof name;
 
-		again(SYS_POLL, (intptr_t)&wait, 1, (intptr_t)(last - now), 0, 0);
+		linux_again(SYS_POLL, (intptr_t)&wait, 1, (intptr_t)(last - now), 0, 0);
 		if (!wait.seen)
 			continue;
-		app = again(SYS_ACCEPT4, opened, (intptr_t)&name, (intptr_t)&size, CLOEXEC, 0);
+		app = linux_again(SYS_ACCEPT4, opened, (intptr_t)&name, (intptr_t)&size, CLOEXEC, 0);
 		if (app >= 0 && (name.address != LOOPBACK || name.port != from)) { /* a stranger's */
 			close_fd((int)app);
 			app = -1;
@@ -387,7 +376,7 @@ static void pass(int client, u_short port)
 	if (!r)
 		return;
 	add_pending(own.port, r);
-	if (!again(SYS_CONNECT, app, (intptr_t)&to, sizeof to, 0, 0)) {
+	if (!linux_again(SYS_CONNECT, app, (intptr_t)&to, sizeof to, 0, 0)) {
 		begin(r);
 	} else { /* the program does not listen yet, or has its hands full */
 		unused = relay_accepted(own.port);
@@ -404,7 +393,7 @@ static DWORD WINAPI serve(void *with)
 	intptr_t client;
 
 	free(with);
-	while ((client = again(SYS_ACCEPT4, s.listener, 0, 0, CLOEXEC, 0)) >= 0)
+	while ((client = linux_again(SYS_ACCEPT4, s.listener, 0, 0, CLOEXEC, 0)) >= 0)
 		pass((int)client, s.port);
 	close_fd(s.listener);
 	return 0;
@@ -423,4 +412,4 @@ BOOL relay_serve(int listener, u_short port)
 	return FALSE;
 }
 
-void relay_stop(int listener) { again(SYS_SHUTDOWN, listener, SHUT_BOTH, 0, 0, 0); }
+void relay_stop(int listener) { linux_again(SYS_SHUTDOWN, listener, SHUT_BOTH, 0, 0, 0); }

@@ -13,7 +13,7 @@
 #define CONNECT_MS 1000
 
 /* Flags and errors of Linux (include/uapi). */
-enum { LINUX_EINTR = 4, LINUX_EAGAIN = 11, LINUX_EINPROGRESS = 115 };
+enum { LINUX_EAGAIN = 11, LINUX_EINPROGRESS = 115 };
 enum { LINUX_AF_INET = 2, LINUX_SOCK_STREAM = 1, LINUX_SOCK_NONBLOCK = 04000, LINUX_SOCK_CLOEXEC = 02000000 };
 enum { LINUX_MSG_PEEK = 2, LINUX_MSG_DONTWAIT = 0x40, LINUX_MSG_NOSIGNAL = 0x4000 };
 enum { LINUX_SOL_SOCKET = 1, LINUX_SO_ERROR = 4, LINUX_IPPROTO_TCP = 6, LINUX_TCP_NODELAY = 1 };
@@ -28,17 +28,6 @@ struct linux_poll {
 	int fd;
 	int16_t events, happened;
 };
-
-/* again repeats a call that a signal cut short: Wine stops threads by one. */
-static int again(int number, intptr_t first, intptr_t a, intptr_t b, intptr_t c, intptr_t d)
-{
-	int n;
-
-	do
-		n = linux_call(number, first, a, b, c, d);
-	while (n == -LINUX_EINTR);
-	return n;
-}
 
 /* The thread's connection is kept in a slot as descriptor + 1, so that an empty slot is no connection. */
 static DWORD slot = TLS_OUT_OF_INDEXES;
@@ -76,7 +65,7 @@ static void drop_connection(void)
 int wire_send_bytes(int fd, const char *data, size_t size)
 {
 	while (size > 0) {
-		int n = again(SYS_SENDTO, fd, (intptr_t)data, size > PIECE ? PIECE : size, LINUX_MSG_NOSIGNAL, 0);
+		int n = linux_again(SYS_SENDTO, fd, (intptr_t)data, size > PIECE ? PIECE : size, LINUX_MSG_NOSIGNAL, 0);
 		if (n <= 0)
 			return -1;
 		data += n;
@@ -88,7 +77,7 @@ int wire_send_bytes(int fd, const char *data, size_t size)
 int wire_receive_bytes(int fd, char *data, size_t size)
 {
 	while (size > 0) {
-		int n = again(SYS_RECVFROM, fd, (intptr_t)data, size > PIECE ? PIECE : size, 0, 0);
+		int n = linux_again(SYS_RECVFROM, fd, (intptr_t)data, size > PIECE ? PIECE : size, 0, 0);
 		if (n <= 0)
 			return -1;
 		data += n;
@@ -127,10 +116,10 @@ static void server_address(struct linux_address *to, uint16_t port, const char *
 static int connect_within(int fd, const struct linux_address *to, int limit_ms)
 {
 	struct linux_poll waiting = { fd, LINUX_POLLOUT, 0 };
-	int result = again(SYS_CONNECT, fd, (intptr_t)to, sizeof *to, 0, 0), error = 0, size = sizeof error;
+	int result = linux_again(SYS_CONNECT, fd, (intptr_t)to, sizeof *to, 0, 0), error = 0, size = sizeof error;
 
 	if (result == -LINUX_EINPROGRESS) {
-		if (again(SYS_POLL, (intptr_t)&waiting, 1, limit_ms, 0, 0) != 1)
+		if (linux_again(SYS_POLL, (intptr_t)&waiting, 1, limit_ms, 0, 0) != 1)
 			return -1;
 		result = linux_call(SYS_GETSOCKOPT, fd, LINUX_SOL_SOCKET, LINUX_SO_ERROR, (intptr_t)&error, (intptr_t)&size);
 	}
@@ -272,7 +261,7 @@ static int is_alive(int fd)
 {
 	char byte;
 
-	return again(SYS_RECVFROM, fd, (intptr_t)&byte, 1, LINUX_MSG_PEEK | LINUX_MSG_DONTWAIT, 0) == -LINUX_EAGAIN;
+	return linux_again(SYS_RECVFROM, fd, (intptr_t)&byte, 1, LINUX_MSG_PEEK | LINUX_MSG_DONTWAIT, 0) == -LINUX_EAGAIN;
 }
 
 HRESULT wire_call(struct call *c)

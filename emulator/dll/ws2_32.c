@@ -1,10 +1,11 @@
 /* ws2_32.dll: Wine's own behind a WSAIoctl that knows what Wine 8.0 does not, and a bind that does for UDP what Windows
- * does, and marks sockets for the host's firewall; sockets of AF_UNIX are in unix.c. Everything else goes on (ws2_32.def). */
+ * does. bind and listen have sockets marked for the host's firewall; sockets of AF_UNIX are in unix.c. Everything else goes on (ws2_32.def). */
 #define WINSOCK_API_LINKAGE /* these functions are not imported here but made */
 #include <winsock2.h>
 
 #include "builtin.h"
 #include "linux.h"
+#include "mark.h"
 #include "unix.h"
 
 #define UDP_CONNRESET _WSAIOW(IOC_VENDOR, 12)
@@ -13,11 +14,13 @@
 #define BIND_ORDINAL 2
 #define GETSOCKNAME_ORDINAL 6
 #define GETSOCKOPT_ORDINAL 7
+#define LISTEN_ORDINAL 13
 #define WSAIOCTL_ORDINAL 70
 #define WSASETLASTERROR_ORDINAL 112
 
 typedef int (WINAPI *name_function)(SOCKET, struct sockaddr *, int *);
 typedef int (WINAPI *bind_function)(SOCKET, const struct sockaddr *, int);
+typedef int (WINAPI *listen_function)(SOCKET, int);
 typedef int (WINAPI *option_function)(SOCKET, int, int, char *, int *);
 typedef void (WINAPI *error_function)(int);
 typedef LONG (CDECL *fd_function)(HANDLE, unsigned int, int *, unsigned int *);
@@ -90,43 +93,20 @@ static int linux_bind(int fd, const struct sockaddr_in *name)
 }
 
 #define LINUX_SOL_SOCKET 1
-#define LINUX_SO_MARK 36 /* asm-generic/socket.h */
+#define LINUX_SO_TYPE 3
+#define LINUX_SOCK_STREAM 1
 
-/* program_mark returns the mark of this program's sockets: Mark of package emulator/firewall. */
-static uint32_t program_mark(void)
+/* marked marks a socket to which packets may come from now on, for the host's firewall. It does so once: TCP sockets when they begin to listen,
+ * as those that only connect need no mark, and others when they are bound. */
+static void marked(SOCKET s, BOOL listens)
 {
-	static uint32_t mark; /* 0: not known yet; every thread finds the same */
-	WCHAR path[MAX_PATH];
-	uint32_t hash = 2166136261u; /* FNV-1a */
-	DWORD i, length;
+	int type = 0, size = sizeof type, fd = linux_socket(s);
 
-	if (mark)
-		return mark;
-	length = GetModuleFileNameW(NULL, path, MAX_PATH);
-	for (i = 0; i < length; i++) {
-		WCHAR c = path[i] >= L'A' && path[i] <= L'Z' ? path[i] + (L'a' - L'A') : path[i];
-
-		hash = (hash ^ (c & 0xff)) * 16777619u;
-		hash = (hash ^ (c >> 8)) * 16777619u;
-	}
-	return mark = 0xf0000000u | hash >> 4;
-}
-
-/* marked marks a bound socket and returns result, that of bind. A program in a pod may not set marks, and needs none: pods have no
- * firewall. */
-static int marked(SOCKET s, int result)
-{
-	uint32_t mark = program_mark();
-	int fd;
-
-	if (result)
-		return result;
-	fd = linux_socket(s);
-	if (fd >= 0) {
-		linux_call(SYS_SETSOCKOPT, fd, LINUX_SOL_SOCKET, LINUX_SO_MARK, (intptr_t)&mark, sizeof mark);
-		linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
-	}
-	return 0;
+	if (fd < 0)
+		return;
+	if (!linux_call(SYS_GETSOCKOPT, fd, LINUX_SOL_SOCKET, LINUX_SO_TYPE, (intptr_t)&type, (intptr_t)&size) && (type == LINUX_SOCK_STREAM) == listens)
+		mark_socket(fd);
+	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
 }
 
 /* Wine 8.0 (server/sock.c, bind_to_interface) binds a UDP socket that asks for one IPv4 address of the host to the
@@ -143,8 +123,12 @@ int WINAPI bind(SOCKET s, const struct sockaddr *name, int size)
 
 	if (unix_bind(s, name, size, &result))
 		return result;
-	if (!bound_to_interface(s, name, size))
-		return marked(s, wine_bind(s, name, size));
+	if (!bound_to_interface(s, name, size)) {
+		result = wine_bind(s, name, size);
+		if (!result)
+			marked(s, FALSE);
+		return result;
+	}
 	any_port = *(const struct sockaddr_in *)name;
 	any_port.sin_port = 0;
 	result = wine_bind(s, (const struct sockaddr *)&any_port, sizeof any_port);
@@ -155,7 +139,17 @@ int WINAPI bind(SOCKET s, const struct sockaddr *name, int size)
 		return fail(WSAENOBUFS);
 	result = linux_bind(fd, (const struct sockaddr_in *)name);
 	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
-	return marked(s, result);
+	if (!result)
+		marked(s, FALSE);
+	return result;
+}
+
+int WINAPI listen(SOCKET s, int backlog)
+{
+	listen_function wine_listen = (listen_function)(void *)builtin_function[LISTEN_ORDINAL];
+
+	marked(s, TRUE); /* before the first connection can come */
+	return wine_listen(s, backlog);
 }
 
 /* Wine remembers the port of its own binding. */

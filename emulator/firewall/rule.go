@@ -97,9 +97,11 @@ func isPorts(text string) bool {
 	return err1 == nil && err2 == nil && a <= b
 }
 
-// Mark returns the socket mark of a program, which ws2_32.dll of the emulated host sets when a socket is bound. It is a hash of the path in
-// lower case. It is in the range 240.0.0.0/4, because the addresses of pods are used as marks too. Two programs with the same mark
-// count as one.
+// programMarks is the range of the marks of programs, 240.0.0.0/4: the addresses of pods are used as marks too.
+const programMarks = 0xf0000000
+
+// Mark returns the mark of a program's sockets: a hash of the path in lower case. Two programs with the same mark count as one. ws2_32.dll of the
+// emulated host works it out in the same way, and has hnsd set it on sockets that can receive.
 func Mark(program string) uint32 {
 	h := fnv.New32a()
 	for _, unit := range utf16.Encode([]rune(program)) {
@@ -108,8 +110,11 @@ func Mark(program string) uint32 {
 		}
 		_, _ = h.Write([]byte{byte(unit), byte(unit >> 8)}) // a hash never fails
 	}
-	return 0xf0000000 | h.Sum32()>>4
+	return programMarks | h.Sum32()>>4
 }
+
+// IsMark reports whether a mark can be that of a program.
+func IsMark(mark uint32) bool { return mark&programMarks == programMarks }
 
 // Table is the name of the firewall's nft table.
 const Table = "porthole-firewall"

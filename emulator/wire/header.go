@@ -21,6 +21,8 @@ func Header() string {
 	line("#define HNSD_PORT %d", Port)
 	line("#define SCM_PORT %d", SCMPort)
 	line("#define HCSD_PORT %d", HCSPort)
+	line("#define MARK_SOCKET %q", MarkSocket)
+	line("#define MARK_MS %d", MarkMillis)
 	line("#define MAX_FRAME %du", MaxFrame)
 	line("#define NULL_TEXT 0x%xu", uint32(noText))
 	line("")

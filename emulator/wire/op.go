@@ -18,6 +18,14 @@ const (
 	HNSAddress = "127.0.0.1:10090"
 )
 
+// MarkSocket is the abstract address, in the host's network namespace, where hnsd marks sockets of the host's programs for its firewall: a
+// socket of the type SOCK_SEQPACKET. A program sends the mark (firewall.Mark, 4 bytes, little-endian) with the socket's descriptor, and hnsd
+// answers with one byte when it is done. MarkMillis is how long each of the two waits for the other.
+const (
+	MarkSocket = "porthole-marks"
+	MarkMillis = 1000
+)
+
 // Op is the operation of a request.
 type Op uint32
 

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -51,16 +52,22 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	host := &hnsd.Host{Profile: profile, NewID: newID, Listens: listensIn(o.Netns)}
-	var listener net.Listener
+	var listener, marks net.Listener
 	err = platform.InNetns(o.Netns, func() (err error) {
 		describeUplink(host, o.Uplink)
-		listener, err = net.Listen("tcp4", o.Listen)
+		if listener, err = net.Listen("tcp4", o.Listen); err != nil {
+			return err
+		}
+		marks, err = listenForMarks()
 		return err
 	})
+	if listener != nil {
+		defer listener.Close()
+	}
 	if err != nil {
 		return fmt.Errorf("serving HNS: %w", err)
 	}
-	defer listener.Close()
+	defer marks.Close()
 	s, err := newService(host, o.Plane, journalPath(o.HostDir))
 	if err != nil {
 		return err
@@ -80,7 +87,11 @@ func Run(ctx context.Context, o Options) error {
 
 	klog.FromContext(ctx).Info("HNS is running", "version", profile.Version.String(), "address", o.Listen)
 	go s.keepUp(ctx)
-	return programs{s}.accept(ctx, listener)
+	marking := make(chan error, 1)
+	go func() { marking <- serveMarks(ctx, marks) }()
+	err = programs{s}.accept(ctx, listener)
+	marks.Close()
+	return errors.Join(err, <-marking)
 }
 
 // profileOf returns the HNS that is asked for: by name, else the one of the build.

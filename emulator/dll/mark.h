@@ -1,0 +1,8 @@
+/* The mark by which the host's firewall knows the program of a socket (package emulator/firewall). */
+#ifndef MARK_H
+#define MARK_H
+
+/* Has hnsd mark a socket of Linux with this program's mark: only who commands the network may. Without hnsd, as in a pod, it does nothing. */
+void mark_socket(int fd);
+
+#endif
