@@ -64,8 +64,8 @@ func (h *Host) Settled(ctx context.Context, within time.Duration, f Foreign) err
 }
 
 // Diff lists how HNS differs from what the services and slices that the host sees imply, by the rules of Kubernetes and
-// none of a proxy's: each frontend has one load balancer with the right backends, nothing else has one, and no remote
-// endpoint is there twice or for nothing. Load balancers for clients in the cluster may be there besides, with all backends: see
+// none of a proxy's: each frontend has one load balancer with the right backends and a source address that exists, nothing else
+// has one, and no remote endpoint is there twice or for nothing. Load balancers for clients in the cluster may be there besides, with all backends: see
 // inCluster. Frontends whose backends have different ports are compared by address.
 func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 	d, err := h.HNS.Dump(ctx)
@@ -77,9 +77,13 @@ func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 		return nil, err
 	}
 
-	v := &view{f: f, addrs: map[string][]string{}, used: map[string]bool{}}
+	v := &view{f: f, addrs: map[string][]string{}, known: map[string]bool{h.Addr.String(): true}, used: map[string]bool{}}
 	for _, e := range d.Endpoints {
-		v.addrs[text(e, "ID")] = endpointAddrs(e)
+		addrs := endpointAddrs(e)
+		v.addrs[text(e, "ID")] = addrs
+		for _, addr := range addrs {
+			v.known[addr] = true
+		}
 	}
 
 	have := v.frontends(d.LoadBalancers)
@@ -143,6 +147,7 @@ func (h *Host) LoadBalancerOrder(ctx context.Context) ([]string, error) {
 type view struct {
 	f     Foreign
 	addrs map[string][]string // of endpoints, by id
+	known map[string]bool     // the same addresses, and the host's
 	used  map[string]bool     // endpoints of load balancers
 	diff  []string
 }
@@ -156,6 +161,7 @@ type lbDoc struct {
 	ID                   string
 	HostComputeEndpoints []string
 	FrontendVIPs         []string
+	SourceVIP            string // on Overlay networks
 	Flags                uint32
 	PortMappings         []struct {
 		Protocol                   json.RawMessage
@@ -236,6 +242,9 @@ func (v *view) frontends(docs []hnsd.Doc) frontends {
 		}
 		if len(lb.PortMappings) == 0 {
 			v.note("load balancer %s has no port", lb.ID)
+		}
+		if lb.SourceVIP != "" && !v.known[lb.SourceVIP] {
+			v.note("load balancer %s (%s) sends from %s, which neither an endpoint nor the host has", lb.ID, strings.Join(lb.keys(), ", "), lb.SourceVIP)
 		}
 	}
 
