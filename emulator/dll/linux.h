@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 enum { SYS_CLOSE = 3, SYS_POLL = 7, SYS_MADVISE = 28, SYS_GETPID = 39, SYS_SOCKET = 41, SYS_CONNECT = 42, SYS_SENDTO = 44, SYS_RECVFROM = 45, SYS_SENDMSG = 46, SYS_SHUTDOWN = 48,
-       SYS_BIND = 49, SYS_GETSOCKNAME = 51, SYS_SETSOCKOPT = 54, SYS_GETSOCKOPT = 55, SYS_FCNTL = 72 };
+       SYS_BIND = 49, SYS_GETSOCKNAME = 51, SYS_SETSOCKOPT = 54, SYS_GETSOCKOPT = 55, SYS_FCNTL = 72, SYS_GETUID = 102 };
 
 /* struct stat of Linux on x86-64 (arch/x86/include/uapi/asm/stat.h). */
 struct linux_stat {

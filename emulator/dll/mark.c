@@ -10,7 +10,7 @@
 #include "ops.h"
 
 /* Of Linux: socket.h, un.h. */
-enum { L_AF_UNIX = 1, L_SEQPACKET_CLOEXEC = 5 | 02000000, L_SOL_SOCKET = 1, L_SCM_RIGHTS = 1, L_SO_RCVTIMEO = 20, L_SO_SNDTIMEO = 21, L_MSG_NOSIGNAL = 0x4000 };
+enum { L_AF_UNIX = 1, L_SEQPACKET_CLOEXEC = 5 | 02000000, L_SOL_SOCKET = 1, L_SCM_RIGHTS = 1, L_SO_PEERCRED = 17, L_SO_RCVTIMEO = 20, L_SO_SNDTIMEO = 21, L_MSG_NOSIGNAL = 0x4000 };
 
 /* An abstract address: its first byte is 0, and it ends where its length says. */
 struct abstract_name {
@@ -60,7 +60,22 @@ static uint32_t program_mark(void)
 	return mark = 0xf0000000u | hash >> 4;
 }
 
-/* open_hnsd connects to where hnsd marks sockets. No call takes longer than MARK_MS then, so that no program waits for an hnsd that hangs. */
+/* is_root reports whether root of the machine listens at the other end. In a container, where 0 is the user of all programs, nobody can tell,
+ * and another container of the pod could listen there. */
+static int is_root(int fd)
+{
+	struct {
+		int32_t pid;
+		uint32_t uid, gid;
+	} peer; /* struct ucred */
+	uint32_t size = sizeof peer;
+
+	return linux_call(SYS_GETUID, 0, 0, 0, 0, 0) != 0
+		&& !linux_call(SYS_GETSOCKOPT, fd, L_SOL_SOCKET, L_SO_PEERCRED, (intptr_t)&peer, (intptr_t)&size) && peer.uid == 0;
+}
+
+/* open_hnsd connects to where hnsd marks sockets. Of the calls that follow none waits longer than MARK_MS for an hnsd that hangs, unless
+ * signals interrupt it. */
 static int open_hnsd(void)
 {
 	static const struct abstract_name at = { L_AF_UNIX, 0, { MARK_SOCKET } };
@@ -71,7 +86,7 @@ static int open_hnsd(void)
 		return -1;
 	linux_call(SYS_SETSOCKOPT, fd, L_SOL_SOCKET, L_SO_SNDTIMEO, (intptr_t)limit, sizeof limit);
 	linux_call(SYS_SETSOCKOPT, fd, L_SOL_SOCKET, L_SO_RCVTIMEO, (intptr_t)limit, sizeof limit);
-	if (!linux_again(SYS_CONNECT, fd, (intptr_t)&at, sizeof at.family + 1 + sizeof at.name, 0, 0))
+	if (!linux_again(SYS_CONNECT, fd, (intptr_t)&at, sizeof at.family + 1 + sizeof at.name, 0, 0) && is_root(fd))
 		return fd;
 	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
 	return -1;

@@ -2,7 +2,8 @@
 #ifndef MARK_H
 #define MARK_H
 
-/* Has hnsd mark a socket of Linux with this program's mark: only who commands the network may. Without hnsd, as in a pod, it does nothing. */
+/* Has hnsd mark a socket of Linux with this program's mark: only who commands the network may. Without hnsd, and in a pod, which has no
+ * firewall, it does nothing. */
 void mark_socket(int fd);
 
 #endif

@@ -96,8 +96,8 @@ static int linux_bind(int fd, const struct sockaddr_in *name)
 #define LINUX_SO_TYPE 3
 #define LINUX_SOCK_STREAM 1
 
-/* marked marks a socket to which packets may come from now on, for the host's firewall. It does so once: TCP sockets when they begin to listen,
- * as those that only connect need no mark, and others when they are bound. */
+/* marked marks a socket for the host's firewall before packets can come to it: TCP sockets when they begin to listen, as those that only connect
+ * need no mark, and others when they are bound. */
 static void marked(SOCKET s, BOOL listens)
 {
 	int type = 0, size = sizeof type, fd = linux_socket(s);
@@ -123,12 +123,9 @@ int WINAPI bind(SOCKET s, const struct sockaddr *name, int size)
 
 	if (unix_bind(s, name, size, &result))
 		return result;
-	if (!bound_to_interface(s, name, size)) {
-		result = wine_bind(s, name, size);
-		if (!result)
-			marked(s, FALSE);
-		return result;
-	}
+	marked(s, FALSE);
+	if (!bound_to_interface(s, name, size))
+		return wine_bind(s, name, size);
 	any_port = *(const struct sockaddr_in *)name;
 	any_port.sin_port = 0;
 	result = wine_bind(s, (const struct sockaddr *)&any_port, sizeof any_port);
@@ -139,8 +136,6 @@ int WINAPI bind(SOCKET s, const struct sockaddr *name, int size)
 		return fail(WSAENOBUFS);
 	result = linux_bind(fd, (const struct sockaddr_in *)name);
 	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
-	if (!result)
-		marked(s, FALSE);
 	return result;
 }
 
@@ -148,7 +143,7 @@ int WINAPI listen(SOCKET s, int backlog)
 {
 	listen_function wine_listen = (listen_function)(void *)builtin_function[LISTEN_ORDINAL];
 
-	marked(s, TRUE); /* before the first connection can come */
+	marked(s, TRUE);
 	return wine_listen(s, backlog);
 }
 

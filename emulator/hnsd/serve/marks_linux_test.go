@@ -22,18 +22,7 @@ func TestMarks(t *testing.T) {
 		t.Skip("marks of sockets need root")
 	}
 	netns := netspace.New(t, "marks").Path
-	var listener net.Listener
-	must(t, platform.InNetns(netns, func() (err error) {
-		listener, err = listenForMarks()
-		return err
-	}))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- serveMarks(ctx, listener) }()
-	t.Cleanup(func() {
-		cancel()
-		must(t, <-done)
-	})
+	t.Cleanup(startMarking(t.Context(), netns))
 
 	program := firewall.Mark(`C:\k\kubelet.exe`)
 	for _, c := range []struct {
@@ -86,15 +75,96 @@ func TestMarks(t *testing.T) {
 // askForMark reports whether a request is answered, and not hung up on.
 func askForMark(t *testing.T, message, control []byte) bool {
 	t.Helper()
-	conn, err := net.Dial("unixpacket", "@"+wire.MarkSocket)
-	must(t, err)
+	conn := sendForMark(t, message, control)
 	defer conn.Close()
 	must(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
-	_, _, err = conn.(*net.UnixConn).WriteMsgUnix(message, control, nil)
-	must(t, err)
 	n, err := conn.Read(make([]byte, 1))
 	if os.IsTimeout(err) {
 		t.Error("neither an answer nor the end")
 	}
 	return n == 1
+}
+
+func sendForMark(t *testing.T, message, control []byte) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("unixpacket", "@"+wire.MarkSocket)
+	must(t, err)
+	_, _, err = conn.(*net.UnixConn).WriteMsgUnix(message, control, nil)
+	must(t, err)
+	return conn
+}
+
+// TestHostileMarks: what programs send takes neither descriptors nor time of hnsd, and does not hold up its end.
+func TestHostileMarks(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("marks of sockets need root")
+	}
+	must(t, platform.InNetns(netspace.New(t, "marks").Path, func() error {
+		listener, err := listenForMarks()
+		must(t, err)
+		message := binary.LittleEndian.AppendUint32(nil, firewall.Mark(`C:\k\kubelet.exe`))
+		for range 2 * markers {
+			lingering := lingeringSocket(t)
+			conn := sendForMark(t, message, unix.UnixRights(lingering))
+			defer conn.Close()
+			must(t, unix.Close(lingering)) // hnsd's will be the last
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			serveMarks(ctx, listener)
+		}()
+
+		socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		must(t, err)
+		defer unix.Close(socket)
+		if !askForMark(t, message, unix.UnixRights(socket)) {
+			t.Error("an honest program is not answered")
+		}
+		before := openDescriptors(t)
+		for range 20 {
+			for name, control := range map[string][]byte{"two": unix.UnixRights(socket, socket), "three": unix.UnixRights(socket, socket, socket),
+				"two messages": append(unix.UnixRights(socket), unix.UnixRights(socket)...)} {
+				if askForMark(t, message, control) {
+					t.Errorf("%s: answered", name)
+				}
+			}
+		}
+		if after := openDescriptors(t); after != before {
+			t.Errorf("%d descriptors are open, %d were before", after, before)
+		}
+
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Error("it does not end")
+		}
+		return nil
+	}))
+}
+
+// lingeringSocket returns a TCP socket whose last close waits for days.
+func lingeringSocket(t *testing.T) int {
+	t.Helper()
+	peer, err := net.Listen("tcp4", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { peer.Close() })
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	must(t, unix.Connect(socket, &unix.SockaddrInet4{Port: peer.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}))
+	must(t, unix.SetNonblock(socket, true))
+	for err == nil { // until the peer, which does not read, takes no more
+		_, err = unix.Write(socket, make([]byte, 1<<20))
+	}
+	must(t, unix.SetsockoptLinger(socket, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 1_000_000}))
+	return socket
+}
+
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	return len(list)
 }

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -52,22 +51,17 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	host := &hnsd.Host{Profile: profile, NewID: newID, Listens: listensIn(o.Netns)}
-	var listener, marks net.Listener
+	var listener net.Listener
 	err = platform.InNetns(o.Netns, func() (err error) {
 		describeUplink(host, o.Uplink)
-		if listener, err = net.Listen("tcp4", o.Listen); err != nil {
-			return err
-		}
-		marks, err = listenForMarks()
+		listener, err = net.Listen("tcp4", o.Listen)
 		return err
 	})
-	if listener != nil {
-		defer listener.Close()
-	}
 	if err != nil {
 		return fmt.Errorf("serving HNS: %w", err)
 	}
-	defer marks.Close()
+	defer listener.Close()
+	defer startMarking(ctx, o.Netns)()
 	s, err := newService(host, o.Plane, journalPath(o.HostDir))
 	if err != nil {
 		return err
@@ -87,11 +81,7 @@ func Run(ctx context.Context, o Options) error {
 
 	klog.FromContext(ctx).Info("HNS is running", "version", profile.Version.String(), "address", o.Listen)
 	go s.keepUp(ctx)
-	marking := make(chan error, 1)
-	go func() { marking <- serveMarks(ctx, marks) }()
-	err = programs{s}.accept(ctx, listener)
-	marks.Close()
-	return errors.Join(err, <-marking)
+	return programs{s}.accept(ctx, listener)
 }
 
 // profileOf returns the HNS that is asked for: by name, else the one of the build.

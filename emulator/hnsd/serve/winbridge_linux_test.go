@@ -180,7 +180,7 @@ var sharedParts = sync.OnceValues(func() (parts shared, err error) {
 	if err != nil {
 		return parts, err
 	}
-	return parts, tools.EnsureTemplate(context.Background(), wine.TemplateOptions{Dir: parts.template, Build: build, DLLDir: dlls})
+	return parts, tools.EnsureTemplate(context.Background(), wine.TemplateOptions{Dir: parts.template, Build: build, DLLDir: dlls, Owner: wine.Owner})
 })
 
 // sharedDir is the folder of sharedParts; empty until a test needed them.
