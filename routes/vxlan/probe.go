@@ -1,7 +1,9 @@
 package vxlan
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -252,18 +254,19 @@ func (p *prober) ask(ctx context.Context, questions []echo) (map[echo]bool, erro
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 
-	id := uint16(time.Now().UnixNano())
+	var key [keySize]byte
+	rand.Read(key[:])
 	for i, q := range questions {
 		to := &net.IPAddr{IP: q.node.AsSlice()}
 		// A router's message about one packet may come as the error of the next. A packet that cannot be sent gets no answer.
-		if _, err := conn.WriteTo(echoRequest(id, uint16(i), q.size), to); err != nil {
-			_, _ = conn.WriteTo(echoRequest(id, uint16(i), q.size), to)
+		if _, err := conn.WriteTo(echoRequest(key, uint16(i), q.size), to); err != nil {
+			_, _ = conn.WriteTo(echoRequest(key, uint16(i), q.size), to)
 		}
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(probeRound)); err != nil {
 		return nil, fmt.Errorf("waiting for answers of ICMP: %w", err)
 	}
-	return receive(conn, id, questions), nil
+	return receive(conn, key, questions), nil
 }
 
 // openICMP opens a socket for ICMP with the address self, whose packets are not fragmented.
@@ -290,12 +293,17 @@ const (
 	ipHeader, icmpHeader           = 20, 8
 )
 
+// keySize is that of the key in the data of each question of a round, by which its answers are known. The identifier of ICMP is not enough: it
+// has 16 bits, and Linux changes it in packets of programs without rights (icmp(7)), a NAT in those of others.
+const keySize = 8
+
 // echoRequest returns the message that makes an IP packet of that size.
-func echoRequest(id, sequence uint16, size int) []byte {
+func echoRequest(key [keySize]byte, sequence uint16, size int) []byte {
 	m := make([]byte, size-ipHeader)
 	m[0] = echoRequestType
-	binary.BigEndian.PutUint16(m[4:], id)
+	copy(m[4:], key[:2])
 	binary.BigEndian.PutUint16(m[6:], sequence)
+	copy(m[icmpHeader:], key[:])
 
 	sum := uint32(0)
 	for i := 0; i+1 < len(m); i += 2 {
@@ -308,7 +316,7 @@ func echoRequest(id, sequence uint16, size int) []byte {
 
 // receive collects answers until the deadline of conn, or until all have come. Other errors end no round: Windows reports packets of
 // others in that way.
-func receive(conn net.PacketConn, id uint16, questions []echo) map[echo]bool {
+func receive(conn net.PacketConn, key [keySize]byte, questions []echo) map[echo]bool {
 	answered, left := map[echo]bool{}, len(questions)
 	buffer := make([]byte, 1<<16)
 	for end := time.Now().Add(probeRound); left > 0 && time.Now().Before(end); {
@@ -317,10 +325,10 @@ func receive(conn net.PacketConn, id uint16, questions []echo) map[echo]bool {
 			break
 		}
 		m := buffer[:n] // without the header of IP
-		if err != nil || n < icmpHeader || m[0] != echoReplyType || binary.BigEndian.Uint16(m[4:]) != id {
+		if err != nil || n < icmpHeader+keySize || m[0] != echoReplyType || !bytes.HasPrefix(m[icmpHeader:], key[:]) {
 			continue
 		}
-		if i := int(binary.BigEndian.Uint16(m[6:])); i < len(questions) {
+		if i := int(binary.BigEndian.Uint16(m[6:])); i < len(questions) && !answered[questions[i]] {
 			answered[questions[i]] = true
 			left--
 		}

@@ -100,9 +100,7 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 	h.greet("10.99.7.1:8081", "admin")
 	h.echoUDP("10.99.7.1:5353", "dns")
 	h.echoUDP("10.99.7.1:5354", "names")
-	must(t, os.WriteFile(filepath.Join(h.prefix.DriveC(), "kubeconfig"), []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
- "clusters": [{"name": "c", "cluster": {"server": "http://10.99.7.1:6443"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
- "users": [{"name": "u", "user": {}}]}`), 0o600))
+	h.kubeconfig()
 	args := []string{`--kubeconfig=C:\kubeconfig`, "--hostname-override=win01", "--proxy-mode=userspace", "--service-interface=Ethernet 2",
 		`--state-file=C:\var\addresses.json`, "--v=4"}
 	ours := []string{"10.96.0.10", "10.96.0.11", "10.96.0.20", "198.51.100.9"}

@@ -112,6 +112,7 @@ func startProfileHost(t *testing.T, build int, profile string) *bridgeHost {
 // startHostWith is startBridgeHost with other options of HNS.
 func startHostWith(t *testing.T, build int, adjust func(*Options)) *bridgeHost {
 	h := &bridgeHost{t: t, dir: t.TempDir()}
+	must(t, os.Chmod(filepath.Dir(h.dir), 0o711)) // the host's programs run as a user of their own
 	host, out := netspace.New(t, "host"), netspace.New(t, "out")
 	h.path, h.out = host.Path, out.Path
 	out.Connect("host", host, "eth0")
@@ -216,6 +217,16 @@ func (h *bridgeHost) startWine() {
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(bin, name), data, 0o755))
 	}
+}
+
+// kubeconfig writes C:\kubeconfig, for an API server at 10.99.7.1.
+func (h *bridgeHost) kubeconfig() {
+	h.t.Helper()
+	path := filepath.Join(h.prefix.DriveC(), "kubeconfig")
+	must(h.t, os.WriteFile(path, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+ "clusters": [{"name": "c", "cluster": {"server": "http://10.99.7.1:6443"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+ "users": [{"name": "u", "user": {}}]}`), 0o600))
+	must(h.t, wine.Own(path))
 }
 
 // build runs a command that compiles for Windows.
