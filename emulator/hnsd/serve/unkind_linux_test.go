@@ -26,9 +26,7 @@ func testService(t *testing.T, h *bridgeHost, pod string) {
 	})
 	c := h.prefix.DriveC()
 	must(t, os.Link(filepath.Join(c, "porthole.exe"), filepath.Join(c, "kube-proxy.exe")))
-	must(t, os.WriteFile(filepath.Join(c, "proxy.kubeconfig"), []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
- "clusters": [{"name": "c", "cluster": {"server": "http://10.99.7.1:6444"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
- "users": [{"name": "u", "user": {}}]}`), 0o600))
+	h.kubeconfig("proxy.kubeconfig", "10.99.7.1:6444")
 
 	var l net.Listener
 	must(t, platform.InNetns(pod, func() (err error) {

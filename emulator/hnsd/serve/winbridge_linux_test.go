@@ -16,6 +16,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
@@ -115,6 +116,7 @@ func startHostWith(t *testing.T, build int, adjust func(*Options)) *bridgeHost {
 	must(t, os.Chmod(filepath.Dir(h.dir), 0o711)) // the host's programs run as a user of their own
 	host, out := netspace.New(t, "host"), netspace.New(t, "out")
 	h.path, h.out = host.Path, out.Path
+	must(t, confine.OpenNetwork(h.path))
 	out.Connect("host", host, "eth0")
 	out.Address("host", "10.99.7.1/24")
 	out.Address("lo", "203.0.113.1/32")
@@ -219,13 +221,13 @@ func (h *bridgeHost) startWine() {
 	}
 }
 
-// kubeconfig writes C:\kubeconfig, for an API server at 10.99.7.1.
-func (h *bridgeHost) kubeconfig() {
+// kubeconfig writes a file of C:, with which the host's programs reach an API server.
+func (h *bridgeHost) kubeconfig(name, server string) {
 	h.t.Helper()
-	path := filepath.Join(h.prefix.DriveC(), "kubeconfig")
-	must(h.t, os.WriteFile(path, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
- "clusters": [{"name": "c", "cluster": {"server": "http://10.99.7.1:6443"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
- "users": [{"name": "u", "user": {}}]}`), 0o600))
+	path := filepath.Join(h.prefix.DriveC(), name)
+	must(h.t, os.WriteFile(path, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+ "clusters": [{"name": "c", "cluster": {"server": "http://%s"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+ "users": [{"name": "u", "user": {}}]}`, server), 0o600))
 	must(h.t, wine.Own(path))
 }
 
