@@ -100,7 +100,7 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 	h.greet("10.99.7.1:8081", "admin")
 	h.echoUDP("10.99.7.1:5353", "dns")
 	h.echoUDP("10.99.7.1:5354", "names")
-	h.kubeconfig("kubeconfig", "10.99.7.1:6443")
+	writeKubeconfig(t, h, "kubeconfig", "10.99.7.1:6443")
 	args := []string{`--kubeconfig=C:\kubeconfig`, "--hostname-override=win01", "--proxy-mode=userspace", "--service-interface=Ethernet 2",
 		`--state-file=C:\var\addresses.json`, "--v=4"}
 	ours := []string{"10.96.0.10", "10.96.0.11", "10.96.0.20", "198.51.100.9"}

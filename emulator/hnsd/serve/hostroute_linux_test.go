@@ -93,7 +93,7 @@ func testKilled(t *testing.T, h *bridgeHost, tests ...string) {
 func testRoutesProgram(t *testing.T, h *bridgeHost) {
 	h.build("../../..", "go", "build", "-o", filepath.Join(h.prefix.DriveC(), "porthole.exe"), "./cmd/porthole")
 	h.serveNodes("10.99.7.1:6443", "lin01 10.99.7.11 10.244.0.0/24", "win01 10.99.7.21 10.244.7.0/24", "win02 10.99.7.22 10.244.2.0/24")
-	h.kubeconfig("kubeconfig", "10.99.7.1:6443")
+	writeKubeconfig(t, h, "kubeconfig", "10.99.7.1:6443")
 	others := addHostRoutes(t, h)
 	out, _ := h.start(`C:\porthole.exe`, "routes", `--kubeconfig=C:\kubeconfig`, "--hostname-override=win01", "--node-ip=10.99.7.21",
 		"--cluster-cidr=10.244.0.0/16", "--service-cidr=10.96.0.0/16", "--bind=127.0.0.1:10261", "--v=1")

@@ -26,7 +26,7 @@ func testService(t *testing.T, h *bridgeHost, pod string) {
 	})
 	c := h.prefix.DriveC()
 	must(t, os.Link(filepath.Join(c, "porthole.exe"), filepath.Join(c, "kube-proxy.exe")))
-	h.kubeconfig("proxy.kubeconfig", "10.99.7.1:6444")
+	writeKubeconfig(t, h, "proxy.kubeconfig", "10.99.7.1:6444")
 
 	var l net.Listener
 	must(t, platform.InNetns(pod, func() (err error) {

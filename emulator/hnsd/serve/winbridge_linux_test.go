@@ -221,14 +221,14 @@ func (h *bridgeHost) startWine() {
 	}
 }
 
-// kubeconfig writes a file of C:, with which the host's programs reach an API server.
-func (h *bridgeHost) kubeconfig(name, server string) {
-	h.t.Helper()
+// writeKubeconfig writes a file of C:, with which the host's programs reach an API server.
+func writeKubeconfig(t *testing.T, h *bridgeHost, name, server string) {
+	t.Helper()
 	path := filepath.Join(h.prefix.DriveC(), name)
-	must(h.t, os.WriteFile(path, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+	must(t, os.WriteFile(path, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
  "clusters": [{"name": "c", "cluster": {"server": "http://%s"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
  "users": [{"name": "u", "user": {}}]}`, server), 0o600))
-	must(h.t, wine.Own(path))
+	must(t, wine.Own(path))
 }
 
 // build runs a command that compiles for Windows.
