@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // create writes an archive of the paths.
@@ -106,6 +107,7 @@ func (o options) add(t *tar.Writer, file, name string, errs io.Writer, say func(
 	if header.Name = name; info.IsDir() {
 		header.Name += "/"
 	}
+	header.ModTime = header.ModTime.Truncate(time.Second) // Go would round it up, into the future
 	if o.verbose {
 		fmt.Fprintf(errs, "a %s\n", name)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func check(t *testing.T, err error) {
@@ -52,6 +53,8 @@ func TestRoundTrip(t *testing.T) {
 		path := filepath.Join(from, filepath.FromSlash(name))
 		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		check(t, os.WriteFile(path, []byte(text), 0o644))
+		when := time.Unix(1_700_000_000, 900_000_000)
+		check(t, os.Chtimes(path, when, when))
 	}
 	check(t, os.Mkdir(filepath.Join(from, "no files"), 0o755))
 
