@@ -167,6 +167,9 @@ func threads(t *testing.T, cmd *exec.Cmd) (input io.Closer) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := in.Write([]byte{0}); err != nil {
+		t.Fatal(err)
+	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); strings.TrimSpace(line) != "running" {
 		t.Fatalf("the program says %q, %v", line, err)
 	}

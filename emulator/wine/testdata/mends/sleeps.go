@@ -46,9 +46,8 @@ func sleeps() error {
 	if err := sleep(mine, 30*time.Millisecond); err != nil {
 		return err
 	}
-	// Wine counts the 30 ms by the machine's wall clock, and the program by a clock that is never adjusted: where the wall clock is being
-	// adjusted, the two differ by some hundredths.
-	if took := time.Since(begin); took < 25*time.Millisecond {
+	// The program's clock is the machine's own; Linux may let the one that it sleeps by go faster by a tenth (adjtimex(2)).
+	if took := time.Since(begin); took < 27*time.Millisecond {
 		return fmt.Errorf("30 ms took %v", took)
 	}
 	for range sleepCount {

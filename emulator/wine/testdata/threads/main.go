@@ -1,4 +1,5 @@
-// Threads runs as many threads as it is told, says so, and waits until its input ends.
+// Threads reads a byte, runs as many threads as it is told, says so, and waits until its input ends. Wine asks wineserver for the input when it is
+// read first, and not again.
 package main
 
 import (
@@ -26,6 +27,10 @@ func main() {
 		}()
 	}
 	running.Wait()
+	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	fmt.Println("running")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
