@@ -70,11 +70,11 @@ func (f faultTest) checkFaults() {
 		{"the API is away", false, f.apiAway},
 		{"a route is deleted while the API is away", true, f.deletedWithoutAPI},
 	} {
-		started, ends := time.Now(), f.switchEnds()
+		started, ends := time.Now(), switchEnds(f.t, f.mode)
 		stop := f.pings()
 		err := fault.make()
 		sent, lost := stop()
-		ends = f.switchEnds() - ends
+		ends = switchEnds(f.t, f.mode) - ends
 		if err != nil {
 			f.t.Errorf("%s: %v", fault.name, err)
 		}
@@ -100,14 +100,14 @@ const lostByAnEnd = 10
 
 // switchEnds counts how often ovs-vswitchd of the Linux node has ended by a fault of its own: 3.1.0 with the datapath netdev does so now and
 // then (docs/limits.md).
-func (f faultTest) switchEnds() int {
-	f.t.Helper()
-	if f.mode != "ovn" {
+func switchEnds(t *testing.T, mode string) int {
+	t.Helper()
+	if mode != "ovn" {
 		return 0
 	}
 	log, err := os.ReadFile(filepath.Join(dir, "hosts", "lin01", "logs", "ovs-vswitchd.log"))
 	if err != nil {
-		f.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return bytes.Count(log, []byte("assertion conn->conn_type"))
 }
