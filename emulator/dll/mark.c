@@ -60,9 +60,12 @@ static uint32_t program_mark(void)
 	return mark = 0xf0000000u | hash >> 4;
 }
 
-/* is_root reports whether root of the machine listens at the other end. In a container, where 0 is the user of all programs, nobody can tell,
- * and another container of the pod could listen there. */
-static int is_root(int fd)
+/* in_container: 0 is the user of all programs there, so that nobody can tell whether root of the machine listens. Another container of the pod
+ * could. */
+static BOOL in_container(void) { return linux_call(SYS_GETUID, 0, 0, 0, 0, 0) == 0; }
+
+/* is_root reports whether root of the machine listens at the other end. */
+static BOOL is_root(int fd)
 {
 	struct {
 		int32_t pid;
@@ -70,8 +73,7 @@ static int is_root(int fd)
 	} peer; /* struct ucred */
 	uint32_t size = sizeof peer;
 
-	return linux_call(SYS_GETUID, 0, 0, 0, 0, 0) != 0
-		&& !linux_call(SYS_GETSOCKOPT, fd, L_SOL_SOCKET, L_SO_PEERCRED, (intptr_t)&peer, (intptr_t)&size) && peer.uid == 0;
+	return !linux_call(SYS_GETSOCKOPT, fd, L_SOL_SOCKET, L_SO_PEERCRED, (intptr_t)&peer, (intptr_t)&size) && peer.uid == 0;
 }
 
 /* open_hnsd connects to where hnsd marks sockets. Of the calls that follow none waits longer than MARK_MS for an hnsd that hangs, unless
@@ -99,7 +101,7 @@ void mark_socket(int fd)
 	struct descriptor socket = { sizeof socket - sizeof socket.pad, L_SOL_SOCKET, L_SCM_RIGHTS, fd };
 	struct message request = { .pieces = &bytes, .piece_count = 1, .control = &socket, .control_size = sizeof socket };
 	char done;
-	int hnsd = open_hnsd();
+	int hnsd = in_container() ? -1 : open_hnsd();
 
 	if (hnsd < 0)
 		return;
