@@ -111,3 +111,34 @@ func TestServeClosed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// endless is a listener that always has a connection.
+type endless struct{ accepted int }
+
+func (l *endless) Accept() (net.Conn, error) { l.accepted++; _, conn := net.Pipe(); return conn, nil }
+func (*endless) Close() error                { return nil }
+func (*endless) Addr() net.Addr              { return &net.TCPAddr{} }
+
+// TestServeAtMost: no connection beyond the limit is accepted, and one that ends makes room for another.
+func TestServeAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		l, finish, ended := &endless{}, make(chan struct{}), make(chan error, 1)
+		go func() { ended <- ServeAtMost(ctx, l, 2, func(net.Conn) { <-finish }) }()
+		synctest.Wait()
+		if l.accepted != 2 {
+			t.Errorf("%d connections are accepted, want 2", l.accepted)
+		}
+		finish <- struct{}{}
+		synctest.Wait()
+		if l.accepted != 3 {
+			t.Errorf("%d connections are accepted after the end of one, want 3", l.accepted)
+		}
+
+		end()
+		close(finish)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -70,15 +70,15 @@ func (f faultTest) checkFaults() {
 		{"the API is away", false, f.apiAway},
 		{"a route is deleted while the API is away", true, f.deletedWithoutAPI},
 	} {
-		started, ends := time.Now(), switchEnds(f.t, f.mode)
+		started, crashes := time.Now(), switchCrashes(f.t, f.mode)
 		stop := f.pings()
 		err := fault.make()
 		sent, lost := stop()
-		ends = switchEnds(f.t, f.mode) - ends
+		crashes = switchCrashes(f.t, f.mode) - crashes
 		if err != nil {
 			f.t.Errorf("%s: %v", fault.name, err)
 		}
-		if lost > ends*lostByAnEnd && !fault.lost {
+		if lost > crashes*lostByACrash && !fault.lost {
 			f.t.Errorf("%s: %d of %d packets were lost", fault.name, lost, sent)
 		}
 
@@ -90,17 +90,17 @@ func (f faultTest) checkFaults() {
 			return f.healthy()
 		})
 		wait.NoError(f.t, 20*time.Second, fault.name+": packets to pass", f.pinged("a-win01", "a-win02"))
-		f.t.Logf("%s: %d of %d packets lost, %.1f s; all tables right and packets pass %.1f s after its end; Open vSwitch ended by itself %d times",
-			fault.name, lost, sent, time.Since(started).Seconds(), time.Since(ended).Seconds(), ends)
+		f.t.Logf("%s: %d of %d packets lost, %.1f s; all tables right and packets pass %.1f s after its end; Open vSwitch crashed %d times",
+			fault.name, lost, sent, time.Since(started).Seconds(), time.Since(ended).Seconds(), crashes)
 	}
 }
 
-// lostByAnEnd is how many packets may be lost when ovs-vswitchd ends by itself: it is back after 0.1 s, and three were lost each time.
-const lostByAnEnd = 10
+// lostByACrash is how many packets may be lost when ovs-vswitchd crashes. It runs again after 0.1 s; three packets were lost each time.
+const lostByACrash = 10
 
-// switchEnds counts how often ovs-vswitchd of the Linux node has ended by a fault of its own: 3.1.0 with the datapath netdev does so now and
-// then (docs/limits.md).
-func switchEnds(t *testing.T, mode string) int {
+// switchCrashes counts the crashes of ovs-vswitchd on the Linux node. Version 3.1.0 with the datapath netdev crashes now and then
+// (docs/limits.md).
+func switchCrashes(t *testing.T, mode string) int {
 	t.Helper()
 	if mode != "ovn" {
 		return 0

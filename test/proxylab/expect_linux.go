@@ -63,10 +63,10 @@ func (h *Host) Settled(ctx context.Context, within time.Duration, f Foreign) err
 	return err
 }
 
-// Diff lists how HNS differs from what the services and slices that the host sees imply, by the rules of Kubernetes and
-// none of a proxy's: each frontend has one load balancer with the right backends and a source address that exists, nothing else
-// has one, and no remote endpoint is there twice or for nothing. Load balancers for clients in the cluster may be there besides, with all backends: see
-// inCluster. Frontends whose backends have different ports are compared by address.
+// Diff lists how HNS differs from what the services and slices that the host sees imply, by the rules of Kubernetes and none of a proxy's:
+// each frontend has one load balancer with the right backends; its source address is that of an endpoint or of the host; nothing else has a
+// load balancer; and no remote endpoint is there twice or for nothing. Load balancers for clients in the cluster may be there besides, with
+// all backends: see inCluster. Frontends whose backends have different ports are compared by address.
 func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 	d, err := h.HNS.Dump(ctx)
 	if err != nil {

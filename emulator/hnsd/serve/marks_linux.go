@@ -8,33 +8,31 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/firewall"
 	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/internal/wakeup"
 )
 
 const (
-	// markers is how many programs are served at once. The others wait in the kernel, where they cost hnsd nothing.
+	// markers is how many requests are handled at once.
 	markers = 16
-	// lingerLimit is how long the close of a socket may take: a program can have it wait for days (SO_LINGER in socket(7)).
+	// lingerLimit is how long hnsd lets a close block.
 	lingerLimit = 100 * time.Millisecond
-	// markingEnds is how long the end is waited for: what programs have sent and nobody has accepted may linger too.
+	// markingEnds is how long the end of hnsd waits for the requests that it handles.
 	markingEnds = time.Second
-	// acceptPause is the wait after a connection that could not be accepted, as while the process has no free descriptor.
-	acceptPause = 50 * time.Millisecond
 )
 
 // listenForMarks listens at wire.MarkSocket in the caller's network namespace. The caller closes the listener.
 func listenForMarks() (net.Listener, error) { return net.Listen("unixpacket", "@"+wire.MarkSocket) }
 
-// startMarking serves marks in a network namespace until stop is called. If somebody else listens there, HNS works without, and the log says so.
+// startMarking handles requests in a network namespace until stop is called. If another process listens at the address, hnsd runs without
+// marking, and logs an error.
 func startMarking(ctx context.Context, netns string) (stop func()) {
 	log := klog.FromContext(ctx)
 	var listener net.Listener
@@ -62,40 +60,31 @@ func startMarking(ctx context.Context, netns string) (stop func()) {
 	}
 }
 
-// serveMarks marks sockets for programs of the host, which may not do that themselves, until ctx ends. It closes the listener. A program can
-// claim to be another one: the firewall is no boundary between the programs of a host.
+// serveMarks sets marks on sockets for the host's programs, which have no right to, until ctx ends. It closes the listener. A program may
+// give the mark of another one: the firewall does not separate the programs of a host from each other.
 func serveMarks(ctx context.Context, listener net.Listener) {
-	stop := context.AfterFunc(ctx, func() { listener.Close() })
-	defer stop()
 	log := klog.FromContext(ctx)
-	var serving sync.WaitGroup
-	for range markers {
-		serving.Go(func() {
-			for ctx.Err() == nil {
-				conn, err := listener.Accept()
-				if err != nil {
-					wakeup.Pause(ctx, acceptPause)
-					continue
-				}
-				if err := serveMark(conn.(*net.UnixConn)); err != nil {
-					log.V(2).Info("A socket was not marked", "cause", err.Error())
-				}
-				unhindered(func() { conn.Close() }) // with what came and was not read
-			}
-		})
+	err := daemon.ServeAtMost(ctx, listener, markers, func(conn net.Conn) {
+		if err := serveMark(conn.(*net.UnixConn)); err != nil {
+			log.V(2).Info("A socket was not marked", "cause", err.Error())
+		}
+		unhindered(func() { conn.Close() }) // it may hold sockets that were sent and not read
+	})
+	if err != nil {
+		log.Error(err, "Marking sockets of programs")
 	}
-	serving.Wait()
 }
 
-// serveMark reads one mark and one socket from a program, and answers with a byte when the socket is marked. Then hnsd has it no more.
+// serveMark handles one request: it reads a mark and a socket, sets the mark, closes its copy of the socket, and then answers with one byte.
 func serveMark(conn *net.UnixConn) error {
 	if err := conn.SetDeadline(time.Now().Add(wire.MarkMillis * time.Millisecond)); err != nil {
 		return err
 	}
 	mark := make([]byte, 4)
-	control := make([]byte, unix.CmsgSpace(4)) // it has room for a second descriptor, and the kernel closes others
+	control := make([]byte, unix.CmsgSpace(4)) // with its padding it has room for two descriptors; the kernel closes others
 	n, size, _, _, err := conn.ReadMsgUnix(mark, control)
-	sockets, malformed := descriptors(control[:size]) // they are there in spite of an error, which a message of no bytes is to Go
+	// Descriptors may come with an error too: Go reports a message without data as io.EOF.
+	sockets, malformed := descriptors(control[:size])
 
 	if err = errors.Join(err, malformed); err == nil && (n != len(mark) || len(sockets) != 1) {
 		err = fmt.Errorf("a request of %d bytes and %d sockets", n, len(sockets))
@@ -124,8 +113,9 @@ func descriptors(control []byte) (all []int, err error) {
 	return all, err
 }
 
-// unhindered runs a function that closes what a program has given, on this thread. A close that waits is interrupted by the signal with which Go
-// interrupts its own threads; what is closed is closed all the same.
+// unhindered runs a function that closes sockets which came from a program. A close blocks as long as the program has set with SO_LINGER
+// (socket(7)), up to days. After lingerLimit SIGURG interrupts it, a signal that Go's runtime sends to its threads too. The descriptor is closed
+// all the same.
 func unhindered(closes func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -146,7 +136,7 @@ func unhindered(closes func()) {
 	closes()
 }
 
-// setMark marks a socket of IP. Marks that are no program's belong to the data plane.
+// setMark sets the mark of a program on a socket of IPv4 or IPv6. Other marks are the data plane's and are refused.
 func setMark(socket int, mark uint32) error {
 	if !firewall.IsMark(mark) {
 		return fmt.Errorf("%#x is no program's mark", mark)

@@ -64,7 +64,7 @@ func TestMarks(t *testing.T) {
 		}
 		defer null.Close()
 		message, fd := binary.LittleEndian.AppendUint32(nil, program), int(null.Fd())
-		for name, control := range map[string][]byte{"no descriptor": nil, "a file": unix.UnixRights(fd), "three descriptors": unix.UnixRights(fd, fd, fd)} {
+		for name, control := range map[string][]byte{"no descriptor": nil, "a file": unix.UnixRights(fd)} {
 			if askForMark(t, message, control) {
 				t.Errorf("%s: answered", name)
 			}
@@ -73,7 +73,7 @@ func TestMarks(t *testing.T) {
 	}))
 }
 
-// askForMark reports whether a request is answered, and not hung up on.
+// askForMark sends a request and reports whether hnsd answered. Otherwise hnsd has closed the connection.
 func askForMark(t *testing.T, message, control []byte) bool {
 	t.Helper()
 	conn := sendForMark(t, message, control)
@@ -151,7 +151,7 @@ func TestHostileMarks(t *testing.T) {
 	}))
 }
 
-// lingeringSocket returns a TCP socket whose last close waits for days.
+// lingeringSocket returns a TCP socket with unsent data and a long SO_LINGER: whoever closes its last descriptor blocks for days.
 func lingeringSocket(t *testing.T) int {
 	t.Helper()
 	peer, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -183,7 +183,8 @@ var sharedParts = sync.OnceValues(func() (parts shared, err error) {
 	if err != nil {
 		return parts, err
 	}
-	return parts, tools.EnsureTemplate(context.Background(), wine.TemplateOptions{Dir: parts.template, Build: build, DLLDir: dlls, Owner: wine.Owner})
+	o := wine.TemplateOptions{Dir: parts.template, Build: build, DLLDir: dlls, Owner: wine.Owner}
+	return parts, tools.EnsureTemplate(context.Background(), o)
 })
 
 // sharedDir is the folder of sharedParts; empty until a test needed them.
