@@ -22,7 +22,8 @@ func Serve(ctx context.Context, listener net.Listener, serve func(net.Conn)) err
 	return ServeAtMost(ctx, listener, math.MaxInt32, serve)
 }
 
-// ServeAtMost is Serve with at most limit calls at once. Further connections wait in the listener's queue in the kernel.
+// ServeAtMost is Serve with at most limit calls at once. Further connections wait in the listener's queue in the
+// kernel.
 func ServeAtMost(ctx context.Context, listener net.Listener, limit int, serve func(net.Conn)) error {
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()

@@ -97,12 +97,13 @@ func isPorts(text string) bool {
 	return err1 == nil && err2 == nil && a <= b
 }
 
-// programMarks are the bits that every mark of a program has. The data plane uses addresses of pods as marks; no pod has an address in
-// 240.0.0.0/4, so that the two are never the same.
+// programMarks are the bits that every mark of a program has. The data plane uses addresses of pods as marks; no pod
+// has an address in 240.0.0.0/4, so that the two are never the same.
 const programMarks = 0xf0000000
 
-// Mark returns the mark of a program's sockets: a hash of its path in lower case. Two programs with the same mark count as one. The host's
-// ws2_32.dll computes it in the same way, and asks hnsd to set it on sockets that listen or are bound.
+// Mark returns the mark of a program's sockets: a hash of its path in lower case. Two programs with the same mark
+// count as one. The host's ws2_32.dll computes it in the same way, and asks hnsd to set it on sockets that listen or
+// are bound.
 func Mark(program string) uint32 {
 	h := fnv.New32a()
 	for _, unit := range utf16.Encode([]rune(program)) {

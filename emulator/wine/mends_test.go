@@ -106,7 +106,8 @@ func testHangingEnd(ctx context.Context, t *testing.T, tools Tools, p Prefix, se
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	cmd := tools.Command(ctx, p, program(ctx, t, p, "threads"), "2")
-	// A thread of Go's runtime that interrupts another asks wineserver, and the program does not get to its end before it has an answer.
+	// A thread of Go's runtime that interrupts another asks wineserver, and the program does not get to its end
+	// before it has an answer.
 	cmd.Env = append(cmd.Env, "GODEBUG=asyncpreemptoff=1")
 	in := threads(t, cmd)
 

@@ -18,9 +18,10 @@ const (
 	HNSAddress = "127.0.0.1:10090"
 )
 
-// MarkSocket is the name of an abstract Unix socket (unix(7)) of type SOCK_SEQPACKET in the host's network namespace. There hnsd sets the
-// firewall's marks on sockets of the host's programs. A program sends its mark (firewall.Mark, 4 bytes, little-endian) and the socket's
-// descriptor, and hnsd answers with one byte when the mark is set. MarkMillis is how long each side waits for the other, in milliseconds.
+// MarkSocket is the name of an abstract Unix socket (unix(7)) of type SOCK_SEQPACKET in the host's network namespace.
+// There hnsd sets the firewall's marks on sockets of the host's programs. A program sends its mark (firewall.Mark, 4
+// bytes, little-endian) and the socket's descriptor, and hnsd answers with one byte when the mark is set. MarkMillis
+// is how long each side waits for the other, in milliseconds.
 const (
 	MarkSocket = "porthole-marks"
 	MarkMillis = 1000

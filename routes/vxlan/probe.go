@@ -293,8 +293,9 @@ const (
 	ipHeader, icmpHeader           = 20, 8
 )
 
-// keySize is the length of a key in bytes. Each round has a random key, which its questions carry in their data and which comes back in the
-// answers. The identifier of ICMP would not do: it has 16 bits only, Linux changes it for unprivileged programs (icmp(7)), and NATs do too.
+// keySize is the length of a key in bytes. Each round has a random key, which its questions carry in their data and
+// which comes back in the answers. The identifier of ICMP would not do: it has 16 bits only, Linux changes it for
+// unprivileged programs (icmp(7)), and NATs do too.
 const keySize = 8
 
 // echoRequest returns the message that makes an IP packet of that size.

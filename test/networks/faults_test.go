@@ -95,11 +95,12 @@ func (f faultTest) checkFaults() {
 	}
 }
 
-// lostByACrash is how many packets may be lost when ovs-vswitchd crashes. It runs again after 0.1 s; three packets were lost each time.
+// lostByACrash is how many packets may be lost when ovs-vswitchd crashes. It runs again after 0.1 s; three packets
+// were lost each time.
 const lostByACrash = 10
 
-// switchCrashes counts the crashes of ovs-vswitchd on the Linux node. Version 3.1.0 with the datapath netdev crashes now and then
-// (docs/limits.md).
+// switchCrashes counts the crashes of ovs-vswitchd on the Linux node. Version 3.1.0 with the datapath netdev crashes
+// now and then (docs/limits.md).
 func switchCrashes(t *testing.T, mode string) int {
 	t.Helper()
 	if mode != "ovn" {

@@ -39,7 +39,8 @@ func checkOverlayNodes(f *fleet) {
 	f.reaches("its pod range changes", second)
 
 	f.node("twin", "10.244.78.0/25", "10.99.0.63")
-	g.overlayForgets("two nodes have one range", "10.244.78.0/24") // a route; what belongs to the range of twin, which announces nothing, stays
+	// The route goes. The neighbour with the first address of the range stays: it may be twin's, which has not announced any yet.
+	g.overlayForgets("two nodes have one range", "10.244.78.0/24")
 	f.warned("RouteRefused", nodeNames, "10.244.78.0/24 of node ghost overlaps 10.244.78.0/25 of node twin")
 	f.deleteNode("twin")
 	g.overlayLeads("one of the two is removed", "10.244.78.0/24", moved)

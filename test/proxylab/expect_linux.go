@@ -63,10 +63,11 @@ func (h *Host) Settled(ctx context.Context, within time.Duration, f Foreign) err
 	return err
 }
 
-// Diff lists how HNS differs from what the services and slices that the host sees imply, by the rules of Kubernetes and none of a proxy's:
-// each frontend has one load balancer with the right backends; its source address is that of an endpoint or of the host; nothing else has a
-// load balancer; and no remote endpoint is there twice or for nothing. Load balancers for clients in the cluster may be there besides, with
-// all backends: see inCluster. Frontends whose backends have different ports are compared by address.
+// Diff lists how HNS differs from what the services and slices that the host sees imply, by the rules of Kubernetes
+// and none of a proxy's: each frontend has one load balancer with the right backends; its source address is that of
+// an endpoint or of the host; nothing else has a load balancer; and no remote endpoint is there twice or for nothing.
+// Load balancers for clients in the cluster may be there besides, with all backends: see inCluster. Frontends whose
+// backends have different ports are compared by address.
 func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 	d, err := h.HNS.Dump(ctx)
 	if err != nil {
@@ -77,7 +78,8 @@ func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 		return nil, err
 	}
 
-	v := &view{f: f, addrs: map[string][]string{}, known: map[string]bool{h.Addr.String(): true}, used: map[string]bool{}}
+	known := map[string]bool{h.Addr.String(): true}
+	v := &view{f: f, addrs: map[string][]string{}, known: known, used: map[string]bool{}}
 	for _, e := range d.Endpoints {
 		addrs := endpointAddrs(e)
 		v.addrs[text(e, "ID")] = addrs
@@ -244,7 +246,8 @@ func (v *view) frontends(docs []hnsd.Doc) frontends {
 			v.note("load balancer %s has no port", lb.ID)
 		}
 		if lb.SourceVIP != "" && !v.known[lb.SourceVIP] {
-			v.note("load balancer %s (%s) sends from %s, which neither an endpoint nor the host has", lb.ID, strings.Join(lb.keys(), ", "), lb.SourceVIP)
+			v.note("load balancer %s (%s) sends from %s, which neither an endpoint nor the host has",
+				lb.ID, strings.Join(lb.keys(), ", "), lb.SourceVIP)
 		}
 	}
 

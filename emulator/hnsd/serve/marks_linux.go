@@ -31,8 +31,8 @@ const (
 // listenForMarks listens at wire.MarkSocket in the caller's network namespace. The caller closes the listener.
 func listenForMarks() (net.Listener, error) { return net.Listen("unixpacket", "@"+wire.MarkSocket) }
 
-// startMarking handles requests in a network namespace until stop is called. If another process listens at the address, hnsd runs without
-// marking, and logs an error.
+// startMarking handles requests in a network namespace until stop is called. If another process listens at the
+// address, hnsd runs without marking, and logs an error.
 func startMarking(ctx context.Context, netns string) (stop func()) {
 	log := klog.FromContext(ctx)
 	var listener net.Listener
@@ -60,8 +60,9 @@ func startMarking(ctx context.Context, netns string) (stop func()) {
 	}
 }
 
-// serveMarks sets marks on sockets for the host's programs, which have no right to, until ctx ends. It closes the listener. A program may
-// give the mark of another one: the firewall does not separate the programs of a host from each other.
+// serveMarks sets marks on sockets for the host's programs, which have no right to, until ctx ends. It closes the
+// listener. A program may give the mark of another one: the firewall does not separate the programs of a host from
+// each other.
 func serveMarks(ctx context.Context, listener net.Listener) {
 	log := klog.FromContext(ctx)
 	err := daemon.ServeAtMost(ctx, listener, markers, func(conn net.Conn) {
@@ -75,13 +76,15 @@ func serveMarks(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// serveMark handles one request: it reads a mark and a socket, sets the mark, closes its copy of the socket, and then answers with one byte.
+// serveMark handles one request: it reads a mark and a socket, sets the mark, closes its copy of the socket, and then
+// answers with one byte.
 func serveMark(conn *net.UnixConn) error {
 	if err := conn.SetDeadline(time.Now().Add(wire.MarkMillis * time.Millisecond)); err != nil {
 		return err
 	}
 	mark := make([]byte, 4)
-	control := make([]byte, unix.CmsgSpace(4)) // with its padding it has room for two descriptors; the kernel closes others
+	// With its padding this has room for two descriptors; the kernel closes others.
+	control := make([]byte, unix.CmsgSpace(4))
 	n, size, _, _, err := conn.ReadMsgUnix(mark, control)
 	// Descriptors may come with an error too: Go reports a message without data as io.EOF.
 	sockets, malformed := descriptors(control[:size])
@@ -113,9 +116,9 @@ func descriptors(control []byte) (all []int, err error) {
 	return all, err
 }
 
-// unhindered runs a function that closes sockets which came from a program. A close blocks as long as the program has set with SO_LINGER
-// (socket(7)), up to days. After lingerLimit SIGURG interrupts it, a signal that Go's runtime sends to its threads too. The descriptor is closed
-// all the same.
+// unhindered runs a function that closes sockets which came from a program. A close blocks as long as the program has
+// set with SO_LINGER (socket(7)), up to days. After lingerLimit SIGURG interrupts it, a signal that Go's runtime
+// sends to its threads too. The descriptor is closed all the same.
 func unhindered(closes func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -151,7 +151,8 @@ func TestHostileMarks(t *testing.T) {
 	}))
 }
 
-// lingeringSocket returns a TCP socket with unsent data and a long SO_LINGER: whoever closes its last descriptor blocks for days.
+// lingeringSocket returns a TCP socket with unsent data and a long SO_LINGER: whoever closes its last descriptor
+// blocks for days.
 func lingeringSocket(t *testing.T) int {
 	t.Helper()
 	peer, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -159,7 +160,8 @@ func lingeringSocket(t *testing.T) int {
 	t.Cleanup(func() { peer.Close() })
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(t, err)
-	must(t, unix.Connect(socket, &unix.SockaddrInet4{Port: peer.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}))
+	port := peer.Addr().(*net.TCPAddr).Port
+	must(t, unix.Connect(socket, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}))
 	must(t, unix.SetNonblock(socket, true))
 	for err == nil { // until the peer, which does not read, takes no more
 		_, err = unix.Write(socket, make([]byte, 1<<20))

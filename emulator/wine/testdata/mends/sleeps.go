@@ -46,7 +46,8 @@ func sleeps() error {
 	if err := sleep(mine, 30*time.Millisecond); err != nil {
 		return err
 	}
-	// The program's clock is the machine's own; Linux may let the one that it sleeps by go faster by a tenth (adjtimex(2)).
+	// The program's clock is the machine's own; Linux may let the one that it sleeps by go faster by a tenth
+	// (adjtimex(2)).
 	if took := time.Since(begin); took < 27*time.Millisecond {
 		return fmt.Errorf("30 ms took %v", took)
 	}

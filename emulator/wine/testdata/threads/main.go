@@ -1,5 +1,5 @@
-// Threads reads a byte, runs as many threads as it is told, says so, and waits until its input ends. Wine asks wineserver for the input when it is
-// read first, and not again.
+// Threads reads a byte, runs as many threads as it is told, says so, and waits until its input ends. Wine asks
+// wineserver for the input when it is read first, and not again.
 package main
 
 import (
