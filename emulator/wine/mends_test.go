@@ -105,10 +105,10 @@ func testUnknownWine(ctx context.Context, t *testing.T, tools Tools, p Prefix, m
 func testHangingEnd(ctx context.Context, t *testing.T, tools Tools, p Prefix, server *os.Process) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	cmd := tools.Command(ctx, p, program(ctx, t, p, "threads"), "2")
+	cmd := tools.Command(ctx, p, program(ctx, t, p, "threads"), "2", "busy")
 	// A thread of Go's runtime that interrupts another asks wineserver, and the program does not get to its end
-	// before it has an answer.
-	cmd.Env = append(cmd.Env, "GODEBUG=asyncpreemptoff=1")
+	// before it has an answer. So it does if the main thread has to wait for one of the processors of Go's runtime.
+	cmd.Env = append(cmd.Env, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=4")
 	in := threads(t, cmd)
 
 	if err := server.Signal(unix.SIGSTOP); err != nil {
