@@ -34,7 +34,7 @@ func checkCluster(ctx context.Context, o UpOptions, client *kube.Cluster, p *pro
 	if err := apply(ctx, o.Layout, checkManifest); err != nil {
 		return err
 	}
-	err := wait(ctx, addonsWait, func(ctx context.Context) error {
+	err := o.wait(ctx, addonsWait, func(ctx context.Context) error {
 		d, err := client.Deployment(ctx, "kube-system", "coredns")
 		if err == nil && d.Status.ReadyReplicas == 0 {
 			err = errors.New("CoreDNS has no ready pod")
@@ -47,7 +47,7 @@ func checkCluster(ctx context.Context, o UpOptions, client *kube.Cluster, p *pro
 	p.done("CoreDNS")
 
 	var pods []v1.Pod
-	err = wait(ctx, addonsWait, func(ctx context.Context) error {
+	err = o.wait(ctx, addonsWait, func(ctx context.Context) error {
 		var err error
 		if pods, err = client.Pods(ctx, checkNamespace, "app=check"); err != nil {
 			return err
@@ -62,7 +62,7 @@ func checkCluster(ctx context.Context, o UpOptions, client *kube.Cluster, p *pro
 	}
 	p.done("a pod on every node")
 
-	if err := wait(ctx, 20*time.Second, func(ctx context.Context) error { return checkPaths(ctx, pods) }); err != nil {
+	if err := o.wait(ctx, 20*time.Second, func(ctx context.Context) error { return checkPaths(ctx, pods) }); err != nil {
 		return fmt.Errorf("data path: %w", err)
 	}
 	p.done(fmt.Sprintf("data path: %d pod-to-pod paths, service names over DNS, the outside", len(pods)*len(pods)))

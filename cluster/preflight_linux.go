@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -17,21 +18,40 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// Preflight returns an error for each thing that the machine lacks, with what to do about it. It changes nothing.
-func Preflight(l Layout, c Config) error {
+// ErrNotReady is the cause of an error of Preflight: nothing has been changed.
+var ErrNotReady = errors.New("this machine is not ready for a cluster, and nothing was changed")
+
+// Preflight returns an error that has a line for each thing that the machine lacks, with what to do about it. It changes nothing.
+func Preflight(ctx context.Context, l Layout, c Config) error {
 	if os.Geteuid() != 0 {
-		return errors.New("a local cluster needs root (namespaces, mounts, cgroups): run it with sudo")
+		return fmt.Errorf("%w: a local cluster needs root (namespaces, mounts, cgroups): run it with sudo", ErrNotReady)
 	}
-	var errs []error
+	errs := append(missingPrograms(l, c), hostsFree(l, c)...)
+	if lacks := c.network().preflight; lacks != nil {
+		errs = append(errs, lacks(l, c)...)
+	}
+	if active, _ := supervise.Supervisors(l.RunDir()); active.PID == 0 {
+		m, err := observe(ctx, l.Dir)
+		errs = append(errs, err, portFree("--api-port", c.APIPort), portFree("--registry-port", c.RegistryPort), checkInotify(c))
+		errs = append(errs, m.lacking(c, l.Dir)...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w:\n  %s", ErrNotReady, strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	}
+	return nil
+}
+
+// missingPrograms returns an error for each program that a cluster starts and that is not there.
+func missingPrograms(l Layout, c Config) (errs []error) {
 	for _, program := range []string{"porthole", "bundle/kube", "bundle/containerd", "bundle/containerd-shim-runc-v2", "bundle/registry", "bundle/cni/bridge"} {
 		if _, err := os.Stat(l.Bin + "/" + program); err != nil {
 			errs = append(errs, fmt.Errorf("%s/%s is missing: `make build` makes it", l.Bin, program))
 		}
 	}
 
-	for program, pkg := range map[string]string{"runc": "runc", "nft": "nftables", "iptables": "iptables"} {
-		if _, err := exec.LookPath(program); err != nil {
-			errs = append(errs, fmt.Errorf("%s is missing: apt-get install %s", program, pkg))
+	for _, p := range []struct{ program, pkg string }{{"runc", "runc"}, {"nft", "nftables"}, {"iptables", "iptables"}} {
+		if _, err := exec.LookPath(p.program); err != nil {
+			errs = append(errs, fmt.Errorf("%s is missing: apt-get install %s", p.program, p.pkg))
 		}
 	}
 	if c.WindowsNodes > 0 {
@@ -52,15 +72,7 @@ func Preflight(l Layout, c Config) error {
 			}
 		}
 	}
-
-	if lacks := c.network().preflight; lacks != nil {
-		errs = append(errs, lacks(l, c)...)
-	}
-	errs = append(errs, checkKernel()...)
-	if active, _ := supervise.Supervisors(l.RunDir()); active.PID == 0 {
-		errs = append(errs, portFree("--api-port", c.APIPort), portFree("--registry-port", c.RegistryPort), checkInotify(c))
-	}
-	return errors.Join(append(errs, hostsFree(l, c)...)...)
+	return errs
 }
 
 // hostsFree returns an error if another folder's cluster has the hosts' namespaces: their names are fixed, so a machine carries one
@@ -78,21 +90,10 @@ func hostsFree(l Layout, c Config) []error {
 	return errs
 }
 
-// checkKernel returns an error for each feature of the kernel that containers and their networks need and that is missing.
-func checkKernel() []error {
-	var errs []error
+// hasOverlay reports whether the kernel has the overlay file system, which may be a module that is not loaded yet.
+func hasOverlay() bool {
 	data, err := os.ReadFile("/proc/filesystems")
-	if err == nil && !strings.Contains(string(data), "\toverlay\n") && exec.Command("modprobe", "overlay").Run() != nil {
-		errs = append(errs, errors.New("this kernel has no overlay file system (CONFIG_OVERLAY_FS)"))
-	}
-	if _, err := os.Stat("/proc/self/ns/net"); err != nil {
-		errs = append(errs, errors.New("this kernel has no network namespaces (CONFIG_NET_NS)"))
-	}
-	var st unix.Statfs_t
-	if err := unix.Statfs("/sys/fs/cgroup", &st); err != nil || st.Type != unix.CGROUP2_SUPER_MAGIC && st.Type != unix.TMPFS_MAGIC {
-		errs = append(errs, errors.New("no cgroups are mounted at /sys/fs/cgroup"))
-	}
-	return errs
+	return err != nil || strings.Contains(string(data), "\toverlay\n") || exec.Command("modprobe", "overlay").Run() == nil
 }
 
 func portFree(flag string, port int) error {

@@ -27,7 +27,7 @@ func TestPreflightNamesThingAndCure(t *testing.T) {
 	c := DefaultConfig()
 	c.APIPort = busy.Addr().(*net.TCPAddr).Port
 	l := Layout{Dir: filepath.Join(t.TempDir(), "state"), Bin: t.TempDir()}
-	err = Preflight(l, c)
+	err = Preflight(t.Context(), l, c)
 	if err == nil {
 		t.Fatal("an empty machine passed")
 	}

@@ -36,7 +36,7 @@ func unpackArchive(l Layout, c Config, n Node) error {
 	return errors.Join(append(errs, h.ShowLog("containerd", `C:\var\log\containerd.log`))...)
 }
 
-// joinLimit is how long a node may take to join.
+// joinLimit is how long a node may take to join, on a usual machine.
 const joinLimit = 3 * time.Minute
 
 // joinNodes makes each Windows node a node of the cluster by `porthole.exe join` on it, as its administrator would. A node that has joined
@@ -45,7 +45,7 @@ func joinNodes(ctx context.Context, o UpOptions, p *progress) error {
 	if o.Config.Supervisor != SuperviseServices {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, joinLimit)
+	ctx, cancel := context.WithTimeout(ctx, o.limit(joinLimit))
 	defer cancel()
 	nodes := slices.DeleteFunc(o.Config.Nodes(), func(n Node) bool { return !n.Windows })
 	errs := make([]error, len(nodes))
@@ -70,7 +70,7 @@ func joinNode(ctx context.Context, o UpOptions, n Node) error {
 	if err := h.RegisterRuntime(ctx); err != nil {
 		return err
 	}
-	token, command, err := CreateToken(ctx, o.Layout, joinLimit)
+	token, command, err := CreateToken(ctx, o.Layout, o.limit(joinLimit))
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,15 +33,18 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 		return nil, err
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	s := &Status{Dir: l.Dir, Kubeconfig: l.Kubeconfig(), Registry: registryAddress(), API: fmt.Sprintf("https://127.0.0.1:%d", config.APIPort)}
-	s.Supervisor, s.Standby = supervise.Supervisors(l.RunDir())
 	processes, err := supervise.States(l.RunDir())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
+	active, standby := supervise.Supervisors(l.RunDir())
+	if active.PID == 0 && standby.PID == 0 && !slices.ContainsFunc(processes, supervise.State.Alive) {
+		return nil, fmt.Errorf("the cluster in %s does not run: `porthole up` starts it, `porthole down` removes it", l.Dir)
+	}
 
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	s := &Status{Supervisor: active, Standby: standby, Dir: l.Dir, Kubeconfig: l.Kubeconfig(), Registry: registryAddress(), API: fmt.Sprintf("https://127.0.0.1:%d", config.APIPort)}
 	objects, err := nodeObjects(ctx, l)
 	if err != nil {
 		s.Error = err.Error()

@@ -32,17 +32,28 @@ const (
 	addonsWait       = 120 * time.Second
 )
 
-// UpOptions of Up; all are required.
+// UpOptions of Up; all but TimeScale are required.
 type UpOptions struct {
 	Layout Layout
 	Config Config
 	Out    io.Writer
+	// TimeScale is by how much longer than usual everything may take, for machines that are slow: 10 on one that QEMU
+	// emulates. 0 means 1.
+	TimeScale float64
+}
+
+// limit returns how long something may take on this machine that usually may take d.
+func (o UpOptions) limit(d time.Duration) time.Duration {
+	if o.TimeScale == 0 {
+		return d
+	}
+	return time.Duration(float64(d) * o.TimeScale)
 }
 
 // Up brings the cluster up and returns when it works. On a running cluster it changes nothing; after an interrupted Up it
 // finishes the work.
 func Up(ctx context.Context, o UpOptions) error {
-	if err := Preflight(o.Layout, o.Config); err != nil {
+	if err := Preflight(ctx, o.Layout, o.Config); err != nil {
 		return err
 	}
 	unlock, err := lock(o.Layout)
@@ -200,7 +211,7 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 		return err
 	}
 
-	err = wait(ctx, controlPlaneWait, func(ctx context.Context) error { return client.Ready(ctx) })
+	err = o.wait(ctx, controlPlaneWait, func(ctx context.Context) error { return client.Ready(ctx) })
 	if err != nil {
 		return fmt.Errorf("the control plane is not ready: %w (log: %s)", err, o.Layout.Log("controlplane"))
 	}
@@ -209,10 +220,10 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 		return errors.Join(nodesSettle(ctx, o, client, p), networkSettle(ctx, o, client, p))
 	}
 
-	if err := wait(ctx, controlPlaneWait, func(ctx context.Context) error { return applyBase(ctx, o.Layout) }); err != nil {
+	if err := o.wait(ctx, controlPlaneWait, func(ctx context.Context) error { return applyBase(ctx, o.Layout) }); err != nil {
 		return err
 	}
-	if err := wait(ctx, controlPlaneWait, func(ctx context.Context) error { return prepareJoins(ctx, o) }); err != nil {
+	if err := o.wait(ctx, controlPlaneWait, func(ctx context.Context) error { return prepareJoins(ctx, o) }); err != nil {
 		return err
 	}
 	if err := joinNodes(ctx, o, p); err != nil {
@@ -230,7 +241,7 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 	if err := checkCluster(ctx, o, client, p); err != nil {
 		return err
 	}
-	if err := wait(ctx, addonsWait, func(ctx context.Context) error { return client.Serves(ctx, "metrics.k8s.io", "v1beta1") }); err != nil {
+	if err := o.wait(ctx, addonsWait, func(ctx context.Context) error { return client.Serves(ctx, "metrics.k8s.io", "v1beta1") }); err != nil {
 		return fmt.Errorf("metrics-server: %w (log: %s)", err, o.Layout.Log("metrics-server"))
 	}
 	p.done("metrics-server")
@@ -255,7 +266,7 @@ func checkedFile(l Layout) string { return filepath.Join(l.RunDir(), "checked") 
 // nodesSettle waits until every node is Ready, or has registered if its network is left to others.
 func nodesSettle(ctx context.Context, o UpOptions, client *kube.Cluster, p *progress) error {
 	seen := map[string]bool{}
-	err := wait(ctx, nodesWait, func(ctx context.Context) error {
+	err := o.wait(ctx, nodesWait, func(ctx context.Context) error {
 		nodes, err := client.Nodes(ctx)
 		if err != nil {
 			return err
@@ -280,7 +291,7 @@ func networkSettle(ctx context.Context, o UpOptions, client *kube.Cluster, p *pr
 	if settle == nil {
 		return nil
 	}
-	if err := wait(ctx, addonsWait, func(ctx context.Context) error { return settle(ctx, o, client) }); err != nil {
+	if err := o.wait(ctx, addonsWait, func(ctx context.Context) error { return settle(ctx, o, client) }); err != nil {
 		return fmt.Errorf("network %s: %w", o.Config.Network, err)
 	}
 	p.done("network " + o.Config.Network)
@@ -330,9 +341,9 @@ func nodesRegistered(want []Node, have []v1.Node) error {
 	return nil
 }
 
-// wait calls try until it succeeds. If the time is over first, it returns the last error of try.
-func wait(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// wait calls try until it succeeds. If the time is over first, it returns the last error of try, and says how more time is given.
+func (o UpOptions) wait(ctx context.Context, usual time.Duration, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, o.limit(usual))
 	defer cancel()
 	var last error
 	for {
@@ -345,6 +356,9 @@ func wait(ctx context.Context, limit time.Duration, try func(context.Context) er
 		}
 		select {
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("%w (after %v; on a slow machine: --time-scale)", last, o.limit(usual))
+			}
 			return last
 		case <-time.After(100 * time.Millisecond):
 		}

@@ -158,6 +158,8 @@ func openFirewalls(ctx context.Context, o UpOptions, p *progress) error {
 	if !o.Config.WindowsFirewall {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, o.limit(time.Minute))
+	defer cancel()
 	for _, n := range o.Config.Nodes() {
 		if !n.Windows {
 			continue
@@ -172,8 +174,6 @@ func openFirewalls(ctx context.Context, o UpOptions, p *progress) error {
 
 // runOnNode runs a program of a node to its end.
 func runOnNode(ctx context.Context, h host.Host, exe string, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	cmd, err := h.Program(ctx, exe, args...)
 	if err != nil {
 		return err

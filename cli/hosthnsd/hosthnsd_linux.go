@@ -44,7 +44,7 @@ func Command() *cobra.Command {
 				return err
 			}
 			for _, m := range missing {
-				klog.FromContext(c.Context()).Info("This machine cannot carry everything", "missing", m)
+				klog.FromContext(c.Context()).Info("This machine cannot carry everything", "missing", m.Text)
 			}
 			plane, err := dataplane.New(dataplane.Options{Netns: o.Netns, Uplink: o.Uplink})
 			if err != nil {

@@ -138,7 +138,15 @@ type usageError struct{ error }
 // Misused marks an error as a mistake in the command line: the program ends with 2.
 func Misused(err error) error { return usageError{err} }
 
-// Run runs a command line until it ends or is interrupted. It returns the exit code: 0 done, 1 failed, 2 misused.
+// refusedError marks what the machine is not ready for.
+type refusedError struct{ error }
+
+func (e refusedError) Unwrap() error { return e.error }
+
+// Refused marks an error by which a command ends before it has changed anything: the program ends with 4, as join does.
+func Refused(err error) error { return refusedError{err} }
+
+// Run runs a command line until it ends or is interrupted. It returns the exit code: 0 done, 1 failed, 2 misused, 4 refused.
 //
 // A service of Windows answers the service manager before its flags are parsed, so that an error in them is logged and the manager does
 // not report "error 1053: the service did not respond". If the service fails, the process ends and Run does not return.
@@ -215,8 +223,12 @@ func report(err error, logged bool) int {
 	}
 	fmt.Fprintln(os.Stderr, "porthole:", err)
 	var usage usageError
-	if errors.As(err, &usage) {
+	var refused refusedError
+	switch {
+	case errors.As(err, &usage):
 		return 2
+	case errors.As(err, &refused):
+		return 4
 	}
 	return 1
 }

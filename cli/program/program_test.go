@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -111,6 +112,7 @@ func TestExitCode(t *testing.T) {
 	}{
 		{"none", nil, 0, ""},
 		{"a code", fmt.Errorf("checking: %w", ExitCode(3)), 3, ""},
+		{"refused", Refused(errors.New("no runc")), 4, "porthole: no runc\n"},
 		{"a cause", fmt.Errorf("stopping wineserver: %w", ended), 1, "porthole: stopping wineserver: exit status 7\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

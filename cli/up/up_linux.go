@@ -2,6 +2,7 @@
 package up
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,6 +28,7 @@ func Command() *cobra.Command {
 	config := cluster.DefaultConfig()
 	var dir string
 	var dryRun bool
+	var scale float64
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring up a cluster with Linux nodes and emulated Windows nodes on this machine",
@@ -40,11 +42,15 @@ it changes nothing; after an interrupted run it finishes the work.`,
   porthole up --supervisor services              # Windows nodes are set up by porthole.exe join, and come back by themselves after a reboot
   porthole up --windows-firewall                 # with the inbound firewall of Windows Server, and rules for our programs
   porthole up --network tor --pod-cidr 10.244.0.0/16,fd00:10:244::/48
+  porthole up --time-scale 10                    # on a slow machine, such as one that QEMU emulates without KVM
   porthole up --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.Validate(); err != nil {
 				return err
+			}
+			if scale < 1 {
+				return program.Misused(fmt.Errorf("--time-scale %v: must be 1 or more", scale))
 			}
 			layout, err := cluster.NewLayout(dir)
 			if err != nil {
@@ -54,7 +60,11 @@ it changes nothing; after an interrupted run it finishes the work.`,
 				return cluster.PrintPlan(cmd.OutOrStdout(), layout, config)
 			}
 			platform.SetUmask()
-			if err := cluster.Up(cmd.Context(), cluster.UpOptions{Layout: layout, Config: config, Out: cmd.OutOrStdout()}); err != nil {
+			err = cluster.Up(cmd.Context(), cluster.UpOptions{Layout: layout, Config: config, Out: cmd.OutOrStdout(), TimeScale: scale})
+			if errors.Is(err, cluster.ErrNotReady) {
+				return program.Refused(err)
+			}
+			if err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), webHint(dir))
@@ -65,6 +75,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f := cmd.Flags()
 	f.StringVar(&dir, "dir", cluster.DefaultDir, "state folder")
 	addShape(f, &config)
+	f.Float64Var(&scale, "time-scale", 1, "by how much longer than usual everything may take, for a slow machine: 10 on one that QEMU emulates")
 	f.BoolVar(&dryRun, "dry-run", false, "print what would be made and run, and change nothing")
 
 	program.Values(cmd, "network", routes.Modes()...)

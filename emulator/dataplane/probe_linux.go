@@ -25,7 +25,7 @@ var probes = []struct {
 		return h.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "probe0"}})
 	}},
 	{ability: "veth devices with isolated bridge ports", lost: "endpoints", try: probePort},
-	{ability: "vxlan devices", lost: "Overlay networks", try: func(h *netlink.Handle) error {
+	{ability: VXLANDevices, lost: "Overlay networks", try: func(h *netlink.Handle) error {
 		return h.LinkAdd(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe3"}, VxlanId: 4096, Port: vxlanPort})
 	}},
 	{ability: "connection tracking over netlink", lost: "moving UDP flows when a backend goes", try: func(h *netlink.Handle) error {
@@ -35,7 +35,7 @@ var probes = []struct {
 	{ability: "nft tables of family ip", lost: "all policies", script: "add chain ip probe c"},
 	{ability: "nft NAT", lost: "OutBoundNAT and load balancers",
 		script: "add chain ip probe nat { type nat hook prerouting priority -100; }\nadd rule ip probe c snat to 192.0.2.1"},
-	{ability: "nft NAT of family ip6", lost: "IPv6",
+	{ability: NATOfIPv6, lost: "IPv6",
 		script: "add table ip6 probe\nadd chain ip6 probe nat { type nat hook prerouting priority -100; }\nadd chain ip6 probe c\n" +
 			"add rule ip6 probe c snat to 2001:db8::1"},
 	{ability: "nft maps of several fields", lost: "load balancers",
@@ -48,14 +48,28 @@ var probes = []struct {
 	{ability: "nft interval sets", lost: "exceptions and ACLs", script: "add rule ip probe c ip daddr { 192.0.2.0/24, 198.51.100.1 } return"},
 }
 
-// Probe tries, in a network namespace of its own, what the data plane needs of this machine, and says what is missing
-// and what does not work without it.
-func Probe(ctx context.Context, nft string) ([]string, error) {
+// Lack is something that the data plane stands on and this machine lacks.
+type Lack struct {
+	Ability string // for example "vxlan devices"
+	Text    string // a sentence: what is missing, and what does not work without it
+}
+
+func (l Lack) String() string { return l.Text }
+
+// Abilities that not every network needs.
+const (
+	VXLANDevices = "vxlan devices"
+	NATOfIPv6    = "nft NAT of family ip6"
+)
+
+// Probe tries, in a network namespace of its own, what the data plane needs of this machine, and returns what is missing.
+func Probe(ctx context.Context, nft string) ([]Lack, error) {
 	if nft == "" {
 		nft = "nft"
 	}
 	if _, err := exec.LookPath(nft); err != nil {
-		return []string{fmt.Sprintf("the program %s is not installed (apt-get install nftables): no policies and no load balancers", nft)}, nil
+		text := fmt.Sprintf("the program %s is not installed (apt-get install nftables): no policies and no load balancers", nft)
+		return []Lack{{Ability: nft, Text: text}}, nil
 	}
 
 	name := fmt.Sprintf("hns-probe-%d", os.Getpid())
@@ -68,7 +82,7 @@ func Probe(ctx context.Context, nft string) ([]string, error) {
 		return nil, fmt.Errorf("probing the kernel: %w", err)
 	}
 	defer h.Close()
-	var missing []string
+	var missing []Lack
 	for _, p := range probes {
 		err := error(nil)
 		if p.try != nil {
@@ -77,7 +91,8 @@ func Probe(ctx context.Context, nft string) ([]string, error) {
 			err = tryScript(ctx, nft, platform.NetnsPath(name), "add table ip probe\nadd chain ip probe c\n"+p.script+"\n")
 		}
 		if err != nil {
-			missing = append(missing, fmt.Sprintf("the kernel has no %s: no %s (%v)", p.ability, p.lost, err))
+			text := fmt.Sprintf("the kernel has no %s: no %s (%v)", p.ability, p.lost, err)
+			missing = append(missing, Lack{Ability: p.ability, Text: text})
 		}
 	}
 	return missing, nil

@@ -13,16 +13,16 @@ func TestProbe(t *testing.T) {
 	missing, err := Probe(t.Context(), "")
 	must(t, err)
 	if len(missing) > 0 {
-		t.Errorf("missing here: %s", strings.Join(missing, "\n"))
+		t.Errorf("missing here: %v", missing)
 	}
 	missing, err = Probe(t.Context(), "/nonexistent/nft")
 	must(t, err)
-	if len(missing) != 1 || !strings.Contains(missing[0], "apt-get install nftables") {
+	if len(missing) != 1 || !strings.Contains(missing[0].Text, "apt-get install nftables") {
 		t.Errorf("without nft: %v", missing)
 	}
 	missing, err = Probe(t.Context(), "false")
 	must(t, err)
-	if len(missing) < 5 || !strings.Contains(missing[0], "nft tables") {
+	if len(missing) < 5 || !strings.Contains(missing[0].Text, "nft tables") {
 		t.Errorf("with an nft that refuses: %v", missing)
 	}
 }

@@ -1,6 +1,7 @@
 /* Files: deletion and renaming as Windows 10 knows them, and paths that name a volume by its GUID. */
 #include "mend_layer.h"
 #include "mend_link.h"
+#include "mend_pipe.h"
 #include "mend_volume.h"
 
 #include <string.h>
@@ -107,7 +108,7 @@ static NTSTATUS NTAPI set_information_file(HANDLE file, IO_STATUS_BLOCK *io, voi
 		return dispose(file, io, *(ULONG *)info);
 	if ((class == RENAME_EX || class == LINK_EX) && size >= sizeof(ULONG))
 		return rename_file(file, io, info, size, class == RENAME_EX ? RENAME : LINK);
-	return ((set_file)set_original)(file, io, info, size, class);
+	return pipe_set(((set_file)set_original)(file, io, info, size, class), file, io, info, size, class);
 }
 
 /* The names of volumes: \??\Volume{GUID}, and what follows. Wine names the volume of a drive by a GUID that ends in the code of the

@@ -4,6 +4,7 @@
  * with O_PATH, so that the handle alone shows what it is and where. There are no junctions. A link is one to a folder if its target
  * is a folder. A socket's file (unix.c) is a reparse point too, without a target. */
 #include "mend_link.h"
+#include "mend_pipe.h"
 #include "mend_target.h"
 #include "mend_volume.h"
 
@@ -14,8 +15,7 @@
 #include "linux.h"
 
 /* Calls of Linux (arch/x86/entry/syscalls/syscall_64.tbl) and their flags (include/uapi/linux/fcntl.h). */
-enum { SYS_FSTAT = 5, SYS_GETDENTS64 = 217, SYS_NEWFSTATAT = 262, SYS_UNLINKAT = 263, SYS_RENAMEAT = 264,
-       SYS_SYMLINKAT = 266, SYS_READLINKAT = 267 };
+enum { SYS_FSTAT = 5, SYS_GETDENTS64 = 217, SYS_NEWFSTATAT = 262, SYS_UNLINKAT, SYS_RENAMEAT, SYS_SYMLINKAT = 266, SYS_READLINKAT };
 enum { AT_SYMLINK_NOFOLLOW = 0x100, AT_REMOVEDIR = 0x200 };
 enum { ENOENT_ = 2, EACCES_ = 13, EEXIST_ = 17, ENOTEMPTY_ = 39 };
 
@@ -392,7 +392,8 @@ static NTSTATUS NTAPI nt_fs_control(HANDLE file, HANDLE event, void *apc, void *
 	else if (code == GET_LINK)
 		status = tag_of(&link) == TAG_SOCKET ? get_socket(out, out_size, &used) : get_link(path, out, out_size, &used);
 	else
-		return ((fs_control)control_original)(file, event, apc, context, io, code, in, in_size, out, out_size);
+		return pipe_control(((fs_control)control_original)(file, event, apc, context, io, code, in, in_size, out, out_size), file, io, code, out,
+				    out_size);
 	io->Status = status;
 	io->Information = used;
 	if (event && STATUS_OK(status))
@@ -499,7 +500,7 @@ static NTSTATUS NTAPI nt_query_file(HANDLE file, IO_STATUS_BLOCK *io, void *info
 	BOOL absent;
 
 	if (!handle_link(file, path, &link))
-		return ((query_file)query_original)(file, io, info, size, class);
+		return pipe_query(((query_file)query_original)(file, io, info, size, class), file, io, info, size, class);
 	status = describe(&link, to_folder(AT_FDCWD, path, &absent), class, info, size, &used);
 	if (status == BAD_CLASS)
 		return ((query_file)query_original)(file, io, info, size, class);

@@ -76,13 +76,36 @@ func TestPrograms(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *host){
 		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs,
 		"ping": testPing, "links": testLinks, "stand-ins": testStandIns, "tar": testTar, "sockets": testSockets,
-		"usage": testUsage, "read-only files": testReadOnly,
+		"usage": testUsage, "read-only files": testReadOnly, "handles": testHandles,
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := *h
 			here.t = t
 			test(t, &here)
 		})
+	}
+}
+
+// testHandles: the standard handles of a program are pipes for every call that Windows has for these. Of the input four
+// bytes wait to be read.
+func testHandles(t *testing.T, h *host) {
+	r := h.ran(wantedPrograms{Programs: []wantedProgram{{Line: `C:\app.exe handles`, Input: "hello"}}})[0]
+	if r.Err != "" || r.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	for i, local := range []string{"<nil> 1 4 3 true", "<nil> 0 0 3 true", "<nil> 0 0 3 true"} {
+		peek := "peek 0  0" // one can only look into what one reads
+		if i == 0 {
+			peek = "peek 1 el 4"
+		}
+		for _, want := range []string{"type 3 <nil>", peek, "bytes <nil>", "messages true", "info <nil> 0 true true 1", "local " + local, "short true"} {
+			if line := fmt.Sprintln(i, want); !strings.Contains(r.Out, line) {
+				t.Errorf("missing: %s", line)
+			}
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s", r.Out)
 	}
 }
 

@@ -2,7 +2,8 @@
 // ends with an exit code of 32 bits. With the argument "plain" it does not handle signals, so that Windows ends it;
 // with "console" it does what onConsole says; "environment" prints its variables, "arguments" its arguments as JSON,
 // "readlink" where a link leads, "link" makes one, "listen" and "dial" are the ends of a socket that is a file, "fill"
-// writes 30 MiB, "read-only" removes files that are; with any other it copies its input to its output.
+// writes 30 MiB, "read-only" removes files that are, "handles" describes its standard handles; with any other it copies
+// its input to its output.
 package main
 
 import (
@@ -54,6 +55,8 @@ func run(what string, args []string, asked <-chan os.Signal) {
 		fmt.Println(os.Symlink(args[0], args[1]))
 	case "fill":
 		fmt.Println(os.WriteFile(args[0], make([]byte, 30<<20), 0o600))
+	case "handles":
+		describeHandles()
 	case "read-only":
 		fmt.Println(removeReadOnly(args[0]))
 

@@ -1,0 +1,92 @@
+package cluster
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/emulator/dataplane"
+)
+
+// TestMachineLacks: each thing that a machine lacks is said with its cure, and one that has all passes.
+func TestMachineLacks(t *testing.T) {
+	whole := machine{memory: 4 << 30, disk: 4 << 30, controllers: []string{"cpuset", "cpu", "io", "memory", "pids"}, overlay: true}
+	both := func(c *Config) { c.PodCIDR = "10.244.0.0/16,fd00:10:244::/48" }
+	lack := func(ability string) func(*machine) {
+		return func(m *machine) { m.lacks = []dataplane.Lack{{Ability: ability, Text: "no " + ability}} }
+	}
+
+	for _, c := range []struct {
+		name    string
+		machine func(*machine)
+		config  func(*Config)
+		want    string // in the only error; empty: nothing is lacking
+	}{
+		{"all", nil, nil, ""},
+		{"unknown memory and disk", func(m *machine) { m.memory, m.disk = 0, 0 }, nil, ""},
+		{"memory", func(m *machine) { m.memory = 1 << 30 }, nil, "1024 MiB of memory are free"},
+		{"memory of many nodes", nil, func(c *Config) { c.WindowsNodes = 20 }, "choose fewer nodes with --windows-nodes"},
+		{"disk", func(m *machine) { m.disk = 500 << 20 }, nil, "500 MiB are free where /d lies"},
+		{"a controller", func(m *machine) { m.controllers = m.controllers[:4] }, nil, "no controller pids"},
+		{"overlay", func(m *machine) { m.overlay = false }, nil, "CONFIG_OVERLAY_FS"},
+		{"read-only", func(m *machine) { m.readOnly = unix.EROFS }, nil, "no files can be made in /d (read-only file system): choose another folder with --dir"},
+		{"nft", lack("nft"), nil, ""},
+		{"nft numgen", lack("nft numgen"), nil, "no nft numgen"},
+		{"nft numgen, no Windows", lack("nft numgen"), func(c *Config) { c.WindowsNodes = 0 }, ""},
+		{"vxlan, not used", lack(dataplane.VXLANDevices), nil, ""},
+		{"vxlan, used", lack(dataplane.VXLANDevices), func(c *Config) { c.Network = "vxlan" }, "no vxlan devices"},
+		{"IPv6, not used", lack(dataplane.NATOfIPv6), nil, ""},
+		{"IPv6, used", lack(dataplane.NATOfIPv6), both, "no nft NAT of family ip6"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, config := whole, DefaultConfig()
+			if c.machine != nil {
+				c.machine(&m)
+			}
+			if c.config != nil {
+				c.config(&config)
+			}
+			errs := m.lacking(config, "/d")
+			if c.want == "" && len(errs) > 0 || c.want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want)) {
+				t.Errorf("%v, want %q", errs, c.want)
+			}
+		})
+	}
+}
+
+// TestObserve reads this machine, on which the tests of a cluster run, and a folder in which nobody can make files.
+func TestObserve(t *testing.T) {
+	m, err := observe(t.Context(), t.TempDir()+"/not/there/yet")
+	if errs := m.lacking(DefaultConfig(), "/d"); err != nil || len(errs) > 0 {
+		t.Errorf("this machine: %v, %v", err, errs)
+	}
+	if m.memory == 0 || m.disk == 0 {
+		t.Errorf("%+v", m)
+	}
+
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	err = Preflight(t.Context(), Layout{Dir: dir + "/state", Bin: t.TempDir()}, DefaultConfig())
+	if !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "no files can be made in "+dir+"/state") {
+		t.Errorf("on a read-only file system: %v", err)
+	}
+}
+
+// TestStatusWithoutCluster: nothing was ever made, or its processes are gone as after a restart of the machine. One line says which.
+func TestStatusWithoutCluster(t *testing.T) {
+	l := Layout{Dir: t.TempDir(), Bin: t.TempDir()}
+	for _, want := range []string{"no cluster in " + l.Dir + ": run `porthole up` first", "the cluster in " + l.Dir + " does not run: `porthole up` starts it"} {
+		s, err := ReadStatus(t.Context(), l)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%+v, %v, want %q", s, err, want)
+		}
+		if err := writeJSON(l.ConfigFile(), DefaultConfig(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
