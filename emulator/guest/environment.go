@@ -35,7 +35,7 @@ func Environment(tools wine.Tools) []Variable {
 		{"WINEARCH", "win64"},
 		{"WINEDEBUG", "-all"},
 		{"FONTCONFIG_FILE", Prefix + "/fonts.conf"},
-		{"WINEDLLOVERRIDES", "mscoree,mshtml,winemenubuilder.exe,wineboot.exe=;findstr.exe,hostname.exe,ipconfig.exe,kernelbase,nsi,ping.exe,ws2_32=n,b"},
+		{"WINEDLLOVERRIDES", "mscoree,mshtml,winemenubuilder.exe,explorer.exe,wineboot.exe=;findstr.exe,hostname.exe,ipconfig.exe,kernelbase,nsi,ping.exe,ws2_32=n,b"},
 		{"WINELOADER", tools.Loader},
 		{"WINEPREFIX", Prefix},
 		{"WINESERVER", tools.Server},

@@ -66,7 +66,7 @@ func (t Tools) Env(p Prefix) []string {
 		"WINEDEBUG=-all",
 		"WINESERVER=" + t.Server,
 		"WINELOADER=" + t.Loader,
-		"WINEDLLOVERRIDES=mscoree,mshtml,winemenubuilder.exe=;combase,findstr.exe,hnetcfg,hostname.exe,iphlpapi,ipconfig.exe,kernelbase,net.exe,netapi32,netsh.exe,nsi,pdh,ping.exe,sechost,shutdown.exe,virtdisk,where.exe,whoami.exe,ws2_32=n,b",
+		"WINEDLLOVERRIDES=mscoree,mshtml,winemenubuilder.exe,explorer.exe=;combase,findstr.exe,hnetcfg,hostname.exe,iphlpapi,ipconfig.exe,kernelbase,net.exe,netapi32,netsh.exe,nsi,pdh,ping.exe,sechost,shutdown.exe,virtdisk,where.exe,whoami.exe,ws2_32=n,b",
 		"LC_ALL=C.UTF-8",
 	}
 	if addr, ok := os.LookupEnv("HNSD_ADDR"); ok {

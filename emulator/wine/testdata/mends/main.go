@@ -30,7 +30,7 @@ var checks = []struct {
 	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version},
 	{"registry", currentVersion}, {"texts", texts}, {"service", service}, {"no-service", service},
 	{"unix-sockets", unixSockets}, {"counters", counters}, {"memory", memory}, {"users", users},
-	{"host-name", hostName}, {"owners", owners}, {"sleeps", sleeps}, {"user-programs", userPrograms},
+	{"host-name", hostName}, {"owners", owners}, {"sleeps", sleeps}, {"desktop", desktop}, {"user-programs", userPrograms},
 	{"unmended", unmended},
 }
 
