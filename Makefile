@@ -131,6 +131,10 @@ test-lab: deps build ## what of the local cluster's tests takes too long for mak
 	@PORTHOLE_LAB=long go test -count=1 -timeout 20m -v -run 'TestStorage|TestWindowsFirewall|TestCrowd' ./test/lab
 	@PORTHOLE_LAB_MEMORY=4Gi go test -count=1 -timeout 15m -v -run TestWindowsEviction ./test/lab
 
+.PHONY: test-programs
+test-programs: deps build ## programs for Windows that others built, as pods: Node.js, Bun, Dart, Caddy, windows_exporter (4 minutes; downloads 230 MB)
+	@PORTHOLE_LAB=programs go test -count=1 -timeout 30m -v -run TestRealPrograms ./test/lab
+
 .PHONY: test-cgroup-v2
 test-cgroup-v2: deps build ## the kubelet and its pods on a kernel that has cgroup v2 alone, without systemd and with it, beside upstream's kubelet (12 minutes)
 	@PORTHOLE_CGROUP_V2=long go test -count=1 -timeout 35m -v -run 'TestCgroupV2$$|TestSystemd$$' ./test/kubelet

@@ -204,6 +204,8 @@ int WINAPI setsockopt(SOCKET s, int level, int option, const char *value, int si
 	struct relay *relay;
 	SOCKET listener;
 
+	if (result && keep_alive(s, level, option, value, size))
+		return 0;
 	if (result || level != SOL_SOCKET || option != UPDATE_ACCEPT_CONTEXT || !value || size < (int)sizeof listener)
 		return result;
 	listener = *(const SOCKET *)(const void *)value;

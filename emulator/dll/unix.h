@@ -9,4 +9,8 @@ BOOL unix_name(SOCKET s, BOOL peer, struct sockaddr *name, int *size, int *resul
 
 void unix_start(void);
 
+/* keep_alive sets when TCP probes a silent peer, for which Wine 8.0 has no options. FALSE: the option is another one, or is refused. It is in
+ * ws2_32.c. */
+BOOL keep_alive(SOCKET s, int level, int option, const char *value, int size);
+
 #endif

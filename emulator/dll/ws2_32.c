@@ -55,6 +55,25 @@ static int linux_socket(SOCKET s)
 	return fd;
 }
 
+BOOL keep_alive(SOCKET s, int level, int option, const char *value, int size)
+{
+	/* Of Windows (ws2ipdef.h, build 16299) and of Linux (include/uapi/linux/tcp.h). All are seconds, but the last is a count. */
+	static const int options[][2] = { { 3, 4 }, { 17, 5 }, { 16, 6 } }; /* TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT */
+	BOOL done = FALSE;
+	size_t i;
+	int fd;
+
+	if (level != IPPROTO_TCP || !value || size < (int)sizeof(int))
+		return FALSE;
+	for (i = 0; i < sizeof options / sizeof *options; i++) {
+		if (option != options[i][0] || (fd = linux_socket(s)) < 0)
+			continue;
+		done = !linux_call(SYS_SETSOCKOPT, fd, IPPROTO_TCP, options[i][1], (intptr_t)value, sizeof(int));
+		linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
+	}
+	return done;
+}
+
 /* bound_to_interface: Wine binds such a socket to the interface that has the address. */
 static BOOL bound_to_interface(SOCKET s, const struct sockaddr *name, int size)
 {

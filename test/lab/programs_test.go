@@ -57,14 +57,131 @@ func TestRealPrograms(t *testing.T) {
 			}}, testimages.Image{Repository: "programs/" + run.name, Windows: &testimages.Variant{
 				Layers: []string{"program"}, Entrypoint: []string{`C:\` + exe}, Args: append(run.args, `C:\work.mjs`),
 			}})
-			serves(t, run.name, `{"files":"text","child":"one two 0","name":"10.96.0.1","output":"written"}`)
+			serves(t, run.name, `{"files":"text","child":"one two 0","name":"10.96.0.1","output":"written"}`, "listens")
 			ends(t, run.name)
 		})
 	}
+
+	t.Run("caddy", testCaddy)
+	t.Run("windows_exporter", testExporter)
+	t.Run("dart", testDart)
 }
 
-// serves makes a pod of the image programs/NAME and a Service in front of it, and waits until that answers.
-func serves(t *testing.T, name, answer string) {
+// testCaddy serves a file of its image.
+func testCaddy(t *testing.T) {
+	exe := installed(t, "github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.9")
+	push(t, layers{"program": func(l *testimages.Layer) error {
+		l.Dir("Files/site", 0o755)
+		l.Text("Files/site/index.html", "a page")
+		return windowsLayer(l, exe)
+	}}, testimages.Image{Repository: "programs/caddy", Windows: &testimages.Variant{
+		Layers: []string{"program"}, Entrypoint: []string{`C:\caddy.exe`}, Args: []string{"file-server", "--listen", ":8080", "--root", `C:\site`},
+	}})
+	serves(t, "caddy", "a page", "server running")
+	ends(t, "caddy")
+}
+
+// exporter is the manifest of windows_exporter's own folder kubernetes, without the pod that opens the firewall by PowerShell.
+const exporter = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: windows-exporter}
+spec:
+  selector: {matchLabels: {app: windows-exporter}}
+  template:
+    metadata: {labels: {app: windows-exporter}}
+    spec:
+      securityContext: {windowsOptions: {hostProcess: true, runAsUserName: 'NT AUTHORITY\SYSTEM'}}
+      hostNetwork: true
+      nodeSelector: {kubernetes.io/os: windows}
+      containers:
+      - name: windows-exporter
+        image: programs/windows_exporter:1
+        args: ['--config.file=%CONTAINER_SANDBOX_MOUNT_POINT%/config.yml']
+        ports: [{name: http, containerPort: 9182, hostPort: 9182}]
+        volumeMounts: [{name: config, mountPath: /config.yml, subPath: config.yml}]
+      volumes: [{name: config, configMap: {name: windows-exporter-config}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: windows-exporter-config}
+data:
+  config.yml: |
+    collectors:
+      enabled: '[defaults],container'
+    collector:
+      service:
+        services-where: "Name='containerd' or Name='kubelet'"
+`
+
+// testExporter has each Windows node's figures exported by a DaemonSet of HostProcess pods, and some collectors work.
+func testExporter(t *testing.T) {
+	exe := installed(t, "github.com/prometheus-community/windows_exporter@v0.27.2")
+	push(t, layers{"program": func(l *testimages.Layer) error { return windowsLayer(l, exe) }}, testimages.Image{
+		Repository: "programs/windows_exporter", Windows: &testimages.Variant{
+			Layers: []string{"program"}, Entrypoint: []string{`%CONTAINER_SANDBOX_MOUNT_POINT%\windows_exporter.exe`},
+		},
+	})
+	apply(t, exporter)
+	kubectl(t, "rollout", "status", "daemonset/windows-exporter", "--timeout=50s")
+	windowsPod(t, "exported", "[serve, --http, ':8080']", "  nodeName: win01", "")
+	id := waitPod(t, "exported", podWait, isReady).Status.ContainerStatuses[0].ContainerID
+	for _, node := range []string{"10.99.0.21", "10.99.0.22"} {
+		var metrics string
+		wait.NoError(t, 30*time.Second, "metrics of "+node, func() (err error) {
+			if metrics, err = curl("porthole-lin01", node+":9182/metrics"); err == nil && !strings.Contains(metrics, "windows_exporter_build_info") {
+				err = fmt.Errorf("%.200s", metrics)
+			}
+			return err
+		})
+		for _, collector := range []string{"container", "cs", "service"} { // Wine has no counters for others: docs/programs.md
+			if line := fmt.Sprintf("windows_exporter_collector_success{collector=%q} 1", collector); !strings.Contains(metrics, line) {
+				t.Errorf("%s: missing: %s", node, line)
+			}
+		}
+		seen := strings.Contains(metrics, fmt.Sprintf("windows_container_available{container_id=%q} 1", id))
+		if seen != (node == "10.99.0.21") {
+			t.Errorf("%s: container %s is seen: %v", node, id, seen)
+		}
+	}
+}
+
+// testDart has Sass, a program of Dart, translate a file.
+func testDart(t *testing.T) {
+	p := npmPackage{"sass-embedded-win32-x64", "1.105.0", "40335fbaed13740a28a7098e22fbf73af96d9b040d23950a0c727919144512da"}
+	folder := filepath.Join(p.unpacked(t), "dart-sass", "src")
+	push(t, layers{"program": func(l *testimages.Layer) error {
+		l.Text("Files/page.scss", "$color: #123456;\na { b { color: $color } }\n")
+		return errors.Join(windowsLayer(l, filepath.Join(folder, "dart.exe")), l.File("Files/sass.snapshot", filepath.Join(folder, "sass.snapshot"), 0o644))
+	}}, testimages.Image{Repository: "programs/dart", Windows: &testimages.Variant{
+		Layers: []string{"program"}, Entrypoint: []string{`C:\dart.exe`}, Args: []string{`C:\sass.snapshot`, `C:\page.scss`},
+	}})
+	apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: dart}, spec: {nodeName: win01, restartPolicy: Never, containers: [{name: app, image: "programs/dart:1"}]}}`)
+	waitPod(t, "dart", podWait, succeeded)
+	if logs := kubectl(t, "logs", "dart"); !strings.Contains(logs, "a b {\n  color: #123456;\n}") {
+		t.Errorf("Sass says %q", logs)
+	}
+}
+
+// installed builds a program of a Go module for Windows, from where the module itself says what it needs.
+func installed(t *testing.T, module string) string {
+	t.Helper()
+	build := exec.Command("go", "install", "-ldflags", "-s -w", module)
+	build.Dir = t.TempDir() // without a go.mod
+	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", module, err, out)
+	}
+	gopath, err := command(time.Minute, "go", "env", "GOPATH")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, _, _ := strings.Cut(filepath.Base(module), "@")
+	return filepath.Join(strings.TrimSpace(gopath), "bin", "windows_amd64", name+".exe")
+}
+
+// serves makes a pod of the image programs/NAME and a Service in front of it, and waits until that answers and the log has a text.
+func serves(t *testing.T, name, answer, logged string) {
 	t.Helper()
 	apply(t, fmt.Sprintf(`
 apiVersion: v1
@@ -97,7 +214,7 @@ spec:
 			return err
 		})
 	}
-	if logs := kubectl(t, "logs", name); !strings.Contains(logs, "listens") {
+	if logs := kubectl(t, "logs", name); !strings.Contains(logs, logged) {
 		t.Errorf("its log is %q", logs)
 	}
 }

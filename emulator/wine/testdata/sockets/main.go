@@ -99,6 +99,10 @@ func tcp() error {
 	if err != nil {
 		return err
 	}
+	probes := net.KeepAliveConfig{Enable: true, Idle: 100 * time.Second, Interval: 7 * time.Second, Count: 3}
+	if err := client.(*net.TCPConn).SetKeepAliveConfig(probes); err != nil {
+		return fmt.Errorf("probes of a silent peer: %w", err)
+	}
 	return exchange(client)
 }
 
