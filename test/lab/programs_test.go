@@ -122,6 +122,7 @@ func testExporter(t *testing.T) {
 			Layers: []string{"program"}, Entrypoint: []string{`%CONTAINER_SANDBOX_MOUNT_POINT%\windows_exporter.exe`},
 		},
 	})
+
 	apply(t, exporter)
 	kubectl(t, "rollout", "status", "daemonset/windows-exporter", "--timeout=50s")
 	windowsPod(t, "exported", "[serve, --http, ':8080']", "  nodeName: win01", "")
@@ -201,6 +202,7 @@ spec:
   selector: {app: %[1]s}
   ports: [{port: 80, targetPort: 8080}]
 `, name))
+
 	began := time.Now()
 	waitPod(t, name, podWait, isReady)
 	t.Logf("Ready after %v", time.Since(began).Round(100*time.Millisecond))
