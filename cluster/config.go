@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,8 +23,10 @@ const Version = "v1.36.3"
 
 // Config is what a user chooses at `porthole up`.
 type Config struct {
-	LinuxNodes   int `json:"linuxNodes"`
-	WindowsNodes int `json:"windowsNodes"`
+	// Name of the cluster; empty: the default. Clusters with different names run side by side on a machine.
+	Name         string `json:"name,omitempty"`
+	LinuxNodes   int    `json:"linuxNodes"`
+	WindowsNodes int    `json:"windowsNodes"`
 	// WindowsBuild is the build of the Windows nodes. If it has several, separated by commas, the nodes get them in turn.
 	WindowsBuild string `json:"windowsBuild"`
 	Network      string `json:"network"`
@@ -52,6 +55,9 @@ type Config struct {
 	RegistryPort int `json:"registryPort"`
 }
 
+// The name of a cluster is part of the names of network namespaces, cgroups and folders.
+var nameForm = regexp.MustCompile(`^([a-z]([a-z0-9-]{0,18}[a-z0-9])?)?$`)
+
 // Values of Config.Supervisor. With SuperviseProcesses the cluster's supervisor starts the programs of Windows nodes, and this package writes their
 // files. With SuperviseServices each Windows node has a service manager, and `porthole.exe join` on the node does all of it, as on Windows.
 const (
@@ -71,6 +77,19 @@ func DefaultConfig() Config {
 		PodCIDR: lab.PodRange.String(), APIPort: 6443, RegistryPort: 5000}
 }
 
+// Lab is the network of the cluster in a folder.
+func Lab(dir string) (lab.Lab, error) {
+	l, err := NewLayout(dir)
+	if err != nil {
+		return "", err
+	}
+	c, err := readConfig(l)
+	return c.lab(), err
+}
+
+// lab is the network that the cluster's hosts are in.
+func (c Config) lab() lab.Lab { return lab.Lab(c.Name) }
+
 // Nodes have the lab's addresses .11 to .19 and .21 to .60; hosts on their own begin at .101.
 const (
 	maxLinuxNodes   = 9
@@ -79,6 +98,9 @@ const (
 
 // Validate returns an error that names the flag with a wrong value and the values that it may have.
 func (c Config) Validate() error {
+	if !nameForm.MatchString(c.Name) {
+		return fmt.Errorf("--name %q: use 1 to 20 characters of a-z, 0-9 and -, starting with a letter and not ending with -", c.Name)
+	}
 	if c.LinuxNodes < 1 || c.LinuxNodes > maxLinuxNodes {
 		return fmt.Errorf("--linux-nodes %d: must be 1 to %d (the control plane and CoreDNS run on lin01)", c.LinuxNodes, maxLinuxNodes)
 	}

@@ -60,7 +60,7 @@ func controlPlaneConfig(l Layout, c Config) ([]byte, error) {
 
 // kubeletConfig returns the KubeletConfiguration of a node. On a Windows node every path is the node's own C: path, and its CRI is
 // the named pipe of containerd.
-func kubeletConfig(l Layout, n Node) ([]byte, error) {
+func kubeletConfig(l Layout, c Config, n Node) ([]byte, error) {
 	doc := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"authentication":              map[string]any{"anonymous": map[string]bool{"enabled": false}, "webhook": map[string]bool{"enabled": true}, "x509": map[string]string{"clientCAFile": kubeletFile(l, n, "ca.crt")}},
@@ -71,7 +71,7 @@ func kubeletConfig(l Layout, n Node) ([]byte, error) {
 		"tlsPrivateKeyFile":           kubeletFile(l, n, "kubelet.key"),
 		"failCgroupV1":                false,
 		"failSwapOn":                  false,
-		"cgroupRoot":                  cgroupRoot(n),
+		"cgroupRoot":                  c.lab().Cgroup(n.Name), // apart from those of other nodes on this machine
 		"podLogsDir":                  podLogsDir(l, n),
 		"serializeImagePulls":         false,
 		"shutdownGracePeriod":         "0s",
@@ -105,9 +105,6 @@ func podLogsDir(l Layout, n Node) string {
 	}
 	return l.NodeFile(n.Name, "log", "pods")
 }
-
-// cgroupRoot keeps the pods of each node apart from those of the others on this machine.
-func cgroupRoot(n Node) string { return "/porthole/" + n.Name }
 
 func containerdSocket(l Layout, n Node) string {
 	return l.NodeFile(n.Name, "containerd", "containerd.sock")

@@ -62,7 +62,7 @@ func checkCluster(ctx context.Context, o UpOptions, client *kube.Cluster, p *pro
 	}
 	p.done("a pod on every node")
 
-	if err := o.wait(ctx, 20*time.Second, func(ctx context.Context) error { return checkPaths(ctx, pods) }); err != nil {
+	if err := o.wait(ctx, 20*time.Second, func(ctx context.Context) error { return checkPaths(ctx, o.Config, pods) }); err != nil {
 		return fmt.Errorf("data path: %w", err)
 	}
 	p.done(fmt.Sprintf("data path: %d pod-to-pod paths, service names over DNS, the outside", len(pods)*len(pods)))
@@ -98,20 +98,20 @@ func podsReady(pods []v1.Pod, want int) error {
 }
 
 // checkPaths asks every pod to fetch from every target, all at once, and names the paths that fail.
-func checkPaths(ctx context.Context, pods []v1.Pod) error {
+func checkPaths(ctx context.Context, c Config, pods []v1.Pod) error {
 	type target struct{ name, url string }
 	targets := []target{{"the service check." + checkNamespace, "http://check." + checkNamespace + ".svc.cluster.local/"}}
 	for _, pod := range pods {
 		targets = append(targets, target{"a pod on " + pod.Spec.NodeName, "http://" + pod.Status.PodIP + ":8080/"})
 	}
 
-	stop, err := serveOutside()
+	stop, err := serveOutside(c)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	targets = append(targets, target{"the outside", "http://" + outsideAddress + "/"})
-	client := look.ClientIn(platform.NetnsPath(lab.Netns("lin01")))
+	client := look.ClientIn(platform.NetnsPath(c.lab().Netns("lin01")))
 	defer client.CloseIdleConnections()
 
 	var wg sync.WaitGroup
@@ -133,9 +133,9 @@ func checkPaths(ctx context.Context, pods []v1.Pod) error {
 var outsideAddress = net.JoinHostPort(lab.Outside.String(), "8099")
 
 // serveOutside answers HTTP requests at the outside address while the test runs.
-func serveOutside() (stop func(), err error) {
+func serveOutside(c Config) (stop func(), err error) {
 	var listener net.Listener
-	err = platform.InNetns(platform.NetnsPath(lab.RouterNetns), func() (err error) {
+	err = platform.InNetns(platform.NetnsPath(c.lab().RouterNetns()), func() (err error) {
 		listener, err = net.Listen("tcp", outsideAddress)
 		return err
 	})
@@ -146,9 +146,13 @@ func serveOutside() (stop func(), err error) {
 	return httpserve.Start(listener, page, nil), nil
 }
 
-// NodeClient makes HTTP requests from within a node of the local cluster.
-func NodeClient(node string) (*http.Client, error) {
-	path := platform.NetnsPath(lab.Netns(node))
+// NodeClient makes HTTP requests from within a node of a local cluster.
+func NodeClient(l Layout, node string) (*http.Client, error) {
+	c, err := readConfig(l)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	path := platform.NetnsPath(c.lab().Netns(node))
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("no node %s of a local cluster runs here (`porthole status` lists them): %w", node, err)
 	}

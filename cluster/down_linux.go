@@ -18,7 +18,6 @@ import (
 	hcs "porthole.dev/porthole/emulator/hcsd/serve"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/host"
-	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -92,7 +91,7 @@ func Down(ctx context.Context, o DownOptions) error {
 func killContainers(c Config) error {
 	pids := map[int]bool{}
 	for _, n := range c.Nodes() {
-		for _, dir := range platform.Cgroups(cgroupRoot(n)) {
+		for _, dir := range platform.Cgroups(c.lab().Cgroup(n.Name)) {
 			err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 				if err != nil || d.IsDir() || d.Name() != "cgroup.procs" {
 					return ignoreGone(err)
@@ -139,11 +138,11 @@ func killInNetns(c Config) error {
 	pids := map[int]bool{}
 	var names []string
 	if len(c.Nodes()) > 0 {
-		names = append(names, lab.RouterNetns)
+		names = append(names, c.lab().RouterNetns())
 	}
 
 	for _, n := range c.Nodes() {
-		names = append(names, lab.Netns(n.Name))
+		names = append(names, c.lab().Netns(n.Name))
 	}
 	for _, name := range names {
 		found, err := platform.NetnsPids(platform.NetnsPath(name))
@@ -213,21 +212,21 @@ func mountsBelow(l Layout, keep []string) ([]string, error) {
 func removeNetwork(l Layout, c Config) error {
 	var errs []error
 	for _, n := range c.Nodes() {
-		errs = append(errs, lab.RemoveHost(n.Name))
+		errs = append(errs, c.lab().RemoveHost(n.Name))
 		own, err := serve.OwnNetns(l.Host(n.Name)) // those that a host's HNS made
 		errs = append(errs, err)
 		for _, name := range own {
 			errs = append(errs, platform.DeleteNetns(name))
 		}
 	}
-	return errors.Join(append(errs, lab.RemoveRouter())...)
+	return errors.Join(append(errs, c.lab().RemoveRouter())...)
 }
 
 // removeCgroups removes the nodes' cgroups.
 func removeCgroups(ctx context.Context, c Config) error {
 	var errs []error
 	for _, n := range c.Nodes() {
-		errs = append(errs, platform.RemoveCgroup(ctx, cgroupRoot(n)))
+		errs = append(errs, platform.RemoveCgroup(ctx, c.lab().Cgroup(n.Name)))
 	}
 	return errors.Join(errs...)
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/host"
-	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -50,11 +49,12 @@ func NodeFacts(ctx context.Context, l Layout) (map[string][]byte, error) {
 			out[name] = data
 		})
 	}
-	run(RouterName, lab.RouterNetns, func() (program, error) {
-		return linuxProgram(lab.RouterNetns, exec.CommandContext(ctx, l.Porthole(), "facts", "--name="+RouterName, "--routes=", "--cni-conf-dir=")), nil
+	router := config.lab().RouterNetns()
+	run(RouterName, router, func() (program, error) {
+		return linuxProgram(router, exec.CommandContext(ctx, l.Porthole(), "facts", "--name="+RouterName, "--routes=", "--cni-conf-dir=")), nil
 	})
 	for _, n := range config.Nodes() {
-		run(n.Name, lab.Netns(n.Name), func() (program, error) { return factsCommand(ctx, l, config, n) })
+		run(n.Name, config.lab().Netns(n.Name), func() (program, error) { return factsCommand(ctx, l, config, n) })
 	}
 	tasks.Wait()
 	return out, errors.Join(errs...)
@@ -82,7 +82,7 @@ func factsCommand(ctx context.Context, l Layout, c Config, n Node) (program, err
 		args = append(args, more(l, n)...)
 	}
 	if n.OS() != "windows" {
-		return linuxProgram(lab.Netns(n.Name), exec.CommandContext(ctx, l.Porthole(), append(args, "--cni-conf-dir="+l.NodeFile(n.Name, "cni", "net.d"))...)), nil
+		return linuxProgram(c.lab().Netns(n.Name), exec.CommandContext(ctx, l.Porthole(), append(args, "--cni-conf-dir="+l.NodeFile(n.Name, "cni", "net.d"))...)), nil
 	}
 	h, err := host.Store{Dir: l.Dir, Bin: l.Bin}.Get(n.Name)
 	if err != nil {

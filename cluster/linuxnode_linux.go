@@ -13,7 +13,7 @@ import (
 // writeLinuxNode writes what only a Linux node has.
 func writeLinuxNode(l Layout, c Config, n Node) error {
 	if c.LinuxKubelet == KubeletUpstream {
-		if err := makeCgroups(n); err != nil {
+		if err := makeCgroups(c, n); err != nil {
 			return err
 		}
 	}
@@ -35,7 +35,7 @@ func writeContainerd(l Layout, n Node) error {
 
 // makeCgroups makes the node's cgroup in every hierarchy: upstream's kubelet expects it there, and ours makes it. A cpuset takes no process
 // before it has processors and memory, which are those of the cgroup above.
-func makeCgroups(n Node) error {
+func makeCgroups(c Config, n Node) error {
 	hierarchies := []string{"/sys/fs/cgroup"}
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil { // version 1: one folder for each
 		hierarchies, _ = filepath.Glob("/sys/fs/cgroup/*")
@@ -46,7 +46,7 @@ func makeCgroups(n Node) error {
 			continue // nothing is mounted there
 		}
 		dir := h
-		for _, name := range strings.Split(strings.Trim(cgroupRoot(n), "/"), "/") {
+		for _, name := range strings.Split(strings.Trim(c.lab().Cgroup(n.Name), "/"), "/") {
 			above := dir
 			if dir = filepath.Join(dir, name); os.MkdirAll(dir, 0o755) != nil {
 				return fmt.Errorf("making the cgroup %s", dir)

@@ -99,7 +99,7 @@ func addFRR(p *planner) {
 	add := func(name string, removes []string, wait ...supervise.Condition) {
 		file := func(suffix string) string { return filepath.Join(dir, name+suffix) }
 		p.add(supervise.Process{
-			Name: "router/" + name, Path: filepath.Join(frrFolder, name), Netns: platform.NetnsPath(lab.RouterNetns), Log: p.l.Log(name),
+			Name: "router/" + name, Path: filepath.Join(frrFolder, name), Netns: platform.NetnsPath(p.c.lab().RouterNetns()), Log: p.l.Log(name),
 			Args:    []string{"--vty_socket", dir, "-z", socket, "-i", file(".pid"), "-f", file(".conf"), "-P", "0", "--log", "stdout"},
 			Removes: append(removes, file(".vty")), WaitFor: wait,
 		})

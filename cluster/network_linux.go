@@ -25,7 +25,7 @@ type network struct {
 	// proxy changes the KubeProxyConfiguration of a node in place.
 	proxy func(Node, map[string]any)
 	// services is set if this mode implements Services itself; then no node runs kube-proxy. It returns how many are programmed.
-	services func(context.Context) Counts
+	services func(context.Context, Config) Counts
 	// plugins are the CNI plugins that Windows nodes need in addition to win-bridge: names of programs in bin/windows, without ".exe".
 	plugins []string
 	// drivers are names of Windows services, for kernel drivers that are to be registered on Windows nodes.

@@ -59,7 +59,7 @@ func prepareOVN(l Layout, c Config) error {
 		installProgram(filepath.Join(l.Bin, "ovn_cni"), filepath.Join(l.Bundled("cni"), "ovn_cni")),
 	}
 	for _, n := range c.Nodes() {
-		if err := errors.Join(ovnHost(l, n).Prepare(ctx), lab.EnsureCards(n.Name, []lab.Card{tunnelCard(n)})); err != nil {
+		if err := errors.Join(ovnHost(l, n).Prepare(ctx), c.lab().EnsureCards(n.Name, []lab.Card{tunnelCard(n)})); err != nil {
 			errs = append(errs, fmt.Errorf("node %s: Open vSwitch: %w", n.Name, err))
 		}
 	}
@@ -119,8 +119,8 @@ func ovnFacts(l Layout, n Node) []string {
 }
 
 // askOVN asks the controller, which works for all nodes, about the load balancers.
-func askOVN(ctx context.Context) Counts {
-	client := look.ClientIn(platform.NetnsPath(lab.Netns("lin01")))
+func askOVN(ctx context.Context, c Config) Counts {
+	client := look.ClientIn(platform.NetnsPath(c.lab().Netns("lin01")))
 	defer client.CloseIdleConnections()
 	var answer controller.Status
 	if err := ask(ctx, client, "http://127.0.0.1:10262/status", &answer); err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os/exec"
 
-	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -29,7 +28,7 @@ func feedRouter(ctx context.Context, o UpOptions, _ *kube.Cluster) error {
 	var out bytes.Buffer
 	shell := exec.CommandContext(ctx, "sh", "-e")
 	shell.Stdin, shell.Stdout, shell.Stderr = bytes.NewReader(lines), &out, &out
-	if err := platform.StartInNetns(platform.NetnsPath(lab.RouterNetns), shell); err != nil {
+	if err := platform.StartInNetns(platform.NetnsPath(o.Config.lab().RouterNetns()), shell); err != nil {
 		return fmt.Errorf("giving the router its routes: %w", err)
 	}
 	if err := shell.Wait(); err != nil {

@@ -7,20 +7,19 @@ import (
 	"path/filepath"
 
 	"porthole.dev/porthole/emulator/host"
-	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 )
 
 func ensureNetwork(l Layout, c Config) error {
 	for _, n := range c.Nodes() {
-		if err := lab.EnsureHost(n.Name, n.Address); err != nil {
+		if err := c.lab().EnsureHost(n.Name, n.Address); err != nil {
 			return err
 		}
-		if err := lab.EnsureCards(n.Name, c.cards(n)); err != nil {
+		if err := c.lab().EnsureCards(n.Name, c.cards(n)); err != nil {
 			return err
 		}
 		if c.dual() {
-			if err := lab.EnsureSix(n.Name, n.Address); err != nil {
+			if err := c.lab().EnsureSix(n.Name, n.Address); err != nil {
 				return fmt.Errorf("addresses of IPv6: %w", err)
 			}
 		}
@@ -77,7 +76,7 @@ func kubernetesDir(l Layout, n Node) string {
 // because a Windows node sees its own folder only, as its drive C:.
 func writeKubernetesFiles(l Layout, c Config, n Node) error {
 	dir := kubernetesDir(l, n)
-	kubelet, err := kubeletConfig(l, n)
+	kubelet, err := kubeletConfig(l, c, n)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ type planner struct {
 
 func (p *planner) add(proc supervise.Process) { p.list = append(p.list, proc) }
 
-func (p *planner) netns(node string) string { return platform.NetnsPath(lab.Netns(node)) }
+func (p *planner) netns(node string) string { return platform.NetnsPath(p.c.lab().Netns(node)) }
 
 // apiReady holds once the API server takes connections.
 func (p *planner) apiReady() supervise.Condition {
@@ -58,7 +58,7 @@ func (p *planner) apiReady() supervise.Condition {
 // cluster adds the processes of which a cluster has one: the registry, the control plane, metrics-server, and the relay. The relay runs in the
 // machine's own network namespace, where kubectl is, and connects into those of the others.
 func (p *planner) cluster() {
-	tor := platform.NetnsPath(lab.RouterNetns)
+	tor := platform.NetnsPath(p.c.lab().RouterNetns())
 	p.add(supervise.Process{
 		Name: "registry", Path: p.l.Bundled("registry"), Netns: tor, Log: p.l.Log("registry"),
 		Args: []string{"serve", "--listen", registryAddress(), "--dir", p.l.Images(), "--push-login", p.l.RegistryLogin()},
@@ -188,7 +188,7 @@ func (p *planner) follows(n Node, path string) string {
 
 // hostOf describes a node as the emulator knows it.
 func hostOf(l Layout, c Config, n Node) host.Host {
-	h := host.Host{Name: n.Name, OS: n.OS(), Build: n.Build, Address: n.Address, Netns: lab.Netns(n.Name), Dir: l.Host(n.Name),
+	h := host.Host{Name: n.Name, OS: n.OS(), Build: n.Build, Address: n.Address, Netns: c.lab().Netns(n.Name), Cluster: c.Name, Dir: l.Host(n.Name),
 		Firewall: n.Windows && c.WindowsFirewall, NICFlap: c.WindowsNICFlap, Cards: c.cards(n)}
 	if n.Windows {
 		h.Memory, _ = host.ParseMemory(c.WindowsMemory) // Validate reports an error

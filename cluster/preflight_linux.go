@@ -13,7 +13,6 @@ import (
 
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/host"
-	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -83,7 +82,7 @@ func hostsFree(l Layout, c Config) []error {
 	}
 	var errs []error
 	for _, n := range c.Nodes() {
-		if name := lab.Netns(n.Name); platform.NetnsExists(name) {
+		if name := c.lab().Netns(n.Name); platform.NetnsExists(name) {
 			errs = append(errs, fmt.Errorf("network namespace %s is there already: a cluster in another folder? `porthole down --dir THAT-FOLDER` first", name))
 		}
 	}
@@ -95,6 +94,26 @@ func hasOverlay() bool {
 	data, err := os.ReadFile("/proc/filesystems")
 	return err != nil || strings.Contains(string(data), "\toverlay\n") || exec.Command("modprobe", "overlay").Run() == nil
 }
+
+// ChoosePorts returns the ports of the cluster in a folder, or, if there is none, the next ones that are free on 127.0.0.1.
+func ChoosePorts(l Layout) (api, registry int, err error) {
+	c, err := readConfig(l)
+	if err == nil {
+		return c.APIPort, c.RegistryPort, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return 0, 0, err
+	}
+	c = DefaultConfig()
+	for api = c.APIPort; portFree("", api) != nil && api < c.APIPort+maxClusters; api++ {
+	}
+	for registry = c.RegistryPort; portFree("", registry) != nil && registry < c.RegistryPort+maxClusters; registry++ {
+	}
+	return api, registry, nil
+}
+
+// maxClusters is how many ports ChoosePorts looks at.
+const maxClusters = 100
 
 func portFree(flag string, port int) error {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))

@@ -16,7 +16,6 @@ import (
 
 	"porthole.dev/porthole/cluster/look"
 	"porthole.dev/porthole/cluster/supervise"
-	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
@@ -51,7 +50,7 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 	}
 
 	for _, n := range config.Nodes() {
-		s.Nodes = append(s.Nodes, nodeStatus(n, lab.Netns(n.Name), objects[n.Name]))
+		s.Nodes = append(s.Nodes, nodeStatus(n, config.lab().Netns(n.Name), objects[n.Name]))
 	}
 	var wg sync.WaitGroup
 	services := config.network().services
@@ -71,7 +70,7 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 	}
 	wg.Wait()
 	if services != nil {
-		s.shareServices(services(ctx))
+		s.shareServices(services(ctx, config))
 	}
 
 	for _, p := range processes {
@@ -109,7 +108,7 @@ func nodeObjects(ctx context.Context, l Layout) (map[string]*v1.Node, error) {
 
 // askNode asks the node's own programs over its loopback: its routes and, if it has one, its proxy.
 func askNode(ctx context.Context, n *NodeStatus, proxy bool) {
-	client := look.ClientIn(platform.NetnsPath(lab.Netns(n.Name)))
+	client := look.ClientIn(platform.NetnsPath(n.Netns))
 	defer client.CloseIdleConnections()
 	askRoutes(ctx, client, n)
 	if !proxy {

@@ -4,6 +4,7 @@ package down
 import (
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
 )
 
@@ -27,7 +28,7 @@ next start quick (images, the Wine template) stays in the state folder; --purge 
 		},
 	}
 
-	cmd.Flags().StringVar(&dir, "dir", cluster.DefaultDir, "state folder")
+	program.StateDir(cmd.Flags(), &dir, cluster.DefaultDir, "state folder")
 	cmd.Flags().BoolVar(&purge, "purge", false, "remove the state folder as well")
 	return cmd
 }

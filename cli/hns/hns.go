@@ -38,7 +38,7 @@ const (
 const askLimit = 2 * time.Minute
 
 func diffCommand() *cobra.Command {
-	var address, node, output string
+	var address, node, dir, output string
 	c := &cobra.Command{
 		Use:   "diff",
 		Short: "Compare what the services ask for with the load balancers that HNS lists",
@@ -61,7 +61,7 @@ Exit code: 0 equal, 1 different, 2 nothing was compared: the proxy could not be 
 			client := &http.Client{}
 			if node != "" {
 				var err error
-				if client, err = clientOf(node); err != nil {
+				if client, err = clientOf(dir, node); err != nil {
 					return to.give(err)
 				}
 			}
@@ -72,6 +72,7 @@ Exit code: 0 equal, 1 different, 2 nothing was compared: the proxy could not be 
 
 	c.Flags().StringVar(&address, "address", "127.0.0.1:10249", "metrics address of the service proxy (--metrics-bind-address)")
 	c.Flags().StringVar(&node, "node", "", "node of the local cluster, in whose network namespace the address is")
+	program.StateDir(c.Flags(), &dir, defaultDir, "state folder of the local cluster")
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return c
 }

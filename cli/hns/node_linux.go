@@ -6,4 +6,12 @@ import (
 	"porthole.dev/porthole/cluster"
 )
 
-func clientOf(node string) (*http.Client, error) { return cluster.NodeClient(node) }
+func clientOf(dir, node string) (*http.Client, error) {
+	l, err := cluster.NewLayout(dir)
+	if err != nil {
+		return nil, err
+	}
+	return cluster.NodeClient(l, node)
+}
+
+const defaultDir = cluster.DefaultDir

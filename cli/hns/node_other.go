@@ -7,6 +7,8 @@ import (
 	"net/http"
 )
 
-func clientOf(string) (*http.Client, error) {
+const defaultDir = ""
+
+func clientOf(string, string) (*http.Client, error) {
 	return nil, errors.New("--node: local clusters are on Linux; give --address")
 }

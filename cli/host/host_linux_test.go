@@ -481,8 +481,8 @@ func (w *world) testDelete() {
 		}
 	}
 
-	if platform.NetnsExists(lab.RouterNetns) {
-		err := platform.InNetns(platform.NetnsPath(lab.RouterNetns), func() error {
+	if platform.NetnsExists(lab.Default.RouterNetns()) {
+		err := platform.InNetns(platform.NetnsPath(lab.Default.RouterNetns()), func() error {
 			_, err := net.InterfaceByName(w.name)
 			return err
 		})

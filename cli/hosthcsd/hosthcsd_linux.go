@@ -13,6 +13,7 @@ import (
 
 	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/hcsd/serve"
+	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
 )
@@ -35,7 +36,9 @@ func Command() *cobra.Command {
 			if o.HostDir, err = filepath.EvalSymlinks(o.HostDir); err != nil { // links below it lead to its full path
 				return err
 			}
-			o.Host = filepath.Base(o.HostDir)
+			if o.Cgroup == "" {
+				o.Cgroup = lab.Default.Cgroup(filepath.Base(o.HostDir))
+			}
 			if o.Template == "" {
 				o.Template = wine.TemplateDir(filepath.Dir(filepath.Dir(o.HostDir)), build)
 			}
@@ -54,6 +57,7 @@ func Command() *cobra.Command {
 	f.StringVar(&o.HostDir, "host-dir", "", "folder of the host (required)")
 	f.IntVar(&build, "build", 20348, "Windows build of the host")
 	f.StringVar(&o.Template, "template", "", "Wine prefix that containers start from (default: that of the build, beside the hosts)")
+	f.StringVar(&o.Cgroup, "cgroup", "", "cgroup of the host (default: /porthole/ and the name of its folder)")
 	f.Uint64Var(&o.Memory, "memory", 0, "bytes of memory that the host's programs see; 0: those of the machine")
 	f.StringVar(&o.Listen, "listen", wire.HCSAddress, "TCP address for vmcompute.dll")
 	return c

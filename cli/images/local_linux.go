@@ -14,7 +14,7 @@ import (
 )
 
 func addLocalFlag(fs *pflag.FlagSet, dir *string) {
-	fs.StringVar(dir, "dir", cluster.DefaultDir, "state folder of the local cluster")
+	program.StateDir(fs, dir, cluster.DefaultDir, "state folder of the local cluster")
 }
 
 // findLocal returns what the local cluster in a folder has; there may be none.

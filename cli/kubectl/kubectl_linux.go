@@ -8,25 +8,37 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
 )
 
-// Command is `porthole kubectl`. All arguments go to kubectl, except for a leading `--dir D`.
+// stateDir takes --dir or --name from the front of the arguments.
+func stateDir(args []string) (dir string, rest []string, err error) {
+	own := 0
+	if len(args) > 0 && (strings.HasPrefix(args[0], "--dir=") || strings.HasPrefix(args[0], "--name=")) {
+		own = 1
+	} else if len(args) > 1 && (args[0] == "--dir" || args[0] == "--name") {
+		own = 2
+	}
+	fs := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
+	program.StateDir(fs, &dir, cluster.DefaultDir, "")
+	return dir, args[own:], fs.Parse(args[:own])
+}
+
+// Command is `porthole kubectl`. All arguments go to kubectl, except for a leading `--dir D` or `--name NAME`.
 func Command() *cobra.Command {
 	return &cobra.Command{
-		Use:                "kubectl [--dir D] ARGS…",
+		Use:                "kubectl [--dir D | --name NAME] ARGS…",
 		Short:              "Run the bundled kubectl on the local cluster",
 		Example:            "  porthole kubectl get nodes -o wide\n  porthole kubectl exec -it web -- cmd",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
-			dir := cluster.DefaultDir
-			if len(args) >= 2 && args[0] == "--dir" {
-				dir, args = args[1], args[2:]
-			} else if len(args) > 0 && strings.HasPrefix(args[0], "--dir=") {
-				dir, args = strings.TrimPrefix(args[0], "--dir="), args[1:]
+			dir, args, err := stateDir(args)
+			if err != nil {
+				return err
 			}
-
 			layout, err := cluster.NewLayout(dir)
 			if err != nil {
 				return err
@@ -36,8 +48,8 @@ func Command() *cobra.Command {
 			}
 
 			env := append(os.Environ(), "KUBECONFIG="+layout.Kubeconfig())
-			program := layout.Bundled("kube")
-			return fmt.Errorf("running %s: %w", program, syscall.Exec(program, append([]string{"kube", "kubectl"}, args...), env))
+			kube := layout.Bundled("kube")
+			return fmt.Errorf("running %s: %w", kube, syscall.Exec(kube, append([]string{"kube", "kubectl"}, args...), env))
 		},
 	}
 }

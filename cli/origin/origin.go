@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/web/collect"
 	"porthole.dev/porthole/web/model"
@@ -20,7 +21,7 @@ type Flags struct{ Kubeconfig, Dir string }
 // AddTo adds the flags to a command.
 func (f *Flags) AddTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster to show; empty: the local cluster")
-	fs.StringVar(&f.Dir, "dir", DefaultDir, "state folder of the local cluster")
+	program.StateDir(fs, &f.Dir, DefaultDir, "state folder of the local cluster")
 }
 
 // Origin is one cluster.

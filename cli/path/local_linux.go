@@ -8,7 +8,6 @@ import (
 
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/cluster/probe"
-	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/path"
 )
@@ -39,12 +38,16 @@ func localFacts(ctx context.Context, dir string) (nodes []path.Node, unknown str
 }
 
 // sendProbe sends a packet from one end to the other, and watches every machine that told facts, and the pods at both ends.
-func sendProbe(ctx context.Context, all *path.Facts, ends path.Ends, result path.Result) (*path.Probe, error) {
+func sendProbe(ctx context.Context, dir string, all *path.Facts, ends path.Ends, result path.Result) (*path.Probe, error) {
+	hosts, err := cluster.Lab(dir)
+	if err != nil {
+		return nil, err
+	}
 	watched := map[string]string{}
 	for _, n := range all.Nodes {
-		netns := lab.Netns(n.Name)
+		netns := hosts.Netns(n.Name)
 		if n.Name == cluster.RouterName {
-			netns = lab.RouterNetns
+			netns = hosts.RouterNetns()
 		}
 		if platform.NetnsExists(netns) {
 			watched[n.Name] = platform.NetnsPath(netns)

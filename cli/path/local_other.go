@@ -15,6 +15,6 @@ func localFacts(context.Context, string) ([]path.Node, string, error) {
 	return nil, "", errors.New("local clusters are on Linux: give --kubeconfig")
 }
 
-func sendProbe(context.Context, *path.Facts, path.Ends, path.Result) (*path.Probe, error) {
+func sendProbe(context.Context, string, *path.Facts, path.Ends, path.Result) (*path.Probe, error) {
 	return nil, errors.New("--probe: local clusters are on Linux")
 }

@@ -58,14 +58,14 @@ func Command() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), limit)
 			defer cancel()
-			o.dirGiven = c.Flags().Changed("dir")
+			o.dirGiven = c.Flags().Changed("dir") || c.Flags().Changed("name")
 			return o.run(ctx, path.Request{From: args[0], To: args[1], Protocol: o.protocol}, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 
 	f := c.Flags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of a user who may list nodes, pods, services and EndpointSlices; empty: that of the local cluster, whose nodes are asked")
-	f.StringVar(&o.dir, "dir", defaultDir, "state folder of the local cluster")
+	program.StateDir(f, &o.dir, defaultDir, "state folder of the local cluster")
 	f.StringSliceVar(&o.files, "facts", nil, "files that porthole facts printed on nodes and routers, in place of asking a local cluster")
 	f.StringVar(&o.protocol, "protocol", "tcp", "tcp, udp or sctp")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
@@ -124,7 +124,7 @@ func (o options) send(ctx context.Context, all *path.Facts, r path.Request, resu
 	if err != nil {
 		return nil, err
 	}
-	return sendProbe(ctx, all, ends, result)
+	return sendProbe(ctx, o.dir, all, ends, result)
 }
 
 // facts asks the cluster and its machines. unknown says why of machines that did not answer.

@@ -46,7 +46,7 @@ func Command() *cobra.Command {
 		},
 	}
 
-	cmd.Flags().StringVar(&dir, "dir", cluster.DefaultDir, "state folder")
+	program.StateDir(cmd.Flags(), &dir, cluster.DefaultDir, "state folder")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json for all that is known")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again whenever it changes, until Ctrl+C; with -o json one document a line")
 	return cmd

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
 )
 
@@ -62,7 +63,7 @@ example an emulated host.`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", cluster.DefaultDir, "state folder of the cluster")
+	program.StateDir(c.Flags(), &dir, cluster.DefaultDir, "state folder of the cluster")
 	c.Flags().DurationVar(&life, "ttl", 24*time.Hour, "how long the token is valid")
 	c.Flags().BoolVar(&print, "print-join-command", false, "print the whole command line for the machine that joins")
 	c.Flags().StringVarP(&output, "output", "o", "", "json")

@@ -16,9 +16,12 @@ import (
 )
 
 // webHint names the command that shows the cluster.
-func webHint(dir string) string {
+func webHint(dir, name string) string {
 	if dir == cluster.DefaultDir {
 		return "`porthole web` shows the cluster in a browser, live"
+	}
+	if name != "" && dir == cluster.DefaultDir+"-"+name {
+		return fmt.Sprintf("`porthole web --name %s` shows the cluster in a browser, live", name)
 	}
 	return fmt.Sprintf("`porthole web --dir %s` shows the cluster in a browser, live", dir)
 }
@@ -42,10 +45,12 @@ it changes nothing; after an interrupted run it finishes the work.`,
   porthole up --supervisor services              # Windows nodes are set up by porthole.exe join, and come back by themselves after a reboot
   porthole up --windows-firewall                 # with the inbound firewall of Windows Server, and rules for our programs
   porthole up --network tor --pod-cidr 10.244.0.0/16,fd00:10:244::/48
+  porthole up --name two                         # a second cluster on this machine: see porthole status --name two
   porthole up --time-scale 10                    # on a slow machine, such as one that QEMU emulates without KVM
   porthole up --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			config.Name = cmd.Flags().Lookup("name").Value.String()
 			if err := config.Validate(); err != nil {
 				return err
 			}
@@ -54,6 +59,9 @@ it changes nothing; after an interrupted run it finishes the work.`,
 			}
 			layout, err := cluster.NewLayout(dir)
 			if err != nil {
+				return err
+			}
+			if err := choosePorts(cmd, layout, &config); err != nil {
 				return err
 			}
 			if dryRun {
@@ -67,13 +75,13 @@ it changes nothing; after an interrupted run it finishes the work.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), webHint(dir))
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), webHint(dir, config.Name))
 			return err
 		},
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&dir, "dir", cluster.DefaultDir, "state folder")
+	program.StateDir(f, &dir, cluster.DefaultDir, "state folder")
 	addShape(f, &config)
 	f.Float64Var(&scale, "time-scale", 1, "by how much longer than usual everything may take, for a slow machine: 10 on one that QEMU emulates")
 	f.BoolVar(&dryRun, "dry-run", false, "print what would be made and run, and change nothing")
@@ -83,6 +91,21 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	program.Values(cmd, "supervisor", cluster.SuperviseProcesses, cluster.SuperviseServices)
 	program.Values(cmd, "windows-build", "17763", "20348", "26100")
 	return cmd
+}
+
+// choosePorts gives a cluster with a name ports of its own where the user has not chosen: those that it has, or the next free ones.
+func choosePorts(cmd *cobra.Command, l cluster.Layout, config *cluster.Config) error {
+	if config.Name == "" {
+		return nil
+	}
+	api, registry, err := cluster.ChoosePorts(l)
+	if !cmd.Flags().Changed("api-port") {
+		config.APIPort = api
+	}
+	if !cmd.Flags().Changed("registry-port") {
+		config.RegistryPort = registry
+	}
+	return err
 }
 
 // addShape adds the flags that say what the cluster is like.
@@ -101,6 +124,6 @@ func addShape(f *pflag.FlagSet, config *cluster.Config) {
 	f.StringVar(&config.Network, "network", config.Network, "how pods of different nodes reach each other: "+strings.Join(routes.Modes(), ", "))
 	f.StringVar(&config.PodCIDR, "pod-cidr", config.PodCIDR, "range of all pods, of IPv4, or of IPv4 and behind a comma of IPv6, which gives pods, nodes and services both")
 	f.IntVar(&config.NodeMask, "node-cidr-mask-size", 0, "length of a node's pod range of IPv4; 0: 24, or longer where --pod-cidr is too small for that")
-	f.IntVar(&config.APIPort, "api-port", config.APIPort, "port of the API server on 127.0.0.1")
-	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort, "port of the image registry on 127.0.0.1")
+	f.IntVar(&config.APIPort, "api-port", config.APIPort, "port of the API server on 127.0.0.1; with --name the next free one")
+	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort, "port of the image registry on 127.0.0.1; with --name the next free one")
 }

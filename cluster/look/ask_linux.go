@@ -18,6 +18,7 @@ import (
 type Cluster struct {
 	Hosts
 	nodes []Node
+	lab   lab.Lab
 
 	mu      sync.Mutex
 	clients map[string]*http.Client
@@ -33,7 +34,7 @@ func Open(dir string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Hosts: Hosts{dir}, nodes: shape.Nodes(), clients: map[string]*http.Client{}}, nil
+	return &Cluster{Hosts: Hosts{dir}, nodes: shape.Nodes(), lab: lab.Lab(shape.Name), clients: map[string]*http.Client{}}, nil
 }
 
 // Nodes returns the nodes that the cluster should have.
@@ -47,7 +48,7 @@ func (c *Cluster) Ask(ctx context.Context, node string, port int, path string) (
 	c.mu.Lock()
 	client := c.clients[node]
 	if client == nil {
-		client = ClientIn(platform.NetnsPath(lab.Netns(node)))
+		client = ClientIn(platform.NetnsPath(c.lab.Netns(node)))
 		c.clients[node] = client
 	}
 	c.mu.Unlock()

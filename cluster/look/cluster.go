@@ -19,6 +19,7 @@ const (
 
 // Shape is what of a cluster's configuration says which nodes it has and what runs on them. cluster.Config has the same fields.
 type Shape struct {
+	Name               string `json:"name"`
 	LinuxNodes         int    `json:"linuxNodes"`
 	WindowsNodes       int    `json:"windowsNodes"`
 	WindowsKubeletOnly bool   `json:"windowsKubeletOnly"`

@@ -41,7 +41,7 @@ var firstAddress = netip.MustParseAddr("10.99.0.101")
 
 // Create makes a host on its own: folder, network, C:. Its processes are not started. If it fails, nothing is left.
 func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
-	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Netns(o.Name), Standalone: true, Firewall: o.Firewall,
+	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Default.Netns(o.Name), Standalone: true, Firewall: o.Firewall,
 		HNSProfile: o.HNSProfile, Cards: o.Cards, NICFlap: o.NICFlap, DNS: o.DNS, Memory: o.Memory, Runtime: o.Runtime, Dir: s.Folder(o.Name)}
 	if err := s.checkNew(o); err != nil {
 		return h, err
@@ -58,7 +58,7 @@ func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
 
 	err := h.write() // so that an interrupted creation can be deleted
 	if err == nil {
-		h.Address, err = lab.AddHost(h.Name, o.Address, firstAddress)
+		h.Address, err = h.Lab().AddHost(h.Name, o.Address, firstAddress)
 	}
 	if err == nil {
 		err = h.write()
@@ -106,8 +106,8 @@ func (s Store) checkNew(o CreateOptions) error {
 	if _, err := os.Lstat(s.Folder(o.Name)); err == nil {
 		return errNameInUse(o.Name, s.Dir)
 	}
-	if platform.NetnsExists(lab.Netns(o.Name)) {
-		return fmt.Errorf("host name %s is in use: network namespace %s exists and belongs to another state folder", o.Name, lab.Netns(o.Name))
+	if platform.NetnsExists(lab.Default.Netns(o.Name)) {
+		return fmt.Errorf("host name %s is in use: network namespace %s exists and belongs to another state folder", o.Name, lab.Default.Netns(o.Name))
 	}
 	return nil
 }
@@ -129,10 +129,10 @@ func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error
 	if err := platform.MakeFolder(h.Dir, platform.Closed); err != nil { // an earlier version made it open
 		return err
 	}
-	if err := lab.EnsureHost(h.Name, h.Address); err != nil {
+	if err := h.Lab().EnsureHost(h.Name, h.Address); err != nil {
 		return err
 	}
-	if err := lab.EnsureCards(h.Name, h.Cards); err != nil {
+	if err := h.Lab().EnsureCards(h.Name, h.Cards); err != nil {
 		return err
 	}
 

@@ -58,7 +58,7 @@ func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 		{Name: "hnsd", Path: porthole, Args: hnsd, Listens: wire.HNSAddress},
 	}
 	if h.Runtime == ContainerdExe {
-		hcsd := append([]string{"host-hcsd"}, host...)
+		hcsd := append([]string{"host-hcsd", "--cgroup", h.Lab().Cgroup(h.Name)}, host...)
 		if h.Memory > 0 {
 			hcsd = append(hcsd, "--memory", strconv.FormatUint(h.Memory, 10))
 		}

@@ -13,7 +13,6 @@ import (
 	"porthole.dev/porthole/emulator/confine"
 	hcs "porthole.dev/porthole/emulator/hcsd/serve"
 	"porthole.dev/porthole/emulator/hnsd/serve"
-	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/internal/platform"
@@ -37,9 +36,9 @@ func (s Store) Remove(h Host) error {
 		h.removeContainers,
 		func() error { return wine.PrefixMount("", h.Dir).Unmount() },
 		func() error { return confine.Unshare(h.Dir) },
-		func() error { return lab.RemoveHost(h.Name) },
+		func() error { return h.Lab().RemoveHost(h.Name) },
 		func() error { return deleteNetns(own) },
-		lab.RemoveRouter,
+		h.Lab().RemoveRouter,
 		func() error { return removeFolder(h.Dir) },
 	}
 	for _, step := range steps {
@@ -61,7 +60,7 @@ func (h Host) removeContainers() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
-	return errors.Join(hcs.Clean(ctx, h.Dir, runc), platform.RemoveCgroup(ctx, hcs.Cgroup(h.Name)))
+	return errors.Join(hcs.Clean(ctx, h.Dir, runc), platform.RemoveCgroup(ctx, h.Lab().Cgroup(h.Name)))
 }
 
 func deleteNetns(names []string) error {

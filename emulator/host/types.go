@@ -24,7 +24,8 @@ type Host struct {
 	OS      string     `json:"os"`              // windows, or linux for a Linux node of a cluster
 	Build   int        `json:"build,omitempty"` // Windows build; 0: not known
 	Address netip.Addr `json:"address,omitzero"`
-	Netns   string     `json:"netns"` // name of its network namespace
+	Netns   string     `json:"netns"`             // name of its network namespace
+	Cluster string     `json:"cluster,omitempty"` // name of the cluster that it is a node of; empty: the default, or none
 	// Firewall drops inbound connections to the host unless a firewall rule allows them, as Windows Server does by default.
 	Firewall bool `json:"firewall,omitempty"`
 	// HNSProfile names the behaviour of HNS (`porthole host create --help` lists them); "" is that of the build.
@@ -46,6 +47,9 @@ type Host struct {
 
 	Dir string `json:"-"` // its folder
 }
+
+// Lab is the network that the host is in.
+func (h Host) Lab() lab.Lab { return lab.Lab(h.Cluster) }
 
 // Managed reports whether the host's programs are Windows services.
 func (h Host) Managed() bool { return h.Standalone || h.ServiceManager }

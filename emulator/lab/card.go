@@ -78,7 +78,7 @@ func CheckCards(cards []Card) error {
 }
 
 // EnsureCards gives a host that EnsureHost has made its other cards. It can be repeated.
-func EnsureCards(host string, cards []Card) error {
+func (l Lab) EnsureCards(host string, cards []Card) error {
 	if len(cards) == 0 {
 		return nil
 	}
@@ -87,11 +87,11 @@ func EnsureCards(host string, cards []Card) error {
 		return err
 	}
 	defer unlock()
-	if err := checkFree(host, cards); err != nil {
+	if err := l.checkFree(host, cards); err != nil {
 		return err
 	}
 	for i, c := range cards {
-		if err := ensureCard(host, i, c); err != nil {
+		if err := l.ensureCard(host, i, c); err != nil {
 			return fmt.Errorf("giving host %s network card %s: %w", host, c.Address, err)
 		}
 	}
@@ -99,16 +99,16 @@ func EnsureCards(host string, cards []Card) error {
 }
 
 // checkFree reports an address of the cards that another host has.
-func checkFree(host string, cards []Card) error {
-	hosts, err := Hosts()
+func (l Lab) checkFree(host string, cards []Card) error {
+	hosts, err := l.Hosts()
 	if err != nil {
 		return err
 	}
 	for _, other := range hosts {
-		if other == host || !platform.NetnsExists(Netns(other)) {
+		if other == host || !platform.NetnsExists(l.Netns(other)) {
 			continue
 		}
-		err := platform.InNetns(platform.NetnsPath(Netns(other)), func() error {
+		err := platform.InNetns(platform.NetnsPath(l.Netns(other)), func() error {
 			addrs, err := netlink.AddrList(nil, unix.AF_INET)
 			for _, a := range addrs {
 				if i := slices.IndexFunc(cards, func(c Card) bool { return c.Address.Addr().String() == a.IP.String() }); i >= 0 {
@@ -132,9 +132,9 @@ func sum(text string) string {
 	return hex.EncodeToString(s[:5])
 }
 
-func ensureCard(host string, i int, c Card) error {
+func (l Lab) ensureCard(host string, i int, c Card) error {
 	link, inner, bridge := cardLink(host, i), fmt.Sprintf("eth%d", i+1), "sw"+sum(c.Address.Masked().String())
-	err := platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
+	err := platform.InNetns(platform.NetnsPath(l.RouterNetns()), func() error {
 		if err := platform.CreateBridge(bridge); err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func ensureCard(host string, i int, c Card) error {
 
 		there, err := platform.LinkExists(link)
 		if err == nil && !there {
-			err = platform.CreateVeth(link, inner, platform.NetnsPath(Netns(host)))
+			err = platform.CreateVeth(link, inner, platform.NetnsPath(l.Netns(host)))
 		}
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func ensureCard(host string, i int, c Card) error {
 		return err
 	}
 
-	return platform.InNetns(platform.NetnsPath(Netns(host)), func() error {
+	return platform.InNetns(platform.NetnsPath(l.Netns(host)), func() error {
 		if err := errors.Join(platform.LinkUp(inner), platform.SetAddress(inner, c.Address)); err != nil || !c.Gateway.IsValid() {
 			return err
 		}
@@ -177,7 +177,7 @@ func addDefault(c Card) error {
 }
 
 // removeCards removes the links of a host's cards from the router, in whose namespace it must be called.
-func removeCards(host string) (err error) {
+func (l Lab) removeCards(host string) (err error) {
 	for i := range maxCards {
 		err = errors.Join(err, platform.DeleteLink(cardLink(host, i)))
 	}

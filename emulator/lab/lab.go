@@ -16,13 +16,12 @@ import (
 
 // The addresses of a local cluster. All of them exist only inside namespaces that this package makes.
 var (
-	Underlay    = netip.MustParsePrefix("10.99.0.0/24")
-	Router      = netip.MustParseAddr("10.99.0.1")
-	Outside     = netip.MustParseAddr("203.0.113.1") // a host of the outside world (RFC 5737, TEST-NET-3), on the router's lo
-	PodRange    = netip.MustParsePrefix("10.244.0.0/16")
-	ServiceIPs  = netip.MustParsePrefix("10.96.0.0/16")
-	ClusterDNS  = netip.MustParseAddr("10.96.0.10")
-	RouterNetns = "porthole-tor"
+	Underlay   = netip.MustParsePrefix("10.99.0.0/24")
+	Router     = netip.MustParseAddr("10.99.0.1")
+	Outside    = netip.MustParseAddr("203.0.113.1") // a host of the outside world (RFC 5737, TEST-NET-3), on the router's lo
+	PodRange   = netip.MustParsePrefix("10.244.0.0/16")
+	ServiceIPs = netip.MustParsePrefix("10.96.0.0/16")
+	ClusterDNS = netip.MustParseAddr("10.96.0.10")
 
 	// The same of IPv6 (RFC 4193), for clusters that have both families.
 	Underlay6   = netip.MustParsePrefix("fd00:10:99::/64")
@@ -42,9 +41,9 @@ func Six(addr netip.Addr) netip.Addr {
 }
 
 // EnsureSix gives a host that EnsureHost has made, and the router, addresses of IPv6, and lets both forward it. It can be repeated.
-func EnsureSix(host string, addr netip.Addr) error {
+func (l Lab) EnsureSix(host string, addr netip.Addr) error {
 	forward := map[string]string{"net/ipv6/conf/all/forwarding": "1"}
-	err := platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
+	err := platform.InNetns(platform.NetnsPath(l.RouterNetns()), func() error {
 		return errors.Join(
 			platform.SetAddress(switchName, netip.PrefixFrom(Six(Router), Underlay6.Bits())),
 			platform.SetSysctls(forward),
@@ -54,7 +53,7 @@ func EnsureSix(host string, addr netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	return platform.InNetns(platform.NetnsPath(Netns(host)), func() error {
+	return platform.InNetns(platform.NetnsPath(l.Netns(host)), func() error {
 		return errors.Join(
 			platform.SetAddress(Uplink, netip.PrefixFrom(Six(addr), Underlay6.Bits())),
 			platform.SetSysctls(forward),
@@ -68,16 +67,42 @@ const Uplink = "eth0"
 
 const switchName = "sw0"
 
-// Netns is the network namespace of the host called name.
-func Netns(host string) string { return "porthole-" + host }
+// Lab is the network of a local cluster, by the cluster's name. Each has a router and hosts of its own. All have the same addresses: none
+// of these exists outside of the namespaces of one network, which no wire joins to those of another.
+type Lab string
+
+// Default is the network of the cluster without a name, and of hosts that belong to no cluster.
+const Default Lab = ""
+
+// prefix of the names of network namespaces. It is "porthole-" by default, and no host of another network has a name that begins so.
+func (l Lab) prefix() string {
+	if l == Default {
+		return "porthole-"
+	}
+	return "porthole." + string(l) + "-"
+}
+
+// Netns is the network namespace of a host.
+func (l Lab) Netns(host string) string { return l.prefix() + host }
+
+// RouterNetns is the network namespace of the router.
+func (l Lab) RouterNetns() string { return l.prefix() + "tor" }
+
+// Cgroup is that of a host's programs, in all hierarchies.
+func (l Lab) Cgroup(host string) string {
+	if l == Default {
+		return "/porthole/" + host
+	}
+	return "/porthole." + string(l) + "/" + host
+}
 
 // EnsureRouter makes the router's namespace, its switch and the outside address.
-func EnsureRouter() error {
-	if err := platform.CreateNetns(RouterNetns); err != nil {
+func (l Lab) EnsureRouter() error {
+	if err := platform.CreateNetns(l.RouterNetns()); err != nil {
 		return err
 	}
 
-	return platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
+	return platform.InNetns(platform.NetnsPath(l.RouterNetns()), func() error {
 		if err := platform.LinkUp("lo"); err != nil {
 			return err
 		}
@@ -103,31 +128,31 @@ func EnsureRouter() error {
 }
 
 // EnsureHost makes the host's namespace and joins it to the router with the given address of Underlay.
-func EnsureHost(host string, addr netip.Addr) error {
+func (l Lab) EnsureHost(host string, addr netip.Addr) error {
 	unlock, err := lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return ensureHost(host, addr)
+	return l.ensureHost(host, addr)
 }
 
 // AddHost is EnsureHost for a host that must not share its address: with addr if it is valid, else with the first free
 // address from first on.
-func AddHost(host string, addr, first netip.Addr) (netip.Addr, error) {
+func (l Lab) AddHost(host string, addr, first netip.Addr) (netip.Addr, error) {
 	unlock, err := lock()
 	if err != nil {
 		return addr, err
 	}
 	defer unlock()
-	used, err := addresses()
+	used, err := l.addresses()
 	if err != nil {
 		return addr, err
 	}
 	if addr, err = chooseAddress(addr, first, used); err != nil {
 		return addr, err
 	}
-	return addr, ensureHost(host, addr)
+	return addr, l.ensureHost(host, addr)
 }
 
 // chooseAddress checks the wanted address, or finds a free one. used gives the host of each address.
@@ -150,18 +175,18 @@ func chooseAddress(want, first netip.Addr, used map[netip.Addr]string) (netip.Ad
 }
 
 // addresses tells which host has which address of Underlay.
-func addresses() (map[netip.Addr]string, error) {
+func (l Lab) addresses() (map[netip.Addr]string, error) {
 	used := map[netip.Addr]string{Router: "the router"}
-	hosts, err := Hosts()
+	hosts, err := l.Hosts()
 	if err != nil {
 		return nil, err
 	}
 
 	for _, host := range hosts {
-		if !platform.NetnsExists(Netns(host)) {
+		if !platform.NetnsExists(l.Netns(host)) {
 			continue
 		}
-		err := platform.InNetns(platform.NetnsPath(Netns(host)), func() error {
+		err := platform.InNetns(platform.NetnsPath(l.Netns(host)), func() error {
 			link, err := netlink.LinkByName(Uplink)
 			if errors.As(err, &netlink.LinkNotFoundError{}) {
 				return nil
@@ -198,18 +223,18 @@ func lock() (unlock func(), err error) {
 
 // ensureHost makes the host's network namespace and its link to the router, and configures both; it may be repeated. The host
 // forwards, as Windows nodes do for their pods, and sends no redirects, because the router decides the paths.
-func ensureHost(host string, addr netip.Addr) error {
-	if err := EnsureRouter(); err != nil {
+func (l Lab) ensureHost(host string, addr netip.Addr) error {
+	if err := l.EnsureRouter(); err != nil {
 		return err
 	}
-	if err := platform.CreateNetns(Netns(host)); err != nil {
+	if err := platform.CreateNetns(l.Netns(host)); err != nil {
 		return err
 	}
-	if err := ensureVeth(host); err != nil {
-		return fmt.Errorf("joining host %s to %s: %w", host, RouterNetns, err)
+	if err := l.ensureVeth(host); err != nil {
+		return fmt.Errorf("joining host %s to %s: %w", host, l.RouterNetns(), err)
 	}
 
-	return platform.InNetns(platform.NetnsPath(Netns(host)), func() error {
+	return platform.InNetns(platform.NetnsPath(l.Netns(host)), func() error {
 		for _, name := range []string{"lo", Uplink} {
 			if err := platform.LinkUp(name); err != nil {
 				return err
@@ -226,33 +251,33 @@ func ensureHost(host string, addr netip.Addr) error {
 }
 
 // RemoveHost removes the host's namespace and its link. Absent is success. Its processes must have ended before.
-func RemoveHost(host string) error {
-	if platform.NetnsExists(RouterNetns) {
-		err := platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
-			return errors.Join(platform.DeleteLink(host), removeCards(host))
+func (l Lab) RemoveHost(host string) error {
+	if platform.NetnsExists(l.RouterNetns()) {
+		err := platform.InNetns(platform.NetnsPath(l.RouterNetns()), func() error {
+			return errors.Join(platform.DeleteLink(host), l.removeCards(host))
 		})
 		if err != nil {
 			return fmt.Errorf("unlinking host %s: %w", host, err)
 		}
 	}
-	return platform.DeleteNetns(Netns(host))
+	return platform.DeleteNetns(l.Netns(host))
 }
 
 // RemoveRouter removes the router's namespace if no host is joined to it any more.
-func RemoveRouter() error {
+func (l Lab) RemoveRouter() error {
 	unlock, err := lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if !platform.NetnsExists(RouterNetns) {
-		return platform.DeleteNetns(RouterNetns)
+	if !platform.NetnsExists(l.RouterNetns()) {
+		return platform.DeleteNetns(l.RouterNetns())
 	}
 	joined := 0
-	err = platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
+	err = platform.InNetns(platform.NetnsPath(l.RouterNetns()), func() error {
 		links, err := netlink.LinkList()
-		for _, l := range links {
-			if l.Type() == "veth" {
+		for _, link := range links {
+			if link.Type() == "veth" {
 				joined++
 			}
 		}
@@ -261,27 +286,27 @@ func RemoveRouter() error {
 	if err != nil || joined > 0 {
 		return err
 	}
-	return platform.DeleteNetns(RouterNetns)
+	return platform.DeleteNetns(l.RouterNetns())
 }
 
 // Hosts lists the hosts that have a namespace, sorted by name.
-func Hosts() ([]string, error) {
-	paths, err := filepath.Glob(filepath.Join(platform.NetnsDir, "porthole-*"))
+func (l Lab) Hosts() ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(platform.NetnsDir, l.prefix()+"*"))
 	var hosts []string
 	for _, p := range paths {
-		if name := filepath.Base(p); name != RouterNetns {
-			hosts = append(hosts, strings.TrimPrefix(name, "porthole-"))
+		if name := filepath.Base(p); name != l.RouterNetns() {
+			hosts = append(hosts, strings.TrimPrefix(name, l.prefix()))
 		}
 	}
 	return hosts, err
 }
 
 // ensureVeth makes the pair {host in the router, eth0 in the host}. The router's end carries the host's name.
-func ensureVeth(host string) error {
-	return platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
+func (l Lab) ensureVeth(host string) error {
+	return platform.InNetns(platform.NetnsPath(l.RouterNetns()), func() error {
 		there, err := platform.LinkExists(host)
 		if err == nil && !there {
-			err = platform.CreateVeth(host, Uplink, platform.NetnsPath(Netns(host)))
+			err = platform.CreateVeth(host, Uplink, platform.NetnsPath(l.Netns(host)))
 		}
 		if err != nil {
 			return err

@@ -24,7 +24,7 @@ import (
 // on a Windows node. There can be one local cluster on a machine: while another one runs, only the latter is measured,
 // and only if --dir says that it is meant.
 func benchCluster(ctx context.Context, o options) (err error) {
-	if platform.NetnsExists(lab.RouterNetns) {
+	if platform.NetnsExists(lab.Default.RouterNetns()) {
 		why := "a local cluster runs already (`porthole down` ends it)"
 		print(figure{Name: "up-warm", Unit: "s", Target: 60, Skipped: why})
 		print(figure{Name: "up-warm-control-plane", Unit: "s", Target: 8, Skipped: why})

@@ -50,7 +50,7 @@ type nodesBench struct {
 // benchNodes measures how long a cluster of many emulated Windows nodes takes to come up and to run some pods on each, and how
 // much memory that takes. Then it asks a service whose endpoints are on all of these nodes.
 func benchNodes(ctx context.Context, o options) (err error) {
-	if platform.NetnsExists(lab.RouterNetns) {
+	if platform.NetnsExists(lab.Default.RouterNetns()) {
 		return errors.New("a local cluster runs already (`porthole down` ends it)")
 	}
 	dir, remove, err := clusterFolder(o)
@@ -63,7 +63,7 @@ func benchNodes(ctx context.Context, o options) (err error) {
 		return err
 	}
 
-	b := &nodesBench{o: o, dir: dir, http: clientIn(lab.Netns("lin01"))}
+	b := &nodesBench{o: o, dir: dir, http: clientIn(lab.Default.Netns("lin01"))}
 	came, err := up(ctx, filepath.Join(o.bin, "porthole"), dir, "--windows-nodes", strconv.Itoa(o.nodes))
 	if err != nil {
 		return err

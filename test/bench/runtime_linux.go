@@ -58,7 +58,7 @@ func benchRuntime(ctx context.Context, o options) error {
 	if !named(o.runtime, runtimeCalls) {
 		return nil
 	}
-	if platform.NetnsExists(lab.RouterNetns) {
+	if platform.NetnsExists(lab.Default.RouterNetns()) {
 		return errors.New("a local cluster runs already (`porthole down` ends it)")
 	}
 

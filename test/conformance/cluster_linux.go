@@ -76,7 +76,7 @@ func (c *suiteCluster) pushImages(ctx context.Context) error {
 	}
 	p := &images.Pusher{
 		Registry: registry,
-		Client:   clientIn(platform.NetnsPath(lab.RouterNetns)),
+		Client:   clientIn(platform.NetnsPath(lab.Default.RouterNetns())),
 		Parts:    parts(c.program("conformance"), c.program("bundle")),
 	}
 	all := suiteImages()

@@ -98,7 +98,7 @@ func (s *nodeSuite) prepare() error {
 	if s.o.kubelet == upstreams {
 		kubelet = filepath.Join(s.o.bin, "bundle", "kube") + lockFlags
 	}
-	errs := []error{s.writeContainerd(), lab.EnsureHost(suiteNode, suiteAddress)}
+	errs := []error{s.writeContainerd(), lab.Default.EnsureHost(suiteNode, suiteAddress)}
 	for _, dir := range []string{"kubelet", "work", "bin", "units"} {
 		errs = append(errs, os.MkdirAll(s.at(dir), 0o755))
 	}
@@ -186,7 +186,7 @@ exec "$@"
 // command runs ginkgo in the machine.
 func (s *nodeSuite) command(ctx context.Context) *exec.Cmd {
 	suite := newCluster(s.o)
-	args := []string{"--net=" + platform.NetnsPath(lab.Netns(suiteNode)), "bash", s.at("join"), suite.program("conformance", "ginkgo"), "--procs=" + strconv.Itoa(min(s.o.parallel, nodeSuiteParallel))}
+	args := []string{"--net=" + platform.NetnsPath(lab.Default.Netns(suiteNode)), "bash", s.at("join"), suite.program("conformance", "ginkgo"), "--procs=" + strconv.Itoa(min(s.o.parallel, nodeSuiteParallel))}
 	args = append(args, suite.ginkgoArguments()...)
 	args = append(args, s.at("work", suiteProgram), "--", "--k8s-bin-dir="+s.at("bin"), "--container-runtime-endpoint=unix://"+s.containerd().Socket(),
 		"--report-dir="+s.o.logs, "--prepull-images=false", "--node-name="+suiteNode, "--kubelet-config-file="+s.at("kubelet.yaml"), "--system-spec-file="+s.at("system.yaml"))
@@ -208,7 +208,7 @@ func (s *nodeSuite) remove() error {
 			errs = append(errs, syscall.Unmount(w[1], syscall.MNT_DETACH))
 		}
 	}
-	if err := errors.Join(append(errs, s.removeGroup(), lab.RemoveHost(suiteNode))...); err != nil { // what is mounted is not deleted
+	if err := errors.Join(append(errs, s.removeGroup(), lab.Default.RemoveHost(suiteNode))...); err != nil { // what is mounted is not deleted
 		return err
 	}
 	return errors.Join(os.RemoveAll(s.dir), os.RemoveAll(s.disk()))

@@ -33,7 +33,7 @@ func (c *suiteCluster) outside(ctx context.Context) (stop func(), err error) {
 			_ = l.Close()
 		}
 	}
-	err = platform.InNetns(platform.NetnsPath(lab.RouterNetns), func() error {
+	err = platform.InNetns(platform.NetnsPath(lab.Default.RouterNetns()), func() error {
 		if err := platform.SetAddress("lo", netip.PrefixFrom(outsideAddr, 32)); err != nil {
 			return err
 		}

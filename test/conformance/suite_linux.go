@@ -115,7 +115,7 @@ func (c *suiteCluster) command(ctx context.Context) *exec.Cmd {
 	if c.o.suite == nodeE2E {
 		return newNodeSuite(c.o).command(ctx)
 	}
-	args := []string{"--net=" + platform.NetnsPath(lab.RouterNetns), c.program("conformance", "ginkgo"), "--procs=" + strconv.Itoa(c.o.parallel)}
+	args := []string{"--net=" + platform.NetnsPath(lab.Default.RouterNetns()), c.program("conformance", "ginkgo"), "--procs=" + strconv.Itoa(c.o.parallel)}
 	args = append(args, c.ginkgoArguments()...)
 	return exec.CommandContext(ctx, "nsenter", append(args, c.suiteArguments()...)...)
 }

@@ -52,10 +52,10 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { _ = os.RemoveAll(state) }()
-	if err := lab.EnsureRouter(); err != nil {
+	if err := lab.Default.EnsureRouter(); err != nil {
 		return 1, err
 	}
-	defer func() { _ = lab.RemoveRouter() }()
+	defer func() { _ = lab.Default.RemoveRouter() }()
 	return m.Run(), nil
 }
 

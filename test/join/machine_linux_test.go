@@ -42,8 +42,8 @@ func newMachine(t testing.TB, name, address string) *machine {
 	t.Helper()
 	m := &machine{t: t, name: name, address: address, dir: filepath.Join(state, name)}
 	must(t, os.MkdirAll(m.dir, 0o755))
-	must(t, lab.EnsureHost(name, netip.MustParseAddr(address)))
-	t.Cleanup(func() { _ = lab.RemoveHost(name) })
+	must(t, lab.Default.EnsureHost(name, netip.MustParseAddr(address)))
+	t.Cleanup(func() { _ = lab.Default.RemoveHost(name) })
 
 	id := filepath.Join(m.dir, "machine-id")
 	must(t, os.WriteFile(id, fmt.Appendf(nil, "%032x\n", []byte(name)), 0o644))
@@ -62,7 +62,7 @@ func newMachine(t testing.TB, name, address string) *machine {
 	fmt.Fprintf(&script, "mount --bind %s /etc/machine-id\nhostname %s\nmkdir -p /run/containerd\nln -s %s/c/containerd.sock /run/containerd/containerd.sock\n", id, name, m.dir)
 	script.WriteString("sysctl -qw net.ipv4.ip_forward=1\necho ready\nexec sleep infinity\n")
 
-	m.holder = exec.Command("nsenter", "--net=/run/netns/"+lab.Netns(name), "unshare", "-m", "-u", "-p", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "bash", "-c", script.String())
+	m.holder = exec.Command("nsenter", "--net=/run/netns/"+lab.Default.Netns(name), "unshare", "-m", "-u", "-p", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "bash", "-c", script.String())
 	m.start(m.holder, "holder")
 	wait.True(t, time.Minute, "machine "+name, func() bool { return strings.Contains(m.log("holder"), "ready") })
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", m.holder.Process.Pid))

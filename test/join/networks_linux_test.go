@@ -207,7 +207,7 @@ func (cp follower) hasNetwork(network, flags string) {
 func (cp follower) feedRouter() {
 	cp.t.Helper()
 	lines := cp.ok(filepath.Join(bin, "porthole"), "routes", "--print-router", "ip", "--kubeconfig", "/etc/kubernetes/admin.conf")
-	shell := exec.Command("nsenter", "--net="+platform.NetnsPath(lab.RouterNetns), "sh", "-e")
+	shell := exec.Command("nsenter", "--net="+platform.NetnsPath(lab.Default.RouterNetns()), "sh", "-e")
 	shell.Stdin = strings.NewReader(lines)
 	if out, err := shell.CombinedOutput(); err != nil {
 		cp.t.Fatalf("giving the router its routes: %v: %s\n%s", err, out, lines)

@@ -84,7 +84,7 @@ func switchOf(m *machine) openvswitch.Host {
 func startSwitch(m *machine) openvswitch.Host {
 	m.t.Helper()
 	// The other end of a machine's card is a veth: it would hand packets without checksums to a switch that is a program.
-	must(m.t, platform.InNetns(platform.NetnsPath(lab.Netns(m.name)), func() error { return platform.StopChecksumOffload("eth0") }))
+	must(m.t, platform.InNetns(platform.NetnsPath(lab.Default.Netns(m.name)), func() error { return platform.StopChecksumOffload("eth0") }))
 	h := switchOf(m)
 	must(m.t, h.Prepare(m.t.Context()))
 	for _, d := range h.Daemons() {

@@ -93,8 +93,8 @@ func newSystemdMachine(t testing.TB, name, address string) *systemdMachine {
 func (m *systemdMachine) boot() {
 	m.t.Helper()
 	m.boots++
-	must(m.t, lab.EnsureHost(m.name, netip.MustParseAddr(m.address)))
-	m.t.Cleanup(func() { _ = lab.RemoveHost(m.name) })
+	must(m.t, lab.Default.EnsureHost(m.name, netip.MustParseAddr(m.address)))
+	m.t.Cleanup(func() { _ = lab.Default.RemoveHost(m.name) })
 	must(m.t, os.WriteFile(filepath.Join(m.dir, "boot-id"), fmt.Appendf(nil, "00000000-0000-0000-0000-%012d\n", m.boots), 0o644))
 	script := strings.NewReplacer("DIR", m.dir, "NAME", m.name).Replace(boot)
 	group := "/sys/fs/cgroup"
@@ -107,7 +107,7 @@ func (m *systemdMachine) boot() {
 		_ = exec.Command("find", group, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run() // what still has processes stays
 	})
 
-	m.holder = exec.Command("bash", "-c", "echo $$ > "+group+"/cgroup.procs; exec nsenter --net=/run/netns/"+lab.Netns(m.name)+
+	m.holder = exec.Command("bash", "-c", "echo $$ > "+group+"/cgroup.procs; exec nsenter --net=/run/netns/"+lab.Default.Netns(m.name)+
 		` unshare -m -u -p -i -C --fork --kill-child --mount-proc --propagation private bash -c "$0"`, script)
 	m.start(m.holder, fmt.Sprintf("holder%d", m.boots))
 	wait.True(m.t, time.Minute, "machine "+m.name, func() bool {
@@ -130,7 +130,7 @@ func (m *systemdMachine) reboot() {
 	m.t.Helper()
 	must(m.t, m.holder.Process.Kill())
 	_ = m.holder.Wait() // it was killed
-	must(m.t, lab.RemoveHost(m.name))
+	must(m.t, lab.Default.RemoveHost(m.name))
 	must(m.t, os.RemoveAll(filepath.Join(m.dir, "c", "state")))
 	_ = os.Remove(filepath.Join(m.dir, "c", "containerd.sock")) // it may be gone
 	m.boot()

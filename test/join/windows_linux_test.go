@@ -53,7 +53,7 @@ func serveImages(t testing.TB) {
 		t.Fatalf("making images: %v: %s", err, out)
 	}
 	m := &machine{t: t, dir: state}
-	c := exec.Command("nsenter", "--net="+platform.NetnsPath(lab.RouterNetns), program, "serve", "--listen", registry, "--dir", dir)
+	c := exec.Command("nsenter", "--net="+platform.NetnsPath(lab.Default.RouterNetns()), program, "serve", "--listen", registry, "--dir", dir)
 	m.start(c, "registry")
 }
 

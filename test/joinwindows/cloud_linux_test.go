@@ -74,7 +74,7 @@ func (h instance) becomesInstance() {
 	h.t.Cleanup(func() { h.router("ip", "addr", "del", metadata+"/32", "dev", "lo") })
 
 	var listener net.Listener
-	err = platform.InNetns(platform.NetnsPath(lab.RouterNetns), func() (err error) {
+	err = platform.InNetns(platform.NetnsPath(lab.Default.RouterNetns()), func() (err error) {
 		listener, err = net.Listen("tcp", metadata+":80")
 		return err
 	})
@@ -89,7 +89,7 @@ func (h instance) becomesInstance() {
 // router runs a command in the network namespace of the router.
 func (h instance) router(args ...string) string {
 	h.t.Helper()
-	out, err := exec.Command("ip", append([]string{"netns", "exec", lab.RouterNetns}, args...)...).CombinedOutput()
+	out, err := exec.Command("ip", append([]string{"netns", "exec", lab.Default.RouterNetns()}, args...)...).CombinedOutput()
 	if err != nil {
 		h.t.Fatalf("%v: %v: %s", args, err, out)
 	}

@@ -32,11 +32,11 @@ func (f *fleet) newGhost() *ghost {
 	f.t.Helper()
 	g := &ghost{fleet: f, addr: netip.MustParseAddr("10.99.0.61")}
 	f.t.Cleanup(func() {
-		if err := hosts.RemoveHost("ghost"); err != nil {
+		if err := hosts.Default.RemoveHost("ghost"); err != nil {
 			f.t.Error(err)
 		}
 	})
-	if err := hosts.EnsureHost("ghost", g.addr); err != nil {
+	if err := hosts.Default.EnsureHost("ghost", g.addr); err != nil {
 		f.t.Fatal(err)
 	}
 
@@ -52,7 +52,7 @@ func (f *fleet) newGhost() *ghost {
 
 func (g *ghost) in(do func() error) {
 	g.t.Helper()
-	if err := platform.InNetns(platform.NetnsPath(hosts.Netns("ghost")), do); err != nil {
+	if err := platform.InNetns(platform.NetnsPath(hosts.Default.Netns("ghost")), do); err != nil {
 		g.t.Fatal(err)
 	}
 }

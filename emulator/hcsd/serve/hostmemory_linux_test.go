@@ -13,7 +13,7 @@ import (
 // TestHostMemory: what the DLLs read of a host's memory, and that a process counts by what it has written to. Without a memory of its own the
 // host has no such file.
 func TestHostMemory(t *testing.T) {
-	o := Options{Host: "test-memory", HostDir: t.TempDir(), Memory: 3 << 30}
+	o := Options{Cgroup: "/porthole/test-memory", HostDir: t.TempDir(), Memory: 3 << 30}
 	file := filepath.Join(o.driveC(), memoryFile)
 	check(t, os.MkdirAll(o.driveC(), 0o755))
 	read := func() (whole, committed uint64) {

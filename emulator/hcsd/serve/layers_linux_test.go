@@ -37,7 +37,7 @@ func startLayerHost(t *testing.T) *layerHost {
 		t.Skip("mounts need root")
 	}
 	dir := t.TempDir()
-	h := &layerHost{t: t, o: Options{Host: "layers", HostDir: dir, Template: filepath.Join(dir, "template"), CPUs: runtime.NumCPU()}}
+	h := &layerHost{t: t, o: Options{Cgroup: "/porthole/layers", HostDir: dir, Template: filepath.Join(dir, "template"), CPUs: runtime.NumCPU()}}
 	for _, d := range []string{h.o.driveC(), filepath.Join(h.o.Template, "drive_c", "windows"), h.o.path("layers"), h.o.path("systems")} {
 		check(t, os.MkdirAll(d, 0o755))
 	}

@@ -8,7 +8,7 @@ import (
 
 // Options of the daemon.
 type Options struct {
-	Host     string // name of the host; its containers' cgroups are below /porthole/<Host>; required
+	Cgroup   string // of the host, in all hierarchies; those of its containers are below; required
 	HostDir  string // the host's folder; required
 	Template string // Wine prefix that containers start from; required
 	Tools    wine.Tools
@@ -31,10 +31,7 @@ func (o Options) layerDir(id string) string { return o.path("layers", id) }
 func (o Options) systemDir(key string) string { return o.path("systems", key) }
 
 // cgroup is that of all containers of the host.
-func (o Options) cgroup() string { return filepath.Join(Cgroup(o.Host), "hcs") }
-
-// Cgroup is the cgroup of a host, in all hierarchies.
-func Cgroup(host string) string { return "/porthole/" + host }
+func (o Options) cgroup() string { return filepath.Join(o.Cgroup, "hcs") }
 
 // Socket is where the daemon of the host in hostDir answers its control interface.
 func Socket(hostDir string) string { return filepath.Join(hostDir, "hcsd.sock") }

@@ -56,7 +56,7 @@ func startHostOf(t *testing.T, number int) *host {
 
 	dir := t.TempDir()
 	name := filepath.Base(filepath.Dir(dir)) // so that two tests have cgroups of their own
-	h := &host{t: t, o: Options{Host: "test-" + name, HostDir: filepath.Join(dir, "hosts", "h"), Template: wine.TemplateDir(dir, number), Tools: tools, Runc: runcPath, CPUs: runtime.NumCPU()}}
+	h := &host{t: t, o: Options{Cgroup: "/porthole/test-" + name, HostDir: filepath.Join(dir, "hosts", "h"), Template: wine.TemplateDir(dir, number), Tools: tools, Runc: runcPath, CPUs: runtime.NumCPU()}}
 	h.prefix = wine.Prefix{Dir: filepath.Join(h.o.HostDir, "prefix")}
 	check(t, tools.EnsureTemplate(t.Context(), wine.TemplateOptions{Dir: h.o.Template, Build: build, DLLDir: dlls, Owner: wine.Owner}))
 	check(t, os.MkdirAll(h.o.HostDir, 0o755))
@@ -69,7 +69,7 @@ func startHostOf(t *testing.T, number int) *host {
 		if h.stop != nil {
 			h.stop()
 		}
-		if err := errors.Join(tools.StopServer(ctx, h.prefix), Clean(ctx, h.o.HostDir, runcPath), mount.Unmount(), platform.RemoveCgroup(ctx, Cgroup(h.o.Host))); err != nil {
+		if err := errors.Join(tools.StopServer(ctx, h.prefix), Clean(ctx, h.o.HostDir, runcPath), mount.Unmount(), platform.RemoveCgroup(ctx, h.o.Cgroup)); err != nil {
 			t.Error(err)
 		}
 	})
