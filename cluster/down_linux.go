@@ -59,6 +59,7 @@ func Down(ctx context.Context, o DownOptions) error {
 	config, err := readConfig(l)
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // without the file no node was made: namespaces are another folder's
 		config = DefaultConfig()
+		config.Name = nameOfHosts(l)
 		config.LinuxNodes, config.WindowsNodes = maxLinuxNodes, maxWindowsNodes // as much of it as exists
 	}
 
@@ -85,6 +86,17 @@ func Down(ctx context.Context, o DownOptions) error {
 		p.done(s.what + " removed")
 	}
 	return errors.Join(errs...)
+}
+
+// nameOfHosts returns the name of the cluster that the hosts in the folder belong to, for one whose configuration cannot be read.
+func nameOfHosts(l Layout) string {
+	hosts, _ := host.Store{Dir: l.Dir}.List() // those that it can read
+	for _, h := range hosts {
+		if h.Cluster != "" {
+			return h.Cluster
+		}
+	}
+	return ""
 }
 
 // killContainers ends every process in the cgroups of the cluster's pods.

@@ -95,7 +95,8 @@ func hasOverlay() bool {
 	return err != nil || strings.Contains(string(data), "\toverlay\n") || exec.Command("modprobe", "overlay").Run() == nil
 }
 
-// ChoosePorts returns the ports of the cluster in a folder, or, if there is none, the next ones that are free on 127.0.0.1.
+// ChoosePorts returns the ports of the cluster in a folder, or, if there is none, the first ones that are free on 127.0.0.1 after those of
+// the cluster without a name.
 func ChoosePorts(l Layout) (api, registry int, err error) {
 	c, err := readConfig(l)
 	if err == nil {
@@ -105,14 +106,18 @@ func ChoosePorts(l Layout) (api, registry int, err error) {
 		return 0, 0, err
 	}
 	c = DefaultConfig()
-	for api = c.APIPort; portFree("", api) != nil && api < c.APIPort+maxClusters; api++ {
-	}
-	for registry = c.RegistryPort; portFree("", registry) != nil && registry < c.RegistryPort+maxClusters; registry++ {
-	}
-	return api, registry, nil
+	return freeAfter(c.APIPort), freeAfter(c.RegistryPort), nil
 }
 
-// maxClusters is how many ports ChoosePorts looks at.
+// freeAfter returns the first port behind another that is free, or the last that it looks at.
+func freeAfter(port int) int {
+	last := port + maxClusters
+	for port++; portFree("", port) != nil && port < last; port++ {
+	}
+	return port
+}
+
+// maxClusters is how many ports freeAfter looks at.
 const maxClusters = 100
 
 func portFree(flag string, port int) error {

@@ -4,6 +4,7 @@ package up
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,16 +51,18 @@ it changes nothing; after an interrupted run it finishes the work.`,
   porthole up --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config.Name = cmd.Flags().Lookup("name").Value.String()
+			layout, err := cluster.NewLayout(dir)
+			if err != nil {
+				return err
+			}
+			if config.Name, err = nameOf(cmd, layout); err != nil {
+				return err
+			}
 			if err := config.Validate(); err != nil {
 				return err
 			}
 			if scale < 1 {
 				return program.Misused(fmt.Errorf("--time-scale %v: must be 1 or more", scale))
-			}
-			layout, err := cluster.NewLayout(dir)
-			if err != nil {
-				return err
 			}
 			if err := choosePorts(cmd, layout, &config); err != nil {
 				return err
@@ -91,6 +94,18 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	program.Values(cmd, "supervisor", cluster.SuperviseProcesses, cluster.SuperviseServices)
 	program.Values(cmd, "windows-build", "17763", "20348", "26100")
 	return cmd
+}
+
+// nameOf returns the name that the user gives, or that of the cluster which the folder has.
+func nameOf(cmd *cobra.Command, l cluster.Layout) (string, error) {
+	if f := cmd.Flags().Lookup("name"); f.Changed {
+		return f.Value.String(), nil
+	}
+	name, err := cluster.Lab(l.Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return string(name), err
 }
 
 // choosePorts gives a cluster with a name ports of its own where the user has not chosen: those that it has, or the next free ones.

@@ -166,7 +166,7 @@ func (c cluster) killSupervisors() {
 // inventory is what a cluster could leave on the machine, one thing a line.
 func inventory(dir string) []string {
 	var all []string
-	for _, pattern := range []string{"/var/run/netns/porthole-*", "/var/run/netns/hns-*", "/var/run/netns/cni-*", "/sys/fs/cgroup/*/porthole", "/sys/fs/cgroup/porthole", "/tmp/.wine-0/*"} {
+	for _, pattern := range []string{"/var/run/netns/porthole[-.]*", "/var/run/netns/hns-*", "/var/run/netns/cni-*", "/sys/fs/cgroup/*/porthole*", "/sys/fs/cgroup/porthole*", "/tmp/.wine-0/*"} {
 		found, _ := filepath.Glob(pattern)
 		all = append(all, found...)
 	}
