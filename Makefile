@@ -25,7 +25,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DIR ?= /var/lib/porthole
 UP_FLAGS ?=
 # Most packages bring hosts of their own and wait for them most of the time, so that two go on at once; those that bring up
-# the whole cluster, of which there can be one, follow alone.
+# the whole cluster, which has no name and is alone of its kind, follow one after the other.
 TEST_PACKAGES ?= ./...
 TEST_FLAGS ?= -timeout 20m
 BENCH_FLAGS ?=

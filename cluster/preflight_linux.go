@@ -74,8 +74,8 @@ func missingPrograms(l Layout, c Config) (errs []error) {
 	return errs
 }
 
-// hostsFree returns an error if another folder's cluster has the hosts' namespaces: their names are fixed, so a machine carries one
-// cluster.
+// hostsFree returns an error if another folder's cluster has the hosts' namespaces: their names follow from the
+// cluster's, so a machine carries one of each name.
 func hostsFree(l Layout, c Config) []error {
 	if _, err := readConfig(l); err == nil {
 		return nil
@@ -83,7 +83,7 @@ func hostsFree(l Layout, c Config) []error {
 	var errs []error
 	for _, n := range c.Nodes() {
 		if name := c.lab().Netns(n.Name); platform.NetnsExists(name) {
-			errs = append(errs, fmt.Errorf("network namespace %s is there already: a cluster in another folder? `porthole down --dir THAT-FOLDER` first", name))
+			errs = append(errs, fmt.Errorf("network namespace %s is there already: a cluster in another folder? `porthole down --dir THAT-FOLDER` first, or choose another --name", name))
 		}
 	}
 	return errs
