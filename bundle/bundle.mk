@@ -2,7 +2,7 @@
 # bin/bundle. Included by the root Makefile. A family is built again only when its own files change.
 
 BUNDLE_OUT := bin/bundle
-BUNDLE_BUILD := go build
+BUNDLE_BUILD := $(COMPILE) build
 BUNDLE_KUBE_VERSION := v1.36.3
 BUNDLE_KUBE_X := -X k8s.io/component-base/version.
 BUNDLE_KUBE_LD := -s -w $(BUNDLE_KUBE_X)gitVersion=$(BUNDLE_KUBE_VERSION) $(BUNDLE_KUBE_X)gitMajor=1 $(BUNDLE_KUBE_X)gitMinor=36
@@ -80,7 +80,7 @@ cri-suite: $(BUNDLE_CRISUITE)
 
 $(BUNDLE_CRISUITE) &: $(call bundle-sources,crisuite)
 	@mkdir -p $(BUNDLE_OUT)/windows
-	cd bundle/crisuite && GOOS=windows go test -c -ldflags "-s -w" -o ../../$(BUNDLE_OUT)/windows/cri-integration.test.exe \
+	cd bundle/crisuite && GOOS=windows $(COMPILE) test -c -ldflags "-s -w" -o ../../$(BUNDLE_OUT)/windows/cri-integration.test.exe \
 		github.com/containerd/containerd/v2/integration
 	cd bundle/crisuite && GOOS=windows $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$(BUNDLE_OUT)/windows/get_owner.exe \
 		github.com/containerd/containerd/v2/integration/images/volume-ownership/tools
@@ -105,7 +105,7 @@ hcsshim-suite: $(BUNDLE_HCSSHIM)
 
 $(BUNDLE_HCSSHIM): $(call bundle-sources,runhcs)
 	@mkdir -p $(@D)
-	cd bundle/runhcs && GOOS=windows go test -c -tags admin,grpcnotrace -ldflags "-s -w" -o ../../$(@D)/ $(HCSSHIM_TESTED)
+	cd bundle/runhcs && GOOS=windows $(COMPILE) test -c -tags admin,grpcnotrace -ldflags "-s -w" -o ../../$(@D)/ $(HCSSHIM_TESTED)
 	@touch $@
 
 CNI_PLUGINS := github.com/containernetworking/plugins/plugins
