@@ -3,7 +3,7 @@
 
 CONFORMANCE_OUT := $(BIN)/conformance
 CONFORMANCE_DIR := test/conformance/e2e
-CONFORMANCE_BUILD := go build -ldflags "-s -w"
+CONFORMANCE_BUILD := $(COMPILE) build -ldflags "-s -w"
 CONFORMANCE_MOD := $(CONFORMANCE_DIR)/go.mod $(CONFORMANCE_DIR)/go.sum
 CONFORMANCE_SUITE := $(CONFORMANCE_OUT)/e2e.test
 CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs regression-issue-74839 sample-device-plugin sample-apiserver etcd consumer load pairs windows/agnhost.exe windows/sh.exe windows/consumer.exe windows/load.exe)
@@ -41,10 +41,10 @@ deps-conformance:
 
 # Stamped as Kubernetes stamps it: the suite names its version and leaves out tests of other versions by it.
 $(CONFORMANCE_SUITE): $(CONFORMANCE_MOD)
-	cd $(CONFORMANCE_DIR) && go test -c -ldflags "$(BUNDLE_KUBE_LD)" -o ../../../$@ k8s.io/kubernetes/test/e2e
+	cd $(CONFORMANCE_DIR) && $(COMPILE) test -c -ldflags "$(BUNDLE_KUBE_LD)" -o ../../../$@ k8s.io/kubernetes/test/e2e
 
 $(CONFORMANCE_OUT)/e2e_node.test: $(CONFORMANCE_MOD)
-	cd $(CONFORMANCE_DIR) && go test -c -ldflags "$(BUNDLE_KUBE_LD)" -o ../../../$@ k8s.io/kubernetes/test/e2e_node
+	cd $(CONFORMANCE_DIR) && $(COMPILE) test -c -ldflags "$(BUNDLE_KUBE_LD)" -o ../../../$@ k8s.io/kubernetes/test/e2e_node
 
 $(CONFORMANCE_OUT)/unit: $(wildcard test/conformance/unit/*.go)
 	$(CONFORMANCE_BUILD) -o $@ ./test/conformance/unit
