@@ -48,6 +48,8 @@ func testMends(ctx context.Context, t *testing.T, tools Tools, p Prefix, mends s
 	}
 }
 
+const compiler = "x86_64-w64-mingw32-gcc"
+
 // unknownDLL is our DLL, built for another Wine: it expects other code in ntdll.
 func unknownDLL(ctx context.Context, t *testing.T) []byte {
 	t.Helper()
@@ -57,7 +59,7 @@ func unknownDLL(ctx context.Context, t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	args := append([]string{"-shared", "-DSTUB_FIRST=0x4d", "-o", out, "../dll/bcryptprimitives.c", "../dll/stack.c"}, sources...)
-	if out, err := exec.CommandContext(ctx, "x86_64-w64-mingw32-gcc", append(args, "-ladvapi32", "-lntdll")...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, compiler, append(args, "-ladvapi32", "-lntdll")...).CombinedOutput(); err != nil {
 		t.Fatalf("building the DLL: %v\n%s", err, out)
 	}
 	data, err := os.ReadFile(out)
@@ -105,10 +107,13 @@ func testUnknownWine(ctx context.Context, t *testing.T, tools Tools, p Prefix, m
 func testHangingEnd(ctx context.Context, t *testing.T, tools Tools, p Prefix, server *os.Process) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	cmd := tools.Command(ctx, p, program(ctx, t, p, "threads"), "2", "busy")
-	// A thread of Go's runtime that interrupts another asks wineserver, and the program does not get to its end
-	// before it has an answer. So it does if the main thread has to wait for one of the processors of Go's runtime.
-	cmd.Env = append(cmd.Env, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=4")
+	exe := filepath.Join(p.DriveC(), "end.exe")
+	compile := exec.CommandContext(ctx, compiler, "-s", "-O2", "-o", exe, "testdata/end/end.c")
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("building the program: %v\n%s", err, out)
+	}
+
+	cmd := tools.Command(ctx, p, `C:\end.exe`)
 	in := threads(t, cmd)
 
 	if err := server.Signal(unix.SIGSTOP); err != nil {

@@ -1,6 +1,5 @@
 // Threads reads a byte, runs as many threads as it is told, says so, and waits until its input ends. Wine asks
-// wineserver for the input when it is read first, and not again. With a second argument one more thread is busy, so that
-// Go's runtime always has work: without, its monitor sleeps after a few milliseconds, and what wakes it asks wineserver.
+// wineserver for the input when it is read first, and not again.
 package main
 
 import (
@@ -28,12 +27,6 @@ func main() {
 		}()
 	}
 	running.Wait()
-	if len(os.Args) > 2 {
-		go func() {
-			for {
-			}
-		}()
-	}
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
