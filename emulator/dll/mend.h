@@ -15,8 +15,6 @@ struct mend {
 	BOOL (*missing)(void); /* only for kernel32: reports whether the function is not as on Windows */
 	BOOL done;
 	const WCHAR *library;  /* that has the function, if not ntdll or kernel32; its code is overwritten */
-	const char *prologue; /* with original: the code that is overwritten, which works at another place too */
-	size_t saved;	      /* bytes of it: whole instructions; 0: as many as are overwritten */
 };
 
 /* One list for each file mend_*.c; the last has no name. */

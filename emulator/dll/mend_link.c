@@ -430,6 +430,12 @@ struct network {
 	ULONG attributes, pad;
 };
 
+struct stat_of_windows { /* FILE_STAT_INFORMATION: what GetFileInformationByHandle of Wine 10.0 asks for */
+	uint64_t number;
+	int64_t created, read, written, changed, allocated, size;
+	ULONG attributes, tag, links, access;
+};
+
 static int64_t file_time(int64_t seconds, int64_t ns) { return seconds * 10000000 + ns / 100 + 116444736000000000; }
 
 static struct basic basic_of(const struct linux_stat *s, BOOL folder)
@@ -448,7 +454,7 @@ static struct network network_of(const struct basic *b)
 }
 
 /* The classes of NtQueryInformationFile that say something of a link (wdm.h). */
-enum { BASIC = 4, STANDARD = 5, INTERNAL = 6, ALL = 18, NETWORK = 34, ATTRIBUTE_TAG = 35, ID = 59 };
+enum { BASIC = 4, STANDARD = 5, INTERNAL = 6, ALL = 18, NETWORK = 34, ATTRIBUTE_TAG = 35, ID = 59, STAT = 68 };
 
 static NTSTATUS describe(const struct linux_stat *s, BOOL folder, ULONG class, void *info, ULONG size, ULONG_PTR *used)
 {
@@ -456,6 +462,8 @@ static NTSTATUS describe(const struct linux_stat *s, BOOL folder, ULONG class, v
 	struct network network = network_of(&all.basic);
 	ULONG tag[2] = { all.basic.attributes, tag_of(s) };
 	uint64_t id[3] = { s->dev, s->ino, 0 };
+	const struct basic *b = &all.basic;
+	struct stat_of_windows stat = { s->ino, b->created, b->read, b->written, b->changed, 0, 0, b->attributes, tag[1], 1, 0 };
 	const void *from;
 	ULONG length;
 
@@ -480,6 +488,9 @@ static NTSTATUS describe(const struct linux_stat *s, BOOL folder, ULONG class, v
 		break;
 	case ID:
 		from = id, length = sizeof id;
+		break;
+	case STAT:
+		from = &stat, length = sizeof stat;
 		break;
 	default:
 		return BAD_CLASS;
