@@ -132,6 +132,7 @@ void mend_all(void)
 
 	if (InterlockedExchange(&begun, 1))
 		return;
+	admin_begin();
 	service_begin();
 	console_begin();
 	copies = place = VirtualAlloc(NULL, 0x1000, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);

@@ -27,6 +27,9 @@ void mend_all(void);
 /* Notes whether the process is a service (mend_service.c). */
 void service_begin(void);
 
+/* Gives the process the token of an administrator, where Wine gave it less (mend_admin.c). */
+void admin_begin(void);
+
 /* Registers what ends the process at an event of a console that nobody handles (mend_console.c). */
 void console_begin(void);
 
