@@ -38,7 +38,14 @@ DWORD ask_all_parameters(struct all_parameters *r) { return ask(LINUX_ALL_PARAME
 
 DWORD ask_one_parameter(struct one_parameter *r) { return ask(LINUX_ONE_PARAMETER, ONE_PARAMETER, r); }
 
-DWORD WINAPI NsiEnumerateObjectsAllParametersEx(struct all_objects *r) { return linux_half ? show_all_objects(r) : ask_all_objects(r); }
+DWORD WINAPI NsiEnumerateObjectsAllParametersEx(struct all_objects *r)
+{
+	DWORD result = linux_half ? show_all_objects(r) : ask_all_objects(r);
+
+	if (result == NO_ERROR)
+		without_default_prefix(r);
+	return result;
+}
 
 DWORD WINAPI NsiGetAllParametersEx(struct all_parameters *r) { return linux_half ? show_all_parameters(r) : ask_all_parameters(r); }
 
