@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/ownroot"
 )
 
 // testMends has a program do what Wine does otherwise than Windows. It prints a line for each.
@@ -51,13 +53,18 @@ func testMends(ctx context.Context, t *testing.T, tools Tools, p Prefix, mends s
 // unknownDLL is our DLL, built for another Wine: it expects other code in ntdll.
 func unknownDLL(ctx context.Context, t *testing.T) []byte {
 	t.Helper()
+	const compiler = "x86_64-w64-mingw32-gcc"
+	if _, err := exec.LookPath(compiler); err != nil && ownroot.Inside() != "" {
+		t.Logf("not tried with an unknown Wine: the root folder has no %s", compiler)
+		return nil
+	}
 	out := filepath.Join(t.TempDir(), "unknown.dll")
 	sources, err := filepath.Glob("../dll/mend*.c")
 	if err != nil {
 		t.Fatal(err)
 	}
 	args := append([]string{"-shared", "-DSTUB_FIRST=0x4d", "-o", out, "../dll/bcryptprimitives.c", "../dll/stack.c"}, sources...)
-	if out, err := exec.CommandContext(ctx, "x86_64-w64-mingw32-gcc", append(args, "-ladvapi32", "-lntdll")...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, compiler, append(args, "-ladvapi32", "-lntdll")...).CombinedOutput(); err != nil {
 		t.Fatalf("building the DLL: %v\n%s", err, out)
 	}
 	data, err := os.ReadFile(out)
