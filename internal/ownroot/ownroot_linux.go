@@ -36,6 +36,9 @@ type tree struct {
 // Enter runs a program in the place of this one, with the programs and libraries of the folder dir. The program is a path, and must not lie in
 // what the folder takes the place of. Enter returns only if it fails; then this process must end, because one of its threads may be elsewhere.
 func Enter(dir string, argv, env []string) error {
+	if err := Check(dir); err != nil {
+		return err
+	}
 	runtime.LockOSThread() // the thread becomes the program
 	here, err := os.Getwd()
 	if err != nil {
@@ -203,7 +206,7 @@ func pivot(base string) error {
 	return os.Chdir("/")
 }
 
-// Check returns an error that says what a folder lacks to be a root folder.
+// Check returns an error if a folder is no root folder.
 func Check(dir string) error {
 	for _, name := range []string{"usr/bin", "usr/lib", cache} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
