@@ -31,6 +31,7 @@ func parseIndex(r io.Reader) (map[string]*pkg, error) {
 		}
 		now = &pkg{}
 	}
+
 	for scanner.Scan() {
 		field, value, ok := strings.Cut(scanner.Text(), ": ")
 		if !ok {

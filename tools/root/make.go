@@ -76,6 +76,7 @@ func fill(ctx context.Context, o options, dir string) error {
 		return err
 	}
 	defer root.Close()
+
 	for _, p := range o.list {
 		file, err := download(ctx, mirror, p, o.packages())
 		if err != nil {

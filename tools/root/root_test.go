@@ -102,6 +102,7 @@ func TestRootLock(t *testing.T) {
 			t.Errorf("it has %s", name)
 		}
 	}
+
 	if strings.Contains(rootLock, "://") {
 		t.Error("it names a host")
 	}
@@ -147,6 +148,7 @@ func deb(t *testing.T, files map[string]string) []byte {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	xz := exec.Command("xz", "-c")
 	xz.Stdin = &data
 	packed, err := xz.Output()
@@ -233,6 +235,7 @@ func TestMakeRootFails(t *testing.T) {
 			for name, data := range good {
 				packages[name] = bytes.Clone(data)
 			}
+
 			o := debian(t, t.TempDir(), packages)
 			mirror := o.mirror
 			c.spoil(&o, packages)
@@ -255,6 +258,7 @@ func TestMakeRootFails(t *testing.T) {
 			}
 		})
 	}
+
 	if err := full(fmt.Errorf("writing: %w", syscall.ENOSPC), "/d"); !strings.Contains(err.Error(), "needs 1.5 GB in /d") {
 		t.Error(err)
 	}

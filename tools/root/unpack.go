@@ -104,6 +104,7 @@ func put(r io.Reader, h *tar.Header, name string, root *os.Root) error {
 	default:
 		return fmt.Errorf("it is a file of kind %q", h.Typeflag)
 	}
+
 	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
