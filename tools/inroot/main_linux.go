@@ -18,12 +18,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: inroot DIR PROGRAM ARGUMENTS...")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Args[2:]); err != nil {
-		fmt.Fprintf(os.Stderr, "inroot: %v\n", err)
-		os.Exit(1)
-	}
+	fmt.Fprintf(os.Stderr, "inroot: %v\n", run(os.Args[1], os.Args[2:]))
+	os.Exit(1)
 }
 
+// run returns only if it fails.
 func run(dir string, argv []string) error {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
