@@ -20,8 +20,8 @@ const Variable = "PORTHOLE_ROOT"
 // Inside returns the folder that this program runs with; "" is the machine's own programs.
 func Inside() string { return os.Getenv(Variable) }
 
-// ofMachine are folders below /usr that stay the machine's: what is installed there is none of a distribution's packages. The root folder has
-// empty ones to mount them on.
+// ofMachine are folders below /usr that stay the machine's: what is installed there is none of a distribution's
+// packages. The root folder has empty ones to mount them on.
 var ofMachine = []string{"/usr/local", "/usr/lib/porthole"}
 
 // cache tells where libraries are. The machine's is wrong for others than its own.
@@ -33,8 +33,9 @@ type tree struct {
 	at   string
 }
 
-// Enter runs a program in the place of this one, with the programs and libraries of the folder dir. The program is a path, and must not lie in
-// what the folder takes the place of. Enter returns only if it fails; then this process must end, because one of its threads may be elsewhere.
+// Enter runs a program in the place of this one, with the programs and libraries of the folder dir. The program is a
+// path, and must not lie in what the folder takes the place of. Enter returns only if it fails; then this process must
+// end, because one of its threads may be elsewhere.
 func Enter(dir string, argv, env []string) error {
 	if err := Check(dir); err != nil {
 		return err
@@ -151,7 +152,8 @@ func ofSystem(at string) bool {
 
 // takeOwn opens what the folder has, and what stays the machine's in it.
 func takeOwn(dir string, links map[string]string, open func(from, at string, attr unix.MountAttr) error) error {
-	if err := open(filepath.Join(dir, "usr"), "/usr", unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY, Propagation: unix.MS_PRIVATE}); err != nil {
+	readonly := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY, Propagation: unix.MS_PRIVATE}
+	if err := open(filepath.Join(dir, "usr"), "/usr", readonly); err != nil {
 		return err
 	}
 	for _, at := range ofMachine {
@@ -179,7 +181,7 @@ func takeOwn(dir string, links map[string]string, open func(from, at string, att
 	if _, err := os.Stat(cache); err != nil { // libraries are found without it too
 		return nil
 	}
-	return open(filepath.Join(dir, cache), cache, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY, Propagation: unix.MS_PRIVATE})
+	return open(filepath.Join(dir, cache), cache, readonly)
 }
 
 // put mounts a tree in the new root. What it is mounted on is made where the new root's own file system is.

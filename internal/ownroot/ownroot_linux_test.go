@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 
 // look says what a program sees that is inside, and mounts something in the folder dir.
 func look(dir string) {
-	for _, path := range []string{"/usr/bin/own", "/bin/own", "/etc/hostname", "/usr/share", filepath.Join(dir, "file"), "/proc/self/stat"} {
+	file := filepath.Join(dir, "file")
+	for _, path := range []string{"/usr/bin/own", "/bin/own", "/usr/share", file, "/proc/self/stat"} {
 		_, err := os.Stat(path)
 		fmt.Printf("%s %v\n", path, err == nil)
 	}
@@ -40,8 +41,8 @@ func look(dir string) {
 	fmt.Println("mounted", unix.Mount("tmpfs", filepath.Join(dir, "mounted"), "tmpfs", 0, "size=4k") == nil)
 }
 
-// entered runs this program in a machine whose root is shared with nobody, as without systemd: it enters dir, and look is what is inside. The
-// machine is a shell's, which afterwards looks for what was mounted.
+// entered runs this program in a machine whose root is shared with nobody, as without systemd: it enters dir, and look
+// is what is inside. The machine is a shell's, which afterwards looks for what was mounted.
 func entered(dir, work string) (string, error) {
 	cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c",
 		`"$0" "$1"; echo "outside $(ls "$1/mounted")"; ls -d /usr/bin/own /usr/share; cat /proc/self/mountinfo`, os.Args[0], work)
@@ -50,15 +51,16 @@ func entered(dir, work string) (string, error) {
 	return string(out), err
 }
 
-// TestEnter: inside a program sees the root folder's /usr and cannot change it, and the machine's files elsewhere; what it mounts is seen outside, and
-// the root folder is not.
+// TestEnter: inside a program sees the root folder's /usr and cannot change it, and the machine's files elsewhere; what
+// it mounts is seen outside, and the root folder is not.
 func TestEnter(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")
 	}
 	outer := t.TempDir()
 	root := filepath.Join(outer, "root")
-	for name, text := range map[string]string{"root/usr/bin/own": "x", "root/usr/lib/x": "x", "root/etc/ld.so.cache": "own cache", "work/file": "x", "work/mounted/x": "x"} {
+	for name, text := range map[string]string{"root/usr/bin/own": "x", "root/usr/lib/x": "x", "root/etc/ld.so.cache": "own cache",
+		"work/file": "x", "work/mounted/x": "x"} {
 		path := filepath.Join(outer, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,5 @@
-// Command inroot runs a program with the programs and libraries of a root folder (tools/root) in the place of the machine's:
+// Command inroot runs a program with the programs and libraries of a root folder (tools/root) in the place of the
+// machine's:
 //
 //	inroot DIR PROGRAM ARGUMENTS...
 //	go test -exec "inroot DIR" ./emulator/wine

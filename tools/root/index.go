@@ -82,8 +82,9 @@ func names(list, separator string) (out []string) {
 	return out
 }
 
-// closure returns the wanted packages with those that they depend on, by name. Of alternatives the first is taken that the index has, unless
-// another one is there already or excluded. A package that an alternative only names as what it provides counts as that.
+// closure returns the wanted packages with those that they depend on, by name. Of alternatives the first is taken that
+// the index has, unless another one is there already or excluded. A package that an alternative only names as what it
+// provides counts as that.
 func closure(all map[string]*pkg, wanted, excluded []string) ([]*pkg, error) {
 	provider := map[string][]string{}
 	for _, name := range sortedKeys(all) {
@@ -105,7 +106,7 @@ func closure(all map[string]*pkg, wanted, excluded []string) ([]*pkg, error) {
 		}
 		taken[name] = p
 		for _, alternatives := range p.needs {
-			found, err := choose(all, provider, taken, excluded, alternatives)
+			found, err := (choices{all, provider, taken, excluded}).choose(alternatives)
 			if err != nil {
 				return nil, fmt.Errorf("package %s: %w", name, err)
 			}
@@ -120,22 +121,32 @@ func closure(all map[string]*pkg, wanted, excluded []string) ([]*pkg, error) {
 	return list, nil
 }
 
-func choose(all map[string]*pkg, provider map[string][]string, taken map[string]*pkg, excluded, alternatives []string) (string, error) {
+// choices are what one of some alternatives is chosen by.
+type choices struct {
+	all      map[string]*pkg
+	provider map[string][]string // names of packages, by what they provide
+	taken    map[string]*pkg
+	excluded []string
+}
+
+func (c choices) settled(name string) bool {
+	return c.taken[name] != nil || slices.Contains(c.excluded, name)
+}
+
+func (c choices) choose(alternatives []string) (string, error) {
 	for _, name := range alternatives {
-		if taken[name] != nil || slices.Contains(excluded, name) {
+		if c.settled(name) {
 			return name, nil
 		}
-		for _, by := range provider[name] {
-			if taken[by] != nil || slices.Contains(excluded, by) {
-				return by, nil
-			}
+		if i := slices.IndexFunc(c.provider[name], c.settled); i >= 0 {
+			return c.provider[name][i], nil
 		}
 	}
 	for _, name := range alternatives {
-		if all[name] != nil {
+		if c.all[name] != nil {
 			return name, nil
 		}
-		if by := provider[name]; len(by) > 0 {
+		if by := c.provider[name]; len(by) > 0 {
 			return by[0], nil
 		}
 	}

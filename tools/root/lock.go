@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-const lockHead = "# The packages of Debian " + suite + " that the root folder of emulated hosts is made of: name, version, size, SHA-256, path below a mirror.\n" +
+const lockHead = "# The packages of Debian " + suite + " that the root folder of emulated hosts is made of:\n" +
+	"# name, version, size, SHA-256, path below a mirror.\n" +
 	"# `tools/go run ./tools/root lock tools/root/root.lock` writes this file from the newest ones.\n"
 
 func formatLock(list []*pkg) string {

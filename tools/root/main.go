@@ -1,10 +1,12 @@
-// Command root makes a folder with the programs and libraries of Debian that emulated Windows hosts run with: Wine, and what beside it
-// hosts start. Nothing is installed: internal/ownroot shows the folder to a program in the place of /usr.
+// Command root makes a folder with the programs and libraries of Debian that emulated Windows hosts run with: Wine, and
+// what beside it hosts start. Nothing is installed: internal/ownroot shows the folder to a program in the place of
+// /usr.
 //
 //	root make DIR    # the folder of root.lock, as DIR/CHECKSUM; prints that path. What is there already is left alone
 //	root lock FILE   # root.lock anew, from the newest packages of the suite
 //
-// Packages come from the mirror that the machine's apt uses, or from the one that PORTHOLE_DEBIAN names, as http://HOST/debian.
+// Packages come from the mirror that the machine's apt uses, or from the one that PORTHOLE_DEBIAN names, as
+// http://HOST/debian.
 package main
 
 import (

@@ -23,8 +23,8 @@ type options struct {
 // stampName is written last; a root folder without it is unfinished.
 const stampName = ".porthole-root"
 
-// makeRoot makes the root folder of a lock, or finds it, and returns its path. It is made under another name first: one that is cut short is
-// never taken for a whole one. Folders of other locks stay, because hosts may run with them.
+// makeRoot makes the root folder of a lock, or finds it, and returns its path. It is made under another name first: one
+// that is cut short is never taken for a whole one. Folders of other locks stay, because hosts may run with them.
 func makeRoot(ctx context.Context, o options) (string, error) {
 	sum := checksum(o.lock)
 	dir := filepath.Join(o.dir, sum)
@@ -99,8 +99,9 @@ const (
 
 // alternatives are names that Debian's installation gives programs.
 var alternatives = map[string]string{
-	"usr/sbin/iptables": "iptables-nft", "usr/sbin/iptables-save": "iptables-nft-save", "usr/sbin/iptables-restore": "iptables-nft-restore",
-	"usr/sbin/ip6tables": "ip6tables-nft", "usr/sbin/ip6tables-save": "ip6tables-nft-save", "usr/sbin/ip6tables-restore": "ip6tables-nft-restore",
+	"usr/sbin/iptables": "iptables-nft", "usr/sbin/iptables-save": "iptables-nft-save",
+	"usr/sbin/iptables-restore": "iptables-nft-restore", "usr/sbin/ip6tables": "ip6tables-nft",
+	"usr/sbin/ip6tables-save": "ip6tables-nft-save", "usr/sbin/ip6tables-restore": "ip6tables-nft-restore",
 }
 
 // places are folders of the machine's /usr that stay the machine's (internal/ownroot).
@@ -133,8 +134,8 @@ func finishLinks(root *os.Root) (err error) {
 	return err
 }
 
-// finishZlib makes a library of Wine's of zlib1.dll, by the mark of these behind the DOS header, as the installation of libwine does.
-// user32.dll does not load without it.
+// finishZlib makes a library of Wine's of zlib1.dll, by the mark of these behind the DOS header, as the installation of
+// libwine does. user32.dll does not load without it.
 func finishZlib(root *os.Root) error {
 	const at, room = 64, 32
 	data, err := root.ReadFile(zlib)

@@ -21,12 +21,14 @@ import (
 // mirrorVariable names the mirror, where the machine has no apt or its mirror has no trixie.
 const mirrorVariable = "PORTHOLE_DEBIAN"
 
-// findMirror returns the address of a mirror of Debian: that of the variable, or the first one of apt's sources that has the suite.
+// findMirror returns the address of a mirror of Debian: that of the variable, or the first one of apt's sources that
+// has the suite.
 func findMirror(ctx context.Context) (string, error) {
 	if mirror := os.Getenv(mirrorVariable); mirror != "" {
 		return strings.TrimSuffix(mirror, "/"), nil
 	}
-	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main").Output()
+	apt := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main")
+	out, err := apt.Output()
 	if err != nil {
 		return "", fmt.Errorf("asking apt for a mirror of Debian (%s names one without it): %w", mirrorVariable, err)
 	}
@@ -84,7 +86,7 @@ func renew(ctx context.Context, mirror string) ([]*pkg, error) {
 	check.Stderr = &says
 	release, err := check.Output()
 	if err != nil {
-		return nil, fmt.Errorf("checking the signature of %sInRelease with gpgv: %w: %s", dist, err, bytes.TrimSpace(says.Bytes()))
+		return nil, fmt.Errorf("checking the signature of %sInRelease with gpgv: %w: %s", dist, err, says.String())
 	}
 	sum := regexp.MustCompile(`(?m)^ ([0-9a-f]{64}) +\d+ ` + regexp.QuoteMeta(indexName) + `$`).FindSubmatch(release)
 	if sum == nil {
@@ -95,7 +97,7 @@ func renew(ctx context.Context, mirror string) ([]*pkg, error) {
 		return nil, err
 	}
 	if is := sha256.Sum256(packed); hex.EncodeToString(is[:]) != string(sum[1]) {
-		return nil, fmt.Errorf("%s%s is damaged, or just being replaced: its checksum is not the one that InRelease has", dist, indexName)
+		return nil, fmt.Errorf("%s%s is damaged, or just being replaced: InRelease has another checksum", dist, indexName)
 	}
 
 	unpack := exec.CommandContext(ctx, "xz", "-dc")

@@ -82,7 +82,8 @@ func TestClosure(t *testing.T) {
 	}
 }
 
-// TestRootLock: the lock of the repository is one, names Wine 10, and nothing that is excluded; it reads back as it is written.
+// TestRootLock: the lock of the repository is one, names Wine 10, and nothing that is excluded; it reads back as it is
+// written.
 func TestRootLock(t *testing.T) {
 	list, err := parseLock(rootLock)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"strings"
 )
 
-// unpack writes the files of a package that hosts need below the root. All belong to whoever calls; none has rights of its own.
+// unpack writes the files of a package that hosts need below the root. All belong to whoever calls; none has rights of
+// its own.
 func unpack(ctx context.Context, file string, root *os.Root) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -111,5 +112,6 @@ func put(r io.Reader, h *tar.Header, name string, root *os.Root) error {
 	}
 	_, err = io.Copy(f, r)
 	err = errors.Join(err, f.Chmod(fs.FileMode(h.Mode)&0o755), f.Close())
-	return errors.Join(err, root.Chtimes(name, h.ModTime, h.ModTime)) // Wine's template has its wineserver's time (emulator/wine)
+	// By the time of its wineserver a template of emulator/wine knows its Wine.
+	return errors.Join(err, root.Chtimes(name, h.ModTime, h.ModTime))
 }
