@@ -22,12 +22,13 @@ extern const BYTE __ImageBase[]; /* of the linker: where this DLL lies in memory
 /* Finds a table of this DLL. The addresses in its headers are counted from its begin. */
 static const void *table(DWORD address) { return __ImageBase + address; }
 
-/* Fills builtin_function by the names that this DLL's own list of exports has for each ordinal: Wine numbers functions that have no number on
- * Windows anew with each version. What has no name keeps its ordinal. */
+/* Fills builtin_function by the names that this DLL's own list of exports has for each ordinal: Wine numbers functions
+ * that have no number on Windows anew with each version. What has no name keeps its ordinal. */
 static void fill(HMODULE wine)
 {
 	const IMAGE_NT_HEADERS *headers = table((DWORD)((const IMAGE_DOS_HEADER *)(const void *)__ImageBase)->e_lfanew);
-	const IMAGE_EXPORT_DIRECTORY *list = table(headers->OptionalHeader.DataDirectory[IMAGE_DIRECTORY_ENTRY_EXPORT].VirtualAddress);
+	const IMAGE_DATA_DIRECTORY *exports = &headers->OptionalHeader.DataDirectory[IMAGE_DIRECTORY_ENTRY_EXPORT];
+	const IMAGE_EXPORT_DIRECTORY *list = table(exports->VirtualAddress);
 	const DWORD *names = table(list->AddressOfNames);
 	const WORD *places = table(list->AddressOfNameOrdinals);
 	UINT_PTR i, ordinal;

@@ -331,8 +331,8 @@ static UINT place_of_adapter(const struct adapters *known, const IP_ADAPTER_ADDR
 	return a ? (UINT)(a - known->list) : known->count;
 }
 
-/* Puts the list into Windows' order: Wine 10.0 sorts it by the metrics of routes. The first one stays at the begin of the caller's memory, so that
- * what the adapters say moves, and they do not. */
+/* Puts the list into Windows' order: Wine 10.0 sorts it by the metrics of routes. The first one stays at the begin of
+ * the caller's memory, so that what the adapters say moves, and they do not. */
 static void put_in_order(IP_ADAPTER_ADDRESSES *list, const struct adapters *known)
 {
 	IP_ADAPTER_ADDRESSES *at, *other, *next, *other_next, said;

@@ -74,9 +74,9 @@ static BOOL replace_call(struct mend *m, BYTE *code, BYTE **place)
 	return jump(code, m->replacement);
 }
 
-/* Returns how many bytes of a function's first code a jump overwrites, as whole instructions; 0: one of them is none that works at another place
- * too. Those that are known save registers and make room on the stack, which is what the functions begin with that are replaced so. The
- * registers and the room differ between Wine 8.0 and 10.0. */
+/* Returns how many bytes of a function's first code a jump overwrites, as whole instructions; 0: one of them is none
+ * that works at another place too. Those that are known save registers and make room on the stack, which is what the
+ * functions begin with that are replaced so. The registers and the room differ between Wine 8.0 and 10.0. */
 static size_t movable(const BYTE *code)
 {
 	static const BYTE small_room[] = { 0x48, 0x83, 0xec }, large_room[] = { 0x48, 0x81, 0xec }; /* sub $n,%rsp */

@@ -220,7 +220,9 @@ void without_default_prefix(struct all_objects *r)
 	UINT module = module_of(&r->head), family = module == IPV6;
 	uintptr_t from, to = 0;
 
-	if ((module != IPV4 && module != IPV6) || r->head.table != ROUTES || c[DYNAMIC].size || c[STATIC].size || !c[READ_WRITE].size)
+	if ((module != IPV4 && module != IPV6) || r->head.table != ROUTES)
+		return;
+	if (c[DYNAMIC].size || c[STATIC].size || !c[READ_WRITE].size)
 		return;
 	if (!c[KEY].data || c[KEY].size < places[family].gateway + places[family].size)
 		return;

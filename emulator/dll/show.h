@@ -46,9 +46,9 @@ DWORD ask_all_objects(struct all_objects *r);
 DWORD ask_all_parameters(struct all_parameters *r);
 DWORD ask_one_parameter(struct one_parameter *r);
 
-/* Takes default routes without a gateway, such as the one for nothing that Linux has for IPv6 on its loopback, out of what
- * GetAdaptersAddresses of Wine 10.0 asks for prefixes: routes with what can be changed of them and nothing else. Debian's (10.0~repack-6,
- * patch uninitialized-variables) fails for a prefix of no bits. */
+/* Takes default routes without a gateway, such as the one for nothing that Linux has for IPv6 on its loopback, out of
+ * what GetAdaptersAddresses of Wine 10.0 asks for prefixes: routes with what can be changed of them and nothing else.
+ * Debian's (10.0~repack-6, patch uninitialized-variables) fails for a prefix of no bits. */
 void without_default_prefix(struct all_objects *r);
 
 DWORD show_all_objects(struct all_objects *r);

@@ -16,7 +16,8 @@ const trimVersion = "trim 2" // changes with what trim does, so that templates a
 // noDevices are the keys below which the devices are, in the current control set.
 var noDevices = []string{`Enum\\ROOT\\WINE`, `Enum\\WINEBUS`, `Enum\\HID`}
 
-// controlSets are the names of the current control set: in a hive of Wine 10.0 CurrentControlSet is a link to the other one, as on Windows.
+// controlSets are the names of the current control set: in a hive of Wine 10.0 CurrentControlSet is a link to the other
+// one, as on Windows.
 var controlSets = []string{`System\\CurrentControlSet\\`, `System\\ControlSet001\\`}
 
 // isDevice reports whether a key is one of a device that no host has.

@@ -61,14 +61,15 @@ func listed(list []*pkg) string {
 
 func TestClosure(t *testing.T) {
 	all := index(t)
-	if w := all["wine"]; w.version != "10.0~repack-6" || w.path != "pool/w/wine.deb" || w.size != 12 || w.sha256 != "0123" {
+	w := all["wine"]
+	if w.version != "10.0~repack-6" || w.path != "pool/w/wine.deb" || w.size != 12 || w.sha256 != "0123" {
 		t.Errorf("%+v", w)
 	}
 	for _, c := range []struct{ wanted, excluded, list, err string }{
 		{"wine", "picture", "dash libc6 libwine postbox sound wine", ""},
 		{"silence wine", "picture", "dash libc6 libwine postbox silence wine", ""}, // an alternative that is there
 		{"wine", "picture sound postbox", "dash libc6 libwine wine", ""},
-		{"wine", "picture mail-agent", "dash libc6 libwine postbox sound wine", ""}, // excluded by that name only: exim is wanted too
+		{"wine", "picture mail-agent", "dash libc6 libwine postbox sound wine", ""}, // it is exim too
 		{"wine", "", "", "package libwine: the index has none of what it needs: picture"},
 		{"absent", "", "", "the index has no package absent"},
 	} {
@@ -77,7 +78,8 @@ func TestClosure(t *testing.T) {
 			t.Errorf("%s without %s: %s, %v; want %s, %s", c.wanted, c.excluded, listed(list), err, c.list, c.err)
 		}
 	}
-	if _, err := parseIndex(strings.NewReader("Package: a\nSize: many\n")); err == nil || !strings.Contains(err.Error(), "package a") {
+	_, err := parseIndex(strings.NewReader("Package: a\nSize: many\n"))
+	if err == nil || !strings.Contains(err.Error(), "package a") {
 		t.Errorf("a size that is no number: %v", err)
 	}
 }
@@ -116,10 +118,13 @@ func TestRootLock(t *testing.T) {
 
 func TestNeeded(t *testing.T) {
 	for name, want := range map[string]bool{
-		"usr/bin/bash": true, "usr/share/wine/wine.inf": true, "usr/share/doc/wine64/copyright": true, "usr/share/doc/wine64/changelog.gz": false,
-		"usr/share/man/man1/ls.1.gz": false, "usr/share/manual": true, "etc/passwd": false, "etc/ld.so.conf.d/x.conf": true, "var/lib/x": false, "lib64": true,
-		"usr/lib/x86_64-linux-gnu/wine/x86_64-unix/winex11.so": false, "usr/lib/x86_64-linux-gnu/wine/x86_64-unix/ntdll.so": true,
-		"usr/lib/x86_64-linux-gnu/wine/i386-windows/a.dll": false, zlib: true, "usr/x86_64-w64-mingw32/lib/libz.a": false,
+		"usr/bin/bash": true, "usr/share/wine/wine.inf": true, "lib64": true, "etc/passwd": false, "var/lib/x": false,
+		"usr/share/doc/wine64/copyright": true, "usr/share/doc/wine64/changelog.gz": false,
+		"usr/share/man/man1/ls.1.gz": false, "usr/share/manual": true, "etc/ld.so.conf.d/x.conf": true,
+		"usr/lib/x86_64-linux-gnu/wine/x86_64-unix/winex11.so": false,
+		"usr/lib/x86_64-linux-gnu/wine/x86_64-unix/ntdll.so":   true,
+		"usr/lib/x86_64-linux-gnu/wine/i386-windows/a.dll":     false,
+		zlib: true, "usr/x86_64-w64-mingw32/lib/libz.a": false,
 	} {
 		if got := needed(name, false); got != want {
 			t.Errorf("%s: %v", name, got)
@@ -182,7 +187,8 @@ func debian(t *testing.T, dir string, packages map[string][]byte) options {
 	o := options{dir: dir, mirror: func(context.Context) (string, error) { return server.URL + "/debian", nil }}
 	for path, data := range packages {
 		sum := sha256.Sum256(data)
-		o.list = append(o.list, &pkg{name: path, version: "1", path: path, size: int64(len(data)), sha256: hex.EncodeToString(sum[:])})
+		p := &pkg{name: path, version: "1", path: path, size: int64(len(data)), sha256: hex.EncodeToString(sum[:])}
+		o.list = append(o.list, p)
 	}
 	o.lock = formatLock(o.list)
 	return o
@@ -190,9 +196,8 @@ func debian(t *testing.T, dir string, packages map[string][]byte) options {
 
 // TestMakeRoot: a root folder has the files of its packages, without rights of their own, and is made once.
 func TestMakeRoot(t *testing.T) {
-	o := debian(t, filepath.Join(t.TempDir(), "roots"), map[string][]byte{
-		"a.deb": deb(t, map[string]string{"usr/bin/a": "A", "usr/sbin/iptables-nft": "I", "usr/share/man/a": "M", "bin→usr/bin": ""}),
-	})
+	files := map[string]string{"usr/bin/a": "A", "usr/sbin/iptables-nft": "I", "usr/share/man/a": "M", "bin→usr/bin": ""}
+	o := debian(t, filepath.Join(t.TempDir(), "roots"), map[string][]byte{"a.deb": deb(t, files)})
 	dir, err := makeRoot(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -214,13 +219,15 @@ func TestMakeRoot(t *testing.T) {
 
 // TestMakeRootFails: whatever goes wrong, there is no root folder that looks whole, and the next try makes it.
 func TestMakeRootFails(t *testing.T) {
-	good := map[string][]byte{"a.deb": deb(t, map[string]string{"usr/bin/a": "A"}), "b.deb": deb(t, map[string]string{"usr/bin/b": "B"})}
+	good := map[string][]byte{
+		"a.deb": deb(t, map[string]string{"usr/bin/a": "A"}), "b.deb": deb(t, map[string]string{"usr/bin/b": "B"}),
+	}
 	for name, c := range map[string]struct {
 		spoil func(o *options, packages map[string][]byte)
 		want  string
 	}{
-		"a damaged download":           {func(_ *options, p map[string][]byte) { p["b.deb"][70] ^= 1 }, "b.deb is damaged: it has"},
-		"a download that is cut short": {func(_ *options, p map[string][]byte) { p["b.deb"] = p["b.deb"][:100] }, "b.deb is damaged: it has 100 bytes"},
+		"a damaged download":           {func(_ *options, p map[string][]byte) { p["b.deb"][70] ^= 1 }, "damaged: it has"},
+		"a download that is cut short": {func(_ *options, p map[string][]byte) { p["b.deb"] = p["b.deb"][:100] }, "damaged: it has 100 bytes"},
 		"a package that is gone":       {func(_ *options, p map[string][]byte) { delete(p, "b.deb") }, "`root lock` takes that one"},
 		"no mirror": {func(o *options, _ map[string][]byte) {
 			o.mirror = func(context.Context) (string, error) { return "", errors.New("no mirror") }
