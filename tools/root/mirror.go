@@ -43,6 +43,9 @@ func findMirror(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("none of apt's sources has Debian %s: %s names a mirror that has it", suite, mirrorVariable)
 }
 
+// errAbsent is for what a mirror has not.
+var errAbsent = errors.New("it is not there")
+
 func get(ctx context.Context, url string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -54,6 +57,9 @@ func get(ctx context.Context, url string) (io.ReadCloser, error) {
 	}
 	if answer.StatusCode != http.StatusOK {
 		answer.Body.Close()
+		if answer.StatusCode == http.StatusNotFound {
+			return nil, fmt.Errorf("fetching %s: %w", url, errAbsent)
+		}
 		return nil, fmt.Errorf("fetching %s: %s", url, answer.Status)
 	}
 	return answer.Body, nil
@@ -121,8 +127,11 @@ func download(ctx context.Context, mirror string, p *pkg, dir string) (string, e
 	}
 	url := mirror + "/" + p.path
 	r, err := get(ctx, url)
+	if errors.Is(err, errAbsent) {
+		return "", fmt.Errorf("%w: a newer package has replaced it, and `root lock` takes that one", err)
+	}
 	if err != nil {
-		return "", fmt.Errorf("%w (a mirror drops a package when a newer one replaces it: `root lock` takes that one)", err)
+		return "", err
 	}
 	defer r.Close()
 	to, err := os.Create(file)
@@ -131,7 +140,7 @@ func download(ctx context.Context, mirror string, p *pkg, dir string) (string, e
 	}
 	_, err = io.Copy(to, io.LimitReader(r, p.size+1))
 	if err := errors.Join(err, to.Close()); err != nil {
-		return "", full(fmt.Errorf("fetching %s: %w", url, err), dir)
+		return "", fmt.Errorf("fetching %s: %w", url, err)
 	}
 	if err := whole(file, p); err != nil {
 		return "", errors.Join(fmt.Errorf("the download of %s is damaged: %w", url, err), os.Remove(file))
