@@ -7,6 +7,6 @@
 //	/etc              the machine's, but ld.so.cache is DIR's
 //	all else          the machine's; what is mounted there is seen on both sides
 //
-// The program is in a mount namespace of its own. A machine whose root is not shared among mount namespaces shows
-// nothing that is mounted in another one: Enter shares it, as systemd does at each boot.
+// The program is in a mount namespace of its own. A machine whose mounts are not shared among mount namespaces shows
+// nothing that is mounted in another one: Enter shares them, as systemd does at each boot.
 package ownroot

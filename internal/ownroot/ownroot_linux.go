@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -93,7 +94,9 @@ func enter(dir string) error {
 	return pivot(base)
 }
 
-// share makes the mount of the machine's root one that others can share, if it is not.
+// share makes the machine's mounts ones that others can share, but for those of the kernel's own file systems. Network
+// namespaces show why: their names are files with mounts on them, and a program that removes such a file of another
+// mount namespace takes the mount away there.
 func share() error {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -102,12 +105,18 @@ func share() error {
 	for line := range strings.Lines(string(text)) {
 		// ID PARENT DEVICE ROOT POINT OPTIONS [FIELDS...] - ... (proc_pid_mountinfo(5))
 		before, _, _ := strings.Cut(line, " - ")
-		if f := strings.Fields(before); len(f) >= 6 && f[4] == "/" && !strings.Contains(before, " shared:") {
-			return unix.Mount("", "/", "", unix.MS_SHARED, "")
+		f := strings.Fields(before)
+		if len(f) < 6 || strings.Contains(before, " shared:") || ofKernel.MatchString(f[4]) {
+			continue
+		}
+		if err := unix.Mount("", f[4], "", unix.MS_SHARED, ""); err != nil && f[4] == "/" { // others may go away meanwhile
+			return err
 		}
 	}
 	return nil
 }
+
+var ofKernel = regexp.MustCompile(`^/(proc|sys|dev)(/|$)`)
 
 // take opens what the new root consists of, in the order in which it is put together.
 func take(dir string, entries []fs.DirEntry) (trees []tree, links map[string]string, err error) {
