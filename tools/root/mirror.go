@@ -134,6 +134,7 @@ func download(ctx context.Context, mirror string, p *pkg, dir string) (string, e
 		return "", err
 	}
 	defer r.Close()
+
 	to, err := os.Create(file)
 	if err != nil {
 		return "", err
