@@ -323,6 +323,34 @@ static ULONG list_adapters(const struct adapters *known, ULONG family, ULONG fla
 }
 
 /* Wine knows no metrics of interfaces, and lists adapters without IP always. */
+/* Returns the place of an adapter in Windows' order. What Windows does not show comes last. */
+static UINT place_of_adapter(const struct adapters *known, const IP_ADAPTER_ADDRESSES *at)
+{
+	const struct adapter *a = adapter_with_luid(known, at->Luid.Value);
+
+	return a ? (UINT)(a - known->list) : known->count;
+}
+
+/* Puts the list into Windows' order: Wine 10.0 sorts it by the metrics of routes. The first one stays at the begin of
+ * the caller's memory, so that what the adapters say moves, and they do not. */
+static void put_in_order(IP_ADAPTER_ADDRESSES *list, const struct adapters *known)
+{
+	IP_ADAPTER_ADDRESSES *at, *other, *next, *other_next, said;
+
+	for (at = list; at; at = at->Next)
+		for (other = at->Next; other; other = other->Next) {
+			if (place_of_adapter(known, other) >= place_of_adapter(known, at))
+				continue;
+			next = at->Next;
+			other_next = other->Next;
+			said = *at;
+			*at = *other;
+			*other = said;
+			at->Next = next;
+			other->Next = other_next;
+		}
+}
+
 ULONG WINAPI GetAdaptersAddresses(ULONG family, ULONG flags, void *reserved, IP_ADAPTER_ADDRESSES *list, ULONG *size)
 {
 	IP_ADAPTER_ADDRESSES *at;
@@ -334,6 +362,7 @@ ULONG WINAPI GetAdaptersAddresses(ULONG family, ULONG flags, void *reserved, IP_
 		return wine_adapters(family, flags, list, size);
 	result = list_adapters(&known, family, flags, list, size);
 	if (result == ERROR_SUCCESS && list) {
+		put_in_order(list, &known);
 		if (!(flags & GAA_FLAG_INCLUDE_ALL_INTERFACES))
 			leave_out(list, &known);
 		for (at = list; at; at = at->Next) {

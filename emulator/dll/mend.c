@@ -74,18 +74,43 @@ static BOOL replace_call(struct mend *m, BYTE *code, BYTE **place)
 	return jump(code, m->replacement);
 }
 
+/* Returns how many bytes of a function's first code a jump overwrites, as whole instructions; 0: one of them is none
+ * that works at another place too. Those that are known save registers and make room on the stack, which is what the
+ * functions begin with that are replaced so. The registers and the room differ between Wine 8.0 and 10.0. */
+static size_t movable(const BYTE *code)
+{
+	static const BYTE small_room[] = { 0x48, 0x83, 0xec }, large_room[] = { 0x48, 0x81, 0xec }; /* sub $n,%rsp */
+	static const BYTE room_added[] = { 0x48, 0x83, 0xc4 };					    /* add $-n,%rsp */
+	size_t n = 0;
+
+	while (n < JUMP)
+		if ((code[n] & 0xf8) == 0x50) /* push */
+			n += 1;
+		else if (code[n] == 0x41 && (code[n + 1] & 0xf8) == 0x50) /* push of %r8 to %r15 */
+			n += 2;
+		else if (!memcmp(code + n, small_room, sizeof small_room) || !memcmp(code + n, room_added, sizeof room_added))
+			n += sizeof small_room + 1;
+		else if (!memcmp(code + n, large_room, sizeof large_room))
+			n += sizeof large_room + 4;
+		else
+			return 0;
+	return n;
+}
+
 /* Replaces a function of another library. Where the original is wanted, a copy of its first code goes to *place, with a jump to the rest. */
 static BOOL replace_function(struct mend *m, BYTE **place)
 {
 	HMODULE library = GetModuleHandleW(m->library);
 	BYTE *code = library ? (BYTE *)(void *)GetProcAddress(library, m->name) : NULL;
-	size_t saved = m->saved ? m->saved : JUMP;
-	BYTE rest[JUMP] = { 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0 }, *after = code + saved;
+	BYTE rest[JUMP] = { 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0 }, *after;
+	size_t saved;
 
 	if (!code)
 		return FALSE;
 	if (m->original) {
-		if (memcmp(code, m->prologue, saved) || !*place)
+		saved = movable(code);
+		after = code + saved;
+		if (!saved || !*place)
 			return FALSE;
 		memcpy(*place, code, saved);
 		memcpy(rest + 2, &after, sizeof after);
@@ -107,6 +132,7 @@ void mend_all(void)
 
 	if (InterlockedExchange(&begun, 1))
 		return;
+	admin_begin();
 	service_begin();
 	console_begin();
 	copies = place = VirtualAlloc(NULL, 0x1000, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);

@@ -15,8 +15,6 @@ struct mend {
 	BOOL (*missing)(void); /* only for kernel32: reports whether the function is not as on Windows */
 	BOOL done;
 	const WCHAR *library;  /* that has the function, if not ntdll or kernel32; its code is overwritten */
-	const char *prologue; /* with original: the code that is overwritten, which works at another place too */
-	size_t saved;	      /* bytes of it: whole instructions; 0: as many as are overwritten */
 };
 
 /* One list for each file mend_*.c; the last has no name. */
@@ -28,6 +26,9 @@ void mend_all(void);
 
 /* Notes whether the process is a service (mend_service.c). */
 void service_begin(void);
+
+/* Gives the process the token of an administrator, where Wine gave it less (mend_admin.c). */
+void admin_begin(void);
 
 /* Registers what ends the process at an event of a console that nobody handles (mend_console.c). */
 void console_begin(void);

@@ -4,6 +4,7 @@
  * with O_PATH, so that the handle alone shows what it is and where. There are no junctions. A link is one to a folder if its target
  * is a folder. A socket's file (unix.c) is a reparse point too, without a target. */
 #include "mend_link.h"
+#include "mend_link_info.h"
 #include "mend_pipe.h"
 #include "mend_target.h"
 #include "mend_volume.h"
@@ -30,15 +31,11 @@ enum { ENOENT_ = 2, EACCES_ = 13, EEXIST_ = 17, ENOTEMPTY_ = 39 };
 #define LINK_ON_THE_WAY ((NTSTATUS)0xC000050B) /* STATUS_REPARSE_POINT_ENCOUNTERED */
 #define NOT_A_LINK ((NTSTATUS)0xC0000275)      /* STATUS_NOT_A_REPARSE_POINT */
 #define BAD_LINK ((NTSTATUS)0xC0000278)        /* STATUS_IO_REPARSE_DATA_INVALID */
-#define TOO_SMALL ((NTSTATUS)0xC0000023)
-#define BAD_CLASS ((NTSTATUS)0xC0000003)
 #define FAILED_ ((NTSTATUS)0xC0000001)
 #ifndef STATUS_NO_MORE_FILES
 #define STATUS_NO_MORE_FILES ((NTSTATUS)0x80000006)
 #endif
 enum { SET_LINK = 0x900A4, GET_LINK = 0x900A8, DONT_REPARSE = 0x1000, OPEN_LINK = 0x200000, ONLY_FOLDER = 1, NO_FOLDER = 0x40, DELETE_AT_CLOSE = 0x1000 };
-#define TAG_SYMLINK 0xA000000Cu
-#define TAG_SOCKET 0x80000023u /* IO_REPARSE_TAG_AF_UNIX */
 
 /* What Wine's ntdll has beside that of Windows; mingw's library does not know it. */
 static NTSTATUS(CDECL *wine_nt_to_unix_file_name)(const OBJECT_ATTRIBUTES *name, char *path, ULONG *size, UINT disposition);
@@ -119,14 +116,6 @@ static BOOL place_of(const OBJECT_ATTRIBUTES *name, struct place *p)
 	if (p->path[0] == '/' || !name->RootDirectory)
 		return TRUE;
 	return !wine_server_handle_to_fd(name->RootDirectory, 0, &p->folder, &options);
-}
-
-/* Returns the tag of the reparse point that a file is on Windows, or 0: it is none. */
-static ULONG tag_of(const struct linux_stat *s)
-{
-	if ((s->mode & S_IFMT_) == S_IFLNK_)
-		return TAG_SYMLINK;
-	return (s->mode & S_IFMT_) == S_IFSOCK_ ? TAG_SOCKET : 0;
 }
 
 /* Reports whether a name is that of a link. If so, the caller must call place_close. */
@@ -401,95 +390,7 @@ static NTSTATUS NTAPI nt_fs_control(HANDLE file, HANDLE event, void *apc, void *
 	return status;
 }
 
-/* What a link is. */
-
-struct basic {
-	int64_t created, read, written, changed;
-	ULONG attributes, pad;
-};
-
-struct standard {
-	int64_t allocated, size;
-	ULONG links;
-	BOOLEAN deleting, folder;
-	USHORT pad;
-};
-
-struct everything {
-	struct basic basic;
-	struct standard standard;
-	uint64_t number;
-	ULONG ea, access;
-	int64_t position;
-	ULONG mode, alignment, name_size;
-	WCHAR name[1];
-};
-
-struct network {
-	int64_t created, read, written, changed, allocated, size;
-	ULONG attributes, pad;
-};
-
-static int64_t file_time(int64_t seconds, int64_t ns) { return seconds * 10000000 + ns / 100 + 116444736000000000; }
-
-static struct basic basic_of(const struct linux_stat *s, BOOL folder)
-{
-	struct basic b = { file_time(s->mtime, s->mtime_ns), file_time(s->atime, s->atime_ns), file_time(s->mtime, s->mtime_ns),
-			   file_time(s->ctime, s->ctime_ns), FILE_ATTRIBUTE_REPARSE_POINT, 0 };
-
-	b.attributes |= folder ? FILE_ATTRIBUTE_DIRECTORY : FILE_ATTRIBUTE_ARCHIVE;
-	return b;
-}
-
-static struct network network_of(const struct basic *b)
-{
-	struct network n = { b->created, b->read, b->written, b->changed, 0, 0, b->attributes, 0 };
-	return n;
-}
-
-/* The classes of NtQueryInformationFile that say something of a link (wdm.h). */
-enum { BASIC = 4, STANDARD = 5, INTERNAL = 6, ALL = 18, NETWORK = 34, ATTRIBUTE_TAG = 35, ID = 59 };
-
-static NTSTATUS describe(const struct linux_stat *s, BOOL folder, ULONG class, void *info, ULONG size, ULONG_PTR *used)
-{
-	struct everything all = { .basic = basic_of(s, folder), .standard = { 0, 0, 1, FALSE, (BOOLEAN)folder, 0 }, .number = s->ino };
-	struct network network = network_of(&all.basic);
-	ULONG tag[2] = { all.basic.attributes, tag_of(s) };
-	uint64_t id[3] = { s->dev, s->ino, 0 };
-	const void *from;
-	ULONG length;
-
-	switch (class) {
-	case BASIC:
-		from = &all.basic, length = sizeof all.basic;
-		break;
-	case STANDARD:
-		from = &all.standard, length = sizeof all.standard;
-		break;
-	case INTERNAL:
-		from = &all.number, length = sizeof all.number;
-		break;
-	case ALL:
-		from = &all, length = FIELD_OFFSET(struct everything, name);
-		break;
-	case NETWORK:
-		from = &network, length = sizeof network;
-		break;
-	case ATTRIBUTE_TAG:
-		from = tag, length = sizeof tag;
-		break;
-	case ID:
-		from = id, length = sizeof id;
-		break;
-	default:
-		return BAD_CLASS;
-	}
-	if (size < length)
-		return TOO_SMALL;
-	memcpy(info, from, length);
-	*used = length;
-	return 0;
-}
+/* What a link is (mend_link_info.c). */
 
 static NTSTATUS NTAPI nt_query_file(HANDLE file, IO_STATUS_BLOCK *io, void *info, ULONG size, ULONG class)
 {
@@ -501,7 +402,7 @@ static NTSTATUS NTAPI nt_query_file(HANDLE file, IO_STATUS_BLOCK *io, void *info
 
 	if (!handle_link(file, path, &link))
 		return pipe_query(((query_file)query_original)(file, io, info, size, class), file, io, info, size, class);
-	status = describe(&link, to_folder(AT_FDCWD, path, &absent), class, info, size, &used);
+	status = link_describe(&link, to_folder(AT_FDCWD, path, &absent), class, info, size, &used);
 	if (status == BAD_CLASS)
 		return ((query_file)query_original)(file, io, info, size, class);
 	io->Status = status;

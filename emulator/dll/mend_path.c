@@ -26,10 +26,7 @@ static ULONG NTAPI full_path_name(const WCHAR *name, ULONG size, WCHAR *path, WC
 	return length;
 }
 
-/* push %r14; push %r13; push %r12; push %rbp; push %rdi; push %rsi; push %rbx; sub $0x40,%rsp (Debian's Wine 8.0~repack-4) */
-#define SAVES "\x41\x56\x41\x55\x41\x54\x55\x57\x56\x53\x48\x83\xec\x40"
-
 struct mend path_mends[] = {
-	{ "RtlGetFullPathName_U", "paths with a slash and no drive are on Z:", (void *)full_path_name, (void **)&original, NULL, FALSE, L"ntdll.dll", SAVES, sizeof SAVES - 1 },
+	{ "RtlGetFullPathName_U", "paths with a slash and no drive are on Z:", (void *)full_path_name, (void **)&original, NULL, FALSE, L"ntdll.dll" },
 	{ 0 },
 };

@@ -442,14 +442,11 @@ static BOOL WINAPI get_user_name(WCHAR *name, DWORD *size)
 	return TRUE;
 }
 
-/* How Wine's functions begin: they save registers. */
-#define SAVES "\x41\x57\x41\x56\x41\x55\x41\x54\x55\x57\x56\x53"
-
 struct mend user_mends[] = {
 	{ "NtQueryInformationToken", "all tokens are of one user", (void *)query_information_token, &token_original, NULL, FALSE },
 	{ "LogonUserW", "users cannot log on", (void *)logon_user, NULL, NULL, FALSE, L"advapi32.dll" },
 	{ "GetUserNameW", "programs are told Wine's user", (void *)get_user_name, NULL, NULL, FALSE, L"advapi32.dll" },
-	{ "LookupAccountNameW", "local users have no SID", (void *)lookup_account_name, &name_original, NULL, FALSE, L"advapi32.dll", SAVES },
-	{ "LookupAccountSidW", "local users have no name", (void *)lookup_account_sid, &sid_original, NULL, FALSE, L"advapi32.dll", SAVES },
+	{ "LookupAccountNameW", "local users have no SID", (void *)lookup_account_name, &name_original, NULL, FALSE, L"advapi32.dll" },
+	{ "LookupAccountSidW", "local users have no name", (void *)lookup_account_sid, &sid_original, NULL, FALSE, L"advapi32.dll" },
 	{ 0 },
 };

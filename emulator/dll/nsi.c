@@ -1,6 +1,6 @@
 /* nsi.dll: what the kernel knows of interfaces, addresses and routes, for iphlpapi.dll. Wine's own asks a driver for it,
  * which a container does not run: it would bring four helper processes along. This one loads the driver's Linux half into
- * the program and asks that, in the way of Wine 8.0, and shows adapters as Windows does (show.c); under any other Wine it leaves
+ * the program and asks that, in the way of Wine 8.0 and 10.0, and shows adapters as Windows does (show.c); under any other Wine it leaves
  * everything to Wine's own. */
 #include "builtin.h"
 #include "show.h"
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ordinals of Wine's nsi.dll, for when it is asked after all. */
+/* Functions of Wine's nsi.dll by our ordinals, for when it is asked after all. */
 #define ALL_OBJECTS 7
 #define ALL_PARAMETERS 12
 #define ONE_PARAMETER 16
 
-/* Functions of the driver's Linux half in Wine 8.0, and the query of ntdll that finds them. */
+/* Functions of the driver's Linux half in Wine 8.0 and 10.0, and the query of ntdll that finds them. */
 #define LINUX_ALL_OBJECTS 4
 #define LINUX_ALL_PARAMETERS 5
 #define LINUX_ONE_PARAMETER 6
@@ -38,7 +38,14 @@ DWORD ask_all_parameters(struct all_parameters *r) { return ask(LINUX_ALL_PARAME
 
 DWORD ask_one_parameter(struct one_parameter *r) { return ask(LINUX_ONE_PARAMETER, ONE_PARAMETER, r); }
 
-DWORD WINAPI NsiEnumerateObjectsAllParametersEx(struct all_objects *r) { return linux_half ? show_all_objects(r) : ask_all_objects(r); }
+DWORD WINAPI NsiEnumerateObjectsAllParametersEx(struct all_objects *r)
+{
+	DWORD result = linux_half ? show_all_objects(r) : ask_all_objects(r);
+
+	if (result == NO_ERROR)
+		without_default_prefix(r);
+	return result;
+}
 
 DWORD WINAPI NsiGetAllParametersEx(struct all_parameters *r) { return linux_half ? show_all_parameters(r) : ask_all_parameters(r); }
 
@@ -112,6 +119,19 @@ DWORD WINAPI NsiAllocateAndGetTable(DWORD store, const void *module, DWORD table
 	return result;
 }
 
+/* What is asked of the Linux half has the same form in these two (include/wine/nsi.h of both, compared). */
+static BOOL is_known(const char *version) { return !strcmp(version, "8.0") || !strcmp(version, "10.0"); }
+
+/* Finds what calls a Linux half: 8.0 exports a function, and both the place of the function that it goes on to. */
+static void find_call(HMODULE ntdll)
+{
+	void **dispatcher = (void *)GetProcAddress(ntdll, "__wine_unix_call_dispatcher");
+
+	call_linux = (void *)GetProcAddress(ntdll, "__wine_unix_call");
+	if (!call_linux && dispatcher)
+		call_linux = *dispatcher;
+}
+
 static void find_linux_half(void)
 {
 	static const WCHAR file[] = L"\\drivers\\nsiproxy.sys";
@@ -121,9 +141,9 @@ static void find_linux_half(void)
 	WCHAR path[2 * MAX_PATH];
 	UINT length = GetSystemDirectoryW(path, MAX_PATH);
 
-	call_linux = (void *)GetProcAddress(ntdll, "__wine_unix_call");
+	find_call(ntdll);
 	error_of = (void *)GetProcAddress(ntdll, "RtlNtStatusToDosError");
-	if (!version || strcmp(version(), "8.0") || !query || !call_linux || !error_of || !length || length >= MAX_PATH)
+	if (!version || !is_known(version()) || !query || !call_linux || !error_of || !length || length >= MAX_PATH)
 		return;
 	lstrcpyW(path + length, file);
 	driver = LoadLibraryExW(path, NULL, DONT_RESOLVE_DLL_REFERENCES);

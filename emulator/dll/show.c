@@ -180,13 +180,22 @@ static BOOL show_row(const struct adapters *a, const struct place *p, BYTE *key,
 	return TRUE;
 }
 
+/* Moves the row to a place further ahead in the table. */
+static void move_row(struct column *c, uintptr_t from, uintptr_t to)
+{
+	int i;
+
+	for (i = 0; i < COLUMNS && from != to; i++)
+		if (c[i].size)
+			memcpy((BYTE *)c[i].data + to * c[i].size, (BYTE *)c[i].data + from * c[i].size, c[i].size);
+}
+
 /* Reads a table of IP and closes the gaps of rows that are not shown. */
 static DWORD all_rows(const struct adapters *a, const struct place *p, struct all_objects *r)
 {
 	struct column *c = r->columns;
 	DWORD result = ask_all_objects(r);
 	uintptr_t from, to = 0;
-	int i;
 
 	if (result != NO_ERROR || !c[KEY].data || !c[KEY].size)
 		return result;
@@ -195,13 +204,34 @@ static DWORD all_rows(const struct adapters *a, const struct place *p, struct al
 		BYTE *fixed = c[STATIC].size ? (BYTE *)c[STATIC].data + from * c[STATIC].size : NULL;
 		if (!show_row(a, p, key, fixed, r->head.table == ROUTES))
 			continue;
-		for (i = 0; i < COLUMNS && from != to; i++)
-			if (c[i].size)
-				memcpy((BYTE *)c[i].data + to * c[i].size, (BYTE *)c[i].data + from * c[i].size, c[i].size);
-		to++;
+		move_row(c, from, to++);
 	}
 	r->count = to;
 	return NO_ERROR;
+}
+
+void without_default_prefix(struct all_objects *r)
+{
+	static const struct {
+		UINT bits, gateway, size; /* places in a key: the length of the prefix, and the next hop with its size */
+	} places[2] = { { 8, 40, 4 }, { 20, 56, 16 } };
+	static const BYTE none[16];
+	struct column *c = r->columns;
+	UINT module = module_of(&r->head), family = module == IPV6;
+	uintptr_t from, to = 0;
+
+	if ((module != IPV4 && module != IPV6) || r->head.table != ROUTES)
+		return;
+	if (c[DYNAMIC].size || c[STATIC].size || !c[READ_WRITE].size)
+		return;
+	if (!c[KEY].data || c[KEY].size < places[family].gateway + places[family].size)
+		return;
+	for (from = 0; from < r->count; from++) {
+		const BYTE *key = (const BYTE *)c[KEY].data + from * c[KEY].size;
+		if (key[places[family].bits] || memcmp(key + places[family].gateway, none, places[family].size))
+			move_row(c, from, to++);
+	}
+	r->count = to;
 }
 
 /* Copies a key of an IP table with the LUIDs of Linux. FALSE: no adapter with IP has the LUID. */

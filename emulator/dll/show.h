@@ -1,5 +1,5 @@
 /* What Wine's nsi.dll says of interfaces, addresses and routes, with the adapters that Windows would show (adapters.h). The layouts are
- * those of Wine 8.0 (include/wine/nsi.h). */
+ * those of Wine 8.0 and 10.0 (include/wine/nsi.h). */
 #ifndef SHOW_H
 #define SHOW_H
 
@@ -45,6 +45,11 @@ struct one_parameter {
 DWORD ask_all_objects(struct all_objects *r);
 DWORD ask_all_parameters(struct all_parameters *r);
 DWORD ask_one_parameter(struct one_parameter *r);
+
+/* Takes default routes without a gateway, such as the one for nothing that Linux has for IPv6 on its loopback, out of
+ * what GetAdaptersAddresses of Wine 10.0 asks for prefixes: routes with what can be changed of them and nothing else.
+ * Debian's (10.0~repack-6, patch uninitialized-variables) fails for a prefix of no bits. */
+void without_default_prefix(struct all_objects *r);
 
 DWORD show_all_objects(struct all_objects *r);
 DWORD show_all_parameters(struct all_parameters *r);

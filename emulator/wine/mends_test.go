@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/ownroot"
 )
 
 // testMends has a program do what Wine does otherwise than Windows. It prints a line for each.
@@ -53,6 +55,11 @@ const compiler = "x86_64-w64-mingw32-gcc"
 // unknownDLL is our DLL, built for another Wine: it expects other code in ntdll.
 func unknownDLL(ctx context.Context, t *testing.T) []byte {
 	t.Helper()
+	const compiler = "x86_64-w64-mingw32-gcc"
+	if _, err := exec.LookPath(compiler); err != nil && ownroot.Inside() != "" {
+		t.Logf("not tried with an unknown Wine: the root folder has no %s", compiler)
+		return nil
+	}
 	out := filepath.Join(t.TempDir(), "unknown.dll")
 	sources, err := filepath.Glob("../dll/mend*.c")
 	if err != nil {
@@ -82,14 +89,14 @@ func testUnknownWine(ctx context.Context, t *testing.T, tools Tools, p Prefix, m
 	}
 	defer os.WriteFile(installed, known, 0o755)
 
-	out, err := tools.Command(ctx, p, mends, "unmended", "version", "remove").CombinedOutput()
+	out, err := tools.Command(ctx, p, mends, "unmended", "version", "registry").CombinedOutput()
 	if err == nil {
 		t.Error("nothing fails")
 	}
 	for _, want := range []string{
 		"unmended: 24: NtCreateNamedPipeFile: the first client of a named pipe of Go is never answered; NtSetInformationFile: os.RemoveAll of Go fails; ",
 		"ok version",
-		"remove: unlinkat",
+		`registry: CurrentVersion is "10.0"`,
 	} {
 		if !bytes.Contains(out, []byte(want)) {
 			t.Errorf("the program does not say %q:\n%s", want, out)

@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-const stubsVersion = "stubs 4" // changes with the list, so that templates are made again
+const stubsVersion = "stubs 6" // changes with the list, so that templates are made again
 
-// stubs are programs of Wine 8.0 that do nothing and end with 0. Whoever runs one would be told that it is done: a probe that asks PowerShell, a
+// stubs are programs of Wine 8.0 and 10.0 that do nothing and end with 0. Whoever runs one would be told that it is done: a probe that asks PowerShell, a
 // script that looks for a program with where. Without them there is no such program, which everybody sees. Those that we have a program of
 // our own for are not here.
 var stubs = []string{"arp.exe", "aspnet_regiis.exe", "cacls.exe", "certutil.exe", "dism.exe", "fc.exe", "icacls.exe", "mshta.exe", "msinfo32.exe", "ngen.exe",
-	"powershell.exe", "regasm.exe", "regini.exe", "regsvcs.exe", "sdbinst.exe", "servicemodelreg.exe", "setx.exe", "subst.exe", "systeminfo.exe",
+	"pnputil.exe", "powershell.exe", "regasm.exe", "regini.exe", "regsvcs.exe", "sdbinst.exe", "servicemodelreg.exe", "setx.exe", "subst.exe", "systeminfo.exe",
 	"tasklist.exe", "wevtutil.exe", "wmplayer.exe"}
 
-// ours are programs, and a library of theirs, that we have in the place of Wine's, also in containers.
-var ours = []string{"net.exe", "netapi32", "shutdown.exe", "where.exe", "whoami.exe"}
+// ours are programs and libraries that we have in the place of Wine's, also in containers. bcryptprimitives and sort.exe
+// are Wine's since 9.0 and 10.0: 8.0 has neither.
+var ours = []string{"bcryptprimitives", "net.exe", "netapi32", "shutdown.exe", "sort.exe", "where.exe", "whoami.exe"}
 
 // withoutStubs removes Wine's stubs from a prefix.
 func withoutStubs(p Prefix) error {

@@ -11,10 +11,26 @@ import (
 //   - devices that no host has, whose drivers services.exe starts whatever their services say: a process of 10 MB for each host;
 //   - COM classes of libraries that Server Core does not have, with the interfaces of their type libraries. Each wineserver, of which a
 //     host and each of its containers has one, reads the registry at its start and keeps it: 1.7 MB of 6.4.
-const trimVersion = "trim 1" // changes with what trim does, so that templates are made again
+const trimVersion = "trim 2" // changes with what trim does, so that templates are made again
 
-// noDevices are the keys below which the devices are.
-var noDevices = []string{`System\\CurrentControlSet\\Enum\\ROOT\\WINE`, `System\\CurrentControlSet\\Enum\\WINEBUS`, `System\\CurrentControlSet\\Enum\\HID`}
+// noDevices are the keys below which the devices are, in the current control set.
+var noDevices = []string{`Enum\\ROOT\\WINE`, `Enum\\WINEBUS`, `Enum\\HID`}
+
+// controlSets are the names of the current control set: in a hive of Wine 10.0 CurrentControlSet is a link to the other
+// one, as on Windows.
+var controlSets = []string{`System\\CurrentControlSet\\`, `System\\ControlSet001\\`}
+
+// isDevice reports whether a key is one of a device that no host has.
+func isDevice(key string) bool {
+	for _, set := range controlSets {
+		for _, device := range noDevices {
+			if strings.HasPrefix(strings.ToLower(key), strings.ToLower(set+device)) {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // desktopLibraries are the libraries of the browser, of help, DirectX, DirectShow, Media Foundation, media players, speech, games and scanners.
 var desktopLibraries = regexp.MustCompile(`^(mshtml|ieframe|dhtmled|hhctrl|hlink|inseng|browseui|itss|inetcomm|msimtf|explorerframe|` +
@@ -54,10 +70,7 @@ func trim(hive string) string {
 	for _, k := range keys {
 		group, id, _ := k.class()
 		drop := desktopClasses[group] || group == "clsid" && classes[id] || group == "interface" && interfaces[id] || group == "typelib" && desktopTypes[id]
-		for _, d := range noDevices {
-			drop = drop || strings.HasPrefix(strings.ToLower(k.name), strings.ToLower(d))
-		}
-		if !drop {
+		if !drop && !isDevice(k.name) {
 			out.WriteString(k.text)
 		}
 	}

@@ -23,6 +23,7 @@ func TestTrim(t *testing.T) {
 		"[Software\\\\Classes\\\\Interface\\\\{44444444-0000-0000-0000-000000000002}\\\\ProxyStubClsid32] 1\n@=\"{33333333-0000-0000-0000-00000000000A}\"\n\n",
 		"[Software\\\\Classes\\\\Typelib\\\\{3050F1C5-98B5-11CF-BB82-00AA00BDCE0B}\\\\4.0] 1\n@=\"MSHTML\"\n\n",
 		"[System\\\\CurrentControlSet\\\\Enum\\\\ROOT\\\\WINE\\\\WINEBUS] 1\n\"Service\"=\"winebus\"\n\n",
+		"[System\\\\ControlSet001\\\\Enum\\\\ROOT\\\\WINE\\\\WINEBTH] 1\n\"Service\"=\"winebth\"\n\n",
 	}
 
 	hive := stays[0] + goes[0] + stays[1] + goes[1] + goes[2] + stays[2] + strings.Join(goes[3:], "") + strings.Join(stays[3:], "")

@@ -98,7 +98,9 @@ func TestPrefix(t *testing.T) {
 	t.Run("an end that hangs", func(t *testing.T) { testHangingEnd(ctx, t, tools, p, server.Process) })
 	mends, unknown := program(ctx, t, p, "mends"), unknownDLL(ctx, t)
 	t.Run("mends", func(t *testing.T) { testMends(ctx, t, tools, p, mends) })
-	t.Run("unknown Wine", func(t *testing.T) { testUnknownWine(ctx, t, tools, p, mends, unknown) })
+	if unknown != nil {
+		t.Run("unknown Wine", func(t *testing.T) { testUnknownWine(ctx, t, tools, p, mends, unknown) })
+	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -546,7 +546,7 @@ func testUsage(t *testing.T, h *host) {
 	}()
 
 	await := func(i int) string {
-		return fmt.Sprintf(`cmd /c "for /l %%i in (1,1,100000) do if exist C:\release\%d exit 0"`, i)
+		return fmt.Sprintf(`cmd /c "for /l %%i in (1,1,1000000) do if exist C:\release\%d exit 0"`, i)
 	}
 	out := h.ran(wantedPrograms{Mounts: []wantedMount{{HostPath: `C:\release`, ContainerPath: `C:\release`}}, Programs: []wantedProgram{
 		{Line: await(0)}, {Line: `C:\app.exe fill C:\full`}, {Line: await(1)}, {Line: `cmd /c del C:\full`}, {Line: await(2)},

@@ -77,7 +77,7 @@ func TestOverlayDocuments(t *testing.T) {
 	}
 
 	for command, wants := range map[string][]string{
-		"ip -d link show type vxlan": {"vxlan id 4096 local 10.99.7.21", "dstport 4789 nolearning", "link/ether " + router},
+		"ip -d link show type vxlan": {"vxlan id 4096 local 10.99.7.21", "dstport 4789 ", " nolearning", "link/ether " + router},
 		"ip route":                   {"10.245.5.0/24 via 10.245.5.0 dev hnsx"},
 		"nft -s list table ip hns":   {"snat to ct mark map @snats", "10.96.0.10 . tcp . 80 . 0x00000000 counter : 10.245.5.7 . 8080", ": 10.245.4.2"},
 	} {

@@ -1,0 +1,12 @@
+// Package ownroot runs a program with programs and libraries of a folder in the place of the machine's: what tools/root
+// makes of Debian's packages, so that emulated hosts run with one Wine on every machine, and nothing is installed.
+//
+//	/usr              DIR/usr, read-only
+//	/usr/local        the machine's, and so is /usr/lib/porthole, if they are there
+//	/bin, /lib, …     links into /usr, as in DIR
+//	/etc              the machine's, but ld.so.cache is DIR's
+//	all else          the machine's; what is mounted there is seen on both sides
+//
+// The program is in a mount namespace of its own. A machine whose mounts are not shared among mount namespaces shows
+// nothing that is mounted in another one: Enter shares them, as systemd does at each boot.
+package ownroot
