@@ -134,8 +134,13 @@ test-lab: deps build ## what of the local cluster's tests takes too long for mak
 	@PORTHOLE_LAB=long go test -count=1 -timeout 20m -v -run 'TestStorage|TestWindowsFirewall|TestCrowd' ./test/lab
 	@PORTHOLE_LAB_MEMORY=4Gi go test -count=1 -timeout 15m -v -run TestWindowsEviction ./test/lab
 
+.PHONY: root
+root: ## bin/root: Wine 10 and all else that hosts start, of pinned packages of Debian 13; up, host and check use it where it is (110 MB, 15 s)
+	@mkdir -p $(BIN)/roots
+	@ln -sfn "roots/$$(basename "$$(go run ./tools/root make $(BIN)/roots)")" $(BIN)/root
+
 .PHONY: test-programs
-test-programs: deps build ## programs for Windows that others built, as pods: Node.js, Bun, Dart, Caddy, windows_exporter (4 minutes; downloads 230 MB)
+test-programs: deps build root ## programs for Windows that others built, as pods: Node.js, Bun, Deno, PostgreSQL, Dart, Caddy, windows_exporter (5 minutes; downloads 380 MB)
 	@PORTHOLE_LAB=programs go test -count=1 -timeout 30m -v -run TestRealPrograms ./test/lab
 
 .PHONY: test-cgroup-v2

@@ -2,6 +2,8 @@
 package cli
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -9,12 +11,17 @@ import (
 )
 
 // Main runs the command line and returns the exit code of program.Run. If the program file is called kubelet or kube-proxy, with
-// or without .exe, it runs that subcommand: installers can keep upstream's names and flags.
+// or without .exe, it runs that subcommand: installers can keep upstream's names and flags. Exit code 4: the folder "root" beside
+// the program, which has what commands start, cannot be used; nothing was done.
 func Main(args []string) int {
 	rest := args[1:]
 	switch name := strings.TrimSuffix(strings.ToLower(filepath.Base(args[0])), ".exe"); name {
 	case "kubelet", "kube-proxy":
 		rest = append([]string{name}, rest...)
+	}
+	if err := enterRoot(rest); err != nil {
+		fmt.Fprintln(os.Stderr, "porthole:", err)
+		return 4
 	}
 	alone(rest)
 	return program.Run(program.Root(append(nodeCommands(), localCommands()...)...), rest...)

@@ -49,6 +49,7 @@ func TestHost(t *testing.T) {
 	t.Run("errors", w.testErrors)
 	t.Run("stdio and exit code", w.testProgram)
 	t.Run("shown through a link", w.testShownThroughLink)
+	t.Run("shown over another", w.testShownOver)
 	t.Run("ended by a signal", w.testEnded)
 	t.Run("ways out", w.testWaysOut)
 	var pods [2]string
@@ -172,6 +173,20 @@ func (w *world) testShownThroughLink(t *testing.T) {
 	for _, shown := range []string{dir, inner} {
 		_, errs, code := w.call("", "run", w.name, "--show", shown, "--", "cmd", "/c", "exit")
 		if code == 0 || !strings.Contains(errs, "is a link") {
+			t.Errorf("%s: exit code %d, %s", shown, code, errs)
+		}
+	}
+}
+
+// testShownOver: a folder that is shown may lie over one that is shown already, or in one.
+func (w *world) testShownOver(t *testing.T) {
+	outer := t.TempDir()
+	inner := filepath.Join(outer, "inner")
+	if err := os.Mkdir(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range [][]string{{inner, outer}, {outer, inner}} {
+		if _, errs, code := w.call("", "run", w.name, "--show", shown[0], "--show", shown[1], "--", "cmd", "/c", "exit"); code != 0 {
 			t.Errorf("%s: exit code %d, %s", shown, code, errs)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,9 +108,10 @@ func (c *Command) Wait() error {
 	return err
 }
 
+// hideAll takes away what is shown, the last first: it may lie over or in what was shown before.
 func (c *Command) hideAll() error {
 	var errs []error
-	for _, hide := range c.hide {
+	for _, hide := range slices.Backward(c.hide) {
 		errs = append(errs, hide())
 	}
 	c.hide = nil

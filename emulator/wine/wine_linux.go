@@ -19,7 +19,7 @@ import (
 )
 
 // ErrNotInstalled is the cause when no 64-bit Wine is found.
-var ErrNotInstalled = errors.New("wine64 is missing: apt-get install wine64")
+var ErrNotInstalled = errors.New("wine64 is missing: apt-get install wine64, or `make root`")
 
 // Tools are the two programs of Wine.
 type Tools struct {

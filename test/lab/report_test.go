@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // secretive has secrets where people put them. None of them may be in a report.
@@ -38,6 +40,13 @@ spec:
 // none of the pods and objects, no key of the cluster's certificates and no token.
 func TestReport(t *testing.T) {
 	apply(t, secretive)
+	waitPod(t, "report-pod", podWait, func(pod *v1.Pod) error { // its program does not know its argument: that is what is wrong
+		if list := pod.Status.ContainerStatuses; len(list) == 0 || list[0].RestartCount == 0 {
+			return errors.New("has not failed yet")
+		}
+		return nil
+	})
+
 	file := filepath.Join(t.TempDir(), "report.tar.gz")
 	out, err := command(2*time.Minute, porthole, "report", "--dir", dir, "--yes", "--file", file)
 	if err != nil {
