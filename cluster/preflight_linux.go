@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,7 @@ import (
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/ownroot"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -26,7 +28,9 @@ func Preflight(ctx context.Context, l Layout, c Config) error {
 		return fmt.Errorf("%w: a local cluster needs root (namespaces, mounts, cgroups): run it with sudo", ErrNotReady)
 	}
 	errs := append(missingPrograms(l, c), hostsFree(l, c)...)
-	if lacks := c.network().preflight; lacks != nil {
+	if lacks := c.network().preflight; lacks != nil && ownroot.Inside() != "" {
+		errs = append(errs, fmt.Errorf("--network %s takes programs of the machine that the root folder %s does not have: remove %[2]s first", c.Network, filepath.Join(l.Bin, "root")))
+	} else if lacks != nil {
 		errs = append(errs, lacks(l, c)...)
 	}
 	if active, _ := supervise.Supervisors(l.RunDir()); active.PID == 0 {

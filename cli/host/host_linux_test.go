@@ -48,6 +48,7 @@ func TestHost(t *testing.T) {
 	})
 	t.Run("errors", w.testErrors)
 	t.Run("stdio and exit code", w.testProgram)
+
 	t.Run("shown through a link", w.testShownThroughLink)
 	t.Run("shown over another", w.testShownOver)
 	t.Run("ended by a signal", w.testEnded)

@@ -52,8 +52,8 @@ func TestRealPrograms(t *testing.T) {
 	}
 	for _, run := range scriptRuns {
 		t.Run(run.name, func(t *testing.T) {
-			if _, err := os.Stat("../../bin/root"); run.root && err != nil {
-				t.Skip("Wine 8.0 cannot run it: `make root`")
+			if run.root {
+				run.needsRoot(t)
 			}
 			folder := run.unpacked(t)
 			exe := filepath.Base(run.program)
@@ -72,6 +72,7 @@ func TestRealPrograms(t *testing.T) {
 	t.Run("caddy", testCaddy)
 	t.Run("windows_exporter", testExporter)
 	t.Run("dart", testDart)
+	t.Run("postgres", testPostgres)
 }
 
 // testCaddy serves a file of its image.
