@@ -38,10 +38,15 @@ func Preflight(ctx context.Context, l Layout, c Config) error {
 		errs = append(errs, err, portFree("--api-port", c.APIPort), portFree("--registry-port", c.RegistryPort), checkInotify(c))
 		errs = append(errs, m.lacking(c, l.Dir)...)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%w:\n  %s", ErrNotReady, strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	err := errors.Join(errs...)
+	if err == nil {
+		return nil
 	}
-	return nil
+	text := " " + err.Error()
+	if strings.Contains(text, "\n") {
+		text = "\n  " + strings.ReplaceAll(err.Error(), "\n", "\n  ")
+	}
+	return fmt.Errorf("%w:%s", ErrNotReady, text)
 }
 
 // missingPrograms returns an error for each program that a cluster starts and that is not there.

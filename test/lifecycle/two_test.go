@@ -31,12 +31,11 @@ func TestTwoClusters(t *testing.T) {
 	first, second := newCluster(t), newCluster(t)
 	first.must("up")
 	first.kubectl("apply", "-f", first.file("pods.yaml", webPods))
-	before := inventory(second.dir)
+	first.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=50s")
+	before := inventory(second.dir) // with what the first one has for its pods
 	second.must("up", "--name", "two")
 	second.kubectl("apply", "-f", second.file("pods.yaml", webPods))
-	for _, c := range []cluster{first, second} {
-		c.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=50s")
-	}
+	second.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=50s")
 	first.kubectl("create", "configmap", "only-here")
 	if out := second.kubectl("get", "configmaps"); strings.Contains(out, "only-here") {
 		t.Errorf("the second cluster has the first one's objects:\n%s", out)
