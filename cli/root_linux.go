@@ -13,8 +13,8 @@ import (
 // inRoot are the commands that start programs of a distribution, Wine among them, or remove what those have made.
 var inRoot = []string{"up", "down", "host", "check"}
 
-// enterRoot runs this program anew with the programs and libraries of the folder "root" beside it, in the place of the machine's. It
-// returns if there is no such folder, if this program runs so already, or if the command needs none of it.
+// enterRoot starts this program again, in a mount namespace in which /usr is that of the folder "root" beside it. It returns
+// if there is no such folder, if this program was started so already, or if the command needs nothing of it.
 func enterRoot(args []string) error {
 	if len(args) == 0 || !slices.Contains(inRoot, args[0]) || ownroot.Inside() != "" || os.Geteuid() != 0 {
 		return nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +22,7 @@ const Version = "v1.36.3"
 
 // Config is what a user chooses at `porthole up`.
 type Config struct {
-	// Name of the cluster; empty: the default. Clusters with different names run side by side on a machine.
+	// Name of the cluster, as program.StateDir takes it; empty: the default. Clusters with different names run side by side.
 	Name         string `json:"name,omitempty"`
 	LinuxNodes   int    `json:"linuxNodes"`
 	WindowsNodes int    `json:"windowsNodes"`
@@ -54,9 +53,6 @@ type Config struct {
 	APIPort      int `json:"apiPort"`
 	RegistryPort int `json:"registryPort"`
 }
-
-// The name of a cluster is part of the names of network namespaces, cgroups and folders.
-var nameForm = regexp.MustCompile(`^([a-z]([a-z0-9-]{0,18}[a-z0-9])?)?$`)
 
 // Values of Config.Supervisor. With SuperviseProcesses the cluster's supervisor starts the programs of Windows nodes, and this package writes their
 // files. With SuperviseServices each Windows node has a service manager, and `porthole.exe join` on the node does all of it, as on Windows.
@@ -98,9 +94,6 @@ const (
 
 // Validate returns an error that names the flag with a wrong value and the values that it may have.
 func (c Config) Validate() error {
-	if !nameForm.MatchString(c.Name) {
-		return fmt.Errorf("--name %q: use 1 to 20 characters of a-z, 0-9 and -, starting with a letter and not ending with -", c.Name)
-	}
 	if c.LinuxNodes < 1 || c.LinuxNodes > maxLinuxNodes {
 		return fmt.Errorf("--linux-nodes %d: must be 1 to %d (the control plane and CoreDNS run on lin01)", c.LinuxNodes, maxLinuxNodes)
 	}

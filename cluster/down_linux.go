@@ -88,7 +88,8 @@ func Down(ctx context.Context, o DownOptions) error {
 	return errors.Join(errs...)
 }
 
-// nameOfHosts returns the name of the cluster that the hosts in the folder belong to, for one whose configuration cannot be read.
+// nameOfHosts returns the name of the cluster that the hosts in the folder belong to. It is for a cluster whose
+// configuration cannot be read.
 func nameOfHosts(l Layout) string {
 	hosts, _ := host.Store{Dir: l.Dir}.List() // those that it can read
 	for _, h := range hosts {

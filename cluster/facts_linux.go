@@ -51,7 +51,8 @@ func NodeFacts(ctx context.Context, l Layout) (map[string][]byte, error) {
 	}
 	router := config.lab().RouterNetns()
 	run(RouterName, router, func() (program, error) {
-		return linuxProgram(router, exec.CommandContext(ctx, l.Porthole(), "facts", "--name="+RouterName, "--routes=", "--cni-conf-dir=")), nil
+		ask := exec.CommandContext(ctx, l.Porthole(), "facts", "--name="+RouterName, "--routes=", "--cni-conf-dir=")
+		return linuxProgram(router, ask), nil
 	})
 	for _, n := range config.Nodes() {
 		run(n.Name, config.lab().Netns(n.Name), func() (program, error) { return factsCommand(ctx, l, config, n) })
@@ -82,7 +83,8 @@ func factsCommand(ctx context.Context, l Layout, c Config, n Node) (program, err
 		args = append(args, more(l, n)...)
 	}
 	if n.OS() != "windows" {
-		return linuxProgram(c.lab().Netns(n.Name), exec.CommandContext(ctx, l.Porthole(), append(args, "--cni-conf-dir="+l.NodeFile(n.Name, "cni", "net.d"))...)), nil
+		args = append(args, "--cni-conf-dir="+l.NodeFile(n.Name, "cni", "net.d"))
+		return linuxProgram(c.lab().Netns(n.Name), exec.CommandContext(ctx, l.Porthole(), args...)), nil
 	}
 	h, err := host.Store{Dir: l.Dir, Bin: l.Bin}.Get(n.Name)
 	if err != nil {

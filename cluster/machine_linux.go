@@ -24,9 +24,9 @@ type machine struct {
 	lacks        []dataplane.Lack
 }
 
-// Memory and disk of a cluster without pods of users, measured on one with the default settings: the sum of the processes'
-// proportional set sizes was 950 MiB, of which 150 for each Windows node; the state folder took 1,110 MiB, of which 850 are
-// Wine's template. All are rounded up: what makes files slow or has the kernel end processes is noticed too late.
+// Memory and disk of a cluster without pods of users, measured on one with the default settings. The proportional set sizes
+// of all its processes were 950 MiB together, 150 of them for each Windows node. The state folder took 1,110 MiB, 850 of
+// them for Wine's template. The numbers here are rounded up.
 const (
 	memoryOfControlPlane = 800 << 20
 	memoryOfLinuxNode    = 150 << 20
@@ -63,20 +63,24 @@ func (m machine) lacking(c Config, dir string) (errs []error) {
 	}
 	memory := int64(memoryOfControlPlane + memoryOfLinuxNode*c.LinuxNodes + memoryOfWindowsNode*c.WindowsNodes)
 	if m.memory > 0 && m.memory < memory {
-		errs = append(errs, fmt.Errorf("%d MiB of memory are free, and this cluster takes about %d: end other programs, or choose fewer nodes with --windows-nodes and --linux-nodes", m.memory>>20, memory>>20))
+		errs = append(errs, fmt.Errorf("%d MiB of memory are free, and this cluster takes about %d: "+
+			"end other programs, or choose fewer nodes with --windows-nodes and --linux-nodes", m.memory>>20, memory>>20))
 	}
 	disk := int64(diskOfControlPlane + diskOfWindowsNode*c.WindowsNodes)
 	if m.disk > 0 && m.disk < disk {
-		errs = append(errs, fmt.Errorf("%d MiB are free where %s lies, and this cluster takes about %d: remove files, or choose another folder with --dir", m.disk>>20, dir, disk>>20))
+		errs = append(errs, fmt.Errorf("%d MiB are free where %s lies, and this cluster takes about %d: "+
+			"remove files, or choose another folder with --dir", m.disk>>20, dir, disk>>20))
 	}
 
 	for _, name := range controllers {
 		if !slices.Contains(m.controllers, name) {
-			errs = append(errs, fmt.Errorf("cgroups have no controller %s: start the machine without cgroup_disable=%[1]s; in a container, with a private cgroup namespace and --privileged", name))
+			errs = append(errs, fmt.Errorf("cgroups have no controller %s: start the machine without cgroup_disable=%[1]s; "+
+				"in a container, with a private cgroup namespace and --privileged", name))
 		}
 	}
 	if !m.overlay {
-		errs = append(errs, errors.New("this kernel has no overlay file system (CONFIG_OVERLAY_FS): take a distribution's kernel"))
+		errs = append(errs, errors.New("this kernel has no overlay file system (CONFIG_OVERLAY_FS): "+
+			"take a distribution's kernel"))
 	}
 	for _, l := range m.lacks {
 		if !c.doesWithout(l.Ability) {

@@ -22,22 +22,26 @@ import (
 // ErrNotReady is the cause of an error of Preflight: nothing has been changed.
 var ErrNotReady = errors.New("this machine is not ready for a cluster, and nothing was changed")
 
-// Preflight returns an error that has a line for each thing that the machine lacks, with what to do about it. It changes nothing.
+// Preflight returns an error that has a line for each thing that the machine lacks, with what to do about it. It changes
+// nothing.
 func Preflight(ctx context.Context, l Layout, c Config) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: a local cluster needs root (namespaces, mounts, cgroups): run it with sudo", ErrNotReady)
 	}
 	errs := append(missingPrograms(l, c), hostsFree(l, c)...)
 	if lacks := c.network().preflight; lacks != nil && ownroot.Inside() != "" {
-		errs = append(errs, fmt.Errorf("--network %s takes programs of the machine that the root folder %s does not have: remove %[2]s first", c.Network, filepath.Join(l.Bin, "root")))
+		errs = append(errs, fmt.Errorf("--network %s takes programs of the machine that the root folder %s does not have: "+
+			"remove %[2]s first", c.Network, filepath.Join(l.Bin, "root")))
 	} else if lacks != nil {
 		errs = append(errs, lacks(l, c)...)
 	}
 	if active, _ := supervise.Supervisors(l.RunDir()); active.PID == 0 {
 		m, err := observe(ctx, l.Dir)
-		errs = append(errs, err, portFree("--api-port", c.APIPort), portFree("--registry-port", c.RegistryPort), checkInotify(c))
+		ports := errors.Join(portFree("--api-port", c.APIPort), portFree("--registry-port", c.RegistryPort))
+		errs = append(errs, err, ports, checkInotify(c))
 		errs = append(errs, m.lacking(c, l.Dir)...)
 	}
+
 	err := errors.Join(errs...)
 	if err == nil {
 		return nil
@@ -92,7 +96,8 @@ func hostsFree(l Layout, c Config) []error {
 	var errs []error
 	for _, n := range c.Nodes() {
 		if name := c.lab().Netns(n.Name); platform.NetnsExists(name) {
-			errs = append(errs, fmt.Errorf("network namespace %s is there already: a cluster in another folder? `porthole down --dir THAT-FOLDER` first, or choose another --name", name))
+			errs = append(errs, fmt.Errorf("network namespace %s is there already: a cluster in another folder? "+
+				"`porthole down --dir THAT-FOLDER` first, or choose another --name", name))
 		}
 	}
 	return errs
@@ -104,8 +109,8 @@ func hasOverlay() bool {
 	return err != nil || strings.Contains(string(data), "\toverlay\n") || exec.Command("modprobe", "overlay").Run() == nil
 }
 
-// ChoosePorts returns the ports of the cluster in a folder, or, if there is none, the first ones that are free on 127.0.0.1 after those of
-// the cluster without a name.
+// ChoosePorts returns the ports of the cluster in a folder. If there is none, it returns the first ports that are free on
+// 127.0.0.1 after those of the cluster without a name.
 func ChoosePorts(l Layout) (api, registry int, err error) {
 	c, err := readConfig(l)
 	if err == nil {

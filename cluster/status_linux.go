@@ -43,7 +43,10 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	s := &Status{Supervisor: active, Standby: standby, Dir: l.Dir, Kubeconfig: l.Kubeconfig(), Registry: registryAddress(), API: fmt.Sprintf("https://127.0.0.1:%d", config.APIPort)}
+	s := &Status{
+		Supervisor: active, Standby: standby, Dir: l.Dir, Kubeconfig: l.Kubeconfig(), Registry: registryAddress(),
+		API: fmt.Sprintf("https://127.0.0.1:%d", config.APIPort),
+	}
 	objects, err := nodeObjects(ctx, l)
 	if err != nil {
 		s.Error = err.Error()

@@ -341,7 +341,8 @@ func nodesRegistered(want []Node, have []v1.Node) error {
 	return nil
 }
 
-// wait calls try until it succeeds. If the time is over first, it returns the last error of try, and says how more time is given.
+// wait calls try until it succeeds. If the time is over first, it returns the last error of try, and names the flag that
+// gives more time.
 func (o UpOptions) wait(ctx context.Context, usual time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, o.limit(usual))
 	defer cancel()

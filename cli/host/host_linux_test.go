@@ -187,7 +187,8 @@ func (w *world) testShownOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, shown := range [][]string{{inner, outer}, {outer, inner}} {
-		if _, errs, code := w.call("", "run", w.name, "--show", shown[0], "--show", shown[1], "--", "cmd", "/c", "exit"); code != 0 {
+		_, errs, code := w.call("", "run", w.name, "--show", shown[0], "--show", shown[1], "--", "cmd", "/c", "exit")
+		if code != 0 {
 			t.Errorf("%s: exit code %d, %s", shown, code, errs)
 		}
 	}

@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// StateDir adds the flags --dir and --name, by which a command finds a local cluster: --name NAME is --dir FOLDER-NAME, where folder is
-// that of the cluster without a name. Given both, the folder is that of --dir.
+// StateDir adds the flags --dir and --name, by which a command finds a local cluster. --name NAME means --dir FOLDER-NAME,
+// where folder is the state folder of the cluster without a name. If both are given, --dir decides.
 func StateDir(fs *pflag.FlagSet, dir *string, folder, what string) {
 	fs.StringVar(dir, "dir", folder, what)
-	fs.Var(&clusterName{fs: fs, dir: dir, folder: folder}, "name", "name of the cluster, of several on this machine (porthole up --name); its state folder is "+folder+"-NAME")
+	fs.Var(&clusterName{fs: fs, dir: dir, folder: folder}, "name",
+		"name of the cluster, of several on this machine (porthole up --name); its state folder is "+folder+"-NAME")
 }
 
 // clusterNames are those that a cluster can have: they are part of names of network namespaces, cgroups and folders.

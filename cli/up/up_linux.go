@@ -27,19 +27,7 @@ func webHint(dir, name string) string {
 	return fmt.Sprintf("`porthole web --dir %s` shows the cluster in a browser, live", dir)
 }
 
-// Command is `porthole up`.
-func Command() *cobra.Command {
-	config := cluster.DefaultConfig()
-	var dir string
-	var dryRun bool
-	var scale float64
-	cmd := &cobra.Command{
-		Use:   "up",
-		Short: "Bring up a cluster with Linux nodes and emulated Windows nodes on this machine",
-		Long: `Brings up a stock Kubernetes control plane, Linux nodes and emulated Windows nodes on this machine, each host in a
-network namespace of its own. Returns when all nodes are Ready and packets pass between all of them. On a running cluster
-it changes nothing; after an interrupted run it finishes the work.`,
-		Example: `  porthole up
+const examples = `  porthole up
   porthole up --windows-nodes 3 --windows-build 26100
   porthole up --windows-build 20348,26100        # win01 is Windows Server 2022, win02 is 2025
   porthole up --network vxlan --windows-kubelet-only   # flannel's and kube-proxy's DaemonSets of HostProcess pods do the rest
@@ -48,52 +36,77 @@ it changes nothing; after an interrupted run it finishes the work.`,
   porthole up --network tor --pod-cidr 10.244.0.0/16,fd00:10:244::/48
   porthole up --name two                         # a second cluster on this machine: see porthole status --name two
   porthole up --time-scale 10                    # on a slow machine, such as one that QEMU emulates without KVM
-  porthole up --dry-run`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			layout, err := cluster.NewLayout(dir)
-			if err != nil {
-				return err
-			}
-			if config.Name, err = nameOf(cmd, layout); err != nil {
-				return err
-			}
-			if err := config.Validate(); err != nil {
-				return err
-			}
-			if scale < 1 {
-				return program.Misused(fmt.Errorf("--time-scale %v: must be 1 or more", scale))
-			}
-			if err := choosePorts(cmd, layout, &config); err != nil {
-				return err
-			}
-			if dryRun {
-				return cluster.PrintPlan(cmd.OutOrStdout(), layout, config)
-			}
-			platform.SetUmask()
-			err = cluster.Up(cmd.Context(), cluster.UpOptions{Layout: layout, Config: config, Out: cmd.OutOrStdout(), TimeScale: scale})
-			if errors.Is(err, cluster.ErrNotReady) {
-				return program.Refused(err)
-			}
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), webHint(dir, config.Name))
-			return err
-		},
+  porthole up --dry-run`
+
+// options of `porthole up`.
+type options struct {
+	config cluster.Config
+	dir    string
+	dryRun bool
+	scale  float64
+}
+
+// Command is `porthole up`.
+func Command() *cobra.Command {
+	o := options{config: cluster.DefaultConfig()}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Bring up a cluster with Linux nodes and emulated Windows nodes on this machine",
+		Long: `Brings up a stock Kubernetes control plane, Linux nodes and emulated Windows nodes on this machine, each host in a
+network namespace of its own. Returns when all nodes are Ready and packets pass between all of them. On a running cluster
+it changes nothing; after an interrupted run it finishes the work.`,
+		Example: examples,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 
 	f := cmd.Flags()
-	program.StateDir(f, &dir, cluster.DefaultDir, "state folder")
-	addShape(f, &config)
-	f.Float64Var(&scale, "time-scale", 1, "by how much longer than usual everything may take, for a slow machine: 10 on one that QEMU emulates")
-	f.BoolVar(&dryRun, "dry-run", false, "print what would be made and run, and change nothing")
+	program.StateDir(f, &o.dir, cluster.DefaultDir, "state folder")
+	addShape(f, &o.config)
+	f.Float64Var(&o.scale, "time-scale", 1,
+		"by how much longer than usual everything may take, for a slow machine: 10 on one that QEMU emulates")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be made and run, and change nothing")
 
 	program.Values(cmd, "network", routes.Modes()...)
 	program.Values(cmd, "linux-kubelet", cluster.KubeletOurs, cluster.KubeletUpstream)
 	program.Values(cmd, "supervisor", cluster.SuperviseProcesses, cluster.SuperviseServices)
 	program.Values(cmd, "windows-build", "17763", "20348", "26100")
 	return cmd
+}
+
+// run brings the cluster up, or prints what it would do.
+func (o *options) run(cmd *cobra.Command) error {
+	layout, err := cluster.NewLayout(o.dir)
+	if err != nil {
+		return err
+	}
+	if o.config.Name, err = nameOf(cmd, layout); err != nil {
+		return err
+	}
+	if err := o.config.Validate(); err != nil {
+		return err
+	}
+	if o.scale < 1 {
+		return program.Misused(fmt.Errorf("--time-scale %v: must be 1 or more", o.scale))
+	}
+	if err := choosePorts(cmd, layout, &o.config); err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if o.dryRun {
+		return cluster.PrintPlan(out, layout, o.config)
+	}
+
+	platform.SetUmask()
+	err = cluster.Up(cmd.Context(), cluster.UpOptions{Layout: layout, Config: o.config, Out: out, TimeScale: o.scale})
+	if errors.Is(err, cluster.ErrNotReady) {
+		return program.Refused(err)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, webHint(o.dir, o.config.Name))
+	return err
 }
 
 // nameOf returns the name that the user gives, or that of the cluster which the folder has.
@@ -108,7 +121,8 @@ func nameOf(cmd *cobra.Command, l cluster.Layout) (string, error) {
 	return string(name), err
 }
 
-// choosePorts gives a cluster with a name ports of its own where the user has not chosen: those that it has, or the next free ones.
+// choosePorts gives a cluster with a name ports of its own where the user has not chosen any: those that it has, or the
+// next free ones.
 func choosePorts(cmd *cobra.Command, l cluster.Layout, config *cluster.Config) error {
 	if config.Name == "" {
 		return nil
@@ -139,6 +153,8 @@ func addShape(f *pflag.FlagSet, config *cluster.Config) {
 	f.StringVar(&config.Network, "network", config.Network, "how pods of different nodes reach each other: "+strings.Join(routes.Modes(), ", "))
 	f.StringVar(&config.PodCIDR, "pod-cidr", config.PodCIDR, "range of all pods, of IPv4, or of IPv4 and behind a comma of IPv6, which gives pods, nodes and services both")
 	f.IntVar(&config.NodeMask, "node-cidr-mask-size", 0, "length of a node's pod range of IPv4; 0: 24, or longer where --pod-cidr is too small for that")
-	f.IntVar(&config.APIPort, "api-port", config.APIPort, "port of the API server on 127.0.0.1; with --name the next free one")
-	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort, "port of the image registry on 127.0.0.1; with --name the next free one")
+	f.IntVar(&config.APIPort, "api-port", config.APIPort,
+		"port of the API server on 127.0.0.1; with --name the next free one")
+	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort,
+		"port of the image registry on 127.0.0.1; with --name the next free one")
 }

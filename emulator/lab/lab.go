@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -67,14 +66,15 @@ const Uplink = "eth0"
 
 const switchName = "sw0"
 
-// Lab is the network of a local cluster, by the cluster's name. Each has a router and hosts of its own. All have the same addresses: none
-// of these exists outside of the namespaces of one network, which no wire joins to those of another.
+// Lab is the network of a local cluster, by the cluster's name. Each network has a router and hosts of its own, in network
+// namespaces that nothing connects to those of another. So all networks have the same addresses.
 type Lab string
 
 // Default is the network of the cluster without a name, and of hosts that belong to no cluster.
 const Default Lab = ""
 
-// prefix of the names of network namespaces. It is "porthole-" by default, and no host of another network has a name that begins so.
+// prefix begins the names of the network's namespaces. Names of the default network begin with "porthole-", and those of no
+// other network do.
 func (l Lab) prefix() string {
 	if l == Default {
 		return "porthole-"
@@ -211,14 +211,11 @@ func (l Lab) addresses() (map[netip.Addr]string, error) {
 
 // lock lets one process at a time change who is joined to the router.
 func lock() (unlock func(), err error) {
-	f, err := os.OpenFile("/run/porthole-lab.lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err == nil {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-	}
+	unlock, err = platform.LockFile("/run/porthole-lab.lock", 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking the network between hosts: %w", err)
 	}
-	return func() { f.Close() }, nil
+	return unlock, nil
 }
 
 // ensureHost makes the host's network namespace and its link to the router, and configures both; it may be repeated. The host

@@ -13,8 +13,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/platform"
 )
 
 // TemplateOptions describe the prefix that hosts of one build share.
@@ -40,7 +41,7 @@ func (t Tools) EnsureTemplate(ctx context.Context, o TemplateOptions) error {
 	if err := os.MkdirAll(filepath.Dir(o.Dir), 0o755); err != nil {
 		return fmt.Errorf("making Wine template %s: %w", o.Dir, err)
 	}
-	unlock, err := lockFile(o.Dir + ".lock")
+	unlock, err := platform.LockFile(o.Dir+".lock", 0o644)
 	if err != nil {
 		return fmt.Errorf("making Wine template %s: %w", o.Dir, err)
 	}
@@ -250,16 +251,4 @@ func appendFile(path, text string) error {
 	}
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
-}
-
-func lockFile(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return func() { f.Close() }, nil
 }

@@ -159,7 +159,7 @@ func ofSystem(at string) bool {
 	return at == "/usr" || at == "/bin" || at == "/sbin" || strings.HasPrefix(at, "/lib")
 }
 
-// takeOwn opens what the folder has, and what stays the machine's in it.
+// takeOwn opens /usr and the library cache of the root folder, and the folders below /usr that stay the machine's.
 func takeOwn(dir string, links map[string]string, open func(from, at string, attr unix.MountAttr) error) error {
 	readonly := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY, Propagation: unix.MS_PRIVATE}
 	if err := open(filepath.Join(dir, "usr"), "/usr", readonly); err != nil {

@@ -41,8 +41,8 @@ func look(dir string) {
 	fmt.Println("mounted", unix.Mount("tmpfs", filepath.Join(dir, "mounted"), "tmpfs", 0, "size=4k") == nil)
 }
 
-// entered runs this program in a machine whose root is shared with nobody, as without systemd: it enters dir, and look
-// is what is inside. The machine is a shell's, which afterwards looks for what was mounted.
+// entered runs this test program with the root folder dir, and returns what look prints inside and what a shell sees outside
+// afterwards. Both start in a mount namespace whose mounts are private, as on a machine without systemd.
 func entered(dir, work string) (string, error) {
 	cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c",
 		`"$0" "$1"; echo "outside $(ls "$1/mounted")"; ls -d /usr/bin/own /usr/share; cat /proc/self/mountinfo`, os.Args[0], work)

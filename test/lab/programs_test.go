@@ -121,7 +121,8 @@ data:
         services-where: "Name='containerd' or Name='kubelet'"
 `
 
-// testExporter has each Windows node's figures exported by a DaemonSet of HostProcess pods, and some collectors work.
+// testExporter deploys windows_exporter as a DaemonSet of HostProcess pods, and reads its metrics of both Windows nodes: the
+// collectors that work under Wine succeed, and the container collector sees the containers of its own node.
 func testExporter(t *testing.T) {
 	exe := installed(t, "github.com/prometheus-community/windows_exporter@v0.27.2")
 	push(t, layers{"program": func(l *testimages.Layer) error { return windowsLayer(l, exe) }}, testimages.Image{
@@ -154,17 +155,26 @@ func testExporter(t *testing.T) {
 	}
 }
 
-// testDart has Sass, a program of Dart, translate a file.
+// testDart runs Sass, a program for the Dart VM, which compiles a style sheet.
 func testDart(t *testing.T) {
 	p := npmPackage{"sass-embedded-win32-x64", "1.105.0", "40335fbaed13740a28a7098e22fbf73af96d9b040d23950a0c727919144512da"}
 	folder := filepath.Join(p.unpacked(t), "dart-sass", "src")
 	push(t, layers{"program": func(l *testimages.Layer) error {
 		l.Text("Files/page.scss", "$color: #123456;\na { b { color: $color } }\n")
-		return errors.Join(windowsLayer(l, filepath.Join(folder, "dart.exe")), l.File("Files/sass.snapshot", filepath.Join(folder, "sass.snapshot"), 0o644))
+		err := windowsLayer(l, filepath.Join(folder, "dart.exe"))
+		return errors.Join(err, l.File("Files/sass.snapshot", filepath.Join(folder, "sass.snapshot"), 0o644))
 	}}, testimages.Image{Repository: "programs/dart", Windows: &testimages.Variant{
 		Layers: []string{"program"}, Entrypoint: []string{`C:\dart.exe`}, Args: []string{`C:\sass.snapshot`, `C:\page.scss`},
 	}})
-	apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: dart}, spec: {nodeName: win01, restartPolicy: Never, containers: [{name: app, image: "programs/dart:1"}]}}`)
+	apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: dart}
+spec:
+  nodeName: win01
+  restartPolicy: Never
+  containers: [{name: app, image: "programs/dart:1"}]
+`)
 	waitPod(t, "dart", podWait, succeeded)
 	if logs := kubectl(t, "logs", "dart"); !strings.Contains(logs, "a b {\n  color: #123456;\n}") {
 		t.Errorf("Sass says %q", logs)

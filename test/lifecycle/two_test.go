@@ -20,13 +20,23 @@ import (
 
 // webPods are a server on a Linux and one on a Windows node.
 const webPods = `
-{apiVersion: v1, kind: Pod, metadata: {name: web-linux}, spec: {nodeName: lin01, containers: [{name: app, image: "porthole/testapp:1", args: [serve, --http, ":8080"]}]}}
+apiVersion: v1
+kind: Pod
+metadata: {name: web-linux}
+spec:
+  nodeName: lin01
+  containers: [{name: app, image: "porthole/testapp:1", args: [serve, --http, ":8080"]}]
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: web-windows}, spec: {nodeName: win01, containers: [{name: app, image: "porthole/testapp:1", args: [serve, --http, ":8080"]}]}}
+apiVersion: v1
+kind: Pod
+metadata: {name: web-windows}
+spec:
+  nodeName: win01
+  containers: [{name: app, image: "porthole/testapp:1", args: [serve, --http, ":8080"]}]
 `
 
-// TestTwoClusters: two clusters of one machine know nothing of each other, and one goes without touching a process, a container or a
-// connection of the other.
+// TestTwoClusters runs two clusters on one machine. Each has only its own objects. When one is removed, no process, container
+// or open connection of the other changes.
 func TestTwoClusters(t *testing.T) {
 	first, second := newCluster(t), newCluster(t)
 	first.must("up")
@@ -41,7 +51,10 @@ func TestTwoClusters(t *testing.T) {
 		t.Errorf("the second cluster has the first one's objects:\n%s", out)
 	}
 
-	streams := []*stream{first.stream("porthole-lin01", "web-windows"), first.stream("porthole-win02", "web-linux"), second.stream("porthole.two-lin01", "web-windows")}
+	streams := []*stream{
+		first.stream("porthole-lin01", "web-windows"), first.stream("porthole-win02", "web-linux"),
+		second.stream("porthole.two-lin01", "web-windows"),
+	}
 	pids, containers := first.pids(), first.containers()
 	second.must("down")
 	compare(t, before, inventory(second.dir))

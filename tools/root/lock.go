@@ -45,7 +45,7 @@ func parseLock(text string) (list []*pkg, err error) {
 // makeVersion changes with what is made of the packages, so that root folders are made again.
 const makeVersion = "root 1"
 
-// checksum is that of everything that a root folder is made from.
+// checksum names a root folder: it differs if the packages do, or what is made of them.
 func checksum(lock string) string {
 	sum := sha256.Sum256([]byte(makeVersion + "\n" + lock))
 	return hex.EncodeToString(sum[:8])

@@ -10,7 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
+	"porthole.dev/porthole/internal/platform"
 )
 
 type options struct {
@@ -31,7 +31,7 @@ func makeRoot(ctx context.Context, o options) (string, error) {
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return "", err
 	}
-	unlock, err := lockFile(filepath.Join(o.dir, "lock"))
+	unlock, err := platform.LockFile(filepath.Join(o.dir, "lock"), 0o644)
 	if err != nil {
 		return "", err
 	}
@@ -50,18 +50,6 @@ func makeRoot(ctx context.Context, o options) (string, error) {
 
 // packages is where downloads are until the root folder is made: one that is cut short goes on where it was.
 func (o options) packages() string { return filepath.Join(o.dir, "packages") }
-
-func lockFile(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return func() { f.Close() }, nil
-}
 
 func fill(ctx context.Context, o options, dir string) error {
 	mirror, err := o.mirror(ctx)

@@ -18,7 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mirrorVariable names the mirror, where the machine has no apt or its mirror has no trixie.
+// mirrorVariable is the environment variable that names a mirror of Debian. It is needed on a machine without apt, and where
+// apt's mirror does not have the suite.
 const mirrorVariable = "PORTHOLE_DEBIAN"
 
 // findMirror returns the address of a mirror of Debian: that of the variable, or the first one of apt's sources that

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Folders of a package that no host reads. Of documentation the licences stay.
+// notNeeded are folders and files that hosts never read. The licences in /usr/share/doc stay.
 var notNeeded = []string{
 	"usr/games", "usr/include", "usr/lib/mime", "usr/lib/systemd", "usr/lib/sysusers.d", "usr/lib/tmpfiles.d",
 	"usr/lib/udev", "usr/lib/x86_64-linux-gnu/wine/i386-windows", "usr/lib/x86_64-linux-gnu/wine/i386-unix",
@@ -17,8 +17,8 @@ var notNeeded = []string{
 	"usr/share/polkit-1", "usr/share/initramfs-tools", "usr/share/debconf", "usr/share/pam", "usr/share/pam-configs",
 }
 
-// noWindow are the parts of Wine that show pictures or make sound by libraries that the root has not (excluded), and
-// those that run on these: they would not load. A test looks whether something that stays is linked with them.
+// noWindow are the parts of Wine for pictures and sound that are linked with libraries which the root does not have
+// (excluded), and the parts that are linked with these. They would not load. A test looks whether something that stays is linked with them.
 var noWindow = regexp.MustCompile(`^(avicap32|capi2032|gphoto2|opencl|qcap|winscard|wpcap|` +
 	`wine(alsa|bth|bus|dmo|gstreamer|pulse|usb|vulkan|wayland|x11))\.so$`)
 

@@ -12,8 +12,8 @@ const filePipeLocalInformation = 24 // FILE_INFORMATION_CLASS of ntifs.h
 
 var peekNamedPipe = windows.NewLazySystemDLL("kernel32.dll").NewProc("PeekNamedPipe")
 
-// describeHandles asks of each standard handle what libuv asks before it uses one (src/win/pipe.c), and of the input how
-// much can be read after the first byte.
+// describeHandles prints, for each standard handle, the answers to what libuv asks before it uses a pipe (src/win/pipe.c).
+// It reads one byte of the input first, and also prints how many more wait to be read.
 func describeHandles() {
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
 		fmt.Println(err)
