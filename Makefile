@@ -15,7 +15,7 @@ export CGO_ENABLED GOFLAGS
 JOBS ?= 2
 # What `porthole version` prints: make release sets it.
 VERSION ?=
-# The go command for builds: the compiler collects no garbage before it has 2 GiB, which takes 11 to 20 % off its processor time.
+# The go command for builds: the compiler collects no garbage before it has 2 GiB, which takes 11 to 18 % off the processor time of a build.
 # Tests must not run so.
 COMPILE := GOGC=off GOMEMLIMIT=2GiB go
 GOBUILD := $(COMPILE) build -ldflags="-s -w -buildid=$(if $(VERSION), -X porthole.dev/porthole/cli/version.release=$(VERSION))"

@@ -18,7 +18,7 @@ var notNeeded = []string{
 }
 
 // noWindow are the parts of Wine for pictures and sound that are linked with libraries which the root does not have
-// (excluded), and the parts that are linked with these. They would not load. A test looks whether something that stays is linked with them.
+// (excluded), and the parts that are linked with these. They would not load.
 var noWindow = regexp.MustCompile(`^(avicap32|capi2032|gphoto2|opencl|qcap|winscard|wpcap|` +
 	`wine(alsa|bth|bus|dmo|gstreamer|pulse|usb|vulkan|wayland|x11))\.so$`)
 
