@@ -34,11 +34,11 @@ TEST_FLAGS ?= -timeout 20m
 BENCH_FLAGS ?=
 
 # Third-party programs (target bundle) and the DLLs of the emulated Windows host (target dll).
--include bundle/bundle.mk
--include emulator/dll/dll.mk
+include bundle/bundle.mk
+include emulator/dll/dll.mk
 # Upstream's conformance suite (target conformance).
 -include test/conformance/conformance.mk
-PARTS := $(if $(wildcard bundle/bundle.mk),bundle) $(if $(wildcard emulator/dll/dll.mk),dll)
+PARTS := bundle dll root
 
 .PHONY: help
 help: ## list the targets
@@ -47,10 +47,17 @@ help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
 		while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
 
+# With ARCHIVE=FILE, a release archive for Linux, only our own programs are built: make up ARCHIVE=porthole-v0.1.0-linux-amd64.tar.gz
+ARCHIVE ?=
+
 .PHONY: up
-up: deps-up build ## from nothing to a running cluster with the sample on it (root; safe to repeat)
+up: deps-up $(if $(ARCHIVE),unpack programs dll,build) ## from nothing to a running cluster with the sample on it (root; safe to repeat); ARCHIVE=FILE takes the third-party programs from a release
 	$(BIN)/porthole up --dir $(DIR) $(UP_FLAGS)
 	tools/sample $(DIR)
+
+.PHONY: unpack
+unpack:
+	@tools/unpack "$(ARCHIVE)" $(BIN)
 
 .PHONY: down
 down: ## stop the local cluster and remove everything it made
@@ -135,12 +142,12 @@ test-lab: deps build ## what of the local cluster's tests takes too long for mak
 	@PORTHOLE_LAB_MEMORY=4Gi go test -count=1 -timeout 15m -v -run TestWindowsEviction ./test/lab
 
 .PHONY: root
-root: ## bin/root: Wine 10 and all else that hosts start, of pinned packages of Debian 13; up, host and check use it where it is (110 MB, 15 s)
+root: $(BUNDLE_RUNC) ## bin/root: Wine 10 and all else that hosts start, of pinned packages of Debian 13 (160 MB)
 	@mkdir -p $(BIN)/roots
-	@ln -sfn "roots/$$(basename "$$(go run ./tools/root make $(BIN)/roots)")" $(BIN)/root
+	@ln -sfn "roots/$$(basename "$$(go run ./tools/root make $(BIN)/roots $(BUNDLE_RUNC))")" $(BIN)/root
 
 .PHONY: test-programs
-test-programs: deps build root ## programs for Windows that others built, as pods: Node.js, Bun, Deno, Dart, Caddy, windows_exporter (5 minutes; downloads 340 MB)
+test-programs: deps build ## programs for Windows that others built, as pods: Node.js, Bun, Deno, Dart, Caddy, windows_exporter (5 minutes; downloads 340 MB)
 	@PORTHOLE_LAB=programs go test -count=1 -timeout 30m -v -run TestRealPrograms ./test/lab
 
 .PHONY: test-cgroup-v2
@@ -243,7 +250,8 @@ test-release: deps ## programs built twice, in different folders by different us
 	@PORTHOLE_RELEASE=long go test -count=1 -timeout 60m -v -run BuiltTwice ./tools/release
 
 .PHONY: test-archive
-test-archive: deps build ## the archive for Linux where Go is nowhere, and in a privileged container (4 minutes)
+test-archive: deps build ## the archive for Linux where Go is nowhere, and in privileged containers whose root is busybox's, Debian 12's, 13's and testing's (10 minutes)
+	@tools/deps archive
 	@PORTHOLE_ARCHIVE=1 go test -count=1 -timeout 25m -v -p 1 ./test/archive
 
 .PHONY: clean

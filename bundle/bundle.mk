@@ -13,6 +13,7 @@ bundle-sources = $(shell find bundle/$(1) -type f -not -name '*_test.go' -not -n
 BUNDLE_KUBE := $(BUNDLE_OUT)/kube
 BUNDLE_KUBEADM := $(BUNDLE_OUT)/kubeadm
 BUNDLE_CONTAINERD := $(BUNDLE_OUT)/containerd $(BUNDLE_OUT)/containerd-shim-runc-v2
+BUNDLE_RUNC := $(BUNDLE_OUT)/runc
 BUNDLE_RUNTIME_WINDOWS := $(addprefix $(BUNDLE_OUT)/windows/,containerd.exe ctr.exe)
 BUNDLE_RUNHCS := $(BUNDLE_OUT)/windows/containerd-shim-runhcs-v1.exe
 BUNDLE_CRISUITE := $(addprefix $(BUNDLE_OUT)/windows/,cri-integration.test.exe get_owner.exe)
@@ -62,6 +63,12 @@ $(BUNDLE_CONTAINERD) &: $(call bundle-sources,containerd)
 		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$(BUNDLE_CONTAINERD_VERSION)" -o ../../$(BUNDLE_OUT)/ \
 		github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
 	@touch $(BUNDLE_CONTAINERD)
+
+# runc enters namespaces by C code, before Go's runtime starts its threads. It is linked with everything it needs.
+$(BUNDLE_RUNC): $(call bundle-sources,runc)
+	@mkdir -p $(@D)
+	cd bundle/runc && CGO_ENABLED=1 GOFLAGS="-trimpath -buildvcs=false" $(BUNDLE_BUILD) -tags netgo,osusergo,seccomp,urfave_cli_no_docs \
+		-ldflags "-s -w -buildid= -linkmode external -extldflags -static" -o ../../$@ github.com/opencontainers/runc
 
 $(BUNDLE_RUNTIME_WINDOWS) &: $(call bundle-sources,containerd)
 	@mkdir -p $(BUNDLE_OUT)/windows

@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,9 +52,11 @@ type Config struct {
 	WindowsAdapter string `json:"windowsAdapter,omitempty"`
 	// LinuxKubelet is the kubelet of Linux nodes: KubeletOurs, which empty means too (of a cluster that an earlier version made), or KubeletUpstream.
 	LinuxKubelet string `json:"linuxKubelet,omitempty"`
-	// APIPort and RegistryPort are on 127.0.0.1 of the machine.
-	APIPort      int `json:"apiPort"`
-	RegistryPort int `json:"registryPort"`
+	// Listen is the address of the machine that APIPort and RegistryPort are on. Empty: 127.0.0.1. No user of the API server or
+	// of the registry becomes trusted by where it comes from.
+	Listen       string `json:"listen,omitempty"`
+	APIPort      int    `json:"apiPort"`
+	RegistryPort int    `json:"registryPort"`
 }
 
 // Values of Config.Supervisor. With SuperviseProcesses the cluster's supervisor starts the programs of Windows nodes, and this package writes their
@@ -86,6 +91,12 @@ func Lab(dir string) (lab.Lab, error) {
 // lab is the network that the cluster's hosts are in.
 func (c Config) lab() lab.Lab { return lab.Lab(c.Name) }
 
+// listen is the address that the API server's and the registry's ports are on.
+func (c Config) listen() string { return cmp.Or(c.Listen, "127.0.0.1") }
+
+// at is a port of the machine's.
+func (c Config) at(port int) string { return net.JoinHostPort(c.listen(), strconv.Itoa(port)) }
+
 // Nodes have the lab's addresses .11 to .19 and .21 to .60; hosts on their own begin at .101.
 const (
 	maxLinuxNodes   = 9
@@ -101,6 +112,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--windows-nodes %d: must be 0 to %d", c.WindowsNodes, maxWindowsNodes)
 	}
 
+	if _, err := netip.ParseAddr(c.listen()); err != nil {
+		return fmt.Errorf("--listen %s: must be an address of this machine, or 0.0.0.0", c.Listen)
+	}
 	if c.LinuxKubelet != "" && c.LinuxKubelet != KubeletOurs && c.LinuxKubelet != KubeletUpstream {
 		return fmt.Errorf("--linux-kubelet %s: %s or %s", c.LinuxKubelet, KubeletOurs, KubeletUpstream)
 	}

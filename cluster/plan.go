@@ -71,8 +71,8 @@ func (p *planner) cluster() {
 	p.add(supervise.Process{
 		Name: "relay", Path: p.l.Porthole(), Log: p.l.Log("relay"),
 		Args: []string{"relay",
-			fmt.Sprintf("--map=127.0.0.1:%d=%s@%s", p.c.APIPort, address(11).String()+":6443", p.netns("lin01")),
-			fmt.Sprintf("--map=127.0.0.1:%d=%s@%s", p.c.RegistryPort, registryAddress(), tor)},
+			fmt.Sprintf("--map=%s=%s@%s", p.c.at(p.c.APIPort), address(11).String()+":6443", p.netns("lin01")),
+			fmt.Sprintf("--map=%s=%s@%s", p.c.at(p.c.RegistryPort), registryAddress(), tor)},
 	})
 }
 

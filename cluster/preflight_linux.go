@@ -7,7 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +15,6 @@ import (
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
-	"porthole.dev/porthole/internal/ownroot"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -29,15 +28,12 @@ func Preflight(ctx context.Context, l Layout, c Config) error {
 		return fmt.Errorf("%w: a local cluster needs root (namespaces, mounts, cgroups): run it with sudo", ErrNotReady)
 	}
 	errs := append(missingPrograms(l, c), hostsFree(l, c)...)
-	if lacks := c.network().preflight; lacks != nil && ownroot.Inside() != "" {
-		errs = append(errs, fmt.Errorf("--network %s takes programs of the machine that the root folder %s does not have: "+
-			"remove %[2]s first", c.Network, filepath.Join(l.Bin, "root")))
-	} else if lacks != nil {
+	if lacks := c.network().preflight; lacks != nil {
 		errs = append(errs, lacks(l, c)...)
 	}
 	if active, _ := supervise.Supervisors(l.RunDir()); active.PID == 0 {
 		m, err := observe(ctx, l.Dir)
-		ports := errors.Join(portFree("--api-port", c.APIPort), portFree("--registry-port", c.RegistryPort))
+		ports := errors.Join(portFree("--api-port", c.at(c.APIPort)), portFree("--registry-port", c.at(c.RegistryPort)))
 		errs = append(errs, err, ports, checkInotify(c))
 		errs = append(errs, m.lacking(c, l.Dir)...)
 	}
@@ -126,7 +122,7 @@ func ChoosePorts(l Layout) (api, registry int, err error) {
 // freeAfter returns the first port behind another that is free, or the last that it looks at.
 func freeAfter(port int) int {
 	last := port + maxClusters
-	for port++; portFree("", port) != nil && port < last; port++ {
+	for port++; portFree("", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) != nil && port < last; port++ {
 	}
 	return port
 }
@@ -134,13 +130,17 @@ func freeAfter(port int) int {
 // maxClusters is how many ports freeAfter looks at.
 const maxClusters = 100
 
-func portFree(flag string, port int) error {
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+func portFree(flag, address string) error {
+	l, err := net.Listen("tcp", address)
+	host, port, splitErr := net.SplitHostPort(address)
 	if errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("port %d of 127.0.0.1 is in use: choose another with %s", port, flag)
+		return fmt.Errorf("port %s of %s is in use: choose another with %s", port, host, flag)
 	}
-	if err != nil {
-		return fmt.Errorf("%s %d: %w", flag, port, err)
+	if errors.Is(err, unix.EADDRNOTAVAIL) {
+		return fmt.Errorf("%s is no address of this machine: --listen gives one, or 0.0.0.0", host)
+	}
+	if err := errors.Join(err, splitErr); err != nil {
+		return fmt.Errorf("%s %s: %w", flag, port, err)
 	}
 	return l.Close()
 }

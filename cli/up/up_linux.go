@@ -36,6 +36,7 @@ const examples = `  porthole up
   porthole up --network tor --pod-cidr 10.244.0.0/16,fd00:10:244::/48
   porthole up --name two                         # a second cluster on this machine: see porthole status --name two
   porthole up --time-scale 10                    # on a slow machine, such as one that QEMU emulates without KVM
+  porthole up --foreground --listen 0.0.0.0      # as the image of a release does it
   porthole up --dry-run`
 
 // options of `porthole up`.
@@ -43,6 +44,7 @@ type options struct {
 	config cluster.Config
 	dir    string
 	dryRun bool
+	stay   bool
 	scale  float64
 }
 
@@ -65,6 +67,8 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	addShape(f, &o.config)
 	f.Float64Var(&o.scale, "time-scale", 1,
 		"by how much longer than usual everything may take, for a slow machine: 10 on one that QEMU emulates")
+	f.BoolVar(&o.stay, "foreground", false,
+		"stay after the cluster is ready, and take it down at SIGTERM or Ctrl-C: for a container, or a service manager")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be made and run, and change nothing")
 
 	program.Values(cmd, "network", routes.Modes()...)
@@ -105,8 +109,10 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(out, webHint(o.dir, o.config.Name))
-	return err
+	if _, err := fmt.Fprintln(out, webHint(o.dir, o.config.Name)); err != nil || !o.stay {
+		return err
+	}
+	return stay(cmd.Context(), layout, out)
 }
 
 // nameOf returns the name that the user gives, or that of the cluster which the folder has.
@@ -153,8 +159,9 @@ func addShape(f *pflag.FlagSet, config *cluster.Config) {
 	f.StringVar(&config.Network, "network", config.Network, "how pods of different nodes reach each other: "+strings.Join(routes.Modes(), ", "))
 	f.StringVar(&config.PodCIDR, "pod-cidr", config.PodCIDR, "range of all pods, of IPv4, or of IPv4 and behind a comma of IPv6, which gives pods, nodes and services both")
 	f.IntVar(&config.NodeMask, "node-cidr-mask-size", 0, "length of a node's pod range of IPv4; 0: 24, or longer where --pod-cidr is too small for that")
+	f.StringVar(&config.Listen, "listen", "", "address of this machine on which the API server and the image registry are reached; empty: 127.0.0.1")
 	f.IntVar(&config.APIPort, "api-port", config.APIPort,
-		"port of the API server on 127.0.0.1; with --name the next free one")
+		"port of the API server on the address of --listen; with --name the next free one")
 	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort,
-		"port of the image registry on 127.0.0.1; with --name the next free one")
+		"port of the image registry on the address of --listen; with --name the next free one")
 }

@@ -216,6 +216,9 @@ func (r root) links() error {
 
 // users gives the box's only user the name that programs of hosts have always had.
 func (r root) users() error {
+	if err := os.MkdirAll(r.at("/etc"), 0o755); err != nil {
+		return err
+	}
 	return os.WriteFile(r.at("/etc/passwd"), fmt.Appendf(nil, "root:x:%d:%d::/:/\n", wine.Owner, wine.Owner), 0o644)
 }
 

@@ -4,7 +4,7 @@
 //	/usr              DIR/usr, read-only
 //	/usr/local        the machine's, and so is /usr/lib/porthole, if they are there
 //	/bin, /lib, …     links into /usr, as in DIR
-//	/etc              the machine's, but ld.so.cache is DIR's
+//	/etc              the machine's, but ld.so.cache is DIR's; users and groups of DIR/etc that the machine lacks are there too
 //	all else          the machine's; what is mounted there is seen on both sides
 //
 // The program is in a mount namespace of its own. A machine whose mounts are not shared among mount namespaces shows

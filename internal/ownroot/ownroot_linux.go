@@ -28,6 +28,9 @@ var ofMachine = []string{"/usr/local", "/usr/lib/porthole"}
 // cache tells where libraries are. The machine's is wrong for others than its own.
 const cache = "/etc/ld.so.cache"
 
+// searchPath is Debian's: that of the machine may lack folders that the root has.
+const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // tree is a mount, of a folder or file with what is mounted below it, that lies nowhere yet.
 type tree struct {
 	file int
@@ -52,21 +55,33 @@ func Enter(dir string, argv, env []string) error {
 	if err := os.Chdir(here); err != nil {
 		return err
 	}
-	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, Variable+"=") })
-	err = syscall.Exec(argv[0], argv, append(env, Variable+"="+dir))
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		return strings.HasPrefix(v, Variable+"=") || strings.HasPrefix(v, "PATH=")
+	})
+	err = syscall.Exec(argv[0], argv, append(env, Variable+"="+dir, searchPath))
 	return fmt.Errorf("starting %s with the root folder %s: %w", argv[0], dir, err)
 }
 
 func enter(dir string) error {
+	if err := errors.Join(makeMissing(), share()); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir("/")
 	if err != nil {
 		return err
 	}
-	if err := share(); err != nil {
-		return err
-	}
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return err
+	}
+	files := map[string]string{}
+	for _, name := range accountFiles {
+		text, err := accounts(dir, name)
+		if err != nil {
+			return err
+		}
+		if text != "" {
+			files[name] = text
+		}
 	}
 	trees, links, err := take(dir, entries)
 	if err != nil {
@@ -77,7 +92,7 @@ func enter(dir string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	const base = "/usr" // any folder: it is not seen any more
+	base := dir // any folder: it is not seen any more
 	if err := unix.Mount("tmpfs", base, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=1m"); err != nil {
 		return err
 	}
@@ -90,6 +105,9 @@ func enter(dir string) error {
 		if err := t.put(base); err != nil {
 			return fmt.Errorf("%s: %w", t.at, err)
 		}
+	}
+	if err := putAccounts(base, files); err != nil {
+		return err
 	}
 	return pivot(base)
 }
@@ -215,14 +233,4 @@ func pivot(base string) error {
 		return fmt.Errorf("taking away the old root: %w", err)
 	}
 	return os.Chdir("/")
-}
-
-// Check returns an error if a folder is no root folder.
-func Check(dir string) error {
-	for _, name := range []string{"usr/bin", "usr/lib", cache} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("%s is no root folder, as tools/root makes them: %w", dir, err)
-		}
-	}
-	return nil
 }

@@ -1,9 +1,11 @@
 package ownroot
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -37,6 +39,10 @@ func look(dir string) {
 	cache, err := os.ReadFile("/etc/ld.so.cache")
 	here, _ := os.Getwd()
 	fmt.Printf("cache %.3s %v\nat %s\nwith %s\n", cache, err, here, Inside())
+	_, owned := user.LookupGroup("own-group")
+	group, _ := user.LookupGroup("root")
+	fmt.Println("groups", owned, group != nil && group.Gid == "99")
+	fmt.Println("path", os.Getenv("PATH"))
 	fmt.Println("written", os.WriteFile("/usr/bin/new", nil, 0o644) == nil)
 	fmt.Println("mounted", unix.Mount("tmpfs", filepath.Join(dir, "mounted"), "tmpfs", 0, "size=4k") == nil)
 }
@@ -45,7 +51,7 @@ func look(dir string) {
 // afterwards. Both start in a mount namespace whose mounts are private, as on a machine without systemd.
 func entered(dir, work string) (string, error) {
 	cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c",
-		`"$0" "$1"; echo "outside $(ls "$1/mounted")"; ls -d /usr/bin/own /usr/share; cat /proc/self/mountinfo`, os.Args[0], work)
+		`"$0" "$1"; echo "outside $(ls "$1/mounted")"; grep own-group /etc/group; ls -d /usr/bin/own /usr/share; cat /proc/self/mountinfo`, os.Args[0], work)
 	cmd.Env, cmd.Dir = append(os.Environ(), roleVariable+"="+dir, Variable+"=/another"), work
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -60,7 +66,7 @@ func TestEnter(t *testing.T) {
 	outer := t.TempDir()
 	root := filepath.Join(outer, "root")
 	for name, text := range map[string]string{"root/usr/bin/own": "x", "root/usr/lib/x": "x", "root/etc/ld.so.cache": "own cache",
-		"work/file": "x", "work/mounted/x": "x"} {
+		"root/etc/group": "root:x:99:\nown-group:x:64999:\n", "work/file": "x", "work/mounted/x": "x"} {
 		path := filepath.Join(outer, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -69,7 +75,7 @@ func TestEnter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink("usr/bin", filepath.Join(root, "bin")); err != nil {
+	if err := errors.Join(os.Symlink("usr/bin", filepath.Join(root, "bin")), Seal(root)); err != nil {
 		t.Fatal(err)
 	}
 	if err := Check(root); err != nil {
@@ -80,7 +86,7 @@ func TestEnter(t *testing.T) {
 	out, err := entered(root, work)
 	for _, want := range []string{
 		"/usr/bin/own true", "/bin/own true", "/usr/share false", filepath.Join(work, "file") + " true", "/proc/self/stat true",
-		"at " + work, "with " + root, "written false", "mounted true", "outside \n", "\n/usr/share\n",
+		"at " + work, "with " + root, "groups <nil> false", "path /usr/local/sbin:", "written false", "mounted true", "outside \n", "\n/usr/share\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%v: it does not say %q:\n%s", err, want, out)
@@ -89,7 +95,7 @@ func TestEnter(t *testing.T) {
 	if _, err := os.Stat(cache); err == nil && !strings.Contains(out, "cache own <nil>") {
 		t.Errorf("the cache is the machine's:\n%s", out)
 	}
-	if strings.Contains(out, "\n/usr/bin/own\n") || strings.Contains(out, " /usr ro") || strings.Contains(out, " "+cache+" ") {
+	if strings.Contains(out, "\n/usr/bin/own\n") || strings.Contains(out, "\nown-group:x") || strings.Contains(out, " /usr ro") || strings.Contains(out, " "+cache+" ") {
 		t.Errorf("the machine has the root folder's files:\n%s", out)
 	}
 }
@@ -99,9 +105,18 @@ func TestEnterNothing(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")
 	}
-	dir := t.TempDir()
-	out, err := entered(dir, dir)
-	if !strings.Contains(out, dir+" is no root folder") || regexp.MustCompile(` / / \S+ shared:`).MatchString(out) {
-		t.Errorf("%v\n%s", err, out)
+	none, damaged := t.TempDir(), t.TempDir()
+	file := filepath.Join(damaged, "file")
+	if err := errors.Join(os.WriteFile(file, []byte("12"), 0o644), Seal(damaged), os.Truncate(file, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for dir, says := range map[string]string{
+		none:    none + " is no root folder, or not a whole one: `make root` makes it",
+		damaged: "the root folder " + damaged + " is damaged: it has 1 files of 1 bytes but had 1 files of 2 bytes when it was made. Remove it",
+	} {
+		out, err := entered(dir, dir)
+		if !strings.Contains(out, says) || regexp.MustCompile(` / / \S+ shared:`).MatchString(out) {
+			t.Errorf("it does not say %s: %v\n%s", says, err, out)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
 	"os/user"
 
@@ -14,7 +15,7 @@ import (
 func idsForPods(length uint32) (userns.Range, error) {
 	rest := userns.Range{First: length, Length: uint32((1 << 32) - uint64(length))}
 	var unknown user.UnknownUserError
-	if _, err := user.Lookup(idsUser); errors.As(err, &unknown) {
+	if _, err := user.Lookup(idsUser); errors.As(err, &unknown) || errors.Is(err, fs.ErrNotExist) { // no /etc/passwd: no users
 		return rest, nil
 	} else if err != nil {
 		return userns.Range{}, fmt.Errorf("looking up the user %s: %w", idsUser, err)

@@ -122,27 +122,35 @@ func load() string {
 
 // TestPrivileged runs the archive's program in a container of runc that has what `docker run --privileged` gives: all capabilities, all
 // devices, /sys and cgroups that can be written, and namespaces of its own for network, mounts, names, processes and IPC. Its files are
-// this machine's, without Go: they have the packages that tools/deps up installs.
+// those of different distributions, as small as they come: nothing but a kernel, and the archive, is needed.
 func TestPrivileged(t *testing.T) {
-	dir, _ := unpacked(t)
-	base := filepath.Dir(dir)
-	bundle, root := filepath.Join(base, "bundle"), filepath.Join(base, "bundle", "rootfs")
-	layers := filepath.Join(base, "layers")
-	must(t, os.MkdirAll(root, 0o755))
-	must(t, os.MkdirAll(layers, 0o755))
-	sh(t, "mount -t tmpfs none %[1]s && mkdir %[1]s/upper %[1]s/work && mount -t overlay -o lowerdir=/,upperdir=%[1]s/upper,workdir=%[1]s/work none %[2]s", layers, root)
-	t.Cleanup(func() { sh(t, "umount %s; umount %s", root, layers) })
-	must(t, os.WriteFile(filepath.Join(bundle, "config.json"), privileged(t, dir, goFolders(t)), 0o644))
+	dir, unpacking := unpacked(t)
+	t.Logf("unpacked in %.1f s", unpacking.Seconds())
+	for _, r := range roots {
+		t.Run(r.name, func(t *testing.T) { upAndDown(t, dir, r) })
+	}
+}
 
-	id := fmt.Sprintf("porthole-archive-%d", os.Getpid())
-	t.Cleanup(func() { _ = exec.Command("runc", "delete", "--force", id).Run() })
+// upAndDown brings a cluster up and down in a container with a root file system.
+func upAndDown(t *testing.T, dir string, r rootFiles) {
+	bundle, err := os.MkdirTemp(filepath.Dir(dir), "bundle-")
+	must(t, err)
+	files := filepath.Join(bundle, "rootfs")
+	must(t, os.Mkdir(files, 0o755))
+	r.make(t, files)
+	must(t, os.WriteFile(filepath.Join(bundle, "config.json"), privileged(t, dir, bundle), 0o644))
+
+	runc, err := filepath.Abs("../../bin/bundle/runc")
+	must(t, err)
+	id := fmt.Sprintf("porthole-archive-%d-%s", os.Getpid(), r.name)
+	t.Cleanup(func() { _ = exec.Command(runc, "delete", "--force", id).Run() })
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	start := time.Now()
-	c := exec.CommandContext(ctx, "runc", "run", "--bundle", bundle, id)
+	c := exec.CommandContext(ctx, runc, "run", "--bundle", bundle, id)
 	var out bytes.Buffer
 	c.Stdout, c.Stderr, c.WaitDelay = &out, &out, time.Second
-	err := c.Run()
+	err = c.Run()
 	t.Logf("%.1f s, load %s\n%s", time.Since(start).Seconds(), load(), out.String())
 	if err != nil || strings.Count(out.String(), " Ready ") != 3 || !strings.Contains(out.String(), "the cluster is gone") {
 		t.Errorf("in the container: %v", err)
@@ -151,17 +159,18 @@ func TestPrivileged(t *testing.T) {
 
 // inContainer is what the container does.
 const inContainer = `set -e
-! go version 2>/dev/null
 cd /porthole
-./porthole up
+./porthole up || { find /var/lib/porthole/hosts -name '*.log' -exec tail -n 5 {} +; exit 1; }
 ./porthole kubectl get nodes
 ./porthole down
 echo the cluster is gone`
 
 // privileged returns the container's configuration, which is what Docker makes of --privileged (moby, daemon/oci_linux.go and oci/caps).
-func privileged(t *testing.T, archive string, hidden []string) []byte {
+func privileged(t *testing.T, archive, bundle string) []byte {
 	t.Helper()
-	spec := exec.Command("runc", "spec")
+	runc, err := filepath.Abs("../../bin/bundle/runc")
+	must(t, err)
+	spec := exec.Command(runc, "spec")
 	spec.Dir = t.TempDir()
 	if out, err := spec.CombinedOutput(); err != nil {
 		t.Fatalf("runc spec: %v\n%s", err, out)
@@ -173,7 +182,7 @@ func privileged(t *testing.T, archive string, hidden []string) []byte {
 
 	type object = map[string]any
 	process, linux := c["process"].(object), c["linux"].(object)
-	process["terminal"], process["args"], process["noNewPrivileges"] = false, []string{"/bin/bash", "-c", inContainer}, false
+	process["terminal"], process["args"], process["noNewPrivileges"] = false, []string{"/bin/sh", "-c", inContainer}, false
 	process["env"] = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	delete(process, "rlimits")
 	var capabilities []string
@@ -207,11 +216,8 @@ func privileged(t *testing.T, archive string, hidden []string) []byte {
 		mount["options"] = options
 		list = append(list, mount)
 	}
-	for _, h := range hidden {
-		list = append(list, object{"destination": h, "type": "tmpfs", "source": "tmpfs"})
-	}
 	// Docker gives a folder of the host's disk to what an image calls a volume: overlays cannot lie on each other everywhere.
-	state := filepath.Join(filepath.Dir(archive), "volume")
+	state := filepath.Join(bundle, "volume")
 	must(t, os.MkdirAll(state, 0o755))
 	list = append(list, object{"destination": "/var/lib/porthole", "type": "bind", "source": state, "options": []string{"rbind", "rw"}},
 		object{"destination": "/run", "type": "tmpfs", "source": "tmpfs", "options": []string{"mode=755"}},

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,22 +9,25 @@ import (
 	"testing"
 )
 
-// TestMissingParts hides Wine and a kernel feature from one run of `up`, in a mount namespace of its own: one clear line,
-// and nothing is made.
+// TestMissingParts hides Wine, part of the root folder and a kernel feature from one run of `up`, in a mount namespace of its own:
+// one clear line, exit code 4, and nothing is made. Without the root folder `up` takes the machine's Wine.
 func TestMissingParts(t *testing.T) {
 	porthole, err := filepath.Abs("../../bin/porthole")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, c := range map[string]struct{ hide, want string }{
-		"Wine":    {"mount -t tmpfs none /usr/lib/wine", "wine64 is missing: apt-get install wine64"},
+		"Wine":    {`mount -t tmpfs none "${0%/*}/roots"; mount -t tmpfs none /usr/lib/wine`, "wine64 is missing: apt-get install wine64"},
+		"root":    {`mount -t tmpfs none "${0%/*}/root/usr/lib/wine"`, "is damaged: it has "},
 		"overlay": {"grep -v overlay /proc/filesystems > $1.fs; mount --bind $1.fs /proc/filesystems", "CONFIG_OVERLAY_FS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "state")
 			out, err := exec.Command("unshare", "-m", "sh", "-c", c.hide+` && exec "$0" up --dir "$1"`, porthole, dir).CombinedOutput()
-			if err == nil || !strings.Contains(string(out), c.want) {
-				t.Errorf("up: %v, %s; want %q", err, out, c.want)
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 4 || !strings.Contains(string(out), c.want) {
+				t.Errorf("up: %v, %s; want exit code 4, %q", err, out, c.want)
 			}
 			if strings.Count(strings.TrimSpace(string(out)), "\n") > 0 {
 				t.Errorf("more than one line: %s", out)

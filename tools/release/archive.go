@@ -26,10 +26,11 @@ type entry struct {
 	path string // on the disk; "": data
 	data []byte
 	exec bool
+	link string // it is a symbolic link to this
 }
 
 func (e entry) read() ([]byte, error) {
-	if e.path == "" {
+	if e.path == "" || e.link != "" {
 		return e.data, nil
 	}
 	return os.ReadFile(e.path)
@@ -78,15 +79,8 @@ func (r *release) make(ctx context.Context, a archive) (string, error) {
 // entries lists the files of the archive's parts. A part that is not there is an error that names the make target for it.
 func (r *release) entries(a archive) (list []entry, err error) {
 	for _, p := range a.parts {
-		from := filepath.Join(r.root, p.from)
-		err := filepath.WalkDir(from, func(at string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			rel, err := filepath.Rel(from, at)
-			list = append(list, entry{name: path.Join(p.to, filepath.ToSlash(rel)), path: at, exec: p.program})
-			return err
-		})
+		found, err := p.entries(r.root)
+		list = append(list, found...)
 		if errors.Is(err, fs.ErrNotExist) && p.cure != "" {
 			return nil, fmt.Errorf("%s is missing: `make %s` builds it", p.from, p.cure)
 		}
@@ -95,6 +89,38 @@ func (r *release) entries(a archive) (list []entry, err error) {
 		}
 	}
 	return list, nil
+}
+
+// entries lists the files of a part, whose place is below root.
+func (p part) entries(root string) (list []entry, err error) {
+	from, err := filepath.EvalSymlinks(filepath.Join(root, p.from))
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(from, func(at string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(from, at)
+		if err != nil {
+			return err
+		}
+
+		e := entry{name: path.Join(p.to, filepath.ToSlash(rel)), path: at, exec: p.program}
+		if p.modes {
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			e.exec = info.Mode()&0o100 != 0
+		}
+		if d.Type()&fs.ModeSymlink != 0 {
+			e.link, err = os.Readlink(at)
+		}
+		list = append(list, e)
+		return err
+	})
+	return list, err
 }
 
 // described returns the files that describe the others: the modules in the programs, their licenses, and the sums of everything.
@@ -117,6 +143,9 @@ func (r *release) described(entries []entry) ([]entry, error) {
 	slices.SortFunc(all, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
 	var sums bytes.Buffer
 	for _, e := range all {
+		if e.link != "" {
+			continue
+		}
 		data, err := e.read()
 		if err != nil {
 			return nil, err
@@ -145,7 +174,9 @@ func (r *release) writeTar(w io.Writer, top string, entries []entry) error {
 		}
 
 		sum := sha256.Sum256(data)
-		if same := first[sum]; same != "" && len(data) > 0 {
+		if e.link != "" {
+			h.Typeflag, h.Linkname = tar.TypeSymlink, e.link
+		} else if same := first[sum]; same != "" && len(data) > 0 {
 			h.Typeflag, h.Linkname, h.Size, data = tar.TypeLink, same, 0, nil
 		} else {
 			first[sum] = h.Name

@@ -24,7 +24,7 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "version of the release, such as v0.1.0 or v0.1.0-rc.1")
 	flag.StringVar(&r.root, "root", ".", "folder of the repository")
 	flag.StringVar(&r.out, "out", "dist", "folder for the archives; those of other versions stay")
-	flag.StringVar(&r.only, "only", "", "for tests: make the archive for linux or windows, the packages, or the image, alone and quickly, without sums")
+	flag.StringVar(&r.only, "only", "", "for tests: make the archive for linux or windows, the packages, the image of a node, or that of a cluster, alone and quickly, without sums")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: go run ./tools/release -version v0.1.0 [-root DIR] [-out DIR]")
 		flag.PrintDefaults()
@@ -43,7 +43,7 @@ type release struct {
 	at                 time.Time // of all files in the archives
 	modules            string    // Go's module cache
 	level              int       // of compression
-	only               string    // linux, windows, packages or image; "": everything
+	only               string    // linux, windows, packages, image or cluster; "": everything
 }
 
 // run makes all files of the release and the list of their sums.
@@ -89,7 +89,9 @@ func (r *release) one(ctx context.Context) (err error) {
 	r.level = gzip.BestSpeed
 	switch r.only {
 	case "image":
-		_, err = r.image()
+		_, err = r.image(nodeImage)
+	case "cluster":
+		_, err = r.image(clusterImage)
 	case "linux":
 		_, err = r.make(ctx, linuxArchive(r.version))
 	case "windows":
@@ -97,7 +99,7 @@ func (r *release) one(ctx context.Context) (err error) {
 	case "packages":
 		_, err = r.packages()
 	default:
-		err = fmt.Errorf("-only %s: linux, windows, packages or image", r.only)
+		err = fmt.Errorf("-only %s: linux, windows, packages, image or cluster", r.only)
 	}
 	return err
 }
@@ -120,12 +122,15 @@ func (r *release) files(ctx context.Context) (made []string, err error) {
 			return nil, err
 		}
 	}
-	image, err := r.image()
-	if err != nil {
-		return nil, err
+	made = append(made, packages...)
+	for _, i := range []image{nodeImage, clusterImage} {
+		file, err := r.image(i)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, file)
 	}
 
-	made = append(append(made, packages...), image)
 	for _, path := range made {
 		info, err := os.Stat(path)
 		if err != nil {

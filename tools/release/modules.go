@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -128,13 +129,44 @@ type (
 	}
 )
 
-// billOf lists each program and DLL with its sum, and the modules in it as `go version -m` shows them.
+// packagesName is the list of Debian's packages that the root folder of emulated hosts is made of (tools/root): name,
+// version, size, SHA-256, path.
+const packagesName = "root/packages"
+
+// packagesOf returns the packages of such a list.
+func packagesOf(e entry) (list []component, err error) {
+	text, err := e.read()
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) != 5 || f[0] == "#" {
+			continue
+		}
+		list = append(list, component{Type: "library", Name: f[0], Version: f[1], Hashes: []hash{{"SHA-256", f[3]}},
+			PURL: "pkg:deb/debian/" + f[0] + "@" + url.QueryEscape(f[1])})
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s names no package", e.path)
+	}
+	return list, nil
+}
+
+// billOf lists each program and DLL with its sum, and the modules in it as `go version -m` shows them, and Debian's packages.
 func billOf(entries []entry, version string, at time.Time) ([]byte, error) {
 	b := bill{Format: "CycloneDX", Spec: "1.6", Version: 1,
 		Metadata: metadata{at.Format(time.RFC3339), component{Type: "application", Name: "porthole", Version: version}}}
 
 	for _, e := range entries {
-		if !e.exec {
+		if e.name == packagesName {
+			packages, err := packagesOf(e)
+			if err != nil {
+				return nil, err
+			}
+			b.Components = append(b.Components, packages...)
+		}
+		if !e.exec || e.link != "" || strings.HasPrefix(e.name, "root/") && infoOf(e) == nil {
 			continue
 		}
 		data, err := e.read()

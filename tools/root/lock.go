@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -43,10 +45,18 @@ func parseLock(text string) (list []*pkg, err error) {
 }
 
 // makeVersion changes with what is made of the packages, so that root folders are made again.
-const makeVersion = "root 1"
+const makeVersion = "root 2"
 
-// checksum names a root folder: it differs if the packages do, or what is made of them.
-func checksum(lock string) string {
-	sum := sha256.Sum256([]byte(makeVersion + "\n" + lock))
-	return hex.EncodeToString(sum[:8])
+// checksum names a root folder: it differs if the packages do, or what is made of them, or one of the programs.
+func (o options) checksum() (string, error) {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%s", makeVersion, o.lock)
+	for _, name := range o.programs {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %x\n", filepath.Base(name), sha256.Sum256(data))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }

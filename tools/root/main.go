@@ -2,8 +2,9 @@
 // what beside it hosts start. Nothing is installed: internal/ownroot shows the folder to a program in the place of
 // /usr.
 //
-//	root make DIR    # the folder of root.lock, as DIR/CHECKSUM; prints that path. What is there already is left alone
-//	root lock FILE   # root.lock anew, from the newest packages of the suite
+//	root make DIR PROGRAM...    # the folder of root.lock, with programs of ours in its usr/sbin, as DIR/CHECKSUM; prints that path.
+//	                            # What is there already is left alone
+//	root lock FILE              # root.lock anew, from the newest packages of the suite
 //
 // Packages come from the mirror that the machine's apt uses, or from the one that PORTHOLE_DEBIAN names, as
 // http://HOST/debian.
@@ -30,8 +31,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) != 2 || args[0] != "make" && args[0] != "lock" {
-		return fmt.Errorf("usage: root make DIR, or root lock FILE")
+	if len(args) < 2 || args[0] != "make" && (args[0] != "lock" || len(args) > 2) {
+		return fmt.Errorf("usage: root make DIR PROGRAM..., or root lock FILE")
 	}
 	if args[0] == "lock" {
 		mirror, err := findMirror(ctx)
@@ -49,7 +50,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := makeRoot(ctx, options{dir: args[1], lock: rootLock, list: list, mirror: findMirror})
+	dir, err := makeRoot(ctx, options{dir: args[1], lock: rootLock, list: list, programs: args[2:], mirror: findMirror, newest: renew})
 	if err != nil {
 		return err
 	}

@@ -128,9 +128,6 @@ func download(ctx context.Context, mirror string, p *pkg, dir string) (string, e
 	}
 	url := mirror + "/" + p.path
 	r, err := get(ctx, url)
-	if errors.Is(err, errAbsent) {
-		return "", fmt.Errorf("%w: a newer package has replaced it, and `root lock` takes that one", err)
-	}
 	if err != nil {
 		return "", err
 	}

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"porthole.dev/porthole/internal/ownroot"
 )
 
 const testIndex = `Package: wine
@@ -184,7 +186,7 @@ func debian(t *testing.T, dir string, packages map[string][]byte) options {
 		w.Write(data)
 	}))
 	t.Cleanup(server.Close)
-	o := options{dir: dir, mirror: func(context.Context) (string, error) { return server.URL + "/debian", nil }}
+	o := options{dir: dir, newest: func(context.Context, string) ([]*pkg, error) { return nil, errors.New("no index") }, mirror: func(context.Context) (string, error) { return server.URL + "/debian", nil }}
 	for path, data := range packages {
 		sum := sha256.Sum256(data)
 		p := &pkg{name: path, version: "1", path: path, size: int64(len(data)), sha256: hex.EncodeToString(sum[:])}
@@ -217,6 +219,58 @@ func TestMakeRoot(t *testing.T) {
 	}
 }
 
+// folder is where the root folder will be.
+func folder(t *testing.T, o options) string {
+	t.Helper()
+	sum, err := o.checksum()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(o.dir, sum)
+}
+
+// TestNewerPackage: a package that the mirror has replaced is taken in its newer version.
+func TestNewerPackage(t *testing.T) {
+	packages := map[string][]byte{"a.deb": deb(t, map[string]string{"usr/bin/a": "old"})}
+	o := debian(t, t.TempDir(), packages)
+	delete(packages, "a.deb")
+	packages["a2.deb"] = deb(t, map[string]string{"usr/bin/a": "new"})
+	sum := sha256.Sum256(packages["a2.deb"])
+	o.newest = func(context.Context, string) ([]*pkg, error) {
+		return []*pkg{{name: "a.deb", version: "2", path: "a2.deb", size: int64(len(packages["a2.deb"])), sha256: hex.EncodeToString(sum[:])}}, nil
+	}
+	dir, err := makeRoot(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := os.ReadFile(filepath.Join(dir, "usr/bin/a"))
+	list, _ := os.ReadFile(filepath.Join(dir, "packages"))
+	if string(a) != "new" || !strings.Contains(string(list), "a.deb 2 ") {
+		t.Errorf("a is %q, of\n%s", a, list)
+	}
+}
+
+// TestPrograms: a root folder has programs of ours; with another one it is another folder.
+func TestPrograms(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "ours")
+	o := debian(t, t.TempDir(), map[string][]byte{"a.deb": deb(t, map[string]string{"usr/bin/a": "A"})})
+	o.programs = []string{program}
+	var dirs []string
+	for _, text := range []string{"one", "two"} {
+		if err := os.WriteFile(program, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		dir, err := makeRoot(t.Context(), o)
+		if data, e := os.ReadFile(filepath.Join(dir, "usr/sbin/ours")); err != nil || e != nil || string(data) != text {
+			t.Errorf("%v, %v: %q", err, e, data)
+		}
+		dirs = append(dirs, dir)
+	}
+	if dirs[0] == dirs[1] {
+		t.Error("both are one folder")
+	}
+}
+
 // TestMakeRootFails: whatever goes wrong, there is no root folder that looks whole, and the next try makes it.
 func TestMakeRootFails(t *testing.T) {
 	good := map[string][]byte{
@@ -228,13 +282,13 @@ func TestMakeRootFails(t *testing.T) {
 	}{
 		"a damaged download":           {func(_ *options, p map[string][]byte) { p["b.deb"][70] ^= 1 }, "damaged: it has"},
 		"a download that is cut short": {func(_ *options, p map[string][]byte) { p["b.deb"] = p["b.deb"][:100] }, "damaged: it has 100 bytes"},
-		"a package that is gone":       {func(_ *options, p map[string][]byte) { delete(p, "b.deb") }, "`root lock` takes that one"},
+		"a package that is gone":       {func(_ *options, p map[string][]byte) { delete(p, "b.deb") }, "b.deb 1 is not there any more, and its newer version was not found: no index"},
 		"no mirror": {func(o *options, _ map[string][]byte) {
 			o.mirror = func(context.Context) (string, error) { return "", errors.New("no mirror") }
 		}, "no mirror"},
 		"what is left of an earlier try": {func(o *options, _ map[string][]byte) {
 			o.mirror = func(context.Context) (string, error) {
-				return "", os.WriteFile(filepath.Join(o.dir, checksum(o.lock)), nil, 0o644)
+				return "", os.WriteFile(folder(t, *o), nil, 0o644)
 			}
 		}, ""},
 	} {
@@ -251,7 +305,7 @@ func TestMakeRootFails(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s, %v; want %s", dir, err, c.want)
 			}
-			if _, err := os.Stat(filepath.Join(o.dir, checksum(o.lock), stampName)); err == nil {
+			if _, err := os.Stat(folder(t, o)); err == nil && ownroot.Check(folder(t, o)) == nil {
 				t.Error("it looks whole")
 			}
 			for name, data := range good {

@@ -8,7 +8,7 @@ import (
 
 // notNeeded are folders and files that hosts never read. The licences in /usr/share/doc stay.
 var notNeeded = []string{
-	"usr/games", "usr/include", "usr/lib/mime", "usr/lib/systemd", "usr/lib/sysusers.d", "usr/lib/tmpfiles.d",
+	"usr/games", "usr/include", "usr/lib/mime", "usr/lib/x86_64-linux-gnu/gconv", "usr/src", "usr/share/dict", "usr/share/fish", "usr/lib/systemd", "usr/lib/sysusers.d", "usr/lib/tmpfiles.d",
 	"usr/lib/udev", "usr/lib/x86_64-linux-gnu/wine/i386-windows", "usr/lib/x86_64-linux-gnu/wine/i386-unix",
 	"usr/i686-w64-mingw32", "usr/x86_64-w64-mingw32ucrt", "usr/share/applications", "usr/share/base-files",
 	"usr/share/bash-completion", "usr/share/bug", "usr/share/bash_completion", "usr/share/common-licenses",
@@ -21,6 +21,22 @@ var notNeeded = []string{
 // (excluded), and the parts that are linked with these. They would not load.
 var noWindow = regexp.MustCompile(`^(avicap32|capi2032|gphoto2|opencl|qcap|winscard|wpcap|` +
 	`wine(alsa|bth|bus|dmo|gstreamer|pulse|usb|vulkan|wayland|x11))\.so$`)
+
+// noPicture are Wine's programs and libraries for Windows that draw, play and record, games, and programs with windows of their own:
+// Windows Server Core has hardly any of them, and nothing here could show or hear it. Wine's debugger is one of them: it writes for
+// seconds about a program that crashed, which all that wait for the program's end wait for.
+var noPicture = regexp.MustCompile(`^(` +
+	`amstream|appwiz|cards|clock|colorcnv|desk|d2d1|d3d\w*|ddraw|ddrawex|devenum|dinput8?|dm(band|compos|ime|loader|script|style|synth|usic|usic32)|` +
+	`dp(lay|layx|modemx|n\w+|voice|vsetup|wsockx)|dsdmo|dsound|dswave|dx8vb|dxdiagn?|dxtrans|dxva2|evr|glu32|gphoto2|iexplore|inetcpl|ir50_32|joy|` +
+	`l3codec\w|light|mci\w+|mf[a-z0-9]*|mp3dmod|msauddecmft|msmpeg2vdec|mstts\w+|msvproc|notepad|oleview|qasf|qcap|qdvd|qedit|quartz|` +
+	`regedit|resampledmo|sane|sapi|taskmgr|twain(_32|dsm)|vulkan-1|windows\.gaming\..*|wine(cfg|dbg|dmo|file|gstreamer|mine|ps|vulkan|wayland|x11)|wm(adec|adexp|admod|asf|p|` +
+	`photo|player|vcore|vdecod)|wordpad|x3daudio\w+|xa(ctengine|pofx|udio)\w+|xinput\w+` +
+	`)\.(cpl|dll|drv|ds|exe|acm|ax|msstyles)$`)
+
+// noProgram are programs of wanted packages that no host starts.
+var noProgram = regexp.MustCompile(`^usr/(` +
+	`bin/(localedef|ovn-(ic.*|trace)|ovs-dpctl|vtysh)|lib/frr/(babel|bfd|eigrp|fabric|isis|ld|mgmt|nhrp|ospf6?|path|pbr|pim6?|rip|ripng|vrrp)d|` +
+	`sbin/(arpd|debugfs|e2scrub.*|zic)|share/openvswitch/python.*|share/yang/.*)$`)
 
 // needed reports whether a file of a package, or a folder, belongs into the root. name is counted from the root,
 // without a slash in front.
@@ -43,5 +59,12 @@ func needed(name string, folder bool) bool {
 	if strings.HasPrefix(name, "usr/x86_64-w64-mingw32/") {
 		return folder || name == zlib
 	}
-	return path.Base(path.Dir(name)) != "x86_64-unix" || !noWindow.MatchString(path.Base(name))
+
+	switch folder, base := path.Split(name); path.Base(folder) {
+	case "x86_64-unix":
+		return !noWindow.MatchString(base)
+	case "x86_64-windows":
+		return !noPicture.MatchString(base)
+	}
+	return !noProgram.MatchString(name)
 }

@@ -36,6 +36,7 @@ var apart = map[string]string{
 var alone = map[string]string{
 	"bundle/csi":     "each of its three programs asks for newer versions of some modules than Kubernetes; only `make conformance SUITE=storage-csi` builds them",
 	"bundle/nerdctl": "1.7.7 is the newest that the module proxy serves, and does not compile with newer versions of containerd's and Docker's modules; only `make test-runtime` builds it",
+	"bundle/runc":    "it alone is built with a C compiler, and so shares no compiled package with the others",
 }
 
 func main() {
