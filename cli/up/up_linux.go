@@ -112,7 +112,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	if _, err := fmt.Fprintln(out, webHint(o.dir, o.config.Name)); err != nil || !o.stay {
 		return err
 	}
-	return stay(cmd.Context(), layout, out)
+	return stay(cmd.Context(), layout.Dir, out)
 }
 
 // nameOf returns the name that the user gives, or that of the cluster which the folder has.

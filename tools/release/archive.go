@@ -162,6 +162,13 @@ func (r *release) writeTar(w io.Writer, top string, entries []entry) error {
 		return err
 	}
 	out := tar.NewWriter(zipped)
+	if err := r.writeEntries(out, top, entries); err != nil {
+		return err
+	}
+	return errors.Join(out.Close(), zipped.Close())
+}
+
+func (r *release) writeEntries(out *tar.Writer, top string, entries []entry) error {
 	first := map[[sha256.Size]byte]string{}
 	for _, e := range entries {
 		data, err := e.read()
@@ -181,14 +188,11 @@ func (r *release) writeTar(w io.Writer, top string, entries []entry) error {
 		} else {
 			first[sum] = h.Name
 		}
-		if err := out.WriteHeader(&h); err != nil {
-			return err
-		}
-		if _, err := out.Write(data); err != nil {
+		if err := writeMember(out, h, data); err != nil {
 			return err
 		}
 	}
-	return errors.Join(out.Close(), zipped.Close())
+	return nil
 }
 
 func writeZip(w io.Writer, entries []entry, at time.Time) error {

@@ -127,21 +127,8 @@ func (r *release) pack(entries []entry) (l layer, err error) {
 		return l, err
 	}
 	t := tar.NewWriter(io.MultiWriter(zipped, content.Hash()))
-	for _, e := range entries {
-		data, err := e.read()
-		if err != nil {
-			return l, err
-		}
-		h := tar.Header{Name: e.name, Mode: 0o644, Size: int64(len(data)), ModTime: r.at, Format: tar.FormatPAX}
-		if e.exec {
-			h.Mode = 0o755
-		}
-		if e.link != "" {
-			h.Typeflag, h.Linkname = tar.TypeSymlink, e.link
-		}
-		if err := writeMember(t, h, data); err != nil {
-			return l, err
-		}
+	if err := r.writeEntries(t, "", entries); err != nil {
+		return l, err
 	}
 	if err := errors.Join(t.Close(), zipped.Close()); err != nil {
 		return l, err

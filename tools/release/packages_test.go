@@ -143,9 +143,9 @@ func checkRPM(t *testing.T, r release) {
 }
 
 // checkImage follows the archive from its index to the files, and compares each sum on the way.
-func checkImage(t *testing.T, r release) {
+func checkImage(t *testing.T, r release, file, entrypoint string, has ...string) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(r.out, "porthole-node-v1.2.3-linux-amd64.oci.tar"))
+	f, err := os.Open(filepath.Join(r.out, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,12 +173,14 @@ func checkImage(t *testing.T, r release) {
 	var config v1.Image
 	read(manifest.Config, &config)
 	layer := gunzip(t, read(manifest.Layers[0], nil))
-	if config.RootFS.DiffIDs[0] != digest.FromBytes(layer) || !slices.Equal(config.Config.Entrypoint, []string{"/porthole"}) {
+	if config.RootFS.DiffIDs[0] != digest.FromBytes(layer) || !slices.Equal(config.Config.Entrypoint, []string{entrypoint}) {
 		t.Errorf("configuration %+v", config)
 	}
 	inside := untar(t, bytes.NewReader(layer))
-	if len(inside["porthole"]) == 0 || len(inside["usr/share/porthole/sbom.cdx.json"]) == 0 {
-		t.Error("the layer lacks the program or the list of its modules")
+	for _, name := range has {
+		if len(inside[name]) == 0 {
+			t.Errorf("the layer of %s lacks %s", file, name)
+		}
 	}
 }
 

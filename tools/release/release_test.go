@@ -33,6 +33,9 @@ func tree(t *testing.T, program []byte, perm os.FileMode) release {
 	for _, p := range slices.Concat(linuxArchive(r.version).parts, windowsArchive(r.version).parts) {
 		at, content := filepath.Join(r.root, p.from), []byte("file "+p.from)
 		switch path.Base(p.from) {
+		case "root":
+			rootFolder(t, at)
+			continue
 		case "dll", "cni", "images":
 			at = filepath.Join(at, "inside")
 		case "porthole", "porthole.exe", "kubelet.exe":
@@ -43,6 +46,20 @@ func tree(t *testing.T, program []byte, perm os.FileMode) release {
 		}
 	}
 	return r
+}
+
+// rootFolder makes a folder as tools/root does: behind a link, with links and modes that stay.
+func rootFolder(t *testing.T, at string) {
+	t.Helper()
+	dir := filepath.Join(filepath.Dir(at), "roots", "sum")
+	program := filepath.Join(dir, "usr/bin/own")
+	err := errors.Join(
+		os.MkdirAll(filepath.Dir(program), 0o755), os.WriteFile(program, []byte("ELF"), 0o755), os.Symlink("own", filepath.Join(dir, "usr/bin/link")),
+		os.WriteFile(filepath.Join(dir, "packages"), []byte("# name\nown 1:2+b1 3 0123 pool/own.deb\n"), 0o644), os.Symlink("roots/sum", at),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestReproducible: two runs in two folders, on files of other times and permissions, give the same bytes.
@@ -67,10 +84,11 @@ func TestReproducible(t *testing.T) {
 			checkWindows(t, r)
 			checkDeb(t, r)
 			checkRPM(t, r)
-			checkImage(t, r)
+			checkImage(t, r, "porthole-node-v1.2.3-linux-amd64.oci.tar", "/porthole", "porthole", "usr/share/porthole/sbom.cdx.json")
+			checkImage(t, r, "porthole-v1.2.3.oci.tar", "/porthole/porthole", "porthole/porthole", "porthole/root/usr/bin/own", "porthole/sbom.cdx.json")
 		}
 	}
-	if sums[0] != sums[1] || strings.Count(sums[0], "\n") != 6 {
+	if sums[0] != sums[1] || strings.Count(sums[0], "\n") != 7 {
 		t.Errorf("sums of the first run\n%sof the second\n%s", sums[0], sums[1])
 	}
 }
@@ -111,7 +129,14 @@ func checkLinux(t *testing.T, r release) {
 		}
 
 		files[name] = data
-		isProgram := name == "porthole" || strings.Contains(string(data), "file bin/") || strings.HasSuffix(name, ".exe")
+		if name == "root/usr/bin/link" {
+			if h.Typeflag != tar.TypeSymlink || h.Linkname != "own" {
+				t.Errorf("%s is of kind %q and leads to %q", name, h.Typeflag, h.Linkname)
+			}
+			delete(files, name)
+			continue
+		}
+		isProgram := name == "porthole" || name == "root/usr/bin/own" || strings.Contains(string(data), "file bin/") || strings.HasSuffix(name, ".exe")
 		if !h.ModTime.Equal(time.Unix(1700000000, 0)) || (h.Mode == 0o755) != isProgram {
 			t.Errorf("%s has mode %o and time %s", name, h.Mode, h.ModTime)
 		}
@@ -160,12 +185,19 @@ func checkSums(t *testing.T, files map[string][]byte) {
 	}
 }
 
-// checkBill expects that the bill of materials lists the modules in the program porthole, and that it lists no file that is not a program.
+// checkBill expects that the bill of materials lists the modules in the program porthole and the packages of the root folder, and that it
+// lists no file that is not a program.
 func checkBill(t *testing.T, data []byte) {
 	t.Helper()
 	var b bill
 	if err := json.Unmarshal(data, &b); err != nil {
 		t.Fatal(err)
+	}
+	isPackage := func(c component) bool {
+		return c.PURL == "pkg:deb/debian/own@1%3A2%2Bb1" && c.Hashes[0].Content == "0123"
+	}
+	if !slices.ContainsFunc(b.Components, isPackage) {
+		t.Errorf("the package own of the root folder is not there:\n%s", data)
 	}
 	for _, c := range b.Components {
 		if c.Name == "LICENSE" {
