@@ -28,6 +28,7 @@ func Preflight(ctx context.Context, l Layout, c Config) error {
 		return fmt.Errorf("%w: a local cluster needs root (namespaces, mounts, cgroups): run it with sudo", ErrNotReady)
 	}
 	errs := append(missingPrograms(l, c), hostsFree(l, c)...)
+	errs = append(errs, unfitWine(ctx, l, c))
 	if lacks := c.network().preflight; lacks != nil {
 		errs = append(errs, lacks(l, c)...)
 	}
@@ -47,6 +48,18 @@ func Preflight(ctx context.Context, l Layout, c Config) error {
 		text = "\n  " + strings.ReplaceAll(err.Error(), "\n", "\n  ")
 	}
 	return fmt.Errorf("%w:%s", ErrNotReady, text)
+}
+
+// unfitWine returns an error if the Windows nodes would run with a Wine that is there and is not one that can be mended.
+func unfitWine(ctx context.Context, l Layout, c Config) error {
+	if c.WindowsNodes == 0 {
+		return nil
+	}
+	_, err := host.Store{Dir: l.Dir, Bin: l.Bin}.Wine(ctx)
+	if errors.Is(err, wine.ErrNotInstalled) {
+		return nil // missingPrograms says what is missing
+	}
+	return err
 }
 
 // missingPrograms returns an error for each program that a cluster starts and that is not there.

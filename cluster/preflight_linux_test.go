@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // TestPreflightNamesThingAndCure: where nothing is built or installed, each message names what is missing and how to get it.
@@ -35,6 +37,28 @@ func TestPreflightNamesThingAndCure(t *testing.T) {
 	for _, want := range []string{"bundle/containerd is missing: `make build`", "runc is missing: apt-get install runc", "nft is missing: apt-get install nftables", "--api-port"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the message lacks %q:\n%v", want, err)
+		}
+	}
+	if _, err := os.Stat(l.Dir); err == nil {
+		t.Error("the check made the state folder")
+	}
+}
+
+// TestPreflightUnfitWine: a Wine that cannot be mended is named, and no cluster without Windows nodes is in need of one.
+func TestPreflightUnfitWine(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("run as root: the check for root comes first")
+	}
+	l := Layout{Dir: filepath.Join(t.TempDir(), "state"), Bin: t.TempDir()}
+	if err := testkit.UnfitDLLs("..", filepath.Join(l.Bin, "windows", "dll")); err != nil {
+		t.Skip(err)
+	}
+	c := DefaultConfig()
+	for nodes, want := range map[int]bool{2: true, 0: false} {
+		c.WindowsNodes = nodes
+		err := Preflight(t.Context(), l, c)
+		if !errors.Is(err, ErrNotReady) || strings.Contains(err.Error(), "registry ("+testkit.Unfit+")") != want {
+			t.Errorf("%d Windows nodes: %v", nodes, err)
 		}
 	}
 	if _, err := os.Stat(l.Dir); err == nil {

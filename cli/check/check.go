@@ -44,6 +44,9 @@ node assume. docs/windows-facts.md lists the questions by number. Without --allo
 makes a network, endpoints, load balancers and files called porthole-check, and removes them. It refuses to do so on a host that has a
 network for pods.
 
+Of an emulated host (--host) it also says what its Wine needs of each mend, which takes 20 s the first time: needed, not needed, does
+not fit, required (nothing tells). docs/wine.md has the list.
+
 To learn what a reboot does: run it with --allow-changes --leave, reboot, and run it with --allow-changes.
 
 Exit code: 0 all answers are as assumed, 1 something differs, 2 a probe could not run or left something behind.`,
@@ -54,7 +57,7 @@ Exit code: 0 all answers are as assumed, 1 something differs, 2 a probe could no
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.host != "" {
-				return onHost(o)
+				return onHost(c.Context(), o, c.OutOrStdout(), c.ErrOrStderr())
 			}
 			return run(c.Context(), o, c.OutOrStdout(), c.ErrOrStderr())
 		},
@@ -66,13 +69,17 @@ Exit code: 0 all answers are as assumed, 1 something differs, 2 a probe could no
 	f.BoolVar(&o.RestartHNS, "restart-hns", false, "also restart the service hns: pods may lose their network")
 	f.StringVar(&o.Runtime.Endpoint, "runtime-endpoint", probe.DefaultEndpoint, "address of the container runtime's CRI")
 	f.StringVar(&o.Runtime.Image, "image", "", "Windows image that fits this host, for pods of the runtime's probe; empty: no pods")
-	f.StringSliceVar(&o.probes, "probe", check.Probes, "which probes to run")
+	f.StringSliceVar(&o.probes, "probe", nil,
+		"which probes to run: "+strings.Join(check.Probes, ", ")+", and with --host "+mendsProbe+"; empty: all")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
 	f.BoolVar(&o.all, "all", false, "also print what is as assumed")
 	f.StringSliceVar(&o.from, "from", nil, "compare these reports of probe programs (JSON files) and ask no host")
 	hostFlags(f, &o)
 	return c
 }
+
+// mendsProbe is the probe of the mends of Wine, which runs beside an emulated host.
+const mendsProbe = "mends"
 
 // runs are the probes by name.
 var runs = map[string]func(context.Context, probe.Options) (check.Report, error){
@@ -81,7 +88,10 @@ var runs = map[string]func(context.Context, probe.Options) (check.Report, error)
 
 func (o options) check() error {
 	for _, name := range o.probes {
-		if !slices.Contains(check.Probes, name) {
+		if name == mendsProbe && o.host == "" {
+			return errors.New("--probe mends asks about the Wine of an emulated host: name the host by --host")
+		}
+		if name != mendsProbe && !slices.Contains(check.Probes, name) {
 			return fmt.Errorf("--probe %s: known are %s", name, strings.Join(check.Probes, ", "))
 		}
 	}
@@ -103,6 +113,8 @@ type result struct {
 	Reports  []check.Report  `json:"reports"`
 	// Failed has the probes that ended early, with the reason.
 	Failed map[string]string `json:"failed,omitempty"`
+	// Mends are those of the Wine of an emulated host.
+	Mends *check.Mends `json:"mends,omitempty"`
 }
 
 // run asks the probes that were chosen, or reads reports of earlier runs, compares the answers with the facts, and prints the
@@ -113,14 +125,16 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 		return incomplete
 	}
 
-	res := result{Failed: map[string]string{}}
+	res := result{Failed: map[string]string{}, Findings: []check.Finding{}}
 	if len(o.from) > 0 {
 		var err error
 		if res.Reports, err = read(o.from); err != nil {
 			fmt.Fprintln(errs, "porthole:", err)
 			return incomplete
 		}
-		o.probes = nil
+		o.probes = []string{}
+	} else if len(o.probes) == 0 {
+		o.probes = check.Probes
 	}
 	for _, name := range check.Probes {
 		if !slices.Contains(o.probes, name) {
@@ -165,7 +179,15 @@ func write(res result, o options, out io.Writer) error {
 	if len(res.Reports) > 0 && res.Reports[0].Release != "" {
 		fmt.Fprintln(out, "Windows", res.Reports[0].Release)
 	}
-	return check.Print(out, res.Findings, o.all)
+	if len(res.Findings) > 0 {
+		if err := check.Print(out, res.Findings, o.all); err != nil {
+			return err
+		}
+	}
+	if res.Mends == nil {
+		return nil
+	}
+	return res.Mends.Print(out, o.all)
 }
 
 // outcome prints on errs which probes failed or left something behind, and returns the exit code of the result.
@@ -187,7 +209,7 @@ func outcome(res result, errs io.Writer) error {
 	switch {
 	case bad:
 		return incomplete
-	case check.Count(res.Findings, check.Differs) > 0:
+	case check.Count(res.Findings, check.Differs) > 0, res.Mends != nil && !res.Mends.Good():
 		return differs
 	}
 	return nil

@@ -39,6 +39,7 @@ func TestFrom(t *testing.T) {
 		"json":           {[]string{"--from", bad, "-o", "json"}, 1, `"outcome": "differs"`},
 		"no file":        {[]string{"--from", "nosuch.json"}, 2, "nosuch.json"},
 		"unknown probe":  {[]string{"--probe", "disk"}, 2, "known are host, hns, runtime"},
+		"mends of none":  {[]string{"--probe", "mends"}, 2, "name the host by --host"},
 		"leave alone":    {[]string{"--leave"}, 2, "--allow-changes"},
 		"unknown output": {[]string{"-o", "yaml"}, 2, "text and json are known"},
 	} {

@@ -1,11 +1,18 @@
 package check
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"porthole.dev/porthole/check"
 	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/emulator/host"
@@ -19,24 +26,83 @@ func hostFlags(f *pflag.FlagSet, o *options) {
 	f.StringVar(&hostDir, "dir", cluster.DefaultDir, "state folder of the emulated host")
 }
 
-// onHost runs the same command on an emulated host, with the same flags.
-func onHost(o options) error {
+// onHost runs the same command on an emulated host, and asks about the mends of the Wine that it runs with.
+func onHost(ctx context.Context, o options, out, errs io.Writer) error {
 	if err := o.check(); err != nil {
-		return err
+		fmt.Fprintln(errs, "porthole:", err)
+		return incomplete
 	}
 	layout, err := cluster.NewLayout(hostDir)
 	if err != nil {
 		return err
 	}
-	h, err := host.Store{Dir: layout.Dir, Bin: layout.Bin}.Get(o.host)
+	store := host.Store{Dir: layout.Dir, Bin: layout.Bin}
+	h, err := store.Get(o.host)
 	if err != nil {
 		return err
 	}
-	code, err := host.Run(h, host.RunOptions{}, filepath.Join(layout.Bin, "windows", "porthole.exe"), append([]string{"check"}, o.arguments()...)...)
-	if err == nil && code != 0 {
-		err = program.ExitCode(code)
+	if len(o.probes) == 0 {
+		o.probes = append(slices.Clone(check.Probes), mendsProbe)
 	}
-	return err
+
+	res := result{Findings: []check.Finding{}, Reports: []check.Report{}}
+	var code error
+	ofHost := slices.DeleteFunc(slices.Clone(o.probes), func(p string) bool { return p == mendsProbe })
+	if len(ofHost) > 0 {
+		if res, code, err = resultOf(h, layout, ofHost, o); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(o.probes, mendsProbe) {
+		version, list, err := store.Mends(ctx, h.Build)
+		if err != nil {
+			return err
+		}
+		res.Mends = &check.Mends{Wine: version}
+		for _, m := range list {
+			of := check.Mend{Name: m.Name, What: m.What, Outcome: string(m.Outcome), Why: m.Why}
+			res.Mends.List = append(res.Mends.List, of)
+		}
+	}
+	if err := write(res, o, out); err != nil {
+		return err
+	}
+	if code == nil && res.Mends != nil && !res.Mends.Good() {
+		code = differs
+	}
+	return code
+}
+
+// resultOf runs probes on a host. The command there has printed all errors; code is its exit code.
+func resultOf(h host.Host, l cluster.Layout, probes []string, o options) (res result, code, err error) {
+	out, err := os.CreateTemp("", "porthole-check-")
+	if err != nil {
+		return res, nil, err
+	}
+	defer out.Close()
+	if err := os.Remove(out.Name()); err != nil { // it has no name any more, and is gone when it is closed
+		return res, nil, err
+	}
+	o.probes, o.output = probes, "json"
+	exe := filepath.Join(l.Bin, "windows", "porthole.exe")
+	ended, err := host.Run(h, host.RunOptions{Out: out}, exe, append([]string{"check"}, o.arguments()...)...)
+	if err != nil {
+		return res, nil, err
+	}
+	if ended != 0 {
+		code = program.ExitCode(ended)
+	}
+
+	text, err := io.ReadAll(io.NewSectionReader(out, 0, 1<<30))
+	if err != nil {
+		return res, nil, err
+	}
+	if err := json.Unmarshal(text, &res); err != nil && ended == 0 {
+		return res, nil, fmt.Errorf("host %s says %q: %w", h.Name, text, err)
+	} else if err != nil {
+		return res, code, code // it has said why, and nothing else
+	}
+	return res, code, nil
 }
 
 // arguments are the flags of o for the command on the host.

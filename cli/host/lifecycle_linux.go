@@ -238,7 +238,7 @@ func supervisorOptions(s host.Store, h host.Host) supervise.Options {
 
 // start starts the host's supervisor if none runs, and returns when its processes do their work.
 func start(ctx context.Context, s host.Store, h host.Host) error {
-	tools, err := wine.Find()
+	tools, err := s.Wine(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -37,7 +38,7 @@ to the program.`,
   porthole host run win01 -- 'C:\k\porthole.exe' --help
   porthole host run h1 -- cmd /c ver`,
 		Args: cobra.MinimumNArgs(2),
-		RunE: func(c *cobra.Command, args []string) error { return o.run(args[0], args[1], args[2:]) },
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args[0], args[1], args[2:]) },
 	}
 
 	o.flags(c, false)
@@ -48,7 +49,7 @@ to the program.`,
 	return c
 }
 
-func (o *runFlags) run(name, exe string, args []string) error {
+func (o *runFlags) run(ctx context.Context, name, exe string, args []string) error {
 	if err := needRoot("running a program on a host"); err != nil {
 		return err
 	}
@@ -61,6 +62,9 @@ func (o *runFlags) run(name, exe string, args []string) error {
 		return err
 	}
 	if !o.kept {
+		if _, err := s.Wine(ctx); err != nil {
+			return err
+		}
 		return o.keeper(h, exe, args)
 	}
 

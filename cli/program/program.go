@@ -144,6 +144,7 @@ type refusedError struct{ error }
 func (e refusedError) Unwrap() error { return e.error }
 
 // Refused marks an error by which a command ends before it has changed anything: the program ends with 4, as join does.
+// An error whose method Refused returns true needs no mark.
 func Refused(err error) error { return refusedError{err} }
 
 // Run runs a command line until it ends or is interrupted. It returns the exit code: 0 done, 1 failed, 2 misused, 4 refused.
@@ -224,10 +225,11 @@ func report(err error, logged bool) int {
 	fmt.Fprintln(os.Stderr, "porthole:", err)
 	var usage usageError
 	var refused refusedError
+	var refuses interface{ Refused() bool }
 	switch {
 	case errors.As(err, &usage):
 		return 2
-	case errors.As(err, &refused):
+	case errors.As(err, &refused), errors.As(err, &refuses) && refuses.Refused():
 		return 4
 	}
 	return 1

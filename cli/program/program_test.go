@@ -100,6 +100,12 @@ func TestHints(t *testing.T) {
 	}
 }
 
+// unfit is an error that says by itself that nothing was changed.
+type unfit struct{}
+
+func (unfit) Error() string { return "a Wine" }
+func (unfit) Refused() bool { return true }
+
 // TestExitCode: an error is printed, unless the command has printed all. The exit code of a program that caused it is not porthole's.
 func TestExitCode(t *testing.T) {
 	ended := exec.Command("sh", "-c", "exit 7").Run()
@@ -113,6 +119,7 @@ func TestExitCode(t *testing.T) {
 		{"none", nil, 0, ""},
 		{"a code", fmt.Errorf("checking: %w", ExitCode(3)), 3, ""},
 		{"refused", Refused(errors.New("no runc")), 4, "porthole: no runc\n"},
+		{"refused by its own word", fmt.Errorf("creating host h1: %w", unfit{}), 4, "porthole: creating host h1: a Wine\n"},
 		{"a cause", fmt.Errorf("stopping wineserver: %w", ended), 1, "porthole: stopping wineserver: exit status 7\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

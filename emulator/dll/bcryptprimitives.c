@@ -25,7 +25,7 @@ BOOL WINAPI DllMain(HINSTANCE dll, DWORD reason, void *reserved)
 	(void)reserved;
 	if (reason == DLL_PROCESS_ATTACH)
 		mend_all();
-	if (reason == DLL_THREAD_ATTACH)
+	if (reason == DLL_THREAD_ATTACH && mend_on[MEND_STACK])
 		stack_begins();
 	return TRUE;
 }

@@ -13,8 +13,18 @@ static const BYTE stub[] = { STUB_FIRST, 0x8b, 0xd1, 0xb8, 0, 0, 0, 0, 0xf6, 0x0
 
 #define JUMP 12 /* bytes */
 
-static struct mend *const lists[] = { pipe_mends, file_mends, link_mends, registry_mends, job_mends, backup_mends, text_mends, volume_mends,
-				    console_mends, service_mends, process_mends, user_mends, owner_mends, sleep_mends, environment_mends, exit_mends, path_mends };
+/* The lists, each with the mend that it is part of. The functions of file_mends do several ones. */
+static const struct {
+	struct mend *first;
+	int part_of; /* enum mend_switch; SWITCHES: of several */
+} lists[] = {
+	{ pipe_mends, MEND_PIPE }, { file_mends, SWITCHES }, { link_mends, MEND_LINK }, { registry_mends, MEND_REGISTRY },
+	{ job_mends, MEND_JOB }, { backup_mends, MEND_BACKUP }, { text_mends, MEND_TEXT }, { volume_mends, MEND_VOLUME },
+	{ console_mends, MEND_CONSOLE }, { service_mends, MEND_SERVICE }, { process_mends, MEND_PROCESS },
+	{ user_mends, MEND_USER }, { owner_mends, MEND_OWNER }, { sleep_mends, MEND_SLEEP },
+	{ environment_mends, MEND_ENVIRONMENT }, { exit_mends, MEND_EXIT },
+	{ path_mends, MEND_PATH },
+};
 
 static BOOL is_stub(const BYTE *code)
 {
@@ -121,6 +131,31 @@ static BOOL replace_function(struct mend *m, BYTE **place)
 	return jump(code, m->replacement);
 }
 
+/* Replaces what a mend replaces. */
+static BOOL replace(struct mend *m, HMODULE kernel, BYTE **place)
+{
+	if (m->library)
+		return replace_function(m, place);
+	if (m->original && !m->missing)
+		return replace_call(m, (BYTE *)*m->original, place);
+	if (m->original)
+		return !m->missing() || replace_passed(m, kernel);
+	return !m->missing() || jump((BYTE *)(void *)GetProcAddress(kernel, m->name), m->replacement);
+}
+
+static BOOL is_on(int part_of) { return part_of == SWITCHES || mend_on[part_of]; }
+
+/* Begins the mends that replace no function. */
+static void begin(void)
+{
+	if (mend_on[MEND_ADMIN])
+		admin_begin();
+	if (mend_on[MEND_SERVICE])
+		service_begin();
+	if (mend_on[MEND_CONSOLE])
+		console_begin();
+}
+
 void mend_all(void)
 {
 	static LONG begun;
@@ -132,35 +167,39 @@ void mend_all(void)
 
 	if (InterlockedExchange(&begun, 1))
 		return;
-	admin_begin();
-	service_begin();
-	console_begin();
+	switches_read();
+	begin();
 	copies = place = VirtualAlloc(NULL, 0x1000, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);
 	for (i = 0; i < COUNT(lists); i++)
-		for (m = lists[i]; m->name; m++)
+		for (m = lists[i].first; m->name; m++)
 			if (m->original && !m->missing && !m->library)
 				*m->original = (void *)GetProcAddress(ntdll, m->name);
 	if (copies)
 		VirtualProtect(copies, 0x1000, PAGE_EXECUTE_READWRITE, &before);
 
 	for (i = 0; i < COUNT(lists); i++)
-		for (m = lists[i]; m->name; m++) {
-			if (m->library)
-				m->done = replace_function(m, &place);
-			else if (m->original && !m->missing)
-				m->done = replace_call(m, (BYTE *)*m->original, &place);
-			else if (m->original)
-				m->done = !m->missing() || replace_passed(m, kernel);
-			else
-				m->done = !m->missing() || jump((BYTE *)(void *)GetProcAddress(kernel, m->name), m->replacement);
-		}
+		for (m = lists[i].first; m->name; m++)
+			m->done = !is_on(lists[i].part_of) || replace(m, kernel, &place);
 	if (copies)
 		VirtualProtect(copies, 0x1000, PAGE_EXECUTE_READ, &before);
 }
 
-/* porthole_unmended writes what could not be mended into text, as "NAME: WHAT" with a new line after each, and returns how
- * many these are. Zero: this Wine is one that we know. */
-__declspec(dllexport) int porthole_unmended(char *text, int size)
+/* What the functions of file_mends are for, by which a mend that is part of them does not fit. */
+static const char *part_name(int part_of)
+{
+	return part_of == SWITCHES ? "file" : mend_name((enum mend_switch)part_of);
+}
+
+/* Adds a text where it has room. */
+static void add(char *text, int size, const char *more)
+{
+	if (lstrlenA(text) + lstrlenA(more) < size)
+		lstrcatA(text, more);
+}
+
+/* Writes what could not be mended into text, as "NAME: WHAT" with a new line after each, and returns how many these are.
+ * With parts the name of the mend stands before it. */
+static int unmended(char *text, int size, BOOL parts)
 {
 	struct mend *m;
 	int count = 0;
@@ -169,16 +208,26 @@ __declspec(dllexport) int porthole_unmended(char *text, int size)
 	if (size > 0)
 		*text = 0;
 	for (i = 0; i < COUNT(lists); i++)
-		for (m = lists[i]; m->name; m++) {
+		for (m = lists[i].first; m->name; m++) {
 			if (m->done)
 				continue;
 			count++;
-			if (lstrlenA(text) + lstrlenA(m->name) + lstrlenA(m->what) + 4 > size)
-				continue;
-			lstrcatA(text, m->name);
-			lstrcatA(text, ": ");
-			lstrcatA(text, m->what);
-			lstrcatA(text, "\n");
+			if (lstrlenA(text) + lstrlenA(m->name) + lstrlenA(m->what) + 24 > size)
+				continue; /* 24: for the rest of the line */
+			if (parts) {
+				add(text, size, part_name(lists[i].part_of));
+				add(text, size, " ");
+			}
+			add(text, size, m->name);
+			add(text, size, ": ");
+			add(text, size, m->what);
+			add(text, size, "\n");
 		}
 	return count;
 }
+
+/* porthole_unmended says what could not be mended. Zero: this Wine is one that we know. */
+__declspec(dllexport) int porthole_unmended(char *text, int size) { return unmended(text, size, FALSE); }
+
+/* porthole_unfit is porthole_unmended with the name of the mend before each line, for programs. */
+__declspec(dllexport) int porthole_unfit(char *text, int size) { return unmended(text, size, TRUE); }

@@ -21,6 +21,28 @@ struct mend {
 extern struct mend pipe_mends[], file_mends[], link_mends[], registry_mends[], job_mends[], backup_mends[], text_mends[], volume_mends[],
 	console_mends[], service_mends[], process_mends[], user_mends[], owner_mends[], sleep_mends[], environment_mends[], exit_mends[], path_mends[];
 
+/* The mends that can be left out one by one, with their names: of a list above, or of a part of what replaced functions
+ * do. They are left out in a copy of the DLL that a probe makes (mend_switch.c). */
+#define MEND_SWITCHES(S)                                                                                  \
+	S(PIPE, "pipe") S(STANDARD_PIPE, "standard-pipe") S(REMOVE, "remove") S(ATTRIBUTES, "attributes") \
+	S(LAYER, "layer") S(VOLUME_PATH, "volume-path") S(VOLUME, "volume") S(LINK, "link")               \
+	S(PATH, "path") S(CONSOLE, "console") S(JOB, "job") S(BACKUP, "backup") S(REGISTRY, "registry")   \
+	S(TEXT, "text") S(SERVICE, "service") S(MEMORY, "memory") S(WORKING_SET, "working-set")           \
+	S(PROCESS, "process") S(USER, "user") S(OWNER, "owner") S(SLEEP, "sleep")                         \
+	S(ENVIRONMENT, "environment") S(EXIT, "exit") S(ADMIN, "admin") S(STACK, "stack")
+
+#define MEND_SWITCH(constant, name) MEND_##constant,
+enum mend_switch { MEND_SWITCHES(MEND_SWITCH) SWITCHES };
+
+/* Whether a mend is done. All are, but in a probe's copy of the DLL. Valid once mend_all has begun. */
+extern BOOL mend_on[SWITCHES];
+
+/* Reads the switches into mend_on. */
+void switches_read(void);
+
+/* Returns the name of a mend. */
+const char *mend_name(enum mend_switch which);
+
 /* Mends what it knows how to. Where Wine's code is not the one that it knows, it changes nothing there. Only once. */
 void mend_all(void);
 

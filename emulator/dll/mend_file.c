@@ -41,7 +41,8 @@ enum {
  * attributes' own rights. */
 static BOOL attributes_alone(NTSTATUS status, ULONG access, ULONG disposition)
 {
-	return status == ACCESS_DENIED && disposition == FILE_OPEN && (access & CHANGE_ATTRIBUTES) && !(access & CHANGE_DATA);
+	return mend_on[MEND_ATTRIBUTES] && status == ACCESS_DENIED && disposition == FILE_OPEN &&
+	       (access & CHANGE_ATTRIBUTES) && !(access & CHANGE_DATA);
 }
 
 /* Removes the read-only attribute of a file. file need not have the access right for that. */
@@ -72,7 +73,7 @@ static NTSTATUS dispose(HANDLE file, IO_STATUS_BLOCK *io, ULONG flags)
 		make_writable(file);
 		status = ((set_file)set_original)(file, io, &gone, sizeof gone, DISPOSITION);
 	}
-	if (status == FOLDER_NOT_EMPTY && gone && layer_empty(file))
+	if (status == FOLDER_NOT_EMPTY && gone && mend_on[MEND_LAYER] && layer_empty(file))
 		status = ((set_file)set_original)(file, io, &gone, sizeof gone, DISPOSITION);
 	return status;
 }
@@ -102,11 +103,11 @@ static NTSTATUS NTAPI set_information_file(HANDLE file, IO_STATUS_BLOCK *io, voi
 {
 	NTSTATUS status;
 
-	if (link_set(file, io, info, size, class, &status))
+	if (mend_on[MEND_LINK] && link_set(file, io, info, size, class, &status))
 		return status;
-	if (class == DISPOSITION_EX && size >= sizeof(ULONG))
+	if (class == DISPOSITION_EX && size >= sizeof(ULONG) && mend_on[MEND_REMOVE])
 		return dispose(file, io, *(ULONG *)info);
-	if ((class == RENAME_EX || class == LINK_EX) && size >= sizeof(ULONG))
+	if ((class == RENAME_EX || class == LINK_EX) && size >= sizeof(ULONG) && mend_on[MEND_REMOVE])
 		return rename_file(file, io, info, size, class == RENAME_EX ? RENAME : LINK);
 	return pipe_set(((set_file)set_original)(file, io, info, size, class), file, io, info, size, class);
 }
@@ -137,7 +138,7 @@ OBJECT_ATTRIBUTES *by_letter(OBJECT_ATTRIBUTES *given, struct path *p)
 
 	p->name.Buffer = NULL;
 	p->volume = FALSE;
-	if (!given || given->RootDirectory || !given->ObjectName)
+	if (!given || given->RootDirectory || !given->ObjectName || !mend_on[MEND_VOLUME_PATH])
 		return given;
 	from = given->ObjectName->Buffer;
 	length = given->ObjectName->Length / sizeof(WCHAR);
@@ -174,7 +175,7 @@ static NTSTATUS NTAPI nt_create_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUT
 	name = by_letter(name, &p);
 	if (p.volume)
 		options &= ~FILE_NON_DIRECTORY_FILE; /* here it is a folder */
-	if (!link_open(file, access, name, io, disposition, options, &status))
+	if (!mend_on[MEND_LINK] || !link_open(file, access, name, io, disposition, options, &status))
 		status = ((create_file)create_original)(file, access, name, io, size, attributes, share, disposition, options, ea, ea_size);
 	if (attributes_alone(status, access, disposition))
 		status = ((create_file)create_original)(file, access & ~CHANGE_ATTRIBUTES, name, io, size, attributes, share, disposition, options, ea, ea_size);
@@ -188,7 +189,7 @@ static NTSTATUS NTAPI nt_open_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUTES
 	NTSTATUS status;
 
 	name = by_letter(name, &p);
-	if (!link_open(file, access, name, io, FILE_OPEN, options, &status))
+	if (!mend_on[MEND_LINK] || !link_open(file, access, name, io, FILE_OPEN, options, &status))
 		status = ((open_file)open_original)(file, access, name, io, share, options);
 	if (attributes_alone(status, access, FILE_OPEN))
 		status = ((open_file)open_original)(file, access & ~CHANGE_ATTRIBUTES, name, io, share, options);
@@ -202,7 +203,7 @@ static NTSTATUS query(OBJECT_ATTRIBUTES *name, void *info, query_name original, 
 	NTSTATUS status = 0;
 
 	name = by_letter(name, &p);
-	if (!link_query(name, info, full))
+	if (!mend_on[MEND_LINK] || !link_query(name, info, full))
 		status = original(name, info);
 	path_release(&p);
 	return status;

@@ -73,7 +73,8 @@ static BOOL is_pipe(HANDLE file)
 	} device;
 	IO_STATUS_BLOCK io;
 
-	return STATUS_OK(NtQueryVolumeInformationFile(file, &io, &device, sizeof device, FileFsDeviceInformation)) &&
+	return mend_on[MEND_STANDARD_PIPE] &&
+	       STATUS_OK(NtQueryVolumeInformationFile(file, &io, &device, sizeof device, FileFsDeviceInformation)) &&
 	       device.type == PIPE_DEVICE;
 }
 

@@ -123,7 +123,7 @@ static NTSTATUS NTAPI query_system_information(ULONG class, void *info, ULONG si
 	struct process *p = info;
 	HANDLE parent;
 
-	if (!status)
+	if (!status && mend_on[MEND_MEMORY])
 		memory_of_host(class, info, size);
 	if (class != PROCESSES || status)
 		return status;
@@ -142,7 +142,7 @@ static NTSTATUS NTAPI query_information_process(HANDLE process, ULONG class, voi
 	struct basic *basic = info;
 	NTSTATUS status;
 
-	if (memory_counters(process_original, process, class, info, size, result, &status))
+	if (mend_on[MEND_WORKING_SET] && memory_counters(process_original, process, class, info, size, result, &status))
 		return status;
 	status = ((query_process)process_original)(process, class, info, size, result);
 	if (!status && class == BASIC && is_service() && basic->id == GetCurrentProcessId() && !basic->parent)

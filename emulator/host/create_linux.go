@@ -43,7 +43,7 @@ var firstAddress = netip.MustParseAddr("10.99.0.101")
 func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
 	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Default.Netns(o.Name), Standalone: true, Firewall: o.Firewall,
 		HNSProfile: o.HNSProfile, Cards: o.Cards, NICFlap: o.NICFlap, DNS: o.DNS, Memory: o.Memory, Runtime: o.Runtime, Dir: s.Folder(o.Name)}
-	if err := s.checkNew(o); err != nil {
+	if err := s.checkNew(ctx, o); err != nil {
 		return h, err
 	}
 	if err := platform.MakeFolder(filepath.Dir(h.Dir), platform.PassThrough); err != nil {
@@ -74,14 +74,14 @@ func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
 
 // checkNew returns why the host cannot be made. It checks before anything is made, so that a refused call leaves nothing behind.
 // A network namespace of the host's name without a folder belongs to another state folder of this machine.
-func (s Store) checkNew(o CreateOptions) error {
+func (s Store) checkNew(ctx context.Context, o CreateOptions) error {
 	if err := CheckName(o.Name); err != nil {
 		return err
 	}
 	if _, err := wine.LookupBuild(o.Build); err != nil {
 		return err
 	}
-	if _, err := wine.Find(); err != nil {
+	if _, err := s.Wine(ctx); err != nil {
 		return err
 	}
 	if err := CheckRuntime(o.Runtime); err != nil {
@@ -116,13 +116,44 @@ func errNameInUse(name, dir string) error {
 	return fmt.Errorf("host name %s is in use in %s: choose another, or `porthole host delete %s` first", name, dir, name)
 }
 
+// dlls is the folder of our DLLs and programs that hosts have.
+func (s Store) dlls() string { return filepath.Join(s.Bin, "windows", "dll") }
+
+// Wine finds the machine's Wine. One that our DLLs cannot mend is a wine.UnfitError: its hosts would start, and fail in
+// one of a hundred ways.
+func (s Store) Wine(ctx context.Context) (wine.Tools, error) {
+	tools, err := wine.Find()
+	if err == nil {
+		err = tools.CheckFit(ctx, s.Dir, s.dlls())
+	}
+	return tools, err
+}
+
+// Mends says what the machine's Wine needs of each mend, and which Wine that is. It takes 20 s the first time.
+func (s Store) Mends(ctx context.Context, build int) (version string, list []wine.Mend, err error) {
+	b, err := wine.LookupBuild(build)
+	if err != nil {
+		return "", nil, err
+	}
+	tools, err := wine.Find()
+	if err != nil {
+		return "", nil, err
+	}
+	return tools.KnownMends(ctx, s.Dir, s.template(b))
+}
+
+// template says how the prefix that hosts of a build share is made.
+func (s Store) template(b wine.Build) wine.TemplateOptions {
+	return wine.TemplateOptions{Dir: wine.TemplateDir(s.Dir, b.Number), Build: b, DLLDir: s.dlls(), Owner: wine.Owner}
+}
+
 // Prepare makes whatever of the host's network and C: is not there, for example after the machine started again.
 func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error {
 	build, err := wine.LookupBuild(h.Build)
 	if err != nil {
 		return err
 	}
-	tools, err := wine.Find()
+	tools, err := s.Wine(ctx)
 	if err != nil {
 		return err
 	}
@@ -136,24 +167,23 @@ func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error
 		return err
 	}
 
-	template := wine.TemplateDir(s.Dir, h.Build)
-	if _, err := os.Stat(template); errors.Is(err, os.ErrNotExist) && progress != nil {
+	o := s.template(build)
+	if _, err := os.Stat(o.Dir); errors.Is(err, os.ErrNotExist) && progress != nil {
 		progress(fmt.Sprintf("making the C: that all hosts of build %d start from (about 10 s, once)", h.Build))
 	}
-	o := wine.TemplateOptions{Dir: template, Build: build, DLLDir: filepath.Join(s.Bin, "windows", "dll"), Owner: wine.Owner}
 	if err := tools.EnsureTemplate(ctx, o); err != nil {
 		return err
 	}
 	if err := confine.Share(h.Dir); err != nil {
 		return err
 	}
-	m := wine.PrefixMount(template, h.Dir)
+	m := wine.PrefixMount(o.Dir, h.Dir)
 	if h.Runtime == ContainerdExe {
 		layer, err := s.RuntimeLayer()
 		if err != nil {
 			return err
 		}
-		m = wine.PrefixMount(template, h.Dir, layer)
+		m = wine.PrefixMount(o.Dir, h.Dir, layer)
 	}
 	if err := m.Ensure(); err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 type RunOptions struct {
 	Env  []string // NAME=VALUE, beside those of Windows
 	Show []string // folders of this machine, absolute, that programs of the host can read meanwhile
+	Out  *os.File // the program's standard output; nil: this process's
 }
 
 // runMark is the variable that a program which Run runs has, and all that it starts: Wine passes it on. The value is another one each time.
@@ -48,6 +49,9 @@ func Run(h Host, o RunOptions, name string, args ...string) (code int, err error
 	mark := runMark + rand.Text()
 	cmd.Env, cmd.Show = append(append(cmd.Env, o.Env...), mark), append(cmd.Show, o.Show...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = os.Stdin, os.Stdout, os.Stderr, 0
+	if o.Out != nil {
+		cmd.Stdout = o.Out
+	}
 	if err := cmd.Start(ctx); err != nil {
 		return 0, fmt.Errorf("running %s on host %s: %w", name, h.Name, err)
 	}

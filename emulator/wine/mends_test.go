@@ -60,11 +60,12 @@ func unknownDLL(ctx context.Context, t *testing.T) []byte {
 		return nil
 	}
 	out := filepath.Join(t.TempDir(), "unknown.dll")
-	sources, err := filepath.Glob("../dll/mend*.c")
+	sources, err := filepath.Glob("../dll/mend_*.c")
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"-shared", "-DSTUB_FIRST=0x4d", "-o", out, "../dll/bcryptprimitives.c", "../dll/stack.c"}, sources...)
+	sources = append(sources, "../dll/bcryptprimitives.c", "../dll/mend.c", "../dll/stack.c")
+	args := append([]string{"-shared", "-DSTUB_FIRST=0x4d", "-o", out}, sources...)
 	if out, err := exec.CommandContext(ctx, compiler, append(args, "-ladvapi32", "-lntdll")...).CombinedOutput(); err != nil {
 		t.Fatalf("building the DLL: %v\n%s", err, out)
 	}

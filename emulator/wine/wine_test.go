@@ -96,7 +96,7 @@ func TestPrefix(t *testing.T) {
 	t.Run("stacks", func(t *testing.T) { testStacks(ctx, t, tools, p) })
 	t.Run("sockets", func(t *testing.T) { testSockets(ctx, t, tools, p) })
 	t.Run("an end that hangs", func(t *testing.T) { testHangingEnd(ctx, t, tools, p, server.Process) })
-	mends, unknown := program(ctx, t, p, "mends"), unknownDLL(ctx, t)
+	mends, unknown := built(ctx, t, p, "mends", "build", "../mends"), unknownDLL(ctx, t)
 	t.Run("mends", func(t *testing.T) { testMends(ctx, t, tools, p, mends) })
 	if unknown != nil {
 		t.Run("unknown Wine", func(t *testing.T) { testUnknownWine(ctx, t, tools, p, mends, unknown) })

@@ -65,10 +65,10 @@ func oldest(f *frontend, now time.Time) *flow {
 		if seen++; seen > sample && (found != nil || seen > 8*sample) {
 			break
 		}
-		if !candidate.answered.Load() && now.UnixNano()-candidate.used.Load() < int64(unansweredAge) {
+		if !candidate.answered.Load() && now.Sub(candidate.last()) < unansweredAge {
 			continue
 		}
-		if found == nil || candidate.used.Load() < found.used.Load() {
+		if found == nil || candidate.last().Before(found.last()) {
 			found = candidate
 		}
 	}

@@ -104,7 +104,6 @@ func (l *udpListener) flow(client netip.AddrPort) *flow {
 	}
 
 	f = &flow{listener: l, client: client, began: time.Now()}
-	f.used.Store(f.began.UnixNano())
 	victim, ok := l.relay.flows.add(f)
 	if !ok {
 		return nil
@@ -131,7 +130,7 @@ type flow struct {
 	listener *udpListener
 	client   netip.AddrPort
 	began    time.Time
-	used     atomic.Int64 // when a datagram last went either way, Unix nanoseconds
+	used     atomic.Int64 // how long after began a datagram last went either way, in nanoseconds
 	answered atomic.Bool  // the latest datagram came from the backend
 
 	mu      sync.Mutex
@@ -150,7 +149,7 @@ func (f *flow) to() netip.AddrPort {
 
 // send forwards a datagram, or keeps it until there is a socket. It returns false if the datagram is lost.
 func (f *flow) send(data []byte) bool {
-	f.used.Store(time.Now().UnixNano())
+	f.use()
 	f.answered.Store(false)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -274,7 +273,7 @@ func (f *flow) carry() (again bool) {
 
 // answer sends one datagram of the backend to the client.
 func (f *flow) answer(data []byte) {
-	f.used.Store(time.Now().UnixNano())
+	f.use()
 	f.answered.Store(true)
 	f.mu.Lock()
 	f.request = f.request[:0]
@@ -284,13 +283,19 @@ func (f *flow) answer(data []byte) {
 	}
 }
 
+// use notes that a datagram goes now. The clock is the one that nobody sets.
+func (f *flow) use() { f.used.Store(int64(time.Since(f.began))) }
+
+// last returns when a datagram last went.
+func (f *flow) last() time.Time { return f.began.Add(time.Duration(f.used.Load())) }
+
 // deadline returns when the flow ends if no more datagrams come.
 func (f *flow) deadline() time.Time {
-	used := time.Unix(0, f.used.Load())
-	if f.answered.Load() && used.Sub(f.began) > streamAge {
-		return used.Add(f.listener.relay.opts.StreamIdle)
+	last := f.last()
+	if f.answered.Load() && last.Sub(f.began) > streamAge {
+		return last.Add(f.listener.relay.opts.StreamIdle)
 	}
-	return used.Add(f.listener.relay.opts.FlowIdle)
+	return last.Add(f.listener.relay.opts.FlowIdle)
 }
 
 // end closes the flow. The client's next datagram begins another one.

@@ -184,7 +184,7 @@ func unservedOn(t *testing.T, node string) (map[string]unserved, string) {
 // diffOf returns what `porthole hns diff` prints, and its exit code.
 func diffOf(t *testing.T, node string, args ...string) (string, int) {
 	t.Helper()
-	out, err := command(2*time.Minute, porthole, append([]string{"hns", "diff", "--node", node}, args...)...)
+	out, err := command(2*time.Minute, porthole, append([]string{"hns", "diff", "--dir", dir, "--node", node}, args...)...)
 	var ended *exec.ExitError
 	if err != nil && (!errors.As(err, &ended) || ended.ExitCode() != 1) {
 		t.Fatal(err)

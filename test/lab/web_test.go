@@ -214,7 +214,7 @@ func lose(t *testing.T, node, to string) {
 
 	var other struct{ Spec struct{ PodCIDR string } }
 	object(t, &other, "node", to)
-	if out, err := command(time.Minute, "ip", "-n", "porthole-"+node, "route", "del", other.Spec.PodCIDR); err != nil {
+	if out, err := command(time.Minute, "ip", "-n", netnsOf("porthole-"+node), "route", "del", other.Spec.PodCIDR); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 }

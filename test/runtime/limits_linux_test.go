@@ -71,7 +71,10 @@ func (w containers) testStatistics(t *testing.T, p pod, id string, limit uint64)
 	}
 }
 
-// testMemory has a program that takes more memory than its container may have: it fails.
+// commitmentLimit is STATUS_COMMITMENT_LIMIT of ntstatus.h, the exit code of a program that was refused memory.
+const commitmentLimit = 0xC000012D
+
+// testMemory has a program that takes more memory than its container may have: it fails for that.
 func (w containers) testMemory(t *testing.T, p pod) {
 	c, err := w.runtime.CreateContainer(call(t), &runtimeapi.CreateContainerRequest{PodSandboxId: p.id, SandboxConfig: p.config, Config: &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "hog"}, Image: &runtimeapi.ImageSpec{Image: testImage}, LogPath: "hog.log",
@@ -90,7 +93,7 @@ func (w containers) testMemory(t *testing.T, p pod) {
 		status = r.Status
 		return status.State == runtimeapi.ContainerState_CONTAINER_EXITED
 	})
-	if status.ExitCode == 0 || status.Reason != "Error" {
-		t.Errorf("a program over its limit ended with code %d, %s", status.ExitCode, status.Reason)
+	if uint32(status.ExitCode) != commitmentLimit || status.Reason != "Error" {
+		t.Errorf("a program over its limit ended with code %#x, %s", uint32(status.ExitCode), status.Reason)
 	}
 }

@@ -246,8 +246,8 @@ func (s programCalls) watchProgram(ctx context.Context, c *container, p *program
 	if sys == nil || s.live[c.id] != c {
 		return
 	}
-	if (code == 0 || !told) && kills > c.kills {
-		code = noMemory // Wine says 0 of a program that was killed; the kernel may choose its launcher too, which then tells nothing
+	if (code <= ofKilled || !told) && kills > c.kills {
+		code = noMemory // the kernel may choose its launcher too, which then tells nothing
 	}
 	c.kills = max(c.kills, kills)
 	s.tell(sys.EndProcess(pid, code))

@@ -63,6 +63,7 @@ func users() error {
 	}{name: utf16("mends-user"), password: utf16("secret"), priv: 1, flags: 0x200}
 	group := struct{ name, comment *uint16 }{utf16("mends group"), utf16("a comment")}
 	var info *byte
+	_, _ = manage("NetUserDel", ptr(account.name)), manage("NetLocalGroupDel", ptr(group.name)) // what a check has left that failed
 
 	if err := manage("NetLocalGroupGetInfo", ptr(group.name), 1, ptr(&info)); err != groupNotFound {
 		return fmt.Errorf("a group that is not there: %w", err)

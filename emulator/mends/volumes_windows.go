@@ -30,7 +30,7 @@ func mountPoint() error {
 	}
 	for _, file := range []string{layer + `\in the layer`, layerFolder + `\in the layer`} {
 		if data, err := os.ReadFile(file); err != nil || string(data) != "content" {
-			return fmt.Errorf("%s: %q, %w", file, data, err)
+			return fmt.Errorf("%s: %q, %v", file, data, err)
 		}
 	}
 
@@ -44,14 +44,14 @@ func mountPoint() error {
 		{full + `\`, layer + `\`, windows.ERROR_DIR_NOT_EMPTY},
 	} {
 		if err := mountVolume(refused.point, refused.volume); !errors.Is(err, refused.want) {
-			return fmt.Errorf("mounting %s on %s: %w, want %w", refused.volume, refused.point, err, refused.want)
+			return fmt.Errorf("mounting %s on %s: %v, want %v", refused.volume, refused.point, err, refused.want)
 		}
 	}
 	if err := mountVolume(point+`\`, layer+`\`); err != nil {
-		return fmt.Errorf("mounting: %w", err)
+		return fmt.Errorf("mounting: %v", err)
 	}
 	if data, err := os.ReadFile(filepath.Join(point, "in the layer")); err != nil || string(data) != "content" {
-		return fmt.Errorf("below the mount point: %q, %w", data, err)
+		return fmt.Errorf("below the mount point: %q, %v", data, err)
 	}
 
 	name, err := windows.UTF16PtrFromString(point + `\`)
@@ -59,16 +59,16 @@ func mountPoint() error {
 		return err
 	}
 	if err := windows.DeleteVolumeMountPoint(name); err != nil {
-		return fmt.Errorf("unmounting: %w", err)
+		return fmt.Errorf("unmounting: %v", err)
 	}
 	if entries, err := os.ReadDir(point); err != nil || len(entries) != 0 {
-		return fmt.Errorf("after unmounting: %v, %w", entries, err)
+		return fmt.Errorf("after unmounting: %v, %v", entries, err)
 	}
 	if _, err := os.Stat(layer + `\in the layer`); err != nil {
-		return fmt.Errorf("what was mounted: %w", err)
+		return fmt.Errorf("what was mounted: %v", err)
 	}
 	if err := windows.DeleteVolumeMountPoint(name); !errors.Is(err, windows.ERROR_NOT_A_REPARSE_POINT) {
-		return fmt.Errorf("unmounting again: %w", err)
+		return fmt.Errorf("unmounting again: %v", err)
 	}
 	return errors.Join(os.RemoveAll(dir), os.RemoveAll(layerFolder))
 }
@@ -88,13 +88,13 @@ func mountVolume(point, volume string) error {
 // bindings asks the bind filter what containerd.exe does at the end of each container.
 func bindings() error {
 	if err := bindfilter.RemoveFileBinding(`C:\windows`); !errors.Is(err, windows.ERROR_NOT_FOUND) {
-		return fmt.Errorf("removing a binding that is not there: %w", err)
+		return fmt.Errorf("removing a binding that is not there: %v", err)
 	}
 	if list, err := bindfilter.GetBindMappings(`C:\`); err != nil || len(list) != 0 {
-		return fmt.Errorf("bindings: %v, %w", list, err)
+		return fmt.Errorf("bindings: %v, %v", list, err)
 	}
 	if err := bindfilter.ApplyFileBinding(`C:\windows\bound`, `C:\windows`, true); !errors.Is(err, windows.ERROR_NOT_SUPPORTED) {
-		return fmt.Errorf("making a binding: %w", err)
+		return fmt.Errorf("making a binding: %v", err)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 // program's standard error open. Windows Server Core has no such program.
 func desktop() error {
 	if h, _, err := windows.NewLazySystemDLL("user32.dll").NewProc("GetDesktopWindow").Call(); h == 0 {
-		return fmt.Errorf("GetDesktopWindow: %w", err)
+		return fmt.Errorf("GetDesktopWindow: %v", err)
 	}
 	list, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
 	if err != nil {

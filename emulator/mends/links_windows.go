@@ -52,7 +52,7 @@ func links() error {
 		errs = append(errs, err, expect(string(data) == "inner", "%s holds %q", path, data))
 	}
 	if info, err := os.Stat(two); err != nil || !info.IsDir() {
-		errs = append(errs, fmt.Errorf("what %s leads to: %v, %w", two, info, err))
+		errs = append(errs, fmt.Errorf("what %s leads to: %v, %v", two, info, err))
 	}
 
 	entries, err := os.ReadDir(dir)

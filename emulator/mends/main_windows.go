@@ -1,5 +1,5 @@
-// Program mends does what Wine does otherwise than Windows and our bcryptprimitives.dll mends. For each name in its arguments, or for
-// all, it prints "ok NAME" or "NAME: why not".
+// Command mends does what Wine does otherwise than Windows and our DLLs mend. For each name in its arguments, or for all, it
+// prints "ok NAME" or "NAME: why not". `porthole check --host` runs it with a mend left out, to see what the mend is for.
 package main
 
 import (
@@ -31,7 +31,8 @@ var checks = []struct {
 	{"registry", currentVersion}, {"texts", texts}, {"service", service}, {"no-service", service},
 	{"unix-sockets", unixSockets}, {"counters", counters}, {"memory", memory}, {"users", users},
 	{"host-name", hostName}, {"owners", owners}, {"sleeps", sleeps}, {"desktop", desktop}, {"user-programs", userPrograms},
-	{"unmended", unmended},
+	{"environment", environment}, {"elevated", elevated}, {"standard-pipe", standardPipe}, {"attributes", attributes},
+	{"working-set", workingSet}, {"stacks", stacks}, {"routes", routes}, {"unmended", unmended},
 }
 
 func main() {
@@ -69,7 +70,7 @@ func slashes() error {
 		return err
 	}
 	if st, err := os.Stat(`C:\of-mends\deeper`); err != nil || !st.IsDir() {
-		return fmt.Errorf("a folder with slashes is not on C: %w", err)
+		return fmt.Errorf("a folder with slashes is not on C: %v", err)
 	}
 	return os.RemoveAll("/of-mends")
 }
@@ -107,7 +108,7 @@ func pipe() error {
 			return err
 		}
 		if _, err := io.ReadFull(c, answer); err != nil || string(answer) != "hello" {
-			return fmt.Errorf("got %q, %w", answer, err)
+			return fmt.Errorf("got %q, %v", answer, err)
 		}
 	}
 	return nil
@@ -177,7 +178,7 @@ func rename() error {
 	}
 
 	if data, err := os.ReadFile(to); err != nil || string(data) != "from" {
-		return fmt.Errorf("the new name has %q, %w", data, err)
+		return fmt.Errorf("the new name has %q, %v", data, err)
 	}
 	return nil
 }
@@ -214,7 +215,7 @@ func volume() error {
 	}
 
 	if data, err := os.ReadFile(path); err != nil || string(data) != "content" {
-		return fmt.Errorf("reading: %q, %w", data, err)
+		return fmt.Errorf("reading: %q, %v", data, err)
 	}
 	if _, err := os.Stat(path); err != nil {
 		return err
@@ -222,7 +223,7 @@ func volume() error {
 	root := path[:strings.Index(path, "}")+2]
 	entries, err := os.ReadDir(root)
 	if err != nil || !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.EqualFold(e.Name(), "windows") }) {
-		return fmt.Errorf("listing %s: %v, %w", root, entries, err)
+		return fmt.Errorf("listing %s: %v, %v", root, entries, err)
 	}
 	return nil
 }
@@ -239,10 +240,10 @@ func job() error {
 	const createSilo, siloBasic, ioAttribution = 35, 36, 42 // JOBOBJECTINFOCLASS
 	var control [24]byte
 	if _, err := windows.SetInformationJobObject(h, ioAttribution, uintptr(unsafe.Pointer(&control)), uint32(len(control))); err != nil {
-		return fmt.Errorf("I/O attribution: %w", err)
+		return fmt.Errorf("I/O attribution: %v", err)
 	}
 	if _, err := windows.SetInformationJobObject(h, createSilo, 0, 0); err != nil {
-		return fmt.Errorf("silo: %w", err)
+		return fmt.Errorf("silo: %v", err)
 	}
 	if _, err := windows.SetInformationJobObject(h, 9999, uintptr(unsafe.Pointer(&control)), uint32(len(control))); err == nil {
 		return errors.New("a class that does not exist is accepted")
@@ -250,11 +251,11 @@ func job() error {
 
 	again, err := windows.CreateJobObject(nil, name)
 	if err != nil {
-		return fmt.Errorf("opening it again: %w", err)
+		return fmt.Errorf("opening it again: %v", err)
 	}
 	defer windows.CloseHandle(again)
 	if err := windows.QueryInformationJobObject(again, siloBasic, uintptr(unsafe.Pointer(&control)), uint32(len(control)), nil); err != nil {
-		return fmt.Errorf("what is opened again is no silo: %w", err)
+		return fmt.Errorf("what is opened again is no silo: %v", err)
 	}
 	return nil
 }
@@ -287,7 +288,7 @@ func backup() error {
 
 	bw := winio.NewBackupFileWriter(f, false)
 	if _, err := io.CopyBuffer(struct{ io.Writer }{bw}, struct{ io.Reader }{&stream}, make([]byte, 777)); err != nil {
-		return fmt.Errorf("BackupWrite: %w", err)
+		return fmt.Errorf("BackupWrite: %v", err)
 	}
 	if err := bw.Close(); err != nil {
 		return err
@@ -303,7 +304,7 @@ func backup() error {
 	r := winio.NewBackupStreamReader(br)
 	head, err := r.Next()
 	if err != nil || head.Id != winio.BackupData || head.Size != int64(len(want)) {
-		return fmt.Errorf("BackupRead: %+v, %w", head, err)
+		return fmt.Errorf("BackupRead: %+v, %v", head, err)
 	}
 	if data, err := io.ReadAll(r); err != nil || !bytes.Equal(data, want) {
 		return fmt.Errorf("BackupRead gives %d bytes, %v", len(data), err)
@@ -329,7 +330,7 @@ func currentVersion() error {
 	}
 	defer k.Close()
 	if s, _, err := k.GetStringValue("CurrentVersion"); err != nil || s != "6.3" {
-		return fmt.Errorf("CurrentVersion is %q, %w", s, err)
+		return fmt.Errorf("CurrentVersion is %q, %v", s, err)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func service() error {
 		return err
 	}
 	if out, err := exec.Command(exe, "no-service").CombinedOutput(); err != nil {
-		return fmt.Errorf("a child: %w: %s", err, out)
+		return fmt.Errorf("a child: %v: %s", err, out)
 	}
 	return nil
 }

@@ -24,13 +24,14 @@ func owners() error {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		return err
 	}
+
 	for _, path := range []string{file, dir} {
 		first, list, err := security(path)
 		if err != nil {
 			return err
 		}
 		if err := windows.SetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION, sid, nil, nil, nil); err != nil {
-			return fmt.Errorf("setting the owner: %w", err)
+			return fmt.Errorf("setting the owner: %v", err)
 		}
 		owner, again, err := security(path)
 		if err != nil || owner != containerUser || first == containerUser || list != again {
@@ -47,7 +48,7 @@ func owners() error {
 func security(path string) (owner, list string, err error) {
 	d, err := windows.GetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
 	if err != nil {
-		return "", "", fmt.Errorf("reading the owner: %w", err)
+		return "", "", fmt.Errorf("reading the owner: %v", err)
 	}
 	sid, _, err := d.Owner()
 	if err != nil {
