@@ -17,8 +17,9 @@ import (
 )
 
 var (
-	porthole string // the program under test
-	dir      string // its state folder
+	porthole    string // the program under test
+	dir         string // its state folder
+	clusterName string // of `porthole up --name`, where PORTHOLE_LAB_DIR is such a cluster's; mostly there is none
 )
 
 func TestMain(m *testing.M) {
@@ -65,12 +66,25 @@ func run(m *testing.M) (code int, err error) {
 	fmt.Printf("porthole up took %.1f s\n%s", time.Since(started).Seconds(), out)
 	code = 1
 	if err == nil {
+		clusterName, err = nameOf(dir)
+	}
+	if err == nil {
 		code = m.Run()
 	}
 	if code != 0 && !keep {
 		saveLogs()
 	}
 	return code, err
+}
+
+// nameOf is the name of the cluster in a state folder.
+func nameOf(dir string) (string, error) {
+	var cluster struct{ Name string }
+	data, err := os.ReadFile(filepath.Join(dir, "cluster.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &cluster)
+	}
+	return cluster.Name, err
 }
 
 // saveLogs prints the end of every log, since the folder goes away.

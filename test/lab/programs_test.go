@@ -69,6 +69,7 @@ func TestRealPrograms(t *testing.T) {
 		})
 	}
 
+	t.Run("postgres", testPostgres)
 	t.Run("caddy", testCaddy)
 	t.Run("windows_exporter", testExporter)
 	t.Run("dart", testDart)
