@@ -155,7 +155,7 @@ func object(t *testing.T, v any, args ...string) {
 
 // inNetns runs a program of this machine in a namespace of the lab.
 func inNetns(limit time.Duration, netns string, args ...string) (string, error) {
-	return command(limit, "nsenter", append([]string{"--net=/var/run/netns/" + netns}, args...)...)
+	return command(limit, "nsenter", append([]string{"--net=/var/run/netns/" + ofCluster(netns)}, args...)...)
 }
 
 func unmarshal(text string, v any) error { return json.Unmarshal([]byte(text), v) }

@@ -136,8 +136,11 @@ func (c *pgClient) want(t *testing.T, query, want string) {
 	}
 }
 
-// addTree adds a folder of this machine with all that is in it.
+// addTree adds a folder of this machine with all that is in it, at a path below Files.
 func addTree(l *testimages.Layer, at, folder string) error {
+	for above := filepath.Dir(at); above != "Files" && above != "."; above = filepath.Dir(above) {
+		l.Dir(above, 0o755)
+	}
 	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		below, relErr := filepath.Rel(folder, path)
 		if err := errors.Join(err, relErr); err != nil {
