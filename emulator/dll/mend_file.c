@@ -1,6 +1,7 @@
 /* Files: deletion and renaming as Windows 10 knows them, and paths that name a volume by its GUID. */
 #include "mend_layer.h"
 #include "mend_link.h"
+#include "mend_link_info.h"
 #include "mend_pipe.h"
 #include "mend_volume.h"
 
@@ -8,7 +9,7 @@
 #include <wchar.h>
 
 /* Classes of information (ntifs.h). Wine 8.0 answers STATUS_NOT_IMPLEMENTED to the three that end in _EX. */
-enum { BASIC = 4, RENAME = 10, LINK = 11, DISPOSITION = 13, DISPOSITION_EX = 64, RENAME_EX = 65, LINK_EX = 72 };
+enum { BASIC = 4, RENAME = 10, LINK = 11, DISPOSITION = 13, NETWORK_OPEN = 34, DISPOSITION_EX = 64, RENAME_EX = 65, LINK_EX = 72 };
 
 /* Flags of FILE_DISPOSITION_INFORMATION_EX, and of the other two. */
 enum { DELETE_FILE = 1, IGNORE_READONLY = 0x10, REPLACE_IF_EXISTS = 1 };
@@ -24,11 +25,6 @@ typedef NTSTATUS(NTAPI *open_file)(HANDLE *, ULONG, OBJECT_ATTRIBUTES *, IO_STAT
 typedef NTSTATUS(NTAPI *query_name)(OBJECT_ATTRIBUTES *, void *);
 
 static void *set_original, *create_original, *open_original, *basic_original, *full_original;
-
-struct basic {
-	LARGE_INTEGER times[4];
-	ULONG attributes;
-};
 
 /* The rights to change attributes, which Wine asks for nowhere, and those to change data. */
 enum {
@@ -203,8 +199,11 @@ static NTSTATUS query(OBJECT_ATTRIBUTES *name, void *info, query_name original, 
 	NTSTATUS status = 0;
 
 	name = by_letter(name, &p);
-	if (!mend_on[MEND_LINK] || !link_query(name, info, full))
+	if (!mend_on[MEND_LINK] || !link_query(name, info, full)) {
 		status = original(name, info);
+		if (STATUS_OK(status))
+			no_mount(full ? NETWORK_OPEN : BASIC, info);
+	}
 	path_release(&p);
 	return status;
 }

@@ -400,8 +400,12 @@ static NTSTATUS NTAPI nt_query_file(HANDLE file, IO_STATUS_BLOCK *io, void *info
 	ULONG_PTR used = 0;
 	BOOL absent;
 
-	if (!handle_link(file, path, &link))
-		return pipe_query(((query_file)query_original)(file, io, info, size, class), file, io, info, size, class);
+	if (!handle_link(file, path, &link)) {
+		status = ((query_file)query_original)(file, io, info, size, class);
+		if (STATUS_OK(status))
+			no_mount(class, info);
+		return pipe_query(status, file, io, info, size, class);
+	}
 	status = link_describe(&link, to_folder(AT_FDCWD, path, &absent), class, info, size, &used);
 	if (status == BAD_CLASS)
 		return ((query_file)query_original)(file, io, info, size, class);
@@ -503,6 +507,20 @@ static const struct {
 	ULONG class, name;
 } entries[] = { { 1, 0x40 }, { 2, 0x44 }, { 3, 0x5e }, { 37, 0x68 }, { 38, 0x50 } };
 
+/* In a list, too, a folder that is a mount of Linux is no link. */
+static void no_mount_entry(BYTE *entry, ULONG class)
+{
+	ULONG attributes, no_tag = 0;
+
+	memcpy(&attributes, entry + ENTRY_ATTRIBUTES, sizeof attributes);
+	if (!(attributes & FILE_ATTRIBUTE_REPARSE_POINT))
+		return;
+	attributes &= ~FILE_ATTRIBUTE_REPARSE_POINT;
+	memcpy(entry + ENTRY_ATTRIBUTES, &attributes, sizeof attributes);
+	if (class != 1)
+		memcpy(entry + ENTRY_TAG, &no_tag, sizeof no_tag);
+}
+
 static void mark_links(int folder, BYTE *entry, ULONG class, ULONG at)
 {
 	char name[3 * MAX_PATH + 1];
@@ -514,6 +532,7 @@ static void mark_links(int folder, BYTE *entry, ULONG class, ULONG at)
 	for (;; entry += next) {
 		memcpy(&next, entry, sizeof next);
 		memcpy(&size, entry + ENTRY_NAME_SIZE, sizeof size);
+		no_mount_entry(entry, class);
 		n = WideCharToMultiByte(CP_UTF8, 0, (WCHAR *)(entry + at), size / sizeof(WCHAR), name, sizeof name - 1, NULL, NULL);
 		name[n > 0 ? n : 0] = 0;
 		if (n > 0 && !linux_call(SYS_NEWFSTATAT, folder, (intptr_t)name, (intptr_t)&s, AT_SYMLINK_NOFOLLOW, 0) && (tag = tag_of(&s))) {

@@ -97,3 +97,33 @@ NTSTATUS link_describe(const struct linux_stat *s, BOOL folder, ULONG class, voi
 	*used = length;
 	return 0;
 }
+
+void no_mount(ULONG class, void *info)
+{
+	ULONG *attributes, *tag = NULL;
+
+	switch (class) {
+	case BASIC:
+	case ALL:
+		attributes = &((struct basic *)info)->attributes;
+		break;
+	case NETWORK:
+		attributes = &((struct network *)info)->attributes;
+		break;
+	case ATTRIBUTE_TAG:
+		attributes = info;
+		tag = attributes + 1;
+		break;
+	case STAT:
+		attributes = &((struct stat_of_windows *)info)->attributes;
+		tag = &((struct stat_of_windows *)info)->tag;
+		break;
+	default:
+		return;
+	}
+	if (!(*attributes & FILE_ATTRIBUTE_REPARSE_POINT))
+		return;
+	*attributes &= ~FILE_ATTRIBUTE_REPARSE_POINT;
+	if (tag)
+		*tag = 0;
+}

@@ -33,4 +33,9 @@ struct network network_of(const struct basic *b);
 /* Answers NtQueryInformationFile. *used is set to the size. BAD_CLASS: what is asked for is not about the link. */
 NTSTATUS link_describe(const struct linux_stat *s, BOOL folder, ULONG class, void *info, ULONG size, ULONG_PTR *used);
 
+/* Takes the mark of a reparse point from what Wine has answered about something that is no link. Wine marks a folder that is a mount of Linux
+ * so (fd_get_file_info in dlls/ntdll/unix/file.c). Such mounts are what Windows makes with its bind filter: "Bind Links are transparent to
+ * applications and all existing APIs work without the knowledge of this redirection" (Microsoft, "Overview of the Bindlink API"). */
+void no_mount(ULONG class, void *info);
+
 #endif

@@ -1,6 +1,7 @@
 /* Users. Wine has one user, LogonUserW gives no token, and accounts are made in memory. Here the accounts of Windows itself and those in the
  * registry (sam.h) can log on. All tokens are Wine's one all the same: whose it is, is known in the program that has logged the user on, and in
  * the programs that it makes with the token, by their environment. */
+#include "mend_groups.h"
 #include "mend_user.h"
 #include "sam.h"
 
@@ -200,17 +201,18 @@ void *user_environment(HANDLE token, RTL_USER_PROCESS_PARAMETERS *parameters)
 	WCHAR **place = (WCHAR **)(void *)((BYTE *)parameters + ENVIRONMENT), *before = *place, *now, *to, *p;
 	static const size_t more = VARIABLES * LONGEST;
 	WCHAR variables[VARIABLES][LONGEST];
-	int i, count = token ? VARIABLES : 1;
 	struct user u;
+	BOOL other = token && find_token(token, &u); /* else it is one of the program's own, such as a restricted one */
+	int i, count = other ? VARIABLES : 1;
 
-	if (!before || (token ? !find_token(token, &u) : !own_variables(variables)))
+	if (!before || (!other && !own_variables(variables)))
 		return NULL;
 	for (p = before; *p; p += wcslen(p) + 1)
 		;
 	now = to = HeapAlloc(GetProcessHeap(), 0, ((size_t)(p - before) + more + 1) * sizeof(WCHAR));
 	if (!now)
 		return NULL;
-	if (token)
+	if (other)
 		variables_of(&u, variables);
 	for (p = before; *p; p += wcslen(p) + 1)
 		if (!is_replaced(p, variables)) {
@@ -268,23 +270,36 @@ typedef NTSTATUS(NTAPI *query_token)(HANDLE, ULONG, void *, ULONG, ULONG *);
 
 static void *token_original, *name_original, *sid_original;
 
-static NTSTATUS NTAPI query_information_token(HANDLE token, ULONG class, void *info, ULONG size, ULONG *needed)
+/* Answers TokenUser. */
+static NTSTATUS give_user(PSID sid, TOKEN_USER *to, ULONG size, ULONG *needed)
 {
-	PSID sid = class == TokenUser ? user_of(token) : NULL;
-	ULONG length;
+	ULONG length = sizeof *to + GetLengthSid(sid);
 
-	if (!sid)
-		return ((query_token)token_original)(token, class, info, size, needed);
-	length = sizeof(TOKEN_USER) + GetLengthSid(sid);
 	if (needed)
 		*needed = length;
-	if (size >= length) {
-		((TOKEN_USER *)info)->User.Sid = (BYTE *)info + sizeof(TOKEN_USER);
-		((TOKEN_USER *)info)->User.Attributes = 0;
-		CopySid(length - sizeof(TOKEN_USER), (BYTE *)info + sizeof(TOKEN_USER), sid);
+	if (size < length)
+		return (NTSTATUS)0xC0000023; /* STATUS_BUFFER_TOO_SMALL */
+	to->User.Sid = (BYTE *)to + sizeof *to;
+	to->User.Attributes = 0;
+	CopySid(length - sizeof *to, to->User.Sid, sid);
+	return 0;
+}
+
+static NTSTATUS NTAPI query_information_token(HANDLE token, ULONG class, void *info, ULONG size, ULONG *needed)
+{
+	PSID sid = class == TokenStatistics ? NULL : user_of(token); /* that is how user_of knows a token */
+	NTSTATUS status;
+
+	if (sid && class == TokenUser) {
+		status = give_user(sid, info, size, needed);
+	} else {
+		status = ((query_token)token_original)(token, class, info, size, needed);
+		if (sid && STATUS_OK(status) && is_plain_user(sid))
+			as_plain_user(class, info);
 	}
-	LocalFree(sid);
-	return size < length ? (NTSTATUS)0xC0000023 /* STATUS_BUFFER_TOO_SMALL */ : 0;
+	if (sid)
+		LocalFree(sid);
+	return status;
 }
 
 /* Copies a text of an answer, if it is wanted. Room is in characters with the last zero. Returns FALSE if that is too little. */

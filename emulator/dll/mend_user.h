@@ -4,8 +4,8 @@
 
 #include "mend.h"
 
-/* Gives the parameters of a program the environment of the token's user, if it is one that this program logged on. Without a token (NULL) the
- * program stays this program's user's. Returns the environment that they had, for user_environment_end, or NULL. */
+/* Gives the parameters of a program the environment of the token's user, if it is one that this program logged on. Without a token (NULL), or
+ * with another one, the program stays this program's user's. Returns the environment that they had, for user_environment_end, or NULL. */
 void *user_environment(HANDLE token, RTL_USER_PROCESS_PARAMETERS *parameters);
 
 /* GetEnvironmentVariableW as Wine has it, which finds what programs do not see (mend_environment.c). */

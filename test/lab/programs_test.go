@@ -69,6 +69,9 @@ func TestRealPrograms(t *testing.T) {
 		})
 	}
 
+	t.Run("postgres", testPostgres)
+	t.Run("dotnet", testDotnet)
+	t.Run("azure-mcp", testAzureMCP)
 	t.Run("caddy", testCaddy)
 	t.Run("windows_exporter", testExporter)
 	t.Run("dart", testDart)

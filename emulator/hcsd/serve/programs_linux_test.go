@@ -77,6 +77,7 @@ func TestPrograms(t *testing.T) {
 		"drives": testDrives, "environment": testEnvironment, "arguments": testArguments, "stubs": testStubs,
 		"ping": testPing, "links": testLinks, "stand-ins": testStandIns, "tar": testTar, "sockets": testSockets,
 		"usage": testUsage, "read-only files": testReadOnly, "handles": testHandles,
+		"users": testUsers, "mounts": testMounts,
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := *h

@@ -2,8 +2,8 @@
 // ends with an exit code of 32 bits. With the argument "plain" it does not handle signals, so that Windows ends it;
 // with "console" it does what onConsole says; "environment" prints its variables, "arguments" its arguments as JSON,
 // "readlink" where a link leads, "link" makes one, "listen" and "dial" are the ends of a socket that is a file, "fill"
-// writes 30 MiB, "read-only" removes files that are, "handles" describes its standard handles; with any other it copies
-// its input to its output.
+// writes 30 MiB, "read-only" removes files that are, "handles" describes its standard handles, "user" its user, "restricted"
+// that of a program with fewer rights, "file" a file; with any other it copies its input to its output.
 package main
 
 import (
@@ -59,6 +59,12 @@ func run(what string, args []string, asked <-chan os.Signal) {
 		describeHandles()
 	case "read-only":
 		fmt.Println(removeReadOnly(args[0]))
+	case "user":
+		fmt.Println(describeUser())
+	case "restricted":
+		fmt.Println(describeRestricted())
+	case "file":
+		fmt.Println(describeFile(args[0]))
 
 	case "listen":
 		listen(args[0])
