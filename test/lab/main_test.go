@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	porthole    string // the program under test
-	dir         string // its state folder
+	porthole string // the program under test
+	dir      string // its state folder
 )
 
 func TestMain(m *testing.M) {
