@@ -14,3 +14,19 @@ func TestNetworkRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestListen: the API server and the registry are on the address that was asked for, and on loopback otherwise.
+func TestListen(t *testing.T) {
+	for listen, want := range map[string]string{"": "127.0.0.1:6443", "0.0.0.0": "0.0.0.0:6443", "fd00::1": "[fd00::1]:6443"} {
+		c := DefaultConfig()
+		c.Listen = listen
+		if err := c.Validate(); err != nil || c.at(c.APIPort) != want {
+			t.Errorf("--listen %q: %v, %s", listen, err, c.at(c.APIPort))
+		}
+	}
+	c := DefaultConfig()
+	c.Listen = "everywhere"
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "--listen everywhere: must be an address of this machine, or 0.0.0.0") {
+		t.Error(err)
+	}
+}

@@ -283,3 +283,11 @@ func TestProcessesOf(t *testing.T) {
 		t.Errorf("processes %v", got)
 	}
 }
+
+// TestListenElsewhere: an address that the machine has not is named, with the flag.
+func TestListenElsewhere(t *testing.T) {
+	err := portFree("--api-port", "203.0.113.1:6443")
+	if err == nil || !strings.Contains(err.Error(), "203.0.113.1 is no address of this machine: --listen") {
+		t.Error(err)
+	}
+}
