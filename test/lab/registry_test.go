@@ -32,7 +32,8 @@ func registryURL(t *testing.T) (plain, withLogin string) {
 // users of this machine nor programs of a node. Everybody pulls.
 func TestRegistry(t *testing.T) {
 	machine, withLogin := registryURL(t)
-	onNode := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: testkit.DialIn(platform.NetnsPath(netnsOf("porthole-win01")))}}
+	inNode := testkit.DialIn(platform.NetnsPath(netnsOf("porthole-win01")))
+	onNode := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: inNode}}
 	const registryOnNodes = "10.99.0.1:5000" // in the hosts.toml of docs/tutorial.md
 	node := "http://" + registryOnNodes
 
