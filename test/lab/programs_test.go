@@ -65,7 +65,7 @@ func TestRealPrograms(t *testing.T) {
 				Layers: []string{"program"}, Entrypoint: []string{`C:\` + exe}, Args: append(run.args, `C:\work.mjs`),
 			}})
 			serves(t, run.name, `{"files":"text","child":"one two 0","name":"10.96.0.1","output":"written"}`, "listens")
-			ends(t, run.name)
+			ends(t, "pod/"+run.name)
 		})
 	}
 
@@ -77,18 +77,22 @@ func TestRealPrograms(t *testing.T) {
 	t.Run("dart", testDart)
 }
 
-// testCaddy serves a file of its image.
+// testCaddy serves a file of its image, and writes of each request into a file of its own.
 func testCaddy(t *testing.T) {
 	exe := installed(t, "github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.9")
 	push(t, layers{"program": func(l *testimages.Layer) error {
 		l.Dir("Files/site", 0o755)
 		l.Text("Files/site/index.html", "a page")
+		l.Text("Files/Caddyfile", ":8080 {\n\troot * C:/site\n\tfile_server\n\tlog {\n\t\toutput file C:/logs/requests.log\n\t}\n}\n")
 		return windowsLayer(l, exe)
 	}}, testimages.Image{Repository: "programs/caddy", Windows: &testimages.Variant{
-		Layers: []string{"program"}, Entrypoint: []string{`C:\caddy.exe`}, Args: []string{"file-server", "--listen", ":8080", "--root", `C:\site`},
+		Layers: []string{"program"}, Entrypoint: []string{`C:\caddy.exe`}, Args: []string{"run", "--config", `C:\Caddyfile`},
 	}})
 	serves(t, "caddy", "a page", "server running")
-	ends(t, "caddy")
+	if out := kubectl(t, "exec", "caddy", "--", "findstr", "curl", `C:\logs\requests.log`); !strings.Contains(out, "handled request") {
+		t.Errorf("its file says %s", out)
+	}
+	ends(t, "pod/caddy")
 }
 
 // exporter is the manifest of windows_exporter's own folder kubernetes, without the pod that opens the firewall by PowerShell.
@@ -249,12 +253,12 @@ spec:
 	}
 }
 
-// ends deletes a pod. Its program ends by itself, before the grace period is over.
-func ends(t *testing.T, name string) {
+// ends deletes a pod, or what has pods. Their programs end by themselves, before the grace period is over.
+func ends(t *testing.T, object string) {
 	t.Helper()
 	const grace = 30 * time.Second
 	began := time.Now()
-	kubectl(t, "delete", "pod", name)
+	kubectl(t, "delete", "--cascade=foreground", object)
 	if took := time.Since(began); took >= grace {
 		t.Errorf("it took %v to end", took)
 	} else {
