@@ -147,7 +147,7 @@ root: $(BUNDLE_RUNC) ## bin/root: Wine 10 and all else that hosts start, of pinn
 	@ln -sfn "roots/$$(basename "$$(go run ./tools/root make $(BIN)/roots $(BUNDLE_RUNC))")" $(BIN)/root
 
 .PHONY: test-programs
-test-programs: deps build ## programs for Windows that others built, as pods: Node.js, Bun, Deno, Dart, Caddy, PostgreSQL, .NET, windows_exporter (8 minutes; downloads 590 MB)
+test-programs: deps build ## programs for Windows that others built, as pods: Node.js, Bun, Deno, Dart, Caddy, Traefik, PostgreSQL, .NET, windows_exporter (8 minutes, and once as long as Traefik's 2480 packages take; downloads 590 MB)
 	@PORTHOLE_LAB=programs go test -count=1 -timeout 30m -v -run TestRealPrograms ./test/lab
 
 .PHONY: test-cgroup-v2

@@ -47,7 +47,7 @@ func testDotnet(t *testing.T) {
 		Args: []string{`C:\dotnet.exe exec C:\sdk\` + dotnetSDK + `\Roslyn\bincore\csc.dll @C:\work.rsp && C:\dotnet.exe C:\work.dll`},
 	}})
 	serves(t, "dotnet", `{"files":"text","child":"one two 0","name":"10.96.0.1","output":"written"}`, "Now listening on")
-	ends(t, "dotnet")
+	ends(t, "pod/dotnet")
 }
 
 // compilation is what the compiler reads of its arguments: what to make of what, with which libraries.
@@ -127,7 +127,7 @@ func testAzureMCP(t *testing.T) {
 	if out := kubectl(t, "exec", "azure-mcp", "--", "cmd", "/c", `findstr /m tools/list C:\said\*.log`); !strings.Contains(out, ".log") {
 		t.Errorf("what it has written into its folder: %.1000s", out)
 	}
-	ends(t, "azure-mcp")
+	ends(t, "pod/azure-mcp")
 }
 
 // mcp sends a request of the Model Context Protocol, with one more option for curl.

@@ -105,7 +105,7 @@ func testPostgres(t *testing.T) {
 	one.want(t, `select trim(pg_read_file('C:/data/said.txt'), e'\r\n')`, "of a child")
 	one.Close()
 
-	ends(t, "database-0")
+	ends(t, "pod/database-0")
 	waitPod(t, "database-0", podWait, isReady)
 	two := connected(t, "porthole-win02", address)
 	two.want(t, "select count(*), sum(number), min(fact), version() like 'PostgreSQL 18.4%' from facts", "1000 499500 fact 0 t")

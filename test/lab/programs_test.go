@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -65,7 +66,7 @@ func TestRealPrograms(t *testing.T) {
 				Layers: []string{"program"}, Entrypoint: []string{`C:\` + exe}, Args: append(run.args, `C:\work.mjs`),
 			}})
 			serves(t, run.name, `{"files":"text","child":"one two 0","name":"10.96.0.1","output":"written"}`, "listens")
-			ends(t, run.name)
+			ends(t, "pod/"+run.name)
 		})
 	}
 
@@ -73,23 +74,63 @@ func TestRealPrograms(t *testing.T) {
 	t.Run("dotnet", testDotnet)
 	t.Run("azure-mcp", testAzureMCP)
 	t.Run("caddy", testCaddy)
+	t.Run("traefik", testTraefik)
 	t.Run("windows_exporter", testExporter)
 	t.Run("dart", testDart)
 }
 
-// testCaddy serves a file of its image.
+// testCaddy serves a file of its image, and writes of each request into a file of its own.
 func testCaddy(t *testing.T) {
 	exe := installed(t, "github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.9")
 	push(t, layers{"program": func(l *testimages.Layer) error {
 		l.Dir("Files/site", 0o755)
 		l.Text("Files/site/index.html", "a page")
+		l.Text("Files/Caddyfile", ":8080 {\n\troot * C:/site\n\tfile_server\n\tlog {\n\t\toutput file C:/logs/requests.log\n\t}\n}\n")
 		return windowsLayer(l, exe)
 	}}, testimages.Image{Repository: "programs/caddy", Windows: &testimages.Variant{
-		Layers: []string{"program"}, Entrypoint: []string{`C:\caddy.exe`}, Args: []string{"file-server", "--listen", ":8080", "--root", `C:\site`},
+		Layers: []string{"program"}, Entrypoint: []string{`C:\caddy.exe`}, Args: []string{"run", "--config", `C:\Caddyfile`},
 	}})
 	serves(t, "caddy", "a page", "server running")
-	ends(t, "caddy")
+	if out := kubectl(t, "exec", "caddy", "--", "findstr", "curl", `C:\logs\requests.log`); !strings.Contains(out, "handled request") {
+		t.Errorf("its file says %s", out)
+	}
+	ends(t, "pod/caddy")
 }
+
+// testTraefik passes requests on to a pod of the other Windows node, which it finds by the name of a Service, by a route of its file.
+func testTraefik(t *testing.T) {
+	exe := builtInItsModule(t, "github.com/traefik/traefik/v3@v3.6.12", "h1:6pe4s7aaDTQs+AsF7KP3sM/xnq7zOVvibRQe5tw9eFo=", "./cmd/traefik")
+	push(t, layers{"program": func(l *testimages.Layer) error {
+		l.Text("Files/routes.yml", traefikRoutes)
+		return windowsLayer(l, exe)
+	}}, testimages.Image{Repository: "programs/traefik", Windows: &testimages.Variant{
+		Layers: []string{"program"}, Entrypoint: []string{`C:\traefik.exe`}, Args: []string{
+			"--entrypoints.web.address=:8080", `--providers.file.filename=C:\routes.yml`, "--log.level=INFO", "--global.checknewversion=false",
+		},
+	}})
+
+	windowsPod(t, "behind", "[serve, --http, ':8080']", "  nodeName: win02", "")
+	kubectl(t, "label", "pod", "behind", "app=behind")
+	apply(t, `
+apiVersion: v1
+kind: Service
+metadata: {name: behind}
+spec: {selector: {app: behind}, ports: [{port: 80, targetPort: 8080}]}
+`)
+	waitPod(t, "behind", podWait, isReady)
+	serves(t, "traefik", "ok\n", "Starting provider *file.Provider")
+	ends(t, "pod/traefik")
+}
+
+// traefikRoutes sends all requests to /healthz of the pod behind.
+const traefikRoutes = `http:
+  routers:
+    all: {rule: 'PathPrefix(` + "`/`" + `)', entryPoints: [web], middlewares: [health], service: behind}
+  middlewares:
+    health: {replacePath: {path: /healthz}}
+  services:
+    behind: {loadBalancer: {servers: [{url: 'http://behind.default.svc.cluster.local'}]}}
+`
 
 // exporter is the manifest of windows_exporter's own folder kubernetes, without the pod that opens the firewall by PowerShell.
 const exporter = `
@@ -156,6 +197,7 @@ func testExporter(t *testing.T) {
 			t.Errorf("%s: container %s is seen: %v", node, id, seen)
 		}
 	}
+	ends(t, "daemonset/windows-exporter")
 }
 
 // testDart runs Sass, a program for the Dart VM, which compiles a style sheet.
@@ -209,6 +251,33 @@ func installed(t *testing.T, module string) string {
 	return filepath.Join(strings.TrimSpace(gopath), "bin", "windows_amd64", name+".exe")
 }
 
+// builtInItsModule builds a program in a copy of its module, whose go.mod replaces others: `go install` takes no such module. sum is that of the
+// module, as go.sum has it.
+func builtInItsModule(t *testing.T, module, sum, program string) string {
+	t.Helper()
+	var got struct{ Dir, Sum string }
+	out, err := command(5*time.Minute, "go", "mod", "download", "-json", module)
+	if err = errors.Join(err, json.Unmarshal([]byte(out), &got)); err != nil {
+		t.Fatal(err)
+	}
+	if got.Sum != sum {
+		t.Fatalf("%s has the sum %s, want %s", module, got.Sum, sum)
+	}
+	folder := filepath.Join(t.TempDir(), "module")
+	if err := os.CopyFS(folder, os.DirFS(got.Dir)); err != nil {
+		t.Fatal(err)
+	}
+
+	exe := filepath.Join(t.TempDir(), filepath.Base(program)+".exe")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", exe, program)
+	build.Dir = folder
+	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", module, err, out)
+	}
+	return exe
+}
+
 // serves makes a pod of the image programs/NAME and a Service in front of it, and waits until that answers and the log has a text.
 func serves(t *testing.T, name, answer, logged string) {
 	t.Helper()
@@ -249,12 +318,12 @@ spec:
 	}
 }
 
-// ends deletes a pod. Its program ends by itself, before the grace period is over.
-func ends(t *testing.T, name string) {
+// ends deletes a pod, or what has pods. Their programs end by themselves, before the grace period is over.
+func ends(t *testing.T, object string) {
 	t.Helper()
 	const grace = 30 * time.Second
 	began := time.Now()
-	kubectl(t, "delete", "pod", name)
+	kubectl(t, "delete", "--cascade=foreground", object)
 	if took := time.Since(began); took >= grace {
 		t.Errorf("it took %v to end", took)
 	} else {
