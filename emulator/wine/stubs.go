@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-const stubsVersion = "stubs 6" // changes with the list, so that templates are made again
+const stubsVersion = "stubs 7" // changes with the list, so that templates are made again
 
 // stubs are programs of Wine 8.0 and 10.0 that do nothing and end with 0. Whoever runs one would be told that it is done: a probe that asks PowerShell, a
 // script that looks for a program with where. Without them there is no such program, which everybody sees. Those that we have a program of
@@ -29,6 +29,19 @@ func withoutStubs(p Prefix) error {
 		}
 		return os.Remove(path)
 	})
+}
+
+// makeDriverStore gives a prefix the folder in which Windows has its drivers, without any. Wine 10.0 has one, spelled in
+// another way, with drivers that no Windows has.
+func makeDriverStore(p Prefix) error {
+	const folder = "DriverStore"
+	system := filepath.Join(p.DriveC(), "windows", "system32")
+	if name, found := findName(system, folder); found {
+		if err := os.RemoveAll(filepath.Join(system, name)); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(filepath.Join(system, folder, "FileRepository"), 0o755)
 }
 
 // stubRegistry has Wine take our programs, and forbids it to take the stubs from its own folder, where it looks for a program of system32 that is

@@ -91,6 +91,7 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		func() error { return keepBuiltin(temp, "ws2_32.dll", "builtin/ws2_32.dll") },
 		func() error { return skipTimeZone(temp) },
 		func() error { return withoutStubs(temp) },
+		func() error { return makeDriverStore(temp) },
 		func() error { _, err := InstallDLLs(temp, o.DLLDir); return err },
 		func() error { return t.checkPipes(ctx, temp) },
 		func() error { return os.WriteFile(filepath.Join(temp.Dir, stampName), []byte(stamp), 0o644) },
