@@ -28,14 +28,20 @@ func (tx *Transaction) apply(ctx context.Context, d *DataPlane, want State) erro
 	return d.moveUDP(tx.Table, tx.Frontends, want)
 }
 
-// create also lets every program of the namespace send echo requests: a container's may not use raw sockets there, if it has users of its own.
+// containerSettings let every program of the namespace send echo requests: a container's may not use raw sockets there, if it has users
+// of its own. Adapters do not forward, as new ones on Windows: a namespace has that setting from the machine, where Docker and Podman
+// switch it on.
+var containerSettings = map[string]string{
+	"net/ipv4/ping_group_range":    "0 2147483647",
+	"net/ipv4/ip_forward":          "0",
+	"net/ipv6/conf/all/forwarding": "0",
+}
+
 func (n ownNetns) create(*DataPlane) error {
 	if err := platform.CreateNetns(n.name); err != nil {
 		return err
 	}
-	return platform.InNetns(platform.NetnsPath(n.name), func() error {
-		return platform.SetSysctls(map[string]string{"net/ipv4/ping_group_range": "0 2147483647"})
-	})
+	return platform.InNetns(platform.NetnsPath(n.name), func() error { return sysctls(containerSettings, true) })
 }
 
 func (n ownNetns) delete(*DataPlane) error { return platform.DeleteNetns(n.name) }

@@ -122,6 +122,7 @@ func (w *world) up(link, addr string) {
 func (n *node) pod(octet int, change ...func(*desired.Endpoint)) string {
 	name := fmt.Sprintf("%s-pod%d", n.name, octet)
 	n.w.makeNetns(name)
+	n.w.in(name, func() error { return sysctls(containerSettings, true) })
 	base := n.pods.Addr().As4()
 	at := func(o int) netip.Addr { return netip.AddrFrom4([4]byte{base[0], base[1], base[2], byte(o)}) }
 	ns := desired.Namespace{ID: "ns-" + name, Path: n.w.path(name)}
