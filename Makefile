@@ -144,6 +144,7 @@ test-lab: deps build ## what of the local cluster's tests takes too long for mak
 .PHONY: root
 root: $(BUNDLE_RUNC) ## bin/root: Wine 10 and all else that hosts start, of pinned packages of Debian 13 (160 MB)
 	@mkdir -p $(BIN)/roots
+	@go build -o $(BIN)/inroot ./tools/inroot
 	@ln -sfn "roots/$$(basename "$$(go run ./tools/root make $(BIN)/roots $(BUNDLE_RUNC))")" $(BIN)/root
 
 .PHONY: test-programs

@@ -78,7 +78,8 @@ func TestEnter(t *testing.T) {
 	if err := errors.Join(os.Symlink("usr/bin", filepath.Join(root, "bin")), Seal(root)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Check(root); err != nil {
+	link := filepath.Join(outer, "link")
+	if err := errors.Join(os.Symlink("root", link), Check(root), Check(link)); err != nil {
 		t.Fatal(err)
 	}
 	work := filepath.Join(outer, "work")

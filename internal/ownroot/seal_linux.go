@@ -53,6 +53,9 @@ type content struct {
 func (c content) String() string { return fmt.Sprintf("%d files of %d bytes\n", c.files, c.bytes) }
 
 func count(dir string) (c content, err error) {
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return c, err
+	}
 	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || name == filepath.Join(dir, sealName) {
 			return err

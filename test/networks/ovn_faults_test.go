@@ -24,7 +24,9 @@ func ovs(node string, args ...string) (string, error) {
 
 // ovn runs ovn-nbctl or ovn-sbctl.
 func ovn(program, database string, args ...string) (string, error) {
-	return command(shortly, program, append([]string{"--db=unix:" + filepath.Join(dir, "ovn", database)}, args...)...)
+	// Those of the root folder, as the databases are: ovn-trace of another version understands other flows.
+	inRoot := []string{"../../bin/root", "/usr/bin/" + program, "--db=unix:" + filepath.Join(dir, "ovn", database)}
+	return command(shortly, "../../bin/inroot", append(inRoot, args...)...)
 }
 
 // ovnTables calls add with what Open vSwitch of each node, and OVN's databases, hold.

@@ -45,7 +45,7 @@ func parseLock(text string) (list []*pkg, err error) {
 }
 
 // makeVersion changes with what is made of the packages, so that root folders are made again.
-const makeVersion = "root 2"
+const makeVersion = "root 3"
 
 // checksum names a root folder: it differs if the packages do, or what is made of them, or one of the programs.
 func (o options) checksum() (string, error) {

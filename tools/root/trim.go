@@ -35,7 +35,7 @@ var noPicture = regexp.MustCompile(`^(` +
 
 // noProgram are programs of wanted packages that no host starts.
 var noProgram = regexp.MustCompile(`^usr/(` +
-	`bin/(localedef|ovn-(ic.*|trace)|ovs-dpctl|vtysh)|lib/frr/(babel|bfd|eigrp|fabric|isis|ld|mgmt|nhrp|ospf6?|path|pbr|pim6?|rip|ripng|vrrp)d|` +
+	`bin/(localedef|ovn-ic.*|ovs-dpctl|vtysh)|lib/frr/(babel|bfd|eigrp|fabric|isis|ld|mgmt|nhrp|ospf6?|path|pbr|pim6?|rip|ripng|vrrp)d|` +
 	`sbin/(arpd|debugfs|e2scrub.*|zic)|share/openvswitch/python.*|share/yang/.*)$`)
 
 // needed reports whether a file of a package, or a folder, belongs into the root. name is counted from the root,
