@@ -10,8 +10,8 @@ import (
 	"porthole.dev/porthole/internal/ownroot"
 )
 
-// inRoot are the commands that start programs of a distribution, Wine among them, or remove what those have made, or read it: rules that
-// nft 1.1 of the root folder wrote make nft 1.0.6 of Debian 12 end with SIGSEGV.
+// inRoot are the commands that start programs of a distribution, Wine among them, or remove what those have made, or
+// read it: rules that nft 1.1 of the root folder wrote make nft 1.0.6 of Debian 12 end with SIGSEGV.
 var inRoot = []string{"up", "down", "host", "check", "path", "facts"}
 
 // enterRoot starts this program again, in a mount namespace in which /usr is that of the folder "root" beside it. It returns

@@ -52,8 +52,8 @@ type Config struct {
 	WindowsAdapter string `json:"windowsAdapter,omitempty"`
 	// LinuxKubelet is the kubelet of Linux nodes: KubeletOurs, which empty means too (of a cluster that an earlier version made), or KubeletUpstream.
 	LinuxKubelet string `json:"linuxKubelet,omitempty"`
-	// Listen is the address of the machine that APIPort and RegistryPort are on. Empty: 127.0.0.1. No user of the API server or
-	// of the registry becomes trusted by where it comes from.
+	// Listen is the address of the machine that APIPort and RegistryPort are on. Empty: 127.0.0.1. No user of the API
+	// server or of the registry becomes trusted by where it comes from.
 	Listen       string `json:"listen,omitempty"`
 	APIPort      int    `json:"apiPort"`
 	RegistryPort int    `json:"registryPort"`

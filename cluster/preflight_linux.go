@@ -50,7 +50,8 @@ func Preflight(ctx context.Context, l Layout, c Config) error {
 	return fmt.Errorf("%w:%s", ErrNotReady, text)
 }
 
-// unfitWine returns an error if the Windows nodes would run with a Wine that is there and is not one that can be mended.
+// unfitWine returns an error if the Windows nodes would run with a Wine that is there and is not one that can be
+// mended.
 func unfitWine(ctx context.Context, l Layout, c Config) error {
 	if c.WindowsNodes == 0 {
 		return nil

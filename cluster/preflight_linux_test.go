@@ -44,7 +44,8 @@ func TestPreflightNamesThingAndCure(t *testing.T) {
 	}
 }
 
-// TestPreflightUnfitWine: a Wine that cannot be mended is named, and no cluster without Windows nodes is in need of one.
+// TestPreflightUnfitWine: a Wine that cannot be mended is named, and no cluster without Windows nodes is in need of
+// one.
 func TestPreflightUnfitWine(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("run as root: the check for root comes first")

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stay waits for the end of ctx, which a signal brings, and takes the cluster down. That is done by another process, because this one
-// goes on taking note of the ends of others: `porthole down` waits for these.
+// stay waits for the end of ctx, which a signal brings, and takes the cluster down. That is done by another process,
+// because this one goes on taking note of the ends of others: `porthole down` waits for these.
 func stay(ctx context.Context, dir string, out io.Writer) error {
 	if _, err := fmt.Fprintln(out, "the cluster stays until SIGTERM or Ctrl-C"); err != nil {
 		return err
@@ -37,9 +37,9 @@ func stay(ctx context.Context, dir string, out io.Writer) error {
 	return err
 }
 
-// reap takes note of the ends of children until ctx ends, or until the process pid has ended, whose status it returns. The first
-// process of a container is the parent of each whose own one has ended, and nobody else takes note of their ends. Nothing else of this
-// process may wait for children meanwhile.
+// reap takes note of the ends of children until ctx ends, or until the process pid has ended, whose status it
+// returns. The first process of a container is the parent of each whose own one has ended, and nobody else takes note
+// of their ends. Nothing else of this process may wait for children meanwhile.
 func reap(ctx context.Context, pid int) (status unix.WaitStatus, err error) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)

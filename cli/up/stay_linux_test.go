@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestReap: the ends of all children are taken note of, also of those that others leave behind, and the status is that of the one
-// that is waited for.
+// TestReap: the ends of all children are taken note of, also of those that others leave behind, and the status is
+// that of the one that is waited for.
 func TestReap(t *testing.T) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil { // as the first process of a container is
 		t.Fatal(err)

@@ -28,9 +28,9 @@ func (tx *Transaction) apply(ctx context.Context, d *DataPlane, want State) erro
 	return d.moveUDP(tx.Table, tx.Frontends, want)
 }
 
-// containerSettings let every program of the namespace send echo requests: a container's may not use raw sockets there, if it has users
-// of its own. Adapters do not forward, as new ones on Windows: a namespace has that setting from the machine, where Docker and Podman
-// switch it on.
+// containerSettings let every program of the namespace send echo requests: a container's may not use raw sockets
+// there, if it has users of its own. Adapters do not forward, as new ones on Windows: a namespace has that setting
+// from the machine, where Docker and Podman switch it on.
 var containerSettings = map[string]string{
 	"net/ipv4/ping_group_range":    "0 2147483647",
 	"net/ipv4/ip_forward":          "0",

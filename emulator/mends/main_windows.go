@@ -1,5 +1,6 @@
-// Command mends does what Wine does otherwise than Windows and our DLLs mend. For each name in its arguments, or for all, it
-// prints "ok NAME" or "NAME: why not". `porthole check --host` runs it with a mend left out, to see what the mend is for.
+// Command mends does what Wine does otherwise than Windows and our DLLs mend. For each name in its arguments, or for
+// all, it prints "ok NAME" or "NAME: why not". `porthole check --host` runs it with a mend left out, to see what the
+// mend is for.
 package main
 
 import (

@@ -51,81 +51,134 @@ func logon(name, domain, password string, kind uintptr) (token windows.Token, er
 	return token, nil
 }
 
-// users makes a local user and a group, as hcsshim does for a HostProcess container that runs as a group, and runs programs as users.
-func users() error {
-	const interactive, service = 2, 5
-	account := struct {
-		name, password *uint16
-		age, priv      uint32
-		home, comment  *uint16
-		flags          uint32
-		script         *uint16
-	}{name: utf16("mends-user"), password: utf16("secret"), priv: 1, flags: 0x200}
-	group := struct{ name, comment *uint16 }{utf16("mends group"), utf16("a comment")}
-	var info *byte
-	_, _ = manage("NetUserDel", ptr(account.name)), manage("NetLocalGroupDel", ptr(group.name)) // what a check has left that failed
+// Windows' numbers of the kinds of logon (LogonUserW).
+const (
+	interactiveLogon = 2
+	serviceLogon     = 5
+)
 
-	if err := manage("NetLocalGroupGetInfo", ptr(group.name), 1, ptr(&info)); err != groupNotFound {
-		return fmt.Errorf("a group that is not there: %w", err)
+const testUser = "mends-user"
+
+// userInfo is USER_INFO_1, of NetUserAdd.
+type userInfo struct {
+	name, password *uint16
+	age, priv      uint32
+	home, comment  *uint16
+	flags          uint32
+	script         *uint16
+}
+
+// groupInfo is LOCALGROUP_INFO_1, of NetLocalGroupAdd.
+type groupInfo struct{ name, comment *uint16 }
+
+// users makes a local user and a group, as hcsshim does for a HostProcess container that runs as a group, and runs
+// programs as users.
+func users() error {
+	account := userInfo{name: utf16(testUser), password: utf16("secret"), priv: 1, flags: 0x200}
+	group := groupInfo{utf16("mends group"), utf16("a comment")}
+	remove := func() error {
+		return errors.Join(manage("NetUserDel", ptr(account.name)), manage("NetLocalGroupDel", ptr(group.name)))
 	}
-	if err := manage("NetLocalGroupGetInfo", ptr(utf16("administrators")), 1, ptr(&info)); err != nil {
-		return fmt.Errorf("Windows' own group: %w", err)
-	}
-	if _, _, _, err := windows.LookupSID("", "mends-user"); !errors.Is(err, windows.ERROR_NONE_MAPPED) {
-		return fmt.Errorf("a user that is not there: %w", err)
-	}
-	if err := errors.Join(manage("NetUserAdd", 1, ptr(&account), 0), manage("NetLocalGroupAdd", 1, ptr(&group), 0), manage("NetLocalGroupGetInfo", ptr(group.name), 1, ptr(&info))); err != nil {
+	_ = remove() // what a check has left that failed
+
+	if err := makeAccounts(&account, &group); err != nil {
 		return err
 	}
-	if err := manage("NetUserAdd", 1, ptr(&account), 0); err != userExists {
-		return fmt.Errorf("a user that is there: %w", err)
+	sid, domain, err := identify(&group)
+	if err != nil {
+		return err
 	}
-	sid, domain, kind, err := windows.LookupSID("", "mends-user")
-	if err != nil || kind != windows.SidTypeUser || domain == "" {
-		return fmt.Errorf("the user's SID: %v of %q, %d, %w", sid, domain, kind, err)
+	if err := errors.Join(refusedLogons(), logons(sid, domain), remove()); err != nil {
+		return err
 	}
-	if name, _, _, err := sid.LookupAccount(""); err != nil || name != "mends-user" {
-		return fmt.Errorf("%v is %q, %w", sid, name, err)
+	if err := manage("NetUserDel", ptr(account.name)); err != userNotFound {
+		return fmt.Errorf("a user that is gone: %w", err)
 	}
-	if err := manage("NetLocalGroupAddMembers", ptr(group.name), 0, ptr(&sid), 1); err != nil {
-		return fmt.Errorf("a member: %w", err)
+	return nil
+}
+
+// makeAccounts makes the user and the group, and looks for what is there and what is not before and afterwards.
+func makeAccounts(account *userInfo, group *groupInfo) error {
+	var info *byte
+	there := func(name *uint16) error { return manage("NetLocalGroupGetInfo", ptr(name), 1, ptr(&info)) }
+	if err := there(group.name); err != groupNotFound {
+		return fmt.Errorf("a group that is not there: %w", err)
+	}
+	if err := there(utf16("administrators")); err != nil {
+		return fmt.Errorf("Windows' own group: %w", err)
+	}
+	if _, _, _, err := windows.LookupSID("", testUser); !errors.Is(err, windows.ERROR_NONE_MAPPED) {
+		return fmt.Errorf("a user that is not there: %w", err)
 	}
 
+	add := func() error { return manage("NetUserAdd", 1, ptr(account), 0) }
+	if err := errors.Join(add(), manage("NetLocalGroupAdd", 1, ptr(group), 0), there(group.name)); err != nil {
+		return err
+	}
+	if err := add(); err != userExists {
+		return fmt.Errorf("a user that is there: %w", err)
+	}
+	return nil
+}
+
+// identify finds the user by the name and by the SID, and makes it a member of the group.
+func identify(group *groupInfo) (sid *windows.SID, domain string, err error) {
+	sid, domain, kind, err := windows.LookupSID("", testUser)
+	if err != nil || kind != windows.SidTypeUser || domain == "" {
+		return nil, "", fmt.Errorf("the user's SID: %v of %q, %d, %w", sid, domain, kind, err)
+	}
+	if name, _, _, err := sid.LookupAccount(""); err != nil || name != testUser {
+		return nil, "", fmt.Errorf("%v is %q, %w", sid, name, err)
+	}
+	if err := manage("NetLocalGroupAddMembers", ptr(group.name), 0, ptr(&sid), 1); err != nil {
+		return nil, "", fmt.Errorf("a member: %w", err)
+	}
+	return sid, domain, nil
+}
+
+// refusedLogons tries logons that Windows refuses.
+func refusedLogons() error {
 	for _, refused := range []struct {
 		name, domain, password string
 		kind                   uintptr
-	}{{"mends-user", "", "wrong", interactive}, {"nobody", "", "", interactive}, {"SYSTEM", "NT AUTHORITY", "", interactive}, {"nobody", "NT AUTHORITY", "", service}} {
-		if _, err := logon(refused.name, refused.domain, refused.password, refused.kind); !errors.Is(err, windows.ERROR_LOGON_FAILURE) {
+	}{
+		{testUser, "", "wrong", interactiveLogon},
+		{"nobody", "", "", interactiveLogon},
+		{"SYSTEM", "NT AUTHORITY", "", interactiveLogon},
+		{"nobody", "NT AUTHORITY", "", serviceLogon},
+	} {
+		_, err := logon(refused.name, refused.domain, refused.password, refused.kind)
+		if !errors.Is(err, windows.ERROR_LOGON_FAILURE) {
 			return fmt.Errorf("%+v: %w", refused, err)
 		}
 	}
+	return nil
+}
+
+// logons runs this program as users, and compares what it then says of its user.
+func logons(sid *windows.SID, domain string) error {
+	const profiles = `C:\Windows\ServiceProfiles\`
 	for _, as := range []struct {
 		name, domain, password string
 		kind                   uintptr
 		want                   string
 	}{
-		{"mends-user", "", "secret", interactive, domain + `\mends-user ` + sid.String() + " mends-user " + `C:\Users\mends-user`},
-		{"SYSTEM", "NT AUTHORITY", "", service, `NT AUTHORITY\SYSTEM S-1-5-18 ` + domain + `$ C:\Windows\system32\config\systemprofile`},
-		{"LocalService", "NT AUTHORITY", "", service, `NT AUTHORITY\LOCAL SERVICE S-1-5-19 LOCAL SERVICE C:\Windows\ServiceProfiles\LocalService`},
-		{"NETWORK SERVICE", "NT AUTHORITY", "", service, `NT AUTHORITY\NETWORK SERVICE S-1-5-20 ` + domain + `$ C:\Windows\ServiceProfiles\NetworkService`},
+		{testUser, "", "secret", interactiveLogon, domain + `\mends-user ` + sid.String() + ` mends-user C:\Users\mends-user`},
+		{"SYSTEM", "NT AUTHORITY", "", serviceLogon, `NT AUTHORITY\SYSTEM S-1-5-18 ` + domain + `$ C:\Windows\system32\config\systemprofile`},
+		{"LocalService", "NT AUTHORITY", "", serviceLogon, `NT AUTHORITY\LOCAL SERVICE S-1-5-19 LOCAL SERVICE ` + profiles + "LocalService"},
+		{"NETWORK SERVICE", "NT AUTHORITY", "", serviceLogon, `NT AUTHORITY\NETWORK SERVICE S-1-5-20 ` + domain + `$ ` + profiles + "NetworkService"},
 	} {
 		token, err := logon(as.name, as.domain, as.password, as.kind)
 		if err != nil {
 			return fmt.Errorf("%s: %w", as.name, err)
 		}
-		defer token.Close()
 		cmd := exec.Command(os.Args[0], "who")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Token: syscall.Token(token)}
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.EqualFold(strings.TrimSpace(string(out)), as.want) {
+		out, err := cmd.CombinedOutput()
+		token.Close()
+		if err != nil || !strings.EqualFold(strings.TrimSpace(string(out)), as.want) {
 			return fmt.Errorf("as %s: %s, want %s, %w", as.name, out, as.want, err)
 		}
-	}
-
-	if err := errors.Join(manage("NetUserDel", ptr(account.name)), manage("NetLocalGroupDel", ptr(group.name))); err != nil {
-		return err
-	}
-	if err := manage("NetUserDel", ptr(account.name)); err != userNotFound {
-		return fmt.Errorf("a user that is gone: %w", err)
 	}
 	return nil
 }

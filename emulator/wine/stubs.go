@@ -31,8 +31,8 @@ func withoutStubs(p Prefix) error {
 	})
 }
 
-// makeDriverStore gives a prefix the folder in which Windows has its drivers, without any. Wine 10.0 has one, spelled in
-// another way, with drivers that no Windows has.
+// makeDriverStore gives a prefix the folder in which Windows has its drivers, without any. Wine 10.0 has one, spelled
+// in another way, with drivers that no Windows has.
 func makeDriverStore(p Prefix) error {
 	const folder = "DriverStore"
 	system := filepath.Join(p.DriveC(), "windows", "system32")

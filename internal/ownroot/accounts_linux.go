@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// accountFiles have users and groups, a line each that begins with a name (passwd(5), group(5)). Those of a root folder have what
-// installing its packages would add: FRR refuses to run without a user of its own.
+// accountFiles have users and groups, a line each that begins with a name (passwd(5), group(5)). Those of a root
+// folder have what installing its packages would add: FRR refuses to run without a user of its own.
 var accountFiles = []string{"/etc/passwd", "/etc/group"}
 
-// accounts returns what such a file has to be: the machine's, with those of the root folder that it lacks. It is "" if the
-// machine's lacks none, or if there is no such file.
+// accounts returns what such a file has to be: the machine's, with those of the root folder that it lacks. It is ""
+// if the machine's lacks none, or if there is no such file.
 func accounts(dir, name string) (string, error) {
 	have, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

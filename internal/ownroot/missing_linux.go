@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// commonFolders and commonFiles are what programs expect on each Linux (Filesystem Hierarchy Standard 3.0), and the root of a container
-// may not have: containerd makes a pod's hosts file of the machine's.
+// commonFolders and commonFiles are what programs expect on each Linux (Filesystem Hierarchy Standard 3.0), and the
+// root of a container may not have: containerd makes a pod's hosts file of the machine's.
 var (
 	commonFolders = map[string]fs.FileMode{
 		"/etc": 0o755, "/run": 0o755, "/var": 0o755, "/root": 0o700, "/tmp": 0o777 | fs.ModeSticky,

@@ -28,7 +28,7 @@ var ofMachine = []string{"/usr/local", "/usr/lib/porthole"}
 // cache tells where libraries are. The machine's is wrong for others than its own.
 const cache = "/etc/ld.so.cache"
 
-// searchPath is Debian's: that of the machine may lack folders that the root has.
+// searchPath is Debian's, in front of the machine's, which may lack folders that the root has.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // tree is a mount, of a folder or file with what is mounted below it, that lies nowhere yet.
@@ -58,7 +58,7 @@ func Enter(dir string, argv, env []string) error {
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		return strings.HasPrefix(v, Variable+"=") || strings.HasPrefix(v, "PATH=")
 	})
-	err = syscall.Exec(argv[0], argv, append(env, Variable+"="+dir, searchPath))
+	err = syscall.Exec(argv[0], argv, append(env, Variable+"="+dir, searchPath+":"+os.Getenv("PATH")))
 	return fmt.Errorf("starting %s with the root folder %s: %w", argv[0], dir, err)
 }
 

@@ -52,7 +52,7 @@ func look(dir string) {
 func entered(dir, work string) (string, error) {
 	cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c",
 		`"$0" "$1"; echo "outside $(ls "$1/mounted")"; grep own-group /etc/group; ls -d /usr/bin/own /usr/share; cat /proc/self/mountinfo`, os.Args[0], work)
-	cmd.Env, cmd.Dir = append(os.Environ(), roleVariable+"="+dir, Variable+"=/another"), work
+	cmd.Env, cmd.Dir = append(os.Environ(), roleVariable+"="+dir, Variable+"=/another", "PATH=/own/folder:"+os.Getenv("PATH")), work
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -87,7 +87,7 @@ func TestEnter(t *testing.T) {
 	out, err := entered(root, work)
 	for _, want := range []string{
 		"/usr/bin/own true", "/bin/own true", "/usr/share false", filepath.Join(work, "file") + " true", "/proc/self/stat true",
-		"at " + work, "with " + root, "groups <nil> false", "path /usr/local/sbin:", "written false", "mounted true", "outside \n", "\n/usr/share\n",
+		"at " + work, "with " + root, "groups <nil> false", "path /usr/local/sbin:", "/bin:/own/folder:", "written false", "mounted true", "outside \n", "\n/usr/share\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%v: it does not say %q:\n%s", err, want, out)

@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 )
 
-// sealName is the file of a root folder that says how much is in it. It is written last: a folder without it is unfinished.
+// sealName is the file of a root folder that says how much is in it. It is written last: a folder without it is
+// unfinished.
 const sealName = ".porthole-root"
 
 // Seal marks a root folder as whole.
@@ -20,8 +21,8 @@ func Seal(dir string) error {
 	return os.WriteFile(filepath.Join(dir, sealName), []byte(n.String()), 0o644)
 }
 
-// Check returns an error if a folder is no root folder, or has not what Seal found in it. Bytes of files are not compared: it is
-// called at each start of a program.
+// Check returns an error if a folder is no root folder, or has not what Seal found in it. Bytes of files are not
+// compared: it is called at each start of a program.
 func Check(dir string) error {
 	seal, err := os.ReadFile(filepath.Join(dir, sealName))
 	if errors.Is(err, fs.ErrNotExist) {

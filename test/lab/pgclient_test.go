@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// pgClient is a connection to PostgreSQL by its protocol 3.0, with as much of that as a test needs: a user without a password, and simple
-// queries (PostgreSQL, "Frontend/Backend Protocol", "Message Formats").
+// pgClient is a connection to PostgreSQL by its protocol 3.0, with as much of that as a test needs: a user without a
+// password, and simple queries (PostgreSQL, "Frontend/Backend Protocol", "Message Formats").
 type pgClient struct {
 	net.Conn
 	in *bufio.Reader

@@ -14,8 +14,8 @@ import (
 	testimages "porthole.dev/porthole/test/images"
 )
 
-// database has the folder of its data on a claim, and is made by the first pod. ContainerUser runs it: PostgreSQL refuses to run with an
-// administrator's rights.
+// database has the folder of its data on a claim, and is made by the first pod. ContainerUser runs it: PostgreSQL
+// refuses to run with an administrator's rights.
 const database = `
 apiVersion: v1
 kind: PersistentVolume
@@ -68,8 +68,9 @@ C:\pgsql\bin\initdb.exe -D C:\data -U postgres -A trust -E UTF8 --no-locale || e
 echo host all all all trust>>C:\data\pg_hba.conf
 `
 
-// testPostgres makes a database in a pod, writes 1,000 rows through its Service, and finds them again in the pod that takes the place of the
-// first one, which ended in good order. The server starts a program for each connection, and one that is asked for.
+// testPostgres makes a database in a pod, writes 1,000 rows through its Service, and finds them again in the pod that
+// takes the place of the first one, which ended in good order. The server starts a program for each connection, and
+// one that is asked for.
 func testPostgres(t *testing.T) {
 	p := npmPackage{"@embedded-postgres/windows-x64", "18.4.0-beta.17", "21fc0b0fbf2d7aebbf0472cdab2f6741b39b8156a477daef7dbc52becdb7c6ba"}
 	p.needsRoot(t)

@@ -97,7 +97,8 @@ func testCaddy(t *testing.T) {
 	ends(t, "pod/caddy")
 }
 
-// testTraefik passes requests on to a pod of the other Windows node, which it finds by the name of a Service, by a route of its file.
+// testTraefik passes requests on to a pod of the other Windows node, which it finds by the name of a Service, by a
+// route of its file.
 func testTraefik(t *testing.T) {
 	exe := builtInItsModule(t, "github.com/traefik/traefik/v3@v3.6.12", "h1:6pe4s7aaDTQs+AsF7KP3sM/xnq7zOVvibRQe5tw9eFo=", "./cmd/traefik")
 	push(t, layers{"program": func(l *testimages.Layer) error {
@@ -251,8 +252,8 @@ func installed(t *testing.T, module string) string {
 	return filepath.Join(strings.TrimSpace(gopath), "bin", "windows_amd64", name+".exe")
 }
 
-// builtInItsModule builds a program in a copy of its module, whose go.mod replaces others: `go install` takes no such module. sum is that of the
-// module, as go.sum has it.
+// builtInItsModule builds a program in a copy of its module, whose go.mod replaces others: `go install` takes no such
+// module. sum is that of the module, as go.sum has it.
 func builtInItsModule(t *testing.T, module, sum, program string) string {
 	t.Helper()
 	var got struct{ Dir, Sum string }

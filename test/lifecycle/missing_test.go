@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestMissingParts hides Wine, part of the root folder and a kernel feature from one run of `up`, in a mount namespace of its own:
-// one clear line, exit code 4, and nothing is made. Without the root folder `up` takes the machine's Wine.
+// TestMissingParts hides Wine, part of the root folder and a kernel feature from one run of `up`, in a mount
+// namespace of its own: one clear line, exit code 4, and nothing is made. Without the root folder `up` takes the
+// machine's Wine.
 func TestMissingParts(t *testing.T) {
 	porthole, err := filepath.Abs("../../bin/porthole")
 	if err != nil {

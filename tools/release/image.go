@@ -74,7 +74,8 @@ func clusterEntries(r *release) ([]entry, error) {
 	return list, err
 }
 
-// image writes an image as an archive in OCI's layout, which `ctr images import`, `skopeo copy`, `podman load` and `docker load` read.
+// image writes an image as an archive in OCI's layout, which `ctr images import`, `skopeo copy`, `podman load` and
+// `docker load` read.
 func (r *release) image(i image) (target string, err error) {
 	entries, err := i.entries(r)
 	if err != nil {
@@ -144,8 +145,8 @@ func (r *release) pack(entries []entry) (l layer, err error) {
 }
 
 // layout returns all files of an image's archive but its layer
-// (https://github.com/opencontainers/image-spec/blob/main/image-layout.md). It also has manifest.json, which `docker load` asked
-// for before Docker 25.
+// (https://github.com/opencontainers/image-spec/blob/main/image-layout.md). It also has manifest.json, which `docker
+// load` asked for before Docker 25.
 func (r *release) layout(i image, l layer) (files map[string][]byte, err error) {
 	files = map[string][]byte{}
 	text := func(doc any) []byte {

@@ -153,7 +153,8 @@ func packagesOf(e entry) (list []component, err error) {
 	return list, nil
 }
 
-// billOf lists each program and DLL with its sum, and the modules in it as `go version -m` shows them, and Debian's packages.
+// billOf lists each program and DLL with its sum, and the modules in it as `go version -m` shows them, and Debian's
+// packages.
 func billOf(entries []entry, version string, at time.Time) ([]byte, error) {
 	b := bill{Format: "CycloneDX", Spec: "1.6", Version: 1,
 		Metadata: metadata{at.Format(time.RFC3339), component{Type: "application", Name: "porthole", Version: version}}}

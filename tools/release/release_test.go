@@ -185,8 +185,8 @@ func checkSums(t *testing.T, files map[string][]byte) {
 	}
 }
 
-// checkBill expects that the bill of materials lists the modules in the program porthole and the packages of the root folder, and that it
-// lists no file that is not a program.
+// checkBill expects that the bill of materials lists the modules in the program porthole and the packages of the root
+// folder, and that it lists no file that is not a program.
 func checkBill(t *testing.T, data []byte) {
 	t.Helper()
 	var b bill

@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// checkLinks returns an error that names each program and library of the root which could not be loaded, because it is
-// linked with a library that the root does not have. What is excluded or not needed must not take away more than itself.
+// checkLinks returns an error that names each program and library of the root which could not be loaded, because it
+// is linked with a library that the root does not have. What is excluded or not needed must not take away more than
+// itself.
 func checkLinks(root fs.FS) error {
 	have := map[string]bool{}
 	var files []string

@@ -95,8 +95,8 @@ func fill(ctx context.Context, o options, dir string) error {
 	return ownroot.Seal(dir)
 }
 
-// newer takes the newest version of a package of which the mirror does not have the pinned one any more: Debian keeps only
-// the newest, and a build must not fail because a fix has come. Debian's signature covers it.
+// newer takes the newest version of a package of which the mirror does not have the pinned one any more: Debian keeps
+// only the newest, and a build must not fail because a fix has come. Debian's signature covers it.
 func (o options) newer(ctx context.Context, mirror string, p *pkg) (*pkg, string, error) {
 	list, err := o.newest(ctx, mirror)
 	if err != nil {
@@ -142,8 +142,8 @@ var alternatives = map[string]string{
 	"usr/sbin/ovs-vswitchd": "../lib/openvswitch-switch/ovs-vswitchd",
 }
 
-// accounts are the users and groups that installing the packages would make. The numbers are of those that Debian gives out
-// by name, and has given to nobody (Debian Policy, 9.2.2).
+// accounts are the users and groups that installing the packages would make. The numbers are of those that Debian
+// gives out by name, and has given to nobody (Debian Policy, 9.2.2).
 var accounts = map[string]string{
 	"etc/passwd": "frr:x:64990:64990:FRR:/nonexistent:/usr/sbin/nologin\n",
 	"etc/group":  "frr:x:64990:\nfrrvty:x:64991:frr\n",

@@ -22,9 +22,10 @@ var notNeeded = []string{
 var noWindow = regexp.MustCompile(`^(avicap32|capi2032|gphoto2|opencl|qcap|winscard|wpcap|` +
 	`wine(alsa|bth|bus|dmo|gstreamer|pulse|usb|vulkan|wayland|x11))\.so$`)
 
-// noPicture are Wine's programs and libraries for Windows that draw, play and record, games, and programs with windows of their own:
-// Windows Server Core has hardly any of them, and nothing here could show or hear it. Wine's debugger is one of them: it writes for
-// seconds about a program that crashed, which all that wait for the program's end wait for.
+// noPicture are Wine's programs and libraries for Windows that draw, play and record, games, and programs with
+// windows of their own: Windows Server Core has hardly any of them, and nothing here could show or hear it. Wine's
+// debugger is one of them: it writes for seconds about a program that crashed, which all that wait for the program's
+// end wait for.
 var noPicture = regexp.MustCompile(`^(` +
 	`amstream|appwiz|cards|clock|colorcnv|desk|d2d1|d3d\w*|ddraw|ddrawex|devenum|dinput8?|dm(band|compos|ime|loader|script|style|synth|usic|usic32)|` +
 	`dp(lay|layx|modemx|n\w+|voice|vsetup|wsockx)|dsdmo|dsound|dswave|dx8vb|dxdiagn?|dxtrans|dxva2|evr|glu32|gphoto2|iexplore|inetcpl|ir50_32|joy|` +

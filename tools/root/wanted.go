@@ -16,8 +16,8 @@ var wanted = []string{
 }
 
 // excluded are packages that something wanted depends on, and no host can use: sound, cameras, films, windows of X11
-// and Wayland, smart cards, capturing, what Debian's installation and log-in need, and what keeps services of a machine. The parts of Wine that are
-// linked with them do not load.
+// and Wayland, smart cards, capturing, what Debian's installation and log-in need, and what keeps services of a
+// machine. The parts of Wine that are linked with them do not load.
 var excluded = []string{
 	"libasound2t64", "libavcodec61", "libavformat61", "libavutil59", "libcapi20-3t64", "libglib2.0-0t64",
 	"libgphoto2-6t64", "libgphoto2-port12t64", "libgstreamer-plugins-base1.0-0", "libgstreamer1.0-0",

@@ -12,8 +12,9 @@ import (
 // an allocation fails, and the program says how it ends: unverified, no. 95.
 const noMemory = 0xc000012d
 
-// ofKilled is the largest exit code that Wine gives a program which Linux has killed: Wine 8.0 says 0 of it, and 10.0 says 1 (both seen). A program
-// that ends so by itself, after Linux has killed another one of its container, is taken for one of these.
+// ofKilled is the largest exit code that Wine gives a program which Linux has killed: Wine 8.0 says 0 of it, and 10.0
+// says 1 (both seen). A program that ends so by itself, after Linux has killed another one of its container, is taken
+// for one of these.
 const ofKilled = 1
 
 // memoryKills counts the processes that Linux has killed because of the memory limit of the container that a process is in. 0 if it is not

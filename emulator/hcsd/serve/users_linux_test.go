@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// testUsers: ContainerAdministrator is a member of Administrators and ContainerUser is not, as `whoami /user /groups` shows in a container of
-// Windows (moby/buildkit#5791). The same holds for a program that his starts, also with a restricted token.
+// testUsers: ContainerAdministrator is a member of Administrators and ContainerUser is not, as `whoami /user /groups`
+// shows in a container of Windows (moby/buildkit#5791). The same holds for a program that his starts, also with a
+// restricted token.
 func testUsers(t *testing.T, h *host) {
 	const (
 		user  = "S-1-5-93-2-2 false false false 1 S-1-16-8192\n<nil>"
@@ -24,8 +25,8 @@ func testUsers(t *testing.T, h *host) {
 	}
 }
 
-// testMounts: a folder that is mounted looks like any other, "Bind Links are transparent to applications" (Microsoft, "Overview of the Bindlink
-// API"); a link is one.
+// testMounts: a folder that is mounted looks like any other, "Bind Links are transparent to applications" (Microsoft,
+// "Overview of the Bindlink API"); a link is one.
 func testMounts(t *testing.T, h *host) {
 	h.write("shared-folder/below/note.txt", "text")
 	out := h.ran(wantedPrograms{

@@ -1,9 +1,10 @@
 // App is a program in a container of the tests. Without an argument it waits for a signal, prints which one came, and
 // ends with an exit code of 32 bits. With the argument "plain" it does not handle signals, so that Windows ends it;
 // with "console" it does what onConsole says; "environment" prints its variables, "arguments" its arguments as JSON,
-// "readlink" where a link leads, "link" makes one, "listen" and "dial" are the ends of a socket that is a file, "fill"
-// writes 30 MiB, "read-only" removes files that are, "handles" describes its standard handles, "user" its user, "restricted"
-// that of a program with fewer rights, "file" a file; with any other it copies its input to its output.
+// "readlink" where a link leads, "link" makes one, "listen" and "dial" are the ends of a socket that is a file,
+// "fill" writes 30 MiB, "read-only" removes files that are, "handles" describes its standard handles, "user" its
+// user, "restricted" that of a program with fewer rights, "file" a file; with any other it copies its input to its
+// output.
 package main
 
 import (

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// describeUser prints what the program's token says of its user, in a line: the SID, whether it is a member of Administrators for
-// CheckTokenMembership, whether that group is in its list, whether it is elevated, of which kind, and its level.
+// describeUser prints what the program's token says of its user, in a line: the SID, whether it is a member of
+// Administrators for CheckTokenMembership, whether that group is in its list, whether it is elevated, of which kind,
+// and its level.
 func describeUser() error {
 	administrators, err := windows.CreateWellKnownSid(windows.WinBuiltinAdministratorsSid)
 	if err != nil {
@@ -54,8 +55,8 @@ func describeUser() error {
 	return nil
 }
 
-// describeRestricted runs the program with a token that has been made of its own and has fewer privileges, as initdb.exe of PostgreSQL does, and
-// prints what that says of its user.
+// describeRestricted runs the program with a token that has been made of its own and has fewer privileges, as
+// initdb.exe of PostgreSQL does, and prints what that says of its user.
 func describeRestricted() error {
 	var mine, less windows.Token
 	if err := windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_ALL_ACCESS, &mine); err != nil {
@@ -75,8 +76,8 @@ func describeRestricted() error {
 	return err
 }
 
-// describeFile prints the attributes of a file in each way in which Windows tells them, and what it says to who wants to know where a link
-// leads.
+// describeFile prints the attributes of a file in each way in which Windows tells them, and what it says to who wants
+// to know where a link leads.
 func describeFile(path string) error {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
