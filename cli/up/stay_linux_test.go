@@ -17,7 +17,7 @@ func TestReap(t *testing.T) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil { // as the first process of a container is
 		t.Fatal(err)
 	}
-	// The shell ends with 3; what it has started ends before it, and after it, with nobody else to wait for it.
+	// The outer shell ends with 3. Its grandchild `sleep` goes on, and becomes a child of this test.
 	script := `sh -c 'sleep 0.1 & echo $!' ; exit 3`
 	read, write, err := os.Pipe()
 	if err != nil {

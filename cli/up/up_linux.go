@@ -159,7 +159,8 @@ func addShape(f *pflag.FlagSet, config *cluster.Config) {
 	f.StringVar(&config.Network, "network", config.Network, "how pods of different nodes reach each other: "+strings.Join(routes.Modes(), ", "))
 	f.StringVar(&config.PodCIDR, "pod-cidr", config.PodCIDR, "range of all pods, of IPv4, or of IPv4 and behind a comma of IPv6, which gives pods, nodes and services both")
 	f.IntVar(&config.NodeMask, "node-cidr-mask-size", 0, "length of a node's pod range of IPv4; 0: 24, or longer where --pod-cidr is too small for that")
-	f.StringVar(&config.Listen, "listen", "", "address of this machine on which the API server and the image registry are reached; empty: 127.0.0.1")
+	f.StringVar(&config.Listen, "listen", "",
+		"address of this machine on which the API server and the image registry are reached; empty: 127.0.0.1")
 	f.IntVar(&config.APIPort, "api-port", config.APIPort,
 		"port of the API server on the address of --listen; with --name the next free one")
 	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort,

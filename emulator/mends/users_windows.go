@@ -172,6 +172,7 @@ func logons(sid *windows.SID, domain string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", as.name, err)
 		}
+
 		cmd := exec.Command(os.Args[0], "who")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Token: syscall.Token(token)}
 		out, err := cmd.CombinedOutput()

@@ -14,7 +14,7 @@ const (
 	mendsProgram = "probe/mends.exe"  // does what they are for
 )
 
-// Unfit is a function of Wine that a mend replaces and does not know how to replace in this Wine.
+// Unfit is a function that a mend cannot replace in this Wine, because its machine code is unknown or it is missing.
 type Unfit struct {
 	Mend     string // that it is part of, as Mends names it; "file": several
 	Function string

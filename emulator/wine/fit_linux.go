@@ -124,7 +124,8 @@ func addFile(to io.Writer, path string) error {
 	return err
 }
 
-// libraries are the files of Wine that mends replace functions of, where Debian and Wine's own `make install` put them.
+// libraries are the paths of Wine's libraries in which mends replace functions. Debian and Wine's own `make install` put
+// them into different folders.
 func (t Tools) libraries() (files []string) {
 	loader, err := filepath.EvalSymlinks(t.Loader)
 	if err != nil {

@@ -27,7 +27,7 @@ type Mend struct {
 	Why string `json:"why,omitempty"`
 }
 
-// mendProbe is a mend with the checks of the program mends that show it.
+// mendProbe says how to find out whether a mend is needed: by which checks of the program mends.exe.
 type mendProbe struct {
 	name, what string
 	checks     []string

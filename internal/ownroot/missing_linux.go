@@ -20,7 +20,7 @@ var (
 	}
 )
 
-// makeMissing makes those that the machine has not.
+// makeMissing makes each common folder and file that the machine lacks.
 func makeMissing() error {
 	for name, mode := range commonFolders {
 		err := os.Mkdir(name, 0o700)

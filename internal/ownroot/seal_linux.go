@@ -21,8 +21,8 @@ func Seal(dir string) error {
 	return os.WriteFile(filepath.Join(dir, sealName), []byte(n.String()), 0o644)
 }
 
-// Check returns an error if a folder is no root folder, or has not what Seal found in it. Bytes of files are not
-// compared: it is called at each start of a program.
+// Check returns an error if a folder is no root folder, or if its files are not as many and as large as they were when
+// Seal counted them. It does not read them, because it is called at each start of a program.
 func Check(dir string) error {
 	seal, err := os.ReadFile(filepath.Join(dir, sealName))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -91,8 +91,9 @@ func testCaddy(t *testing.T) {
 		Layers: []string{"program"}, Entrypoint: []string{`C:\caddy.exe`}, Args: []string{"run", "--config", `C:\Caddyfile`},
 	}})
 	serves(t, "caddy", "a page", "server running")
-	if out := kubectl(t, "exec", "caddy", "--", "findstr", "curl", `C:\logs\requests.log`); !strings.Contains(out, "handled request") {
-		t.Errorf("its file says %s", out)
+	requests := kubectl(t, "exec", "caddy", "--", "findstr", "curl", `C:\logs\requests.log`)
+	if !strings.Contains(requests, "handled request") {
+		t.Errorf("its file says %s", requests)
 	}
 	ends(t, "pod/caddy")
 }

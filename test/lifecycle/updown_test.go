@@ -171,7 +171,10 @@ func inventory(dir string) []string {
 		all = append(all, found...)
 	}
 
-	for _, args := range [][]string{{"ip", "-o", "link"}, {"ip", "route", "show", "table", "all"}, {"ip", "rule"}, {"ip", "-6", "rule"}, {"nft", "--stateless", "list", "ruleset"}} {
+	for _, args := range [][]string{
+		{"ip", "-o", "link"}, {"ip", "route", "show", "table", "all"}, {"ip", "rule"}, {"ip", "-6", "rule"},
+		{"nft", "--stateless", "list", "ruleset"},
+	} {
 		out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 		if err != nil {
 			out = []byte(err.Error())

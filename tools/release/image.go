@@ -39,8 +39,9 @@ var nodeImage = image{
 var clusterImage = image{
 	name: "porthole/cluster", file: "porthole-%s.oci.tar", entries: clusterEntries,
 	config: v1.ImageConfig{
-		Entrypoint: []string{"/porthole/porthole"}, Cmd: []string{"up", "--foreground", "--listen", "0.0.0.0"}, WorkingDir: "/porthole",
-		Env: []string{"PATH=/porthole:/porthole/root/usr/bin"}, ExposedPorts: map[string]struct{}{"6443/tcp": {}, "5000/tcp": {}},
+		Entrypoint: []string{"/porthole/porthole"}, Cmd: []string{"up", "--foreground", "--listen", "0.0.0.0"},
+		WorkingDir: "/porthole", Env: []string{"PATH=/porthole:/porthole/root/usr/bin"},
+		ExposedPorts: map[string]struct{}{"6443/tcp": {}, "5000/tcp": {}},
 		// Layers of images lie on each other here, which they cannot do on the layers of the container.
 		Volumes: map[string]struct{}{"/var/lib/porthole": {}}, StopSignal: "SIGTERM",
 	},
@@ -167,7 +168,8 @@ func (r *release) layout(i image, l layer) (files map[string][]byte, err error) 
 		RootFS: v1.RootFS{Type: "layers", DiffIDs: []digest.Digest{l.content}},
 	}))
 	manifest := blob(v1.MediaTypeImageManifest, text(v1.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest, Config: config, Layers: []v1.Descriptor{l.blob},
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest,
+		Config: config, Layers: []v1.Descriptor{l.blob},
 	}))
 	manifest.Annotations = map[string]string{v1.AnnotationRefName: r.version, "io.containerd.image.name": "docker.io/" + tag}
 	files["index.json"] = text(v1.Index{

@@ -47,7 +47,8 @@ func parseLock(text string) (list []*pkg, err error) {
 // makeVersion changes with what is made of the packages, so that root folders are made again.
 const makeVersion = "root 3"
 
-// checksum names a root folder: it differs if the packages do, or what is made of them, or one of the programs.
+// checksum is the name of a root folder. Other packages, another way to unpack them, or another program of ours give
+// another name.
 func (o options) checksum() (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s", makeVersion, o.lock)

@@ -50,7 +50,9 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := makeRoot(ctx, options{dir: args[1], lock: rootLock, list: list, programs: args[2:], mirror: findMirror, newest: renew})
+	dir, err := makeRoot(ctx, options{
+		dir: args[1], lock: rootLock, list: list, programs: args[2:], mirror: findMirror, newest: renew,
+	})
 	if err != nil {
 		return err
 	}

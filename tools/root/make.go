@@ -100,7 +100,8 @@ func fill(ctx context.Context, o options, dir string) error {
 func (o options) newer(ctx context.Context, mirror string, p *pkg) (*pkg, string, error) {
 	list, err := o.newest(ctx, mirror)
 	if err != nil {
-		return nil, "", fmt.Errorf("package %s %s is not there any more, and its newer version was not found: %w", p.name, p.version, err)
+		return nil, "", fmt.Errorf("package %s %s is not there any more, and its newer version was not found: %w",
+			p.name, p.version, err)
 	}
 	for _, n := range list {
 		if n.name == p.name {
@@ -110,7 +111,8 @@ func (o options) newer(ctx context.Context, mirror string, p *pkg) (*pkg, string
 			return n, file, err
 		}
 	}
-	return nil, "", fmt.Errorf("package %s %s is not there any more, and has no newer version: `root lock` finds what takes its place", p.name, p.version)
+	return nil, "", fmt.Errorf("package %s %s is not there any more, and has no newer version: "+
+		"`root lock` finds what takes its place", p.name, p.version)
 }
 
 func (o options) addPrograms(root *os.Root) error {
@@ -142,8 +144,8 @@ var alternatives = map[string]string{
 	"usr/sbin/ovs-vswitchd": "../lib/openvswitch-switch/ovs-vswitchd",
 }
 
-// accounts are the users and groups that installing the packages would make. The numbers are of those that Debian
-// gives out by name, and has given to nobody (Debian Policy, 9.2.2).
+// accounts are the users and groups that the packages' installation scripts would add. The numbers are free ones of
+// the range that Debian assigns to packages (Debian Policy, 9.2.2).
 var accounts = map[string]string{
 	"etc/passwd": "frr:x:64990:64990:FRR:/nonexistent:/usr/sbin/nologin\n",
 	"etc/group":  "frr:x:64990:\nfrrvty:x:64991:frr\n",

@@ -186,7 +186,11 @@ func debian(t *testing.T, dir string, packages map[string][]byte) options {
 		w.Write(data)
 	}))
 	t.Cleanup(server.Close)
-	o := options{dir: dir, newest: func(context.Context, string) ([]*pkg, error) { return nil, errors.New("no index") }, mirror: func(context.Context) (string, error) { return server.URL + "/debian", nil }}
+	o := options{
+		dir:    dir,
+		newest: func(context.Context, string) ([]*pkg, error) { return nil, errors.New("no index") },
+		mirror: func(context.Context) (string, error) { return server.URL + "/debian", nil },
+	}
 	for path, data := range packages {
 		sum := sha256.Sum256(data)
 		p := &pkg{name: path, version: "1", path: path, size: int64(len(data)), sha256: hex.EncodeToString(sum[:])}
@@ -237,7 +241,8 @@ func TestNewerPackage(t *testing.T) {
 	packages["a2.deb"] = deb(t, map[string]string{"usr/bin/a": "new"})
 	sum := sha256.Sum256(packages["a2.deb"])
 	o.newest = func(context.Context, string) ([]*pkg, error) {
-		return []*pkg{{name: "a.deb", version: "2", path: "a2.deb", size: int64(len(packages["a2.deb"])), sha256: hex.EncodeToString(sum[:])}}, nil
+		size := int64(len(packages["a2.deb"]))
+		return []*pkg{{name: "a.deb", version: "2", path: "a2.deb", size: size, sha256: hex.EncodeToString(sum[:])}}, nil
 	}
 	dir, err := makeRoot(t.Context(), o)
 	if err != nil {
@@ -282,7 +287,8 @@ func TestMakeRootFails(t *testing.T) {
 	}{
 		"a damaged download":           {func(_ *options, p map[string][]byte) { p["b.deb"][70] ^= 1 }, "damaged: it has"},
 		"a download that is cut short": {func(_ *options, p map[string][]byte) { p["b.deb"] = p["b.deb"][:100] }, "damaged: it has 100 bytes"},
-		"a package that is gone":       {func(_ *options, p map[string][]byte) { delete(p, "b.deb") }, "b.deb 1 is not there any more, and its newer version was not found: no index"},
+		"a package that is gone": {func(_ *options, p map[string][]byte) { delete(p, "b.deb") },
+			"b.deb 1 is not there any more, and its newer version was not found: no index"},
 		"no mirror": {func(o *options, _ map[string][]byte) {
 			o.mirror = func(context.Context) (string, error) { return "", errors.New("no mirror") }
 		}, "no mirror"},

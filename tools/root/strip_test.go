@@ -17,7 +17,8 @@ func library(t *testing.T, root, name string) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	compiler := exec.Command("x86_64-w64-mingw32-gcc", "-g", "-shared", "-nostdlib", "-o", filepath.Join(dir, name), "-x", "c", "-", "-lws2_32")
+	compiler := exec.Command("x86_64-w64-mingw32-gcc", "-g", "-shared", "-nostdlib",
+		"-o", filepath.Join(dir, name), "-x", "c", "-", "-lws2_32")
 	compiler.Stdin = strings.NewReader(`
 		__declspec(dllimport) int closesocket(unsigned long long);
 		int answer = 42;
