@@ -12,10 +12,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/archive"
 )
 
 const (
-	version = "v0.0.1-test"
 	// target is what unpacking and `porthole up` may take on two processors that do nothing else (issue 14).
 	target = 60 * time.Second
 	// limit is for a machine that does much else.
@@ -36,17 +37,11 @@ func unpacked(t *testing.T) (dir string, took time.Duration) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(base) })
-	release := exec.Command("go", "run", "./tools/release", "-version", version, "-out", base, "-only", "linux")
-	release.Dir = "../.."
-	if out, err := release.CombinedOutput(); err != nil {
-		t.Fatalf("making the archive: %v\n%s", err, out)
+	dir, took, err = archive.Unpack("../..", base)
+	if err != nil {
+		t.Fatal(err)
 	}
-	start := time.Now()
-	name := "porthole-" + version + "-linux-amd64"
-	if out, err := exec.Command("tar", "-C", base, "-xf", filepath.Join(base, name+".tar.gz")).CombinedOutput(); err != nil {
-		t.Fatalf("unpacking: %v\n%s", err, out)
-	}
-	return filepath.Join(base, name), time.Since(start)
+	return dir, took
 }
 
 // goFolders are those that hold Go and what it built or downloaded on this machine.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/internal/testkit/archive"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -46,12 +47,12 @@ func TestImage(t *testing.T) {
 		}
 		_ = os.RemoveAll(base)
 	})
-	release := exec.Command("go", "run", "./tools/release", "-version", version, "-out", base, "-only", "cluster")
+	release := exec.Command("go", "run", "./tools/release", "-version", archive.Version, "-out", base, "-only", "cluster")
 	release.Dir = "../.."
 	if out, err := release.CombinedOutput(); err != nil {
 		t.Fatalf("making the image: %v\n%s", err, out)
 	}
-	if out, err := p.run("load", "-i", filepath.Join(base, "porthole-"+version+".oci.tar")); err != nil {
+	if out, err := p.run("load", "-i", filepath.Join(base, "porthole-"+archive.Version+".oci.tar")); err != nil {
 		t.Fatalf("loading the image: %v\n%s", err, out)
 	}
 
@@ -68,7 +69,7 @@ func runImage(p podman, cgroups string) {
 	start := time.Now()
 	out, err := p.run(append([]string{"run", "--detach", "--name", name, "--privileged", "--cgroupns", cgroups,
 		"--publish", fmt.Sprintf("127.0.0.1:%d:6443", port), "--volume", volume + ":/var/lib/porthole"},
-		append(limits(t), "docker.io/porthole/cluster:"+version)...)...)
+		append(limits(t), "docker.io/porthole/cluster:"+archive.Version)...)...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -2,10 +2,10 @@ package archive
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
+
+	"porthole.dev/porthole/internal/testkit/debian"
 )
 
 // rootFiles is a root file system that a container gets.
@@ -16,9 +16,9 @@ type rootFiles struct {
 
 var roots = []rootFiles{
 	{"busybox", busybox},
-	{"bookworm", debian("bookworm")},
-	{"trixie", debian("trixie")},
-	{"testing", debian("testing")},
+	{"bookworm", suite("bookworm")},
+	{"trixie", suite("trixie")},
+	{"testing", suite("testing")},
 }
 
 // busybox makes a root file system of one static program with its names, and folders to mount on.
@@ -31,27 +31,10 @@ func busybox(t *testing.T, dir string) {
 	sh(t, "chroot %s /bin/busybox --install -s /bin", dir)
 }
 
-// debian makes the smallest root file system of a release of Debian.
-func debian(suite string) func(t *testing.T, dir string) {
+// suite makes the smallest root file system of a release of Debian.
+func suite(name string) func(t *testing.T, dir string) {
 	return func(t *testing.T, dir string) {
 		t.Helper()
-		if _, err := exec.LookPath("debootstrap"); err != nil {
-			t.Fatal("debootstrap is missing: tools/deps archive installs it")
-		}
-		sh(t, "debootstrap --variant=minbase %s %s %s >%[2]s.log || { tail -n 5 %[2]s.log; exit 1; }", suite, dir, mirror(t))
+		must(t, debian.Bootstrap(dir, name))
 	}
-}
-
-// mirror is the address of a mirror of Debian that the machine's apt uses.
-func mirror(t *testing.T) string {
-	t.Helper()
-	out, err := exec.Command("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main").Output()
-	must(t, err)
-	for address := range strings.FieldsSeq(string(out)) {
-		if strings.HasSuffix(strings.TrimSuffix(address, "/"), "/debian") {
-			return address
-		}
-	}
-	t.Fatalf("apt has no source that ends with /debian: %s", out)
-	return ""
 }

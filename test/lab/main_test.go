@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/internal/testkit/statefolder"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 var (
@@ -55,6 +56,9 @@ func run(m *testing.M) (code int, err error) {
 
 	started := time.Now()
 	up := []string{"up", "--dir", dir}
+	if scale := os.Getenv(wait.Scale); scale != "" {
+		up = append(up, "--time-scale", scale)
+	}
 	if builds := os.Getenv("PORTHOLE_LAB_BUILDS"); builds != "" {
 		up = append(up, "--windows-build", builds)
 	}
@@ -89,7 +93,7 @@ func saveLogs() {
 
 // command runs a program for at most limit and returns its standard output. The error includes its standard error.
 func command(limit time.Duration, name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Scaled(limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, errs bytes.Buffer

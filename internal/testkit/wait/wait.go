@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
+	"sync"
 	"time"
 )
 
@@ -17,17 +20,31 @@ const (
 	maxSlowPause = 100 * time.Millisecond
 )
 
+// Scale is the name of a variable of the environment: by how much longer than usual everything may take, such as 10 where QEMU computes
+// each instruction. `porthole up` has --time-scale for the same.
+const Scale = "PORTHOLE_TIME_SCALE"
+
+var scale = sync.OnceValue(func() float64 {
+	if s, err := strconv.ParseFloat(os.Getenv(Scale), 64); err == nil && s > 1 {
+		return s
+	}
+	return 1
+})
+
+// Scaled returns what a limit is on this machine.
+func Scaled(limit time.Duration) time.Duration { return time.Duration(float64(limit) * scale()) }
+
 // tester is the part of testing.TB that is used.
 type tester interface {
 	Helper()
 	Fatal(args ...any)
 }
 
-// For calls try until it returns nil, and then returns nil. After limit, or when ctx ends, it returns try's last error together
+// For calls try until it returns nil, and then returns nil. After limit, as Scaled makes it, or when ctx ends, it returns try's last error together
 // with what was waited for. The context that try gets ends with the wait; an error that only this caused does not hide an
 // earlier one.
 func For(ctx context.Context, limit time.Duration, what string, try func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, Scaled(limit))
 	defer cancel()
 	began := time.Now()
 

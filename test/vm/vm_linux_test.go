@@ -1,0 +1,169 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"porthole.dev/porthole/internal/testkit/archive"
+	"porthole.dev/porthole/internal/testkit/debian"
+	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+const (
+	// limit of the whole test, for a machine that computes each instruction.
+	limit = 55 * time.Minute
+	// scale is by how much longer than usual a cluster may take there.
+	scale = "10"
+	// Each node of Windows has its own processes of Wine, containerd.exe and kubelet.exe; half of this is used.
+	memory     = "10G"
+	processors = 2
+	diskSize   = "12G"
+)
+
+// TestVM runs the archive's cluster on a machine with systemd and cgroup v2 alone, restarts the machine, and runs it once more on one whose
+// first process is not systemd.
+func TestVM(t *testing.T) {
+	if os.Getenv("PORTHOLE_VM") == "" {
+		t.Skip("boots a virtual machine: `make test-vm`")
+	}
+	if os.Geteuid() != 0 {
+		t.Fatal("making a root file system needs root")
+	}
+	v := newVM(t)
+	v.boot("")
+	v.step("the machine", 5*time.Minute, kindOfMachine)
+	v.step("up", 20*time.Minute, "cd /porthole && ./porthole up --time-scale "+scale)
+	v.step("sample", 10*time.Minute, "cd /src && tools/sample /var/lib/porthole")
+	v.step("limits", 20*time.Minute, lab("/var/lib/porthole", "TestMemoryLimit|TestTop"))
+	v.reboot()
+	v.step("up after a reboot", 20*time.Minute, "cd /porthole && ./porthole up --time-scale "+scale+" && cd /src && tools/sample /var/lib/porthole")
+	v.step("down", 5*time.Minute, "cd /porthole && ./porthole down --purge\n"+nothingLeft)
+}
+
+// kindOfMachine fails unless the machine is what the test says.
+const kindOfMachine = `set -e
+uname -r
+[ "$(cat /proc/1/comm)" = systemd ]
+[ "$(stat -f -c %T /sys/fs/cgroup)" = cgroup2fs ]
+! grep -w cgroup /proc/mounts
+cat /sys/fs/cgroup/cgroup.controllers`
+
+// nothingLeft fails if a cluster left cgroups, namespaces, mounts or processes.
+const nothingLeft = `set -e
+! find /sys/fs/cgroup -name '*porthole*' | grep .
+! ls -A /var/run/netns 2>/dev/null | grep .
+! grep porthole /proc/mounts
+! cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | grep -E 'porthol[e]|containerd|wineserve[r]|kube[-l]'`
+
+// lab is a script that runs tests of test/lab on the cluster in a folder.
+func lab(dir, tests string) string {
+	return fmt.Sprintf("cd /src/test/lab && %s=%s PORTHOLE_LAB_DIR=%s ./lab.test -test.v -test.run '^(%s)$'", wait.Scale, scale, dir, tests)
+}
+
+// vm is the machine of a test.
+type vm struct {
+	t       *testing.T
+	ctx     context.Context
+	options options
+	*machine
+	id string // of the boot
+}
+
+// newVM makes the machine's disk: Debian, the archive, and what runs the tests.
+func newVM(t *testing.T) *vm {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	t.Cleanup(cancel)
+	base, err := os.MkdirTemp("/var/tmp", "porthole-vm-")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(base) })
+
+	root := filepath.Join(base, "root")
+	if made := os.Getenv("PORTHOLE_VM_ROOT"); made != "" { // one that debootstrap made before
+		copied, err := exec.Command("cp", "-aT", made, root).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, copied)
+		}
+	} else {
+		must(t, debian.Bootstrap(root, "trixie", packages...))
+	}
+	unpacked, _, err := archive.Unpack("../..", base)
+	must(t, err)
+	agent, tests := filepath.Join(base, "agent"), filepath.Join(base, "lab.test")
+	must(t, build("build", "-o", agent, "./test/vm/agent"))
+	must(t, build("test", "-c", "-o", tests, "./test/lab"))
+	must(t, furnish(root, agent, map[string]string{unpacked: "porthole", tests: "src/test/lab/lab.test", "../../tools/sample": "src/tools/sample",
+		"../../samples": "src/samples"}))
+	must(t, os.Symlink("/porthole", filepath.Join(root, "src/bin")))
+
+	v := &vm{t: t, ctx: ctx, options: options{disk: filepath.Join(base, "disk"), memory: memory, processors: processors}}
+	v.options.kernel, v.options.initrd, err = kernelOf(root)
+	must(t, err)
+	must(t, makeDisk(v.options.disk, root, diskSize))
+	return v
+}
+
+// build runs the go tool at the repository's root.
+func build(arguments ...string) error {
+	c := exec.Command("go", arguments...)
+	c.Dir = "../.."
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w: %s", strings.Join(arguments, " "), err, out)
+	}
+	return nil
+}
+
+// boot starts the machine with a first process; empty is systemd.
+func (v *vm) boot(first string) {
+	v.t.Helper()
+	v.options.first = first
+	began := time.Now()
+	m, err := boot(v.ctx, v.options)
+	must(v.t, err)
+	v.machine = m
+	v.t.Cleanup(m.stop)
+	v.id, err = m.answers(v.ctx, 10*time.Minute, "")
+	must(v.t, err)
+	v.t.Logf("boots in %.0f s", time.Since(began).Seconds())
+}
+
+// reboot has systemd restart the machine.
+func (v *vm) reboot() {
+	v.t.Helper()
+	began := time.Now()
+	_ = v.run(v.ctx, "systemctl reboot", new(bytes.Buffer)) // the connection may end before the answer
+	id, err := v.answers(v.ctx, 10*time.Minute, v.id)
+	must(v.t, err)
+	v.id = id
+	v.t.Logf("restarts in %.0f s", time.Since(began).Seconds())
+}
+
+// step runs a script as a subtest; the steps after one that fails are not run.
+func (v *vm) step(name string, limit time.Duration, script string) {
+	v.t.Helper()
+	ok := v.t.Run(name, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(v.ctx, limit)
+		defer cancel()
+		began := time.Now()
+		var out bytes.Buffer
+		err := v.run(ctx, script, &out)
+		t.Logf("%.0f s\n%s", time.Since(began).Seconds(), out.String())
+		must(t, err)
+	})
+	if !ok {
+		v.t.FailNow()
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
