@@ -21,6 +21,7 @@ import (
 	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 )
 
 //go:embed manifests/check.yaml
@@ -97,6 +98,9 @@ func podsReady(pods []v1.Pod, want int) error {
 	return errors.Join(waiting, fmt.Errorf("%d of %d are ready", ready, want))
 }
 
+// fetchLimit is how long a pod may wait for the answer of another.
+const fetchLimit = 1500 * time.Millisecond
+
 // checkPaths asks every pod to fetch from every target, all at once, and names the paths that fail.
 func checkPaths(ctx context.Context, c Config, pods []v1.Pod) error {
 	type target struct{ name, url string }
@@ -119,7 +123,7 @@ func checkPaths(ctx context.Context, c Config, pods []v1.Pod) error {
 	for i, pod := range pods {
 		for j, t := range targets {
 			wg.Go(func() {
-				ask := fmt.Sprintf("http://%s:8080/fetch?timeout=1500ms&url=%s", pod.Status.PodIP, url.QueryEscape(t.url))
+				ask := fmt.Sprintf("http://%s:8080/fetch?timeout=%s&url=%s", pod.Status.PodIP, slow.Limit(fetchLimit), url.QueryEscape(t.url))
 				if err := get(ctx, client, ask); err != nil {
 					errs[i*len(targets)+j] = fmt.Errorf("from a pod on %s to %s: %w", pod.Spec.NodeName, t.name, err)
 				}

@@ -20,6 +20,7 @@ import (
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // DownOptions are the options of Down. With Purge the state folder is removed too, including the caches that make the next start
@@ -68,7 +69,7 @@ func Down(ctx context.Context, o DownOptions) error {
 		what string
 		do   func() error
 	}{
-		{"processes", func() error { return supervise.Shutdown(l.RunDir(), 5*time.Second) }},
+		{"processes", func() error { return supervise.Shutdown(l.RunDir(), slow.Limit(5*time.Second)) }},
 		{"containers", func() error { return errors.Join(killContainers(config), killInNetns(config)) }},
 		{"mounts", func() error { return errors.Join(removeRoots(l, config), unmountBelow(l, keep)) }},
 		{"network namespaces", func() error { return removeNetwork(l, config) }},
@@ -177,7 +178,7 @@ func killAll(pids map[int]bool) error {
 		}
 	}
 	for pid := range pids {
-		if !supervise.WaitEnd(pid, 10*time.Second) {
+		if !supervise.WaitEnd(pid, slow.Limit(10*time.Second)) {
 			return fmt.Errorf("pid %d does not end", pid)
 		}
 	}

@@ -42,6 +42,9 @@ func (l Layout) Log(process string) string { return l.at("logs", process+".log")
 // appliedFile exists once the API server of this run has the objects that every cluster has.
 func appliedFile(l Layout) string { return filepath.Join(l.RunDir(), "applied") }
 
+// readyFile exists once a node of this run has been Ready.
+func readyFile(l Layout, node string) string { return filepath.Join(l.RunDir(), "ready-"+node) }
+
 // NodeLog is the log of a node's process.
 func (l Layout) NodeLog(node, process string) string {
 	return l.at("hosts", node, "logs", process+".log")

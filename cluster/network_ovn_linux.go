@@ -13,6 +13,7 @@ import (
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/openvswitch"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 	"porthole.dev/porthole/ovn/controller"
 )
 
@@ -52,7 +53,7 @@ func ovnHost(l Layout, n Node) openvswitch.Host {
 
 // prepareOVN makes databases and cards, and puts the plugin among those of Linux nodes.
 func prepareOVN(l Layout, c Config) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), slow.Limit(time.Minute))
 	defer cancel()
 	errs := []error{
 		ovnCentral(l).Prepare(ctx),

@@ -113,10 +113,15 @@ func hostsFree(l Layout, c Config) []error {
 	return errs
 }
 
-// hasOverlay reports whether the kernel has the overlay file system, which may be a module that is not loaded yet.
+// hasOverlay reports whether the kernel has the overlay file system. It may be a module that nobody has loaded yet: the kernel has its own
+// modprobe load it for whoever asks. The modprobe of a root folder would not find the machine's modules.
 func hasOverlay() bool {
-	data, err := os.ReadFile("/proc/filesystems")
-	return err != nil || strings.Contains(string(data), "\toverlay\n") || exec.Command("modprobe", "overlay").Run() == nil
+	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return !errors.Is(err, unix.ENODEV)
+	}
+	_ = unix.Close(fd)
+	return true
 }
 
 // ChoosePorts returns the ports of the cluster in a folder. If there is none, it returns the first ports that are free on

@@ -154,6 +154,25 @@ func TestProcessesArePure(t *testing.T) {
 	}
 }
 
+// TestOneByOne: on a slow machine the processes of a node wait for the control plane or the node before, and those of the cluster do not.
+func TestOneByOne(t *testing.T) {
+	l, c := Layout{Dir: "/d", Bin: "/b"}, DefaultConfig()
+	list, err := Processes(l, c, wine.Debian)
+	if err != nil {
+		t.Fatal(err)
+	}
+	oneByOne(list, l, c)
+
+	want := map[string]string{"lin01": "/d/run/applied", "win01": "/d/run/ready-lin01", "win02": "/d/run/ready-win01"}
+	for _, p := range list {
+		node, _, ofNode := strings.Cut(p.Name, "/")
+		when := supervise.Condition{Path: want[node]}
+		if waits := slices.Contains(p.WaitOnce, when); waits != ofNode {
+			t.Errorf("%s waits for %q: %t, want %t", p.Name, when.Path, waits, ofNode)
+		}
+	}
+}
+
 // TestProcessesOfContainerdExe: Windows nodes have containerd.exe and the Host Compute Service, and no service manager; Linux nodes have neither.
 func TestProcessesOfContainerdExe(t *testing.T) {
 	c := DefaultConfig()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/cluster/supervise"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // archive is the folder of C: in which the archive for Windows is unpacked on nodes that `porthole.exe join` sets up.
@@ -45,7 +46,7 @@ func joinNodes(ctx context.Context, o UpOptions, p *progress) error {
 	if o.Config.Supervisor != SuperviseServices {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.limit(joinLimit))
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(joinLimit))
 	defer cancel()
 	nodes := slices.DeleteFunc(o.Config.Nodes(), func(n Node) bool { return !n.Windows })
 	errs := make([]error, len(nodes))
@@ -70,7 +71,7 @@ func joinNode(ctx context.Context, o UpOptions, n Node) error {
 	if err := h.RegisterRuntime(ctx); err != nil {
 		return err
 	}
-	token, command, err := CreateToken(ctx, o.Layout, o.limit(joinLimit))
+	token, command, err := CreateToken(ctx, o.Layout, slow.Limit(joinLimit))
 	if err != nil {
 		return err
 	}

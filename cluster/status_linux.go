@@ -19,6 +19,7 @@ import (
 	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 	"porthole.dev/porthole/proxy/health"
 )
 
@@ -41,7 +42,7 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 		return nil, fmt.Errorf("the cluster in %s does not run: `porthole up` starts it, `porthole down` removes it", l.Dir)
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(10*time.Second))
 	defer cancel()
 	s := &Status{
 		Supervisor: active, Standby: standby, Dir: l.Dir, Kubeconfig: l.Kubeconfig(), Registry: registryAddress(),

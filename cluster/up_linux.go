@@ -20,6 +20,7 @@ import (
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/slow"
 )
 
 //go:embed manifests/base.yaml
@@ -32,22 +33,11 @@ const (
 	addonsWait       = 120 * time.Second
 )
 
-// UpOptions of Up; all but TimeScale are required.
+// UpOptions of Up; all are required.
 type UpOptions struct {
 	Layout Layout
 	Config Config
 	Out    io.Writer
-	// TimeScale is by how much longer than usual everything may take, for machines that are slow: 10 on one that QEMU
-	// emulates. 0 means 1.
-	TimeScale float64
-}
-
-// limit returns how long something may take on this machine that usually may take d.
-func (o UpOptions) limit(d time.Duration) time.Duration {
-	if o.TimeScale == 0 {
-		return d
-	}
-	return time.Duration(float64(d) * o.TimeScale)
 }
 
 // Up brings the cluster up and returns when it works. On a running cluster it changes nothing; after an interrupted Up it
@@ -197,11 +187,45 @@ func startProcesses(l Layout, c Config) error {
 	if err != nil {
 		return err
 	}
+
+	// What an earlier run has reached is not true of this one: the machine may have restarted.
+	reached := []string{appliedFile(l), checkedFile(l)}
+	for _, n := range c.Nodes() {
+		reached = append(reached, readyFile(l, n.Name))
+	}
+	for _, reached := range reached {
+		if err := os.Remove(reached); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if slow.Machine() {
+		oneByOne(processes, l, c)
+	}
 	if err := supervise.WriteProcesses(l.RunDir(), processes); err != nil {
 		return err
 	}
 	_, err = supervise.Spawn(SupervisorOptions(l))
 	return err
+}
+
+// oneByOne lets the first node start when the control plane is ready, and each other when the one before is. On a slow machine all at once would
+// take so much of the processor that the control plane's answers come after its clients' limits (10 s for a TLS handshake), and each client would
+// try again.
+func oneByOne(processes []supervise.Process, l Layout, c Config) {
+	when := map[string]supervise.Condition{}
+	file := appliedFile(l)
+	for _, n := range c.Nodes() {
+		when[n.Name] = supervise.Condition{Path: file}
+		if slices.Contains(c.networked(), n) { // others need not become ready
+			file = readyFile(l, n.Name)
+		}
+	}
+
+	for i := range processes {
+		if p := &processes[i]; strings.HasPrefix(p.Name, p.Node+"/") {
+			p.WaitOnce = append(p.WaitOnce, when[p.Node])
+		}
+	}
 }
 
 // settle waits until the cluster works, and prints each step that is reached.
@@ -266,6 +290,7 @@ func checkedFile(l Layout) string { return filepath.Join(l.RunDir(), "checked") 
 // nodesSettle waits until every node is Ready, or has registered if its network is left to others.
 func nodesSettle(ctx context.Context, o UpOptions, client *kube.Cluster, p *progress) error {
 	seen := map[string]bool{}
+	var reached error // of writing what is
 	err := o.wait(ctx, nodesWait, func(ctx context.Context) error {
 		nodes, err := client.Nodes(ctx)
 		if err != nil {
@@ -274,10 +299,11 @@ func nodesSettle(ctx context.Context, o UpOptions, client *kube.Cluster, p *prog
 		ready := nodesReady(o.Config.networked(), nodes, func(name string) {
 			if !seen[name] {
 				seen[name] = true
+				reached = errors.Join(reached, writeFile(readyFile(o.Layout, name), nil, 0o644))
 				p.done("node " + name + " is Ready")
 			}
 		})
-		return errors.Join(ready, nodesRegistered(o.Config.Nodes(), nodes))
+		return errors.Join(reached, ready, nodesRegistered(o.Config.Nodes(), nodes))
 	})
 	if err != nil {
 		return fmt.Errorf("%w (`porthole status` tells more; logs are in %s)", err, o.Layout.Hosts())
@@ -344,7 +370,7 @@ func nodesRegistered(want []Node, have []v1.Node) error {
 // wait calls try until it succeeds. If the time is over first, it returns the last error of try, and names the flag that
 // gives more time.
 func (o UpOptions) wait(ctx context.Context, usual time.Duration, try func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, o.limit(usual))
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(usual))
 	defer cancel()
 	var last error
 	for {
@@ -358,7 +384,7 @@ func (o UpOptions) wait(ctx context.Context, usual time.Duration, try func(conte
 		select {
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return fmt.Errorf("%w (after %v; on a slow machine: --time-scale)", last, o.limit(usual))
+				return fmt.Errorf("%w (after %v; on a slow machine: --time-scale)", last, slow.Limit(usual))
 			}
 			return last
 		case <-time.After(100 * time.Millisecond):

@@ -13,6 +13,7 @@ import (
 	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // ensureWindowsHosts makes the Wine templates of the builds that have none, and mounts an overlay of one for every host.
@@ -158,7 +159,7 @@ func openFirewalls(ctx context.Context, o UpOptions, p *progress) error {
 	if !o.Config.WindowsFirewall {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.limit(time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(time.Minute))
 	defer cancel()
 	for _, n := range o.Config.Nodes() {
 		if !n.Windows {

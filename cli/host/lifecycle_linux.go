@@ -25,6 +25,7 @@ import (
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // createFlags are the flags of `porthole host create`.
@@ -256,7 +257,7 @@ func start(ctx context.Context, s host.Store, h host.Host) error {
 		{Path: control.Socket(h.Dir), Dial: true},
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(30*time.Second))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -283,7 +284,7 @@ func awaitRuntime(ctx context.Context, h host.Host, out io.Writer) error {
 	if h.Runtime == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, runtimeLimit)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(runtimeLimit))
 	defer cancel()
 	if err := h.RegisterRuntime(ctx); err != nil {
 		return err
@@ -298,7 +299,7 @@ func awaitRuntime(ctx context.Context, h host.Host, out io.Writer) error {
 // remove stops the processes of a host on its own and removes it.
 func remove(s host.Store, h host.Host) error {
 	if h.Standalone {
-		if err := supervise.Shutdown(runDir(h), 3*time.Second); err != nil {
+		if err := supervise.Shutdown(runDir(h), slow.Limit(3*time.Second)); err != nil {
 			return fmt.Errorf("stopping host %s: %w", h.Name, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 	"porthole.dev/porthole/node/routes"
 )
 
@@ -101,8 +103,13 @@ func (o *options) run(cmd *cobra.Command) error {
 		return cluster.PrintPlan(out, layout, o.config)
 	}
 
+	if o.scale > 1 { // otherwise the variable may have been set by who calls this
+		if err := os.Setenv(slow.Variable, strconv.FormatFloat(o.scale, 'g', -1, 64)); err != nil {
+			return err
+		}
+	}
 	platform.SetUmask()
-	err = cluster.Up(cmd.Context(), cluster.UpOptions{Layout: layout, Config: o.config, Out: out, TimeScale: o.scale})
+	err = cluster.Up(cmd.Context(), cluster.UpOptions{Layout: layout, Config: o.config, Out: out})
 	if errors.Is(err, cluster.ErrNotReady) {
 		return program.Refused(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // Cluster is a local cluster. It keeps connections to the nodes' programs, and is safe for concurrent use.
@@ -76,10 +77,10 @@ func (c *Cluster) Ask(ctx context.Context, node string, port int, path string) (
 func ClientIn(netns string) *http.Client {
 	dial := func(_ context.Context, network, address string) (conn net.Conn, err error) {
 		err = platform.InNetns(netns, func() (err error) {
-			conn, err = net.DialTimeout(network, address, 3*time.Second)
+			conn, err = net.DialTimeout(network, address, slow.Limit(3*time.Second))
 			return err
 		})
 		return conn, err
 	}
-	return &http.Client{Timeout: 8 * time.Second, Transport: &http.Transport{DialContext: dial}}
+	return &http.Client{Timeout: slow.Limit(8 * time.Second), Transport: &http.Transport{DialContext: dial}}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/slow"
 )
 
 // holdLimit bounds how long Hold waits for a start that is under way, or for another Hold.
@@ -27,7 +29,7 @@ func Hold(ctx context.Context, runDir, node string) (release func(), err error) 
 		return nil, err
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, holdLimit)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(holdLimit))
 	defer cancel()
 	if err := acquire(ctx, f); err != nil {
 		f.Close()

@@ -19,6 +19,7 @@ import (
 	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/internal/atomicfile"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 )
 
 const maxLog = 16 << 20
@@ -266,7 +267,7 @@ func (p Process) command() *exec.Cmd {
 }
 
 // environment is what every program has.
-var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
+var environment = append(slow.Environment(), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
 
 // prepareLimit bounds what runs before a process.
 const prepareLimit = 30 * time.Second
@@ -276,7 +277,7 @@ func (p Process) prepare(log *os.File) error {
 	if len(p.Before) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), prepareLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), slow.Limit(prepareLimit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Before[0], p.Before[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", environment, log, log

@@ -18,6 +18,7 @@ import (
 
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // entered are the namespaces of a box's first process, in the order in which they are entered: that of mounts last, because files of the
@@ -101,7 +102,7 @@ func awaitEnd(pid int) {
 
 // await returns the first process of the box of a host, when programs can be started there.
 func await(ctx context.Context, hostDir string) (first, error) {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(startLimit))
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

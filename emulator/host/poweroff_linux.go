@@ -19,12 +19,13 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // powerOff ends everything that runs on the host but its HNS, and removes what its memory held. The registry is written first:
 // wineserver does that when it ends. HNS goes on, because it stands for what its store has too; see rebootHNS.
 func (h Host) powerOff() error {
-	if err := confine.Stop(h.Dir, 30*time.Second); err != nil {
+	if err := confine.Stop(h.Dir, slow.Limit(30*time.Second)); err != nil {
 		return err
 	}
 
@@ -130,7 +131,7 @@ func removeShimSocket(bootstrap string) error {
 
 // killWhile kills the processes that find lists until there are none.
 func killWhile(what string, find func() ([]int, error)) error {
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(slow.Limit(10 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
 		pids, err := find()
 		if err != nil || len(pids) == 0 {
 			return err

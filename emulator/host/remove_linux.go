@@ -16,6 +16,7 @@ import (
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // removeTimeout is for what is left of containers: their programs, mounts and cgroups.
@@ -58,7 +59,7 @@ func (h Host) removeContainers() error {
 	if err != nil {
 		return fmt.Errorf("ending containers: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), slow.Limit(removeTimeout))
 	defer cancel()
 	return errors.Join(hcs.Clean(ctx, h.Dir, runc), platform.RemoveCgroup(ctx, h.Lab().Cgroup(h.Name)))
 }

@@ -14,6 +14,7 @@ import (
 	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // Command is a Windows program of a host, which runs in the host's box (emulator/confine).
@@ -140,7 +141,7 @@ func (h Host) boot() error {
 		}
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), slow.Limit(30*time.Second))
 	defer cancel()
 	cmd, err := h.Program(ctx, `C:\windows\system32\cmd.exe`, "/c", "exit")
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // Windows starts processes of an emulated host; it is its Launcher. It must be used in the host's network namespace.
@@ -75,7 +76,7 @@ var multiString = regexp.MustCompile(`(?m)^\s+PreshutdownOrder\s+REG_MULTI_SZ\s+
 
 // PreshutdownOrder reads the list from the host's registry. It returns nil if there is none, or if it cannot be read within 10 s.
 func (w Windows) PreshutdownOrder() []string {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), slow.Limit(10*time.Second))
 	defer cancel()
 	cmd := w.Tools.Command(ctx, w.Prefix, "reg", "query", `HKLM\SYSTEM\CurrentControlSet\Control`, "/v", "PreshutdownOrder")
 	var out bytes.Buffer

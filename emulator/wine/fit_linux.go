@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/internal/atomicfile"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // fitLimit is how long a Wine may take to say which mends fit: 0.05 s alone.
@@ -150,7 +151,7 @@ func isThere(path string) bool {
 
 // version is what Wine calls itself, such as "wine-10.0 (Debian 10.0~repack-6)".
 func (t Tools) version(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, fitLimit)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(fitLimit))
 	defer cancel()
 	out, err := exec.CommandContext(ctx, t.Loader, "--version").Output()
 	if err != nil || len(bytes.TrimSpace(out)) == 0 {
@@ -163,7 +164,7 @@ func (t Tools) version(ctx context.Context) string {
 // its own libraries there because of WINEBOOTSTRAPMODE, and makes no prefix because it finds no wineboot.exe (seen
 // with Wine 8.0 and 10.0).
 func (t Tools) unfit(ctx context.Context, dllDir string) (list []Unfit, err error) {
-	ctx, cancel := context.WithTimeout(ctx, fitLimit)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(fitLimit))
 	defer cancel()
 	dir, err := os.MkdirTemp("", "porthole-fit-")
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"porthole.dev/porthole/internal/slow"
 )
 
 // mendLimit is how long the checks of one mend may take; a second is usual. Without a mend a program may hang.
@@ -134,7 +136,7 @@ func (m *mender) setDLL(dll []byte) error {
 
 // run has the checks of a mend made, and returns what is wrong; "" if nothing is.
 func (m *mender) run(ctx context.Context, p mendProbe, env []string) string {
-	ctx, cancel := context.WithTimeout(ctx, mendLimit)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(mendLimit))
 	defer cancel()
 	cmd := m.tools.Command(ctx, m.prefix, `C:\mends.exe`, p.checks...)
 	cmd.Env = env

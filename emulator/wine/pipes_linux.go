@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"porthole.dev/porthole/internal/slow"
 )
 
 // PipeProgram forwards the connections of a named pipe to a TCP port of the loopback: PipeProgram PIPE PORT.
@@ -19,7 +21,7 @@ const pipesName = ".porthole-pipes"
 // checkPipes tries a named pipe in the template and keeps the result for PipeProblem. It is no error if pipes do not work, because most
 // programs need none.
 func (t Tools) checkPipes(ctx context.Context, p Prefix) error {
-	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
+	bounded, cancel := context.WithTimeout(ctx, slow.Limit(30*time.Second))
 	defer cancel()
 	out, err := t.Command(bounded, p, PipeProgram, "--check").CombinedOutput()
 	if ctx.Err() != nil {
@@ -29,7 +31,7 @@ func (t Tools) checkPipes(ctx context.Context, p Prefix) error {
 	if err != nil {
 		problem = fmt.Sprintf("named pipes of this Wine do not work: %v: %s", err, bytes.TrimSpace(out))
 	}
-	stop, cancel := context.WithTimeout(ctx, 30*time.Second)
+	stop, cancel := context.WithTimeout(ctx, slow.Limit(30*time.Second))
 	defer cancel()
 	return errors.Join(t.StopServer(stop, p), os.WriteFile(filepath.Join(p.Dir, pipesName), []byte(problem), 0o644))
 }

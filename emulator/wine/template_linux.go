@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // TemplateOptions describe the prefix that hosts of one build share.
@@ -64,10 +65,10 @@ func (t Tools) EnsureTemplate(ctx context.Context, o TemplateOptions) error {
 // one or none. The prefix is tried once more if it fails; errBootHangs says what was seen.
 func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string) error {
 	temp := Prefix{Dir: o.Dir + ".new"}
-	err := t.boot(ctx, temp, bootLimit)
+	err := t.boot(ctx, temp, slow.Limit(bootLimit))
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Wine made no prefix, trying once more", "dir", temp.Dir)
-		err = t.boot(ctx, temp, bootLimit)
+		err = t.boot(ctx, temp, slow.Limit(bootLimit))
 	}
 	if err != nil {
 		return err

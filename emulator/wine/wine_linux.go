@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // ErrNotInstalled is the cause when no 64-bit Wine is found.
@@ -95,7 +96,7 @@ func (t Tools) Command(ctx context.Context, p Prefix, exe string, args ...string
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = t.Env(p)
 	cmd.Dir = p.DriveC()
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = slow.Limit(10 * time.Second)
 	cmd.SysProcAttr = p.asOwner()
 	return cmd
 }
@@ -143,7 +144,7 @@ func (t Tools) StartServer(ctx context.Context, p Prefix, start func(*exec.Cmd) 
 
 // waitForServer waits until the prefix's wineserver takes programs, at most ten seconds. One that comes sooner would start a server itself.
 func (p Prefix) waitForServer(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(10*time.Second))
 	defer cancel()
 	for {
 		dir, err := p.socketDir()

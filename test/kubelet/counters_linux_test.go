@@ -62,18 +62,27 @@ func TestCountersFail(t *testing.T) {
 
 // figures asks the kubelet for those of the node.
 func (h *windowsHost) figures() (stats.NodeStats, error) {
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
-		DialContext: testkit.DialIn(h.space.Path)}}
-	resp, err := client.Get("https://127.0.0.1:10250/stats/summary")
+	text, err := h.ask("/stats/summary")
 	if err != nil {
 		return stats.NodeStats{}, err
 	}
-	defer resp.Body.Close()
 	var all stats.Summary
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(resp.Body)
-		return stats.NodeStats{}, fmt.Errorf("the kubelet answers %s: %s", resp.Status, text)
-	}
-	err = json.NewDecoder(resp.Body).Decode(&all)
+	err = json.Unmarshal(text, &all)
 	return all.Node, err
+}
+
+// ask returns what the kubelet's server answers to a GET of a path.
+func (h *windowsHost) ask(path string) ([]byte, error) {
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+		DialContext: testkit.DialIn(h.space.Path)}}
+	resp, err := client.Get("https://127.0.0.1:10250" + path)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the kubelet answers %s: %s", resp.Status, text)
+	}
+	return text, err
 }

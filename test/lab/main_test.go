@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/internal/slow"
 	"porthole.dev/porthole/internal/testkit/statefolder"
-	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 var (
@@ -56,7 +56,7 @@ func run(m *testing.M) (code int, err error) {
 
 	started := time.Now()
 	up := []string{"up", "--dir", dir}
-	if scale := os.Getenv(wait.Scale); scale != "" {
+	if scale := os.Getenv(slow.Variable); scale != "" {
 		up = append(up, "--time-scale", scale)
 	}
 	if builds := os.Getenv("PORTHOLE_LAB_BUILDS"); builds != "" {
@@ -93,7 +93,7 @@ func saveLogs() {
 
 // command runs a program for at most limit and returns its standard output. The error includes its standard error.
 func command(limit time.Duration, name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), wait.Scaled(limit))
+	ctx, cancel := context.WithTimeout(context.Background(), slow.Limit(limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, errs bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestMissingParts hides Wine, part of the root folder and a kernel feature from one run of `up`, in a mount
+// TestMissingParts hides Wine, part of the root folder and memory from one run of `up`, in a mount
 // namespace of its own: one clear line, exit code 4, and nothing is made. Without the root folder `up` takes the
 // machine's Wine.
 func TestMissingParts(t *testing.T) {
@@ -19,9 +19,10 @@ func TestMissingParts(t *testing.T) {
 	}
 
 	for name, c := range map[string]struct{ hide, want string }{
-		"Wine":    {`mount -t tmpfs none "${0%/*}/roots"; mount -t tmpfs none /usr/lib/wine`, "wine64 is missing: apt-get install wine64"},
-		"root":    {`mount -t tmpfs none "${0%/*}/root/usr/lib/wine"`, "is damaged: it has "},
-		"overlay": {"grep -v overlay /proc/filesystems > $1.fs; mount --bind $1.fs /proc/filesystems", "CONFIG_OVERLAY_FS"},
+		"Wine": {`mount -t tmpfs none "${0%/*}/roots"; mount -t tmpfs none /usr/lib/wine`, "wine64 is missing: apt-get install wine64"},
+		"root": {`mount -t tmpfs none "${0%/*}/root/usr/lib/wine"`, "is damaged: it has "},
+		"memory": {`sed 's/^MemAvailable:.*/MemAvailable: 102400 kB/' /proc/meminfo > "$1.memory"; mount --bind "$1.memory" /proc/meminfo`,
+			"100 MiB of memory are free"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "state")

@@ -45,6 +45,7 @@ func boot(ctx context.Context, o options) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	arguments := "root=/dev/vda rw console=ttyS0 net.ifnames=0 panic=-1 quiet"
 	if o.first != "" {
 		arguments += " init=" + o.first
@@ -59,6 +60,7 @@ func boot(ctx context.Context, o options) (*machine, error) {
 		"-drive", "if=virtio,format=raw,cache=unsafe,file="+o.disk, "-device", "virtio-rng-pci",
 		"-netdev", "user,id=net,restrict=on,hostfwd=tcp:"+m.address+"-10.0.2.15:7000", "-device", "virtio-net-pci,netdev=net",
 		"-serial", "file:"+m.console)
+
 	said := &strings.Builder{}
 	m.qemu.Stderr = said
 	if err := m.qemu.Start(); err != nil {
@@ -119,6 +121,7 @@ func (m *machine) answers(ctx context.Context, limit time.Duration, before strin
 		}
 		return nil
 	})
+
 	if ended != nil {
 		err = ended
 	}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/internal/slow"
 	"porthole.dev/porthole/internal/testkit/archive"
 	"porthole.dev/porthole/internal/testkit/debian"
-	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 const (
@@ -52,19 +52,20 @@ const kindOfMachine = `set -e
 uname -r
 [ "$(cat /proc/1/comm)" = systemd ]
 [ "$(stat -f -c %T /sys/fs/cgroup)" = cgroup2fs ]
-! grep -w cgroup /proc/mounts
+if grep '^cgroup ' /proc/mounts; then exit 1; fi
 cat /sys/fs/cgroup/cgroup.controllers`
 
 // nothingLeft fails if a cluster left cgroups, namespaces, mounts or processes.
 const nothingLeft = `set -e
-! find /sys/fs/cgroup -name '*porthole*' | grep .
-! ls -A /var/run/netns 2>/dev/null | grep .
-! grep porthole /proc/mounts
-! cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | grep -E 'porthol[e]|containerd|wineserve[r]|kube[-l]'`
+left() { if grep -E "${1:-.}"; then exit 1; fi; }
+find /sys/fs/cgroup -name '*porthole*' | left
+ls -A /var/run/netns 2>/dev/null | left
+left porthole </proc/mounts
+cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | left 'porthol[e]|containerd|wineserve[r]|kube[-l]'`
 
 // lab is a script that runs tests of test/lab on the cluster in a folder.
 func lab(dir, tests string) string {
-	return fmt.Sprintf("cd /src/test/lab && %s=%s PORTHOLE_LAB_DIR=%s ./lab.test -test.v -test.run '^(%s)$'", wait.Scale, scale, dir, tests)
+	return fmt.Sprintf("cd /src/test/lab && %s=%s PORTHOLE_LAB_DIR=%s ./lab.test -test.v -test.run '^(%s)$'", slow.Variable, scale, dir, tests)
 }
 
 // vm is the machine of a test.

@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/beneath"
+	"porthole.dev/porthole/internal/slow"
 )
 
 const (
@@ -148,7 +149,7 @@ func (s systemCalls) startContainer(ctx context.Context, c *container, doc hcsd.
 	if err != nil {
 		return process{}, err
 	}
-	limited, cancel := context.WithTimeout(ctx, startLimit)
+	limited, cancel := context.WithTimeout(ctx, slow.Limit(startLimit))
 	defer cancel()
 	err = poll(limited, every, func() bool { return listens(dir) || !init.alive() })
 	if err == nil && !init.alive() {

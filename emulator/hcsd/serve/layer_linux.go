@@ -19,6 +19,7 @@ import (
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/beneath"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // A layer is a folder on C: of the host, which programs rename and remove as they like. What the kernel needs of it is in a folder of ours,
@@ -439,7 +440,7 @@ func (s layerCalls) awaitEnd(ctx context.Context, path string) {
 	if !strings.HasPrefix(strings.ToLower(path[strings.LastIndex(path, `\`)+1:]), "rm-") {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, endLimit)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(endLimit))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // A named pipe of the host that is mapped into a container. Pipes of Wine exist between the programs of one wineserver, so that bytes go
@@ -146,7 +147,7 @@ func (s systemCalls) servePipes(ctx context.Context, sys *hcsd.System, c *contai
 	}
 	defer folder.close()
 	ready := func(i int) bool { _, err := folder.root.Lstat(fileOf(i, pipeReady)); return err == nil }
-	limited, cancel := context.WithTimeout(ctx, startLimit)
+	limited, cancel := context.WithTimeout(ctx, slow.Limit(startLimit))
 	defer cancel()
 	err = poll(limited, every, func() bool {
 		return !server.Process.alive() || !slices.ContainsFunc(indices(pipes), func(i int) bool { return !ready(i) })

@@ -18,6 +18,7 @@ import (
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wire"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // programCalls answers the calls about processes.
@@ -140,7 +141,7 @@ func writeStart(folder runFolder, n int, doc hcsd.Process, hostname string) erro
 // untilStarted waits until the launcher has written whether the program runs: 0, or the Windows error of its start. A launcher that writes
 // nothing in time is killed, because nobody would know of its program.
 func (s programCalls) untilStarted(ctx context.Context, p *program, folder runFolder) error {
-	ctx, cancel := context.WithTimeout(ctx, programWait)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(programWait))
 	defer cancel()
 	said := ""
 	err := poll(ctx, every, func() bool {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // rebootLimit is how long systems may take to end.
@@ -51,7 +52,7 @@ func Reboot(ctx context.Context, hostDir string) error {
 // reboot ends all systems, and detaches the disks of containers' layers, as the end of Windows does: containerd removes a snapshot that it has forgotten only when
 // something else has changed often enough, and nobody unprepares its layer.
 func (s *Service) reboot(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, rebootLimit)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(rebootLimit))
 	defer cancel()
 	s.endSystems(ctx)
 	if err := poll(ctx, 20*time.Millisecond, func() bool { return !s.anyRuns() }); err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // runc runs containers by the program of that name. Its state is in root.
@@ -26,7 +27,7 @@ const runcLimit = time.Minute
 // command runs runc and returns what it wrote to its output. files become the standard streams of what
 // it starts; nil: it starts nothing.
 func (r runc) command(ctx context.Context, files *[3]*os.File, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, runcLimit)
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(runcLimit))
 	defer cancel()
 	log := filepath.Join(r.root, fmt.Sprintf("log-%d", logNumber.Add(1)))
 	defer os.Remove(log)

@@ -1,4 +1,4 @@
-// Package wait lets tests wait for a condition instead of sleeping. It imports the standard library only, so that every test may
+// Package wait lets tests wait for a condition instead of sleeping. It imports nearly nothing, so that every test may
 // use it.
 package wait
 
@@ -6,10 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"sync"
 	"time"
+
+	"porthole.dev/porthole/internal/slow"
 )
 
 // The pause between two tries starts at minPause and doubles up to maxPause. A try that takes long itself, such as one that starts
@@ -20,31 +19,17 @@ const (
 	maxSlowPause = 100 * time.Millisecond
 )
 
-// Scale is the name of a variable of the environment: by how much longer than usual everything may take, such as 10 where QEMU computes
-// each instruction. `porthole up` has --time-scale for the same.
-const Scale = "PORTHOLE_TIME_SCALE"
-
-var scale = sync.OnceValue(func() float64 {
-	if s, err := strconv.ParseFloat(os.Getenv(Scale), 64); err == nil && s > 1 {
-		return s
-	}
-	return 1
-})
-
-// Scaled returns what a limit is on this machine.
-func Scaled(limit time.Duration) time.Duration { return time.Duration(float64(limit) * scale()) }
-
 // tester is the part of testing.TB that is used.
 type tester interface {
 	Helper()
 	Fatal(args ...any)
 }
 
-// For calls try until it returns nil, and then returns nil. After limit, as Scaled makes it, or when ctx ends, it returns try's last error together
+// For calls try until it returns nil, and then returns nil. After limit, on a slow machine longer, or when ctx ends, it returns try's last error together
 // with what was waited for. The context that try gets ends with the wait; an error that only this caused does not hide an
 // earlier one.
 func For(ctx context.Context, limit time.Duration, what string, try func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, Scaled(limit))
+	ctx, cancel := context.WithTimeout(ctx, slow.Limit(limit))
 	defer cancel()
 	began := time.Now()
 
