@@ -30,7 +30,7 @@ func linuxArchive(version string) archive {
 		"windows/ovn_cni.exe", "windows/dll",
 		"bundle/kube", "bundle/containerd", "bundle/containerd-shim-runc-v2", "bundle/coredns", "bundle/registry",
 		"bundle/cni", "bundle/images")
-	a.built("windows-runtime", "bundle/windows/containerd.exe", "bundle/windows/ctr.exe", "bundle/windows/containerd-shim-runhcs-v1.exe")
+	a.built("windows-runtime", "bundle/windows/containerd.exe", "bundle/windows/containerd-shim-runhcs-v1.exe")
 	a.parts = append(a.parts, part{from: "bin/root", to: "root", modes: true, cure: "root"},
 		part{from: "LICENSE", to: "LICENSE"}, part{from: "tools/release/linux.md", to: "README.md"})
 	return a
