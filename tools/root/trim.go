@@ -37,16 +37,20 @@ var noPicture = regexp.MustCompile(`^(` +
 	`photo|player|vcore|vdecod)|wordpad|x3daudio\w+|xa(ctengine|pofx|udio)\w+|xinput\w+` +
 	`)\.(cpl|dll|drv|ds|exe|acm|ax|msstyles|ocx|tlb)$`)
 
+// noRuntime are the libraries of C and C++ compilers that never made a program for 64 bits.
+var noRuntime = regexp.MustCompile(`^(crtdll|msvcrtd|msvc[pr]7[01])\.dll$`)
+
 // noProgram are programs of wanted packages that no host starts.
 var noProgram = regexp.MustCompile(`^usr/(` +
-	`bin/(localedef|ovn-(appctl|debug|ic.*)|ovs-dpctl|ovsdb-client|vtysh)|` +
+	`bin/(localedef|lslogins|ovn-(appctl|debug|ic.*)|ovs-dpctl|ovsdb-client|vtysh)|` +
 	`lib/frr/(babel|bfd|eigrp|fabric|isis|ldp|mgmt|nhrp|ospf6?|path|pbr|pim6?|rip|ripng|vrrp)d|` +
-	`lib/x86_64-linux-gnu/frr/modules/pathd_.*|sbin/(arpd|debugfs|e2scrub.*|zic)|` +
+	`lib/x86_64-linux-gnu/frr/modules/pathd_.*|` +
+	`sbin/(arpd|dcb|debugfs|devlink|e2scrub.*|genl|tipc|vdpa|zic)|` +
 	`share/openvswitch/python.*|share/yang/.*)$`)
 
-// noLibrary are libraries that no program of the root is linked with: of C++, vectors of numbers, and for packing
-// certificates, which GnuTLS does only if it is there.
-var noLibrary = regexp.MustCompile(`^usr/lib/x86_64-linux-gnu/(libbrotlienc|liblua5\.3-c\+\+|libmvec|libstdc\+\+)\.so`)
+// noLibrary are libraries that no program of the root is linked with: of C++, vectors of numbers, the last log-ins with
+// their database, and for packing certificates, which GnuTLS does only if it is there.
+var noLibrary = regexp.MustCompile(`^usr/lib/x86_64-linux-gnu/(libbrotlienc|liblastlog2|liblua5\.3-c\+\+|libmvec|libsqlite3|libstdc\+\+)\.so`)
 
 // needed reports whether a file of a package, or a folder, belongs into the root. name is counted from the root,
 // without a slash in front.
@@ -74,7 +78,7 @@ func needed(name string, folder bool) bool {
 	case "x86_64-unix":
 		return !noWindow.MatchString(base)
 	case "x86_64-windows":
-		return !noPicture.MatchString(base)
+		return !noPicture.MatchString(base) && !noRuntime.MatchString(base)
 	}
 	return !noProgram.MatchString(name) && !noLibrary.MatchString(name)
 }
