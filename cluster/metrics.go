@@ -34,7 +34,8 @@ func metricsIdentities() []identity {
 func metricsServer(p *planner) supervise.Process {
 	pki := func(name string) string { return filepath.Join(p.l.PKI(), name) }
 	return supervise.Process{
-		Name: "metrics-server", Node: "lin01", Path: p.l.Bundled("kube"), Netns: p.netns("lin01"), Log: p.l.Log("metrics-server"),
+		Name: "metrics-server", Node: "lin01", Path: p.l.Bundled("kube"),
+		Netns: p.netns("lin01"), Log: p.l.Log("metrics-server"),
 		WaitFor: []supervise.Condition{p.apiReady(), {Path: appliedFile(p.l)}},
 		// A cluster of 20 nodes and 100 pods needs less; the collector works harder before the limit is passed.
 		Env: []string{"GOMEMLIMIT=64MiB", "GOGC=50"},

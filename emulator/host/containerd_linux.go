@@ -26,7 +26,7 @@ var InventoryKinds = []string{"containers", "tasks", "images", "snapshots"}
 // Inventory lists what the containerd of a cluster's node, or of a host with containerd.exe, has for Kubernetes, sorted by id. The node
 // may be a Linux one.
 func (h Host) Inventory(ctx context.Context, kind string) ([]Item, error) {
-	client, snapshotter, err := h.containerd()
+	client, snapshotter, err := containerdOf(h)
 	if err != nil {
 		return nil, err
 	}
@@ -39,10 +39,10 @@ func (h Host) Inventory(ctx context.Context, kind string) ([]Item, error) {
 	return items, nil
 }
 
-// containerd returns a client of the host's containerd, which the caller closes, and the name of what keeps its layers.
-func (h Host) containerd() (client *containerd.Client, snapshotter string, err error) {
+// containerdOf returns a client of the host's containerd, which the caller closes, and the name of what keeps its layers.
+func containerdOf(h Host) (client *containerd.Client, snapshotter string, err error) {
 	if h.Runtime == ContainerdExe {
-		client, err = h.runtimeClient()
+		client, err = runtimeClient(h)
 		return client, "windows", err
 	}
 	socket := filepath.Join(h.Dir, "containerd", "containerd.sock")

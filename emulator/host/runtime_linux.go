@@ -164,22 +164,23 @@ func (h Host) AwaitRuntime(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := h.askRuntime(ctx)
+		err := askRuntime(ctx, h)
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			log, _ := h.Prefix().ReadFile(onC("drive_c", runtimeLog)) // none says that it has not started
-			return fmt.Errorf("%s of host %s does not answer: %w\nIts log ends with:\n%s", h.Runtime, h.Name, err, log[max(0, len(log)-logTail):])
+			log = log[max(0, len(log)-logTail):]
+			return fmt.Errorf("%s of host %s does not answer: %w\nIts log ends with:\n%s", h.Runtime, h.Name, err, log)
 		case <-tick.C:
 		}
 	}
 }
 
 // askRuntime asks the runtime for its version.
-func (h Host) askRuntime(ctx context.Context) error {
-	client, err := h.runtimeClient()
+func askRuntime(ctx context.Context, h Host) error {
+	client, err := runtimeClient(h)
 	if err != nil {
 		return err
 	}

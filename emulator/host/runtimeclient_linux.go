@@ -14,9 +14,9 @@ import (
 )
 
 // runtimeClient returns a client of the host's containerd.exe. The caller closes it.
-func (h Host) runtimeClient() (*containerd.Client, error) {
+func runtimeClient(h Host) (*containerd.Client, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
-		return h.dialPipe(context.WithoutCancel(ctx), RuntimePipe) // ctx ends when the connection stands
+		return dialPipe(context.WithoutCancel(ctx), h, RuntimePipe) // ctx ends when the connection stands
 	}
 	return containerd.New("/"+ContainerdExe, containerd.WithTimeout(5*time.Second),
 		containerd.WithExtraDialOpts([]grpc.DialOption{grpc.WithContextDialer(dial)}))
@@ -24,7 +24,7 @@ func (h Host) runtimeClient() (*containerd.Client, error) {
 
 // dialPipe connects to a named pipe of the host. Such a pipe exists between the programs of the host only: one of them
 // connects for us, and ends with the connection. The connection ends at once if there is no such pipe.
-func (h Host) dialPipe(ctx context.Context, pipe string) (net.Conn, error) {
+func dialPipe(ctx context.Context, h Host, pipe string) (net.Conn, error) {
 	cmd, err := h.Program(ctx, wine.PipeProgram, "--open", pipe)
 	if err != nil {
 		return nil, err

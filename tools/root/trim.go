@@ -50,7 +50,8 @@ var noProgram = regexp.MustCompile(`^usr/(` +
 
 // noLibrary are libraries that no program of the root is linked with: of C++, vectors of numbers, the last log-ins with
 // their database, and for packing certificates, which GnuTLS does only if it is there.
-var noLibrary = regexp.MustCompile(`^usr/lib/x86_64-linux-gnu/(libbrotlienc|liblastlog2|liblua5\.3-c\+\+|libmvec|libsqlite3|libstdc\+\+)\.so`)
+var noLibrary = regexp.MustCompile(`^usr/lib/x86_64-linux-gnu/` +
+	`(libbrotlienc|liblastlog2|liblua5\.3-c\+\+|libmvec|libsqlite3|libstdc\+\+)\.so`)
 
 // needed reports whether a file of a package, or a folder, belongs into the root. name is counted from the root,
 // without a slash in front.

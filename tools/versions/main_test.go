@@ -33,6 +33,7 @@ exclude (
 )
 exclude k8s.io/api v0.37.0
 `)
+
 	want := "map[example.com/one:v1.0.0 example.com/two/v2:v2.0.0-20260101000000-abcdefabcdef k8s.io/api:v0.36.3]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
