@@ -19,7 +19,8 @@ VERSION ?=
 # Tests must not run so.
 COMPILE := GOGC=off GOMEMLIMIT=2GiB go
 GOBUILD := $(COMPILE) build -ldflags="-s -w -buildid=$(if $(VERSION), -X porthole.dev/porthole/cli/version.release=$(VERSION))"
-# Programs of ours, one folder of cmd/ each. kubelet.exe is porthole.exe under the name that installers expect.
+# Programs of ours, one folder of cmd/ each. kubelet.exe is porthole.exe under the name that installers expect, and
+# win-bridge.exe is win-overlay.exe and wincni.exe too.
 PROGRAMS := $(notdir $(wildcard cmd/*))
 LINUX_PROGRAMS := $(filter porthole% ovn_cni,$(PROGRAMS))
 WINDOWS_PROGRAMS := $(filter-out porthole-routes porthole-host porthole-web,$(PROGRAMS))
@@ -94,6 +95,7 @@ programs-windows:
 	GOOS=windows GOARCH=amd64 $(GOBUILD) -o $$linked/ $(addprefix ./cmd/,$(WINDOWS_PROGRAMS)); \
 	for p in $(WINDOWS_PROGRAMS); do exe=$(BIN)/windows/$$p.exe; echo "building $$exe"; $(BIN)/pealign $$linked/$$p.exe $$exe; done
 	@ln -f $(BIN)/windows/porthole.exe $(BIN)/windows/kubelet.exe
+	@for p in win-overlay wincni; do ln -f $(BIN)/windows/win-bridge.exe $(BIN)/windows/$$p.exe; done
 
 # One small program for each probe of check/probe, for machines that have nothing else of ours.
 .PHONY: probes

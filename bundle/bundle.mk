@@ -21,8 +21,6 @@ BUNDLE_NERDCTL := $(BUNDLE_OUT)/windows/nerdctl.exe
 BUNDLE_CNI := $(addprefix $(BUNDLE_OUT)/cni/,bridge host-local loopback portmap)
 BUNDLE_CNI_WINDOWS := $(addprefix $(BUNDLE_OUT)/cni-windows/,host-local.exe win-bridge.exe win-overlay.exe)
 BUNDLE_COREDNS := $(BUNDLE_OUT)/coredns
-BUNDLE_METRICS := $(BUNDLE_OUT)/metrics-server
-BUNDLE_METRICS_VERSION := v0.9.0
 BUNDLE_REGISTRY := $(BUNDLE_OUT)/registry
 BUNDLE_PROXYORACLE := $(BUNDLE_OUT)/proxy-oracle
 BUNDLE_HELM := $(BUNDLE_OUT)/helm-template
@@ -38,7 +36,7 @@ bundle: $(BUNDLE_KUBE) ## build the third-party programs of a local cluster
 	@$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS)) bundle-others
 
 .PHONY: bundle-others
-bundle-others: windows-runtime $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_COREDNS) $(BUNDLE_METRICS) $(BUNDLE_REGISTRY) $(BUNDLE_IMAGES)
+bundle-others: windows-runtime $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_IMAGES)
 
 # Programs that no cluster runs, but tests: upstream's CNI plugins for Windows, upstream's choice of backends, Helm's engine, and flanneld.
 .PHONY: bundle-tests
@@ -131,9 +129,6 @@ $(BUNDLE_CNI_WINDOWS) &: $(call bundle-sources,cni)
 
 $(BUNDLE_COREDNS): $(call bundle-sources,coredns)
 	cd bundle/coredns && $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@
-
-$(BUNDLE_METRICS): $(call bundle-sources,metricsserver)
-	cd bundle/metricsserver && $(BUNDLE_BUILD) -ldflags "-s -w -X k8s.io/client-go/pkg/version.gitVersion=$(BUNDLE_METRICS_VERSION)" -o ../../$@ sigs.k8s.io/metrics-server/cmd/metrics-server
 
 $(BUNDLE_REGISTRY): $(call bundle-sources,registry)
 	cd bundle/registry && $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@

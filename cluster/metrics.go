@@ -34,11 +34,13 @@ func metricsIdentities() []identity {
 func metricsServer(p *planner) supervise.Process {
 	pki := func(name string) string { return filepath.Join(p.l.PKI(), name) }
 	return supervise.Process{
-		Name: "metrics-server", Node: "lin01", Path: p.l.Bundled("metrics-server"), Netns: p.netns("lin01"), Log: p.l.Log("metrics-server"),
+		Name: "metrics-server", Node: "lin01", Path: p.l.Bundled("kube"),
+		Netns: p.netns("lin01"), Log: p.l.Log("metrics-server"),
 		WaitFor: []supervise.Condition{p.apiReady(), {Path: appliedFile(p.l)}},
 		// A cluster of 20 nodes and 100 pods needs less; the collector works harder before the limit is passed.
 		Env: []string{"GOMEMLIMIT=64MiB", "GOGC=50"},
 		Args: []string{
+			"metrics-server",
 			"--kubeconfig=" + kubeconfigOf(p.l, "metrics-server"),
 			"--authentication-kubeconfig=" + kubeconfigOf(p.l, "metrics-server"), "--authorization-kubeconfig=" + kubeconfigOf(p.l, "metrics-server"),
 			"--bind-address=" + address(11).String(), fmt.Sprintf("--secure-port=%d", metricsPort),

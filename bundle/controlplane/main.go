@@ -1,11 +1,11 @@
 // Command kube is the Kubernetes side of a local cluster in one file: the control plane in one process, and upstream's
-// own kubectl, kube-proxy and kubelet under the names of their programs.
+// own kubectl, kube-proxy, kubelet and metrics-server under the names of their programs.
 //
-//	kube controlplane --config FILE    etcd, kube-apiserver, kube-controller-manager and kube-scheduler
-//	kube kubectl|kube-proxy|kubelet …  upstream's program of that name
+//	kube controlplane --config FILE                   etcd, kube-apiserver, kube-controller-manager and kube-scheduler
+//	kube kubectl|kube-proxy|kubelet|metrics-server …  upstream's program of that name
 //
-// A file called kubectl, kube-proxy or kubelet that links to this one is that program. Nothing here changes what upstream
-// does: each part gets the flags that its own command would get, parsed by its own flag sets.
+// A file called kubectl, kube-proxy, kubelet or metrics-server that links to this one is that program. Nothing here
+// changes what upstream does: each part gets the flags that its own command would get, parsed by its own flag sets.
 package main
 
 import (
@@ -13,12 +13,14 @@ import (
 	"os"
 	"path/filepath"
 
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/component-base/cli"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+	metricsserver "sigs.k8s.io/metrics-server/cmd/metrics-server/app"
 )
 
 func main() {
@@ -41,8 +43,10 @@ func main() {
 		os.Exit(cli.Run(kubeproxy.NewProxyCommand()))
 	case "kubelet":
 		os.Exit(cli.Run(kubelet.NewKubeletCommand(contextForKubelet())))
+	case "metrics-server":
+		os.Exit(cli.Run(metricsserver.NewMetricsServerCommand(genericapiserver.SetupSignalHandler())))
 	default:
-		fmt.Fprintf(os.Stderr, "kube: %q is none of controlplane, kubectl, kube-proxy, kubelet\n", name)
+		fmt.Fprintf(os.Stderr, "kube: %q is none of controlplane, kubectl, kube-proxy, kubelet, metrics-server\n", name)
 		os.Exit(2)
 	}
 }

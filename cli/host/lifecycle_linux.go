@@ -71,7 +71,7 @@ Profiles of HNS (--hns-profile):
   porthole host create h5 --hns-profile ws2022-unkind
   porthole host create h6 --dns none && porthole host hns h6 dns 10.99.0.53   # a DNS server that comes late
   porthole host create h7 --runtime none                                      # without containers it is up sooner
-  porthole host create h8 && porthole host run h8 -- 'C:\Program Files\containerd\ctr.exe' version`,
+  porthole host create h8 && porthole host ctr h8 images`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return f.create(c.Context(), args[0], c.OutOrStdout()) },
 	}

@@ -26,19 +26,12 @@ var InventoryKinds = []string{"containers", "tasks", "images", "snapshots"}
 // Inventory lists what the containerd of a cluster's node, or of a host with containerd.exe, has for Kubernetes, sorted by id. The node
 // may be a Linux one.
 func (h Host) Inventory(ctx context.Context, kind string) ([]Item, error) {
-	if h.Runtime == ContainerdExe {
-		return h.inventoryOfWindows(ctx, kind)
-	}
-	socket := filepath.Join(h.Dir, "containerd", "containerd.sock")
-	if _, err := os.Stat(socket); err != nil {
-		return nil, fmt.Errorf("host %s has no container runtime; nodes of a running cluster have one", h.Name)
-	}
-	client, err := containerd.New(socket, containerd.WithTimeout(5*time.Second))
+	client, snapshotter, err := containerdOf(h)
 	if err != nil {
-		return nil, fmt.Errorf("containerd of host %s: %w", h.Name, err)
+		return nil, err
 	}
 	defer client.Close()
-	items, err := inventory(namespaces.WithNamespace(ctx, "k8s.io"), client, kind)
+	items, err := inventory(namespaces.WithNamespace(ctx, "k8s.io"), client, snapshotter, kind)
 	if err != nil {
 		return nil, fmt.Errorf("listing %s of host %s: %w", kind, h.Name, err)
 	}
@@ -46,8 +39,25 @@ func (h Host) Inventory(ctx context.Context, kind string) ([]Item, error) {
 	return items, nil
 }
 
+// containerdOf returns a client of the host's containerd, which the caller closes, and the name of what keeps its layers.
+func containerdOf(h Host) (client *containerd.Client, snapshotter string, err error) {
+	if h.Runtime == ContainerdExe {
+		client, err = runtimeClient(h)
+		return client, "windows", err
+	}
+	socket := filepath.Join(h.Dir, "containerd", "containerd.sock")
+	if _, err := os.Stat(socket); err != nil {
+		return nil, "", fmt.Errorf("host %s has no container runtime; nodes of a running cluster have one", h.Name)
+	}
+	client, err = containerd.New(socket, containerd.WithTimeout(5*time.Second))
+	if err != nil {
+		return nil, "", fmt.Errorf("containerd of host %s: %w", h.Name, err)
+	}
+	return client, "overlayfs", nil
+}
+
 // inventory lists what containerd has of one kind in the namespace of ctx. The list is never nil.
-func inventory(ctx context.Context, client *containerd.Client, kind string) ([]Item, error) {
+func inventory(ctx context.Context, client *containerd.Client, snapshotter, kind string) ([]Item, error) {
 	items := []Item{}
 
 	switch kind {
@@ -70,7 +80,7 @@ func inventory(ctx context.Context, client *containerd.Client, kind string) ([]I
 		}
 		return items, err
 	case "snapshots":
-		err := client.SnapshotService("overlayfs").Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+		err := client.SnapshotService(snapshotter).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
 			items = append(items, Item{i.Name, i.Parent})
 			return nil
 		})

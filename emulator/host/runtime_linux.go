@@ -32,7 +32,10 @@ func CheckRuntime(name string) error {
 const runtimeFolder = `C:\Program Files\containerd`
 
 // RuntimePrograms are the files of the runtime; they are in bin/bundle/windows.
-var RuntimePrograms = []string{"containerd.exe", "containerd-shim-runhcs-v1.exe", "ctr.exe"}
+var RuntimePrograms = []string{"containerd.exe", "containerd-shim-runhcs-v1.exe"}
+
+// runtimeTool is containerd's own client, for people and tests. It lies beside the runtime if it was built.
+const runtimeTool = "ctr.exe"
 
 // runtimeConfig is what an administrator changes of containerd's configuration: where CNI is, and where the registries' mirrors are.
 // The handler of Hyper-V isolation, which containerd's defaults have with SandboxIsolation 1 (internal/cri/config/config_windows.go),
@@ -74,8 +77,11 @@ func (s Store) RuntimeLayer() (dir string, err error) {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return "", fmt.Errorf("installing %s: %w", ContainerdExe, err)
 	}
-	for _, name := range RuntimePrograms {
+	for _, name := range append([]string{runtimeTool}, RuntimePrograms...) {
 		err := copyProgram(filepath.Join(s.Bin, "bundle", "windows", name), filepath.Join(to, name))
+		if errors.Is(err, os.ErrNotExist) && name == runtimeTool {
+			continue
+		}
 		if errors.Is(err, os.ErrNotExist) {
 			err = fmt.Errorf("%w (make windows-runtime builds it)", err)
 		}
@@ -158,17 +164,31 @@ func (h Host) AwaitRuntime(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		out, err := h.output(ctx, runtimeFolder+`\ctr.exe`, "--connect-timeout", "5s", "version")
+		err := askRuntime(ctx, h)
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			log, _ := h.Prefix().ReadFile(onC("drive_c", runtimeLog)) // none says that it has not started
-			return fmt.Errorf("%s of host %s does not answer: %w: %s\nIts log ends with:\n%s", h.Runtime, h.Name, err, out, log[max(0, len(log)-logTail):])
+			log = log[max(0, len(log)-logTail):]
+			return fmt.Errorf("%s of host %s does not answer: %w\nIts log ends with:\n%s", h.Runtime, h.Name, err, log)
 		case <-tick.C:
 		}
 	}
+}
+
+// askRuntime asks the runtime for its version.
+func askRuntime(ctx context.Context, h Host) error {
+	client, err := runtimeClient(h)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err = client.Version(limited)
+	return err
 }
 
 // output runs a program of the host to its end and returns what it printed.

@@ -5,7 +5,6 @@ import (
 	"archive/zip"
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -157,15 +156,13 @@ func (r *release) described(entries []entry) ([]entry, error) {
 
 // writeTar writes files below a folder. A file with the content of an earlier one becomes a hard link to it.
 func (r *release) writeTar(w io.Writer, top string, entries []entry) error {
-	zipped, err := gzip.NewWriterLevel(w, r.level)
-	if err != nil {
-		return err
-	}
-	out := tar.NewWriter(zipped)
-	if err := r.writeEntries(out, top, entries); err != nil {
-		return err
-	}
-	return errors.Join(out.Close(), zipped.Close())
+	return r.gzip(w, func(w io.Writer) error {
+		out := tar.NewWriter(w)
+		if err := r.writeEntries(out, top, entries); err != nil {
+			return err
+		}
+		return out.Close()
+	})
 }
 
 func (r *release) writeEntries(out *tar.Writer, top string, entries []entry) error {

@@ -28,8 +28,9 @@ func linuxArchive(version string) archive {
 	a.built("build", "porthole", "porthole-routes", "porthole-host", "porthole-web", "ovn_cni",
 		"windows/porthole.exe", "windows/kubelet.exe", "windows/kube-proxy.exe", "windows/win-bridge.exe", "windows/win-overlay.exe", "windows/wincni.exe",
 		"windows/ovn_cni.exe", "windows/dll",
-		"bundle/kube", "bundle/containerd", "bundle/containerd-shim-runc-v2", "bundle/coredns", "bundle/metrics-server", "bundle/registry", "bundle/cni", "bundle/images")
-	a.built("windows-runtime", "bundle/windows/containerd.exe", "bundle/windows/ctr.exe", "bundle/windows/containerd-shim-runhcs-v1.exe")
+		"bundle/kube", "bundle/containerd", "bundle/containerd-shim-runc-v2", "bundle/coredns", "bundle/registry",
+		"bundle/cni", "bundle/images")
+	a.built("windows-runtime", "bundle/windows/containerd.exe", "bundle/windows/containerd-shim-runhcs-v1.exe")
 	a.parts = append(a.parts, part{from: "bin/root", to: "root", modes: true, cure: "root"},
 		part{from: "LICENSE", to: "LICENSE"}, part{from: "tools/release/linux.md", to: "README.md"})
 	return a

@@ -3,7 +3,6 @@ package main
 import (
 	"archive/tar"
 	"cmp"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,15 +123,14 @@ func (r *release) pack(entries []entry) (l layer, err error) {
 	l.file = f.Name()
 	defer func() { err = errors.Join(err, f.Close()) }()
 	packed, content := digest.SHA256.Digester(), digest.SHA256.Digester()
-	zipped, err := gzip.NewWriterLevel(io.MultiWriter(f, packed.Hash()), r.level)
+	err = r.gzip(io.MultiWriter(f, packed.Hash()), func(w io.Writer) error {
+		t := tar.NewWriter(io.MultiWriter(w, content.Hash()))
+		if err := r.writeEntries(t, "", entries); err != nil {
+			return err
+		}
+		return t.Close()
+	})
 	if err != nil {
-		return l, err
-	}
-	t := tar.NewWriter(io.MultiWriter(zipped, content.Hash()))
-	if err := r.writeEntries(t, "", entries); err != nil {
-		return l, err
-	}
-	if err := errors.Join(t.Close(), zipped.Close()); err != nil {
 		return l, err
 	}
 

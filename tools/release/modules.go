@@ -32,6 +32,9 @@ func infoOf(e entry) *debug.BuildInfo {
 	return info
 }
 
+// inFolder reports whether a module is a folder of this repository, which stands for another module.
+func inFolder(m *debug.Module) bool { return m.Version == "" || m.Version == "(devel)" }
+
 // module returns the module whose sources were compiled: the one that replaces m, if one does.
 func module(m *debug.Module) *debug.Module {
 	if m.Replace != nil {
@@ -49,7 +52,7 @@ func modulesOf(entries []entry) ([]debug.Module, error) {
 			continue
 		}
 		for _, m := range info.Deps {
-			if m = module(m); m.Version != "" {
+			if m = module(m); !inFolder(m) {
 				known[debug.Module{Path: m.Path, Version: m.Version}] = true
 			}
 		}
@@ -179,8 +182,8 @@ func billOf(entries []entry, version string, at time.Time) ([]byte, error) {
 			c.Type = "application"
 			c.Components = append(c.Components, component{Type: "platform", Name: "go", Version: info.GoVersion})
 			for _, m := range info.Deps {
-				if m = module(m); m.Version == "" {
-					continue // a folder of this repository
+				if m = module(m); inFolder(m) {
+					continue
 				}
 				c.Components = append(c.Components, component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version})
 			}

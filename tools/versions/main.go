@@ -113,12 +113,14 @@ func modFiles(root string) ([]string, error) {
 
 var (
 	requirement = regexp.MustCompile(`(?m)^\s*(?:require )?([a-z0-9.-]+\.[a-z]+/?\S*) (v\S+)(?: // indirect)?$`)
+	exclusion   = regexp.MustCompile(`(?m)^exclude \([^)]*\)$|^exclude .*$`)
 	replacement = regexp.MustCompile(`(?m)^\s*(?:replace )?(\S+) => \S+ (v\S+)$`)
 )
 
 // requirements returns the version of each module that a go.mod file asks for, after its replacements.
 func requirements(text string) map[string]string {
 	versions := map[string]string{}
+	text = exclusion.ReplaceAllString(text, "")
 	for _, m := range requirement.FindAllStringSubmatch(text, -1) {
 		versions[m[1]] = m[2]
 	}

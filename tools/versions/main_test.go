@@ -26,7 +26,14 @@ replace k8s.io/api => k8s.io/api v0.36.3
 replace (
 	k8s.io/unused => k8s.io/unused v0.36.3
 )
+
+exclude (
+	example.com/one v1.1.0
+	example.com/three v1.0.0
+)
+exclude k8s.io/api v0.37.0
 `)
+
 	want := "map[example.com/one:v1.0.0 example.com/two/v2:v2.0.0-20260101000000-abcdefabcdef k8s.io/api:v0.36.3]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)

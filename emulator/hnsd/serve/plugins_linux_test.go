@@ -18,7 +18,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// ours are the CNI plugins of this repository that these tests run under Wine.
+// ours are the CNI plugins of this repository that these tests run under Wine: one program, whose name is the first.
 var ours = []string{"win-bridge", "win-overlay", "wincni"}
 
 // pluginHost is a host with our plugins in C:\ours.
@@ -34,11 +34,10 @@ func (h pluginHost) install() {
 	h.t.Helper()
 	dir := filepath.Join(h.prefix.DriveC(), "ours")
 	must(h.t, os.MkdirAll(dir, 0o755))
-	args := []string{"build", "-ldflags", "-s -w", "-o", dir + "/"}
-	for _, name := range ours {
-		args = append(args, "porthole.dev/porthole/cmd/"+name)
+	h.build(".", "go", "build", "-ldflags", "-s -w", "-o", dir+"/", "porthole.dev/porthole/cmd/"+ours[0])
+	for _, name := range ours[1:] {
+		must(h.t, os.Link(filepath.Join(dir, ours[0]+".exe"), filepath.Join(dir, name+".exe")))
 	}
-	h.build(".", "go", args...)
 }
 
 // pod is a sandbox of a test: a Linux network namespace that HNS knows under an id.
