@@ -154,7 +154,8 @@ func TestProcessesArePure(t *testing.T) {
 	}
 }
 
-// TestOneByOne: on a slow machine the processes of a node wait for the control plane or the node before, and those of the cluster do not.
+// TestOneByOne: on a slow machine the processes of a node wait for the control plane or the node before, metrics-server for the last node, and the
+// others for nothing.
 func TestOneByOne(t *testing.T) {
 	l, c := Layout{Dir: "/d", Bin: "/b"}, DefaultConfig()
 	list, err := Processes(l, c, wine.Debian)
@@ -163,12 +164,13 @@ func TestOneByOne(t *testing.T) {
 	}
 	oneByOne(list, l, c)
 
-	want := map[string]string{"lin01": "/d/run/applied", "win01": "/d/run/ready-lin01", "win02": "/d/run/ready-win01"}
+	want := map[string]string{"lin01": "/d/run/applied", "win01": "/d/run/ready-lin01", "win02": "/d/run/ready-win01",
+		"metrics-server": "/d/run/ready-win02"}
 	for _, p := range list {
-		node, _, ofNode := strings.Cut(p.Name, "/")
+		node, _, _ := strings.Cut(p.Name, "/")
 		when := supervise.Condition{Path: want[node]}
-		if waits := slices.Contains(p.WaitOnce, when); waits != ofNode {
-			t.Errorf("%s waits for %q: %t, want %t", p.Name, when.Path, waits, ofNode)
+		if waits := slices.Contains(p.WaitFor, when); waits != (want[node] != "") {
+			t.Errorf("%s waits for %q: %t, want %t", p.Name, when.Path, waits, !waits)
 		}
 	}
 }

@@ -222,8 +222,11 @@ func oneByOne(processes []supervise.Process, l Layout, c Config) {
 	}
 
 	for i := range processes {
-		if p := &processes[i]; strings.HasPrefix(p.Name, p.Node+"/") {
-			p.WaitOnce = append(p.WaitOnce, when[p.Node])
+		switch p := &processes[i]; {
+		case strings.HasPrefix(p.Name, p.Node+"/"):
+			p.WaitFor = slices.Insert(p.WaitFor, 0, when[p.Node])
+		case p.Name == "metrics-server": // has nothing to measure before
+			p.WaitFor = slices.Insert(p.WaitFor, 0, supervise.Condition{Path: file})
 		}
 	}
 }
@@ -387,7 +390,7 @@ func (o UpOptions) wait(ctx context.Context, usual time.Duration, try func(conte
 				return fmt.Errorf("%w (after %v; on a slow machine: --time-scale)", last, slow.Limit(usual))
 			}
 			return last
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(slow.Limit(100 * time.Millisecond)):
 		}
 	}
 }

@@ -171,31 +171,34 @@ func (k *keeper) await(ctx context.Context) bool {
 		return false
 	}
 	for _, c := range k.conditions() {
-		for first := true; !c.Holds(); first = false {
-			if first {
-				k.enter(ctx, "waiting", c.String())
-			}
-			select {
-			case <-ctx.Done():
-				return false
-			case <-time.After(50 * time.Millisecond):
-			}
+		if !k.until(ctx, c.String(), c.Holds) {
+			return false
 		}
 	}
+	if k.process.Follows == "" {
+		return ctx.Err() == nil
+	}
+	return k.until(ctx, k.process.Follows, func() bool {
+		k.state.Leader = k.leader()
+		return k.state.Leader > 0
+	})
+}
 
-	for k.process.Follows != "" {
-		if pid := k.leader(); pid > 0 {
-			k.state.Leader = pid
-			break
+// until asks until something holds, and returns false if ctx ends first. What has not held for long is asked for less often, so that what
+// waits takes little of the processor, and starts at most an eighth later.
+func (k *keeper) until(ctx context.Context, waiting string, holds func() bool) bool {
+	began := time.Now()
+	for first := true; !holds(); first = false {
+		if first {
+			k.enter(ctx, "waiting", waiting)
 		}
-		k.enter(ctx, "waiting", k.process.Follows)
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(min(max(50*time.Millisecond, time.Since(began)/8), 2*time.Second)):
 		}
 	}
-	return ctx.Err() == nil
+	return true
 }
 
 // leader returns the pid of the followed process, or 0 while that does not run.
