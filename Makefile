@@ -257,6 +257,11 @@ test-archive: deps build ## the archive for Linux where Go is nowhere, and in pr
 	@tools/deps archive
 	@PORTHOLE_ARCHIVE=1 go test -count=1 -timeout 25m -v -p 1 ./test/archive
 
+.PHONY: test-vm
+test-vm: deps build ## a cluster in a virtual machine of QEMU, with Debian 13's kernel, systemd and cgroup v2 alone; without KVM it takes long, on a machine that does nothing else
+	@tools/deps vm
+	@PORTHOLE_VM=1 go test -count=1 -timeout 70m -v -run TestVM ./test/vm
+
 .PHONY: clean
 clean: ## remove what was built (not the local cluster: that is `make down`)
 	rm -rf $(BIN)

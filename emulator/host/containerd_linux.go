@@ -12,6 +12,8 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	"porthole.dev/porthole/internal/slow"
 )
 
 // Item is one thing that a container runtime has.
@@ -49,7 +51,7 @@ func containerdOf(h Host) (client *containerd.Client, snapshotter string, err er
 	if _, err := os.Stat(socket); err != nil {
 		return nil, "", fmt.Errorf("host %s has no container runtime; nodes of a running cluster have one", h.Name)
 	}
-	client, err = containerd.New(socket, containerd.WithTimeout(5*time.Second))
+	client, err = containerd.New(socket, containerd.WithTimeout(slow.Limit(5*time.Second)))
 	if err != nil {
 		return nil, "", fmt.Errorf("containerd of host %s: %w", h.Name, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/pealign"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // ContainerdExe is the container runtime of a host, and of each Windows node of a cluster: containerd.exe and runhcs, unmodified.
@@ -185,7 +186,7 @@ func askRuntime(ctx context.Context, h Host) error {
 		return err
 	}
 	defer client.Close()
-	limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+	limited, cancel := context.WithTimeout(ctx, slow.Limit(5*time.Second))
 	defer cancel()
 	_, err = client.Version(limited)
 	return err

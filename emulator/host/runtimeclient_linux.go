@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // runtimeClient returns a client of the host's containerd.exe. The caller closes it.
@@ -18,7 +19,7 @@ func runtimeClient(h Host) (*containerd.Client, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return dialPipe(context.WithoutCancel(ctx), h, RuntimePipe) // ctx ends when the connection stands
 	}
-	return containerd.New("/"+ContainerdExe, containerd.WithTimeout(5*time.Second),
+	return containerd.New("/"+ContainerdExe, containerd.WithTimeout(slow.Limit(5*time.Second)),
 		containerd.WithExtraDialOpts([]grpc.DialOption{grpc.WithContextDialer(dial)}))
 }
 

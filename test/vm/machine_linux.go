@@ -27,6 +27,7 @@ type machine struct {
 	ended   chan error
 	address string // of the agent, on loopback
 	console string // file with what the kernel and systemd print
+	slow    bool   // QEMU computes each instruction
 }
 
 // options of boot.
@@ -45,16 +46,16 @@ func boot(ctx context.Context, o options) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
+	accelerator, slow, err := accelerator()
+	if err != nil {
+		return nil, err
+	}
 
 	arguments := "root=/dev/vda rw console=ttyS0 net.ifnames=0 panic=-1 quiet"
 	if o.first != "" {
 		arguments += " init=" + o.first
 	}
-	m := &machine{address: fmt.Sprintf("127.0.0.1:%d", port), console: o.disk + ".console", ended: make(chan error, 1)}
-	accelerator, err := accelerator()
-	if err != nil {
-		return nil, err
-	}
+	m := &machine{address: fmt.Sprintf("127.0.0.1:%d", port), console: o.disk + ".console", slow: slow, ended: make(chan error, 1)}
 	m.qemu = exec.CommandContext(ctx, "qemu-system-x86_64", "-nodefaults", "-display", "none", "-machine", "q35", "-accel", accelerator,
 		"-cpu", processor, "-smp", fmt.Sprint(o.processors), "-m", o.memory, "-kernel", o.kernel, "-initrd", o.initrd, "-append", arguments,
 		"-drive", "if=virtio,format=raw,cache=unsafe,file="+o.disk, "-device", "virtio-rng-pci",
@@ -84,15 +85,15 @@ func (m *machine) stop() {
 
 // accelerator is KVM where the processor has what Debian's kernel needs of it. A machine that is a virtual one itself can have a /dev/kvm
 // without that, for kernels that were made for it.
-func accelerator() (string, error) {
+func accelerator() (name string, slow bool, err error) {
 	processor, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	if _, err := os.Stat("/dev/kvm"); err == nil && hardware.Match(processor) {
-		return "kvm", nil
+		return "kvm", false, nil
 	}
-	return "tcg,thread=multi", nil
+	return "tcg,thread=multi", true, nil
 }
 
 var hardware = regexp.MustCompile(`(?m)^flags\s*:.* (vmx|svm)( |$)`)

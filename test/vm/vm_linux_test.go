@@ -39,11 +39,13 @@ func TestVM(t *testing.T) {
 	v := newVM(t)
 	v.boot("")
 	v.step("the machine", 5*time.Minute, kindOfMachine)
-	v.step("up", 20*time.Minute, "cd /porthole && ./porthole up --time-scale "+scale)
-	v.step("sample", 10*time.Minute, "cd /src && tools/sample /var/lib/porthole")
-	v.step("limits", 20*time.Minute, lab("/var/lib/porthole", "TestMemoryLimit|TestTop"))
+	v.step("up", 25*time.Minute, v.up())
+	v.step("sample", 15*time.Minute, sample)
+	v.step("limits and figures", 20*time.Minute, lab("TestMemoryLimit|TestTop"))
+	v.step("eviction", 25*time.Minute, lab("TestWindowsEviction"))
 	v.reboot()
-	v.step("up after a reboot", 20*time.Minute, "cd /porthole && ./porthole up --time-scale "+scale+" && cd /src && tools/sample /var/lib/porthole")
+	v.step("up after a reboot", 25*time.Minute, v.up())
+	v.step("sample after a reboot", 15*time.Minute, sample)
 	v.step("down", 5*time.Minute, "cd /porthole && ./porthole down --purge\n"+nothingLeft)
 }
 
@@ -63,9 +65,26 @@ ls -A /var/run/netns 2>/dev/null | left
 left porthole </proc/mounts
 cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | left 'porthol[e]|containerd|wineserve[r]|kube[-l]'`
 
-// lab is a script that runs tests of test/lab on the cluster in a folder.
-func lab(dir, tests string) string {
-	return fmt.Sprintf("cd /src/test/lab && %s=%s PORTHOLE_LAB_DIR=%s ./lab.test -test.v -test.run '^(%s)$'", slow.Variable, scale, dir, tests)
+const (
+	// windowsMemory is so little that a pod can use it up.
+	windowsMemory = "4Gi"
+	sample        = "cd /src && " + slow.Variable + "=" + scale + " tools/sample /var/lib/porthole"
+)
+
+// up is a script that brings the cluster up. Where QEMU computes each instruction it has one Windows node only: what two do while nothing
+// happens is more than that machine can.
+func (m *machine) up() string {
+	nodes := 2
+	if m.slow {
+		nodes = 1
+	}
+	return fmt.Sprintf("cd /porthole && ./porthole up --time-scale %s --windows-nodes %d --windows-memory %s", scale, nodes, windowsMemory)
+}
+
+// lab is a script that runs tests of test/lab on the cluster.
+func lab(tests string) string {
+	return fmt.Sprintf("cd /src/test/lab && %s=%s PORTHOLE_LAB_MEMORY=%s PORTHOLE_LAB_DIR=/var/lib/porthole ./lab.test -test.v -test.run '^(%s)$'",
+		slow.Variable, scale, windowsMemory, tests)
 }
 
 // vm is the machine of a test.
