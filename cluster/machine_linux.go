@@ -20,6 +20,7 @@ type machine struct {
 	memory, disk int64    // free bytes; 0 if unknown
 	controllers  []string // of cgroups, of all hierarchies
 	overlay      bool     // the kernel has the overlay file system
+	bridgeFilter bool     // rules see what crosses a bridge
 	readOnly     error    // why files cannot be made where the state folder belongs
 	lacks        []dataplane.Lack
 }
@@ -52,6 +53,7 @@ func observe(ctx context.Context, dir string) (m machine, err error) {
 	}
 	m.controllers = cgroupControllers()
 	m.overlay = hasOverlay()
+	m.bridgeFilter = hasBridgeFilter(ctx)
 	m.lacks, err = dataplane.Probe(ctx, "")
 	return m, err
 }
@@ -81,6 +83,10 @@ func (m machine) lacking(c Config, dir string) (errs []error) {
 	if !m.overlay {
 		errs = append(errs, errors.New("this kernel has no overlay file system (CONFIG_OVERLAY_FS): "+
 			"take a distribution's kernel"))
+	}
+	if !m.bridgeFilter && c.LinuxNodes > 0 {
+		errs = append(errs, errors.New("this kernel has no br_netfilter (CONFIG_BRIDGE_NETFILTER), without which a pod of a Linux node "+
+			"does not reach a service whose pod is on the same node: modprobe br_netfilter, or take a distribution's kernel"))
 	}
 	for _, l := range m.lacks {
 		if !c.doesWithout(l.Ability) {
