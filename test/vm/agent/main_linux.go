@@ -1,4 +1,4 @@
-// The program agent runs in a virtual machine of package vm: it sets the machine's address, and runs the scripts that it is sent.
+// Command agent runs in a virtual machine of package vm: it sets the machine's address, and runs the scripts that it is sent.
 //
 // As first process (init=/agent, a machine without systemd) it also mounts what systemd would, and collects the processes that nobody waits for.
 package main
