@@ -98,7 +98,7 @@ func podsReady(pods []v1.Pod, want int) error {
 	return errors.Join(waiting, fmt.Errorf("%d of %d are ready", ready, want))
 }
 
-// fetchLimit is how long a pod may wait for the answer of another.
+// fetchLimit bounds one HTTP request of a pod in the test of the data path.
 const fetchLimit = 1500 * time.Millisecond
 
 // checkPaths asks every pod to fetch from every target, all at once, and names the paths that fail.
@@ -123,7 +123,8 @@ func checkPaths(ctx context.Context, c Config, pods []v1.Pod) error {
 	for i, pod := range pods {
 		for j, t := range targets {
 			wg.Go(func() {
-				ask := fmt.Sprintf("http://%s:8080/fetch?timeout=%s&url=%s", pod.Status.PodIP, slow.Limit(fetchLimit), url.QueryEscape(t.url))
+				ask := fmt.Sprintf("http://%s:8080/fetch?timeout=%s&url=%s",
+					pod.Status.PodIP, slow.Limit(fetchLimit), url.QueryEscape(t.url))
 				if err := get(ctx, client, ask); err != nil {
 					errs[i*len(targets)+j] = fmt.Errorf("from a pod on %s to %s: %w", pod.Spec.NodeName, t.name, err)
 				}

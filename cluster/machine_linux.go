@@ -20,7 +20,7 @@ type machine struct {
 	memory, disk int64    // free bytes; 0 if unknown
 	controllers  []string // of cgroups, of all hierarchies
 	overlay      bool     // the kernel has the overlay file system
-	bridgeFilter bool     // rules see what crosses a bridge
+	bridgeFilter bool     // the kernel has br_netfilter
 	readOnly     error    // why files cannot be made where the state folder belongs
 	lacks        []dataplane.Lack
 }
@@ -85,8 +85,9 @@ func (m machine) lacking(c Config, dir string) (errs []error) {
 			"take a distribution's kernel"))
 	}
 	if !m.bridgeFilter && c.LinuxNodes > 0 {
-		errs = append(errs, errors.New("this kernel has no br_netfilter (CONFIG_BRIDGE_NETFILTER), without which a pod of a Linux node "+
-			"does not reach a service whose pod is on the same node: modprobe br_netfilter, or take a distribution's kernel"))
+		errs = append(errs, errors.New("this kernel has no br_netfilter (CONFIG_BRIDGE_NETFILTER), without which "+
+			"a pod of a Linux node does not reach a service whose pod is on the same node: "+
+			"modprobe br_netfilter, or take a distribution's kernel"))
 	}
 	for _, l := range m.lacks {
 		if !c.doesWithout(l.Ability) {

@@ -12,7 +12,8 @@ import (
 
 // TestMachineLacks: each thing that a machine lacks is said with its cure, and one that has all passes.
 func TestMachineLacks(t *testing.T) {
-	whole := machine{memory: 4 << 30, disk: 4 << 30, controllers: []string{"cpuset", "cpu", "io", "memory", "pids"}, overlay: true, bridgeFilter: true}
+	whole := machine{memory: 4 << 30, disk: 4 << 30, overlay: true, bridgeFilter: true,
+		controllers: []string{"cpuset", "cpu", "io", "memory", "pids"}}
 	both := func(c *Config) { c.PodCIDR = "10.244.0.0/16,fd00:10:244::/48" }
 	lack := func(ability string) func(*machine) {
 		return func(m *machine) { m.lacks = []dataplane.Lack{{Ability: ability, Text: "no " + ability}} }
@@ -32,7 +33,8 @@ func TestMachineLacks(t *testing.T) {
 		{"a controller", func(m *machine) { m.controllers = m.controllers[:4] }, nil, "no controller pids"},
 		{"overlay", func(m *machine) { m.overlay = false }, nil, "CONFIG_OVERLAY_FS"},
 		{"br_netfilter", func(m *machine) { m.bridgeFilter = false }, nil, "modprobe br_netfilter"},
-		{"br_netfilter, no Linux node", func(m *machine) { m.bridgeFilter = false }, func(c *Config) { c.LinuxNodes = 0 }, ""},
+		{"br_netfilter, no Linux node", func(m *machine) { m.bridgeFilter = false },
+			func(c *Config) { c.LinuxNodes = 0 }, ""},
 		{"read-only", func(m *machine) { m.readOnly = unix.EROFS }, nil, "no files can be made in /d (read-only file system): choose another folder with --dir"},
 		{"nft", lack("nft"), nil, ""},
 		{"nft numgen", lack("nft numgen"), nil, "no nft numgen"},

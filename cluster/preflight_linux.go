@@ -113,8 +113,8 @@ func hostsFree(l Layout, c Config) []error {
 	return errs
 }
 
-// hasOverlay reports whether the kernel has the overlay file system. It may be a module that nobody has loaded yet: the kernel has its own
-// modprobe load it for whoever asks. The modprobe of a root folder would not find the machine's modules.
+// hasOverlay reports whether the kernel has the overlay file system. If it is a module that is not loaded,
+// fsopen(2) makes the kernel load it.
 func hasOverlay() bool {
 	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {

@@ -154,8 +154,8 @@ func TestProcessesArePure(t *testing.T) {
 	}
 }
 
-// TestOneByOne: on a slow machine the processes of a node wait for the control plane or the node before, metrics-server for the last node, and the
-// others for nothing.
+// TestOneByOne: on a slow machine the processes of a node wait for the control plane or for the node before it,
+// metrics-server waits for the last node, and the others wait for nothing.
 func TestOneByOne(t *testing.T) {
 	l, c := Layout{Dir: "/d", Bin: "/b"}, DefaultConfig()
 	list, err := Processes(l, c, wine.Debian)

@@ -208,9 +208,10 @@ func startProcesses(l Layout, c Config) error {
 	return err
 }
 
-// oneByOne lets the first node start when the control plane is ready, and each other when the one before is. On a slow machine all at once would
-// take so much of the processor that the control plane's answers come after its clients' limits (10 s for a TLS handshake), and each client would
-// try again.
+// oneByOne makes the first node wait for the control plane, each other node for the one before it, and
+// metrics-server for the last. On a slow machine nodes that start together leave the API server too little of
+// the processor: TLS handshakes take longer than client-go's 10 s, every client tries again, and no node
+// becomes Ready (seen in test/vm).
 func oneByOne(processes []supervise.Process, l Layout, c Config) {
 	when := map[string]supervise.Condition{}
 	file := appliedFile(l)
@@ -225,7 +226,7 @@ func oneByOne(processes []supervise.Process, l Layout, c Config) {
 		switch p := &processes[i]; {
 		case strings.HasPrefix(p.Name, p.Node+"/"):
 			p.WaitFor = slices.Insert(p.WaitFor, 0, when[p.Node])
-		case p.Name == "metrics-server": // has nothing to measure before
+		case p.Name == "metrics-server": // measures nodes
 			p.WaitFor = slices.Insert(p.WaitFor, 0, supervise.Condition{Path: file})
 		}
 	}

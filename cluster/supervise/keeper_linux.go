@@ -184,8 +184,8 @@ func (k *keeper) await(ctx context.Context) bool {
 	})
 }
 
-// until asks until something holds, and returns false if ctx ends first. What has not held for long is asked for less often, so that what
-// waits takes little of the processor, and starts at most an eighth later.
+// until returns true once holds does, and false if ctx ends first. The pause between two tries is an eighth of
+// the time waited so far, at least 50 ms and at most 2 s: a long wait then takes little of the processor.
 func (k *keeper) until(ctx context.Context, waiting string, holds func() bool) bool {
 	began := time.Now()
 	for first := true; !holds(); first = false {
@@ -270,7 +270,8 @@ func (p Process) command() *exec.Cmd {
 }
 
 // environment is what every program has.
-var environment = append(slow.Environment(), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
+var environment = append(slow.Environment(),
+	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
 
 // prepareLimit bounds what runs before a process.
 const prepareLimit = 30 * time.Second

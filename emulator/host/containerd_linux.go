@@ -41,7 +41,7 @@ func (h Host) Inventory(ctx context.Context, kind string) ([]Item, error) {
 	return items, nil
 }
 
-// containerdOf returns a client of the host's containerd, which the caller closes, and the name of what keeps its layers.
+// containerdOf returns a client of the host's containerd, which the caller closes, and the name of its snapshotter.
 func containerdOf(h Host) (client *containerd.Client, snapshotter string, err error) {
 	if h.Runtime == ContainerdExe {
 		client, err = runtimeClient(h)

@@ -179,7 +179,7 @@ func (h Host) AwaitRuntime(ctx context.Context) error {
 	}
 }
 
-// askRuntime asks the runtime for its version.
+// askRuntime returns nil if containerd.exe answers with its version.
 func askRuntime(ctx context.Context, h Host) error {
 	client, err := runtimeClient(h)
 	if err != nil {

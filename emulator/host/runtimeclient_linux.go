@@ -23,8 +23,8 @@ func runtimeClient(h Host) (*containerd.Client, error) {
 		containerd.WithExtraDialOpts([]grpc.DialOption{grpc.WithContextDialer(dial)}))
 }
 
-// dialPipe connects to a named pipe of the host. Such a pipe exists between the programs of the host only: one of them
-// connects for us, and ends with the connection. The connection ends at once if there is no such pipe.
+// dialPipe connects to a named pipe of the host. Such a pipe exists between the programs of the host only: one
+// of them connects for us, and ends with the connection. The connection ends at once if there is no such pipe.
 func dialPipe(ctx context.Context, h Host, pipe string) (net.Conn, error) {
 	cmd, err := h.Program(ctx, wine.PipeProgram, "--open", pipe)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package slow makes limits of time longer on a slow machine, such as one that QEMU computes without KVM. It imports the standard library only.
+// Package slow makes timeouts longer on a slow machine, such as a virtual one without KVM. It imports the
+// standard library only.
 package slow
 
 import (
@@ -8,8 +9,8 @@ import (
 	"time"
 )
 
-// Variable of the environment says by how much longer than usual everything may take: a number, 1 or more. `porthole up --time-scale` sets it
-// for itself and for what it starts.
+// Variable is the environment variable with the factor of all timeouts: a number, 1 or more. `porthole up
+// --time-scale` sets it for itself and for the processes that it starts.
 const Variable = "PORTHOLE_TIME_SCALE"
 
 var scale = sync.OnceValue(func() float64 {
@@ -19,13 +20,13 @@ var scale = sync.OnceValue(func() float64 {
 	return 1
 })
 
-// Limit returns what a limit of time is on this machine, from what it is on usual ones.
+// Limit returns a timeout for this machine: the usual one, times the factor.
 func Limit(usual time.Duration) time.Duration { return time.Duration(float64(usual) * scale()) }
 
-// Machine reports whether this one is slow.
+// Machine reports whether this machine is a slow one: its factor is more than 1.
 func Machine() bool { return scale() > 1 }
 
-// Environment returns what a program's environment needs for the same limits.
+// Environment returns the variable as an entry of another process's environment; none if it is not set.
 func Environment() []string {
 	if s := os.Getenv(Variable); s != "" {
 		return []string{Variable + "=" + s}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestLimit: a limit is as long as the variable says, and no shorter than usual. The variable is read once, so each value has its own process.
+// TestLimit: a timeout is as long as the variable says, and never shorter than usual. The variable is read
+// once, so each value has a process of its own.
 func TestLimit(t *testing.T) {
 	if os.Getenv("SLOW_TEST") != "" {
 		os.Stdout.WriteString("limit " + Limit(3*time.Second).String() + "\n")

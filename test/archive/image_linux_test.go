@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/internal/testkit/archive"
+	"porthole.dev/porthole/internal/testkit/loopback"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -47,7 +47,8 @@ func TestImage(t *testing.T) {
 		}
 		_ = os.RemoveAll(base)
 	})
-	release := exec.Command("go", "run", "./tools/release", "-version", archive.Version, "-out", base, "-only", "cluster")
+	release := exec.Command("go", "run", "./tools/release", "-version", archive.Version,
+		"-out", base, "-only", "cluster")
 	release.Dir = "../.."
 	if out, err := release.CombinedOutput(); err != nil {
 		t.Fatalf("making the image: %v\n%s", err, out)
@@ -64,7 +65,9 @@ func TestImage(t *testing.T) {
 // runImage runs the image in the container's own cgroup namespace, or in the machine's.
 func runImage(p podman, cgroups string) {
 	t := p.t
-	volume, port, name := filepath.Join(p.dir, "volume-"+cgroups), freePort(t), "porthole-"+cgroups
+	port, err := loopback.FreePort()
+	must(t, err)
+	volume, name := filepath.Join(p.dir, "volume-"+cgroups), "porthole-"+cgroups
 	must(t, os.Mkdir(volume, 0o700))
 	start := time.Now()
 	out, err := p.run(append([]string{"run", "--detach", "--name", name, "--privileged", "--cgroupns", cgroups,
@@ -111,12 +114,4 @@ func limits(t *testing.T) (flags []string) {
 		flags = append(flags, "--ulimit", fmt.Sprintf("%s=%d:%d", name, n, n))
 	}
 	return flags
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

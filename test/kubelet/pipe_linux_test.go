@@ -121,7 +121,8 @@ func (h *windowsHost) install(bin string) {
 // startKubelet starts kubelet.exe with a runtime endpoint and without an API server: it runs the pods in C:\manifests.
 func (h *windowsHost) startKubelet(endpoint string) (kill func()) {
 	h.configure(endpoint)
-	kill = h.start(h.program(`C:\kubelet.exe`, `--config=C:\kubelet.json`, `--root-dir=C:\kubelet`, "--hostname-override=win", "--node-ip=10.99.7.21"))
+	kill = h.start(h.program(`C:\kubelet.exe`, `--config=C:\kubelet.json`, `--root-dir=C:\kubelet`,
+		"--hostname-override=win", "--node-ip=10.99.7.21"))
 	h.t.Cleanup(func() { // before the kubelet is killed
 		if h.t.Failed() {
 			stacks, err := h.ask("/debug/pprof/goroutine?debug=2")

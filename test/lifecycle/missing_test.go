@@ -19,9 +19,11 @@ func TestMissingParts(t *testing.T) {
 	}
 
 	for name, c := range map[string]struct{ hide, want string }{
-		"Wine": {`mount -t tmpfs none "${0%/*}/roots"; mount -t tmpfs none /usr/lib/wine`, "wine64 is missing: apt-get install wine64"},
+		"Wine": {`mount -t tmpfs none "${0%/*}/roots"; mount -t tmpfs none /usr/lib/wine`,
+			"wine64 is missing: apt-get install wine64"},
 		"root": {`mount -t tmpfs none "${0%/*}/root/usr/lib/wine"`, "is damaged: it has "},
-		"memory": {`sed 's/^MemAvailable:.*/MemAvailable: 102400 kB/' /proc/meminfo > "$1.memory"; mount --bind "$1.memory" /proc/meminfo`,
+		"memory": {`sed 's/^MemAvailable:.*/MemAvailable: 102400 kB/' /proc/meminfo > "$1.memory"
+			mount --bind "$1.memory" /proc/meminfo`,
 			"100 MiB of memory are free"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,10 +7,11 @@ import (
 	"path/filepath"
 )
 
-// packages of Debian that the machine has beside the smallest root file system. curl is what a user looks at pods with.
+// packages are installed beside Debian's minbase. tools/sample asks pods with curl.
 var packages = []string{"systemd-sysv", "dbus", "linux-image-amd64", "kmod", "udev", "curl"}
 
-// unit starts the agent, in a cgroup of its own as the sessions of users have it. The cluster's processes live on when it ends.
+// unit is the systemd unit of the agent. The cluster is started from the unit's cgroup, as a user's would be
+// from that of a session, and outlives it.
 const unit = `[Unit]
 Description=Runs the scripts of the test
 [Service]
@@ -21,7 +22,8 @@ TasksMax=infinity
 WantedBy=multi-user.target
 `
 
-// furnish adds to a root file system what the test uses: the agent, and folders of this machine by their place in the other.
+// furnish adds the agent with its unit to a root file system, and copies files and folders: keys are paths of
+// this machine, values the places below root.
 func furnish(root, agent string, folders map[string]string) error {
 	const wanted = "etc/systemd/system/multi-user.target.wants"
 	if err := os.MkdirAll(filepath.Join(root, wanted), 0o755); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,11 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"porthole.dev/porthole/internal/testkit/loopback"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// processor is one that QEMU can compute: with SMAP, SMEP or protection keys its code of Debian 12's version 7.2 lets the kernel fault
-// when a Wine program returns from its own signal handler ("supervisor read access in user mode").
+// processor is QEMU's -cpu. With SMAP, SMEP or protection keys the guest's kernel faults under the TCG of QEMU
+// 7.2 when a Wine program returns from a signal handler ("supervisor read access in user mode").
 const processor = "max,smap=off,smep=off,pku=off"
 
 // machine is a virtual machine that runs.
@@ -27,22 +27,20 @@ type machine struct {
 	ended   chan error
 	address string // of the agent, on loopback
 	console string // file with what the kernel and systemd print
-	slow    bool   // QEMU computes each instruction
+	slow    bool   // it runs without KVM
 }
 
 // options of boot.
 type options struct {
-	// disk is a file with the root file system; kernel and initrd are the kernel's.
+	// disk is a file with the root file system; kernel and initrd are files of Debian's kernel.
 	disk, kernel, initrd string
 	memory               string // such as 8G
 	processors           int
-	// first is the first process, empty: systemd.
-	first string
 }
 
 // boot starts a machine. Its end is that of ctx, or stop.
 func boot(ctx context.Context, o options) (*machine, error) {
-	port, err := freePort()
+	port, err := loopback.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -51,21 +49,19 @@ func boot(ctx context.Context, o options) (*machine, error) {
 		return nil, err
 	}
 
-	arguments := "root=/dev/vda rw console=ttyS0 net.ifnames=0 panic=-1 quiet"
-	if o.first != "" {
-		arguments += " init=" + o.first
-	}
-	m := &machine{address: fmt.Sprintf("127.0.0.1:%d", port), console: o.disk + ".console", slow: slow, ended: make(chan error, 1)}
-	m.qemu = exec.CommandContext(ctx, "qemu-system-x86_64", "-nodefaults", "-display", "none", "-machine", "q35", "-accel", accelerator,
-		"-cpu", processor, "-smp", fmt.Sprint(o.processors), "-m", o.memory, "-kernel", o.kernel, "-initrd", o.initrd, "-append", arguments,
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	m := &machine{address: address, console: o.disk + ".console", slow: slow, ended: make(chan error, 1)}
+	m.qemu = exec.CommandContext(ctx, "qemu-system-x86_64", "-nodefaults", "-display", "none",
+		"-machine", "q35", "-accel", accelerator, "-cpu", processor, "-smp", fmt.Sprint(o.processors), "-m", o.memory,
+		"-kernel", o.kernel, "-initrd", o.initrd, "-append", "root=/dev/vda rw console=ttyS0 net.ifnames=0 panic=-1 quiet",
 		"-drive", "if=virtio,format=raw,cache=unsafe,file="+o.disk, "-device", "virtio-rng-pci",
-		"-netdev", "user,id=net,restrict=on,hostfwd=tcp:"+m.address+"-10.0.2.15:7000", "-device", "virtio-net-pci,netdev=net",
-		"-serial", "file:"+m.console)
+		"-netdev", "user,id=net,restrict=on,hostfwd=tcp:"+address+"-10.0.2.15:7000",
+		"-device", "virtio-net-pci,netdev=net", "-serial", "file:"+m.console)
 
 	said := &strings.Builder{}
 	m.qemu.Stderr = said
 	if err := m.qemu.Start(); err != nil {
-		return nil, fmt.Errorf("QEMU: %w: tools/deps vm installs it", err)
+		return nil, fmt.Errorf("QEMU: %w: `tools/deps vm` installs it", err)
 	}
 	go func() {
 		if err := m.qemu.Wait(); err != nil {
@@ -83,8 +79,8 @@ func (m *machine) stop() {
 	}
 }
 
-// accelerator is KVM where the processor has what Debian's kernel needs of it. A machine that is a virtual one itself can have a /dev/kvm
-// without that, for kernels that were made for it.
+// accelerator returns QEMU's -accel, and whether it is the slow one. A /dev/kvm alone is not enough: a virtual
+// machine can have one without vmx and svm, which runs only kernels that are made for it.
 func accelerator() (name string, slow bool, err error) {
 	processor, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -153,17 +149,7 @@ func (m *machine) run(ctx context.Context, script string, out io.Writer) error {
 	return nil
 }
 
-// freePort is a port of loopback that nobody listens on.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
-// files of a root file system, beside its folder.
+// kernelOf returns the paths of the one kernel that a root file system has, and of its initrd.
 func kernelOf(root string) (kernel, initrd string, err error) {
 	for pattern, to := range map[string]*string{"boot/vmlinuz-*": &kernel, "boot/initrd.img-*": &initrd} {
 		found, _ := filepath.Glob(filepath.Join(root, pattern))

@@ -43,7 +43,8 @@ func TestBuiltTwice(t *testing.T) {
 	case "":
 		t.Skip("everything is compiled twice: `make test-release`")
 	case "small":
-		commands = []string{"tools/go build -ldflags='-s -w -buildid=' -o bin/ ./cmd/ovn_cni", "GOOS=windows tools/go build -ldflags='-s -w -buildid=' -o bin/windows/ ./cmd/win-bridge", "make dll"}
+		commands = []string{"tools/go build -ldflags='-s -w -buildid=' -o bin/ ./cmd/ovn_cni",
+			"GOOS=windows tools/go build -ldflags='-s -w -buildid=' -o bin/windows/ ./cmd/win-bridge", "make dll"}
 	default:
 		commands = []string{"make programs dll bin/bundle/images/linux/pause bin/bundle/images/windows/testapp.exe bin/bundle/registry VERSION=v1.2.3"}
 	}

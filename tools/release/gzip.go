@@ -10,8 +10,8 @@ import (
 	"os/exec"
 )
 
-// packer is the program that compresses a release. What it makes is a twentieth smaller than what Go's package makes,
-// and is read by the same programs, as soon.
+// packer compresses release archives in the format of gzip, 5 % smaller than compress/gzip does (measured on
+// porthole-web).
 const packer = "libdeflate-gzip"
 
 // gzip compresses what write writes.

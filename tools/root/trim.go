@@ -48,8 +48,8 @@ var noProgram = regexp.MustCompile(`^usr/(` +
 	`sbin/(arpd|dcb|debugfs|devlink|e2scrub.*|genl|tipc|vdpa|zic)|` +
 	`share/openvswitch/python.*|share/yang/.*)$`)
 
-// noLibrary are libraries that no program of the root is linked with: of C++, vectors of numbers, the last log-ins with
-// their database, and for packing certificates, which GnuTLS does only if it is there.
+// noLibrary are libraries that no program of the root is linked with: of C++, vectors of numbers, the last
+// log-ins with their database, and for packing certificates, which GnuTLS does only if it is there.
 var noLibrary = regexp.MustCompile(`^usr/lib/x86_64-linux-gnu/` +
 	`(libbrotlienc|liblastlog2|liblua5\.3-c\+\+|libmvec|libsqlite3|libstdc\+\+)\.so`)
 

@@ -1,6 +1,7 @@
-// Package conntrack stands for github.com/mwitkow/go-conntrack, whose dialers count connections. CoreDNS makes none of
-// them, but brings in its package by way of the settings of HTTP servers, and with it pages made of templates: with
-// those a program holds every method that something might call by name, which is a third of CoreDNS.
+// Package conntrack stands for github.com/mwitkow/go-conntrack, whose dialers count connections. CoreDNS makes
+// none of them, but brings in its package by way of the settings of HTTP servers, and with it pages made of
+// templates: with those a program holds every method that something might call by name, which is a third of
+// CoreDNS.
 package conntrack
 
 import (

@@ -11,8 +11,8 @@ import (
 // Version of the archives.
 const Version = "v0.0.1-test"
 
-// Unpack makes the archive in a folder from what is built in a checkout, and unpacks it with tar. It returns the folder that has everything,
-// and how long unpacking took.
+// Unpack packs what is built in a checkout into the archive for Linux, in the folder base, and unpacks it there
+// with tar. It returns the folder of the unpacked archive, and how long unpacking took.
 func Unpack(checkout, base string) (dir string, took time.Duration, err error) {
 	release := exec.Command("go", "run", "./tools/release", "-version", Version, "-out", base, "-only", "linux")
 	release.Dir = checkout
@@ -22,7 +22,8 @@ func Unpack(checkout, base string) (dir string, took time.Duration, err error) {
 
 	start := time.Now()
 	name := "porthole-" + Version + "-linux-amd64"
-	if out, err := exec.Command("tar", "-C", base, "-xf", filepath.Join(base, name+".tar.gz")).CombinedOutput(); err != nil {
+	out, err := exec.Command("tar", "-C", base, "-xf", filepath.Join(base, name+".tar.gz")).CombinedOutput()
+	if err != nil {
 		return "", 0, fmt.Errorf("unpacking: %w\n%s", err, out)
 	}
 	return filepath.Join(base, name), time.Since(start), nil

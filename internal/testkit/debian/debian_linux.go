@@ -1,4 +1,5 @@
-// Package debian makes root file systems of Debian's releases, as debootstrap does, from the mirror that the machine's apt uses.
+// Package debian makes root file systems of Debian's releases with debootstrap, from the mirror that the
+// machine's apt uses.
 package debian
 
 import (
@@ -8,10 +9,11 @@ import (
 	"strings"
 )
 
-// Bootstrap makes the smallest root file system of a release in an empty folder, with some packages more. It needs root.
+// Bootstrap makes a root file system in an empty folder: the variant minbase of a suite, and further packages.
+// It needs root.
 func Bootstrap(dir, suite string, packages ...string) error {
 	if _, err := exec.LookPath("debootstrap"); err != nil {
-		return errors.New("debootstrap is missing: tools/deps archive installs it")
+		return errors.New("debootstrap is missing: `tools/deps archive` installs it")
 	}
 	from, err := mirror()
 	if err != nil {
@@ -32,7 +34,8 @@ func Bootstrap(dir, suite string, packages ...string) error {
 
 // mirror is the address of a mirror of Debian that the machine's apt uses.
 func mirror() (string, error) {
-	out, err := exec.Command("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main").Output()
+	out, err := exec.Command("apt-get", "indextargets", "--format", "$(REPO_URI)",
+		"Created-By: Packages", "Component: main").Output()
 	if err != nil {
 		return "", fmt.Errorf("asking apt for its sources: %w", err)
 	}

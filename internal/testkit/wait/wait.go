@@ -1,5 +1,5 @@
-// Package wait lets tests wait for a condition instead of sleeping. It imports nearly nothing, so that every test may
-// use it.
+// Package wait lets tests wait for a condition instead of sleeping. It imports the standard library and internal/slow
+// only, so that every test may use it.
 package wait
 
 import (
@@ -25,9 +25,9 @@ type tester interface {
 	Fatal(args ...any)
 }
 
-// For calls try until it returns nil, and then returns nil. After limit, on a slow machine longer, or when ctx ends, it returns try's last error together
-// with what was waited for. The context that try gets ends with the wait; an error that only this caused does not hide an
-// earlier one.
+// For calls try until it returns nil, and then returns nil. After limit (as slow.Limit has it), or when ctx
+// ends, it returns try's last error together with what was waited for. The context that try gets ends with the
+// wait; an error that only this caused does not hide an earlier one.
 func For(ctx context.Context, limit time.Duration, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, slow.Limit(limit))
 	defer cancel()

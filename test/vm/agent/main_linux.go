@@ -1,6 +1,5 @@
-// Command agent runs in a virtual machine of package vm: it sets the machine's address, and runs the scripts that it is sent.
-//
-// As first process (init=/agent, a machine without systemd) it also mounts what systemd would, and collects the processes that nobody waits for.
+// Command agent runs in the virtual machine of package vm. It gives the machine its address, and runs the
+// scripts that the test sends by HTTP.
 package main
 
 import (
@@ -14,10 +13,10 @@ import (
 	"strconv"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
-// The address that QEMU's user network gives the first machine, and the port of the scripts (package vm has the same).
+// The address that QEMU's user network expects of the first machine, and the agent's port. Package vm forwards
+// to them.
 const (
 	card    = "eth0"
 	address = "10.0.2.15/24"
@@ -25,9 +24,6 @@ const (
 )
 
 func main() {
-	if os.Getpid() == 1 {
-		log.Fatal(first())
-	}
 	if err := connect(); err != nil {
 		log.Fatal(err)
 	}
@@ -35,7 +31,8 @@ func main() {
 	log.Fatal(http.ListenAndServe(port, nil))
 }
 
-// run executes the script of a request. The answer is what the script prints, while it prints it; the trailer Exit tells how it ended.
+// run has bash execute the body of a request. The answer is what the script prints, as soon as it does; the
+// trailer Exit is its exit code, or why it did not run.
 func run(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Trailer", "Exit")
 	script := exec.CommandContext(r.Context(), "/bin/bash", "-s")
@@ -86,32 +83,4 @@ func connect() error {
 		}
 	}
 	return netlink.RouteReplace(&netlink.Route{Gw: net.IPv4(10, 0, 2, 2)})
-}
-
-// mounts are what a machine has beside its root.
-var mounts = []struct{ kind, on string }{
-	{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"}, {"tmpfs", "/tmp"}, {"devpts", "/dev/pts"}, {"tmpfs", "/dev/shm"},
-	{"cgroup2", "/sys/fs/cgroup"},
-}
-
-// first is the first process: its child is the agent.
-func first() error {
-	for _, m := range mounts {
-		if err := os.MkdirAll(m.on, 0o755); err != nil {
-			return err
-		}
-		if err := unix.Mount(m.kind, m.on, m.kind, 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("mounting %s on %s: %w", m.kind, m.on, err)
-		}
-	}
-	agent := exec.Command("/proc/self/exe")
-	agent.Stdout, agent.Stderr = os.Stdout, os.Stderr
-	if err := agent.Start(); err != nil {
-		return err
-	}
-	for {
-		if pid, err := unix.Wait4(-1, nil, 0, nil); pid == agent.Process.Pid || err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("the agent ended: %d: %w", pid, err)
-		}
-	}
 }
