@@ -19,8 +19,9 @@ type Options struct {
 	Burst int
 }
 
-// Config reads the kubeconfig.
+// Config reads the kubeconfig. What its clients do counts in the metrics, also before RegisterMetrics.
 func (o Options) Config() (*rest.Config, error) {
+	theClientMetrics()
 	cfg, err := clientcmd.BuildConfigFromFlags(o.Master, o.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", o, err)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,30 +70,43 @@ func TestChooseAddress(t *testing.T) {
 	}
 }
 
-// fakeHost is a host whose addresses a test changes.
+// fakeHost is a host whose addresses a test changes. Several may watch it.
 type fakeHost struct {
+	mu      sync.Mutex
 	have    []platform.Uplink
 	changed []func()
 }
 
 func (h *fakeHost) set(have ...platform.Uplink) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.have = have
 	for _, changed := range h.changed {
 		changed()
 	}
 }
 
+func (h *fakeHost) uplinks() ([]platform.Uplink, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.have, nil
+}
+
+func (h *fakeHost) watch(ctx context.Context, changed func()) error {
+	h.mu.Lock()
+	h.changed = append(h.changed, changed)
+	h.mu.Unlock()
+	<-ctx.Done()
+	return nil
+}
+
 func (h *fakeHost) windows() addressHost {
 	return addressHost{
-		uplinks: func() ([]platform.Uplink, error) { return h.have, nil },
+		uplinks: h.uplinks,
 		lookUp:  func(string) net.IP { return net.IPv4(10, 244, 3, 2) }, // what Windows says first
 		here:    func(net.IP) bool { return true },
 		routed:  func(bool) (net.IP, error) { return nil, errors.New("no route") },
-		watch: func(ctx context.Context, changed func()) error {
-			h.changed = append(h.changed, changed)
-			<-ctx.Done()
-			return nil
-		}}
+		watch:   h.watch}
 }
 
 // TestAddressComesLate: DHCP answers 20 s after the start. The kubelet waits and has the address as soon as the host has it.

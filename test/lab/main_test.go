@@ -59,13 +59,16 @@ func run(m *testing.M) (code int, err error) {
 	if scale := os.Getenv(slow.Variable); scale != "" {
 		up = append(up, "--time-scale", scale)
 	}
+	if nodes := os.Getenv("PORTHOLE_LAB_NODES"); nodes != "" {
+		up = append(up, "--windows-nodes", nodes)
+	}
 	if builds := os.Getenv("PORTHOLE_LAB_BUILDS"); builds != "" {
 		up = append(up, "--windows-build", builds)
 	}
 	if memory := os.Getenv("PORTHOLE_LAB_MEMORY"); memory != "" {
 		up = append(up, "--windows-memory", memory)
 	}
-	out, err := command(8*time.Minute, porthole, up...)
+	out, err := command(slow.Limit(8*time.Minute), porthole, up...)
 	fmt.Printf("porthole up took %.1f s\n%s", time.Since(started).Seconds(), out)
 	code = 1
 	if err == nil {

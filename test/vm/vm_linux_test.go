@@ -41,8 +41,8 @@ func TestVM(t *testing.T) {
 	v.step("the machine", 5*time.Minute, kindOfMachine)
 	v.step("up", 25*time.Minute, v.up())
 	v.step("sample", 15*time.Minute, sample)
-	v.step("limits and figures", 20*time.Minute, lab("TestMemoryLimit|TestTop"))
-	v.step("eviction", 25*time.Minute, lab("TestWindowsEviction"))
+	v.step("limits and figures", 20*time.Minute, v.lab("TestMemoryLimit|TestTop"))
+	v.step("eviction", 25*time.Minute, v.lab("TestWindowsEviction"))
 	v.reboot()
 	v.step("up after a reboot", 25*time.Minute, v.up())
 	v.step("sample after a reboot", 15*time.Minute, sample)
@@ -71,21 +71,26 @@ const (
 	sample        = "cd /src && " + slow.Variable + "=" + scale + " tools/sample /var/lib/porthole"
 )
 
-// up is a script that brings the cluster up. Without KVM it has one Windows node: with two the second was not
-// Ready after six minutes, because what both do while idle takes all of the processors.
-func (m *machine) up() string {
-	nodes := 2
+// windowsNodes is how many Windows nodes the cluster has. Without KVM it is one: with two the second was not Ready
+// after six minutes, because what both do while idle takes all of the processors.
+func (m *machine) windowsNodes() int {
 	if m.slow {
-		nodes = 1
+		return 1
 	}
+	return 2
+}
+
+// up is a script that brings the cluster up.
+func (m *machine) up() string {
 	return fmt.Sprintf("cd /porthole && ./porthole up --time-scale %s --windows-nodes %d --windows-memory %s",
-		scale, nodes, windowsMemory)
+		scale, m.windowsNodes(), windowsMemory)
 }
 
 // lab is a script that runs tests of test/lab on the cluster.
-func lab(tests string) string {
-	return fmt.Sprintf("cd /src/test/lab && %s=%s PORTHOLE_LAB_MEMORY=%s PORTHOLE_LAB_DIR=/var/lib/porthole "+
-		"./lab.test -test.v -test.run '^(%s)$'", slow.Variable, scale, windowsMemory, tests)
+func (m *machine) lab(tests string) string {
+	return fmt.Sprintf("cd /src/test/lab && %s=%s PORTHOLE_LAB_NODES=%d PORTHOLE_LAB_MEMORY=%s "+
+		"PORTHOLE_LAB_DIR=/var/lib/porthole ./lab.test -test.v -test.run '^(%s)$'",
+		slow.Variable, scale, m.windowsNodes(), windowsMemory, tests)
 }
 
 // vm is the machine of a test.
