@@ -14,7 +14,8 @@ BUNDLE_KUBE := $(BUNDLE_OUT)/kube
 BUNDLE_KUBEADM := $(BUNDLE_OUT)/kubeadm
 BUNDLE_CONTAINERD := $(BUNDLE_OUT)/containerd $(BUNDLE_OUT)/containerd-shim-runc-v2
 BUNDLE_RUNC := $(BUNDLE_OUT)/runc
-BUNDLE_RUNTIME_WINDOWS := $(addprefix $(BUNDLE_OUT)/windows/,containerd.exe ctr.exe)
+BUNDLE_RUNTIME_WINDOWS := $(BUNDLE_OUT)/windows/containerd.exe
+BUNDLE_CTR := $(BUNDLE_OUT)/windows/ctr.exe
 BUNDLE_RUNHCS := $(BUNDLE_OUT)/windows/containerd-shim-runhcs-v1.exe
 BUNDLE_CRISUITE := $(addprefix $(BUNDLE_OUT)/windows/,cri-integration.test.exe get_owner.exe)
 BUNDLE_NERDCTL := $(BUNDLE_OUT)/windows/nerdctl.exe
@@ -38,9 +39,10 @@ bundle: $(BUNDLE_KUBE) ## build the third-party programs of a local cluster
 .PHONY: bundle-others
 bundle-others: windows-runtime $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_IMAGES)
 
-# Programs that no cluster runs, but tests: upstream's CNI plugins for Windows, upstream's choice of backends, Helm's engine, and flanneld.
+# Programs that no cluster runs, but tests: containerd's client for Windows, upstream's CNI plugins for Windows, upstream's
+# choice of backends, Helm's engine, and flanneld.
 .PHONY: bundle-tests
-bundle-tests: $(BUNDLE_CNI_WINDOWS) $(BUNDLE_PROXYORACLE) $(BUNDLE_FLANNELD) $(BUNDLE_HELM)
+bundle-tests: $(BUNDLE_CTR) $(BUNDLE_CNI_WINDOWS) $(BUNDLE_PROXYORACLE) $(BUNDLE_FLANNELD) $(BUNDLE_HELM)
 
 # The container runtime of a Windows node as it ships.
 .PHONY: windows-runtime
@@ -68,12 +70,11 @@ $(BUNDLE_RUNC): $(call bundle-sources,runc)
 	cd bundle/runc && CGO_ENABLED=1 GOFLAGS="-trimpath -buildvcs=false" $(BUNDLE_BUILD) -tags netgo,osusergo,seccomp,urfave_cli_no_docs \
 		-ldflags "-s -w -buildid= -linkmode external -extldflags -static" -o ../../$@ github.com/opencontainers/runc
 
-$(BUNDLE_RUNTIME_WINDOWS) &: $(call bundle-sources,containerd)
-	@mkdir -p $(BUNDLE_OUT)/windows
+$(BUNDLE_RUNTIME_WINDOWS) $(BUNDLE_CTR): $(BUNDLE_OUT)/windows/%.exe: $(call bundle-sources,containerd)
+	@mkdir -p $(@D)
 	cd bundle/containerd && GOOS=windows $(BUNDLE_BUILD) \
-		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$(BUNDLE_CONTAINERD_VERSION)" -o ../../$(BUNDLE_OUT)/windows/ \
-		github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/ctr
-	@touch $(BUNDLE_RUNTIME_WINDOWS)
+		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$(BUNDLE_CONTAINERD_VERSION)" -o ../../$@ \
+		github.com/containerd/containerd/v2/cmd/$*
 
 $(BUNDLE_RUNHCS): $(call bundle-sources,runhcs)
 	@mkdir -p $(BUNDLE_OUT)/windows

@@ -37,7 +37,7 @@ func controlPlaneConfig(l Layout, c Config) ([]byte, error) {
 			"--enable-aggregator-routing=true",
 			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--enable-bootstrap-token-auth=true",
 			"--allow-privileged=true", // as kubeadm sets it; the policy of a namespace decides
-			"--profiling=false", "--cert-dir=" + filepath.Join(l.ControlPlane(), "certs"),
+			"--profiling=false",
 		},
 		"controllerManager": append(ranges.maskFlags(),
 			"--kubeconfig="+kubeconfigOf(l, "controller-manager"), "--authentication-kubeconfig="+kubeconfigOf(l, "controller-manager"),
@@ -47,7 +47,10 @@ func controlPlaneConfig(l Layout, c Config) ([]byte, error) {
 			"--root-ca-file="+pki("ca.crt"), "--service-account-private-key-file="+pki("sa.key"),
 			"--cluster-signing-cert-file="+pki("ca.crt"), "--cluster-signing-key-file="+pki("ca.key"),
 			"--use-service-account-credentials=true", "--leader-elect=false", "--bind-address=127.0.0.1",
-			"--controllers=*,bootstrapsigner,tokencleaner", "--cert-dir="+filepath.Join(l.ControlPlane(), "certs"),
+			"--controllers=*,bootstrapsigner,tokencleaner",
+			// Its certificate stays in memory. In files, which it writes without fsync, a power failure leaves nothing,
+			// and it ends for ever.
+			"--cert-dir=",
 		),
 		"scheduler": []string{
 			"--kubeconfig=" + kubeconfigOf(l, "scheduler"), "--authentication-kubeconfig=" + kubeconfigOf(l, "scheduler"),

@@ -119,5 +119,5 @@ func writeKubeconfig(l Layout, path, server, user string) error {
 	if err := errors.Join(failed, err); err != nil {
 		return fmt.Errorf("kubeconfig of %s: %w", user, err)
 	}
-	return os.WriteFile(path, data, 0o600)
+	return atomicfile.WriteThrough(path, data, 0o600)
 }

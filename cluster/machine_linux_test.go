@@ -89,7 +89,7 @@ func TestStatusWithoutCluster(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v, %v, want %q", s, err, want)
 		}
-		if err := writeJSON(l.ConfigFile(), DefaultConfig(), 0o600); err != nil {
+		if err := writeConfig(l, DefaultConfig()); err != nil {
 			t.Fatal(err)
 		}
 	}

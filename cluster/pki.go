@@ -15,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"porthole.dev/porthole/internal/atomicfile"
 )
 
 // Credentials of a local cluster live for a year; `porthole up` on a new folder makes new ones.
@@ -133,7 +135,7 @@ func makeKey(dir, name string) (*ecdsa.PrivateKey, error) {
 }
 
 func writePEM(path, kind string, der []byte, mode os.FileMode) error {
-	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode)
+	return atomicfile.WriteThrough(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode)
 }
 
 // readPair reads what makePair wrote.

@@ -62,7 +62,7 @@ func writeState(t *testing.T, l Layout) {
 	if err := makeFolders(l, c); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeJSON(l.ConfigFile(), c, 0o600); err != nil {
+	if err := writeConfig(l, c); err != nil {
 		t.Fatal(err)
 	}
 	if err := ensureCredentials(l, c); err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/atomicfile"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/slow"
 )
@@ -95,18 +96,19 @@ func readConfig(l Layout) (Config, error) {
 	return c, nil
 }
 
+// writeConfig is whole after a power failure: without it nothing knows the cluster.
+func writeConfig(l Layout, c Config) error {
+	data, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteThrough(l.ConfigFile(), data, 0o600)
+}
+
 // RegistryURL returns the address of the registry of the cluster in a folder, as this machine reaches it.
 func RegistryURL(l Layout) (string, error) {
 	c, err := readConfig(l)
 	return fmt.Sprintf("http://127.0.0.1:%d", c.RegistryPort), err
-}
-
-func writeJSON(path string, doc any, mode os.FileMode) error {
-	data, err := json.MarshalIndent(doc, "", "  ")
-	if err != nil {
-		return err
-	}
-	return writeFile(path, data, mode)
 }
 
 // writeFile writes a file and makes its folder. On the C: of a host it stays there, whatever the host's programs have put on the way.
@@ -142,7 +144,17 @@ func start(ctx context.Context, o UpOptions, p *progress) error {
 	if err := makeFolders(l, c); err != nil {
 		return err
 	}
-	if err := writeJSON(l.ConfigFile(), c, 0o600); err != nil {
+	lost, err := supervise.LostPower(l.RunDir())
+	if err != nil {
+		return err
+	}
+	if lost {
+		if err := forgetUnwritten(l, c); err != nil {
+			return err
+		}
+		p.done("the machine was not shut down: images of nodes, and Wine templates, are made anew")
+	}
+	if err := writeConfig(l, c); err != nil {
 		return err
 	}
 

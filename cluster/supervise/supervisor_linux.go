@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/atomicfile"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -47,7 +48,10 @@ func WriteProcesses(runDir string, processes []Process) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(runDir, processesFile), data, 0o600)
+	if err := noteBoot(runDir); err != nil {
+		return err
+	}
+	return atomicfile.WriteThrough(filepath.Join(runDir, processesFile), data, 0o600)
 }
 
 // ReadProcesses returns the list that WriteProcesses wrote.
@@ -79,6 +83,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("reading the list of processes: %w", err)
 	}
+	if err := noteBoot(o.RunDir); err != nil {
+		return err
+	}
 	if err := writeSelf(filepath.Join(o.RunDir, activeFile)); err != nil {
 		return err
 	}
@@ -90,7 +97,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	wg.Go(func() { keepStandby(ctx, o) })
 	wg.Wait()
-	return nil
+	return noteLeft(o.RunDir)
 }
 
 // openLock opens the lock file of a run folder; the folder must be there.

@@ -179,5 +179,5 @@ func (h Host) write() error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(h.Dir, hostFile), append(data, '\n'), 0o600)
+	return atomicfile.WriteThrough(filepath.Join(h.Dir, hostFile), append(data, '\n'), 0o600)
 }

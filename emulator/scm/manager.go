@@ -105,7 +105,7 @@ func (m *Manager) save() error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(m.o.Dir, databaseFile), append(data, '\n'), 0o644)
+	return atomicfile.WriteThrough(filepath.Join(m.o.Dir, databaseFile), append(data, '\n'), 0o644)
 }
 
 // find returns the service; the manager is locked.

@@ -35,6 +35,11 @@ func TemplateDir(stateDir string, build int) string {
 	return filepath.Join(stateDir, "wine", fmt.Sprintf("template-%d", build))
 }
 
+// TemplateStamps are the files of a state folder whose absence has EnsureTemplate make templates anew.
+func TemplateStamps(stateDir string) ([]string, error) {
+	return filepath.Glob(filepath.Join(stateDir, "wine", "template-*", stampName))
+}
+
 // EnsureTemplate makes the template, which takes about ten seconds, or finds it as it should be. A template of another
 // make (other Wine, other settings) is made again unless a prefix is mounted on it. Several processes may call it at
 // the same time.

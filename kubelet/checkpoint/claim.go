@@ -54,7 +54,7 @@ func WriteClaims(path string, claims []Claim) error {
 	if err != nil {
 		return fmt.Errorf("encoding the claims of pods: %w", err)
 	}
-	return atomicfile.Write(path, data, 0o600)
+	return atomicfile.WriteThrough(path, data, 0o600)
 }
 
 // ReadClaims reads the file at path. A file that does not exist has nothing. The error is ErrCorrupt if the content was changed, or cut short.

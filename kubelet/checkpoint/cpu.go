@@ -58,13 +58,14 @@ var upstreamState = strings.NewReplacer("checkpoint.cpuManagerCheckpoint", "stat
 	"checkpoint.NUMANodeMap", "state.NUMANodeMap", "checkpoint.NUMANodeState", "state.NUMANodeState", "checkpoint.MemoryTable", "state.MemoryTable",
 	"checkpoint.ContainerMemoryAssignments", "state.ContainerMemoryAssignments", "checkpoint.Block", "state.Block")
 
-// writeState writes a file of state.
+// writeState writes a file of state. It is whole after a power failure, as upstream's is (fsync in its
+// util/store/filestore.go): with an empty one no kubelet starts.
 func writeState(path string, file any) error {
 	text, err := json.Marshal(file)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", path, err)
 	}
-	return atomicfile.Write(path, text, 0o600)
+	return atomicfile.WriteThrough(path, text, 0o600)
 }
 
 // readState reads a file of state into file.

@@ -51,7 +51,7 @@ func WriteDevices(path string, entries []PodDevicesEntry, registered map[string]
 	if err != nil {
 		return fmt.Errorf("encoding the devices of pods: %w", err)
 	}
-	return atomicfile.Write(path, text, 0o600)
+	return atomicfile.WriteThrough(path, text, 0o600)
 }
 
 // ReadDevices reads the file at path. A file that does not exist has nothing. The error is ErrCorrupt if the content was changed, or

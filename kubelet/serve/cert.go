@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"porthole.dev/porthole/internal/atomicfile"
 )
 
 // selfSignedLife is upstream's.
@@ -135,10 +137,10 @@ func selfSign(certFile, keyFile, name string, addresses []string) error {
 	if err := os.MkdirAll(filepath.Dir(certFile), 0o750); err != nil {
 		return fmt.Errorf("making folder of serving certificate: %w", err)
 	}
-	if err := os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600); err != nil {
+	if err := atomicfile.WriteThrough(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600); err != nil {
 		return fmt.Errorf("writing serving key: %w", err)
 	}
-	if err := os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644); err != nil {
+	if err := atomicfile.WriteThrough(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644); err != nil {
 		return fmt.Errorf("writing serving certificate: %w", err)
 	}
 	return nil

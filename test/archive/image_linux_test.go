@@ -47,23 +47,19 @@ func TestImage(t *testing.T) {
 		}
 		_ = os.RemoveAll(base)
 	})
-	release := exec.Command("go", "run", "./tools/release", "-version", archive.Version,
-		"-out", base, "-only", "cluster")
-	release.Dir = "../.."
-	if out, err := release.CombinedOutput(); err != nil {
-		t.Fatalf("making the image: %v\n%s", err, out)
-	}
-	if out, err := p.run("load", "-i", filepath.Join(base, "porthole-"+archive.Version+".oci.tar")); err != nil {
+	file, image, err := archive.Image("../..", base)
+	must(t, err)
+	if out, err := p.run("load", "-i", file); err != nil {
 		t.Fatalf("loading the image: %v\n%s", err, out)
 	}
 
 	for _, cgroups := range []string{"private", "host"} {
-		t.Run(cgroups, func(t *testing.T) { runImage(podman{t, base}, cgroups) })
+		t.Run(cgroups, func(t *testing.T) { runImage(podman{t, base}, image, cgroups) })
 	}
 }
 
 // runImage runs the image in the container's own cgroup namespace, or in the machine's.
-func runImage(p podman, cgroups string) {
+func runImage(p podman, image, cgroups string) {
 	t := p.t
 	port, err := loopback.FreePort()
 	must(t, err)
@@ -72,7 +68,7 @@ func runImage(p podman, cgroups string) {
 	start := time.Now()
 	out, err := p.run(append([]string{"run", "--detach", "--name", name, "--privileged", "--cgroupns", cgroups,
 		"--publish", fmt.Sprintf("127.0.0.1:%d:6443", port), "--volume", volume + ":/var/lib/porthole"},
-		append(limits(t), "docker.io/porthole/cluster:"+archive.Version)...)...)
+		append(limits(t), image)...)...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

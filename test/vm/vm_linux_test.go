@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,35 +28,45 @@ const (
 	diskSize   = "12G"
 )
 
-// TestVM runs the archive's cluster on a machine with systemd and cgroup v2 alone, restarts the machine, and
-// brings the cluster up again.
+// TestVM runs the archive's cluster on a machine with systemd and cgroup v2 alone. The machine loses power while
+// the cluster comes up, and is restarted when it is up: each time the cluster comes up again.
 func TestVM(t *testing.T) {
-	if os.Getenv("PORTHOLE_VM") == "" {
-		t.Skip("boots a virtual machine: `make test-vm`")
-	}
-	if os.Geteuid() != 0 {
-		t.Fatal("making a root file system needs root")
-	}
-	v := newVM(t)
+	v := newVM(t, nil, clusterFiles)
 	v.boot()
-	v.step("the machine", 5*time.Minute, kindOfMachine)
-	v.step("up", 25*time.Minute, v.up())
+	v.step("systemd and cgroup v2", time.Minute, firstProcess("systemd")+onlyCgroup2)
+	v.cutOff(v.up(), "node lin01 is Ready")
+	v.step("up after a power failure", 25*time.Minute, v.up()+" | tee /up\ngrep 'was not shut down' /up")
 	v.step("sample", 15*time.Minute, sample)
 	v.step("limits and figures", 20*time.Minute, v.lab("TestMemoryLimit|TestTop"))
 	v.step("eviction", 25*time.Minute, v.lab("TestWindowsEviction"))
 	v.reboot()
-	v.step("up after a reboot", 25*time.Minute, v.up())
+	v.step("up after a reboot", 25*time.Minute, v.up()+" | tee /up\nif grep 'was not shut down' /up; then exit 1; fi")
 	v.step("sample after a reboot", 15*time.Minute, sample)
-	v.step("down", 5*time.Minute, "cd /porthole && ./porthole down --purge\n"+nothingLeft)
+	v.step("down", 5*time.Minute, down)
+
+	v.stop()
+	v.options.init = plainInit
+	v.boot()
+	v.step("cgroup v2 without systemd", time.Minute, firstProcess(filepath.Base(plainInit))+onlyCgroup2)
+	v.step("up without systemd", 25*time.Minute, v.up())
+	v.step("sample without systemd", 15*time.Minute, sample)
+	v.step("down without systemd", 5*time.Minute, down)
 }
 
-// kindOfMachine fails unless the machine is what the test says.
-const kindOfMachine = `set -e
+// firstProcess is a script that fails unless the machine's first process has that name.
+func firstProcess(name string) string {
+	return fmt.Sprintf("set -e\ncat /proc/1/comm\n[ \"$(cat /proc/1/comm)\" = %s ]\n", name)
+}
+
+// onlyCgroup2 fails unless the machine has cgroup v2 alone.
+const onlyCgroup2 = `set -e
 uname -r
-[ "$(cat /proc/1/comm)" = systemd ]
 [ "$(stat -f -c %T /sys/fs/cgroup)" = cgroup2fs ]
 if grep '^cgroup ' /proc/mounts; then exit 1; fi
 cat /sys/fs/cgroup/cgroup.controllers`
+
+// down takes the cluster down, and fails if anything is left of it.
+const down = "cd /porthole && ./porthole down --purge\n" + nothingLeft
 
 // nothingLeft fails if a cluster left cgroups, namespaces, mounts or processes.
 const nothingLeft = `set -e
@@ -82,7 +93,7 @@ func (m *machine) windowsNodes() int {
 
 // up is a script that brings the cluster up.
 func (m *machine) up() string {
-	return fmt.Sprintf("cd /porthole && ./porthole up --time-scale %s --windows-nodes %d --windows-memory %s",
+	return fmt.Sprintf("set -e -o pipefail\ncd /porthole\n./porthole up --time-scale %s --windows-nodes %d --windows-memory %s",
 		scale, m.windowsNodes(), windowsMemory)
 }
 
@@ -102,31 +113,53 @@ type vm struct {
 	id string // of the boot
 }
 
-// newVM makes the machine's disk: Debian, the archive, and what runs the tests.
-func newVM(t *testing.T) *vm {
+// newVM makes the machine's disk: Debian with further packages, and files. These are what files makes in the folder
+// base: keys are paths of this machine, values the places below the root of the virtual one.
+func newVM(t *testing.T, further []string, files func(base string) (map[string]string, error)) *vm {
+	if os.Getenv("PORTHOLE_VM") == "" {
+		t.Skip("boots a virtual machine: `make test-vm`")
+	}
+	if os.Geteuid() != 0 {
+		t.Fatal("making a root file system needs root")
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
 	base, err := os.MkdirTemp("/var/tmp", "porthole-vm-")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(base) })
 
-	root := filepath.Join(base, "root")
-	must(t, debian.Bootstrap(root, "trixie", packages...))
-	unpacked, _, err := archive.Unpack("../..", base)
-	must(t, err)
-	agent, tests := filepath.Join(base, "agent"), filepath.Join(base, "lab.test")
+	root, agent := filepath.Join(base, "root"), filepath.Join(base, "agent")
+	must(t, debian.Bootstrap(root, "trixie", append(further, packages...)...))
 	must(t, build("build", "-o", agent, "./test/vm/agent"))
-	must(t, build("test", "-c", "-o", tests, "./test/lab"))
-	must(t, furnish(root, agent, map[string]string{unpacked: "porthole", tests: "src/test/lab/lab.test",
-		"../../tools/sample": "src/tools/sample", "../../samples": "src/samples"}))
-	must(t, os.Symlink("/porthole", filepath.Join(root, "src/bin")))
+	copied, err := files(base)
+	must(t, err)
+	must(t, furnish(root, agent, copied))
 
 	v := &vm{t: t, ctx: ctx}
-	v.options = options{disk: filepath.Join(base, "disk"), memory: memory, processors: processors}
+	v.options = options{root: root, disk: "/disk", memory: memory, processors: processors}
 	v.options.kernel, v.options.initrd, err = kernelOf(root)
 	must(t, err)
-	must(t, makeDisk(v.options.disk, root, diskSize))
+	disk := filepath.Join(base, "disk") // not below root while it is filled with that
+	must(t, makeDisk(disk, root, diskSize))
+	must(t, os.Rename(disk, filepath.Join(root, v.options.disk)))
 	return v
+}
+
+// clusterFiles are the archive, and what tests a cluster.
+func clusterFiles(base string) (map[string]string, error) {
+	unpacked, _, err := archive.Unpack("../..", base)
+	if err != nil {
+		return nil, err
+	}
+	tests, bin := filepath.Join(base, "lab.test"), filepath.Join(base, "bin")
+	if err := build("test", "-c", "-o", tests, "./test/lab"); err != nil {
+		return nil, err
+	}
+	if err := os.Symlink("/porthole", bin); err != nil {
+		return nil, err
+	}
+	return map[string]string{unpacked: "porthole", bin: "src/bin", tests: "src/test/lab/lab.test",
+		"../../tools/sample": "src/tools/sample", "../../samples": "src/samples"}, nil
 }
 
 // build runs the go tool at the repository's root.
@@ -163,6 +196,39 @@ func (v *vm) reboot() {
 	v.t.Logf("restarts in %.0f s", time.Since(began).Seconds())
 }
 
+// cutOff runs a script until it has printed a text. Then it cuts the machine's power, and boots it again.
+func (v *vm) cutOff(script, text string) {
+	v.t.Helper()
+	out := &printed{text: text, seen: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() { ended <- v.run(v.ctx, script, out) }()
+	select {
+	case <-out.seen:
+	case err := <-ended:
+		v.t.Fatalf("it has ended before it printed %q: %v\n%s", text, err, out.all)
+	}
+
+	v.stop()
+	<-ended
+	v.boot()
+}
+
+// printed is what a script has printed. It closes seen when that has the text.
+type printed struct {
+	all  []byte
+	text string
+	seen chan struct{}
+	once sync.Once
+}
+
+func (p *printed) Write(data []byte) (int, error) {
+	p.all = append(p.all, data...)
+	if bytes.Contains(p.all, []byte(p.text)) {
+		p.once.Do(func() { close(p.seen) })
+	}
+	return len(data), nil
+}
+
 // step runs a script as a subtest; the steps after one that fails are not run.
 func (v *vm) step(name string, limit time.Duration, script string) {
 	v.t.Helper()
@@ -173,7 +239,9 @@ func (v *vm) step(name string, limit time.Duration, script string) {
 		var out bytes.Buffer
 		err := v.run(ctx, script, &out)
 		t.Logf("%.0f s\n%s", time.Since(began).Seconds(), out.String())
-		must(t, err)
+		if err != nil {
+			t.Fatalf("%v\nThe console says\n%s", err, v.printed())
+		}
 	})
 	if !ok {
 		v.t.FailNow()

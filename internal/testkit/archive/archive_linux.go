@@ -1,4 +1,5 @@
-// Package archive makes the release archive of what is built, and unpacks it, for tests that begin as users do.
+// Package archive makes the release archive of what is built, and unpacks it, for tests that begin as users do. It
+// makes the image of a cluster likewise.
 package archive
 
 import (
@@ -14,10 +15,8 @@ const Version = "v0.0.1-test"
 // Unpack packs what is built in a checkout into the archive for Linux, in the folder base, and unpacks it there
 // with tar. It returns the folder of the unpacked archive, and how long unpacking took.
 func Unpack(checkout, base string) (dir string, took time.Duration, err error) {
-	release := exec.Command("go", "run", "./tools/release", "-version", Version, "-out", base, "-only", "linux")
-	release.Dir = checkout
-	if out, err := release.CombinedOutput(); err != nil {
-		return "", 0, fmt.Errorf("making the archive: %w\n%s", err, out)
+	if err := release(checkout, base, "linux"); err != nil {
+		return "", 0, err
 	}
 
 	start := time.Now()
@@ -27,4 +26,23 @@ func Unpack(checkout, base string) (dir string, took time.Duration, err error) {
 		return "", 0, fmt.Errorf("unpacking: %w\n%s", err, out)
 	}
 	return filepath.Join(base, name), time.Since(start), nil
+}
+
+// Image packs what is built in a checkout into the image of a cluster, in the folder base. file is that of the
+// archive (OCI), name the one that the image has when it is loaded.
+func Image(checkout, base string) (file, name string, err error) {
+	if err := release(checkout, base, "cluster"); err != nil {
+		return "", "", err
+	}
+	return filepath.Join(base, "porthole-"+Version+".oci.tar"), "docker.io/porthole/cluster:" + Version, nil
+}
+
+// release makes one part of a release in the folder out.
+func release(checkout, out, part string) error {
+	c := exec.Command("go", "run", "./tools/release", "-version", Version, "-out", out, "-only", part)
+	c.Dir = checkout
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("making the part %s of a release: %w\n%s", part, err, out)
+	}
+	return nil
 }
