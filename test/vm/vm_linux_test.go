@@ -65,8 +65,9 @@ uname -r
 if grep '^cgroup ' /proc/mounts; then exit 1; fi
 cat /sys/fs/cgroup/cgroup.controllers`
 
-// down takes the cluster down, and fails if anything is left of it.
-const down = "cd /porthole && ./porthole down --purge\n" + nothingLeft
+// down takes the cluster down, and fails if anything is left of it. What it removed is not on the disk again after a
+// power failure.
+const down = "set -e\ncd /porthole\n./porthole down --purge\nsync\n" + nothingLeft
 
 // nothingLeft fails if a cluster left cgroups, namespaces, mounts or processes.
 const nothingLeft = `set -e
