@@ -242,7 +242,7 @@ func removeCgroups(ctx context.Context, c Config) error {
 	for _, n := range c.Nodes() {
 		errs = append(errs, platform.RemoveCgroup(ctx, c.lab().Cgroup(n.Name)))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, platform.ReturnToCgroupRoot())...)
 }
 
 func ignoreGone(err error) error {

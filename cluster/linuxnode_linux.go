@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"porthole.dev/porthole/cluster/containerdconf"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // writeLinuxNode writes what only a Linux node has.
@@ -36,6 +37,9 @@ func writeContainerd(l Layout, n Node) error {
 // makeCgroups makes the node's cgroup in every hierarchy: upstream's kubelet expects it there, and ours makes it. A cpuset takes no process
 // before it has processors and memory, which are those of the cgroup above.
 func makeCgroups(c Config, n Node) error {
+	if err := platform.LeaveCgroupRoot(); err != nil {
+		return err
+	}
 	hierarchies := []string{"/sys/fs/cgroup"}
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil { // version 1: one folder for each
 		hierarchies, _ = filepath.Glob("/sys/fs/cgroup/*")

@@ -21,7 +21,7 @@ const cgroupEnd = 5 * time.Second
 
 // Cgroups returns the folders of a cgroup, one for each hierarchy that has it. path begins with a slash.
 func Cgroups(path string) (dirs []string) {
-	root := "/sys/fs/cgroup"
+	root := cgroupRoot
 	if _, err := os.Stat(root + "/cgroup.controllers"); err != nil { // of version 2: the only hierarchy
 		root += "/*"
 	}

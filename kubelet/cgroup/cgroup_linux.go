@@ -164,8 +164,17 @@ func inheritCpuset(base, path string) error {
 	return nil
 }
 
+// errNoController is what the kernel means by a refusal to make a file in a cgroup.
+var errNoController = errors.New("there is no such file: the cgroup above it does not give it the controller")
+
 func write(path, value string) error {
-	if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+	err := os.WriteFile(path, []byte(value), 0o644)
+	if errors.Is(err, os.ErrPermission) {
+		if _, gone := os.Stat(path); errors.Is(gone, os.ErrNotExist) {
+			err = errNoController
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("setting %s to %s: %w", path, value, err)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/daemon"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // Run serves until ctx ends; containers go on then, and the next hcsd finds them. It must be started in the host's network namespace. Only
@@ -37,6 +38,9 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("serving HCS: %w", err)
 	}
 	if err := removeLogs(o.path("runc")); err != nil {
+		return fmt.Errorf("serving HCS: %w", err)
+	}
+	if err := platform.LeaveCgroupRoot(); err != nil {
 		return fmt.Errorf("serving HCS: %w", err)
 	}
 	s := newService(o)
