@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -34,9 +35,11 @@ type Status struct {
 	Problems []string `json:"problems,omitempty"` // each thing that is not right, with the reason
 	Error    string   `json:"error,omitempty"`    // why the counts are not known
 	// Network is why the pod network is not as it should be.
-	Network string             `json:"network,omitempty"`
-	Repairs int                `json:"repairs"`
-	Routes  []keep.RouteStatus `json:"routes"`
+	Network string `json:"network,omitempty"`
+	Repairs int    `json:"repairs"`
+	// LastSync is when the routes were looked at and put right last; zero before the first time.
+	LastSync time.Time          `json:"lastSync,omitzero"`
+	Routes   []keep.RouteStatus `json:"routes"`
 	// Peers are those with whom the node exchanges routes; only of modes that do so.
 	Peers []keep.PeerStatus `json:"peers,omitempty"`
 	// Adapters are the host's network adapters that carry packets of pods (Windows).
@@ -87,6 +90,7 @@ func (a *agent) status() Status {
 
 // add adds the status of the routes.
 func (s *Status) add(r keep.Status) {
+	s.LastSync = r.LastSync
 	s.Wanted, s.Present, s.Failed = r.Wanted, r.Present, r.Wanted-r.Present
 	s.Error, s.Repairs, s.Routes = r.Error, r.Repairs, r.Routes
 	s.Peers = r.Peers

@@ -50,6 +50,8 @@ func TestVM(t *testing.T) {
 	v.step("cgroup v2 without systemd", time.Minute, firstProcess(filepath.Base(plainInit))+onlyCgroup2)
 	v.step("up without systemd", 25*time.Minute, v.up())
 	v.step("sample without systemd", 15*time.Minute, sample)
+	v.step("a second cluster comes and goes", 25*time.Minute, beside)
+	v.step("sample beside it", 15*time.Minute, sample)
 	v.step("down without systemd", 5*time.Minute, down)
 }
 
@@ -64,6 +66,24 @@ uname -r
 [ "$(stat -f -c %T /sys/fs/cgroup)" = cgroup2fs ]
 if grep '^cgroup ' /proc/mounts; then exit 1; fi
 cat /sys/fs/cgroup/cgroup.controllers`
+
+// beside brings a second cluster up and down. It fails if that changes a process or a container of the first.
+const beside = `set -e
+cd /porthole
+first() {
+	./porthole status -o json | grep '"pid"'
+	./porthole kubectl get pods -A -o jsonpath='{range .items[*]}{.metadata.name} \
+		{.status.containerStatuses[*].containerID} {.status.containerStatuses[*].restartCount}{"\n"}{end}'
+}
+first >/before
+./porthole up --name two --time-scale ` + scale + ` --windows-nodes 1 --windows-memory ` + windowsMemory + `
+first | diff /before -
+ls -d /sys/fs/cgroup/porthole*
+./porthole kubectl --name two get pods -A -o wide
+./porthole down --name two --purge
+first | diff /before -
+if ls -d /sys/fs/cgroup/porthole.two; then exit 1; fi
+`
 
 // down takes the cluster down, and fails if anything is left of it. What it removed is not on the disk again after a
 // power failure.
