@@ -29,11 +29,14 @@ func inPrivateRun(t *testing.T) bool {
 		t.Skip("mounting and network namespaces need root")
 	}
 	if mode := os.Getenv(privateRun); mode != "" {
-		others, err := MountPoints() // of the machine, copied into this mount namespace
-		must(t, err)
-		for _, p := range slices.Backward(others) {
-			if strings.HasPrefix(p, "/run/netns") {
-				must(t, Detach(p))
+		// Those of the machine were copied into this mount namespace, and may cover each other: what is detached shows more.
+		for range 3 {
+			others, err := MountPoints()
+			must(t, err)
+			for _, p := range slices.Backward(others) {
+				if strings.HasPrefix(p, "/run/netns") {
+					must(t, Detach(p))
+				}
 			}
 		}
 		must(t, unix.Mount("run", "/run", "tmpfs", 0, ""))
