@@ -15,8 +15,8 @@ func TestForgetUnwritten(t *testing.T) {
 		l.at("hosts/lin01/containerd/config.toml"), l.at("hosts/win01/wine/upper/drive_c/Users/a.txt"),
 		l.at("wine/template-20348/system.reg")}
 	gone := []string{l.at("hosts/lin01/containerd/root/snapshots/3/fs/coredns"), l.at("hosts/lin01/containerd/state/x"),
-		l.at("hosts/win01/wine/upper/drive_c/ProgramData/containerd/root/meta.db"), l.at("hosts/win01/hcs/layers/1/layer.json"),
-		l.at("wine/template-20348/.porthole-template")}
+		l.at("hosts/win01/wine/upper/drive_c/ProgramData/containerd/root/meta.db"),
+		l.at("hosts/win01/hcs/layers/1/layer.json"), l.at("wine/template-20348/.porthole-template")}
 	for _, file := range append(stay, gone...) {
 		if err := writeFile(file, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)

@@ -41,18 +41,14 @@ func LostPower(runDir string) (bool, error) {
 
 // noteBoot writes down that processes run in this boot.
 func noteBoot(runDir string) error {
-	return errors.Join(unlessGone(os.Remove(filepath.Join(runDir, leftFile))),
-		os.WriteFile(filepath.Join(runDir, bootFile), []byte(platform.BootID()), 0o600))
+	err := os.Remove(filepath.Join(runDir, leftFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(filepath.Join(runDir, bootFile), []byte(platform.BootID()), 0o600)
 }
 
 // noteLeft writes down that this supervisor was asked to end.
 func noteLeft(runDir string) error {
 	return os.WriteFile(filepath.Join(runDir, leftFile), nil, 0o600)
-}
-
-func unlessGone(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestLostPower has run folders as they are after each end of a boot.
+// TestLostPower has run folders as a shutdown, a power failure and `porthole down` leave them.
 func TestLostPower(t *testing.T) {
 	listed := func(dir string) error { return WriteProcesses(dir, nil) }
 	restarted := func(dir string) error { return os.WriteFile(filepath.Join(dir, bootFile), []byte("another"), 0o600) }

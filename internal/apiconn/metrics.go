@@ -138,7 +138,7 @@ type seconds struct{ prometheus.Histogram }
 
 func (s seconds) Observe(d time.Duration) { s.Histogram.Observe(d.Seconds()) }
 
-// expiry is when the certificate of an exec plugin expires; nil without one.
+// expiry holds the time at which the client certificate of an exec plugin expires; nil without a certificate.
 type expiry struct{ at atomic.Pointer[time.Time] }
 
 func (e *expiry) Set(at *time.Time) { e.at.Store(at) }

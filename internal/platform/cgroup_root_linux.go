@@ -17,10 +17,10 @@ const restCgroup = "porthole-rest"
 // cgroupRoot is where Linux distributions and container runtimes mount cgroups.
 const cgroupRoot = "/sys/fs/cgroup"
 
-// LeaveCgroupRoot makes room for cgroups with limits in a container that has a cgroup namespace of its own. The
-// kernel gives controllers of version 2 to the cgroups below one only while that has no processes ("no internal
-// processes", cgroups(7)); the machine's own root is exempt. So it moves the processes of the namespace's root into a
-// cgroup below it. Where nothing is in the way it does nothing.
+// LeaveCgroupRoot lets a container with a cgroup namespace of its own limit cgroups. With cgroup v2, a cgroup that
+// contains processes cannot give controllers to its children ("no internal processes", cgroups(7)); only the
+// machine's own root can. LeaveCgroupRoot moves the processes in the root of the namespace into a child cgroup. It
+// does nothing on a machine's own root, with cgroup v1, and if there are no such processes.
 func LeaveCgroupRoot() error {
 	if err := leaveCgroupRoot(cgroupRoot); err != nil {
 		return fmt.Errorf("making room for cgroups with limits: %w", err)

@@ -58,8 +58,8 @@ var upstreamState = strings.NewReplacer("checkpoint.cpuManagerCheckpoint", "stat
 	"checkpoint.NUMANodeMap", "state.NUMANodeMap", "checkpoint.NUMANodeState", "state.NUMANodeState", "checkpoint.MemoryTable", "state.MemoryTable",
 	"checkpoint.ContainerMemoryAssignments", "state.ContainerMemoryAssignments", "checkpoint.Block", "state.Block")
 
-// writeState writes a file of state. It is whole after a power failure, as upstream's is (fsync in its
-// util/store/filestore.go): with an empty one no kubelet starts.
+// writeState writes a checkpoint and flushes it to the disk, as upstream does (pkg/kubelet/util/store/filestore.go).
+// A power failure would leave an empty file otherwise, with which no kubelet starts.
 func writeState(path string, file any) error {
 	text, err := json.Marshal(file)
 	if err != nil {

@@ -137,10 +137,12 @@ func selfSign(certFile, keyFile, name string, addresses []string) error {
 	if err := os.MkdirAll(filepath.Dir(certFile), 0o750); err != nil {
 		return fmt.Errorf("making folder of serving certificate: %w", err)
 	}
-	if err := atomicfile.WriteThrough(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600); err != nil {
+	keyText := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	if err := atomicfile.WriteThrough(keyFile, keyText, 0o600); err != nil {
 		return fmt.Errorf("writing serving key: %w", err)
 	}
-	if err := atomicfile.WriteThrough(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644); err != nil {
+	certText := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := atomicfile.WriteThrough(certFile, certText, 0o644); err != nil {
 		return fmt.Errorf("writing serving certificate: %w", err)
 	}
 	return nil

@@ -36,7 +36,7 @@ type machine struct {
 
 // options of boot.
 type options struct {
-	// root is a folder with QEMU, in which it runs. The other paths are below it.
+	// root is a folder of this machine with Debian and QEMU. QEMU runs in it (chroot): the other paths are below it.
 	root string
 	// disk is a file with the root file system; kernel and initrd are files of Debian's kernel.
 	disk, kernel, initrd string
@@ -143,13 +143,13 @@ func (m *machine) answers(ctx context.Context, limit time.Duration, before strin
 		err = ended
 	}
 	if err != nil {
-		err = fmt.Errorf("%w: its console says\n%s", err, m.printed())
+		err = fmt.Errorf("%w: its console says\n%s", err, m.consoleEnd())
 	}
 	return id, err
 }
 
-// printed is the end of what the machine's kernel and systemd have printed.
-func (m *machine) printed() string {
+// consoleEnd returns the last 6000 bytes that the machine's kernel and systemd have printed.
+func (m *machine) consoleEnd() string {
 	data, err := os.ReadFile(m.console)
 	if err != nil {
 		return err.Error()

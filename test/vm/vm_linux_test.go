@@ -50,7 +50,7 @@ func TestVM(t *testing.T) {
 	v.step("cgroup v2 without systemd", time.Minute, firstProcess(filepath.Base(plainInit))+onlyCgroup2)
 	v.step("up without systemd", 25*time.Minute, v.up())
 	v.step("sample without systemd", 15*time.Minute, sample)
-	v.step("a second cluster comes and goes", 25*time.Minute, beside)
+	v.step("a second cluster comes and goes", 25*time.Minute, secondCluster)
 	v.step("sample beside it", 15*time.Minute, sample)
 	v.step("down without systemd", 5*time.Minute, down)
 }
@@ -67,13 +67,15 @@ uname -r
 if grep '^cgroup ' /proc/mounts; then exit 1; fi
 cat /sys/fs/cgroup/cgroup.controllers`
 
-// beside brings a second cluster up and down. It fails if that changes a process or a container of the first.
-const beside = `set -e
+// secondCluster is a script that brings a second cluster up and down. It fails if that changes a process or a
+// container of the first.
+const secondCluster = `set -e
 cd /porthole
 first() {
 	./porthole status -o json | grep '"pid"'
-	./porthole kubectl get pods -A -o jsonpath='{range .items[*]}{.metadata.name} \
-		{.status.containerStatuses[*].containerID} {.status.containerStatuses[*].restartCount}{"\n"}{end}'
+	path='{range .items[*]}{.metadata.name} {.status.containerStatuses[*].containerID} '
+	path+='{.status.containerStatuses[*].restartCount}{"\n"}{end}'
+	./porthole kubectl get pods -A -o jsonpath="$path"
 }
 first >/before
 ./porthole up --name two --time-scale ` + scale + ` --windows-nodes 1 --windows-memory ` + windowsMemory + `
@@ -85,8 +87,8 @@ first | diff /before -
 if ls -d /sys/fs/cgroup/porthole.two; then exit 1; fi
 `
 
-// down takes the cluster down, and fails if anything is left of it. What it removed is not on the disk again after a
-// power failure.
+// down is a script that takes the cluster down, and fails if anything is left of it. It flushes the disk, so that a
+// power failure brings no file back.
 const down = "set -e\ncd /porthole\n./porthole down --purge\nsync\n" + nothingLeft
 
 // nothingLeft fails if a cluster left cgroups, namespaces, mounts or processes.
@@ -103,8 +105,8 @@ const (
 	sample        = "cd /src && " + slow.Variable + "=" + scale + " tools/sample /var/lib/porthole"
 )
 
-// windowsNodes is how many Windows nodes the cluster has. Without KVM it is one: with two the second was not Ready
-// after six minutes, because what both do while idle takes all of the processors.
+// windowsNodes is the number of Windows nodes of the cluster. Without KVM it is one: what idle nodes do takes most of
+// two processors there, and of two the second was not Ready after six minutes on a slow machine.
 func (m *machine) windowsNodes() int {
 	if m.slow {
 		return 1
@@ -114,7 +116,8 @@ func (m *machine) windowsNodes() int {
 
 // up is a script that brings the cluster up.
 func (m *machine) up() string {
-	return fmt.Sprintf("set -e -o pipefail\ncd /porthole\n./porthole up --time-scale %s --windows-nodes %d --windows-memory %s",
+	return fmt.Sprintf("set -e -o pipefail\ncd /porthole\n"+
+		"./porthole up --time-scale %s --windows-nodes %d --windows-memory %s",
 		scale, m.windowsNodes(), windowsMemory)
 }
 
@@ -166,7 +169,7 @@ func newVM(t *testing.T, further []string, files func(base string) (map[string]s
 	return v
 }
 
-// clusterFiles are the archive, and what tests a cluster.
+// clusterFiles returns the unpacked archive and the tests that run in the virtual machine, for newVM.
 func clusterFiles(base string) (map[string]string, error) {
 	unpacked, _, err := archive.Unpack("../..", base)
 	if err != nil {
@@ -220,7 +223,7 @@ func (v *vm) reboot() {
 // cutOff runs a script until it has printed a text. Then it cuts the machine's power, and boots it again.
 func (v *vm) cutOff(script, text string) {
 	v.t.Helper()
-	out := &printed{text: text, seen: make(chan struct{})}
+	out := &outputWatch{text: text, seen: make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() { ended <- v.run(v.ctx, script, out) }()
 	select {
@@ -234,15 +237,15 @@ func (v *vm) cutOff(script, text string) {
 	v.boot()
 }
 
-// printed is what a script has printed. It closes seen when that has the text.
-type printed struct {
+// outputWatch keeps what a script prints, and closes seen once that contains the text.
+type outputWatch struct {
 	all  []byte
 	text string
 	seen chan struct{}
 	once sync.Once
 }
 
-func (p *printed) Write(data []byte) (int, error) {
+func (p *outputWatch) Write(data []byte) (int, error) {
 	p.all = append(p.all, data...)
 	if bytes.Contains(p.all, []byte(p.text)) {
 		p.once.Do(func() { close(p.seen) })
@@ -261,7 +264,7 @@ func (v *vm) step(name string, limit time.Duration, script string) {
 		err := v.run(ctx, script, &out)
 		t.Logf("%.0f s\n%s", time.Since(began).Seconds(), out.String())
 		if err != nil {
-			t.Fatalf("%v\nThe console says\n%s", err, v.printed())
+			t.Fatalf("%v\nThe console says\n%s", err, v.consoleEnd())
 		}
 	})
 	if !ok {

@@ -28,8 +28,8 @@ func Unpack(checkout, base string) (dir string, took time.Duration, err error) {
 	return filepath.Join(base, name), time.Since(start), nil
 }
 
-// Image packs what is built in a checkout into the image of a cluster, in the folder base. file is that of the
-// archive (OCI), name the one that the image has when it is loaded.
+// Image makes the container image of a cluster from what is built in a checkout. file is an OCI archive in the folder
+// base, name the image's name once it is loaded.
 func Image(checkout, base string) (file, name string, err error) {
 	if err := release(checkout, base, "cluster"); err != nil {
 		return "", "", err
