@@ -12,6 +12,7 @@ bundle-sources = $(shell find bundle/$(1) -type f -not -name '*_test.go' -not -n
 
 BUNDLE_KUBE := $(BUNDLE_OUT)/kube
 BUNDLE_KUBEADM := $(BUNDLE_OUT)/kubeadm
+BUNDLE_KUBELET := $(BUNDLE_OUT)/kubelet
 BUNDLE_CONTAINERD := $(BUNDLE_OUT)/containerd $(BUNDLE_OUT)/containerd-shim-runc-v2
 BUNDLE_RUNC := $(BUNDLE_OUT)/runc
 BUNDLE_RUNTIME_WINDOWS := $(BUNDLE_OUT)/windows/containerd.exe
@@ -39,10 +40,10 @@ bundle: $(BUNDLE_KUBE) ## build the third-party programs of a local cluster
 .PHONY: bundle-others
 bundle-others: windows-runtime $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_IMAGES)
 
-# Programs that no cluster runs, but tests: containerd's client for Windows, upstream's CNI plugins for Windows, upstream's
-# choice of backends, Helm's engine, and flanneld.
+# Programs that no cluster runs unless it is told to, but tests: upstream's kubelet, containerd's client for Windows, upstream's
+# CNI plugins for Windows, upstream's choice of backends, Helm's engine, and flanneld.
 .PHONY: bundle-tests
-bundle-tests: $(BUNDLE_CTR) $(BUNDLE_CNI_WINDOWS) $(BUNDLE_PROXYORACLE) $(BUNDLE_FLANNELD) $(BUNDLE_HELM)
+bundle-tests: $(BUNDLE_KUBELET) $(BUNDLE_CTR) $(BUNDLE_CNI_WINDOWS) $(BUNDLE_PROXYORACLE) $(BUNDLE_FLANNELD) $(BUNDLE_HELM)
 
 # The container runtime of a Windows node as it ships.
 .PHONY: windows-runtime
@@ -58,8 +59,11 @@ kubeadm: $(BUNDLE_KUBEADM)
 $(BUNDLE_KUBEADM): $(call bundle-sources,controlplane)
 	cd bundle/controlplane && $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@ ./kubeadm
 
+# Without plugins of NRI in WebAssembly: the interpreter takes 16 seconds of a processor to compile.
+CONTAINERD_TAGS := nri_no_wasm,grpcnotrace
+
 $(BUNDLE_CONTAINERD) &: $(call bundle-sources,containerd)
-	cd bundle/containerd && $(BUNDLE_BUILD) -tags no_btrfs,no_devmapper,no_zfs,grpcnotrace \
+	cd bundle/containerd && $(BUNDLE_BUILD) -tags no_btrfs,no_devmapper,no_zfs,$(CONTAINERD_TAGS) \
 		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$(BUNDLE_CONTAINERD_VERSION)" -o ../../$(BUNDLE_OUT)/ \
 		github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
 	@touch $(BUNDLE_CONTAINERD)
@@ -67,12 +71,12 @@ $(BUNDLE_CONTAINERD) &: $(call bundle-sources,containerd)
 # runc enters namespaces by C code, before Go's runtime starts its threads. It is linked with everything it needs.
 $(BUNDLE_RUNC): $(call bundle-sources,runc)
 	@mkdir -p $(@D)
-	cd bundle/runc && CGO_ENABLED=1 GOFLAGS="-trimpath -buildvcs=false" $(BUNDLE_BUILD) -tags netgo,osusergo,seccomp,urfave_cli_no_docs \
+	cd bundle/runc && CGO_ENABLED=1 $(BUNDLE_BUILD) -tags netgo,osusergo,seccomp,urfave_cli_no_docs \
 		-ldflags "-s -w -buildid= -linkmode external -extldflags -static" -o ../../$@ github.com/opencontainers/runc
 
 $(BUNDLE_RUNTIME_WINDOWS) $(BUNDLE_CTR): $(BUNDLE_OUT)/windows/%.exe: $(call bundle-sources,containerd)
 	@mkdir -p $(@D)
-	cd bundle/containerd && GOOS=windows $(BUNDLE_BUILD) \
+	cd bundle/containerd && GOOS=windows $(BUNDLE_BUILD) -tags $(CONTAINERD_TAGS) \
 		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$(BUNDLE_CONTAINERD_VERSION)" -o ../../$@ \
 		github.com/containerd/containerd/v2/cmd/$*
 
@@ -179,12 +183,15 @@ $(BUNDLE_PEER): bundle/controlplane/go.mod bundle/controlplane/go.sum
 	@mkdir -p $(BUNDLE_OUT)/windows
 	cd bundle/controlplane && GOOS=windows $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@ k8s.io/kubernetes/cmd/kube-proxy
 
-# Upstream's kubelet for Windows, for tests on hosts with containerd.exe.
-BUNDLE_KUBELET := $(BUNDLE_OUT)/windows/kubelet.exe
+# Upstream's kubelet, which tests and benchmarks run beside ours, and `porthole up --linux-kubelet upstream`.
+BUNDLE_KUBELET_WINDOWS := $(BUNDLE_OUT)/windows/kubelet.exe
 
 .PHONY: upstream-kubelet
-upstream-kubelet: $(BUNDLE_KUBELET)
+upstream-kubelet: $(BUNDLE_KUBELET) $(BUNDLE_KUBELET_WINDOWS)
 
 $(BUNDLE_KUBELET): bundle/controlplane/go.mod bundle/controlplane/go.sum
+	cd bundle/controlplane && $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@ k8s.io/kubernetes/cmd/kubelet
+
+$(BUNDLE_KUBELET_WINDOWS): bundle/controlplane/go.mod bundle/controlplane/go.sum
 	@mkdir -p $(BUNDLE_OUT)/windows
 	cd bundle/controlplane && GOOS=windows $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@ k8s.io/kubernetes/cmd/kubelet

@@ -91,7 +91,7 @@ func (p *planner) linuxNode(n Node) {
 	kubelet, args := p.l.Porthole(), []string{"kubelet", "--config=" + file("kubernetes", "kubelet.json"), "--kubeconfig=" + file("kubernetes", "kubelet.kubeconfig"),
 		"--hostname-override=" + n.Name, "--node-ip=" + p.c.nodeIPs(n), "--root-dir=" + file("kubelet"), "--v=2"}
 	if p.c.LinuxKubelet == KubeletUpstream {
-		kubelet = p.l.Bundled("kube")
+		kubelet, args = p.l.Bundled("kubelet"), args[1:]
 	} else { // the nodes have one file system: each has a folder of its own, and none this machine's
 		args = append(args, "--device-plugin-dir="+file("kubelet", "device-plugins"), "--keep-kernel-settings")
 	}

@@ -70,6 +70,9 @@ func missingPrograms(l Layout, c Config) (errs []error) {
 			errs = append(errs, fmt.Errorf("%s/%s is missing: `make build` makes it", l.Bin, program))
 		}
 	}
+	if _, err := os.Stat(l.Bundled("kubelet")); err != nil && c.LinuxKubelet == KubeletUpstream {
+		errs = append(errs, fmt.Errorf("%s, for --linux-kubelet upstream, is missing: `make upstream-kubelet` makes it from the sources; no archive has it", l.Bundled("kubelet")))
+	}
 
 	for _, p := range []struct{ program, pkg string }{{"runc", "runc"}, {"nft", "nftables"}, {"iptables", "iptables"}} {
 		if _, err := exec.LookPath(p.program); err != nil {

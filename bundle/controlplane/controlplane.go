@@ -45,8 +45,6 @@ type config struct {
 	Scheduler         []string `json:"scheduler"`
 }
 
-func contextForKubelet() context.Context { return context.Background() }
-
 // runControlPlane starts the four parts and returns when a signal asks it to stop or one of them ends by itself.
 func runControlPlane(args []string) error {
 	flags := pflag.NewFlagSet("controlplane", pflag.ContinueOnError)

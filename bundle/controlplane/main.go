@@ -1,10 +1,10 @@
 // Command kube is the Kubernetes side of a local cluster in one file: the control plane in one process, and upstream's
-// own kubectl, kube-proxy, kubelet and metrics-server under the names of their programs.
+// own kubectl, kube-proxy and metrics-server under the names of their programs.
 //
 //	kube controlplane --config FILE                   etcd, kube-apiserver, kube-controller-manager and kube-scheduler
-//	kube kubectl|kube-proxy|kubelet|metrics-server …  upstream's program of that name
+//	kube kubectl|kube-proxy|metrics-server …           upstream's program of that name
 //
-// A file called kubectl, kube-proxy, kubelet or metrics-server that links to this one is that program. Nothing here
+// A file called kubectl, kube-proxy or metrics-server that links to this one is that program. Nothing here
 // changes what upstream does: each part gets the flags that its own command would get, parsed by its own flag sets.
 package main
 
@@ -19,7 +19,6 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
-	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 	metricsserver "sigs.k8s.io/metrics-server/cmd/metrics-server/app"
 )
 
@@ -41,12 +40,10 @@ func main() {
 		}
 	case "kube-proxy":
 		os.Exit(cli.Run(kubeproxy.NewProxyCommand()))
-	case "kubelet":
-		os.Exit(cli.Run(kubelet.NewKubeletCommand(contextForKubelet())))
 	case "metrics-server":
 		os.Exit(cli.Run(metricsserver.NewMetricsServerCommand(genericapiserver.SetupSignalHandler())))
 	default:
-		fmt.Fprintf(os.Stderr, "kube: %q is none of controlplane, kubectl, kube-proxy, kubelet, metrics-server\n", name)
+		fmt.Fprintf(os.Stderr, "kube: %q is none of controlplane, kubectl, kube-proxy, metrics-server\n", name)
 		os.Exit(2)
 	}
 }

@@ -75,7 +75,7 @@ func (w *World) LaunchKubelet(node string, upstream bool) (*Process, error) {
 		return nil, err
 	}
 	if upstream {
-		return w.Start("kubelet-"+node, w.bundled("kube"), w.KubeletArgs(node)...)
+		return w.Start("kubelet-"+node, w.bundled("kubelet"), w.KubeletArgs(node)[1:]...)
 	}
 	return w.Start("kubelet-"+node, w.o.Porthole, append(w.KubeletArgs(node), "--device-plugin-dir="+w.DevicePlugins(node), "--keep-kernel-settings")...)
 }

@@ -33,7 +33,7 @@ conformance-build:
 	@$(MAKE) --no-print-directory -j$(JOBS) conformance-parts
 
 .PHONY: conformance-parts
-conformance-parts: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA) $(if $(filter storage-csi storage-hostpath apps,$(SUITE)),$(CONFORMANCE_CSI) $(CONFORMANCE_OUT)/csi/driver) $(if $(filter node-e2e,$(SUITE)),$(CONFORMANCE_OUT)/e2e_node.test $(CONFORMANCE_OUT)/unit)
+conformance-parts: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA) $(if $(filter upstream,$(KUBELET)),$(BUNDLE_KUBELET)) $(if $(filter storage-csi storage-hostpath apps,$(SUITE)),$(CONFORMANCE_CSI) $(CONFORMANCE_OUT)/csi/driver) $(if $(filter node-e2e,$(SUITE)),$(CONFORMANCE_OUT)/e2e_node.test $(CONFORMANCE_OUT)/unit)
 
 .PHONY: deps-conformance
 deps-conformance:

@@ -96,7 +96,7 @@ func (s *nodeSuite) prepare() error {
 	}
 	kubelet := filepath.Join(s.o.bin, "porthole") + lockFlags + " --keep-kernel-settings"
 	if s.o.kubelet == upstreams {
-		kubelet = filepath.Join(s.o.bin, "bundle", "kube") + lockFlags
+		kubelet = filepath.Join(s.o.bin, "bundle", "kubelet") + lockFlags
 	}
 	errs := []error{s.writeContainerd(), lab.Default.EnsureHost(suiteNode, suiteAddress)}
 	for _, dir := range []string{"kubelet", "work", "bin", "units"} {

@@ -18,7 +18,7 @@ import (
 )
 
 // upstreams is the command line of upstream's kubelet.
-func upstreams() string { return filepath.Join(bin, "bundle", "kube") + " kubelet" }
+func upstreams() string { return filepath.Join(bin, "bundle", "kubelet") }
 
 // TestMoved moves a node that kubeadm made with upstream's kubelet to ours and back, as docs/from-upstream.md says: the kubelet is stopped,
 // another one starts with the same files. Three pods, one of them with volumes, run on with the same containers.
@@ -33,11 +33,11 @@ func TestMoved(t *testing.T) {
 	cp.threePods("lin80")
 	before := cp.containers("lin80")
 
-	for _, to := range []struct{ name, kubelet, program string }{{"ours", "", "/porthole"}, {"upstream's, again", upstreams(), "/bundle/kube"}} {
+	for _, to := range []struct{ name, kubelet, program string }{{"ours", "", "/porthole"}, {"upstream's, again", upstreams(), "/bundle/kubelet"}} {
 		start := time.Now()
 		m.becomes(to.kubelet)
 		wait.NoError(t, 3*time.Minute, "a heartbeat of "+to.name, func() error { return cp.beats("lin80", start) })
-		if runs := m.ok("bash", "-c", "for p in /proc/[0-9]*; do grep -qz '^kubelet$' $p/cmdline 2>/dev/null && readlink $p/exe; done; true"); !strings.Contains(runs, to.program) {
+		if runs := m.ok("bash", "-c", "for p in /proc/[0-9]*; do grep -qzE '(^|/)kubelet$' $p/cmdline 2>/dev/null && readlink $p/exe; done; true"); !strings.Contains(runs, to.program) {
 			t.Errorf("the kubelet is now %s, want %s", runs, to.name)
 		}
 		wait.NoError(t, time.Minute, "the pods to be Ready", func() error { return cp.allReady("lin80") })

@@ -37,7 +37,7 @@ func TestJoinSpeed(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			first, second := cp.at(t).joinSpeed(i)
 			ours, again = append(ours, first), append(again, second)
-			peer = append(peer, cp.at(t).kubeadmJoins(fmt.Sprintf("lin5%d", i), fmt.Sprintf("10.99.0.5%d", i), filepath.Join(bin, "bundle", "kube")+" kubelet"))
+			peer = append(peer, cp.at(t).kubeadmJoins(fmt.Sprintf("lin5%d", i), fmt.Sprintf("10.99.0.5%d", i), upstreams()))
 		})
 	}
 	figure.Print(figure.Figure{Name: "linux-join-to-ready", Unit: "s", Ours: figure.Median(ours), Peer: figure.Median(peer), PeerIs: "kubeadm join with upstream's kubelet, whose CNI plugins and configuration are there before",
