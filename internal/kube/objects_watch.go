@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 )
@@ -21,7 +24,6 @@ import (
 // the fields that no network depends on.
 type Everything struct {
 	client                        kubernetes.Interface
-	factory                       informers.SharedInformerFactory
 	nodes, pods, services, slices cache.SharedIndexInformer
 	events                        record.EventBroadcaster
 	recorder                      record.EventRecorder
@@ -30,9 +32,13 @@ type Everything struct {
 // NewEverything returns an Everything that does nothing before Run. changed is called after each change, and must not block. component is
 // the source of its events.
 func NewEverything(ctx context.Context, client kubernetes.Interface, component string, changed func()) (*Everything, error) {
-	factory := informers.NewSharedInformerFactory(client, 0)
-	e := &Everything{client: client, factory: factory, nodes: factory.Core().V1().Nodes().Informer(), pods: factory.Core().V1().Pods().Informer(),
-		services: factory.Core().V1().Services().Informer(), slices: factory.Discovery().V1().EndpointSlices().Informer()}
+	core, discovery := client.CoreV1().RESTClient(), client.DiscoveryV1().RESTClient()
+	e := &Everything{
+		client: client,
+		nodes:  informer(core, "nodes", &corev1.Node{}), pods: informer(core, "pods", &corev1.Pod{}),
+		services: informer(core, "services", &corev1.Service{}), slices: informer(discovery, "endpointslices", &discoveryv1.EndpointSlice{}),
+	}
+
 	for _, i := range e.informers() {
 		if err := i.SetTransform(trimForNetwork); err != nil {
 			return nil, fmt.Errorf("following the cluster: %w", err)
@@ -49,6 +55,13 @@ func NewEverything(ctx context.Context, client kubernetes.Interface, component s
 	e.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	e.recorder = e.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
 	return e, nil
+}
+
+// informer watches all objects of a kind. client-go's informer factory has a package for each group of the API, and all of them
+// would be compiled for these four kinds.
+func informer(client rest.Interface, resource string, kind runtime.Object) cache.SharedIndexInformer {
+	all := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
+	return cache.NewSharedIndexInformer(all, kind, 0, cache.Indexers{})
 }
 
 func (e *Everything) informers() []cache.SharedIndexInformer {
@@ -84,9 +97,11 @@ func trimForNetwork(obj any) (any, error) {
 
 // Run watches until ctx ends.
 func (e *Everything) Run(ctx context.Context) {
-	e.factory.Start(ctx.Done())
-	<-ctx.Done()
-	e.factory.Shutdown()
+	var running sync.WaitGroup
+	for _, i := range e.informers() {
+		running.Go(func() { i.RunWithContext(ctx) })
+	}
+	running.Wait()
 	e.events.Shutdown()
 }
 
