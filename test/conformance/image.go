@@ -148,7 +148,8 @@ func windowsParts(dir, bundle string) map[string]func(*images.Layer) error {
 		"windows-base": func(l *images.Layer) error { return l.WindowsShell(at("windows", "sh.exe")) },
 		"windows-agnhost": func(l *images.Layer) error {
 			l.Dir("Files/uploads", 0o777)
-			l.Same("Files/agnhost.exe", "Files/agnhost") // the name in upstream's image
+			// The name in upstream's image. It is no other name of agnhost.exe, onto which a test copies it: Windows does not copy a file onto itself.
+			l.Same("Files/agnhost-2.exe", "Files/agnhost")
 			return windowsFiles("Files/agnhost.exe", at("windows", "agnhost.exe"), "Files/agnhost-2.exe", at("windows", "agnhost.exe"),
 				"Files/localhost.crt", at("data", "localhost.crt"), "Files/localhost.key", at("data", "localhost.key"))(l)
 		},
