@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +13,7 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -169,9 +168,10 @@ func (b *windowsPods) bare() *bareWindowsPod {
 
 // start runs the sandbox and its container.
 func (p *bareWindowsPod) start(ctx context.Context) error {
-	if err := os.MkdirAll(filepath.Join(p.b.driveC, "var", "log", "floor", p.config.Metadata.Name), 0o755); err != nil {
+	if err := testkit.WriteGuest(p.b.driveC, "var/log/floor/"+p.config.Metadata.Name+"/.keep", nil, 0o644); err != nil {
 		return err
 	}
+
 	began := time.Now()
 	box, err := p.b.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: p.config})
 	if err != nil {
