@@ -27,6 +27,7 @@ func TestPreflightNamesThingAndCure(t *testing.T) {
 	defer busy.Close()
 	t.Setenv("PATH", t.TempDir())
 	c := DefaultConfig()
+	c.LinuxKubelet = KubeletUpstream
 	c.APIPort = busy.Addr().(*net.TCPAddr).Port
 	l := Layout{Dir: filepath.Join(t.TempDir(), "state"), Bin: t.TempDir()}
 	err = Preflight(t.Context(), l, c)
@@ -34,7 +35,8 @@ func TestPreflightNamesThingAndCure(t *testing.T) {
 		t.Fatal("an empty machine passed")
 	}
 
-	for _, want := range []string{"bundle/containerd is missing: `make build`", "runc is missing: apt-get install runc", "nft is missing: apt-get install nftables", "--api-port"} {
+	for _, want := range []string{"bundle/containerd is missing: `make build`", "bundle/kubelet, for --linux-kubelet upstream, is missing: `make upstream-kubelet`",
+		"runc is missing: apt-get install runc", "nft is missing: apt-get install nftables", "--api-port"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the message lacks %q:\n%v", want, err)
 		}

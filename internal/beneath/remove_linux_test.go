@@ -214,12 +214,17 @@ func TestRemoveRace(t *testing.T) {
 	swaps := 0
 	swapper.Go(func() {
 		for i := 0; !stop.Load(); i++ {
-			level := at[len(at)-1-i%8]
-			_ = os.Symlink(outside, level+"/link")
-			if unix.Renameat2(unix.AT_FDCWD, level+"/d", unix.AT_FDCWD, level+"/link", unix.RENAME_EXCHANGE) == nil {
+			// Its own links do not lead it outside, where it would move the secret away itself.
+			level, err := unix.Openat2(unix.AT_FDCWD, at[len(at)-1-i%8], &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_NO_SYMLINKS})
+			if err != nil {
+				continue
+			}
+			_ = unix.Symlinkat(outside, level, "link")
+			for unix.Renameat2(level, "d", level, "link", unix.RENAME_EXCHANGE) == nil && !stop.Load() {
 				swaps++
 			}
-			_ = os.Rename(level+"/d", filepath.Join(base, fmt.Sprint("moved", i%4)))
+			_ = unix.Renameat(level, "d", unix.AT_FDCWD, filepath.Join(base, fmt.Sprint("moved", i%4)))
+			_ = unix.Close(level)
 		}
 	})
 

@@ -14,6 +14,7 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"porthole.dev/porthole/internal/apiconn"
+	"porthole.dev/porthole/internal/buildinfo"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
@@ -53,6 +54,7 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 	}
 	o.Meter.CountRunning(func() (int, map[string]int) { return count(k.View()) })
 	o.Meter.CountPods(func() meter.Pods { return core.CountPods(k) })
+	o.Meter.Registry.MustRegister(buildinfo.Metric(Version))
 	if err := apiconn.RegisterMetrics(o.Meter.Registry); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/apiconn"
+	"porthole.dev/porthole/internal/buildinfo"
 	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/internal/platform"
@@ -72,6 +73,7 @@ func Run(ctx context.Context, given Options) error {
 	}
 	p.server = health.New(health.Options{Mode: given.Mode, Node: given.Hostname, Families: []string{health.IPv4, health.IPv6},
 		MaxBackends: maxBackends[given.Mode], Eligible: p.node.Eligible, Events: serviceEvents{p.events}})
+	p.server.Registry().MustRegister(buildinfo.Metric(Version))
 	if err := apiconn.RegisterMetrics(p.server.Registry()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
