@@ -59,11 +59,8 @@ kubeadm: $(BUNDLE_KUBEADM)
 $(BUNDLE_KUBEADM): $(call bundle-sources,controlplane)
 	cd bundle/controlplane && $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@ ./kubeadm
 
-# Without plugins of NRI in WebAssembly: the interpreter takes 16 seconds of a processor to compile.
-CONTAINERD_TAGS := nri_no_wasm,grpcnotrace
-
 $(BUNDLE_CONTAINERD) &: $(call bundle-sources,containerd)
-	cd bundle/containerd && $(BUNDLE_BUILD) -tags no_btrfs,no_devmapper,no_zfs,$(CONTAINERD_TAGS) \
+	cd bundle/containerd && $(BUNDLE_BUILD) -tags no_btrfs,no_devmapper,no_zfs,grpcnotrace \
 		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$(BUNDLE_CONTAINERD_VERSION)" -o ../../$(BUNDLE_OUT)/ \
 		github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
 	@touch $(BUNDLE_CONTAINERD)
@@ -76,7 +73,7 @@ $(BUNDLE_RUNC): $(call bundle-sources,runc)
 
 $(BUNDLE_RUNTIME_WINDOWS) $(BUNDLE_CTR): $(BUNDLE_OUT)/windows/%.exe: $(call bundle-sources,containerd)
 	@mkdir -p $(@D)
-	cd bundle/containerd && GOOS=windows $(BUNDLE_BUILD) -tags $(CONTAINERD_TAGS) \
+	cd bundle/containerd && GOOS=windows $(BUNDLE_BUILD) \
 		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$(BUNDLE_CONTAINERD_VERSION)" -o ../../$@ \
 		github.com/containerd/containerd/v2/cmd/$*
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"porthole.dev/porthole/cluster/supervise"
@@ -88,12 +89,12 @@ func (p *planner) linuxNode(n Node) {
 	}
 	containerd := supervise.Condition{Path: containerdSocket(p.l, n), Dial: true}
 	p.add(p.containerd(n))
-	kubelet, args := p.l.Porthole(), []string{"kubelet", "--config=" + file("kubernetes", "kubelet.json"), "--kubeconfig=" + file("kubernetes", "kubelet.kubeconfig"),
-		"--hostname-override=" + n.Name, "--node-ip=" + p.c.nodeIPs(n), "--root-dir=" + file("kubelet"), "--v=2"}
-	if p.c.LinuxKubelet == KubeletUpstream {
-		kubelet, args = p.l.Bundled("kubelet"), args[1:]
-	} else { // the nodes have one file system: each has a folder of its own, and none this machine's
-		args = append(args, "--device-plugin-dir="+file("kubelet", "device-plugins"), "--keep-kernel-settings")
+	kubelet, args := p.l.Bundled("kubelet"), []string{"--config=" + file("kubernetes", "kubelet.json"),
+		"--kubeconfig=" + file("kubernetes", "kubelet.kubeconfig"), "--hostname-override=" + n.Name, "--node-ip=" + p.c.nodeIPs(n),
+		"--root-dir=" + file("kubelet"), "--v=2"}
+	if p.c.LinuxKubelet != KubeletUpstream { // the nodes have one file system: each has a folder of its own, and none this machine's
+		kubelet, args = p.l.Porthole(), slices.Concat([]string{"kubelet"}, args,
+			[]string{"--device-plugin-dir=" + file("kubelet", "device-plugins"), "--keep-kernel-settings"})
 	}
 	add("kubelet", kubelet, []supervise.Condition{p.apiReady(), containerd}, args...)
 	if p.c.network().services == nil {

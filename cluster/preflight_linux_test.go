@@ -35,7 +35,8 @@ func TestPreflightNamesThingAndCure(t *testing.T) {
 		t.Fatal("an empty machine passed")
 	}
 
-	for _, want := range []string{"bundle/containerd is missing: `make build`", "bundle/kubelet, for --linux-kubelet upstream, is missing: `make upstream-kubelet`",
+	for _, want := range []string{"bundle/containerd is missing: `make build`",
+		"bundle/kubelet, for --linux-kubelet upstream, is missing: `make upstream-kubelet`",
 		"runc is missing: apt-get install runc", "nft is missing: apt-get install nftables", "--api-port"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the message lacks %q:\n%v", want, err)

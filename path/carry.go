@@ -69,29 +69,39 @@ func (w *walk) carry(to netip.Addr) bool {
 			w.via = append(w.via, next)
 			continue
 		}
-		hop := r.NextHop
-		if !hop.IsValid() {
-			hop = to
+		done := false
+		if into, done, ok = w.handOver(n, r, to); done {
+			return ok
 		}
-		if !w.judgeNeighbour(n, r, hop) {
-			return false
-		}
-
-		next, known := w.facts.owner(hop)
-		switch {
-		case !known && w.facts.outside(to):
-			w.hop(n.Name, "outside", "leaves the cluster through %s", hop)
-			return true
-		case !known:
-			return w.unknown(n.Name, "router", "nobody reported the address "+hop.String()+": run `porthole facts` on the router that has it and give the file with --facts")
-		}
-		w.at = next
-		w.via = append(w.via, next)
-		into = w.facts.arrivesBy(next, hop)
 	}
 
 	return w.wrong(w.at, "route", "more than "+fmt.Sprint(longest)+" machines", Wrong{Found: "the packet goes in a circle: " + strings.Join(w.via, ", "),
 		Should: "a way to " + to.String(), Who: "those who made the routes above"})
+}
+
+// handOver passes the packet by a route to the machine that has the next address, and returns the interface by which it
+// comes in there. done: the walk ends here, ok or not.
+func (w *walk) handOver(n *Node, r Route, to netip.Addr) (into string, done, ok bool) {
+	hop := r.NextHop
+	if !hop.IsValid() {
+		hop = to
+	}
+	if !w.judgeNeighbour(n, r, hop) {
+		return "", true, false
+	}
+
+	next, known := w.facts.owner(hop)
+	switch {
+	case !known && w.facts.outside(to):
+		w.hop(n.Name, "outside", "leaves the cluster through %s", hop)
+		return "", true, true
+	case !known:
+		return "", true, w.unknown(n.Name, "router", "nobody reported the address "+hop.String()+
+			": run `porthole facts` on the router that has it and give the file with --facts")
+	}
+	w.at = next
+	w.via = append(w.via, next)
+	return w.facts.arrivesBy(next, hop), false, true
 }
 
 // leave chooses how the packet leaves a machine. next is the machine that gets it through an overlay; empty: it goes by route r.

@@ -11,29 +11,10 @@ const maxBackends = 1024
 // checkLoadBalancer normalises and checks a load balancer, alone and against the others.
 func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 	d := o.Doc
-	backends := d.strs("HostComputeEndpoints")
-	if len(backends) == 0 || len(backends) > maxBackends {
-		return ErrInvalidParameter
+	network, err := checkBackends(n, d)
+	if err != nil {
+		return err
 	}
-	var ids []any
-	seen := make(map[string]bool, len(backends))
-	network := ""
-	for _, b := range backends {
-		id := canonicalID(b)
-		e, ok := n.Get(Endpoint, id)
-		if !ok {
-			return ErrEndpointNotFound
-		}
-		if network == "" {
-			network = e.Doc.str("HostComputeNetwork")
-		}
-		if !seen[id] {
-			seen[id] = true
-			ids = append(ids, id)
-		}
-	}
-
-	d.set("HostComputeEndpoints", ids)
 	for _, vip := range d.strs("FrontendVIPs") {
 		if _, err := netip.ParseAddr(vip); err != nil {
 			return ErrAddressInvalid
@@ -68,6 +49,33 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 		return ErrPortAlreadyExists
 	}
 	return h.checkPortBlocks(n, o)
+}
+
+// checkBackends writes each endpoint once, by its canonical ID. It returns the network of the first one.
+func checkBackends(n *State, d Doc) (network string, err error) {
+	backends := d.strs("HostComputeEndpoints")
+	if len(backends) == 0 || len(backends) > maxBackends {
+		return "", ErrInvalidParameter
+	}
+
+	var ids []any
+	seen := make(map[string]bool, len(backends))
+	for _, b := range backends {
+		id := canonicalID(b)
+		e, ok := n.Get(Endpoint, id)
+		if !ok {
+			return "", ErrEndpointNotFound
+		}
+		if network == "" {
+			network = e.Doc.str("HostComputeNetwork")
+		}
+		if !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
+	d.set("HostComputeEndpoints", ids)
+	return network, nil
 }
 
 // PortBlock is how many ephemeral ports a load balancer without direct server return reserves

@@ -211,19 +211,24 @@ func TestRemoveRace(t *testing.T) {
 	}
 	var stop atomic.Bool
 	var swapper sync.WaitGroup
-	swaps := 0
+	swaps, moves := 0, 0
 	swapper.Go(func() {
 		for i := 0; !stop.Load(); i++ {
 			// Its own links do not lead it outside, where it would move the secret away itself.
-			level, err := unix.Openat2(unix.AT_FDCWD, at[len(at)-1-i%8], &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_NO_SYMLINKS})
+			how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_NO_SYMLINKS}
+			level, err := unix.Openat2(unix.AT_FDCWD, at[len(at)-1-i%8], &how)
 			if err != nil {
 				continue
 			}
 			_ = unix.Symlinkat(outside, level, "link")
-			for unix.Renameat2(level, "d", level, "link", unix.RENAME_EXCHANGE) == nil && !stop.Load() {
-				swaps++
+			for range 63 { // an odd number, so that the link is at d at the end
+				if unix.Renameat2(level, "d", level, "link", unix.RENAME_EXCHANGE) == nil {
+					swaps++
+				}
 			}
-			_ = unix.Renameat(level, "d", unix.AT_FDCWD, filepath.Join(base, fmt.Sprint("moved", i%4)))
+			if unix.Renameat(level, "link", unix.AT_FDCWD, filepath.Join(base, fmt.Sprint("moved", i%4))) == nil {
+				moves++
+			}
 			_ = unix.Close(level)
 		}
 	})
@@ -235,7 +240,7 @@ func TestRemoveRace(t *testing.T) {
 	}
 	stop.Store(true)
 	swapper.Wait()
-	t.Logf("%d swaps beside %d removals", swaps, removals)
+	t.Logf("%d swaps and %d moves beside %d removals", swaps, moves, removals)
 	for _, secret := range []string{filepath.Join(base, "beside", "secret"), filepath.Join(outside, "d", "secret"), filepath.Join(outside, "d", "d")} {
 		if _, err := os.Lstat(secret); err != nil {
 			t.Error(err)

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestMetric: dashboards join figures of nodes with the version by these labels.
+// TestMetric: the labels are those by which dashboards show the version of a component.
 func TestMetric(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(Metric("v1.36.3"))

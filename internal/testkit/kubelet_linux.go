@@ -58,9 +58,14 @@ func (w *World) DevicePlugins(node string) string {
 	return filepath.Join(w.KubeletRoot(node), "device-plugins")
 }
 
-// KubeletArgs are the arguments with which StartKubelet starts a kubelet of either kind.
+// KubeletArgs are the arguments of Program with which StartKubelet starts our kubelet.
 func (w *World) KubeletArgs(node string) []string {
-	return append([]string{"kubelet", "--config=" + w.Path(node+"-kubelet.json"), "--kubeconfig=" + w.kubeconfig(node), "--hostname-override=" + node,
+	return append([]string{"kubelet"}, w.kubeletFlags(node)...)
+}
+
+// kubeletFlags are the flags of a kubelet of either kind.
+func (w *World) kubeletFlags(node string) []string {
+	return append([]string{"--config=" + w.Path(node+"-kubelet.json"), "--kubeconfig=" + w.kubeconfig(node), "--hostname-override=" + node,
 		"--node-ip=" + NodeIP, "--root-dir=" + w.KubeletRoot(node), "--cert-dir=" + w.KubeletRoot(node) + "/pki", "--v=2"}, w.KubeletFlags...)
 }
 
@@ -75,7 +80,7 @@ func (w *World) LaunchKubelet(node string, upstream bool) (*Process, error) {
 		return nil, err
 	}
 	if upstream {
-		return w.Start("kubelet-"+node, w.bundled("kubelet"), w.KubeletArgs(node)[1:]...)
+		return w.Start("kubelet-"+node, w.bundled("kubelet"), w.kubeletFlags(node)...)
 	}
 	return w.Start("kubelet-"+node, w.o.Porthole, append(w.KubeletArgs(node), "--device-plugin-dir="+w.DevicePlugins(node), "--keep-kernel-settings")...)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"syscall"
 	"time"
 )
@@ -51,11 +52,7 @@ const recordPause = 6 * time.Second
 // A round calls ready when all its pods are.
 func (s *side) counted(ctx context.Context, part batchPart, rounds int, round func(ready func() error) error) error {
 	client := s.httpClient()
-	requests, err := s.apiRequests(ctx)
-	if err != nil {
-		return err
-	}
-	runtime, err := s.criCalls(ctx, client)
+	before, err := s.callsNow(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -95,19 +92,27 @@ func (s *side) counted(ctx context.Context, part batchPart, rounds int, round fu
 		return err
 	}
 	s.spent(part.id+"-cpu-", first, last, part.n*rounds)
-	requestsThen, err := s.apiRequests(ctx)
+
+	after, err := s.callsNow(ctx, client)
 	if err != nil {
 		return err
 	}
-
-	runtimeThen, err := s.criCalls(ctx, client)
-	if err != nil {
-		return err
-	}
-	s.add(part.id+"-requests", float64(s.calls.set(part.id+"-requests", s.name, requests, requestsThen))/float64(part.n*rounds))
-	s.add(part.id+"-cri-calls", float64(s.calls.set(part.id+"-cri-calls", s.name, runtime, runtimeThen))/float64(part.n*rounds))
-
+	pods := float64(part.n * rounds)
+	requests, runtime := part.id+"-requests", part.id+"-cri-calls"
+	s.add(requests, float64(s.calls.set(requests, s.name, before.requests, after.requests))/pods)
+	s.add(runtime, float64(s.calls.set(runtime, s.name, before.runtime, after.runtime))/pods)
 	return nil
+}
+
+// callCounts are the requests to the API server and the calls to the runtime so far, by kind.
+type callCounts struct{ requests, runtime map[string]int }
+
+func (s *side) callsNow(ctx context.Context, client *http.Client) (now callCounts, err error) {
+	if now.requests, err = s.apiRequests(ctx); err != nil {
+		return now, err
+	}
+	now.runtime, err = s.criCalls(ctx, client)
+	return now, err
 }
 
 // spent notes what a pod cost between two looks.

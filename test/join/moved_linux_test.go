@@ -33,7 +33,9 @@ func TestMoved(t *testing.T) {
 	cp.threePods("lin80")
 	before := cp.containers("lin80")
 
-	for _, to := range []struct{ name, kubelet, program string }{{"ours", "", "/porthole"}, {"upstream's, again", upstreams(), "/bundle/kubelet"}} {
+	for _, to := range []struct{ name, kubelet, program string }{
+		{"ours", "", "/porthole"}, {"upstream's, again", upstreams(), "/bundle/kubelet"},
+	} {
 		start := time.Now()
 		m.becomes(to.kubelet)
 		wait.NoError(t, 3*time.Minute, "a heartbeat of "+to.name, func() error { return cp.beats("lin80", start) })
