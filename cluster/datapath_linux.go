@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -101,7 +102,7 @@ func podsReady(pods []v1.Pod, want int) error {
 // fetchLimit bounds one HTTP request of a pod in the test of the data path.
 const fetchLimit = 1500 * time.Millisecond
 
-// checkPaths asks every pod to fetch from every target, all at once, and names the paths that fail.
+// checkPaths asks every pod to fetch from every target, all at once. The error says how many of the paths fail, and names them, in one line.
 func checkPaths(ctx context.Context, c Config, pods []v1.Pod) error {
 	type target struct{ name, url string }
 	targets := []target{{"the service check." + checkNamespace, "http://check." + checkNamespace + ".svc.cluster.local/"}}
@@ -132,7 +133,21 @@ func checkPaths(ctx context.Context, c Config, pods []v1.Pod) error {
 		}
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return pathsError(errs)
+}
+
+// pathsError returns nil if no path has an error.
+func pathsError(paths []error) error {
+	var failed []string
+	for _, err := range paths {
+		if err != nil {
+			failed = append(failed, strings.TrimSpace(err.Error()))
+		}
+	}
+	if failed == nil {
+		return nil
+	}
+	return fmt.Errorf("%d of %d paths fail: %s", len(failed), len(paths), strings.Join(failed, "; "))
 }
 
 var outsideAddress = net.JoinHostPort(lab.Outside.String(), "8099")

@@ -80,7 +80,7 @@ func (h *linuxHost) Observe(ctx context.Context) (Seen, error) {
 // daemons make theirs anew by themselves.
 var hostProtocols = []netlink.RouteProtocol{unix.RTPROT_BOOT, unix.RTPROT_STATIC, unix.RTPROT_DHCP}
 
-// hostRoutes completes links by the host's routes through them.
+// hostRoutes completes links by the host's routes through them. It removes links from seen that the host has no longer.
 func hostRoutes(seen *Seen, names ...string) error {
 	for _, name := range names {
 		link, there := seen.Links[name]
@@ -88,9 +88,14 @@ func hostRoutes(seen *Seen, names ...string) error {
 			continue
 		}
 		l, err := netlink.LinkByName(name)
+		if errors.As(err, &netlink.LinkNotFoundError{}) { // ovs-vswitchd has removed it since it was listed
+			delete(seen.Links, name)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("interface %s: %w", name, err)
 		}
+
 		listed, err := netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_MAIN, LinkIndex: l.Attrs().Index}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
 		if err != nil {
 			return fmt.Errorf("listing routes through %s: %w", name, err)

@@ -308,4 +308,13 @@ func (c *claimWorld) changes(t *testing.T, upstream bool) {
 	c.dropClaim(t, name)
 	start(false) // upstream's kubelet does so within a minute
 	c.asked(t, "registered", "unprepare "+name)
+
+	// the driver notes a call before its answer: if it stopped now, the kubelet would ask again
+	must(t, wait.For(c.ctx, 30*time.Second, "the kubelet to forget the claim "+name, func(context.Context) error {
+		text, err := os.ReadFile(filepath.Join(c.KubeletRoot(node), "dra_manager_state"))
+		if err == nil && strings.Contains(string(text), name) {
+			err = fmt.Errorf("it has %s", text)
+		}
+		return err
+	}))
 }
