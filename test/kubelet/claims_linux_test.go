@@ -212,6 +212,7 @@ func (c *claimWorld) life(t *testing.T, upstream bool) (saw string) {
 	c.untilGone(t, first.Name)
 	c.untilGone(t, holds.Name)
 	c.asked(t, "unprepare "+name("c")+"-0")
+	c.forgotten(t, name("c")+"-0")
 	return saw
 }
 
@@ -308,11 +309,16 @@ func (c *claimWorld) changes(t *testing.T, upstream bool) {
 	c.dropClaim(t, name)
 	start(false) // upstream's kubelet does so within a minute
 	c.asked(t, "registered", "unprepare "+name)
+	c.forgotten(t, name)
+}
 
-	// the driver notes a call before its answer: if it stopped now, the kubelet would ask again
-	must(t, wait.For(c.ctx, 30*time.Second, "the kubelet to forget the claim "+name, func(context.Context) error {
+// forgotten waits until the kubelet has had a driver's answer that it undid a claim. The driver notes the call before it answers: if it
+// stopped at once, the kubelet would ask the next one again.
+func (c *claimWorld) forgotten(t *testing.T, claim string) {
+	t.Helper()
+	must(t, wait.For(c.ctx, 30*time.Second, "the kubelet to forget the claim "+claim, func(context.Context) error {
 		text, err := os.ReadFile(filepath.Join(c.KubeletRoot(node), "dra_manager_state"))
-		if err == nil && strings.Contains(string(text), name) {
+		if err == nil && strings.Contains(string(text), claim) {
 			err = fmt.Errorf("it has %s", text)
 		}
 		return err
