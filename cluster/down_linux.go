@@ -233,6 +233,11 @@ func removeNetwork(l Layout, c Config) error {
 			errs = append(errs, platform.DeleteNetns(name))
 		}
 	}
+	for _, n := range networks { // not only that of the configuration, which may be lost
+		if n.remove != nil {
+			errs = append(errs, n.remove(c))
+		}
+	}
 	return errors.Join(append(errs, c.lab().RemoveRouter())...)
 }
 

@@ -1,23 +1,31 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/slow"
 )
 
 // bgpNetwork makes the router a BGP speaker: FRR, which tells each node what the others announce. Nodes are of one AS, the router of
 // another, so that it has to replace their AS in what it passes on (as-override).
 var bgpNetwork = network{
-	preflight: lacksFRR, prepare: prepareFRR, router: addFRR,
+	preflight: lacksFRR, prepare: prepareFRR, router: addFRR, settle: learnPods, remove: removeFRR,
 	routes: func(_ Layout, _ Config, n Node, dir string) []string {
 		separator := "/"
 		if n.Windows {
@@ -36,6 +44,12 @@ const (
 	routerAS  = 64500
 	frrFolder = "/usr/lib/frr"
 	frrUser   = "frr" // what Debian's FRR becomes; it refuses to stay root
+
+	zebra = "router/zebra"
+
+	// mgmtd keeps the configuration of FRR's daemons since FRR 10. Without it zebra tells nobody of each interface again and again, a
+	// hundred times a second (FRRouting/frr issue 17931). Earlier versions do not have it.
+	mgmtd = "mgmtd"
 )
 
 func lacksFRR(l Layout, _ Config) []error {
@@ -53,6 +67,25 @@ func lacksFRR(l Layout, _ Config) []error {
 }
 
 func frrDir(l Layout) string { return l.at("router") }
+
+// frrSpace is the name that sets the daemons of one cluster apart from those of others (option -N), without dots. frrOwn are the folders
+// of that name, which cannot be elsewhere: of mgmtd's socket, and one that a daemon makes.
+func frrSpace(c Config) string { return strings.ReplaceAll(c.lab().RouterNetns(), ".", "-") }
+
+func frrOwn(c Config) (run, state string) {
+	return filepath.Join("/run/frr", frrSpace(c)), filepath.Join("/var/lib/frr", frrSpace(c))
+}
+
+// removeFRR removes what the daemons have outside the state folder. The folder above it stays if it is that of the machine's own FRR.
+func removeFRR(c Config) error {
+	run, state := frrOwn(c)
+	err := errors.Join(os.RemoveAll(run), os.RemoveAll(state))
+	var above unix.Stat_t
+	if unix.Stat(filepath.Dir(run), &above) == nil && above.Uid == 0 {
+		_ = os.Remove(filepath.Dir(run)) // another cluster may need it
+	}
+	return err
+}
 
 // prepareFRR writes the configuration of the router's daemons into a folder that belongs to the user they become.
 func prepareFRR(l Layout, c Config) error {
@@ -74,11 +107,17 @@ func prepareFRR(l Layout, c Config) error {
 	if err != nil {
 		return err
 	}
+	run, _ := frrOwn(c)
+	if err := os.MkdirAll(run, 0o755); err != nil {
+		return err
+	}
+
 	return errors.Join(
 		os.Chmod(l.Dir, info.Mode().Perm()|0o001), // FRR passes through
 		writeFile(filepath.Join(dir, "zebra.conf"), nil, 0o644),
 		writeFile(filepath.Join(dir, "bgpd.conf"), []byte(bgpdConfig(c)), 0o644),
 		os.Chown(dir, uid, gid),
+		os.Chown(run, uid, gid),
 	)
 }
 
@@ -96,14 +135,102 @@ func bgpdConfig(c Config) string {
 func addFRR(p *planner) {
 	dir := frrDir(p.l)
 	socket := filepath.Join(dir, "zserv.api")
-	add := func(name string, removes []string, wait ...supervise.Condition) {
-		file := func(suffix string) string { return filepath.Join(dir, name+suffix) }
+	file := func(name string) string { return filepath.Join(dir, name) }
+	add := func(name, follows string, flags, removes []string, wait ...supervise.Condition) {
 		p.add(supervise.Process{
-			Name: "router/" + name, Path: filepath.Join(frrFolder, name), Netns: platform.NetnsPath(p.c.lab().RouterNetns()), Log: p.l.Log(name),
-			Args:    []string{"--vty_socket", dir, "-z", socket, "-i", file(".pid"), "-f", file(".conf"), "-P", "0", "--log", "stdout"},
-			Removes: append(removes, file(".vty")), WaitFor: wait,
+			Name: "router/" + name, Follows: follows, Path: filepath.Join(frrFolder, name), Netns: platform.NetnsPath(p.c.lab().RouterNetns()), Log: p.l.Log(name),
+			Args:    append([]string{"-N", frrSpace(p.c), "--vty_socket", dir, "-i", file(name + ".pid"), "-P", "0", "--log", "stdout"}, flags...),
+			Removes: append(removes, file(name+".vty")), WaitFor: wait,
 		})
 	}
-	add("zebra", []string{socket})
-	add("bgpd", nil, supervise.Condition{Path: socket, Dial: true})
+
+	var managed []supervise.Condition
+	if _, err := os.Stat(filepath.Join(frrFolder, mgmtd)); err == nil {
+		run, _ := frrOwn(p.c)
+		managed = []supervise.Condition{{Path: filepath.Join(run, "mgmtd_be.sock"), Dial: true}}
+		add(mgmtd, "", nil, []string{managed[0].Path})
+	}
+	add("zebra", "", []string{"-z", socket, "-f", file("zebra.conf")}, []string{socket}, managed...)
+	add("bgpd", zebra, []string{"-z", socket, "-f", file("bgpd.conf")}, nil, supervise.Condition{Path: socket, Dial: true})
+}
+
+// learnPods waits until the router has a route to the pods of each node. If it has none at all after a while, zebra begins anew: that of
+// FRR 10.3 loses the router's own addresses if it is short of the processor at its start, takes no next hop then, and never finds out (2 of
+// 130 starts beside eight programs that took the processors).
+func learnPods(ctx context.Context, o UpOptions, client *kube.Cluster) error {
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+
+	for began := time.Now(); ; {
+		learnt, err := bgpRoutes(o.Config)
+		if err != nil {
+			return err
+		}
+		missing := unlearnt(o.Config.networked(), nodes, learnt)
+		if missing == nil {
+			return nil
+		}
+		err = fmt.Errorf("the router has no route to the pods of %s (logs: %s, %s)", strings.Join(missing, ", "), o.Layout.Log("bgpd"), o.Layout.Log("zebra"))
+		if len(learnt) > 0 {
+			return err
+		}
+		if time.Since(began) > slow.Limit(zebraPatience) {
+			return errors.Join(err, endZebra(o.Layout))
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// bgpRoutes returns the next hops of the routes that the router's BGP daemon has made.
+func bgpRoutes(c Config) (map[netip.Prefix]netip.Addr, error) {
+	var router platform.NetworkState
+	err := platform.InNetns(platform.NetnsPath(c.lab().RouterNetns()), func() (err error) {
+		router, err = platform.ReadNetwork()
+		return err
+	})
+	learnt := map[netip.Prefix]netip.Addr{}
+	for _, r := range router.Routes {
+		if r.Protocol == unix.RTPROT_BGP {
+			learnt[r.Destination] = r.NextHop
+		}
+	}
+	return learnt, err
+}
+
+// unlearnt returns the names of nodes to whose pod ranges no route leads through the node.
+func unlearnt(want []Node, have []v1.Node, learnt map[netip.Prefix]netip.Addr) (missing []string) {
+	ranges := map[string]netip.Prefix{}
+	for _, n := range have {
+		ranges[n.Name], _ = netip.ParsePrefix(n.Spec.PodCIDR) // without one there is no route either
+	}
+	for _, n := range want {
+		if hop, ok := learnt[ranges[n.Name]]; !ok || hop != n.Address {
+			missing = append(missing, n.Name)
+		}
+	}
+	return missing
+}
+
+// zebraPatience is how long the router may be without any route when all nodes are Ready. Sessions take some 3 s from the start of a
+// node's `porthole routes`.
+const zebraPatience = 8 * time.Second
+
+// endZebra ends zebra. The supervisor starts it again, and bgpd, which gives a zebra that comes back no routes.
+func endZebra(l Layout) error {
+	states, err := supervise.States(l.RunDir())
+	if err != nil {
+		return err
+	}
+	for _, s := range states {
+		if s.Name == zebra {
+			return s.Stop(time.Second)
+		}
+	}
+	return nil
 }

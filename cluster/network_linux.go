@@ -39,6 +39,8 @@ type network struct {
 	// settle completes the network when all nodes are Ready, before connections between pods are tested. It is called again until it
 	// returns nil or addonsWait is over, and also by each `porthole up` on a cluster that runs already.
 	settle func(context.Context, UpOptions, *kube.Cluster) error
+	// remove removes what prepare, or a process of this mode, has made outside the state folder. Absent is success.
+	remove func(Config) error
 }
 
 // networks has an entry for each mode that needs something in addition.

@@ -13,6 +13,26 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
+// checkStuckRouter: of a router without any route to pods, because its zebra does nothing, `porthole up` ends zebra, and the routes come back.
+func (f pathCheck) checkStuckRouter() {
+	f.t.Helper()
+	f.freeze("router/zebra")
+	for name := range f.nodes {
+		if _, err := commandIn("porthole-tor", shortly, "ip", "route", "del", f.podRange(name), "proto", "bgp"); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	if out, err := command(time.Minute, porthole, "up", "--dir", dir, "--network", "bgp", "--node-cidr-mask-size", "23"); err != nil {
+		f.t.Fatalf("`porthole up` with a zebra that does nothing: %v\n%s", err, out)
+	}
+	f.t.Logf("a zebra that does nothing is replaced, and has its routes, %.1f s after `porthole up`", time.Since(began).Seconds())
+	has, err := commandIn("porthole-tor", shortly, "ip", "route", "show", "proto", "bgp")
+	if err != nil || strings.Count(has, " via ") != len(f.nodes) {
+		f.t.Errorf("the router's routes are %v:\n%s", err, has)
+	}
+}
+
 // TestBGP: the nodes announce their ranges to FRR on the router and learn those of the others from it, with the nodes themselves as
 // next hops, so that packets do not pass the router. Each node has a /23. The wire of a Windows node carries its session.
 func TestBGP(t *testing.T) {
@@ -53,6 +73,7 @@ func TestBGP(t *testing.T) {
 	}
 	d := pathCheck{f}
 	d.checkComputed()
+	d.checkStuckRouter()
 	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
 		defer d.freeze("lin01/routes", "win01/routes")()
 		win02 := d.podRange("win02")

@@ -45,7 +45,7 @@ func parseLock(text string) (list []*pkg, err error) {
 }
 
 // makeVersion changes with what is made of the packages, so that root folders are made again.
-const makeVersion = "root 5"
+const makeVersion = "root 6"
 
 // checksum is the name of a root folder. Other packages, another way to unpack them, or another program of ours give
 // another name.

@@ -126,7 +126,7 @@ func TestNeeded(t *testing.T) {
 		"usr/lib/x86_64-linux-gnu/wine/x86_64-unix/winex11.so": false,
 		"usr/lib/x86_64-linux-gnu/wine/x86_64-unix/ntdll.so":   true,
 		"usr/lib/x86_64-linux-gnu/wine/i386-windows/a.dll":     false,
-		"usr/lib/frr/ldpd": false, "usr/lib/frr/bgpd": true, "usr/bin/ovsdb-client": false, "usr/bin/ovsdb-tool": true,
+		"usr/lib/frr/ldpd": false, "usr/lib/frr/bgpd": true, "usr/lib/frr/mgmtd": true, "usr/bin/ovsdb-client": false, "usr/bin/ovsdb-tool": true,
 		"usr/lib/x86_64-linux-gnu/libstdc++.so.6": false, "usr/lib/x86_64-linux-gnu/liblua5.3.so.0": true,
 		windowsFolder + "/mshtml.tlb": false, windowsFolder + "/hh.exe": false, windowsFolder + "/msxml3.dll": true,
 		windowsFolder + "/msvcp71.dll": false, windowsFolder + "/msvcr120.dll": true,

@@ -43,7 +43,7 @@ var noRuntime = regexp.MustCompile(`^(crtdll|msvcrtd|msvc[pr]7[01])\.dll$`)
 // noProgram are programs of wanted packages that no host starts.
 var noProgram = regexp.MustCompile(`^usr/(` +
 	`bin/(localedef|lslogins|ovn-(appctl|debug|ic.*)|ovs-dpctl|ovsdb-client|vtysh)|` +
-	`lib/frr/(babel|bfd|eigrp|fabric|isis|ldp|mgmt|nhrp|ospf6?|path|pbr|pim6?|rip|ripng|vrrp)d|` +
+	`lib/frr/(babel|bfd|eigrp|fabric|isis|ldp|nhrp|ospf6?|path|pbr|pim6?|rip|ripng|vrrp)d|` +
 	`lib/x86_64-linux-gnu/frr/modules/pathd_.*|` +
 	`sbin/(arpd|dcb|debugfs|devlink|e2scrub.*|genl|tipc|vdpa|zic)|` +
 	`share/openvswitch/python.*|share/yang/.*)$`)
