@@ -186,16 +186,19 @@ func accessOf(file string) (access, error) {
 	return a, nil
 }
 
+// wineUser is the one account that Wine has for files (server/security.h, local_user_sid).
+const wineUser = "S-1-5-21-0-0-0-1000"
+
 // accounts names the accounts of a file whose owner and group these are.
 //
-// A file of Wine has no list of its own: Wine 8.0 makes one of the Linux mode (server/file.c), with what the owner may do,
+// A file of Wine has no list of its own: Wine makes one of the Linux mode (server/file.c), with what the owner may do,
 // what Everyone may do, and everything for SYSTEM; the group is one that no rule is about. On Windows a file of a volume
 // has what it inherits from the folders above: the owner is Administrators, as the kubelet's account is one of them, the
-// group is SYSTEM, and the rule for all others is about Users. So where the owner is the one account that Wine knows, these
-// accounts go by their names on Windows. The rights stay what the file says.
+// group is SYSTEM, and the rule for all others is about Users. So where the owner is Wine's account, these accounts go by
+// their names on Windows. The rights stay what the file says.
 func accounts(owner, group *windows.SID) (func(*windows.SID) string, error) {
 	known := map[string]windows.WELL_KNOWN_SID_TYPE{}
-	if user, err := windows.GetCurrentProcessToken().GetTokenUser(); err == nil && user.User.Sid.Equals(owner) {
+	if owner.String() == wineUser {
 		everyone, err := windows.CreateWellKnownSid(windows.WinWorldSid)
 		if err != nil {
 			return nil, err
