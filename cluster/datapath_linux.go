@@ -102,7 +102,8 @@ func podsReady(pods []v1.Pod, want int) error {
 // fetchLimit bounds one HTTP request of a pod in the test of the data path.
 const fetchLimit = 1500 * time.Millisecond
 
-// checkPaths asks every pod to fetch from every target, all at once. The error says how many of the paths fail, and names them, in one line.
+// checkPaths asks every pod to fetch from every target, all at once. The error says how many of the paths fail, and
+// names them, in one line.
 func checkPaths(ctx context.Context, c Config, pods []v1.Pod) error {
 	type target struct{ name, url string }
 	targets := []target{{"the service check." + checkNamespace, "http://check." + checkNamespace + ".svc.cluster.local/"}}

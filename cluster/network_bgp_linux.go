@@ -47,8 +47,8 @@ const (
 
 	zebra = "router/zebra"
 
-	// mgmtd keeps the configuration of FRR's daemons since FRR 10. Without it zebra tells nobody of each interface again and again, a
-	// hundred times a second (FRRouting/frr issue 17931). Earlier versions do not have it.
+	// mgmtd keeps the configuration of FRR's daemons since FRR 10. Without it zebra tells nobody of each interface
+	// again and again, a hundred times a second (FRRouting/frr issue 17931). Earlier versions do not have it.
 	mgmtd = "mgmtd"
 )
 
@@ -68,15 +68,16 @@ func lacksFRR(l Layout, _ Config) []error {
 
 func frrDir(l Layout) string { return l.at("router") }
 
-// frrSpace is the name that sets the daemons of one cluster apart from those of others (option -N), without dots. frrOwn are the folders
-// of that name, which cannot be elsewhere: of mgmtd's socket, and one that a daemon makes.
+// frrSpace is the name that sets the daemons of one cluster apart from those of others (option -N), without dots.
+// frrOwn are the folders of that name, which cannot be elsewhere: of mgmtd's socket, and one that a daemon makes.
 func frrSpace(c Config) string { return strings.ReplaceAll(c.lab().RouterNetns(), ".", "-") }
 
 func frrOwn(c Config) (run, state string) {
 	return filepath.Join("/run/frr", frrSpace(c)), filepath.Join("/var/lib/frr", frrSpace(c))
 }
 
-// removeFRR removes what the daemons have outside the state folder. The folder above it stays if it is that of the machine's own FRR.
+// removeFRR removes what the daemons have outside the state folder. The folder above it stays if it is that of the
+// machine's own FRR.
 func removeFRR(c Config) error {
 	run, state := frrOwn(c)
 	err := errors.Join(os.RemoveAll(run), os.RemoveAll(state))
@@ -138,8 +139,10 @@ func addFRR(p *planner) {
 	file := func(name string) string { return filepath.Join(dir, name) }
 	add := func(name, follows string, flags, removes []string, wait ...supervise.Condition) {
 		p.add(supervise.Process{
-			Name: "router/" + name, Follows: follows, Path: filepath.Join(frrFolder, name), Netns: platform.NetnsPath(p.c.lab().RouterNetns()), Log: p.l.Log(name),
-			Args:    append([]string{"-N", frrSpace(p.c), "--vty_socket", dir, "-i", file(name + ".pid"), "-P", "0", "--log", "stdout"}, flags...),
+			Name: "router/" + name, Follows: follows, Path: filepath.Join(frrFolder, name),
+			Netns: platform.NetnsPath(p.c.lab().RouterNetns()), Log: p.l.Log(name),
+			Args: append([]string{"-N", frrSpace(p.c), "--vty_socket", dir, "-i", file(name + ".pid"), "-P", "0",
+				"--log", "stdout"}, flags...),
 			Removes: append(removes, file(name+".vty")), WaitFor: wait,
 		})
 	}
@@ -154,9 +157,10 @@ func addFRR(p *planner) {
 	add("bgpd", zebra, []string{"-z", socket, "-f", file("bgpd.conf")}, nil, supervise.Condition{Path: socket, Dial: true})
 }
 
-// learnPods waits until the router has a route to the pods of each node. If it has none at all after a while, zebra begins anew: that of
-// FRR 10.3 can lose the router's own addresses at its start, takes no next hop then, and never finds out. Seen in 1 of 12 starts of a
-// cluster, and in 1 of 100 of zebra alone, beside eight programs that took the processors.
+// learnPods waits until the router has a route to the pods of each node. If it has none at all after a while, zebra
+// begins anew: that of FRR 10.3 can lose the router's own addresses at its start, takes no next hop then, and never
+// finds out. Seen in 1 of 12 starts of a cluster, and in 1 of 100 of zebra alone, beside eight programs that took the
+// processors.
 func learnPods(ctx context.Context, o UpOptions, client *kube.Cluster) error {
 	nodes, err := client.Nodes(ctx)
 	if err != nil {
@@ -172,7 +176,8 @@ func learnPods(ctx context.Context, o UpOptions, client *kube.Cluster) error {
 		if missing == nil {
 			return nil
 		}
-		err = fmt.Errorf("the router has no route to the pods of %s (logs: %s, %s)", strings.Join(missing, ", "), o.Layout.Log("bgpd"), o.Layout.Log("zebra"))
+		err = fmt.Errorf("the router has no route to the pods of %s (logs: %s, %s)",
+			strings.Join(missing, ", "), o.Layout.Log("bgpd"), o.Layout.Log("zebra"))
 		if len(learnt) > 0 {
 			return err
 		}
@@ -217,8 +222,8 @@ func unlearnt(want []Node, have []v1.Node, learnt map[netip.Prefix]netip.Addr) (
 	return missing
 }
 
-// zebraPatience is how long the router may be without any route when all nodes are Ready. Sessions take some 3 s from the start of a
-// node's `porthole routes`.
+// zebraPatience is how long the router may be without any route when all nodes are Ready. Sessions take some 3 s from
+// the start of a node's `porthole routes`.
 const zebraPatience = 8 * time.Second
 
 // endZebra ends zebra. The supervisor starts it again, and bgpd, which gives a zebra that comes back no routes.

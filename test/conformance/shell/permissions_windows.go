@@ -194,8 +194,8 @@ const wineUser = "S-1-5-21-0-0-0-1000"
 // A file of Wine has no list of its own: Wine makes one of the Linux mode (server/file.c), with what the owner may do,
 // what Everyone may do, and everything for SYSTEM; the group is one that no rule is about. On Windows a file of a volume
 // has what it inherits from the folders above: the owner is Administrators, as the kubelet's account is one of them, the
-// group is SYSTEM, and the rule for all others is about Users. So where the owner is Wine's account, these accounts go by
-// their names on Windows. The rights stay what the file says.
+// group is SYSTEM, and the rule for all others is about Users. So where the owner is Wine's account, these accounts go
+// by their names on Windows. The rights stay what the file says.
 func accounts(owner, group *windows.SID) (func(*windows.SID) string, error) {
 	known := map[string]windows.WELL_KNOWN_SID_TYPE{}
 	if owner.String() == wineUser {
