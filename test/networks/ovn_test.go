@@ -70,9 +70,9 @@ func (f *fleet) oneProgrammer() {
 			"--kubeconfig=" + filepath.Join(dir, "pki", "kube-proxy.kubeconfig")}},
 		{"", []string{"host", "run", "--dir", dir, "win01", "--", `C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override=win01"}},
 	} {
-		_, err := commandIn(start.netns, 3*shortly, porthole, start.args...)
+		out, err := commandIn(start.netns, 3*shortly, porthole, start.args...)
 		if err == nil || !strings.Contains(err.Error(), nodeapi.OVNProgrammer+" program this cluster's services") {
-			f.t.Errorf("kube-proxy beside OVN: %v", err)
+			f.t.Errorf("porthole %s beside OVN ends with %v: %s", strings.Join(start.args, " "), err, out)
 		}
 	}
 
