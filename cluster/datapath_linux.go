@@ -137,7 +137,8 @@ func checkPaths(ctx context.Context, c Config, pods []v1.Pod) error {
 	return pathsError(errs)
 }
 
-// pathsError returns nil if no path has an error.
+// pathsError puts the errors of paths into one line. An element is nil for a path that works; if all are, so is the
+// result.
 func pathsError(paths []error) error {
 	var failed []string
 	for _, err := range paths {

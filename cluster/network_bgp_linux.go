@@ -45,10 +45,10 @@ const (
 	frrFolder = "/usr/lib/frr"
 	frrUser   = "frr" // what Debian's FRR becomes; it refuses to stay root
 
-	zebra = "router/zebra"
+	zebra = "router/zebra" // name of the process
 
-	// mgmtd keeps the configuration of FRR's daemons since FRR 10. Without it zebra tells nobody of each interface
-	// again and again, a hundred times a second (FRRouting/frr issue 17931). Earlier versions do not have it.
+	// mgmtd is the daemon of FRR 10 and later that the others report the state of interfaces to. Without it zebra
+	// repeats each report a hundred times a second (FRRouting/frr issue 17931). Earlier versions do not have it.
 	mgmtd = "mgmtd"
 )
 
@@ -68,22 +68,24 @@ func lacksFRR(l Layout, _ Config) []error {
 
 func frrDir(l Layout) string { return l.at("router") }
 
-// frrSpace is the name that sets the daemons of one cluster apart from those of others (option -N), without dots.
-// frrOwn are the folders of that name, which cannot be elsewhere: of mgmtd's socket, and one that a daemon makes.
+// frrSpace is the cluster's name in FRR's option -N, which keeps the sockets of several FRRs on one machine apart. FRR
+// permits no dots in it.
 func frrSpace(c Config) string { return strings.ReplaceAll(c.lab().RouterNetns(), ".", "-") }
 
+// frrOwn returns the folders that FRR has outside the state folder, because only the option -N changes their places:
+// run has the sockets of mgmtd, and a daemon makes state.
 func frrOwn(c Config) (run, state string) {
 	return filepath.Join("/run/frr", frrSpace(c)), filepath.Join("/var/lib/frr", frrSpace(c))
 }
 
-// removeFRR removes what the daemons have outside the state folder. The folder above it stays if it is that of the
-// machine's own FRR.
+// removeFRR deletes the folders of frrOwn, and /run/frr if it is empty and prepareFRR made it. FRR's package makes it
+// too: then it belongs to FRR's user.
 func removeFRR(c Config) error {
 	run, state := frrOwn(c)
 	err := errors.Join(os.RemoveAll(run), os.RemoveAll(state))
 	var above unix.Stat_t
 	if unix.Stat(filepath.Dir(run), &above) == nil && above.Uid == 0 {
-		_ = os.Remove(filepath.Dir(run)) // another cluster may need it
+		_ = os.Remove(filepath.Dir(run)) // fails if another cluster has a folder in it
 	}
 	return err
 }
@@ -157,10 +159,10 @@ func addFRR(p *planner) {
 	add("bgpd", zebra, []string{"-z", socket, "-f", file("bgpd.conf")}, nil, supervise.Condition{Path: socket, Dial: true})
 }
 
-// learnPods waits until the router has a route to the pods of each node. If it has none at all after a while, zebra
-// begins anew: that of FRR 10.3 can lose the router's own addresses at its start, takes no next hop then, and never
-// finds out. Seen in 1 of 12 starts of a cluster, and in 1 of 100 of zebra alone, beside eight programs that took the
-// processors.
+// learnPods waits until the router has a route to the pods of each node. If it has no such route at all after
+// zebraPatience, learnPods restarts zebra. The zebra of FRR 10.3 sometimes has no IPv4 addresses of the router in its
+// table after its start. It then considers all next hops unreachable, and this does not end by itself. It happened in 1
+// of 12 starts of a cluster; and in 1 of 100 starts of zebra alone, on two processors with eight busy loops.
 func learnPods(ctx context.Context, o UpOptions, client *kube.Cluster) error {
 	nodes, err := client.Nodes(ctx)
 	if err != nil {
@@ -226,7 +228,8 @@ func unlearnt(want []Node, have []v1.Node, learnt map[netip.Prefix]netip.Addr) (
 // the start of a node's `porthole routes`.
 const zebraPatience = 8 * time.Second
 
-// endZebra ends zebra. The supervisor starts it again, and bgpd, which gives a zebra that comes back no routes.
+// endZebra ends zebra. The supervisor then starts it again, and bgpd after it: bgpd does not send its routes to a zebra
+// that was restarted.
 func endZebra(l Layout) error {
 	states, err := supervise.States(l.RunDir())
 	if err != nil {

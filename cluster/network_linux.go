@@ -39,7 +39,7 @@ type network struct {
 	// settle completes the network when all nodes are Ready, before connections between pods are tested. It is called again until it
 	// returns nil or addonsWait is over, and also by each `porthole up` on a cluster that runs already.
 	settle func(context.Context, UpOptions, *kube.Cluster) error
-	// remove removes what prepare, or a process of this mode, has made outside the state folder. Absent is success.
+	// remove deletes the files of this mode that are outside the state folder. It succeeds if there are none.
 	remove func(Config) error
 }
 

@@ -90,9 +90,10 @@ func (p *planner) linuxNode(n Node) {
 	containerd := supervise.Condition{Path: containerdSocket(p.l, n), Dial: true}
 	p.add(p.containerd(n))
 	kubelet, args := p.l.Bundled("kubelet"), []string{"--config=" + file("kubernetes", "kubelet.json"),
-		"--kubeconfig=" + file("kubernetes", "kubelet.kubeconfig"), "--hostname-override=" + n.Name, "--node-ip=" + p.c.nodeIPs(n),
-		"--root-dir=" + file("kubelet"), "--v=2"}
-	if p.c.LinuxKubelet != KubeletUpstream { // the nodes have one file system: each has a folder of its own, and none this machine's
+		"--kubeconfig=" + file("kubernetes", "kubelet.kubeconfig"), "--hostname-override=" + n.Name,
+		"--node-ip=" + p.c.nodeIPs(n), "--root-dir=" + file("kubelet"), "--v=2"}
+	if p.c.LinuxKubelet != KubeletUpstream {
+		// The nodes have one file system: each has a folder of its own, and none has this machine's.
 		kubelet, args = p.l.Porthole(), slices.Concat([]string{"kubelet"}, args,
 			[]string{"--device-plugin-dir=" + file("kubelet", "device-plugins"), "--keep-kernel-settings"})
 	}

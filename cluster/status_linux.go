@@ -60,11 +60,7 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 	services := config.network().services
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		for _, p := range processes {
-			if p.Node == n.Name {
-				n.Processes = append(n.Processes, p)
-			}
-		}
+		n.Processes = processesAt(processes, n.Name)
 		if n.OS == "windows" && config.WindowsKubeletOnly {
 			continue // nobody of ours to ask
 		}
@@ -76,13 +72,18 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 	if services != nil {
 		s.shareServices(services(ctx, config))
 	}
+	s.Processes = processesAt(processes, "")
+	return s, nil
+}
 
-	for _, p := range processes {
-		if p.Node == "" {
-			s.Processes = append(s.Processes, p)
+// processesAt returns the processes of a node; "" for those of no node.
+func processesAt(all []supervise.State, node string) (of []supervise.State) {
+	for _, p := range all {
+		if p.Node == node {
+			of = append(of, p)
 		}
 	}
-	return s, nil
+	return of
 }
 
 // bootOf reads the boot record of a Windows node; nil if there is none, or if the API does not tell which boot the node is in.

@@ -79,8 +79,8 @@ func (w *walk) carry(to netip.Addr) bool {
 		Should: "a way to " + to.String(), Who: "those who made the routes above"})
 }
 
-// handOver passes the packet by a route to the machine that has the next address, and returns the interface by which it
-// comes in there. done: the walk ends here, ok or not.
+// handOver passes the packet by a route to the machine that has the next address, and returns the interface of that
+// machine which receives it. If done is true, the path ends here: ok says whether the packet arrives.
 func (w *walk) handOver(n *Node, r Route, to netip.Addr) (into string, done, ok bool) {
 	hop := r.NextHop
 	if !hop.IsValid() {

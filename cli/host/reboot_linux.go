@@ -27,10 +27,7 @@ var profiles = map[string]serve.RebootRequest{
 }
 
 func rebootCommand() *cobra.Command {
-	var o common
-	var r host.RebootOptions
-	var profile string
-	var late time.Duration
+	var f rebootFlags
 	c := &cobra.Command{
 		Use:   "reboot NAME",
 		Short: "Reboot a host, with what that does to HNS, addresses and services",
@@ -47,44 +44,56 @@ places of endpoints in them, the rules behind load balancers, and that interface
   porthole host reboot h1 --profile all --dhcp-late 20s
   porthole host reboot win01 --keep Rule --lose RemoteEndpoint -o json`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			base, known := profiles[profile]
-			if !known {
-				return fmt.Errorf("--profile %s: known are %s", profile, strings.Join(slices.Sorted(maps.Keys(profiles)), ", "))
-			}
-			r.HNS = merge(base, r.HNS)
-			r.Late = late > 0
-			s, h, err := o.change("rebooting a host", args[0])
-			if err != nil {
-				return err
-			}
-			done, err := reboot(c.Context(), s, h, r)
-			if err != nil {
-				return err
-			}
-			if late > 0 {
-				select {
-				case <-c.Context().Done():
-				case <-time.After(late):
-				}
-			}
-			if err := done.Arrive(); err != nil {
-				return err
-			}
-			return printReboot(c.OutOrStdout(), h, done, o.output)
-		},
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
 	}
 
-	o.flags(c, true)
-	c.Flags().StringVar(&profile, "profile", "default", "what HNS loses: listed, default or all")
-	c.Flags().StringSliceVar(&r.HNS.Keep, "keep", nil, "what HNS keeps although the profile loses it")
-	c.Flags().StringSliceVar(&r.HNS.Lose, "lose", nil, "what HNS loses although the profile keeps it")
-	c.Flags().BoolVar(&r.PowerCut, "power-cut", false, "end all programs at once, without stopping services first")
-	c.Flags().DurationVar(&late, "dhcp-late", 0, "how long after its programs start the host gets its address")
+	f.flags(c, true)
+	c.Flags().StringVar(&f.profile, "profile", "default", "what HNS loses: listed, default or all")
+	c.Flags().StringSliceVar(&f.reboot.HNS.Keep, "keep", nil, "what HNS keeps although the profile loses it")
+	c.Flags().StringSliceVar(&f.reboot.HNS.Lose, "lose", nil, "what HNS loses although the profile keeps it")
+	c.Flags().BoolVar(&f.reboot.PowerCut, "power-cut", false, "end all programs at once, without stopping services first")
+	c.Flags().DurationVar(&f.late, "dhcp-late", 0, "how long after its programs start the host gets its address")
 	program.Values(c, "profile", slices.Sorted(maps.Keys(profiles))...)
 	program.Values(c, "keep", serve.RebootThings()...)
 	program.Values(c, "lose", serve.RebootThings()...)
 	return c
+}
+
+// rebootFlags are what the command line of `porthole host reboot` says.
+type rebootFlags struct {
+	common
+	reboot  host.RebootOptions
+	profile string
+	late    time.Duration
+}
+
+// run reboots the host of that name, waits until it has its address, and prints what the reboot did.
+func (f *rebootFlags) run(c *cobra.Command, name string) error {
+	base, known := profiles[f.profile]
+	if !known {
+		return fmt.Errorf("--profile %s: known are %s", f.profile, strings.Join(slices.Sorted(maps.Keys(profiles)), ", "))
+	}
+	f.reboot.HNS = merge(base, f.reboot.HNS)
+	f.reboot.Late = f.late > 0
+	s, h, err := f.change("rebooting a host", name)
+	if err != nil {
+		return err
+	}
+	done, err := reboot(c.Context(), s, h, f.reboot)
+	if err != nil {
+		return err
+	}
+
+	if f.late > 0 {
+		select {
+		case <-c.Context().Done():
+		case <-time.After(f.late):
+		}
+	}
+	if err := done.Arrive(); err != nil {
+		return err
+	}
+	return printReboot(c.OutOrStdout(), h, done, f.output)
 }
 
 // reboot reboots a host while its supervisor starts none of its processes.

@@ -38,8 +38,9 @@ func sleep(timer uintptr, d time.Duration) error {
 	return nil
 }
 
-// counted returns the time that the performance counter shows. Go's own clock is a page of memory that wineserver
-// writes 60 times in a second, and less often while it is busy: 30 ms took 22 by it.
+// counted returns the time by the performance counter, for which Wine reads Linux' clock at each call. Go's time.Now is
+// too coarse: it reads a page of memory that wineserver updates every 16 ms, and later while wineserver is busy. By it
+// a sleep of 30 ms once took 22 ms.
 func counted() time.Duration {
 	var count, perSecond int64
 	_, _, _ = frequency.Call(uintptr(unsafe.Pointer(&perSecond))) // neither can fail (profileapi.h)
@@ -57,8 +58,8 @@ func sleeps() error {
 	if err := sleep(mine, 30*time.Millisecond); err != nil {
 		return err
 	}
-	// The counter is the machine's own; Linux may let the clock that the program sleeps by go faster by a tenth
-	// (adjtimex(2)).
+	// The sleep is measured by another clock of Linux than the one that it ends by, which Linux may let go faster by a
+	// tenth (adjtimex(2)).
 	if took := counted() - begin; took < 27*time.Millisecond {
 		return fmt.Errorf("30 ms took %v", took)
 	}

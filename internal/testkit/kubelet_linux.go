@@ -65,8 +65,9 @@ func (w *World) KubeletArgs(node string) []string {
 
 // kubeletFlags are the flags of a kubelet of either kind.
 func (w *World) kubeletFlags(node string) []string {
-	return append([]string{"--config=" + w.Path(node+"-kubelet.json"), "--kubeconfig=" + w.kubeconfig(node), "--hostname-override=" + node,
-		"--node-ip=" + NodeIP, "--root-dir=" + w.KubeletRoot(node), "--cert-dir=" + w.KubeletRoot(node) + "/pki", "--v=2"}, w.KubeletFlags...)
+	return append([]string{"--config=" + w.Path(node+"-kubelet.json"), "--kubeconfig=" + w.kubeconfig(node),
+		"--hostname-override=" + node, "--node-ip=" + NodeIP, "--root-dir=" + w.KubeletRoot(node),
+		"--cert-dir=" + w.KubeletRoot(node) + "/pki", "--v=2"}, w.KubeletFlags...)
 }
 
 // LaunchKubelet starts our kubelet as the node, or upstream's, and does not wait for it. Only one kubelet can run at a time: they

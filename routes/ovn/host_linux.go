@@ -80,7 +80,8 @@ func (h *linuxHost) Observe(ctx context.Context) (Seen, error) {
 // daemons make theirs anew by themselves.
 var hostProtocols = []netlink.RouteProtocol{unix.RTPROT_BOOT, unix.RTPROT_STATIC, unix.RTPROT_DHCP}
 
-// hostRoutes completes links by the host's routes through them. It removes links from seen that the host has no longer.
+// hostRoutes adds to links the host's routes through them. A link that has been deleted since it was listed is removed
+// from seen.
 func hostRoutes(seen *Seen, names ...string) error {
 	for _, name := range names {
 		link, there := seen.Links[name]

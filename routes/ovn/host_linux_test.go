@@ -2,8 +2,8 @@ package ovn
 
 import "testing"
 
-// TestHostRoutesOfGoneLink: an interface that ovs-vswitchd removes between the listing of interfaces and that of its
-// routes is not there.
+// TestHostRoutesOfGoneLink: ovs-vswitchd can delete an interface after the interfaces were listed and before its routes
+// are. Such an interface counts as absent, and is no error.
 func TestHostRoutesOfGoneLink(t *testing.T) {
 	seen := Seen{Links: map[string]Link{"gone-ex": {Up: true}, "lo": {Up: true}}}
 	if err := hostRoutes(&seen, "gone-ex", "lo"); err != nil {

@@ -312,8 +312,8 @@ func (c *claimWorld) changes(t *testing.T, upstream bool) {
 	c.forgotten(t, name)
 }
 
-// forgotten waits until the kubelet has had a driver's answer that it undid a claim. The driver notes the call before
-// it answers: if it stopped at once, the kubelet would ask the next one again.
+// forgotten waits until the kubelet's checkpoint no longer has a claim. The test's driver records a call before it
+// answers it. If the test stopped the driver in between, the kubelet would call the next driver to unprepare the claim.
 func (c *claimWorld) forgotten(t *testing.T, claim string) {
 	t.Helper()
 	must(t, wait.For(c.ctx, 30*time.Second, "the kubelet to forget the claim "+claim, func(context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,15 @@ import (
 	"porthole.dev/porthole/internal/testkit/capture"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
+
+// checkManaged: zebra reaches mgmtd. Without mgmtd it logs that it does not 300 times in a second.
+func (f pathCheck) checkManaged() {
+	f.t.Helper()
+	log, err := os.ReadFile(filepath.Join(dir, "logs", "zebra.log"))
+	if n := strings.Count(string(log), "can't send message"); err != nil || n > 300 {
+		f.t.Errorf("zebra says %d times that it does not reach mgmtd (%v)", n, err)
+	}
+}
 
 // checkStuckRouter: of a router without any route to pods, because its zebra does nothing, `porthole up` ends zebra,
 // and the routes come back.
@@ -76,11 +86,13 @@ func TestBGP(t *testing.T) {
 	}
 	d := pathCheck{f}
 	d.checkComputed()
+	d.checkManaged()
 	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
-		d.checkStuckRouter()
-		defer d.freeze("lin01/routes", "win01/routes")()
+		thaw := d.freeze("lin01/routes", "win01/routes")
 		win02 := d.podRange("win02")
 		d.checkFlaws(flaw{"the next hop is nobody", "a-lin01", "a-win02", ip("lin01", "route", "replace", win02, "via", "10.99.0.77", "dev", "eth0", "proto", "201"),
 			ip("lin01", "route", "replace", win02, "via", "10.99.0.22", "dev", "eth0", "proto", "201"), d.pinged("a-lin01", "a-win02"), "lin01", "route"})
+		thaw()
+		d.checkStuckRouter()
 	}
 }

@@ -160,7 +160,8 @@ func (w world) well(web *corev1.Service) {
 	w.until("health check at the load balancer's address", 10*time.Second,
 		w.outside(netip.AddrPortFrom(ingress, uint16(web.Spec.HealthCheckNodePort)), `"localEndpoints":1`))
 	for _, part := range []string{"kubeproxy_sync_proxy_rules_service_changes_total 2", `porthole_proxy_services{state="failed"} 0`,
-		"rest_client_requests_total{", "kubernetes_build_info{", "process_resident_memory_bytes", "kubeproxy_network_programming_duration_seconds"} {
+		"rest_client_requests_total{", "kubernetes_build_info{", "process_resident_memory_bytes",
+		"kubeproxy_network_programming_duration_seconds"} {
 		w.until("metrics", 10*time.Second, w.code(lab.MetricsPort, "/metrics", 200, part))
 	}
 }

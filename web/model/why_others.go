@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -105,55 +106,65 @@ func whyService(f *Facts, key string, now time.Time) Chain {
 		}
 	}
 	c := Chain{Kind: "service", Name: key, Seen: happenings(f, "Service", s.Namespace, s.Name, "")}
-	kubectl := fmt.Sprintf("kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s -o wide", s.Namespace, s.Name)
+	c.Steps = append(c.Steps, podsBehind(s), programmedOn(f.Reports, s.OnNodes))
+	return c.finish("it has backends and is programmed as wanted")
+}
 
-	pods := Step{Name: "pods behind it", State: Right, Text: fmt.Sprintf("%d ready, %d not ready, %d ending", s.Ready, s.Unready, s.Ending)}
-	if s.Ready == 0 {
-		pods.State, pods.Text = Making, "nothing is behind it"
-		for _, p := range s.Problems {
-			if p.Command == "porthole why service "+key {
-				pods.Text = p.Text
-			}
-		}
-		pods.Do = []string{kubectl}
-		for i, p := range s.Pods {
-			if i < 3 {
-				pods.Do = append(pods.Do, "porthole why pod "+p)
-			}
+// podsBehind is the step of a service's endpoints.
+func podsBehind(s Service) Step {
+	if s.Ready > 0 {
+		return Step{Name: "pods behind it", State: Right,
+			Text: fmt.Sprintf("%d ready, %d not ready, %d ending", s.Ready, s.Unready, s.Ending)}
+	}
+
+	step := Step{Name: "pods behind it", State: Making, Text: "nothing is behind it"}
+	for _, p := range s.Problems {
+		if p.Command == "porthole why service "+s.Key {
+			step.Text = p.Text
 		}
 	}
-	c.Steps = append(c.Steps, pods)
-
-	nodes := Step{Name: "programmed on the nodes", State: Right}
-	programmed, silent := 0, 0
-	for _, r := range f.Reports {
-		switch {
-		case r.Proxy.None:
-		case r.Proxy.Error != "":
-			silent++
-		default:
-			programmed++
-		}
+	step.Do = []string{fmt.Sprintf("kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s -o wide",
+		s.Namespace, s.Name)}
+	for _, p := range s.Pods[:min(3, len(s.Pods))] {
+		step.Do = append(step.Do, "porthole why pod "+p)
 	}
-	for _, on := range s.OnNodes {
-		nodes.State = worse(nodes.State, on.State)
-		nodes.Text += fmt.Sprintf("%s: %s; ", on.Node, on.Text)
-		if nodes.From.IsZero() || on.Since.Before(nodes.From) {
-			nodes.From = on.Since
+	return step
+}
+
+// programmedOn is the step of what the nodes' service proxies have programmed. wrong are the nodes that do not have the
+// service as wanted.
+func programmedOn(reports map[string]Report, wrong []OnNode) Step {
+	step := Step{Name: "programmed on the nodes", State: Right}
+	if len(wrong) == 0 {
+		programmed, silent := 0, 0
+		for _, r := range reports {
+			switch {
+			case r.Proxy.None:
+			case r.Proxy.Error != "":
+				silent++
+			default:
+				programmed++
+			}
+		}
+		step.Text = fmt.Sprintf("as wanted on %s with Porthole's service proxy", plural(programmed, "node"))
+		if silent > 0 {
+			step.State, step.Text = Unknown, plural(silent, "node")+" did not answer"
+		}
+		return step
+	}
+
+	var texts []string
+	for _, on := range wrong {
+		step.State = worse(step.State, on.State)
+		texts = append(texts, on.Node+": "+on.Text)
+		if step.From.IsZero() || on.Since.Before(step.From) {
+			step.From = on.Since
 		}
 		if on.Retries > 0 {
-			nodes.Tried = plural(on.Retries, "time") + " on " + on.Node
+			step.Tried = plural(on.Retries, "time") + " on " + on.Node
 		}
-		nodes.Do = append(nodes.Do, "porthole hns diff --node "+on.Node)
+		step.Do = append(step.Do, "porthole hns diff --node "+on.Node)
 	}
-	switch {
-	case len(s.OnNodes) > 0:
-		nodes.Text = limit(nodes.Text[:len(nodes.Text)-2])
-	case silent > 0:
-		nodes.State, nodes.Text = Unknown, plural(silent, "node")+" did not answer"
-	default:
-		nodes.Text = fmt.Sprintf("as wanted on %s with Porthole's service proxy", plural(programmed, "node"))
-	}
-	c.Steps = append(c.Steps, nodes)
-	return c.finish("it has backends and is programmed as wanted")
+	step.Text = limit(strings.Join(texts, "; "))
+	return step
 }
