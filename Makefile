@@ -260,7 +260,7 @@ test-archive: deps build ## the archive for Linux where Go is nowhere, and in pr
 	@PORTHOLE_ARCHIVE=1 go test -count=1 -timeout 25m -v -p 1 ./test/archive
 
 .PHONY: test-vm
-test-vm: deps build ## a cluster in a virtual machine of QEMU, with Debian 13's kernel and cgroup v2 alone: systemd and none, a power failure, a restart, Podman (without KVM 45 minutes, on a machine that does nothing else)
+test-vm: deps build ## a cluster in a virtual machine of QEMU, with Debian 13's kernel and cgroup v2 alone: systemd and none, a power failure, a restart, Podman (without KVM 40 minutes, on a machine that does nothing else)
 	@tools/deps vm
 	@PORTHOLE_VM=1 go test -count=1 -timeout 110m -v ./test/vm
 

@@ -91,13 +91,14 @@ if ls -d /sys/fs/cgroup/porthole.two; then exit 1; fi
 // power failure brings no file back.
 const down = "set -e\ncd /porthole\n./porthole down --purge\nsync\n" + nothingLeft
 
-// nothingLeft fails if a cluster left cgroups, namespaces, mounts or processes.
+// nothingLeft fails if a cluster left cgroups, namespaces, mounts or processes. The brackets keep grep from finding its
+// own command line.
 const nothingLeft = `set -e
 left() { if grep -E "${1:-.}"; then exit 1; fi; }
 find /sys/fs/cgroup -name '*porthole*' | left
 ls -A /var/run/netns 2>/dev/null | left
 left porthole </proc/mounts
-cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | left 'porthol[e]|containerd|wineserve[r]|kube[-l]'`
+cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | left 'porthol[e]|container[d]|wineserve[r]|kube[-l]'`
 
 const (
 	// windowsMemory is the memory of a Windows node, small enough for one pod to use it up.
