@@ -95,6 +95,7 @@ func TestPrefix(t *testing.T) {
 	t.Run("cmd", func(t *testing.T) { testCmd(ctx, t, tools, p) })
 	t.Run("stacks", func(t *testing.T) { testStacks(ctx, t, tools, p) })
 	t.Run("sockets", func(t *testing.T) { testSockets(ctx, t, tools, p) })
+	t.Run("exit code", func(t *testing.T) { testExitCode(ctx, t, tools, p) })
 	t.Run("an end that hangs", func(t *testing.T) { testHangingEnd(ctx, t, tools, p, server.Process) })
 	mends, unknown := built(ctx, t, p, "mends", "build", "../mends"), unknownDLL(ctx, t)
 	t.Run("mends", func(t *testing.T) { testMends(ctx, t, tools, p, mends) })

@@ -209,7 +209,9 @@ func (h faulty) away() (back func()) {
 	h.t.Helper()
 	in := func(script string) {
 		h.t.Helper()
-		cmd := exec.Command("ip", "netns", "exec", "porthole-"+h.name, "nft", "-f", "-")
+		// That of the root folder, as the host's is: nft 1.0.6 (Debian 12) crashes where a newer one has made tables.
+		cmd := exec.Command("ip", "netns", "exec", "porthole-"+h.name,
+			filepath.Join(bin, "inroot"), filepath.Join(bin, "root"), "/usr/sbin/nft", "-f", "-")
 		cmd.Stdin = strings.NewReader(script)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			h.t.Fatalf("nft: %v: %s", err, out)
