@@ -121,23 +121,23 @@ func load() string {
 func TestPrivileged(t *testing.T) {
 	dir, unpacking := unpacked(t)
 	t.Logf("unpacked in %.1f s", unpacking.Seconds())
-	for _, r := range roots {
-		t.Run(r.name, func(t *testing.T) { upAndDown(t, dir, r) })
+	for _, r := range archive.Roots {
+		t.Run(r.Name, func(t *testing.T) { upAndDown(t, dir, r) })
 	}
 }
 
 // upAndDown brings a cluster up and down in a container with a root file system.
-func upAndDown(t *testing.T, dir string, r rootFiles) {
+func upAndDown(t *testing.T, dir string, r archive.Root) {
 	bundle, err := os.MkdirTemp(filepath.Dir(dir), "bundle-")
 	must(t, err)
 	files := filepath.Join(bundle, "rootfs")
 	must(t, os.Mkdir(files, 0o755))
-	r.make(t, files)
+	must(t, r.Make(files))
 	must(t, os.WriteFile(filepath.Join(bundle, "config.json"), privileged(t, dir, bundle), 0o644))
 
 	runc, err := filepath.Abs("../../bin/bundle/runc")
 	must(t, err)
-	id := fmt.Sprintf("porthole-archive-%d-%s", os.Getpid(), r.name)
+	id := fmt.Sprintf("porthole-archive-%d-%s", os.Getpid(), r.Name)
 	t.Cleanup(func() { _ = exec.Command(runc, "delete", "--force", id).Run() })
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
