@@ -7,9 +7,11 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -134,6 +136,51 @@ func TestPackageComments(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestReadmes: a README names each folder with packages that lies beside it.
+func TestReadmes(t *testing.T) {
+	root := moduleRoot(t)
+	named := 0
+	for folder, below := range packageFolders(t, root) {
+		text, err := os.ReadFile(filepath.Join(root, folder, "README.md"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range below {
+			if !regexp.MustCompile("[`/]" + regexp.QuoteMeta(name) + "[`/]").Match(text) {
+				t.Errorf("%s/README.md does not name the folder `%s/`", folder, name)
+			}
+			named++
+		}
+	}
+	if named < 100 {
+		t.Errorf("only %d folders were looked for", named)
+	}
+}
+
+// packageFolders returns the names of the folders with packages, at any depth, that each folder below root has.
+func packageFolders(t *testing.T, root string) map[string]map[string]bool {
+	t.Helper()
+	folders := map[string]map[string]bool{}
+	for _, goos := range []string{"linux", "windows"} {
+		for _, l := range list(t, goos) {
+			path, err := filepath.Rel(root, l.Dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for parent := filepath.Dir(path); parent != "."; path, parent = parent, filepath.Dir(parent) {
+				if folders[parent] == nil {
+					folders[parent] = map[string]bool{}
+				}
+				folders[parent][filepath.Base(path)] = true
+			}
+		}
+	}
+	return folders
 }
 
 func moduleRoot(t *testing.T) string {
