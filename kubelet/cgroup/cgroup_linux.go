@@ -197,12 +197,26 @@ func hierarchies() (out []string, err error) {
 	if unified() {
 		return []string{mountPoint}, nil
 	}
-	entries, err := os.ReadDir(mountPoint)
+	return hierarchiesIn(mountPoint)
+}
+
+// hierarchiesIn returns those of version 1 that are mounted below a folder. systemd makes further folders and links there,
+// for controllers that the kernel lacks or has mounted together.
+func hierarchiesIn(folder string) (out []string, err error) {
+	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, fmt.Errorf("listing cgroup hierarchies: %w", err)
 	}
+
 	for _, e := range entries {
-		out = append(out, filepath.Join(mountPoint, e.Name()))
+		dir := filepath.Join(folder, e.Name())
+		_, err := os.Stat(filepath.Join(dir, "cgroup.procs"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("listing cgroup hierarchies: %w", err)
+		}
+		if e.IsDir() && err == nil {
+			out = append(out, dir)
+		}
 	}
 	return out, nil
 }

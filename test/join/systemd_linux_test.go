@@ -36,8 +36,15 @@ mount -t overlay overlay -o lowerdir=/,upperdir=$dir/upper,workdir=$dir/work $di
 cd $dir/merged
 mount -t proc proc proc
 mount --rbind /sys sys
-# The same file system is not mounted on itself: the one of all goes first.
-if [ -d /sys/fs/cgroup/systemd ]; then umount sys/fs/cgroup/systemd; mount -t cgroup -o none,name=systemd cgroup sys/fs/cgroup/systemd
+if [ -d /sys/fs/cgroup/systemd ]; then
+  mount -t tmpfs -o mode=755 tmpfs sys/fs/cgroup # in which systemd makes folders, and which it makes read-only
+  for hierarchy in /sys/fs/cgroup/*/; do
+    mountpoint -q "$hierarchy" || continue
+    to=sys/fs/cgroup/$(basename "$hierarchy")
+    mkdir "$to"
+    if [ "$hierarchy" = /sys/fs/cgroup/systemd/ ]; then mount -t cgroup -o none,name=systemd cgroup "$to"
+    else mount --bind "$hierarchy" "$to"; fi
+  done
 else umount sys/fs/cgroup; mount -t cgroup2 cgroup2 sys/fs/cgroup; fi
 mount -t tmpfs tmpfs run
 mount -t tmpfs tmpfs tmp
