@@ -39,9 +39,6 @@ type Fake struct {
 	// the Fake is used.
 	Cards []string
 
-	// NoAdapters: endpoints that are attached to the host get no adapter (see NameOf). It is set before the Fake is used.
-	NoAdapters bool
-
 	mu sync.Mutex // guards objects
 	objects
 }
@@ -55,6 +52,7 @@ type objects struct {
 	namespaces []hns.Namespace
 	oneOwner   bool                    // see OneOwnerPerPort
 	attached   map[hns.EndpointID]bool // endpoints that are attached to the host, whatever the lists say
+	noAdapters bool                    // see Host.WithoutAdapters
 }
 
 // HostNamespace is the id of the namespace that stands for the host's own compartment. Every Windows host has one.

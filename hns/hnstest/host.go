@@ -49,11 +49,18 @@ func (f Host) NameOf(addr netip.Addr) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.endpoints {
-		if f.attached[e.ID] && e.Has(addr) && !f.NoAdapters {
+		if f.attached[e.ID] && e.Has(addr) && !f.noAdapters {
 			return "vEthernet (" + e.Name + ")", nil
 		}
 	}
 	return "", nil
+}
+
+// WithoutAdapters makes HNS give endpoints that are attached to the host no adapter (see NameOf), or one again.
+func (f Host) WithoutAdapters(without bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.noAdapters = without
 }
 
 // ForgetNamespaces makes HNS list all endpoints as if they were in no namespace, as it may after a reboot. They are still attached.

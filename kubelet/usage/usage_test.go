@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -224,9 +225,10 @@ func TestSlices(t *testing.T) {
 // TestOneThatHangs: a cgroup whose files hang costs the others one wait, and later ones none.
 func TestOneThatHangs(t *testing.T) {
 	r := v1(t)
-	release, calls := make(chan struct{}), 0
+	release := make(chan struct{})
+	var calls atomic.Int32
 	r.took = func() {
-		if calls++; calls == 3 {
+		if calls.Add(1) == 3 {
 			<-release
 		}
 	}

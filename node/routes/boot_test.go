@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/hns/hnstest"
 	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/keep"
@@ -58,7 +59,7 @@ func TestConfOfAnEarlierBoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{BootID: "7"})
 		w.bootsAgain(t, "6")
-		w.hns.NoAdapters = true
+		hnstest.Host{Fake: w.hns}.WithoutAdapters(true)
 		w.start(t)
 		later(20 * time.Second)
 		w.mustHaveConf(t, false)
@@ -67,7 +68,7 @@ func TestConfOfAnEarlierBoot(t *testing.T) {
 			t.Errorf("conditions %q", conditions)
 		}
 
-		w.hns.NoAdapters = false
+		hnstest.Host{Fake: w.hns}.WithoutAdapters(false)
 		later(time.Minute)
 		w.mustBeRight(t)
 		if conditions, _ := w.cluster.written(); !strings.HasSuffix(conditions, "False RoutesReady") {
@@ -81,13 +82,13 @@ func TestConfOfAnEarlierBoot(t *testing.T) {
 func TestKubeletIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{BootID: "7"})
-		w.hns.NoAdapters = true
+		hnstest.Host{Fake: w.hns}.WithoutAdapters(true)
 		w.start(t)
 		later(20 * time.Second)
 		w.mustSay(t, bootrecord.Waiting, "")
 
 		w.cluster.refuseAll(errors.New("away"))
-		w.hns.NoAdapters = false
+		hnstest.Host{Fake: w.hns}.WithoutAdapters(false)
 		later(time.Minute)
 		w.mustSay(t, bootrecord.Ready, "10.244.1.0/24")
 		before, err := os.Stat(w.bootRecord())

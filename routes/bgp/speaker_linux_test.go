@@ -28,6 +28,8 @@ func TestStartAgain(t *testing.T) {
 			t.Errorf("step %d: %s: %v, running %t with %s", i, step.session, err, s.Running, s.Session)
 		}
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if err := g.end(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -51,7 +53,11 @@ func TestNews(t *testing.T) {
 		if err := errors.Join(side.g.Start(t.Context(), session), side.g.SetPeer(t.Context(), p, false)); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { side.g.end(context.Background()) })
+		t.Cleanup(func() {
+			side.g.mu.Lock()
+			defer side.g.mu.Unlock()
+			_ = side.g.end(context.Background())
+		})
 	}
 	wait.NoError(t, 20*time.Second, "the session", func() error {
 		s, err := one.State(t.Context())

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,14 +88,16 @@ func TestMerge(t *testing.T) {
 
 // memory is a host in memory.
 type memory struct {
+	mu      sync.Mutex // guards list and added: the Keeper reads while HNS changes
 	list    []Adapter
-	err     error
-	changed func()
-	refuses bool
 	added   int
+	err     error
+	refuses bool
 }
 
 func (m *memory) List() ([]Adapter, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	list := slices.Clone(m.list)
 	for i := range list {
 		list[i].Routes = slices.Clone(list[i].Routes)
@@ -106,6 +109,8 @@ func (m *memory) Add(addr netip.Addr, r Route) error {
 	if m.refuses {
 		return errors.New("the parameter is incorrect")
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for i := range m.list {
 		if m.list[i].has(addr) {
 			m.list[i].Routes = append(m.list[i].Routes, r)
@@ -116,16 +121,19 @@ func (m *memory) Add(addr netip.Addr, r Route) error {
 	return errors.New("no such adapter")
 }
 
-func (m *memory) Watch(ctx context.Context, changed func()) error {
-	m.changed = changed
+func (m *memory) Watch(ctx context.Context, _ func()) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
 // takeOver is what HNS does to the card: for a while nobody has the address, then another adapter has it, without routes.
-func (m *memory) takeOver() { m.list = nil }
-func (m *memory) giveBack() {
-	m.list = []Adapter{adapter("vEthernet (Ethernet)", "10.99.0.21/24", onLink...)}
+func (m *memory) takeOver() { m.set() }
+func (m *memory) giveBack() { m.set(adapter("vEthernet (Ethernet)", "10.99.0.21/24", onLink...)) }
+
+func (m *memory) set(list ...Adapter) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.list = list
 }
 
 // Routes come back after a takeover, whichever process runs then.

@@ -108,7 +108,7 @@ func TestAdapterGone(t *testing.T) {
 			if !listed {
 				hnstest.Host{Fake: f}.ForgetNamespaces()
 			}
-			f.NoAdapters = true
+			hnstest.Host{Fake: f}.WithoutAdapters(true)
 			h := on(f)
 			passes := func(d time.Duration) (err error) {
 				for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
@@ -131,7 +131,7 @@ func TestAdapterGone(t *testing.T) {
 				t.Errorf("listed %v: it was made %d times in ten minutes", listed, n)
 			}
 
-			f.NoAdapters = false
+			hnstest.Host{Fake: f}.WithoutAdapters(false)
 			if err := passes(2 * time.Minute); err != nil || !strings.Contains(f.DumpNetworks(), "porthole_ep") {
 				t.Errorf("listed %v: %v\n%s", listed, err, f.DumpNetworks())
 			}
