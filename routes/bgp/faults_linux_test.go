@@ -437,6 +437,9 @@ func TestThousands(t *testing.T) {
 	if p := a.status().Peers[0]; !p.Up || p.Address != torAddr || p.Learnt != count+1 { // BIRD tells its segment too
 		t.Errorf("the peer is %+v", p)
 	}
+	if raced {
+		return // the agent is this program
+	}
 	if busy > 2*time.Second { // unlike the time that it took, this says the same on a machine with other work
 		t.Errorf("%d routes took %v of processor time", count, busy)
 	}
