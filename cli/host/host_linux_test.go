@@ -75,8 +75,8 @@ func newWorld(t *testing.T) *world {
 	if err := os.CopyFS(filepath.Join(bin, "windows", "dll"), os.DirFS(dlls)); err != nil {
 		t.Fatal(err)
 	}
-	command(t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", filepath.Join(bin, "probe.exe"), "./testdata/hostprobe")
-	command(t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", filepath.Join(bin, "escape.exe"), "../../emulator/hcsd/serve/testdata/escape")
+	command(t, []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}, "go", "build", "-o", filepath.Join(bin, "probe.exe"), "./testdata/hostprobe")
+	command(t, []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}, "go", "build", "-o", filepath.Join(bin, "escape.exe"), "../../emulator/hcsd/serve/testdata/escape")
 	return w
 }
 

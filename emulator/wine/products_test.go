@@ -41,7 +41,7 @@ func testProducts(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 	}
 	begin := time.Now()
 	build := exec.CommandContext(ctx, "go", args...)
-	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
+	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the tests: %v\n%s", err, out)
 	}

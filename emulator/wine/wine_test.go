@@ -127,7 +127,7 @@ func built(ctx context.Context, t *testing.T, p Prefix, name, how string, args .
 	t.Helper()
 	args = append([]string{how, "-o", filepath.Join(p.DriveC(), name+".exe")}, args...)
 	compile := exec.CommandContext(ctx, "go", args...)
-	compile.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
+	compile.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("building the program: %v\n%s", err, out)
 	}

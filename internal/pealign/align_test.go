@@ -18,7 +18,7 @@ func program(t *testing.T) []byte {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "p.exe")
 	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", file, "../../tools/pealign")
-	cmd.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
+	cmd.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}

@@ -196,7 +196,7 @@ func TestDefaultPipe(t *testing.T) {
 func (h *windowsHost) listsSandboxes() {
 	h.t.Helper()
 	build := osexec.Command("go", "build", "-o", h.path("sandboxes.exe"), "./testdata/sandboxes")
-	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
+	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		h.t.Fatalf("%v: %s", err, out)
 	}

@@ -18,7 +18,7 @@ import (
 func TestProbes(t *testing.T) {
 	bin := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/", "../probes/probe-host", "../probes/probe-runtime")
-	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
+	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

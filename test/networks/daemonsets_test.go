@@ -55,7 +55,7 @@ func (l daemonSets) pushAgents() {
 	l.t.Helper()
 	start := filepath.Join(l.t.TempDir(), "start.exe")
 	build := exec.Command("go", "build", "-o", start, "./testdata/agents")
-	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
+	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		l.t.Fatalf("%v\n%s", err, out)
 	}

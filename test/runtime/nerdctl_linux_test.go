@@ -68,7 +68,7 @@ func TestNerdctl(t *testing.T) {
 func useNerdctlNetwork(w *world) {
 	w.t.Helper()
 	plugin := filepath.Join(w.driveC(), "opt", "cni", "bin", "nat.exe")
-	command(w.t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", plugin, "porthole.dev/porthole/cmd/win-bridge")
+	command(w.t, forWindows, "go", "build", "-o", plugin, "porthole.dev/porthole/cmd/win-bridge")
 	var conf map[string]any
 	if err := json.Unmarshal([]byte(winBridge), &conf); err != nil {
 		w.t.Fatal(err)

@@ -128,7 +128,7 @@ func (w networkCases) guests(t *testing.T) (ids []any) {
 func (w networkCases) testOtherPlugins(t *testing.T) {
 	bin, conf := filepath.Join(w.driveC(), "opt/cni/bin"), filepath.Join(w.driveC(), "etc/cni/net.d")
 	recorder := filepath.Join(bin, "recorder.exe")
-	command(t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", recorder, "./testdata/recorder")
+	command(t, forWindows, "go", "build", "-o", recorder, "./testdata/recorder")
 	program, err := os.ReadFile(recorder)
 	check(t, err)
 	check(t, os.Remove(filepath.Join(conf, "10-porthole.conf")))

@@ -18,7 +18,7 @@ import (
 // testPipes mounts named pipes of the host into a container: programs there open them by the container's name for them, several at once, also
 // those that the host serves later. A pipe that is not mounted is not there, one that nobody serves ends.
 func (w containers) testPipes(t *testing.T) {
-	command(t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", filepath.Join(w.driveC(), "tools", "pipe.exe"), "./testdata/pipe")
+	command(t, forWindows, "go", "build", "-o", filepath.Join(w.driveC(), "tools", "pipe.exe"), "./testdata/pipe")
 	w.write("var/log/pods/pipes/.keep", "")
 	p := w.runPod(t, "pipes")
 	id := w.run(t, p, asked{name: "asks", mounts: []*runtimeapi.Mount{

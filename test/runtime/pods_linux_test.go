@@ -132,7 +132,7 @@ func (w *world) useNetwork() {
 		}
 	}
 	program := filepath.Join(w.dir, "hcnnetwork.exe")
-	command(w.t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", program, "./testdata/hcnnetwork")
+	command(w.t, forWindows, "go", "build", "-o", program, "./testdata/hcnnetwork")
 	w.must("run", w.name, "--", program, hcnNetwork)
 	w.write("etc/cni/net.d/10-porthole.conf", winBridge)
 	wait.True(w.t, 30*time.Second, "the network is ready", func() bool { ok, _ := w.condition(w.t, runtimeapi.NetworkReady); return ok })

@@ -90,7 +90,7 @@ func suiteLayers(bin, testlimit string) map[string]func(*images.Layer) error {
 func (w *world) pushSuiteImages() {
 	w.t.Helper()
 	testlimit := filepath.Join(w.dir, "testlimit.exe")
-	command(w.t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", testlimit, "./testdata/testlimit")
+	command(w.t, forWindows, "go", "build", "-o", testlimit, "./testdata/testlimit")
 	bin, err := filepath.Abs("../../bin")
 	if err != nil {
 		w.t.Fatal(err)

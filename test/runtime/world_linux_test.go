@@ -28,6 +28,9 @@ const (
 	pipe         = `\\.\pipe\containerd-containerd`
 )
 
+// forWindows is the environment in which the go command builds programs of the host.
+var forWindows = []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}
+
 // world is an emulated host with containerd.exe, and clients of its CRI.
 type world struct {
 	t              *testing.T
@@ -82,7 +85,7 @@ func buildPrograms(t *testing.T) programs {
 func buildAt(t *testing.T, dir string) programs {
 	t.Helper()
 	p := programs{dir: dir, porthole: filepath.Join(dir, "bin", "porthole"), relay: filepath.Join(dir, "relay.exe"), state: filepath.Join(dir, "state")}
-	command(t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", p.relay, "./testdata/relay")
+	command(t, forWindows, "go", "build", "-o", p.relay, "./testdata/relay")
 	if bin := os.Getenv("PORTHOLE_RUNTIME_BIN"); bin != "" { // for a quick look on a busy machine
 		p.porthole, p.built = filepath.Join(bin, "porthole"), true
 		return p
