@@ -26,6 +26,9 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
+// forWindows is the environment in which the go command builds programs of a host.
+var forWindows = []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}
+
 // world is a build of the command line and a state folder of its own.
 type world struct {
 	t              *testing.T
@@ -75,8 +78,8 @@ func newWorld(t *testing.T) *world {
 	if err := os.CopyFS(filepath.Join(bin, "windows", "dll"), os.DirFS(dlls)); err != nil {
 		t.Fatal(err)
 	}
-	command(t, []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}, "go", "build", "-o", filepath.Join(bin, "probe.exe"), "./testdata/hostprobe")
-	command(t, []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}, "go", "build", "-o", filepath.Join(bin, "escape.exe"), "../../emulator/hcsd/serve/testdata/escape")
+	command(t, forWindows, "go", "build", "-o", filepath.Join(bin, "probe.exe"), "./testdata/hostprobe")
+	command(t, forWindows, "go", "build", "-o", filepath.Join(bin, "escape.exe"), "../../emulator/hcsd/serve/testdata/escape")
 	return w
 }
 

@@ -28,7 +28,7 @@ func (w *world) testServices(t *testing.T) {
 	if err := os.Mkdir(k, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	command(t, []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}, "go", "build", "-o", filepath.Join(k, "porthole.exe"), "../../cmd/porthole")
+	command(t, forWindows, "go", "build", "-o", filepath.Join(k, "porthole.exe"), "../../cmd/porthole")
 	for name, text := range map[string]string{
 		"config": `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
  "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:6443"}}], "users": [{"name": "u", "user": {}}]}`,
