@@ -228,13 +228,6 @@ const capabilityNames = `chown dac_override dac_read_search fowner fsetid kill s
 	net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace sys_pacct sys_admin sys_boot sys_nice sys_resource sys_time sys_tty_config mknod
 	lease audit_write audit_control setfcap mac_override mac_admin syslog wake_alarm block_suspend audit_read perfmon bpf checkpoint_restore`
 
-func sh(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if out, err := exec.Command("bash", "-c", fmt.Sprintf(format, args...)).CombinedOutput(); err != nil {
-		t.Errorf("%s: %v\n%s", fmt.Sprintf(format, args...), err, out)
-	}
-}
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -225,7 +225,7 @@ func (f *faultyBGP) nextWithoutAPI(node string, is func(routesStatus) bool) time
 // next one has everything.
 func (f *faultyBGP) killedAtEachStep() {
 	win01 := "neighbor " + f.nodes["win01"].String()
-	f.vtysh("conf t", "ip prefix-list none seq 5 deny any", "ip prefix-list one seq 5 permit "+f.podRange("lin01"))
+	f.vtysh("bgpd", "conf t", "ip prefix-list none seq 5 deny any", "ip prefix-list one seq 5 permit "+f.podRange("lin01"))
 	family := func(line string) []string {
 		return []string{"conf t", "router bgp 64500", "address-family ipv4 unicast", line}
 	}
@@ -242,7 +242,7 @@ func (f *faultyBGP) killedAtEachStep() {
 		{"it has one of two routes", family(win01 + " prefix-list one out"), family("no " + win01 + " prefix-list one out"),
 			func(s routesStatus) bool { return len(s.Peers) == 1 && s.Peers[0].Up && s.Present == 2 }},
 	} {
-		f.vtysh(step.hold...)
+		f.vtysh("bgpd", step.hold...)
 		first := f.kill("win01")
 		for _, n := range []string{"lin01", "win02"} { // as after a reboot, so that there is something to do
 			f.run("porthole-win01", "sh", "-c", "ip route del "+f.podRange(n)+" 2>/dev/null; true")
@@ -250,7 +250,7 @@ func (f *faultyBGP) killedAtEachStep() {
 		f.restarted("win01", first, step.is)
 
 		second := f.kill("win01")
-		f.vtysh(step.free...)
+		f.vtysh("bgpd", step.free...)
 		f.restarted("win01", second, allThere)
 		f.whole()
 		f.reach("killed when "+step.name, "win01")
@@ -299,7 +299,7 @@ func (f *faultyBGP) bgpdKilled() {
 func (f *faultyBGP) peerDown() {
 	const down = "peer " + router + " (AS 64500) has no session"
 	neighbor := "neighbor " + f.nodes["win01"].String() + " shutdown"
-	f.vtysh("conf t", "router bgp 64500", neighbor)
+	f.vtysh("bgpd", "conf t", "router bgp 64500", neighbor)
 	s := f.restarted("win01", 0, func(s routesStatus) bool { return len(s.Problems) > 0 && strings.Contains(s.Problems[0], down) })
 	if len(s.Peers) != 1 || s.Peers[0].Up {
 		f.t.Errorf("peers %+v", s.Peers)
@@ -308,14 +308,15 @@ func (f *faultyBGP) peerDown() {
 	if text := f.run("", porthole, "status", "--dir", dir); !strings.Contains(text, "win01: "+down) {
 		f.t.Errorf("`porthole status` does not name it:\n%s", text)
 	}
-	f.vtysh("conf t", "router bgp 64500", "no "+neighbor)
+	f.vtysh("bgpd", "conf t", "router bgp 64500", "no "+neighbor)
 	f.whole()
 }
 
-// vtysh runs commands at the terminal of the router's FRR.
-func (f *faultyBGP) vtysh(commands ...string) string {
+// vtysh runs commands at the terminal of one of the router's daemons. The machine's vtysh may be older than the router: without a name it
+// asks zebra for prefix lists too, which newer ones leave to mgmtd.
+func (f *faultyBGP) vtysh(daemon string, commands ...string) string {
 	f.t.Helper()
-	args := []string{"--vty_socket", filepath.Join(dir, "router")}
+	args := []string{"--vty_socket", filepath.Join(dir, "router"), "-d", daemon}
 	for _, c := range commands {
 		args = append(args, "-c", c)
 	}
@@ -490,12 +491,12 @@ func (f *faultyBGP) uplinkCutBFD() {
 	f.t.Cleanup(func() { bfdd.Process.Kill(); bfdd.Wait() })
 	wait.NoError(f.t, 10*time.Second, "bfdd", func() error { _, err := os.Stat(filepath.Join(folder, "bfdd.vty")); return err })
 	neighbor := "neighbor " + f.nodes["win01"].String() + " bfd"
-	f.vtysh("conf t", "router bgp 64500", neighbor, neighbor+" 3 300 300")
-	f.t.Cleanup(func() { f.vtysh("conf t", "router bgp 64500", "no "+neighbor) })
+	f.vtysh("bgpd", "conf t", "router bgp 64500", neighbor, neighbor+" 3 300 300")
+	f.t.Cleanup(func() { f.vtysh("bgpd", "conf t", "router bgp 64500", "no "+neighbor) })
 
 	f.restarted("win01", f.configure(func(text string) string { return text + "bfd: {enabled: true}\n" }), allThere)
 	wait.NoError(f.t, 20*time.Second, "BFD with win01", func() error {
-		if out := f.vtysh("show bfd peers"); !strings.Contains(out, "Status: up") {
+		if out := f.vtysh("bfdd", "show bfd peers"); !strings.Contains(out, "Status: up") {
 			return errors.New(out)
 		}
 		return nil
