@@ -481,8 +481,18 @@ func (f *faultyBGP) uplinkCut(most time.Duration) {
 
 // uplinkCutBFD is uplinkCut with BFD between the router and win01.
 func (f *faultyBGP) uplinkCutBFD() {
+	const program = "/usr/lib/frr/bfdd" // of the machine: the root folder has none
+	version := func(text string) string {
+		first, _, _ := strings.Cut(text, "\n")
+		return first[strings.LastIndexByte(first, ' ')+1:]
+	}
+	its := version(f.run("", "../../bin/inroot", "../../bin/root", "/usr/lib/frr/zebra", "--version"))
+	if own := version(f.run("", program, "--version")); own != its {
+		f.t.Skipf("the machine's bfdd %s ends beside the root folder's zebra %s", own, its)
+	}
+
 	folder := filepath.Join(dir, "router")
-	bfdd := exec.Command("/usr/lib/frr/bfdd", "--vty_socket", folder, "-z", filepath.Join(folder, "zserv.api"), "-i", filepath.Join(folder, "bfdd.pid"),
+	bfdd := exec.Command(program, "--vty_socket", folder, "-z", filepath.Join(folder, "zserv.api"), "-i", filepath.Join(folder, "bfdd.pid"),
 		"-f", "/dev/null", "-P", "0", "--log", "stdout", "--bfdctl", filepath.Join(folder, "bfdd.sock"))
 	bfdd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := platform.StartInNetns(platform.NetnsPath("porthole-tor"), bfdd); err != nil {
