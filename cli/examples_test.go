@@ -138,7 +138,8 @@ func commands(line string) (list [][]string) {
 // TestDocuments: the commands in the documents for users are ones that the program takes.
 func TestDocuments(t *testing.T) {
 	seen := 0
-	for _, name := range []string{"README.md", "docs/local-cluster.md", "docs/tutorial.md", "docs/from-upstream.md", "docs/bgp.md", "tools/release/linux.md"} {
+	for _, name := range []string{"README.md", "docs/local-cluster.md", "docs/tutorial.md", "docs/from-upstream.md",
+		"docs/bgp.md", "tools/release/linux.md"} {
 		text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(name)))
 		if err != nil {
 			t.Fatal(err)

@@ -200,8 +200,8 @@ func hierarchies() (out []string, err error) {
 	return hierarchiesIn(mountPoint)
 }
 
-// hierarchiesIn returns those of version 1 that are mounted below a folder. systemd makes further folders and links there,
-// for controllers that the kernel lacks or has mounted together.
+// hierarchiesIn returns those of version 1 that are mounted below a folder. systemd makes further folders and links
+// there, for controllers that the kernel lacks or has mounted together.
 func hierarchiesIn(folder string) (out []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

@@ -43,7 +43,8 @@ func TestHierarchies(t *testing.T) {
 	}
 
 	got, err := hierarchiesIn(root)
-	if want := []string{filepath.Join(root, "cpu,cpuacct"), filepath.Join(root, "memory")}; err != nil || !slices.Equal(got, want) {
+	want := []string{filepath.Join(root, "cpu,cpuacct"), filepath.Join(root, "memory")}
+	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
 }

@@ -312,8 +312,8 @@ func (f *faultyBGP) peerDown() {
 	f.whole()
 }
 
-// vtysh runs commands at the terminal of one of the router's daemons. The machine's vtysh may be older than the router: without a name it
-// asks zebra for prefix lists too, which newer ones leave to mgmtd.
+// vtysh runs commands at the terminal of one of the router's daemons. The machine's vtysh may be older than the router:
+// without a name it asks zebra for prefix lists too, which newer ones leave to mgmtd.
 func (f *faultyBGP) vtysh(daemon string, commands ...string) string {
 	f.t.Helper()
 	args := []string{"--vty_socket", filepath.Join(dir, "router"), "-d", daemon}

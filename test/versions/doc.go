@@ -1,2 +1,3 @@
-// Package versions compares the table of versions in README.md with what is pinned, what can be emulated, and what is tested.
+// Package versions compares the table of versions in README.md with what is pinned, what can be emulated, and what is
+// tested.
 package versions

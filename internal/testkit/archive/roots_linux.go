@@ -16,7 +16,9 @@ type Root struct {
 }
 
 // Roots are those that the test takes, and that the table of versions in README.md names.
-var Roots = []Root{{"bookworm", "Debian 12"}, {"trixie", "Debian 13"}, {"testing", "Debian testing"}, {busybox, "a static busybox"}}
+var Roots = []Root{
+	{"bookworm", "Debian 12"}, {"trixie", "Debian 13"}, {"testing", "Debian testing"}, {busybox, "a static busybox"},
+}
 
 const busybox = "busybox"
 
