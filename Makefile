@@ -128,19 +128,20 @@ test: deps deps-conformance build bundle-tests cri-suite conformance-build check
 	{ grep -vE "$$alone" <<<"$$all" | xargs -r go test -p 2 -json $(TEST_FLAGS) || true; \
 	  grep -E "$$alone" <<<"$$all" | xargs -r go test -p 1 -json $(TEST_FLAGS) || true; } | $(BIN)/testsummary
 
-# Packages whose tests need root, or programs that `make build` makes.
-ROOT_PACKAGES := /porthole/(test|cmd)/|/tools/(release|root)$$|/emulator/(host|wine|hnsd/serve|hcsd/serve|dataplane|lab|scm|firewall|confine|curl|nslookup|tar|openvswitch)|/cli/join$$|/cluster$$|/cluster/supervise$$|/kubelet/volume$$
-UNPRIVILEGED = $(if $(filter 0,$(shell id -u)),-exec "$(CURDIR)/tools/unprivileged") $$(go list ./... | grep -vE '$(ROOT_PACKAGES)')
+# Packages whose tests need root, or programs that `make build` makes: a regular expression.
+ROOT_PACKAGES := test/.*|cmd/.*|tools/(release|root)|cli/join|cluster(/supervise)?|kubelet/volume|emulator/(hnsd|hcsd)/serve
+ROOT_PACKAGES := $(ROOT_PACKAGES)|emulator/(host|wine|dataplane|lab|scm|firewall|confine|curl|nslookup|tar|openvswitch)(/.*)?
+UNPRIVILEGED = $(if $(filter 0,$(shell id -u)),-exec "$(CURDIR)/tools/unprivileged") $$(go list ./... | grep -vE '^porthole.dev/porthole/($(ROOT_PACKAGES))$$')
 
 .PHONY: unit
 unit: page ## the tests that need neither root nor third-party programs, as a user who is not root: after each edit (2 minutes; the go command keeps results, but not root's)
 	@go test $(UNPRIVILEGED) | grep -v 'no test files'
 
-# Those that need root run no Wine here: what the race detector sees is the test's own process.
+# The race detector sees the process of the test. Programs that a test starts are built without it.
 RACE_ROOT_PACKAGES := ./cli/join ./cluster ./cluster/supervise ./kubelet/volume ./routes/... ./emulator/hnsd/...
 
 .PHONY: test-race
-test-race: deps page ## the same tests with the race detector, then those of some packages that need root (12 minutes, and 10 for the first build)
+test-race: deps page ## the same tests with the race detector, then those of some packages that need root (the first build takes minutes)
 	@CGO_ENABLED=1 go test -race -timeout 10m $(UNPRIVILEGED) | grep -v 'no test files'
 	@CGO_ENABLED=1 go test -race -timeout 20m -p 1 $(RACE_ROOT_PACKAGES) | grep -v 'no test files'
 

@@ -72,8 +72,8 @@ func frrDir(l Layout) string { return l.at("router") }
 // permits no dots in it.
 func frrSpace(c Config) string { return strings.ReplaceAll(c.lab().RouterNetns(), ".", "-") }
 
-// frrOwn returns the folders that FRR has outside the state folder, because only the option -N changes their places:
-// run has the sockets of mgmtd, and a daemon makes state.
+// frrOwn returns the two folders of FRR that lie outside the state folder. FRR has no option for their paths but -N, which
+// puts them below fixed ones. run holds the sockets of mgmtd; state is created by FRR's daemons.
 func frrOwn(c Config) (run, state string) {
 	return filepath.Join("/run/frr", frrSpace(c)), filepath.Join("/var/lib/frr", frrSpace(c))
 }

@@ -79,7 +79,8 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	command(t, forWindows, "go", "build", "-o", filepath.Join(bin, "probe.exe"), "./testdata/hostprobe")
-	command(t, forWindows, "go", "build", "-o", filepath.Join(bin, "escape.exe"), "../../emulator/hcsd/serve/testdata/escape")
+	command(t, forWindows, "go", "build", "-o", filepath.Join(bin, "escape.exe"),
+		"../../emulator/hcsd/serve/testdata/escape")
 	return w
 }
 

@@ -94,7 +94,8 @@ func testUnknownWine(ctx context.Context, t *testing.T, tools Tools, p Prefix, m
 		t.Error("nothing fails")
 	}
 	for _, want := range []string{
-		"unmended: 25: NtCreateNamedPipeFile: the first client of a named pipe of Go is never answered; NtSetInformationFile: os.RemoveAll of Go fails; ",
+		"unmended: 25: NtCreateNamedPipeFile: the first client of a named pipe of Go is never answered; " +
+			"NtSetInformationFile: os.RemoveAll of Go fails; ",
 		"ok version",
 		`registry: CurrentVersion is "10.0"`,
 	} {

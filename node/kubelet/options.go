@@ -106,7 +106,8 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 	if err != nil {
 		return nil, nil, err
 	}
-	o := &core.Options{RootDir: root, PodLogsDir: logs, DeviceDir: deviceFolder(given.DeviceDir, root, platform.IsWindows), LeaseSeconds: cfg.NodeLeaseDurationSeconds, Windows: platform.IsWindows}
+	o := &core.Options{RootDir: root, PodLogsDir: logs, Windows: platform.IsWindows,
+		DeviceDir: deviceFolder(given.DeviceDir, root, platform.IsWindows)}
 	if o.Node, err = nodeOptions(cfg, given, name, host); err != nil {
 		return nil, nil, err
 	}
@@ -121,18 +122,24 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 	if err := errors.Join(place(cfg, o, machine, kept), giveIDs(cfg, o)); err != nil {
 		return nil, nil, err
 	}
-	if cfg.CrashLoopBackOff.MaxContainerRestartPeriod != nil {
-		o.MaxBackoff = cfg.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
-	}
 
-	o.Static = staticSources(cfg, name)
-	o.UnsafeSysctls, o.MaxImages = cfg.AllowedUnsafeSysctls, int(*cfg.NodeStatusMaxImages)
+	configured(o, cfg, name)
 	o.Burst = collectLessInBursts(os.Getenv)
-	o.DNS = dns.Cluster{Servers: cfg.ClusterDNS, Domain: cfg.ClusterDomain}
 	resolver := newHostResolver(*cfg.ResolverConfig, addresses.list)
 	o.HostDNS = func() dns.Config { return resolver.settings(ctx) }
 	_, err = resolver.read()
 	return o, addresses, err
+}
+
+// configured sets what the configuration alone says. name is the node's.
+func configured(o *core.Options, cfg *v1beta1.KubeletConfiguration, name string) {
+	if cfg.CrashLoopBackOff.MaxContainerRestartPeriod != nil {
+		o.MaxBackoff = cfg.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
+	}
+	o.LeaseSeconds = cfg.NodeLeaseDurationSeconds
+	o.Static = staticSources(cfg, name)
+	o.UnsafeSysctls, o.MaxImages = cfg.AllowedUnsafeSysctls, int(*cfg.NodeStatusMaxImages)
+	o.DNS = dns.Cluster{Servers: cfg.ClusterDNS, Domain: cfg.ClusterDomain}
 }
 
 // nodeOptions returns the description of the node: from the configuration, the command line and the machine.

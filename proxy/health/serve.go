@@ -262,16 +262,22 @@ func (s *Server) Status(q StatusQuery) Status {
 		}
 	}
 
-	for _, list := range []*[]ServiceLine{&out.Failed, &out.Pending, &out.Unserved, &out.Right} {
+	out.sortAndCut(q.Limit)
+	return out
+}
+
+// sortAndCut sorts each list by service, and leaves at most limit lines of it: the others are counted as omitted. A negative
+// limit omits nothing.
+func (s *Status) sortAndCut(limit int) {
+	for _, list := range []*[]ServiceLine{&s.Failed, &s.Pending, &s.Unserved, &s.Right} {
 		slices.SortFunc(*list, func(a, b ServiceLine) int {
 			return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
 		})
-		if n := len(*list); q.Limit >= 0 && n > q.Limit {
-			out.Omitted += n - q.Limit
-			*list = (*list)[:q.Limit]
+		if n := len(*list); limit >= 0 && n > limit {
+			s.Omitted += n - limit
+			*list = (*list)[:limit]
 		}
 	}
-	return out
 }
 
 func (t *table) line(name string, r record) ServiceLine {

@@ -2,5 +2,5 @@
 
 package bgp
 
-// raced: the race detector is part of this program, which so takes several times the processor time and memory.
+// raced is true if this test program was built with the race detector, which multiplies its processor time and memory.
 const raced = true

@@ -312,8 +312,8 @@ func (f *faultyBGP) peerDown() {
 	f.whole()
 }
 
-// vtysh runs commands at the terminal of one of the router's daemons. The machine's vtysh may be older than the router:
-// without a name it asks zebra for prefix lists too, which newer ones leave to mgmtd.
+// vtysh runs commands at the terminal of one of the router's daemons. If no daemon is named, vtysh 8.4 of Debian 12 sends
+// commands about prefix lists to zebra as well as to bgpd. The router's zebra 10.3 refuses them: mgmtd has them there.
 func (f *faultyBGP) vtysh(daemon string, commands ...string) string {
 	f.t.Helper()
 	args := []string{"--vty_socket", filepath.Join(dir, "router"), "-d", daemon}
@@ -492,8 +492,9 @@ func (f *faultyBGP) uplinkCutBFD() {
 	}
 
 	folder := filepath.Join(dir, "router")
-	bfdd := exec.Command(program, "--vty_socket", folder, "-z", filepath.Join(folder, "zserv.api"), "-i", filepath.Join(folder, "bfdd.pid"),
-		"-f", "/dev/null", "-P", "0", "--log", "stdout", "--bfdctl", filepath.Join(folder, "bfdd.sock"))
+	bfdd := exec.Command(program, "--vty_socket", folder, "-z", filepath.Join(folder, "zserv.api"),
+		"-i", filepath.Join(folder, "bfdd.pid"), "-f", "/dev/null", "-P", "0", "--log", "stdout",
+		"--bfdctl", filepath.Join(folder, "bfdd.sock"))
 	bfdd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := platform.StartInNetns(platform.NetnsPath("porthole-tor"), bfdd); err != nil {
 		f.t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// checkManaged: zebra reaches mgmtd. Without mgmtd it logs that it does not 300 times in a second.
+// checkManaged fails unless zebra is connected to mgmtd. A zebra that is not logs that 300 times a second.
 func (f pathCheck) checkManaged() {
 	f.t.Helper()
 	log, err := os.ReadFile(filepath.Join(dir, "logs", "zebra.log"))

@@ -40,7 +40,8 @@ func TestContainers(t *testing.T) {
 	}
 	w.useNetwork()
 	w.usePause(t)
-	command(t, forWindows, "go", "build", "-o", filepath.Join(w.driveC(), "tools", "app.exe"), "../../emulator/hcsd/serve/testdata/app")
+	command(t, forWindows, "go", "build", "-o", filepath.Join(w.driveC(), "tools", "app.exe"),
+		"../../emulator/hcsd/serve/testdata/app")
 
 	t.Run("layers", w.testLayers)
 	t.Run("pod", w.testContainersOfPod)

@@ -48,7 +48,8 @@ func TestUpstreamKubelet(t *testing.T) {
 func (p programs) buildKubelet(t *testing.T) {
 	t.Helper()
 	if !p.built {
-		command(t, forWindows, "go", "build", "-o", filepath.Join(p.dir, "bin", "windows", "kubelet.exe"), "../../cmd/porthole")
+		command(t, forWindows, "go", "build", "-o", filepath.Join(p.dir, "bin", "windows", "kubelet.exe"),
+			"../../cmd/porthole")
 	}
 }
 

@@ -81,7 +81,8 @@ func TestCRISuite(t *testing.T) {
 // usePowershell gives the host whose C: it is a powershell.exe, which it has not.
 func usePowershell(t *testing.T, driveC string) {
 	t.Helper()
-	command(t, forWindows, "go", "build", "-o", filepath.Join(driveC, "windows", "powershell.exe"), "./testdata/powershell")
+	command(t, forWindows, "go", "build", "-o", filepath.Join(driveC, "windows", "powershell.exe"),
+		"./testdata/powershell")
 }
 
 // runSuite runs the tests that match focus, and returns what they print.

@@ -1,4 +1,4 @@
-// Command exitcode ends with 7 while one thread after the other begins and ends.
+// Command exitcode exits with code 7 while it starts one thread after the other, each of which ends at once.
 package main
 
 import (
