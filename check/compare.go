@@ -54,7 +54,8 @@ func Compare(facts []Fact, reports []Report) []Finding {
 	return findings
 }
 
-// compare finds the line of the fact in the reports of its probe, and judges it. The first report that has the line counts.
+// compare finds the line of the fact in the reports of its probe, and judges it. The first report that has the line
+// counts.
 func compare(f Fact, reports []Report) Finding {
 	ran, changed := false, false
 	for _, r := range reports {
@@ -86,7 +87,8 @@ func Count(findings []Finding, o Outcome) int {
 	return n
 }
 
-// Print writes what differs, then what could not be asked, and a line of counts. With all, it also writes what is as assumed.
+// Print writes what differs, then what could not be asked, and a line of counts. With all, it also writes what is as
+// assumed.
 func Print(out io.Writer, findings []Finding, all bool) error {
 	for _, f := range findings {
 		if f.Outcome != Differs {
@@ -124,7 +126,8 @@ func Print(out io.Writer, findings []Finding, all bool) error {
 	if len(forbidden) > 0 {
 		fmt.Fprintf(out, "not asked without changes to the machine: %s\n", strings.Join(forbidden, ", "))
 	}
-	_, err := fmt.Fprintf(out, "%d as assumed, %d differ, %d not asked\n", Count(findings, AsAssumed), Count(findings, Differs), Count(findings, NotAsked))
+	_, err := fmt.Fprintf(out, "%d as assumed, %d differ, %d not asked\n", Count(findings, AsAssumed),
+		Count(findings, Differs), Count(findings, NotAsked))
 	return err
 }
 

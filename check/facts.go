@@ -14,6 +14,7 @@ func Facts() []Fact {
 			all = append(all, f)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Fact) int { return slices.Index(Probes, a.Probe) - slices.Index(Probes, b.Probe) })
+	slices.SortStableFunc(all,
+		func(a, b Fact) int { return slices.Index(Probes, a.Probe) - slices.Index(Probes, b.Probe) })
 	return all
 }

@@ -1,5 +1,5 @@
-// Package check compares what a Windows host does with what our programs assume of Windows. It is pure: the folder check/probe asks
-// the host.
+// Package check compares what a Windows host does with what our programs assume of Windows. It is pure: the folder
+// check/probe asks the host.
 package check
 
 import (

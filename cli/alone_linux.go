@@ -9,8 +9,8 @@ import (
 	"porthole.dev/porthole/cli/program"
 )
 
-// alone turns this process into the program that has its command alone, if that lies beside this program: the command then has only a part of
-// the code in memory (ADR 2). It returns if there is none.
+// alone turns this process into the program that has its command alone, if that lies beside this program: the command
+// then has only a part of the code in memory (ADR 2). It returns if there is none.
 func alone(args []string) {
 	name, rest := aloneFor(args)
 	if name == "" {
@@ -24,7 +24,8 @@ func alone(args []string) {
 	_ = syscall.Exec(path, append([]string{path}, rest...), os.Environ())
 }
 
-// aloneFor returns the program for a command line and its arguments; "" if only this one can carry it out. Clusters are read by this program only.
+// aloneFor returns the program for a command line and its arguments; "" if only this one can carry it out. Clusters
+// are read by this program only.
 func aloneFor(args []string) (name string, rest []string) {
 	if len(args) == 0 {
 		return "", nil

@@ -2,5 +2,6 @@
 
 package cli
 
-// alone does nothing: a Windows process cannot become another program, and there kubelet.exe and porthole.exe have pages in common.
+// alone does nothing: a Windows process cannot become another program, and there kubelet.exe and porthole.exe have
+// pages in common.
 func alone([]string) {}

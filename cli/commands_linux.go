@@ -24,6 +24,7 @@ func localCommands() []*cobra.Command {
 	return []*cobra.Command{
 		up.Command(), down.Command(), status.Command(), kubectl.Command(), token.Command(),
 		host.Command(), relay.Command(), supervise.Command(),
-		hosthnsd.Command(), hosthcsd.Command(), hostscm.Command(), hostclear.Command(), hostbox.Command(), hostovs.Command(),
+		hosthnsd.Command(), hosthcsd.Command(), hostscm.Command(), hostclear.Command(), hostbox.Command(),
+		hostovs.Command(),
 	}
 }

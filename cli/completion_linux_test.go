@@ -23,12 +23,15 @@ func run(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// TestCompletion: each shell gets a script that calls this program, and the program answers with commands, flags, values and hosts.
+// TestCompletion: each shell gets a script that calls this program, and the program answers with commands, flags,
+// values and hosts.
 func TestCompletion(t *testing.T) {
 	for shell, mark := range map[string]string{
-		"bash": "complete -o default -F __start_porthole porthole", "zsh": "#compdef porthole", "fish": "complete -c porthole", "powershell": "Register-ArgumentCompleter -CommandName 'porthole'",
+		"bash": "complete -o default -F __start_porthole porthole", "zsh": "#compdef porthole",
+		"fish": "complete -c porthole", "powershell": "Register-ArgumentCompleter -CommandName 'porthole'",
 	} {
-		if script := run(t, "completion", shell); !strings.Contains(script, mark) || !strings.Contains(script, "__complete") {
+		if script := run(t, "completion", shell); !strings.Contains(script, mark) ||
+			!strings.Contains(script, "__complete") {
 			t.Errorf("%s: the script has %d bytes and no %q", shell, len(script), mark)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 // tree returns the root of all commands.
 func tree() *cobra.Command { return program.Root(append(nodeCommands(), localCommands()...)...) }
 
-// TestExamples: each command that --help lists has an example, each line of an example is one that the command takes, and at least one
-// is of the command itself or of one below it.
+// TestExamples: each command that --help lists has an example, each line of an example is one that the command takes,
+// and at least one is of the command itself or of one below it.
 func TestExamples(t *testing.T) {
 	seen := 0
 	var visit func(path []string)
@@ -54,7 +54,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// parse gives the words behind porthole to the command that they name, as a run does, but does not run it. It returns the command's path.
+// parse gives the words behind porthole to the command that they name, as a run does, but does not run it. It returns
+// the command's path.
 func parse(words []string) (path string, err error) {
 	// Flags are kept in the commands: each line gets new ones.
 	c, rest, err := tree().Find(words)
@@ -73,8 +74,8 @@ func parse(words []string) (path string, err error) {
 	return c.CommandPath(), c.ValidateArgs(c.Flags().Args())
 }
 
-// calls returns the calls of porthole in a line for a shell, each without the word porthole. A kubelet or kube-proxy that is called by
-// its own name is the command of that name.
+// calls returns the calls of porthole in a line for a shell, each without the word porthole. A kubelet or kube-proxy
+// that is called by its own name is the command of that name.
 func calls(line string) (found [][]string) {
 	for _, words := range commands(line) {
 		if len(words) == 0 {
@@ -91,8 +92,8 @@ func calls(line string) (found [][]string) {
 	return found
 }
 
-// commands splits a line into the commands of a pipe or list, and these into words. It knows quotes, comments and redirections, which
-// end the words of a command.
+// commands splits a line into the commands of a pipe or list, and these into words. It knows quotes, comments and
+// redirections, which end the words of a command.
 func commands(line string) (list [][]string) {
 	var words []string
 	var word strings.Builder

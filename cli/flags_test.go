@@ -10,8 +10,8 @@ import (
 	"porthole.dev/porthole/cli/program"
 )
 
-// TestFlagPlaceholders: pflag takes the first text between backquotes of a flag's description for the name of its value, which --help prints
-// beside the flag. A quoted command or path there is a mistake.
+// TestFlagPlaceholders: pflag takes the first text between backquotes of a flag's description for the name of its
+// value, which --help prints beside the flag. A quoted command or path there is a mistake.
 func TestFlagPlaceholders(t *testing.T) {
 	var visit func(*cobra.Command)
 	visit = func(c *cobra.Command) {

@@ -10,9 +10,9 @@ import (
 	"porthole.dev/porthole/cli/program"
 )
 
-// Main runs the command line and returns the exit code of program.Run. If the program file is called kubelet or kube-proxy, with
-// or without .exe, it runs that subcommand: installers can keep upstream's names and flags. It returns 4 if there is a folder
-// "root" beside the program (make root) and that cannot be used; then nothing was done.
+// Main runs the command line and returns the exit code of program.Run. If the program file is called kubelet or
+// kube-proxy, with or without .exe, it runs that subcommand: installers can keep upstream's names and flags. It
+// returns 4 if there is a folder "root" beside the program (make root) and that cannot be used; then nothing was done.
 func Main(args []string) int {
 	rest := args[1:]
 	switch name := strings.TrimSuffix(strings.ToLower(filepath.Base(args[0])), ".exe"); name {

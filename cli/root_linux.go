@@ -14,8 +14,8 @@ import (
 // read it: rules that nft 1.1 of the root folder wrote make nft 1.0.6 of Debian 12 end with SIGSEGV.
 var inRoot = []string{"up", "down", "host", "check", "path", "facts"}
 
-// enterRoot starts this program again, in a mount namespace in which /usr is that of the folder "root" beside it. It returns
-// if there is no such folder, if this program was started so already, or if the command needs nothing of it.
+// enterRoot starts this program again, in a mount namespace in which /usr is that of the folder "root" beside it. It
+// returns if there is no such folder, if this program was started so already, or if the command needs nothing of it.
 func enterRoot(args []string) error {
 	if len(args) == 0 || !slices.Contains(inRoot, args[0]) || ownroot.Inside() != "" || os.Geteuid() != 0 {
 		return nil

@@ -23,8 +23,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// completers are scripts for shells. Each loads what `porthole completion` prints and completes the line $LINE, as the key TAB would. The
-// zsh one has a terminal of its own and prints the line after the key; the others print what can follow.
+// completers are scripts for shells. Each loads what `porthole completion` prints and completes the line $LINE, as the
+// key TAB would. The zsh one has a terminal of its own and prints the line after the key; the others print what can
+// follow.
 var completers = map[string]string{
 	"bash": `source /usr/share/bash-completion/bash_completion
 source <(porthole completion bash)
@@ -66,7 +67,8 @@ func TestShells(t *testing.T) {
 			}
 			lines := map[string]string{"porthole join --network vx": "vxlan", "porthole join --wait xyz": ""}
 			if shell != "zsh" { // each line has a terminal of its own there
-				maps.Copy(lines, map[string]string{"porthole comp": "completion", "porthole join --wait regi": "registered",
+				maps.Copy(lines, map[string]string{"porthole comp": "completion",
+					"porthole join --wait regi":    "registered",
 					"porthole join --discovery-fi": "--discovery-file", "porthole help host ev": "events"})
 			}
 			for line, want := range lines {
@@ -76,7 +78,8 @@ func TestShells(t *testing.T) {
 					c = exec.CommandContext(ctx, shell, "--norc", "-c", script)
 				}
 				dir := t.TempDir()
-				c.Env = append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH"), "LINE="+line, "OUT="+filepath.Join(dir, "line"), "HOME="+dir, "TERM=dumb", "XDG_CONFIG_HOME="+dir)
+				c.Env = append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH"), "LINE="+line,
+					"OUT="+filepath.Join(dir, "line"), "HOME="+dir, "TERM=dumb", "XDG_CONFIG_HOME="+dir)
 				out, err := c.CombinedOutput()
 				cancel()
 				if err != nil {

@@ -11,8 +11,8 @@ import (
 // roomInCards is the greatest length of WindowsNIC's subnet: see addressIn.
 const roomInCards = 24
 
-// addressIn returns the node's address in a subnet of second network cards, with the subnet's length. Its last byte is that of the node's
-// own address.
+// addressIn returns the node's address in a subnet of second network cards, with the subnet's length. Its last byte is
+// that of the node's own address.
 func (n Node) addressIn(subnet netip.Prefix) netip.Prefix {
 	b := subnet.Addr().As4()
 	b[3] = n.Address.As4()[3]
@@ -28,7 +28,9 @@ func (c Config) card(n Node) (card lab.Card, ok bool, err error) {
 		return card, false, fmt.Errorf("--windows-nic: %w", err)
 	}
 	if !card.Address.Addr().Is4() || card.Address.Bits() > roomInCards || card.Address != card.Address.Masked() {
-		return card, false, fmt.Errorf("--windows-nic %s: give a subnet of IPv4 with room for all nodes, such as 10.98.0.0/%d", c.WindowsNIC, roomInCards)
+		return card, false, fmt.Errorf(
+			"--windows-nic %s: give a subnet of IPv4 with room for all nodes, such as 10.98.0.0/%d", c.WindowsNIC,
+			roomInCards)
 	}
 	card.Address = n.addressIn(card.Address)
 	return card, true, nil
@@ -42,14 +44,17 @@ func (c Config) cards(n Node) []lab.Card {
 	return nil
 }
 
-// checkCards returns an error that names the flag if Windows nodes cannot have the second card, or do not have the adapter.
+// checkCards returns an error that names the flag if Windows nodes cannot have the second card, or do not have the
+// adapter.
 func (c Config) checkCards() error {
 	adapters := []string{"Ethernet"}
 	if c.WindowsNIC != "" || c.network().secondCard {
 		adapters = append(adapters, "Ethernet 2")
 	}
 	if c.WindowsAdapter != "" && !slices.Contains(adapters, c.WindowsAdapter) {
-		return fmt.Errorf("--windows-adapter %q: Windows nodes of this cluster have %q only (--windows-nic gives them another)", c.WindowsAdapter, adapters)
+		return fmt.Errorf(
+			"--windows-adapter %q: Windows nodes of this cluster have %q only (--windows-nic gives them another)",
+			c.WindowsAdapter, adapters)
 	}
 	if c.WindowsNIC == "" {
 		return nil

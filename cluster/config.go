@@ -25,32 +25,40 @@ const Version = "v1.36.3"
 
 // Config is what a user chooses at `porthole up`.
 type Config struct {
-	// Name of the cluster, as program.StateDir takes it; empty: the default. Clusters with different names run side by side.
+	// Name of the cluster, as program.StateDir takes it; empty: the default. Clusters with different names run side by
+	// side.
 	Name         string `json:"name,omitempty"`
 	LinuxNodes   int    `json:"linuxNodes"`
 	WindowsNodes int    `json:"windowsNodes"`
-	// WindowsBuild is the build of the Windows nodes. If it has several, separated by commas, the nodes get them in turn.
+	// WindowsBuild is the build of the Windows nodes. If it has several, separated by commas, the nodes get them in
+	// turn.
 	WindowsBuild string `json:"windowsBuild"`
 	Network      string `json:"network"`
 	// PodCIDR is the range of all pods: of IPv4, or of IPv4 and behind a comma of IPv6. Empty: lab.PodRange.
 	PodCIDR string `json:"podCIDR,omitempty"`
 	// NodeMask is the length of a node's pod range of IPv4; 0: 24, or longer where PodCIDR is too small for that.
 	NodeMask int `json:"nodeCIDRMask,omitempty"`
-	// WindowsKubeletOnly leaves Windows nodes with a kubelet and containerd.exe: their network and kube-proxy are to come as HostProcess pods.
+	// WindowsKubeletOnly leaves Windows nodes with a kubelet and containerd.exe: their network and kube-proxy are to
+	// come as HostProcess pods.
 	WindowsKubeletOnly bool `json:"windowsKubeletOnly,omitempty"`
 	// Supervisor starts the programs of Windows nodes: SuperviseProcesses or SuperviseServices.
 	Supervisor string `json:"supervisor"`
-	// WindowsFirewall drops what comes in to the Windows nodes themselves, but for the programs that rules allow, as Windows Server does.
+	// WindowsFirewall drops what comes in to the Windows nodes themselves, but for the programs that rules allow, as
+	// Windows Server does.
 	WindowsFirewall bool `json:"windowsFirewall,omitempty"`
 	// WindowsMemory is what Windows nodes have of memory, as Kubernetes writes it ("4Gi"). Empty: all of the machine.
 	WindowsMemory string `json:"windowsMemory,omitempty"`
-	// WindowsNICFlap is how long the network card of a Windows node is away when a virtual switch takes it over (host.Host.NICFlap).
+	// WindowsNICFlap is how long the network card of a Windows node is away when a virtual switch takes it over
+	// (host.Host.NICFlap).
 	WindowsNICFlap time.Duration `json:"windowsNICFlap,omitempty"`
-	// WindowsNIC gives each Windows node a second network card, "Ethernet 2", in this subnet: SUBNET[,gateway=ADDRESS[,metric=N]] (lab.ParseCard).
+	// WindowsNIC gives each Windows node a second network card, "Ethernet 2", in this subnet:
+	// SUBNET[,gateway=ADDRESS[,metric=N]] (lab.ParseCard).
 	WindowsNIC string `json:"windowsNIC,omitempty"`
-	// WindowsAdapter is --adapter of `porthole routes` on Windows nodes. Empty: the network is bound to the card with the node's address.
+	// WindowsAdapter is --adapter of `porthole routes` on Windows nodes. Empty: the network is bound to the card with
+	// the node's address.
 	WindowsAdapter string `json:"windowsAdapter,omitempty"`
-	// LinuxKubelet is the kubelet of Linux nodes: KubeletOurs, which empty means too (of a cluster that an earlier version made), or KubeletUpstream.
+	// LinuxKubelet is the kubelet of Linux nodes: KubeletOurs, which empty means too (of a cluster that an earlier
+	// version made), or KubeletUpstream.
 	LinuxKubelet string `json:"linuxKubelet,omitempty"`
 	// Listen is the address of the machine that APIPort and RegistryPort are on. Empty: 127.0.0.1. No user of the API
 	// server or of the registry becomes trusted by where it comes from.
@@ -59,8 +67,9 @@ type Config struct {
 	RegistryPort int    `json:"registryPort"`
 }
 
-// Values of Config.Supervisor. With SuperviseProcesses the cluster's supervisor starts the programs of Windows nodes, and this package writes their
-// files. With SuperviseServices each Windows node has a service manager, and `porthole.exe join` on the node does all of it, as on Windows.
+// Values of Config.Supervisor. With SuperviseProcesses the cluster's supervisor starts the programs of Windows nodes,
+// and this package writes their files. With SuperviseServices each Windows node has a service manager, and
+// `porthole.exe join` on the node does all of it, as on Windows.
 const (
 	SuperviseProcesses = "processes"
 	SuperviseServices  = "services"
@@ -74,7 +83,8 @@ const (
 
 // DefaultConfig is one Linux node and two Windows Server 2022 nodes.
 func DefaultConfig() Config {
-	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", LinuxKubelet: KubeletOurs, Supervisor: SuperviseProcesses, Network: routes.DefaultMode,
+	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", LinuxKubelet: KubeletOurs,
+		Supervisor: SuperviseProcesses, Network: routes.DefaultMode,
 		PodCIDR: lab.PodRange.String(), APIPort: 6443, RegistryPort: 5000}
 }
 
@@ -106,7 +116,8 @@ const (
 // Validate returns an error that names the flag with a wrong value and the values that it may have.
 func (c Config) Validate() error {
 	if c.LinuxNodes < 1 || c.LinuxNodes > maxLinuxNodes {
-		return fmt.Errorf("--linux-nodes %d: must be 1 to %d (the control plane and CoreDNS run on lin01)", c.LinuxNodes, maxLinuxNodes)
+		return fmt.Errorf("--linux-nodes %d: must be 1 to %d (the control plane and CoreDNS run on lin01)",
+			c.LinuxNodes, maxLinuxNodes)
 	}
 	if c.WindowsNodes < 0 || c.WindowsNodes > maxWindowsNodes {
 		return fmt.Errorf("--windows-nodes %d: must be 0 to %d", c.WindowsNodes, maxWindowsNodes)
@@ -139,7 +150,8 @@ func (c Config) Validate() error {
 	return errors.Join(c.checkFamilies(), c.checkCards())
 }
 
-// checkSupervisor returns an error if Windows nodes are to be set up by `porthole.exe join`, and it does not do what else is asked for.
+// checkSupervisor returns an error if Windows nodes are to be set up by `porthole.exe join`, and it does not do what
+// else is asked for.
 func (c Config) checkSupervisor() error {
 	if c.Supervisor == SuperviseProcesses {
 		return nil
@@ -154,7 +166,8 @@ func (c Config) checkSupervisor() error {
 		"--pod-cidr with IPv6":   c.dual(),
 	} {
 		if given {
-			return fmt.Errorf("%s: not with --supervisor %s, by which Windows nodes are set up by `porthole join`", flag, SuperviseServices)
+			return fmt.Errorf("%s: not with --supervisor %s, by which Windows nodes are set up by `porthole join`",
+				flag, SuperviseServices)
 		}
 	}
 	return nil
@@ -170,7 +183,8 @@ func (c Config) checkFamilies() error {
 	}
 	for _, n := range c.Nodes() {
 		if n.Windows && winbuild.Build(n.Build) < winbuild.Server2004 {
-			return fmt.Errorf("--pod-cidr %s: Windows of build %d has no networks with IPv6, which begin with build %d: choose another --windows-build, or a range of IPv4 alone", c.PodCIDR, n.Build, winbuild.Server2004)
+			return fmt.Errorf(
+				"--pod-cidr %s: Windows of build %d has no networks with IPv6, which begin with build %d: choose another --windows-build, or a range of IPv4 alone", c.PodCIDR, n.Build, winbuild.Server2004)
 		}
 	}
 	return nil
@@ -219,7 +233,8 @@ func (c Config) Nodes() []Node {
 		builds = []int{0}
 	}
 	for i := 1; i <= c.WindowsNodes; i++ {
-		nodes = append(nodes, Node{Name: look.WindowsNode(i), Windows: true, Build: builds[(i-1)%len(builds)], Address: address(firstWindows + i - 1)})
+		nodes = append(nodes, Node{Name: look.WindowsNode(i), Windows: true, Build: builds[(i-1)%len(builds)],
+			Address: address(firstWindows + i - 1)})
 	}
 	return nodes
 }

@@ -6,7 +6,8 @@ import (
 )
 
 func TestNetworkRefused(t *testing.T) {
-	for network, want := range map[string]string{"ipip": "Windows has no IP-in-IP", "weave": "Weave ended", "kubenet": "kubenet is no CNI plugin", "vpn": "is not known"} {
+	for network, want := range map[string]string{"ipip": "Windows has no IP-in-IP", "weave": "Weave ended",
+		"kubenet": "kubenet is no CNI plugin", "vpn": "is not known"} {
 		c := DefaultConfig()
 		c.Network = network
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
@@ -17,7 +18,8 @@ func TestNetworkRefused(t *testing.T) {
 
 // TestListen: the API server and the registry are on the address that was asked for, and on loopback otherwise.
 func TestListen(t *testing.T) {
-	for listen, want := range map[string]string{"": "127.0.0.1:6443", "0.0.0.0": "0.0.0.0:6443", "fd00::1": "[fd00::1]:6443"} {
+	for listen, want := range map[string]string{"": "127.0.0.1:6443", "0.0.0.0": "0.0.0.0:6443",
+		"fd00::1": "[fd00::1]:6443"} {
 		c := DefaultConfig()
 		c.Listen = listen
 		if err := c.Validate(); err != nil || c.at(c.APIPort) != want {
@@ -26,7 +28,8 @@ func TestListen(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Listen = "everywhere"
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "--listen everywhere: must be an address of this machine, or 0.0.0.0") {
+	if err := c.Validate(); err == nil ||
+		!strings.Contains(err.Error(), "--listen everywhere: must be an address of this machine, or 0.0.0.0") {
 		t.Error(err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 const etcdURL = "http://127.0.0.1:2379"
 
-// controlPlaneConfig is the file that `kube controlplane` reads: upstream's flags for a cluster with node authorisation,
-// token bootstrap and an aggregation layer that reaches pods directly.
+// controlPlaneConfig is the file that `kube controlplane` reads: upstream's flags for a cluster with node
+// authorisation, token bootstrap and an aggregation layer that reaches pods directly.
 func controlPlaneConfig(l Layout, c Config) ([]byte, error) {
 	ranges, err := c.ranges()
 	if err != nil {
@@ -20,27 +20,34 @@ func controlPlaneConfig(l Layout, c Config) ([]byte, error) {
 	}
 	pki := func(name string) string { return filepath.Join(l.PKI(), name) }
 	doc := map[string]any{
-		"etcd": map[string]string{"dataDir": filepath.Join(l.ControlPlane(), "etcd"), "clientURL": etcdURL, "peerURL": "http://127.0.0.1:2380"},
+		"etcd": map[string]string{"dataDir": filepath.Join(l.ControlPlane(), "etcd"), "clientURL": etcdURL,
+			"peerURL": "http://127.0.0.1:2380"},
 		"apiServer": []string{
 			"--advertise-address=" + address(11).String(), "--secure-port=6443",
 			"--etcd-servers=" + etcdURL,
 			"--service-cluster-ip-range=" + join(ranges.services),
 			"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
 			"--client-ca-file=" + pki("ca.crt"),
-			"--kubelet-client-certificate=" + pki("apiserver-kubelet-client.crt"), "--kubelet-client-key=" + pki("apiserver-kubelet-client.key"),
+			"--kubelet-client-certificate=" + pki("apiserver-kubelet-client.crt"),
+			"--kubelet-client-key=" + pki("apiserver-kubelet-client.key"),
 			"--kubelet-preferred-address-types=InternalIP",
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-key-file=" + pki("sa.key"), "--service-account-signing-key-file=" + pki("sa.key"),
-			"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
-			"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-			"--proxy-client-cert-file=" + pki("front-proxy-client.crt"), "--proxy-client-key-file=" + pki("front-proxy-client.key"),
+			"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"),
+			"--requestheader-allowed-names=front-proxy-client",
+			"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+			"--proxy-client-cert-file=" + pki("front-proxy-client.crt"),
+			"--proxy-client-key-file=" + pki("front-proxy-client.key"),
 			"--enable-aggregator-routing=true",
-			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--enable-bootstrap-token-auth=true",
+			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+			"--enable-bootstrap-token-auth=true",
 			"--allow-privileged=true", // as kubeadm sets it; the policy of a namespace decides
 			"--profiling=false",
 		},
 		"controllerManager": append(ranges.maskFlags(),
-			"--kubeconfig="+kubeconfigOf(l, "controller-manager"), "--authentication-kubeconfig="+kubeconfigOf(l, "controller-manager"),
+			"--kubeconfig="+kubeconfigOf(l, "controller-manager"),
+			"--authentication-kubeconfig="+kubeconfigOf(l, "controller-manager"),
 			"--authorization-kubeconfig="+kubeconfigOf(l, "controller-manager"),
 			"--allocate-node-cidrs=true", "--cluster-cidr="+join(ranges.pods),
 			"--service-cluster-ip-range="+join(ranges.services),
@@ -53,20 +60,24 @@ func controlPlaneConfig(l Layout, c Config) ([]byte, error) {
 			"--cert-dir=",
 		),
 		"scheduler": []string{
-			"--kubeconfig=" + kubeconfigOf(l, "scheduler"), "--authentication-kubeconfig=" + kubeconfigOf(l, "scheduler"),
-			"--authorization-kubeconfig=" + kubeconfigOf(l, "scheduler"), "--leader-elect=false", "--bind-address=127.0.0.1",
+			"--kubeconfig=" + kubeconfigOf(l, "scheduler"),
+			"--authentication-kubeconfig=" + kubeconfigOf(l, "scheduler"),
+			"--authorization-kubeconfig=" + kubeconfigOf(l, "scheduler"), "--leader-elect=false",
+			"--bind-address=127.0.0.1",
 		},
 	}
 
 	return json.MarshalIndent(doc, "", "  ")
 }
 
-// kubeletConfig returns the KubeletConfiguration of a node. On a Windows node every path is the node's own C: path, and its CRI is
-// the named pipe of containerd.
+// kubeletConfig returns the KubeletConfiguration of a node. On a Windows node every path is the node's own C: path,
+// and its CRI is the named pipe of containerd.
 func kubeletConfig(l Layout, c Config, n Node) ([]byte, error) {
 	doc := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"authentication":              map[string]any{"anonymous": map[string]bool{"enabled": false}, "webhook": map[string]bool{"enabled": true}, "x509": map[string]string{"clientCAFile": kubeletFile(l, n, "ca.crt")}},
+		"authentication": map[string]any{"anonymous": map[string]bool{"enabled": false},
+			"webhook": map[string]bool{"enabled": true},
+			"x509":    map[string]string{"clientCAFile": kubeletFile(l, n, "ca.crt")}},
 		"authorization":               map[string]string{"mode": "Webhook"},
 		"clusterDomain":               clusterDomain,
 		"clusterDNS":                  []string{lab.ClusterDNS.String()},
@@ -116,7 +127,8 @@ func containerdSocket(l Layout, n Node) string {
 // hnsNetwork is the name of the HNS network that `porthole routes` makes on a Windows node.
 const hnsNetwork = "porthole"
 
-// proxyConfig is the KubeProxyConfiguration of a node: ours in kernel mode on Windows, upstream's with nftables on Linux.
+// proxyConfig is the KubeProxyConfiguration of a node: ours in kernel mode on Windows, upstream's with nftables on
+// Linux.
 func proxyConfig(l Layout, c Config, n Node) ([]byte, error) {
 	ranges, err := c.ranges()
 	if err != nil {

@@ -43,8 +43,10 @@ func ensureCredentials(l Layout, c Config) error {
 		return err
 	}
 	ids := []identity{
-		{file: "apiserver", user: "kube-apiserver", hosts: []string{"127.0.0.1", "localhost", address(11).String(), apiServiceIP(),
-			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "lin01"}},
+		{file: "apiserver", user: "kube-apiserver",
+			hosts: []string{"127.0.0.1", "localhost", address(11).String(), apiServiceIP(),
+				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+				"lin01"}},
 		{file: "apiserver-kubelet-client", user: "kube-apiserver-kubelet-client", group: "system:masters"},
 		{file: "admin", user: "kubernetes-admin", group: "system:masters"},
 		{file: "controller-manager", user: "system:kube-controller-manager"},
@@ -58,7 +60,8 @@ func ensureCredentials(l Layout, c Config) error {
 	for _, n := range c.Nodes() {
 		ids = append(ids,
 			identity{file: "kubelet-" + n.Name, user: "system:node:" + n.Name, group: "system:nodes"},
-			identity{file: "kubelet-serving-" + n.Name, user: "system:node:" + n.Name, group: "system:nodes", hosts: []string{n.Name, n.Address.String()}})
+			identity{file: "kubelet-serving-" + n.Name, user: "system:node:" + n.Name, group: "system:nodes",
+				hosts: []string{n.Name, n.Address.String()}})
 	}
 
 	for _, id := range ids {
@@ -110,8 +113,10 @@ func writeKubeconfig(l Layout, path, server, user string) error {
 	type object = map[string]any
 	doc := object{
 		"apiVersion": "v1", "kind": "Config", "current-context": "porthole",
-		"clusters": []object{{"name": "porthole", "cluster": object{"server": server, "certificate-authority-data": read("ca.crt")}}},
-		"users":    []object{{"name": user, "user": object{"client-certificate-data": read(user + ".crt"), "client-key-data": read(user + ".key")}}},
+		"clusters": []object{{"name": "porthole",
+			"cluster": object{"server": server, "certificate-authority-data": read("ca.crt")}}},
+		"users": []object{{"name": user,
+			"user": object{"client-certificate-data": read(user + ".crt"), "client-key-data": read(user + ".key")}}},
 		"contexts": []object{{"name": "porthole", "context": object{"cluster": "porthole", "user": user}}},
 	}
 

@@ -64,14 +64,16 @@ func checkCluster(ctx context.Context, o UpOptions, client *kube.Cluster, p *pro
 	}
 	p.done("a pod on every node")
 
-	if err := o.wait(ctx, 20*time.Second, func(ctx context.Context) error { return checkPaths(ctx, o.Config, pods) }); err != nil {
+	if err := o.wait(ctx, 20*time.Second,
+		func(ctx context.Context) error { return checkPaths(ctx, o.Config, pods) }); err != nil {
 		return fmt.Errorf("data path: %w", err)
 	}
 	p.done(fmt.Sprintf("data path: %d pod-to-pod paths, service names over DNS, the outside", len(pods)*len(pods)))
 	return client.DeleteNamespace(ctx, checkNamespace)
 }
 
-// podsReady returns nil if at least want of the pods are ready. The error says of one that is not ready what it waits for.
+// podsReady returns nil if at least want of the pods are ready. The error says of one that is not ready what it waits
+// for.
 func podsReady(pods []v1.Pod, want int) error {
 	ready := 0
 	var waiting error
@@ -106,7 +108,8 @@ const fetchLimit = 1500 * time.Millisecond
 // names them, in one line.
 func checkPaths(ctx context.Context, c Config, pods []v1.Pod) error {
 	type target struct{ name, url string }
-	targets := []target{{"the service check." + checkNamespace, "http://check." + checkNamespace + ".svc.cluster.local/"}}
+	targets := []target{{"the service check." + checkNamespace,
+		"http://check." + checkNamespace + ".svc.cluster.local/"}}
 	for _, pod := range pods {
 		targets = append(targets, target{"a pod on " + pod.Spec.NodeName, "http://" + pod.Status.PodIP + ":8080/"})
 	}

@@ -7,5 +7,6 @@
 //	     outside              └── win02: the same
 //
 // Where the code is: config.go (what a user chooses), layout.go (every path), pki.go and kubeconfig.go (credentials),
-// plan.go (pure: which processes, with which arguments), up_linux.go, down_linux.go, status_linux.go, datapath_linux.go.
+// plan.go (pure: which processes, with which arguments), up_linux.go, down_linux.go, status_linux.go,
+// datapath_linux.go.
 package cluster

@@ -23,8 +23,8 @@ import (
 	"porthole.dev/porthole/internal/slow"
 )
 
-// DownOptions are the options of Down. With Purge the state folder is removed too, including the caches that make the next start
-// quick.
+// DownOptions are the options of Down. With Purge the state folder is removed too, including the caches that make the
+// next start quick.
 type DownOptions struct {
 	Layout Layout
 	Purge  bool
@@ -54,11 +54,13 @@ func Down(ctx context.Context, o DownOptions) error {
 	}
 
 	if o.Purge && len(keep) > 0 {
-		return fmt.Errorf("%s holds host %s, which is not the cluster's: `porthole host delete %[2]s` first", l.Dir, keep[0])
+		return fmt.Errorf("%s holds host %s, which is not the cluster's: `porthole host delete %[2]s` first", l.Dir,
+			keep[0])
 	}
 	p := newProgress(o.Out)
 	config, err := readConfig(l)
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // without the file no node was made: namespaces are another folder's
+	// without the file no node was made: namespaces are another folder's
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		config = DefaultConfig()
 		config.Name = nameOfHosts(l)
 		config.LinuxNodes, config.WindowsNodes = maxLinuxNodes, maxWindowsNodes // as much of it as exists
@@ -125,8 +127,8 @@ func killContainers(c Config) error {
 	return killAll(pids)
 }
 
-// processesOf returns the processes that a file cgroup.procs names. For those of another PID namespace the kernel writes 0: a signal to 0
-// would end this process and its group.
+// processesOf returns the processes that a file cgroup.procs names. For those of another PID namespace the kernel
+// writes 0: a signal to 0 would end this process and its group.
 func processesOf(procs string) (pids []int) {
 	for f := range strings.FieldsSeq(procs) {
 		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
@@ -217,7 +219,8 @@ func unmountBelow(l Layout, keep []string) error {
 func mountsBelow(l Layout, keep []string) ([]string, error) {
 	mounts, err := platform.MountPointsBelow(l.Dir)
 	mounts = slices.DeleteFunc(mounts, func(path string) bool {
-		return slices.ContainsFunc(keep, func(name string) bool { return path == l.Host(name) || strings.HasPrefix(path, l.Host(name)+"/") })
+		return slices.ContainsFunc(keep,
+			func(name string) bool { return path == l.Host(name) || strings.HasPrefix(path, l.Host(name)+"/") })
 	})
 	slices.Reverse(mounts)
 	return mounts, err
@@ -257,8 +260,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// removeState removes the files of this run. Caches stay unless purge is set. It fails if something is still mounted, so that nothing
-// is removed through a mount.
+// removeState removes the files of this run. Caches stay unless purge is set. It fails if something is still mounted,
+// so that nothing is removed through a mount.
 func removeState(l Layout, keep []string, purge bool) error {
 	left, err := mountsBelow(l, keep)
 	if err != nil {
@@ -282,7 +285,8 @@ func removeState(l Layout, keep []string, purge bool) error {
 	if len(keep) == 0 {
 		errs = append(errs, beneath.RemoveAll(l.Hosts()))
 	}
-	for _, path := range []string{l.ControlPlane(), l.PKI(), l.Kubeconfig(), l.RegistryLogin(), filepath.Join(l.Dir, "logs")} {
+	for _, path := range []string{l.ControlPlane(), l.PKI(), l.Kubeconfig(), l.RegistryLogin(),
+		filepath.Join(l.Dir, "logs")} {
 		errs = append(errs, beneath.RemoveAll(path))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -18,9 +18,10 @@ import (
 // RouterName is what the cluster's router calls itself in NodeFacts.
 const RouterName = "router"
 
-// NodeFacts runs `porthole facts` on every node and on the router of a local cluster, all at once, and returns the JSON that each printed,
-// by the machine's name. A machine without a network namespace is left out, as its host does not run. If others fail, NodeFacts returns
-// what the rest printed, together with an error that names each failed machine. Only ctx limits the time.
+// NodeFacts runs `porthole facts` on every node and on the router of a local cluster, all at once, and returns the
+// JSON that each printed, by the machine's name. A machine without a network namespace is left out, as its host does
+// not run. If others fail, NodeFacts returns what the rest printed, together with an error that names each failed
+// machine. Only ctx limits the time.
 func NodeFacts(ctx context.Context, l Layout) (map[string][]byte, error) {
 	config, err := readConfig(l)
 	if errors.Is(err, os.ErrNotExist) {

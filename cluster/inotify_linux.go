@@ -11,9 +11,10 @@ import (
 // inotifyLimit is how many inotify instances all programs of a user may have together; a distribution's default is 128.
 const inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
 
-// How many inotify instances each part of a local cluster has open once it is up. The numbers were counted on running clusters with
-// `find /proc/[0-9]*/fd -lname anon_inode:inotify`. On a Linux node containerd has two, kube-proxy one, and the
-// kubelet one if it is ours and six if it is upstream's. An emulated Windows node has one, and one more while a program there watches a folder.
+// How many inotify instances each part of a local cluster has open once it is up. The numbers were counted on running
+// clusters with `find /proc/[0-9]*/fd -lname anon_inode:inotify`. On a Linux node containerd has two, kube-proxy one,
+// and the kubelet one if it is ours and six if it is upstream's. An emulated Windows node has one, and one more while
+// a program there watches a folder.
 const (
 	inotifyOfControlPlane = 13
 	inotifyOfLinuxNode    = 4
@@ -22,8 +23,9 @@ const (
 	moreOfUpstreamKubelet = 5
 )
 
-// checkInotify returns an error if the machine's limit leaves too few inotify instances for a cluster with these nodes. Programs that get
-// none end or no longer see changed files, containerd.exe for example with "fsnotify: queue or buffer overflow".
+// checkInotify returns an error if the machine's limit leaves too few inotify instances for a cluster with these
+// nodes. Programs that get none end or no longer see changed files, containerd.exe for example with "fsnotify: queue
+// or buffer overflow".
 func checkInotify(c Config) error {
 	data, err := os.ReadFile(inotifyLimit)
 	if err != nil {
@@ -50,7 +52,8 @@ func inotifyLack(limit, used, need int) error {
 	if limit-used >= need {
 		return nil
 	}
-	return fmt.Errorf("fs.inotify.max_user_instances is %d, of which %d are in use, and this cluster takes about %d: sysctl fs.inotify.max_user_instances=%d",
+	return fmt.Errorf(
+		"fs.inotify.max_user_instances is %d, of which %d are in use, and this cluster takes about %d: sysctl fs.inotify.max_user_instances=%d",
 		limit, used, need, 1024*(1+(used+need)/1024))
 }
 

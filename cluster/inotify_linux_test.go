@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestInotifyInstances: an instance of this process is counted, and where too few are free the message names the setting and a value that suffices.
+// TestInotifyInstances: an instance of this process is counted, and where too few are free the message names the
+// setting and a value that suffices.
 func TestInotifyInstances(t *testing.T) {
 	before := inotifyIn("/proc/self/fd")
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)

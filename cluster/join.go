@@ -25,33 +25,42 @@ type object = map[string]any
 // nodeTokens is the group of bootstrap tokens that may make a machine a node, as kubeadm calls it.
 const nodeTokens = "system:bootstrappers:kubeadm:default-node-token"
 
-// joinConfig returns the ConfigMaps that `porthole join` and `kubeadm join` read, as a manifest. caPEM is the certificate of the cluster's
-// authority. The bootstrap signer of the controller manager adds a signature for each token to the first of them.
+// joinConfig returns the ConfigMaps that `porthole join` and `kubeadm join` read, as a manifest. caPEM is the
+// certificate of the cluster's authority. The bootstrap signer of the controller manager adds a signature for each
+// token to the first of them.
 func joinConfig(c Config, caPEM []byte) (string, error) {
 	ranges, err := c.ranges()
 	if err != nil {
 		return "", err
 	}
 	info := object{
-		"apiVersion": "v1", "kind": "Config", "preferences": object{}, "contexts": nil, "current-context": "", "users": nil,
-		"clusters": []object{{"name": "", "cluster": object{"certificate-authority-data": caPEM, "server": apiServer()}}},
+		"apiVersion": "v1", "kind": "Config", "preferences": object{}, "contexts": nil, "current-context": "",
+		"users": nil,
+		"clusters": []object{{"name": "",
+			"cluster": object{"certificate-authority-data": caPEM, "server": apiServer()}}},
 	}
 	settings := object{
-		"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration", "clusterName": "porthole", "kubernetesVersion": Version,
+		"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration", "clusterName": "porthole",
+		"kubernetesVersion":    Version,
 		"controlPlaneEndpoint": strings.TrimPrefix(apiServer(), "https://"),
-		"networking":           object{"dnsDomain": clusterDomain, "podSubnet": join(ranges.pods), "serviceSubnet": join(ranges.services)},
+		"networking": object{"dnsDomain": clusterDomain, "podSubnet": join(ranges.pods),
+			"serviceSubnet": join(ranges.services)},
 	}
 	kubelet := object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true}, "x509": object{"clientCAFile": "/etc/kubernetes/pki/ca.crt"}},
-		"authorization":  object{"mode": "Webhook"},
-		"cgroupDriver":   "cgroupfs", "clusterDNS": []string{lab.ClusterDNS.String()}, "clusterDomain": clusterDomain, "failSwapOn": false,
+		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true},
+			"x509": object{"clientCAFile": "/etc/kubernetes/pki/ca.crt"}},
+		"authorization": object{"mode": "Webhook"},
+		"cgroupDriver":  "cgroupfs", "clusterDNS": []string{lab.ClusterDNS.String()}, "clusterDomain": clusterDomain,
+		"failSwapOn": false,
 		// As on the cluster's own nodes: what nodes share a disk with is none of their pods' business.
-		"rotateCertificates": true, "serializeImagePulls": false, "imageGCHighThresholdPercent": 100, "evictionHard": object{"memory.available": "100Mi"},
+		"rotateCertificates": true, "serializeImagePulls": false, "imageGCHighThresholdPercent": 100,
+		"evictionHard":  object{"memory.available": "100Mi"},
 		"staticPodPath": "/etc/kubernetes/manifests",
 	}
 	proxy := object{
-		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration", "clusterCIDR": join(ranges.pods), "mode": "nftables",
+		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
+		"clusterCIDR": join(ranges.pods), "mode": "nftables",
 	}
 
 	items := []object{}
@@ -68,19 +77,22 @@ func joinConfig(c Config, caPEM []byte) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		items = append(items, object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"namespace": m.namespace, "name": m.name}, "data": object{m.key: string(text)}})
+		items = append(items, object{"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": object{"namespace": m.namespace, "name": m.name}, "data": object{m.key: string(text)}})
 	}
 	return listOf(items)
 }
 
-// declaration returns the objects of `porthole manifests`, by which a joining machine knows the cluster's network before anything is
-// changed, and a node has the rights that kubelet, kube-proxy and routes need. Linux nodes have their routes from programs of their own.
+// declaration returns the objects of `porthole manifests`, by which a joining machine knows the cluster's network
+// before anything is changed, and a node has the rights that kubelet, kube-proxy and routes need. Linux nodes have
+// their routes from programs of their own.
 func declaration(c Config) (string, error) {
 	ranges, err := c.ranges()
 	if err != nil {
 		return "", err
 	}
-	return listOf(manifest.Objects(manifest.Options{Mode: c.Network, Pods: join(ranges.pods), Services: join(ranges.services), NoDaemonSet: true}))
+	return listOf(manifest.Objects(manifest.Options{Mode: c.Network, Pods: join(ranges.pods),
+		Services: join(ranges.services), NoDaemonSet: true}))
 }
 
 func listOf(items []object) (string, error) {
@@ -123,8 +135,10 @@ func randomText(n int) (string, error) {
 func (t Token) manifest() (string, error) {
 	text, err := json.Marshal(object{"apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token",
 		"metadata": object{"namespace": "kube-system", "name": "bootstrap-token-" + t.ID},
-		"stringData": object{"token-id": t.ID, "token-secret": t.Secret, "expiration": t.Expires.UTC().Format(time.RFC3339),
-			"usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true", "auth-extra-groups": nodeTokens}})
+		"stringData": object{"token-id": t.ID, "token-secret": t.Secret,
+			"expiration":                     t.Expires.UTC().Format(time.RFC3339),
+			"usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true",
+			"auth-extra-groups": nodeTokens}})
 	return string(text), err
 }
 
@@ -135,5 +149,6 @@ func joinCommand(t Token, ca *x509.Certificate) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
-	return fmt.Sprintf("porthole join %s --token %s --discovery-token-ca-cert-hash sha256:%s", server.Host, t, hex.EncodeToString(sum[:])), nil
+	return fmt.Sprintf("porthole join %s --token %s --discovery-token-ca-cert-hash sha256:%s", server.Host, t,
+		hex.EncodeToString(sum[:])), nil
 }

@@ -32,7 +32,8 @@ func prepareJoins(ctx context.Context, o UpOptions) error {
 	return nil
 }
 
-// CreateToken makes a bootstrap token of the cluster in a folder, and returns the command line that joins a machine with it.
+// CreateToken makes a bootstrap token of the cluster in a folder, and returns the command line that joins a machine
+// with it.
 func CreateToken(ctx context.Context, l Layout, life time.Duration) (t Token, command string, err error) {
 	ca, _, err := readPair(l.PKI(), "ca")
 	if errors.Is(err, os.ErrNotExist) {

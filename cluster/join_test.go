@@ -36,8 +36,10 @@ func TestJoinConfig(t *testing.T) {
 	}
 
 	for name, kind := range map[string]string{
-		"kube-public/cluster-info kubeconfig": "Config", "kube-system/kubeadm-config ClusterConfiguration": "ClusterConfiguration",
-		"kube-system/kubelet-config kubelet": "KubeletConfiguration", "kube-system/kube-proxy config.conf": "KubeProxyConfiguration",
+		"kube-public/cluster-info kubeconfig":             "Config",
+		"kube-system/kubeadm-config ClusterConfiguration": "ClusterConfiguration",
+		"kube-system/kubelet-config kubelet":              "KubeletConfiguration",
+		"kube-system/kube-proxy config.conf":              "KubeProxyConfiguration",
 	} {
 		if got[name]["kind"] != kind {
 			t.Errorf("%s is %v", name, got[name])
@@ -54,15 +56,18 @@ func TestToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`).MatchString(token.String()) { // bootstraputil.BootstrapTokenPattern
+	// bootstraputil.BootstrapTokenPattern
+	if !regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`).MatchString(token.String()) {
 		t.Errorf("the token %s", token)
 	}
 	manifest, err := token.manifest()
-	if err != nil || !strings.Contains(manifest, `"expiration":"1970-01-01T00:00:00Z"`) || !strings.Contains(manifest, "bootstrap-token-"+token.ID) {
+	if err != nil || !strings.Contains(manifest, `"expiration":"1970-01-01T00:00:00Z"`) ||
+		!strings.Contains(manifest, "bootstrap-token-"+token.ID) {
 		t.Errorf("%s, %v", manifest, err)
 	}
 	line, err := joinCommand(token, &x509.Certificate{RawSubjectPublicKeyInfo: []byte("key")})
-	want := "porthole join 10.99.0.11:6443 --token " + token.String() + " --discovery-token-ca-cert-hash sha256:2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683"
+	want := "porthole join 10.99.0.11:6443 --token " + token.String() +
+		" --discovery-token-ca-cert-hash sha256:2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683"
 	if err != nil || line != want {
 		t.Errorf("%s, %v", line, err)
 	}

@@ -73,5 +73,6 @@ func NewLayout(dir string) (Layout, error) {
 
 // SupervisorOptions are those of the cluster's supervisor.
 func SupervisorOptions(l Layout) supervise.Options {
-	return supervise.Options{RunDir: l.RunDir(), Self: []string{l.Porthole(), "supervise", "--dir", l.Dir}, Log: l.Log("supervisor")}
+	return supervise.Options{RunDir: l.RunDir(), Self: []string{l.Porthole(), "supervise", "--dir", l.Dir},
+		Log: l.Log("supervisor")}
 }

@@ -34,8 +34,8 @@ func writeContainerd(l Layout, n Node) error {
 	return containerdconf.Write(o)
 }
 
-// makeCgroups makes the node's cgroup in every hierarchy: upstream's kubelet expects it there, and ours makes it. A cpuset takes no process
-// before it has processors and memory, which are those of the cgroup above.
+// makeCgroups makes the node's cgroup in every hierarchy: upstream's kubelet expects it there, and ours makes it. A
+// cpuset takes no process before it has processors and memory, which are those of the cgroup above.
 func makeCgroups(c Config, n Node) error {
 	if err := platform.LeaveCgroupRoot(); err != nil {
 		return err

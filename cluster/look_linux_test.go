@@ -8,7 +8,8 @@ import (
 	"porthole.dev/porthole/node/routes"
 )
 
-// TestShape: what commands that only look read of a cluster's configuration says the same of its nodes as the configuration, in each mode.
+// TestShape: what commands that only look read of a cluster's configuration says the same of its nodes as the
+// configuration, in each mode.
 func TestShape(t *testing.T) {
 	for _, mode := range routes.Modes() {
 		for _, alone := range []bool{false, true} {
@@ -29,7 +30,8 @@ func TestShape(t *testing.T) {
 			}
 			for i, n := range want {
 				ours := !n.Windows || !alone
-				is := look.Node{Name: n.Name, OS: n.OS(), Routes: ours, Proxy: n.Windows && ours && c.network().services == nil}
+				is := look.Node{Name: n.Name, OS: n.OS(), Routes: ours,
+					Proxy: n.Windows && ours && c.network().services == nil}
 				if got[i] != is {
 					t.Errorf("%s: node %+v, want %+v", mode, got[i], is)
 				}

@@ -25,9 +25,9 @@ type machine struct {
 	lacks        []dataplane.Lack
 }
 
-// Memory and disk of a cluster without pods of users, measured on one with the default settings. The proportional set sizes
-// of all its processes were 950 MiB together, 150 of them for each Windows node. The state folder took 1,110 MiB, 850 of
-// them for Wine's template. The numbers here are rounded up.
+// Memory and disk of a cluster without pods of users, measured on one with the default settings. The proportional set
+// sizes of all its processes were 950 MiB together, 150 of them for each Windows node. The state folder took 1,110
+// MiB, 850 of them for Wine's template. The numbers here are rounded up.
 const (
 	memoryOfControlPlane = 800 << 20
 	memoryOfLinuxNode    = 150 << 20
@@ -61,12 +61,14 @@ func observe(ctx context.Context, dir string) (m machine, err error) {
 // lacking returns an error for each thing that the machine has not for this cluster, with what to do about it.
 func (m machine) lacking(c Config, dir string) (errs []error) {
 	if m.readOnly != nil {
-		errs = append(errs, fmt.Errorf("no files can be made in %s (%w): choose another folder with --dir", dir, m.readOnly))
+		errs = append(errs, fmt.Errorf("no files can be made in %s (%w): choose another folder with --dir", dir,
+			m.readOnly))
 	}
 	memory := int64(memoryOfControlPlane + memoryOfLinuxNode*c.LinuxNodes + memoryOfWindowsNode*c.WindowsNodes)
 	if m.memory > 0 && m.memory < memory {
 		errs = append(errs, fmt.Errorf("%d MiB of memory are free, and this cluster takes about %d: "+
-			"end other programs, or choose fewer nodes with --windows-nodes and --linux-nodes", m.memory>>20, memory>>20))
+			"end other programs, or choose fewer nodes with --windows-nodes and --linux-nodes", m.memory>>20,
+			memory>>20))
 	}
 	disk := int64(diskOfControlPlane + diskOfWindowsNode*c.WindowsNodes)
 	if m.disk > 0 && m.disk < disk {
@@ -76,8 +78,9 @@ func (m machine) lacking(c Config, dir string) (errs []error) {
 
 	for _, name := range controllers {
 		if !slices.Contains(m.controllers, name) {
-			errs = append(errs, fmt.Errorf("cgroups have no controller %s: start the machine without cgroup_disable=%[1]s; "+
-				"in a container, with a private cgroup namespace and --privileged", name))
+			errs = append(errs,
+				fmt.Errorf("cgroups have no controller %s: start the machine without cgroup_disable=%[1]s; "+
+					"in a container, with a private cgroup namespace and --privileged", name))
 		}
 	}
 	if !m.overlay {

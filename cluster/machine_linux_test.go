@@ -28,14 +28,16 @@ func TestMachineLacks(t *testing.T) {
 		{"all", nil, nil, ""},
 		{"unknown memory and disk", func(m *machine) { m.memory, m.disk = 0, 0 }, nil, ""},
 		{"memory", func(m *machine) { m.memory = 1 << 30 }, nil, "1024 MiB of memory are free"},
-		{"memory of many nodes", nil, func(c *Config) { c.WindowsNodes = 20 }, "choose fewer nodes with --windows-nodes"},
+		{"memory of many nodes", nil, func(c *Config) { c.WindowsNodes = 20 },
+			"choose fewer nodes with --windows-nodes"},
 		{"disk", func(m *machine) { m.disk = 500 << 20 }, nil, "500 MiB are free where /d lies"},
 		{"a controller", func(m *machine) { m.controllers = m.controllers[:4] }, nil, "no controller pids"},
 		{"overlay", func(m *machine) { m.overlay = false }, nil, "CONFIG_OVERLAY_FS"},
 		{"br_netfilter", func(m *machine) { m.bridgeFilter = false }, nil, "modprobe br_netfilter"},
 		{"br_netfilter, no Linux node", func(m *machine) { m.bridgeFilter = false },
 			func(c *Config) { c.LinuxNodes = 0 }, ""},
-		{"read-only", func(m *machine) { m.readOnly = unix.EROFS }, nil, "no files can be made in /d (read-only file system): choose another folder with --dir"},
+		{"read-only", func(m *machine) { m.readOnly = unix.EROFS }, nil,
+			"no files can be made in /d (read-only file system): choose another folder with --dir"},
 		{"nft", lack("nft"), nil, ""},
 		{"nft numgen", lack("nft numgen"), nil, "no nft numgen"},
 		{"nft numgen, no Windows", lack("nft numgen"), func(c *Config) { c.WindowsNodes = 0 }, ""},
@@ -53,7 +55,8 @@ func TestMachineLacks(t *testing.T) {
 				c.config(&config)
 			}
 			errs := m.lacking(config, "/d")
-			if c.want == "" && len(errs) > 0 || c.want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want)) {
+			if c.want == "" && len(errs) > 0 ||
+				c.want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want)) {
 				t.Errorf("%v, want %q", errs, c.want)
 			}
 		})
@@ -81,10 +84,12 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestStatusWithoutCluster: nothing was ever made, or its processes are gone as after a restart of the machine. One line says which.
+// TestStatusWithoutCluster: nothing was ever made, or its processes are gone as after a restart of the machine. One
+// line says which.
 func TestStatusWithoutCluster(t *testing.T) {
 	l := Layout{Dir: t.TempDir(), Bin: t.TempDir()}
-	for _, want := range []string{"no cluster in " + l.Dir + ": run `porthole up` first", "the cluster in " + l.Dir + " does not run: `porthole up` starts it"} {
+	for _, want := range []string{"no cluster in " + l.Dir + ": run `porthole up` first",
+		"the cluster in " + l.Dir + " does not run: `porthole up` starts it"} {
 		s, err := ReadStatus(t.Context(), l)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v, %v, want %q", s, err, want)

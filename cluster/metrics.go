@@ -19,8 +19,8 @@ const metricsPort = 4443
 // metricsUser is the name in metrics-server's certificate; manifests/metrics.yaml gives it its rights.
 const metricsUser = "porthole:metrics-server"
 
-// metricsIdentities are the certificates of metrics-server: the one that it shows to the API server and kubelets, and the one that
-// it serves with, under the name by which the API server's aggregation layer asks for it.
+// metricsIdentities are the certificates of metrics-server: the one that it shows to the API server and kubelets, and
+// the one that it serves with, under the name by which the API server's aggregation layer asks for it.
 func metricsIdentities() []identity {
 	return []identity{
 		{file: "metrics-server", user: metricsUser},
@@ -28,9 +28,9 @@ func metricsIdentities() []identity {
 	}
 }
 
-// metricsServer is the process of metrics-server. It runs beside the API server, which reaches it without the pod network, so that
-// it works in each mode of the network. It starts when it has its rights: before that it would end, and be started again later and
-// later.
+// metricsServer is the process of metrics-server. It runs beside the API server, which reaches it without the pod
+// network, so that it works in each mode of the network. It starts when it has its rights: before that it would end,
+// and be started again later and later.
 func metricsServer(p *planner) supervise.Process {
 	pki := func(name string) string { return filepath.Join(p.l.PKI(), name) }
 	return supervise.Process{
@@ -42,20 +42,23 @@ func metricsServer(p *planner) supervise.Process {
 		Args: []string{
 			"metrics-server",
 			"--kubeconfig=" + kubeconfigOf(p.l, "metrics-server"),
-			"--authentication-kubeconfig=" + kubeconfigOf(p.l, "metrics-server"), "--authorization-kubeconfig=" + kubeconfigOf(p.l, "metrics-server"),
+			"--authentication-kubeconfig=" + kubeconfigOf(p.l, "metrics-server"),
+			"--authorization-kubeconfig=" + kubeconfigOf(p.l, "metrics-server"),
 			"--bind-address=" + address(11).String(), fmt.Sprintf("--secure-port=%d", metricsPort),
-			"--tls-cert-file=" + pki("metrics-server-serving.crt"), "--tls-private-key-file=" + pki("metrics-server-serving.key"),
+			"--tls-cert-file=" + pki("metrics-server-serving.crt"),
+			"--tls-private-key-file=" + pki("metrics-server-serving.key"),
 			// As upstream's manifest has it, but for the period: the figures of a kubelet are 10 s old at most.
 			"--metric-resolution=10s", "--kubelet-request-timeout=5s",
 			"--kubelet-preferred-address-types=InternalIP", "--kubelet-use-node-status-port",
-			// Kubelets that joined by themselves serve with certificates that they signed: the API server does not check them either.
+			// Kubelets that joined by themselves serve with certificates that they signed: the API server does not
+			// check them either.
 			"--kubelet-insecure-tls",
 		},
 	}
 }
 
-// metricsObjects returns the objects by which the API server and users find metrics-server, with its rights. caPEM is the
-// certificate of the cluster's authority.
+// metricsObjects returns the objects by which the API server and users find metrics-server, with its rights. caPEM is
+// the certificate of the cluster's authority.
 func metricsObjects(caPEM []byte) string {
 	return strings.NewReplacer(
 		"$CA_BUNDLE", base64.StdEncoding.EncodeToString(caPEM),

@@ -22,8 +22,8 @@ import (
 	"porthole.dev/porthole/internal/slow"
 )
 
-// bgpNetwork makes the router a BGP speaker: FRR, which tells each node what the others announce. Nodes are of one AS, the router of
-// another, so that it has to replace their AS in what it passes on (as-override).
+// bgpNetwork makes the router a BGP speaker: FRR, which tells each node what the others announce. Nodes are of one AS,
+// the router of another, so that it has to replace their AS in what it passes on (as-override).
 var bgpNetwork = network{
 	preflight: lacksFRR, prepare: prepareFRR, router: addFRR, settle: learnPods, remove: removeFRR,
 	routes: func(_ Layout, _ Config, n Node, dir string) []string {
@@ -34,7 +34,9 @@ var bgpNetwork = network{
 		return []string{"--bgp-config=" + dir + separator + bgpFile}
 	},
 	files: func(Config, Node) map[string][]byte {
-		return map[string][]byte{bgpFile: fmt.Appendf(nil, "asNumber: %d\nholdTime: 9s\nconnectRetry: 2s\npeers:\n- {peerIP: %s, asNumber: %d}\n", nodesAS, lab.Router, routerAS)}
+		return map[string][]byte{bgpFile: fmt.Appendf(nil,
+			"asNumber: %d\nholdTime: 9s\nconnectRetry: 2s\npeers:\n- {peerIP: %s, asNumber: %d}\n", nodesAS, lab.Router,
+			routerAS)}
 	},
 }
 
@@ -55,12 +57,14 @@ const (
 func lacksFRR(l Layout, _ Config) []error {
 	for _, daemon := range []string{"zebra", "bgpd"} {
 		if _, err := os.Stat(filepath.Join(frrFolder, daemon)); err != nil {
-			return []error{fmt.Errorf("%s/%s is missing: the router of --network bgp is FRR; install it with `make deps` or `apt-get install frr`", frrFolder, daemon)}
+			return []error{fmt.Errorf(
+				"%s/%s is missing: the router of --network bgp is FRR; install it with `make deps` or `apt-get install frr`", frrFolder, daemon)}
 		}
 	}
 	for dir := filepath.Dir(l.Dir); dir != "/"; dir = filepath.Dir(dir) {
 		if info, err := os.Stat(dir); err == nil && info.Mode()&0o001 == 0 {
-			return []error{fmt.Errorf("the user %s cannot enter %s, in which the cluster's folder is: FRR of --network bgp needs that; choose another --dir, or `chmod o+x %s`", frrUser, dir, dir)}
+			return []error{fmt.Errorf(
+				"the user %s cannot enter %s, in which the cluster's folder is: FRR of --network bgp needs that; choose another --dir, or `chmod o+x %s`", frrUser, dir, dir)}
 		}
 	}
 	return nil
@@ -72,8 +76,8 @@ func frrDir(l Layout) string { return l.at("router") }
 // permits no dots in it.
 func frrSpace(c Config) string { return strings.ReplaceAll(c.lab().RouterNetns(), ".", "-") }
 
-// frrOwn returns the two folders of FRR that lie outside the state folder. FRR has no option for their paths but -N, which
-// puts them below fixed ones. run holds the sockets of mgmtd; state is created by FRR's daemons.
+// frrOwn returns the two folders of FRR that lie outside the state folder. FRR has no option for their paths but -N,
+// which puts them below fixed ones. run holds the sockets of mgmtd; state is created by FRR's daemons.
 func frrOwn(c Config) (run, state string) {
 	return filepath.Join("/run/frr", frrSpace(c)), filepath.Join("/var/lib/frr", frrSpace(c))
 }
@@ -124,17 +128,21 @@ func prepareFRR(l Layout, c Config) error {
 	)
 }
 
-// bgpdConfig returns the configuration of the router's bgpd. Without no ebgp-requires-policy FRR takes no route of another AS.
+// bgpdConfig returns the configuration of the router's bgpd. Without no ebgp-requires-policy FRR takes no route of
+// another AS.
 func bgpdConfig(c Config) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "router bgp %d\n bgp router-id %s\n no bgp ebgp-requires-policy\n timers bgp 3 9\n bgp graceful-restart restart-time 30\n", routerAS, lab.Router)
+	fmt.Fprintf(&b,
+		"router bgp %d\n bgp router-id %s\n no bgp ebgp-requires-policy\n timers bgp 3 9\n bgp graceful-restart restart-time 30\n", routerAS, lab.Router)
 	for _, n := range c.Nodes() {
-		fmt.Fprintf(&b, " neighbor %[1]s remote-as %[2]d\n neighbor %[1]s description %[3]s\n neighbor %[1]s timers connect 2\n neighbor %[1]s as-override\n", n.Address, nodesAS, n.Name)
+		fmt.Fprintf(&b,
+			" neighbor %[1]s remote-as %[2]d\n neighbor %[1]s description %[3]s\n neighbor %[1]s timers connect 2\n neighbor %[1]s as-override\n", n.Address, nodesAS, n.Name)
 	}
 	return b.String()
 }
 
-// addFRR adds the router's daemons. They have no TCP port for their terminals; `vtysh --vty_socket DIR/router` reaches them.
+// addFRR adds the router's daemons. They have no TCP port for their terminals; `vtysh --vty_socket DIR/router` reaches
+// them.
 func addFRR(p *planner) {
 	dir := frrDir(p.l)
 	socket := filepath.Join(dir, "zserv.api")
@@ -156,7 +164,8 @@ func addFRR(p *planner) {
 		add(mgmtd, "", nil, []string{managed[0].Path})
 	}
 	add("zebra", "", []string{"-z", socket, "-f", file("zebra.conf")}, []string{socket}, managed...)
-	add("bgpd", zebra, []string{"-z", socket, "-f", file("bgpd.conf")}, nil, supervise.Condition{Path: socket, Dial: true})
+	add("bgpd", zebra, []string{"-z", socket, "-f", file("bgpd.conf")}, nil,
+		supervise.Condition{Path: socket, Dial: true})
 }
 
 // learnPods waits until the router has a route to the pods of each node. If it has no such route at all after

@@ -17,9 +17,9 @@ import (
 	"porthole.dev/porthole/ovn/controller"
 )
 
-// ovnNetwork is Open vSwitch and OVN of Debian on every host: the databases and our controller beside the control plane, and switch and
-// ovn-controller on each node. The tunnels have network cards of their own (eth1), because the switch is a program here and takes the
-// card that it sends them by.
+// ovnNetwork is Open vSwitch and OVN of Debian on every host: the databases and our controller beside the control
+// plane, and switch and ovn-controller on each node. The tunnels have network cards of their own (eth1), because the
+// switch is a program here and takes the card that it sends them by.
 var ovnNetwork = network{
 	preflight: func(Layout, Config) []error {
 		if err := openvswitch.Check(); err != nil {
@@ -60,7 +60,8 @@ func prepareOVN(l Layout, c Config) error {
 		installProgram(filepath.Join(l.Bin, "ovn_cni"), filepath.Join(l.Bundled("cni"), "ovn_cni")),
 	}
 	for _, n := range c.Nodes() {
-		if err := errors.Join(ovnHost(l, n).Prepare(ctx), c.lab().EnsureCards(n.Name, []lab.Card{tunnelCard(n)})); err != nil {
+		if err := errors.Join(ovnHost(l, n).Prepare(ctx),
+			c.lab().EnsureCards(n.Name, []lab.Card{tunnelCard(n)})); err != nil {
 			errs = append(errs, fmt.Errorf("node %s: Open vSwitch: %w", n.Name, err))
 		}
 	}
@@ -79,28 +80,35 @@ func ovnNode(p *planner, n Node) {
 		if d.After != "" {
 			wait = []supervise.Condition{{Path: d.After, Dial: true}}
 		}
-		p.add(supervise.Process{Name: n.Name + "/" + d.Name, Node: n.Name, Path: d.Path, Args: d.Args, Env: d.Env, Netns: p.netns(n.Name),
-			Log: p.l.NodeLog(n.Name, d.Name), WaitFor: wait})
+		p.add(supervise.Process{Name: n.Name + "/" + d.Name, Node: n.Name, Path: d.Path, Args: d.Args, Env: d.Env,
+			Netns: p.netns(n.Name),
+			Log:   p.l.NodeLog(n.Name, d.Name), WaitFor: wait})
 	}
 
 	if first {
 		central := ovnCentral(p.l)
-		p.add(supervise.Process{Name: n.Name + "/ovn-control-plane", Node: n.Name, Path: p.l.Porthole(), Netns: p.netns(n.Name), Log: p.l.NodeLog(n.Name, "ovn-control-plane"),
+		p.add(supervise.Process{Name: n.Name + "/ovn-control-plane", Node: n.Name, Path: p.l.Porthole(),
+			Netns: p.netns(n.Name), Log: p.l.NodeLog(n.Name, "ovn-control-plane"),
 			WaitFor: []supervise.Condition{p.apiReady(), {Path: central.NB(), Dial: true}},
-			Args: []string{"ovn-control-plane", "--kubeconfig=" + kubeconfigOf(p.l, "ovn"), "--nb=" + central.NBAddress(), "--sb=" + central.SBAddress(),
-				"--cluster-cidr=" + join(p.ranges.pods), "--service-cidr=" + join(p.ranges.services), fmt.Sprint("--node-cidr-mask-size=", p.ranges.masks[0])}})
+			Args: []string{"ovn-control-plane", "--kubeconfig=" + kubeconfigOf(p.l, "ovn"),
+				"--nb=" + central.NBAddress(), "--sb=" + central.SBAddress(),
+				"--cluster-cidr=" + join(p.ranges.pods), "--service-cidr=" + join(p.ranges.services),
+				fmt.Sprint("--node-cidr-mask-size=", p.ranges.masks[0])}})
 	}
 	if n.Windows {
-		p.add(supervise.Process{Name: n.Name + "/host-ovs", Node: n.Name, Path: p.l.Porthole(), Netns: p.netns(n.Name), Log: p.l.NodeLog(n.Name, "host-ovs"),
+		p.add(supervise.Process{Name: n.Name + "/host-ovs", Node: n.Name, Path: p.l.Porthole(), Netns: p.netns(n.Name),
+			Log:     p.l.NodeLog(n.Name, "host-ovs"),
 			WaitFor: []supervise.Condition{{Path: ovnHost(p.l, n).Socket(), Dial: true}},
-			Args:    []string{"host-ovs", "--dir=" + ovnHost(p.l, n).Dir, "--address=" + tunnelCard(n).Address.String()}})
+			Args: []string{"host-ovs", "--dir=" + ovnHost(p.l, n).Dir,
+				"--address=" + tunnelCard(n).Address.String()}})
 	}
 }
 
-// ovnRoutes returns the flags of the mode. On Windows nodes the installation of Open vSwitch, which is host-ovs here, has joined the card
-// to br-ex.
+// ovnRoutes returns the flags of the mode. On Windows nodes the installation of Open vSwitch, which is host-ovs here,
+// has joined the card to br-ex.
 func ovnRoutes(l Layout, _ Config, n Node, _ string) []string {
-	args := []string{"--ovn-remote=" + ovnCentral(l).SBAddress(), "--ovn-encap-ip=" + tunnelCard(n).Address.Addr().String(), "--ovn-datapath=netdev"}
+	args := []string{"--ovn-remote=" + ovnCentral(l).SBAddress(),
+		"--ovn-encap-ip=" + tunnelCard(n).Address.Addr().String(), "--ovn-datapath=netdev"}
 	if n.Windows {
 		return append(args, "--ovn-db=tcp:"+openvswitch.LocalAddress)
 	}
@@ -127,5 +135,6 @@ func askOVN(ctx context.Context, c Config) Counts {
 	if err := ask(ctx, client, "http://127.0.0.1:10262/status", &answer); err != nil {
 		return Counts{Error: err.Error()}
 	}
-	return Counts{Wanted: answer.LoadBalancers, Present: answer.LoadBalancers, Problems: answer.Problems, Error: answer.Error}
+	return Counts{Wanted: answer.LoadBalancers, Present: answer.LoadBalancers, Problems: answer.Problems,
+		Error: answer.Error}
 }

@@ -10,15 +10,16 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// torNetwork gives the router the routes that `porthole routes --print-router ip` prints, as the operator of a top-of-rack router would
-// do. Nodes have no routes to each other's pods.
+// torNetwork gives the router the routes that `porthole routes --print-router ip` prints, as the operator of a
+// top-of-rack router would do. Nodes have no routes to each other's pods.
 var torNetwork = network{settle: feedRouter}
 
-// feedRouter runs the printed lines, which are `ip` commands, as a shell script in the router's namespace. It stops at the first error.
-// Routes that the router has besides stay.
+// feedRouter runs the printed lines, which are `ip` commands, as a shell script in the router's namespace. It stops at
+// the first error. Routes that the router has besides stay.
 func feedRouter(ctx context.Context, o UpOptions, _ *kube.Cluster) error {
 	var complaint bytes.Buffer
-	print := exec.CommandContext(ctx, o.Layout.Porthole(), "routes", "--print-router", "ip", "--kubeconfig", o.Layout.Kubeconfig())
+	print := exec.CommandContext(ctx, o.Layout.Porthole(), "routes", "--print-router", "ip", "--kubeconfig",
+		o.Layout.Kubeconfig())
 	print.Stderr = &complaint
 	lines, err := print.Output()
 	if err != nil {

@@ -72,8 +72,8 @@ func kubernetesDir(l Layout, n Node) string {
 	return l.NodeFile(n.Name, "kubernetes")
 }
 
-// writeKubernetesFiles writes what the node's kubelet, service proxy and routes read. It copies credentials and links none,
-// because a Windows node sees its own folder only, as its drive C:.
+// writeKubernetesFiles writes what the node's kubelet, service proxy and routes read. It copies credentials and links
+// none, because a Windows node sees its own folder only, as its drive C:.
 func writeKubernetesFiles(l Layout, c Config, n Node) error {
 	dir := kubernetesDir(l, n)
 	kubelet, err := kubeletConfig(l, c, n)
@@ -120,8 +120,8 @@ func copyFile(from, to string, mode os.FileMode) error {
 	return writeFile(to, data, mode)
 }
 
-// installProgram copies a program with its time; a file of the same size and time is left alone. A running program keeps using the
-// old file, which it has mapped.
+// installProgram copies a program with its time; a file of the same size and time is left alone. A running program
+// keeps using the old file, which it has mapped.
 func installProgram(from, to string) error {
 	if p, name, ok := wine.InPrefix(to); ok {
 		return p.Install(from, name)

@@ -86,8 +86,8 @@ func (a *authority) issue(id identity) error {
 	return nil
 }
 
-// makePair makes the key and a certificate from template, signed by by; nil signs it with its own key. It writes dir/name.crt
-// and dir/name.key. It sets the serial number and the validity of template.
+// makePair makes the key and a certificate from template, signed by by; nil signs it with its own key. It writes
+// dir/name.crt and dir/name.key. It sets the serial number and the validity of template.
 func makePair(dir, name string, template *x509.Certificate, by *authority) (*x509.Certificate, crypto.Signer, error) {
 	key, err := makeKey(dir, name)
 	if err != nil {

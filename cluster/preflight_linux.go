@@ -21,8 +21,8 @@ import (
 // ErrNotReady is the cause of an error of Preflight: nothing has been changed.
 var ErrNotReady = errors.New("this machine is not ready for a cluster, and nothing was changed")
 
-// Preflight returns an error that has a line for each thing that the machine lacks, with what to do about it. It changes
-// nothing.
+// Preflight returns an error that has a line for each thing that the machine lacks, with what to do about it. It
+// changes nothing.
 func Preflight(ctx context.Context, l Layout, c Config) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: a local cluster needs root (namespaces, mounts, cgroups): run it with sudo", ErrNotReady)
@@ -65,13 +65,16 @@ func unfitWine(ctx context.Context, l Layout, c Config) error {
 
 // missingPrograms returns an error for each program that a cluster starts and that is not there.
 func missingPrograms(l Layout, c Config) (errs []error) {
-	for _, program := range []string{"porthole", "bundle/kube", "bundle/containerd", "bundle/containerd-shim-runc-v2", "bundle/registry", "bundle/cni/bridge"} {
+	for _, program := range []string{"porthole", "bundle/kube", "bundle/containerd", "bundle/containerd-shim-runc-v2",
+		"bundle/registry", "bundle/cni/bridge"} {
 		if _, err := os.Stat(l.Bin + "/" + program); err != nil {
 			errs = append(errs, fmt.Errorf("%s/%s is missing: `make build` makes it", l.Bin, program))
 		}
 	}
 	if _, err := os.Stat(l.Bundled("kubelet")); err != nil && c.LinuxKubelet == KubeletUpstream {
-		errs = append(errs, fmt.Errorf("%s, for --linux-kubelet upstream, is missing: `make upstream-kubelet` makes it from the sources; no archive has it", l.Bundled("kubelet")))
+		errs = append(errs,
+			fmt.Errorf(
+				"%s, for --linux-kubelet upstream, is missing: `make upstream-kubelet` makes it from the sources; no archive has it", l.Bundled("kubelet")))
 	}
 
 	for _, p := range []struct{ program, pkg string }{{"runc", "runc"}, {"nft", "nftables"}, {"iptables", "iptables"}} {
@@ -83,7 +86,8 @@ func missingPrograms(l Layout, c Config) (errs []error) {
 		if _, err := wine.Find(); err != nil {
 			errs = append(errs, err)
 		}
-		for _, name := range append([]string{"kubelet", "kube-proxy", "porthole", "win-bridge"}, c.network().plugins...) {
+		for _, name := range append([]string{"kubelet", "kube-proxy", "porthole", "win-bridge"},
+			c.network().plugins...) {
 			if _, err := os.Stat(l.WindowsExe(name)); err != nil {
 				errs = append(errs, fmt.Errorf("%s is missing: `make build` makes it", l.WindowsExe(name)))
 			}
@@ -93,7 +97,8 @@ func missingPrograms(l Layout, c Config) (errs []error) {
 	if c.WindowsNodes > 0 {
 		for _, name := range host.RuntimePrograms {
 			if _, err := os.Stat(l.Bundled("windows/" + name)); err != nil {
-				errs = append(errs, fmt.Errorf("%s is missing: `make windows-runtime` makes it", l.Bundled("windows/"+name)))
+				errs = append(errs, fmt.Errorf("%s is missing: `make windows-runtime` makes it",
+					l.Bundled("windows/"+name)))
 			}
 		}
 	}
@@ -127,8 +132,8 @@ func hasOverlay() bool {
 	return true
 }
 
-// ChoosePorts returns the ports of the cluster in a folder. If there is none, it returns the first ports that are free on
-// 127.0.0.1 after those of the cluster without a name.
+// ChoosePorts returns the ports of the cluster in a folder. If there is none, it returns the first ports that are free
+// on 127.0.0.1 after those of the cluster without a name.
 func ChoosePorts(l Layout) (api, registry int, err error) {
 	c, err := readConfig(l)
 	if err == nil {

@@ -15,7 +15,8 @@ import (
 	"porthole.dev/porthole/internal/testkit"
 )
 
-// TestPreflightNamesThingAndCure: where nothing is built or installed, each message names what is missing and how to get it.
+// TestPreflightNamesThingAndCure: where nothing is built or installed, each message names what is missing and how to
+// get it.
 func TestPreflightNamesThingAndCure(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("run as root: the check for root comes first")
@@ -76,29 +77,38 @@ func TestConfigValidate(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"default":         {func(*Config) {}, ""},
-		"no Linux node":   {func(c *Config) { c.LinuxNodes = 0 }, "--linux-nodes 0"},
-		"old build":       {func(c *Config) { c.WindowsBuild = "14393" }, "HCN"},
-		"two builds":      {func(c *Config) { c.WindowsBuild = "20348,ltsc2025" }, ""},
-		"an old one":      {func(c *Config) { c.WindowsBuild = "20348,17134" }, "17134 (Windows Server, version 1803) of Windows is too old"},
+		"default":       {func(*Config) {}, ""},
+		"no Linux node": {func(c *Config) { c.LinuxNodes = 0 }, "--linux-nodes 0"},
+		"old build":     {func(c *Config) { c.WindowsBuild = "14393" }, "HCN"},
+		"two builds":    {func(c *Config) { c.WindowsBuild = "20348,ltsc2025" }, ""},
+		"an old one": {func(c *Config) { c.WindowsBuild = "20348,17134" },
+			"17134 (Windows Server, version 1803) of Windows is too old"},
 		"no build":        {func(c *Config) { c.WindowsBuild = "20348," }, "is no build of Windows"},
 		"not emulated":    {func(c *Config) { c.WindowsBuild = "19041" }, "20348"},
 		"unknown network": {func(c *Config) { c.Network = "ipip" }, "--network ipip"},
 		"both families":   {func(c *Config) { c.PodCIDR = both }, ""},
-		"overlay of IPv6": {func(c *Config) { c.PodCIDR, c.Network = both, "vxlan" }, "mode vxlan carries IPv4 only: give ranges of IPv4 alone, or choose one of host-gateway, tor"},
-		"Windows of old":  {func(c *Config) { c.PodCIDR, c.WindowsBuild = both, "20348,17763" }, "Windows of build 17763 has no networks with IPv6"},
-		"two cards":       {func(c *Config) { c.WindowsNIC = "10.98.0.0/24,gateway=10.98.0.1,metric=10" }, ""},
-		"a host, no net":  {func(c *Config) { c.WindowsNIC = "10.98.0.5/24" }, "--windows-nic 10.98.0.5/24: give a subnet"},
-		"a small net":     {func(c *Config) { c.WindowsNIC = "10.98.0.0/28" }, "room for all nodes"},
-		"no net":          {func(c *Config) { c.WindowsNIC = "storage" }, "--windows-nic: \"storage\" is not an address"},
-		"the nodes' net":  {func(c *Config) { c.WindowsNIC = "10.99.0.0/24" }, "overlaps with 10.99.0.0/24"},
-		"the pods' net":   {func(c *Config) { c.WindowsNIC, c.PodCIDR = "10.98.0.0/24", "10.98.0.0/16" }, "overlaps with the range of the pods, 10.98.0.0/16"},
-		"cards of OVN":    {func(c *Config) { c.WindowsNIC, c.Network = "10.98.0.0/24", "ovn" }, "have a second network card already"},
-		"a node's own":    {func(c *Config) { c.WindowsNIC, c.WindowsNodes = "10.98.0.0/24,gateway=10.98.0.22", 2 }, "its gateway 10.98.0.22 must be another address"},
-		"other adapter":   {func(c *Config) { c.WindowsNIC, c.WindowsAdapter = "10.98.0.0/24", "Ethernet 2" }, ""},
-		"no such adapter": {func(c *Config) { c.WindowsAdapter = "Ethernet 2" }, "--windows-adapter \"Ethernet 2\": Windows nodes of this cluster have [\"Ethernet\"] only"},
-		"kubelets alone":  {func(c *Config) { c.WindowsKubeletOnly = true }, ""},
-		"too many":        {func(c *Config) { c.WindowsNodes = 41 }, "--windows-nodes 41"},
+		"overlay of IPv6": {func(c *Config) { c.PodCIDR, c.Network = both, "vxlan" },
+			"mode vxlan carries IPv4 only: give ranges of IPv4 alone, or choose one of host-gateway, tor"},
+		"Windows of old": {func(c *Config) { c.PodCIDR, c.WindowsBuild = both, "20348,17763" },
+			"Windows of build 17763 has no networks with IPv6"},
+		"two cards": {func(c *Config) { c.WindowsNIC = "10.98.0.0/24,gateway=10.98.0.1,metric=10" }, ""},
+		"a host, no net": {func(c *Config) { c.WindowsNIC = "10.98.0.5/24" },
+			"--windows-nic 10.98.0.5/24: give a subnet"},
+		"a small net": {func(c *Config) { c.WindowsNIC = "10.98.0.0/28" }, "room for all nodes"},
+		"no net": {func(c *Config) { c.WindowsNIC = "storage" },
+			"--windows-nic: \"storage\" is not an address"},
+		"the nodes' net": {func(c *Config) { c.WindowsNIC = "10.99.0.0/24" }, "overlaps with 10.99.0.0/24"},
+		"the pods' net": {func(c *Config) { c.WindowsNIC, c.PodCIDR = "10.98.0.0/24", "10.98.0.0/16" },
+			"overlaps with the range of the pods, 10.98.0.0/16"},
+		"cards of OVN": {func(c *Config) { c.WindowsNIC, c.Network = "10.98.0.0/24", "ovn" },
+			"have a second network card already"},
+		"a node's own": {func(c *Config) { c.WindowsNIC, c.WindowsNodes = "10.98.0.0/24,gateway=10.98.0.22", 2 },
+			"its gateway 10.98.0.22 must be another address"},
+		"other adapter": {func(c *Config) { c.WindowsNIC, c.WindowsAdapter = "10.98.0.0/24", "Ethernet 2" }, ""},
+		"no such adapter": {func(c *Config) { c.WindowsAdapter = "Ethernet 2" },
+			"--windows-adapter \"Ethernet 2\": Windows nodes of this cluster have [\"Ethernet\"] only"},
+		"kubelets alone": {func(c *Config) { c.WindowsKubeletOnly = true }, ""},
+		"too many":       {func(c *Config) { c.WindowsNodes = 41 }, "--windows-nodes 41"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := DefaultConfig()
@@ -112,16 +122,19 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// TestProcessesRefuse: ranges that are not valid, as in a cluster.json that somebody has written, are not replaced by others.
+// TestProcessesRefuse: ranges that are not valid, as in a cluster.json that somebody has written, are not replaced by
+// others.
 func TestProcessesRefuse(t *testing.T) {
 	c := DefaultConfig()
 	c.PodCIDR = "10.244.0.0"
-	if list, err := Processes(Layout{Dir: "/d", Bin: "/b"}, c, wine.Debian); err == nil || !strings.Contains(err.Error(), "--pod-cidr 10.244.0.0") {
+	if list, err := Processes(Layout{Dir: "/d", Bin: "/b"}, c, wine.Debian); err == nil ||
+		!strings.Contains(err.Error(), "--pod-cidr 10.244.0.0") {
 		t.Errorf("%d processes, %v", len(list), err)
 	}
 }
 
-// TestProcessesArePure: the same input gives the same list, names are unique, and every process of a node names its node.
+// TestProcessesArePure: the same input gives the same list, names are unique, and every process of a node names its
+// node.
 func TestProcessesArePure(t *testing.T) {
 	l, c := Layout{Dir: "/d", Bin: "/b"}, DefaultConfig()
 	first, err := Processes(l, c, wine.Debian)
@@ -142,7 +155,8 @@ func TestProcessesArePure(t *testing.T) {
 		if strings.Join(p.Args, " ") != strings.Join(second[i].Args, " ") {
 			t.Errorf("%s has other arguments the second time", p.Name)
 		}
-		if node, _, ok := strings.Cut(p.Name, "/"); ok && (p.Node != node || !strings.HasSuffix(p.Netns, "porthole-"+node)) {
+		if node, _, ok := strings.Cut(p.Name, "/"); ok &&
+			(p.Node != node || !strings.HasSuffix(p.Netns, "porthole-"+node)) {
 			t.Errorf("%s is of node %q in %s", p.Name, p.Node, p.Netns)
 		}
 		if p.Path == wine.Starter && p.Follows != p.Node+"/wineserver" {
@@ -178,7 +192,8 @@ func TestOneByOne(t *testing.T) {
 	}
 }
 
-// TestProcessesOfContainerdExe: Windows nodes have containerd.exe and the Host Compute Service, and no service manager; Linux nodes have neither.
+// TestProcessesOfContainerdExe: Windows nodes have containerd.exe and the Host Compute Service, and no service
+// manager; Linux nodes have neither.
 func TestProcessesOfContainerdExe(t *testing.T) {
 	c := DefaultConfig()
 	list, err := Processes(Layout{Dir: "/d", Bin: "/b"}, c, wine.Debian)
@@ -195,7 +210,8 @@ func TestProcessesOfContainerdExe(t *testing.T) {
 		}
 	}
 	runtime := found["win02/containerd"]
-	if runtime.Path != wine.Starter || runtime.Follows != "win02/wineserver" || len(runtime.WaitFor) != 1 || runtime.WaitFor[0].TCP != wire.HCSAddress {
+	if runtime.Path != wine.Starter || runtime.Follows != "win02/wineserver" || len(runtime.WaitFor) != 1 ||
+		runtime.WaitFor[0].TCP != wire.HCSAddress {
 		t.Errorf("containerd of win02: %+v", runtime)
 	}
 	if kubelet := found["win02/kubelet"]; len(kubelet.WaitFor) != 2 || kubelet.WaitFor[0].TCP != wire.HCSAddress {
@@ -203,7 +219,8 @@ func TestProcessesOfContainerdExe(t *testing.T) {
 	}
 }
 
-// TestProcessesOfServices: with --supervisor services Windows nodes have a service manager, which starts all that is not part of the host.
+// TestProcessesOfServices: with --supervisor services Windows nodes have a service manager, which starts all that is
+// not part of the host.
 func TestProcessesOfServices(t *testing.T) {
 	c := DefaultConfig()
 	c.Supervisor = SuperviseServices
@@ -262,7 +279,8 @@ func TestSupervisorRefuses(t *testing.T) {
 	}
 }
 
-// TestProcessesOfKubeletsOnly: Windows nodes have neither a service proxy nor routes of ours, and nobody waits for their network.
+// TestProcessesOfKubeletsOnly: Windows nodes have neither a service proxy nor routes of ours, and nobody waits for
+// their network.
 func TestProcessesOfKubeletsOnly(t *testing.T) {
 	c := DefaultConfig()
 	c.WindowsKubeletOnly = true
@@ -274,7 +292,8 @@ func TestProcessesOfKubeletsOnly(t *testing.T) {
 	for _, p := range list {
 		found[p.Name] = true
 	}
-	for name, want := range map[string]bool{"win01/kubelet": true, "win02/containerd": true, "lin01/routes": true, "win01/routes": false, "win02/kube-proxy": false} {
+	for name, want := range map[string]bool{"win01/kubelet": true, "win02/containerd": true, "lin01/routes": true,
+		"win01/routes": false, "win02/kube-proxy": false} {
 		if found[name] != want {
 			t.Errorf("process %s: %t, want %t", name, found[name], want)
 		}

@@ -14,8 +14,8 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// TestStateIsPrivate: whatever the umask is, nobody but root comes to what a cluster keeps: each folder and file of it is closed itself, or
-// lies in a folder that is. So it is in a state folder that was open before.
+// TestStateIsPrivate: whatever the umask is, nobody but root comes to what a cluster keeps: each folder and file of it
+// is closed itself, or lies in a folder that is. So it is in a state folder that was open before.
 func TestStateIsPrivate(t *testing.T) {
 	for name, before := range map[string]func(t *testing.T, l Layout){
 		"new": func(*testing.T, Layout) {},
@@ -116,8 +116,8 @@ func reachable(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// TestWindowsHostsAreClosed: only root reads the folder of a Windows host, and only the user of emulated hosts can pass through it. All can pass
-// through that of a Linux node, for pods with a user namespace of their own.
+// TestWindowsHostsAreClosed: only root reads the folder of a Windows host, and only the user of emulated hosts can
+// pass through it. All can pass through that of a Linux node, for pods with a user namespace of their own.
 func TestWindowsHostsAreClosed(t *testing.T) {
 	const ofWindows = os.FileMode(0o710)
 	l := Layout{Dir: filepath.Join(t.TempDir(), "state"), Bin: t.TempDir()}

@@ -19,11 +19,12 @@ type ranges struct {
 // maxNodeBits is by how much a node's range may be longer than that of all pods: the controller manager refuses more.
 const maxNodeBits = 16
 
-// longest are the longest pod ranges of a node: network, gateway, the host's endpoint and broadcast leave room for pods.
+// longest are the longest pod ranges of a node: network, gateway, the host's endpoint and broadcast leave room for
+// pods.
 const longest, longest6 = 29, 120
 
-// ranges reads PodCIDR and NodeMask. The range of a node is a /24, or longer where the range of all pods is too small for that; of
-// IPv6 it is a /64 in the same way.
+// ranges reads PodCIDR and NodeMask. The range of a node is a /24, or longer where the range of all pods is too small
+// for that; of IPv6 it is a /64 in the same way.
 func (c Config) ranges() (ranges, error) {
 	text := c.PodCIDR
 	if text == "" {
@@ -33,7 +34,9 @@ func (c Config) ranges() (ranges, error) {
 	for i, field := range strings.Split(text, ",") {
 		p, err := netip.ParsePrefix(strings.TrimSpace(field))
 		if err != nil || i > 1 || p.Addr().Is4() != (i == 0) || p.Addr().Is4In6() {
-			return r, fmt.Errorf("--pod-cidr %s: must be a range of IPv4 such as 10.244.0.0/16, or one of IPv4 and one of IPv6 such as 10.244.0.0/16,fd00:10:244::/48", text)
+			return r,
+				fmt.Errorf(
+					"--pod-cidr %s: must be a range of IPv4 such as 10.244.0.0/16, or one of IPv4 and one of IPv6 such as 10.244.0.0/16,fd00:10:244::/48", text)
 		}
 		r.pods = append(r.pods, p.Masked())
 	}
@@ -70,8 +73,10 @@ func (c Config) mask(pods netip.Prefix, six bool) (int, error) {
 	}
 
 	if mask < least || mask > min(limit, pods.Bits()+maxNodeBits) {
-		return 0, fmt.Errorf("--pod-cidr %s: a node's part cannot be a /%d: it must be /%d or longer for %d nodes, at most /%d so that pods have room, and at most %d longer than the whole",
-			pods, mask, least, nodes, limit, maxNodeBits)
+		return 0,
+			fmt.Errorf(
+				"--pod-cidr %s: a node's part cannot be a /%d: it must be /%d or longer for %d nodes, at most /%d so that pods have room, and at most %d longer than the whole",
+				pods, mask, least, nodes, limit, maxNodeBits)
 	}
 	return mask, nil
 }
@@ -93,7 +98,8 @@ func (r ranges) maskFlags() []string {
 	case 1:
 		return []string{fmt.Sprintf("--node-cidr-mask-size=%d", r.masks[0])}
 	}
-	return []string{fmt.Sprintf("--node-cidr-mask-size-ipv4=%d", r.masks[0]), fmt.Sprintf("--node-cidr-mask-size-ipv6=%d", r.masks[1])}
+	return []string{fmt.Sprintf("--node-cidr-mask-size-ipv4=%d", r.masks[0]),
+		fmt.Sprintf("--node-cidr-mask-size-ipv6=%d", r.masks[1])}
 }
 
 // dual reports whether the cluster has IPv6 beside IPv4.

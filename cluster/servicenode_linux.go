@@ -17,8 +17,8 @@ import (
 // archive is the folder of C: in which the archive for Windows is unpacked on nodes that `porthole.exe join` sets up.
 const archive = `C:\porthole`
 
-// unpackArchive puts on a node's C: what the archive for Windows has, and shows the logs of the services beside those of the node's
-// other programs.
+// unpackArchive puts on a node's C: what the archive for Windows has, and shows the logs of the services beside those
+// of the node's other programs.
 func unpackArchive(l Layout, c Config, n Node) error {
 	var errs []error
 	file := func(name string) string { return l.NodeFile(n.Name, "prefix", "drive_c", "porthole", name) }
@@ -40,8 +40,8 @@ func unpackArchive(l Layout, c Config, n Node) error {
 // joinLimit is how long a node may take to join, on a usual machine.
 const joinLimit = 3 * time.Minute
 
-// joinNodes makes each Windows node a node of the cluster by `porthole.exe join` on it, as its administrator would. A node that has joined
-// is left as it is. It runs when the control plane is ready.
+// joinNodes makes each Windows node a node of the cluster by `porthole.exe join` on it, as its administrator would. A
+// node that has joined is left as it is. It runs when the control plane is ready.
 func joinNodes(ctx context.Context, o UpOptions, p *progress) error {
 	if o.Config.Supervisor != SuperviseServices {
 		return nil
@@ -77,7 +77,8 @@ func joinNode(ctx context.Context, o UpOptions, n Node) error {
 	}
 	args := strings.Fields(command)[1:]
 	i := slices.Index(args, "--token")
-	args = slices.Replace(args, i, i+2, "--token-file", "-") // what stands in a command line, every user of the machine can read
+	// what stands in a command line, every user of the machine can read
+	args = slices.Replace(args, i, i+2, "--token-file", "-")
 	args = append(args, "--node-name", n.Name, "--node-ip", n.Address.String(), "--wait", "registered")
 	args = append(args, joinNetwork(o.Layout, o.Config, n)...)
 
@@ -109,8 +110,8 @@ func joinNetwork(l Layout, c Config, n Node) []string {
 	return args
 }
 
-// servicesOf returns the services of a node whose programs are services, as its service manager tells; none of another node, or if the
-// manager does not answer: its own process is shown too.
+// servicesOf returns the services of a node whose programs are services, as its service manager tells; none of another
+// node, or if the manager does not answer: its own process is shown too.
 func servicesOf(l Layout, c Config, node string) (list []supervise.State) {
 	for _, n := range c.Nodes() {
 		h := hostOf(l, c, n)
@@ -119,7 +120,8 @@ func servicesOf(l Layout, c Config, node string) (list []supervise.State) {
 		}
 		services, _ := h.Services() // see above
 		for _, s := range services {
-			list = append(list, supervise.State{Name: node + "/" + s.Name, Node: node, Phase: s.Status.State.String(), Restarts: s.Failures})
+			list = append(list, supervise.State{Name: node + "/" + s.Name, Node: node, Phase: s.Status.State.String(),
+				Restarts: s.Failures})
 		}
 	}
 	return list

@@ -42,7 +42,8 @@ type NodeStatus struct {
 	PodCIDR   string   `json:"podCIDR,omitempty"`
 	Network   string   `json:"network,omitempty"` // mode of `porthole routes`; empty if it could not be asked
 	Runtime   string   `json:"runtime,omitempty"`
-	// NotIsolated are the runtime's handlers of Hyper-V isolation: the host is emulated, and their pods are isolated as processes.
+	// NotIsolated are the runtime's handlers of Hyper-V isolation: the host is emulated, and their pods are isolated
+	// as processes.
 	NotIsolated []string          `json:"notIsolated,omitempty"`
 	Netns       string            `json:"netns"`
 	Processes   []supervise.State `json:"processes"`
@@ -74,7 +75,8 @@ type Counts struct {
 	Pending int `json:"pending,omitempty"`
 	// ByState counts services by state: programmed, pending, failed; service proxy only.
 	ByState map[string]int `json:"byState,omitempty"`
-	// WithProblems are the services that are not programmed as wanted, and those that cannot be served as they are written.
+	// WithProblems are the services that are not programmed as wanted, and those that cannot be served as they are
+	// written.
 	WithProblems []health.ServiceLine `json:"withProblems,omitempty"`
 	// Problems has a line for each object that is not as it should be, with the reason.
 	Problems []string `json:"problems,omitempty"`
@@ -108,7 +110,8 @@ func (s *Status) shareServices(c Counts) {
 
 // countServices turns the status of our service proxy into counts.
 func countServices(s health.Status) Counts {
-	c := Counts{Wanted: s.Wanted, Present: s.Programmed, Failed: s.Services[health.Failed], Pending: s.Services[health.Pending],
+	c := Counts{Wanted: s.Wanted, Present: s.Programmed, Failed: s.Services[health.Failed],
+		Pending: s.Services[health.Pending],
 		ByState: map[string]int{}, Error: s.Error}
 	if !s.Ready && c.Error == "" {
 		c.Error = "the service proxy has not looked at the host yet"
@@ -120,7 +123,8 @@ func countServices(s health.Status) Counts {
 	for _, list := range [][]health.ServiceLine{s.Failed, s.Pending, s.Unserved} {
 		for _, l := range list {
 			if l.State == health.Pending && l.Message == "" {
-				l.Message = fmt.Sprintf("%d of %d frontends are programmed, the others wait for HNS", l.Programmed, l.Frontends)
+				l.Message = fmt.Sprintf("%d of %d frontends are programmed, the others wait for HNS", l.Programmed,
+					l.Frontends)
 			}
 			l.Frontends, l.Programmed = 0, 0 // the message has them
 			c.WithProblems = append(c.WithProblems, l)
@@ -143,7 +147,8 @@ func nodeStatus(n Node, netns string, object *v1.Node) NodeStatus {
 	}
 
 	s.Build = object.Labels["node.kubernetes.io/windows-build"]
-	s.OSImage, s.Runtime, s.PodCIDR = object.Status.NodeInfo.OSImage, object.Status.NodeInfo.ContainerRuntimeVersion, object.Spec.PodCIDR
+	s.OSImage, s.Runtime, s.PodCIDR = object.Status.NodeInfo.OSImage, object.Status.NodeInfo.ContainerRuntimeVersion,
+		object.Spec.PodCIDR
 	for _, h := range object.Status.RuntimeHandlers {
 		if n.OS() == "windows" && winbuild.IsolationOf(h.Name) == winbuild.HyperV {
 			s.NotIsolated = append(s.NotIsolated, h.Name)
@@ -179,7 +184,8 @@ func (s *Status) Print(out io.Writer) error {
 	}
 	fmt.Fprintln(w, "\nNODE\tREADY\tOS\tBUILD\tADDRESS\tPODS\tNETWORK\tSERVICES\tROUTES\tPEERS")
 	for _, n := range s.Nodes {
-		fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Ready, n.OS, dash(n.Build), strings.Join(n.Addresses, ","), dash(n.PodCIDR), dash(n.Network), n.Services, n.Routes, n.sessions())
+		fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Ready, n.OS, dash(n.Build),
+			strings.Join(n.Addresses, ","), dash(n.PodCIDR), dash(n.Network), n.Services, n.Routes, n.sessions())
 	}
 
 	s.printPeers(w)
@@ -225,7 +231,9 @@ func (s *Status) printLines(w io.Writer, of func(NodeStatus) []string) {
 // unisolated returns a line for each handler whose pods are isolated less than they ask for.
 func (n NodeStatus) unisolated() (lines []string) {
 	for _, h := range n.NotIsolated {
-		lines = append(lines, fmt.Sprintf("pods with the handler %s are not isolated by Hyper-V here, but as processes: the host is emulated", h))
+		lines = append(lines,
+			fmt.Sprintf(
+				"pods with the handler %s are not isolated by Hyper-V here, but as processes: the host is emulated", h))
 	}
 	return lines
 }
@@ -242,7 +250,8 @@ func (s *Status) printPeers(w io.Writer) {
 			if !p.Since.IsZero() {
 				since = time.Since(p.Since).Round(time.Second).String()
 			}
-			fmt.Fprintf(w, "%s%s\t%s\t%s\t%d\t%s\t%s\t%d\n", title, n.Name, dash(n.Network), p.Address, p.AS, state, since, p.Learnt)
+			fmt.Fprintf(w, "%s%s\t%s\t%s\t%d\t%s\t%s\t%d\n", title, n.Name, dash(n.Network), p.Address, p.AS, state,
+				since, p.Learnt)
 			title = ""
 		}
 	}

@@ -23,7 +23,8 @@ import (
 	"porthole.dev/porthole/proxy/health"
 )
 
-// ReadStatus looks at the processes, asks the API about the nodes, and every node's routes and proxy about their objects.
+// ReadStatus looks at the processes, asks the API about the nodes, and every node's routes and proxy about their
+// objects.
 func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 	config, err := readConfig(l)
 	if errors.Is(err, os.ErrNotExist) {
@@ -39,7 +40,8 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 	}
 	active, standby := supervise.Supervisors(l.RunDir())
 	if active.PID == 0 && standby.PID == 0 && !slices.ContainsFunc(processes, supervise.State.Alive) {
-		return nil, fmt.Errorf("the cluster in %s does not run: `porthole up` starts it, `porthole down` removes it", l.Dir)
+		return nil, fmt.Errorf("the cluster in %s does not run: `porthole up` starts it, `porthole down` removes it",
+			l.Dir)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, slow.Limit(10*time.Second))
@@ -86,12 +88,14 @@ func processesAt(all []supervise.State, node string) (of []supervise.State) {
 	return of
 }
 
-// bootOf reads the boot record of a Windows node; nil if there is none, or if the API does not tell which boot the node is in.
+// bootOf reads the boot record of a Windows node; nil if there is none, or if the API does not tell which boot the
+// node is in.
 func bootOf(l Layout, n *NodeStatus, object *v1.Node) *bootrecord.Boot {
 	if object == nil || n.OS != "windows" {
 		return nil
 	}
-	boot, err := bootrecord.ReadBoot(l.NodeFile(n.Name, "prefix", "drive_c", "ProgramData", "Porthole"), object.Status.NodeInfo.BootID)
+	boot, err := bootrecord.ReadBoot(l.NodeFile(n.Name, "prefix", "drive_c", "ProgramData", "Porthole"),
+		object.Status.NodeInfo.BootID)
 	if err != nil || boot.Empty() { // half a record is none
 		return nil
 	}

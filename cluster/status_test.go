@@ -16,8 +16,9 @@ import (
 // TestNetworkInStatus: the mode of a node, and how many of its peers have a session.
 func TestNetworkInStatus(t *testing.T) {
 	s := Status{Nodes: []NodeStatus{
-		{Name: "lin01", Network: "bgp", Routes: Counts{Wanted: 3, Present: 2, Problems: []string{"peer 10.0.0.2 (AS 1) has no session: refused"}},
-			Peers: []Peer{{Address: "10.0.0.1", AS: 1, Up: true}, {Address: "10.0.0.2", AS: 1, Reason: "refused"}}},
+		{Name: "lin01", Network: "bgp",
+			Routes: Counts{Wanted: 3, Present: 2, Problems: []string{"peer 10.0.0.2 (AS 1) has no session: refused"}},
+			Peers:  []Peer{{Address: "10.0.0.1", AS: 1, Up: true}, {Address: "10.0.0.2", AS: 1, Reason: "refused"}}},
 		{Name: "lin02", Network: "tor"}, {Name: "lin03"},
 	}}
 	var out bytes.Buffer
@@ -30,7 +31,8 @@ func TestNetworkInStatus(t *testing.T) {
 			rows[f[0]] = f
 		}
 	}
-	for name, want := range map[string]string{"NODE": "NETWORK SERVICES ROUTES PEERS", "lin01": "bgp 0/0 2/3 1/2", "lin02": "tor 0/0 0/0 -", "lin03": "- 0/0 0/0 -"} {
+	for name, want := range map[string]string{"NODE": "NETWORK SERVICES ROUTES PEERS", "lin01": "bgp 0/0 2/3 1/2",
+		"lin02": "tor 0/0 0/0 -", "lin03": "- 0/0 0/0 -"} {
 		if got := strings.Join(rows[name], " "); !strings.HasSuffix(got, " "+want) {
 			t.Errorf("%s: %q, want %q at the end", name, got, want)
 		}
@@ -43,8 +45,10 @@ func TestNetworkInStatus(t *testing.T) {
 // TestNotIsolatedInStatus: the status of an emulated Windows node names the handlers that ask for more than it has.
 // Row 1.99.
 func TestNotIsolatedInStatus(t *testing.T) {
-	object := &v1.Node{Status: v1.NodeStatus{RuntimeHandlers: []v1.NodeRuntimeHandler{{}, {Name: "runhcs-wcow-process"}, {Name: "runhcs-wcow-hypervisor"}}}}
-	s := Status{Nodes: []NodeStatus{nodeStatus(Node{Name: "lin01"}, "", object), nodeStatus(Node{Name: "win01", Windows: true, Build: 20348}, "", object)}}
+	object := &v1.Node{Status: v1.NodeStatus{RuntimeHandlers: []v1.NodeRuntimeHandler{{}, {Name: "runhcs-wcow-process"},
+		{Name: "runhcs-wcow-hypervisor"}}}}
+	s := Status{Nodes: []NodeStatus{nodeStatus(Node{Name: "lin01"}, "", object),
+		nodeStatus(Node{Name: "win01", Windows: true, Build: 20348}, "", object)}}
 	var out bytes.Buffer
 	if err := s.Print(&out); err != nil {
 		t.Fatal(err)
@@ -60,10 +64,13 @@ func TestServicesInStatus(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	c := countServices(health.Status{Ready: true, Wanted: 9, Programmed: 7, Omitted: 3,
 		Services: map[health.State]int{health.Programmed: 5, health.Pending: 1, health.Failed: 1},
-		Failed: []health.ServiceLine{{Service: "shop/web", State: health.Failed, Reason: "PortPoolExhausted", Message: "10.96.0.10 80/tcp: no ports",
-			Code: "0x803b0014", Since: since, Failures: 4},
-			{Service: "shop/old", State: health.Failed, Reason: "Refused", Message: "create load balancer: no (invalid, 0x57)", Code: "0x57", Since: since}},
-		Pending:  []health.ServiceLine{{Service: "shop/db", State: health.Pending, Frontends: 3, Programmed: 1, Since: since}},
+		Failed: []health.ServiceLine{{Service: "shop/web", State: health.Failed, Reason: "PortPoolExhausted",
+			Message: "10.96.0.10 80/tcp: no ports",
+			Code:    "0x803b0014", Since: since, Failures: 4},
+			{Service: "shop/old", State: health.Failed, Reason: "Refused",
+				Message: "create load balancer: no (invalid, 0x57)", Code: "0x57", Since: since}},
+		Pending: []health.ServiceLine{{Service: "shop/db", State: health.Pending, Frontends: 3, Programmed: 1,
+			Since: since}},
 		Unserved: []health.ServiceLine{{Service: "shop/sctp", Reason: "ProtocolNotSupported", Message: "port 7"}}})
 
 	want := []string{
@@ -87,9 +94,11 @@ func TestServicesInStatus(t *testing.T) {
 		t.Errorf("%v, table:\n%s", err, out.String())
 	}
 	out.Reset()
-	s.Nodes = append(s.Nodes, NodeStatus{Name: "win02", OS: "windows", Routes: Counts{Error: "nobody answers"}, Reason: "is not ready"})
+	s.Nodes = append(s.Nodes,
+		NodeStatus{Name: "win02", OS: "windows", Routes: Counts{Error: "nobody answers"}, Reason: "is not ready"})
 	end := "\nwin02: routes are not known: nobody answers\nwin02: is not ready\n"
-	if err := s.Print(&out); err != nil || !strings.Contains(out.String(), "\n\nwin01: ") || !strings.HasSuffix(out.String(), end) {
+	if err := s.Print(&out); err != nil || !strings.Contains(out.String(), "\n\nwin01: ") ||
+		!strings.HasSuffix(out.String(), end) {
 		t.Errorf("%v, table:\n%s", err, out.String())
 	}
 
@@ -108,7 +117,8 @@ func TestServicesInStatus(t *testing.T) {
 			t.Errorf("JSON lacks %s: %s", key, data)
 		}
 	}
-	if c := countServices(health.Status{Error: "RPC server is unavailable"}); c.String() != "?" || c.Error != "RPC server is unavailable" {
+	if c := countServices(health.Status{Error: "RPC server is unavailable"}); c.String() != "?" ||
+		c.Error != "RPC server is unavailable" {
 		t.Errorf("host away: %+v", c)
 	}
 
@@ -132,7 +142,8 @@ func TestPeersInStatus(t *testing.T) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
 	text := strings.Join(lines, "\n")
-	if want := "PEERS OF NETWORK ADDRESS AS SESSION FOR LEARNT\nlin01 bgp 10.99.0.1 64500 established 1m0s 3\nlin01 bgp 10.99.0.2 64500 none - 0\n"; !strings.Contains(text, want) {
+	if want :=
+		"PEERS OF NETWORK ADDRESS AS SESSION FOR LEARNT\nlin01 bgp 10.99.0.1 64500 established 1m0s 3\nlin01 bgp 10.99.0.2 64500 none - 0\n"; !strings.Contains(text, want) {
 		t.Errorf("the table lacks\n%s\nit is\n%s", want, text)
 	}
 

@@ -41,8 +41,8 @@ type UpOptions struct {
 	Out    io.Writer
 }
 
-// Up brings the cluster up and returns when it works. On a running cluster it changes nothing; after an interrupted Up it
-// finishes the work.
+// Up brings the cluster up and returns when it works. On a running cluster it changes nothing; after an interrupted Up
+// it finishes the work.
 func Up(ctx context.Context, o UpOptions) error {
 	if err := Preflight(ctx, o.Layout, o.Config); err != nil {
 		return err
@@ -111,7 +111,8 @@ func RegistryURL(l Layout) (string, error) {
 	return fmt.Sprintf("http://127.0.0.1:%d", c.RegistryPort), err
 }
 
-// writeFile writes a file and makes its folder. On the C: of a host it stays there, whatever the host's programs have put on the way.
+// writeFile writes a file and makes its folder. On the C: of a host it stays there, whatever the host's programs have
+// put on the way.
 func writeFile(path string, data []byte, mode os.FileMode) error {
 	if p, name, ok := wine.InPrefix(path); ok {
 		return p.WriteFile(name, data, mode)
@@ -260,10 +261,12 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 		return errors.Join(nodesSettle(ctx, o, client, p), networkSettle(ctx, o, client, p))
 	}
 
-	if err := o.wait(ctx, controlPlaneWait, func(ctx context.Context) error { return applyBase(ctx, o.Layout) }); err != nil {
+	if err := o.wait(ctx, controlPlaneWait,
+		func(ctx context.Context) error { return applyBase(ctx, o.Layout) }); err != nil {
 		return err
 	}
-	if err := o.wait(ctx, controlPlaneWait, func(ctx context.Context) error { return prepareJoins(ctx, o) }); err != nil {
+	if err := o.wait(ctx, controlPlaneWait,
+		func(ctx context.Context) error { return prepareJoins(ctx, o) }); err != nil {
 		return err
 	}
 	if err := joinNodes(ctx, o, p); err != nil {
@@ -281,7 +284,8 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 	if err := checkCluster(ctx, o, client, p); err != nil {
 		return err
 	}
-	if err := o.wait(ctx, addonsWait, func(ctx context.Context) error { return client.Serves(ctx, "metrics.k8s.io", "v1beta1") }); err != nil {
+	if err := o.wait(ctx, addonsWait,
+		func(ctx context.Context) error { return client.Serves(ctx, "metrics.k8s.io", "v1beta1") }); err != nil {
 		return fmt.Errorf("metrics-server: %w (log: %s)", err, o.Layout.Log("metrics-server"))
 	}
 	p.done("metrics-server")
@@ -383,8 +387,8 @@ func nodesRegistered(want []Node, have []v1.Node) error {
 	return nil
 }
 
-// wait calls try until it succeeds. If the time is over first, it returns the last error of try, and names the flag that
-// gives more time.
+// wait calls try until it succeeds. If the time is over first, it returns the last error of try, and names the flag
+// that gives more time.
 func (o UpOptions) wait(ctx context.Context, usual time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, slow.Limit(usual))
 	defer cancel()
@@ -410,7 +414,8 @@ func (o UpOptions) wait(ctx context.Context, usual time.Duration, try func(conte
 
 // apply gives a manifest to the bundled kubectl.
 func apply(ctx context.Context, l Layout, manifest string) error {
-	cmd := exec.CommandContext(ctx, l.Bundled("kube"), "kubectl", "--kubeconfig", l.Kubeconfig(), "apply", "--server-side", "--force-conflicts", "-f", "-")
+	cmd := exec.CommandContext(ctx, l.Bundled("kube"), "kubectl", "--kubeconfig", l.Kubeconfig(), "apply",
+		"--server-side", "--force-conflicts", "-f", "-")
 	cmd.Stdin = strings.NewReader(manifest)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("applying manifests: %w: %s", err, strings.TrimSpace(string(out)))

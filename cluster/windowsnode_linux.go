@@ -16,7 +16,8 @@ import (
 	"porthole.dev/porthole/internal/slow"
 )
 
-// ensureWindowsHosts makes the Wine templates of the builds that have none, and mounts an overlay of one for every host.
+// ensureWindowsHosts makes the Wine templates of the builds that have none, and mounts an overlay of one for every
+// host.
 func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 	if c.WindowsNodes == 0 {
 		return nil
@@ -99,9 +100,10 @@ func (m windowsMaker) ensure(ctx context.Context, n Node) error {
 
 func prefix(l Layout, n Node) wine.Prefix { return wine.Prefix{Dir: l.NodeFile(n.Name, "prefix")} }
 
-// ensurePrograms puts the programs that an administrator would install on every Windows node into a folder that lies below the C: of
-// all of them, and returns the folder. So 20 nodes have them on the disk and in memory once, not 20 times (1.4 GB). While a node is
-// mounted over it the folder stays as it is: writeWindowsNode gives the nodes what is newer.
+// ensurePrograms puts the programs that an administrator would install on every Windows node into a folder that lies
+// below the C: of all of them, and returns the folder. So 20 nodes have them on the disk and in memory once, not 20
+// times (1.4 GB). While a node is mounted over it the folder stays as it is: writeWindowsNode gives the nodes what is
+// newer.
 func ensurePrograms(l Layout) (dir string, err error) {
 	dir = l.at("wine", "programs")
 	if wine.IsLower(dir) {
@@ -140,7 +142,8 @@ func writeWindowsNode(l Layout, cfg Config, n Node) error {
 	}
 	errs := []error{
 		hostOf(l, cfg, n).WriteRuntimeFiles(pauseImage),
-		writeFile(filepath.Join(c, "etc", "containerd", "certs.d", "_default", "hosts.toml"), containerdconf.RegistryHosts("http://"+registryAddress()), 0o644),
+		writeFile(filepath.Join(c, "etc", "containerd", "certs.d", "_default", "hosts.toml"),
+			containerdconf.RegistryHosts("http://"+registryAddress()), 0o644),
 	}
 	if cfg.Supervisor == SuperviseServices {
 		errs = append(errs, unpackArchive(l, cfg, n))
@@ -153,8 +156,8 @@ func writeWindowsNode(l Layout, cfg Config, n Node) error {
 // pauseImage is the image of sandboxes on Windows nodes; it has a variant for each build.
 const pauseImage = "docker.io/porthole/pause:1"
 
-// openFirewalls has each Windows node with a firewall make the rules for our programs, as an administrator would. It runs when the nodes
-// are Ready: the programs make none by themselves, and need none to reach others.
+// openFirewalls has each Windows node with a firewall make the rules for our programs, as an administrator would. It
+// runs when the nodes are Ready: the programs make none by themselves, and need none to reach others.
 func openFirewalls(ctx context.Context, o UpOptions, p *progress) error {
 	if !o.Config.WindowsFirewall {
 		return nil
@@ -165,7 +168,8 @@ func openFirewalls(ctx context.Context, o UpOptions, p *progress) error {
 		if !n.Windows {
 			continue
 		}
-		if err := runOnNode(ctx, hostOf(o.Layout, o.Config, n), `C:\k\porthole.exe`, append([]string{"firewall", "add"}, o.Config.network().firewall...)...); err != nil {
+		if err := runOnNode(ctx, hostOf(o.Layout, o.Config, n), `C:\k\porthole.exe`,
+			append([]string{"firewall", "add"}, o.Config.network().firewall...)...); err != nil {
 			return fmt.Errorf("making firewall rules on %s: %w", n.Name, err)
 		}
 	}
@@ -187,8 +191,8 @@ func runOnNode(ctx context.Context, h host.Host, exe string, args ...string) err
 	return nil
 }
 
-// relink makes to a hard link to from, in place of an earlier file. If to has the size and the time of from, it is that link already,
-// also where an overlay shows the two as different files.
+// relink makes to a hard link to from, in place of an earlier file. If to has the size and the time of from, it is
+// that link already, also where an overlay shows the two as different files.
 func relink(from, to string) error {
 	if p, name, ok := wine.InPrefix(to); ok {
 		_, old, _ := wine.InPrefix(from)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestPrograms installs the programs of Windows nodes, once more, and again after one of them was built anew with the same size.
+// TestPrograms installs the programs of Windows nodes, once more, and again after one of them was built anew with the
+// same size.
 func TestPrograms(t *testing.T) {
 	l := Layout{Dir: t.TempDir(), Bin: t.TempDir()}
 	build := func(name, text string, at time.Time) {
@@ -32,7 +33,8 @@ func TestPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := map[string]os.FileInfo{}
-		for _, name := range []string{"k/porthole.exe", "k/kubelet.exe", "k/kube-proxy.exe", "opt/cni/bin/win-bridge.exe"} {
+		for _, name := range []string{"k/porthole.exe", "k/kubelet.exe", "k/kube-proxy.exe",
+			"opt/cni/bin/win-bridge.exe"} {
 			if found[name], err = os.Stat(filepath.Join(dir, "drive_c", name)); err != nil {
 				t.Fatal(err)
 			}

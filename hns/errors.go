@@ -34,8 +34,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ClassOf returns the class of a call's error. An error that did not come from HNS, a deadline for example, is Unknown; nil has
-// no class.
+// ClassOf returns the class of a call's error. An error that did not come from HNS, a deadline for example, is
+// Unknown; nil has no class.
 func ClassOf(err error) Class {
 	if err == nil {
 		return ""
@@ -75,8 +75,8 @@ func IsAttached(err error) bool {
 	return errors.As(err, &e) && (e.Code == CodeInNamespace || e.Code == CodeAttached)
 }
 
-// codes are the result codes that HNS was seen to return, with their classes. Names and meanings: winerror.h (most are in
-// golang.org/x/sys/windows). Codes of facility 7 stand here as the Win32 code in them (see ReduceCode).
+// codes are the result codes that HNS was seen to return, with their classes. Names and meanings: winerror.h (most are
+// in golang.org/x/sys/windows). Codes of facility 7 stand here as the Win32 code in them (see ReduceCode).
 var codes = []struct {
 	code  uint32
 	class Class
@@ -97,17 +97,18 @@ var codes = []struct {
 	{0x803b000e, Unsupported}, // HCN_E_INVALID_POLICY_TYPE
 	{0x803b0015, Unsupported}, // HCN_E_REQUEST_UNSUPPORTED
 
-	{0x57, Invalid},            // ERROR_INVALID_PARAMETER
-	{0x803b000b, Invalid},      // HCN_E_INVALID_NETWORK_TYPE
-	{0x803b000c, Invalid},      // HCN_E_INVALID_ENDPOINT
-	{0x803b000d, Invalid},      // HCN_E_INVALID_POLICY
-	{0x803b001b, Invalid},      // HCN_E_INVALID_JSON
-	{0x803b001e, Invalid},      // HCN_E_INVALID_IP
-	{CodeInNamespace, Invalid}, // the endpoint is in another namespace, if the caller has excluded that it is in the wanted one
-	{0x803b002f, Invalid},      // HCN_E_ADDR_INVALID_OR_RESERVED
-	{0x803b0030, Invalid},      // HCN_E_INVALID_PREFIX
-	{0x803b0032, Invalid},      // HCN_E_INVALID_SUBNET
-	{0x803b0033, Invalid},      // HCN_E_INVALID_IP_SUBNET
+	{0x57, Invalid},       // ERROR_INVALID_PARAMETER
+	{0x803b000b, Invalid}, // HCN_E_INVALID_NETWORK_TYPE
+	{0x803b000c, Invalid}, // HCN_E_INVALID_ENDPOINT
+	{0x803b000d, Invalid}, // HCN_E_INVALID_POLICY
+	{0x803b001b, Invalid}, // HCN_E_INVALID_JSON
+	{0x803b001e, Invalid}, // HCN_E_INVALID_IP
+	// the endpoint is in another namespace, if the caller has excluded that it is in the wanted one
+	{CodeInNamespace, Invalid},
+	{0x803b002f, Invalid}, // HCN_E_ADDR_INVALID_OR_RESERVED
+	{0x803b0030, Invalid}, // HCN_E_INVALID_PREFIX
+	{0x803b0032, Invalid}, // HCN_E_INVALID_SUBNET
+	{0x803b0033, Invalid}, // HCN_E_INVALID_IP_SUBNET
 
 	// Nothing follows from these about the object that was asked for.
 	{0x803b0007, Unknown}, // HCN_E_PORT_NOT_FOUND, of the switch

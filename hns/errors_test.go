@@ -23,7 +23,8 @@ func TestClassOfCode(t *testing.T) {
 }
 
 func TestReduceCode(t *testing.T) {
-	for code, want := range map[uint32]uint32{0x80070490: 0x490, 0x800700b7: 0xb7, 0x803b0013: 0x803b0013, 0x80004001: 0x80004001} {
+	for code, want := range map[uint32]uint32{0x80070490: 0x490, 0x800700b7: 0xb7, 0x803b0013: 0x803b0013,
+		0x80004001: 0x80004001} {
 		if got := ReduceCode(code); got != want {
 			t.Errorf("%x: %x, want %x", code, got, want)
 		}

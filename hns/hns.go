@@ -1,6 +1,6 @@
 // Package hns is our vocabulary of Windows networking: networks, endpoints, namespaces and load balancers of the Host
-// Networking Service (HNS) as plain values, with typed ids and netip addresses, and the classes of its errors. It is pure: hns/hcn
-// calls HNS on Windows, hns/hnstest is a fake for tests.
+// Networking Service (HNS) as plain values, with typed ids and netip addresses, and the classes of its errors. It is
+// pure: hns/hcn calls HNS on Windows, hns/hnstest is a fake for tests.
 package hns
 
 import (
@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Ids are lower-case GUIDs without braces, whatever case HNS wrote them in, so that they can be compared. hns/hcn sends them to HNS as
-// HNS wrote them.
+// Ids are lower-case GUIDs without braces, whatever case HNS wrote them in, so that they can be compared. hns/hcn
+// sends them to HNS as HNS wrote them.
 type (
 	NetworkID      string
 	EndpointID     string
@@ -36,8 +36,8 @@ func (v Version) AtLeast(major, minor int) bool {
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// CanModifyLoadBalancer reports whether a load balancer can be changed in place. Version 15.4 accepts the call and changes
-// nothing (kubernetes/kubernetes#131466).
+// CanModifyLoadBalancer reports whether a load balancer can be changed in place. Version 15.4 accepts the call and
+// changes nothing (kubernetes/kubernetes#131466).
 func (v Version) CanModifyLoadBalancer() bool { return v.AtLeast(15, 5) }
 
 // HasSessionAffinity reports whether load balancers can keep a client on one backend.
@@ -54,7 +54,8 @@ const (
 	L2Bridge = "L2Bridge"
 	L2Tunnel = "L2Tunnel"
 	Overlay  = "Overlay"
-	// Transparent networks put pods into the segment of the adapter, or onto what an extension of the switch makes of it.
+	// Transparent networks put pods into the segment of the adapter, or onto what an extension of the switch makes of
+	// it.
 	Transparent = "Transparent"
 )
 
@@ -69,17 +70,19 @@ type Network struct {
 	// Management is the node's own address on the adapter. HNS reports it some time after the network was made.
 	Management netip.Addr
 	DNS        DNS
-	// Extension is the id of an extension of the virtual switch that forwards its packets in place of the switch; empty: none.
+	// Extension is the id of an extension of the virtual switch that forwards its packets in place of the switch;
+	// empty: none.
 	Extension string
-	// Transient networks are gone after a reboot; HNS makes others anew from its records, which interrupts the node's network.
+	// Transient networks are gone after a reboot; HNS makes others anew from its records, which interrupts the node's
+	// network.
 	Transient bool
 
 	// The following fields are for overlay networks only.
 
 	// RemoteSubnets say which host serves which addresses.
 	RemoteSubnets []RemoteSubnet
-	// RouterMAC is the hardware address of this host in the overlay, which its peers have to know. HNS chooses it when it makes the
-	// network, and reports it some time later; it is not written.
+	// RouterMAC is the hardware address of this host in the overlay, which its peers have to know. HNS chooses it when
+	// it makes the network, and reports it some time later; it is not written.
 	RouterMAC string
 	// HostRoute lets the host's own programs reach the pods of the network on this host.
 	HostRoute bool
@@ -87,7 +90,8 @@ type Network struct {
 	VxlanPort uint16
 }
 
-// RemoteSubnet is a range of addresses of an overlay network and the host behind it. It is comparable, with MAC as HNS or we wrote it.
+// RemoteSubnet is a range of addresses of an overlay network and the host behind it. It is comparable, with MAC as HNS
+// or we wrote it.
 type RemoteSubnet struct {
 	Prefix   netip.Prefix
 	Provider netip.Addr // the host's own address
@@ -95,8 +99,8 @@ type RemoteSubnet struct {
 	MAC      string     // RouterMAC of that host
 }
 
-// NormalMAC returns a hardware address in the one of HNS's spellings that it writes itself, "00-15-5D-11-00-04". Other texts are
-// returned in upper case.
+// NormalMAC returns a hardware address in the one of HNS's spellings that it writes itself, "00-15-5D-11-00-04". Other
+// texts are returned in upper case.
 func NormalMAC(mac string) string { return strings.ToUpper(strings.ReplaceAll(mac, ":", "-")) }
 
 // Subnet is a range of addresses of a network. Gateway is HNS's own address in it.
@@ -106,9 +110,9 @@ type Subnet struct {
 	VSID    uint32 // of an overlay network: its VXLAN network identifier; 0: none
 }
 
-// HostAddr returns the second address of the subnet. Node agents put the host's own endpoint there, and pods on bridged
-// networks take it for their gateway: upstream's win-bridge has the same rule (also microsoft/SDN start-kubelet.ps1), because
-// HNS keeps the first address for itself.
+// HostAddr returns the second address of the subnet. Node agents put the host's own endpoint there, and pods on
+// bridged networks take it for their gateway: upstream's win-bridge has the same rule (also microsoft/SDN
+// start-kubelet.ps1), because HNS keeps the first address for itself.
 func (s Subnet) HostAddr() netip.Addr { return s.Prefix.Masked().Addr().Next().Next() }
 
 // DNS holds the settings that a container gets with its endpoint.
@@ -119,8 +123,8 @@ type DNS struct {
 	Options []string
 }
 
-// Endpoint is a port of a network, with the addresses of what is attached to it (local), or stands for an address on another
-// host (remote).
+// Endpoint is a port of a network, with the addresses of what is attached to it (local), or stands for an address on
+// another host (remote).
 type Endpoint struct {
 	ID        EndpointID
 	Name      string
@@ -134,7 +138,8 @@ type Endpoint struct {
 	Routes    []Route
 	DNS       DNS
 	Policies  []Policy
-	// Provider is the address of the host behind a remote endpoint of an overlay network, from its ProviderAddress policy.
+	// Provider is the address of the host behind a remote endpoint of an overlay network, from its ProviderAddress
+	// policy.
 	Provider netip.Addr
 	// State is that which HNS gives; it is not written.
 	State EndpointState
@@ -143,8 +148,9 @@ type Endpoint struct {
 // EndpointState is the state that HNS reports of an endpoint. Zero: it reported none.
 type EndpointState uint16
 
-// States of endpoints, as hcsshim and microsoft/SDN's scripts know them. An endpoint that is in no compartment yet is created. Attached is
-// hcsshim's AttachedSharing, the state of a pod's endpoint, whose compartment several containers share.
+// States of endpoints, as hcsshim and microsoft/SDN's scripts know them. An endpoint that is in no compartment yet is
+// created. Attached is hcsshim's AttachedSharing, the state of a pod's endpoint, whose compartment several containers
+// share.
 const (
 	EndpointCreated  EndpointState = 1
 	EndpointAttached EndpointState = 3
@@ -153,7 +159,8 @@ const (
 	EndpointGone     EndpointState = 6
 )
 
-// Broken returns what is wrong with an endpoint of this state, in a word; "" if nothing is. A state that HNS did not give is not wrong.
+// Broken returns what is wrong with an endpoint of this state, in a word; "" if nothing is. A state that HNS did not
+// give is not wrong.
 func (s EndpointState) Broken() string {
 	switch s {
 	case EndpointDegraded:

@@ -7,9 +7,10 @@ import (
 	"slices"
 )
 
-// Outline returns a hash of what HNS's first interface (HNSCall) shows of a load balancer when it lists all of them: endpoints,
-// source address, frontend addresses, ports and direct server return. Session affinity, IPv6 and port flags other than PortILB
-// are not in that list. If the outline of a load balancer is the same as before, none of what is hashed has changed.
+// Outline returns a hash of what HNS's first interface (HNSCall) shows of a load balancer when it lists all of them:
+// endpoints, source address, frontend addresses, ports and direct server return. Session affinity, IPv6 and port flags
+// other than PortILB are not in that list. If the outline of a load balancer is the same as before, none of what is
+// hashed has changed.
 func (lb LoadBalancer) Outline() uint64 {
 	h := fnv.New64a()
 	text := func(s string) {
@@ -31,7 +32,8 @@ func (lb LoadBalancer) Outline() uint64 {
 
 	ports := make([]uint64, 0, len(lb.Ports))
 	for _, p := range lb.Ports {
-		ports = append(ports, uint64(p.Protocol)<<40|uint64(p.External)<<24|uint64(p.Internal)<<8|uint64(p.Flags&PortILB))
+		ports = append(ports,
+			uint64(p.Protocol)<<40|uint64(p.External)<<24|uint64(p.Internal)<<8|uint64(p.Flags&PortILB))
 	}
 	slices.Sort(ports)
 	for _, p := range ports {

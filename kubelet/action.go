@@ -52,13 +52,15 @@ type tools struct {
 }
 
 func newTools(o *Options, f *folders, allocatable func() v1.ResourceList) *tools {
-	return &tools{runtime: o.Runtime, images: o.Images, volumes: o.Volumes, groups: o.Volumes, objects: o.API, events: o.API, meter: o.Meter,
-		nodeName: o.Node.Name, nodeIPs: o.Node.IPs, dns: o.DNS, hostDNS: o.HostDNS, windows: o.Windows, rootDir: o.RootDir, cgroups: o.Cgroups,
+	return &tools{runtime: o.Runtime, images: o.Images, volumes: o.Volumes, groups: o.Volumes, objects: o.API,
+		events: o.API, meter: o.Meter,
+		nodeName: o.Node.Name, nodeIPs: o.Node.IPs, dns: o.DNS, hostDNS: o.HostDNS, windows: o.Windows,
+		rootDir: o.RootDir, cgroups: o.Cgroups,
 		folders: f, allocatable: allocatable}
 }
 
-// effects carries out the actions of one pod. It knows nothing of the pod's state: what an action needs comes with its job,
-// and what came of it goes back as facts. It is safe for concurrent use.
+// effects carries out the actions of one pod. It knows nothing of the pod's state: what an action needs comes with its
+// job, and what came of it goes back as facts. It is safe for concurrent use.
 type effects struct {
 	*tools
 	uid types.UID
@@ -67,14 +69,16 @@ type effects struct {
 	pulled atomic.Bool
 }
 
-// job is an action with what it needs to know of the pod's state. Which fields are set depends on the kind of the action.
+// job is an action with what it needs to know of the pod's state. Which fields are set depends on the kind of the
+// action.
 type job struct {
 	pod.Action
 	pod     *v1.Pod
 	runtime *pod.Runtime
 	// podIP is the address of the pod for its hooks.
 	podIP string
-	// user is that of the container's image, imageVolumes the references of images that are volumes, by the volume's name.
+	// user is that of the container's image, imageVolumes the references of images that are volumes, by the volume's
+	// name.
 	user         pod.ImageUser
 	imageVolumes map[string]string
 	// preStop is the hook to run before a container is stopped; nil if it has none.
@@ -109,8 +113,8 @@ func (e *effects) event(p *v1.Pod, container, kind, reason, message string) {
 // rereadTimeout bounds reread.
 const rereadTimeout = 10 * time.Second
 
-// reread asks the runtime what it has of the pod, after a call that failed but may have been carried out in part: the name of a
-// half-made object would make the next attempt fail. It returns no fact if the runtime does not answer.
+// reread asks the runtime what it has of the pod, after a call that failed but may have been carried out in part: the
+// name of a half-made object would make the next attempt fail. It returns no fact if the runtime does not answer.
 func (e *effects) reread(ctx context.Context) []pod.Fact {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rereadTimeout)
 	defer cancel()

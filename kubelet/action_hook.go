@@ -11,8 +11,8 @@ import (
 	"porthole.dev/porthole/kubelet/probe"
 )
 
-// postStart runs the postStart hook beside its container, which counts as started when the hook is done, and is stopped if
-// it fails. Until then nothing else of the pod starts.
+// postStart runs the postStart hook beside its container, which counts as started when the hook is done, and is
+// stopped if it fails. Until then nothing else of the pod starts.
 func (e *effects) postStart(ctx context.Context, j job) []pod.Fact {
 	done := []pod.Fact{pod.HookDone{Name: j.Name, ContainerID: j.ID}}
 	c := pod.FindContainer(j.pod, j.Name)
@@ -63,7 +63,8 @@ func (e *effects) hook(ctx context.Context, p *v1.Pod, c *v1.Container, h hookCa
 		if plain && err == nil {
 			e.meter.Life().PlainHook()
 			e.event(p, c.Name, v1.EventTypeWarning, "LifecycleHTTPFallback", fmt.Sprintf(
-				"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", h.handler.HTTPGet.Host))
+				"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded",
+				h.handler.HTTPGet.Host))
 		}
 		return err
 	}

@@ -26,7 +26,8 @@ func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
 		return dropped(j)
 	}
 
-	r := image.Request{Name: name, Policy: policy, Secrets: e.pullSecrets(ctx, j.pod), PodUID: string(j.pod.UID), For: credentialPod(j.pod),
+	r := image.Request{Name: name, Policy: policy, Secrets: e.pullSecrets(ctx, j.pod), PodUID: string(j.pod.UID),
+		For: credentialPod(j.pod),
 		Event: func(kind, reason, message string) {
 			if reason == "Pulling" {
 				e.pulled.Store(true)
@@ -41,10 +42,12 @@ func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
 
 	asked := pod.ImageAsked{Container: j.Name, Volume: j.Volume, Image: name}
 	if err == nil {
-		return []pod.Fact{pod.ImagePresent{ImageAsked: asked, Ref: img.Ref, User: pod.ImageUser{UID: img.UID, Name: img.Username}}}
+		return []pod.Fact{pod.ImagePresent{ImageAsked: asked, Ref: img.Ref,
+			User: pod.ImageUser{UID: img.UID, Name: img.Username}}}
 	}
 
-	f := pod.ImageFailed{ImageAsked: asked, Reason: image.ErrImagePull, Message: err.Error(), RetryAt: time.Now().Add(time.Second)}
+	f := pod.ImageFailed{ImageAsked: asked, Reason: image.ErrImagePull, Message: err.Error(),
+		RetryAt: time.Now().Add(time.Second)}
 	var known *image.Error
 	if errors.As(err, &known) {
 		f.Reason, f.RetryAt = known.Reason, known.RetryAt
@@ -52,8 +55,8 @@ func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
 	return []pod.Fact{f}
 }
 
-// addHandler says by which handler of the runtime the container will run. The runtime may pull the image for it, and on Windows it
-// depends on that which images fit.
+// addHandler says by which handler of the runtime the container will run. The runtime may pull the image for it, and
+// on Windows it depends on that which images fit.
 func addHandler(ctx context.Context, e *effects, j job, r *image.Request) {
 	var spec runtime.SandboxSpec
 	if err := e.runtimeHandler(ctx, j.pod, &spec); err != nil {
@@ -75,7 +78,8 @@ func (e *effects) pullSecrets(ctx context.Context, p *v1.Pod) (secrets []v1.Secr
 		s, err := e.objects.Secret(ctx, p.Namespace, ref.Name)
 		if err != nil {
 			e.event(p, "", v1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
-				"Unable to retrieve some image pull secrets ("+ref.Name+"); attempting to pull the image may not succeed.")
+				"Unable to retrieve some image pull secrets ("+ref.Name+
+					"); attempting to pull the image may not succeed.")
 			continue
 		}
 		secrets = append(secrets, *s)
@@ -102,14 +106,15 @@ func imageMounts(p *v1.Pod, c *v1.Container, refs map[string]string) (mounts []r
 		m := &c.VolumeMounts[i]
 		if ref := refs[m.Name]; ref != "" {
 			name, _, _ := pod.WantedImage(p, pod.Action{Volume: m.Name})
-			mounts = append(mounts, runtime.Mount{Image: ref, ImageName: name, ImageSubPath: m.SubPath, ContainerPath: m.MountPath, ReadOnly: true})
+			mounts = append(mounts, runtime.Mount{Image: ref, ImageName: name, ImageSubPath: m.SubPath,
+				ContainerPath: m.MountPath, ReadOnly: true})
 		}
 	}
 	return mounts
 }
 
-// imageMountFailed reports whether a container was not made because an image that it has as a volume could not be mounted: then the runtime says so in
-// CRI's word.
+// imageMountFailed reports whether a container was not made because an image that it has as a volume could not be
+// mounted: then the runtime says so in CRI's word.
 func imageMountFailed(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "ImageVolumeMountFailed")
 }

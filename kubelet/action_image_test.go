@@ -44,7 +44,8 @@ func TestImageForItsHandler(t *testing.T) {
 
 // TestCredentialPod: programs that know logins are told whose pod it is.
 func TestCredentialPod(t *testing.T) {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u"}, Spec: v1.PodSpec{ServiceAccountName: "s"}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u"},
+		Spec: v1.PodSpec{ServiceAccountName: "s"}}
 	if got, want := credentialPod(p), (credential.Pod{Namespace: "n", Name: "p", UID: "u", Account: "s"}); got != want {
 		t.Errorf("%+v", got)
 	}

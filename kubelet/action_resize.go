@@ -10,7 +10,8 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// resizePod changes what runs: the pod's cgroup first where it grows, last where it shrinks, and its containers in between.
+// resizePod changes what runs: the pod's cgroup first where it grows, last where it shrinks, and its containers in
+// between.
 func (e *effects) resizePod(ctx context.Context, j job) []pod.Fact {
 	ctx, began := context.WithoutCancel(ctx), time.Now()
 	f := pod.Resized{Resources: pod.ResourcesOf(j.pod), Actuated: map[string]v1.ResourceRequirements{}}
@@ -35,8 +36,8 @@ func (e *effects) resizePod(ctx context.Context, j job) []pod.Fact {
 	return append(e.reread(ctx), f) // the runtime sends no event about it
 }
 
-// checkMemory returns an error, in upstream's words, if a container uses more memory than its new limit, for the kernel would
-// kill it.
+// checkMemory returns an error, in upstream's words, if a container uses more memory than its new limit, for the
+// kernel would kill it.
 func (e *effects) checkMemory(ctx context.Context, j job) error {
 	for _, u := range j.Updates {
 		c, _ := j.runtime.Find(u.ID)
@@ -52,7 +53,8 @@ func (e *effects) checkMemory(ctx context.Context, j job) error {
 			return err
 		}
 		if used >= limit {
-			return fmt.Errorf("cannot decrease memory limits: attempting to set container %q memory limit (%d) below current usage (%d)", u.Name, limit, used)
+			return fmt.Errorf(
+				"cannot decrease memory limits: attempting to set container %q memory limit (%d) below current usage (%d)", u.Name, limit, used)
 		}
 	}
 	return nil

@@ -15,10 +15,12 @@ import (
 	"porthole.dev/porthole/kubelet/userns"
 )
 
-// createSandbox makes a sandbox with its network, and has the claims of the pod prepared, and makes its folder and its cgroup, before it.
+// createSandbox makes a sandbox with its network, and has the claims of the pod prepared, and makes its folder and its
+// cgroup, before it.
 func (e *effects) createSandbox(ctx context.Context, j job) []pod.Fact {
 	if err := e.claims.Prepare(ctx, j.pod); err != nil {
-		e.event(j.pod, "", v1.EventTypeWarning, "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: "+err.Error())
+		e.event(j.pod, "", v1.EventTypeWarning, "FailedPrepareDynamicResources",
+			"Failed to prepare dynamic resources: "+err.Error())
 		return []pod.Fact{pod.SandboxFailed{Message: err.Error()}}
 	}
 	box, asked, err := e.makeSandbox(ctx, j)
@@ -101,22 +103,26 @@ func (e *effects) sandboxSpec(p *v1.Pod, attempt uint32) (runtime.SandboxSpec, e
 	return spec, err
 }
 
-// oldIsolation is the annotation of Kubernetes 1.10 to 1.20 that asked for Hyper-V isolation, of pods with one container.
+// oldIsolation is the annotation of Kubernetes 1.10 to 1.20 that asked for Hyper-V isolation, of pods with one
+// container.
 const oldIsolation = "experimental.windows.kubernetes.io/isolation-type"
 
 // warnOfIsolation tells of the annotation that no longer has an effect, and of what replaced it.
 func warnOfIsolation(e *effects, p *v1.Pod) {
 	if value, ok := p.Annotations[oldIsolation]; ok && e.windows && e.sent.first(oldIsolation) {
 		e.event(p, "", v1.EventTypeWarning, "IsolationAnnotation", fmt.Sprintf(
-			"The annotation %s=%s has no effect: use a RuntimeClass with the handler runhcs-wcow-hypervisor", oldIsolation, value))
+			"The annotation %s=%s has no effect: use a RuntimeClass with the handler runhcs-wcow-hypervisor",
+			oldIsolation, value))
 	}
 }
 
-// classTimeout bounds the question for a class, so that a pod without sandbox is not held up by an API server that is away.
+// classTimeout bounds the question for a class, so that a pod without sandbox is not held up by an API server that is
+// away.
 const classTimeout = 10 * time.Second
 
-// runtimeHandler fills in the runtime handler that the pod's class names; a pod without a class gets the default one. The
-// API server refuses pods whose class does not exist; one that went since fails here, and the pod waits for it to return.
+// runtimeHandler fills in the runtime handler that the pod's class names; a pod without a class gets the default one.
+// The API server refuses pods whose class does not exist; one that went since fails here, and the pod waits for it to
+// return.
 func (e *effects) runtimeHandler(ctx context.Context, p *v1.Pod, spec *runtime.SandboxSpec) error {
 	name := p.Spec.RuntimeClassName
 	if name == nil || *name == "" {

@@ -11,12 +11,14 @@ import (
 	"porthole.dev/porthole/kubelet/volume"
 )
 
-// TestSandboxHasTheNodesServersOfNow: servers that DHCP gives the node after the kubelet has started are those of later pods.
+// TestSandboxHasTheNodesServersOfNow: servers that DHCP gives the node after the kubelet has started are those of
+// later pods.
 func TestSandboxHasTheNodesServersOfNow(t *testing.T) {
 	now := dns.Config{}
 	manager := volume.New(volume.Options{})
 	t.Cleanup(manager.Close)
-	e := &effects{tools: &tools{groups: manager, nodeName: "node", cgroups: cgroup.None{}, hostDNS: func() dns.Config { return now }}, sent: &onceSet{}}
+	e := &effects{tools: &tools{groups: manager, nodeName: "node", cgroups: cgroup.None{},
+		hostDNS: func() dns.Config { return now }}, sent: &onceSet{}}
 	p := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}}
 	for _, servers := range [][]string{nil, {"192.0.2.53"}, {"192.0.2.54", "192.0.2.55"}} {
 		now.Servers = servers

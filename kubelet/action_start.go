@@ -73,9 +73,11 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 	return []pod.Fact{pod.ContainerStarted{Container: made, Hook: c.Lifecycle != nil && c.Lifecycle.PostStart != nil}}
 }
 
-// undo stops a container at once that may have got something else than its mounts. It returns what is left of the container, and why it was stopped.
+// undo stops a container at once that may have got something else than its mounts. It returns what is left of the
+// container, and why it was stopped.
 func undo(ctx context.Context, e *effects, made pod.Container, cause error) (pod.Container, error) {
-	err := &runtime.StepError{Reason: "RunContainerError", Err: errors.Join(cause, e.runtime.StopContainer(ctx, made.ID, 0))}
+	err := &runtime.StepError{Reason: "RunContainerError",
+		Err: errors.Join(cause, e.runtime.StopContainer(ctx, made.ID, 0))}
 	if now, ok, readErr := e.runtime.Container(ctx, made.ID); readErr == nil && ok {
 		now.SandboxID = made.SandboxID
 		made = now
@@ -93,7 +95,8 @@ func (e *effects) startFailed(j job, c *v1.Container, reason string, err error) 
 	return pod.StartFailed{Name: j.Name, Reason: reason, Message: err.Error()}
 }
 
-// containerSpec returns what the runtime has to know to make a container. The caller must call its Release even after an error.
+// containerSpec returns what the runtime has to know to make a container. The caller must call its Release even after
+// an error.
 func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (runtime.ContainerSpec, error) {
 	p := j.pod
 	box, err := e.sandboxSpec(p, 0)
@@ -113,7 +116,8 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 		return runtime.ContainerSpec{}, err
 	}
 
-	spec := runtime.ContainerSpec{Sandbox: box, SandboxID: j.ID, Container: c, Attempt: j.Attempt, Reset: j.Reset, ImageRef: j.ImageRef,
+	spec := runtime.ContainerSpec{Sandbox: box, SandboxID: j.ID, Container: c, Attempt: j.Attempt, Reset: j.Reset,
+		ImageRef:  j.ImageRef,
 		ImageUser: runtime.ImageUser{UID: j.user.UID, Name: j.user.Name}, TargetID: targetOf(p, j.Name, j.runtime),
 		Command: env.ExpandAll(c.Command, vars), Args: env.ExpandAll(c.Args, vars)}
 	values := map[string]string{}
@@ -133,9 +137,9 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 	return spec, err
 }
 
-// addresses returns the addresses that the containers of a pod get in their environment and hosts file. A pod with hostNetwork has the
-// node's addresses. On Windows the runtime gives the host's network to HostProcess pods only (docs/windows-facts.md): any other pod has an
-// address of its own, in the sandbox's status.
+// addresses returns the addresses that the containers of a pod get in their environment and hosts file. A pod with
+// hostNetwork has the node's addresses. On Windows the runtime gives the host's network to HostProcess pods only
+// (docs/windows-facts.md): any other pod has an address of its own, in the sandbox's status.
 func (e *effects) addresses(p *v1.Pod, r *pod.Runtime) []string {
 	box, _ := r.Sandbox()
 	if p.Spec.HostNetwork && (!e.windows || len(box.IPs) == 0) {
@@ -204,10 +208,13 @@ func (e *effects) addMounts(
 	possible := slices.Contains(e.recursive(), spec.Sandbox.Handler)
 	for _, m := range mounts {
 		if m.RecursiveReadOnly && !possible {
-			return release, fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime", m.Name)
+			return release, fmt.Errorf(
+				"volume %q requested recursive read-only mode, but it is not supported by the runtime", m.Name)
 		}
-		spec.Mounts = append(spec.Mounts, runtime.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.ReadOnly,
-			RecursiveReadOnly: m.RecursiveReadOnly || m.RecursiveIfPossible && possible, Propagation: m.Propagation})
+		spec.Mounts = append(spec.Mounts,
+			runtime.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.ReadOnly,
+				RecursiveReadOnly: m.RecursiveReadOnly || m.RecursiveIfPossible && possible,
+				Propagation:       m.Propagation})
 	}
 
 	devices, err := e.volumes.Devices(p, c)
@@ -219,7 +226,8 @@ func (e *effects) addMounts(
 		if d.ReadOnly {
 			allowed = "r"
 		}
-		spec.Devices = append(spec.Devices, runtime.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: allowed})
+		spec.Devices = append(spec.Devices,
+			runtime.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: allowed})
 	}
 
 	last, err := e.terminationFile(p, c)
@@ -229,9 +237,10 @@ func (e *effects) addMounts(
 	return release, err
 }
 
-// hostsFile makes the hosts file of a pod. With hostNetwork it begins with the node's file, also on Windows, where such a pod can have an
-// address of its own: upstream's kubelet does the same (pkg/kubelet/kubelet_pods.go of Kubernetes 1.36.3), and the conformance test
-// KubeletManagedEtcHosts asks for it. The containers of a HostProcess pod see the node's own file.
+// hostsFile makes the hosts file of a pod. With hostNetwork it begins with the node's file, also on Windows, where
+// such a pod can have an address of its own: upstream's kubelet does the same (pkg/kubelet/kubelet_pods.go of
+// Kubernetes 1.36.3), and the conformance test KubeletManagedEtcHosts asks for it. The containers of a HostProcess pod
+// see the node's own file.
 func (e *effects) hostsFile(p *v1.Pod, c *v1.Container, ips []string) (*volume.Mount, error) {
 	if e.windows && pod.AnyHostProcess(p) {
 		return nil, nil
@@ -241,7 +250,8 @@ func (e *effects) hostsFile(p *v1.Pod, c *v1.Container, ips []string) (*volume.M
 	if err != nil {
 		return nil, err
 	}
-	h := volume.Hosts{PodIPs: ips, HostName: name.Host, Domain: name.Domain, Aliases: p.Spec.HostAliases, HostNetwork: p.Spec.HostNetwork}
+	h := volume.Hosts{PodIPs: ips, HostName: name.Host, Domain: name.Domain, Aliases: p.Spec.HostAliases,
+		HostNetwork: p.Spec.HostNetwork}
 	if h.HostNetwork {
 		h.Node, _ = os.ReadFile(volume.HostsFile(e.windows))
 	}
@@ -265,8 +275,8 @@ func (e *effects) terminationFile(p *v1.Pod, c *v1.Container) (*runtime.Mount, e
 	return &runtime.Mount{HostPath: path, ContainerPath: c.TerminationMessagePath}, nil
 }
 
-// makeMessage makes an empty file to which every container may write, in the folder that the elements lead to below root. It makes the folder too. It
-// follows no links that lie below root, and takes no file that is there already.
+// makeMessage makes an empty file to which every container may write, in the folder that the elements lead to below
+// root. It makes the folder too. It follows no links that lie below root, and takes no file that is there already.
 func makeMessage(root string, elements []string, name string) error {
 	top, err := os.OpenRoot(root)
 	if err != nil {

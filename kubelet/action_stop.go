@@ -41,7 +41,8 @@ func (e *effects) runPreStop(j job) time.Duration {
 	began, h := time.Now(), j.preStop
 	h.start(e, j.pod, j.ID, j.Grace)
 
-	timer := time.NewTimer(min(j.Grace, time.Until(h.until))) // it may be over: the hook ran while the container waited for its turn
+	// it may be over: the hook ran while the container waited for its turn
+	timer := time.NewTimer(min(j.Grace, time.Until(h.until)))
 	defer timer.Stop()
 	select {
 	case <-h.done:
@@ -52,8 +53,8 @@ func (e *effects) runPreStop(j job) time.Duration {
 	return max(j.Grace-time.Since(began), minStop)
 }
 
-// start starts the hook of a container unless it runs already, or has run. When the grace period is over nobody waits for it any more, but
-// it goes on for as long as the container, as with upstream.
+// start starts the hook of a container unless it runs already, or has run. When the grace period is over nobody waits
+// for it any more, but it goes on for as long as the container, as with upstream.
 func (h *preStopRun) start(e *effects, p *v1.Pod, id string, grace time.Duration) {
 	h.once.Do(func() {
 		h.until = time.Now().Add(grace)

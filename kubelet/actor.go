@@ -35,8 +35,8 @@ type services struct {
 	finished func(*actor)
 }
 
-// actor owns the state of one pod. Its goroutine (run) takes in facts, decides, and starts actions; each action runs in a
-// goroutine of its own and comes back as facts.
+// actor owns the state of one pod. Its goroutine (run) takes in facts, decides, and starts actions; each action runs
+// in a goroutine of its own and comes back as facts.
 type actor struct {
 	services
 	uid types.UID
@@ -72,7 +72,8 @@ func newActor(uid types.UID, s services, t *tools) *actor {
 		services: s, uid: uid, record: s.facts.Pod(uid), born: time.Now(),
 		wake:  wakeup.New(),
 		state: pod.NewState(), reconcile: pod.Reconcile,
-		effects: &effects{tools: t, uid: uid, sent: &onceSet{}}, cancels: newCancels(), preStops: map[string]*preStopRun{},
+		effects: &effects{tools: t, uid: uid, sent: &onceSet{}}, cancels: newCancels(),
+		preStops: map[string]*preStopRun{},
 	}
 }
 

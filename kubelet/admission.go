@@ -38,8 +38,8 @@ type admission struct {
 	fresh func(context.Context) (*v1.Node, error)
 }
 
-// decide gives the pod its place or returns why not. running is true for a pod that has containers already. A critical pod may have to
-// wait until others have ended: then it is to be asked about again when it is woken.
+// decide gives the pod its place or returns why not. running is true for a pod that has containers already. A critical
+// pod may have to wait until others have ended: then it is to be asked about again when it is woken.
 func (d *admission) decide(ctx context.Context, p *v1.Pod, running bool) (refusal *admit.Refusal, waits bool) {
 	if refusal := d.closed(); refusal != nil && !running {
 		return refusal, false

@@ -34,8 +34,8 @@ import (
 	"porthole.dev/porthole/kubelet/volume"
 )
 
-// The tests of this file and of those named *_bubble_test.go run a whole kubelet, from the API to CRI, in a bubble of fake
-// time: the runtime is runtimetest's, the API server is cluster, volumes are real folders.
+// The tests of this file and of those named *_bubble_test.go run a whole kubelet, from the API to CRI, in a bubble of
+// fake time: the runtime is runtimetest's, the API server is cluster, volumes are real folders.
 
 type (
 	criEvent    = cri.ContainerEventResponse
@@ -78,8 +78,9 @@ type runningKubelet struct {
 func inBubble(t *testing.T, test func(*bubble), prepare ...func(*bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bubble{t: t, cluster: newCluster(), runtime: runtimetest.New(testImage), cgroups: &fakeCgroups{pods: map[types.UID]bool{}},
-			dir: t.TempDir(), log: &lockedBuffer{}}
+		b := &bubble{t: t, cluster: newCluster(), runtime: runtimetest.New(testImage),
+			cgroups: &fakeCgroups{pods: map[types.UID]bool{}},
+			dir:     t.TempDir(), log: &lockedBuffer{}}
 		b.runtime.Latency = func(c runtimetest.Call) time.Duration {
 			if c.Method == "RunPodSandbox" {
 				return 150 * time.Millisecond
@@ -103,16 +104,21 @@ func (b *bubble) start() {
 	b.t.Helper()
 	conn, client := b.runtime.Dial(), b.cluster.client()
 	manager := volume.New(volume.Options{RootDir: filepath.Join(b.dir, "kubelet"), NodeName: "node"})
-	rt := runtime.New(conn, runtime.Options{PodLogsDir: filepath.Join(b.dir, "log", "pods"), RootDir: filepath.Join(b.dir, "kubelet"), CPUs: 8, Windows: b.windows})
+	rt := runtime.New(conn, runtime.Options{PodLogsDir: filepath.Join(b.dir, "log", "pods"),
+		RootDir: filepath.Join(b.dir, "kubelet"), CPUs: 8, Windows: b.windows})
 	system := "linux"
 	if b.windows {
 		system = "windows"
 	}
 
-	o := Options{Node: nodestatus.Options{Name: "node", IPs: func() []string { return []string{"10.98.0.1"} }, MaxPods: 110, DeclaredFeatures: config.DeclaredFeatures, StatusPeriod: 10 * time.Second, ReportPeriod: 5 * time.Minute,
-		Host: platform.Host{OS: system, Arch: "amd64", CPUs: 8, MemoryBytes: 16 << 30, DiskBytes: 100 << 30, KernelVersion: "6.1.0"}},
+	o := Options{Node: nodestatus.Options{Name: "node", IPs: func() []string { return []string{"10.98.0.1"} },
+		MaxPods: 110, DeclaredFeatures: config.DeclaredFeatures, StatusPeriod: 10 * time.Second,
+		ReportPeriod: 5 * time.Minute,
+		Host: platform.Host{OS: system, Arch: "amd64", CPUs: 8, MemoryBytes: 16 << 30, DiskBytes: 100 << 30,
+			KernelVersion: "6.1.0"}},
 		RootDir: filepath.Join(b.dir, "kubelet"), PodLogsDir: filepath.Join(b.dir, "log", "pods"), LeaseSeconds: 40,
-		API: NewAPI(client), Runtime: NewRuntime(rt), Images: image.New(conn, 5), Volumes: Volumes{faultyVolumes{manager, b}, manager, manager, manager},
+		API: NewAPI(client), Runtime: NewRuntime(rt), Images: image.New(conn, 5),
+		Volumes: Volumes{faultyVolumes{manager, b}, manager, manager, manager},
 		Cgroups: b.cgroups, Static: b.static, Windows: b.windows, Meter: b.meter}
 	o.Pressure = b.pressure
 	if b.imageGC {
@@ -230,7 +236,8 @@ func statusOf(p *v1.Pod) string {
 	if p == nil {
 		return "absent"
 	}
-	return fmt.Sprintf("phase %s %s, conditions %v, init %v, containers %v", p.Status.Phase, p.Status.Reason, p.Status.Conditions, p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+	return fmt.Sprintf("phase %s %s, conditions %v, init %v, containers %v", p.Status.Phase, p.Status.Reason,
+		p.Status.Conditions, p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
 }
 
 // nothingLeft checks that runtime, disk and cgroups have nothing of any pod.
@@ -294,7 +301,8 @@ func (b *bubble) untouched(before map[string]instance) {
 	b.t.Helper()
 	for name, now := range b.runningOnce(slices.Collect(maps.Keys(before))...) {
 		if now != before[name] {
-			b.t.Errorf("pod %s is in container %s with %d restarts, was in %s with %d", name, now.id, now.restarts, before[name].id, before[name].restarts)
+			b.t.Errorf("pod %s is in container %s with %d restarts, was in %s with %d", name, now.id, now.restarts,
+				before[name].id, before[name].restarts)
 		}
 	}
 }
@@ -302,8 +310,9 @@ func (b *bubble) untouched(before map[string]instance) {
 // aPod is a pod with one container that runs the test program with args.
 func aPod(name string, args ...string) *v1.Pod {
 	grace := int64(5)
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}, Spec: v1.PodSpec{NodeName: "node", RestartPolicy: v1.RestartPolicyAlways,
-		TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{aContainer("app", args...)}}}
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"},
+		Spec: v1.PodSpec{NodeName: "node", RestartPolicy: v1.RestartPolicyAlways,
+			TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{aContainer("app", args...)}}}
 }
 
 func aContainer(name string, args ...string) v1.Container {
@@ -390,7 +399,8 @@ func (f faultyVolumes) Prepare(ctx context.Context, p *v1.Pod, facts volume.Fact
 }
 
 // Mounts gives the mounts, of which one has become a link when the container has started if the bubble says so.
-func (f faultyVolumes) Mounts(p *v1.Pod, c *v1.Container, known func(string) (string, bool)) ([]volume.Mount, func() error, error) {
+func (f faultyVolumes) Mounts(p *v1.Pod, c *v1.Container, known func(string) (string, bool)) ([]volume.Mount,
+	func() error, error) {
 	mounts, release, err := f.Manager.Mounts(p, c, known)
 	return mounts, func() error {
 		if err := release(); err != nil || f.b.planted == nil {
@@ -428,8 +438,8 @@ func faulty(seed uint64) func(*bubble) {
 // seeds are the sequences of faults with which the random tests run.
 var seeds = []uint64{1, 2, 3}
 
-// TestPodsComeAndGo: thirty pods become Ready and go, each container runs once, and nothing is left, although one call in
-// ten fails.
+// TestPodsComeAndGo: thirty pods become Ready and go, each container runs once, and nothing is left, although one call
+// in ten fails.
 func TestPodsComeAndGo(t *testing.T) {
 	for _, seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -447,9 +457,9 @@ func TestPodsComeAndGo(t *testing.T) {
 	}
 }
 
-// TestKilledAtRandomInBubble kills the kubelet at random moments while pods are made, restarted and deleted, and one call in
-// ten fails. Afterwards what nobody touched runs in the same containers, everything else runs once, and nothing of a deleted
-// pod is left.
+// TestKilledAtRandomInBubble kills the kubelet at random moments while pods are made, restarted and deleted, and one
+// call in ten fails. Afterwards what nobody touched runs in the same containers, everything else runs once, and
+// nothing of a deleted pod is left.
 func TestKilledAtRandomInBubble(t *testing.T) {
 	for _, seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -494,8 +504,8 @@ func TestKilledAtRandomInBubble(t *testing.T) {
 	}
 }
 
-// churn changes one of twenty pods: a name that is free gets a pod, a pod is deleted (sometimes at once), or its container
-// ends.
+// churn changes one of twenty pods: a name that is free gets a pod, a pod is deleted (sometimes at once), or its
+// container ends.
 func (b *bubble) churn(chance *rand.Rand) {
 	name := fmt.Sprintf("churn-%d", chance.IntN(20))
 	p := b.cluster.get(name)
@@ -510,13 +520,16 @@ func (b *bubble) churn(chance *rand.Rand) {
 	case p.DeletionTimestamp != nil:
 		return
 	}
+
 	switch chance.IntN(6) {
 	case 0:
 		b.cluster.remove(name, -1)
 	case 1:
 		b.cluster.remove(name, 0)
 	case 2:
-		if ids := b.runtime.Running()[name+"/app"]; len(ids) > 0 && !slices.ContainsFunc(p.Status.ContainerStatuses, func(c v1.ContainerStatus) bool { return c.RestartCount > 1 }) {
+		if ids := b.runtime.Running()[name+"/app"]; len(ids) > 0 &&
+			!slices.ContainsFunc(p.Status.ContainerStatuses,
+				func(c v1.ContainerStatus) bool { return c.RestartCount > 1 }) {
 			b.runtime.Crash(ids[0], 1)
 		}
 	}

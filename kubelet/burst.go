@@ -11,8 +11,8 @@ const (
 	burstRest = 2 * time.Second
 )
 
-// burst notices when many pods are set up at once. It holds back none of them: setting up only a few at a time makes no pod
-// cheaper and the last ones late. It is safe for concurrent use.
+// burst notices when many pods are set up at once. It holds back none of them: setting up only a few at a time makes
+// no pod cheaper and the last ones late. It is safe for concurrent use.
 type burst struct {
 	tell func(bool) // not nil
 

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestBurst: a burst begins with its fifth pod and ends when there have been fewer for burstRest, even if some are still set up.
+// TestBurst: a burst begins with its fifth pod and ends when there have been fewer for burstRest, even if some are
+// still set up.
 func TestBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

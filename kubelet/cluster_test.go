@@ -22,9 +22,9 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// cluster is an API server in memory. It keeps what the kubelet relies on: a deletion with a grace period only marks a pod,
-// one without removes it at once, a patch hits only the pod with its UID, and each change has a new resource version and is
-// delivered to watchers in order.
+// cluster is an API server in memory. It keeps what the kubelet relies on: a deletion with a grace period only marks a
+// pod, one without removes it at once, a patch hits only the pod with its UID, and each change has a new resource
+// version and is delivered to watchers in order.
 type cluster struct {
 	mu       sync.Mutex
 	version  int
@@ -119,8 +119,8 @@ func (c *cluster) update(name string, edit func(*v1.Pod)) {
 	c.store(p, false)
 }
 
-// remove deletes a pod with a grace period in seconds, or as its spec says if that is negative. It does nothing for one that
-// is gone.
+// remove deletes a pod with a grace period in seconds, or as its spec says if that is negative. It does nothing for
+// one that is gone.
 func (c *cluster) remove(name string, grace int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

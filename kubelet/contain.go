@@ -18,15 +18,17 @@ import (
 // panicRest is how long a pod rests whose actor had a panic.
 var panicRest = retry.Backoff{First: time.Second, Max: 5 * time.Minute}
 
-// panicked reports a panic of the actor and returns how long to leave the pod alone. A pod that must end, and panics again, is
-// reduced to what names it: then its containers still end.
+// panicked reports a panic of the actor and returns how long to leave the pod alone. A pod that must end, and panics
+// again, is reduced to what names it: then its containers still end.
 func (a *actor) panicked(ctx context.Context, cause any) time.Duration {
 	a.panics++
-	klog.FromContext(ctx).Error(fmt.Errorf("panic: %v", cause), "Pod actor panicked; other pods go on", "pod", a.uid, "times", a.panics,
+	klog.FromContext(ctx).Error(fmt.Errorf("panic: %v", cause), "Pod actor panicked; other pods go on", "pod", a.uid,
+		"times", a.panics,
 		"stack", string(debug.Stack()))
 
 	p := a.state.Pod()
-	a.effects.event(p, "", v1.EventTypeWarning, "FailedSync", fmt.Sprintf("Error syncing pod, skipping: internal error: %v", cause))
+	a.effects.event(p, "", v1.EventTypeWarning, "FailedSync",
+		fmt.Sprintf("Error syncing pod, skipping: internal error: %v", cause))
 	if p != nil && a.panics > 1 && (a.state.Gone() || p.DeletionTimestamp != nil) {
 		a.take(pod.Stripped{}, time.Now())
 		a.status.Forget(a.uid)
@@ -39,13 +41,15 @@ func guarded(ctx context.Context, uid types.UID, what string, do func() error) (
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("internal error in %s: %v", what, r)
-			klog.FromContext(ctx).Error(err, "Pod task panicked; other pods go on", "pod", uid, "stack", string(debug.Stack()))
+			klog.FromContext(ctx).Error(err, "Pod task panicked; other pods go on", "pod", uid, "stack",
+				string(debug.Stack()))
 		}
 	}()
 	return do()
 }
 
-// assert reports what must never be true. In a build with the tag debug it ends the turn, and so shows in the pod's events.
+// assert reports what must never be true. In a build with the tag debug it ends the turn, and so shows in the pod's
+// events.
 func (a *actor) assert(ctx context.Context, p *pod.Plan) {
 	broken := pod.Broken(a.state, p)
 	if s := a.state; s.Admitted() && s.Pod() != nil && !p.Stopped && !a.admission.Holds(a.uid) {
@@ -62,8 +66,8 @@ func (a *actor) assert(ctx context.Context, p *pod.Plan) {
 	}
 }
 
-// recovering wraps take so that a panic is logged and the input dropped. The next version of the object, or the next full check,
-// delivers it again.
+// recovering wraps take so that a panic is logged and the input dropped. The next version of the object, or the next
+// full check, delivers it again.
 func recovering[T any](ctx context.Context, what string, take func(T)) func(T) {
 	return func(x T) {
 		defer func() {

@@ -46,10 +46,12 @@ const poison = "poison"
 
 func actorOf(k *Kubelet, name string, annotations map[string]string) *actor {
 	a := k.newActor(types.UID(name))
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name), Annotations: annotations},
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name),
+		Annotations: annotations},
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}}}
 	now := time.Now()
-	for _, f := range []pod.Fact{pod.Desired{Pod: p}, pod.Checked{Runtime: &pod.Runtime{}, Began: now}, pod.SourcesReady{}, pod.Admitted{}} {
+	for _, f := range []pod.Fact{pod.Desired{Pod: p}, pod.Checked{Runtime: &pod.Runtime{}, Began: now},
+		pod.SourcesReady{}, pod.Admitted{}} {
 		a.take(f, now)
 	}
 	k.admission.Hold(p)
@@ -63,12 +65,13 @@ func actorOf(k *Kubelet, name string, annotations map[string]string) *actor {
 	return a
 }
 
-// newTestKubelet is a kubelet that does not run: its actors take turns when the test says so. It has a runtime, images and
-// volumes unless broken, when each call of theirs panics.
+// newTestKubelet is a kubelet that does not run: its actors take turns when the test says so. It has a runtime, images
+// and volumes unless broken, when each call of theirs panics.
 func newTestKubelet(t *testing.T, api *events, broken bool) *Kubelet {
 	dir, conn := t.TempDir(), runtimetest.New("i").Dial()
 	o := Options{API: NewAPI(api), RootDir: dir, PodLogsDir: filepath.Join(dir, "logs"),
-		Runtime: NewRuntime(runtime.New(conn, runtime.Options{PodLogsDir: filepath.Join(dir, "logs")})), Images: image.New(conn, 0)}
+		Runtime: NewRuntime(runtime.New(conn, runtime.Options{PodLogsDir: filepath.Join(dir, "logs")})),
+		Images:  image.New(conn, 0)}
 	manager := volume.New(volume.Options{RootDir: dir})
 	t.Cleanup(manager.Close)
 	o.Volumes = NewVolumes(manager)
@@ -87,8 +90,8 @@ func newTestKubelet(t *testing.T, api *events, broken bool) *Kubelet {
 // unreadable is a fact that panics when it is taken.
 var unreadable = (*pod.Desired)(nil)
 
-// TestPoisonedPod: a pod over which the kubelet panics is reported and left alone for growing times; others go on, and it can
-// be deleted.
+// TestPoisonedPod: a pod over which the kubelet panics is reported and left alone for growing times; others go on, and
+// it can be deleted.
 func TestPoisonedPod(t *testing.T) { synctest.Test(t, testPoisonedPod) }
 
 func testPoisonedPod(t *testing.T) {
@@ -109,7 +112,9 @@ func testPoisonedPod(t *testing.T) {
 	if rests[0] != time.Second || rests[1] != 2*time.Second || rests[2] != 4*time.Second {
 		t.Errorf("it rests %v", rests)
 	}
-	if want := "bad Warning FailedSync: Error syncing pod, skipping: internal error: cannot be worked out"; !strings.Contains(api.all(), want) {
+	if want :=
+		"bad Warning FailedSync: Error syncing pod, skipping: internal error: cannot be worked out"; !strings.Contains(
+		api.all(), want) {
 		t.Errorf("events %q, want %q", api.all(), want)
 	}
 	time.Sleep(time.Second)
@@ -120,7 +125,8 @@ func testPoisonedPod(t *testing.T) {
 	deleted := bad.state.Pod().DeepCopy()
 	now := metav1.Now()
 	deleted.DeletionTimestamp = &now
-	bad.post(pod.Desired{Pod: deleted}, unreadable, pod.Observed{Runtime: &pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "after"}}}})
+	bad.post(pod.Desired{Pod: deleted}, unreadable,
+		pod.Observed{Runtime: &pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "after"}}}})
 	bad.turn(k.ctx) // until the fact that cannot be read
 	if _, seen := bad.state.Runtime().Sandbox(); seen {
 		t.Fatal("the turn went on after a panic")
@@ -130,18 +136,21 @@ func testPoisonedPod(t *testing.T) {
 	bad.turn(k.ctx)
 	bad.turn(k.ctx)
 	_, seen := bad.state.Runtime().Sandbox()
-	if last := bad.state.Last(); !seen || bad.panics != 0 || last == nil || last.Phase != v1.PodFailed || !bad.state.Stopping() {
+	if last := bad.state.Last(); !seen || bad.panics != 0 || last == nil || last.Phase != v1.PodFailed ||
+		!bad.state.Stopping() {
 		t.Errorf("deleted, it does not end: seen %v, %d panics, status %+v", seen, bad.panics, last)
 	}
 }
 
-// TestPanicOfATask: it is the task's failure, and the action is not in flight any more. When it is tried again, the table of
-// package pod says.
+// TestPanicOfATask: it is the task's failure, and the action is not in flight any more. When it is tried again, the
+// table of package pod says.
 func TestPanicOfATask(t *testing.T) {
 	k := newTestKubelet(t, &events{}, true)
 	a := actorOf(k, "p", nil)
-	for _, x := range []pod.Action{{Kind: pod.PrepareVolumes, Key: pod.VolumesKey}, {Kind: pod.StartContainer, Key: "start/c", Name: "c"},
-		{Kind: pod.StopContainer, Key: "stop/x", ID: "x", Name: "c"}, {Kind: pod.RemoveContainer, Key: "remove/x", ID: "x"}} {
+	for _, x := range []pod.Action{{Kind: pod.PrepareVolumes, Key: pod.VolumesKey},
+		{Kind: pod.StartContainer, Key: "start/c", Name: "c"},
+		{Kind: pod.StopContainer, Key: "stop/x", ID: "x", Name: "c"},
+		{Kind: pod.RemoveContainer, Key: "remove/x", ID: "x"}} {
 		a.start(k.ctx, x)
 	}
 	k.running.Wait()

@@ -10,7 +10,8 @@ import (
 	"porthole.dev/porthole/kubelet/meter"
 )
 
-// timedCgroups measures how long each change of a pod's cgroup takes, for the metric kubelet_cgroup_manager_duration_seconds.
+// timedCgroups measures how long each change of a pod's cgroup takes, for the metric
+// kubelet_cgroup_manager_duration_seconds.
 type timedCgroups struct {
 	cgroups
 	life *meter.Life
@@ -48,7 +49,8 @@ func (t timedCgroups) RemovePod(uid types.UID) error {
 	return t.cgroups.RemovePod(uid)
 }
 
-// CountPods counts the pods that the kubelet manages, for the metrics kubelet_active_pods, kubelet_desired_pods and kubelet_working_pods.
+// CountPods counts the pods that the kubelet manages, for the metrics kubelet_active_pods, kubelet_desired_pods and
+// kubelet_working_pods.
 func CountPods(k *Kubelet) (all meter.Pods) {
 	k.each(func(a *actor) {
 		v := a.view.Load()
@@ -74,8 +76,8 @@ func CountPods(k *Kubelet) (all meter.Pods) {
 	return all
 }
 
-// infeasible is why a resize can never be granted, in the few words that upstream counts by. The rest, which the node has too little for, has one of
-// our own.
+// infeasible is why a resize can never be granted, in the few words that upstream counts by. The rest, which the node
+// has too little for, has one of our own.
 func infeasible(message string) string {
 	switch {
 	case message == windowsResize:

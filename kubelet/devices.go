@@ -27,7 +27,8 @@ func newDevices(o device.Options) (devices, deviceList) {
 
 // deviceOptions are those of a node's devices. A pod keeps its devices as long as it is known, or not all pods are.
 func deviceOptions(k *Kubelet) device.Options {
-	o := device.Options{Dir: k.o.DeviceDir, Alive: podAlive(k), Changed: func(pods []types.UID) { devicesChanged(k, pods) }, Meter: k.o.Meter}
+	o := device.Options{Dir: k.o.DeviceDir, Alive: podAlive(k),
+		Changed: func(pods []types.UID) { devicesChanged(k, pods) }, Meter: k.o.Meter}
 	if m := k.o.Placing.Topology.Machine; m != nil {
 		o.Nodes = m.NodeIDs()
 	}
@@ -93,7 +94,8 @@ func (r PodResources) ForPods() (cpus []int, memory []pin.Block) {
 // Asked counts a question.
 func (r PodResources) Asked(call string, failed bool) { r.k.o.Meter.PodResources(call, failed) }
 
-// addDevices adds what the container gets because of its devices. What its spec says of a variable goes before what a plugin says.
+// addDevices adds what the container gets because of its devices. What its spec says of a variable goes before what a
+// plugin says.
 func addDevices(ctx context.Context, from devices, spec *runtime.ContainerSpec) error {
 	got, err := from.Prepare(ctx, spec.Sandbox.Pod, spec.Container)
 	if err != nil {
@@ -105,10 +107,12 @@ func addDevices(ctx context.Context, from devices, spec *runtime.ContainerSpec) 
 	}
 	spec.Env = append(vars, spec.Env...)
 	for _, m := range got.Mounts {
-		spec.Mounts = append(spec.Mounts, runtime.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.ReadOnly})
+		spec.Mounts = append(spec.Mounts,
+			runtime.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.ReadOnly})
 	}
 	for _, d := range got.Nodes {
-		spec.Devices = append(spec.Devices, runtime.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: d.Permissions})
+		spec.Devices = append(spec.Devices,
+			runtime.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: d.Permissions})
 	}
 	spec.CDI, spec.Annotations = append(spec.CDI, got.CDI...), got.Annotations
 	return nil

@@ -5,8 +5,9 @@
 //	probes     ┤   (router)      ▲        └─> view (what the HTTP server reads)               │
 //	full checks┘                 └───────────────────────── facts ────────────────────────────┘
 //
-// Each pod has one actor, which owns the pod's state. Others post facts to it and never wait. The actor takes the facts in
-// (pod.State.Take), asks pod.Reconcile what to do, and runs each action in a goroutine of its own, which returns facts.
+// Each pod has one actor, which owns the pod's state. Others post facts to it and never wait. The actor takes the
+// facts in (pod.State.Take), asks pod.Reconcile what to do, and runs each action in a goroutine of its own, which
+// returns facts.
 //
 //	file               what is in it
 //	kubelet.go         the router: from the API and others to the actors

@@ -28,16 +28,19 @@ func firstCalls(method string, n int32, how runtimetest.Outcome) func(runtimetes
 	}
 }
 
-// TestFailedCalls: each call of a pod's life may fail three times, before or after it was carried out, and with the events that
-// tell what was done or without. The pod becomes Ready with one container, and nothing is left of it.
+// TestFailedCalls: each call of a pod's life may fail three times, before or after it was carried out, and with the
+// events that tell what was done or without. The pod becomes Ready with one container, and nothing is left of it.
 func TestFailedCalls(t *testing.T) {
-	for _, method := range []string{"RunPodSandbox", "PodSandboxStatus", "CreateContainer", "StartContainer", "ContainerStatus", "StopContainer", "RemoveContainer",
-		"StopPodSandbox", "RemovePodSandbox", "ImageStatus", "ListPodSandbox", "ListContainers", "GetContainerEvents", "Version", "Status"} {
+	for _, method := range []string{"RunPodSandbox", "PodSandboxStatus", "CreateContainer", "StartContainer",
+		"ContainerStatus", "StopContainer", "RemoveContainer",
+		"StopPodSandbox", "RemovePodSandbox", "ImageStatus", "ListPodSandbox", "ListContainers", "GetContainerEvents",
+		"Version", "Status"} {
 		for _, c := range []struct {
 			name   string
 			how    runtimetest.Outcome
 			events bool
-		}{{"fails", runtimetest.Fail, true}, {"works and fails", runtimetest.DoThenFail, true}, {"works and fails without events", runtimetest.DoThenFail, false}} {
+		}{{"fails", runtimetest.Fail, true}, {"works and fails", runtimetest.DoThenFail,
+			true}, {"works and fails without events", runtimetest.DoThenFail, false}} {
 			t.Run(method+" "+c.name, func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
 					names := b.create("pod", 1)
@@ -55,15 +58,17 @@ func TestFailedCalls(t *testing.T) {
 	}
 }
 
-// TestHangingCallsDelayNobody: the runtime does not answer about two pods, one that runs and one that is to start. Others
-// start and end as fast as before, also under a new kubelet. When the runtime answers again, nothing is left undone.
+// TestHangingCallsDelayNobody: the runtime does not answer about two pods, one that runs and one that is to start.
+// Others start and end as fast as before, also under a new kubelet. When the runtime answers again, nothing is left
+// undone.
 func TestHangingCallsDelayNobody(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.cluster.create(aPod("stuck", "sleep"))
 		b.untilReady(time.Minute, "stuck")
 		before := b.batch("before")
 		b.runtime.SetFault(func(c runtimetest.Call) runtimetest.Outcome {
-			if c.PodName == "stuck" || c.PodName == "held" || strings.HasPrefix(c.Pod, "stuck-") || strings.HasPrefix(c.Pod, "held-") {
+			if c.PodName == "stuck" || c.PodName == "held" || strings.HasPrefix(c.Pod, "stuck-") ||
+				strings.HasPrefix(c.Pod, "held-") {
 				return runtimetest.Hang
 			}
 			return runtimetest.Work
@@ -102,14 +107,16 @@ func (b *bubble) batch(prefix string) time.Duration {
 	return time.Since(began)
 }
 
-// TestLostEvents: without a single event pods start and end, and a container that has ended is noticed by the next full check.
+// TestLostEvents: without a single event pods start and end, and a container that has ended is noticed by the next
+// full check.
 func TestLostEvents(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		names := b.create("pod", 5)
 		b.untilReady(time.Minute, names...)
 		before := b.runningOnce(names...)
 		b.runtime.Crash(before["pod-0"].id, 3)
-		b.untilPod(fullCheckPeriod+time.Minute, "pod-0", "restarted", func(p *v1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 })
+		b.untilPod(fullCheckPeriod+time.Minute, "pod-0", "restarted",
+			func(p *v1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 })
 		delete(before, "pod-0")
 		b.untouched(before)
 		b.removeAll(names...)
@@ -117,8 +124,8 @@ func TestLostEvents(t *testing.T) {
 	}, func(b *bubble) { b.runtime.LoseEvent = func(*criEvent) bool { return true } })
 }
 
-// TestRuntimeAway: while the runtime does not answer, containers go on, the node is not ready after half a minute, and pods
-// wait. All come up when it is back.
+// TestRuntimeAway: while the runtime does not answer, containers go on, the node is not ready after half a minute, and
+// pods wait. All come up when it is back.
 func TestRuntimeAway(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		running := b.create("running", 5)
@@ -134,7 +141,8 @@ func TestRuntimeAway(t *testing.T) {
 		time.Sleep(time.Minute)
 
 		b.runtime.Back()
-		b.untilReady(2*time.Minute, append(append(later, running...), "starting-0", "starting-1", "starting-2", "starting-3", "starting-4")...)
+		b.untilReady(2*time.Minute,
+			append(append(later, running...), "starting-0", "starting-1", "starting-2", "starting-3", "starting-4")...)
 		b.within(time.Minute, "the node is not ready", func() error { return b.nodeIs(v1.ConditionTrue) })
 		if now := b.runningOnce("running-0")["running-0"]; now.restarts != 1 {
 			t.Errorf("the container that ended meanwhile was restarted %d times", now.restarts)
@@ -164,8 +172,8 @@ func (b *bubble) nodeIs(want v1.ConditionStatus) error {
 	return nil
 }
 
-// TestRuntimeForgets: a runtime that lost its state gets all pods again, by the full check after which what it had is old enough to
-// count as gone.
+// TestRuntimeForgets: a runtime that lost its state gets all pods again, by the full check after which what it had is
+// old enough to count as gone.
 func TestRuntimeForgets(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		names := b.create("pod", 10)
@@ -255,7 +263,8 @@ func TestImageFailures(t *testing.T) {
 		b.untilReady(6*time.Minute, "pod")
 
 		never := aPod("never", "sleep")
-		never.Spec.Containers[0].Image, never.Spec.Containers[0].ImagePullPolicy = "registry.local/other:1", v1.PullNever
+		never.Spec.Containers[0].Image, never.Spec.Containers[0].ImagePullPolicy = "registry.local/other:1",
+			v1.PullNever
 		b.cluster.create(never)
 		b.untilPod(20*time.Second, "never", "waiting", waiting("ErrImageNeverPull"))
 		bad := aPod("bad", "sleep")
@@ -263,8 +272,10 @@ func TestImageFailures(t *testing.T) {
 		b.cluster.create(bad)
 		b.untilPod(20*time.Second, "bad", "waiting", waiting("InvalidImageName"))
 
-		b.hasEvents("pod", "Pulling: ", "Failed: Failed to pull image", "BackOff: Back-off pulling image", "Pulled: Successfully pulled image")
-		b.hasEvents("never", `ErrImageNeverPull: Container image "registry.local/other:1" is not present with pull policy of Never`)
+		b.hasEvents("pod", "Pulling: ", "Failed: Failed to pull image", "BackOff: Back-off pulling image",
+			"Pulled: Successfully pulled image")
+		b.hasEvents("never",
+			`ErrImageNeverPull: Container image "registry.local/other:1" is not present with pull policy of Never`)
 		b.hasEvents("bad", "InspectFailed: Failed to apply default image tag")
 		b.removeAll("pod", "never", "bad")
 		b.nothingLeft()
@@ -283,7 +294,8 @@ func TestVolumeFailures(t *testing.T) {
 	var tries atomic.Int32
 	inBubble(t, func(b *bubble) {
 		p := aPod("pod", "sleep")
-		p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+		p.Spec.Volumes = []v1.Volume{{Name: "data",
+			VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "data", MountPath: "/data"}}
 		b.cluster.create(p)
 		b.cluster.create(aPod("other", "sleep"))
@@ -309,7 +321,8 @@ func TestVolumeFailures(t *testing.T) {
 	})
 }
 
-// TestOrphansWait: a sandbox that no source knows ends only when every source has delivered its pods; its containers' preStop hooks run.
+// TestOrphansWait: a sandbox that no source knows ends only when every source has delivered its pods; its containers'
+// preStop hooks run.
 func TestOrphansWait(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		time.Sleep(20 * time.Second) // the API server has not delivered yet
@@ -337,8 +350,9 @@ func TestOrphansWait(t *testing.T) {
 		rt := runtime.New(b.runtime.Dial(), runtime.Options{PodLogsDir: filepath.Join(b.dir, "log", "pods")})
 		box, err := rt.CreateSandbox(context.Background(), runtime.SandboxSpec{Pod: orphan})
 		if err == nil {
-			_, err = rt.StartContainer(context.Background(), runtime.ContainerSpec{Sandbox: runtime.SandboxSpec{Pod: orphan}, SandboxID: box.ID,
-				Container: &orphan.Spec.Containers[0], Args: []string{"sleep"}, ImageRef: testImage})
+			_, err = rt.StartContainer(context.Background(),
+				runtime.ContainerSpec{Sandbox: runtime.SandboxSpec{Pod: orphan}, SandboxID: box.ID,
+					Container: &orphan.Spec.Containers[0], Args: []string{"sleep"}, ImageRef: testImage})
 		}
 		if err != nil {
 			b.t.Fatal(err)
@@ -347,8 +361,8 @@ func TestOrphansWait(t *testing.T) {
 	})
 }
 
-// TestFoldersWait: the folder of a pod that nobody knows stays for orphanGrace after the start, since the previous kubelet may
-// have asked for a sandbox that is still being made.
+// TestFoldersWait: the folder of a pod that nobody knows stays for orphanGrace after the start, since the previous
+// kubelet may have asked for a sandbox that is still being made.
 func TestFoldersWait(t *testing.T) {
 	folder := ""
 	there := func() bool { _, err := os.Stat(folder); return err == nil }

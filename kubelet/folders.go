@@ -23,10 +23,11 @@ type folders struct {
 	logs    string // the folder of the logs of pods
 }
 
-// remove removes what a pod that has ended has on disk. The pod's own folder goes last: by it a later kubelet finds what
-// this one could not finish.
+// remove removes what a pod that has ended has on disk. The pod's own folder goes last: by it a later kubelet finds
+// what this one could not finish.
 func (f *folders) remove(ctx context.Context, uid types.UID) error {
-	// A uid can come from the name of a folder, which a container with that folder mounted can make: it is compared, and is no pattern.
+	// A uid can come from the name of a folder, which a container with that folder mounted can make: it is compared,
+	// and is no pattern.
 	var err error
 	for _, name := range namesOf(f.logs) {
 		if strings.HasSuffix(name, "_"+string(uid)) {
@@ -39,8 +40,8 @@ func (f *folders) remove(ctx context.Context, uid types.UID) error {
 	return f.pods.Remove(ctx, uid)
 }
 
-// removeUnknown removes what pods that are not known have left on disk. What fails is tried again at the next full check. It returns how many
-// there were, and how many of them failed.
+// removeUnknown removes what pods that are not known have left on disk. What fails is tried again at the next full
+// check. It returns how many there were, and how many of them failed.
 func (f *folders) removeUnknown(ctx context.Context, known func(types.UID) bool) (removed, failed int) {
 	uids, err := f.pods.OnDisk()
 	if err != nil {
@@ -72,22 +73,24 @@ func namesOf(dir string) (names []string) {
 	return names
 }
 
-// logged returns the pods that have a folder of logs, named <namespace>_<name>_<UID>. A folder with a name that no pod has is not ours.
+// logged returns the pods that have a folder of logs, named <namespace>_<name>_<UID>. A folder with a name that no pod
+// has is not ours.
 func (f *folders) logged() (uids []types.UID) {
 	entries, err := os.ReadDir(f.logs)
 	if err != nil {
 		return nil // the folder does not exist yet, or cannot be read: nothing can be removed
 	}
 	for _, e := range entries {
-		if parts := strings.Split(e.Name(), "_"); e.IsDir() && len(parts) == 3 && parts[2] != "" && !strings.ContainsFunc(parts[2], notInUIDs) {
+		if parts := strings.Split(e.Name(), "_"); e.IsDir() && len(parts) == 3 && parts[2] != "" &&
+			!strings.ContainsFunc(parts[2], notInUIDs) {
 			uids = append(uids, types.UID(parts[2]))
 		}
 	}
 	return uids
 }
 
-// notInUIDs reports whether a character cannot be in the UID of a pod: the API server gives those of RFC 4122, and the kubelet makes those of static pods of hexadecimal
-// digits.
+// notInUIDs reports whether a character cannot be in the UID of a pod: the API server gives those of RFC 4122, and the
+// kubelet makes those of static pods of hexadecimal digits.
 func notInUIDs(r rune) bool {
 	return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }

@@ -27,8 +27,8 @@ type noCgroups struct{ cgroups }
 
 func (noCgroups) RemovePod(types.UID) error { return nil }
 
-// TestNamesAreNoPatterns: a container that has the folder of all logs mounted makes one whose name is a pattern. That folder is no pod's, and
-// no folder goes because of it.
+// TestNamesAreNoPatterns: a container that has the folder of all logs mounted makes one whose name is a pattern. That
+// folder is no pod's, and no folder goes because of it.
 func TestNamesAreNoPatterns(t *testing.T) {
 	logs := filepath.Join(t.TempDir(), "pods")
 	names := []string{"a_b_*", "a_b_????????-????", "a_b_[12]*", "ns_db_22222222-2222", "ns_web_11111111-1111"}
@@ -58,7 +58,8 @@ func TestNamesAreNoPatterns(t *testing.T) {
 			t.Skip("no links here:", err)
 		}
 	}
-	if err := f.removeLog(pod.Container{ID: "*", LogPath: filepath.Join(logs, "ns_web_11111111-1111", "app", "0.log")}); err != nil {
+	if err := f.removeLog(pod.Container{ID: "*",
+		LogPath: filepath.Join(logs, "ns_web_11111111-1111", "app", "0.log")}); err != nil {
 		t.Fatal(err)
 	}
 	if left := namesOf(links); len(left) != 2 {

@@ -2,8 +2,8 @@ package kubelet
 
 import "sync"
 
-// group runs goroutines, and no new ones once it is closed. So a callback that comes in late, of the API or of a full check, does
-// not start anything while the kubelet waits for the last ones to end.
+// group runs goroutines, and no new ones once it is closed. So a callback that comes in late, of the API or of a full
+// check, does not start anything while the kubelet waits for the last ones to end.
 type group struct {
 	all sync.WaitGroup
 

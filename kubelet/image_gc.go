@@ -13,9 +13,9 @@ import (
 // imagePeriod is how often unused images are collected.
 const imagePeriod = 5 * time.Minute
 
-// collectImages removes unused images when their disk is full or they are old, until ctx ends. After each round it calls largest
-// with the images that are left, at most limit of them. The first round only finds what there is; the second comes as soon as that
-// is old enough to be removed, for a disk may be full when a kubelet starts.
+// collectImages removes unused images when their disk is full or they are old, until ctx ends. After each round it
+// calls largest with the images that are left, at most limit of them. The first round only finds what there is; the
+// second comes as soon as that is old enough to be removed, for a disk may be full when a kubelet starts.
 func collectImages(ctx context.Context, gc *image.GC, limit int, largest func([]v1.ContainerImage)) {
 	for wait := min(gc.Policy.MinAge+time.Second, imagePeriod); ; wait = imagePeriod {
 		if err := gc.Collect(ctx); err != nil && ctx.Err() == nil {

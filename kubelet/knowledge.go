@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// orphanGrace is how long after its start a kubelet removes no folders and mounts of pods that it does not know: a sandbox
-// that the previous kubelet asked for may still be under construction, or be taken back, and leaves a cgroup that only such a
-// folder names.
+// orphanGrace is how long after its start a kubelet removes no folders and mounts of pods that it does not know: a
+// sandbox that the previous kubelet asked for may still be under construction, or be taken back, and leaves a cgroup
+// that only such a folder names.
 const orphanGrace = 10 * time.Second
 
-// knowledge is how much a kubelet that was started some time ago knows about the pods of its node. It is the one place that
-// answers which pods it may admit, end, and clean up after.
+// knowledge is how much a kubelet that was started some time ago knows about the pods of its node. It is the one place
+// that answers which pods it may admit, end, and clean up after.
 //
 //	start
 //	  │

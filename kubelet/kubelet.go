@@ -70,7 +70,8 @@ func New(o Options) *Kubelet {
 		burst: newBurst(o.Burst), knowledge: knowledge{began: time.Now()},
 		folders: &folders{pods: o.Volumes, logs: o.PodLogsDir, cgroups: o.Cgroups}}
 
-	k.statics = &staticPods{set: static.NewSet(len(o.Static)), sources: o.Static, status: k.status, events: o.API, tasks: &k.running, actor: k.actor,
+	k.statics = &staticPods{set: static.NewSet(len(o.Static)), sources: o.Static, status: k.status, events: o.API,
+		tasks: &k.running, actor: k.actor,
 		restarted: o.Meter.Life().Restarted}
 
 	k.runtime = &runtimeWatch{service: o.Runtime, changed: k.runtimeChanged}
@@ -86,7 +87,8 @@ func New(o Options) *Kubelet {
 	}
 	k.repin = newRepin(p, o.Placing, k.View)
 	k.admission = k.newAdmission(p)
-	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
+	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent,
+		Measure: o.Meter.Probe})
 	k.share = newShare(o.Cgroups, func() []*v1.Pod { return sharing(k) }, o.API.NodeEvent)
 	k.tools = newTools(&o, k.folders, k.NodeAllocatable)
 	k.tools.shared = k.share.changed.Wake
@@ -96,8 +98,9 @@ func New(o Options) *Kubelet {
 	return k
 }
 
-// newAdmission builds the admission of this node. Sysctls are checked against the version of the Linux kernel, so Windows nodes
-// give none, which allows no sysctl that needs a certain version. Without an API server there is no node object to read again.
+// newAdmission builds the admission of this node. Sysctls are checked against the version of the Linux kernel, so
+// Windows nodes give none, which allows no sysctl that needs a certain version. Without an API server there is no node
+// object to read again.
 func (k *Kubelet) newAdmission(p pins) *admission {
 	kernel := k.o.Node.Host.KernelVersion
 	if k.o.Windows {
@@ -105,7 +108,8 @@ func (k *Kubelet) newAdmission(p pins) *admission {
 	}
 	sysctls := admit.NewSysctls(kernel, k.o.UnsafeSysctls)
 
-	d := &admission{Admitter: admit.New(), devices: k.devices, placing: newPlacing(&k.o, k.devices, p), pins: p, repin: k.repin.changed,
+	d := &admission{Admitter: admit.New(), devices: k.devices, placing: newPlacing(&k.o, k.devices, p), pins: p,
+		repin:     k.repin.changed,
 		pressures: k.node.Pressures, known: k.node.Object, fresh: k.o.API.GetNode}
 	if k.o.Standalone {
 		d.fresh = nil
@@ -113,7 +117,8 @@ func (k *Kubelet) newAdmission(p pins) *admission {
 	d.preempt = k.pressure.preempt
 	d.closed = func() *admit.Refusal { return shutdownRefusal(k.shuttingDown.Load()) }
 	d.facts = func(n *v1.Node) admit.Node {
-		return admit.Node{Object: n, Allocatable: k.node.Allocatable(n), OS: k.o.Node.Host.OS, Sysctls: sysctls, Features: k.o.Node.DeclaredFeatures,
+		return admit.Node{Object: n, Allocatable: k.node.Allocatable(n), OS: k.o.Node.Host.OS, Sysctls: sysctls,
+			Features:   k.o.Node.DeclaredFeatures,
 			NoAppArmor: !k.o.Windows && !k.o.Node.Host.AppArmor}
 	}
 	d.Granted = func(uid types.UID) {
@@ -126,8 +131,11 @@ func (k *Kubelet) newAdmission(p pins) *admission {
 
 // nodeLinks connects the node's status with the API and the runtime.
 func (k *Kubelet) nodeLinks() nodestatus.Links {
-	links := nodestatus.Links{API: k.o.API, Measure: k.o.Meter.Start(), Event: k.o.API.NodeEvent, ShuttingDown: k.shuttingDown.Load,
-		Runtime: func() (runtime.Version, runtime.Health) { return *k.runtime.version.Load(), *k.runtime.health.Load() },
+	links := nodestatus.Links{API: k.o.API, Measure: k.o.Meter.Start(), Event: k.o.API.NodeEvent,
+		ShuttingDown: k.shuttingDown.Load,
+		Runtime: func() (runtime.Version, runtime.Health) {
+			return *k.runtime.version.Load(), *k.runtime.health.Load()
+		},
 		PodCIDR: k.passPodCIDR, Devices: k.devices.Amounts}
 	if k.o.Volumes.nodeVolumes != nil {
 		links.VolumesInUse, links.Seen = k.o.Volumes.VolumesInUse, k.o.Volumes.ObserveNode
@@ -148,8 +156,8 @@ func (k *Kubelet) passPodCIDR(cidr string) {
 	})
 }
 
-// ReportNode reports the node at once, and lets pods that waited for the network try again: after a change of the node's addresses, or
-// when what NetworkAwaited of the node's options says has become "". It does not block.
+// ReportNode reports the node at once, and lets pods that waited for the network try again: after a change of the
+// node's addresses, or when what NetworkAwaited of the node's options says has become "". It does not block.
 func (k *Kubelet) ReportNode() {
 	k.node.ReportSoon()
 	k.each(func(a *actor) { a.wake.Wake() })
@@ -186,7 +194,8 @@ func (k *Kubelet) podChanged(p *v1.Pod) {
 	}
 
 	k.status.Observe(p)
-	if !k.knowledge.mayAdmit() && p.Status.StartTime != nil && p.Status.Phase != v1.PodFailed && p.Status.Phase != v1.PodSucceeded {
+	if !k.knowledge.mayAdmit() && p.Status.StartTime != nil && p.Status.Phase != v1.PodFailed &&
+		p.Status.Phase != v1.PodSucceeded {
 		k.admission.Hold(p) // an earlier kubelet has admitted it: its place is not for others that come in with it
 	}
 	a := k.actor(p.UID, true)
@@ -195,8 +204,8 @@ func (k *Kubelet) podChanged(p *v1.Pod) {
 	a.post(pod.Desired{Pod: p})
 }
 
-// stamped returns a pod of the API with the annotations by which upstream's kubelet tells sources apart, regardless of what
-// its own annotations claim. born is when the node learned of the pod.
+// stamped returns a pod of the API with the annotations by which upstream's kubelet tells sources apart, regardless of
+// what its own annotations claim. born is when the node learned of the pod.
 func stamped(p *v1.Pod, born time.Time) *v1.Pod {
 	out := *p
 	out.Annotations = maps.Clone(p.Annotations)
@@ -242,8 +251,10 @@ func (k *Kubelet) actor(uid types.UID, make bool) *actor {
 }
 
 func (k *Kubelet) newActor(uid types.UID) *actor {
-	return newActor(uid, services{status: k.status, probes: k.probes, admission: k.admission, burst: k.burst, statics: k.statics.set,
-		meter: k.o.Meter, tasks: &k.running, knowledge: &k.knowledge, facts: k.o.Facts, node: k.nodeFacts, finished: k.finished}, k.tools)
+	return newActor(uid, services{status: k.status, probes: k.probes, admission: k.admission, burst: k.burst,
+		statics: k.statics.set,
+		meter:   k.o.Meter, tasks: &k.running, knowledge: &k.knowledge, facts: k.o.Facts, node: k.nodeFacts,
+		finished: k.finished}, k.tools)
 }
 
 // finished forgets a pod that has nothing left on the node but folders, and removes these.
@@ -271,14 +282,14 @@ func (k *Kubelet) finished(a *actor) {
 	})
 }
 
-// folderRetry are the waits before the folders of a pod are tried again: a file that the runtime still holds cannot be removed
-// on Windows.
+// folderRetry are the waits before the folders of a pod are tried again: a file that the runtime still holds cannot be
+// removed on Windows.
 var folderRetry = retry.Backoff{First: time.Second}
 
 const folderTries = 6 // in about half a minute
 
-// removeSoon removes the folders of a pod that has ended, unless the pod comes back, which static ones do. After folderTries
-// the full checks go on with it.
+// removeSoon removes the folders of a pod that has ended, unless the pod comes back, which static ones do. After
+// folderTries the full checks go on with it.
 func (k *Kubelet) removeSoon(uid types.UID) {
 	for try := 1; k.actor(uid, false) == nil; try++ {
 		err := k.folders.remove(context.WithoutCancel(k.ctx), uid)
@@ -333,5 +344,6 @@ func (k *Kubelet) probed(r probe.Result) {
 	if a == nil {
 		return
 	}
-	a.post(pod.Probed{Container: r.Key.Container, ContainerID: r.ContainerID, Kind: pod.ProbeKind(r.Kind), Success: r.Verdict == probe.Success})
+	a.post(pod.Probed{Container: r.Key.Container, ContainerID: r.ContainerID, Kind: pod.ProbeKind(r.Kind),
+		Success: r.Verdict == probe.Success})
 }

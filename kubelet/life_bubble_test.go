@@ -37,8 +37,8 @@ func sleepHook(seconds int64) *v1.LifecycleHandler {
 	return &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: seconds}}
 }
 
-// TestRestartPauses: the first restart comes at once, the next ones after 10, 20, 40, 80, 160, 300 and 300 s. The logs of older
-// containers are removed with them.
+// TestRestartPauses: the first restart comes at once, the next ones after 10, 20, 40, 80, 160, 300 and 300 s. The logs
+// of older containers are removed with them.
 func TestRestartPauses(t *testing.T) {
 	var mu sync.Mutex
 	var starts []time.Time
@@ -46,13 +46,16 @@ func TestRestartPauses(t *testing.T) {
 		b.cluster.create(aPod("pod", "exit", "3"))
 		b.untilPod(time.Minute, "pod", "in back-off", func(p *v1.Pod) bool {
 			c := p.Status.ContainerStatuses
-			return len(c) == 1 && c[0].State.Waiting != nil && c[0].State.Waiting.Reason == "CrashLoopBackOff" && c[0].RestartCount == 1 &&
+			return len(c) == 1 && c[0].State.Waiting != nil && c[0].State.Waiting.Reason == "CrashLoopBackOff" &&
+				c[0].RestartCount == 1 &&
 				c[0].LastTerminationState.Terminated.ExitCode == 3
 		})
 
 		b.untilPod(20*time.Minute, "pod", "restarted eight times", restarts(8))
-		for _, pattern := range []string{"pods/*/app/*.log", "containers/*.log"} { // of the last container, and the one before it
-			if files, err := filepath.Glob(filepath.Join(b.dir, "log", pattern)); len(files) < 1 || len(files) > 2 || err != nil {
+		// of the last container, and the one before it
+		for _, pattern := range []string{"pods/*/app/*.log", "containers/*.log"} {
+			if files, err := filepath.Glob(filepath.Join(b.dir, "log", pattern)); len(files) < 1 || len(files) > 2 ||
+				err != nil {
 				t.Errorf("logs are left: %v, %v", files, err)
 			}
 		}
@@ -76,7 +79,8 @@ func TestRestartPauses(t *testing.T) {
 	})
 }
 
-// TestInitContainers: they run one after the other before the rest; with restartPolicy Never a failed one fails the pod.
+// TestInitContainers: they run one after the other before the rest; with restartPolicy Never a failed one fails the
+// pod.
 func TestInitContainers(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		good := aPod("good", "sleep")
@@ -94,8 +98,10 @@ func TestInitContainers(t *testing.T) {
 
 		b.untilReady(time.Minute, "good")
 		p := b.cluster.get("good")
-		first, second := p.Status.InitContainerStatuses[0].State.Terminated, p.Status.InitContainerStatuses[1].State.Terminated
-		if second.StartedAt.Before(&first.FinishedAt) || p.Status.ContainerStatuses[0].State.Running.StartedAt.Before(&second.FinishedAt) {
+		first, second := p.Status.InitContainerStatuses[0].State.Terminated,
+			p.Status.InitContainerStatuses[1].State.Terminated
+		if second.StartedAt.Before(&first.FinishedAt) ||
+			p.Status.ContainerStatuses[0].State.Running.StartedAt.Before(&second.FinishedAt) {
 			t.Errorf("not one after the other: %s", statusOf(p))
 		}
 		b.removeAll("good", "bad")
@@ -115,7 +121,8 @@ func TestSidecar(t *testing.T) {
 		b.cluster.create(p)
 		done := b.untilPod(time.Minute, "side", "succeeded", phase(v1.PodSucceeded))
 		c, app := done.Status.InitContainerStatuses[0], done.Status.ContainerStatuses[0].State.Terminated
-		if c.State.Terminated == nil || app == nil || c.RestartCount != 0 || c.State.Terminated.StartedAt.After(app.StartedAt.Time) ||
+		if c.State.Terminated == nil || app == nil || c.RestartCount != 0 ||
+			c.State.Terminated.StartedAt.After(app.StartedAt.Time) ||
 			c.State.Terminated.FinishedAt.Time.Before(app.FinishedAt.Time) {
 			t.Errorf("sidecar %+v, app %+v", c, app)
 		}
@@ -140,15 +147,16 @@ func TestSidecarsPreStop(t *testing.T) {
 		side, app := done.Status.InitContainerStatuses, done.Status.ContainerStatuses[0].State.Terminated.FinishedAt
 		first, second := side[0].State.Terminated.FinishedAt, side[1].State.Terminated.FinishedAt
 		if first.Before(&second) || second.Sub(app.Time) < 3*time.Second || first.Sub(app.Time) >= 6*time.Second {
-			t.Errorf("the app ended at %v, the second sidecar at %v, the first at %v: want both hooks of 3 s at once", app, second, first)
+			t.Errorf("the app ended at %v, the second sidecar at %v, the first at %v: want both hooks of 3 s at once",
+				app, second, first)
 		}
 		b.removeAll("side")
 		b.nothingLeft()
 	})
 }
 
-// TestPostStart: while the hook runs the container does not count as started and the next one waits; a container whose hook
-// fails is restarted.
+// TestPostStart: while the hook runs the container does not count as started and the next one waits; a container whose
+// hook fails is restarted.
 func TestPostStart(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		p := aPod("slow", "sleep")
@@ -167,7 +175,8 @@ func TestPostStart(t *testing.T) {
 
 		b.untilPod(time.Minute, "bad", "in back-off", func(p *v1.Pod) bool {
 			c := p.Status.ContainerStatuses
-			return len(c) == 1 && c[0].RestartCount > 0 && c[0].State.Waiting != nil && c[0].State.Waiting.Reason == "CrashLoopBackOff"
+			return len(c) == 1 && c[0].RestartCount > 0 && c[0].State.Waiting != nil &&
+				c[0].State.Waiting.Reason == "CrashLoopBackOff"
 		})
 		b.hasEvents("bad", "FailedPostStartHook: PostStartHook failed", "Killing: FailedPostStartHook")
 		b.removeAll("slow", "bad")
@@ -175,8 +184,8 @@ func TestPostStart(t *testing.T) {
 	})
 }
 
-// TestPreStop: the hook runs before the container is told to stop, within the grace period, once; it ends with its container,
-// and a second deletion with less time cuts both short.
+// TestPreStop: the hook runs before the container is told to stop, within the grace period, once; it ends with its
+// container, and a second deletion with less time cuts both short.
 func TestPreStop(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -187,7 +196,8 @@ func TestPreStop(t *testing.T) {
 	}{
 		{"short hook", 60, 0, execHook("sleep", "3"), []string{"sleep"}, 3 * time.Second, 6 * time.Second},
 		{"hook that fails", 60, 0, execHook("exit", "1"), []string{"sleep"}, 0, 3 * time.Second},
-		{"hook longer than the grace period", 10, 0, sleepHook(45), []string{"sleep"}, 10 * time.Second, 14 * time.Second},
+		{"hook longer than the grace period", 10, 0, sleepHook(45), []string{"sleep"}, 10 * time.Second,
+			14 * time.Second},
 		{"container that ends before its hook", 60, 0, sleepHook(40), []string{"sleep", "4"}, 0, 6 * time.Second},
 		{"less time the second time", 50, 2, sleepHook(45), []string{"sleep"}, 2 * time.Second, 10 * time.Second},
 	} {
@@ -227,11 +237,13 @@ func TestLiveness(t *testing.T) {
 		long, short := int64(120), int64(1)
 		p.Spec.TerminationGracePeriodSeconds = &long
 		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: sleepHook(100)}
-		p.Spec.Containers[0].LivenessProbe = &v1.Probe{PeriodSeconds: 1, FailureThreshold: 2, SuccessThreshold: 1, TimeoutSeconds: 1, TerminationGracePeriodSeconds: &short,
+		p.Spec.Containers[0].LivenessProbe = &v1.Probe{PeriodSeconds: 1, FailureThreshold: 2, SuccessThreshold: 1,
+			TimeoutSeconds: 1, TerminationGracePeriodSeconds: &short,
 			ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/testapp", "exit", "1"}}}}
 		b.cluster.create(p)
 		b.untilPod(30*time.Second, "pod", "restarted", restarts(1))
-		b.hasEvents("pod", "Unhealthy: Liveness probe failed: ", "Killing: Container app failed liveness probe, will be restarted")
+		b.hasEvents("pod", "Unhealthy: Liveness probe failed: ",
+			"Killing: Container app failed liveness probe, will be restarted")
 		b.cluster.remove("pod", 0)
 		b.nothingLeft()
 	})
@@ -264,7 +276,8 @@ func TestNewImage(t *testing.T) {
 		b.cluster.update("pod", func(p *v1.Pod) { p.Spec.Containers[0].Image = "registry.local/new:1" })
 		b.untilPod(time.Minute, "pod", "new", func(p *v1.Pod) bool {
 			c := p.Status.ContainerStatuses[0]
-			return isReady(&p.Status) && c.RestartCount == 1 && c.Image == "registry.local/new:1" && p.Status.ObservedGeneration == p.Generation
+			return isReady(&p.Status) && c.RestartCount == 1 && c.Image == "registry.local/new:1" &&
+				p.Status.ObservedGeneration == p.Generation
 		})
 		b.hasEvents("pod", "Killing: Container app definition changed, will be restarted")
 		b.removeAll("pod")
@@ -279,12 +292,14 @@ func TestForeignPhase(t *testing.T) {
 		b.untilReady(time.Minute, "pod")
 		b.cluster.update("pod", func(p *v1.Pod) {
 			p.Status.Phase = v1.PodFailed
-			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "Test"})
+			p.Status.Conditions = append(p.Status.Conditions,
+				v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "Test"})
 		})
 		done := b.untilPod(time.Minute, "pod", "ended", func(p *v1.Pod) bool {
 			return p.Status.Phase == v1.PodFailed && p.Status.ContainerStatuses[0].State.Terminated != nil
 		})
-		if !slices.ContainsFunc(done.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget }) {
+		if !slices.ContainsFunc(done.Status.Conditions,
+			func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget }) {
 			t.Errorf("DisruptionTarget was dropped: %s", statusOf(done))
 		}
 		b.removeAll("pod")
@@ -311,20 +326,23 @@ func resizedTo(want v1.ResourceRequirements) func(*v1.Pod) bool {
 			}
 		}
 		s := p.Status.ContainerStatuses[0]
-		return isReady(&p.Status) && s.Resources != nil && equality.Semantic.DeepEqual(*s.Resources, want) && equality.Semantic.DeepEqual(s.AllocatedResources, want.Requests)
+		return isReady(&p.Status) && s.Resources != nil && equality.Semantic.DeepEqual(*s.Resources, want) &&
+			equality.Semantic.DeepEqual(s.AllocatedResources, want.Requests)
 	}
 }
 
-// TestResizeInPlace: a running pod gets other limits without a restart where its policy says so, and with one where not. What
-// does not fit waits, also across a kubelet that dies. The calls to the runtime may fail.
+// TestResizeInPlace: a running pod gets other limits without a restart where its policy says so, and with one where
+// not. What does not fit waits, also across a kubelet that dies. The calls to the runtime may fail.
 func TestResizeInPlace(t *testing.T) {
 	for name, fault := range map[string]func(runtimetest.Call) runtimetest.Outcome{"works": nil,
-		"updates fail": firstCalls("UpdateContainerResources", 2, runtimetest.Fail), "updates work and fail": firstCalls("UpdateContainerResources", 2, runtimetest.DoThenFail)} {
+		"updates fail":          firstCalls("UpdateContainerResources", 2, runtimetest.Fail),
+		"updates work and fail": firstCalls("UpdateContainerResources", 2, runtimetest.DoThenFail)} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				p := aPod("pod", "sleep")
 				p.Spec.Containers[0].Resources = guaranteed("1", "32Mi")
-				p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
+				p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory,
+					RestartPolicy: v1.RestartContainer}}
 				p.Status.QOSClass = v1.PodQOSGuaranteed
 				b.cluster.create(p)
 				b.untilReady(time.Minute, "pod")
@@ -340,14 +358,16 @@ func TestResizeInPlace(t *testing.T) {
 				b.resize("pod", guaranteed("5", "32Mi"))
 				deferred := func(p *v1.Pod) bool {
 					return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-						return c.Type == v1.PodResizePending && c.Reason == v1.PodReasonDeferred && c.ObservedGeneration == p.Generation
+						return c.Type == v1.PodResizePending && c.Reason == v1.PodReasonDeferred &&
+							c.ObservedGeneration == p.Generation
 					})
 				}
 				b.untilPod(time.Minute, "pod", "deferred", deferred)
 				b.restart()
 				time.Sleep(20 * time.Second)
 				now := b.untilPod(time.Minute, "pod", "deferred", deferred)
-				if s := now.Status.ContainerStatuses[0]; !equality.Semantic.DeepEqual(s.AllocatedResources, guaranteed("2", "32Mi").Requests) {
+				if s := now.Status.ContainerStatuses[0]; !equality.Semantic.DeepEqual(s.AllocatedResources,
+					guaranteed("2", "32Mi").Requests) {
 					t.Errorf("under a new kubelet: %+v", s)
 				}
 				b.cluster.remove("holder", 0)
@@ -357,7 +377,8 @@ func TestResizeInPlace(t *testing.T) {
 				b.kill() // while it is away, the user asks for something that needs a restart
 				b.resize("pod", guaranteed("1", "48Mi"))
 				b.start()
-				b.untilPod(time.Minute, "pod", "resized", func(p *v1.Pod) bool { return resizedTo(guaranteed("1", "48Mi"))(p) && restarts(1)(p) })
+				b.untilPod(time.Minute, "pod", "resized",
+					func(p *v1.Pod) bool { return resizedTo(guaranteed("1", "48Mi"))(p) && restarts(1)(p) })
 				b.runningOnce("pod")
 				b.removeAll("pod")
 				b.nothingLeft()
@@ -366,8 +387,8 @@ func TestResizeInPlace(t *testing.T) {
 	}
 }
 
-// TestResizeWhole: the resources of a pod as a whole change while no container is touched, also under a kubelet that comes after; a running
-// init container gets what it asks for too.
+// TestResizeWhole: the resources of a pod as a whole change while no container is touched, also under a kubelet that
+// comes after; a running init container gets what it asks for too.
 func TestResizeWhole(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		has := func(cpu string) func(*v1.Pod) bool {
@@ -375,7 +396,10 @@ func TestResizeWhole(t *testing.T) {
 				want := guaranteed(cpu, "64Mi")
 				return p.Status.Resources != nil && equality.Semantic.DeepEqual(*p.Status.Resources, want) &&
 					equality.Semantic.DeepEqual(p.Status.AllocatedResources, want.Requests) &&
-					!slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizeInProgress || c.Type == v1.PodResizePending })
+					!slices.ContainsFunc(p.Status.Conditions,
+						func(c v1.PodCondition) bool {
+							return c.Type == v1.PodResizeInProgress || c.Type == v1.PodResizePending
+						})
 			}
 		}
 		change := func(cpu string) func(*v1.Pod) {
@@ -406,7 +430,8 @@ func TestResizeWhole(t *testing.T) {
 		first := func(cpu string) func(*v1.Pod) bool {
 			return func(p *v1.Pod) bool {
 				l := p.Status.InitContainerStatuses
-				return len(l) == 1 && l[0].State.Running != nil && l[0].Resources != nil && equality.Semantic.DeepEqual(*l[0].Resources, guaranteed(cpu, "32Mi"))
+				return len(l) == 1 && l[0].State.Running != nil && l[0].Resources != nil &&
+					equality.Semantic.DeepEqual(*l[0].Resources, guaranteed(cpu, "32Mi"))
 			}
 		}
 		b.untilPod(time.Minute, "init", "running its init container", first("1"))
@@ -441,8 +466,8 @@ func webPod(name string, args ...string) *v1.Pod {
 	return p
 }
 
-// TestStaticPod: it runs and has a mirror with its status; a deleted mirror comes back, a new kubelet restarts nothing, and
-// both end with the file. One call in ten fails.
+// TestStaticPod: it runs and has a mirror with its status; a deleted mirror comes back, a new kubelet restarts
+// nothing, and both end with the file. One call in ten fails.
 func TestStaticPod(t *testing.T) {
 	source := fakeSource{}
 	inBubble(t, func(b *bubble) {
@@ -452,7 +477,8 @@ func TestStaticPod(t *testing.T) {
 		before := b.runningOnce(name)
 		mirror := b.cluster.get(name).UID
 		b.cluster.remove(name, 0)
-		b.untilPod(2*time.Minute, name, "mirrored again", func(p *v1.Pod) bool { return p.UID != mirror && isReady(&p.Status) })
+		b.untilPod(2*time.Minute, name, "mirrored again",
+			func(p *v1.Pod) bool { return p.UID != mirror && isReady(&p.Status) })
 		b.untouched(before)
 
 		b.kill()
@@ -497,8 +523,8 @@ func TestManyPodsAtOnce(t *testing.T) {
 	})
 }
 
-// TestMountThatBecameALink: a sub path became a link while a container started, so that it may have something else of the node. The container is stopped at once,
-// an event says why, and the next attempt counts.
+// TestMountThatBecameALink: a sub path became a link while a container started, so that it may have something else of
+// the node. The container is stopped at once, an event says why, and the next attempt counts.
 func TestMountThatBecameALink(t *testing.T) {
 	var mu sync.Mutex
 	left := 1

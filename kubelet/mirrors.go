@@ -26,8 +26,8 @@ type mirrors struct {
 	made func(*v1.Pod) // takes a mirror that was just made
 }
 
-// run keeps the mirrors right until ctx ends. It begins when all sources have delivered, so that it removes none that is
-// still wanted.
+// run keeps the mirrors right until ctx ends. It begins when all sources have delivered, so that it removes none that
+// is still wanted.
 func (m *mirrors) run(ctx context.Context) {
 	select {
 	case <-m.pods.Ready():
@@ -65,7 +65,8 @@ func (m *mirrors) run(ctx context.Context) {
 }
 
 // remove deletes mirrors, but none whose deletion was asked for already. It returns those whose deletion was sent.
-func (m *mirrors) remove(ctx context.Context, list []*v1.Pod, asked map[types.UID]bool) (sent map[types.UID]bool, failed error) {
+func (m *mirrors) remove(ctx context.Context, list []*v1.Pod, asked map[types.UID]bool) (sent map[types.UID]bool,
+	failed error) {
 	sent = map[types.UID]bool{}
 	for _, p := range list {
 		if !asked[p.UID] {
@@ -80,8 +81,8 @@ func (m *mirrors) remove(ctx context.Context, list []*v1.Pod, asked map[types.UI
 	return sent, failed
 }
 
-// create makes the mirror of a static pod in the API. A mirror's owner is the node object, whose UID is known only after the
-// node has registered; before that it returns an error, and the caller tries again.
+// create makes the mirror of a static pod in the API. A mirror's owner is the node object, whose UID is known only
+// after the node has registered; before that it returns an error, and the caller tries again.
 func (m *mirrors) create(ctx context.Context, p *v1.Pod) error {
 	n := m.node()
 	if n == nil || n.UID == "" {

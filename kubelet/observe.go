@@ -13,15 +13,15 @@ import (
 	"porthole.dev/porthole/kubelet/static"
 )
 
-// fullCheckPeriod is how often the runtime is read as a whole, to notice what its events missed; pollPeriod is the same for a
-// runtime that has no events.
+// fullCheckPeriod is how often the runtime is read as a whole, to notice what its events missed; pollPeriod is the
+// same for a runtime that has no events.
 const (
 	fullCheckPeriod = 5 * time.Minute
 	pollPeriod      = time.Second
 )
 
-// strangerPause is the time between an event about a pod without an actor and the full check that it causes. unmountPause is the time
-// between the end of a pod and the search for mounts that the runtime forgot.
+// strangerPause is the time between an event about a pod without an actor and the full check that it causes.
+// unmountPause is the time between the end of a pod and the search for mounts that the runtime forgot.
 const (
 	strangerPause = 3 * time.Second
 	unmountPause  = 3 * time.Second
@@ -46,9 +46,9 @@ func (k *Kubelet) follow(ctx context.Context) {
 	}
 }
 
-// runtimeEvent passes an event of the runtime on to the actor of its pod. Some removals do not say of which pod they were: every
-// actor gets those, and one that does not know the id ignores it. An event of a pod without an actor leads to a full check, which
-// finds out whether the pod is an orphan.
+// runtimeEvent passes an event of the runtime on to the actor of its pod. Some removals do not say of which pod they
+// were: every actor gets those, and one that does not know the id ignores it. An event of a pod without an actor leads
+// to a full check, which finds out whether the pod is an orphan.
 func (k *Kubelet) runtimeEvent(e runtime.Event) {
 	if e.UID == "" {
 		if e.Removed != "" {
@@ -77,7 +77,8 @@ func (k *Kubelet) runtimeEvent(e runtime.Event) {
 	a.post(facts...)
 }
 
-// checkAll reads the whole runtime and hands each actor what is there. A pod that the runtime cannot read now does not delay others.
+// checkAll reads the whole runtime and hands each actor what is there. A pod that the runtime cannot read now does not
+// delay others.
 func (k *Kubelet) checkAll(ctx context.Context) {
 	began := time.Now()
 	found := func(uid string, r *pod.Runtime) {
@@ -143,8 +144,8 @@ func (k *Kubelet) readUntilKnown(ctx context.Context, uid string, found func(str
 	}
 }
 
-// cleanOrphans lets the pods that only the runtime knows end, now that all that should run are known. Then it makes a full check and
-// cleans up until ctx ends. See knowledge for the order.
+// cleanOrphans lets the pods that only the runtime knows end, now that all that should run are known. Then it makes a
+// full check and cleans up until ctx ends. See knowledge for the order.
 func (k *Kubelet) cleanOrphans(ctx context.Context) {
 	select {
 	case <-k.statics.set.Ready():
@@ -177,12 +178,13 @@ func (k *Kubelet) mayHaveFolders(uid types.UID) bool {
 	return !k.knowledge.mayCleanUp() || k.actor(uid, false) != nil
 }
 
-// unmountTries is how many searches for forgotten mounts follow each other, unmountPause apart, while containerd still knows
-// containers that CRI does not. It is bounded because such containers may belong to somebody else and stay. The next pod that ends,
-// and the next full check, begin a new series.
+// unmountTries is how many searches for forgotten mounts follow each other, unmountPause apart, while containerd still
+// knows containers that CRI does not. It is bounded because such containers may belong to somebody else and stay. The
+// next pod that ends, and the next full check, begin a new series.
 const unmountTries = 20
 
-// unmountForgotten undoes the mounts of containers that the runtime forgot. It repeats that while containerd may forget more.
+// unmountForgotten undoes the mounts of containers that the runtime forgot. It repeats that while containerd may
+// forget more.
 func (k *Kubelet) unmountForgotten(ctx context.Context) {
 	undecided, err := k.o.Runtime.UnmountForgotten(ctx)
 	if err != nil {

@@ -35,8 +35,8 @@ func (a *actor) run(ctx context.Context) {
 	}
 }
 
-// turn takes in what is new and makes a pass over the pod. A panic in it concerns this pod only. It returns how long the actor
-// may rest, and whether the pod has finished.
+// turn takes in what is new and makes a pass over the pod. A panic in it concerns this pod only. It returns how long
+// the actor may rest, and whether the pod has finished.
 func (a *actor) turn(ctx context.Context) (rest time.Duration, finished bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -62,7 +62,8 @@ func (a *actor) turn(ctx context.Context) (rest time.Duration, finished bool) {
 func (a *actor) follow(ctx context.Context, f pod.Fact) {
 	switch f := f.(type) {
 	case pod.VolumesFailed:
-		klog.FromContext(ctx).V(2).Info("Volumes are not ready", "pod", a.uid, "failures", a.state.VolumeFailures(), "cause", f.Message)
+		klog.FromContext(ctx).V(2).
+			Info("Volumes are not ready", "pod", a.uid, "failures", a.state.VolumeFailures(), "cause", f.Message)
 	case pod.Resized:
 		if err := a.effects.writeNote(a.state.Note()); err != nil { // the next kubelet would do it once more
 			klog.FromContext(ctx).Error(err, "A resize cannot be noted", "pod", a.uid)
@@ -221,8 +222,8 @@ func (a *actor) end() {
 	a.finished(a)
 }
 
-// preStopOf returns the preStop hook of a container that is to be stopped within grace, or nil if it has none. Of a pod that only the
-// runtime knows, the container's annotations tell the hook, as for upstream's kubelet.
+// preStopOf returns the preStop hook of a container that is to be stopped within grace, or nil if it has none. Of a
+// pod that only the runtime knows, the container's annotations tell the hook, as for upstream's kubelet.
 func (a *actor) preStopOf(ctx context.Context, id, name string, grace time.Duration) *preStopRun {
 	if grace <= 0 { // all containers are restarted: they are killed
 		return nil
@@ -246,8 +247,8 @@ func (a *actor) preStopOf(ctx context.Context, id, name string, grace time.Durat
 	return h
 }
 
-// startPreStops starts the preStop hooks of all running containers when the pod begins to end. Sidecars are stopped one after the other; their
-// hooks start together, as with upstream's kubelet.
+// startPreStops starts the preStop hooks of all running containers when the pod begins to end. Sidecars are stopped
+// one after the other; their hooks start together, as with upstream's kubelet.
 func (a *actor) startPreStops(ctx context.Context, actions []pod.Action) {
 	at := slices.IndexFunc(actions, func(action pod.Action) bool { return action.Kind == pod.StopContainer })
 	if at < 0 {

@@ -28,8 +28,8 @@ type Topology struct {
 type Placing struct {
 	// Topology says how the resources of a pod have to lie to each other; the zero value asks nothing.
 	Topology Topology
-	// Pins is who has which processors and memory alone; nil if nobody can. Period is how often it is checked that containers run where they
-	// should, and Pin tells one so; both are required with Pins.
+	// Pins is who has which processors and memory alone; nil if nobody can. Period is how often it is checked that
+	// containers run where they should, and Pin tells one so; both are required with Pins.
 	Pins   *pin.Manager
 	Period time.Duration
 	Pin    func(ctx context.Context, container, cpus string) error
@@ -45,16 +45,17 @@ type Placing struct {
 
 // allocation gives one pod resources of one trade; device.Round and pin.Round are ones. It ends with Commit or Abort.
 type allocation interface {
-	// Hints returns, for each resource, from which NUMA nodes a container can have it; those of the pod as a whole for nil.
+	// Hints returns, for each resource, from which NUMA nodes a container can have it; those of the pod as a whole for
+	// nil.
 	Hints(c *v1.Container) [][]numa.Hint
 	Allocate(ctx context.Context, c *v1.Container, near numa.Hint) error
 	Commit(ctx context.Context) error
 	Abort()
 }
 
-// placing gives pods the resources of which there are pieces: devices, processors, memory of NUMA nodes. With a policy, or where
-// processors or memory are given, it serves one pod after another, because each hint has to hold until it is used: a device plugin that
-// hangs delays all new pods then, for a minute at most.
+// placing gives pods the resources of which there are pieces: devices, processors, memory of NUMA nodes. With a
+// policy, or where processors or memory are given, it serves one pod after another, because each hint has to hold
+// until it is used: a device plugin that hangs delays all new pods then, for a minute at most.
 type placing struct {
 	Topology
 	begin []func(*v1.Pod) allocation
@@ -79,7 +80,8 @@ func newPlacing(o *Options, d devices, pins pins) *placing {
 
 func (l *placing) hasPolicy() bool { return l.Name != "" && l.Name != numa.PolicyNone }
 
-// allocate gives a pod what it asks for, or returns why it cannot run here, in upstream's words. A pod that has it keeps it.
+// allocate gives a pod what it asks for, or returns why it cannot run here, in upstream's words. A pod that has it
+// keeps it.
 func (l *placing) allocate(ctx context.Context, p *v1.Pod) *admit.Refusal {
 	if l.turn != nil {
 		select {
@@ -160,11 +162,12 @@ func refusalOf(err error) *admit.Refusal {
 	if errors.As(err, &own) {
 		return &admit.Refusal{Reason: own.Reason(), Message: err.Error()}
 	}
-	return &admit.Refusal{Reason: "UnexpectedAdmissionError", Message: "Allocate failed due to " + err.Error() + ", which is unexpected"}
+	return &admit.Refusal{Reason: "UnexpectedAdmissionError",
+		Message: "Allocate failed due to " + err.Error() + ", which is unexpected"}
 }
 
-// regain gives a pod that runs the processors and the memory that it had, if what was written down about them is lost. A pod for which there
-// is no room goes on without: it has its place whatever has changed.
+// regain gives a pod that runs the processors and the memory that it had, if what was written down about them is lost.
+// A pod for which there is no room goes on without: it has its place whatever has changed.
 func (l *placing) regain(ctx context.Context, p *v1.Pod) {
 	if !l.pins.Active() {
 		return
@@ -182,13 +185,16 @@ func (l *placing) regain(ctx context.Context, p *v1.Pod) {
 	}
 }
 
-// resizeRefusal refuses to change what a container has alone, in upstream's words. had is the pod with the resources that it has.
+// resizeRefusal refuses to change what a container has alone, in upstream's words. had is the pod with the resources
+// that it has.
 func (l *placing) resizeRefusal(had, wants *v1.Pod) *admit.Refusal {
 	if wants.Status.QOSClass != v1.PodQOSGuaranteed {
 		return nil
 	}
 	infeasible := func(manager, policy string) *admit.Refusal {
-		return &admit.Refusal{Reason: v1.PodReasonInfeasible, Message: "Resize is infeasible for Guaranteed Pods alongside " + manager + " Manager policy \"" + policy + "\""}
+		return &admit.Refusal{Reason: v1.PodReasonInfeasible,
+			Message: "Resize is infeasible for Guaranteed Pods alongside " + manager + " Manager policy \"" + policy +
+				"\""}
 	}
 	switch {
 	case l.pins.CPUs() && requestsChange(had, wants, v1.ResourceCPU):
@@ -218,7 +224,8 @@ func requestsChange(had, wants *v1.Pod, name v1.ResourceName) bool {
 	return false
 }
 
-// podAlive returns a function that tells whether a pod has its place on the node, and whether all pods that have one are known.
+// podAlive returns a function that tells whether a pod has its place on the node, and whether all pods that have one
+// are known.
 func podAlive(k *Kubelet) func(types.UID) (alive, complete bool) {
 	return func(uid types.UID) (alive, complete bool) {
 		return k.actor(uid, false) != nil, k.knowledge.sourcesReady.Load()
@@ -242,6 +249,7 @@ func countPinned(m *meter.Meter, p *pin.Manager) {
 	}
 	m.CountPinned(func() meter.Pinned {
 		c, alone, free := p.Counts()
-		return meter.Pinned{CPURequests: c.CPURequests, CPUErrors: c.CPUErrors, MemoryRequests: c.MemoryRequests, MemoryErrors: c.MemoryErrors, Alone: alone, Free: free}
+		return meter.Pinned{CPURequests: c.CPURequests, CPUErrors: c.CPUErrors, MemoryRequests: c.MemoryRequests,
+			MemoryErrors: c.MemoryErrors, Alone: alone, Free: free}
 	})
 }

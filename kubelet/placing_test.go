@@ -69,26 +69,33 @@ func TestPlacing(t *testing.T) {
 	}{
 		{"no policy", "none", false, free{0: 1, 1: 1}, free{0: 0, 1: 2}, "", "", 0},
 		{"each container on one node", "single-numa-node", false, free{0: 1, 1: 1}, free{0: 1, 1: 1}, "", "", 0},
-		{"the pod as a whole on one node", "single-numa-node", true, free{0: 1, 1: 1}, free{0: 1, 1: 1}, "", "TopologyAffinityError", 2},
-		{"the pod as a whole on one node that has enough", "single-numa-node", true, free{0: 1, 1: 2}, free{0: 2, 1: 2}, "", "", 1},
+		{"the pod as a whole on one node", "single-numa-node", true, free{0: 1, 1: 1}, free{0: 1, 1: 1}, "",
+			"TopologyAffinityError", 2},
+		{"the pod as a whole on one node that has enough", "single-numa-node", true, free{0: 1, 1: 2}, free{0: 2, 1: 2},
+			"", "", 1},
 		{"apart", "restricted", false, free{0: 2}, free{1: 2}, "", "TopologyAffinityError", 2},
 		{"apart where it may be", "best-effort", false, free{0: 2}, free{1: 2}, "", "", 0},
 		{"one of the trades fails", "none", false, free{0: 2}, free{0: 2}, "b", "UnexpectedAdmissionError", 0},
 	} {
 		one, other := &trade{free: c.one}, &trade{free: c.other, fails: c.fails}
-		l := &placing{Topology: Topology{Policy: numa.Policy{Name: c.policy, Machine: &numa.Machine{Nodes: []numa.Node{{ID: 0}, {ID: 1}}}}, WholePod: c.wholePod},
+		l := &placing{Topology: Topology{Policy: numa.Policy{Name: c.policy,
+			Machine: &numa.Machine{Nodes: []numa.Node{{ID: 0}, {ID: 1}}}}, WholePod: c.wholePod},
 			pins: noPins{}, turn: make(chan struct{}, 1)}
 		for _, g := range []*trade{one, other} {
 			l.begin = append(l.begin, func(*v1.Pod) allocation { return g })
 		}
 
-		refusal := l.allocate(t.Context(), &v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{{Name: "a"}}, Containers: []v1.Container{{Name: "b"}}}})
+		refusal := l.allocate(t.Context(),
+			&v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{{Name: "a"}},
+				Containers: []v1.Container{{Name: "b"}}}})
 		reason := ""
 		if refusal != nil {
 			reason = refusal.Reason
 		}
-		if reason != c.want || one.free[0]+one.free[1] != c.left || one.undone != (c.want != "") || one.committed != (c.want == "") {
-			t.Errorf("%s: %+v, want %q; %d left, undone %v, committed %v", c.name, refusal, c.want, one.free[0]+one.free[1], one.undone, one.committed)
+		if reason != c.want || one.free[0]+one.free[1] != c.left || one.undone != (c.want != "") ||
+			one.committed != (c.want == "") {
+			t.Errorf("%s: %+v, want %q; %d left, undone %v, committed %v", c.name, refusal, c.want,
+				one.free[0]+one.free[1], one.undone, one.committed)
 		}
 	}
 }
@@ -103,7 +110,8 @@ func (pinned) MemoryNodes() bool { return true }
 func TestResizeOfPinned(t *testing.T) {
 	pod := func(class v1.PodQOSClass, cpu, memory string) *v1.Pod {
 		p := &v1.Pod{Status: v1.PodStatus{QOSClass: class}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "app"}}}}
-		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu),
+			v1.ResourceMemory: resource.MustParse(memory)}
 		return p
 	}
 	guaranteed := v1.PodQOSGuaranteed
@@ -116,8 +124,12 @@ func TestResizeOfPinned(t *testing.T) {
 		{pinned{}, pod(guaranteed, "2", "1Gi"), nil},
 		{pinned{}, pod(v1.PodQOSBurstable, "3", "1Gi"), nil},
 		{noPins{}, pod(guaranteed, "3", "2Gi"), nil},
-		{pinned{}, pod(guaranteed, "3", "1Gi"), &admit.Refusal{Reason: "Infeasible", Message: `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`}},
-		{pinned{}, pod(guaranteed, "2", "2Gi"), &admit.Refusal{Reason: "Infeasible", Message: `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`}},
+		{pinned{}, pod(guaranteed, "3", "1Gi"),
+			&admit.Refusal{Reason: "Infeasible",
+				Message: `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`}},
+		{pinned{}, pod(guaranteed, "2", "2Gi"),
+			&admit.Refusal{Reason: "Infeasible",
+				Message: `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`}},
 	} {
 		got := (&placing{pins: c.pins}).resizeRefusal(had, c.wants)
 		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {

@@ -15,11 +15,14 @@ import (
 
 // Times of the watch over what the node has left.
 const (
-	// pressurePeriod is how often it is read. Upstream reads it each 10 s; this reads a few files, and a pod that has to go goes sooner.
+	// pressurePeriod is how often it is read. Upstream reads it each 10 s; this reads a few files, and a pod that has
+	// to go goes sooner.
 	pressurePeriod = 5 * time.Second
-	// limitPeriod is how often the pods with a limit of local storage are measured, at most: whole trees of files are read. Upstream's period.
+	// limitPeriod is how often the pods with a limit of local storage are measured, at most: whole trees of files are
+	// read. Upstream's period.
 	limitPeriod = 10 * time.Second
-	// limitShare bounds the time that measuring takes, a 50th, as long as it is quick: the next measurement begins within limitMost.
+	// limitShare bounds the time that measuring takes, a 50th, as long as it is quick: the next measurement begins
+	// within limitMost.
 	limitShare = 50
 	limitMost  = 30 * time.Second
 	// reclaimWait is how long the removal of ended containers is waited for.
@@ -37,12 +40,13 @@ type pressure struct {
 
 	// The fields below are used by run only.
 	state evict.State
-	// limitsAfter is when pods with a limit of local storage may be measured again; toldAt when the last event about a starved node was
-	// sent.
+	// limitsAfter is when pods with a limit of local storage may be measured again; toldAt when the last event about a
+	// starved node was sent.
 	limitsAfter, toldAt time.Time
 }
 
-// run keeps the node's pressure conditions right and evicts pods, until ctx ends. It returns at once if there is nothing to watch.
+// run keeps the node's pressure conditions right and evicts pods, until ctx ends. It returns at once if there is
+// nothing to watch.
 func (w *pressure) run(ctx context.Context) {
 	if w.Reader == nil || len(w.Thresholds) == 0 && !w.LocalLimits {
 		return
@@ -108,7 +112,8 @@ func (w *pressure) tooEarly(n evict.Needs) bool {
 }
 
 // supply does and reads what a plan needs.
-func (w *pressure) supply(ctx context.Context, n evict.Needs, seen evict.Observed, views []pod.View) (evict.Observed, error) {
+func (w *pressure) supply(ctx context.Context, n evict.Needs, seen evict.Observed, views []pod.View) (evict.Observed,
+	error) {
 	if (n.Reclaim != evict.Reclaim{}) {
 		w.reclaim(ctx, n.Reclaim)
 		left, err := w.Reader.Left(ctx)
@@ -123,7 +128,8 @@ func (w *pressure) supply(ctx context.Context, n evict.Needs, seen evict.Observe
 
 	began := time.Now()
 	if !n.Usage {
-		asked := slices.DeleteFunc(slices.Clone(views), func(v pod.View) bool { return !slices.Contains(n.UsageOf, v.Pod.UID) })
+		asked := slices.DeleteFunc(slices.Clone(views),
+			func(v pod.View) bool { return !slices.Contains(n.UsageOf, v.Pod.UID) })
 		usage, whole := w.Reader.LocalUsage(ctx, asked)
 		w.limitsAfter = nextLimits(began, time.Since(began), whole)
 		seen.Pods, seen.Measured = podsOf(views, usage), true
@@ -139,8 +145,8 @@ func (w *pressure) supply(ctx context.Context, n evict.Needs, seen evict.Observe
 	return seen, nil
 }
 
-// nextLimits returns when the pods with a limit of local storage may be measured again. A pod can fill the disk within seconds, so a measurement that
-// took long, or knew a part only, is soon followed by another one.
+// nextLimits returns when the pods with a limit of local storage may be measured again. A pod can fill the disk within
+// seconds, so a measurement that took long, or knew a part only, is soon followed by another one.
 func nextLimits(began time.Time, took time.Duration, whole bool) time.Time {
 	if !whole {
 		return began.Add(limitPeriod)
@@ -189,7 +195,8 @@ func (w *pressure) tell(what v1.ResourceName) {
 		return
 	}
 	w.toldAt = time.Now()
-	w.k.o.API.NodeEvent(v1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+string(what)) // upstream's words
+	// upstream's words
+	w.k.o.API.NodeEvent(v1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+string(what))
 }
 
 // carryOut tells the pods of a plan to end.
@@ -203,7 +210,8 @@ func (w *pressure) carryOut(ctx context.Context, plan *evict.Plan) {
 		if a == nil {
 			continue
 		}
-		logger.Info("A pod is evicted", "pod", klog.KObj(e.Pod), "signal", e.Signal, "grace", e.Grace, "cause", e.Message)
+		logger.Info("A pod is evicted", "pod", klog.KObj(e.Pod), "signal", e.Signal, "grace", e.Grace, "cause",
+			e.Message)
 		fact := pod.Evicted{Reason: evict.Reason, Message: e.Message, Grace: &e.Grace, Annotations: e.Annotations}
 		if e.Disruption {
 			fact.Disruption = e.Message
@@ -226,7 +234,8 @@ func (w *pressure) preempt(victims []types.UID, resource v1.ResourceName) {
 	for _, uid := range victims {
 		if a := k.actor(uid, false); a != nil {
 			klog.FromContext(k.ctx).Info("A pod ends to make room for a critical one", "pod", uid, "resource", resource)
-			a.post(pod.Evicted{Reason: preempting, Message: preemptMessage, Disruption: preemptDisruption, ByContainers: true})
+			a.post(pod.Evicted{Reason: preempting, Message: preemptMessage, Disruption: preemptDisruption,
+				ByContainers: true})
 			k.o.Meter.Preempted(string(resource))
 		}
 	}

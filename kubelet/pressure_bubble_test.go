@@ -83,8 +83,10 @@ func inScarceBubble(t *testing.T, test func(*bubble, *scarceNode)) {
 	n := &scarceNode{memory: map[string]uint64{}, disk: 50}
 	inBubble(t, func(b *bubble) { test(b, n) }, func(b *bubble) {
 		b.meter = meter.New(meter.Options{NodeName: "node"})
-		b.pressure = Pressure{Reader: n, Desired: evict.Desired{Transition: 30 * time.Second, LocalLimits: true, Thresholds: []evict.Threshold{
-			{Signal: evict.MemoryAvailable, Least: evict.Amount{Number: 100 << 20}}, {Signal: evict.NodeFsAvailable, Least: evict.Amount{Percent: 10}}}}}
+		b.pressure = Pressure{Reader: n,
+			Desired: evict.Desired{Transition: 30 * time.Second, LocalLimits: true, Thresholds: []evict.Threshold{
+				{Signal: evict.MemoryAvailable, Least: evict.Amount{Number: 100 << 20}},
+				{Signal: evict.NodeFsAvailable, Least: evict.Amount{Percent: 10}}}}}
 	})
 }
 
@@ -108,8 +110,9 @@ func (b *bubble) untilCondition(limit time.Duration, kind v1.NodeConditionType, 
 	})
 }
 
-// TestEviction: memory runs out. The pod that uses most above its requests ends within 12 s, with upstream's words, and no other; the node
-// says so, refuses pods that asked for nothing meanwhile, and is as before after the transition time.
+// TestEviction: memory runs out. The pod that uses most above its requests ends within 12 s, with upstream's words,
+// and no other; the node says so, refuses pods that asked for nothing meanwhile, and is as before after the transition
+// time.
 //
 // Row 1.13.
 func TestEviction(t *testing.T) {
@@ -132,11 +135,14 @@ func TestEviction(t *testing.T) {
 		}
 		n.set(func() { delete(n.memory, "large") })
 		const message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. Container app was using 360Mi, request is 0, has larger consumption of memory. "
-		if p.Status.Reason != "Evicted" || p.Status.Message != message || !disrupted(p) || p.Status.ContainerStatuses[0].State.Terminated == nil {
+		if p.Status.Reason != "Evicted" || p.Status.Message != message || !disrupted(p) ||
+			p.Status.ContainerStatuses[0].State.Terminated == nil {
 			t.Errorf("status %+v", p.Status)
 		}
 		b.within(time.Minute, "no event", func() error {
-			if !strings.Contains(b.cluster.said("large"), "Evicted: "+message+"map[offending_containers:app offending_containers_usage:360Mi starved_resource:memory]") {
+			if !strings.Contains(b.cluster.said("large"),
+				"Evicted: "+message+
+					"map[offending_containers:app offending_containers_usage:360Mi starved_resource:memory]") {
 				return errors.New(b.cluster.said("large"))
 			}
 			return nil
@@ -145,13 +151,15 @@ func TestEviction(t *testing.T) {
 
 		b.cluster.create(aPod("late", "sleep", "1000"))
 		late := b.untilPod(time.Minute, "late", "refused", phase(v1.PodFailed))
-		if late.Status.Reason != "Evicted" || late.Status.Message != "Pod was rejected: The node had condition: [MemoryPressure]. " {
+		if late.Status.Reason != "Evicted" ||
+			late.Status.Message != "Pod was rejected: The node had condition: [MemoryPressure]. " {
 			t.Errorf("a pod that came under pressure: %+v", late.Status)
 		}
 		b.untilCondition(2*time.Minute, v1.NodeMemoryPressure, v1.ConditionFalse)
 		b.cluster.create(aPod("after", "sleep", "1000"))
 		b.untilReady(time.Minute, "small", "critical", "after")
-		if text := evictionFigures(t, b.meter); !strings.Contains(text, `kubelet_evictions{eviction_signal="memory.available"} 1`) ||
+		if text := evictionFigures(t, b.meter); !strings.Contains(text,
+			`kubelet_evictions{eviction_signal="memory.available"} 1`) ||
 			!strings.Contains(text, `kubelet_eviction_stats_age_seconds_count{eviction_signal="memory.available"} 1`) {
 			t.Errorf("figures:\n%s", text)
 		}
@@ -160,7 +168,8 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// TestUnknownIsNotScarce: a node whose figures cannot be read evicts nobody, also from its start, and goes on when they can.
+// TestUnknownIsNotScarce: a node whose figures cannot be read evicts nobody, also from its start, and goes on when
+// they can.
 //
 // Row 1.104.
 func TestUnknownIsNotScarce(t *testing.T) {
@@ -169,7 +178,8 @@ func TestUnknownIsNotScarce(t *testing.T) {
 		b.untilReady(time.Minute, "p")
 		n.set(func() { n.fails, n.memory["p"] = true, 950 })
 		time.Sleep(time.Minute) // of the bubble
-		if p := b.cluster.get("p"); p.Status.Phase != v1.PodRunning || b.condition(v1.NodeMemoryPressure) != v1.ConditionFalse {
+		if p := b.cluster.get("p"); p.Status.Phase != v1.PodRunning ||
+			b.condition(v1.NodeMemoryPressure) != v1.ConditionFalse {
 			t.Errorf("without figures: %s, pressure %s", statusOf(p), b.condition(v1.NodeMemoryPressure))
 		}
 		b.restart() // one that cannot read them when it starts either
@@ -181,8 +191,8 @@ func TestUnknownIsNotScarce(t *testing.T) {
 	})
 }
 
-// TestReclaimFirst: the disk is full. Containers of pods that have ended and images that nobody uses go first, and no pod ends if that
-// is enough. The status of the ended pod stays.
+// TestReclaimFirst: the disk is full. Containers of pods that have ended and images that nobody uses go first, and no
+// pod ends if that is enough. The status of the ended pod stays.
 func TestReclaimFirst(t *testing.T) {
 	n := &scarceNode{memory: map[string]uint64{}, disk: 50}
 	inBubble(t, func(b *bubble) {
@@ -210,7 +220,9 @@ func TestReclaimFirst(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		after := b.cluster.get("done")
-		if a, z := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]; after.Status.Phase != v1.PodSucceeded || a.State.Terminated == nil || z.State.Terminated == nil || a.ContainerID != z.ContainerID {
+		if a, z := before.Status.ContainerStatuses[0],
+			after.Status.ContainerStatuses[0]; after.Status.Phase != v1.PodSucceeded || a.State.Terminated == nil ||
+			z.State.Terminated == nil || a.ContainerID != z.ContainerID {
 			t.Errorf("the ended pod: %s", statusOf(after))
 		}
 		if p := b.cluster.get("p"); p.Status.Phase != v1.PodRunning {
@@ -221,12 +233,14 @@ func TestReclaimFirst(t *testing.T) {
 	}, func(b *bubble) {
 		b.runtime.AddImage("testkit.local/unused:1")
 		b.imageGC = true
-		b.pressure = Pressure{Reader: n, Desired: evict.Desired{Transition: time.Second, Thresholds: []evict.Threshold{{Signal: evict.NodeFsAvailable, Least: evict.Amount{Percent: 10}}}}}
+		b.pressure = Pressure{Reader: n,
+			Desired: evict.Desired{Transition: time.Second,
+				Thresholds: []evict.Threshold{{Signal: evict.NodeFsAvailable, Least: evict.Amount{Percent: 10}}}}}
 	})
 }
 
-// TestLocalLimits: a pod whose emptyDir grows above its limit ends, without a condition of the node, and pods without limits cost no
-// measuring.
+// TestLocalLimits: a pod whose emptyDir grows above its limit ends, without a condition of the node, and pods without
+// limits cost no measuring.
 func TestLocalLimits(t *testing.T) {
 	inScarceBubble(t, func(b *bubble, n *scarceNode) {
 		b.cluster.create(aPod("free", "sleep", "1000"))
@@ -241,25 +255,30 @@ func TestLocalLimits(t *testing.T) {
 
 		limit := resource.MustParse("10Mi")
 		p := aPod("sized", "sleep", "1000")
-		p.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
+		p.Spec.Volumes = []v1.Volume{{Name: "scratch",
+			VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
 		b.cluster.create(p)
 		b.untilReady(time.Minute, "sized")
 		n.set(func() { n.memory["sized"] = 10 })
 		time.Sleep(time.Minute)
 		n.set(func() { n.memory["sized"] = 11 })
 		got := b.untilPod(30*time.Second, "sized", "evicted", phase(v1.PodFailed))
-		if got.Status.Reason != "Evicted" || got.Status.Message != `Usage of EmptyDir volume "scratch" exceeds the limit "10Mi". ` || disrupted(got) {
+		if got.Status.Reason != "Evicted" ||
+			got.Status.Message != `Usage of EmptyDir volume "scratch" exceeds the limit "10Mi". ` || disrupted(got) {
 			t.Errorf("status %+v", got.Status)
 		}
-		if b.condition(v1.NodeDiskPressure) != v1.ConditionFalse || b.cluster.get("free").Status.Phase != v1.PodRunning {
-			t.Errorf("disk pressure %s, the other pod %s", b.condition(v1.NodeDiskPressure), statusOf(b.cluster.get("free")))
+		if b.condition(v1.NodeDiskPressure) != v1.ConditionFalse ||
+			b.cluster.get("free").Status.Phase != v1.PodRunning {
+			t.Errorf("disk pressure %s, the other pod %s", b.condition(v1.NodeDiskPressure),
+				statusOf(b.cluster.get("free")))
 		}
 		b.removeAll("free", "sized")
 	})
 }
 
-// TestLimitsAfterASlowMeasurement: a measurement that took 20 s, as while containers start, or knew a part only, does not let a pod fill the disk for
-// minutes: it ends within 35 s of its write, 30 s for the next measurement and one round.
+// TestLimitsAfterASlowMeasurement: a measurement that took 20 s, as while containers start, or knew a part only, does
+// not let a pod fill the disk for minutes: it ends within 35 s of its write, 30 s for the next measurement and one
+// round.
 func TestLimitsAfterASlowMeasurement(t *testing.T) {
 	for name, first := range map[string]func(*scarceNode){
 		"slow":    func(n *scarceNode) { n.slow = 20 * time.Second },
@@ -270,7 +289,8 @@ func TestLimitsAfterASlowMeasurement(t *testing.T) {
 				n.set(func() { first(n) })
 				limit := resource.MustParse("1Mi")
 				p := aPod("sized", "sleep", "1000")
-				p.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
+				p.Spec.Volumes = []v1.Volume{{Name: "scratch",
+					VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
 				b.cluster.create(p)
 				b.untilReady(time.Minute, "sized")
 
@@ -309,13 +329,16 @@ func TestPreemption(t *testing.T) {
 		b.cluster.create(asks("b", "5", 0))
 		b.untilReady(time.Minute, "a", "b")
 		b.cluster.create(asks("critical", "3", systemCritical))
+
 		victim := b.untilPod(time.Minute, "a", "preempted", phase(v1.PodFailed))
-		if victim.Status.Reason != "Preempting" || victim.Status.Message != "Preempted in order to admit critical pod" || !disrupted(victim) {
+		if victim.Status.Reason != "Preempting" ||
+			victim.Status.Message != "Preempted in order to admit critical pod" || !disrupted(victim) {
 			t.Errorf("status %+v", victim.Status)
 		}
 		b.untilReady(time.Minute, "b", "critical")
 		b.hasEvents("a", "Preempting: Preempted in order to admit critical pod")
-		if text := evictionFigures(t, b.meter); !strings.Contains(text, `kubelet_preemptions{preemption_signal="cpu"} 1`) {
+		if text := evictionFigures(t, b.meter); !strings.Contains(text,
+			`kubelet_preemptions{preemption_signal="cpu"} 1`) {
 			t.Errorf("figures:\n%s", text)
 		}
 		b.removeAll("a", "b", "critical")
@@ -330,6 +353,7 @@ func evictionFigures(t *testing.T, m *meter.Meter) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out strings.Builder
 	for _, f := range families {
 		for _, one := range f.Metric {
@@ -338,10 +362,12 @@ func evictionFigures(t *testing.T, m *meter.Meter) string {
 				switch {
 				case !strings.Contains(f.GetName(), "evict") && !strings.Contains(f.GetName(), "preempt"):
 				case one.Counter != nil:
-					out.WriteString(series + resource.NewQuantity(int64(one.Counter.GetValue()), resource.DecimalSI).String() + "\n")
+					out.WriteString(series + resource.NewQuantity(int64(one.Counter.GetValue()), resource.DecimalSI).
+						String() + "\n")
 				case one.Histogram != nil:
 					series = strings.Replace(series, "{", "_count{", 1)
-					out.WriteString(series + resource.NewQuantity(int64(one.Histogram.GetSampleCount()), resource.DecimalSI).String() + "\n")
+					out.WriteString(series + resource.NewQuantity(int64(one.Histogram.GetSampleCount()),
+						resource.DecimalSI).String() + "\n")
 				}
 			}
 		}

@@ -44,8 +44,8 @@ func (a *actor) watchProbes() {
 	}
 }
 
-// adoptProbe takes over what an earlier kubelet had found out about a container that still runs. It reports whether that
-// counted as started.
+// adoptProbe takes over what an earlier kubelet had found out about a container that still runs. It reports whether
+// that counted as started.
 func (a *actor) adoptProbe(name, id string) (started bool) {
 	st := &a.state.Pod().Status
 	for _, list := range [][]v1.ContainerStatus{st.ContainerStatuses, st.InitContainerStatuses} {

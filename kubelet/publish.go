@@ -19,7 +19,8 @@ func (a *actor) publish(plan *pod.Plan) {
 	}
 
 	if a.effects.placed.Health {
-		plan.Status.ContainerStatuses = device.WithHealth(plan.Status.ContainerStatuses, healthOf(a.effects.devices, a.effects.claims, s.Pod()))
+		plan.Status.ContainerStatuses = device.WithHealth(plan.Status.ContainerStatuses,
+			healthOf(a.effects.devices, a.effects.claims, s.Pod()))
 	}
 	last := s.Last()
 	changed := last == nil || !reflect.DeepEqual(*last, plan.Status)
@@ -73,8 +74,8 @@ func urgent(s *pod.State, plan *pod.Plan) bool {
 	return other && !vanishing(s.Pod())
 }
 
-// restarting reports whether a pod that goes on waits for a container of its own to run again, which is soon over: then its
-// not being ready is not worth a message of its own.
+// restarting reports whether a pod that goes on waits for a container of its own to run again, which is soon over:
+// then its not being ready is not worth a message of its own.
 func restarting(plan *pod.Plan) bool {
 	if plan.Stopping || isReady(&plan.Status) {
 		return false
@@ -87,8 +88,8 @@ func restarting(plan *pod.Plan) bool {
 	return false
 }
 
-// vanishing reports whether the pod was deleted without any grace: then the API forgets it at once, unless a finalizer keeps
-// it, and what becomes of it here is soon of no interest.
+// vanishing reports whether the pod was deleted without any grace: then the API forgets it at once, unless a finalizer
+// keeps it, and what becomes of it here is soon of no interest.
 func vanishing(p *v1.Pod) bool {
 	return p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil && *p.DeletionGracePeriodSeconds == 0
 }

@@ -39,14 +39,16 @@ func TestVanishingPod(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := &patches{}
-				k := New(Options{Node: nodestatus.Options{Name: "n"}, API: NewAPI(api), Runtime: NewRuntime(&runtime.Runtime{})})
+				k := New(Options{Node: nodestatus.Options{Name: "n"}, API: NewAPI(api),
+					Runtime: NewRuntime(&runtime.Runtime{})})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go k.status.Run(ctx)
 
 				a := k.newActor("u")
-				p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Status: v1.PodStatus{Phase: v1.PodRunning,
-					Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}}
+				p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"},
+					Status: v1.PodStatus{Phase: v1.PodRunning,
+						Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}}
 				if c.grace != nil {
 					now := metav1.Now()
 					p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, c.grace
@@ -54,7 +56,8 @@ func TestVanishingPod(t *testing.T) {
 				a.take(pod.Desired{Pod: p}, time.Now())
 				a.take(pod.Checked{Runtime: &pod.Runtime{UID: "u"}, Began: time.Now()}, time.Now())
 
-				a.publish(&pod.Plan{Status: v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}}})
+				a.publish(&pod.Plan{Status: v1.PodStatus{Phase: v1.PodRunning,
+					Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}}})
 				synctest.Wait()
 				if n := api.n.Load(); n != c.want {
 					t.Errorf("%d patches at once, want %d", n, c.want)

@@ -48,8 +48,8 @@ func (b *bubble) playAgain() map[string][]byte {
 	return logs
 }
 
-// TestRecordAndReplay: the facts about a pod that an actor has recorded lead to the same plans when they are played again, and
-// they hold no secret. With -update the log becomes the one that package pod plays in its own tests.
+// TestRecordAndReplay: the facts about a pod that an actor has recorded lead to the same plans when they are played
+// again, and they hold no secret. With -update the log becomes the one that package pod plays in its own tests.
 func TestRecordAndReplay(t *testing.T) {
 	const secret = "hunter2"
 	var log []byte
@@ -77,7 +77,8 @@ func TestRecordAndReplay(t *testing.T) {
 	if bytes.Contains(log, []byte(secret)) {
 		t.Errorf("a secret was recorded:\n%s", log)
 	}
-	for _, fact := range []string{"Desired", "Checked", "SandboxMade", "ContainerStarted", "HookDone", "ResizeAgreed", "Resized", "StopBegan", "CleanedUp", "SandboxStopped", "Removed"} {
+	for _, fact := range []string{"Desired", "Checked", "SandboxMade", "ContainerStarted", "HookDone", "ResizeAgreed",
+		"Resized", "StopBegan", "CleanedUp", "SandboxStopped", "Removed"} {
 		if !bytes.Contains(log, []byte(`"type":"`+fact+`"`)) {
 			t.Errorf("no fact %s was recorded", fact)
 		}

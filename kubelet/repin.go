@@ -10,7 +10,8 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// repin keeps the processors of running containers as they should be: what all others share changes when one gets processors alone.
+// repin keeps the processors of running containers as they should be: what all others share changes when one gets
+// processors alone.
 type repin struct {
 	pins    pins
 	pin     func(ctx context.Context, container, cpus string) error
@@ -57,7 +58,8 @@ func (r *repin) correct(ctx context.Context) {
 				continue
 			}
 			if err := r.pin(ctx, c.ID, want); err != nil {
-				klog.FromContext(ctx).Error(err, "A container does not have the processors that it should", "container", name, "pod", v.Pod.UID, "processors", want)
+				klog.FromContext(ctx).Error(err, "A container does not have the processors that it should", "container",
+					name, "pod", v.Pod.UID, "processors", want)
 				continue
 			}
 			kept[c.ID] = want

@@ -14,8 +14,8 @@ import (
 	"porthole.dev/porthole/kubelet/runtime/runtimetest"
 )
 
-// TestRestartAllContainers: a container ends by a rule that restarts all. The others are killed without their preStop hooks, init
-// containers run again, each container once more and not twice, also when the kubelet is killed meanwhile.
+// TestRestartAllContainers: a container ends by a rule that restarts all. The others are killed without their preStop
+// hooks, init containers run again, each container once more and not twice, also when the kubelet is killed meanwhile.
 func TestRestartAllContainers(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprint("killed ", killed), func(t *testing.T) { restartAllContainers(t, killed, 3*time.Second) })
@@ -37,8 +37,10 @@ func restartAllContainers(t *testing.T, killed bool, runs time.Duration) {
 		other := aContainer("other", "sleep")
 		other.Lifecycle = &v1.Lifecycle{PreStop: sleepHook(20)}
 		p.Spec.Containers = append(p.Spec.Containers, other)
-		p.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestartAllContainers,
-			ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}}}}
+		p.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{
+			{Action: v1.ContainerRestartRuleActionRestartAllContainers,
+				ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn,
+					Values: []int32{42}}}}
 		b.cluster.create(p)
 		if killed {
 			b.within(time.Minute, "the end of the container", func() error {
@@ -54,7 +56,8 @@ func restartAllContainers(t *testing.T, killed bool, runs time.Duration) {
 		done := b.untilPod(time.Minute, "pod", "started again", func(p *v1.Pod) bool {
 			for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 				for _, c := range list {
-					if c.RestartCount != 1 || c.LastTerminationState.Terminated == nil || c.Name != "init" && c.State.Running == nil {
+					if c.RestartCount != 1 || c.LastTerminationState.Terminated == nil ||
+						c.Name != "init" && c.State.Running == nil {
 						return false
 					}
 				}

@@ -32,7 +32,8 @@ func aKubelet(t *testing.T, host ...platform.Host) *Kubelet {
 	for _, h := range host {
 		node.Host = h
 	}
-	k := New(Options{Node: node, API: NewAPI(kube.Offline{}), Runtime: NewRuntime(&runtime.Runtime{}), Volumes: NewVolumes(volumes)})
+	k := New(Options{Node: node, API: NewAPI(kube.Offline{}), Runtime: NewRuntime(&runtime.Runtime{}),
+		Volumes: NewVolumes(volumes)})
 	k.ctx = ctx
 	k.runtime.version.Store(&runtime.Version{Name: "containerd"})
 	k.runtime.health.Store(&runtime.Health{RuntimeReady: true, NetworkReady: true})
@@ -61,14 +62,17 @@ func TestRouterContains(t *testing.T) {
 
 // TestStamped: an API pod cannot claim to come from a file.
 func TestStamped(t *testing.T) {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{pod.SourceAnnotation: "file", "own": "1"}}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u",
+		Annotations: map[string]string{pod.SourceAnnotation: "file", "own": "1"}}}
 	got := stamped(p, time.Now())
-	if pod.IsStatic(got) || got.Annotations["own"] != "1" || got.Annotations[static.SeenAnnotation] == "" || !pod.IsStatic(p) {
+	if pod.IsStatic(got) || got.Annotations["own"] != "1" || got.Annotations[static.SeenAnnotation] == "" ||
+		!pod.IsStatic(p) {
 		t.Errorf("stamped %v of %v", got.Annotations, p.Annotations)
 	}
 }
 
-// TestCleanFoldersLogs: logs of unknown pods are removed, even if nothing else of the pod is on disk; other folders stay.
+// TestCleanFoldersLogs: logs of unknown pods are removed, even if nothing else of the pod is on disk; other folders
+// stay.
 func TestCleanFoldersLogs(t *testing.T) {
 	k := aKubelet(t)
 	k.folders.logs = t.TempDir()
@@ -90,15 +94,17 @@ func TestCleanFoldersLogs(t *testing.T) {
 	}
 }
 
-// TestRestartKeepsPlaces: after a restart of the kubelet a new pod does not get the place of one that was admitted before,
-// in whichever order the API delivers them and although the old one has no container at the moment.
+// TestRestartKeepsPlaces: after a restart of the kubelet a new pod does not get the place of one that was admitted
+// before, in whichever order the API delivers them and although the old one has no container at the moment.
 func TestRestartKeepsPlaces(t *testing.T) {
 	k := aKubelet(t, platform.Host{OS: "linux", CPUs: 1})
 	k.node.Begin()
 	now := metav1.Now()
 	asking := func(cpu string) *v1.Pod {
-		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(cpu)}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c",
-			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}}}}}}
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(cpu)},
+			Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c",
+				Resources: v1.ResourceRequirements{
+					Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}}}}}}
 	}
 
 	fresh, old := asking("600m"), asking("700m")

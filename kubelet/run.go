@@ -68,7 +68,8 @@ func (k *Kubelet) join(ctx context.Context) error {
 	if err := until(ctx, services); err != nil {
 		return err
 	}
-	synced := k.o.API.Pods(ctx, recovering(ctx, "taking in a pod", k.podChanged), recovering(ctx, "letting go of a pod", k.podGone))
+	synced := k.o.API.Pods(ctx, recovering(ctx, "taking in a pod", k.podChanged),
+		recovering(ctx, "letting go of a pod", k.podGone))
 	if err := until(ctx, synced); err != nil {
 		return err
 	}

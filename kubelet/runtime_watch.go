@@ -12,8 +12,8 @@ import (
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
-// runtimePatience is how long a runtime may say nothing before the node is not ready: a restart is shorter. Upstream's is
-// the same.
+// runtimePatience is how long a runtime may say nothing before the node is not ready: a restart is shorter. Upstream's
+// is the same.
 const runtimePatience = 30 * time.Second
 
 // loopPatience is how long the loop that watches the runtime may take for one round, as upstream's health check has it.
@@ -27,7 +27,8 @@ type runtimeWatch struct {
 
 	version atomic.Pointer[runtime.Version]
 	health  atomic.Pointer[runtime.Health]
-	// lastHealthy is the time of the runtime's last successful health call, lastRound that of the loop's last iteration.
+	// lastHealthy is the time of the runtime's last successful health call, lastRound that of the loop's last
+	// iteration.
 	lastHealthy, lastRound atomic.Pointer[time.Time]
 }
 
@@ -103,7 +104,8 @@ func (w *runtimeWatch) stuck() error {
 func checkUserNamespaces(h *runtime.Health, handler string) error {
 	text := "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
 	if handler != "" {
-		text = fmt.Sprintf("can't set `spec.hostUsers: false`, RuntimeClass handler %q does not support user namespaces", handler)
+		text = fmt.Sprintf(
+			"can't set `spec.hostUsers: false`, RuntimeClass handler %q does not support user namespaces", handler)
 	}
 	if h == nil || len(h.Handlers) == 0 { // an old runtime says nothing of its handlers
 		return errors.New(text)

@@ -25,7 +25,8 @@ func newShare(c cgroups, pods func() []*v1.Pod, event func(eventType, reason, me
 	return &share{cgroups: c, pods: pods, event: event, changed: wakeup.New()}
 }
 
-// sharePeriod is how often shares are set again: somebody may have changed them, and a limit that was less than what is in use may fit now.
+// sharePeriod is how often shares are set again: somebody may have changed them, and a limit that was less than what
+// is in use may fit now.
 const sharePeriod = time.Minute
 
 // begin makes the cgroups before the first pod. What fails is tried again by run.
@@ -57,7 +58,8 @@ func (s *share) set(ctx context.Context) {
 	switch err := s.cgroups.Share(s.pods()); {
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "What all pods may have together is not set")
-		s.event(v1.EventTypeWarning, "FailedNodeAllocatableEnforcement", "Failed to update Node Allocatable Limits: "+err.Error())
+		s.event(v1.EventTypeWarning, "FailedNodeAllocatableEnforcement",
+			"Failed to update Node Allocatable Limits: "+err.Error())
 	case !s.told:
 		s.told = true
 		s.event(v1.EventTypeNormal, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")

@@ -17,11 +17,13 @@ import (
 // systemCritical is the least priority of pods that are critical for the cluster (scheduling.SystemCriticalPriority).
 const systemCritical = 2_000_000_000
 
-// ShutdownPeriods returns how long the pods of each priority get when the node shuts down, lowest priority first. The configuration
-// has either a list by priority or two periods. An empty result means that pods are not stopped at a shutdown.
+// ShutdownPeriods returns how long the pods of each priority get when the node shuts down, lowest priority first. The
+// configuration has either a list by priority or two periods. An empty result means that pods are not stopped at a
+// shutdown.
 func ShutdownPeriods(c *v1beta1.KubeletConfiguration) []v1beta1.ShutdownGracePeriodByPodPriority {
 	periods := slices.Clone(c.ShutdownGracePeriodByPodPriority)
-	if all, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration; len(periods) == 0 && all > 0 && critical <= all {
+	if all, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration; len(periods) == 0 &&
+		all > 0 && critical <= all {
 		periods = []v1beta1.ShutdownGracePeriodByPodPriority{
 			{Priority: 0, ShutdownGracePeriodSeconds: int64((all - critical) / time.Second)},
 			{Priority: systemCritical, ShutdownGracePeriodSeconds: int64(critical / time.Second)},
@@ -40,9 +42,9 @@ func ShutdownTime(periods []v1beta1.ShutdownGracePeriodByPodPriority) time.Durat
 	return time.Duration(seconds) * time.Second
 }
 
-// ShutDown stops the pods of the node because it shuts down, those of the lowest priority first. It returns when none runs any
-// more, or when their time is over and lastReports. As soon as it is called, the node is not ready and admits no pod. A second call has
-// no effect before CancelShutdown.
+// ShutDown stops the pods of the node because it shuts down, those of the lowest priority first. It returns when none
+// runs any more, or when their time is over and lastReports. As soon as it is called, the node is not ready and admits
+// no pod. A second call has no effect before CancelShutdown.
 func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGracePeriodByPodPriority) {
 	logger := klog.FromContext(ctx)
 	if len(periods) == 0 || k.shuttingDown.Swap(true) {
@@ -76,11 +78,14 @@ func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGraceP
 		logger.Info("Pods of a priority have ended", "priority", p.Priority, "inTime", ended)
 	}
 
-	// Pods that do not end by themselves are killed at the end of their time, and the API server is to hear of each that has ended: what is
-	// not written when this process ends is written by nobody, and the pod seems to run until the node is back.
+	// Pods that do not end by themselves are killed at the end of their time, and the API server is to hear of each
+	// that has ended: what is not written when this process ends is written by nobody, and the pod seems to run until
+	// the node is back.
 	limited, cancel := context.WithTimeout(ctx, lastReports)
 	defer cancel()
-	if !await(limited, func() bool { return haveEnded(k.View(), func(*pod.View) bool { return true }) && k.status.Ended() }) {
+	if !await(limited, func() bool {
+		return haveEnded(k.View(), func(*pod.View) bool { return true }) && k.status.Ended()
+	}) {
 		logger.Info("Pods are left that have not ended, or whose end was not reported")
 	}
 }
@@ -93,22 +98,24 @@ func noteShutdown(ctx context.Context, k *Kubelet, s shutdownTimes) {
 	}
 }
 
-// lastReports is how long a shutdown waits for the reports of pods whose time is over: half of what the service has beside the periods
-// of its pods (shutdownSlack of node/kubelet).
+// lastReports is how long a shutdown waits for the reports of pods whose time is over: half of what the service has
+// beside the periods of its pods (shutdownSlack of node/kubelet).
 const lastReports = 5 * time.Second
 
-// CancelShutdown makes the node ready again and lets it admit pods: the machine goes on. Pods that have ended stay ended.
+// CancelShutdown makes the node ready again and lets it admit pods: the machine goes on. Pods that have ended stay
+// ended.
 func CancelShutdown(k *Kubelet) {
 	if !k.shuttingDown.Swap(false) {
 		return
 	}
-	k.o.API.NodeEvent(v1.EventTypeNormal, "NodeShutdown", "Shutdown manager detected shutdown cancellation") // upstream's words
+	// upstream's words
+	k.o.API.NodeEvent(v1.EventTypeNormal, "NodeShutdown", "Shutdown manager detected shutdown cancellation")
 	k.node.ReportSoon()
 	k.each(func(a *actor) { a.wake.Wake() })
 }
 
-// periodOf returns the index of the period that a pod belongs to: the one of the highest priority that is not above the pod's, or
-// else the first.
+// periodOf returns the index of the period that a pod belongs to: the one of the highest priority that is not above
+// the pod's, or else the first.
 func periodOf(periods []v1beta1.ShutdownGracePeriodByPodPriority, p *v1.Pod) int {
 	var priority int32
 	if p.Spec.Priority != nil {

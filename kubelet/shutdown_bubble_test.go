@@ -15,11 +15,13 @@ import (
 	"porthole.dev/porthole/kubelet/runtime/runtimetest"
 )
 
-// TestNodeShutdown: pods end in the order of their priority, each within the shorter of its own time and its priority's, and are
-// failed for a reason that controllers know; nothing is admitted any more, and the node is not ready.
+// TestNodeShutdown: pods end in the order of their priority, each within the shorter of its own time and its
+// priority's, and are failed for a reason that controllers know; nothing is admitted any more, and the node is not
+// ready.
 func TestNodeShutdown(t *testing.T) {
-	periods := ShutdownPeriods(&v1beta1.KubeletConfiguration{ShutdownGracePeriod: metav1.Duration{Duration: 30 * time.Second},
-		ShutdownGracePeriodCriticalPods: metav1.Duration{Duration: 10 * time.Second}})
+	periods := ShutdownPeriods(
+		&v1beta1.KubeletConfiguration{ShutdownGracePeriod: metav1.Duration{Duration: 30 * time.Second},
+			ShutdownGracePeriodCriticalPods: metav1.Duration{Duration: 10 * time.Second}})
 	if ShutdownTime(periods) != 30*time.Second || len(periods) != 2 || periods[0].ShutdownGracePeriodSeconds != 20 {
 		t.Fatalf("periods: %+v", periods)
 	}
@@ -41,12 +43,14 @@ func TestNodeShutdown(t *testing.T) {
 		if took := <-done; took > 30*time.Second {
 			t.Errorf("took %v", took)
 		}
-		if noted, err := readShutdown(b.kubelet.o.RootDir); err != nil || noted.StartTime.Before(start) || noted.EndTime.Before(noted.StartTime) || noted.EndTime.After(time.Now()) {
+		if noted, err := readShutdown(b.kubelet.o.RootDir); err != nil || noted.StartTime.Before(start) ||
+			noted.EndTime.Before(noted.StartTime) || noted.EndTime.After(time.Now()) {
 			t.Errorf("the shutdown that began at %v is written down as %+v, %v", start, noted, err)
 		}
 		last := b.untilPod(time.Minute, "critical", "failed", phase(v1.PodFailed))
 		for _, p := range []*v1.Pod{plain, last} {
-			if p.Status.Reason != "Terminated" || p.Status.Message != "Pod was terminated in response to imminent node shutdown." || !disrupted(p) {
+			if p.Status.Reason != "Terminated" ||
+				p.Status.Message != "Pod was terminated in response to imminent node shutdown." || !disrupted(p) {
 				t.Errorf("%s: %+v", p.Name, p.Status)
 			}
 		}
@@ -75,7 +79,8 @@ func TestNodeShutdown(t *testing.T) {
 	})
 }
 
-// TestNodeShutdownReports: a pod that ends only when it is killed, at the end of its time, is reported before the shutdown goes on.
+// TestNodeShutdownReports: a pod that ends only when it is killed, at the end of its time, is reported before the
+// shutdown goes on.
 func TestNodeShutdownReports(t *testing.T) {
 	periods := []v1beta1.ShutdownGracePeriodByPodPriority{{ShutdownGracePeriodSeconds: 10}}
 	inBubble(t, func(b *bubble) {
@@ -95,11 +100,14 @@ func TestNodeShutdownReports(t *testing.T) {
 		}
 		b.removeAll("stubborn")
 	}, func(b *bubble) {
-		b.runtime.Program = func(*cri.ContainerConfig) runtimetest.Process { return runtimetest.Process{IgnoresStop: true} }
+		b.runtime.Program = func(*cri.ContainerConfig) runtimetest.Process {
+			return runtimetest.Process{IgnoresStop: true}
+		}
 	})
 }
 
-// TestNodeShutdownWaitsForReports: the shutdown waits until the API server has heard of a pod that has ended, for lastReports at most.
+// TestNodeShutdownWaitsForReports: the shutdown waits until the API server has heard of a pod that has ended, for
+// lastReports at most.
 func TestNodeShutdownWaitsForReports(t *testing.T) {
 	periods := []v1beta1.ShutdownGracePeriodByPodPriority{{ShutdownGracePeriodSeconds: 10}}
 	for _, c := range []struct {
@@ -135,7 +143,8 @@ func TestNodeShutdownWaitsForReports(t *testing.T) {
 
 func disrupted(p *v1.Pod) bool {
 	for _, c := range p.Status.Conditions {
-		if c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonTerminationByKubelet {
+		if c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue &&
+			c.Reason == v1.PodReasonTerminationByKubelet {
 			return true
 		}
 	}
@@ -158,7 +167,8 @@ func TestShutdownFile(t *testing.T) {
 	}
 	// what json.Marshal makes of the type state of pkg/kubelet/nodeshutdown/storage.go, 1.36.3
 	path := filepath.Join(root, "graceful_node_shutdown_state")
-	if text, _ := os.ReadFile(path); string(text) != `{"startTime":"2026-05-04T03:02:01Z","endTime":"0001-01-01T00:00:00Z"}` {
+	if text, _ := os.ReadFile(path); string(
+		text) != `{"startTime":"2026-05-04T03:02:01Z","endTime":"0001-01-01T00:00:00Z"}` {
 		t.Errorf("the file is %s", text)
 	}
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {

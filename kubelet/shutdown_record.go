@@ -14,7 +14,8 @@ import (
 // shutdownFile is upstream's name, in the kubelet's folder.
 const shutdownFile = "graceful_node_shutdown_state"
 
-// shutdownTimes are when the last shutdown of the machine began and ended for this kubelet; zero for not at all. The form is upstream's.
+// shutdownTimes are when the last shutdown of the machine began and ended for this kubelet; zero for not at all. The
+// form is upstream's.
 type shutdownTimes struct {
 	StartTime time.Time `json:"startTime"`
 	EndTime   time.Time `json:"endTime"`

@@ -33,7 +33,8 @@ func (s *staticPods) run(ctx context.Context) {
 			deliver := recovering(ctx, "taking in static pods", func(pods []*v1.Pod) { s.deliver(i, pods) })
 			source.Run(ctx, deliver, func(place string, err error) {
 				klog.FromContext(ctx).Error(err, "A manifest holds no pod that can run", "file", place)
-				s.events.NodeEvent(v1.EventTypeWarning, "FailedValidation", fmt.Sprintf("Error validating pod from %s: %v", place, err))
+				s.events.NodeEvent(v1.EventTypeWarning, "FailedValidation",
+					fmt.Sprintf("Error validating pod from %s: %v", place, err))
 			})
 		})
 	}
@@ -44,7 +45,8 @@ func (s *staticPods) deliver(source int, pods []*v1.Pod) {
 	changed, gone, doubles := s.set.Deliver(source, pods)
 	for _, p := range doubles {
 		s.events.PodEvent(p, "", v1.EventTypeWarning, "FailedValidation",
-			fmt.Sprintf("Error validating pod %s/%s from %s due to duplicate pod name, ignoring", p.Namespace, p.Name, p.Annotations[pod.SourceAnnotation]))
+			fmt.Sprintf("Error validating pod %s/%s from %s due to duplicate pod name, ignoring", p.Namespace, p.Name,
+				p.Annotations[pod.SourceAnnotation]))
 	}
 
 	for _, p := range gone {
@@ -58,8 +60,8 @@ func (s *staticPods) deliver(source int, pods []*v1.Pod) {
 	s.endPredecessors()
 }
 
-// endPredecessors ends what the runtime has of static pods that were changed or removed while no kubelet ran. They need not
-// wait for the API server: it may be one of those that wait for them.
+// endPredecessors ends what the runtime has of static pods that were changed or removed while no kubelet ran. They
+// need not wait for the API server: it may be one of those that wait for them.
 func (s *staticPods) endPredecessors() {
 	for _, uid := range s.set.Predecessors() {
 		if a := s.actor(uid, false); a != nil {
@@ -68,17 +70,20 @@ func (s *staticPods) endPredecessors() {
 	}
 }
 
-// want hands the actor of a static pod what it should run. A pod that is ending ends first; its successor is made when it has.
+// want hands the actor of a static pod what it should run. A pod that is ending ends first; its successor is made when
+// it has.
 func (s *staticPods) want(p *v1.Pod) { s.actor(p.UID, true).post(pod.Desired{Pod: p, Static: true}) }
 
-// finished lets the next pod of the same name begin. A pod that starts anew goes on counting its restarts from last, which may be nil.
+// finished lets the next pod of the same name begin. A pod that starts anew goes on counting its restarts from last,
+// which may be nil.
 func (s *staticPods) finished(uid types.UID, last *v1.PodStatus) {
 	next, again := s.set.Finished(uid)
 	if again != nil {
 		s.restarted()
 		if last != nil {
 			again = again.DeepCopy()
-			again.Status.ContainerStatuses, again.Status.InitContainerStatuses = last.ContainerStatuses, last.InitContainerStatuses
+			again.Status.ContainerStatuses, again.Status.InitContainerStatuses = last.ContainerStatuses,
+				last.InitContainerStatuses
 		}
 		s.want(again)
 	}

@@ -22,8 +22,8 @@ import (
 	"porthole.dev/porthole/kubelet/volume"
 )
 
-// What the kubelet needs of others. Each interface is one trade; where one type implements several of them, it is given to
-// the kubelet as a struct of interfaces (API, Runtime, Volumes), so that a test can replace one trade alone.
+// What the kubelet needs of others. Each interface is one trade; where one type implements several of them, it is
+// given to the kubelet as a struct of interfaces (API, Runtime, Volumes), so that a test can replace one trade alone.
 
 // podAPI is the pods that are bound to this node, as internal/kube reads and writes them.
 type podAPI interface {
@@ -87,18 +87,21 @@ type runtimeService interface {
 	Version(ctx context.Context) (runtime.Version, error)
 	Health(ctx context.Context) (runtime.Health, error)
 	SetPodCIDR(ctx context.Context, cidrs string) error
-	// UnmountForgotten undoes the mounts of containers that the runtime no longer knows. It returns how many it cannot decide on yet.
+	// UnmountForgotten undoes the mounts of containers that the runtime no longer knows. It returns how many it cannot
+	// decide on yet.
 	UnmountForgotten(ctx context.Context) (undecided int, err error)
 }
 
-// sandboxes are the runtime's sandboxes; kubelet/runtime implements it. Stopping and removing one that is gone succeeds.
+// sandboxes are the runtime's sandboxes; kubelet/runtime implements it. Stopping and removing one that is gone
+// succeeds.
 type sandboxes interface {
 	CreateSandbox(ctx context.Context, spec runtime.SandboxSpec) (pod.Sandbox, error)
 	StopSandbox(ctx context.Context, id string) error
 	RemoveSandbox(ctx context.Context, id string) error
 }
 
-// containers are the runtime's containers; kubelet/runtime implements it. Stopping and removing one that is gone succeeds.
+// containers are the runtime's containers; kubelet/runtime implements it. Stopping and removing one that is gone
+// succeeds.
 type containers interface {
 	StartContainer(ctx context.Context, spec runtime.ContainerSpec) (pod.Container, error)
 	StopContainer(ctx context.Context, id string, grace time.Duration) error
@@ -112,7 +115,8 @@ type runtimeReader interface {
 	// Container reads one container; ok is false when the runtime does not know it.
 	Container(ctx context.Context, id string) (c pod.Container, ok bool, err error)
 	Snapshot(ctx context.Context, uid string) (map[string]*pod.Runtime, error)
-	CheckAll(ctx context.Context, known func(uid string) *pod.Runtime, found func(uid string, p *pod.Runtime, err error)) ([]string, error)
+	CheckAll(ctx context.Context, known func(uid string) *pod.Runtime,
+		found func(uid string, p *pod.Runtime, err error)) ([]string, error)
 	Events(ctx context.Context, subscribed func(), deliver func(runtime.Event)) error
 }
 
@@ -156,7 +160,8 @@ type images interface {
 type podVolumes interface {
 	Prepare(ctx context.Context, p *v1.Pod, facts volume.Facts) error
 	Observe(p *v1.Pod)
-	Mounts(p *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []volume.Mount, release func() error, err error)
+	Mounts(p *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []volume.Mount, release func() error,
+		err error)
 	// ReadFile reads a file of an emptyDir of the pod; fs.ErrNotExist if there is none.
 	ReadFile(p *v1.Pod, volume, path string) (string, error)
 	Devices(p *v1.Pod, c *v1.Container) ([]volume.Device, error)
@@ -170,7 +175,8 @@ type volumeGroups interface {
 	Groups(p *v1.Pod) []int64
 }
 
-// podFolders are the folders of all pods, also of those that only an earlier kubelet knew; kubelet/volume implements it.
+// podFolders are the folders of all pods, also of those that only an earlier kubelet knew; kubelet/volume implements
+// it.
 type podFolders interface {
 	OnDisk() ([]types.UID, error)
 	Remove(ctx context.Context, uid types.UID) error
@@ -210,7 +216,8 @@ type cgroups interface {
 	Path(p *v1.Pod) string
 	// Ensure makes the pod's cgroup with the limits of its spec.
 	Ensure(p *v1.Pod) error
-	// Resize applies the limits of the pod's spec to its cgroup and calls change for the containers in it, in the right order.
+	// Resize applies the limits of the pod's spec to its cgroup and calls change for the containers in it, in the
+	// right order.
 	Resize(p *v1.Pod, change func() error) error
 	RemovePod(uid types.UID) error
 	RemoveContainer(uid types.UID, id string) error
@@ -239,7 +246,8 @@ type deviceGiver interface {
 
 // pins is who has which processors and memory alone; kubelet/pin implements it.
 type pins interface {
-	// Active reports whether somebody can get anything alone, CPUs and MemoryNodes whether that is processors, or memory.
+	// Active reports whether somebody can get anything alone, CPUs and MemoryNodes whether that is processors, or
+	// memory.
 	Active() bool
 	CPUs() bool
 	MemoryNodes() bool
@@ -252,8 +260,8 @@ type pins interface {
 
 // claims are the ResourceClaims of pods; kubelet/dra implements it.
 type claims interface {
-	// Prepare makes the claims of a pod ready before its containers are made. Unprepare undoes that after the pod has ended; it succeeds
-	// for a pod that has none.
+	// Prepare makes the claims of a pod ready before its containers are made. Unprepare undoes that after the pod has
+	// ended; it succeeds for a pod that has none.
 	Prepare(ctx context.Context, p *v1.Pod) error
 	Unprepare(ctx context.Context, uid types.UID) error
 	// CDI returns the names of the devices that a container has because of claims.
@@ -275,8 +283,8 @@ type pressureReader interface {
 	Left(ctx context.Context) (evict.Left, error)
 	// Usage reads what these pods use. A pod that nobody knows anything of is not in the result.
 	Usage(ctx context.Context, pods []pod.View) (map[types.UID]*evict.Usage, error)
-	// LocalUsage reads what these pods have on the node's disk, for their own limits. whole is false if not everything could be measured in time:
-	// then the pods have at least that much.
+	// LocalUsage reads what these pods have on the node's disk, for their own limits. whole is false if not everything
+	// could be measured in time: then the pods have at least that much.
 	LocalUsage(ctx context.Context, pods []pod.View) (usage map[types.UID]*evict.Usage, whole bool)
 }
 
@@ -295,19 +303,21 @@ type StaticSource interface {
 
 // Options configure a Kubelet. All fields without a note are required.
 type Options struct {
-	// Node describes the node object: its name, addresses, machine, labels, what pods can have of it, and pressure thresholds.
+	// Node describes the node object: its name, addresses, machine, labels, what pods can have of it, and pressure
+	// thresholds.
 	Node    nodestatus.Options
 	RootDir string
 	// PodLogsDir is where container logs go.
 	PodLogsDir string
 	// MaxImages bounds the images that the node's status names; negative for no bound.
 	MaxImages int
-	// UnsafeSysctls are kernel parameters that pods may set beyond the safe ones: names, and beginnings of names with a *.
+	// UnsafeSysctls are kernel parameters that pods may set beyond the safe ones: names, and beginnings of names with
+	// a *.
 	UnsafeSysctls []string
 	// DNS is what the configuration says about DNS.
 	DNS dns.Cluster
-	// HostDNS returns the node's own resolver settings, for pods that use them. It is asked at the start of each pod, because servers
-	// can come late (DHCP) and change, and must not block for long. Nil: the node has none.
+	// HostDNS returns the node's own resolver settings, for pods that use them. It is asked at the start of each pod,
+	// because servers can come late (DHCP) and change, and must not block for long. Nil: the node has none.
 	HostDNS func() dns.Config
 	// PodRange is told the node's pod range when it is known, and when it changes; nil for nobody. It must not block.
 	PodRange func(cidr string)
@@ -339,7 +349,7 @@ type Options struct {
 	Meter *meter.Meter
 	// Facts records what is learned about pods; nil records nothing.
 	Facts *factlog.Log
-	// Burst is called with true when many pods are set up at once, and with false when that is over; nil for nobody. It must not
-	// block for long.
+	// Burst is called with true when many pods are set up at once, and with false when that is over; nil for nobody.
+	// It must not block for long.
 	Burst func(bool)
 }

@@ -15,7 +15,8 @@ func TestCheckUserNamespaces(t *testing.T) {
 	}{
 		{h, "", ""},
 		{h, "vm", "can't set `spec.hostUsers: false`, RuntimeClass handler \"vm\" does not support user namespaces"},
-		{h, "other", "can't set `spec.hostUsers: false`, RuntimeClass handler \"other\" does not support user namespaces: the handler \"other\" is not known"},
+		{h, "other",
+			"can't set `spec.hostUsers: false`, RuntimeClass handler \"other\" does not support user namespaces: the handler \"other\" is not known"},
 		{nil, "", "can't set `spec.hostUsers: false`, runtime does not support user namespaces"},
 		{&runtime.Health{}, "", "can't set `spec.hostUsers: false`, runtime does not support user namespaces"},
 	} {

@@ -24,8 +24,8 @@ func hostProcess(c v1.Container, on bool) v1.Container {
 	return c
 }
 
-// TestIsolationAnnotation: a pod of Kubernetes 1.10 to 1.20 that asks for Hyper-V isolation runs without, and is told what to use.
-// Row 1.99.
+// TestIsolationAnnotation: a pod of Kubernetes 1.10 to 1.20 that asks for Hyper-V isolation runs without, and is told
+// what to use. Row 1.99.
 func TestIsolationAnnotation(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		p := aPod("pod", "sleep")
@@ -33,14 +33,15 @@ func TestIsolationAnnotation(t *testing.T) {
 		b.cluster.create(p)
 		b.untilReady(time.Minute, "pod")
 		b.hasEvents("pod", "IsolationAnnotation")
-		if said := b.cluster.said("pod"); !strings.Contains(said, "use a RuntimeClass with the handler runhcs-wcow-hypervisor") {
+		if said := b.cluster.said("pod"); !strings.Contains(said,
+			"use a RuntimeClass with the handler runhcs-wcow-hypervisor") {
 			t.Errorf("events: %s", said)
 		}
 	}, onWindowsNode)
 }
 
-// TestHostProcessByContainer: only the containers of a pod say that they are HostProcess containers, as tigera's operator writes
-// them. The sandbox must be told so too, or containerd refuses each container.
+// TestHostProcessByContainer: only the containers of a pod say that they are HostProcess containers, as tigera's
+// operator writes them. The sandbox must be told so too, or containerd refuses each container.
 func TestHostProcessByContainer(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		p := aPod("pod", "sleep")
@@ -91,24 +92,30 @@ func counted(t *testing.T, m *meter.Meter, series string) float64 {
 	return 0
 }
 
-// TestHostProcessRefused: pods that no Windows runtime can run get upstream's words, and no sandbox. The API server refuses
-// them as well; a static pod passes it by.
+// TestHostProcessRefused: pods that no Windows runtime can run get upstream's words, and no sandbox. The API server
+// refuses them as well; a static pod passes it by.
 func TestHostProcessRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
 		spoil      func(*v1.Pod)
 	}{
-		{"one of two containers", "pod must not contain both HostProcess and non-HostProcess containers", func(p *v1.Pod) {
-			p.Spec.Containers = append(p.Spec.Containers, aContainer("other", "sleep"))
-		}},
-		{"all but the init container", "pod must not contain both HostProcess and non-HostProcess containers", func(p *v1.Pod) {
-			p.Spec.InitContainers = []v1.Container{aContainer("before", "exit", "0")}
-		}},
-		{"pod network", "hostNetwork is required if Pod contains HostProcess containers", func(p *v1.Pod) { p.Spec.HostNetwork = false }},
-		{"the pod says no", "pod must not contain any HostProcess containers if Pod's WindowsOptions.HostProcess is set to false", func(p *v1.Pod) {
-			no := false
-			p.Spec.SecurityContext = &v1.PodSecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{HostProcess: &no}}
-		}},
+		{"one of two containers", "pod must not contain both HostProcess and non-HostProcess containers",
+			func(p *v1.Pod) {
+				p.Spec.Containers = append(p.Spec.Containers, aContainer("other", "sleep"))
+			}},
+		{"all but the init container", "pod must not contain both HostProcess and non-HostProcess containers",
+			func(p *v1.Pod) {
+				p.Spec.InitContainers = []v1.Container{aContainer("before", "exit", "0")}
+			}},
+		{"pod network", "hostNetwork is required if Pod contains HostProcess containers",
+			func(p *v1.Pod) { p.Spec.HostNetwork = false }},
+		{"the pod says no",
+			"pod must not contain any HostProcess containers if Pod's WindowsOptions.HostProcess is set to false",
+			func(p *v1.Pod) {
+				no := false
+				p.Spec.SecurityContext = &v1.PodSecurityContext{
+					WindowsOptions: &v1.WindowsSecurityContextOptions{HostProcess: &no}}
+			}},
 	} {
 
 		t.Run(c.name, func(t *testing.T) {
@@ -129,8 +136,8 @@ func TestHostProcessRefused(t *testing.T) {
 	}
 }
 
-// TestLateEnds: containers that end soon after their start, on a runtime that sees it 5 s after the start. The times that the kubelet
-// tells are the true ones.
+// TestLateEnds: containers that end soon after their start, on a runtime that sees it 5 s after the start. The times
+// that the kubelet tells are the true ones.
 func TestLateEnds(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		begun := time.Now()
@@ -153,7 +160,8 @@ func TestLateEnds(t *testing.T) {
 		}
 		b.untilPod(time.Minute, "absent", "refused", func(p *v1.Pod) bool {
 			c := p.Status.ContainerStatuses
-			return len(c) == 1 && c[0].RestartCount > 0 && c[0].LastTerminationState.Terminated != nil && c[0].LastTerminationState.Terminated.ExitCode == 128
+			return len(c) == 1 && c[0].RestartCount > 0 && c[0].LastTerminationState.Terminated != nil &&
+				c[0].LastTerminationState.Terminated.ExitCode == 128
 		})
 
 		young := aPod("young", "sleep", "1000")
@@ -172,7 +180,8 @@ func TestLateEnds(t *testing.T) {
 	}, onWindowsNode, func(b *bubble) { b.runtime.LateEnds = true })
 }
 
-// TestLateEndsOfRestarts: on such a runtime back-off, hooks, probes and the end of a job's pod are as on any other, but for the 5 s.
+// TestLateEndsOfRestarts: on such a runtime back-off, hooks, probes and the end of a job's pod are as on any other,
+// but for the 5 s.
 func TestLateEndsOfRestarts(t *testing.T) {
 	var mu sync.Mutex
 	var starts []time.Time // of the container that crashes
@@ -188,8 +197,9 @@ func TestLateEndsOfRestarts(t *testing.T) {
 		hooked.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: execHook("sleep", "1")}
 		b.cluster.create(hooked)
 		probed := aPod("probed", "sleep")
-		probed.Spec.Containers[0].LivenessProbe = &v1.Probe{PeriodSeconds: 1, FailureThreshold: 2, SuccessThreshold: 1, TimeoutSeconds: 1,
-			ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/testapp", "exit", "1"}}}}
+		probed.Spec.Containers[0].LivenessProbe = &v1.Probe{PeriodSeconds: 1, FailureThreshold: 2, SuccessThreshold: 1,
+			TimeoutSeconds: 1,
+			ProbeHandler:   v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/testapp", "exit", "1"}}}}
 		b.cluster.create(probed)
 
 		b.untilPod(20*time.Second, "job", "Succeeded", phase(v1.PodSucceeded))
@@ -198,7 +208,8 @@ func TestLateEndsOfRestarts(t *testing.T) {
 		b.removeAll("hooked")
 		b.untilGone(20*time.Second, "hooked")
 		if took := time.Since(begun); took > 10*time.Second || b.runtime.Count("ExecSync") == execs {
-			t.Errorf("its end took %v; its hook: %d commands before, %d after", took, execs, b.runtime.Count("ExecSync"))
+			t.Errorf("its end took %v; its hook: %d commands before, %d after", took, execs,
+				b.runtime.Count("ExecSync"))
 		}
 		b.untilPod(time.Minute, "started", "started again", restarts(1))
 		b.hasEvents("started", "FailedPostStartHook: PostStartHook failed", "Killing: FailedPostStartHook")
@@ -206,7 +217,8 @@ func TestLateEndsOfRestarts(t *testing.T) {
 		b.hasEvents("probed", "Killing: Container app failed liveness probe, will be restarted")
 
 		crashed := b.untilPod(5*time.Minute, "crash", "restarted four times", restarts(4))
-		if end := crashed.Status.ContainerStatuses[0].LastTerminationState.Terminated; end.ExitCode != 3 || end.FinishedAt.Sub(end.StartedAt.Time) > time.Second {
+		if end := crashed.Status.ContainerStatuses[0].LastTerminationState.Terminated; end.ExitCode != 3 ||
+			end.FinishedAt.Sub(end.StartedAt.Time) > time.Second {
 			t.Errorf("the last end is %+v", end)
 		}
 		b.removeAll("crash", "job", "started", "probed")
@@ -231,8 +243,9 @@ func TestLateEndsOfRestarts(t *testing.T) {
 	})
 }
 
-// TestHostNetworkOnWindows: a pod that asks for the node's network and has no HostProcess containers gets a pod network from a
-// Windows runtime. Its status and its environment tell the address that it really has; its hosts file begins with the node's, as upstream's.
+// TestHostNetworkOnWindows: a pod that asks for the node's network and has no HostProcess containers gets a pod
+// network from a Windows runtime. Its status and its environment tell the address that it really has; its hosts file
+// begins with the node's, as upstream's.
 func TestHostNetworkOnWindows(t *testing.T) {
 	var mu sync.Mutex
 	var env, hosts string
@@ -259,7 +272,8 @@ func TestHostNetworkOnWindows(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		p := aPod("pod", "sleep")
 		p.Spec.HostNetwork = true
-		p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "IP", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
+		p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "IP",
+			ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
 		b.cluster.create(p)
 		b.untilReady(time.Minute, "pod")
 

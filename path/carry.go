@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// finish follows the packet to its destination, and then the answer back to the sender. The answer is not followed if either end is outside
-// of the cluster, because a node translates one of its addresses, or if both ends are on one machine, because its hops are the same.
+// finish follows the packet to its destination, and then the answer back to the sender. The answer is not followed if
+// either end is outside of the cluster, because a node translates one of its addresses, or if both ends are on one
+// machine, because its hops are the same.
 func (w *walk) finish(to netip.Addr) {
 	if w.lost || !w.carry(to) || w.bypassed() || w.at == w.from.node || w.facts.node(w.at) == nil {
 		return
@@ -35,7 +36,9 @@ func (w *walk) finish(to netip.Addr) {
 // carry walks from machine to machine until the one that has the address. It returns false if the packet is lost.
 func (w *walk) carry(to netip.Addr) bool {
 	if !to.IsValid() {
-		return w.wrong("the destination", "address", "-", Wrong{Found: "the destination has no address", Should: "an address", Who: "the container runtime of its node"})
+		return w.wrong("the destination", "address", "-",
+			Wrong{Found: "the destination has no address", Should: "an address",
+				Who: "the container runtime of its node"})
 	}
 	into := "" // the interface by which the packet came in; empty: it is sent by the machine itself, or by a pod on it
 	for range longest {
@@ -75,8 +78,9 @@ func (w *walk) carry(to netip.Addr) bool {
 		}
 	}
 
-	return w.wrong(w.at, "route", "more than "+fmt.Sprint(longest)+" machines", Wrong{Found: "the packet goes in a circle: " + strings.Join(w.via, ", "),
-		Should: "a way to " + to.String(), Who: "those who made the routes above"})
+	return w.wrong(w.at, "route", "more than "+fmt.Sprint(longest)+" machines",
+		Wrong{Found: "the packet goes in a circle: " + strings.Join(w.via, ", "),
+			Should: "a way to " + to.String(), Who: "those who made the routes above"})
 }
 
 // handOver passes the packet by a route to the machine that has the next address, and returns the interface of that
@@ -104,7 +108,8 @@ func (w *walk) handOver(n *Node, r Route, to netip.Addr) (into string, done, ok 
 	return w.facts.arrivesBy(next, hop), false, true
 }
 
-// leave chooses how the packet leaves a machine. next is the machine that gets it through an overlay; empty: it goes by route r.
+// leave chooses how the packet leaves a machine. next is the machine that gets it through an overlay; empty: it goes
+// by route r.
 func (w *walk) leave(n *Node, to netip.Addr, into string) (r Route, next string, ok bool) {
 	if w.facts.overlay(n) != nil { // HNS takes packets of pods before the host's stack sees them
 		if next, ok = w.encapsulate(n, r, to); !ok || next != "" {
@@ -160,8 +165,9 @@ func (w *walk) deliver(n *Node, to netip.Addr, into string) (done, ok bool) {
 		w.hop(n.Name, "endpoint", "HNS endpoint %s, of no pod that the API knows", n.HNS.endpoint(to).Name)
 		return true, true
 	case pod == nil:
-		return true, w.wrong(n.Name, "pod", "nothing has "+to.String(), Wrong{Found: "no pod has the address " + to.String() + ", which is in the pod range of node " + n.Name,
-			Should: "a pod with this address", Who: "whoever gave the address: the pod may have ended"})
+		return true, w.wrong(n.Name, "pod", "nothing has "+to.String(),
+			Wrong{Found: "no pod has the address " + to.String() + ", which is in the pod range of node " + n.Name,
+				Should: "a pod with this address", Who: "whoever gave the address: the pod may have ended"})
 	}
 
 	if into != "" && !w.forwards(n, into) {
@@ -174,8 +180,8 @@ func (w *walk) deliver(n *Node, to netip.Addr, into string) (done, ok bool) {
 	return true, w.linuxPort(n, p)
 }
 
-// forwards checks that the machine passes packets on. into is the interface by which the packet came; empty if a pod of the machine,
-// or the machine itself, sent it.
+// forwards checks that the machine passes packets on. into is the interface by which the packet came; empty if a pod
+// of the machine, or the machine itself, sent it.
 func (w *walk) forwards(n *Node, into string) bool {
 	if into == "" {
 		if w.from.pod == nil || w.from.node != n.Name {
@@ -191,8 +197,9 @@ func (w *walk) forwards(n *Node, into string) bool {
 	if n.System == "linux" {
 		who = "the administrator of " + n.Name + ", or its CNI plugin (sysctl net.ipv4.ip_forward=1)"
 	}
-	return w.wrong(n.Name, "forwarding", "interface "+into, Wrong{Found: "IP forwarding is off on " + into + " of " + n.Name,
-		Should: "forwarding on, so that packets of pods pass", Who: who})
+	return w.wrong(n.Name, "forwarding", "interface "+into,
+		Wrong{Found: "IP forwarding is off on " + into + " of " + n.Name,
+			Should: "forwarding on, so that packets of pods pass", Who: who})
 }
 
 // podInterface returns the interface of the host through which its pods send.
@@ -200,7 +207,8 @@ func (n *Node) podInterface(f *Facts, pod netip.Addr) string {
 	home := f.rangeOf(pod)
 	for _, i := range n.Interfaces {
 		for _, a := range i.Addresses {
-			if home != nil && slices.ContainsFunc(home.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(a.Addr()) }) {
+			if home != nil && slices.ContainsFunc(home.PodCIDRs,
+				func(p netip.Prefix) bool { return p.Contains(a.Addr()) }) {
 				return i.Name
 			}
 		}
@@ -208,8 +216,9 @@ func (n *Node) podInterface(f *Facts, pod netip.Addr) string {
 	return ""
 }
 
-// choose adds the hop of the route by which a packet leaves, and returns the route. If the host spreads packets over several routes and
-// one of them is wrong, it is that one: some connections take it. ok is false if the packet is lost.
+// choose adds the hop of the route by which a packet leaves, and returns the route. If the host spreads packets over
+// several routes and one of them is wrong, it is that one: some connections take it. ok is false if the packet is
+// lost.
 func (w *walk) choose(n *Node, to netip.Addr) (r Route, ok bool) {
 	if why := n.Unread[UnreadRoutes]; why != "" {
 		return r, w.unknown(n.Name, "route", "the routes of "+n.Name+" could not be read: "+why)
@@ -262,10 +271,12 @@ func (f *Facts) misleads(n *Node, r Route, to netip.Addr) string {
 	if target == nil || target.Name == n.Name {
 		return ""
 	}
-	if dev := n.interfaceNamed(r.Interface); f.vxlan(n) != nil && r.NextHop != target.Address && (dev == nil || dev.VXLANPort == 0) {
+	if dev := n.interfaceNamed(r.Interface); f.vxlan(n) != nil && r.NextHop != target.Address &&
+		(dev == nil || dev.VXLANPort == 0) {
 		return fmt.Sprintf("packets for the pods of %s leave the overlay by %s", target.Name, r)
 	}
-	if f.direct(n) && r.NextHop != target.address(to) && !(r.NextHop.IsValid() && f.isRouter(r.NextHop) && r.Destination.Bits() > 0) {
+	if f.direct(n) && r.NextHop != target.address(to) &&
+		!(r.NextHop.IsValid() && f.isRouter(r.NextHop) && r.Destination.Bits() > 0) {
 		return fmt.Sprintf("packets for the pods of %s go by %s", target.Name, r)
 	}
 	if owner, known := f.owner(r.NextHop); known && owner != target.Name && f.clusterNode(owner) != nil {
@@ -274,14 +285,16 @@ func (f *Facts) misleads(n *Node, r Route, to netip.Addr) string {
 	return ""
 }
 
-// direct reports whether the machine's routes lead to the nodes themselves. If its agent did not say so, those to other nodes do.
+// direct reports whether the machine's routes lead to the nodes themselves. If its agent did not say so, those to
+// other nodes do.
 func (f *Facts) direct(n *Node) bool {
 	if f.clusterNode(n.Name) == nil || n.Mode == "host-gateway" {
 		return true
 	}
 	return n.Mode == "" && slices.ContainsFunc(n.Routes, func(r Route) bool {
 		to := f.rangeOf(r.Destination.Addr())
-		return to != nil && to.Name != n.Name && r.NextHop == to.address(r.NextHop) && slices.Contains(to.PodCIDRs, r.Destination)
+		return to != nil && to.Name != n.Name && r.NextHop == to.address(r.NextHop) &&
+			slices.Contains(to.PodCIDRs, r.Destination)
 	})
 }
 
@@ -300,8 +313,10 @@ func (w *walk) judgeNeighbour(n *Node, r Route, hop netip.Addr) bool {
 	owner, _ := w.facts.owner(hop)
 	at := hop.String() + " on " + r.Interface
 	if nb.State == NeighbourFailed {
-		return w.wrong(n.Name, "neighbour", at, Wrong{Found: hop.String() + " does not answer " + n.Name + " on " + r.Interface,
-			Should: "an answer of " + orText(owner, "the machine with that address"), Who: orText(owner, "that machine") + ": is it up, and on the same segment?"})
+		return w.wrong(n.Name, "neighbour", at,
+			Wrong{Found: hop.String() + " does not answer " + n.Name + " on " + r.Interface,
+				Should: "an answer of " + orText(owner, "the machine with that address"),
+				Who:    orText(owner, "that machine") + ": is it up, and on the same segment?"})
 	}
 
 	far := w.facts.node(owner)
@@ -322,8 +337,9 @@ func (w *walk) judgeNeighbour(n *Node, r Route, hop netip.Addr) bool {
 	if nb.State == NeighbourPermanent {
 		who = "whoever made this permanent entry: remove it, and ARP finds the right one"
 	}
-	return w.wrong(n.Name, "neighbour", at+" is "+nb.MAC, Wrong{Found: "the neighbour entry of " + n.Name + " for " + hop.String() + " has " + nb.MAC,
-		Should: i.MAC + ", of " + i.Name + " on " + owner, Who: who})
+	return w.wrong(n.Name, "neighbour", at+" is "+nb.MAC,
+		Wrong{Found: "the neighbour entry of " + n.Name + " for " + hop.String() + " has " + nb.MAC,
+			Should: i.MAC + ", of " + i.Name + " on " + owner, Who: who})
 }
 
 func orText(text, otherwise string) string {

@@ -14,7 +14,8 @@ type Ends struct {
 	Protocol  string
 }
 
-// FindEnds finds both ends of a packet. The error is for ends between which nothing can be sent from within the cluster.
+// FindEnds finds both ends of a packet. The error is for ends between which nothing can be sent from within the
+// cluster.
 func FindEnds(f *Facts, r Request) (e Ends, err error) {
 	from, err := f.source(r.From)
 	if err != nil {

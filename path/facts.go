@@ -55,7 +55,8 @@ type Interface struct {
 	MTU        int            `json:"mtu,omitempty"`
 	Addresses  []netip.Prefix `json:"addresses,omitempty"`
 	Forwarding bool           `json:"forwarding"` // of IPv4 packets that come in here
-	// Of VXLAN devices of Linux: the number of the network, the UDP port and the own end. A port of zero is that of other interfaces.
+	// Of VXLAN devices of Linux: the number of the network, the UDP port and the own end. A port of zero is that of
+	// other interfaces.
 	VNI        uint32     `json:"vni,omitempty"`
 	VXLANPort  uint16     `json:"vxlanPort,omitempty"`
 	VXLANLocal netip.Addr `json:"vxlanLocal,omitzero"`
@@ -148,8 +149,9 @@ type Service struct {
 	NodePort  uint16
 	Addresses []netip.Addr // cluster IPs, or external IPs and ingress addresses
 	External  bool         // the addresses and NodePort are for clients outside of the cluster
-	Local     bool         // the traffic policy of these addresses is Local: backends of one node only (see backendsFor)
-	Backends  []Backend
+	// the traffic policy of these addresses is Local: backends of one node only (see backendsFor)
+	Local    bool
+	Backends []Backend
 	// Headless services have no address: DNS answers with those of the pods. ExternalName is set for a service that is
 	// only another name.
 	Headless     bool
@@ -212,7 +214,8 @@ func (f *Facts) owner(addr netip.Addr) (name string, known bool) {
 // podAt returns the pod with an address that does not share its node's.
 func (f *Facts) podAt(addr netip.Addr) *Pod {
 	for i := range f.Cluster.Pods {
-		if p := &f.Cluster.Pods[i]; (p.Address == addr || slices.Contains(p.Others, addr)) && !p.HostNetwork && addr.IsValid() {
+		if p := &f.Cluster.Pods[i]; (p.Address == addr || slices.Contains(p.Others, addr)) && !p.HostNetwork &&
+			addr.IsValid() {
 			return p
 		}
 	}
@@ -261,8 +264,8 @@ func (n *Node) interfaceNamed(name string) *Interface {
 	return nil
 }
 
-// routes returns the routes that the host takes: those of the longest prefix, and of the smallest metric among them. There is more than
-// one if the host spreads packets over several next hops.
+// routes returns the routes that the host takes: those of the longest prefix, and of the smallest metric among them.
+// There is more than one if the host spreads packets over several next hops.
 func (n *Node) routes(to netip.Addr) (best []Route) {
 	for _, r := range n.Routes {
 		if !r.Destination.Contains(to) || !n.up(r.Interface) {
@@ -270,7 +273,8 @@ func (n *Node) routes(to netip.Addr) (best []Route) {
 		}
 		worse := 0
 		if len(best) > 0 {
-			worse = cmp.Or(cmp.Compare(best[0].Destination.Bits(), r.Destination.Bits()), cmp.Compare(r.Metric, best[0].Metric))
+			worse = cmp.Or(cmp.Compare(best[0].Destination.Bits(), r.Destination.Bits()),
+				cmp.Compare(r.Metric, best[0].Metric))
 		}
 		switch {
 		case worse < 0 || len(best) == 0:

@@ -12,8 +12,9 @@ import (
 // longest is the greatest number of machines that a packet may pass; more is taken for a routing loop.
 const longest = 8
 
-// Follow returns the hops of the packet that r asks for. The error is for a request that cannot be resolved: an unknown name, or a
-// destination with several ports of which none is chosen. Whatever is wrong or unknown on the way is in the Result.
+// Follow returns the hops of the packet that r asks for. The error is for a request that cannot be resolved: an
+// unknown name, or a destination with several ports of which none is chosen. Whatever is wrong or unknown on the way
+// is in the Result.
 func Follow(f *Facts, r Request) (Result, error) {
 	from, err := f.source(r.From)
 	if err != nil {
@@ -99,8 +100,8 @@ type walk struct {
 	number   uint16 // the port at the destination; 0: any
 	isAnswer bool
 
-	// Of the mode ovn: the logical port by which the packet came into OVN, empty if it is not there; whether ACLs have judged it there
-	// before a load balancer; and the node that gave it its own address when it left OVN.
+	// Of the mode ovn: the logical port by which the packet came into OVN, empty if it is not there; whether ACLs have
+	// judged it there before a load balancer; and the node that gave it its own address when it left OVN.
 	port   string
 	judged bool
 	masked string
@@ -133,7 +134,8 @@ func (w *walk) unknown(at, what, why string) bool {
 func (w *walk) machine() *Node {
 	n := w.facts.node(w.at)
 	if n == nil {
-		w.unknown(w.at, "facts", "machine "+w.at+" did not report: run `porthole facts` on it and give the file with --facts")
+		w.unknown(w.at, "facts", "machine "+w.at+
+			" did not report: run `porthole facts` on it and give the file with --facts")
 	}
 	return n
 }
@@ -211,14 +213,17 @@ func (w *walk) windowsPort(n *Node, p place) *hns.Endpoint {
 	e := n.HNS.endpoint(p.addr)
 	if e == nil {
 		w.wrong(n.Name, "endpoint", "HNS has no endpoint with address "+p.addr.String(), Wrong{
-			Found: "no HNS endpoint has the address " + p.addr.String() + podText(p), Should: "an endpoint with that address in network porthole, attached to the pod",
-			Who: "the CNI plugin on " + n.Name + " when the pod was started (ADD); delete the pod to have it made anew"})
+			Found:  "no HNS endpoint has the address " + p.addr.String() + podText(p),
+			Should: "an endpoint with that address in network porthole, attached to the pod",
+			Who: "the CNI plugin on " + n.Name +
+				" when the pod was started (ADD); delete the pod to have it made anew"})
 		return nil
 	}
 	if e.Namespace == "" {
 		w.wrong(n.Name, "endpoint", "HNS endpoint "+e.Name, Wrong{
-			Found: "HNS endpoint " + e.Name + " is in no namespace", Should: "the endpoint in the namespace of pod " + p.text,
-			Who: "the CNI plugin on " + n.Name + " (ADD)"})
+			Found:  "HNS endpoint " + e.Name + " is in no namespace",
+			Should: "the endpoint in the namespace of pod " + p.text,
+			Who:    "the CNI plugin on " + n.Name + " (ADD)"})
 		return nil
 	}
 
@@ -242,20 +247,28 @@ func podText(p place) string {
 // policies checks what a sending endpoint needs for a destination.
 func (w *walk) policies(n *Node, e *hns.Endpoint, to place) bool {
 	name := "endpoint " + e.Name
-	maker := "the CNI plugin on " + n.Name + ", from the policies of the CNI configuration that porthole routes writes; delete the pod to have them made anew"
-	inside := to.pod != nil || w.facts.clusterNode(to.node) != nil || w.facts.rangeOf(to.addr) != nil || w.facts.isService(to.addr)
+	maker := "the CNI plugin on " + n.Name +
+		", from the policies of the CNI configuration that porthole routes writes; delete the pod to have them made anew"
+	inside := to.pod != nil || w.facts.clusterNode(to.node) != nil || w.facts.rangeOf(to.addr) != nil ||
+		w.facts.isService(to.addr)
 	nat, exceptions := outbound(e)
 	excepted := slices.ContainsFunc(exceptions, func(x netip.Prefix) bool { return x.Contains(to.addr) })
 	switch {
-	case w.facts.overlay(n) == nil && w.facts.node(to.node) == n && to.pod == nil && to.addr.IsValid() && !routed(e, to.addr):
-		return w.wrong(n.Name, "policy", name, Wrong{Found: name + " has no route policy (SDNRoute) for " + to.addr.String(),
-			Should: "SDNRoute with DestinationPrefix " + netip.PrefixFrom(to.addr, to.addr.BitLen()).String() + ", so that the host's own stack takes the packets", Who: maker})
+	case w.facts.overlay(n) == nil && w.facts.node(to.node) == n && to.pod == nil && to.addr.IsValid() &&
+		!routed(e, to.addr):
+		return w.wrong(n.Name, "policy", name,
+			Wrong{Found: name + " has no route policy (SDNRoute) for " + to.addr.String(),
+				Should: "SDNRoute with DestinationPrefix " + netip.PrefixFrom(to.addr, to.addr.BitLen()).String() +
+					", so that the host's own stack takes the packets", Who: maker})
 	case !inside && !nat:
-		return w.wrong(n.Name, "policy", name, Wrong{Found: name + " has no policy OutBoundNAT, and " + to.addr.String() + " is outside of the cluster",
-			Should: "OutBoundNAT with the cluster's ranges as exceptions", Who: maker})
+		return w.wrong(n.Name, "policy", name,
+			Wrong{Found: name + " has no policy OutBoundNAT, and " + to.addr.String() + " is outside of the cluster",
+				Should: "OutBoundNAT with the cluster's ranges as exceptions", Who: maker})
 	case inside && to.pod != nil && to.node != n.Name && nat && !excepted:
-		return w.wrong(n.Name, "policy", name, Wrong{Found: "policy OutBoundNAT of " + name + " has no exception for " + to.addr.String() + ": packets leave with the node's address",
-			Should: "the range of all pods among the exceptions", Who: maker})
+		return w.wrong(n.Name, "policy", name,
+			Wrong{Found: "policy OutBoundNAT of " + name + " has no exception for " + to.addr.String() +
+				": packets leave with the node's address",
+				Should: "the range of all pods among the exceptions", Who: maker})
 	case !inside && nat && !excepted:
 		w.hop(n.Name, "policy", "OutBoundNAT of %s: leaves with the node's address", name)
 	}
@@ -276,13 +289,15 @@ func (w *walk) linuxPort(n *Node, p place) bool {
 		if ok {
 			found += ", it goes by " + r.String()
 		}
-		return w.wrong(n.Name, "bridge", "no link to the pod", Wrong{Found: found, Should: "the pod range on the bridge of the pods",
-			Who: "the CNI plugin bridge on " + n.Name + ", when the first pod is started"})
+		return w.wrong(n.Name, "bridge", "no link to the pod",
+			Wrong{Found: found, Should: "the pod range on the bridge of the pods",
+				Who: "the CNI plugin bridge on " + n.Name + ", when the first pod is started"})
 	}
 	w.hop(n.Name, "bridge", "%s", r)
 	if nb := n.neighbour(p.addr, r.Interface); nb != nil && nb.State == NeighbourFailed {
-		return w.wrong(n.Name, "neighbour", p.addr.String()+" on "+r.Interface, Wrong{Found: "nothing answers for " + p.addr.String() + " on " + r.Interface,
-			Should: "pod " + p.text + " with that address", Who: "the container runtime on " + n.Name})
+		return w.wrong(n.Name, "neighbour", p.addr.String()+" on "+r.Interface,
+			Wrong{Found: "nothing answers for " + p.addr.String() + " on " + r.Interface,
+				Should: "pod " + p.text + " with that address", Who: "the container runtime on " + n.Name})
 	}
 	return true
 }

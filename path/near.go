@@ -11,7 +11,8 @@ import (
 // nearest is how many names an error suggests.
 const nearest = 3
 
-// near suggests names that are like one that nothing has; "" if none is. Services are among them only for a destination.
+// near suggests names that are like one that nothing has; "" if none is. Services are among them only for a
+// destination.
 func (f *Facts) near(name string, services bool) string {
 	type candidate struct {
 		name     string
@@ -41,7 +42,8 @@ func (f *Facts) near(name string, services bool) string {
 		}
 	}
 
-	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Or(a.distance-b.distance, strings.Compare(a.name, b.name)) })
+	slices.SortStableFunc(list,
+		func(a, b candidate) int { return cmp.Or(a.distance-b.distance, strings.Compare(a.name, b.name)) })
 	list = slices.CompactFunc(list, func(a, b candidate) bool { return a.name == b.name })
 	var names []string
 	for _, c := range list[:min(len(list), nearest)] {

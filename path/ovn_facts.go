@@ -13,7 +13,8 @@ type OVS struct {
 	Interfaces []OVSInterface `json:"interfaces"`
 }
 
-// OVSInterface is a row of the table Interface in the database of Open vSwitch, of an interface whose port is on the bridge br-int.
+// OVSInterface is a row of the table Interface in the database of Open vSwitch, of an interface whose port is on the
+// bridge br-int.
 type OVSInterface struct {
 	Name string `json:"name"`
 	Kind string `json:"kind,omitempty"` // its type: geneve, vxlan, internal; empty: one of the system's
@@ -28,8 +29,8 @@ type OVSInterface struct {
 type OVN struct {
 	Switches []LogicalSwitch `json:"switches"`
 	Routers  []LogicalRouter `json:"routers"`
-	// Balancers are by the identity of their row, Groups the balancers of each group by its name, Sets the addresses of address sets, and
-	// the ports of port groups, by name.
+	// Balancers are by the identity of their row, Groups the balancers of each group by its name, Sets the addresses
+	// of address sets, and the ports of port groups, by name.
 	Balancers map[string]Balancer `json:"balancers"`
 	Groups    map[string][]string `json:"balancerGroups"`
 	Sets      map[string][]string `json:"sets,omitempty"`
@@ -88,7 +89,8 @@ type LogicalRoute struct {
 	Prefix   netip.Prefix `json:"prefix"`
 	BySource bool         `json:"bySource,omitempty"` // Prefix is compared with the sender's address
 	NextHop  netip.Addr   `json:"nextHop"`
-	Port     string       `json:"port,omitempty"` // of the router, by which it leaves; empty: that of the network with NextHop
+	// of the router, by which it leaves; empty: that of the network with NextHop
+	Port string `json:"port,omitempty"`
 }
 
 // Balancer is a load balancer: the backends of each address and port.
@@ -127,7 +129,8 @@ func (f *Facts) ovn() (o *OVN, why string) {
 		}
 	}
 	if why == "" {
-		why = "run `porthole facts --ovn-nb=… --ovn-sb=…` on the machine with OVN's databases, and give the file with --facts"
+		why =
+			"run `porthole facts --ovn-nb=… --ovn-sb=…` on the machine with OVN's databases, and give the file with --facts"
 	}
 	return nil, why
 }
@@ -250,8 +253,8 @@ func (o *OVS) named(name string) *OVSInterface {
 	return nil
 }
 
-// machineOf returns the machine whose chassis has that name: by what its Open vSwitch says, else by the host's name that OVN has. It is
-// empty if none is known.
+// machineOf returns the machine whose chassis has that name: by what its Open vSwitch says, else by the host's name
+// that OVN has. It is empty if none is known.
 func (f *Facts) machineOf(c *Chassis) string {
 	for i := range f.Nodes {
 		if o := f.Nodes[i].OVS; o != nil && o.SystemID == c.Name {

@@ -32,8 +32,8 @@ type logicalPacket struct {
 	port     uint16 // 0: any, and then any protocol too
 }
 
-// matches evaluates a match in OVN's language (ovn-sb(5), table Logical_Flow) for the first packet of a connection. Fields that are not
-// known here, and what cannot be read, give perhaps.
+// matches evaluates a match in OVN's language (ovn-sb(5), table Logical_Flow) for the first packet of a connection.
+// Fields that are not known here, and what cannot be read, give perhaps.
 func (p logicalPacket) matches(text string, sets map[string][]string) truth {
 	words, ok := splitMatch(text)
 	m := matcher{packet: p, sets: sets, words: words}
@@ -71,7 +71,8 @@ func splitMatch(text string) (words []string, ok bool) {
 		case strings.ContainsRune("(){},!<>", rune(text[0])):
 			n = 1
 		default:
-			n = strings.IndexFunc(text, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`(){},!<>=&|"`, r) })
+			n = strings.IndexFunc(text,
+				func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`(){},!<>=&|"`, r) })
 			if n < 0 {
 				n = len(text)
 			}

@@ -2,12 +2,15 @@ package path
 
 import "testing"
 
-// TestMatches evaluates matches in OVN's language. The packet is of TCP, from 10.244.1.5 at port default_on-win to 10.244.0.5, port 8080.
+// TestMatches evaluates matches in OVN's language. The packet is of TCP, from 10.244.1.5 at port default_on-win to
+// 10.244.0.5, port 8080.
 func TestMatches(t *testing.T) {
-	p := logicalPacket{in: "default_on-win", out: "default_on-lin", src: addr("10.244.1.5"), dst: addr("10.244.0.5"), protocol: "tcp", port: 8080}
+	p := logicalPacket{in: "default_on-win", out: "default_on-lin", src: addr("10.244.1.5"), dst: addr("10.244.0.5"),
+		protocol: "tcp", port: 8080}
 	any := p
 	any.port = 0
-	sets := map[string][]string{"@web": {"default_on-lin", "default_other"}, "$friends": {"10.1.0.0/16", "10.244.1.5"}, "$none": nil}
+	sets := map[string][]string{"@web": {"default_on-lin", "default_other"}, "$friends": {"10.1.0.0/16", "10.244.1.5"},
+		"$none": nil}
 	for text, want := range map[string]truth{
 		`1`:                                   yes,
 		`0`:                                   no,
@@ -62,7 +65,8 @@ func TestMatches(t *testing.T) {
 		}
 	}
 
-	for text, want := range map[string]truth{`tcp`: perhaps, `icmp`: perhaps, `tcp.dst == 8080`: perhaps, `ip4.dst == 10.244.0.5`: yes, `ip4.dst == 10.244.0.6 && udp`: no} {
+	for text, want := range map[string]truth{`tcp`: perhaps, `icmp`: perhaps, `tcp.dst == 8080`: perhaps,
+		`ip4.dst == 10.244.0.5`: yes, `ip4.dst == 10.244.0.6 && udp`: no} {
 		if got := any.matches(text, sets); got != want {
 			t.Errorf("of a packet of any protocol, %s: %d, want %d", text, got, want)
 		}

@@ -39,8 +39,9 @@ type Probe struct {
 // Arrived reports whether the probe came to its destination.
 func (p *Probe) Arrived() bool { return p.Lost == "" }
 
-// Witness compares what was computed with where a probe was seen, and completes the probe: which way it took, and the first hop that it did not pass.
-// receiver names the pod or machine that has an address, as sightings name it; "" if it was not watched.
+// Witness compares what was computed with where a probe was seen, and completes the probe: which way it took, and the
+// first hop that it did not pass. receiver names the pod or machine that has an address, as sightings name it; "" if
+// it was not watched.
 func (r Result) Witness(p *Probe, to netip.Addr, receiver func(netip.Addr) string) {
 	p.Hop = -1
 	p.Way = r.taken(p.Sightings)
@@ -67,7 +68,8 @@ func (r Result) Witness(p *Probe, to netip.Addr, receiver func(netip.Addr) strin
 	if last.Out {
 		direction = "out"
 	}
-	p.Lost = fmt.Sprintf("it was last seen on %s (%s %s), and %s did not get it", last.At, direction, last.Interface, who)
+	p.Lost = fmt.Sprintf("it was last seen on %s (%s %s), and %s did not get it", last.At, direction, last.Interface,
+		who)
 	p.Hop = w.lostAt(p)
 }
 
@@ -86,8 +88,8 @@ func (p *Probe) seen(at string) bool {
 	return slices.ContainsFunc(p.Sightings, func(s Sighting) bool { return s.At == at && !s.Answer })
 }
 
-// lostAt returns the first hop that a probe which did not arrive did not pass: one that is wrong on paper, on a machine that has seen the probe;
-// else the first one of the first machine that has not seen it; else the last.
+// lostAt returns the first hop that a probe which did not arrive did not pass: one that is wrong on paper, on a
+// machine that has seen the probe; else the first one of the first machine that has not seen it; else the last.
 func (w Way) lostAt(p *Probe) int {
 	for i, h := range w.Hops {
 		if h.Wrong != nil && p.seen(h.At) {
@@ -126,7 +128,8 @@ func (p *Probe) Print(out io.Writer, r Result) error {
 		if s.Answer {
 			what = ", the answer"
 		}
-		fmt.Fprintf(&b, "  %6d µs  %-24s %-3s %-22s %s > %s%s\n", s.Micros, s.At, direction, s.Interface, s.From, s.To, what)
+		fmt.Fprintf(&b, "  %6d µs  %-24s %-3s %-22s %s > %s%s\n", s.Micros, s.At, direction, s.Interface, s.From, s.To,
+			what)
 	}
 
 	switch {

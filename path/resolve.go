@@ -64,7 +64,8 @@ func (f *Facts) target(text, protocol string) (target, error) {
 	return t, nil
 }
 
-// serviceTarget finds a service by name: NAMESPACE/NAME, NAME.NAMESPACE and longer DNS names, or NAME in the namespace default.
+// serviceTarget finds a service by name: NAMESPACE/NAME, NAME.NAMESPACE and longer DNS names, or NAME in the namespace
+// default.
 func (f *Facts) serviceTarget(text, host string, t target) (target, error) {
 	name := host
 	if parts := strings.Split(host, "."); len(parts) > 1 && !strings.Contains(host, "/") {
@@ -78,7 +79,10 @@ func (f *Facts) serviceTarget(text, host string, t target) (target, error) {
 	for i := range f.Cluster.Services {
 		s := &f.Cluster.Services[i]
 		if s.Name == name && s.ExternalName != "" {
-			return t, fmt.Errorf("service %s is another name of %s, which DNS resolves outside of the cluster: give its address", name, s.ExternalName)
+			return t,
+				fmt.Errorf(
+					"service %s is another name of %s, which DNS resolves outside of the cluster: give its address",
+					name, s.ExternalName)
 		}
 		if s.Name != name || s.External || len(s.Addresses) == 0 && !s.Headless { // a name is that of the cluster IP
 			continue
@@ -90,9 +94,11 @@ func (f *Facts) serviceTarget(text, host string, t target) (target, error) {
 	}
 	switch {
 	case len(ports) == 0:
-		return t, fmt.Errorf("%q is no address, and no pod, node or service with an address has this name%s", host, f.near(host, true))
+		return t, fmt.Errorf("%q is no address, and no pod, node or service with an address has this name%s", host,
+			f.near(host, true))
 	case len(found) != 1:
-		return t, fmt.Errorf("service %s has the ports %s: name one with :PORT and --protocol", name, strings.Join(ports, ", "))
+		return t, fmt.Errorf("service %s has the ports %s: name one with :PORT and --protocol", name,
+			strings.Join(ports, ", "))
 	}
 	t.service = found[0]
 	if found[0].Headless {

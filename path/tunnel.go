@@ -33,7 +33,9 @@ func (f *Facts) overlay(n *Node) *hns.Network {
 	}
 	for i := range n.HNS.Networks {
 		network := &n.HNS.Networks[i]
-		if network.Type == hns.Overlay && slices.ContainsFunc(network.Subnets, func(s hns.Subnet) bool { return slices.Contains(self.PodCIDRs, s.Prefix.Masked()) }) {
+		if network.Type == hns.Overlay &&
+			slices.ContainsFunc(network.Subnets,
+				func(s hns.Subnet) bool { return slices.Contains(self.PodCIDRs, s.Prefix.Masked()) }) {
 			return network
 		}
 	}
@@ -78,8 +80,8 @@ func (f *Facts) end(name string) (end tunnelEnd, known bool) {
 	return end, false
 }
 
-// encapsulate follows the packet through the overlay, if the machine sends it there. next is the machine to which it comes; empty: it
-// goes another way. ok is false if the packet is lost.
+// encapsulate follows the packet through the overlay, if the machine sends it there. next is the machine to which it
+// comes; empty: it goes another way. ok is false if the packet is lost.
 func (w *walk) encapsulate(n *Node, r Route, to netip.Addr) (next string, ok bool) {
 	target := w.facts.rangeOf(to)
 	if target == nil || target.Name == n.Name {
@@ -105,17 +107,20 @@ func (w *walk) remoteSubnet(n *Node, network *hns.Network, target *ClusterNode, 
 	if i < 0 {
 		return t, w.wrong(n.Name, "tunnel", "network "+network.Name, Wrong{
 			Found:  fmt.Sprintf("HNS network %s has no RemoteSubnetRoute for %s", network.Name, to),
-			Should: fmt.Sprintf("one that leads to %s, node %s", target.Address, target.Name), Who: "porthole routes on " + n.Name})
+			Should: fmt.Sprintf("one that leads to %s, node %s", target.Address, target.Name),
+			Who:    "porthole routes on " + n.Name})
 	}
 	s := network.RemoteSubnets[i]
-	t = tunnel{tunnelEnd{s.VSID, network.VxlanPort, hns.NormalMAC(s.MAC)}, s.Provider, "RemoteSubnetRoute " + s.Prefix.String() + " of HNS network " + network.Name}
+	t = tunnel{tunnelEnd{s.VSID, network.VxlanPort, hns.NormalMAC(s.MAC)}, s.Provider,
+		"RemoteSubnetRoute " + s.Prefix.String() + " of HNS network " + network.Name}
 	if t.port == 0 {
 		t.port = vxlanPort
 	}
 	return t, true
 }
 
-// entries finds the neighbour and the forwarding entry by which a VXLAN device of Linux sends. It does not ask for them with ARP.
+// entries finds the neighbour and the forwarding entry by which a VXLAN device of Linux sends. It does not ask for
+// them with ARP.
 func (w *walk) entries(n *Node, dev *Interface, r Route, target *ClusterNode) (t tunnel, ok bool) {
 	if why := n.Unread[UnreadNeighbours]; why != "" {
 		return t, w.unknown(n.Name, "neighbour", "the neighbours of "+n.Name+" could not be read: "+why)
@@ -124,45 +129,59 @@ func (w *walk) entries(n *Node, dev *Interface, r Route, target *ClusterNode) (t
 	nb := n.neighbour(r.NextHop, dev.Name)
 	if nb == nil || nb.MAC == "" {
 		return t, w.wrong(n.Name, "neighbour", "none for "+addrOr(r.NextHop, "the next hop")+" on "+dev.Name, Wrong{
-			Found:  fmt.Sprintf("%s of %s has no neighbour entry for %s", dev.Name, n.Name, addrOr(r.NextHop, "the next hop")),
-			Should: "a permanent one with the hardware address of " + target.Name + " in the overlay, " + orText(end.mac, "which it did not report"), Who: "porthole routes, or flanneld, on " + n.Name})
+			Found: fmt.Sprintf("%s of %s has no neighbour entry for %s", dev.Name, n.Name,
+				addrOr(r.NextHop, "the next hop")),
+			Should: "a permanent one with the hardware address of " + target.Name + " in the overlay, " +
+				orText(end.mac, "which it did not report"), Who: "porthole routes, or flanneld, on " + n.Name})
 	}
-	i := slices.IndexFunc(n.Forwards, func(f Forward) bool { return f.Interface == dev.Name && hns.NormalMAC(f.MAC) == hns.NormalMAC(nb.MAC) })
+	i := slices.IndexFunc(n.Forwards,
+		func(f Forward) bool { return f.Interface == dev.Name && hns.NormalMAC(f.MAC) == hns.NormalMAC(nb.MAC) })
 	if i < 0 {
 		return t, w.wrong(n.Name, "forwarding", nb.MAC+" on "+dev.Name, Wrong{
 			Found:  fmt.Sprintf("the forwarding database of %s on %s has no entry for %s", dev.Name, n.Name, nb.MAC),
-			Should: fmt.Sprintf("one that leads to %s, node %s", target.Address, target.Name), Who: "porthole routes, or flanneld, on " + n.Name})
+			Should: fmt.Sprintf("one that leads to %s, node %s", target.Address, target.Name),
+			Who:    "porthole routes, or flanneld, on " + n.Name})
 	}
-	return tunnel{tunnelEnd{dev.VNI, dev.VXLANPort, hns.NormalMAC(nb.MAC)}, n.Forwards[i].To, "neighbour " + r.NextHop.String() + " is " + nb.MAC + " and that is at " + n.Forwards[i].To.String() + ", on " + dev.Name}, true
+	return tunnel{tunnelEnd{dev.VNI, dev.VXLANPort, hns.NormalMAC(nb.MAC)}, n.Forwards[i].To,
+		"neighbour " + r.NextHop.String() + " is " + nb.MAC + " and that is at " + n.Forwards[i].To.String() + ", on " +
+			dev.Name}, true
 }
 
 // judgeTunnel compares an entry with what the other machine says of its end.
 func (w *walk) judgeTunnel(n *Node, t tunnel, target *ClusterNode) bool {
 	text := fmt.Sprintf("%s: VXLAN of VNI %d to %s, port %d, MAC %s", t.decides, t.vni, t.to, t.port, t.mac)
 	lost := func(found, should string) bool {
-		return w.wrong(n.Name, "tunnel", text, Wrong{Found: found, Should: should, Who: "porthole routes, or flanneld, on " + n.Name + ", from what " + target.Name + " announces"})
+		return w.wrong(n.Name, "tunnel", text,
+			Wrong{Found: found, Should: should,
+				Who: "porthole routes, or flanneld, on " + n.Name + ", from what " + target.Name + " announces"})
 	}
 	end, known := w.facts.end(target.Name)
 	switch {
 	case t.to != target.Address:
-		return lost(fmt.Sprintf("packets for the pods of %s are sent to %s", target.Name, t.to), "to "+addrOr(target.Address, "its address"))
+		return lost(fmt.Sprintf("packets for the pods of %s are sent to %s", target.Name, t.to),
+			"to "+addrOr(target.Address, "its address"))
 	case known && end.mac != "" && t.mac != end.mac:
-		return lost(fmt.Sprintf("packets for the pods of %s are sent to hardware address %s", target.Name, t.mac), end.mac+", which "+target.Name+" has in the overlay")
+		return lost(fmt.Sprintf("packets for the pods of %s are sent to hardware address %s", target.Name, t.mac),
+			end.mac+", which "+target.Name+" has in the overlay")
 	case known && end.vni != 0 && t.vni != end.vni:
-		return lost(fmt.Sprintf("%s sends with VNI %d, and %s has %d", n.Name, t.vni, target.Name, end.vni), "the same VNI on all nodes")
+		return lost(fmt.Sprintf("%s sends with VNI %d, and %s has %d", n.Name, t.vni, target.Name, end.vni),
+			"the same VNI on all nodes")
 	case known && t.port != end.port:
-		return lost(fmt.Sprintf("%s sends to UDP port %d, and %s listens at %d", n.Name, t.port, target.Name, end.port), "the same port on all nodes")
+		return lost(fmt.Sprintf("%s sends to UDP port %d, and %s listens at %d", n.Name, t.port, target.Name, end.port),
+			"the same port on all nodes")
 	}
 	w.hop(n.Name, "tunnel", "%s", text)
 	return true
 }
 
-// underlay checks the first step of the encapsulated packet. The rest of its way is that of any packet between the nodes.
+// underlay checks the first step of the encapsulated packet. The rest of its way is that of any packet between the
+// nodes.
 func (w *walk) underlay(n *Node, target *ClusterNode) bool {
 	r, ok := n.route(target.Address)
 	if !ok {
-		return w.wrong(n.Name, "route", "none", Wrong{Found: fmt.Sprintf("%s has no route to %s, node %s", n.Name, target.Address, target.Name),
-			Should: "a route between the nodes", Who: "the administrator of " + n.Name})
+		return w.wrong(n.Name, "route", "none",
+			Wrong{Found: fmt.Sprintf("%s has no route to %s, node %s", n.Name, target.Address, target.Name),
+				Should: "a route between the nodes", Who: "the administrator of " + n.Name})
 	}
 	hop := r.NextHop
 	if !hop.IsValid() {

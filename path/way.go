@@ -27,7 +27,8 @@ type Way struct {
 	Backend netip.AddrPort `json:"backend,omitzero"` // of a service
 	Hops    []Hop          `json:"hops"`
 	Answer  []Hop          `json:"answer,omitempty"`
-	// Via are the names of the machines that the packet passes after the one that sends it, as traceroute would show them.
+	// Via are the names of the machines that the packet passes after the one that sends it, as traceroute would show
+	// them.
 	Via []string `json:"via"`
 }
 
@@ -123,7 +124,8 @@ func printHops(b *strings.Builder, hops []Hop) {
 		}
 		fmt.Fprintf(b, "%s %-24s %-11s %s\n", mark, h.At, h.What, h.Decides)
 		if h.Wrong != nil {
-			fmt.Fprintf(b, "    wrong: %s\n    should be: %s\n    made by: %s\n", h.Wrong.Found, h.Wrong.Should, h.Wrong.Who)
+			fmt.Fprintf(b, "    wrong: %s\n    should be: %s\n    made by: %s\n", h.Wrong.Found, h.Wrong.Should,
+				h.Wrong.Who)
 		}
 		if h.Unknown != "" {
 			fmt.Fprintf(b, "    not known: %s\n", h.Unknown)

@@ -144,7 +144,8 @@ func readConfig(path string) (*config, error) {
 	return &cfg, nil
 }
 
-// startEtcd returns when etcd answers. It ends with the process. fsync is off: a local cluster is made again after a power loss.
+// startEtcd returns when etcd answers. It ends with the process. fsync is off: a local cluster is made again after a
+// power loss.
 func startEtcd(cfg *config) error {
 	client, err := url.Parse(cfg.Etcd.ClientURL)
 	if err != nil {
@@ -161,7 +162,8 @@ func startEtcd(cfg *config) error {
 	c.Dir = cfg.Etcd.DataDir
 	c.UnsafeNoFsync = true
 	c.LogLevel = "warn"
-	c.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // zero, the default here, warns of each request
+	// zero, the default here, warns of each request
+	c.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
 	c.InitialCluster = c.Name + "=" + cfg.Etcd.PeerURL
@@ -218,7 +220,8 @@ func runControllers(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	known, off, aliases := controllers.KnownControllers(), controllers.ControllersDisabledByDefault(), controllers.ControllerAliases()
+	known, off, aliases := controllers.KnownControllers(), controllers.ControllersDisabledByDefault(),
+		controllers.ControllerAliases()
 	sets := s.Flags(known, off, aliases)
 	s.ParsedFlags = &sets
 	if err := parse("kube-controller-manager", sets, args); err != nil {

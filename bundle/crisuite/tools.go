@@ -1,6 +1,7 @@
 //go:build tools
 
-// Package bundle names what containerd's own suite for CRI imports, so that go.mod pins all that `go test -c` needs. See ../bundle.mk.
+// Package bundle names what containerd's own suite for CRI imports, so that go.mod pins all that `go test -c` needs.
+// See ../bundle.mk.
 package bundle
 
 import (

@@ -1,6 +1,7 @@
 //go:build tools
 
-// Package bundle names the main packages of what stands between Kubernetes and a storage driver, so that go.mod pins all that they need.
+// Package bundle names the main packages of what stands between Kubernetes and a storage driver, so that go.mod pins
+// all that they need.
 package bundle
 
 import (

@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package bundle names what flanneld's main package imports, so that go.mod pins all that it needs. Two backends are left
-// out: see bundle.mk.
+// Package bundle names what flanneld's main package imports, so that go.mod pins all that it needs. Two backends are
+// left out: see bundle.mk.
 package bundle
 
 import (

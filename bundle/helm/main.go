@@ -1,5 +1,6 @@
-// Command helm-template renders a chart with Helm's own code, as `helm template NAME CHART --kube-version VERSION -f VALUES` does: values over the chart's, its
-// schema and constraints, then the engine. Tests compare the objects with those of `porthole manifests`. All of Helm would bring kubectl.
+// Command helm-template renders a chart with Helm's own code, as `helm template NAME CHART --kube-version VERSION -f
+// VALUES` does: values over the chart's, its schema and constraints, then the engine. Tests compare the objects with
+// those of `porthole manifests`. All of Helm would bring kubectl.
 package main
 
 import (
@@ -49,10 +50,13 @@ func run(folder, version string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	capabilities.KubeVersion = *kube
-	if want := chart.Metadata.KubeVersion; want != "" && !chartutil.IsCompatibleRange(want, capabilities.KubeVersion.Version) {
+	if want := chart.Metadata.KubeVersion; want != "" &&
+		!chartutil.IsCompatibleRange(want, capabilities.KubeVersion.Version) {
 		return fmt.Errorf("the chart is for Kubernetes %s, and the cluster has %s", want, version)
 	}
-	all, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "porthole", Namespace: "kube-system", Revision: 1, IsInstall: true}, capabilities)
+	all, err := chartutil.ToRenderValues(chart, values,
+		chartutil.ReleaseOptions{Name: "porthole", Namespace: "kube-system", Revision: 1, IsInstall: true},
+		capabilities)
 	if err != nil {
 		return err
 	}
@@ -67,7 +71,8 @@ func run(folder, version string, in io.Reader, out io.Writer) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if base := path.Base(name); strings.HasPrefix(base, "_") || path.Ext(base) == ".txt" || strings.TrimSpace(rendered[name]) == "" {
+		if base := path.Base(name); strings.HasPrefix(base, "_") || path.Ext(base) == ".txt" ||
+			strings.TrimSpace(rendered[name]) == "" {
 			continue
 		}
 		fmt.Fprintf(out, "---\n# Source: %s\n%s\n", name, rendered[name])

@@ -1,7 +1,7 @@
-// Command proxy-oracle prints which backends upstream's Linux kube-proxy would use, for tests that compare. It reads one
-// case per line from standard input, as JSON, and answers each with one line: a JSON list with one text per frontend, in
-// the words of the tests of proxy/service. It decides nothing itself: services and slices go through upstream's own
-// trackers and CategorizeEndpoints.
+// Command proxy-oracle prints which backends upstream's Linux kube-proxy would use, for tests that compare. It reads
+// one case per line from standard input, as JSON, and answers each with one line: a JSON list with one text per
+// frontend, in the words of the tests of proxy/service. It decides nothing itself: services and slices go through
+// upstream's own trackers and CategorizeEndpoints.
 package main
 
 import (
@@ -64,7 +64,8 @@ func frontends(c input, family v1.IPFamily) []string {
 
 	var lines []string
 	for name, info := range ports {
-		cluster, local, _, _ := proxy.CategorizeEndpoints(endpoints[name], info, c.Node, map[string]string{v1.LabelTopologyZone: c.Zone})
+		cluster, local, _, _ := proxy.CategorizeEndpoints(endpoints[name], info, c.Node,
+			map[string]string{v1.LabelTopologyZone: c.Zone})
 		lines = append(lines, portLines(name, info, list(cluster), list(local))...)
 		if number := info.NodePort(); number != 0 {
 			which := "node"
@@ -75,7 +76,8 @@ func frontends(c input, family v1.IPFamily) []string {
 		}
 	}
 	for name, port := range ports.HealthCheckNodePorts() {
-		lines = append(lines, fmt.Sprintf("health %s %s %d = %d", family, name, port, endpoints.LocalReadyEndpoints()[name]))
+		lines = append(lines, fmt.Sprintf("health %s %s %d = %d", family, name, port,
+			endpoints.LocalReadyEndpoints()[name]))
 	}
 	return lines
 }
@@ -112,7 +114,8 @@ func line(kind, vip string, port int, info proxy.ServicePort, backends string) s
 	return fmt.Sprintf("%s %s %d/%s -> %s", kind, vip, port, strings.ToLower(string(info.Protocol())), backends)
 }
 
-// external returns the backends for clients outside the cluster, which depend on the policy, and those for clients inside.
+// external returns the backends for clients outside the cluster, which depend on the policy, and those for clients
+// inside.
 func external(info proxy.ServicePort, cluster, local string) string {
 	if info.ExternalPolicyLocal() {
 		return local + " | internal " + cluster + affinity(info)

@@ -16,7 +16,8 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Windows builds that our images are made for. The revision is one that Microsoft shipped; a host compares the build only.
+// Windows builds that our images are made for. The revision is one that Microsoft shipped; a host compares the build
+// only.
 var windowsVersions = []struct{ tag, version string }{
 	{"ltsc2019", "10.0.17763.7314"},
 	{"ltsc2022", "10.0.20348.3695"},
@@ -39,7 +40,8 @@ type image struct {
 
 var images = []image{
 	{name: "porthole/pause", entry: "pause", linux: "images/linux/pause", windows: "images/windows/pause.exe"},
-	{name: "porthole/testapp", entry: "testapp", args: []string{"serve"}, linux: "images/linux/testapp", windows: "images/windows/testapp.exe", linuxDir: []string{"tmp", "etc"}},
+	{name: "porthole/testapp", entry: "testapp", args: []string{"serve"}, linux: "images/linux/testapp",
+		windows: "images/windows/testapp.exe", linuxDir: []string{"tmp", "etc"}},
 	{name: "porthole/coredns", entry: "coredns", linux: "coredns", linuxDir: []string{"etc", "etc/coredns"}},
 }
 
@@ -53,8 +55,8 @@ func buildAll(s store, programs string) error {
 	return nil
 }
 
-// build writes the image under three kinds of tags: "linux", one for each build of Windows, and "1" for all variants together,
-// as images for several systems are published. The variant of oldTag is not among those of "1".
+// build writes the image under three kinds of tags: "linux", one for each build of Windows, and "1" for all variants
+// together, as images for several systems are published. The variant of oldTag is not among those of "1".
 func (i image) build(s store, programs string) error {
 	var all []v1.Descriptor
 	if i.linux != "" {
@@ -88,7 +90,8 @@ func (i image) build(s store, programs string) error {
 		for _, w := range windowsVersions {
 			config := config
 			config.Env = append(config.Env[:len(config.Env):len(config.Env)], "PORTHOLE_IMAGE_BUILD="+w.version)
-			d, err := i.variant(s, v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: w.version}, config, layer)
+			d, err := i.variant(s, v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: w.version}, config,
+				layer)
 			if err != nil {
 				return err
 			}
@@ -130,7 +133,8 @@ func (i image) variant(s store, p v1.Platform, config v1.ImageConfig, layer []by
 	}
 
 	manifest, err := json.Marshal(v1.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest, Config: configDesc, Layers: []v1.Descriptor{layerDesc},
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest, Config: configDesc,
+		Layers: []v1.Descriptor{layerDesc},
 	})
 	if err != nil {
 		return v1.Descriptor{}, err
@@ -141,7 +145,8 @@ func (i image) variant(s store, p v1.Platform, config v1.ImageConfig, layer []by
 }
 
 func (i image) index(s store, tag string, of []v1.Descriptor) error {
-	index, err := json.Marshal(v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex, Manifests: of})
+	index, err := json.Marshal(v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex,
+		Manifests: of})
 	if err != nil {
 		return err
 	}
@@ -169,14 +174,14 @@ func compress(content []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// windowsLayer returns a layer in the format of Windows: files below Files, and changes to the registry below Hives. Our images
-// change nothing there.
+// windowsLayer returns a layer in the format of Windows: files below Files, and changes to the registry below Hives.
+// Our images change nothing there.
 func windowsLayer(program, entry string) ([]byte, error) {
 	return layer(program, "Files/"+entry, []string{"Files", "Hives"})
 }
 
-// layer returns a layer with a program and empty folders. All times are zero, so that the digest of the same content is always
-// the same.
+// layer returns a layer with a program and empty folders. All times are zero, so that the digest of the same content
+// is always the same.
 func layer(program, at string, dirs []string) ([]byte, error) {
 	content, err := os.ReadFile(program)
 	if err != nil {
@@ -190,7 +195,8 @@ func layer(program, at string, dirs []string) ([]byte, error) {
 		if d == "tmp" {
 			mode = 0o1777
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimSuffix(d, "/") + "/", Mode: mode, ModTime: time.Unix(0, 0)}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimSuffix(d, "/") + "/", Mode: mode,
+			ModTime: time.Unix(0, 0)}); err != nil {
 			return nil, err
 		}
 	}

@@ -48,8 +48,8 @@ var (
 	tagsPath      = regexp.MustCompile(`^/v2/(.+)/tags/list$`)
 )
 
-// ServeHTTP serves the part of the distribution API that containerd and ctr use. Names of repositories may contain slashes, so
-// paths are matched by expressions and not by a ServeMux.
+// ServeHTTP serves the part of the distribution API that containerd and ctr use. Names of repositories may contain
+// slashes, so paths are matched by expressions and not by a ServeMux.
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	path := r.URL.Path
@@ -113,7 +113,8 @@ func (h handler) tags(w http.ResponseWriter, _ *http.Request, name, _ string) {
 	answer(w, map[string]any{"name": name, "tags": tags}, err)
 }
 
-// manifests serves and stores manifests, by a tag or a digest. It does not check that the blobs of a manifest are there.
+// manifests serves and stores manifests, by a tag or a digest. It does not check that the blobs of a manifest are
+// there.
 func (h handler) manifests(w http.ResponseWriter, r *http.Request, name, reference string) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:

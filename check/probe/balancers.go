@@ -64,8 +64,10 @@ func (p *hnsProbe) balance(ctx context.Context, line string, b balancer) (id str
 // makeFar makes a remote endpoint, which suffices as the backend of load balancers.
 func (p *hnsProbe) makeFar(ctx context.Context) bool {
 	return p.try("endpoint.create.remote", func() error {
-		doc, err := p.create(ctx, "Endpoint", p.network, document{"Name": farAddr.String(), "HostComputeNetwork": p.network, "SchemaVersion": v2,
-			"Flags": 1, "MacAddress": "02-11-0a-fe-4e-09", "IpConfigurations": []any{document{"IpAddress": farAddr.String(), "PrefixLength": 24}}})
+		doc, err := p.create(ctx, "Endpoint", p.network,
+			document{"Name": farAddr.String(), "HostComputeNetwork": p.network, "SchemaVersion": v2,
+				"Flags": 1, "MacAddress": "02-11-0a-fe-4e-09",
+				"IpConfigurations": []any{document{"IpAddress": farAddr.String(), "PrefixLength": 24}}})
 		if err != nil {
 			return err
 		}
@@ -121,7 +123,8 @@ func (p *hnsProbe) listener(ctx context.Context) {
 		return
 	}
 	defer l.Close()
-	_, _ = p.balance(ctx, "balancer.listener", balancer{endpoint: p.far, port: fourthPort, flags: hns.PortLocalRouted | hns.PortVIPExternal})
+	_, _ = p.balance(ctx, "balancer.listener",
+		balancer{endpoint: p.far, port: fourthPort, flags: hns.PortLocalRouted | hns.PortVIPExternal})
 }
 
 // listing records the fields of a load balancer in the listing of the first interface.
@@ -164,8 +167,8 @@ func (p *hnsProbe) modify(ctx context.Context, id string) {
 	})
 }
 
-// reach records whether this host reaches load balancers. Their only backend is a listener of this program on the address of the host's
-// endpoint.
+// reach records whether this host reaches load balancers. Their only backend is a listener of this program on the
+// address of the host's endpoint.
 func (p *hnsProbe) reach(ctx context.Context) {
 	if p.opts.Leave {
 		return
@@ -190,7 +193,8 @@ func (p *hnsProbe) reach(ctx context.Context) {
 		line string
 		balancer
 	}{
-		{"reach.plain", balancer{}}, {"reach.dsr", balancer{dsr: true}}, {"reach.local-routed", balancer{flags: hns.PortLocalRouted}},
+		{"reach.plain", balancer{}}, {"reach.dsr", balancer{dsr: true}},
+		{"reach.local-routed", balancer{flags: hns.PortLocalRouted}},
 	} {
 		try.endpoint, try.vip, try.port = p.host, firstVIP, firstPort
 		doc, err := p.create(ctx, "LoadBalancer", "", try.document())

@@ -219,7 +219,8 @@ func (s service) first(ctx context.Context, method, path, body string, to any) e
 		return fmt.Errorf("the answer to %s %s is not understood: %w", method, path, err)
 	}
 	if !said.Success {
-		return &hns.Error{Doing: method + " " + path, Class: hns.ClassOfCode(said.ErrorCode), Code: hns.ReduceCode(said.ErrorCode), Err: fmt.Errorf("%s", said.Error)}
+		return &hns.Error{Doing: method + " " + path, Class: hns.ClassOfCode(said.ErrorCode),
+			Code: hns.ReduceCode(said.ErrorCode), Err: fmt.Errorf("%s", said.Error)}
 	}
 	if to == nil {
 		return nil

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/windows/registry"
 )
 
-// extension is the service of Open vSwitch's extension of the virtual switch (openvswitch datapath-windows/ovsext/ovsext.inf).
+// extension is the service of Open vSwitch's extension of the virtual switch (openvswitch
+// datapath-windows/ovsext/ovsext.inf).
 const extension = `SYSTEM\CurrentControlSet\Services\OVSExt`
 
 // driver records what this host has of that extension, and whether it takes drivers that Microsoft has not signed.
@@ -62,8 +63,8 @@ func (r *recorder) driver() {
 	_, _ = r.ask("ovs.driver.signature", func() (string, error) { return signature(file), nil })
 }
 
-// driverFile returns the path of a driver's file from the ImagePath of its service, which the kernel reads: \SystemRoot\…, \??\C:\… or a
-// path below the folder of Windows.
+// driverFile returns the path of a driver's file from the ImagePath of its service, which the kernel reads:
+// \SystemRoot\…, \??\C:\… or a path below the folder of Windows.
 func driverFile(image string) string {
 	root := cmp.Or(os.Getenv("SystemRoot"), `C:\Windows`)
 	if rest, ok := strings.CutPrefix(strings.ToLower(image), `\systemroot\`); ok {
@@ -97,15 +98,18 @@ func fileVersion(file string) (string, error) {
 	return fmt.Sprintf("%d.%d.%d.%d", high>>16, high&0xffff, low>>16, low&0xffff), nil
 }
 
-// signature returns whether Windows trusts the signature in a file. A driver can be signed by a catalog instead, which is not looked for.
+// signature returns whether Windows trusts the signature in a file. A driver can be signed by a catalog instead, which
+// is not looked for.
 func signature(file string) string {
 	name, err := windows.UTF16PtrFromString(file)
 	if err != nil {
 		return err.Error()
 	}
 	info := windows.WinTrustFileInfo{Size: uint32(unsafe.Sizeof(windows.WinTrustFileInfo{})), FilePath: name}
-	data := windows.WinTrustData{Size: uint32(unsafe.Sizeof(windows.WinTrustData{})), UIChoice: windows.WTD_UI_NONE, RevocationChecks: windows.WTD_REVOKE_NONE,
-		UnionChoice: windows.WTD_CHOICE_FILE, StateAction: windows.WTD_STATEACTION_VERIFY, FileOrCatalogOrBlobOrSgnrOrCert: unsafe.Pointer(&info)}
+	data := windows.WinTrustData{Size: uint32(unsafe.Sizeof(windows.WinTrustData{})), UIChoice: windows.WTD_UI_NONE,
+		RevocationChecks: windows.WTD_REVOKE_NONE,
+		UnionChoice:      windows.WTD_CHOICE_FILE, StateAction: windows.WTD_STATEACTION_VERIFY,
+		FileOrCatalogOrBlobOrSgnrOrCert: unsafe.Pointer(&info)}
 	err = windows.WinVerifyTrustEx(windows.InvalidHWND, &windows.WINTRUST_ACTION_GENERIC_VERIFY_V2, &data)
 	data.StateAction = windows.WTD_STATEACTION_CLOSE
 	_ = windows.WinVerifyTrustEx(windows.InvalidHWND, &windows.WINTRUST_ACTION_GENERIC_VERIFY_V2, &data)

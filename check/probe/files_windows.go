@@ -18,7 +18,8 @@ func (r *recorder) files(ctx context.Context) {
 
 	r.links(at)
 
-	_ = r.try("file.rename-open", func() error { return withShared(at("log"), func() error { return os.Rename(at("log"), at("log.1")) }) })
+	_ = r.try("file.rename-open",
+		func() error { return withShared(at("log"), func() error { return os.Rename(at("log"), at("log.1")) }) })
 	_ = r.try("file.delete-open", func() error {
 		return withShared(at("gone"), func() error {
 			if err := os.Remove(at("gone")); err != nil {

@@ -12,7 +12,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// HNS is the Host Networking Service with documents as text. hns/hcn.Raw implements it. Errors with a code are *hns.Error.
+// HNS is the Host Networking Service with documents as text. hns/hcn.Raw implements it. Errors with a code are
+// *hns.Error.
 type HNS interface {
 	Enumerate(ctx context.Context, kind, query string) (string, error)
 	Query(ctx context.Context, kind, id string) (string, error)
@@ -74,10 +75,11 @@ type notification struct {
 	data string
 }
 
-// ProbeHNS asks HNS. Without o.Changes it only reads. It refuses to change a host that has a network for pods: making another one
-// would cut its pods off. An error means that nothing could be asked; the report holds what was.
+// ProbeHNS asks HNS. Without o.Changes it only reads. It refuses to change a host that has a network for pods: making
+// another one would cut its pods off. An error means that nothing could be asked; the report holds what was.
 func ProbeHNS(ctx context.Context, from HNS, machine Machine, o Options) (check.Report, error) {
-	p := &hnsProbe{recorder: newRecorder("hns", o), service: service{from}, machine: machine, opts: o, heard: make(chan notification, 256)}
+	p := &hnsProbe{recorder: newRecorder("hns", o), service: service{from}, machine: machine, opts: o,
+		heard: make(chan notification, 256)}
 	if err := p.read(ctx); err != nil {
 		return p.report, err
 	}
@@ -111,7 +113,8 @@ func (p *hnsProbe) read(ctx context.Context) error {
 		return said.Output.String(), err
 	})
 	if err != nil {
-		return fmt.Errorf("HNS cannot be asked (is the Windows feature Containers installed, and the service hns running?): %w", err)
+		return fmt.Errorf(
+			"HNS cannot be asked (is the Windows feature Containers installed, and the service hns running?): %w", err)
 	}
 
 	_, _ = p.ask("namespaces.types", func() (string, error) {
@@ -122,7 +125,8 @@ func (p *hnsProbe) read(ctx context.Context) error {
 	})
 	_, _ = p.ask("networks", func() (string, error) {
 		var found []string
-		err := p.each(ctx, "Network", func(_ string, doc document) { found = append(found, doc.text("Name")+" "+doc.text("Type")) })
+		err := p.each(ctx, "Network",
+			func(_ string, doc document) { found = append(found, doc.text("Name")+" "+doc.text("Type")) })
 		return cmp.Or(strings.Join(found, ", "), "none"), err
 	})
 	_ = p.try("network.unknown", func() error {
@@ -133,13 +137,15 @@ func (p *hnsProbe) read(ctx context.Context) error {
 	return nil
 }
 
-// adapters records name, addresses, default routes and forwarding of all adapters, and remembers the node's own address.
+// adapters records name, addresses, default routes and forwarding of all adapters, and remembers the node's own
+// address.
 func (p *hnsProbe) adapters(line string) {
 	_, _ = p.ask(line, func() (string, error) {
 		list, err := p.machine.Adapters()
 		var parts []string
 		for _, a := range list {
-			parts = append(parts, fmt.Sprintf("%s %v default-routes=%d forwarding=%s", a.Name, a.Addrs, a.Defaults, a.Forwarding))
+			parts = append(parts, fmt.Sprintf("%s %v default-routes=%d forwarding=%s", a.Name, a.Addrs, a.Defaults,
+				a.Forwarding))
 			if a.Defaults > 0 && !p.uplink.IsValid() {
 				p.uplink = firstIPv4(a.Addrs)
 			}
@@ -148,7 +154,8 @@ func (p *hnsProbe) adapters(line string) {
 	})
 }
 
-// leftBehind records what a run with Leave left, and reports whether there is something. It counts what it finds as the probe's own.
+// leftBehind records what a run with Leave left, and reports whether there is something. It counts what it finds as
+// the probe's own.
 func (p *hnsProbe) leftBehind(ctx context.Context) (bool, error) {
 	err := p.each(ctx, "Network", func(id string, doc document) {
 		if doc.text("Name") == networkName {
@@ -169,7 +176,8 @@ func (p *hnsProbe) leftBehind(ctx context.Context) (bool, error) {
 	p.value("left.adapter", yesNo(p.hasAdapter()))
 	balancers := 0
 	_ = p.each(ctx, "LoadBalancer", func(_ string, doc document) {
-		if slices.Contains(doc.texts("FrontendVIPs"), firstVIP.String()) || slices.Contains(doc.texts("FrontendVIPs"), secondVIP.String()) {
+		if slices.Contains(doc.texts("FrontendVIPs"), firstVIP.String()) ||
+			slices.Contains(doc.texts("FrontendVIPs"), secondVIP.String()) {
 			balancers++
 		}
 	})
@@ -186,7 +194,8 @@ func (p *hnsProbe) removeLeft(ctx context.Context) {
 		}
 	})
 	_ = p.each(ctx, "LoadBalancer", func(id string, doc document) {
-		if slices.ContainsFunc(doc.texts("HostComputeEndpoints"), func(e string) bool { return slices.Contains(endpoints, hns.NormalID(e)) }) {
+		if slices.ContainsFunc(doc.texts("HostComputeEndpoints"),
+			func(e string) bool { return slices.Contains(endpoints, hns.NormalID(e)) }) {
 			_ = p.try("left.balancer.delete", func() error { return p.hns.Delete(ctx, "LoadBalancer", id) })
 		}
 	})
@@ -209,8 +218,9 @@ func (p *hnsProbe) refuse(ctx context.Context) error {
 		return fmt.Errorf("listing networks before a change: %w", err)
 	}
 	if len(found) > 0 {
-		return fmt.Errorf("this host has a network for pods, %s: another one beside it could cut them off; nothing was changed "+
-			"(ask a host that is not in use, or ask without changes)", strings.Join(found, ", "))
+		return fmt.Errorf(
+			"this host has a network for pods, %s: another one beside it could cut them off; nothing was changed "+
+				"(ask a host that is not in use, or ask without changes)", strings.Join(found, ", "))
 	}
 	return nil
 }

@@ -106,8 +106,8 @@ func processorGroups() (string, error) {
 
 const firewallPolicy = `SYSTEM\CurrentControlSet\Services\SharedAccess\Parameters\FirewallPolicy\`
 
-// inbound returns for each profile of the firewall whether connections that no rule allows are blocked. A missing DefaultInboundAction
-// means that they are.
+// inbound returns for each profile of the firewall whether connections that no rule allows are blocked. A missing
+// DefaultInboundAction means that they are.
 func inbound() (string, error) {
 	var states []string
 	for _, profile := range []string{"DomainProfile", "StandardProfile", "PublicProfile"} {

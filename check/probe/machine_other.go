@@ -10,7 +10,8 @@ import (
 )
 
 // errNotWindows is the answer of every probe elsewhere.
-var errNotWindows = errors.New("the probes ask a Windows host: run them there, or with `porthole host run NAME -- …` on an emulated one")
+var errNotWindows = errors.New(
+	"the probes ask a Windows host: run them there, or with `porthole host run NAME -- …` on an emulated one")
 
 // RunHNS asks this host's HNS.
 func RunHNS(context.Context, Options) (check.Report, error) { return check.Report{}, errNotWindows }

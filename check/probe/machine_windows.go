@@ -32,7 +32,8 @@ func release() string {
 
 type thisMachine struct{}
 
-// Adapters lists the adapters but for the loopback one, each with its addresses and the number of its default routes of IPv4.
+// Adapters lists the adapters but for the loopback one, each with its addresses and the number of its default routes
+// of IPv4.
 func (thisMachine) Adapters() ([]Adapter, error) {
 	list, err := winipcfg.GetAdaptersAddresses(windows.AF_UNSPEC, winipcfg.GAAFlagDefault)
 	if err != nil {
@@ -93,7 +94,8 @@ const restartLimit = 2 * time.Minute
 func (thisMachine) RestartHNS(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, restartLimit)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "powershell", "-NoProfile", "-Command", "Restart-Service hns -Force").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "powershell", "-NoProfile", "-Command", "Restart-Service hns -Force").
+		CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("restarting the service hns: %w: %s", err, strings.TrimSpace(string(out)))
 	}

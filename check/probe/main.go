@@ -10,8 +10,9 @@ import (
 	"porthole.dev/porthole/check"
 )
 
-// Main is a program of one probe: it prints the report as JSON on standard output and each line on standard error as it comes. It
-// returns the exit code: 0 everything was asked, 1 the probe ended early or left something behind, 2 wrong usage.
+// Main is a program of one probe: it prints the report as JSON on standard output and each line on standard error as
+// it comes. It returns the exit code: 0 everything was asked, 1 the probe ended early or left something behind, 2
+// wrong usage.
 func Main(args []string, run func(context.Context, Options) (check.Report, error)) int {
 	var o Options
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
@@ -19,7 +20,8 @@ func Main(args []string, run func(context.Context, Options) (check.Report, error
 	f.BoolVar(&o.Leave, "leave", false, "leave what the probe of HNS made, for a run after a reboot, which removes it")
 	f.BoolVar(&o.RestartHNS, "restart-hns", false, "stop and start the service hns on the way")
 	f.StringVar(&o.Runtime.Endpoint, "runtime-endpoint", DefaultEndpoint, "address of the container runtime's CRI")
-	f.StringVar(&o.Runtime.Image, "image", "", "Windows image that fits this host, for the pods of the probe; empty: no pods")
+	f.StringVar(&o.Runtime.Image, "image", "",
+		"Windows image that fits this host, for the pods of the probe; empty: no pods")
 	if err := f.Parse(args[1:]); err != nil {
 		return 2
 	}

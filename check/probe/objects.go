@@ -13,8 +13,10 @@ import (
 
 // makeNetwork makes a network as routes make it, and looks at what comes of it.
 func (p *hnsProbe) makeNetwork(ctx context.Context) bool {
-	settings := document{"Name": networkName, "Type": hns.L2Bridge, "SchemaVersion": v2, "Ipams": []any{document{"Type": "Static",
-		"Subnets": []any{document{"IpAddressPrefix": podRange.String(), "Routes": []any{document{"NextHop": podGW.String(), "DestinationPrefix": "0.0.0.0/0"}}}}}}}
+	settings := document{"Name": networkName, "Type": hns.L2Bridge, "SchemaVersion": v2,
+		"Ipams": []any{document{"Type": "Static",
+			"Subnets": []any{document{"IpAddressPrefix": podRange.String(),
+				"Routes": []any{document{"NextHop": podGW.String(), "DestinationPrefix": "0.0.0.0/0"}}}}}}}
 	var doc document
 	_, err := p.ask("network.create", func() (_ string, err error) {
 		doc, err = p.create(ctx, "Network", "", settings)
@@ -65,7 +67,8 @@ func (p *hnsProbe) findNamespace(ctx context.Context) bool {
 		doc, err := p.create(ctx, "Namespace", "", document{"Type": "HostDefault", "SchemaVersion": v2})
 		if err == nil {
 			p.namespace = doc.id()
-			p.made("namespace HostDefault", func(ctx context.Context) error { return p.hns.Delete(ctx, "Namespace", p.namespace) })
+			p.made("namespace HostDefault",
+				func(ctx context.Context) error { return p.hns.Delete(ctx, "Namespace", p.namespace) })
 		}
 		return err
 	}) == nil
@@ -135,7 +138,8 @@ func (p *hnsProbe) longPrefix(ctx context.Context) {
 		if err != nil {
 			return err
 		}
-		remove := p.made("endpoint with a long prefix", func(ctx context.Context) error { return p.hns.Delete(ctx, "Endpoint", doc.id()) })
+		remove := p.made("endpoint with a long prefix",
+			func(ctx context.Context) error { return p.hns.Delete(ctx, "Endpoint", doc.id()) })
 		return remove(ctx)
 	})
 }
@@ -151,7 +155,8 @@ func (p *hnsProbe) filters(ctx context.Context) {
 	plain := hns.NormalID(p.host)
 	p.value("endpoint.id", spelling(p.host))
 	for _, f := range []struct{ line, id string }{
-		{"filter.as-listed", p.host}, {"filter.lower", plain}, {"filter.upper", strings.ToUpper(plain)}, {"filter.braces", "{" + plain + "}"},
+		{"filter.as-listed", p.host}, {"filter.lower", plain}, {"filter.upper", strings.ToUpper(plain)},
+		{"filter.braces", "{" + plain + "}"},
 	} {
 		_, _ = p.ask(f.line, func() (string, error) {
 			ids, err := p.ids(ctx, "Endpoint", document{"ID": f.id})
@@ -159,7 +164,8 @@ func (p *hnsProbe) filters(ctx context.Context) {
 		})
 	}
 	for _, f := range []struct{ line, id string }{
-		{"filter.network.as-listed", p.network}, {"filter.network.lower", hns.NormalID(p.network)}, {"filter.network.upper", strings.ToUpper(hns.NormalID(p.network))},
+		{"filter.network.as-listed", p.network}, {"filter.network.lower", hns.NormalID(p.network)},
+		{"filter.network.upper", strings.ToUpper(hns.NormalID(p.network))},
 	} {
 		_, _ = p.ask(f.line, func() (string, error) {
 			ids, err := p.ids(ctx, "Endpoint", document{"VirtualNetwork": f.id})
@@ -201,6 +207,7 @@ func (p *hnsProbe) deleteNetwork(ctx context.Context) {
 	}
 	_, _ = p.ask("network.delete.balancers", func() (string, error) {
 		ids, err := p.ids(ctx, "LoadBalancer", nil)
-		return yesNo(slices.ContainsFunc(ids, func(other string) bool { return hns.NormalID(other) == hns.NormalID(id) })), err
+		return yesNo(slices.ContainsFunc(ids,
+			func(other string) bool { return hns.NormalID(other) == hns.NormalID(id) })), err
 	})
 }

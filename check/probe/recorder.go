@@ -1,6 +1,6 @@
-// Package probe asks a Windows host the questions whose answers the package check compares. Each probe is a sequence of questions over
-// a small interface, so that tests can run it against an emulated HNS in the same process. The Windows files implement the interfaces
-// for the host itself.
+// Package probe asks a Windows host the questions whose answers the package check compares. Each probe is a sequence
+// of questions over a small interface, so that tests can run it against an emulated HNS in the same process. The
+// Windows files implement the interfaces for the host itself.
 package probe
 
 import (
@@ -21,7 +21,8 @@ import (
 type Options struct {
 	// Changes allows the probe to make networks, files and pods on the machine. It removes what it made.
 	Changes bool
-	// Leave keeps what the probe of HNS made, so that a run after a reboot shows what became of it. That run removes it.
+	// Leave keeps what the probe of HNS made, so that a run after a reboot shows what became of it. That run removes
+	// it.
 	Leave bool
 	// RestartHNS stops and starts the service hns during the probe; pods of the machine may lose their network.
 	RestartHNS bool
@@ -52,7 +53,8 @@ type undo struct {
 }
 
 func newRecorder(name string, o Options) *recorder {
-	return &recorder{report: check.Report{Probe: name, Release: release(), Changed: o.Changes, Lines: []check.Line{}}, progress: o.Progress}
+	return &recorder{report: check.Report{Probe: name, Release: release(), Changed: o.Changes, Lines: []check.Line{}},
+		progress: o.Progress}
 }
 
 func (r *recorder) add(l check.Line) {
@@ -62,8 +64,8 @@ func (r *recorder) add(l check.Line) {
 	}
 }
 
-// ask records the answer of f. If f fails, the value of the line is the error's code, and the line also has the error's text. ask
-// returns the error too, because the caller may need the answer for further questions.
+// ask records the answer of f. If f fails, the value of the line is the error's code, and the line also has the
+// error's text. ask returns the error too, because the caller may need the answer for further questions.
 func (r *recorder) ask(name string, f func() (string, error)) (string, error) {
 	start := time.Now()
 	value, err := f()
@@ -75,8 +77,8 @@ func (r *recorder) ask(name string, f func() (string, error)) (string, error) {
 	return value, err
 }
 
-// guarded calls f and records a panic as a line. Calls of Windows panic if a library lacks a function, and the probe must still remove
-// what it made.
+// guarded calls f and records a panic as a line. Calls of Windows panic if a library lacks a function, and the probe
+// must still remove what it made.
 func (r *recorder) guarded(what string, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -108,11 +110,13 @@ func (r *recorder) seconds(ctx context.Context, name string, limit time.Duration
 		}
 	}
 	took := time.Since(start)
-	r.add(check.Line{Name: name, Value: strconv.Itoa(int((took + time.Second - 1) / time.Second)), Millis: took.Milliseconds()})
+	r.add(check.Line{Name: name, Value: strconv.Itoa(int((took + time.Second - 1) / time.Second)),
+		Millis: took.Milliseconds()})
 	return true
 }
 
-// made remembers how to remove something that the probe made. finish does that unless the probe has called remove successfully.
+// made remembers how to remove something that the probe made. finish does that unless the probe has called remove
+// successfully.
 func (r *recorder) made(what string, do func(context.Context) error) (remove func(context.Context) error) {
 	i := len(r.undo)
 	r.undo = append(r.undo, undo{what: what, do: do})
@@ -140,8 +144,9 @@ func (r *recorder) finish(ctx context.Context) check.Report {
 	return r.report
 }
 
-// code returns the code of an error. For HNS it is a hexadecimal number as hns.Error has it (facility 7 reduced to the Win32 code), for
-// the container runtime the name of the gRPC code, for Windows the number in hexadecimal. It is "failed" for other errors.
+// code returns the code of an error. For HNS it is a hexadecimal number as hns.Error has it (facility 7 reduced to the
+// Win32 code), for the container runtime the name of the gRPC code, for Windows the number in hexadecimal. It is
+// "failed" for other errors.
 func code(err error) string {
 	var e *hns.Error
 	if errors.As(err, &e) && e.Code != 0 {

@@ -34,8 +34,8 @@ type runtimeProbe struct {
 	opts    Options
 }
 
-// RunRuntime asks the container runtime at o.Runtime.Endpoint. With o.Changes and an image it also makes pods. An error means that
-// the runtime does not answer.
+// RunRuntime asks the container runtime at o.Runtime.Endpoint. With o.Changes and an image it also makes pods. An
+// error means that the runtime does not answer.
 func RunRuntime(ctx context.Context, o Options) (check.Report, error) {
 	r := newRecorder("runtime", o)
 	if o.Runtime.Endpoint == "" {
@@ -48,9 +48,11 @@ func RunRuntime(ctx context.Context, o Options) (check.Report, error) {
 	}
 	defer conn.Close()
 
-	p := &runtimeProbe{recorder: r, runtime: cri.NewRuntimeServiceClient(conn), images: cri.NewImageServiceClient(conn), opts: o}
+	p := &runtimeProbe{recorder: r, runtime: cri.NewRuntimeServiceClient(conn), images: cri.NewImageServiceClient(conn),
+		opts: o}
 	if err := p.version(ctx); err != nil {
-		return r.report, fmt.Errorf("no container runtime answers at %s (--runtime-endpoint names another address): %w", o.Runtime.Endpoint, err)
+		return r.report, fmt.Errorf("no container runtime answers at %s (--runtime-endpoint names another address): %w",
+			o.Runtime.Endpoint, err)
 	}
 	p.calls(ctx)
 	if o.Changes && o.Runtime.Image != "" {
@@ -122,7 +124,8 @@ func (p *runtimeProbe) calls(ctx context.Context) {
 	})
 }
 
-// pods asks the questions that need pods. It makes a sandbox with containers, and another sandbox that it removes at once.
+// pods asks the questions that need pods. It makes a sandbox with containers, and another sandbox that it removes at
+// once.
 func (p *runtimeProbe) pods(ctx context.Context) {
 	logs, err := os.MkdirTemp("", "porthole-check-")
 	if p.try("logs.folder", func() error { return err }) != nil {
@@ -155,12 +158,15 @@ func (p *runtimeProbe) pods(ctx context.Context) {
 	p.churn(ctx, logs)
 }
 
-// sandbox runs a sandbox and reports the outcome under line. The UID differs from run to run, because containerd may still hold
-// the name of a sandbox that an earlier run left. The end of the probe removes the sandbox.
-func (p *runtimeProbe) sandbox(ctx context.Context, line, name, logs string) (config *cri.PodSandboxConfig, id string, err error) {
+// sandbox runs a sandbox and reports the outcome under line. The UID differs from run to run, because containerd may
+// still hold the name of a sandbox that an earlier run left. The end of the probe removes the sandbox.
+func (p *runtimeProbe) sandbox(ctx context.Context, line, name, logs string) (config *cri.PodSandboxConfig, id string,
+	err error) {
 	config = &cri.PodSandboxConfig{
-		Metadata:     &cri.PodSandboxMetadata{Name: "porthole-check-" + name, Namespace: "porthole-check", Uid: fmt.Sprintf("porthole-check-%s-%d", name, time.Now().UnixNano())},
-		LogDirectory: logs, Windows: &cri.WindowsPodSandboxConfig{SecurityContext: &cri.WindowsSandboxSecurityContext{}},
+		Metadata: &cri.PodSandboxMetadata{Name: "porthole-check-" + name, Namespace: "porthole-check",
+			Uid: fmt.Sprintf("porthole-check-%s-%d", name, time.Now().UnixNano())},
+		LogDirectory: logs,
+		Windows:      &cri.WindowsPodSandboxConfig{SecurityContext: &cri.WindowsSandboxSecurityContext{}},
 	}
 	err = p.try(line, func() error {
 		ctx, cancel := context.WithTimeout(ctx, callLimit)
@@ -183,10 +189,12 @@ func (p *runtimeProbe) remove(ctx context.Context, sandbox string) error {
 }
 
 // container makes a container in the sandbox and starts it. It is removed with the sandbox.
-func (p *runtimeProbe) container(ctx context.Context, config *cri.PodSandboxConfig, sandbox string, c *cri.ContainerConfig) (string, error) {
+func (p *runtimeProbe) container(ctx context.Context, config *cri.PodSandboxConfig, sandbox string,
+	c *cri.ContainerConfig) (string, error) {
 	c.Image = &cri.ImageSpec{Image: p.opts.Runtime.Image}
 	c.LogPath = c.Metadata.Name + ".log"
-	made, err := p.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: sandbox, Config: c, SandboxConfig: config})
+	made, err := p.runtime.CreateContainer(ctx,
+		&cri.CreateContainerRequest{PodSandboxId: sandbox, Config: c, SandboxConfig: config})
 	if err != nil {
 		return "", err
 	}
@@ -198,9 +206,11 @@ func (p *runtimeProbe) container(ctx context.Context, config *cri.PodSandboxConf
 func (p *runtimeProbe) hostProcess(ctx context.Context, config *cri.PodSandboxConfig, sandbox string) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	_, err := p.container(ctx, config, sandbox, &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "hostprocess"},
-		Command: []string{"cmd", "/c", "exit 0"},
-		Windows: &cri.WindowsContainerConfig{SecurityContext: &cri.WindowsContainerSecurityContext{HostProcess: true}}})
+	_, err := p.container(ctx, config, sandbox,
+		&cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "hostprocess"},
+			Command: []string{"cmd", "/c", "exit 0"},
+			Windows: &cri.WindowsContainerConfig{
+				SecurityContext: &cri.WindowsContainerSecurityContext{HostProcess: true}}})
 	line := check.Line{Name: "hostprocess.container-only", Value: "accepted"}
 	if err != nil {
 		line.Value, line.Error = "refused", err.Error()
@@ -214,7 +224,9 @@ func (p *runtimeProbe) exit(ctx context.Context, config *cri.PodSandboxConfig, s
 	err := p.try("container.start", func() (err error) {
 		ctx, cancel := context.WithTimeout(ctx, callLimit)
 		defer cancel()
-		id, err = p.container(ctx, config, sandbox, &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "exit"}, Command: []string{"cmd", "/c", "exit 300"}})
+		id, err = p.container(ctx, config, sandbox,
+			&cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "exit"},
+				Command: []string{"cmd", "/c", "exit 300"}})
 		return err
 	})
 	if err != nil {
@@ -239,8 +251,9 @@ func (p *runtimeProbe) log(ctx context.Context, config *cri.PodSandboxConfig, sa
 	_ = p.try("log.rename", func() error {
 		ctx, cancel := context.WithTimeout(ctx, callLimit)
 		defer cancel()
-		id, err := p.container(ctx, config, sandbox, &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "talk"},
-			Command: []string{"cmd", "/c", "echo one & ping -n 60 127.0.0.1"}})
+		id, err := p.container(ctx, config, sandbox,
+			&cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "talk"},
+				Command: []string{"cmd", "/c", "echo one & ping -n 60 127.0.0.1"}})
 		if err != nil {
 			return err
 		}
@@ -261,7 +274,8 @@ func (p *runtimeProbe) churn(ctx context.Context, logs string) {
 	go func() {
 		defer close(done)
 		answer, err := p.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{
-			Metadata:     &cri.PodSandboxMetadata{Name: "porthole-check-churn", Namespace: "porthole-check", Uid: "porthole-check-churn"},
+			Metadata: &cri.PodSandboxMetadata{Name: "porthole-check-churn", Namespace: "porthole-check",
+				Uid: "porthole-check-churn"},
 			LogDirectory: logs, Windows: &cri.WindowsPodSandboxConfig{},
 		}})
 		if err != nil {

@@ -67,8 +67,10 @@ Exit code: 0 all answers are as assumed, 1 something differs, 2 a probe could no
 	f.BoolVar(&o.Changes, "allow-changes", false, "make networks, files and pods on this machine, and remove them")
 	f.BoolVar(&o.Leave, "leave", false, "leave what the probe of HNS made, for a run after a reboot, which removes it")
 	f.BoolVar(&o.RestartHNS, "restart-hns", false, "also restart the service hns: pods may lose their network")
-	f.StringVar(&o.Runtime.Endpoint, "runtime-endpoint", probe.DefaultEndpoint, "address of the container runtime's CRI")
-	f.StringVar(&o.Runtime.Image, "image", "", "Windows image that fits this host, for pods of the runtime's probe; empty: no pods")
+	f.StringVar(&o.Runtime.Endpoint, "runtime-endpoint", probe.DefaultEndpoint,
+		"address of the container runtime's CRI")
+	f.StringVar(&o.Runtime.Image, "image", "",
+		"Windows image that fits this host, for pods of the runtime's probe; empty: no pods")
 	f.StringSliceVar(&o.probes, "probe", nil,
 		"which probes to run: "+strings.Join(check.Probes, ", ")+", and with --host "+mendsProbe+"; empty: all")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
@@ -117,8 +119,9 @@ type result struct {
 	Mends *check.Mends `json:"mends,omitempty"`
 }
 
-// run asks the probes that were chosen, or reads reports of earlier runs, compares the answers with the facts, and prints the
-// result. It prints what it learned even if a probe fails. Its errors are exit codes: all texts are printed already.
+// run asks the probes that were chosen, or reads reports of earlier runs, compares the answers with the facts, and
+// prints the result. It prints what it learned even if a probe fails. Its errors are exit codes: all texts are printed
+// already.
 func run(ctx context.Context, o options, out, errs io.Writer) error {
 	if err := o.check(); err != nil {
 		fmt.Fprintln(errs, "porthole:", err)

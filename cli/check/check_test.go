@@ -26,7 +26,8 @@ func TestFrom(t *testing.T) {
 		return file
 	}
 	good := write("good.json", check.Line{Name: "hns.version", Value: "13.3"})
-	bad := write("bad.json", check.Line{Name: "hns.version", Value: "9.1"}, check.Line{Name: "balancer.same-frontend", Value: "0x5", Error: "denied"})
+	bad := write("bad.json", check.Line{Name: "hns.version", Value: "9.1"},
+		check.Line{Name: "balancer.same-frontend", Value: "0x5", Error: "denied"})
 
 	for name, tc := range map[string]struct {
 		args []string

@@ -22,7 +22,8 @@ import (
 var hostDir string
 
 func hostFlags(f *pflag.FlagSet, o *options) {
-	f.StringVar(&o.host, "host", "", "ask an emulated Windows host of this machine, which \"porthole host create\" or \"porthole up\" made")
+	f.StringVar(&o.host, "host", "",
+		"ask an emulated Windows host of this machine, which \"porthole host create\" or \"porthole up\" made")
 	f.StringVar(&hostDir, "dir", cluster.DefaultDir, "state folder of the emulated host")
 }
 
@@ -107,8 +108,10 @@ func resultOf(h host.Host, l cluster.Layout, probes []string, o options) (res re
 
 // arguments are the flags of o for the command on the host.
 func (o options) arguments() []string {
-	args := []string{"--probe=" + strings.Join(o.probes, ","), "-o=" + o.output, "--runtime-endpoint=" + o.Runtime.Endpoint, "--image=" + o.Runtime.Image}
-	for name, set := range map[string]bool{"--allow-changes": o.Changes, "--leave": o.Leave, "--restart-hns": o.RestartHNS, "--all": o.all} {
+	args := []string{"--probe=" + strings.Join(o.probes, ","), "-o=" + o.output,
+		"--runtime-endpoint=" + o.Runtime.Endpoint, "--image=" + o.Runtime.Image}
+	for name, set := range map[string]bool{"--allow-changes": o.Changes, "--leave": o.Leave,
+		"--restart-hns": o.RestartHNS, "--all": o.all} {
 		if set {
 			args = append(args, name)
 		}

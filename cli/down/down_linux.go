@@ -24,7 +24,8 @@ next start quick (images, the Wine template) stays in the state folder; --purge 
 			if err != nil {
 				return err
 			}
-			return cluster.Down(cmd.Context(), cluster.DownOptions{Layout: layout, Purge: purge, Out: cmd.OutOrStdout()})
+			return cluster.Down(cmd.Context(),
+				cluster.DownOptions{Layout: layout, Purge: purge, Out: cmd.OutOrStdout()})
 		},
 	}
 

@@ -37,11 +37,16 @@ func Command() *cobra.Command {
 	}
 
 	f := c.Flags()
-	f.StringVar(&o.Name, "name", "", "name of this node in the API, or of the router; empty: the host's name in lower case")
-	f.StringSliceVar(&o.ConfDirs, "cni-conf-dir", facts.DefaultConfDirs(), "folders with CNI configurations that the container runtime reads")
-	f.StringVar(&o.Routes, "routes", "127.0.0.1:10261", "address of the status of porthole routes (its --bind), which tells the mode; empty: none runs here")
-	f.StringVar(&o.OVS, "ovn-db", platform.OVSDatabase, "database of this host's Open vSwitch, read on nodes of the mode ovn only; empty: it is not read")
-	f.StringVar(&o.NB, "ovn-nb", "", "OVN's northbound database, tcp:HOST:6641 or unix:PATH; on one machine, together with --ovn-sb")
+	f.StringVar(&o.Name, "name", "",
+		"name of this node in the API, or of the router; empty: the host's name in lower case")
+	f.StringSliceVar(&o.ConfDirs, "cni-conf-dir", facts.DefaultConfDirs(),
+		"folders with CNI configurations that the container runtime reads")
+	f.StringVar(&o.Routes, "routes", "127.0.0.1:10261",
+		"address of the status of porthole routes (its --bind), which tells the mode; empty: none runs here")
+	f.StringVar(&o.OVS, "ovn-db", platform.OVSDatabase,
+		"database of this host's Open vSwitch, read on nodes of the mode ovn only; empty: it is not read")
+	f.StringVar(&o.NB, "ovn-nb", "",
+		"OVN's northbound database, tcp:HOST:6641 or unix:PATH; on one machine, together with --ovn-sb")
 	f.StringVar(&o.SB, "ovn-sb", "", "OVN's southbound database, tcp:HOST:6642 or unix:PATH")
 	c.MarkFlagsRequiredTogether("ovn-nb", "ovn-sb")
 	return c

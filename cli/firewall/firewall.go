@@ -1,4 +1,5 @@
-// Package firewall is the command group for the rules that make a Windows node's programs reachable through its inbound firewall.
+// Package firewall is the command group for the rules that make a Windows node's programs reachable through its
+// inbound firewall.
 package firewall
 
 import (
@@ -35,7 +36,8 @@ healthCheckNodePort). These commands make one rule for each program, because som
 		Example: "  porthole firewall show\n  porthole firewall add --dry-run\n  porthole firewall add",
 		Args:    cobra.NoArgs,
 	}
-	c.AddCommand(command("show", "List our rules and the programs that lack one", false), command("add", "Make the missing rules", true),
+	c.AddCommand(command("show", "List our rules and the programs that lack one", false),
+		command("add", "Make the missing rules", true),
 		command("remove", "Delete our rules", true))
 	return c
 }
@@ -48,8 +50,8 @@ type options struct {
 	dryRun       bool
 }
 
-// command makes the command of one verb: show, add or remove. changes says that the verb changes the host, so that it has
-// --dry-run.
+// command makes the command of one verb: show, add or remove. changes says that the verb changes the host, so that it
+// has --dry-run.
 func command(verb, short string, changes bool) *cobra.Command {
 	o := options{verb: verb}
 	c := &cobra.Command{
@@ -65,9 +67,12 @@ func command(verb, short string, changes bool) *cobra.Command {
 	}
 	c.Flags().StringVarP(&o.output, "output", "o", "", "json")
 	if verb != "remove" {
-		c.Flags().StringArrayVar(&o.programs, "program", nil, `full path of a program, such as C:\k\kubelet.exe; may be repeated (default: those of `+
-			strings.Join(programs, ", ")+" that are in the folder of this program)")
-		c.Flags().BoolVar(&o.vxlan, "vxlan", false, "also a rule for the packets between the nodes of an overlay (porthole routes --mode vxlan, flannel): UDP "+vxlanPort)
+		c.Flags().StringArrayVar(&o.programs, "program", nil,
+			`full path of a program, such as C:\k\kubelet.exe; may be repeated (default: those of `+
+				strings.Join(programs, ", ")+" that are in the folder of this program)")
+		c.Flags().BoolVar(&o.vxlan, "vxlan", false,
+			"also a rule for the packets between the nodes of an overlay (porthole routes --mode vxlan, flannel): UDP "+
+				vxlanPort)
 	}
 	if changes {
 		c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only print what would be done, as commands of netsh")
@@ -84,8 +89,8 @@ type report struct {
 	DryRun     bool        `json:"dryRun"`
 }
 
-// run reads the rules, plans, and carries the plan out unless it is only to be shown. It stops at the first operation that
-// fails; a second run plans what is left.
+// run reads the rules, plans, and carries the plan out unless it is only to be shown. It stops at the first operation
+// that fails; a second run plans what is left.
 func (o options) run(h host, out io.Writer) error {
 	if o.output != "" && o.output != "json" {
 		return fmt.Errorf("--output %q: only json is known", o.output)
@@ -122,8 +127,8 @@ func (o options) run(h host, out io.Writer) error {
 	return o.print(out, r)
 }
 
-// print prints the rules for show, and the operations for add and remove. Empty lists are [] in JSON, not null, so that scripts
-// can count them.
+// print prints the rules for show, and the operations for add and remove. Empty lists are [] in JSON, not null, so
+// that scripts can count them.
 func (o options) print(out io.Writer, r report) error {
 	if o.output == "json" {
 		if r.Operations == nil {
@@ -173,7 +178,8 @@ func besideSelf() (found []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, errors.New("none of " + strings.Join(programs, ", ") + " is in " + filepath.Dir(self) + ": give their paths with --program")
+		return nil, errors.New("none of " + strings.Join(programs, ", ") + " is in " + filepath.Dir(self) +
+			": give their paths with --program")
 	}
 	return found, nil
 }

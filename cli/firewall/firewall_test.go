@@ -32,13 +32,20 @@ func (h *fakeHost) carryOut(o operation) error {
 
 func TestParseRule(t *testing.T) {
 	for text, want := range map[string]rule{
-		`v2.29|Action=Allow|Active=TRUE|Dir=In|App=C:\k\kubelet.exe|Name=Porthole: kubelet.exe|`:          {Name: "Porthole: kubelet.exe", Program: `C:\k\kubelet.exe`},
-		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=6|LPort=10250|Name=kubelet|`:                      {Name: "kubelet", TCP: "10250"},
-		`v2.30|Action=Block|Active=TRUE|Dir=In|App=C:\a.exe|Name=a|`:                                      {Name: "a", Program: `C:\a.exe`, Limited: true},
-		`v2.30|Action=Allow|Active=FALSE|Dir=In|App=C:\a.exe|Name=a|`:                                     {Name: "a", Program: `C:\a.exe`, Limited: true},
-		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=17|LPort=4789|Name=Porthole: VXLAN|`:              {Name: "Porthole: VXLAN", UDP: "4789"},
-		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=17|LPort=4789|RA4=10.0.0.1|Name=Porthole: VXLAN|`: {Name: "Porthole: VXLAN", UDP: "4789", Limited: true},
-		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=17|Name=udp|`:                                     {Name: "udp", Limited: true},
+		`v2.29|Action=Allow|Active=TRUE|Dir=In|App=C:\k\kubelet.exe|Name=Porthole: kubelet.exe|`: {
+			Name: "Porthole: kubelet.exe", Program: `C:\k\kubelet.exe`},
+		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=6|LPort=10250|Name=kubelet|`: {
+			Name: "kubelet", TCP: "10250"},
+		`v2.30|Action=Block|Active=TRUE|Dir=In|App=C:\a.exe|Name=a|`: {Name: "a",
+			Program: `C:\a.exe`, Limited: true},
+		`v2.30|Action=Allow|Active=FALSE|Dir=In|App=C:\a.exe|Name=a|`: {Name: "a",
+			Program: `C:\a.exe`, Limited: true},
+		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=17|LPort=4789|Name=Porthole: VXLAN|`: {
+			Name: "Porthole: VXLAN", UDP: "4789"},
+		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=17|LPort=4789|RA4=10.0.0.1|Name=Porthole: VXLAN|`: {
+			Name: "Porthole: VXLAN", UDP: "4789", Limited: true},
+		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=17|Name=udp|`: {Name: "udp",
+			Limited: true},
 	} {
 		if got, in := parseRule(text); got != want || !in {
 			t.Errorf("%s\nis %+v", text, got)
@@ -52,7 +59,8 @@ func TestParseRule(t *testing.T) {
 // TestAddAndRemove: what is there is left alone, what is otherwise is made again, nothing else is touched.
 func TestAddAndRemove(t *testing.T) {
 	other := rule{Name: "somebody's", Program: `C:\k\kubelet.exe`}
-	h := &fakeHost{list: []rule{other, {Name: "Porthole: kubelet.exe", Program: `c:\K\kubelet.exe`}, {Name: "Porthole: kube-proxy.exe", Program: `C:\old\kube-proxy.exe`},
+	h := &fakeHost{list: []rule{other, {Name: "Porthole: kubelet.exe", Program: `c:\K\kubelet.exe`},
+		{Name: "Porthole: kube-proxy.exe", Program: `C:\old\kube-proxy.exe`},
 		{Name: "Porthole: porthole.exe", Program: `C:\k\porthole.exe`, Limited: true}}}
 	add := options{verb: "add", programs: []string{`C:\k\kubelet.exe`, `C:\k\kube-proxy.exe`, `C:\k\porthole.exe`}}
 	run := func(o options) string {
@@ -82,14 +90,16 @@ netsh advfirewall firewall add rule name="Porthole: porthole.exe" dir=in action=
 	}
 
 	var r report
-	if err := json.Unmarshal([]byte(run(options{verb: "show", output: "json", programs: add.programs})), &r); err != nil || len(r.Rules) != 3 || len(r.Operations) != 0 {
+	if err := json.Unmarshal([]byte(run(options{verb: "show", output: "json", programs: add.programs})),
+		&r); err != nil || len(r.Rules) != 3 || len(r.Operations) != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	run(options{verb: "remove", programs: add.programs})
 	if !slices.Equal(h.list, []rule{other}) {
 		t.Errorf("left: %v", h.list)
 	}
-	if got := run(options{verb: "show", programs: add.programs}); strings.Count(got, "missing or wrong: 'porthole firewall add'") != 3 {
+	if got := run(options{verb: "show", programs: add.programs}); strings.Count(got,
+		"missing or wrong: 'porthole firewall add'") != 3 {
 		t.Errorf("shown:\n%s", got)
 	}
 }
@@ -100,9 +110,11 @@ func TestVXLAN(t *testing.T) {
 		have []rule
 		want string
 	}{
-		"none":     {nil, "netsh advfirewall firewall add rule name=\"Porthole: VXLAN\" dir=in action=allow protocol=UDP localport=4789 enable=yes\n"},
-		"there":    {[]rule{{Name: "Porthole: VXLAN", UDP: "4789"}}, ""},
-		"narrower": {[]rule{{Name: "Porthole: VXLAN", UDP: "4789", Limited: true}}, "netsh advfirewall firewall delete rule name=\"Porthole: VXLAN\"   (it does not allow exactly UDP 4789)\nnetsh advfirewall firewall add rule name=\"Porthole: VXLAN\" dir=in action=allow protocol=UDP localport=4789 enable=yes\n"},
+		"none": {nil,
+			"netsh advfirewall firewall add rule name=\"Porthole: VXLAN\" dir=in action=allow protocol=UDP localport=4789 enable=yes\n"},
+		"there": {[]rule{{Name: "Porthole: VXLAN", UDP: "4789"}}, ""},
+		"narrower": {[]rule{{Name: "Porthole: VXLAN", UDP: "4789", Limited: true}},
+			"netsh advfirewall firewall delete rule name=\"Porthole: VXLAN\"   (it does not allow exactly UDP 4789)\nnetsh advfirewall firewall add rule name=\"Porthole: VXLAN\" dir=in action=allow protocol=UDP localport=4789 enable=yes\n"},
 	} {
 		var got strings.Builder
 		for _, op := range planVXLAN(c.have) {
@@ -120,7 +132,8 @@ func TestVXLAN(t *testing.T) {
 func TestRefused(t *testing.T) {
 	h := &fakeHost{refuses: errors.New("Access is denied.")}
 	err := options{verb: "add", programs: []string{`C:\k\kubelet.exe`}}.run(h, &strings.Builder{})
-	if err == nil || !strings.Contains(err.Error(), "Porthole: kubelet.exe") || !strings.Contains(err.Error(), "administrator") {
+	if err == nil || !strings.Contains(err.Error(), "Porthole: kubelet.exe") ||
+		!strings.Contains(err.Error(), "administrator") {
 		t.Error(err)
 	}
 	if err := (options{verb: "show", output: "xml"}).run(h, &strings.Builder{}); err == nil {

@@ -10,9 +10,9 @@ import (
 // prefix begins the names of our rules. Rules of other names are never changed.
 const prefix = "Porthole: "
 
-// programs are the node's programs that others connect to: kubelet.exe at port 10250; kube-proxy.exe at 10256, at health check node ports
-// and at the ports of its relays; and porthole.exe, which can be each of them, and speaks BGP. Rules by program cover ports that are
-// chosen later.
+// programs are the node's programs that others connect to: kubelet.exe at port 10250; kube-proxy.exe at 10256, at
+// health check node ports and at the ports of its relays; and porthole.exe, which can be each of them, and speaks BGP.
+// Rules by program cover ports that are chosen later.
 var programs = []string{"kubelet.exe", "kube-proxy.exe", "porthole.exe"}
 
 // rule is an inbound rule of Windows' firewall, with the properties that matter here.
@@ -22,7 +22,8 @@ type rule struct {
 	// UDP and TCP are the port of a rule for one port, "" of others.
 	UDP string `json:"udp,omitempty"`
 	TCP string `json:"tcp,omitempty"`
-	// Limited: the rule does not allow the program everything: it blocks, is disabled, or has ports, addresses or profiles.
+	// Limited: the rule does not allow the program everything: it blocks, is disabled, or has ports, addresses or
+	// profiles.
 	Limited bool `json:"limited,omitempty"`
 }
 
@@ -37,7 +38,8 @@ func (r rule) object() string {
 	return r.Program
 }
 
-// parseRule parses a rule in the registry's format ([MS-GPFAS] 2.2.2): fields between bars. ok is false for an outbound rule.
+// parseRule parses a rule in the registry's format ([MS-GPFAS] 2.2.2): fields between bars. ok is false for an
+// outbound rule.
 func parseRule(text string) (r rule, ok bool) {
 	allow, active, in := false, false, false
 	protocol, port := "", ""
@@ -59,7 +61,8 @@ func parseRule(text string) (r rule, ok bool) {
 			protocol = value
 		case "lport":
 			port = value
-		case "lport2_10", "rport", "rport2_10", "la4", "la6", "ra4", "ra6", "ra42", "ra62", "if", "iftype", "profile", "svc":
+		case "lport2_10", "rport", "rport2_10", "la4", "la6", "ra4", "ra6", "ra42", "ra62", "if", "iftype", "profile",
+			"svc":
 			r.Limited = true
 		}
 	}
@@ -74,7 +77,8 @@ func parseRule(text string) (r rule, ok bool) {
 	return r, in
 }
 
-// protocolUDP and protocolTCP are how rules write them (IANA). vxlanPort is the UDP port of packets between the nodes of an overlay (RFC 7348).
+// protocolUDP and protocolTCP are how rules write them (IANA). vxlanPort is the UDP port of packets between the nodes
+// of an overlay (RFC 7348).
 const (
 	protocolUDP = "17"
 	protocolTCP = "6"
@@ -155,7 +159,8 @@ func planAdd(wanted []string, have []rule) (ops []operation) {
 	return ops
 }
 
-// planVXLAN returns the operations after which there is one rule of ours that allows the packets between the nodes of an overlay.
+// planVXLAN returns the operations after which there is one rule of ours that allows the packets between the nodes of
+// an overlay.
 func planVXLAN(have []rule) (ops []operation) {
 	present := ours(have)[vxlanRule]
 	if len(present) == 1 && present[0].UDP == vxlanPort && present[0].Program == "" && !present[0].Limited {

@@ -70,7 +70,8 @@ Exit code: 0 equal, 1 different, 2 nothing was compared: the proxy could not be 
 		},
 	}
 
-	c.Flags().StringVar(&address, "address", "127.0.0.1:10249", "metrics address of the service proxy (--metrics-bind-address)")
+	c.Flags().StringVar(&address, "address", "127.0.0.1:10249",
+		"metrics address of the service proxy (--metrics-bind-address)")
 	c.Flags().StringVar(&node, "node", "", "node of the local cluster, in whose network namespace the address is")
 	program.StateDir(c.Flags(), &dir, defaultDir, "state folder of the local cluster")
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
@@ -79,7 +80,8 @@ Exit code: 0 equal, 1 different, 2 nothing was compared: the proxy could not be 
 
 type streams struct{ out, err io.Writer }
 
-// give prints why nothing was compared and returns an error for exit code 2: no failure may end with the code of a difference.
+// give prints why nothing was compared and returns an error for exit code 2: no failure may end with the code of a
+// difference.
 func (s streams) give(err error) error {
 	fmt.Fprintln(s.err, "porthole:", err)
 	return failed
@@ -107,8 +109,8 @@ func diff(ctx context.Context, client *http.Client, address, output string, to s
 	return nil
 }
 
-// ask gets the difference from the service proxy at address. It tells apart for the user: a proxy that does not answer, one that
-// cannot compare now, and a program that has no such page.
+// ask gets the difference from the service proxy at address. It tells apart for the user: a proxy that does not
+// answer, one that cannot compare now, and a program that has no such page.
 func ask(ctx context.Context, client *http.Client, address string) (health.Diff, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -137,7 +139,9 @@ func ask(ctx context.Context, client *http.Client, address string) (health.Diff,
 		if json.Unmarshal(data, &why) == nil && why.Error != "" {
 			return d, fmt.Errorf("the service proxy at %s cannot compare: %s", address, why.Error)
 		}
-		return d, fmt.Errorf("the service proxy at %s has no /diff (%s); is it ours (Linux nodes have upstream's), and in mode kernelspace?", address, resp.Status)
+		return d,
+			fmt.Errorf(
+				"the service proxy at %s has no /diff (%s); is it ours (Linux nodes have upstream's), and in mode kernelspace?", address, resp.Status)
 	}
 
 	if err := json.Unmarshal(data, &d); err != nil {

@@ -18,10 +18,12 @@ import (
 // TestDiff asks a proxy that answers as ours does, and some that do not.
 func TestDiff(t *testing.T) {
 	page := func(d health.Diff, err error) http.Handler {
-		return health.New(health.Options{}).MetricsHandler(health.Pages{Diff: func(context.Context) (any, error) { return d, err }})
+		return health.New(health.Options{}).
+			MetricsHandler(health.Pages{Diff: func(context.Context) (any, error) { return d, err }})
 	}
 	some := health.Diff{Right: 7, Operations: []health.DiffLine{
-		{Verb: "create lb", Frontend: "10.96.0.10 80/tcp", Service: "shop/web", Text: "create lb 10.96.0.10 80/tcp -> 10.244.2.5:8080 dsr",
+		{Verb: "create lb", Frontend: "10.96.0.10 80/tcp", Service: "shop/web",
+			Text:    "create lb 10.96.0.10 80/tcp -> 10.244.2.5:8080 dsr",
 			Problem: "no ports", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
 		Problems: []health.DiffLine{{Frontend: "node 30080/tcp", Text: "held by a stranger"}}}
 
@@ -33,12 +35,15 @@ func TestDiff(t *testing.T) {
 		out, err string // parts
 	}{
 		{"equal", page(health.Diff{Equal: true, Right: 7}, nil), nil, 0, "equal: 7 frontends are as wanted\n", ""},
-		{"different", page(some, nil), nil, 1, "shop/web: create lb 10.96.0.10 80/tcp -> 10.244.2.5:8080 dsr\n  has failed since 2026-01-02T03:04:05Z: no ports\n", ""},
+		{"different", page(some, nil), nil, 1,
+			"shop/web: create lb 10.96.0.10 80/tcp -> 10.244.2.5:8080 dsr\n  has failed since 2026-01-02T03:04:05Z: no ports\n", ""},
 		{"problems", page(some, nil), nil, 1, "node 30080/tcp: held by a stranger", ""},
 		{"json", page(some, nil), []string{"-o", "json"}, 1, `"verb": "create lb"`, ""},
-		{"host away", page(health.Diff{}, errors.New("RPC server is unavailable")), nil, 2, "", "cannot compare: RPC server is unavailable"},
+		{"host away", page(health.Diff{}, errors.New("RPC server is unavailable")), nil, 2, "",
+			"cannot compare: RPC server is unavailable"},
 		{"another proxy", http.NotFoundHandler(), nil, 2, "", "has no /diff (404 Not Found)"},
-		{"no JSON", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }), nil, 2, "", "reading the answer"},
+		{"no JSON", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }),
+			nil, 2, "", "reading the answer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := httptest.NewServer(c.handler)

@@ -9,7 +9,8 @@ import (
 // words are what follows the host's name on the command line of some commands.
 var words = map[string][]string{
 	"ctr": host.InventoryKinds,
-	"hns": {"dump", "rules", "stats", "verify", "fault", "scenario", "latency", "service", "lose", "repair", "pool", "dns"},
+	"hns": {"dump", "rules", "stats", "verify", "fault", "scenario", "latency", "service", "lose", "repair", "pool",
+		"dns"},
 }
 
 // completeHosts offers shells the names of hosts, and the words that may follow one.

@@ -54,8 +54,8 @@ type hnsCall struct {
 	json bool
 }
 
-// do carries out a verb with the words that follow it. Verbs that only look are here; those that change what HNS does are in
-// spoil.
+// do carries out a verb with the words that follow it. Verbs that only look are here; those that change what HNS does
+// are in spoil.
 func (h hnsCall) do(ctx context.Context, verb string, rest []string) error {
 	switch {
 	case verb == "dump" && len(rest) == 0:
@@ -82,7 +82,8 @@ func (h hnsCall) do(ctx context.Context, verb string, rest []string) error {
 	if known, err := h.spoil(ctx, verb, rest); known {
 		return err
 	}
-	return fmt.Errorf("hns %s: known are dump, rules ENDPOINT, stats, stats reset, verify, fault, fault FILE, fault none, scenario, latency, service, lose, repair, pool, dns", strings.Join(append([]string{verb}, rest...), " "))
+	return fmt.Errorf(
+		"hns %s: known are dump, rules ENDPOINT, stats, stats reset, verify, fault, fault FILE, fault none, scenario, latency, service, lose, repair, pool, dns", strings.Join(append([]string{verb}, rest...), " "))
 }
 
 func (h hnsCall) readRules(file string) ([]byte, error) {
@@ -95,8 +96,8 @@ func (h hnsCall) readRules(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// ask makes a call, such as "GET /dump", and prints its answer, as it is or through print. Either way print reports whether
-// it is a good one.
+// ask makes a call, such as "GET /dump", and prints its answer, as it is or through print. Either way print reports
+// whether it is a good one.
 func ask[T any](ctx context.Context, h hnsCall, question string, body []byte, print func(io.Writer, T) error) error {
 	method, path, _ := strings.Cut(question, " ")
 	data, err := h.call(ctx, method, path, body)
@@ -180,7 +181,8 @@ func printDump(out io.Writer, d objects) error {
 		for _, i := range o.IpConfigurations {
 			addrs = append(addrs, i.IpAddress)
 		}
-		return []string{dash(o.Name), dash(strings.Join(addrs, ",")), o.HostComputeNetwork, dash(strings.Replace(o.HostComputeNamespace, noNamespace, "", 1))}
+		return []string{dash(o.Name), dash(strings.Join(addrs, ",")), o.HostComputeNetwork,
+			dash(strings.Replace(o.HostComputeNamespace, noNamespace, "", 1))}
 	})
 
 	section("NAMESPACE\tTYPE\tLINUX NETWORK NAMESPACE", d.Namespaces, func(o object) []string {
@@ -191,7 +193,8 @@ func printDump(out io.Writer, d objects) error {
 		for _, p := range o.PortMappings {
 			ports = append(ports, fmt.Sprintf("%s %d->%d", protocol(p.Protocol), p.ExternalPort, p.InternalPort))
 		}
-		return []string{dash(strings.Join(o.FrontendVIPs, ",")), strings.Join(ports, ","), fmt.Sprint(len(o.HostComputeEndpoints))}
+		return []string{dash(strings.Join(o.FrontendVIPs, ",")), strings.Join(ports, ","),
+			fmt.Sprint(len(o.HostComputeEndpoints))}
 	})
 
 	section("ROUTE\tDESTINATION\tNEXT HOP", d.Routes, func(o object) []string {
@@ -256,7 +259,8 @@ func printFaults(out io.Writer, rules []serve.Fault) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "FUNCTION\tPROGRAM\tMATCH\tACTION\tCODE\tDELAY\tTURN\tSEEN\tHITS")
 	for _, f := range rules {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%#x\t%d ms\t%s\t%d\t%d\n", f.Function, dash(f.Program), dash(f.Match), dash(f.Action), f.Code, f.Delay,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%#x\t%d ms\t%s\t%d\t%d\n", f.Function, dash(f.Program), dash(f.Match),
+			dash(f.Action), f.Code, f.Delay,
 			dash(turn(f)), f.Seen, f.Hits)
 	}
 	return w.Flush()

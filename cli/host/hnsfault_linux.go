@@ -52,9 +52,10 @@ func (h hnsCall) spoil(ctx context.Context, verb string, rest []string) (known b
 	case verb == "scenario" && len(rest) == 0:
 		return true, ask(ctx, h, "GET /scenarios", nil, printScenarios)
 	case verb == "scenario" && len(rest) == 1:
-		return true, ask(ctx, h, "POST /scenario", encode(map[string]string{"name": rest[0]}), func(out io.Writer, r serve.ScenarioRow) error {
-			return printScenarios(out, []serve.ScenarioRow{r})
-		})
+		return true, ask(ctx, h, "POST /scenario", encode(map[string]string{"name": rest[0]}),
+			func(out io.Writer, r serve.ScenarioRow) error {
+				return printScenarios(out, []serve.ScenarioRow{r})
+			})
 
 	case verb == "service" && len(rest) == 0:
 		return true, ask(ctx, h, "GET /service", nil, printService)
@@ -108,7 +109,8 @@ func encode(v any) []byte {
 	return data
 }
 
-// serviceRequest parses the words of `hns NAME service`: the state, and keep=, lose= and for=, the last in milliseconds.
+// serviceRequest parses the words of `hns NAME service`: the state, and keep=, lose= and for=, the last in
+// milliseconds.
 func serviceRequest(words []string) (q serve.ServiceRequest, err error) {
 	q.State = words[0]
 	for _, w := range words[1:] {
@@ -129,8 +131,8 @@ func serviceRequest(words []string) (q serve.ServiceRequest, err error) {
 	return q, nil
 }
 
-// loseRequest parses the words of `hns NAME lose`: the kind of objects, and how many or which of them, in any order. A number is
-// a count, a number with % a share.
+// loseRequest parses the words of `hns NAME lose`: the kind of objects, and how many or which of them, in any order. A
+// number is a count, a number with % a share.
 func loseRequest(words []string) (q serve.LoseRequest, err error) {
 	q.Kind = words[0]
 	for _, w := range words[1:] {
@@ -161,7 +163,8 @@ func printLatency(out io.Writer, r serve.LatencyReport) error {
 	fmt.Fprintln(w, "PROGRAM\tWRITES\tSECONDS\tREADS\tSECONDS\tQUEUED")
 	for _, name := range slices.Sorted(maps.Keys(r.Programs)) {
 		c := r.Programs[name]
-		fmt.Fprintf(w, "%s\t%d\t%.3f\t%d\t%.3f\t%.3f\n", name, c.Writes, c.WriteSeconds, c.Reads, c.ReadSeconds, c.QueueSeconds)
+		fmt.Fprintf(w, "%s\t%d\t%.3f\t%d\t%.3f\t%.3f\n", name, c.Writes, c.WriteSeconds, c.Reads, c.ReadSeconds,
+			c.QueueSeconds)
 	}
 	return w.Flush()
 }

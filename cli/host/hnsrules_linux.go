@@ -20,7 +20,8 @@ func printRules(out io.Writer, r serve.EndpointRules) error {
 		fmt.Fprintf(w, "PORT\t%s\t%s\n", r.Port, r.Netns)
 	}
 	if s := r.Stats; s != nil {
-		fmt.Fprintf(w, "ALL PACKETS\t%d sent, %d bytes\t%d received, %d bytes; %d dropped\n", s.PacketsSent, s.BytesSent, s.PacketsReceived, s.BytesReceived, s.Dropped)
+		fmt.Fprintf(w, "ALL PACKETS\t%d sent, %d bytes\t%d received, %d bytes; %d dropped\n", s.PacketsSent,
+			s.BytesSent, s.PacketsReceived, s.BytesReceived, s.Dropped)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "NOTE\t%s\n", n)
@@ -40,12 +41,14 @@ func printRules(out io.Writer, r serve.EndpointRules) error {
 			of = "NOT IN THE KERNEL"
 			missing++
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", rule.Layer, rule.Way, rule.Match, rule.Action, rule.Packets, rule.Bytes, of)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", rule.Layer, rule.Way, rule.Match, rule.Action, rule.Packets,
+			rule.Bytes, of)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "\nA rule counts packets that begin a connection; those that follow pass without a look at the rules.")
+	fmt.Fprintln(out,
+		"\nA rule counts packets that begin a connection; those that follow pass without a look at the rules.")
 	if missing > 0 {
 		return fmt.Errorf("%d rules of the endpoint are not in the kernel: `verify` names the differences", missing)
 	}

@@ -32,7 +32,8 @@ cluster. A host is a network namespace porthole-NAME, a C: and a Host Networking
 		Args:              cobra.NoArgs,
 		PersistentPreRunE: func(*cobra.Command, []string) error { platform.SetUmask(); return nil },
 	}
-	c.AddCommand(createCommand(), startCommand(), runCommand(), deleteCommand(), listCommand(), servicesCommand(), eventsCommand(), rebootCommand(),
+	c.AddCommand(createCommand(), startCommand(), runCommand(), deleteCommand(), listCommand(), servicesCommand(),
+		eventsCommand(), rebootCommand(),
 		hnsCommand(), ctrCommand(), superviseCommand())
 	for _, sub := range c.Commands() {
 		if strings.Contains(sub.Use, "NAME") {

@@ -123,7 +123,8 @@ func (w *world) must(args ...string) string {
 // probe runs the Windows program.
 func (w *world) probe(args ...string) string {
 	w.t.Helper()
-	return strings.TrimSpace(w.must(append([]string{"run", w.name, "--", filepath.Join(filepath.Dir(w.porthole), "probe.exe")}, args...)...))
+	return strings.TrimSpace(
+		w.must(append([]string{"run", w.name, "--", filepath.Join(filepath.Dir(w.porthole), "probe.exe")}, args...)...))
 }
 
 func (w *world) testErrors(t *testing.T) {
@@ -198,7 +199,8 @@ func (w *world) testShownOver(t *testing.T) {
 	}
 }
 
-// testEnded: whichever signal ends the command, the program ends with what it has started, and lets go of the caller's output.
+// testEnded: whichever signal ends the command, the program ends with what it has started, and lets go of the caller's
+// output.
 func (w *world) testEnded(t *testing.T) {
 	for _, s := range []unix.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGKILL} {
 		cmd := exec.Command(w.porthole, "host", "run", "--dir", w.dir, w.name, "--", "cmd", "/c", "ping -t 127.0.0.1")
@@ -243,19 +245,25 @@ func (w *world) testEnded(t *testing.T) {
 // testUnkind makes a host with two more network cards and another HNS.
 func (w *world) testUnkind(t *testing.T) {
 	name := w.name + "u"
-	w.must("create", name, "--runtime", "none", "--hns-profile", "ws2022-fresh", "--nic", "10.98.0.5/24", "--nic", "10.97.0.5/24,gateway=10.97.0.1,metric=10", "--dns", "none")
+	w.must("create", name, "--runtime", "none", "--hns-profile", "ws2022-fresh", "--nic", "10.98.0.5/24", "--nic",
+		"10.97.0.5/24,gateway=10.97.0.1,metric=10", "--dns", "none")
 	defer w.must("delete", name)
 	shown := w.must("run", name, "--", "ipconfig")
-	for _, want := range []string{"Ethernet adapter Ethernet:", "Ethernet adapter Ethernet 2:", ": 10.98.0.5", "Ethernet adapter Ethernet 3:", ": 10.97.0.1"} {
+	for _, want := range []string{"Ethernet adapter Ethernet:", "Ethernet adapter Ethernet 2:", ": 10.98.0.5",
+		"Ethernet adapter Ethernet 3:", ": 10.97.0.1"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("ipconfig does not show %q:\n%s", want, shown)
 		}
 	}
+
 	w.must("hns", name, "dns", "10.99.0.53,10.99.0.54")
-	if shown := w.must("run", name, "--", "ipconfig", "/all"); !regexp.MustCompile(`DNS Servers[ .]*: 10\.99\.0\.53\s+10\.99\.0\.54\s`).MatchString(shown) || strings.Count(shown, "DNS Servers") != 3 {
+	if shown := w.must("run", name, "--", "ipconfig",
+		"/all"); !regexp.MustCompile(`DNS Servers[ .]*: 10\.99\.0\.53\s+10\.99\.0\.54\s`).MatchString(shown) ||
+		strings.Count(shown, "DNS Servers") != 3 {
 		t.Errorf("ipconfig /all after the DNS servers came:\n%s", shown)
 	}
-	if _, errs, code := w.call("", "create", name+"2", "--nic", "10.98.0.5/24"); code == 0 || !strings.Contains(errs, "10.98.0.5 is in use by host "+name) {
+	if _, errs, code := w.call("", "create", name+"2", "--nic", "10.98.0.5/24"); code == 0 ||
+		!strings.Contains(errs, "10.98.0.5 is in use by host "+name) {
 		t.Errorf("an address in use: exit code %d, %s", code, errs)
 	}
 	var dump struct{ Namespaces []any }
@@ -282,7 +290,8 @@ func (w *world) testProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(w.dir, "hosts", w.name, "prefix", "drive_c", "Probe.exe"), data, 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(w.dir, "hosts", w.name, "prefix", "drive_c", "Probe.exe"), data,
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, code := w.call("", "run", w.name, "--", `c:\PROBE.exe`, "exit", "3"); code != 3 {
@@ -296,7 +305,8 @@ func (w *world) testProgram(t *testing.T) {
 	if _, errs, code := w.call("", "run", w.name, "--", beside, "exit", "4"); code != 4 {
 		t.Errorf("beside the host's folder: exit code %d, want 4: %s", code, errs)
 	}
-	if out, _, _ := w.call("", "run", w.name, "--", "cmd", "/c", `mkdir \of-a-test && cd \of-a-test && cd`); strings.TrimSpace(out) != `C:\of-a-test` {
+	if out, _, _ := w.call("", "run", w.name, "--", "cmd", "/c",
+		`mkdir \of-a-test && cd \of-a-test && cd`); strings.TrimSpace(out) != `C:\of-a-test` {
 		t.Errorf("a path without a drive is %q, want it on C:", out)
 	}
 	if out, _, _ := w.call("", "run", w.name, "--", "cmd", "/c", "ver"); !strings.Contains(out, "20348") {
@@ -316,12 +326,14 @@ func (w *world) testNetwork(t *testing.T) (pods [2]string) {
 	}
 	var stats struct{ Calls map[string]int }
 	w.json(&stats, "hns", w.name, "stats")
-	for name, want := range map[string]int{"HcnCreateNetwork": 1, "HcnCreateNamespace": 2, "HcnCreateEndpoint": 2, "HcnDeleteNetwork": 0} {
+	for name, want := range map[string]int{"HcnCreateNetwork": 1, "HcnCreateNamespace": 2, "HcnCreateEndpoint": 2,
+		"HcnDeleteNetwork": 0} {
 		if stats.Calls[name] != want {
 			t.Errorf("%s was called %d times, want %d: %v", name, stats.Calls[name], want, stats.Calls)
 		}
 	}
-	if out := w.must("hns", w.name, "dump"); !strings.Contains(out, "hosttest") || !strings.Contains(out, podAddress(1)) {
+	if out := w.must("hns", w.name, "dump"); !strings.Contains(out, "hosttest") ||
+		!strings.Contains(out, podAddress(1)) {
 		t.Errorf("dump:\n%s", out)
 	}
 	w.must("hns", w.name, "verify")
@@ -461,7 +473,8 @@ func (s *stream) counts() (sent, received int) {
 
 func (s *stream) waitFor(count int) {
 	s.t.Helper()
-	wait.True(s.t, 15*time.Second, fmt.Sprintf("%d datagrams", count), func() bool { _, got := s.counts(); return got >= count })
+	wait.True(s.t, 15*time.Second, fmt.Sprintf("%d datagrams", count),
+		func() bool { _, got := s.counts(); return got >= count })
 }
 
 // stop ends the stream and waits a moment for what is under way.
@@ -535,7 +548,8 @@ func processesOf(t *testing.T, dir string) (found []string) {
 
 // testWaysOut has a program of the host, as those of HostProcess pods are, try each way out of the host that it knows.
 func (w *world) testWaysOut(t *testing.T) {
-	out, _, code := w.call("", "run", w.name, "--", filepath.Join(filepath.Dir(w.porthole), "escape.exe"), w.dir+"/hosts/another", w.dir+"/wine", w.dir+"/hosts/"+w.name+"/scm/database.json")
+	out, _, code := w.call("", "run", w.name, "--", filepath.Join(filepath.Dir(w.porthole), "escape.exe"),
+		w.dir+"/hosts/another", w.dir+"/wine", w.dir+"/hosts/"+w.name+"/scm/database.json")
 	if code != 0 {
 		t.Errorf("exit code %d", code)
 	}

@@ -79,12 +79,18 @@ Profiles of HNS (--hns-profile):
 	f.flags(c, false)
 	c.Flags().IntVar(&f.build, "build", 20348, "Windows build: 17763 (Server 2019), 20348 (2022), 26100 (2025)")
 	c.Flags().StringVar(&f.address, "address", "", "address in 10.99.0.0/24 (default: the first free one from .101 on)")
-	c.Flags().StringArrayVar(&f.nics, "nic", nil, "another network card: ADDRESS/LENGTH[,gateway=ADDRESS[,metric=N]]; with a gateway it has a default route; may be repeated")
-	c.Flags().DurationVar(&f.flap, "nic-flap", 0, "how long a network card has no link and no addresses when the first HNS network on it is made, or the last one deleted; Windows takes 1 to 10 s")
-	c.Flags().StringVar(&f.dns, "dns", serve.DNSServers(nil).String(), "DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")
-	c.Flags().StringVar(&f.memory, "memory", "", "memory that the host's programs see, for example 4Gi; empty: that of the machine")
-	c.Flags().StringVar(&f.runtime, "runtime", host.ContainerdExe, "container runtime of the host: "+host.ContainerdExe+", or "+noRuntime)
-	c.Flags().BoolVar(&f.firewall, "firewall", false, "drop connections to the host that no firewall rule allows, as Windows Server does (\"porthole.exe firewall add\" makes rules)")
+	c.Flags().StringArrayVar(&f.nics, "nic", nil,
+		"another network card: ADDRESS/LENGTH[,gateway=ADDRESS[,metric=N]]; with a gateway it has a default route; may be repeated")
+	c.Flags().DurationVar(&f.flap, "nic-flap", 0,
+		"how long a network card has no link and no addresses when the first HNS network on it is made, or the last one deleted; Windows takes 1 to 10 s")
+	c.Flags().StringVar(&f.dns, "dns", serve.DNSServers(nil).String(),
+		"DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")
+	c.Flags().StringVar(&f.memory, "memory", "",
+		"memory that the host's programs see, for example 4Gi; empty: that of the machine")
+	c.Flags().StringVar(&f.runtime, "runtime", host.ContainerdExe,
+		"container runtime of the host: "+host.ContainerdExe+", or "+noRuntime)
+	c.Flags().BoolVar(&f.firewall, "firewall", false,
+		"drop connections to the host that no firewall rule allows, as Windows Server does (\"porthole.exe firewall add\" makes rules)")
 	c.Flags().StringVar(&f.profile, "hns-profile", "", "HNS to be, by name, instead of the build's (see above)")
 	program.Values(c, "build", "17763", "20348", "26100")
 	program.Values(c, "hns-profile", hnsd.ProfileNames()...)
@@ -123,7 +129,8 @@ func (f *createFlags) create(ctx context.Context, name string, out io.Writer) er
 
 // options returns what the flags ask for. An error names the flag.
 func (f *createFlags) options(name string) (o host.CreateOptions, err error) {
-	o = host.CreateOptions{Name: name, Build: f.build, Firewall: f.firewall, HNSProfile: f.profile, NICFlap: f.flap, Runtime: f.runtime}
+	o = host.CreateOptions{Name: name, Build: f.build, Firewall: f.firewall, HNSProfile: f.profile, NICFlap: f.flap,
+		Runtime: f.runtime}
 	if f.runtime == noRuntime {
 		o.Runtime = ""
 	}
@@ -209,7 +216,8 @@ func progress(out io.Writer) func(string) {
 }
 
 func printReady(out io.Writer, h host.Host) error {
-	_, err := fmt.Fprintf(out, "host %s is ready: Windows build %d, address %s, network namespace %s\n", h.Name, h.Build, h.Address, h.Netns)
+	_, err := fmt.Fprintf(out, "host %s is ready: Windows build %d, address %s, network namespace %s\n", h.Name,
+		h.Build, h.Address, h.Netns)
 	return err
 }
 
@@ -218,8 +226,9 @@ func processes(s host.Store, h host.Host, tools wine.Tools) []supervise.Process 
 	var list []supervise.Process
 	listens := map[string]supervise.Condition{}
 	for _, p := range h.Processes(tools, filepath.Join(s.Bin, "porthole")) {
-		made := supervise.Process{Name: p.Name, Path: p.Path, Args: p.Args, Env: p.Env, Follows: p.Follows, Before: p.Before,
-			Netns: platform.NetnsPath(h.Netns), Log: filepath.Join(h.Dir, "logs", p.Name+".log"), MakesBox: p.MakesBox}
+		made := supervise.Process{Name: p.Name, Path: p.Path, Args: p.Args, Env: p.Env, Follows: p.Follows,
+			Before: p.Before,
+			Netns:  platform.NetnsPath(h.Netns), Log: filepath.Join(h.Dir, "logs", p.Name+".log"), MakesBox: p.MakesBox}
 		if p.Box {
 			made.Box, made.Dir = h.Dir, h.Prefix().DriveC()
 		}
@@ -270,7 +279,8 @@ func start(ctx context.Context, s host.Store, h host.Host) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("starting host %s: waiting for its HNS at %s: %w (see %s)", h.Name, waits[0], ctx.Err(), filepath.Join(h.Dir, "logs"))
+			return fmt.Errorf("starting host %s: waiting for its HNS at %s: %w (see %s)", h.Name, waits[0], ctx.Err(),
+				filepath.Join(h.Dir, "logs"))
 		case <-tick.C:
 		}
 	}
@@ -402,7 +412,8 @@ func printHosts(out io.Writer, list []listed) error {
 				running++
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %d running\n", h.Name, h.OS, build, address, h.Netns, of, running, len(h.Processes))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %d running\n", h.Name, h.OS, build, address, h.Netns, of, running,
+			len(h.Processes))
 	}
 	return w.Flush()
 }

@@ -19,7 +19,8 @@ import (
 	"porthole.dev/porthole/emulator/host"
 )
 
-// profiles are the profiles of a reboot: what HNS keeps and loses that it would not by default (see serve.RebootRequest).
+// profiles are the profiles of a reboot: what HNS keeps and loses that it would not by default (see
+// serve.RebootRequest).
 var profiles = map[string]serve.RebootRequest{
 	"listed":  {Keep: []string{"Namespace", "Attachment", "Rule", "Forwarding"}},
 	"default": {},
@@ -51,7 +52,8 @@ places of endpoints in them, the rules behind load balancers, and that interface
 	c.Flags().StringVar(&f.profile, "profile", "default", "what HNS loses: listed, default or all")
 	c.Flags().StringSliceVar(&f.reboot.HNS.Keep, "keep", nil, "what HNS keeps although the profile loses it")
 	c.Flags().StringSliceVar(&f.reboot.HNS.Lose, "lose", nil, "what HNS loses although the profile keeps it")
-	c.Flags().BoolVar(&f.reboot.PowerCut, "power-cut", false, "end all programs at once, without stopping services first")
+	c.Flags().BoolVar(&f.reboot.PowerCut, "power-cut", false,
+		"end all programs at once, without stopping services first")
 	c.Flags().DurationVar(&f.late, "dhcp-late", 0, "how long after its programs start the host gets its address")
 	program.Values(c, "profile", slices.Sorted(maps.Keys(profiles))...)
 	program.Values(c, "keep", serve.RebootThings()...)
@@ -71,7 +73,8 @@ type rebootFlags struct {
 func (f *rebootFlags) run(c *cobra.Command, name string) error {
 	base, known := profiles[f.profile]
 	if !known {
-		return fmt.Errorf("--profile %s: known are %s", f.profile, strings.Join(slices.Sorted(maps.Keys(profiles)), ", "))
+		return fmt.Errorf("--profile %s: known are %s", f.profile,
+			strings.Join(slices.Sorted(maps.Keys(profiles)), ", "))
 	}
 	f.reboot.HNS = merge(base, f.reboot.HNS)
 	f.reboot.Late = f.late > 0
@@ -120,7 +123,8 @@ func merge(base, asked serve.RebootRequest) serve.RebootRequest {
 			return slices.ContainsFunc(others, func(b string) bool { return strings.EqualFold(a, b) })
 		})
 	}
-	return serve.RebootRequest{Keep: append(without(base.Keep, asked.Lose), asked.Keep...), Lose: append(without(base.Lose, asked.Keep), asked.Lose...)}
+	return serve.RebootRequest{Keep: append(without(base.Keep, asked.Lose), asked.Keep...),
+		Lose: append(without(base.Lose, asked.Keep), asked.Lose...)}
 }
 
 func printReboot(out io.Writer, h host.Host, r host.Rebooted, output string) error {

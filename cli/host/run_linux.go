@@ -42,8 +42,10 @@ to the program.`,
 	}
 
 	o.flags(c, false)
-	c.Flags().StringArrayVar(&o.Show, "show", nil, "folder of this machine that programs of the host can read while the program runs; may be repeated")
-	c.Flags().StringArrayVarP(&o.Env, "env", "e", nil, "environment variable NAME=VALUE for the program; may be repeated")
+	c.Flags().StringArrayVar(&o.Show, "show", nil,
+		"folder of this machine that programs of the host can read while the program runs; may be repeated")
+	c.Flags().StringArrayVarP(&o.Env, "env", "e", nil,
+		"environment variable NAME=VALUE for the program; may be repeated")
 	c.Flags().BoolVar(&o.kept, "kept", false, "")
 	_ = c.Flags().MarkHidden("kept") // it is there
 	return c

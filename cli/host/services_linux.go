@@ -43,13 +43,15 @@ Programs on the host install and start services, for example "porthole service i
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
 			fmt.Fprintln(w, "NAME\tSTATE\tSTART\tPID\tEXIT\tFAILURES\tCOMMAND")
 			for _, l := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", l.Name, l.Status.State, startName(l.Config), l.Status.PID, l.Status.Exit, l.Failures, l.Path)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", l.Name, l.Status.State, startName(l.Config),
+					l.Status.PID, l.Status.Exit, l.Failures, l.Path)
 			}
 			return w.Flush()
 		},
 	}
-	c.Flags().StringArrayVar(&faults, "fault", nil, "FUNCTION:SERVICE:CODE[:TIMES]: the next calls of programs to the service manager fail with this error of Windows, such as\n"+
-		"create:kubelet:1072:2; functions are create, open, change, change2, delete, start and control; * is any service. May be repeated")
+	c.Flags().StringArrayVar(&faults, "fault", nil,
+		"FUNCTION:SERVICE:CODE[:TIMES]: the next calls of programs to the service manager fail with this error of Windows, such as\n"+
+			"create:kubelet:1072:2; functions are create, open, change, change2, delete, start and control; * is any service. May be repeated")
 	o.flags(c, true)
 	return c
 }
@@ -89,7 +91,8 @@ func eventsCommand() *cobra.Command {
 			}
 
 			for _, e := range events {
-				fmt.Fprintf(c.OutOrStdout(), "%s  %-11s  %-11s  %s %d: %s\n", e.Time.Format(time.DateTime), e.Log, e.Level, e.Source, e.ID,
+				fmt.Fprintf(c.OutOrStdout(), "%s  %-11s  %-11s  %s %d: %s\n", e.Time.Format(time.DateTime), e.Log,
+					e.Level, e.Source, e.ID,
 					strings.ReplaceAll(e.Text, "\n", " "))
 			}
 			return nil

@@ -20,9 +20,9 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// testServices makes the programs of a node services of an emulated host, with the command that does so on Windows: they start, log,
-// come back after a crash, after an error and after their configuration changed, say where an operator looks what is wrong with
-// a flag, and stop in order. No API server is there: they wait for one.
+// testServices makes the programs of a node services of an emulated host, with the command that does so on Windows:
+// they start, log, come back after a crash, after an error and after their configuration changed, say where an
+// operator looks what is wrong with a flag, and stop in order. No API server is there: they wait for one.
 func (w *world) testServices(t *testing.T) {
 	k := filepath.Join(w.driveC(), "k")
 	if err := os.Mkdir(k, 0o755); err != nil {
@@ -86,7 +86,8 @@ func (w *world) services() map[string]scm.Listed {
 }
 
 func (w *world) log(program string) string {
-	data, _ := os.ReadFile(filepath.Join(w.driveC(), "ProgramData", "Porthole", "logs", program+".log")) // none yet is an empty one
+	// none yet is an empty one
+	data, _ := os.ReadFile(filepath.Join(w.driveC(), "ProgramData", "Porthole", "logs", program+".log"))
 	return string(data)
 }
 
@@ -109,7 +110,8 @@ func (w *world) count(id uint32, text string) (n int) {
 var serviceArgs = map[string][]string{
 	"routes":     {"--kubeconfig", `C:\k\config`, "--cluster-cidr", "10.244.0.0/16", "--service-cidr", "10.96.0.0/12"},
 	"kube-proxy": {"--config", `C:\k\proxy.yaml`, "--hostname-override", "n1"},
-	"kubelet":    {"--config", `C:\k\kubelet.yaml`, "--node-ip", "10.99.0.101", `--root-dir=C:\var\lib\kubelet`}, // Wine takes /var for Linux' own
+	// Wine takes /var for Linux' own
+	"kubelet": {"--config", `C:\k\kubelet.yaml`, "--node-ip", "10.99.0.101", `--root-dir=C:\var\lib\kubelet`},
 }
 
 // dependencies are what services need, by name. The kubelet needs containerd; here another service stands for it.
@@ -118,7 +120,8 @@ var dependencies = map[string]string{"kubelet": "porthole-routes"}
 func (w *world) testInstall(t *testing.T) {
 	for name, args := range serviceArgs {
 		line := append([]string{"install", name, "--depends-on", dependencies[name], "--"}, args...)
-		if out := w.service(0, slices.Insert(slices.Clone(line), 2, "--dry-run")...); !strings.Contains(out, "create service") {
+		if out := w.service(0, slices.Insert(slices.Clone(line), 2, "--dry-run")...); !strings.Contains(out,
+			"create service") {
 			t.Errorf("%s, dry run: %s", name, out)
 		}
 		w.service(0, line...)
@@ -127,7 +130,8 @@ func (w *world) testInstall(t *testing.T) {
 		}
 	}
 	for name, s := range w.services() {
-		if s.Start != scm.StartAutomatic || !s.Failure.NonCrash || len(s.Failure.Actions) != 3 || s.Failure.Reset != 600 || s.Description == "" || s.SIDType != 1 {
+		if s.Start != scm.StartAutomatic || !s.Failure.NonCrash || len(s.Failure.Actions) != 3 ||
+			s.Failure.Reset != 600 || s.Description == "" || s.SIDType != 1 {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
@@ -148,9 +152,11 @@ func (w *world) running(name string, before uint32) uint32 {
 	return pid
 }
 
-// testCrash kills each program. It is a process of Linux in the host's network namespace that has its log file in its command line.
+// testCrash kills each program. It is a process of Linux in the host's network namespace that has its log file in its
+// command line.
 func (w *world) testCrash(t *testing.T) {
-	for name, program := range map[string]string{"porthole-routes": "routes", "kube-proxy": "kube-proxy", "kubelet": "kubelet"} {
+	for name, program := range map[string]string{"porthole-routes": "routes", "kube-proxy": "kube-proxy",
+		"kubelet": "kubelet"} {
 		before := w.running(name, 0)
 		pids, err := platform.NetnsPids(platform.NetnsPath("porthole-" + w.name))
 		if err != nil {
@@ -203,13 +209,14 @@ func (w *world) testConfigChange(t *testing.T, file string) {
 	w.json(&events, "events", w.name)
 	for _, e := range events {
 		if e.ID == 7023 {
-			t.Errorf("it told the manager how it ended (%s): without the failure flag, which other installers do not set, it would stay stopped", e.Text)
+			t.Errorf(
+				"it told the manager how it ended (%s): without the failure flag, which other installers do not set, it would stay stopped", e.Text)
 		}
 	}
 }
 
-// testReboot: all services are told of the shutdown and stop, the kubelet when its pods have ended, and all start again by themselves
-// in another boot.
+// testReboot: all services are told of the shutdown and stop, the kubelet when its pods have ended, and all start
+// again by themselves in another boot.
 func (w *world) testReboot(t *testing.T, pods *podsOfHost) {
 	names := []string{"kube-proxy", "kubelet", "porthole-routes"}
 	starts := map[string]int{}
@@ -233,12 +240,14 @@ func (w *world) testReboot(t *testing.T, pods *podsOfHost) {
 	pods.ended(t, done.Services)
 
 	for _, name := range names {
-		wait.True(t, 60*time.Second, name+" to start by itself", func() bool { return w.count(1, name+" started") > starts[name] })
+		wait.True(t, 60*time.Second, name+" to start by itself",
+			func() bool { return w.count(1, name+" started") > starts[name] })
 		if w.count(2, name+" stopped") == 0 {
 			t.Errorf("%s: no event of its stop", name)
 		}
 	}
-	if out := w.must("run", w.name, "--", "reg", "query", `HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`,
+	if out := w.must("run", w.name, "--", "reg", "query",
+		`HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`,
 		"/v", "BootId"); !strings.Contains(out, "0x2") {
 		t.Errorf("BootId: %s", out)
 	}
@@ -280,7 +289,8 @@ func (w *world) testBadFlag(t *testing.T) {
 		if code != 0 && !strings.Contains(out+errs, text) {
 			t.Errorf("%s: start printed %s%s", name, out, errs)
 		}
-		wait.True(t, 30*time.Second, name+" to say what is wrong", func() bool { return strings.Contains(w.log(name), text) && w.event(10, text) })
+		wait.True(t, 30*time.Second, name+" to say what is wrong",
+			func() bool { return strings.Contains(w.log(name), text) && w.event(10, text) })
 		var status []services.Status
 		if err := json.Unmarshal([]byte(w.service(0, "status", name, "-o", "json")), &status); err != nil {
 			t.Fatal(err)

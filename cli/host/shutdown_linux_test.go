@@ -21,7 +21,8 @@ import (
 	"porthole.dev/porthole/kubelet/runtime/runtimetest"
 )
 
-// The pods of the shutdown: nodeGrace is what those have that are not critical, of the shutdownGracePeriod of podsConfig.
+// The pods of the shutdown: nodeGrace is what those have that are not critical, of the shutdownGracePeriod of
+// podsConfig.
 const (
 	nodeGrace  = 4 * time.Second
 	allGrace   = 6 * time.Second
@@ -29,8 +30,9 @@ const (
 	podImage   = "testkit.local/testapp:1"
 )
 
-// podsOfHost are two static pods and a runtime in memory behind them, at the address of the host's CRI: the pod polite has a hook
-// before its end, the pod stubborn ends only when it is killed, long before the minute that its own grace would give it.
+// podsOfHost are two static pods and a runtime in memory behind them, at the address of the host's CRI: the pod polite
+// has a hook before its end, the pod stubborn ends only when it is killed, long before the minute that its own grace
+// would give it.
 type podsOfHost struct {
 	fake *runtimetest.Fake
 
@@ -61,15 +63,17 @@ func (w *world) servePods(t *testing.T) *podsOfHost {
 		t.Fatal(err)
 	}
 	// The runtime writes logs itself, and its files are this machine's: C: is no folder here.
-	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		switch r := r.(type) {
-		case *cri.RunPodSandboxRequest:
-			r.Config.LogDirectory = ""
-		case *cri.CreateContainerRequest:
-			r.SandboxConfig.LogDirectory = ""
-		}
-		return next(ctx, r)
-	}))
+	server := grpc.NewServer(
+		grpc.UnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any,
+			error) {
+			switch r := r.(type) {
+			case *cri.RunPodSandboxRequest:
+				r.Config.LogDirectory = ""
+			case *cri.CreateContainerRequest:
+				r.SandboxConfig.LogDirectory = ""
+			}
+			return next(ctx, r)
+		}))
 	runtimetest.Register(server, p.fake)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
@@ -78,7 +82,8 @@ func (w *world) servePods(t *testing.T) *podsOfHost {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, hook := range map[string]string{"polite": `, "lifecycle": {"preStop": {"exec": {"command": ["goodbye"]}}}`, "stubborn": ""} {
+	for name, hook := range map[string]string{
+		"polite": `, "lifecycle": {"preStop": {"exec": {"command": ["goodbye"]}}}`, "stubborn": ""} {
 		text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": %q}, "spec": {"terminationGracePeriodSeconds": 60,
  "containers": [{"name": "app", "image": %q, "args": [%q]%s}]}}`, name, podImage, name, hook)
 		if err := os.WriteFile(filepath.Join(folder, name+".json"), []byte(text), 0o644); err != nil {
@@ -99,8 +104,9 @@ func (p *podsOfHost) run(t *testing.T) {
 	})
 }
 
-// ended checks what became of the pods when the host shut down: the hook has run and both have ended, the one that does not listen
-// after the period of its priority; only then had the kubelet's service stopped, before the one that it depends on.
+// ended checks what became of the pods when the host shut down: the hook has run and both have ended, the one that
+// does not listen after the period of its priority; only then had the kubelet's service stopped, before the one that
+// it depends on.
 func (p *podsOfHost) ended(t *testing.T, services []scm.Ended) {
 	t.Helper()
 	at := func(name string) int {

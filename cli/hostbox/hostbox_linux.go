@@ -14,7 +14,8 @@ import (
 func Command() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
-		Use: "host-box", Short: "Be the first process of the box of an emulated Windows host", Hidden: true, Args: cobra.NoArgs,
+		Use: "host-box", Short: "Be the first process of the box of an emulated Windows host", Hidden: true,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if dir == "" {
 				return errors.New("--host-dir is needed")

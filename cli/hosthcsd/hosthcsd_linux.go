@@ -23,7 +23,8 @@ func Command() *cobra.Command {
 	var o serve.Options
 	var build int
 	c := &cobra.Command{
-		Use: "host-hcsd", Short: "Be the Host Compute Service of an emulated Windows host", Hidden: true, Args: cobra.NoArgs,
+		Use: "host-hcsd", Short: "Be the Host Compute Service of an emulated Windows host", Hidden: true,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			daemon.Lean()
 			if o.HostDir == "" {
@@ -56,7 +57,8 @@ func Command() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.HostDir, "host-dir", "", "folder of the host (required)")
 	f.IntVar(&build, "build", 20348, "Windows build of the host")
-	f.StringVar(&o.Template, "template", "", "Wine prefix that containers start from (default: that of the build, beside the hosts)")
+	f.StringVar(&o.Template, "template", "",
+		"Wine prefix that containers start from (default: that of the build, beside the hosts)")
 	f.StringVar(&o.Cgroup, "cgroup", "", "cgroup of the host (default: /porthole/ and the name of its folder)")
 	f.Uint64Var(&o.Memory, "memory", 0, "bytes of memory that the host's programs see; 0: those of the machine")
 	f.StringVar(&o.Listen, "listen", wire.HCSAddress, "TCP address for vmcompute.dll")

@@ -23,7 +23,8 @@ func Command() *cobra.Command {
 	var o serve.Options
 	var dns string
 	c := &cobra.Command{
-		Use: "host-hnsd", Short: "Be the Host Networking Service of an emulated Windows host", Hidden: true, Args: cobra.NoArgs,
+		Use: "host-hnsd", Short: "Be the Host Networking Service of an emulated Windows host", Hidden: true,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			daemon.Lean()
 			if o.HostDir == "" {
@@ -62,8 +63,10 @@ func Command() *cobra.Command {
 	f.StringVar(&o.Profile, "profile", "", "HNS by name, such as ws2025-pre, instead of the build's")
 	f.StringVar(&o.Latency, "latency", "", "how long its calls take: "+strings.Join(serve.LatencyNames(), ", "))
 	f.BoolVar(&o.Firewall, "firewall", false, "drop connections to the host that no rule of its firewall allows")
-	f.StringVar(&dns, "dns", serve.DNSServers(nil).String(), "DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")
-	f.DurationVar(&o.Flap, "nic-flap", 0, "how long a network card has no link and no addresses when a virtual switch takes it over")
+	f.StringVar(&dns, "dns", serve.DNSServers(nil).String(),
+		"DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")
+	f.DurationVar(&o.Flap, "nic-flap", 0,
+		"how long a network card has no link and no addresses when a virtual switch takes it over")
 	f.StringVar(&o.Listen, "listen", wire.HNSAddress, "TCP address for the host's DLLs")
 	f.StringVar(&o.Netns, "netns", "", "path of the host's network namespace (default: the one it is started in)")
 	f.StringVar(&o.Uplink, "uplink", "eth0", "the host's interface towards the outside")

@@ -1,4 +1,5 @@
-// Package hostovs is the hidden command that plays Open vSwitch for Windows on an emulated host, beside Debian's daemons.
+// Package hostovs is the hidden command that plays Open vSwitch for Windows on an emulated host, beside Debian's
+// daemons.
 package hostovs
 
 import (

@@ -35,9 +35,11 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			prefix := wine.Prefix{Dir: filepath.Join(dir, "prefix")} // Host.Prefix of emulator/host, which would bring containerd's client into a small program
-			m, err := scm.New(scm.Options{Dir: filepath.Join(dir, "scm"), Delayed: delayed, Launcher: scm.Windows{Tools: tools, Prefix: prefix},
-				Restart: func() error { return restart(dir) }})
+			// Host.Prefix of emulator/host, which would bring containerd's client into a small program
+			prefix := wine.Prefix{Dir: filepath.Join(dir, "prefix")}
+			m, err := scm.New(scm.Options{Dir: filepath.Join(dir, "scm"), Delayed: delayed,
+				Launcher: scm.Windows{Tools: tools, Prefix: prefix},
+				Restart:  func() error { return restart(dir) }})
 			if err != nil {
 				return err
 			}
@@ -53,12 +55,13 @@ func Command() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&dir, "host-dir", "", "folder of the host (required)")
 	f.StringVar(&listen, "listen", wire.SCMAddress, "TCP address for the host's DLLs")
-	f.DurationVar(&delayed, "delayed-after", 0, "time between the start of automatic and of delayed services; 0: 2 min, as on Windows")
+	f.DurationVar(&delayed, "delayed-after", 0,
+		"time between the start of automatic and of delayed services; 0: 2 min, as on Windows")
 	return c
 }
 
-// restart begins `porthole host reboot` for the host of a folder, and returns. That command ends all that runs in the host's network
-// namespace, so it runs in the one of the supervisor that started this process.
+// restart begins `porthole host reboot` for the host of a folder, and returns. That command ends all that runs in the
+// host's network namespace, so it runs in the one of the supervisor that started this process.
 func restart(dir string) error {
 	self, err := os.Executable()
 	if err != nil {

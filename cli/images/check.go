@@ -53,7 +53,8 @@ Exit code: 0 no image is known not to run on a node; 1 an image does not run on 
 	}
 
 	fs := c.Flags()
-	fs.StringSliceVar(&f.builds, "build", nil, "builds of Windows to check in place of nodes: 20348, 10.0.20348, ltsc2022")
+	fs.StringSliceVar(&f.builds, "build", nil,
+		"builds of Windows to check in place of nodes: 20348, 10.0.20348, ltsc2022")
 	fs.StringVar(&f.arch, "arch", "amd64", "architecture of the hosts that --build names")
 	fs.StringVar(&f.isolation, "isolation", "process", "isolation of the containers: process, hyperv or hostprocess")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster whose nodes are checked")
@@ -84,13 +85,14 @@ type hostResult struct {
 	*winbuild.Rule
 }
 
-var isolations = map[string]winbuild.Isolation{"process": winbuild.Process, "hyperv": winbuild.HyperV, "hostprocess": winbuild.HostProcess}
+var isolations = map[string]winbuild.Isolation{"process": winbuild.Process, "hyperv": winbuild.HyperV,
+	"hostprocess": winbuild.HostProcess}
 
 // lookups is how many images are looked up at once.
 const lookups = 4
 
-// run looks up every image and compares it with every host. One image that cannot be read fails the whole, because a table without it would look
-// complete; with --keep-going its result says why.
+// run looks up every image and compares it with every host. One image that cannot be read fails the whole, because a
+// table without it would look complete; with --keep-going its result says why.
 func (f *checkFlags) run(ctx context.Context, names []string) ([]result, error) {
 	if f.output != "text" && f.output != "json" {
 		return nil, fmt.Errorf("-o %s: text and json are known", f.output)
@@ -126,7 +128,8 @@ func (f *checkFlags) run(ctx context.Context, names []string) ([]result, error) 
 	return out, nil
 }
 
-func (f *checkFlags) check(ctx context.Context, name string, hosts []winbuild.Host, isolation winbuild.Isolation) (result, error) {
+func (f *checkFlags) check(ctx context.Context, name string, hosts []winbuild.Host,
+	isolation winbuild.Isolation) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	r := result{Image: name}
@@ -146,7 +149,8 @@ func (f *checkFlags) check(ctx context.Context, name string, hosts []winbuild.Ho
 
 func resultOf(is winbuild.Image, h winbuild.Host, isolation winbuild.Isolation) hostResult {
 	a := winbuild.Check(is, h, isolation)
-	r := hostResult{Node: h.Name, Build: int(h.Version.Build), Release: h.Version.Build.Name(), Isolation: isolation.String(), Outcome: a.Outcome.String()}
+	r := hostResult{Node: h.Name, Build: int(h.Version.Build), Release: h.Version.Build.Name(),
+		Isolation: isolation.String(), Outcome: a.Outcome.String()}
 	if a.Outcome != winbuild.Unknown {
 		r.Variant, r.Rule = &a.Platform, &a.Rule
 	}
@@ -171,8 +175,8 @@ func (f *checkFlags) hosts(ctx context.Context) ([]winbuild.Host, error) {
 	return []winbuild.Host{h}, err
 }
 
-// printResults prints the results and returns the error notEverywhere, which only sets the exit code, if a host does not run an
-// image, or an image could not be read. An unknown outcome sets none: the runtime may run the image.
+// printResults prints the results and returns the error notEverywhere, which only sets the exit code, if a host does
+// not run an image, or an image could not be read. An unknown outcome sets none: the runtime may run the image.
 func printResults(out io.Writer, results []result, output string) error {
 	if output == "json" {
 		enc := json.NewEncoder(out)

@@ -39,7 +39,8 @@ Every layer is checked against its digest. If an image has no variant for one of
 	}
 
 	fs := c.Flags()
-	fs.StringSliceVar(&f.builds, "build", nil, "builds of the nodes that will import the archive: 20348, 10.0.20348, ltsc2022 (required)")
+	fs.StringSliceVar(&f.builds, "build", nil,
+		"builds of the nodes that will import the archive: 20348, 10.0.20348, ltsc2022 (required)")
 	fs.StringVar(&f.arch, "arch", "amd64", "architecture of these nodes")
 	fs.StringVar(&f.isolation, "isolation", "process", "isolation of the containers: process, hyperv or hostprocess")
 	fs.StringVar(&f.output, "output", "", "file to write (required)")
@@ -49,15 +50,16 @@ Every layer is checked against its digest. If an image has no variant for one of
 	return c
 }
 
-// run chooses the variants of all images before it fetches any layer, so that an image without a fitting variant is found before
-// the time of fetching is spent.
+// run chooses the variants of all images before it fetches any layer, so that an image without a fitting variant is
+// found before the time of fetching is spent.
 func (f *exportFlags) run(ctx context.Context, out io.Writer, names []string) error {
 	isolation, ok := isolations[f.isolation]
 	switch {
 	case !ok:
 		return fmt.Errorf("--isolation %s: process, hyperv and hostprocess are known", f.isolation)
 	case len(f.builds) == 0:
-		return errors.New("--build is needed: the builds of the nodes that will import the archive, for example --build 20348,26100")
+		return errors.New(
+			"--build is needed: the builds of the nodes that will import the archive, for example --build 20348,26100")
 	case f.output == "":
 		return errors.New("--output is needed: the file to write")
 	}
@@ -69,9 +71,10 @@ func (f *exportFlags) run(ctx context.Context, out io.Writer, names []string) er
 		f.useLocal(local)
 	}
 
-	selections, total, err := f.selectAll(ctx, out, names, func(ctx context.Context, i *registry.Image) (*registry.Selection, error) {
-		return i.Select(ctx, hosts, isolation)
-	})
+	selections, total, err := f.selectAll(ctx, out, names,
+		func(ctx context.Context, i *registry.Image) (*registry.Selection, error) {
+			return i.Select(ctx, hosts, isolation)
+		})
 	if err != nil {
 		return err
 	}
@@ -88,7 +91,8 @@ func (f *exportFlags) run(ctx context.Context, out io.Writer, names []string) er
 
 // selectAll chooses the wanted variants of each image and prints them. total is their size in bytes.
 func (f *exportFlags) selectAll(ctx context.Context, out io.Writer, names []string,
-	choose func(context.Context, *registry.Image) (*registry.Selection, error)) (all []*registry.Selection, total int64, err error) {
+	choose func(context.Context, *registry.Image) (*registry.Selection, error)) (all []*registry.Selection, total int64,
+	err error) {
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 		defer cancel()
@@ -101,12 +105,14 @@ func (f *exportFlags) selectAll(ctx context.Context, out io.Writer, names []stri
 			return nil, 0, err
 		}
 		all, total = append(all, s), total+s.Bytes()
-		fmt.Fprintf(out, "%s for %s: %d %s, %s\n", found.Name, winbuild.Image{Platforms: s.Variants}.Contents(), s.Layers(), word(s.Layers(), "layer"), bytesText(s.Bytes()))
+		fmt.Fprintf(out, "%s for %s: %d %s, %s\n", found.Name, winbuild.Image{Platforms: s.Variants}.Contents(),
+			s.Layers(), word(s.Layers(), "layer"), bytesText(s.Bytes()))
 	}
 	return all, total, nil
 }
 
-// write writes to a temporary file and renames it at the end, so that an interrupted run leaves no file that looks complete.
+// write writes to a temporary file and renames it at the end, so that an interrupted run leaves no file that looks
+// complete.
 func (f *exportFlags) write(ctx context.Context, out io.Writer, selections []*registry.Selection, total int64) error {
 	file, err := os.CreateTemp(filepath.Dir(f.output), filepath.Base(f.output)+".part-")
 	if err != nil {

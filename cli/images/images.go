@@ -1,4 +1,5 @@
-// Package images is the command group for images of Windows: on which nodes they run, and how to bring them to nodes without a registry.
+// Package images is the command group for images of Windows: on which nodes they run, and how to bring them to nodes
+// without a registry.
 package images
 
 import (
@@ -45,9 +46,12 @@ type sources struct {
 }
 
 func (s *sources) addTo(fs *pflag.FlagSet) {
-	fs.StringVar(&s.hostsDir, "registry-config", "", "folder of hosts.toml files with the addresses of registries and mirrors, such as containerd's config_path")
-	fs.StringVar(&s.mirror, "mirror", "", "address of a registry that has all images, for example http://127.0.0.1:5000; --registry-config has no effect then")
-	fs.StringVar(&s.configDir, "login-config", defaultLogins(), "folder of the config.json with logins that \"docker login\" writes")
+	fs.StringVar(&s.hostsDir, "registry-config", "",
+		"folder of hosts.toml files with the addresses of registries and mirrors, such as containerd's config_path")
+	fs.StringVar(&s.mirror, "mirror", "",
+		"address of a registry that has all images, for example http://127.0.0.1:5000; --registry-config has no effect then")
+	fs.StringVar(&s.configDir, "login-config", defaultLogins(),
+		"folder of the config.json with logins that \"docker login\" writes")
 }
 
 func defaultLogins() string {
@@ -118,7 +122,8 @@ func hostsOfBuilds(builds []string, arch string) (hosts []winbuild.Host, err err
 }
 
 // errNoHosts is the error if no flag, no local cluster and no Windows host says which hosts to check.
-var errNoHosts = errors.New("no Windows hosts are named: give --build, for example --build 20348,26100, or --kubeconfig")
+var errNoHosts = errors.New(
+	"no Windows hosts are named: give --build, for example --build 20348,26100, or --kubeconfig")
 
 // thisHost returns the machine itself if it is a Windows one.
 func thisHost() (winbuild.Host, error) {

@@ -39,7 +39,9 @@ func registryOf(t *testing.T, versions ...string) (url string) {
 	var all []v1.Descriptor
 	for _, version := range versions {
 		p := v1.Platform{OS: "windows", Architecture: "amd64", OSVersion: version}
-		d := put("manifests", "-", v1.MediaTypeImageManifest, v1.Manifest{MediaType: v1.MediaTypeImageManifest, Config: put("blobs", "-", v1.MediaTypeImageConfig, v1.Image{Platform: p})})
+		d := put("manifests", "-", v1.MediaTypeImageManifest,
+			v1.Manifest{MediaType: v1.MediaTypeImageManifest,
+				Config: put("blobs", "-", v1.MediaTypeImageConfig, v1.Image{Platform: p})})
 		d.Platform = &p
 		all = append(all, d)
 	}
@@ -91,10 +93,16 @@ func TestCheck(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"shop/app:1 --build 20348,ltsc2025", 0, []string{head, "20348 (Windows Server 2022)  runs    windows/amd64 10.0.20348.1", "26100 (Windows Server 2025)  runs    windows/amd64 10.0.20348.1"}},
-		{"shop/app:1 --build 18362", 1, []string{"18362 (Windows Server, version 1903)  does not run  windows/amd64 10.0.17763.1", "needs Hyper-V isolation"}},
+		{"shop/app:1 --build 20348,ltsc2025", 0,
+			[]string{head, "20348 (Windows Server 2022)  runs    windows/amd64 10.0.20348.1",
+				"26100 (Windows Server 2025)  runs    windows/amd64 10.0.20348.1"}},
+		{"shop/app:1 --build 18362", 1,
+			[]string{"18362 (Windows Server, version 1903)  does not run  windows/amd64 10.0.17763.1",
+				"needs Hyper-V isolation"}},
 		{"shop/app:1 --build 18362 --isolation hyperv", 0, []string{"runs"}},
-		{"shop/app:1 --build 20348 -o json", 0, []string{`"outcome": "runs"`, `"source": "learn.microsoft.com/`, `"version": "10.0.20348.1"`, `"build": 20348`}},
+		{"shop/app:1 --build 20348 -o json", 0,
+			[]string{`"outcome": "runs"`, `"source": "learn.microsoft.com/`, `"version": "10.0.20348.1"`,
+				`"build": 20348`}},
 		{"shop/app:1 --build 14393 -o json", 1, []string{`"outcome": "does not run"`, "newer build"}},
 		{"shop/absent:1 --build 20348", 2, []string{"shop/absent:1", "not found"}},
 		{"shop/app:1 --build 2022x", 2, []string{`"2022x" is no build of Windows`, "ltsc2022"}},
@@ -121,23 +129,28 @@ func TestCheck(t *testing.T) {
 func TestExportAndImportRefuse(t *testing.T) {
 	mirror, dir := registryOf(t, "10.0.17763.1", "10.0.20348.1"), t.TempDir()
 	archive := filepath.Join(dir, "app.tar")
-	if out, code := run(t, "export", "shop/app:1", "--build", "20348", "--output", archive, "--mirror", mirror, "--dir", dir); code != 0 || !strings.Contains(out, "wrote "+archive) {
+	if out, code := run(t, "export", "shop/app:1", "--build", "20348", "--output", archive, "--mirror", mirror, "--dir",
+		dir); code != 0 || !strings.Contains(out, "wrote "+archive) {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	if out, code := run(t, "import", archive, "--build", "26100", "--dry-run", "--dir", dir); code != 0 || !strings.Contains(out, "nothing was imported") {
+	if out, code := run(t, "import", archive, "--build", "26100", "--dry-run", "--dir", dir); code != 0 ||
+		!strings.Contains(out, "nothing was imported") {
 		t.Errorf("import --dry-run: %d\n%s", code, out)
 	}
 
 	absent := filepath.Join(dir, "absent.tar")
 	for args, want := range map[string]string{
-		"export shop/app:1 --output " + absent:                             "--build is needed",
-		"export shop/app:1 --build 20348":                                  "--output is needed",
-		"export shop/app:1 --build 20348 --output /nowhere/x.tar":          "/nowhere",
-		"export shop/app:1 --build 17134 --output " + absent:               "image docker.io/shop/app:1 has nothing for build 17134 (Windows Server, version 1803)",
-		"export shop/other:1 --build 20348 --output " + absent:             "shop/other:1",
-		"export shop/app:1 --build 20348 --dry-run --output " + absent:     "nothing was written",
-		"import " + archive + " --build 17763":                             "image docker.io/shop/app:1 has nothing for build 17763 (Windows Server 2019)",
-		"import " + archive:                                                "which build of Windows the runtime is for is not known",
+		"export shop/app:1 --output " + absent:                    "--build is needed",
+		"export shop/app:1 --build 20348":                         "--output is needed",
+		"export shop/app:1 --build 20348 --output /nowhere/x.tar": "/nowhere",
+		"export shop/app:1 --build 17134 --output " +
+			absent: "image docker.io/shop/app:1 has nothing for build 17134 (Windows Server, version 1803)",
+		"export shop/other:1 --build 20348 --output " + absent:         "shop/other:1",
+		"export shop/app:1 --build 20348 --dry-run --output " + absent: "nothing was written",
+		"import " + archive +
+			" --build 17763": "image docker.io/shop/app:1 has nothing for build 17763 (Windows Server 2019)",
+		"import " +
+			archive: "which build of Windows the runtime is for is not known",
 		"import " + archive + " --node win01":                              "win01",
 		"import " + absent + " --build 20348":                              "absent.tar",
 		"import " + archive + " --build 20348 --runtime-endpoint http://x": "it must begin with npipe:",

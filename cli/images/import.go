@@ -68,7 +68,8 @@ named pipe.`,
 	return c
 }
 
-// run checks every image of the archive before the runtime gets it, so that an archive for other nodes is refused as a whole.
+// run checks every image of the archive before the runtime gets it, so that an archive for other nodes is refused as a
+// whole.
 func (f *importFlags) run(ctx context.Context, out io.Writer, path string) error {
 	isolation, ok := isolations[f.isolation]
 	if !ok {
@@ -116,7 +117,8 @@ func (f *importFlags) target() (winbuild.Host, error) {
 	}
 	h, err := thisHost()
 	if errors.Is(err, errNoHosts) {
-		err = errors.New("which build of Windows the runtime is for is not known: give --build, or --node for a node of the local cluster")
+		err = errors.New(
+			"which build of Windows the runtime is for is not known: give --build, or --node for a node of the local cluster")
 	}
 	return h, err
 }
@@ -131,7 +133,8 @@ func fitting(out io.Writer, images []registry.Archived, host winbuild.Host, isol
 		}
 		a := winbuild.Check(i.Image, host, isolation)
 		if a.Outcome == winbuild.NotRun {
-			errs = append(errs, fmt.Errorf("image %s has nothing for build %s: the archive has it for %s (%s)", i.Name, host.Version.Build, i.Image.Contents(), a.Rule.Text))
+			errs = append(errs, fmt.Errorf("image %s has nothing for build %s: the archive has it for %s (%s)", i.Name,
+				host.Version.Build, i.Image.Contents(), a.Rule.Text))
 			continue
 		}
 		fmt.Fprintf(out, "%s: %s\n", i.Name, i.Image.Contents())

@@ -56,7 +56,8 @@ func onNode(f importFlags, path string) error {
 		f.endpoint = windowsEndpoint
 	}
 	// Programs under Wine see this machine's files on drive Z:.
-	code, err := host.Run(h, host.RunOptions{Show: []string{filepath.Dir(full)}}, l.WindowsExe("porthole"), f.arguments(`Z:`+strings.ReplaceAll(full, "/", `\`))...)
+	code, err := host.Run(h, host.RunOptions{Show: []string{filepath.Dir(full)}}, l.WindowsExe("porthole"),
+		f.arguments(`Z:`+strings.ReplaceAll(full, "/", `\`))...)
 	if err == nil && code != 0 {
 		err = program.ExitCode(code)
 	}

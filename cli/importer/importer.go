@@ -1,4 +1,5 @@
-// Package importer is the command that turns what described Windows nodes before kubeadm into files and commands for joining.
+// Package importer is the command that turns what described Windows nodes before kubeadm into files and commands for
+// joining.
 package importer
 
 import (
@@ -72,14 +73,16 @@ Exit code: 0 done, 1 the document cannot be read or something in it is refused.`
 			if err := write(found, out, target); err != nil {
 				return err
 			}
-			if err := show(c.OutOrStdout(), output, found, func(w io.Writer) error { return found.Print(w, out, target) }); err != nil {
+			if err := show(c.OutOrStdout(), output, found,
+				func(w io.Writer) error { return found.Print(w, out, target) }); err != nil {
 				return err
 			}
 			return verdict(found.Leaves)
 		},
 	}
 	c.Flags().StringVar(&out, "out", "", "folder for the files of the pools; empty: they are printed")
-	c.Flags().StringVar(&line, "join-line", "", "the line that \"kubeadm token create --print-join-command\" prints: address and sum go into the files, the token does not")
+	c.Flags().StringVar(&line, "join-line", "",
+		"the line that \"kubeadm token create --print-join-command\" prints: address and sum go into the files, the token does not")
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return c
 }

@@ -17,7 +17,8 @@ const (
 	hash  = "sha256:1b00000000000000000000000000000000000000000000000000000000009579"
 )
 
-// TestFilesAreTaken: join takes the files with the line of kubeadm, gets as far as the API server, and reads the token from standard input only.
+// TestFilesAreTaken: join takes the files with the line of kubeadm, gets as far as the API server, and reads the token
+// from standard input only.
 func TestFilesAreTaken(t *testing.T) {
 	for network, mode := range map[string]string{"kubenet": "mode: host-gateway", "flannel": ""} {
 		dir := t.TempDir()
@@ -26,7 +27,8 @@ func TestFilesAreTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := Command()
-		c.SetArgs([]string{"acs-engine", from, "--out", out, "--join-line", "kubeadm join 127.0.0.1:1 --token " + token + " \\\n\t--discovery-token-ca-cert-hash " + hash})
+		c.SetArgs([]string{"acs-engine", from, "--out", out, "--join-line",
+			"kubeadm join 127.0.0.1:1 --token " + token + " \\\n\t--discovery-token-ca-cert-hash " + hash})
 		var printed bytes.Buffer
 		c.SetOut(&printed)
 		if err := c.Execute(); err != nil {
@@ -35,10 +37,13 @@ func TestFilesAreTaken(t *testing.T) {
 
 		file := filepath.Join(out, "pool1.yaml")
 		text, err := os.ReadFile(file)
-		if err != nil || strings.Contains(string(text)+printed.String(), token) || strings.Contains(string(text), "ADDRESS") || !strings.Contains(string(text), hash) || !strings.Contains(string(text), mode) {
+		if err != nil || strings.Contains(string(text)+printed.String(), token) ||
+			strings.Contains(string(text), "ADDRESS") || !strings.Contains(string(text), hash) ||
+			!strings.Contains(string(text), mode) {
 			t.Errorf("%v; the file is\n%s\nprinted was\n%s", err, text, printed.String())
 		}
-		if want := "porthole.exe join --config pool1.yaml --node-name pool1-1 --token-file -"; !strings.Contains(printed.String(), want) {
+		if want := "porthole.exe join --config pool1.yaml --node-name pool1-1 --token-file -"; !strings.Contains(
+			printed.String(), want) {
 			t.Errorf("printed was\n%s\nwant %s", printed.String(), want)
 		}
 		if got := joined(t, file); !strings.Contains(got, "cannot reach https://127.0.0.1:1: connection refused") {
@@ -71,7 +76,8 @@ func TestWrongLine(t *testing.T) {
 	if err := os.WriteFile(from, []byte(document), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"kubeadm join", "kubeadm join 10.0.0.1:6443", "--discovery-token-ca-cert-hash " + hash} {
+	for _, line := range []string{"kubeadm join", "kubeadm join 10.0.0.1:6443",
+		"--discovery-token-ca-cert-hash " + hash} {
 		c := Command()
 		c.SilenceErrors, c.SilenceUsage = true, true
 		c.SetOut(&bytes.Buffer{})

@@ -13,10 +13,11 @@ import (
 	node "porthole.dev/porthole/node/join"
 )
 
-// check finds values that a program of the node would refuse later, when nobody watches: a service that ends at its start says so in its
-// log only. Each error names the flag and what to write.
+// check finds values that a program of the node would refuse later, when nobody watches: a service that ends at its
+// start says so in its log only. Each error names the flag and what to write.
 func check(o node.Options) error {
-	return errors.Join(checkAddresses(o), checkRanges(o.PodCIDR, o.ServiceCIDR), checkSocket(o.CRISocket), checkLabels(o.Labels, o.Node),
+	return errors.Join(checkAddresses(o), checkRanges(o.PodCIDR, o.ServiceCIDR), checkSocket(o.CRISocket),
+		checkLabels(o.Labels, o.Node),
 		checkFolders(o), checkTimeout(o), checkKubeletArgs(o))
 }
 
@@ -41,7 +42,8 @@ func checkAddresses(o node.Options) error {
 	return nil
 }
 
-// checkRanges checks the ranges of pods and services: each is one range, or one of each family, and they have no address in common.
+// checkRanges checks the ranges of pods and services: each is one range, or one of each family, and they have no
+// address in common.
 func checkRanges(pods, services string) error {
 	all := map[string][]netip.Prefix{}
 	for flag, text := range map[string]string{"--pod-network-cidr": pods, "--service-cidr": services} {
@@ -66,7 +68,8 @@ func checkRanges(pods, services string) error {
 	for _, p := range all["--pod-network-cidr"] {
 		for _, s := range all["--service-cidr"] {
 			if p.Overlaps(s) {
-				return fmt.Errorf("--pod-network-cidr %s and --service-cidr %s overlap: they must have no address in common", p, s)
+				return fmt.Errorf(
+					"--pod-network-cidr %s and --service-cidr %s overlap: they must have no address in common", p, s)
 			}
 		}
 	}
@@ -80,12 +83,14 @@ func checkSocket(text string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("--cri-socket: %q is none, such as unix:///run/containerd/containerd.sock or npipe:////./pipe/containerd-containerd", text)
+	return fmt.Errorf(
+		"--cri-socket: %q is none, such as unix:///run/containerd/containerd.sock or npipe:////./pipe/containerd-containerd", text)
 }
 
 func checkFolders(o node.Options) error {
 	if !filepath.IsAbs(o.InstallDir) {
-		return fmt.Errorf("--install-dir: %q is not the whole path of a folder, such as %s", o.InstallDir, node.DefaultInstallDir)
+		return fmt.Errorf("--install-dir: %q is not the whole path of a folder, such as %s", o.InstallDir,
+			node.DefaultInstallDir)
 	}
 	if o.PatchesDir == "" {
 		return nil
@@ -108,8 +113,10 @@ func checkTimeout(o node.Options) error {
 }
 
 // madeByJoin are the kubelet's flags that join gives it itself, with the flag of join for them; "" for none.
-var madeByJoin = map[string]string{"config": "--patches", "kubeconfig": "", "bootstrap-kubeconfig": "", "hostname-override": "--node-name", "node-ip": "--node-ip",
-	"node-labels": "--node-labels", "register-with-taints": "--register-with-taints", "root-dir": "", "cert-dir": "", "network-boot-record": "", "windows-service": "",
+var madeByJoin = map[string]string{"config": "--patches", "kubeconfig": "", "bootstrap-kubeconfig": "",
+	"hostname-override": "--node-name", "node-ip": "--node-ip",
+	"node-labels": "--node-labels", "register-with-taints": "--register-with-taints", "root-dir": "", "cert-dir": "",
+	"network-boot-record": "", "windows-service": "",
 	"container-runtime-endpoint": "--cri-socket"}
 
 // checkKubeletArgs has the kubelet's own flags read what it will be given.

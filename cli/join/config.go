@@ -18,7 +18,8 @@ import (
 	"porthole.dev/porthole/internal/similar"
 )
 
-// joinConfiguration is kubeadm's, as far as it concerns a worker. Both versions are read into it: v1beta3 has kubeletExtraArgs as a map.
+// joinConfiguration is kubeadm's, as far as it concerns a worker. Both versions are read into it: v1beta3 has
+// kubeletExtraArgs as a map.
 type joinConfiguration struct {
 	APIVersion       string `json:"apiVersion"`
 	Kind             string `json:"kind"`
@@ -108,13 +109,15 @@ func (f *flags) readConfig(fs *pflag.FlagSet, args []string) error {
 		switch {
 		case strings.TrimSpace(doc) == "":
 			continue
-		case kind.Kind == "JoinConfiguration" && (kind.APIVersion == "kubeadm.k8s.io/v1beta4" || kind.APIVersion == "kubeadm.k8s.io/v1beta3"):
+		case kind.Kind == "JoinConfiguration" &&
+			(kind.APIVersion == "kubeadm.k8s.io/v1beta4" || kind.APIVersion == "kubeadm.k8s.io/v1beta3"):
 			found = true
 			err = f.kubeadm(doc)
 		case kind.Kind == "NodeConfiguration" && kind.APIVersion == "porthole.dev/v1alpha1":
 			err = f.own(doc)
 		default:
-			err = fmt.Errorf("%s %s is not known: JoinConfiguration of kubeadm.k8s.io/v1beta4 or v1beta3, NodeConfiguration of porthole.dev/v1alpha1", kind.APIVersion, kind.Kind)
+			err = fmt.Errorf(
+				"%s %s is not known: JoinConfiguration of kubeadm.k8s.io/v1beta4 or v1beta3, NodeConfiguration of porthole.dev/v1alpha1", kind.APIVersion, kind.Kind)
 		}
 		if err != nil {
 			return fmt.Errorf("--config %s: %w", f.config, err)
@@ -155,7 +158,8 @@ func strict(doc string, into any) error {
 	problem := "there is no field " + name
 	switch {
 	case errors.As(err, &wrong):
-		problem, name = fmt.Sprintf("%s cannot be a %s", wrong.Field, wrong.Value), wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
+		problem, name = fmt.Sprintf("%s cannot be a %s", wrong.Field,
+			wrong.Value), wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
 	case !unknown:
 		return err
 	default:
@@ -251,7 +255,8 @@ func (f *flags) kubeadm(doc string) error {
 	return nil
 }
 
-// extraArgs reads kubeletExtraArgs: a list of name and value (v1beta4), or a map (v1beta3). Those that are flags of ours are taken as such.
+// extraArgs reads kubeletExtraArgs: a list of name and value (v1beta4), or a map (v1beta3). Those that are flags of
+// ours are taken as such.
 func (f *flags) extraArgs(value any) error {
 	type arg struct{ name, value string }
 	var list []arg
@@ -304,7 +309,8 @@ func (f *flags) own(doc string) error {
 	}
 	f.NIC, f.PodCIDR, f.ServiceCIDR = c.Network.NIC, c.Network.PodSubnet, c.Network.ServiceSubnet
 	if !slices.Contains(containerdModes, c.Containerd.Mode) {
-		return fmt.Errorf("containerd.mode: %q is none of auto, existing: containerd must be installed before", c.Containerd.Mode)
+		return fmt.Errorf("containerd.mode: %q is none of auto, existing: containerd must be installed before",
+			c.Containerd.Mode)
 	}
 	for _, port := range c.Firewall.ExtraPorts {
 		if port < 1 || port > 65535 {

@@ -31,7 +31,8 @@ type flags struct {
 	verbosity                                                int
 }
 
-// controlPlane are kubeadm's flags for another machine of the control plane. They are known so that the error can say what to use.
+// controlPlane are kubeadm's flags for another machine of the control plane. They are known so that the error can say
+// what to use.
 type controlPlane struct {
 	on      bool
 	key     string
@@ -41,7 +42,8 @@ type controlPlane struct {
 
 // Command makes `porthole join`.
 func Command() *cobra.Command {
-	f := flags{Options: node.Options{Timeout: 5 * time.Minute, RoutesOptions: node.RoutesOptions{CheckRoutes: routes.Check}}}
+	f := flags{Options: node.Options{Timeout: 5 * time.Minute,
+		RoutesOptions: node.RoutesOptions{CheckRoutes: routes.Check}}}
 
 	c := &cobra.Command{
 		Use:   "join [ADDRESS[:PORT] of the API server]",
@@ -93,32 +95,48 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.token, "token", "", "token for --discovery-token and --tls-bootstrap-token")
 	fs.StringVar(&f.discoveryToken, "discovery-token", "", "token by which the cluster's information is verified")
 	fs.StringVar(&f.tlsToken, "tls-bootstrap-token", "", "token that asks for the node's certificate")
-	fs.StringSliceVar(&f.hashes, "discovery-token-ca-cert-hash", nil, "sha256:… of the public key of the cluster's certificate authority; may be given several times. Authorities without one are not trusted")
-	fs.BoolVar(&f.SkipCA, "discovery-token-unsafe-skip-ca-verification", false, "join without --discovery-token-ca-cert-hash: whoever knows the token can then play the cluster")
+	fs.StringSliceVar(&f.hashes, "discovery-token-ca-cert-hash", nil,
+		"sha256:… of the public key of the cluster's certificate authority; may be given several times. Authorities without one are not trusted")
+	fs.BoolVar(&f.SkipCA, "discovery-token-unsafe-skip-ca-verification", false,
+		"join without --discovery-token-ca-cert-hash: whoever knows the token can then play the cluster")
 	fs.StringVar(&f.file, "discovery-file", "", "kubeconfig, a path or an https URL, in place of a discovery token")
 	fs.StringVar(&f.Node, "node-name", "", "name of the node; empty: the host's name in lower case")
 	fs.StringVar(&f.CRISocket, "cri-socket", "", "socket of the container runtime; empty: found")
-	fs.StringVar(&f.config, "config", "", "file with kubeadm's JoinConfiguration (v1beta4, v1beta3) and, as another document, NodeConfiguration (porthole.dev/v1alpha1)")
-	fs.StringSliceVar(&f.Ignore, "ignore-preflight-errors", nil, "names of checks whose errors are shown and ignored; all stands for all")
+	fs.StringVar(&f.config, "config", "",
+		"file with kubeadm's JoinConfiguration (v1beta4, v1beta3) and, as another document, NodeConfiguration (porthole.dev/v1alpha1)")
+	fs.StringSliceVar(&f.Ignore, "ignore-preflight-errors", nil,
+		"names of checks whose errors are shown and ignored; all stands for all")
 	fs.BoolVar(&f.DryRun, "dry-run", false, "check and plan, and change nothing")
-	fs.BoolVar(&f.Plan, "plan", false, "say which topologies of the pod network this machine can have in the cluster, which not and why, and change nothing")
-	fs.StringVar(&f.PatchesDir, "patches", "", "folder with merge patches for the kubelet's configuration, kubeletconfiguration*.yaml or .json")
+	fs.BoolVar(&f.Plan, "plan", false,
+		"say which topologies of the pod network this machine can have in the cluster, which not and why, and change nothing")
+	fs.StringVar(&f.PatchesDir, "patches", "",
+		"folder with merge patches for the kubelet's configuration, kubeletconfiguration*.yaml or .json")
 
 	fs.StringVar(&f.NodeIP, "node-ip", "", "address of the node; empty: that of the adapter with the default route")
-	fs.StringVar(&f.NIC, "nic", "", "network adapter of the node, by name or MAC address, where several have a default route")
-	fs.StringVar(&f.InstallDir, "install-dir", node.DefaultInstallDir, "folder for the programs, if no package has installed them")
-	fs.StringVar(&f.Network, "network", "", "pod network: "+strings.Join(node.Networks, ", ")+"; porthole-routes makes all but the last two, which are those of\nDaemonSets; empty: that of \"porthole manifests --mode\", else "+node.Networks[0])
-	fs.StringArrayVar(&f.RoutesArgs, "routes-extra-args", nil, "further arguments of porthole-routes, such as --vxlan-vni=4097 or --ovn-remote=tcp:10.0.0.1:6642; may be given several times")
-	fs.StringVar(&f.BGPConfig, "bgp-config", "", "file with the peers of --network bgp (docs/bgp.md), of which the node keeps a copy")
+	fs.StringVar(&f.NIC, "nic", "",
+		"network adapter of the node, by name or MAC address, where several have a default route")
+	fs.StringVar(&f.InstallDir, "install-dir", node.DefaultInstallDir,
+		"folder for the programs, if no package has installed them")
+	fs.StringVar(&f.Network, "network", "",
+		"pod network: "+strings.Join(node.Networks, ", ")+
+			"; porthole-routes makes all but the last two, which are those of\nDaemonSets; empty: that of \"porthole manifests --mode\", else "+node.Networks[0])
+	fs.StringArrayVar(&f.RoutesArgs, "routes-extra-args", nil,
+		"further arguments of porthole-routes, such as --vxlan-vni=4097 or --ovn-remote=tcp:10.0.0.1:6642; may be given several times")
+	fs.StringVar(&f.BGPConfig, "bgp-config", "",
+		"file with the peers of --network bgp (docs/bgp.md), of which the node keeps a copy")
 	fs.StringVar(&f.PodCIDR, "pod-network-cidr", "", "range of all pods; empty: that of kubeadm-config")
 	fs.StringVar(&f.ServiceCIDR, "service-cidr", "", "range of all services; empty: that of kubeadm-config")
 	fs.StringVar(&f.Labels, "node-labels", "", "labels to register with: key=value,…")
 	fs.StringVar(&f.Taints, "register-with-taints", "", "taints to register with: key=value:effect,…")
-	fs.StringSliceVar(&f.KubeletArgs, "kubelet-extra-args", nil, "further arguments of the kubelet, such as --max-pods=50; may be given several times")
-	fs.StringArrayVar(&f.env, "env", nil, "NAME=VALUE: variable of the node's programs, such as HTTPS_PROXY; may be given several times")
-	fs.StringVar(&f.tokenFile, "token-file", "", "file with the token, - for standard input: it is then in no list of processes")
+	fs.StringSliceVar(&f.KubeletArgs, "kubelet-extra-args", nil,
+		"further arguments of the kubelet, such as --max-pods=50; may be given several times")
+	fs.StringArrayVar(&f.env, "env", nil,
+		"NAME=VALUE: variable of the node's programs, such as HTTPS_PROXY; may be given several times")
+	fs.StringVar(&f.tokenFile, "token-file", "",
+		"file with the token, - for standard input: it is then in no list of processes")
 	fs.DurationVar(&f.Timeout, "timeout", f.Timeout, "how long all of it may take")
-	fs.StringVar(&f.Wait, "wait", node.WaitReady, "what to wait for: ready, registered or none (programs are not started)")
+	fs.StringVar(&f.Wait, "wait", node.WaitReady,
+		"what to wait for: ready, registered or none (programs are not started)")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log level")
 
@@ -131,10 +149,12 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	}
 }
 
-var controlPlaneFlags = []string{"control-plane", "certificate-key", "apiserver-advertise-address", "apiserver-bind-port"}
+var controlPlaneFlags = []string{"control-plane", "certificate-key", "apiserver-advertise-address",
+	"apiserver-bind-port"}
 
 // besideConfig are the flags that kubeadm, and so we, take beside --config. The others are in the file.
-var besideConfig = []string{"config", "dry-run", "plan", "node-name", "ignore-preflight-errors", "cri-socket", "patches", "output", "v", "timeout", "wait", "token-file"}
+var besideConfig = []string{"config", "dry-run", "plan", "node-name", "ignore-preflight-errors", "cri-socket",
+	"patches", "output", "v", "timeout", "wait", "token-file"}
 
 // routesFlags are flags of porthole-routes that join sets by flags of its own.
 var routesFlags = []string{"mode", "bgp-config", "kubeconfig", "hostname-override", "cluster-cidr", "service-cidr"}
@@ -163,7 +183,8 @@ func (f *flags) resolve(fs *pflag.FlagSet, args []string, stdin io.Reader) (node
 	}
 	for _, a := range f.RoutesArgs {
 		if name, _, _ := strings.Cut(a, "="); slices.Contains(routesFlags, strings.TrimLeft(name, "-")) {
-			return f.Options, fmt.Errorf("--routes-extra-args %s: join sets this flag: --network, --bgp-config, --node-name, --pod-network-cidr and --service-cidr", name)
+			return f.Options, fmt.Errorf(
+				"--routes-extra-args %s: join sets this flag: --network, --bgp-config, --node-name, --pod-network-cidr and --service-cidr", name)
 		}
 	}
 	if err := check(f.Options); err != nil {
@@ -226,7 +247,8 @@ func (f *flags) consistent() error {
 	case f.Token.Valid() && f.Endpoint == "":
 		return errors.New("with a token the address of the API server is needed: porthole join 10.0.0.1:6443 --token …")
 	case f.Token.Valid() && len(f.Pins) == 0 && !f.SkipCA:
-		return errors.New("need --discovery-token-ca-cert-hash to verify the cluster, or --discovery-token-unsafe-skip-ca-verification")
+		return errors.New(
+			"need --discovery-token-ca-cert-hash to verify the cluster, or --discovery-token-unsafe-skip-ca-verification")
 	case f.Endpoint != "" && !f.Token.Valid() && len(f.hashes) > 0 && f.token+f.discoveryToken+f.tlsToken == "":
 		return errors.New("--token is missing")
 	}

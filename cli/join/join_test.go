@@ -32,13 +32,16 @@ func resolve(t *testing.T, line ...string) (node.Options, error) {
 
 func TestLine(t *testing.T) {
 	o, err := resolve(t, "10.0.0.1:6443", "--token", token, "--discovery-token-ca-cert-hash", hash)
-	if err != nil || o.Endpoint != "10.0.0.1:6443" || o.Token.ID != "abcdef" || o.TLSToken != o.Token || o.Pins[0] != hash || o.Network != "" {
+	if err != nil || o.Endpoint != "10.0.0.1:6443" || o.Token.ID != "abcdef" || o.TLSToken != o.Token ||
+		o.Pins[0] != hash || o.Network != "" {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if o, err = resolve(t, "10.0.0.1", "--token-file", "-", "--discovery-token-ca-cert-hash", hash); err != nil || !o.Token.Valid() || o.Endpoint != "10.0.0.1:6443" {
+	if o, err = resolve(t, "10.0.0.1", "--token-file", "-", "--discovery-token-ca-cert-hash", hash); err != nil ||
+		!o.Token.Valid() || o.Endpoint != "10.0.0.1:6443" {
 		t.Errorf("--token-file: %+v, %v", o, err)
 	}
-	if o, err = resolve(t, "--discovery-file", "f", "--token", token); err != nil || o.Token.Valid() || !o.TLSToken.Valid() {
+	if o, err = resolve(t, "--discovery-file", "f", "--token", token); err != nil || o.Token.Valid() ||
+		!o.TLSToken.Valid() {
 		t.Errorf("--discovery-file with --token: %+v, %v", o, err)
 	}
 	if _, err = resolve(t); err != nil {
@@ -48,14 +51,16 @@ func TestLine(t *testing.T) {
 
 func TestMisused(t *testing.T) {
 	for text, line := range map[string][]string{
-		"use kubeadm on the control plane":      {"10.0.0.1", "--certificate-key", "k"},
-		"need --discovery-token-ca-cert-hash":   {"10.0.0.1", "--token", token},
-		"does not have the form":                {"10.0.0.1", "--token", "secret-of-mine"},
-		"sha256:<64 hexadecimal digits>":        {"10.0.0.1", "--token", token, "--discovery-token-ca-cert-hash", "sha256:12"},
-		"is needed: porthole join":              {"--token", token, "--discovery-token-ca-cert-hash", hash},
-		"cannot both be given":                  {"--discovery-file", "f", "--discovery-token", token},
-		"--token is missing":                    {"10.0.0.1", "--discovery-token-ca-cert-hash", hash},
-		"kubectl label node win07":              {"--node-name", "win07", "--node-labels", "node-role.kubernetes.io/worker="},
+		"use kubeadm on the control plane":    {"10.0.0.1", "--certificate-key", "k"},
+		"need --discovery-token-ca-cert-hash": {"10.0.0.1", "--token", token},
+		"does not have the form":              {"10.0.0.1", "--token", "secret-of-mine"},
+		"sha256:<64 hexadecimal digits>": {"10.0.0.1", "--token", token, "--discovery-token-ca-cert-hash",
+			"sha256:12"},
+		"is needed: porthole join": {"--token", token, "--discovery-token-ca-cert-hash", hash},
+		"cannot both be given":     {"--discovery-file", "f", "--discovery-token", token},
+		"--token is missing":       {"10.0.0.1", "--discovery-token-ca-cert-hash", hash},
+		"kubectl label node win07": {"--node-name", "win07", "--node-labels",
+			"node-role.kubernetes.io/worker="},
 		"--network nat: host-gateway, tor":      {"--network", "nat"},
 		"--routes-extra-args --mode: join sets": {"--routes-extra-args", "--mode=tor"},
 		`"HTTPS_PROXY" is not NAME=VALUE`:       {"--env", "HTTPS_PROXY"},
@@ -102,18 +107,23 @@ func TestConfig(t *testing.T) {
 		return path
 	}
 	o, err := resolve(t, "--config", write(file4), "--dry-run")
-	if err != nil || o.Node != "win07" || o.NodeIP != "10.0.0.7" || !slices.Equal(o.KubeletArgs, []string{"--max-pods=50"}) || o.Taints != "os=windows:NoSchedule" ||
-		o.Network != "vxlan" || !slices.Equal(o.RoutesArgs, []string{"--vxlan-vni=4097"}) || o.NIC != "Ethernet" || !o.DryRun || !o.Token.Valid() || o.Endpoint != "10.0.0.1:6443" || !slices.Equal(o.Ignore, []string{"Swap"}) ||
+	if err != nil || o.Node != "win07" || o.NodeIP != "10.0.0.7" ||
+		!slices.Equal(o.KubeletArgs, []string{"--max-pods=50"}) || o.Taints != "os=windows:NoSchedule" ||
+		o.Network != "vxlan" || !slices.Equal(o.RoutesArgs, []string{"--vxlan-vni=4097"}) || o.NIC != "Ethernet" ||
+		!o.DryRun || !o.Token.Valid() || o.Endpoint != "10.0.0.1:6443" || !slices.Equal(o.Ignore, []string{"Swap"}) ||
 		!slices.Equal(o.FirewallPorts, []int{9182}) || o.NoFirewall {
 		t.Errorf("%+v, %v", o, err)
 	}
 
-	old := strings.NewReplacer("v1beta4", "v1beta3", `[{name: node-ip, value: 10.0.0.7}, {name: max-pods, value: "50"}]`, `{node-ip: 10.0.0.7, max-pods: "50"}`).Replace(file4)
+	old := strings.NewReplacer("v1beta4", "v1beta3",
+		`[{name: node-ip, value: 10.0.0.7}, {name: max-pods, value: "50"}]`, `{node-ip: 10.0.0.7, max-pods: "50"}`).
+		Replace(file4)
 	if o, err = resolve(t, "--config", write(old)); err != nil || o.NodeIP != "10.0.0.7" || len(o.KubeletArgs) != 1 {
 		t.Errorf("v1beta3: %+v, %v", o, err)
 	}
 
-	if o, err = resolve(t, "--config", write(strings.Replace(file4, "extraPorts: [9182]", "manage: false", 1))); err != nil || !o.NoFirewall {
+	if o, err = resolve(t, "--config",
+		write(strings.Replace(file4, "extraPorts: [9182]", "manage: false", 1))); err != nil || !o.NoFirewall {
 		t.Errorf("firewall.manage: %+v, %v", o, err)
 	}
 

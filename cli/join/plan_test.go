@@ -67,8 +67,10 @@ func newCluster(t *testing.T) *cluster {
 
 // file is a kubeconfig with a user.
 func (c *cluster) file(t *testing.T) string {
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw}))
-	text := fmt.Sprintf("clusters:\n- name: c\n  cluster: {server: %q, certificate-authority-data: %s}\nusers:\n- name: admin\n  user: {token: abc}\n", c.URL, ca)
+	ca := base64.StdEncoding.EncodeToString(
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw}))
+	text := fmt.Sprintf(
+		"clusters:\n- name: c\n  cluster: {server: %q, certificate-authority-data: %s}\nusers:\n- name: admin\n  user: {token: abc}\n", c.URL, ca)
 	path := filepath.Join(t.TempDir(), "admin.conf")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -82,7 +84,8 @@ func (c *cluster) run(t *testing.T, args ...string) (out string, err error) {
 	command.SetOut(&text)
 	command.SetErr(&problems)
 	command.SilenceErrors, command.SilenceUsage = true, true
-	command.SetArgs(append([]string{"--discovery-file", c.file(t), "--cri-socket", "unix://" + filepath.Join(t.TempDir(), "none.sock"), "--node-name", "plan01"}, args...))
+	command.SetArgs(append([]string{"--discovery-file", c.file(t), "--cri-socket",
+		"unix://" + filepath.Join(t.TempDir(), "none.sock"), "--node-name", "plan01"}, args...))
 	err = command.ExecuteContext(t.Context())
 	if c.errors {
 		text.Write(problems.Bytes())
@@ -90,9 +93,8 @@ func (c *cluster) run(t *testing.T, args ...string) (out string, err error) {
 	return text.String(), err
 }
 
-// TestPlan runs the command against a server: it says what this machine can have, and changes nothing, here or there. The checks of this
-// machine, on which nothing is set up, may fail beside.
-// Row 1.59.
+// TestPlan runs the command against a server: it says what this machine can have, and changes nothing, here or there.
+// The checks of this machine, on which nothing is set up, may fail beside. Row 1.59.
 func TestPlan(t *testing.T) {
 	c := newCluster(t)
 	out, _ := c.run(t, "--plan", "-o", "json")
@@ -104,8 +106,9 @@ func TestPlan(t *testing.T) {
 	for _, topology := range r.Topologies {
 		got[topology.Name] = topology.Result + ": " + topology.Why + " " + topology.Do
 	}
-	for name, want := range map[string]string{"host-gateway": "no: the cluster's network is flannel vxlan", "flannel": "yes: flannel's DaemonSet serves this node",
-		"vxlan": "--vxlan-vni=4096", "ovn": "no: ", "none": "yes: "} {
+	for name, want := range map[string]string{"host-gateway": "no: the cluster's network is flannel vxlan",
+		"flannel": "yes: flannel's DaemonSet serves this node",
+		"vxlan":   "--vxlan-vni=4096", "ovn": "no: ", "none": "yes: "} {
 		if !strings.Contains(got[name], want) {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
@@ -115,7 +118,8 @@ func TestPlan(t *testing.T) {
 	}
 
 	text, _ := c.run(t, "--plan", "--network", "flannel")
-	if !strings.Contains(text, "the cluster's network: flannel vxlan. This machine can have:") || !strings.Contains(text, "→ porthole join … --network flannel") {
+	if !strings.Contains(text, "the cluster's network: flannel vxlan. This machine can have:") ||
+		!strings.Contains(text, "→ porthole join … --network flannel") {
 		t.Errorf("it printed\n%s", text)
 	}
 	c.forbidden = true
@@ -127,8 +131,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestNetwork: without --network the mode is that of the cluster's ConfigMap, and the flags of porthole-routes are read before anything is
-// changed.
+// TestNetwork: without --network the mode is that of the cluster's ConfigMap, and the flags of porthole-routes are
+// read before anything is changed.
 func TestNetwork(t *testing.T) {
 	for text, try := range map[string]struct {
 		mode string
@@ -147,7 +151,8 @@ func TestNetwork(t *testing.T) {
 		c.errors = true
 		c.objects["/api/v1/nodes"], c.objects["/apis/apps/v1/daemonsets"] = `{}`, `{}`
 		if try.mode != "" {
-			c.objects["/api/v1/namespaces/kube-system/configmaps/porthole"] = fmt.Sprintf(`{"data": {"cluster.yaml": "mode: %s"}}`, try.mode)
+			c.objects["/api/v1/namespaces/kube-system/configmaps/porthole"] = fmt.Sprintf(
+				`{"data": {"cluster.yaml": "mode: %s"}}`, try.mode)
 		}
 
 		out, err := c.run(t, append(try.line, "--ignore-preflight-errors", "all", "--dry-run")...)
@@ -165,7 +170,8 @@ func TestNetwork(t *testing.T) {
 func TestMismatch(t *testing.T) {
 	c := newCluster(t)
 	out, err := c.run(t, "--network", "host-gateway", "--ignore-preflight-errors", "all", "--dry-run")
-	if err == nil || !strings.Contains(out, "ClusterNetwork: the cluster's network is flannel vxlan; this node would speak host-gateway") {
+	if err == nil || !strings.Contains(out,
+		"ClusterNetwork: the cluster's network is flannel vxlan; this node would speak host-gateway") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if len(c.written) > 0 {

@@ -49,7 +49,8 @@ func Command() *cobra.Command {
 
 			env := append(os.Environ(), "KUBECONFIG="+layout.Kubeconfig())
 			kube := layout.Bundled("kube")
-			return fmt.Errorf("running %s: %w", kube, syscall.Exec(kube, append([]string{"kube", "kubectl"}, args...), env))
+			return fmt.Errorf("running %s: %w", kube,
+				syscall.Exec(kube, append([]string{"kube", "kubectl"}, args...), env))
 		},
 	}
 }

@@ -28,8 +28,9 @@ var (
 	ignoredSwitches = []string{"experimental-allocatable-ignore-eviction", "logtostderr"}
 )
 
-// gone are flags of earlier kubelets that scripts for Windows nodes give, with what replaced them. Until 1.24, when dockershim and its network plugins were
-// removed: kubernetes/kubernetes CHANGELOG-1.24.md; the others between 1.8 and 1.35, in the CHANGELOG of that version.
+// gone are flags of earlier kubelets that scripts for Windows nodes give, with what replaced them. Until 1.24, when
+// dockershim and its network plugins were removed: kubernetes/kubernetes CHANGELOG-1.24.md; the others between 1.8 and
+// 1.35, in the CHANGELOG of that version.
 var gone = map[string]string{
 	"docker*":                         "the kubelet speaks CRI only: give --container-runtime-endpoint the address of containerd",
 	"cni-bin-dir":                     "the runtime calls CNI plugins: bin_dirs in containerd's configuration",
@@ -67,7 +68,8 @@ func Command() *cobra.Command {
 		Long: "kubelet runs the pods of this node, on Windows and Linux. It takes upstream's flags and KubeletConfiguration files; a flag that is\n" +
 			"given wins over the file. A copy of this program with the name kubelet or kubelet.exe is this command.",
 		Example: "  porthole kubelet --config=/var/lib/kubelet/config.yaml --kubeconfig=/etc/kubernetes/kubelet.conf\n" +
-			`  kubelet.exe --config=C:\k\kubelet.yaml --kubeconfig=C:\k\config --log-file=C:\k\logs\kubelet.log` + "\n" +
+			`  kubelet.exe --config=C:\k\kubelet.yaml --kubeconfig=C:\k\config --log-file=C:\k\logs\kubelet.log` +
+			"\n" +
 			"  porthole kubelet --pod-manifest-path=/etc/kubernetes/manifests    # static pods only, without an API server",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if version { // installers read it so; cobra's own would need a template
@@ -89,36 +91,48 @@ func Command() *cobra.Command {
 
 // register adds the kubelet's flags, except those that print something and end.
 func register(fs *pflag.FlagSet, o *options) {
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "file with the address and the credentials of the API server; without it only static pods run")
-	fs.StringVar(&o.Bootstrap, "bootstrap-kubeconfig", "", "kubeconfig that may ask for a client certificate; used while --kubeconfig does not exist or has expired")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"file with the address and the credentials of the API server; without it only static pods run")
+	fs.StringVar(&o.Bootstrap, "bootstrap-kubeconfig", "",
+		"kubeconfig that may ask for a client certificate; used while --kubeconfig does not exist or has expired")
 	fs.StringVar(&o.Config, "config", "", "KubeletConfiguration file; flags go before it")
-	fs.StringVar(&o.ConfigDir, "config-dir", "", "folder of *.conf files that go before --config, later names before earlier")
+	fs.StringVar(&o.ConfigDir, "config-dir", "",
+		"folder of *.conf files that go before --config, later names before earlier")
 	fs.StringVar(&o.Hostname, "hostname-override", "", "name of the node, if not the host name")
 	fs.StringVar(&o.NodeIP, "node-ip", "", "address of the node, or one of each family with a comma")
 	fs.StringVar(&o.RootDir, "root-dir", "/var/lib/kubelet", "folder of volumes and other state")
-	fs.StringVar(&o.DeviceDir, "device-plugin-dir", "", "folder of the sockets of device plugins; if empty /var/lib/kubelet/device-plugins, whatever --root-dir is, because\n"+
-		"plugins expect it there. Several kubelets on one machine need a folder each")
-	fs.StringVar(&o.RecordFacts, "record-facts", "", "folder in which to record, for later analysis, what is learned about each pod and what is planned; "+
-		"no secrets, 64 MiB at most; off if empty")
-	fs.BoolVar(&o.KeepKernel, "keep-kernel-settings", false, "Linux: leave vm.overcommit_memory, kernel.panic and the like as they are, unless protectKernelDefaults has them checked;\n"+
-		"for nodes in namespaces, which share the kernel with a machine that is no node")
+	fs.StringVar(&o.DeviceDir, "device-plugin-dir", "",
+		"folder of the sockets of device plugins; if empty /var/lib/kubelet/device-plugins, whatever --root-dir is, because\n"+
+			"plugins expect it there. Several kubelets on one machine need a folder each")
+	fs.StringVar(&o.RecordFacts, "record-facts", "",
+		"folder in which to record, for later analysis, what is learned about each pod and what is planned; "+
+			"no secrets, 64 MiB at most; off if empty")
+	fs.BoolVar(&o.KeepKernel, "keep-kernel-settings", false,
+		"Linux: leave vm.overcommit_memory, kernel.panic and the like as they are, unless protectKernelDefaults has them checked;\n"+
+			"for nodes in namespaces, which share the kernel with a machine that is no node")
 	fs.StringVar(&o.CertDir, "cert-dir", "", "folder of certificates; pki below --root-dir if empty")
-	fs.StringVar(&o.RegistryConfig, "registry-config", "", "Windows: folder of hosts.toml files, the same as containerd's config_path. The kubelet needs it to find\n"+
-		"registries and mirrors when it checks, before a pull, for which builds of Windows an image is")
-	fs.StringVar(&o.CredentialConfig, "image-credential-provider-config", "", "file, or folder of files, with a CredentialProviderConfig: programs that know the logins of images")
+	fs.StringVar(&o.RegistryConfig, "registry-config", "",
+		"Windows: folder of hosts.toml files, the same as containerd's config_path. The kubelet needs it to find\n"+
+			"registries and mirrors when it checks, before a pull, for which builds of Windows an image is")
+	fs.StringVar(&o.CredentialConfig, "image-credential-provider-config", "",
+		"file, or folder of files, with a CredentialProviderConfig: programs that know the logins of images")
 	fs.StringVar(&o.CredentialDir, "image-credential-provider-bin-dir", "", "folder of these programs")
-	fs.StringVar(&o.RuntimeCgroup, "runtime-cgroups", "", "cgroup of the container runtime, for figures of what it uses; if empty that of the process at its socket")
-	fs.StringVar(&o.BootRecord, "network-boot-record", "", "Windows: file in which porthole routes says that the pod network of this boot is made (boot.json in its --state-dir);\n"+
-		"pods wait for it. Empty: they start as soon as the runtime calls its network ready")
+	fs.StringVar(&o.RuntimeCgroup, "runtime-cgroups", "",
+		"cgroup of the container runtime, for figures of what it uses; if empty that of the process at its socket")
+	fs.StringVar(&o.BootRecord, "network-boot-record", "",
+		"Windows: file in which porthole routes says that the pod network of this boot is made (boot.json in its --state-dir);\n"+
+			"pods wait for it. Empty: they start as soon as the runtime calls its network ready")
 	fs.StringVar(&o.LockFile, "lock-file", "", "Linux: file whose lock the kubelet waits for, and keeps until it ends")
 	fs.BoolVar(&o.LeaveOnContention, "exit-on-lock-contention", false, "end once another process opens --lock-file")
 	fs.StringVar(&o.Labels, "node-labels", "", "labels to register with: key=value,…")
 	fs.StringVar(&o.CloudProvider, "cloud-provider", "", "external: the node's addresses come from a cloud controller")
-	fs.StringVar(&o.PriorityClass, "windows-priorityclass", "NORMAL_PRIORITY_CLASS", "priority class of the process on Windows")
+	fs.StringVar(&o.PriorityClass, "windows-priorityclass", "NORMAL_PRIORITY_CLASS",
+		"priority class of the process on Windows")
 	fs.Bool(program.ServiceFlag, false, "run under the service manager of Windows, as the service kubelet")
 	program.LogFlags(fs)
 
-	fs.Var(&networkPlugin{}, "network-plugin", "accepted for old command lines: cni, which has no effect, because the runtime calls the plugins")
+	fs.Var(&networkPlugin{}, "network-plugin",
+		"accepted for old command lines: cni, which has no effect, because the runtime calls the plugins")
 
 	for _, name := range ignoredTexts {
 		fs.String(name, "", "accepted for upstream's sake; has no effect")
@@ -130,7 +144,8 @@ func register(fs *pflag.FlagSet, o *options) {
 	o.Settings = config.AddFlags(fs)
 }
 
-// CheckFlags returns an error if the kubelet would refuse these arguments: it reads them by its own flags, over an empty configuration.
+// CheckFlags returns an error if the kubelet would refuse these arguments: it reads them by its own flags, over an
+// empty configuration.
 func CheckFlags(args []string) error {
 	var o options
 	fs := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
@@ -146,8 +161,8 @@ func CheckFlags(args []string) error {
 	return err
 }
 
-// kept runs the kubelet, and beside it what takes an interrupted upgrade of this node back. That can end the kubelet, with an error, so that
-// it is started again.
+// kept runs the kubelet, and beside it what takes an interrupted upgrade of this node back. That can end the kubelet,
+// with an error, so that it is started again.
 func kept(ctx context.Context, o node.Options) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -163,7 +178,8 @@ func kept(ctx context.Context, o node.Options) error {
 	return err
 }
 
-// networkPlugin is a flag that upstream's kubelet had until 1.23. Command lines for Windows nodes from that time give it.
+// networkPlugin is a flag that upstream's kubelet had until 1.23. Command lines for Windows nodes from that time give
+// it.
 type networkPlugin struct{ value string }
 
 func (p *networkPlugin) String() string { return p.value }
@@ -172,7 +188,8 @@ func (p *networkPlugin) Type() string   { return "string" }
 // Set refuses all values but cni, with what to use instead.
 func (p *networkPlugin) Set(value string) error {
 	if value != "" && value != "cni" {
-		return errors.New(cmp.Or(contract.Instead(value), "only cni is there: the container runtime calls the plugins of its own configuration"))
+		return errors.New(cmp.Or(contract.Instead(value),
+			"only cni is there: the container runtime calls the plugins of its own configuration"))
 	}
 	p.value = value
 	return nil
@@ -180,7 +197,8 @@ func (p *networkPlugin) Set(value string) error {
 
 // withoutEffect lists the flags that were given and have no effect.
 func withoutEffect(fs *pflag.FlagSet) []string {
-	return slices.DeleteFunc(slices.Concat(ignoredTexts, ignoredSwitches, []string{"network-plugin"}), func(name string) bool { return !fs.Changed(name) })
+	return slices.DeleteFunc(slices.Concat(ignoredTexts, ignoredSwitches, []string{"network-plugin"}),
+		func(name string) bool { return !fs.Changed(name) })
 }
 
 // flagValues returns the value of every flag, by name.

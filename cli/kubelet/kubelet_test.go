@@ -77,7 +77,9 @@ func TestGoneFlags(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config")
-	if err := os.WriteFile(config, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailSwapOn: false\nresolvConf: ''\npodLogsDir: "+dir+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(config,
+		[]byte(
+			"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailSwapOn: false\nresolvConf: ''\npodLogsDir: "+dir+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
@@ -91,7 +93,8 @@ func TestRefuses(t *testing.T) {
 		{"--node-ip=somewhere", `--node-ip: "somewhere" is not an address`},
 		{"--node-ip=10.0.0.1,10.0.0.2", "neither one address nor one of each family"},
 		{"--node-labels=a", `"a" is not key=value`},
-		{"--node-labels=node-role.kubernetes.io/x=y", "unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [node-role.kubernetes.io/x]"},
+		{"--node-labels=node-role.kubernetes.io/x=y",
+			"unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [node-role.kubernetes.io/x]"},
 		{"--node-labels=-a=b", `--node-labels: "-a"`},
 		{"--cloud-provider=aws", "unknown cloud provider: aws"},
 		{"--register-with-taints=a=b:Never", "is not key=value:effect"},

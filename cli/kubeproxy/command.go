@@ -27,7 +27,8 @@ func Command() *cobra.Command {
   porthole.exe kube-proxy --config=C:\etc\kubernetes\kube-proxy.yaml --cleanup    # removes its load balancers and ends`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := resolve(given(c.Flags(), values), host{getenv: os.Getenv, hostname: os.Hostname, readFile: os.ReadFile})
+			s, err := resolve(given(c.Flags(), values),
+				host{getenv: os.Getenv, hostname: os.Hostname, readFile: os.ReadFile})
 			if err != nil {
 				return err
 			}

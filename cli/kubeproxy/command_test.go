@@ -76,11 +76,13 @@ func TestEveryUpstreamFlag(t *testing.T) {
 	}
 
 	warnings := strings.Join(s.warnings, "\n")
-	if len(s.warnings) != 2 || !strings.Contains(warnings, "--ipvs-scheduler") || !strings.Contains(warnings, "WinDSR") {
+	if len(s.warnings) != 2 || !strings.Contains(warnings, "--ipvs-scheduler") ||
+		!strings.Contains(warnings, "WinDSR") {
 		t.Errorf("warnings, want one for Linux and one for gates:\n%s", warnings)
 	}
 
-	ours := []string{"config", "write-config-to", "service-interface", "state-file", "probe-services", "node-access", "overlay-relay",
+	ours := []string{"config", "write-config-to", "service-interface", "state-file", "probe-services", "node-access",
+		"overlay-relay",
 		"log-file", "log-file-max-size", "log-file-max-files"}
 	for _, o := range options() {
 		if _, listed := flags[o.name]; !listed && !slices.Contains(ours, o.name) {
@@ -114,44 +116,60 @@ enableProfiling: true
 		got        func(*settings) any
 	}{
 		{"seeds' flags", "", map[string]string{"KUBE_NETWORK": "l2bridge"},
-			strings.Fields("--v=3 --proxy-mode=kernelspace --hostname-override=Node1 --master=http://192.0.2.1:8080 --bind-address=192.0.2.2"),
+			strings.Fields(
+				"--v=3 --proxy-mode=kernelspace --hostname-override=Node1 --master=http://192.0.2.1:8080 --bind-address=192.0.2.2"),
 			"node1 kernelspace http://192.0.2.1:8080 l2bridge 3", func(s *settings) any {
-				return s.Hostname + " " + s.Mode + " " + s.Master + " " + s.Config.Winkernel.NetworkName + " " + fmt.Sprint(s.Config.Logging.Verbosity)
+				return s.Hostname + " " + s.Mode + " " + s.Master + " " + s.Config.Winkernel.NetworkName + " " +
+					fmt.Sprint(s.Config.Logging.Verbosity)
 			}},
 		{"seeds' userspace", "", map[string]string{"INTERFACE_TO_ADD_SERVICE_IP": "vEthernet (HNS Internal NIC)"},
-			[]string{"--proxy-mode=userspace"}, "vEthernet (HNS Internal NIC)", func(s *settings) any { return s.ServiceInterface }},
+			[]string{"--proxy-mode=userspace"}, "vEthernet (HNS Internal NIC)",
+			func(s *settings) any { return s.ServiceInterface }},
 		{"host's name", "", nil, nil, "win-host", func(s *settings) any { return s.Hostname }},
 		{"file's name", file, nil, []string{"--config=x"}, "file01", func(s *settings) any { return s.Hostname }},
-		{"flag's name", file, nil, []string{"--config=x", "--hostname-override=Flag01"}, "flag01", func(s *settings) any { return s.Hostname }},
+		{"flag's name", file, nil, []string{"--config=x", "--hostname-override=Flag01"}, "flag01",
+			func(s *settings) any { return s.Hostname }},
 		{"default addresses", "", nil, nil, "0.0.0.0:10256 127.0.0.1:10249", addresses},
 		{"IPv6 addresses", file, nil, []string{"--config=x"}, "[::]:10256 [::1]:10249", addresses},
-		{"address without port", "", nil, []string{"--healthz-bind-address=192.0.2.1", "--metrics-bind-address=::1"}, "192.0.2.1:10256 [::1]:10249", addresses},
+		{"address without port", "", nil, []string{"--healthz-bind-address=192.0.2.1", "--metrics-bind-address=::1"},
+			"192.0.2.1:10256 [::1]:10249", addresses},
 		{"deprecated ports", "", nil, []string{"--healthz-port=1234", "--metrics-port=0"}, "0.0.0.0:1234 ", addresses},
 		{"no metrics", "", nil, []string{"--metrics-bind-address="}, "0.0.0.0:10256 ", addresses},
 		{"DSR by default", "", nil, nil, "true", func(s *settings) any { return s.Config.Winkernel.EnableDSR }},
-		{"DSR as upstream with a file", strings.Replace(file, "enableDSR: true, ", "", 1), nil, []string{"--config=x"}, "false",
+		{"DSR as upstream with a file", strings.Replace(file, "enableDSR: true, ", "", 1), nil, []string{"--config=x"},
+			"false",
 			func(s *settings) any { return s.Config.Winkernel.EnableDSR }},
-		{"DSR by flag", strings.Replace(file, "enableDSR: true, ", "", 1), nil, []string{"--config=x", "--enable-dsr"}, "true",
+		{"DSR by flag", strings.Replace(file, "enableDSR: true, ", "", 1), nil, []string{"--config=x", "--enable-dsr"},
+			"true",
 			func(s *settings) any { return s.Config.Winkernel.EnableDSR }},
-		{"client", file, nil, []string{"--config=x", "--kube-api-burst=50"}, "7 50 C:\\k\\config", func(s *settings) any {
-			return strings.Join([]string{fmt.Sprint(s.Config.ClientConnection.QPS), fmt.Sprint(s.Config.ClientConnection.Burst), s.Kubeconfig}, " ")
-		}},
+		{"client", file, nil, []string{"--config=x", "--kube-api-burst=50"}, "7 50 C:\\k\\config",
+			func(s *settings) any {
+				return strings.Join([]string{fmt.Sprint(s.Config.ClientConnection.QPS),
+					fmt.Sprint(s.Config.ClientConnection.Burst), s.Kubeconfig}, " ")
+			}},
 		{"overlay", file, nil, []string{"--config=x"}, "10.244.2.200 flannel.4096", func(s *settings) any {
 			return s.SourceVIP.String() + " " + s.Config.Winkernel.NetworkName
 		}},
-		{"ranges", file, nil, []string{"--config=x"}, "[10.0.0.0/8 fd00::/8] [10.244.0.0/16 fd01::/56] false", func(s *settings) any {
-			return fmt.Sprint(s.NodePortRanges) + " " + fmt.Sprint(s.ClusterRanges) + " " + fmt.Sprint(s.NodePortsPrimary)
-		}},
-		{"primary", "", nil, []string{"--nodeport-addresses=primary"}, "true", func(s *settings) any { return s.NodePortsPrimary }},
+		{"ranges", file, nil, []string{"--config=x"}, "[10.0.0.0/8 fd00::/8] [10.244.0.0/16 fd01::/56] false",
+			func(s *settings) any {
+				return fmt.Sprint(s.NodePortRanges) + " " + fmt.Sprint(s.ClusterRanges) + " " +
+					fmt.Sprint(s.NodePortsPrimary)
+			}},
+		{"primary", "", nil, []string{"--nodeport-addresses=primary"}, "true",
+			func(s *settings) any { return s.NodePortsPrimary }},
 		{"periods", file, nil, []string{"--config=x"}, "2s 10s", periods},
-		{"periods by flag", file, nil, []string{"--config=x", "--iptables-sync-period=1h", "--iptables-min-sync-period=0s"}, "0s 30s", periods},
+		{"periods by flag", file, nil,
+			[]string{"--config=x", "--iptables-sync-period=1h", "--iptables-min-sync-period=0s"}, "0s 30s", periods},
 		{"periods left to the mode", "", nil, nil, "0s 0s", periods},
-		{"verbosity by flag", file, nil, []string{"--config=x", "-v=6", "--vmodule=a=1,b*=2"}, "6 [{a 1} {b* 2}]", func(s *settings) any {
-			return fmt.Sprint(s.Config.Logging.Verbosity) + " " + fmt.Sprint([]any{s.Config.Logging.VModule[0], s.Config.Logging.VModule[1]})
-		}},
-		{"unknown fields are warnings", file + "futureField: 1\n", nil, []string{"--config=x"}, "true", func(s *settings) any {
-			return len(s.warnings) == 1 && strings.Contains(s.warnings[0], "futureField")
-		}},
+		{"verbosity by flag", file, nil, []string{"--config=x", "-v=6", "--vmodule=a=1,b*=2"}, "6 [{a 1} {b* 2}]",
+			func(s *settings) any {
+				return fmt.Sprint(s.Config.Logging.Verbosity) + " " +
+					fmt.Sprint([]any{s.Config.Logging.VModule[0], s.Config.Logging.VModule[1]})
+			}},
+		{"unknown fields are warnings", file + "futureField: 1\n", nil, []string{"--config=x"}, "true",
+			func(s *settings) any {
+				return len(s.warnings) == 1 && strings.Contains(s.warnings[0], "futureField")
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := parse(t, c.file, c.env, c.args...)
@@ -180,25 +198,32 @@ func TestMistakes(t *testing.T) {
 		{"unknown flag", "", []string{"--proxy-mod=x"}, []string{"--proxy-mod", "did you mean --proxy-mode?"}},
 		{"nonsense", "", []string{"--colour-of-the-sky=x"}, []string{"unknown flag: --colour-of-the-sky"}},
 		{"gone", "", []string{"--udp-timeout=250ms"}, []string{"--udp-timeout does not exist any more"}},
-		{"gone, with underscores", "", []string{"--proxy_port_range=1-2"}, []string{"--proxy-port-range", "own addresses"}},
+		{"gone, with underscores", "", []string{"--proxy_port_range=1-2"},
+			[]string{"--proxy-port-range", "own addresses"}},
 		{"gone, by prefix", "", []string{"--userspace-fast=1"}, []string{"--proxy-mode=userspace"}},
 		{"resource container", "", []string{"--resource-container=/x"}, []string{"job object"}},
 		{"cleanup-ipvs", "", []string{"--cleanup-ipvs"}, []string{"use --cleanup"}},
 		{"log flags", "", []string{"--logtostderr"}, []string{"standard error"}},
 		{"wrong kind", "", []string{"--enable-dsr=maybe"}, []string{"enable-dsr", "maybe"}},
 		{"Linux mode", "", []string{"--proxy-mode=ipvs"}, []string{"ipvs is for Linux nodes"}},
-		{"unknown mode", "", []string{"--proxy-mode=magic"}, []string{`"magic" is unknown`, "kernelspace and userspace"}},
-		{"many at once", "", []string{"--bind-address=x", "--healthz-bind-address=1.2.3.4:99999", "--nodeport-addresses=10.0.0.0/33", "--source-vip=y",
-			"--cluster-cidr=z", "--logging-format=xml", "--show-hidden-metrics-for-version=one", "--metrics-bind-address=host:1"},
-			[]string{`bind address "x"`, "99999", "10.0.0.0/33", `source VIP "y"`, `cluster CIDR "z"`, "xml", `"one"`, `"host"`}},
+		{"unknown mode", "", []string{"--proxy-mode=magic"},
+			[]string{`"magic" is unknown`, "kernelspace and userspace"}},
+		{"many at once", "", []string{"--bind-address=x", "--healthz-bind-address=1.2.3.4:99999",
+			"--nodeport-addresses=10.0.0.0/33", "--source-vip=y",
+			"--cluster-cidr=z", "--logging-format=xml", "--show-hidden-metrics-for-version=one",
+			"--metrics-bind-address=host:1"},
+			[]string{`bind address "x"`, "99999", "10.0.0.0/33", `source VIP "y"`, `cluster CIDR "z"`, "xml", `"one"`,
+				`"host"`}},
 		{"gates", "", []string{"--feature-gates=A"}, []string{`"A" is not name=true`}},
 		{"vmodule", "", []string{"--vmodule=a"}, []string{`"a" is not pattern=level`}},
 		{"verbosity", "", []string{"-v=-1"}, []string{"--v"}},
 		{"blank name", "", []string{"--hostname-override=  "}, []string{"blank"}},
 		{"no file", "", []string{"--config=nowhere"}, []string{"reading --config"}},
 		{"no YAML", "a: [", []string{"--config=x"}, []string{"reading --config x"}},
-		{"another kind", "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n", []string{"--config=x"}, []string{"KubeletConfiguration", "wanted is"}},
-		{"wrong type in the file", head + "hostnameOverride: [1]\n", []string{"--config=x"}, []string{"hostnameOverride"}},
+		{"another kind", "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n",
+			[]string{"--config=x"}, []string{"KubeletConfiguration", "wanted is"}},
+		{"wrong type in the file", head + "hostnameOverride: [1]\n", []string{"--config=x"},
+			[]string{"hostnameOverride"}},
 		{"negative period", head + "iptables: {syncPeriod: -1s}\n", []string{"--config=x"}, []string{"negative"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -311,7 +336,8 @@ func TestJSONLog(t *testing.T) {
 	logger.Log(t.Context(), slog.Level(-3), "too deep")
 	logger.Error("failed", "err", errors.New("broken"))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 2 || !strings.Contains(lines[0], `"v":2,"msg":"seen","node":"win01"`) || !strings.HasPrefix(lines[0], `{"ts":1`) ||
+	if len(lines) != 2 || !strings.Contains(lines[0], `"v":2,"msg":"seen","node":"win01"`) ||
+		!strings.HasPrefix(lines[0], `{"ts":1`) ||
 		!strings.Contains(lines[1], `"msg":"failed","err":"broken"`) || strings.Contains(lines[1], "level") {
 		t.Errorf("log:\n%s", out.String())
 	}

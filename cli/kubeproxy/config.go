@@ -26,8 +26,8 @@ const (
 	metricsPort = 10249
 )
 
-// longestPeriod is the longest time between full checks, regardless of the configuration: changes that others make to the host
-// must not go unnoticed for longer.
+// longestPeriod is the longest time between full checks, regardless of the configuration: changes that others make to
+// the host must not go unnoticed for longer.
 const longestPeriod = 30 * time.Second
 
 // settings are the options of a run and what only the command needs, from file, flags and environment.
@@ -76,7 +76,8 @@ func resolve(flags map[string]string, h host) (*settings, error) {
 	if s.version {
 		return s, nil
 	}
-	s.Settle, s.Period = s.Config.IPTables.MinSyncPeriod.Duration, min(s.Config.IPTables.SyncPeriod.Duration, longestPeriod)
+	s.Settle, s.Period = s.Config.IPTables.MinSyncPeriod.Duration, min(s.Config.IPTables.SyncPeriod.Duration,
+		longestPeriod)
 	s.warn("no effect in this mode, for they concern Linux: %s", noEffect)
 	s.warn("feature gates have no effect here: %s", slices.Sorted(maps.Keys(s.Config.FeatureGates)))
 	s.environment(h.getenv)
@@ -93,8 +94,8 @@ func (s *settings) warn(format string, names []string) {
 	}
 }
 
-// read reads a KubeProxyConfiguration. Unknown and repeated fields only yield warnings: the file of a newer cluster must not stop
-// a node.
+// read reads a KubeProxyConfiguration. Unknown and repeated fields only yield warnings: the file of a newer cluster
+// must not stop a node.
 func (s *settings) read(readFile func(string) ([]byte, error)) error {
 	data, err := readFile(s.ConfigFile)
 	if err != nil {
@@ -120,8 +121,8 @@ func (s *settings) environment(getenv func(string) string) {
 	s.ServiceInterface = cmp.Or(s.ServiceInterface, getenv("INTERFACE_TO_ADD_SERVICE_IP"))
 }
 
-// defaults fills in what was not set, as upstream does for Windows (apis/config/v1alpha1/defaults.go). One default differs: upstream
-// allows 5 requests per second, which makes the start of a cluster slow.
+// defaults fills in what was not set, as upstream does for Windows (apis/config/v1alpha1/defaults.go). One default
+// differs: upstream allows 5 requests per second, which makes the start of a cluster slow.
 func (s *settings) defaults() {
 	c := &s.Config
 	c.Kind, c.APIVersion = "KubeProxyConfiguration", config.SchemeGroupVersion.String()
@@ -165,8 +166,8 @@ func withPort(address, port string) string {
 	return net.JoinHostPort(strings.Trim(address, "[]"), port)
 }
 
-// name settles this node's name: the flag before the file, and the host's own name if neither has one. Node names are in lower
-// case. A flag of blanks only is an error, as with upstream's proxy.
+// name settles this node's name: the flag before the file, and the host's own name if neither has one. Node names are
+// in lower case. A flag of blanks only is an error, as with upstream's proxy.
 func (s *settings) name(hostname func() (string, error)) error {
 	name := strings.TrimSpace(s.override)
 	if s.override != "" && name == "" {
@@ -193,7 +194,8 @@ func (s *settings) validate() error {
 		bad("bind address %q is no address", c.BindAddress)
 	}
 
-	for _, a := range []struct{ what, address string }{{"healthz", c.HealthzBindAddress}, {"metrics", c.MetricsBindAddress}} {
+	for _, a := range []struct{ what, address string }{{"healthz", c.HealthzBindAddress},
+		{"metrics", c.MetricsBindAddress}} {
 		if err := hostPort(a.address); err != nil {
 			bad("%s bind address: %w", a.what, err)
 		}
@@ -202,7 +204,8 @@ func (s *settings) validate() error {
 	switch s.Mode {
 	case node.Kernelspace, node.Userspace:
 	case "iptables", "ipvs", "nftables":
-		bad("proxy mode %s is for Linux nodes, and upstream's kube-proxy has it; this program knows %s and %s", s.Mode, node.Kernelspace, node.Userspace)
+		bad("proxy mode %s is for Linux nodes, and upstream's kube-proxy has it; this program knows %s and %s", s.Mode,
+			node.Kernelspace, node.Userspace)
 	default:
 		bad("proxy mode %q is unknown; this program knows %s and %s", s.Mode, node.Kernelspace, node.Userspace)
 	}
@@ -243,8 +246,8 @@ func (s *settings) validate() error {
 	return errors.Join(errs...)
 }
 
-// prefixes parses ranges of addresses, which what names in messages. It reports each bad one to bad and goes on, so that the
-// user sees all mistakes at once. Bits behind the prefix are cleared.
+// prefixes parses ranges of addresses, which what names in messages. It reports each bad one to bad and goes on, so
+// that the user sees all mistakes at once. Bits behind the prefix are cleared.
 func prefixes(texts []string, what string, bad func(string, ...any)) []netip.Prefix {
 	var out []netip.Prefix
 	for _, t := range texts {
@@ -287,12 +290,15 @@ func (s *settings) runnable() error {
 	var errs []error
 	switch {
 	case s.Mode == node.Kernelspace && s.Config.Winkernel.NetworkName == "":
-		errs = append(errs, errors.New("no HNS network is named: give --network-name, winkernel.networkName or KUBE_NETWORK"))
+		errs = append(errs,
+			errors.New("no HNS network is named: give --network-name, winkernel.networkName or KUBE_NETWORK"))
 	case s.Mode == node.Userspace && s.ServiceInterface == "":
-		errs = append(errs, errors.New("no interface is named: give --service-interface or INTERFACE_TO_ADD_SERVICE_IP"))
+		errs = append(errs,
+			errors.New("no interface is named: give --service-interface or INTERFACE_TO_ADD_SERVICE_IP"))
 	}
 	if s.Kubeconfig == "" && s.Master == "" && !s.cleanup {
-		errs = append(errs, errors.New("no API server is named: give --kubeconfig, clientConnection.kubeconfig or --master"))
+		errs = append(errs,
+			errors.New("no API server is named: give --kubeconfig, clientConnection.kubeconfig or --master"))
 	}
 	return errors.Join(append(errs, node.Supported(s.Mode))...)
 }

@@ -24,7 +24,8 @@ const (
 	list     kind = "strings"
 )
 
-// option is one flag. Only the flags that are given are applied: after the configuration file, in the order of options().
+// option is one flag. Only the flags that are given are applied: after the configuration file, in the order of
+// options().
 type option struct {
 	name, usage string
 	kind        kind
@@ -185,7 +186,8 @@ func setModules(s *settings, v string) error {
 		if !ok || err != nil {
 			return fmt.Errorf("--vmodule: %q is not pattern=level", part)
 		}
-		s.Config.Logging.VModule = append(s.Config.Logging.VModule, logsapi.VModuleItem{FilePattern: pattern, Verbosity: logsapi.VerbosityLevel(n)})
+		s.Config.Logging.VModule = append(s.Config.Logging.VModule,
+			logsapi.VModuleItem{FilePattern: pattern, Verbosity: logsapi.VerbosityLevel(n)})
 	}
 	return nil
 }

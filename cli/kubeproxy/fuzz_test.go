@@ -19,7 +19,8 @@ const configKind = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProx
 // checkSettings fails if resolved settings lack what the modes rely on.
 func checkSettings(t *testing.T, s *settings) {
 	t.Helper()
-	if s.Mode != node.Kernelspace && s.Mode != node.Userspace || s.Hostname == "" || s.Hostname != strings.ToLower(strings.TrimSpace(s.Hostname)) {
+	if s.Mode != node.Kernelspace && s.Mode != node.Userspace || s.Hostname == "" ||
+		s.Hostname != strings.ToLower(strings.TrimSpace(s.Hostname)) {
 		t.Fatalf("mode %q, host %q", s.Mode, s.Hostname)
 	}
 
@@ -37,8 +38,10 @@ func checkSettings(t *testing.T, s *settings) {
 			t.Fatalf("range %v", p)
 		}
 	}
-	if s.Config.Winkernel.SourceVip != "" && !s.SourceVIP.IsValid() || s.Settle < 0 || s.Period < 0 || s.Period > longestPeriod || s.Config.ConfigSyncPeriod.Duration <= 0 {
-		t.Fatalf("source VIP %v, periods %v, %v and %v", s.SourceVIP, s.Settle, s.Period, s.Config.ConfigSyncPeriod.Duration)
+	if s.Config.Winkernel.SourceVip != "" && !s.SourceVIP.IsValid() || s.Settle < 0 || s.Period < 0 ||
+		s.Period > longestPeriod || s.Config.ConfigSyncPeriod.Duration <= 0 {
+		t.Fatalf("source VIP %v, periods %v, %v and %v", s.SourceVIP, s.Settle, s.Period,
+			s.Config.ConfigSyncPeriod.Duration)
 	}
 
 	if _, err := netip.ParseAddr(s.Config.BindAddress); err != nil {
@@ -49,13 +52,16 @@ func checkSettings(t *testing.T, s *settings) {
 	}
 }
 
-// FuzzConfig: any file and command line yield an error or settings that a proxy can run with. Written out and read again these
-// settings are the same.
+// FuzzConfig: any file and command line yield an error or settings that a proxy can run with. Written out and read
+// again these settings are the same.
 func FuzzConfig(f *testing.F) {
 
-	f.Add(configKind+"mode: kernelspace\nclusterCIDR: 10.244.0.0/16, fd00::/64\n", "--healthz-port=0", "--nodeport-addresses=primary")
-	f.Add(configKind+"bindAddress: \"::\"\nhealthzBindAddress: 0.0.0.0\nmetricsBindAddress: '[::1]:0'\nwinkernel: null\nclientConnection: {qps: -1, burst: 2147483647}\n", "--v=7", "")
-	f.Add(configKind+"configSyncPeriod: -1s\niptables: {syncPeriod: 9999999h, minSyncPeriod: 1ns}\nfeatureGates: {A: true}\nnodePortAddresses: [primary, x]\n", "--bind-address=::", "--feature-gates=A=x")
+	f.Add(configKind+"mode: kernelspace\nclusterCIDR: 10.244.0.0/16, fd00::/64\n", "--healthz-port=0",
+		"--nodeport-addresses=primary")
+	f.Add(configKind+
+		"bindAddress: \"::\"\nhealthzBindAddress: 0.0.0.0\nmetricsBindAddress: '[::1]:0'\nwinkernel: null\nclientConnection: {qps: -1, burst: 2147483647}\n", "--v=7", "")
+	f.Add(configKind+
+		"configSyncPeriod: -1s\niptables: {syncPeriod: 9999999h, minSyncPeriod: 1ns}\nfeatureGates: {A: true}\nnodePortAddresses: [primary, x]\n", "--bind-address=::", "--feature-gates=A=x")
 	f.Add(configKind+"mode: 7\nmode: 8\nunknown: {a: [", "--hostname-override= ", "--cluster-cidr=,")
 	f.Add("", "--config=x", "--proxy-mode=userspace")
 	f.Fuzz(func(t *testing.T, file, first, second string) {
@@ -63,7 +69,8 @@ func FuzzConfig(f *testing.F) {
 		if file == "" {
 			args = args[:2]
 		}
-		args = slices.DeleteFunc(args, func(a string) bool { return a == "" || strings.HasPrefix(a, "-h") || strings.HasPrefix(a, "--help") })
+		args = slices.DeleteFunc(args,
+			func(a string) bool { return a == "" || strings.HasPrefix(a, "-h") || strings.HasPrefix(a, "--help") })
 		s, err := parse(t, file, nil, args...)
 		if err != nil || s.version {
 			return
@@ -77,7 +84,8 @@ func FuzzConfig(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q %q\n%s\nwritten out: %s\n%v", first, second, file, data, err)
 		}
-		if diff := cmp.Diff(s.Config, again.Config, cmpopts.EquateEmpty(), cmp.AllowUnexported(config.KubeProxyConfiguration{})); diff != "" {
+		if diff := cmp.Diff(s.Config, again.Config, cmpopts.EquateEmpty(),
+			cmp.AllowUnexported(config.KubeProxyConfiguration{})); diff != "" {
 			t.Fatalf("%q %q\n%s\nread again:\n%s", first, second, file, diff)
 		}
 	})

@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/internal/logging"
 )
 
-// setUpLogging sets klog up and returns a context that carries its logger. The log goes to the log file, or to standard error if there
-// is none.
+// setUpLogging sets klog up and returns a context that carries its logger. The log goes to the log file, or to
+// standard error if there is none.
 func setUpLogging(ctx context.Context, s *settings) (context.Context, error) {
 	l := &s.Config.Logging
 	var modules []string
@@ -32,20 +32,21 @@ func setUpLogging(ctx context.Context, s *settings) (context.Context, error) {
 
 // jsonLog writes lines with upstream's keys: ts in milliseconds since 1970, v for all but errors, msg.
 func jsonLog(w io.Writer, verbosity int) slog.Handler {
-	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.Level(-verbosity), ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-		if len(groups) > 0 {
-			return a
-		}
-		switch a.Key {
-		case slog.TimeKey:
-			return slog.Float64("ts", float64(a.Value.Time().UnixNano())/float64(time.Millisecond))
-		case slog.LevelKey:
-			level, _ := a.Value.Any().(slog.Level)
-			if level > slog.LevelInfo {
-				return slog.Attr{} // an error; it has its own key
+	return slog.NewJSONHandler(w,
+		&slog.HandlerOptions{Level: slog.Level(-verbosity), ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) > 0 {
+				return a
 			}
-			return slog.Int("v", int(-level))
-		}
-		return a
-	}})
+			switch a.Key {
+			case slog.TimeKey:
+				return slog.Float64("ts", float64(a.Value.Time().UnixNano())/float64(time.Millisecond))
+			case slog.LevelKey:
+				level, _ := a.Value.Any().(slog.Level)
+				if level > slog.LevelInfo {
+					return slog.Attr{} // an error; it has its own key
+				}
+				return slog.Int("v", int(-level))
+			}
+			return a
+		}})
 }

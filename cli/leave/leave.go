@@ -48,7 +48,8 @@ this machine is removed all the same.`,
 	fs.BoolVar(&o.Drain, "drain", false, "evict the node's pods first; disruption budgets hold")
 	fs.BoolVar(&o.KeepLogs, "keep-logs", false, "keep the logs of pods")
 	fs.BoolVar(&o.Force, "force", false, "leave also if the node cannot be drained")
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of an administrator, with which the Node object is deleted too")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"kubeconfig of an administrator, with which the Node object is deleted too")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "list the steps that would be undone, and change nothing")
 	fs.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "how long all of it may take")
 	fs.StringVarP(&output, "output", "o", "text", "text or json")

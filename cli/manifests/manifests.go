@@ -1,4 +1,5 @@
-// Package manifests is the command that prints what a cluster needs before nodes with Porthole join it, and checks whether it has that.
+// Package manifests is the command that prints what a cluster needs before nodes with Porthole join it, and checks
+// whether it has that.
 package manifests
 
 import (
@@ -63,16 +64,21 @@ operating system. It changes nothing. Exit code: 0 all is there, 1 something is 
 	}
 
 	f := c.Flags()
-	f.StringVar(&o.Mode, "mode", manifest.HostGateway, "how packets get to other nodes: "+strings.Join(routes.Modes(), ", "))
-	f.StringVar(&o.Pods, "cluster-cidr", "", "range of all pods, of IPv4 and, behind a comma, of IPv6 if the cluster has both")
+	f.StringVar(&o.Mode, "mode", manifest.HostGateway,
+		"how packets get to other nodes: "+strings.Join(routes.Modes(), ", "))
+	f.StringVar(&o.Pods, "cluster-cidr", "",
+		"range of all pods, of IPv4 and, behind a comma, of IPv6 if the cluster has both")
 	f.StringVar(&o.Services, "service-cidr", "", "range of all services, likewise")
 	f.StringSliceVar(&o.Nodes, "nodes", nil, "names of the nodes that get rights; empty: all nodes")
 	f.StringVar(&o.Image, "image", "", "image of the DaemonSet; empty: porthole/node of this program's version")
 	f.StringVar(&o.registry, "registry", "", "registry of that image, for example registry.example.com/team")
 	f.StringSliceVar(&o.PullSecrets, "pull-secret", nil, "secrets in kube-system for that registry")
-	f.StringArrayVar(&o.tolerations, "toleration", nil, "taint that the DaemonSet tolerates, as KEY=VALUE:EFFECT, KEY:EFFECT or KEY; repeatable; none: all taints")
-	f.BoolVar(&o.NoDaemonSet, "no-daemonset", false, "without the DaemonSet: Linux nodes have routes from something else, for example flannel's host-gw")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "administrator's kubeconfig: read the ranges from the cluster; required with --check")
+	f.StringArrayVar(&o.tolerations, "toleration", nil,
+		"taint that the DaemonSet tolerates, as KEY=VALUE:EFFECT, KEY:EFFECT or KEY; repeatable; none: all taints")
+	f.BoolVar(&o.NoDaemonSet, "no-daemonset", false,
+		"without the DaemonSet: Linux nodes have routes from something else, for example flannel's host-gw")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"administrator's kubeconfig: read the ranges from the cluster; required with --check")
 	f.BoolVar(&o.check, "check", false, "compare the cluster with the objects and change nothing")
 	f.StringVarP(&o.output, "output", "o", "", "yaml or json; with --check text or json")
 	program.Values(c, "mode", routes.Modes()...)
@@ -95,7 +101,8 @@ func (o *options) resolve() error {
 		return fmt.Errorf("-o %s: %s are known", o.output, strings.Join(known, " and "))
 	}
 	if o.check && o.kubeconfig == "" {
-		return errors.New("--check needs --kubeconfig: the file with the API server's address and an administrator's credentials")
+		return errors.New(
+			"--check needs --kubeconfig: the file with the API server's address and an administrator's credentials")
 	}
 
 	if o.Image == "" {
@@ -129,8 +136,9 @@ func (o *options) run(ctx context.Context, out, log io.Writer) error {
 		return err
 	}
 	if o.Mode == manifest.HostGateway && !o.NoDaemonSet && !o.WithDaemonSet() {
-		fmt.Fprintln(log, "porthole: without the DaemonSet that gives Linux nodes routes to Windows nodes: give --kubeconfig, or --cluster-cidr and --service-cidr; "+
-			"--no-daemonset if something else makes these routes")
+		fmt.Fprintln(log,
+			"porthole: without the DaemonSet that gives Linux nodes routes to Windows nodes: give --kubeconfig, or --cluster-cidr and --service-cidr; "+
+				"--no-daemonset if something else makes these routes")
 	}
 
 	objects := manifest.Objects(o.Options)
@@ -143,7 +151,8 @@ func (o *options) run(ctx context.Context, out, log io.Writer) error {
 	return manifest.Print(out, objects)
 }
 
-// readRanges fills in the ranges that no flag gave, from what kubeadm wrote. A cluster that kubeadm did not make has nothing there.
+// readRanges fills in the ranges that no flag gave, from what kubeadm wrote. A cluster that kubeadm did not make has
+// nothing there.
 func (o *options) readRanges(ctx context.Context, cluster *kube.Cluster) error {
 	if o.Pods != "" || o.Services != "" {
 		return nil
@@ -176,7 +185,8 @@ func (o *options) report(ctx context.Context, cluster *kube.Cluster, objects []m
 
 	wrong := slices.ContainsFunc(found, func(f manifest.Finding) bool { return !f.Warning })
 	if o.output == "json" {
-		if err := encode(out, map[string]any{"ok": !wrong, "findings": append([]manifest.Finding{}, found...)}); err != nil {
+		if err := encode(out, map[string]any{"ok": !wrong,
+			"findings": append([]manifest.Finding{}, found...)}); err != nil {
 			return err
 		}
 	} else {
@@ -188,7 +198,8 @@ func (o *options) report(ctx context.Context, cluster *kube.Cluster, objects []m
 			fmt.Fprintf(out, "%-8s %s\n", kind, f)
 		}
 		if !wrong {
-			fmt.Fprintf(out, "the cluster has all %d objects; next: kubeadm token create --print-join-command\n", len(objects))
+			fmt.Fprintf(out, "the cluster has all %d objects; next: kubeadm token create --print-join-command\n",
+				len(objects))
 		}
 	}
 	if wrong {

@@ -25,7 +25,8 @@ func (f Flags) choose() (*Origin, error) {
 		return nil, err
 	}
 
-	o := &Origin{Options: collect.Options{Name: "local cluster", Local: true}, kubeconfig: local.Kubeconfig(), Hosts: local}
+	o := &Origin{Options: collect.Options{Name: "local cluster", Local: true}, kubeconfig: local.Kubeconfig(),
+		Hosts: local}
 	nodes := localNodes{cluster: local, nodes: map[string]look.Node{}}
 	for _, n := range local.Nodes() {
 		nodes.nodes[n.Name] = n

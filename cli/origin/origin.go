@@ -1,5 +1,5 @@
-// Package origin is where commands that show a cluster get what they show: from a local cluster and its nodes, or by a kubeconfig from an API server
-// and, through it, from the kubelets.
+// Package origin is where commands that show a cluster get what they show: from a local cluster and its nodes, or by a
+// kubeconfig from an API server and, through it, from the kubelets.
 package origin
 
 import (
@@ -42,7 +42,8 @@ type Hosts interface {
 	HNS(ctx context.Context, host, method, path string, body []byte) ([]byte, error)
 }
 
-// Open returns the cluster that the flags choose. changed is called after each change of the API's objects, once Run was called.
+// Open returns the cluster that the flags choose. changed is called after each change of the API's objects, once Run
+// was called.
 func (f Flags) Open(changed func()) (*Origin, error) {
 	o, err := f.choose()
 	if err != nil {
@@ -66,14 +67,17 @@ type asker interface {
 	AskNode(ctx context.Context, node, path string) ([]byte, error)
 }
 
-// kubeletWait is how long a program of a node keeps a question that comes by the API server, until it has news. A node that is cut off is noticed that much later.
+// kubeletWait is how long a program of a node keeps a question that comes by the API server, until it has news. A node
+// that is cut off is noticed that much later.
 const kubeletWait = 10 * time.Second
 
-// kubelets asks nodes through their kubelets, which pass on the questions to the node's other programs (kubelet/serve, programs.go).
+// kubelets asks nodes through their kubelets, which pass on the questions to the node's other programs (kubelet/serve,
+// programs.go).
 type kubelets struct{ api asker }
 
 // ErrNotOurs says what a 404 of a kubelet means: the path is one of Porthole's kubelets.
-var ErrNotOurs = errors.New("its kubelet does not pass on questions to the node's programs, so it is none of Porthole, or of an older version")
+var ErrNotOurs = errors.New(
+	"its kubelet does not pass on questions to the node's programs, so it is none of Porthole, or of an older version")
 
 func (k kubelets) Ask(ctx context.Context, n model.NodeRef, p collect.Program, path string) ([]byte, error) {
 	if p == collect.Proxy && n.OS != "windows" {

@@ -1,5 +1,5 @@
-// Package ovncontrolplane is the command ovn-control-plane: it keeps OVN's northbound database for a cluster whose nodes run
-// `porthole routes --mode ovn`.
+// Package ovncontrolplane is the command ovn-control-plane: it keeps OVN's northbound database for a cluster whose
+// nodes run `porthole routes --mode ovn`.
 package ovncontrolplane
 
 import (
@@ -48,10 +48,14 @@ func Command() *cobra.Command {
 	}
 
 	fs := c.Flags()
-	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file with the API server's address and our credentials (required)")
-	fs.StringVar(&f.nb, "nb", "", "OVN's northbound database, tcp:HOST:PORT or unix:PATH; several, separated by commas, are tried in turn (required)")
-	fs.StringVar(&f.sb, "sb", "", "OVN's southbound database, from which the chassis of deleted nodes are removed (required)")
-	fs.StringVar(&f.ranges.Pods, "cluster-cidr", "", "range of all pods: a node whose pod range lies outside gets no logical switch; empty: any range that a node can have counts")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"kubeconfig file with the API server's address and our credentials (required)")
+	fs.StringVar(&f.nb, "nb", "",
+		"OVN's northbound database, tcp:HOST:PORT or unix:PATH; several, separated by commas, are tried in turn (required)")
+	fs.StringVar(&f.sb, "sb", "",
+		"OVN's southbound database, from which the chassis of deleted nodes are removed (required)")
+	fs.StringVar(&f.ranges.Pods, "cluster-cidr", "",
+		"range of all pods: a node whose pod range lies outside gets no logical switch; empty: any range that a node can have counts")
 	fs.StringVar(&f.ranges.Services, "service-cidr", "", "range of all services, likewise")
 	fs.StringVar(&f.ranges.NodeBits, program.NodeBitsFlag, "", program.NodeBitsHelp)
 	fs.StringVar(&f.bind, "bind", "127.0.0.1:10262", "address and port of /healthz and /status; empty: none")

@@ -15,12 +15,15 @@ import (
 )
 
 // errNotOurs says what a 404 of a kubelet means.
-var errNotOurs = errors.New("its kubelet is none of Porthole, or of an older version: run porthole facts on the node and give the file with --facts")
+var errNotOurs = errors.New(
+	"its kubelet is none of Porthole, or of an older version: run porthole facts on the node and give the file with --facts")
 
-// askKubelets asks the kubelets of all nodes at once for the facts of their nodes, through the API server. unknown says why of those that did not
-// answer.
-func askKubelets(ctx context.Context, kubeconfig string, nodes []path.ClusterNode) (answered []path.Node, unknown string) {
-	client, _, err := networkapi.New(apiconn.Options{Kubeconfig: kubeconfig, UserAgent: "porthole-path", QPS: 100, Burst: 200})
+// askKubelets asks the kubelets of all nodes at once for the facts of their nodes, through the API server. unknown
+// says why of those that did not answer.
+func askKubelets(ctx context.Context, kubeconfig string, nodes []path.ClusterNode) (answered []path.Node,
+	unknown string) {
+	client, _, err := networkapi.New(apiconn.Options{Kubeconfig: kubeconfig, UserAgent: "porthole-path", QPS: 100,
+		Burst: 200})
 	if err != nil {
 		return nil, err.Error()
 	}

@@ -14,7 +14,8 @@ import (
 
 const defaultDir = cluster.DefaultDir
 
-// localFacts asks every node of the local cluster, and its router. A node that does not answer is one without facts; unknown says why.
+// localFacts asks every node of the local cluster, and its router. A node that does not answer is one without facts;
+// unknown says why.
 func localFacts(ctx context.Context, dir string) (nodes []path.Node, unknown string, err error) {
 	layout, err := cluster.NewLayout(dir)
 	if err != nil {
@@ -37,8 +38,10 @@ func localFacts(ctx context.Context, dir string) (nodes []path.Node, unknown str
 	return nodes, unknown, nil
 }
 
-// sendProbe sends a packet from one end to the other, and watches every machine that told facts, and the pods at both ends.
-func sendProbe(ctx context.Context, dir string, all *path.Facts, ends path.Ends, result path.Result) (*path.Probe, error) {
+// sendProbe sends a packet from one end to the other, and watches every machine that told facts, and the pods at both
+// ends.
+func sendProbe(ctx context.Context, dir string, all *path.Facts, ends path.Ends, result path.Result) (*path.Probe,
+	error) {
 	hosts, err := cluster.Lab(dir)
 	if err != nil {
 		return nil, err
@@ -74,9 +77,11 @@ func sendProbe(ctx context.Context, dir string, all *path.Facts, ends path.Ends,
 		sender = ends.Node
 	}
 	if watched[sender] == "" {
-		return nil, fmt.Errorf("the network of %s is not on this machine: it does not run in the local cluster now", sender)
+		return nil, fmt.Errorf("the network of %s is not on this machine: it does not run in the local cluster now",
+			sender)
 	}
-	p, err := probe.Send(ctx, probe.Options{Sender: watched[sender], Watched: watched, To: ends.To, Protocol: ends.Protocol})
+	p, err := probe.Send(ctx,
+		probe.Options{Sender: watched[sender], Watched: watched, To: ends.To, Protocol: ends.Protocol})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,5 @@
-// Package path is the command that follows one packet hop by hop, over facts that machines reported, without sending it.
+// Package path is the command that follows one packet hop by hop, over facts that machines reported, without sending
+// it.
 package path
 
 import (
@@ -59,14 +60,17 @@ func Command() *cobra.Command {
 			ctx, cancel := context.WithTimeout(c.Context(), limit)
 			defer cancel()
 			o.dirGiven = c.Flags().Changed("dir") || c.Flags().Changed("name")
-			return o.run(ctx, path.Request{From: args[0], To: args[1], Protocol: o.protocol}, c.OutOrStdout(), c.ErrOrStderr())
+			return o.run(ctx, path.Request{From: args[0], To: args[1], Protocol: o.protocol}, c.OutOrStdout(),
+				c.ErrOrStderr())
 		},
 	}
 
 	f := c.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of a user who may list nodes, pods, services and EndpointSlices; empty: that of the local cluster, whose nodes are asked")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"kubeconfig of a user who may list nodes, pods, services and EndpointSlices; empty: that of the local cluster, whose nodes are asked")
 	program.StateDir(f, &o.dir, defaultDir, "state folder of the local cluster")
-	f.StringSliceVar(&o.files, "facts", nil, "files that porthole facts printed on nodes and routers, in place of asking a local cluster")
+	f.StringSliceVar(&o.files, "facts", nil,
+		"files that porthole facts printed on nodes and routers, in place of asking a local cluster")
 	f.StringVar(&o.protocol, "protocol", "tcp", "tcp, udp or sctp")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
 	f.BoolVar(&o.probe, "probe", false, "send one packet and watch where it passes; in a local cluster")
@@ -107,7 +111,8 @@ func (o options) run(ctx context.Context, r path.Request, out, errs io.Writer) e
 	return nil
 }
 
-// document is what -o json prints: the ways, the first wrong hop of them, which machines did not answer, and what became of a probe.
+// document is what -o json prints: the ways, the first wrong hop of them, which machines did not answer, and what
+// became of a probe.
 type document struct {
 	path.Result
 	First   *path.Hop   `json:"first,omitempty"`

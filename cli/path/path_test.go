@@ -8,7 +8,8 @@ import (
 )
 
 func TestReadRefuses(t *testing.T) {
-	for text, want := range map[string]string{"{}": "it has no name", "x": "invalid character", `{"name": 1}`: "cannot unmarshal"} {
+	for text, want := range map[string]string{"{}": "it has no name", "x": "invalid character",
+		`{"name": 1}`: "cannot unmarshal"} {
 		file := filepath.Join(t.TempDir(), "facts.json")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 // farthest is how many letters of a flag may be wrong to be taken for another one.
 const farthest = 3
 
-// ExplainUnknown adds to an error about an unknown flag what replaced that flag, or which flag of fs may be meant. gone has what replaced flags of earlier
-// versions, by name; a name that ends in * stands for all that begin with it.
+// ExplainUnknown adds to an error about an unknown flag what replaced that flag, or which flag of fs may be meant.
+// gone has what replaced flags of earlier versions, by name; a name that ends in * stands for all that begin with it.
 func ExplainUnknown(fs *pflag.FlagSet, gone map[string]string, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {

@@ -6,13 +6,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpCommand returns `porthole help`. Cobra's own prints the help of everything when it does not know a command, and ends well.
+// helpCommand returns `porthole help`. Cobra's own prints the help of everything when it does not know a command, and
+// ends well.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
 		Short:   "Show what a command does, its flags and examples",
 		Example: "  porthole help join\n  porthole help host create",
-		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) (names []string,
+			_ cobra.ShellCompDirective) {
 			if of, rest, err := c.Root().Find(args); err == nil && len(rest) == 0 {
 				for _, below := range of.Commands() {
 					if below.IsAvailableCommand() {
@@ -30,7 +32,8 @@ func helpCommand() *cobra.Command {
 			}
 			if len(rest) > 0 {
 				of.SuggestionsMinimumDistance = distance
-				return usageError{fmt.Errorf("%s has no command %q (%s)", of.CommandPath(), rest[0], hint(of, of.SuggestionsFor(rest[0])))}
+				return usageError{fmt.Errorf("%s has no command %q (%s)", of.CommandPath(), rest[0],
+					hint(of, of.SuggestionsFor(rest[0])))}
 			}
 			of.InitDefaultHelpFlag()
 			return of.Help()

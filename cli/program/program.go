@@ -1,5 +1,5 @@
-// Package program runs a command line and turns its error into an exit code and a line on standard error. Commands that run until they
-// are stopped can write their log to a file, and be services of Windows.
+// Package program runs a command line and turns its error into an exit code and a line on standard error. Commands
+// that run until they are stopped can write their log to a file, and be services of Windows.
 package program
 
 import (
@@ -54,8 +54,8 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 	return root
 }
 
-// misused makes wrong arguments of a command, and of those below it, mistakes in the command line. A command that only groups others
-// has no arguments: it shows its help without, and knows no other name.
+// misused makes wrong arguments of a command, and of those below it, mistakes in the command line. A command that only
+// groups others has no arguments: it shows its help without, and knows no other name.
 func misused(c *cobra.Command) {
 	if args := c.Args; args != nil {
 		c.Args = func(c *cobra.Command, given []string) error {
@@ -72,7 +72,8 @@ func misused(c *cobra.Command) {
 				return c.Help()
 			}
 			c.SuggestionsMinimumDistance = distance
-			return usageError{fmt.Errorf("%s has no command %q (%s)", c.CommandPath(), given[0], hint(c, c.SuggestionsFor(given[0])))}
+			return usageError{fmt.Errorf("%s has no command %q (%s)", c.CommandPath(), given[0],
+				hint(c, c.SuggestionsFor(given[0])))}
 		}
 	}
 
@@ -92,8 +93,8 @@ func hint(c *cobra.Command, similar []string) string {
 	return "see `" + c.CommandPath() + " --help`"
 }
 
-// flagsLike returns the flags of a command whose names are similar to one. Cobra compares names of commands only, so the flags stand for
-// commands here.
+// flagsLike returns the flags of a command whose names are similar to one. Cobra compares names of commands only, so
+// the flags stand for commands here.
 func flagsLike(c *cobra.Command, name string) (similar []string) {
 	names := cobra.Command{SuggestionsMinimumDistance: distance}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -107,7 +108,8 @@ func flagsLike(c *cobra.Command, name string) (similar []string) {
 	return similar
 }
 
-// LogFlags adds the flags of the log file to a command that runs until it is stopped. Run reads them before flags are parsed.
+// LogFlags adds the flags of the log file to a command that runs until it is stopped. Run reads them before flags are
+// parsed.
 func LogFlags(fs *pflag.FlagSet) {
 	fs.String(logging.FileFlag, "", logging.FileHelp)
 	fs.Uint16(logging.SizeFlag, 0, logging.SizeHelp)
@@ -147,10 +149,12 @@ func (e refusedError) Unwrap() error { return e.error }
 // An error whose method Refused returns true needs no mark.
 func Refused(err error) error { return refusedError{err} }
 
-// Run runs a command line until it ends or is interrupted. It returns the exit code: 0 done, 1 failed, 2 misused, 4 refused.
+// Run runs a command line until it ends or is interrupted. It returns the exit code: 0 done, 1 failed, 2 misused, 4
+// refused.
 //
-// A service of Windows answers the service manager before its flags are parsed, so that an error in them is logged and the manager does
-// not report "error 1053: the service did not respond". If the service fails, the process ends and Run does not return.
+// A service of Windows answers the service manager before its flags are parsed, so that an error in them is logged and
+// the manager does not report "error 1053: the service did not respond". If the service fails, the process ends and
+// Run does not return.
 func Run(root *cobra.Command, args ...string) int {
 	root.SetArgs(args)
 	if len(args) == 0 || services[args[0]] == "" {
@@ -161,12 +165,13 @@ func Run(root *cobra.Command, args ...string) int {
 	service := slices.ContainsFunc(args[1:], asksForService) || platform.StartedByServiceManager()
 	logErr := toFile(file, service && platform.IsWindows)
 	if service {
-		managed, err := platform.AsService(platform.Service{Name: services[args[0]], Log: file.Path, Run: func(ctx context.Context) error {
-			if logErr != nil {
-				return logErr
-			}
-			return root.ExecuteContext(ctx)
-		}})
+		managed, err := platform.AsService(platform.Service{Name: services[args[0]], Log: file.Path,
+			Run: func(ctx context.Context) error {
+				if logErr != nil {
+					return logErr
+				}
+				return root.ExecuteContext(ctx)
+			}})
 		if managed {
 			return report(err, file.Path != "")
 		}
@@ -181,7 +186,8 @@ func Run(root *cobra.Command, args ...string) int {
 // asksForService reports whether the argument is --windows-service, or sets it to anything but false.
 func asksForService(arg string) bool {
 	name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-	return strings.HasPrefix(arg, "-") && strings.ReplaceAll(name, "_", "-") == ServiceFlag && (!given || !slices.Contains([]string{"false", "False", "FALSE", "f", "F", "0"}, value))
+	return strings.HasPrefix(arg, "-") && strings.ReplaceAll(name, "_", "-") == ServiceFlag &&
+		(!given || !slices.Contains([]string{"false", "False", "FALSE", "f", "F", "0"}, value))
 }
 
 // toFile sends the log to the file of o, if it names one. If service is true, the path must not be relative.
@@ -190,7 +196,9 @@ func toFile(o logging.FileOptions, service bool) error {
 		return nil
 	}
 	if service && !filepath.IsAbs(o.Path) {
-		return usageError{fmt.Errorf("--%s %s: give a full path: the working folder of a service is C:\\Windows\\System32", logging.FileFlag, o.Path)}
+		return usageError{fmt.Errorf(
+			"--%s %s: give a full path: the working folder of a service is C:\\Windows\\System32", logging.FileFlag,
+			o.Path)}
 	}
 	if err := o.Check(); err != nil {
 		return usageError{err}
@@ -202,15 +210,16 @@ func toFile(o logging.FileOptions, service bool) error {
 	return logging.ToFile(f)
 }
 
-// execute runs the command line until it ends or is interrupted by a signal. A service of Windows must not listen to these signals:
-// Go reports SIGTERM there also when any user logs off.
+// execute runs the command line until it ends or is interrupted by a signal. A service of Windows must not listen to
+// these signals: Go reports SIGTERM there also when any user logs off.
 func execute(root *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return root.ExecuteContext(ctx)
 }
 
-// report prints the error and returns its exit code. If logged is true, the log goes to a file, and report logs the error too.
+// report prints the error and returns its exit code. If logged is true, the log goes to a file, and report logs the
+// error too.
 func report(err error, logged bool) int {
 	if err == nil {
 		return 0

@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestLogFile: what a program that runs until it is stopped logs, and the error that ends it, is in its log file; so is a mistake
-// in its flags, which are read later than the file is opened.
+// TestLogFile: what a program that runs until it is stopped logs, and the error that ends it, is in its log file; so
+// is a mistake in its flags, which are read later than the file is opened.
 func TestLogFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "logs", "routes.log")
 	run := func(args ...string) (int, string) {
@@ -44,7 +44,8 @@ func TestLogFile(t *testing.T) {
 }
 
 func TestAsksForService(t *testing.T) {
-	for arg, want := range map[string]bool{"--windows-service": true, "-windows-service": true, "--windows-service=true": true,
+	for arg, want := range map[string]bool{"--windows-service": true, "-windows-service": true,
+		"--windows-service=true":  true,
 		"--windows-service=false": false, "windows-service": false, "--windows-services": false} {
 		if got := asksForService(arg); got != want {
 			t.Errorf("%s: %v", arg, got)
@@ -56,8 +57,10 @@ func TestAsksForService(t *testing.T) {
 func TestMisused(t *testing.T) {
 	root := func() *cobra.Command {
 		group := &cobra.Command{Use: "hosts", Args: cobra.NoArgs}
-		group.AddCommand(&cobra.Command{Use: "list", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return nil }})
-		two := &cobra.Command{Use: "path", Args: cobra.ExactArgs(2), RunE: func(*cobra.Command, []string) error { return os.ErrPermission }}
+		group.AddCommand(&cobra.Command{Use: "list", Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error { return nil }})
+		two := &cobra.Command{Use: "path", Args: cobra.ExactArgs(2),
+			RunE: func(*cobra.Command, []string) error { return os.ErrPermission }}
 		return Root(group, two)
 	}
 	for _, c := range []struct {
@@ -65,7 +68,8 @@ func TestMisused(t *testing.T) {
 		code int
 	}{
 		{nil, 0}, {[]string{"hosts"}, 0}, {[]string{"hosts", "list"}, 0}, {[]string{"path", "a", "b"}, 1},
-		{[]string{"path", "a"}, 2}, {[]string{"hosts", "list", "more"}, 2}, {[]string{"hosts", "lost"}, 2}, {[]string{"nothing"}, 2}, {[]string{"hosts", "--flag"}, 2},
+		{[]string{"path", "a"}, 2}, {[]string{"hosts", "list", "more"}, 2}, {[]string{"hosts", "lost"}, 2},
+		{[]string{"nothing"}, 2}, {[]string{"hosts", "--flag"}, 2},
 	} {
 		if code := Run(root(), c.args...); code != c.code {
 			t.Errorf("%q: exit code %d, want %d", c.args, code, c.code)
@@ -106,7 +110,8 @@ type unfit struct{}
 func (unfit) Error() string { return "a Wine" }
 func (unfit) Refused() bool { return true }
 
-// TestExitCode: an error is printed, unless the command has printed all. The exit code of a program that caused it is not porthole's.
+// TestExitCode: an error is printed, unless the command has printed all. The exit code of a program that caused it is
+// not porthole's.
 func TestExitCode(t *testing.T) {
 	ended := exec.Command("sh", "-c", "exit 7").Run()
 
@@ -119,7 +124,8 @@ func TestExitCode(t *testing.T) {
 		{"none", nil, 0, ""},
 		{"a code", fmt.Errorf("checking: %w", ExitCode(3)), 3, ""},
 		{"refused", Refused(errors.New("no runc")), 4, "porthole: no runc\n"},
-		{"refused by its own word", fmt.Errorf("creating host h1: %w", unfit{}), 4, "porthole: creating host h1: a Wine\n"},
+		{"refused by its own word", fmt.Errorf("creating host h1: %w", unfit{}), 4,
+			"porthole: creating host h1: a Wine\n"},
 		{"a cause", fmt.Errorf("stopping wineserver: %w", ended), 1, "porthole: stopping wineserver: exit status 7\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -5,7 +5,8 @@ import (
 	"os"
 )
 
-// ClearScreen returns what a terminal needs to show the next text in place of the last one; for files and pipes an empty line.
+// ClearScreen returns what a terminal needs to show the next text in place of the last one; for files and pipes an
+// empty line.
 func ClearScreen(out io.Writer) string {
 	if f, is := out.(*os.File); is {
 		if st, err := f.Stat(); err == nil && st.Mode()&os.ModeCharDevice != 0 {

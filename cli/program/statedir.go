@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// StateDir adds the flags --dir and --name, by which a command finds a local cluster. --name NAME means --dir FOLDER-NAME,
-// where folder is the state folder of the cluster without a name. If both are given, --dir decides.
+// StateDir adds the flags --dir and --name, by which a command finds a local cluster. --name NAME means --dir
+// FOLDER-NAME, where folder is the state folder of the cluster without a name. If both are given, --dir decides.
 func StateDir(fs *pflag.FlagSet, dir *string, folder, what string) {
 	fs.StringVar(dir, "dir", folder, what)
 	fs.Var(&clusterName{fs: fs, dir: dir, folder: folder}, "name",
@@ -30,7 +30,8 @@ func (n *clusterName) Type() string   { return "string" }
 
 func (n *clusterName) Set(name string) error {
 	if !clusterNames.MatchString(name) {
-		return fmt.Errorf("%q: use 1 to 20 characters of a-z, 0-9 and -, starting with a letter and not ending with -", name)
+		return fmt.Errorf("%q: use 1 to 20 characters of a-z, 0-9 and -, starting with a letter and not ending with -",
+			name)
 	}
 	n.nameGiven = name
 	if !n.fs.Changed("dir") {

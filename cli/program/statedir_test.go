@@ -12,8 +12,10 @@ func TestStateDir(t *testing.T) {
 		args []string
 		want string // empty: refused
 	}{
-		{nil, "/state"}, {[]string{"--name", "two"}, "/state-two"}, {[]string{"--name=a-2", "--dir=/x"}, "/x"}, {[]string{"--dir=/x", "--name=a-2"}, "/x"},
-		{[]string{"--name", ""}, ""}, {[]string{"--name", "../x"}, ""}, {[]string{"--name", "a."}, ""}, {[]string{"--name", "a-"}, ""}, {[]string{"--name", "abcdefghijklmnopqrstu"}, ""},
+		{nil, "/state"}, {[]string{"--name", "two"}, "/state-two"}, {[]string{"--name=a-2", "--dir=/x"}, "/x"},
+		{[]string{"--dir=/x", "--name=a-2"}, "/x"},
+		{[]string{"--name", ""}, ""}, {[]string{"--name", "../x"}, ""}, {[]string{"--name", "a."}, ""},
+		{[]string{"--name", "a-"}, ""}, {[]string{"--name", "abcdefghijklmnopqrstu"}, ""},
 	} {
 		var dir string
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -19,7 +19,8 @@ import (
 	"porthole.dev/porthole/web/model"
 )
 
-// fromFacts returns what is known of the API's objects: a document that shows all, and the reason chain of what is not right.
+// fromFacts returns what is known of the API's objects: a document that shows all, and the reason chain of what is not
+// right.
 func fromFacts(f *model.Facts, now time.Time) ([]entry, error) {
 	snapshot := model.Build(f, now)
 	document, err := model.Encode(snapshot, nil)
@@ -56,7 +57,8 @@ func fromFacts(f *model.Facts, now time.Time) ([]entry, error) {
 		err = errors.Join(err, add("pod", p.Key, p.State))
 	}
 	return []entry{
-		{name: "about.txt", what: "when, and by which version", data: fmt.Appendf(nil, "made %s by porthole %s\n", now.UTC().Format(time.RFC3339), version.Release())},
+		{name: "about.txt", what: "when, and by which version",
+			data: fmt.Appendf(nil, "made %s by porthole %s\n", now.UTC().Format(time.RFC3339), version.Release())},
 		{name: "cluster.json", what: "nodes, pods and services, as the page shows them", data: all},
 		{name: "why.txt", what: "what is not right, step by step", data: chains.Bytes()},
 		{name: "events.txt", what: "events", data: events(f)},
@@ -71,7 +73,8 @@ func events(f *model.Facts) []byte {
 		if at.IsZero() {
 			at = e.CreationTimestamp
 		}
-		lines = append(lines, fmt.Sprintf("%s %s %s %s/%s %s: %s (%d)", at.UTC().Format(time.RFC3339), e.Type, o.Kind, o.Namespace, o.Name, e.Reason, strings.Join(strings.Fields(e.Message), " "), e.Count))
+		lines = append(lines, fmt.Sprintf("%s %s %s %s/%s %s: %s (%d)", at.UTC().Format(time.RFC3339), e.Type, o.Kind,
+			o.Namespace, o.Name, e.Reason, strings.Join(strings.Fields(e.Message), " "), e.Count))
 	}
 	slices.Sort(lines)
 	return []byte(strings.Join(lines, "\n") + "\n")
@@ -97,7 +100,9 @@ func fromNodes(ctx context.Context, o *origin.Origin, f *model.Facts) (entries [
 			if err != nil {
 				data = []byte("it did not answer: " + err.Error() + "\n")
 			}
-			entries = append(entries, entry{name: fmt.Sprintf("nodes/%s/%s%s", n.Name, q.program, strings.ReplaceAll(q.path, "/", "-")), what: q.what, data: data})
+			entries = append(entries,
+				entry{name: fmt.Sprintf("nodes/%s/%s%s", n.Name, q.program, strings.ReplaceAll(q.path, "/", "-")),
+					what: q.what, data: data})
 		}
 	}
 	return entries

@@ -29,16 +29,19 @@ func localLogs(from origin.Flags) (entries []entry, err error) {
 		}
 		files = append(files, found...)
 	}
+
 	for _, file := range files {
 		data, err := end(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			data = fmt.Appendf(nil, "this log could not be read: %v\n", err) // a node's programs do not decide whether there is a report
+			// a node's programs do not decide whether there is a report
+			data = fmt.Appendf(nil, "this log could not be read: %v\n", err)
 		}
 		name := strings.TrimPrefix(strings.TrimPrefix(file, from.Dir), "/")
-		entries = append(entries, entry{name: "logs/" + strings.ReplaceAll(name, "/logs/", "/"), what: "the end of a log", data: data})
+		entries = append(entries,
+			entry{name: "logs/" + strings.ReplaceAll(name, "/logs/", "/"), what: "the end of a log", data: data})
 	}
 	return entries, nil
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// secretName matches the end of the name of a setting whose value is a secret: of a variable, a key of JSON or YAML, a flag, a header. What
-// may follow says in which form the value is. Names that go on with something else, such as tokenFile or secretName, say where a secret is
-// and are none.
+// secretName matches the end of the name of a setting whose value is a secret: of a variable, a key of JSON or YAML, a
+// flag, a header. What may follow says in which form the value is. Names that go on with something else, such as
+// tokenFile or secretName, say where a secret is and are none.
 const secretName = `(?:[A-Za-z0-9_.\-]*?(?:password|passwd|passphrase|passcode|pwd|secret|token|credential|credentials|psk|` +
 	`(?:api|access|account|admin|app|auth|client|consumer|decryption|encryption|deploy|host|hmac|license|master|primary|secondary|private|` +
 	`secret|shared|shared[_.\-]?access|signing|ssh|storage|subscription|validation|certificate|function|user|machine)[_.\-]?key(?:[_.\-]?base)?|` +
@@ -18,7 +18,8 @@ const secretName = `(?:[A-Za-z0-9_.\-]*?(?:password|passwd|passphrase|passcode|p
 	`sas[_.\-]?url|signature|csrf|xsrf|otp|pin[_.\-]?code|auth[_.\-]?key|cookie)|(?:[A-Za-z0-9_.\-]*[_.\-])?(?:pass|pw|sas|key64|mnemonic)|_auth|_authtoken)` +
 	`(?:[_.\-]?(?:[0-9]{1,3}|value|text|plain|raw|data|base64|b64|hash|old|new|prod|production|dev|test|staging))?`
 
-// rule is one form in which secrets appear. Of a match what its group v matches is replaced; without such a group all is.
+// rule is one form in which secrets appear. Of a match what its group v matches is replaced; without such a group all
+// is.
 type rule struct {
 	form string
 	re   *regexp.Regexp
@@ -34,7 +35,8 @@ func named(name, pattern string) rule {
 }
 
 // noValue are values of settings that are no secrets.
-var noValue = []string{"", "true", "false", "null", "nil", "<nil>", "none", "yes", "no", "{}", "[]", "{", "[", "|", ">", "|-", ">-", "(removed)"}
+var noValue = []string{"", "true", "false", "null", "nil", "<nil>", "none", "yes", "no", "{}", "[]", "{", "[", "|", ">",
+	"|-", ">-", "(removed)"}
 
 func isValue(found string) bool {
 	return !slices.Contains(noValue, strings.ToLower(strings.Trim(found, `"' `)))
@@ -47,15 +49,19 @@ func isNoWord(found string) bool {
 
 // rules are the forms that are found by how they look. Those come first that span lines.
 var rules = slices.Concat([]rule{
-	form("private key", `(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----`),
+	form("private key",
+		`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----`),
 	// A log may begin or end within one.
-	form("end of a private key", `(?s)\A(?P<v>[A-Za-z0-9+/=\s:,\\-]{16,}?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----`),
-	form("begin of a private key", `(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?P<v>[A-Za-z0-9+/=\s:,\\-]+)\z`),
+	form("end of a private key",
+		`(?s)\A(?P<v>[A-Za-z0-9+/=\s:,\\-]{16,}?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----`),
+	form("begin of a private key",
+		`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?P<v>[A-Za-z0-9+/=\s:,\\-]+)\z`),
 	{"private key in base64", regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/_-]{16,}={0,2}`), hidesKey},
 }, formats)
 
 // hint is in every line in which one of settings can begin. It is quick, and most lines of a log have none.
-var hint = regexp.MustCompile(`(?i)pass|pw|secret|token|credential|psk|key|conn|docker|hook|session|sas|signature|[cx]srf|otp|pin|cookie|mnemonic|auth|login|bearer|basic|negotiate|://|sig=|code=`)
+var hint = regexp.MustCompile(
+	`(?i)pass|pw|secret|token|credential|psk|key|conn|docker|hook|session|sas|signature|[cx]srf|otp|pin|cookie|mnemonic|auth|login|bearer|basic|negotiate|://|sig=|code=`)
 
 // settings are values by their names.
 var settings = []rule{
@@ -69,22 +75,27 @@ var settings = []rule{
 	named("single quotes", `(?i)\bNAME["']?\s*[:=]\s*'(?P<v>[^'\n]*)'`),
 	named("setting", `(?i)\bNAME["']?\s*[:=]\s*(?P<v>[^\s"',;&<>]+)`),
 	named("flag", `(?i)(?:^|[\s"'])--?NAME(?:["'],?)?[ \t]+["']?(?P<v>[^\s"',-][^\s"',]*)`),
-	named("command that sets", `(?i)\b(?:setx|env|arg|set-item|config set)[ \t]+(?:/m[ \t]+|env:)?NAME[ \t]+["']?(?P<v>[^\s"'=]+)`),
+	named("command that sets",
+		`(?i)\b(?:setx|env|arg|set-item|config set)[ \t]+(?:/m[ \t]+|env:)?NAME[ \t]+["']?(?P<v>[^\s"'=]+)`),
 	named("XML element", `(?is)<NAME>\s*(?P<v>[^<]+?)\s*</`),
 	named("XML attributes", `(?i)\b(?:key|name)\s*=\s*"NAME"\s+value\s*=\s*"(?P<v>[^"]*)"`),
 	named("login", `(?i)\blogin\s+\S+\s+password\s+(?P<v>\S+)`),
 	form("login of a registry", `(?i)"(?:auth|identitytoken|registrytoken)"\s*:\s*"(?P<v>[A-Za-z0-9+/=._~-]{8,})"`),
 	form("login of a registry in YAML", `(?im)^[ \t]*auth:[ \t]+["']?(?P<v>[A-Za-z0-9+/]{8,}={0,2})["']?[ \t]*$`),
-	{"authorization", regexp.MustCompile(`(?i)\b(?:bearer|basic|negotiate)\s+(?P<v>[A-Za-z0-9._~+/-]{8,}=*)`), isNoWord},
-	form("header", `(?im)\b(?:authorization|proxy-authorization|cookie|set-cookie)["']?\s*[:=]\s*\[?["']?(?P<v>[^\r\n"'\]]+)`),
+	{"authorization", regexp.MustCompile(`(?i)\b(?:bearer|basic|negotiate)\s+(?P<v>[A-Za-z0-9._~+/-]{8,}=*)`),
+		isNoWord},
+	form("header",
+		`(?im)\b(?:authorization|proxy-authorization|cookie|set-cookie)["']?\s*[:=]\s*\[?["']?(?P<v>[^\r\n"'\]]+)`),
 	form("password in an address", `\b[a-z][a-z0-9+.-]*://[^/\s:@"']*:(?P<v>[^/\s"']+)@`),
 	form("token in an address", `\b[a-z][a-z0-9+.-]*://(?P<v>[A-Za-z0-9_.~-]{20,})@`),
-	form("signed address", `(?i)[?&](?:sig|signature|x-amz-signature|x-amz-security-token|x-amz-credential|x-goog-signature|access_token|code|key|token)=(?P<v>[^&\s"'<>]+)`),
+	form("signed address",
+		`(?i)[?&](?:sig|signature|x-amz-signature|x-amz-security-token|x-amz-credential|x-goog-signature|access_token|code|key|token)=(?P<v>[^&\s"'<>]+)`),
 }
 
 // formats are secrets by how they look. Their makers chose these forms so that they are found.
 var formats = []rule{
-	// JSON Web Tokens: three parts in base64url (RFC 7519), or five if encrypted (RFC 7516), the first of which is a JSON object.
+	// JSON Web Tokens: three parts in base64url (RFC 7519), or five if encrypted (RFC 7516), the first of which is a
+	// JSON object.
 	form("JWT", `eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+){0,2}`),
 	// Bootstrap tokens of kubeadm: six and sixteen characters (kubernetes, bootstrap-token-api).
 	form("bootstrap token", `\b[a-z0-9]{6}\.[a-z0-9]{16}\b`),
@@ -94,7 +105,8 @@ var formats = []rule{
 	form("Google OAuth", `\bya29\.[0-9A-Za-z_-]{16,}|\bGOCSPX-[0-9A-Za-z_-]{20,}`),
 	form("GitHub", `\bgh[pousr]_[A-Za-z0-9]{36,}|\bgithub_pat_[A-Za-z0-9_]{22,}`),
 	form("GitLab", `\bgl(?:pat|dt|ptt|rt|soat|cbt|agent)-[A-Za-z0-9_-]{16,}`),
-	form("Slack", `\bxox[abeoprs](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}|\bxapp-[0-9]-[A-Za-z0-9-]{10,}|hooks\.slack\.com/(?:services|workflows)/(?P<v>[A-Za-z0-9/_-]{16,})`),
+	form("Slack",
+		`\bxox[abeoprs](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}|\bxapp-[0-9]-[A-Za-z0-9-]{10,}|hooks\.slack\.com/(?:services|workflows)/(?P<v>[A-Za-z0-9/_-]{16,})`),
 	form("npm, PyPI, RubyGems", `\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{16,}|\brubygems_[0-9a-f]{32,}`),
 	form("Docker", `\bdckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}`),
 	form("Stripe", `\b(?:sk|rk|whsec)_(?:live_|test_)?[0-9a-zA-Z]{16,}`),
@@ -105,7 +117,8 @@ var formats = []rule{
 	form("OpenAI, Anthropic, Hugging Face", `\bsk-[A-Za-z0-9_-]{20,}|\bhf_[A-Za-z0-9]{30,}`),
 	form("Azure AD", `\b[A-Za-z0-9_~.-]{3}8Q~[A-Za-z0-9_~.-]{30,}`),
 	form("key of 64 bytes", `(?:^|[^A-Za-z0-9+/])(?P<v>[A-Za-z0-9+/]{86}==)`),
-	form("hash of a password", `\$(?:1|2[abxy]|5|6|7|apr1|y|gy|argon2(?:id|i|d)|scrypt|pbkdf2[a-z0-9-]*)\$[./A-Za-z0-9$=,+_-]{20,}`),
+	form("hash of a password",
+		`\$(?:1|2[abxy]|5|6|7|apr1|y|gy|argon2(?:id|i|d)|scrypt|pbkdf2[a-z0-9-]*)\$[./A-Za-z0-9$=,+_-]{20,}`),
 }
 
 // hidesKey reports whether a text in base64 begins as a private key does.
@@ -136,7 +149,8 @@ func Redact(data []byte) (clean []byte, replaced int) {
 // spanning is how many of rules are for what spans lines.
 const spanning = 4
 
-// nextPart returns the lines at the begin of data that have a hint, each with the line behind it, or those that have none.
+// nextPart returns the lines at the begin of data that have a hint, each with the line behind it, or those that have
+// none.
 func nextPart(data []byte) (part []byte, hot bool) {
 	end := 0
 	for first := true; end < len(data); first = false {

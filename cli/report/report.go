@@ -62,7 +62,8 @@ private key is replaced. Names and addresses of nodes, pods, services and images
 	}
 
 	from.AddTo(c.Flags())
-	c.Flags().StringVar(&file, "file", "", "archive to write; it must not be there yet; empty: porthole-report-TIME.tar.gz in this folder")
+	c.Flags().StringVar(&file, "file", "",
+		"archive to write; it must not be there yet; empty: porthole-report-TIME.tar.gz in this folder")
 	c.Flags().BoolVar(&list, "list", false, "list what would be in the archive, and write nothing")
 	c.Flags().BoolVar(&yes, "yes", false, "write it without asking")
 	return c
@@ -86,7 +87,8 @@ func printList(out io.Writer, entries []entry) {
 		total += len(e.data)
 		removed += e.removed
 	}
-	fmt.Fprintf(out, "%8d  bytes in %d files; %d texts that look like secrets were replaced\n", total, len(entries), removed)
+	fmt.Fprintf(out, "%8d  bytes in %d files; %d texts that look like secrets were replaced\n", total, len(entries),
+		removed)
 }
 
 // write makes the archive. It is readable for its owner only, and an existing file is left alone.
@@ -107,7 +109,8 @@ func write(file string, entries []entry, now time.Time) (err error) {
 	zip := gzip.NewWriter(f)
 	archive := tar.NewWriter(zip)
 	for _, e := range entries {
-		if err := archive.WriteHeader(&tar.Header{Name: "porthole-report/" + e.name, Mode: 0o600, Size: int64(len(e.data)), ModTime: now}); err != nil {
+		if err := archive.WriteHeader(&tar.Header{Name: "porthole-report/" + e.name, Mode: 0o600,
+			Size: int64(len(e.data)), ModTime: now}); err != nil {
 			return fmt.Errorf("writing the report: %w", err)
 		}
 		if _, err := archive.Write(e.data); err != nil {

@@ -20,10 +20,14 @@ func TestRedact(t *testing.T) {
 		"bearer":                {"Authorization: Bearer 12345678abc", "Authorization: Bearer (removed)"},
 		"password in JSON":      {`{"password":"hunter22","user":"u"}`, `{"password":"(removed)","user":"u"}`},
 		"password in a URL":     {"https://user:hunter22@registry/v2", "https://user:(removed)@registry/v2"},
-		"private key":           {"a\n-----BEGIN RSA PRIVATE KEY-----\nxx\nyy\n-----END RSA PRIVATE KEY-----\nb", "a\n(removed)\nb"},
-		"names and addresses":   {"pod default/web-7f9c of node win01 at 10.244.1.7:80, image registry/shop/cart:1.4", "pod default/web-7f9c of node win01 at 10.244.1.7:80, image registry/shop/cart:1.4"},
-		"a word like a secret":  {"secrets \"x\" not found; tokens are rotated", "secrets \"x\" not found; tokens are rotated"},
-		"time and digest":       {"2026-11-01T12:00:00.123456789Z sha256:0123456789abcdef0123456789abcdef", "2026-11-01T12:00:00.123456789Z sha256:0123456789abcdef0123456789abcdef"},
+		"private key": {"a\n-----BEGIN RSA PRIVATE KEY-----\nxx\nyy\n-----END RSA PRIVATE KEY-----\nb",
+			"a\n(removed)\nb"},
+		"names and addresses": {"pod default/web-7f9c of node win01 at 10.244.1.7:80, image registry/shop/cart:1.4",
+			"pod default/web-7f9c of node win01 at 10.244.1.7:80, image registry/shop/cart:1.4"},
+		"a word like a secret": {"secrets \"x\" not found; tokens are rotated",
+			"secrets \"x\" not found; tokens are rotated"},
+		"time and digest": {"2026-11-01T12:00:00.123456789Z sha256:0123456789abcdef0123456789abcdef",
+			"2026-11-01T12:00:00.123456789Z sha256:0123456789abcdef0123456789abcdef"},
 	} {
 		got, n := Redact([]byte(c.in))
 		if string(got) != c.out {

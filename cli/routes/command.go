@@ -96,36 +96,54 @@ func Check(args []string) error {
 
 // register adds the flags of the command, with their defaults.
 func (f *flags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file with the API server's address and our credentials; required but in a pod, where the service account's are used")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"kubeconfig file with the API server's address and our credentials; required but in a pod, where the service account's are used")
 	fs.StringVar(&f.hostname, "hostname-override", "", "name of this node; empty: the host's name in lower case")
-	fs.StringVar(&f.nodeIP, "node-ip", "", "address of this node on the segment that the nodes share, or one of IPv4 and one of IPv6 with a comma;\nempty: its internal addresses in the API")
-	fs.StringVar(&f.ranges.Pods, "cluster-cidr", "", "range of all pods, of IPv4 and, behind a comma, of IPv6 if the cluster has both (required)")
+	fs.StringVar(&f.nodeIP, "node-ip", "",
+		"address of this node on the segment that the nodes share, or one of IPv4 and one of IPv6 with a comma;\nempty: its internal addresses in the API")
+	fs.StringVar(&f.ranges.Pods, "cluster-cidr", "",
+		"range of all pods, of IPv4 and, behind a comma, of IPv6 if the cluster has both (required)")
 	fs.StringVar(&f.ranges.Services, "service-cidr", "", "range of all services, likewise (required)")
 	fs.StringVar(&f.ranges.NodeBits, program.NodeBitsFlag, "", program.NodeBitsHelp)
 
-	fs.StringVar(&f.mode, "mode", routes.DefaultMode, "how packets get to other nodes: "+strings.Join(routes.Modes(), ", "))
-	fs.Uint32Var(&f.vxlanVNI, "vxlan-vni", vxlan.Default.VNI, "mode vxlan: number of the virtual network, the same on all nodes; Windows takes 4096 and above only")
-	fs.Uint16Var(&f.vxlanPort, "vxlan-port", vxlan.Default.Port, "mode vxlan: UDP port of the encapsulated packets; Windows takes 4789 only")
-	fs.BoolVar(&f.vxlanHybrid, "vxlan-hybrid-overlay", false, "mode vxlan, Windows: join the hybrid overlay of OVN-Kubernetes. Pod ranges and MAC addresses of nodes are those of its\n"+
-		"annotations k8s.ovn.org/…, and the VNI is its own, 4097")
+	fs.StringVar(&f.mode, "mode", routes.DefaultMode,
+		"how packets get to other nodes: "+strings.Join(routes.Modes(), ", "))
+	fs.Uint32Var(&f.vxlanVNI, "vxlan-vni", vxlan.Default.VNI,
+		"mode vxlan: number of the virtual network, the same on all nodes; Windows takes 4096 and above only")
+	fs.Uint16Var(&f.vxlanPort, "vxlan-port", vxlan.Default.Port,
+		"mode vxlan: UDP port of the encapsulated packets; Windows takes 4789 only")
+	fs.BoolVar(&f.vxlanHybrid, "vxlan-hybrid-overlay", false,
+		"mode vxlan, Windows: join the hybrid overlay of OVN-Kubernetes. Pod ranges and MAC addresses of nodes are those of its\n"+
+			"annotations k8s.ovn.org/…, and the VNI is its own, 4097")
 	f.ovn.register(fs)
 
-	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration, the one that the container runtime reads: on Windows\n\"C:\\Program Files\\containerd\\cni\\conf\" by containerd's defaults, C:\\etc\\cni\\net.d by sig-windows-tools; empty: none is written")
-	fs.StringVar(&f.stateDir, "state-dir", stateDir(), "folder for what has to outlive this program: on Windows the boot record (boot.json), and the host's routes while HNS changes\nits networks; in the mode bgp the nodes of the cluster")
-	fs.StringVar(&f.dataDir, "cni-data-dir", "", "Linux: folder in which CNI keeps the addresses in use; empty: the plugin's default, one per machine")
-	fs.BoolVar(&f.replaceNetwork, "replace-network", false, "Windows: replace an HNS network of our name that does not fit (another type, range or gateway)\n"+
-		"although it holds endpoints, which are deleted with it; without this flag it is reported and left alone")
-	fs.StringVar(&f.adapter, "adapter", "", "Windows: network adapter that a new HNS network is bound to, for example \"Ethernet 2\"; empty: the one with this node's address")
+	fs.StringVar(&f.confDir, "cni-conf-dir", "",
+		"folder for the CNI configuration, the one that the container runtime reads: on Windows\n\"C:\\Program Files\\containerd\\cni\\conf\" by containerd's defaults, C:\\etc\\cni\\net.d by sig-windows-tools; empty: none is written")
+	fs.StringVar(&f.stateDir, "state-dir", stateDir(),
+		"folder for what has to outlive this program: on Windows the boot record (boot.json), and the host's routes while HNS changes\nits networks; in the mode bgp the nodes of the cluster")
+	fs.StringVar(&f.dataDir, "cni-data-dir", "",
+		"Linux: folder in which CNI keeps the addresses in use; empty: the plugin's default, one per machine")
+	fs.BoolVar(&f.replaceNetwork, "replace-network", false,
+		"Windows: replace an HNS network of our name that does not fit (another type, range or gateway)\n"+
+			"although it holds endpoints, which are deleted with it; without this flag it is reported and left alone")
+	fs.StringVar(&f.adapter, "adapter", "",
+		"Windows: network adapter that a new HNS network is bound to, for example \"Ethernet 2\"; empty: the one with this node's address")
 
-	fs.BoolVar(&f.writeNode, "write-node", true, "write the condition NetworkUnavailable of this node, and the annotations that flannel needs; false: nodes are only read")
-	fs.BoolVar(&f.fromCluster, "from-cluster", false, "only read the cluster of --kubeconfig and print which mode fits its network; nothing is changed")
+	fs.BoolVar(&f.writeNode, "write-node", true,
+		"write the condition NetworkUnavailable of this node, and the annotations that flannel needs; false: nodes are only read")
+	fs.BoolVar(&f.fromCluster, "from-cluster", false,
+		"only read the cluster of --kubeconfig and print which mode fits its network; nothing is changed")
 	fs.StringVarP(&f.output, "output", "o", "text", "with --from-cluster: text or json")
-	fs.StringSliceVar(&f.dns, "cluster-dns", nil, "name servers for the CNI configuration of Windows pods; the kubelet's own settings win")
+	fs.StringSliceVar(&f.dns, "cluster-dns", nil,
+		"name servers for the CNI configuration of Windows pods; the kubelet's own settings win")
 	fs.StringSliceVar(&f.search, "dns-search", nil, "DNS search list that goes with --cluster-dns")
-	fs.StringVar(&f.runtime, "runtime-endpoint", runtimeEndpoint(), "Windows: container runtime's CRI. Endpoints and addresses of sandboxes that it does not know are freed after\n"+
-		"5 minutes; empty: they are left alone")
-	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261", "address and port of /healthz, /readyz, /metrics and /status; empty: none")
-	fs.StringVar(&f.bgpConfig, "bgp-config", "", "mode bgp: file with peers, AS number and times, YAML or JSON (docs/bgp.md); empty: those of the node's annotations")
+	fs.StringVar(&f.runtime, "runtime-endpoint", runtimeEndpoint(),
+		"Windows: container runtime's CRI. Endpoints and addresses of sandboxes that it does not know are freed after\n"+
+			"5 minutes; empty: they are left alone")
+	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261",
+		"address and port of /healthz, /readyz, /metrics and /status; empty: none")
+	fs.StringVar(&f.bgpConfig, "bgp-config", "",
+		"mode bgp: file with peers, AS number and times, YAML or JSON (docs/bgp.md); empty: those of the node's annotations")
 	f.router.add(fs)
 	fs.Bool(program.ServiceFlag, false, "run under the service manager of Windows, as the service porthole-routes")
 	program.LogFlags(fs)
@@ -141,7 +159,9 @@ func (f flags) overlay(windows bool) (vxlan.Config, error) {
 	case f.mode != vxlan.BackendType:
 		return c, errors.New("--vxlan-hybrid-overlay needs --mode vxlan")
 	case !windows:
-		return c, errors.New("--vxlan-hybrid-overlay is for Windows nodes: on Linux nodes OVN-Kubernetes itself makes the pod network and the tunnels")
+		return c,
+			errors.New(
+				"--vxlan-hybrid-overlay is for Windows nodes: on Linux nodes OVN-Kubernetes itself makes the pod network and the tunnels")
 	}
 	if c.VNI == vxlan.Default.VNI {
 		c.VNI = vxlan.HybridVNI
@@ -149,11 +169,12 @@ func (f flags) overlay(windows bool) (vxlan.Config, error) {
 	return c, nil
 }
 
-// resolve checks the flags and turns them into options. hostname is asked only if no flag names the node; node names are in
-// lower case. A node address that is not given stays invalid: then that of the node object counts.
+// resolve checks the flags and turns them into options. hostname is asked only if no flag names the node; node names
+// are in lower case. A node address that is not given stays invalid: then that of the node object counts.
 func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) {
 	o := routes.Options{
-		Kubeconfig: f.kubeconfig, Node: f.hostname, Mode: f.mode, ConfDir: f.confDir, StateDir: f.stateDir, DataDir: f.dataDir, DNS: f.dns, Search: f.search,
+		Kubeconfig: f.kubeconfig, Node: f.hostname, Mode: f.mode, ConfDir: f.confDir, StateDir: f.stateDir,
+		DataDir: f.dataDir, DNS: f.dns, Search: f.search,
 		ReplaceNetwork: f.replaceNetwork, Adapter: f.adapter, Bind: f.bind, BootID: platform.BootID(),
 		RuntimeEndpoint: f.runtime, ReadOnly: !f.writeNode,
 	}
@@ -253,7 +274,8 @@ func checkMode(mode string) error {
 	return fmt.Errorf("--mode %q is not known; known: %s", mode, known)
 }
 
-// runtimeEndpoint is the default of --runtime-endpoint: containerd's pipe on Windows, none on Linux, where the plugins are others'.
+// runtimeEndpoint is the default of --runtime-endpoint: containerd's pipe on Windows, none on Linux, where the plugins
+// are others'.
 func runtimeEndpoint() string {
 	if runtime.GOOS == "windows" {
 		return "npipe:////./pipe/containerd-containerd"

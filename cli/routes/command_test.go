@@ -10,7 +10,8 @@ import (
 )
 
 func valid() flags {
-	return flags{kubeconfig: "kubeconfig", ranges: program.Ranges{Pods: "10.244.0.0/16", Services: "10.96.0.0/16"}, mode: routes.DefaultMode}
+	return flags{kubeconfig: "kubeconfig", ranges: program.Ranges{Pods: "10.244.0.0/16", Services: "10.96.0.0/16"},
+		mode: routes.DefaultMode}
 }
 
 func hostname() (string, error) { return "WIN01\n", nil }
@@ -38,10 +39,13 @@ func TestResolveRefuses(t *testing.T) {
 		"--mode \"vpn\" is not known; known: host-gateway":            func(f *flags) { f.mode = "vpn" },
 		"Windows has no IP-in-IP: use `porthole routes --mode vxlan`": func(f *flags) { f.mode = "ipip" },
 		"--cluster-cidr 10.244.0.0/16,fd00:10:244::/48: mode bgp carries IPv4 only": func(f *flags) {
-			f.mode, f.ranges.Pods, f.ranges.Services = "bgp", "10.244.0.0/16,fd00:10:244::/48", "10.96.0.0/16,fd00:10:96::/112"
+			f.mode, f.ranges.Pods, f.ranges.Services = "bgp", "10.244.0.0/16,fd00:10:244::/48",
+				"10.96.0.0/16,fd00:10:96::/112"
 		},
-		"must both have a range of IPv6":            func(f *flags) { f.ranges.Pods = "10.244.0.0/16,fd00:10:244::/48" },
-		"Weave ended":                               func(f *flags) { f.mode = "weave" },
+		"must both have a range of IPv6": func(f *flags) {
+			f.ranges.Pods = "10.244.0.0/16,fd00:10:244::/48"
+		},
+		"Weave ended": func(f *flags) { f.mode = "weave" },
 		"--mode kubenet: kubenet is no CNI plugin":  func(f *flags) { f.mode = "kubenet" },
 		"--vxlan-hybrid-overlay needs --mode vxlan": func(f *flags) { f.vxlanHybrid = true },
 	} {
@@ -72,7 +76,8 @@ func TestHybridOverlay(t *testing.T) {
 		if err == nil {
 			err = o.Validate()
 		}
-		if c.want == "" && (err != nil || o.VNI != 4097 || !o.Hybrid) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && (err != nil || o.VNI != 4097 || !o.Hybrid) ||
+			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %+v, %v; want %q", c.name, o, err, c.want)
 		}
 	}

@@ -24,7 +24,8 @@ func (f flags) fit(ctx context.Context, advise Advise, out io.Writer) error {
 		return errors.New("--from-cluster: this program does not read clusters; use `porthole routes --from-cluster`")
 	}
 	if f.kubeconfig == "" {
-		return errors.New("--kubeconfig is required: the file with the API server's address and the credentials of a user who may read the cluster")
+		return errors.New(
+			"--kubeconfig is required: the file with the API server's address and the credentials of a user who may read the cluster")
 	}
 	if f.output != "text" && f.output != "json" {
 		return fmt.Errorf("-o %s: text and json are known", f.output)

@@ -72,9 +72,10 @@ func (o *common) connect() (*services.Manager, error) {
 	return services.Connect()
 }
 
-// withPrograms returns the function that a command about services runs. It connects to the service manager and calls do with it and with
-// the programs that the arguments name.
-func (o *common) withPrograms(do func(*cobra.Command, *services.Manager, []services.Program) error) func(*cobra.Command, []string) error {
+// withPrograms returns the function that a command about services runs. It connects to the service manager and calls
+// do with it and with the programs that the arguments name.
+func (o *common) withPrograms(do func(*cobra.Command, *services.Manager, []services.Program) error) func(*cobra.Command,
+	[]string) error {
 	return func(c *cobra.Command, args []string) error {
 		m, err := o.connect()
 		if err != nil {
@@ -105,7 +106,8 @@ func (o *common) print(out io.Writer, changes []services.Change) error {
 	return nil
 }
 
-// named returns the programs that the arguments name, or all if there are no arguments, in the order in which they are started.
+// named returns the programs that the arguments name, or all if there are no arguments, in the order in which they are
+// started.
 func named(args []string) ([]services.Program, error) {
 	if len(args) == 0 {
 		return services.Programs, nil
@@ -124,8 +126,8 @@ func named(args []string) ([]services.Program, error) {
 	return slices.Compact(list), nil
 }
 
-// installCommand makes `porthole service install`. With --start it starts a service that does not run; one that runs keeps its
-// old flags until it is restarted.
+// installCommand makes `porthole service install`. With --start it starts a service that does not run; one that runs
+// keeps its old flags until it is restarted.
 func installCommand() *cobra.Command {
 	var o common
 	var i services.Options
@@ -161,15 +163,18 @@ left alone, and an error is returned.`,
 			if err != nil && len(changes) == 0 {
 				return err
 			}
-			return errors.Join(err, o.print(c.OutOrStdout(), changes)) // a start that fails leaves the service as it was installed
+			// a start that fails leaves the service as it was installed
+			return errors.Join(err, o.print(c.OutOrStdout(), changes))
 		},
 	}
 
 	o.flags(c, true, true)
-	c.Flags().StringVar(&i.Program, "program", "", "full path of the .exe (default: that of the same name in this program's folder, such as kubelet.exe, else this program)")
+	c.Flags().StringVar(&i.Program, "program", "",
+		"full path of the .exe (default: that of the same name in this program's folder, such as kubelet.exe, else this program)")
 	c.Flags().StringVar(&i.LogDir, "log-dir", `C:\ProgramData\Porthole\logs`, "folder of the log files")
-	c.Flags().StringSliceVar(&i.DependsOn, "depends-on", nil, "services that must run first (default for kubelet: containerd, if there is such a service).\n"+
-		"Windows refuses to stop one of them while this service runs")
+	c.Flags().StringSliceVar(&i.DependsOn, "depends-on", nil,
+		"services that must run first (default for kubelet: containerd, if there is such a service).\n"+
+			"Windows refuses to stop one of them while this service runs")
 	c.Flags().BoolVar(&start, "start", false, "also start the service")
 	return c
 }
@@ -186,8 +191,10 @@ func complete(o *services.Options, p services.Program, m *services.Manager) erro
 		}
 		o.Program = own
 	}
+
 	if !filepath.IsAbs(o.Program) || !filepath.IsAbs(o.LogDir) {
-		return errors.New("--program and --log-dir need full paths: the working folder of a service is C:\\Windows\\System32")
+		return errors.New(
+			"--program and --log-dir need full paths: the working folder of a service is C:\\Windows\\System32")
 	}
 	if o.DependsOn == nil && p.Command == "kubelet" {
 		containerd, err := m.Get("containerd")
@@ -260,8 +267,8 @@ func stateChange(name, from, to string) []services.Change {
 	return []services.Change{{Service: name, Field: "state", From: cmp.Or(from, stopped), To: to}}
 }
 
-// uninstallCommand makes `porthole service uninstall`. The services share one source of events in the registry, so it is removed
-// only with the last of them.
+// uninstallCommand makes `porthole service uninstall`. The services share one source of events in the registry, so it
+// is removed only with the last of them.
 func uninstallCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
@@ -285,8 +292,10 @@ is left alone, and an error is returned. It is no error if a service does not ex
 	return c
 }
 
-// uninstall removes the services of list in the reverse order of their start. left is how many services of Programs remain.
-func uninstall(ctx context.Context, m *services.Manager, list []services.Program, o common) (changes []services.Change, left int, err error) {
+// uninstall removes the services of list in the reverse order of their start. left is how many services of Programs
+// remain.
+func uninstall(ctx context.Context, m *services.Manager, list []services.Program, o common) (changes []services.Change,
+	left int, err error) {
 	for _, p := range slices.Backward(services.Programs) {
 		s, err := m.Get(p.Name)
 		if err != nil {
@@ -377,22 +386,24 @@ func Print(out io.Writer, list []*services.Status) error {
 }
 
 func startCommand() *cobra.Command {
-	return each("start", "Start services, in the order routes, kube-proxy, kubelet", func(ctx context.Context, m *services.Manager, name string) error {
-		return m.Start(ctx, name)
-	}, running)
+	return each("start", "Start services, in the order routes, kube-proxy, kubelet",
+		func(ctx context.Context, m *services.Manager, name string) error {
+			return m.Start(ctx, name)
+		}, running)
 }
 
 func stopCommand() *cobra.Command {
-	return each("stop", "Stop services, in the order kubelet, kube-proxy, routes", func(ctx context.Context, m *services.Manager, name string) error {
-		return m.Stop(ctx, name)
-	}, stopped)
+	return each("stop", "Stop services, in the order kubelet, kube-proxy, routes",
+		func(ctx context.Context, m *services.Manager, name string) error {
+			return m.Stop(ctx, name)
+		}, stopped)
 }
 
 // action is what is done to a service by its name.
 type action func(context.Context, *services.Manager, string) error
 
-// each returns a command that brings each named service, or each that exists if none is named, to a state by do. Those that stop do so in
-// the reverse order of their start.
+// each returns a command that brings each named service, or each that exists if none is named, to a state by do. Those
+// that stop do so in the reverse order of their start.
 func each(verb, short string, do action, state string) *cobra.Command {
 	var o common
 	c := &cobra.Command{
@@ -428,9 +439,10 @@ func each(verb, short string, do action, state string) *cobra.Command {
 	return c
 }
 
-// planEach returns what brings the services to a state, in the order of list. A service that does not exist is an error only if the user
-// asked for it.
-func planEach(get func(string) (*services.Status, error), list []services.Program, state string, asked bool) (changes []services.Change, err error) {
+// planEach returns what brings the services to a state, in the order of list. A service that does not exist is an
+// error only if the user asked for it.
+func planEach(get func(string) (*services.Status, error), list []services.Program, state string,
+	asked bool) (changes []services.Change, err error) {
 	for _, p := range list {
 		s, err := get(p.Name)
 		switch {
@@ -464,7 +476,8 @@ func (o *common) printEach(out io.Writer, verb string, names []string) error {
 	return nil
 }
 
-// one does something to a service and returns true if it succeeded. A service that does not exist is an error only if the user named it.
+// one does something to a service and returns true if it succeeded. A service that does not exist is an error only if
+// the user named it.
 func (o *common) one(c *cobra.Command, m *services.Manager, p services.Program, do action) (done bool, err error) {
 	s, err := m.Get(p.Name)
 	if err != nil {

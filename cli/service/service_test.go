@@ -30,9 +30,11 @@ func TestPlanEach(t *testing.T) {
 		want  string
 	}{
 		{services.Programs, running, false, "change service kubelet: state from starting to running\n"},
-		{backward, stopped, false, "change service kubelet: state from starting to stopped\nchange service porthole-routes: state from running to stopped\n"},
+		{backward, stopped, false,
+			"change service kubelet: state from starting to stopped\nchange service porthole-routes: state from running to stopped\n"},
 		{services.Programs[:1], running, true, "nothing to change\n"},
-		{services.Programs[1:2], running, true, "there is no service kube-proxy: `porthole service install kube-proxy` makes it"},
+		{services.Programs[1:2], running, true,
+			"there is no service kube-proxy: `porthole service install kube-proxy` makes it"},
 	} {
 		var out strings.Builder
 		changes, err := planEach(get, c.list, c.state, c.asked)
@@ -50,7 +52,8 @@ func TestPlanEach(t *testing.T) {
 
 // TestStateChange: a service that would be installed first is not running.
 func TestStateChange(t *testing.T) {
-	if got := stateChange("kubelet", "", running); len(got) != 1 || got[0].String() != "change service kubelet: state from stopped to running" {
+	if got := stateChange("kubelet", "", running); len(got) != 1 ||
+		got[0].String() != "change service kubelet: state from stopped to running" {
 		t.Errorf("%v", got)
 	}
 	if got := stateChange("kubelet", running, running); got != nil {

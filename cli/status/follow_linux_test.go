@@ -45,7 +45,8 @@ func TestFollow(t *testing.T) {
 	}
 
 	bad := errors.New("no cluster")
-	err := follow(t.Context(), func(context.Context) (*cluster.Status, error) { return nil, bad }, "text", &bytes.Buffer{}, nil)
+	err := follow(t.Context(), func(context.Context) (*cluster.Status, error) { return nil, bad }, "text",
+		&bytes.Buffer{}, nil)
 	if !errors.Is(err, bad) {
 		t.Error(err)
 	}

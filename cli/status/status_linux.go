@@ -48,7 +48,8 @@ func Command() *cobra.Command {
 
 	program.StateDir(cmd.Flags(), &dir, cluster.DefaultDir, "state folder")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json for all that is known")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again whenever it changes, until Ctrl+C; with -o json one document a line")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
+		"show it again whenever it changes, until Ctrl+C; with -o json one document a line")
 	return cmd
 }
 
@@ -64,8 +65,10 @@ func show(status *cluster.Status, output string, out io.Writer) error {
 // again is how often the cluster is looked at while its status is watched.
 const again = time.Second
 
-// follow reads the status of the cluster now and at each tick, until ctx ends, and prints it when its text differs from the last one.
-func follow(ctx context.Context, read func(context.Context) (*cluster.Status, error), output string, out io.Writer, tick <-chan time.Time) error {
+// follow reads the status of the cluster now and at each tick, until ctx ends, and prints it when its text differs
+// from the last one.
+func follow(ctx context.Context, read func(context.Context) (*cluster.Status, error), output string, out io.Writer,
+	tick <-chan time.Time) error {
 	shown := ""
 	for {
 		status, err := read(ctx)

@@ -54,7 +54,8 @@ example an emulated host.`,
 			}
 
 			if output == "json" {
-				return json.NewEncoder(c.OutOrStdout()).Encode(map[string]any{"token": t.String(), "expires": t.Expires, "joinCommand": line})
+				return json.NewEncoder(c.OutOrStdout()).
+					Encode(map[string]any{"token": t.String(), "expires": t.Expires, "joinCommand": line})
 			}
 			if !print {
 				line = t.String()

@@ -1,4 +1,5 @@
-// Package top is the command that shows what goes on in a cluster now: pods of both systems, calls to HNS, services that change.
+// Package top is the command that shows what goes on in a cluster now: pods of both systems, calls to HNS, services
+// that change.
 package top
 
 import (
@@ -112,7 +113,8 @@ func Print(out io.Writer, s model.Snapshot, samples map[string][]model.Sample, n
 
 	fmt.Fprintf(out, "%s, %s\n", s.Cluster.Name, now.Format(time.TimeOnly))
 	if s.Cluster.API.Error != "" {
-		fmt.Fprintf(out, "the API server does not answer since %s: %s\n", s.Cluster.API.Since.Format(time.RFC3339), s.Cluster.API.Error)
+		fmt.Fprintf(out, "the API server does not answer since %s: %s\n", s.Cluster.API.Since.Format(time.RFC3339),
+			s.Cluster.API.Error)
 	}
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "\nPODS\tRIGHT\tMADE\tWRONG")
@@ -128,7 +130,9 @@ func Print(out io.Writer, s model.Snapshot, samples map[string][]model.Sample, n
 
 	fmt.Fprintln(w, "\nNODE\tRIGHT\tMADE\tWRONG\tROUTES\tFRONTENDS\tHNS CALLS/S\tFAILED/S\tMS EACH")
 	for _, n := range s.Nodes {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, pods[n.Name], of(n.Routes.Part, n.Routes.Present, n.Routes.Wanted), of(n.Proxy.Part, n.Proxy.Programmed, n.Proxy.Wanted), calls(samples[n.Name]))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", n.Name, pods[n.Name],
+			of(n.Routes.Part, n.Routes.Present, n.Routes.Wanted), of(n.Proxy.Part, n.Proxy.Programmed, n.Proxy.Wanted),
+			calls(samples[n.Name]))
 	}
 	if err := w.Flush(); err != nil {
 		return err

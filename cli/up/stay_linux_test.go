@@ -14,7 +14,8 @@ import (
 // TestReap: the ends of all children are taken note of, also of those that others leave behind, and the status is
 // that of the one that is waited for.
 func TestReap(t *testing.T) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil { // as the first process of a container is
+	// as the first process of a container is
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	// The outer shell ends with 3. Its grandchild `sleep` goes on, and becomes a child of this test.

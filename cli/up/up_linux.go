@@ -154,18 +154,31 @@ func choosePorts(cmd *cobra.Command, l cluster.Layout, config *cluster.Config) e
 func addShape(f *pflag.FlagSet, config *cluster.Config) {
 	f.IntVar(&config.LinuxNodes, "linux-nodes", config.LinuxNodes, "Linux nodes, 1 to 9")
 	f.IntVar(&config.WindowsNodes, "windows-nodes", config.WindowsNodes, "emulated Windows nodes, 0 to 40")
-	f.StringVar(&config.LinuxKubelet, "linux-kubelet", config.LinuxKubelet, "kubelet of the Linux nodes: porthole, or upstream, to compare with")
-	f.StringVar(&config.WindowsBuild, "windows-build", config.WindowsBuild, "Windows build of those nodes: 17763 (Server 2019), 20348 (2022), 26100 (2025); several with commas are taken in turn")
-	f.StringVar(&config.Supervisor, "supervisor", config.Supervisor, "who starts the programs of Windows nodes: processes, the cluster's supervisor; services: the node's service manager, after porthole.exe join has set the node up, as on Windows")
-	f.BoolVar(&config.WindowsKubeletOnly, "windows-kubelet-only", false, "Windows nodes run a kubelet and containerd.exe only, and are not Ready until HostProcess pods bring the pod network and kube-proxy")
-	f.BoolVar(&config.WindowsFirewall, "windows-firewall", false, "Windows nodes drop what comes in, but for programs with a rule, as Windows Server does; makes the rules for our programs")
-	f.StringVar(&config.WindowsMemory, "windows-memory", "", "memory of each Windows node, for example 4Gi; empty: that of the machine. Nothing is refused beyond it, but the kubelet evicts pods as it becomes scarce")
-	f.DurationVar(&config.WindowsNICFlap, "windows-nic-flap", 0, "how long a Windows node has no link and no address when its first HNS network is made; Windows takes 1 to 10 s")
-	f.StringVar(&config.WindowsNIC, "windows-nic", "", "second network card of Windows nodes, \"Ethernet 2\": SUBNET[,gateway=ADDRESS[,metric=N]], for example 10.98.0.0/24; with a gateway it has a default route")
-	f.StringVar(&config.WindowsAdapter, "windows-adapter", "", "network card to which the pods' network of Windows nodes is bound, for example \"Ethernet 2\"; empty: the one with the node's address")
-	f.StringVar(&config.Network, "network", config.Network, "how pods of different nodes reach each other: "+strings.Join(routes.Modes(), ", "))
-	f.StringVar(&config.PodCIDR, "pod-cidr", config.PodCIDR, "range of all pods, of IPv4, or of IPv4 and behind a comma of IPv6, which gives pods, nodes and services both")
-	f.IntVar(&config.NodeMask, "node-cidr-mask-size", 0, "length of a node's pod range of IPv4; 0: 24, or longer where --pod-cidr is too small for that")
+	f.StringVar(&config.LinuxKubelet, "linux-kubelet", config.LinuxKubelet,
+		"kubelet of the Linux nodes: porthole, or upstream, to compare with")
+	f.StringVar(&config.WindowsBuild, "windows-build", config.WindowsBuild,
+		"Windows build of those nodes: 17763 (Server 2019), 20348 (2022), 26100 (2025); several with commas are taken in turn")
+	f.StringVar(&config.Supervisor, "supervisor", config.Supervisor,
+		"who starts the programs of Windows nodes: processes, the cluster's supervisor; services: the node's service manager, after porthole.exe join has set the node up, as on Windows")
+	f.BoolVar(&config.WindowsKubeletOnly, "windows-kubelet-only", false,
+		"Windows nodes run a kubelet and containerd.exe only, and are not Ready until HostProcess pods bring the pod network and kube-proxy")
+	f.BoolVar(&config.WindowsFirewall, "windows-firewall", false,
+		"Windows nodes drop what comes in, but for programs with a rule, as Windows Server does; makes the rules for our programs")
+	f.StringVar(&config.WindowsMemory, "windows-memory", "",
+		"memory of each Windows node, for example 4Gi; empty: that of the machine. Nothing is refused beyond it, but the kubelet evicts pods as it becomes scarce")
+
+	f.DurationVar(&config.WindowsNICFlap, "windows-nic-flap", 0,
+		"how long a Windows node has no link and no address when its first HNS network is made; Windows takes 1 to 10 s")
+	f.StringVar(&config.WindowsNIC, "windows-nic", "",
+		"second network card of Windows nodes, \"Ethernet 2\": SUBNET[,gateway=ADDRESS[,metric=N]], for example 10.98.0.0/24; with a gateway it has a default route")
+	f.StringVar(&config.WindowsAdapter, "windows-adapter", "",
+		"network card to which the pods' network of Windows nodes is bound, for example \"Ethernet 2\"; empty: the one with the node's address")
+	f.StringVar(&config.Network, "network", config.Network,
+		"how pods of different nodes reach each other: "+strings.Join(routes.Modes(), ", "))
+	f.StringVar(&config.PodCIDR, "pod-cidr", config.PodCIDR,
+		"range of all pods, of IPv4, or of IPv4 and behind a comma of IPv6, which gives pods, nodes and services both")
+	f.IntVar(&config.NodeMask, "node-cidr-mask-size", 0,
+		"length of a node's pod range of IPv4; 0: 24, or longer where --pod-cidr is too small for that")
 	f.StringVar(&config.Listen, "listen", "",
 		"address of this machine on which the API server and the image registry are reached; empty: 127.0.0.1")
 	f.IntVar(&config.APIPort, "api-port", config.APIPort,

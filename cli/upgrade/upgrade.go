@@ -27,8 +27,10 @@ Exit codes: 0 done, 1 failed, 4 refused and nothing was changed, 5 the new versi
 	c.Example = `  porthole upgrade                  # in the folder of the unpacked archive of the new version
   porthole upgrade --dry-run
   porthole rollback                 # back to the version of before`
-	c.Flags().BoolVar(&o.SkipSums, "skip-sums", false, "take programs of a folder without SHA256SUMS, as one that somebody built")
-	c.Flags().StringVar(&o.Source, "source", "", "folder of the unpacked archive of the new version; empty: that of this program")
+	c.Flags().BoolVar(&o.SkipSums, "skip-sums", false,
+		"take programs of a folder without SHA256SUMS, as one that somebody built")
+	c.Flags().StringVar(&o.Source, "source", "",
+		"folder of the unpacked archive of the new version; empty: that of this program")
 	return c
 }
 
@@ -36,13 +38,15 @@ Exit codes: 0 done, 1 failed, 4 refused and nothing was changed, 5 the new versi
 func RollbackCommand() *cobra.Command {
 	c := command("rollback", &node.UpgradeOptions{}, node.Rollback)
 	c.Short = "Take the last upgrade of this node back"
-	c.Long = `Takes the last "porthole upgrade" back: one that was finished, or one that was interrupted, as by a power failure.`
+	c.Long =
+		`Takes the last "porthole upgrade" back: one that was finished, or one that was interrupted, as by a power failure.`
 	c.Example = `  porthole rollback
   porthole rollback --dry-run`
 	return c
 }
 
-func command(name string, o *node.UpgradeOptions, run func(context.Context, node.UpgradeOptions, func(string)) step.Report) *cobra.Command {
+func command(name string, o *node.UpgradeOptions,
+	run func(context.Context, node.UpgradeOptions, func(string)) step.Report) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:  name,
@@ -71,7 +75,8 @@ func command(name string, o *node.UpgradeOptions, run func(context.Context, node
 	fs := c.Flags()
 	fs.BoolVar(&o.Force, "force", false, "try a version again that was not healthy on this node before")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "say which versions would be exchanged, and change nothing")
-	fs.DurationVar(&o.Health, "health-timeout", 2*time.Minute, "how long the node may take to be Ready with the new programs")
+	fs.DurationVar(&o.Health, "health-timeout", 2*time.Minute,
+		"how long the node may take to be Ready with the new programs")
 	fs.StringVarP(&output, "output", "o", "text", "text or json")
 	return c
 }

@@ -11,8 +11,8 @@ import (
 	"porthole.dev/porthole/node/kubelet"
 )
 
-// release is the version of a release, such as v0.1.0. `make release VERSION=…` sets it with the linker; a program that somebody built from
-// the sources has none.
+// release is the version of a release, such as v0.1.0. `make release VERSION=…` sets it with the linker; a program
+// that somebody built from the sources has none.
 var release = "devel"
 
 // Release returns the version of this program; devel if it is of no release.
@@ -41,7 +41,8 @@ func Command() *cobra.Command {
 			case "json":
 				return json.NewEncoder(c.OutOrStdout()).Encode(i)
 			case "text":
-				_, err := fmt.Fprintf(c.OutOrStdout(), "porthole %s for Kubernetes %s (%s, %s)\n", i.Version, i.Kubernetes, i.Go, i.Platform)
+				_, err := fmt.Fprintf(c.OutOrStdout(), "porthole %s for Kubernetes %s (%s, %s)\n", i.Version,
+					i.Kubernetes, i.Go, i.Platform)
 				return err
 			}
 			return fmt.Errorf("--output %q: text and json are known", output)

@@ -127,7 +127,8 @@ func (q *questions) path(ctx context.Context, r *http.Request) (any, error) {
 	args := []string{"path", "--output=json", "--protocol=" + protocol}
 	if r.Method == http.MethodPost {
 		if q.from.Hosts == nil {
-			return nil, &serve.Misuse{Text: "probes are sent in local clusters only: this machine is none of this cluster's"}
+			return nil, &serve.Misuse{
+				Text: "probes are sent in local clusters only: this machine is none of this cluster's"}
 		}
 		args = append(args, "--probe")
 	}
@@ -146,7 +147,8 @@ func (q *questions) images(ctx context.Context, _ *http.Request) (any, error) {
 	}
 	var names []string
 	for _, p := range facts.Pods {
-		onWindows := windows[p.Spec.NodeName] || p.Spec.NodeSelector["kubernetes.io/os"] == "windows" || p.Spec.OS != nil && p.Spec.OS.Name == "windows"
+		onWindows := windows[p.Spec.NodeName] || p.Spec.NodeSelector["kubernetes.io/os"] == "windows" ||
+			p.Spec.OS != nil && p.Spec.OS.Name == "windows"
 		for _, c := range p.Spec.Containers {
 			if onWindows && !slices.Contains(names, c.Image) && len(names) < imagesShown {
 				names = append(names, c.Image)

@@ -57,7 +57,8 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if o.faults && from.Hosts == nil {
-		return program.Misused(fmt.Errorf("--allow-faults: faults are for emulated hosts of a local cluster, not with --kubeconfig"))
+		return program.Misused(fmt.Errorf(
+			"--allow-faults: faults are for emulated hosts of a local cluster, not with --kubeconfig"))
 	}
 	collector = collect.New(from.Options)
 
@@ -81,10 +82,12 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	tasks.Go(func() { from.Run(ctx) })
 	tasks.Go(func() { collector.Run(ctx) })
 	ask := &questions{from: from, collector: collector, flags: o.from, faults: o.faults}
-	return serve.Run(ctx, serve.Options{Listener: listener, Page: files, Source: collector, Linked: printLinks(out, from.Name), Questions: ask.all()})
+	return serve.Run(ctx, serve.Options{Listener: listener, Page: files, Source: collector,
+		Linked: printLinks(out, from.Name), Questions: ask.all()})
 }
 
-// garbage is how much of it is allowed in percent of what is in use: with 2,000 pods 12 MB are, and a collection takes some milliseconds.
+// garbage is how much of it is allowed in percent of what is in use: with 2,000 pods 12 MB are, and a collection takes
+// some milliseconds.
 const garbage = 30
 
 // printLinks returns a function that prints each link on a line of its own.

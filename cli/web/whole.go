@@ -16,11 +16,12 @@ import (
 	"porthole.dev/porthole/web/serve"
 )
 
-// alone is the name of the program that has this command only, and wholeName that of the one with all commands, which lies beside it.
+// alone is the name of the program that has this command only, and wholeName that of the one with all commands, which
+// lies beside it.
 const alone, wholeName = "porthole-web", "porthole"
 
-// whole answers a question that is rarely asked with another command of porthole, as JSON: what that needs takes no memory of the page's server
-// (ADR 2). The command is one of the cluster that the page shows.
+// whole answers a question that is rarely asked with another command of porthole, as JSON: what that needs takes no
+// memory of the page's server (ADR 2). The command is one of the cluster that the page shows.
 func (q *questions) whole(ctx context.Context, args ...string) (any, error) {
 	path, err := wholeProgram()
 	if err != nil {
@@ -46,7 +47,8 @@ func (q *questions) whole(ctx context.Context, args ...string) (any, error) {
 	return answered(out.Bytes(), errs.String(), err)
 }
 
-// answered is what a command answered: JSON, also when it ended with 1, which says that something is not right. Otherwise it wrote why not.
+// answered is what a command answered: JSON, also when it ended with 1, which says that something is not right.
+// Otherwise it wrote why not.
 func answered(out []byte, errs string, err error) (any, error) {
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -123,7 +123,8 @@ func Print(out io.Writer, c model.Chain, now time.Time) error {
 	return printSeen(out, c.Seen, now)
 }
 
-var words = map[model.State]string{model.Right: "right", model.Making: "being made", model.Wrong: "wrong", model.Unknown: "not known"}
+var words = map[model.State]string{model.Right: "right", model.Making: "being made", model.Wrong: "wrong",
+	model.Unknown: "not known"}
 
 // eventsShown bounds the events, newest first kept.
 const eventsShown = 8
@@ -138,7 +139,8 @@ func printSeen(out io.Writer, seen []model.Happening, now time.Time) error {
 		if e.Count > 1 {
 			times = fmt.Sprintf(" (%d times)", e.Count)
 		}
-		if _, err := fmt.Fprintf(out, "  %8s ago  %s: %s%s\n", now.Sub(e.At).Round(time.Second), e.Reason, e.Text, times); err != nil {
+		if _, err := fmt.Fprintf(out, "  %8s ago  %s: %s%s\n", now.Sub(e.At).Round(time.Second), e.Reason, e.Text,
+			times); err != nil {
 			return err
 		}
 	}

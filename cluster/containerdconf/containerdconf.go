@@ -44,7 +44,8 @@ func (o Options) Check() error {
 		return errors.New("containerd's folder, CNI configuration folder and CNI program folder must be given")
 	}
 	if n := len(o.Socket()); n > maxSocket {
-		return fmt.Errorf("state folder is too deep: the socket path %s has %d characters, at most %d fit", o.Socket(), n, maxSocket)
+		return fmt.Errorf("state folder is too deep: the socket path %s has %d characters, at most %d fit", o.Socket(),
+			n, maxSocket)
 	}
 	return nil
 }
@@ -66,7 +67,8 @@ func ContainerdConfig(o Options) []byte {
 	p("state = %q", o.State())
 	p("imports = []")
 	p("disabled_plugins = [%q, %q, %q, %q, %q]", "io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.blockfile",
-		"io.containerd.snapshotter.v1.erofs", "io.containerd.internal.v1.opt", "io.containerd.tracing.processor.v1.otlp")
+		"io.containerd.snapshotter.v1.erofs", "io.containerd.internal.v1.opt",
+		"io.containerd.tracing.processor.v1.otlp")
 	p("\n[debug]\n  level = %q", level)
 	p("\n[plugins.'io.containerd.server.v1.grpc']\n  address = %q", o.Socket())
 	p("\n[plugins.'io.containerd.server.v1.ttrpc']\n  address = %q", o.Socket()+".ttrpc")
@@ -83,10 +85,12 @@ func ContainerdConfig(o Options) []byte {
 	p("\n[plugins.'io.containerd.cri.v1.runtime'.cni]")
 	p("  bin_dirs = [%q]\n  conf_dir = %q\n  use_internal_loopback = %v", o.CNIBinDir, o.CNIConfDir, o.InternalLoopback)
 	p("\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n  default_runtime_name = %q", "runc")
-	p("\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n  runtime_type = %q", "io.containerd.runc.v2")
+	p("\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n  runtime_type = %q",
+		"io.containerd.runc.v2")
 	p("\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]")
 	p("  BinaryName = %q\n  SystemdCgroup = %v", o.RuncPath, o.SystemdCgroup)
-	p("\n[plugins.'io.containerd.grpc.v1.cri']\n  stream_server_address = %q\n  stream_server_port = %q", "127.0.0.1", "0")
+	p("\n[plugins.'io.containerd.grpc.v1.cri']\n  stream_server_address = %q\n  stream_server_port = %q", "127.0.0.1",
+		"0")
 	return b.Bytes()
 }
 
@@ -100,7 +104,8 @@ func Write(o Options) error {
 	if err := o.Check(); err != nil {
 		return fmt.Errorf("configuring containerd: %w", err)
 	}
-	for _, dir := range []string{o.Dir, o.Root(), o.State(), filepath.Join(o.CertsDir(), "_default"), o.CNIConfDir, o.CNIBinDir} {
+	for _, dir := range []string{o.Dir, o.Root(), o.State(), filepath.Join(o.CertsDir(), "_default"), o.CNIConfDir,
+		o.CNIBinDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("configuring containerd: %w", err)
 		}

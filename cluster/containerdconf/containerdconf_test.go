@@ -18,7 +18,8 @@ func TestContainerdReadsIt(t *testing.T) {
 		t.Fatalf("%v (run `make bundle`)", err)
 	}
 	dir := t.TempDir()
-	o := Options{Dir: dir, Registry: "http://10.99.0.1:5000", CNIConfDir: filepath.Join(dir, "net.d"), CNIBinDir: filepath.Join(dir, "bin"), RuncPath: "/opt/runc"}
+	o := Options{Dir: dir, Registry: "http://10.99.0.1:5000", CNIConfDir: filepath.Join(dir, "net.d"),
+		CNIBinDir: filepath.Join(dir, "bin"), RuncPath: "/opt/runc"}
 	for range 2 {
 		if err := Write(o); err != nil {
 			t.Fatal(err)
@@ -33,8 +34,10 @@ func TestContainerdReadsIt(t *testing.T) {
 		t.Error("containerd had to migrate the file")
 	}
 	for _, want := range []string{
-		"root = '" + o.Root() + "'", "address = '" + o.Socket() + "'", "restrict_oom_score_adj = true", "sandbox = 'porthole/pause:linux'",
-		"config_path = '" + o.CertsDir() + "'", "bin_dirs = ['" + o.CNIBinDir + "']", "conf_dir = '" + o.CNIConfDir + "'", "BinaryName = '/opt/runc'",
+		"root = '" + o.Root() + "'", "address = '" + o.Socket() + "'", "restrict_oom_score_adj = true",
+		"sandbox = 'porthole/pause:linux'",
+		"config_path = '" + o.CertsDir() + "'", "bin_dirs = ['" + o.CNIBinDir + "']",
+		"conf_dir = '" + o.CNIConfDir + "'", "BinaryName = '/opt/runc'",
 		"SystemdCgroup = false", "snapshotter = 'overlayfs'",
 	} {
 		if !strings.Contains(string(out), want) {

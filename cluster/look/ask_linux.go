@@ -35,7 +35,8 @@ func Open(dir string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Hosts: Hosts{dir}, nodes: shape.Nodes(), lab: lab.Lab(shape.Name), clients: map[string]*http.Client{}}, nil
+	return &Cluster{Hosts: Hosts{dir}, nodes: shape.Nodes(), lab: lab.Lab(shape.Name),
+		clients: map[string]*http.Client{}}, nil
 }
 
 // Nodes returns the nodes that the cluster should have.

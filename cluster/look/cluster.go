@@ -17,7 +17,8 @@ const (
 	Kubeconfig = "kubeconfig"
 )
 
-// Shape is what of a cluster's configuration says which nodes it has and what runs on them. cluster.Config has the same fields.
+// Shape is what of a cluster's configuration says which nodes it has and what runs on them. cluster.Config has the
+// same fields.
 type Shape struct {
 	Name               string `json:"name"`
 	LinuxNodes         int    `json:"linuxNodes"`
@@ -48,7 +49,8 @@ func (s Shape) Nodes() []Node {
 	}
 	for i := range s.WindowsNodes {
 		ours := !s.WindowsKubeletOnly
-		nodes = append(nodes, Node{Name: WindowsNode(i + 1), OS: "windows", Routes: ours, Proxy: ours && !noProxy[s.Network]})
+		nodes = append(nodes, Node{Name: WindowsNode(i + 1), OS: "windows", Routes: ours,
+			Proxy: ours && !noProxy[s.Network]})
 	}
 	return nodes
 }

@@ -10,8 +10,8 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// NetnsOf returns paths of the network namespaces, other than this process's own, that have the addresses, by address. Those of pods are in different
-// folders, or in none: processes lead to all of them.
+// NetnsOf returns paths of the network namespaces, other than this process's own, that have the addresses, by address.
+// Those of pods are in different folders, or in none: processes lead to all of them.
 func NetnsOf(addresses ...netip.Addr) (map[netip.Addr]string, error) {
 	wanted := map[netip.Addr]bool{}
 	for _, a := range addresses {

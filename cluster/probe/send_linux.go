@@ -24,7 +24,8 @@ const (
 	answerLimit = 2500 * time.Millisecond
 	// grace is how long frames are read after the answer.
 	grace = 150 * time.Millisecond
-	// tracePort is where a datagram goes for which no port was named: the first of traceroute(8), at which nobody listens.
+	// tracePort is where a datagram goes for which no port was named: the first of traceroute(8), at which nobody
+	// listens.
 	tracePort = 33434
 )
 
@@ -32,7 +33,8 @@ func nativeInt64(b []byte) int64 { return int64(binary.NativeEndian.Uint64(b)) }
 
 // Options are what is sent. All are required.
 type Options struct {
-	// Sender is the network namespace of the sender. Watched are those that are watched, by the names of machines and pods.
+	// Sender is the network namespace of the sender. Watched are those that are watched, by the names of machines and
+	// pods.
 	Sender  string
 	Watched map[string]string
 	To      netip.AddrPort // without a port it is a datagram
@@ -53,7 +55,8 @@ func Send(ctx context.Context, o Options) (*path.Probe, error) {
 		return nil, err
 	}
 	defer w.close()
-	// The kernel begins to put times on frames some moments after a socket has asked for them; there is nothing that says so.
+	// The kernel begins to put times on frames some moments after a socket has asked for them; there is nothing that
+	// says so.
 	time.Sleep(grace)
 
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
@@ -73,8 +76,11 @@ func Send(ctx context.Context, o Options) (*path.Probe, error) {
 	frames := w.seen(func(f *frame) bool { is, _ := match(f); return is })
 	for _, f := range frames {
 		_, answer := match(&f)
-		p.Sightings = append(p.Sightings, path.Sighting{At: f.at, Interface: f.iface, Out: f.out, Answer: answer, Micros: f.when.Sub(frames[0].when).Microseconds(),
-			From: netip.AddrPortFrom(f.packet.Src, f.packet.SrcPort), To: netip.AddrPortFrom(f.packet.Dst, f.packet.DstPort)})
+		p.Sightings = append(p.Sightings,
+			path.Sighting{At: f.at, Interface: f.iface, Out: f.out, Answer: answer,
+				Micros: f.when.Sub(frames[0].when).Microseconds(),
+				From:   netip.AddrPortFrom(f.packet.Src, f.packet.SrcPort),
+				To:     netip.AddrPortFrom(f.packet.Dst, f.packet.DstPort)})
 	}
 	return p, w.err
 }
@@ -82,8 +88,10 @@ func Send(ctx context.Context, o Options) (*path.Probe, error) {
 // refused is the answer of a machine where nobody listens.
 const refused = "a refusal: nobody listens there"
 
-// connect begins a connection of TCP and ends it. Its first packet is known by its sequence number, which no translation of addresses changes.
-func (o Options) connect(ctx context.Context, w *watcher) (sent, answer string, match func(*frame) (bool, bool), err error) {
+// connect begins a connection of TCP and ends it. Its first packet is known by its sequence number, which no
+// translation of addresses changes.
+func (o Options) connect(ctx context.Context, w *watcher) (sent, answer string, match func(*frame) (bool, bool),
+	err error) {
 	var conn net.Conn
 	began := time.Now()
 	err = platform.InNetns(o.Sender, func() (err error) {
@@ -99,14 +107,16 @@ func (o Options) connect(ctx context.Context, w *watcher) (sent, answer string, 
 		conn.Close()
 	case errors.Is(err, syscall.ECONNREFUSED):
 		answer = refused
-	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH):
+	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err) || errors.Is(err, unix.EHOSTUNREACH) ||
+		errors.Is(err, unix.ENETUNREACH):
 	default:
 		return "", "", nil, fmt.Errorf("sending a probe: %w", err)
 	}
 
 	time.Sleep(grace)
 	first := w.seen(func(f *frame) bool {
-		return f.packet.Protocol == packet.TCP && f.packet.Flags&(packet.FlagSYN|packet.FlagACK) == packet.FlagSYN && f.packet.Dst == o.To.Addr() && f.packet.DstPort == o.To.Port()
+		return f.packet.Protocol == packet.TCP && f.packet.Flags&(packet.FlagSYN|packet.FlagACK) == packet.FlagSYN &&
+			f.packet.Dst == o.To.Addr() && f.packet.DstPort == o.To.Port()
 	})
 	sent = fmt.Sprintf("the first packet of a connection to %s", o.To)
 	if len(first) == 0 {

@@ -111,10 +111,12 @@ func (w *watcher) read(fd int, at string, names map[int]string) {
 			return
 		}
 		link, ok := from.(*unix.SockaddrLinklayer)
-		if !ok || names[link.Ifindex] == "lo" && link.Pkttype == unix.PACKET_OUTGOING { // on lo each frame goes out and in
+		// on lo each frame goes out and in
+		if !ok || names[link.Ifindex] == "lo" && link.Pkttype == unix.PACKET_OUTGOING {
 			continue
 		}
-		f := frame{at: at, iface: names[link.Ifindex], out: link.Pkttype == unix.PACKET_OUTGOING, when: stamp(control[:c]), payload: slices.Clone(buffer[:n])}
+		f := frame{at: at, iface: names[link.Ifindex], out: link.Pkttype == unix.PACKET_OUTGOING,
+			when: stamp(control[:c]), payload: slices.Clone(buffer[:n])}
 		p, ok := packet.Decode(f.payload)
 		if !ok {
 			continue

@@ -1,5 +1,5 @@
-// Package relay carries TCP connections from this machine's loopback into the namespaces of a local cluster, so that the
-// machine's own network needs no link, address or route for it.
+// Package relay carries TCP connections from this machine's loopback into the namespaces of a local cluster, so that
+// the machine's own network needs no link, address or route for it.
 package relay
 
 import (
@@ -29,7 +29,8 @@ func ParseMap(s string) (Map, error) {
 	listen, rest, ok := strings.Cut(s, "=")
 	target, netns, ok2 := strings.Cut(rest, "@")
 	if !ok || !ok2 {
-		return Map{}, fmt.Errorf("--map %q: want LISTEN=TARGET@NETNS, for example 127.0.0.1:6443=10.99.0.11:6443@/var/run/netns/porthole-lin01", s)
+		return Map{}, fmt.Errorf(
+			"--map %q: want LISTEN=TARGET@NETNS, for example 127.0.0.1:6443=10.99.0.11:6443@/var/run/netns/porthole-lin01", s)
 	}
 	return Map{Listen: listen, Target: target, Netns: netns}, nil
 }
@@ -50,7 +51,8 @@ func Run(ctx context.Context, maps []Map) error {
 	return nil
 }
 
-// serve accepts the connections of one mapping until ctx ends. Connections that are open then go on until the program ends.
+// serve accepts the connections of one mapping until ctx ends. Connections that are open then go on until the program
+// ends.
 func serve(ctx context.Context, m Map) error {
 	listener, err := net.Listen("tcp", m.Listen)
 	if err != nil {
@@ -75,8 +77,8 @@ func serve(ctx context.Context, m Map) error {
 	}
 }
 
-// join connects from with the target of m, which is dialed inside m's network namespace, and copies both ways until both have
-// ended. It closes from.
+// join connects from with the target of m, which is dialed inside m's network namespace, and copies both ways until
+// both have ended. It closes from.
 func join(ctx context.Context, from *net.TCPConn, m Map) {
 	defer from.Close()
 	var to net.Conn

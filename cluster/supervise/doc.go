@@ -5,9 +5,9 @@
 //	   ▼                                                  │ output appended to its log file
 //	standby (waits for the lock) ◀─ takes over and adopts ┘
 //
-// Processes do not depend on their supervisor: they are sessions of their own that write to files, so they go on when the
-// supervisor is killed. The standby then gets the lock, adopts the processes that run, starts those that do not, and starts a new
-// standby.
+// Processes do not depend on their supervisor: they are sessions of their own that write to files, so they go on when
+// the supervisor is killed. The standby then gets the lock, adopts the processes that run, starts those that do not,
+// and starts a new standby.
 //
 //	state     trigger                        next
 //	waiting   all conditions hold            running

@@ -16,9 +16,9 @@ import (
 // holdLimit bounds how long Hold waits for a start that is under way, or for another Hold.
 const holdLimit = 30 * time.Second
 
-// Hold keeps the supervisor of a folder from starting processes of a node, those of none for "", until release is called or the
-// caller's process ends. Processes that run are left alone; what ends meanwhile is started again afterwards. When Hold returns, no
-// start is under way. The error says if no supervisor runs.
+// Hold keeps the supervisor of a folder from starting processes of a node, those of none for "", until release is
+// called or the caller's process ends. Processes that run are left alone; what ends meanwhile is started again
+// afterwards. When Hold returns, no start is under way. The error says if no supervisor runs.
 func Hold(ctx context.Context, runDir, node string) (release func(), err error) {
 	active, _ := Supervisors(runDir)
 	if active.PID == 0 {
@@ -38,7 +38,8 @@ func Hold(ctx context.Context, runDir, node string) (release func(), err error) 
 	return func() { f.Close() }, nil
 }
 
-// openHold opens the file whose lock says whether processes of a node may be started: a start has it shared, a Hold for itself.
+// openHold opens the file whose lock says whether processes of a node may be started: a start has it shared, a Hold
+// for itself.
 func openHold(runDir, node string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(runDir, "hold-"+node+".lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 }

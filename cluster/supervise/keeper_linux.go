@@ -70,8 +70,8 @@ func (k *keeper) enter(ctx context.Context, phase, waiting string) {
 	}
 }
 
-// run keeps one process running until ctx ends. It leaves the process running then, so that the next supervisor adopts it. It
-// starts one that ended again after a wait that grows with each end in a row.
+// run keeps one process running until ctx ends. It leaves the process running then, so that the next supervisor adopts
+// it. It starts one that ended again after a wait that grows with each end in a row.
 func (k *keeper) run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithValues("process", k.process.Name)
 	ends := 0 // in a row
@@ -165,7 +165,8 @@ func (k *keeper) held(ctx context.Context) bool {
 	}
 }
 
-// await returns true once no Hold is in force and all conditions of the process hold, and false if the context ends first.
+// await returns true once no Hold is in force and all conditions of the process hold, and false if the context ends
+// first.
 func (k *keeper) await(ctx context.Context) bool {
 	if !k.held(ctx) {
 		return false
@@ -253,14 +254,16 @@ func (k *keeper) start() error {
 	return nil
 }
 
-// command is the process's command, in a session of its own. A host name is set by a shell that the program then replaces: Go cannot do it between
-// the start of a process and its program.
+// command is the process's command, in a session of its own. A host name is set by a shell that the program then
+// replaces: Go cannot do it between the start of a process and its program.
 func (p Process) command() *exec.Cmd {
 	attributes := &syscall.SysProcAttr{Setsid: true}
 	cmd := exec.Command(p.Path, p.Args...)
 	if p.Hostname != "" {
 		attributes.Cloneflags = syscall.CLONE_NEWUTS
-		cmd = exec.Command("/bin/sh", append([]string{"-c", `echo "$0" > /proc/sys/kernel/hostname && exec "$@"`, p.Hostname, p.Path}, p.Args...)...)
+		cmd = exec.Command("/bin/sh",
+			append([]string{"-c", `echo "$0" > /proc/sys/kernel/hostname && exec "$@"`, p.Hostname, p.Path},
+				p.Args...)...)
 	}
 	if p.MakesBox {
 		attributes.Cloneflags |= confine.CloneFlags

@@ -19,10 +19,11 @@ func TestLostPower(t *testing.T) {
 		happened []func(dir string) error
 		want     bool
 	}{
-		"nothing has run":                      {nil, false},
-		"it runs, or was killed in this boot":  {[]func(string) error{listed}, false},
-		"a power failure":                      {[]func(string) error{listed, restarted}, true},
-		"a power failure emptied young files":  {[]func(string) error{listed, empty(processesFile), empty(bootFile)}, true},
+		"nothing has run":                     {nil, false},
+		"it runs, or was killed in this boot": {[]func(string) error{listed}, false},
+		"a power failure":                     {[]func(string) error{listed, restarted}, true},
+		"a power failure emptied young files": {[]func(string) error{listed, empty(processesFile), empty(bootFile)},
+			true},
 		"a shutdown":                           {[]func(string) error{listed, noteLeft, restarted}, false},
 		"a shutdown, a start, a power failure": {[]func(string) error{listed, noteLeft, listed, restarted}, true},
 		"down, and then a power failure":       {[]func(string) error{listed, down, restarted}, false},

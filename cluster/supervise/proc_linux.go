@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTicks returns the kernel's start time of a process (field 22 of /proc/PID/stat, proc(5)), or false if the process is gone
-// or is a zombie.
+// startTicks returns the kernel's start time of a process (field 22 of /proc/PID/stat, proc(5)), or false if the
+// process is gone or is a zombie.
 func startTicks(pid int) (uint64, bool) {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -45,7 +45,8 @@ func (s State) Alive() bool {
 	return s.PID > 0 && ok && ticks == s.StartTicks
 }
 
-// WaitEnd waits until the process ends, which need not be a child of this one. It returns false if that takes longer than wait.
+// WaitEnd waits until the process ends, which need not be a child of this one. It returns false if that takes longer
+// than wait.
 func WaitEnd(pid int, wait time.Duration) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -49,7 +49,8 @@ func (w *world) supervise() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := Run(ctx, Options{RunDir: w.dir, Self: []string{"/bin/true"}, Log: filepath.Join(w.dir, "standby.log")}); err != nil {
+		if err := Run(ctx, Options{RunDir: w.dir, Self: []string{"/bin/true"},
+			Log: filepath.Join(w.dir, "standby.log")}); err != nil {
 			w.t.Error(err)
 		}
 	}()
@@ -131,7 +132,8 @@ func TestWaitsForItsCondition(t *testing.T) {
 func TestHostname(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "name")
 	p := sleeper("a")
-	p.Hostname, p.Path, p.Args = "lin09", "/bin/sh", []string{"-c", `cat /proc/sys/kernel/hostname > "$0"; exec sleep 1000`, file}
+	p.Hostname, p.Path, p.Args = "lin09", "/bin/sh", []string{"-c",
+		`cat /proc/sys/kernel/hostname > "$0"; exec sleep 1000`, file}
 	w := newWorld(t, p)
 	w.state("a", running)
 	if err := wait.For(t.Context(), 10*time.Second, "the name in the file", func(context.Context) error {
@@ -154,7 +156,8 @@ func TestBefore(t *testing.T) {
 	p, follower := sleeper("a"), sleeper("b")
 	p.Before, follower.Follows = []string{"/bin/sh", "-c", "test -e " + file}, "a"
 	w := newWorld(t, p, follower)
-	if s := w.state("a", func(s State) bool { return s.Restarts > 0 && s.Phase == "backoff" }); s.PID != 0 || s.LastExit == "" {
+	if s := w.state("a", func(s State) bool { return s.Restarts > 0 && s.Phase == "backoff" }); s.PID != 0 ||
+		s.LastExit == "" {
 		t.Errorf("started all the same, or without a reason: %+v", s)
 	}
 	w.state("b", func(s State) bool { return s.Phase == "waiting" && s.PID == 0 })

@@ -39,7 +39,8 @@ type Options struct {
 	Log string
 }
 
-// WriteProcesses sets the list of processes that a supervisor keeps running. It must be called before the supervisor starts.
+// WriteProcesses sets the list of processes that a supervisor keeps running. It must be called before the supervisor
+// starts.
 func WriteProcesses(runDir string, processes []Process) error {
 	if err := platform.MakeFolder(runDir, platform.Closed); err != nil {
 		return err
@@ -66,8 +67,8 @@ func readList(runDir, name string) ([]Process, error) {
 	return processes, json.Unmarshal(data, &processes)
 }
 
-// Run waits until it is the only supervisor of the folder, then keeps the processes running until ctx ends. It leaves them
-// running: ending them is Shutdown's work.
+// Run waits until it is the only supervisor of the folder, then keeps the processes running until ctx ends. It leaves
+// them running: ending them is Shutdown's work.
 func Run(ctx context.Context, o Options) error {
 	lock, err := openLock(o.RunDir)
 	if err != nil {
@@ -105,7 +106,8 @@ func openLock(runDir string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(runDir, lockFile), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
 }
 
-// acquire waits for the lock or the end of ctx. A blocking flock cannot be interrupted, so acquire tries it again and again.
+// acquire waits for the lock or the end of ctx. A blocking flock cannot be interrupted, so acquire tries it again and
+// again.
 func acquire(ctx context.Context, lock *os.File) error {
 	for {
 		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -129,7 +131,8 @@ func writeSelf(file string) error {
 
 func writePID(file, name string, pid int) error {
 	ticks, _ := startTicks(pid)
-	k := keeper{file: file, state: State{Name: name, Phase: "running", PID: pid, StartTicks: ticks, Started: time.Now()}}
+	k := keeper{file: file, state: State{Name: name, Phase: "running", PID: pid, StartTicks: ticks,
+		Started: time.Now()}}
 	return k.save()
 }
 
@@ -187,7 +190,8 @@ func Supervisors(runDir string) (active, standby State) {
 	return active, standby
 }
 
-// States lists the processes' states, sorted by name. A process that should run by its state file and does not has the phase "dead".
+// States lists the processes' states, sorted by name. A process that should run by its state file and does not has the
+// phase "dead".
 func States(runDir string) ([]State, error) {
 	processes, err := readList(runDir, processesFile)
 	if errors.Is(err, os.ErrNotExist) {

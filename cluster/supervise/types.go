@@ -18,8 +18,8 @@ type Process struct {
 	Netns string `json:"netns,omitempty"`
 	// Hostname is the host name that the process sees, in a UTS namespace of its own; "" means the machine's.
 	Hostname string `json:"hostname,omitempty"`
-	// Box is the folder of an emulated Windows host. The process is started in the host's box (emulator/confine), whose first process is
-	// the one with MakesBox. "" means that it sees the machine.
+	// Box is the folder of an emulated Windows host. The process is started in the host's box (emulator/confine),
+	// whose first process is the one with MakesBox. "" means that it sees the machine.
 	Box      string `json:"box,omitempty"`
 	MakesBox bool   `json:"makesBox,omitempty"`
 	// Log receives standard output and error, appended; a file larger than 16 MiB is begun again.
@@ -28,13 +28,14 @@ type Process struct {
 	WaitFor []Condition `json:"waitFor,omitempty"`
 	// WaitOnce must hold before the first start only.
 	WaitOnce []Condition `json:"waitOnce,omitempty"`
-	// Before is a program with its arguments that must succeed before each start, in the process's namespace and with its log; it may
-	// take half a minute. Until it has, the process does not count as started. Nil for none.
+	// Before is a program with its arguments that must succeed before each start, in the process's namespace and with
+	// its log; it may take half a minute. Until it has, the process does not count as started. Nil for none.
 	Before []string `json:"before,omitempty"`
 	// Removes are files that must not exist when the process starts, such as sockets of an earlier one.
 	Removes []string `json:"removes,omitempty"`
-	// Follows names a process that this one needs without noticing its end: this one starts once that one runs, and is killed
-	// and started again when that one was replaced. (Wine's programs hang for ever when their wineserver is killed.)
+	// Follows names a process that this one needs without noticing its end: this one starts once that one runs, and is
+	// killed and started again when that one was replaced. (Wine's programs hang for ever when their wineserver is
+	// killed.)
 	Follows string `json:"follows,omitempty"`
 }
 
@@ -55,7 +56,8 @@ type State struct {
 	// Phase is one of waiting, running, backoff, stopped.
 	Phase string `json:"phase"`
 	PID   int    `json:"pid,omitempty"`
-	// StartTicks is the kernel's start time of PID, which distinguishes a process from a later one with the same number.
+	// StartTicks is the kernel's start time of PID, which distinguishes a process from a later one with the same
+	// number.
 	StartTicks uint64    `json:"startTicks,omitempty"`
 	Started    time.Time `json:"started,omitzero"`
 	// Leader is the pid of the followed process at the start.

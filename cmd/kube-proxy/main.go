@@ -1,4 +1,5 @@
-// Command kube-proxy is `porthole kube-proxy` alone, a program that is half as large and so takes less of a node's memory.
+// Command kube-proxy is `porthole kube-proxy` alone, a program that is half as large and so takes less of a node's
+// memory.
 package main
 
 import (

@@ -12,5 +12,6 @@ import (
 
 func main() {
 	client := hcn.New(hcn.Options{Deadline: 60 * time.Second})
-	ovn.Main("ovn_cni", ovn.Plugin{Links: ovn.Endpoints{Reader: client, Writer: client}, Agent: ovnet.AgentAddress, Kind: "internal", Database: platform.OVSDatabase})
+	ovn.Main("ovn_cni", ovn.Plugin{Links: ovn.Endpoints{Reader: client, Writer: client}, Agent: ovnet.AgentAddress,
+		Kind: "internal", Database: platform.OVSDatabase})
 }

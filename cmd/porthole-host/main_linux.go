@@ -1,5 +1,6 @@
-// Command porthole-host is the daemons of an emulated Windows host, `porthole host-hnsd`, `host-hcsd` and `host-scm`, with `host-clear` and `host-box`, in a
-// program of their own: a machine has them once for each host, and they take less than half of the memory in it.
+// Command porthole-host is the daemons of an emulated Windows host, `porthole host-hnsd`, `host-hcsd` and `host-scm`,
+// with `host-clear` and `host-box`, in a program of their own: a machine has them once for each host, and they take
+// less than half of the memory in it.
 package main
 
 import (
@@ -16,5 +17,6 @@ import (
 
 func main() {
 	runtime.MemProfileRate = 0 // nobody can ask for a profile of memory, and its table takes a megabyte
-	os.Exit(program.Run(program.Root(hosthnsd.Command(), hosthcsd.Command(), hostscm.Command(), hostclear.Command(), hostbox.Command()), os.Args[1:]...))
+	os.Exit(program.Run(program.Root(hosthnsd.Command(), hosthcsd.Command(), hostscm.Command(), hostclear.Command(),
+		hostbox.Command()), os.Args[1:]...))
 }

@@ -1,4 +1,5 @@
-// Command porthole-routes is `porthole routes` alone, a program that is half as large and so takes less of a node's memory.
+// Command porthole-routes is `porthole routes` alone, a program that is half as large and so takes less of a node's
+// memory.
 package main
 
 import (

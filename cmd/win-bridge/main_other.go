@@ -9,6 +9,7 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "win-bridge: needs Windows and its Host Networking Service; Linux nodes use the standard bridge plugin")
+	fmt.Fprintln(os.Stderr,
+		"win-bridge: needs Windows and its Host Networking Service; Linux nodes use the standard bridge plugin")
 	os.Exit(1)
 }

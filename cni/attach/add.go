@@ -16,8 +16,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Add gives the sandbox its endpoint. It returns when HNS reports the endpoint's policies and no broken state. If it fails, it deletes
-// what it made, and does not touch what was there.
+// Add gives the sandbox its endpoint. It returns when HNS reports the endpoint's policies and no broken state. If it
+// fails, it deletes what it made, and does not touch what was there.
 func (p *Plugin) Add(ctx context.Context, c Call) (*types100.Result, error) {
 	at, err := p.place(c, true)
 	if err != nil {
@@ -33,7 +33,8 @@ func (p *Plugin) Add(ctx context.Context, c Call) (*types100.Result, error) {
 	case at.joins && err == nil && found.Network == network.ID:
 		return result(network, found, at, c)
 	case at.joins && (err == nil || hns.IsAbsent(err)):
-		return nil, fmt.Errorf("container %s joins the network of sandbox %s, which has no endpoint on network %s", c.Container, at.sandbox, c.Config.Name)
+		return nil, fmt.Errorf("container %s joins the network of sandbox %s, which has no endpoint on network %s",
+			c.Container, at.sandbox, c.Config.Name)
 	case hns.IsAbsent(err):
 		return p.attachNew(ctx, c, network, at)
 	case err != nil:
@@ -52,7 +53,8 @@ func (p *Plugin) Add(ctx context.Context, c Call) (*types100.Result, error) {
 	return result(network, found, at, c)
 }
 
-// adopt puts an endpoint of an earlier ADD into the namespace and sees that it has its policies. Others that it has stay.
+// adopt puts an endpoint of an earlier ADD into the namespace and sees that it has its policies. Others that it has
+// stay.
 func (p *Plugin) adopt(ctx context.Context, c Call, network hns.Network, at place, found hns.Endpoint) error {
 	pool, err := ipam.Open(c.Config.IPAM, c.Config.Name)
 	if err != nil {
@@ -65,7 +67,8 @@ func (p *Plugin) adopt(ctx context.Context, c Call, network hns.Network, at plac
 	return p.enter(ctx, at, wanted, found.ID)
 }
 
-// enter puts an endpoint into the namespace, if the runtime does not do so itself, and sees that it has the wanted policies.
+// enter puts an endpoint into the namespace, if the runtime does not do so itself, and sees that it has the wanted
+// policies.
 func (p *Plugin) enter(ctx context.Context, at place, wanted hns.Endpoint, id hns.EndpointID) error {
 	if at.namespace != "" {
 		if err := p.Writer.AddToNamespace(ctx, at.namespace, id); err != nil {
@@ -114,10 +117,13 @@ func (p *Plugin) withNetworks(ctx context.Context, name string, cause error) err
 }
 
 // wanted returns the endpoint that a pod with these addresses has to have.
-func (p *Plugin) wanted(ctx context.Context, c Call, network hns.Network, pool *ipam.Pool, addresses []ipam.Address) (hns.Endpoint, error) {
-	pod := Pod{Config: c.Config, Network: network, Addresses: addresses, RouteGateway: pool.RouteGateway, Namespace: c.argument("K8S_POD_NAMESPACE")}
+func (p *Plugin) wanted(ctx context.Context, c Call, network hns.Network, pool *ipam.Pool,
+	addresses []ipam.Address) (hns.Endpoint, error) {
+	pod := Pod{Config: c.Config, Network: network, Addresses: addresses, RouteGateway: pool.RouteGateway,
+		Namespace: c.argument("K8S_POD_NAMESPACE")}
 	if len(addresses) == 0 {
-		return hns.Endpoint{}, fmt.Errorf("the endpoint of sandbox %s has no address of the configuration's ranges", c.Container)
+		return hns.Endpoint{}, fmt.Errorf("the endpoint of sandbox %s has no address of the configuration's ranges",
+			c.Container)
 	}
 	if c.Config.LoopbackDSR { // nothing else here depends on it
 		var err error
@@ -167,8 +173,8 @@ func (p *Plugin) attachNew(ctx context.Context, c Call, network hns.Network, at 
 	return result(network, made, at, c)
 }
 
-// create makes the endpoint. Addresses come from our own store: one that is in use in HNS is held by an endpoint whose pod is
-// gone. Such an endpoint is deleted if it is in no live namespace.
+// create makes the endpoint. Addresses come from our own store: one that is in use in HNS is held by an endpoint whose
+// pod is gone. Such an endpoint is deleted if it is in no live namespace.
 func (p *Plugin) create(ctx context.Context, wanted hns.Endpoint) (hns.Endpoint, error) {
 	made, err := p.Writer.CreateEndpoint(ctx, wanted)
 	if class := hns.ClassOf(err); class != hns.Invalid && class != hns.Exists {
@@ -186,7 +192,8 @@ func (p *Plugin) create(ctx context.Context, wanted hns.Endpoint) (hns.Endpoint,
 		}
 		if e.Namespace != "" {
 			if _, gone := p.Reader.Namespace(ctx, e.Namespace); !hns.IsAbsent(gone) {
-				return made, fmt.Errorf("address %s is held by endpoint %s in namespace %s: %w", wanted.Addrs[0], e.Name, e.Namespace, err)
+				return made, fmt.Errorf("address %s is held by endpoint %s in namespace %s: %w", wanted.Addrs[0],
+					e.Name, e.Namespace, err)
 			}
 		}
 		if gone := p.Writer.DeleteEndpoint(ctx, e.ID); gone != nil {
@@ -207,8 +214,8 @@ func sharesAddress(e, wanted hns.Endpoint) bool {
 	return false
 }
 
-// result returns the CNI result of an endpoint: its addresses with the prefix lengths of the network's subnets, and the gateway of
-// their family. An address of no subnet has the whole length of its family.
+// result returns the CNI result of an endpoint: its addresses with the prefix lengths of the network's subnets, and
+// the gateway of their family. An address of no subnet has the whole length of its family.
 func result(network hns.Network, e hns.Endpoint, at place, c Call) (*types100.Result, error) {
 	if len(e.Addrs) == 0 {
 		return nil, fmt.Errorf("endpoint %s has no address", e.Name)

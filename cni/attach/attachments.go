@@ -11,8 +11,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Attachments returns the sandboxes that have an endpoint or an address of the network. A network that HNS does not have has no
-// endpoints.
+// Attachments returns the sandboxes that have an endpoint or an address of the network. A network that HNS does not
+// have has no endpoints.
 func (p *Plugin) Attachments(ctx context.Context, config *contract.Config) ([]types.GCAttachment, error) {
 	pool, err := ipam.Open(config.IPAM, config.Name)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"porthole.dev/porthole/hns/hnstest"
 )
 
-// killed ends the goroutine that makes a call to HNS, before or after the call, as a kill ends the plugin's process. What a process
-// holds is released, as by deferred functions here: the lock of the address store.
+// killed ends the goroutine that makes a call to HNS, before or after the call, as a kill ends the plugin's process.
+// What a process holds is released, as by deferred functions here: the lock of the address store.
 type killed struct {
 	hnstest.Rules
 	die func() bool // reports whether to end now; asked twice for each call
@@ -86,16 +86,17 @@ type churn struct {
 	kills int
 }
 
-// TestChurn lets pods come and go, eight at a time, while one HNS call in ten fails and one in twenty calls of the plugin is killed
-// at some step. A pod whose ADD did not succeed is deleted, as runtimes do, until DEL succeeds. No two pods have an address at the
-// same time, none has one that is not for pods, and nothing is left. PORTHOLE_CNI_CHURN says how many pods (make test-cni: 10,000).
-// Rows 1.39, 1.66.
+// TestChurn lets pods come and go, eight at a time, while one HNS call in ten fails and one in twenty calls of the
+// plugin is killed at some step. A pod whose ADD did not succeed is deleted, as runtimes do, until DEL succeeds. No
+// two pods have an address at the same time, none has one that is not for pods, and nothing is left.
+// PORTHOLE_CNI_CHURN says how many pods (make test-cni: 10,000). Rows 1.39, 1.66.
 func TestChurn(t *testing.T) {
 	pods := 600
 	if n, err := strconv.Atoi(os.Getenv("PORTHOLE_CNI_CHURN")); err == nil {
 		pods = n
 	}
-	c := &churn{t: t, h: hnstest.New(hns.Version{Major: 13, Minor: 3}, testNetwork), dir: t.TempDir(), inUse: map[netip.Addr]string{}, given: map[netip.Addr]int{}}
+	c := &churn{t: t, h: hnstest.New(hns.Version{Major: 13, Minor: 3}, testNetwork), dir: t.TempDir(),
+		inUse: map[netip.Addr]string{}, given: map[netip.Addr]int{}}
 	c.conf = config(t, c.dir, withPolicies)
 	// The whole range, and a gateway in the midst of it.
 	c.conf.IPAM = fmt.Appendf(nil, `{"dataDir":%q,"subnet":"10.244.2.0/27","gateway":"10.244.2.13"}`, c.dir)
@@ -130,7 +131,8 @@ func (c *churn) work(worker, pods int) {
 	for i := range pods {
 		namespace := hns.NamespaceID(fmt.Sprintf("7f4c0000-0000-4000-8000-%04d%08d", worker, i))
 		c.h.AddNamespace(namespace)
-		call := Call{Container: fmt.Sprintf("pod-%d-%d", worker, i), Namespace: string(namespace), Interface: "eth0", Config: c.conf}
+		call := Call{Container: fmt.Sprintf("pod-%d-%d", worker, i), Namespace: string(namespace), Interface: "eth0",
+			Config: c.conf}
 		if result := c.add(random, call); result != nil {
 			c.took(call, result)
 			live = append(live, call)
@@ -182,7 +184,8 @@ func (c *churn) add(random *rand.Rand, call Call) (result *types100.Result) {
 	return result
 }
 
-// del repeats DEL until it succeeds. The address is free before the last attempt ends, so that it counts as free before.
+// del repeats DEL until it succeeds. The address is free before the last attempt ends, so that it counts as free
+// before.
 func (c *churn) del(random *rand.Rand, call Call) {
 	c.mu.Lock()
 	for addr, who := range c.inUse {

@@ -10,8 +10,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Del removes the sandbox's endpoint and then its address. What is gone already is not an error. For another container of the sandbox
-// it does nothing.
+// Del removes the sandbox's endpoint and then its address. What is gone already is not an error. For another container
+// of the sandbox it does nothing.
 func (p *Plugin) Del(ctx context.Context, c Call) error {
 	at, err := p.place(c, false)
 	if err != nil || at.joins {
@@ -43,8 +43,8 @@ func (p *Plugin) remove(ctx context.Context, e hns.Endpoint) error {
 	return p.Writer.DeleteEndpoint(ctx, e.ID)
 }
 
-// GC removes the endpoints and addresses of all sandboxes that the runtime does not know. An address stays if its endpoint could
-// not be removed.
+// GC removes the endpoints and addresses of all sandboxes that the runtime does not know. An address stays if its
+// endpoint could not be removed.
 func (p *Plugin) GC(ctx context.Context, config *contract.Config) error {
 	valid := map[string]bool{}
 	for _, a := range config.ValidAttachments {

@@ -11,10 +11,11 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// FuzzCalls checks that no configuration makes a call panic; that an endpoint has policies which HNS can read, valid host ports
-// and the masquerade network among the exceptions; and that nothing is left after DEL.
+// FuzzCalls checks that no configuration makes a call panic; that an endpoint has policies which HNS can read, valid
+// host ports and the masquerade network among the exceptions; and that nothing is left after DEL.
 func FuzzCalls(f *testing.F) {
-	for _, extra := range []string{``, `,"ipMasqNetwork":"10.244.0.0/16","loopbackDSR":true`, `,"prevResult":{"ips":[null]}`, `,"prevResult":{"ips":[{"address":"10.244.2.3/24"}]}`,
+	for _, extra := range []string{``, `,"ipMasqNetwork":"10.244.0.0/16","loopbackDSR":true`,
+		`,"prevResult":{"ips":[null]}`, `,"prevResult":{"ips":[{"address":"10.244.2.3/24"}]}`,
 		`,"runtimeConfig":{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"UDP"},{"hostPort":-1}]}`,
 		`,"policies":[{"name":"EndpointPolicy","value":{"Type":"OutBoundNAT","Settings":null}}],"ipMasqNetwork":"10.244.0.0/16"`,
 		`,"ipMasqNetwork":"::/0","cni.dev/valid-attachments":[{"containerID":"x"}]`} {
@@ -26,7 +27,8 @@ func FuzzCalls(f *testing.F) {
 		if err != nil || c.Name != "porthole" {
 			return
 		}
-		c.IPAM, _ = json.Marshal(map[string]string{"subnet": "10.244.2.0/24", "rangeStart": "10.244.2.3", "dataDir": dir})
+		c.IPAM, _ = json.Marshal(map[string]string{"subnet": "10.244.2.0/24", "rangeStart": "10.244.2.3",
+			"dataDir": dir})
 
 		ctx, h := context.Background(), newHost()
 		p := plugin(h)

@@ -21,14 +21,15 @@ import (
 // deadline of a whole CNI call. Runtimes give up later than that.
 const deadline = 90 * time.Second
 
-// Main serves one CNI call from the environment and standard input, and ends the process. Name and about are the plugin's, for
-// messages.
+// Main serves one CNI call from the environment and standard input, and ends the process. Name and about are the
+// plugin's, for messages.
 func Main(name, about string, p Plugin) {
 	serve := func(do func(context.Context, Call) error) func(*skel.CmdArgs) error {
 		return serving(name, p.Fields, do)
 	}
 	if err := checkInput(); err != nil {
-		_ = err.Print() // to standard output, where a runtime reads it; an error of writing there can be reported nowhere
+		// to standard output, where a runtime reads it; an error of writing there can be reported nowhere
+		_ = err.Print()
 		os.Exit(1)
 	}
 
@@ -51,9 +52,9 @@ func Main(name, about string, p Plugin) {
 	}, version.VersionsStartingFrom("0.1.0"), name+": "+about)
 }
 
-// checkInput reads the configuration and puts it back for package skel, whose error for a text that is not JSON does not name the line.
-// It reads nothing where skel reads nothing: for VERSION, and for a person who starts the program without CNI_COMMAND to see what it is.
-// Standard input may be a terminal then, and reading it would never end.
+// checkInput reads the configuration and puts it back for package skel, whose error for a text that is not JSON does
+// not name the line. It reads nothing where skel reads nothing: for VERSION, and for a person who starts the program
+// without CNI_COMMAND to see what it is. Standard input may be a terminal then, and reading it would never end.
 func checkInput() *types.Error {
 	if command := os.Getenv("CNI_COMMAND"); command == "" || command == "VERSION" {
 		return nil
@@ -65,7 +66,8 @@ func checkInput() *types.Error {
 	}
 	var any map[string]json.RawMessage
 	if err := json.Unmarshal(data, &any); err != nil && len(bytes.TrimSpace(data)) > 0 {
-		return types.NewError(types.ErrDecodingFailure, fmt.Sprint("reading the network configuration", contract.At(data, err)), "")
+		return types.NewError(types.ErrDecodingFailure,
+			fmt.Sprint("reading the network configuration", contract.At(data, err)), "")
 	}
 
 	r, w, err := os.Pipe()
@@ -97,7 +99,8 @@ func serving(name string, fields []string, do func(context.Context, Call) error)
 
 		ctx, cancel := context.WithTimeout(context.Background(), deadline)
 		defer cancel()
-		err = do(ctx, Call{Container: args.ContainerID, Namespace: args.Netns, Interface: args.IfName, Args: args.Args, Config: config})
+		err = do(ctx, Call{Container: args.ContainerID, Namespace: args.Netns, Interface: args.IfName, Args: args.Args,
+			Config: config})
 		if err != nil && hns.ClassOf(err) == hns.Unknown && os.Getenv("CNI_COMMAND") == "STATUS" {
 			return types.NewError(types.ErrPluginNotAvailable, err.Error(), "")
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 )
 
-// TestCheckInput: the configuration is checked and passed on. Without a command, and for VERSION, nothing is read: the pipe here stays
-// open like a terminal.
+// TestCheckInput: the configuration is checked and passed on. Without a command, and for VERSION, nothing is read: the
+// pipe here stays open like a terminal.
 func TestCheckInput(t *testing.T) {
 	for _, c := range []struct{ command, input, want string }{
 		{"", "", ""},
@@ -49,14 +49,17 @@ func TestCheckInput(t *testing.T) {
 	}
 }
 
-// TestNonsenseIsRefused: a configuration that HNS would make nonsense of ends ADD before HNS is asked. DEL goes on: an earlier version may
-// have attached the pod.
+// TestNonsenseIsRefused: a configuration that HNS would make nonsense of ends ADD before HNS is asked. DEL goes on: an
+// earlier version may have attached the pod.
 func TestNonsenseIsRefused(t *testing.T) {
-	config := []byte(`{"name":"n","policies":[{"name":"EndpointPolicy","value":{"Type":"ROUTE","DestinationPrefix":"<your service cidr>","NeedEncap":true}}]}`)
-	for command, want := range map[string]string{"ADD": `DestinationPrefix "<your service cidr>" is not a range`, "CHECK": "is not a range", "DEL": "", "GC": ""} {
+	config := []byte(
+		`{"name":"n","policies":[{"name":"EndpointPolicy","value":{"Type":"ROUTE","DestinationPrefix":"<your service cidr>","NeedEncap":true}}]}`)
+	for command, want := range map[string]string{"ADD": `DestinationPrefix "<your service cidr>" is not a range`,
+		"CHECK": "is not a range", "DEL": "", "GC": ""} {
 		t.Setenv("CNI_COMMAND", command)
 		asked := false
-		err := serving("win-overlay", nil, func(context.Context, Call) error { asked = true; return nil })(&skel.CmdArgs{StdinData: config})
+		err := serving("win-overlay", nil,
+			func(context.Context, Call) error { asked = true; return nil })(&skel.CmdArgs{StdinData: config})
 		if asked != (want == "") || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: asked %v, %v", command, asked, err)
 		}

@@ -80,9 +80,9 @@ func Addrs(pod Pod) (addrs []netip.Addr, bits int) {
 	return addrs, pod.Addresses[0].Prefix.Bits()
 }
 
-// Policies returns the policies of a pod's endpoint: those of the configuration, with the masquerade network as one more
-// exception of address translation; the pod's host ports, with a rule that allows them if the configuration asks for it; and
-// translation of a pod's calls to itself through a service.
+// Policies returns the policies of a pod's endpoint: those of the configuration, with the masquerade network as one
+// more exception of address translation; the pod's host ports, with a rule that allows them if the configuration asks
+// for it; and translation of a pod's calls to itself through a service.
 func Policies(pod Pod) ([]hns.Policy, error) {
 	c := pod.Config
 	out := slices.Clone(c.Policies)
@@ -131,7 +131,8 @@ func Policies(pod Pod) ([]hns.Policy, error) {
 	return out, nil
 }
 
-// withException returns the policies with the network among the exceptions of the first translation that names no destinations.
+// withException returns the policies with the network among the exceptions of the first translation that names no
+// destinations.
 func withException(list []hns.Policy, network string) ([]hns.Policy, error) {
 	for i, p := range list {
 		if p.Type != "OutBoundNAT" {

@@ -93,7 +93,8 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, _ := json.Marshal(first)
-	want := `{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","sandbox":"` + ns1 + `"}],"ips":[{"address":"10.244.2.3/24","gateway":"10.244.2.1","interface":0}]}`
+	want := `{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","sandbox":"` + ns1 +
+		`"}],"ips":[{"address":"10.244.2.3/24","gateway":"10.244.2.1","interface":0}]}`
 	if diff := cmp.Diff(want, string(data)); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
@@ -131,7 +132,8 @@ func TestLife(t *testing.T) {
 }
 
 // calls are the calls to HNS that ADD makes, and DEL after it.
-var calls = []string{"read version", "find network", "find endpoint", "create endpoint", "add endpoint", "read endpoint", "remove endpoint", "delete endpoint"}
+var calls = []string{"read version", "find network", "find endpoint", "create endpoint", "add endpoint",
+	"read endpoint", "remove endpoint", "delete endpoint"}
 
 func only(kind string, how hnstest.Outcome) func(string) hnstest.Outcome {
 	return func(k string) hnstest.Outcome {
@@ -142,8 +144,8 @@ func only(kind string, how hnstest.Outcome) func(string) hnstest.Outcome {
 	}
 }
 
-// Each call to HNS fails in turn, before or after it has done its work. What a failed ADD leaves, DEL removes; the address of an
-// endpoint that may be there is never free.
+// Each call to HNS fails in turn, before or after it has done its work. What a failed ADD leaves, DEL removes; the
+// address of an endpoint that may be there is never free.
 func TestEveryCallFailsInTurn(t *testing.T) {
 	ctx := context.Background()
 	for _, kind := range calls {
@@ -153,7 +155,8 @@ func TestEveryCallFailsInTurn(t *testing.T) {
 			h.SetFault(only(kind, how))
 			_, err := p.Add(ctx, call(c))
 			failed := err != nil
-			if failed != (h.Count(kind) > 0) && kind != "find endpoint" { // which is absent, whether HNS answers late or not
+			// which is absent, whether HNS answers late or not
+			if failed != (h.Count(kind) > 0) && kind != "find endpoint" {
 				t.Errorf("ADD while %q fails: %v", kind, err)
 			}
 			held := h.Dump() != ""
@@ -175,7 +178,8 @@ func TestEveryCallFailsInTurn(t *testing.T) {
 
 // A call that HNS refuses is known not to be done: ADD takes back what it made by itself.
 func TestRefusedAddLeavesNothing(t *testing.T) {
-	refused := &hns.Error{Doing: "create endpoint", Class: hns.Unsupported, Code: 0x803b0015, Err: errors.New("refused")}
+	refused := &hns.Error{Doing: "create endpoint", Class: hns.Unsupported, Code: 0x803b0015,
+		Err: errors.New("refused")}
 	dir, h := t.TempDir(), newHost()
 	h.Refuse = func(string, *hns.Endpoint, *hns.LoadBalancer) error { return refused }
 	if _, err := plugin(h).Add(context.Background(), call(config(t, dir, ""))); !errors.Is(err, refused) {
@@ -276,12 +280,14 @@ func TestGC(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) {
-		*eps = append(*eps, hns.Endpoint{ID: "host", Name: "porthole_ep", Network: "net-1", Addrs: []netip.Addr{netip.MustParseAddr("10.244.2.2")}})
+		*eps = append(*eps, hns.Endpoint{ID: "host", Name: "porthole_ep", Network: "net-1",
+			Addrs: []netip.Addr{netip.MustParseAddr("10.244.2.2")}})
 	})
 	if err := p.GC(ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff("endpoint local 10.244.2.2 \"porthole_ep\"\n", h.Dump()); diff != "" || len(files(t, dir)) != 0 {
+	if diff := cmp.Diff("endpoint local 10.244.2.2 \"porthole_ep\"\n", h.Dump()); diff != "" ||
+		len(files(t, dir)) != 0 {
 		t.Error(diff, files(t, dir))
 	}
 }
@@ -318,14 +324,19 @@ func TestPolicies(t *testing.T) {
 		{"v1 spelling", `,"policies":[{"name":"EndpointPolicy","value":{"Type":"OutBoundNAT","ExceptionList":["10.244.0.0/16"]}},
 			{"name":"endpointpolicy","value":{"Type":"ROUTE","DestinationPrefix":"10.96.0.0/16","NeedEncap":true}}]`,
 			`OutBoundNAT {"Exceptions":["10.244.0.0/16"]}; SDNRoute {"DestinationPrefix":"10.96.0.0/16","NeedEncap":true}`},
-		{"v2 spelling, capitals", `,"Policies":[{"Name":"EndpointPolicy","Value":{"type":"SDNROUTE","settings":{"destinationPrefix":"10.96.0.0/16"}}}]`,
+		{"v2 spelling, capitals",
+			`,"Policies":[{"Name":"EndpointPolicy","Value":{"type":"SDNROUTE","settings":{"destinationPrefix":"10.96.0.0/16"}}}]`,
 			`SDNRoute {"DestinationPrefix":"10.96.0.0/16"}`},
-		{"masquerade network joins", `,"ipMasqNetwork":"10.244.0.0/16","policies":[{"name":"EndpointPolicy","value":{"Type":"OutBoundNAT","Settings":{"ExceptionList":["10.96.0.0/16"]}}}]`,
+		{"masquerade network joins",
+			`,"ipMasqNetwork":"10.244.0.0/16","policies":[{"name":"EndpointPolicy","value":{"Type":"OutBoundNAT","Settings":{"ExceptionList":["10.96.0.0/16"]}}}]`,
 			`OutBoundNAT {"Exceptions":["10.96.0.0/16","10.244.0.0/16"]}`},
-		{"masquerade network alone", `,"ipMasqNetwork":"10.244.0.0/16"`, `OutBoundNAT {"Exceptions":["10.244.0.0/16"]}`},
-		{"host ports and loopback", `,"loopbackDSR":true,"runtimeConfig":{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}`,
+		{"masquerade network alone", `,"ipMasqNetwork":"10.244.0.0/16"`,
+			`OutBoundNAT {"Exceptions":["10.244.0.0/16"]}`},
+		{"host ports and loopback",
+			`,"loopbackDSR":true,"runtimeConfig":{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}`,
 			`PortMapping {"Protocol":6,"InternalPort":80,"ExternalPort":8080,"VIP":""}; OutBoundNAT {"Destinations":["10.244.2.7"]}`},
-		{"wincni's arguments", `,"AdditionalArgs":[{"Name":"EndpointPolicy","Value":{"Type":"ACL","Action":"Block"}}]`, `ACL {"Action":"Block"}`},
+		{"wincni's arguments", `,"AdditionalArgs":[{"Name":"EndpointPolicy","Value":{"Type":"ACL","Action":"Block"}}]`,
+			`ACL {"Action":"Block"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Policies(Pod{Config: config(t, t.TempDir(), c.config), HNS: hns.Version{Major: 13, Minor: 3},
@@ -357,7 +368,8 @@ func TestWrongNetwork(t *testing.T) {
 			change(&(*networks)[0])
 		})
 		_, err := p.Add(ctx, call(c))
-		for what, err := range map[string]error{"ADD": err, "CHECK": p.Check(ctx, call(c)), "STATUS": p.Status(ctx, c), "GC": p.GC(ctx, c)} {
+		for what, err := range map[string]error{"ADD": err, "CHECK": p.Check(ctx, call(c)), "STATUS": p.Status(ctx, c),
+			"GC": p.GC(ctx, c)} {
 			if err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("%s of a network that %s: %v", what, name, err)
 			}
@@ -372,7 +384,8 @@ func TestUnknownNetwork(t *testing.T) {
 	other := testNetwork
 	other.ID, other.Name, other.Type = "5e8a77a3-0000-0000-0000-000000000002", "nat", "NAT"
 	for want, networks := range map[string][]hns.Network{
-		`HNS has none called "porthole": it has "Porthole-old" (Transparent), "nat" (NAT)`:                {other, testNetwork},
+		`HNS has none called "porthole": it has "Porthole-old" (Transparent), "nat" (NAT)`: {other,
+			testNetwork},
 		`HNS has none called "porthole", nor any other: ` + "`porthole routes` makes that of the cluster": nil,
 	} {
 		h.Edit(func(_ *[]hns.Endpoint, _ *[]hns.LoadBalancer, list *[]hns.Network) {
@@ -385,7 +398,8 @@ func TestUnknownNetwork(t *testing.T) {
 		})
 		p, c := plugin(h), config(t, t.TempDir(), "")
 		_, err := p.Add(t.Context(), call(c))
-		for what, err := range map[string]error{"ADD": err, "CHECK": p.Check(t.Context(), call(c)), "STATUS": p.Status(t.Context(), c)} {
+		for what, err := range map[string]error{"ADD": err, "CHECK": p.Check(t.Context(), call(c)),
+			"STATUS": p.Status(t.Context(), c)} {
 			if err == nil || !strings.Contains(err.Error(), want) || !hns.IsAbsent(err) {
 				t.Errorf("%s: %v", what, err)
 			}

@@ -1,5 +1,5 @@
-// Package attach carries out the calls of the Container Network Interface for a Windows plugin: one HNS endpoint per sandbox, in
-// the sandbox's namespace, at an address of the node's range. What differs between plugins is a Kind.
+// Package attach carries out the calls of the Container Network Interface for a Windows plugin: one HNS endpoint per
+// sandbox, in the sandbox's namespace, at an address of the node's range. What differs between plugins is a Kind.
 //
 //	ADD     find the network → find or make the endpoint → put it into the namespace
 //	DEL     take it out → delete it → release the address, in this order: an address is free only when nobody answers for it
@@ -7,8 +7,9 @@
 //	GC      DEL for every sandbox that the runtime does not know
 //	STATUS  fail if ADD could not work
 //
-// Every call may be repeated. A look-up that fails ends the call: it never means that something is not there. An ADD that fails
-// takes back what it made, unless HNS does not say whether it has it; then DEL, which runtimes call after a failed ADD, does.
+// Every call may be repeated. A look-up that fails ends the call: it never means that something is not there. An ADD
+// that fails takes back what it made, unless HNS does not say whether it has it; then DEL, which runtimes call after a
+// failed ADD, does.
 package attach
 
 import (
@@ -44,17 +45,18 @@ type Pod struct {
 	HNS hns.Version
 }
 
-// Plugin carries out the calls for one kind. Reader, Writer and Rules are the same client: on Windows hcn.Client and hcn.Rules, in
-// tests those of hns/hnstest.
+// Plugin carries out the calls for one kind. Reader, Writer and Rules are the same client: on Windows hcn.Client and
+// hcn.Rules, in tests those of hns/hnstest.
 type Plugin struct {
 	Kind   Kind
 	Reader reader
 	Writer writer
 	Rules  rules
-	// Fields of the configuration that the kind reads from contract.Config.Raw, in lower case. They are not reported as unknown.
+	// Fields of the configuration that the kind reads from contract.Config.Raw, in lower case. They are not reported
+	// as unknown.
 	Fields []string
-	// WithoutNamespace accepts the calls of runtimes from before HCN namespaces, as wincni did: CNI_NETNS is "none" for the sandbox, and
-	// "container:ID" for the other containers of the sandbox ID.
+	// WithoutNamespace accepts the calls of runtimes from before HCN namespaces, as wincni did: CNI_NETNS is "none"
+	// for the sandbox, and "container:ID" for the other containers of the sandbox ID.
 	WithoutNamespace bool
 }
 
@@ -124,7 +126,9 @@ func (p *Plugin) place(c Call, needed bool) (place, error) {
 		if !needed {
 			return place{sandbox: c.Container}, nil
 		}
-		return place{}, fmt.Errorf("network namespace %q is not a GUID: this plugin serves containerd, which names HCN namespaces", c.Namespace)
+		return place{}, fmt.Errorf(
+			"network namespace %q is not a GUID: this plugin serves containerd, which names HCN namespaces",
+			c.Namespace)
 	}
 	return place{sandbox: c.Container, namespace: hns.NamespaceID(id)}, nil
 }

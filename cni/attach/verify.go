@@ -18,9 +18,10 @@ type rules interface {
 	AddPolicies(context.Context, hns.EndpointID, []hns.Policy) error
 }
 
-// inForce returns nil if HNS lists the endpoint with all wanted policies, and does not report it as degraded or destroyed. Missing
-// policies are added once, because HNS sometimes accepts an endpoint and does not keep all of its policies (docs/windows-facts.md,
-// "Rules of a pod's endpoint"). Policies that were not asked for belong to other programs. They stay.
+// inForce returns nil if HNS lists the endpoint with all wanted policies, and does not report it as degraded or
+// destroyed. Missing policies are added once, because HNS sometimes accepts an endpoint and does not keep all of its
+// policies (docs/windows-facts.md, "Rules of a pod's endpoint"). Policies that were not asked for belong to other
+// programs. They stay.
 func (p *Plugin) inForce(ctx context.Context, wanted hns.Endpoint, id hns.EndpointID) error {
 	for repaired := false; ; repaired = true {
 		now, err := p.Rules.Endpoint(ctx, id)
@@ -44,13 +45,14 @@ func (p *Plugin) inForce(ctx context.Context, wanted hns.Endpoint, id hns.Endpoi
 	}
 }
 
-// missingPolicies returns the wanted policies that are not among those that are there. One that is there stands for one wanted policy
-// only.
+// missingPolicies returns the wanted policies that are not among those that are there. One that is there stands for
+// one wanted policy only.
 func missingPolicies(wanted, there []hns.Policy) []hns.Policy {
 	there = slices.Clone(there)
 	var missing []hns.Policy
 	for _, w := range wanted {
-		i := slices.IndexFunc(there, func(t hns.Policy) bool { return strings.EqualFold(t.Type, w.Type) && covers(t.Settings, w.Settings) })
+		i := slices.IndexFunc(there,
+			func(t hns.Policy) bool { return strings.EqualFold(t.Type, w.Type) && covers(t.Settings, w.Settings) })
 		if i < 0 {
 			missing = append(missing, w)
 			continue
@@ -60,8 +62,8 @@ func missingPolicies(wanted, there []hns.Policy) []hns.Policy {
 	return missing
 }
 
-// covers reports whether a document has everything that another one asks for. HNS may add fields, write names in another case,
-// numbers as texts, and leave out what is empty.
+// covers reports whether a document has everything that another one asks for. HNS may add fields, write names in
+// another case, numbers as texts, and leave out what is empty.
 func covers(have, want json.RawMessage) bool {
 	var h, w any
 	if json.Unmarshal(want, &w) != nil || json.Unmarshal(have, &h) != nil {
@@ -95,7 +97,8 @@ func coversValue(have, want any) bool {
 	return strings.EqualFold(text(have), text(want))
 }
 
-// text returns a value that is no object and no array as a text. Numbers have no exponent, which fmt writes from 1,000,000 on.
+// text returns a value that is no object and no array as a text. Numbers have no exponent, which fmt writes from
+// 1,000,000 on.
 func text(v any) string {
 	if n, ok := v.(float64); ok {
 		return strconv.FormatFloat(n, 'f', -1, 64)
@@ -143,8 +146,8 @@ func policyNames(list []hns.Policy) string {
 	return strings.Join(names, ", ")
 }
 
-// portConflict adds to HNS's error about a host port in use the name of the endpoint of this network that has the port, if one does.
-// Other errors are returned as they are.
+// portConflict adds to HNS's error about a host port in use the name of the endpoint of this network that has the
+// port, if one does. Other errors are returned as they are.
 func portConflict(err error, wanted hns.Endpoint, others []hns.Endpoint) error {
 	var e *hns.Error
 	if !errors.As(err, &e) || e.Code != hns.CodePortExists {
@@ -169,7 +172,8 @@ func portConflict(err error, wanted hns.Endpoint, others []hns.Endpoint) error {
 			ports = append(ports, portOf(w.Settings))
 		}
 	}
-	return fmt.Errorf("one of the host ports %s is taken by a load balancer, an endpoint of another network or a program of the node: %w", strings.Join(ports, ", "), err)
+	return fmt.Errorf(
+		"one of the host ports %s is taken by a load balancer, an endpoint of another network or a program of the node: %w", strings.Join(ports, ", "), err)
 }
 
 // portIn reads the settings of a PortMapping policy. Of settings that cannot be read, all fields are zero.

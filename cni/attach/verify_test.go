@@ -12,8 +12,8 @@ import (
 const withPolicies = `,"policies":[{"name":"EndpointPolicy","value":{"Type":"OutBoundNAT","ExceptionList":["10.244.0.0/16"]}},
 	{"name":"EndpointPolicy","value":{"Type":"ROUTE","DestinationPrefix":"10.96.0.0/16","NeedEncap":true}}]`
 
-// HNS accepts an endpoint and does not keep all of its policies: ADD adds the missing ones once, and fails if HNS does not keep them
-// then. An endpoint without a state is no failure.
+// HNS accepts an endpoint and does not keep all of its policies: ADD adds the missing ones once, and fails if HNS does
+// not keep them then. An endpoint without a state is no failure.
 func TestRulesInForce(t *testing.T) {
 	never := func(hns.Policy) bool { return false }
 	for name, c := range map[string]struct {
@@ -22,12 +22,16 @@ func TestRulesInForce(t *testing.T) {
 		want  string // part of the error
 		added int
 	}{
-		"nothing is missing":                 {func(*testing.T) func(hns.Policy) bool { return never }, hns.EndpointAttached, "", 0},
-		"a state is not given":               {func(*testing.T) func(hns.Policy) bool { return never }, 0, "", 0},
-		"no container has started":           {func(*testing.T) func(hns.Policy) bool { return never }, hns.EndpointCreated, "", 0},
-		"degraded":                           {func(*testing.T) func(hns.Policy) bool { return never }, hns.EndpointDegraded, "degraded", 0},
-		"one policy is lost once":            {once("SDNRoute"), hns.EndpointAttached, "", 1},
-		"one policy is lost again and again": {always("SDNRoute"), hns.EndpointAttached, `is without policy SDNRoute {"DestinationPrefix":"10.96.0.0/16","NeedEncap":true}`, 1},
+		"nothing is missing": {func(*testing.T) func(hns.Policy) bool { return never },
+			hns.EndpointAttached, "", 0},
+		"a state is not given": {func(*testing.T) func(hns.Policy) bool { return never }, 0, "", 0},
+		"no container has started": {func(*testing.T) func(hns.Policy) bool { return never },
+			hns.EndpointCreated, "", 0},
+		"degraded": {func(*testing.T) func(hns.Policy) bool { return never },
+			hns.EndpointDegraded, "degraded", 0},
+		"one policy is lost once": {once("SDNRoute"), hns.EndpointAttached, "", 1},
+		"one policy is lost again and again": {always("SDNRoute"), hns.EndpointAttached,
+			`is without policy SDNRoute {"DestinationPrefix":"10.96.0.0/16","NeedEncap":true}`, 1},
 	} {
 		dir, h := t.TempDir(), newHost()
 		h.Drop = c.drop(t)
@@ -61,9 +65,8 @@ func always(kind string) func(*testing.T) func(hns.Policy) bool {
 	return func(*testing.T) func(hns.Policy) bool { return func(p hns.Policy) bool { return p.Type == kind } }
 }
 
-// A policy that another program put on our endpoint stays at a second ADD, at CHECK and at GC. One of ours that is lost is added again
-// by ADD. CHECK names it in its error and changes nothing.
-// Row 1.57.
+// A policy that another program put on our endpoint stays at a second ADD, at CHECK and at GC. One of ours that is
+// lost is added again by ADD. CHECK names it in its error and changes nothing. Row 1.57.
 func TestForeignPoliciesStay(t *testing.T) {
 	ctx, dir, h := context.Background(), t.TempDir(), newHost()
 	p, c := plugin(h), config(t, dir, withPolicies)
@@ -75,7 +78,8 @@ func TestForeignPoliciesStay(t *testing.T) {
 		(*eps)[0].Policies = []hns.Policy{foreign, (*eps)[0].Policies[0]} // and the route is gone
 	})
 
-	if err := p.Check(ctx, call(c)); err == nil || !strings.Contains(err.Error(), "without policy SDNRoute") || h.Count("add policies") > 0 {
+	if err := p.Check(ctx, call(c)); err == nil || !strings.Contains(err.Error(), "without policy SDNRoute") ||
+		h.Count("add policies") > 0 {
 		t.Errorf("CHECK: %v", err)
 	}
 	if _, err := p.Add(ctx, call(c)); err != nil {
@@ -99,7 +103,8 @@ func TestCovers(t *testing.T) {
 		have, want string
 		covers     bool
 	}{
-		{`{"destinationPrefix":"10.96.0.0/16","needEncap":true,"AutomaticEndpointMonitor":{}}`, `{"DestinationPrefix":"10.96.0.0/16","NeedEncap":true}`, true},
+		{`{"destinationPrefix":"10.96.0.0/16","needEncap":true,"AutomaticEndpointMonitor":{}}`,
+			`{"DestinationPrefix":"10.96.0.0/16","NeedEncap":true}`, true},
 		{`{"DestinationPrefix":"10.96.0.0/16"}`, `{"DestinationPrefix":"10.96.0.0/16","NeedEncap":true}`, false},
 		{`{"Protocol":"6","ExternalPort":80}`, `{"Protocol":6,"ExternalPort":80,"VIP":""}`, true},
 		{`{"MaximumOutgoingBandwidthInBytes":12500000}`, `{"MaximumOutgoingBandwidthInBytes":"12500000"}`, true},
@@ -121,7 +126,8 @@ func TestHostPortTaken(t *testing.T) {
 	h := newHost()
 	h.Edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) {
 		*eps = append(*eps, hns.Endpoint{ID: "e", Name: "first_porthole", Network: "net-1",
-			Policies: []hns.Policy{{Type: "PortMapping", Settings: json.RawMessage(`{"Protocol":17,"ExternalPort":5353,"InternalPort":53}`)}}})
+			Policies: []hns.Policy{{Type: "PortMapping",
+				Settings: json.RawMessage(`{"Protocol":17,"ExternalPort":5353,"InternalPort":53}`)}}})
 	})
 	h.Refuse = func(string, *hns.Endpoint, *hns.LoadBalancer) error {
 		return &hns.Error{Doing: "create endpoint", Class: hns.Exists, Code: hns.CodePortExists}
@@ -131,7 +137,8 @@ func TestHostPortTaken(t *testing.T) {
 		`{"hostPort":5353,"containerPort":53,"protocol":"TCP"}`: "one of the host ports 5353/tcp is taken by a load balancer",
 	} {
 		dir := t.TempDir()
-		_, err := plugin(h).Add(context.Background(), call(config(t, dir, `,"runtimeConfig":{"portMappings":[`+ports+`]}`)))
+		_, err := plugin(h).Add(context.Background(),
+			call(config(t, dir, `,"runtimeConfig":{"portMappings":[`+ports+`]}`)))
 		if err == nil || !strings.Contains(err.Error(), want) || len(files(t, dir)) > 0 {
 			t.Errorf("%s: %v, want %q", ports, err, want)
 		}

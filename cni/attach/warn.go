@@ -10,8 +10,8 @@ import (
 	"porthole.dev/porthole/cni/contract"
 )
 
-// warnings returns the warnings about a configuration: those of package contract, and one for each field that the plugin does not know
-// either. Fields are those that it knows, in lower case.
+// warnings returns the warnings about a configuration: those of package contract, and one for each field that the
+// plugin does not know either. Fields are those that it knows, in lower case.
 func warnings(c *contract.Config, fields []string) []string {
 	out := slices.Clone(c.Warnings)
 	for _, name := range c.Unknown {
@@ -22,13 +22,13 @@ func warnings(c *contract.Config, fields []string) []string {
 	return out
 }
 
-// warningsFile holds the warnings that were reported, one a line, in the folder of a network's addresses. Each call is a process of its
-// own, so what was reported has to be kept on disk. Operators can read it there, because runtimes do not show what a plugin prints.
-// After the file is deleted, the warnings are reported again.
+// warningsFile holds the warnings that were reported, one a line, in the folder of a network's addresses. Each call is
+// a process of its own, so what was reported has to be kept on disk. Operators can read it there, because runtimes do
+// not show what a plugin prints. After the file is deleted, the warnings are reported again.
 const warningsFile = "warnings"
 
-// newWarnings returns those of the list that are not in the file yet, and adds them to it. If the file cannot be written, a warning is
-// reported with each call.
+// newWarnings returns those of the list that are not in the file yet, and adds them to it. If the file cannot be
+// written, a warning is reported with each call.
 func newWarnings(dir string, list []string) []string {
 	if len(list) == 0 {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// form says which texts and numbers a setting may have. HNS takes any text for most of them, and puts nonsense into the endpoint.
+// form says which texts and numbers a setting may have. HNS takes any text for most of them, and puts nonsense into
+// the endpoint.
 type form struct {
 	like string // an example, for the error
 	is   func(string) bool
@@ -20,39 +21,52 @@ type form struct {
 }
 
 var (
-	prefix    = form{"a range such as 10.96.0.0/16", isPrefix, false}
-	hosts     = form{"ranges or addresses such as 10.96.0.0/16", func(s string) bool { return isPrefix(s) || isAddr(s) }, true}
-	addr      = form{"an address such as 10.0.0.1", isAddr, false}
-	port      = form{"a port, 1 to 65535", isPort, false}
-	ports     = form{"ports such as 80 or 8000-8010", isPorts, true}
-	number    = form{"a number that is not negative", func(s string) bool { _, err := strconv.ParseUint(s, 10, 64); return err == nil }, false}
-	number16  = form{"a number from 0 to 65535", func(s string) bool { _, err := strconv.ParseUint(s, 10, 16); return err == nil }, false}
-	protocol  = form{"a protocol: a number such as 6, or TCP, UDP, ICMP, ANY", isProtocol, true}
-	truth     = form{"true or false", func(s string) bool { _, err := strconv.ParseBool(strings.ToLower(s)); return err == nil }, false}
+	prefix = form{"a range such as 10.96.0.0/16", isPrefix, false}
+	hosts  = form{"ranges or addresses such as 10.96.0.0/16",
+		func(s string) bool { return isPrefix(s) || isAddr(s) }, true}
+	addr   = form{"an address such as 10.0.0.1", isAddr, false}
+	port   = form{"a port, 1 to 65535", isPort, false}
+	ports  = form{"ports such as 80 or 8000-8010", isPorts, true}
+	number = form{"a number that is not negative",
+		func(s string) bool { _, err := strconv.ParseUint(s, 10, 64); return err == nil }, false}
+	number16 = form{"a number from 0 to 65535",
+		func(s string) bool { _, err := strconv.ParseUint(s, 10, 16); return err == nil }, false}
+	protocol = form{"a protocol: a number such as 6, or TCP, UDP, ICMP, ANY", isProtocol, true}
+	truth    = form{"true or false",
+		func(s string) bool { _, err := strconv.ParseBool(strings.ToLower(s)); return err == nil }, false}
 	action    = form{"Allow, Block or Pass", oneOf("allow", "block", "pass"), false}
 	direction = form{"In or Out", oneOf("in", "out"), false}
 	ruleType  = form{"Switch or Host", oneOf("switch", "host"), false}
 )
 
-// settingsOf are the settings of each type of policy that have a form, in lower case (hcsshim, hcn/hcnpolicy.go, and the names of HNS v1).
-// A setting that is not here is passed on. required are those without which HNS has nothing to do.
+// settingsOf are the settings of each type of policy that have a form, in lower case (hcsshim, hcn/hcnpolicy.go, and
+// the names of HNS v1). A setting that is not here is passed on. required are those without which HNS has nothing to
+// do.
 var settingsOf = map[string]struct {
 	forms    map[string]form
 	required []string
 }{
-	"OutBoundNAT":     {map[string]form{"exceptions": hosts, "destinations": hosts, "virtualip": addr, "flags": number, "maxportpoolusage": number16}, nil},
-	"SDNRoute":        {map[string]form{"destinationprefix": prefix, "nexthop": addr, "needencap": truth}, []string{"DestinationPrefix"}},
+	"OutBoundNAT": {map[string]form{"exceptions": hosts, "destinations": hosts, "virtualip": addr, "flags": number,
+		"maxportpoolusage": number16}, nil},
+	"SDNRoute": {map[string]form{"destinationprefix": prefix, "nexthop": addr, "needencap": truth},
+		[]string{"DestinationPrefix"}},
 	"ProviderAddress": {map[string]form{"provideraddress": addr}, []string{"ProviderAddress"}},
-	"ACL": {map[string]form{"action": action, "direction": direction, "ruletype": ruleType, "priority": number16, "protocols": protocol, "protocol": protocol,
-		"localaddresses": hosts, "remoteaddresses": hosts, "localaddress": hosts, "remoteaddress": hosts, "localports": ports, "remoteports": ports, "localport": ports, "remoteport": ports}, nil},
-	"QOS":                 {map[string]form{"maximumoutgoingbandwidthinbytes": number}, nil},
-	"PortMapping":         {map[string]form{"protocol": protocol, "internalport": port, "externalport": port, "vip": addr, "flags": number}, nil},
-	"L4Proxy":             {map[string]form{"ip": addr, "port": port, "protocol": protocol, "exceptionlist": hosts, "destination": prefix, "outboundnat": truth}, nil},
+	"ACL": {map[string]form{"action": action, "direction": direction, "ruletype": ruleType, "priority": number16,
+		"protocols": protocol, "protocol": protocol,
+		"localaddresses": hosts, "remoteaddresses": hosts, "localaddress": hosts, "remoteaddress": hosts,
+		"localports": ports, "remoteports": ports, "localport": ports, "remoteport": ports}, nil},
+	"QOS": {map[string]form{"maximumoutgoingbandwidthinbytes": number}, nil},
+	"PortMapping": {map[string]form{"protocol": protocol, "internalport": port, "externalport": port,
+		"vip": addr, "flags": number}, nil},
+	"L4Proxy": {map[string]form{"ip": addr, "port": port, "protocol": protocol, "exceptionlist": hosts,
+		"destination": prefix, "outboundnat": truth}, nil},
 	"L4WFPPROXY":          {map[string]form{"inboundproxyport": port, "outboundproxyport": port}, nil},
 	"InterfaceConstraint": {map[string]form{"interfaceindex": number, "interfaceluid": number}, nil},
 	"EncapOverhead":       {map[string]form{"overhead": number16}, nil},
 	"TierAcl":             {map[string]form{"direction": direction, "order": number16}, nil},
-	"L2Driver":            {}, "PortName": {}, "IOV": {map[string]form{"iovoffloadweight": number, "queuepairsrequested": number, "interruptmoderation": number}, nil},
+	"L2Driver":            {}, "PortName": {},
+	"IOV": {map[string]form{"iovoffloadweight": number, "queuepairsrequested": number, "interruptmoderation": number},
+		nil},
 }
 
 // checkPolicy returns an error that names the first setting of a policy that cannot be, with its value.
@@ -157,7 +171,8 @@ func oneOf(words ...string) func(string) bool {
 	return func(s string) bool { return slices.Contains(words, strings.ToLower(s)) }
 }
 
-// checkFields returns an error that names the first field beside the policies whose address, range or port cannot be, with its value.
+// checkFields returns an error that names the first field beside the policies whose address, range or port cannot be,
+// with its value.
 func (c *Config) checkFields() error {
 	for _, f := range []struct {
 		name, value string

@@ -1,5 +1,5 @@
-// Package contract reads the network configuration that container runtimes give to CNI plugins on Windows. It accepts the
-// spellings found in the field and converts every policy to the form of HNS's v2 schema. It is pure.
+// Package contract reads the network configuration that container runtimes give to CNI plugins on Windows. It accepts
+// the spellings found in the field and converts every policy to the form of HNS's v2 schema. It is pure.
 package contract
 
 import (
@@ -15,7 +15,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Config is the configuration of a Windows plugin. The case of keys does not matter, because files in the field differ in it.
+// Config is the configuration of a Windows plugin. The case of keys does not matter, because files in the field differ
+// in it.
 type Config struct {
 	CNIVersion string `json:"cniVersion"`
 	// Name is also the name of the HNS network.
@@ -115,8 +116,9 @@ type PortMapping struct {
 	HostIP        string `json:"hostIP"`
 }
 
-// Parse reads a configuration as a runtime gives it to a plugin. The error for a text that is not JSON, or a field that is not of its
-// type, names the line and column; that for an address, range, port or policy type that cannot be names the field and its value.
+// Parse reads a configuration as a runtime gives it to a plugin. The error for a text that is not JSON, or a field
+// that is not of its type, names the line and column; that for an address, range, port or policy type that cannot be
+// names the field and its value.
 func Parse(data []byte) (*Config, error) {
 	c, err := parse(data)
 	if err != nil {
@@ -132,8 +134,8 @@ func Parse(data []byte) (*Config, error) {
 	return c, nil
 }
 
-// ParseToRemove reads a configuration by which something is removed. It does not look at addresses and policies, so that a pod that an
-// earlier version attached with nonsense can go. Policies is empty.
+// ParseToRemove reads a configuration by which something is removed. It does not look at addresses and policies, so
+// that a pod that an earlier version attached with nonsense can go. Policies is empty.
 func ParseToRemove(data []byte) (*Config, error) { return parse(data) }
 
 func parse(data []byte) (*Config, error) {
@@ -147,9 +149,12 @@ func parse(data []byte) (*Config, error) {
 	switch c.APIVersion {
 	case 0, 2:
 	case 1:
-		c.Warnings = append(c.Warnings, "apiVersion 1 has no effect: it is for Docker, and policies in its form are converted")
+		c.Warnings = append(c.Warnings,
+			"apiVersion 1 has no effect: it is for Docker, and policies in its form are converted")
 	default:
-		return nil, fmt.Errorf("reading the network configuration of %s: apiVersion %d is not known: 2 is that of containerd", c.Name, c.APIVersion)
+		return nil,
+			fmt.Errorf("reading the network configuration of %s: apiVersion %d is not known: 2 is that of containerd",
+				c.Name, c.APIVersion)
 	}
 
 	c.LoopbackDSR = c.LoopbackDSR || c.OptionalFlags.LoopbackDSR
@@ -177,11 +182,13 @@ func (c *Config) readPolicies() error {
 	return nil
 }
 
-// The names that HNS v2 has for types of policies and for their settings, by the lower-case spellings found in the field.
+// The names that HNS v2 has for types of policies and for their settings, by the lower-case spellings found in the
+// field.
 var (
 	policyTypes = map[string]string{
 		"outboundnat": "OutBoundNAT", "route": "SDNRoute", "sdnroute": "SDNRoute", "acl": "ACL", "qos": "QOS",
-		"portmapping": "PortMapping", "nat": "PortMapping", "l4proxy": "L4Proxy", "l4wfpproxy": "L4WFPPROXY", "l2driver": "L2Driver",
+		"portmapping": "PortMapping", "nat": "PortMapping", "l4proxy": "L4Proxy", "l4wfpproxy": "L4WFPPROXY",
+		"l2driver":        "L2Driver",
 		"provideraddress": "ProviderAddress", "pa": "ProviderAddress", "interfaceconstraint": "InterfaceConstraint",
 		"encapoverhead": "EncapOverhead", "portname": "PortName", "tieracl": "TierAcl", "iov": "IOV",
 	}
@@ -192,8 +199,8 @@ var (
 	}
 )
 
-// normalise converts a policy in flat (v1) or nested (v2) form to the nested form with the names of HNS v2. If a key is there in
-// two spellings, the first in byte order counts, which is the one with capitals.
+// normalise converts a policy in flat (v1) or nested (v2) form to the nested form with the names of HNS v2. If a key
+// is there in two spellings, the first in byte order counts, which is the one with capitals.
 func normalise(value json.RawMessage) (hns.Policy, error) {
 	var flat map[string]json.RawMessage
 	if err := json.Unmarshal(value, &flat); err != nil {
@@ -228,7 +235,8 @@ func normalise(value json.RawMessage) (hns.Policy, error) {
 	name, known := policyTypes[strings.ToLower(kind)]
 	if !known {
 		types := slices.Compact(slices.Sorted(maps.Values(policyTypes)))
-		return hns.Policy{}, fmt.Errorf("policy Type %q is none that an endpoint of HNS can have: %s", kind, strings.Join(types, ", "))
+		return hns.Policy{}, fmt.Errorf("policy Type %q is none that an endpoint of HNS can have: %s", kind,
+			strings.Join(types, ", "))
 	}
 	if name == "OutBoundNAT" || name == "SDNRoute" || name == "ProviderAddress" {
 		renameSettings(settings)

@@ -15,10 +15,13 @@ func policyOf(value string) string {
 
 func TestNormalise(t *testing.T) {
 	for name, c := range map[string]struct{ value, want string }{
-		"settings that are null, beside others": {`{"Type":"ACL","Settings":null,"Action":"Block"}`, `ACL {"Action":"Block"}`},
-		"no settings":                           {`{"Type":"ACL"}`, `ACL {}`},
-		"one setting in two spellings":          {`{"Type":"OutBoundNAT","Settings":{"exceptions":["10.3.0.0/16"],"ExceptionList":["10.2.0.0/16"],"Exceptions":["10.1.0.0/16"]}}`, `OutBoundNAT {"Exceptions":["10.1.0.0/16"]}`},
-		"two settings":                          {`{"Type":"ACL","settings":{"B":1},"Settings":{"A":1}}`, `ACL {"A":1,"B":1}`},
+		"settings that are null, beside others": {`{"Type":"ACL","Settings":null,"Action":"Block"}`,
+			`ACL {"Action":"Block"}`},
+		"no settings": {`{"Type":"ACL"}`, `ACL {}`},
+		"one setting in two spellings": {
+			`{"Type":"OutBoundNAT","Settings":{"exceptions":["10.3.0.0/16"],"ExceptionList":["10.2.0.0/16"],"Exceptions":["10.1.0.0/16"]}}`, `OutBoundNAT {"Exceptions":["10.1.0.0/16"]}`},
+		"two settings": {`{"Type":"ACL","settings":{"B":1},"Settings":{"A":1}}`,
+			`ACL {"A":1,"B":1}`},
 	} {
 		for range 20 { // maps have no order
 			got, err := Parse([]byte(policyOf(c.value)))
@@ -32,8 +35,8 @@ func TestNormalise(t *testing.T) {
 	}
 }
 
-// TestRefused: what HNS would take and make nonsense of is refused, with field and value. The first is a placeholder of published
-// configurations that nobody filled in.
+// TestRefused: what HNS would take and make nonsense of is refused, with field and value. The first is a placeholder
+// of published configurations that nobody filled in.
 func TestRefused(t *testing.T) {
 	for config, want := range map[string]string{
 		policyOf(`{"Type":"ROUTE","DestinationPrefix":"<your service cidr>","NeedEncap":true}`):           `DestinationPrefix "<your service cidr>" is not a range such as 10.96.0.0/16`,
@@ -81,10 +84,14 @@ func TestRefused(t *testing.T) {
 // TestAccepted has spellings that HNS takes.
 func TestAccepted(t *testing.T) {
 	for _, value := range []string{
-		`{"Type":"OutBoundNAT","Settings":{"Exceptions":["10.244.0.0/16","10.0.0.1","fd00::/8"]}}`, `{"Type":"OutBoundNAT"}`, `{"Type":"SDNRoute","Settings":{"DestinationPrefix":"fd00::/64","NextHop":"","NeedEncap":false}}`,
+		`{"Type":"OutBoundNAT","Settings":{"Exceptions":["10.244.0.0/16","10.0.0.1","fd00::/8"]}}`,
+		`{"Type":"OutBoundNAT"}`,
+		`{"Type":"SDNRoute","Settings":{"DestinationPrefix":"fd00::/64","NextHop":"","NeedEncap":false}}`,
 		`{"Type":"ACL","Settings":{"Protocols":"6,17","Action":"allow","Direction":"OUT","LocalPorts":"","RemotePorts":"80,8000-8010","Priority":200,"RuleType":"Switch"}}`, `{"Type":"ACL","Protocol":6,"Action":"Block","RemotePort":443}`,
-		`{"Type":"ACL","Settings":{"Protocols":"256","RemoteAddresses":"10.0.0.1, 10.1.0.0/16"}}`, `{"Type":"PortMapping","Settings":{"Protocol":17,"InternalPort":80,"ExternalPort":8080,"VIP":"","Flags":1}}`,
-		`{"Type":"L2Driver","Settings":{}}`, `{"Type":"L4WFPPROXY","Settings":{"OutboundProxyPort":"15001","UserSID":"S-1-5-32-556","FilterTuple":{"Protocols":"6"}}}`, `{"Type":"iov","Settings":{"IovOffloadWeight":100}}`,
+		`{"Type":"ACL","Settings":{"Protocols":"256","RemoteAddresses":"10.0.0.1, 10.1.0.0/16"}}`,
+		`{"Type":"PortMapping","Settings":{"Protocol":17,"InternalPort":80,"ExternalPort":8080,"VIP":"","Flags":1}}`,
+		`{"Type":"L2Driver","Settings":{}}`,
+		`{"Type":"L4WFPPROXY","Settings":{"OutboundProxyPort":"15001","UserSID":"S-1-5-32-556","FilterTuple":{"Protocols":"6"}}}`, `{"Type":"iov","Settings":{"IovOffloadWeight":100}}`,
 	} {
 		if _, err := Parse([]byte(policyOf(value))); err != nil {
 			t.Errorf("%s: %v", value, err)
@@ -92,9 +99,11 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that any input gives an error or a configuration whose policies HNS can read, and the same one each time.
+// FuzzParse checks that any input gives an error or a configuration whose policies HNS can read, and the same one each
+// time.
 func FuzzParse(f *testing.F) {
-	for _, value := range []string{`{"Type":"OutBoundNAT","ExceptionList":["10.0.0.0/8"]}`, `{"type":"SDNROUTE","settings":{"destinationPrefix":"10.96.0.0/16"}}`,
+	for _, value := range []string{`{"Type":"OutBoundNAT","ExceptionList":["10.0.0.0/8"]}`,
+		`{"type":"SDNROUTE","settings":{"destinationPrefix":"10.96.0.0/16"}}`,
 		`{"Type":"ACL","Settings":null,"x":1}`, `null`, `{"type":7}`} {
 		f.Add([]byte(policyOf(value)))
 	}
@@ -122,11 +131,13 @@ func FuzzParse(f *testing.F) {
 
 		for _, p := range c.Policies {
 			var settings map[string]json.RawMessage
-			if json.Unmarshal(p.Settings, &settings) != nil || settings == nil || !bytes.HasPrefix(p.Settings, []byte("{")) {
+			if json.Unmarshal(p.Settings, &settings) != nil || settings == nil ||
+				!bytes.HasPrefix(p.Settings, []byte("{")) {
 				t.Fatalf("policy %s has the settings %s", p.Type, p.Settings)
 			}
 			for key := range settings {
-				if k := strings.ToLower(key); p.Type == "OutBoundNAT" && settingNames[k] != "" && settingNames[k] != key {
+				if k := strings.ToLower(key); p.Type == "OutBoundNAT" && settingNames[k] != "" &&
+					settingNames[k] != key {
 					t.Fatalf("the setting %s of %s kept its old name", key, p.Type)
 				}
 			}

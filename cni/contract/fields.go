@@ -8,14 +8,17 @@ import (
 	"strings"
 )
 
-// used are the fields of a configuration that this package, or cni/ipam, reads, in lower case. What is below dns, runtimeConfig,
-// policies and arguments is not looked at: it is the runtime's, or goes to HNS.
+// used are the fields of a configuration that this package, or cni/ipam, reads, in lower case. What is below dns,
+// runtimeConfig, policies and arguments is not looked at: it is the runtime's, or goes to HNS.
 var used = map[string][]string{
-	"": {"cniversion", "cniversions", "name", "type", "apiversion", "ipmasq", "ipmasqnetwork", "loopbackdsr", "policies", "additionalargs", "dns", "ipam",
-		"runtimeconfig", "prevresult", "cni.dev/valid-attachments", "cni.dev/attachments", "capabilities", "optionalflags", "additionalroutes",
+	"": {"cniversion", "cniversions", "name", "type", "apiversion", "ipmasq", "ipmasqnetwork", "loopbackdsr",
+		"policies", "additionalargs", "dns", "ipam",
+		"runtimeconfig", "prevresult", "cni.dev/valid-attachments", "cni.dev/attachments", "capabilities",
+		"optionalflags", "additionalroutes",
 		"args", "disablecheck", "disablegc", "loadonlyinlinedplugins"},
 	"ipam": {"type", "datadir", "ranges", "subnet", "rangestart", "rangeend", "gateway", "routes"},
-	"optionalflags": {"localroutedportmapping", "allowaclportmapping", "forcebridgegateway", "enabledualstack", "loopbackdsr",
+	"optionalflags": {"localroutedportmapping", "allowaclportmapping", "forcebridgegateway", "enabledualstack",
+		"loopbackdsr",
 		"gatewayfromadditionalroutes"},
 }
 
@@ -50,17 +53,20 @@ func unused(data []byte) (unknown, sentences []string) {
 	look("", top)
 	for _, name := range slices.Sorted(maps.Keys(top)) {
 		var below map[string]json.RawMessage
-		if prefix := strings.ToLower(name); prefix != "" && used[prefix] != nil && json.Unmarshal(top[name], &below) == nil {
+		if prefix := strings.ToLower(name); prefix != "" && used[prefix] != nil &&
+			json.Unmarshal(top[name], &below) == nil {
 			look(prefix, below)
 			if prefix == "ipam" && routeHasGateway(below) {
-				sentences = append(sentences, `field "ipam.routes[].gateway" has no effect: it is GW there, and wincni read nothing else`)
+				sentences = append(sentences,
+					`field "ipam.routes[].gateway" has no effect: it is GW there, and wincni read nothing else`)
 			}
 		}
 	}
 	return unknown, sentences
 }
 
-// routeHasGateway reports whether a route of an ipam section names its gateway in full, as some published configurations do.
+// routeHasGateway reports whether a route of an ipam section names its gateway in full, as some published
+// configurations do.
 func routeHasGateway(ipam map[string]json.RawMessage) bool {
 	for name, value := range ipam {
 		type route struct{ Gateway, GW json.RawMessage }

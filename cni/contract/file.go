@@ -41,7 +41,8 @@ const (
 var plugins = map[string]PluginKind{
 	"win-bridge": Ours, "win-overlay": Ours, "wincni": Ours, "ovn_cni": Ours, "ovn-k8s-cni-overlay": Ours,
 	"sdnbridge": Ours, "sdnoverlay": Ours, "nat": Foreign, "flannel": Meta,
-	"azure-vnet": Foreign, "calico": Foreign, "kube-ovn": Foreign, "host-local": Foreign, "bridge": Foreign, "portmap": Foreign,
+	"azure-vnet": Foreign, "calico": Foreign, "kube-ovn": Foreign, "host-local": Foreign, "bridge": Foreign,
+	"portmap": Foreign,
 }
 
 // gone are types of plugins that no Windows node can use, with what to use instead.
@@ -145,8 +146,8 @@ func (f *File) readPlugin(text []byte, part json.RawMessage) (FilePlugin, error)
 	return p, err
 }
 
-// checkTypes returns an error if a field of a part of a file is not of its type, with the line and column in the file. Parse, which
-// reads the part as a runtime rewrites it, cannot know them. Other faults of the part are left to Parse.
+// checkTypes returns an error if a field of a part of a file is not of its type, with the line and column in the file.
+// Parse, which reads the part as a runtime rewrites it, cannot know them. Other faults of the part are left to Parse.
 func checkTypes(file []byte, part json.RawMessage) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(json.Unmarshal(part, new(Config)), &wrong) {
@@ -179,7 +180,8 @@ func merged(fields map[string]json.RawMessage, network, version string) []byte {
 	return data
 }
 
-// delegated reads what flannel hands over to another plugin. Flannel gives it the network's name, and the node's range as ipam.
+// delegated reads what flannel hands over to another plugin. Flannel gives it the network's name, and the node's range
+// as ipam.
 func delegated(delegate json.RawMessage, network, version string) (*Config, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(delegate, &fields); err != nil || fields == nil {
@@ -225,7 +227,9 @@ func (c *Config) lines() string {
 	line(c.IPMasqNetwork != "", "no address translation to %s", c.IPMasqNetwork)
 	line(bool(c.LoopbackDSR), "a pod reaches itself through its service")
 	dns := c.DNS
-	line(len(dns.Nameservers)+len(dns.Search) > 0 || dns.Domain != "", "dns servers %v search %v domain %q", dns.Nameservers, dns.Search, dns.Domain)
+	line(len(dns.Nameservers)+len(dns.Search) > 0 || dns.Domain != "", "dns servers %v search %v domain %q",
+		dns.Nameservers, dns.Search, dns.Domain)
+
 	line(c.OptionalFlags != OptionalFlags{}, "flags %s", strings.Join(c.OptionalFlags.names(), " "))
 	for _, r := range c.AdditionalRoutes {
 		line(true, "route %s via %s", r.Dst, r.GW)
@@ -246,8 +250,10 @@ func (o OptionalFlags) names() (set []string) {
 		name string
 		on   Bool
 	}{
-		{"localRoutedPortMapping", o.LocalRoutedPortMapping}, {"allowAclPortMapping", o.AllowACLPortMapping}, {"forceBridgeGateway", o.ForceBridgeGateway},
-		{"enableDualStack", o.EnableDualStack}, {"loopbackDSR", o.LoopbackDSR}, {"gatewayFromAdditionalRoutes", o.GatewayFromAdditionalRoutes},
+		{"localRoutedPortMapping", o.LocalRoutedPortMapping}, {"allowAclPortMapping", o.AllowACLPortMapping},
+		{"forceBridgeGateway", o.ForceBridgeGateway},
+		{"enableDualStack", o.EnableDualStack}, {"loopbackDSR", o.LoopbackDSR},
+		{"gatewayFromAdditionalRoutes", o.GatewayFromAdditionalRoutes},
 	} {
 		if f.on {
 			set = append(set, f.name)

@@ -23,9 +23,8 @@ func fieldFiles(t testing.TB) []string {
 	return found
 }
 
-// Every form of configuration that is found on Windows nodes is read to one form, which the golden file beside it has. wincni's is
-// that of the Windows guide, byte for byte.
-// Rows 1.55, 1.72.
+// Every form of configuration that is found on Windows nodes is read to one form, which the golden file beside it has.
+// wincni's is that of the Windows guide, byte for byte. Rows 1.55, 1.72.
 func TestFilesOfTheField(t *testing.T) {
 	for _, path := range fieldFiles(t) {
 		data, err := os.ReadFile(path)
@@ -79,10 +78,12 @@ func TestReadFileRefuses(t *testing.T) {
 }
 
 func TestInstead(t *testing.T) {
-	for name, want := range map[string]string{"kubenet": "kubenet", "Weave": "Weave", "weave-net.exe": "Weave", "IPIP": "IP-in-IP", "ip-in-ip": "IP-in-IP",
+	for name, want := range map[string]string{"kubenet": "kubenet", "Weave": "Weave", "weave-net.exe": "Weave",
+		"IPIP": "IP-in-IP", "ip-in-ip": "IP-in-IP",
 		"cni": "", "": "", "vxlan": "", "calico": ""} {
 		got := Instead(name)
-		if (got == "") != (want == "") || !strings.Contains(got, want) || got != "" && !strings.Contains(got, "use `porthole routes") {
+		if (got == "") != (want == "") || !strings.Contains(got, want) ||
+			got != "" && !strings.Contains(got, "use `porthole routes") {
 			t.Errorf("%q: %q", name, got)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// At returns an error of package json with the line and column of data at which it was found, as ", line 7, column 3: …". Columns
-// count bytes from 1. An error without a position is returned as ": …".
+// At returns an error of package json with the line and column of data at which it was found, as ", line 7, column 3:
+// …". Columns count bytes from 1. An error without a position is returned as ": …".
 func At(data []byte, err error) error {
 	offset := int64(-1)
 	var syntax *json.SyntaxError

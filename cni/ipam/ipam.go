@@ -1,6 +1,7 @@
-// Package ipam gives out addresses of this node's range. Its files are those of the standard host-local plugin: one file per
-// address, named after it, with the container and the interface as content. So a node can change from one to the other. It runs
-// inside our plugin, which saves a process per pod. It is safe for concurrent use by several processes.
+// Package ipam gives out addresses of this node's range. Its files are those of the standard host-local plugin: one
+// file per address, named after it, with the container and the interface as content. So a node can change from one to
+// the other. It runs inside our plugin, which saves a process per pod. It is safe for concurrent use by several
+// processes.
 package ipam
 
 import (
@@ -41,8 +42,8 @@ type Config struct {
 // DefaultDir is the default folder of host-local, on Windows on the system's drive.
 const DefaultDir = "/var/lib/cni/networks"
 
-// DirOf returns the folder of a network: that of its addresses, or of what else a plugin keeps of a network without any. It never
-// fails: what is wrong with raw is said by Open.
+// DirOf returns the folder of a network: that of its addresses, or of what else a plugin keeps of a network without
+// any. It never fails: what is wrong with raw is said by Open.
 func DirOf(raw json.RawMessage, network string) string {
 	var c Config
 	if json.Unmarshal(raw, &c) != nil {
@@ -58,8 +59,9 @@ func (c Config) dir(network string) string {
 	return filepath.Join(onDrive(c.DataDir, systemDrive()), network)
 }
 
-// onDrive returns the path of a folder, on that drive if the path has none. Windows would take the drive that a program was started on:
-// plugins and `porthole routes`, whose parents differ, are to mean the same folder. drive is empty on systems without.
+// onDrive returns the path of a folder, on that drive if the path has none. Windows would take the drive that a
+// program was started on: plugins and `porthole routes`, whose parents differ, are to mean the same folder. drive is
+// empty on systems without.
 func onDrive(folder, drive string) string {
 	if drive == "" || !strings.HasPrefix(folder, "/") && !strings.HasPrefix(folder, `\`) {
 		return folder
@@ -74,8 +76,8 @@ func onDrive(folder, drive string) string {
 type Pool struct {
 	dir  string
 	sets [][]span
-	// RouteGateway is the gateway of the first of the configuration's routes, if that one leads everywhere; zero if it names none.
-	// It is never given out. wincni takes it for the pods' gateway, other plugins do not look at it.
+	// RouteGateway is the gateway of the first of the configuration's routes, if that one leads everywhere; zero if it
+	// names none. It is never given out. wincni takes it for the pods' gateway, other plugins do not look at it.
 	RouteGateway netip.Addr
 }
 
@@ -115,7 +117,8 @@ func Open(raw json.RawMessage, network string) (*Pool, error) {
 		return nil, errors.New("ipam has neither subnet nor ranges")
 	}
 	p := &Pool{dir: c.dir(network)}
-	if len(c.Routes) > 0 && c.Routes[0].GW != "" && (c.Routes[0].Dst == "" || strings.HasSuffix(c.Routes[0].Dst, "/0")) {
+	if len(c.Routes) > 0 && c.Routes[0].GW != "" &&
+		(c.Routes[0].Dst == "" || strings.HasSuffix(c.Routes[0].Dst, "/0")) {
 		var err error
 		if p.RouteGateway, err = netip.ParseAddr(c.Routes[0].GW); err != nil {
 			return nil, fmt.Errorf("ipam routes[0].GW: %w", err)
@@ -141,8 +144,8 @@ func Open(raw json.RawMessage, network string) (*Pool, error) {
 	return p, nil
 }
 
-// fits returns an error if s shares addresses with another range, because it would be unclear to which of them an address
-// belongs, or if it is of another family than the rest of its set, which host-local refuses too.
+// fits returns an error if s shares addresses with another range, because it would be unclear to which of them an
+// address belongs, or if it is of another family than the rest of its set, which host-local refuses too.
 func (p *Pool) fits(s span, set []span) error {
 	for _, other := range append(slices.Concat(p.sets...), set...) {
 		if s.holds(other.first) || other.holds(s.first) {
@@ -155,8 +158,8 @@ func (p *Pool) fits(s span, set []span) error {
 	return nil
 }
 
-// parse checks the range and fills in what it leaves out: all addresses of the subnet but for the first (the network's own) and,
-// in IPv4, the last (broadcast).
+// parse checks the range and fills in what it leaves out: all addresses of the subnet but for the first (the network's
+// own) and, in IPv4, the last (broadcast).
 func (r Range) parse() (span, error) {
 	prefix, err := netip.ParsePrefix(r.Subnet)
 	if err != nil {
@@ -200,8 +203,8 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// Claim returns the container's addresses, one per set of ranges. If it has some already, they are the same. Addresses in taken
-// are never given out. If one set has no free address, nothing is claimed.
+// Claim returns the container's addresses, one per set of ranges. If it has some already, they are the same. Addresses
+// in taken are never given out. If one set has no free address, nothing is claimed.
 func (p *Pool) Claim(container, ifname string, taken ...netip.Addr) ([]Address, error) {
 	unlock, err := p.lock()
 	if err != nil {
@@ -231,9 +234,10 @@ func (p *Pool) Claim(container, ifname string, taken ...netip.Addr) ([]Address, 
 	return out, nil
 }
 
-// claimOne returns the owner's address in one set of ranges, and whether it is a new one. held has the owner of every address in
-// use.
-func (p *Pool) claimOne(set int, spans []span, owner string, held map[netip.Addr]string, taken []netip.Addr) (Address, bool, error) {
+// claimOne returns the owner's address in one set of ranges, and whether it is a new one. held has the owner of every
+// address in use.
+func (p *Pool) claimOne(set int, spans []span, owner string, held map[netip.Addr]string, taken []netip.Addr) (Address,
+	bool, error) {
 	for addr, who := range held {
 		for _, s := range spans {
 			if who == owner && s.holds(addr) {
@@ -262,11 +266,12 @@ func (p *Pool) claimOne(set int, spans []span, owner string, held map[netip.Addr
 			}
 		}
 	}
-	return Address{}, false, fmt.Errorf("no address is free in %s (%d are in use; files in %s)", spans[0].prefix, len(held), p.dir)
+	return Address{}, false, fmt.Errorf("no address is free in %s (%d are in use; files in %s)", spans[0].prefix,
+		len(held), p.dir)
 }
 
-// after returns where the search for a free address starts: behind the last one given out, so that a freed address is not used
-// again at once.
+// after returns where the search for a free address starts: behind the last one given out, so that a freed address is
+// not used again at once.
 func (p *Pool) after(set int, s span) netip.Addr {
 	data, err := os.ReadFile(p.lastFile(set))
 	if err != nil {
@@ -307,8 +312,8 @@ func (p *Pool) Keep(valid map[string]bool) error {
 	})
 }
 
-// releaseIf frees the addresses whose owner is gone. It holds the lock of the pool meanwhile, so that no other plugin's process
-// claims an address that is just looked at. A pool without a folder has no addresses.
+// releaseIf frees the addresses whose owner is gone. It holds the lock of the pool meanwhile, so that no other
+// plugin's process claims an address that is just looked at. A pool without a folder has no addresses.
 func (p *Pool) releaseIf(gone func(owner string) bool) error {
 	if _, err := os.Stat(p.dir); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -343,7 +348,8 @@ func (p *Pool) Owners() ([]types.GCAttachment, error) {
 	var out []types.GCAttachment
 	for _, who := range held {
 		container, ifname, _ := strings.Cut(who, "\r\n")
-		if a := (types.GCAttachment{ContainerID: container, IfName: ifname}); container != "" && !slices.Contains(out, a) {
+		if a := (types.GCAttachment{ContainerID: container, IfName: ifname}); container != "" &&
+			!slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	}
@@ -359,8 +365,8 @@ func (p *Pool) Holds(container, ifname string, addr netip.Addr) (bool, error) {
 	return held[addr] == owner(container, ifname), err
 }
 
-// Of returns those of the given addresses that lie in the pool's ranges, in the order of its sets, with the prefix and gateway of their
-// ranges.
+// Of returns those of the given addresses that lie in the pool's ranges, in the order of its sets, with the prefix and
+// gateway of their ranges.
 func (p *Pool) Of(addrs []netip.Addr) []Address {
 	var out []Address
 	for _, set := range p.sets {
@@ -388,8 +394,9 @@ func (p *Pool) Ready() error {
 // owner returns the content of an address file. host-local separates by CR LF on every system.
 func owner(container, ifname string) string { return strings.TrimSpace(container) + "\r\n" + ifname }
 
-// mended is held without the addresses whose claim was cut short: a process that ended between making the file and writing it leaves
-// an empty one, which nobody would ever release. It removes those files. The caller holds the lock, so that no claim is under way.
+// mended is held without the addresses whose claim was cut short: a process that ended between making the file and
+// writing it leaves an empty one, which nobody would ever release. It removes those files. The caller holds the lock,
+// so that no claim is under way.
 func (p *Pool) mended() (map[netip.Addr]string, error) {
 	held, err := p.held()
 	if err != nil {

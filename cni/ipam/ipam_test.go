@@ -27,7 +27,8 @@ func TestOpenRefuses(t *testing.T) {
 		`{"subnet":"10.0.0.0/24","ranges":[[{"subnet":"10.0.0.0/24"}]]}`:         "overlap",
 		`{"ranges":[[{"subnet":"10.0.0.0/24"},{"subnet":"fd00::/64"}]]}`:         "families",
 	} {
-		if p, err := Open(json.RawMessage(text), "net"); p != nil || err == nil || !strings.Contains(err.Error(), want) {
+		if p, err := Open(json.RawMessage(text), "net"); p != nil || err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", text, err, want)
 		}
 	}
@@ -53,11 +54,13 @@ func TestClaimAtTheEnd(t *testing.T) {
 	}
 }
 
-// FuzzOpen checks that any configuration gives an error or ranges inside their subnets, and that a claimed address lies in its
-// range, belongs to one container, is the same when it is claimed again, and is free after its release.
+// FuzzOpen checks that any configuration gives an error or ranges inside their subnets, and that a claimed address
+// lies in its range, belongs to one container, is the same when it is claimed again, and is free after its release.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte(`{"type":"host-local","subnet":"10.244.2.0/24","rangeStart":"10.244.2.3","gateway":"10.244.2.2"}`))
-	f.Add([]byte(`{"ranges":[[{"subnet":"10.0.0.0/30"},{"subnet":"10.0.1.0/31"}],[{"subnet":"fd00::/126","gateway":"fd00::1"}]]}`))
+	f.Add(
+		[]byte(
+			`{"ranges":[[{"subnet":"10.0.0.0/30"},{"subnet":"10.0.1.0/31"}],[{"subnet":"fd00::/126","gateway":"fd00::1"}]]}`))
 	f.Add([]byte(`{"ranges":[[],null,[{}]],"subnet":"::ffff:10.0.0.0/126","rangeEnd":"fe80::1%eth0"}`))
 	f.Add([]byte(`{"subnet":"255.255.255.254/31"}`))
 	dir := f.TempDir()
@@ -71,7 +74,8 @@ func FuzzOpen(f *testing.F) {
 		}
 
 		for _, s := range slices.Concat(p.sets...) {
-			if s.prefix != s.prefix.Masked() || !s.prefix.Contains(s.first) || !s.prefix.Contains(s.last) || s.last.Less(s.first) ||
+			if s.prefix != s.prefix.Masked() || !s.prefix.Contains(s.first) || !s.prefix.Contains(s.last) ||
+				s.last.Less(s.first) ||
 				s.gateway.IsValid() && !s.prefix.Contains(s.gateway) {
 				t.Fatalf("range %+v", s)
 			}
@@ -160,7 +164,8 @@ func TestClaimCutShort(t *testing.T) {
 // A folder without a drive is on the system's, whichever drive a program was started on.
 func TestFolderIsOnTheSystemsDrive(t *testing.T) {
 	for folder, want := range map[string]string{
-		DefaultDir: "C:/var/lib/cni/networks", `\k\cni`: `C:\k\cni`, `D:\cni`: `D:\cni`, "C:/cni": "C:/cni", `\\server\share`: `\\server\share`, "//server/share": "//server/share", "cni": "cni",
+		DefaultDir: "C:/var/lib/cni/networks", `\k\cni`: `C:\k\cni`, `D:\cni`: `D:\cni`, "C:/cni": "C:/cni",
+		`\\server\share`: `\\server\share`, "//server/share": "//server/share", "cni": "cni",
 	} {
 		if got := onDrive(folder, "C:"); got != want {
 			t.Errorf("%s is %s, want %s", folder, got, want)

@@ -72,7 +72,8 @@ func (f *flag) UnmarshalJSON(data []byte) error {
 }
 
 // known are the fields that have a meaning or that runtimes add.
-var known = []string{"cniversion", "name", "type", "bridge", "ovsdb", "isgateway", "ipmasq", "ipam", "dns", "runtimeconfig", "capabilities", "prevresult",
+var known = []string{"cniversion", "name", "type", "bridge", "ovsdb", "isgateway", "ipmasq", "ipam", "dns",
+	"runtimeconfig", "capabilities", "prevresult",
 	"cni.dev/valid-attachments", "disablecheck", "disablegc"}
 
 // Parse reads a configuration. A missing cniVersion means 0.2.0.
@@ -89,7 +90,8 @@ func Parse(data []byte) (Config, error) {
 		return Config{}, errors.New("reading the network configuration: it has no name")
 	}
 
-	c := Config{CNIVersion: w.CNIVersion, Name: w.Name, Bridge: w.Bridge, Database: w.Database, DNS: w.DNS, ValidAttachments: w.ValidAttachments}
+	c := Config{CNIVersion: w.CNIVersion, Name: w.Name, Bridge: w.Bridge, Database: w.Database, DNS: w.DNS,
+		ValidAttachments: w.ValidAttachments}
 	if c.CNIVersion == "" {
 		c.CNIVersion = "0.2.0"
 	}
@@ -124,11 +126,13 @@ func (c *Config) readIPAM(data json.RawMessage) error {
 		Type   string `json:"type"`
 		Subnet string `json:"subnet"`
 	}
+
 	if err := json.Unmarshal(data, &ipam); err != nil {
 		return fmt.Errorf("reading the network configuration of %s: ipam: %w", c.Name, err)
 	}
 	if ipam.Type != "" && ipam.Type != "host-local" {
-		return fmt.Errorf("reading the network configuration of %s: ipam type %q: OVN gives each pod its address, so that only host-local, whose subnet is checked, makes sense",
+		return fmt.Errorf(
+			"reading the network configuration of %s: ipam type %q: OVN gives each pod its address, so that only host-local, whose subnet is checked, makes sense",
 			c.Name, ipam.Type)
 	}
 	if ipam.Subnet == "" {

@@ -25,7 +25,8 @@ func TestSeedConf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Name != "net" || c.Bridge != "br-int" || c.CNIVersion != "0.2.0" || c.Subnet.String() != "10.244.1.0/24" || len(c.Remarks) != 0 {
+	if c.Name != "net" || c.Bridge != "br-int" || c.CNIVersion != "0.2.0" || c.Subnet.String() != "10.244.1.0/24" ||
+		len(c.Remarks) != 0 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Endpoints makes pods' interfaces in HNS: an endpoint of a Transparent network whose switch extension is Open vSwitch. Reader and Writer
-// are the same client.
+// Endpoints makes pods' interfaces in HNS: an endpoint of a Transparent network whose switch extension is Open
+// vSwitch. Reader and Writer are the same client.
 type Endpoints struct {
 	Reader reader
 	Writer writer
@@ -34,8 +34,8 @@ type writer interface {
 // ethernetMTU is the MTU of HNS's endpoints in bytes. The policy EncapOverhead makes it smaller.
 const ethernetMTU = 1500
 
-// Make implements links. The endpoint has the name of the port, by which the switch extension finds it. An endpoint of that name with
-// another network, address or MAC is replaced.
+// Make implements links. The endpoint has the name of the port, by which the switch extension finds it. An endpoint of
+// that name with another network, address or MAC is replaced.
 func (e Endpoints) Make(ctx context.Context, l Link) error {
 	network, err := e.network(ctx, l)
 	if err != nil {
@@ -43,13 +43,16 @@ func (e Endpoints) Make(ctx context.Context, l Link) error {
 	}
 	namespace := hns.NormalID(l.Namespace)
 	if len(namespace) != 36 || strings.Count(namespace, "-") != 4 {
-		return fmt.Errorf("network namespace %q is not a GUID: this plugin serves containerd, which names HCN namespaces", l.Namespace)
+		return fmt.Errorf(
+			"network namespace %q is not a GUID: this plugin serves containerd, which names HCN namespaces",
+			l.Namespace)
 	}
 
 	wanted := l.endpoint(network)
 	found, err := e.Reader.EndpointByName(ctx, l.Name)
 	switch {
-	case err == nil && (found.Network != network.ID || !found.Has(l.Addr.Addr()) || hns.NormalMAC(found.MAC) != wanted.MAC):
+	case err == nil && (found.Network != network.ID || !found.Has(l.Addr.Addr()) ||
+		hns.NormalMAC(found.MAC) != wanted.MAC):
 		// Its network was replaced, or an earlier attempt was made before the pod's address changed.
 		if err := e.Writer.DeleteEndpoint(ctx, found.ID); err != nil {
 			return err
@@ -69,7 +72,8 @@ func (e Endpoints) Make(ctx context.Context, l Link) error {
 	return err
 }
 
-// network returns the HNS network of the pods. It returns an error if the network has no switch extension or no subnet for the pod.
+// network returns the HNS network of the pods. It returns an error if the network has no switch extension or no subnet
+// for the pod.
 func (e Endpoints) network(ctx context.Context, l Link) (hns.Network, error) {
 	network, err := e.Reader.NetworkByName(ctx, l.Network)
 	if err != nil {
@@ -78,17 +82,24 @@ func (e Endpoints) network(ctx context.Context, l Link) (hns.Network, error) {
 	fits := func(s hns.Subnet) bool { return s.Prefix.Contains(l.Addr.Addr()) }
 	switch {
 	case network.Type != hns.Transparent:
-		return network, fmt.Errorf("HNS network %s is of type %s: OVN needs a Transparent one, whose switch extension is Open vSwitch", network.Name, network.Type)
+		return network, fmt.Errorf(
+			"HNS network %s is of type %s: OVN needs a Transparent one, whose switch extension is Open vSwitch",
+			network.Name, network.Type)
 	case network.Extension == "":
-		return network, fmt.Errorf("HNS network %s has no switch extension: pods would be in the segment of the card and not in OVN", network.Name)
+		return network, fmt.Errorf(
+			"HNS network %s has no switch extension: pods would be in the segment of the card and not in OVN",
+			network.Name)
 	case !slices.ContainsFunc(network.Subnets, fits):
-		return network, fmt.Errorf("HNS network %s has no subnet with the pod's address %s: was the node's pod range changed?", network.Name, l.Addr.Addr())
+		return network, fmt.Errorf(
+			"HNS network %s has no subnet with the pod's address %s: was the node's pod range changed?", network.Name,
+			l.Addr.Addr())
 	}
 	return network, nil
 }
 
 func (l Link) endpoint(network hns.Network) hns.Endpoint {
-	e := hns.Endpoint{Name: l.Name, Network: network.ID, Addrs: []netip.Addr{l.Addr.Addr()}, PrefixLen: l.Addr.Bits(), MAC: hns.NormalMAC(l.MAC),
+	e := hns.Endpoint{Name: l.Name, Network: network.ID, Addrs: []netip.Addr{l.Addr.Addr()}, PrefixLen: l.Addr.Bits(),
+		MAC:    hns.NormalMAC(l.MAC),
 		Routes: []hns.Route{{Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), NextHop: l.Gateway}},
 		DNS:    hns.DNS{Domain: l.DNS.Domain, Search: l.DNS.Search, Servers: l.DNS.Nameservers, Options: l.DNS.Options}}
 	if l.MTU > 0 && l.MTU < ethernetMTU {

@@ -17,13 +17,17 @@ const guid = "0a1b2c3d-0000-4000-8000-000000000001"
 
 // podNetwork is a network in which pods work.
 func podNetwork() hns.Network {
-	return hns.Network{ID: "net-1", Name: "porthole", Type: hns.Transparent, Extension: "583CC151-73EC-4A6A-8B47-578297AD7623",
-		Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.1.0/24"), Gateway: netip.MustParseAddr("10.244.1.1")}}}
+	return hns.Network{ID: "net-1", Name: "porthole", Type: hns.Transparent,
+		Extension: "583CC151-73EC-4A6A-8B47-578297AD7623",
+		Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.1.0/24"),
+			Gateway: netip.MustParseAddr("10.244.1.1")}}}
 }
 
 func podLink() Link {
-	return Link{Name: ovnet.PodLink("c", "eth0"), Guest: "eth0", Container: "c", Namespace: "{" + strings.ToUpper(guid) + "}", Network: "porthole",
-		MAC: "0a:58:0a:f4:01:03", Addr: netip.MustParsePrefix("10.244.1.3/24"), Gateway: netip.MustParseAddr("10.244.1.1"), MTU: 1442,
+	return Link{Name: ovnet.PodLink("c", "eth0"), Guest: "eth0", Container: "c",
+		Namespace: "{" + strings.ToUpper(guid) + "}", Network: "porthole",
+		MAC: "0a:58:0a:f4:01:03", Addr: netip.MustParsePrefix("10.244.1.3/24"),
+		Gateway: netip.MustParseAddr("10.244.1.1"), MTU: 1442,
 		DNS: types.DNS{Nameservers: []string{"10.96.0.10"}, Search: []string{"cluster.local"}}}
 }
 
@@ -48,13 +52,15 @@ func TestEndpoint(t *testing.T) {
 	}
 
 	got := all[0]
-	if got.Name != l.Name || !slices.Equal(got.Addrs, []netip.Addr{l.Addr.Addr()}) || got.PrefixLen != 24 || got.MAC != "0A-58-0A-F4-01-03" || got.Namespace != guid {
+	if got.Name != l.Name || !slices.Equal(got.Addrs, []netip.Addr{l.Addr.Addr()}) || got.PrefixLen != 24 ||
+		got.MAC != "0A-58-0A-F4-01-03" || got.Namespace != guid {
 		t.Errorf("endpoint %+v", got)
 	}
 	if len(got.Routes) != 1 || got.Routes[0].Destination.String() != "0.0.0.0/0" || got.Routes[0].NextHop != l.Gateway {
 		t.Errorf("routes %v", got.Routes)
 	}
-	if len(got.Policies) != 1 || got.Policies[0].Type != "EncapOverhead" || string(got.Policies[0].Settings) != `{"Overhead":58}` {
+	if len(got.Policies) != 1 || got.Policies[0].Type != "EncapOverhead" ||
+		string(got.Policies[0].Settings) != `{"Overhead":58}` {
 		t.Errorf("policies %+v", got.Policies)
 	}
 	if !slices.Equal(got.DNS.Servers, l.DNS.Nameservers) || !slices.Equal(got.DNS.Search, l.DNS.Search) {
@@ -94,7 +100,8 @@ func TestEndpointReplaced(t *testing.T) {
 		}
 
 		got, err := f.EndpointByName(t.Context(), l.Name)
-		if err != nil || got.ID == "old" || got.Network != "net-1" || !got.Has(l.Addr.Addr()) || got.MAC != "0A-58-0A-F4-01-03" {
+		if err != nil || got.ID == "old" || got.Network != "net-1" || !got.Has(l.Addr.Addr()) ||
+			got.MAC != "0A-58-0A-F4-01-03" {
 			t.Errorf("another %s: %+v, %v", name, got, err)
 		}
 	}
@@ -103,9 +110,11 @@ func TestEndpointReplaced(t *testing.T) {
 // TestEndpointRefused: what cannot work is refused before anything is made.
 func TestEndpointRefused(t *testing.T) {
 	for want, spoil := range map[string]func(*hns.Network, *Link){
-		"is of type Overlay":            func(n *hns.Network, _ *Link) { n.Type = "Overlay" },
-		"has no switch extension":       func(n *hns.Network, _ *Link) { n.Extension = "" },
-		"no subnet with the pod's":      func(_ *hns.Network, l *Link) { l.Addr = netip.MustParsePrefix("10.244.9.3/24") },
+		"is of type Overlay":      func(n *hns.Network, _ *Link) { n.Type = "Overlay" },
+		"has no switch extension": func(n *hns.Network, _ *Link) { n.Extension = "" },
+		"no subnet with the pod's": func(_ *hns.Network, l *Link) {
+			l.Addr = netip.MustParsePrefix("10.244.9.3/24")
+		},
 		`"/var/run/netns/x" is not a G`: func(_ *hns.Network, l *Link) { l.Namespace = "/var/run/netns/x" },
 		"nowhere":                       func(_ *hns.Network, l *Link) { l.Network = "nowhere" },
 	} {

@@ -21,8 +21,8 @@ import (
 // deadline bounds a whole call. Runtimes wait longer than that.
 const deadline = 90 * time.Second
 
-// installWait is how long OVN may take to install a port's flows. That takes milliseconds while its databases are reachable. If they are
-// not, the call fails and the runtime tries again.
+// installWait is how long OVN may take to install a port's flows. That takes milliseconds while its databases are
+// reachable. If they are not, the call fails and the runtime tries again.
 const installWait = 20 * time.Second
 
 // Plugin carries out the calls.
@@ -57,7 +57,8 @@ type Link struct {
 	Gateway   netip.Addr
 	MTU       int
 	DNS       types.DNS
-	// Userspace says that the switch is a program: checksums must be complete, and the host's own stack must not see the packets.
+	// Userspace says that the switch is a program: checksums must be complete, and the host's own stack must not see
+	// the packets.
 	Userspace bool
 }
 
@@ -116,26 +117,33 @@ func read(args *skel.CmdArgs) (call, error) {
 // link returns the pod's interface and the answer of the agent about it.
 func (p Plugin) link(ctx context.Context, c call) (Link, ovnet.Answer, error) {
 	if c.pod.Namespace == "" || c.pod.Name == "" {
-		return Link{}, ovnet.Answer{}, errors.New("CNI_ARGS name no pod (K8S_POD_NAMESPACE and K8S_POD_NAME): OVN's ports are for pods")
+		return Link{}, ovnet.Answer{},
+			errors.New("CNI_ARGS name no pod (K8S_POD_NAMESPACE and K8S_POD_NAME): OVN's ports are for pods")
 	}
 	answer, err := ovnet.Ask(ctx, p.Agent, c.pod)
 	if err != nil {
 		return Link{}, answer, err
 	}
+
 	at, subnet, gateway, err := ovnet.ParseAnnotation(answer.Annotation)
 	if err != nil {
 		return Link{}, answer, fmt.Errorf("pod %s/%s: %w", c.pod.Namespace, c.pod.Name, err)
 	}
 	if c.config.Subnet.IsValid() && !c.config.Subnet.Contains(at.IP) {
-		return Link{}, answer, fmt.Errorf("pod %s/%s has the address %s, which is outside of %s, the ipam subnet of the network configuration: it must be the node's pod range",
+		return Link{}, answer, fmt.Errorf(
+			"pod %s/%s has the address %s, which is outside of %s, the ipam subnet of the network configuration: it must be the node's pod range",
 			c.pod.Namespace, c.pod.Name, at.IP, c.config.Subnet)
 	}
 	if c.config.Subnet.IsValid() && c.config.Subnet != subnet { // whoever makes a pod can write its annotation
-		return Link{}, answer, fmt.Errorf("annotation %s of pod %s/%s says the range %s, and the ipam subnet of the network configuration is %s: "+
-			"both must be the node's pod range", ovnet.Annotation, c.pod.Namespace, c.pod.Name, subnet, c.config.Subnet)
+		return Link{}, answer, fmt.Errorf(
+			"annotation %s of pod %s/%s says the range %s, and the ipam subnet of the network configuration is %s: "+
+				"both must be the node's pod range", ovnet.Annotation, c.pod.Namespace, c.pod.Name, subnet,
+			c.config.Subnet)
 	}
-	return Link{Name: ovnet.PodLink(c.container, c.iface), Guest: c.iface, Container: c.container, Namespace: c.namespace, Network: answer.Network,
-		MAC: at.MAC, Addr: netip.PrefixFrom(at.IP, subnet.Bits()), Gateway: gateway, MTU: answer.MTU, DNS: c.config.DNS}, answer, nil
+	return Link{Name: ovnet.PodLink(c.container, c.iface), Guest: c.iface, Container: c.container,
+		Namespace: c.namespace, Network: answer.Network,
+		MAC: at.MAC, Addr: netip.PrefixFrom(at.IP, subnet.Bits()), Gateway: gateway, MTU: answer.MTU,
+		DNS: c.config.DNS}, answer, nil
 }
 
 // open connects to the host's Open vSwitch.
@@ -163,7 +171,8 @@ func (p Plugin) Add(ctx context.Context, c call) (*types100.Result, error) {
 		return nil, err
 	}
 
-	port := Port{Name: l.Name, Kind: p.Kind, Bridge: c.config.Bridge, ID: ovnet.PodPort(c.pod.Namespace, c.pod.Name), UID: answer.UID,
+	port := Port{Name: l.Name, Kind: p.Kind, Bridge: c.config.Bridge, ID: ovnet.PodPort(c.pod.Namespace, c.pod.Name),
+		UID: answer.UID,
 		MAC: l.MAC, IP: l.Addr.String(), MTU: l.MTU, Container: c.container}
 	if err := sw.AddPort(ctx, port); err != nil {
 		return nil, err
@@ -182,8 +191,9 @@ func (l Link) result() *types100.Result {
 		Interfaces: []*types100.Interface{{Name: l.Guest, Mac: l.MAC, Sandbox: l.Namespace}},
 		IPs: []*types100.IPConfig{{Interface: types100.Int(0), Gateway: l.Gateway.AsSlice(),
 			Address: net.IPNet{IP: l.Addr.Addr().AsSlice(), Mask: net.CIDRMask(l.Addr.Bits(), 32)}}},
-		Routes: []*types.Route{{Dst: net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, GW: l.Gateway.AsSlice()}},
-		DNS:    l.DNS,
+		Routes: []*types.Route{{Dst: net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)},
+			GW: l.Gateway.AsSlice()}},
+		DNS: l.DNS,
 	}
 }
 
@@ -218,7 +228,8 @@ func (p Plugin) Check(ctx context.Context, c call) error {
 	case err != nil:
 		return err
 	case !seen.There:
-		return fmt.Errorf("bridge %s has no port %s for pod %s/%s", c.config.Bridge, l.Name, c.pod.Namespace, c.pod.Name)
+		return fmt.Errorf("bridge %s has no port %s for pod %s/%s", c.config.Bridge, l.Name, c.pod.Namespace,
+			c.pod.Name)
 	case seen.Problem != "":
 		return fmt.Errorf("port %s: Open vSwitch cannot open the interface: %s", l.Name, seen.Problem)
 	case seen.UID != answer.UID:

@@ -50,24 +50,30 @@ func OpenSwitch(ctx context.Context, address string) (*Switch, error) {
 // Close ends the connection.
 func (s *Switch) Close() { s.client.Close() }
 
-// Datapath returns the type of the bridge's datapath: "system" for the kernel's, "netdev" for one that ovs-vswitchd runs itself.
+// Datapath returns the type of the bridge's datapath: "system" for the kernel's, "netdev" for one that ovs-vswitchd
+// runs itself.
 func (s *Switch) Datapath(ctx context.Context, bridge string) (string, error) {
-	results, err := s.client.Transact(ctx, database, ovsdb.Select("Bridge", ovsdb.Equal("name", bridge), "datapath_type"))
+	results, err := s.client.Transact(ctx, database,
+		ovsdb.Select("Bridge", ovsdb.Equal("name", bridge), "datapath_type"))
 	if err != nil {
 		return "", err
 	}
 	if len(results[0].Rows) == 0 {
-		return "", fmt.Errorf("bridge %s is not in Open vSwitch: ovn-controller makes it when it reaches OVN's southbound database", bridge)
+		return "",
+			fmt.Errorf(
+				"bridge %s is not in Open vSwitch: ovn-controller makes it when it reaches OVN's southbound database",
+				bridge)
 	}
 	return results[0].Rows[0].Text("datapath_type"), nil
 }
 
-// AddPort makes the port, or does nothing if it is there. A port of an earlier pod of the same name is deleted, because it has the same
-// iface-id and ovn-controller would bind the logical port to either.
+// AddPort makes the port, or does nothing if it is there. A port of an earlier pod of the same name is deleted,
+// because it has the same iface-id and ovn-controller would bind the logical port to either.
 func (s *Switch) AddPort(ctx context.Context, p Port) error {
 	results, err := s.client.Transact(ctx, database,
 		ovsdb.Select("Bridge", ovsdb.Equal("name", p.Bridge), "_uuid"),
-		ovsdb.Select("Interface", ovsdb.Includes("external_ids", ovsdb.Map{idKey: p.ID}), "_uuid", "name", "external_ids"))
+		ovsdb.Select("Interface", ovsdb.Includes("external_ids", ovsdb.Map{idKey: p.ID}), "_uuid", "name",
+			"external_ids"))
 	if err != nil {
 		return err
 	}
@@ -86,11 +92,15 @@ func (s *Switch) AddPort(ctx context.Context, p Port) error {
 		}
 		ops = append(ops, drop...)
 	}
-	ids := ovsdb.Map{idKey: p.ID, versionKey: p.UID, macKey: p.MAC, ovnet.AddressKey: p.IP, ovnet.SandboxKey: p.Container, ovnet.MTUKey: strconv.Itoa(p.MTU)}
+	ids := ovsdb.Map{idKey: p.ID, versionKey: p.UID, macKey: p.MAC, ovnet.AddressKey: p.IP,
+		ovnet.SandboxKey: p.Container, ovnet.MTUKey: strconv.Itoa(p.MTU)}
 	ops = append(ops,
 		ovsdb.Insert("Interface", "iface", map[string]any{"name": p.Name, "type": p.Kind, "external_ids": ids}),
-		ovsdb.Insert("Port", "port", map[string]any{"name": p.Name, "interfaces": ovsdb.Set{ovsdb.Named("iface")}, "external_ids": ovsdb.Map{ovnet.SandboxKey: p.Container}}),
-		ovsdb.Mutate("Bridge", ovsdb.Equal("name", p.Bridge), ovsdb.Mutation{Column: "ports", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("port")}}),
+		ovsdb.Insert("Port", "port",
+			map[string]any{"name": p.Name, "interfaces": ovsdb.Set{ovsdb.Named("iface")},
+				"external_ids": ovsdb.Map{ovnet.SandboxKey: p.Container}}),
+		ovsdb.Mutate("Bridge", ovsdb.Equal("name", p.Bridge),
+			ovsdb.Mutation{Column: "ports", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("port")}}),
 		ovsdb.NextConfig())
 	if _, err := s.client.Transact(ctx, database, ops...); err != nil {
 		return fmt.Errorf("adding port %s to %s: %w", p.Name, p.Bridge, err)
@@ -100,14 +110,16 @@ func (s *Switch) AddPort(ctx context.Context, p Port) error {
 
 // deletion returns the operations that delete the port of an interface. The database deletes the interface with it.
 func (s *Switch) deletion(ctx context.Context, iface ovsdb.UUID) ([]ovsdb.Op, error) {
-	results, err := s.client.Transact(ctx, database, ovsdb.Select("Port", ovsdb.Includes("interfaces", ovsdb.Set{iface}), "_uuid"))
+	results, err := s.client.Transact(ctx, database,
+		ovsdb.Select("Port", ovsdb.Includes("interfaces", ovsdb.Set{iface}), "_uuid"))
 	if err != nil {
 		return nil, err
 	}
 	var ops []ovsdb.Op
 	for _, row := range results[0].Rows {
 		port := ovsdb.UUID(row.Text("_uuid"))
-		ops = append(ops, ovsdb.Mutate("Bridge", ovsdb.Includes("ports", ovsdb.Set{port}), ovsdb.Mutation{Column: "ports", Mutator: "delete", Value: ovsdb.Set{port}}))
+		ops = append(ops, ovsdb.Mutate("Bridge", ovsdb.Includes("ports", ovsdb.Set{port}),
+			ovsdb.Mutation{Column: "ports", Mutator: "delete", Value: ovsdb.Set{port}}))
 	}
 	return ops, nil
 }
@@ -130,8 +142,8 @@ func (s *Switch) DeletePort(ctx context.Context, name string) error {
 	return nil
 }
 
-// Sandboxes returns the containers' ids of the plugin's ports by the name of the port. Plugins of others, as that of OVN-Kubernetes, write
-// the key sandbox too: their ports are left out.
+// Sandboxes returns the containers' ids of the plugin's ports by the name of the port. Plugins of others, as that of
+// OVN-Kubernetes, write the key sandbox too: their ports are left out.
 func (s *Switch) Sandboxes(ctx context.Context) (map[string]string, error) {
 	results, err := s.client.Transact(ctx, database, ovsdb.Select("Interface", nil, "name", "external_ids"))
 	if err != nil {
@@ -143,7 +155,8 @@ func (s *Switch) Sandboxes(ctx context.Context) (map[string]string, error) {
 func sandboxesOf(interfaces []ovsdb.Row) map[string]string {
 	ports := map[string]string{}
 	for _, row := range interfaces {
-		if container := row.Map("external_ids")[ovnet.SandboxKey]; container != "" && ovnet.IsPodLink(row.Text("name")) {
+		if container := row.Map("external_ids")[ovnet.SandboxKey]; container != "" &&
+			ovnet.IsPodLink(row.Text("name")) {
 			ports[row.Text("name")] = container
 		}
 	}
@@ -164,7 +177,8 @@ func (s *Switch) seen(cache *ovsdb.Cache, name string) PortSeen {
 			continue
 		}
 		ids := row.Map("external_ids")
-		return PortSeen{There: true, Installed: ids[installedKey] == "true", Problem: row.Text("error"), ID: ids[idKey], UID: ids[versionKey]}
+		return PortSeen{There: true, Installed: ids[installedKey] == "true", Problem: row.Text("error"), ID: ids[idKey],
+			UID: ids[versionKey]}
 	}
 	return PortSeen{}
 }
@@ -182,7 +196,8 @@ func (s *Switch) Look(ctx context.Context, name string) (PortSeen, error) {
 	return s.seen(cache, name), nil
 }
 
-// AwaitInstalled waits until OVN has installed the flows of a port in the bridge. A pod that starts earlier loses its first packets.
+// AwaitInstalled waits until OVN has installed the flows of a port in the bridge. A pod that starts earlier loses its
+// first packets.
 func (s *Switch) AwaitInstalled(ctx context.Context, name string) error {
 	changed := make(chan struct{}, 1)
 	cache, err := s.monitor(ctx, func() {
@@ -212,10 +227,12 @@ func (s *Switch) AwaitInstalled(ctx context.Context, name string) error {
 				return fmt.Errorf("interface %s: Open vSwitch cannot open it: %s", name, p.Problem)
 			}
 			if s.pending(context.WithoutCancel(ctx)) {
-				return fmt.Errorf("ovs-vswitchd has not carried out the change of its database that adds port %s (%s), within %s: does it run on this node? %w",
+				return fmt.Errorf(
+					"ovs-vswitchd has not carried out the change of its database that adds port %s (%s), within %s: does it run on this node? %w",
 					name, p.ID, time.Since(began).Round(time.Second), ctx.Err())
 			}
-			return fmt.Errorf("OVN has not bound port %s (%s) within %s: does ovn-controller run on this node and reach the southbound database, and does the pod's logical port name this node? %w",
+			return fmt.Errorf(
+				"OVN has not bound port %s (%s) within %s: does ovn-controller run on this node and reach the southbound database, and does the pod's logical port name this node? %w",
 				name, p.ID, time.Since(began).Round(time.Second), ctx.Err())
 		case <-s.client.Done():
 			return fmt.Errorf("waiting for OVN to bind port %s: %w", name, s.client.Err())
@@ -230,8 +247,10 @@ func (s *Switch) pending(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, openWait)
 	defer cancel()
 	results, err := s.client.Transact(ctx, database, ovsdb.Select("Open_vSwitch", nil, "next_cfg", "cur_cfg"))
-	return err == nil && len(results[0].Rows) == 1 && results[0].Rows[0].Text("next_cfg") != results[0].Rows[0].Text("cur_cfg")
+	return err == nil && len(results[0].Rows) == 1 &&
+		results[0].Rows[0].Text("next_cfg") != results[0].Rows[0].Text("cur_cfg")
 }
 
-// openWait is how long Open vSwitch may report that it cannot open an interface: it tries again when the interface appears.
+// openWait is how long Open vSwitch may report that it cannot open an interface: it tries again when the interface
+// appears.
 const openWait = 3 * time.Second

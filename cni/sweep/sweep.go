@@ -1,9 +1,10 @@
-// Package sweep frees what sandboxes of the past still hold: endpoints in HNS and addresses of the node's range. A container runtime
-// calls DEL when it removes a sandbox. If its state is lost, or the sandbox was removed while HNS was away for good, nobody does, and
-// the range runs out after some months. containerd does not call GC.
+// Package sweep frees what sandboxes of the past still hold: endpoints in HNS and addresses of the node's range. A
+// container runtime calls DEL when it removes a sandbox. If its state is lost, or the sandbox was removed while HNS
+// was away for good, nobody does, and the range runs out after some months. containerd does not call GC.
 //
-// The node's route agent sweeps, not the kubelet: it made the network and the configuration, so that it knows both, and it is where
-// HNS is spoken to already; the kubelet starts no program on Windows. It asks the runtime itself (CRI) what it knows.
+// The node's route agent sweeps, not the kubelet: it made the network and the configuration, so that it knows both,
+// and it is where HNS is spoken to already; the kubelet starts no program on Windows. It asks the runtime itself (CRI)
+// what it knows.
 package sweep
 
 import (
@@ -20,8 +21,9 @@ import (
 	"porthole.dev/porthole/cni/contract"
 )
 
-// Grace is how long a sandbox has to be unknown to the runtime before its network is freed. containerd lists a sandbox only when
-// its network is made (internal/cri/server/sandbox_run.go), which takes a CNI call's deadline of 90 s at most.
+// Grace is how long a sandbox has to be unknown to the runtime before its network is freed. containerd lists a sandbox
+// only when its network is made (internal/cri/server/sandbox_run.go), which takes a CNI call's deadline of 90 s at
+// most.
 const Grace = 5 * time.Minute
 
 // Sweeper remembers since when sandboxes are unknown. It is not safe for concurrent use.
@@ -34,8 +36,8 @@ type Sweeper struct {
 	since map[string]time.Time
 }
 
-// Pass frees what the sandboxes hold that have been unknown for the grace time, and returns their ids. If HNS, the addresses or the
-// runtime cannot be read, nothing is freed and nothing counts as seen.
+// Pass frees what the sandboxes hold that have been unknown for the grace time, and returns their ids. If HNS, the
+// addresses or the runtime cannot be read, nothing is freed and nothing counts as seen.
 func (s *Sweeper) Pass(ctx context.Context, config *contract.Config, now time.Time) (freed []string, err error) {
 	// In this order: a sandbox that comes after the first list is in neither.
 	held, err := s.Plugin.Attachments(ctx, config)
@@ -68,9 +70,10 @@ func (s *Sweeper) Pass(ctx context.Context, config *contract.Config, now time.Ti
 	return slices.Compact(freed), errors.Join(errs...)
 }
 
-// unknownSince returns the sandboxes that hold something and that the runtime does not know, with the time of the first pass in which
-// it was so. A sandbox that is known again begins anew.
-func unknownSince(held []types.GCAttachment, known []string, before map[string]time.Time, now time.Time) map[string]time.Time {
+// unknownSince returns the sandboxes that hold something and that the runtime does not know, with the time of the
+// first pass in which it was so. A sandbox that is known again begins anew.
+func unknownSince(held []types.GCAttachment, known []string, before map[string]time.Time,
+	now time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
 	for _, a := range held {
 		if slices.Contains(known, a.ContainerID) {

@@ -32,13 +32,17 @@ type node struct {
 func newNode(t *testing.T, pods ...string) *node {
 	t.Helper()
 	dir := t.TempDir()
-	config, err := contract.Parse(fmt.Appendf(nil, `{"name":"porthole","type":"win-bridge","ipam":{"subnet":"10.244.2.0/24","dataDir":%q}}`, dir))
+	config, err := contract.Parse(fmt.Appendf(nil,
+		`{"name":"porthole","type":"win-bridge","ipam":{"subnet":"10.244.2.0/24","dataDir":%q}}`, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := hnstest.New(hns.Version{Major: 13, Minor: 3}, hns.Network{ID: "net-1", Name: "porthole", Type: hns.L2Bridge,
-		Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1")}}})
-	if _, err := h.CreateEndpoint(t.Context(), hns.Endpoint{Name: "porthole_ep", Network: "net-1", Addrs: []netip.Addr{netip.MustParseAddr("10.244.2.2")}}); err != nil {
+		Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"),
+			Gateway: netip.MustParseAddr("10.244.2.1")}}})
+	if _, err := h.CreateEndpoint(t.Context(),
+		hns.Endpoint{Name: "porthole_ep", Network: "net-1",
+			Addrs: []netip.Addr{netip.MustParseAddr("10.244.2.2")}}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -47,12 +51,14 @@ func newNode(t *testing.T, pods ...string) *node {
 	for i, pod := range pods {
 		namespace := fmt.Sprintf("7f4c0000-0000-4000-8000-%012d", i)
 		h.AddNamespace(hns.NamespaceID(namespace))
-		if _, err := plugin.Add(t.Context(), attach.Call{Container: pod, Namespace: namespace, Interface: "eth0", Config: config}); err != nil {
+		if _, err := plugin.Add(t.Context(),
+			attach.Call{Container: pod, Namespace: namespace, Interface: "eth0", Config: config}); err != nil {
 			t.Fatal(err)
 		}
 		n.known = append(n.known, pod)
 	}
-	n.Sweeper = &Sweeper{Plugin: plugin, Sandboxes: func(context.Context) ([]string, error) { return n.known, n.unknown }}
+	n.Sweeper = &Sweeper{Plugin: plugin,
+		Sandboxes: func(context.Context) ([]string, error) { return n.known, n.unknown }}
 	return n
 }
 
@@ -80,11 +86,13 @@ func (n *node) after(d time.Duration, wantFreed, wantLeft string) error {
 
 const (
 	host = "endpoint local 10.244.2.2 \"porthole_ep\"\n"
-	both = host + "endpoint local 10.244.2.3 \"a_porthole\"\nendpoint local 10.244.2.4 \"b_porthole\"\n10.244.2.3 10.244.2.4 "
+	both = host +
+		"endpoint local 10.244.2.3 \"a_porthole\"\nendpoint local 10.244.2.4 \"b_porthole\"\n10.244.2.3 10.244.2.4 "
 	onlB = host + "endpoint local 10.244.2.4 \"b_porthole\"\n10.244.2.4 "
 )
 
-// A sandbox that the runtime has forgotten loses endpoint and address after the grace time, the others and the host keep theirs.
+// A sandbox that the runtime has forgotten loses endpoint and address after the grace time, the others and the host
+// keep theirs.
 func TestForgottenSandbox(t *testing.T) {
 	n := newNode(t, "a", "b")
 	n.after(0, "[]", both)

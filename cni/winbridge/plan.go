@@ -16,7 +16,8 @@ type Kind struct{}
 // Accepts implements attach.Kind.
 func (Kind) Accepts(network hns.Network) error {
 	if network.Type != hns.L2Bridge && network.Type != hns.L2Tunnel {
-		return fmt.Errorf("network %s is of type %s: win-bridge serves L2Bridge and L2Tunnel", network.Name, network.Type)
+		return fmt.Errorf("network %s is of type %s: win-bridge serves L2Bridge and L2Tunnel", network.Name,
+			network.Type)
 	}
 	return nil
 }
@@ -31,8 +32,8 @@ func (Kind) Endpoint(pod attach.Pod) (hns.Endpoint, error) {
 	})
 }
 
-// Bridged returns the endpoint of a pod on a bridged network, with the gateway of each address. Flags of the configuration that
-// are about the gateway win over it.
+// Bridged returns the endpoint of a pod on a bridged network, with the gateway of each address. Flags of the
+// configuration that are about the gateway win over it.
 func Bridged(pod attach.Pod, gateway func(ipam.Address) netip.Addr) (hns.Endpoint, error) {
 	policies, err := attach.Policies(pod)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package wincni attaches pods as Microsoft's first CNI plugin did, wincni.exe, whose configurations are still in use. It differs from
-// win-bridge in the pods' gateway and in the search list.
+// Package wincni attaches pods as Microsoft's first CNI plugin did, wincni.exe, whose configurations are still in use.
+// It differs from win-bridge in the pods' gateway and in the search list.
 package wincni
 
 import (
@@ -27,11 +27,15 @@ func (Kind) Accepts(network hns.Network) error {
 	return nil
 }
 
-// Endpoint returns an endpoint whose gateway is ipam.routes[0].GW, or ipam.gateway, or else the address after that of the subnet, in
-// this order. The first search domain gets the pod's namespace in front, unless the runtime gives a list of its own.
+// Endpoint returns an endpoint whose gateway is ipam.routes[0].GW, or ipam.gateway, or else the address after that of
+// the subnet, in this order. The first search domain gets the pod's namespace in front, unless the runtime gives a
+// list of its own.
 func (Kind) Endpoint(pod attach.Pod) (hns.Endpoint, error) {
-	if gw := pod.RouteGateway; gw.IsValid() && !slices.ContainsFunc(pod.Addresses, func(a ipam.Address) bool { return a.Prefix.Contains(gw) }) {
-		return hns.Endpoint{}, fmt.Errorf("ipam routes[0].GW %s is in none of the pods' subnets, for example %s: HNS needs a gateway on the link", gw, pod.Addresses[0].Prefix.Masked())
+	if gw := pod.RouteGateway; gw.IsValid() &&
+		!slices.ContainsFunc(pod.Addresses, func(a ipam.Address) bool { return a.Prefix.Contains(gw) }) {
+		return hns.Endpoint{}, fmt.Errorf(
+			"ipam routes[0].GW %s is in none of the pods' subnets, for example %s: HNS needs a gateway on the link", gw,
+			pod.Addresses[0].Prefix.Masked())
 	}
 	e, err := winbridge.Bridged(pod, func(a ipam.Address) netip.Addr { return gateway(pod, a) })
 	if err != nil {

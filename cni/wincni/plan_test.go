@@ -23,7 +23,8 @@ const namespace = "7f4c0000-0000-4000-8000-000000000001"
 // seedHost has the network of the seed's configurations.
 func seedHost() *hnstest.Fake {
 	h := hnstest.New(hns.Version{Major: 9, Minor: 5}, hns.Network{ID: "net-1", Name: "l2bridge", Type: hns.L2Bridge,
-		Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.10.187.64/26"), Gateway: netip.MustParseAddr("10.10.187.65")}}})
+		Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.10.187.64/26"),
+			Gateway: netip.MustParseAddr("10.10.187.65")}}})
 	h.AddNamespace(namespace)
 	return h
 }
@@ -47,13 +48,14 @@ func seed(t *testing.T, name string) *contract.Config {
 	return c
 }
 
-// Both configurations of the seed say the same: each endpoint has what they ask for, and the fields without effect are named.
-// Row 1.61.
+// Both configurations of the seed say the same: each endpoint has what they ask for, and the fields without effect are
+// named. Row 1.61.
 func TestSeed(t *testing.T) {
 	for _, name := range []string{"seed-guide.json", "seed-handbook.json"} {
 		h, c := seedHost(), seed(t, name)
 		p := plugin(h)
-		if _, err := p.Add(context.Background(), attach.Call{Container: "abc", Namespace: namespace, Interface: "eth0", Config: c}); err != nil {
+		if _, err := p.Add(context.Background(),
+			attach.Call{Container: "abc", Namespace: namespace, Interface: "eth0", Config: c}); err != nil {
 			t.Fatal(err)
 		}
 		e, err := h.EndpointByName(context.Background(), "abc_l2bridge")
@@ -70,11 +72,13 @@ SDNRoute {"DestinationPrefix":"11.0.0.0/8","NeedEncap":true}
 SDNRoute {"DestinationPrefix":"10.127.132.213/32","NeedEncap":true}
 `
 		text = strings.Join(strings.Fields(text), " ")
-		if diff := cmp.Diff(strings.Join(strings.Fields(want), " "), strings.ReplaceAll(strings.ReplaceAll(text, "[ ", "["), ", ", ",")); diff != "" {
+		if diff := cmp.Diff(strings.Join(strings.Fields(want), " "),
+			strings.ReplaceAll(strings.ReplaceAll(text, "[ ", "["), ", ", ",")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 
-		warned := []string{`field "master" has no effect: the HNS network is bound to an adapter already`, `field "ipam.environment" has no effect: addresses are kept on the node`}
+		warned := []string{`field "master" has no effect: the HNS network is bound to an adapter already`,
+			`field "ipam.environment" has no effect: addresses are kept on the node`}
 		equalLines(t, c.Warnings, warned)
 		if len(c.Unknown) > 0 {
 			t.Errorf("%s: unknown fields %v", name, c.Unknown)
@@ -100,13 +104,18 @@ func TestEndpoint(t *testing.T) {
 	}{
 		"the address after the subnet's": {wantGW: "10.10.187.65", wantSearch: "[]"},
 		"ipam.gateway":                   {gateway: "10.10.187.99", wantGW: "10.10.187.99", wantSearch: "[]"},
-		"routes[0].GW wins":              {gateway: "10.10.187.99", route: "10.10.187.126", wantGW: "10.10.187.126", wantSearch: "[]"},
-		"routes[0].GW elsewhere":         {route: "10.0.0.1", wantErr: "10.10.187.64/26"},
-		"a search domain": {config: `,"dns":{"Search":["svc.cluster.local","corp"]}`, namespace: "prod", wantGW: "10.10.187.65",
+		"routes[0].GW wins": {gateway: "10.10.187.99", route: "10.10.187.126", wantGW: "10.10.187.126",
+			wantSearch: "[]"},
+		"routes[0].GW elsewhere": {route: "10.0.0.1", wantErr: "10.10.187.64/26"},
+		"a search domain": {config: `,"dns":{"Search":["svc.cluster.local","corp"]}`, namespace: "prod",
+			wantGW:     "10.10.187.65",
 			wantSearch: "[prod.svc.cluster.local corp]"},
-		"the runtime's search domains": {config: `,"dns":{"Search":["x"]},"runtimeConfig":{"dns":{"servers":["10.96.0.10"],"searches":["a.b"]}}`, namespace: "prod",
-			wantGW: "10.10.187.65", wantSearch: "[a.b]"},
-		"a bridge's gateway is forced": {config: `,"optionalFlags":{"forceBridgeGateway":true}`, route: "10.10.187.126", wantGW: "10.10.187.66", wantSearch: "[]"},
+		"the runtime's search domains": {
+			config:    `,"dns":{"Search":["x"]},"runtimeConfig":{"dns":{"servers":["10.96.0.10"],"searches":["a.b"]}}`,
+			namespace: "prod",
+			wantGW:    "10.10.187.65", wantSearch: "[a.b]"},
+		"a bridge's gateway is forced": {config: `,"optionalFlags":{"forceBridgeGateway":true}`, route: "10.10.187.126",
+			wantGW: "10.10.187.66", wantSearch: "[]"},
 	} {
 		conf, err := contract.Parse([]byte(`{"name":"l2bridge"` + c.config + `}`))
 		if err != nil {
@@ -124,7 +133,8 @@ func TestEndpoint(t *testing.T) {
 			continue
 		}
 		if gw := e.Routes[0].NextHop.String(); gw != c.wantGW || fmt.Sprint(e.DNS.Search) != c.wantSearch {
-			t.Errorf("%s: gateway %s and search list %v, want %s and %s", name, gw, e.DNS.Search, c.wantGW, c.wantSearch)
+			t.Errorf("%s: gateway %s and search list %v, want %s and %s", name, gw, e.DNS.Search, c.wantGW,
+				c.wantSearch)
 		}
 	}
 }
@@ -136,7 +146,8 @@ func TestWithoutNamespace(t *testing.T) {
 	sandbox := attach.Call{Container: "infra", Namespace: "none", Interface: "eth0", Config: c}
 	joins := attach.Call{Container: "app", Namespace: "container:infra", Interface: "eth0", Config: c}
 
-	if _, err := p.Add(ctx, joins); err == nil || !strings.Contains(err.Error(), "which has no endpoint") || h.Dump() != "" {
+	if _, err := p.Add(ctx, joins); err == nil || !strings.Contains(err.Error(), "which has no endpoint") ||
+		h.Dump() != "" {
 		t.Errorf("a container before its sandbox: %v, made %s", err, h.Dump())
 	}
 	first, err := p.Add(ctx, sandbox)
@@ -158,7 +169,8 @@ func TestWithoutNamespace(t *testing.T) {
 		t.Errorf("DEL of the sandbox: %v, left %q", err, h.Dump())
 	}
 	for _, bad := range []string{"container:", "host", ""} {
-		if _, err := p.Add(ctx, attach.Call{Container: "x", Namespace: bad, Interface: "eth0", Config: c}); err == nil || h.Dump() != "" {
+		if _, err := p.Add(ctx, attach.Call{Container: "x", Namespace: bad, Interface: "eth0",
+			Config: c}); err == nil || h.Dump() != "" {
 			t.Errorf("CNI_NETNS %q: %v", bad, err)
 		}
 	}

@@ -26,27 +26,31 @@ type fields struct {
 	IPMasq            contract.Bool `json:"ipMasq"`
 }
 
-// Accepts implements attach.Kind. A network has a provider address some time after it was made, and no pod can be reached before.
+// Accepts implements attach.Kind. A network has a provider address some time after it was made, and no pod can be
+// reached before.
 func (Kind) Accepts(network hns.Network) error {
 	switch {
 	case !strings.EqualFold(network.Type, hns.Overlay):
 		return fmt.Errorf("network %s is of type %s: win-overlay serves Overlay", network.Name, network.Type)
 	case !network.Management.IsValid():
-		return fmt.Errorf("overlay network %s has no provider address yet: HNS has not bound it to a network adapter", network.Name)
+		return fmt.Errorf("overlay network %s has no provider address yet: HNS has not bound it to a network adapter",
+			network.Name)
 	}
 	return nil
 }
 
-// defaultMACPrefix begins the MAC addresses of pods unless the configuration has another prefix. Flannel and Calico expect this one.
+// defaultMACPrefix begins the MAC addresses of pods unless the configuration has another prefix. Flannel and Calico
+// expect this one.
 const defaultMACPrefix = "0E-2A"
 
-// Endpoint returns an endpoint whose gateway is the network's own. Its MAC address follows from its IPv4 address, so that any host can
-// work it out.
+// Endpoint returns an endpoint whose gateway is the network's own. Its MAC address follows from its IPv4 address, so
+// that any host can work it out.
 func (Kind) Endpoint(pod attach.Pod) (hns.Endpoint, error) {
 	at := pod.Addresses[0]
 	addr := at.Prefix.Addr()
 	if len(pod.Addresses) > 1 || !addr.Is4() {
-		return hns.Endpoint{}, fmt.Errorf("addresses %v: a pod on an overlay network of Windows has one, of IPv4", pod.Addresses)
+		return hns.Endpoint{}, fmt.Errorf("addresses %v: a pod on an overlay network of Windows has one, of IPv4",
+			pod.Addresses)
 	}
 	var own fields
 	if err := json.Unmarshal(pod.Config.Raw, &own); err != nil {
@@ -72,8 +76,8 @@ func (Kind) Endpoint(pod attach.Pod) (hns.Endpoint, error) {
 	return e, nil
 }
 
-// gatewayOf returns the gateway of a pod: the network's, whatever the configuration says, as upstream does, because nobody else
-// answers; or else the configured one, or the first address.
+// gatewayOf returns the gateway of a pod: the network's, whatever the configuration says, as upstream does, because
+// nobody else answers; or else the configured one, or the first address.
 func gatewayOf(network hns.Network, at ipam.Address) netip.Addr {
 	switch subnet := subnetOf(network, at.Prefix.Addr()); {
 	case subnet.Gateway.IsValid() && !subnet.Gateway.IsUnspecified():
@@ -90,7 +94,8 @@ func macOf(prefix string, addr netip.Addr) (string, error) {
 		prefix = defaultMACPrefix
 	}
 	var first, second byte
-	if n, err := fmt.Sscanf(prefix, "%02x-%02x", &first, &second); err != nil || n != 2 || len(prefix) != len(defaultMACPrefix) {
+	if n, err := fmt.Sscanf(prefix, "%02x-%02x", &first, &second); err != nil || n != 2 ||
+		len(prefix) != len(defaultMACPrefix) {
 		return "", fmt.Errorf("endpointMacPrefix %q is not of the form %s", prefix, defaultMACPrefix)
 	}
 	ip := addr.As4()
@@ -106,11 +111,12 @@ func subnetOf(network hns.Network, addr netip.Addr) hns.Subnet {
 	return network.Subnets[i]
 }
 
-// policiesOf returns the policies of a pod's endpoint: those of the configuration, and the provider address, which is the node's own.
-// With ipMasq packets to the network's subnet keep the pod's address, and others get the node's.
+// policiesOf returns the policies of a pod's endpoint: those of the configuration, and the provider address, which is
+// the node's own. With ipMasq packets to the network's subnet keep the pod's address, and others get the node's.
 func policiesOf(pod attach.Pod, own fields, addr netip.Addr) ([]hns.Policy, error) {
 	config := *pod.Config
-	if subnet := subnetOf(pod.Network, addr); bool(own.IPMasq) && config.IPMasqNetwork == "" && subnet.Prefix.IsValid() {
+	if subnet := subnetOf(pod.Network, addr); bool(own.IPMasq) && config.IPMasqNetwork == "" &&
+		subnet.Prefix.IsValid() {
 		config.IPMasqNetwork = subnet.Prefix.String()
 	}
 	provider := providerAddress{pod.Network.Management}

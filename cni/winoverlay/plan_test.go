@@ -17,8 +17,10 @@ import (
 	"porthole.dev/porthole/hns/hnstest"
 )
 
-var overlay = hns.Network{ID: "net-1", Name: "flannel.4096", Type: hns.Overlay, Management: netip.MustParseAddr("192.0.2.2"),
-	Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1"), VSID: 4096}}}
+var overlay = hns.Network{ID: "net-1", Name: "flannel.4096", Type: hns.Overlay,
+	Management: netip.MustParseAddr("192.0.2.2"),
+	Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1"),
+		VSID: 4096}}}
 
 func parse(t *testing.T, extra string) *contract.Config {
 	t.Helper()
@@ -58,23 +60,27 @@ func TestEndpoint(t *testing.T) {
 		policies    []hns.Policy
 	}{
 		"nothing but the network": {"", "0E-2A-0A-F4-02-11", []hns.Policy{provider}},
-		"as flannel's delegate writes it": {`,"apiVersion":2,"ipMasq":true,"ipMasqNetwork":"10.244.0.0/16","capabilities":{"dns":true}`,
+		"as flannel's delegate writes it": {
+			`,"apiVersion":2,"ipMasq":true,"ipMasqNetwork":"10.244.0.0/16","capabilities":{"dns":true}`,
 			"0E-2A-0A-F4-02-11", []hns.Policy{nat(`"10.244.0.0/16"`), provider}},
 		"upstream's example": {`,"endpointMacPrefix":"0E-3B","ipMasq":true,"policies":[{"name":"EndpointPolicy","value":{"Type":"OutBoundNAT","Settings":{"Exceptions":["10.96.0.0/12"]}}},
 			{"name":"EndpointPolicy","value":{"Type":"ProviderAddress","Settings":{"ProviderAddress":"192.0.2.2"}}}]`,
 			"0E-3B-0A-F4-02-11", []hns.Policy{nat(`"10.96.0.0/12","10.244.2.0/24"`), provider}},
 		"flannel's older form": {`,"policies":[{"name":"EndpointPolicy","value":{"Type":"OutBoundNAT","ExceptionList":["10.244.0.0/16","10.96.0.0/12"]}},
 			{"name":"EndpointPolicy","value":{"Type":"PA","PA":"192.0.2.2"}}]`, "0E-2A-0A-F4-02-11",
-			[]hns.Policy{nat(`"10.244.0.0/16","10.96.0.0/12"`), {Type: "ProviderAddress", Settings: []byte(`{"ProviderAddress":"192.0.2.2"}`)}}},
+			[]hns.Policy{nat(`"10.244.0.0/16","10.96.0.0/12"`),
+				{Type: "ProviderAddress", Settings: []byte(`{"ProviderAddress":"192.0.2.2"}`)}}},
 	} {
-		got, err := Kind{}.Endpoint(attach.Pod{Config: parse(t, c.config), Network: overlay, Addresses: []ipam.Address{pod}})
+		got, err := Kind{}.Endpoint(attach.Pod{Config: parse(t, c.config), Network: overlay,
+			Addresses: []ipam.Address{pod}})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 
 		want := hns.Endpoint{Addrs: []netip.Addr{pod.Prefix.Addr()}, PrefixLen: 24, MAC: c.mac, Policies: c.policies,
-			Routes: []hns.Route{{Destination: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("10.244.2.1")}}}
+			Routes: []hns.Route{{Destination: netip.MustParsePrefix("0.0.0.0/0"),
+				NextHop: netip.MustParseAddr("10.244.2.1")}}}
 		if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -89,10 +95,11 @@ func TestRefused(t *testing.T) {
 		addresses []ipam.Address
 		want      string
 	}{
-		"IPv6":                 {"", []ipam.Address{six}, "has one, of IPv4"},
-		"two families":         {"", []ipam.Address{four, six}, "has one, of IPv4"},
-		"a MAC prefix of text": {`,"endpointMacPrefix":"0x-3B"`, []ipam.Address{four}, `endpointMacPrefix "0x-3B" is not of the form 0E-2A`},
-		"a long MAC prefix":    {`,"endpointMacPrefix":"0E-2A-01"`, []ipam.Address{four}, `is not of the form`},
+		"IPv6":         {"", []ipam.Address{six}, "has one, of IPv4"},
+		"two families": {"", []ipam.Address{four, six}, "has one, of IPv4"},
+		"a MAC prefix of text": {`,"endpointMacPrefix":"0x-3B"`, []ipam.Address{four},
+			`endpointMacPrefix "0x-3B" is not of the form 0E-2A`},
+		"a long MAC prefix": {`,"endpointMacPrefix":"0E-2A-01"`, []ipam.Address{four}, `is not of the form`},
 	} {
 		_, err := Kind{}.Endpoint(attach.Pod{Config: parse(t, c.config), Network: overlay, Addresses: c.addresses})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -112,7 +119,8 @@ func TestPod(t *testing.T) {
 	if _, err := p.Add(ctx, call); err != nil {
 		t.Fatal(err)
 	}
-	want := "network flannel.4096 Overlay 10.244.2.0/24 via 10.244.2.1 vsid 4096\nnetwork flannel.4096 endpoint \"abc_flannel.4096\" [10.244.2.3] in Guest\n"
+	want :=
+		"network flannel.4096 Overlay 10.244.2.0/24 via 10.244.2.1 vsid 4096\nnetwork flannel.4096 endpoint \"abc_flannel.4096\" [10.244.2.3] in Guest\n"
 	if diff := cmp.Diff(want, h.DumpNetworks()); diff != "" {
 		t.Errorf("after ADD (-want +got):\n%s", diff)
 	}

@@ -23,7 +23,8 @@ const CloneFlags = unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC
 // boxFile has the first process of a box, in the host's folder.
 const boxFile = "box.json"
 
-// first is the first process of a box, as the machine numbers it. The start time tells it from a later one with the same number.
+// first is the first process of a box, as the machine numbers it. The start time tells it from a later one with the
+// same number.
 type first struct {
 	Pid   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since the machine's start
@@ -45,25 +46,30 @@ func Libraries(tools wine.Tools) []string {
 var Links = []string{"/lib", "/lib64"}
 
 // settings are files of /etc that Wine and the C library read.
-var settings = []string{"/etc/ld.so.cache", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/hosts", "/etc/localtime", "/etc/timezone", "/etc/ssl/certs", "/etc/fonts"}
+var settings = []string{"/etc/ld.so.cache", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/hosts", "/etc/localtime",
+	"/etc/timezone", "/etc/ssl/certs", "/etc/fonts"}
 
 // devices are those that every container has, too.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// MaskedPaths and ReadonlyPaths are files of /proc that tell of the machine or change it: those that containerd and runc name
-// (oci.WithDefaultSpec), and the addresses of the kernel.
+// MaskedPaths and ReadonlyPaths are files of /proc that tell of the machine or change it: those that containerd and
+// runc name (oci.WithDefaultSpec), and the addresses of the kernel.
 var (
-	MaskedPaths = []string{"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats",
-		"/proc/sched_debug", "/proc/scsi", "/proc/interrupts", "/proc/kallsyms", "/proc/modules", "/proc/config.gz", "/proc/key-users", "/proc/kmsg",
-		"/proc/slabinfo", "/proc/vmallocinfo", "/proc/pagetypeinfo", "/proc/diskstats", "/proc/partitions", "/proc/mtrr", "/proc/swaps"}
-	ReadonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/proc/driver", "/proc/tty"}
+	MaskedPaths = []string{"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+		"/proc/timer_list", "/proc/timer_stats",
+		"/proc/sched_debug", "/proc/scsi", "/proc/interrupts", "/proc/kallsyms", "/proc/modules", "/proc/config.gz",
+		"/proc/key-users", "/proc/kmsg",
+		"/proc/slabinfo", "/proc/vmallocinfo", "/proc/pagetypeinfo", "/proc/diskstats", "/proc/partitions",
+		"/proc/mtrr", "/proc/swaps"}
+	ReadonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/proc/driver",
+		"/proc/tty"}
 )
 
 // processors is what Wine reads of the machine's processors.
 var processors = []string{"/sys/devices/system/cpu", "/sys/devices/system/node"}
 
-// Enter makes the calling process, which was made with CloneFlags, the first one of the box of a host: the host's wineserver. It returns
-// only if it fails. Share must have been called for the host's folder.
+// Enter makes the calling process, which was made with CloneFlags, the first one of the box of a host: the host's
+// wineserver. It returns only if it fails. Share must have been called for the host's folder.
 func Enter(hostDir string, tools wine.Tools) error {
 	runtime.LockOSThread() // with the rights that it gives up, the thread becomes the program
 	server := tools.ServerCommand(wine.Prefix{Dir: filepath.Join(hostDir, "prefix")})
@@ -83,7 +89,8 @@ func Enter(hostDir string, tools wine.Tools) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(filepath.Join(hostDir, boxFile+".new"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	file, err := os.OpenFile(filepath.Join(hostDir, boxFile+".new"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_CLOEXEC,
+		0o600)
 	if err != nil {
 		return err
 	}
@@ -127,7 +134,8 @@ func makeRoot(hostDir string, tools wine.Tools) error {
 	}
 	base := root(filepath.Join(hostDir, "box"))
 	tmp := filepath.Join(hostDir, "tmp")
-	err := errors.Join(os.MkdirAll(string(base), 0o700), os.MkdirAll(tmp, 0o700), os.Lchown(tmp, wine.Owner, wine.Owner))
+	err := errors.Join(os.MkdirAll(string(base), 0o700), os.MkdirAll(tmp, 0o700),
+		os.Lchown(tmp, wine.Owner, wine.Owner))
 	if err != nil {
 		return err
 	}
@@ -167,7 +175,8 @@ func (r root) readonly(paths ...string) error {
 	return nil
 }
 
-// bind mounts from, a file or a folder of the machine, at the path to. No program of another user can be started there, and no device opened.
+// bind mounts from, a file or a folder of the machine, at the path to. No program of another user can be started
+// there, and no device opened.
 func (r root) bind(from, to string, flags uintptr) error {
 	st, err := os.Stat(from)
 	if err != nil {
@@ -179,7 +188,8 @@ func (r root) bind(from, to string, flags uintptr) error {
 	if err := unix.Mount(from, r.at(to), "", unix.MS_BIND|flags&unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("showing %s: %w", from, err)
 	}
-	if err := unix.Mount("", r.at(to), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV|flags&unix.MS_RDONLY, ""); err != nil {
+	if err := unix.Mount("", r.at(to), "",
+		unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV|flags&unix.MS_RDONLY, ""); err != nil {
 		return fmt.Errorf("showing %s: %w", from, err)
 	}
 	return nil
@@ -250,7 +260,8 @@ func (r root) proc() error {
 			continue
 		}
 		if err == nil {
-			err = unix.Mount("", r.at(path), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+			err = unix.Mount("", r.at(path), "",
+				unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 		}
 		if err != nil {
 			return fmt.Errorf("making %s read-only: %w", path, err)
@@ -275,10 +286,12 @@ func (r root) dev() error {
 	if err := os.Mkdir(r.at("/dev/shm"), 0o755); err != nil {
 		return err
 	}
-	return unix.Mount("shm", r.at("/dev/shm"), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=1777,size=65536k")
+	return unix.Mount("shm", r.at("/dev/shm"), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		"mode=1777,size=65536k")
 }
 
-// pivot makes r the root, and takes the machine's files away. own is the path that r had, which the host's folder shows too.
+// pivot makes r the root, and takes the machine's files away. own is the path that r had, which the host's folder
+// shows too.
 func (r root) pivot(own string) error {
 	old := r.at("/old")
 	if err := os.Mkdir(old, 0o700); err != nil {
@@ -298,8 +311,9 @@ func (r root) pivot(own string) error {
 	return os.Remove("/old")
 }
 
-// Share makes the folder of a host one that its box can show: what is mounted below it is seen in the box, and its user can pass through it.
-// Others cannot. It must be called before something is mounted below the folder. Repeating it changes nothing.
+// Share makes the folder of a host one that its box can show: what is mounted below it is seen in the box, and its
+// user can pass through it. Others cannot. It must be called before something is mounted below the folder. Repeating
+// it changes nothing.
 func Share(hostDir string) error {
 	mounted, err := isMountPoint(hostDir)
 	if err == nil && !mounted {

@@ -21,8 +21,8 @@ import (
 	"porthole.dev/porthole/internal/slow"
 )
 
-// entered are the namespaces of a box's first process, in the order in which they are entered: that of mounts last, because files of the
-// others are not in it.
+// entered are the namespaces of a box's first process, in the order in which they are entered: that of mounts last,
+// because files of the others are not in it.
 var entered = []struct {
 	name string
 	kind int
@@ -51,7 +51,8 @@ func Start(ctx context.Context, hostDir string, cmd *exec.Cmd) error {
 	bound := cmd.SysProcAttr.Pdeathsig != 0
 	if bound {
 		// Go asks the new process for its parent, which no process of a box sees, and kills it.
-		cmd.Path, cmd.Args = Setpriv, append([]string{Setpriv, "--pdeathsig", strings.TrimPrefix(unix.SignalName(cmd.SysProcAttr.Pdeathsig), "SIG")}, cmd.Args...)
+		cmd.Path, cmd.Args = Setpriv, append([]string{Setpriv, "--pdeathsig",
+			strings.TrimPrefix(unix.SignalName(cmd.SysProcAttr.Pdeathsig), "SIG")}, cmd.Args...)
 		cmd.SysProcAttr.Pdeathsig = 0
 	}
 	return onThread(cmd, bound, func() error {
@@ -65,14 +66,15 @@ func Start(ctx context.Context, hostDir string, cmd *exec.Cmd) error {
 	})
 }
 
-// Setpriv and Nsenter are programs of util-linux that change the rights and the namespaces of a program before it starts.
+// Setpriv and Nsenter are programs of util-linux that change the rights and the namespaces of a program before it
+// starts.
 const (
 	Setpriv = "/usr/bin/setpriv"
 	Nsenter = "/usr/bin/nsenter"
 )
 
-// onThread runs start on a thread of its own, which ends with it. To Linux it is this thread that is the parent of what it starts, so that
-// the thread of a bound command, which ends with its parent, waits for the end of that.
+// onThread runs start on a thread of its own, which ends with it. To Linux it is this thread that is the parent of
+// what it starts, so that the thread of a bound command, which ends with its parent, waits for the end of that.
 func onThread(cmd *exec.Cmd, bound bool, start func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -141,11 +143,12 @@ func Running(hostDir string) bool {
 	return err == nil
 }
 
-// Stop has the wineserver of a host's box write the registry and end, which ends all programs of the box, and waits for that, at most for
-// limit. No box is success.
+// Stop has the wineserver of a host's box write the registry and end, which ends all programs of the box, and waits
+// for that, at most for limit. No box is success.
 func Stop(hostDir string, limit time.Duration) error { return end(hostDir, unix.SIGTERM, limit) }
 
-// End kills the wineserver of a host's box, which ends all programs of the box, and waits for that, at most for limit. No box is success.
+// End kills the wineserver of a host's box, which ends all programs of the box, and waits for that, at most for limit.
+// No box is success.
 func End(hostDir string, limit time.Duration) error { return end(hostDir, unix.SIGKILL, limit) }
 
 func end(hostDir string, sig unix.Signal, limit time.Duration) error {
@@ -166,8 +169,8 @@ func end(hostDir string, sig unix.Signal, limit time.Duration) error {
 	}
 }
 
-// InnerPid returns the number that a process of a box has in the box: the last one of NSpid in proc_pid_status(5). It returns pid itself for
-// a process that has ended.
+// InnerPid returns the number that a process of a box has in the box: the last one of NSpid in proc_pid_status(5). It
+// returns pid itself for a process that has ended.
 func InnerPid(pid int) int {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -213,7 +216,8 @@ func (init first) enter() error {
 		return errors.New("it has ended")
 	}
 
-	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its folder with others cannot enter a namespace of mounts
+	// a thread that shares its folder with others cannot enter a namespace of mounts
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return err
 	}
 	for i, ns := range entered {
@@ -258,7 +262,8 @@ func (init first) show(path string) error {
 		return err
 	}
 
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+		Propagation: unix.MS_PRIVATE}
 	return init.inside(func() error {
 		for _, point := range points {
 			if rel, err := filepath.Rel(path, point); err == nil && filepath.IsLocal(rel) && !same(tree, rel, point) {

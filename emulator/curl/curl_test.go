@@ -18,13 +18,19 @@ import (
 func TestCurl(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%s %s", r.Method, r.URL) })
-	mux.HandleFunc("/missing", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotFound) })
-	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/there", http.StatusFound) })
-	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) })
+	mux.HandleFunc("/missing",
+		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotFound) })
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/there", http.StatusFound)
+	})
+	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/round", http.StatusFound)
+	})
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		user, password, _ := r.BasicAuth()
-		fmt.Fprintf(w, "%s|%s|%s|%s|%s:%s|%s", r.Method, body, r.Header.Get("X-A"), r.Host, user, password, r.Header.Get("Content-Type"))
+		fmt.Fprintf(w, "%s|%s|%s|%s|%s:%s|%s", r.Method, body, r.Header.Get("X-A"), r.Host, user, password,
+			r.Header.Get("Content-Type"))
 	})
 	release := make(chan struct{})
 	mux.HandleFunc("/slow", func(http.ResponseWriter, *http.Request) { <-release })
@@ -58,7 +64,8 @@ func TestCurl(t *testing.T) {
 		{"-sL S/moved", "GET /there", 0},
 		{"-s -o D -w %{http_code} S/moved", "302", 0},
 		{"-sL S/round", "", 47},
-		{"-s -X PUT -H X-A:1 -H Host:h -d one --data two S/echo", "PUT|one&two|1|h|:|application/x-www-form-urlencoded", 0},
+		{"-s -X PUT -H X-A:1 -H Host:h -d one --data two S/echo", "PUT|one&two|1|h|:|application/x-www-form-urlencoded",
+			0},
 		{"-s -u me:pass -d @F S/echo", "POST|ab||A|me:pass|application/x-www-form-urlencoded", 0},
 		{"-s --json {} S/echo", "POST|{}||A|:|application/json", 0},
 		{"-sG -d a=1 S/q", "GET /q?a=1", 0},
@@ -81,7 +88,8 @@ func TestCurl(t *testing.T) {
 		{"-s -o /no/such/folder/file S/x", "", 23},
 		{"-s --cacert /no/such/file T/x", "", 77},
 	} {
-		fill := strings.NewReplacer("S/", server.URL+"/", "T/", secure.URL+"/", "C/", closed.Addr().String()+"/", "|A|", "|"+server.Listener.Addr().String()+"|", "@F", "@"+body)
+		fill := strings.NewReplacer("S/", server.URL+"/", "T/", secure.URL+"/", "C/", closed.Addr().String()+"/", "|A|",
+			"|"+server.Listener.Addr().String()+"|", "@F", "@"+body)
 		args := strings.Fields(fill.Replace(c.line))
 		for i, a := range args {
 			if a == "D" {
@@ -105,7 +113,8 @@ func TestCurl(t *testing.T) {
 
 // TestInclude: -i and -v show what was sent and answered.
 func TestInclude(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "body") }))
+	server := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "body") }))
 	defer server.Close()
 	o, err := parse([]string{"-siv", server.URL})
 	if err != nil {
@@ -118,7 +127,8 @@ func TestInclude(t *testing.T) {
 	if !strings.HasPrefix(out.String(), "HTTP/1.1 200 OK\r\n") || !strings.HasSuffix(out.String(), "\r\n\r\nbody") {
 		t.Errorf("-i: %q", &out)
 	}
-	if !strings.Contains(errs.String(), "> GET / HTTP/1.1\n") || !strings.Contains(errs.String(), "< HTTP/1.1 200 OK\n") {
+	if !strings.Contains(errs.String(), "> GET / HTTP/1.1\n") ||
+		!strings.Contains(errs.String(), "< HTTP/1.1 200 OK\n") {
 		t.Errorf("-v: %q", &errs)
 	}
 }

@@ -1,5 +1,5 @@
-// Command curl is the curl.exe of emulated Windows hosts, which Windows has since build 17063 and Wine has not: what probes, hooks and scripts use
-// of it for http and https. Its exit codes and messages are curl's.
+// Command curl is the curl.exe of emulated Windows hosts, which Windows has since build 17063 and Wine has not: what
+// probes, hooks and scripts use of it for http and https. Its exit codes and messages are curl's.
 package main
 
 import (

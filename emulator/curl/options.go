@@ -66,14 +66,20 @@ func codeOf(err error) int {
 
 // Options with a value, by their letters and names.
 var (
-	letters = map[byte]string{'X': "request", 'H': "header", 'd': "data", 'o': "output", 'm': "max-time", 'u': "user", 'A': "user-agent", 'w': "write-out", 'b': "cookie",
-		'e': "referer", 's': "silent", 'S': "show-error", 'f': "fail", 'i': "include", 'I': "head", 'L': "location", 'k': "insecure", 'v': "verbose", 'G': "get",
-		'O': "remote-name", 'V': "version", 'h': "help", 'N': "no-buffer", '4': "ipv4", '6': "ipv6", '#': "progress-bar", 'g': "globoff", 'q': "disable"}
-	valued = map[string]bool{"request": true, "header": true, "data": true, "data-raw": true, "data-binary": true, "data-ascii": true, "data-urlencode": true, "output": true,
-		"max-time": true, "connect-timeout": true, "user": true, "user-agent": true, "write-out": true, "cookie": true, "referer": true, "retry": true, "retry-delay": true,
+	letters = map[byte]string{'X': "request", 'H': "header", 'd': "data", 'o': "output", 'm': "max-time", 'u': "user",
+		'A': "user-agent", 'w': "write-out", 'b': "cookie",
+		'e': "referer", 's': "silent", 'S': "show-error", 'f': "fail", 'i': "include", 'I': "head", 'L': "location",
+		'k': "insecure", 'v': "verbose", 'G': "get",
+		'O': "remote-name", 'V': "version", 'h': "help", 'N': "no-buffer", '4': "ipv4", '6': "ipv6",
+		'#': "progress-bar", 'g': "globoff", 'q': "disable"}
+	valued = map[string]bool{"request": true, "header": true, "data": true, "data-raw": true, "data-binary": true,
+		"data-ascii": true, "data-urlencode": true, "output": true,
+		"max-time": true, "connect-timeout": true, "user": true, "user-agent": true, "write-out": true, "cookie": true,
+		"referer": true, "retry": true, "retry-delay": true,
 		"cacert": true, "url": true, "max-redirs": true, "json": true}
 	// ignored are those that change nothing here.
-	ignored = map[string]bool{"no-buffer": true, "ipv4": true, "ipv6": true, "progress-bar": true, "globoff": true, "disable": true, "compressed": true, "http1.1": true,
+	ignored = map[string]bool{"no-buffer": true, "ipv4": true, "ipv6": true, "progress-bar": true, "globoff": true,
+		"disable": true, "compressed": true, "http1.1": true,
 		"no-progress-meter": true, "retry-delay": true, "max-redirs": true, "ssl-no-revoke": true, "no-keepalive": true}
 )
 
@@ -126,14 +132,17 @@ func (o *options) option(name, value string, args []string) ([]string, error) {
 	if valued[name] {
 		if value == "" {
 			if len(args) == 0 {
-				return nil, problem{codeUsage, "option --" + name + ": requires parameter\ncurl: try 'curl --help' for more information"}
+				return nil, problem{codeUsage,
+					"option --" + name + ": requires parameter\ncurl: try 'curl --help' for more information"}
 			}
 			value, args = args[0], args[1:]
 		}
 		return args, o.set(name, value)
 	}
-	flag := map[string]*bool{"silent": &o.silent, "show-error": &o.showErrors, "fail": &o.fail, "include": &o.include, "head": &o.headOnly, "location": &o.follow,
-		"insecure": &o.insecure, "verbose": &o.verbose, "get": &o.get, "remote-name": &o.remoteName, "version": &o.version, "help": &o.help, "fail-with-body": &o.fail}[name]
+	flag := map[string]*bool{"silent": &o.silent, "show-error": &o.showErrors, "fail": &o.fail, "include": &o.include,
+		"head": &o.headOnly, "location": &o.follow,
+		"insecure": &o.insecure, "verbose": &o.verbose, "get": &o.get, "remote-name": &o.remoteName,
+		"version": &o.version, "help": &o.help, "fail-with-body": &o.fail}[name]
 	switch {
 	case flag != nil:
 		*flag = true

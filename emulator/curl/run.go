@@ -52,7 +52,8 @@ func (o options) run(out, errs io.Writer) error {
 		return err
 	}
 	if o.help {
-		_, err := fmt.Fprintln(out, "Usage: curl [options...] <url>\n -d, --data <data>  -f, --fail  -H, --header <header>  -I, --head  -i, --include  -k, --insecure\n -L, --location  -m, --max-time <seconds>  -o, --output <file>  -s, --silent  -S, --show-error\n -u, --user <user:password>  -v, --verbose  -w, --write-out <format>  -X, --request <method>")
+		_, err := fmt.Fprintln(out,
+			"Usage: curl [options...] <url>\n -d, --data <data>  -f, --fail  -H, --header <header>  -I, --head  -i, --include  -k, --insecure\n -L, --location  -m, --max-time <seconds>  -o, --output <file>  -s, --silent  -S, --show-error\n -u, --user <user:password>  -v, --verbose  -w, --write-out <format>  -X, --request <method>")
 		return err
 	}
 	client, err := o.client()
@@ -87,7 +88,8 @@ func (o options) client() (*http.Client, error) {
 	}
 	dialer := &net.Dialer{Timeout: o.connectLimit}
 	return &http.Client{
-		Transport: &http.Transport{TLSClientConfig: config, DialContext: dialer.DialContext, DisableKeepAlives: true, DisableCompression: true, Proxy: http.ProxyFromEnvironment},
+		Transport: &http.Transport{TLSClientConfig: config, DialContext: dialer.DialContext, DisableKeepAlives: true,
+			DisableCompression: true, Proxy: http.ProxyFromEnvironment},
 		CheckRedirect: func(_ *http.Request, via []*http.Request) error {
 			if !o.follow {
 				return http.ErrUseLastResponse
@@ -239,7 +241,9 @@ func (o options) write(answer *http.Response, out io.Writer, begin time.Time) (n
 	case err == nil:
 		return n, nil
 	case errors.As(err, &net) && net.Timeout() || errors.Is(err, context.DeadlineExceeded):
-		return n, problem{codeTimeout, fmt.Sprintf("Operation timed out after %d milliseconds with %d bytes received", time.Since(begin).Milliseconds(), n)}
+		return n, problem{codeTimeout,
+			fmt.Sprintf("Operation timed out after %d milliseconds with %d bytes received",
+				time.Since(begin).Milliseconds(), n)}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return n, problem{18, "end of response with bytes missing"}
 	}
@@ -248,9 +252,12 @@ func (o options) write(answer *http.Response, out io.Writer, begin time.Time) (n
 
 // written is the text of --write-out.
 func (o options) written(answer *http.Response, n int64, took time.Duration) string {
-	return strings.NewReplacer("%{http_code}", strconv.Itoa(answer.StatusCode), "%{response_code}", strconv.Itoa(answer.StatusCode), "%{size_download}", strconv.FormatInt(n, 10),
-		"%{time_total}", fmt.Sprintf("%.6f", took.Seconds()), "%{url_effective}", answer.Request.URL.String(), "%{content_type}", answer.Header.Get("Content-Type"),
-		"%{redirect_url}", answer.Header.Get("Location"), `\n`, "\n", `\r`, "\r", `\t`, "\t", "%%", "%").Replace(o.writeOut)
+	return strings.NewReplacer("%{http_code}", strconv.Itoa(answer.StatusCode), "%{response_code}",
+		strconv.Itoa(answer.StatusCode), "%{size_download}", strconv.FormatInt(n, 10),
+		"%{time_total}", fmt.Sprintf("%.6f", took.Seconds()), "%{url_effective}", answer.Request.URL.String(),
+		"%{content_type}", answer.Header.Get("Content-Type"),
+		"%{redirect_url}", answer.Header.Get("Location"), `\n`, "\n", `\r`, "\r", `\t`, "\t", "%%", "%").
+		Replace(o.writeOut)
 }
 
 // problemOf turns an error of a request into curl's.
@@ -273,13 +280,16 @@ func (o options) problemOf(err error, r *http.Request, begin time.Time) error {
 	case errors.As(err, &dns):
 		return problem{codeResolve, "Could not resolve host: " + dns.Name}
 	case errors.As(err, &network) && network.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		return problem{codeTimeout, fmt.Sprintf("Connection timed out after %d milliseconds", time.Since(begin).Milliseconds())}
+		return problem{codeTimeout,
+			fmt.Sprintf("Connection timed out after %d milliseconds", time.Since(begin).Milliseconds())}
 	case errors.As(err, &unknown), errors.As(err, &verify):
 		return problem{codePeer, "SSL certificate problem: " + errors.Unwrap(err).Error()}
 	case errors.As(err, &record):
 		return problem{codeTLS, "TLS connect error: " + record.Msg}
 	case errors.As(err, &op) && op.Op == "dial":
-		return problem{codeConnect, fmt.Sprintf("Failed to connect to %s port %s after %d ms: Could not connect to server", host, port, time.Since(begin).Milliseconds())}
+		return problem{codeConnect,
+			fmt.Sprintf("Failed to connect to %s port %s after %d ms: Could not connect to server", host, port,
+				time.Since(begin).Milliseconds())}
 	case errors.Is(err, io.EOF):
 		return problem{codeEmpty, "Empty reply from server"}
 	case strings.Contains(err.Error(), "tls:"):

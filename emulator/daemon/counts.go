@@ -43,7 +43,8 @@ func (c *Counter) Add(program, function string, failed bool, took time.Duration)
 func (c *Counter) Get() Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	counts := Counts{Calls: map[string]int{}, Errors: map[string]int{}, Programs: map[string]map[string]int{}, Seconds: c.c.Seconds}
+	counts := Counts{Calls: map[string]int{}, Errors: map[string]int{}, Programs: map[string]map[string]int{},
+		Seconds: c.c.Seconds}
 	maps.Copy(counts.Calls, c.c.Calls)
 	maps.Copy(counts.Errors, c.c.Errors)
 	for name, calls := range c.c.Programs {

@@ -13,11 +13,12 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// acceptPause is the wait after a connection that could not be accepted, which happens while the process has no free file descriptor.
+// acceptPause is the wait after a connection that could not be accepted, which happens while the process has no free
+// file descriptor.
 const acceptPause = 50 * time.Millisecond
 
-// Serve calls serve for each connection, in a goroutine of its own, until ctx ends. It closes the listener then, and returns nil when all calls
-// have returned. A listener that somebody else closed is an error.
+// Serve calls serve for each connection, in a goroutine of its own, until ctx ends. It closes the listener then, and
+// returns nil when all calls have returned. A listener that somebody else closed is an error.
 func Serve(ctx context.Context, listener net.Listener, serve func(net.Conn)) error {
 	return ServeAtMost(ctx, listener, math.MaxInt32, serve)
 }

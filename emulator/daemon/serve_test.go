@@ -24,7 +24,8 @@ func (l *fullListener) Accept() (net.Conn, error) {
 func (*fullListener) Close() error   { return nil }
 func (*fullListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestServeWithoutFiles: the daemon waits between attempts and does not use a processor up, and it ends with its context.
+// TestServeWithoutFiles: the daemon waits between attempts and does not use a processor up, and it ends with its
+// context.
 func TestServeWithoutFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -46,11 +47,13 @@ type late struct {
 func (l late) Accept() (net.Conn, error) { l.end(); return l.conn, nil }
 func (late) Close() error                { return nil }
 
-// TestServeAtTheEnd: a connection that is accepted while the daemon ends is closed, so that its client asks the next daemon.
+// TestServeAtTheEnd: a connection that is accepted while the daemon ends is closed, so that its client asks the next
+// daemon.
 func TestServeAtTheEnd(t *testing.T) {
 	client, conn := net.Pipe()
 	ctx, end := context.WithCancel(t.Context())
-	if err := Serve(ctx, late{end: end, conn: conn}, func(net.Conn) { t.Error("the connection is served") }); err != nil {
+	if err := Serve(ctx, late{end: end, conn: conn},
+		func(net.Conn) { t.Error("the connection is served") }); err != nil {
 		t.Error(err)
 	}
 	client.SetReadDeadline(time.Now().Add(10 * time.Second))

@@ -51,7 +51,8 @@ func (d *DataPlane) DeleteAddress(link int, addr netip.Addr) error {
 	}
 	for i := range all {
 		if have, ok := netip.AddrFromSlice(all[i].IP); ok && have.Unmap() == addr && all[i].LinkIndex == link {
-			if err := d.handle.AddrDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: link}}, &all[i]); err != nil {
+			if err := d.handle.AddrDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: link}},
+				&all[i]); err != nil {
 				return fmt.Errorf("removing address %s from link %d: %w", addr, link, err)
 			}
 			return nil
@@ -77,8 +78,10 @@ func (s *IPStack) Links() ([]Link, error) {
 	var list []Link
 	for _, l := range links {
 		a := l.Attrs()
-		list = append(list, Link{Index: a.Index, Name: a.Name, Loopback: a.Flags&net.FlagLoopback != 0, Tap: l.Type() == "tuntap", Card: a.EncapType == "ether" && l.Type() != "tuntap" && !ours(a.Name),
-			Addrs: prefixes(slices.DeleteFunc(slices.Clone(addrs), func(x netlink.Addr) bool { return x.LinkIndex != a.Index }))})
+		list = append(list, Link{Index: a.Index, Name: a.Name, Loopback: a.Flags&net.FlagLoopback != 0,
+			Tap: l.Type() == "tuntap", Card: a.EncapType == "ether" && l.Type() != "tuntap" && !ours(a.Name),
+			Addrs: prefixes(slices.DeleteFunc(slices.Clone(addrs),
+				func(x netlink.Addr) bool { return x.LinkIndex != a.Index }))})
 	}
 	slices.SortFunc(list, func(a, b Link) int { return cmp.Compare(a.Index, b.Index) })
 	return list, nil

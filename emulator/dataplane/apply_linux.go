@@ -71,7 +71,8 @@ func (b Bridge) create(d *DataPlane) error {
 	link, err := d.handle.LinkByName(b.Name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		br := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
-		br.Name = b.Name // its MTU is set below: the kernel keeps one that it gets at creation only while there are ports
+		// its MTU is set below: the kernel keeps one that it gets at creation only while there are ports
+		br.Name = b.Name
 		if br.HardwareAddr, err = net.ParseMAC(derivedMAC(b.ID)); err != nil {
 			return err
 		}
@@ -112,7 +113,8 @@ func (a bridgeAddr) create(d *DataPlane) error {
 		return err
 	}
 	// Linux prefers this route to an older one. On Windows the order does not matter, so programs must stand both.
-	err = d.handle.RouteAddEcmp(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: anywhere(a.via), Gw: a.via.AsSlice(), Flags: int(netlink.FLAG_ONLINK)})
+	err = d.handle.RouteAddEcmp(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: anywhere(a.via), Gw: a.via.AsSlice(),
+		Flags: int(netlink.FLAG_ONLINK)})
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
@@ -164,8 +166,9 @@ func (p Port) create(d *DataPlane) error {
 	return nil
 }
 
-// bringUp configures both ends of a port that was just made: it isolates the end at the bridge, so that pods reach each other
-// only through the rules, and gives the guest's end its addresses and routes. The caller removes the port if it fails.
+// bringUp configures both ends of a port that was just made: it isolates the end at the bridge, so that pods reach
+// each other only through the rules, and gives the guest's end its addresses and routes. The caller removes the port
+// if it fails.
 func (p Port) bringUp(d *DataPlane) error {
 	link, err := d.handle.LinkByName(p.Name)
 	if err != nil {
@@ -192,7 +195,8 @@ func (p Port) bringUp(d *DataPlane) error {
 	for _, a := range p.Addrs {
 		addr := netlinkAddr(a)
 		if a.Addr().Is6() {
-			addr.Flags |= unix.IFA_F_NOPREFIXROUTE // the bridge answers for no neighbour in IPv6, so all goes by the gateway
+			// the bridge answers for no neighbour in IPv6, so all goes by the gateway
+			addr.Flags |= unix.IFA_F_NOPREFIXROUTE
 		}
 		if err := h.AddrReplace(eth, addr); err != nil {
 			return fmt.Errorf("address %s: %w", a, err)
@@ -216,7 +220,8 @@ func (p Port) bringUp(d *DataPlane) error {
 		if !gw.IsValid() || p.Guest != "eth0" {
 			continue
 		}
-		err = h.RouteReplace(&netlink.Route{LinkIndex: eth.Attrs().Index, Dst: anywhere(gw), Gw: gw.AsSlice(), Flags: int(netlink.FLAG_ONLINK)})
+		err = h.RouteReplace(&netlink.Route{LinkIndex: eth.Attrs().Index, Dst: anywhere(gw), Gw: gw.AsSlice(),
+			Flags: int(netlink.FLAG_ONLINK)})
 		if err != nil {
 			return fmt.Errorf("default route via %s: %w", gw, err)
 		}

@@ -29,8 +29,8 @@ func (r *renderer) balance(lb *desired.LoadBalancer) {
 //	frontend map:  VIP . proto . port          -> goto lb_<pick>_<source>
 //	the chain:     mark = index by pick; dnat to the element VIP . proto . port . mark of ep
 //
-// With session affinity the index is the backend's own number. The map of slots says which backend has a slot of the source
-// hash, and the map stick which one a client has already: it stays there when others come.
+// With session affinity the index is the backend's own number. The map of slots says which backend has a slot of the
+// source hash, and the map stick which one a client has already: it stays there when others come.
 //
 // The chains are shared by all balancers with the same number of backends and the same kind of distribution.
 func (r *renderer) loadBalancer(lb *desired.LoadBalancer) {
@@ -107,9 +107,11 @@ func (r *renderer) keep(lb *desired.LoadBalancer, p desired.LBPort, spec fronten
 
 	name, expr := fmt.Sprintf("keep_r%d", len(local)), fmt.Sprintf("numgen random mod %d", len(local))
 	if p.Distribution != 0 {
-		name, expr, local = "keep_h", fmt.Sprintf("jhash ip saddr mod %d seed 0x706f7274", affinitySlots), affinity(lb.ID, local)
+		name, expr, local = "keep_h", fmt.Sprintf("jhash ip saddr mod %d seed 0x706f7274",
+			affinitySlots), affinity(lb.ID, local)
 	}
-	r.pick(name, []string{"meta mark set " + expr, balanced + "ct mark set " + frontend + " . meta mark map @" + setKeep, "meta mark set ct mark", "accept"})
+	r.pick(name, []string{"meta mark set " + expr,
+		balanced + "ct mark set " + frontend + " . meta mark map @" + setKeep, "meta mark set ct mark", "accept"})
 	for _, set := range spec.sets {
 		r.elem(set, spec.key, "goto "+name)
 	}
@@ -124,9 +126,10 @@ type frontendSpec struct {
 	key  string
 }
 
-// frontend renders one frontend of a load balancer: an element that leads its packets to a chain, and the backends among which
-// that chain chooses. Without affinity the chain chooses a backend by its position. With affinity it chooses a slot by the
-// client's address, and the slot names the backend (see affinity). A frontend that another load balancer has is rejected.
+// frontend renders one frontend of a load balancer: an element that leads its packets to a chain, and the backends
+// among which that chain chooses. Without affinity the chain chooses a backend by its position. With affinity it
+// chooses a slot by the client's address, and the slot names the backend (see affinity). A frontend that another load
+// balancer has is rejected.
 func (r *renderer) frontend(lb *desired.LoadBalancer, p desired.LBPort, spec frontendSpec, backends []backend) {
 	slots := setSlots
 	if spec.eps == setNPEP {

@@ -16,8 +16,8 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// New opens the host's network namespace and prepares its IP stack, in which no interface forwards packets until it is told to
-// (SetForwarding). It changes no link and no rule of HNS.
+// New opens the host's network namespace and prepares its IP stack, in which no interface forwards packets until it is
+// told to (SetForwarding). It changes no link and no rule of HNS.
 func New(opts Options) (*DataPlane, error) {
 	if opts.Uplink == "" {
 		opts.Uplink = "eth0"
@@ -62,9 +62,9 @@ func (d *DataPlane) Apply(ctx context.Context, desired desired.State) (map[strin
 	return d.applyAll(ctx, desired)
 }
 
-// applyAll does the work of Apply. The caller holds d.mu. It keeps in d.have what was written, so that it reads the kernel only
-// at the start and after an operation whose effect is not known. The rules are one transaction: if it fails, no object is
-// carried as wanted, and the error is that of the whole.
+// applyAll does the work of Apply. The caller holds d.mu. It keeps in d.have what was written, so that it reads the
+// kernel only at the start and after an operation whose effect is not known. The rules are one transaction: if it
+// fails, no object is carried as wanted, and the error is that of the whole.
 func (d *DataPlane) applyAll(ctx context.Context, desired desired.State) (map[string]error, error) {
 	log := klog.FromContext(ctx)
 	d.live = nil
@@ -140,7 +140,8 @@ func (d *DataPlane) Verify(ctx context.Context, desired desired.State) ([]Drift,
 // facts reads the uplink. Without it, or its address, the host is alone: nothing leaves it, and the loopback address
 // stands in for the node's.
 func (d *DataPlane) facts() (Facts, error) {
-	f := Facts{Uplink: d.opts.Uplink, NetnsDir: platform.NetnsDir, MTU: 1500, Node: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	f := Facts{Uplink: d.opts.Uplink, NetnsDir: platform.NetnsDir, MTU: 1500,
+		Node: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	link, err := d.linkNamed(d.opts.Uplink)
 	if link == nil && err == nil {
 		link, err = d.linkNamed(Switch{Link: d.opts.Uplink}.unfinished())
@@ -176,7 +177,8 @@ func (d *DataPlane) facts() (Facts, error) {
 	return f, nil
 }
 
-// handleAt returns sockets of these netlink families that belong to the network namespace at path; "" means the caller's own.
+// handleAt returns sockets of these netlink families that belong to the network namespace at path; "" means the
+// caller's own.
 func handleAt(path string, families ...int) (h *netlink.Handle, err error) {
 	err = platform.InNetns(path, func() error {
 		h, err = netlink.NewHandle(families...)

@@ -8,9 +8,9 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// join makes the host's end of a port what it is: an isolated port of the network's bridge, or the port of a switch extension. Such a
-// one is on no bridge: Open vSwitch finds it by the endpoint's name and reads its packets, which the host's own stack must not see. As
-// Open vSwitch is a program here, the guest computes the checksums of what it sends.
+// join makes the host's end of a port what it is: an isolated port of the network's bridge, or the port of a switch
+// extension. Such a one is on no bridge: Open vSwitch finds it by the endpoint's name and reads its packets, which the
+// host's own stack must not see. As Open vSwitch is a program here, the guest computes the checksums of what it sends.
 func (p Port) join(d *DataPlane, link netlink.Link) error {
 	if p.Extension == "" {
 		if err := d.handle.LinkSetIsolated(link, !p.Open); err != nil {

@@ -19,8 +19,9 @@ type family struct {
 
 var (
 	ip4 = family{table: "ip", addr: "ipv4_addr", none: "255.255.255.255", translate: strings.NewReplacer()}
-	ip6 = family{table: "ip6", addr: "ipv6_addr", none: "::", translate: strings.NewReplacer("ip saddr", "ip6 saddr", "ip daddr", "ip6 daddr",
-		"127.0.0.0/8", "::1", "ipv4_addr", "ipv6_addr")}
+	ip6 = family{table: "ip6", addr: "ipv6_addr", none: "::",
+		translate: strings.NewReplacer("ip saddr", "ip6 saddr", "ip daddr", "ip6 daddr",
+			"127.0.0.0/8", "::1", "ipv4_addr", "ipv6_addr")}
 )
 
 // has reports whether an address is of the family.

@@ -11,8 +11,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// moverPause is the least time between two walks through the kernel's table of flows. One walk takes 3 to 8 ms whatever is
-// in it (262,144 buckets, shared by all network namespaces, Linux 6.18), so a burst of small changes shares one.
+// moverPause is the least time between two walks through the kernel's table of flows. One walk takes 3 to 8 ms
+// whatever is in it (262,144 buckets, shared by all network namespaces, Linux 6.18), so a burst of small changes
+// shares one.
 const moverPause = 20 * time.Millisecond
 
 // moveSoon moves the flows of frontends at once, but without the caller waiting for it. It is called under d.mu.
@@ -35,8 +36,8 @@ func (d *DataPlane) moveSoon(table string, frontends []string) {
 	}
 }
 
-// move moves flows until no frontend is pending, and closes done. It holds d.mu only while it takes the list, because the walk
-// through the kernel's flows takes milliseconds.
+// move moves flows until no frontend is pending, and closes done. It holds d.mu only while it takes the list, because
+// the walk through the kernel's flows takes milliseconds.
 func (d *DataPlane) move(done chan struct{}) {
 	defer close(done)
 	for {
@@ -97,7 +98,8 @@ func (d *DataPlane) moveFlows(table string, backends map[string][]string) error 
 	for _, a := range addrs {
 		f.local[a.IP.String()] = true
 	}
-	if _, err := d.handle.ConntrackDeleteFilters(netlink.ConntrackTable, af, f); err != nil && !errors.Is(err, unix.ENOENT) {
+	if _, err := d.handle.ConntrackDeleteFilters(netlink.ConntrackTable, af, f); err != nil &&
+		!errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("moving udp flows: %w", err)
 	}
 	return nil

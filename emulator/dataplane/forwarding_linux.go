@@ -17,8 +17,8 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// The table of the host's own IP stack, beside those of HNS. It holds which interfaces forward packets, by index: a setting
-// belongs to its interface and is gone with it, as on Windows.
+// The table of the host's own IP stack, beside those of HNS. It holds which interfaces forward packets, by index: a
+// setting belongs to its interface and is gone with it, as on Windows.
 const (
 	stackTable  = "hnsstack"
 	forwarding4 = "forward4"
@@ -26,8 +26,8 @@ const (
 	switched    = "switched" // bridges of overlays: HNS itself carries what passes them
 )
 
-// stackRules drops every packet in transit that came in by an interface without forwarding. What stays on one switch is not
-// forwarded: pods of one host reach each other.
+// stackRules drops every packet in transit that came in by an interface without forwarding. What stays on one switch
+// is not forwarded: pods of one host reach each other.
 const stackRules = `add table inet ` + stackTable + `
 add set inet ` + stackTable + ` ` + forwarding4 + ` { type iface_index; }
 add set inet ` + stackTable + ` ` + forwarding6 + ` { type iface_index; }
@@ -54,7 +54,8 @@ type IPStack struct {
 	away *CardStack // what a network card lacks during a takeover; nil: none does; under mu
 }
 
-// Interface returns the settings of one interface of the host for a family. The error is ErrNoInterface if there is none.
+// Interface returns the settings of one interface of the host for a family. The error is ErrNoInterface if there is
+// none.
 func (s *IPStack) Interface(index int, six bool) (Interface, error) {
 	link, err := s.link(index)
 	if err != nil {
@@ -68,7 +69,8 @@ func (s *IPStack) Interface(index int, six bool) (Interface, error) {
 	return have, err
 }
 
-// SetForwarding sets whether packets in transit that come in by an interface of the host are forwarded. On a new interface they are not.
+// SetForwarding sets whether packets in transit that come in by an interface of the host are forwarded. On a new
+// interface they are not.
 func (s *IPStack) SetForwarding(index int, six, on bool) error {
 	if _, err := s.link(index); err != nil {
 		return fmt.Errorf("setting interface %d: %w", index, err)
@@ -109,7 +111,8 @@ func (s *IPStack) link(index int) (netlink.Link, error) {
 	return link, err
 }
 
-// prepareStack makes the table unless it is there. If the tables cannot be listed it makes none: its rules would be there twice.
+// prepareStack makes the table unless it is there. If the tables cannot be listed it makes none: its rules would be
+// there twice.
 func (d *DataPlane) prepareStack() error {
 	ctx := context.Background()
 	var tables bytes.Buffer
@@ -145,7 +148,8 @@ func (s *IPStack) stack(f func(*nftables.Conn) error) error {
 }
 
 func stackSet(name string) *nftables.Set {
-	return &nftables.Set{Name: name, KeyType: nftables.TypeIFIndex, Table: &nftables.Table{Name: stackTable, Family: nftables.TableFamilyINet}}
+	return &nftables.Set{Name: name, KeyType: nftables.TypeIFIndex,
+		Table: &nftables.Table{Name: stackTable, Family: nftables.TableFamilyINet}}
 }
 
 func inSet(c *nftables.Conn, set string, index int) (bool, error) {

@@ -10,7 +10,8 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
-// A host drops packets in transit until forwarding is on, on both sides: that is a setting of each interface, and goes with it.
+// A host drops packets in transit until forwarding is on, on both sides: that is a setting of each interface, and goes
+// with it.
 func TestForwarding(t *testing.T) {
 	w := newWorld(t)
 	p1, p2, far := w.a.pod(11), w.a.pod(12), w.b.pod(11)
@@ -35,8 +36,10 @@ func TestForwarding(t *testing.T) {
 			w.expect(p1, addr+":80", answer)
 		}
 	}
-	nothing := map[string]string{"10.244.2.11": "timeout", "10.96.0.2": "timeout", outside: "timeout", "10.99.0.1": "timeout"}
-	all := map[string]string{"10.244.2.11": "far 10.244.1.11", "10.96.0.2": "far 10.244.1.11", outside: "out 10.99.0.21", "10.99.0.1": "out 10.244.1.11"}
+	nothing := map[string]string{"10.244.2.11": "timeout", "10.96.0.2": "timeout", outside: "timeout",
+		"10.99.0.1": "timeout"}
+	all := map[string]string{"10.244.2.11": "far 10.244.1.11", "10.96.0.2": "far 10.244.1.11",
+		outside: "out 10.99.0.21", "10.99.0.1": "out 10.244.1.11"}
 	inside()
 	beyond(nothing)
 	w.expect("b", "10.244.1.12:80", "timeout")
@@ -96,11 +99,12 @@ func TestOverlayNeedsNoForwarding(t *testing.T) {
 	w.expect(near, outside+":80", "out 10.99.0.21")
 }
 
-// The host's endpoint brings a default route to an address that nobody has, in front of the host's own. A program of the host can
-// delete it, and it does not come back by itself; an endpoint without a gateway brings none.
+// The host's endpoint brings a default route to an address that nobody has, in front of the host's own. A program of
+// the host can delete it, and it does not come back by itself; an endpoint without a gateway brings none.
 func TestHostEndpointsDefaultRoute(t *testing.T) {
 	w := newWorld(t)
-	host := desired.Endpoint{ID: "host-ep", Network: netID, Namespace: hostNS, Addrs: prefixList("10.244.1.2/24"), Gateway: netip.IPv4Unspecified()}
+	host := desired.Endpoint{ID: "host-ep", Network: netID, Namespace: hostNS, Addrs: prefixList("10.244.1.2/24"),
+		Gateway: netip.IPv4Unspecified()}
 	w.a.desired.Endpoints = append(w.a.desired.Endpoints, host)
 	w.serve("out", "out", 80)
 	w.a.apply()
@@ -111,13 +115,16 @@ func TestHostEndpointsDefaultRoute(t *testing.T) {
 	host.Gateway = netip.MustParseAddr("10.244.1.1")
 	w.a.desired.Endpoints = append(w.a.desired.Endpoints, host)
 	w.a.apply()
-	if got := w.get("a", "tcp", outside+":80"); got == "out 10.99.0.21" { // later ones may find that the gateway is dead
+	// later ones may find that the gateway is dead
+	if got := w.get("a", "tcp", outside+":80"); got == "out 10.99.0.21" {
 		t.Error("traffic to the outside goes its usual way")
 	}
 
 	bridge, err := w.a.dp.handle.LinkByName(bridgeName(netID))
 	must(t, err)
-	must(t, w.a.dp.DeleteRoute(HostRoute{Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: host.Gateway, Link: bridge.Attrs().Index}))
+	must(t,
+		w.a.dp.DeleteRoute(HostRoute{Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: host.Gateway,
+			Link: bridge.Attrs().Index}))
 	w.a.apply()
 	w.expect("a", outside+":80", "out 10.99.0.21")
 }

@@ -22,7 +22,8 @@ func (k Keep) entries() (*netlink.Rule, *netlink.Route) {
 	return rule, &netlink.Route{Dst: anywhere(k.Addr), Table: int(mark)}
 }
 
-// create adds the route and the rule; it may be repeated. The route comes first, so that no packet finds an empty table.
+// create adds the route and the rule; it may be repeated. The route comes first, so that no packet finds an empty
+// table.
 func (k Keep) create(d *DataPlane) error {
 	link, err := d.handle.LinkByName(k.Bridge)
 	if err != nil {

@@ -16,18 +16,21 @@ func TestPreserveDestination(t *testing.T) {
 	w := newWorld(t)
 	client, one, two, bare := w.a.pod(11), w.a.pod(12), w.a.pod(13), w.a.pod(14)
 	w.in("out", func() error {
-		return netlink.RouteAdd(&netlink.Route{Dst: netlinkAddr(netip.MustParsePrefix("198.51.100.0/24")).IPNet, Gw: w.a.addr.AsSlice()})
+		return netlink.RouteAdd(&netlink.Route{Dst: netlinkAddr(netip.MustParsePrefix("198.51.100.0/24")).IPNet,
+			Gw: w.a.addr.AsSlice()})
 	})
 	keep := func(id, vip string, dist uint8, backends ...string) desired.LoadBalancer {
 		l := lb(id, vip, 80, 8080, true, backends...) // the inner port does not count
 		for i := range l.Ports {
-			l.Ports[i].PreserveDIP, l.Ports[i].LocalRoutedVIP, l.Ports[i].VIPExternalIP, l.Ports[i].Distribution = true, true, true, dist
+			l.Ports[i].PreserveDIP, l.Ports[i].LocalRoutedVIP, l.Ports[i].VIPExternalIP, l.Ports[i].Distribution = true,
+				true, true, dist
 		}
 		return l
 	}
 
 	w.a.desired.LoadBalancers = []desired.LoadBalancer{
-		keep("one", "198.51.100.1", 0, w.a.epID(12), w.a.remote("10.244.2.11")), keep("both", "198.51.100.2", 0, w.a.epID(12), w.a.epID(13)),
+		keep("one", "198.51.100.1", 0, w.a.epID(12), w.a.remote("10.244.2.11")),
+		keep("both", "198.51.100.2", 0, w.a.epID(12), w.a.epID(13)),
 		keep("sticky", "198.51.100.3", 2, w.a.epID(12), w.a.epID(13)), keep("bare", "198.51.100.4", 0, w.a.epID(14)),
 		lb("other", "10.96.0.9", 80, 80, false, w.a.epID(12)),
 	}
@@ -74,7 +77,8 @@ func TestPreserveDestination(t *testing.T) {
 	}
 
 	w.restarted()
-	w.a.desired.LoadBalancers = slices.DeleteFunc(w.a.desired.LoadBalancers, func(l desired.LoadBalancer) bool { return l.ID != "other" })
+	w.a.desired.LoadBalancers = slices.DeleteFunc(w.a.desired.LoadBalancers,
+		func(l desired.LoadBalancer) bool { return l.ID != "other" })
 	w.a.apply()
 	w.expect(client, "10.96.0.9:80", "one 10.99.0.21")
 	if got := w.get("out", "tcp", "198.51.100.1:80"); strings.HasPrefix(got, "one") {

@@ -64,7 +64,8 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 }
 
 func (d *DataPlane) observeBridge(link netlink.Link, want Bridge) (Bridge, error) {
-	b := Bridge{ID: want.ID, Name: link.Attrs().Name, MTU: link.Attrs().MTU, Six: want.Six, Switched: want.Switched, Default: want.Default}
+	b := Bridge{ID: want.ID, Name: link.Attrs().Name, MTU: link.Attrs().MTU, Six: want.Six, Switched: want.Switched,
+		Default: want.Default}
 	addrs, err := d.handle.AddrList(link, unix.AF_UNSPEC)
 	if err != nil {
 		return b, err
@@ -122,8 +123,8 @@ func observePort(host *netlink.Handle, link netlink.Link, want Port) Port {
 	return p
 }
 
-// defaultGateway returns the gateway of the interface's default route in one family. It returns the zero address if there is
-// none or the routes cannot be read; the next plan then sets it again.
+// defaultGateway returns the gateway of the interface's default route in one family. It returns the zero address if
+// there is none or the routes cannot be read; the next plan then sets it again.
 func defaultGateway(h *netlink.Handle, eth netlink.Link, family int) netip.Addr {
 	routes, err := h.RouteList(eth, family)
 	if err != nil {
@@ -218,7 +219,8 @@ func parseRuleset(data []byte) (Ruleset, error) {
 			}
 			rs.Sets[o.Set.Name] = s
 		case o.Map != nil:
-			s := Set{Type: words(o.Map.Type) + " : " + words(o.Map.Map), Counted: len(o.Map.Stmt) > 0, Elems: map[string]string{}}
+			s := Set{Type: words(o.Map.Type) + " : " + words(o.Map.Map), Counted: len(o.Map.Stmt) > 0,
+				Elems: map[string]string{}}
 			if o.Map.Name == setStick {
 				o.Map.Elem = nil // packets fill it
 			}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Op is one write to the kernel: a verb (add, set or del) on one resource, or a Transaction. It prints itself as one line of
-// a plan. Each operation can be repeated, and deleting what is gone is success.
+// Op is one write to the kernel: a verb (add, set or del) on one resource, or a Transaction. It prints itself as one
+// line of a plan. Each operation can be repeated, and deleting what is gone is success.
 type Op interface {
 	fmt.Stringer
 	// owner returns the id of the HNS object that the operation is for; "" for rules, which are those of all objects.
@@ -108,7 +108,8 @@ func (a bridgeAddr) drop(s *State) {
 }
 
 func (p Port) String() string {
-	return fmt.Sprintf("port %s of %s: %s %v mac %s mtu %d via %s in %s", p.Name, p.Bridge, p.Guest, p.Addrs, p.MAC, p.MTU, p.Gateway, p.Netns)
+	return fmt.Sprintf("port %s of %s: %s %v mac %s mtu %d via %s in %s", p.Name, p.Bridge, p.Guest, p.Addrs, p.MAC,
+		p.MTU, p.Gateway, p.Netns)
 }
 
 func (p Port) owner() string { return p.ID }

@@ -32,8 +32,10 @@ func newOverlay(t *testing.T) *world {
 		network.Type, network.Subnets[0].VSID = overlayType, testVSID
 		network.Provider, network.RouterMAC, network.HostRoute = n.addr, routerMAC(n), true
 	}
-	w.a.desired.Networks[0].RemoteSubnets = []desired.RemoteSubnet{{Prefix: w.b.pods, VSID: testVSID, Provider: w.b.addr, MAC: routerMAC(w.b)}}
-	w.b.desired.Networks[0].RemoteSubnets = []desired.RemoteSubnet{{Prefix: w.a.pods, VSID: testVSID, Provider: w.a.addr, MAC: routerMAC(w.a)}}
+	w.a.desired.Networks[0].RemoteSubnets = []desired.RemoteSubnet{{Prefix: w.b.pods, VSID: testVSID,
+		Provider: w.b.addr, MAC: routerMAC(w.b)}}
+	w.b.desired.Networks[0].RemoteSubnets = []desired.RemoteSubnet{{Prefix: w.a.pods, VSID: testVSID,
+		Provider: w.a.addr, MAC: routerMAC(w.a)}}
 	return w
 }
 
@@ -63,9 +65,11 @@ func TestOverlayPods(t *testing.T) { // D-12, D-14
 	remote := &w.a.desired.Networks[0].RemoteSubnets
 	right := (*remote)[0]
 	for name, wrong := range map[string]desired.RemoteSubnet{
-		"provider address": {Prefix: right.Prefix, VSID: right.VSID, Provider: netip.MustParseAddr("10.99.0.99"), MAC: right.MAC},
-		"router MAC":       {Prefix: right.Prefix, VSID: right.VSID, Provider: right.Provider, MAC: "00:15:5d:aa:00:99"},
-		"VSID":             {Prefix: right.Prefix, VSID: right.VSID + 1, Provider: right.Provider, MAC: right.MAC},
+		"provider address": {Prefix: right.Prefix, VSID: right.VSID, Provider: netip.MustParseAddr("10.99.0.99"),
+			MAC: right.MAC},
+		"router MAC": {Prefix: right.Prefix, VSID: right.VSID, Provider: right.Provider,
+			MAC: "00:15:5d:aa:00:99"},
+		"VSID": {Prefix: right.Prefix, VSID: right.VSID + 1, Provider: right.Provider, MAC: right.MAC},
 	} {
 		*remote = []desired.RemoteSubnet{wrong}
 		w.a.apply()
@@ -98,7 +102,8 @@ func TestOverlayServices(t *testing.T) { // D-1, D-2, D-10 on an overlay
 	remote := w.a.remote("10.244.2.11", func(e *desired.Endpoint) { e.Provider, e.MAC = w.b.addr, "02:11:0a:f4:02:0b" })
 	// As the proxy of upstream makes them: the source address, and an endpoint for a service's own address.
 	w.a.desired.Endpoints = append(w.a.desired.Endpoints,
-		desired.Endpoint{ID: "source-vip", Network: netID, Addrs: prefixList("10.244.1.2/24"), MAC: "02:fc:00:00:00:01"})
+		desired.Endpoint{ID: "source-vip", Network: netID, Addrs: prefixList("10.244.1.2/24"),
+			MAC: "02:fc:00:00:00:01"})
 	w.a.remote("10.96.0.1", func(e *desired.Endpoint) { e.Provider, e.MAC = w.a.addr, "02:fc:00:00:00:01" })
 	source := netip.MustParseAddr("10.244.1.2")
 	balance := func(id, vip string, port uint16, dsr bool, backend string) {
@@ -145,14 +150,16 @@ func TestOverlayServices(t *testing.T) { // D-1, D-2, D-10 on an overlay
 	w.expect(client, "10.96.0.2:80", "far 10.244.1.11")
 }
 
-// TestOverlayOutsideBackends: a node port whose backend is another node itself. As upstream's proxy makes it, the load balancer sends from
-// the node's own address. Pods and the node reach the backend. Packets of clients outside of the cluster pass the network card in and out,
-// which needs forwarding on it.
+// TestOverlayOutsideBackends: a node port whose backend is another node itself. As upstream's proxy makes it, the load
+// balancer sends from the node's own address. Pods and the node reach the backend. Packets of clients outside of the
+// cluster pass the network card in and out, which needs forwarding on it.
 func TestOverlayOutsideBackends(t *testing.T) {
 	w := newOverlay(t)
 	client := w.a.pod(11)
-	backend := w.a.remote(w.b.addr.String(), func(e *desired.Endpoint) { e.Provider, e.MAC = w.a.addr, "02:11:0a:63:00:16" })
-	for _, l := range []desired.LoadBalancer{lb("cluster", "10.96.0.1", 80, 8080, false, backend), lb("np", "", 30001, 8080, false, backend)} {
+	backend := w.a.remote(w.b.addr.String(),
+		func(e *desired.Endpoint) { e.Provider, e.MAC = w.a.addr, "02:11:0a:63:00:16" })
+	for _, l := range []desired.LoadBalancer{lb("cluster", "10.96.0.1", 80, 8080, false, backend),
+		lb("np", "", 30001, 8080, false, backend)} {
 		l.SourceVIP = w.a.addr
 		w.a.desired.LoadBalancers = append(w.a.desired.LoadBalancers, l)
 	}
@@ -175,14 +182,18 @@ func TestOverlayIsolation(t *testing.T) { // D-13
 	const other = "11111111-0000-0000-0000-000000000002"
 	for i, n := range []*node{w.a, w.b} {
 		second := n.desired.Networks[0]
-		second.ID, second.Subnets = other, []desired.Subnet{{Prefix: netip.MustParsePrefix(fmt.Sprintf("10.250.%d.0/24", i+1)), VSID: 5000}}
-		second.RemoteSubnets = []desired.RemoteSubnet{{Prefix: netip.MustParsePrefix(fmt.Sprintf("10.250.%d.0/24", 2-i)), VSID: 5000,
-			Provider: netip.MustParseAddr(fmt.Sprintf("10.99.0.%d", 22-i)), MAC: fmt.Sprintf("00:15:5d:aa:00:%02x", 22-i)}}
+		second.ID, second.Subnets = other,
+			[]desired.Subnet{{Prefix: netip.MustParsePrefix(fmt.Sprintf("10.250.%d.0/24", i+1)), VSID: 5000}}
+		second.RemoteSubnets = []desired.RemoteSubnet{
+			{Prefix: netip.MustParsePrefix(fmt.Sprintf("10.250.%d.0/24", 2-i)), VSID: 5000,
+				Provider: netip.MustParseAddr(fmt.Sprintf("10.99.0.%d", 22-i)),
+				MAC:      fmt.Sprintf("00:15:5d:aa:00:%02x", 22-i)}}
 		n.desired.Networks = append(n.desired.Networks, second)
 	}
 
 	inOther := func(e *desired.Endpoint) {
-		e.Network, e.Addrs, e.Gateway = other, prefixList(strings.Replace(e.Addrs[0].String(), "10.244.", "10.250.", 1)), netip.Addr{}
+		e.Network, e.Addrs, e.Gateway = other, prefixList(strings.Replace(e.Addrs[0].String(), "10.244.", "10.250.",
+			1)), netip.Addr{}
 	}
 	p, q, r := w.a.pod(11), w.a.pod(12, inOther), w.b.pod(12, inOther)
 	w.applyBoth()
@@ -193,7 +204,8 @@ func TestOverlayIsolation(t *testing.T) { // D-13
 	w.expect(p, "10.250.1.12:80", "timeout")
 	w.expect(p, "10.250.2.12:80", "timeout")
 	w.expect(q, "10.244.1.11:80", "timeout")
-	w.a.desired.Networks = append(w.a.desired.Networks, desired.Network{ID: "third", Type: overlayType, Subnets: []desired.Subnet{{Prefix: w.a.pods, VSID: 6000}}})
+	w.a.desired.Networks = append(w.a.desired.Networks,
+		desired.Network{ID: "third", Type: overlayType, Subnets: []desired.Subnet{{Prefix: w.a.pods, VSID: 6000}}})
 	res, err := w.a.dp.Apply(w.ctx, w.a.desired)
 	must(t, err)
 	if res["third"] == nil {
@@ -258,10 +270,12 @@ func TestOverlayRestart(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := netlink.RouteDel(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: netlinkAddr(w.b.pods).IPNet}); err != nil {
+		if err := netlink.RouteDel(&netlink.Route{LinkIndex: link.Attrs().Index,
+			Dst: netlinkAddr(w.b.pods).IPNet}); err != nil {
 			return err
 		}
-		return netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF,
+		return netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE,
+			State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF,
 			IP: net.ParseIP("10.99.0.98"), HardwareAddr: net.HardwareAddr{0, 0x15, 0x5d, 1, 2, 3}})
 	})
 
@@ -287,25 +301,28 @@ func TestOverlayRestart(t *testing.T) {
 	}
 }
 
-// TestOverlayStretched: one subnet is on two hosts. Each knows the other's pods by remote endpoints with a provider address and the pod's
-// own MAC, and the second host one of them by a RemoteSubnetRoute of one address.
+// TestOverlayStretched: one subnet is on two hosts. Each knows the other's pods by remote endpoints with a provider
+// address and the pod's own MAC, and the second host one of them by a RemoteSubnetRoute of one address.
 func TestOverlayStretched(t *testing.T) {
 	w := newOverlay(t)
 	for _, n := range []*node{w.a, w.b} {
-		n.desired.Networks[0].RemoteSubnets, n.desired.Networks[0].Subnets[0].Prefix = nil, netip.MustParsePrefix("10.247.0.0/16")
+		n.desired.Networks[0].RemoteSubnets, n.desired.Networks[0].Subnets[0].Prefix = nil,
+			netip.MustParsePrefix("10.247.0.0/16")
 	}
 	const macA, macB, macC = "0e:2a:0a:f7:01:0b", "0e:2a:0a:f7:02:0b", "0e:2a:0a:f7:02:0c"
 	at := func(addr, mac string) func(*desired.Endpoint) {
 		return func(e *desired.Endpoint) { e.Addrs, e.MAC, e.Gateway = prefixList(addr+"/16"), mac, netip.Addr{} }
 	}
-	a, b, c := w.a.pod(11, at("10.247.1.11", macA)), w.b.pod(11, at("10.247.2.11", macB)), w.b.pod(12, at("10.247.2.12", macC))
+	a, b, c := w.a.pod(11, at("10.247.1.11", macA)), w.b.pod(11, at("10.247.2.11", macB)), w.b.pod(12,
+		at("10.247.2.12", macC))
 	onB := func(mac string) func(*desired.Endpoint) {
 		return func(e *desired.Endpoint) { e.Provider, e.MAC = w.b.addr, mac }
 	}
 	backend := w.a.remote("10.247.2.11", onB(macB))
 	w.b.remote("10.247.1.11", func(e *desired.Endpoint) { e.Provider, e.MAC = w.a.addr, macA })
 	subnet := &w.a.desired.Networks[0]
-	subnet.RemoteSubnets = []desired.RemoteSubnet{{Prefix: netip.MustParsePrefix("10.247.2.12/32"), VSID: testVSID, Provider: w.b.addr, MAC: routerMAC(w.b)}}
+	subnet.RemoteSubnets = []desired.RemoteSubnet{{Prefix: netip.MustParsePrefix("10.247.2.12/32"), VSID: testVSID,
+		Provider: w.b.addr, MAC: routerMAC(w.b)}}
 	w.a.desired.LoadBalancers = append(w.a.desired.LoadBalancers, lb("stretched", "10.96.0.1", 80, 8080, true, backend))
 	w.applyBoth()
 

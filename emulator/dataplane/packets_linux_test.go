@@ -14,8 +14,9 @@ import (
 func TestPacketsPods(t *testing.T) {
 	w := newWorld(t)
 	p1, p2, p3 := w.a.pod(11), w.a.pod(12), w.b.pod(11)
-	w.a.desired.Endpoints = append(w.a.desired.Endpoints, desired.Endpoint{ID: "host-ep", Network: netID, Namespace: hostNS,
-		Addrs: prefixList("10.244.1.2/24")})
+	w.a.desired.Endpoints = append(w.a.desired.Endpoints,
+		desired.Endpoint{ID: "host-ep", Network: netID, Namespace: hostNS,
+			Addrs: prefixList("10.244.1.2/24")})
 	w.a.apply()
 	w.b.apply()
 	w.serve(p1, "p1", 80)
@@ -40,8 +41,10 @@ func TestPacketsClusterIP(t *testing.T) {
 	routeless := w.a.pod(13, func(e *desired.Endpoint) { e.SDNRoutes = nil })
 	remote := w.a.remote("10.244.2.11")
 	w.a.desired.LoadBalancers = []desired.LoadBalancer{
-		lb("dsr-local", "10.96.0.1", 80, 8080, true, w.a.epID(12)), lb("dsr-remote", "10.96.0.2", 80, 8080, true, remote),
-		lb("nat-local", "10.96.0.3", 80, 8080, false, w.a.epID(12)), lb("nat-remote", "10.96.0.4", 80, 8080, false, remote),
+		lb("dsr-local", "10.96.0.1", 80, 8080, true, w.a.epID(12)),
+		lb("dsr-remote", "10.96.0.2", 80, 8080, true, remote),
+		lb("nat-local", "10.96.0.3", 80, 8080, false, w.a.epID(12)),
+		lb("nat-remote", "10.96.0.4", 80, 8080, false, remote),
 	}
 	w.a.apply()
 	w.b.apply()
@@ -64,7 +67,8 @@ func TestPacketsExternal(t *testing.T) {
 	routeless := w.a.pod(13, func(e *desired.Endpoint) { e.SDNRoutes = nil })
 	backends := map[string]string{"near": w.a.epID(12), "far": w.a.remote("10.244.2.11")}
 	w.in("out", func() error { // addresses of load balancers lead to node a
-		return netlink.RouteAdd(&netlink.Route{Dst: netlinkAddr(netip.MustParsePrefix("198.51.100.0/24")).IPNet, Gw: w.a.addr.AsSlice()})
+		return netlink.RouteAdd(&netlink.Route{Dst: netlinkAddr(netip.MustParsePrefix("198.51.100.0/24")).IPNet,
+			Gw: w.a.addr.AsSlice()})
 	})
 	type document struct {
 		vip, backend string
@@ -101,7 +105,8 @@ func TestPacketsExternal(t *testing.T) {
 	w.serve(far, "far", 8080)
 	for _, d := range all {
 		addr := fmt.Sprintf("%s:%d", d.vip, d.port)
-		sees := map[string]string{client: "10.244.1.11", routeless: "10.244.1.13", "out": "10.99.0.1", "a": "10.99.0.21"}
+		sees := map[string]string{client: "10.244.1.11", routeless: "10.244.1.13", "out": "10.99.0.1",
+			"a": "10.99.0.21"}
 		for from, source := range sees {
 			if !d.dsr {
 				source = "10.99.0.21"

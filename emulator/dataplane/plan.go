@@ -29,13 +29,15 @@ func Diff(want, have State) Plan {
 	keepsGone, keepsCome := changes(want.Keeps, have.Keeps, netip.Addr.Compare, equal)
 	bridgesGone, _ := changes(want.Bridges, have.Bridges, strings.Compare, always)
 
-	return slices.Concat(portsGone, netnsCome, switchesCome, tunnelsGone, keepsGone, diffBridges(want, have), tunnelsCome, keepsCome,
+	return slices.Concat(portsGone, netnsCome, switchesCome, tunnelsGone, keepsGone, diffBridges(want, have),
+		tunnelsCome, keepsCome,
 		diffTables(want, have), portsCome, bridgesGone, switchesGone, netnsGone)
 }
 
-// changes compares resources by key. gone deletes those of have that want lacks, or for which same is false; come adds those of want that
-// have lacks, or for which same is false. Both are in the order of the keys.
-func changes[K comparable, V resource](want, have map[K]V, order func(a, b K) int, same func(w, h V) bool) (gone, come Plan) {
+// changes compares resources by key. gone deletes those of have that want lacks, or for which same is false; come adds
+// those of want that have lacks, or for which same is false. Both are in the order of the keys.
+func changes[K comparable, V resource](want, have map[K]V, order func(a, b K) int,
+	same func(w, h V) bool) (gone, come Plan) {
 	for _, key := range slices.SortedFunc(maps.Keys(have), order) {
 		if w, ok := want[key]; !ok || !same(w, have[key]) {
 			gone = append(gone, del{have[key]})
@@ -75,8 +77,8 @@ func diffTables(want, have State) Plan {
 	return plan
 }
 
-// diffBridges plans new and changed bridges, and their addresses. Addresses to remove come first: a new one may overlap an old
-// one.
+// diffBridges plans new and changed bridges, and their addresses. Addresses to remove come first: a new one may
+// overlap an old one.
 func diffBridges(want, have State) Plan {
 	var plan Plan
 	for _, name := range sortedKeys(want.Bridges) {
@@ -110,17 +112,22 @@ func (b Bridge) defaultOf(addr netip.Prefix) netip.Addr {
 	return netip.Addr{}
 }
 
-// diffTunnels returns what goes before anything else, and what comes once the bridges are there. A device whose parameters differ is made
-// anew. The kernel deletes its peers, paths and arrivals with it, so these are not deleted one by one, and all are added.
+// diffTunnels returns what goes before anything else, and what comes once the bridges are there. A device whose
+// parameters differ is made anew. The kernel deletes its peers, paths and arrivals with it, so these are not deleted
+// one by one, and all are added.
 func diffTunnels(want, have State) (gone, come Plan) {
 	gone, come = changes(want.Tunnels, have.Tunnels, strings.Compare, equal)
-	left := State{Tunnels: maps.Clone(have.Tunnels), Peers: maps.Clone(have.Peers), Paths: maps.Clone(have.Paths), Arrivals: maps.Clone(have.Arrivals)}
+	left := State{Tunnels: maps.Clone(have.Tunnels), Peers: maps.Clone(have.Peers), Paths: maps.Clone(have.Paths),
+		Arrivals: maps.Clone(have.Arrivals)}
 	for _, op := range gone {
 		op.record(&left, want)
 	}
 
-	peersGone, peersCome := changes(want.Peers, left.Peers, strings.Compare, func(w, h Peer) bool { return w.Provider == h.Provider })
-	pathsGone, pathsCome := changes(want.Paths, left.Paths, strings.Compare, func(w, h Path) bool { return w.MAC == h.MAC })
+	peersGone, peersCome := changes(want.Peers, left.Peers, strings.Compare,
+		func(w, h Peer) bool { return w.Provider == h.Provider })
+	pathsGone, pathsCome := changes(want.Paths, left.Paths, strings.Compare,
+		func(w, h Path) bool { return w.MAC == h.MAC })
 	arrivalsGone, arrivalsCome := changes(want.Arrivals, left.Arrivals, strings.Compare, always)
-	return slices.Concat(gone, pathsGone, peersGone, arrivalsGone), slices.Concat(come, peersCome, pathsCome, arrivalsCome)
+	return slices.Concat(gone, pathsGone, peersGone, arrivalsGone), slices.Concat(come, peersCome, pathsCome,
+		arrivalsCome)
 }

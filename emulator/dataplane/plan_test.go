@@ -22,28 +22,40 @@ func sample() desired.State {
 	p, a := netip.MustParsePrefix, netip.MustParseAddr
 	return desired.State{
 		Networks: []desired.Network{
-			{ID: "net", Type: "L2Bridge", Subnets: []desired.Subnet{{Prefix: p("10.244.1.0/24"), Gateway: a("10.244.1.1")}}},
+			{ID: "net", Type: "L2Bridge",
+				Subnets: []desired.Subnet{{Prefix: p("10.244.1.0/24"), Gateway: a("10.244.1.1")}}},
 			{ID: "other", Type: "Transparent"},
 		},
-		Namespaces: []desired.Namespace{{ID: "host", Host: true}, {ID: "pod", Path: "/var/run/netns/cni-1"}, {ID: "own"}},
+		Namespaces: []desired.Namespace{{ID: "host", Host: true}, {ID: "pod", Path: "/var/run/netns/cni-1"},
+			{ID: "own"}},
 		Endpoints: []desired.Endpoint{
 			{ID: "cbr0_ep", Network: "net", Namespace: "host", Addrs: []netip.Prefix{p("10.244.1.2/24")}},
-			{ID: "e1", Network: "net", Namespace: "pod", Addrs: []netip.Prefix{p("10.244.1.11/24")}, MAC: "00:15:5d:00:00:11", Gateway: a("10.244.1.2"),
-				OutboundNAT:  []desired.OutboundNAT{{Exceptions: []netip.Prefix{p("10.244.0.0/16"), p("10.244.1.0/24"), p("10.96.0.0/16")}}, {Destinations: []netip.Prefix{p("10.244.1.11/32")}}},
+			{ID: "e1", Network: "net", Namespace: "pod", Addrs: []netip.Prefix{p("10.244.1.11/24")},
+				MAC: "00:15:5d:00:00:11", Gateway: a("10.244.1.2"),
+				OutboundNAT: []desired.OutboundNAT{
+					{Exceptions: []netip.Prefix{p("10.244.0.0/16"), p("10.244.1.0/24"), p("10.96.0.0/16")}},
+					{Destinations: []netip.Prefix{p("10.244.1.11/32")}}},
 				SDNRoutes:    []desired.SDNRoute{{Destination: p("10.96.0.0/16"), NeedEncap: true}},
 				PortMappings: []desired.PortMapping{{Protocol: 6, ExternalPort: 8080, InternalPort: 80}},
-				ACLs:         []desired.ACL{{In: true, Priority: 200}, {In: true, Allow: true, Priority: 100, Protocols: []uint8{6}, LocalPorts: []desired.PortRange{{First: 80, Last: 80}, {First: 81, Last: 90}}}}},
+				ACLs: []desired.ACL{{In: true, Priority: 200},
+					{In: true, Allow: true, Priority: 100, Protocols: []uint8{6},
+						LocalPorts: []desired.PortRange{{First: 80, Last: 80}, {First: 81, Last: 90}}}}},
 			{ID: "unattached", Network: "net", Addrs: []netip.Prefix{p("10.244.1.12/24")}},
 			{ID: "lost", Network: "net", Namespace: "gone", Addrs: []netip.Prefix{p("10.244.1.13/24")}},
 			{ID: "far", Network: "net", Remote: true, Addrs: []netip.Prefix{p("10.244.2.11/24")}},
 		},
 
 		LoadBalancers: []desired.LoadBalancer{
-			{ID: "dns", VIPs: []netip.Addr{a("10.96.0.10")}, Backends: []string{"e1", "far"}, DSR: true, Ports: []desired.LBPort{{Protocol: 17, ExternalPort: 53, InternalPort: 5353}}},
-			{ID: "web", VIPs: []netip.Addr{a("10.96.0.20")}, Backends: []string{"far", "nobody"}, Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 8080, VIPExternalIP: true}}},
-			{ID: "port", Backends: []string{"far"}, Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 30080, InternalPort: 8080}}},
-			{ID: "taken", VIPs: []netip.Addr{a("10.96.0.20")}, Backends: []string{"e1"}, Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 80}}},
-			{ID: "empty", VIPs: []netip.Addr{a("10.96.0.21")}, Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 80}}},
+			{ID: "dns", VIPs: []netip.Addr{a("10.96.0.10")}, Backends: []string{"e1", "far"}, DSR: true,
+				Ports: []desired.LBPort{{Protocol: 17, ExternalPort: 53, InternalPort: 5353}}},
+			{ID: "web", VIPs: []netip.Addr{a("10.96.0.20")}, Backends: []string{"far", "nobody"},
+				Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 8080, VIPExternalIP: true}}},
+			{ID: "port", Backends: []string{"far"},
+				Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 30080, InternalPort: 8080}}},
+			{ID: "taken", VIPs: []netip.Addr{a("10.96.0.20")}, Backends: []string{"e1"},
+				Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 80}}},
+			{ID: "empty", VIPs: []netip.Addr{a("10.96.0.21")},
+				Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 80}}},
 		},
 	}
 }
@@ -71,15 +83,19 @@ func TestPlanGolden(t *testing.T) {
 	}
 }
 
-// TestRecordLeadsToWant: once every operation of a plan is noted as done, nothing is left to do. The sample has an overlay and a
-// connection that keeps its destination besides, so that each kind of resource is in a plan.
+// TestRecordLeadsToWant: once every operation of a plan is noted as done, nothing is left to do. The sample has an
+// overlay and a connection that keeps its destination besides, so that each kind of resource is in a plan.
 func TestRecordLeadsToWant(t *testing.T) {
 	p, a := netip.MustParsePrefix, netip.MustParseAddr
 	all := sample()
-	all.Networks = append(all.Networks, desired.Network{ID: "overlay", Type: overlayType, RouterMAC: "02:00:00:00:00:01",
-		Subnets:       []desired.Subnet{{Prefix: p("10.245.1.0/24"), VSID: 4096}},
-		RemoteSubnets: []desired.RemoteSubnet{{Prefix: p("10.245.2.0/24"), VSID: 4096, Provider: a("10.99.0.22"), MAC: "02:00:00:00:00:02"}}})
-	all.Endpoints = append(all.Endpoints, desired.Endpoint{ID: "vxlan", Network: "overlay", Addrs: []netip.Prefix{p("10.245.1.11/24")}, MAC: "02:00:00:00:01:11"})
+	all.Networks = append(all.Networks,
+		desired.Network{ID: "overlay", Type: overlayType, RouterMAC: "02:00:00:00:00:01",
+			Subnets: []desired.Subnet{{Prefix: p("10.245.1.0/24"), VSID: 4096}},
+			RemoteSubnets: []desired.RemoteSubnet{{Prefix: p("10.245.2.0/24"), VSID: 4096, Provider: a("10.99.0.22"),
+				MAC: "02:00:00:00:00:02"}}})
+	all.Endpoints = append(all.Endpoints,
+		desired.Endpoint{ID: "vxlan", Network: "overlay", Addrs: []netip.Prefix{p("10.245.1.11/24")},
+			MAC: "02:00:00:00:01:11"})
 	all.LoadBalancers[0].Backends, all.LoadBalancers[0].Ports[0].PreserveDIP = []string{"e1"}, true
 	other := sample()
 	other.Endpoints[0].Addrs = []netip.Prefix{p("10.244.1.3/24")}
@@ -105,7 +121,8 @@ func TestRecordLeadsToWant(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"netns", "bridge", "address", "port", "switch", "tunnel", "peer", "path", "arrival", "way"} {
+	for _, kind := range []string{"netns", "bridge", "address", "port", "switch", "tunnel", "peer", "path", "arrival",
+		"way"} {
 		if !kinds["add "+kind] || !kinds["del "+kind] {
 			t.Errorf("no plan adds and deletes a %s: %v", kind, kinds)
 		}
@@ -151,10 +168,13 @@ func TestAffinityKeepsOthers(t *testing.T) {
 
 func TestMatchPrefixes(t *testing.T) {
 	for want, in := range map[string][]netip.Prefix{
-		"ip daddr { 10.0.0.0/8 } ":               {netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.0.0.0/8")},
-		"":                                       {netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("10.0.0.0/8")},
-		"ip daddr 255.255.255.255 ":              {netip.MustParsePrefix("fd00::/8")},
-		"ip daddr { 10.1.0.0/16, 10.2.0.1/32 } ": {netip.MustParsePrefix("10.2.0.1/32"), netip.MustParsePrefix("10.1.2.0/16")},
+		"ip daddr { 10.0.0.0/8 } ": {netip.MustParsePrefix("10.1.0.0/16"),
+			netip.MustParsePrefix("10.0.0.0/8")},
+		"": {netip.MustParsePrefix("0.0.0.0/0"),
+			netip.MustParsePrefix("10.0.0.0/8")},
+		"ip daddr 255.255.255.255 ": {netip.MustParsePrefix("fd00::/8")},
+		"ip daddr { 10.1.0.0/16, 10.2.0.1/32 } ": {netip.MustParsePrefix("10.2.0.1/32"),
+			netip.MustParsePrefix("10.1.2.0/16")},
 	} {
 		if got := ip4.matchPrefixes("ip daddr", in); got != want {
 			t.Errorf("prefixes %v: got %q, want %q", in, got, want)

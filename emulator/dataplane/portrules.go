@@ -16,7 +16,8 @@ type PortRules struct {
 	Type      string         `json:"networkType"`
 	Addresses []netip.Prefix `json:"addresses"`
 	MAC       string         `json:"mac,omitempty"`
-	// Port is the name of the endpoint's port on this host and Netns the network namespace of its other end; "": it has no port.
+	// Port is the name of the endpoint's port on this host and Netns the network namespace of its other end; "": it
+	// has no port.
 	Port  string     `json:"port,omitempty"`
 	Netns string     `json:"netns,omitempty"`
 	Stats *PortStats `json:"stats,omitempty"`
@@ -34,8 +35,8 @@ type PortStats struct {
 	Dropped         uint64 `json:"dropped"`
 }
 
-// PortRule is one rule, in the order in which packets meet them. Its counts are of packets that begin a connection: all others follow
-// the first without a look at the rules.
+// PortRule is one rule, in the order in which packets meet them. Its counts are of packets that begin a connection:
+// all others follow the first without a look at the rules.
 type PortRule struct {
 	Layer  string `json:"layer"` // acl, load balancer, route, port mapping or outbound nat
 	Way    string `json:"way"`   // out: from the endpoint; in: to it
@@ -54,13 +55,15 @@ type PortRule struct {
 // Count is how often a rule or an element was met.
 type Count struct{ Packets, Bytes uint64 }
 
-// counts are those of one table, read from the kernel. The key of a rule is its chain and position, that of an element its place.
+// counts are those of one table, read from the kernel. The key of a rule is its chain and position, that of an element
+// its place.
 type counts struct {
 	rules map[string][]Count
 	elems map[place]Count
 }
 
-// portRules describes the rules of an endpoint. all is what is desired, have what the kernel counted in each family's table.
+// portRules describes the rules of an endpoint. all is what is desired, have what the kernel counted in each family's
+// table.
 func portRules(all desired.State, id string, facts Facts, have map[string]counts) (PortRules, bool) {
 	r := render(all, facts)
 	e, ok := r.endpoints[id]
@@ -79,10 +82,12 @@ func portRules(all desired.State, id string, facts Facts, have map[string]counts
 	}
 	switch {
 	case n.Type == transparentType:
-		out.Notes = append(out.Notes, "packets of a Transparent network pass no rules: none of its policies has an effect")
+		out.Notes = append(out.Notes,
+			"packets of a Transparent network pass no rules: none of its policies has an effect")
 		return out, true
 	case e.Remote:
-		out.Notes = append(out.Notes, "it is on another host: it has no port here, and counts as a backend of load balancers only")
+		out.Notes = append(out.Notes,
+			"it is on another host: it has no port here, and counts as a backend of load balancers only")
 	case out.Port == "":
 		out.Notes = append(out.Notes, "it has no port: it is not attached to a namespace of a pod")
 	}
@@ -175,7 +180,9 @@ func aclText(a desired.ACL) string {
 			parts = append(parts, side.name+" "+list(side.addrs))
 		}
 		if len(side.ports) > 0 {
-			parts = append(parts, strings.TrimSpace(strings.NewReplacer("{ ", "", " }", "").Replace(matchPorts(side.name+" port", side.ports))))
+			parts = append(parts,
+				strings.TrimSpace(strings.NewReplacer("{ ", "", " }", "").
+					Replace(matchPorts(side.name+" port", side.ports))))
 		}
 	}
 	return strings.Join(parts, " ")
@@ -218,7 +225,8 @@ func (l lister) mappings(out *PortRules) {
 		if at.set == setHostPortVIP {
 			host = m.VIP.String()
 		}
-		rule := PortRule{Layer: "port mapping", Way: "in", Match: fmt.Sprintf("%s port %d of %s", protocolText(m.Protocol), m.ExternalPort, host),
+		rule := PortRule{Layer: "port mapping", Way: "in",
+			Match:  fmt.Sprintf("%s port %d of %s", protocolText(m.Protocol), m.ExternalPort, host),
 			Action: fmt.Sprintf("to port %d", m.InternalPort)}
 		if l.state.Rules.Sets[at.set].Elems[at.key] != value {
 			rule.Missing = true
@@ -239,12 +247,14 @@ func (l lister) balancers(out *PortRules, attached bool) {
 			switch at.set {
 			case setDSR, setSvc, setExt:
 				if attached && l.meets(at) {
-					l.element(out, PortRule{Layer: "load balancer", Way: "out", Match: frontendText(at), Object: id, Shared: true,
+					l.element(out, PortRule{Layer: "load balancer", Way: "out", Match: frontendText(at), Object: id,
+						Shared: true,
 						Action: fmt.Sprintf("to one of %d backends%s", len(lb.Backends), dsrText(lb.DSR))}, at)
 				}
 			case setEP, setNPEP:
 				if addr, port, ok := strings.Cut(value, " . "); ok && addr == l.addr.String() {
-					l.element(out, PortRule{Layer: "load balancer", Way: "in", Match: frontendText(at), Object: id, Shared: false,
+					l.element(out, PortRule{Layer: "load balancer", Way: "in", Match: frontendText(at), Object: id,
+						Shared: false,
 						Action: "to port " + port + " of this backend"}, at)
 				}
 			}
@@ -252,8 +262,8 @@ func (l lister) balancers(out *PortRules, attached bool) {
 	}
 }
 
-// meets reports whether connections of the endpoint meet a frontend: one with direct server return or an external one in any case,
-// others by an SDN route.
+// meets reports whether connections of the endpoint meet a frontend: one with direct server return or an external one
+// in any case, others by an SDN route.
 func (l lister) meets(at place) bool {
 	if at.set != setSvc {
 		return true
@@ -278,8 +288,8 @@ func (l lister) element(out *PortRules, rule PortRule, at place) {
 	out.Rules = append(out.Rules, rule)
 }
 
-// frontendText words the key of an element: "VIP . protocol . port", without the first in a map of node ports, with a number behind it in
-// a map of backends.
+// frontendText words the key of an element: "VIP . protocol . port", without the first in a map of node ports, with a
+// number behind it in a map of backends.
 func frontendText(at place) string {
 	parts := strings.Split(at.key, " . ")
 	if at.set == setNPEP || at.set == setNP {

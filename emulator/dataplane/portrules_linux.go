@@ -10,8 +10,8 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
-// PortRules returns the rules of an endpoint with their counts; ok is false if nothing of that id is desired. It reads the whole
-// tables, which takes up to a second with thousands of load balancers.
+// PortRules returns the rules of an endpoint with their counts; ok is false if nothing of that id is desired. It reads
+// the whole tables, which takes up to a second with thousands of load balancers.
 func (d *DataPlane) PortRules(ctx context.Context, all desired.State, id string) (rules PortRules, ok bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,7 +44,8 @@ func (d *DataPlane) PortRules(ctx context.Context, all desired.State, id string)
 		return rules, ok, err
 	}
 	s := link.Attrs().Statistics // of this side: what the endpoint sends is received here
-	rules.Stats = &PortStats{PacketsSent: s.RxPackets, BytesSent: s.RxBytes, PacketsReceived: s.TxPackets, BytesReceived: s.TxBytes, Dropped: s.RxDropped + s.TxDropped}
+	rules.Stats = &PortStats{PacketsSent: s.RxPackets, BytesSent: s.RxBytes, PacketsReceived: s.TxPackets,
+		BytesReceived: s.TxBytes, Dropped: s.RxDropped + s.TxDropped}
 	return rules, ok, nil
 }
 

@@ -14,14 +14,16 @@ func TestPacketsCounters(t *testing.T) {
 	w := newWorld(t)
 	client := w.a.pod(11, func(e *desired.Endpoint) {
 		e.ACLs = []desired.ACL{
-			{Allow: true, Priority: 100, Protocols: []uint8{6}, RemotePorts: []desired.PortRange{{First: 80, Last: 81}}},
+			{Allow: true, Priority: 100, Protocols: []uint8{6},
+				RemotePorts: []desired.PortRange{{First: 80, Last: 81}}},
 			{Priority: 200, Protocols: []uint8{17}, Remote: prefixList(outside + "/32")},
 			{In: true, Priority: 300, Protocols: []uint8{17}},
 		}
 		e.PortMappings = []desired.PortMapping{{Protocol: 6, ExternalPort: 8088, InternalPort: 80}}
 	})
 	server := w.a.pod(12)
-	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("dsr", "10.96.0.1", 80, 8080, true, w.a.epID(12)), lb("nat", "10.96.0.2", 80, 8080, false, w.a.epID(12)),
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("dsr", "10.96.0.1", 80, 8080, true, w.a.epID(12)),
+		lb("nat", "10.96.0.2", 80, 8080, false, w.a.epID(12)),
 		lb("elsewhere", "198.51.100.7", 80, 8080, false, w.a.epID(12))}
 	w.a.apply()
 	w.serve(server, "near", 8080)
@@ -54,10 +56,12 @@ acl in priority 300 protocol 17: block 0
 	if got := w.a.rulesText(w.a.epID(11)); got != want {
 		t.Errorf("the client's rules are\n%swant\n%s", got, want)
 	}
-	if got := w.a.rulesText(w.a.epID(12)); !strings.Contains(got, "load balancer in tcp 10.96.0.1:80: to port 8080 of this backend 4\n") {
+	if got := w.a.rulesText(w.a.epID(12)); !strings.Contains(got,
+		"load balancer in tcp 10.96.0.1:80: to port 8080 of this backend 4\n") {
 		t.Errorf("the server's rules are\n%s", got)
 	}
-	if sent := w.a.dp.Traffic(w.a.epID(11)); sent.PacketsSent < 30 || sent.BytesSent < 1000 || sent.PacketsReceived < 30 || sent.BytesReceived < 1000 {
+	if sent := w.a.dp.Traffic(w.a.epID(11)); sent.PacketsSent < 30 || sent.BytesSent < 1000 ||
+		sent.PacketsReceived < 30 || sent.BytesReceived < 1000 {
 		t.Errorf("the client's traffic is %+v", sent)
 	}
 	if none := w.a.dp.Traffic("nobody"); none != (desired.Traffic{}) {

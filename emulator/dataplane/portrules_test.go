@@ -9,18 +9,24 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
-// What is listed is in the kernel, in both families, unless another endpoint has its port; each rule has counts of its own.
+// What is listed is in the kernel, in both families, unless another endpoint has its port; each rule has counts of its
+// own.
 func TestPortRulesAreCarried(t *testing.T) {
 	p, a := netip.MustParsePrefix, netip.MustParseAddr
 	all := desired.State{
-		Networks: []desired.Network{{ID: "net", Type: l2BridgeType, Subnets: []desired.Subnet{{Prefix: p("10.244.1.0/24"), Gateway: a("10.244.1.1")},
-			{Prefix: p("fd00:10:244:1::/64"), Gateway: a("fd00:10:244:1::1")}}}},
-		Namespaces: []desired.Namespace{{ID: "first", Path: "/var/run/netns/1"}, {ID: "second", Path: "/var/run/netns/2"}},
-		Endpoints: []desired.Endpoint{{ID: "e1", Network: "net", Namespace: "first", Addrs: []netip.Prefix{p("10.244.1.11/24"), p("fd00:10:244:1::11/64")},
-			OutboundNAT: []desired.OutboundNAT{{Exceptions: []netip.Prefix{p("10.244.0.0/16")}}, {Destinations: []netip.Prefix{p("10.244.1.11/32"), p("10.99.0.0/24")}}},
+		Networks: []desired.Network{{ID: "net", Type: l2BridgeType,
+			Subnets: []desired.Subnet{{Prefix: p("10.244.1.0/24"), Gateway: a("10.244.1.1")},
+				{Prefix: p("fd00:10:244:1::/64"), Gateway: a("fd00:10:244:1::1")}}}},
+		Namespaces: []desired.Namespace{{ID: "first", Path: "/var/run/netns/1"},
+			{ID: "second", Path: "/var/run/netns/2"}},
+		Endpoints: []desired.Endpoint{{ID: "e1", Network: "net", Namespace: "first",
+			Addrs: []netip.Prefix{p("10.244.1.11/24"), p("fd00:10:244:1::11/64")},
+			OutboundNAT: []desired.OutboundNAT{{Exceptions: []netip.Prefix{p("10.244.0.0/16")}},
+				{Destinations: []netip.Prefix{p("10.244.1.11/32"), p("10.99.0.0/24")}}},
 			PortMappings: []desired.PortMapping{{Protocol: 6, ExternalPort: 8080, InternalPort: 80},
 				{Protocol: 6, ExternalPort: 8081, InternalPort: 80, VIP: a("10.99.0.21")}},
-			ACLs: []desired.ACL{{Priority: 100, Protocols: []uint8{17}}, {In: true, Priority: 100, Protocols: []uint8{17}}}}},
+			ACLs: []desired.ACL{{Priority: 100, Protocols: []uint8{17}},
+				{In: true, Priority: 100, Protocols: []uint8{17}}}}},
 	}
 	twin := all.Endpoints[0]
 	twin.ID, twin.Namespace, twin.Addrs = "e2", "second", []netip.Prefix{p("10.244.1.12/24")}

@@ -28,10 +28,11 @@ var probes = []struct {
 	{ability: VXLANDevices, lost: "Overlay networks", try: func(h *netlink.Handle) error {
 		return h.LinkAdd(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe3"}, VxlanId: 4096, Port: vxlanPort})
 	}},
-	{ability: "connection tracking over netlink", lost: "moving UDP flows when a backend goes", try: func(h *netlink.Handle) error {
-		_, err := h.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
-		return err
-	}},
+	{ability: "connection tracking over netlink", lost: "moving UDP flows when a backend goes",
+		try: func(h *netlink.Handle) error {
+			_, err := h.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+			return err
+		}},
 	{ability: "nft tables of family ip", lost: "all policies", script: "add chain ip probe c"},
 	{ability: "nft NAT", lost: "OutBoundNAT and load balancers",
 		script: "add chain ip probe nat { type nat hook prerouting priority -100; }\nadd rule ip probe c snat to 192.0.2.1"},
@@ -41,11 +42,15 @@ var probes = []struct {
 	{ability: "nft maps of several fields", lost: "load balancers",
 		script: "add map ip probe m { type ipv4_addr . inet_proto . inet_service . mark : ipv4_addr . inet_service; }\n" +
 			"add rule ip probe c " + balanced + "dnat to " + frontend + " . meta mark map @m"},
-	{ability: "nft numgen", lost: "spreading connections over backends", script: "add rule ip probe c meta mark set numgen random mod 2"},
-	{ability: "nft jhash", lost: "session affinity", script: "add rule ip probe c meta mark set jhash ip saddr mod 2 seed 0x1"},
+	{ability: "nft numgen", lost: "spreading connections over backends",
+		script: "add rule ip probe c meta mark set numgen random mod 2"},
+	{ability: "nft jhash", lost: "session affinity",
+		script: "add rule ip probe c meta mark set jhash ip saddr mod 2 seed 0x1"},
 	{ability: "nft fib", lost: "NodePorts and hostPorts", script: "add rule ip probe c fib daddr type local return"},
-	{ability: "nft connection marks", lost: "load balancers without direct server return", script: "add rule ip probe c ct mark set 0x1"},
-	{ability: "nft interval sets", lost: "exceptions and ACLs", script: "add rule ip probe c ip daddr { 192.0.2.0/24, 198.51.100.1 } return"},
+	{ability: "nft connection marks", lost: "load balancers without direct server return",
+		script: "add rule ip probe c ct mark set 0x1"},
+	{ability: "nft interval sets", lost: "exceptions and ACLs",
+		script: "add rule ip probe c ip daddr { 192.0.2.0/24, 198.51.100.1 } return"},
 }
 
 // Lack is something that the data plane stands on and this machine lacks.
@@ -62,13 +67,15 @@ const (
 	NATOfIPv6    = "nft NAT of family ip6"
 )
 
-// Probe tries, in a network namespace of its own, what the data plane needs of this machine, and returns what is missing.
+// Probe tries, in a network namespace of its own, what the data plane needs of this machine, and returns what is
+// missing.
 func Probe(ctx context.Context, nft string) ([]Lack, error) {
 	if nft == "" {
 		nft = "nft"
 	}
 	if _, err := exec.LookPath(nft); err != nil {
-		text := fmt.Sprintf("the program %s is not installed (apt-get install nftables): no policies and no load balancers", nft)
+		text := fmt.Sprintf(
+			"the program %s is not installed (apt-get install nftables): no policies and no load balancers", nft)
 		return []Lack{{Ability: nft, Text: text}}, nil
 	}
 
@@ -88,7 +95,8 @@ func Probe(ctx context.Context, nft string) ([]Lack, error) {
 		if p.try != nil {
 			err = p.try(h)
 		} else {
-			err = tryScript(ctx, nft, platform.NetnsPath(name), "add table ip probe\nadd chain ip probe c\n"+p.script+"\n")
+			err = tryScript(ctx, nft, platform.NetnsPath(name),
+				"add table ip probe\nadd chain ip probe c\n"+p.script+"\n")
 		}
 		if err != nil {
 			text := fmt.Sprintf("the kernel has no %s: no %s (%v)", p.ability, p.lost, err)

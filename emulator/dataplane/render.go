@@ -57,29 +57,33 @@ func render(d desired.State, f Facts) *renderer {
 	return r
 }
 
-// network renders the bridge of a network, and the tunnel of an overlay network. It rejects a network that the one routing table
-// of the host cannot carry beside what is there.
+// network renders the bridge of a network, and the tunnel of an overlay network. It rejects a network that the one
+// routing table of the host cannot carry beside what is there.
 func (r *renderer) network(n *desired.Network) {
 	for _, s := range n.Subnets {
 		if s.Prefix.Contains(r.facts.Node) || r.facts.Node6.IsValid() && s.Prefix.Contains(r.facts.Node6) {
 			// The bridge would take the node's own segment away from its uplink.
-			r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: its subnet %s contains the node's address %s", n.ID, s.Prefix, r.facts.Node)
+			r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: its subnet %s contains the node's address %s",
+				n.ID, s.Prefix, r.facts.Node)
 			return
 		}
 		for _, o := range r.networks {
 			if o.Type == transparentType {
 				continue
 			}
-			if slices.ContainsFunc(o.Subnets, func(t desired.Subnet) bool { return t.Prefix.Overlaps(s.Prefix) }) && (n.Type == overlayType || o.Type == overlayType) {
+			if slices.ContainsFunc(o.Subnets, func(t desired.Subnet) bool { return t.Prefix.Overlaps(s.Prefix) }) &&
+				(n.Type == overlayType || o.Type == overlayType) {
 				// The host routes for all of them and has one table.
-				r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: its subnet %s is also in network %s", n.ID, s.Prefix, o.ID)
+				r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: its subnet %s is also in network %s", n.ID,
+					s.Prefix, o.ID)
 				return
 			}
 		}
 	}
 
 	r.networks[n.ID] = n
-	b := Bridge{ID: n.ID, Name: bridgeName(n.ID), MTU: r.facts.MTU, Six: sixIn(n), Switched: n.Type == overlayType || n.Type == natType, Settings: true}
+	b := Bridge{ID: n.ID, Name: bridgeName(n.ID), MTU: r.facts.MTU, Six: sixIn(n),
+		Switched: n.Type == overlayType || n.Type == natType, Settings: true}
 	if n.Type == overlayType {
 		b.MTU -= vxlanOverhead
 		r.overlay(n)
@@ -153,9 +157,10 @@ func (r *renderer) endpoint(e *desired.Endpoint, guests map[string]int) {
 	}
 }
 
-// bridgeAddrs gives each bridge the host endpoints' addresses, the network's gateway, and every gateway that a pod's endpoint was
-// told to use (win-bridge says .2) unless a guest owns that address. On Windows nobody has the IPv4 gateway of an L2Bridge network, so it
-// is left out once the bridge has the address of a host endpoint. A host endpoint may bring a default route.
+// bridgeAddrs gives each bridge the host endpoints' addresses, the network's gateway, and every gateway that a pod's
+// endpoint was told to use (win-bridge says .2) unless a guest owns that address. On Windows nobody has the IPv4
+// gateway of an L2Bridge network, so it is left out once the bridge has the address of a host endpoint. A host
+// endpoint may bring a default route.
 func (r *renderer) bridgeAddrs(d desired.State) {
 	guests := map[netip.Addr]bool{}
 	for _, p := range r.state.Ports {
@@ -212,7 +217,8 @@ func (r *renderer) bridgeAddrs(d desired.State) {
 	}
 }
 
-// guestAddrs are the endpoint's addresses as far as the network carries their family, with the subnet's length where the endpoint has none.
+// guestAddrs are the endpoint's addresses as far as the network carries their family, with the subnet's length where
+// the endpoint has none.
 func guestAddrs(e *desired.Endpoint, n *desired.Network) []netip.Prefix {
 	var addrs []netip.Prefix
 	for _, a := range e.Addrs {
@@ -244,8 +250,8 @@ func gatewayOf(n *desired.Network, addr netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// withNAT returns the endpoint with what its network does without a policy: in a NAT network all that leaves the host has the
-// host's address.
+// withNAT returns the endpoint with what its network does without a policy: in a NAT network all that leaves the host
+// has the host's address.
 func withNAT(e *desired.Endpoint, n *desired.Network) *desired.Endpoint {
 	if n.Type != natType || len(e.OutboundNAT) > 0 {
 		return e

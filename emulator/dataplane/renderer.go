@@ -24,8 +24,10 @@ type renderer struct {
 }
 
 func newRenderer(f Facts) *renderer {
-	return &renderer{fam: ip4, facts: f, state: newState(), endpoints: map[string]*desired.Endpoint{}, networks: map[string]*desired.Network{},
-		namespaces: map[string]*desired.Namespace{}, balancers: map[string]*desired.LoadBalancer{}, owned: map[string][]place{},
+	return &renderer{fam: ip4, facts: f, state: newState(), endpoints: map[string]*desired.Endpoint{},
+		networks:   map[string]*desired.Network{},
+		namespaces: map[string]*desired.Namespace{}, balancers: map[string]*desired.LoadBalancer{},
+		owned:  map[string][]place{},
 		shared: map[string]int{}, users: map[string]map[string]bool{}}
 }
 

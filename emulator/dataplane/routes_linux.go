@@ -25,7 +25,8 @@ func (d *DataPlane) CreateRoute(r HostRoute) error {
 	if have != nil {
 		return fmt.Errorf("route %s: %w", r, ErrRouteExists)
 	}
-	return r.failed("adding", d.handle.RouteAddEcmp(r.netlink())) // neither exclusive nor appending: the kernel puts it first
+	// neither exclusive nor appending: the kernel puts it first
+	return r.failed("adding", d.handle.RouteAddEcmp(r.netlink()))
 }
 
 // SetRoute gives a route of the host another metric.
@@ -58,7 +59,8 @@ func (d *DataPlane) DeleteRoute(r HostRoute) error {
 	return r.failed("deleting", d.handle.RouteDel(have))
 }
 
-// findRoute looks for the route with this destination, next hop and link, regardless of its metric. It returns nil if there is no such route.
+// findRoute looks for the route with this destination, next hop and link, regardless of its metric. It returns nil if
+// there is no such route.
 func (d *DataPlane) findRoute(r HostRoute) (*netlink.Route, error) {
 	want := r.netlink()
 	family := unix.AF_INET
@@ -102,7 +104,8 @@ func (r HostRoute) failed(doing string, err error) error {
 func (d *DataPlane) Watch(ctx context.Context, kind string) (<-chan HostEvent, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	events := make(chan HostEvent)
-	err := platform.InNetns(d.opts.Netns, func() error { return subscribe(ctx, cancel, watched{kind, d.IPStack}, events) })
+	err := platform.InNetns(d.opts.Netns,
+		func() error { return subscribe(ctx, cancel, watched{kind, d.IPStack}, events) })
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watching %s: %w", kind, err)
@@ -117,9 +120,9 @@ type watched struct {
 	stack *IPStack // whose settings belong to the kind "interfaces"
 }
 
-// subscribe sends the changes of one kind in the network namespace of the calling thread to events until ctx ends. It calls
-// broken when the kernel's stream breaks. A change of an interface's settings is one of the interface, as NotifyIpInterfaceChange
-// reports it on Windows (MibParameterNotification); the kernel does not know it.
+// subscribe sends the changes of one kind in the network namespace of the calling thread to events until ctx ends. It
+// calls broken when the kernel's stream breaks. A change of an interface's settings is one of the interface, as
+// NotifyIpInterfaceChange reports it on Windows (MibParameterNotification); the kernel does not know it.
 func subscribe(ctx context.Context, broken func(), of watched, events chan<- HostEvent) (err error) {
 	failed := func(error) { broken() }
 	switch of.kind {
@@ -175,7 +178,8 @@ func withSettings(ctx context.Context, links <-chan netlink.LinkUpdate, of *IPSt
 	return out
 }
 
-// convert passes events on until ctx ends. The subscription's goroutine must find a reader until it has noticed the end.
+// convert passes events on until ctx ends. The subscription's goroutine must find a reader until it has noticed the
+// end.
 func convert[T any](ctx context.Context, in <-chan T, out chan<- HostEvent, event func(T) (HostEvent, bool)) {
 	defer close(out)
 
@@ -207,7 +211,8 @@ func routeEvent(u netlink.RouteUpdate) (HostEvent, bool) {
 	if u.Table != unix.RT_TABLE_MAIN {
 		return HostEvent{}, false
 	}
-	e := HostEvent{Type: eventType(u.Type, unix.RTM_NEWROUTE), HostRoute: HostRoute{Link: u.LinkIndex, Metric: uint32(u.Priority)}}
+	e := HostEvent{Type: eventType(u.Type, unix.RTM_NEWROUTE),
+		HostRoute: HostRoute{Link: u.LinkIndex, Metric: uint32(u.Priority)}}
 	e.Prefix = prefixOf(u.Dst, u.Family)
 	e.NextHop, _ = netip.AddrFromSlice(u.Gw)
 	e.NextHop = e.NextHop.Unmap()
@@ -220,7 +225,8 @@ func routeEvent(u netlink.RouteUpdate) (HostEvent, bool) {
 func addrEvent(u netlink.AddrUpdate) (HostEvent, bool) {
 	addr, ok := netip.AddrFromSlice(u.LinkAddress.IP)
 	bits, _ := u.LinkAddress.Mask.Size()
-	e := HostEvent{Type: EventDelete, HostRoute: HostRoute{Link: u.LinkIndex, Prefix: netip.PrefixFrom(addr.Unmap(), bits)}}
+	e := HostEvent{Type: EventDelete,
+		HostRoute: HostRoute{Link: u.LinkIndex, Prefix: netip.PrefixFrom(addr.Unmap(), bits)}}
 	if u.NewAddr {
 		e.Type = EventAdd
 	}

@@ -10,12 +10,13 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
-// baseRules renders the chains that every host has, and the empty sets that they look up. Objects of HNS only add elements to
-// the sets and small chains of their own, so that a change of one object changes little. The first map of a chain that has the
-// packet decides, so the order of the lines matters.
+// baseRules renders the chains that every host has, and the empty sets that they look up. Objects of HNS only add
+// elements to the sets and small chains of their own, so that a change of one object changes little. The first map of
+// a chain that has the packet decides, so the order of the lines matters.
 func (r *renderer) baseRules() {
 	for name := range setTypes {
-		r.state.Rules.Sets[name] = Set{Type: r.fam.setType(name), Counted: slices.Contains(counted, name), Elems: map[string]string{}}
+		r.state.Rules.Sets[name] = Set{Type: r.fam.setType(name), Counted: slices.Contains(counted, name),
+			Elems: map[string]string{}}
 	}
 	chain := func(name, base string, rules ...string) {
 		r.state.Rules.Chains[name] = Chain{Base: base, Rules: r.fam.words(rules)}
@@ -26,7 +27,8 @@ func (r *renderer) baseRules() {
 		`iifname "hnsb*" goto frompod`,
 		balanced+frontend+" vmap @"+setExt)
 
-	chain("keepmark", "type filter hook prerouting priority -150", "ct direction original meta mark set ct mark map @"+setKeeps)
+	chain("keepmark", "type filter hook prerouting priority -150",
+		"ct direction original meta mark set ct mark map @"+setKeeps)
 	chain("frompod", "",
 		balanced+frontend+" vmap @"+setDSR,
 		"ip saddr vmap @"+setSDN,
@@ -47,7 +49,8 @@ func (r *renderer) baseRules() {
 	if node := r.fam.node(r.facts); node.IsValid() {
 		post = append(post, "ip saddr . ip daddr @"+setLoop+" snat to "+node.String())
 	}
-	chain("postrouting", "type nat hook postrouting priority 100", append(post, "oifname "+up+" ip saddr vmap @"+setNat)...)
+	chain("postrouting", "type nat hook postrouting priority 100",
+		append(post, "oifname "+up+" ip saddr vmap @"+setNat)...)
 	established := "ct state established,related return"
 	forward, output := r.fences()
 	chain("aclforward", "type filter hook forward priority 0",
@@ -59,12 +62,15 @@ func (r *renderer) baseRules() {
 	}
 	chain("aclinput", "type filter hook input priority 0", append(local, "ip saddr vmap @"+setACLOut)...)
 	// A closed NodePort does not answer, as with the Windows firewall. A refusal of a first packet has sequence 0.
-	closed := fmt.Sprintf("oifname %s tcp sport %d-%d tcp flags == rst|ack tcp sequence 0 drop", up, nodePortFirst, nodePortLast)
-	chain("acloutput", "type filter hook output priority 0", slices.Concat([]string{closed}, output, local, []string{"ip daddr vmap @" + setACLIn})...)
+	closed := fmt.Sprintf("oifname %s tcp sport %d-%d tcp flags == rst|ack tcp sequence 0 drop", up, nodePortFirst,
+		nodePortLast)
+	chain("acloutput", "type filter hook output priority 0",
+		slices.Concat([]string{closed}, output, local, []string{"ip daddr vmap @" + setACLIn})...)
 }
 
-// own adds a chain for one endpoint and one purpose alone, so that its rules count what that endpoint does, and returns the name. prefix
-// names the purpose. The name changes with the content: a change is a new chain and one element.
+// own adds a chain for one endpoint and one purpose alone, so that its rules count what that endpoint does, and
+// returns the name. prefix names the purpose. The name changes with the content: a change is a new chain and one
+// element.
 func (f family) own(rs Ruleset, prefix, endpoint string, rules []string) string {
 	rules = f.words(rules)
 	name := prefix + "_" + shortSum(endpoint+"\n"+strings.Join(rules, "\n"), 12)
@@ -79,8 +85,8 @@ func (r *renderer) snatMark(addr netip.Addr) string {
 	return fmt.Sprintf("0x%08x", n)
 }
 
-// policies renders the policies of an endpoint for one of its addresses. A port mapping whose port another endpoint has is
-// rejected; the endpoint's other policies count all the same.
+// policies renders the policies of an endpoint for one of its addresses. A port mapping whose port another endpoint
+// has is rejected; the endpoint's other policies count all the same.
 func (r *renderer) policies(e *desired.Endpoint, addr netip.Addr) {
 	if e.OutboundNAT != nil {
 		r.outboundNAT(e, addr)
@@ -90,7 +96,8 @@ func (r *renderer) policies(e *desired.Endpoint, addr netip.Addr) {
 		routes = append(routes, s.Destination)
 	}
 	if len(routes) > 0 {
-		name := r.fam.own(r.state.Rules, "sdn", e.ID, []string{r.fam.matchPrefixes("ip daddr", routes) + "counter " + balanced + frontend + " vmap @" + setSvc})
+		name := r.fam.own(r.state.Rules, "sdn", e.ID,
+			[]string{r.fam.matchPrefixes("ip daddr", routes) + "counter " + balanced + frontend + " vmap @" + setSvc})
 		r.elem(setSDN, addr.String(), "jump "+name)
 	}
 	for _, m := range e.PortMappings {
@@ -99,7 +106,8 @@ func (r *renderer) policies(e *desired.Endpoint, addr netip.Addr) {
 			continue
 		}
 		if other, taken := r.state.Rules.Sets[at.set].Elems[at.key]; taken && other != value {
-			r.state.Rejected[e.ID] = fmt.Errorf("mapping port %d of endpoint %s: the port is taken", m.ExternalPort, e.ID)
+			r.state.Rejected[e.ID] = fmt.Errorf("mapping port %d of endpoint %s: the port is taken", m.ExternalPort,
+				e.ID)
 			continue
 		}
 		r.elem(at.set, at.key, value)
@@ -114,22 +122,24 @@ func (r *renderer) policies(e *desired.Endpoint, addr netip.Addr) {
 
 // mapping returns the element of a port mapping of an endpoint's addr. ok is false if its VIP is of another family.
 func (f family) mapping(m desired.PortMapping, addr netip.Addr) (at place, value string, ok bool) {
-	at, value = place{setHostPort, fmt.Sprintf("%d . %d", m.Protocol, m.ExternalPort)}, fmt.Sprintf("%s . %d", addr, m.InternalPort)
+	at, value = place{setHostPort, fmt.Sprintf("%d . %d", m.Protocol, m.ExternalPort)}, fmt.Sprintf("%s . %d", addr,
+		m.InternalPort)
 	if m.VIP.IsValid() && !m.VIP.IsUnspecified() {
 		return place{setHostPortVIP, m.VIP.String() + " . " + at.key}, value, f.has(m.VIP)
 	}
 	return at, value, true
 }
 
-// localRouted leads programs of the host to a port mapping of an endpoint's addr, at the mapping's address or the node's: HNS gives the
-// host a route for it, which makes its packets reach the switch.
+// localRouted leads programs of the host to a port mapping of an endpoint's addr, at the mapping's address or the
+// node's: HNS gives the host a route for it, which makes its packets reach the switch.
 func (r *renderer) localRouted(endpoint string, m desired.PortMapping, addr netip.Addr) {
 	at := m.VIP
 	if !at.IsValid() || at.IsUnspecified() {
 		at = r.fam.node(r.facts)
 	}
 	if at.IsValid() {
-		name := r.fam.own(r.state.Rules, "hp", endpoint, []string{fmt.Sprintf("meta l4proto %d dnat to %s", m.Protocol, netip.AddrPortFrom(addr, m.InternalPort))})
+		name := r.fam.own(r.state.Rules, "hp", endpoint,
+			[]string{fmt.Sprintf("meta l4proto %d dnat to %s", m.Protocol, netip.AddrPortFrom(addr, m.InternalPort))})
 		r.elem(setSvc, fmt.Sprintf("%s . %d . %d", at, m.Protocol, m.ExternalPort), "goto "+name)
 	}
 }
@@ -165,9 +175,9 @@ type natRule struct {
 	source netip.Addr     // what the packets get as their source; zero: they stay as they are
 }
 
-// natRules returns the rules of outbound NAT of an endpoint's addr, of which the first that matches counts, and whether the endpoint
-// reaches itself through a load balancer (loopback DSR): that is a policy whose destination is the endpoint. A policy with other
-// destinations is an addition; the exceptions are those of all policies together.
+// natRules returns the rules of outbound NAT of an endpoint's addr, of which the first that matches counts, and
+// whether the endpoint reaches itself through a load balancer (loopback DSR): that is a policy whose destination is
+// the endpoint. A policy with other destinations is an addition; the exceptions are those of all policies together.
 func (f family) natRules(e *desired.Endpoint, addr netip.Addr, facts Facts) (rules []natRule, loops bool) {
 	var exceptions []netip.Prefix
 	var general netip.Addr
@@ -221,8 +231,8 @@ func (r *renderer) acls(e *desired.Endpoint, addr netip.Addr, in bool) {
 	r.elem(set, addr.String(), "jump "+r.fam.own(r.state.Rules, set, e.ID, rules))
 }
 
-// aclRule returns the nft rule of one ACL. "Local" is the pod's side, which is the source on the way out and the destination on
-// the way in. Ports need a protocol that has some.
+// aclRule returns the nft rule of one ACL. "Local" is the pod's side, which is the source on the way out and the
+// destination on the way in. Ports need a protocol that has some.
 func (f family) aclRule(a desired.ACL) string {
 	local, remote, localPort, remotePort := "ip saddr", "ip daddr", "th sport", "th dport"
 	if a.In {
@@ -247,8 +257,8 @@ func (f family) aclRule(a desired.ACL) string {
 	return rule + "counter drop"
 }
 
-// matchPorts returns the nft match of a port field, "" for no ranges, which match all. It merges ranges that overlap or touch,
-// because nft refuses a set with overlapping ranges.
+// matchPorts returns the nft match of a port field, "" for no ranges, which match all. It merges ranges that overlap
+// or touch, because nft refuses a set with overlapping ranges.
 func matchPorts(field string, ranges []desired.PortRange) string {
 	if len(ranges) == 0 {
 		return ""

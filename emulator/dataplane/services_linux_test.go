@@ -41,14 +41,16 @@ func TestPacketsNodePort(t *testing.T) { // D-10
 func TestPacketsHostPort(t *testing.T) { // D-8
 	w := newWorld(t)
 	p := w.a.pod(11, func(e *desired.Endpoint) {
-		e.PortMappings = []desired.PortMapping{{Protocol: 6, ExternalPort: 8088, InternalPort: 80}, {Protocol: 17, ExternalPort: 8088, InternalPort: 80}}
+		e.PortMappings = []desired.PortMapping{{Protocol: 6, ExternalPort: 8088, InternalPort: 80},
+			{Protocol: 17, ExternalPort: 8088, InternalPort: 80}}
 	})
 	w.a.apply()
 	w.serve(p, "p", 80)
 	w.expect("out", "10.99.0.21:8088", "p 10.99.0.1")
 	w.expect("a", "10.99.0.21:8088", "refused") // the host itself needs the flag
 	q := w.a.pod(13, func(e *desired.Endpoint) {
-		e.PortMappings = []desired.PortMapping{{Protocol: 6, ExternalPort: 8089, InternalPort: 80, LocalRouted: true}, {Protocol: 17, ExternalPort: 8089, InternalPort: 80, LocalRouted: true}}
+		e.PortMappings = []desired.PortMapping{{Protocol: 6, ExternalPort: 8089, InternalPort: 80, LocalRouted: true},
+			{Protocol: 17, ExternalPort: 8089, InternalPort: 80, LocalRouted: true}}
 	})
 	w.a.apply()
 	w.serve(q, "q", 80)
@@ -74,7 +76,8 @@ func TestPacketsHairpin(t *testing.T) { // D-9
 	loop := w.a.pod(12, func(e *desired.Endpoint) {
 		e.OutboundNAT = append(e.OutboundNAT, desired.OutboundNAT{Destinations: prefixList("10.244.1.12/32")})
 	})
-	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("one", "10.96.0.1", 80, 80, true, w.a.epID(11)), lb("two", "10.96.0.2", 80, 80, true, w.a.epID(12))}
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("one", "10.96.0.1", 80, 80, true, w.a.epID(11)),
+		lb("two", "10.96.0.2", 80, 80, true, w.a.epID(12))}
 	w.a.apply()
 	w.serve(plain, "plain", 80)
 	w.serve(loop, "loop", 80)
@@ -86,7 +89,8 @@ func TestPacketsHairpin(t *testing.T) { // D-9
 func TestPacketsOutboundDestinations(t *testing.T) { // D-5
 	w := newWorld(t)
 	p := w.a.pod(11, func(e *desired.Endpoint) {
-		e.OutboundNAT = []desired.OutboundNAT{{Exceptions: prefixList("10.99.0.0/24")}, {Exceptions: prefixList(outside + "/32")}}
+		e.OutboundNAT = []desired.OutboundNAT{{Exceptions: prefixList("10.99.0.0/24")},
+			{Exceptions: prefixList(outside + "/32")}}
 	})
 	q := w.a.pod(12, func(e *desired.Endpoint) {
 		e.OutboundNAT = []desired.OutboundNAT{{Destinations: prefixList(outside + "/32")}}
@@ -109,7 +113,8 @@ func TestPacketsAffinity(t *testing.T) { // D-11
 		backends = append(backends, w.a.epID(i))
 	}
 
-	spread, sticky := lb("spread", "10.96.0.1", 80, 80, true, backends...), lb("sticky", "10.96.0.2", 80, 80, true, backends...)
+	spread, sticky := lb("spread", "10.96.0.1", 80, 80, true, backends...), lb("sticky", "10.96.0.2", 80, 80, true,
+		backends...)
 	for i := range sticky.Ports {
 		sticky.Ports[i].Distribution = 2
 	}
@@ -207,7 +212,9 @@ func TestPacketsACL(t *testing.T) { // D-16
 	free := w.a.pod(11)
 	guarded := w.a.pod(12, func(e *desired.Endpoint) {
 		e.ACLs = []desired.ACL{
-			{In: true, Allow: true, Priority: 100, Protocols: []uint8{6}, LocalPorts: []desired.PortRange{{First: 80, Last: 80}, {First: 8000, Last: 8010}}, Remote: prefixList("10.244.1.11/32", "10.244.2.0/24")},
+			{In: true, Allow: true, Priority: 100, Protocols: []uint8{6},
+				LocalPorts: []desired.PortRange{{First: 80, Last: 80}, {First: 8000, Last: 8010}},
+				Remote:     prefixList("10.244.1.11/32", "10.244.2.0/24")},
 			{In: true, Priority: 200},
 			{Priority: 150, Protocols: []uint8{6, 17}, RemotePorts: []desired.PortRange{{First: 81, Last: 90}}},
 			{Priority: 160, Protocols: []uint8{1, 252}},
@@ -244,7 +251,8 @@ func TestPacketsChange(t *testing.T) { // D-21, D-24
 	w := newWorld(t)
 	client := w.a.pod(11)
 	one, two := w.a.pod(12), w.a.pod(13)
-	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("l", "10.96.0.1", 53, 80, true, w.a.epID(12)), lb("other", "10.96.0.2", 53, 80, false, w.a.epID(12))}
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("l", "10.96.0.1", 53, 80, true, w.a.epID(12)),
+		lb("other", "10.96.0.2", 53, 80, false, w.a.epID(12))}
 	w.a.apply()
 	w.serve(one, "one", 80)
 	w.serve(two, "two", 80)
@@ -286,11 +294,14 @@ func TestPacketsRestart(t *testing.T) {
 	w := newWorld(t)
 	client, server := w.a.pod(11), w.a.pod(12)
 	w.a.desired.Namespaces = append(w.a.desired.Namespaces, desired.Namespace{ID: "own-" + w.id})
-	w.a.desired.Endpoints = append(w.a.desired.Endpoints, desired.Endpoint{ID: "own-ep", Network: netID, Namespace: "own-" + w.id, Addrs: prefixList("10.244.1.30/24"),
-		ACLs: []desired.ACL{{In: true, Allow: true, Priority: 1, Protocols: []uint8{6}}}, PortMappings: []desired.PortMapping{{Protocol: 6, ExternalPort: 99, InternalPort: 9}}})
+	w.a.desired.Endpoints = append(w.a.desired.Endpoints,
+		desired.Endpoint{ID: "own-ep", Network: netID, Namespace: "own-" + w.id, Addrs: prefixList("10.244.1.30/24"),
+			ACLs:         []desired.ACL{{In: true, Allow: true, Priority: 1, Protocols: []uint8{6}}},
+			PortMappings: []desired.PortMapping{{Protocol: 6, ExternalPort: 99, InternalPort: 9}}})
 	sticky := lb("sticky", "10.96.0.3", 80, 80, false, w.a.epID(12))
 	sticky.Ports[0].Distribution, sticky.SourceVIP = 1, netip.MustParseAddr("10.244.1.40")
-	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("l", "10.96.0.1", 80, 80, true, w.a.epID(12)), lb("n", "", 30001, 80, false, w.a.epID(12)), sticky}
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("l", "10.96.0.1", 80, 80, true, w.a.epID(12)),
+		lb("n", "", 30001, 80, false, w.a.epID(12)), sticky}
 	w.nft("add table ip foreign")
 	w.a.apply()
 	w.serve(server, "one", 80)
@@ -321,8 +332,8 @@ func TestPacketsRestart(t *testing.T) {
 	}
 }
 
-// restarted puts another daemon in place of host a's, as a restart does, and applies the same once more: it changes nothing
-// in the kernel.
+// restarted puts another daemon in place of host a's, as a restart does, and applies the same once more: it changes
+// nothing in the kernel.
 func (w *world) restarted() *DataPlane {
 	w.t.Helper()
 	before := w.snapshot()
@@ -385,7 +396,8 @@ func TestPacketsScale(t *testing.T) {
 		for b := range 5 {
 			backends = append(backends, d.Endpoints[2+(i*5+b)%500].ID)
 		}
-		d.LoadBalancers = append(d.LoadBalancers, lb(fmt.Sprint("lb", i), fmt.Sprintf("10.96.%d.%d", 1+i/250, 1+i%250), 80, 8080, i%2 == 0, backends...))
+		d.LoadBalancers = append(d.LoadBalancers,
+			lb(fmt.Sprint("lb", i), fmt.Sprintf("10.96.%d.%d", 1+i/250, 1+i%250), 80, 8080, i%2 == 0, backends...))
 	}
 
 	start := time.Now()

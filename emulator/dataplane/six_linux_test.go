@@ -30,8 +30,11 @@ func newDual(t *testing.T) *world {
 		quiet("sw0")
 		w.up("sw0", "fd99::1/64")
 		w.up("lo", outside6+"/128")
-		must(t, netlink.RouteAdd(&netlink.Route{Dst: anywhere(netip.IPv6Unspecified()), Type: unix.RTN_BLACKHOLE, Priority: 4000}))
-		return sysctls(map[string]string{"net/ipv6/conf/all/forwarding": "1", "net/bridge/bridge-nf-call-ip6tables": "0"}, true)
+		must(t,
+			netlink.RouteAdd(&netlink.Route{Dst: anywhere(netip.IPv6Unspecified()), Type: unix.RTN_BLACKHOLE,
+				Priority: 4000}))
+		return sysctls(map[string]string{"net/ipv6/conf/all/forwarding": "1",
+			"net/bridge/bridge-nf-call-ip6tables": "0"}, true)
 	})
 
 	for i, n := range []*node{w.a, w.b} {
@@ -47,11 +50,13 @@ func newDual(t *testing.T) *world {
 		for _, from := range []string{"a", "b", "out"} {
 			if from != n.name {
 				w.in(from, func() error {
-					return netlink.RouteAdd(&netlink.Route{Dst: netlinkAddr(pods).IPNet, Gw: net.ParseIP(fmt.Sprintf("fd99::2%d", i+1))})
+					return netlink.RouteAdd(&netlink.Route{Dst: netlinkAddr(pods).IPNet,
+						Gw: net.ParseIP(fmt.Sprintf("fd99::2%d", i+1))})
 				})
 			}
 		}
-		n.desired.Networks[0].Subnets = append(n.desired.Networks[0].Subnets, desired.Subnet{Prefix: pods, Gateway: pods.Addr().Next()})
+		n.desired.Networks[0].Subnets = append(n.desired.Networks[0].Subnets,
+			desired.Subnet{Prefix: pods, Gateway: pods.Addr().Next()})
 	}
 	return w
 }
@@ -63,8 +68,10 @@ func (n *node) dual(octet int) string {
 		addr := prefix.Addr().As16()
 		addr[15] = byte(octet)
 		e.Addrs = append(e.Addrs, netip.PrefixFrom(netip.AddrFrom16(addr), 64))
-		e.OutboundNAT[0].Exceptions = append(e.OutboundNAT[0].Exceptions, prefixList("fd00::/16", "fd96::/64", "fd99::/64")...)
-		e.SDNRoutes = append(e.SDNRoutes, desired.SDNRoute{Destination: netip.MustParsePrefix("fd96::/64"), NeedEncap: true})
+		e.OutboundNAT[0].Exceptions = append(e.OutboundNAT[0].Exceptions,
+			prefixList("fd00::/16", "fd96::/64", "fd99::/64")...)
+		e.SDNRoutes = append(e.SDNRoutes,
+			desired.SDNRoute{Destination: netip.MustParsePrefix("fd96::/64"), NeedEncap: true})
 	})
 }
 
@@ -83,7 +90,8 @@ func TestSix(t *testing.T) { // D-22, and D-1 to D-4, D-9, D-10, D-20 in IPv6
 	w.a.desired.LoadBalancers = []desired.LoadBalancer{
 		lb6("dsr-near", "fd96::1", 80, 8080, true, near), lb6("dsr-far", "fd96::2", 80, 8080, true, remote),
 		lb6("nat-near", "fd96::3", 80, 8080, false, near), lb6("nat-far", "fd96::4", 80, 8080, false, remote),
-		lb6("np-near", "", 30001, 8080, false, near), lb6("np-far", "", 30002, 8080, false, remote), lb6("np-local", "", 30003, 8080, true, near),
+		lb6("np-near", "", 30001, 8080, false, near), lb6("np-far", "", 30002, 8080, false, remote),
+		lb6("np-local", "", 30003, 8080, true, near),
 		lb6("sticky", "fd96::5", 80, 8080, true, near, remote),
 		lb("four", "10.96.0.1", 80, 8080, true, near), lb("np-four", "", 30001, 8080, false, near),
 	}
@@ -140,7 +148,8 @@ func TestSix(t *testing.T) { // D-22, and D-1 to D-4, D-9, D-10, D-20 in IPv6
 	}
 	w.undrifted(w.a)
 	again := w.restarted()
-	w.a.desired.Endpoints = slices.DeleteFunc(w.a.desired.Endpoints, func(e desired.Endpoint) bool { return e.ID == w.a.epID(12) })
+	w.a.desired.Endpoints = slices.DeleteFunc(w.a.desired.Endpoints,
+		func(e desired.Endpoint) bool { return e.ID == w.a.epID(12) })
 	w.a.apply()
 	_, err = again.Apply(w.ctx, desired.State{})
 	must(t, err)

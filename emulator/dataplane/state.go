@@ -29,8 +29,8 @@ type Bridge struct {
 	MTU      int
 	Six      bool // carries IPv6
 	Switched bool // HNS itself carries what passes it: the host forwards it in any case (overlay and NAT networks)
-	// Default is the next hop of the default route that the host gets with the address of its endpoint; zero or unspecified: none. The
-	// host's programs may change or remove the route.
+	// Default is the next hop of the default route that the host gets with the address of its endpoint; zero or
+	// unspecified: none. The host's programs may change or remove the route.
 	Default  netip.Addr
 	Settings bool // up, with our kernel settings
 }
@@ -45,7 +45,8 @@ type Port struct {
 	Addrs            []netip.Prefix
 	Gateway          netip.Addr
 	Gateway6         netip.Addr
-	// Extension is the name by which an extension of the switch knows the port, which then has no bridge; "": there is none.
+	// Extension is the name by which an extension of the switch knows the port, which then has no bridge; "": there is
+	// none.
 	Extension string
 	Open      bool // in the segment of a network card: not isolated from other ports
 	Up        bool // both ends up, the bridge's end isolated unless Open
@@ -61,7 +62,8 @@ func (p Port) equal(q Port) bool {
 		}
 	}
 	return p.Name == q.Name && p.Bridge == q.Bridge && p.Netns == q.Netns && p.Guest == q.Guest && p.MAC == q.MAC &&
-		p.MTU == q.MTU && p.Gateway == q.Gateway && p.Gateway6 == q.Gateway6 && p.Open == q.Open && p.Up == q.Up && p.Extension == q.Extension
+		p.MTU == q.MTU && p.Gateway == q.Gateway && p.Gateway6 == q.Gateway6 && p.Open == q.Open && p.Up == q.Up &&
+		p.Extension == q.Extension
 }
 
 // Tunnel is the vxlan device of one VSID of an Overlay network.
@@ -86,7 +88,8 @@ type Path struct {
 	Prefix          netip.Prefix
 }
 
-// Arrival is an endpoint of this host in an overlay: hosts that know it by a remote endpoint send frames to its own MAC.
+// Arrival is an endpoint of this host in an overlay: hosts that know it by a remote endpoint send frames to its own
+// MAC.
 type Arrival struct {
 	ID, Tunnel, MAC string
 	Addr            netip.Addr // IPv4
@@ -139,8 +142,10 @@ func (s *State) rules(table string) Ruleset {
 
 func newState() State {
 	return State{
-		Namespaces: map[string]string{}, Bridges: map[string]Bridge{}, Ports: map[string]Port{}, Switches: map[string]Switch{},
-		Tunnels: map[string]Tunnel{}, Peers: map[string]Peer{}, Paths: map[string]Path{}, Arrivals: map[string]Arrival{},
+		Namespaces: map[string]string{}, Bridges: map[string]Bridge{}, Ports: map[string]Port{},
+		Switches: map[string]Switch{},
+		Tunnels:  map[string]Tunnel{}, Peers: map[string]Peer{}, Paths: map[string]Path{},
+		Arrivals: map[string]Arrival{},
 		Keeps:    map[netip.Addr]Keep{},
 		Rules:    Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}},
 		Rules6:   Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}},

@@ -6,16 +6,16 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
-// Transparent networks. Their endpoints are in the segment of a network card, with addresses and a MAC of that segment, so the card
-// becomes a port of a bridge:
+// Transparent networks. Their endpoints are in the segment of a network card, with addresses and a MAC of that
+// segment, so the card becomes a port of a bridge:
 //
 //	pod ─ veth ─ hnsv… ┐
 //	                   ├ eth0: a bridge with the card's name, MAC, addresses and routes ─ hnsueth0: the card ── the segment
 //	the host's stack ──┘
 //
-// The bridge takes the card's name, so all rules that name the uplink stay as they are. Packets between endpoints and the segment
-// do not pass the host's IP stack or the table: no policy of HNS has an effect on them. Windows' virtual filtering platform, which
-// carries policies out, is not enabled on transparent networks either (unverified, no. 80).
+// The bridge takes the card's name, so all rules that name the uplink stay as they are. Packets between endpoints and
+// the segment do not pass the host's IP stack or the table: no policy of HNS has an effect on them. Windows' virtual
+// filtering platform, which carries policies out, is not enabled on transparent networks either (unverified, no. 80).
 
 // Switch is a network card that is a port of a bridge.
 type Switch struct {
@@ -23,7 +23,8 @@ type Switch struct {
 	Link string // name of the bridge, which was the card's
 }
 
-// cardPrefix is the start of the name of a card that is a port of a Switch; bridgePrefix that of its bridge while it is made or removed.
+// cardPrefix is the start of the name of a card that is a port of a Switch; bridgePrefix that of its bridge while it
+// is made or removed.
 const cardPrefix, bridgePrefix = "hnsu", "hnst"
 
 func (s Switch) String() string     { return "switch " + s.Link }
@@ -33,7 +34,8 @@ func (s Switch) drop(state *State)  { delete(state.Switches, s.Link) }
 func (s Switch) card() string       { return cardPrefix + s.Link }
 func (s Switch) unfinished() string { return bridgePrefix + s.Link }
 
-// renderTransparent renders the switch of a Transparent network. Its subnets may contain the node's address: it is the same segment.
+// renderTransparent renders the switch of a Transparent network. Its subnets may contain the node's address: it is the
+// same segment.
 func renderTransparent(r *renderer, n *desired.Network) {
 	r.networks[n.ID] = n
 	if n.Extension {
@@ -41,7 +43,8 @@ func renderTransparent(r *renderer, n *desired.Network) {
 	}
 	link := r.facts.Uplink
 	if len(cardPrefix+link) > maxLinkName {
-		r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: the name of network card %s is too long for a switch", n.ID, link)
+		r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: the name of network card %s is too long for a switch",
+			n.ID, link)
 		return
 	}
 	if _, ok := r.state.Switches[link]; !ok {
@@ -52,8 +55,8 @@ func renderTransparent(r *renderer, n *desired.Network) {
 // maxLinkName is how long the name of a link can be on Linux (IFNAMSIZ, less the final zero).
 const maxLinkName = 15
 
-// segmentPort completes the port of an endpoint in the segment of a network card. It may have no address: then the guest's own programs
-// get one.
+// segmentPort completes the port of an endpoint in the segment of a network card. It may have no address: then the
+// guest's own programs get one.
 func segmentPort(p Port, e *desired.Endpoint, n *desired.Network, f Facts) Port {
 	p.Bridge, p.Open, p.Gateway6 = f.Uplink, true, e.Gateway6
 	if n.Extension {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// create puts the card behind a bridge that takes over its name, MAC, addresses, routes and settings. At each step either the card or
-// the bridge has them, and the next attempt goes on from there.
+// create puts the card behind a bridge that takes over its name, MAC, addresses, routes and settings. At each step
+// either the card or the bridge has them, and the next attempt goes on from there.
 func (s Switch) create(d *DataPlane) error {
 	card, err := d.linkNamed(s.card())
 	if card == nil && err == nil {
@@ -110,8 +110,8 @@ func (s Switch) delete(d *DataPlane) error {
 	return d.handle.LinkDel(bridge)
 }
 
-// observeSwitch notes the switch of a card in have. One that is wanted and half made is left out, so that the next plan makes the rest;
-// one that nothing wants is noted in any state, without an id, so that the next plan deletes it.
+// observeSwitch notes the switch of a card in have. One that is wanted and half made is left out, so that the next
+// plan makes the rest; one that nothing wants is noted in any state, without an id, so that the next plan deletes it.
 func observeSwitch(h *netlink.Handle, card netlink.Link, want State, have *State) {
 	link := card.Attrs().Name[len(cardPrefix):]
 	w, wanted := want.Switches[link]
@@ -154,7 +154,8 @@ func (s *IPStack) copyAddrs(from, to netlink.Link) error {
 	return nil
 }
 
-// moveStack moves routes and forwarding to a link that has the addresses of from already, and then takes those off from.
+// moveStack moves routes and forwarding to a link that has the addresses of from already, and then takes those off
+// from.
 func (s *IPStack) moveStack(from, to netlink.Link) error {
 	for _, six := range []bool{false, true} {
 		if have, err := s.Interface(from.Attrs().Index, six); err == nil && have.Forwarding {
@@ -172,7 +173,8 @@ func (s *IPStack) moveStack(from, to netlink.Link) error {
 			if r.Protocol == unix.RTPROT_KERNEL || r.Type != unix.RTN_UNICAST {
 				continue
 			}
-			r.LinkIndex, r.Flags = to.Attrs().Index, r.Flags&int(netlink.FLAG_ONLINK) // the others say how the kernel sees it
+			// the others say how the kernel sees it
+			r.LinkIndex, r.Flags = to.Attrs().Index, r.Flags&int(netlink.FLAG_ONLINK)
 			if err := s.handle.RouteReplace(&r); err != nil {
 				return fmt.Errorf("moving route %s: %w", routeText(r), err)
 			}

@@ -27,15 +27,15 @@ func (n *node) segmentPod(octet int) string {
 	return name
 }
 
-// Endpoints of Transparent networks are in the nodes' segment: the wire has their own MACs and addresses, nothing is translated and
-// no route leads to them. The host keeps its addresses, routes and connections.
-// Row 1.36.
+// Endpoints of Transparent networks are in the nodes' segment: the wire has their own MACs and addresses, nothing is
+// translated and no route leads to them. The host keeps its addresses, routes and connections. Row 1.36.
 func TestPacketsTransparent(t *testing.T) {
 	w := newWorld(t)
 	w.serve("a", "node", 80)
 	w.serve("out", "out", 80)
 	w.in("a", func() error {
-		return netlink.RouteAdd(&netlink.Route{Dst: netOf(netip.MustParsePrefix("192.168.7.0/24")), Gw: net.ParseIP("10.99.0.22"), Priority: 77})
+		return netlink.RouteAdd(&netlink.Route{Dst: netOf(netip.MustParsePrefix("192.168.7.0/24")),
+			Gw: net.ParseIP("10.99.0.22"), Priority: 77})
 	})
 	kept, err := w.dial("out", "tcp", "10.99.0.21:80")
 	must(t, err)
@@ -44,7 +44,8 @@ func TestPacketsTransparent(t *testing.T) {
 
 	for _, n := range []*node{w.a, w.b} {
 		n.desired.Networks = append(n.desired.Networks, desired.Network{ID: transparentID, Type: transparentType,
-			Subnets: []desired.Subnet{{Prefix: netip.MustParsePrefix("10.99.0.0/24"), Gateway: netip.MustParseAddr("10.99.0.1")}}})
+			Subnets: []desired.Subnet{{Prefix: netip.MustParsePrefix("10.99.0.0/24"),
+				Gateway: netip.MustParseAddr("10.99.0.1")}}})
 	}
 	p1, p2, p3 := w.a.segmentPod(101), w.a.segmentPod(102), w.b.segmentPod(103)
 	bridged := w.a.pod(11)
@@ -103,9 +104,12 @@ func TestSwitchAfterKill(t *testing.T) {
 	before := w.hostStack("a")
 	for i, script := range [][]string{
 		{"link add hnsteth0 type bridge"},
-		{"link add hnsteth0 type bridge", "link set hnsteth0 up", "addr add 10.99.0.21/24 dev hnsteth0", "link set eth0 master hnsteth0"},
-		{"link add hnsteth0 type bridge", "link set hnsteth0 up", "addr add 10.99.0.21/24 dev hnsteth0", "link set eth0 master hnsteth0", "link set eth0 name hnsueth0"},
-		{"link add hnsteth0 type bridge", "link set hnsteth0 up", "addr add 10.99.0.21/24 dev hnsteth0", "link set eth0 master hnsteth0", "link set eth0 name hnsueth0",
+		{"link add hnsteth0 type bridge", "link set hnsteth0 up", "addr add 10.99.0.21/24 dev hnsteth0",
+			"link set eth0 master hnsteth0"},
+		{"link add hnsteth0 type bridge", "link set hnsteth0 up", "addr add 10.99.0.21/24 dev hnsteth0",
+			"link set eth0 master hnsteth0", "link set eth0 name hnsueth0"},
+		{"link add hnsteth0 type bridge", "link set hnsteth0 up", "addr add 10.99.0.21/24 dev hnsteth0",
+			"link set eth0 master hnsteth0", "link set eth0 name hnsueth0",
 			"link set hnsteth0 name eth0"},
 	} {
 		w.in("a", func() error {
@@ -134,7 +138,8 @@ func TestSwitchAfterKill(t *testing.T) {
 func TestPacketsNAT(t *testing.T) {
 	w := newWorld(t)
 	w.a.desired.Networks = append(w.a.desired.Networks, desired.Network{ID: natID, Type: natType,
-		Subnets: []desired.Subnet{{Prefix: netip.MustParsePrefix("172.28.16.0/20"), Gateway: netip.MustParseAddr("172.28.16.1")}}})
+		Subnets: []desired.Subnet{{Prefix: netip.MustParsePrefix("172.28.16.0/20"),
+			Gateway: netip.MustParseAddr("172.28.16.1")}}})
 	private := func(octet int, mappings ...desired.PortMapping) string {
 		return w.a.pod(octet, func(e *desired.Endpoint) {
 			e.Network, e.Gateway = natID, netip.MustParseAddr("172.28.16.1")
@@ -142,7 +147,8 @@ func TestPacketsNAT(t *testing.T) {
 			e.OutboundNAT, e.SDNRoutes, e.PortMappings = nil, nil, mappings
 		})
 	}
-	n1 := private(11, desired.PortMapping{Protocol: 6, ExternalPort: 8080, InternalPort: 80}, desired.PortMapping{Protocol: 17, ExternalPort: 8080, InternalPort: 80})
+	n1 := private(11, desired.PortMapping{Protocol: 6, ExternalPort: 8080, InternalPort: 80},
+		desired.PortMapping{Protocol: 17, ExternalPort: 8080, InternalPort: 80})
 	n2, bridged := private(12), w.a.pod(13)
 	w.a.carry() // NAT needs no forwarding of the host's adapters
 	w.serve(n1, "n1", 80)

@@ -19,11 +19,12 @@ var hostSettings = map[string]string{
 }
 
 // bridgeSettings: the bridge answers ARP for every pod, so that pods reach each other through it, and at once (the
-// kernel would wait up to 0.8 s before each proxy answer). That of an overlay or a NAT network
-// also answers for addresses of its subnet that the host reaches elsewhere: in a stretched overlay, pods of other hosts.
+// kernel would wait up to 0.8 s before each proxy answer). That of an overlay or a NAT network also answers for
+// addresses of its subnet that the host reaches elsewhere: in a stretched overlay, pods of other hosts.
 func bridgeSettings(b Bridge) map[string]string {
 	dir, dir6 := "net/ipv4/conf/"+b.Name+"/", "net/ipv6/conf/"+b.Name+"/"
-	settings := map[string]string{"net/ipv4/neigh/" + b.Name + "/proxy_delay": "0", dir + "proxy_arp_pvlan": "1", dir + "send_redirects": "0",
+	settings := map[string]string{"net/ipv4/neigh/" + b.Name + "/proxy_delay": "0", dir + "proxy_arp_pvlan": "1",
+		dir + "send_redirects":      "0",
 		dir + "promote_secondaries": "1", dir + "rp_filter": "0",
 		dir6 + "disable_ipv6": "1"}
 	if b.Switched {

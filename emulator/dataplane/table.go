@@ -31,23 +31,27 @@ const (
 )
 
 var setTypes = map[string]string{
-	setDSR: "ipv4_addr . inet_proto . inet_service : verdict", setSvc: "ipv4_addr . inet_proto . inet_service : verdict",
+	setDSR: "ipv4_addr . inet_proto . inet_service : verdict",
+	setSvc: "ipv4_addr . inet_proto . inet_service : verdict",
 	setExt: "ipv4_addr . inet_proto . inet_service : verdict", setNP: "inet_proto . inet_service : verdict",
-	setEP:       "ipv4_addr . inet_proto . inet_service . mark : ipv4_addr . inet_service",
-	setNPEP:     "inet_proto . inet_service . mark : ipv4_addr . inet_service",
-	setHostPort: "inet_proto . inet_service : ipv4_addr . inet_service", setHostPortVIP: "ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service",
-	setSnats: "mark : ipv4_addr", setNat: "ipv4_addr : verdict", setLoop: "ipv4_addr . ipv4_addr",
-	setSlots: "ipv4_addr . inet_proto . inet_service . mark : mark", setNPSlots: "inet_proto . inet_service . mark : mark",
-	setKeep: "ipv4_addr . inet_proto . inet_service . mark : mark", setKeeps: "mark : mark",
+	setEP:          "ipv4_addr . inet_proto . inet_service . mark : ipv4_addr . inet_service",
+	setNPEP:        "inet_proto . inet_service . mark : ipv4_addr . inet_service",
+	setHostPort:    "inet_proto . inet_service : ipv4_addr . inet_service",
+	setHostPortVIP: "ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service",
+	setSnats:       "mark : ipv4_addr", setNat: "ipv4_addr : verdict", setLoop: "ipv4_addr . ipv4_addr",
+	setSlots:   "ipv4_addr . inet_proto . inet_service . mark : mark",
+	setNPSlots: "inet_proto . inet_service . mark : mark",
+	setKeep:    "ipv4_addr . inet_proto . inet_service . mark : mark", setKeeps: "mark : mark",
 	setStick: "ipv4_addr . ipv4_addr . inet_proto . inet_service : mark",
 	setSDN:   "ipv4_addr : verdict", setACLOut: "ipv4_addr : verdict", setACLIn: "ipv4_addr : verdict",
 }
 
 // counted are the maps whose elements count the packets that they decide about: those that begin a connection.
-var counted = []string{setDSR, setSvc, setExt, setNP, setEP, setNPEP, setHostPort, setHostPortVIP, setNat, setSDN, setACLOut, setACLIn}
+var counted = []string{setDSR, setSvc, setExt, setNP, setEP, setNPEP, setHostPort, setHostPortVIP, setNat, setSDN,
+	setACLOut, setACLIn}
 
-// setOptions are what a set has beside its type. A client stays with its backend for as long as the proxies of Kubernetes
-// keep it by default (sessionAffinityConfig.clientIP.timeoutSeconds: three hours); HNS knows no time.
+// setOptions are what a set has beside its type. A client stays with its backend for as long as the proxies of
+// Kubernetes keep it by default (sessionAffinityConfig.clientIP.timeoutSeconds: three hours); HNS knows no time.
 var setOptions = map[string]string{setStick: " flags dynamic,timeout; timeout 3h; size 65536;"}
 
 // setType is the type of a set or map of ours.

@@ -18,8 +18,8 @@ import (
 type CardStack struct {
 	Link  string         `json:"link"`
 	Addrs []netip.Prefix `json:"addresses"`
-	// Routes are those that come back with the addresses: default routes, and those of the host's administrator unless a takeover loses
-	// them too.
+	// Routes are those that come back with the addresses: default routes, and those of the host's administrator unless
+	// a takeover loses them too.
 	Routes []CardRoute `json:"routes"`
 }
 
@@ -44,10 +44,10 @@ type CardRoute struct {
 	Protocol int          `json:"protocol,omitempty"`
 }
 
-// TakeDown takes the IP stack off a network card, as Windows does while a virtual switch takes the card over: the link is down, and has
-// neither addresses nor routes, until PutBack. Connections of the host's own programs are aborted. before is called with what PutBack will
-// give it, while the card still has all. Routes that programs of the host made do not come back; nor do those of the administrator if
-// losesRoutes is true.
+// TakeDown takes the IP stack off a network card, as Windows does while a virtual switch takes the card over: the link
+// is down, and has neither addresses nor routes, until PutBack. Connections of the host's own programs are aborted.
+// before is called with what PutBack will give it, while the card still has all. Routes that programs of the host made
+// do not come back; nor do those of the administrator if losesRoutes is true.
 func (s *IPStack) TakeDown(index int, losesRoutes bool, before func(CardStack) error) (CardStack, error) {
 	link, err := s.handle.LinkByIndex(index)
 	if err != nil {
@@ -74,12 +74,13 @@ func (s *IPStack) TakeDown(index int, losesRoutes bool, before func(CardStack) e
 	return stack, errors.Join(err, s.abortConnections(stack.Addrs))
 }
 
-// abortConnections ends the TCP connections of the host's programs that have one of the addresses. The other ends are not told, since the
-// card is away. Those of IPv6 go on.
+// abortConnections ends the TCP connections of the host's programs that have one of the addresses. The other ends are
+// not told, since the card is away. Those of IPv6 go on.
 func (s *IPStack) abortConnections(addrs []netip.Prefix) error {
 	const listen, timeWait = 10, 6 // TCP_LISTEN and TCP_TIME_WAIT of the kernel's tcp_states.h
 	return platform.InNetns(s.netns, func() error {
 		var failed error
+
 		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} { // a socket of IPv6 can have a connection of IPv4
 			sockets, err := netlink.SocketDiagTCP(family)
 			if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -88,12 +89,15 @@ func (s *IPStack) abortConnections(addrs []netip.Prefix) error {
 			for _, c := range sockets {
 				local, _ := netip.AddrFromSlice(c.ID.Source)
 				local = local.Unmap()
-				if c.State == listen || c.State == timeWait || !local.Is4() || !slices.ContainsFunc(addrs, func(a netip.Prefix) bool { return a.Addr() == local }) {
+				if c.State == listen || c.State == timeWait || !local.Is4() ||
+					!slices.ContainsFunc(addrs, func(a netip.Prefix) bool { return a.Addr() == local }) {
 					continue
 				}
-				err := netlink.SocketDestroy(&net.TCPAddr{IP: c.ID.Source, Port: int(c.ID.SourcePort)}, &net.TCPAddr{IP: c.ID.Destination, Port: int(c.ID.DestinationPort)})
+				err := netlink.SocketDestroy(&net.TCPAddr{IP: c.ID.Source, Port: int(c.ID.SourcePort)},
+					&net.TCPAddr{IP: c.ID.Destination, Port: int(c.ID.DestinationPort)})
 				if err != nil && !errors.Is(err, unix.ENOENT) {
-					failed = errors.Join(failed, fmt.Errorf("ending the connection of %s to %s: %w", local, c.ID.Destination, err))
+					failed = errors.Join(failed,
+						fmt.Errorf("ending the connection of %s to %s: %w", local, c.ID.Destination, err))
 				}
 			}
 		}
@@ -121,10 +125,12 @@ func (s *IPStack) PutBack(stack CardStack) error {
 
 	var failed error
 	for _, r := range stack.Routes {
-		n := HostRoute{Prefix: r.Prefix, NextHop: r.NextHop, Link: link.Attrs().Index, Metric: uint32(r.Metric)}.netlink()
+		n := HostRoute{Prefix: r.Prefix, NextHop: r.NextHop, Link: link.Attrs().Index,
+			Metric: uint32(r.Metric)}.netlink()
 		n.Protocol = netlink.RouteProtocol(r.Protocol)
 		if err := s.handle.RouteAddEcmp(n); err != nil && !errors.Is(err, unix.EEXIST) {
-			failed = errors.Join(failed, fmt.Errorf("giving network card %s its route %s: %w", stack.Link, r.Prefix, err))
+			failed = errors.Join(failed,
+				fmt.Errorf("giving network card %s its route %s: %w", stack.Link, r.Prefix, err))
 		}
 	}
 	s.setAway(nil)
@@ -176,7 +182,9 @@ func cardStack(h *netlink.Handle, link netlink.Link, losesRoutes bool) (CardStac
 			continue
 		}
 		hop, _ := netip.AddrFromSlice(r.Gw)
-		stack.Routes = append(stack.Routes, CardRoute{Prefix: prefixOf(r.Dst, r.Family), NextHop: hop.Unmap(), Metric: r.Priority, Protocol: int(r.Protocol)})
+		stack.Routes = append(stack.Routes,
+			CardRoute{Prefix: prefixOf(r.Dst, r.Family), NextHop: hop.Unmap(), Metric: r.Priority,
+				Protocol: int(r.Protocol)})
 	}
 	return stack, err
 }
@@ -185,11 +193,13 @@ func cardStack(h *netlink.Handle, link netlink.Link, losesRoutes bool) (CardStac
 func cardRoutes(h *netlink.Handle, link netlink.Link) ([]netlink.Route, error) {
 	routes, err := h.RouteList(link, netlink.FAMILY_ALL)
 	return slices.DeleteFunc(routes, func(r netlink.Route) bool {
-		return r.Protocol == unix.RTPROT_KERNEL || r.Protocol == unix.RTPROT_RA || r.Type != unix.RTN_UNICAST || r.Table != unix.RT_TABLE_MAIN
+		return r.Protocol == unix.RTPROT_KERNEL || r.Protocol == unix.RTPROT_RA || r.Type != unix.RTN_UNICAST ||
+			r.Table != unix.RT_TABLE_MAIN
 	}), err
 }
 
-// survives reports whether a route comes back after a takeover. Default routes do, as they belong to the addresses' settings.
+// survives reports whether a route comes back after a takeover. Default routes do, as they belong to the addresses'
+// settings.
 func survives(r netlink.Route, losesRoutes bool) bool {
 	if r.Protocol == hostRouteProtocol {
 		return false

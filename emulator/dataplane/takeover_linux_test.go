@@ -15,8 +15,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// While a network card is away the rules go on with its addresses, and it gets back what it should. Connections of the host are aborted,
-// those of pods are not.
+// While a network card is away the rules go on with its addresses, and it gets back what it should. Connections of the
+// host are aborted, those of pods are not.
 func TestTakeDown(t *testing.T) {
 	for _, loses := range []bool{false, true} {
 		w := newWorld(t)
@@ -26,13 +26,15 @@ func TestTakeDown(t *testing.T) {
 		before := w.hostStack("a")
 		add := func(dst string, protocol int) {
 			w.in("a", func() error {
-				return netlink.RouteAdd(&netlink.Route{Dst: netOf(netip.MustParsePrefix(dst)), Gw: net.ParseIP("10.99.0.9"), Protocol: netlink.RouteProtocol(protocol)})
+				return netlink.RouteAdd(&netlink.Route{Dst: netOf(netip.MustParsePrefix(dst)),
+					Gw: net.ParseIP("10.99.0.9"), Protocol: netlink.RouteProtocol(protocol)})
 			})
 		}
 		add("192.168.1.0/24", hostRouteProtocol) // a program's
 		if loses {
 			w.in("a", func() error { return netlink.RouteDel(&netlink.Route{Dst: netOf(w.b.pods)}) })
-			before = "10.99.0.21/24 on eth0\n0.0.0.0/0 via 10.99.0.1 on eth0 metric 0\n10.99.0.0/24 via <nil> on eth0 metric 0\n"
+			before =
+				"10.99.0.21/24 on eth0\n0.0.0.0/0 via 10.99.0.1 on eth0 metric 0\n10.99.0.0/24 via <nil> on eth0 metric 0\n"
 			add("192.168.2.0/24", 3) // the administrator's
 		}
 
@@ -61,7 +63,8 @@ func TestTakeDown(t *testing.T) {
 			t.Errorf("loses persistent routes %v: the host has\n%swant\n%s", loses, have, before)
 		}
 		w.a.carry()
-		wait.NoError(t, 5*time.Second, "the pod to reach the outside", func() error { // a link that has just come up can lose a packet
+		// a link that has just come up can lose a packet
+		wait.NoError(t, 5*time.Second, "the pod to reach the outside", func() error {
 			if got := w.get(pod, "tcp", outside+":80"); got != "out 10.99.0.21" {
 				return errors.New(got)
 			}

@@ -71,7 +71,8 @@ func diffRules(table string, want, have Ruleset) *Transaction {
 			if strings.Contains(want.Sets[name].Type, " : ") {
 				kind = "map"
 			}
-			tx.Lines = append(tx.Lines, fmt.Sprintf("add %s %s hns %s { type %s;%s }", kind, table, name, want.Sets[name].Type, options(name)))
+			tx.Lines = append(tx.Lines,
+				fmt.Sprintf("add %s %s hns %s { type %s;%s }", kind, table, name, want.Sets[name].Type, options(name)))
 		}
 	}
 
@@ -155,7 +156,8 @@ func (tx *Transaction) elements(verb, set string, elems, others map[string]strin
 		words = append(words, key)
 	}
 	for chunk := range slices.Chunk(words, elementsPerLine) {
-		tx.Lines = append(tx.Lines, fmt.Sprintf("%s element %s hns %s { %s }", verb, tx.Table, set, strings.Join(chunk, ", ")))
+		tx.Lines = append(tx.Lines,
+			fmt.Sprintf("%s element %s hns %s { %s }", verb, tx.Table, set, strings.Join(chunk, ", ")))
 	}
 }
 

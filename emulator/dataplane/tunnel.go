@@ -17,9 +17,9 @@ import (
 // A remote subnet is a route through the device, a neighbour (the subnet's first address has the remote router's MAC)
 // and a forwarding entry (that MAC is at the remote provider address): the trio that a Linux flannel peer has too.
 //
-// A remote endpoint with a provider address of its own is a path to one address, with the endpoint's own MAC. So a subnet can be on several
-// hosts at once. Frames to the MAC of an endpoint of this host are taken in if they carry its address (arrivals); the kernel would
-// take only those to the device's own.
+// A remote endpoint with a provider address of its own is a path to one address, with the endpoint's own MAC. So a
+// subnet can be on several hosts at once. Frames to the MAC of an endpoint of this host are taken in if they carry its
+// address (arrivals); the kernel would take only those to the device's own.
 const (
 	vxlanPort     = 4789 // the only port that flannel allows with Windows
 	vxlanOverhead = 50   // outer Ethernet, IP, UDP and VXLAN headers
@@ -31,8 +31,9 @@ func (r *renderer) overlay(n *desired.Network) {
 		if s.VSID == 0 || !s.Prefix.Addr().Is4() {
 			continue
 		}
-		t := Tunnel{ID: n.ID, Name: tunnelName(n.ID, s.VSID), MAC: n.RouterMAC, Local: n.Provider, VNI: s.VSID, Port: n.VxlanPort,
-			MTU: r.facts.MTU - vxlanOverhead, Up: true}
+		t := Tunnel{ID: n.ID, Name: tunnelName(n.ID, s.VSID), MAC: n.RouterMAC, Local: n.Provider, VNI: s.VSID,
+			Port: n.VxlanPort,
+			MTU:  r.facts.MTU - vxlanOverhead, Up: true}
 		if t.MAC == "" {
 			t.MAC = derivedMAC(t.Name)
 		}
@@ -45,7 +46,8 @@ func (r *renderer) overlay(n *desired.Network) {
 		r.state.Tunnels[t.Name] = t
 	}
 	for _, s := range n.RemoteSubnets {
-		if _, ok := r.state.Tunnels[tunnelName(n.ID, s.VSID)]; ok && s.Prefix.Addr().Is4() && s.Provider.Is4() && s.MAC != "" {
+		if _, ok := r.state.Tunnels[tunnelName(n.ID, s.VSID)]; ok && s.Prefix.Addr().Is4() && s.Provider.Is4() &&
+			s.MAC != "" {
 			r.path(Path{ID: n.ID, Tunnel: tunnelName(n.ID, s.VSID), MAC: s.MAC, Prefix: s.Prefix.Masked()}, s.Provider)
 		}
 	}
@@ -54,7 +56,8 @@ func (r *renderer) overlay(n *desired.Network) {
 func (r *renderer) path(p Path, provider netip.Addr) {
 	peer := Peer{ID: p.ID, Tunnel: p.Tunnel, MAC: p.MAC, Provider: provider}
 	if other, taken := r.state.Peers[peer.key()]; taken && other.Provider != provider {
-		r.state.Rejected[p.ID] = fmt.Errorf("leading %s to %s: %s is at %s already", p.Prefix, provider, p.MAC, other.Provider)
+		r.state.Rejected[p.ID] = fmt.Errorf("leading %s to %s: %s is at %s already", p.Prefix, provider, p.MAC,
+			other.Provider)
 		return
 	}
 	r.state.Peers[peer.key()], r.state.Paths[p.key()] = peer, p
@@ -73,7 +76,8 @@ func (r *renderer) remoteEndpoint(e *desired.Endpoint) {
 func (r *renderer) way(e *desired.Endpoint) (p Path, provider netip.Addr, own bool) {
 	n, ok := r.networks[e.Network]
 	addr := ip4.addressOf(e)
-	if !ok || !e.Remote || n.Type != overlayType || !e.Provider.Is4() || !addr.IsValid() || e.MAC == "" || e.Provider == n.Provider || e.Provider == r.facts.Node {
+	if !ok || !e.Remote || n.Type != overlayType || !e.Provider.Is4() || !addr.IsValid() || e.MAC == "" ||
+		e.Provider == n.Provider || e.Provider == r.facts.Node {
 		return p, provider, false
 	}
 	vsid := uint32(0)
@@ -95,8 +99,8 @@ func (r *renderer) way(e *desired.Endpoint) (p Path, provider netip.Addr, own bo
 	return Path{ID: e.ID, Tunnel: name, MAC: e.MAC, Prefix: netip.PrefixFrom(addr, 32)}, e.Provider, own
 }
 
-// arrival returns by which device frames of other hosts to an endpoint's own MAC come in. ok is false for an endpoint without such frames:
-// it is remote, not in an overlay, or in a subnet without a tunnel.
+// arrival returns by which device frames of other hosts to an endpoint's own MAC come in. ok is false for an endpoint
+// without such frames: it is remote, not in an overlay, or in a subnet without a tunnel.
 func arrival(r *renderer, e *desired.Endpoint) (a Arrival, ok bool) {
 	n, addr := r.networks[e.Network], ip4.addressOf(e)
 	if n == nil || n.Type != overlayType || e.Remote || e.MAC == "" || !addr.IsValid() {
@@ -112,14 +116,15 @@ func arrival(r *renderer, e *desired.Endpoint) (a Arrival, ok bool) {
 }
 
 // fences are the rules that keep an overlay to itself: nothing passes between it and other networks of ours, and the
-// host's own programs reach it only with a HostRoute policy, or through a load balancer. Into a NAT network connections from elsewhere
-// come through a port mapping or a load balancer only.
+// host's own programs reach it only with a HostRoute policy, or through a load balancer. Into a NAT network
+// connections from elsewhere come through a port mapping or a load balancer only.
 func (r *renderer) fences() (forward, output []string) {
 	for _, id := range sortedKeys(r.networks) {
 		n := r.networks[id]
 		if n.Type == natType {
 			link := fmt.Sprintf("%q", bridgeName(id))
-			forward = append(forward, fmt.Sprintf("oifname %s iifname != %s ct state new ct status & dnat == 0 drop", link, link))
+			forward = append(forward,
+				fmt.Sprintf("oifname %s iifname != %s ct state new ct status & dnat == 0 drop", link, link))
 		}
 		if n.Type != overlayType {
 			continue

@@ -50,8 +50,9 @@ func (p Peer) entry(d *DataPlane) (*netlink.Neigh, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF,
-		IP: p.Provider.AsSlice(), HardwareAddr: mac}, nil
+	return &netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT,
+		Flags: netlink.NTF_SELF,
+		IP:    p.Provider.AsSlice(), HardwareAddr: mac}, nil
 }
 
 func (p Path) create(d *DataPlane) error {
@@ -88,7 +89,8 @@ func (p Path) entries(d *DataPlane) (*netlink.Neigh, *netlink.Route, error) {
 	}
 
 	index := link.Attrs().Index
-	neigh := &netlink.Neigh{LinkIndex: index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: p.gateway().AsSlice(), HardwareAddr: mac}
+	neigh := &netlink.Neigh{LinkIndex: index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT,
+		IP: p.gateway().AsSlice(), HardwareAddr: mac}
 	route := &netlink.Route{LinkIndex: index, Dst: netlinkAddr(p.Prefix).IPNet}
 	if p.Prefix.IsSingleIP() {
 		route.Scope = netlink.SCOPE_LINK
@@ -105,14 +107,15 @@ func unlessGone(err error) error {
 	return err
 }
 
-// create makes the VXLAN device and brings it up. It learns no addresses: HNS says which node has which. After a failure no
-// device is left.
+// create makes the VXLAN device and brings it up. It learns no addresses: HNS says which node has which. After a
+// failure no device is left.
 func (t Tunnel) create(d *DataPlane) error {
 	mac, err := net.ParseMAC(t.MAC)
 	if err != nil {
 		return err
 	}
-	v := &netlink.Vxlan{LinkAttrs: netlink.NewLinkAttrs(), VxlanId: int(t.VNI), SrcAddr: t.Local.AsSlice(), Port: int(t.Port), Learning: false}
+	v := &netlink.Vxlan{LinkAttrs: netlink.NewLinkAttrs(), VxlanId: int(t.VNI), SrcAddr: t.Local.AsSlice(),
+		Port: int(t.Port), Learning: false}
 	v.Name, v.MTU, v.HardwareAddr = t.Name, t.MTU, mac
 	if err := d.handle.LinkAdd(v); err != nil {
 		return err
@@ -136,8 +139,8 @@ func (t Tunnel) create(d *DataPlane) error {
 // arrivals is the set of a tunnel's table that has the MACs and addresses to which frames are taken in.
 const arrivals = "arrivals"
 
-// arrivalRules makes the table of a tunnel, anew if there is one. Its rule runs before the kernel drops what is for another MAC than the
-// device's.
+// arrivalRules makes the table of a tunnel, anew if there is one. Its rule runs before the kernel drops what is for
+// another MAC than the device's.
 func arrivalRules(tunnel string) string {
 	table := "table netdev " + tunnel
 	return "add " + table + "\ndelete " + table + "\nadd " + table + "\n" +
@@ -165,7 +168,8 @@ func (a Arrival) change(d *DataPlane, change func(*nftables.Conn, *nftables.Set,
 		return err
 	}
 	table := &nftables.Table{Name: a.Tunnel, Family: nftables.TableFamilyNetdev}
-	set := &nftables.Set{Name: arrivals, Table: table, Concatenation: true, KeyType: nftables.MustConcatSetType(nftables.TypeEtherAddr, nftables.TypeIPAddr)}
+	set := &nftables.Set{Name: arrivals, Table: table, Concatenation: true,
+		KeyType: nftables.MustConcatSetType(nftables.TypeEtherAddr, nftables.TypeIPAddr)}
 	key := slices.Concat(mac, []byte{0, 0}, a.Addr.AsSlice()) // each part begins at a multiple of four bytes
 	return d.stack(func(c *nftables.Conn) error {
 		if err := change(c, set, []nftables.SetElement{{Key: key}}); err != nil {
@@ -177,18 +181,20 @@ func (a Arrival) change(d *DataPlane, change func(*nftables.Conn, *nftables.Set,
 
 func tunnelSettings(name string) map[string]string {
 	dir := "net/ipv4/conf/" + name + "/"
-	return map[string]string{dir + "send_redirects": "0", dir + "rp_filter": "0", "net/ipv6/conf/" + name + "/disable_ipv6": "1"}
+	return map[string]string{dir + "send_redirects": "0", dir + "rp_filter": "0",
+		"net/ipv6/conf/" + name + "/disable_ipv6": "1"}
 }
 
-// observeTunnel reads a vxlan device of ours, its forwarding entries, the routes through it and its arrivals. want gives the ids. A
-// device without the table of arrivals counts as down, so that it is made again.
+// observeTunnel reads a vxlan device of ours, its forwarding entries, the routes through it and its arrivals. want
+// gives the ids. A device without the table of arrivals counts as down, so that it is made again.
 func (d *DataPlane) observeTunnel(ctx context.Context, link netlink.Link, want State, have *State) error {
 	a := link.Attrs()
 	rules, err := d.observeRules(ctx, "netdev", a.Name)
 	if err != nil {
 		return fmt.Errorf("reading the arrivals of %s: %w", a.Name, err)
 	}
-	t := Tunnel{ID: want.Tunnels[a.Name].ID, Name: a.Name, MAC: a.HardwareAddr.String(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0 && len(rules.Chains["in"].Rules) == 1}
+	t := Tunnel{ID: want.Tunnels[a.Name].ID, Name: a.Name, MAC: a.HardwareAddr.String(), MTU: a.MTU,
+		Up: a.Flags&net.FlagUp != 0 && len(rules.Chains["in"].Rules) == 1}
 	for element := range rules.Sets[arrivals].Elems {
 		mac, text, _ := strings.Cut(element, " . ")
 		if addr, err := netip.ParseAddr(text); err == nil {

@@ -1,5 +1,6 @@
 // Package dataplane carries the networks of one emulated Windows host on a Linux kernel: bridges, veths, guest
-// namespaces, nftables. It knows nothing of HNS documents; hnsd hands it a desired.State and gets each object's error back.
+// namespaces, nftables. It knows nothing of HNS documents; hnsd hands it a desired.State and gets each object's error
+// back.
 package dataplane
 
 import (
@@ -51,7 +52,8 @@ type HostEvent struct {
 
 // Interface is the settings of one interface of the host for one family.
 type Interface struct {
-	// Forwarding reports whether packets in transit that come in by the interface are forwarded. It is off on a new interface.
+	// Forwarding reports whether packets in transit that come in by the interface are forwarded. It is off on a new
+	// interface.
 	Forwarding bool
 	MTU        int
 }

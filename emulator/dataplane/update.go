@@ -38,8 +38,8 @@ func (r *renderer) portless(e *desired.Endpoint) bool {
 	return !way && !arrives && (e.Remote || e.Namespace == "")
 }
 
-// takes reports whether change can render c: rules are there, no object is rejected, and only addresses of load balancers
-// and backends differ.
+// takes reports whether change can render c: rules are there, no object is rejected, and only addresses of load
+// balancers and backends differ.
 func (r *renderer) takes(c desired.Change) bool {
 	if len(r.state.Rules.Chains) == 0 || len(r.state.Rejected) > 0 {
 		return false
@@ -63,8 +63,9 @@ func (r *renderer) takes(c desired.Change) bool {
 	return !slices.ContainsFunc(c.GoneEndpoints, func(id string) bool { return !r.portless(r.endpoints[id]) })
 }
 
-// change renders c on top of what is rendered already and gives the writes for it, by family. Afterwards the state is that
-// of a Render of everything, but for chains that nobody uses any more. If an object was rejected, it is not: render again.
+// change renders c on top of what is rendered already and gives the writes for it, by family. Afterwards the state is
+// that of a Render of everything, but for chains that nobody uses any more. If an object was rejected, it is not:
+// render again.
 func (r *renderer) change(c desired.Change) []*Transaction {
 	again := map[string]*desired.LoadBalancer{}
 	moved := func(id string) {
@@ -147,7 +148,8 @@ func (r *renderer) transaction() *Transaction {
 	}
 	for _, name := range r.chains {
 		for _, rule := range r.state.Rules.Chains[name].Rules {
-			tx.Lines = append(tx.Lines, fmt.Sprintf("add rule %s hns %s %s comment %q", tx.Table, name, rule, ruleSum(rule)))
+			tx.Lines = append(tx.Lines,
+				fmt.Sprintf("add rule %s hns %s %s comment %q", tx.Table, name, rule, ruleSum(rule)))
 		}
 	}
 
@@ -159,7 +161,9 @@ func (r *renderer) transaction() *Transaction {
 func (s *State) keepChains(live State) {
 	for to, from := range map[*Ruleset]Ruleset{&s.Rules: live.Rules, &s.Rules6: live.Rules6} {
 		for name, c := range from.Chains {
-			if _, ok := to.Chains[name]; !ok && (strings.HasPrefix(name, setEP+"_") || strings.HasPrefix(name, setNPEP+"_") || strings.HasPrefix(name, setKeep+"_")) {
+			if _, ok := to.Chains[name]; !ok &&
+				(strings.HasPrefix(name, setEP+"_") || strings.HasPrefix(name, setNPEP+"_") ||
+					strings.HasPrefix(name, setKeep+"_")) {
 				to.Chains[name] = c
 			}
 		}

@@ -18,10 +18,10 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// Update makes the kernel carry a change on top of what was applied last. all gives everything that is desired after it; it is asked only
-// if the change cannot be made alone (pods' ports, ways of an overlay, something that failed before). The results are those of Apply; UDP
-// flows follow a moment later. The cost does not depend on how much there is, but for the kernel's own: it checks every load balancer when
-// one comes (0.7 ms at 4,000 frontends, Linux 6.18).
+// Update makes the kernel carry a change on top of what was applied last. all gives everything that is desired after
+// it; it is asked only if the change cannot be made alone (pods' ports, ways of an overlay, something that failed
+// before). The results are those of Apply; UDP flows follow a moment later. The cost does not depend on how much there
+// is, but for the kernel's own: it checks every load balancer when one comes (0.7 ms at 4,000 frontends, Linux 6.18).
 func (d *DataPlane) Update(ctx context.Context, c desired.Change, all func() desired.State) (map[string]error, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,8 +69,8 @@ func (d *DataPlane) write(ctx context.Context, tx *Transaction) error {
 // elementsPerMessage keeps a message's list of elements under the 64 KiB of a netlink attribute.
 const elementsPerMessage = 200
 
-// writeElements removes and adds the elements of a change in one transaction of netlink, without starting the nft program. It
-// keeps the connection for the next change; the caller closes it after an error.
+// writeElements removes and adds the elements of a change in one transaction of netlink, without starting the nft
+// program. It keeps the connection for the next change; the caller closes it after an error.
 func (d *DataPlane) writeElements(tx *Transaction) error {
 	if d.fast == nil {
 		err := platform.InNetns(d.opts.Netns, func() (err error) {

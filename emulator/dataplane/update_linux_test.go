@@ -51,7 +51,8 @@ func TestUpdateKernel(t *testing.T) {
 	w.undrifted(w.a)
 	l := lb("mine", "10.97.0.1", 53, 80, true, w.a.epID(12))
 	set := func(l desired.LoadBalancer) {
-		w.a.desired.LoadBalancers = append(slices.DeleteFunc(slices.Clone(w.a.desired.LoadBalancers), func(o desired.LoadBalancer) bool { return o.ID == l.ID }), l)
+		w.a.desired.LoadBalancers = append(slices.DeleteFunc(slices.Clone(w.a.desired.LoadBalancers),
+			func(o desired.LoadBalancer) bool { return o.ID == l.ID }), l)
 		w.update(w.a, desired.Change{LoadBalancers: []desired.LoadBalancer{l}})
 	}
 
@@ -92,7 +93,8 @@ func TestUpdateKernel(t *testing.T) {
 	all := 0
 	_, err = w.a.dp.Update(w.ctx, desired.Change{GoneLoadBalancers: []string{"mine"}}, func() desired.State {
 		all++
-		w.a.desired.LoadBalancers = slices.DeleteFunc(w.a.desired.LoadBalancers, func(o desired.LoadBalancer) bool { return o.ID == "mine" })
+		w.a.desired.LoadBalancers = slices.DeleteFunc(w.a.desired.LoadBalancers,
+			func(o desired.LoadBalancer) bool { return o.ID == "mine" })
 		return w.a.desired
 	})
 
@@ -113,11 +115,12 @@ func TestUpdateConflict(t *testing.T) {
 	w.serve(one, "one", 80)
 	w.serve(two, "two", 80)
 	second := lb("second", "10.97.0.1", 53, 80, true, w.a.epID(13))
-	res, err := w.a.dp.Update(w.ctx, desired.Change{LoadBalancers: []desired.LoadBalancer{second}}, func() desired.State {
-		d := w.a.desired
-		d.LoadBalancers = append(slices.Clone(d.LoadBalancers), second)
-		return d
-	})
+	res, err := w.a.dp.Update(w.ctx, desired.Change{LoadBalancers: []desired.LoadBalancer{second}},
+		func() desired.State {
+			d := w.a.desired
+			d.LoadBalancers = append(slices.Clone(d.LoadBalancers), second)
+			return d
+		})
 	must(t, err)
 	if res["second"] == nil || res["first"] != nil {
 		t.Errorf("results %v", res)
@@ -160,7 +163,8 @@ func TestUpdateSpeed(t *testing.T) {
 		l := &w.a.desired.LoadBalancers[i*7]
 		l.Backends = append([]string{remotes[i].ID}, l.Backends[1:4]...)
 		timed(1, desired.Change{LoadBalancers: []desired.LoadBalancer{*l}})
-		e := desired.Endpoint{ID: fmt.Sprint("extra", i), Network: netID, Remote: true, Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 245, 1, byte(i)}), 32)}}
+		e := desired.Endpoint{ID: fmt.Sprint("extra", i), Network: netID, Remote: true,
+			Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 245, 1, byte(i)}), 32)}}
 		w.a.desired.Endpoints = append(w.a.desired.Endpoints, e)
 		timed(2, desired.Change{Endpoints: []desired.Endpoint{e}})
 	}
@@ -189,7 +193,8 @@ func TestUpdateFirst(t *testing.T) {
 	l := lb("l", "10.97.0.1", 53, 80, true, w.a.epID(12))
 	w.a.desired.LoadBalancers = []desired.LoadBalancer{l}
 	all := 0
-	_, err := w.a.dp.Update(context.Background(), desired.Change{LoadBalancers: []desired.LoadBalancer{l}}, func() desired.State { all++; return w.a.desired })
+	_, err := w.a.dp.Update(context.Background(), desired.Change{LoadBalancers: []desired.LoadBalancer{l}},
+		func() desired.State { all++; return w.a.desired })
 	must(t, err)
 	if all != 1 {
 		t.Errorf("everything was asked for %d times", all)

@@ -28,7 +28,8 @@ func (c *churn) addr() netip.Addr {
 }
 
 func (c *churn) remote() desired.Endpoint {
-	e := desired.Endpoint{ID: fmt.Sprint("r", c.serial), Network: netID, Remote: true, Addrs: []netip.Prefix{netip.PrefixFrom(c.addr(), 32)}}
+	e := desired.Endpoint{ID: fmt.Sprint("r", c.serial), Network: netID, Remote: true,
+		Addrs: []netip.Prefix{netip.PrefixFrom(c.addr(), 32)}}
 	if c.rnd.IntN(2) == 0 {
 		e.Addrs = append(e.Addrs, netip.MustParsePrefix(fmt.Sprintf("fd00:3::%x/128", c.serial)))
 	}
@@ -50,8 +51,9 @@ func (c *churn) balancer(serial int) desired.LoadBalancer {
 	}
 
 	for _, proto := range []uint8{6, 17} {
-		l.Ports = append(l.Ports, desired.LBPort{Protocol: proto, ExternalPort: uint16(30000 + serial), InternalPort: 8080,
-			Distribution: uint8(max(0, c.rnd.IntN(12)-9)), VIPExternalIP: c.rnd.IntN(2) == 0})
+		l.Ports = append(l.Ports,
+			desired.LBPort{Protocol: proto, ExternalPort: uint16(30000 + serial), InternalPort: 8080,
+				Distribution: uint8(max(0, c.rnd.IntN(12)-9)), VIPExternalIP: c.rnd.IntN(2) == 0})
 	}
 
 	for range 1 + c.rnd.IntN(6) {
@@ -106,8 +108,10 @@ func (c *churn) next() desired.Change {
 
 // Small changes end in the same state as rendering everything.
 func TestChangeEqualsRender(t *testing.T) {
-	c := churn{rnd: rand.New(rand.NewPCG(1, 2)), desired: desired.State{Networks: []desired.Network{{ID: netID, Type: l2BridgeType,
-		Subnets: []desired.Subnet{{Prefix: netip.MustParsePrefix("10.244.1.0/24")}, {Prefix: netip.MustParsePrefix("fd00:1::/64")}}}}}}
+	c := churn{rnd: rand.New(rand.NewPCG(1, 2)),
+		desired: desired.State{Networks: []desired.Network{{ID: netID, Type: l2BridgeType,
+			Subnets: []desired.Subnet{{Prefix: netip.MustParsePrefix("10.244.1.0/24")},
+				{Prefix: netip.MustParsePrefix("fd00:1::/64")}}}}}}
 	live := render(c.desired, testFacts)
 	writes := 0
 	for step := range 600 {
@@ -127,7 +131,8 @@ func TestChangeEqualsRender(t *testing.T) {
 		}
 		want.keepChains(live.state)
 		if !reflect.DeepEqual(want.Rules, live.state.Rules) || !reflect.DeepEqual(want.Rules6, live.state.Rules6) {
-			t.Fatalf("step %d, after %+v (-all +small):\n%s%s", step, change, cmp.Diff(want.Rules, live.state.Rules), cmp.Diff(want.Rules6, live.state.Rules6))
+			t.Fatalf("step %d, after %+v (-all +small):\n%s%s", step, change, cmp.Diff(want.Rules, live.state.Rules),
+				cmp.Diff(want.Rules6, live.state.Rules6))
 		}
 	}
 

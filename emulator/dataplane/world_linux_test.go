@@ -56,7 +56,8 @@ func newWorld(t *testing.T) *world {
 		t.Skip("needs root to make network namespaces")
 	}
 
-	w := &world{t: t, ctx: t.Context(), spaces: map[string]*netspace.Space{}, id: fmt.Sprintf("dptest-%d-%d", os.Getpid(), worlds.Add(1))}
+	w := &world{t: t, ctx: t.Context(), spaces: map[string]*netspace.Space{},
+		id: fmt.Sprintf("dptest-%d-%d", os.Getpid(), worlds.Add(1))}
 	out := w.makeNetns("out")
 	out.Bridge("sw0")
 	out.Address("sw0", "10.99.0.1/24")
@@ -91,7 +92,8 @@ func (w *world) makeNode(name, addr, pods string) *node {
 	n.dp = dp
 	w.t.Cleanup(n.dp.Close)
 	n.desired = desired.State{
-		Networks:   []desired.Network{{ID: netID, Type: "L2Bridge", Subnets: []desired.Subnet{{Prefix: n.pods, Gateway: n.pods.Addr().Next()}}}},
+		Networks: []desired.Network{{ID: netID, Type: "L2Bridge",
+			Subnets: []desired.Subnet{{Prefix: n.pods, Gateway: n.pods.Addr().Next()}}}},
 		Namespaces: []desired.Namespace{{ID: hostNS, Host: true}},
 	}
 	return n
@@ -126,8 +128,9 @@ func (n *node) pod(octet int, change ...func(*desired.Endpoint)) string {
 	base := n.pods.Addr().As4()
 	at := func(o int) netip.Addr { return netip.AddrFrom4([4]byte{base[0], base[1], base[2], byte(o)}) }
 	ns := desired.Namespace{ID: "ns-" + name, Path: n.w.path(name)}
-	e := desired.Endpoint{ID: n.epID(octet), Network: netID, Namespace: ns.ID, Addrs: []netip.Prefix{netip.PrefixFrom(at(octet), 24)},
-		MAC: fmt.Sprintf("00:15:5d:00:%02x:%02x", base[2], octet), Gateway: at(2),
+	e := desired.Endpoint{ID: n.epID(octet), Network: netID, Namespace: ns.ID,
+		Addrs: []netip.Prefix{netip.PrefixFrom(at(octet), 24)},
+		MAC:   fmt.Sprintf("00:15:5d:00:%02x:%02x", base[2], octet), Gateway: at(2),
 		OutboundNAT: []desired.OutboundNAT{{Exceptions: prefixList("10.244.0.0/16", "10.96.0.0/16", "10.99.0.0/24")}},
 		SDNRoutes:   []desired.SDNRoute{{Destination: netip.MustParsePrefix("10.96.0.0/16"), NeedEncap: true}}}
 	for _, c := range change {
@@ -142,7 +145,8 @@ func (n *node) epID(octet int) string { return fmt.Sprintf("ep-%s-%d", n.name, o
 
 // remote adds another node's address as a backend and returns its id.
 func (n *node) remote(addr string, change ...func(*desired.Endpoint)) string {
-	e := desired.Endpoint{ID: "remote-" + addr, Network: netID, Remote: true, Addrs: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(addr), 32)}}
+	e := desired.Endpoint{ID: "remote-" + addr, Network: netID, Remote: true,
+		Addrs: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(addr), 32)}}
 	for _, c := range change {
 		c(&e)
 	}
@@ -317,8 +321,9 @@ func (w *world) expect(where, addr, want string) {
 	}
 }
 
-// patiently asks, and once more where a timeout is not wanted: an address that is not resolved at once is asked for again after a second
-// (net.ipv6.neigh.default.retrans_time_ms, in milliseconds), and so is a lost SYN, both later than patience.
+// patiently asks, and once more where a timeout is not wanted: an address that is not resolved at once is asked for
+// again after a second (net.ipv6.neigh.default.retrans_time_ms, in milliseconds), and so is a lost SYN, both later
+// than patience.
 func patiently(want string, get func() string) string {
 	got := get()
 	if got == "timeout" && got != want {

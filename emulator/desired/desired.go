@@ -1,5 +1,5 @@
-// Package desired is the vocabulary between HNS and the data plane of an emulated host: what the data plane shall carry.
-// Package hnsd computes it from HNS documents, package dataplane carries it out. Neither knows the other.
+// Package desired is the vocabulary between HNS and the data plane of an emulated host: what the data plane shall
+// carry. Package hnsd computes it from HNS documents, package dataplane carries it out. Neither knows the other.
 package desired
 
 import "net/netip"
@@ -13,7 +13,8 @@ type State struct {
 	LoadBalancers []LoadBalancer
 }
 
-// Network is one virtual switch. L2Bridge, Overlay, NAT and Transparent networks have a data plane; others are state only.
+// Network is one virtual switch. L2Bridge, Overlay, NAT and Transparent networks have a data plane; others are state
+// only.
 type Network struct {
 	ID      string
 	Type    string // HCN's own word: L2Bridge, Overlay, Transparent, NAT, …
@@ -96,7 +97,8 @@ type PortMapping struct {
 	ExternalPort uint16
 	InternalPort uint16
 	VIP          netip.Addr // zero: any local address
-	// LocalRouted lets programs of the host reach the port at VIP too, or at the node's address. Without it only others do.
+	// LocalRouted lets programs of the host reach the port at VIP too, or at the node's address. Without it only
+	// others do.
 	LocalRouted bool
 }
 

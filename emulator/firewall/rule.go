@@ -1,6 +1,7 @@
-// Package firewall is the inbound firewall of an emulated Windows host. It drops incoming packets unless they belong to a connection that
-// the host began or a rule allows them. As in Windows Defender Firewall, rules have a program, or a protocol and ports. The firewall does
-// not apply to traffic of pods. Rules are texts in the format of Windows' registry. All but apply_linux.go is pure.
+// Package firewall is the inbound firewall of an emulated Windows host. It drops incoming packets unless they belong
+// to a connection that the host began or a rule allows them. As in Windows Defender Firewall, rules have a program, or
+// a protocol and ports. The firewall does not apply to traffic of pods. Rules are texts in the format of Windows'
+// registry. All but apply_linux.go is pure.
 package firewall
 
 import (
@@ -25,7 +26,8 @@ type Rule struct {
 // version is the schema version with which a rule's text begins: that of Windows 10 1809 ([MS-GPFAS] 2.2.2).
 const version = "v2.29"
 
-// Text returns the rule in the registry's format ([MS-GPFAS] 2.2.2, "Firewall Rule and the Firewall Rule Grammar Rule").
+// Text returns the rule in the registry's format ([MS-GPFAS] 2.2.2, "Firewall Rule and the Firewall Rule Grammar
+// Rule").
 func (r Rule) Text() string {
 	action, active := "Allow", "TRUE"
 	if r.Block {
@@ -121,13 +123,16 @@ func IsMark(mark uint32) bool { return mark&programMarks == programMarks }
 // Table is the name of the firewall's nft table.
 const Table = "porthole-firewall"
 
-// Script returns the nft commands that replace the firewall's rules in one step. ICMP errors belong to connections that the host began;
-// echo requests are dropped, as on Windows Server. Port 68 is that of DHCP. Port 4789 is that of overlay networks, whose packets the
-// virtual switch of Windows takes before the firewall.
+// Script returns the nft commands that replace the firewall's rules in one step. ICMP errors belong to connections
+// that the host began; echo requests are dropped, as on Windows Server. Port 68 is that of DHCP. Port 4789 is that of
+// overlay networks, whose packets the virtual switch of Windows takes before the firewall.
 func Script(rules []Rule) string {
-	lines := []string{"table inet " + Table, "delete table inet " + Table, "table inet " + Table + " {", "chain input {",
-		"type filter hook input priority 10; policy drop;", "ct state established,related accept", `iifname "lo" accept`,
-		"udp dport { 68, 4789 } accept", "icmpv6 type { nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } accept"}
+	lines := []string{"table inet " + Table, "delete table inet " + Table, "table inet " + Table + " {",
+		"chain input {",
+		"type filter hook input priority 10; policy drop;", "ct state established,related accept",
+		`iifname "lo" accept`,
+		"udp dport { 68, 4789 } accept",
+		"icmpv6 type { nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } accept"}
 
 	for _, block := range []bool{true, false} {
 		for _, r := range rules {

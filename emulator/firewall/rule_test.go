@@ -26,7 +26,8 @@ func TestParse(t *testing.T) {
 	if _, in, err := Parse(`v2.0|Action=Allow|Dir=Out|Name=out|`); in || err != nil {
 		t.Errorf("a rule for what goes out: %t, %v", in, err)
 	}
-	for _, bad := range []string{"", "Action=Allow", "v2.0|Protocol=TCP|", "v2.0|LPort=80-7|", `v2.0|LPort=80 } accept; }|`} {
+	for _, bad := range []string{"", "Action=Allow", "v2.0|Protocol=TCP|", "v2.0|LPort=80-7|",
+		`v2.0|LPort=80 } accept; }|`} {
 		if _, _, err := Parse(bad); err == nil {
 			t.Errorf("%q was read", bad)
 		}
@@ -34,7 +35,8 @@ func TestParse(t *testing.T) {
 }
 
 func TestScript(t *testing.T) {
-	script := Script([]Rule{{Name: "kubelet", Program: `C:\k\kubelet.exe`}, {Name: "web", Protocol: 6, Ports: []string{"80", "8000-8080"}},
+	script := Script([]Rule{{Name: "kubelet", Program: `C:\k\kubelet.exe`},
+		{Name: "web", Protocol: 6, Ports: []string{"80", "8000-8080"}},
 		{Name: "off", Disabled: true, Protocol: 6, Ports: []string{"81"}}, {Name: "no", Block: true, Protocol: 17}})
 	block := strings.Index(script, "meta l4proto udp drop\n")
 	allow := strings.Index(script, "tcp dport { 80, 8000-8080 } accept\n")
@@ -44,7 +46,8 @@ func TestScript(t *testing.T) {
 }
 
 func TestMark(t *testing.T) {
-	if Mark(`C:\k\kubelet.exe`) != Mark(`c:\K\KUBELET.EXE`) || Mark(`C:\k\kubelet.exe`) == Mark(`C:\k\kube-proxy.exe`) || Mark("")>>28 != 0xf {
+	if Mark(`C:\k\kubelet.exe`) != Mark(`c:\K\KUBELET.EXE`) ||
+		Mark(`C:\k\kubelet.exe`) == Mark(`C:\k\kube-proxy.exe`) || Mark("")>>28 != 0xf {
 		t.Errorf("marks %x, %x, %x", Mark(`C:\k\kubelet.exe`), Mark(`C:\k\kube-proxy.exe`), Mark(""))
 	}
 }

@@ -28,8 +28,8 @@ func Mount(target string, lower []string, upper, work string) error {
 		return nil
 	}
 
-	// Without "volatile" each unmount writes the whole file system to disk. The mark it leaves forbids the next mount if
-	// the machine went down; a container's own layer need not survive that.
+	// Without "volatile" each unmount writes the whole file system to disk. The mark it leaves forbids the next mount
+	// if the machine went down; a container's own layer need not survive that.
 	if err := os.RemoveAll(filepath.Join(work, "work", "incompat")); err != nil {
 		return fmt.Errorf("mounting %s: %w", target, err)
 	}
@@ -37,7 +37,8 @@ func Mount(target string, lower []string, upper, work string) error {
 	for i, dir := range lower {
 		escaped[i] = escape.Replace(dir)
 	}
-	options := fmt.Sprintf("volatile,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(escaped, ":"), escape.Replace(upper), escape.Replace(work))
+	options := fmt.Sprintf("volatile,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(escaped, ":"),
+		escape.Replace(upper), escape.Replace(work))
 	if len(options) >= os.Getpagesize() {
 		return fmt.Errorf("mounting %s: the image has too many layers (%d) for one overlay", target, len(lower))
 	}

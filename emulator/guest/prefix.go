@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// noFonts keeps fontconfig, which Wine loads for a console, from complaining on the user's terminal that there are none.
+// noFonts keeps fontconfig, which Wine loads for a console, from complaining on the user's terminal that there are
+// none.
 const noFonts = `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><cachedir>/prefix</cachedir></fontconfig>
 `
 
@@ -49,9 +50,11 @@ func MakePrefix(dir, template string, add map[string]string) error {
 
 // MakeDrives makes the drive letters of a prefix in its folder dosdevices, which has none.
 func MakeDrives(dosdevices string) error {
-	// Wine wants a drive for its own files. It must not be the Linux root: Wine would then take a path like /etc/hosts for
-	// a Linux one, while on Windows it is C:\etc\hosts (ntdll looks for the drive whose folder such a path begins with).
-	return errors.Join(os.Symlink("../drive_c", filepath.Join(dosdevices, "c:")), os.Symlink("/usr", filepath.Join(dosdevices, "z:")))
+	// Wine wants a drive for its own files. It must not be the Linux root: Wine would then take a path like /etc/hosts
+	// for a Linux one, while on Windows it is C:\etc\hosts (ntdll looks for the drive whose folder such a path begins
+	// with).
+	return errors.Join(os.Symlink("../drive_c", filepath.Join(dosdevices, "c:")),
+		os.Symlink("/usr", filepath.Join(dosdevices, "z:")))
 }
 
 // AddDrive gives the prefix that MakePrefix made in dir another drive, which is empty: a letter from d to y.

@@ -25,12 +25,12 @@ func (n Names) Registry() (system string) {
 		RegistryKey(adapterKey, "NameServer", strings.Join(n.Servers, ","))
 }
 
-// isContainer is the value by which programs see that they run in a container; 2 is process isolation. Our bcryptprimitives.dll
-// knows ContainerUser in a container only.
+// isContainer is the value by which programs see that they run in a container; 2 is process isolation. Our
+// bcryptprimitives.dll knows ContainerUser in a container only.
 const isContainer = "\n[System\\\\CurrentControlSet\\\\Control]\n\"ContainerType\"=dword:00000002\n"
 
-// adapterKey is where an adapter's settings are. Programs look through all adapters there; Wine has no GUID of its own for
-// the one that a pod has.
+// adapterKey is where an adapter's settings are. Programs look through all adapters there; Wine has no GUID of its own
+// for the one that a pod has.
 const adapterKey = `System\CurrentControlSet\Services\Tcpip\Parameters\Interfaces\{8e1d5c2a-6f5b-4a0e-9a57-706f7274686f}`
 
 // ComputerName is the NetBIOS name of a host name: the first label in capitals, at most 15 characters.

@@ -30,9 +30,9 @@ type Entry struct {
 	Owner      []byte // the SID of its owner; nil: it has none
 }
 
-// ReadEntry reads a file of an import folder as hcsshim writes it (internal/wclayer/legacy.go): the attributes, then the streams of a
-// backup. What the file contains goes to content. Access lists, extended attributes and other
-// streams are left out.
+// ReadEntry reads a file of an import folder as hcsshim writes it (internal/wclayer/legacy.go): the attributes, then
+// the streams of a backup. What the file contains goes to content. Access lists, extended attributes and other streams
+// are left out.
 func ReadEntry(r io.Reader, content io.WriterAt) (Entry, error) {
 	var e Entry
 	if err := binary.Read(r, binary.LittleEndian, &e.Attributes); err != nil {

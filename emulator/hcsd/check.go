@@ -10,8 +10,8 @@ import (
 // maxMemory is the largest limit that is taken, in MB: what a 64-bit Windows Server can have.
 const maxMemory = 48 << 20
 
-// Check returns why a system cannot be made of the document, or nil. What an emulated host cannot do is refused with the name of the
-// field; nothing that was asked for is left out in silence but limits of input and output.
+// Check returns why a system cannot be made of the document, or nil. What an emulated host cannot do is refused with
+// the name of the field; nothing that was asked for is left out in silence but limits of input and output.
 func (c *ComputeSystem) Check() error {
 	switch {
 	case c.SchemaVersion == nil || c.SchemaVersion.Major != 2:
@@ -52,7 +52,8 @@ func (c *Container) checkValues() error {
 	if m := c.Memory; m != nil && m.SizeInMB > maxMemory {
 		return ErrInvalidArgument.WithText("Container.Memory.SizeInMB is %d", m.SizeInMB)
 	}
-	if p := c.Processor; p != nil && (p.Count < 0 || p.Maximum < 0 || p.Maximum > 10000 || p.Weight < 0 || p.Weight > 10000) {
+	if p := c.Processor; p != nil &&
+		(p.Count < 0 || p.Maximum < 0 || p.Maximum > 10000 || p.Weight < 0 || p.Weight > 10000) {
 		return ErrInvalidArgument.WithText("Container.Processor is out of range: %+v", *p)
 	}
 	if n := c.Networking; n != nil && n.Namespace != "" && !guidForm.MatchString(n.Namespace) {
@@ -69,7 +70,8 @@ func (c *Container) checkValues() error {
 	}
 	for _, d := range c.AssignedDevices {
 		if !d.IsDisplay() {
-			return ErrNotSupported.WithText("Container.AssignedDevices: an emulated host has no devices of %s %q", d.Type, d.InterfaceClassGuid+d.LocationPath)
+			return ErrNotSupported.WithText("Container.AssignedDevices: an emulated host has no devices of %s %q",
+				d.Type, d.InterfaceClassGuid+d.LocationPath)
 		}
 	}
 	if c.RegistryChanges == nil {
@@ -77,7 +79,8 @@ func (c *Container) checkValues() error {
 	}
 	for _, v := range c.RegistryChanges.AddValues {
 		if v.Key == nil || hiveRoots[strings.ToLower(v.Key.Hive)] == "" {
-			return ErrInvalidArgument.WithText("Container.RegistryChanges: value %q is in no hive that a container has", v.Name)
+			return ErrInvalidArgument.WithText("Container.RegistryChanges: value %q is in no hive that a container has",
+				v.Name)
 		}
 		if !slices.Contains([]string{"String", "ExpandedString", "DWord"}, v.Type) {
 			return ErrNotSupported.WithText("Container.RegistryChanges: value %q has the type %q", v.Name, v.Type)
@@ -86,19 +89,23 @@ func (c *Container) checkValues() error {
 	return nil
 }
 
-// displayAdapters is the class of display adapters (GUID_DEVINTERFACE_DISPLAY_ADAPTER). A container that has it finds the host's drivers for them
-// in C:\Windows\System32\HostDriverStore (containerd 2.3.6, integration/windows_device_test.go). An emulated host has the folder, and no drivers.
+// displayAdapters is the class of display adapters (GUID_DEVINTERFACE_DISPLAY_ADAPTER). A container that has it finds
+// the host's drivers for them in C:\Windows\System32\HostDriverStore (containerd 2.3.6,
+// integration/windows_device_test.go). An emulated host has the folder, and no drivers.
 const displayAdapters = "5B45201D-F2F2-4F3B-85BB-30FF1F953599"
 
-// IsDisplay reports whether a device is the class of display adapters, whose type may be missing, as in documents of runhcs.
+// IsDisplay reports whether a device is the class of display adapters, whose type may be missing, as in documents of
+// runhcs.
 func (d Device) IsDisplay() bool {
-	return (d.Type == "" || d.Type == "ClassGuid") && strings.EqualFold(strings.Trim(d.InterfaceClassGuid, "{}"), displayAdapters)
+	return (d.Type == "" || d.Type == "ClassGuid") &&
+		strings.EqualFold(strings.Trim(d.InterfaceClassGuid, "{}"), displayAdapters)
 }
 
 // pipePrefix is what paths of a host's named pipes begin with, in any case.
 const pipePrefix = `\\.\pipe\`
 
-// Limits of mapped pipes: the length of a name (learn.microsoft.com, CreateNamedPipe), and how many an emulated host can serve for a container.
+// Limits of mapped pipes: the length of a name (learn.microsoft.com, CreateNamedPipe), and how many an emulated host
+// can serve for a container.
 const (
 	maxPipeName = 256
 	maxPipes    = 64
@@ -114,7 +121,8 @@ func checkPipes(list []MappedPipe) error {
 			return ErrInvalidArgument.WithText("Container.MappedPipes: HostPath %q is no pipe of the host", p.HostPath)
 		}
 		for _, name := range []string{p.HostPath[len(pipePrefix):], p.ContainerPipeName} {
-			if name == "" || len(name) > maxPipeName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == '"' || r > '~' }) {
+			if name == "" || len(name) > maxPipeName ||
+				strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == '"' || r > '~' }) {
 				return ErrInvalidArgument.WithText("Container.MappedPipes: no pipe is called %q", name)
 			}
 		}
@@ -122,8 +130,8 @@ func checkPipes(list []MappedPipe) error {
 	return nil
 }
 
-// Consoles: the size of one for which none is asked, that of conhost.exe (unverified, no. 94), and the largest side of one, that of a
-// COORD of Windows.
+// Consoles: the size of one for which none is asked, that of conhost.exe (unverified, no. 94), and the largest side of
+// one, that of a COORD of Windows.
 const (
 	defaultHeight, defaultWidth = 25, 80
 	maxCells                    = 32767
@@ -156,7 +164,8 @@ func (p *Process) Check() error {
 		return ErrInvalidArgument.WithText("CommandLine is missing")
 	case len(p.CommandArgs) > 0:
 		return ErrNotSupported.WithText("CommandArgs are for Linux containers")
-	case len(p.ConsoleSize) != 0 && (len(p.ConsoleSize) != 2 || slices.Min(p.ConsoleSize) < 0 || slices.Max(p.ConsoleSize) > maxCells):
+	case len(p.ConsoleSize) != 0 &&
+		(len(p.ConsoleSize) != 2 || slices.Min(p.ConsoleSize) < 0 || slices.Max(p.ConsoleSize) > maxCells):
 		return ErrInvalidArgument.WithText("ConsoleSize %v: height and width are from 0 to %d", p.ConsoleSize, maxCells)
 	case p.RestrictedToken:
 		return ErrNotSupported.WithText("RestrictedToken: all programs of an emulated container are one user")
@@ -171,8 +180,8 @@ func (p *Process) Check() error {
 	return nil
 }
 
-// events are the console events by the names of signals (hcsshim internal/protocol/guestrequest, SignalValueWCOW), with the numbers of
-// HandlerRoutine (learn.microsoft.com/windows/console/handlerroutine).
+// events are the console events by the names of signals (hcsshim internal/protocol/guestrequest, SignalValueWCOW),
+// with the numbers of HandlerRoutine (learn.microsoft.com/windows/console/handlerroutine).
 var events = map[string]int{"CtrlC": 0, "CtrlBreak": 1, "CtrlClose": 2, "CtrlLogOff": 5, "CtrlShutdown": 6}
 
 // Event is the number of the console event that a signal is for a program. No signal is CtrlC, unverified, no. 90.

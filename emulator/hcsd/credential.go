@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Credentials are the instances of Container Credential Guard, by the id of the container that each is for. A container with a group
-// managed service account has one: hcsshim adds it, reads it back, and names it in the container's document (internal/credentials).
+// Credentials are the instances of Container Credential Guard, by the id of the container that each is for. A
+// container with a group managed service account has one: hcsshim adds it, reads it back, and names it in the
+// container's document (internal/credentials).
 type Credentials map[string]CredentialGuard
 
 // credentialGuard is the property of the service that has the instances.
@@ -56,10 +57,12 @@ func (all Credentials) Modify(document string) error {
 	case o.Operation == "RemoveInstance":
 		delete(all, id)
 	case o.Operation == "AddInstance" && o.OperationDetails.Transport != "LRPC":
-		return ErrNotSupported.WithText("Transport %q: containers without Hyper-V have LRPC", o.OperationDetails.Transport)
+		return ErrNotSupported.WithText("Transport %q: containers without Hyper-V have LRPC",
+			o.OperationDetails.Transport)
 	case o.Operation == "AddInstance":
-		all[id] = CredentialGuard{Cookie: NameToGUID("credential guard " + id), RpcEndpoint: NameToGUID("endpoint " + id),
-			Transport: o.OperationDetails.Transport, CredentialSpec: o.OperationDetails.CredentialSpec}
+		all[id] = CredentialGuard{Cookie: NameToGUID("credential guard " + id),
+			RpcEndpoint: NameToGUID("endpoint " + id),
+			Transport:   o.OperationDetails.Transport, CredentialSpec: o.OperationDetails.CredentialSpec}
 	default:
 		return ErrNotSupported.WithText("operation %q on %s", o.Operation, credentialGuard)
 	}
@@ -75,8 +78,9 @@ func (all Credentials) instances() any {
 	return map[string]any{"Instances": list}
 }
 
-// Domain is the DNS name of the domain that a container is joined to by the instance that its document names. It is empty if the document
-// names none, or the credential spec no domain. The layout of the spec is that of Microsoft's CredentialSpec module.
+// Domain is the DNS name of the domain that a container is joined to by the instance that its document names. It is
+// empty if the document names none, or the credential spec no domain. The layout of the spec is that of Microsoft's
+// CredentialSpec module.
 func (all Credentials) Domain(g *CredentialGuard) (string, error) {
 	if g == nil {
 		return "", nil

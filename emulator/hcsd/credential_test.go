@@ -10,9 +10,11 @@ import (
 func TestCredentials(t *testing.T) {
 	all := Credentials{}
 	change := func(operation, details string) error {
-		return all.Modify(`{"PropertyType":"ContainerCredentialGuard","Settings":{"Operation":"` + operation + `","OperationDetails":` + details + `}}`)
+		return all.Modify(`{"PropertyType":"ContainerCredentialGuard","Settings":{"Operation":"` + operation +
+			`","OperationDetails":` + details + `}}`)
 	}
-	add := `{"Id":"c1","CredentialSpec":"{\"CmsPlugins\":[\"ActiveDirectory\"],\"DomainJoinConfig\":{\"DnsName\":\"contoso.org\"}}","Transport":"LRPC"}`
+	add :=
+		`{"Id":"c1","CredentialSpec":"{\"CmsPlugins\":[\"ActiveDirectory\"],\"DomainJoinConfig\":{\"DnsName\":\"contoso.org\"}}","Transport":"LRPC"}`
 	if err := change("AddInstance", add); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +31,8 @@ func TestCredentials(t *testing.T) {
 	}
 
 	for what, err := range map[string]error{
-		"twice removed":   errors.Join(change("RemoveInstance", `{"Id":"c1"}`), change("RemoveInstance", `{"Id":"c1"}`)),
+		"twice removed": errors.Join(change("RemoveInstance", `{"Id":"c1"}`),
+			change("RemoveInstance", `{"Id":"c1"}`)),
 		"no id":           change("AddInstance", `{"Transport":"LRPC"}`),
 		"Hyper-V":         change("AddInstance", `{"Id":"c2","Transport":"HvSocket"}`),
 		"other operation": change("Update", `{"Id":"c2"}`),

@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// Decode reads a document strictly: a field that the type does not have, one that differs in case, one that is there twice, or anything
-// after the document is an error with the code HCS_E_INVALID_JSON. An empty text is an empty document.
+// Decode reads a document strictly: a field that the type does not have, one that differs in case, one that is there
+// twice, or anything after the document is an error with the code HCS_E_INVALID_JSON. An empty text is an empty
+// document.
 func Decode(text string, into any) error {
 	if strings.TrimSpace(text) == "" {
 		return nil
@@ -30,8 +31,8 @@ func Decode(text string, into any) error {
 	return nil
 }
 
-// checkNames reads one value and compares the names of fields with those of t. It is needed because package json takes any case, and
-// the last of two fields. A nil t, and any type without fields, takes every name once.
+// checkNames reads one value and compares the names of fields with those of t. It is needed because package json takes
+// any case, and the last of two fields. A nil t, and any type without fields, takes every name once.
 func checkNames(d *json.Decoder, t reflect.Type) error {
 	token, err := d.Token()
 	if err != nil {

@@ -5,9 +5,10 @@ import "encoding/json"
 // Version is a version of the schema of documents.
 type Version struct{ Major, Minor uint32 }
 
-// ComputeSystem describes a system that is to be made: schema 2.1 of learn.microsoft.com/virtualization/api/hcs/schemareference, as far
-// as hcsshim writes it for a container with process isolation. Fields that ask for something that an emulated host cannot do are known,
-// so that they are refused by name (Check).
+// ComputeSystem describes a system that is to be made: schema 2.1 of
+// learn.microsoft.com/virtualization/api/hcs/schemareference, as far as hcsshim writes it for a container with process
+// isolation. Fields that ask for something that an emulated host cannot do are known, so that they are refused by name
+// (Check).
 type ComputeSystem struct {
 	Owner                             string          `json:",omitempty"`
 	SchemaVersion                     *Version        `json:",omitempty"`
@@ -39,7 +40,8 @@ type (
 	GuestOs struct {
 		HostName string `json:",omitempty"`
 	}
-	// Storage is its C:. Path is the volume of its own layer, as GetLayerMountPath gave it; Layers are those below, topmost first.
+	// Storage is its C:. Path is the volume of its own layer, as GetLayerMountPath gave it; Layers are those below,
+	// topmost first.
 	Storage struct {
 		Layers []Layer         `json:",omitempty"`
 		Path   string          `json:",omitempty"`
@@ -75,7 +77,8 @@ type (
 	Memory struct {
 		SizeInMB uint64 `json:",omitempty"`
 	}
-	// Processor limits its time on processors: Count of them, Maximum ten-thousandths of all, Weight among others. 0 is no limit.
+	// Processor limits its time on processors: Count of them, Maximum ten-thousandths of all, Weight among others. 0
+	// is no limit.
 	Processor struct {
 		Count   int32 `json:",omitempty"`
 		Maximum int32 `json:",omitempty"`

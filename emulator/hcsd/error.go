@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// Error is a failing HRESULT. Errors of vmcompute.dll are HRESULTs of facility 0x37 with the top two bits set, and of Win32.
+// Error is a failing HRESULT. Errors of vmcompute.dll are HRESULTs of facility 0x37 with the top two bits set, and of
+// Win32.
 type Error struct {
 	Code uint32
 	Text string // becomes the error record; "" for none
@@ -35,29 +36,55 @@ func (e *Error) Record() string {
 
 // The errors of HCS: names and texts as in winerror.h, codes as hcsshim compares them (internal/hcs/errors.go).
 var (
-	ErrPending         = &Error{0xc0370103, "The operation is pending."}                                                               // HCS_E_OPERATION_PENDING
-	ErrInvalidState    = &Error{0xc0370105, "The requested virtual machine or container operation is not valid in the current state."} // HCS_E_INVALID_STATE
-	ErrUnexpectedExit  = &Error{0xc0370106, "The virtual machine or container exited unexpectedly."}                                   // HCS_E_UNEXPECTED_EXIT
-	ErrUnknownMessage  = &Error{0xc037010b, "The virtual machine or container does not support the message."}                          // HCS_E_UNKNOWN_MESSAGE
-	ErrInvalidJSON     = &Error{0xc037010d, "The virtual machine or container JSON document is invalid."}                              // HCS_E_INVALID_JSON
-	ErrSystemNotFound  = &Error{0xc037010e, "A virtual machine or container with the specified identifier does not exist."}            // HCS_E_SYSTEM_NOT_FOUND
-	ErrSystemExists    = &Error{0xc037010f, "A virtual machine or container with the specified identifier already exists."}            // HCS_E_SYSTEM_ALREADY_EXISTS
-	ErrAlreadyStopped  = &Error{0xc0370110, "The virtual machine or container with the specified identifier is not running."}          // HCS_E_SYSTEM_ALREADY_STOPPED
-	ErrProcessStopped  = &Error{0x8037011f, "The process has already exited."}                                                         // HCS_E_PROCESS_ALREADY_STOPPED
-	ErrNotImplemented  = &Error{0x80004001, "Not implemented."}                                                                        // E_NOTIMPL
-	ErrFailed          = &Error{0x80004005, "Unspecified error."}                                                                      // E_FAIL
-	ErrFileNotFound    = &Error{0x80070002, "The system cannot find the file specified."}                                              // ERROR_FILE_NOT_FOUND
-	ErrPathNotFound    = &Error{0x80070003, "The system cannot find the path specified."}                                              // ERROR_PATH_NOT_FOUND
-	ErrAccessDenied    = &Error{0x80070005, "Access is denied."}                                                                       // ERROR_ACCESS_DENIED
-	ErrInvalidHandle   = &Error{0x80070006, "The handle is invalid."}                                                                  // ERROR_INVALID_HANDLE
-	ErrInvalidData     = &Error{0x8007000d, "The data is invalid."}                                                                    // ERROR_INVALID_DATA
-	ErrNotReady        = &Error{0x80070015, "The device is not ready."}                                                                // ERROR_NOT_READY
-	ErrInUse           = &Error{0x80070020, "The process cannot access the file because it is being used by another process."}         // ERROR_SHARING_VIOLATION
-	ErrNotSupported    = &Error{0x80070032, "The request is not supported."}                                                           // ERROR_NOT_SUPPORTED
-	ErrInvalidArgument = &Error{0x80070057, "The parameter is incorrect."}                                                             // ERROR_INVALID_PARAMETER
-	ErrDirectoryName   = &Error{0x8007010b, "The directory name is invalid."}                                                          // ERROR_DIRECTORY
-	ErrElementNotFound = &Error{0x80070490, "Element not found."}                                                                      // ERROR_NOT_FOUND
-	ErrLogonFailure    = &Error{0x8007052e, "The user name or password is incorrect."}                                                 // ERROR_LOGON_FAILURE
+	// HCS_E_OPERATION_PENDING
+	ErrPending = &Error{0xc0370103, "The operation is pending."}
+	// HCS_E_INVALID_STATE
+	ErrInvalidState = &Error{0xc0370105,
+		"The requested virtual machine or container operation is not valid in the current state."}
+	// HCS_E_UNEXPECTED_EXIT
+	ErrUnexpectedExit = &Error{0xc0370106, "The virtual machine or container exited unexpectedly."}
+	// HCS_E_UNKNOWN_MESSAGE
+	ErrUnknownMessage = &Error{0xc037010b, "The virtual machine or container does not support the message."}
+	// HCS_E_INVALID_JSON
+	ErrInvalidJSON = &Error{0xc037010d, "The virtual machine or container JSON document is invalid."}
+	// HCS_E_SYSTEM_NOT_FOUND
+	ErrSystemNotFound = &Error{0xc037010e,
+		"A virtual machine or container with the specified identifier does not exist."}
+	// HCS_E_SYSTEM_ALREADY_EXISTS
+	ErrSystemExists = &Error{0xc037010f, "A virtual machine or container with the specified identifier already exists."}
+	// HCS_E_SYSTEM_ALREADY_STOPPED
+	ErrAlreadyStopped = &Error{0xc0370110,
+		"The virtual machine or container with the specified identifier is not running."}
+	// HCS_E_PROCESS_ALREADY_STOPPED
+	ErrProcessStopped = &Error{0x8037011f, "The process has already exited."}
+	// E_NOTIMPL
+	ErrNotImplemented = &Error{0x80004001, "Not implemented."}
+	// E_FAIL
+	ErrFailed = &Error{0x80004005, "Unspecified error."}
+	// ERROR_FILE_NOT_FOUND
+	ErrFileNotFound = &Error{0x80070002, "The system cannot find the file specified."}
+	// ERROR_PATH_NOT_FOUND
+	ErrPathNotFound = &Error{0x80070003, "The system cannot find the path specified."}
+	// ERROR_ACCESS_DENIED
+	ErrAccessDenied = &Error{0x80070005, "Access is denied."}
+	// ERROR_INVALID_HANDLE
+	ErrInvalidHandle = &Error{0x80070006, "The handle is invalid."}
+	// ERROR_INVALID_DATA
+	ErrInvalidData = &Error{0x8007000d, "The data is invalid."}
+	// ERROR_NOT_READY
+	ErrNotReady = &Error{0x80070015, "The device is not ready."}
+	// ERROR_SHARING_VIOLATION
+	ErrInUse = &Error{0x80070020, "The process cannot access the file because it is being used by another process."}
+	// ERROR_NOT_SUPPORTED
+	ErrNotSupported = &Error{0x80070032, "The request is not supported."}
+	// ERROR_INVALID_PARAMETER
+	ErrInvalidArgument = &Error{0x80070057, "The parameter is incorrect."}
+	// ERROR_DIRECTORY
+	ErrDirectoryName = &Error{0x8007010b, "The directory name is invalid."}
+	// ERROR_NOT_FOUND
+	ErrElementNotFound = &Error{0x80070490, "Element not found."}
+	// ERROR_LOGON_FAILURE
+	ErrLogonFailure = &Error{0x8007052e, "The user name or password is incorrect."}
 )
 
 // Win32 is the HRESULT of an error code of Windows.

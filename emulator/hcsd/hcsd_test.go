@@ -21,7 +21,8 @@ func TestDecode(t *testing.T) {
 		ok   bool
 	}{
 		{"", true}, {"{}", true}, {smallest, true},
-		{`{"owner":"o"}`, false}, {`{"Owner":"a","Owner":"b"}`, false}, {`{"Container":{"Memory":{"Size":1}}}`, false}, {`{} {}`, false}, {`[]`, false}, {`{"Owner":1}`, false},
+		{`{"owner":"o"}`, false}, {`{"Owner":"a","Owner":"b"}`, false}, {`{"Container":{"Memory":{"Size":1}}}`, false},
+		{`{} {}`, false}, {`[]`, false}, {`{"Owner":1}`, false},
 		{`{"Container":{"MappedDirectories":[{"hostPath":"x"}]}}`, false},
 		{`{"Container":{"HvSocket":{"Anything":[{"is":"kept"}]}}}`, true},
 	} {
@@ -59,7 +60,8 @@ func TestCheck(t *testing.T) {
 		}
 	}
 
-	for _, text := range []string{`{}`, `{"SchemaVersion":{"Major":1}}`, `{"SchemaVersion":{"Major":2},"VirtualMachine":{}}`, `{"SchemaVersion":{"Major":2},"Container":{}}`} {
+	for _, text := range []string{`{}`, `{"SchemaVersion":{"Major":1}}`,
+		`{"SchemaVersion":{"Major":2},"VirtualMachine":{}}`, `{"SchemaVersion":{"Major":2},"Container":{}}`} {
 		if s, err := (Systems{}).Create("a", text, time.Time{}); err == nil {
 			t.Errorf("%s made %+v", text, s)
 		}
@@ -86,11 +88,13 @@ func TestLife(t *testing.T) {
 
 	s.AddProcess(7, Process{CommandLine: `"C:\my app\a.exe" -x`}, now)
 	s.AddProcess(8, Process{CommandLine: "cmd /c dir"}, now)
-	if list := s.EndProcess(8, 300); !slices.Equal(list, []Notification{{System: "a", Pid: 8, Type: ProcessExited}}) || s.EndProcess(8, 1) != nil {
+	if list := s.EndProcess(8, 300); !slices.Equal(list, []Notification{{System: "a", Pid: 8, Type: ProcessExited}}) ||
+		s.EndProcess(8, 1) != nil {
 		t.Errorf("the end of a process: %+v", list)
 	}
 	p, err := s.Process(8)
-	if err != nil || p.Status() != `{"ProcessId":8,"Exited":true,"ExitCode":300,"LastWaitResult":0}` || len(s.Past(8)) != 1 || s.Past(7) != nil {
+	if err != nil || p.Status() != `{"ProcessId":8,"Exited":true,"ExitCode":300,"LastWaitResult":0}` ||
+		len(s.Past(8)) != 1 || s.Past(7) != nil {
 		t.Errorf("%v, %v", p, err)
 	}
 	if _, err := s.OpenProcess(8); !errors.Is(err, ErrElementNotFound) {
@@ -101,25 +105,31 @@ func TestLife(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 	list := s.End(ErrUnexpectedExit.Code, 5)
-	if len(list) != 2 || list[0].Pid != 7 || list[1].Type != SystemExited || list[1].Status != ErrUnexpectedExit.Code || s.End(0, 0) != nil {
+	if len(list) != 2 || list[0].Pid != 7 || list[1].Type != SystemExited || list[1].Status != ErrUnexpectedExit.Code ||
+		s.End(0, 0) != nil {
 		t.Errorf("end: %+v", list)
 	}
-	if _, err := all.Open("a"); !errors.Is(err, ErrSystemNotFound) || s.Stop() != ErrAlreadyStopped || len(s.Past(0)) != 1 {
+	if _, err := all.Open("a"); !errors.Is(err, ErrSystemNotFound) || s.Stop() != ErrAlreadyStopped ||
+		len(s.Past(0)) != 1 {
 		t.Errorf("a system that has ended: %v", err)
 	}
 }
 
 // TestProperties: a process is listed once, with the pid that was answered, however the program was named.
 func TestProperties(t *testing.T) {
-	s := &System{ID: "a", State: Running, Started: start, Doc: ComputeSystem{Owner: "o"}, Processes: map[uint32]*Started{}}
+	s := &System{ID: "a", State: Running, Started: start, Doc: ComputeSystem{Owner: "o"},
+		Processes: map[uint32]*Started{}}
 	s.AddProcess(7, Process{CommandLine: `"C:\my app\A.exe" -x`}, start)
-	m := Measured{ProcessorNanos: 1200, MemoryBytes: 5, Programs: []Program{{Pid: 70, Image: "a.exe", MemoryBytes: 3}, {Pid: 71, Image: "b.exe"}}}
+	m := Measured{ProcessorNanos: 1200, MemoryBytes: 5,
+		Programs: []Program{{Pid: 70, Image: "a.exe", MemoryBytes: 3}, {Pid: 71, Image: "b.exe"}}}
 	types, measure, err := ParseQuery(`{"PropertyTypes":["Statistics","ProcessList"]}`)
 	if err != nil || !measure {
 		t.Fatal(err)
 	}
 	got := s.Properties(types, m, start.Add(time.Second))
-	for _, want := range []string{`"Id":"a","SystemType":"Container","RuntimeOsType":"Windows","Owner":"o","State":"Running"`, `"Uptime100ns":10000000`, `"TotalRuntime100ns":12`,
+	for _, want := range []string{
+		`"Id":"a","SystemType":"Container","RuntimeOsType":"Windows","Owner":"o","State":"Running"`,
+		`"Uptime100ns":10000000`, `"TotalRuntime100ns":12`,
 		`"ProcessList":[{"ProcessId":7,"ImageName":"A.exe","CreateTimestamp":"1970-01-01T00:16:40Z","MemoryCommitBytes":3},{"ProcessId":71,"ImageName":"b.exe"`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("properties lack %s:\n%s", want, got)
@@ -139,13 +149,20 @@ func TestProperties(t *testing.T) {
 // TestModify changes limits and nothing else.
 func TestModify(t *testing.T) {
 	s := &System{Doc: ComputeSystem{Container: &Container{Storage: &Storage{Path: "p"}}}}
-	if c, err := s.Modify(`{"ResourcePath":"Container/Memory/SizeInMB","RequestType":"Update","Settings":64}`); err != nil || c.Memory.SizeInMB != 64 {
+	if c,
+		err := s.Modify(
+		`{"ResourcePath":"Container/Memory/SizeInMB","RequestType":"Update","Settings":64}`); err != nil ||
+		c.Memory.SizeInMB != 64 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if c, err := s.Modify(`{"ResourcePath":"Container/Processor","RequestType":"Update","Settings":{"Maximum":5000}}`); err != nil || c.Processor.Maximum != 5000 || c.Memory.SizeInMB != 64 {
+	if c,
+		err := s.Modify(
+		`{"ResourcePath":"Container/Processor","RequestType":"Update","Settings":{"Maximum":5000}}`); err != nil ||
+		c.Processor.Maximum != 5000 || c.Memory.SizeInMB != 64 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	for _, text := range []string{`{"ResourcePath":"Container/MappedDirectories","RequestType":"Add"}`, `{"ResourcePath":"Container/Processor","Settings":{"Maximum":-1}}`, `{"ResourcePath":"x"}`} {
+	for _, text := range []string{`{"ResourcePath":"Container/MappedDirectories","RequestType":"Add"}`,
+		`{"ResourcePath":"Container/Processor","Settings":{"Maximum":-1}}`, `{"ResourcePath":"x"}`} {
 		if c, err := s.Modify(text); err == nil {
 			t.Errorf("%s: %+v", text, c)
 		}
@@ -170,12 +187,14 @@ func TestNames(t *testing.T) {
 		t.Errorf("GUID %s", a)
 	}
 	id := NameToGUID("x")
-	for volume, ok := range map[string]bool{Volume(id): true, Volume(id) + `\`: true, `C:\x`: false, `\\?\Volume{../..}`: false, `\\?\Volume{}`: false} {
+	for volume, ok := range map[string]bool{Volume(id): true, Volume(id) + `\`: true, `C:\x`: false,
+		`\\?\Volume{../..}`: false, `\\?\Volume{}`: false} {
 		if got, known := LayerOfVolume(volume); known != ok || ok && got != id {
 			t.Errorf("%s: %q, %v", volume, got, known)
 		}
 	}
-	for line, want := range map[string]string{`"C:\my app\a.exe" -x`: "a.exe", "cmd /c dir": "cmd.exe", `C:\x\y`: "y.exe", "": ".exe"} {
+	for line, want := range map[string]string{`"C:\my app\a.exe" -x`: "a.exe", "cmd /c dir": "cmd.exe",
+		`C:\x\y`: "y.exe", "": ".exe"} {
 		if got := ImageName(line, ""); got != want {
 			t.Errorf("%s: %s, want %s", line, got, want)
 		}

@@ -53,17 +53,25 @@ func TestReadEntry(t *testing.T) {
 		content string
 		bad     bool
 	}{
-		"a file":               {bytes.Join([][]byte{attributes, stream(3, "", []byte("acl")), stream(1, "", []byte("content"))}, nil), "content", false},
-		"another stream":       {bytes.Join([][]byte{attributes, stream(4, ":x:$DATA", []byte("no")), stream(1, "", []byte("a"))}, nil), "a", false},
-		"sparse blocks":        {bytes.Join([][]byte{attributes, stream(9, "", sparse)}, nil), "\x00\x00\x00\x00xy", false},
-		"empty":                {attributes, "", false},
-		"nothing":              {nil, "", false},
-		"half of a header":     {append(attributes, 1, 0), "", true},
-		"cut short":            {bytes.Join([][]byte{attributes, stream(1, "", []byte("content"))}, nil)[:26], "co", true},
-		"a negative size":      {append(attributes, stream(1, "", nil)[:8]...), "", true},
-		"an unknown stream":    {append(attributes, stream(12, "", nil)...), "", true},
-		"zeros":                {make([]byte, 1<<20), "", true},
-		"a sparse block, bare": {bytes.Join([][]byte{attributes, stream(9, "", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})}, nil), "", true},
+		"a file": {
+			bytes.Join([][]byte{attributes, stream(3, "", []byte("acl")), stream(1, "", []byte("content"))}, nil),
+			"content", false},
+		"another stream": {
+			bytes.Join([][]byte{attributes, stream(4, ":x:$DATA", []byte("no")), stream(1, "", []byte("a"))}, nil), "a",
+			false},
+		"sparse blocks": {bytes.Join([][]byte{attributes, stream(9, "", sparse)}, nil), "\x00\x00\x00\x00xy",
+			false},
+		"empty":            {attributes, "", false},
+		"nothing":          {nil, "", false},
+		"half of a header": {append(attributes, 1, 0), "", true},
+		"cut short": {bytes.Join([][]byte{attributes, stream(1, "", []byte("content"))}, nil)[:26], "co",
+			true},
+		"a negative size":   {append(attributes, stream(1, "", nil)[:8]...), "", true},
+		"an unknown stream": {append(attributes, stream(12, "", nil)...), "", true},
+		"zeros":             {make([]byte, 1<<20), "", true},
+		"a sparse block, bare": {
+			bytes.Join([][]byte{attributes, stream(9, "", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})},
+				nil), "", true},
 	} {
 		var m memory
 		e, err := ReadEntry(bytes.NewReader(c.data), &m)
@@ -125,7 +133,9 @@ func TestLinkTarget(t *testing.T) {
 
 func FuzzReadEntry(f *testing.F) {
 	f.Add(append([]byte{0, 0, 0, 0}, stream(1, "", []byte("content"))...))
-	f.Add(append([]byte{0, 0, 0, 0}, stream(3, "", []byte{1, 0, 0, 0x80, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0})...))
+	f.Add(append([]byte{0, 0, 0, 0},
+		stream(3, "", []byte{1, 0, 0, 0x80, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 5, 18,
+			0, 0, 0})...))
 	f.Add(append([]byte{0, 0, 0, 0}, stream(8, "", reparse(symlinkTag, []byte{1, 0, 0, 0}, `..\..\x`))...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		e, err := ReadEntry(bytes.NewReader(data), &memory{})
@@ -133,7 +143,8 @@ func FuzzReadEntry(f *testing.F) {
 			return
 		}
 		target, err := LinkTarget("a/b", e.Reparse)
-		if err == nil && (strings.HasPrefix(target, "/") || strings.HasPrefix(target, "../..") || strings.Contains(target, "/../")) {
+		if err == nil && (strings.HasPrefix(target, "/") || strings.HasPrefix(target, "../..") ||
+			strings.Contains(target, "/../")) {
 			t.Errorf("%x leads to %s", data, target)
 		}
 	})

@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// Modify changes the limits of a system as a document says, and returns them. What can be changed is what runhcs changes
-// (cmd/containerd-shim-runhcs-v1/task_hcs.go): processor and memory.
+// Modify changes the limits of a system as a document says, and returns them. What can be changed is what runhcs
+// changes (cmd/containerd-shim-runhcs-v1/task_hcs.go): processor and memory.
 func (s *System) Modify(document string) (Container, error) {
 	var m Modification
 	if err := Decode(document, &m); err != nil {
 		return Container{}, err
 	}
 	if m.RequestType != "Update" && m.RequestType != "" {
-		return Container{}, ErrNotSupported.WithText("RequestType %q of %s: an emulated host can only update limits", m.RequestType, m.ResourcePath)
+		return Container{}, ErrNotSupported.WithText("RequestType %q of %s: an emulated host can only update limits",
+			m.RequestType, m.ResourcePath)
 	}
 
 	next := *s.Doc.Container
@@ -31,7 +32,9 @@ func (s *System) Modify(document string) (Container, error) {
 		}
 		next.Memory = &Memory{SizeInMB: size}
 	default:
-		return next, ErrNotSupported.WithText("ResourcePath %q: an emulated host can change Container/Processor and Container/Memory/SizeInMB", m.ResourcePath)
+		return next, ErrNotSupported.WithText(
+			"ResourcePath %q: an emulated host can change Container/Processor and Container/Memory/SizeInMB",
+			m.ResourcePath)
 	}
 	if err := next.checkValues(); err != nil {
 		return next, err

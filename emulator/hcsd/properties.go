@@ -67,7 +67,8 @@ const (
 	processListProperty = "ProcessList"
 )
 
-// ParseQuery reads a query for properties of a system. measure reports whether any of them needs a look at its programs.
+// ParseQuery reads a query for properties of a system. measure reports whether any of them needs a look at its
+// programs.
 func ParseQuery(query string) (types []string, measure bool, err error) {
 	var q PropertyQuery
 	if err := Decode(query, &q); err != nil {
@@ -75,7 +76,8 @@ func ParseQuery(query string) (types []string, measure bool, err error) {
 	}
 	for _, t := range q.PropertyTypes {
 		if t != statisticsProperty && t != processListProperty {
-			return nil, false, ErrNotSupported.WithText("property %q: an emulated host has %s and %s", t, statisticsProperty, processListProperty)
+			return nil, false, ErrNotSupported.WithText("property %q: an emulated host has %s and %s", t,
+				statisticsProperty, processListProperty)
 		}
 	}
 	return q.PropertyTypes, len(q.PropertyTypes) > 0, nil
@@ -83,7 +85,8 @@ func ParseQuery(query string) (types []string, measure bool, err error) {
 
 // Properties are a system's, with those that were asked for. m may be empty for a system that does not run.
 func (s *System) Properties(types []string, m Measured, now time.Time) string {
-	p := systemProperties{Id: s.ID, SystemType: "Container", RuntimeOsType: "Windows", Owner: s.Doc.Owner, State: s.State, Stopped: s.State == Stopped}
+	p := systemProperties{Id: s.ID, SystemType: "Container", RuntimeOsType: "Windows", Owner: s.Doc.Owner,
+		State: s.State, Stopped: s.State == Stopped}
 	if p.Stopped {
 		p.ExitType = "GracefulExit"
 		if s.ExitCode != 0 {
@@ -102,15 +105,16 @@ func (s *System) Properties(types []string, m Measured, now time.Time) string {
 func (s *System) statistics(m Measured, now time.Time) *statistics {
 	const unit = 100 // nanoseconds
 	return &statistics{
-		Timestamp: now.UTC(), ContainerStartTime: s.Started.UTC(), Uptime100ns: uint64(max(now.Sub(s.Started), 0)) / unit,
-		Processor: processorStatistics{m.ProcessorNanos / unit, m.UserNanos / unit, m.KernelNanos / unit},
-		Memory:    memoryStatistics{m.MemoryBytes, m.PeakBytes, m.PrivateBytes},
-		Storage:   storageStatistics{m.ReadCount, m.ReadBytes, m.WriteCount, m.WriteBytes},
+		Timestamp: now.UTC(), ContainerStartTime: s.Started.UTC(),
+		Uptime100ns: uint64(max(now.Sub(s.Started), 0)) / unit,
+		Processor:   processorStatistics{m.ProcessorNanos / unit, m.UserNanos / unit, m.KernelNanos / unit},
+		Memory:      memoryStatistics{m.MemoryBytes, m.PeakBytes, m.PrivateBytes},
+		Storage:     storageStatistics{m.ReadCount, m.ReadBytes, m.WriteCount, m.WriteBytes},
 	}
 }
 
-// processList has the programs that were seen. One that was started by HcsCreateProcess is listed with the pid that was answered then,
-// which is that of its launcher: a program of the same name is left out for it.
+// processList has the programs that were seen. One that was started by HcsCreateProcess is listed with the pid that
+// was answered then, which is that of its launcher: a program of the same name is left out for it.
 func (s *System) processList(m Measured) []processDetails {
 	others := slices.Clone(m.Programs)
 	var list []processDetails
@@ -119,7 +123,8 @@ func (s *System) processList(m Measured) []processDetails {
 		if p.Exited {
 			continue
 		}
-		d := processDetails{ProcessId: pid, ImageName: ImageName(p.Doc.CommandLine, p.Doc.ApplicationName), CreateTimestamp: p.Begun.UTC()}
+		d := processDetails{ProcessId: pid, ImageName: ImageName(p.Doc.CommandLine, p.Doc.ApplicationName),
+			CreateTimestamp: p.Begun.UTC()}
 		i := slices.IndexFunc(others, func(o Program) bool { return strings.EqualFold(o.Image, d.ImageName) })
 		if i >= 0 {
 			d.MemoryCommitBytes = others[i].MemoryBytes
@@ -161,8 +166,8 @@ func (p *Started) Status() string {
 	}{p.Pid, p.Exited, p.Code, 0})
 }
 
-// ServiceProperties are what HcsGetServiceProperties answers: the versions of the schema that are known, or the instances of Container
-// Credential Guard.
+// ServiceProperties are what HcsGetServiceProperties answers: the versions of the schema that are known, or the
+// instances of Container Credential Guard.
 func ServiceProperties(query string, credentials Credentials) (string, error) {
 	var q PropertyQuery
 	if err := Decode(query, &q); err != nil {
@@ -194,10 +199,12 @@ func (all Systems) Enumerate(query string) (string, error) {
 	list := []systemProperties{}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		s := all[id]
-		if s.State == Stopped || !matches(q.IDs, id) || !matches(q.Owners, s.Doc.Owner) || !matches(q.Types, "Container") || !matches(q.Names, "") {
+		if s.State == Stopped || !matches(q.IDs, id) || !matches(q.Owners, s.Doc.Owner) ||
+			!matches(q.Types, "Container") || !matches(q.Names, "") {
 			continue
 		}
-		list = append(list, systemProperties{Id: id, SystemType: "Container", RuntimeOsType: "Windows", Owner: s.Doc.Owner, State: s.State})
+		list = append(list, systemProperties{Id: id, SystemType: "Container", RuntimeOsType: "Windows",
+			Owner: s.Doc.Owner, State: s.State})
 	}
 	return text(list), nil
 }

@@ -8,8 +8,8 @@ import (
 // hiveRoots are the keys of Wine's system hive by the names of HCS' hives (RegistryHive of the schema), in lower case.
 var hiveRoots = map[string]string{"system": "System", "software": "Software"}
 
-// RegistryText is what the values add to the container's system hive, in the hive's text form. key writes one value with its text
-// (guest.RegistryKey); the values must have been checked.
+// RegistryText is what the values add to the container's system hive, in the hive's text form. key writes one value
+// with its text (guest.RegistryKey); the values must have been checked.
 func (c *RegistryChanges) RegistryText(key func(key, name, value string) string) string {
 	if c == nil {
 		return ""
@@ -27,7 +27,8 @@ func (c *RegistryChanges) RegistryText(key func(key, name, value string) string)
 	return all.String()
 }
 
-// currentControlSet names the control set that is in use, which is ControlSet001 of an offline hive and a link to it in a running system.
+// currentControlSet names the control set that is in use, which is ControlSet001 of an offline hive and a link to it
+// in a running system.
 func currentControlSet(key string) string {
 	const offline = "ControlSet001"
 	if len(key) >= len(offline) && strings.EqualFold(key[:len(offline)], offline) {

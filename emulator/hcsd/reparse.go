@@ -16,8 +16,8 @@ const (
 // symlinkRelative is the flag of a link whose target is relative to it ([MS-FSCC] 2.1.2.4).
 const symlinkRelative = 1
 
-// LinkTarget is where the reparse point of the file name (a path below C:, with slashes) leads, as the text of a symbolic link of
-// Linux: always relative, and never above the root of C:.
+// LinkTarget is where the reparse point of the file name (a path below C:, with slashes) leads, as the text of a
+// symbolic link of Linux: always relative, and never above the root of C:.
 func LinkTarget(name string, reparse []byte) (string, error) {
 	target, relative, err := substituteName(reparse)
 	if err != nil {

@@ -105,8 +105,8 @@ func (s *System) Begin() error {
 	return ErrInvalidState
 }
 
-// Run records that the compute system was started at the time now. It returns the notification that has to be sent to the callbacks that
-// are registered for the system.
+// Run records that the compute system was started at the time now. It returns the notification that has to be sent to
+// the callbacks that are registered for the system.
 func (s *System) Run(now time.Time) Notification {
 	s.State, s.Started = Running, now
 	return Notification{System: s.ID, Type: SystemStartCompleted}
@@ -179,7 +179,8 @@ func (s *System) EndProcess(pid, code uint32) []Notification {
 	return []Notification{{System: s.ID, Pid: pid, Type: ProcessExited}}
 }
 
-// Past are the notifications that a callback gets at once when it is registered, because they happened before: unverified, no. 91.
+// Past are the notifications that a callback gets at once when it is registered, because they happened before:
+// unverified, no. 91.
 func (s *System) Past(pid uint32) []Notification {
 	if pid != 0 {
 		if p := s.Processes[pid]; p != nil && p.Exited {

@@ -16,14 +16,15 @@ type Card struct {
 	Link int    // its number in the data plane, which is its interface index as long as no virtual switch has it
 }
 
-// Adapter is a network adapter of the host as Windows shows it: a card, the adapter that a virtual switch puts in a card's place, or
-// that of an endpoint of the host.
+// Adapter is a network adapter of the host as Windows shows it: a card, the adapter that a virtual switch puts in a
+// card's place, or that of an endpoint of the host.
 type Adapter struct {
 	Index       int
 	Alias       string // what users see, "vEthernet (Ethernet)"
 	Description string
 	GUID        string // lower case
-	// Link is the number of the link that carries it, if that is a card's; else Network is the network whose switch does.
+	// Link is the number of the link that carries it, if that is a card's; else Network is the network whose switch
+	// does.
 	Link    int
 	Network string
 	// Unbound adapters have no IP: cards that a virtual switch has taken over.
@@ -56,18 +57,21 @@ func numbered(name, mark string, i int) string {
 	return fmt.Sprintf("%s%s%d", name, mark, i+1)
 }
 
-// HostAdapters returns the adapters of a host with these cards. The newest come first, because programs must not rely on an order:
-// Windows sorts adapters by metric only. While a network is bound to a card, the adapter "vEthernet (CARD)" has the card's addresses
-// and an index of its own. When the last such network is deleted, the card's adapter has them again.
+// HostAdapters returns the adapters of a host with these cards. The newest come first, because programs must not rely
+// on an order: Windows sorts adapters by metric only. While a network is bound to a card, the adapter "vEthernet
+// (CARD)" has the card's addresses and an index of its own. When the last such network is deleted, the card's adapter
+// has them again.
 func HostAdapters(s *State, cards []Card) []Adapter {
 	var list []Adapter
 	for i, c := range cards {
-		list = append(list, Adapter{Index: c.Link, Alias: c.Name, Description: numbered(cardDescription, " #", i), GUID: adapterGUID("card", c.Name), Link: c.Link})
+		list = append(list, Adapter{Index: c.Link, Alias: c.Name, Description: numbered(cardDescription, " #", i),
+			GUID: adapterGUID("card", c.Name), Link: c.Link})
 	}
 
 	virtual := 0
 	add := func(a Adapter, id string) {
-		a.Description, a.Index, a.GUID = numbered(virtualDescription, " #", virtual), virtualIndex(list, id), adapterGUID("virtual", id)
+		a.Description, a.Index, a.GUID = numbered(virtualDescription, " #", virtual), virtualIndex(list,
+			id), adapterGUID("virtual", id)
 		list = append(list, a)
 		virtual++
 	}
@@ -91,10 +95,11 @@ func HostAdapters(s *State, cards []Card) []Adapter {
 	return list
 }
 
-// InternalAdapter returns the adapter of a port that Open vSwitch made for the host. Its name is the port's (openvswitch
-// Documentation/intro/install/windows.rst).
+// InternalAdapter returns the adapter of a port that Open vSwitch made for the host. Its name is the port's
+// (openvswitch Documentation/intro/install/windows.rst).
 func InternalAdapter(link int, name string) Adapter {
-	return Adapter{Index: link, Alias: name, Description: virtualDescription + " " + name, GUID: adapterGUID("internal", name), Link: link, Virtual: true}
+	return Adapter{Index: link, Alias: name, Description: virtualDescription + " " + name,
+		GUID: adapterGUID("internal", name), Link: link, Virtual: true}
 }
 
 // cardOf returns which card a network is bound to; -1: none.
@@ -129,8 +134,8 @@ func hostEndpoints(s *State) (list []*Object) {
 	return list
 }
 
-// natAdapter returns the host's adapter in a NAT network, which has the gateways' addresses: Docker's network "nat" shows as
-// "vEthernet (nat)".
+// natAdapter returns the host's adapter in a NAT network, which has the gateways' addresses: Docker's network "nat"
+// shows as "vEthernet (nat)".
 func natAdapter(network *Object) Adapter {
 	a := Adapter{Alias: "vEthernet (" + network.Doc.str("Name") + ")", Network: network.ID, Virtual: true}
 	for _, s := range desiredNetwork(network).Subnets {

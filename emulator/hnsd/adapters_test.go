@@ -10,7 +10,8 @@ func TestHostAdapters(t *testing.T) {
 	h, s, endpoint := attachHost(t, "ws2022")
 	cards := []Card{{Name: "Ethernet", Link: 2}, {Name: "Ethernet 2", Link: 5}}
 	fresh := HostAdapters(NewState(""), cards)
-	s, err := h.Modify(s, Namespace, hostNamespace(s), `{"ResourceType": "Endpoint", "RequestType": "Add", "Settings": {"EndpointId": "`+endpoint+`"}}`)
+	s, err := h.Modify(s, Namespace, hostNamespace(s),
+		`{"ResourceType": "Endpoint", "RequestType": "Add", "Settings": {"EndpointId": "`+endpoint+`"}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +23,8 @@ func TestHostAdapters(t *testing.T) {
 		want string
 	}{
 		{"without a switch", fresh, `"Ethernet 2" [], "Ethernet" []`},
-		{"with one", switched, `"vEthernet (porthole_ep)" [10.244.1.2], "vEthernet (Ethernet)" [], "Ethernet 2" [], "Ethernet" without IP`},
+		{"with one", switched,
+			`"vEthernet (porthole_ep)" [10.244.1.2], "vEthernet (Ethernet)" [], "Ethernet 2" [], "Ethernet" without IP`},
 	} {
 		got, indexes, guids := "", map[int]bool{}, map[string]bool{}
 		for i, a := range c.list {

@@ -46,7 +46,8 @@ func TestAttachingAgain(t *testing.T) {
 	if _, err := h.Modify(s, Namespace, hostNamespace(s), add); !errors.Is(err, ErrInNamespace) {
 		t.Errorf("again by HCN: %v", err)
 	}
-	_, answer, err := h.HNSCall(s, "POST", "/endpoints/"+endpoint+"/attach", `{"SystemType": "Host", "CompartmentId": 1}`)
+	_, answer, err := h.HNSCall(s, "POST", "/endpoints/"+endpoint+"/attach",
+		`{"SystemType": "Host", "CompartmentId": 1}`)
 	if !errors.Is(err, ErrAlreadyAttached) && !strings.Contains(answer, "already attached to the switch") {
 		t.Errorf("again by the interface before HCN: %s, %v", answer, err)
 	}
@@ -66,7 +67,8 @@ func TestNoHostNamespace(t *testing.T) {
 		t.Errorf("it is not compartment 1: %s", o.Doc)
 	}
 
-	s, answer, err := h.HNSCall(s, "POST", "/endpoints/"+endpoint+"/attach", `{"SystemType": "Host", "CompartmentId": 1}`)
+	s, answer, err := h.HNSCall(s, "POST", "/endpoints/"+endpoint+"/attach",
+		`{"SystemType": "Host", "CompartmentId": 1}`)
 	e, _ := s.Get(Endpoint, endpoint)
 	if err != nil || e.Doc.str("HostComputeNamespace") != hostNamespace(s) || hostNamespace(s) == "" {
 		t.Errorf("attached %s: %s, %v", e.Doc, answer, err)
@@ -100,8 +102,10 @@ func TestGatewayToNowhere(t *testing.T) {
 func TestTwoUplinks(t *testing.T) {
 	h, s, _ := attachHost(t, "ws2022")
 	h.Uplinks, h.Adapters = []string{"eth0", "eth1"}, []string{"eth0", "eth1"}
-	for policy, want := range map[string]string{"": "eth1", `, "Policies": [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": "eth0"}}]`: "eth0"} {
-		n, id, err := h.Create(s, Network, "", "", `{"Name": "other", "Type": "L2Bridge", "SchemaVersion": {"Major": 2}`+policy+`}`)
+	for policy, want := range map[string]string{"": "eth1",
+		`, "Policies": [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": "eth0"}}]`: "eth0"} {
+		n, id, err := h.Create(s, Network, "", "",
+			`{"Name": "other", "Type": "L2Bridge", "SchemaVersion": {"Major": 2}`+policy+`}`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +114,8 @@ func TestTwoUplinks(t *testing.T) {
 			t.Errorf("bound to %v, want %s", list, want)
 		}
 	}
-	_, _, err := h.Create(s, Network, "", "", `{"Name": "other", "Type": "L2Bridge", "Policies": [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": "vEthernet (eth0)"}}], "SchemaVersion": {"Major": 2}}`)
+	_, _, err := h.Create(s, Network, "", "",
+		`{"Name": "other", "Type": "L2Bridge", "Policies": [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": "vEthernet (eth0)"}}], "SchemaVersion": {"Major": 2}}`)
 	if !errors.Is(err, ErrAdapterNotFound) {
 		t.Errorf("bound to a virtual adapter: %v", err)
 	}

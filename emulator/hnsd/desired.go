@@ -9,8 +9,8 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
-// Desired is what the data plane has to carry for a State: L2Bridge, Overlay, NAT and Transparent networks with all that hangs on them,
-// and every namespace. Networks of other types are state only.
+// Desired is what the data plane has to carry for a State: L2Bridge, Overlay, NAT and Transparent networks with all
+// that hangs on them, and every namespace. Networks of other types are state only.
 func Desired(s *State) desired.State {
 	var d desired.State
 	networks := map[string]*Object{}
@@ -34,7 +34,8 @@ func Desired(s *State) desired.State {
 	}
 
 	for _, o := range s.List(LoadBalancer) {
-		if lb := desiredLoadBalancer(o); slices.ContainsFunc(lb.Backends, func(id string) bool { return endpoints[id] }) {
+		if lb := desiredLoadBalancer(o); slices.ContainsFunc(lb.Backends,
+			func(id string) bool { return endpoints[id] }) {
 			lb.Backends = slices.DeleteFunc(lb.Backends, func(id string) bool { return !endpoints[id] })
 			d.LoadBalancers = append(d.LoadBalancers, lb)
 		}
@@ -42,8 +43,8 @@ func Desired(s *State) desired.State {
 	return d
 }
 
-// DesiredChange returns what a change means for the data plane; next is the state after it. ok is false if more than endpoints and
-// load balancers changed: then the caller must hand over all of Desired.
+// DesiredChange returns what a change means for the data plane; next is the state after it. ok is false if more than
+// endpoints and load balancers changed: then the caller must hand over all of Desired.
 func DesiredChange(next *State, c Change) (out desired.Change, ok bool) {
 	routes := next.List(Route)
 	for _, o := range c.Put {
@@ -57,7 +58,8 @@ func DesiredChange(next *State, c Change) (out desired.Change, ok bool) {
 				out.Endpoints = append(out.Endpoints, desiredEndpoint(o, network, routes))
 			}
 		case LoadBalancer:
-			if lb := desiredLoadBalancer(o); slices.ContainsFunc(lb.Backends, func(id string) bool { return carriedEndpoint(next, id) }) {
+			if lb := desiredLoadBalancer(o); slices.ContainsFunc(lb.Backends,
+				func(id string) bool { return carriedEndpoint(next, id) }) {
 				out.LoadBalancers = append(out.LoadBalancers, lb)
 			} else {
 				out.GoneLoadBalancers = append(out.GoneLoadBalancers, lb.ID)
@@ -95,9 +97,9 @@ func carriedEndpoint(s *State, id string) bool {
 	return ok && carried(network)
 }
 
-// desiredNetwork translates a network's document into what the data plane carries. The document was checked when it was made, so
-// what cannot be parsed here is left out. A subnet without a route has its first address as the gateway, as the bridge must have
-// one.
+// desiredNetwork translates a network's document into what the data plane carries. The document was checked when it
+// was made, so what cannot be parsed here is left out. A subnet without a route has its first address as the gateway,
+// as the bridge must have one.
 func desiredNetwork(o *Object) desired.Network {
 	n := desired.Network{ID: o.ID, Type: o.Doc.str("Type")}
 	for _, s := range subnetsOf(o.Doc) {
@@ -124,8 +126,9 @@ func desiredNetwork(o *Object) desired.Network {
 		case "RemoteSubnetRoute":
 			provider, _ := netip.ParseAddr(s.str("ProviderAddress"))
 			for _, prefix := range prefixes([]string{s.str("DestinationPrefix")}) {
-				n.RemoteSubnets = append(n.RemoteSubnets, desired.RemoteSubnet{Prefix: prefix, VSID: uint32(s.num("IsolationId")),
-					Provider: provider, MAC: linuxMAC(s.str("DistributedRouterMacAddress"))})
+				n.RemoteSubnets = append(n.RemoteSubnets,
+					desired.RemoteSubnet{Prefix: prefix, VSID: uint32(s.num("IsolationId")),
+						Provider: provider, MAC: linuxMAC(s.str("DistributedRouterMacAddress"))})
 			}
 		}
 	}
@@ -137,8 +140,8 @@ func linuxMAC(mac string) string {
 	return strings.ToLower(strings.ReplaceAll(canonicalMAC(mac), "-", ":"))
 }
 
-// desiredEndpoint translates an endpoint's document. routes are the SDN routes of the host: those that name the endpoint count
-// as policies of it. Of several routes of a family the first one's next hop is the gateway.
+// desiredEndpoint translates an endpoint's document. routes are the SDN routes of the host: those that name the
+// endpoint count as policies of it. Of several routes of a family the first one's next hop is the gateway.
 func desiredEndpoint(o, network *Object, routes []*Object) desired.Endpoint {
 	d := o.Doc
 	e := desired.Endpoint{
@@ -193,13 +196,15 @@ func addPolicy(e *desired.Endpoint, kind string, s Doc) {
 	case "SDNRoute":
 		hop, _ := netip.ParseAddr(s.str("NextHop"))
 		for _, p := range prefixes([]string{s.str("DestinationPrefix")}) {
-			e.SDNRoutes = append(e.SDNRoutes, desired.SDNRoute{Destination: p, NextHop: hop, NeedEncap: s.flag("NeedEncap")})
+			e.SDNRoutes = append(e.SDNRoutes,
+				desired.SDNRoute{Destination: p, NextHop: hop, NeedEncap: s.flag("NeedEncap")})
 		}
 
 	case "PortMapping":
 		vip, _ := netip.ParseAddr(s.str("VIP"))
 		e.PortMappings = append(e.PortMappings, desired.PortMapping{Protocol: uint8(protocol(s)), VIP: vip,
-			ExternalPort: uint16(s.num("ExternalPort")), InternalPort: uint16(s.num("InternalPort")), LocalRouted: s.num("Flags")&natLocalRouted != 0})
+			ExternalPort: uint16(s.num("ExternalPort")), InternalPort: uint16(s.num("InternalPort")),
+			LocalRouted: s.num("Flags")&natLocalRouted != 0})
 
 	case "ACL":
 		e.ACLs = append(e.ACLs, desired.ACL{
@@ -268,7 +273,8 @@ func ports(texts []string) []desired.PortRange {
 func desiredLoadBalancer(o *Object) desired.LoadBalancer {
 	d := o.Doc
 	flags := d.num("Flags")
-	lb := desired.LoadBalancer{ID: o.ID, Backends: d.strs("HostComputeEndpoints"), DSR: flags&1 != 0, IPv6: flags&2 != 0}
+	lb := desired.LoadBalancer{ID: o.ID, Backends: d.strs("HostComputeEndpoints"), DSR: flags&1 != 0,
+		IPv6: flags&2 != 0}
 	lb.SourceVIP, _ = netip.ParseAddr(d.str("SourceVIP"))
 	for _, v := range d.strs("FrontendVIPs") {
 		if a, err := netip.ParseAddr(v); err == nil {
@@ -278,7 +284,8 @@ func desiredLoadBalancer(o *Object) desired.LoadBalancer {
 	for _, m := range d.docs("PortMappings") {
 		f := m.num("Flags")
 		lb.Ports = append(lb.Ports, desired.LBPort{
-			Protocol: uint8(protocol(m)), ExternalPort: uint16(m.num("ExternalPort")), InternalPort: uint16(m.num("InternalPort")),
+			Protocol: uint8(protocol(m)), ExternalPort: uint16(m.num("ExternalPort")),
+			InternalPort: uint16(m.num("InternalPort")),
 			Distribution: uint8(m.num("DistributionType")),
 			ILB:          f&1 != 0, LocalRoutedVIP: f&2 != 0, PreserveDIP: f&8 != 0, VIPExternalIP: f&16 != 0,
 		})

@@ -19,9 +19,9 @@ const (
 
 func isRemote(endpoint Doc) bool { return endpoint.num("Flags")&flagRemote != 0 }
 
-// createEndpoint checks the document of a new endpoint and fills in what HNS fills in: name, addresses, MAC, DNS, namespace.
-// parent is the network's id from the call's handle; it and the network in the document must not differ, and one of the two must
-// be given.
+// createEndpoint checks the document of a new endpoint and fills in what HNS fills in: name, addresses, MAC, DNS,
+// namespace. parent is the network's id from the call's handle; it and the network in the document must not differ,
+// and one of the two must be given.
 func (h *Host) createEndpoint(n *State, o *Object, parent string) error {
 	d := o.Doc
 	given := canonicalID(d.str("HostComputeNetwork"))
@@ -161,7 +161,8 @@ func addressesOf(endpoint Doc) []netip.Addr {
 // freeAddress is the first address of the subnet that nobody has. The first two are left to gateways.
 func freeAddress(n *State, network string, s subnet) (netip.Addr, bool) {
 	taken := func(a netip.Addr) bool {
-		return a == s.gateway || n.anyHaving(addressOf, addressKey(network, false, a), "") || n.anyHaving(addressOf, addressKey(network, true, a), "")
+		return a == s.gateway || n.anyHaving(addressOf, addressKey(network, false, a), "") ||
+			n.anyHaving(addressOf, addressKey(network, true, a), "")
 	}
 	addr := s.prefix.Addr().Next().Next().Next()
 	for ; s.prefix.Contains(addr) && s.prefix.Contains(addr.Next()); addr = addr.Next() {

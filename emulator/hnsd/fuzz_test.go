@@ -23,26 +23,36 @@ func furnished(t testing.TB, build int) (w *world, network string) {
 		w.s = next.Settled()
 		return id
 	}
-	network = create(Network, "", `{"Name":"n","Type":"L2Bridge","Ipams":[{"Subnets":[{"IpAddressPrefix":"10.1.0.0/24","Routes":[{"NextHop":"10.1.0.1","DestinationPrefix":"0.0.0.0/0"}]}]}],`)
-	endpoint := create(Endpoint, network, `{"IpConfigurations":[{"IpAddress":"10.1.0.9"}],"Policies":[{"Type":"PortMapping","Settings":{"Protocol":6,"ExternalPort":8080,"InternalPort":80}}],`)
+	network = create(Network, "",
+		`{"Name":"n","Type":"L2Bridge","Ipams":[{"Subnets":[{"IpAddressPrefix":"10.1.0.0/24","Routes":[{"NextHop":"10.1.0.1","DestinationPrefix":"0.0.0.0/0"}]}]}],`)
+	endpoint := create(Endpoint, network,
+		`{"IpConfigurations":[{"IpAddress":"10.1.0.9"}],"Policies":[{"Type":"PortMapping","Settings":{"Protocol":6,"ExternalPort":8080,"InternalPort":80}}],`)
 	create(Namespace, "", `{"Type":"Guest",`)
-	create(LoadBalancer, "", `{"HostComputeEndpoints":["`+endpoint+`"],"FrontendVIPs":["10.96.0.1"],"PortMappings":[{"Protocol":6,"ExternalPort":80}],`)
+	create(LoadBalancer, "", `{"HostComputeEndpoints":["`+endpoint+
+		`"],"FrontendVIPs":["10.96.0.1"],"PortMappings":[{"Protocol":6,"ExternalPort":80}],`)
 	create(Route, "", `{"HostComputeEndpoints":["`+endpoint+`"],"Routes":[{"DestinationPrefix":"10.96.0.0/16"}],`)
 	return w, network
 }
 
-// FuzzCalls: whatever documents a program hands to HNS, in the older form or the newer, each call fails or leads to a state
-// that can be listed, shown in both forms, carried by the data plane and read back from the journal; the state before it
-// stays what it was.
+// FuzzCalls: whatever documents a program hands to HNS, in the older form or the newer, each call fails or leads to a
+// state that can be listed, shown in both forms, carried by the data plane and read back from the journal; the state
+// before it stays what it was.
 func FuzzCalls(f *testing.F) {
 	for _, s := range [][3]string{
-		{`{"ResourceType":"Policy","RequestType":"Add","Settings":{"Policies":[{"Type":"ACL","Settings":{"LocalPorts":"80,1-2"}}]}}`, "GET", "/networks/"},
-		{`{"ResourceType":1,"RequestType":"Update","Settings":"{\"Policies\":[null,7]}","SchemaVersion":{"Major":1}}`, "POST", "/endpoints/00000000-0000-4000-8000-000000000003/attach"},
-		{`{"IpConfigurations":[{"IpAddress":"10.1.0.77","PrefixLength":200}],"MacAddress":"00:15:5d:00:00:01","SchemaVersion":{}}`, "POST", "/endpoints"},
-		{`{"Type":"Overlay","Subnets":[{"AddressPrefix":"255.255.255.254/31","Policies":[{"Type":"VSID","VSID":4096}]}],"MacPools":[{"StartMacAddress":"x"}]}`, "POST", "/networks"},
-		{`{"Type":5,"Ipams":[{"Subnets":[{"IpAddressPrefix":"10.9.0.0/16"}]}],"Policies":[{"Type":"DrMacAddress","Settings":{"Address":"x; y"}},{"Type":"ProviderAddress"}],"SchemaVersion":{}}`, "DELETE", "/networks/00000000-0000-4000-8000-000000000002"},
-		{`{"References":["/endpoints/00000000-0000-4000-8000-000000000003"],"Policies":[{"Type":"ELB","VIPs":["10.96.0.7"],"ExternalPort":80,"Protocol":6}]}`, "POST", "/policylists"},
-		{`{"id":"{00000000-0000-4000-8000-0000000000FF}","ID":"","Filter":"{\"Name\":7}"}`, "POST", "/namespaces/00000000-0000-4000-8000-000000000004/addresource"},
+		{
+			`{"ResourceType":"Policy","RequestType":"Add","Settings":{"Policies":[{"Type":"ACL","Settings":{"LocalPorts":"80,1-2"}}]}}`, "GET", "/networks/"},
+		{`{"ResourceType":1,"RequestType":"Update","Settings":"{\"Policies\":[null,7]}","SchemaVersion":{"Major":1}}`,
+			"POST", "/endpoints/00000000-0000-4000-8000-000000000003/attach"},
+		{
+			`{"IpConfigurations":[{"IpAddress":"10.1.0.77","PrefixLength":200}],"MacAddress":"00:15:5d:00:00:01","SchemaVersion":{}}`, "POST", "/endpoints"},
+		{
+			`{"Type":"Overlay","Subnets":[{"AddressPrefix":"255.255.255.254/31","Policies":[{"Type":"VSID","VSID":4096}]}],"MacPools":[{"StartMacAddress":"x"}]}`, "POST", "/networks"},
+		{
+			`{"Type":5,"Ipams":[{"Subnets":[{"IpAddressPrefix":"10.9.0.0/16"}]}],"Policies":[{"Type":"DrMacAddress","Settings":{"Address":"x; y"}},{"Type":"ProviderAddress"}],"SchemaVersion":{}}`, "DELETE", "/networks/00000000-0000-4000-8000-000000000002"},
+		{
+			`{"References":["/endpoints/00000000-0000-4000-8000-000000000003"],"Policies":[{"Type":"ELB","VIPs":["10.96.0.7"],"ExternalPort":80,"Protocol":6}]}`, "POST", "/policylists"},
+		{`{"id":"{00000000-0000-4000-8000-0000000000FF}","ID":"","Filter":"{\"Name\":7}"}`, "POST",
+			"/namespaces/00000000-0000-4000-8000-000000000004/addresource"},
 		{`{"MacAddressList":[{"MacAddress":"00-15-5D-00-00-01"}]}`, "POST", "/accelnet"},
 		{`null`, "", "//"},
 		{`{"Name":"n"}],"`, "POST", "/networks"},
@@ -67,7 +77,8 @@ func FuzzCalls(f *testing.F) {
 			check(next, err)
 			next, err = w.h.Modify(w.s, k, w.s.List(k)[0].ID, doc)
 			check(next, err)
-			if _, err := w.h.Enumerate(w.s, k, doc); err == nil && !json.Valid([]byte(doc)) && strings.TrimSpace(doc) != "" {
+			if _, err := w.h.Enumerate(w.s, k, doc); err == nil && !json.Valid([]byte(doc)) &&
+				strings.TrimSpace(doc) != "" {
 				t.Fatalf("%q is a query", doc)
 			}
 			if _, err := w.h.Query(w.s, k, w.s.List(k)[0].ID, doc); err != nil {

@@ -45,14 +45,16 @@ func parseFilter(query string) (Doc, error) {
 
 	filter := Doc{}
 	for name, v := range q {
-		if !slices.ContainsFunc([]string{"SchemaVersion", "Flags"}, func(n string) bool { return strings.EqualFold(n, name) }) {
+		if !slices.ContainsFunc([]string{"SchemaVersion", "Flags"},
+			func(n string) bool { return strings.EqualFold(n, name) }) {
 			filter[name] = v
 		}
 	}
 	return filter, nil
 }
 
-// matches reports whether an object fits every key of the filter. Keys are compared without regard to case, names exactly.
+// matches reports whether an object fits every key of the filter. Keys are compared without regard to case, names
+// exactly.
 func (h *Host) matches(s *State, o *Object, filter Doc) bool {
 	for name := range filter {
 		want := filter.str(name)
@@ -133,9 +135,9 @@ func (h *Host) Create(s *State, k Kind, parent, guid, settings string) (*State, 
 	return h.create(s, o, parent, guid)
 }
 
-// create adds the object o to a copy of s and returns the copy and the object's id. Fields that only HNS sets are removed from
-// the document first: programs send back what they have read. An endpoint that names a namespace is attached to it in the same
-// step.
+// create adds the object o to a copy of s and returns the copy and the object's id. Fields that only HNS sets are
+// removed from the document first: programs send back what they have read. An endpoint that names a namespace is
+// attached to it in the same step.
 func (h *Host) create(s *State, o *Object, parent, guid string) (*State, string, error) {
 	if err := h.identify(s, o, guid); err != nil {
 		return nil, "", err
@@ -283,7 +285,8 @@ func (p Profile) policies(list []Doc, known []string) ([]any, error) {
 	for _, policy := range list {
 		i := slices.IndexFunc(known, func(t string) bool { return strings.EqualFold(t, policy.str("Type")) })
 		if i < 0 || !p.supports(known[i]) {
-			return nil, ErrInvalidPolicyType.WithText("The policy type %s is not known to this version of HNS.", policy.str("Type"))
+			return nil, ErrInvalidPolicyType.WithText("The policy type %s is not known to this version of HNS.",
+				policy.str("Type"))
 		}
 		policy.set("Type", known[i])
 		if policy.has("Data") && !policy.has("Settings") {

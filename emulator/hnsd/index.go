@@ -10,15 +10,16 @@ import (
 	"github.com/google/btree"
 )
 
-// tables hold the objects of a State, in trees that two states share until one of them changes: a copy costs nothing, and
-// a change as much as one path through a tree.
+// tables hold the objects of a State, in trees that two states share until one of them changes: a copy costs nothing,
+// and a change as much as one path through a tree.
 type tables struct {
 	byID  [Kinds]*btree.BTreeG[*Object]
 	bySeq [Kinds]*btree.BTreeG[*Object]
 	index *btree.BTreeG[indexed]
 }
 
-// indexed says that an object has a property. The index finds the objects with a property without a pass over all of them.
+// indexed says that an object has a property. The index finds the objects with a property without a pass over all of
+// them.
 type indexed struct {
 	key property
 	id  string
@@ -44,7 +45,8 @@ const degree = 16 // of the trees; a path to copy is a few of such nodes
 
 func newTables() tables {
 	t := tables{index: btree.NewG(degree, func(a, b indexed) bool {
-		return cmp.Or(cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.key.value, b.key.value), cmp.Compare(a.id, b.id)) < 0
+		return cmp.Or(cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.key.value, b.key.value),
+			cmp.Compare(a.id, b.id)) < 0
 	})}
 	for k := range t.byID {
 		t.byID[k] = btree.NewG(degree, func(a, b *Object) bool { return a.ID < b.ID })
@@ -123,8 +125,8 @@ func properties(o *Object) iter.Seq[property] {
 	return func(func(property) bool) {}
 }
 
-// endpointProperties returns what endpoints are looked up by. Every check of HNS that compares an endpoint with all others goes
-// by one of these, so that it takes as long with thousands of endpoints.
+// endpointProperties returns what endpoints are looked up by. Every check of HNS that compares an endpoint with all
+// others goes by one of these, so that it takes as long with thousands of endpoints.
 func endpointProperties(d Doc) iter.Seq[property] {
 	return func(yield func(property) bool) {
 		network, remote := d.str("HostComputeNetwork"), isRemote(d)
@@ -158,8 +160,8 @@ func addressKey(network string, remote bool, a netip.Addr) string {
 // portKey is the external port of a mapping.
 func portKey(mapping Doc) string { return strconv.FormatUint(mapping.num("ExternalPort"), 10) }
 
-// balancerProperties returns what load balancers are looked up by: frontends, host ports, whether it holds a block of ports, and
-// node ports, which only those without a frontend address have.
+// balancerProperties returns what load balancers are looked up by: frontends, host ports, whether it holds a block of
+// ports, and node ports, which only those without a frontend address have.
 func balancerProperties(d Doc) iter.Seq[property] {
 	return func(yield func(property) bool) {
 		for _, f := range frontends(d) {

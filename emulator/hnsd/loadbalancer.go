@@ -24,7 +24,8 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 	if d.num("Flags")&2 != 0 { // IPv6
 		net, ok := n.Get(Network, network)
 		if overlay := ok && net.Doc.str("Type") == "Overlay"; overlay || !h.Profile.Version.AtLeast(11, 10) {
-			return ErrInvalidParameter // overlays carry none, older versions do not announce it; the code is unverified, no. 61
+			// overlays carry none, older versions do not announce it; the code is unverified, no. 61
+			return ErrInvalidParameter
 		}
 	}
 
@@ -160,14 +161,15 @@ func frontends(d Doc) []string {
 	var keys []string
 	for _, vip := range vips {
 		for _, m := range d.docs("PortMappings") {
-			keys = append(keys, fmt.Sprintf("%s/%d/%d/%v", vip, protocol(m), m.num("ExternalPort"), d.num("Flags")&2 != 0))
+			keys = append(keys, fmt.Sprintf("%s/%d/%d/%v", vip, protocol(m), m.num("ExternalPort"),
+				d.num("Flags")&2 != 0))
 		}
 	}
 	return keys
 }
 
-// hostPorts are the ports of the host itself that a load balancer takes: those without a frontend address, and those that programs
-// of the host reach (flag 2).
+// hostPorts are the ports of the host itself that a load balancer takes: those without a frontend address, and those
+// that programs of the host reach (flag 2).
 func hostPorts(d Doc) (keys []string) {
 	for _, m := range d.docs("PortMappings") {
 		if len(d.strs("FrontendVIPs")) == 0 || m.num("Flags")&2 != 0 {

@@ -21,7 +21,8 @@ func (o *Object) Is(kind string) bool {
 // HostDefault reports whether it is the host's own compartment, which is always there.
 func (o *Object) HostDefault() bool { return o.Kind == Namespace && o.Doc.str("Type") == "HostDefault" }
 
-// Transient reports whether it is a network that a reboot removes, with its endpoints (hcsshim hcn.EnableNonPersistent).
+// Transient reports whether it is a network that a reboot removes, with its endpoints (hcsshim
+// hcn.EnableNonPersistent).
 func (o *Object) Transient() bool { return o.Kind == Network && o.Doc.num("Flags")&8 != 0 }
 
 // DetachAll takes every endpoint out of its namespace, and counts them.

@@ -46,7 +46,8 @@ func (h *Host) CreateGuest(s *State, path string) (*State, string, error) {
 	return h.create(s, o, "", "")
 }
 
-// Bind records the path of the Linux network namespace that an HCN namespace stands for. It returns s itself if nothing changes.
+// Bind records the path of the Linux network namespace that an HCN namespace stands for. It returns s itself if
+// nothing changes.
 func (s *State) Bind(id, path string) *State {
 	o, ok := s.Get(Namespace, id)
 	if !ok || o.Path == path {

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-var networkTypes = []string{"NAT", "ICS", "Transparent", "L2Bridge", "L2Tunnel", "Overlay", "Private", "Internal", "Mirrored", "Infiniband", "ConstrainedICS"}
+var networkTypes = []string{"NAT", "ICS", "Transparent", "L2Bridge", "L2Tunnel", "Overlay", "Private", "Internal",
+	"Mirrored", "Infiniband", "ConstrainedICS"}
 
-// createNetwork checks the document of a new network and fills in what HNS fills in: type, policies, MAC range, subnets. On a
-// host of several network cards it binds the network to the last one unless the document names one, because HNS does not promise
-// to take the one that has the node's address.
+// createNetwork checks the document of a new network and fills in what HNS fills in: type, policies, MAC range,
+// subnets. On a host of several network cards it binds the network to the last one unless the document names one,
+// because HNS does not promise to take the one that has the node's address.
 func (h *Host) createNetwork(n *State, o *Object) error {
 	d := o.Doc
 	if !d.has("Type") {
@@ -26,13 +27,16 @@ func (h *Host) createNetwork(n *State, o *Object) error {
 		return err
 	}
 	for _, p := range list {
-		if p := asDoc(p); p.str("Type") == "NetAdapterName" && !h.knowsAdapter(p.doc("Settings").str("NetworkAdapterName")) {
+		if p := asDoc(p); p.str("Type") == "NetAdapterName" &&
+			!h.knowsAdapter(p.doc("Settings").str("NetworkAdapterName")) {
 			return ErrAdapterNotFound
 		}
 	}
 
-	if binding := func(p any) bool { return asDoc(p).str("Type") == "NetAdapterName" }; len(h.Uplinks) > 1 && bindsAdapter(kind) && !slices.ContainsFunc(list, binding) {
-		list = append(list, Doc{"Type": "NetAdapterName", "Settings": Doc{"NetworkAdapterName": h.Uplinks[len(h.Uplinks)-1]}})
+	if binding := func(p any) bool { return asDoc(p).str("Type") == "NetAdapterName" }; len(h.Uplinks) > 1 &&
+		bindsAdapter(kind) && !slices.ContainsFunc(list, binding) {
+		list = append(list, Doc{"Type": "NetAdapterName",
+			"Settings": Doc{"NetworkAdapterName": h.Uplinks[len(h.Uplinks)-1]}})
 	}
 	if kind == "Overlay" {
 		for name, settings := range map[string]Doc{
@@ -48,7 +52,9 @@ func (h *Host) createNetwork(n *State, o *Object) error {
 	d.set("Policies", list)
 	if len(d.doc("MacPool").docs("Ranges")) == 0 {
 		id := strings.ToUpper(o.ID[:2])
-		d.set("MacPool", Doc{"Ranges": []Doc{{"StartMacAddress": "00-15-5D-" + id + "-00-00", "EndMacAddress": "00-15-5D-" + id + "-FF-FF"}}})
+		d.set("MacPool",
+			Doc{"Ranges": []Doc{{"StartMacAddress": "00-15-5D-" + id + "-00-00",
+				"EndMacAddress": "00-15-5D-" + id + "-FF-FF"}}})
 	}
 	if err := h.createSubnets(d); err != nil {
 		return err
@@ -56,8 +62,8 @@ func (h *Host) createNetwork(n *State, o *Object) error {
 	return h.Profile.checkOverlaps(n, d)
 }
 
-// checkOverlaps refuses a network whose subnets overlap with each other or with those of another network, if the profile has
-// UniqueSubnets.
+// checkOverlaps refuses a network whose subnets overlap with each other or with those of another network, if the
+// profile has UniqueSubnets.
 func (p Profile) checkOverlaps(n *State, d Doc) error {
 	if !p.UniqueSubnets {
 		return nil
@@ -89,7 +95,8 @@ func routerMAC(network string) string {
 }
 
 func (h *Host) knowsAdapter(name string) bool {
-	return name == "" || len(h.Adapters) == 0 || slices.ContainsFunc(h.Adapters, func(a string) bool { return strings.EqualFold(a, name) })
+	return name == "" || len(h.Adapters) == 0 ||
+		slices.ContainsFunc(h.Adapters, func(a string) bool { return strings.EqualFold(a, name) })
 }
 
 // createSubnets checks every subnet of a new network and fills in the kind of the IPAM.
@@ -129,15 +136,17 @@ func (h *Host) checkSubnet(subnet Doc, networkType string) error {
 	}
 	subnet.set("Policies", list)
 	for _, p := range subnet.docs("Policies") {
-		if id := p.doc("Settings").num("IsolationId"); networkType == "Overlay" && p.str("Type") == "VSID" && !isVirtualSubnet(id) {
+		if id := p.doc("Settings").num("IsolationId"); networkType == "Overlay" && p.str("Type") == "VSID" &&
+			!isVirtualSubnet(id) {
 			return ErrInvalidParameter.WithText("The parameter is incorrect: VSID %d.", id)
 		}
 	}
 	return nil
 }
 
-// isVirtualSubnet reports whether Windows takes the number of a virtual subnet: its network virtualization has 4096 to 16777214, the
-// least of which flannel's and Calico's documentation state too (flannel-io/flannel#1215). The answer to another one is unverified, no. 81.
+// isVirtualSubnet reports whether Windows takes the number of a virtual subnet: its network virtualization has 4096 to
+// 16777214, the least of which flannel's and Calico's documentation state too (flannel-io/flannel#1215). The answer to
+// another one is unverified, no. 81.
 func isVirtualSubnet(id uint64) bool { return id >= 4096 && id <= 1<<24-2 }
 
 // withoutGateways replaces the gateways in the document of a network by 0.0.0.0.
@@ -167,8 +176,8 @@ type subnet struct {
 	noGW    bool // the gateway's address is not reserved
 }
 
-// subnetsOf returns the subnets of a network's document. The gateway is that of the default route, and not valid without one. Overlay
-// networks have a virtual subnet, others a VLAN.
+// subnetsOf returns the subnets of a network's document. The gateway is that of the default route, and not valid
+// without one. Overlay networks have a virtual subnet, others a VLAN.
 func subnetsOf(network Doc) []subnet {
 	var out []subnet
 
@@ -198,8 +207,8 @@ func subnetsOf(network Doc) []subnet {
 	return out
 }
 
-// modifyNetwork changes policies, DNS or subnets of a network. A change of "Extension" or "IPSubnet" is accepted and has no
-// effect.
+// modifyNetwork changes policies, DNS or subnets of a network. A change of "Extension" or "IPSubnet" is accepted and
+// has no effect.
 func (h *Host) modifyNetwork(n *State, o *Object, d Doc) error {
 	m, err := parseModification(d, "DNS", "Extension", "Policy", "Subnet", "IPSubnet")
 	if err != nil {

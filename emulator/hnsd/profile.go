@@ -34,30 +34,33 @@ type Profile struct {
 	UniqueNames bool
 	// UniqueRemotes refuses a second remote endpoint with one address (inferred for newer builds).
 	UniqueRemotes bool
-	// HostListeners refuses a node port, or a frontend on the node's own address, on which a process of the host listens.
-	// kubernetes/kubernetes#137530 names builds of Server 2019; newer ones are taken not to (unverified, no. 37).
+	// HostListeners refuses a node port, or a frontend on the node's own address, on which a process of the host
+	// listens. kubernetes/kubernetes#137530 names builds of Server 2019; newer ones are taken not to (unverified, no.
+	// 37).
 	HostListeners bool
-	// OnePortOwner takes a port of the host for one load balancer only, regardless of its address: one without an address, or with
-	// port flag 2. Windows has HCN_E_PORT_ALREADY_EXISTS for it; whether it does so is unverified, no. 10.
+	// OnePortOwner takes a port of the host for one load balancer only, regardless of its address: one without an
+	// address, or with port flag 2. Windows has HCN_E_PORT_ALREADY_EXISTS for it; whether it does so is unverified,
+	// no. 10.
 	OnePortOwner bool
-	// TextFilters writes ids in upper case and compares the ids of filters with them as texts. Windows writes most ids in upper case,
-	// and no document says how its filters compare (unverified, no. 14).
+	// TextFilters writes ids in upper case and compares the ids of filters with them as texts. Windows writes most ids
+	// in upper case, and no document says how its filters compare (unverified, no. 14).
 	TextFilters bool
-	// UniqueSubnets refuses a network whose subnets overlap with each other or with another network's, as hns/hnstest does. Neither a
-	// document nor a report says what L2Bridge networks are answered (unverified, no. 66).
+	// UniqueSubnets refuses a network whose subnets overlap with each other or with another network's, as hns/hnstest
+	// does. Neither a document nor a report says what L2Bridge networks are answered (unverified, no. 66).
 	UniqueSubnets bool
-	// NoHostNamespace: a new host has no namespace of its own until a program makes one (microsoft/SDN `hns.v2.psm1` and hcsshim
-	// `ncproxy` do). Whether there is one before is unverified, no. 5.
+	// NoHostNamespace: a new host has no namespace of its own until a program makes one (microsoft/SDN `hns.v2.psm1`
+	// and hcsshim `ncproxy` do). Whether there is one before is unverified, no. 5.
 	NoHostNamespace bool
-	// OtherForm reads the gateway of a subnet back as 0.0.0.0. No document says that HNS reads networks back as they were given
-	// (unverified, no. 17).
+	// OtherForm reads the gateway of a subnet back as 0.0.0.0. No document says that HNS reads networks back as they
+	// were given (unverified, no. 17).
 	OtherForm bool
-	// HostDefaultRoute gives the host a default route by its endpoint even if the endpoint has one to 0.0.0.0 (unverified, no. 9). Without it
-	// the host gets one only by an endpoint that has a gateway (flannel-io/flannel#1763).
+	// HostDefaultRoute gives the host a default route by its endpoint even if the endpoint has one to 0.0.0.0
+	// (unverified, no. 9). Without it the host gets one only by an endpoint that has a gateway
+	// (flannel-io/flannel#1763).
 	HostDefaultRoute bool
-	// LosesRoutes: when a virtual switch takes a network card over, persistent routes of the card are lost as others are. Antrea saves and
-	// restores all of them (antrea-io/antrea pkg/agent/agent_windows.go); what Windows does by itself is unverified, no. 85. Without it the
-	// routes that programs of the host made are lost.
+	// LosesRoutes: when a virtual switch takes a network card over, persistent routes of the card are lost as others
+	// are. Antrea saves and restores all of them (antrea-io/antrea pkg/agent/agent_windows.go); what Windows does by
+	// itself is unverified, no. 85. Without it the routes that programs of the host made are lost.
 	LosesRoutes bool
 }
 
@@ -66,20 +69,35 @@ var profiles = []struct {
 	build int
 	Profile
 }{
-	{17763, Profile{Name: "ws2019", Version: Version{9, 5}, FrontendConflict: ErrPortAlreadyExists, UnknownNetwork: ErrElementNotFound, HostListeners: true}},
-	{20348, Profile{Name: "ws2022", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound}},
-	{26100, Profile{Name: "ws2025", Version: Version{15, 5}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, UniqueRemotes: true}},
-	{0, Profile{Name: "ws2019-old", Version: Version{9, 2}, FrontendConflict: ErrPortAlreadyExists, UnknownNetwork: ErrElementNotFound, HostListeners: true}},
-	{0, Profile{Name: "win-19041", Version: Version{11, 10}, FrontendConflict: ErrPortAlreadyExists, UnknownNetwork: ErrElementNotFound}},
-	{0, Profile{Name: "ws-15.0", Version: Version{15, 0}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound}},
-	{0, Profile{Name: "ws2025-pre", Version: Version{15, 4}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, UniqueRemotes: true}},
-	{0, Profile{Name: "ws2022-oneport", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, OnePortOwner: true}},
-	{0, Profile{Name: "ws2022-textids", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, TextFilters: true}},
-	{0, Profile{Name: "ws2022-subnets", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, UniqueSubnets: true}},
-	{0, Profile{Name: "ws2022-fresh", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, NoHostNamespace: true}},
-	{0, Profile{Name: "ws2022-form", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, OtherForm: true}},
-	{0, Profile{Name: "ws2022-unkind", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, NoHostNamespace: true, OtherForm: true, HostDefaultRoute: true, LosesRoutes: true}},
-	{0, Profile{Name: "ws2022-routes", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, LosesRoutes: true}},
+	{17763, Profile{Name: "ws2019", Version: Version{9, 5}, FrontendConflict: ErrPortAlreadyExists,
+		UnknownNetwork: ErrElementNotFound, HostListeners: true}},
+	{20348, Profile{Name: "ws2022", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists,
+		UnknownNetwork: ErrElementNotFound}},
+	{26100, Profile{Name: "ws2025", Version: Version{15, 5}, FrontendConflict: ErrAlreadyExists,
+		UnknownNetwork: ErrElementNotFound, UniqueRemotes: true}},
+	{0, Profile{Name: "ws2019-old", Version: Version{9, 2}, FrontendConflict: ErrPortAlreadyExists,
+		UnknownNetwork: ErrElementNotFound, HostListeners: true}},
+	{0, Profile{Name: "win-19041", Version: Version{11, 10}, FrontendConflict: ErrPortAlreadyExists,
+		UnknownNetwork: ErrElementNotFound}},
+	{0, Profile{Name: "ws-15.0", Version: Version{15, 0}, FrontendConflict: ErrAlreadyExists,
+		UnknownNetwork: ErrElementNotFound}},
+	{0, Profile{Name: "ws2025-pre", Version: Version{15, 4}, FrontendConflict: ErrAlreadyExists,
+		UnknownNetwork: ErrElementNotFound, UniqueRemotes: true}},
+	{0, Profile{Name: "ws2022-oneport", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists,
+		UnknownNetwork: ErrElementNotFound, OnePortOwner: true}},
+	{0, Profile{Name: "ws2022-textids", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists,
+		UnknownNetwork: ErrElementNotFound, TextFilters: true}},
+	{0, Profile{Name: "ws2022-subnets", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists,
+		UnknownNetwork: ErrElementNotFound, UniqueSubnets: true}},
+	{0, Profile{Name: "ws2022-fresh", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists,
+		UnknownNetwork: ErrElementNotFound, NoHostNamespace: true}},
+	{0, Profile{Name: "ws2022-form", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists,
+		UnknownNetwork: ErrElementNotFound, OtherForm: true}},
+	{0, Profile{Name: "ws2022-unkind", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists,
+		UnknownNetwork: ErrElementNotFound, NoHostNamespace: true, OtherForm: true, HostDefaultRoute: true,
+		LosesRoutes: true}},
+	{0, Profile{Name: "ws2022-routes", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists,
+		UnknownNetwork: ErrElementNotFound, LosesRoutes: true}},
 }
 
 // ProfileOf gives the profile of a Windows build.
@@ -171,8 +189,10 @@ var (
 	networkPolicies = []string{"SourceMacAddress", "NetAdapterName", "VSwitchExtension", "DrMacAddress", "AutomaticDNS",
 		"InterfaceConstraint", "ProviderAddress", "RemoteSubnetRoute", "VxlanPort", "HostRoute", "SetPolicy", "L4Proxy",
 		"LayerConstraint", "NetworkACL", "OutBoundNAT"}
-	endpointPolicies = []string{"PortMapping", "ACL", "QOS", "L2Driver", "OutBoundNAT", "SDNRoute", "L4Proxy", "L4WFPPROXY",
-		"ProviderAddress", "PortName", "EncapOverhead", "InterfaceConstraint", "Encryption", "VLAN", "InterfaceParameters",
+	endpointPolicies = []string{"PortMapping", "ACL", "QOS", "L2Driver", "OutBoundNAT", "SDNRoute", "L4Proxy",
+		"L4WFPPROXY",
+		"ProviderAddress", "PortName", "EncapOverhead", "InterfaceConstraint", "Encryption", "VLAN",
+		"InterfaceParameters",
 		"Iov", "TierAcl"}
 	subnetPolicies = []string{"VLAN", "VSID"}
 )

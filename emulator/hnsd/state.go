@@ -50,7 +50,8 @@ type State struct {
 	touched     []ObjectReference // what was put or dropped since the state was Settled
 }
 
-// NewState returns the state of a new host. hostNamespace is the id of the namespace of the host's own compartment; "": there is none.
+// NewState returns the state of a new host. hostNamespace is the id of the namespace of the host's own compartment;
+// "": there is none.
 func NewState(hostNamespace string) *State {
 	s := &State{tables: newTables(), compartment: 1}
 	if hostNamespace == "" {
@@ -68,7 +69,8 @@ func hostDefault(id string) *Object {
 	}.copy()}
 }
 
-// clone shares everything until one of the two changes. It is not safe for concurrent use: its caller holds the lock of writers.
+// clone shares everything until one of the two changes. It is not safe for concurrent use: its caller holds the lock
+// of writers.
 func (s *State) clone() *State {
 	c := *s
 	c.tables = s.tables.clone()
@@ -150,8 +152,8 @@ type Host struct {
 	NodeAddr string   // address of the uplink: ManagementIP, ProviderAddress
 	NodeMAC  string   // of the uplink, AA-BB-CC-DD-EE-FF
 	Adapters []string // names under which network cards may be asked for; none: any name
-	// Uplinks are the names of the network cards, the one with NodeAddr first. A network that names no card is bound to the last one,
-	// because programs must not rely on which card Windows chooses.
+	// Uplinks are the names of the network cards, the one with NodeAddr first. A network that names no card is bound
+	// to the last one, because programs must not rely on which card Windows chooses.
 	Uplinks []string
 	NewID   func() string // random GUIDs, lower case
 	// PortBlocks is how many blocks of ephemeral ports the host has; nil: no limit.

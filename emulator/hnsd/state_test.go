@@ -44,21 +44,29 @@ func (w *world) step(r *rand.Rand) (next *State) {
 	const version = `"SchemaVersion":{"Major":2,"Minor":0}`
 	switch r.IntN(10) {
 	case 0:
-		next, _, err = w.h.Create(w.s, Network, "", "", fmt.Sprintf(`{"Name":"n","Type":"L2Bridge","Ipams":[{"Subnets":[{"IpAddressPrefix":"10.%d.0.0/24"}]}],%s}`, r.IntN(9), version))
+		next, _, err = w.h.Create(w.s, Network, "", "",
+			fmt.Sprintf(`{"Name":"n","Type":"L2Bridge","Ipams":[{"Subnets":[{"IpAddressPrefix":"10.%d.0.0/24"}]}],%s}`,
+				r.IntN(9), version))
 	case 1, 2:
-		next, _, err = w.h.Create(w.s, Endpoint, w.pick(r, Network), "", fmt.Sprintf(`{"Policies":[{"Type":"PortMapping","Settings":{"Protocol":6,"ExternalPort":%d}}],%s}`, 30000+r.IntN(20), version))
+		next, _, err = w.h.Create(w.s, Endpoint, w.pick(r, Network), "",
+			fmt.Sprintf(`{"Policies":[{"Type":"PortMapping","Settings":{"Protocol":6,"ExternalPort":%d}}],%s}`,
+				30000+r.IntN(20), version))
 	case 3, 4:
-		next, _, err = w.h.Create(w.s, Endpoint, w.pick(r, Network), "", fmt.Sprintf(`{"Flags":1,"IpConfigurations":[{"IpAddress":"10.9.9.%d"}],%s}`, r.IntN(40), version))
+		next, _, err = w.h.Create(w.s, Endpoint, w.pick(r, Network), "",
+			fmt.Sprintf(`{"Flags":1,"IpConfigurations":[{"IpAddress":"10.9.9.%d"}],%s}`, r.IntN(40), version))
 	case 5, 6:
 		vip := ""
 		if r.IntN(2) == 0 {
 			vip = fmt.Sprintf(`"FrontendVIPs":["10.96.0.%d"],`, r.IntN(20))
 		}
-		next, _, err = w.h.Create(w.s, LoadBalancer, "", "", fmt.Sprintf(`{"HostComputeEndpoints":[%q],%s"Flags":%d,"PortMappings":[{"Protocol":6,"ExternalPort":%d}],%s}`,
-			w.pick(r, Endpoint), vip, r.IntN(2), 30000+r.IntN(20), version))
+		next, _, err = w.h.Create(w.s, LoadBalancer, "", "",
+			fmt.Sprintf(
+				`{"HostComputeEndpoints":[%q],%s"Flags":%d,"PortMappings":[{"Protocol":6,"ExternalPort":%d}],%s}`,
+				w.pick(r, Endpoint), vip, r.IntN(2), 30000+r.IntN(20), version))
 	case 7:
-		next, err = w.h.Modify(w.s, LoadBalancer, w.pick(r, LoadBalancer), fmt.Sprintf(`{"HostComputeEndpoints":[%q],"PortMappings":[{"Protocol":6,"ExternalPort":%d}],%s}`,
-			w.pick(r, Endpoint), 30000+r.IntN(20), version))
+		next, err = w.h.Modify(w.s, LoadBalancer, w.pick(r, LoadBalancer),
+			fmt.Sprintf(`{"HostComputeEndpoints":[%q],"PortMappings":[{"Protocol":6,"ExternalPort":%d}],%s}`,
+				w.pick(r, Endpoint), 30000+r.IntN(20), version))
 	case 8:
 		next, err = w.h.Delete(w.s, Kind(r.IntN(int(Kinds))), w.pick(r, Kind(r.IntN(int(Kinds)))))
 	case 9:
@@ -100,7 +108,8 @@ func TestStateIndex(t *testing.T) {
 	}
 
 	if w.s.Count(LoadBalancer) < 5 || w.s.Count(Endpoint) < 10 {
-		t.Errorf("only %d load balancers and %d endpoints at the end: the calls do nothing", w.s.Count(LoadBalancer), w.s.Count(Endpoint))
+		t.Errorf("only %d load balancers and %d endpoints at the end: the calls do nothing", w.s.Count(LoadBalancer),
+			w.s.Count(Endpoint))
 	}
 }
 
@@ -138,7 +147,8 @@ func checkIndex(t *testing.T, s *State) {
 	}
 	for k := range Kinds {
 		list := s.List(k)
-		if len(list) != s.byID[k].Len() || !slices.IsSortedFunc(list, func(a, b *Object) int { return int(a.Seq) - int(b.Seq) }) {
+		if len(list) != s.byID[k].Len() ||
+			!slices.IsSortedFunc(list, func(a, b *Object) int { return int(a.Seq) - int(b.Seq) }) {
 			t.Fatalf("%v: the order of creation is lost", k)
 		}
 	}
@@ -167,17 +177,21 @@ func TestConflicts(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, err, want)
 		}
 	}
-	network := must(create(Network, "", `{"Type":"L2Bridge","Ipams":[{"Subnets":[{"IpAddressPrefix":"10.1.0.0/24","Routes":[{"NextHop":"10.1.0.1","DestinationPrefix":"0.0.0.0/0"}]}]}]}`))
+	network := must(create(Network, "",
+		`{"Type":"L2Bridge","Ipams":[{"Subnets":[{"IpAddressPrefix":"10.1.0.0/24","Routes":[{"NextHop":"10.1.0.1","DestinationPrefix":"0.0.0.0/0"}]}]}]}`))
 	remote := must(create(Endpoint, network, `{"Flags":1,"IpConfigurations":[{"IpAddress":"10.2.0.5"}]}`))
 	_, err := create(Endpoint, network, `{"Flags":1,"IpConfigurations":[{"IpAddress":"10.2.0.5"}]}`)
 	refused("a second remote endpoint", ErrAddressInvalid, err)
 	must(create(Endpoint, network, `{"IpConfigurations":[{"IpAddress":"10.1.0.9"}]}`))
-	must(create(Endpoint, network, `{"Flags":1,"IpConfigurations":[{"IpAddress":"10.1.0.9"}]}`)) // kubernetes/kubernetes#138000
+	// kubernetes/kubernetes#138000
+	must(create(Endpoint, network, `{"Flags":1,"IpConfigurations":[{"IpAddress":"10.1.0.9"}]}`))
 	_, err = create(Endpoint, network, `{"IpConfigurations":[{"IpAddress":"10.1.0.9"}]}`)
 	refused("a second local endpoint", ErrAddressInvalid, err)
 
 	lb := func(vips, port, rest string) string {
-		return fmt.Sprintf(`{"HostComputeEndpoints":[%q],"FrontendVIPs":[%s],"PortMappings":[{"Protocol":6,"ExternalPort":%s}]%s}`, remote, vips, port, rest)
+		return fmt.Sprintf(
+			`{"HostComputeEndpoints":[%q],"FrontendVIPs":[%s],"PortMappings":[{"Protocol":6,"ExternalPort":%s}]%s}`,
+			remote, vips, port, rest)
 	}
 	first := must(create(LoadBalancer, "", lb(`"10.96.0.1","10.96.0.2"`, "80", "")))
 	_, err = create(LoadBalancer, "", lb(`"10.96.0.2"`, "80", ""))

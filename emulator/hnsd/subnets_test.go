@@ -14,7 +14,9 @@ func TestUniqueSubnets(t *testing.T) {
 		for i, s := range subnets {
 			list[i] = fmt.Sprintf(`{"IpAddressPrefix":%q}`, s)
 		}
-		return fmt.Sprintf(`{"Name":%q,"Type":"L2Bridge","Ipams":[{"Subnets":[%s]}],"SchemaVersion":{"Major":2,"Minor":0}}`, name, strings.Join(list, ","))
+		return fmt.Sprintf(
+			`{"Name":%q,"Type":"L2Bridge","Ipams":[{"Subnets":[%s]}],"SchemaVersion":{"Major":2,"Minor":0}}`, name,
+			strings.Join(list, ","))
 	}
 
 	for _, c := range []struct {
@@ -51,12 +53,14 @@ func TestUniqueSubnets(t *testing.T) {
 // TestVirtualSubnets: Windows takes the numbers 4096 to 16777214.
 // Row 1.45.
 func TestVirtualSubnets(t *testing.T) {
-	for number, want := range map[int]error{1: ErrInvalidParameter, 4095: ErrInvalidParameter, 4096: nil, 1<<24 - 2: nil, 1<<24 - 1: ErrInvalidParameter} {
+	for number, want := range map[int]error{1: ErrInvalidParameter, 4095: ErrInvalidParameter, 4096: nil,
+		1<<24 - 2: nil, 1<<24 - 1: ErrInvalidParameter} {
 		profile, err := ProfileOf(20348)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := &Host{Profile: profile, NodeAddr: "10.99.7.21", NewID: func() string { return "00000000-0000-4000-8000-000000000001" }}
+		h := &Host{Profile: profile, NodeAddr: "10.99.7.21",
+			NewID: func() string { return "00000000-0000-4000-8000-000000000001" }}
 		document := fmt.Sprintf(`{"Name":"a","Type":"Overlay","Ipams":[{"Subnets":[{"IpAddressPrefix":"10.1.0.0/24",
 		 "Policies":[{"Type":"VSID","Settings":{"IsolationId":%d}}]}]}],"SchemaVersion":{"Major":2,"Minor":0}}`, number)
 		_, _, err = h.Create(NewState(h.NewID()), Network, "", "", document)

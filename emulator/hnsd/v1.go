@@ -58,8 +58,8 @@ func (c *v1Call) verb() string {
 	return strings.ToLower(c.parts[2])
 }
 
-// run carries out a call of the first version of the API (HNSCall): a path of a collection, an id and perhaps a verb. It returns
-// what goes into "Output", and sets c.state if it changed something.
+// run carries out a call of the first version of the API (HNSCall): a path of a collection, an id and perhaps a verb.
+// It returns what goes into "Output", and sets c.state if it changed something.
 func (c *v1Call) run() (any, error) {
 	switch strings.ToLower(c.parts[0]) {
 	case "globals":
@@ -129,7 +129,8 @@ func (c *v1Call) objects(k Kind, missing *Error) (any, error) {
 	return nil, ErrInvalidParameter
 }
 
-// create makes an object from a document of v1, and returns it as v1 shows it. What exists already has other error codes than in v2.
+// create makes an object from a document of v1, and returns it as v1 shows it. What exists already has other error
+// codes than in v2.
 func (c *v1Call) create(k Kind) (any, error) {
 	if k == Network && c.h.Profile.UniqueNames {
 		for _, o := range c.state.List(Network) {
@@ -206,7 +207,8 @@ func (c *v1Call) attachment() (any, error) {
 	return c.h.viewV1(n, o), nil
 }
 
-// attachToHost attaches an endpoint to the host's compartment, which needs no namespace. Windows lists one afterwards (unverified, no. 65).
+// attachToHost attaches an endpoint to the host's compartment, which needs no namespace. Windows lists one afterwards
+// (unverified, no. 65).
 func attachToHost(n *State, endpoint string, newID func() string) error {
 	if hostNamespace(n) == "" {
 		n.put(hostDefault(newID()))
@@ -224,7 +226,8 @@ func hostNamespace(s *State) string {
 	return ""
 }
 
-// endpointStats answers what the data plane has counted for an endpoint; one without a port has sent and received nothing.
+// endpointStats answers what the data plane has counted for an endpoint; one without a port has sent and received
+// nothing.
 func (c *v1Call) endpointStats() (any, error) {
 	o, ok := c.state.Get(Endpoint, c.id())
 	if !ok {
@@ -234,8 +237,10 @@ func (c *v1Call) endpointStats() (any, error) {
 	if c.h.Traffic != nil {
 		t = c.h.Traffic(o.ID)
 	}
-	return Doc{"EndpointId": strings.ToUpper(o.ID), "InstanceId": strings.ToUpper(o.ID), "BytesReceived": t.BytesReceived, "BytesSent": t.BytesSent,
-		"PacketsReceived": t.PacketsReceived, "PacketsSent": t.PacketsSent, "DroppedPacketsIncoming": t.DroppedIncoming, "DroppedPacketsOutgoing": t.DroppedOutgoing}, nil
+	return Doc{"EndpointId": strings.ToUpper(o.ID), "InstanceId": strings.ToUpper(o.ID),
+		"BytesReceived": t.BytesReceived, "BytesSent": t.BytesSent,
+		"PacketsReceived": t.PacketsReceived, "PacketsSent": t.PacketsSent, "DroppedPacketsIncoming": t.DroppedIncoming,
+		"DroppedPacketsOutgoing": t.DroppedOutgoing}, nil
 }
 
 // policyLists are the load balancers and SDN routes.

@@ -9,8 +9,9 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
-// TestV1Gateways makes an endpoint of both families by the interface before HCN, as hcsshim's HNSEndpoint has its fields. Readers of
-// HCN documents and the data plane see the gateways of both. Its statistics are what the data plane has counted.
+// TestV1Gateways makes an endpoint of both families by the interface before HCN, as hcsshim's HNSEndpoint has its
+// fields. Readers of HCN documents and the data plane see the gateways of both. Its statistics are what the data plane
+// has counted.
 func TestV1Gateways(t *testing.T) {
 	h, s, _ := attachHost(t, "ws2022")
 	s, network, err := h.Create(s, Network, "", "", `{"Name": "both", "Type": "L2Bridge", "SchemaVersion": {"Major": 2}, "Ipams": [{"Subnets": [
@@ -34,25 +35,29 @@ func TestV1Gateways(t *testing.T) {
 		if endpoint != id {
 			return desired.Traffic{}
 		}
-		return desired.Traffic{BytesSent: 11, PacketsSent: 12, BytesReceived: 13, PacketsReceived: 14, DroppedIncoming: 15, DroppedOutgoing: 16}
+		return desired.Traffic{BytesSent: 11, PacketsSent: 12, BytesReceived: 13, PacketsReceived: 14,
+			DroppedIncoming: 15, DroppedOutgoing: 16}
 	}
 	_, answer, err = h.HNSCall(s, "GET", "/endpointstats/"+made.Output.ID, "")
 	var counted struct {
 		Output struct {
-			BytesSent, PacketsSent, BytesReceived, PacketsReceived, DroppedPacketsIncoming, DroppedPacketsOutgoing int
-			EndpointId                                                                                             string
+			BytesSent, PacketsSent, BytesReceived, PacketsReceived int
+			DroppedPacketsIncoming, DroppedPacketsOutgoing         int
+			EndpointId                                             string
 		}
 	}
 	if err := errors.Join(err, json.Unmarshal([]byte(answer), &counted)); err != nil {
 		t.Fatal(err)
 	}
-	if o := counted.Output; !strings.EqualFold(o.EndpointId, id) || o.BytesSent != 11 || o.PacketsSent != 12 || o.BytesReceived != 13 || o.PacketsReceived != 14 ||
+	if o := counted.Output; !strings.EqualFold(o.EndpointId, id) || o.BytesSent != 11 || o.PacketsSent != 12 ||
+		o.BytesReceived != 13 || o.PacketsReceived != 14 ||
 		o.DroppedPacketsIncoming != 15 || o.DroppedPacketsOutgoing != 16 {
 		t.Errorf("statistics of the endpoint: %s", answer)
 	}
 
 	text, err := h.Query(s, Endpoint, id, "{}")
-	if err != nil || !strings.Contains(text, `"NextHop":"10.245.1.1"`) || !strings.Contains(text, `"NextHop":"fd00:245::1"`) {
+	if err != nil || !strings.Contains(text, `"NextHop":"10.245.1.1"`) ||
+		!strings.Contains(text, `"NextHop":"fd00:245::1"`) {
 		t.Errorf("%s, %v", text, err)
 	}
 	for _, e := range Desired(s).Endpoints {

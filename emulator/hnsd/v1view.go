@@ -128,12 +128,14 @@ func dnsFromV1(d Doc) Doc {
 	return dns
 }
 
-// networkFromV1 adds the v2 form of a v1 network to the document to. A subnet's gateway becomes a default route of its family.
+// networkFromV1 adds the v2 form of a v1 network to the document to. A subnet's gateway becomes a default route of its
+// family.
 func networkFromV1(to, d Doc) {
 	to["Type"] = d.value("Type")
 	to["Policies"] = policiesFromV1(d.docs("Policies"))
 	if name := d.str("NetworkAdapterName"); name != "" {
-		to["Policies"] = append(to.docs("Policies"), Doc{"Type": "NetAdapterName", "Settings": Doc{"NetworkAdapterName": name}})
+		to["Policies"] = append(to.docs("Policies"),
+			Doc{"Type": "NetAdapterName", "Settings": Doc{"NetworkAdapterName": name}})
 	}
 	if pools := d.docs("MacPools"); len(pools) > 0 {
 		to["MacPool"] = Doc{"Ranges": pools}
@@ -156,8 +158,8 @@ func networkFromV1(to, d Doc) {
 	}
 }
 
-// endpointFromV1 adds the v2 form of a v1 endpoint to the document to. An endpoint of v1 has at most one address and one gateway of each
-// family.
+// endpointFromV1 adds the v2 form of a v1 endpoint to the document to. An endpoint of v1 has at most one address and
+// one gateway of each family.
 func endpointFromV1(to, d Doc) {
 	to["HostComputeNetwork"] = canonicalID(d.str("VirtualNetwork"))
 	to["Policies"] = policiesFromV1(d.docs("Policies"))
@@ -190,8 +192,8 @@ func endpointFromV1(to, d Doc) {
 	to["Flags"] = flags
 }
 
-// policyListFromV1 adds the v2 form of a v1 policy list, which is a load balancer or an SDN route by k. References are paths
-// such as /endpoints/ID.
+// policyListFromV1 adds the v2 form of a v1 policy list, which is a load balancer or an SDN route by k. References are
+// paths such as /endpoints/ID.
 func policyListFromV1(to, d Doc, k Kind) {
 	ids := []string{}
 	for _, ref := range d.strs("References") {
@@ -201,7 +203,8 @@ func policyListFromV1(to, d Doc, k Kind) {
 	if k == Route {
 		list := []Doc{}
 		for _, p := range d.docs("Policies") {
-			list = append(list, Doc{"DestinationPrefix": p.value("DestinationPrefix"), "NextHop": p.str("NextHop"), "NeedEncap": p.flag("NeedEncap")})
+			list = append(list, Doc{"DestinationPrefix": p.value("DestinationPrefix"), "NextHop": p.str("NextHop"),
+				"NeedEncap": p.flag("NeedEncap")})
 		}
 		to["Setting"] = list
 		return
@@ -256,7 +259,8 @@ func (h *Host) networkToV1(s *State, v Doc, o *Object) {
 	v.set("MacPools", d.doc("MacPool").docs("Ranges"))
 	subnets := []Doc{}
 	for _, sub := range subnetsOf(d) {
-		out := Doc{"ID": strings.ToUpper(sub.id), "AddressPrefix": sub.prefix.String(), "ObjectType": 5, "Policies": []Doc{}}
+		out := Doc{"ID": strings.ToUpper(sub.id), "AddressPrefix": sub.prefix.String(), "ObjectType": 5,
+			"Policies": []Doc{}}
 		if sub.gateway.IsValid() {
 			out["GatewayAddress"] = sub.gateway.String()
 		}
@@ -343,7 +347,8 @@ func namespaceToV1(v Doc, o *Object) {
 	v.set("ResourceList", list)
 }
 
-// policyListToV1 adds to v what v1 shows of a load balancer or an SDN route: a list of policies, one per port mapping or route.
+// policyListToV1 adds to v what v1 shows of a load balancer or an SDN route: a list of policies, one per port mapping
+// or route.
 func policyListToV1(v Doc, o *Object) {
 	refs := []string{}
 	for _, id := range o.Doc.strs("HostComputeEndpoints") {
@@ -361,8 +366,9 @@ func policyListToV1(v Doc, o *Object) {
 	}
 	for _, m := range o.Doc.docs("PortMappings") {
 		policies = append(policies, Doc{
-			"Type": "ELB", "Protocol": protocol(m), "InternalPort": m.num("InternalPort"), "ExternalPort": m.num("ExternalPort"),
-			"SourceVIP": o.Doc.str("SourceVIP"), "VIPs": o.Doc.strs("FrontendVIPs"),
+			"Type": "ELB", "Protocol": protocol(m), "InternalPort": m.num("InternalPort"),
+			"ExternalPort": m.num("ExternalPort"),
+			"SourceVIP":    o.Doc.str("SourceVIP"), "VIPs": o.Doc.strs("FrontendVIPs"),
 			"ILB": m.num("Flags")&1 != 0, "IsDSR": o.Doc.num("Flags")&1 != 0,
 		})
 	}

@@ -18,15 +18,16 @@ import (
 
 // Item is one thing that a container runtime has.
 type Item struct {
-	ID     string `json:"id"`
-	Detail string `json:"detail,omitempty"` // image of a container, status of a task, digest of an image, parent of a snapshot
+	ID string `json:"id"`
+	// image of a container, status of a task, digest of an image, parent of a snapshot
+	Detail string `json:"detail,omitempty"`
 }
 
 // InventoryKinds are the words that Inventory knows.
 var InventoryKinds = []string{"containers", "tasks", "images", "snapshots"}
 
-// Inventory lists what the containerd of a cluster's node, or of a host with containerd.exe, has for Kubernetes, sorted by id. The node
-// may be a Linux one.
+// Inventory lists what the containerd of a cluster's node, or of a host with containerd.exe, has for Kubernetes,
+// sorted by id. The node may be a Linux one.
 func (h Host) Inventory(ctx context.Context, kind string) ([]Item, error) {
 	client, snapshotter, err := containerdOf(h)
 	if err != nil {

@@ -41,8 +41,10 @@ var firstAddress = netip.MustParseAddr("10.99.0.101")
 
 // Create makes a host on its own: folder, network, C:. Its processes are not started. If it fails, nothing is left.
 func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
-	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Default.Netns(o.Name), Standalone: true, Firewall: o.Firewall,
-		HNSProfile: o.HNSProfile, Cards: o.Cards, NICFlap: o.NICFlap, DNS: o.DNS, Memory: o.Memory, Runtime: o.Runtime, Dir: s.Folder(o.Name)}
+	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Default.Netns(o.Name), Standalone: true,
+		Firewall:   o.Firewall,
+		HNSProfile: o.HNSProfile, Cards: o.Cards, NICFlap: o.NICFlap, DNS: o.DNS, Memory: o.Memory, Runtime: o.Runtime,
+		Dir: s.Folder(o.Name)}
 	if err := s.checkNew(ctx, o); err != nil {
 		return h, err
 	}
@@ -72,8 +74,9 @@ func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
 	return h, nil
 }
 
-// checkNew returns why the host cannot be made. It checks before anything is made, so that a refused call leaves nothing behind.
-// A network namespace of the host's name without a folder belongs to another state folder of this machine.
+// checkNew returns why the host cannot be made. It checks before anything is made, so that a refused call leaves
+// nothing behind. A network namespace of the host's name without a folder belongs to another state folder of this
+// machine.
 func (s Store) checkNew(ctx context.Context, o CreateOptions) error {
 	if err := CheckName(o.Name); err != nil {
 		return err
@@ -107,13 +110,15 @@ func (s Store) checkNew(ctx context.Context, o CreateOptions) error {
 		return errNameInUse(o.Name, s.Dir)
 	}
 	if platform.NetnsExists(lab.Default.Netns(o.Name)) {
-		return fmt.Errorf("host name %s is in use: network namespace %s exists and belongs to another state folder", o.Name, lab.Default.Netns(o.Name))
+		return fmt.Errorf("host name %s is in use: network namespace %s exists and belongs to another state folder",
+			o.Name, lab.Default.Netns(o.Name))
 	}
 	return nil
 }
 
 func errNameInUse(name, dir string) error {
-	return fmt.Errorf("host name %s is in use in %s: choose another, or `porthole host delete %s` first", name, dir, name)
+	return fmt.Errorf("host name %s is in use in %s: choose another, or `porthole host delete %s` first", name, dir,
+		name)
 }
 
 // dlls is the folder of our DLLs and programs that hosts have.

@@ -26,12 +26,14 @@ type RunOptions struct {
 	Out  *os.File // the program's standard output; nil: this process's
 }
 
-// runMark is the variable that a program which Run runs has, and all that it starts: Wine passes it on. The value is another one each time.
+// runMark is the variable that a program which Run runs has, and all that it starts: Wine passes it on. The value is
+// another one each time.
 const runMark = "PORTHOLE_RUN="
 
-// Run runs a Windows program of the host with this process's stdio and terminal, and returns its exit code. If SIGTERM, SIGHUP or SIGQUIT
-// comes to this process, the program ends with everything that it started, which would hold the caller's output otherwise. What it has
-// started goes on if it ends by itself, as on Windows. An interruption is passed on.
+// Run runs a Windows program of the host with this process's stdio and terminal, and returns its exit code. If
+// SIGTERM, SIGHUP or SIGQUIT comes to this process, the program ends with everything that it started, which would hold
+// the caller's output otherwise. What it has started goes on if it ends by itself, as on Windows. An interruption is
+// passed on.
 func Run(h Host, o RunOptions, name string, args ...string) (code int, err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
@@ -97,7 +99,8 @@ func ofSignal(s os.Signal) int {
 	return 128 + int(n)
 }
 
-// FromTerminal reports whether an interruption of this process comes from its terminal, which sends it to all processes of its group.
+// FromTerminal reports whether an interruption of this process comes from its terminal, which sends it to all
+// processes of its group.
 func FromTerminal() bool {
 	for fd := range 3 {
 		if group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil {
@@ -107,8 +110,9 @@ func FromTerminal() bool {
 	return false
 }
 
-// endMarked kills the processes that have a variable in their environment until there are none, and what they start while they end. It looks at
-// variables and not at parents, because Wine forks twice, and Linux gives orphans of a box to the box's first process.
+// endMarked kills the processes that have a variable in their environment until there are none, and what they start
+// while they end. It looks at variables and not at parents, because Wine forks twice, and Linux gives orphans of a box
+// to the box's first process.
 func endMarked(mark string, limit time.Duration) error {
 	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		pids, err := marked(mark)

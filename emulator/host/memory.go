@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// A host's memory: a Windows Server with containers needs 2 GB (learn.microsoft.com, "Windows container requirements"); the programs of an
-// emulated one need less than minMemory.
+// A host's memory: a Windows Server with containers needs 2 GB (learn.microsoft.com, "Windows container
+// requirements"); the programs of an emulated one need less than minMemory.
 const minMemory = 256 << 20
 
 // ParseMemory reads a host's memory as Kubernetes writes quantities: "4Gi". Empty is 0, the memory of the machine.

@@ -22,8 +22,9 @@ import (
 	"porthole.dev/porthole/internal/slow"
 )
 
-// powerOff ends everything that runs on the host but its HNS, and removes what its memory held. The registry is written first:
-// wineserver does that when it ends. HNS goes on, because it stands for what its store has too; see rebootHNS.
+// powerOff ends everything that runs on the host but its HNS, and removes what its memory held. The registry is
+// written first: wineserver does that when it ends. HNS goes on, because it stands for what its store has too; see
+// rebootHNS.
 func (h Host) powerOff() error {
 	if err := confine.Stop(h.Dir, slow.Limit(30*time.Second)); err != nil {
 		return err
@@ -54,7 +55,8 @@ func (h Host) powerOff() error {
 	return errors.Join(h.removeContainers(), h.forgetContainers())
 }
 
-// podNetworks are the paths of the network namespaces of pods: those that a Linux containerd made, and those of the host's HNS.
+// podNetworks are the paths of the network namespaces of pods: those that a Linux containerd made, and those of the
+// host's HNS.
 func (h Host) podNetworks() ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(h.containerdState(), "io.containerd.grpc.v1.cri", "netns", "*"))
 	if err != nil {
@@ -70,8 +72,9 @@ func (h Host) podNetworks() ([]string, error) {
 // containerdState is the folder of what containerd keeps for as long as the machine runs.
 func (h Host) containerdState() string { return filepath.Join(h.Dir, "containerd", "state") }
 
-// forgetContainers removes what containerd keeps in memory or in a folder that does not outlive a boot (/run): mounts, network
-// namespaces, the sockets and folders of its shims. What it has on disk stays, so that it knows the containers of before.
+// forgetContainers removes what containerd keeps in memory or in a folder that does not outlive a boot (/run): mounts,
+// network namespaces, the sockets and folders of its shims. What it has on disk stays, so that it knows the containers
+// of before.
 func (h Host) forgetContainers() error {
 	mounts, err := platform.MountPointsBelow(h.Dir)
 	if err != nil {
@@ -109,7 +112,8 @@ func (h Host) forgetContainers() error {
 	return errors.Join(errs...)
 }
 
-// removeShimSocket removes the socket that a shim named in its bootstrap file. It lies in a folder of the machine's /run.
+// removeShimSocket removes the socket that a shim named in its bootstrap file. It lies in a folder of the machine's
+// /run.
 func removeShimSocket(bootstrap string) error {
 	data, err := os.ReadFile(bootstrap)
 	if err != nil {
@@ -160,7 +164,9 @@ func (h Host) hnsPID() (int, error) {
 	}
 	var peer *unix.Ucred
 	var optErr error
-	if err := raw.Control(func(fd uintptr) { peer, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+	if err := raw.Control(func(fd uintptr) {
+		peer, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
 		return 0, err
 	}
 	if optErr != nil {

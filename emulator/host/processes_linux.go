@@ -8,8 +8,9 @@ import (
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// Process is one of the programs that an emulated Windows host consists of while it runs. It must be started in the host's
-// network namespace and started again if it ends. One that Wine runs must be started again also if the wineserver ends.
+// Process is one of the programs that an emulated Windows host consists of while it runs. It must be started in the
+// host's network namespace and started again if it ends. One that Wine runs must be started again also if the
+// wineserver ends.
 type Process struct {
 	Name string // wineserver, hnsd, hcsd, containerd or scm
 	Path string
@@ -21,21 +22,24 @@ type Process struct {
 	After string
 	// Before is a program with its arguments that must succeed before each start; nil for none.
 	Before []string
-	// Box: it is started in the box of the host (emulator/confine). MakesBox: it is the first process of the box, and is made with
-	// confine.CloneFlags.
+	// Box: it is started in the box of the host (emulator/confine). MakesBox: it is the first process of the box, and
+	// is made with confine.CloneFlags.
 	Box, MakesBox bool
 	// Follows names the process with which this one is started again; "" if there is none.
 	Follows string
 }
 
-// Processes returns what the host consists of. tools are Wine's programs, porthole the path of ours. It is a pure function.
+// Processes returns what the host consists of. tools are Wine's programs, porthole the path of ours. It is a pure
+// function.
 //
-//   - wineserver is what the kernel is to Windows programs, for all programs of the host. They hang if it is killed, so what
-//     runs under Wine must be started again after it. Whatever an earlier one left is ended before it starts: its end is a reboot.
+//   - wineserver is what the kernel is to Windows programs, for all programs of the host. They hang if it is killed,
+//     so what runs under Wine must be started again after it. Whatever an earlier one left is ended before it starts:
+//     its end is a reboot.
 //   - hnsd is the Host Networking Service.
-//   - scm, only of a managed host, is the service manager. The programs of other hosts are started by the supervisor of their cluster.
-//   - hcsd, on a host with containerd.exe, is the Host Compute Service. containerd is containerd.exe itself; on a managed host it is a
-//     Windows service (RegisterRuntime).
+//   - scm, only of a managed host, is the service manager. The programs of other hosts are started by the supervisor
+//     of their cluster.
+//   - hcsd, on a host with containerd.exe, is the Host Compute Service. containerd is containerd.exe itself; on a
+//     managed host it is a Windows service (RegisterRuntime).
 func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 	host := []string{"--host-dir", h.Dir, "--build", strconv.Itoa(h.Build)}
 	hnsd := append([]string{"host-hnsd"}, host...)
@@ -67,10 +71,12 @@ func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 	if h.Runtime == ContainerdExe && !h.Managed() {
 		argv := tools.Argv(runtimeFolder + `\containerd.exe`)
 		list = append(list,
-			Process{Name: "containerd", Path: argv[0], Args: argv[1:], Env: tools.Env(h.Prefix()), After: "hcsd", Follows: "wineserver", Box: true})
+			Process{Name: "containerd", Path: argv[0], Args: argv[1:], Env: tools.Env(h.Prefix()), After: "hcsd",
+				Follows: "wineserver", Box: true})
 	}
 	if h.Managed() {
-		scm := Process{Name: "scm", Path: porthole, Args: []string{"host-scm", "--host-dir", h.Dir}, Follows: "wineserver"}
+		scm := Process{Name: "scm", Path: porthole, Args: []string{"host-scm", "--host-dir", h.Dir},
+			Follows: "wineserver"}
 		if h.Runtime == ContainerdExe {
 			scm.After = "hcsd" // the service containerd needs it
 		}

@@ -33,10 +33,11 @@ type Rebooted struct {
 	Arrive func() error `json:"-"`
 }
 
-// Reboot plays the reboot of a running host up to the moment at which its processes start again: services are told, all programs and
-// containers end, the registry has the number of the next boot, HNS loses what it loses, and routes and settings of interfaces that
-// programs made are gone. Whoever keeps the host's processes running must not do so meanwhile, and starts them again afterwards.
-// On a host without a service manager everything ends as if the power were cut.
+// Reboot plays the reboot of a running host up to the moment at which its processes start again: services are told,
+// all programs and containers end, the registry has the number of the next boot, HNS loses what it loses, and routes
+// and settings of interfaces that programs made are gone. Whoever keeps the host's processes running must not do so
+// meanwhile, and starts them again afterwards. On a host without a service manager everything ends as if the power
+// were cut.
 //
 // The machine's clock and processor times go on, because they are Linux's.
 func (h Host) Reboot(ctx context.Context, o RebootOptions) (r Rebooted, err error) {
@@ -85,12 +86,13 @@ func (h Host) rebootHNS(ctx context.Context, q serve.RebootRequest) (map[string]
 	return status.Lost, nil
 }
 
-// programRoutes is the protocol of routes that programs of the host made (package dataplane). They are in the active store of
-// Windows, which does not outlive a boot.
+// programRoutes is the protocol of routes that programs of the host made (package dataplane). They are in the active
+// store of Windows, which does not outlive a boot.
 const programRoutes = 201
 
 func dropRoutes() error {
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: programRoutes}, netlink.RT_FILTER_PROTOCOL)
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: programRoutes},
+		netlink.RT_FILTER_PROTOCOL)
 	for _, r := range routes {
 		if e := netlink.RouteDel(&r); e != nil && !errors.Is(e, syscall.ESRCH) {
 			err = errors.Join(err, e)

@@ -44,7 +44,9 @@ func (h Host) Program(ctx context.Context, name string, args ...string) (*Comman
 		return nil, err
 	}
 	if !mounted || !platform.NetnsExists(h.Netns) {
-		return nil, fmt.Errorf("host %s is not running: `porthole host start %s`, or `porthole up` if it belongs to a cluster", h.Name, h.Name)
+		return nil,
+			fmt.Errorf("host %s is not running: `porthole host start %s`, or `porthole up` if it belongs to a cluster",
+				h.Name, h.Name)
 	}
 	exe, err := findProgram(p.DriveC(), name)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"porthole.dev/porthole/internal/slow"
 )
 
-// ContainerdExe is the container runtime of a host, and of each Windows node of a cluster: containerd.exe and runhcs, unmodified.
+// ContainerdExe is the container runtime of a host, and of each Windows node of a cluster: containerd.exe and runhcs,
+// unmodified.
 const ContainerdExe = "containerd.exe"
 
 // RuntimePipe is the named pipe at which it serves CRI, containerd's default on Windows.
@@ -38,9 +39,10 @@ var RuntimePrograms = []string{"containerd.exe", "containerd-shim-runhcs-v1.exe"
 // runtimeTool is containerd's own client, for people and tests. It lies beside the runtime if it was built.
 const runtimeTool = "ctr.exe"
 
-// runtimeConfig is what an administrator changes of containerd's configuration: where CNI is, and where the registries' mirrors are.
-// The handler of Hyper-V isolation, which containerd's defaults have with SandboxIsolation 1 (internal/cri/config/config_windows.go),
-// would ask the host for a virtual machine: it is one of process isolation here. All else has containerd's defaults, and conf.d beside this file is read too.
+// runtimeConfig is what an administrator changes of containerd's configuration: where CNI is, and where the
+// registries' mirrors are. The handler of Hyper-V isolation, which containerd's defaults have with SandboxIsolation 1
+// (internal/cri/config/config_windows.go), would ask the host for a virtual machine: it is one of process isolation
+// here. All else has containerd's defaults, and conf.d beside this file is read too.
 const runtimeConfig = `version = 4
 imports = ['C:\Program Files\containerd\conf.d\*.toml']
 
@@ -67,8 +69,8 @@ const sandboxConfig = `
   sandbox = '%s'
 `
 
-// RuntimeLayer returns a folder with the runtime's programs that lies below the C: of all hosts that have it, so that they are on the disk
-// and in memory once. While a host is mounted over it the folder stays as it is.
+// RuntimeLayer returns a folder with the runtime's programs that lies below the C: of all hosts that have it, so that
+// they are on the disk and in memory once. While a host is mounted over it the folder stays as it is.
 func (s Store) RuntimeLayer() (dir string, err error) {
 	dir = filepath.Join(s.Dir, "wine", "runtime")
 	if wine.IsLower(dir) {
@@ -98,9 +100,9 @@ func onC(driveC, path string) string {
 	return filepath.Join(driveC, strings.ReplaceAll(strings.TrimPrefix(path, `C:\`), `\`, "/"))
 }
 
-// copyProgram copies a Windows program, or does nothing if to has its time already. In the copy the sections lie at whole pages, so that
-// Wine maps them and all processes of it have them in memory once; what is loaded is the same. A program that cannot be laid out so, such
-// as a signed one, is copied as it is.
+// copyProgram copies a Windows program, or does nothing if to has its time already. In the copy the sections lie at
+// whole pages, so that Wine maps them and all processes of it have them in memory once; what is loaded is the same. A
+// program that cannot be laid out so, such as a signed one, is copied as it is.
 func copyProgram(from, to string) error {
 	st, err := os.Stat(from)
 	if err != nil {
@@ -133,11 +135,12 @@ func copyProgram(from, to string) error {
 	return errors.Join(os.Chtimes(to+".new", st.ModTime(), st.ModTime()), os.Rename(to+".new", to))
 }
 
-// WriteRuntimeFiles makes the folders and files that an administrator makes for containerd. A configuration that is there stays.
-// sandboxImage is the image of pods' sandboxes; "" is containerd's default.
+// WriteRuntimeFiles makes the folders and files that an administrator makes for containerd. A configuration that is
+// there stays. sandboxImage is the image of pods' sandboxes; "" is containerd's default.
 func (h Host) WriteRuntimeFiles(sandboxImage string) error {
 	p := h.Prefix()
-	for _, dir := range []string{runtimeFolder + `\conf.d`, `C:\opt\cni\bin`, `C:\etc\cni\net.d`, `C:\etc\containerd\certs.d`} {
+	for _, dir := range []string{runtimeFolder + `\conf.d`, `C:\opt\cni\bin`, `C:\etc\cni\net.d`,
+		`C:\etc\containerd\certs.d`} {
 		if err := p.MkdirAll(onC("drive_c", dir)); err != nil {
 			return err
 		}
@@ -156,8 +159,8 @@ func (h Host) WriteRuntimeFiles(sandboxImage string) error {
 // logTail is how many bytes of containerd's log an error shows: a host that was not finished is removed with its logs.
 const logTail = 2000
 
-// AwaitRuntime returns when the runtime of a host that has just been started answers on its named pipe. It returns nil at once for a host
-// without one.
+// AwaitRuntime returns when the runtime of a host that has just been started answers on its named pipe. It returns nil
+// at once for a host without one.
 func (h Host) AwaitRuntime(ctx context.Context) error {
 	if h.Runtime != ContainerdExe {
 		return nil

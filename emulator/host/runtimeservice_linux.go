@@ -19,9 +19,9 @@ const (
 	runtimeLog = `C:\var\log\containerd.log`
 )
 
-// RegisterRuntime makes containerd.exe a Windows service of a managed host that has just been started, and starts it, as an
-// administrator does: containerd.exe registers itself. A host without that runtime, or with that service, is left alone: its service
-// manager starts the service.
+// RegisterRuntime makes containerd.exe a Windows service of a managed host that has just been started, and starts it,
+// as an administrator does: containerd.exe registers itself. A host without that runtime, or with that service, is
+// left alone: its service manager starts the service.
 func (h Host) RegisterRuntime(ctx context.Context) error {
 	if h.Runtime != ContainerdExe || !h.Managed() {
 		return nil
@@ -75,7 +75,8 @@ func (h Host) linkRuntimeLog() error {
 // ShowLog shows the log file of a Windows service beside the logs of the host's processes, as NAME.log.
 func (h Host) ShowLog(name, windowsPath string) error {
 	log := onC(h.Prefix().DriveC(), windowsPath)
-	if err := errors.Join(h.Prefix().MkdirAll(filepath.Dir(onC("drive_c", windowsPath))), os.MkdirAll(filepath.Join(h.Dir, "logs"), 0o755)); err != nil {
+	if err := errors.Join(h.Prefix().MkdirAll(filepath.Dir(onC("drive_c", windowsPath))),
+		os.MkdirAll(filepath.Join(h.Dir, "logs"), 0o755)); err != nil {
 		return err
 	}
 	err := os.Symlink(log, filepath.Join(h.Dir, "logs", name+".log"))

@@ -24,19 +24,23 @@ type Host struct {
 	OS      string     `json:"os"`              // windows, or linux for a Linux node of a cluster
 	Build   int        `json:"build,omitempty"` // Windows build; 0: not known
 	Address netip.Addr `json:"address,omitzero"`
-	Netns   string     `json:"netns"`             // name of its network namespace
-	Cluster string     `json:"cluster,omitempty"` // name of the cluster that it is a node of; empty: the default, or none
-	// Firewall drops inbound connections to the host unless a firewall rule allows them, as Windows Server does by default.
+	Netns   string     `json:"netns"` // name of its network namespace
+	// name of the cluster that it is a node of; empty: the default, or none
+	Cluster string `json:"cluster,omitempty"`
+	// Firewall drops inbound connections to the host unless a firewall rule allows them, as Windows Server does by
+	// default.
 	Firewall bool `json:"firewall,omitempty"`
 	// HNSProfile names the behaviour of HNS (`porthole host create --help` lists them); "" is that of the build.
 	HNSProfile string `json:"hnsProfile,omitempty"`
-	// NICFlap is how long a network card has neither link nor addresses when a virtual switch takes it over or gives it back.
+	// NICFlap is how long a network card has neither link nor addresses when a virtual switch takes it over or gives
+	// it back.
 	NICFlap time.Duration `json:"nicFlap,omitempty"`
 	// Cards are network cards beside the first.
 	Cards []lab.Card `json:"cards,omitempty"`
 	// DNS are the DNS servers that it gets with its address. Nil: those of this machine's resolv.conf.
 	DNS serve.DNSServers `json:"dns,omitzero"`
-	// Memory is what its programs see of memory, in bytes: 0 is all of the machine. Its container runtime's hcsd measures it.
+	// Memory is what its programs see of memory, in bytes: 0 is all of the machine. Its container runtime's hcsd
+	// measures it.
 	Memory uint64 `json:"memory,omitempty"`
 	// Runtime is the host's container runtime: ContainerdExe, Light on a cluster's node, or "" for none.
 	Runtime string `json:"runtime,omitempty"`
@@ -71,7 +75,9 @@ var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,13}[a-z0-9])?$`)
 // CheckName reports whether a host can be called name.
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) {
-		return fmt.Errorf("host name %q: use 1 to 15 characters of a-z, 0-9 and -, starting with a letter and not ending with -", name)
+		return fmt.Errorf(
+			"host name %q: use 1 to 15 characters of a-z, 0-9 and -, starting with a letter and not ending with -",
+			name)
 	}
 	switch name {
 	case "tor", "lo", "sw0": // the router and its interfaces

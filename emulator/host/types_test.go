@@ -13,7 +13,8 @@ func TestCheckName(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, name := range []string{"", "1a", "-a", "a-", "A", "a_b", "a/b", "..", "a b", "abcdefghijklmnop", "tor", "lo", "sw0", "ä"} {
+	for _, name := range []string{"", "1a", "-a", "a-", "A", "a_b", "a/b", "..", "a b", "abcdefghijklmnop", "tor", "lo",
+		"sw0", "ä"} {
 		if CheckName(name) == nil {
 			t.Errorf("%q is accepted", name)
 		}
@@ -32,7 +33,8 @@ func TestStore(t *testing.T) {
 		}
 	}
 
-	if err := s.Describe(Host{Name: "h1", OS: "windows", Build: 26100, Netns: "porthole-h1", Standalone: true}); err != nil {
+	if err := s.Describe(Host{Name: "h1", OS: "windows", Build: 26100, Netns: "porthole-h1",
+		Standalone: true}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := s.List()

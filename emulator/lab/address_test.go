@@ -7,7 +7,8 @@ import (
 
 func TestChooseAddress(t *testing.T) {
 	addr := netip.MustParseAddr
-	used := map[netip.Addr]string{Router: "the router", addr("10.99.0.101"): "host a", addr("10.99.0.102"): "host b", addr("10.99.0.254"): "host c"}
+	used := map[netip.Addr]string{Router: "the router", addr("10.99.0.101"): "host a", addr("10.99.0.102"): "host b",
+		addr("10.99.0.254"): "host c"}
 
 	for _, tc := range []struct{ want, first, got string }{
 		{"", "10.99.0.101", "10.99.0.103"},

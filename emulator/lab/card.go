@@ -56,20 +56,25 @@ func CheckCards(cards []Card) error {
 	if len(cards) > maxCards {
 		return fmt.Errorf("%d network cards beside the first: at most %d", len(cards), maxCards)
 	}
+
 	taken := []netip.Prefix{Underlay, PodRange, ServiceIPs, netip.PrefixFrom(Outside, 24)}
 	for _, c := range cards {
 		net := c.Address.Masked()
 		switch {
 		case !c.Address.Addr().Is4() || net.Bits() < 8 || net.Bits() > 30 || net.Addr() == c.Address.Addr():
-			return fmt.Errorf("network card %s: it must be an IPv4 address of a host in a subnet of /8 to /30", c.Address)
+			return fmt.Errorf("network card %s: it must be an IPv4 address of a host in a subnet of /8 to /30",
+				c.Address)
 		case c.Gateway.IsValid() && (!net.Contains(c.Gateway) || c.Gateway == c.Address.Addr()):
-			return fmt.Errorf("network card %s: its gateway %s must be another address in %s", c.Address, c.Gateway, net)
+			return fmt.Errorf("network card %s: its gateway %s must be another address in %s", c.Address, c.Gateway,
+				net)
 		case c.Metric < 0 || c.Metric > 9999 || c.Metric > 0 && !c.Gateway.IsValid():
 			return fmt.Errorf("network card %s: metric %d must be 0 to 9999, and needs a gateway", c.Address, c.Metric)
 		}
 		for _, other := range taken {
 			if net.Overlaps(other) {
-				return fmt.Errorf("network card %s: its subnet overlaps with %s, which the network between hosts has already", c.Address, other)
+				return fmt.Errorf(
+					"network card %s: its subnet overlaps with %s, which the network between hosts has already",
+					c.Address, other)
 			}
 		}
 		taken = append(taken, net)
@@ -111,7 +116,8 @@ func (l Lab) checkFree(host string, cards []Card) error {
 		err := platform.InNetns(platform.NetnsPath(l.Netns(other)), func() error {
 			addrs, err := netlink.AddrList(nil, unix.AF_INET)
 			for _, a := range addrs {
-				if i := slices.IndexFunc(cards, func(c Card) bool { return c.Address.Addr().String() == a.IP.String() }); i >= 0 {
+				if i := slices.IndexFunc(cards,
+					func(c Card) bool { return c.Address.Addr().String() == a.IP.String() }); i >= 0 {
 					return fmt.Errorf("address %s is in use by host %s", cards[i].Address.Addr(), other)
 				}
 			}
@@ -158,15 +164,16 @@ func (l Lab) ensureCard(host string, i int, c Card) error {
 	}
 
 	return platform.InNetns(platform.NetnsPath(l.Netns(host)), func() error {
-		if err := errors.Join(platform.LinkUp(inner), platform.SetAddress(inner, c.Address)); err != nil || !c.Gateway.IsValid() {
+		if err := errors.Join(platform.LinkUp(inner), platform.SetAddress(inner, c.Address)); err != nil ||
+			!c.Gateway.IsValid() {
 			return err
 		}
 		return addDefault(c)
 	})
 }
 
-// addDefault gives the host another default route. Of two with one metric Windows prefers neither by the order in which they came; the
-// newer one is taken here.
+// addDefault gives the host another default route. Of two with one metric Windows prefers neither by the order in
+// which they came; the newer one is taken here.
 func addDefault(c Card) error {
 	any4 := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	err := netlink.RouteAddEcmp(&netlink.Route{Dst: platform.IPNet(any4), Gw: c.Gateway.AsSlice(), Priority: c.Metric})

@@ -15,9 +15,10 @@ import (
 
 // The addresses of a local cluster. All of them exist only inside namespaces that this package makes.
 var (
-	Underlay   = netip.MustParsePrefix("10.99.0.0/24")
-	Router     = netip.MustParseAddr("10.99.0.1")
-	Outside    = netip.MustParseAddr("203.0.113.1") // a host of the outside world (RFC 5737, TEST-NET-3), on the router's lo
+	Underlay = netip.MustParsePrefix("10.99.0.0/24")
+	Router   = netip.MustParseAddr("10.99.0.1")
+	// a host of the outside world (RFC 5737, TEST-NET-3), on the router's lo
+	Outside    = netip.MustParseAddr("203.0.113.1")
 	PodRange   = netip.MustParsePrefix("10.244.0.0/16")
 	ServiceIPs = netip.MustParsePrefix("10.96.0.0/16")
 	ClusterDNS = netip.MustParseAddr("10.96.0.10")
@@ -39,7 +40,8 @@ func Six(addr netip.Addr) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// EnsureSix gives a host that EnsureHost has made, and the router, addresses of IPv6, and lets both forward it. It can be repeated.
+// EnsureSix gives a host that EnsureHost has made, and the router, addresses of IPv6, and lets both forward it. It can
+// be repeated.
 func (l Lab) EnsureSix(host string, addr netip.Addr) error {
 	forward := map[string]string{"net/ipv6/conf/all/forwarding": "1"}
 	err := platform.InNetns(platform.NetnsPath(l.RouterNetns()), func() error {
@@ -66,15 +68,15 @@ const Uplink = "eth0"
 
 const switchName = "sw0"
 
-// Lab is the network of a local cluster, by the cluster's name. Each network has a router and hosts of its own, in network
-// namespaces that nothing connects to those of another. So all networks have the same addresses.
+// Lab is the network of a local cluster, by the cluster's name. Each network has a router and hosts of its own, in
+// network namespaces that nothing connects to those of another. So all networks have the same addresses.
 type Lab string
 
 // Default is the network of the cluster without a name, and of hosts that belong to no cluster.
 const Default Lab = ""
 
-// prefix begins the names of the network's namespaces. Names of the default network begin with "porthole-", and those of no
-// other network do.
+// prefix begins the names of the network's namespaces. Names of the default network begin with "porthole-", and those
+// of no other network do.
 func (l Lab) prefix() string {
 	if l == Default {
 		return "porthole-"
@@ -218,8 +220,8 @@ func lock() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// ensureHost makes the host's network namespace and its link to the router, and configures both; it may be repeated. The host
-// forwards, as Windows nodes do for their pods, and sends no redirects, because the router decides the paths.
+// ensureHost makes the host's network namespace and its link to the router, and configures both; it may be repeated.
+// The host forwards, as Windows nodes do for their pods, and sends no redirects, because the router decides the paths.
 func (l Lab) ensureHost(host string, addr netip.Addr) error {
 	if err := l.EnsureRouter(); err != nil {
 		return err
@@ -243,7 +245,8 @@ func (l Lab) ensureHost(host string, addr netip.Addr) error {
 		if err := platform.SetRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), Router); err != nil {
 			return fmt.Errorf("default route of %s: %w", host, err)
 		}
-		return platform.SetSysctls(map[string]string{"net/ipv4/ip_forward": "1", "net/ipv4/conf/all/send_redirects": "0"})
+		return platform.SetSysctls(map[string]string{"net/ipv4/ip_forward": "1",
+			"net/ipv4/conf/all/send_redirects": "0"})
 	})
 }
 

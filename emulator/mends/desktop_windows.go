@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// desktop uses the desktop, as programs with a message queue do. Wine starts its explorer.exe for that, which stays and keeps the
-// program's standard error open. Windows Server Core has no such program.
+// desktop uses the desktop, as programs with a message queue do. Wine starts its explorer.exe for that, which stays
+// and keeps the program's standard error open. Windows Server Core has no such program.
 func desktop() error {
 	if h, _, err := windows.NewLazySystemDLL("user32.dll").NewProc("GetDesktopWindow").Call(); h == 0 {
 		return fmt.Errorf("GetDesktopWindow: %v", err)

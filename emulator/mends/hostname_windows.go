@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// hostName asks for the name of the host, which the test gave it, in every way that programs have. Its addresses are the host's own.
+// hostName asks for the name of the host, which the test gave it, in every way that programs have. Its addresses are
+// the host's own.
 func hostName() error {
 	const want, netbios = "node-with-a-long-name", "NODE-WITH-A-LON"
 	name, err := os.Hostname()
@@ -23,16 +24,19 @@ func hostName() error {
 	if got := os.Getenv("COMPUTERNAME"); got != netbios {
 		return fmt.Errorf("%%COMPUTERNAME%% is %q", got)
 	}
-	if out, err := exec.Command("hostname").Output(); err != nil || !strings.EqualFold(strings.TrimSpace(string(out)), want) {
+	if out, err := exec.Command("hostname").Output(); err != nil ||
+		!strings.EqualFold(strings.TrimSpace(string(out)), want) {
 		return fmt.Errorf("hostname says %q, %v", out, err)
 	}
 
 	ws2 := windows.NewLazySystemDLL("ws2_32.dll")
 	wide := make([]uint16, 64)
-	if r, _, err := ws2.NewProc("GetHostNameW").Call(uintptr(unsafe.Pointer(&wide[0])), uintptr(len(wide))); r != 0 || windows.UTF16ToString(wide) != want {
+	if r, _, err := ws2.NewProc("GetHostNameW").Call(uintptr(unsafe.Pointer(&wide[0])), uintptr(len(wide))); r != 0 ||
+		windows.UTF16ToString(wide) != want {
 		return fmt.Errorf("GetHostNameW says %q, %v", windows.UTF16ToString(wide), err)
 	}
-	if r, _, err := ws2.NewProc("GetHostNameW").Call(uintptr(unsafe.Pointer(&wide[0])), uintptr(len(want))); r == 0 || err != windows.WSAEFAULT {
+	if r, _, err := ws2.NewProc("GetHostNameW").Call(uintptr(unsafe.Pointer(&wide[0])), uintptr(len(want))); r == 0 ||
+		err != windows.WSAEFAULT {
 		return fmt.Errorf("GetHostNameW into too small a buffer: %d, %v", r, err)
 	}
 	return ownAddresses(want)

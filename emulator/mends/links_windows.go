@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// linksIn makes, in a new folder, a file, a folder with a file, and links to both: to the file by a relative, to the folder by a
-// whole path.
+// linksIn makes, in a new folder, a file, a folder with a file, and links to both: to the file by a relative, to the
+// folder by a whole path.
 func linksIn() (dir string, err error) {
 	dir, err = os.MkdirTemp("", "links")
 	return dir, errors.Join(err,
@@ -60,14 +60,17 @@ func links() error {
 	for _, e := range entries {
 		kinds += fmt.Sprintf("%s %v, ", e.Name(), e.Type())
 	}
-	errs = append(errs, err, expect(kinds == "file ----------, folder d---------, to-file L---------, to-folder L---------, ", "the folder lists %s", kinds))
+	errs = append(errs, err,
+		expect(kinds == "file ----------, folder d---------, to-file L---------, to-folder L---------, ",
+			"the folder lists %s", kinds))
 	errs = append(errs, expect(os.Symlink("x", one) != nil, "a link replaces what is there"))
 
 	// Links that lead nowhere are listed and removed too.
 	errs = append(errs, os.Symlink("absent1", filepath.Join(dir, "x")), os.Symlink("absent2", filepath.Join(dir, "y")))
 	for range 2 {
 		entries, err = os.ReadDir(dir)
-		errs = append(errs, err, expect(len(entries) == 6 && entries[4].Type() == fs.ModeSymlink && entries[5].Name() == "y", "the folder lists %v", entries))
+		errs = append(errs, err, expect(len(entries) == 6 && entries[4].Type() == fs.ModeSymlink &&
+			entries[5].Name() == "y", "the folder lists %v", entries))
 	}
 	return errors.Join(append(errs, os.RemoveAll(dir))...)
 }
@@ -81,8 +84,10 @@ func linkNames() error {
 	moved := filepath.Join(dir, "moved")
 	err = errors.Join(os.Rename(filepath.Join(dir, "to-folder"), moved), os.Remove(filepath.Join(dir, "to-file")))
 	target, e := os.Readlink(moved)
-	err = errors.Join(err, e, expect(target == filepath.Join(dir, "folder"), "after its move the link leads to %q", target))
-	err = errors.Join(err, os.Mkdir(filepath.Join(dir, "tree"), 0o755), os.Symlink(filepath.Join(dir, "folder"), filepath.Join(dir, "tree", "link")),
+	err = errors.Join(err, e,
+		expect(target == filepath.Join(dir, "folder"), "after its move the link leads to %q", target))
+	err = errors.Join(err, os.Mkdir(filepath.Join(dir, "tree"), 0o755),
+		os.Symlink(filepath.Join(dir, "folder"), filepath.Join(dir, "tree", "link")),
 		os.RemoveAll(filepath.Join(dir, "tree")), os.Remove(moved))
 
 	data, e := os.ReadFile(filepath.Join(dir, "folder", "inner"))
@@ -104,7 +109,8 @@ func linkRoots() error {
 	}
 	defer root.Close()
 
-	err = errors.Join(root.Symlink("folder", "rooted"), root.Symlink(`rooted\inner`, "twice"), root.Symlink(`..\..\..\windows`, "out"))
+	err = errors.Join(root.Symlink("folder", "rooted"), root.Symlink(`rooted\inner`, "twice"),
+		root.Symlink(`..\..\..\windows`, "out"))
 	for _, name := range []string{"rooted/inner", "twice"} {
 		data, e := root.ReadFile(name)
 		err = errors.Join(err, e, expect(string(data) == "inner", "%s holds %q", name, data))
@@ -112,7 +118,8 @@ func linkRoots() error {
 	target, e := root.Readlink("rooted")
 	err = errors.Join(err, e, expect(target == "folder", "the link leads to %q", target))
 	_, e = root.Stat(`out\system32`)
-	err = errors.Join(err, expect(e != nil && strings.Contains(e.Error(), "escapes"), "a link leads out of the folder: %v", e))
+	err = errors.Join(err, expect(e != nil && strings.Contains(e.Error(), "escapes"),
+		"a link leads out of the folder: %v", e))
 	err = errors.Join(err, root.Rename("rooted", "other"), root.Remove("other"), root.RemoveAll("out"))
 	_, e = root.Lstat("other")
 	return errors.Join(err, expect(errors.Is(e, fs.ErrNotExist), "a removed link is there: %v", e))

@@ -31,7 +31,8 @@ var checks = []struct {
 	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version},
 	{"registry", currentVersion}, {"texts", texts}, {"service", service}, {"no-service", service},
 	{"unix-sockets", unixSockets}, {"counters", counters}, {"memory", memory}, {"users", users},
-	{"host-name", hostName}, {"owners", owners}, {"sleeps", sleeps}, {"desktop", desktop}, {"user-programs", userPrograms},
+	{"host-name", hostName}, {"owners", owners}, {"sleeps", sleeps}, {"desktop", desktop},
+	{"user-programs", userPrograms},
 	{"environment", environment}, {"elevated", elevated}, {"standard-pipe", standardPipe}, {"attributes", attributes},
 	{"working-set", workingSet}, {"stacks", stacks}, {"routes", routes}, {"unmended", unmended},
 }
@@ -61,7 +62,8 @@ func main() {
 // slashes: a path without a drive is on the current one, whichever slash it begins with.
 func slashes() error {
 	for path, want := range map[string]string{
-		"/var/log": `C:\var\log`, `\var\log`: `C:\var\log`, "/": `C:\`, "//server/share/x": `\\server\share\x`, "/windows/../a b/": `C:\a b`,
+		"/var/log": `C:\var\log`, `\var\log`: `C:\var\log`, "/": `C:\`, "//server/share/x": `\\server\share\x`,
+		"/windows/../a b/": `C:\a b`,
 	} {
 		if got, err := filepath.Abs(path); err != nil || got != want {
 			return fmt.Errorf("%s is %s, %v, want %s", path, got, err, want)
@@ -173,7 +175,8 @@ func rename() error {
 	info.flags = windows.FILE_RENAME_REPLACE_IF_EXISTS | windows.FILE_RENAME_POSIX_SEMANTICS
 	info.length = uint32(2 * (len(name) - 1))
 	copy(info.name[:], name)
-	err = windows.NtSetInformationFile(f, &windows.IO_STATUS_BLOCK{}, (*byte)(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), renameInformationEx)
+	err = windows.NtSetInformationFile(f, &windows.IO_STATUS_BLOCK{}, (*byte)(unsafe.Pointer(&info)),
+		uint32(unsafe.Sizeof(info)), renameInformationEx)
 	if err := errors.Join(err, windows.CloseHandle(f)); err != nil {
 		return err
 	}
@@ -189,7 +192,8 @@ func open(path string, access uint32) (windows.Handle, error) {
 	if err != nil {
 		return 0, err
 	}
-	return windows.CreateFile(name, access, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE, nil,
+	return windows.CreateFile(name, access, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE,
+		nil,
 		windows.OPEN_EXISTING, windows.FILE_FLAG_BACKUP_SEMANTICS, 0)
 }
 
@@ -223,7 +227,8 @@ func volume() error {
 	}
 	root := path[:strings.Index(path, "}")+2]
 	entries, err := os.ReadDir(root)
-	if err != nil || !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.EqualFold(e.Name(), "windows") }) {
+	if err != nil || !slices.ContainsFunc(entries,
+		func(e os.DirEntry) bool { return strings.EqualFold(e.Name(), "windows") }) {
 		return fmt.Errorf("listing %s: %v, %v", root, entries, err)
 	}
 	return nil
@@ -240,13 +245,15 @@ func job() error {
 
 	const createSilo, siloBasic, ioAttribution = 35, 36, 42 // JOBOBJECTINFOCLASS
 	var control [24]byte
-	if _, err := windows.SetInformationJobObject(h, ioAttribution, uintptr(unsafe.Pointer(&control)), uint32(len(control))); err != nil {
+	if _, err := windows.SetInformationJobObject(h, ioAttribution, uintptr(unsafe.Pointer(&control)),
+		uint32(len(control))); err != nil {
 		return fmt.Errorf("I/O attribution: %v", err)
 	}
 	if _, err := windows.SetInformationJobObject(h, createSilo, 0, 0); err != nil {
 		return fmt.Errorf("silo: %v", err)
 	}
-	if _, err := windows.SetInformationJobObject(h, 9999, uintptr(unsafe.Pointer(&control)), uint32(len(control))); err == nil {
+	if _, err := windows.SetInformationJobObject(h, 9999, uintptr(unsafe.Pointer(&control)),
+		uint32(len(control))); err == nil {
 		return errors.New("a class that does not exist is accepted")
 	}
 
@@ -255,13 +262,15 @@ func job() error {
 		return fmt.Errorf("opening it again: %v", err)
 	}
 	defer windows.CloseHandle(again)
-	if err := windows.QueryInformationJobObject(again, siloBasic, uintptr(unsafe.Pointer(&control)), uint32(len(control)), nil); err != nil {
+	if err := windows.QueryInformationJobObject(again, siloBasic, uintptr(unsafe.Pointer(&control)),
+		uint32(len(control)), nil); err != nil {
 		return fmt.Errorf("what is opened again is no silo: %v", err)
 	}
 	return nil
 }
 
-// backup writes a file from a backup stream in small pieces, beside a stream that has no place in a file, and reads it back.
+// backup writes a file from a backup stream in small pieces, beside a stream that has no place in a file, and reads it
+// back.
 func backup() error {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
@@ -318,14 +327,16 @@ func version() error {
 	v := windows.RtlGetVersion()
 	major, minor, build := windows.RtlGetNtVersionNumbers()
 	if v.MajorVersion != 10 || v.MinorVersion != 0 || major != 10 || minor != 0 || v.BuildNumber != build {
-		return fmt.Errorf("RtlGetVersion %d.%d.%d, RtlGetNtVersionNumbers %d.%d.%d", v.MajorVersion, v.MinorVersion, v.BuildNumber, major, minor, build)
+		return fmt.Errorf("RtlGetVersion %d.%d.%d, RtlGetNtVersionNumbers %d.%d.%d", v.MajorVersion, v.MinorVersion,
+			v.BuildNumber, major, minor, build)
 	}
 	return nil
 }
 
 // currentVersion reads what Windows 10 and later still say in the registry.
 func currentVersion() error {
-	k, err := registry.OpenKey(registry.LOCAL_MACHINE, `Software\Microsoft\Windows NT\CurrentVersion`, registry.QUERY_VALUE)
+	k, err := registry.OpenKey(registry.LOCAL_MACHINE, `Software\Microsoft\Windows NT\CurrentVersion`,
+		registry.QUERY_VALUE)
 	if err != nil {
 		return err
 	}
@@ -365,7 +376,8 @@ func texts() error {
 // unmended reports what bcryptprimitives.dll did not know how to mend.
 func unmended() error {
 	text := make([]byte, 4096)
-	n, _, _ := syscall.NewLazyDLL("bcryptprimitives.dll").NewProc("porthole_unmended").Call(uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)))
+	n, _, _ := syscall.NewLazyDLL("bcryptprimitives.dll").NewProc("porthole_unmended").
+		Call(uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)))
 	if n != 0 {
 		return fmt.Errorf("%d: %s", n, strings.ReplaceAll(windows.ByteSliceToString(text), "\n", "; "))
 	}

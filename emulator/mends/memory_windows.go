@@ -7,15 +7,16 @@ import (
 	"unsafe"
 )
 
-// memory gives the host a memory of its own, as hcsd does, and takes it away again. The functions answer so at once: GlobalMemoryStatusEx of Wine
-// keeps an answer for a second, so that it is asked once.
+// memory gives the host a memory of its own, as hcsd does, and takes it away again. The functions answer so at once:
+// GlobalMemoryStatusEx of Wine keeps an answer for a second, so that it is asked once.
 func memory() error {
 	const whole, committed, file = 3 << 30, 1 << 30, `C:\System Volume Information\porthole-memory`
 	before, err := commit()
 	if err != nil {
 		return err
 	}
-	err = errors.Join(os.MkdirAll(`C:\System Volume Information`, 0o755), os.WriteFile(file, fmt.Appendf(nil, "%020d %020d\n", whole, committed), 0o644))
+	err = errors.Join(os.MkdirAll(`C:\System Volume Information`, 0o755),
+		os.WriteFile(file, fmt.Appendf(nil, "%020d %020d\n", whole, committed), 0o644))
 	if err != nil {
 		return err
 	}
@@ -30,11 +31,13 @@ func memory() error {
 	if ok, _, err := kernel.NewProc("GlobalMemoryStatusEx").Call(uintptr(unsafe.Pointer(&m))); ok == 0 {
 		return err
 	}
-	if m.totalPhys != whole || m.availPhys != whole-committed || m.totalPage != whole || m.availPage != whole-committed {
+	if m.totalPhys != whole || m.availPhys != whole-committed || m.totalPage != whole ||
+		m.availPage != whole-committed {
 		return fmt.Errorf("GlobalMemoryStatusEx: %+v", m)
 	}
 	var kib uint64
-	if ok, _, err := kernel.NewProc("GetPhysicallyInstalledSystemMemory").Call(uintptr(unsafe.Pointer(&kib))); ok == 0 || kib != whole>>10 {
+	if ok, _, err := kernel.NewProc("GetPhysicallyInstalledSystemMemory").
+		Call(uintptr(unsafe.Pointer(&kib))); ok == 0 || kib != whole>>10 {
 		return fmt.Errorf("GetPhysicallyInstalledSystemMemory: %d KiB, %v", kib, err)
 	}
 	if now, err := commit(); err != nil || now != (limits{whole, committed, whole}) {
@@ -62,7 +65,8 @@ func commit() (limits, error) {
 		handles, processes, threads                            uint32
 	}
 	p.size = uint32(unsafe.Sizeof(p))
-	if ok, _, err := kernel.NewProc("K32GetPerformanceInfo").Call(uintptr(unsafe.Pointer(&p)), unsafe.Sizeof(p)); ok == 0 {
+	if ok, _, err := kernel.NewProc("K32GetPerformanceInfo").
+		Call(uintptr(unsafe.Pointer(&p)), unsafe.Sizeof(p)); ok == 0 {
 		return limits{}, err
 	}
 	page := uint64(p.bytesPerPage)

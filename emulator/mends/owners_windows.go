@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// owners gives a file and a folder an owner, as containerd does when it copies the files of a volume, and asks whose they are. The access list
-// is the same as before.
+// owners gives a file and a folder an owner, as containerd does when it copies the files of a volume, and asks whose
+// they are. The access list is the same as before.
 func owners() error {
 	const containerUser = "S-1-5-93-2-2"
 	sid, err := windows.StringToSid(containerUser)
@@ -30,7 +30,8 @@ func owners() error {
 		if err != nil {
 			return err
 		}
-		if err := windows.SetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION, sid, nil, nil, nil); err != nil {
+		if err := windows.SetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION, sid,
+			nil, nil, nil); err != nil {
 			return fmt.Errorf("setting the owner: %v", err)
 		}
 		owner, again, err := security(path)
@@ -46,7 +47,8 @@ func owners() error {
 
 // security returns the owner of a file and its access list.
 func security(path string) (owner, list string, err error) {
-	d, err := windows.GetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
+	d, err := windows.GetNamedSecurityInfo(path, windows.SE_FILE_OBJECT,
+		windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
 	if err != nil {
 		return "", "", fmt.Errorf("reading the owner: %v", err)
 	}

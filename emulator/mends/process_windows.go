@@ -143,7 +143,8 @@ func resident() (uintptr, error) {
 // routes looks for the functions by which programs change routes and addresses.
 func routes() error {
 	dll := windows.NewLazySystemDLL("iphlpapi.dll")
-	for _, name := range []string{"CreateIpForwardEntry2", "DeleteIpForwardEntry2", "SetIpForwardEntry2", "GetIpForwardEntry2",
+	for _, name := range []string{"CreateIpForwardEntry2", "DeleteIpForwardEntry2", "SetIpForwardEntry2",
+		"GetIpForwardEntry2",
 		"InitializeIpForwardEntry", "CreateUnicastIpAddressEntry", "DeleteUnicastIpAddressEntry",
 		"InitializeUnicastIpAddressEntry", "GetIpInterfaceEntry", "SetIpInterfaceEntry", "InitializeIpInterfaceEntry"} {
 		if err := dll.NewProc(name).Find(); err != nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/windows/svc"
 )
 
-// service asks whether it is one, as containerd.exe does. It is if the check was asked for by name: then the test has started the program as
-// the service manager does. Its child, another check, is none.
+// service asks whether it is one, as containerd.exe does. It is if the check was asked for by name: then the test has
+// started the program as the service manager does. Its child, another check, is none.
 func service() error {
 	want := slices.Contains(os.Args, "service")
 	is, err := svc.IsWindowsService()

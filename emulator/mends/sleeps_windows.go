@@ -12,9 +12,11 @@ import (
 const sleepCount = 5000
 
 const (
-	highResolution = 2                                                            // CREATE_WAITABLE_TIMER_HIGH_RESOLUTION
-	ofRuntime      = windows.SYNCHRONIZE | 0x1 | 0x2                              // TIMER_QUERY_STATE and TIMER_MODIFY_STATE: runtime/os_windows.go, createHighResTimer
-	ofOthers       = windows.STANDARD_RIGHTS_REQUIRED | windows.SYNCHRONIZE | 0x3 // TIMER_ALL_ACCESS
+	// CREATE_WAITABLE_TIMER_HIGH_RESOLUTION
+	highResolution = 2
+	// TIMER_QUERY_STATE and TIMER_MODIFY_STATE: runtime/os_windows.go, createHighResTimer
+	ofRuntime = windows.SYNCHRONIZE | 0x1 | 0x2
+	ofOthers  = windows.STANDARD_RIGHTS_REQUIRED | windows.SYNCHRONIZE | 0x3 // TIMER_ALL_ACCESS
 )
 
 var (
@@ -48,7 +50,8 @@ func counted() time.Duration {
 	return time.Duration(float64(count) / float64(perSecond) * float64(time.Second))
 }
 
-// sleeps sleeps by a timer of the kind that the runtime has, and by another, which is set in one thread and waited for in another.
+// sleeps sleeps by a timer of the kind that the runtime has, and by another, which is set in one thread and waited for
+// in another.
 func sleeps() error {
 	mine, _, err := createTimer.Call(0, 0, highResolution, ofRuntime)
 	if mine == 0 {

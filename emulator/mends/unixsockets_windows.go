@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 )
 
-// unixSockets sends bytes over a socket that is a file. A second listener cannot have the file, and without it nobody is reached.
+// unixSockets sends bytes over a socket that is a file. A second listener cannot have the file, and without it nobody
+// is reached.
 func unixSockets() error {
 	dir, err := os.MkdirTemp("", "unix")
 	if err != nil {
@@ -77,8 +78,10 @@ func isSocket(dir, path string) error {
 	if err != nil {
 		return err
 	}
-	if len(list) != 1 || list[0].Type() != fs.ModeSocket || followed.Mode().Type() != fs.ModeSocket || itself.Mode().Type() != fs.ModeSocket || itself.Size() != 0 {
-		return fmt.Errorf("the socket is %v, %v with %d bytes, and listed as %v", followed.Mode(), itself.Mode(), itself.Size(), list)
+	if len(list) != 1 || list[0].Type() != fs.ModeSocket || followed.Mode().Type() != fs.ModeSocket ||
+		itself.Mode().Type() != fs.ModeSocket || itself.Size() != 0 {
+		return fmt.Errorf("the socket is %v, %v with %d bytes, and listed as %v", followed.Mode(), itself.Mode(),
+			itself.Size(), list)
 	}
 	if to, err := os.Readlink(path); err == nil {
 		return fmt.Errorf("the socket is a link to %q", to)
@@ -86,7 +89,8 @@ func isSocket(dir, path string) error {
 	return nil
 }
 
-// abandonedSocket: the file of a program that was killed stays, until somebody removes or renames it, and nobody answers there.
+// abandonedSocket: the file of a program that was killed stays, until somebody removes or renames it, and nobody
+// answers there.
 func abandonedSocket(dir string) error {
 	path := filepath.Join(dir, "b.sock")
 	l, err := net.Listen("unix", path)

@@ -163,10 +163,14 @@ func logons(sid *windows.SID, domain string) error {
 		kind                   uintptr
 		want                   string
 	}{
-		{testUser, "", "secret", interactiveLogon, domain + `\mends-user ` + sid.String() + ` mends-user C:\Users\mends-user`},
-		{"SYSTEM", "NT AUTHORITY", "", serviceLogon, `NT AUTHORITY\SYSTEM S-1-5-18 ` + domain + `$ C:\Windows\system32\config\systemprofile`},
-		{"LocalService", "NT AUTHORITY", "", serviceLogon, `NT AUTHORITY\LOCAL SERVICE S-1-5-19 LOCAL SERVICE ` + profiles + "LocalService"},
-		{"NETWORK SERVICE", "NT AUTHORITY", "", serviceLogon, `NT AUTHORITY\NETWORK SERVICE S-1-5-20 ` + domain + `$ ` + profiles + "NetworkService"},
+		{testUser, "", "secret", interactiveLogon,
+			domain + `\mends-user ` + sid.String() + ` mends-user C:\Users\mends-user`},
+		{"SYSTEM", "NT AUTHORITY", "", serviceLogon,
+			`NT AUTHORITY\SYSTEM S-1-5-18 ` + domain + `$ C:\Windows\system32\config\systemprofile`},
+		{"LocalService", "NT AUTHORITY", "", serviceLogon,
+			`NT AUTHORITY\LOCAL SERVICE S-1-5-19 LOCAL SERVICE ` + profiles + "LocalService"},
+		{"NETWORK SERVICE", "NT AUTHORITY", "", serviceLogon,
+			`NT AUTHORITY\NETWORK SERVICE S-1-5-20 ` + domain + `$ ` + profiles + "NetworkService"},
 	} {
 		token, err := logon(as.name, as.domain, as.password, as.kind)
 		if err != nil {

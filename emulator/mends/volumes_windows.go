@@ -23,7 +23,8 @@ func mountPoint() error {
 		return err
 	}
 	point, full := filepath.Join(dir, "point"), filepath.Join(dir, "full")
-	err = errors.Join(os.MkdirAll(layerFolder, 0o755), os.WriteFile(filepath.Join(layerFolder, "in the layer"), []byte("content"), 0o644),
+	err = errors.Join(os.MkdirAll(layerFolder, 0o755),
+		os.WriteFile(filepath.Join(layerFolder, "in the layer"), []byte("content"), 0o644),
 		os.Mkdir(point, 0o755), os.MkdirAll(filepath.Join(full, "inner"), 0o755))
 	if err != nil {
 		return err
@@ -93,7 +94,8 @@ func bindings() error {
 	if list, err := bindfilter.GetBindMappings(`C:\`); err != nil || len(list) != 0 {
 		return fmt.Errorf("bindings: %v, %v", list, err)
 	}
-	if err := bindfilter.ApplyFileBinding(`C:\windows\bound`, `C:\windows`, true); !errors.Is(err, windows.ERROR_NOT_SUPPORTED) {
+	if err := bindfilter.ApplyFileBinding(`C:\windows\bound`, `C:\windows`, true); !errors.Is(err,
+		windows.ERROR_NOT_SUPPORTED) {
 		return fmt.Errorf("making a binding: %v", err)
 	}
 	return nil

@@ -1,5 +1,6 @@
-// Command netsh implements the commands of Windows' netsh.exe for rules of the inbound firewall. Wine's netsh.exe reports success and does
-// nothing. It keeps the rules in the registry, as Windows does, and sends them to the host's network service.
+// Command netsh implements the commands of Windows' netsh.exe for rules of the inbound firewall. Wine's netsh.exe
+// reports success and does nothing. It keeps the rules in the registry, as Windows does, and sends them to the host's
+// network service.
 //
 //	netsh advfirewall firewall add rule name=N dir=in action=allow|block [program=P] [protocol=TCP|UDP|any] [localport=80,90-99] [enable=yes|no]
 //	netsh advfirewall firewall show rule name=N|all
@@ -42,8 +43,8 @@ func main() {
 	fmt.Print("Ok.\r\n\r\n")
 }
 
-// run carries out one command of netsh, of which only rules of the firewall are known. Rules are values of the registry key
-// where Windows keeps them; announce then tells the host's firewall.
+// run carries out one command of netsh, of which only rules of the firewall are known. Rules are values of the
+// registry key where Windows keeps them; announce then tells the host's firewall.
 func run(args []string) error {
 	if len(args) < 5 || !strings.EqualFold(strings.Join(args[:2], " ")+" "+args[3], "advfirewall firewall rule") {
 		return fmt.Errorf("The following command was not found: %s.", strings.Join(args, " "))
@@ -89,8 +90,9 @@ func run(args []string) error {
 // ruleOf makes a rule from the words of "add rule". It knows incoming rules and refuses, as netsh does, ports without a
 // protocol.
 func ruleOf(values map[string]string) (firewall.Rule, error) {
-	r := firewall.Rule{Name: values["name"], Program: values["program"], Disabled: strings.EqualFold(values["enable"], "no"),
-		Block: strings.EqualFold(values["action"], "block")}
+	r := firewall.Rule{Name: values["name"], Program: values["program"],
+		Disabled: strings.EqualFold(values["enable"], "no"),
+		Block:    strings.EqualFold(values["action"], "block")}
 	known := []string{"name", "dir", "action", "program", "protocol", "localport", "enable", "profile", "description"}
 	for name := range values {
 		if !slices.Contains(known, name) {
@@ -112,13 +114,15 @@ func ruleOf(values map[string]string) (firewall.Rule, error) {
 
 	allowed := r.Block || strings.EqualFold(values["action"], "allow")
 	_, _, err := firewall.Parse(r.Text())
-	if r.Name == "" || !strings.EqualFold(values["dir"], "in") || !allowed || len(r.Ports) > 0 && r.Protocol == 0 || err != nil {
+	if r.Name == "" || !strings.EqualFold(values["dir"], "in") || !allowed || len(r.Ports) > 0 && r.Protocol == 0 ||
+		err != nil {
 		return r, errSyntax
 	}
 	return r, nil
 }
 
-// each calls do for the rules of a name, or for all rules if name is "all". It returns their number, and errNoMatch if there are none.
+// each calls do for the rules of a name, or for all rules if name is "all". It returns their number, and errNoMatch if
+// there are none.
 func each(key registry.Key, name string, do func(id string, r firewall.Rule) error) (n int, err error) {
 	if name == "" {
 		return 0, errSyntax
@@ -158,7 +162,8 @@ func show(r firewall.Rule) {
 		action = "Block"
 	}
 	fmt.Printf("\r\nRule Name: %28s%s\r\n%s\r\n", "", r.Name, strings.Repeat("-", 70))
-	for _, line := range [][2]string{{"Enabled:", enabled}, {"Direction:", "In"}, {"Program:", r.Program}, {"LocalPort:", strings.Join(r.Ports, ",")}, {"Action:", action}} {
+	for _, line := range [][2]string{{"Enabled:", enabled}, {"Direction:", "In"}, {"Program:", r.Program},
+		{"LocalPort:", strings.Join(r.Ports, ",")}, {"Action:", action}} {
 		if line[1] != "" {
 			fmt.Printf("%-38s%s\r\n", line[0], line[1])
 		}

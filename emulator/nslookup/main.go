@@ -1,5 +1,5 @@
-// Command nslookup is the nslookup.exe of emulated Windows hosts, which Wine has not: it asks a DNS server for a name or an address, as probes and
-// people do in containers. It has no dialogue.
+// Command nslookup is the nslookup.exe of emulated Windows hosts, which Wine has not: it asks a DNS server for a name
+// or an address, as probes and people do in containers. It has no dialogue.
 //
 //	nslookup [-type=A|AAAA|ANY|CNAME|MX|NS|PTR|SRV|TXT] NAME [SERVER]
 package main
@@ -54,7 +54,8 @@ func parse(args []string) (q query, err error) {
 			if q.limit, err = time.ParseDuration(value + "s"); err != nil || q.limit <= 0 {
 				return q, fmt.Errorf("*** Invalid option: %s\n%s", arg, usage)
 			}
-		case name != "debug" && name != "d2" && name != "recurse" && name != "norecurse" && name != "vc" && name != "nosearch" && name != "search" && name != "retry":
+		case name != "debug" && name != "d2" && name != "recurse" && name != "norecurse" && name != "vc" &&
+			name != "nosearch" && name != "search" && name != "retry":
 			return q, fmt.Errorf("*** Invalid option: %s\n%s", arg, usage)
 		}
 	}
@@ -125,7 +126,8 @@ func (q query) answer(ctx context.Context, r *net.Resolver) (lines []string, err
 	case "MX":
 		all, err := r.LookupMX(ctx, q.name)
 		for _, m := range all {
-			lines = append(lines, fmt.Sprintf("%s\tMX preference = %d, mail exchanger = %s", q.name, m.Pref, strings.TrimSuffix(m.Host, ".")))
+			lines = append(lines, fmt.Sprintf("%s\tMX preference = %d, mail exchanger = %s", q.name, m.Pref,
+				strings.TrimSuffix(m.Host, ".")))
 		}
 		return lines, err
 	case "NS":
@@ -137,8 +139,10 @@ func (q query) answer(ctx context.Context, r *net.Resolver) (lines []string, err
 	case "SRV":
 		_, all, err := r.LookupSRV(ctx, "", "", q.name)
 		for _, s := range all {
-			lines = append(lines, q.name+"\tSRV service location:", fmt.Sprintf("\t  priority       = %d", s.Priority), fmt.Sprintf("\t  weight         = %d", s.Weight),
-				fmt.Sprintf("\t  port           = %d", s.Port), "\t  svr hostname   = "+strings.TrimSuffix(s.Target, "."))
+			lines = append(lines, q.name+"\tSRV service location:", fmt.Sprintf("\t  priority       = %d", s.Priority),
+				fmt.Sprintf("\t  weight         = %d", s.Weight),
+				fmt.Sprintf("\t  port           = %d", s.Port),
+				"\t  svr hostname   = "+strings.TrimSuffix(s.Target, "."))
 		}
 		return lines, err
 	case "TXT":

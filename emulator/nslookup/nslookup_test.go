@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// serveDNS answers for one name with 192.0.2.7, with its name for that address, and says of others that they do not exist.
+// serveDNS answers for one name with 192.0.2.7, with its name for that address, and says of others that they do not
+// exist.
 func serveDNS(t *testing.T) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

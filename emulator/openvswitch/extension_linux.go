@@ -14,10 +14,11 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// Extension does on an emulated Windows host what Open vSwitch's extension of Hyper-V's switch, and its installation, do on Windows:
+// Extension does on an emulated Windows host what Open vSwitch's extension of Hyper-V's switch, and its installation,
+// do on Windows:
 //
-//   - an internal port with the name of an HNS endpoint is that endpoint's port. On Linux it would be a new interface, so the type of
-//     the port is taken away once the endpoint's interface is there;
+//   - an internal port with the name of an HNS endpoint is that endpoint's port. On Linux it would be a new interface,
+//     so the type of the port is taken away once the endpoint's interface is there;
 //   - the adapters of other internal ports are enabled;
 //   - the card for the tunnels is a port of br-ex, whose own adapter has the card's address.
 type Extension struct {
@@ -48,7 +49,8 @@ func (e Extension) session(ctx context.Context) error {
 	}
 	defer client.Close()
 	wake := wakeup.New()
-	cache, err := client.Monitor(ctx, "Open_vSwitch", map[string][]string{"Interface": {"name", "type"}, "Bridge": {"name"}}, wake.Wake)
+	cache, err := client.Monitor(ctx, "Open_vSwitch",
+		map[string][]string{"Interface": {"name", "type"}, "Bridge": {"name"}}, wake.Wake)
 	if err != nil {
 		return err
 	}
@@ -87,9 +89,12 @@ func (e Extension) bridge(ctx context.Context, client *ovsdb.Client, cache *ovsd
 			ovsdb.Insert("Port", "p0", map[string]any{"name": name, "interfaces": ovsdb.Set{ovsdb.Named("i0")}}),
 			ovsdb.Insert("Interface", "i1", map[string]any{"name": e.Uplink}),
 			ovsdb.Insert("Port", "p1", map[string]any{"name": e.Uplink, "interfaces": ovsdb.Set{ovsdb.Named("i1")}}),
-			ovsdb.Insert("Bridge", "b", map[string]any{"name": name, "datapath_type": "netdev", "fail_mode": "standalone",
-				"ports": ovsdb.Set{ovsdb.Named("p0"), ovsdb.Named("p1")}, "other_config": ovsdb.Map{"hwaddr": card.Attrs().HardwareAddr.String()}}),
-			ovsdb.Mutate("Open_vSwitch", nil, ovsdb.Mutation{Column: "bridges", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("b")}}))
+			ovsdb.Insert("Bridge", "b",
+				map[string]any{"name": name, "datapath_type": "netdev", "fail_mode": "standalone",
+					"ports":        ovsdb.Set{ovsdb.Named("p0"), ovsdb.Named("p1")},
+					"other_config": ovsdb.Map{"hwaddr": card.Attrs().HardwareAddr.String()}}),
+			ovsdb.Mutate("Open_vSwitch", nil,
+				ovsdb.Mutation{Column: "bridges", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("b")}}))
 		return err
 	}
 
@@ -129,7 +134,8 @@ func (e Extension) bind(ctx context.Context, client *ovsdb.Client, cache *ovsdb.
 		case err != nil:
 			return err
 		case link.Type() == "veth":
-			if _, err := client.Transact(ctx, "Open_vSwitch", ovsdb.Update("Interface", ovsdb.ByUUID(id), map[string]any{"type": ""})); err != nil {
+			if _, err := client.Transact(ctx, "Open_vSwitch",
+				ovsdb.Update("Interface", ovsdb.ByUUID(id), map[string]any{"type": ""})); err != nil {
 				return err
 			}
 		default:

@@ -1,9 +1,9 @@
-// Package openvswitch describes Open vSwitch and OVN of Debian as the processes of a host of the lab: a Linux node's, or what stands for
-// Open vSwitch for Windows on an emulated Windows host. It starts nothing.
+// Package openvswitch describes Open vSwitch and OVN of Debian as the processes of a host of the lab: a Linux node's,
+// or what stands for Open vSwitch for Windows on an emulated Windows host. It starts nothing.
 //
-// The kernel here has no openvswitch module, so bridges have the datapath of ovs-vswitchd itself (datapath_type netdev). The programs
-// run in the foreground, as children of who starts them, with folders of their own for each host: a second host on the machine, and
-// an Open vSwitch that the machine may run for itself, never see each other.
+// The kernel here has no openvswitch module, so bridges have the datapath of ovs-vswitchd itself (datapath_type
+// netdev). The programs run in the foreground, as children of who starts them, with folders of their own for each
+// host: a second host on the machine, and an Open vSwitch that the machine may run for itself, never see each other.
 package openvswitch
 
 import (
@@ -29,8 +29,8 @@ const (
 	schemaSB    = "/usr/share/ovn/ovn-sb.ovsschema"
 )
 
-// Driver is the service of the switch extension on Windows (openvswitch datapath-windows/ovsext/ovsext.inf). An emulated host with Open
-// vSwitch has it in its registry.
+// Driver is the service of the switch extension on Windows (openvswitch datapath-windows/ovsext/ovsext.inf). An
+// emulated host with Open vSwitch has it in its registry.
 const Driver = "OVSExt"
 
 // Packages are those of Debian that have the programs.
@@ -60,7 +60,8 @@ type Daemon struct {
 func Check() error {
 	for _, p := range []string{ovsdbServer, vswitchd, ovsdbTool, controller, northd, schemaOVS, schemaNB, schemaSB} {
 		if _, err := os.Stat(p); err != nil {
-			return fmt.Errorf("%s is missing: install the packages %s (`make deps` does)", p, strings.Join(Packages, ", "))
+			return fmt.Errorf("%s is missing: install the packages %s (`make deps` does)", p,
+				strings.Join(Packages, ", "))
 		}
 	}
 	return nil
@@ -85,27 +86,32 @@ func (h Host) Prepare(ctx context.Context) error {
 		return err
 	}
 	// The first row, as `ovs-vsctl init` makes it.
-	out, err := exec.CommandContext(ctx, ovsdbTool, "transact", h.database(), `["Open_vSwitch",{"op":"insert","table":"Open_vSwitch","row":{}}]`).CombinedOutput()
+	out, err := exec.CommandContext(ctx, ovsdbTool, "transact", h.database(),
+		`["Open_vSwitch",{"op":"insert","table":"Open_vSwitch","row":{}}]`).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("preparing database %s: %w: %s", h.database(), err, out)
 	}
 	return nil
 }
 
-// Daemons returns the database server, the switch and OVN's controller, which waits in peace until the database says where OVN is.
+// Daemons returns the database server, the switch and OVN's controller, which waits in peace until the database says
+// where OVN is.
 func (h Host) Daemons() []Daemon {
 	env := environment(h.Dir)
 	at := func(name string) string { return filepath.Join(h.Dir, name) }
-	server := []string{h.database(), "--remote=punix:" + h.Socket(), "--unixctl=" + at("db.ctl"), "--pidfile=" + at("db.pid")}
+	server := []string{h.database(), "--remote=punix:" + h.Socket(), "--unixctl=" + at("db.ctl"),
+		"--pidfile=" + at("db.pid")}
 	if h.TCP {
 		address, _ := netip.ParseAddrPort(LocalAddress)
 		server = append(server, fmt.Sprintf("--remote=ptcp:%d:%s", address.Port(), address.Addr()))
 	}
 	return []Daemon{
 		{Name: "ovsdb-server", Path: ovsdbServer, Env: env, Socket: h.Socket(), Args: server},
-		{Name: "ovs-vswitchd", Path: vswitchd, Env: env, After: h.Socket(), Args: []string{"unix:" + h.Socket(), "--unixctl=" + at("vswitchd.ctl"), "--pidfile=" + at("vswitchd.pid")}},
+		{Name: "ovs-vswitchd", Path: vswitchd, Env: env, After: h.Socket(),
+			Args: []string{"unix:" + h.Socket(), "--unixctl=" + at("vswitchd.ctl"), "--pidfile=" + at("vswitchd.pid")}},
 		// OVN 23.03 takes no --unixctl; its socket is ovn-controller.PID.ctl in OVN_RUNDIR.
-		{Name: "ovn-controller", Path: controller, Env: env, After: h.Socket(), Args: []string{"unix:" + h.Socket(), "--pidfile=" + at("ovn-controller.pid")}},
+		{Name: "ovn-controller", Path: controller, Env: env, After: h.Socket(),
+			Args: []string{"unix:" + h.Socket(), "--pidfile=" + at("ovn-controller.pid")}},
 	}
 }
 
@@ -125,7 +131,8 @@ func (c Central) SBAddress() string { return fmt.Sprintf("tcp:%s:%d", c.Listen, 
 
 // Prepare makes the folder and the databases. What is there stays.
 func (c Central) Prepare(ctx context.Context) error {
-	return create(ctx, c.Dir, map[string]string{filepath.Join(c.Dir, "nb.db"): schemaNB, filepath.Join(c.Dir, "sb.db"): schemaSB})
+	return create(ctx, c.Dir,
+		map[string]string{filepath.Join(c.Dir, "nb.db"): schemaNB, filepath.Join(c.Dir, "sb.db"): schemaSB})
 }
 
 // Daemons returns the processes.
@@ -133,13 +140,16 @@ func (c Central) Daemons() []Daemon {
 	env := environment(c.Dir)
 	at := func(name string) string { return filepath.Join(c.Dir, name) }
 	server := func(name, socket string, port int) Daemon {
-		return Daemon{Name: "ovn-" + name, Path: ovsdbServer, Env: env, Socket: socket, Args: []string{at(name + ".db"), "--remote=punix:" + socket,
-			fmt.Sprintf("--remote=ptcp:%d:%s", port, c.Listen), "--unixctl=" + at(name+".ctl"), "--pidfile=" + at(name+".pid")}}
+		return Daemon{Name: "ovn-" + name, Path: ovsdbServer, Env: env, Socket: socket,
+			Args: []string{at(name + ".db"), "--remote=punix:" + socket,
+				fmt.Sprintf("--remote=ptcp:%d:%s", port, c.Listen), "--unixctl=" + at(name+".ctl"),
+				"--pidfile=" + at(name+".pid")}}
 	}
 	return []Daemon{
 		server("nb", c.NB(), NBPort), server("sb", c.SB(), SBPort),
-		{Name: "ovn-northd", Path: northd, Env: env, After: c.SB(), Args: []string{"--ovnnb-db=unix:" + c.NB(), "--ovnsb-db=unix:" + c.SB(),
-			"--unixctl=" + at("northd.ctl"), "--pidfile=" + at("northd.pid")}},
+		{Name: "ovn-northd", Path: northd, Env: env, After: c.SB(),
+			Args: []string{"--ovnnb-db=unix:" + c.NB(), "--ovnsb-db=unix:" + c.SB(),
+				"--unixctl=" + at("northd.ctl"), "--pidfile=" + at("northd.pid")}},
 	}
 }
 

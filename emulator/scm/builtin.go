@@ -1,10 +1,13 @@
 package scm
 
-// builtin are services of Windows itself that programs open, or name as what theirs depends on. They run as long as the host does, accept no
-// control, and are not in the database. Command lines, accounts and start types are unverified, no. 141.
+// builtin are services of Windows itself that programs open, or name as what theirs depends on. They run as long as
+// the host does, accept no control, and are not in the database. Command lines, accounts and start types are
+// unverified, no. 141.
 var builtin = []Config{
-	{Name: "LanmanServer", DisplayName: "Server", Path: `C:\windows\System32\svchost.exe -k netsvcs -p`, Account: "LocalSystem", Type: shareProcess, Start: StartAutomatic, ErrorControl: 1},
-	{Name: "W32Time", DisplayName: "Windows Time", Path: `C:\windows\system32\svchost.exe -k LocalService`, Account: `NT AUTHORITY\LocalService`, Type: shareProcess, Start: StartAutomatic, ErrorControl: 1},
+	{Name: "LanmanServer", DisplayName: "Server", Path: `C:\windows\System32\svchost.exe -k netsvcs -p`,
+		Account: "LocalSystem", Type: shareProcess, Start: StartAutomatic, ErrorControl: 1},
+	{Name: "W32Time", DisplayName: "Windows Time", Path: `C:\windows\system32\svchost.exe -k LocalService`,
+		Account: `NT AUTHORITY\LocalService`, Type: shareProcess, Start: StartAutomatic, ErrorControl: 1},
 }
 
 // shareProcess is SERVICE_WIN32_SHARE_PROCESS (winnt.h).

@@ -33,7 +33,8 @@ type eventLog struct {
 
 // event writes an entry of the manager itself.
 func (l *eventLog) event(id uint32, level, text string, args ...any) {
-	l.add(Event{Log: "System", Source: "Service Control Manager", ID: id, Level: level, Text: fmt.Sprintf(text, args...)})
+	l.add(Event{Log: "System", Source: "Service Control Manager", ID: id, Level: level,
+		Text: fmt.Sprintf(text, args...)})
 }
 
 // add writes an entry. An entry that cannot be written is lost, as on Windows when the log is full.

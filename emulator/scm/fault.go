@@ -19,14 +19,16 @@ type Fault struct {
 // functions are those whose calls can be made to fail.
 var functions = []string{"create", "open", "change", "change2", "delete", "start", "control"}
 
-// ParseFault reads FUNCTION:SERVICE:CODE or FUNCTION:SERVICE:CODE:TIMES, such as create:kubelet:1072:2. A service that is * is any.
+// ParseFault reads FUNCTION:SERVICE:CODE or FUNCTION:SERVICE:CODE:TIMES, such as create:kubelet:1072:2. A service that
+// is * is any.
 func ParseFault(text string) (f Fault, err error) {
 	parts := strings.Split(text, ":")
 	if len(parts) == 3 {
 		parts = append(parts, "1")
 	}
 	if len(parts) != 4 || !slices.Contains(functions, parts[0]) {
-		return f, fmt.Errorf("%q is not FUNCTION:SERVICE:CODE[:TIMES], with one of %s", text, strings.Join(functions, ", "))
+		return f, fmt.Errorf("%q is not FUNCTION:SERVICE:CODE[:TIMES], with one of %s", text,
+			strings.Join(functions, ", "))
 	}
 	code, err := strconv.ParseUint(parts[2], 10, 32)
 	if err != nil || code == 0 {

@@ -10,8 +10,8 @@ const maxDelay = 10 * 365 * 24 * time.Hour
 // restarts has the host of a manager restarted.
 type restarts struct{ m *Manager }
 
-// initiate has the host restart after a delay, as InitiateSystemShutdownEx has. Until then abort can take it back. It returns NotSupported
-// if the host cannot be restarted.
+// initiate has the host restart after a delay, as InitiateSystemShutdownEx has. Until then abort can take it back. It
+// returns NotSupported if the host cannot be restarted.
 func (r restarts) initiate(after time.Duration, comment string) Code {
 	m := r.m
 	m.mu.Lock()
@@ -27,7 +27,8 @@ func (r restarts) initiate(after time.Duration, comment string) Code {
 		return InvalidParameter
 	}
 
-	m.events.add(Event{Log: "System", Source: "User32", ID: 1074, Level: "Information", Text: "A program has initiated the restart of the computer. Comment: " + comment})
+	m.events.add(Event{Log: "System", Source: "User32", ID: 1074, Level: "Information",
+		Text: "A program has initiated the restart of the computer. Comment: " + comment})
 	m.restart = time.AfterFunc(after, r.now)
 	return OK
 }
@@ -54,6 +55,7 @@ func (r restarts) abort() Code {
 		return NoShutdown
 	}
 	m.restart = nil
-	m.events.add(Event{Log: "System", Source: "User32", ID: 1075, Level: "Information", Text: "The last shutdown attempt was aborted."})
+	m.events.add(Event{Log: "System", Source: "User32", ID: 1075, Level: "Information",
+		Text: "The last shutdown attempt was aborted."})
 	return OK
 }

@@ -49,7 +49,8 @@ type service struct {
 	changed  chan struct{} // closed, and replaced by a new one, at each change of the status
 }
 
-// dispatcher carries events to the process of a service. The goroutine that serves the process's connection takes them one at a time.
+// dispatcher carries events to the process of a service. The goroutine that serves the process's connection takes them
+// one at a time.
 type dispatcher struct {
 	events chan dispatched
 	taken  bool          // a process has it; guarded by the manager's lock
@@ -128,7 +129,8 @@ func (m *Manager) configs() map[string]Config {
 func (m *Manager) Create(c Config, pid int) Code {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c.Name == "" || len(c.Name) > 256 || strings.ContainsAny(c.Name, `/\`) || c.Path == "" || c.Start < StartAutomatic || c.Start > StartDisabled {
+	if c.Name == "" || len(c.Name) > 256 || strings.ContainsAny(c.Name, `/\`) || c.Path == "" ||
+		c.Start < StartAutomatic || c.Start > StartDisabled {
 		return InvalidParameter
 	}
 	m.collect(fold(c.Name))
@@ -154,7 +156,8 @@ func (m *Manager) Create(c Config, pid int) Code {
 	s := newService(c)
 	s.handles[pid]++
 	m.services[fold(c.Name)] = s
-	m.events.event(7045, "Information", "A service was installed in the system.\nService Name: %s\nService File Name: %s", c.Name, c.Path)
+	m.events.event(7045, "Information",
+		"A service was installed in the system.\nService Name: %s\nService File Name: %s", c.Name, c.Path)
 	return m.saved()
 }
 
@@ -209,7 +212,8 @@ func (m *Manager) Delete(name string) Code {
 	return m.saved()
 }
 
-// collect deletes a marked service if it has stopped and no process has it open. Handles of processes that have ended do not count.
+// collect deletes a marked service if it has stopped and no process has it open. Handles of processes that have ended
+// do not count.
 func (m *Manager) collect(key string) {
 	s := m.services[key]
 	if s == nil || !s.marked || s.status.State != Stopped {

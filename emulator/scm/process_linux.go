@@ -25,8 +25,9 @@ type Windows struct {
 	Prefix wine.Prefix
 }
 
-// Launch starts a program as Windows starts that of a service: its working folder is System32, it has no standard input, output or error,
-// and its environment has what the value Environment of the service's registry key says. It ends with this process.
+// Launch starts a program as Windows starts that of a service: its working folder is System32, it has no standard
+// input, output or error, and its environment has what the value Environment of the service's registry key says. It
+// ends with this process.
 func (w Windows) Launch(service, commandLine string) (Process, error) {
 	for _, candidate := range programs(commandLine) {
 		if !wine.IsWindowsPath(candidate[0]) {
@@ -48,8 +49,9 @@ func (w Windows) Launch(service, commandLine string) (Process, error) {
 // hostDir is the folder of the host whose prefix it is.
 func (w Windows) hostDir() string { return filepath.Dir(w.Prefix.Dir) }
 
-// mark tells a process that the service manager has started it, and as which service: it sees services.exe as its parent, and reads its
-// environment in the registry (emulator/dll/mend_service.c). noService stands for a program of a recovery action.
+// mark tells a process that the service manager has started it, and as which service: it sees services.exe as its
+// parent, and reads its environment in the registry (emulator/dll/mend_service.c). noService stands for a program of a
+// recovery action.
 const (
 	mark      = "PORTHOLE_SERVICE="
 	noService = "-"
@@ -74,11 +76,13 @@ func (w Windows) start(service, program string, args []string) (Process, error) 
 // multiString is what reg.exe prints of a REG_MULTI_SZ.
 var multiString = regexp.MustCompile(`(?m)^\s+PreshutdownOrder\s+REG_MULTI_SZ\s+(\S*)\s*$`)
 
-// PreshutdownOrder reads the list from the host's registry. It returns nil if there is none, or if it cannot be read within 10 s.
+// PreshutdownOrder reads the list from the host's registry. It returns nil if there is none, or if it cannot be read
+// within 10 s.
 func (w Windows) PreshutdownOrder() []string {
 	ctx, cancel := context.WithTimeout(context.Background(), slow.Limit(10*time.Second))
 	defer cancel()
-	cmd := w.Tools.Command(ctx, w.Prefix, "reg", "query", `HKLM\SYSTEM\CurrentControlSet\Control`, "/v", "PreshutdownOrder")
+	cmd := w.Tools.Command(ctx, w.Prefix, "reg", "query", `HKLM\SYSTEM\CurrentControlSet\Control`, "/v",
+		"PreshutdownOrder")
 	var out bytes.Buffer
 	cmd.WaitDelay, cmd.Stdout = time.Second, &out
 	err := confine.Start(ctx, w.hostDir(), cmd)

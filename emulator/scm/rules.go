@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// bootOrder returns the names of the automatic services, either the delayed ones or the others, each after those that it depends on and
-// otherwise by name, because Windows defines no order. Dependencies that start on demand are left out: starting a service starts them.
+// bootOrder returns the names of the automatic services, either the delayed ones or the others, each after those that
+// it depends on and otherwise by name, because Windows defines no order. Dependencies that start on demand are left
+// out: starting a service starts them.
 func bootOrder(all map[string]Config, delayed bool) []string {
 	var order []string
 	seen := map[string]bool{}
@@ -59,8 +60,8 @@ func circular(all map[string]Config, name string) bool {
 	return reaches(fold(name))
 }
 
-// shutdownOrder divides the services that accept the pre-shutdown control: first are those in the registry's order, which get it one after
-// another, and rest are all others, which get it at the same time.
+// shutdownOrder divides the services that accept the pre-shutdown control: first are those in the registry's order,
+// which get it one after another, and rest are all others, which get it at the same time.
 func shutdownOrder(accepting, order []string) (first, rest []string) {
 	for _, name := range order {
 		if i := slices.IndexFunc(accepting, func(s string) bool { return fold(s) == fold(name) }); i >= 0 {
@@ -95,8 +96,9 @@ func (f *failures) next(rules Failure, now time.Time) (a Action, ok bool) {
 	return a, a.Type != 0
 }
 
-// programs returns the paths that the program of a command line may have, each with the rest of the line. Without quotes Windows tries
-// every beginning that ends at a space (CreateProcess): for C:\Program Files\x.exe it tries C:\Program first.
+// programs returns the paths that the program of a command line may have, each with the rest of the line. Without
+// quotes Windows tries every beginning that ends at a space (CreateProcess): for C:\Program Files\x.exe it tries
+// C:\Program first.
 func programs(commandLine string) (candidates [][2]string) {
 	line := strings.TrimLeft(commandLine, " \t")
 	if rest, quoted := strings.CutPrefix(line, `"`); quoted {

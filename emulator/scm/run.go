@@ -9,8 +9,8 @@ import (
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// Start starts a service, after those that it depends on. It returns OK when the service's process has connected and got the start
-// event; the status then shows whether the service runs.
+// Start starts a service, after those that it depends on. It returns OK when the service's process has connected and
+// got the start event; the status then shows whether the service runs.
 func (m *Manager) Start(name string, args []string) Code {
 	m.mu.Lock()
 	s, code := m.find(name)
@@ -35,7 +35,8 @@ func (m *Manager) Start(name string, args []string) Code {
 
 	for _, d := range dependencies {
 		if code = m.startDependency(d); code != OK {
-			m.fail(s, code, 7001, "The %s service depends on the %s service which failed to start: error %d.", display, d, code)
+			m.fail(s, code, 7001, "The %s service depends on the %s service which failed to start: error %d.", display,
+				d, code)
 			return code
 		}
 	}
@@ -62,7 +63,8 @@ func (m *Manager) startDependency(name string) Code {
 	return OK
 }
 
-// await waits until the status is as wanted or limit fires, and returns the state. It returns Stopped if there is no such service.
+// await waits until the status is as wanted or limit fires, and returns the state. It returns Stopped if there is no
+// such service.
 func (m *Manager) await(name string, limit <-chan time.Time, wanted func(Status) bool) State {
 	for {
 		m.mu.Lock()
@@ -116,19 +118,22 @@ func (m *Manager) launch(s *service, args []string) Code {
 	limit := time.NewTimer(answerLimit)
 	defer limit.Stop()
 	select {
-	case d.events <- dispatched{kind: wire.SCMStart, args: strings.Join(append([]string{s.Name}, args...), wire.Item) + wire.Item, done: done}:
+	case d.events <- dispatched{kind: wire.SCMStart,
+		args: strings.Join(append([]string{s.Name}, args...), wire.Item) + wire.Item, done: done}:
 		return OK
 	case <-p.Done(): // one that is no service, and has done its work
 	case <-limit.C:
 		p.Kill()
 	}
 	// A process that never was a service has not failed as one: no recovery action follows (unverified, no. 68).
-	m.fail(s, RequestTimeout, 7000, "The %s service failed to start: error 1053: it did not respond to the start request in a timely fashion (30000 ms).",
+	m.fail(s, RequestTimeout, 7000,
+		"The %s service failed to start: error 1053: it did not respond to the start request in a timely fashion (30000 ms).",
 		display)
 	return RequestTimeout
 }
 
-// watch waits for the end of a process. If the process has not reported before that its service stopped, the service has failed.
+// watch waits for the end of a process. If the process has not reported before that its service stopped, the service
+// has failed.
 func (m *Manager) watch(s *service, p Process) {
 	<-p.Done()
 	m.mu.Lock()
@@ -141,8 +146,8 @@ func (m *Manager) watch(s *service, p Process) {
 	m.recover(s, "terminated unexpectedly")
 }
 
-// Dispatch gives a process the connection of its service. It fails for a process that the manager did not start, or that has
-// done this before.
+// Dispatch gives a process the connection of its service. It fails for a process that the manager did not start, or
+// that has done this before.
 func (m *Manager) Dispatch(pid int) (name string, d *dispatcher, code Code) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,7 +160,8 @@ func (m *Manager) Dispatch(pid int) (name string, d *dispatcher, code Code) {
 	return "", nil, NotStartedByManager
 }
 
-// Report sets the status that a service reports. pid is its Linux process id, windowsPID the one that Windows programs see.
+// Report sets the status that a service reports. pid is its Linux process id, windowsPID the one that Windows programs
+// see.
 func (m *Manager) Report(pid int, windowsPID uint32, status Status) Code {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -189,7 +195,8 @@ func (m *Manager) stopped(s *service, status Status) {
 		}()
 	}
 	if status.Exit != OK {
-		m.events.event(7023, "Error", "The %s service terminated with the following error: %d (service specific %d)", s.DisplayName, status.Exit, status.Specific)
+		m.events.event(7023, "Error", "The %s service terminated with the following error: %d (service specific %d)",
+			s.DisplayName, status.Exit, status.Specific)
 		if s.Failure.NonCrash {
 			m.recover(s, "terminated with an error")
 		}
@@ -204,13 +211,16 @@ func (m *Manager) recover(s *service, how string) {
 	}
 	action, ok := s.failed.next(s.Failure, time.Now())
 	if !ok {
-		m.events.event(7034, "Error", "The %s service %s. It has done this %d time(s).", s.DisplayName, how, s.failed.count)
+		m.events.event(7034, "Error", "The %s service %s. It has done this %d time(s).", s.DisplayName, how,
+			s.failed.count)
 		m.collect(fold(s.Name))
 		return
 	}
 
-	what := map[uint32]string{restartAction: "Restart the service", rebootAction: "Reboot the machine", commandAction: "Run the configured recovery program"}[action.Type]
-	m.events.event(7031, "Error", "The %s service %s. It has done this %d time(s). The following corrective action will be taken in %d milliseconds: %s.",
+	what := map[uint32]string{restartAction: "Restart the service", rebootAction: "Reboot the machine",
+		commandAction: "Run the configured recovery program"}[action.Type]
+	m.events.event(7031, "Error",
+		"The %s service %s. It has done this %d time(s). The following corrective action will be taken in %d milliseconds: %s.",
 		s.DisplayName, how, s.failed.count, action.Delay, what)
 	name, command := s.Name, s.Failure.Command
 	time.AfterFunc(time.Duration(action.Delay)*time.Millisecond, func() {
@@ -260,7 +270,8 @@ func (m *Manager) Control(name string, control uint32) (Status, Code) {
 
 func (m *Manager) neededByOthers(name string) bool {
 	for _, s := range m.services {
-		if s.status.State != Stopped && slices.ContainsFunc(s.Dependencies, func(d string) bool { return fold(d) == fold(name) }) {
+		if s.status.State != Stopped &&
+			slices.ContainsFunc(s.Dependencies, func(d string) bool { return fold(d) == fold(name) }) {
 			return true
 		}
 	}

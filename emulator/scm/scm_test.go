@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fake starts processes that are services as their command line says: "service", "silent" (never answers), "plain" (ends at once),
-// "error" (says that it stopped with an error), "deaf" (does not stop when Windows shuts down), "hasty" (says that it stopped without
-// having asked for its start, and ends).
+// fake starts processes that are services as their command line says: "service", "silent" (never answers), "plain"
+// (ends at once), "error" (says that it stopped with an error), "deaf" (does not stop when Windows shuts down),
+// "hasty" (says that it stopped without having asked for its start, and ends).
 type fake struct {
 	m     *Manager
 	order []string
@@ -144,10 +144,12 @@ func (f *fake) state(name string) State {
 	return l.Status.State
 }
 
-// TestOrder: services start after those that they depend on, whatever their names, and a dependency is not stopped before them.
+// TestOrder: services start after those that they depend on, whatever their names, and a dependency is not stopped
+// before them.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, f := world(t, "zz-base service", "aa-top service after zz-base", "middle service", "gone service after nobody")
+		m, f := world(t, "zz-base service", "aa-top service after zz-base", "middle service",
+			"gone service after nobody")
 		m.Boot()
 		synctest.Wait()
 		if want := []string{"zz-base", "aa-top", "middle"}; !reflect.DeepEqual(f.launched, want) {
@@ -207,8 +209,8 @@ func recovering(t *testing.T, m *Manager, name string) {
 	}
 }
 
-// TestCrash: a process that ends without a word is started again after the delay of the failure's number; the count begins anew after
-// the reset time.
+// TestCrash: a process that ends without a word is started again after the delay of the failure's number; the count
+// begins anew after the reset time.
 func TestCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, f := world(t, "s service")
@@ -259,8 +261,8 @@ func TestErrorExit(t *testing.T) {
 	})
 }
 
-// TestStoppedAtOnce: a process may say that its service has stopped before it asks for its start. Nothing waits for it then: the bubble
-// fails if a goroutine is left.
+// TestStoppedAtOnce: a process may say that its service has stopped before it asks for its start. Nothing waits for it
+// then: the bubble fails if a goroutine is left.
 func TestStoppedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, f := world(t, "s hasty")
@@ -306,7 +308,8 @@ func TestShutdown(t *testing.T) {
 		if f.told[0] != "b 15" || len(f.told) != 3 {
 			t.Errorf("told %v, want b first", f.told)
 		}
-		if i := slices.IndexFunc(ended, func(e Ended) bool { return e.Service == "c" }); i < 0 || ended[i].Phase != "killed" {
+		if i := slices.IndexFunc(ended, func(e Ended) bool { return e.Service == "c" }); i < 0 ||
+			ended[i].Phase != "killed" {
 			t.Errorf("ended: %+v", ended)
 		}
 		time.Sleep(time.Hour)
@@ -316,7 +319,8 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// TestInitiate: a restart comes when its time has come, once; until then it can be taken back. One that cannot begin leaves the way free.
+// TestInitiate: a restart comes when its time has come, once; until then it can be taken back. One that cannot begin
+// leaves the way free.
 func TestInitiate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := world(t)
@@ -432,14 +436,16 @@ func TestCommandLines(t *testing.T) {
 	for line, want := range map[string][][2]string{
 		`"C:\Program Files\x.exe" --a b`: {{`C:\Program Files\x.exe`, `--a b`}},
 		`C:\k\x.exe`:                     {{`C:\k\x.exe`, ``}},
-		`C:\Program Files\x.exe -a`:      {{`C:\Program`, `Files\x.exe -a`}, {`C:\Program Files\x.exe`, `-a`}, {`C:\Program Files\x.exe -a`, ``}},
+		`C:\Program Files\x.exe -a`: {{`C:\Program`, `Files\x.exe -a`}, {`C:\Program Files\x.exe`, `-a`},
+			{`C:\Program Files\x.exe -a`, ``}},
 	} {
 		if got := programs(line); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
 	for line, want := range map[string][]string{
-		`--a "b c" d`: {"--a", "b c", "d"}, `"a\"b"`: {`a"b`}, `C:\dir\ x`: {`C:\dir\`, "x"}, `"C:\a b\\" y`: {`C:\a b\`, "y"}, `--x=""`: {"--x="}, ``: nil,
+		`--a "b c" d`: {"--a", "b c", "d"}, `"a\"b"`: {`a"b`}, `C:\dir\ x`: {`C:\dir\`, "x"},
+		`"C:\a b\\" y`: {`C:\a b\`, "y"}, `--x=""`: {"--x="}, ``: nil,
 	} {
 		if got := splitArgs(line); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %q, want %q", line, got, want)
@@ -475,13 +481,15 @@ func TestFaults(t *testing.T) {
 		f.add(fault)
 	}
 	var got []Code
-	for _, call := range [][2]string{{"create", "Kubelet"}, {"create", "other"}, {"create", "kubelet"}, {"create", "kubelet"}, {"start", "x"}, {"start", "x"}} {
+	for _, call := range [][2]string{{"create", "Kubelet"}, {"create", "other"}, {"create", "kubelet"},
+		{"create", "kubelet"}, {"start", "x"}, {"start", "x"}} {
 		got = append(got, f.strike(call[0], call[1]))
 	}
 	if want := []Code{MarkedForDelete, OK, MarkedForDelete, OK, RequestTimeout, OK}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	for _, bad := range []string{"", "create:kubelet", "boot:kubelet:5", "create:kubelet:x", "create:kubelet:0", "create:kubelet:5:0"} {
+	for _, bad := range []string{"", "create:kubelet", "boot:kubelet:5", "create:kubelet:x", "create:kubelet:0",
+		"create:kubelet:5:0"} {
 		if _, err := ParseFault(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}

@@ -61,7 +61,8 @@ func (s *server) serve(ctx context.Context, conn net.Conn) {
 		}
 
 		answer, code := s.call(caller, q)
-		klog.FromContext(ctx).V(4).Info("Call", "program", hello.Text[0], "function", q.Text[0], "service", q.Text[1], "code", code)
+		klog.FromContext(ctx).V(4).
+			Info("Call", "program", hello.Text[0], "function", q.Text[0], "service", q.Text[1], "code", code)
 		if _, err := conn.Write(wire.Answer{Result: uint32(code), Text: [2]*string{&answer, nil}}.Frame()); err != nil {
 			return
 		}
@@ -99,7 +100,8 @@ func (s *server) dispatch(ctx context.Context, conn net.Conn, pid int) {
 		case <-broken:
 			return
 		case e := <-d.events:
-			if _, err := conn.Write(wire.Answer{Result: e.kind, Handle: uint64(e.control), Text: [2]*string{&e.args, nil}}.Frame()); err != nil || e.done == nil {
+			if _, err := conn.Write(wire.Answer{Result: e.kind, Handle: uint64(e.control),
+				Text: [2]*string{&e.args, nil}}.Frame()); err != nil || e.done == nil {
 				return
 			}
 			select {
@@ -205,7 +207,8 @@ func toJSON(v any) string {
 // application adds an entry that a service wrote.
 func (s *server) application(source string, args *fields) {
 	level := map[uint32]string{1: "Error", 2: "Warning", 4: "Information"}[args.number()]
-	s.m.events.add(Event{Log: "Application", Source: source, ID: args.number(), Level: level, Text: strings.Join(args.list(), "\n")})
+	s.m.events.add(Event{Log: "Application", Source: source, ID: args.number(), Level: level,
+		Text: strings.Join(args.list(), "\n")})
 }
 
 // enumerate lists the services of a type and activity (SERVICE_ACTIVE 1, SERVICE_INACTIVE 2, SERVICE_STATE_ALL 3).
@@ -267,7 +270,8 @@ func (f *fields) list() []string {
 
 func (f *fields) status() Status {
 	f.number() // the type
-	return Status{State: State(f.number()), Accepts: f.number(), Exit: Code(f.number()), Specific: f.number(), Check: f.number(), Hint: f.number()}
+	return Status{State: State(f.number()), Accepts: f.number(), Exit: Code(f.number()), Specific: f.number(),
+		Check: f.number(), Hint: f.number()}
 }
 
 func text(s string) string { return s + wire.Field }
@@ -293,7 +297,8 @@ func list(items []string) string {
 const ownProcess = 0x10
 
 func (s Status) fields() string {
-	return number(uint32(ownProcess)) + number(uint32(s.State)) + number(s.Accepts) + number(uint32(s.Exit)) + number(s.Specific) + number(s.Check) +
+	return number(uint32(ownProcess)) + number(uint32(s.State)) + number(s.Accepts) + number(uint32(s.Exit)) +
+		number(s.Specific) + number(s.Check) +
 		number(s.Hint) + number(s.PID)
 }
 
@@ -318,7 +323,8 @@ func takeConfig(c *Config, f *fields) Code {
 }
 
 func configFields(c Config) string {
-	return number(c.Type) + number(c.Start) + number(c.ErrorControl) + text(c.Path) + text(c.Group) + list(c.Dependencies) + text(c.Account) + text(c.DisplayName)
+	return number(c.Type) + number(c.Start) + number(c.ErrorControl) + text(c.Path) + text(c.Group) +
+		list(c.Dependencies) + text(c.Account) + text(c.DisplayName)
 }
 
 // The levels of ChangeServiceConfig2 (winsvc.h).
@@ -370,13 +376,15 @@ func takeFailure(to *Failure, f *fields) {
 	}
 }
 
-// config2Fields writes the fields of one level of QueryServiceConfig2. A level that is not known is the error of Windows.
+// config2Fields writes the fields of one level of QueryServiceConfig2. A level that is not known is the error of
+// Windows.
 func config2Fields(c Config, level uint32) (string, Code) {
 	switch level {
 	case levelDescription:
 		return text(c.Description), OK
 	case levelFailureActions:
-		out := number(c.Failure.Reset) + text(c.Failure.Message) + text(c.Failure.Command) + number(len(c.Failure.Actions))
+		out := number(c.Failure.Reset) + text(c.Failure.Message) + text(c.Failure.Command) +
+			number(len(c.Failure.Actions))
 		for _, a := range c.Failure.Actions {
 			out += number(a.Type) + number(a.Delay)
 		}

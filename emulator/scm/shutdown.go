@@ -12,9 +12,9 @@ type Ended struct {
 	Took    time.Duration `json:"took"`
 }
 
-// Shutdown ends all services as Windows does. Services that accept the pre-shutdown control get it first, in the registry's order, and
-// each has the time of its configuration. Then those that accept the shutdown control get it, with 20 s for all. Then processes are
-// killed. No service starts after that.
+// Shutdown ends all services as Windows does. Services that accept the pre-shutdown control get it first, in the
+// registry's order, and each has the time of its configuration. Then those that accept the shutdown control get it,
+// with 20 s for all. Then processes are killed. No service starts after that.
 func (m *Manager) Shutdown() []Ended {
 	m.mu.Lock()
 	m.down = true
@@ -29,7 +29,8 @@ func (m *Manager) Shutdown() []Ended {
 			ended = append(ended, Ended{name, phase, time.Since(start)})
 			mu.Unlock()
 		} else {
-			m.events.event(7043, "Error", "The %s service did not shut down properly after receiving a %s control.", name, phase)
+			m.events.event(7043, "Error", "The %s service did not shut down properly after receiving a %s control.",
+				name, phase)
 		}
 	}
 

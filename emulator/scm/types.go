@@ -134,11 +134,11 @@ type Process interface {
 
 // Launcher starts the processes of services. Windows implements it; tests have their own.
 type Launcher interface {
-	// Launch starts the process of a service, or for "" one that a recovery action names. It returns FileNotFound as its error if the
-	// program is not there.
+	// Launch starts the process of a service, or for "" one that a recovery action names. It returns FileNotFound as
+	// its error if the program is not there.
 	Launch(service, commandLine string) (Process, error)
-	// PreshutdownOrder returns the names of the services that get the pre-shutdown notice first, in this order. Windows keeps the list
-	// in its registry under this name.
+	// PreshutdownOrder returns the names of the services that get the pre-shutdown notice first, in this order.
+	// Windows keeps the list in its registry under this name.
 	PreshutdownOrder() []string
 	// Alive reports whether a process of the host runs; pid is Linux' number, as the process itself sees it.
 	Alive(pid int) bool

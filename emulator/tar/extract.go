@@ -42,7 +42,8 @@ func (o options) read(in io.Reader, out, errs io.Writer, say func(error)) error 
 		return o.each(in, func(h *tar.Header, _ io.Reader) {
 			line := h.Name
 			if o.verbose {
-				line = fmt.Sprintf("%s  %d %d %10d %s %s", h.FileInfo().Mode(), h.Uid, h.Gid, h.Size, h.ModTime.Format("Jan 02 15:04"), h.Name)
+				line = fmt.Sprintf("%s  %d %d %10d %s %s", h.FileInfo().Mode(), h.Uid, h.Gid, h.Size,
+					h.ModTime.Format("Jan 02 15:04"), h.Name)
 			}
 			fmt.Fprintln(out, line)
 		})

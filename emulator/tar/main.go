@@ -1,5 +1,6 @@
-// Command tar is the tar.exe of emulated Windows hosts, which Windows has since build 17063 and Wine has not: what `kubectl cp` and scripts use
-// of it. It reads archives of ustar, pax and GNU, and extracts nothing outside of the folder that it is told.
+// Command tar is the tar.exe of emulated Windows hosts, which Windows has since build 17063 and Wine has not: what
+// `kubectl cp` and scripts use of it. It reads archives of ustar, pax and GNU, and extracts nothing outside of the
+// folder that it is told.
 //
 //	tar -c|-x|-t [-v] [-z] [-m] [-k] [-h] [-f FILE] [-C FOLDER] [--exclude PATTERN] [--strip-components N] [PATH…]
 package main
@@ -79,8 +80,8 @@ func parse(args []string) (o options, err error) {
 	return o, nil
 }
 
-// letters reads a bundle of options of one letter. A value is the rest of the bundle, or the next argument if there is no rest. In a bundle
-// without a hyphen it is always the next argument.
+// letters reads a bundle of options of one letter. A value is the rest of the bundle, or the next argument if there is
+// no rest. In a bundle without a hyphen it is always the next argument.
 func (o *options) letters(bundle string, args []string, old bool) ([]string, error) {
 	for i := 0; i < len(bundle); i++ {
 		switch c := bundle[i]; c {
@@ -143,7 +144,8 @@ func (o *options) long(name string, args []string) ([]string, error) {
 
 	switch name {
 	case "create", "extract", "list", "verbose", "gzip", "dereference":
-		letter := map[string]string{"create": "c", "extract": "x", "list": "t", "verbose": "v", "gzip": "z", "dereference": "h"}[name]
+		letter := map[string]string{"create": "c", "extract": "x", "list": "t", "verbose": "v", "gzip": "z",
+			"dereference": "h"}[name]
 		return o.letters(letter, args, false)
 	case "exclude":
 		o.exclude = append(o.exclude, value)

@@ -26,14 +26,19 @@ func TestParse(t *testing.T) {
 		"xmf - -C /data":  {mode: 'x', file: "-", folder: "/data", now: true},
 		"-xmf - -C /data": {mode: 'x', file: "-", folder: "/data", now: true},
 		"--no-same-permissions --no-same-owner -xmf - -C d": {mode: 'x', file: "-", folder: "d", now: true},
-		"-czvf a.tgz -C d x -C e y":                         {mode: 'c', file: "a.tgz", folder: "e", gzip: true, verbose: true, paths: []source{{"d", "x"}, {"e", "y"}}},
-		"cfv - x":                                           {mode: 'c', file: "-", folder: ".", verbose: true, paths: []source{{".", "x"}}},
-		"-tfa.tar":                                          {mode: 't', file: "a.tar", folder: "."},
-		"-x --strip-components=2 --exclude *.log -f a":      {mode: 'x', file: "a", folder: ".", strip: 2, exclude: []string{"*.log"}},
+		"-czvf a.tgz -C d x -C e y": {mode: 'c', file: "a.tgz", folder: "e", gzip: true,
+			verbose: true, paths: []source{{"d", "x"}, {"e", "y"}}},
+		"cfv - x": {mode: 'c', file: "-", folder: ".", verbose: true,
+			paths: []source{{".", "x"}}},
+		"-tfa.tar": {mode: 't', file: "a.tar", folder: "."},
+		"-x --strip-components=2 --exclude *.log -f a": {mode: 'x', file: "a", folder: ".", strip: 2,
+			exclude: []string{"*.log"}},
 	} {
 		got, err := parse(strings.Fields(line))
-		same := err == nil && got.mode == want.mode && got.file == want.file && got.folder == want.folder && got.now == want.now && got.gzip == want.gzip &&
-			got.verbose == want.verbose && got.strip == want.strip && slices.Equal(got.exclude, want.exclude) && slices.Equal(got.paths, want.paths)
+		same := err == nil && got.mode == want.mode && got.file == want.file && got.folder == want.folder &&
+			got.now == want.now && got.gzip == want.gzip &&
+			got.verbose == want.verbose && got.strip == want.strip && slices.Equal(got.exclude, want.exclude) &&
+			slices.Equal(got.paths, want.paths)
 		if !same {
 			t.Errorf("%s: %+v, %v; want %+v", line, got, err, want)
 		}
@@ -49,7 +54,8 @@ func TestParse(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	from := t.TempDir()
 	long := strings.Repeat("folder of many letters/", 12) + strings.Repeat("n", 120) + " é.txt"
-	for name, text := range map[string]string{"a.txt": "a\r\n", "d/b.txt": strings.Repeat("b", 100_000), "d/empty": "", long: "long", "d/skip.log": "log"} {
+	for name, text := range map[string]string{"a.txt": "a\r\n", "d/b.txt": strings.Repeat("b", 100_000), "d/empty": "",
+		long: "long", "d/skip.log": "log"} {
 		path := filepath.Join(from, filepath.FromSlash(name))
 		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		check(t, os.WriteFile(path, []byte(text), 0o644))
@@ -71,7 +77,8 @@ func TestRoundTrip(t *testing.T) {
 		if err := o.run(&archive, nil, &errs); err != nil {
 			t.Fatalf("%v\n%s", err, &errs)
 		}
-		for name, want := range map[string]string{"a.txt": "a\r\n", "d/b.txt": strings.Repeat("b", 100_000), "d/empty": "", long: "long"} {
+		for name, want := range map[string]string{"a.txt": "a\r\n", "d/b.txt": strings.Repeat("b", 100_000),
+			"d/empty": "", long: "long"} {
 			got, err := os.ReadFile(filepath.Join(to, filepath.FromSlash(name)))
 			before, _ := os.Stat(filepath.Join(from, filepath.FromSlash(name)))
 			after, _ := os.Stat(filepath.Join(to, filepath.FromSlash(name)))
@@ -88,7 +95,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestHostile: nothing of an archive comes to lie outside of the folder, the rest is extracted, and the exit code says so.
+// TestHostile: nothing of an archive comes to lie outside of the folder, the rest is extracted, and the exit code says
+// so.
 func TestHostile(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links need a right there")
@@ -100,11 +108,14 @@ func TestHostile(t *testing.T) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	for _, h := range []tar.Header{
-		{Name: "../victim"}, {Name: "/" + outer + "/victim"}, {Name: `..\victim`}, {Name: `C:\victim`}, {Name: "d/../../victim"},
+		{Name: "../victim"}, {Name: "/" + outer + "/victim"}, {Name: `..\victim`}, {Name: `C:\victim`},
+		{Name: "d/../../victim"},
 		{Name: "up", Typeflag: tar.TypeSymlink, Linkname: ".."}, {Name: "up/victim"}, {Name: "up/made"},
 		{Name: "abs", Typeflag: tar.TypeSymlink, Linkname: outer}, {Name: "abs/victim"},
-		{Name: "hard", Typeflag: tar.TypeLink, Linkname: "../victim"}, {Name: "hard2", Typeflag: tar.TypeLink, Linkname: "up/victim"},
-		{Name: "pipe", Typeflag: tar.TypeFifo}, {Name: "device", Typeflag: tar.TypeChar}, {Name: "good"}, {Name: "./also/good"},
+		{Name: "hard", Typeflag: tar.TypeLink, Linkname: "../victim"},
+		{Name: "hard2", Typeflag: tar.TypeLink, Linkname: "up/victim"},
+		{Name: "pipe", Typeflag: tar.TypeFifo}, {Name: "device", Typeflag: tar.TypeChar}, {Name: "good"},
+		{Name: "./also/good"},
 	} {
 		if h.Typeflag == 0 {
 			h.Typeflag, h.Size = tar.TypeReg, 3

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestBootThatHangs lets wineboot and a program that it started hang, which keeps its output open: boot ends in time, says
-// so, and leaves neither.
+// TestBootThatHangs lets wineboot and a program that it started hang, which keeps its output open: boot ends in time,
+// says so, and leaves neither.
 func TestBootThatHangs(t *testing.T) {
 	dir := t.TempDir()
 	loader := filepath.Join(dir, "wine64")

@@ -53,8 +53,8 @@ func LookupBuild(number int) (Build, error) {
 	return Build{}, fmt.Errorf("unknown Windows build %s; known builds are %s", strconv.Itoa(number), list)
 }
 
-// userRegistry is what the template's user hive gets on top of Wine's own. Containers load only what they must of ours; cmd.exe needs
-// the library that mends its messages (emulator/dll/sechost.c).
+// userRegistry is what the template's user hive gets on top of Wine's own. Containers load only what they must of
+// ours; cmd.exe needs the library that mends its messages (emulator/dll/sechost.c).
 const userRegistry = "\n[Software\\\\Wine\\\\AppDefaults\\\\cmd.exe\\\\DllOverrides]\n\"sechost\"=\"native,builtin\"\n"
 
 // registry is what the template's system hive gets on top of Wine's own, in the hive's text form. Wine merges repeated
@@ -80,7 +80,8 @@ func (b Build) registry() string {
 	)
 
 	key(`System\CurrentControlSet\Control\ProductOptions`, `"ProductType"="ServerNT"`)
-	for _, name := range []string{"PlugPlay", "winebus", "winehid", "wineusb", "StiSvc", "wuauserv", "BITS", "Spooler", "TermService", "NDIS", "HTTP"} {
+	for _, name := range []string{"PlugPlay", "winebus", "winehid", "wineusb", "StiSvc", "wuauserv", "BITS", "Spooler",
+		"TermService", "NDIS", "HTTP"} {
 		key(`System\CurrentControlSet\Services\`+name, `"Start"=dword:00000004`)
 	}
 	for _, name := range []string{"RpcSs", "Eventlog", "Schedule", "FontCache", "FontCache3.0.0.0", "LanmanServer"} {

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// testCmd has cmd write where it may not, as upstream's tests of volumes on Windows nodes do: Windows' words on standard error.
+// testCmd has cmd write where it may not, as upstream's tests of volumes on Windows nodes do: Windows' words on
+// standard error.
 func testCmd(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 	dir := filepath.Join(p.DriveC(), "read-only")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -33,7 +34,8 @@ func testCmd(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 	}{
 		{[]string{"echo", "word", ">", `C:\read-only\file.txt`}, "", "Access is denied.", []int{0}},
 		{[]string{"echo word", ">", `C:\read-only\file.txt`}, "", "Access is denied.", []int{0}},
-		{[]string{`echo word > C:\read-only\file.txt || echo refused`}, "refused", "Access is denied.", []int{0, 1}}, // 8.0 and 10.0
+		// 8.0 and 10.0
+		{[]string{`echo word > C:\read-only\file.txt || echo refused`}, "refused", "Access is denied.", []int{0, 1}},
 		{[]string{"cd", `C:\none`}, "", "The system cannot find the file specified.", []int{1}},
 		{[]string{"echo", "word", ">", `C:\cmd.txt`}, "", "", []int{0}},
 		{[]string{"type", `C:\cmd.txt`}, "word", "", []int{0}},
@@ -47,8 +49,10 @@ func testCmd(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 		if err != nil && !errors.As(err, &exit) {
 			t.Fatal(err)
 		}
-		if strings.TrimSpace(out.String()) != c.out || strings.TrimSpace(stderr.String()) != c.stderr || !slices.Contains(c.codes, cmd.ProcessState.ExitCode()) {
-			t.Errorf("cmd /c %v: code %d, output %q, error output %q; want %v, %q, %q", c.line, cmd.ProcessState.ExitCode(), out.String(), stderr.String(), c.codes, c.out, c.stderr)
+		if strings.TrimSpace(out.String()) != c.out || strings.TrimSpace(stderr.String()) != c.stderr ||
+			!slices.Contains(c.codes, cmd.ProcessState.ExitCode()) {
+			t.Errorf("cmd /c %v: code %d, output %q, error output %q; want %v, %q, %q", c.line,
+				cmd.ProcessState.ExitCode(), out.String(), stderr.String(), c.codes, c.out, c.stderr)
 		}
 	}
 }

@@ -47,7 +47,8 @@ func (t Tools) CheckFit(ctx context.Context, stateDir, dllDir string) error {
 
 // KnownMends is Mends, which it asks once for a Wine and our DLL, and the version of that Wine. o.Dir is in the state
 // folder.
-func (t Tools) KnownMends(ctx context.Context, stateDir string, o TemplateOptions) (version string, list []Mend, err error) {
+func (t Tools) KnownMends(ctx context.Context, stateDir string, o TemplateOptions) (version string, list []Mend,
+	err error) {
 	file := fitFile(stateDir)
 	k, err := t.know(ctx, file, o.DLLDir)
 	if err != nil || k.Mends != nil {
@@ -125,15 +126,16 @@ func addFile(to io.Writer, path string) error {
 	return err
 }
 
-// libraries are the paths of Wine's libraries in which mends replace functions. Debian and Wine's own `make install` put
-// them into different folders.
+// libraries are the paths of Wine's libraries in which mends replace functions. Debian and Wine's own `make install`
+// put them into different folders.
 func (t Tools) libraries() (files []string) {
 	loader, err := filepath.EvalSymlinks(t.Loader)
 	if err != nil {
 		return nil
 	}
 	dir := filepath.Dir(loader)
-	for _, folder := range []string{".", "../x86_64-linux-gnu/wine", "../lib/wine", "../lib64/wine", "../lib/x86_64-linux-gnu/wine"} {
+	for _, folder := range []string{".", "../x86_64-linux-gnu/wine", "../lib/wine", "../lib64/wine",
+		"../lib/x86_64-linux-gnu/wine"} {
 		for _, name := range []string{"x86_64-unix/ntdll.so", "x86_64-windows/ntdll.dll", "x86_64-windows/kernel32.dll",
 			"x86_64-windows/kernelbase.dll", "x86_64-windows/advapi32.dll"} {
 			if path := filepath.Join(dir, folder, name); isThere(path) {

@@ -14,8 +14,9 @@ import (
 	"porthole.dev/porthole/internal/beneath"
 )
 
-// What lies in a prefix can be changed by its programs, also while it is read: they may put links there that lead to files of this machine, pipes
-// that nobody writes to, or files without end. These functions stay in the prefix, and touch nothing but files.
+// What lies in a prefix can be changed by its programs, also while it is read: they may put links there that lead to
+// files of this machine, pipes that nobody writes to, or files without end. These functions stay in the prefix, and
+// touch nothing but files.
 
 // maxGuestFile bounds what is read of a file in a prefix: a registry has some megabytes.
 const maxGuestFile = 64 << 20
@@ -113,8 +114,8 @@ func (p Prefix) MkdirAll(name string) error {
 	return root.MkdirAll(name, 0o755)
 }
 
-// Install copies a program of this machine with its time to the prefix. One of the same size and time is left alone. A running program keeps
-// using the old file, which it has mapped.
+// Install copies a program of this machine with its time to the prefix. One of the same size and time is left alone. A
+// running program keeps using the old file, which it has mapped.
 func (p Prefix) Install(from, name string) error {
 	src, err := os.Open(from)
 	if err != nil {
@@ -130,7 +131,8 @@ func (p Prefix) Install(from, name string) error {
 		return err
 	}
 	defer root.Close()
-	if have, err := root.Lstat(name); err == nil && have.Mode().IsRegular() && have.Size() == st.Size() && have.ModTime().Equal(st.ModTime()) {
+	if have, err := root.Lstat(name); err == nil && have.Mode().IsRegular() && have.Size() == st.Size() &&
+		have.ModTime().Equal(st.ModTime()) {
 		return nil
 	}
 

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestGuestFiles: whatever the programs of a prefix put in the place of a file, nothing outside of the prefix is read or changed, and nobody waits.
+// TestGuestFiles: whatever the programs of a prefix put in the place of a file, nothing outside of the prefix is read
+// or changed, and nobody waits.
 func TestGuestFiles(t *testing.T) {
 	outer := t.TempDir()
 	must := func(err error) {
@@ -33,7 +34,8 @@ func TestGuestFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			must(os.MkdirAll(system32, 0o755))
 			defer os.RemoveAll(p.Dir)
-			for _, file := range []string{"system.reg", pipesName, "wineserver", "drive_c/windows/system32/our.dll", "drive_c/windows/system32/our.dll.new"} {
+			for _, file := range []string{"system.reg", pipesName, "wineserver", "drive_c/windows/system32/our.dll",
+				"drive_c/windows/system32/our.dll.new"} {
 				path := filepath.Join(p.Dir, file)
 				must(put(path))
 				if name == "huge file" {
@@ -65,7 +67,8 @@ func TestGuestFiles(t *testing.T) {
 					must(os.WriteFile(filepath.Join(dlls, name), []byte("new"), 0o644))
 				}
 				_, err := InstallDLLs(p, dlls) // a folder in the place of the file stays
-				if data, e := os.ReadFile(filepath.Join(system32, "our.dll")); name != "folder" && (err != nil || e != nil || string(data) != "new") {
+				if data, e := os.ReadFile(filepath.Join(system32, "our.dll")); name != "folder" &&
+					(err != nil || e != nil || string(data) != "new") {
 					t.Errorf("our.dll is %q: %v, %v", data, err, e)
 				}
 			})
@@ -99,7 +102,8 @@ func TestGuestFiles(t *testing.T) {
 	for _, name := range []string{"program.exe", "other.exe"} {
 		want, err := os.Stat(os.Args[0])
 		must(err)
-		if st, err := os.Lstat(filepath.Join(p.DriveC(), name)); err != nil || !st.Mode().IsRegular() || st.Size() != want.Size() || !st.ModTime().Equal(want.ModTime()) {
+		if st, err := os.Lstat(filepath.Join(p.DriveC(), name)); err != nil || !st.Mode().IsRegular() ||
+			st.Size() != want.Size() || !st.ModTime().Equal(want.ModTime()) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

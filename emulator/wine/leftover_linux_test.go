@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestEndAll: a program of the prefix ends, and one of another mount of it, which its wineserver's memory tells. Those of other prefixes go on.
+// TestEndAll: a program of the prefix ends, and one of another mount of it, which its wineserver's memory tells. Those
+// of other prefixes go on.
 func TestEndAll(t *testing.T) {
 	dir := t.TempDir()
 	p := Prefix{Dir: filepath.Join(dir, "prefix")}
@@ -69,7 +70,8 @@ func TestEndAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd, ended := start(mapsFile+"="+path, os.Args[0])
-		wait.True(t, 10*time.Second, "the program has the file in memory", func() bool { _, err := os.Stat(path); return err != nil })
+		wait.True(t, 10*time.Second, "the program has the file in memory",
+			func() bool { _, err := os.Stat(path); return err != nil })
 		return cmd, ended
 	}
 

@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// hardwareConfig is the key under which Windows keeps the identifier of the machine, in braces and lower case (upstream's kubelet,
-// pkg/kubelet/winstats, getSystemUUID, takes both away).
+// hardwareConfig is the key under which Windows keeps the identifier of the machine, in braces and lower case
+// (upstream's kubelet, pkg/kubelet/winstats, getSystemUUID, takes both away).
 const hardwareConfig = `System\\HardwareConfig`
 
 const systemHive = "system.reg" // in a prefix
 
-// SetMachine writes facts about the machine to the registry of a host: its name, an identifier that is derived from the name, and the
-// number of its first boot. It changes nothing that the host has already. No program of the prefix may run.
+// SetMachine writes facts about the machine to the registry of a host: its name, an identifier that is derived from
+// the name, and the number of its first boot. It changes nothing that the host has already. No program of the prefix
+// may run.
 func (p Prefix) SetMachine(name string) error {
 	text, err := p.ReadFile(systemHive)
 	if err == nil {
@@ -28,8 +29,8 @@ func (p Prefix) SetMachine(name string) error {
 	return nil
 }
 
-// InstallDriver registers a kernel driver with the host's services, as the installation of its package does. It changes nothing if it is
-// there already. No program of the prefix may run.
+// InstallDriver registers a kernel driver with the host's services, as the installation of its package does. It
+// changes nothing if it is there already. No program of the prefix may run.
 func (p Prefix) InstallDriver(name string) error {
 	text, err := p.ReadFile(systemHive)
 	if err == nil && bytes.Contains(text, []byte(`\\Services\\`+name+"]")) {
@@ -46,7 +47,8 @@ func (p Prefix) InstallDriver(name string) error {
 
 // driverRegistry is the entry of a driver that the system starts.
 func driverRegistry(name string) string {
-	return fmt.Sprintf("\n[System\\\\CurrentControlSet\\\\Services\\\\%s]\n\"Type\"=dword:00000001\n\"Start\"=dword:00000001\n", name)
+	return fmt.Sprintf(
+		"\n[System\\\\CurrentControlSet\\\\Services\\\\%s]\n\"Type\"=dword:00000001\n\"Start\"=dword:00000001\n", name)
 }
 
 var bootNumber = regexp.MustCompile(`"BootId"=dword:([0-9a-f]{8})`)
@@ -71,7 +73,8 @@ func (p Prefix) NextBoot() (uint32, error) {
 }
 
 func bootRegistry(number uint32) string {
-	return fmt.Sprintf("\n[System\\\\CurrentControlSet\\\\Control\\\\Session Manager\\\\Memory Management\\\\PrefetchParameters]\n\"BootId\"=dword:%08x\n", number)
+	return fmt.Sprintf(
+		"\n[System\\\\CurrentControlSet\\\\Control\\\\Session Manager\\\\Memory Management\\\\PrefetchParameters]\n\"BootId\"=dword:%08x\n", number)
 }
 
 // hostName is the value that the host has its name from at each boot: emulator/dll/ownname.c.
@@ -80,12 +83,14 @@ const hostName = "NV Hostname"
 // missingFacts is what a system hive lacks of the facts about the machine of that name.
 func missingFacts(hive, name string) (text string) {
 	if !strings.Contains(hive, `"`+hostName+`"=`) {
-		text += fmt.Sprintf("\n[System\\\\CurrentControlSet\\\\Services\\\\Tcpip\\\\Parameters]\n\"%s\"=\"%s\"\n", hostName, name)
+		text += fmt.Sprintf("\n[System\\\\CurrentControlSet\\\\Services\\\\Tcpip\\\\Parameters]\n\"%s\"=\"%s\"\n",
+			hostName, name)
 	}
 	if !strings.Contains(hive, "["+hardwareConfig+"]") {
 		id := sha256.Sum256([]byte("porthole machine " + name))
 		id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // version 4, variant 1 (RFC 9562), as hypervisors make them
-		text += fmt.Sprintf("\n[%s]\n\"LastConfig\"=\"{%x-%x-%x-%x-%x}\"\n", hardwareConfig, id[:4], id[4:6], id[6:8], id[8:10], id[10:16]) +
+		text += fmt.Sprintf("\n[%s]\n\"LastConfig\"=\"{%x-%x-%x-%x-%x}\"\n", hardwareConfig, id[:4], id[4:6], id[6:8],
+			id[8:10], id[10:16]) +
 			bootRegistry(1)
 	}
 	return text

@@ -87,7 +87,8 @@ func compareWithDocument(t *testing.T, version string, list []Mend) {
 		if column == 0 {
 			t.Logf("%s %s: %s", m.Name, m.Outcome, m.Why) // a Wine that the document does not know
 		} else if row[column-1] != string(m.Outcome) {
-			t.Errorf("docs/wine.md says that %s is %s, and %s finds %s: %s", m.Name, row[column-1], version, m.Outcome, m.Why)
+			t.Errorf("docs/wine.md says that %s is %s, and %s finds %s: %s", m.Name, row[column-1], version, m.Outcome,
+				m.Why)
 		}
 	}
 }

@@ -77,7 +77,8 @@ var mendProbes = []mendProbe{
 	{name: "sechost", what: "services", without: behind},
 	{name: "hnetcfg", what: "rules of the firewall by COM", without: behind},
 	{name: "virtdisk", what: "disks of layers", without: behind},
-	{name: "combase", what: "COM's memory without the rest of COM", without: "it saves processes and changes no answer"},
+	{name: "combase", what: "COM's memory without the rest of COM",
+		without: "it saves processes and changes no answer"},
 }
 
 const behind = "its answers come from a service of the host, which the probe does not have"

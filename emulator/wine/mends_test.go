@@ -21,7 +21,8 @@ import (
 
 // testMends has a program do what Wine does otherwise than Windows. It prints a line for each.
 func testMends(ctx context.Context, t *testing.T, tools Tools, p Prefix, mends string) {
-	// Wine itself writes to the standard error: a thread that asks wineserver while the program ends finds its socket closed.
+	// Wine itself writes to the standard error: a thread that asks wineserver while the program ends finds its socket
+	// closed.
 	var wineSays bytes.Buffer
 	cmd := tools.Command(ctx, p, mends)
 	cmd.Stderr = &wineSays
@@ -45,7 +46,8 @@ func testMends(ctx context.Context, t *testing.T, tools Tools, p Prefix, mends s
 	}
 
 	// Every program is told the version, also one that does not load our DLL.
-	if out, err := tools.Command(ctx, p, "cmd", "/c", "ver").Output(); err != nil || !bytes.Contains(out, []byte("10.0.20348")) {
+	if out, err := tools.Command(ctx, p, "cmd", "/c", "ver").Output(); err != nil ||
+		!bytes.Contains(out, []byte("10.0.20348")) {
 		t.Errorf("ver: %v\n%s", err, out)
 	}
 }
@@ -66,7 +68,8 @@ func unknownDLL(ctx context.Context, t *testing.T) []byte {
 	}
 	sources = append(sources, "../dll/bcryptprimitives.c", "../dll/mend.c", "../dll/stack.c")
 	args := append([]string{"-shared", "-DSTUB_FIRST=0x4d", "-o", out}, sources...)
-	if out, err := exec.CommandContext(ctx, compiler, append(args, "-ladvapi32", "-lntdll")...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, compiler, append(args, "-ladvapi32", "-lntdll")...).
+		CombinedOutput(); err != nil {
 		t.Fatalf("building the DLL: %v\n%s", err, out)
 	}
 	data, err := os.ReadFile(out)
@@ -76,8 +79,8 @@ func unknownDLL(ctx context.Context, t *testing.T) []byte {
 	return data
 }
 
-// testUnknownWine gives programs a DLL that does not know this Wine: it changes nothing, says what is not mended, and programs
-// run as they did without it.
+// testUnknownWine gives programs a DLL that does not know this Wine: it changes nothing, says what is not mended, and
+// programs run as they did without it.
 func testUnknownWine(ctx context.Context, t *testing.T, tools Tools, p Prefix, mends string, unknown []byte) {
 	installed := filepath.Join(p.DriveC(), "windows", "system32", "bcryptprimitives.dll")
 	known, err := os.ReadFile(installed)
@@ -106,7 +109,8 @@ func testUnknownWine(ctx context.Context, t *testing.T, tools Tools, p Prefix, m
 
 	// The log of the host's pipe says it in a line, and the pipe itself needs no mending.
 	out, err = tools.Command(ctx, p, PipeProgram, "--check").CombinedOutput()
-	if line, rest, _ := strings.Cut(string(out), "\n"); err != nil || !strings.Contains(line, "not one that can be mended: NtCreateNamedPipeFile: ") || rest != "" {
+	if line, rest, _ := strings.Cut(string(out), "\n"); err != nil ||
+		!strings.Contains(line, "not one that can be mended: NtCreateNamedPipeFile: ") || rest != "" {
 		t.Errorf("the host's pipe: %v, it says %q", err, out)
 	}
 }

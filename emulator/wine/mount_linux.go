@@ -21,9 +21,9 @@ type Mount struct {
 	Target string
 }
 
-// PrefixMount is the Wine prefix of a host: an overlay mount at prefix/ in the host's folder. It shows the template, in front of it
-// the files of the folders over, and in front of both what the host has changed, which is kept in wine/upper. All hosts share the
-// template's files, in memory too.
+// PrefixMount is the Wine prefix of a host: an overlay mount at prefix/ in the host's folder. It shows the template,
+// in front of it the files of the folders over, and in front of both what the host has changed, which is kept in
+// wine/upper. All hosts share the template's files, in memory too.
 func PrefixMount(template, hostDir string, over ...string) Mount {
 	return Mount{
 		Lower:  append(slices.Clone(over), template),
@@ -60,7 +60,8 @@ func (m Mount) Ensure() error {
 // something still holds open vanish when it lets go.
 func (m Mount) Unmount() error {
 	p := Prefix{Dir: m.Target}
-	if dir, err := p.socketDir(); err == nil && p.owner() == uint32(os.Getuid()) { // a box has a folder of its own for it
+	// a box has a folder of its own for it
+	if dir, err := p.socketDir(); err == nil && p.owner() == uint32(os.Getuid()) {
 		beneath.RemoveAll(dir)
 	}
 	for {
@@ -99,8 +100,10 @@ func IsLower(dir string) bool {
 // isLower looks for dir among the lower folders of the overlays in the text of mountinfo (proc_pid_mountinfo(5)).
 func isLower(mountinfo, dir string) bool {
 	for line := range strings.Lines(mountinfo) {
-		for _, option := range strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' }) {
-			if list, ok := strings.CutPrefix(option, "lowerdir="); ok && slices.Contains(strings.Split(list, ":"), dir) {
+		for _, option := range strings.FieldsFunc(line,
+			func(r rune) bool { return r == ' ' || r == ',' || r == '\n' }) {
+			if list, ok := strings.CutPrefix(option, "lowerdir="); ok &&
+				slices.Contains(strings.Split(list, ":"), dir) {
 				return true
 			}
 		}

@@ -13,7 +13,8 @@ import (
 	"porthole.dev/porthole/internal/beneath"
 )
 
-// owner is the user that a prefix belongs to. Wine refuses to run as another one. A prefix that is not there belongs to root.
+// owner is the user that a prefix belongs to. Wine refuses to run as another one. A prefix that is not there belongs
+// to root.
 func (p Prefix) owner() uint32 {
 	var st unix.Stat_t
 	if unix.Stat(p.Dir, &st) != nil {
@@ -82,7 +83,8 @@ func ownTree(dir, at string, owner uint32) error {
 	return nil
 }
 
-// OwnChanges gives what root has written to the C: of a host to the user that the host's programs run as. The host's programs must not run.
+// OwnChanges gives what root has written to the C: of a host to the user that the host's programs run as. The host's
+// programs must not run.
 func (m Mount) OwnChanges() error {
 	owner := Prefix{Dir: m.Target}.owner()
 	if owner == 0 {

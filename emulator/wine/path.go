@@ -60,8 +60,8 @@ func IsWindowsPath(path string) bool {
 	return len(path) >= 2 && path[1] == ':' && (path[0]|0x20) >= 'a' && (path[0]|0x20) <= 'z'
 }
 
-// volumeC is the name that Wine gives the volume of C:; 43 is the code of the letter C. Programs that ask for the final name of a file, such
-// as hcsshim, see it in place of C:.
+// volumeC is the name that Wine gives the volume of C:; 43 is the code of the letter C. Programs that ask for the
+// final name of a file, such as hcsshim, see it in place of C:.
 const volumeC = "Volume{00000000-0000-0000-0000-000000000043}"
 
 // pathNames splits a path into its clean components.

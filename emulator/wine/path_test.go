@@ -64,7 +64,8 @@ func TestLookupBuild(t *testing.T) {
 	}
 }
 
-// TestOtherDrives: a path on a drive that the prefix has is below that drive's folder, and one on a drive that it does not have is refused.
+// TestOtherDrives: a path on a drive that the prefix has is below that drive's folder, and one on a drive that it does
+// not have is refused.
 func TestOtherDrives(t *testing.T) {
 	p := Prefix{Dir: t.TempDir()}
 	for _, dir := range []string{"drive_c", "drive_d/Programs"} {
@@ -72,7 +73,8 @@ func TestOtherDrives(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for windows, want := range map[string]string{`D:\programs\a.exe`: "drive_d/Programs/a.exe", `c:\b`: "drive_c/b", `E:\a`: "", `D:\..\drive_c`: ""} {
+	for windows, want := range map[string]string{`D:\programs\a.exe`: "drive_d/Programs/a.exe", `c:\b`: "drive_c/b",
+		`E:\a`: "", `D:\..\drive_c`: ""} {
 		got, err := p.LinuxPath(windows)
 		if (err != nil) != (want == "") || err == nil && got != filepath.Join(p.Dir, want) {
 			t.Errorf("%s: %q, %v, want %q", windows, got, err, want)

@@ -18,8 +18,8 @@ const PipeProgram = `C:\windows\system32\porthole-pipe.exe`
 // pipesName is a file of the template with what checkPipes found: empty if named pipes work.
 const pipesName = ".porthole-pipes"
 
-// checkPipes tries a named pipe in the template and keeps the result for PipeProblem. It is no error if pipes do not work, because most
-// programs need none.
+// checkPipes tries a named pipe in the template and keeps the result for PipeProblem. It is no error if pipes do not
+// work, because most programs need none.
 func (t Tools) checkPipes(ctx context.Context, p Prefix) error {
 	bounded, cancel := context.WithTimeout(ctx, slow.Limit(30*time.Second))
 	defer cancel()

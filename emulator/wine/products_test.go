@@ -14,18 +14,20 @@ import (
 	"time"
 )
 
-// windowsTests are packages with code of their own for Windows. Their tests run here under Wine, and on Windows in the workflow, as
-// they are. must names tests that must not be skipped.
+// windowsTests are packages with code of their own for Windows. Their tests run here under Wine, and on Windows in the
+// workflow, as they are. must names tests that must not be skipped.
 var windowsTests = []struct {
 	pkg  string
 	must []string
 }{
 	{"internal/beneath", []string{"TestFile", "TestLinks"}},
-	{"internal/platform", []string{"TestProtect", "TestProtectOldFiles", "TestProtectForeign", "TestHold", "TestReadUsage", "TestReadHost", "TestUplinks"}},
+	{"internal/platform", []string{"TestProtect", "TestProtectOldFiles", "TestProtectForeign", "TestHold",
+		"TestReadUsage", "TestReadHost", "TestUplinks"}},
 	{"kubelet/config", []string{"TestPathsAreOfTheFile"}},
 	{"kubelet/logs", []string{"TestRotation", "TestPlantedLinks", "TestAnInterruptedRotationIsFinished"}},
 	{"kubelet/serve", []string{"TestFollowThroughRotationUntilTheEnd", "TestNodeLogQuery"}},
-	{"kubelet/volume", []string{"TestLinksWork", "TestReadersDuringUpdates", "TestSubPathsAreHeld", "TestHeldFoldersStayFolders", "TestHeldByAnother"}},
+	{"kubelet/volume", []string{"TestLinksWork", "TestReadersDuringUpdates", "TestSubPathsAreHeld",
+		"TestHeldFoldersStayFolders", "TestHeldByAnother"}},
 	{"hns/hcn", nil},
 }
 
@@ -56,7 +58,8 @@ func testProducts(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 			cmd.Env = append(cmd.Environ(), "PORTHOLE_TEST_STRANGERS="+strangers)
 			cmd.Dir = filepath.Join("..", "..", w.pkg) // where testdata is
 			out, err := cmd.CombinedOutput()
-			if err != nil && !errors.Is(err, exec.ErrWaitDelay) { // the first program of a prefix shares its output with Wine's services
+			// the first program of a prefix shares its output with Wine's services
+			if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 				t.Errorf("%s: %v\n%s", name, err, out)
 			}
 			for _, test := range w.must {
@@ -68,8 +71,8 @@ func testProducts(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 	}
 }
 
-// foreignFolders makes folders below dir that belong to an account which no program of the host has, as internal/platform TestProtectForeign wants them. It returns
-// their folder's path on C:.
+// foreignFolders makes folders below dir that belong to an account which no program of the host has, as
+// internal/platform TestProtectForeign wants them. It returns their folder's path on C:.
 func foreignFolders(t *testing.T, dir string) string {
 	t.Helper()
 	for _, folder := range []string{"empty", "full", "above/dir"} {

@@ -8,7 +8,8 @@ import (
 
 // TestMakeDriverStore: the folder is spelled as on Windows, and has no drivers of Wine's.
 func TestMakeDriverStore(t *testing.T) {
-	for name, wines := range map[string]string{"Wine 10.0": "driverstore/filerepository/winebus.inf_1", "Wine 8.0": "."} {
+	for name, wines := range map[string]string{"Wine 10.0": "driverstore/filerepository/winebus.inf_1",
+		"Wine 8.0": "."} {
 		p := Prefix{Dir: t.TempDir()}
 		system := filepath.Join(p.DriveC(), "windows", "system32")
 		if err := os.MkdirAll(filepath.Join(system, wines), 0o755); err != nil {

@@ -66,8 +66,8 @@ func (t Tools) EnsureTemplate(ctx context.Context, o TemplateOptions) error {
 	return nil
 }
 
-// makeTemplate makes a template beside the old one and then puts it in its place, so that a run that is cut short leaves the old
-// one or none. The prefix is tried once more if it fails; errBootHangs says what was seen.
+// makeTemplate makes a template beside the old one and then puts it in its place, so that a run that is cut short
+// leaves the old one or none. The prefix is tried once more if it fails; errBootHangs says what was seen.
 func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string) error {
 	temp := Prefix{Dir: o.Dir + ".new"}
 	err := t.boot(ctx, temp, slow.Limit(bootLimit))
@@ -101,7 +101,8 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		func() error { _, err := InstallDLLs(temp, o.DLLDir); return err },
 		func() error { return t.checkPipes(ctx, temp) },
 		func() error { return os.WriteFile(filepath.Join(temp.Dir, stampName), []byte(stamp), 0o644) },
-		func() error { return os.RemoveAll(filepath.Join(temp.Dir, serverName)) }, // hosts have wineservers of their own
+		// hosts have wineservers of their own
+		func() error { return os.RemoveAll(filepath.Join(temp.Dir, serverName)) },
 		func() error { return ownTree(temp.Dir, temp.Dir, o.Owner) },
 		func() error { return os.RemoveAll(o.Dir) },
 		func() error { return os.Rename(temp.Dir, o.Dir) },
@@ -127,9 +128,10 @@ func trimFile(path string) error {
 // bootLimit is how long Wine may take to make a prefix: ten seconds alone, thirty on a machine with much to do.
 const bootLimit = 90 * time.Second
 
-// errBootHangs was seen once with Wine 8.0: all files and the registry were there, and wineboot or one of the services that it
-// starts waited for ever. Once, on a busy machine, a program that wineboot started did not find kernel32.dll in the new prefix
-// (status c0000135), and wineboot ended with exit code 53. Both are tried once more, from an empty folder.
+// errBootHangs was seen once with Wine 8.0: all files and the registry were there, and wineboot or one of the services
+// that it starts waited for ever. Once, on a busy machine, a program that wineboot started did not find kernel32.dll
+// in the new prefix (status c0000135), and wineboot ended with exit code 53. Both are tried once more, from an empty
+// folder.
 var errBootHangs = errors.New("wineboot does not end")
 
 // boot makes the prefix from nothing within limit, and leaves no program of it running.
@@ -169,7 +171,8 @@ func (t Tools) templateStamp(o TemplateOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(h, "%s %d %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Owner, o.Build.registry()+userRegistry+trimVersion+zoneVersion+stubsVersion)
+	fmt.Fprintf(h, "%s %d %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Owner,
+		o.Build.registry()+userRegistry+trimVersion+zoneVersion+stubsVersion)
 	dlls, err := dllFiles(o.DLLDir)
 	if err != nil {
 		return "", err
@@ -184,7 +187,8 @@ func (t Tools) templateStamp(o TemplateOptions) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// InstallDLLs copies our DLLs and programs into the prefix's system32, those that differ only, and tells how many that were.
+// InstallDLLs copies our DLLs and programs into the prefix's system32, those that differ only, and tells how many that
+// were.
 func InstallDLLs(p Prefix, dllDir string) (changed int, err error) {
 	files, err := dllFiles(dllDir)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The registry of a template has no device of Wine's, and no class, interface or type library of what Server Core does not have; all else stays
-// as it is, byte by byte.
+// The registry of a template has no device of Wine's, and no class, interface or type library of what Server Core does
+// not have; all else stays as it is, byte by byte.
 func TestTrim(t *testing.T) {
 	stays := []string{
 		"WINE REGISTRY Version 2\n;; All keys relative to \\\\Machine\n\n#arch=win64\n\n",
@@ -26,7 +26,8 @@ func TestTrim(t *testing.T) {
 		"[System\\\\ControlSet001\\\\Enum\\\\ROOT\\\\WINE\\\\WINEBTH] 1\n\"Service\"=\"winebth\"\n\n",
 	}
 
-	hive := stays[0] + goes[0] + stays[1] + goes[1] + goes[2] + stays[2] + strings.Join(goes[3:], "") + strings.Join(stays[3:], "")
+	hive := stays[0] + goes[0] + stays[1] + goes[1] + goes[2] + stays[2] + strings.Join(goes[3:],
+		"") + strings.Join(stays[3:], "")
 	if got, want := trim(hive), strings.Join(stays, ""); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

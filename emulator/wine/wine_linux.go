@@ -79,11 +79,13 @@ func (t Tools) Env(p Prefix) []string {
 // Starter is the program of util-linux that starts Wine's loader, by which a process is known to run under Wine.
 const Starter = "/usr/bin/setarch"
 
-// Argv is the Linux command line that runs a Windows program without address space randomization (ASLR). Programs that it starts have none either.
+// Argv is the Linux command line that runs a Windows program without address space randomization (ASLR). Programs that
+// it starts have none either.
 //
-// Wine must map a page at 0x7ffe0000, as Windows does (KUSER_SHARED_DATA). Debian's loader of Wine is linked at 0x7d000000, and Linux 6.9 and later place
-// the heap of such a program (brk) anywhere in the 1 GB after it, sometimes on that page. About one start in ten thousand failed: exit code 1 and no
-// message, unless WINEDEBUG=err+all ("failed to map the shared user data").
+// Wine must map a page at 0x7ffe0000, as Windows does (KUSER_SHARED_DATA). Debian's loader of Wine is linked at
+// 0x7d000000, and Linux 6.9 and later place the heap of such a program (brk) anywhere in the 1 GB after it, sometimes
+// on that page. About one start in ten thousand failed: exit code 1 and no message, unless WINEDEBUG=err+all ("failed
+// to map the shared user data").
 func (t Tools) Argv(exe string, args ...string) []string {
 	return append([]string{Starter, "-R", t.Loader, exe}, args...)
 }
@@ -110,11 +112,13 @@ func (t Tools) ServerCommand(p Prefix) *exec.Cmd {
 	return cmd
 }
 
-// StartServer starts the prefix's wineserver, which stays until stop, and Wine's services, as on a Windows that runs. start starts a command
-// where programs of the prefix belong, such as in a network namespace. The caller calls stop, which ends every program of the prefix.
+// StartServer starts the prefix's wineserver, which stays until stop, and Wine's services, as on a Windows that runs.
+// start starts a command where programs of the prefix belong, such as in a network namespace. The caller calls stop,
+// which ends every program of the prefix.
 //
-// Without it each program starts both anew. And after the last program the server gives the services two seconds to end, in which it
-// takes a new program; if they take longer, it ends that too, with code 1 and without a word (Wine 8.0: server_shutdown_timeout of server/process.c).
+// Without it each program starts both anew. And after the last program the server gives the services two seconds to
+// end, in which it takes a new program; if they take longer, it ends that too, with code 1 and without a word (Wine
+// 8.0: server_shutdown_timeout of server/process.c).
 func (t Tools) StartServer(ctx context.Context, p Prefix, start func(*exec.Cmd) error) (stop func() error, err error) {
 	server := t.ServerCommand(p)
 	server.SysProcAttr.Setpgid = true
@@ -131,7 +135,8 @@ func (t Tools) StartServer(ctx context.Context, p Prefix, start func(*exec.Cmd) 
 	if err := p.waitForServer(ctx); err != nil {
 		return nil, errors.Join(err, stop())
 	}
-	first := t.Command(ctx, p, `C:\windows\system32\cmd.exe`, "/c", "exit") // without pipes, which the services would keep
+	// without pipes, which the services would keep
+	first := t.Command(ctx, p, `C:\windows\system32\cmd.exe`, "/c", "exit")
 	err = start(first)
 	if err == nil {
 		err = first.Wait()
@@ -142,7 +147,8 @@ func (t Tools) StartServer(ctx context.Context, p Prefix, start func(*exec.Cmd) 
 	return stop, nil
 }
 
-// waitForServer waits until the prefix's wineserver takes programs, at most ten seconds. One that comes sooner would start a server itself.
+// waitForServer waits until the prefix's wineserver takes programs, at most ten seconds. One that comes sooner would
+// start a server itself.
 func (p Prefix) waitForServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, slow.Limit(10*time.Second))
 	defer cancel()
@@ -190,8 +196,9 @@ func (p Prefix) Processes() (pids []int, err error) {
 	return pids, err
 }
 
-// EndAll ends every process of the prefix by its id and waits until they are gone: what StopServer does not reach, because the wineserver
-// was killed. Programs do not notice its end and would hang for ever. Those whose prefix is another mount of the same folder belong to it.
+// EndAll ends every process of the prefix by its id and waits until they are gone: what StopServer does not reach,
+// because the wineserver was killed. Programs do not notice its end and would hang for ever. Those whose prefix is
+// another mount of the same folder belong to it.
 func (p Prefix) EndAll(limit time.Duration) error {
 	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		pids, err := p.served()
@@ -207,8 +214,9 @@ func (p Prefix) EndAll(limit time.Duration) error {
 	}
 }
 
-// served are the processes of the prefix, and those that share memory with its wineserver, under whatever name they know the prefix. The
-// wineserver keeps that memory in a folder named by device and inode of the prefix (seen with Wine 8.0 in /proc/PID/maps).
+// served are the processes of the prefix, and those that share memory with its wineserver, under whatever name they
+// know the prefix. The wineserver keeps that memory in a folder named by device and inode of the prefix (seen with
+// Wine 8.0 in /proc/PID/maps).
 func (p Prefix) served() ([]int, error) {
 	folder, err := p.serverFolder()
 	if err != nil {
@@ -242,9 +250,9 @@ func end(pids []int) error {
 // serverName is a file of a prefix with the name of the folder in /tmp that its wineserver made (Debian's Wine 8.0).
 const serverName = "wineserver"
 
-// socketDir is where the prefix's wineserver keeps its socket: in a folder named by device and inode of the prefix folder. Debian's Wine 8.0
-// keeps that below /run/user if the user has a folder there, else in one that it makes, whose name it writes to a file in the prefix.
-// Upstream's keeps it in a folder of the user.
+// socketDir is where the prefix's wineserver keeps its socket: in a folder named by device and inode of the prefix
+// folder. Debian's Wine 8.0 keeps that below /run/user if the user has a folder there, else in one that it makes,
+// whose name it writes to a file in the prefix. Upstream's keeps it in a folder of the user.
 func (p Prefix) socketDir() (string, error) {
 	folder, err := p.serverFolder()
 	user := strconv.Itoa(int(p.owner()))

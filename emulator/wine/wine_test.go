@@ -78,10 +78,12 @@ func TestPrefix(t *testing.T) {
 	}
 	stop = sync.OnceValue(stop)
 	defer stop()
-	if out, err := tools.Command(ctx, p, "reg", "query", `HKLM\SYSTEM\CurrentControlSet\Services\OVSExt`, "/v", "Start").Output(); err != nil || !bytes.Contains(out, []byte("0x1")) {
+	if out, err := tools.Command(ctx, p, "reg", "query", `HKLM\SYSTEM\CurrentControlSet\Services\OVSExt`, "/v",
+		"Start").Output(); err != nil || !bytes.Contains(out, []byte("0x1")) {
 		t.Fatalf("the driver: %v\n%s", err, out)
 	}
-	cmd := tools.Command(ctx, p, "reg", "query", `HKLM\Software\Microsoft\Windows NT\CurrentVersion`, "/v", "CurrentBuildNumber")
+	cmd := tools.Command(ctx, p, "reg", "query", `HKLM\Software\Microsoft\Windows NT\CurrentVersion`, "/v",
+		"CurrentBuildNumber")
 	out, err := cmd.Output()
 	if err != nil || !bytes.Contains(out, []byte("20348")) {
 		t.Fatalf("reg query: %v\n%s", err, out)
@@ -147,7 +149,8 @@ func testSockets(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 func testStacks(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 	path := program(ctx, t, p, "threads")
 	const more = 100
-	few, many := resident(t, tools.Command(ctx, p, path, "1")), resident(t, tools.Command(ctx, p, path, strconv.Itoa(1+more)))
+	few, many := resident(t, tools.Command(ctx, p, path, "1")), resident(t,
+		tools.Command(ctx, p, path, strconv.Itoa(1+more)))
 	const most = 300 << 10 // seen: 71 KiB; what Wine clears of a stack is 960
 	if each := (many - few) / more; each > most {
 		t.Errorf("a thread takes %d KiB of memory, want at most %d", each>>10, most>>10)
@@ -187,7 +190,8 @@ func resident(t *testing.T, cmd *exec.Cmd) int {
 
 	// setarch becomes wine64, and that the program: it has the same id.
 	const notRandom = "00040000" // ADDR_NO_RANDOMIZE of personality(2)
-	if is, err := os.ReadFile(fmt.Sprintf("/proc/%d/personality", cmd.Process.Pid)); err != nil || strings.TrimSpace(string(is)) != notRandom {
+	if is, err := os.ReadFile(fmt.Sprintf("/proc/%d/personality", cmd.Process.Pid)); err != nil ||
+		strings.TrimSpace(string(is)) != notRandom {
 		t.Errorf("the program has personality %s, %v, want %s", is, err, notRandom)
 	}
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", cmd.Process.Pid))

@@ -11,12 +11,14 @@ import (
 	"path/filepath"
 )
 
-// Each program that Wine 8.0 starts looks for the machine's time zone among those of the registry, to write its name into the registry, where it
-// is already: init_locale of dlls/kernelbase/locale.c, which GetDynamicTimeZoneInformation serves by the find_reg_tz_info of
-// dlls/ntdll/unix/system.c. A program of three lines makes 880 calls to wineserver before its first line runs. 460 of them are this search. On two
-// processors it takes a third of the time to start, because each call wakes wineserver on the other processor.
+// Each program that Wine 8.0 starts looks for the machine's time zone among those of the registry, to write its name
+// into the registry, where it is already: init_locale of dlls/kernelbase/locale.c, which GetDynamicTimeZoneInformation
+// serves by the find_reg_tz_info of dlls/ntdll/unix/system.c. A program of three lines makes 880 calls to wineserver
+// before its first line runs. 460 of them are this search. On two processors it takes a third of the time to start,
+// because each call wakes wineserver on the other processor.
 //
-// The template of a Windows build therefore has a copy of kernelbase.dll without that call. Programs that ask for the time zone still get it.
+// The template of a Windows build therefore has a copy of kernelbase.dll without that call. Programs that ask for the
+// time zone still get it.
 
 const zoneVersion = "zone 1" // changes with what is done here, so that templates are made again
 
@@ -34,13 +36,15 @@ var (
 	unknownZone = []byte{0xb8, 0xff, 0xff, 0xff, 0xff} // mov $-1, %eax
 )
 
-// builtinMark tells Wine that a file is one of its own libraries, which it then loads from its own folder. It stands behind the DOS header.
+// builtinMark tells Wine that a file is one of its own libraries, which it then loads from its own folder. It stands
+// behind the DOS header.
 const builtinMark = "Wine builtin DLL"
 
 // errUnknownLibrary is for a kernelbase.dll of another Wine. Programs start as well with that one, later.
 var errUnknownLibrary = errors.New("not the kernelbase.dll of Wine 8.0")
 
-// skipTimeZone takes the search for the time zone out of the prefix's kernelbase.dll. That of another Wine is left as it is.
+// skipTimeZone takes the search for the time zone out of the prefix's kernelbase.dll. That of another Wine is left as
+// it is.
 func skipTimeZone(p Prefix) error {
 	path := filepath.Join(p.DriveC(), "windows", "system32", "kernelbase.dll")
 	data, err := os.ReadFile(path)

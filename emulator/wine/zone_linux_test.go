@@ -11,7 +11,8 @@ import (
 
 const wineLibraries = "/usr/lib/x86_64-linux-gnu/wine/x86_64-windows/"
 
-// TestWithoutTimeZone: of Wine's kernelbase.dll one call is gone, and the mark of its own libraries; of anything else nothing.
+// TestWithoutTimeZone: of Wine's kernelbase.dll one call is gone, and the mark of its own libraries; of anything else
+// nothing.
 func TestWithoutTimeZone(t *testing.T) {
 	library, err := os.ReadFile(wineLibraries + "kernelbase.dll")
 	if err != nil {
@@ -48,7 +49,8 @@ func TestWithoutTimeZone(t *testing.T) {
 	}
 }
 
-// testTimeZone: what the registry says of the time zone stays when programs start, and programs hear of that of the machine.
+// testTimeZone: what the registry says of the time zone stays when programs start, and programs hear of that of the
+// machine.
 func testTimeZone(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 	const key = `HKLM\SYSTEM\CurrentControlSet\Control\TimeZoneInformation`
 	reg := func(args ...string) string {

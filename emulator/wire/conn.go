@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Conn is a program's end of a connection to HNS. It is not safe for concurrent use, as a thread's connection is not either.
+// Conn is a program's end of a connection to HNS. It is not safe for concurrent use, as a thread's connection is not
+// either.
 type Conn struct{ rw io.ReadWriter }
 
 // HRESULT is the error of a call that HNS answered with a failure.

@@ -50,7 +50,8 @@ func ReadRequest(r io.Reader) (Request, error) {
 		return Request{}, err
 	}
 
-	q := Request{Op: Op(binary.LittleEndian.Uint32(frame)), Handle: binary.LittleEndian.Uint64(frame[4:]), GUID: guidText(frame[12:requestHead])}
+	q := Request{Op: Op(binary.LittleEndian.Uint32(frame)), Handle: binary.LittleEndian.Uint64(frame[4:]),
+		GUID: guidText(frame[12:requestHead])}
 	rest := frame[requestHead:]
 	for i := range q.Text {
 		var text *string

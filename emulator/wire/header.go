@@ -14,7 +14,8 @@ func Header() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 
-	line("/* The numbers of the protocol between the DLLs and hnsd. Generated from emulator/wire: go generate ./emulator/wire */")
+	line(
+		"/* The numbers of the protocol between the DLLs and hnsd. Generated from emulator/wire: go generate ./emulator/wire */")
 	line("#ifndef PORTHOLE_OPS_H")
 	line("#define PORTHOLE_OPS_H")
 	line("")
@@ -43,8 +44,10 @@ func Header() string {
 	for _, op := range []struct {
 		name string
 		op   Op
-	}{{"HNSCALL", HNSCall}, {"ROUTE", Route}, {"EVENTS", Events}, {"NOTIFY", Notify}, {"ADDRESS", Address}, {"INTERFACE", Interface}, {"FIREWALL", Firewall}, {"ADAPTERS", Adapters}, {"HELLO", Hello},
-		{"SCM", SCM}, {"SCM_DISPATCH", SCMDispatch}, {"SCM_DONE", SCMDone}, {"HCS", HCS}, {"HCS_NOTIFY", HCSNotify}, {"HCS_STREAM", HCSStream}} {
+	}{{"HNSCALL", HNSCall}, {"ROUTE", Route}, {"EVENTS", Events}, {"NOTIFY", Notify}, {"ADDRESS",
+		Address}, {"INTERFACE", Interface}, {"FIREWALL", Firewall}, {"ADAPTERS", Adapters}, {"HELLO", Hello},
+		{"SCM", SCM}, {"SCM_DISPATCH", SCMDispatch}, {"SCM_DONE", SCMDone}, {"HCS", HCS}, {"HCS_NOTIFY", HCSNotify},
+		{"HCS_STREAM", HCSStream}} {
 		line("\tOP_%s = %d,", op.name, op.op)
 	}
 	line("};")

@@ -1,13 +1,14 @@
-// Package wire is the protocol between the programs of an emulated host and its HNS: what the DLLs of emulator/dll send, and
-// what hnsd answers. Every number of it is in this package and in the errors of package hnsd; the C header ops.h of the DLLs
-// is generated from them. It is pure: its callers bring the connections.
+// Package wire is the protocol between the programs of an emulated host and its HNS: what the DLLs of emulator/dll
+// send, and what hnsd answers. Every number of it is in this package and in the errors of package hnsd; the C header
+// ops.h of the DLLs is generated from them. It is pure: its callers bring the connections.
 //
 //	request   u32 length of the rest, u32 operation, u64 handle, 16 bytes GUID, 3 x (u32 byte length, UTF-16 bytes)
 //	answer    u32 length of the rest, u32 HRESULT, u64 handle, 2 x (u32 byte length or 0xffffffff for NULL, UTF-16 bytes)
 //
-// All numbers are little-endian. The first request of a connection is Hello, which has no answer. A connection belongs to one
-// thread of the program: it sends a request only after the answer to its last one. Events and Notify turn a connection into a
-// stream: the first answer reports whether the subscription stands, each further one is an event, and nothing else can be asked.
+// All numbers are little-endian. The first request of a connection is Hello, which has no answer. A connection belongs
+// to one thread of the program: it sends a request only after the answer to its last one. Events and Notify turn a
+// connection into a stream: the first answer reports whether the subscription stands, each further one is an event,
+// and nothing else can be asked.
 package wire
 
 import "porthole.dev/porthole/emulator/hnsd"
@@ -34,33 +35,37 @@ type Op uint32
 const (
 	// HNSCall is the interface of HNS before HCN: method, path and body.
 	HNSCall Op = 100 + iota
-	// Route changes a route of the host: one of the verbs, prefix and next hop, with the handle LinkHandle(index, metric).
+	// Route changes a route of the host: one of the verbs, prefix and next hop, with the handle LinkHandle(index,
+	// metric).
 	Route
-	// Events subscribes to changes of the host's IP stack: "routes", "addresses" or "interfaces". An event has the result
-	// MIB_NOTIFICATION_TYPE, a handle as in Route, and the texts prefix and next hop.
+	// Events subscribes to changes of the host's IP stack: "routes", "addresses" or "interfaces". An event has the
+	// result MIB_NOTIFICATION_TYPE, a handle as in Route, and the texts prefix and next hop.
 	Events
-	// Notify subscribes to the notifications of HNS. A notification has its number as result and its data as first text. The
-	// end of the connection is the end of the service.
+	// Notify subscribes to the notifications of HNS. A notification has its number as result and its data as first
+	// text. The end of the connection is the end of the service.
 	Notify
-	// Address changes a unicast address of the host: VerbCreate or VerbDelete, and address with length (which does not count
-	// for deletions). The handle is the interface index.
+	// Address changes a unicast address of the host: VerbCreate or VerbDelete, and address with length (which does not
+	// count for deletions). The handle is the interface index.
 	Address
-	// Interface reads or changes the settings of an interface for one address family: VerbGet or VerbSet, and FamilyIPv4 or
-	// FamilyIPv6. The handle is LinkHandle(index, flags); that of the answer to VerbGet is LinkHandle(MTU, flags).
+	// Interface reads or changes the settings of an interface for one address family: VerbGet or VerbSet, and
+	// FamilyIPv4 or FamilyIPv6. The handle is LinkHandle(index, flags); that of the answer to VerbGet is
+	// LinkHandle(MTU, flags).
 	Interface
-	// Firewall replaces the rules of the host's inbound firewall by the first text: a JSON list of rules as the registry has them.
+	// Firewall replaces the rules of the host's inbound firewall by the first text: a JSON list of rules as the
+	// registry has them.
 	Firewall
-	// Adapters reads the host's adapters as Windows shows them. The answer's first text has a line for each thing, with tabs between
-	// its fields:
+	// Adapters reads the host's adapters as Windows shows them. The answer's first text has a line for each thing,
+	// with tabs between its fields:
 	//
 	//	adapter INDEX LINK LUID BOUND KIND METRIC GUID ALIAS DESCRIPTION   a shown adapter, in Windows' order
 	//	address LINK HEX INDEX                                            which adapter has an address of a link; 0: none
 	//	dns INDEX HEX                                                     a DNS server of an adapter, in its order
 	//	dns 0                                                             the host has DNS servers of its own, perhaps none
 	//
-	// LINK is the interface index in Linux. BOUND is 0 for a card that a virtual switch has taken over, which has no IP. KIND is one
-	// of the Adapter constants. An address without a line belongs to the first bound adapter of its link, and a link without a
-	// bound adapter is not shown. Without the line "dns 0" every adapter has the DNS servers of this machine.
+	// LINK is the interface index in Linux. BOUND is 0 for a card that a virtual switch has taken over, which has no
+	// IP. KIND is one of the Adapter constants. An address without a line belongs to the first bound adapter of its
+	// link, and a link without a bound adapter is not shown. Without the line "dns 0" every adapter has the DNS
+	// servers of this machine.
 	Adapters
 
 	// Hello begins a connection: the handle is the process id, the first text the program's file name.
@@ -133,8 +138,8 @@ func (o Op) OnStack() bool {
 	return o == Route || o == Address || o == Interface || o == Events || o == Adapters
 }
 
-// Notifications of HNS (HCN_NOTIFICATIONS of computenetwork.h). HNS has none for load balancers. Those for endpoints belong to
-// handles of networks, for which no callback can be registered.
+// Notifications of HNS (HCN_NOTIFICATIONS of computenetwork.h). HNS has none for load balancers. Those for endpoints
+// belong to handles of networks, for which no callback can be registered.
 const (
 	NetworkPreCreate = 1
 	NetworkCreate    = 2

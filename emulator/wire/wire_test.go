@@ -37,8 +37,9 @@ func TestHeader(t *testing.T) {
 // TestNumbers: the numbers are part of files and programs that outlive a build of ours: journals and DLLs of hosts.
 func TestNumbers(t *testing.T) {
 	for op, want := range map[Op]Op{
-		On(hnsd.Network, Enumerate): 0, On(hnsd.Endpoint, Create): 11, On(hnsd.Namespace, Open): 22, On(hnsd.LoadBalancer, Modify): 33,
-		On(hnsd.Route, Query): 44, On(hnsd.Network, Delete): 5, On(hnsd.Route, Close): 46,
+		On(hnsd.Network, Enumerate): 0, On(hnsd.Endpoint, Create): 11, On(hnsd.Namespace, Open): 22,
+		On(hnsd.LoadBalancer, Modify): 33,
+		On(hnsd.Route, Query):         44, On(hnsd.Network, Delete): 5, On(hnsd.Route, Close): 46,
 		HNSCall: 100, Route: 101, Events: 102, Notify: 103, Address: 104, Interface: 105, Hello: 1000,
 	} {
 		if op != want {
@@ -76,11 +77,13 @@ func TestConn(t *testing.T) {
 		t.Fatal(err)
 	}
 	hello, err := ReadRequest(&wire)
-	if err != nil || hello != (Request{Op: Hello, Handle: 7, GUID: guidText(make([]byte, 16)), Text: [3]string{"kube-proxy.exe"}}) {
+	if err != nil ||
+		hello != (Request{Op: Hello, Handle: 7, GUID: guidText(make([]byte, 16)), Text: [3]string{"kube-proxy.exe"}}) {
 		t.Errorf("hello %+v, %v", hello, err)
 	}
 
-	q := Request{Op: On(hnsd.Endpoint, Create), Handle: LinkHandle(3, 25), GUID: "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", Text: [3]string{"{}", "", "ü😀"}}
+	q := Request{Op: On(hnsd.Endpoint, Create), Handle: LinkHandle(3, 25), GUID: "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
+		Text: [3]string{"{}", "", "ü😀"}}
 	if err := c.Send(q); err != nil {
 		t.Fatal(err)
 	}
@@ -107,11 +110,12 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// FuzzRequest: whatever a program sends, it is refused, or is a request with texts that are text and a GUID that is valid; an
-// answer with the same texts can be read again.
+// FuzzRequest: whatever a program sends, it is refused, or is a request with texts that are text and a GUID that is
+// valid; an answer with the same texts can be read again.
 func FuzzRequest(f *testing.F) {
 	f.Add(Request{Op: Hello, Text: [3]string{"a.exe", "", "{}"}}.Frame())
-	f.Add(Request{Op: HNSCall, GUID: "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", Text: [3]string{"GET", "/networks", "\U0001F600\xff"}}.Frame())
+	f.Add(Request{Op: HNSCall, GUID: "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
+		Text: [3]string{"GET", "/networks", "\U0001F600\xff"}}.Frame())
 	f.Add(Request{Op: 1, Text: [3]string{"x", "y"}}.Frame()[:40])
 	f.Add([]byte{0xff, 0xff, 0xff, 0x03})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -138,7 +142,8 @@ func FuzzRequest(f *testing.F) {
 			t.Fatalf("%+v became %+v, %v", q, again, err)
 		}
 		answer := Answer{Result: 1, Handle: q.Handle, Text: [2]*string{&q.Text[0], nil}}
-		if a, err := ReadAnswer(bytes.NewReader(answer.Frame())); err != nil || *a.Text[0] != q.Text[0] || a.Text[1] != nil || a.Handle != q.Handle {
+		if a, err := ReadAnswer(bytes.NewReader(answer.Frame())); err != nil || *a.Text[0] != q.Text[0] ||
+			a.Text[1] != nil || a.Handle != q.Handle {
 			t.Fatalf("%q is answered with %+v, %v", q.Text, a, err)
 		}
 	})

@@ -14,9 +14,9 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// This is the part of computenetwork.dll that a service proxy calls thousands of times. hcsshim has it too, but only as
-// whole lists (three calls per object, failing as a whole when one object vanishes meanwhile) and with a version that it
-// remembers for the life of the process, errors included.
+// This is the part of computenetwork.dll that a service proxy calls thousands of times. hcsshim has it too, but only
+// as whole lists (three calls per object, failing as a whole when one object vanishes meanwhile) and with a version
+// that it remembers for the life of the process, errors included.
 
 var (
 	computenetwork = windows.NewLazySystemDLL("computenetwork.dll")
@@ -37,12 +37,14 @@ func objectOf(name string) object {
 		return computenetwork.NewProc("Hcn" + verb + name + suffix)
 	}
 	return object{
-		enumerate: proc("Enumerate", "s"), create: proc("Create", ""), open: proc("Open", ""), modify: proc("Modify", ""),
-		query: proc("Query", "Properties"), remove: proc("Delete", ""), close: proc("Close", ""),
+		enumerate: proc("Enumerate", "s"), create: proc("Create", ""), open: proc("Open", ""),
+		modify: proc("Modify", ""),
+		query:  proc("Query", "Properties"), remove: proc("Delete", ""), close: proc("Close", ""),
 	}
 }
 
-var networks, endpoints, namespaces, balancers = objectOf("Network"), objectOf("Endpoint"), objectOf("Namespace"), objectOf("LoadBalancer")
+var networks, endpoints, namespaces, balancers = objectOf("Network"), objectOf("Endpoint"), objectOf("Namespace"),
+	objectOf("LoadBalancer")
 
 // handle is HNS's; it is valid in every thread of this process until it is closed.
 type handle uintptr
@@ -60,8 +62,8 @@ func (h *hresult) Error() string {
 	return syscall.Errno(h.code).Error()
 }
 
-// invoke calls a function of HNS. A missing library or export is an error, not a panic. What the arguments point at stays
-// where it is until the call ends.
+// invoke calls a function of HNS. A missing library or export is an error, not a panic. What the arguments point at
+// stays where it is until the call ends.
 //
 //go:uintptrescapes
 func invoke(proc *windows.LazyProc, record **uint16, args ...uintptr) error {
@@ -104,7 +106,8 @@ func taken(s *uint16) string {
 	return text
 }
 
-// guidOf reads an id. windows.GUIDFromString does too, and would have ole32.dll and the window system loaded for it, into each CNI plugin.
+// guidOf reads an id. windows.GUIDFromString does too, and would have ole32.dll and the window system loaded for it,
+// into each CNI plugin.
 func guidOf[T ~string](id T) (windows.GUID, error) {
 	g, err := guid.FromString(string(id))
 	if err != nil {
@@ -120,7 +123,8 @@ func (o object) ids(filter map[string]string) ([]string, error) {
 		return nil, err
 	}
 	var list, record *uint16
-	err = invoke(o.enumerate, &record, uintptr(unsafe.Pointer(q)), uintptr(unsafe.Pointer(&list)), uintptr(unsafe.Pointer(&record)))
+	err = invoke(o.enumerate, &record, uintptr(unsafe.Pointer(q)), uintptr(unsafe.Pointer(&list)),
+		uintptr(unsafe.Pointer(&record)))
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +142,8 @@ func (o object) opened(id string) (handle, error) {
 	}
 	var h handle
 	var record *uint16
-	err = invoke(o.open, &record, uintptr(unsafe.Pointer(&g)), uintptr(unsafe.Pointer(&h)), uintptr(unsafe.Pointer(&record)))
+	err = invoke(o.open, &record, uintptr(unsafe.Pointer(&g)), uintptr(unsafe.Pointer(&h)),
+		uintptr(unsafe.Pointer(&record)))
 	return h, err
 }
 
@@ -154,7 +159,8 @@ func (o object) asked(h handle, doc any) error {
 		return err
 	}
 	var properties, record *uint16
-	err = invoke(o.query, &record, uintptr(h), uintptr(unsafe.Pointer(q)), uintptr(unsafe.Pointer(&properties)), uintptr(unsafe.Pointer(&record)))
+	err = invoke(o.query, &record, uintptr(h), uintptr(unsafe.Pointer(q)), uintptr(unsafe.Pointer(&properties)),
+		uintptr(unsafe.Pointer(&record)))
 	if err != nil {
 		return err
 	}
@@ -183,9 +189,11 @@ func (o object) made(network handle, settings, doc any) error {
 	var record *uint16
 	var none windows.GUID
 	if network != 0 {
-		err = invoke(o.create, &record, uintptr(network), uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(s)), uintptr(unsafe.Pointer(&h)), uintptr(unsafe.Pointer(&record)))
+		err = invoke(o.create, &record, uintptr(network), uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(s)),
+			uintptr(unsafe.Pointer(&h)), uintptr(unsafe.Pointer(&record)))
 	} else {
-		err = invoke(o.create, &record, uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(s)), uintptr(unsafe.Pointer(&h)), uintptr(unsafe.Pointer(&record)))
+		err = invoke(o.create, &record, uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(s)),
+			uintptr(unsafe.Pointer(&h)), uintptr(unsafe.Pointer(&record)))
 	}
 	if err != nil {
 		return err
@@ -209,7 +217,8 @@ func (o object) modified(id string, settings, doc any) error {
 	}
 	defer o.closed(h)
 	var record *uint16
-	if err := invoke(o.modify, &record, uintptr(h), uintptr(unsafe.Pointer(s)), uintptr(unsafe.Pointer(&record))); err != nil {
+	if err := invoke(o.modify, &record, uintptr(h), uintptr(unsafe.Pointer(s)),
+		uintptr(unsafe.Pointer(&record))); err != nil {
 		return err
 	}
 	if doc == nil {
@@ -245,7 +254,8 @@ func asked[T any](method, path, body string) (T, error) {
 	}
 
 	var response *uint16
-	err := invoke(procHNSCall, nil, uintptr(unsafe.Pointer(args[0])), uintptr(unsafe.Pointer(args[1])), uintptr(unsafe.Pointer(args[2])), uintptr(unsafe.Pointer(&response)))
+	err := invoke(procHNSCall, nil, uintptr(unsafe.Pointer(args[0])), uintptr(unsafe.Pointer(args[1])),
+		uintptr(unsafe.Pointer(args[2])), uintptr(unsafe.Pointer(&response)))
 	if err != nil {
 		return none, err
 	}

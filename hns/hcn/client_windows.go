@@ -21,8 +21,8 @@ type Options struct {
 	Deadline time.Duration
 	// Parallel calls at most, those that were given up included; 0 means 16.
 	Parallel int
-	// Trust: what is created is returned as it was sent, without being read back, once HNS has shown that it keeps the ids
-	// that it is given. It saves a call for each object; what HNS adds to a document is not seen.
+	// Trust: what is created is returned as it was sent, without being read back, once HNS has shown that it keeps the
+	// ids that it is given. It saves a call for each object; what HNS adds to a document is not seen.
 	Trust bool
 	// Observe, if set, is called after each call: its kind ("create endpoint"), how long it took and its error.
 	Observe func(kind string, took time.Duration, err error)
@@ -53,7 +53,8 @@ func New(opts Options) *Client {
 	return &Client{opts: opts, slots: make(chan struct{}, opts.Parallel), calls: make(chan func())}
 }
 
-// all lists documents. An object that vanished between its enumeration and its query is not in the list, and no failure.
+// all lists documents. An object that vanished between its enumeration and its query is not in the list, and no
+// failure.
 func all[Doc, To any](c *Client, o object, filter map[string]string, convert func(Doc) To) ([]To, error) {
 	ids, err := c.written.list(o, filter)
 	if err != nil {
@@ -81,7 +82,8 @@ func named[Doc, To any](c *Client, o object, name string, convert func(Doc) To) 
 		return none, err
 	}
 	if len(found) == 0 {
-		return none, &hns.Error{Doing: "looking for " + name, Class: hns.Absent, Err: errors.New("there is none of this name")}
+		return none, &hns.Error{Doing: "looking for " + name, Class: hns.Absent,
+			Err: errors.New("there is none of this name")}
 	}
 	return found[0], nil
 }
@@ -101,12 +103,14 @@ func (c *Client) Version(ctx context.Context) (hns.Version, error) {
 
 // Networks lists all networks.
 func (c *Client) Networks(ctx context.Context) ([]hns.Network, error) {
-	return call(ctx, c, "list networks", "", func() ([]hns.Network, error) { return all(c, networks, nil, networkFrom) })
+	return call(ctx, c, "list networks", "",
+		func() ([]hns.Network, error) { return all(c, networks, nil, networkFrom) })
 }
 
 // NetworkByName finds a network; the error is of class hns.Absent if it does not exist.
 func (c *Client) NetworkByName(ctx context.Context, name string) (hns.Network, error) {
-	return call(ctx, c, "find network", name, func() (hns.Network, error) { return named(c, networks, name, networkFrom) })
+	return call(ctx, c, "find network", name,
+		func() (hns.Network, error) { return named(c, networks, name, networkFrom) })
 }
 
 // NetworkIDs returns the ids of all networks of a name, in one call to HNS.
@@ -160,7 +164,8 @@ func (c *Client) EndpointIDs(ctx context.Context, network hns.NetworkID) ([]hns.
 	})
 }
 
-// Endpoint reads one; the error is of class hns.Absent if it does not exist. Half a document is an endpoint without addresses.
+// Endpoint reads one; the error is of class hns.Absent if it does not exist. Half a document is an endpoint without
+// addresses.
 func (c *Client) Endpoint(ctx context.Context, id hns.EndpointID) (hns.Endpoint, error) {
 	return call(ctx, c, "read endpoint", string(id), func() (hns.Endpoint, error) {
 		doc := endpointDoc{ID: string(id)}
@@ -171,7 +176,8 @@ func (c *Client) Endpoint(ctx context.Context, id hns.EndpointID) (hns.Endpoint,
 
 // EndpointByName finds an endpoint; the error is of class hns.Absent if it does not exist.
 func (c *Client) EndpointByName(ctx context.Context, name string) (hns.Endpoint, error) {
-	return call(ctx, c, "find endpoint", name, func() (hns.Endpoint, error) { return named(c, endpoints, name, endpointFrom) })
+	return call(ctx, c, "find endpoint", name,
+		func() (hns.Endpoint, error) { return named(c, endpoints, name, endpointFrom) })
 }
 
 // CreateEndpoint makes an endpoint and returns it as HNS knows it (see Options.Trust). Its Namespace is ignored: see
@@ -205,8 +211,8 @@ func (c *Client) kept(asked, got string) {
 	}
 }
 
-// onNetwork runs f with an open network. The last one stays open for the next endpoint; after an error it is opened again,
-// because HNS forgets handles when it restarts.
+// onNetwork runs f with an open network. The last one stays open for the next endpoint; after an error it is opened
+// again, because HNS forgets handles when it restarts.
 func (c *Client) onNetwork(id hns.NetworkID, f func(handle) error) error {
 	c.mu.Lock()
 	h := c.parent
@@ -317,7 +323,8 @@ func (c *Client) DeleteLoadBalancer(ctx context.Context, id hns.LoadBalancerID) 
 
 // Namespaces lists all namespaces.
 func (c *Client) Namespaces(ctx context.Context) ([]hns.Namespace, error) {
-	return call(ctx, c, "list namespaces", "", func() ([]hns.Namespace, error) { return all(c, namespaces, nil, namespaceFrom) })
+	return call(ctx, c, "list namespaces", "",
+		func() ([]hns.Namespace, error) { return all(c, namespaces, nil, namespaceFrom) })
 }
 
 // Namespace finds a namespace by id; the error is of class hns.Absent if it does not exist.
@@ -329,8 +336,8 @@ func (c *Client) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespa
 	})
 }
 
-// AddToNamespace puts an endpoint into a namespace. Doing it again is success if HNS lists the endpoint in that namespace. If HNS
-// only reports that the endpoint is in some namespace, hns.IsAttached returns true for the error.
+// AddToNamespace puts an endpoint into a namespace. Doing it again is success if HNS lists the endpoint in that
+// namespace. If HNS only reports that the endpoint is in some namespace, hns.IsAttached returns true for the error.
 func (c *Client) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
 	_, err := call(ctx, c, "add endpoint", fmt.Sprintf("%s to namespace %s", endpoint, id), func() (struct{}, error) {
 		return struct{}{}, namespaces.modified(string(id), c.written.membershipDoc("Add", endpoint), nil)

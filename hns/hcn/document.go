@@ -76,8 +76,8 @@ type networkDoc struct {
 // transientNetwork is the flag of a network that HNS does not keep over a reboot (hcsshim: EnableNonPersistent).
 const transientNetwork = 8
 
-// networkFrom translates a document of HNS. What cannot be parsed is left out, not an error: networks of other programs are
-// listed with ours.
+// networkFrom translates a document of HNS. What cannot be parsed is left out, not an error: networks of other
+// programs are listed with ours.
 func networkFrom(doc networkDoc) hns.Network {
 	n := hns.Network{ID: hns.NetworkID(hns.NormalID(doc.ID)), Name: doc.Name, Type: doc.Type, DNS: dnsFrom(doc.Dns),
 		Transient: doc.Flags&transientNetwork != 0}
@@ -161,7 +161,8 @@ func networkPolicy(n *hns.Network, p policyDoc) {
 		provider, err2 := netip.ParseAddr(s.ProviderAddress)
 		if err == nil && err2 == nil {
 			n.RemoteSubnets = append(n.RemoteSubnets,
-				hns.RemoteSubnet{Prefix: prefix.Masked(), Provider: provider, VSID: s.IsolationId, MAC: s.DistributedRouterMacAddress})
+				hns.RemoteSubnet{Prefix: prefix.Masked(), Provider: provider, VSID: s.IsolationId,
+					MAC: s.DistributedRouterMacAddress})
 		}
 	}
 }
@@ -189,12 +190,14 @@ type endpointDoc struct {
 	SchemaVersion        schemaVersion `json:",omitempty"`
 }
 
-// endpointFrom translates a document of HNS, and leaves out what cannot be parsed. All policies are kept as they are, so that an
-// endpoint can be compared with the wanted one. PrefixLen is that of the first address.
+// endpointFrom translates a document of HNS, and leaves out what cannot be parsed. All policies are kept as they are,
+// so that an endpoint can be compared with the wanted one. PrefixLen is that of the first address.
 func endpointFrom(doc endpointDoc) hns.Endpoint {
 	e := hns.Endpoint{
-		ID: hns.EndpointID(hns.NormalID(doc.ID)), Name: doc.Name, Network: hns.NetworkID(hns.NormalID(doc.HostComputeNetwork)),
-		Remote: doc.Flags&remoteEndpoint != 0, MAC: doc.MacAddress, DNS: dnsFrom(doc.Dns), State: hns.EndpointState(doc.State),
+		ID: hns.EndpointID(hns.NormalID(doc.ID)), Name: doc.Name,
+		Network: hns.NetworkID(hns.NormalID(doc.HostComputeNetwork)),
+		Remote:  doc.Flags&remoteEndpoint != 0, MAC: doc.MacAddress, DNS: dnsFrom(doc.Dns),
+		State: hns.EndpointState(doc.State),
 	}
 
 	if ns := hns.NormalID(doc.HostComputeNamespace); ns != hns.NoNamespace {
@@ -232,10 +235,12 @@ func endpointFrom(doc endpointDoc) hns.Endpoint {
 	return e
 }
 
-// endpointTo is the inverse of endpointFrom. Provider is not written: on remote endpoints it is a policy. Neither is State.
+// endpointTo is the inverse of endpointFrom. Provider is not written: on remote endpoints it is a policy. Neither is
+// State.
 func endpointTo(e hns.Endpoint) endpointDoc {
 	doc := endpointDoc{
-		ID: string(e.ID), Name: e.Name, HostComputeNetwork: string(e.Network), MacAddress: e.MAC, Dns: dnsTo(e.DNS), SchemaVersion: v2,
+		ID: string(e.ID), Name: e.Name, HostComputeNetwork: string(e.Network), MacAddress: e.MAC, Dns: dnsTo(e.DNS),
+		SchemaVersion: v2,
 	}
 	if e.Remote {
 		doc.Flags = remoteEndpoint
@@ -250,7 +255,8 @@ func endpointTo(e hns.Endpoint) endpointDoc {
 	}
 
 	for _, r := range e.Routes {
-		doc.Routes = append(doc.Routes, routeDoc{NextHop: r.NextHop.String(), DestinationPrefix: r.Destination.String()})
+		doc.Routes = append(doc.Routes,
+			routeDoc{NextHop: r.NextHop.String(), DestinationPrefix: r.Destination.String()})
 	}
 	for _, p := range e.Policies {
 		doc.Policies = append(doc.Policies, policyDoc{Type: p.Type, Settings: p.Settings})
@@ -285,7 +291,8 @@ type balancerDoc struct {
 // loadBalancerFrom translates a document of HNS, and leaves out what cannot be parsed.
 func loadBalancerFrom(doc balancerDoc) hns.LoadBalancer {
 	lb := hns.LoadBalancer{
-		ID: hns.LoadBalancerID(hns.NormalID(doc.ID)), DSR: doc.Flags&directServerReturn != 0, IPv6: doc.Flags&ipv6Balancer != 0,
+		ID: hns.LoadBalancerID(hns.NormalID(doc.ID)), DSR: doc.Flags&directServerReturn != 0,
+		IPv6: doc.Flags&ipv6Balancer != 0,
 	}
 	lb.SourceVIP, _ = netip.ParseAddr(doc.SourceVIP)
 	for _, id := range doc.HostComputeEndpoints {

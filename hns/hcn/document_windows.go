@@ -37,7 +37,8 @@ func networkTo(n hns.Network) shim.HostComputeNetwork {
 	}
 	if n.Extension != "" {
 		doc.Policies = append(doc.Policies, shim.NetworkPolicy{
-			Type: shim.VSwitchExtension, Settings: mustJSON(shim.VSwitchExtensionNetworkPolicySetting{ExtensionID: n.Extension, Enable: true}),
+			Type:     shim.VSwitchExtension,
+			Settings: mustJSON(shim.VSwitchExtensionNetworkPolicySetting{ExtensionID: n.Extension, Enable: true}),
 		})
 	}
 	if n.Adapter != "" {
@@ -46,7 +47,8 @@ func networkTo(n hns.Network) shim.HostComputeNetwork {
 		})
 	}
 	if n.VxlanPort != 0 {
-		doc.Policies = append(doc.Policies, shim.NetworkPolicy{Type: shim.VxlanPort, Settings: mustJSON(map[string]uint16{"Port": n.VxlanPort})})
+		doc.Policies = append(doc.Policies,
+			shim.NetworkPolicy{Type: shim.VxlanPort, Settings: mustJSON(map[string]uint16{"Port": n.VxlanPort})})
 	}
 	if n.HostRoute {
 		doc.Policies = append(doc.Policies, shim.NetworkPolicy{Type: shim.HostRoute, Settings: json.RawMessage("{}")})
@@ -59,7 +61,8 @@ func networkTo(n hns.Network) shim.HostComputeNetwork {
 
 // networkPolicyDoc asks for a change of one policy of a network.
 func networkPolicyDoc(request string, p policyDoc) modificationDoc {
-	return modificationDoc{ResourceType: "Policy", RequestType: request, Settings: struct{ Policies []policyDoc }{[]policyDoc{p}}}
+	return modificationDoc{ResourceType: "Policy", RequestType: request,
+		Settings: struct{ Policies []policyDoc }{[]policyDoc{p}}}
 }
 
 // namespaceDoc is a namespace with what is in it.

@@ -23,9 +23,9 @@ const serviceDisconnect = 0x01000000
 // registerAgain is how often a registration that failed is tried again.
 const registerAgain = 5 * time.Second
 
-// Notifications returns a channel that receives when something changed in HNS, until ctx ends. Several changes before a receive
-// count as one. If this HNS does not notify, the channel never receives. Call it once per process: Windows limits the number of
-// callbacks.
+// Notifications returns a channel that receives when something changed in HNS, until ctx ends. Several changes before
+// a receive count as one. If this HNS does not notify, the channel never receives. Call it once per process: Windows
+// limits the number of callbacks.
 func (c *Client) Notifications(ctx context.Context) <-chan struct{} {
 	changed, lost := wakeup.New(), wakeup.New()
 

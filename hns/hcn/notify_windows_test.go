@@ -10,8 +10,8 @@ import (
 	shim "github.com/Microsoft/hcsshim/hcn"
 )
 
-// TestNotifications wants a host with HNS on which somebody restarts it when a line says "restart", and says with a line
-// on standard input that it runs again. HNS_RESTARTS=1 says that there is such a body.
+// TestNotifications wants a host with HNS on which somebody restarts it when a line says "restart", and says with a
+// line on standard input that it runs again. HNS_RESTARTS=1 says that there is such a body.
 func TestNotifications(t *testing.T) {
 	if os.Getenv("HNS_RESTARTS") == "" {
 		t.Skip("nobody restarts HNS here")
@@ -19,8 +19,10 @@ func TestNotifications(t *testing.T) {
 	changed := New(Options{}).Notifications(t.Context())
 	network := func() {
 		t.Helper()
-		n, err := (&shim.HostComputeNetwork{Type: shim.L2Bridge, Name: "watched", SchemaVersion: shim.V2SchemaVersion(), Ipams: []shim.Ipam{{Type: "Static",
-			Subnets: []shim.Subnet{{IpAddressPrefix: "10.251.0.0/24", Routes: []shim.Route{{NextHop: "10.251.0.1", DestinationPrefix: "0.0.0.0/0"}}}}}}}).Create()
+		n, err := (&shim.HostComputeNetwork{Type: shim.L2Bridge, Name: "watched", SchemaVersion: shim.V2SchemaVersion(),
+			Ipams: []shim.Ipam{{Type: "Static",
+				Subnets: []shim.Subnet{{IpAddressPrefix: "10.251.0.0/24",
+					Routes: []shim.Route{{NextHop: "10.251.0.1", DestinationPrefix: "0.0.0.0/0"}}}}}}}).Create()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,13 +11,14 @@ import (
 // Overlay is a Client that can change overlay networks too.
 type Overlay struct{ *Client }
 
-// AddRemoteSubnet tells an overlay network which host serves a range. HNS takes a second policy for one range; which of the two then
-// counts is not known, so remove the first one before.
+// AddRemoteSubnet tells an overlay network which host serves a range. HNS takes a second policy for one range; which
+// of the two then counts is not known, so remove the first one before.
 func (o Overlay) AddRemoteSubnet(ctx context.Context, network hns.NetworkID, r hns.RemoteSubnet) error {
 	return o.change(ctx, network, "Add", remoteSubnetTo(r))
 }
 
-// RemoveRemoteSubnet takes the policy of a range away, which has to be given as HNS lists it. One that is gone is success.
+// RemoveRemoteSubnet takes the policy of a range away, which has to be given as HNS lists it. One that is gone is
+// success.
 func (o Overlay) RemoveRemoteSubnet(ctx context.Context, network hns.NetworkID, r hns.RemoteSubnet) error {
 	err := o.change(ctx, network, "Remove", remoteSubnetTo(r))
 	if hns.IsAbsent(err) {
@@ -32,12 +33,14 @@ func (o Overlay) AddHostRoute(ctx context.Context, network hns.NetworkID) error 
 }
 
 func (o Overlay) change(ctx context.Context, id hns.NetworkID, request string, p policyDoc) error {
-	_, err := call(ctx, o.Client, strings.ToLower(request)+" policy", p.Type+" of network "+string(id), func() (struct{}, error) {
-		return struct{}{}, networks.modified(string(id), networkPolicyDoc(request, p), nil)
-	})
+	_, err := call(ctx, o.Client, strings.ToLower(request)+" policy", p.Type+" of network "+string(id),
+		func() (struct{}, error) {
+			return struct{}{}, networks.modified(string(id), networkPolicyDoc(request, p), nil)
+		})
 	return err
 }
 
 func remoteSubnetTo(r hns.RemoteSubnet) policyDoc {
-	return policyDoc{Type: "RemoteSubnetRoute", Settings: mustJSON(remoteSubnetDoc{r.Prefix.String(), r.VSID, r.Provider.String(), r.MAC})}
+	return policyDoc{Type: "RemoteSubnetRoute",
+		Settings: mustJSON(remoteSubnetDoc{r.Prefix.String(), r.VSID, r.Provider.String(), r.MAC})}
 }

@@ -11,8 +11,9 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Raw calls HNS with documents and ids as they are given, and returns answers as HNS wrote them. It is for programs that examine HNS;
-// others use Client. A kind is Network, Endpoint, Namespace or LoadBalancer. Errors are *hns.Error with the code.
+// Raw calls HNS with documents and ids as they are given, and returns answers as HNS wrote them. It is for programs
+// that examine HNS; others use Client. A kind is Network, Endpoint, Namespace or LoadBalancer. Errors are *hns.Error
+// with the code.
 type Raw struct{ client *Client }
 
 // NewRaw makes a Raw; it calls nothing. Of the options, Deadline, Parallel and Observe have effect.
@@ -26,7 +27,8 @@ func (r Raw) Enumerate(ctx context.Context, kind, query string) (string, error) 
 			return "", err
 		}
 		var list, record *uint16
-		err = invoke(objectOf(kind).enumerate, &record, uintptr(unsafe.Pointer(q)), uintptr(unsafe.Pointer(&list)), uintptr(unsafe.Pointer(&record)))
+		err = invoke(objectOf(kind).enumerate, &record, uintptr(unsafe.Pointer(q)), uintptr(unsafe.Pointer(&list)),
+			uintptr(unsafe.Pointer(&record)))
 		return taken(list), err
 	})
 }
@@ -85,13 +87,14 @@ func (r Raw) First(ctx context.Context, method, path, body string) (string, erro
 			}
 		}
 		var response *uint16
-		err := invoke(procHNSCall, nil, uintptr(unsafe.Pointer(at[0])), uintptr(unsafe.Pointer(at[1])), uintptr(unsafe.Pointer(at[2])), uintptr(unsafe.Pointer(&response)))
+		err := invoke(procHNSCall, nil, uintptr(unsafe.Pointer(at[0])), uintptr(unsafe.Pointer(at[1])),
+			uintptr(unsafe.Pointer(at[2])), uintptr(unsafe.Pointer(&response)))
 		return taken(response), err
 	})
 }
 
-// Watch calls heard for each notification of HNS, with its type and its data as HNS wrote it, until stop is called. heard is called
-// on a thread of HNS. Call Watch once per process: Windows limits the number of callbacks.
+// Watch calls heard for each notification of HNS, with its type and its data as HNS wrote it, until stop is called.
+// heard is called on a thread of HNS. Call Watch once per process: Windows limits the number of callbacks.
 func (r Raw) Watch(ctx context.Context, heard func(kind uint32, data string)) (stop func(), err error) {
 	callback := windows.NewCallback(func(kind, _, _, data uintptr) uintptr {
 		text := ""

@@ -8,9 +8,10 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// spelling remembers how HNS writes ids, so that they are sent to HNS as it wrote them. This program uses lower case, so that ids can
-// be compared. HNS mostly uses upper case, and it is not documented whether its filters compare ids or texts (docs/windows-facts.md).
-// The zero value is ready. It is safe for concurrent use. An id in lower case takes no memory.
+// spelling remembers how HNS writes ids, so that they are sent to HNS as it wrote them. This program uses lower case,
+// so that ids can be compared. HNS mostly uses upper case, and it is not documented whether its filters compare ids or
+// texts (docs/windows-facts.md). The zero value is ready. It is safe for concurrent use. An id in lower case takes no
+// memory.
 type spelling struct {
 	mu    sync.Mutex
 	upper map[[16]byte]struct{}

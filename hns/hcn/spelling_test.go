@@ -3,7 +3,8 @@ package hcn
 import "testing"
 
 func TestSpelling(t *testing.T) {
-	const lower, upper, mixed = "706f7274-6570-8001-8001-00000000000a", "706F7274-6570-8001-8001-00000000000A", "{706F7274-6570-8001-8001-00000000000a}"
+	const lower, upper, mixed = "706f7274-6570-8001-8001-00000000000a", "706F7274-6570-8001-8001-00000000000A",
+		"{706F7274-6570-8001-8001-00000000000a}"
 	var s spelling
 	if got := s.of(lower); got != lower {
 		t.Errorf("never written: %s", got)

@@ -7,8 +7,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// writtenIDs remembers how HNS writes the ids of endpoints and networks, which documents and filters refer to. The zero value is ready.
-// It is safe for concurrent use.
+// writtenIDs remembers how HNS writes the ids of endpoints and networks, which documents and filters refer to. The
+// zero value is ready. It is safe for concurrent use.
 type writtenIDs struct {
 	endpoints spelling
 
@@ -19,7 +19,8 @@ type writtenIDs struct {
 // ofNetwork is the name of the filter of endpoints by their network.
 const ofNetwork = "VirtualNetwork"
 
-// list asks HNS for the ids of objects of a kind. It remembers how HNS writes them and returns them as hns.NormalID does.
+// list asks HNS for the ids of objects of a kind. It remembers how HNS writes them and returns them as hns.NormalID
+// does.
 func (w *writtenIDs) list(o object, filter map[string]string) ([]string, error) {
 	ids, err := o.ids(filter)
 	if err != nil {
@@ -39,8 +40,8 @@ func (w *writtenIDs) list(o object, filter map[string]string) ([]string, error) 
 	return ids, nil
 }
 
-// filterOf returns the filter for the endpoints of a network. If this process has not seen how HNS writes the network's id, it lists
-// all networks first.
+// filterOf returns the filter for the endpoints of a network. If this process has not seen how HNS writes the
+// network's id, it lists all networks first.
 func (w *writtenIDs) filterOf(network hns.NetworkID) (map[string]string, error) {
 	written := w.network(network)
 	if written == "" {
@@ -88,5 +89,6 @@ func (w *writtenIDs) balancerDoc(lb hns.LoadBalancer) balancerDoc {
 
 // membershipDoc is the request to add an endpoint to a namespace, or to remove it.
 func (w *writtenIDs) membershipDoc(request string, endpoint hns.EndpointID) modificationDoc {
-	return modificationDoc{ResourceType: "Endpoint", RequestType: request, Settings: membershipDoc{EndpointID: w.endpoints.of(string(endpoint))}}
+	return modificationDoc{ResourceType: "Endpoint", RequestType: request,
+		Settings: membershipDoc{EndpointID: w.endpoints.of(string(endpoint))}}
 }

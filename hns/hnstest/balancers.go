@@ -29,7 +29,8 @@ func frontends(lb hns.LoadBalancer) []string {
 	return out
 }
 
-// hostPorts returns the ports of the node itself that a load balancer takes: those without an address, and those with flag 2.
+// hostPorts returns the ports of the node itself that a load balancer takes: those without an address, and those with
+// flag 2.
 func hostPorts(lb hns.LoadBalancer) (out []string) {
 	for _, p := range lb.Ports {
 		if len(lb.VIPs) == 0 || p.Flags&hns.PortLocalRouted != 0 {
@@ -46,7 +47,8 @@ func (f *Fake) refused(kind string, lb *hns.LoadBalancer) error {
 	return f.Refuse(kind, nil, lb)
 }
 
-// checkBalancer returns the error with which HNS refuses a load balancer, nil if it accepts it. The codes are those of HNS.
+// checkBalancer returns the error with which HNS refuses a load balancer, nil if it accepts it. The codes are those of
+// HNS.
 func (o *objects) checkBalancer(lb hns.LoadBalancer) error {
 	if len(lb.Endpoints) == 0 || len(lb.Ports) == 0 {
 		return fail(hns.Invalid, 0x57, "load balancer without backends or ports")

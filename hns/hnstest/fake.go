@@ -1,7 +1,7 @@
-// Package hnstest is a Host Networking Service in memory, for tests. It refuses what real HNS was seen to refuse (a second load
-// balancer of a frontend, one without backends, a local address twice or of no subnet, a network name twice), counts calls by
-// kind, prints its state, and makes calls fail as a test asks. Package suite below it compares it with other HNS; it is a third
-// level because the fake itself does not need package testing.
+// Package hnstest is a Host Networking Service in memory, for tests. It refuses what real HNS was seen to refuse (a
+// second load balancer of a frontend, one without backends, a local address twice or of no subnet, a network name
+// twice), counts calls by kind, prints its state, and makes calls fail as a test asks. Package suite below it compares
+// it with other HNS; it is a third level because the fake itself does not need package testing.
 package hnstest
 
 import (
@@ -25,18 +25,20 @@ type Fake struct {
 	// Refuse, if set, answers a creation or modification with an error of the host's own, a full port pool for example.
 	Refuse func(kind string, endpoint *hns.Endpoint, lb *hns.LoadBalancer) error
 
-	// Drop, if set, says which policies of endpoints the host accepts and does not keep. It is set before the Fake is used.
+	// Drop, if set, says which policies of endpoints the host accepts and does not keep. It is set before the Fake is
+	// used.
 	Drop func(hns.Policy) bool
 
 	// NewState is the state that new endpoints have; 0: HNS gives none. It is set before the Fake is used.
 	NewState hns.EndpointState
 
-	// Provider is the node's own address, which new overlay networks report. LateProvider: they do so only after Provide.
+	// Provider is the node's own address, which new overlay networks report. LateProvider: they do so only after
+	// Provide.
 	Provider     netip.Addr
 	LateProvider bool
 
-	// Cards are the host's network cards: a network that is bound to another one is refused. None: each name is taken. It is set before
-	// the Fake is used.
+	// Cards are the host's network cards: a network that is bound to another one is refused. None: each name is taken.
+	// It is set before the Fake is used.
 	Cards []string
 
 	mu sync.Mutex // guards objects
@@ -68,8 +70,8 @@ func New(version hns.Version, networks ...hns.Network) *Fake {
 	}
 }
 
-// OneOwnerPerPort makes the Fake accept each port of the host for one load balancer only, whatever its address, as the emulated host
-// does with the profile ws2022-oneport.
+// OneOwnerPerPort makes the Fake accept each port of the host for one load balancer only, whatever its address, as the
+// emulated host does with the profile ws2022-oneport.
 func OneOwnerPerPort(f *Fake) { f.oneOwner = true }
 
 // Edit changes the host's objects without a call to HNS.
@@ -119,7 +121,8 @@ func (f *Fake) change(ctx context.Context, kind string, do func() error) error {
 }
 
 func fail(class hns.Class, code uint32, format string, args ...any) error {
-	return &hns.Error{Doing: fmt.Sprintf(format, args...), Class: class, Code: code, Err: errors.New("refused by the fake")}
+	return &hns.Error{Doing: fmt.Sprintf(format, args...), Class: class, Code: code,
+		Err: errors.New("refused by the fake")}
 }
 
 func broken(kind string) error { return fail(hns.Unknown, 0x6ba, "%s", kind) }
@@ -199,7 +202,8 @@ func (f *Fake) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint
 	})
 }
 
-// reserved returns an address of a local endpoint that its network has not to give: one of none of its subnets, or a gateway's.
+// reserved returns an address of a local endpoint that its network has not to give: one of none of its subnets, or a
+// gateway's.
 func reserved(n hns.Network, e hns.Endpoint) (netip.Addr, bool) {
 	if e.Remote || len(n.Subnets) == 0 {
 		return netip.Addr{}, false

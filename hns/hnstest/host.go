@@ -23,7 +23,8 @@ func (f Host) CreateHostNamespace(ctx context.Context) (hns.Namespace, error) {
 	})
 }
 
-// AttachToHost implements the method of hcn.Host. It needs no host namespace. If there is one, the endpoint is in it afterwards.
+// AttachToHost implements the method of hcn.Host. It needs no host namespace. If there is one, the endpoint is in it
+// afterwards.
 func (f Host) AttachToHost(ctx context.Context, endpoint hns.EndpointID) error {
 	return f.change(ctx, "attach endpoint", func() error {
 		i := slices.IndexFunc(f.endpoints, func(e hns.Endpoint) bool { return e.ID == endpoint })
@@ -44,7 +45,8 @@ func (f Host) AttachToHost(ctx context.Context, endpoint hns.EndpointID) error {
 	})
 }
 
-// NameOf implements the method of routes/adapters.Keeper: an endpoint that is attached to the host has an adapter named after it.
+// NameOf implements the method of routes/adapters.Keeper: an endpoint that is attached to the host has an adapter
+// named after it.
 func (f Host) NameOf(addr netip.Addr) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +65,8 @@ func (f Host) WithoutAdapters(without bool) {
 	f.noAdapters = without
 }
 
-// ForgetNamespaces makes HNS list all endpoints as if they were in no namespace, as it may after a reboot. They are still attached.
+// ForgetNamespaces makes HNS list all endpoints as if they were in no namespace, as it may after a reboot. They are
+// still attached.
 func (f Host) ForgetNamespaces() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -44,8 +44,8 @@ func (f *Fake) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespace
 	})
 }
 
-// AddToNamespace implements the method of hcn.Client. Doing it again is success. A remote endpoint and one that is in another
-// namespace, or in one that HNS does not list, are refused.
+// AddToNamespace implements the method of hcn.Client. Doing it again is success. A remote endpoint and one that is in
+// another namespace, or in one that HNS does not list, are refused.
 func (f *Fake) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
 	return f.change(ctx, "add endpoint", func() error {
 		namespace := slices.IndexFunc(f.namespaces, func(n hns.Namespace) bool { return n.ID == id })
@@ -85,7 +85,8 @@ func (f *Fake) RemoveFromNamespace(ctx context.Context, id hns.NamespaceID, endp
 func (o *objects) detach(endpoint hns.EndpointID) {
 	delete(o.attached, endpoint)
 	for i := range o.namespaces {
-		o.namespaces[i].Endpoints = slices.DeleteFunc(o.namespaces[i].Endpoints, func(e hns.EndpointID) bool { return e == endpoint })
+		o.namespaces[i].Endpoints = slices.DeleteFunc(o.namespaces[i].Endpoints,
+			func(e hns.EndpointID) bool { return e == endpoint })
 	}
 }
 

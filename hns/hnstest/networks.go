@@ -30,16 +30,17 @@ func (f *Fake) NetworkByName(ctx context.Context, name string) (hns.Network, err
 	})
 }
 
-// CreateNetwork implements the method of hcn.Client. It refuses a type that HNS does not know, subnets that are not valid or overlap
-// with each other or with those of another network (unverified, no. 66; the emulated HNS does so with the profile ws2022-subnets), and a
-// name or id that another network has.
+// CreateNetwork implements the method of hcn.Client. It refuses a type that HNS does not know, subnets that are not
+// valid or overlap with each other or with those of another network (unverified, no. 66; the emulated HNS does so with
+// the profile ws2022-subnets), and a name or id that another network has.
 func (f *Fake) CreateNetwork(ctx context.Context, network hns.Network) (hns.Network, error) {
 	return doing(ctx, f, "create network", func(Outcome) (hns.Network, error) {
 		if network.Type == "" {
 			network.Type = "NAT"
 		}
 		if network.Adapter != "" && len(f.Cards) > 0 && !slices.Contains(f.Cards, network.Adapter) {
-			return hns.Network{}, fail(hns.Invalid, hns.CodeNoAdapter, "create network %s on %s", network.Name, network.Adapter)
+			return hns.Network{}, fail(hns.Invalid, hns.CodeNoAdapter, "create network %s on %s", network.Name,
+				network.Adapter)
 		}
 		if err := f.checkNetwork(network); err != nil {
 			return hns.Network{}, err
@@ -57,7 +58,8 @@ func (f *Fake) CreateNetwork(ctx context.Context, network hns.Network) (hns.Netw
 	})
 }
 
-// checkNetwork returns the error with which HNS refuses a new network, nil if it accepts it. The codes are those of HNS.
+// checkNetwork returns the error with which HNS refuses a new network, nil if it accepts it. The codes are those of
+// HNS.
 func (o *objects) checkNetwork(network hns.Network) error {
 	doing := "create network " + network.Name
 	if !slices.Contains(networkTypes, network.Type) {
@@ -90,8 +92,8 @@ func (o *objects) checkNetwork(network hns.Network) error {
 	return nil
 }
 
-// DeleteNetwork implements the method of hcn.Client. A network with an endpoint that is in a namespace is refused; endpoints that are in
-// none go with their network. One that is gone is success.
+// DeleteNetwork implements the method of hcn.Client. A network with an endpoint that is in a namespace is refused;
+// endpoints that are in none go with their network. One that is gone is success.
 func (f *Fake) DeleteNetwork(ctx context.Context, id hns.NetworkID) error {
 	return f.change(ctx, "delete network", func() error {
 		inUse := func(e hns.Endpoint) bool { return e.Network == id && e.Namespace != "" }
@@ -123,7 +125,8 @@ func (f *Fake) DumpNetworks() string {
 			line += " with host route"
 		}
 		for _, r := range n.RemoteSubnets {
-			lines = append(lines, fmt.Sprintf("network %s remote subnet %s vsid %d at %s %s\n", n.Name, r.Prefix, r.VSID, r.Provider, r.MAC))
+			lines = append(lines, fmt.Sprintf("network %s remote subnet %s vsid %d at %s %s\n", n.Name, r.Prefix,
+				r.VSID, r.Provider, r.MAC))
 		}
 		lines = append(lines, line+"\n")
 

@@ -36,15 +36,17 @@ func TestCreateNetwork(t *testing.T) {
 		class   hns.Class
 		code    uint32
 	}{
-		"new":                               {network("b", hns.L2Bridge, "10.2.0.0/24"), "", 0},
-		"two subnets":                       {network("b", hns.L2Bridge, "10.2.0.0/24", "fd00:2::/64"), "", 0},
-		"the type is missing":               {network("b", "", "10.2.0.0/24"), "", 0},
-		"a name that exists":                {network("a", hns.L2Bridge, "10.2.0.0/24"), hns.Exists, 0x803b0010},
-		"a subnet of another network":       {network("b", hns.L2Bridge, "10.1.0.128/25"), hns.Invalid, 0x803b0032},
-		"overlapping subnets":               {network("b", hns.L2Bridge, "10.2.0.0/16", "10.2.3.0/24"), hns.Invalid, 0x803b0032},
-		"a type that HNS does not know":     {network("b", "L3Bridge", "10.2.0.0/24"), hns.Invalid, 0x803b000b},
-		"IPv6 in an overlay":                {network("b", hns.Overlay, "fd00:2::/64"), hns.Invalid, 0x803b0030},
-		"a subnet that is not valid at all": {hns.Network{Name: "b", Type: hns.L2Bridge, Subnets: make([]hns.Subnet, 1)}, hns.Invalid, 0x803b0032},
+		"new":                         {network("b", hns.L2Bridge, "10.2.0.0/24"), "", 0},
+		"two subnets":                 {network("b", hns.L2Bridge, "10.2.0.0/24", "fd00:2::/64"), "", 0},
+		"the type is missing":         {network("b", "", "10.2.0.0/24"), "", 0},
+		"a name that exists":          {network("a", hns.L2Bridge, "10.2.0.0/24"), hns.Exists, 0x803b0010},
+		"a subnet of another network": {network("b", hns.L2Bridge, "10.1.0.128/25"), hns.Invalid, 0x803b0032},
+		"overlapping subnets": {network("b", hns.L2Bridge, "10.2.0.0/16", "10.2.3.0/24"), hns.Invalid,
+			0x803b0032},
+		"a type that HNS does not know": {network("b", "L3Bridge", "10.2.0.0/24"), hns.Invalid, 0x803b000b},
+		"IPv6 in an overlay":            {network("b", hns.Overlay, "fd00:2::/64"), hns.Invalid, 0x803b0030},
+		"a subnet that is not valid at all": {hns.Network{Name: "b", Type: hns.L2Bridge,
+			Subnets: make([]hns.Subnet, 1)}, hns.Invalid, 0x803b0032},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := New(hns.Version{Major: 13})
@@ -70,7 +72,8 @@ func TestDeleteNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := f.CreateEndpoint(ctx, hns.Endpoint{Name: "a_ep", Network: made.ID, Addrs: []netip.Addr{netip.MustParseAddr("10.1.0.2")}})
+	e, err := f.CreateEndpoint(ctx,
+		hns.Endpoint{Name: "a_ep", Network: made.ID, Addrs: []netip.Addr{netip.MustParseAddr("10.1.0.2")}})
 	if err != nil {
 		t.Fatal(err)
 	}

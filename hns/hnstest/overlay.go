@@ -11,7 +11,8 @@ import (
 // Overlay is a Fake that can change overlay networks too, as hcn.Overlay is a Client that can.
 type Overlay struct{ *Fake }
 
-// AddRemoteSubnet implements the method of hcn.Overlay. It refuses a policy that is there exactly so, and takes a second one of a range.
+// AddRemoteSubnet implements the method of hcn.Overlay. It refuses a policy that is there exactly so, and takes a
+// second one of a range.
 func (f Overlay) AddRemoteSubnet(ctx context.Context, network hns.NetworkID, r hns.RemoteSubnet) error {
 	return f.changeNetwork(ctx, "add remote subnet", network, func(n *hns.Network) error {
 		if slices.Contains(n.RemoteSubnets, r) {
@@ -25,7 +26,8 @@ func (f Overlay) AddRemoteSubnet(ctx context.Context, network hns.NetworkID, r h
 // RemoveRemoteSubnet implements the method of hcn.Overlay: all fields have to match.
 func (f Overlay) RemoveRemoteSubnet(ctx context.Context, network hns.NetworkID, r hns.RemoteSubnet) error {
 	return f.changeNetwork(ctx, "remove remote subnet", network, func(n *hns.Network) error {
-		n.RemoteSubnets = slices.DeleteFunc(slices.Clone(n.RemoteSubnets), func(have hns.RemoteSubnet) bool { return have == r })
+		n.RemoteSubnets = slices.DeleteFunc(slices.Clone(n.RemoteSubnets),
+			func(have hns.RemoteSubnet) bool { return have == r })
 		return nil
 	})
 }
@@ -55,7 +57,8 @@ func (f Overlay) changeNetwork(ctx context.Context, what string, id hns.NetworkI
 	return err
 }
 
-// Provide gives the overlay network of that name the addresses that HNS reports some time after it was made (see LateProvider).
+// Provide gives the overlay network of that name the addresses that HNS reports some time after it was made (see
+// LateProvider).
 func (f Overlay) Provide(name string, provider netip.Addr, mac string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,12 +9,13 @@ import (
 
 // Options of a connection to the API server.
 type Options struct {
-	// Kubeconfig is a file; empty means in-cluster credentials, unless Master, the server's URL, is given beside or instead.
+	// Kubeconfig is a file; empty means in-cluster credentials, unless Master, the server's URL, is given beside or
+	// instead.
 	Kubeconfig, Master string
 	// UserAgent is what the client calls itself.
 	UserAgent string
-	// QPS is requests per second, Burst how many may go at once; zero means client-go's defaults (5 and 10), a negative QPS
-	// no limit.
+	// QPS is requests per second, Burst how many may go at once; zero means client-go's defaults (5 and 10), a
+	// negative QPS no limit.
 	QPS   float32
 	Burst int
 }

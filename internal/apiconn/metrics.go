@@ -17,8 +17,9 @@ import (
 // of bodies, and seconds that certificates of exec plugins live, from ten minutes to four years.
 var (
 	latencyBuckets = []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}
-	sizeBuckets    = []float64{64, 256, 512, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
-	ageBuckets     = []float64{600, 1800, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000, 124416000}
+	sizeBuckets    = []float64{64, 256, 512, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20,
+		16 << 20}
+	ageBuckets = []float64{600, 1800, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000, 124416000}
 )
 
 // clientMetrics are client-go's, by upstream's names, labels and buckets.
@@ -43,8 +44,10 @@ var theClientMetrics = sync.OnceValue(func() *clientMetrics {
 			"Latency of requests to the API server by verb and host.", latencyBuckets)},
 		RateLimiterLatency: latency{m.histogram("rest_client_rate_limiter_duration_seconds",
 			"How long requests waited for the client's own rate limit.", latencyBuckets)},
-		RequestSize:  size{m.histogram("rest_client_request_size_bytes", "Size of requests by verb and host.", sizeBuckets)},
-		ResponseSize: size{m.histogram("rest_client_response_size_bytes", "Size of answers by verb and host.", sizeBuckets)},
+		RequestSize: size{m.histogram("rest_client_request_size_bytes", "Size of requests by verb and host.",
+			sizeBuckets)},
+		ResponseSize: size{m.histogram("rest_client_response_size_bytes", "Size of answers by verb and host.",
+			sizeBuckets)},
 		RequestResult: result{m.counter("rest_client_requests_total",
 			"Requests to the API server by code, method and host.", "code", "method", "host")},
 		RequestRetry: result{m.counter("rest_client_request_retries_total",
@@ -57,7 +60,8 @@ var theClientMetrics = sync.OnceValue(func() *clientMetrics {
 		TransportCreateCalls: outcome{m.counter("rest_client_transport_create_calls_total",
 			"Transports that clients asked for, by what the cache had: hit, miss, miss-gc, uncacheable.", "result")},
 		TransportCAReloads: reload{m.counter("rest_client_transport_ca_reload_total",
-			"Times that a file with the server's authorities was read again, by result and reason.", "result", "reason")},
+			"Times that a file with the server's authorities was read again, by result and reason.", "result",
+			"reason")},
 		TransportCertRotationGCCalls: counted{unused},
 		TransportCacheGCCalls: outcome{m.counter("rest_client_transport_cache_gc_calls_total",
 			"Entries of the cache whose transport nothing uses any more, by result: deleted, skipped.", "result")},

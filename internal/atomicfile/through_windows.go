@@ -13,7 +13,8 @@ const (
 	pause    = 100 * time.Millisecond
 )
 
-// replace uses MOVEFILE_WRITE_THROUGH, with which MoveFileEx returns when the rename is on the disk. os.Rename does not.
+// replace uses MOVEFILE_WRITE_THROUGH, with which MoveFileEx returns when the rename is on the disk. os.Rename does
+// not.
 func replace(from, to string) error {
 	old, err := windows.UTF16PtrFromString(from)
 	if err != nil {

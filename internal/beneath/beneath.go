@@ -1,8 +1,9 @@
-// Package beneath opens files in folders that a program may change which is not to be trusted, such as a container. It follows no links, on Linux
-// and on Windows, and waits for nothing: a named pipe or a device in the place of a file is an error.
+// Package beneath opens files in folders that a program may change which is not to be trusted, such as a container. It
+// follows no links, on Linux and on Windows, and waits for nothing: a named pipe or a device in the place of a file is
+// an error.
 //
-// Each element of a path is looked at first and then opened from the open folder above it. It counts only if what was opened is what was looked at.
-// So a link that takes an element's place meanwhile is never followed to an end.
+// Each element of a path is looked at first and then opened from the open folder above it. It counts only if what was
+// opened is what was looked at. So a link that takes an element's place meanwhile is never followed to an end.
 package beneath
 
 import (
@@ -14,11 +15,12 @@ import (
 	"strings"
 )
 
-// ErrKind is the error about something that is not of the kind that was asked for: a link, a named pipe, a device, a folder in place of a file.
+// ErrKind is the error about something that is not of the kind that was asked for: a link, a named pipe, a device, a
+// folder in place of a file.
 var ErrKind = errors.New("it is a link or of another kind")
 
-// Folder opens the folder below root that the elements lead to, each the name of a folder in the one before. root itself may be a link. The caller
-// closes what it gets.
+// Folder opens the folder below root that the elements lead to, each the name of a folder in the one before. root
+// itself may be a link. The caller closes what it gets.
 func Folder(root string, elements ...string) (*os.Root, error) {
 	at, err := os.OpenRoot(root)
 	if err != nil {

@@ -13,8 +13,10 @@ import (
 func tree(t *testing.T) (root, outside string) {
 	t.Helper()
 	root, outside = t.TempDir(), t.TempDir()
-	err := errors.Join(os.MkdirAll(filepath.Join(root, "a", "b"), 0o755), os.WriteFile(filepath.Join(root, "a", "b", "file"), []byte("own"), 0o600),
-		os.MkdirAll(filepath.Join(outside, "b"), 0o755), os.WriteFile(filepath.Join(outside, "b", "file"), []byte("secret"), 0o600))
+	err := errors.Join(os.MkdirAll(filepath.Join(root, "a", "b"), 0o755),
+		os.WriteFile(filepath.Join(root, "a", "b", "file"), []byte("own"), 0o600),
+		os.MkdirAll(filepath.Join(outside, "b"), 0o755),
+		os.WriteFile(filepath.Join(outside, "b", "file"), []byte("secret"), 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,8 @@ func TestFile(t *testing.T) {
 	if text, err := io.ReadAll(f); err != nil || string(text) != "own" {
 		t.Errorf("%q %v", text, err)
 	}
-	for _, bad := range [][]string{{}, {"a"}, {"a", "b"}, {"a", "b", ""}, {"a", "..", "a", "b", "file"}, {"a/b", "file"}, {`a\b`, "file"}, {"."}, {"/", "a"}} {
+	for _, bad := range [][]string{{}, {"a"}, {"a", "b"}, {"a", "b", ""}, {"a", "..", "a", "b", "file"},
+		{"a/b", "file"}, {`a\b`, "file"}, {"."}, {"/", "a"}} {
 		if f, err := File(root, bad...); err == nil {
 			f.Close()
 			t.Errorf("%q was opened", bad)
@@ -52,7 +55,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestLinks: a link at any element is refused, also one that stays below the root, and one that leads to the file itself. The root may be one.
+// TestLinks: a link at any element is refused, also one that stays below the root, and one that leads to the file
+// itself. The root may be one.
 func TestLinks(t *testing.T) {
 	for _, inside := range []bool{true, false} {
 		for _, at := range []string{"a", "a/b", "a/b/file"} {
@@ -67,7 +71,8 @@ func TestLinks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			targets := map[string]string{"a": base, "a/b": filepath.Join(base, "b"), "a/b/file": filepath.Join(base, "b", "file")}
+			targets := map[string]string{"a": base, "a/b": filepath.Join(base, "b"),
+				"a/b/file": filepath.Join(base, "b", "file")}
 			link(t, targets[at], filepath.Join(root, filepath.FromSlash(at)))
 			if f, err := File(root, "a", "b", "file"); !errors.Is(err, ErrKind) {
 				f.Close()

@@ -61,7 +61,8 @@ func TestRemoveBushy(t *testing.T) {
 	for i := range 3 * removeDepth {
 		err := os.MkdirAll(filepath.Join(at, "empty"), 0o700)
 		for j := range 3 {
-			err = errors.Join(err, os.Symlink(outside, filepath.Join(at, fmt.Sprint("link", j))), unix.Mkfifo(filepath.Join(at, fmt.Sprint("pipe", j)), 0o600),
+			err = errors.Join(err, os.Symlink(outside, filepath.Join(at, fmt.Sprint("link", j))),
+				unix.Mkfifo(filepath.Join(at, fmt.Sprint("pipe", j)), 0o600),
 				os.MkdirAll(filepath.Join(at, fmt.Sprint("side", j), "below"), 0o700))
 		}
 		if err != nil {
@@ -89,7 +90,8 @@ func TestRemoveBushy(t *testing.T) {
 
 func TestRemoveSingle(t *testing.T) {
 	dir := t.TempDir()
-	err := errors.Join(os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), os.Symlink("file", filepath.Join(dir, "link")))
+	err := errors.Join(os.WriteFile(filepath.Join(dir, "file"), nil, 0o600),
+		os.Symlink("file", filepath.Join(dir, "link")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +137,8 @@ func TestRemoveMount(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(dir, "file")); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("depth %d: the rest is still there: %v", depth, err)
 		}
-		if err := errors.Join(unix.Unmount(fmt.Sprintf("/proc/self/fd/%d", hold), unix.MNT_DETACH), unix.Close(hold), RemoveAll(dir)); err != nil {
+		if err := errors.Join(unix.Unmount(fmt.Sprintf("/proc/self/fd/%d", hold), unix.MNT_DETACH), unix.Close(hold),
+			RemoveAll(dir)); err != nil {
 			t.Errorf("depth %d: %v", depth, err)
 		}
 	}
@@ -200,8 +203,10 @@ func TestRemoveEnds(t *testing.T) {
 func TestRemoveRace(t *testing.T) {
 	base, outside := t.TempDir(), t.TempDir()
 	dir := filepath.Join(base, "top")
-	err := errors.Join(os.Mkdir(filepath.Join(base, "beside"), 0o700), os.WriteFile(filepath.Join(base, "beside", "secret"), nil, 0o600),
-		os.MkdirAll(filepath.Join(outside, "d", "d"), 0o700), os.WriteFile(filepath.Join(outside, "d", "secret"), nil, 0o600))
+	err := errors.Join(os.Mkdir(filepath.Join(base, "beside"), 0o700),
+		os.WriteFile(filepath.Join(base, "beside", "secret"), nil, 0o600),
+		os.MkdirAll(filepath.Join(outside, "d", "d"), 0o700),
+		os.WriteFile(filepath.Join(outside, "d", "secret"), nil, 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +246,8 @@ func TestRemoveRace(t *testing.T) {
 	stop.Store(true)
 	swapper.Wait()
 	t.Logf("%d swaps and %d moves beside %d removals", swaps, moves, removals)
-	for _, secret := range []string{filepath.Join(base, "beside", "secret"), filepath.Join(outside, "d", "secret"), filepath.Join(outside, "d", "d")} {
+	for _, secret := range []string{filepath.Join(base, "beside", "secret"), filepath.Join(outside, "d", "secret"),
+		filepath.Join(outside, "d", "d")} {
 		if _, err := os.Lstat(secret); err != nil {
 			t.Error(err)
 		}

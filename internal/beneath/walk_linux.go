@@ -108,7 +108,8 @@ func WalkFrom(ctx context.Context, top *os.File, visit func(*Entry) (enter bool,
 
 // openFolderAt opens a folder that is in another one, and not the target of a link.
 func openFolderAt(parent int, name string) (*os.File, error) {
-	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC,
+		0)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,6 @@
-// Package bootrecord is the boot record of a Windows node: what its programs have brought about since the machine has started. A program
-// reads there whether what it needs is of this boot or of an earlier one, also while the API server is away.
+// Package bootrecord is the boot record of a Windows node: what its programs have brought about since the machine has
+// started. A program reads there whether what it needs is of this boot or of an earlier one, also while the API server
+// is away.
 //
 // The record is a folder with one file for each program, which that program alone writes:
 //
@@ -61,8 +62,8 @@ func Read(file string) (Record, error) {
 	return r, nil
 }
 
-// Write replaces a file of the record, whose folder it makes. It writes nothing if the file says the same of any time. Since is set here.
-// When Write returns nil, the record outlives a power failure.
+// Write replaces a file of the record, whose folder it makes. It writes nothing if the file says the same of any time.
+// Since is set here. When Write returns nil, the record outlives a power failure.
 func Write(file string, r Record) error {
 	have, err := Read(file)
 	if r.Since = have.Since; err == nil && have == r {

@@ -54,7 +54,8 @@ func TestWrite(t *testing.T) {
 	})
 }
 
-// The gate opens with the record of this boot, not with what an earlier one, a power failure or a half-made network left.
+// The gate opens with the record of this boot, not with what an earlier one, a power failure or a half-made network
+// left.
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
@@ -70,7 +71,8 @@ func TestGate(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		for _, text := range []string{`{"bootID":"7","phase":"ready"}`, "", `{"bootID":"8","phase":"waiting"}`, `{"bootID":"8","ph`} {
+		for _, text := range []string{`{"bootID":"7","phase":"ready"}`, "", `{"bootID":"8","phase":"waiting"}`,
+			`{"bootID":"8","ph`} {
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +83,8 @@ func TestGate(t *testing.T) {
 				t.Fatalf("%q has opened the gate", text)
 			default:
 			}
-			if why := g.Why(); !strings.Contains(why, "the pod network of this boot is not made yet (porthole-routes)") {
+			if why := g.Why(); !strings.Contains(why,
+				"the pod network of this boot is not made yet (porthole-routes)") {
 				t.Errorf("%q: %q", text, why)
 			}
 		}
@@ -128,7 +131,8 @@ func TestString(t *testing.T) {
 	if err != nil || boot.Empty() {
 		t.Fatalf("%+v, %v", boot, err)
 	}
-	if got := boot.String(); !strings.HasPrefix(got, "boot 8: pod network 10.244.1.0/24 ready since 2") || !strings.HasSuffix(got, ", services of boot 7, pods never ready") {
+	if got := boot.String(); !strings.HasPrefix(got, "boot 8: pod network 10.244.1.0/24 ready since 2") ||
+		!strings.HasSuffix(got, ", services of boot 7, pods never ready") {
 		t.Error(got)
 	}
 

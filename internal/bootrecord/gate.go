@@ -8,18 +8,20 @@ import (
 	"time"
 )
 
-// gatePeriod is how often a closed gate reads the file. A pod that starts with the machine waits half of it longer on average.
+// gatePeriod is how often a closed gate reads the file. A pod that starts with the machine waits half of it longer on
+// average.
 const gatePeriod = 100 * time.Millisecond
 
-// Gate keeps pods from starting before the pod network of this boot is right. It opens once; a later failure of the network is not its
-// business. A nil Gate is open.
+// Gate keeps pods from starting before the pod network of this boot is right. It opens once; a later failure of the
+// network is not its business. A nil Gate is open.
 type Gate struct {
 	network, pods, bootID string
 	why                   atomic.Pointer[string]
 }
 
-// NewGate returns the gate that the file boot.json of a record opens in a boot. It is open if the file says so already: then this is a
-// mere restart of the kubelet. NewGate returns nil, which is open, without a file; with one, the id of the boot must be known.
+// NewGate returns the gate that the file boot.json of a record opens in a boot. It is open if the file says so
+// already: then this is a mere restart of the kubelet. NewGate returns nil, which is open, without a file; with one,
+// the id of the boot must be known.
 func NewGate(network, bootID string) (*Gate, error) {
 	if network == "" {
 		return nil, nil
@@ -50,8 +52,8 @@ func (g *Gate) Why() string {
 	return *g.why.Load()
 }
 
-// Run waits until the gate opens, then calls opened; or until ctx ends. It records either state. The error is that of the record, which
-// others only show: the gate does not depend on it.
+// Run waits until the gate opens, then calls opened; or until ctx ends. It records either state. The error is that of
+// the record, which others only show: the gate does not depend on it.
 func (g *Gate) Run(ctx context.Context, opened func()) error {
 	if g == nil {
 		return nil

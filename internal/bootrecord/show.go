@@ -17,7 +17,8 @@ type Boot struct {
 	Pods     *Record `json:"pods,omitempty"`
 }
 
-// ReadBoot reads the record in a folder. The error names files that cannot be read; the others are returned all the same.
+// ReadBoot reads the record in a folder. The error names files that cannot be read; the others are returned all the
+// same.
 func ReadBoot(folder, bootID string) (Boot, error) {
 	var errs []error
 	read := func(name string) *Record {
@@ -37,7 +38,8 @@ func ReadBoot(folder, bootID string) (Boot, error) {
 // Empty reports whether no program has recorded anything.
 func (b Boot) Empty() bool { return b.Network == nil && b.Services == nil && b.Pods == nil }
 
-// String is one line, such as "boot 42: pod network 10.244.7.0/24 ready since 09:15:02, services ready since 09:15:04, pods wait".
+// String is one line, such as "boot 42: pod network 10.244.7.0/24 ready since 09:15:02, services ready since 09:15:04,
+// pods wait".
 func (b Boot) String() string {
 	network := "pod network"
 	if b.Network != nil && b.Network.PodCIDR != "" {
@@ -47,7 +49,8 @@ func (b Boot) String() string {
 	if id == "" {
 		id = "(not known)"
 	}
-	return "boot " + id + ": " + strings.Join([]string{b.line(network, b.Network), b.line("services", b.Services), b.line("pods", b.Pods)}, ", ")
+	return "boot " + id + ": " +
+		strings.Join([]string{b.line(network, b.Network), b.line("services", b.Services), b.line("pods", b.Pods)}, ", ")
 }
 
 func (b Boot) line(what string, r *Record) string {

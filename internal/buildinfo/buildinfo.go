@@ -18,8 +18,10 @@ func Metric(version string) prometheus.Collector {
 		Name: "kubernetes_build_info",
 		Help: "The version of Kubernetes whose behaviour this program has. The value is always 1.",
 		ConstLabels: prometheus.Labels{
-			"major": major, "minor": minor, "git_version": version, "git_commit": "", "git_tree_state": "", "build_date": "",
-			"go_version": runtime.Version(), "compiler": runtime.Compiler, "platform": runtime.GOOS + "/" + runtime.GOARCH,
+			"major": major, "minor": minor, "git_version": version, "git_commit": "", "git_tree_state": "",
+			"build_date": "",
+			"go_version": runtime.Version(), "compiler": runtime.Compiler,
+			"platform": runtime.GOOS + "/" + runtime.GOARCH,
 		},
 	})
 

@@ -12,10 +12,14 @@ import (
 
 // Classes and interfaces of netfw.h.
 var (
-	classPolicy = windows.GUID{Data1: 0xe2b3c97f, Data2: 0x6ae1, Data3: 0x41ac, Data4: [8]byte{0x81, 0x7a, 0xf6, 0xf9, 0x21, 0x66, 0xd7, 0xdd}}
-	classRule   = windows.GUID{Data1: 0x2c5bc43e, Data2: 0x3369, Data3: 0x4c33, Data4: [8]byte{0xab, 0x0c, 0xbe, 0x94, 0x69, 0x67, 0x7a, 0xf4}}
-	idPolicy    = windows.GUID{Data1: 0x98325047, Data2: 0xc671, Data3: 0x4174, Data4: [8]byte{0x8d, 0x81, 0xde, 0xfc, 0xd3, 0xf0, 0x31, 0x86}}
-	idRule      = windows.GUID{Data1: 0xaf230d27, Data2: 0xbaba, Data3: 0x4e42, Data4: [8]byte{0xac, 0xed, 0xf5, 0x24, 0xf2, 0x2c, 0xfc, 0xe2}}
+	classPolicy = windows.GUID{Data1: 0xe2b3c97f, Data2: 0x6ae1, Data3: 0x41ac,
+		Data4: [8]byte{0x81, 0x7a, 0xf6, 0xf9, 0x21, 0x66, 0xd7, 0xdd}}
+	classRule = windows.GUID{Data1: 0x2c5bc43e, Data2: 0x3369, Data3: 0x4c33,
+		Data4: [8]byte{0xab, 0x0c, 0xbe, 0x94, 0x69, 0x67, 0x7a, 0xf4}}
+	idPolicy = windows.GUID{Data1: 0x98325047, Data2: 0xc671, Data3: 0x4174,
+		Data4: [8]byte{0x8d, 0x81, 0xde, 0xfc, 0xd3, 0xf0, 0x31, 0x86}}
+	idRule = windows.GUID{Data1: 0xaf230d27, Data2: 0xbaba, Data3: 0x4e42,
+		Data4: [8]byte{0xac, 0xed, 0xf5, 0x24, 0xf2, 0x2c, 0xfc, 0xe2}}
 )
 
 // Places of functions in the tables of interfaces, as netfw.h lists them behind the seven of IUnknown and IDispatch.
@@ -99,14 +103,16 @@ func withText(text string, do func(uintptr) error) error {
 func create(class, id *windows.GUID) (*object, error) {
 	const inProcess = 1 // CLSCTX_INPROC_SERVER
 	var o *object
-	result, _, _ := coCreate.Call(uintptr(unsafe.Pointer(class)), 0, inProcess, uintptr(unsafe.Pointer(id)), uintptr(unsafe.Pointer(&o)))
+	result, _, _ := coCreate.Call(uintptr(unsafe.Pointer(class)), 0, inProcess, uintptr(unsafe.Pointer(id)),
+		uintptr(unsafe.Pointer(&o)))
 	return o, failed(result)
 }
 
 // rules is INetFwRules.
 type rules struct{ *object }
 
-// withRules calls do with the firewall rules of this host. It holds its thread meanwhile, because COM is initialized for each thread.
+// withRules calls do with the firewall rules of this host. It holds its thread meanwhile, because COM is initialized
+// for each thread.
 func withRules(do func(rules) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -132,7 +138,9 @@ func withRules(do func(rules) error) error {
 // get returns a rule; errNoRule if there is none of this name.
 func (r rules) get(name string) (Rule, error) {
 	var o *object
-	if err := withText(name, func(text uintptr) error { return r.call(rulesItem, text, uintptr(unsafe.Pointer(&o))) }); err != nil {
+	if err := withText(name, func(text uintptr) error {
+		return r.call(rulesItem, text, uintptr(unsafe.Pointer(&o)))
+	}); err != nil {
 		return Rule{}, err
 	}
 	defer o.release()
@@ -140,7 +148,8 @@ func (r rules) get(name string) (Rule, error) {
 	out, read := Rule{Name: name}, reader{object: o}
 	out.Program, out.Ports, out.Group = read.text(ruleProgram), every(read.text(rulePorts)), read.text(ruleGroup)
 	out.Protocol = read.number(ruleProtocol)
-	whole := read.number(ruleDirection) == directionIn && read.number(ruleAction) == actionAllow && uint16(read.number(ruleEnabled)) == variantTrue &&
+	whole := read.number(ruleDirection) == directionIn && read.number(ruleAction) == actionAllow &&
+		uint16(read.number(ruleEnabled)) == variantTrue &&
 		read.number(ruleProfiles) == allProfiles
 	for _, place := range []int{ruleService, ruleRemotePorts, ruleLocal, ruleRemote} {
 		whole = whole && every(read.text(place)) == ""
@@ -193,8 +202,10 @@ func (r rules) add(rule Rule) error {
 		return withText(value, func(b uintptr) error { return o.call(place+1, b) })
 	}
 	number := func(place int, value uintptr) error { return o.call(place+1, value) }
-	err = errors.Join(text(ruleName, rule.Name), text(ruleGroup, rule.Group), text(ruleProgram, rule.Program), number(ruleProtocol, uintptr(rule.Protocol)),
-		text(rulePorts, rule.Ports), number(ruleDirection, directionIn), number(ruleAction, actionAllow), number(ruleProfiles, allProfiles), number(ruleEnabled, variantTrue))
+	err = errors.Join(text(ruleName, rule.Name), text(ruleGroup, rule.Group), text(ruleProgram, rule.Program),
+		number(ruleProtocol, uintptr(rule.Protocol)),
+		text(rulePorts, rule.Ports), number(ruleDirection, directionIn), number(ruleAction, actionAllow),
+		number(ruleProfiles, allProfiles), number(ruleEnabled, variantTrue))
 	if err != nil {
 		return err
 	}

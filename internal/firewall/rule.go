@@ -1,5 +1,5 @@
-// Package firewall makes rules of Windows' inbound firewall through its COM interfaces (netfw.h), without starting a program. It only adds,
-// reads and removes rules by their names; profiles and policies stay as they are.
+// Package firewall makes rules of Windows' inbound firewall through its COM interfaces (netfw.h), without starting a
+// program. It only adds, reads and removes rules by their names; profiles and policies stay as they are.
 package firewall
 
 import "errors"
@@ -14,8 +14,8 @@ type Rule struct {
 	Protocol int32 `json:"protocol"`
 	// Ports are local ones, such as "10250" or "80,90-99"; "" for all.
 	Ports string `json:"ports,omitempty"`
-	// Limited is set for a rule that was read and does not allow all that its other fields say: it blocks, is disabled, or is for some
-	// profiles, addresses, services or outgoing packets only.
+	// Limited is set for a rule that was read and does not allow all that its other fields say: it blocks, is
+	// disabled, or is for some profiles, addresses, services or outgoing packets only.
 	Limited bool `json:"limited,omitempty"`
 }
 

@@ -1,5 +1,5 @@
-// Package httpserve serves the short HTTP pages of a program: status, health, metrics. It is not for streams: the kubelet's API,
-// whose answers last as long as a user looks at them, has a server of its own.
+// Package httpserve serves the short HTTP pages of a program: status, health, metrics. It is not for streams: the
+// kubelet's API, whose answers last as long as a user looks at them, has a server of its own.
 package httpserve
 
 import (
@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Limits for one client: none may hold a connection for ever without asking, or make the server keep more than a small request.
+// Limits for one client: none may hold a connection for ever without asking, or make the server keep more than a small
+// request.
 const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
@@ -21,7 +22,8 @@ const (
 //
 // If serving ends without stop, failed is called once with the reason, from another goroutine; failed may be nil.
 func Start(listener net.Listener, handler http.Handler, failed func(error)) (stop func()) {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes}
 
 	go func() {
 		err := server.Serve(listener)

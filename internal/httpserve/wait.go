@@ -8,13 +8,15 @@ import (
 	"time"
 )
 
-// The parameters of a question that waits for news: unlike is the Sum of the answer that the client has, wait a duration such as "10s". The answer comes as
-// soon as it is another one, or after that time, whichever is first. A program that does not know the parameters answers at once.
+// The parameters of a question that waits for news: unlike is the Sum of the answer that the client has, wait a
+// duration such as "10s". The answer comes as soon as it is another one, or after that time, whichever is first. A
+// program that does not know the parameters answers at once.
 const (
 	unlikeParameter, waitParameter = "unlike", "wait"
 	// LongestWait bounds what a client may ask for. The kubelet, which passes such questions on, gives a program 20 s.
 	LongestWait = 15 * time.Second
-	// looks is how often an answer is made anew while a client waits. Most programs hear of a change in some milliseconds, and a page shows it within a second.
+	// looks is how often an answer is made anew while a client waits. Most programs hear of a change in some
+	// milliseconds, and a page shows it within a second.
 	looks = 300 * time.Millisecond
 )
 
@@ -29,7 +31,8 @@ func WaitQuery(last []byte, wait time.Duration) url.Values {
 	return url.Values{unlikeParameter: {Sum(last)}, waitParameter: {wait.String()}}
 }
 
-// AnswerNews writes what answer returns, as JSON. If the client asked for news, it waits until that differs from what the client has.
+// AnswerNews writes what answer returns, as JSON. If the client asked for news, it waits until that differs from what
+// the client has.
 func AnswerNews(w http.ResponseWriter, r *http.Request, answer func() []byte) {
 	query := r.URL.Query()
 	wait, err := time.ParseDuration(query.Get(waitParameter))

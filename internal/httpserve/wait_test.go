@@ -19,7 +19,8 @@ func ask(answer func() []byte, query string) (code int, body string, took time.D
 	return w.Code, string(data), time.Since(began)
 }
 
-// TestAnswerNews: without parameters, or when the client has something else, the answer comes at once; else when there is news, or when the time is over.
+// TestAnswerNews: without parameters, or when the client has something else, the answer comes at once; else when there
+// is news, or when the time is over.
 func TestAnswerNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const old, news = `{"a":1}`, `{"a":2}`
@@ -28,8 +29,9 @@ func TestAnswerNews(t *testing.T) {
 		answer := func() []byte { return []byte(current.Load().(string)) }
 		same := WaitQuery([]byte(old), 10*time.Second).Encode()
 
-		for query, want := range map[string]time.Duration{"": 0, WaitQuery([]byte(news), time.Minute).Encode(): 0, "unlike=" + Sum([]byte(old)): 0,
-			same: 10 * time.Second, WaitQuery([]byte(old), time.Hour).Encode(): LongestWait} {
+		for query, want := range map[string]time.Duration{"": 0, WaitQuery([]byte(news), time.Minute).Encode(): 0,
+			"unlike=" + Sum([]byte(old)): 0,
+			same:                         10 * time.Second, WaitQuery([]byte(old), time.Hour).Encode(): LongestWait} {
 			if code, body, took := ask(answer, query); code != http.StatusOK || body != old || took != want {
 				t.Errorf("%q: %d %s after %v, not %v", query, code, body, took, want)
 			}

@@ -14,7 +14,8 @@ import (
 type Reviewer struct{ Client kubernetes.Interface }
 
 // ReviewToken answers for one bearer token. Authenticated false in the status is not an error.
-func (r Reviewer) ReviewToken(ctx context.Context, token string, audiences []string) (authnv1.TokenReviewStatus, error) {
+func (r Reviewer) ReviewToken(ctx context.Context, token string, audiences []string) (authnv1.TokenReviewStatus,
+	error) {
 	review := &authnv1.TokenReview{Spec: authnv1.TokenReviewSpec{Token: token, Audiences: audiences}}
 	out, err := r.Client.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
@@ -24,8 +25,10 @@ func (r Reviewer) ReviewToken(ctx context.Context, token string, audiences []str
 }
 
 // ReviewAccess answers whether a user may do what the review asks about. A refusal is no error.
-func (r Reviewer) ReviewAccess(ctx context.Context, spec authzv1.SubjectAccessReviewSpec) (authzv1.SubjectAccessReviewStatus, error) {
-	out, err := r.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authzv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+func (r Reviewer) ReviewAccess(ctx context.Context,
+	spec authzv1.SubjectAccessReviewSpec) (authzv1.SubjectAccessReviewStatus, error) {
+	out, err := r.Client.AuthorizationV1().SubjectAccessReviews().
+		Create(ctx, &authzv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return authzv1.SubjectAccessReviewStatus{}, fmt.Errorf("reviewing access: %w", err)
 	}

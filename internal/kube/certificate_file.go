@@ -24,12 +24,13 @@ type certificateStore interface {
 	CurrentPath() string
 }
 
-// newStore returns the store of the certificates called name ("kubelet-client") in dir. first are the files from which the
-// first certificate and its key may come; they may be "". oneFile asks for the store of Windows on any system.
+// newStore returns the store of the certificates called name ("kubelet-client") in dir. first are the files from which
+// the first certificate and its key may come; they may be "". oneFile asks for the store of Windows on any system.
 //
-// On Linux it is client-go's, which upstream's kubelet uses too: dated files, and a symbolic link to the newest. On Windows a process
-// needs a privilege to make symbolic links. Without it client-go's store fails after each certificate that it got, and the manager requests
-// the next one seconds later, for ever (seen on Wine 8.0, whose os.Symlink makes nothing).
+// On Linux it is client-go's, which upstream's kubelet uses too: dated files, and a symbolic link to the newest. On
+// Windows a process needs a privilege to make symbolic links. Without it client-go's store fails after each
+// certificate that it got, and the manager requests the next one seconds later, for ever (seen on Wine 8.0, whose
+// os.Symlink makes nothing).
 func newStore(name, dir string, first [2]string, oneFile bool) (certificateStore, error) {
 	if oneFile || platform.IsWindows {
 		return &pairFile{name: name, dir: dir, first: first}, nil
@@ -41,9 +42,10 @@ func newStore(name, dir string, first [2]string, oneFile bool) (certificateStore
 	return store, nil
 }
 
-// pairFile is a store of one file, NAME-current.pem, that holds the current certificate and its key. Earlier certificates are not kept.
-// The file has the name and the content of the one that upstream's kubelet writes, so that kubeconfigs that name it stay right; if
-// upstream's kubelet left a link there, the first new certificate replaces the link.
+// pairFile is a store of one file, NAME-current.pem, that holds the current certificate and its key. Earlier
+// certificates are not kept. The file has the name and the content of the one that upstream's kubelet writes, so that
+// kubeconfigs that name it stay right; if upstream's kubelet left a link there, the first new certificate replaces the
+// link.
 type pairFile struct {
 	name, dir string
 	first     [2]string // certificate and key that are used while there is no file; may be ""
@@ -52,8 +54,8 @@ type pairFile struct {
 // CurrentPath returns the path of the file.
 func (s *pairFile) CurrentPath() string { return filepath.Join(s.dir, s.name+"-current.pem") }
 
-// Current reads the certificate. If there is none yet, the error is a *certificate.NoCertKeyError. A file that cannot be read or
-// is no certificate is another error: it is not replaced by a new request.
+// Current reads the certificate. If there is none yet, the error is a *certificate.NoCertKeyError. A file that cannot
+// be read or is no certificate is another error: it is not replaced by a new request.
 func (s *pairFile) Current() (*tls.Certificate, error) {
 	for _, files := range [][2]string{{s.CurrentPath(), s.CurrentPath()}, s.first} {
 		if files[0] == "" || files[1] == "" {
@@ -68,7 +70,8 @@ func (s *pairFile) Current() (*tls.Certificate, error) {
 		}
 		return &pair, nil
 	}
-	none := certificate.NoCertKeyError(fmt.Sprintf("there is no certificate %s, and none in %q", s.CurrentPath(), s.first[0]))
+	none := certificate.NoCertKeyError(fmt.Sprintf("there is no certificate %s, and none in %q", s.CurrentPath(),
+		s.first[0]))
 	return nil, &none
 }
 

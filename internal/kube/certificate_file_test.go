@@ -23,18 +23,21 @@ func selfSigned(t *testing.T, name string) (cert, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	must(t, err)
 	keyDER, err := x509.MarshalECPrivateKey(key)
 	must(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
 
 // TestPairFile: where the current certificate comes from, and what replaces it.
 func TestPairFile(t *testing.T) {
 	dir := t.TempDir()
-	s := &pairFile{name: "kubelet-client", dir: filepath.Join(dir, "pki"), first: [2]string{filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")}}
+	s := &pairFile{name: "kubelet-client", dir: filepath.Join(dir, "pki"),
+		first: [2]string{filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")}}
 	var none *certificate.NoCertKeyError
 	if _, err := s.Current(); !errors.As(err, &none) {
 		t.Fatalf("none yet: %v", err)
@@ -61,7 +64,8 @@ func TestPairFile(t *testing.T) {
 
 	// What is not valid changes nothing.
 	_, other := selfSigned(t, "other")
-	for what, pair := range map[string][2][]byte{"another's key": {cert, other}, "no key": {cert, nil}, "no certificate": {nil, key}} {
+	for what, pair := range map[string][2][]byte{"another's key": {cert, other}, "no key": {cert, nil},
+		"no certificate": {nil, key}} {
 		if _, err := s.Update(pair[0], pair[1]); err == nil {
 			t.Errorf("%s is stored", what)
 		}

@@ -34,11 +34,11 @@ type Credentials struct {
 	Node string
 	// Kubeconfig is the file with the server's address and the credentials. Required.
 	Kubeconfig string
-	// Bootstrap is a kubeconfig whose credentials may only request a certificate. It is used if Kubeconfig does not exist or its
-	// certificate has expired. May be empty.
+	// Bootstrap is a kubeconfig whose credentials may only request a certificate. It is used if Kubeconfig does not
+	// exist or its certificate has expired. May be empty.
 	Bootstrap string
-	// CertDir is where certificates are kept: on Linux kubelet-client-<time>.pem and kubelet-client-current.pem, a link to the newest; on
-	// Windows the newest is the file kubelet-client-current.pem itself.
+	// CertDir is where certificates are kept: on Linux kubelet-client-<time>.pem and kubelet-client-current.pem, a
+	// link to the newest; on Windows the newest is the file kubelet-client-current.pem itself.
 	CertDir string
 	// Rotate requests a new certificate after 70 to 90 % of the old one's lifetime.
 	Rotate    bool
@@ -51,7 +51,8 @@ type Credentials struct {
 
 	// oneFile keeps the certificate as on Windows, on any system. Only tests set it.
 	oneFile bool
-	// check is how often the current certificate is compared with the one in use; zero means certificateCheck. Only tests set it.
+	// check is how often the current certificate is compared with the one in use; zero means certificateCheck. Only
+	// tests set it.
 	check time.Duration
 }
 
@@ -62,8 +63,8 @@ const (
 	certificateFirst = time.Second // until the first certificate
 )
 
-// Connect returns the configuration for the kubelet's clients. It does not wait for a certificate: the API server refuses requests
-// until there is one. Rotation goes on until ctx ends.
+// Connect returns the configuration for the kubelet's clients. It does not wait for a certificate: the API server
+// refuses requests until there is one. Rotation goes on until ctx ends.
 func (c Credentials) Connect(ctx context.Context) (*rest.Config, error) {
 	if !c.Rotate && (c.Bootstrap == "" || usable(c.Kubeconfig)) {
 		_, cfg, err := Load(c.Kubeconfig, c.UserAgent, c.QPS, c.Burst)
@@ -120,8 +121,8 @@ func (c Credentials) load() (asker, user *rest.Config, err error) {
 
 const clientPair = "kubelet-client"
 
-// manager makes what requests and renews the client certificate. The first request is sent as asker, which holds the bootstrap
-// token; later ones as user, which has the certificate that is replaced.
+// manager makes what requests and renews the client certificate. The first request is sent as asker, which holds the
+// bootstrap token; later ones as user, which has the certificate that is replaced.
 func (c Credentials) manager(asker, user *rest.Config) (certificate.Manager, error) {
 	store, err := newStore(clientPair, c.CertDir, [2]string{user.CertFile, user.KeyFile}, c.oneFile)
 	if err != nil {
@@ -134,10 +135,11 @@ func (c Credentials) manager(asker, user *rest.Config) (certificate.Manager, err
 			}
 			return kubernetes.NewForConfig(user)
 		},
-		Template:                &x509.CertificateRequest{Subject: nodeSubject(c.Node)},
-		SignerName:              certsv1.KubeAPIServerClientKubeletSignerName,
-		GetUsages:               certificate.DefaultKubeletClientGetUsages,
-		BootstrapCertificatePEM: asker.CertData, // a certificate inside the kubeconfig is replaced at once, as upstream does
+		Template:   &x509.CertificateRequest{Subject: nodeSubject(c.Node)},
+		SignerName: certsv1.KubeAPIServerClientKubeletSignerName,
+		GetUsages:  certificate.DefaultKubeletClientGetUsages,
+		// a certificate inside the kubeconfig is replaced at once, as upstream does
+		BootstrapCertificatePEM: asker.CertData,
 		BootstrapKeyPEM:         asker.KeyData,
 		CertificateStore:        store,
 	})
@@ -167,14 +169,15 @@ func useManager(cfg *rest.Config, m certificate.Manager, dialer *connrotation.Di
 		}
 		return &tls.Certificate{}, nil
 	}
-	cfg.Transport = utilnet.SetTransportDefaults(&http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second,
-		TLSClientConfig: security, MaxIdleConnsPerHost: 25, DialContext: dialer.DialContext})
+	cfg.Transport = utilnet.SetTransportDefaults(&http.Transport{Proxy: http.ProxyFromEnvironment,
+		TLSHandshakeTimeout: 10 * time.Second,
+		TLSClientConfig:     security, MaxIdleConnsPerHost: 25, DialContext: dialer.DialContext})
 	cfg.TLSClientConfig = rest.TLSClientConfig{}
 	return nil
 }
 
-// follow closes all connections when the certificate has been replaced, so that new ones use it. It calls Lost if there is no valid
-// certificate for too long.
+// follow closes all connections when the certificate has been replaced, so that new ones use it. It calls Lost if
+// there is no valid certificate for too long.
 func (c Credentials) follow(ctx context.Context, m certificate.Manager, dialer *connrotation.Dialer) {
 	log := klog.FromContext(ctx)
 	current, seen := m.Current(), time.Now()
@@ -228,20 +231,24 @@ func usable(path string) bool {
 		return false
 	}
 	certs, err := certutil.ParseCertsPEM(tc.TLS.CertData)
-	return err == nil && !slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return time.Now().After(c.NotAfter) })
+	return err == nil && !slices.ContainsFunc(certs,
+		func(c *x509.Certificate) bool { return time.Now().After(c.NotAfter) })
 }
 
-// writeKubeconfig writes a kubeconfig whose credentials are the files of the certificate. It names the files and does not
-// contain them, since they are replaced when the certificate is renewed.
+// writeKubeconfig writes a kubeconfig whose credentials are the files of the certificate. It names the files and does
+// not contain them, since they are replaced when the certificate is renewed.
 func writeKubeconfig(path string, cfg *rest.Config) error {
-	cluster := &clientcmdapi.Cluster{Server: cfg.Host, InsecureSkipTLSVerify: cfg.Insecure, CertificateAuthority: cfg.CAFile}
+	cluster := &clientcmdapi.Cluster{Server: cfg.Host, InsecureSkipTLSVerify: cfg.Insecure,
+		CertificateAuthority: cfg.CAFile}
 	if cfg.CAFile == "" {
 		cluster.CertificateAuthorityData = cfg.CAData
 	}
 	doc := clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"default-cluster": cluster},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"default-auth": {ClientCertificate: cfg.CertFile, ClientKey: cfg.KeyFile}},
-		Contexts:       map[string]*clientcmdapi.Context{"default-context": {Cluster: "default-cluster", AuthInfo: "default-auth", Namespace: "default"}},
+		Clusters: map[string]*clientcmdapi.Cluster{"default-cluster": cluster},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"default-auth": {ClientCertificate: cfg.CertFile,
+			ClientKey: cfg.KeyFile}},
+		Contexts: map[string]*clientcmdapi.Context{"default-context": {Cluster: "default-cluster",
+			AuthInfo: "default-auth", Namespace: "default"}},
 		CurrentContext: "default-context",
 	}
 	if err := clientcmd.WriteToFile(doc, path); err != nil {
@@ -250,10 +257,11 @@ func writeKubeconfig(path string, cfg *rest.Config) error {
 	return nil
 }
 
-// ServingCertificate requests the certificate of the kubelet's server for the node's addresses. It requests another one when they
-// change, and after 70 to 90 % of its lifetime, until ctx ends. The certificates are kept in dir. The returned function fails until
-// there is a certificate: an administrator has to approve the request.
-func (k *Kubelet) ServingCertificate(ctx context.Context, dir string, addresses func() []v1.NodeAddress) (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), err error) {
+// ServingCertificate requests the certificate of the kubelet's server for the node's addresses. It requests another
+// one when they change, and after 70 to 90 % of its lifetime, until ctx ends. The certificates are kept in dir. The
+// returned function fails until there is a certificate: an administrator has to approve the request.
+func (k *Kubelet) ServingCertificate(ctx context.Context, dir string,
+	addresses func() []v1.NodeAddress) (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), err error) {
 	store, err := newStore("kubelet-server", dir, [2]string{}, false)
 	if err != nil {
 		return nil, err

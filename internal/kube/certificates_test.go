@@ -39,8 +39,9 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 
-	mu       sync.Mutex
-	lifetime time.Duration // of the first certificate; later ones last an hour, so that none is written while the test ends
+	mu sync.Mutex
+	// of the first certificate; later ones last an hour, so that none is written while the test ends
+	lifetime time.Duration
 	requests map[string]*certsv1.CertificateSigningRequest
 	asked    []string // user and signer of each request
 	seen     []string // serial numbers of client certificates that were presented
@@ -50,8 +51,9 @@ func newAuthority(t *testing.T, lifetime time.Duration) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"},
+		NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:  time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	must(t, err)
 	cert, err := x509.ParseCertificate(der)
@@ -148,13 +150,16 @@ func (a *authority) sign(csr *certsv1.CertificateSigningRequest) {
 	if slices.Contains(csr.Spec.Usages, certsv1.UsageServerAuth) {
 		usage = x509.ExtKeyUsageServerAuth
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(int64(100 + len(a.requests))), Subject: req.Subject, DNSNames: req.DNSNames, IPAddresses: req.IPAddresses,
-		NotBefore: time.Now().Add(-time.Second), NotAfter: time.Now().Add(lifetime), ExtKeyUsage: []x509.ExtKeyUsage{usage}, KeyUsage: x509.KeyUsageDigitalSignature}
+	template := &x509.Certificate{SerialNumber: big.NewInt(int64(100 + len(a.requests))), Subject: req.Subject,
+		DNSNames: req.DNSNames, IPAddresses: req.IPAddresses,
+		NotBefore: time.Now().Add(-time.Second), NotAfter: time.Now().Add(lifetime),
+		ExtKeyUsage: []x509.ExtKeyUsage{usage}, KeyUsage: x509.KeyUsageDigitalSignature}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, req.PublicKey, a.key)
 	if err != nil {
 		return
 	}
-	csr.Status.Conditions = []certsv1.CertificateSigningRequestCondition{{Type: certsv1.CertificateApproved, Status: v1.ConditionTrue}}
+	csr.Status.Conditions = []certsv1.CertificateSigningRequestCondition{{Type: certsv1.CertificateApproved,
+		Status: v1.ConditionTrue}}
 	csr.Status.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
@@ -179,8 +184,8 @@ func (a *authority) rootBase64() string {
 	return strings.Trim(string(text), `"`)
 }
 
-// TestClientCertificate: a node that has only a bootstrap token gets a certificate, works with it, and writes a kubeconfig that a
-// later start uses without the token.
+// TestClientCertificate: a node that has only a bootstrap token gets a certificate, works with it, and writes a
+// kubeconfig that a later start uses without the token.
 func TestClientCertificate(t *testing.T) {
 	t.Run("links", func(t *testing.T) { testClientCertificate(t, false) })
 	t.Run("one file, as on Windows", func(t *testing.T) { testClientCertificate(t, true) })
@@ -189,8 +194,9 @@ func TestClientCertificate(t *testing.T) {
 func testClientCertificate(t *testing.T, oneFile bool) {
 	a := newAuthority(t, time.Hour)
 	dir := t.TempDir()
-	c := Credentials{Node: "n1", Kubeconfig: filepath.Join(dir, "kubeconfig"), Bootstrap: a.bootstrapFile(t, dir), CertDir: filepath.Join(dir, "pki"),
-		Rotate: true, UserAgent: "test", QPS: -1, Lost: func(err error) { t.Error(err) }, oneFile: oneFile}
+	c := Credentials{Node: "n1", Kubeconfig: filepath.Join(dir, "kubeconfig"), Bootstrap: a.bootstrapFile(t, dir),
+		CertDir: filepath.Join(dir, "pki"),
+		Rotate:  true, UserAgent: "test", QPS: -1, Lost: func(err error) { t.Error(err) }, oneFile: oneFile}
 	connect := func(ctx context.Context) {
 		cfg, err := c.Connect(ctx)
 		must(t, err)
@@ -204,7 +210,8 @@ func testClientCertificate(t *testing.T, oneFile bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	connect(ctx)
 	cancel()
-	if asked, seen := a.history(); !slices.Equal(asked, []string{"bootstrap for kubernetes.io/kube-apiserver-client-kubelet"}) || len(seen) != 1 {
+	if asked, seen := a.history(); !slices.Equal(asked,
+		[]string{"bootstrap for kubernetes.io/kube-apiserver-client-kubelet"}) || len(seen) != 1 {
 		t.Fatalf("asked %v, presented %v", asked, seen)
 	}
 	current := filepath.Join(c.CertDir, "kubelet-client-current.pem")
@@ -244,8 +251,10 @@ func TestClientRotation(t *testing.T) {
 func testClientRotation(t *testing.T, oneFile bool) {
 	a := newAuthority(t, 5*time.Second)
 	dir := t.TempDir()
-	c := Credentials{Node: "n1", Kubeconfig: filepath.Join(dir, "kubeconfig"), Bootstrap: a.bootstrapFile(t, dir), CertDir: filepath.Join(dir, "pki"),
-		Rotate: true, UserAgent: "test", QPS: -1, Lost: func(err error) { t.Error(err) }, check: 50 * time.Millisecond, oneFile: oneFile}
+	c := Credentials{Node: "n1", Kubeconfig: filepath.Join(dir, "kubeconfig"), Bootstrap: a.bootstrapFile(t, dir),
+		CertDir: filepath.Join(dir, "pki"),
+		Rotate:  true, UserAgent: "test", QPS: -1, Lost: func(err error) { t.Error(err) }, check: 50 * time.Millisecond,
+		oneFile: oneFile}
 	cfg, err := c.Connect(t.Context())
 	must(t, err)
 	client, err := typed(cfg)
@@ -294,8 +303,10 @@ func TestServingCertificate(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if leaf := pair.Leaf; len(leaf.IPAddresses) != 1 || leaf.IPAddresses[0].String() != ip || !slices.Equal(leaf.DNSNames, []string{"n1"}) ||
-				leaf.Subject.CommonName != "system:node:n1" || !slices.Equal(leaf.Subject.Organization, []string{"system:nodes"}) {
+			if leaf := pair.Leaf; len(leaf.IPAddresses) != 1 || leaf.IPAddresses[0].String() != ip ||
+				!slices.Equal(leaf.DNSNames, []string{"n1"}) ||
+				leaf.Subject.CommonName != "system:node:n1" ||
+				!slices.Equal(leaf.Subject.Organization, []string{"system:nodes"}) {
 				return fmt.Errorf("it is for %v, %v, %v", leaf.IPAddresses, leaf.DNSNames, leaf.Subject)
 			}
 			return nil
@@ -312,9 +323,13 @@ func TestServingTemplate(t *testing.T) {
 	if got := servingTemplate("n", []v1.NodeAddress{address(v1.NodeHostName, "n")}); got != nil {
 		t.Errorf("without an IP address: %+v", got)
 	}
-	got := servingTemplate("n", []v1.NodeAddress{address(v1.NodeInternalIP, "fd00::1"), address(v1.NodeExternalIP, "203.0.113.9"), address(v1.NodeInternalIP, "10.0.0.1"),
-		address(v1.NodeHostName, "z"), address(v1.NodeInternalDNS, "a"), address(v1.NodeExternalDNS, "a"), address(v1.NodeHostName, "10.0.0.1"), address(v1.NodeInternalIP, "")})
-	if fmt.Sprint(got.IPAddresses) != "[10.0.0.1 203.0.113.9 fd00::1]" || !slices.Equal(got.DNSNames, []string{"a", "z"}) {
+	got := servingTemplate("n",
+		[]v1.NodeAddress{address(v1.NodeInternalIP, "fd00::1"), address(v1.NodeExternalIP, "203.0.113.9"),
+			address(v1.NodeInternalIP, "10.0.0.1"),
+			address(v1.NodeHostName, "z"), address(v1.NodeInternalDNS, "a"), address(v1.NodeExternalDNS, "a"),
+			address(v1.NodeHostName, "10.0.0.1"), address(v1.NodeInternalIP, "")})
+	if fmt.Sprint(got.IPAddresses) != "[10.0.0.1 203.0.113.9 fd00::1]" ||
+		!slices.Equal(got.DNSNames, []string{"a", "z"}) {
 		t.Errorf("for %v and %v", got.IPAddresses, got.DNSNames)
 	}
 }

@@ -20,11 +20,13 @@ func (r resources) ResourceClaim(ctx context.Context, namespace, name string) (*
 	return r.client.ResourceV1().ResourceClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// DeleteResourceSlices deletes the ResourceSlices of this node by which a driver offers devices; those of all drivers for "".
+// DeleteResourceSlices deletes the ResourceSlices of this node by which a driver offers devices; those of all drivers
+// for "".
 func (r resources) DeleteResourceSlices(ctx context.Context, driver string) error {
 	which := fields.Set{resourcev1.ResourceSliceSelectorNodeName: r.node}
 	if driver != "" {
 		which[resourcev1.ResourceSliceSelectorDriver] = driver
 	}
-	return r.client.ResourceV1().ResourceSlices().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: which.String()})
+	return r.client.ResourceV1().ResourceSlices().
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: which.String()})
 }

@@ -9,9 +9,9 @@ import (
 	"porthole.dev/porthole/internal/apiconn"
 )
 
-// Load reads a kubeconfig file and returns a client that uses protobuf, with the user agent userAgent. qps and burst are as in
-// apiconn.Options. The config is for callers that need another client (dynamic, a second rate limit). An empty path means in-cluster
-// credentials.
+// Load reads a kubeconfig file and returns a client that uses protobuf, with the user agent userAgent. qps and burst
+// are as in apiconn.Options. The config is for callers that need another client (dynamic, a second rate limit). An
+// empty path means in-cluster credentials.
 func Load(kubeconfig, userAgent string, qps float32, burst int) (kubernetes.Interface, *rest.Config, error) {
 	cfg, err := apiconn.Options{Kubeconfig: kubeconfig, UserAgent: userAgent, QPS: qps, Burst: burst}.Config()
 	if err != nil {

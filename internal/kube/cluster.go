@@ -31,7 +31,8 @@ func (c *Cluster) Ready(ctx context.Context) error {
 	return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
-// Serves returns nil if the API server answers for a version of a group, itself or by the server that an APIService names.
+// Serves returns nil if the API server answers for a version of a group, itself or by the server that an APIService
+// names.
 func (c *Cluster) Serves(ctx context.Context, group, version string) error {
 	if err := c.client.Discovery().RESTClient().Get().AbsPath("/apis", group, version).Do(ctx).Error(); err != nil {
 		return fmt.Errorf("asking for %s/%s: %w", group, version, err)

@@ -44,9 +44,9 @@ type Kubelet struct {
 // Rate limits requests to the API server: QPS each second, and Burst at once. With a QPS of 0 there is no limit.
 type Rate struct{ QPS, Burst int32 }
 
-// NewKubelet makes the kubelet's clients from cfg: one for objects, one for events with a limit of their own, one without a limit for the
-// lease, which must get through whatever else goes on, and one for questions about those who use the kubelet's port, so that these wait for nobody else and nobody
-// for them.
+// NewKubelet makes the kubelet's clients from cfg: one for objects, one for events with a limit of their own, one
+// without a limit for the lease, which must get through whatever else goes on, and one for questions about those who
+// use the kubelet's port, so that these wait for nobody else and nobody for them.
 func NewKubelet(cfg *rest.Config, node string, eventRate Rate) (*Kubelet, error) {
 	client, err := typed(cfg)
 	if err != nil {
@@ -76,9 +76,12 @@ func NewKubelet(cfg *rest.Config, node string, eventRate Rate) (*Kubelet, error)
 	b.StartRecordingToSink(sink)
 	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "services", metav1.NamespaceAll,
 		fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone))
-	services := cache.NewSharedIndexInformer(lw, &v1.Service{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	return &Kubelet{closed: make(chan struct{}), node: node, client: client, leases: leases, reviews: reviews, events: b, sink: sink, services: services,
-		recorder: b.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: node}), Objects: NewObjects(client, node), resources: resources{client, node}}, nil
+	services := cache.NewSharedIndexInformer(lw, &v1.Service{}, 0,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	return &Kubelet{closed: make(chan struct{}), node: node, client: client, leases: leases, reviews: reviews,
+		events: b, sink: sink, services: services,
+		recorder: b.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: node}),
+		Objects:  NewObjects(client, node), resources: resources{client, node}}, nil
 }
 
 // Reviewer asks about tokens and rights, with a client of its own.
@@ -91,8 +94,9 @@ func (k *Kubelet) Close() {
 	k.events.Shutdown()
 }
 
-// Pods watches the pods that are bound to the node. It calls changed for each pod that is new or different, and gone for each that was
-// removed, both from one goroutine; they must not block. synced reports whether every pod has been delivered once.
+// Pods watches the pods that are bound to the node. It calls changed for each pod that is new or different, and gone
+// for each that was removed, both from one goroutine; they must not block. synced reports whether every pod has been
+// delivered once.
 func (k *Kubelet) Pods(ctx context.Context, changed, gone func(*v1.Pod)) (synced func() bool) {
 	lw := cache.NewListWatchFromClient(k.client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
 		fields.OneTermEqualSelector("spec.nodeName", k.node))
@@ -122,7 +126,8 @@ func (k *Kubelet) WatchServices(ctx context.Context) (synced func() bool) {
 	return k.services.HasSynced
 }
 
-// Services returns the services of a namespace, and `kubernetes` of the default one. Before WatchServices it returns none.
+// Services returns the services of a namespace, and `kubernetes` of the default one. Before WatchServices it returns
+// none.
 func (k *Kubelet) Services(namespace string) []*v1.Service {
 	var out []*v1.Service
 	list, _ := k.services.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
@@ -151,7 +156,8 @@ func (k *Kubelet) WatchNode(ctx context.Context, changed func(*v1.Node)) {
 
 // PatchPodStatus sends a strategic merge patch of a pod's status and returns the pod as it is then.
 func (k *Kubelet) PatchPodStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.Pod, error) {
-	return k.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return k.client.CoreV1().Pods(namespace).
+		Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
 // CreatePod creates a pod: the mirror of a static pod.
@@ -183,7 +189,8 @@ func (k *Kubelet) PatchNode(ctx context.Context, patch []byte) (*v1.Node, error)
 
 // PatchNodeStatus sends a strategic merge patch of the node's status.
 func (k *Kubelet) PatchNodeStatus(ctx context.Context, patch []byte) (*v1.Node, error) {
-	return k.client.CoreV1().Nodes().Patch(ctx, k.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return k.client.CoreV1().Nodes().
+		Patch(ctx, k.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
 // RunLease renews the node's lease every quarter of its duration until ctx ends.
@@ -200,13 +207,15 @@ func (k *Kubelet) RunLease(ctx context.Context, seconds int32) {
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
 		return nil
 	}
-	lease.NewController(clock.RealClock{}, k.leases, k.node, seconds, nil, renew, k.node, v1.NamespaceNodeLease, owner).Run(ctx)
+	lease.NewController(clock.RealClock{}, k.leases, k.node, seconds, nil, renew, k.node, v1.NamespaceNodeLease, owner).
+		Run(ctx)
 }
 
-// PodEvent records an event about pod p. If container is not empty, the event's field path points at that container in the init,
-// regular or ephemeral list.
+// PodEvent records an event about pod p. If container is not empty, the event's field path points at that container in
+// the init, regular or ephemeral list.
 func (k *Kubelet) PodEvent(p *v1.Pod, container, eventType, reason, message string) {
-	ref := &v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
+	ref := &v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+		ResourceVersion: p.ResourceVersion}
 	if container != "" {
 		field := "containers"
 		for _, c := range p.Spec.InitContainers {
@@ -227,14 +236,16 @@ func (k *Kubelet) PodEvent(p *v1.Pod, container, eventType, reason, message stri
 
 // AnnotatedPodEvent records an event about pod p that carries annotations.
 func (k *Kubelet) AnnotatedPodEvent(p *v1.Pod, annotations map[string]string, eventType, reason, message string) {
-	ref := &v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
+	ref := &v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+		ResourceVersion: p.ResourceVersion}
 	k.sink.noteEvent(time.Now())
 	k.recorder.AnnotatedEventf(ref, annotations, eventType, reason, "%s", message)
 }
 
 // NodeEvent records an event about the node. Upstream uses the node's name as UID, and so do we.
 func (k *Kubelet) NodeEvent(eventType, reason, message string) {
-	k.recorder.Event(&v1.ObjectReference{Kind: "Node", Name: k.node, UID: types.UID(k.node)}, eventType, reason, message)
+	k.recorder.Event(&v1.ObjectReference{Kind: "Node", Name: k.node, UID: types.UID(k.node)}, eventType, reason,
+		message)
 }
 
 // ServiceAccount reads a service account.
@@ -243,12 +254,13 @@ func (k *Kubelet) ServiceAccount(ctx context.Context, namespace, name string) (*
 }
 
 // RequestToken requests a token of a service account.
-func (k *Kubelet) RequestToken(ctx context.Context, namespace, account string, req *authv1.TokenRequest) (*authv1.TokenRequest, error) {
+func (k *Kubelet) RequestToken(ctx context.Context, namespace, account string,
+	req *authv1.TokenRequest) (*authv1.TokenRequest, error) {
 	return k.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, req, metav1.CreateOptions{})
 }
 
-// WindowsHosts lists the cluster's Windows nodes. Since Kubernetes 1.32 a kubelet needs a role of its own for that; without one the
-// error is Forbidden.
+// WindowsHosts lists the cluster's Windows nodes. Since Kubernetes 1.32 a kubelet needs a role of its own for that;
+// without one the error is Forbidden.
 func (k *Kubelet) WindowsHosts(ctx context.Context) ([]winbuild.Host, error) {
 	return WindowsHosts(ctx, k.client)
 }

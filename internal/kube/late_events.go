@@ -14,9 +14,9 @@ const (
 	eventLimit = 10 * time.Second
 )
 
-// lateSink delays events: it sends one when there has been no newer event about any pod for eventDelay, or eventLimit after it
-// happened. Pods that start need the processors more than the record of it does. The broadcaster calls it from one goroutine, in
-// order, and queues the events that wait.
+// lateSink delays events: it sends one when there has been no newer event about any pod for eventDelay, or eventLimit
+// after it happened. Pods that start need the processors more than the record of it does. The broadcaster calls it
+// from one goroutine, in order, and queues the events that wait.
 type lateSink struct {
 	record.EventSink
 	newest atomic.Int64  // time of the newest event about a pod, in ns since 1970
@@ -30,7 +30,8 @@ func newLateSink(to record.EventSink) *lateSink {
 // noteEvent records that there is an event about a pod.
 func (l *lateSink) noteEvent(at time.Time) { l.newest.Store(at.UnixNano()) }
 
-// due returns how long an event of that time still waits. It is never longer than the limits, even if the clock was set back.
+// due returns how long an event of that time still waits. It is never longer than the limits, even if the clock was
+// set back.
 func (l *lateSink) due(happened, now time.Time) time.Duration {
 	quiet := time.Unix(0, l.newest.Load()).Add(eventDelay).Sub(now)
 	if wait := min(quiet, happened.Add(eventLimit).Sub(now)); wait <= eventDelay {

@@ -30,7 +30,8 @@ func (c *Cluster) ConfigMap(ctx context.Context, name types.NamespacedName) (*v1
 
 // Object returns the object at a path of the API as JSON, and nil if there is none.
 func (c *Cluster) Object(ctx context.Context, path string) ([]byte, error) {
-	data, err := c.client.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
+	data, err := c.client.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").
+		DoRaw(ctx)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -46,8 +47,8 @@ func (c *Cluster) DaemonSets(ctx context.Context) ([]appsv1.DaemonSet, error) {
 	return list.Items, nil
 }
 
-// ServiceRanges returns the ranges of service addresses. It is empty on a server without the kind ServiceCIDR, which is there from
-// Kubernetes 1.33 on.
+// ServiceRanges returns the ranges of service addresses. It is empty on a server without the kind ServiceCIDR, which
+// is there from Kubernetes 1.33 on.
 func (c *Cluster) ServiceRanges(ctx context.Context) (ranges []netip.Prefix, err error) {
 	list, err := c.client.NetworkingV1().ServiceCIDRs().List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
@@ -75,7 +76,8 @@ func (c *Cluster) EndpointSlices(ctx context.Context, namespace string) ([]disco
 	return list.Items, nil
 }
 
-// Custom lists the objects of a kind that an extension defines, as JSON. It returns none if the server does not know the kind.
+// Custom lists the objects of a kind that an extension defines, as JSON. It returns none if the server does not know
+// the kind.
 func (c *Cluster) Custom(ctx context.Context, group, version, resource string) ([]json.RawMessage, error) {
 	cfg := rest.CopyConfig(c.config)
 	cfg.APIPath, cfg.GroupVersion = "/apis", &metav1.SchemeGroupVersion

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Everything watches what a controller of the whole cluster's network needs: nodes, pods, services and endpoint slices, each without
-// the fields that no network depends on.
+// Everything watches what a controller of the whole cluster's network needs: nodes, pods, services and endpoint
+// slices, each without the fields that no network depends on.
 type Everything struct {
 	client                        kubernetes.Interface
 	nodes, pods, services, slices cache.SharedIndexInformer
@@ -29,14 +29,16 @@ type Everything struct {
 	recorder                      record.EventRecorder
 }
 
-// NewEverything returns an Everything that does nothing before Run. changed is called after each change, and must not block. component is
-// the source of its events.
-func NewEverything(ctx context.Context, client kubernetes.Interface, component string, changed func()) (*Everything, error) {
+// NewEverything returns an Everything that does nothing before Run. changed is called after each change, and must not
+// block. component is the source of its events.
+func NewEverything(ctx context.Context, client kubernetes.Interface, component string, changed func()) (*Everything,
+	error) {
 	core, discovery := client.CoreV1().RESTClient(), client.DiscoveryV1().RESTClient()
 	e := &Everything{
 		client: client,
 		nodes:  informer(core, "nodes", &corev1.Node{}), pods: informer(core, "pods", &corev1.Pod{}),
-		services: informer(core, "services", &corev1.Service{}), slices: informer(discovery, "endpointslices", &discoveryv1.EndpointSlice{}),
+		services: informer(core, "services", &corev1.Service{}),
+		slices:   informer(discovery, "endpointslices", &discoveryv1.EndpointSlice{}),
 	}
 
 	for _, i := range e.informers() {
@@ -44,7 +46,8 @@ func NewEverything(ctx context.Context, client kubernetes.Interface, component s
 			return nil, fmt.Errorf("following the cluster: %w", err)
 		}
 		_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
+			AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() },
+			DeleteFunc: func(any) { changed() },
 		})
 		if err != nil {
 			return nil, fmt.Errorf("following the cluster: %w", err)
@@ -73,15 +76,17 @@ func trimForNetwork(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Node:
 		return &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp,
-				Labels: map[string]string{corev1.LabelOSStable: o.Labels[corev1.LabelOSStable]}},
+			ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
+				CreationTimestamp: o.CreationTimestamp,
+				Labels:            map[string]string{corev1.LabelOSStable: o.Labels[corev1.LabelOSStable]}},
 			Spec:   corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs},
 			Status: corev1.NodeStatus{Addresses: o.Status.Addresses},
 		}, nil
 	case *corev1.Pod:
 		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
-				Annotations: o.Annotations, OwnerReferences: o.OwnerReferences},
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+				ResourceVersion: o.ResourceVersion,
+				Annotations:     o.Annotations, OwnerReferences: o.OwnerReferences},
 			Spec:   corev1.PodSpec{NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork},
 			Status: corev1.PodStatus{Phase: o.Status.Phase, PodIP: o.Status.PodIP},
 		}, nil
@@ -135,11 +140,13 @@ func (e *Everything) Slices() []*discoveryv1.EndpointSlice {
 
 // AnnotatePod sets an annotation of a pod. It fails if another pod has taken the name.
 func (e *Everything) AnnotatePod(ctx context.Context, pod *corev1.Pod, key, value string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]string{key: value}}})
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]string{key: value}}})
 	if err != nil {
 		return err
 	}
-	if _, err := e.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := e.client.CoreV1().Pods(pod.Namespace).
+		Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("annotating pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
@@ -147,7 +154,8 @@ func (e *Everything) AnnotatePod(ctx context.Context, pod *corev1.Pod, key, valu
 
 // Warn records a warning about an object. It does not block. kind is that of the object: those of a store have none.
 func (e *Everything) Warn(kind string, about metav1.Object, reason, message string) {
-	ref := &corev1.ObjectReference{Kind: kind, APIVersion: "v1", Namespace: about.GetNamespace(), Name: about.GetName(), UID: about.GetUID()}
+	ref := &corev1.ObjectReference{Kind: kind, APIVersion: "v1", Namespace: about.GetNamespace(), Name: about.GetName(),
+		UID: about.GetUID()}
 	if kind == "Node" { // `kubectl describe node` looks for the name in place of the uid
 		ref.UID = types.UID(about.GetName())
 	}

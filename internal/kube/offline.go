@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Offline is the API of a kubelet without a cluster: it has no objects, accepts none, and logs events. It has the methods
-// of Kubelet that package kubelet calls.
+// Offline is the API of a kubelet without a cluster: it has no objects, accepts none, and logs events. It has the
+// methods of Kubelet that package kubelet calls.
 type Offline struct{}
 
 func notFound(kind, name string) error {
@@ -79,7 +79,8 @@ func (Offline) PodEvent(p *v1.Pod, container, _, reason, message string) {
 
 // AnnotatedPodEvent logs the event.
 func (Offline) AnnotatedPodEvent(p *v1.Pod, annotations map[string]string, _, reason, message string) {
-	klog.Background().Info("Event", "pod", klog.KObj(p), "reason", reason, "message", message, "annotations", annotations)
+	klog.Background().Info("Event", "pod", klog.KObj(p), "reason", reason, "message", message, "annotations",
+		annotations)
 }
 
 // NodeEvent logs the event.

@@ -10,15 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// runtimeClasses caches the classes of this node's pods for times when the API server is not available. The handler of a class never
-// changes while the class exists.
+// runtimeClasses caches the classes of this node's pods for times when the API server is not available. The handler of
+// a class never changes while the class exists.
 type runtimeClasses struct {
 	mu   sync.Mutex
 	last map[string]*nodev1.RuntimeClass
 }
 
-// RuntimeClass reads a class by name. Few pods have one, so there is no watch. If the API server does not answer, the last answer is
-// returned.
+// RuntimeClass reads a class by name. Few pods have one, so there is no watch. If the API server does not answer, the
+// last answer is returned.
 func (k *Kubelet) RuntimeClass(ctx context.Context, name string) (*nodev1.RuntimeClass, error) {
 	class, err := k.client.NodeV1().RuntimeClasses().Get(ctx, name, metav1.GetOptions{})
 	k.classes.mu.Lock()

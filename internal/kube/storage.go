@@ -29,7 +29,8 @@ const driversSyncWait = 2 * time.Second
 // CSIDriver returns what the cluster says of a storage driver, from a watch. The result is shared: do not change it.
 func (k *Kubelet) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
 	k.drivers.begin.Do(func() {
-		lw := cache.NewListWatchFromClient(k.client.StorageV1().RESTClient(), "csidrivers", metav1.NamespaceAll, fields.Everything())
+		lw := cache.NewListWatchFromClient(k.client.StorageV1().RESTClient(), "csidrivers", metav1.NamespaceAll,
+			fields.Everything())
 		informer := cache.NewSharedInformer(lw, &storagev1.CSIDriver{}, 0)
 		k.drivers.store, k.drivers.synced = informer.GetStore(), informer.HasSynced
 		go informer.Run(k.closed)
@@ -58,8 +59,10 @@ func (k *Kubelet) Claim(ctx context.Context, namespace, name string) (*v1.Persis
 }
 
 // PatchClaimStatus sends a strategic merge patch of a claim's status.
-func (k *Kubelet) PatchClaimStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.PersistentVolumeClaim, error) {
-	return k.client.CoreV1().PersistentVolumeClaims(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+func (k *Kubelet) PatchClaimStatus(ctx context.Context, namespace, name string,
+	patch []byte) (*v1.PersistentVolumeClaim, error) {
+	return k.client.CoreV1().PersistentVolumeClaims(namespace).
+		Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
 // PersistentVolume reads a PersistentVolume. A node may not watch them.

@@ -22,8 +22,10 @@ const (
 	objectIdle     = time.Minute // how long a watch goes on after its last user
 )
 
-// Objects reads ConfigMaps and Secrets from one watch per object in use: a node may not list or watch all of them. ClusterTrustBundles, which
-// are few and for everybody, have one watch for all, and PodCertificateRequests one for those of this node. A read of an object that is not watched, or that its watch has not delivered yet, is a request to the API server.
+// Objects reads ConfigMaps and Secrets from one watch per object in use: a node may not list or watch all of them.
+// ClusterTrustBundles, which are few and for everybody, have one watch for all, and PodCertificateRequests one for
+// those of this node. A read of an object that is not watched, or that its watch has not delivered yet, is a request
+// to the API server.
 type Objects struct {
 	client kubernetes.Interface
 	node   string
@@ -50,8 +52,9 @@ func NewObjects(client kubernetes.Interface, node string) *Objects {
 	return &Objects{client: client, node: node, open: map[objectKey]*watchedObject{}}
 }
 
-// Watch watches a ConfigMap or Secret, or all objects of the kind ClusterTrustBundle or PodCertificateRequest, whose namespace and name are empty, and
-// calls changed for its first state and after each change. The watch ends a minute after its last release, or when the object is immutable.
+// Watch watches a ConfigMap or Secret, or all objects of the kind ClusterTrustBundle or PodCertificateRequest, whose
+// namespace and name are empty, and calls changed for its first state and after each change. The watch ends a minute
+// after its last release, or when the object is immutable.
 func (o *Objects) Watch(kind, namespace, name string, changed func()) func() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,8 +74,8 @@ func (o *Objects) Watch(kind, namespace, name string, changed func()) func() {
 	return func() { o.release(key, w, id) }
 }
 
-// release ends one use of a watch; a second call does nothing. The watch itself goes on for objectIdle, because pods of one
-// workload that come and go read the same objects.
+// release ends one use of a watch; a second call does nothing. The watch itself goes on for objectIdle, because pods
+// of one workload that come and go read the same objects.
 func (o *Objects) release(key objectKey, w *watchedObject, id int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -93,8 +96,8 @@ func (o *Objects) release(key objectKey, w *watchedObject, id int) {
 	})
 }
 
-// start begins to watch one object. The caller holds o.mu. The watch of an immutable object ends after the first answer, as
-// nothing can change, and the store keeps what it has.
+// start begins to watch one object. The caller holds o.mu. The watch of an immutable object ends after the first
+// answer, as nothing can change, and the store keeps what it has.
 func (o *Objects) start(key objectKey) *watchedObject {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &watchedObject{stop: stop, users: map[int]func(){}}
@@ -146,7 +149,8 @@ func immutable(obj any) bool {
 	return false
 }
 
-// listWatch lists and watches the one object by its name: this is all that a node's credentials allow (the node authorizer).
+// listWatch lists and watches the one object by its name: this is all that a node's credentials allow (the node
+// authorizer).
 func (o *Objects) listWatch(key objectKey) cache.ListerWatcher {
 	switch key.kind {
 	case trustBundle:
@@ -199,15 +203,17 @@ const trustBundle = "ClusterTrustBundle"
 func (o *Objects) listWatchBundles() cache.ListerWatcher {
 	all := o.client.CertificatesV1beta1().ClusterTrustBundles()
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) { return all.List(ctx, opts) },
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			return all.List(ctx, opts)
+		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			return all.Watch(ctx, opts)
 		},
 	}, o.client)
 }
 
-// TrustBundles returns the cluster's trust bundles: from the watch, if one runs and has its first state, else from the API server. The result is
-// shared: do not change it.
+// TrustBundles returns the cluster's trust bundles: from the watch, if one runs and has its first state, else from the
+// API server. The result is shared: do not change it.
 func (o *Objects) TrustBundles(ctx context.Context) ([]*certificatesv1beta1.ClusterTrustBundle, error) {
 	if store := o.store(ctx, objectKey{kind: trustBundle}); store != nil {
 		var out []*certificatesv1beta1.ClusterTrustBundle
@@ -232,8 +238,8 @@ func (o *Objects) TrustBundles(ctx context.Context) ([]*certificatesv1beta1.Clus
 	return out, nil
 }
 
-// cached returns the object that a watch holds, after waiting at most objectSyncWait for its first state. It returns nil if the object
-// is not watched or does not exist.
+// cached returns the object that a watch holds, after waiting at most objectSyncWait for its first state. It returns
+// nil if the object is not watched or does not exist.
 func (o *Objects) cached(ctx context.Context, key objectKey) any {
 	store := o.store(ctx, key)
 	if store == nil {
@@ -246,7 +252,8 @@ func (o *Objects) cached(ctx context.Context, key objectKey) any {
 	return obj
 }
 
-// store returns what a watch holds, after waiting at most objectSyncWait for its first state; nil if there is no such watch, or none yet.
+// store returns what a watch holds, after waiting at most objectSyncWait for its first state; nil if there is no such
+// watch, or none yet.
 func (o *Objects) store(ctx context.Context, key objectKey) cache.Store {
 	o.mu.Lock()
 	w := o.open[key]

@@ -30,13 +30,16 @@ func (o *Objects) listWatchRequests() cache.ListerWatcher {
 }
 
 // CreateCertificateRequest requests a certificate for a pod of this node.
-func (o *Objects) CreateCertificateRequest(ctx context.Context, r *certificatesv1beta1.PodCertificateRequest) (*certificatesv1beta1.PodCertificateRequest, error) {
+func (o *Objects) CreateCertificateRequest(ctx context.Context,
+	r *certificatesv1beta1.PodCertificateRequest) (*certificatesv1beta1.PodCertificateRequest, error) {
 	return o.client.CertificatesV1beta1().PodCertificateRequests(r.Namespace).Create(ctx, r, metav1.CreateOptions{})
 }
 
-// CertificateRequest returns a request for a certificate as the watch has it; nil if it has none of that name. known is false if no watch runs or has its
-// first state. It asks nobody: the API server may refuse a node a request that it does not know yet, or no longer. The result is shared: do not change it.
-func (o *Objects) CertificateRequest(ctx context.Context, namespace, name string) (r *certificatesv1beta1.PodCertificateRequest, known bool) {
+// CertificateRequest returns a request for a certificate as the watch has it; nil if it has none of that name. known
+// is false if no watch runs or has its first state. It asks nobody: the API server may refuse a node a request that it
+// does not know yet, or no longer. The result is shared: do not change it.
+func (o *Objects) CertificateRequest(ctx context.Context,
+	namespace, name string) (r *certificatesv1beta1.PodCertificateRequest, known bool) {
 	store := o.store(ctx, objectKey{kind: certificateRequest})
 	if store == nil {
 		return nil, false

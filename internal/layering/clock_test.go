@@ -14,8 +14,9 @@ import (
 // clockFunctions are the functions of package time that read the clock or wait.
 var clockFunctions = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
 
-// TestPureCodeReadsNoClock checks the source of every pure folder, of the packages of this module that it uses, and of every
-// plan.go: the time is an argument there, so that a test can choose it and a recorded input gives the same result again.
+// TestPureCodeReadsNoClock checks the source of every pure folder, of the packages of this module that it uses, and of
+// every plan.go: the time is an argument there, so that a test can choose it and a recorded input gives the same
+// result again.
 func TestPureCodeReadsNoClock(t *testing.T) {
 	all := list(t, "linux")
 	files := map[string]bool{}

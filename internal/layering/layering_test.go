@@ -75,7 +75,8 @@ func TestLayers(t *testing.T) {
 		all := list(t, goos)
 		for _, l := range all {
 			pkgs = append(pkgs, packageInfo{path: strings.TrimPrefix(l.ImportPath, Module+"/"),
-				imports: relative(l.Imports), deps: relative(l.Deps), ours: relative(importsOfOurs(all, l)), goos: goos})
+				imports: relative(l.Imports), deps: relative(l.Deps), ours: relative(importsOfOurs(all, l)),
+				goos: goos})
 		}
 		if len(pkgs) < 3 {
 			t.Fatalf("only %d packages listed for %s", len(pkgs), goos)
@@ -117,7 +118,8 @@ func TestPackageComments(t *testing.T) {
 			name, _ := filepath.Rel(root, l.Dir)
 			comments := 0
 			for _, f := range l.GoFiles {
-				parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(l.Dir, f), nil, parser.PackageClauseOnly|parser.ParseComments)
+				parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(l.Dir, f), nil,
+					parser.PackageClauseOnly|parser.ParseComments)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -125,8 +127,10 @@ func TestPackageComments(t *testing.T) {
 					continue
 				}
 				comments++
-				if text := parsed.Doc.Text(); !strings.HasPrefix(text, "Package "+parsed.Name.Name+" ") && !strings.HasPrefix(text, "Command ") {
-					t.Errorf("%s/%s: the package comment does not begin with \"Package %s\" or \"Command\"", name, f, parsed.Name.Name)
+				if text := parsed.Doc.Text(); !strings.HasPrefix(text, "Package "+parsed.Name.Name+" ") &&
+					!strings.HasPrefix(text, "Command ") {
+					t.Errorf("%s/%s: the package comment does not begin with \"Package %s\" or \"Command\"", name, f,
+						parsed.Name.Name)
 				}
 			}
 
@@ -201,16 +205,25 @@ func TestViolations(t *testing.T) {
 	}{
 		{"plain", packageInfo{path: "routes/table", imports: []string{"net/netip"}}, ""},
 		{"pure folder runs programs", packageInfo{path: "routes/table", ours: []string{"os/exec"}}, "pure"},
-		{"pure folder reaches the kernel through another", packageInfo{path: "emulator/hnsd", ours: []string{"github.com/vishvananda/netlink"}}, "pure"},
+		{"pure folder reaches the kernel through another",
+			packageInfo{path: "emulator/hnsd", ours: []string{"github.com/vishvananda/netlink"}}, "pure"},
 		{"pure folder logs", packageInfo{path: "proxy/service", ours: []string{"k8s.io/klog/v2"}}, "pure"},
-		{"pure folder, impure standard library", packageInfo{path: "routes/table", imports: []string{"fmt"}, deps: []string{"fmt", "os"}, ours: []string{"fmt"}}, ""},
-		{"client outside its adapter", packageInfo{path: "routes/hostgw", imports: []string{"k8s.io/client-go/kubernetes"}}, "internal/kube only"},
-		{"client in its adapter", packageInfo{path: "internal/kube", imports: []string{"k8s.io/client-go/kubernetes"}}, ""},
-		{"oracle uses client code through another", packageInfo{path: "emulator/hnsd", deps: []string{"hns"}}, "independent oracle"},
-		{"product imports product", packageInfo{path: "kubelet/pod", deps: []string{"proxy/service"}}, "never import each other"},
-		{"product knows the emulator", packageInfo{path: "hns/hnstest", imports: []string{"emulator/hnsd"}}, "no product knows the emulator"},
+		{"pure folder, impure standard library",
+			packageInfo{path: "routes/table", imports: []string{"fmt"}, deps: []string{"fmt", "os"},
+				ours: []string{"fmt"}}, ""},
+		{"client outside its adapter",
+			packageInfo{path: "routes/hostgw", imports: []string{"k8s.io/client-go/kubernetes"}}, "internal/kube only"},
+		{"client in its adapter", packageInfo{path: "internal/kube", imports: []string{"k8s.io/client-go/kubernetes"}},
+			""},
+		{"oracle uses client code through another", packageInfo{path: "emulator/hnsd", deps: []string{"hns"}},
+			"independent oracle"},
+		{"product imports product", packageInfo{path: "kubelet/pod", deps: []string{"proxy/service"}},
+			"never import each other"},
+		{"product knows the emulator", packageInfo{path: "hns/hnstest", imports: []string{"emulator/hnsd"}},
+			"no product knows the emulator"},
 		{"too deep", packageInfo{path: "kubelet/pod/deep"}, "two levels"},
-		{"internal reaches up", packageInfo{path: "internal/platform", imports: []string{"routes/table"}}, "arrows point down"},
+		{"internal reaches up", packageInfo{path: "internal/platform", imports: []string{"routes/table"}},
+			"arrows point down"},
 	}
 
 	for _, c := range cases {

@@ -17,22 +17,26 @@ import (
 // FileOptions say where a long-running program writes its log. The zero value is standard error.
 type FileOptions struct {
 	Path string // "" is standard error
-	// MaxSize is the size in bytes that a file may have. A file of that size is renamed to Path.1, after Path.1 was renamed to Path.2,
-	// and so on. 0 means 10 MiB.
+	// MaxSize is the size in bytes that a file may have. A file of that size is renamed to Path.1, after Path.1 was
+	// renamed to Path.2, and so on. 0 means 10 MiB.
 	MaxSize int64
 	Keep    int // number of files, the current one included; 0 means 5
 }
 
-// Names of the flags, and their help. The file is opened before the flags are parsed (FromArgs), so that errors in flags are logged.
+// Names of the flags, and their help. The file is opened before the flags are parsed (FromArgs), so that errors in
+// flags are logged.
 const (
-	FileFlag, FileHelp       = "log-file", "file to which the log is written, in place of standard error; a service of Windows has no standard error"
-	SizeFlag, SizeHelp       = "log-file-max-size", "size in MiB at which the log file is renamed to FILE.1 and a new one begun (default 10)"
+	FileFlag, FileHelp = "log-file",
+		"file to which the log is written, in place of standard error; a service of Windows has no standard error"
+	SizeFlag, SizeHelp = "log-file-max-size",
+		"size in MiB at which the log file is renamed to FILE.1 and a new one begun (default 10)"
 	CountFlag, CountHelp     = "log-file-max-files", "number of log files to keep, the current one included (default 5)"
 	defaultSize, defaultKeep = 10 << 20, 5
 )
 
-// FromArgs finds the log file in a command line that is not parsed yet and may have errors: --log-file=F or --log-file F, and the same
-// for the other two flags. The last one wins. A size or count that is no number is ignored; the parser of the flags reports it.
+// FromArgs finds the log file in a command line that is not parsed yet and may have errors: --log-file=F or --log-file
+// F, and the same for the other two flags. The last one wins. A size or count that is no number is ignored; the parser
+// of the flags reports it.
 func FromArgs(args []string) FileOptions {
 	var o FileOptions
 	for i, arg := range args {
@@ -72,8 +76,9 @@ func (o FileOptions) Check() error {
 	return nil
 }
 
-// File is a log file with rotation by size. It is safe for concurrent use. If the file cannot be renamed, because another program has
-// it open, it grows beyond its limit and no line is lost. The next attempt is after another tenth of the limit.
+// File is a log file with rotation by size. It is safe for concurrent use. If the file cannot be renamed, because
+// another program has it open, it grows beyond its limit and no line is lost. The next attempt is after another tenth
+// of the limit.
 type File struct {
 	options FileOptions
 
@@ -125,8 +130,8 @@ func (f *File) Close() error {
 	return f.shut()
 }
 
-// open opens the current file. It makes the Go runtime write the text of a panic to it too, which klog does not see and which would
-// be lost in a program without standard error.
+// open opens the current file. It makes the Go runtime write the text of a panic to it too, which klog does not see
+// and which would be lost in a program without standard error.
 func (f *File) open() error {
 	file, err := os.OpenFile(f.options.Path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -153,7 +158,8 @@ func (f *File) shut() error {
 	return err
 }
 
-// rotate renames the files, the oldest first, and opens a new one. If it cannot open one, f.file is nil and Write tries again.
+// rotate renames the files, the oldest first, and opens a new one. If it cannot open one, f.file is nil and Write
+// tries again.
 func (f *File) rotate() {
 	_ = f.shut() // its content is written, and an error could not be logged
 	name := func(i int) string { return fmt.Sprintf("%s.%d", f.options.Path, i) }
@@ -174,7 +180,8 @@ func (f *File) rotate() {
 
 // ToFile makes klog write to the file and not to standard error. Call it once, before anything logs.
 func ToFile(f *File) error {
-	for _, set := range [][2]string{{"logtostderr", "false"}, {"alsologtostderr", "false"}, {"stderrthreshold", "FATAL"}, {"one_output", "true"}} {
+	for _, set := range [][2]string{{"logtostderr", "false"}, {"alsologtostderr", "false"},
+		{"stderrthreshold", "FATAL"}, {"one_output", "true"}} {
 		if err := klogFlags().Set(set[0], set[1]); err != nil {
 			return fmt.Errorf("sending the log to %s: %w", f.options.Path, err)
 		}

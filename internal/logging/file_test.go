@@ -16,8 +16,10 @@ func TestFromArgs(t *testing.T) {
 	}{
 		{nil, FileOptions{}},
 		{[]string{"kubelet", "--v=2"}, FileOptions{}},
-		{[]string{"kubelet", "--log-file", `C:\logs\kubelet.log`, "--nosuch"}, FileOptions{Path: `C:\logs\kubelet.log`}},
-		{[]string{"--log-file=a", "--log-file=b", "--log-file-max-size=3", "--log-file-max-files", "2"}, FileOptions{Path: "b", MaxSize: 3 << 20, Keep: 2}},
+		{[]string{"kubelet", "--log-file", `C:\logs\kubelet.log`, "--nosuch"},
+			FileOptions{Path: `C:\logs\kubelet.log`}},
+		{[]string{"--log-file=a", "--log-file=b", "--log-file-max-size=3", "--log-file-max-files", "2"},
+			FileOptions{Path: "b", MaxSize: 3 << 20, Keep: 2}},
 		{[]string{"--log-file-max-size=many", "--log-file"}, FileOptions{}},
 		{[]string{"--", "--log-file=a"}, FileOptions{}},
 		{[]string{"log-file=a"}, FileOptions{}},
@@ -28,7 +30,8 @@ func TestFromArgs(t *testing.T) {
 	}
 }
 
-// TestRotation writes numbered lines: none is lost, none is twice, no file is too large, and no more files are kept than asked for.
+// TestRotation writes numbered lines: none is lost, none is twice, no file is too large, and no more files are kept
+// than asked for.
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "logs", "x.log")
 	o := FileOptions{Path: path, MaxSize: 1000, Keep: 4}
@@ -59,7 +62,8 @@ func TestRotation(t *testing.T) {
 		}
 		all += string(data)
 	}
-	if n := strings.Count(all, "\n"); n != lines || !strings.HasPrefix(all, "line 00000000000000\n") || !strings.HasSuffix(all, "149\n") {
+	if n := strings.Count(all, "\n"); n != lines || !strings.HasPrefix(all, "line 00000000000000\n") ||
+		!strings.HasSuffix(all, "149\n") {
 		t.Errorf("%d lines, want %d in order", n, lines)
 	}
 

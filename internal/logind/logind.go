@@ -1,5 +1,6 @@
-// Package logind holds back the shutdown of a Linux machine for a while, by systemd's login manager: a program that has something to do
-// before the machine ends takes an inhibitor lock, hears of the shutdown, and lets go when it is done (systemd, INHIBITOR_LOCKS).
+// Package logind holds back the shutdown of a Linux machine for a while, by systemd's login manager: a program that
+// has something to do before the machine ends takes an inhibitor lock, hears of the shutdown, and lets go when it is
+// done (systemd, INHIBITOR_LOCKS).
 package logind
 
 import (
@@ -35,8 +36,8 @@ type Options struct {
 	Who, Why string
 	// Time is how long the shutdown has to wait at most. If the login manager waits less, its configuration is changed.
 	Time time.Duration
-	// ShutDown is called when the machine is about to shut down; the shutdown goes on when it returns. Cancelled is called if the
-	// shutdown is not carried out after all.
+	// ShutDown is called when the machine is about to shut down; the shutdown goes on when it returns. Cancelled is
+	// called if the shutdown is not carried out after all.
 	ShutDown, Cancelled func()
 	// Address is that of the bus; empty for the system's. ConfDir is empty for DefaultConfDir.
 	Address, ConfDir string
@@ -57,7 +58,8 @@ func Delay(ctx context.Context, o Options, holding func()) error {
 		return err
 	}
 
-	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchInterface(manager), dbus.WithMatchMember("PrepareForShutdown"), dbus.WithMatchObjectPath(path)); err != nil {
+	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchInterface(manager),
+		dbus.WithMatchMember("PrepareForShutdown"), dbus.WithMatchObjectPath(path)); err != nil {
 		return fmt.Errorf("subscribing to shutdowns: %w", err)
 	}
 	news := make(chan *dbus.Signal, 4)
@@ -102,7 +104,8 @@ func connect(address string) (*dbus.Conn, error) {
 	return dbus.Connect(address)
 }
 
-// begins reports whether a signal tells that a shutdown begins, or that one does not take place. known is false for other signals.
+// begins reports whether a signal tells that a shutdown begins, or that one does not take place. known is false for
+// other signals.
 func begins(s *dbus.Signal) (begins, known bool) {
 	if s == nil || s.Name != signal || len(s.Body) != 1 {
 		return false, false
@@ -121,7 +124,8 @@ type delayer struct {
 // take takes a lock. The shutdown goes on when it is closed.
 func (d *delayer) take(ctx context.Context) (*os.File, error) {
 	var fd dbus.UnixFD
-	if err := d.login.CallWithContext(ctx, manager+".Inhibit", 0, "shutdown", d.o.Who, d.o.Why, "delay").Store(&fd); err != nil {
+	if err := d.login.CallWithContext(ctx, manager+".Inhibit", 0, "shutdown", d.o.Who, d.o.Why, "delay").
+		Store(&fd); err != nil {
 		return nil, fmt.Errorf("taking a lock of the login manager: %w", err)
 	}
 	return os.NewFile(uintptr(fd), "inhibitor"), nil
@@ -130,7 +134,8 @@ func (d *delayer) take(ctx context.Context) (*os.File, error) {
 // delay returns how long the login manager waits for those who hold a lock.
 func (d *delayer) delay(ctx context.Context) (time.Duration, error) {
 	var v dbus.Variant
-	err := d.login.CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, manager, "InhibitDelayMaxUSec").Store(&v)
+	err := d.login.CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, manager, "InhibitDelayMaxUSec").
+		Store(&v)
 	micros, ok := v.Value().(uint64)
 	if err == nil && !ok {
 		err = fmt.Errorf("%s is %v", maxDelay, v)
@@ -155,10 +160,14 @@ func (d *delayer) enoughTime(ctx context.Context) error {
 		dir = DefaultConfDir
 	}
 	text := fmt.Sprintf("# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=%.0f\n", d.o.Time.Seconds())
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, confName), []byte(text), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, confName), []byte(text), 0o644)); err != nil {
 		return fmt.Errorf("making shutdowns wait for %v: %w", d.o.Time, err)
 	}
-	if err := d.conn.Object(systemd, unitsPath).CallWithContext(ctx, systemd+".Manager.KillUnit", 0, "systemd-logind.service", "all", int32(1)).Err; err != nil { // SIGHUP
+	// SIGHUP
+	if err := d.conn.Object(systemd, unitsPath).
+		CallWithContext(ctx, systemd+".Manager.KillUnit", 0, "systemd-logind.service", "all",
+			int32(1)).Err; err != nil {
 		return fmt.Errorf("having the login manager read its configuration: %w", err)
 	}
 

@@ -170,7 +170,8 @@ func TestDelay(t *testing.T) {
 func TestNoTime(t *testing.T) {
 	l, address := newBus(t)
 	o := Options{Who: "kubelet", Why: "pods", Time: time.Hour, Address: address, ConfDir: l.conf}
-	if err := Delay(t.Context(), o, func() {}); err == nil || !strings.Contains(err.Error(), "shutdowns wait for 5s, less than the 1h0m0s") {
+	if err := Delay(t.Context(), o, func() {}); err == nil ||
+		!strings.Contains(err.Error(), "shutdowns wait for 5s, less than the 1h0m0s") {
 		t.Errorf("an hour: %v", err)
 	}
 	o.Address = "unix:path=" + filepath.Join(t.TempDir(), "none")

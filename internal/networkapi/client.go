@@ -47,7 +47,8 @@ type Client struct {
 	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// Ready returns nil if the API server answers that it is ready.
 	Ready func(context.Context) error
-	// AskNode reads a path of a node's kubelet through the API server, which needs the right to get nodes/proxy. The path may have a query.
+	// AskNode reads a path of a node's kubelet through the API server, which needs the right to get nodes/proxy. The
+	// path may have a query.
 	AskNode func(ctx context.Context, node, path string) ([]byte, error)
 	// NoWatchLists says that a watch cannot begin with the list. Fakes of client-go need it.
 	NoWatchLists bool
@@ -59,7 +60,8 @@ func (c *Client) IsWatchListSemanticsUnSupported() bool { return c.NoWatchLists 
 // scheme knows the kinds that this package uses.
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{}, &corev1.EventList{})
+	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{},
+		&corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{}, &corev1.EventList{})
 	s.AddKnownTypes(discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 	metav1.AddToGroupVersion(s, corev1.SchemeGroupVersion)
 	metav1.AddToGroupVersion(s, discoveryv1.SchemeGroupVersion)
@@ -89,18 +91,23 @@ func New(o apiconn.Options) (client *Client, server string, err error) {
 		return nil, "", fmt.Errorf("making a client from %s: %w", o, err)
 	}
 
-	services := kind[*corev1.ServiceList]{core, "services", "", func() *corev1.ServiceList { return &corev1.ServiceList{} }}
+	services := kind[*corev1.ServiceList]{core, "services", "",
+		func() *corev1.ServiceList { return &corev1.ServiceList{} }}
 	return &Client{
-		Services:  func(namespace string) Lister[*corev1.ServiceList] { return services.in(namespace) },
-		Slices:    kind[*discoveryv1.EndpointSliceList]{discovery, "endpointslices", "", func() *discoveryv1.EndpointSliceList { return &discoveryv1.EndpointSliceList{} }},
+		Services: func(namespace string) Lister[*corev1.ServiceList] { return services.in(namespace) },
+		Slices: kind[*discoveryv1.EndpointSliceList]{discovery, "endpointslices", "",
+			func() *discoveryv1.EndpointSliceList { return &discoveryv1.EndpointSliceList{} }},
 		Nodes:     kind[*corev1.NodeList]{core, "nodes", "", func() *corev1.NodeList { return &corev1.NodeList{} }},
 		Pods:      kind[*corev1.PodList]{core, "pods", "", func() *corev1.PodList { return &corev1.PodList{} }},
 		Events:    DistinctEvents(eventSink{core}),
 		AllEvents: kind[*corev1.EventList]{core, "events", "", func() *corev1.EventList { return &corev1.EventList{} }},
 		Ready:     func(ctx context.Context) error { return core.Get().AbsPath("/readyz").Do(ctx).Error() },
-		AskNode:   func(ctx context.Context, node, path string) ([]byte, error) { return askNode(ctx, core, node, path) },
+		AskNode: func(ctx context.Context, node, path string) ([]byte, error) {
+			return askNode(ctx, core, node, path)
+		},
 		PatchNodeStatus: func(ctx context.Context, name string, patch []byte) error {
-			return core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(name).SubResource("status").Body(patch).Do(ctx).Error()
+			return core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(name).SubResource("status").
+				Body(patch).Do(ctx).Error()
 		},
 		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 			pod := &corev1.Pod{}
@@ -130,8 +137,8 @@ func askNode(ctx context.Context, client rest.Interface, node, path string) ([]b
 	return data, err
 }
 
-// readBuffer is how many bytes of an answer are read at once. The default of net/http is 4 KiB, and on Windows each read takes several
-// system calls, because of completion ports.
+// readBuffer is how many bytes of an answer are read at once. The default of net/http is 4 KiB, and on Windows each
+// read takes several system calls, because of completion ports.
 const readBuffer = 64 << 10
 
 func largeReads(rt http.RoundTripper) http.RoundTripper {
@@ -168,7 +175,8 @@ func group(cfg *rest.Config, path string, version schema.GroupVersion) (rest.Int
 
 var parameters = runtime.NewParameterCodec(scheme)
 
-// kind lists and watches one kind. client-go's gentype does the same, but brings its fakes into the program, with all kinds.
+// kind lists and watches one kind. client-go's gentype does the same, but brings its fakes into the program, with all
+// kinds.
 type kind[L runtime.Object] struct {
 	group               rest.Interface
 	resource, namespace string
@@ -194,7 +202,8 @@ func (k kind[L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 }
 
 func (k kind[L]) get(o metav1.ListOptions) *rest.Request {
-	r := k.group.Get().NamespaceIfScoped(k.namespace, k.namespace != "").Resource(k.resource).VersionedParams(&o, parameters)
+	r := k.group.Get().NamespaceIfScoped(k.namespace, k.namespace != "").Resource(k.resource).
+		VersionedParams(&o, parameters)
 	if o.TimeoutSeconds != nil {
 		r = r.Timeout(time.Duration(*o.TimeoutSeconds) * time.Second)
 	}

@@ -47,7 +47,8 @@ func TestClient(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		content := r.Header.Get("Content-Type")
-		if !strings.Contains(r.Header.Get("Accept"), "protobuf") || len(body) > 0 && r.Method != http.MethodPatch && !strings.HasPrefix(string(body), "k8s\x00") {
+		if !strings.Contains(r.Header.Get("Accept"), "protobuf") ||
+			len(body) > 0 && r.Method != http.MethodPatch && !strings.HasPrefix(string(body), "k8s\x00") {
 			t.Errorf("%s %s is not in protobuf: %q", r.Method, r.URL, body)
 		}
 
@@ -59,13 +60,15 @@ func TestClient(t *testing.T) {
 		}
 		if strings.HasSuffix(r.URL.Path, "/nodes") {
 			w.WriteHeader(http.StatusForbidden)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not you","code":403}`)
+			_, _ = io.WriteString(w,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not you","code":403}`)
 			return
 		}
 		kind := map[bool]string{true: "Event", false: "ServiceList"}[strings.Contains(r.URL.Path, "/events")]
 		if strings.Contains(r.URL.Path, "endpointslices") {
 			kind = "EndpointSliceList"
-			_, _ = io.WriteString(w, `{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","items":[{"metadata":{"name":"s"}}]}`)
+			_, _ = io.WriteString(w,
+				`{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","items":[{"metadata":{"name":"s"}}]}`)
 			return
 		}
 		_, _ = fmt.Fprintf(w, `{"kind":%q,"apiVersion":"v1","metadata":{"resourceVersion":"7"}}`, kind)
@@ -97,8 +100,9 @@ func TestClient(t *testing.T) {
 	e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"}}
 
 	for what, call := range map[string]func() (*corev1.Event, error){
-		"create": func() (*corev1.Event, error) { return c.Events.Create(e) }, "update": func() (*corev1.Event, error) { return c.Events.Update(e) },
-		"patch": func() (*corev1.Event, error) { return c.Events.Patch(e, []byte("{}")) }} {
+		"create": func() (*corev1.Event, error) { return c.Events.Create(e) },
+		"update": func() (*corev1.Event, error) { return c.Events.Update(e) },
+		"patch":  func() (*corev1.Event, error) { return c.Events.Patch(e, []byte("{}")) }} {
 		if got, err := call(); err != nil || got.ResourceVersion != "7" {
 			t.Errorf("%s: %+v, %v", what, got, err)
 		}
@@ -107,9 +111,12 @@ func TestClient(t *testing.T) {
 	callsOfAgent(t, c)
 
 	const protobuf = "application/vnd.kubernetes.protobuf"
-	want := []string{"GET /api/v1/namespaces/shop/pods/p ", "GET /api/v1/namespaces/shop/services?fieldSelector=metadata.name%3Dweb ", "GET /api/v1/nodes ",
-		"GET /api/v1/pods?fieldSelector=spec.nodeName%3Dwin01 ", "GET /apis/discovery.k8s.io/v1/endpointslices?limit=5 ",
-		"PATCH /api/v1/namespaces/shop/events/e application/strategic-merge-patch+json", "PATCH /api/v1/nodes/win01/status application/strategic-merge-patch+json",
+	want := []string{"GET /api/v1/namespaces/shop/pods/p ",
+		"GET /api/v1/namespaces/shop/services?fieldSelector=metadata.name%3Dweb ", "GET /api/v1/nodes ",
+		"GET /api/v1/pods?fieldSelector=spec.nodeName%3Dwin01 ",
+		"GET /apis/discovery.k8s.io/v1/endpointslices?limit=5 ",
+		"PATCH /api/v1/namespaces/shop/events/e application/strategic-merge-patch+json",
+		"PATCH /api/v1/nodes/win01/status application/strategic-merge-patch+json",
 		"POST /api/v1/namespaces/shop/events " + protobuf, "PUT /api/v1/namespaces/shop/events/e " + protobuf}
 	if slices.Sort(asked); !slices.Equal(asked, want) {
 		t.Errorf("asked\n%s\nwant\n%s", strings.Join(asked, "\n"), strings.Join(want, "\n"))
@@ -144,7 +151,8 @@ func TestNodeAnswers(t *testing.T) {
 		}
 		data, err := c.AskNode(t.Context(), "win01", "porthole/facts")
 		if err == nil || !strings.Contains(err.Error(), "win01") || len(data) > 16<<20 || sent.Load() > 64<<20 {
-			t.Errorf("status %d: %d bytes of %d that were sent, %v, want an error that names the node", status, len(data), sent.Load(), err)
+			t.Errorf("status %d: %d bytes of %d that were sent, %v, want an error that names the node", status,
+				len(data), sent.Load(), err)
 		}
 	}
 }

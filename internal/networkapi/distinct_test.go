@@ -16,7 +16,8 @@ func TestDistinctEvents(t *testing.T) {
 	client := fake.NewClientset()
 	sink := DistinctEvents(&typedv1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	for _, message := range []string{"first", "second", "second"} {
-		_, _ = sink.Create(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "win02.18ec7d1f9d6e9ee0"}, Message: message})
+		_, _ = sink.Create(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+			Name: "win02.18ec7d1f9d6e9ee0"}, Message: message})
 	}
 	list, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
 	if err != nil {

@@ -32,11 +32,13 @@ const (
 	lookupLimit       = 5 * time.Second
 )
 
-// NewServiceEvents starts writing events whose source is component on node. Writing ends with ctx; Close waits for that.
+// NewServiceEvents starts writing events whose source is component on node. Writing ends with ctx; Close waits for
+// that.
 func NewServiceEvents(ctx context.Context, client *Client, component, node string) *ServiceEvents {
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	b.StartRecordingToSink(client.Events)
-	e := &ServiceEvents{client: client, broadcaster: b, queue: make(chan serviceEvent, serviceEventQueue), done: make(chan struct{}),
+	e := &ServiceEvents{client: client, broadcaster: b, queue: make(chan serviceEvent, serviceEventQueue),
+		done:     make(chan struct{}),
 		recorder: b.NewRecorder(scheme, corev1.EventSource{Component: component, Host: node})}
 	go e.run(ctx)
 	return e
@@ -80,10 +82,11 @@ func (e *ServiceEvents) run(ctx context.Context) {
 	}
 }
 
-// reference looks up the service's uid, by which `kubectl describe service` finds events. It lists, because a service proxy may not
-// get a single service (cluster role system:node-proxier). If the API server does not answer, the reference has no uid. exists is
-// false if the service is known to be gone.
-func (e *ServiceEvents) reference(ctx context.Context, event serviceEvent) (about *corev1.ObjectReference, exists bool) {
+// reference looks up the service's uid, by which `kubectl describe service` finds events. It lists, because a service
+// proxy may not get a single service (cluster role system:node-proxier). If the API server does not answer, the
+// reference has no uid. exists is false if the service is known to be gone.
+func (e *ServiceEvents) reference(ctx context.Context, event serviceEvent) (about *corev1.ObjectReference,
+	exists bool) {
 	about = &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: event.namespace, Name: event.name}
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()

@@ -22,7 +22,8 @@ import (
 func api(client *fake.Clientset) *Client {
 	return &Client{
 		Services: func(namespace string) Lister[*corev1.ServiceList] { return client.CoreV1().Services(namespace) },
-		Slices:   client.DiscoveryV1().EndpointSlices(""), Nodes: client.CoreV1().Nodes(), Pods: client.CoreV1().Pods(""),
+		Slices:   client.DiscoveryV1().EndpointSlices(""), Nodes: client.CoreV1().Nodes(),
+		Pods:   client.CoreV1().Pods(""),
 		Events: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, NoWatchLists: true,
 		PatchNodeStatus: func(ctx context.Context, name string, patch []byte) error {
 			_, err := client.CoreV1().Nodes().PatchStatus(ctx, name, patch)
@@ -49,7 +50,8 @@ func TestServiceEvents(t *testing.T) {
 	wait.True(t, 20*time.Second, "the event is written", func() bool { return len(eventsIn(client)) > 0 })
 	got := eventsIn(client)[0]
 	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web", UID: "uid-1"}
-	if got.InvolvedObject != about || got.Type != "Warning" || got.Reason != "FailedToProgramLoadBalancer" || got.Message != "no ports" ||
+	if got.InvolvedObject != about || got.Type != "Warning" || got.Reason != "FailedToProgramLoadBalancer" ||
+		got.Message != "no ports" ||
 		got.Source != (corev1.EventSource{Component: "kube-proxy", Host: "win01"}) || len(eventsIn(client)) != 1 {
 		t.Errorf("events %+v", eventsIn(client))
 	}
@@ -58,7 +60,8 @@ func TestServiceEvents(t *testing.T) {
 		return true, nil, errors.New("away")
 	})
 	e.Event("shop/web", false, "ProgrammedLoadBalancer", "again")
-	wait.True(t, 20*time.Second, "an event goes out although the service cannot be looked up", func() bool { return len(eventsIn(client)) == 2 })
+	wait.True(t, 20*time.Second, "an event goes out although the service cannot be looked up",
+		func() bool { return len(eventsIn(client)) == 2 })
 	stop()
 	e.Close()
 
@@ -72,8 +75,10 @@ func TestServiceEvents(t *testing.T) {
 
 func TestOwnNode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win01"},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.4"}, {Type: corev1.NodeHostName, Address: "win01"}}}}
-	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win02"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: toBeDeleted}}}}
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.4"},
+			{Type: corev1.NodeHostName, Address: "win01"}}}}
+	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win02"},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: toBeDeleted}}}}
 	client := fake.NewClientset(node, other)
 	ctx := t.Context()
 	n, err := WatchOwnNode(ctx, api(client), "win01")
@@ -84,7 +89,8 @@ func TestOwnNode(t *testing.T) {
 		t.Error("not eligible before anything is known")
 	}
 
-	wait.True(t, 20*time.Second, "the address is known", func() bool { return strings.Join(n.Addresses(), ",") == "10.0.0.4" })
+	wait.True(t, 20*time.Second, "the address is known",
+		func() bool { return strings.Join(n.Addresses(), ",") == "10.0.0.4" })
 	update := func(change func(*corev1.Node)) {
 		change(node)
 		if _, err := client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{}); err != nil {
@@ -97,7 +103,8 @@ func TestOwnNode(t *testing.T) {
 		t.Fatal("nobody was told of the address")
 	}
 	update(func(n *corev1.Node) {
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00::4"},
+		n.Status.Addresses = append(n.Status.Addresses,
+			corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00::4"},
 			corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "203.0.113.4"})
 	})
 	<-n.Changed()

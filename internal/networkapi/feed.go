@@ -18,8 +18,8 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// ownServices selects the services that this proxy serves: no label names another proxy, and they are not headless. Their slices have
-// the same labels.
+// ownServices selects the services that this proxy serves: no label names another proxy, and they are not headless.
+// Their slices have the same labels.
 const ownServices = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
 
 // ServiceSink takes in what a service proxy needs; proxy/service's Tracker is one. It must not keep the objects.
@@ -28,36 +28,40 @@ type ServiceSink interface {
 	RemoveService(namespace, name string)
 	SetSlice(*discoveryv1.EndpointSlice)
 	RemoveSlice(namespace, name string)
-	// ServiceNames and SliceNames return what was set and not removed, as namespace/name. A sink may leave out what it does not
-	// need.
+	// ServiceNames and SliceNames return what was set and not removed, as namespace/name. A sink may leave out what it
+	// does not need.
 	ServiceNames() []string
 	SliceNames() []string
 }
 
-// ServiceFeed brings services, endpoint slices and one node from the API server into a sink. It does not keep them: a proxy of
-// 10,000 services would otherwise hold every object twice. After an interruption the reflectors list again, and what is not listed
-// any more is removed from the sink.
+// ServiceFeed brings services, endpoint slices and one node from the API server into a sink. It does not keep them: a
+// proxy of 10,000 services would otherwise hold every object twice. After an interruption the reflectors list again,
+// and what is not listed any more is removed from the sink.
 type ServiceFeed struct {
 	changed wakeup.Signal
 	synced  []func() bool
 }
 
-// FeedServices starts watching and returns at once; it ends with ctx. node is the name of the proxy's own node; onNode is called with
-// it, and at each change of its labels.
-func FeedServices(ctx context.Context, client *Client, node string, sink ServiceSink, onNode func(*corev1.Node)) *ServiceFeed {
+// FeedServices starts watching and returns at once; it ends with ctx. node is the name of the proxy's own node; onNode
+// is called with it, and at each change of its labels.
+func FeedServices(ctx context.Context, client *Client, node string, sink ServiceSink,
+	onNode func(*corev1.Node)) *ServiceFeed {
 	f := &ServiceFeed{changed: wakeup.New()}
 	ours := func(o *metav1.ListOptions) { o.LabelSelector = ownServices }
 	start(ctx, f, client, listWatch(ours, client.Services("")), &reflected[*corev1.Service]{
-		example: &corev1.Service{}, trim: trimService, set: sink.SetService, remove: sink.RemoveService, names: sink.ServiceNames})
+		example: &corev1.Service{}, trim: trimService, set: sink.SetService, remove: sink.RemoveService,
+		names: sink.ServiceNames})
 	start(ctx, f, client, listWatch(ours, client.Slices),
 		&reflected[*discoveryv1.EndpointSlice]{
-			example: &discoveryv1.EndpointSlice{}, trim: newSliceTrimmer(), set: sink.SetSlice, remove: sink.RemoveSlice, names: sink.SliceNames})
+			example: &discoveryv1.EndpointSlice{}, trim: newSliceTrimmer(), set: sink.SetSlice,
+			remove: sink.RemoveSlice, names: sink.SliceNames})
 	own := func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", node).String()
 	}
 	labels := nodeLabels{tell: onNode}
 	start(ctx, f, client, listWatch(own, client.Nodes), &reflected[*corev1.Node]{
-		example: &corev1.Node{}, trim: trimToLabels, setIfNew: labels.set, remove: func(_, _ string) {}, names: func() []string { return nil }})
+		example: &corev1.Node{}, trim: trimToLabels, setIfNew: labels.set, remove: func(_, _ string) {},
+		names: func() []string { return nil }})
 	return f
 }
 
@@ -102,7 +106,8 @@ type object interface {
 	metav1.Object
 }
 
-// reflected is the store of a reflector: it passes objects on. It is not safe for concurrent use; a reflector has one goroutine.
+// reflected is the store of a reflector: it passes objects on. It is not safe for concurrent use; a reflector has one
+// goroutine.
 type reflected[T object] struct {
 	example  T
 	trim     func(T)
@@ -215,7 +220,8 @@ func trimToLabels(n *corev1.Node) {
 	n.Annotations, n.Spec, n.Status = nil, corev1.NodeSpec{}, corev1.NodeStatus{}
 }
 
-// newSliceTrimmer returns a function that drops fields which no proxy reads. It shares node names and conditions, which have few values.
+// newSliceTrimmer returns a function that drops fields which no proxy reads. It shares node names and conditions,
+// which have few values.
 func newSliceTrimmer() func(*discoveryv1.EndpointSlice) {
 	nodes := map[string]*string{}
 	yes, no := true, false

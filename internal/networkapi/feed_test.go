@@ -148,10 +148,12 @@ func TestFeedServices(t *testing.T) {
 	if err := client.CoreV1().Services("a").Delete(ctx, "old", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().Services("a").Create(ctx, &corev1.Service{ObjectMeta: named("a", "new")}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Services("a").
+		Create(ctx, &corev1.Service{ObjectMeta: named("a", "new")}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	broken.Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
+	broken.Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone,
+		Reason: metav1.StatusReasonExpired})
 	waitFor(t, f, sink, "service a/new, service a/web, slice a/web-2; zone z2")
 }
 
@@ -231,7 +233,8 @@ func TestTransformer(t *testing.T) {
 		t.Error("kept what nobody reads")
 	case a.NodeName != b.NodeName, a.Conditions.Ready != b.Conditions.Ready:
 		t.Error("texts and conditions are not shared")
-	case *a.NodeName != "n1" || !*a.Conditions.Ready || a.Conditions.Serving != nil || slice.Annotations[corev1.EndpointsLastChangeTriggerTime] != "x":
+	case *a.NodeName != "n1" || !*a.Conditions.Ready || a.Conditions.Serving != nil ||
+		slice.Annotations[corev1.EndpointsLastChangeTriggerTime] != "x":
 		t.Error("changed what is read")
 	}
 }

@@ -16,9 +16,10 @@ import (
 	"porthole.dev/porthole/internal/nodeapi"
 )
 
-// keptAnnotations are the prefixes of the annotations of nodes that Nodes hands out: those by which modes of the network tell each other
-// what they need, and what the agent has told service proxies.
-var keptAnnotations = []string{"flannel.alpha.coreos.com/", "porthole.dev/bgp-", "k8s.ovn.org/hybrid-overlay-", "k8s.ovn.org/node-subnets", nodeapi.ServiceProgrammer}
+// keptAnnotations are the prefixes of the annotations of nodes that Nodes hands out: those by which modes of the
+// network tell each other what they need, and what the agent has told service proxies.
+var keptAnnotations = []string{"flannel.alpha.coreos.com/", "porthole.dev/bgp-", "k8s.ovn.org/hybrid-overlay-",
+	"k8s.ovn.org/node-subnets", nodeapi.ServiceProgrammer}
 
 // ownAnnotation is kept of the own node only: the peers of other nodes are nobody else's business, and may be long.
 const ownAnnotation = "porthole.dev/bgp-peers"
@@ -27,18 +28,18 @@ const ownAnnotation = "porthole.dev/bgp-peers"
 type NodesOptions[T any] struct {
 	// Own is the name of the node whose annotations and conditions are kept too; empty: none.
 	Own string
-	// Keep returns what is kept of a node. Of the node's annotations it sees those of keptAnnotations. It must not keep the node.
-	// Required.
+	// Keep returns what is kept of a node. Of the node's annotations it sees those of keptAnnotations. It must not
+	// keep the node. Required.
 	Keep func(*corev1.Node) T
 	// Same reports whether nothing has changed for whoever reads the nodes. Required.
 	Same func(a, b T) bool
-	// Changed is called from one goroutine after each change of what is kept, with what is kept of the node now, or nil if one is gone
-	// or all were listed. It must not block. Required.
+	// Changed is called from one goroutine after each change of what is kept, with what is kept of the node now, or
+	// nil if one is gone or all were listed. It must not block. Required.
 	Changed func(*T)
 }
 
-// Nodes follows all nodes of the cluster, and keeps of each only what its reader needs: a Node object is ten to twenty kilobytes, most of
-// them the list of its images.
+// Nodes follows all nodes of the cluster, and keeps of each only what its reader needs: a Node object is ten to twenty
+// kilobytes, most of them the list of its images.
 type Nodes[T any] struct {
 	o       NodesOptions[T]
 	client  *Client
@@ -66,11 +67,13 @@ func NewNodes[T any](client *Client, o NodesOptions[T]) *Nodes[T] {
 func (n *Nodes[T]) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	lw := listWatch(func(*metav1.ListOptions) {}, n.client.Nodes)
-	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, n.client), &corev1.Node{}, nodeStore[T]{n},
+	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, n.client), &corev1.Node{},
+		nodeStore[T]{n},
 		cache.ReflectorOptions{Logger: &logger}).RunWithContext(ctx)
 }
 
-// List returns what is kept of the nodes, by name, as last seen. It must not be changed. ok is false until the first list is complete.
+// List returns what is kept of the nodes, by name, as last seen. It must not be changed. ok is false until the first
+// list is complete.
 func (n *Nodes[T]) List() (nodes []T, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,8 +89,8 @@ func (n *Nodes[T]) List() (nodes []T, ok bool) {
 	return n.list, true
 }
 
-// Own returns the own node with its name, annotations and conditions; nil if the cluster does not have it, or not yet. It must not be
-// changed.
+// Own returns the own node with its name, annotations and conditions; nil if the cluster does not have it, or not yet.
+// It must not be changed.
 func (n *Nodes[T]) Own() *corev1.Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -107,12 +110,14 @@ func (n *Nodes[T]) trim(node *corev1.Node) trimmed[T] {
 	}
 	t := trimmed[T]{entry: entry[T]{node.Name, n.o.Keep(node)}}
 	if node.Name == n.o.Own {
-		t.own = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Annotations: node.Annotations}, Status: corev1.NodeStatus{Conditions: node.Status.Conditions}}
+		t.own = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Annotations: node.Annotations},
+			Status: corev1.NodeStatus{Conditions: node.Status.Conditions}}
 	}
 	return t
 }
 
-// manyStrings bounds how many strings of annotations are kept once. Keys and words like "vxlan" are few; others would only be looked up.
+// manyStrings bounds how many strings of annotations are kept once. Keys and words like "vxlan" are few; others would
+// only be looked up.
 const manyStrings, longestString = 1000, 64
 
 func (n *Nodes[T]) trimAnnotations(all map[string]string) map[string]string {
@@ -165,10 +170,12 @@ func (n *Nodes[T]) put(t trimmed[T]) bool {
 
 // find returns where a node of that name is, or would be.
 func (n *Nodes[T]) find(name string) (i int, known bool) {
-	return slices.BinarySearchFunc(n.kept, name, func(k entry[T], name string) int { return strings.Compare(k.name, name) })
+	return slices.BinarySearchFunc(n.kept, name,
+		func(k entry[T], name string) int { return strings.Compare(k.name, name) })
 }
 
-// sameOwn compares the own node before and after, the times of its conditions aside, which kubelets renew though nothing has changed.
+// sameOwn compares the own node before and after, the times of its conditions aside, which kubelets renew though
+// nothing has changed.
 func sameOwn(a, b *corev1.Node) bool {
 	same := func(c, d corev1.NodeCondition) bool {
 		return c.Type == d.Type && c.Status == d.Status && c.Reason == d.Reason && c.Message == d.Message

@@ -19,7 +19,8 @@ func TestSetNodeConditionLeavesOthers(t *testing.T) {
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win01"}, Status: corev1.NodeStatus{
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 	}})
-	err := SetNodeCondition(ctx, api(client), "win01", corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "RoutesReady"})
+	err := SetNodeCondition(ctx, api(client), "win01",
+		corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "RoutesReady"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,8 @@ func TestSetNodeConditionLeavesOthers(t *testing.T) {
 }
 
 func TestAnnotateNodeLeavesOthers(t *testing.T) {
-	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win01", Annotations: map[string]string{"a": "b"}}})
+	client := fake.NewClientset(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win01", Annotations: map[string]string{"a": "b"}}})
 	if err := AnnotateNode(t.Context(), api(client), "win01", map[string]string{"c": "d"}); err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +88,9 @@ func next(t *testing.T, changed chan *keptNode) *keptNode {
 // TestNodesKeepWhatTheyPromise: of a node nothing else is kept, and only changes of that are told.
 func TestNodesKeepWhatTheyPromise(t *testing.T) {
 	node := func(name, pods string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"flannel.alpha.coreos.com/backend-type": "vxlan",
-			nodeapi.ServiceProgrammer: "OVN", "other": "c"}}, Spec: corev1.NodeSpec{PodCIDR: pods}}
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Annotations: map[string]string{"flannel.alpha.coreos.com/backend-type": "vxlan",
+				nodeapi.ServiceProgrammer: "OVN", "other": "c"}}, Spec: corev1.NodeSpec{PodCIDR: pods}}
 	}
 	client := fake.NewClientset(node("win02", "10.244.2.0/24"), node("win01", "10.244.1.0/24"))
 	nodes, changed := followed(t, client)
@@ -95,7 +98,8 @@ func TestNodesKeepWhatTheyPromise(t *testing.T) {
 	if !ok || len(list) != 2 || list[0].name != "win01" || list[1].pods != "10.244.2.0/24" {
 		t.Fatalf("%v, %+v", ok, list)
 	}
-	if a := list[0].annotations; len(a) != 2 || a["flannel.alpha.coreos.com/backend-type"] != "vxlan" || a[nodeapi.ServiceProgrammer] != "OVN" {
+	if a := list[0].annotations; len(a) != 2 || a["flannel.alpha.coreos.com/backend-type"] != "vxlan" ||
+		a[nodeapi.ServiceProgrammer] != "OVN" {
 		t.Errorf("annotations %v, want flannel's and ours only", a)
 	}
 
@@ -105,7 +109,8 @@ func TestNodesKeepWhatTheyPromise(t *testing.T) {
 		}
 	}
 	other := node("win02", "10.244.2.0/24")
-	other.Labels, other.Status.Conditions = map[string]string{"a": "b"}, []corev1.NodeCondition{{Type: corev1.NodeReady}}
+	other.Labels, other.Status.Conditions = map[string]string{"a": "b"},
+		[]corev1.NodeCondition{{Type: corev1.NodeReady}}
 	update(other) // nothing that is kept: the next change told is the one after it
 	update(node("win02", "10.244.9.0/24"))
 	if n := next(t, changed); n == nil || n.pods != "10.244.9.0/24" {
@@ -128,7 +133,8 @@ func TestNodesKeepWhatTheyPromise(t *testing.T) {
 
 // TestOwnNodeIsKept: of the own node conditions count too, but not their times.
 func TestOwnNodeIsKept(t *testing.T) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win01"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: "True"}}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win01"},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: "True"}}}}
 	client := fake.NewClientset(node)
 	nodes, changed := followed(t, client)
 	for _, change := range []struct {
@@ -136,7 +142,8 @@ func TestOwnNodeIsKept(t *testing.T) {
 		at     int64
 	}{{"True", 1}, {"True", 2}, {"False", 3}} {
 		node = node.DeepCopy()
-		node.Status.Conditions[0].Status, node.Status.Conditions[0].LastHeartbeatTime = change.status, metav1.Unix(change.at, 0)
+		node.Status.Conditions[0].Status, node.Status.Conditions[0].LastHeartbeatTime = change.status,
+			metav1.Unix(change.at, 0)
 		if _, err := client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -153,17 +160,21 @@ func TestOwnNodeIsKept(t *testing.T) {
 	}
 }
 
-// TestListAsWatch: a list that comes as a watch is trimmed while it is received (client-go's reflector calls the Transformer), and is the same
-// as one that comes as a whole.
+// TestListAsWatch: a list that comes as a watch is trimmed while it is received (client-go's reflector calls the
+// Transformer), and is the same as one that comes as a whole.
 func TestListAsWatch(t *testing.T) {
 	var changed []*keptNode
-	nodes := NewNodes(nil, NodesOptions[keptNode]{Own: "win01", Changed: func(n *keptNode) { changed = append(changed, n) },
-		Keep: func(n *corev1.Node) keptNode { return keptNode{n.Name, n.Spec.PodCIDR, n.Annotations} },
-		Same: func(a, b keptNode) bool { return a.pods == b.pods && maps.Equal(a.annotations, b.annotations) }})
+	nodes := NewNodes(nil, NodesOptions[keptNode]{Own: "win01",
+		Changed: func(n *keptNode) { changed = append(changed, n) },
+		Keep:    func(n *corev1.Node) keptNode { return keptNode{n.Name, n.Spec.PodCIDR, n.Annotations} },
+		Same:    func(a, b keptNode) bool { return a.pods == b.pods && maps.Equal(a.annotations, b.annotations) }})
 	store := nodeStore[keptNode]{nodes}
 	temporary := cache.NewStore(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.WithTransformer(store.Transformer()))
-	for name, pods := range map[string]string{"win02": "10.244.2.0/24", "win01": "10.244.1.0/24", "lin01": "10.244.0.0/24"} {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{nodeapi.ServiceProgrammer: "OVN", "other": "c", ownAnnotation: "[]"}}, Spec: corev1.NodeSpec{PodCIDR: pods}}
+	for name, pods := range map[string]string{"win02": "10.244.2.0/24", "win01": "10.244.1.0/24",
+		"lin01": "10.244.0.0/24"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Annotations: map[string]string{nodeapi.ServiceProgrammer: "OVN", "other": "c", ownAnnotation: "[]"}},
+			Spec: corev1.NodeSpec{PodCIDR: pods}}
 		if err := temporary.Add(node); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +187,8 @@ func TestListAsWatch(t *testing.T) {
 	}
 
 	list, ok := nodes.List()
-	if !ok || len(list) != 2 || list[0].name != "win01" || list[1].pods != "10.244.2.0/24" || len(list[1].annotations) != 1 {
+	if !ok || len(list) != 2 || list[0].name != "win01" || list[1].pods != "10.244.2.0/24" ||
+		len(list[1].annotations) != 1 {
 		t.Errorf("%v, %+v", ok, list)
 	}
 	if own := nodes.Own(); own == nil || own.Name != "win01" || len(own.Annotations) != 2 {

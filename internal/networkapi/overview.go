@@ -15,29 +15,33 @@ import (
 	"porthole.dev/porthole/internal/apiconn"
 )
 
-// Overview watches what people look at: nodes, pods, services, endpoint slices and events, each with the fields that are shown. It only reads.
+// Overview watches what people look at: nodes, pods, services, endpoint slices and events, each with the fields that
+// are shown. It only reads.
 type Overview struct {
 	client                                *Client
 	nodes, pods, services, slices, events cache.SharedIndexInformer
 }
 
-// NewOverview returns an Overview of the cluster that a kubeconfig names. It sends nothing before Run. changed is called after each change,
-// and must not block.
+// NewOverview returns an Overview of the cluster that a kubeconfig names. It sends nothing before Run. changed is
+// called after each change, and must not block.
 func NewOverview(kubeconfig string, changed func()) (*Overview, error) {
 	client, _, err := New(apiconn.Options{Kubeconfig: kubeconfig, UserAgent: "porthole-web", QPS: 50, Burst: 200})
 	if err != nil {
 		return nil, err
 	}
-	o := &Overview{client: client, nodes: overviewOf(client, client.Nodes, &corev1.Node{}), pods: overviewOf(client, client.Pods, &corev1.Pod{}),
-		services: overviewOf(client, client.Services(""), &corev1.Service{}), slices: overviewOf(client, client.Slices, &discoveryv1.EndpointSlice{}),
-		events: overviewOf(client, client.AllEvents, &corev1.Event{})}
+	o := &Overview{client: client, nodes: overviewOf(client, client.Nodes, &corev1.Node{}),
+		pods:     overviewOf(client, client.Pods, &corev1.Pod{}),
+		services: overviewOf(client, client.Services(""), &corev1.Service{}),
+		slices:   overviewOf(client, client.Slices, &discoveryv1.EndpointSlice{}),
+		events:   overviewOf(client, client.AllEvents, &corev1.Event{})}
 
 	for _, i := range o.informers() {
 		if err := i.SetTransform(trimForOverview); err != nil {
 			return nil, fmt.Errorf("following the cluster: %w", err)
 		}
 		_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
+			AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() },
+			DeleteFunc: func(any) { changed() },
 		})
 		if err != nil {
 			return nil, fmt.Errorf("following the cluster: %w", err)
@@ -48,7 +52,8 @@ func NewOverview(kubeconfig string, changed func()) (*Overview, error) {
 
 func overviewOf[L runtime.Object](client *Client, kind Lister[L], example runtime.Object) cache.SharedIndexInformer {
 	lw := listWatch(func(*metav1.ListOptions) {}, kind)
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), example, 0, cache.Indexers{})
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), example, 0,
+		cache.Indexers{})
 }
 
 func (o *Overview) informers() []cache.SharedIndexInformer {
@@ -77,7 +82,8 @@ func (o *Overview) Synced() bool {
 // Ready returns nil if the API server answers that it is ready.
 func (o *Overview) Ready(ctx context.Context) error { return o.client.Ready(ctx) }
 
-// AskNode reads a path of a node's kubelet through the API server, which needs the right to get nodes/proxy. The path may have a query.
+// AskNode reads a path of a node's kubelet through the API server, which needs the right to get nodes/proxy. The path
+// may have a query.
 func (o *Overview) AskNode(ctx context.Context, node, path string) ([]byte, error) {
 	return o.client.AskNode(ctx, node, path)
 }
@@ -102,12 +108,16 @@ func (o *Overview) Slices() []*discoveryv1.EndpointSlice {
 	return stored[*discoveryv1.EndpointSlice](o.slices)
 }
 
-// trimForOverview drops what is not shown: of 2,000 pods that is most of the memory. Secrets of environments are among it.
+// trimForOverview drops what is not shown: of 2,000 pods that is most of the memory. Secrets of environments are among
+// it.
 func trimForOverview(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Node:
-		return &corev1.Node{ObjectMeta: metaForOverview(&o.ObjectMeta), Spec: corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs, Unschedulable: o.Spec.Unschedulable},
-			Status: corev1.NodeStatus{Addresses: o.Status.Addresses, Conditions: trimConditions(o.Status.Conditions), NodeInfo: o.Status.NodeInfo}}, nil
+		return &corev1.Node{ObjectMeta: metaForOverview(&o.ObjectMeta),
+			Spec: corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs,
+				Unschedulable: o.Spec.Unschedulable},
+			Status: corev1.NodeStatus{Addresses: o.Status.Addresses, Conditions: trimConditions(o.Status.Conditions),
+				NodeInfo: o.Status.NodeInfo}}, nil
 	case *corev1.Pod:
 		return podForOverview(o), nil
 	case *corev1.Service:
@@ -116,20 +126,26 @@ func trimForOverview(obj any) (any, error) {
 	case *discoveryv1.EndpointSlice:
 		o.ManagedFields, o.Annotations = nil, nil
 	case *corev1.Event:
-		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp},
-			InvolvedObject: corev1.ObjectReference{Kind: o.InvolvedObject.Kind, Namespace: o.InvolvedObject.Namespace, Name: o.InvolvedObject.Name, UID: o.InvolvedObject.UID, FieldPath: o.InvolvedObject.FieldPath},
-			Type:           o.Type, Reason: o.Reason, Message: o.Message, Count: o.Count, FirstTimestamp: o.FirstTimestamp, LastTimestamp: o.LastTimestamp,
+		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+			ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp},
+			InvolvedObject: corev1.ObjectReference{Kind: o.InvolvedObject.Kind, Namespace: o.InvolvedObject.Namespace,
+				Name: o.InvolvedObject.Name, UID: o.InvolvedObject.UID, FieldPath: o.InvolvedObject.FieldPath},
+			Type: o.Type, Reason: o.Reason, Message: o.Message, Count: o.Count,
+			FirstTimestamp: o.FirstTimestamp, LastTimestamp: o.LastTimestamp,
 			EventTime: o.EventTime, Series: o.Series, Source: o.Source}, nil
 	}
 	return obj, nil
 }
 
 func metaForOverview(m *metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels,
-		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, OwnerReferences: m.OwnerReferences}
+	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		Labels:            m.Labels,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+		OwnerReferences: m.OwnerReferences}
 }
 
-// trimConditions leaves out when a condition was last reported: kubelets report each five minutes, and nothing is shown of it.
+// trimConditions leaves out when a condition was last reported: kubelets report each five minutes, and nothing is
+// shown of it.
 func trimConditions(list []corev1.NodeCondition) []corev1.NodeCondition {
 	out := make([]corev1.NodeCondition, len(list))
 	for i, c := range list {
@@ -141,10 +157,13 @@ func trimConditions(list []corev1.NodeCondition) []corev1.NodeCondition {
 
 func podForOverview(p *corev1.Pod) *corev1.Pod {
 	trimmed := &corev1.Pod{ObjectMeta: metaForOverview(&p.ObjectMeta),
-		Spec: corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, NodeSelector: p.Spec.NodeSelector, OS: p.Spec.OS,
+		Spec: corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork,
+			NodeSelector: p.Spec.NodeSelector, OS: p.Spec.OS,
 			Containers: trimContainers(p.Spec.Containers), InitContainers: trimContainers(p.Spec.InitContainers)},
-		Status: corev1.PodStatus{Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs,
-			StartTime: p.Status.StartTime, Conditions: p.Status.Conditions, InitContainerStatuses: p.Status.InitContainerStatuses, ContainerStatuses: p.Status.ContainerStatuses}}
+		Status: corev1.PodStatus{Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message,
+			PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs,
+			StartTime: p.Status.StartTime, Conditions: p.Status.Conditions,
+			InitContainerStatuses: p.Status.InitContainerStatuses, ContainerStatuses: p.Status.ContainerStatuses}}
 	for _, v := range p.Spec.Volumes { // the names only, for the time line
 		trimmed.Spec.Volumes = append(trimmed.Spec.Volumes, corev1.Volume{Name: v.Name})
 	}
@@ -154,7 +173,8 @@ func podForOverview(p *corev1.Pod) *corev1.Pod {
 func trimContainers(list []corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for _, c := range list {
-		out = append(out, corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, Ports: c.Ports})
+		out = append(out, corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy,
+			Ports: c.Ports})
 	}
 	return out
 }

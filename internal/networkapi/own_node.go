@@ -57,8 +57,8 @@ func WatchOwnNode(ctx context.Context, client *Client, name string) (*OwnNode, e
 	return n, nil
 }
 
-// set takes in a version of the node. A node that has no internal address for a moment keeps the last ones: a proxy that lost
-// them would stop serving node ports.
+// set takes in a version of the node. A node that has no internal address for a moment keeps the last ones: a proxy
+// that lost them would stop serving node ports.
 func (n *OwnNode) set(obj any, name string) {
 	node, ok := obj.(*corev1.Node)
 	if !ok || node.Name != name {
@@ -94,8 +94,8 @@ func (n *OwnNode) set(obj any, name string) {
 // Listed is closed once the API has told whether the node exists and what it is. Until then nothing is known about it.
 func (n *OwnNode) Listed() <-chan struct{} { return n.listed }
 
-// Programmer returns the program that programs the services on this node instead of a service proxy; "" if there is none, or while
-// nothing is known about the node.
+// Programmer returns the program that programs the services on this node instead of a service proxy; "" if there is
+// none, or while nothing is known about the node.
 func (n *OwnNode) Programmer() string {
 	if s := n.state.Load(); s != nil {
 		return s.programmer
@@ -106,8 +106,8 @@ func (n *OwnNode) Programmer() string {
 // Programmed receives when Programmer changed. It is for one reader.
 func (n *OwnNode) Programmed() <-chan struct{} { return n.programmed }
 
-// Eligible reports whether the node may have traffic from outside: it exists, is not being deleted, and the cluster autoscaler is not
-// about to remove it. It returns true while the node has not been read yet.
+// Eligible reports whether the node may have traffic from outside: it exists, is not being deleted, and the cluster
+// autoscaler is not about to remove it. It returns true while the node has not been read yet.
 func (n *OwnNode) Eligible() bool {
 	s := n.state.Load()
 	return s == nil || s.eligible
@@ -116,8 +116,8 @@ func (n *OwnNode) Eligible() bool {
 // Changed receives when InternalIPs changed. It is for one reader.
 func (n *OwnNode) Changed() <-chan struct{} { return n.changed }
 
-// InternalIPs returns the node's own addresses, in the order of the API; none while they are not known. A node that is deleted, or
-// that lists none, keeps the last ones: this host still has them.
+// InternalIPs returns the node's own addresses, in the order of the API; none while they are not known. A node that is
+// deleted, or that lists none, keeps the last ones: this host still has them.
 func (n *OwnNode) InternalIPs() []netip.Addr {
 	if s := n.state.Load(); s != nil {
 		return s.internal

@@ -25,8 +25,8 @@ func SetNodeCondition(ctx context.Context, client *Client, node string, conditio
 	return nil
 }
 
-// AnnotateNode sets annotations of a node and leaves the others as they are. It writes them through the Node's status, because that is
-// what flannel's and our own rights allow.
+// AnnotateNode sets annotations of a node and leaves the others as they are. It writes them through the Node's status,
+// because that is what flannel's and our own rights allow.
 func AnnotateNode(ctx context.Context, client *Client, node string, annotations map[string]string) error {
 	err := patchNodeStatus(ctx, client, node, map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
@@ -44,7 +44,8 @@ func patchNodeStatus(ctx context.Context, client *Client, node string, change an
 }
 
 // PodAnnotations returns the UID and the annotations of a pod, as the API server has them now.
-func PodAnnotations(ctx context.Context, client *Client, namespace, name string) (uid string, annotations map[string]string, err error) {
+func PodAnnotations(ctx context.Context, client *Client, namespace, name string) (uid string,
+	annotations map[string]string, err error) {
 	pod, err := client.Pod(ctx, namespace, name)
 	if err != nil {
 		return "", nil, fmt.Errorf("reading pod %s/%s: %w", namespace, name, err)
@@ -59,8 +60,8 @@ type NodeEvents struct {
 	about       *corev1.ObjectReference
 }
 
-// NewNodeEvents returns a recorder for events about node, with component as their source. Close it at the end. Repeated events are
-// counted in one object, and their rate is limited.
+// NewNodeEvents returns a recorder for events about node, with component as their source. Close it at the end.
+// Repeated events are counted in one object, and their rate is limited.
 func NewNodeEvents(ctx context.Context, client *Client, component, node string) *NodeEvents {
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	b.StartRecordingToSink(client.Events)

@@ -18,8 +18,8 @@ import (
 // ErrPodsUnknown is why Pods.List has no pods before the first answer of the API server.
 var ErrPodsUnknown = errors.New("the pods of this node are not known yet")
 
-// Pods follows the pods of one node. It keeps of them what says whether a drain would evict them and whether they need a network: names,
-// owners, the annotation of static pods, whether they use the host's network, and their phase.
+// Pods follows the pods of one node. It keeps of them what says whether a drain would evict them and whether they need
+// a network: names, owners, the annotation of static pods, whether they use the host's network, and their phase.
 type Pods struct {
 	client  *Client
 	node    string
@@ -30,7 +30,8 @@ type Pods struct {
 	err  error                  // why pods are not known; nil: they are
 }
 
-// NewPods returns Pods that do nothing before Run. changed is called from one goroutine after each change of List. It must not block.
+// NewPods returns Pods that do nothing before Run. changed is called from one goroutine after each change of List. It
+// must not block.
 func NewPods(client *Client, node string, changed func()) *Pods {
 	return &Pods{client: client, node: node, changed: changed, err: ErrPodsUnknown}
 }
@@ -55,7 +56,8 @@ func (p *Pods) Run(ctx context.Context) {
 		}
 		return pods, err
 	}
-	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, listsFirst{}), &corev1.Pod{}, podStore{p},
+	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, listsFirst{}), &corev1.Pod{},
+		podStore{p},
 		cache.ReflectorOptions{Logger: &logger}).RunWithContext(ctx)
 }
 
@@ -72,8 +74,8 @@ func (p *Pods) failed(err error) {
 	}
 }
 
-// List returns the pods as last seen, in no order, which must not be changed. It returns an error until the first list is complete:
-// ErrPodsUnknown, or why the API server does not answer.
+// List returns the pods as last seen, in no order, which must not be changed. It returns an error until the first list
+// is complete: ErrPodsUnknown, or why the API server does not answer.
 func (p *Pods) List() ([]*corev1.Pod, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestPods: the pods of one node are asked for; it is said why they are not known, and when they are, also if there are none.
+// TestPods: the pods of one node are asked for; it is said why they are not known, and when they are, also if there
+// are none.
 func TestPods(t *testing.T) {
 	client := fake.NewClientset()
 	var refused atomic.Bool
@@ -58,7 +59,8 @@ func TestPods(t *testing.T) {
 	}
 
 	<-watched // the fake loses what happens between a list and the watch after it
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x", "other": "y"}},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b",
+		Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x", "other": "y"}},
 		Spec: corev1.PodSpec{NodeName: "win01", HostNetwork: true, Containers: []corev1.Container{{Name: "c"}}}}
 	if _, err := client.CoreV1().Pods("b").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -79,7 +81,8 @@ func TestPodsTellChanges(t *testing.T) {
 	changes := 0
 	store := podStore{NewPods(nil, "win01", func() { changes++ })}
 	pod := func(phase corev1.PodPhase, address string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}, Status: corev1.PodStatus{Phase: phase, PodIP: address}}
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"},
+			Status: corev1.PodStatus{Phase: phase, PodIP: address}}
 	}
 	for _, step := range []struct {
 		name string

@@ -14,7 +14,8 @@ import (
 	"porthole.dev/porthole/internal/retry"
 )
 
-// AgentAddress is where a node's agent answers its CNI plugin. ovn-kubernetes of 2018 had its server at this port of Windows nodes.
+// AgentAddress is where a node's agent answers its CNI plugin. ovn-kubernetes of 2018 had its server at this port of
+// Windows nodes.
 const AgentAddress = "127.0.0.1:3996"
 
 // Question is what the plugin asks about one pod.
@@ -39,16 +40,20 @@ const waitQuery = 20 * time.Second
 
 // Ask asks the agent about a pod, and waits until the pod has its annotation.
 func Ask(ctx context.Context, address string, q Question) (Answer, error) {
-	values := url.Values{"namespace": {q.Namespace}, "name": {q.Name}, "uid": {q.UID}, "wait": {waitQuery.String()}, "config": q.Config}
+	values := url.Values{"namespace": {q.Namespace}, "name": {q.Name}, "uid": {q.UID}, "wait": {waitQuery.String()},
+		"config": q.Config}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/pod?"+values.Encode(), nil)
 	if err != nil {
 		return Answer{}, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return Answer{}, fmt.Errorf("asking this node's agent about pod %s/%s: is `porthole routes --mode ovn` running? %w", q.Namespace, q.Name, err)
+		return Answer{}, fmt.Errorf(
+			"asking this node's agent about pod %s/%s: is `porthole routes --mode ovn` running? %w", q.Namespace,
+			q.Name, err)
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
 		return Answer{}, fmt.Errorf("asking this node's agent about pod %s/%s: %w", q.Namespace, q.Name, err)
@@ -85,7 +90,8 @@ type desk struct {
 // Handler answers questions. look returns what is known about a pod at this moment, an Answer without annotation if it
 // has none yet; noted is called with each remark on the configuration, of which there may be any number. Both may be
 // called at once by many questions.
-func Handler(look func(ctx context.Context, namespace, name string) (Answer, error), noted func(remark string)) http.Handler {
+func Handler(look func(ctx context.Context, namespace, name string) (Answer, error),
+	noted func(remark string)) http.Handler {
 	d := &desk{look: look, asked: make(chan struct{}, mostAsked), waiting: make(chan struct{}, mostWaiting)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /pod", func(w http.ResponseWriter, r *http.Request) {
@@ -138,7 +144,8 @@ func (d *desk) answer(ctx context.Context, query url.Values) (Answer, error) {
 
 // await looks until there is an annotation that can be believed, or wait is over, or too many wait. The controller
 // writes any other again.
-func (d *desk) await(ctx context.Context, wait time.Duration, look func(context.Context) (Answer, error)) (Answer, error) {
+func (d *desk) await(ctx context.Context, wait time.Duration, look func(context.Context) (Answer, error)) (Answer,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+time.Second)
 	defer cancel()
 	end := time.After(wait)

@@ -34,7 +34,8 @@ func without(looks *atomic.Int64) func(context.Context, string, string) (Answer,
 // TestWaitIsBounded: whatever a question asks for, it ends after the time that the plugin asks for, and the pod is read
 // seldom meanwhile.
 func TestWaitIsBounded(t *testing.T) {
-	for wait, longest := range map[string]time.Duration{"9999h": waitQuery, "20s": waitQuery, "1s": time.Second, "0": 0, "-5s": 0, "x": 0, "": 0} {
+	for wait, longest := range map[string]time.Duration{"9999h": waitQuery, "20s": waitQuery, "1s": time.Second, "0": 0,
+		"-5s": 0, "x": 0, "": 0} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
@@ -71,7 +72,8 @@ func TestManyWait(t *testing.T) {
 		for range 2 * mostWaiting {
 			all.Go(func() {
 				began := time.Now()
-				if code, _ := asks(t.Context(), h, "wait=20s"); code != http.StatusOK && time.Since(began) <= queueTime {
+				if code, _ := asks(t.Context(), h, "wait=20s"); code != http.StatusOK &&
+					time.Since(began) <= queueTime {
 					refused.Add(1)
 				}
 			})
@@ -136,7 +138,8 @@ func TestSpoiledAnnotationIsAwaited(t *testing.T) {
 			t.Errorf("%d %s", code, text)
 		}
 		began = time.Now()
-		if code, text := asks(t.Context(), h, "wait=0"); code != http.StatusServiceUnavailable || !strings.Contains(text, "does not belong to ip_address") {
+		if code, text := asks(t.Context(), h, "wait=0"); code != http.StatusServiceUnavailable ||
+			!strings.Contains(text, "does not belong to ip_address") {
 			t.Errorf("%d %s", code, text)
 		}
 	})

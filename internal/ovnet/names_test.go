@@ -23,12 +23,15 @@ func TestAnnotation(t *testing.T) {
 			t.Errorf("%s: %v %v %v %v", text, got, of, gateway, err)
 		}
 	}
-	for _, text := range []string{"", "{}", "null", `{"ip_address":"10.244.1.7","mac_address":"0a:58:0a:f4:01:07","gateway_ip":"10.244.1.1"}`, `{"ip_address":"10.244.1.7/24","mac_address":"x","gateway_ip":"10.244.1.1"}`,
+	for _, text := range []string{"", "{}", "null",
+		`{"ip_address":"10.244.1.7","mac_address":"0a:58:0a:f4:01:07","gateway_ip":"10.244.1.1"}`,
+		`{"ip_address":"10.244.1.7/24","mac_address":"x","gateway_ip":"10.244.1.1"}`,
 		`{"ip_address":"10.244.1.7/24","mac_address":"0a:58:0a:f4:01:01","gateway_ip":"10.244.1.1"}`, // the router's
 		`{"ip_address":"10.244.1.7/24","mac_address":"ff:ff:ff:ff:ff:ff","gateway_ip":"10.244.1.1"}`,
 		`{"ip_address":"10.244.1.7/24","mac_address":"0a:58:0a:f4:01:07","gateway_ip":"10.244.1.9"}`,
 		`{"ip_address":"10.244.1.7/24","mac_address":"0a:58:0a:f4:01:07","gateway_ip":"fd00::1"}`,
-		`{"ip_address":"10.244.1.7/16","mac_address":"0a:58:0a:f4:01:07","gateway_ip":"10.244.1.1"}`, // the gateway of another range
+		// the gateway of another range
+		`{"ip_address":"10.244.1.7/16","mac_address":"0a:58:0a:f4:01:07","gateway_ip":"10.244.1.1"}`,
 		`{"ip_address":"fd00::7/64","mac_address":"0a:58:0a:f4:01:07","gateway_ip":"fd00::1"}`,
 		`{"ip_address":"::ffff:10.244.1.7/120","mac_address":"0a:58:0a:f4:01:07","gateway_ip":"::ffff:10.244.1.1"}`,
 		`{"ip_address":"255.255.255.255/32","mac_address":"0a:58:ff:ff:ff:ff","gateway_ip":"255.255.255.255"}`,

@@ -15,17 +15,18 @@ type Cache struct {
 	tables map[string]map[UUID]Row
 }
 
-// rowUpdate is a change of one row. Old is nil if the row was inserted, New is nil if it was deleted. New has all monitored columns
-// (RFC 7047, section 4.1.6).
+// rowUpdate is a change of one row. Old is nil if the row was inserted, New is nil if it was deleted. New has all
+// monitored columns (RFC 7047, section 4.1.6).
 type rowUpdate struct {
 	Old, New Row
 }
 
 type tableUpdates map[string]map[UUID]rowUpdate
 
-// Monitor returns a copy of tables. tables lists the columns of each; an empty list means all columns. changed, which may be nil, is called
-// after each update. It runs in the goroutine that reads the connection and must not block.
-func (c *Client) Monitor(ctx context.Context, database string, tables map[string][]string, changed func()) (*Cache, error) {
+// Monitor returns a copy of tables. tables lists the columns of each; an empty list means all columns. changed, which
+// may be nil, is called after each update. It runs in the goroutine that reads the connection and must not block.
+func (c *Client) Monitor(ctx context.Context, database string, tables map[string][]string, changed func()) (*Cache,
+	error) {
 	cache := &Cache{changed: changed, tables: map[string]map[UUID]Row{}}
 	requests := map[string]any{}
 	for table, columns := range tables {

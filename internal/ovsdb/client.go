@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Client is one connection to a database server. It never reconnects: after an error of the connection every call fails, and Done is
-// closed. It is safe for concurrent use.
+// Client is one connection to a database server. It never reconnects: after an error of the connection every call
+// fails, and Done is closed. It is safe for concurrent use.
 type Client struct {
 	address string
 	conn    net.Conn
@@ -41,15 +41,15 @@ type message struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// probePeriod is how often the client sends an echo request. probeWait is how long its answer, or a write, may take before the connection
-// counts as broken. Open vSwitch's own clients send theirs every 5 s too.
+// probePeriod is how often the client sends an echo request. probeWait is how long its answer, or a write, may take
+// before the connection counts as broken. Open vSwitch's own clients send theirs every 5 s too.
 const (
 	probePeriod = 5 * time.Second
 	probeWait   = 10 * time.Second
 )
 
-// Dial connects to the first of the addresses that answers. They are separated by commas and written as Open vSwitch writes them:
-// tcp:HOST:PORT or unix:PATH. The context bounds the attempt only.
+// Dial connects to the first of the addresses that answers. They are separated by commas and written as Open vSwitch
+// writes them: tcp:HOST:PORT or unix:PATH. The context bounds the attempt only.
 func Dial(ctx context.Context, addresses string) (*Client, error) {
 	var errs []error
 	for _, address := range strings.Split(addresses, ",") {
@@ -171,8 +171,8 @@ func (c *Client) handle(m message) error {
 	return nil
 }
 
-// update applies a notification to the cache that it is for. A cache is registered before its monitor is asked for, and the answer
-// comes before the first update.
+// update applies a notification to the cache that it is for. A cache is registered before its monitor is asked for,
+// and the answer comes before the first update.
 func (c *Client) update(params json.RawMessage) error {
 	var parts []json.RawMessage
 	var id string
@@ -259,9 +259,10 @@ func (c *Client) Transact(ctx context.Context, database string, ops ...Op) ([]Re
 	return results, nil
 }
 
-// Lock requests the lock with that name (RFC 7047, section 4.1.8). The server gives a lock to one client at a time. held is true if this
-// client has it now; if not, the server keeps the request. changed is called with true when the server gives the lock to this client
-// later, and with false when another client takes it. It runs in the goroutine that reads the connection and must not block.
+// Lock requests the lock with that name (RFC 7047, section 4.1.8). The server gives a lock to one client at a time.
+// held is true if this client has it now; if not, the server keeps the request. changed is called with true when the
+// server gives the lock to this client later, and with false when another client takes it. It runs in the goroutine
+// that reads the connection and must not block.
 func (c *Client) Lock(ctx context.Context, name string, changed func(held bool)) (held bool, err error) {
 	c.mu.Lock()
 	c.locks[name] = changed

@@ -23,7 +23,8 @@ type server struct {
 func connect(t *testing.T, answers map[string]string) (*Client, *server) {
 	t.Helper()
 	near, far := net.Pipe()
-	c, s := newClient("test", near), &server{conn: far, answers: answers, asked: make(chan string, 16), echoed: make(chan string, 1)}
+	c, s := newClient("test", near), &server{conn: far, answers: answers, asked: make(chan string, 16),
+		echoed: make(chan string, 1)}
 	t.Cleanup(c.Close)
 	go s.serve()
 	return c, s
@@ -62,15 +63,19 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestTransact: a refused operation and a failed commit are errors that name what failed; a call that the server refuses is another.
+// TestTransact: a refused operation and a failed commit are errors that name what failed; a call that the server
+// refuses is another.
 func TestTransact(t *testing.T) {
 	ops := []Op{Insert("Port", "p", map[string]any{"name": "x"}), Delete("Bridge", nil)}
 	refusal := `{"error":"constraint violation","details":"x is there"}`
 	for name, c := range map[string]struct{ answer, want string }{
-		"done":              {`{"id":%s,"error":null,"result":[{"uuid":["uuid","u1"]},{"count":2}]}`, ""},
-		"first refused":     {`{"id":%s,"error":null,"result":[` + refusal + `,null]}`, "refuses to insert Port: constraint violation (x is there)"},
-		"second refused":    {`{"id":%s,"error":null,"result":[{},` + refusal + `]}`, "refuses to delete Bridge: constraint violation"},
-		"commit failed":     {`{"id":%s,"error":null,"result":[{},{},` + refusal + `]}`, "refuses the transaction: constraint violation"},
+		"done": {`{"id":%s,"error":null,"result":[{"uuid":["uuid","u1"]},{"count":2}]}`, ""},
+		"first refused": {`{"id":%s,"error":null,"result":[` + refusal + `,null]}`,
+			"refuses to insert Port: constraint violation (x is there)"},
+		"second refused": {`{"id":%s,"error":null,"result":[{},` + refusal + `]}`,
+			"refuses to delete Bridge: constraint violation"},
+		"commit failed": {`{"id":%s,"error":null,"result":[{},{},` + refusal + `]}`,
+			"refuses the transaction: constraint violation"},
 		"too few results":   {`{"id":%s,"error":null,"result":[{}]}`, "answers 1 of 2 operations"},
 		"unknown database":  {`{"id":%s,"error":"unknown database","result":null}`, "unknown database"},
 		"not a list":        {`{"id":%s,"error":null,"result":"x"}`, "reading the answer"},
@@ -145,7 +150,8 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// TestConnectionEnds: calls that wait fail when the connection ends, and so do later ones; one whose time ran out fails alone.
+// TestConnectionEnds: calls that wait fail when the connection ends, and so do later ones; one whose time ran out
+// fails alone.
 func TestConnectionEnds(t *testing.T) {
 	client, s := connect(t, nil) // no answer to anything
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)

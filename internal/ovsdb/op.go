@@ -75,8 +75,8 @@ func Delete(table string, where Where) Op {
 	return Op{"op": "delete", "table": table, "where": where.orAll()}
 }
 
-// NextConfig counts a change of the database Open_vSwitch, as every writer should that wants to know when ovs-vswitchd has carried it out:
-// then the column cur_cfg has the same number (ovs-vswitchd.conf.db(5)).
+// NextConfig counts a change of the database Open_vSwitch, as every writer should that wants to know when ovs-vswitchd
+// has carried it out: then the column cur_cfg has the same number (ovs-vswitchd.conf.db(5)).
 func NextConfig() Op {
 	return Mutate("Open_vSwitch", nil, Mutation{Column: "next_cfg", Mutator: "+=", Value: 1})
 }
@@ -119,8 +119,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("the database refuses to %v %v: %s (%s)", e.Op["op"], e.Op["table"], e.Code, e.Details)
 }
 
-// firstError returns the first error among the results of a transaction. A failed commit is one more result than there are operations
-// (RFC 7047, section 4.1.3).
+// firstError returns the first error among the results of a transaction. A failed commit is one more result than there
+// are operations (RFC 7047, section 4.1.3).
 func firstError(ops []Op, results []Result) error {
 	for i, r := range results {
 		if r.Err == "" {

@@ -42,8 +42,8 @@ func (m Map) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{"map", pairs})
 }
 
-// Row holds the columns of a row by name, each value as decoded from JSON. The methods below read one column. They return the zero value
-// if the column is missing or has another type.
+// Row holds the columns of a row by name, each value as decoded from JSON. The methods below read one column. They
+// return the zero value if the column is missing or has another type.
 type Row map[string]any
 
 // Text returns a column that holds one value. It returns "" for an empty set and for a set of several values.

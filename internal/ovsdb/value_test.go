@@ -18,8 +18,10 @@ func TestEncoding(t *testing.T) {
 		`{"op":"delete","table":"T","where":[]}`:         Delete("T", nil),
 		`{"op":"assert","lock":"l"}`:                     Assert("l"),
 		`{"op":"insert","row":{"name":"x"},"table":"T"}`: Insert("T", "", map[string]any{"name": "x"}),
-		`{"columns":["name"],"op":"select","table":"T","where":[["_uuid","==",["uuid","i"]]]}`:                 Select("T", ByUUID("i"), "name"),
-		`{"mutations":[["ports","insert",["set",[["named-uuid","p"]]]]],"op":"mutate","table":"T","where":[]}`: Mutate("T", nil, Mutation{"ports", "insert", Set{Named("p")}}),
+		`{"columns":["name"],"op":"select","table":"T","where":[["_uuid","==",["uuid","i"]]]}`: Select(
+			"T", ByUUID("i"), "name"),
+		`{"mutations":[["ports","insert",["set",[["named-uuid","p"]]]]],"op":"mutate","table":"T","where":[]}`: Mutate(
+			"T", nil, Mutation{"ports", "insert", Set{Named("p")}}),
 	} {
 		got, err := json.Marshal(v)
 		if err != nil {
@@ -53,7 +55,8 @@ func TestRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for column, want := range map[string]string{"name": "x", "none": "", "two": "", "ref": "u1", "large": "1000000", "up": "true", "ids": "", "missing": ""} {
+	for column, want := range map[string]string{"name": "x", "none": "", "two": "", "ref": "u1", "large": "1000000",
+		"up": "true", "ids": "", "missing": ""} {
 		if got := row.Text(column); got != want {
 			t.Errorf("text of %s: %q, want %q", column, got, want)
 		}
@@ -73,7 +76,8 @@ func TestRow(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for address, want := range map[string]string{
-		"unix:/run/db.sock": "unix /run/db.sock", " tcp:10.0.0.1:6641": "tcp 10.0.0.1:6641", "tcp:[::1]:6641": "tcp [::1]:6641",
+		"unix:/run/db.sock": "unix /run/db.sock", " tcp:10.0.0.1:6641": "tcp 10.0.0.1:6641",
+		"tcp:[::1]:6641":    "tcp [::1]:6641",
 		"ssl:10.0.0.1:6641": "", "tcp:10.0.0.1": "", "/run/db.sock": "", "": "",
 	} {
 		network, at, err := Parse(address)

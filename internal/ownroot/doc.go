@@ -1,5 +1,5 @@
-// Package ownroot starts a program in a mount namespace in which /usr is a folder of ours: the one that tools/root makes of
-// Debian's packages. So emulated hosts run with the same Wine on every machine, and nothing is installed.
+// Package ownroot starts a program in a mount namespace in which /usr is a folder of ours: the one that tools/root
+// makes of Debian's packages. So emulated hosts run with the same Wine on every machine, and nothing is installed.
 //
 //	/usr              DIR/usr, read-only
 //	/usr/local        the machine's, and so is /usr/lib/porthole, if they are there

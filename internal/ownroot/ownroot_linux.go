@@ -127,7 +127,8 @@ func share() error {
 		if len(f) < 6 || strings.Contains(before, " shared:") || ofKernel.MatchString(f[4]) {
 			continue
 		}
-		if err := unix.Mount("", f[4], "", unix.MS_SHARED, ""); err != nil && f[4] == "/" { // others may go away meanwhile
+		// others may go away meanwhile
+		if err := unix.Mount("", f[4], "", unix.MS_SHARED, ""); err != nil && f[4] == "/" {
 			return err
 		}
 	}

@@ -47,12 +47,13 @@ func look(dir string) {
 	fmt.Println("mounted", unix.Mount("tmpfs", filepath.Join(dir, "mounted"), "tmpfs", 0, "size=4k") == nil)
 }
 
-// entered runs this test program with the root folder dir, and returns what look prints inside and what a shell sees outside
-// afterwards. Both start in a mount namespace whose mounts are private, as on a machine without systemd.
+// entered runs this test program with the root folder dir, and returns what look prints inside and what a shell sees
+// outside afterwards. Both start in a mount namespace whose mounts are private, as on a machine without systemd.
 func entered(dir, work string) (string, error) {
 	cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c",
 		`"$0" "$1"; echo "outside $(ls "$1/mounted")"; grep own-group /etc/group; ls -d /usr/bin/own /usr/share; cat /proc/self/mountinfo`, os.Args[0], work)
-	cmd.Env, cmd.Dir = append(os.Environ(), roleVariable+"="+dir, Variable+"=/another", "PATH=/own/folder:"+os.Getenv("PATH")), work
+	cmd.Env, cmd.Dir = append(os.Environ(), roleVariable+"="+dir, Variable+"=/another",
+		"PATH=/own/folder:"+os.Getenv("PATH")), work
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -65,8 +66,9 @@ func TestEnter(t *testing.T) {
 	}
 	outer := t.TempDir()
 	root := filepath.Join(outer, "root")
-	for name, text := range map[string]string{"root/usr/bin/own": "x", "root/usr/lib/x": "x", "root/etc/ld.so.cache": "own cache",
-		"root/etc/group": "root:x:99:\nown-group:x:64999:\n", "work/file": "x", "work/mounted/x": "x"} {
+	for name, text := range map[string]string{"root/usr/bin/own": "x", "root/usr/lib/x": "x",
+		"root/etc/ld.so.cache": "own cache",
+		"root/etc/group":       "root:x:99:\nown-group:x:64999:\n", "work/file": "x", "work/mounted/x": "x"} {
 		path := filepath.Join(outer, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -86,8 +88,10 @@ func TestEnter(t *testing.T) {
 
 	out, err := entered(root, work)
 	for _, want := range []string{
-		"/usr/bin/own true", "/bin/own true", "/usr/share false", filepath.Join(work, "file") + " true", "/proc/self/stat true",
-		"at " + work, "with " + root, "groups <nil> false", "path /usr/local/sbin:", "/bin:/own/folder:", "written false", "mounted true", "outside \n", "\n/usr/share\n",
+		"/usr/bin/own true", "/bin/own true", "/usr/share false", filepath.Join(work, "file") + " true",
+		"/proc/self/stat true",
+		"at " + work, "with " + root, "groups <nil> false", "path /usr/local/sbin:", "/bin:/own/folder:",
+		"written false", "mounted true", "outside \n", "\n/usr/share\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%v: it does not say %q:\n%s", err, want, out)
@@ -96,7 +100,8 @@ func TestEnter(t *testing.T) {
 	if _, err := os.Stat(cache); err == nil && !strings.Contains(out, "cache own <nil>") {
 		t.Errorf("the cache is the machine's:\n%s", out)
 	}
-	if strings.Contains(out, "\n/usr/bin/own\n") || strings.Contains(out, "\nown-group:x") || strings.Contains(out, " /usr ro") || strings.Contains(out, " "+cache+" ") {
+	if strings.Contains(out, "\n/usr/bin/own\n") || strings.Contains(out, "\nown-group:x") ||
+		strings.Contains(out, " /usr ro") || strings.Contains(out, " "+cache+" ") {
 		t.Errorf("the machine has the root folder's files:\n%s", out)
 	}
 }
@@ -112,8 +117,9 @@ func TestEnterNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir, says := range map[string]string{
-		none:    none + " is no root folder, or not a whole one: `make root` makes it",
-		damaged: "the root folder " + damaged + " is damaged: it has 1 files of 1 bytes but had 1 files of 2 bytes when it was made. Remove it",
+		none: none + " is no root folder, or not a whole one: `make root` makes it",
+		damaged: "the root folder " + damaged +
+			" is damaged: it has 1 files of 1 bytes but had 1 files of 2 bytes when it was made. Remove it",
 	} {
 		out, err := entered(dir, dir)
 		if !strings.Contains(out, says) || regexp.MustCompile(` / / \S+ shared:`).MatchString(out) {

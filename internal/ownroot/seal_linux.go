@@ -26,7 +26,8 @@ func Seal(dir string) error {
 func Check(dir string) error {
 	seal, err := os.ReadFile(filepath.Join(dir, sealName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is no root folder, or not a whole one: `make root` makes it, and the release archive has it", dir)
+		return fmt.Errorf(
+			"%s is no root folder, or not a whole one: `make root` makes it, and the release archive has it", dir)
 	}
 	if err != nil {
 		return err
@@ -37,7 +38,8 @@ func Check(dir string) error {
 	}
 	if n.String() != string(seal) {
 		return fmt.Errorf("the root folder %s is damaged: it has %sbut had %swhen it was made. "+
-			"Remove it; then unpack the release archive again, or call `make root`", dir, line(n.String()), line(string(seal)))
+			"Remove it; then unpack the release archive again, or call `make root`", dir, line(n.String()),
+			line(string(seal)))
 	}
 	return nil
 }

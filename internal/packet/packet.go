@@ -57,7 +57,8 @@ func (p Packet) String() string {
 		}
 		return netip.AddrPortFrom(a, port).String()
 	}
-	text := fmt.Sprintf("%s > %s proto %d length %d ttl %d", at(p.Src, p.SrcPort), at(p.Dst, p.DstPort), p.Protocol, p.Length, p.TTL)
+	text := fmt.Sprintf("%s > %s proto %d length %d ttl %d", at(p.Src, p.SrcPort), at(p.Dst, p.DstPort), p.Protocol,
+		p.Length, p.TTL)
 	if p.Protocol == ICMPv4 || p.Protocol == ICMPv6 {
 		text += fmt.Sprintf(" icmp %d/%d", p.ICMP, p.Code)
 	}

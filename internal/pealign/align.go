@@ -1,8 +1,9 @@
 // Package pealign copies a Windows program so that its sections lie at whole pages of the file, or without debugging
 // information. Nothing that a loader puts into memory changes.
 //
-// Go's linker puts sections at multiples of 512 bytes. Windows maps such a file nevertheless. Wine can map only sections at
-// whole pages and reads the others into the memory of the process: tens of megabytes, and most of the time of each start.
+// Go's linker puts sections at multiples of 512 bytes. Windows maps such a file nevertheless. Wine can map only
+// sections at whole pages and reads the others into the memory of the process: tens of megabytes, and most of the time
+// of each start.
 package pealign
 
 import (
@@ -16,15 +17,15 @@ import (
 	"slices"
 )
 
-// page is the size of a page on amd64. The PE format allows as alignment of sections in the file any power of two from 512 to
-// 64 Ki that is not larger than their alignment in memory.
+// page is the size of a page on amd64. The PE format allows as alignment of sections in the file any power of two from
+// 512 to 64 Ki that is not larger than their alignment in memory.
 const page = 4096
 
 // ErrRefused is for a file that is no 64-bit program, or has offsets that File does not know how to move.
 var ErrRefused = errors.New("cannot be laid out at whole pages")
 
-// File replaces the file to by an aligned copy of from. Running programs keep using the old file, which they have mapped. Nothing is
-// written if it returns an error that wraps ErrRefused.
+// File replaces the file to by an aligned copy of from. Running programs keep using the old file, which they have
+// mapped. Nothing is written if it returns an error that wraps ErrRefused.
 func File(from, to string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {
@@ -52,7 +53,8 @@ const (
 	rawOffsetAt     = 20
 )
 
-// align returns the same program with sections at whole pages. It refuses a file with offsets that it does not know how to move.
+// align returns the same program with sections at whole pages. It refuses a file with offsets that it does not know
+// how to move.
 func align(from []byte) ([]byte, error) {
 	f, err := pe.NewFile(bytes.NewReader(from))
 	if err != nil {
@@ -91,12 +93,14 @@ func align(from []byte) ([]byte, error) {
 	return to, nil
 }
 
-// checkMovable returns an error if sections cannot lie at whole pages, or if something that is not moved would hold wrong values afterwards.
+// checkMovable returns an error if sections cannot lie at whole pages, or if something that is not moved would hold
+// wrong values afterwards.
 func checkMovable(header *pe.OptionalHeader64) error {
 	switch {
 	case header.SectionAlignment < page:
 		return fmt.Errorf("sections are %d bytes apart in memory, less than a page", header.SectionAlignment)
-	case header.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_SECURITY].Size > 0, header.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_DEBUG].Size > 0:
+	case header.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_SECURITY].Size > 0,
+		header.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_DEBUG].Size > 0:
 		return errors.New("it has a signature or debug information, which hold file offsets")
 	case header.CheckSum != 0:
 		return errors.New("it has a checksum, which would be wrong afterwards")
@@ -104,8 +108,8 @@ func checkMovable(header *pe.OptionalHeader64) error {
 	return nil
 }
 
-// appendSections appends the sections of from in the order of the file, each filled up to whole pages, and returns the longer file. It
-// sets their new offsets and sizes, and that of the symbols, in the headers that to begins with.
+// appendSections appends the sections of from in the order of the file, each filled up to whole pages, and returns the
+// longer file. It sets their new offsets and sizes, and that of the symbols, in the headers that to begins with.
 func appendSections(to, from []byte, f *pe.File, signature int) []byte {
 	le := binary.LittleEndian
 	table := signature + optionalAt + int(f.SizeOfOptionalHeader)

@@ -76,7 +76,8 @@ func TestAlign(t *testing.T) {
 		if s.Offset%page != 0 || s.Size%page != 0 || int(s.Offset+s.Size) > len(to) {
 			t.Errorf("%s lies at %#x with %#x bytes of a file of %#x", s.Name, s.Offset, s.Size, len(to))
 		}
-		if o := was.Sections[i]; s.Name != o.Name || s.Characteristics != o.Characteristics || s.VirtualSize != o.VirtualSize {
+		if o := was.Sections[i]; s.Name != o.Name || s.Characteristics != o.Characteristics ||
+			s.VirtualSize != o.VirtualSize {
 			t.Errorf("section %+v became %+v", o.SectionHeader, s.SectionHeader)
 		}
 	}

@@ -37,8 +37,8 @@ func (Addresses) List() (interfaces []string, addrs []HostAddress, err error) {
 	return interfaces, addrs, nil
 }
 
-// Add gives an interface an address, with a prefix that covers this address only. The host does not use it as the source of its own
-// connections. An address that is already there is success.
+// Add gives an interface an address, with a prefix that covers this address only. The host does not use it as the
+// source of its own connections. An address that is already there is success.
 func (Addresses) Add(iface string, addr netip.Addr) error {
 	link, err := netlink.LinkByName(iface)
 	if err != nil {
@@ -46,7 +46,8 @@ func (Addresses) Add(iface string, addr netip.Addr) error {
 	}
 	a := &netlink.Addr{IPNet: single(addr), Scope: unix.RT_SCOPE_UNIVERSE, Flags: unix.IFA_F_NOPREFIXROUTE}
 	if addr.Is6() {
-		// Without duplicate address detection, which would take seconds. A deprecated address (RFC 4862) is not the source of new traffic.
+		// Without duplicate address detection, which would take seconds. A deprecated address (RFC 4862) is not the
+		// source of new traffic.
 		a.Flags |= unix.IFA_F_NODAD
 		a.PreferedLft, a.ValidLft = 0, int(^uint32(0)>>1)
 	}
@@ -59,12 +60,13 @@ func (Addresses) Add(iface string, addr netip.Addr) error {
 	return nil
 }
 
-// localLimit bounds the wait for the route of a new IPv6 address. Without load it is there after less than a millisecond.
+// localLimit bounds the wait for the route of a new IPv6 address. Without load it is there after less than a
+// millisecond.
 const localLimit = 500 * time.Millisecond
 
-// awaitLocal waits until the kernel has the route by which this host reaches an IPv6 address of its own. The kernel makes it in the
-// background (addrconf_dad_work), without detection of duplicates too: until then a program can listen at the address, and a
-// connection to it fails with "network is unreachable".
+// awaitLocal waits until the kernel has the route by which this host reaches an IPv6 address of its own. The kernel
+// makes it in the background (addrconf_dad_work), without detection of duplicates too: until then a program can listen
+// at the address, and a connection to it fails with "network is unreachable".
 func awaitLocal(addr netip.Addr) {
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
@@ -76,7 +78,8 @@ func awaitLocal(addr netip.Addr) {
 	}
 }
 
-// Remove removes an address that Add gave an interface. It is success if the address, or the interface, is already gone.
+// Remove removes an address that Add gave an interface. It is success if the address, or the interface, is already
+// gone.
 func (Addresses) Remove(iface string, addr netip.Addr) error {
 	link, err := netlink.LinkByName(iface)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/netspace"
 )
 
-// TestNewAddressIsReached: when Add returns, this host reaches the address, so that a connection to it does not fail with "network is
-// unreachable". The kernel makes the route of an IPv6 address in the background.
+// TestNewAddressIsReached: when Add returns, this host reaches the address, so that a connection to it does not fail
+// with "network is unreachable". The kernel makes the route of an IPv6 address in the background.
 func TestNewAddressIsReached(t *testing.T) {
 	host := netspace.New(t, "addr")
 	host.Bridge("svc0")
@@ -37,8 +37,8 @@ func TestNewAddressIsReached(t *testing.T) {
 	}
 }
 
-// TestSetAddressTwice: giving an interface what it has is no change that the kernel reports. Reports about IPv6 come late, those about IPv4
-// in order.
+// TestSetAddressTwice: giving an interface what it has is no change that the kernel reports. Reports about IPv6 come
+// late, those about IPv4 in order.
 func TestSetAddressTwice(t *testing.T) {
 	host := netspace.New(t, "twice")
 	host.Bridge("br0")

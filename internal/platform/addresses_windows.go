@@ -29,7 +29,8 @@ func (Addresses) List() (interfaces []string, addrs []HostAddress, err error) {
 		interfaces = append(interfaces, a.FriendlyName())
 		for u := a.FirstUnicastAddress; u != nil; u = u.Next {
 			if addr, ok := netip.AddrFromSlice(u.Address.IP()); ok {
-				addrs = append(addrs, HostAddress{Interface: a.FriendlyName(), Addr: addr.Unmap(), Bits: int(u.OnLinkPrefixLength)})
+				addrs = append(addrs, HostAddress{Interface: a.FriendlyName(), Addr: addr.Unmap(),
+					Bits: int(u.OnLinkPrefixLength)})
 			}
 		}
 	}
@@ -38,7 +39,10 @@ func (Addresses) List() (interfaces []string, addrs []HostAddress, err error) {
 
 // luid finds an interface by its name, regardless of case. It returns 0 if there is no such interface.
 func luid(iface string) (winipcfg.LUID, error) {
-	list, err := adapters(winipcfg.GAAFlagSkipUnicast | winipcfg.GAAFlagSkipAnycast | winipcfg.GAAFlagSkipMulticast | winipcfg.GAAFlagSkipDNSServer)
+	list,
+		err := adapters(
+		winipcfg.GAAFlagSkipUnicast | winipcfg.GAAFlagSkipAnycast | winipcfg.GAAFlagSkipMulticast |
+			winipcfg.GAAFlagSkipDNSServer)
 	if err != nil {
 		return 0, err
 	}
@@ -50,8 +54,8 @@ func luid(iface string) (winipcfg.LUID, error) {
 	return 0, nil
 }
 
-// Add gives an interface an address, with a prefix that covers this address only. The host does not use it as the source of its own
-// connections. An address that is already there is success.
+// Add gives an interface an address, with a prefix that covers this address only. The host does not use it as the
+// source of its own connections. An address that is already there is success.
 func (Addresses) Add(iface string, addr netip.Addr) error {
 	id, err := luid(iface)
 	if err == nil && id == 0 {
@@ -76,7 +80,8 @@ func (Addresses) Add(iface string, addr netip.Addr) error {
 	return nil
 }
 
-// Remove removes an address that Add gave an interface. It is success if the address, or the interface, is already gone.
+// Remove removes an address that Add gave an interface. It is success if the address, or the interface, is already
+// gone.
 func (Addresses) Remove(iface string, addr netip.Addr) error {
 	id, err := luid(iface)
 	if err != nil {
@@ -97,7 +102,10 @@ func (Addresses) Remove(iface string, addr netip.Addr) error {
 
 // Watch calls changed after each change of the addresses, until ctx ends. changed must not block.
 func (Addresses) Watch(ctx context.Context, changed func()) error {
-	w, err := winipcfg.RegisterUnicastAddressChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibUnicastIPAddressRow) { changed() })
+	w, err := winipcfg.RegisterUnicastAddressChangeCallback(func(winipcfg.MibNotificationType,
+		*winipcfg.MibUnicastIPAddressRow) {
+		changed()
+	})
 	if err != nil {
 		return fmt.Errorf("subscribing to changes of addresses: %w", err)
 	}

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CreateBridge makes a bridge called name in the current network namespace, or uses the one that is there, and fixes its hardware
-// address. Otherwise the kernel would give the bridge the lowest address of its ports, which changes when a port comes or goes.
-// Neighbours would send packets to the former address, and lose them, for up to 40 s: the time until the kernel checks a neighbour
-// again (Linux net/ipv4/neigh: base_reachable_time and delay_first_probe_time).
+// CreateBridge makes a bridge called name in the current network namespace, or uses the one that is there, and fixes
+// its hardware address. Otherwise the kernel would give the bridge the lowest address of its ports, which changes when
+// a port comes or goes. Neighbours would send packets to the former address, and lose them, for up to 40 s: the time
+// until the kernel checks a neighbour again (Linux net/ipv4/neigh: base_reachable_time and delay_first_probe_time).
 func CreateBridge(name string) error {
 	bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
 	bridge.Name = name

@@ -15,8 +15,8 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// cgroupEnd is how long RemoveCgroup waits for each cgroup: the kernel takes a process that was killed out of its cgroup a moment after
-// its end.
+// cgroupEnd is how long RemoveCgroup waits for each cgroup: the kernel takes a process that was killed out of its
+// cgroup a moment after its end.
 const cgroupEnd = 5 * time.Second
 
 // Cgroups returns the folders of a cgroup, one for each hierarchy that has it. path begins with a slash.
@@ -29,8 +29,8 @@ func Cgroups(path string) (dirs []string) {
 	return dirs
 }
 
-// RemoveCgroup removes a cgroup with all cgroups below it from every hierarchy, and then its parent if nothing else is in that. The
-// processes in it must have ended. A cgroup that does not exist is no error.
+// RemoveCgroup removes a cgroup with all cgroups below it from every hierarchy, and then its parent if nothing else is
+// in that. The processes in it must have ended. A cgroup that does not exist is no error.
 func RemoveCgroup(ctx context.Context, path string) error {
 	var errs []error
 	for _, dir := range Cgroups(path) {

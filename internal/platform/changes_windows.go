@@ -16,8 +16,9 @@ const (
 	AdapterChange Change = "adapter" // settings of an adapter's IP interface: forwarding, metric
 )
 
-// WatchIP calls changed once the subscriptions stand, because there may have been changes before, and then after each change of
-// these kinds, from any goroutine, until ctx ends. It returns ctx's error, or why Windows did not take a subscription.
+// WatchIP calls changed once the subscriptions stand, because there may have been changes before, and then after each
+// change of these kinds, from any goroutine, until ctx ends. It returns ctx's error, or why Windows did not take a
+// subscription.
 func WatchIP(ctx context.Context, changed func(), kinds ...Change) error {
 	for _, kind := range kinds {
 		subscription, err := kind.subscribe(changed)
@@ -38,10 +39,18 @@ type subscription interface{ Unregister() error }
 func (c Change) subscribe(changed func()) (subscription, error) {
 	switch c {
 	case RouteChange:
-		return winipcfg.RegisterRouteChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibIPforwardRow2) { changed() })
+		return winipcfg.RegisterRouteChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibIPforwardRow2) {
+			changed()
+		})
 	case AddressChange:
-		return winipcfg.RegisterUnicastAddressChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibUnicastIPAddressRow) { changed() })
+		return winipcfg.RegisterUnicastAddressChangeCallback(func(winipcfg.MibNotificationType,
+			*winipcfg.MibUnicastIPAddressRow) {
+			changed()
+		})
 	default:
-		return winipcfg.RegisterInterfaceChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibIPInterfaceRow) { changed() })
+		return winipcfg.RegisterInterfaceChangeCallback(func(winipcfg.MibNotificationType,
+			*winipcfg.MibIPInterfaceRow) {
+			changed()
+		})
 	}
 }

@@ -28,7 +28,8 @@ func TestHold(t *testing.T) {
 	}
 	list, _, err := open.DACL()
 	if err == nil {
-		err = windows.SetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.DACL_SECURITY_INFORMATION, nil, nil, list, nil)
+		err = windows.SetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.DACL_SECURITY_INFORMATION, nil, nil,
+			list, nil)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,8 @@ type memoryStatus struct {
 
 // ReadHost reads the facts of this machine. DiskBytes is the size of the volume that holds folder.
 func ReadHost(folder string) (Host, error) {
-	h := Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: int64(windows.GetActiveProcessorCount(windows.ALL_PROCESSOR_GROUPS))}
+	h := Host{OS: runtime.GOOS, Arch: runtime.GOARCH,
+		CPUs: int64(windows.GetActiveProcessorCount(windows.ALL_PROCESSOR_GROUPS))}
 	if h.CPUs == 0 {
 		h.CPUs = int64(runtime.NumCPU())
 	}
@@ -51,8 +52,9 @@ func ReadHost(folder string) (Host, error) {
 	return h, nil
 }
 
-// memorySize returns how much memory the machine has, in bytes. On a host whose memory counters fail it is what the firmware says is installed
-// (learn.microsoft.com, GetPhysicallyInstalledSystemMemory), of which Windows may keep a part for itself.
+// memorySize returns how much memory the machine has, in bytes. On a host whose memory counters fail it is what the
+// firmware says is installed (learn.microsoft.com, GetPhysicallyInstalledSystemMemory), of which Windows may keep a
+// part for itself.
 func memorySize() (int64, error) {
 	m := memoryStatus{}
 	m.length = uint32(unsafe.Sizeof(m))
@@ -67,8 +69,8 @@ func memorySize() (int64, error) {
 	return 0, fmt.Errorf("reading the size of memory: %w", err)
 }
 
-// BootID returns the number of this boot, which Windows counts in the registry; "" if it is not there. Upstream's kubelet reads the
-// same value.
+// BootID returns the number of this boot, which Windows counts in the registry; "" if it is not there. Upstream's
+// kubelet reads the same value.
 func BootID() string {
 	boot := number(`SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId")
 	if boot == 0 {
@@ -79,7 +81,8 @@ func BootID() string {
 
 func readVersion(h *Host) {
 	const key = `SOFTWARE\Microsoft\Windows NT\CurrentVersion`
-	major, minor, ubr := number(key, "CurrentMajorVersionNumber"), number(key, "CurrentMinorVersionNumber"), number(key, "UBR")
+	major, minor, ubr := number(key, "CurrentMajorVersionNumber"), number(key, "CurrentMinorVersionNumber"), number(key,
+		"UBR")
 	build := text(key, "CurrentBuildNumber")
 	h.WindowsRelease = fmt.Sprintf("%d.%d.%s", major, minor, build)
 	h.KernelVersion = fmt.Sprintf("%s.%d", h.WindowsRelease, ubr)

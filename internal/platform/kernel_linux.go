@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// kernelWants are the settings of the kernel that upstream's kubelet wants (setupKernelTunables of Kubernetes 1.36.3), below /proc/sys: memory
-// may be promised beyond what there is, the OOM killer ends a process and not the machine, the machine boots again 10 s after a panic, an
-// oops is a panic, and there are enough keys for the containers.
+// kernelWants are the settings of the kernel that upstream's kubelet wants (setupKernelTunables of Kubernetes 1.36.3),
+// below /proc/sys: memory may be promised beyond what there is, the OOM killer ends a process and not the machine, the
+// machine boots again 10 s after a panic, an oops is a panic, and there are enough keys for the containers.
 var kernelWants = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -24,7 +24,8 @@ var kernelWants = map[string]string{
 
 // SetKernel gives the kernel the settings that a kubelet wants. The error names those that it did not take.
 func SetKernel() error {
-	return eachSetting("/proc/sys", func(file, have, want string) error { return os.WriteFile(file, []byte(want), 0o644) })
+	return eachSetting("/proc/sys",
+		func(file, have, want string) error { return os.WriteFile(file, []byte(want), 0o644) })
 }
 
 // CheckKernel returns an error, in upstream's words, for each setting of the kernel that is not as a kubelet wants it.

@@ -33,7 +33,8 @@ func TestKernelSettings(t *testing.T) {
 	if len(seen) != 1 || seen[0] != "/vm/overcommit_memory 0 1" {
 		t.Errorf("not as wanted: %q", seen)
 	}
-	if want := "invalid kernel flag: vm.overcommit_memory, expected value: 1, actual value: 0"; err == nil || err.Error() != want {
+	if want := "invalid kernel flag: vm.overcommit_memory, expected value: 1, actual value: 0"; err == nil ||
+		err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 
@@ -45,7 +46,8 @@ func TestKernelSettings(t *testing.T) {
 	}
 }
 
-// TestSetKernel changes the settings of this machine, so that it runs on a kernel of its own only (test/kubelet TestCgroupV2).
+// TestSetKernel changes the settings of this machine, so that it runs on a kernel of its own only (test/kubelet
+// TestCgroupV2).
 func TestSetKernel(t *testing.T) {
 	if os.Getenv("PORTHOLE_OWN_KERNEL") == "" {
 		t.Skip("TestCgroupV2 of test/kubelet runs it")
@@ -53,7 +55,9 @@ func TestSetKernel(t *testing.T) {
 	if err := os.WriteFile("/proc/sys/vm/overcommit_memory", []byte("0"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckKernel(); err == nil || !strings.Contains(err.Error(), "invalid kernel flag: vm.overcommit_memory, expected value: 1, actual value: 0") {
+	if err := CheckKernel(); err == nil ||
+		!strings.Contains(err.Error(),
+			"invalid kernel flag: vm.overcommit_memory, expected value: 1, actual value: 0") {
 		t.Errorf("before: %v", err)
 	}
 	if err := SetKernel(); err != nil {
@@ -64,13 +68,16 @@ func TestSetKernel(t *testing.T) {
 	}
 }
 
-// TestCgroupRules: settings that take cgroups of version 2 are refused, in upstream's words, on a machine that has version 1 alone or both.
+// TestCgroupRules: settings that take cgroups of version 2 are refused, in upstream's words, on a machine that has
+// version 1 alone or both.
 func TestCgroupRules(t *testing.T) {
 	var fs unix.Statfs_t
 	first := unix.Statfs("/sys/fs/cgroup", &fs) != nil || fs.Type != unix.CGROUP2_SUPER_MAGIC
 	for want, rules := range map[string]NodeRules{
-		"swap feature is enabled and LimitedSwap but it is only supported with cgroupv2":                       {LimitedSwap: true},
-		"invalid configuration: singleProcessOOMKill must not be explicitly set to false when using cgroup v1": {EndAllOnOOM: true},
+		"swap feature is enabled and LimitedSwap but it is only supported with cgroupv2": {
+			LimitedSwap: true},
+		"invalid configuration: singleProcessOOMKill must not be explicitly set to false when using cgroup v1": {
+			EndAllOnOOM: true},
 	} {
 		if err := CheckNode(rules); first != (err != nil) || first && err.Error() != want {
 			t.Errorf("version 1 %v: %v, want %s", first, err, want)

@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The functions of this file act on the network namespace of the calling thread; see InNetns. All but CreateVeth can be repeated.
+// The functions of this file act on the network namespace of the calling thread; see InNetns. All but CreateVeth can
+// be repeated.
 
-// CreateVeth makes a pair of interfaces: one called name in this network namespace, the other called peer in the one at peerPath.
-// Both are down.
+// CreateVeth makes a pair of interfaces: one called name in this network namespace, the other called peer in the one
+// at peerPath. Both are down.
 func CreateVeth(name, peer, peerPath string) error {
 	far, err := os.Open(peerPath)
 	if err != nil {
@@ -84,9 +85,10 @@ func JoinBridge(name, bridge string) error {
 // unlimited is the lifetime of an address that does not end (Linux include/net/addrconf.h, INFINITY_LIFE_TIME).
 const unlimited = 1<<32 - 1
 
-// SetAddress gives an interface an address beside those that it has. It writes nothing if the interface has the address already: the kernel
-// would report that as a change, and Open vSwitch would make the ends of its tunnels anew. An IPv6 address can be used at once: nobody is
-// asked first whether it is in use already (duplicate address detection, RFC 4862, would take a second).
+// SetAddress gives an interface an address beside those that it has. It writes nothing if the interface has the
+// address already: the kernel would report that as a change, and Open vSwitch would make the ends of its tunnels anew.
+// An IPv6 address can be used at once: nobody is asked first whether it is in use already (duplicate address
+// detection, RFC 4862, would take a second).
 func SetAddress(name string, prefix netip.Prefix) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -100,7 +102,8 @@ func SetAddress(name string, prefix netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("listing the addresses of %s: %w", name, err)
 	}
-	if slices.ContainsFunc(have, func(a netlink.Addr) bool { return a.Equal(*addr) && uint32(a.ValidLft) == unlimited }) {
+	if slices.ContainsFunc(have,
+		func(a netlink.Addr) bool { return a.Equal(*addr) && uint32(a.ValidLft) == unlimited }) {
 		return nil
 	}
 
@@ -124,7 +127,8 @@ func SetLinkRoute(to netip.Prefix, name string) error {
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", name, err)
 	}
-	if err := netlink.RouteReplace(&netlink.Route{Dst: IPNet(to), LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK}); err != nil {
+	if err := netlink.RouteReplace(&netlink.Route{Dst: IPNet(to), LinkIndex: link.Attrs().Index,
+		Scope: netlink.SCOPE_LINK}); err != nil {
 		return fmt.Errorf("route to %s through %s: %w", to, name, err)
 	}
 	return nil

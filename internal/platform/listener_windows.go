@@ -21,7 +21,8 @@ func ListenerOf(port uint16) (pid uint32, err error) {
 	table := make([]byte, 16<<10)
 	for {
 		size := uint32(len(table))
-		code, _, _ := getExtendedTCPTable.Call(uintptr(unsafe.Pointer(&table[0])), uintptr(unsafe.Pointer(&size)), 0, windows.AF_INET, tableListeners, 0)
+		code, _, _ := getExtendedTCPTable.Call(uintptr(unsafe.Pointer(&table[0])), uintptr(unsafe.Pointer(&size)), 0,
+			windows.AF_INET, tableListeners, 0)
 		if windows.Errno(code) == windows.ERROR_INSUFFICIENT_BUFFER && int(size) > len(table) {
 			table = make([]byte, size)
 			continue

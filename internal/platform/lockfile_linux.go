@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockFile waits for the lock of a file, which it makes if it is absent. The kernel releases the lock when its holder ends.
+// LockFile waits for the lock of a file, which it makes if it is absent. The kernel releases the lock when its holder
+// ends.
 func LockFile(path string, mode os.FileMode) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, mode)
 	if err != nil {

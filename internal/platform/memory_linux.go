@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// readMemory reads how much memory and swap there is, and is in use. What is in use is what the root of the cgroups counts, as with upstream's kubelet: in a
-// container, or with a cgroup namespace, that is less than the machine, whose processes elsewhere are none of the node's. Without cgroups it is the machine.
+// readMemory reads how much memory and swap there is, and is in use. What is in use is what the root of the cgroups
+// counts, as with upstream's kubelet: in a container, or with a cgroup namespace, that is less than the machine, whose
+// processes elsewhere are none of the node's. Without cgroups it is the machine.
 func readMemory(u *Usage) error {
 	info, err := numbersIn("/proc/meminfo", 1<<10) // the file has kB
 	if err != nil {
@@ -25,8 +26,8 @@ func readMemory(u *Usage) error {
 	return nil
 }
 
-// rootGroup reads the memory that the root of the cgroups counts, and the part of it that is files not used for long. The machine's own root has no count with
-// version 2: it is reckoned from the parts that version 1 counts there.
+// rootGroup reads the memory that the root of the cgroups counts, and the part of it that is files not used for long.
+// The machine's own root has no count with version 2: it is reckoned from the parts that version 1 counts there.
 func rootGroup(dir string) (used, cold uint64, err error) {
 	count, inactive := "memory.current", "inactive_file"
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.controllers")); err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MountPoints returns the mount points of this process's mount namespace, in the order of mounting. A folder with several mounts on
-// top of each other is listed once for each.
+// MountPoints returns the mount points of this process's mount namespace, in the order of mounting. A folder with
+// several mounts on top of each other is listed once for each.
 func MountPoints() ([]string, error) { return mountPointsOf("self") }
 
 // MountPointsOf is MountPoints of another process.
@@ -49,8 +49,8 @@ func mountPoints(table string) (points []string) {
 	return points
 }
 
-// Detach unmounts what is mounted at p. New users no longer see it at once; those that have it open keep it until they close it. It
-// is success if nothing is mounted there.
+// Detach unmounts what is mounted at p. New users no longer see it at once; those that have it open keep it until they
+// close it. It is success if nothing is mounted there.
 func Detach(p string) error {
 	err := unix.Unmount(p, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {

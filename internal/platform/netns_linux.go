@@ -79,8 +79,8 @@ func bindNewNetns(path string) error {
 	return nil
 }
 
-// DeleteNetns removes the name; the kernel ends the namespace with its last process. Absent is success. With the last name in
-// NetnsDir the mount goes that CreateNetns, or `ip netns add`, made of the folder.
+// DeleteNetns removes the name; the kernel ends the namespace with its last process. Absent is success. With the last
+// name in NetnsDir the mount goes that CreateNetns, or `ip netns add`, made of the folder.
 func DeleteNetns(name string) error {
 	path := NetnsPath(name)
 	err := withNetnsDir(func() error {
@@ -100,9 +100,9 @@ func DeleteNetns(name string) error {
 	return nil
 }
 
-// lockThread keeps the goroutine on its thread until back, which returns the thread to the namespace that it came from. A
-// thread that cannot return ends with its goroutine. The process's first thread never ends: left behind in another
-// namespace, it would make the whole process look (to NetnsPids, for example) as if it were in there.
+// lockThread keeps the goroutine on its thread until back, which returns the thread to the namespace that it came
+// from. A thread that cannot return ends with its goroutine. The process's first thread never ends: left behind in
+// another namespace, it would make the whole process look (to NetnsPids, for example) as if it were in there.
 func lockThread() (back func(), err error) {
 	runtime.LockOSThread()
 	own, err := os.Open("/proc/thread-self/ns/net")
@@ -121,8 +121,8 @@ func lockThread() (back func(), err error) {
 // enter moves the calling thread into a network namespace.
 func enter(ns *os.File) error { return unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET) }
 
-// NetnsExists reports whether a live namespace of that name can be entered. A left-over file without a namespace does not count,
-// nor does a namespace that another mount covers.
+// NetnsExists reports whether a live namespace of that name can be entered. A left-over file without a namespace does
+// not count, nor does a namespace that another mount covers.
 func NetnsExists(name string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(NetnsPath(name), &st) == nil && st.Type == unix.NSFS_MAGIC
@@ -166,8 +166,8 @@ func StartInNetns(path string, cmd *exec.Cmd) error {
 	return InNetns(path, cmd.Start)
 }
 
-// NetnsPids lists the processes whose network namespace is mounted at path, if only beneath another mount. Without such a
-// namespace it returns nothing. Processes that end meanwhile are left out.
+// NetnsPids lists the processes whose network namespace is mounted at path, if only beneath another mount. Without
+// such a namespace it returns nothing. Processes that end meanwhile are left out.
 func NetnsPids(path string) ([]int, error) {
 	namespaces, err := netnsMountedAt(path)
 	if err != nil || len(namespaces) == 0 {
@@ -192,8 +192,8 @@ func NetnsPids(path string) ([]int, error) {
 	return pids, nil
 }
 
-// ProcessEnviron is the environment that a process was started with, as /proc has it: each variable is ended by a zero. It is empty for a
-// process that has ended.
+// ProcessEnviron is the environment that a process was started with, as /proc has it: each variable is ended by a
+// zero. It is empty for a process that has ended.
 func ProcessEnviron(pid int) string { return filesOfProcess(pid, "environ", readText) }
 
 // ProcessMaps returns what a process has in memory, as proc_pid_maps(5) shows it, "" of one that has ended.
@@ -204,8 +204,9 @@ func readText(path string) (string, error) {
 	return string(data), err
 }
 
-// filesOfProcess reads a file of a process in /proc, or that of one of its threads if the first thread has ended: such a process goes on, and
-// its own files are empty. Wine makes some of a program that is killed in the middle of something. "" is the answer if the process has ended.
+// filesOfProcess reads a file of a process in /proc, or that of one of its threads if the first thread has ended: such
+// a process goes on, and its own files are empty. Wine makes some of a program that is killed in the middle of
+// something. "" is the answer if the process has ended.
 func filesOfProcess(pid int, name string, read func(string) (string, error)) string {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	if text, err := read(filepath.Join(dir, name)); err == nil && text != "" {

@@ -12,13 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A named network namespace is a mount in NetnsDir, and many programs put such mounts there. iproute2 (ip/ipnetns.c, netns_add)
-// and the CNI project's libraries first make the folder a shared mount, by mounting it on itself if need be. That mount would
-// cover namespaces which were mounted before: their names cannot be used, and not removed ("device or resource busy"). So
-// CreateNetns makes the folder a shared mount as well, before the first namespace, and DeleteNetns removes a name even if
-// somebody covered it.
+// A named network namespace is a mount in NetnsDir, and many programs put such mounts there. iproute2 (ip/ipnetns.c,
+// netns_add) and the CNI project's libraries first make the folder a shared mount, by mounting it on itself if need
+// be. That mount would cover namespaces which were mounted before: their names cannot be used, and not removed
+// ("device or resource busy"). So CreateNetns makes the folder a shared mount as well, before the first namespace, and
+// DeleteNetns removes a name even if somebody covered it.
 
-// withNetnsDir runs change while holding the lock that `ip netns add` takes too. Without NetnsDir it returns os.ErrNotExist.
+// withNetnsDir runs change while holding the lock that `ip netns add` takes too. Without NetnsDir it returns
+// os.ErrNotExist.
 func withNetnsDir(change func() error) error {
 	dir, err := os.Open(NetnsDir)
 	if err != nil {
@@ -49,8 +50,8 @@ func shareNetnsDir() error {
 	return share()
 }
 
-// unmountEmptyNetnsDir undoes shareNetnsDir when no namespace has a name any more. A folder that is in use stays as it is:
-// nothing depends on this.
+// unmountEmptyNetnsDir undoes shareNetnsDir when no namespace has a name any more. A folder that is in use stays as it
+// is: nothing depends on this.
 func unmountEmptyNetnsDir() {
 	entries, err := os.ReadDir(NetnsDir)
 	if err != nil || len(entries) > 0 {
@@ -64,21 +65,22 @@ func unmountEmptyNetnsDir() {
 	_ = unix.Unmount(NetnsDir, unix.UMOUNT_NOFOLLOW)
 }
 
-// removeCovered removes the file of a namespace that is mounted beneath another mount. The kernel refuses to remove a file on
-// which something is mounted in the caller's mount namespace, covered or not; in those of others it takes the mounts away with
-// the file (Linux 3.18 and later, fs/namespace.c: __detach_mounts). So a thread gets a mount namespace of its own, clears the
-// view in there, and removes the file.
+// removeCovered removes the file of a namespace that is mounted beneath another mount. The kernel refuses to remove a
+// file on which something is mounted in the caller's mount namespace, covered or not; in those of others it takes the
+// mounts away with the file (Linux 3.18 and later, fs/namespace.c: __detach_mounts). So a thread gets a mount
+// namespace of its own, clears the view in there, and removes the file.
 func removeCovered(path string) error {
 	errs := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, and its mount namespace with it
+		// and never unlocked: the thread ends with the goroutine, and its mount namespace with it
+		runtime.LockOSThread()
 		errs <- uncoverAndRemove(path)
 	}()
 	return <-errs
 }
 
-// uncoverAndRemove works in a mount namespace that only the calling thread has. All mounts are made private first, so that what
-// it unmounts stays mounted for everybody else.
+// uncoverAndRemove works in a mount namespace that only the calling thread has. All mounts are made private first, so
+// that what it unmounts stays mounted for everybody else.
 func uncoverAndRemove(path string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
@@ -100,8 +102,8 @@ func uncoverAndRemove(path string) error {
 	}
 }
 
-// netnsMountedAt lists the network namespaces that are mounted at path, those beneath other mounts included, each as the kernel
-// writes it: "net:[4026532178]".
+// netnsMountedAt lists the network namespaces that are mounted at path, those beneath other mounts included, each as
+// the kernel writes it: "net:[4026532178]".
 func netnsMountedAt(path string) ([]string, error) {
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		path = filepath.Join(dir, filepath.Base(path))
@@ -115,7 +117,8 @@ func netnsMountedAt(path string) ([]string, error) {
 	for line := range strings.Lines(string(table)) {
 		// proc_pid_mountinfo(5): the fourth field is what is mounted, the fifth where.
 		f := strings.Fields(line)
-		if len(f) > 4 && octal.Replace(f[4]) == path && strings.HasPrefix(f[3], "net:[") && !slices.Contains(found, f[3]) {
+		if len(f) > 4 && octal.Replace(f[4]) == path && strings.HasPrefix(f[3], "net:[") &&
+			!slices.Contains(found, f[3]) {
 			found = append(found, f[3])
 		}
 	}

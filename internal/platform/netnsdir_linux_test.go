@@ -18,8 +18,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// privateRun is set in the process that has a mount namespace and a /run of its own, where nothing reaches the machine. Its value
-// says whether mounts propagate in there ("shared", as systemd does it) or not ("private").
+// privateRun is set in the process that has a mount namespace and a /run of its own, where nothing reaches the
+// machine. Its value says whether mounts propagate in there ("shared", as systemd does it) or not ("private").
 const privateRun = "PORTHOLE_TEST_PRIVATE_RUN"
 
 // inPrivateRun runs the calling test again, in two such processes. It reports whether this is one of them.
@@ -29,7 +29,8 @@ func inPrivateRun(t *testing.T) bool {
 		t.Skip("mounting and network namespaces need root")
 	}
 	if mode := os.Getenv(privateRun); mode != "" {
-		// Those of the machine were copied into this mount namespace, and may cover each other: what is detached shows more.
+		// Those of the machine were copied into this mount namespace, and may cover each other: what is detached shows
+		// more.
 		for range 3 {
 			others, err := MountPoints()
 			must(t, err)
@@ -49,7 +50,8 @@ func inPrivateRun(t *testing.T) bool {
 	for _, mode := range []string{"private", "shared"} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 		cmd.Env = append(os.Environ(), privateRun+"="+mode)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS} // Go makes all mounts private in there
+		// Go makes all mounts private in there
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("with /run %s: %v\n%s", mode, err, out)
 		}
@@ -77,7 +79,8 @@ func canBeEntered(t *testing.T, name string) {
 	if !NetnsExists(name) {
 		t.Errorf("namespace %s is not there", name)
 	}
-	if out, err := exec.CommandContext(t.Context(), "nsenter", "--net="+NetnsPath(name), "true").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "nsenter", "--net="+NetnsPath(name), "true").
+		CombinedOutput(); err != nil {
 		t.Errorf("entering %s: %v: %s", name, err, out)
 	}
 }
@@ -127,8 +130,8 @@ func TestIproute2ThenOurs(t *testing.T) {
 	nothingMounted(t)
 }
 
-// TestCoveredNamespace: somebody mounts the folder on itself and does not take along what is mounted inside. The namespace
-// cannot be entered by its name then, but its processes are found and it can be removed.
+// TestCoveredNamespace: somebody mounts the folder on itself and does not take along what is mounted inside. The
+// namespace cannot be entered by its name then, but its processes are found and it can be removed.
 func TestCoveredNamespace(t *testing.T) {
 	if !inPrivateRun(t) {
 		return
@@ -156,13 +159,14 @@ func TestCoveredNamespace(t *testing.T) {
 	if _, err := os.Lstat(NetnsPath("ours")); !os.IsNotExist(err) {
 		t.Errorf("its file: %v", err)
 	}
-	if table, err := os.ReadFile("/proc/self/mountinfo"); err != nil || bytes.Contains(table, []byte("/run/netns/ours")) {
+	if table, err := os.ReadFile("/proc/self/mountinfo"); err != nil ||
+		bytes.Contains(table, []byte("/run/netns/ours")) {
 		t.Errorf("it is still mounted (%v):\n%s", err, table)
 	}
 }
 
-// TestMountedBefore: namespaces from a time when the folder was not a mount, as container runtimes make them, are covered by
-// nothing and can be removed.
+// TestMountedBefore: namespaces from a time when the folder was not a mount, as container runtimes make them, are
+// covered by nothing and can be removed.
 func TestMountedBefore(t *testing.T) {
 	if !inPrivateRun(t) {
 		return
@@ -198,7 +202,8 @@ func init() {
 	}
 }
 
-// TestWithoutMainThread: a process whose first thread has ended is found in its namespace, and its environment is known.
+// TestWithoutMainThread: a process whose first thread has ended is found in its namespace, and its environment is
+// known.
 func TestWithoutMainThread(t *testing.T) {
 	if !inPrivateRun(t) {
 		return

@@ -21,7 +21,8 @@ type NetworkInterface struct {
 	MTU        int
 	Addresses  []netip.Prefix
 	Forwarding bool // IPv4 packets that come in here are passed on
-	// Of VXLAN devices (Linux): the number of the network, the UDP port and the own end. A port of zero is that of other interfaces.
+	// Of VXLAN devices (Linux): the number of the network, the UDP port and the own end. A port of zero is that of
+	// other interfaces.
 	VNI        uint32
 	VXLANPort  uint16
 	VXLANLocal netip.Addr
@@ -34,7 +35,8 @@ type NetworkForward struct {
 	Interface string
 }
 
-// NetworkRoute is one next hop of a route of the host's main table. A route with several next hops is there once for each.
+// NetworkRoute is one next hop of a route of the host's main table. A route with several next hops is there once for
+// each.
 type NetworkRoute struct {
 	Destination netip.Prefix
 	NextHop     netip.Addr // zero: on link

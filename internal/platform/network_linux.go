@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadNetwork reads the network namespace of the calling thread; see InNetns. It leaves out loopback, multicast and the local table.
+// ReadNetwork reads the network namespace of the calling thread; see InNetns. It leaves out loopback, multicast and
+// the local table.
 func ReadNetwork() (s NetworkState, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -21,7 +22,8 @@ func ReadNetwork() (s NetworkState, err error) {
 	for _, l := range links {
 		a := l.Attrs()
 		names[a.Index] = a.Name
-		i := NetworkInterface{Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&unix.IFF_UP != 0, MTU: a.MTU, Forwarding: forwards(a.Name)}
+		i := NetworkInterface{Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&unix.IFF_UP != 0, MTU: a.MTU,
+			Forwarding: forwards(a.Name)}
 		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
 		if err != nil {
 			return s, fmt.Errorf("listing addresses of %s: %w", a.Name, err)
@@ -66,7 +68,8 @@ func readForwards(index int, name string) (out []NetworkForward, err error) {
 	return out, nil
 }
 
-// forwards reads the setting of an interface from /proc/sys, which shows that of the calling thread's network namespace.
+// forwards reads the setting of an interface from /proc/sys, which shows that of the calling thread's network
+// namespace.
 func forwards(name string) bool {
 	data, err := os.ReadFile(filepath.Join("/proc/sys/net/ipv4/conf", name, "forwarding"))
 	return err == nil && strings.TrimSpace(string(data)) == "1"
@@ -84,13 +87,15 @@ func prefixOf(ip []byte, mask []byte) (netip.Prefix, bool) {
 }
 
 func readRoutes(names map[int]string) ([]NetworkRoute, error) {
-	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN},
+		netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
 	var out []NetworkRoute
 	for _, r := range list {
-		n := NetworkRoute{Metric: uint32(r.Priority), Protocol: int(r.Protocol), Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0)}
+		n := NetworkRoute{Metric: uint32(r.Priority), Protocol: int(r.Protocol),
+			Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0)}
 		if r.Family == netlink.FAMILY_V6 {
 			n.Destination = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 		}
@@ -128,8 +133,10 @@ func readNeighbours(names map[int]string) ([]NetworkNeighbour, error) {
 		if !ok || e.State&netlink.NUD_NOARP != 0 {
 			continue
 		}
-		out = append(out, NetworkNeighbour{Address: addr.Unmap(), MAC: e.HardwareAddr.String(), Interface: names[e.LinkIndex],
-			Failed: e.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) != 0 && len(e.HardwareAddr) == 0, Permanent: e.State&netlink.NUD_PERMANENT != 0})
+		out = append(out, NetworkNeighbour{Address: addr.Unmap(), MAC: e.HardwareAddr.String(),
+			Interface: names[e.LinkIndex],
+			Failed:    e.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) != 0 && len(e.HardwareAddr) == 0,
+			Permanent: e.State&netlink.NUD_PERMANENT != 0})
 	}
 	return out, nil
 }

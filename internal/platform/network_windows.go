@@ -19,7 +19,8 @@ func ReadNetwork() (s NetworkState, err error) {
 	names := map[winipcfg.LUID]string{}
 	for _, a := range list {
 		names[a.LUID] = a.FriendlyName()
-		i := NetworkInterface{Name: a.FriendlyName(), MAC: net.HardwareAddr(a.PhysicalAddress()).String(), MTU: int(a.MTU), Up: a.OperStatus == winipcfg.IfOperStatusUp}
+		i := NetworkInterface{Name: a.FriendlyName(), MAC: net.HardwareAddr(a.PhysicalAddress()).String(),
+			MTU: int(a.MTU), Up: a.OperStatus == winipcfg.IfOperStatusUp}
 		if settings, err := a.LUID.IPInterface(windows.AF_INET); err == nil {
 			i.Forwarding = settings.ForwardingEnabled
 		}
@@ -37,7 +38,8 @@ func ReadNetwork() (s NetworkState, err error) {
 	}
 	for i := range rows {
 		r := &rows[i]
-		n := NetworkRoute{Destination: r.DestinationPrefix.Prefix(), Interface: names[r.InterfaceLUID], Metric: r.Metric}
+		n := NetworkRoute{Destination: r.DestinationPrefix.Prefix(), Interface: names[r.InterfaceLUID],
+			Metric: r.Metric}
 		if !n.Destination.IsValid() || n.Destination.Addr().IsLinkLocalUnicast() || n.Destination.Addr().IsMulticast() {
 			continue
 		}
@@ -98,7 +100,8 @@ func readNeighbours(names map[winipcfg.LUID]string) ([]NetworkNeighbour, error) 
 		}
 		mac := net.HardwareAddr(row.PhysicalAddress[:min(row.Length, 32)]).String()
 		out = append(out, NetworkNeighbour{Address: addr, MAC: mac, Interface: names[row.InterfaceLUID],
-			Failed: row.State == unreachable && mac == "" || row.State == incomplete, Permanent: row.State == permanent})
+			Failed:    row.State == unreachable && mac == "" || row.State == incomplete,
+			Permanent: row.State == permanent})
 	}
 	return out, nil
 }

@@ -4,10 +4,11 @@ package platform
 type NodeRules struct {
 	// NoSwap refuses a node with swap space, NoCgroupV1 a node without cgroups of version 2.
 	NoSwap, NoCgroupV1 bool
-	// LimitedSwap refuses a node that cannot limit swap space as memorySwap.swapBehavior wants, which takes cgroups of version 2.
+	// LimitedSwap refuses a node that cannot limit swap space as memorySwap.swapBehavior wants, which takes cgroups of
+	// version 2.
 	LimitedSwap bool
-	// EndAllOnOOM refuses a node whose kernel cannot end all processes of a container when it is out of memory (singleProcessOOMKill: false), which
-	// takes cgroups of version 2.
+	// EndAllOnOOM refuses a node whose kernel cannot end all processes of a container when it is out of memory
+	// (singleProcessOOMKill: false), which takes cgroups of version 2.
 	EndAllOnOOM bool
 }
 

@@ -10,13 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckNode returns an error, in upstream's words, for the first rule that this machine breaks. A machine with both versions of
-// cgroups counts as version 1.
+// CheckNode returns an error, in upstream's words, for the first rule that this machine breaks. A machine with both
+// versions of cgroups counts as version 1.
 func CheckNode(r NodeRules) error {
 	if r.NoSwap {
-		data, err := os.ReadFile("/proc/swaps") // a heading, then one line for each place; absent without swap in the kernel
+		// a heading, then one line for each place; absent without swap in the kernel
+		data, err := os.ReadFile("/proc/swaps")
 		if err == nil && strings.Contains(strings.TrimSpace(string(data)), "\n") {
-			return errors.New("running with swap on is not supported, please disable swap or set --fail-swap-on flag to false")
+			return errors.New(
+				"running with swap on is not supported, please disable swap or set --fail-swap-on flag to false")
 		}
 	}
 	var fs unix.Statfs_t
@@ -25,10 +27,12 @@ func CheckNode(r NodeRules) error {
 		return errors.New("swap feature is enabled and LimitedSwap but it is only supported with cgroupv2")
 	}
 	if r.EndAllOnOOM && first {
-		return errors.New("invalid configuration: singleProcessOOMKill must not be explicitly set to false when using cgroup v1")
+		return errors.New(
+			"invalid configuration: singleProcessOOMKill must not be explicitly set to false when using cgroup v1")
 	}
 	if r.NoCgroupV1 && first {
-		return errors.New("kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported and will be removed in a future release")
+		return errors.New(
+			"kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported and will be removed in a future release")
 	}
 	return nil
 }

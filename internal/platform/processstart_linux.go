@@ -7,8 +7,9 @@ import (
 	"strconv"
 )
 
-// ProcessStart returns when a process has started, in clock ticks since the machine's start: field 22 of proc_pid_stat(5). The name of the
-// program, which is in parentheses, may contain anything, so the last one ends it. One that has ended and is not reaped yet is not there.
+// ProcessStart returns when a process has started, in clock ticks since the machine's start: field 22 of
+// proc_pid_stat(5). The name of the program, which is in parentheses, may contain anything, so the last one ends it.
+// One that has ended and is not reaped yet is not there.
 func ProcessStart(pid int) (uint64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -16,14 +16,16 @@ import (
 // fileAllAccess is FILE_ALL_ACCESS (winnt.h).
 const fileAllAccess = 0x1f01ff
 
-// Protect denies everybody but SYSTEM, the administrators and the account of this program access to a folder or file, to what is in it, and to what is made in
-// it from now on. Otherwise a folder inherits from the root of the disk, where every user may read and every authenticated user may
-// write. Upstream's kubelet does the same since CVE-2024-5321, for new folders. Files and folders below get a new access control list
-// only if their present one lets others in, as after an earlier version of this program, which did not protect its folders. Links are
-// left alone: their targets have lists of their own. A file that is removed meanwhile is no error.
+// Protect denies everybody but SYSTEM, the administrators and the account of this program access to a folder or file,
+// to what is in it, and to what is made in it from now on. Otherwise a folder inherits from the root of the disk,
+// where every user may read and every authenticated user may write. Upstream's kubelet does the same since
+// CVE-2024-5321, for new folders. Files and folders below get a new access control list only if their present one lets
+// others in, as after an earlier version of this program, which did not protect its folders. Links are left alone:
+// their targets have lists of their own. A file that is removed meanwhile is no error.
 //
-// Whoever owns a folder may always change its list. So a folder that somebody else made before is made anew if it is empty. If it is not, or a folder
-// above it is somebody else's, Protect refuses: what is in it may have been put there to be run or read. What others own below becomes the administrators'.
+// Whoever owns a folder may always change its list. So a folder that somebody else made before is made anew if it is
+// empty. If it is not, or a folder above it is somebody else's, Protect refuses: what is in it may have been put there
+// to be run or read. What others own below becomes the administrators'.
 func Protect(dir string) error {
 	if err := ownFolder(dir); err != nil {
 		return fmt.Errorf("keeping others out of %s: %w", dir, err)
@@ -46,10 +48,12 @@ func Protect(dir string) error {
 
 // foreign is the text about what belongs to somebody who is no administrator: why it is refused, and what helps.
 func foreign(path, owner string) string {
-	return fmt.Sprintf("%s belongs to %s, who is no administrator and can change what is in it at any time: look at it, then remove it, or give it to the administrators (takeown /a /r /d y /f %q)", path, owner, path)
+	return fmt.Sprintf(
+		"%s belongs to %s, who is no administrator and can change what is in it at any time: look at it, then remove it, or give it to the administrators (takeown /a /r /d y /f %q)", path, owner, path)
 }
 
-// ownFolder sees to it that a folder and those above it belong to nobody but SYSTEM, the administrators or the account of this program.
+// ownFolder sees to it that a folder and those above it belong to nobody but SYSTEM, the administrators or the account
+// of this program.
 func ownFolder(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -64,7 +68,8 @@ func ownFolder(dir string) error {
 			continue
 		}
 		if info, err := os.Lstat(at); at == dir && err == nil && info.IsDir() && os.Remove(dir) == nil { // it was empty
-			if err := os.Mkdir(dir, 0o755); err != nil { // an error if somebody makes it again at once, or has it still open
+			// an error if somebody makes it again at once, or has it still open
+			if err := os.Mkdir(dir, 0o755); err != nil {
 				return fmt.Errorf("making a folder anew that belonged to %s: %w", owner, err)
 			}
 			continue
@@ -105,8 +110,8 @@ var ownAccount = sync.OnceValues(func() (*windows.SID, error) {
 	return user.User.Sid, nil
 })
 
-// Protected reports whether a folder belongs to SYSTEM, the administrators or the account of this program, and keeps everybody else out. What is made in
-// such a folder inherits that. A folder that does not exist is fs.ErrNotExist.
+// Protected reports whether a folder belongs to SYSTEM, the administrators or the account of this program, and keeps
+// everybody else out. What is made in such a folder inherits that. A folder that does not exist is fs.ErrNotExist.
 func Protected(dir string) (closed bool, err error) {
 	others, err := open(dir)
 	if err != nil {
@@ -117,7 +122,8 @@ func Protected(dir string) (closed bool, err error) {
 
 // open reports whether a file or folder lets others in, or belongs to somebody else.
 func open(path string) (bool, error) {
-	now, err := windows.GetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
+	now, err := windows.GetNamedSecurityInfo(path, windows.SE_FILE_OBJECT,
+		windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
 	if err != nil {
 		return false, err
 	}
@@ -131,8 +137,8 @@ func open(path string) (bool, error) {
 	return letsOthersIn(now, owner)
 }
 
-// protectOne gives a file or folder the access control list of Protect: always, or only if its present list lets others in. What belongs to somebody else
-// becomes the administrators'.
+// protectOne gives a file or folder the access control list of Protect: always, or only if its present list lets
+// others in. What belongs to somebody else becomes the administrators'.
 func protectOne(path string, always bool) (err error) {
 	stranger, err := strangerOf(path)
 	if err != nil {
@@ -151,7 +157,8 @@ func protectOne(path string, always bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, windows.CloseHandle(h)) }()
-	now, err := windows.GetSecurityInfo(h, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
+	now, err := windows.GetSecurityInfo(h, windows.SE_FILE_OBJECT,
+		windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
 	if err != nil {
 		return err
 	}
@@ -176,9 +183,10 @@ func protectOne(path string, always bool) (err error) {
 		return err
 	}
 
-	// Not SetSecurityInfo: Wine 8.0 adds the inherited entries even if the descriptor forbids it. It would also keep entries of children
-	// that they did not inherit.
-	return windows.SetKernelObjectSecurity(h, windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, list)
+	// Not SetSecurityInfo: Wine 8.0 adds the inherited entries even if the descriptor forbids it. It would also keep
+	// entries of children that they did not inherit.
+	return windows.SetKernelObjectSecurity(h,
+		windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, list)
 }
 
 // openForSecurity opens a file or folder itself, not the target of a link.
@@ -208,9 +216,9 @@ func giveToAdministrators(h windows.Handle) (*windows.SID, error) {
 	return admins, windows.SetKernelObjectSecurity(h, windows.OWNER_SECURITY_INFORMATION, sd)
 }
 
-// adopt gives a folder to the administrators if it belongs to the account of this program, so that programs of other accounts trust it: join is run by an
-// administrator, the node's programs by SYSTEM. Windows usually makes the administrators the owner at once; where it does not let this program do that, the
-// folder stays as it is.
+// adopt gives a folder to the administrators if it belongs to the account of this program, so that programs of other
+// accounts trust it: join is run by an administrator, the node's programs by SYSTEM. Windows usually makes the
+// administrators the owner at once; where it does not let this program do that, the folder stays as it is.
 func adopt(dir string) {
 	h, err := openForSecurity(dir, windows.READ_CONTROL|windows.WRITE_OWNER)
 	if err != nil {
@@ -218,16 +226,19 @@ func adopt(dir string) {
 	}
 	defer windows.CloseHandle(h)
 	if sd, err := windows.GetSecurityInfo(h, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION); err == nil {
-		if owner, _, err := sd.Owner(); err == nil && !owner.IsWellKnown(windows.WinLocalSystemSid) && !owner.IsWellKnown(windows.WinBuiltinAdministratorsSid) {
+		if owner, _, err := sd.Owner(); err == nil && !owner.IsWellKnown(windows.WinLocalSystemSid) &&
+			!owner.IsWellKnown(windows.WinBuiltinAdministratorsSid) {
 			_, _ = giveToAdministrators(h)
 		}
 	}
 }
 
-// ownerPrivileges enables the privileges to take and give what belongs to others, if this account has them: administrators do, disabled at first.
+// ownerPrivileges enables the privileges to take and give what belongs to others, if this account has them:
+// administrators do, disabled at first.
 var ownerPrivileges = sync.OnceFunc(func() {
 	var token windows.Token
-	if windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_ADJUST_PRIVILEGES|windows.TOKEN_QUERY, &token) != nil {
+	if windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_ADJUST_PRIVILEGES|windows.TOKEN_QUERY,
+		&token) != nil {
 		return
 	}
 	defer token.Close()
@@ -244,8 +255,8 @@ var ownerPrivileges = sync.OnceFunc(func() {
 	}
 })
 
-// letsOthersIn reports whether an access control list allows anything to somebody other than the owner and those who may be it.
-// Without a list everybody may do everything.
+// letsOthersIn reports whether an access control list allows anything to somebody other than the owner and those who
+// may be it. Without a list everybody may do everything.
 func letsOthersIn(sd *windows.SECURITY_DESCRIPTOR, owner *windows.SID) (bool, error) {
 	list, _, err := sd.DACL()
 	switch {
@@ -284,8 +295,10 @@ func onlyFor(owner *windows.SID) (*windows.SECURITY_DESCRIPTOR, error) {
 	var entries []windows.EXPLICIT_ACCESS
 	for _, sid := range who {
 		entries = append(entries, windows.EXPLICIT_ACCESS{
-			AccessPermissions: fileAllAccess, AccessMode: windows.GRANT_ACCESS, Inheritance: windows.SUB_CONTAINERS_AND_OBJECTS_INHERIT,
-			Trustee: windows.TRUSTEE{TrusteeForm: windows.TRUSTEE_IS_SID, TrusteeValue: windows.TrusteeValueFromSID(sid)},
+			AccessPermissions: fileAllAccess, AccessMode: windows.GRANT_ACCESS,
+			Inheritance: windows.SUB_CONTAINERS_AND_OBJECTS_INHERIT,
+			Trustee: windows.TRUSTEE{TrusteeForm: windows.TRUSTEE_IS_SID,
+				TrusteeValue: windows.TrusteeValueFromSID(sid)},
 		})
 	}
 
@@ -298,5 +311,6 @@ func onlyFor(owner *windows.SID) (*windows.SECURITY_DESCRIPTOR, error) {
 		return nil, err
 	}
 
-	return out, errors.Join(out.SetDACL(list, true, false), out.SetControl(windows.SE_DACL_PROTECTED, windows.SE_DACL_PROTECTED))
+	return out, errors.Join(out.SetDACL(list, true, false),
+		out.SetControl(windows.SE_DACL_PROTECTED, windows.SE_DACL_PROTECTED))
 }

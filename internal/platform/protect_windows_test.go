@@ -44,8 +44,8 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-// TestProtectOldFiles: what an earlier version left in a folder is protected as well, below subfolders too. A link to something that
-// is gone does not stop it.
+// TestProtectOldFiles: what an earlier version left in a folder is protected as well, below subfolders too. A link to
+// something that is gone does not stop it.
 func TestProtectOldFiles(t *testing.T) {
 	dir, err := os.MkdirTemp(openFolder(), "logs")
 	if err != nil {
@@ -53,7 +53,8 @@ func TestProtectOldFiles(t *testing.T) {
 	}
 	sub := filepath.Join(dir, "ns_pod_uid")
 	file, link := filepath.Join(sub, "0.log"), filepath.Join(sub, "link.log")
-	err = errors.Join(os.Mkdir(sub, 0o755), os.WriteFile(file, []byte("line"), 0o644), os.Symlink(filepath.Join(dir, "gone"), link))
+	err = errors.Join(os.Mkdir(sub, 0o755), os.WriteFile(file, []byte("line"), 0o644),
+		os.Symlink(filepath.Join(dir, "gone"), link))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,12 +80,13 @@ func TestProtectOldFiles(t *testing.T) {
 	}
 }
 
-// strangersEnv names a folder with folders of an account that this program does not have, for TestProtectForeign. Who runs the test makes it: "empty" and
-// "full", which has a file, and "above" with the folder "dir" of ours.
+// strangersEnv names a folder with folders of an account that this program does not have, for TestProtectForeign. Who
+// runs the test makes it: "empty" and "full", which has a file, and "above" with the folder "dir" of ours.
 const strangersEnv = "PORTHOLE_TEST_STRANGERS"
 
-// TestProtectForeign: a folder that somebody else made is made anew if it is empty, and refused with its name, its owner and the cure if it is not, or if a folder
-// above it is theirs. Nothing in it is changed then. What somebody else has put into a folder of ours becomes the administrators'.
+// TestProtectForeign: a folder that somebody else made is made anew if it is empty, and refused with its name, its
+// owner and the cure if it is not, or if a folder above it is theirs. Nothing in it is changed then. What somebody
+// else has put into a folder of ours becomes the administrators'.
 func TestProtectForeign(t *testing.T) {
 	dir := os.Getenv(strangersEnv)
 	if dir == "" {
@@ -94,7 +96,8 @@ func TestProtectForeign(t *testing.T) {
 		path := filepath.Join(dir, name)
 		err := Protect(path)
 		theirs := filepath.Join(dir, strings.TrimSuffix(name, `\dir`))
-		if err == nil || !strings.Contains(err.Error(), theirs+" belongs to ") || !strings.Contains(err.Error(), "takeown /a") {
+		if err == nil || !strings.Contains(err.Error(), theirs+" belongs to ") ||
+			!strings.Contains(err.Error(), "takeown /a") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if closed, err := Protected(theirs); err != nil || closed {
@@ -117,14 +120,16 @@ func TestProtectForeign(t *testing.T) {
 	}
 }
 
-// openFolder returns the root of the disk, from which folders inherit that every user may read them. An account's own folder for
-// temporary files is closed to others.
+// openFolder returns the root of the disk, from which folders inherit that every user may read them. An account's own
+// folder for temporary files is closed to others.
 func openFolder() string { return filepath.VolumeName(os.TempDir()) + `\` }
 
-// strangers returns the users, other than SYSTEM, administrators and the owner, that the access list of a file or folder lets in.
+// strangers returns the users, other than SYSTEM, administrators and the owner, that the access list of a file or
+// folder lets in.
 func strangers(t *testing.T, dir string) (out []string) {
 	t.Helper()
-	sd, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
+	sd, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT,
+		windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,11 +11,12 @@ import (
 
 const tcpip = `SYSTEM\CurrentControlSet\Services\Tcpip\Parameters`
 
-// noServers are the addresses that Windows shows for an adapter without a DNS server (site-local, deprecated by RFC 3879).
+// noServers are the addresses that Windows shows for an adapter without a DNS server (site-local, deprecated by RFC
+// 3879).
 var noServers = netip.MustParsePrefix("fec0:0:0:ffff::/64")
 
-// ReadResolver returns the DNS servers and the search domains of this host: the host-wide list first, then those of every adapter
-// that is up.
+// ReadResolver returns the DNS servers and the search domains of this host: the host-wide list first, then those of
+// every adapter that is up.
 func ReadResolver() (servers, searches []string, err error) {
 	list, err := adapters(winipcfg.GAAFlagSkipUnicast | winipcfg.GAAFlagSkipAnycast | winipcfg.GAAFlagSkipMulticast)
 	if err != nil {

@@ -13,19 +13,21 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// StartedByServiceManager reports whether the parent of this process is Windows' service manager. It returns false if that cannot be
-// found; AsService finds out with certainty.
+// StartedByServiceManager reports whether the parent of this process is Windows' service manager. It returns false if
+// that cannot be found; AsService finds out with certainty.
 func StartedByServiceManager() bool {
 	managed, err := svc.IsWindowsService()
 	return err == nil && managed
 }
 
-// AsService runs s as the service that this process is. If the service manager did not start the process, it runs nothing and returns
-// false with the reason. Otherwise it returns true and nil when the service was told to stop or has done its work.
+// AsService runs s as the service that this process is. If the service manager did not start the process, it runs
+// nothing and returns false with the reason. Otherwise it returns true and nil when the service was told to stop or
+// has done its work.
 //
-// If the service fails, AsService does not return: the process ends at once, without reporting to the manager that it stopped. The
-// manager counts that as a crash and carries out the recovery actions. After a service that reports an error it would do so only with
-// SERVICE_CONFIG_FAILURE_ACTIONS_FLAG (`sc failureflag NAME 1`), which an installer may not have set.
+// If the service fails, AsService does not return: the process ends at once, without reporting to the manager that it
+// stopped. The manager counts that as a crash and carries out the recovery actions. After a service that reports an
+// error it would do so only with SERVICE_CONFIG_FAILURE_ACTIONS_FLAG (`sc failureflag NAME 1`), which an installer may
+// not have set.
 //
 // Call it before anything slow: the manager waits 30 s for an answer.
 func AsService(s Service) (managed bool, err error) {
@@ -43,7 +45,8 @@ func AsService(s Service) (managed bool, err error) {
 // managedRun answers the service manager while the program is running.
 type managedRun struct{ Service }
 
-// Times of a service that stops. The manager gives up on one that reports nothing for 30 s after a request, or 5 to 20 s at shutdown.
+// Times of a service that stops. The manager gives up on one that reports nothing for 30 s after a request, or 5 to 20
+// s at shutdown.
 const (
 	stopPeriod = 2 * time.Second  // how often it reports that it is stopping
 	stopHint   = 20 * time.Second // how long it asks the manager to wait for the next report
@@ -64,7 +67,8 @@ func (m *managedRun) Execute(_ []string, requests <-chan svc.ChangeRequest, stat
 	tick := time.NewTicker(stopPeriod)
 	defer tick.Stop()
 	stopping := func() {
-		current = svc.Status{State: svc.StopPending, CheckPoint: current.CheckPoint + 1, WaitHint: uint32(stopHint.Milliseconds())}
+		current = svc.Status{State: svc.StopPending, CheckPoint: current.CheckPoint + 1,
+			WaitHint: uint32(stopHint.Milliseconds())}
 		status <- current
 	}
 	for {
@@ -91,8 +95,8 @@ func (m *managedRun) Execute(_ []string, requests <-chan svc.ChangeRequest, stat
 	}
 }
 
-// ended logs how the program ended. If that was a failure, it ends the process. stopping reports whether the manager had asked the
-// service to stop; an error after that is no failure.
+// ended logs how the program ended. If that was a failure, it ends the process. stopping reports whether the manager
+// had asked the service to stop; an error after that is no failure.
 func (m *managedRun) ended(err error, stopping bool) {
 	switch {
 	case err == nil:
@@ -112,7 +116,8 @@ func (m *managedRun) ended(err error, stopping bool) {
 	}
 }
 
-// event writes to the Application log of Windows. An error that occurs before a log file is open is recorded only there.
+// event writes to the Application log of Windows. An error that occurs before a log file is open is recorded only
+// there.
 func (m *managedRun) event(id uint32, text string) {
 	log, err := eventlog.Open(EventSource)
 	if err == nil {
@@ -138,11 +143,13 @@ var priorities = map[string]uint32{
 	"REALTIME_PRIORITY_CLASS":     windows.REALTIME_PRIORITY_CLASS,
 }
 
-// SetPriority gives this process a priority class by name. It starts no other process, so there is no job to put them in.
+// SetPriority gives this process a priority class by name. It starts no other process, so there is no job to put them
+// in.
 func SetPriority(name string) error {
 	class, ok := priorities[name]
 	if !ok {
-		return fmt.Errorf("unknown priority class %s, valid ones are available at https://docs.microsoft.com/en-us/windows/win32/procthread/scheduling-priorities", name)
+		return fmt.Errorf(
+			"unknown priority class %s, valid ones are available at https://docs.microsoft.com/en-us/windows/win32/procthread/scheduling-priorities", name)
 	}
 	if class == windows.NORMAL_PRIORITY_CLASS { // the default of every process
 		return nil

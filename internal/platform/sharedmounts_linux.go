@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ShareMounts makes a folder a place whose mounts containers see as they come and go, and where containers that may (mount propagation
-// Bidirectional) make mounts of the node. It changes nothing where the file system is shared already, as systemd has it everywhere;
-// else the folder becomes a mount point.
+// ShareMounts makes a folder a place whose mounts containers see as they come and go, and where containers that may
+// (mount propagation Bidirectional) make mounts of the node. It changes nothing where the file system is shared
+// already, as systemd has it everywhere; else the folder becomes a mount point.
 func ShareMounts(dir string) error {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -32,9 +32,9 @@ func ShareMounts(dir string) error {
 	return nil
 }
 
-// bindBelow makes a folder a mount point and moves the mounts below it there, which are those of pods that an earlier kubelet started.
-// Copies of them (MS_REC) would not do: the folder of a volume could not be removed while the mount that was copied is still there,
-// out of sight.
+// bindBelow makes a folder a mount point and moves the mounts below it there, which are those of pods that an earlier
+// kubelet started. Copies of them (MS_REC) would not do: the folder of a volume could not be removed while the mount
+// that was copied is still there, out of sight.
 func bindBelow(dir string, below []string) error {
 	before, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -55,8 +55,8 @@ func bindBelow(dir string, below []string) error {
 	return errors.Join(failed...)
 }
 
-// mountsBelow returns the mounts below a folder, by the table that proc_pid_mountinfo(5) describes: those that no other mount below the
-// folder carries.
+// mountsBelow returns the mounts below a folder, by the table that proc_pid_mountinfo(5) describes: those that no
+// other mount below the folder carries.
 func mountsBelow(table, dir string) (paths []string) {
 	type mount struct{ parent, path string }
 	below := map[string]mount{}
@@ -75,8 +75,8 @@ func mountsBelow(table, dir string) (paths []string) {
 	return paths
 }
 
-// UnshareMounts undoes ShareMounts, when nothing is mounted below the folder any more. It leaves alone a file system of its own, which
-// somebody else mounted there.
+// UnshareMounts undoes ShareMounts, when nothing is mounted below the folder any more. It leaves alone a file system
+// of its own, which somebody else mounted there.
 func UnshareMounts(dir string) error {
 	var here, parent unix.Stat_t
 	err := errors.Join(unix.Stat(dir, &here), unix.Stat(filepath.Dir(dir), &parent))
@@ -92,7 +92,8 @@ func UnshareMounts(dir string) error {
 	return Detach(dir)
 }
 
-// isShared reports whether the mount that a path is on is a shared one, by the table that proc_pid_mountinfo(5) describes.
+// isShared reports whether the mount that a path is on is a shared one, by the table that proc_pid_mountinfo(5)
+// describes.
 func isShared(table, path string) bool {
 	longest, shared := -1, false
 	for line := range strings.Lines(table) {

@@ -46,7 +46,8 @@ func TestIsShared(t *testing.T) {
 32 30 8:3 / /var/lib/with\040space rw master:3 shared:4 - ext4 shared:7 rw
 33 22 8:4 / /mnt rw - ext4 shared:7 rw
 `
-	for path, want := range map[string]bool{"/": true, "/etc": true, "/var": false, "/variety": true, "/var/lib": false, "/var/lib/kubelet": true,
+	for path, want := range map[string]bool{"/": true, "/etc": true, "/var": false, "/variety": true, "/var/lib": false,
+		"/var/lib/kubelet":      true,
 		"/var/lib/kubelet/pods": true, "/var/lib/kubelets": false, "/var/lib/with space/x": true, "/mnt/x": false} {
 		if got := isShared(table, path); got != want {
 			t.Errorf("%s: shared %t, want %t", path, got, want)

@@ -13,14 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The functions of this file prepare interfaces that become ports of a switch that runs as a program (Open vSwitch with the datapath
-// netdev). They act on the network namespace of the calling thread and can be repeated.
+// The functions of this file prepare interfaces that become ports of a switch that runs as a program (Open vSwitch
+// with the datapath netdev). They act on the network namespace of the calling thread and can be repeated.
 
 // IngressTable is the nft table (family netdev) of DropIngress. It holds nothing else.
 const IngressTable = "porthole-switch"
 
-// StopChecksumOffload makes the kernel compute checksums of what the interface sends. The other end of a veth gets packets without
-// them otherwise, and a program that forwards these forwards broken ones: ping works, and TCP never connects.
+// StopChecksumOffload makes the kernel compute checksums of what the interface sends. The other end of a veth gets
+// packets without them otherwise, and a program that forwards these forwards broken ones: ping works, and TCP never
+// connects.
 func StopChecksumOffload(name string) error {
 	_, err := checksumOffload(name, unix.ETHTOOL_STXCSUM, 0)
 	return err
@@ -51,7 +52,8 @@ func ReleaseSwitchPort(name string) error {
 	return err
 }
 
-// checksumOffload reads (ETHTOOL_GTXCSUM) whether the kernel leaves checksums to the interface, or sets that (ETHTOOL_STXCSUM) to 0 or 1.
+// checksumOffload reads (ETHTOOL_GTXCSUM) whether the kernel leaves checksums to the interface, or sets that
+// (ETHTOOL_STXCSUM) to 0 or 1.
 func checksumOffload(name string, cmd, wanted uint32) (on bool, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -67,14 +69,15 @@ func checksumOffload(name string, cmd, wanted uint32) (on bool, err error) {
 	}
 	copy(request.name[:unix.IFNAMSIZ-1], name)
 	request.data = unsafe.Pointer(&value)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL,
+		uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return false, fmt.Errorf("checksums of %s: %w", name, errno)
 	}
 	return value.data != 0, nil
 }
 
-// DropIngress keeps what comes in by the interface from the kernel's own stack. A packet socket gets its copy before; without this the
-// host answers what the switch answers too, ARP for example, with another hardware address.
+// DropIngress keeps what comes in by the interface from the kernel's own stack. A packet socket gets its copy before;
+// without this the host answers what the switch answers too, ARP for example, with another hardware address.
 func DropIngress(name string) error {
 	kernel, table, chain, err := ingress(name)
 	if err != nil {
@@ -101,7 +104,8 @@ func ingress(name string) (*nftables.Conn, *nftables.Table, *nftables.Chain, err
 	}
 	table := &nftables.Table{Name: IngressTable, Family: nftables.TableFamilyNetdev}
 	policy := nftables.ChainPolicyAccept
-	return kernel, table, &nftables.Chain{Name: name, Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookIngress,
+	return kernel, table, &nftables.Chain{Name: name, Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum:  nftables.ChainHookIngress,
 		Priority: nftables.ChainPriorityFilter, Device: name, Policy: &policy}, nil
 }
 

@@ -4,5 +4,6 @@ package platform
 
 import "errors"
 
-// Uplinks returns errors.ErrUnsupported. Only Windows needs it: on other systems the node's address follows from DNS and routes.
+// Uplinks returns errors.ErrUnsupported. Only Windows needs it: on other systems the node's address follows from DNS
+// and routes.
 func Uplinks() ([]Uplink, error) { return nil, errors.ErrUnsupported }

@@ -13,8 +13,8 @@ type Usage struct {
 	MemoryUsed       uint64
 	MemoryWorkingSet uint64 // MemoryUsed without files that were not used for long
 	Disk
-	// MemoryFaults are page faults since boot, MemoryMajorFaults those of them that read from a disk. Both are 0 on systems that do
-	// not count them.
+	// MemoryFaults are page faults since boot, MemoryMajorFaults those of them that read from a disk. Both are 0 on
+	// systems that do not count them.
 	MemoryFaults, MemoryMajorFaults uint64
 	// Tasks is the number of threads on Linux, of processes on Windows. MaxTasks is its limit. 0 means not known.
 	Tasks, MaxTasks uint64
@@ -24,8 +24,9 @@ type Usage struct {
 	SwapTotal, SwapFree uint64
 	// Own is what this process uses itself.
 	OwnCPUNanoseconds, OwnMemory uint64
-	OwnFaults, OwnMajorFaults    uint64 // page faults, and those of them that read from a disk; Windows does not tell these apart
-	Interfaces                   []InterfaceUsage
+	// page faults, and those of them that read from a disk; Windows does not tell these apart
+	OwnFaults, OwnMajorFaults uint64
+	Interfaces                []InterfaceUsage
 }
 
 // Disk is what is used of a file system.
@@ -47,8 +48,8 @@ type InterfaceUsage struct {
 // reader reads one part of a Usage. The path is a folder on the file system in question.
 type reader func(u *Usage, root string) error
 
-// ReadUsage reads what the machine uses, and the file system that holds root. What cannot be read stays zero, and the error says so: the
-// rest is right all the same, so that one counter that a host lacks costs no other.
+// ReadUsage reads what the machine uses, and the file system that holds root. What cannot be read stays zero, and the
+// error says so: the rest is right all the same, so that one counter that a host lacks costs no other.
 func ReadUsage(root string) (Usage, error) { return readAll(root, readers) }
 
 func readAll(root string, list []reader) (u Usage, err error) {

@@ -55,7 +55,8 @@ func ReadDisk(root string) (Disk, error) {
 		return Disk{}, fmt.Errorf("reading disk usage of %s: %w", root, err)
 	}
 	size := uint64(fs.Bsize)
-	return Disk{DiskTotal: fs.Blocks * size, DiskFree: fs.Bfree * size, DiskAvailable: fs.Bavail * size, Inodes: fs.Files, InodesFree: fs.Ffree}, nil
+	return Disk{DiskTotal: fs.Blocks * size, DiskFree: fs.Bfree * size, DiskAvailable: fs.Bavail * size,
+		Inodes: fs.Files, InodesFree: fs.Ffree}, nil
 }
 
 // readTasks reads the kernel's counts of tasks and page faults. What cannot be read stays 0.
@@ -65,7 +66,8 @@ func readTasks(u *Usage) {
 		if err != nil {
 			continue
 		}
-		if n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err == nil && (u.MaxTasks == 0 || n < u.MaxTasks) {
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err == nil &&
+			(u.MaxTasks == 0 || n < u.MaxTasks) {
 			u.MaxTasks = n
 		}
 	}
@@ -116,8 +118,8 @@ func readInterfaces() []InterfaceUsage {
 	return parseInterfaces(string(table), string(routes))
 }
 
-// parseInterfaces parses /proc/net/dev and /proc/net/route. Default is set for the interface of the first default route. The
-// loopback interface is left out.
+// parseInterfaces parses /proc/net/dev and /proc/net/route. Default is set for the interface of the first default
+// route. The loopback interface is left out.
 func parseInterfaces(table, routes string) (out []InterfaceUsage) {
 	byDefault := ""
 	for line := range strings.Lines(routes) { // Iface Destination …
@@ -127,12 +129,14 @@ func parseInterfaces(table, routes string) (out []InterfaceUsage) {
 	}
 	for line := range strings.Lines(table) {
 		name, rest, ok := strings.Cut(strings.TrimSpace(line), ":")
-		f := strings.Fields(rest) // receive: bytes packets errs drop fifo frame compressed multicast; transmit: bytes packets errs …
+		// receive: bytes packets errs drop fifo frame compressed multicast; transmit: bytes packets errs …
+		f := strings.Fields(rest)
 		if !ok || len(f) < 11 || name == "lo" {
 			continue
 		}
 		number := func(i int) uint64 { n, _ := strconv.ParseUint(f[i], 10, 64); return n }
-		out = append(out, InterfaceUsage{Name: name, Default: name == byDefault, RxBytes: number(0), RxErrors: number(2), TxBytes: number(8), TxErrors: number(10)})
+		out = append(out, InterfaceUsage{Name: name, Default: name == byDefault, RxBytes: number(0),
+			RxErrors: number(2), TxBytes: number(8), TxErrors: number(10)})
 	}
 	return out
 }

@@ -17,11 +17,12 @@ func TestReadUsage(t *testing.T) {
 	}
 	for what, ok := range map[string]bool{
 		"processor": u.CPUNanoseconds > 0 && !u.Boot.IsZero(),
-		"memory":    u.MemoryTotal > u.MemoryUsed && u.MemoryUsed >= u.MemoryWorkingSet && u.MemoryWorkingSet > 0 && u.MemoryFaults > 0 && u.SwapFree <= u.SwapTotal,
-		"disk":      u.DiskTotal >= u.DiskFree && u.DiskTotal > 0,
-		"tasks":     u.Tasks > 0 && u.MaxTasks >= u.Tasks,
-		"itself":    u.OwnMemory > 1<<20 && u.OwnMemory < u.MemoryTotal,
-		"commit":    u.CommitLimit == 0,
+		"memory": u.MemoryTotal > u.MemoryUsed && u.MemoryUsed >= u.MemoryWorkingSet && u.MemoryWorkingSet > 0 &&
+			u.MemoryFaults > 0 && u.SwapFree <= u.SwapTotal,
+		"disk":   u.DiskTotal >= u.DiskFree && u.DiskTotal > 0,
+		"tasks":  u.Tasks > 0 && u.MaxTasks >= u.Tasks,
+		"itself": u.OwnMemory > 1<<20 && u.OwnMemory < u.MemoryTotal,
+		"commit": u.CommitLimit == 0,
 	} {
 		if !ok {
 			t.Errorf("%s: %+v", what, u)
@@ -35,16 +36,22 @@ func TestRootGroup(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"version 1":                 {map[string]string{"memory/memory.usage_in_bytes": "100\n", "memory/memory.stat": v1}, "100 30 <nil>"},
-		"version 2 in a namespace":  {map[string]string{"cgroup.controllers": "memory", "memory.current": "100\n", "memory.stat": v2}, "100 30 <nil>"},
-		"version 2 of the machine":  {map[string]string{"cgroup.controllers": "memory", "memory.stat": v2}, "90 30 <nil>"},
-		"version 2 beside, hybrid":  {map[string]string{"unified/cgroup.controllers": "", "memory/memory.usage_in_bytes": "7\n", "memory/memory.stat": v1}, "7 30 <nil>"},
-		"version 2 without figures": {map[string]string{"cgroup.controllers": ""}, "0 0 open memory.stat: no such file or directory"},
-		"no cgroups":                {nil, "0 0 open memory/memory.stat: no such file or directory"},
+		"version 1": {map[string]string{"memory/memory.usage_in_bytes": "100\n",
+			"memory/memory.stat": v1}, "100 30 <nil>"},
+		"version 2 in a namespace": {map[string]string{"cgroup.controllers": "memory", "memory.current": "100\n",
+			"memory.stat": v2}, "100 30 <nil>"},
+		"version 2 of the machine": {map[string]string{"cgroup.controllers": "memory", "memory.stat": v2},
+			"90 30 <nil>"},
+		"version 2 beside, hybrid": {map[string]string{"unified/cgroup.controllers": "",
+			"memory/memory.usage_in_bytes": "7\n", "memory/memory.stat": v1}, "7 30 <nil>"},
+		"version 2 without figures": {map[string]string{"cgroup.controllers": ""},
+			"0 0 open memory.stat: no such file or directory"},
+		"no cgroups": {nil, "0 0 open memory/memory.stat: no such file or directory"},
 	} {
 		dir := t.TempDir()
 		for file, text := range c.files {
-			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755), os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755),
+				os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -73,7 +80,8 @@ func TestParseInterfaces(t *testing.T) {
 
 func TestHugePages(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"hugepages-2048kB": "32\n", "hugepages-1048576kB": "0\n", "other": "7\n"} {
+	for name, text := range map[string]string{"hugepages-2048kB": "32\n", "hugepages-1048576kB": "0\n",
+		"other": "7\n"} {
 		if err := os.MkdirAll(dir+"/"+name, 0o755); err != nil {
 			t.Fatal(err)
 		}

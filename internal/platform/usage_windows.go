@@ -20,8 +20,8 @@ var (
 	getProcessMemoryInfo = kernel32.NewProc("K32GetProcessMemoryInfo")
 )
 
-// readers are the parts of a Usage. The working set is the physical memory in use. No performance counters are read, because hosts may
-// lack them.
+// readers are the parts of a Usage. The working set is the physical memory in use. No performance counters are read,
+// because hosts may lack them.
 var readers = []reader{
 	func(u *Usage, _ string) error {
 		busy, err := readProcessors()
@@ -54,15 +54,17 @@ func readMemory(u *Usage) error {
 // processorsPerGroup is the most that a processor group of Windows holds (learn.microsoft.com, "Processor Groups").
 const processorsPerGroup = 64
 
-// readProcessors returns how long all processors together have been busy since the machine started, in units of 100 ns. With more than
-// 64 processors GetSystemTimes covers only the processor group of the calling thread (learn.microsoft.com, GetSystemTimes, Remarks),
-// so each group is read by itself. If that fails on a machine with one group, as on Wine 8.0, GetSystemTimes is called.
+// readProcessors returns how long all processors together have been busy since the machine started, in units of 100
+// ns. With more than 64 processors GetSystemTimes covers only the processor group of the calling thread
+// (learn.microsoft.com, GetSystemTimes, Remarks), so each group is read by itself. If that fails on a machine with one
+// group, as on Wine 8.0, GetSystemTimes is called.
 func readProcessors() (uint64, error) {
 	groups, _, _ := groupCount.Call()
 	groups = max(groups, 1)
 	busy, err := busyTime(int(groups), func(group uint16) ([]byte, error) {
 		data, size := make([]byte, processorsPerGroup*processorTimesSize), uint32(0)
-		status, _, _ := querySystemEx.Call(uintptr(windows.SystemProcessorPerformanceInformation), uintptr(unsafe.Pointer(&group)), unsafe.Sizeof(group),
+		status, _, _ := querySystemEx.Call(uintptr(windows.SystemProcessorPerformanceInformation),
+			uintptr(unsafe.Pointer(&group)), unsafe.Sizeof(group),
 			uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)), uintptr(unsafe.Pointer(&size)))
 		if status != 0 {
 			return nil, windows.NTStatus(status)
@@ -74,7 +76,8 @@ func readProcessors() (uint64, error) {
 	}
 
 	var idle, kernel, user windows.Filetime
-	ok, _, err := getSystemTimes.Call(uintptr(unsafe.Pointer(&idle)), uintptr(unsafe.Pointer(&kernel)), uintptr(unsafe.Pointer(&user)))
+	ok, _, err := getSystemTimes.Call(uintptr(unsafe.Pointer(&idle)), uintptr(unsafe.Pointer(&kernel)),
+		uintptr(unsafe.Pointer(&user)))
 	if ok == 0 {
 		return 0, fmt.Errorf("reading processor usage: %w", err)
 	}
@@ -132,19 +135,23 @@ func readOwn(u *Usage) {
 		u.OwnCPUNanoseconds = (ticks(kernel) + ticks(user)) * 100
 	}
 	m := memoryCounters{size: uint32(unsafe.Sizeof(memoryCounters{}))}
-	if ok, _, _ := getProcessMemoryInfo.Call(uintptr(windows.CurrentProcess()), uintptr(unsafe.Pointer(&m)), unsafe.Sizeof(m)); ok != 0 {
+	if ok, _, _ := getProcessMemoryInfo.Call(uintptr(windows.CurrentProcess()), uintptr(unsafe.Pointer(&m)),
+		unsafe.Sizeof(m)); ok != 0 {
 		u.OwnMemory, u.OwnFaults = uint64(m.workingSet), uint64(m.faults)
 	}
 }
 
-// readInterfaces reads the counters of the adapters that have addresses, by their friendly names. This leaves out the many tunnels
-// and filters that Windows lists.
+// readInterfaces reads the counters of the adapters that have addresses, by their friendly names. This leaves out the
+// many tunnels and filters that Windows lists.
 func readInterfaces() (out []InterfaceUsage) {
 	rows, err := winipcfg.GetIfTable2Ex(winipcfg.MibIfEntryNormal)
 	if err != nil {
 		return nil
 	}
-	list, err := adapters(winipcfg.GAAFlagSkipAnycast | winipcfg.GAAFlagSkipMulticast | winipcfg.GAAFlagSkipDNSServer | winipcfg.GAAFlagIncludeGateways)
+	list,
+		err := adapters(
+		winipcfg.GAAFlagSkipAnycast | winipcfg.GAAFlagSkipMulticast | winipcfg.GAAFlagSkipDNSServer |
+			winipcfg.GAAFlagIncludeGateways)
 	if err != nil {
 		return nil
 	}
@@ -161,7 +168,8 @@ func readInterfaces() (out []InterfaceUsage) {
 			}
 			first := !seen && a.FirstGatewayAddress != nil
 			seen = seen || first
-			out = append(out, InterfaceUsage{Name: a.FriendlyName(), Default: first, RxBytes: r.InOctets, RxErrors: r.InErrors, TxBytes: r.OutOctets, TxErrors: r.OutErrors})
+			out = append(out, InterfaceUsage{Name: a.FriendlyName(), Default: first, RxBytes: r.InOctets,
+				RxErrors: r.InErrors, TxBytes: r.OutOctets, TxErrors: r.OutErrors})
 		}
 	}
 

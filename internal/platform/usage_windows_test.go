@@ -42,7 +42,8 @@ func TestReadResolver(t *testing.T) {
 	t.Logf("servers %q, searches %q", servers, searches)
 }
 
-// TestReadHost: the registry has the machine's identifier in braces, cloud providers and upstream's kubelet have it without.
+// TestReadHost: the registry has the machine's identifier in braces, cloud providers and upstream's kubelet have it
+// without.
 func TestReadHost(t *testing.T) {
 	h, err := ReadHost(os.TempDir())
 	if err != nil {

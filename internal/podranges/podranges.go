@@ -1,5 +1,5 @@
-// Package podranges decides which nodes may have the pod ranges and addresses that they say to have. A node writes its own Node object: its
-// addresses and annotations at any time, and its pod ranges when the object is made. It is pure.
+// Package podranges decides which nodes may have the pod ranges and addresses that they say to have. A node writes its
+// own Node object: its addresses and annotations at any time, and its pod ranges when the object is made. It is pure.
 package podranges
 
 import (
@@ -13,10 +13,12 @@ import (
 
 // Cluster is what is known of the whole cluster. What nodes say of themselves is held against it.
 type Cluster struct {
-	// Pods are the ranges of all pods, one for each family; none: not known. Then ranges are held against what no node can have.
+	// Pods are the ranges of all pods, one for each family; none: not known. Then ranges are held against what no node
+	// can have.
 	Pods     []netip.Prefix
 	Services []netip.Prefix // of all services; none: not known
-	// NodeBits4 and NodeBits6 are the lengths of nodes' ranges (--node-cidr-mask-size), of the widest if they differ; 0: not known.
+	// NodeBits4 and NodeBits6 are the lengths of nodes' ranges (--node-cidr-mask-size), of the widest if they differ;
+	// 0: not known.
 	NodeBits4, NodeBits6 int
 }
 
@@ -37,8 +39,9 @@ type Key struct {
 	Dst  netip.Prefix
 }
 
-// Least lengths of a node's range where the range of all pods is not known: the controller manager gives out no wider ones
-// (--node-cidr-mask-size is at most 16 bits longer than --cluster-cidr, and no cluster has a whole /8 for one node).
+// Least lengths of a node's range where the range of all pods is not known: the controller manager gives out no wider
+// ones (--node-cidr-mask-size is at most 16 bits longer than --cluster-cidr, and no cluster has a whole /8 for one
+// node).
 const (
 	widest4 = 16
 	widest6 = 48
@@ -51,18 +54,21 @@ func (c Cluster) RefusesRange(node string, dst netip.Prefix) string {
 		least = widest6
 	}
 	if i := slices.IndexFunc(c.Services, dst.Overlaps); i >= 0 {
-		return fmt.Sprintf("pod range %s of node %s overlaps the range of services %s: no route leads there", dst, node, c.Services[i])
+		return fmt.Sprintf("pod range %s of node %s overlaps the range of services %s: no route leads there", dst, node,
+			c.Services[i])
 	}
 	if len(c.Pods) > 0 {
 		if slices.ContainsFunc(c.Pods, func(p netip.Prefix) bool { return contains(p, dst) }) {
 			return ""
 		}
-		return fmt.Sprintf("pod range %s of node %s is not inside the range of all pods %s: no route leads there", dst, node, joinPrefixes(c.Pods))
+		return fmt.Sprintf("pod range %s of node %s is not inside the range of all pods %s: no route leads there", dst,
+			node, joinPrefixes(c.Pods))
 	}
 
 	switch {
 	case dst.Bits() < least:
-		return fmt.Sprintf("pod range %s of node %s is wider than /%d, and the range of all pods is not known (--cluster-cidr): no route leads there", dst, node, least)
+		return fmt.Sprintf(
+			"pod range %s of node %s is wider than /%d, and the range of all pods is not known (--cluster-cidr): no route leads there", dst, node, least)
 	case notUnicast(at):
 		return fmt.Sprintf("pod range %s of node %s is none that pods can have: no route leads there", dst, node)
 	}
@@ -92,16 +98,18 @@ func (c Cluster) RefusesAddress(node string, at netip.Addr) string {
 	return ""
 }
 
-// Settle returns why claims are refused, of those that are: of two ranges that overlap one loses. The order in which nodes win is:
+// Settle returns why claims are refused, of those that are: of two ranges that overlap one loses. The order in which
+// nodes win is:
 //
 //  1. this node itself, on its own host,
-//  2. a range that is not wider than those of other nodes, over a wider one: a wide range would take those of nodes that join later,
+//  2. a range that is not wider than those of other nodes, over a wider one: a wide range would take those of nodes
+//     that join later,
 //  3. a range of a Node object over one that pods tell alone,
 //  4. whoever the host's entries lead to already: a node cannot take by a change what another has,
 //  5. whose Node object is older, and of two of one second the one whose name comes first.
 //
-// leads reports whether the host's entries lead packets for a range to its node already; nil: the host has none. It is asked about ranges
-// that overlap only. The texts do not change while the same nodes win.
+// leads reports whether the host's entries lead packets for a range to its node already; nil: the host has none. It is
+// asked about ranges that overlap only. The texts do not change while the same nodes win.
 func Settle(claims []Claim, leads func(Claim) bool) map[Key]string {
 	list := contested(claims)
 	led := make(map[Key]bool, len(list))
@@ -156,8 +164,8 @@ func (c Cluster) SetUsual(claims, from []Claim) {
 	}
 }
 
-// usualBits returns the length that a node's range has in a family, by claims: the one that most have, and of two that as many have that of
-// the oldest node; 0: there is none.
+// usualBits returns the length that a node's range has in a family, by claims: the one that most have, and of two that
+// as many have that of the oldest node; 0: there is none.
 func usualBits(claims []Claim, is4 bool) (bits int) {
 	counts := map[int]int{}
 	for _, c := range claims {
@@ -192,7 +200,8 @@ func refused(list []Claim) map[Key]string {
 			}
 		}
 		if other != nil {
-			reasons[Key{one.Node, one.Dst}] = fmt.Sprintf("pod range %s of node %s overlaps %s of node %s, which keeps its route: no route leads to node %s",
+			reasons[Key{one.Node, one.Dst}] = fmt.Sprintf(
+				"pod range %s of node %s overlaps %s of node %s, which keeps its route: no route leads to node %s",
 				one.Dst, one.Node, other.Dst, other.Node, one.Node)
 			continue
 		}
@@ -203,7 +212,8 @@ func refused(list []Claim) map[Key]string {
 				continue
 			}
 			outer := netip.PrefixFrom(one.Dst.Addr(), bits).Masked()
-			if first := inside[outer]; first == nil || one.Dst.Compare(first.Dst) < 0 { // so that the text is the same in each plan
+			// so that the text is the same in each plan
+			if first := inside[outer]; first == nil || one.Dst.Compare(first.Dst) < 0 {
 				inside[outer] = one
 			}
 		}
@@ -211,8 +221,8 @@ func refused(list []Claim) map[Key]string {
 	return reasons
 }
 
-// overlaps returns the ranges that overlap with another. Of two ranges that overlap one contains the other, so that in order of their
-// addresses each has to be compared with those only that contain the one before. It sorts all.
+// overlaps returns the ranges that overlap with another. Of two ranges that overlap one contains the other, so that in
+// order of their addresses each has to be compared with those only that contain the one before. It sorts all.
 func overlaps(all []netip.Prefix) map[netip.Prefix]bool {
 	slices.SortFunc(all, netip.Prefix.Compare)
 

@@ -18,15 +18,16 @@ import (
 	"porthole.dev/porthole/internal/winbuild"
 )
 
-// WriteArchive writes selected images as an OCI image layout in a tar file, which containerd, ctr and docker can import. progress is
-// called with the number of bytes written so far; it may be nil.
+// WriteArchive writes selected images as an OCI image layout in a tar file, which containerd, ctr and docker can
+// import. progress is called with the number of bytes written so far; it may be nil.
 func WriteArchive(ctx context.Context, w io.Writer, selections []*Selection, progress func(done int64)) error {
 	a := &archiveWriter{tar: tar.NewWriter(w), written: map[digest.Digest]bool{}, progress: progress}
 
 	index := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex}
 	for _, s := range selections {
 		top := s.Top
-		top.Annotations = map[string]string{images.AnnotationImageName: s.Image.Name, v1.AnnotationRefName: refName(s.Image.Name)}
+		top.Annotations = map[string]string{images.AnnotationImageName: s.Image.Name,
+			v1.AnnotationRefName: refName(s.Image.Name)}
 		index.Manifests = append(index.Manifests, top)
 	}
 	// These two come first, so that a program that reads the file from its start knows what follows.
@@ -82,7 +83,8 @@ func blobName(d digest.Digest) string {
 }
 
 func (a *archiveWriter) file(name string, data []byte) error {
-	if err := a.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(data))}); err != nil {
+	if err := a.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644,
+		Size: int64(len(data))}); err != nil {
 		return err
 	}
 	_, err := a.tar.Write(data)
@@ -110,7 +112,8 @@ func (a *archiveWriter) layer(ctx context.Context, from *Image, d v1.Descriptor)
 	}
 	defer r.Close()
 
-	if err := a.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: blobName(d.Digest), Mode: 0o644, Size: d.Size}); err != nil {
+	if err := a.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: blobName(d.Digest), Mode: 0o644,
+		Size: d.Size}); err != nil {
 		return err
 	}
 	sum := d.Digest.Verifier()
@@ -119,9 +122,11 @@ func (a *archiveWriter) layer(ctx context.Context, from *Image, d v1.Descriptor)
 	case err != nil:
 		return fmt.Errorf("fetching layer %s of image %s: %w", d.Digest, from.Name, err)
 	case n < d.Size:
-		return fmt.Errorf("fetching layer %s of image %s: the registry sent %d of %d bytes", d.Digest, from.Name, n, d.Size)
+		return fmt.Errorf("fetching layer %s of image %s: the registry sent %d of %d bytes", d.Digest, from.Name, n,
+			d.Size)
 	case !sum.Verified():
-		return fmt.Errorf("fetching layer %s of image %s: what the registry sent has another digest", d.Digest, from.Name)
+		return fmt.Errorf("fetching layer %s of image %s: what the registry sent has another digest", d.Digest,
+			from.Name)
 	}
 	return nil
 }
@@ -149,7 +154,8 @@ type Archived struct {
 // maxEntries bounds how many files of an archive are remembered.
 const maxEntries = 100_000
 
-// ReadArchive lists the images of an OCI image layout in a tar file. It reads documents only, wherever they are in the file.
+// ReadArchive lists the images of an OCI image layout in a tar file. It reads documents only, wherever they are in the
+// file.
 func ReadArchive(file io.ReadSeeker) ([]Archived, error) {
 	a := archiveReader{file: file, at: map[string]span{}}
 	if err := a.scan(); err != nil {
@@ -187,8 +193,8 @@ type archiveReader struct {
 // span is where a file's content is in the archive, in bytes.
 type span struct{ offset, size int64 }
 
-// scan notes where in the archive each file is, because an image layout names its files in an order of its own. The number of
-// entries is bounded: an archive comes from outside.
+// scan notes where in the archive each file is, because an image layout names its files in an order of its own. The
+// number of entries is bounded: an archive comes from outside.
 func (a *archiveReader) scan() error {
 	r := tar.NewReader(a.file)
 	for len(a.at) < maxEntries {

@@ -25,7 +25,8 @@ func shop(s *served) {
 		config := s.put("blobs", "", v1.MediaTypeImageConfig, v1.Image{Platform: p})
 		shared := s.put("blobs", "", v1.MediaTypeImageLayerGzip, "shared")
 		own := s.put("blobs", "", v1.MediaTypeImageLayerGzip, "layer of "+version)
-		d := s.put("manifests", "", v1.MediaTypeImageManifest, v1.Manifest{MediaType: v1.MediaTypeImageManifest, Config: config, Layers: []v1.Descriptor{shared, own}})
+		d := s.put("manifests", "", v1.MediaTypeImageManifest,
+			v1.Manifest{MediaType: v1.MediaTypeImageManifest, Config: config, Layers: []v1.Descriptor{shared, own}})
 		d.Platform = &p
 		all = append(all, d)
 	}
@@ -63,8 +64,10 @@ func TestArchive(t *testing.T) {
 		whole  bool // the index is the registry's own
 	}{
 		{"shop/app:1", []winbuild.Build{winbuild.Server2022}, "20348 (Windows Server 2022)", 2, false},
-		{"shop/app:1", []winbuild.Build{winbuild.Server2022, winbuild.Server2025}, "20348 (Windows Server 2022), 26100 (Windows Server 2025)", 3, false},
-		{"shop/app:1", []winbuild.Build{winbuild.Server2019, winbuild.Server2022, winbuild.Server2025, winbuild.Server2022},
+		{"shop/app:1", []winbuild.Build{winbuild.Server2022, winbuild.Server2025},
+			"20348 (Windows Server 2022), 26100 (Windows Server 2025)", 3, false},
+		{"shop/app:1", []winbuild.Build{winbuild.Server2019, winbuild.Server2022, winbuild.Server2025,
+			winbuild.Server2022},
 			"17763 (Windows Server 2019), 20348 (Windows Server 2022), 26100 (Windows Server 2025)", 4, true},
 		{"shop/app:single", []winbuild.Build{winbuild.Server2019}, "17763 (Windows Server 2019)", 2, true},
 	} {
@@ -74,15 +77,19 @@ func TestArchive(t *testing.T) {
 		}
 		var file bytes.Buffer
 		last := int64(0)
-		if err := WriteArchive(t.Context(), &file, []*Selection{selection, selection}, func(done int64) { last = done }); err != nil {
+		if err := WriteArchive(t.Context(), &file, []*Selection{selection, selection},
+			func(done int64) { last = done }); err != nil {
 			t.Fatal(err)
 		}
-		if last != selection.Bytes() || selection.Layers() != c.layers || (selection.Top.Digest == selection.Image.Top.Digest) != c.whole {
-			t.Errorf("%v: %d of %d bytes, %d layers, index %s", c.builds, last, selection.Bytes(), selection.Layers(), selection.Top.Digest)
+		if last != selection.Bytes() || selection.Layers() != c.layers ||
+			(selection.Top.Digest == selection.Image.Top.Digest) != c.whole {
+			t.Errorf("%v: %d of %d bytes, %d layers, index %s", c.builds, last, selection.Bytes(), selection.Layers(),
+				selection.Top.Digest)
 		}
 
 		listed, err := ReadArchive(bytes.NewReader(file.Bytes()))
-		if err != nil || len(listed) != 2 || listed[0].Name != host+"/"+c.name || winbuild.List(listed[0].Image.Builds()) != c.want {
+		if err != nil || len(listed) != 2 || listed[0].Name != host+"/"+c.name ||
+			winbuild.List(listed[0].Image.Builds()) != c.want {
 			t.Errorf("%v: listed %+v, %v", c.builds, listed, err)
 		}
 
@@ -94,7 +101,8 @@ func TestArchive(t *testing.T) {
 			t.Errorf("%v: containerd does not read it: %v", c.builds, err)
 		}
 		blobs := 0
-		if err := store.Walk(t.Context(), func(contents.Info) error { blobs++; return nil }); err != nil || blobs < c.layers+3 {
+		if err := store.Walk(t.Context(), func(contents.Info) error { blobs++; return nil }); err != nil ||
+			blobs < c.layers+3 {
 			t.Errorf("%v: %d blobs, %v", c.builds, blobs, err)
 		}
 	}
@@ -105,11 +113,13 @@ func TestSelectNothing(t *testing.T) {
 	s, host := newServed(t)
 	shop(s)
 	_, err := selected(t, host+"/shop/app:1", winbuild.Server2022, winbuild.Server1803)
-	want := "image " + host + "/shop/app:1 has nothing for build 17134 (Windows Server, version 1803): it is for Windows builds 17763 (Windows Server 2019), 20348 "
+	want := "image " + host +
+		"/shop/app:1 has nothing for build 17134 (Windows Server, version 1803): it is for Windows builds 17763 (Windows Server 2019), 20348 "
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error %v, want %s…", err, want)
 	}
-	if _, err := selected(t, host+"/shop/app:single", winbuild.Server2022); err == nil || !strings.Contains(err.Error(), "has nothing for build 20348") {
+	if _, err := selected(t, host+"/shop/app:single", winbuild.Server2022); err == nil ||
+		!strings.Contains(err.Error(), "has nothing for build 20348") {
 		t.Errorf("an image without an index: %v", err)
 	}
 }
@@ -125,12 +135,14 @@ func TestBrokenLayers(t *testing.T) {
 	layer := selection.layers[1]
 	path := "/v2/shop/app/blobs/" + layer.Digest.String()
 	good := s.documents[path]
-	for what, text := range map[string]string{"short": good.text[:3], "other": strings.Repeat("x", len(good.text)), "gone": ""} {
+	for what, text := range map[string]string{"short": good.text[:3], "other": strings.Repeat("x", len(good.text)),
+		"gone": ""} {
 		s.documents[path] = document{good.kind, text}
 		if text == "" {
 			delete(s.documents, path)
 		}
-		if err := WriteArchive(context.Background(), io.Discard, []*Selection{selection}, nil); err == nil || !strings.Contains(err.Error(), layer.Digest.String()) || !strings.Contains(err.Error(), "shop/app:1") {
+		if err := WriteArchive(context.Background(), io.Discard, []*Selection{selection}, nil); err == nil ||
+			!strings.Contains(err.Error(), layer.Digest.String()) || !strings.Contains(err.Error(), "shop/app:1") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -162,7 +174,8 @@ func tarOf(t *testing.T, files ...string) string {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for i := 0; i < len(files); i += 2 {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: files[i], Size: int64(len(files[i+1]))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: files[i],
+			Size: int64(len(files[i+1]))}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.Write([]byte(files[i+1])); err != nil {
@@ -173,10 +186,12 @@ func tarOf(t *testing.T, files ...string) string {
 	return b.String()
 }
 
-// FuzzReadArchive varies the documents of an archive, and where it is cut off. It makes the tar file around them: nearly every change
-// of a tar file ends at a checksum, and the go command takes up to a minute to make each new input of some kilobytes smaller.
+// FuzzReadArchive varies the documents of an archive, and where it is cut off. It makes the tar file around them:
+// nearly every change of a tar file ends at a checksum, and the go command takes up to a minute to make each new input
+// of some kilobytes smaller.
 func FuzzReadArchive(f *testing.F) {
-	manifest, config := digest.FromString("manifest"), digest.FromString("config") // of their names only: digests are not compared
+	// of their names only: digests are not compared
+	manifest, config := digest.FromString("manifest"), digest.FromString("config")
 	one := `{"manifests":[{"digest":"` + manifest.String() + `"}]}`
 	f.Add(one, `{"config":{"digest":"`+config.String()+`"}}`, `{"os":"windows","os.version":"10.0.20348.1"}`, 0)
 	f.Add(`{"manifests":[{"mediaType":"`+v1.MediaTypeImageIndex+`","digest":"`+manifest.String()+`"}]}`, one, "", 700)

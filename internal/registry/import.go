@@ -20,9 +20,9 @@ import (
 // criNamespace is where containerd keeps the images of Kubernetes.
 const criNamespace = "k8s.io"
 
-// Import makes containerd import the images of an archive for a host: it unpacks the variants that the host runs and gives the images
-// their names in the archive, so that pods find them without a registry. conn leads to containerd's socket or pipe, the same as for
-// CRI. It needs containerd 1.7 or newer, which has the transfer service.
+// Import makes containerd import the images of an archive for a host: it unpacks the variants that the host runs and
+// gives the images their names in the archive, so that pods find them without a registry. conn leads to containerd's
+// socket or pipe, the same as for CRI. It needs containerd 1.7 or newer, which has the transfer service.
 func Import(ctx context.Context, conn *grpc.ClientConn, file io.Reader, host winbuild.Host) error {
 	platform := v1.Platform{OS: "windows", Architecture: host.Architecture}
 	if host.Version.Build != 0 {
@@ -31,8 +31,10 @@ func Import(ctx context.Context, conn *grpc.ClientConn, file io.Reader, host win
 	ctx = namespaces.WithNamespace(ctx, criNamespace)
 
 	from := archive.NewImageImportStream(file, "application/vnd.oci.image.layout.v1+tar")
-	// Full names of the archive are used as they are. An image that has only a tag there gets a name with this prefix, as with ctr.
-	to := image.NewStore("", image.WithPlatforms(platform), image.WithUnpack(platform, ""), image.WithNamedPrefix("import", true))
+	// Full names of the archive are used as they are. An image that has only a tag there gets a name with this prefix,
+	// as with ctr.
+	to := image.NewStore("", image.WithPlatforms(platform), image.WithUnpack(platform, ""),
+		image.WithNamedPrefix("import", true))
 	streams := proxy.NewStreamCreator(conn)
 	err := transferproxy.NewTransferrer(conn, streams).Transfer(ctx, from, to)
 	var unknown interface{ NotImplemented() } // containerd marks the error by this method

@@ -11,8 +11,8 @@ import (
 	"porthole.dev/porthole/internal/winbuild"
 )
 
-// ParseIndex parses an index of OCI or Docker and returns it with the platforms of its variants. It leaves out entries for the platform
-// unknown/unknown, which are attestations about images.
+// ParseIndex parses an index of OCI or Docker and returns it with the platforms of its variants. It leaves out entries
+// for the platform unknown/unknown, which are attestations about images.
 func ParseIndex(data []byte) (v1.Index, winbuild.Image, error) {
 	var index v1.Index
 	if err := json.Unmarshal(data, &index); err != nil {

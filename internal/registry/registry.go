@@ -1,5 +1,5 @@
-// Package registry reads images from registries the way containerd does: by its client, its hosts.toml files and its rules for
-// names and logins.
+// Package registry reads images from registries the way containerd does: by its client, its hosts.toml files and its
+// rules for names and logins.
 package registry
 
 import (
@@ -33,10 +33,11 @@ type Login struct {
 
 // Options say how registries are reached.
 type Options struct {
-	// HostsDir is a folder with hosts.toml files, such as containerd's config_path; empty: each registry is reached under its own name.
+	// HostsDir is a folder with hosts.toml files, such as containerd's config_path; empty: each registry is reached
+	// under its own name.
 	HostsDir string
-	// Mirror is the URL of a registry that is asked for all images, in place of the registries that their names give; empty: none.
-	// HostsDir has no effect on it.
+	// Mirror is the URL of a registry that is asked for all images, in place of the registries that their names give;
+	// empty: none. HostsDir has no effect on it.
 	Mirror string
 	Login  Login
 }
@@ -82,7 +83,8 @@ func Find(ctx context.Context, name string, o Options) (*Image, error) {
 	return &Image{Name: ref.String(), Top: top, fetcher: fetcher}, nil
 }
 
-// quiet keeps containerd's client from writing a line to stderr for each registry that answers "not found". It returns errors anyway.
+// quiet keeps containerd's client from writing a line to stderr for each registry that answers "not found". It returns
+// errors anyway.
 var quiet = sync.OnceFunc(func() { _ = log.SetLevel("warning") })
 
 // hosts returns how registries are reached. With a mirror all requests go to that.
@@ -132,12 +134,14 @@ func (i *Image) Document(ctx context.Context, d v1.Descriptor) ([]byte, error) {
 		return nil, fmt.Errorf("fetching %s of image %s: it is larger than %d bytes", d.Digest, i.Name, maxDocument)
 	}
 	if got := d.Digest.Algorithm().FromBytes(data); got != d.Digest {
-		return nil, fmt.Errorf("fetching %s of image %s: what the registry sent has the digest %s", d.Digest, i.Name, got)
+		return nil, fmt.Errorf("fetching %s of image %s: what the registry sent has the digest %s", d.Digest, i.Name,
+			got)
 	}
 	return data, nil
 }
 
-// Platforms returns the platforms of the image's variants. It reads only the index or, for an image without one, the configuration.
+// Platforms returns the platforms of the image's variants. It reads only the index or, for an image without one, the
+// configuration.
 func (i *Image) Platforms(ctx context.Context) (winbuild.Image, error) {
 	data, err := i.Document(ctx, i.Top)
 	if err != nil {

@@ -83,12 +83,16 @@ func TestPlatforms(t *testing.T) {
 			Platform: &v1.Platform{OS: os, Architecture: "amd64", OSVersion: version}}
 	}
 	s.put("manifests", "all", v1.MediaTypeImageIndex, v1.Index{MediaType: v1.MediaTypeImageIndex,
-		Manifests: []v1.Descriptor{variant("linux", ""), variant("windows", "10.0.20348.1"), {MediaType: v1.MediaTypeImageManifest, Digest: digest.FromString("att"),
-			Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}}})
-	config := s.put("blobs", "", v1.MediaTypeImageConfig, v1.Image{Platform: v1.Platform{OS: "windows", Architecture: "amd64", OSVersion: "10.0.17763.1"}})
-	s.put("manifests", "single", v1.MediaTypeImageManifest, v1.Manifest{MediaType: v1.MediaTypeImageManifest, Config: config})
+		Manifests: []v1.Descriptor{variant("linux", ""), variant("windows", "10.0.20348.1"),
+			{MediaType: v1.MediaTypeImageManifest, Digest: digest.FromString("att"),
+				Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}}})
+	config := s.put("blobs", "", v1.MediaTypeImageConfig,
+		v1.Image{Platform: v1.Platform{OS: "windows", Architecture: "amd64", OSVersion: "10.0.17763.1"}})
+	s.put("manifests", "single", v1.MediaTypeImageManifest,
+		v1.Manifest{MediaType: v1.MediaTypeImageManifest, Config: config})
 
-	windows := winbuild.Platform{OS: "windows", Architecture: "amd64", Version: "10.0.20348.1", Digest: variant("windows", "10.0.20348.1").Digest.String()}
+	windows := winbuild.Platform{OS: "windows", Architecture: "amd64", Version: "10.0.20348.1",
+		Digest: variant("windows", "10.0.20348.1").Digest.String()}
 	linux := winbuild.Platform{OS: "linux", Architecture: "amd64", Digest: variant("linux", "").Digest.String()}
 	for tag, want := range map[string]winbuild.Image{
 		"all":    {Index: true, Platforms: []winbuild.Platform{linux, windows}},
@@ -105,7 +109,8 @@ func TestPlatforms(t *testing.T) {
 	}
 
 	for tag, want := range map[string]string{"absent": "not found", "all:b": "image name"} {
-		if _, err := platforms(t, host+"/shop/app:"+tag, Options{}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "shop/app") {
+		if _, err := platforms(t, host+"/shop/app:"+tag, Options{}); err == nil ||
+			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "shop/app") {
 			t.Errorf("%s: %v", tag, err)
 		}
 	}
@@ -114,7 +119,8 @@ func TestPlatforms(t *testing.T) {
 	if _, err := platforms(t, host+"/shop/app:all", Options{}); err == nil {
 		t.Error("no password was needed")
 	}
-	if _, err := platforms(t, host+"/shop/app:all", Options{Login: Login{Username: "me", Password: "secret"}}); err != nil {
+	if _, err := platforms(t, host+"/shop/app:all",
+		Options{Login: Login{Username: "me", Password: "secret"}}); err != nil {
 		t.Errorf("with the password: %v", err)
 	}
 }
@@ -137,10 +143,13 @@ func TestWrongContent(t *testing.T) {
 func TestBadDigests(t *testing.T) {
 	s, host := newServed(t)
 	for i, bad := range []digest.Digest{"", "abc", "md5:0123", "sha256:xyz"} {
-		d := v1.Descriptor{MediaType: v1.MediaTypeImageManifest, Digest: bad, Platform: &v1.Platform{OS: "windows", Architecture: "amd64", OSVersion: "10.0.20348.1"}}
+		d := v1.Descriptor{MediaType: v1.MediaTypeImageManifest, Digest: bad,
+			Platform: &v1.Platform{OS: "windows", Architecture: "amd64", OSVersion: "10.0.20348.1"}}
 		name := fmt.Sprintf("bad%d", i)
-		s.put("manifests", name, v1.MediaTypeImageIndex, v1.Index{MediaType: v1.MediaTypeImageIndex, Manifests: []v1.Descriptor{d}})
-		s.documents["/v2/shop/app/manifests/"+bad.String()] = document{v1.MediaTypeImageManifest, "{}"} // a registry that answers anyway
+		s.put("manifests", name, v1.MediaTypeImageIndex,
+			v1.Index{MediaType: v1.MediaTypeImageIndex, Manifests: []v1.Descriptor{d}})
+		// a registry that answers anyway
+		s.documents["/v2/shop/app/manifests/"+bad.String()] = document{v1.MediaTypeImageManifest, "{}"}
 		if _, err := selected(t, host+"/shop/app:"+name, winbuild.Server2022); err == nil {
 			t.Errorf("digest %q was accepted", bad)
 		}
@@ -148,7 +157,10 @@ func TestBadDigests(t *testing.T) {
 }
 
 func FuzzParseIndex(f *testing.F) {
-	f.Add([]byte(`{"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","platform":{"os":"windows","architecture":"amd64","os.version":"10.0.20348.1"}},{}]}`))
+	f.Add(
+		[]byte(
+			`{"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","platform":{"os":"windows","architecture":"amd64","os.version":"10.0.20348.1"}},{}]}`))
+
 	f.Add([]byte(`{"manifests":[{"platform":{"os":"windows","os.version":"10.0.99999.1"}}]}`))
 	f.Add([]byte(`{"manifests":[{"mediaType":"application/vnd.oci.image.index.v1+json"}]}`))
 	f.Add([]byte(`[]`))
@@ -160,10 +172,13 @@ func FuzzParseIndex(f *testing.F) {
 		if len(image.Platforms) > len(index.Manifests) || !image.Index {
 			t.Errorf("%d platforms of %d manifests", len(image.Platforms), len(index.Manifests))
 		}
-		host := winbuild.Host{Version: winbuild.Version{Build: winbuild.Server2022, Revision: -1}, Architecture: "amd64"}
-		for _, i := range []winbuild.Isolation{winbuild.Process, winbuild.HyperV, winbuild.HostProcess, winbuild.UnknownIsolation} {
+		host := winbuild.Host{Version: winbuild.Version{Build: winbuild.Server2022, Revision: -1},
+			Architecture: "amd64"}
+		for _, i := range []winbuild.Isolation{winbuild.Process, winbuild.HyperV, winbuild.HostProcess,
+			winbuild.UnknownIsolation} {
 			a := winbuild.Check(image, host, i)
-			if a.Outcome == winbuild.NotRun && (image.Unnamed || a.Rule.Text == "" || a.Rule.Runs || image.Contents() == "") {
+			if a.Outcome == winbuild.NotRun &&
+				(image.Unnamed || a.Rule.Text == "" || a.Rule.Runs || image.Contents() == "") {
 				t.Errorf("refused without a reason: %+v of %+v", a, image)
 			}
 			if a.Outcome == winbuild.Runs && !a.Rule.Runs {

@@ -46,8 +46,9 @@ func (s *Selection) Bytes() (sum int64) {
 // Layers returns the number of layers.
 func (s *Selection) Layers() int { return len(s.layers) }
 
-// Select chooses the variants of the image that the hosts run with an isolation: for each host the one that containerd would choose. It
-// reads documents and no layers. If no variant runs on a host, the error says which builds the image is for.
+// Select chooses the variants of the image that the hosts run with an isolation: for each host the one that containerd
+// would choose. It reads documents and no layers. If no variant runs on a host, the error says which builds the image
+// is for.
 func (i *Image) Select(ctx context.Context, hosts []winbuild.Host, isolation winbuild.Isolation) (*Selection, error) {
 	data, err := i.Document(ctx, i.Top)
 	if err != nil {
@@ -93,13 +94,14 @@ func (i *Image) Select(ctx context.Context, hosts []winbuild.Host, isolation win
 // mustRun returns an error that names image and build if the image does not run on the host.
 func mustRun(name string, image winbuild.Image, host winbuild.Host, isolation winbuild.Isolation) error {
 	if a := winbuild.Check(image, host, isolation); a.Outcome == winbuild.NotRun {
-		return fmt.Errorf("image %s has nothing for build %s: it is for %s (%s)", name, host.Version.Build, image.Contents(), a.Rule.Text)
+		return fmt.Errorf("image %s has nothing for build %s: it is for %s (%s)", name, host.Version.Build,
+			image.Contents(), a.Rule.Text)
 	}
 	return nil
 }
 
-// choose returns the entries of an index that have the build of an answer. If the answer is not that the image runs, it returns all
-// entries that may be for Windows.
+// choose returns the entries of an index that have the build of an answer. If the answer is not that the image runs,
+// it returns all entries that may be for Windows.
 func choose(entries []v1.Descriptor, a winbuild.Answer) (out []v1.Descriptor) {
 	want, _ := winbuild.ParseVersion(a.Platform.Version)
 	for _, d := range entries {
@@ -109,7 +111,8 @@ func choose(entries []v1.Descriptor, a winbuild.Answer) (out []v1.Descriptor) {
 			out = append(out, d)
 		case d.Platform == nil:
 		default:
-			if v, ok := winbuild.ParseVersion(d.Platform.OSVersion); ok && v.Build == want.Build && d.Platform.Architecture == a.Platform.Architecture {
+			if v, ok := winbuild.ParseVersion(d.Platform.OSVersion); ok && v.Build == want.Build &&
+				d.Platform.Architecture == a.Platform.Architecture {
 				out = append(out, d)
 			}
 		}
@@ -117,8 +120,8 @@ func choose(entries []v1.Descriptor, a winbuild.Answer) (out []v1.Descriptor) {
 	return out
 }
 
-// addIndex adds the index to the selection. If only some entries were chosen, it adds a new index with those, because an importer fails
-// if it finds an entry for its host whose manifest is missing. data is the text of index.
+// addIndex adds the index to the selection. If only some entries were chosen, it adds a new index with those, because
+// an importer fails if it finds an entry for its host whose manifest is missing. data is the text of index.
 func (s *Selection) addIndex(index v1.Index, data []byte, chosen []v1.Descriptor) error {
 	kept := slices.DeleteFunc(slices.Clone(index.Manifests), func(d v1.Descriptor) bool {
 		return !slices.ContainsFunc(chosen, func(c v1.Descriptor) bool { return c.Digest == d.Digest })
@@ -130,7 +133,8 @@ func (s *Selection) addIndex(index v1.Index, data []byte, chosen []v1.Descriptor
 	}
 	if len(kept) < len(index.Manifests) {
 		var err error
-		part := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: s.Top.MediaType, Manifests: kept, Annotations: index.Annotations}
+		part := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: s.Top.MediaType, Manifests: kept,
+			Annotations: index.Annotations}
 		if data, err = json.Marshal(part); err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
-// Package retry says how long to wait before something that failed is tried again. It reads no clock, so that pure packages
-// can use it.
+// Package retry says how long to wait before something that failed is tried again. It reads no clock, so that pure
+// packages can use it.
 package retry
 
 import "time"
@@ -12,8 +12,8 @@ type Backoff struct {
 	Max time.Duration
 }
 
-// Wait returns the wait after the given number of failures in a row: First after one, then twice as long each time, never
-// more than Max. Without a failure there is no wait.
+// Wait returns the wait after the given number of failures in a row: First after one, then twice as long each time,
+// never more than Max. Without a failure there is no wait.
 func (b Backoff) Wait(failures int) time.Duration {
 	if failures <= 0 {
 		return 0

@@ -1,8 +1,8 @@
 // Package script runs plan tests that are written as text files, so that a case can be added without knowing Go.
 //
-// A script is a txtar archive (https://pkg.go.dev/golang.org/x/tools/txtar). The text above its first section says what the
-// script shows. Its sections are played from top to bottom: most of them are given to a Player, which remembers them; those
-// whose name begins with "want" are compared with what the Player has to show at that point.
+// A script is a txtar archive (https://pkg.go.dev/golang.org/x/tools/txtar). The text above its first section says
+// what the script shows. Its sections are played from top to bottom: most of them are given to a Player, which
+// remembers them; those whose name begins with "want" are compared with what the Player has to show at that point.
 //
 //	A deleted endpoint leaves the load balancer.
 //	-- services --
@@ -34,13 +34,13 @@ var update = flag.Bool("update", false, "rewrite the sections of scripts that sa
 type Player interface {
 	// Give takes in a section: an object, an observation, a setting.
 	Give(section, text string) error
-	// Show returns the text that a section "want …" is compared with. What went wrong, where a script may want that, is text
-	// too; an error ends the script.
+	// Show returns the text that a section "want …" is compared with. What went wrong, where a script may want that,
+	// is text too; an error ends the script.
 	Show(section string) (string, error)
 }
 
-// Run plays every file that the pattern matches, each with a new Player and as a subtest named after the file. It fails if
-// none matches.
+// Run plays every file that the pattern matches, each with a new Player and as a subtest named after the file. It
+// fails if none matches.
 func Run(t *testing.T, pattern string, player func(t *testing.T) Player) {
 	t.Helper()
 
@@ -55,8 +55,8 @@ func Run(t *testing.T, pattern string, player func(t *testing.T) Player) {
 	}
 }
 
-// play plays one file. Sections are given and asked for in the order of the file, so that a script can go on after a wanted
-// plan. With -update it writes what it got into the file.
+// play plays one file. Sections are given and asked for in the order of the file, so that a script can go on after a
+// wanted plan. With -update it writes what it got into the file.
 func play(t *testing.T, file string, p Player) {
 	t.Helper()
 

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows/registry"
 )
 
-// environment is the value of a service's registry key from which the service manager takes variables of the service's process. No
-// function of the manager sets it. RKE2's Windows agent gets its proxies by it (rancher/rancher#45045).
+// environment is the value of a service's registry key from which the service manager takes variables of the service's
+// process. No function of the manager sets it. RKE2's Windows agent gets its proxies by it (rancher/rancher#45045).
 const environment = "Environment"
 
 func serviceKey(service string) string { return `SYSTEM\CurrentControlSet\Services\` + service }

@@ -1,5 +1,5 @@
-// Package services installs the programs of a node as services of Windows. It has the wanted configuration of each service, compares
-// it with that in the service manager, and makes the changes.
+// Package services installs the programs of a node as services of Windows. It has the wanted configuration of each
+// service, compares it with that in the service manager, and makes the changes.
 package services
 
 import (
@@ -20,10 +20,12 @@ type Spec struct {
 	Dependencies []string `json:"dependencies"`
 	Start        string   `json:"start"` // automatic, delayed, manual or disabled
 	Account      string   `json:"account"`
-	// Restart is how long after the first failure, the second, … the service is started again; the last holds for all later failures.
+	// Restart is how long after the first failure, the second, … the service is started again; the last holds for all
+	// later failures.
 	Restart []Duration `json:"restart"`
 	Reset   Duration   `json:"reset"` // time without a failure after which the count of failures begins at 0 again
-	// OnError: a service that reports that it stopped because of an error has failed too, as with `sc failureflag NAME 1`.
+	// OnError: a service that reports that it stopped because of an error has failed too, as with `sc failureflag NAME
+	// 1`.
 	OnError bool `json:"onError"`
 	// Environment are variables, as NAME=VALUE, that the service's process has beside those of the machine, sorted.
 	Environment []string `json:"environment,omitempty"`
@@ -47,8 +49,8 @@ type Status struct {
 	Spec
 	State string `json:"state"` // running, stopped, starting, stopping
 	PID   uint32 `json:"pid,omitempty"`
-	// ExitCode is an error code of Windows. 0: the service runs or ended without an error. 1067: its process ended without reporting
-	// that to the manager. 1077: it was not started since the machine was.
+	// ExitCode is an error code of Windows. 0: the service runs or ended without an error. 1067: its process ended
+	// without reporting that to the manager. 1077: it was not started since the machine was.
 	ExitCode uint32 `json:"exitCode"`
 	// LastError is the last error in the service's log file; "" if there is none, or no file.
 	LastError string `json:"lastError,omitempty"`
@@ -63,8 +65,10 @@ type Program struct {
 
 // Programs of a node, in the order in which they are started.
 var Programs = []Program{
-	{"porthole-routes", "routes", "Porthole routes", "Keeps the pod network of this Kubernetes node and its routes to the other nodes."},
-	{"kube-proxy", "kube-proxy", "Kubernetes service proxy (Porthole)", "Programs the services of Kubernetes as HNS load balancers of this node."},
+	{"porthole-routes", "routes", "Porthole routes",
+		"Keeps the pod network of this Kubernetes node and its routes to the other nodes."},
+	{"kube-proxy", "kube-proxy", "Kubernetes service proxy (Porthole)",
+		"Programs the services of Kubernetes as HNS load balancers of this node."},
 	{"kubelet", "kubelet", "Kubernetes node agent (Porthole)", "Runs the pods of this Kubernetes node."},
 }
 
@@ -90,9 +94,9 @@ type Options struct {
 	Environment map[string]string
 }
 
-// Wanted returns the configuration of the service. It starts with the machine, and again 1 s after its first failure, 5 s after the
-// second and 15 s after each later one. It has no dependencies unless the options give some: the program waits by itself for what it
-// needs, and Windows would stop it with a service that it depends on.
+// Wanted returns the configuration of the service. It starts with the machine, and again 1 s after its first failure,
+// 5 s after the second and 15 s after each later one. It has no dependencies unless the options give some: the program
+// waits by itself for what it needs, and Windows would stop it with a service that it depends on.
 func (p Program) Wanted(o Options) Spec {
 	command := []string{o.Program}
 	base := strings.ToLower(o.Program[strings.LastIndexAny(o.Program, `\/`)+1:])
@@ -100,12 +104,14 @@ func (p Program) Wanted(o Options) Spec {
 		command = append(command, p.Command)
 	}
 	command = append(command, "--windows-service")
-	if !slices.ContainsFunc(o.Args, func(a string) bool { return strings.HasPrefix(strings.TrimLeft(a, "-"), "log-file") }) {
+	if !slices.ContainsFunc(o.Args,
+		func(a string) bool { return strings.HasPrefix(strings.TrimLeft(a, "-"), "log-file") }) {
 		command = append(command, "--log-file="+strings.TrimRight(o.LogDir, `\/`)+`\`+p.Command+".log")
 	}
 	return Spec{
-		Name: p.Name, DisplayName: p.display, Description: p.text, Command: append(command, o.Args...), Dependencies: o.DependsOn,
-		Start: "automatic", Account: "LocalSystem",
+		Name: p.Name, DisplayName: p.display, Description: p.text, Command: append(command, o.Args...),
+		Dependencies: o.DependsOn,
+		Start:        "automatic", Account: "LocalSystem",
 		Restart: []Duration{Duration(time.Second), Duration(5 * time.Second), Duration(15 * time.Second)},
 		Reset:   Duration(10 * time.Minute), OnError: true, Environment: Variables(o.Environment),
 	}
@@ -119,7 +125,8 @@ func Variables(env map[string]string) (list []string) {
 	return list
 }
 
-// ParseVariables reads NAME=VALUE. A name is refused that Windows would not take, and PATH, by which Windows finds libraries.
+// ParseVariables reads NAME=VALUE. A name is refused that Windows would not take, and PATH, by which Windows finds
+// libraries.
 func ParseVariables(list []string) (map[string]string, error) {
 	env := map[string]string{}
 	for _, text := range list {
@@ -177,7 +184,8 @@ func (s Spec) fields() [][2]string {
 	return [][2]string{
 		{"display name", s.DisplayName}, {"description", s.Description}, {"command", strings.Join(s.Command, " ")},
 		{"dependencies", or(strings.Join(s.Dependencies, ", "), "none")}, {"start", s.Start}, {"account", s.Account},
-		{"restart after failures", or(strings.Join(restart, ", "), "never")}, {"time after which failures are forgotten", time.Duration(s.Reset).String()},
+		{"restart after failures", or(strings.Join(restart, ", "), "never")},
+		{"time after which failures are forgotten", time.Duration(s.Reset).String()},
 		{"restart after errors", fmt.Sprint(s.OnError)}, {"environment", or(strings.Join(s.Environment, ", "), "none")},
 	}
 }
@@ -189,7 +197,8 @@ func or(text, otherwise string) string {
 	return text
 }
 
-// CheckOwner returns an error if a service with one of our names runs another program than ours, such as one that nssm installed.
+// CheckOwner returns an error if a service with one of our names runs another program than ours, such as one that nssm
+// installed.
 func CheckOwner(s Spec) error {
 	program := ""
 	if len(s.Command) > 0 {
@@ -199,7 +208,8 @@ func CheckOwner(s Spec) error {
 	case "porthole.exe", "kubelet.exe", "kube-proxy.exe":
 		return nil
 	}
-	return fmt.Errorf("service %s belongs to %s: `sc.exe delete %s` removes it", s.Name, or(program, "another program"), s.Name)
+	return fmt.Errorf("service %s belongs to %s: `sc.exe delete %s` removes it", s.Name, or(program, "another program"),
+		s.Name)
 }
 
 // LogFile returns the log file of the service's command line, "" if it has none.
@@ -216,12 +226,13 @@ func (s Spec) LogFile() string {
 	return ""
 }
 
-// LastError returns the last error in a log: a line of klog that begins with E or F, or the first line of a panic. It returns "" if
-// there is none.
+// LastError returns the last error in a log: a line of klog that begins with E or F, or the first line of a panic. It
+// returns "" if there is none.
 func LastError(log string) string {
 	lines := strings.Split(strings.ReplaceAll(log, "\r", ""), "\n")
 	for _, line := range slices.Backward(lines) {
-		if len(line) > 5 && (line[0] == 'E' || line[0] == 'F') && line[1] >= '0' && line[1] <= '9' || strings.HasPrefix(line, "panic: ") ||
+		if len(line) > 5 && (line[0] == 'E' || line[0] == 'F') && line[1] >= '0' && line[1] <= '9' ||
+			strings.HasPrefix(line, "panic: ") ||
 			strings.HasPrefix(line, "fatal error: ") {
 			return line
 		}
@@ -229,9 +240,9 @@ func LastError(log string) string {
 	return ""
 }
 
-// shutdownOrder returns order, the list in which Windows announces a shutdown to services, with the service in front of the first of
-// its dependencies. Dependencies that are not listed are added at the end. A service without dependencies needs no place: the result
-// is order.
+// shutdownOrder returns order, the list in which Windows announces a shutdown to services, with the service in front
+// of the first of its dependencies. Dependencies that are not listed are added at the end. A service without
+// dependencies needs no place: the result is order.
 func shutdownOrder(order []string, name string, dependencies []string) []string {
 	if len(dependencies) == 0 {
 		return order

@@ -24,9 +24,11 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"routes", Options{Program: `C:\k\porthole.exe`, LogDir: `C:\logs\`, Args: []string{"--v=2"}},
 			`C:\k\porthole.exe routes --windows-service --log-file=C:\logs\routes.log --v=2`},
-		{"porthole-routes", Options{Program: `C:\k\porthole.exe`, LogDir: `C:\logs`, Args: []string{"--log-file", `D:\x`}},
+		{"porthole-routes", Options{Program: `C:\k\porthole.exe`, LogDir: `C:\logs`,
+			Args: []string{"--log-file", `D:\x`}},
 			`C:\k\porthole.exe routes --windows-service --log-file D:\x`},
-		{"Kubelet", Options{Program: `C:\k\Kubelet.exe`, LogDir: `C:\logs`}, `C:\k\Kubelet.exe --windows-service --log-file=C:\logs\kubelet.log`},
+		{"Kubelet", Options{Program: `C:\k\Kubelet.exe`, LogDir: `C:\logs`},
+			`C:\k\Kubelet.exe --windows-service --log-file=C:\logs\kubelet.log`},
 	} {
 		if got := strings.Join(wanted(t, tc.name, tc.o).Command, " "); got != tc.want {
 			t.Errorf("%s:\n%s\nwant\n%s", tc.name, got, tc.want)
@@ -39,7 +41,8 @@ func TestCommandLine(t *testing.T) {
 
 func TestDiff(t *testing.T) {
 	s := wanted(t, "kubelet", Options{Program: `C:\k\kubelet.exe`, LogDir: `C:\logs`})
-	if got := Diff(s, nil); len(got) != 1 || !strings.HasPrefix(got[0].String(), `create service kubelet: C:\k\kubelet.exe --windows-service`) {
+	if got := Diff(s, nil); len(got) != 1 ||
+		!strings.HasPrefix(got[0].String(), `create service kubelet: C:\k\kubelet.exe --windows-service`) {
 		t.Errorf("none there: %v", got)
 	}
 	same := s
@@ -54,8 +57,11 @@ func TestDiff(t *testing.T) {
 	for _, c := range Diff(s, &same) {
 		got = append(got, c.String())
 	}
-	want := []string{"change service kubelet: dependencies from hns to none", "change service kubelet: start from delayed to automatic",
-		"change service kubelet: restart after failures from never to 1s, 5s, 15s", "change service kubelet: restart after errors from false to true", "change service kubelet: environment from A=1 to none"}
+	want := []string{"change service kubelet: dependencies from hns to none",
+		"change service kubelet: start from delayed to automatic",
+		"change service kubelet: restart after failures from never to 1s, 5s, 15s",
+		"change service kubelet: restart after errors from false to true",
+		"change service kubelet: environment from A=1 to none"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}
@@ -67,7 +73,9 @@ func TestVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"EMPTY=", "GOMEMLIMIT=1GiB", "HTTPS_PROXY=http://10.0.0.1:3128?a=b"}
-	if got := wanted(t, "kubelet", Options{Program: `C:\k\kubelet.exe`, LogDir: `C:\logs`, Environment: env}).Environment; !slices.Equal(got, want) {
+	if got := wanted(t, "kubelet",
+		Options{Program: `C:\k\kubelet.exe`, LogDir: `C:\logs`, Environment: env}).Environment; !slices.Equal(got,
+		want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for _, bad := range []string{"GOMEMLIMIT", "=x", `Path=C:\k`, "A=1\nB=2"} {
@@ -78,7 +86,8 @@ func TestVariables(t *testing.T) {
 }
 
 func TestCheckOwner(t *testing.T) {
-	for program, ours := range map[string]bool{`C:\k\kubelet.exe`: true, `C:\Program Files\Porthole\Porthole.exe`: true, `C:\k\nssm.exe`: false, ``: false} {
+	for program, ours := range map[string]bool{`C:\k\kubelet.exe`: true, `C:\Program Files\Porthole\Porthole.exe`: true,
+		`C:\k\nssm.exe`: false, ``: false} {
 		if err := CheckOwner(Spec{Name: "kubelet", Command: []string{program}}); (err == nil) != ours {
 			t.Errorf("%s: %v", program, err)
 		}

@@ -25,7 +25,8 @@ type Manager struct{ m *mgr.Mgr }
 func Connect() (*Manager, error) {
 	m, err := mgr.Connect()
 	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
-		return nil, fmt.Errorf("asking the service manager: %w: start this in a prompt with \"Run as administrator\"", err)
+		return nil, fmt.Errorf("asking the service manager: %w: start this in a prompt with \"Run as administrator\"",
+			err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking the service manager: %w", err)
@@ -36,10 +37,12 @@ func Connect() (*Manager, error) {
 // Close ends the connection.
 func (m *Manager) Close() { m.m.Disconnect() }
 
-var startNames = map[uint32]string{mgr.StartAutomatic: "automatic", mgr.StartManual: "manual", mgr.StartDisabled: "disabled"}
+var startNames = map[uint32]string{mgr.StartAutomatic: "automatic", mgr.StartManual: "manual",
+	mgr.StartDisabled: "disabled"}
 
-var stateNames = map[svc.State]string{svc.Stopped: "stopped", svc.StartPending: "starting", svc.StopPending: "stopping", svc.Running: "running",
-	svc.Paused: "paused", svc.PausePending: "pausing", svc.ContinuePending: "continuing"}
+var stateNames = map[svc.State]string{svc.Stopped: "stopped", svc.StartPending: "starting", svc.StopPending: "stopping",
+	svc.Running: "running",
+	svc.Paused:  "paused", svc.PausePending: "pausing", svc.ContinuePending: "continuing"}
 
 // Get returns a service, nil if there is none of that name.
 func (m *Manager) Get(name string) (*Status, error) {
@@ -71,8 +74,9 @@ func get(s *mgr.Service) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := Spec{Name: s.Name, DisplayName: c.DisplayName, Description: c.Description, Command: command, Dependencies: c.Dependencies,
-		Start: startNames[c.StartType], Account: c.ServiceStartName}
+	spec := Spec{Name: s.Name, DisplayName: c.DisplayName, Description: c.Description, Command: command,
+		Dependencies: c.Dependencies,
+		Start:        startNames[c.StartType], Account: c.ServiceStartName}
 	if c.DelayedAutoStart {
 		spec.Start = "delayed"
 	}
@@ -120,18 +124,23 @@ func tail(path string) string {
 	return string(data)
 }
 
-// Apply makes the service, or changes it, so that it is as wanted. A running one takes a new command line when it starts again.
+// Apply makes the service, or changes it, so that it is as wanted. A running one takes a new command line when it
+// starts again.
 func (m *Manager) Apply(wanted Spec) error {
-	c := mgr.Config{ServiceType: windows.SERVICE_WIN32_OWN_PROCESS, StartType: mgr.StartAutomatic, ErrorControl: mgr.ErrorNormal,
-		DisplayName: wanted.DisplayName, Description: wanted.Description, Dependencies: wanted.Dependencies, ServiceStartName: wanted.Account,
-		SidType: windows.SERVICE_SID_TYPE_UNRESTRICTED, DelayedAutoStart: wanted.Start == "delayed"}
+	c := mgr.Config{ServiceType: windows.SERVICE_WIN32_OWN_PROCESS, StartType: mgr.StartAutomatic,
+		ErrorControl: mgr.ErrorNormal,
+		DisplayName:  wanted.DisplayName, Description: wanted.Description, Dependencies: wanted.Dependencies,
+		ServiceStartName: wanted.Account,
+		SidType:          windows.SERVICE_SID_TYPE_UNRESTRICTED, DelayedAutoStart: wanted.Start == "delayed"}
 	s, err := m.settled(wanted, c)
 	if s != nil {
 		defer s.Close()
 	}
 	switch {
 	case errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE):
-		return fmt.Errorf("service %s is being deleted: close what shows services (services.msc, Task Manager) and try again: %w", wanted.Name, err)
+		return fmt.Errorf(
+			"service %s is being deleted: close what shows services (services.msc, Task Manager) and try again: %w",
+			wanted.Name, err)
 	case err != nil:
 		return fmt.Errorf("configuring service %s: %w", wanted.Name, elevated(err))
 	}
@@ -152,7 +161,8 @@ func (m *Manager) Apply(wanted Spec) error {
 	return nil
 }
 
-// A service that was deleted is there until all have closed it, and its name is not free before (Microsoft, DeleteService).
+// A service that was deleted is there until all have closed it, and its name is not free before (Microsoft,
+// DeleteService).
 const (
 	deletedTime   = 2 * time.Second
 	deletedPeriod = 100 * time.Millisecond
@@ -197,7 +207,9 @@ func (m *Manager) configured(wanted Spec, c mgr.Config) (s *mgr.Service, err err
 // elevated adds to an error of missing rights how to get them.
 func elevated(err error) error {
 	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
-		return fmt.Errorf("%w: start this in a prompt with \"Run as administrator\"; if it was, a policy of the domain forbids it", err)
+		return fmt.Errorf(
+			"%w: start this in a prompt with \"Run as administrator\"; if it was, a policy of the domain forbids it",
+			err)
 	}
 	return err
 }
@@ -236,7 +248,8 @@ func (m *Manager) Start(ctx context.Context, name string) error {
 	}
 	defer s.Close()
 	err = s.Start()
-	if errors.Is(err, windows.ERROR_SERVICE_REQUEST_TIMEOUT) { // a machine that does much else; Windows has ended the process
+	// a machine that does much else; Windows has ended the process
+	if errors.Is(err, windows.ERROR_SERVICE_REQUEST_TIMEOUT) {
 		err = s.Start()
 	}
 	if err != nil && !errors.Is(err, windows.ERROR_SERVICE_ALREADY_RUNNING) {
@@ -255,8 +268,8 @@ func (m *Manager) Stop(ctx context.Context, name string) error {
 	return stop(ctx, s)
 }
 
-// hangTime is how long a service may take to stop before its process is ended: as long as Windows gives it when it shuts down
-// (WaitToKillServiceTimeout, 20 s by default).
+// hangTime is how long a service may take to stop before its process is ended: as long as Windows gives it when it
+// shuts down (WaitToKillServiceTimeout, 20 s by default).
 const hangTime = 20 * time.Second
 
 // stop stops a service and waits for the end of its process. The process of one that does not stop is ended.
@@ -271,7 +284,8 @@ func stop(ctx context.Context, s *mgr.Service) error {
 		return end(ctx, s)
 	case errors.Is(err, windows.ERROR_DEPENDENT_SERVICES_RUNNING):
 		dependents, _ := s.ListDependentServices(svc.Active) // only for the text
-		return fmt.Errorf("stopping service %s: stop %s first, which depend on it: %w", s.Name, strings.Join(dependents, ", "), err)
+		return fmt.Errorf("stopping service %s: stop %s first, which depend on it: %w", s.Name,
+			strings.Join(dependents, ", "), err)
 	case err != nil && !errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL): // it is stopping already
 		return fmt.Errorf("stopping service %s: %w", s.Name, elevated(err))
 	}
@@ -304,8 +318,9 @@ func processEnd(s *mgr.Service) running {
 	return running(h)
 }
 
-// endTime is how long the process of a stopped service may take to end. A service reports that it has stopped before its process ends, which
-// keeps the ports that it listens on until then: a program that starts at that moment finds them in use.
+// endTime is how long the process of a stopped service may take to end. A service reports that it has stopped before
+// its process ends, which keeps the ports that it listens on until then: a program that starts at that moment finds
+// them in use.
 const endTime = 5 * time.Second
 
 // await waits until the process has ended, for endTime at most: the next one then has to cope with its ports.
@@ -321,8 +336,8 @@ func (r running) close() {
 	}
 }
 
-// end ends the process of a service that does not stop. To Windows that is a failure of the service: its recovery actions are put away for
-// that time, or they would start it again.
+// end ends the process of a service that does not stop. To Windows that is a failure of the service: its recovery
+// actions are put away for that time, or they would start it again.
 func end(ctx context.Context, s *mgr.Service) (err error) {
 	defer func() {
 		if err != nil {
@@ -359,7 +374,8 @@ func end(ctx context.Context, s *mgr.Service) (err error) {
 	return await(ctx, s, svc.Stopped)
 }
 
-// statePeriod is the time between two looks at a service that starts or stops. It is part of the time without the service in an upgrade.
+// statePeriod is the time between two looks at a service that starts or stops. It is part of the time without the
+// service in an upgrade.
 const statePeriod = 25 * time.Millisecond
 
 // await waits until the service is in the wanted state. It returns an error if ctx ends before.
@@ -375,11 +391,13 @@ func await(ctx context.Context, s *mgr.Service, wanted svc.State) error {
 			return nil
 		}
 		if wanted == svc.Running && q.State == svc.Stopped {
-			return fmt.Errorf("service %s stopped while it started, with exit code %d: `porthole service status` shows its last error", s.Name, q.Win32ExitCode)
+			return fmt.Errorf(
+				"service %s stopped while it started, with exit code %d: `porthole service status` shows its last error", s.Name, q.Win32ExitCode)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for service %s to be %s: it is %s: %w", s.Name, stateNames[wanted], stateNames[q.State], ctx.Err())
+			return fmt.Errorf("waiting for service %s to be %s: it is %s: %w", s.Name, stateNames[wanted],
+				stateNames[q.State], ctx.Err())
 		case <-tick.C:
 		}
 	}
@@ -399,8 +417,8 @@ func HasEventSource(name string) (bool, error) {
 	return true, k.Close()
 }
 
-// AddEventSource registers a name under which programs write to the Windows event log. Without it the Event Viewer adds to each entry
-// that its description cannot be found. It returns nil if the name is registered already.
+// AddEventSource registers a name under which programs write to the Windows event log. Without it the Event Viewer
+// adds to each entry that its description cannot be found. It returns nil if the name is registered already.
 func AddEventSource(name string) error {
 	if k, err := registry.OpenKey(registry.LOCAL_MACHINE, sources+name, registry.QUERY_VALUE); err == nil {
 		return k.Close()
@@ -419,11 +437,12 @@ func RemoveEventSource(name string) error {
 	return nil
 }
 
-// control is the registry key, and orderValue the value, with the order in which Windows announces a shutdown to services.
+// control is the registry key, and orderValue the value, with the order in which Windows announces a shutdown to
+// services.
 const control, orderValue = `SYSTEM\CurrentControlSet\Control`, "PreshutdownOrder"
 
-// PrepareShutdown makes Windows wait at least for the given time for the service when it shuts down, and announce the shutdown to it
-// before it does to the services that it depends on.
+// PrepareShutdown makes Windows wait at least for the given time for the service when it shuts down, and announce the
+// shutdown to it before it does to the services that it depends on.
 func PrepareShutdown(name string, least time.Duration) error {
 	m, err := Connect()
 	if err != nil {
@@ -441,8 +460,8 @@ func PrepareShutdown(name string, least time.Duration) error {
 	return OrderShutdown(name)
 }
 
-// OrderShutdown puts the service before those that it depends on, in the order in which Windows announces a shutdown. It returns nil for a
-// service without dependencies, which needs no place.
+// OrderShutdown puts the service before those that it depends on, in the order in which Windows announces a shutdown.
+// It returns nil for a service without dependencies, which needs no place.
 func OrderShutdown(name string) error {
 	have, want, err := orders(name)
 	if err == nil && !slices.Equal(want, have) {
@@ -499,14 +518,16 @@ func orders(name string) (have, want []string, err error) {
 // setPreshutdownTime sets how long Windows waits for the service when it shuts down, unless that is longer already.
 func setPreshutdownTime(s *mgr.Service, least time.Duration) error {
 	var have, needed uint32
-	if err := windows.QueryServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&have)), 4, &needed); err != nil {
+	if err := windows.QueryServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO,
+		(*byte)(unsafe.Pointer(&have)), 4, &needed); err != nil {
 		return err
 	}
 	want := uint32(least.Milliseconds())
 	if have >= want {
 		return nil
 	}
-	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&want)))
+	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO,
+		(*byte)(unsafe.Pointer(&want)))
 }
 
 // readOrder returns Windows' list of services that are told of a shutdown one after the other, before all others.

@@ -17,7 +17,8 @@ func TestUnmarshal(t *testing.T) {
 		{`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}`, nil, "a", false},
 		{`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","size":1},"Spec":{}}`,
 			[]string{`unknown field "metadata.size"`, `unknown field "Spec"`}, "a", false},
-		{`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","name":"b"}}`, []string{`duplicate field "metadata.name"`}, "b", false},
+		{`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","name":"b"}}`,
+			[]string{`duplicate field "metadata.name"`}, "b", false},
 		{`{"kind":"Pod","apiVersion":"v1","metadata":{"name":1}}`, nil, "", true},
 		{`{`, nil, "", true},
 	} {

@@ -18,7 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vdsoStub replaces a function of the vDSO that tells the time of day. It calls the kernel, and then adds the four zeros at seconds.
+// vdsoStub replaces a function of the vDSO that tells the time of day. It calls the kernel, and then adds the four
+// zeros at seconds.
 type vdsoStub struct {
 	symbol  string
 	code    []byte
@@ -49,10 +50,10 @@ var vdsoStubs = []vdsoStub{
 
 const pageSize = 4096
 
-// ShiftClock adds offset, which may be negative, to the time of day that a process sees; zero undoes it. Timers are not affected, as
-// when somebody sets a machine's clock. It works for programs that use the vDSO, as Go programs do. Windows programs under Wine read the
-// time of day from a page that wineserver writes: the clock of an emulated host is that of its wineserver. The error is
-// errors.ErrUnsupported if this machine's vDSO cannot be changed.
+// ShiftClock adds offset, which may be negative, to the time of day that a process sees; zero undoes it. Timers are
+// not affected, as when somebody sets a machine's clock. It works for programs that use the vDSO, as Go programs do.
+// Windows programs under Wine read the time of day from a page that wineserver writes: the clock of an emulated host
+// is that of its wineserver. The error is errors.ErrUnsupported if this machine's vDSO cannot be changed.
 func ShiftClock(pid int, offset time.Duration) error {
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("shifting clocks on %s: %w", runtime.GOARCH, errors.ErrUnsupported)
@@ -69,9 +70,9 @@ func (p *Process) ShiftClock(offset time.Duration) error { return ShiftClock(p.P
 // shifted is the id of a process whose clock is shifted.
 type shifted int
 
-// shift changes the vDSO that the kernel has mapped into the process: the entry of each function jumps to a stub behind the code, which
-// adds the seconds. The process is stopped while a jump is written, so that it never executes half of it. Writing the stub alone is enough
-// if the jump is there already.
+// shift changes the vDSO that the kernel has mapped into the process: the entry of each function jumps to a stub
+// behind the code, which adds the seconds. The process is stopped while a jump is written, so that it never executes
+// half of it. Writing the stub alone is enough if the jump is there already.
 func (p shifted) shift(seconds int32) error {
 	start, size, err := p.vdso()
 	if err != nil {
@@ -174,8 +175,8 @@ func (p shifted) stopped(address int64, change func() error) error {
 	return errors.New("its threads are never elsewhere")
 }
 
-// threadsIn waits until each thread of a process that was told to stop has done so, which takes a while on a busy machine, and reports
-// whether one is in a page, or still runs at the deadline.
+// threadsIn waits until each thread of a process that was told to stop has done so, which takes a while on a busy
+// machine, and reports whether one is in a page, or still runs at the deadline.
 func (p shifted) threadsIn(page int64, deadline time.Time) (bool, error) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", p))
 	for _, file := range tasks {
@@ -204,7 +205,8 @@ func (p shifted) threadsIn(page int64, deadline time.Time) (bool, error) {
 	return false, err
 }
 
-// callOf returns what the kernel says of a thread that does not run: the call, and where the thread is. It says "running" of others.
+// callOf returns what the kernel says of a thread that does not run: the call, and where the thread is. It says
+// "running" of others.
 func callOf(file string) []string {
 	text, err := os.ReadFile(file)
 	if err != nil {

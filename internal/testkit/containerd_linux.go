@@ -27,8 +27,8 @@ func (w *World) endpoint() string {
 	return w.socket()
 }
 
-// RestartContainerd ends containerd and starts it again. With kill it is not given the time to end in order. It returns when pods can
-// be made. Containers keep running meanwhile.
+// RestartContainerd ends containerd and starts it again. With kill it is not given the time to end in order. It
+// returns when pods can be made. Containers keep running meanwhile.
 func (w *World) RestartContainerd(ctx context.Context, kill bool) error {
 	p := w.Process("containerd")
 	if kill {
@@ -36,7 +36,8 @@ func (w *World) RestartContainerd(ctx context.Context, kill bool) error {
 	} else {
 		p.Stop()
 	}
-	if _, err := w.Start("containerd", w.bundled("containerd"), "--config", w.Path("containerd", "config.toml")); err != nil {
+	if _, err := w.Start("containerd", w.bundled("containerd"), "--config",
+		w.Path("containerd", "config.toml")); err != nil {
 		return err
 	}
 	return wait.For(ctx, 60*time.Second, "containerd", w.runtimeReady)
@@ -90,14 +91,16 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.bl
 		WriteJSON(w.Path("cni", "net.d", "10-world.conflist"), object{
 			"cniVersion": "1.0.0", "name": "world", "plugins": []object{
 				{"type": "bridge", "bridge": "pods0", "isDefaultGateway": true, "ipMasq": false, "hairpinMode": true,
-					"ipam": object{"type": "host-local", "dataDir": w.Path("cni", "data"), "ranges": [][]object{{{"subnet": podRange}}}}},
+					"ipam": object{"type": "host-local", "dataDir": w.Path("cni", "data"),
+						"ranges": [][]object{{{"subnet": podRange}}}}},
 				{"type": "portmap", "backend": "nftables", "capabilities": object{"portMappings": true}},
 			}}))
 }
 
 const cgroups = "/sys/fs/cgroup"
 
-// hierarchies returns the hierarchies of cgroups: the mount point itself on v2, one folder per controller on v1 and hybrid hosts.
+// hierarchies returns the hierarchies of cgroups: the mount point itself on v2, one folder per controller on v1 and
+// hybrid hosts.
 func hierarchies() ([]string, error) {
 	if _, err := os.Stat(filepath.Join(cgroups, "cgroup.controllers")); err == nil {
 		return []string{cgroups}, nil

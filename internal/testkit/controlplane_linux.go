@@ -26,8 +26,8 @@ type object = map[string]any
 // EtcdURL is where every control plane has its etcd: at the loopback of its network namespace.
 const EtcdURL = "http://127.0.0.1:2379"
 
-// ControlPlane says how `kube controlplane` (bundle/controlplane) runs for a test: etcd and an API server, and whatever else it is
-// given.
+// ControlPlane says how `kube controlplane` (bundle/controlplane) runs for a test: etcd and an API server, and
+// whatever else it is given.
 type ControlPlane struct {
 	// Dir holds all state: certificates, keys, etcd's files. Required.
 	Dir string
@@ -109,10 +109,12 @@ func (w *World) controlPlane() ControlPlane {
 	}
 
 	c := ControlPlane{Dir: w.Path("controlplane"), Address: NodeIP, Services: services, Users: users,
-		APIServer: append([]string{"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"}, w.o.APIServer...)}
+		APIServer: append([]string{"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"},
+			w.o.APIServer...)}
 	as := func(user string) []string {
 		file := w.kubeconfig(user)
-		return []string{"--kubeconfig=" + file, "--authentication-kubeconfig=" + file, "--authorization-kubeconfig=" + file,
+		return []string{"--kubeconfig=" + file, "--authentication-kubeconfig=" + file,
+			"--authorization-kubeconfig=" + file,
 			"--leader-elect=false", "--bind-address=127.0.0.1"}
 	}
 	c.Others = map[string][]string{
@@ -142,7 +144,8 @@ func (h *home) kubeconfig(user string) string { return h.Path("controlplane", us
 func (h *home) writeKubeconfig(user string) error {
 	return WriteJSON(h.kubeconfig(user), object{
 		"apiVersion": "v1", "kind": "Config", "current-context": "world",
-		"clusters": []object{{"name": "world", "cluster": object{"server": "https://" + NodeIP + ":6443", "insecure-skip-tls-verify": true}}},
+		"clusters": []object{{"name": "world",
+			"cluster": object{"server": "https://" + NodeIP + ":6443", "insecure-skip-tls-verify": true}}},
 		"users":    []object{{"name": user, "user": object{"token": tokenOf(user)}}},
 		"contexts": []object{{"name": "world", "context": object{"cluster": "world", "user": user}}},
 	})
@@ -173,7 +176,8 @@ func WriteJSON(path string, doc any) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// accountReady returns nil when pods can be made in a namespace: its service account and the root certificate are there.
+// accountReady returns nil when pods can be made in a namespace: its service account and the root certificate are
+// there.
 func (w *World) accountReady(ctx context.Context, namespace string) error {
 	if _, err := w.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
 		return err

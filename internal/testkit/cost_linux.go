@@ -12,8 +12,8 @@ import (
 // runtimeCgroup is the folder, in the World's cgroup, of containerd and what it starts.
 const runtimeCgroup = "runtime"
 
-// MeterRuntime puts containerd, and with it the shims and plugins that it starts from now on, into a cgroup of their own,
-// so that RuntimeCPU can tell their processor time. Pods are in cgroups of their own already.
+// MeterRuntime puts containerd, and with it the shims and plugins that it starts from now on, into a cgroup of their
+// own, so that RuntimeCPU can tell their processor time. Pods are in cgroups of their own already.
 func (w *World) MeterRuntime() error {
 	dir := filepath.Join(processorCgroups(), w.Name, runtimeCgroup)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -12,8 +12,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Fault decides about one call to the runtime: the call is passed on when hold is closed, or at once if hold is nil. The method is
-// its gRPC name, such as /runtime.v1.RuntimeService/StopContainer. The request is protobuf, in which ids and names are plain text.
+// Fault decides about one call to the runtime: the call is passed on when hold is closed, or at once if hold is nil.
+// The method is its gRPC name, such as /runtime.v1.RuntimeService/StopContainer. The request is protobuf, in which ids
+// and names are plain text.
 type Fault func(method string, request []byte) (hold <-chan struct{})
 
 // CRIProxy passes every call on to containerd, without decoding it. Its fault can hold up calls.
@@ -70,8 +71,8 @@ func (p *CRIProxy) Close() {
 	p.conn.Close()
 }
 
-// pass forwards one call as bytes, without knowing its messages, after the test's fault has let it go on. Calls that stream
-// answers, such as events, are passed on one by one.
+// pass forwards one call as bytes, without knowing its messages, after the test's fault has let it go on. Calls that
+// stream answers, such as events, are passed on one by one.
 func (p *CRIProxy) pass(_ any, in grpc.ServerStream) error {
 	method, ok := grpc.MethodFromServerStream(in)
 	if !ok {

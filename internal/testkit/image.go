@@ -45,7 +45,8 @@ func Archive(w io.Writer, ref string, programs map[string]string, entrypoint ...
 
 	id := sha256.Sum256(config)
 	name := hex.EncodeToString(id[:]) + ".json"
-	manifest, err := json.Marshal([]map[string]any{{"Config": name, "RepoTags": []string{ref}, "Layers": []string{"layer.tar"}}})
+	manifest, err := json.Marshal(
+		[]map[string]any{{"Config": name, "RepoTags": []string{ref}, "Layers": []string{"layer.tar"}}})
 	if err != nil {
 		return err
 	}

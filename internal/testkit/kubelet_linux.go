@@ -42,7 +42,8 @@ func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*
 			return err
 		}
 		for _, c := range n.Status.Conditions {
-			if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue && !c.LastHeartbeatTime.Time.Before(began.Truncate(time.Second)) {
+			if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue &&
+				!c.LastHeartbeatTime.Time.Before(began.Truncate(time.Second)) {
 				return nil
 			}
 		}
@@ -53,7 +54,8 @@ func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*
 // Program is the program whose kubelet runs.
 func (w *World) Program() string { return w.o.Porthole }
 
-// DevicePlugins is the folder in which our kubelet of the node serves device plugins, so that a test does not use the machine's.
+// DevicePlugins is the folder in which our kubelet of the node serves device plugins, so that a test does not use the
+// machine's.
 func (w *World) DevicePlugins(node string) string {
 	return filepath.Join(w.KubeletRoot(node), "device-plugins")
 }
@@ -70,20 +72,22 @@ func (w *World) kubeletFlags(node string) []string {
 		"--cert-dir=" + w.KubeletRoot(node) + "/pki", "--v=2"}, w.KubeletFlags...)
 }
 
-// LaunchKubelet starts our kubelet as the node, or upstream's, and does not wait for it. Only one kubelet can run at a time: they
-// share containerd and ports.
+// LaunchKubelet starts our kubelet as the node, or upstream's, and does not wait for it. Only one kubelet can run at a
+// time: they share containerd and ports.
 func (w *World) LaunchKubelet(node string, upstream bool) (*Process, error) {
 	config := w.Path(node + "-kubelet.json")
 	content := w.kubeletConfig(node)
 	maps.Copy(content, w.KubeletConfig)
-	if err := errors.Join(os.MkdirAll(w.PodLogs(node), 0o755), os.MkdirAll(w.Manifests(node), 0o755), os.WriteFile(w.Path("resolv.conf"), nil, 0o644),
+	if err := errors.Join(os.MkdirAll(w.PodLogs(node), 0o755), os.MkdirAll(w.Manifests(node), 0o755),
+		os.WriteFile(w.Path("resolv.conf"), nil, 0o644),
 		WriteJSON(config, content)); err != nil {
 		return nil, err
 	}
 	if upstream {
 		return w.Start("kubelet-"+node, w.bundled("kubelet"), w.kubeletFlags(node)...)
 	}
-	return w.Start("kubelet-"+node, w.o.Porthole, append(w.KubeletArgs(node), "--device-plugin-dir="+w.DevicePlugins(node), "--keep-kernel-settings")...)
+	return w.Start("kubelet-"+node, w.o.Porthole,
+		append(w.KubeletArgs(node), "--device-plugin-dir="+w.DevicePlugins(node), "--keep-kernel-settings")...)
 }
 
 // kubeletConfig is the same for both kubelets.
@@ -123,9 +127,11 @@ func (w *World) kubeletConfig(node string) object {
 
 // Namespace makes a namespace in which pods can be made.
 func (w *World) Namespace(ctx context.Context, name string) error {
-	_, err := w.Client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := w.Client.CoreV1().Namespaces().
+		Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	return wait.For(ctx, 30*time.Second, "namespace "+name, func(ctx context.Context) error { return w.accountReady(ctx, name) })
+	return wait.For(ctx, 30*time.Second, "namespace "+name,
+		func(ctx context.Context) error { return w.accountReady(ctx, name) })
 }

@@ -39,7 +39,8 @@ func (w *World) Close() error {
 	if containerd != nil {
 		containerd.Stop()
 	}
-	errs = append(errs, w.endRest(), w.unmount(), platform.RemoveCgroup(context.Background(), "/"+w.Name), platform.DeleteNetns(w.Name), os.RemoveAll(w.Dir))
+	errs = append(errs, w.endRest(), w.unmount(), platform.RemoveCgroup(context.Background(), "/"+w.Name),
+		platform.DeleteNetns(w.Name), os.RemoveAll(w.Dir))
 	return errors.Join(errs...)
 }
 
@@ -95,7 +96,8 @@ func (h *home) unmount() error {
 // Cgroups lists the cgroups below the World's own, relative to it, of all hierarchies.
 func (h *home) Cgroups() ([]string, error) { return cgroupsBelow(h.Name) }
 
-// cgroupsBelow returns the paths of all cgroups below name, relative to it, each once even if several hierarchies have it.
+// cgroupsBelow returns the paths of all cgroups below name, relative to it, each once even if several hierarchies have
+// it.
 func cgroupsBelow(name string) ([]string, error) {
 	var out []string
 	for _, base := range platform.Cgroups("/" + name) {

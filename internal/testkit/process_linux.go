@@ -32,7 +32,8 @@ func (h *home) Start(name, program string, args ...string) (*Process, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(h.bin, "bundle")+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt reaches the test only, which then stops its processes in order
+	// an interrupt reaches the test only, which then stops its processes in order
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := platform.StartInNetns(h.Netns(), cmd); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}

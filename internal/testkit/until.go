@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// RunUntil runs a command to its end, or kills it after limit. It calls then once, when the command prints a line with text to its standard output; the
-// command goes on meanwhile. It returns the exit code and all that was printed, and an error if the text never was.
+// RunUntil runs a command to its end, or kills it after limit. It calls then once, when the command prints a line with
+// text to its standard output; the command goes on meanwhile. It returns the exit code and all that was printed, and
+// an error if the text never was.
 func RunUntil(cmd *exec.Cmd, limit time.Duration, text string, then func()) (code int, out string, err error) {
 	var errs bytes.Buffer
 	cmd.Stderr = &errs

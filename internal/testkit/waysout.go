@@ -9,7 +9,8 @@ import (
 // fewestWays is how many ways out emulator/hcsd/serve/testdata/escape must have tried.
 const fewestWays = 40
 
-// NoWayOut fails the test unless out, which emulator/hcsd/serve/testdata/escape printed, says that it has tried its ways and found each closed.
+// NoWayOut fails the test unless out, which emulator/hcsd/serve/testdata/escape printed, says that it has tried its
+// ways and found each closed.
 func NoWayOut(t *testing.T, out string) {
 	t.Helper()
 	tried := 0

@@ -16,12 +16,14 @@ type WineProcess struct {
 	PID int
 	// Began is the kernel's time of its start (field 22 of /proc/PID/stat, proc(5)).
 	Began string
-	// Container says that it is in a container of the host. Kernel says that it is a wineserver: outside a container, the host's own.
+	// Container says that it is in a container of the host. Kernel says that it is a wineserver: outside a container,
+	// the host's own.
 	Container, Kernel bool
 	Line              string // of its command, for messages
 }
 
-// WineProcesses are the programs of an emulated Windows host and of its containers, by their ids. hostDir is the host's folder.
+// WineProcesses are the programs of an emulated Windows host and of its containers, by their ids. hostDir is the
+// host's folder.
 func WineProcesses(hostDir string) (map[int]WineProcess, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	all := map[int]WineProcess{}

@@ -41,8 +41,8 @@ type Options struct {
 	Prefix string
 	// APIServer are further flags of the API server.
 	APIServer []string
-	// SystemdCgroups has containerd make cgroups by systemd, which is the first process of the machine. Then pods are below the top: CgroupRoot has
-	// none.
+	// SystemdCgroups has containerd make cgroups by systemd, which is the first process of the machine. Then pods are
+	// below the top: CgroupRoot has none.
 	SystemdCgroups bool
 	// Nodes that a kubelet may register as. Required.
 	Nodes []string
@@ -85,7 +85,8 @@ func NewWorld(ctx context.Context, o Options) (*World, error) {
 	if o.Porthole == "" {
 		o.Porthole = filepath.Join(o.Bin, "porthole")
 	}
-	for _, program := range []string{o.Porthole, filepath.Join(o.Bin, "bundle", "kube"), filepath.Join(o.Bin, "bundle", "containerd")} {
+	for _, program := range []string{o.Porthole, filepath.Join(o.Bin, "bundle", "kube"),
+		filepath.Join(o.Bin, "bundle", "containerd")} {
 		if _, err := os.Stat(program); err != nil {
 			return nil, fmt.Errorf("a program is missing (run `make build`): %w", err)
 		}
@@ -129,7 +130,8 @@ func (w *World) start(ctx context.Context) error {
 	if err := w.StartControlPlane(); err != nil {
 		return err
 	}
-	if _, err := w.Start("containerd", w.bundled("containerd"), "--config", w.Path("containerd", "config.toml")); err != nil {
+	if _, err := w.Start("containerd", w.bundled("containerd"), "--config",
+		w.Path("containerd", "config.toml")); err != nil {
 		return err
 	}
 	if err := w.connect(ctx); err != nil {
@@ -159,10 +161,11 @@ func (w *World) ImportTestImage(ctx context.Context, ref string) error {
 	return Import(ctx, w.socket(), ref, map[string]string{"/testapp": program}, "/testapp")
 }
 
-// StartControlPlane starts etcd, the API server and the controllers, or starts them again after a test has ended them. It does not
-// wait until they answer.
+// StartControlPlane starts etcd, the API server and the controllers, or starts them again after a test has ended them.
+// It does not wait until they answer.
 func (w *World) StartControlPlane() error {
-	_, err := w.Start("controlplane", w.bundled("kube"), "controlplane", "--config", w.Path("controlplane", "config.json"))
+	_, err := w.Start("controlplane", w.bundled("kube"), "controlplane", "--config",
+		w.Path("controlplane", "config.json"))
 	return err
 }
 
@@ -175,7 +178,8 @@ func (h *home) makeNetwork() error {
 		if err := platform.CreateBridge("node0"); err != nil {
 			return err
 		}
-		return errors.Join(platform.LinkUp("lo"), platform.SetAddress("node0", netip.MustParsePrefix(NodeIP+"/24")), platform.LinkUp("node0"))
+		return errors.Join(platform.LinkUp("lo"), platform.SetAddress("node0", netip.MustParsePrefix(NodeIP+"/24")),
+			platform.LinkUp("node0"))
 	})
 }
 
@@ -185,7 +189,8 @@ func (w *World) connect(ctx context.Context) error {
 	if w.Client, err = w.controlPlane().Client(w.Netns(), tokenOf("admin")); err != nil {
 		return err
 	}
-	if w.conn, err = grpc.NewClient("unix://"+w.socket(), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+	if w.conn, err = grpc.NewClient("unix://"+w.socket(),
+		grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
 		return err
 	}
 	w.Runtime, w.Images = cri.NewRuntimeServiceClient(w.conn), cri.NewImageServiceClient(w.conn)

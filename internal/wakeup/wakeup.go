@@ -1,5 +1,5 @@
-// Package wakeup lets any number of goroutines wake one loop, without ever blocking and without a queue: the loop looks at
-// everything anyway, so that one pending wake-up is as good as many.
+// Package wakeup lets any number of goroutines wake one loop, without ever blocking and without a queue: the loop
+// looks at everything anyway, so that one pending wake-up is as good as many.
 package wakeup
 
 import (

@@ -1,5 +1,5 @@
-// Package winbuild holds what follows from the build number of a Windows Server: its name, which container images run on it, and
-// which features it lacks for a node. It is pure: the numbers come in as arguments.
+// Package winbuild holds what follows from the build number of a Windows Server: its name, which container images run
+// on it, and which features it lacks for a node. It is pure: the numbers come in as arguments.
 package winbuild
 
 import (
@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// Build is the build number of a release of Windows, the third part of 10.0.20348.3695. Zero is a build that is not known.
+// Build is the build number of a release of Windows, the third part of 10.0.20348.3695. Zero is a build that is not
+// known.
 type Build int
 
-// Releases of Windows Server that have containers (hcsshim osversion/windowsbuilds.go; Microsoft's "Windows Server release
-// information").
+// Releases of Windows Server that have containers (hcsshim osversion/windowsbuilds.go; Microsoft's "Windows Server
+// release information").
 const (
 	Server2016 Build = 14393
 	Server1709 Build = 16299
@@ -81,14 +82,15 @@ type Version struct {
 	Revision int
 }
 
-// ParseVersion parses 10.0.<build> or 10.0.<build>.<revision>. It returns false for everything else: earlier versions of Windows than
-// 10.0 have no containers, and there is no later one.
+// ParseVersion parses 10.0.<build> or 10.0.<build>.<revision>. It returns false for everything else: earlier versions
+// of Windows than 10.0 have no containers, and there is no later one.
 func ParseVersion(text string) (Version, bool) {
 	parts := strings.Split(text, ".")
 	if len(parts) < 3 || len(parts) > 4 || parts[0] != "10" || parts[1] != "0" {
 		return Version{}, false
 	}
-	build, err := strconv.ParseUint(parts[2], 10, 16) // 16 bits, as in containerd/platforms and in Windows' own structure
+	// 16 bits, as in containerd/platforms and in Windows' own structure
+	build, err := strconv.ParseUint(parts[2], 10, 16)
 	if err != nil || build == 0 {
 		return Version{}, false
 	}
@@ -104,7 +106,8 @@ func ParseVersion(text string) (Version, bool) {
 	return v, true
 }
 
-// ParseBuild parses a build as users give it: 20348, 10.0.20348, 10.0.20348.3695, or a tag of Microsoft's base images such as ltsc2022.
+// ParseBuild parses a build as users give it: 20348, 10.0.20348, 10.0.20348.3695, or a tag of Microsoft's base images
+// such as ltsc2022.
 func ParseBuild(text string) (Build, error) {
 	text = strings.TrimSpace(text)
 	if b, ok := tags[strings.ToLower(text)]; ok {
@@ -116,8 +119,12 @@ func ParseBuild(text string) (Build, error) {
 	if v, ok := ParseVersion("10.0." + text); ok && v.Revision < 0 {
 		return v.Build, nil
 	}
-	return 0, fmt.Errorf("%q is no build of Windows; it is a number such as 20348, or one of ltsc2016, ltsc2019, ltsc2022, ltsc2025", text)
+	return 0,
+		fmt.Errorf(
+			"%q is no build of Windows; it is a number such as 20348, or one of ltsc2016, ltsc2019, ltsc2022, ltsc2025",
+			text)
 }
 
 // tags are the names that Microsoft's base images give to builds.
-var tags = map[string]Build{"ltsc2016": Server2016, "ltsc2019": Server2019, "ltsc2022": Server2022, "ltsc2025": Server2025}
+var tags = map[string]Build{"ltsc2016": Server2016, "ltsc2019": Server2019, "ltsc2022": Server2022,
+	"ltsc2025": Server2025}

@@ -6,29 +6,37 @@ import (
 	"testing"
 )
 
-// column is one host of Microsoft's page: the images that run in process isolation and those that run with Hyper-V isolation.
+// column is one host of Microsoft's page: the images that run in process isolation and those that run with Hyper-V
+// isolation.
 type column struct {
 	host            Build
 	process, hyperV []Build
 	source          string
 }
 
-// columns are the tabs "Windows Server host OS compatibility" of Microsoft's page as of 20H2, and what later documents say of later
-// hosts.
+// columns are the tabs "Windows Server host OS compatibility" of Microsoft's page as of 20H2, and what later documents
+// say of later hosts.
 var columns = []column{
-	{Server20H2, []Build{Server20H2}, []Build{Server20H2, Server2004, Server1909, Server1903, Server2019, Server2016}, compatibilityPage},
-	{Server2004, []Build{Server2004}, []Build{Server2004, Server1909, Server1903, Server2019, Server2016}, compatibilityPage},
+	{Server20H2, []Build{Server20H2}, []Build{Server20H2, Server2004, Server1909, Server1903, Server2019, Server2016},
+		compatibilityPage},
+	{Server2004, []Build{Server2004}, []Build{Server2004, Server1909, Server1903, Server2019, Server2016},
+		compatibilityPage},
 	{Server1909, []Build{Server1909}, []Build{Server1909, Server1903, Server2019, Server2016}, compatibilityPage},
 	{Server1903, []Build{Server1903}, []Build{Server1903, Server2019, Server2016}, compatibilityPage},
 	{Server2019, []Build{Server2019}, []Build{Server2019, Server2016}, compatibilityPage},
 	{Server2016, []Build{Server2016}, []Build{Server2016}, compatibilityPage},
-	{Server2022, []Build{Server2022}, []Build{Server2022, Server2019, Server2016}, "containerd/platforms Test_PlatformCompat; portability page: no 2019 on 2022"},
-	{Server23H2, []Build{Server2022, Server23H2}, []Build{Server23H2, Server2022, Server2019, Server2016}, "portability page; containerd/platforms Test_PlatformCompat"},
-	{Server2025, []Build{Server2022, Server23H2, Server2025}, []Build{Server2025, Server23H2, Server2022, Server2019, Server2016}, "containerd/platforms Test_PlatformCompat"},
+	{Server2022, []Build{Server2022}, []Build{Server2022, Server2019, Server2016},
+		"containerd/platforms Test_PlatformCompat; portability page: no 2019 on 2022"},
+	{Server23H2, []Build{Server2022, Server23H2}, []Build{Server23H2, Server2022, Server2019, Server2016},
+		"portability page; containerd/platforms Test_PlatformCompat"},
+	{Server2025, []Build{Server2022, Server23H2, Server2025},
+		[]Build{Server2025, Server23H2, Server2022, Server2019, Server2016},
+		"containerd/platforms Test_PlatformCompat"},
 }
 
 // rows are the images of the page's tables.
-var rows = []Build{Server2016, Server2019, Server1903, Server1909, Server2004, Server20H2, Server2022, Server23H2, Server2025}
+var rows = []Build{Server2016, Server2019, Server1903, Server1909, Server2004, Server20H2, Server2022, Server23H2,
+	Server2025}
 
 // Rows 1.07, 1.101.
 func TestMatchIsThePublishedTable(t *testing.T) {
@@ -41,7 +49,8 @@ func TestMatchIsThePublishedTable(t *testing.T) {
 				}
 				got := Match(Version{c.host, -1}, Version{image, -1}, i)
 				if got.Runs != want || got.Text == "" || got.Source == "" {
-					t.Errorf("image %s on host %s with %s isolation: %+v, want runs %v (%s)", image, c.host, i, got, want, c.source)
+					t.Errorf("image %s on host %s with %s isolation: %+v, want runs %v (%s)", image, c.host, i, got,
+						want, c.source)
 				}
 			}
 		}
@@ -72,7 +81,8 @@ func TestMatchRules(t *testing.T) {
 		{"10.0.20348.1", "10.0.26100.1", HyperV, ruleNewer},
 		{"10.0.26100.1", "10.0.20348.1", Process, ruleStable},
 		{"10.0.26100.1", "10.0.22621.1", Process, ruleStable},
-		{"10.0.26200.1", "10.0.20348.1", Process, ruleStable}, // containerd/platforms: a host after the last long-term release
+		// containerd/platforms: a host after the last long-term release
+		{"10.0.26200.1", "10.0.20348.1", Process, ruleStable},
 		{"10.0.26200.1", "10.0.17763.1", Process, ruleOlder},
 		{"10.0.20348.1", "10.0.17763.1", Process, ruleOlder},
 		{"10.0.20348.1", "10.0.16299.15", HostProcess, ruleHostProcess},
@@ -95,7 +105,9 @@ func TestCheck(t *testing.T) {
 		}
 		return i
 	}
-	linux := Image{Index: true, Platforms: []Platform{{OS: "linux", Architecture: "amd64", Version: ""}, {OS: "linux", Architecture: "arm64", Version: ""}}}
+	linux := Image{Index: true,
+		Platforms: []Platform{{OS: "linux", Architecture: "amd64", Version: ""},
+			{OS: "linux", Architecture: "arm64", Version: ""}}}
 	single := windows("10.0.17763.1")
 	single.Index = false
 	unnamed := windows("10.0.17763.1")
@@ -111,11 +123,14 @@ func TestCheck(t *testing.T) {
 		variant   string // of the answer
 	}{
 		{"the same build", windows("10.0.17763.1", "10.0.20348.1"), Server2022, Process, Runs, "10.0.20348.1"},
-		{"the newest that fits", windows("10.0.20348.1", "10.0.26100.1", "10.0.17763.1"), Server2025, Process, Runs, "10.0.26100.1"},
+		{"the newest that fits", windows("10.0.20348.1", "10.0.26100.1", "10.0.17763.1"), Server2025, Process, Runs,
+			"10.0.26100.1"},
 		{"2022 on 2025", windows("10.0.20348.1", "10.0.17763.1"), Server2025, Process, Runs, "10.0.20348.1"},
 		{"2025 on 2022", windows("10.0.26100.1"), Server2022, Process, NotRun, "10.0.26100.1"},
-		{"older comes nearer than newer", windows("10.0.26100.1", "10.0.16299.1", "10.0.17763.1"), Server2022, Process, NotRun, "10.0.17763.1"},
-		{"of newer ones the oldest is nearest", windows("10.0.26100.1", "10.0.25398.1"), Server2022, Process, NotRun, "10.0.25398.1"},
+		{"older comes nearer than newer", windows("10.0.26100.1", "10.0.16299.1", "10.0.17763.1"), Server2022, Process,
+			NotRun, "10.0.17763.1"},
+		{"of newer ones the oldest is nearest", windows("10.0.26100.1", "10.0.25398.1"), Server2022, Process, NotRun,
+			"10.0.25398.1"},
 		{"an older one with Hyper-V", windows("10.0.17763.1"), Server2022, HyperV, Runs, "10.0.17763.1"},
 		{"no version: taken on trust", windows(""), Server2022, Process, Unknown, ""},
 		{"one without a version among others", windows("10.0.17763.1", ""), Server2022, Process, Unknown, ""},
@@ -124,14 +139,16 @@ func TestCheck(t *testing.T) {
 		{"nothing known", Image{Index: true}, Server2022, Process, Unknown, ""},
 		{"no index, another build", single, Server2022, Process, NotRun, "10.0.17763.1"},
 		{"no index, HostProcess", single, Server2022, HostProcess, Runs, "10.0.17763.1"},
-		{"an index, HostProcess: the runtime does not pull it", windows("10.0.17763.1"), Server2022, HostProcess, NotRun, "10.0.17763.1"},
+		{"an index, HostProcess: the runtime does not pull it", windows("10.0.17763.1"), Server2022, HostProcess,
+			NotRun, "10.0.17763.1"},
 		{"a handler that nobody knows", windows("10.0.17763.1"), Server2022, UnknownIsolation, Unknown, ""},
 		{"a host that nobody knows", windows("10.0.17763.1"), 0, Process, Unknown, ""},
 		{"for Linux only", linux, Server2022, Process, NotRun, ""},
 		{"for another processor", arm, Server2022, Process, NotRun, "10.0.20348.1"},
 	} {
 		got := Check(c.image, Host{Version: Version{c.host, -1}, Architecture: "amd64"}, c.isolation)
-		if got.Outcome != c.want || got.Platform.Version != c.variant || (c.want == NotRun) != (got.Rule.Text != "" && !got.Rule.Runs) {
+		if got.Outcome != c.want || got.Platform.Version != c.variant ||
+			(c.want == NotRun) != (got.Rule.Text != "" && !got.Rule.Runs) {
 			t.Errorf("%s: %+v, want %s by %s", c.name, got, c.want, c.variant)
 		}
 	}
@@ -140,14 +157,16 @@ func TestCheck(t *testing.T) {
 func TestParse(t *testing.T) {
 	for text, want := range map[string]Version{
 		"10.0.20348.3695": {20348, 3695}, "10.0.20348": {20348, -1}, "10.0.20348.0": {20348, 0},
-		"": {}, "10.0": {}, "10.0.x": {}, "10.0.70000": {}, "10.0.0": {}, "10.1.20348": {}, "6.3.9600": {}, "10.0.20348.1.2": {}, "10.0.-1": {}, "10.0.1.-1": {},
+		"": {}, "10.0": {}, "10.0.x": {}, "10.0.70000": {}, "10.0.0": {}, "10.1.20348": {}, "6.3.9600": {},
+		"10.0.20348.1.2": {}, "10.0.-1": {}, "10.0.1.-1": {},
 	} {
 		got, ok := ParseVersion(text)
 		if got != want || ok != (want != Version{}) {
 			t.Errorf("version %q: %+v, %v", text, got, ok)
 		}
 	}
-	for text, want := range map[string]Build{"20348": Server2022, "10.0.20348.1": Server2022, "ltsc2019": Server2019, " LTSC2025 ": Server2025, "": 0, "2022": 2022, "20348.1": 0, "x": 0} {
+	for text, want := range map[string]Build{"20348": Server2022, "10.0.20348.1": Server2022, "ltsc2019": Server2019,
+		" LTSC2025 ": Server2025, "": 0, "2022": 2022, "20348.1": 0, "x": 0} {
 		got, err := ParseBuild(text)
 		if got != want || (err != nil) != (want == 0) {
 			t.Errorf("build %q: %v, %v", text, got, err)
@@ -156,18 +175,24 @@ func TestParse(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	if got := List([]Build{Server2025, Server2019, Server2019, 12345}); got != "12345, 17763 (Windows Server 2019), 26100 (Windows Server 2025)" {
+	if got := List([]Build{Server2025, Server2019, Server2019,
+		12345}); got != "12345, 17763 (Windows Server 2019), 26100 (Windows Server 2025)" {
 		t.Errorf("list %q", got)
 	}
-	if got := fmt.Sprint(Fitting(Server2025, Process), Fitting(Server2019, Process), Fitting(26200, Process)); got != "[20348 (Windows Server 2022) 25398 (Windows Server, version 23H2) 26100 (Windows Server 2025)] "+
+	if got := fmt.Sprint(Fitting(Server2025, Process), Fitting(Server2019, Process),
+		Fitting(26200,
+			Process)); got != "[20348 (Windows Server 2022) 25398 (Windows Server, version 23H2) 26100 (Windows Server 2025)] "+
 		"[17763 (Windows Server 2019)] [20348 (Windows Server 2022) 25398 (Windows Server, version 23H2) 26100 (Windows Server 2025) 26200]" {
 		t.Errorf("fitting %s", got)
 	}
-	i := Image{Index: true, Platforms: []Platform{{OS: "windows", Architecture: "amd64", Version: "10.0.20348.1"}, {OS: "linux", Architecture: "amd64", Version: ""}, {OS: "windows", Architecture: "amd64", Version: "10.0.17763.1"}}}
+	i := Image{Index: true, Platforms: []Platform{{OS: "windows", Architecture: "amd64", Version: "10.0.20348.1"},
+		{OS: "linux", Architecture: "amd64", Version: ""},
+		{OS: "windows", Architecture: "amd64", Version: "10.0.17763.1"}}}
 	if got := i.Contents(); got != "Windows builds 17763 (Windows Server 2019), 20348 (Windows Server 2022)" {
 		t.Errorf("contents %q", got)
 	}
-	for handler, want := range map[string]Isolation{"": Process, "runhcs-wcow-process": Process, "runhcs-wcow-hypervisor": HyperV, "runhcs-wcow-hypervisor-17763": HyperV, "runsc": UnknownIsolation} {
+	for handler, want := range map[string]Isolation{"": Process, "runhcs-wcow-process": Process,
+		"runhcs-wcow-hypervisor": HyperV, "runhcs-wcow-hypervisor-17763": HyperV, "runsc": UnknownIsolation} {
 		if got := IsolationOf(handler); got != want {
 			t.Errorf("handler %q: %s", handler, got)
 		}
@@ -178,7 +203,8 @@ func TestWords(t *testing.T) {
 // Row 1.05.
 func TestTooOld(t *testing.T) {
 	for b, want := range map[Build][]string{
-		Server2016: {"14393 (Windows Server 2016)", "the oldest is 17763 (Windows Server 2019)", "network compartment (first in 16299", "symbolic links (first in 17134",
+		Server2016: {"14393 (Windows Server 2016)", "the oldest is 17763 (Windows Server 2019)",
+			"network compartment (first in 16299", "symbolic links (first in 17134",
 			"HCN", "overlay", "direct server return", "HostProcess containers (first in 17763"},
 		Server1709: {"symbolic links (first in 17134", "HCN"},
 		Server1803: {"HCN", "HostProcess"},

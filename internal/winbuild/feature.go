@@ -14,10 +14,13 @@ type Feature struct {
 
 // features, by their first build.
 var features = []Feature{
-	{"pods of several containers, which share a network compartment", Server1709, "Kubernetes documentation for 1.9, \"Using Windows Server Containers\""},
-	{"volumes of ConfigMaps, Secrets and tokens, whose files are symbolic links", Server1803, "Kubernetes documentation for 1.9, \"Using Windows Server Containers\""},
+	{"pods of several containers, which share a network compartment", Server1709,
+		"Kubernetes documentation for 1.9, \"Using Windows Server Containers\""},
+	{"volumes of ConfigMaps, Secrets and tokens, whose files are symbolic links", Server1803,
+		"Kubernetes documentation for 1.9, \"Using Windows Server Containers\""},
 	{"pod sandboxes of containerd", Server2019, "hcsshim containerd-shim-runhcs-v1: no pods before RS5"},
-	{"HCN, the second API of the Host Networking Service (version 9.2)", Server2019, "hcsshim hcn/hcnglobals.go V2ApiSupport"},
+	{"HCN, the second API of the Host Networking Service (version 9.2)", Server2019,
+		"hcsshim hcn/hcnglobals.go V2ApiSupport"},
 	{"overlay networks with remote subnets (HNS 9.2)", Server2019, "hcsshim hcn/hcnglobals.go RemoteSubnetVersion"},
 	{"direct server return of load balancers (HNS 9.3)", Server2019, "hcsshim hcn/hcnglobals.go DSRVersion"},
 	{"HostProcess containers", Server2019, "hcsshim internal/jobcontainers: part of containerd's pods"},
@@ -45,7 +48,8 @@ func (e *TooOldError) Error() string {
 	for _, f := range Missing(e.Build) {
 		lacks = append(lacks, fmt.Sprintf("%s (first in %s)", f.Name, f.First))
 	}
-	return fmt.Sprintf("build %s of Windows is too old for a node: the oldest is %s; it lacks: %s", e.Build, OldestNode, strings.Join(lacks, "; "))
+	return fmt.Sprintf("build %s of Windows is too old for a node: the oldest is %s; it lacks: %s", e.Build, OldestNode,
+		strings.Join(lacks, "; "))
 }
 
 // CheckNode returns a *TooOldError for a build that cannot be a node. Zero, a build that is not known, passes.

@@ -24,7 +24,8 @@ func (p Platform) String() string {
 
 // Image is what a registry says of the variants of an image.
 type Image struct {
-	// Index reports whether the image has an index. Without one there is one variant, and a runtime does not compare its platform.
+	// Index reports whether the image has an index. Without one there is one variant, and a runtime does not compare
+	// its platform.
 	Index bool `json:"index"`
 	// Platforms are the variants whose platform is given.
 	Platforms []Platform `json:"platforms"`
@@ -68,7 +69,8 @@ func (o Outcome) String() string { return [...]string{"unknown", "runs", "does n
 // Answer is whether an image runs on a host, with the variant and the rule that decide it.
 type Answer struct {
 	Outcome Outcome
-	// Platform is the variant that runs. If none does, it is the newest that is not newer than the host, or else the oldest.
+	// Platform is the variant that runs. If none does, it is the newest that is not newer than the host, or else the
+	// oldest.
 	Platform Platform
 	Rule     Rule
 }
@@ -77,13 +79,14 @@ type Answer struct {
 var rulePlatform = Rule{false, "a Windows node runs images for windows and its own processor architecture only",
 	"github.com/containerd/platforms compare.go"}
 
-// Check returns whether an image runs on a host with an isolation. The answer is Unknown if a variant has no version or no platform, or
-// if the host's build or the isolation is not known.
+// Check returns whether an image runs on a host with an isolation. The answer is Unknown if a variant has no version
+// or no platform, or if the host's build or the isolation is not known.
 func Check(image Image, host Host, i Isolation) Answer {
 	if i == UnknownIsolation || host.Version.Build == 0 || image.Unnamed || len(image.Platforms) == 0 {
 		return Answer{}
 	}
-	if i == HostProcess { // any image runs, but a runtime can pull an index only if a variant of it fits in process isolation
+	// any image runs, but a runtime can pull an index only if a variant of it fits in process isolation
+	if i == HostProcess {
 		if !image.Index {
 			return Answer{Runs, image.Platforms[0], ruleHostProcess}
 		}
@@ -126,7 +129,8 @@ func newer(a, b Answer) Answer {
 	return a
 }
 
-// nearer returns the answer whose build is better as Answer.Platform, if neither runs. The zero Answer loses to any other.
+// nearer returns the answer whose build is better as Answer.Platform, if neither runs. The zero Answer loses to any
+// other.
 func nearer(a, b Answer, host Version) Answer {
 	if a.Outcome == Unknown {
 		return b

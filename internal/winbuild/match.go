@@ -28,9 +28,9 @@ func (i Isolation) String() string {
 	return "unknown"
 }
 
-// IsolationOf returns the isolation that a handler of containerd on Windows gives. The two names are those of containerd's
-// default configuration (internal/cri/config/config_windows.go); administrators name others after the same pattern, for example
-// runhcs-wcow-hypervisor-17763 in AKS.
+// IsolationOf returns the isolation that a handler of containerd on Windows gives. The two names are those of
+// containerd's default configuration (internal/cri/config/config_windows.go); administrators name others after the
+// same pattern, for example runhcs-wcow-hypervisor-17763 in AKS.
 func IsolationOf(handler string) Isolation {
 	switch {
 	case handler == "", handler == "runhcs-wcow-process":
@@ -60,25 +60,30 @@ const (
 
 // The rules. Every pair of builds falls under exactly one for each isolation.
 var (
-	ruleNewer    = Rule{false, "an image of a newer build than the host's runs in no isolation", compatibilityPage}
-	ruleHyperV   = Rule{true, "with Hyper-V isolation a host runs images of its own build and of older ones", compatibilityPage}
-	ruleSame     = Rule{true, "a host runs images of its own build; the revision does not matter from 1809 on", compatibilityPage}
-	ruleRevision = Rule{false, "before version 1809 the revision of the image must be that of the host, too", compatibilityPage}
-	ruleStable   = Rule{true, "from Windows Server 2022 on, a host also runs images of older builds, back to the previous long-term release",
+	ruleNewer  = Rule{false, "an image of a newer build than the host's runs in no isolation", compatibilityPage}
+	ruleHyperV = Rule{true, "with Hyper-V isolation a host runs images of its own build and of older ones",
+		compatibilityPage}
+	ruleSame = Rule{true, "a host runs images of its own build; the revision does not matter from 1809 on",
+		compatibilityPage}
+	ruleRevision = Rule{false, "before version 1809 the revision of the image must be that of the host, too",
+		compatibilityPage}
+	ruleStable = Rule{true,
+		"from Windows Server 2022 on, a host also runs images of older builds, back to the previous long-term release",
 		portabilityPage}
 	ruleOlder       = Rule{false, "an image of an older build needs Hyper-V isolation", compatibilityPage}
-	ruleHostProcess = Rule{true, "a HostProcess container takes only files from its image, of whatever build", hostProcessPage}
+	ruleHostProcess = Rule{true, "a HostProcess container takes only files from its image, of whatever build",
+		hostProcessPage}
 )
 
-// stable are the long-term releases with a stable interface between the parts of Windows in the image and those on the host, oldest
-// first.
+// stable are the long-term releases with a stable interface between the parts of Windows in the image and those on the
+// host, oldest first.
 var stable = []Build{Server2022, Server2025}
 
 // firstFreeRevision is the first build that does not compare revisions.
 const firstFreeRevision = Server2019
 
-// Match returns the rule for a container of an image on a host. For UnknownIsolation it returns the zero Rule, from which nothing
-// follows.
+// Match returns the rule for a container of an image on a host. For UnknownIsolation it returns the zero Rule, from
+// which nothing follows.
 func Match(host, image Version, i Isolation) Rule {
 	switch {
 	case i == HostProcess:
@@ -90,7 +95,8 @@ func Match(host, image Version, i Isolation) Rule {
 	case i == HyperV:
 		return ruleHyperV
 	case image.Build == host.Build:
-		if host.Build < firstFreeRevision && image.Revision >= 0 && host.Revision >= 0 && image.Revision != host.Revision {
+		if host.Build < firstFreeRevision && image.Revision >= 0 && host.Revision >= 0 &&
+			image.Revision != host.Revision {
 			return ruleRevision
 		}
 		return ruleSame
@@ -100,12 +106,12 @@ func Match(host, image Version, i Isolation) Rule {
 	return ruleOlder
 }
 
-// oldestStable returns the oldest build whose images a host runs in process isolation by the stable interface: the long-term
-// release before the host's own. For a host before Windows Server 2022 it is the host's build itself.
+// oldestStable returns the oldest build whose images a host runs in process isolation by the stable interface: the
+// long-term release before the host's own. For a host before Windows Server 2022 it is the host's build itself.
 //
-// This is the rule of containerd/platforms (platform_windows_compat.go). That of hcsshim (osversion/platform_compat_windows.go) differs
-// for hosts newer than the newest long-term release in its list: there it begins with that release. No release of Windows Server is
-// that new yet.
+// This is the rule of containerd/platforms (platform_windows_compat.go). That of hcsshim
+// (osversion/platform_compat_windows.go) differs for hosts newer than the newest long-term release in its list: there
+// it begins with that release. No release of Windows Server is that new yet.
 func oldestStable(host Build) Build {
 	if host < stable[0] {
 		return host
@@ -119,8 +125,8 @@ func oldestStable(host Build) Build {
 	return stable[max(at-1, 0)]
 }
 
-// Fitting returns the releases whose images a host runs in this isolation, oldest first. The host's own build is among them also
-// if it is no release.
+// Fitting returns the releases whose images a host runs in this isolation, oldest first. The host's own build is among
+// them also if it is no release.
 func Fitting(host Build, i Isolation) []Build {
 	var out []Build
 	for _, b := range Releases() {

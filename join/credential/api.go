@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// API speaks to an API server in JSON. It is for the few requests by which a machine becomes a node; a client of client-go would need a
-// kubeconfig for each identity.
+// API speaks to an API server in JSON. It is for the few requests by which a machine becomes a node; a client of
+// client-go would need a kubeconfig for each identity.
 type API struct {
 	server string
 	token  string
@@ -96,7 +96,8 @@ func (a *API) Patch(ctx context.Context, path string, patch any) error {
 	return a.Do(ctx, http.MethodPatch, path, patch, nil)
 }
 
-// Do sends a request with in as its body, nil for none, and reads the answer into out, nil for nobody. The body of a PATCH is a merge patch.
+// Do sends a request with in as its body, nil for none, and reads the answer into out, nil for nobody. The body of a
+// PATCH is a merge patch.
 func (a *API) Do(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -164,19 +165,24 @@ func unreachable(server string, err error) error {
 	var dns *net.DNSError
 	var record tls.RecordHeaderError
 	var authority x509.UnknownAuthorityError
+
 	switch text := err.Error(); {
 	case errors.As(err, &dns):
 		why, cure = "the name "+dns.Name+" is not known to this machine's name servers", "give the address"
-	case errors.As(err, &record), strings.Contains(text, "server gave HTTP response"), strings.Contains(text, "first record does not look like a TLS handshake"):
+	case errors.As(err, &record), strings.Contains(text, "server gave HTTP response"),
+		strings.Contains(text, "first record does not look like a TLS handshake"):
 		why, cure = "it does not speak TLS", "give the port of the API server, usually 6443"
 	case errors.As(err, &authority):
-		why, cure = "its certificate is not from the cluster's certificate authority", "ask the control plane for the address of the API server"
+		why, cure = "its certificate is not from the cluster's certificate authority",
+			"ask the control plane for the address of the API server"
 	case strings.Contains(text, "refused"):
 		why = "connection refused"
-	case strings.Contains(text, "no route to host"), strings.Contains(text, "network is unreachable"), strings.Contains(text, "unreachable network"):
+	case strings.Contains(text, "no route to host"), strings.Contains(text, "network is unreachable"),
+		strings.Contains(text, "unreachable network"):
 		why = "no route to it"
 	case errors.As(err, &netErr) && netErr.Timeout(), errors.Is(err, context.DeadlineExceeded):
 		why = "no answer in time"
 	}
-	return fmt.Errorf("%w (%w)", &Problem{Check: "ApiServer", Text: fmt.Sprintf("cannot reach %s: %s", server, why), Cure: cure}, ErrUnreachable)
+	return fmt.Errorf("%w (%w)",
+		&Problem{Check: "ApiServer", Text: fmt.Sprintf("cannot reach %s: %s", server, why), Cure: cure}, ErrUnreachable)
 }

@@ -43,9 +43,9 @@ const (
 	clusterInfo   = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 )
 
-// Discover reads the cluster's address and authority from its public ConfigMap cluster-info, and verifies them: by the signature made
-// with the token's secret, and by the pins. The cluster is returned with an error too; it then holds the clock's difference only.
-// Errors are of type *Problem, or wrap one.
+// Discover reads the cluster's address and authority from its public ConfigMap cluster-info, and verifies them: by the
+// signature made with the token's secret, and by the pins. The cluster is returned with an error too; it then holds
+// the clock's difference only. Errors are of type *Problem, or wrap one.
 func (d Discovery) Discover(ctx context.Context) (*Cluster, error) {
 	server := "https://" + d.Endpoint
 	open := anonymous(server, nil)
@@ -86,7 +86,8 @@ func (d Discovery) again(ctx context.Context, server string, found *info, signed
 		return err
 	}
 	if second.Data["kubeconfig"] != signed {
-		return &Problem{Check: "Discovery", Text: "the cluster's information was another one when it was read again over verified TLS: somebody stands between this machine and the API server"}
+		return &Problem{Check: "Discovery",
+			Text: "the cluster's information was another one when it was read again over verified TLS: somebody stands between this machine and the API server"}
 	}
 	return nil
 }
@@ -113,14 +114,17 @@ func (d Discovery) signedInfo(ctx context.Context, a *API) (string, error) {
 				return "", err
 			}
 			if jws != "" && !signedBy(jws, text, d.Token) {
-				return "", &Problem{Check: "Discovery", Text: "failed to verify JWS signature of received cluster info object, can't trust this API Server: wrong token secret",
+				return "", &Problem{Check: "Discovery",
+					Text: "failed to verify JWS signature of received cluster info object, can't trust this API Server: wrong token secret",
 					Cure: "kubeadm token create --print-join-command"}
 			}
 			if jws != "" {
 				return text, nil
 			}
 			if time.Since(start) >= patience {
-				return "", &Problem{Check: "Discovery", Text: fmt.Sprintf("token id %q is invalid for this cluster or it has expired. Use \"kubeadm token create\" on the control-plane node to create a new valid token", d.Token.ID)}
+				return "", &Problem{Check: "Discovery",
+					Text: fmt.Sprintf(
+						"token id %q is invalid for this cluster or it has expired. Use \"kubeadm token create\" on the control-plane node to create a new valid token", d.Token.ID)}
 			}
 		}
 
@@ -150,15 +154,22 @@ func readInfo(ctx context.Context, a *API) (*v1.ConfigMap, error) {
 	err := a.Do(ctx, http.MethodGet, clusterInfo, nil, &m)
 	switch code := Code(err); {
 	case code == http.StatusNotFound, code == http.StatusForbidden, code == http.StatusUnauthorized:
-		return nil, &Problem{Check: "Discovery", Text: "this API server is not set up for kubeadm tokens (no cluster-info in kube-public)", Cure: "--discovery-file FILE, with a kubeconfig of the cluster"}
+		return nil, &Problem{Check: "Discovery",
+			Text: "this API server is not set up for kubeadm tokens (no cluster-info in kube-public)",
+			Cure: "--discovery-file FILE, with a kubeconfig of the cluster"}
 	case code >= http.StatusInternalServerError:
-		return nil, fmt.Errorf("%w (%w)", &Problem{Check: "ApiServer", Text: fmt.Sprintf("%s answers %d: %v", a.server, code, err)}, ErrUnreachable)
+		return nil, fmt.Errorf("%w (%w)",
+			&Problem{Check: "ApiServer", Text: fmt.Sprintf("%s answers %d: %v", a.server, code, err)}, ErrUnreachable)
 	case err != nil && !errors.Is(err, ErrUnreachable):
-		return nil, &Problem{Check: "Discovery", Text: fmt.Sprintf("%s is no API server of Kubernetes: %v", a.server, err), Cure: "give the address and port of the API server"}
+		return nil, &Problem{Check: "Discovery",
+			Text: fmt.Sprintf("%s is no API server of Kubernetes: %v", a.server, err),
+			Cure: "give the address and port of the API server"}
 	case err != nil:
 		return nil, err
 	case m.Data["kubeconfig"] == "":
-		return nil, &Problem{Check: "Discovery", Text: "this API server is not set up for kubeadm tokens (cluster-info has no kubeconfig)", Cure: "--discovery-file FILE, with a kubeconfig of the cluster"}
+		return nil, &Problem{Check: "Discovery",
+			Text: "this API server is not set up for kubeadm tokens (cluster-info has no kubeconfig)",
+			Cure: "--discovery-file FILE, with a kubeconfig of the cluster"}
 	}
 	return &m, nil
 }

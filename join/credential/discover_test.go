@@ -62,7 +62,8 @@ func (c *control) ca() []byte {
 }
 
 func (c *control) kubeconfig() string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: \"\"\n  cluster: {server: %s, certificate-authority-data: %s}\n",
+	return fmt.Sprintf(
+		"apiVersion: v1\nkind: Config\nclusters:\n- name: \"\"\n  cluster: {server: %s, certificate-authority-data: %s}\n",
 		c.URL, base64.StdEncoding.EncodeToString(c.ca()))
 }
 
@@ -85,7 +86,8 @@ func (c *control) discovery(t *testing.T, token string, pins ...string) Discover
 	if pins == nil {
 		pins = []string{Pin(c.Certificate())}
 	}
-	return Discovery{Endpoint: strings.TrimPrefix(c.URL, "https://"), Token: parsed, Pins: pins, poll: time.Millisecond, patience: 20 * time.Millisecond}
+	return Discovery{Endpoint: strings.TrimPrefix(c.URL, "https://"), Token: parsed, Pins: pins, poll: time.Millisecond,
+		patience: 20 * time.Millisecond}
 }
 
 func TestDiscover(t *testing.T) {
@@ -110,7 +112,8 @@ func otherCA(t *testing.T) (*x509.Certificate, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "other"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "other"},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -122,17 +125,19 @@ func otherCA(t *testing.T) (*x509.Certificate, []byte) {
 	return c, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// TestDiscoverPinned: of a bundle only the certificates that are pinned are trusted and kept. Whoever has the token can sign a bundle with an
-// authority of their own beside that of the cluster.
+// TestDiscoverPinned: of a bundle only the certificates that are pinned are trusted and kept. Whoever has the token
+// can sign a bundle with an authority of their own beside that of the cluster.
 func TestDiscoverPinned(t *testing.T) {
 	c := newControl(t)
 	other, otherPEM := otherCA(t)
 	own := string(c.ca())
 	bundle := func(parts ...string) *v1.ConfigMap {
-		return clusterInfoOf(strings.ReplaceAll(c.kubeconfig(), base64.StdEncoding.EncodeToString(c.ca()), base64.StdEncoding.EncodeToString([]byte(strings.Join(parts, "")))), testToken)
+		return clusterInfoOf(strings.ReplaceAll(c.kubeconfig(), base64.StdEncoding.EncodeToString(c.ca()),
+			base64.StdEncoding.EncodeToString([]byte(strings.Join(parts, "")))), testToken)
 	}
 
-	for name, parts := range map[string][]string{"last": {own, string(otherPEM)}, "first": {string(otherPEM), "# a remark\n", own}} {
+	for name, parts := range map[string][]string{"last": {own, string(otherPEM)},
+		"first": {string(otherPEM), "# a remark\n", own}} {
 		c.info = bundle(parts...)
 		found, err := c.discovery(t, testToken).Discover(t.Context())
 		if err != nil || string(found.CA) != own || found.CAHash != Pin(c.Certificate()) {
@@ -140,7 +145,8 @@ func TestDiscoverPinned(t *testing.T) {
 		}
 	}
 	c.info = bundle(string(otherPEM), own)
-	if found, err := c.discovery(t, testToken, Pin(other), Pin(c.Certificate())).Discover(t.Context()); err != nil || string(found.CA) != string(otherPEM)+own {
+	if found, err := c.discovery(t, testToken, Pin(other), Pin(c.Certificate())).Discover(t.Context()); err != nil ||
+		string(found.CA) != string(otherPEM)+own {
 		t.Errorf("both are pinned: %v, %v", err, found)
 	}
 
@@ -153,8 +159,10 @@ func TestDiscoverPinned(t *testing.T) {
 		t.Error("a bundle without a pinned certificate was taken")
 	}
 
-	// The server is that of who has the token: its certificate is in the bundle, and the pinned one, which is public, too.
-	if _, err := c.discovery(t, testToken, Pin(other)).Discover(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+	// The server is that of who has the token: its certificate is in the bundle, and the pinned one, which is public,
+	// too.
+	if _, err := c.discovery(t, testToken, Pin(other)).Discover(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a server whose authority is not pinned: %v", err)
 	}
 }
@@ -170,17 +178,26 @@ func TestDiscoverFails(t *testing.T) {
 		check string
 		text  string
 	}{
-		"wrong hash":    {testToken, []string{zeros}, func(*control) {}, "Discovery", "wrong --discovery-token-ca-cert-hash, or not your API server"},
-		"unknown id":    {"aaaaaa.0123456789abcdef", nil, func(*control) {}, "Discovery", `token id "aaaaaa" is invalid for this cluster or it has expired`},
-		"wrong secret":  {"abcdef.ffffffffffffffff", nil, func(*control) {}, "Discovery", "failed to verify JWS signature of received cluster info object, can't trust this API Server: wrong token secret"},
-		"no ConfigMap":  {testToken, nil, func(c *control) { c.info = nil }, "Discovery", "not set up for kubeadm tokens (no cluster-info in kube-public)"},
-		"no kubeconfig": {testToken, nil, func(c *control) { c.info = &v1.ConfigMap{} }, "Discovery", "cluster-info has no kubeconfig"},
-		"in between":    {testToken, nil, func(c *control) { c.second = clusterInfoOf(c.kubeconfig()+"# else\n", testToken) }, "Discovery", "somebody stands between"},
+		"wrong hash": {testToken, []string{zeros}, func(*control) {}, "Discovery",
+			"wrong --discovery-token-ca-cert-hash, or not your API server"},
+		"unknown id": {"aaaaaa.0123456789abcdef", nil, func(*control) {}, "Discovery",
+			`token id "aaaaaa" is invalid for this cluster or it has expired`},
+		"wrong secret": {"abcdef.ffffffffffffffff", nil, func(*control) {}, "Discovery",
+			"failed to verify JWS signature of received cluster info object, can't trust this API Server: wrong token secret"},
+		"no ConfigMap": {testToken, nil, func(c *control) { c.info = nil }, "Discovery",
+			"not set up for kubeadm tokens (no cluster-info in kube-public)"},
+		"no kubeconfig": {testToken, nil, func(c *control) { c.info = &v1.ConfigMap{} }, "Discovery",
+			"cluster-info has no kubeconfig"},
+		"in between": {testToken, nil,
+			func(c *control) { c.second = clusterInfoOf(c.kubeconfig()+"# else\n", testToken) }, "Discovery",
+			"somebody stands between"},
 		"names a file": {testToken, nil, func(c *control) {
-			named := strings.Replace(c.kubeconfig(), "certificate-authority-data: ", "certificate-authority: /dev/zero # ", 1)
+			named := strings.Replace(c.kubeconfig(), "certificate-authority-data: ",
+				"certificate-authority: /dev/zero # ", 1)
 			c.info = clusterInfoOf(strings.Replace(named, "}", "\n  }", 1), testToken)
 		}, "Discovery", `names the file "/dev/zero" in place of certificate-authority-data`},
-		"algorithm none": {testToken, nil, func(c *control) { c.info.Data["jws-kubeconfig-abcdef"] = unsigned() }, "Discovery", "failed to verify JWS"},
+		"algorithm none": {testToken, nil, func(c *control) { c.info.Data["jws-kubeconfig-abcdef"] = unsigned() },
+			"Discovery", "failed to verify JWS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newControl(t)
@@ -230,9 +247,11 @@ func TestUnreachable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the silent one: it bounds the first try
 			defer cancel()
-			_, err := Discovery{Endpoint: try.endpoint, Token: token, SkipCA: true, poll: time.Millisecond, patience: time.Second}.Discover(ctx)
+			_, err := Discovery{Endpoint: try.endpoint, Token: token, SkipCA: true, poll: time.Millisecond,
+				patience: time.Second}.Discover(ctx)
 			var p *Problem
-			if !errors.As(err, &p) || p.Check != "ApiServer" || !strings.Contains(p.Text, "cannot reach https://"+try.endpoint+": "+try.text) {
+			if !errors.As(err, &p) || p.Check != "ApiServer" ||
+				!strings.Contains(p.Text, "cannot reach https://"+try.endpoint+": "+try.text) {
 				t.Errorf("error %v, want %s", err, try.text)
 			}
 		})
@@ -250,7 +269,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("ParsePins(%q) has no error", bad)
 		}
 	}
-	for text, want := range map[string]string{"10.0.0.1": "10.0.0.1:6443", "10.0.0.1:443": "10.0.0.1:443", "https://api.example/": "api.example:6443", "[fd00::1]": "[fd00::1]:6443"} {
+	for text, want := range map[string]string{"10.0.0.1": "10.0.0.1:6443", "10.0.0.1:443": "10.0.0.1:443",
+		"https://api.example/": "api.example:6443", "[fd00::1]": "[fd00::1]:6443"} {
 		if got, err := Endpoint(text); err != nil || got != want {
 			t.Errorf("Endpoint(%q) = %q, %v; want %q", text, got, err, want)
 		}
@@ -259,14 +279,16 @@ func TestParse(t *testing.T) {
 
 // TestFileOverTLS: a discovery file comes over TLS alone, also behind a redirect.
 func TestFileOverTLS(t *testing.T) {
-	open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "stolen") }))
+	open := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "stolen") }))
 	defer open.Close()
 	closed := httptest.NewTLSServer(http.RedirectHandler(open.URL, http.StatusFound))
 	defer closed.Close()
 	had := onlyTLS.Transport
 	onlyTLS.Transport = closed.Client().Transport
 	defer func() { onlyTLS.Transport = had }()
-	if text, err := readPath(t.Context(), closed.URL); err == nil || !strings.Contains(err.Error(), "only https is safe") {
+	if text, err := readPath(t.Context(), closed.URL); err == nil ||
+		!strings.Contains(err.Error(), "only https is safe") {
 		t.Errorf("%q, %v", text, err)
 	}
 }

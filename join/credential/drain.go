@@ -14,10 +14,11 @@ import (
 
 const evictPeriod = time.Second
 
-// Drain marks the client's own node as unschedulable and evicts its pods, until none is left or ctx ends. Disruption budgets hold. Pods of
-// DaemonSets and static pods stay. say is told what is waited for.
+// Drain marks the client's own node as unschedulable and evicts its pods, until none is left or ctx ends. Disruption
+// budgets hold. Pods of DaemonSets and static pods stay. say is told what is waited for.
 func (a *API) Drain(ctx context.Context, node string, say func(string)) error {
-	if err := a.Patch(ctx, "/api/v1/nodes/"+node, map[string]any{"spec": map[string]any{"unschedulable": true}}); err != nil {
+	if err := a.Patch(ctx, "/api/v1/nodes/"+node,
+		map[string]any{"spec": map[string]any{"unschedulable": true}}); err != nil {
 		return fmt.Errorf("cordoning node %s: %w", node, err)
 	}
 	for told := ""; ; {
@@ -40,10 +41,12 @@ func (a *API) Drain(ctx context.Context, node string, say func(string)) error {
 	}
 }
 
-// evict asks for the eviction of each pod of a node. It returns how many are left, and one of them with what its eviction said.
+// evict asks for the eviction of each pod of a node. It returns how many are left, and one of them with what its
+// eviction said.
 func (a *API) evict(ctx context.Context, node string) (left int, last string, err error) {
 	var pods v1.PodList
-	if err := a.Do(ctx, http.MethodGet, "/api/v1/pods?fieldSelector="+url.QueryEscape("spec.nodeName="+node), nil, &pods); err != nil {
+	if err := a.Do(ctx, http.MethodGet, "/api/v1/pods?fieldSelector="+url.QueryEscape("spec.nodeName="+node), nil,
+		&pods); err != nil {
 		return 0, "", fmt.Errorf("listing the pods of node %s: %w", node, err)
 	}
 
@@ -59,8 +62,10 @@ func (a *API) evict(ctx context.Context, node string) (left int, last string, er
 		if p.DeletionTimestamp != nil {
 			continue
 		}
-		eviction := policyv1.Eviction{TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"}, ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace}}
-		err := a.Do(ctx, http.MethodPost, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", p.Namespace, p.Name), eviction, nil)
+		eviction := policyv1.Eviction{TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
+			ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace}}
+		err := a.Do(ctx, http.MethodPost, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", p.Namespace, p.Name),
+			eviction, nil)
 		if code := Code(err); err != nil && code != http.StatusTooManyRequests && code != http.StatusNotFound {
 			return left, last, fmt.Errorf("evicting pod %s: %w", last, err)
 		} else if err != nil {

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// signedBy reports whether a detached JWS, "header..signature", signs content with the secret of the token. kubeadm's bootstrap signer
-// makes it with HS256 and the token's ID as key ID; nothing else is accepted, above all not the algorithm "none".
+// signedBy reports whether a detached JWS, "header..signature", signs content with the secret of the token. kubeadm's
+// bootstrap signer makes it with HS256 and the token's ID as key ID; nothing else is accepted, above all not the
+// algorithm "none".
 func signedBy(jws, content string, token Token) bool {
 	parts := strings.Split(jws, ".")
 	if len(parts) != 3 || parts[1] != "" {

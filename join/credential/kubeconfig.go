@@ -58,13 +58,15 @@ func parseClusterInfo(text string) (*info, error) {
 		return nil, &Problem{Check: "Discovery", Text: fmt.Sprintf("cluster-info holds no kubeconfig: %v", err)}
 	}
 	if len(k.Clusters) != 1 {
-		return nil, &Problem{Check: "Discovery", Text: fmt.Sprintf("the kubeconfig of cluster-info has %d clusters, and must have one", len(k.Clusters))}
+		return nil, &Problem{Check: "Discovery",
+			Text: fmt.Sprintf("the kubeconfig of cluster-info has %d clusters, and must have one", len(k.Clusters))}
 	}
 	// It is read before anybody knows who says it. A file that it names could be another machine's, or one without an
 	// end.
 	if file := k.Clusters[0].Cluster.CAFile; file != "" {
 		return nil, &Problem{Check: "Discovery",
-			Text: fmt.Sprintf("the kubeconfig of cluster-info names the file %q in place of certificate-authority-data", file)}
+			Text: fmt.Sprintf("the kubeconfig of cluster-info names the file %q in place of certificate-authority-data",
+				file)}
 	}
 	return k.cluster(0)
 }
@@ -72,14 +74,16 @@ func parseClusterInfo(text string) (*info, error) {
 func (k *kubeconfig) cluster(i int) (*info, error) {
 	c := k.Clusters[i].Cluster
 	if !strings.HasPrefix(c.Server, "https://") {
-		return nil, &Problem{Check: "Discovery", Text: fmt.Sprintf("the kubeconfig's server is %q, not https://…", c.Server)}
+		return nil, &Problem{Check: "Discovery",
+			Text: fmt.Sprintf("the kubeconfig's server is %q, not https://…", c.Server)}
 	}
 	ca, err := base64.StdEncoding.DecodeString(c.CA)
 	if err == nil && len(ca) == 0 && c.CAFile != "" {
 		ca, err = os.ReadFile(c.CAFile)
 	}
 	if err != nil {
-		return nil, &Problem{Check: "Discovery", Text: fmt.Sprintf("reading the kubeconfig's certificate authority: %v", err)}
+		return nil, &Problem{Check: "Discovery",
+			Text: fmt.Sprintf("reading the kubeconfig's certificate authority: %v", err)}
 	}
 	list, err := ParseCA(ca)
 	if err != nil {
@@ -184,7 +188,8 @@ func (k *kubeconfig) choose() (*FromFile, error) {
 // onlyTLS follows redirects to https alone.
 var onlyTLS = &http.Client{CheckRedirect: func(r *http.Request, via []*http.Request) error {
 	if r.URL.Scheme != "https" || len(via) >= 5 {
-		return fmt.Errorf("it redirects to %s, and only https is safe for a file that says whom to trust", r.URL.Redacted())
+		return fmt.Errorf("it redirects to %s, and only https is safe for a file that says whom to trust",
+			r.URL.Redacted())
 	}
 	return nil
 }}

@@ -1,5 +1,5 @@
-// Package credential finds a cluster that a user names by a token or a file, makes sure that it is the right one, and gets the
-// certificate by which the cluster knows a node. It keeps nothing on the disk.
+// Package credential finds a cluster that a user names by a token or a file, makes sure that it is the right one, and
+// gets the certificate by which the cluster knows a node. It keeps nothing on the disk.
 //
 //	token, hash ─▶ Discover ─▶ Cluster (address, certificate authority) ─▶ API ─▶ Request ─▶ certificate of the node
 //	                                                                        └────▶ ReadSettings: what kubeadm wrote for nodes

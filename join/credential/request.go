@@ -67,7 +67,8 @@ const (
 	approvalQuiet = 15 * time.Second
 )
 
-// ErrUsedUp is the error of a request whose key has a certificate already that does not serve any more: a new key is needed.
+// ErrUsedUp is the error of a request whose key has a certificate already that does not serve any more: a new key is
+// needed.
 var ErrUsedUp = errors.New("the certificate of this key cannot be used any more")
 
 // Name returns the name of the request: one for each key, so that a request that was sent before is found again.
@@ -80,8 +81,8 @@ func Name(key crypto.Signer) (string, error) {
 	return "node-csr-" + hex.EncodeToString(sum[:]), nil
 }
 
-// Get sends the request, unless it was sent before, and waits for the certificate until ctx ends. It returns the certificate as PEM.
-// While the API server does not answer it asks again.
+// Get sends the request, unless it was sent before, and waits for the certificate until ctx ends. It returns the
+// certificate as PEM. While the API server does not answer it asks again.
 func (r Request) Get(ctx context.Context) ([]byte, error) {
 	name, err := Name(r.Key)
 	if err != nil {
@@ -133,7 +134,8 @@ func (r Request) try(ctx context.Context, name string) ([]byte, error) {
 		}
 	}
 	if Code(err) == http.StatusUnauthorized {
-		return nil, &Problem{Check: "Discovery", Text: "the API server refuses the token: it has expired since", Cure: "kubeadm token create --print-join-command"}
+		return nil, &Problem{Check: "Discovery", Text: "the API server refuses the token: it has expired since",
+			Cure: "kubeadm token create --print-join-command"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("certificate request %s: %w", name, err)
@@ -176,7 +178,8 @@ const nodesGroup = "system:nodes"
 
 func (r Request) make(name string) (csr certsv1.CertificateSigningRequest, err error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader,
-		&x509.CertificateRequest{Subject: pkix.Name{CommonName: NodeUser(r.Node), Organization: []string{nodesGroup}}}, r.Key)
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: NodeUser(r.Node), Organization: []string{nodesGroup}}},
+		r.Key)
 	if err != nil {
 		return csr, fmt.Errorf("making a certificate request: %w", err)
 	}
@@ -190,9 +193,9 @@ func (r Request) make(name string) (csr certsv1.CertificateSigningRequest, err e
 	return csr, nil
 }
 
-// leastLife is what a certificate must have left: a node that starts with it must find the time to have it renewed, which its kubelet does
-// when a fifth is left, about. Of one that lives shorter than ten times as long, as clusters with a short --cluster-signing-duration issue
-// them, a tenth must be left.
+// leastLife is what a certificate must have left: a node that starts with it must find the time to have it renewed,
+// which its kubelet does when a fifth is left, about. Of one that lives shorter than ten times as long, as clusters
+// with a short --cluster-signing-duration issue them, a tenth must be left.
 const leastLife = time.Hour
 
 // Usable returns nil if a file with a certificate and its key serves a node of a cluster for a while; see leastLife.
@@ -224,7 +227,8 @@ func Usable(pair []byte, node string, ca []byte) (*x509.Certificate, error) {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		return cert, fmt.Errorf("it is not from this cluster's authority: %w", err)
 	}
 	return cert, nil

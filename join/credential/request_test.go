@@ -44,7 +44,8 @@ func newSigner(t *testing.T) *signer {
 	if s.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		t.Fatal(err)
 	}
-	s.ca = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour * 48),
+	s.ca = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour * 48),
 		IsCA: true, BasicConstraintsValid: true}
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(s.answer))
 	t.Cleanup(s.Close)
@@ -83,7 +84,8 @@ func (s *signer) answer(w http.ResponseWriter, r *http.Request) {
 
 func (s *signer) issue() {
 	if s.denied {
-		s.csr.Status.Conditions = []certsv1.CertificateSigningRequestCondition{{Type: certsv1.CertificateDenied, Status: v1.ConditionTrue, Message: "not today"}}
+		s.csr.Status.Conditions = []certsv1.CertificateSigningRequestCondition{{Type: certsv1.CertificateDenied,
+			Status: v1.ConditionTrue, Message: "not today"}}
 		return
 	}
 	block, _ := pem.Decode(s.csr.Spec.Request)
@@ -91,7 +93,8 @@ func (s *signer) issue() {
 	if err != nil {
 		panic(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: request.Subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(s.life),
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: request.Subject,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(s.life),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, template, s.ca, request.PublicKey, s.key)
 	if err != nil {
@@ -111,8 +114,8 @@ func (s *signer) get(t *testing.T, ctx context.Context, key []byte) ([]byte, err
 	return Request{API: api, Node: "win07", Key: signer, poll: time.Millisecond, quiet: time.Hour}.Get(ctx)
 }
 
-// TestRequestWhileAway: a control plane that is away for a while is asked again, by one request in all; one that stays away ends with the
-// reason when the time is over.
+// TestRequestWhileAway: a control plane that is away for a while is asked again, by one request in all; one that stays
+// away ends with the reason when the time is over.
 func TestRequestWhileAway(t *testing.T) {
 	key, err := NewKey()
 	if err != nil {
@@ -144,10 +147,11 @@ func TestRequestEnds(t *testing.T) {
 		spoil func(*signer)
 		text  string
 	}{
-		"the token has expired": {func(s *signer) { s.code = http.StatusUnauthorized }, "the API server refuses the token: it has expired since"},
-		"not allowed":           {func(s *signer) { s.code = http.StatusForbidden }, "answer 403"},
-		"denied":                {func(s *signer) { s.denied = true }, "was denied: not today"},
-		"expired certificate":   {func(s *signer) { s.life = -time.Minute }, ErrUsedUp.Error()},
+		"the token has expired": {func(s *signer) { s.code = http.StatusUnauthorized },
+			"the API server refuses the token: it has expired since"},
+		"not allowed":         {func(s *signer) { s.code = http.StatusForbidden }, "answer 403"},
+		"denied":              {func(s *signer) { s.denied = true }, "was denied: not today"},
+		"expired certificate": {func(s *signer) { s.life = -time.Minute }, ErrUsedUp.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key, err := NewKey()
@@ -158,7 +162,8 @@ func TestRequestEnds(t *testing.T) {
 			try.spoil(s)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			if _, err := s.get(t, ctx, key); err == nil || !strings.Contains(err.Error(), try.text) || errors.Is(err, context.DeadlineExceeded) {
+			if _, err := s.get(t, ctx, key); err == nil || !strings.Contains(err.Error(), try.text) ||
+				errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v, want %q", err, try.text)
 			}
 		})
@@ -172,7 +177,8 @@ func TestUsable(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: now.Add(-9000 * time.Hour), NotAfter: now.Add(9000 * time.Hour),
+	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"},
+		NotBefore: now.Add(-9000 * time.Hour), NotAfter: now.Add(9000 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	root, err := x509.CreateCertificate(rand.Reader, authority, authority, key.Public(), key)
 	if err != nil {
@@ -188,16 +194,18 @@ func TestUsable(t *testing.T) {
 		life, left time.Duration
 		text       string // of the error
 	}{
-		"half of a year is over":    {"win07", 8760 * time.Hour, 4380 * time.Hour, ""},
-		"a year ends soon":          {"win07", 8760 * time.Hour, 50 * time.Minute, "it ends at "},
-		"an hour has begun":         {"win07", time.Hour, 55 * time.Minute, ""},
-		"most of an hour is over":   {"win07", time.Hour, 5 * time.Minute, "it ends at "},
-		"90 seconds have begun":     {"win07", 90 * time.Second, 60 * time.Second, ""},
-		"90 seconds are over":       {"win07", 90 * time.Second, -time.Second, "it ended at "},
-		"it is of another node":     {"win08", time.Hour, 55 * time.Minute, "it is for system:node:win08"},
-		"its year begins next week": {"win07", 8760 * time.Hour, 8930 * time.Hour, "it is not from this cluster's authority"},
+		"half of a year is over":  {"win07", 8760 * time.Hour, 4380 * time.Hour, ""},
+		"a year ends soon":        {"win07", 8760 * time.Hour, 50 * time.Minute, "it ends at "},
+		"an hour has begun":       {"win07", time.Hour, 55 * time.Minute, ""},
+		"most of an hour is over": {"win07", time.Hour, 5 * time.Minute, "it ends at "},
+		"90 seconds have begun":   {"win07", 90 * time.Second, 60 * time.Second, ""},
+		"90 seconds are over":     {"win07", 90 * time.Second, -time.Second, "it ended at "},
+		"it is of another node":   {"win08", time.Hour, 55 * time.Minute, "it is for system:node:win08"},
+		"its year begins next week": {"win07", 8760 * time.Hour, 8930 * time.Hour,
+			"it is not from this cluster's authority"},
 	} {
-		template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: NodeUser(c.node)}, NotBefore: now.Add(c.left - c.life), NotAfter: now.Add(c.left),
+		template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: NodeUser(c.node)},
+			NotBefore: now.Add(c.left - c.life), NotAfter: now.Add(c.left),
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 		der, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), key)
 		if err != nil {

@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Settings are what a cluster's control plane says to its nodes. Texts are YAML as they are in the ConfigMaps; "" if there is none.
+// Settings are what a cluster's control plane says to its nodes. Texts are YAML as they are in the ConfigMaps; "" if
+// there is none.
 type Settings struct {
 	Kubelet string // kubelet-config: KubeletConfiguration, which kubeadm wrote for Linux
 	Kubeadm string // kubeadm-config: ClusterConfiguration
@@ -24,8 +25,8 @@ type Settings struct {
 	Version string
 }
 
-// ReadSettings reads the ConfigMaps that kubeadm keeps for nodes. Whoever has a token may read all of them; a node may not read that of
-// kube-proxy, which is no error.
+// ReadSettings reads the ConfigMaps that kubeadm keeps for nodes. Whoever has a token may read all of them; a node may
+// not read that of kube-proxy, which is no error.
 func (a *API) ReadSettings(ctx context.Context) (*Settings, error) {
 	s := &Settings{}
 	var version struct {
@@ -52,9 +53,13 @@ func (a *API) ReadSettings(ctx context.Context) (*Settings, error) {
 		switch {
 		case m.optional && (code == http.StatusNotFound || code == http.StatusForbidden):
 		case code == http.StatusUnauthorized:
-			return nil, &Problem{Check: "Discovery", Text: "the API server refuses the token: it is unknown there, or has expired", Cure: "kubeadm token create --print-join-command"}
+			return nil, &Problem{Check: "Discovery",
+				Text: "the API server refuses the token: it is unknown there, or has expired",
+				Cure: "kubeadm token create --print-join-command"}
 		case code == http.StatusNotFound:
-			return nil, &Problem{Check: "Discovery", Text: fmt.Sprintf("this cluster was not made by kubeadm: there is no ConfigMap %s in kube-system", m.name), Cure: "kubeadm init phase upload-config all"}
+			return nil, &Problem{Check: "Discovery",
+				Text: fmt.Sprintf("this cluster was not made by kubeadm: there is no ConfigMap %s in kube-system",
+					m.name), Cure: "kubeadm init phase upload-config all"}
 		case err != nil:
 			return nil, fmt.Errorf("reading ConfigMap %s: %w", m.name, err)
 		}
@@ -74,7 +79,8 @@ func (s *Settings) parse() error {
 	if err := yaml.Unmarshal([]byte(s.Kubeadm), &doc); err != nil {
 		return fmt.Errorf("reading ConfigMap kubeadm-config: %w", err)
 	}
-	s.PodSubnet, s.ServiceSubnet, s.DNSDomain = doc.Networking.PodSubnet, doc.Networking.ServiceSubnet, doc.Networking.DNSDomain
+	s.PodSubnet, s.ServiceSubnet, s.DNSDomain = doc.Networking.PodSubnet, doc.Networking.ServiceSubnet,
+		doc.Networking.DNSDomain
 
 	var own struct {
 		Mode          string `json:"mode"`
@@ -99,7 +105,8 @@ func (a *API) May(ctx context.Context, verb, group, resource string) (bool, erro
 	review := authv1.SelfSubjectAccessReview{Spec: authv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource}}}
 	review.APIVersion, review.Kind = "authorization.k8s.io/v1", "SelfSubjectAccessReview"
-	if err := a.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, &review); err != nil {
+	if err := a.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review,
+		&review); err != nil {
 		return false, fmt.Errorf("asking whether the node may %s %s: %w", verb, resource, err)
 	}
 	return review.Status.Allowed, nil

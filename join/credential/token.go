@@ -22,7 +22,8 @@ var tokenForm = regexp.MustCompile(`\A([a-z0-9]{6})\.([a-z0-9]{16})\z`)
 func ParseToken(text string) (Token, error) {
 	m := tokenForm.FindStringSubmatch(text)
 	if m == nil {
-		return Token{}, errors.New("the token does not have the form of a bootstrap token, [a-z0-9]{6}.[a-z0-9]{16}; `kubeadm token create --print-join-command` prints one")
+		return Token{}, errors.New(
+			"the token does not have the form of a bootstrap token, [a-z0-9]{6}.[a-z0-9]{16}; `kubeadm token create --print-join-command` prints one")
 	}
 	return Token{ID: m[1], secret: m[2]}, nil
 }
@@ -66,8 +67,9 @@ func Pin(c *x509.Certificate) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// only returns what was found with those of its certificates that have a pinned key; it is an error if none has. The others are left out:
-// whoever knows a token can sign a list with the cluster's certificate, which is public, and one of their own.
+// only returns what was found with those of its certificates that have a pinned key; it is an error if none has. The
+// others are left out: whoever knows a token can sign a list with the cluster's certificate, which is public, and one
+// of their own.
 func (p Pins) only(found *info) (*info, error) {
 	var have []string
 	pinned := &info{server: found.server}
@@ -80,8 +82,10 @@ func (p Pins) only(found *info) (*info, error) {
 	if len(pinned.list) > 0 {
 		return pinned, nil
 	}
-	return nil, &Problem{Check: "Discovery", Text: fmt.Sprintf("the cluster's certificate authority is %s, not one of %s: wrong --discovery-token-ca-cert-hash, or not your API server",
-		strings.Join(have, ", "), strings.Join(p, ", "))}
+	return nil, &Problem{Check: "Discovery",
+		Text: fmt.Sprintf(
+			"the cluster's certificate authority is %s, not one of %s: wrong --discovery-token-ca-cert-hash, or not your API server",
+			strings.Join(have, ", "), strings.Join(p, ", "))}
 }
 
 // Limit returns a cluster with those of its authorities alone that are pinned. Without pins it is the same cluster.

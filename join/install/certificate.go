@@ -13,7 +13,8 @@ import (
 	"porthole.dev/porthole/join/credential"
 )
 
-// Certificate is the step of the node's client certificate. Kubelet, service proxy and routes share it, and the kubelet renews it.
+// Certificate is the step of the node's client certificate. Kubelet, service proxy and routes share it, and the
+// kubelet renews it.
 type Certificate struct{ *Node }
 
 type certificateValue struct {
@@ -42,7 +43,8 @@ func (c Certificate) Observe(context.Context) (any, error) {
 	return value, nil
 }
 
-// Apply requests the certificate with the pending key and stores both. If the cluster does not approve by itself it waits, until ctx ends.
+// Apply requests the certificate with the pending key and stores both. If the cluster does not approve by itself it
+// waits, until ctx ends.
 func (c Certificate) Apply(ctx context.Context) error {
 	if c.Bootstrap == nil {
 		return errors.New("a token is needed for a new certificate: kubeadm token create --print-join-command")

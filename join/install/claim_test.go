@@ -39,7 +39,9 @@ func (s *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	default:
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || (s.lease != nil) == (r.Method == http.MethodPost) || s.lease != nil && in.ResourceVersion != s.lease.ResourceVersion {
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil ||
+			(s.lease != nil) == (r.Method == http.MethodPost) ||
+			s.lease != nil && in.ResourceVersion != s.lease.ResourceVersion {
 			w.WriteHeader(http.StatusConflict)
 			return
 		}
@@ -77,7 +79,8 @@ func TestClaim(t *testing.T) {
 			switch {
 			case err == nil:
 				won++
-			case !strings.Contains(err.Error(), "node name win07 is used by another machine (systemUUID ") || !strings.Contains(err.Error(), "--node-name"):
+			case !strings.Contains(err.Error(), "node name win07 is used by another machine (systemUUID ") ||
+				!strings.Contains(err.Error(), "--node-name"):
 				t.Errorf("%v", err)
 			}
 		}
@@ -96,7 +99,8 @@ func TestClaimAgain(t *testing.T) {
 		t.Errorf("the same machine: %v, %d writes", err, s.writes)
 	}
 
-	// A machine that gave up long ago; a lease that a kubelet made without a claim; and a machine that is quicker in that moment.
+	// A machine that gave up long ago; a lease that a kubelet made without a claim; and a machine that is quicker in
+	// that moment.
 	old := metav1.NewMicroTime(time.Now().Add(-time.Hour))
 	s.lease.Spec.RenewTime = &old
 	if err := claimNode(t, s, "b").Claim(t.Context()); err != nil || s.lease.Annotations[claimant] != "b" {
@@ -111,7 +115,8 @@ func TestClaimAgain(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := claimNode(t, s, "d").Claim(t.Context()); err == nil || !strings.Contains(err.Error(), "(systemUUID quicker)") {
+	if err := claimNode(t, s, "d").Claim(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "(systemUUID quicker)") {
 		t.Errorf("another one was quicker: %v", err)
 	}
 }

@@ -1,5 +1,6 @@
-// Package install has the steps by which a machine becomes a node, one file each. Those without a system in their file's name are the
-// same everywhere. What they do is in their Apply; what shall be is in their Wanted, so that package step can plan without acting.
+// Package install has the steps by which a machine becomes a node, one file each. Those without a system in their
+// file's name are the same everywhere. What they do is in their Apply; what shall be is in their Wanted, so that
+// package step can plan without acting.
 package install
 
 import (
@@ -50,8 +51,8 @@ func hash(content []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:8])
 }
 
-// write replaces a file in one step, flushed to the disk, so that it is whole after a power failure. The error names the path and the
-// number of bytes: a full disk is the usual cause.
+// write replaces a file in one step, flushed to the disk, so that it is whole after a power failure. The error names
+// the path and the number of bytes: a full disk is the usual cause.
 func write(path string, content []byte, perm fs.FileMode) error {
 	err := replace(path, content, perm)
 	if err != nil {
@@ -87,7 +88,8 @@ func private(dir string) error {
 	return platform.Protect(dir)
 }
 
-// remove deletes files, and then their folders as long as these are empty and below one of keep's folders. What is gone is no error.
+// remove deletes files, and then their folders as long as these are empty and below one of keep's folders. What is
+// gone is no error.
 func remove(paths ...string) error {
 	var failed []error
 	for _, p := range paths {
@@ -98,8 +100,8 @@ func remove(paths ...string) error {
 	return errors.Join(failed...)
 }
 
-// wait calls look until it reports that all is done, an error that is final, or ctx ends. The error is then the last that look gave before:
-// what a look says that the end of ctx cut short is not what was waited for.
+// wait calls look until it reports that all is done, an error that is final, or ctx ends. The error is then the last
+// that look gave before: what a look says that the end of ctx cut short is not what was waited for.
 func wait(ctx context.Context, look func() (done bool, err error)) error {
 	var last error
 	for {

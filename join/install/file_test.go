@@ -58,18 +58,22 @@ func TestFile(t *testing.T) {
 }
 
 func TestKubelet(t *testing.T) {
-	o := KubeletOptions{Runtime: "unix:///run/c.sock", Labels: "a=b", Taints: "k=v:NoSchedule", Extra: []string{"--max-pods=50"},
+	o := KubeletOptions{Runtime: "unix:///run/c.sock", Labels: "a=b", Taints: "k=v:NoSchedule",
+		Extra:   []string{"--max-pods=50"},
 		Patches: [][]byte{[]byte("evictionHard: {memory.available: 1Gi, nodefs.available: null}\n")}}
-	text, err := KubeletConfig("kind: KubeletConfiguration\nclusterDNS: [10.96.0.10]\nevictionHard: {nodefs.available: 10%, imagefs.available: 15%}\n", o)
+	text, err := KubeletConfig(
+		"kind: KubeletConfiguration\nclusterDNS: [10.96.0.10]\nevictionHard: {nodefs.available: 10%, imagefs.available: 15%}\n", o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "clusterDNS:\n- 10.96.0.10\ncontainerRuntimeEndpoint: unix:///run/c.sock\nevictionHard:\n  imagefs.available: 15%\n  memory.available: 1Gi\nkind: KubeletConfiguration\n"
+	want :=
+		"clusterDNS:\n- 10.96.0.10\ncontainerRuntimeEndpoint: unix:///run/c.sock\nevictionHard:\n  imagefs.available: 15%\n  memory.available: 1Gi\nkind: KubeletConfiguration\n"
 	if string(text) != want {
 		t.Errorf("config.yaml:\n%s\nwant:\n%s", text, want)
 	}
 	n := &Node{Name: "lin07", IP: "10.0.0.7"}
-	env := `KUBELET_KUBEADM_ARGS="--hostname-override=lin07 --node-ip=10.0.0.7 --node-labels=a=b --register-with-taints=k=v:NoSchedule --max-pods=50"` + "\n"
+	env :=
+		`KUBELET_KUBEADM_ARGS="--hostname-override=lin07 --node-ip=10.0.0.7 --node-labels=a=b --register-with-taints=k=v:NoSchedule --max-pods=50"` + "\n"
 	if got := n.FlagsEnv(o); string(got) != env {
 		t.Errorf("kubeadm-flags.env: %s", got)
 	}

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDiskFull: a file that does not fit is named with its size, the old one stays, and nothing half is left. With space it works.
+// TestDiskFull: a file that does not fit is named with its size, the old one stays, and nothing half is left. With
+// space it works.
 func TestDiskFull(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounts a small disk: run it as root")
@@ -29,7 +30,8 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := write(path, make([]byte, 100<<10), 0o600)
-	if err == nil || !strings.Contains(err.Error(), "writing "+path+" (102400 bytes): ") || !strings.Contains(err.Error(), "no space left") {
+	if err == nil || !strings.Contains(err.Error(), "writing "+path+" (102400 bytes): ") ||
+		!strings.Contains(err.Error(), "no space left") {
 		t.Errorf("a full disk: %v", err)
 	}
 	entries, err := os.ReadDir(dir)

@@ -11,8 +11,8 @@ import (
 	"porthole.dev/porthole/join/credential"
 )
 
-// Key is the step of the private key of a certificate that is not there yet. The key is written before the request is sent, so that an
-// interrupted join finds its request again.
+// Key is the step of the private key of a certificate that is not there yet. The key is written before the request is
+// sent, so that an interrupted join finds its request again.
 type Key struct{ *Node }
 
 // ID returns the step's name.

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// KubeconfigText is the kubeconfig that kubeadm's nodes have: the certificate is a file, which the kubelet replaces when it renews it.
+// KubeconfigText is the kubeconfig that kubeadm's nodes have: the certificate is a file, which the kubelet replaces
+// when it renews it.
 func (n *Node) KubeconfigText() []byte {
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 	return fmt.Appendf(nil, `apiVersion: v1
@@ -35,7 +36,8 @@ users:
 // KubeconfigSteps are the steps of the kubeconfig and of the authority's file, which kubelet-config names.
 func KubeconfigSteps(n *Node) []File {
 	return []File{
-		{Name: "file/" + filepath.Base(n.CAFile()), Path: n.CAFile(), Perm: 0o644, Content: func() []byte { return n.Cluster.CA }},
+		{Name: "file/" + filepath.Base(n.CAFile()), Path: n.CAFile(), Perm: 0o644,
+			Content: func() []byte { return n.Cluster.CA }},
 		{Name: "file/" + filepath.Base(n.Kubeconfig()), Path: n.Kubeconfig(), Perm: 0o600, Content: n.KubeconfigText},
 	}
 }

@@ -70,7 +70,9 @@ func merge(into, patch map[string]any) {
 
 // InstanceConfig returns instance-config.yaml, from which `kubeadm upgrade node` learns the runtime of this machine.
 func InstanceConfig(o KubeletOptions) []byte {
-	return fmt.Appendf(nil, "apiVersion: kubelet.config.k8s.io/v1beta1\ncontainerRuntimeEndpoint: %s\nkind: KubeletConfiguration\n", o.Runtime)
+	return fmt.Appendf(nil,
+		"apiVersion: kubelet.config.k8s.io/v1beta1\ncontainerRuntimeEndpoint: %s\nkind: KubeletConfiguration\n",
+		o.Runtime)
 }
 
 // FlagsEnv returns kubeadm-flags.env, which the unit of the kubelet reads.
@@ -92,7 +94,8 @@ func (n *Node) FlagsEnv(o KubeletOptions) []byte {
 // KubeletSteps are the steps of the kubelet's files. config is what KubeletConfig returned.
 func KubeletSteps(n *Node, config []byte, o KubeletOptions) []File {
 	file := func(name string, content []byte) File {
-		return File{Name: "kubelet/" + name, Path: filepath.Join(n.Kubelet, name), Perm: 0o644, Content: func() []byte { return content }}
+		return File{Name: "kubelet/" + name, Path: filepath.Join(n.Kubelet, name), Perm: 0o644,
+			Content: func() []byte { return content }}
 	}
 	return []File{
 		file("config.yaml", config),

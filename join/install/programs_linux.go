@@ -39,7 +39,8 @@ func (p Program) value(content []byte) any {
 	if p.OnlyNew {
 		return map[string]string{"path": p.To}
 	}
-	return map[string]any{"path": p.To, "size": len(content), "sum": fmt.Sprintf("crc32:%08x", crc32.Checksum(content, castagnoli))}
+	return map[string]any{"path": p.To, "size": len(content),
+		"sum": fmt.Sprintf("crc32:%08x", crc32.Checksum(content, castagnoli))}
 }
 
 // Observe returns the hash of the file that is there.

@@ -7,7 +7,8 @@ import (
 )
 
 // shared are folders that stay even if they are empty: others make and use them.
-var shared = []string{"/", "/etc", "/var", "/var/lib", "/opt", "/usr", "/usr/lib", "/etc/systemd", "/etc/systemd/system", "/run"}
+var shared = []string{"/", "/etc", "/var", "/var/lib", "/opt", "/usr", "/usr/lib", "/etc/systemd",
+	"/etc/systemd/system", "/run"}
 
 // prune removes a folder and those above it as long as they are empty. It is no error if one is not.
 func prune(dir string) error {

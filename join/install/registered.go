@@ -29,7 +29,8 @@ func (Registered) ID() string { return "registered" }
 // Wanted returns the node with the UUID of this machine.
 func (r Registered) Wanted() any { return registeredValue{r.Name, strings.ToLower(r.UUID)} }
 
-// Observe reads the Node. While the API server does not answer there is nothing that is as wanted: Apply, which changes nothing, waits.
+// Observe reads the Node. While the API server does not answer there is nothing that is as wanted: Apply, which
+// changes nothing, waits.
 func (r Registered) Observe(ctx context.Context) (any, error) {
 	n, err := r.read(ctx)
 	if errors.Is(err, credential.ErrUnreachable) {
@@ -66,7 +67,8 @@ func (r Registered) Apply(ctx context.Context) error {
 			return false, fmt.Errorf("the kubelet has not registered node %s yet", r.Name)
 		}
 		if uuid := n.Status.NodeInfo.SystemUUID; !strings.EqualFold(uuid, r.UUID) {
-			return false, errors.Join(errFinal, fmt.Errorf("node name %s is used by another machine (systemUUID %s)", r.Name, uuid))
+			return false, errors.Join(errFinal,
+				fmt.Errorf("node name %s is used by another machine (systemUUID %s)", r.Name, uuid))
 		}
 		return true, nil
 	})

@@ -30,7 +30,8 @@ import (
 // nodeOf returns a node with a certificate, and an API server that has one Node object.
 func nodeOf(t *testing.T, object string) *Node {
 	t.Helper()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, object) }))
+	server := httptest.NewTLSServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, object) }))
 	t.Cleanup(server.Close)
 	n := &Node{Name: "win07", UUID: "AAAA-1", Kubelet: t.TempDir(),
 		Cluster: &credential.Cluster{Server: server.URL, CA: pemOf(server.Certificate().Raw)}}
@@ -39,7 +40,8 @@ func nodeOf(t *testing.T, object string) *Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "system:node:win07"}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "system:node:win07"},
+		NotAfter: time.Now().Add(time.Hour)}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +61,8 @@ func pemOf(cert []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
 }
 
-// TestSameName: of two machines with one name, the one whose kubelet did not register the Node ends at once and says who has the name.
+// TestSameName: of two machines with one name, the one whose kubelet did not register the Node ends at once and says
+// who has the name.
 func TestSameName(t *testing.T) {
 	const object = `{"metadata": {"name": "win07"}, "status": {"nodeInfo": {"systemUUID": "%s"}}}`
 	err := Registered{nodeOf(t, fmt.Sprintf(object, "bbbb-2"))}.Apply(t.Context())
@@ -71,10 +74,12 @@ func TestSameName(t *testing.T) {
 	}
 }
 
-// TestWaitsForAPI: while the API server does not answer the last steps wait for it, and end with the time that they have.
+// TestWaitsForAPI: while the API server does not answer the last steps wait for it, and end with the time that they
+// have.
 func TestWaitsForAPI(t *testing.T) {
 	away := &atomic.Bool{}
-	n := nodeOf(t, `{"metadata": {"name": "win07"}, "status": {"nodeInfo": {"systemUUID": "aaaa-1"}, "conditions": [{"type": "Ready", "status": "True"}]}}`)
+	n := nodeOf(t,
+		`{"metadata": {"name": "win07"}, "status": {"nodeInfo": {"systemUUID": "aaaa-1"}, "conditions": [{"type": "Ready", "status": "True"}]}}`)
 	real, _ := url.Parse(n.Cluster.Server)
 	proxy := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if away.Load() {
@@ -102,7 +107,8 @@ func TestWaitsForAPI(t *testing.T) {
 	}
 }
 
-// TestWaitsForReadyInVain: whose node does not get Ready in time is told why not, also if the time ends during a request.
+// TestWaitsForReadyInVain: whose node does not get Ready in time is told why not, also if the time ends during a
+// request.
 func TestWaitsForReadyInVain(t *testing.T) {
 	var requests atomic.Int32
 	n := nodeOf(t, "")
@@ -111,14 +117,16 @@ func TestWaitsForReadyInVain(t *testing.T) {
 			<-r.Context().Done()
 			return
 		}
-		fmt.Fprint(w, `{"metadata": {"name": "win07"}, "status": {"conditions": [{"type": "Ready", "status": "False", "message": "no network of this boot"}]}}`)
+		fmt.Fprint(w,
+			`{"metadata": {"name": "win07"}, "status": {"conditions": [{"type": "Ready", "status": "False", "message": "no network of this boot"}]}}`)
 	}))
 	t.Cleanup(slow.Close)
 	n.Cluster.Server, n.Cluster.CA = slow.URL, pemOf(slow.Certificate().Raw)
 
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := (Ready{n}).Apply(short); !errors.Is(err, ErrTime) || !strings.Contains(err.Error(), "node win07 is not Ready: no network of this boot") || requests.Load() < 2 {
+	if err := (Ready{n}).Apply(short); !errors.Is(err, ErrTime) ||
+		!strings.Contains(err.Error(), "node win07 is not Ready: no network of this boot") || requests.Load() < 2 {
 		t.Errorf("after %d requests: %v", requests.Load(), err)
 	}
 }

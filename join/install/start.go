@@ -65,8 +65,10 @@ func (s Start) Observe(ctx context.Context) (any, error) {
 // Apply starts the program and waits until it is healthy.
 func (s Start) Apply(ctx context.Context) error {
 	config := hash(s.Config())
-	if s.Manager.Name() == "none" && s.Facts[s.fact()] != "" && s.Facts[s.fact()] != config && Healthy(ctx, s.Health) == nil {
-		return fmt.Errorf("the configuration of %s has changed, and no service manager is here to restart it: end it, and join again when it runs", s.Unit)
+	if s.Manager.Name() == "none" && s.Facts[s.fact()] != "" && s.Facts[s.fact()] != config &&
+		Healthy(ctx, s.Health) == nil {
+		return fmt.Errorf(
+			"the configuration of %s has changed, and no service manager is here to restart it: end it, and join again when it runs", s.Unit)
 	}
 	if err := s.Manager.Start(ctx, s.Unit); err != nil {
 		return fmt.Errorf("starting %s: %w", s.Unit, err)
@@ -110,8 +112,8 @@ func Healthy(ctx context.Context, url string) error {
 	return errors.New(string(text))
 }
 
-// Unmanaged is a machine without a service manager that we know: whoever supervises it runs kubelet and porthole-routes as soon as their
-// files are there, as with kubeadm.
+// Unmanaged is a machine without a service manager that we know: whoever supervises it runs kubelet and
+// porthole-routes as soon as their files are there, as with kubeadm.
 type Unmanaged struct{}
 
 // Name returns none.

@@ -17,13 +17,16 @@ import (
 // SumsFile is the file with the SHA-256 of each file of an archive.
 const SumsFile = "SHA256SUMS"
 
-// VersionDigits is how many hexadecimal digits of a SHA-256 name a version: 128 bits, so that nobody makes another program of that name.
+// VersionDigits is how many hexadecimal digits of a SHA-256 name a version: 128 bits, so that nobody makes another
+// program of that name.
 const VersionDigits = 32
 
-// ErrNoSums is wrapped by errors about a folder of programs without SumsFile, or in whose SumsFile a program is missing.
+// ErrNoSums is wrapped by errors about a folder of programs without SumsFile, or in whose SumsFile a program is
+// missing.
 var ErrNoSums = errors.New("nothing says that the programs are those of the archive")
 
-// ReadSums reads a file of sha256sum: the hash of each file by its path, with slashes. A file that is not there has none.
+// ReadSums reads a file of sha256sum: the hash of each file by its path, with slashes. A file that is not there has
+// none.
 func ReadSums(path string) (map[string]string, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,9 +47,9 @@ func ReadSums(path string) (map[string]string, error) {
 	return sums, lines.Err()
 }
 
-// CheckSums compares the programs in the folder of an unpacked archive with its SumsFile, which must have all of them that exist. names are
-// their paths in it, with slashes. The sums find damage, and programs that somebody put beside those of an archive; who can write the whole
-// folder can write the sums too.
+// CheckSums compares the programs in the folder of an unpacked archive with its SumsFile, which must have all of them
+// that exist. names are their paths in it, with slashes. The sums find damage, and programs that somebody put beside
+// those of an archive; who can write the whole folder can write the sums too.
 func CheckSums(dir string, names []string) error {
 	listed, err := ReadSums(filepath.Join(dir, SumsFile))
 	if err != nil {
@@ -67,9 +70,11 @@ func CheckSums(dir string, names []string) error {
 		}
 		switch want := listed[name]; {
 		case want == "":
-			return fmt.Errorf("%s is not in %s: %w: unpack the archive again, or allow it with --skip-sums", filepath.Join(dir, name), SumsFile, ErrNoSums)
+			return fmt.Errorf("%s is not in %s: %w: unpack the archive again, or allow it with --skip-sums",
+				filepath.Join(dir, name), SumsFile, ErrNoSums)
 		case want != sum:
-			return fmt.Errorf("%s is damaged: its SHA-256 is %s, and %s says %s: unpack the archive again", filepath.Join(dir, name), sum, SumsFile, want)
+			return fmt.Errorf("%s is damaged: its SHA-256 is %s, and %s says %s: unpack the archive again",
+				filepath.Join(dir, name), sum, SumsFile, want)
 		}
 	}
 	return nil

@@ -19,12 +19,14 @@ func TestCheckSums(t *testing.T) {
 		sums, want string
 		missing    bool // errors.Is(err, ErrNoSums)
 	}{
-		"all are right":      {right, "", false},
-		"none":               {"", "has no SHA256SUMS", true},
-		"one is not named":   {sum("a") + "  porthole\n", "win-bridge.exe is not in SHA256SUMS", true},
-		"one is another":     {strings.Replace(right, sum("a"), sum("x"), 1), "porthole is damaged: its SHA-256 is " + sum("a"), false},
-		"no line of a sum":   {"nonsense\n", "is no line of sha256sum", false},
-		"in capital letters": {strings.ToUpper(sum("a")) + "  porthole\n" + sum("b") + "  cni/win-bridge.exe\n", "", false},
+		"all are right":    {right, "", false},
+		"none":             {"", "has no SHA256SUMS", true},
+		"one is not named": {sum("a") + "  porthole\n", "win-bridge.exe is not in SHA256SUMS", true},
+		"one is another": {strings.Replace(right, sum("a"), sum("x"), 1),
+			"porthole is damaged: its SHA-256 is " + sum("a"), false},
+		"no line of a sum": {"nonsense\n", "is no line of sha256sum", false},
+		"in capital letters": {strings.ToUpper(sum("a")) + "  porthole\n" + sum("b") + "  cni/win-bridge.exe\n", "",
+			false},
 	} {
 		dir := t.TempDir()
 		for path, text := range map[string]string{"porthole": "a", "cni/win-bridge.exe": "b", SumsFile: c.sums} {
@@ -32,13 +34,15 @@ func TestCheckSums(t *testing.T) {
 				continue
 			}
 			path = filepath.Join(dir, path)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+				os.WriteFile(path, []byte(text), 0o644)); err != nil {
 				t.Fatal(err)
 			}
 		}
 
 		err := CheckSums(dir, names)
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrNoSums) != c.missing {
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) ||
+			errors.Is(err, ErrNoSums) != c.missing {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

@@ -82,7 +82,8 @@ func (Systemd) Stop(ctx context.Context, unit string) error {
 }
 
 func missing(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "not loaded") || strings.Contains(err.Error(), "not found") || strings.Contains(err.Error(), "No such file"))
+	return err != nil && (strings.Contains(err.Error(), "not loaded") || strings.Contains(err.Error(), "not found") ||
+		strings.Contains(err.Error(), "No such file"))
 }
 
 // job waits for the end of a job of systemd.

@@ -1,5 +1,5 @@
-// Package kubeletconfig turns the kubelet's configuration of a cluster, which is written for Linux nodes, into that of a Windows node. It
-// is pure, and reports each change.
+// Package kubeletconfig turns the kubelet's configuration of a cluster, which is written for Linux nodes, into that of
+// a Windows node. It is pure, and reports each change.
 package kubeletconfig
 
 import (
@@ -17,8 +17,9 @@ import (
 
 // Node is what the configuration depends on beside the cluster's.
 type Node struct {
-	Root            string // folder that stands for / of a Linux node, such as C:\; required
-	RuntimeEndpoint string // CRI of the node's container runtime, such as npipe:////./pipe/containerd-containerd; required
+	Root string // folder that stands for / of a Linux node, such as C:\; required
+	// CRI of the node's container runtime, such as npipe:////./pipe/containerd-containerd; required
+	RuntimeEndpoint string
 }
 
 // Change is one field that differs from the cluster's configuration.
@@ -59,23 +60,30 @@ const (
 // removed are the fields that a Windows node cannot have, with the reason. The kubelet of Windows refuses some of them
 // (singleProcessOOMKill, userNamespaces) and ignores the others.
 var removed = map[string]string{
-	"cgroupDriver": cgroups, "cgroupRoot": cgroups, "cgroupsPerQOS": cgroups, "enforceNodeAllocatable": cgroups, "failCgroupV1": cgroups,
-	"kubeletCgroups": cgroups, "kubeReservedCgroup": cgroups, "qosReserved": cgroups, "systemCgroups": cgroups, "systemReservedCgroup": cgroups,
-	"cpuCFSQuota": cgroups, "cpuCFSQuotaPeriod": cgroups, "memoryThrottlingFactor": cgroups, "memoryReservationPolicy": cgroups,
+	"cgroupDriver": cgroups, "cgroupRoot": cgroups, "cgroupsPerQOS": cgroups, "enforceNodeAllocatable": cgroups,
+	"failCgroupV1":   cgroups,
+	"kubeletCgroups": cgroups, "kubeReservedCgroup": cgroups, "qosReserved": cgroups, "systemCgroups": cgroups,
+	"systemReservedCgroup": cgroups,
+	"cpuCFSQuota":          cgroups, "cpuCFSQuotaPeriod": cgroups, "memoryThrottlingFactor": cgroups,
+	"memoryReservationPolicy": cgroups,
 	"kernelMemcgNotification": cgroups, "singleProcessOOMKill": cgroups,
 
-	"cpuManagerPolicy": managers, "cpuManagerPolicyOptions": managers, "cpuManagerReconcilePeriod": managers, "memoryManagerPolicy": managers,
-	"reservedMemory": managers, "reservedSystemCPUs": managers, "topologyManagerPolicy": managers, "topologyManagerPolicyOptions": managers,
-	"topologyManagerScope": managers,
+	"cpuManagerPolicy": managers, "cpuManagerPolicyOptions": managers, "cpuManagerReconcilePeriod": managers,
+	"memoryManagerPolicy": managers,
+	"reservedMemory":      managers, "reservedSystemCPUs": managers, "topologyManagerPolicy": managers,
+	"topologyManagerPolicyOptions": managers,
+	"topologyManagerScope":         managers,
 
 	"failSwapOn": swap, "memorySwap": swap,
 	"iptablesDropBit": iptables, "iptablesMasqueradeBit": iptables, "makeIPTablesUtilChains": iptables,
-	"allowedUnsafeSysctls": linuxOnly, "oomScoreAdj": linuxOnly, "podPidsLimit": linuxOnly, "protectKernelDefaults": linuxOnly,
-	"seccompDefault": linuxOnly, "userNamespaces": linuxOnly,
+	"allowedUnsafeSysctls": linuxOnly, "oomScoreAdj": linuxOnly, "podPidsLimit": linuxOnly,
+	"protectKernelDefaults": linuxOnly,
+	"seccompDefault":        linuxOnly, "userNamespaces": linuxOnly,
 }
 
 // paths are the fields that name files and folders.
-var paths = []string{"authentication.x509.clientCAFile", "podLogsDir", "staticPodPath", "tlsCertFile", "tlsPrivateKeyFile", "volumePluginDir"}
+var paths = []string{"authentication.x509.clientCAFile", "podLogsDir", "staticPodPath", "tlsCertFile",
+	"tlsPrivateKeyFile", "volumePluginDir"}
 
 // signals of evictions that only Linux nodes have.
 var signals = []string{"nodefs.inodesFree", "imagefs.inodesFree", "containerfs.inodesFree", "pid.available"}
@@ -83,18 +91,21 @@ var signals = []string{"nodefs.inodesFree", "imagefs.inodesFree", "containerfs.i
 // minMemory is upstream's default of evictionHard for memory.available on Windows.
 const minMemory = "500Mi"
 
-// ForWindows returns the configuration for a Windows node, as YAML, and what differs from text. Fields that it does not know stay as they
-// are. A configuration that fits already is returned without changes. The error is for a text that is no KubeletConfiguration.
+// ForWindows returns the configuration for a Windows node, as YAML, and what differs from text. Fields that it does
+// not know stay as they are. A configuration that fits already is returned without changes. The error is for a text
+// that is no KubeletConfiguration.
 func ForWindows(text []byte, n Node) (out []byte, changes []Change, err error) {
 	if n.Root == "" || n.RuntimeEndpoint == "" {
-		return nil, nil, errors.New("converting the kubelet's configuration: root folder and endpoint of the runtime are required")
+		return nil, nil, errors.New(
+			"converting the kubelet's configuration: root folder and endpoint of the runtime are required")
 	}
 	c := converter{node: n}
 	if err := yaml.Unmarshal(text, &c.doc); err != nil {
 		return nil, nil, fmt.Errorf("reading the cluster's kubelet configuration: %w", err)
 	}
 	if kind, _ := c.doc["kind"].(string); kind != "KubeletConfiguration" {
-		return nil, nil, fmt.Errorf("reading the cluster's kubelet configuration: its kind is %q, not KubeletConfiguration", kind)
+		return nil, nil, fmt.Errorf(
+			"reading the cluster's kubelet configuration: its kind is %q, not KubeletConfiguration", kind)
 	}
 
 	for _, field := range slices.Sorted(maps.Keys(removed)) {
@@ -119,7 +130,8 @@ type converter struct {
 	changes []Change
 }
 
-// object returns the object that holds a field, nil if there is none, and the field's own name. With create it makes the object.
+// object returns the object that holds a field, nil if there is none, and the field's own name. With create it makes
+// the object.
 func (c *converter) object(field string, create bool) (holder map[string]any, name string) {
 	holder = c.doc
 	parts := strings.Split(field, ".")
@@ -166,13 +178,15 @@ func (c *converter) path(field string) {
 	if !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") {
 		return
 	}
-	c.set(field, strings.TrimRight(c.node.Root, `\/`)+strings.ReplaceAll(strings.TrimRight(text, "/"), "/", `\`), rooted)
+	c.set(field, strings.TrimRight(c.node.Root, `\/`)+strings.ReplaceAll(strings.TrimRight(text, "/"), "/", `\`),
+		rooted)
 }
 
 // runtime names the endpoint of this node's runtime. An image service on a socket of Linux is that runtime too.
 func (c *converter) runtime() {
 	c.set("containerRuntimeEndpoint", c.node.RuntimeEndpoint, ownRuntime)
-	if text, _ := c.get("imageServiceEndpoint").(string); text != "" && !strings.HasPrefix(text, "npipe:") && !strings.HasPrefix(text, "tcp:") {
+	if text, _ := c.get("imageServiceEndpoint").(string); text != "" && !strings.HasPrefix(text, "npipe:") &&
+		!strings.HasPrefix(text, "tcp:") {
 		c.set("imageServiceEndpoint", nil, ownRuntime)
 	}
 }
@@ -184,10 +198,11 @@ func (c *converter) resolver() {
 	}
 }
 
-// evictions removes signals that Windows does not have. It raises the threshold of memory if that is an amount below minMemory. A
-// percentage stays, and so does a missing threshold.
+// evictions removes signals that Windows does not have. It raises the threshold of memory if that is an amount below
+// minMemory. A percentage stays, and so does a missing threshold.
 func (c *converter) evictions() {
-	for _, object := range []string{"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim"} {
+	for _, object := range []string{"evictionHard", "evictionSoft", "evictionSoftGracePeriod",
+		"evictionMinimumReclaim"} {
 		thresholds, _ := c.doc[object].(map[string]any)
 		for _, signal := range signals {
 			if from, given := thresholds[signal]; given {

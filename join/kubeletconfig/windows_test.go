@@ -68,17 +68,22 @@ func TestFields(t *testing.T) {
 		text string
 		want []string // beside always
 	}{
-		"nothing set":               {"", nil},
-		"a path of Windows":         {"staticPodPath: D:\\pods\n", nil},
-		"a relative path":           {"tlsCertFile: pki/kubelet.crt\n", nil},
-		"a network path":            {"volumePluginDir: //server/share\n", nil},
-		"an empty path":             {"staticPodPath: \"\"\n", nil},
-		"a folder":                  {"staticPodPath: /etc/kubernetes/manifests/\n", []string{`staticPodPath: "/etc/kubernetes/manifests/" changed to "C:\\etc\\kubernetes\\manifests": ` + rooted}},
+		"nothing set":       {"", nil},
+		"a path of Windows": {"staticPodPath: D:\\pods\n", nil},
+		"a relative path":   {"tlsCertFile: pki/kubelet.crt\n", nil},
+		"a network path":    {"volumePluginDir: //server/share\n", nil},
+		"an empty path":     {"staticPodPath: \"\"\n", nil},
+		"a folder": {"staticPodPath: /etc/kubernetes/manifests/\n",
+			[]string{`staticPodPath: "/etc/kubernetes/manifests/" changed to "C:\\etc\\kubernetes\\manifests": ` +
+				rooted}},
 		"a field that nobody knows": {"anything: {a: [1, 2]}\n", nil},
 		"memory in percent":         {"evictionHard: {memory.available: 5%}\n", nil},
 		"enough memory":             {"evictionHard: {memory.available: 1Gi}\n", nil},
-		"little memory":             {"evictionHard: {memory.available: 100Mi, pid.available: 10%}\n", []string{`evictionHard.memory.available: "100Mi" changed to "500Mi": ` + leastMemory, `evictionHard.pid.available: "10%" removed: ` + linuxSignals}},
-		"an image service":          {"imageServiceEndpoint: unix:///run/x.sock\n", []string{`imageServiceEndpoint: "unix:///run/x.sock" removed: ` + ownRuntime}},
+		"little memory": {"evictionHard: {memory.available: 100Mi, pid.available: 10%}\n",
+			[]string{`evictionHard.memory.available: "100Mi" changed to "500Mi": ` + leastMemory,
+				`evictionHard.pid.available: "10%" removed: ` + linuxSignals}},
+		"an image service": {"imageServiceEndpoint: unix:///run/x.sock\n",
+			[]string{`imageServiceEndpoint: "unix:///run/x.sock" removed: ` + ownRuntime}},
 	} {
 		_, changes, err := ForWindows([]byte(head+c.text), node)
 		if err != nil {
@@ -100,15 +105,18 @@ func TestFields(t *testing.T) {
 
 // TestOtherResolvers: "" and another root are the administrator's choice.
 func TestOtherResolvers(t *testing.T) {
-	_, changes, err := ForWindows([]byte(head+"resolvConf: \"\"\npodLogsDir: /var/log/pods\n"), Node{Root: `D:\kube`, RuntimeEndpoint: "tcp://127.0.0.1:1"})
-	want := "containerRuntimeEndpoint: \"tcp://127.0.0.1:1\" added: " + ownRuntime + "\npodLogsDir: \"/var/log/pods\" changed to \"D:\\\\kube\\\\var\\\\log\\\\pods\": " + rooted + "\n"
+	_, changes, err := ForWindows([]byte(head+"resolvConf: \"\"\npodLogsDir: /var/log/pods\n"),
+		Node{Root: `D:\kube`, RuntimeEndpoint: "tcp://127.0.0.1:1"})
+	want := "containerRuntimeEndpoint: \"tcp://127.0.0.1:1\" added: " + ownRuntime +
+		"\npodLogsDir: \"/var/log/pods\" changed to \"D:\\\\kube\\\\var\\\\log\\\\pods\": " + rooted + "\n"
 	if got := lines(changes); err != nil || got != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
 	}
 }
 
 func TestMistakes(t *testing.T) {
-	for text, want := range map[string]string{"kind: Pod": `its kind is "Pod"`, "": `its kind is ""`, "a: [": "line 1"} {
+	for text, want := range map[string]string{"kind: Pod": `its kind is "Pod"`, "": `its kind is ""`,
+		"a: [": "line 1"} {
 		if _, _, err := ForWindows([]byte(text), node); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -158,7 +166,8 @@ func TestDecodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var c v1beta1.KubeletConfiguration
-	if err := json.Unmarshal(text, &c); err != nil || c.MaxPods != 50 || c.PodLogsDir != `C:\var\log\pods` || *c.ResolverConfig != "Host" {
+	if err := json.Unmarshal(text, &c); err != nil || c.MaxPods != 50 || c.PodLogsDir != `C:\var\log\pods` ||
+		*c.ResolverConfig != "Host" {
 		t.Errorf("%v: %+v", err, c)
 	}
 }

@@ -63,7 +63,8 @@ func Cluster(document []byte, flag FlagOf) (Import, error) {
 	return out, nil
 }
 
-// read lists the values of a document with their paths: texts, numbers, switches, null, and lists and objects with nothing in them.
+// read lists the values of a document with their paths: texts, numbers, switches, null, and lists and objects with
+// nothing in them.
 func read(document []byte) (fields []field, err error) {
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
@@ -88,7 +89,8 @@ func read(document []byte) (fields []field, err error) {
 					return err
 				}
 				// A name with a slash or a bracket, such as a label's, stays one name.
-				below = strings.TrimPrefix(at+"/"+strings.NewReplacer("/", "~1", "[", "(", "]", ")").Replace(key.(string)), "/")
+				below = strings.TrimPrefix(at+"/"+
+					strings.NewReplacer("/", "~1", "[", "(", "]", ")").Replace(key.(string)), "/")
 			}
 			if err := walk(below); err != nil {
 				return err
@@ -121,7 +123,8 @@ func newField(at string, value any) field {
 	var low []string
 	for name := range strings.SplitSeq(strings.ToLower(at), "/") {
 		name, index, indexed := strings.Cut(name, "[")
-		if n, err := strconv.Atoi(strings.TrimSuffix(index, "]")); indexed && err == nil && name == "agentpoolprofiles" {
+		if n, err := strconv.Atoi(strings.TrimSuffix(index, "]")); indexed && err == nil &&
+			name == "agentpoolprofiles" {
 			f.pool = n
 		}
 		low = append(low, name)
@@ -223,8 +226,10 @@ func (i *importer) ofCluster(f *field) {
 		if !strings.EqualFold(f.plain, "Kubernetes") {
 			f.What, f.Text = Refused, "Porthole makes nodes of Kubernetes only"
 		}
-	case f.low == "properties/orchestratorprofile/orchestratorversion", f.low == "properties/orchestratorprofile/orchestratorrelease":
+	case f.low == "properties/orchestratorprofile/orchestratorversion",
+		f.low == "properties/orchestratorprofile/orchestratorrelease":
 		f.What, f.Text = Dropped, f.plain+" is out of support; this node speaks "+kubernetes
+
 	case f.low == "properties/windowsprofile/windowspauseimageurl":
 		f.What, f.Text = Used, "containerd.sandboxImage"
 		for _, p := range i.all() {
@@ -233,7 +238,8 @@ func (i *importer) ofCluster(f *field) {
 	case f.low == "properties/windowsprofile/windowssku", f.low == "properties/windowsprofile/imageversion":
 		i.build(f)
 	case f.low == "properties/featureflags/enablewindsr":
-		f.What, f.Text = Dropped, "direct server return is winkernel.enableDSR of kube-proxy's configuration, and on wherever HNS has it"
+		f.What, f.Text = Dropped,
+			"direct server return is winkernel.enableDSR of kube-proxy's configuration, and on wherever HNS has it"
 	default:
 		f.byRule()
 	}
@@ -259,7 +265,8 @@ func (f *field) byRule() {
 // build finds the build of Windows that the machines had.
 func (i *importer) build(f *field) {
 	for _, b := range []struct{ name, build string }{
-		{"2019", "17763"}, {"17763", "17763"}, {"2022", "20348"}, {"20348", "20348"}, {"2025", "26100"}, {"26100", "26100"},
+		{"2019", "17763"}, {"17763", "17763"}, {"2022", "20348"}, {"20348", "20348"}, {"2025", "26100"},
+		{"26100", "26100"},
 	} {
 		if strings.Contains(f.plain, b.name) {
 			f.What, f.Text = Used, "Windows build "+b.build+": `porthole join` checks the machine's"
@@ -271,7 +278,8 @@ func (i *importer) build(f *field) {
 	}
 	for _, old := range []string{"2016", "14393", "1709", "16299", "1803", "17134", "1809", "1903", "1909", "2004"} {
 		if strings.Contains(f.plain, old) {
-			f.What, f.Text = Refused, f.plain+" cannot be a node any more: install Windows Server 2019 (17763), 2022 (20348) or 2025 (26100)"
+			f.What, f.Text = Refused, f.plain+
+				" cannot be a node any more: install Windows Server 2019 (17763), 2022 (20348) or 2025 (26100)"
 			return
 		}
 	}

@@ -1,5 +1,6 @@
-// Package legacy reads what described Windows nodes before kubeadm could join them: cluster documents of acs-engine and aks-engine, and command
-// lines of Microsoft's scripts. It says of each field and flag what becomes of it: nothing is dropped in silence. It computes only.
+// Package legacy reads what described Windows nodes before kubeadm could join them: cluster documents of acs-engine
+// and aks-engine, and command lines of Microsoft's scripts. It says of each field and flag what becomes of it: nothing
+// is dropped in silence. It computes only.
 package legacy
 
 // Verdict is what becomes of a field or flag.
@@ -25,5 +26,6 @@ type Leaf struct {
 	Text  string  `json:"text"` // where it goes, or why it does not
 }
 
-// FlagOf says what a flag of the kubelet does today: known, and without effect if it is accepted and does nothing. cli has the kubelet's flags.
+// FlagOf says what a flag of the kubelet does today: known, and without effect if it is accepted and does nothing. cli
+// has the kubelet's flags.
 type FlagOf func(name string) (known, withoutEffect bool)

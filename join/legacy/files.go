@@ -12,7 +12,8 @@ import (
 
 type object = map[string]any
 
-// Target is the cluster that the machines join: what the line that `kubeadm token create --print-join-command` prints says. No old document has it.
+// Target is the cluster that the machines join: what the line that `kubeadm token create --print-join-command` prints
+// says. No old document has it.
 type Target struct {
 	Address string   // of the API server, with its port
 	Hashes  []string // of the public key of its authority
@@ -34,13 +35,15 @@ func ParseLine(line string) (t Target, err error) {
 		}
 	}
 	if t.Address == "" || len(t.Hashes) == 0 {
-		return t, fmt.Errorf("this is not what `kubeadm token create --print-join-command` prints: kubeadm join ADDRESS:PORT --token … --discovery-token-ca-cert-hash sha256:…")
+		return t,
+			fmt.Errorf(
+				"this is not what `kubeadm token create --print-join-command` prints: kubeadm join ADDRESS:PORT --token … --discovery-token-ca-cert-hash sha256:…")
 	}
 	return t, nil
 }
 
-// Config returns what `porthole join --config` reads on the machines of a pool: kubeadm's document and ours. The zero Target leaves places for
-// address and sum. The token is in no file: a command line reads it.
+// Config returns what `porthole join --config` reads on the machines of a pool: kubeadm's document and ours. The zero
+// Target leaves places for address and sum. The token is in no file: a command line reads it.
 func (p Pool) Config(t Target) (string, error) {
 	address, hashes := "ADDRESS:6443", []string{"sha256:HASH"}
 	if t.Address != "" {
@@ -51,7 +54,8 @@ func (p Pool) Config(t Target) (string, error) {
 		args = append(args, object{"name": name, "value": p.KubeletFlags[name]})
 	}
 	if len(p.Labels) > 0 {
-		args = append(args, object{"name": "node-labels", "value": strings.Join(slices.Sorted(slices.Values(p.Labels)), ",")})
+		args = append(args, object{"name": "node-labels",
+			"value": strings.Join(slices.Sorted(slices.Values(p.Labels)), ",")})
 	}
 	registration := object{"criSocket": "npipe:////./pipe/containerd-containerd"}
 	if len(args) > 0 {
@@ -62,12 +66,14 @@ func (p Pool) Config(t Target) (string, error) {
 		node["containerd"] = object{"sandboxImage": p.SandboxImage}
 	}
 
-	join := object{"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration", "nodeRegistration": registration, "discovery": object{"bootstrapToken": object{
-		"apiServerEndpoint": address, "caCertHashes": hashes,
-	}}}
+	join := object{"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration",
+		"nodeRegistration": registration, "discovery": object{"bootstrapToken": object{
+			"apiServerEndpoint": address, "caCertHashes": hashes,
+		}}}
 	var out strings.Builder
 	if t.Address == "" {
-		out.WriteString("# Put ADDRESS and HASH in from the line that `kubeadm token create --print-join-command` prints, or give it with --join-line.\n")
+		out.WriteString(
+			"# Put ADDRESS and HASH in from the line that `kubeadm token create --print-join-command` prints, or give it with --join-line.\n")
 	}
 	for n, doc := range []object{join, node} {
 		text, err := yaml.Marshal(doc)
@@ -82,8 +88,8 @@ func (p Pool) Config(t Target) (string, error) {
 	return out.String(), nil
 }
 
-// Commands are those for the machines of a pool, with the name of its file, which read the token from standard input, and then those for an
-// administrator.
+// Commands are those for the machines of a pool, with the name of its file, which read the token from standard input,
+// and then those for an administrator.
 func (p Pool) Commands(file string) (list []string) {
 	for _, m := range p.Machine {
 		list = append(list, fmt.Sprintf("porthole.exe join --config %s --node-name %s --token-file -", file, m))
@@ -91,7 +97,8 @@ func (p Pool) Commands(file string) (list []string) {
 	return append(list, p.Kubectl...)
 }
 
-// Print writes every field with its verdict, grouped by that, then the files and commands. dir says where the files are; "": they are printed.
+// Print writes every field with its verdict, grouped by that, then the files and commands. dir says where the files
+// are; "": they are printed.
 func (i Import) Print(w io.Writer, dir string, t Target) error {
 	count := map[Verdict]int{}
 	for _, what := range Verdicts {
@@ -129,7 +136,8 @@ func (i Import) Print(w io.Writer, dir string, t Target) error {
 	return nil
 }
 
-// File is the name of a pool's file. A pool's name is of letters and digits in both programs; what is not becomes a dash.
+// File is the name of a pool's file. A pool's name is of letters and digits in both programs; what is not becomes a
+// dash.
 func (p Pool) File() string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {

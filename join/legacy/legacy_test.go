@@ -13,7 +13,8 @@ import (
 
 // flag stands for the kubelet's flags.
 func flag(name string) (known, withoutEffect bool) {
-	return slices.Contains([]string{"max-pods", "v", "pod-infra-container-image"}, name), name == "pod-infra-container-image"
+	return slices.Contains([]string{"max-pods", "v", "pod-infra-container-image"},
+		name), name == "pod-infra-container-image"
 }
 
 // seed is the document of the guide for Windows on Kubernetes 1.9.
@@ -41,7 +42,8 @@ func count(v any) (n int) {
 	return max(n, 1)
 }
 
-// imported reads a document and checks that each of its values has one verdict, and that no secret is printed or written.
+// imported reads a document and checks that each of its values has one verdict, and that no secret is printed or
+// written.
 func imported(t *testing.T, document []byte) Import {
 	t.Helper()
 	got, err := Cluster(document, flag)
@@ -86,9 +88,8 @@ func (i Import) leaf(t *testing.T, at string) Leaf {
 	return Leaf{}
 }
 
-// TestEveryField: testdata has documents with every field of the type trees of acs-engine (2019-03) and aks-engine (2023-10). None is unknown but
-// the flag that no kubelet had.
-// Row 1.118.
+// TestEveryField: testdata has documents with every field of the type trees of acs-engine (2019-03) and aks-engine
+// (2023-10). None is unknown but the flag that no kubelet had. Row 1.118.
 func TestEveryField(t *testing.T) {
 	for _, name := range []string{"acs-engine", "aks-engine"} {
 		t.Run(name, func(t *testing.T) {
@@ -111,9 +112,12 @@ func TestEveryField(t *testing.T) {
 
 			const config = "properties/orchestratorProfile/kubernetesConfig/"
 			for at, want := range map[string]Verdict{
-				config + "maxPods": Used, config + "kubeletConfig/--no-such": Unknown, config + "kubeletConfig/--network-plugin": Dropped,
-				config + "containerRuntime": Refused, config + "addons[0]/name": Cloud, "properties/agentPoolProfiles[1]/count": Cloud,
-				"properties/agentPoolProfiles[0]/count": Used, "properties/masterProfile/count": Cloud, "location": Cloud,
+				config + "maxPods": Used, config + "kubeletConfig/--no-such": Unknown,
+				config + "kubeletConfig/--network-plugin": Dropped,
+				config + "containerRuntime":               Refused, config + "addons[0]/name": Cloud,
+				"properties/agentPoolProfiles[1]/count": Cloud,
+				"properties/agentPoolProfiles[0]/count": Used, "properties/masterProfile/count": Cloud,
+				"location": Cloud,
 				"properties/windowsProfile/windowsDockerVersion": Dropped,
 			} {
 				if l := got.leaf(t, at); l.What != want {
@@ -121,8 +125,10 @@ func TestEveryField(t *testing.T) {
 				}
 			}
 			p := got.Pools[0]
-			if len(got.Pools) != 1 || p.Count != 3 || p.KubeletFlags["max-pods"] != "50" || p.KubeletFlags["v"] != "4" || p.KubeletFlags["cluster-dns"] != "text" ||
-				p.Network.Mode != "" || !slices.Contains(p.Labels, "example.com/team=b") || len(p.Kubectl) != 3 || p.Kubectl[0] != "kubectl label node windowspool1-0 kubernetes.io/role=agent" {
+			if len(got.Pools) != 1 || p.Count != 3 || p.KubeletFlags["max-pods"] != "50" ||
+				p.KubeletFlags["v"] != "4" || p.KubeletFlags["cluster-dns"] != "text" ||
+				p.Network.Mode != "" || !slices.Contains(p.Labels, "example.com/team=b") || len(p.Kubectl) != 3 ||
+				p.Kubectl[0] != "kubectl label node windowspool1-0 kubernetes.io/role=agent" {
 				t.Errorf("pool %+v", p)
 			}
 		})
@@ -143,7 +149,8 @@ func TestSeed(t *testing.T) {
 	}
 
 	p := got.Pools[0]
-	if commands := p.Commands(p.File()); len(commands) != 3 || commands[2] != "porthole.exe join --config windowspool1.yaml --node-name windowspool1-2 --token-file -" {
+	if commands := p.Commands(p.File()); len(commands) != 3 ||
+		commands[2] != "porthole.exe join --config windowspool1.yaml --node-name windowspool1-2 --token-file -" {
 		t.Errorf("%q", commands)
 	}
 	text, err := p.Config(Target{})
@@ -164,21 +171,28 @@ func TestRefused(t *testing.T) {
 	for _, c := range []struct{ from, to, at string }{
 		{`"Kubernetes"`, `"DCOS"`, "properties/orchestratorProfile/orchestratorType"},
 		{`"enableRbac": true`, `"enableRbac": false`, "properties/orchestratorProfile/kubernetesConfig/enableRbac"},
-		{`"networkPolicy": "none"`, `"networkPolicy": "calico"`, "properties/orchestratorProfile/kubernetesConfig/networkPolicy"},
-		{`"adminUsername": "me"`, `"WindowsSku": "Datacenter-Core-1709-with-Containers-smalldisk"`, "properties/windowsProfile/WindowsSku"},
-		{`"adminUsername": "me"`, `"windowsRuntimes": {"hypervRuntimes": [{"buildNumber": "17763"}]}`, "properties/windowsProfile/windowsRuntimes/hypervRuntimes[0]/buildNumber"},
+		{`"networkPolicy": "none"`, `"networkPolicy": "calico"`,
+			"properties/orchestratorProfile/kubernetesConfig/networkPolicy"},
+		{`"adminUsername": "me"`, `"WindowsSku": "Datacenter-Core-1709-with-Containers-smalldisk"`,
+			"properties/windowsProfile/WindowsSku"},
+		{`"adminUsername": "me"`, `"windowsRuntimes": {"hypervRuntimes": [{"buildNumber": "17763"}]}`,
+			"properties/windowsProfile/windowsRuntimes/hypervRuntimes[0]/buildNumber"},
 	} {
 		if l := imported(t, []byte(strings.Replace(seed, c.from, c.to, 1))).leaf(t, c.at); l.What != Refused {
 			t.Errorf("%+v", l)
 		}
 	}
-	if l := imported(t, []byte(strings.Replace(seed, `"count": 3, "vmSize"`, `"cuont": {}, "vmSize"`, 1))).leaf(t, "properties/agentPoolProfiles[0]/cuont"); l.What != Unknown {
+	if l := imported(t, []byte(strings.Replace(seed, `"count": 3, "vmSize"`, `"cuont": {}, "vmSize"`, 1))).
+		leaf(t, "properties/agentPoolProfiles[0]/cuont"); l.What != Unknown {
 		t.Errorf("%+v", l)
 	}
-	if got := imported(t, []byte(strings.Replace(seed, `"adminUsername": "me"`, `"WindowsSku": "2019-Datacenter-Core-with-Containers"`, 1))); got.Pools[0].Build != "17763" {
+	if got := imported(t,
+		[]byte(strings.Replace(seed, `"adminUsername": "me"`, `"WindowsSku": "2019-Datacenter-Core-with-Containers"`,
+			1))); got.Pools[0].Build != "17763" {
 		t.Errorf("%+v", got.Pools[0])
 	}
-	for want, document := range map[string]string{"line 2: this is not JSON": "{\n\"a\": }", `apiVersion "v1"`: `{"apiVersion": "v1"}`, "more behind": seed + "{}", "line 1": ""} {
+	for want, document := range map[string]string{"line 2: this is not JSON": "{\n\"a\": }",
+		`apiVersion "v1"`: `{"apiVersion": "v1"}`, "more behind": seed + "{}", "line 1": ""} {
 		if _, err := Cluster([]byte(document), flag); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -194,20 +208,23 @@ func TestCommandLine(t *testing.T) {
 	}
 
 	for line, want := range map[string]string{
-		"./start-kubelet.ps1 -ClusterCidr 192.168.0.0/16":                                       "-ClusterCidr=192.168.0.0/16 used",
-		`C:\k\start-kubelet.ps1 -RegisterOnly -Color red`:                                       "-RegisterOnly= dropped, -Color=red unknown",
-		"start-kubelet.ps1 -IsolationType hyperv":                                               "-IsolationType=hyperv refused",
-		"AddRoutes.ps1 -MasterIp 10.1.2.3 -Gateway:10.1.3.1":                                    "-MasterIp=10.1.2.3 dropped, -Gateway=10.1.3.1 dropped",
-		"start.ps1 -masterIp 10.1.2.3 -clusterCIDR 10.0.0.0/8":                                  "-masterIp=10.1.2.3 dropped, -clusterCIDR=10.0.0.0/8 used",
-		`kubelet.exe --pod-infra-container-image="apprenda/pause" --api_servers=10.0.0.1 --v=3`: "--pod-infra-container-image=apprenda/pause dropped, --api_servers=10.0.0.1 dropped, --v=3 used",
-		`.\proxy.exe --proxy-mode=userspace`:                                                    "--proxy-mode=userspace used",
-		`$env:CONTAINER_NETWORK = "my net"`:                                                     "CONTAINER_NETWORK=my net dropped",
-		"set KUBE_NETWORK=cbr0":                                                                 "KUBE_NETWORK=cbr0 used",
-		"INTERFACE_TO_ADD_SERVICE_IP=vEthernet (HNS Internal NIC)":                              "INTERFACE_TO_ADD_SERVICE_IP=vEthernet (HNS Internal NIC) used",
+		"./start-kubelet.ps1 -ClusterCidr 192.168.0.0/16":          "-ClusterCidr=192.168.0.0/16 used",
+		`C:\k\start-kubelet.ps1 -RegisterOnly -Color red`:          "-RegisterOnly= dropped, -Color=red unknown",
+		"start-kubelet.ps1 -IsolationType hyperv":                  "-IsolationType=hyperv refused",
+		`$env:CONTAINER_NETWORK = "my net"`:                        "CONTAINER_NETWORK=my net dropped",
+		"set KUBE_NETWORK=cbr0":                                    "KUBE_NETWORK=cbr0 used",
+		"INTERFACE_TO_ADD_SERVICE_IP=vEthernet (HNS Internal NIC)": "INTERFACE_TO_ADD_SERVICE_IP=vEthernet (HNS Internal NIC) used",
 		"PATH=x":              "PATH=x unknown",
 		"cleanup.ps1 -x":      "cleanup.ps1 is none of the old guides' programs",
 		"start-kubelet.ps1 x": `"x" is no flag`,
 		"":                    "give a command line",
+
+		`kubelet.exe --pod-infra-container-image="apprenda/pause" --api_servers=10.0.0.1 --v=3`: "--pod-infra-container-image=apprenda/pause dropped, --api_servers=10.0.0.1 dropped, --v=3 used",
+		`.\proxy.exe --proxy-mode=userspace`:                                                    "--proxy-mode=userspace used",
+
+		"AddRoutes.ps1 -MasterIp 10.1.2.3 -Gateway:10.1.3.1": "-MasterIp=10.1.2.3 dropped, -Gateway=10.1.3.1 dropped",
+		"start.ps1 -masterIp 10.1.2.3 -clusterCIDR 10.0.0.0/8": "-masterIp=10.1.2.3 dropped, " +
+			"-clusterCIDR=10.0.0.0/8 used",
 	} {
 		leaves, err := CommandLine(strings.Fields(line), flags)
 		var got []string

@@ -7,7 +7,8 @@ import (
 
 // kubeletSettings are fields that are flags of the kubelet today.
 var kubeletSettings = map[string]string{
-	"maxpods": "max-pods", "gchighthreshold": "image-gc-high-threshold", "gclowthreshold": "image-gc-low-threshold", "dnsserviceip": "cluster-dns",
+	"maxpods": "max-pods", "gchighthreshold": "image-gc-high-threshold", "gclowthreshold": "image-gc-low-threshold",
+	"dnsserviceip": "cluster-dns",
 }
 
 // setting decides about a field of kubernetesConfig that a node uses, and reports whether it is one.
@@ -67,7 +68,8 @@ func (f *field) plugin(pools []*Pool) {
 	case "", "kubenet":
 		mode, why = "host-gateway", "routes between nodes, as kubenet had them from Azure's route table"
 	case "flannel":
-		f.What, f.Text = Used, "network.mode is left out: join takes the one that the new cluster declares; flannel's backend host-gw is host-gateway, its vxlan is vxlan"
+		f.What, f.Text = Used,
+			"network.mode is left out: join takes the one that the new cluster declares; flannel's backend host-gw is host-gateway, its vxlan is vxlan"
 		for _, p := range pools {
 			p.Network.Mode = ""
 		}
@@ -76,7 +78,8 @@ func (f *field) plugin(pools []*Pool) {
 		for _, p := range pools {
 			p.Network.Mode = ""
 		}
-		f.What, f.Text = Refused, f.plain+" has programs of its own for Windows nodes, which join does not install: give the new cluster one of the networks of `porthole join --network`"
+		f.What, f.Text = Refused, f.plain+
+			" has programs of its own for Windows nodes, which join does not install: give the new cluster one of the networks of `porthole join --network`"
 		return
 	default:
 		f.What, f.Text = Refused, "not known: give network.mode one of those of `porthole join --network`"
@@ -159,19 +162,24 @@ func (i *importer) ofPool(f *field, pools []*Pool) {
 	}
 }
 
-// ownLabels are labels of Kubernetes that a node may give itself; https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction.
-var ownLabels = []string{"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os",
-	"beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone",
+// ownLabels are labels of Kubernetes that a node may give itself;
+// https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction.
+var ownLabels = []string{"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch",
+	"beta.kubernetes.io/os",
+	"beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type", "topology.kubernetes.io/region",
+	"topology.kubernetes.io/zone",
 	"failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"}
 
-// label decides about a label of the nodes. The names of labels have capitals, so they come from the path as it is written.
+// label decides about a label of the nodes. The names of labels have capitals, so they come from the path as it is
+// written.
 func (f *field) label(p *Pool) {
 	key := f.Path[strings.LastIndex(f.Path, "/")+1:]
 	key = strings.ReplaceAll(key, "~1", "/")
 	domain, _, _ := strings.Cut(key, "/")
 	of := func(parent string) bool { return domain == parent || strings.HasSuffix(domain, "."+parent) }
 
-	allowed := !strings.Contains(key, "/") || !of("kubernetes.io") && !of("k8s.io") || of("node.kubernetes.io") || of("kubelet.kubernetes.io") || slices.Contains(ownLabels, key)
+	allowed := !strings.Contains(key, "/") || !of("kubernetes.io") && !of("k8s.io") || of("node.kubernetes.io") ||
+		of("kubelet.kubernetes.io") || slices.Contains(ownLabels, key)
 	if allowed {
 		f.What, f.Text = Used, "the kubelet's --node-labels"
 		p.Labels = append(p.Labels, key+"="+f.plain)

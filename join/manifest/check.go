@@ -28,8 +28,8 @@ type Finding struct {
 
 func (f Finding) String() string { return f.Object + " " + f.Problem }
 
-// Check compares a cluster with the objects. Fields that the objects do not have may be anything. An object that cannot be read is an error,
-// because it may be there.
+// Check compares a cluster with the objects. Fields that the objects do not have may be anything. An object that
+// cannot be read is an error, because it may be there.
 func Check(ctx context.Context, r Reader, objects []Object) (found []Finding, err error) {
 	for _, o := range objects {
 		path, name := pathOf(o)
@@ -50,7 +50,8 @@ func Check(ctx context.Context, r Reader, objects []Object) (found []Finding, er
 			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
 		if where, want := difference("", wanted, has); where != "" {
-			found = append(found, Finding{Object: name, Problem: fmt.Sprintf("differs: %s is not %s: porthole manifests | kubectl apply -f -", where, want)})
+			found = append(found, Finding{Object: name,
+				Problem: fmt.Sprintf("differs: %s is not %s: porthole manifests | kubectl apply -f -", where, want)})
 		}
 	}
 
@@ -85,8 +86,8 @@ func plain(o Object) (read any, err error) {
 	return read, err
 }
 
-// difference returns the first field of wanted that has lacks or has otherwise, and what it should be; "" if there is none. Lists must be of
-// the same length.
+// difference returns the first field of wanted that has lacks or has otherwise, and what it should be; "" if there is
+// none. Lists must be of the same length.
 func difference(at string, wanted, has any) (where, want string) {
 	switch w := wanted.(type) {
 	case map[string]any:
@@ -129,17 +130,18 @@ func short(v any) string {
 	return string(text)
 }
 
-// withoutSystem finds DaemonSets that also start on Windows nodes although none of their images can be known to run there: they name no
-// operating system.
+// withoutSystem finds DaemonSets that also start on Windows nodes although none of their images can be known to run
+// there: they name no operating system.
 func withoutSystem(sets []appsv1.DaemonSet) (found []Finding) {
 	for _, d := range sets {
 		pod := d.Spec.Template.Spec
 		if namesSystem(pod) {
 			continue
 		}
-		found = append(found, Finding{Object: "DaemonSet " + d.Namespace + "/" + d.Name, Warning: true, Problem: fmt.Sprintf(
-			"names no operating system, so its pods also start on Windows nodes: kubectl -n %s patch daemonset %s -p '{\"spec\":{\"template\":{\"spec\":{\"nodeSelector\":{\"kubernetes.io/os\":\"linux\"}}}}}'",
-			d.Namespace, d.Name)})
+		found = append(found, Finding{Object: "DaemonSet " + d.Namespace + "/" + d.Name, Warning: true,
+			Problem: fmt.Sprintf(
+				"names no operating system, so its pods also start on Windows nodes: kubectl -n %s patch daemonset %s -p '{\"spec\":{\"template\":{\"spec\":{\"nodeSelector\":{\"kubernetes.io/os\":\"linux\"}}}}}'",
+				d.Namespace, d.Name)})
 	}
 	return found
 }
@@ -150,7 +152,8 @@ func namesSystem(pod corev1.PodSpec) bool {
 	if pod.NodeSelector[corev1.LabelOSStable] != "" || pod.NodeSelector[beta] != "" {
 		return true
 	}
-	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil ||
+		pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
 	}
 	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms

@@ -1,5 +1,5 @@
-// Package manifest makes the objects that a cluster needs so that machines can become nodes with Porthole, and compares them with those that a
-// cluster has. packaging/helm/porthole makes the same objects with Helm.
+// Package manifest makes the objects that a cluster needs so that machines can become nodes with Porthole, and
+// compares them with those that a cluster has. packaging/helm/porthole makes the same objects with Helm.
 package manifest
 
 import (
@@ -17,7 +17,8 @@ import (
 // Object is an object of the API as its manifest has it.
 type Object = map[string]any
 
-// HostGateway is the mode of the pod network in which Linux nodes need routes to the others. In other modes flannel, routers or OVN do that.
+// HostGateway is the mode of the pod network in which Linux nodes need routes to the others. In other modes flannel,
+// routers or OVN do that.
 const HostGateway = "host-gateway"
 
 // Names of the objects.
@@ -37,7 +38,8 @@ const (
 // Options say what the objects are for.
 type Options struct {
 	Mode string // of the pod network, required
-	// Pods and Services are the cluster's ranges, of IPv4 and behind a comma of IPv6. Without both there is no DaemonSet.
+	// Pods and Services are the cluster's ranges, of IPv4 and behind a comma of IPv6. Without both there is no
+	// DaemonSet.
 	Pods, Services string
 	Nodes          []string            // names of the nodes that may read services and nodes; none: all nodes
 	Image          string              // of the DaemonSet, required if there is one
@@ -61,7 +63,8 @@ func (o Options) Validate() error {
 		}
 	}
 	if (o.Pods == "") != (o.Services == "") {
-		return errors.New("--cluster-cidr and --service-cidr go together: give both, or --kubeconfig to read them from the cluster")
+		return errors.New(
+			"--cluster-cidr and --service-cidr go together: give both, or --kubeconfig to read them from the cluster")
 	}
 	if o.WithDaemonSet() && o.Image == "" {
 		return errors.New("--image is required for the DaemonSet of Linux nodes")
@@ -74,15 +77,20 @@ func Objects(o Options) []Object {
 	list := []Object{
 		proxierBinding(o.Nodes),
 		object(rbac+"/v1", "Role", config, namespace, Object{"rules": []Object{
-			{"apiGroups": []string{""}, "resources": []string{"configmaps"}, "resourceNames": []string{configMap}, "verbs": []string{"get"}},
+			{"apiGroups": []string{""}, "resources": []string{"configmaps"}, "resourceNames": []string{configMap},
+				"verbs": []string{"get"}},
 		}}),
 		object(rbac+"/v1", "RoleBinding", config, namespace, Object{
-			"roleRef": roleRef("Role", config), "subjects": []Object{subject("Group", nodes), subject("Group", bootstrappers)},
+			"roleRef":  roleRef("Role", config),
+			"subjects": []Object{subject("Group", nodes), subject("Group", bootstrappers)},
 		}),
-		// Whoever has a token can become a node, and then list all nodes. Before that join reads which network they have, and refuses a
-		// machine that cannot have it before anything is changed.
-		object(rbac+"/v1", "ClusterRole", joining, "", Object{"rules": []Object{{"apiGroups": []string{""}, "resources": []string{"nodes"}, "verbs": []string{"list"}}}}),
-		object(rbac+"/v1", "ClusterRoleBinding", joining, "", Object{"roleRef": roleRef("ClusterRole", joining), "subjects": []Object{subject("Group", bootstrappers)}}),
+		// Whoever has a token can become a node, and then list all nodes. Before that join reads which network they
+		// have, and refuses a machine that cannot have it before anything is changed.
+		object(rbac+"/v1", "ClusterRole", joining, "",
+			Object{"rules": []Object{{"apiGroups": []string{""}, "resources": []string{"nodes"},
+				"verbs": []string{"list"}}}}),
+		object(rbac+"/v1", "ClusterRoleBinding", joining, "",
+			Object{"roleRef": roleRef("ClusterRole", joining), "subjects": []Object{subject("Group", bootstrappers)}}),
 		object("v1", "ConfigMap", configMap, namespace, Object{"data": Object{"cluster.yaml": o.facts()}}),
 	}
 	if o.WithDaemonSet() {
@@ -101,8 +109,9 @@ func (o Options) facts() string {
 	return b.String()
 }
 
-// proxierBinding lets nodes read services, endpoints and nodes with their own certificates: kube-proxy and routes of a node have no others.
-// Each node of kubeadm has these rights anyway, through kube-proxy's service account. names: only these nodes.
+// proxierBinding lets nodes read services, endpoints and nodes with their own certificates: kube-proxy and routes of a
+// node have no others. Each node of kubeadm has these rights anyway, through kube-proxy's service account. names: only
+// these nodes.
 func proxierBinding(names []string) Object {
 	subjects := []Object{subject("Group", nodes)}
 	if len(names) > 0 {
@@ -111,18 +120,20 @@ func proxierBinding(names []string) Object {
 			subjects = append(subjects, subject("User", "system:node:"+n))
 		}
 	}
-	return object(rbac+"/v1", "ClusterRoleBinding", proxier, "", Object{"roleRef": roleRef("ClusterRole", "system:node-proxier"), "subjects": subjects})
+	return object(rbac+"/v1", "ClusterRoleBinding", proxier, "",
+		Object{"roleRef": roleRef("ClusterRole", "system:node-proxier"), "subjects": subjects})
 }
 
-// daemonSet runs `porthole routes` on Linux nodes that something else made, so that they have routes to the pods of the others. It may read
-// nodes and write events, and change no object.
+// daemonSet runs `porthole routes` on Linux nodes that something else made, so that they have routes to the pods of
+// the others. It may read nodes and write events, and change no object.
 func (o Options) daemonSet() []Object {
 	account := Object{"kind": "ServiceAccount", "name": linuxRoutes, "namespace": namespace}
 	return []Object{
 		object("v1", "ServiceAccount", linuxRoutes, namespace, Object{}),
 		object(rbac+"/v1", "ClusterRole", "porthole:linux-routes", "", Object{"rules": []Object{
 			{"apiGroups": []string{""}, "resources": []string{"nodes"}, "verbs": []string{"get", "list", "watch"}},
-			{"apiGroups": []string{"", "events.k8s.io"}, "resources": []string{"events"}, "verbs": []string{"create", "patch"}},
+			{"apiGroups": []string{"", "events.k8s.io"}, "resources": []string{"events"},
+				"verbs": []string{"create", "patch"}},
 		}}),
 		object(rbac+"/v1", "ClusterRoleBinding", "porthole:linux-routes", "", Object{
 			"roleRef": roleRef("ClusterRole", "porthole:linux-routes"), "subjects": []Object{account},
@@ -152,16 +163,19 @@ func (o Options) podSpec() Object {
 		"containers": []Object{{
 			"name": "routes", "image": o.Image, "imagePullPolicy": "IfNotPresent",
 			"command": []string{"/porthole-routes"},
-			"args": []string{"--hostname-override=$(NODE_NAME)", "--mode=" + HostGateway, "--cluster-cidr=" + o.Pods, "--service-cidr=" + o.Services,
+			"args": []string{"--hostname-override=$(NODE_NAME)", "--mode=" + HostGateway, "--cluster-cidr=" + o.Pods,
+				"--service-cidr=" + o.Services,
 				"--write-node=false"},
-			"env": []Object{{"name": "NODE_NAME", "valueFrom": Object{"fieldRef": Object{"fieldPath": "spec.nodeName"}}}},
+			"env": []Object{{"name": "NODE_NAME",
+				"valueFrom": Object{"fieldRef": Object{"fieldPath": "spec.nodeName"}}}},
 			"securityContext": Object{
 				"runAsUser": 0, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
 				"capabilities":   Object{"drop": []string{"ALL"}, "add": []string{"NET_ADMIN"}},
 				"seccompProfile": Object{"type": "RuntimeDefault"},
 			},
-			"resources":      Object{"requests": Object{"cpu": "10m", "memory": "20Mi"}},
-			"livenessProbe":  Object{"httpGet": Object{"host": "127.0.0.1", "port": 10261, "path": "/livez"}, "initialDelaySeconds": 30},
+			"resources": Object{"requests": Object{"cpu": "10m", "memory": "20Mi"}},
+			"livenessProbe": Object{"httpGet": Object{"host": "127.0.0.1", "port": 10261, "path": "/livez"},
+				"initialDelaySeconds": 30},
 			"readinessProbe": Object{"httpGet": Object{"host": "127.0.0.1", "port": 10261, "path": "/readyz"}},
 		}},
 	}
@@ -184,7 +198,8 @@ func (o Options) tolerations() []Object {
 	var list []Object
 	for _, t := range o.Tolerations {
 		one := Object{}
-		for key, value := range map[string]string{"key": t.Key, "operator": string(t.Operator), "value": t.Value, "effect": string(t.Effect)} {
+		for key, value := range map[string]string{"key": t.Key, "operator": string(t.Operator), "value": t.Value,
+			"effect": string(t.Effect)} {
 			if value != "" {
 				one[key] = value
 			}
@@ -226,13 +241,17 @@ func Print(w io.Writer, objects []Object) error {
 func ParseToleration(text string) (corev1.Toleration, error) {
 	key, effect, _ := strings.Cut(text, ":")
 	key, value, equal := strings.Cut(key, "=")
-	t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Value: value, Effect: corev1.TaintEffect(effect)}
+	t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Value: value,
+		Effect: corev1.TaintEffect(effect)}
 	if equal {
 		t.Operator = corev1.TolerationOpEqual
 	}
-	known := []corev1.TaintEffect{"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	known := []corev1.TaintEffect{"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule,
+		corev1.TaintEffectNoExecute}
 	if key == "" || !slices.Contains(known, t.Effect) {
-		return t, fmt.Errorf("toleration %q: give KEY=VALUE:EFFECT, KEY:EFFECT or KEY, with the effect NoSchedule, PreferNoSchedule or NoExecute", text)
+		return t,
+			fmt.Errorf(
+				"toleration %q: give KEY=VALUE:EFFECT, KEY:EFFECT or KEY, with the effect NoSchedule, PreferNoSchedule or NoExecute", text)
 	}
 	return t, nil
 }

@@ -21,8 +21,8 @@ import (
 
 const chart = "../../packaging/helm/porthole"
 
-// render runs the chart's templates with values over its own. Helm is text/template with functions of its own; those that the chart uses are
-// here, as https://helm.sh/docs/chart_template_guide/function_list describes them.
+// render runs the chart's templates with values over its own. Helm is text/template with functions of its own; those
+// that the chart uses are here, as https://helm.sh/docs/chart_template_guide/function_list describes them.
 func render(t *testing.T, values string) (objects []Object, notes string) {
 	t.Helper()
 	read := func(name string) (doc map[string]any) {
@@ -40,7 +40,8 @@ func render(t *testing.T, values string) (objects []Object, notes string) {
 		t.Fatal(err)
 	}
 	about := read("Chart.yaml")
-	data := map[string]any{"Values": merged(read("values.yaml"), over), "Chart": map[string]any{"AppVersion": about["appVersion"]}}
+	data := map[string]any{"Values": merged(read("values.yaml"), over),
+		"Chart": map[string]any{"AppVersion": about["appVersion"]}}
 
 	set := template.New("").Option("missingkey=error")
 	set.Funcs(template.FuncMap{
@@ -167,20 +168,27 @@ func TestChart(t *testing.T) {
 		values string
 		count  int
 	}{
-		"defaults":     {Options{Mode: HostGateway, Image: "porthole/node:devel"}, "", 6},
-		"ranges":       {ranges, inRanges, 10},
-		"no daemonset": {with(func(o *Options) { o.NoDaemonSet = true }), inRanges + "linuxRoutes: {enabled: false}", 6},
-		"mode":         {with(func(o *Options) { o.Mode = "vxlan" }), "network: {mode: vxlan, podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12}", 6},
+		"defaults": {Options{Mode: HostGateway, Image: "porthole/node:devel"}, "", 6},
+		"ranges":   {ranges, inRanges, 10},
+		"no daemonset": {with(func(o *Options) { o.NoDaemonSet = true }), inRanges + "linuxRoutes: {enabled: false}",
+			6},
+		"mode": {with(func(o *Options) { o.Mode = "vxlan" }),
+			"network: {mode: vxlan, podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12}", 6},
 		"two families": {with(func(o *Options) {
 			o.Pods, o.Services = "10.244.0.0/16,fd00:10:244::/48", "10.96.0.0/12,fd00:10:96::/112"
-		}), `network: {podSubnet: "10.244.0.0/16,fd00:10:244::/48", serviceSubnet: "10.96.0.0/12,fd00:10:96::/112"}`, 10},
-		"nodes": {with(func(o *Options) { o.Nodes = []string{"win01", "win02"} }), inRanges + "nodes: [win01, win02]", 10},
+		}), `network: {podSubnet: "10.244.0.0/16,fd00:10:244::/48", serviceSubnet: "10.96.0.0/12,fd00:10:96::/112"}`,
+			10},
+		"nodes": {with(func(o *Options) { o.Nodes = []string{"win01", "win02"} }), inRanges + "nodes: [win01, win02]",
+			10},
 		"registry": {with(func(o *Options) {
 			o.Image, o.PullSecrets = "registry.example.com/team/porthole/node:v1.2.3", []string{"key"}
 		}), inRanges + "image: {registry: registry.example.com/team/, tag: v1.2.3, pullSecrets: [key]}", 10},
 		"tolerations": {with(func(o *Options) {
-			o.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpEqual, Value: "yes", Effect: corev1.TaintEffectNoSchedule}, {Key: "edge", Operator: corev1.TolerationOpExists}}
-		}), inRanges + `linuxRoutes: {tolerations: [{key: gpu, operator: Equal, value: "yes", effect: NoSchedule}, {key: edge, operator: Exists}]}`, 10},
+			o.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpEqual, Value: "yes",
+				Effect: corev1.TaintEffectNoSchedule}, {Key: "edge", Operator: corev1.TolerationOpExists}}
+		}),
+			inRanges +
+				`linuxRoutes: {tolerations: [{key: gpu, operator: Equal, value: "yes", effect: NoSchedule}, {key: edge, operator: Exists}]}`, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := c.o.Validate(); err != nil {
@@ -282,13 +290,16 @@ func TestCheck(t *testing.T) {
 	}
 
 	a := full()
-	a.objects["/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/porthole:node-proxier"]["subjects"] = []Object{subject("User", "someone")}
-	if got := check(a); !strings.Contains(got, `ClusterRoleBinding porthole:node-proxier differs: subjects[0].kind is not "Group"`) {
+	a.objects["/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/porthole:node-proxier"]["subjects"] = []Object{
+		subject("User", "someone")}
+	if got := check(a); !strings.Contains(got,
+		`ClusterRoleBinding porthole:node-proxier differs: subjects[0].kind is not "Group"`) {
 		t.Error(got)
 	}
 	a = full()
 	a.down = errors.New("refused")
-	if got := check(a); !strings.Contains(got, "reading ClusterRoleBinding porthole:node-proxier: refused") || strings.Contains(got, "missing") {
+	if got := check(a); !strings.Contains(got, "reading ClusterRoleBinding porthole:node-proxier: refused") ||
+		strings.Contains(got, "missing") {
 		t.Error(got)
 	}
 }
@@ -310,7 +321,8 @@ func TestWithoutSystem(t *testing.T) {
 		sets = append(sets, d)
 	}
 	found := withoutSystem(sets)
-	if len(found) != 1 || !found[0].Warning || !strings.Contains(found[0].String(), "DaemonSet kube-system/any names no operating system") {
+	if len(found) != 1 || !found[0].Warning ||
+		!strings.Contains(found[0].String(), "DaemonSet kube-system/any names no operating system") {
 		t.Errorf("%v", found)
 	}
 }

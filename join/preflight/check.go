@@ -82,8 +82,8 @@ func checks() []check {
 // ports of our programs: kubelet 10250 and 10248, kube-proxy 10256 and 10249, porthole-routes 10261.
 var ports = []int{10250, 10248, 10256, 10249, 10261}
 
-// Run carries out the checks. ignore has names whose errors become warnings, in any case of letters; "all" stands for all. Errors that
-// cannot be ignored stay.
+// Run carries out the checks. ignore has names whose errors become warnings, in any case of letters; "all" stands for
+// all. Errors that cannot be ignored stay.
 func Run(f *Facts, ignore []string) []step.Check {
 	var out []step.Check
 	for _, c := range checks() {
@@ -94,7 +94,8 @@ func Run(f *Facts, ignore []string) []step.Check {
 		if r.level == "" {
 			r.level = Pass
 		}
-		skip := slices.ContainsFunc(ignore, func(s string) bool { return strings.EqualFold(s, c.name) || strings.EqualFold(s, "all") })
+		skip := slices.ContainsFunc(ignore,
+			func(s string) bool { return strings.EqualFold(s, c.name) || strings.EqualFold(s, "all") })
 		if skip && !c.always && (r.level == Error || r.level == Reboot) {
 			r.level = Ignored
 		}

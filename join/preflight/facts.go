@@ -1,11 +1,11 @@
-// Package preflight decides, before anything is changed, whether a machine can become a node of a cluster. Each check is a pure function
-// of facts that somebody else gathered. Its name is kubeadm's where kubeadm has the check.
+// Package preflight decides, before anything is changed, whether a machine can become a node of a cluster. Each check
+// is a pure function of facts that somebody else gathered. Its name is kubeadm's where kubeadm has the check.
 package preflight
 
 import "time"
 
-// Facts are what is known about a machine and the cluster that it shall join. Err fields hold why something is not known: a check whose
-// fact is not known fails, it never passes.
+// Facts are what is known about a machine and the cluster that it shall join. Err fields hold why something is not
+// known: a check whose fact is not known fails, it never passes.
 type Facts struct {
 	System     string // windows or linux
 	Privileged bool
@@ -102,8 +102,8 @@ type Space struct {
 	Role string // install, containers
 }
 
-// Cluster is what was found out about the cluster. Problem is set if the API server, the clock or the discovery is at fault: then nothing
-// below it is known.
+// Cluster is what was found out about the cluster. Problem is set if the API server, the clock or the discovery is at
+// fault: then nothing below it is known.
 type Cluster struct {
 	Server  string
 	CAHash  string
@@ -120,7 +120,8 @@ type Cluster struct {
 	Existing *ExistingNode // nil: no node has the name
 	UUID     string        // of this machine
 	Network  Network
-	// Forbidden are the things that nodes may not do and must, such as "list endpointslices"; only known with a node's certificate.
+	// Forbidden are the things that nodes may not do and must, such as "list endpointslices"; only known with a node's
+	// certificate.
 	Forbidden []string
 }
 
@@ -136,9 +137,11 @@ type ExistingNode struct {
 // Network is what the cluster tells about its network.
 type Network struct {
 	Wanted string // --network
-	// Declared is the mode of the ConfigMap kube-system/porthole, which `porthole manifests` makes; "" if there is none.
+	// Declared is the mode of the ConfigMap kube-system/porthole, which `porthole manifests` makes; "" if there is
+	// none.
 	Declared string
-	// Known: the nodes could be listed, so that Kind and Remote count. A token may do so only after `porthole manifests`.
+	// Known: the nodes could be listed, so that Kind and Remote count. A token may do so only after `porthole
+	// manifests`.
 	Known  bool
 	Kind   string   // by the annotations of other nodes, such as flannel vxlan, Calico; "" if they have none
 	Remote []string // nodes that are in no segment of this machine

@@ -31,7 +31,8 @@ func windowsBuild(f *Facts) finding {
 	if product != "" {
 		product = " (" + product + ")"
 	}
-	return fail(fmt.Sprintf("Windows build %d%s cannot be a node: no HNS v2", build, product), "Server 2019 (17763), 2022 (20348) or 2025 (26100)")
+	return fail(fmt.Sprintf("Windows build %d%s cannot be a node: no HNS v2", build, product),
+		"Server 2019 (17763), 2022 (20348) or 2025 (26100)")
 }
 
 func containersFeature(f *Facts) finding {
@@ -40,15 +41,18 @@ func containersFeature(f *Facts) finding {
 	}
 	cure := "Install-WindowsFeature Containers, then restart"
 	if slices.Contains(f.Windows.Pending, "Containers") {
-		return finding{Reboot, "the Windows feature Containers is installed, and takes effect after a restart", "Restart-Computer"}
+		return finding{Reboot, "the Windows feature Containers is installed, and takes effect after a restart",
+			"Restart-Computer"}
 	}
-	return fail(fmt.Sprintf("the Windows feature Containers is not installed (there is no %s)", strings.Join(f.Windows.NoService, ", ")), cure)
+	return fail(fmt.Sprintf("the Windows feature Containers is not installed (there is no %s)",
+		strings.Join(f.Windows.NoService, ", ")), cure)
 }
 
 func rebootPending(f *Facts) finding {
 	switch {
 	case len(f.Windows.Pending) > 0:
-		return finding{Reboot, "Windows waits for a restart: " + strings.Join(f.Windows.Pending, ", "), "Restart-Computer, then join again"}
+		return finding{Reboot, "Windows waits for a restart: " + strings.Join(f.Windows.Pending, ", "),
+			"Restart-Computer, then join again"}
 	case f.Windows.LaterRename:
 		return warn("files will be renamed at the next restart (PendingFileRenameOperations)", "")
 	}
@@ -66,7 +70,8 @@ func nic(f *Facts) finding {
 	var list []string
 	for _, a := range f.Adapters {
 		list = append(list, fmt.Sprintf("%s (%s)", a.Name, a.Address))
-		if f.NIC != "" && (strings.EqualFold(a.Name, f.NIC) || strings.EqualFold(a.MAC, f.NIC)) || f.NodeIP != "" && a.Address == f.NodeIP {
+		if f.NIC != "" && (strings.EqualFold(a.Name, f.NIC) || strings.EqualFold(a.MAC, f.NIC)) ||
+			f.NodeIP != "" && a.Address == f.NodeIP {
 			return finding{}
 		}
 	}
@@ -87,11 +92,13 @@ func cri(f *Facts) finding {
 	if f.System != "windows" {
 		ok = "unix:///run/containerd/containerd.sock"
 	}
-	if strings.Contains(strings.ToLower(f.Runtime.Endpoint), "docker") && !strings.Contains(strings.ToLower(f.Runtime.Endpoint), "cri-dockerd") {
+	if strings.Contains(strings.ToLower(f.Runtime.Endpoint), "docker") &&
+		!strings.Contains(strings.ToLower(f.Runtime.Endpoint), "cri-dockerd") {
 		return fail("Docker is no container runtime of Kubernetes since 1.24", "--cri-socket "+ok)
 	}
 	if f.Runtime.Err != nil {
-		return fail(fmt.Sprintf("the container runtime at %s does not answer: %v", f.Runtime.Endpoint, f.Runtime.Err), "start containerd, or give its socket with --cri-socket")
+		return fail(fmt.Sprintf("the container runtime at %s does not answer: %v", f.Runtime.Endpoint, f.Runtime.Err),
+			"start containerd, or give its socket with --cri-socket")
 	}
 	return finding{text: f.Runtime.Version}
 }
@@ -114,7 +121,8 @@ func otherCluster(f *Facts) finding {
 	if f.Joined.Node == f.Node && (f.Cluster.Server == "" || f.Joined.Server == f.Cluster.Server) {
 		return finding{}
 	}
-	if f.Joined.Node == f.Node && f.Joined.CAHash != "" && f.Joined.CAHash == f.Cluster.CAHash { // another address of the same cluster
+	// another address of the same cluster
+	if f.Joined.Node == f.Node && f.Joined.CAHash != "" && f.Joined.CAHash == f.Cluster.CAHash {
 		return finding{}
 	}
 	return fail(fmt.Sprintf("this machine is already node %s of %s", f.Joined.Node, f.Joined.Server), "porthole leave")
@@ -151,7 +159,8 @@ func hostname(f *Facts) finding {
 	if strings.EqualFold(f.Node, f.Hostname) {
 		shown = f.Hostname
 	}
-	return fail(fmt.Sprintf("%s cannot be the name of a node (RFC 1123: letters, digits, -, at most 63)", shown), "--node-name "+valid)
+	return fail(fmt.Sprintf("%s cannot be the name of a node (RFC 1123: letters, digits, -, at most 63)", shown),
+		"--node-name "+valid)
 }
 
 const gib = 1 << 30
@@ -172,7 +181,8 @@ func disk(f *Facts) finding {
 
 func memory(f *Facts) finding {
 	if f.Memory > 0 && f.Memory < 2*gib {
-		return warn(fmt.Sprintf("this machine has %.1f GiB of memory; 2 GiB or more are usual", float64(f.Memory)/gib), "")
+		return warn(fmt.Sprintf("this machine has %.1f GiB of memory; 2 GiB or more are usual", float64(f.Memory)/gib),
+			"")
 	}
 	return finding{}
 }
@@ -188,7 +198,8 @@ func testSigning(f *Facts) finding {
 	if !f.Windows.TestSigning {
 		return finding{}
 	}
-	return warn("this machine loads drivers that nobody signed (test signing is on): a risk for every pod on it; porthole does not change it", "bcdedit /set testsigning off, then restart")
+	return warn(
+		"this machine loads drivers that nobody signed (test signing is on): a risk for every pod on it; porthole does not change it", "bcdedit /set testsigning off, then restart")
 }
 
 func oldEnvironment(f *Facts) finding {
@@ -202,7 +213,9 @@ func rras(f *Facts) finding {
 	if !f.Windows.RemoteAccess {
 		return finding{}
 	}
-	return warn("the service RemoteAccess is installed: the pod network does not need it, since HNS forwards packets itself", "")
+	return warn(
+		"the service RemoteAccess is installed: the pod network does not need it, since HNS forwards packets itself",
+		"")
 }
 
 const maxPath = 200
@@ -210,9 +223,11 @@ const maxPath = 200
 func path(f *Facts) finding {
 	switch {
 	case f.Windows.NetworkPath:
-		return fail(f.Windows.Path+" is on a network drive, which services cannot reach", "copy the folder to this machine")
+		return fail(f.Windows.Path+" is on a network drive, which services cannot reach",
+			"copy the folder to this machine")
 	case len(f.Windows.Path) > maxPath:
-		return fail(fmt.Sprintf("the path of this program has %d characters; 200 fit", len(f.Windows.Path)), "move the folder up")
+		return fail(fmt.Sprintf("the path of this program has %d characters; 200 fit", len(f.Windows.Path)),
+			"move the folder up")
 	}
 	return finding{}
 }
@@ -224,7 +239,8 @@ func swap(f *Facts) finding {
 	case f.Linux.FailSwapOn:
 		return fail("swap is on, and kubelet-config has failSwapOn: true", "swapoff -a")
 	}
-	return warn("swap is supported for cgroup v2 only. The kubelet must be properly configured to use swap", "https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management")
+	return warn("swap is supported for cgroup v2 only. The kubelet must be properly configured to use swap",
+		"https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management")
 }
 
 func cgroups(f *Facts) finding {
@@ -238,9 +254,11 @@ func cgroups(f *Facts) finding {
 	case len(missing) > 0:
 		return fail("the kernel lacks the cgroup controllers "+strings.Join(missing, ", "), "boot with them")
 	case !f.Linux.CgroupV2 && f.Linux.FailV1:
-		return fail("this machine has cgroup v1, and kubelet-config has failCgroupV1: true", "boot with cgroup v2, or set failCgroupV1: false")
+		return fail("this machine has cgroup v1, and kubelet-config has failCgroupV1: true",
+			"boot with cgroup v2, or set failCgroupV1: false")
 	case !f.Linux.CgroupV2:
-		return warn("this machine has cgroup v1, which Kubernetes is about to drop", "boot with systemd.unified_cgroup_hierarchy=1")
+		return warn("this machine has cgroup v1, which Kubernetes is about to drop",
+			"boot with systemd.unified_cgroup_hierarchy=1")
 	}
 	return finding{}
 }
@@ -263,18 +281,22 @@ func systemd(f *Facts) finding {
 	if f.Linux.Systemd {
 		return finding{}
 	}
-	return warn("no supported init system detected, skipping checking for services: whoever supervises this machine has to run kubelet and porthole-routes by their files", "")
+	return warn(
+		"no supported init system detected, skipping checking for services: whoever supervises this machine has to run kubelet and porthole-routes by their files", "")
 }
 
 func proxies(f *Facts) finding {
 	if len(f.Proxies) == 0 {
 		return finding{}
 	}
-	return warn(fmt.Sprintf("Connection to the API server uses proxy %s. If that is not intended, adjust your proxy settings", strings.Join(f.Proxies, ", ")), "NO_PROXY with the address of the API server")
+	return warn(
+		fmt.Sprintf("Connection to the API server uses proxy %s. If that is not intended, adjust your proxy settings",
+			strings.Join(f.Proxies, ", ")), "NO_PROXY with the address of the API server")
 }
 
-// clouds are providers by what the firmware of their machines says: vendor and product of the system, and on Azure, whose vendor and
-// product are those of every Hyper-V, the chassis' asset tag (as cloud-init's ds-identify tells them apart).
+// clouds are providers by what the firmware of their machines says: vendor and product of the system, and on Azure,
+// whose vendor and product are those of every Hyper-V, the chassis' asset tag (as cloud-init's ds-identify tells them
+// apart).
 var clouds = []struct{ name, vendor, product, tag string }{
 	{"aws", "Amazon EC2", "", ""},
 	{"azure", "Microsoft Corporation", "Virtual Machine", "7783-7084-3265-9085-8269-3286-77"},
@@ -291,8 +313,8 @@ func CloudOf(vendor, product, tag string) string {
 	return ""
 }
 
-// UnitProgram returns the program that a unit of systemd starts, by the last ExecStart that is not empty in the unit and its drop-ins, which
-// come after it. "" if there is none.
+// UnitProgram returns the program that a unit of systemd starts, by the last ExecStart that is not empty in the unit
+// and its drop-ins, which come after it. "" if there is none.
 func UnitProgram(texts ...string) (program string) {
 	for line := range strings.Lines(strings.Join(texts, "\n")) {
 		if value, is := strings.CutPrefix(strings.TrimSpace(line), "ExecStart="); is && value != "" {
@@ -307,7 +329,8 @@ func cloud(f *Facts) finding {
 	case "":
 		return finding{}
 	case "aws":
-		return warn("this is an instance of AWS: the source/destination check of this instance must be off", "aws ec2 modify-instance-attribute --no-source-dest-check")
+		return warn("this is an instance of AWS: the source/destination check of this instance must be off",
+			"aws ec2 modify-instance-attribute --no-source-dest-check")
 	}
 	return warn("this is a machine of "+f.Cloud+": its network must carry packets of pods", "")
 }

@@ -17,8 +17,8 @@ var marks = []struct{ prefix, kind string }{
 	{"k8s.ovn.org/", "OVN-Kubernetes"},
 }
 
-// NetworkOf tells, by what other nodes have, which network a cluster has; "" if no node says so. remote are the nodes that are in none of
-// the links, with their address.
+// NetworkOf tells, by what other nodes have, which network a cluster has; "" if no node says so. remote are the nodes
+// that are in none of the links, with their address.
 func NetworkOf(nodes []v1.Node, self string, links []netip.Prefix) (kind string, remote []string) {
 	for _, n := range nodes {
 		if n.Name == self {
@@ -40,7 +40,8 @@ func NetworkOf(nodes []v1.Node, self string, links []netip.Prefix) (kind string,
 	return kind, remote
 }
 
-// hasRoutes reports whether porthole-routes keeps a node's network. In the mode vxlan such a node has flannel's annotations.
+// hasRoutes reports whether porthole-routes keeps a node's network. In the mode vxlan such a node has flannel's
+// annotations.
 func hasRoutes(n *v1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeNetworkUnavailable && c.Reason == "RoutesReady"

@@ -36,21 +36,23 @@ var about = map[string]string{
 	ovn:         "OVN's own databases and Open vSwitch have to be there",
 }
 
-// plugins are the networks that a topology is made for, by the name that routes/fit has for them; nothing: only clusters without a network
-// of their own.
+// plugins are the networks that a topology is made for, by the name that routes/fit has for them; nothing: only
+// clusters without a network of their own.
 var plugins = map[string]string{"flannel": flannel, "ovn-kubernetes": ovn}
 
-// Topologies says of each way to connect pods whether this node can have it in this cluster, and why not. It decides by the same facts as
-// the check ClusterNetwork, so that join never sets up what is not "yes" here.
+// Topologies says of each way to connect pods whether this node can have it in this cluster, and why not. It decides
+// by the same facts as the check ClusterNetwork, so that join never sets up what is not "yes" here.
 func Topologies(f *Facts) []step.Topology {
 	if p := f.Cluster.Problem; p != nil {
 		var list []step.Topology
 		for _, name := range []string{hostGateway, flannel, none, topOfRack, vxlan, bgp, ovn} {
-			list = append(list, step.Topology{Name: name, Result: Unknown, Why: "the cluster could not be read: " + p.Text})
+			list = append(list, step.Topology{Name: name, Result: Unknown,
+				Why: "the cluster could not be read: " + p.Text})
 		}
 		return list
 	}
-	return []step.Topology{ownOf(f, hostGateway), flannelOf(f), noneOf(f), ownOf(f, topOfRack), ownOf(f, vxlan), ownOf(f, bgp), ownOf(f, ovn)}
+	return []step.Topology{ownOf(f, hostGateway), flannelOf(f), noneOf(f), ownOf(f, topOfRack), ownOf(f, vxlan),
+		ownOf(f, bgp), ownOf(f, ovn)}
 }
 
 // ownOf is a mode of `porthole routes`, which join sets up.
@@ -60,13 +62,16 @@ func ownOf(f *Facts, mode string) step.Topology {
 		t.Result, t.Why, t.Do = No, why, do
 		return t
 	}
+
 	t.Result, t.Why, t.Do = Yes, about[mode], "porthole join … "+strings.Join(n.flags(mode), " ")
 	switch {
 	case !n.Known && n.Declared == "":
-		t.Result, t.Why = Unknown, "the token may not list nodes: join looks with the node's certificate, and takes everything back if it does not fit"
+		t.Result, t.Why = Unknown,
+			"the token may not list nodes: join looks with the node's certificate, and takes everything back if it does not fit"
 		t.Do = "porthole manifests | kubectl apply -f -, or --discovery-file with the kubeconfig of an administrator"
 	case n.mayFit(mode):
-		t.Result, t.Why = Unknown, "the cluster's network is "+n.name()+", whose configuration may not be read with a token"
+		t.Result, t.Why = Unknown, "the cluster's network is "+n.name()+
+			", whose configuration may not be read with a token"
 		t.Do = "porthole routes --from-cluster, with the kubeconfig of an administrator, names the flags"
 	case mode == hostGateway && n.isFlannel():
 		t.Why = "flannel's backend host-gw does the same, and takes this node's routes"
@@ -79,8 +84,8 @@ func ownOf(f *Facts, mode string) step.Topology {
 	return t
 }
 
-// obstacle returns why a node cannot have a mode of `porthole routes`, and what to do about it; "" if nothing is known against it. Topologies
-// and the check ClusterNetwork both decide by it.
+// obstacle returns why a node cannot have a mode of `porthole routes`, and what to do about it; "" if nothing is known
+// against it. Topologies and the check ClusterNetwork both decide by it.
 func obstacle(f *Facts, mode string) (why, do string) {
 	n, pods := f.Cluster.Network, f.Cluster.PodSubnet
 	switch foreign := n.foreign(mode, f.System); {
@@ -93,14 +98,16 @@ func obstacle(f *Facts, mode string) (why, do string) {
 	case foreign != "":
 		return foreign, n.change()
 	case mode == hostGateway && len(n.Remote) > 0:
-		return "all nodes have to be in one segment, and these are not: " + strings.Join(n.Remote, ", "), "take one that makes tunnels, or routers that know the pod ranges"
+		return "all nodes have to be in one segment, and these are not: " +
+			strings.Join(n.Remote, ", "), "take one that makes tunnels, or routers that know the pod ranges"
 	case mode == ovn && n.Known && n.plugin() != "ovn-kubernetes" && n.Declared != ovn:
 		return "the cluster does not have OVN", ""
 	}
 	return "", ""
 }
 
-// dualStack are the modes that carry IPv6 beside IPv4, as routes says (node/routes, CheckFamilies); a test compares them.
+// dualStack are the modes that carry IPv6 beside IPv4, as routes says (node/routes, CheckFamilies); a test compares
+// them.
 var dualStack = []string{hostGateway, topOfRack}
 
 // flags are those of join for a mode, with what the cluster's own network asks for.
@@ -144,9 +151,11 @@ func flannelOf(f *Facts) step.Topology {
 
 func noneOf(f *Facts) step.Topology {
 	if f.System == "windows" {
-		return step.Topology{Name: none, Result: No, Why: "join does not make a Windows node without porthole-routes: no DaemonSet makes the HNS network"}
+		return step.Topology{Name: none, Result: No,
+			Why: "join does not make a Windows node without porthole-routes: no DaemonSet makes the HNS network"}
 	}
-	return step.Topology{Name: none, Result: Yes, Why: "a DaemonSet of the cluster, or you, make this node's network", Do: "porthole join … --network none"}
+	return step.Topology{Name: none, Result: Yes, Why: "a DaemonSet of the cluster, or you, make this node's network",
+		Do: "porthole join … --network none"}
 }
 
 // plugin returns the cluster's network by the name that routes/fit has for it; "" if none is known.
@@ -161,7 +170,8 @@ func (n Network) plugin() string {
 // fits are the modes in which a Windows node can be part of somebody else's network, if that is configured for it.
 var fits = map[string][]string{"flannel vxlan": {vxlan}, "Calico": {bgp}, "OVN-Kubernetes": {vxlan}}
 
-// mayFit reports whether the mode can be one of the cluster's network, whose configuration was not read: whoever has a token may not.
+// mayFit reports whether the mode can be one of the cluster's network, whose configuration was not read: whoever has a
+// token may not.
 func (n Network) mayFit(mode string) bool {
 	return n.Advice == nil && slices.Contains(fits[n.Kind], mode)
 }
@@ -192,8 +202,8 @@ func (n Network) change() string {
 	return strings.Join(n.Advice.Change, "; ")
 }
 
-// foreign returns why a node with a topology cannot be one of the cluster's, because the others have another; "" if nothing is known
-// against it.
+// foreign returns why a node with a topology cannot be one of the cluster's, because the others have another; "" if
+// nothing is known against it.
 func (n Network) foreign(topology, system string) string {
 	if n.plugin() == "" {
 		if n.Declared != "" && n.Declared != topology && topology != none {
@@ -201,7 +211,8 @@ func (n Network) foreign(topology, system string) string {
 		}
 		return ""
 	}
-	windowsHostGateway := topology == hostGateway && system == "windows" // no flanneld runs there, and porthole-routes tells the others
+	// no flanneld runs there, and porthole-routes tells the others
+	windowsHostGateway := topology == hostGateway && system == "windows"
 	switch {
 	case topology == none, plugins[n.plugin()] == topology:
 		return ""

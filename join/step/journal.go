@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Journal is what a machine remembers of being a node: node.json. It is written before each step that changes something, so that a run
-// that was interrupted can be finished or undone.
+// Journal is what a machine remembers of being a node: node.json. It is written before each step that changes
+// something, so that a run that was interrupted can be finished or undone.
 type Journal struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -42,7 +42,8 @@ const (
 
 // NewJournal returns the journal of a machine that begins to join.
 func NewJournal(node, server string) Journal {
-	return Journal{APIVersion: "porthole.dev/v1alpha1", Kind: "Node", State: StateJoining, Node: node, Server: server, Facts: map[string]string{}}
+	return Journal{APIVersion: "porthole.dev/v1alpha1", Kind: "Node", State: StateJoining, Node: node, Server: server,
+		Facts: map[string]string{}}
 }
 
 // ParseJournal reads a journal.

@@ -33,7 +33,8 @@ type Check struct {
 	Cure    string `json:"cure,omitempty"`
 }
 
-// Topology is one way in which pods of this node may reach those of the others, and whether the node and the cluster are made for it.
+// Topology is one way in which pods of this node may reach those of the others, and whether the node and the cluster
+// are made for it.
 type Topology struct {
 	Name string `json:"name"` // as --network takes it, or --mode of `porthole routes`
 	// Result is yes (join sets it up), manual (the node can, and join does not set it up), no or unknown.
@@ -66,7 +67,8 @@ type Report struct {
 	// From and To are versions; only of an upgrade or a rollback.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// Network is the one that the cluster was found to have, and Topologies are what this node can do in it; only with --plan.
+	// Network is the one that the cluster was found to have, and Topologies are what this node can do in it; only with
+	// --plan.
 	Network    string     `json:"network,omitempty"`
 	Topologies []Topology `json:"topologies,omitempty"`
 	Seconds    float64    `json:"seconds"`

@@ -15,7 +15,8 @@ type Runner struct {
 	Journal *Journal // required unless DryRun
 	// Save writes the journal to the disk. It is called before each Apply, and after it. Required unless DryRun.
 	Save func(Journal) error
-	// Before and After are called around each Apply and Undo that is carried out, with the step; nil for none. Tests end the process there.
+	// Before and After are called around each Apply and Undo that is carried out, with the step; nil for none. Tests
+	// end the process there.
 	Before, After func(id string)
 	// Progress is called with each result; nil for nobody.
 	Progress func(Result)
@@ -26,8 +27,8 @@ type Runner struct {
 // ErrNotSettled is the error of a step that was carried out and is still not as wanted.
 var ErrNotSettled = errors.New("it was carried out, and is still not as wanted")
 
-// Run carries out the steps in order and stops at the first that fails. The results of those before, and of the failed one, are
-// returned in every case.
+// Run carries out the steps in order and stops at the first that fails. The results of those before, and of the failed
+// one, are returned in every case.
 func (r *Runner) Run(ctx context.Context, steps []Step) (results []Result, err error) {
 	for _, s := range steps {
 		result, err := r.one(ctx, s)
@@ -80,8 +81,8 @@ func (r *Runner) one(ctx context.Context, s Step) (Result, error) {
 	return finish(op, "done", r.settled(op))
 }
 
-// Waiter is a step whose Apply only waits for something that others do, which can be undone by them a moment later: it is waited for again
-// until ctx ends.
+// Waiter is a step whose Apply only waits for something that others do, which can be undone by them a moment later: it
+// is waited for again until ctx ends.
 type Waiter interface{ Waits() }
 
 // apply carries a step out, and returns what is still to be done about it.
@@ -133,8 +134,8 @@ func Look(ctx context.Context, s Step) (Op, error) {
 	return Plan([]State{{ID: s.ID(), Wanted: wanted, Observed: observed}})[0], nil
 }
 
-// Undo takes back, in reverse order, the steps that the journal names. It goes on after a step that fails: all else is undone, and the
-// errors come back together. Steps that were undone leave the journal.
+// Undo takes back, in reverse order, the steps that the journal names. It goes on after a step that fails: all else is
+// undone, and the errors come back together. Steps that were undone leave the journal.
 func (r *Runner) Undo(ctx context.Context, steps []Step) (results []Result, err error) {
 	var failed []error
 	for _, s := range slices.Backward(steps) {
@@ -144,7 +145,8 @@ func (r *Runner) Undo(ctx context.Context, steps []Step) (results []Result, err 
 		}
 
 		start, entry := r.Now(), r.Journal.Steps[i]
-		out := Result{Op: Op{ID: s.ID(), Observed: json.RawMessage("null"), Wanted: orNull(entry.Before), Action: Delete}, Result: "done", Undo: r.Journal.undoOf(s.ID())}
+		out := Result{Op: Op{ID: s.ID(), Observed: json.RawMessage("null"), Wanted: orNull(entry.Before),
+			Action: Delete}, Result: "done", Undo: r.Journal.undoOf(s.ID())}
 		call(r.Before, s.ID())
 		err := s.Undo(ctx, orNull(entry.Before))
 		if err == nil {

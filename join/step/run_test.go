@@ -50,7 +50,8 @@ func newMachine() *machine { return &machine{journal: NewJournal("win07", "https
 
 func TestRun(t *testing.T) {
 	m := newMachine()
-	file := &part{id: "file", wanted: map[string]string{"hash": "1", "mode": "0600"}, is: map[string]string{"hash": "0", "mode": "0600"}}
+	file := &part{id: "file", wanted: map[string]string{"hash": "1", "mode": "0600"},
+		is: map[string]string{"hash": "0", "mode": "0600"}}
 	service := &part{id: "service", wanted: []string{"kubelet"}}
 	right := &part{id: "right", wanted: "as it is", is: "as it is"}
 	steps := []Step{file, service, right}
@@ -64,19 +65,23 @@ func TestRun(t *testing.T) {
 	}
 
 	results, err := m.runner(false).Run(t.Context(), steps)
-	if err != nil || results[0].Result != "done" || results[1].Undo != "delete" || results[0].Undo != "restore" || results[2].Undo != "keep" {
+	if err != nil || results[0].Result != "done" || results[1].Undo != "delete" || results[0].Undo != "restore" ||
+		results[2].Undo != "keep" {
 		t.Fatalf("run: %v, %+v", err, results)
 	}
-	if len(m.journal.Steps) != 2 || !m.journal.Steps[0].Done || string(m.journal.Steps[0].Before) != `{"hash":"0","mode":"0600"}` {
+	if len(m.journal.Steps) != 2 || !m.journal.Steps[0].Done ||
+		string(m.journal.Steps[0].Before) != `{"hash":"0","mode":"0600"}` {
 		t.Errorf("journal: %+v", m.journal)
 	}
 
 	saves := m.saves
-	if results, err = m.runner(false).Run(t.Context(), steps); err != nil || m.saves != saves || file.applied != 1 || results[0].Result != "unchanged" {
+	if results, err = m.runner(false).Run(t.Context(), steps); err != nil || m.saves != saves || file.applied != 1 ||
+		results[0].Result != "unchanged" {
 		t.Errorf("second run: %v, %d more saves, %+v", err, m.saves-saves, results)
 	}
 
-	if _, err = m.runner(false).Undo(t.Context(), steps); err != nil || file.is != nil || service.is != nil || right.is == nil || len(m.journal.Steps) != 0 {
+	if _, err = m.runner(false).Undo(t.Context(), steps); err != nil || file.is != nil || service.is != nil ||
+		right.is == nil || len(m.journal.Steps) != 0 {
 		t.Errorf("undo: %v, journal %+v", err, m.journal)
 	}
 }
@@ -87,7 +92,8 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 	unknown := &part{id: "unknown", wanted: "x", observed: errors.New("access is denied")}
 	later := &part{id: "later", wanted: "y"}
 	results, err := m.runner(false).Run(t.Context(), []Step{unknown, later})
-	if err == nil || unknown.applied+later.applied != 0 || m.saves != 0 || len(results) != 1 || results[0].Error != "access is denied" {
+	if err == nil || unknown.applied+later.applied != 0 || m.saves != 0 || len(results) != 1 ||
+		results[0].Error != "access is denied" {
 		t.Errorf("%v, %+v", err, results)
 	}
 }
@@ -155,7 +161,8 @@ func TestUndoGoesOn(t *testing.T) {
 	}
 	second.failing = errors.New("in use")
 	_, err := m.runner(false).Undo(t.Context(), steps)
-	if err == nil || !strings.Contains(err.Error(), "step second: in use") || first.is != nil || len(m.journal.Steps) != 1 || m.journal.Steps[0].ID != "second" {
+	if err == nil || !strings.Contains(err.Error(), "step second: in use") || first.is != nil ||
+		len(m.journal.Steps) != 1 || m.journal.Steps[0].ID != "second" {
 		t.Errorf("%v, %+v", err, m.journal)
 	}
 }

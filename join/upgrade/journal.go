@@ -71,7 +71,8 @@ func (j *Journal) Active() string {
 
 // next returns the journal of the exchange after j, which may be nil.
 func (j *Journal) next(from, to string, parts []Part) *Journal {
-	n := &Journal{APIVersion: "porthole.dev/v1alpha1", Kind: "Upgrade", Phase: Staging, From: from, To: to, Parts: parts, Failed: map[string]string{}}
+	n := &Journal{APIVersion: "porthole.dev/v1alpha1", Kind: "Upgrade", Phase: Staging, From: from, To: to,
+		Parts: parts, Failed: map[string]string{}}
 	if j == nil {
 		return n
 	}

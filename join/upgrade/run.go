@@ -14,7 +14,8 @@ type Runner struct {
 	Save func(*Journal) error
 	// Say is told what is done, for people. Required.
 	Say func(format string, args ...any)
-	// Gate is how long a part may take to be healthy, and Soak how long the node may take to be Ready with all parts exchanged.
+	// Gate is how long a part may take to be healthy, and Soak how long the node may take to be Ready with all parts
+	// exchanged.
 	Gate, Soak time.Duration
 	// Wait pauses between two looks; it returns an error when ctx ends. Required.
 	Wait func(ctx context.Context) error
@@ -35,14 +36,16 @@ type Exchange struct {
 	Force    bool   // also to a version that failed before
 }
 
-// Run exchanges the parts. before is the journal of the exchange before, nil if there was none. If the new version is not healthy it goes back, and returns an ErrWentBack; any other error means that the machine may be
-// of both versions, and Back has to be called again.
+// Run exchanges the parts. before is the journal of the exchange before, nil if there was none. If the new version is
+// not healthy it goes back, and returns an ErrWentBack; any other error means that the machine may be of both
+// versions, and Back has to be called again.
 func (r *Runner) Run(ctx context.Context, before *Journal, e Exchange) error {
 	if before.Interrupted() {
 		return fmt.Errorf("an upgrade to %s was interrupted: %w: porthole rollback", before.To, ErrRefused)
 	}
 	if before != nil && before.Failed[e.To] != "" && !e.Force {
-		return fmt.Errorf("version %s was tried before and went back (%s): %w: --force tries it again", e.To, before.Failed[e.To], ErrRefused)
+		return fmt.Errorf("version %s was tried before and went back (%s): %w: --force tries it again", e.To,
+			before.Failed[e.To], ErrRefused)
 	}
 	for _, p := range e.Parts {
 		if _, err := r.Machine.Healthy(ctx, p.Name, p.Old); err != nil {
@@ -62,7 +65,8 @@ func (r *Runner) Run(ctx context.Context, before *Journal, e Exchange) error {
 		return nil
 	}
 	r.Say("%s is not healthy: %v", e.To, err)
-	if back := r.Back(context.WithoutCancel(ctx), j, err.Error()); back != nil { // an interrupt of the user takes it back too
+	// an interrupt of the user takes it back too
+	if back := r.Back(context.WithoutCancel(ctx), j, err.Error()); back != nil {
 		return errors.Join(err, fmt.Errorf("going back to %s: %w", e.From, back))
 	}
 	return fmt.Errorf("%w (%w)", err, ErrWentBack)
@@ -121,8 +125,8 @@ func (r *Runner) gate(ctx context.Context, p Part) (instance string, err error) 
 	}
 }
 
-// soak waits until the node is Ready after a sign of life from the new kubelet. A part that has been started again since its gate has
-// ended by itself, and will again.
+// soak waits until the node is Ready after a sign of life from the new kubelet. A part that has been started again
+// since its gate has ended by itself, and will again.
 func (r *Runner) soak(ctx context.Context, j *Journal, instances []string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Soak)
 	defer cancel()
@@ -169,8 +173,8 @@ func (r *Runner) commit(ctx context.Context, j *Journal) error {
 	return nil
 }
 
-// Back takes an exchange back that was begun: each part that may be of the new version becomes of the old one, the last first. It can be
-// repeated, and does as much as it can.
+// Back takes an exchange back that was begun: each part that may be of the new version becomes of the old one, the
+// last first. It can be repeated, and does as much as it can.
 func (r *Runner) Back(ctx context.Context, j *Journal, reason string) error {
 	if j.Phase == Committed || j.Phase == WentBack {
 		return nil

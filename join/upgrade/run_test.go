@@ -28,7 +28,8 @@ type fake struct {
 var names = []string{"porthole-routes", "kube-proxy", "kubelet"}
 
 func newFake() *fake {
-	return &fake{is: map[string]string{"porthole-routes": "v1", "kube-proxy": "v1", "kubelet": "v1"}, starts: map[string]int{}}
+	return &fake{is: map[string]string{"porthole-routes": "v1", "kube-proxy": "v1", "kubelet": "v1"},
+		starts: map[string]int{}}
 }
 
 func parts(from, to string) (list []Part) {
@@ -124,7 +125,8 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := f.journal(t)
-	if f.whole() != "v2" || j.Phase != Committed || j.Active() != "v2" || len(f.forgot) > 0 || f.starts["kubelet"] != 1 {
+	if f.whole() != "v2" || j.Phase != Committed || j.Active() != "v2" || len(f.forgot) > 0 ||
+		f.starts["kubelet"] != 1 {
 		t.Errorf("the machine has %s, journal %+v, forgotten %v", f.whole(), j, f.forgot)
 	}
 
@@ -143,24 +145,29 @@ func TestGoesBack(t *testing.T) {
 		spoil func(*fake)
 		text  string
 	}{
-		"a service ends":       {func(f *fake) { f.sick = "kube-proxy" }, "kube-proxy is not healthy after 1s: exit code 1"},
-		"the last ends":        {func(f *fake) { f.sick = "kubelet" }, "kubelet is not healthy"},
-		"never Ready":          {func(f *fake) { f.notReady = true }, "the node is not Ready after 1s: container runtime network not ready"},
-		"ends again and again": {func(f *fake) { f.restarts = "porthole-routes" }, "porthole-routes ended, and was started again"},
-		"no sign of life":      {func(f *fake) { f.silent = true }, "the kubelet has given no sign of life since"},
+		"a service ends": {func(f *fake) { f.sick = "kube-proxy" },
+			"kube-proxy is not healthy after 1s: exit code 1"},
+		"the last ends": {func(f *fake) { f.sick = "kubelet" }, "kubelet is not healthy"},
+		"never Ready": {func(f *fake) { f.notReady = true },
+			"the node is not Ready after 1s: container runtime network not ready"},
+		"ends again and again": {func(f *fake) { f.restarts = "porthole-routes" },
+			"porthole-routes ended, and was started again"},
+		"no sign of life": {func(f *fake) { f.silent = true }, "the kubelet has given no sign of life since"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake()
 			c.spoil(f)
 			err := f.runner(nil).Run(t.Context(), nil, exchange("v1", "v2", false))
 			j := f.journal(t)
-			if !errors.Is(err, ErrWentBack) || !strings.Contains(err.Error(), c.text) || f.whole() != "v1" || j.Phase != WentBack || j.Failed["v2"] == "" {
+			if !errors.Is(err, ErrWentBack) || !strings.Contains(err.Error(), c.text) || f.whole() != "v1" ||
+				j.Phase != WentBack || j.Failed["v2"] == "" {
 				t.Errorf("%v; the machine has %s, journal %+v", err, f.whole(), j)
 			}
 
 			*f = *newFake()
 			r := f.runner(nil)
-			if err := r.Run(t.Context(), j, exchange("v1", "v2", false)); !errors.Is(err, ErrRefused) || len(f.staged) > 0 {
+			if err := r.Run(t.Context(), j, exchange("v1", "v2", false)); !errors.Is(err, ErrRefused) ||
+				len(f.staged) > 0 {
 				t.Errorf("again: %v, staged %v", err, f.staged)
 			}
 			if err := r.Run(t.Context(), j, exchange("v1", "v2", true)); err != nil || f.whole() != "v2" {
@@ -174,7 +181,8 @@ func TestGoesBack(t *testing.T) {
 func TestRefused(t *testing.T) {
 	f := newFake()
 	f.is["kubelet"] = "v0"
-	if err := f.runner(nil).Run(t.Context(), nil, exchange("v1", "v2", false)); !errors.Is(err, ErrRefused) || f.saved != "" {
+	if err := f.runner(nil).Run(t.Context(), nil, exchange("v1", "v2", false)); !errors.Is(err, ErrRefused) ||
+		f.saved != "" {
 		t.Errorf("%v, journal %s", err, f.saved)
 	}
 }
@@ -182,13 +190,14 @@ func TestRefused(t *testing.T) {
 // killed ends a run, as a power failure does.
 type killed string
 
-// TestKilled: the process is killed before and after each act, forwards and on the way back. Going back afterwards, as often as that is
-// killed too, ends in one whole version.
+// TestKilled: the process is killed before and after each act, forwards and on the way back. Going back afterwards, as
+// often as that is killed too, ends in one whole version.
 func TestKilled(t *testing.T) {
 	var points []string
 	probe := newFake()
 	probe.sick = "kubelet"
-	_ = probe.runner(func(p string) { points = append(points, p) }).Run(t.Context(), nil, exchange("v1", "v2", false)) // goes back
+	// goes back
+	_ = probe.runner(func(p string) { points = append(points, p) }).Run(t.Context(), nil, exchange("v1", "v2", false))
 	probe = newFake()
 	_ = probe.runner(func(p string) { points = append(points, p) }).Run(t.Context(), nil, exchange("v1", "v2", false))
 	slices.Sort(points)

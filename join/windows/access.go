@@ -16,7 +16,8 @@ import (
 // access is a step that keeps others away from what the node's programs read.
 type access struct {
 	id string
-	// dirs are folders into which only SYSTEM, the administrators and the owner are let. They are made where they are missing.
+	// dirs are folders into which only SYSTEM, the administrators and the owner are let. They are made where they are
+	// missing.
 	dirs []string
 	// files are closed likewise if they exist. Their folders are open to others.
 	files []string
@@ -57,8 +58,8 @@ func (s access) closed() []string {
 	return list
 }
 
-// around returns the folders around those of the step, without the roots of disks: who may rename one of them puts another folder in the
-// place of all that is in it. Links are held, and the folders around what they lead to.
+// around returns the folders around those of the step, without the roots of disks: who may rename one of them puts
+// another folder in the place of all that is in it. Links are held, and the folders around what they lead to.
 func (s access) around() []string {
 	var list []string
 	add := func(path string) {
@@ -133,8 +134,8 @@ func (s access) Apply(context.Context) error {
 	return nil
 }
 
-// Undo removes the folders that are empty, and of those around them the ones that were not there before the first Apply. Those that are not
-// empty stay closed: what is in them is not for everybody.
+// Undo removes the folders that are empty, and of those around them the ones that were not there before the first
+// Apply. Those that are not empty stay closed: what is in them is not for everybody.
 func (s access) Undo(_ context.Context, before []byte) error {
 	had := map[string]string{}
 	if len(before) > 0 {

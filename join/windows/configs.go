@@ -24,21 +24,24 @@ func (o *Options) proxyPaths() []string { return []string{o.kubernetes("kube-pro
 
 // kubeletFiles returns what the kubelet and `kubeadm upgrade node` read.
 func (o *Options) kubeletFiles() (map[string][]byte, error) {
-	config, _, err := kubeletconfig.ForWindows(o.KubeletConfig, kubeletconfig.Node{Root: o.Root, RuntimeEndpoint: o.RuntimeEndpoint})
+	config, _, err := kubeletconfig.ForWindows(o.KubeletConfig,
+		kubeletconfig.Node{Root: o.Root, RuntimeEndpoint: o.RuntimeEndpoint})
 	if err == nil && len(o.Patches) > 0 {
 		config, err = install.Patch(config, o.Patches)
 	}
 	if err != nil {
 		return nil, err
 	}
-	instance, err := yaml.Marshal(object{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "containerRuntimeEndpoint": o.RuntimeEndpoint})
+	instance, err := yaml.Marshal(object{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"containerRuntimeEndpoint": o.RuntimeEndpoint})
 	if err != nil {
 		return nil, err
 	}
 	return map[string][]byte{
 		o.kubelet("config.yaml"):          config,
 		o.kubelet("instance-config.yaml"): instance,
-		o.kubelet("kubeadm-flags.env"):    fmt.Appendf(nil, "KUBELET_KUBEADM_ARGS=%q\n", strings.Join(o.machineArgs(), " ")),
+		o.kubelet("kubeadm-flags.env"): fmt.Appendf(nil, "KUBELET_KUBEADM_ARGS=%q\n",
+			strings.Join(o.machineArgs(), " ")),
 	}, nil
 }
 
@@ -50,7 +53,8 @@ func (o *Options) KubeletYAML() ([]byte, error) {
 
 // KubeletChanges returns how the kubelet's configuration of this node differs from the cluster's.
 func (o *Options) KubeletChanges() ([]kubeletconfig.Change, error) {
-	_, changes, err := kubeletconfig.ForWindows(o.KubeletConfig, kubeletconfig.Node{Root: o.Root, RuntimeEndpoint: o.RuntimeEndpoint})
+	_, changes, err := kubeletconfig.ForWindows(o.KubeletConfig,
+		kubeletconfig.Node{Root: o.Root, RuntimeEndpoint: o.RuntimeEndpoint})
 	return changes, err
 }
 

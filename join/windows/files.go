@@ -27,7 +27,8 @@ type files struct {
 // ID names the step.
 func (s files) ID() string { return s.id }
 
-// Wanted returns the hash of each file by its path. A content that cannot be made is shown in place of a hash, and Apply returns the error.
+// Wanted returns the hash of each file by its path. A content that cannot be made is shown in place of a hash, and
+// Apply returns the error.
 func (s files) Wanted() any {
 	contents, err := s.contents()
 	if err != nil {
@@ -86,7 +87,8 @@ func (s files) Apply(context.Context) error {
 	return nil
 }
 
-// Undo removes the files, except those that are as they were before the first Apply. What a changed file held before is not known any more.
+// Undo removes the files, except those that are as they were before the first Apply. What a changed file held before
+// is not known any more.
 func (s files) Undo(_ context.Context, before []byte) error {
 	var had map[string]string
 	if err := json.Unmarshal(before, &had); err != nil {

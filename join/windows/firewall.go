@@ -28,7 +28,8 @@ func (hostWall) Replace(list ...hostfirewall.Rule) error { return hostfirewall.R
 
 func (hostWall) Remove(names ...string) error { return hostfirewall.Remove(names...) }
 
-// Ports that others connect to: the kubelet's for logs, exec and metrics, kube-proxy's for the health checks of load balancers.
+// Ports that others connect to: the kubelet's for logs, exec and metrics, kube-proxy's for the health checks of load
+// balancers.
 const (
 	kubeletPort     = 10250
 	proxyHealthPort = 10256
@@ -43,16 +44,19 @@ const (
 // ruleGroup is how the Windows Firewall console groups the rules.
 const ruleGroup = "Porthole"
 
-// firewallRules are those of a node: one for each port that others connect to. They name no program, whose folder changes with each upgrade.
+// firewallRules are those of a node: one for each port that others connect to. They name no program, whose folder
+// changes with each upgrade.
 func (o *Options) firewallRules() (list []hostfirewall.Rule) {
 	add := func(port int, what string) {
 		number := strconv.Itoa(port)
-		list = append(list, hostfirewall.Rule{Name: "Porthole: TCP " + number + " (" + what + ")", Group: ruleGroup, Protocol: hostfirewall.TCP, Ports: number})
+		list = append(list, hostfirewall.Rule{Name: "Porthole: TCP " + number + " (" + what + ")", Group: ruleGroup,
+			Protocol: hostfirewall.TCP, Ports: number})
 	}
 	add(kubeletPort, "kubelet")
 	add(proxyHealthPort, "kube-proxy health")
 	if o.Mode == vxlan {
-		list = append(list, hostfirewall.Rule{Name: "Porthole: UDP " + vxlanPort + " (VXLAN)", Group: ruleGroup, Protocol: hostfirewall.UDP, Ports: vxlanPort})
+		list = append(list, hostfirewall.Rule{Name: "Porthole: UDP " + vxlanPort + " (VXLAN)", Group: ruleGroup,
+			Protocol: hostfirewall.UDP, Ports: vxlanPort})
 	}
 	for _, port := range o.FirewallPorts {
 		add(port, "NodeConfiguration")
@@ -85,7 +89,8 @@ func (s firewall) Wanted() any {
 	return out
 }
 
-// Observe returns the rules of these names. Where the firewall's service does not run nothing is filtered: then all is as wanted.
+// Observe returns the rules of these names. Where the firewall's service does not run nothing is filtered: then all is
+// as wanted.
 func (s firewall) Observe(context.Context) (any, error) {
 	have, err := s.wall.Get(s.names()...)
 	switch {

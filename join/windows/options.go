@@ -15,8 +15,8 @@ type Options struct {
 	NodeIP string // address, or one of each family with a comma; required
 	// Source is the folder with the programs, as the archive has them. Required.
 	Source string
-	// Install is the folder for programs, such as C:\Program Files\Porthole; Data that for state and logs, such as C:\ProgramData\Porthole;
-	// Root stands for / of a Linux node, such as C:\. All are required.
+	// Install is the folder for programs, such as C:\Program Files\Porthole; Data that for state and logs, such as
+	// C:\ProgramData\Porthole; Root stands for / of a Linux node, such as C:\. All are required.
 	Install, Data, Root string
 	// Version names the programs, such as v0.9.0. Required.
 	Version string
@@ -53,7 +53,8 @@ const Pipe = "npipe:////./pipe/containerd-containerd"
 
 // check returns an error if an option is missing that the steps need to be carried out.
 func (o *Options) check() error {
-	if slices.Contains([]string{o.Node, o.NodeIP, o.Source, o.Install, o.Data, o.Root, o.Version, o.PodCIDR, o.ServiceCIDR}, "") || len(o.KubeletConfig) == 0 {
+	if slices.Contains([]string{o.Node, o.NodeIP, o.Source, o.Install, o.Data, o.Root, o.Version, o.PodCIDR,
+		o.ServiceCIDR}, "") || len(o.KubeletConfig) == 0 {
 		return errors.New("the options of the node's steps are not complete")
 	}
 	return nil
@@ -81,12 +82,14 @@ func (o *Options) cniConf() string { return filepath.Join(o.Root, "etc", "cni", 
 // registries is the folder in which containerd finds the mirrors of registries.
 func (o *Options) registries() string { return filepath.Join(o.Root, "etc", "containerd", "certs.d") }
 
-// closedFolders are those from which the node's programs, the container runtime among them, read programs or configuration, and into which
-// they write secrets. Who writes into one of them has a program run as SYSTEM, or reads keys. The folders of pods are not among them: what
-// is in those is for containers.
+// closedFolders are those from which the node's programs, the container runtime among them, read programs or
+// configuration, and into which they write secrets. Who writes into one of them has a program run as SYSTEM, or reads
+// keys. The folders of pods are not among them: what is in those is for containers.
 func (o *Options) closedFolders() []string {
-	return []string{o.Install, o.Data, o.logs(), o.kubernetes(), o.plugins(), o.cniConf(), o.registries(), o.kubelet("pki"),
-		o.kubelet("plugins_registry"), o.kubelet("plugins"), o.kubelet("device-plugins"), o.kubelet("checkpoints"), o.kubelet("image_manager")}
+	return []string{o.Install, o.Data, o.logs(), o.kubernetes(), o.plugins(), o.cniConf(), o.registries(),
+		o.kubelet("pki"),
+		o.kubelet("plugins_registry"), o.kubelet("plugins"), o.kubelet("device-plugins"), o.kubelet("checkpoints"),
+		o.kubelet("image_manager")}
 }
 
 // closedFiles are files of the kubelet's own folder, in which the folders of pods are too.
@@ -101,8 +104,10 @@ func (o *Options) program(id, name string) string {
 
 // kubeletArgs returns the flags of the service kubelet.
 func (o *Options) kubeletArgs() []string {
-	args := append([]string{"--config=" + o.kubelet("config.yaml"), "--kubeconfig=" + o.Kubeconfig(), "--root-dir=" + o.kubelet(), "--cert-dir=" + o.kubelet("pki"),
-		"--registry-config=" + o.registries(), "--network-boot-record=" + filepath.Join(o.Data, bootrecord.Network)}, o.machineArgs()...)
+	args := append([]string{"--config=" + o.kubelet("config.yaml"), "--kubeconfig=" + o.Kubeconfig(),
+		"--root-dir=" + o.kubelet(), "--cert-dir=" + o.kubelet("pki"),
+		"--registry-config=" + o.registries(), "--network-boot-record=" + filepath.Join(o.Data, bootrecord.Network)},
+		o.machineArgs()...)
 	return append(append(args, o.verbosity()...), o.KubeletArgs...)
 }
 
@@ -120,14 +125,17 @@ func (o *Options) machineArgs() []string {
 
 // proxyArgs returns the flags of the service kube-proxy.
 func (o *Options) proxyArgs() []string {
-	return append([]string{"--config=" + o.kubernetes("kube-proxy.yaml"), "--hostname-override=" + o.Node, "--state-file=" + filepath.Join(o.Data, bootrecord.Services)},
+	return append([]string{"--config=" + o.kubernetes("kube-proxy.yaml"), "--hostname-override=" + o.Node,
+		"--state-file=" + filepath.Join(o.Data, bootrecord.Services)},
 		o.verbosity()...)
 }
 
 // RoutesFlags returns the flags of the service porthole-routes.
 func (o *Options) RoutesFlags() []string {
-	args := []string{"--kubeconfig=" + o.Kubeconfig(), "--hostname-override=" + o.Node, "--node-ip=" + o.NodeIP, "--cluster-cidr=" + o.PodCIDR,
-		"--service-cidr=" + o.ServiceCIDR, "--cni-conf-dir=" + o.cniConf(), "--state-dir=" + o.Data, "--runtime-endpoint=" + o.RuntimeEndpoint}
+	args := []string{"--kubeconfig=" + o.Kubeconfig(), "--hostname-override=" + o.Node, "--node-ip=" + o.NodeIP,
+		"--cluster-cidr=" + o.PodCIDR,
+		"--service-cidr=" + o.ServiceCIDR, "--cni-conf-dir=" + o.cniConf(), "--state-dir=" + o.Data,
+		"--runtime-endpoint=" + o.RuntimeEndpoint}
 	if o.Mode != "" {
 		args = append(args, "--mode="+o.Mode)
 	}

@@ -43,8 +43,9 @@ func SourceFiles() []string {
 	return list
 }
 
-// readSource finds the programs in the folder of an unpacked archive and checks them by its SHA256SUMS. A folder without that file, as one
-// that somebody built, is taken as it is; upgrade refuses it. Plugins may be in the folder cni or beside the programs.
+// readSource finds the programs in the folder of an unpacked archive and checks them by its SHA256SUMS. A folder
+// without that file, as one that somebody built, is taken as it is; upgrade refuses it. Plugins may be in the folder
+// cni or beside the programs.
 func readSource(dir, version string) (source, error) {
 	s := source{programs: map[string]string{}, plugins: map[string]string{}, sums: map[string]string{}}
 	listed, err := install.ReadSums(filepath.Join(dir, install.SumsFile))
@@ -63,7 +64,8 @@ func readSource(dir, version string) (source, error) {
 				return err
 			}
 			if want, given := listed[place]; given && want != sum {
-				return fmt.Errorf("%s is damaged: its SHA-256 is %s, and %s says %s: unpack the archive again", path, sum, install.SumsFile, want)
+				return fmt.Errorf("%s is damaged: its SHA-256 is %s, and %s says %s: unpack the archive again", path,
+					sum, install.SumsFile, want)
 			}
 			into[name], s.sums[path] = path, sum
 			return nil
@@ -80,7 +82,9 @@ func readSource(dir, version string) (source, error) {
 
 	for _, name := range []string{portholeExe, proxyExe} {
 		if s.programs[name] == "" {
-			return s, fmt.Errorf("%s is not in %s: start porthole.exe in the folder of the unpacked archive, or name the folder with --source", name, dir)
+			return s,
+				fmt.Errorf(
+					"%s is not in %s: start porthole.exe in the folder of the unpacked archive, or name the folder with --source", name, dir)
 		}
 	}
 	s.programs[kubeletExe] = s.programs[portholeExe]
@@ -99,10 +103,11 @@ func readSource(dir, version string) (source, error) {
 type installed struct {
 	id  string
 	dir string
-	// from are the files by the names that they get, with folders; sums are the hashes of these files. Undo needs neither.
+	// from are the files by the names that they get, with folders; sums are the hashes of these files. Undo needs
+	// neither.
 	from, sums map[string]string
-	// tree is a folder of ours alone that Undo removes with all that is in it. If it is "", Undo removes the programs of dir that are in
-	// all.
+	// tree is a folder of ours alone that Undo removes with all that is in it. If it is "", Undo removes the programs
+	// of dir that are in all.
 	tree string
 	all  []string
 }
@@ -139,8 +144,8 @@ func (s installed) Observe(context.Context) (any, error) {
 	return out, nil
 }
 
-// Apply copies the programs that are missing or differ. Windows does not let a running program be overwritten, but lets it be renamed: the
-// old file is moved away first.
+// Apply copies the programs that are missing or differ. Windows does not let a running program be overwritten, but
+// lets it be renamed: the old file is moved away first.
 func (s installed) Apply(context.Context) error {
 	done := map[string]string{} // installed path by source: a program with two names is stored once
 	for _, name := range sortedKeys(s.from) {
@@ -160,7 +165,8 @@ func (s installed) Apply(context.Context) error {
 	return nil
 }
 
-// install makes the file to with the content of from. If twin is not "", it has that content, and to becomes a second name of it.
+// install makes the file to with the content of from. If twin is not "", it has that content, and to becomes a second
+// name of it.
 func (s installed) install(from, to, twin string) error {
 	temp := to + ".new"
 	if err := removeFile(temp); err != nil {

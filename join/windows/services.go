@@ -33,7 +33,8 @@ func (s service) ID() string { return "service/" + s.spec.Name }
 // Wanted returns the service's configuration.
 func (s service) Wanted() any { return plain(s.spec) }
 
-// Observe returns the configuration that the service manager has. A service of that name with another program than ours is an error.
+// Observe returns the configuration that the service manager has. A service of that name with another program than
+// ours is an error.
 func (s service) Observe(context.Context) (any, error) {
 	have, err := s.manager.Get(s.spec.Name)
 	if err != nil || have == nil {
@@ -54,14 +55,15 @@ func plain(s services.Spec) services.Spec {
 // stopLimit is how long a service may take to stop. The kubelet waits for its pods when the machine shuts down only.
 const stopLimit = time.Minute
 
-// Apply makes or changes the service. One that runs with another program, other arguments or another environment is stopped; the step
-// running starts it again.
+// Apply makes or changes the service. One that runs with another program, other arguments or another environment is
+// stopped; the step running starts it again.
 func (s service) Apply(ctx context.Context) error {
 	have, err := s.manager.Get(s.spec.Name)
 	if err != nil {
 		return err
 	}
-	if have != nil && (!slices.Equal(have.Command, s.spec.Command) || !slices.Equal(have.Environment, s.spec.Environment)) {
+	if have != nil && (!slices.Equal(have.Command, s.spec.Command) ||
+		!slices.Equal(have.Environment, s.spec.Environment)) {
 		if err := stop(ctx, s.manager, s.spec.Name); err != nil {
 			return err
 		}
@@ -92,7 +94,8 @@ func stop(ctx context.Context, m manager, name string) error {
 // startLimit is how long a service may take to say that it runs. Windows gives it 30 s.
 const startLimit = time.Minute
 
-// running is a step that starts one service, and restarts it if a file that it read at its start is newer than its process.
+// running is a step that starts one service, and restarts it if a file that it read at its start is newer than its
+// process.
 type running struct {
 	name    string
 	files   []string // that the service reads at its start only
@@ -254,5 +257,6 @@ func (s shutdownOrder) Observe(context.Context) (any, error) {
 // Apply puts the name into the list.
 func (s shutdownOrder) Apply(context.Context) error { return services.OrderShutdown(s.name) }
 
-// Undo takes the name out of the list. The kubelet puts it there at its start too, so it may be there although this step made nothing.
+// Undo takes the name out of the list. The kubelet puts it there at its start too, so it may be there although this
+// step made nothing.
 func (s shutdownOrder) Undo(context.Context, []byte) error { return services.ForgetShutdown(s.name) }

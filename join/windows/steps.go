@@ -9,7 +9,8 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// Steps returns the steps that make a machine with the node's certificate a node, in their order. m is the service manager of Windows.
+// Steps returns the steps that make a machine with the node's certificate a node, in their order. m is the service
+// manager of Windows.
 func Steps(o Options, m *services.Manager) ([]step.Step, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -21,7 +22,8 @@ func Steps(o Options, m *services.Manager) ([]step.Step, error) {
 	return steps(&o, from, m)
 }
 
-// UndoSteps returns the same steps for undoing them. Of the options it needs Install, Data and Root. No step can be applied.
+// UndoSteps returns the same steps for undoing them. Of the options it needs Install, Data and Root. No step can be
+// applied.
 func UndoSteps(o Options, m *services.Manager) ([]step.Step, error) { return steps(&o, source{}, m) }
 
 func steps(o *Options, from source, m manager) ([]step.Step, error) {
@@ -39,7 +41,8 @@ func steps(o *Options, from source, m manager) ([]step.Step, error) {
 
 	list := []step.Step{
 		access{id: "access", dirs: o.closedFolders()},
-		installed{id: "programs", dir: o.program(from.id, ""), from: from.programs, sums: from.sums, tree: filepath.Join(o.Install, "versions")},
+		installed{id: "programs", dir: o.program(from.id, ""), from: from.programs, sums: from.sums,
+			tree: filepath.Join(o.Install, "versions")},
 		installed{id: "cni-programs", dir: o.plugins(), from: from.plugins, sums: from.sums, all: pluginNames},
 		files{id: "kubelet-config", paths: o.kubeletPaths(), contents: o.kubeletFiles},
 		files{id: "proxy-config", paths: o.proxyPaths(), contents: o.proxyFiles},
@@ -57,7 +60,8 @@ func steps(o *Options, from source, m manager) ([]step.Step, error) {
 		list = append(list, service{spec: s, manager: m})
 	}
 	list = append(list, shutdownOrder{"kubelet"})
-	read := map[string][]string{"kubelet": {o.kubelet("config.yaml")}, "porthole-routes": {o.BGPFile()}} // kube-proxy ends by itself when its file changes
+	// kube-proxy ends by itself when its file changes
+	read := map[string][]string{"kubelet": {o.kubelet("config.yaml")}, "porthole-routes": {o.BGPFile()}}
 	for _, s := range specs {
 		list = append(list, running{name: s.Name, files: read[s.Name], manager: m, started: platform.ProcessStarted})
 	}

@@ -107,10 +107,14 @@ type machine struct {
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	root := t.TempDir()
-	m := &machine{t: t, root: root, wall: &fakeWall{rules: map[string]hostfirewall.Rule{"of somebody else": {}}}, manager: &fakeManager{started: map[string]time.Time{}, list: map[string]*services.Status{
-		"containerd": {Spec: services.Spec{Name: "containerd", Command: []string{`C:\Program Files\containerd\containerd.exe`}}, State: stateRunning}}}}
-	m.o = Options{Node: "win07", NodeIP: "10.0.0.7", Source: m.path("zip"), Install: m.path("Program Files", "Porthole"), Data: m.path("ProgramData", "Porthole"), Root: root,
-		Version: "v1", PodCIDR: "10.244.0.0/16", ServiceCIDR: "10.96.0.0/12", KubeletConfig: []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")}
+	m := &machine{t: t, root: root, wall: &fakeWall{rules: map[string]hostfirewall.Rule{"of somebody else": {}}},
+		manager: &fakeManager{started: map[string]time.Time{}, list: map[string]*services.Status{
+			"containerd": {Spec: services.Spec{Name: "containerd",
+				Command: []string{`C:\Program Files\containerd\containerd.exe`}}, State: stateRunning}}}}
+	m.o = Options{Node: "win07", NodeIP: "10.0.0.7", Source: m.path("zip"),
+		Install: m.path("Program Files", "Porthole"), Data: m.path("ProgramData", "Porthole"), Root: root,
+		Version: "v1", PodCIDR: "10.244.0.0/16", ServiceCIDR: "10.96.0.0/12",
+		KubeletConfig: []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")}
 	m.o.wall = m.wall
 	for _, name := range []string{"porthole.exe", "kube-proxy.exe", "cni/win-bridge.exe"} {
 		m.write(m.path("zip", name), "program "+name)
@@ -167,7 +171,8 @@ func (m *machine) steps() []step.Step {
 			all[i] = r
 		}
 	}
-	return slices.DeleteFunc(all, func(s step.Step) bool { return s.ID() == "event-source" || s.ID() == "preshutdown-order" })
+	return slices.DeleteFunc(all,
+		func(s step.Step) bool { return s.ID() == "event-source" || s.ID() == "preshutdown-order" })
 }
 
 // join carries out all steps that something is to be done about, as package step does, and returns their names.
@@ -202,19 +207,26 @@ func (m *machine) same(what string, got, want []string) {
 // TestJoinAgain: a second run does nothing, and after a change exactly the step of what was changed.
 func TestJoinAgain(t *testing.T) {
 	m := newMachine(t)
-	m.same("the first run", m.join(), []string{"access", "programs", "cni-programs", "kubelet-config", "proxy-config", "firewall", "service/porthole-routes", "service/kube-proxy", "service/kubelet",
-		"running/porthole-routes", "running/kube-proxy", "running/kubelet"})
+	m.same("the first run", m.join(),
+		[]string{"access", "programs", "cni-programs", "kubelet-config", "proxy-config", "firewall",
+			"service/porthole-routes", "service/kube-proxy", "service/kubelet",
+			"running/porthole-routes", "running/kube-proxy", "running/kubelet"})
 	m.same("the second run", m.join(), nil)
-	m.same("calls of the service manager", m.manager.calls, []string{"apply porthole-routes", "apply kube-proxy", "apply kubelet", "start porthole-routes", "start kube-proxy", "start kubelet"})
+	m.same("calls of the service manager", m.manager.calls,
+		[]string{"apply porthole-routes", "apply kube-proxy", "apply kubelet", "start porthole-routes",
+			"start kube-proxy", "start kubelet"})
 
 	version := filepath.Dir(m.manager.list["kubelet"].Command[0])
 	for name, c := range map[string]struct {
 		change func()
 		want   []string
 	}{
-		"a plugin is gone":        {func() { os.Remove(m.path("opt", "cni", "bin", "win-bridge.exe")) }, []string{"cni-programs"}},
-		"a program is another":    {func() { m.write(filepath.Join(version, "kube-proxy.exe"), "other") }, []string{"programs"}},
-		"a configuration changed": {func() { m.write(m.path("var", "lib", "kubelet", "config.yaml"), "x") }, []string{"kubelet-config", "running/kubelet"}},
+		"a plugin is gone": {func() { os.Remove(m.path("opt", "cni", "bin", "win-bridge.exe")) },
+			[]string{"cni-programs"}},
+		"a program is another": {func() { m.write(filepath.Join(version, "kube-proxy.exe"), "other") },
+			[]string{"programs"}},
+		"a configuration changed": {func() { m.write(m.path("var", "lib", "kubelet", "config.yaml"), "x") },
+			[]string{"kubelet-config", "running/kubelet"}},
 		"a configuration changed, and the run ended there": {func() {
 			m.manager.started["kubelet"] = time.Now().Add(-time.Hour)
 		}, []string{"running/kubelet"}},
@@ -224,7 +236,8 @@ func TestJoinAgain(t *testing.T) {
 			r.Limited = true
 			m.wall.rules[r.Name] = r
 		}, []string{"firewall"}},
-		"a service is gone":     {func() { delete(m.manager.list, "kube-proxy") }, []string{"service/kube-proxy", "running/kube-proxy"}},
+		"a service is gone": {func() { delete(m.manager.list, "kube-proxy") },
+			[]string{"service/kube-proxy", "running/kube-proxy"}},
 		"a service was stopped": {func() { m.manager.list["kubelet"].State = "stopped" }, []string{"running/kubelet"}},
 		"another command line": {func() { m.manager.list["porthole-routes"].Command = []string{`C:\x\porthole.exe`} },
 			[]string{"service/porthole-routes", "running/porthole-routes"}},
@@ -245,9 +258,11 @@ func TestServices(t *testing.T) {
 	m.o.Labels, m.o.Taints, m.o.Verbosity = "a=b", "os=windows:NoSchedule", 2
 	m.join()
 	for name, want := range map[string][]string{
-		"porthole-routes": {"porthole.exe", "routes", "--windows-service", "--kubeconfig=", "--cluster-cidr=10.244.0.0/16", "--service-cidr=10.96.0.0/12", "--cni-conf-dir=", "--v=2"},
-		"kube-proxy":      {"kube-proxy.exe", "--windows-service", "--config=", "--hostname-override=win07"},
-		"kubelet": {"kubelet.exe", "--windows-service", "--config=", "--kubeconfig=", "--hostname-override=win07", "--node-ip=10.0.0.7", "--node-labels=a=b",
+		"porthole-routes": {"porthole.exe", "routes", "--windows-service", "--kubeconfig=",
+			"--cluster-cidr=10.244.0.0/16", "--service-cidr=10.96.0.0/12", "--cni-conf-dir=", "--v=2"},
+		"kube-proxy": {"kube-proxy.exe", "--windows-service", "--config=", "--hostname-override=win07"},
+		"kubelet": {"kubelet.exe", "--windows-service", "--config=", "--kubeconfig=", "--hostname-override=win07",
+			"--node-ip=10.0.0.7", "--node-labels=a=b",
 			"--register-with-taints=os=windows:NoSchedule"},
 	} {
 		line := strings.Join(m.manager.list[name].Command, " ")
@@ -265,17 +280,25 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestModes: what porthole-routes of each mode needs is there, and where the mode implements services itself there is no kube-proxy.
+// TestModes: what porthole-routes of each mode needs is there, and where the mode implements services itself there is
+// no kube-proxy.
 func TestModes(t *testing.T) {
 	for mode, c := range map[string]struct {
 		spoil func(*Options)
 		steps []string // those of services and of their files
 		flags string
 	}{
-		"host-gateway": {func(*Options) {}, []string{"proxy-config", "service/porthole-routes", "service/kube-proxy", "service/kubelet"}, "--mode=host-gateway"},
-		"vxlan":        {func(o *Options) { o.RoutesArgs = []string{"--vxlan-hybrid-overlay"} }, []string{"proxy-config", "service/porthole-routes", "service/kube-proxy", "service/kubelet"}, "--mode=vxlan --vxlan-hybrid-overlay"},
-		"bgp":          {func(o *Options) { o.BGPConfig = []byte("asNumber: 64512\n") }, []string{"proxy-config", "routes-config", "service/porthole-routes", "service/kube-proxy", "service/kubelet"}, "--mode=bgp --bgp-config="},
-		"ovn":          {func(o *Options) { o.NoProxy = true }, []string{"service/porthole-routes", "service/kubelet"}, "--mode=ovn"},
+		"host-gateway": {func(*Options) {},
+			[]string{"proxy-config", "service/porthole-routes", "service/kube-proxy", "service/kubelet"},
+			"--mode=host-gateway"},
+		"vxlan": {func(o *Options) { o.RoutesArgs = []string{"--vxlan-hybrid-overlay"} },
+			[]string{"proxy-config", "service/porthole-routes", "service/kube-proxy", "service/kubelet"},
+			"--mode=vxlan --vxlan-hybrid-overlay"},
+		"bgp": {func(o *Options) { o.BGPConfig = []byte("asNumber: 64512\n") },
+			[]string{"proxy-config", "routes-config", "service/porthole-routes", "service/kube-proxy",
+				"service/kubelet"}, "--mode=bgp --bgp-config="},
+		"ovn": {func(o *Options) { o.NoProxy = true }, []string{"service/porthole-routes", "service/kubelet"},
+			"--mode=ovn"},
 	} {
 
 		m := newMachine(t)
@@ -299,7 +322,8 @@ func TestModes(t *testing.T) {
 // TestLeave: undone, nothing is left but what was there before.
 func TestLeave(t *testing.T) {
 	m := newMachine(t)
-	m.write(m.path("opt", "cni", "bin", "win-bridge.exe"), "program cni/win-bridge.exe") // the same, installed by somebody else
+	// the same, installed by somebody else
+	m.write(m.path("opt", "cni", "bin", "win-bridge.exe"), "program cni/win-bridge.exe")
 	m.write(m.path("opt", "cni", "bin", "other.exe"), "x")
 	was := m.files()
 	before := map[string][]byte{}
@@ -342,7 +366,8 @@ func TestLeave(t *testing.T) {
 // TestForeignService: a service that another program installed is neither changed nor removed.
 func TestForeignService(t *testing.T) {
 	m := newMachine(t)
-	m.manager.list["kubelet"] = &services.Status{Spec: services.Spec{Name: "kubelet", Command: []string{`C:\nssm.exe`}}, State: stateRunning}
+	m.manager.list["kubelet"] = &services.Status{Spec: services.Spec{Name: "kubelet", Command: []string{`C:\nssm.exe`}},
+		State: stateRunning}
 	for _, s := range m.steps() {
 		if s.ID() != "service/kubelet" {
 			continue
@@ -367,19 +392,23 @@ func TestEnvironment(t *testing.T) {
 	m.o.Environment = map[string]string{"HTTPS_PROXY": "http://10.0.0.1:3128"}
 	m.same("a variable", m.join(), []string{"service/porthole-routes", "service/kube-proxy", "service/kubelet",
 		"running/porthole-routes", "running/kube-proxy", "running/kubelet"})
-	m.same("calls", m.manager.calls, []string{"stop porthole-routes", "apply porthole-routes", "stop kube-proxy", "apply kube-proxy", "stop kubelet", "apply kubelet",
-		"start porthole-routes", "start kube-proxy", "start kubelet"})
+	m.same("calls", m.manager.calls,
+		[]string{"stop porthole-routes", "apply porthole-routes", "stop kube-proxy", "apply kube-proxy", "stop kubelet",
+			"apply kubelet",
+			"start porthole-routes", "start kube-proxy", "start kubelet"})
 	m.same("kubelet", m.manager.list["kubelet"].Environment, []string{"HTTPS_PROXY=http://10.0.0.1:3128"})
 	m.same("again", m.join(), nil)
 }
 
-// TestFirewall: ports of the user's configuration are let in too; where no firewall runs, or none is wanted, nothing is done.
+// TestFirewall: ports of the user's configuration are let in too; where no firewall runs, or none is wanted, nothing
+// is done.
 func TestFirewall(t *testing.T) {
 	m := newMachine(t)
 	m.o.FirewallPorts = []int{9182}
 	m.join()
 	got := slices.Sorted(maps.Keys(m.wall.rules))
-	m.same("rules", got, []string{"Porthole: TCP 10250 (kubelet)", "Porthole: TCP 10256 (kube-proxy health)", "Porthole: TCP 9182 (NodeConfiguration)", "of somebody else"})
+	m.same("rules", got, []string{"Porthole: TCP 10250 (kubelet)", "Porthole: TCP 10256 (kube-proxy health)",
+		"Porthole: TCP 9182 (NodeConfiguration)", "of somebody else"})
 
 	off := newMachine(t)
 	off.wall.off = true
@@ -415,17 +444,20 @@ func TestPatches(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	m := newMachine(t)
 	m.join()
-	m.manager.list["kubelet"].State, m.manager.list["kubelet"].LastError, m.manager.list["kubelet"].Log = "stopped", "E1123 bad flag", `C:\logs\kubelet.log`
+	m.manager.list["kubelet"].State, m.manager.list["kubelet"].LastError, m.manager.list["kubelet"].Log = "stopped",
+		"E1123 bad flag", `C:\logs\kubelet.log`
 	m.manager.fail = errors.New("stopped while it started")
 	err := running{name: "kubelet", manager: m.manager}.Apply(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "E1123 bad flag") || !strings.Contains(err.Error(), `C:\logs\kubelet.log`) {
+	if err == nil || !strings.Contains(err.Error(), "E1123 bad flag") ||
+		!strings.Contains(err.Error(), `C:\logs\kubelet.log`) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestSource(t *testing.T) {
 	m := newMachine(t)
-	sums := sumOf([]byte("program porthole.exe")) + "  porthole.exe\n" + sumOf([]byte("program cni/win-bridge.exe")) + "  cni/win-bridge.exe\n"
+	sums := sumOf([]byte("program porthole.exe")) + "  porthole.exe\n" + sumOf([]byte("program cni/win-bridge.exe")) +
+		"  cni/win-bridge.exe\n"
 	m.write(m.path("zip", "SHA256SUMS"), sums)
 	s, err := readSource(m.o.Source, "v1")
 	if err != nil || !strings.HasPrefix(s.id, "v1-") || len(s.id) != 3+32 || s.plugins["win-bridge.exe"] == "" {
@@ -433,7 +465,8 @@ func TestSource(t *testing.T) {
 	}
 
 	m.write(m.path("zip", "cni", "win-bridge.exe"), "damaged")
-	if _, err := readSource(m.o.Source, "v1"); err == nil || !strings.Contains(err.Error(), "win-bridge.exe is damaged") {
+	if _, err := readSource(m.o.Source, "v1"); err == nil ||
+		!strings.Contains(err.Error(), "win-bridge.exe is damaged") {
 		t.Errorf("a damaged program: %v", err)
 	}
 	m.write(m.path("zip", "SHA256SUMS"), "nonsense\n")
@@ -446,7 +479,8 @@ func TestSource(t *testing.T) {
 	if err := os.Remove(m.path("zip", "kube-proxy.exe")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readSource(m.o.Source, "v1"); err == nil || !strings.Contains(err.Error(), "kube-proxy.exe is not in "+m.path("zip")) {
+	if _, err := readSource(m.o.Source, "v1"); err == nil ||
+		!strings.Contains(err.Error(), "kube-proxy.exe is not in "+m.path("zip")) {
 		t.Errorf("a missing program: %v", err)
 	}
 }
@@ -465,14 +499,16 @@ func TestBadKubeletConfig(t *testing.T) {
 		if err := s.Apply(t.Context()); err == nil {
 			t.Error("applied without an error")
 		}
-		if text, err := json.Marshal(s.Wanted()); err != nil || !strings.Contains(string(text), "KubeletConfiguration") {
+		if text, err := json.Marshal(s.Wanted()); err != nil ||
+			!strings.Contains(string(text), "KubeletConfiguration") {
 			t.Errorf("wanted: %s, %v", text, err)
 		}
 	}
 }
 
-// TestClosed: every path that the services of a node name, and every file that join writes, is in a folder that others cannot write, or is
-// closed itself, and no folder around it can be replaced. A flag with a new path fails here until its folder is on the list.
+// TestClosed: every path that the services of a node name, and every file that join writes, is in a folder that others
+// cannot write, or is closed itself, and no folder around it can be replaced. A flag with a new path fails here until
+// its folder is on the list.
 func TestClosed(t *testing.T) {
 	m := newMachine(t)
 	m.o.BGPConfig = []byte("fullMesh: true\n")
@@ -497,8 +533,10 @@ func TestClosed(t *testing.T) {
 		}
 	}
 	// What the programs find by themselves: plugins of the kubelet, pull secrets of the node, mirrors of registries.
-	paths = append(paths, m.o.kubelet("plugins_registry", "x-reg.sock"), m.o.kubelet("plugins", "x", "csi.sock"), m.o.kubelet("device-plugins", "x.sock"),
-		m.o.kubelet("config.json"), m.path("etc", "cni", "net.d", "10-porthole.conf"), m.path("opt", "cni", "bin", "win-bridge.exe"),
+	paths = append(paths, m.o.kubelet("plugins_registry", "x-reg.sock"), m.o.kubelet("plugins", "x", "csi.sock"),
+		m.o.kubelet("device-plugins", "x.sock"),
+		m.o.kubelet("config.json"), m.path("etc", "cni", "net.d", "10-porthole.conf"),
+		m.path("opt", "cni", "bin", "win-bridge.exe"),
 		m.path("etc", "containerd", "certs.d", "docker.io", "hosts.toml"))
 	if len(paths) < 25 {
 		t.Fatalf("paths %q", paths)
@@ -510,7 +548,8 @@ func TestClosed(t *testing.T) {
 		if path == m.o.kubelet() || path == m.o.Root {
 			continue // folders of pods are in it
 		}
-		i := slices.IndexFunc(closed, func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+string(filepath.Separator)) })
+		i := slices.IndexFunc(closed,
+			func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+string(filepath.Separator)) })
 		if i < 0 {
 			t.Errorf("%s can be written by others", path)
 			continue

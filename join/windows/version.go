@@ -14,8 +14,8 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// Version is the programs of one version of a node, in a folder of its own, and what the services are when they run them. It is what
-// `porthole upgrade` exchanges.
+// Version is the programs of one version of a node, in a folder of its own, and what the services are when they run
+// them. It is what `porthole upgrade` exchanges.
 type Version struct {
 	ID       string // name of the folder
 	Specs    []services.Spec
@@ -114,14 +114,16 @@ func (v *Version) ServiceHealth(spec services.Spec) (pid uint32, err error) {
 	case !slices.Equal(have.Command, spec.Command):
 		return 0, fmt.Errorf("it runs %s", VersionOf(have.Spec))
 	case have.State != stateRunning && have.LastError != "":
-		return 0, fmt.Errorf("it is %s with exit code %d; the last error in %s: %s", have.State, have.ExitCode, have.Log, have.LastError)
+		return 0, fmt.Errorf("it is %s with exit code %d; the last error in %s: %s", have.State, have.ExitCode,
+			have.Log, have.LastError)
 	case have.State != stateRunning:
 		return 0, fmt.Errorf("it is %s with exit code %d", have.State, have.ExitCode)
 	}
 	return have.PID, nil
 }
 
-// plugins is the step that keeps the CNI plugins of a version in the folder of the runtime. There is none if the version has no plugins.
+// plugins is the step that keeps the CNI plugins of a version in the folder of the runtime. There is none if the
+// version has no plugins.
 func (v *Version) plugins(id string) (installed, error) {
 	s := installed{id: "cni-programs", dir: v.options.plugins(), from: map[string]string{}, sums: map[string]string{}}
 	for _, name := range pluginNames {

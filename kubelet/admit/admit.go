@@ -22,11 +22,11 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// Admitter keeps what the admitted pods hold of the node. A pod holds it until its last container has stopped. It is safe for
-// concurrent use.
+// Admitter keeps what the admitted pods hold of the node. A pod holds it until its last container has stopped. It is
+// safe for concurrent use.
 type Admitter struct {
-	// Granted is called when the room for a resize that waited has become free. It is called under a lock: it must not block, nor
-	// call the Admitter.
+	// Granted is called when the room for a resize that waited has become free. It is called under a lock: it must not
+	// block, nor call the Admitter.
 	Granted func(types.UID)
 
 	mu      sync.Mutex
@@ -37,7 +37,8 @@ type Admitter struct {
 
 // New returns an Admitter of a node that no pod holds anything of.
 func New() *Admitter {
-	return &Admitter{held: map[types.UID]claim{}, waiting: map[types.UID]*waiter{}, yields: map[types.UID]types.UID{}, Granted: func(types.UID) {}}
+	return &Admitter{held: map[types.UID]claim{}, waiting: map[types.UID]*waiter{}, yields: map[types.UID]types.UID{},
+		Granted: func(types.UID) {}}
 }
 
 // claim is what one pod holds, and how it stands among others.
@@ -50,7 +51,8 @@ type claim struct {
 }
 
 func claimOf(p *v1.Pod) claim {
-	return claim{requests: requests(p), ports: hostPorts(p), class: p.Status.QOSClass, priority: p.Spec.Priority, critical: pod.IsCritical(p)}
+	return claim{requests: requests(p), ports: hostPorts(p), class: p.Status.QOSClass, priority: p.Spec.Priority,
+		critical: pod.IsCritical(p)}
 }
 
 // Release takes what a pod held for those that wait. Releasing twice does nothing.
@@ -93,8 +95,8 @@ func (m *Admitter) Holds(uid types.UID) bool {
 // Refusal is why a pod cannot run here, in upstream's words.
 type Refusal struct{ Reason, Message string }
 
-// Admit gives the pod its place, or returns why it cannot run here. running is true for a pod that already has containers on
-// the node: it keeps its place whatever has changed since.
+// Admit gives the pod its place, or returns why it cannot run here. running is true for a pod that already has
+// containers on the node: it keeps its place whatever has changed since.
 func (m *Admitter) Admit(p *v1.Pod, f Node, running bool) *Refusal {
 	want := claimOf(p) // before the lock: a panic over a pod that cannot be read concerns no other
 	m.mu.Lock()
@@ -130,8 +132,8 @@ const AffinityReason = "NodeAffinity"
 
 const affinityFailed = "node(s) didn't match Pod's node affinity/selector"
 
-// check applies the rules in upstream's order and words (pkg/kubelet/lifecycle/predicate.go of 1.36.3). It returns the first
-// refusal. It is pure.
+// check applies the rules in upstream's order and words (pkg/kubelet/lifecycle/predicate.go of 1.36.3). It returns the
+// first refusal. It is pure.
 func check(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
 	if r := checkSystem(p, f); r != nil {
 		return r
@@ -151,13 +153,16 @@ func checkSystem(p *v1.Pod, f Node) *Refusal {
 	}
 
 	if label, ok := p.Labels[v1.LabelOSStable]; ok && label != f.OS {
-		return &Refusal{"PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
+		return &Refusal{"PodOSSelectorNodeLabelDoesNotMatch",
+			"Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
 	if p.Spec.OS != nil && string(p.Spec.OS.Name) != f.OS {
 		return &Refusal{"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"}
 	}
-	if groups := f.Object.Status.Features; strictGroups(p) && (groups == nil || groups.SupplementalGroupsPolicy == nil || !*groups.SupplementalGroupsPolicy) {
-		return &Refusal{"SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"}
+	if groups := f.Object.Status.Features; strictGroups(p) &&
+		(groups == nil || groups.SupplementalGroupsPolicy == nil || !*groups.SupplementalGroupsPolicy) {
+		return &Refusal{"SupplementalGroupsPolicyNotSupported",
+			"SupplementalGroupsPolicy=Strict is not supported in this node"}
 	}
 	if r := lacks(p, f.Features); r != nil {
 		return r
@@ -179,7 +184,8 @@ func checkPlace(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
 	}
 
 	noExecute := func(t *v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute }
-	_, bad := corehelpers.FindMatchingUntoleratedTaint(logr.Discard(), f.Object.Spec.Taints, p.Spec.Tolerations, noExecute, false)
+	_, bad := corehelpers.FindMatchingUntoleratedTaint(logr.Discard(), f.Object.Spec.Taints, p.Spec.Tolerations,
+		noExecute, false)
 	if bad && !pod.IsStatic(p) { // a pod of the API says that it is one, see stamped
 		return predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 	}
@@ -204,7 +210,8 @@ func lacks(p *v1.Pod, features []string) *Refusal {
 	if err != nil || match.IsMatch {
 		return nil
 	}
-	return &Refusal{"PodFeatureUnsupported", "Pod requires node features that are not available: " + strings.Join(match.UnsatisfiedRequirements, ", ")}
+	return &Refusal{"PodFeatureUnsupported",
+		"Pod requires node features that are not available: " + strings.Join(match.UnsatisfiedRequirements, ", ")}
 }
 
 // wantsAppArmor reports whether a container names a profile that the kernel would have to enforce.
@@ -229,14 +236,17 @@ func wantsAppArmor(p *v1.Pod) bool {
 
 func strictGroups(p *v1.Pod) bool {
 	sc := p.Spec.SecurityContext
-	return sc != nil && sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict
+	return sc != nil && sc.SupplementalGroupsPolicy != nil &&
+		*sc.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict
 }
 
-// fits compares requests with what is left of the node. Resources that the node does not have are not checked: they are the
-// scheduler's.
+// fits compares requests with what is left of the node. Resources that the node does not have are not checked: they
+// are the scheduler's.
 func fits(want, allocatable v1.ResourceList, others []claim) *Refusal {
 	short := func(name v1.ResourceName, need, used, have int64) *Refusal {
-		return &Refusal{OutOf + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, need, used, have)}
+		return &Refusal{OutOf + string(name),
+			fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, need, used,
+				have)}
 	}
 
 	if limit, ok := allocatable[v1.ResourcePods]; ok && int64(len(others)+1) > limit.Value() {
@@ -271,7 +281,8 @@ func fits(want, allocatable v1.ResourceList, others []claim) *Refusal {
 // importance orders resources: the three that every node has first, then by name.
 func importance(a, b v1.ResourceName) int {
 	rank := func(n v1.ResourceName) int {
-		if i := slices.Index([]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}, n); i >= 0 {
+		if i := slices.Index([]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage},
+			n); i >= 0 {
 			return i
 		}
 		return 3
@@ -286,14 +297,15 @@ func amount(name v1.ResourceName, q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// requests of a pod: its containers and sidecars or its largest init container, or what the pod as a whole asks for, and
-// the overhead of its runtime.
+// requests of a pod: its containers and sidecars or its largest init container, or what the pod as a whole asks for,
+// and the overhead of its runtime.
 func requests(p *v1.Pod) v1.ResourceList {
 	return resources.PodRequests(withoutClaimed(p), resources.PodResourcesOptions{})
 }
 
-// withoutClaimed returns p without its requests for extended resources that a ResourceClaim satisfies (DRAExtendedResource). They do not
-// count against the node's allocatable resource of that name: it belongs to a device plugin, and is 0 if there is none.
+// withoutClaimed returns p without its requests for extended resources that a ResourceClaim satisfies
+// (DRAExtendedResource). They do not count against the node's allocatable resource of that name: it belongs to a
+// device plugin, and is 0 if there is none.
 func withoutClaimed(p *v1.Pod) *v1.Pod {
 	st := p.Status.ExtendedResourceClaimStatus
 	if st == nil {
@@ -323,8 +335,9 @@ func portsConflict(wanted, held []v1.ContainerPort) bool {
 	return false
 }
 
-// hostPorts returns the ports of the node that the pod holds for as long as it runs. Those of init containers that end are left
-// out: they are free again before the regular containers start, so upstream's scheduler and kubelet do not count them either.
+// hostPorts returns the ports of the node that the pod holds for as long as it runs. Those of init containers that end
+// are left out: they are free again before the regular containers start, so upstream's scheduler and kubelet do not
+// count them either.
 func hostPorts(p *v1.Pod) []v1.ContainerPort {
 	var out []v1.ContainerPort
 	add := func(c *v1.Container) {
@@ -338,7 +351,8 @@ func hostPorts(p *v1.Pod) []v1.ContainerPort {
 		add(&p.Spec.Containers[i])
 	}
 	for i := range p.Spec.InitContainers { // sidecars only
-		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil &&
+			*c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 			add(c)
 		}
 	}
@@ -347,5 +361,6 @@ func hostPorts(p *v1.Pod) []v1.ContainerPort {
 
 func conflict(a, b v1.ContainerPort) bool {
 	wild := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
-	return a.HostPort == b.HostPort && a.Protocol == b.Protocol && (a.HostIP == b.HostIP || wild(a.HostIP) || wild(b.HostIP))
+	return a.HostPort == b.HostPort && a.Protocol == b.Protocol &&
+		(a.HostIP == b.HostIP || wild(a.HostIP) || wild(b.HostIP))
 }

@@ -1,5 +1,5 @@
-// Package admit decides which pods may run on the node, and which may have more of it than they have. It applies upstream's
-// rules in upstream's order and words, and keeps the account of what the admitted pods hold.
+// Package admit decides which pods may run on the node, and which may have more of it than they have. It applies
+// upstream's rules in upstream's order and words, and keeps the account of what the admitted pods hold.
 //
 //	               rules: sysctls, OS, resources, affinity, host ports, taints, AppArmor
 //	                 │

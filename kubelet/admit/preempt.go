@@ -32,8 +32,9 @@ type Preemption struct {
 	Waits bool
 }
 
-// Preempt gives a critical pod its place although there is no room for it, and names the pods that have to end first: nobody else gets
-// what they give up. It returns a refusal if the pod cannot run here for another reason, or if all pods that may end do not hold enough.
+// Preempt gives a critical pod its place although there is no room for it, and names the pods that have to end first:
+// nobody else gets what they give up. It returns a refusal if the pod cannot run here for another reason, or if all
+// pods that may end do not hold enough.
 func (m *Admitter) Preempt(p *v1.Pod, f Node) (Preemption, *Refusal) {
 	want := claimOf(p)
 	m.mu.Lock()
@@ -61,7 +62,8 @@ func (m *Admitter) Preempt(p *v1.Pod, f Node) (Preemption, *Refusal) {
 	if needs := missing(want.requests, f.Allocatable, stay); len(needs) > 0 {
 		chosen, err := choose(needs, from)
 		if err != nil {
-			return Preemption{}, &Refusal{"UnexpectedAdmissionError", "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: " + err.Error()}
+			return Preemption{}, &Refusal{"UnexpectedAdmissionError",
+				"Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: " + err.Error()}
 		}
 		out.Resource = needs[0].resource
 		for _, v := range chosen {
@@ -76,8 +78,8 @@ func (m *Admitter) Preempt(p *v1.Pod, f Node) (Preemption, *Refusal) {
 	return out, nil
 }
 
-// precedes reports whether a pod may take the place of another: a critical one that of one that is not, and each that of one with a lower
-// priority.
+// precedes reports whether a pod may take the place of another: a critical one that of one that is not, and each that
+// of one with a lower priority.
 func precedes(a, b claim) bool {
 	return a.critical && !b.critical || a.priority != nil && b.priority != nil && *a.priority > *b.priority
 }
@@ -112,9 +114,9 @@ func missing(want, allocatable v1.ResourceList, others []claim) (out []need) {
 	return out
 }
 
-// choose returns the pods that end so that nothing is lacking any more: as few as possible, those that asked for nothing before those
-// that asked for less than their limits, and these before guaranteed ones. It is upstream's choice (pkg/kubelet/preemption of 1.36.3). It returns an
-// error if all of them together do not hold enough.
+// choose returns the pods that end so that nothing is lacking any more: as few as possible, those that asked for
+// nothing before those that asked for less than their limits, and these before guaranteed ones. It is upstream's
+// choice (pkg/kubelet/preemption of 1.36.3). It returns an error if all of them together do not hold enough.
 func choose(needs []need, from []victim) ([]victim, error) {
 	if left := without(needs, from); len(left) > 0 {
 		text := ""
@@ -150,13 +152,14 @@ func without(needs []need, ended ...[]victim) (left []need) {
 	return left
 }
 
-// nearest takes pods until nothing is lacking: each time the one that leaves least lacking, and of equal ones the one that asked for
-// less. The pods together hold enough.
+// nearest takes pods until nothing is lacking: each time the one that leaves least lacking, and of equal ones the one
+// that asked for less. The pods together hold enough.
 func nearest(pods []victim, needs []need) (out []victim) {
 	for len(needs) > 0 && len(pods) > 0 {
 		best := 0
 		for i := range pods {
-			if c := cmp.Compare(distance(&pods[i], needs), distance(&pods[best], needs)); c < 0 || c == 0 && smaller(&pods[i], &pods[best]) {
+			if c := cmp.Compare(distance(&pods[i], needs), distance(&pods[best], needs)); c < 0 ||
+				c == 0 && smaller(&pods[i], &pods[best]) {
 				best = i
 			}
 		}
@@ -180,5 +183,6 @@ func distance(v *victim, needs []need) (sum float64) {
 
 // smaller reports whether a asked for less memory than b, or for as much and less of the processors.
 func smaller(a, b *victim) bool {
-	return cmp.Or(cmp.Compare(a.holds(v1.ResourceMemory), b.holds(v1.ResourceMemory)), cmp.Compare(a.holds(v1.ResourceCPU), b.holds(v1.ResourceCPU))) < 0
+	return cmp.Or(cmp.Compare(a.holds(v1.ResourceMemory), b.holds(v1.ResourceMemory)),
+		cmp.Compare(a.holds(v1.ResourceCPU), b.holds(v1.ResourceCPU))) < 0
 }

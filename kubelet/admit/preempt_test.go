@@ -32,13 +32,23 @@ func TestChoose(t *testing.T) {
 		lack string // of memory; pods, with a colon before it
 		want string
 	}{
-		{"the smallest that is enough", []*v1.Pod{named("big", burst, 0, "memory", "500Mi"), named("fit", burst, 0, "memory", "200Mi"), named("small", burst, 0, "memory", "50Mi")}, "150Mi", "fit"},
-		{"two of them", []*v1.Pod{named("a", burst, 0, "memory", "100Mi"), named("b", burst, 0, "memory", "90Mi"), named("c", burst, 0, "memory", "10Mi")}, "150Mi", "a b"},
-		{"burstable before guaranteed", []*v1.Pod{named("g", guaranteed, 0, "memory", "200Mi"), named("b", burst, 0, "memory", "300Mi")}, "150Mi", "b"},
-		{"guaranteed where the others are not enough", []*v1.Pod{named("g", guaranteed, 0, "memory", "200Mi"), named("h", guaranteed, 0, "memory", "400Mi"), named("b", burst, 0, "memory", "100Mi")}, "250Mi", "b g"},
-		{"best effort holds no memory", []*v1.Pod{named("e", best, 0), named("b", burst, 0, "memory", "300Mi")}, "150Mi", "b"},
-		{"best effort holds a place", []*v1.Pod{named("e", best, 0), named("b", burst, 0, "memory", "300Mi")}, ":1", "e"},
-		{"not enough", []*v1.Pod{named("e", best, 0), named("b", burst, 0, "memory", "100Mi")}, "150Mi", "no set of running pods found to reclaim resources: [(res: memory, q: 52428800), ]"},
+		{"the smallest that is enough",
+			[]*v1.Pod{named("big", burst, 0, "memory", "500Mi"), named("fit", burst, 0, "memory", "200Mi"),
+				named("small", burst, 0, "memory", "50Mi")}, "150Mi", "fit"},
+		{"two of them", []*v1.Pod{named("a", burst, 0, "memory", "100Mi"), named("b", burst, 0, "memory", "90Mi"),
+			named("c", burst, 0, "memory", "10Mi")}, "150Mi", "a b"},
+		{"burstable before guaranteed",
+			[]*v1.Pod{named("g", guaranteed, 0, "memory", "200Mi"), named("b", burst, 0, "memory", "300Mi")}, "150Mi",
+			"b"},
+		{"guaranteed where the others are not enough",
+			[]*v1.Pod{named("g", guaranteed, 0, "memory", "200Mi"), named("h", guaranteed, 0, "memory", "400Mi"),
+				named("b", burst, 0, "memory", "100Mi")}, "250Mi", "b g"},
+		{"best effort holds no memory", []*v1.Pod{named("e", best, 0), named("b", burst, 0, "memory", "300Mi")},
+			"150Mi", "b"},
+		{"best effort holds a place", []*v1.Pod{named("e", best, 0), named("b", burst, 0, "memory", "300Mi")}, ":1",
+			"e"},
+		{"not enough", []*v1.Pod{named("e", best, 0), named("b", burst, 0, "memory", "100Mi")}, "150Mi",
+			"no set of running pods found to reclaim resources: [(res: memory, q: 52428800), ]"},
 	} {
 		var from []victim
 		for _, p := range c.pods {
@@ -70,13 +80,16 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestPreempt: a critical pod waits until the pods that were named have ended, nobody else gets their room, and it is told when it may begin.
+// TestPreempt: a critical pod waits until the pods that were named have ended, nobody else gets their room, and it is
+// told when it may begin.
 func TestPreempt(t *testing.T) {
-	f := Node{OS: "linux", Object: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, Allocatable: list("cpu", "1", "pods", "9")}
+	f := Node{OS: "linux", Object: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
+		Allocatable: list("cpu", "1", "pods", "9")}
 	m := New()
 	var told []types.UID
 	m.Granted = func(uid types.UID) { told = append(told, uid) }
-	low, system := named("low", v1.PodQOSBurstable, 0, "cpu", "600m"), named("system", v1.PodQOSBurstable, critical, "cpu", "300m")
+	low, system := named("low", v1.PodQOSBurstable, 0, "cpu", "600m"), named("system", v1.PodQOSBurstable, critical,
+		"cpu", "300m")
 	for _, p := range []*v1.Pod{low, system} {
 		if r := m.Admit(p, f, false); r != nil {
 			t.Fatal(r)
@@ -117,7 +130,8 @@ func TestPreempt(t *testing.T) {
 		t.Errorf("somebody was told about a pod that is gone: %v", told)
 	}
 
-	elsewhere := with(named("elsewhere", v1.PodQOSBurstable, critical+1, "cpu", "900m"), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} })
+	elsewhere := with(named("elsewhere", v1.PodQOSBurstable, critical+1, "cpu", "900m"),
+		func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} })
 	if room, r := m.Preempt(elsewhere, f); r == nil || r.Reason != AffinityReason || len(room.Victims) > 0 {
 		t.Errorf("a pod that belongs elsewhere: %+v %v", room, r)
 	}

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// waiter is a resize for which there was no room. When pods release what they held, the waiters get it in the order of before.
+// waiter is a resize for which there was no room. When pods release what they held, the waiters get it in the order of
+// before.
 type waiter struct {
 	pod         *v1.Pod
 	want        claim
@@ -17,8 +18,8 @@ type waiter struct {
 	since       time.Time
 }
 
-// Resize reserves what an admitted pod now asks for, or returns why there is no room. A pod that does not fit waits, and Granted is
-// called when it fits. The wait counts from now of the first call that did not fit.
+// Resize reserves what an admitted pod now asks for, or returns why there is no room. A pod that does not fit waits,
+// and Granted is called when it fits. The wait counts from now of the first call that did not fit.
 func (m *Admitter) Resize(p *v1.Pod, allocatable v1.ResourceList, now time.Time) *Refusal {
 	want := claimOf(p)
 	m.mu.Lock()
@@ -92,7 +93,8 @@ func before(a, b *waiter) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(priority(b.pod), priority(a.pod)), cmp.Compare(class(a.pod), class(b.pod)), a.since.Compare(b.since),
+	return cmp.Or(cmp.Compare(priority(b.pod), priority(a.pod)), cmp.Compare(class(a.pod), class(b.pod)),
+		a.since.Compare(b.since),
 		cmp.Compare(a.pod.UID, b.pod.UID))
 }
 

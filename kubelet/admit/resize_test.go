@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestResizeRoom: a resize that finds no room waits for it, says so as upstream does, and the waiting get it in upstream's
-// order.
+// TestResizeRoom: a resize that finds no room waits for it, says so as upstream does, and the waiting get it in
+// upstream's order.
 func TestResizeRoom(t *testing.T) {
 	m := New()
 	var granted []types.UID
@@ -31,9 +31,11 @@ func TestResizeRoom(t *testing.T) {
 		m.held[types.UID(uid)] = claimOf(pod(uid, "1"))
 	}
 
-	for _, p := range []*v1.Pod{pod("old", "2"), pod("new", "2"), pod("sure", "2", guaranteed), pod("first", "2", urgent)} {
+	for _, p := range []*v1.Pod{pod("old", "2"), pod("new", "2"), pod("sure", "2", guaranteed),
+		pod("first", "2", urgent)} {
 		r := m.Resize(p, node, time.Unix(100, 0))
-		if r == nil || r.Reason != "OutOfcpu" || r.Message != "Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000" {
+		if r == nil || r.Reason != "OutOfcpu" ||
+			r.Message != "Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000" {
 			t.Fatalf("%s: %+v", p.UID, r)
 		}
 		m.waiting[p.UID].since = time.Unix(int64(len(m.waiting)), 0)
@@ -74,7 +76,8 @@ func TestResizeRoom(t *testing.T) {
 	expect("nothing was given back", "first sure")
 	m.Release("first")
 	expect("another pod ends", "first sure new")
-	if r := m.Resize(pod("new", "5"), node, time.Unix(100, 0)); r == nil || !requestsEqual(m.held["new"], claimOf(pod("new", "2"))) {
+	if r := m.Resize(pod("new", "5"), node, time.Unix(100, 0)); r == nil ||
+		!requestsEqual(m.held["new"], claimOf(pod("new", "2"))) {
 		t.Errorf("more than the node has: %+v, holds %v", r, m.held["new"].requests)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/component-helpers/node/util/sysctl"
 )
 
-// safeSysctls are the kernel parameters that affect only the pod, with the first kernel that has each of them per namespace
-// (upstream's pkg/kubelet/sysctl of 1.36.3).
+// safeSysctls are the kernel parameters that affect only the pod, with the first kernel that has each of them per
+// namespace (upstream's pkg/kubelet/sysctl of 1.36.3).
 var safeSysctls = []struct{ name, kernel string }{
 	{"kernel.shm_rmid_forced", ""},
 	{"net.ipv4.ip_local_port_range", ""},
@@ -31,8 +31,8 @@ type Sysctls struct {
 	names, prefixes map[string]sysctl.Namespace
 }
 
-// NewSysctls lets pods set what is safe on a kernel, and what the administrator names: a name, or its beginning and a *.
-// What the administrator names is not checked. kernel is empty on systems that have no such parameters.
+// NewSysctls lets pods set what is safe on a kernel, and what the administrator names: a name, or its beginning and a
+// *. What the administrator names is not checked. kernel is empty on systems that have no such parameters.
 func NewSysctls(kernel string, allowed []string) *Sysctls {
 	r := &Sysctls{names: map[string]sysctl.Namespace{}, prefixes: map[string]sysctl.Namespace{}}
 	running, err := version.ParseGeneric(kernel)
@@ -65,8 +65,8 @@ func (r *Sysctls) refuse(p *v1.Pod) *Refusal {
 	return nil
 }
 
-// check returns why the pod may not set the parameter, nil if it may. A parameter of a namespace that the pod shares with the
-// node is never allowed: it would change the node.
+// check returns why the pod may not set the parameter, nil if it may. A parameter of a namespace that the pod shares
+// with the node is never allowed: it would change the node.
 func (r *Sysctls) check(name string, p *v1.Pod) error {
 	ns, known := r.names[name]
 	for prefix, of := range r.prefixes {

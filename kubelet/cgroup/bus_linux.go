@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// connectTimeout bounds a connection to systemd, unitTimeout one call with the job that it begins (opencontainers/cgroups waits 30 s too).
+	// connectTimeout bounds a connection to systemd, unitTimeout one call with the job that it begins
+	// (opencontainers/cgroups waits 30 s too).
 	connectTimeout = 10 * time.Second
 	unitTimeout    = 30 * time.Second
 	// lookPeriod is how often a unit is looked at whose job has not ended; most jobs take a few milliseconds.
 	lookPeriod = 2 * time.Second
 )
 
-// bus is systemd over D-Bus: over the bus of the machine, or by systemd's own socket where there is none. It connects again after the
-// connection is lost. It is safe for concurrent use.
+// bus is systemd over D-Bus: over the bus of the machine, or by systemd's own socket where there is none. It connects
+// again after the connection is lost. It is safe for concurrent use.
 type bus struct {
 	mu   sync.Mutex
 	conn *dbus.Conn
@@ -70,7 +71,8 @@ func (b *bus) call(f func(context.Context, *dbus.Conn) error) error {
 
 // job calls systemd, and waits for the end of the job of a unit that the call begins.
 //
-// The end is told by a signal. A systemd that starts itself anew (daemon-reexec) loses it, so the unit is looked at too.
+// The end is told by a signal. A systemd that starts itself anew (daemon-reexec) loses it, so the unit is looked at
+// too.
 func (b *bus) job(unit string, begin func(ctx context.Context, conn *dbus.Conn, done chan<- string) error) error {
 	return b.call(func(ctx context.Context, conn *dbus.Conn) error {
 		done := make(chan string, 1)
@@ -150,7 +152,8 @@ func (b *bus) stop(unit string) error {
 	return err
 }
 
-// forget resets the failed state of a unit (systemctl reset-failed). systemd keeps a transient unit that failed until then.
+// forget resets the failed state of a unit (systemctl reset-failed). systemd keeps a transient unit that failed until
+// then.
 func (b *bus) forget(unit string) error {
 	return b.call(func(ctx context.Context, conn *dbus.Conn) error { return conn.ResetFailedUnitContext(ctx, unit) })
 }

@@ -43,7 +43,8 @@ func systemdTree(t *testing.T, most v1.ResourceList) Tree {
 
 // podOf has one container with these requests and limits. Its UID has dashes.
 func podOf(uid string, class v1.PodQOSClass, requests, limits v1.ResourceList) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Status: v1.PodStatus{QOSClass: class}, Spec: v1.PodSpec{Containers: []v1.Container{container(requests, limits)}}}
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Status: v1.PodStatus{QOSClass: class},
+		Spec: v1.PodSpec{Containers: []v1.Container{container(requests, limits)}}}
 }
 
 // limitsAt reads memory, quota and shares of a cgroup from the kernel's files.
@@ -72,10 +73,12 @@ func systemctl(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestSystemd makes, resizes and removes slices with the systemd of this machine. What it reads anew, or starts below them, changes no limit.
+// TestSystemd makes, resizes and removes slices with the systemd of this machine. What it reads anew, or starts below
+// them, changes no limit.
 func TestSystemd(t *testing.T) {
 	tree := systemdTree(t, list("cpu", "1500m", "memory", "1Gi", "pid", "500"))
-	small := podOf("aaaa-1", v1.PodQOSGuaranteed, list("cpu", "15m", "memory", "64Mi"), list("cpu", "15m", "memory", "64Mi"))
+	small := podOf("aaaa-1", v1.PodQOSGuaranteed, list("cpu", "15m", "memory", "64Mi"),
+		list("cpu", "15m", "memory", "64Mi"))
 	burst := podOf("aaaa-2", v1.PodQOSBurstable, list("cpu", "500m"), nil)
 	best := podOf("aaaa-3", v1.PodQOSBestEffort, nil, nil)
 	all := []*v1.Pod{small, burst, best}
@@ -101,11 +104,16 @@ func TestSystemd(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]limits{tree.Top(): {shares: 1536, memory: 1 << 30}, filepath.Dir(tree.Path(burst)): {shares: 512}, filepath.Dir(tree.Path(best)): {shares: 2},
-		tree.Path(small): {shares: 15, quota: 2000, memory: 64 << 20}, tree.Path(burst): {shares: 512}, tree.Path(best): {shares: 2}}
+	want := map[string]limits{tree.Top(): {shares: 1536, memory: 1 << 30},
+		filepath.Dir(tree.Path(burst)): {shares: 512}, filepath.Dir(tree.Path(best)): {shares: 2},
+		tree.Path(small): {shares: 15, quota: 2000, memory: 64 << 20}, tree.Path(burst): {shares: 512},
+		tree.Path(best): {shares: 2}}
 	expect("made", want)
-	shown := systemctl(t, "show", filepath.Base(tree.Path(small)), "-p", "ActiveState,MemoryAccounting,CPUAccounting,TasksAccounting,CPUQuotaPerSecUSec,DefaultDependencies,Slice")
-	for _, line := range []string{"ActiveState=active", "MemoryAccounting=yes", "CPUAccounting=yes", "TasksAccounting=yes", "CPUQuotaPerSecUSec=20ms", "DefaultDependencies=no", "Slice=" + filepath.Base(tree.Top())} {
+	shown := systemctl(t, "show", filepath.Base(tree.Path(small)), "-p",
+		"ActiveState,MemoryAccounting,CPUAccounting,TasksAccounting,CPUQuotaPerSecUSec,DefaultDependencies,Slice")
+	for _, line := range []string{"ActiveState=active", "MemoryAccounting=yes", "CPUAccounting=yes",
+		"TasksAccounting=yes", "CPUQuotaPerSecUSec=20ms", "DefaultDependencies=no",
+		"Slice=" + filepath.Base(tree.Top())} {
 		if !strings.Contains("\n"+shown+"\n", "\n"+line+"\n") {
 			t.Errorf("systemd does not show %s: %s", line, shown)
 		}
@@ -122,7 +130,8 @@ func TestSystemd(t *testing.T) {
 	if err := errors.Join(tree.Resize(burst, func() error { return nil }), tree.Share(all)); err != nil {
 		t.Error(err)
 	}
-	want[tree.Path(burst)], want[filepath.Dir(tree.Path(burst))] = limits{shares: 256, quota: 100000, memory: 64 << 20}, limits{shares: 256}
+	want[tree.Path(burst)], want[filepath.Dir(tree.Path(burst))] = limits{shares: 256, quota: 100000,
+		memory: 64 << 20}, limits{shares: 256}
 	expect("resized", want)
 	systemctl(t, "daemon-reload")
 	startScope(t, tree.Path(burst), "cri-containerd-c1.scope")
@@ -140,7 +149,8 @@ func TestSystemd(t *testing.T) {
 	removes(t, tree, []types.UID{"aaaa-1", "aaaa-2", "aaaa-3"}, all)
 }
 
-// removes removes pods, of which the second has a container with a process that does not end by itself, by the UID alone.
+// removes removes pods, of which the second has a container with a process that does not end by itself, by the UID
+// alone.
 func removes(t *testing.T, tree Tree, uids []types.UID, pods []*v1.Pod) {
 	t.Helper()
 	other := startScope(t, tree.Path(pods[1]), "cri-containerd-c2.scope")
@@ -159,7 +169,8 @@ func removes(t *testing.T, tree Tree, uids []types.UID, pods []*v1.Pod) {
 			}
 		}
 		unit := filepath.Base(tree.Path(pods[i]))
-		if state := systemctl(t, "show", unit, "--value", "-p", "ActiveState,LoadState"); state != "not-found\ninactive" {
+		if state := systemctl(t, "show", unit, "--value", "-p",
+			"ActiveState,LoadState"); state != "not-found\ninactive" {
 			t.Errorf("after the removal %s is %q", unit, state)
 		}
 		if memory, _, _ := knobs(tree.Path(pods[i]), defaultPeriod); exists(memory.file) {
@@ -197,7 +208,8 @@ func checkPids(t *testing.T, at, want string) {
 	}
 }
 
-// startScope starts a process that does not end when it is asked to, in a scope below a slice, as a runtime does. The channel is closed when it has ended.
+// startScope starts a process that does not end when it is asked to, in a scope below a slice, as a runtime does. The
+// channel is closed when it has ended.
 func startScope(t *testing.T, slice, unit string) <-chan struct{} {
 	t.Helper()
 	c := exec.Command("sh", "-c", "trap '' TERM; while :; do sleep 1000; done")
@@ -209,8 +221,10 @@ func startScope(t *testing.T, slice, unit string) <-chan struct{} {
 	t.Cleanup(func() { _ = c.Process.Kill(); <-ended }) // an error says that it has ended
 	b := &bus{}
 	err := b.job(unit, func(ctx context.Context, conn *dbus.Conn, done chan<- string) error {
-		_, err := conn.StartTransientUnitContext(ctx, unit, "replace", []dbus.Property{dbus.PropSlice(filepath.Base(slice)), {Name: "Delegate", Value: godbus.MakeVariant(true)},
-			{Name: "PIDs", Value: godbus.MakeVariant([]uint32{uint32(c.Process.Pid)})}, {Name: "DefaultDependencies", Value: godbus.MakeVariant(false)}}, done)
+		_, err := conn.StartTransientUnitContext(ctx, unit, "replace",
+			[]dbus.Property{dbus.PropSlice(filepath.Base(slice)), {Name: "Delegate", Value: godbus.MakeVariant(true)},
+				{Name: "PIDs", Value: godbus.MakeVariant([]uint32{uint32(c.Process.Pid)})},
+				{Name: "DefaultDependencies", Value: godbus.MakeVariant(false)}}, done)
 		return err
 	})
 	if err != nil {

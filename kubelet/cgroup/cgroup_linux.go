@@ -43,12 +43,14 @@ func ensure(path string, l limits) error {
 	return ensureV1(path, l)
 }
 
-// ensureV1 does ensure's work with cgroup v1, where each controller has a tree of its own. Controllers that the host does not
-// have are left out. A limit of zero is not written, so that a repeated call takes no limit away; resize does that.
+// ensureV1 does ensure's work with cgroup v1, where each controller has a tree of its own. Controllers that the host
+// does not have are left out. A limit of zero is not written, so that a repeated call takes no limit away; resize does
+// that.
 func ensureV1(path string, l limits) error {
 	for _, c := range v1Controllers {
 		base := filepath.Join(mountPoint, c)
-		if _, err := os.Stat(filepath.Join(base, "cgroup.procs")); err != nil { // there can be an empty folder where nothing is mounted
+		// there can be an empty folder where nothing is mounted
+		if _, err := os.Stat(filepath.Join(base, "cgroup.procs")); err != nil {
 			continue
 		}
 		dir := filepath.Join(base, path)
@@ -68,13 +70,16 @@ func ensureV1(path string, l limits) error {
 		}
 		return write(filepath.Join(mountPoint, controller, path, file), strconv.FormatInt(value, 10))
 	}
-	return errors.Join(set("cpu", "cpu.shares", l.shares), set("cpu", "cpu.cfs_period_us", l.period), set("cpu", "cpu.cfs_quota_us", l.quota),
-		set("memory", "memory.limit_in_bytes", l.memory), set("pids", "pids.max", l.pids), limitHuge(filepath.Join(mountPoint, "hugetlb", path), ".limit_in_bytes", l.huge))
+	return errors.Join(set("cpu", "cpu.shares", l.shares), set("cpu", "cpu.cfs_period_us", l.period),
+		set("cpu", "cpu.cfs_quota_us", l.quota),
+		set("memory", "memory.limit_in_bytes", l.memory), set("pids", "pids.max", l.pids),
+		limitHuge(filepath.Join(mountPoint, "hugetlb", path), ".limit_in_bytes", l.huge))
 }
 
-// ensureV2 does ensure's work with cgroup v2. A cgroup can use a controller only if every level above it passes the controller
-// on, so each level is enabled before the next is made. The last is not: one that passes controllers on can have no processes of its own. The
-// runtime enables that of a pod when it makes the first container's. As in ensureV1, a limit of zero is not written.
+// ensureV2 does ensure's work with cgroup v2. A cgroup can use a controller only if every level above it passes the
+// controller on, so each level is enabled before the next is made. The last is not: one that passes controllers on can
+// have no processes of its own. The runtime enables that of a pod when it makes the first container's. As in ensureV1,
+// a limit of zero is not written.
 func ensureV2(path string, l limits) error {
 	dir := mountPoint
 	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
@@ -101,13 +106,14 @@ func ensureV2(path string, l limits) error {
 	return errors.Join(append(errs, limitHuge(dir, ".max", l.huge))...)
 }
 
-// v2Controllers are the controllers of cgroup v2 that pods use: the five that the runtime sets limits with, and io, whose statistics are
-// read.
+// v2Controllers are the controllers of cgroup v2 that pods use: the five that the runtime sets limits with, and io,
+// whose statistics are read.
 var v2Controllers = []string{"cpu", "cpuset", "hugetlb", "io", "memory", "pids"}
 
-// enable lets the cgroups below dir use those of v2Controllers that dir has: not every kernel has huge pages, and systemd delegates a part of
-// the tree without cpuset. The kernel takes all controllers of a write or none, so that one which is missing must not be named. enable returns
-// no error: where a controller could not be enabled, setting the limit that needs it fails.
+// enable lets the cgroups below dir use those of v2Controllers that dir has: not every kernel has huge pages, and
+// systemd delegates a part of the tree without cpuset. The kernel takes all controllers of a write or none, so that
+// one which is missing must not be named. enable returns no error: where a controller could not be enabled, setting
+// the limit that needs it fails.
 func enable(dir string) {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -122,8 +128,8 @@ func enable(dir string) {
 	_ = write(filepath.Join(dir, "cgroup.subtree_control"), strings.Join(add, " "))
 }
 
-// limitHuge limits huge pages of each size that the kernel knows, in use (hugetlb.2MB) and reserved by processes (hugetlb.2MB.rsvd). A nil
-// map sets no limits.
+// limitHuge limits huge pages of each size that the kernel knows, in use (hugetlb.2MB) and reserved by processes
+// (hugetlb.2MB.rsvd). A nil map sets no limits.
 func limitHuge(dir, suffix string, huge map[string]int64) error {
 	if huge == nil {
 		return nil
@@ -134,7 +140,8 @@ func limitHuge(dir, suffix string, huge map[string]int64) error {
 	}
 	var errs []error
 	for _, file := range files {
-		size := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "hugetlb."), suffix), ".rsvd")
+		size := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "hugetlb."), suffix),
+			".rsvd")
 		errs = append(errs, write(file, strconv.FormatInt(huge[size], 10)))
 	}
 	return errors.Join(errs...)
@@ -230,7 +237,8 @@ func present(path string) bool {
 	})
 }
 
-// killBelow kills the processes in the cgroup at path and in all cgroups below it. It returns no error: removing a cgroup fails while a process is left.
+// killBelow kills the processes in the cgroup at path and in all cgroups below it. It returns no error: removing a
+// cgroup fails while a process is left.
 func killBelow(path string) {
 	bases, _ := hierarchies()
 	for _, base := range bases {
@@ -243,9 +251,9 @@ func killBelow(path string) {
 	}
 }
 
-// removeTree removes dir and all cgroups below it, the lowest first, because the kernel removes none that has others in it. The
-// kernel answers EBUSY while a process is in the cgroup, and for a moment after the last one has ended. removeTree therefore
-// waits for the first attemptsBeforeKill failures, and kills what is there from then on.
+// removeTree removes dir and all cgroups below it, the lowest first, because the kernel removes none that has others
+// in it. The kernel answers EBUSY while a process is in the cgroup, and for a moment after the last one has ended.
+// removeTree therefore waits for the first attemptsBeforeKill failures, and kills what is there from then on.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -277,8 +285,8 @@ func removeTree(dir string) error {
 	}
 }
 
-// The kernel takes a moment to let go of processes that have ended. After attemptsBeforeKill (15 ms) those that are left
-// are killed, after removeAttempts (127 ms) removing fails.
+// The kernel takes a moment to let go of processes that have ended. After attemptsBeforeKill (15 ms) those that are
+// left are killed, after removeAttempts (127 ms) removing fails.
 var removeBackoff = retry.Backoff{First: time.Millisecond}
 
 const (

@@ -64,8 +64,9 @@ func newDriver(name string) (driver, error) {
 	case Systemd:
 		d, err := newSlices()
 		if err != nil {
-			return nil, fmt.Errorf("systemd makes the container runtime's cgroups, and the kubelet does not reach it: %w. "+
-				"Start this machine with systemd, or set SystemdCgroup = false in the options of containerd's runtime and restart containerd", err)
+			return nil,
+				fmt.Errorf("systemd makes the container runtime's cgroups, and the kubelet does not reach it: %w. "+
+					"Start this machine with systemd, or set SystemdCgroup = false in the options of containerd's runtime and restart containerd", err)
 		}
 		return d, nil
 	}

@@ -15,8 +15,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestHugePages: the cgroup of a pod has the huge pages that the pod asks for, and none of other sizes. The test mounts a hierarchy of its
-// own, in a mount namespace that ends with its thread, because many systems have none.
+// TestHugePages: the cgroup of a pod has the huge pages that the pod asks for, and none of other sizes. The test
+// mounts a hierarchy of its own, in a mount namespace that ends with its thread, because many systems have none.
 func TestHugePages(t *testing.T) {
 	was := hasHugeHierarchy(t)
 
@@ -49,8 +49,9 @@ func TestHugePages(t *testing.T) {
 	<-done
 }
 
-// removeHierarchy takes the hierarchy of huge pages away. The kernel keeps one that is unmounted while a cgroup of it is still being removed, and every
-// process then has a cgroup in it: containerd 2.3 cannot read the CPU time of containers any more, because nothing of it is mounted.
+// removeHierarchy takes the hierarchy of huge pages away. The kernel keeps one that is unmounted while a cgroup of it
+// is still being removed, and every process then has a cgroup in it: containerd 2.3 cannot read the CPU time of
+// containers any more, because nothing of it is mounted.
 func removeHierarchy(t *testing.T, base string) {
 	err := wait.For(t.Context(), 30*time.Second, "the hierarchy of huge pages to go", func(context.Context) error {
 		if !hasHugeHierarchy(t) {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Join puts a process, this one for pid 0, into the cgroup at path, which it makes. With version 1 it does so for each controller that pods have limits or figures of.
+// Join puts a process, this one for pid 0, into the cgroup at path, which it makes. With version 1 it does so for each
+// controller that pods have limits or figures of.
 func Join(path string, pid int) error {
 	if err := ensure(path, limits{}); err != nil {
 		return err
@@ -28,11 +29,13 @@ func Join(path string, pid int) error {
 	return errors.Join(errs...)
 }
 
-// Gather puts the processes that are in no cgroup into the one at path, which it makes: all but the first process, those of the kernel, and this one.
+// Gather puts the processes that are in no cgroup into the one at path, which it makes: all but the first process,
+// those of the kernel, and this one.
 func Gather(path string) error {
 	root := mountPoint
 	if !unified() {
-		root = filepath.Join(mountPoint, "devices") // programs that limit processors or memory of others leave this one alone
+		// programs that limit processors or memory of others leave this one alone
+		root = filepath.Join(mountPoint, "devices")
 	}
 	list, err := os.ReadFile(filepath.Join(root, "cgroup.procs"))
 	if err != nil {

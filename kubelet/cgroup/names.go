@@ -17,8 +17,8 @@ const (
 // scopePrefixes are what runtimes put before a container's ID in the name of its scope (containerd, CRI-O).
 var scopePrefixes = []string{"cri-containerd-", "crio-"}
 
-// slicePath returns where the slice with these names, from the top, is in the tree. A dash separates names, so that one within a name becomes
-// an underscore, as with upstream.
+// slicePath returns where the slice with these names, from the top, is in the tree. A dash separates names, so that
+// one within a name becomes an underscore, as with upstream.
 func slicePath(names []string) string {
 	at, whole := "/", ""
 	for _, name := range names {
@@ -31,8 +31,8 @@ func slicePath(names []string) string {
 	return at
 }
 
-// NameIn returns the name of a cgroup without those of the cgroups above it: burstable for burstable in /kubepods, and for
-// kubepods-burstable.slice in /kubepods.slice; the ID for the scope of a container.
+// NameIn returns the name of a cgroup without those of the cgroups above it: burstable for burstable in /kubepods, and
+// for kubepods-burstable.slice in /kubepods.slice; the ID for the scope of a container.
 func NameIn(group string) string {
 	name := path.Base(group)
 	if scope, ok := strings.CutSuffix(name, scopeSuffix); ok {

@@ -39,7 +39,8 @@ func TestRemoveContainer(t *testing.T) {
 		go func() { _ = c.Wait(); close(ended) }()
 		t.Cleanup(func() { _ = c.Process.Kill(); <-ended }) // an error says that it has ended
 		memory, _, _ := knobs(path, defaultPeriod)
-		if err := write(filepath.Join(filepath.Dir(memory.file), "cgroup.procs"), strconv.Itoa(c.Process.Pid)); err != nil {
+		if err := write(filepath.Join(filepath.Dir(memory.file), "cgroup.procs"),
+			strconv.Itoa(c.Process.Pid)); err != nil {
 			t.Fatal(err)
 		}
 		return c.Process.Pid, ended

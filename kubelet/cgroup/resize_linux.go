@@ -45,7 +45,9 @@ func resize(path string, l limits, change func() error, tell func(which int, val
 		return write(s.file, s.print(s.want))
 	}
 	var steps []step
-	for _, s := range []step{{knob: memory, which: ofMemory, want: orNone(l.memory)}, {knob: quota, which: ofQuota, want: orNone(l.quota)}, {knob: shares, which: ofShares, want: max(l.shares, minShares)}} {
+	for _, s := range []step{{knob: memory, which: ofMemory, want: orNone(l.memory)},
+		{knob: quota, which: ofQuota, want: orNone(l.quota)},
+		{knob: shares, which: ofShares, want: max(l.shares, minShares)}} {
 		text, err := os.ReadFile(s.file)
 		if err != nil {
 			return fmt.Errorf("reading a limit of the pod: %w", err)
@@ -137,12 +139,13 @@ func readWeight(text string) (int64, error) {
 	return minShares + ((w-1)*262142+9998)/9999, err
 }
 
-// weight returns the cpu.weight of cgroup v2 (1 to 10000) for cpu.shares (2 to 262144), as the kubelet of Kubernetes 1.36.3 does for pods and
-// their classes. runc has another formula for containers since 1.3.2 (its issue 4896), where 1024 shares are 100 and not 39.
+// weight returns the cpu.weight of cgroup v2 (1 to 10000) for cpu.shares (2 to 262144), as the kubelet of Kubernetes
+// 1.36.3 does for pods and their classes. runc has another formula for containers since 1.3.2 (its issue 4896), where
+// 1024 shares are 100 and not 39.
 func weight(shares int64) int64 { return 1 + (shares-minShares)*9999/262142 }
 
-// fits returns an error if memory is less than what the cgroup at path, which there may be, has in use, and the kernel would end processes
-// to make it fit, as it does with cgroup v2. That of v1 refuses such a limit itself.
+// fits returns an error if memory is less than what the cgroup at path, which there may be, has in use, and the kernel
+// would end processes to make it fit, as it does with cgroup v2. That of v1 refuses such a limit itself.
 func fits(path string, memory int64) error {
 	if _, err := os.Stat(filepath.Join(mountPoint, path)); memory == 0 || !unified() || err != nil {
 		return nil
@@ -165,7 +168,9 @@ func checkUsage(path string, limit int64) error {
 		return fmt.Errorf("reading %s: %w", file, err)
 	}
 	if used >= limit {
-		return fmt.Errorf("cannot decrease memory limits: attempting to set pod memory limit (%d) below current usage (%d)", limit, used)
+		return fmt.Errorf(
+			"cannot decrease memory limits: attempting to set pod memory limit (%d) below current usage (%d)", limit,
+			used)
 	}
 	return nil
 }

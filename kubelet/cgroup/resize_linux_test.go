@@ -46,7 +46,8 @@ func TestResize(t *testing.T) {
 		}
 		expect("after", l)
 	}
-	small, big, mixed := limits{shares: 20, quota: 2000, memory: 32 << 20}, limits{shares: 400, quota: 40000, memory: 64 << 20},
+	small, big, mixed := limits{shares: 20, quota: 2000, memory: 32 << 20}, limits{shares: 400, quota: 40000,
+		memory: 64 << 20},
 		limits{shares: 400, quota: 2000, memory: 32 << 20}
 	expect("before", small)
 	apply(big, func() error { expect("growing", big); return nil })
@@ -56,14 +57,17 @@ func TestResize(t *testing.T) {
 	apply(small, func() error { expect("limits again", limits{shares: 20}); return nil })
 
 	failed := errors.New("no")
-	if err := resize(path, limits{shares: 2, quota: 1000, memory: 16 << 20}, func() error { return failed }, nil); !errors.Is(err, failed) {
+	if err := resize(path, limits{shares: 2, quota: 1000, memory: 16 << 20}, func() error { return failed },
+		nil); !errors.Is(err, failed) {
 		t.Error(err)
 	}
 	expect("after a failure", small)
 	called := false
 	err := resize(path, limits{shares: 400, quota: 2000, memory: 1}, func() error { called = true; return nil }, nil)
 	if usage := checkUsage(path, 1); usage != nil { // an empty cgroup may use nothing at all
-		if err == nil || called || !strings.HasPrefix(err.Error(), "cannot decrease memory limits: attempting to set pod memory limit (1) below current usage (") {
+		if err == nil || called ||
+			!strings.HasPrefix(err.Error(),
+				"cannot decrease memory limits: attempting to set pod memory limit (1) below current usage (") {
 			t.Errorf("%v, called: %v", err, called)
 		}
 		expect("refused", small)
@@ -71,7 +75,8 @@ func TestResize(t *testing.T) {
 }
 
 func TestKernelNumbers(t *testing.T) {
-	for text, want := range map[string]int64{"-1": none, "max": none, "max 100000": none, "2000 100000": 2000, "9223372036854771712": none, "33554432": 32 << 20} {
+	for text, want := range map[string]int64{"-1": none, "max": none, "max 100000": none, "2000 100000": 2000,
+		"9223372036854771712": none, "33554432": 32 << 20} {
 		if got, err := readLimit(text); err != nil || got != want {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}

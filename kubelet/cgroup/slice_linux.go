@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// slice has systemd make cgroups: each is a transient unit, a slice. Who writes the files alone loses: systemd sets what it knows of a unit
-// again when it reads its files anew or something starts below the unit. So limits are properties of units. What systemd does not know, and
-// what it does not do because it does not manage a controller (a hybrid host), is written to the files too.
+// slice has systemd make cgroups: each is a transient unit, a slice. Who writes the files alone loses: systemd sets
+// what it knows of a unit again when it reads its files anew or something starts below the unit. So limits are
+// properties of units. What systemd does not know, and what it does not do because it does not manage a controller (a
+// hybrid host), is written to the files too.
 type slice struct {
 	units   units
 	unified bool // cgroup v2 has the controllers
@@ -70,7 +71,8 @@ func (s slice) resize(at string, l limits, change func() error) error {
 
 // remove kills what is left before it stops the unit: systemd would give it a minute and a half to end.
 func (s slice) remove(at string) error {
-	if strings.HasSuffix(at, scopeSuffix) && !present(at) { // its name does not say whose it is: it may be that of another pod
+	// its name does not say whose it is: it may be that of another pod
+	if strings.HasSuffix(at, scopeSuffix) && !present(at) {
 		return nil
 	}
 	killBelow(at)
@@ -100,7 +102,8 @@ func (s slice) properties(at string, l limits) []property {
 	if above == "/" {
 		above = "-.slice"
 	}
-	out := []property{{"Description", "Kubernetes: " + path.Base(at)}, {"Wants", []string{above}}, {"DefaultDependencies", false},
+	out := []property{{"Description", "Kubernetes: " + path.Base(at)}, {"Wants", []string{above}},
+		{"DefaultDependencies", false},
 		{"MemoryAccounting", true}, {"CPUAccounting", true}, {io, true}, {"TasksAccounting", true}}
 
 	for which, value := range [...]int64{ofMemory: l.memory, ofQuota: l.quota, ofShares: l.shares} {
@@ -148,8 +151,8 @@ func (s slice) name(v2, v1 string) string {
 	return v1
 }
 
-// wholePercents rounds a quota up to whole percents of a processor, in which systemd keeps them. Where it did not, the pod would have less
-// than its containers.
+// wholePercents rounds a quota up to whole percents of a processor, in which systemd keeps them. Where it did not, the
+// pod would have less than its containers.
 func wholePercents(quota, period int64) int64 {
 	percent := period / 100
 	return (quota + percent - 1) / percent * percent

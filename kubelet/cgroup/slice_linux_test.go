@@ -44,17 +44,21 @@ func TestProperties(t *testing.T) {
 		got  []property
 		want string
 	}{
-		{v2, "[{Description Kubernetes: a-b.slice} {Wants [a.slice]} {DefaultDependencies false} {MemoryAccounting true} {CPUAccounting true} {IOAccounting true} {TasksAccounting true} " +
-			fmt.Sprintf("{MemoryMax 67108864} {CPUQuotaPerSecUSec 15000} {CPUWeight %d} {TasksMax 100}]", weight(512))},
-		{v1, "[{Description Kubernetes: a.slice} {Wants [-.slice]} {DefaultDependencies false} {MemoryAccounting true} {CPUAccounting true} {BlockIOAccounting true} {TasksAccounting true} " +
-			"{MemoryLimit 67108864} {CPUQuotaPerSecUSec 20000} {CPUShares 512}]"},
+		{v2,
+			"[{Description Kubernetes: a-b.slice} {Wants [a.slice]} {DefaultDependencies false} {MemoryAccounting true} {CPUAccounting true} {IOAccounting true} {TasksAccounting true} " +
+				fmt.Sprintf("{MemoryMax 67108864} {CPUQuotaPerSecUSec 15000} {CPUWeight %d} {TasksMax 100}]",
+					weight(512))},
+		{v1,
+			"[{Description Kubernetes: a.slice} {Wants [-.slice]} {DefaultDependencies false} {MemoryAccounting true} {CPUAccounting true} {BlockIOAccounting true} {TasksAccounting true} " +
+				"{MemoryLimit 67108864} {CPUQuotaPerSecUSec 20000} {CPUShares 512}]"},
 	} {
 		if got := fmt.Sprint(c.got); got != c.want {
 			t.Errorf("%s\nwant %s", got, c.want)
 		}
 	}
 
-	if got := (slice{unified: true}).property(ofMemory, none, defaultPeriod); got != (property{"MemoryMax", uint64(math.MaxUint64)}) {
+	if got := (slice{unified: true}).
+		property(ofMemory, none, defaultPeriod); got != (property{"MemoryMax", uint64(math.MaxUint64)}) {
 		t.Errorf("without a limit: %v", got)
 	}
 	for quota, want := range map[int64]int64{0: 0, 1000: 1000, 1001: 2000, 1500: 2000, 100000: 100000} {
@@ -64,7 +68,8 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestSlice makes, resizes and removes a cgroup of the kernel, with units in systemd's place: systemd is told all limits that the files get.
+// TestSlice makes, resizes and removes a cgroup of the kernel, with units in systemd's place: systemd is told all
+// limits that the files get.
 func TestSlice(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -91,28 +96,34 @@ func TestSlice(t *testing.T) {
 
 	units.calls = nil
 	unit := name + "-pod_1.slice"
-	if err := d.resize(at, limits{shares: 20, quota: 1000, memory: 64 << 20}, func() error { return units.add("change") }); err != nil {
+	if err := d.resize(at, limits{shares: 20, quota: 1000, memory: 64 << 20},
+		func() error { return units.add("change") }); err != nil {
 		t.Error(err)
 	}
-	want := []string{fmt.Sprintf("set %s [{%s 67108864}]", unit, d.name("MemoryMax", "MemoryLimit")), "change", "set " + unit + " [{CPUQuotaPerSecUSec 10000}]"}
+	want := []string{fmt.Sprintf("set %s [{%s 67108864}]", unit, d.name("MemoryMax", "MemoryLimit")), "change",
+		"set " + unit + " [{CPUQuotaPerSecUSec 10000}]"}
 	if !slices.Equal(units.calls, want) {
 		t.Errorf("systemd was told %q, want %q", units.calls, want)
 	}
 	units.calls = nil
-	if err := d.resize(at, limits{shares: 20, quota: 1000, memory: 64 << 20, period: 50000}, func() error { return nil }); err != nil {
+	if err := d.resize(at, limits{shares: 20, quota: 1000, memory: 64 << 20, period: 50000},
+		func() error { return nil }); err != nil {
 		t.Error(err)
 	}
-	if err := d.resize(at, limits{shares: 20, quota: 1500, memory: 64 << 20, period: 50000}, func() error { return nil }); err != nil {
+	if err := d.resize(at, limits{shares: 20, quota: 1500, memory: 64 << 20, period: 50000},
+		func() error { return nil }); err != nil {
 		t.Error(err)
 	}
-	if want := []string{"set " + unit + " [{CPUQuotaPerSecUSec 30000} {CPUQuotaPeriodUSec 50000}]"}; !slices.Equal(units.calls, want) {
+	if want := []string{"set " + unit +
+		" [{CPUQuotaPerSecUSec 30000} {CPUQuotaPeriodUSec 50000}]"}; !slices.Equal(units.calls, want) {
 		t.Errorf("with another period systemd was told %q, want %q", units.calls, want)
 	}
 	if err := d.resize(at, limits{shares: 20, quota: 1000, memory: 64 << 20}, func() error { return nil }); err != nil {
 		t.Error(err)
 	}
 	units.fail = "set"
-	if err := d.resize(at, limits{shares: 20, quota: 3000, memory: 64 << 20}, func() error { return nil }); err == nil || valueOf(t, quota) != 1000 {
+	if err := d.resize(at, limits{shares: 20, quota: 3000, memory: 64 << 20},
+		func() error { return nil }); err == nil || valueOf(t, quota) != 1000 {
 		t.Errorf("systemd refused it: %v, the quota is %d", err, valueOf(t, quota))
 	}
 
@@ -122,10 +133,12 @@ func TestSlice(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := os.Stat(memory.file); !errors.Is(err, os.ErrNotExist) || !slices.Equal(units.calls, []string{"stop " + unit, "stop " + unit}) {
+	if _, err := os.Stat(memory.file); !errors.Is(err, os.ErrNotExist) ||
+		!slices.Equal(units.calls, []string{"stop " + unit, "stop " + unit}) {
 		t.Errorf("after the removal: %v, %q", err, units.calls)
 	}
-	if got := d.containers(at, "c1"); !slices.Equal(got, []string{at + "/cri-containerd-c1.scope", at + "/crio-c1.scope"}) {
+	if got := d.containers(at, "c1"); !slices.Equal(got,
+		[]string{at + "/cri-containerd-c1.scope", at + "/crio-c1.scope"}) {
 		t.Errorf("the container's cgroup may be %v", got)
 	}
 }
@@ -136,14 +149,16 @@ func TestNoSystemd(t *testing.T) {
 		t.Skip("there may be a systemd")
 	}
 	tree := New("")
-	if err := tree.Use(Systemd); err == nil || !strings.Contains(err.Error(), "set SystemdCgroup = false") || tree.Top() != "" {
+	if err := tree.Use(Systemd); err == nil || !strings.Contains(err.Error(), "set SystemdCgroup = false") ||
+		tree.Top() != "" {
 		t.Errorf("%v, pods would be in %q", err, tree.Top())
 	}
 }
 
 // TestNamed: a configuration names slices as upstream's, with a path and a suffix or without.
 func TestNamed(t *testing.T) {
-	for name, want := range map[string]string{"/system.slice": "/system.slice", "system": "/system.slice", "/kube.slice/kube-node.slice": "/kube.slice/kube-node.slice"} {
+	for name, want := range map[string]string{"/system.slice": "/system.slice", "system": "/system.slice",
+		"/kube.slice/kube-node.slice": "/kube.slice/kube-node.slice"} {
 		if got := (slice{}).named(name); got != want {
 			t.Errorf("%s is at %s, want %s", name, got, want)
 		}

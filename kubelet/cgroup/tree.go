@@ -17,9 +17,9 @@ import (
 	resources "k8s.io/component-helpers/resource"
 )
 
-// Tree is the part of the node's cgroup tree in which pods live: <root>/kubepods[/<class>]/pod<uid>, upstream's layout.
-// It says which cgroups there are, with what limits, and a driver makes them. Its methods may be repeated. They are safe for concurrent use on
-// different pods.
+// Tree is the part of the node's cgroup tree in which pods live: <root>/kubepods[/<class>]/pod<uid>, upstream's
+// layout. It says which cgroups there are, with what limits, and a driver makes them. Its methods may be repeated.
+// They are safe for concurrent use on different pods.
 type Tree struct {
 	root []string
 	// by is the driver, which all copies of the tree share; undecided until Use. decide says in Begin which one it is.
@@ -31,15 +31,16 @@ type Tree struct {
 	most v1.ResourceList
 	// pids is how many processes and threads a pod may have; 0 for any number.
 	pids int64
-	// noQuota says that limits of processors are no quotas; period is that of quotas in microseconds, 0 for upstream's default.
+	// noQuota says that limits of processors are no quotas; period is that of quotas in microseconds, 0 for upstream's
+	// default.
 	noQuota bool
 	period  int64
 	// reserved are cgroups outside of the pods' that Share limits too.
 	reserved []Reserved
 }
 
-// Reserved is a cgroup that others made, of the system or of the node's own programs, and what it may have at most: what the configuration
-// reserves for it.
+// Reserved is a cgroup that others made, of the system or of the node's own programs, and what it may have at most:
+// what the configuration reserves for it.
 type Reserved struct {
 	// Name is the cgroup's path or, with systemd, the name of its slice, such as /system.slice.
 	Name string
@@ -49,7 +50,8 @@ type Reserved struct {
 	Compressible bool
 }
 
-// New returns the tree below root, a path in the cgroup tree; "" is the top. It does not touch the system. No method makes a cgroup before Begin or Use.
+// New returns the tree below root, a path in the cgroup tree; "" is the top. It does not touch the system. No method
+// makes a cgroup before Begin or Use.
 func New(root string) Tree {
 	t := Tree{by: &atomic.Pointer[driver]{}}
 	for name := range strings.SplitSeq(root, "/") {
@@ -62,8 +64,8 @@ func New(root string) Tree {
 	return t
 }
 
-// Use sets the cgroup driver, Cgroupfs or Systemd, for all copies of the tree. The runtime must have the same one. Use returns an error for
-// Systemd if systemd cannot be reached.
+// Use sets the cgroup driver, Cgroupfs or Systemd, for all copies of the tree. The runtime must have the same one. Use
+// returns an error for Systemd if systemd cannot be reached.
 func (t Tree) Use(name string) error {
 	d, err := newDriver(name)
 	if err == nil {
@@ -106,7 +108,8 @@ func (t Tree) Unlimited(pods func(*v1.Pod) bool) Tree {
 	return t
 }
 
-// Most returns the tree in which all pods together may have so many processors, so much memory, and so many process ids ("pid").
+// Most returns the tree in which all pods together may have so many processors, so much memory, and so many process
+// ids ("pid").
 func (t Tree) Most(list v1.ResourceList) Tree {
 	t.most = list
 	return t
@@ -136,9 +139,12 @@ func (t Tree) limitReserved() error {
 	for _, r := range t.reserved {
 		at := t.driver().named(r.Name)
 		if !present(at) {
-			errs = append(errs, fmt.Errorf("the cgroup %s (%s) does not exist: systemReservedCgroup and kubeReservedCgroup must name cgroups that are there", r.Name, at))
+			errs = append(errs,
+				fmt.Errorf(
+					"the cgroup %s (%s) does not exist: systemReservedCgroup and kubeReservedCgroup must name cgroups that are there", r.Name, at))
 			continue
 		}
+
 		l := limits{}
 		if cpu := r.Most.Cpu(); !cpu.IsZero() {
 			l.shares = sharesOf(cpu.MilliValue())
@@ -156,9 +162,10 @@ func (t Tree) limitReserved() error {
 	return errors.Join(errs...)
 }
 
-// Share makes the cgroup of all pods and those of their classes. It limits what all pods may have, and gives the classes their shares of the
-// processors: Burstable pods what they ask for together, BestEffort pods the least. Guaranteed pods stand beside the classes. With nil, as
-// long as the pods are not known, the share of Burstable pods stays.
+// Share makes the cgroup of all pods and those of their classes. It limits what all pods may have, and gives the
+// classes their shares of the processors: Burstable pods what they ask for together, BestEffort pods the least.
+// Guaranteed pods stand beside the classes. With nil, as long as the pods are not known, the share of Burstable pods
+// stays.
 func (t Tree) Share(pods []*v1.Pod) error {
 	d, top := t.driver(), t.Top()
 	pids := t.most["pid"]
@@ -194,7 +201,8 @@ func (t Tree) Path(p *v1.Pod) string {
 // all is the name of the cgroup of all pods.
 const all = "kubepods"
 
-var classNames = map[v1.PodQOSClass]string{v1.PodQOSGuaranteed: "", v1.PodQOSBurstable: "burstable", v1.PodQOSBestEffort: "besteffort"}
+var classNames = map[v1.PodQOSClass]string{v1.PodQOSGuaranteed: "", v1.PodQOSBurstable: "burstable",
+	v1.PodQOSBestEffort: "besteffort"}
 
 // Ensure makes the cgroup of a pod, and sets the limits that its spec asks for.
 func (t Tree) Ensure(p *v1.Pod) error { return t.driver().ensure(t.Path(p), t.limits(p)) }
@@ -255,7 +263,8 @@ func (t Tree) RemoveContainer(uid types.UID, id string) error {
 // places returns where the cgroup of a pod is in each class, because nobody may know the pod's class any more.
 func (t Tree) places(uid types.UID) (out []string) {
 	for class := range classNames {
-		out = append(out, t.Path(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: v1.PodStatus{QOSClass: class}}))
+		out = append(out,
+			t.Path(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: v1.PodStatus{QOSClass: class}}))
 	}
 	return out
 }
@@ -284,13 +293,14 @@ func (None) RemovePod(types.UID) error { return nil }
 // RemoveContainer does nothing.
 func (None) RemoveContainer(types.UID, string) error { return nil }
 
-// limits are the values that one cgroup gets; 0 sets none. shares is cpu.shares, quota is in microseconds per period of the CPU quota, memory
-// is in bytes.
+// limits are the values that one cgroup gets; 0 sets none. shares is cpu.shares, quota is in microseconds per period
+// of the CPU quota, memory is in bytes.
 type limits struct {
 	shares, quota, memory int64
 	// pids is how many processes and threads there may be.
 	pids int64
-	// huge are bytes in huge pages by the size of a page as cgroups write it, such as 2MB. A pod has none of a size that is not in it.
+	// huge are bytes in huge pages by the size of a page as cgroups write it, such as 2MB. A pod has none of a size
+	// that is not in it.
 	huge map[string]int64
 	// period of the quota in microseconds; 0 is upstream's default.
 	period int64
@@ -317,10 +327,11 @@ func sharesOf(milli int64) int64 { return min(max(milli*1024/1000, minShares), m
 func limitsOf(p *v1.Pod) limits {
 	cpuAll, memAll := true, true
 	requests := resources.PodRequests(p, resources.PodResourcesOptions{})
-	most := resources.PodLimits(p, resources.PodResourcesOptions{ContainerFn: func(l v1.ResourceList, _ resources.ContainerType) {
-		cpuAll = cpuAll && !l.Cpu().IsZero()
-		memAll = memAll && !l.Memory().IsZero()
-	}})
+	most := resources.PodLimits(p,
+		resources.PodResourcesOptions{ContainerFn: func(l v1.ResourceList, _ resources.ContainerType) {
+			cpuAll = cpuAll && !l.Cpu().IsZero()
+			memAll = memAll && !l.Memory().IsZero()
+		}})
 	if whole := p.Spec.Resources; whole != nil {
 		cpuAll = cpuAll || !whole.Limits.Cpu().IsZero()
 		memAll = memAll || !whole.Limits.Memory().IsZero()
@@ -336,8 +347,8 @@ func limitsOf(p *v1.Pod) limits {
 	return l
 }
 
-// hugePages returns how many bytes in huge pages a pod asks for, by the size of a page. A size that cannot be read is left out: the API
-// server lets none in.
+// hugePages returns how many bytes in huge pages a pod asks for, by the size of a page. A size that cannot be read is
+// left out: the API server lets none in.
 func hugePages(requests v1.ResourceList) map[string]int64 {
 	out := map[string]int64{}
 	for name, q := range requests {

@@ -28,7 +28,8 @@ func TestTree(t *testing.T) {
 	root := "/porthole-test-tree-" + strconv.Itoa(os.Getpid())
 	tree := byFiles(t, New(root))
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Status: v1.PodStatus{QOSClass: v1.PodQOSBurstable},
-		Spec: v1.PodSpec{Containers: []v1.Container{container(list("cpu", "100m"), list("cpu", "100m", "memory", "32Mi"))}}}
+		Spec: v1.PodSpec{Containers: []v1.Container{container(list("cpu", "100m"),
+			list("cpu", "100m", "memory", "32Mi"))}}}
 	if err := tree.Ensure(p); err != nil {
 		t.Skip("no cgroups can be made here: ", err)
 	}
@@ -70,8 +71,8 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestShare: the cgroups of all pods and of their classes are there before the first pod, with limits and shares; the share of a class
-// changes when pods come and go, and does not change while the kubelet does not know its pods yet.
+// TestShare: the cgroups of all pods and of their classes are there before the first pod, with limits and shares; the
+// share of a class changes when pods come and go, and does not change while the kubelet does not know its pods yet.
 func TestShare(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -102,7 +103,8 @@ func TestShare(t *testing.T) {
 		t.Errorf("shares of all and of BestEffort pods: %v", got)
 	}
 
-	p := &v1.Pod{Status: v1.PodStatus{QOSClass: v1.PodQOSBurstable}, Spec: v1.PodSpec{Containers: []v1.Container{container(list("cpu", "500m"), nil)}}}
+	p := &v1.Pod{Status: v1.PodStatus{QOSClass: v1.PodQOSBurstable},
+		Spec: v1.PodSpec{Containers: []v1.Container{container(list("cpu", "500m"), nil)}}}
 	for _, c := range []struct {
 		pods []*v1.Pod
 		want int64
@@ -113,8 +115,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestReserved: cgroups that others made are limited to what the configuration reserves for them, and one that is not there is named. Processors alone
-// are limited where the rest is not to be.
+// TestReserved: cgroups that others made are limited to what the configuration reserves for them, and one that is not
+// there is named. Processors alone are limited where the rest is not to be.
 func TestReserved(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -131,7 +133,8 @@ func TestReserved(t *testing.T) {
 	})
 
 	most := list("cpu", "500m", "memory", "64Mi", "pid", "100")
-	tree := byFiles(t, New(root).Reserve(Reserved{Name: system, Most: most}, Reserved{Name: kube, Most: most, Compressible: true}))
+	tree := byFiles(t, New(root).
+		Reserve(Reserved{Name: system, Most: most}, Reserved{Name: kube, Most: most, Compressible: true}))
 	if err := tree.Share(nil); err != nil {
 		t.Fatal(err)
 	}

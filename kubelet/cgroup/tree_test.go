@@ -32,17 +32,27 @@ func TestPodLimits(t *testing.T) {
 	}{
 		{"nothing", v1.PodSpec{Containers: []v1.Container{container(nil, nil)}}, limits{shares: 2}},
 		{"all", v1.PodSpec{Containers: []v1.Container{full}}, limits{shares: 512, quota: 100000, memory: 128 << 20}},
-		{"one has no cpu limit", v1.PodSpec{Containers: []v1.Container{full, half}}, limits{shares: 614, memory: 192 << 20}},
+		{"one has no cpu limit", v1.PodSpec{Containers: []v1.Container{full, half}},
+			limits{shares: 614, memory: 192 << 20}},
 		{"overhead", v1.PodSpec{Containers: []v1.Container{full}, Overhead: list("cpu", "250m", "memory", "32Mi")},
 			limits{shares: 768, quota: 125000, memory: 160 << 20}},
-		{"overhead alone limits nothing", v1.PodSpec{Containers: []v1.Container{container(nil, nil)}, Overhead: list("cpu", "250m")}, limits{shares: 256}},
-		{"largest init container", v1.PodSpec{Containers: []v1.Container{full}, InitContainers: []v1.Container{container(list("cpu", "2"), list("cpu", "2", "memory", "1Gi"))}},
+		{"overhead alone limits nothing",
+			v1.PodSpec{Containers: []v1.Container{container(nil, nil)}, Overhead: list("cpu", "250m")},
+			limits{shares: 256}},
+		{"largest init container",
+			v1.PodSpec{Containers: []v1.Container{full},
+				InitContainers: []v1.Container{container(list("cpu", "2"), list("cpu", "2", "memory", "1Gi"))}},
 			limits{shares: 2048, quota: 200000, memory: 1 << 30}},
-		{"tiny", v1.PodSpec{Containers: []v1.Container{container(list("cpu", "1m"), list("cpu", "1m"))}}, limits{shares: 2, quota: 1000}},
+		{"tiny", v1.PodSpec{Containers: []v1.Container{container(list("cpu", "1m"), list("cpu", "1m"))}},
+			limits{shares: 2, quota: 1000}},
 		{"huge", v1.PodSpec{Containers: []v1.Container{container(list("cpu", "1000"), nil)}}, limits{shares: 262144}},
-		{"the pod as a whole", v1.PodSpec{Containers: []v1.Container{container(nil, nil)}, Resources: &v1.ResourceRequirements{
-			Requests: list("cpu", "1"), Limits: list("cpu", "2", "memory", "1Gi")}}, limits{shares: 1024, quota: 200000, memory: 1 << 30}},
-		{"huge pages", v1.PodSpec{Containers: []v1.Container{container(list("hugepages-2Mi", "4Mi"), nil), container(list("hugepages-2Mi", "2Mi", "hugepages-1Gi", "1Gi"), nil)}},
+		{"the pod as a whole", v1.PodSpec{Containers: []v1.Container{container(nil, nil)},
+			Resources: &v1.ResourceRequirements{
+				Requests: list("cpu", "1"), Limits: list("cpu", "2", "memory", "1Gi")}},
+			limits{shares: 1024, quota: 200000, memory: 1 << 30}},
+		{"huge pages",
+			v1.PodSpec{Containers: []v1.Container{container(list("hugepages-2Mi", "4Mi"), nil),
+				container(list("hugepages-2Mi", "2Mi", "hugepages-1Gi", "1Gi"), nil)}},
 			limits{shares: 2, huge: map[string]int64{"2MB": 6 << 20, "1GB": 1 << 30}}},
 	} {
 		if c.want.huge == nil {
@@ -85,7 +95,9 @@ func TestPageName(t *testing.T) {
 
 // TestUnlimited: a pod with processors of its own has no quota.
 func TestUnlimited(t *testing.T) {
-	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}}}}}
+	p := &v1.Pod{Spec: v1.PodSpec{
+		Containers: []v1.Container{
+			{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}}}}}
 	for unlimited, want := range map[bool]int64{true: 0, false: 200000} {
 		if got := New("").Unlimited(func(*v1.Pod) bool { return unlimited }).limits(p).quota; got != want {
 			t.Errorf("unlimited %v: %d", unlimited, got)

@@ -57,7 +57,8 @@ func WriteClaims(path string, claims []Claim) error {
 	return atomicfile.WriteThrough(path, data, 0o600)
 }
 
-// ReadClaims reads the file at path. A file that does not exist has nothing. The error is ErrCorrupt if the content was changed, or cut short.
+// ReadClaims reads the file at path. A file that does not exist has nothing. The error is ErrCorrupt if the content
+// was changed, or cut short.
 func ReadClaims(path string) ([]Claim, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

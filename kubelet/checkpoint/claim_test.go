@@ -8,10 +8,12 @@ import (
 	"testing"
 )
 
-// claimsOfUpstream was written by state.NewCheckpoint(…) of k8s.io/kubernetes/pkg/kubelet/cm/dra/state, 1.36.3, as JSON.
+// claimsOfUpstream was written by state.NewCheckpoint(…) of k8s.io/kubernetes/pkg/kubelet/cm/dra/state, 1.36.3, as
+// JSON.
 const claimsOfUpstream = `{"Data":"{\"kind\":\"DRACheckpoint\",\"apiVersion\":\"checkpoint.dra.kubelet.k8s.io/v1\",\"ClaimInfoStateList\":[{\"ClaimUID\":\"0a5e\",\"ClaimName\":\"gpus\",\"Namespace\":\"ns\",\"PodUIDs\":{\"0b6f\":{},\"0b70\":{}},\"DriverState\":{\"gpu.example.com\":{\"Devices\":[{\"PoolName\":\"node1\",\"DeviceName\":\"gpu-0\",\"ShareID\":null,\"RequestNames\":[\"big\"],\"CDIDeviceIDs\":[\"example.com/gpu=0\"]},{\"PoolName\":\"node1\",\"DeviceName\":\"gpu-1\",\"ShareID\":\"0c1d\",\"RequestNames\":null,\"CDIDeviceIDs\":null}]},\"nic.example.com\":{\"Devices\":null}}},{\"ClaimUID\":\"0a5f\",\"ClaimName\":\"other\",\"Namespace\":\"ns2\",\"PodUIDs\":{\"0b6f\":{}},\"DriverState\":{\"gpu.example.com\":{\"Devices\":null}}}]}","Checksum":1576647655}`
 
-// TestClaimsOfUpstream: the file of claims that upstream's kubelet wrote is read, and what is read is written as upstream's kubelet would.
+// TestClaimsOfUpstream: the file of claims that upstream's kubelet wrote is read, and what is read is written as
+// upstream's kubelet would.
 func TestClaimsOfUpstream(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	put := func(text string) {

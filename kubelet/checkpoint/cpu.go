@@ -10,8 +10,8 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// CPUs is the content of upstream's file cpu_manager_state: which processors belong to one container alone, by pod and container, and
-// which are for all others. Sets are in the kernel's form, such as 0-3,8.
+// CPUs is the content of upstream's file cpu_manager_state: which processors belong to one container alone, by pod and
+// container, and which are for all others. Sets are in the kernel's form, such as 0-3,8.
 type CPUs struct {
 	Policy  string
 	Shared  string
@@ -39,7 +39,8 @@ func WriteCPUs(path string, c CPUs) error {
 	return writeState(path, f)
 }
 
-// ReadCPUs reads the file at path; nil if there is none. The error is ErrCorrupt if the content was changed, or cut short.
+// ReadCPUs reads the file at path; nil if there is none. The error is ErrCorrupt if the content was changed, or cut
+// short.
 func ReadCPUs(path string) (*CPUs, error) {
 	f := &cpuManagerCheckpoint{Entries: map[string]map[string]string{}}
 	found, err := readState(path, f)
@@ -54,8 +55,10 @@ func ReadCPUs(path string) (*CPUs, error) {
 
 // upstreamState turns the names of this package's types into those of upstream's.
 var upstreamState = strings.NewReplacer("checkpoint.cpuManagerCheckpoint", "state.CPUManagerCheckpoint",
-	"checkpoint.memoryManagerCheckpoint", "state.MemoryManagerCheckpoint", "checkpoint.checksumValue", "checksum.Checksum",
-	"checkpoint.NUMANodeMap", "state.NUMANodeMap", "checkpoint.NUMANodeState", "state.NUMANodeState", "checkpoint.MemoryTable", "state.MemoryTable",
+	"checkpoint.memoryManagerCheckpoint", "state.MemoryManagerCheckpoint", "checkpoint.checksumValue",
+	"checksum.Checksum",
+	"checkpoint.NUMANodeMap", "state.NUMANodeMap", "checkpoint.NUMANodeState", "state.NUMANodeState",
+	"checkpoint.MemoryTable", "state.MemoryTable",
 	"checkpoint.ContainerMemoryAssignments", "state.ContainerMemoryAssignments", "checkpoint.Block", "state.Block")
 
 // writeState writes a checkpoint and flushes it to the disk, as upstream does (pkg/kubelet/util/store/filestore.go).

@@ -1,6 +1,6 @@
-// Package checkpoint holds files of state in the form in which upstream's kubelet reads and writes them, so that a node can change
-// between the two kubelets while its pods run. The checksum of a file is that of the values printed with their types: the names of the
-// package and of its types are part of the form.
+// Package checkpoint holds files of state in the form in which upstream's kubelet reads and writes them, so that a
+// node can change between the two kubelets while its pods run. The checksum of a file is that of the values printed
+// with their types: the names of the package and of its types are part of the form.
 package checkpoint
 
 import (
@@ -54,8 +54,8 @@ func WriteDevices(path string, entries []PodDevicesEntry, registered map[string]
 	return atomicfile.WriteThrough(path, text, 0o600)
 }
 
-// ReadDevices reads the file at path. A file that does not exist has nothing. The error is ErrCorrupt if the content was changed, or
-// cut short.
+// ReadDevices reads the file at path. A file that does not exist has nothing. The error is ErrCorrupt if the content
+// was changed, or cut short.
 func ReadDevices(path string) (entries []PodDevicesEntry, registered map[string][]string, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// ofUpstream was written by checkpoint.New(…).MarshalCheckpoint() of k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint, 1.36.3.
+// ofUpstream was written by checkpoint.New(…).MarshalCheckpoint() of
+// k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint, 1.36.3.
 const ofUpstream = `{"Data":{"PodDeviceEntries":[{"PodUID":"0b6f","ContainerName":"app","ResourceName":"example.com/gpu","DeviceIDs":{"0":["gpu-1"],"1":["gpu-2","gpu-3"]},"AllocResp":"CgJoaQ=="},{"PodUID":"0b70","ContainerName":"init","ResourceName":"example.com/nic","DeviceIDs":{"-1":["eth9"]},"AllocResp":null}],"RegisteredDevices":{"example.com/gpu":["gpu-1","gpu-2","gpu-3"],"example.com/nic":[]}},"Checksum":427994492}`
 
 // TestUpstreamsFile: what upstream's kubelet wrote is read, and what is read is written as upstream's kubelet would.
@@ -24,7 +25,9 @@ func TestUpstreamsFile(t *testing.T) {
 
 	put(ofUpstream)
 	entries, registered, err := ReadDevices(path)
-	if err != nil || len(entries) != 2 || !reflect.DeepEqual(entries[0].DeviceIDs, DevicesPerNUMA{0: {"gpu-1"}, 1: {"gpu-2", "gpu-3"}}) || len(registered) != 2 {
+	if err != nil || len(entries) != 2 ||
+		!reflect.DeepEqual(entries[0].DeviceIDs, DevicesPerNUMA{0: {"gpu-1"}, 1: {"gpu-2", "gpu-3"}}) ||
+		len(registered) != 2 {
 		t.Fatalf("%+v %v %v", entries, registered, err)
 	}
 	if err := WriteDevices(path, entries, registered); err != nil {

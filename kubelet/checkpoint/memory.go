@@ -12,8 +12,8 @@ type Memory struct {
 // NUMANodeMap is what each NUMA node has of memory.
 type NUMANodeMap map[int]*NUMANodeState
 
-// NUMANodeState is what one NUMA node has. NumberOfAssignments counts the blocks that lie in it, also partly. Cells are the nodes over
-// which such blocks spread.
+// NUMANodeState is what one NUMA node has. NumberOfAssignments counts the blocks that lie in it, also partly. Cells
+// are the nodes over which such blocks spread.
 type NUMANodeState struct {
 	NumberOfAssignments int                              `json:"numberOfAssignments"`
 	MemoryMap           map[v1.ResourceName]*MemoryTable `json:"memoryMap"`
@@ -59,7 +59,8 @@ func WriteMemory(path string, m Memory) error {
 	return writeState(path, f)
 }
 
-// ReadMemory reads the file at path; nil if there is none. The error is ErrCorrupt if the content was changed, or cut short.
+// ReadMemory reads the file at path; nil if there is none. The error is ErrCorrupt if the content was changed, or cut
+// short.
 func ReadMemory(path string) (*Memory, error) {
 	f := &memoryManagerCheckpoint{MachineState: NUMANodeMap{}, Entries: ContainerMemoryAssignments{}}
 	found, err := readState(path, f)

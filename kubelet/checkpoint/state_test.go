@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// These were written by MarshalCheckpoint of CPUManagerCheckpointV2 and MemoryManagerCheckpointV1 of k8s.io/kubernetes 1.36.3. Its kubelet
-// writes these formats unless the feature gate PodLevelResourceManagers is on; by default it is off.
+// These were written by MarshalCheckpoint of CPUManagerCheckpointV2 and MemoryManagerCheckpointV1 of k8s.io/kubernetes
+// 1.36.3. Its kubelet writes these formats unless the feature gate PodLevelResourceManagers is on; by default it is
+// off.
 var (
 	cpusOfUpstream = []string{
 		`{"policyName":"static","defaultCpuSet":"0-1,4","entries":{"0b6f":{"app":"2-3"},"0b70":{"one":"5","two":"6"}},"checksum":3432857543}`,
@@ -21,7 +22,8 @@ var (
 	}
 )
 
-// TestStateOfUpstream: upstream's files of processors and memory are read, and what was read is written as upstream would.
+// TestStateOfUpstream: upstream's files of processors and memory are read, and what was read is written as upstream
+// would.
 func TestStateOfUpstream(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	again := map[string]func() error{}
@@ -56,7 +58,9 @@ func TestStateOfUpstream(t *testing.T) {
 			t.Errorf("written as\n%s\nwant\n%s", got, text)
 		}
 
-		_ = os.WriteFile(path, []byte(strings.NewReplacer("static", "statis", "none", "nine", "Static", "Statis", "None", "Nine").Replace(text)), 0o600)
+		_ = os.WriteFile(path,
+			[]byte(strings.NewReplacer("static", "statis", "none", "nine", "Static", "Statis", "None", "Nine").
+				Replace(text)), 0o600)
 		if err := rewrite(); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("changed: %v", err)
 		}

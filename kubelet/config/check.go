@@ -66,7 +66,8 @@ func check(c *v1beta1.KubeletConfiguration, windows bool) (warnings []string, er
 		k.refuse(net.ParseIP(ip) == nil, "clusterDNS (--cluster-dns) %q is not an IP address", ip)
 	}
 	k.refuse(net.ParseIP(c.Address) == nil, "address (--address) %q is not an IP address", c.Address)
-	k.refuse((c.TLSCertFile == "") != (c.TLSPrivateKeyFile == ""), "tlsCertFile and tlsPrivateKeyFile must be set together")
+	k.refuse((c.TLSCertFile == "") != (c.TLSPrivateKeyFile == ""),
+		"tlsCertFile and tlsPrivateKeyFile must be set together")
 
 	warnings = append(checkGates(&k, c.FeatureGates), withoutEffect(c, windows)...)
 	if windows {
@@ -90,17 +91,22 @@ func checkNumbers(k *checker, c *v1beta1.KubeletConfiguration) {
 	k.refuse(*c.ImageGCLowThresholdPercent >= *c.ImageGCHighThresholdPercent,
 		"imageGCLowThresholdPercent (--image-gc-low-threshold) %v must be less than imageGCHighThresholdPercent (--image-gc-high-threshold) %v",
 		*c.ImageGCLowThresholdPercent, *c.ImageGCHighThresholdPercent)
-	k.refuse(c.ImageMinimumGCAge.Duration < 0, "imageMinimumGCAge %v must not be negative", c.ImageMinimumGCAge.Duration)
-	k.refuse(c.ImageMaximumGCAge.Duration < 0, "imageMaximumGCAge %v must not be negative", c.ImageMaximumGCAge.Duration)
+	k.refuse(c.ImageMinimumGCAge.Duration < 0, "imageMinimumGCAge %v must not be negative",
+		c.ImageMinimumGCAge.Duration)
+	k.refuse(c.ImageMaximumGCAge.Duration < 0, "imageMaximumGCAge %v must not be negative",
+		c.ImageMaximumGCAge.Duration)
 	k.refuse(c.ImageMaximumGCAge.Duration > 0 && c.ImageMaximumGCAge.Duration <= c.ImageMinimumGCAge.Duration,
-		"imageMaximumGCAge %v must be greater than imageMinimumGCAge %v", c.ImageMaximumGCAge.Duration, c.ImageMinimumGCAge.Duration)
+		"imageMaximumGCAge %v must be greater than imageMinimumGCAge %v", c.ImageMaximumGCAge.Duration,
+		c.ImageMinimumGCAge.Duration)
 
 	k.notNegative(int64(c.KubeAPIBurst), "kubeAPIBurst", "kube-api-burst")
 	k.notNegative(int64(*c.KubeAPIQPS), "kubeAPIQPS", "kube-api-qps")
-	k.refuse(*c.NodeStatusMaxImages < -1, "nodeStatusMaxImages (--node-status-max-images) %v must be -1 or greater", *c.NodeStatusMaxImages)
+	k.refuse(*c.NodeStatusMaxImages < -1, "nodeStatusMaxImages (--node-status-max-images) %v must be -1 or greater",
+		*c.NodeStatusMaxImages)
 	k.notNegative(c.MaxOpenFiles, "maxOpenFiles", "max-open-files")
 	k.notNegative(int64(c.MaxPods), "maxPods", "max-pods")
-	k.refuse(*c.OOMScoreAdj < -1000 || *c.OOMScoreAdj > 1000, "oomScoreAdj (--oom-score-adj) %v must be between -1000 and 1000, inclusive", *c.OOMScoreAdj)
+	k.refuse(*c.OOMScoreAdj < -1000 || *c.OOMScoreAdj > 1000,
+		"oomScoreAdj (--oom-score-adj) %v must be between -1000 and 1000, inclusive", *c.OOMScoreAdj)
 	k.notNegative(int64(c.PodsPerCore), "podsPerCore", "pods-per-core")
 	k.notNegative(int64(c.RegistryBurst), "registryBurst", "registry-burst")
 	k.notNegative(int64(*c.RegistryPullQPS), "registryPullQPS", "registry-qps")
@@ -113,14 +119,17 @@ func checkNumbers(k *checker, c *v1beta1.KubeletConfiguration) {
 
 	period := c.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
 	k.refuse(period.Milliseconds() < 1000 || period.Milliseconds() > 300000,
-		"CrashLoopBackOff.MaxContainerRestartPeriod (got: %v seconds) must be set between 1s and 300s", period.Seconds())
+		"CrashLoopBackOff.MaxContainerRestartPeriod (got: %v seconds) must be set between 1s and 300s",
+		period.Seconds())
 	critical, all := c.ShutdownGracePeriodCriticalPods.Duration, c.ShutdownGracePeriod.Duration
 	k.refuse(critical > all, "shutdownGracePeriodCriticalPods %v must be <= shutdownGracePeriod %v", critical, all)
 
-	k.refuse(*c.ContainerLogMaxWorkers < 1, "containerLogMaxWorkers %v must be greater than or equal to 1", *c.ContainerLogMaxWorkers)
+	k.refuse(*c.ContainerLogMaxWorkers < 1, "containerLogMaxWorkers %v must be greater than or equal to 1",
+		*c.ContainerLogMaxWorkers)
 	interval := c.ContainerLogMonitorInterval.Duration
 	k.refuse(interval < 3*time.Second, "containerLogMonitorInterval %v must be greater than or equal to 3s", interval)
-	k.refuse(*c.ContainerLogMaxFiles <= 1, "containerLogMaxFiles (--container-log-max-files) %v must be greater than 1", *c.ContainerLogMaxFiles)
+	k.refuse(*c.ContainerLogMaxFiles <= 1, "containerLogMaxFiles (--container-log-max-files) %v must be greater than 1",
+		*c.ContainerLogMaxFiles)
 }
 
 // checkPeriods checks what tickers and time limits are made from.
@@ -128,13 +137,16 @@ func checkPeriods(k *checker, c *v1beta1.KubeletConfiguration) {
 	k.period(c.FileCheckFrequency.Duration, "fileCheckFrequency", "file-check-frequency")
 	k.period(c.HTTPCheckFrequency.Duration, "httpCheckFrequency", "http-check-frequency")
 	k.period(c.NodeStatusUpdateFrequency.Duration, "nodeStatusUpdateFrequency", "node-status-update-frequency")
-	k.refuse(c.NodeStatusReportFrequency.Duration <= 0, "nodeStatusReportFrequency %v must be greater than 0", c.NodeStatusReportFrequency.Duration)
+	k.refuse(c.NodeStatusReportFrequency.Duration <= 0, "nodeStatusReportFrequency %v must be greater than 0",
+		c.NodeStatusReportFrequency.Duration)
 	k.period(c.RuntimeRequestTimeout.Duration, "runtimeRequestTimeout", "runtime-request-timeout")
-	k.refuse(c.EvictionPressureTransitionPeriod.Duration < 0, "evictionPressureTransitionPeriod %v must not be negative", c.EvictionPressureTransitionPeriod.Duration)
+	k.refuse(c.EvictionPressureTransitionPeriod.Duration < 0,
+		"evictionPressureTransitionPeriod %v must not be negative", c.EvictionPressureTransitionPeriod.Duration)
 	for signal := range c.EvictionSoft {
 		text := c.EvictionSoftGracePeriod[signal]
 		grace, err := time.ParseDuration(text)
-		k.refuse(text != "" && (err != nil || grace < 0), "evictionSoftGracePeriod: %s of %q is not a duration", signal, text)
+		k.refuse(text != "" && (err != nil || grace < 0), "evictionSoftGracePeriod: %s of %q is not a duration", signal,
+			text)
 	}
 }
 
@@ -145,23 +157,29 @@ func (c *checker) oneOf(value, name, flag string, known ...string) {
 // checkChoices checks fields with a fixed set of values, and fields that exclude each other.
 func checkChoices(k *checker, c *v1beta1.KubeletConfiguration) {
 	quotaPeriod := c.CPUCFSQuotaPeriod.Duration
-	k.refuse(quotaPeriod < time.Millisecond || quotaPeriod > time.Second, "cpuCFSQuotaPeriod (--cpu-cfs-quota-period) %v must be between 1ms and 1sec, inclusive", quotaPeriod)
-	k.refuse(len(c.QOSReserved) > 0 && !On(c.FeatureGates, "QOSReserved"), "qosReserved (--qos-reserved) %v requires feature gate QOSReserved", c.QOSReserved)
+	k.refuse(quotaPeriod < time.Millisecond || quotaPeriod > time.Second,
+		"cpuCFSQuotaPeriod (--cpu-cfs-quota-period) %v must be between 1ms and 1sec, inclusive", quotaPeriod)
+	k.refuse(len(c.QOSReserved) > 0 && !On(c.FeatureGates, "QOSReserved"),
+		"qosReserved (--qos-reserved) %v requires feature gate QOSReserved", c.QOSReserved)
 	k.refuse(c.RunOnce, "runOnce (--runOnce) %v, Runonce mode has been deprecated and should not be set", c.RunOnce)
-	k.oneOf(c.TopologyManagerPolicy, "topologyManagerPolicy", "topology-manager-policy", "none", "best-effort", "restricted", "single-numa-node")
+	k.oneOf(c.TopologyManagerPolicy, "topologyManagerPolicy", "topology-manager-policy", "none", "best-effort",
+		"restricted", "single-numa-node")
 	k.oneOf(c.TopologyManagerScope, "topologyManagerScope", "topology-manager-scope", "container", "pod")
 	checkReserved(k, c)
 	k.oneOf(c.HairpinMode, "hairpinMode", "hairpin-mode", "none", "hairpin-veth", "promiscuous-bridge")
 	k.refuse(!slices.Contains([]string{"", "NoSwap", "LimitedSwap"}, c.MemorySwap.SwapBehavior),
 		"memorySwap.swapBehavior %q must be one of: \"\", %q or %q", c.MemorySwap.SwapBehavior, "LimitedSwap", "NoSwap")
-	k.refuse(!slices.Contains([]v1beta1.KubeletAuthorizationMode{v1beta1.KubeletAuthorizationModeWebhook, v1beta1.KubeletAuthorizationModeAlwaysAllow}, c.Authorization.Mode),
+	k.refuse(!slices.Contains([]v1beta1.KubeletAuthorizationMode{v1beta1.KubeletAuthorizationModeWebhook,
+		v1beta1.KubeletAuthorizationModeAlwaysAllow}, c.Authorization.Mode),
 		"authorization.mode %q must be Webhook or AlwaysAllow", c.Authorization.Mode)
-	k.refuse(*c.EnableSystemLogQuery && !*c.EnableSystemLogHandler, "enableSystemLogHandler is required for enableSystemLogQuery")
+	k.refuse(*c.EnableSystemLogQuery && !*c.EnableSystemLogHandler,
+		"enableSystemLogHandler is required for enableSystemLogQuery")
 	if c.ReservedSystemCPUs != "" {
 		k.refuse(c.SystemReservedCgroup != "" || c.KubeReservedCgroup != "",
 			"can't use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup (--system-reserved-cgroup) or kubeReservedCgroup (--kube-reserved-cgroup)")
 		_, err := cpuset.Parse(c.ReservedSystemCPUs)
-		k.refuse(err != nil, "unable to parse reservedSystemCPUs (--reserved-cpus) %v, error: %v", c.ReservedSystemCPUs, err)
+		k.refuse(err != nil, "unable to parse reservedSystemCPUs (--reserved-cpus) %v, error: %v", c.ReservedSystemCPUs,
+			err)
 	}
 	checkReservedMemory(k, c.ReservedMemory)
 	for _, pattern := range c.AllowedUnsafeSysctls {
@@ -169,7 +187,8 @@ func checkChoices(k *checker, c *v1beta1.KubeletConfiguration) {
 		k.refuse(ns == sysctl.UnknownNamespace, "the sysctls %q are not known to be namespaced", pattern)
 	}
 
-	k.refuse(c.CgroupDriver != "cgroupfs" && c.CgroupDriver != "systemd" && c.CgroupDriver != "", // it has none on Windows
+	// it has none on Windows
+	k.refuse(c.CgroupDriver != "cgroupfs" && c.CgroupDriver != "systemd" && c.CgroupDriver != "",
 		"cgroupDriver (--cgroup-driver) %q is neither cgroupfs nor systemd", c.CgroupDriver)
 	k.refuse(c.SystemCgroups != "" && c.CgroupRoot == "",
 		"systemCgroups (--system-cgroups) was specified and cgroupRoot (--cgroup-root) was not specified")
@@ -185,9 +204,11 @@ func checkReservedMemory(k *checker, list []v1beta1.MemoryReservation) {
 	for _, r := range list {
 		for name, q := range r.Limits {
 			k.refuse(name != v1.ResourceMemory && !strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix),
-				"the limit type %q for NUMA node %d is not supported, only %v is accepted", name, r.NumaNode, []v1.ResourceName{v1.ResourceMemory, v1.ResourceHugePagesPrefix + "<HugePageSize>"})
+				"the limit type %q for NUMA node %d is not supported, only %v is accepted", name, r.NumaNode,
+				[]v1.ResourceName{v1.ResourceMemory, v1.ResourceHugePagesPrefix + "<HugePageSize>"})
 			k.refuse(q.IsZero(), "reserved memory may not be zero for NUMA node %d and resource %q", r.NumaNode, name)
-			k.refuse(seen[place{r.NumaNode, name}], "the reserved memory has a duplicate value for NUMA node %d and resource %q", r.NumaNode, name)
+			k.refuse(seen[place{r.NumaNode, name}],
+				"the reserved memory has a duplicate value for NUMA node %d and resource %q", r.NumaNode, name)
 			seen[place{r.NumaNode, name}] = true
 		}
 	}
@@ -195,7 +216,8 @@ func checkReservedMemory(k *checker, list []v1beta1.MemoryReservation) {
 
 // checkQuantities checks amounts of resources and eviction thresholds.
 func checkQuantities(k *checker, c *v1beta1.KubeletConfiguration) {
-	for field, m := range map[string]map[string]string{"systemReserved": c.SystemReserved, "kubeReserved": c.KubeReserved} {
+	for field, m := range map[string]map[string]string{"systemReserved": c.SystemReserved,
+		"kubeReserved": c.KubeReserved} {
 		for name, text := range m {
 			_, ok := quantity(text)
 			k.refuse(!ok, "%s: %s of %q is not a quantity", field, name, text)
@@ -210,7 +232,8 @@ func checkQuantities(k *checker, c *v1beta1.KubeletConfiguration) {
 		}
 	}
 	for signal := range c.EvictionSoft {
-		k.refuse(c.EvictionSoftGracePeriod[signal] == "", "grace period must be specified for the soft eviction threshold %s", signal)
+		k.refuse(c.EvictionSoftGracePeriod[signal] == "",
+			"grace period must be specified for the soft eviction threshold %s", signal)
 	}
 }
 
@@ -262,7 +285,8 @@ func onWindows(k *checker, c *v1beta1.KubeletConfiguration) (warnings []string) 
 			warnings = append(warnings, name+" is not supported on Windows and is ignored")
 		}
 	}
-	for name, is := range map[string]bool{"cpuManagerPolicy": c.CPUManagerPolicy != "none", "memoryManagerPolicy": c.MemoryManagerPolicy != "None",
+	for name, is := range map[string]bool{"cpuManagerPolicy": c.CPUManagerPolicy != "none",
+		"memoryManagerPolicy":   c.MemoryManagerPolicy != "None",
 		"topologyManagerPolicy": c.TopologyManagerPolicy != "none"} {
 		if is { // with upstream it depends on the gate WindowsCPUAndMemoryAffinity, which is off by default
 			warnings = append(warnings, name+" is not supported on Windows and is ignored")
@@ -293,18 +317,24 @@ func checkReserved(k *checker, c *v1beta1.KubeletConfiguration) {
 		switch what {
 		case EnforcePods, enforceNone:
 		case EnforceSystem, EnforceSystemCompressible:
-			k.refuse(c.SystemReservedCgroup == "", "systemReservedCgroup (--system-reserved-cgroup) must be specified when %q or %q included in enforceNodeAllocatable (--enforce-node-allocatable)",
+			k.refuse(c.SystemReservedCgroup == "",
+				"systemReservedCgroup (--system-reserved-cgroup) must be specified when %q or %q included in enforceNodeAllocatable (--enforce-node-allocatable)",
 				EnforceSystem, EnforceSystemCompressible)
 		case EnforceKube, EnforceKubeCompressible:
-			k.refuse(c.KubeReservedCgroup == "", "kubeReservedCgroup (--kube-reserved-cgroup) must be specified when %q or %q included in enforceNodeAllocatable (--enforce-node-allocatable)",
+			k.refuse(c.KubeReservedCgroup == "",
+				"kubeReservedCgroup (--kube-reserved-cgroup) must be specified when %q or %q included in enforceNodeAllocatable (--enforce-node-allocatable)",
 				EnforceKube, EnforceKubeCompressible)
 		default:
-			k.refuse(true, "option %q specified for enforceNodeAllocatable (--enforce-node-allocatable). Valid options are %q, %q, %q, %q, %q or %q",
-				what, EnforcePods, EnforceSystem, EnforceSystemCompressible, EnforceKube, EnforceKubeCompressible, enforceNone)
+			k.refuse(true,
+				"option %q specified for enforceNodeAllocatable (--enforce-node-allocatable). Valid options are %q, %q, %q, %q, %q or %q",
+				what, EnforcePods, EnforceSystem, EnforceSystemCompressible, EnforceKube, EnforceKubeCompressible,
+				enforceNone)
 		}
 	}
+
 	const both = "both %q and %q cannot be specified together in enforceNodeAllocatable (--enforce-node-allocatable)"
 	k.refuse(has[EnforceSystem] && has[EnforceSystemCompressible], both, EnforceSystem, EnforceSystemCompressible)
 	k.refuse(has[EnforceKube] && has[EnforceKubeCompressible], both, EnforceKube, EnforceKubeCompressible)
-	k.refuse(has[enforceNone] && len(has) > 1, "enforceNodeAllocatable (--enforce-node-allocatable) may not contain additional enforcements when %q is specified", enforceNone)
+	k.refuse(has[enforceNone] && len(has) > 1,
+		"enforceNodeAllocatable (--enforce-node-allocatable) may not contain additional enforcements when %q is specified", enforceNone)
 }

@@ -59,11 +59,13 @@ func Load(s Source) (cfg *v1beta1.KubeletConfiguration, warnings []string, err e
 	return cfg, append(warnings, more...), err
 }
 
-// resolvePaths makes the paths of the configuration absolute. As with upstream's kubelet (KubeletConfigurationPathRefs), a relative
-// path is relative to the folder of the file. The working folder would not do: that of a Windows service is C:\Windows\System32.
-// Paths of flags, which are applied later, are relative to the working folder.
+// resolvePaths makes the paths of the configuration absolute. As with upstream's kubelet
+// (KubeletConfigurationPathRefs), a relative path is relative to the folder of the file. The working folder would not
+// do: that of a Windows service is C:\Windows\System32. Paths of flags, which are applied later, are relative to the
+// working folder.
 func resolvePaths(cfg *v1beta1.KubeletConfiguration, s Source) error {
-	paths := []*string{&cfg.StaticPodPath, &cfg.Authentication.X509.ClientCAFile, &cfg.TLSCertFile, &cfg.TLSPrivateKeyFile, &cfg.VolumePluginDir, &cfg.PodLogsDir}
+	paths := []*string{&cfg.StaticPodPath, &cfg.Authentication.X509.ClientCAFile, &cfg.TLSCertFile,
+		&cfg.TLSPrivateKeyFile, &cfg.VolumePluginDir, &cfg.PodLogsDir}
 	if cfg.ResolverConfig != nil && (!s.Windows || *cfg.ResolverConfig != systemDNS) {
 		paths = append(paths, cfg.ResolverConfig)
 	}
@@ -88,8 +90,8 @@ func resolvePaths(cfg *v1beta1.KubeletConfiguration, s Source) error {
 // systemDNS, in place of a file name, means the DNS settings of the Windows node itself (upstream's hostResolvConf).
 const systemDNS = "Host"
 
-// isAbsolute reports whether a path is independent of the working folder. On Windows this includes paths that begin with a slash, as
-// configurations made for Linux have them: they begin at the root of the current disk.
+// isAbsolute reports whether a path is independent of the working folder. On Windows this includes paths that begin
+// with a slash, as configurations made for Linux have them: they begin at the root of the current disk.
 func isAbsolute(p string) bool { return filepath.IsAbs(p) || os.IsPathSeparator(p[0]) }
 
 // gather returns the file, with the drop-ins merged over it, as JSON. It returns nil if neither is given.
@@ -154,7 +156,8 @@ func object(data []byte) (text []byte, fields map[string]any, err error) {
 		return nil, nil, err
 	}
 	if kind.Kind != "KubeletConfiguration" || kind.APIVersion != v1beta1.SchemeGroupVersion.String() {
-		return nil, nil, fmt.Errorf("it is a %q of %q, not a KubeletConfiguration of %s", kind.Kind, kind.APIVersion, v1beta1.SchemeGroupVersion)
+		return nil, nil, fmt.Errorf("it is a %q of %q, not a KubeletConfiguration of %s", kind.Kind, kind.APIVersion,
+			v1beta1.SchemeGroupVersion)
 	}
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, nil, err

@@ -106,8 +106,8 @@ func defaultNode(c *v1beta1.KubeletConfiguration) {
 	orPtr(&c.FailCgroupV1, false)
 }
 
-// defaultPods fills in what concerns pods in general. The policies of the managers for CPUs, memory and topology are those of
-// upstream, under which these managers do nothing.
+// defaultPods fills in what concerns pods in general. The policies of the managers for CPUs, memory and topology are
+// those of upstream, under which these managers do nothing.
 func defaultPods(c *v1beta1.KubeletConfiguration) {
 	orTime(&c.RuntimeRequestTimeout, 2*time.Minute)
 	orInt(&c.MaxPods, 110)
@@ -127,8 +127,8 @@ func defaultPods(c *v1beta1.KubeletConfiguration) {
 	}
 }
 
-// defaultImagesAndLogs fills in what concerns pulls, the removal of unused images, and the logs of containers and of the
-// kubelet.
+// defaultImagesAndLogs fills in what concerns pulls, the removal of unused images, and the logs of containers and of
+// the kubelet.
 func defaultImagesAndLogs(c *v1beta1.KubeletConfiguration) {
 	orPtr(&c.RegistryPullQPS, 5)
 	orInt(&c.RegistryBurst, 10)
@@ -148,10 +148,12 @@ func defaultImagesAndLogs(c *v1beta1.KubeletConfiguration) {
 
 func defaultWindows(c *v1beta1.KubeletConfiguration) {
 	orString(&c.ContainerRuntimeEndpoint, "npipe:////./pipe/containerd-containerd")
-	orPtr(&c.ResolverConfig, "Host") // upstream's default is a file that Windows does not have, so upstream's kubelet does not start with it
+	// upstream's default is a file that Windows does not have, so upstream's kubelet does not start with it
+	orPtr(&c.ResolverConfig, "Host")
 	orPtr(&c.CgroupsPerQOS, false)
 	orPtr(&c.MakeIPTablesUtilChains, false)
-	defaultEviction(c, map[string]string{"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%"})
+	defaultEviction(c, map[string]string{"memory.available": "500Mi", "nodefs.available": "10%",
+		"imagefs.available": "15%"})
 }
 
 func defaultLinux(c *v1beta1.KubeletConfiguration) {
@@ -165,7 +167,8 @@ func defaultLinux(c *v1beta1.KubeletConfiguration) {
 	orPtr(&c.MakeIPTablesUtilChains, true)
 	orPtr(&c.IPTablesMasqueradeBit, 14)
 	orPtr(&c.IPTablesDropBit, 15)
-	defaultEviction(c, map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+	defaultEviction(c, map[string]string{"memory.available": "100Mi", "nodefs.available": "10%",
+		"nodefs.inodesFree": "5%",
 		"imagefs.available": "15%", "imagefs.inodesFree": "5%"})
 }
 

@@ -95,20 +95,46 @@ func period(at func(*cfg) *metav1.Duration) func(*cfg, time.Duration) {
 }
 
 var durations = map[string]func(*cfg, time.Duration){
-	"sync-frequency":                               period(func(c *cfg) *metav1.Duration { return &c.SyncFrequency }),
-	"file-check-frequency":                         period(func(c *cfg) *metav1.Duration { return &c.FileCheckFrequency }),
-	"http-check-frequency":                         period(func(c *cfg) *metav1.Duration { return &c.HTTPCheckFrequency }),
-	"authentication-token-webhook-cache-ttl":       period(func(c *cfg) *metav1.Duration { return &c.Authentication.Webhook.CacheTTL }),
-	"authorization-webhook-cache-authorized-ttl":   period(func(c *cfg) *metav1.Duration { return &c.Authorization.Webhook.CacheAuthorizedTTL }),
-	"authorization-webhook-cache-unauthorized-ttl": period(func(c *cfg) *metav1.Duration { return &c.Authorization.Webhook.CacheUnauthorizedTTL }),
-	"streaming-connection-idle-timeout":            period(func(c *cfg) *metav1.Duration { return &c.StreamingConnectionIdleTimeout }),
-	"node-status-update-frequency":                 period(func(c *cfg) *metav1.Duration { return &c.NodeStatusUpdateFrequency }),
-	"minimum-image-ttl-duration":                   period(func(c *cfg) *metav1.Duration { return &c.ImageMinimumGCAge }),
-	"volume-stats-agg-period":                      period(func(c *cfg) *metav1.Duration { return &c.VolumeStatsAggPeriod }),
-	"cpu-manager-reconcile-period":                 period(func(c *cfg) *metav1.Duration { return &c.CPUManagerReconcilePeriod }),
-	"runtime-request-timeout":                      period(func(c *cfg) *metav1.Duration { return &c.RuntimeRequestTimeout }),
-	"eviction-pressure-transition-period":          period(func(c *cfg) *metav1.Duration { return &c.EvictionPressureTransitionPeriod }),
-	"cpu-cfs-quota-period":                         func(c *cfg, d time.Duration) { c.CPUCFSQuotaPeriod = &metav1.Duration{Duration: d} },
+	"sync-frequency": period(func(c *cfg) *metav1.Duration { return &c.SyncFrequency }),
+	"file-check-frequency": period(func(c *cfg) *metav1.Duration {
+		return &c.FileCheckFrequency
+	}),
+	"http-check-frequency": period(func(c *cfg) *metav1.Duration {
+		return &c.HTTPCheckFrequency
+	}),
+	"authentication-token-webhook-cache-ttl": period(func(c *cfg) *metav1.Duration {
+		return &c.Authentication.Webhook.CacheTTL
+	}),
+	"authorization-webhook-cache-authorized-ttl": period(func(c *cfg) *metav1.Duration {
+		return &c.Authorization.Webhook.CacheAuthorizedTTL
+	}),
+	"authorization-webhook-cache-unauthorized-ttl": period(func(c *cfg) *metav1.Duration {
+		return &c.Authorization.Webhook.CacheUnauthorizedTTL
+	}),
+	"streaming-connection-idle-timeout": period(func(c *cfg) *metav1.Duration {
+		return &c.StreamingConnectionIdleTimeout
+	}),
+	"node-status-update-frequency": period(func(c *cfg) *metav1.Duration {
+		return &c.NodeStatusUpdateFrequency
+	}),
+	"minimum-image-ttl-duration": period(func(c *cfg) *metav1.Duration {
+		return &c.ImageMinimumGCAge
+	}),
+	"volume-stats-agg-period": period(func(c *cfg) *metav1.Duration {
+		return &c.VolumeStatsAggPeriod
+	}),
+	"cpu-manager-reconcile-period": period(func(c *cfg) *metav1.Duration {
+		return &c.CPUManagerReconcilePeriod
+	}),
+	"runtime-request-timeout": period(func(c *cfg) *metav1.Duration {
+		return &c.RuntimeRequestTimeout
+	}),
+	"eviction-pressure-transition-period": period(func(c *cfg) *metav1.Duration {
+		return &c.EvictionPressureTransitionPeriod
+	}),
+	"cpu-cfs-quota-period": func(c *cfg, d time.Duration) {
+		c.CPUCFSQuotaPeriod = &metav1.Duration{Duration: d}
+	},
 }
 
 var lists = map[string]func(*cfg) *[]string{
@@ -123,13 +149,14 @@ var maps = map[string]struct {
 	at   func(*cfg) *map[string]string
 	sign string
 }{
-	"eviction-hard":                   {func(c *cfg) *map[string]string { return &c.EvictionHard }, "<"},
-	"eviction-soft":                   {func(c *cfg) *map[string]string { return &c.EvictionSoft }, "<"},
-	"eviction-soft-grace-period":      {func(c *cfg) *map[string]string { return &c.EvictionSoftGracePeriod }, "="},
-	"eviction-minimum-reclaim":        {func(c *cfg) *map[string]string { return &c.EvictionMinimumReclaim }, "="},
-	"system-reserved":                 {func(c *cfg) *map[string]string { return &c.SystemReserved }, "="},
-	"kube-reserved":                   {func(c *cfg) *map[string]string { return &c.KubeReserved }, "="},
-	"qos-reserved":                    {func(c *cfg) *map[string]string { return &c.QOSReserved }, "="},
-	"cpu-manager-policy-options":      {func(c *cfg) *map[string]string { return &c.CPUManagerPolicyOptions }, "="},
-	"topology-manager-policy-options": {func(c *cfg) *map[string]string { return &c.TopologyManagerPolicyOptions }, "="},
+	"eviction-hard":              {func(c *cfg) *map[string]string { return &c.EvictionHard }, "<"},
+	"eviction-soft":              {func(c *cfg) *map[string]string { return &c.EvictionSoft }, "<"},
+	"eviction-soft-grace-period": {func(c *cfg) *map[string]string { return &c.EvictionSoftGracePeriod }, "="},
+	"eviction-minimum-reclaim":   {func(c *cfg) *map[string]string { return &c.EvictionMinimumReclaim }, "="},
+	"system-reserved":            {func(c *cfg) *map[string]string { return &c.SystemReserved }, "="},
+	"kube-reserved":              {func(c *cfg) *map[string]string { return &c.KubeReserved }, "="},
+	"qos-reserved":               {func(c *cfg) *map[string]string { return &c.QOSReserved }, "="},
+	"cpu-manager-policy-options": {func(c *cfg) *map[string]string { return &c.CPUManagerPolicyOptions }, "="},
+	"topology-manager-policy-options": {func(c *cfg) *map[string]string { return &c.TopologyManagerPolicyOptions },
+		"="},
 }

@@ -100,7 +100,8 @@ func (s *setting) clear(c *cfg) {
 func AddFlags(fs *pflag.FlagSet) *Flags {
 	f := &Flags{}
 	add := func(name, kind string, set func(*cfg, string) error) {
-		fs.Var(&setting{name: name, kind: kind, set: set, flags: f}, name, "sets the field of the same meaning in the configuration file")
+		fs.Var(&setting{name: name, kind: kind, set: set, flags: f}, name,
+			"sets the field of the same meaning in the configuration file")
 		if kind == "bool" {
 			fs.Lookup(name).NoOptDefVal = "true"
 		}
@@ -150,8 +151,8 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	return f
 }
 
-// addNumbers adds the flags whose value is a whole number. They accept the prefixes 0x, 0o, 0b, as upstream's flags do. A number
-// that does not fit its field is an error.
+// addNumbers adds the flags whose value is a whole number. They accept the prefixes 0x, 0o, 0b, as upstream's flags
+// do. A number that does not fit its field is an error.
 func addNumbers(add func(name, kind string, set func(*cfg, string) error)) {
 	for name, at := range numbers {
 		add(name, "int32", func(c *cfg, v string) error {
@@ -214,8 +215,8 @@ func setGates(c *cfg, text string) error {
 	return nil
 }
 
-// setTaints adds the taints of a list like key=value:effect,key:effect. A repeated flag adds to the first; clear has removed those of
-// the configuration file.
+// setTaints adds the taints of a list like key=value:effect,key:effect. A repeated flag adds to the first; clear has
+// removed those of the configuration file.
 func setTaints(c *cfg, text string) error {
 	for _, s := range strings.Split(text, ",") {
 		if s == "" {
@@ -235,8 +236,8 @@ func setTaints(c *cfg, text string) error {
 	return nil
 }
 
-// setHeader adds the headers of a list like name:value,name:value. A name may occur more than once: then the request carries all
-// its values. As with taints, those of the configuration file are gone.
+// setHeader adds the headers of a list like name:value,name:value. A name may occur more than once: then the request
+// carries all its values. As with taints, those of the configuration file are gone.
 func setHeader(c *cfg, text string) error {
 	if c.StaticPodURLHeader == nil {
 		c.StaticPodURLHeader = map[string][]string{}

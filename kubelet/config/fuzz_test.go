@@ -23,12 +23,15 @@ func checkLoaded(t *testing.T, s Source) {
 		if err != nil {
 			continue
 		}
-		if c.Port == 0 || c.HealthzPort == nil || c.CrashLoopBackOff.MaxContainerRestartPeriod == nil || c.ResolverConfig == nil {
+		if c.Port == 0 || c.HealthzPort == nil || c.CrashLoopBackOff.MaxContainerRestartPeriod == nil ||
+			c.ResolverConfig == nil {
 			t.Fatalf("defaults are missing: %+v", c)
 		}
 
-		for _, d := range []time.Duration{c.FileCheckFrequency.Duration, c.HTTPCheckFrequency.Duration, c.NodeStatusUpdateFrequency.Duration, c.NodeStatusReportFrequency.Duration,
-			c.RuntimeRequestTimeout.Duration, c.ContainerLogMonitorInterval.Duration, time.Duration(c.NodeLeaseDurationSeconds), time.Duration(*c.ContainerLogMaxWorkers)} {
+		for _, d := range []time.Duration{c.FileCheckFrequency.Duration, c.HTTPCheckFrequency.Duration,
+			c.NodeStatusUpdateFrequency.Duration, c.NodeStatusReportFrequency.Duration,
+			c.RuntimeRequestTimeout.Duration, c.ContainerLogMonitorInterval.Duration,
+			time.Duration(c.NodeLeaseDurationSeconds), time.Duration(*c.ContainerLogMaxWorkers)} {
 			if d <= 0 { // tickers and time limits
 				t.Fatalf("a period of %v: %+v", d, c)
 			}
@@ -53,8 +56,10 @@ func checkLoaded(t *testing.T, s Source) {
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(kind+"maxPods: 7\n"), []byte(kind+"maxPods: null\n"))
 	f.Add([]byte(kind+"authentication: null\nevictionHard: {a: null}\nregisterWithTaints: [null]\n"), []byte{})
-	f.Add([]byte(kind+"crashLoopBackOff: {maxContainerRestartPeriod: 9999999999h}\n"), []byte(kind+"crashLoopBackOff: null"))
-	f.Add([]byte(kind+"fileCheckFrequency: -1s\nevictionSoft: {memory.available: 1%}\nevictionSoftGracePeriod: {memory.available: x}"), []byte("a"))
+	f.Add([]byte(kind+"crashLoopBackOff: {maxContainerRestartPeriod: 9999999999h}\n"),
+		[]byte(kind+"crashLoopBackOff: null"))
+	f.Add([]byte(kind+
+		"fileCheckFrequency: -1s\nevictionSoft: {memory.available: 1%}\nevictionSoftGracePeriod: {memory.available: x}"), []byte("a"))
 	f.Add([]byte(kind+"httpCheckFrequency: -1ns"), []byte(kind+"nodeStatusUpdateFrequency: -1s"))
 	f.Fuzz(func(t *testing.T, data, dropIn []byte) {
 		dir := t.TempDir()
@@ -83,8 +88,10 @@ func FuzzFlags(f *testing.F) {
 	}
 	_, _, names := list()
 
-	for name, text := range map[string]string{"eviction-hard": "memory.available<1%,a<", "register-with-taints": "a=b:NoSchedule,:", "manifest-url-header": "a:b,a:c:d",
-		"feature-gates": "A=true,B", "system-reserved": "cpu=-1", "file-check-frequency": "-1s", "v": "0x7", "port": "-0"} {
+	for name, text := range map[string]string{"eviction-hard": "memory.available<1%,a<",
+		"register-with-taints": "a=b:NoSchedule,:", "manifest-url-header": "a:b,a:c:d",
+		"feature-gates": "A=true,B", "system-reserved": "cpu=-1", "file-check-frequency": "-1s", "v": "0x7",
+		"port": "-0"} {
 		f.Add(uint(max(0, slices.Index(names, name))), text)
 	}
 
@@ -95,7 +102,8 @@ func FuzzFlags(f *testing.F) {
 			return
 		}
 		checkLoaded(t, Source{Flags: flags})
-		if _, _, err := Load(Source{Flags: flags}); err != nil && strings.Contains(err.Error(), fmt.Sprintf("--%s: ", name)) {
+		if _, _, err := Load(Source{Flags: flags}); err != nil &&
+			strings.Contains(err.Error(), fmt.Sprintf("--%s: ", name)) {
 			t.Fatalf("--%s=%q was taken, and then: %v", name, text, err)
 		}
 	})

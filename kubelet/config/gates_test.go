@@ -17,12 +17,18 @@ func TestGates(t *testing.T) {
 		set  map[string]bool
 		warn bool
 	}{
-		"": {map[string]bool{"EventedPLEG": false, "NodeSwap": true, "ClusterTrustBundleProjection": true, "DynamicResourceAllocation": true}, false},
-		"unrecognized feature gate: NoSuchFeature":                                                 {map[string]bool{"NoSuchFeature": false, "NodeSwap": true}, false},
-		"cannot set feature gate SidecarContainers to false, feature is locked to true":            {map[string]bool{"SidecarContainers": false}, false},
-		"featureGates.EventedPLEG: without effect: the feature is as by its default, false":        {map[string]bool{"EventedPLEG": true}, true},
-		"featureGates.ContainerCheckpoint: without effect: the feature is as by its default, true": {map[string]bool{"ContainerCheckpoint": false}, true},
-		"featureGates.AllAlpha: without effect: each feature is as by its default":                 {map[string]bool{"AllAlpha": true}, true},
+		"": {map[string]bool{"EventedPLEG": false, "NodeSwap": true, "ClusterTrustBundleProjection": true,
+			"DynamicResourceAllocation": true}, false},
+		"unrecognized feature gate: NoSuchFeature": {
+			map[string]bool{"NoSuchFeature": false, "NodeSwap": true}, false},
+		"cannot set feature gate SidecarContainers to false, feature is locked to true": {
+			map[string]bool{"SidecarContainers": false}, false},
+		"featureGates.EventedPLEG: without effect: the feature is as by its default, false": {
+			map[string]bool{"EventedPLEG": true}, true},
+		"featureGates.ContainerCheckpoint: without effect: the feature is as by its default, true": {
+			map[string]bool{"ContainerCheckpoint": false}, true},
+		"featureGates.AllAlpha: without effect: each feature is as by its default": {
+			map[string]bool{"AllAlpha": true}, true},
 	} {
 
 		var k checker
@@ -37,7 +43,8 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestDeclaredFeatures: what is declared is in the API's list, in its order, and what is not declared has its reason here.
+// TestDeclaredFeatures: what is declared is in the API's list, in its order, and what is not declared has its reason
+// here.
 func TestDeclaredFeatures(t *testing.T) {
 	without := map[string]string{
 		"UserNamespacesHostNetworkSupport": "its gate is off: pods in the node's network with a user namespace of their own are not tested",

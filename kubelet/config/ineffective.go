@@ -9,7 +9,8 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// ineffective are the settings that this kubelet reads and does not act on, by their names in Go, each with what it does instead.
+// ineffective are the settings that this kubelet reads and does not act on, by their names in Go, each with what it
+// does instead.
 var ineffective = map[string]string{
 	"CgroupsPerQOS":                             "pods always have cgroups of their own, below those of their classes",
 	"ContentType":                               "requests are in protobuf, or JSON for kinds that have none",

@@ -14,13 +14,15 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// TestEverySettingCounts: a setting that somebody can give is used somewhere, or there is a warning that it has no effect.
+// TestEverySettingCounts: a setting that somebody can give is used somewhere, or there is a warning that it has no
+// effect.
 func TestEverySettingCounts(t *testing.T) {
 	used := selected(t, "../../kubelet", "../../node/kubelet")
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[v1beta1.KubeletConfiguration]()) {
 		_, warned := ineffective[field.Name]
 		switch {
-		case field.Name == "TypeMeta" || len(field.Index) > 1 || field.Name == "MergeDefaultEvictionSettings": // the last decides on defaults
+		case field.Name == "TypeMeta" || len(field.Index) > 1 ||
+			field.Name == "MergeDefaultEvictionSettings": // the last decides on defaults
 		case !used[field.Name] && !warned:
 			t.Errorf("%s is not used, and nobody is told", field.Name)
 		case used[field.Name] && warned:
@@ -34,7 +36,8 @@ func TestEverySettingCounts(t *testing.T) {
 	}
 }
 
-// selected returns the names that the code in these folders selects, x in a.x. Files that only set defaults and check values do not count.
+// selected returns the names that the code in these folders selects, x in a.x. Files that only set defaults and check
+// values do not count.
 func selected(t *testing.T, folders ...string) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -43,7 +46,9 @@ func selected(t *testing.T, folders ...string) map[string]bool {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			if filepath.Base(filepath.Dir(path)) == "config" && slices.Contains([]string{"check.go", "defaults.go", "flag_table.go", "flags.go", "ineffective.go"}, filepath.Base(path)) {
+			if filepath.Base(filepath.Dir(path)) == "config" &&
+				slices.Contains([]string{"check.go", "defaults.go", "flag_table.go", "flags.go", "ineffective.go"},
+					filepath.Base(path)) {
 				return nil
 			}
 
@@ -66,7 +71,8 @@ func selected(t *testing.T, folders ...string) map[string]bool {
 	return out
 }
 
-// TestWithoutEffect: who sets such a setting is told, by its name in the file and with what happens instead. Defaults are no warning.
+// TestWithoutEffect: who sets such a setting is told, by its name in the file and with what happens instead. Defaults
+// are no warning.
 func TestWithoutEffect(t *testing.T) {
 	for _, windows := range []bool{false, true} {
 		path := write(t, t.TempDir(), "c.yaml", kind)
@@ -76,7 +82,8 @@ func TestWithoutEffect(t *testing.T) {
 	}
 	path := write(t, t.TempDir(), "c.yaml", kind+"syncFrequency: 5s\nhairpinMode: none\nlogging: {format: json}\n")
 	_, warnings, err := Load(Source{File: path})
-	for _, want := range []string{"syncFrequency: without effect: ", "hairpinMode: without effect: ", "logging.format: without effect: "} {
+	for _, want := range []string{"syncFrequency: without effect: ", "hairpinMode: without effect: ",
+		"logging.format: without effect: "} {
 		if !slices.ContainsFunc(warnings, func(w string) bool { return strings.HasPrefix(w, want) }) {
 			t.Errorf("no warning %q: %v", want, warnings)
 		}
@@ -85,7 +92,8 @@ func TestWithoutEffect(t *testing.T) {
 		t.Errorf("%d warnings, %v", len(warnings), err)
 	}
 
-	for text, want := range map[string]string{"cpuCFSQuotaPeriod: 5s\n": "must be between 1ms and 1sec", "qosReserved: {memory: 50%}\n": "requires feature gate QOSReserved",
+	for text, want := range map[string]string{"cpuCFSQuotaPeriod: 5s\n": "must be between 1ms and 1sec",
+		"qosReserved: {memory: 50%}\n":                      "requires feature gate QOSReserved",
 		"enforceNodeAllocatable: [pods, system-reserved]\n": "systemReservedCgroup (--system-reserved-cgroup) must be specified", "enforceNodeAllocatable: [all]\n": `option "all" specified`,
 		"enforceNodeAllocatable: [none, pods]\n": "may not contain additional enforcements"} {
 		path := write(t, t.TempDir(), "c.yaml", kind+text)

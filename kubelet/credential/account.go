@@ -44,7 +44,8 @@ type question struct {
 // errNotForIt is why a plugin is not asked at all for a pod. It is no failure: an account takes part by an annotation.
 var errNotForIt = errors.New("the plugin is not for this pod")
 
-// questionFor returns what a plugin is to be asked for a pod, without the token if the answer is kept for the account whatever token it has.
+// questionFor returns what a plugin is to be asked for a pod, without the token if the answer is kept for the account
+// whatever token it has.
 func (p *Providers) questionFor(ctx context.Context, one *provider, image string, pod Pod) (question, error) {
 	q := question{image: image}
 	a := one.config.TokenAttributes
@@ -104,10 +105,13 @@ type kept struct {
 	until time.Time
 }
 
-// token returns a token of a pod's account for a plugin. One is requested again when four fifths of its time have passed, as volumes do.
-func (p *Providers) token(ctx context.Context, one *provider, account *v1beta1.ImagePullServiceAccount, pod Pod) (string, error) {
+// token returns a token of a pod's account for a plugin. One is requested again when four fifths of its time have
+// passed, as volumes do.
+func (p *Providers) token(ctx context.Context, one *provider, account *v1beta1.ImagePullServiceAccount,
+	pod Pod) (string, error) {
 	audience := one.config.TokenAttributes.ServiceAccountTokenAudience
-	key := account.Namespace + "\x00" + account.Name + "\x00" + account.UID + "\x00" + string(pod.UID) + "\x00" + audience
+	key := account.Namespace + "\x00" + account.Name + "\x00" + account.UID + "\x00" + string(pod.UID) + "\x00" +
+		audience
 	p.mu.Lock()
 	have, ok := p.tokens[key]
 	p.mu.Unlock()
@@ -117,12 +121,14 @@ func (p *Providers) token(ctx context.Context, one *provider, account *v1beta1.I
 
 	asked := time.Now()
 	got, err := p.Accounts.RequestToken(ctx, account.Namespace, account.Name, &authv1.TokenRequest{
-		ObjectMeta: metav1.ObjectMeta{UID: types.UID(account.UID)}, // the account of that name may be another meanwhile: the server compares
+		// the account of that name may be another meanwhile: the server compares
+		ObjectMeta: metav1.ObjectMeta{UID: types.UID(account.UID)},
 		Spec: authv1.TokenRequestSpec{Audiences: []string{audience},
 			BoundObjectRef: &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
 	})
 	if err != nil {
-		return "", fmt.Errorf("requesting a token of service account %s/%s for %q: %w", account.Namespace, account.Name, audience, err)
+		return "", fmt.Errorf("requesting a token of service account %s/%s for %q: %w", account.Namespace, account.Name,
+			audience, err)
 	}
 
 	p.mu.Lock()

@@ -31,13 +31,17 @@ func (c *cluster) ServiceAccount(_ context.Context, _, name string) (*v1.Service
 	return &sa, nil
 }
 
-func (c *cluster) RequestToken(_ context.Context, namespace, account string, r *authv1.TokenRequest) (*authv1.TokenRequest, error) {
+func (c *cluster) RequestToken(_ context.Context, namespace, account string,
+	r *authv1.TokenRequest) (*authv1.TokenRequest, error) {
 	if c.fails != nil {
 		return nil, c.fails
 	}
 	ref := r.Spec.BoundObjectRef
-	c.tokens = append(c.tokens, fmt.Sprint(namespace, "/", account, " ", r.UID, " ", r.Spec.Audiences, " ", ref.Kind, " ", ref.Name, " ", ref.UID))
-	r.Status = authv1.TokenRequestStatus{Token: fmt.Sprint("t", len(c.tokens)), ExpirationTimestamp: metav1.NewTime(time.Now().Add(c.life))}
+	c.tokens = append(c.tokens,
+		fmt.Sprint(namespace, "/", account, " ", r.UID, " ", r.Spec.Audiences, " ", ref.Kind, " ", ref.Name, " ",
+			ref.UID))
+	r.Status = authv1.TokenRequestStatus{Token: fmt.Sprint("t", len(c.tokens)),
+		ExpirationTimestamp: metav1.NewTime(time.Now().Add(c.life))}
 	return r, nil
 }
 
@@ -53,11 +57,13 @@ const image = "registry.example.com/a"
 
 // attributes are tokenAttributes.
 func attributes(cache string, require bool, keys string) string {
-	return fmt.Sprintf("  tokenAttributes: {serviceAccountTokenAudience: reg, cacheType: %s, requireServiceAccount: %v%s}\n", cache, require, keys)
+	return fmt.Sprintf(
+		"  tokenAttributes: {serviceAccountTokenAudience: reg, cacheType: %s, requireServiceAccount: %v%s}\n", cache,
+		require, keys)
 }
 
-// TestAccounts: a plugin gets a token of the pod's account, and those annotations of it that the configuration names. What it answers is for
-// that account alone, as long as it is the same, or for that token.
+// TestAccounts: a plugin gets a token of the pod's account, and those annotations of it that the configuration names.
+// What it answers is for that account alone, as long as it is the same, or for that token.
 func TestAccounts(t *testing.T) {
 	const (
 		must = ", requiredServiceAccountAnnotationKeys: [need], optionalServiceAccountAnnotationKeys: [may]"
@@ -70,32 +76,45 @@ func TestAccounts(t *testing.T) {
 		asked                 string // of the plugin
 		requested             int
 	}{
-		"kept for the account":         {"Image", "1h", attributes("ServiceAccount", true, ""), time.Hour, "one/p1 one/p2 two/p3 one/p1", "a t1 map[], a t2 map[]", 2},
-		"kept for the token":           {"Image", "1h", attributes("Token", true, ""), time.Hour, "one/p1 one/p2 one/p1", "a t1 map[], a t2 map[]", 2},
-		"a token that ends":            {"Image", "1h", attributes("Token", true, ""), 0, "one/p1 one/p1", "a t1 map[], a t2 map[]", 2},
-		"not kept, but the token is":   {"Image", "0s", attributes("ServiceAccount", true, ""), time.Hour, "one/p1 one/p1", "a t1 map[], a t1 map[]", 1},
-		"annotations":                  {"Image", "1h", attributes("ServiceAccount", true, must), time.Hour, "one/p1 two/p2", "a t1 map[may:of-1 need:of-1]", 1},
-		"no account where one must be": {"Image", "1h", attributes("ServiceAccount", true, ""), time.Hour, "/p1", "", 0},
-		"no account":                   {"Image", "1h", attributes("ServiceAccount", false, ""), time.Hour, "/p1 one/p1 /p2", "a, a t1 map[]", 1},
-		"an account that is not there": {"Image", "1h", attributes("ServiceAccount", false, ""), time.Hour, "three/p1", "", 0},
-		"the registry's, by account":   {"Registry/1h", "0s", attributes("ServiceAccount", true, ""), time.Hour, one, "a t1 map[], a t2 map[]", 2},
-		"everybody's, by account":      {"Global/1h", "0s", attributes("ServiceAccount", true, ""), time.Hour, one, "a t1 map[], a t2 map[]", 2},
+		"kept for the account": {"Image", "1h", attributes("ServiceAccount", true, ""), time.Hour,
+			"one/p1 one/p2 two/p3 one/p1", "a t1 map[], a t2 map[]", 2},
+		"kept for the token": {"Image", "1h", attributes("Token", true, ""), time.Hour,
+			"one/p1 one/p2 one/p1", "a t1 map[], a t2 map[]", 2},
+		"a token that ends": {"Image", "1h", attributes("Token", true, ""), 0, "one/p1 one/p1",
+			"a t1 map[], a t2 map[]", 2},
+		"not kept, but the token is": {"Image", "0s", attributes("ServiceAccount", true, ""), time.Hour,
+			"one/p1 one/p1", "a t1 map[], a t1 map[]", 1},
+		"annotations": {"Image", "1h", attributes("ServiceAccount", true, must), time.Hour,
+			"one/p1 two/p2", "a t1 map[may:of-1 need:of-1]", 1},
+		"no account where one must be": {"Image", "1h", attributes("ServiceAccount", true, ""), time.Hour, "/p1", "",
+			0},
+		"no account": {"Image", "1h", attributes("ServiceAccount", false, ""), time.Hour,
+			"/p1 one/p1 /p2", "a, a t1 map[]", 1},
+		"an account that is not there": {"Image", "1h", attributes("ServiceAccount", false, ""), time.Hour, "three/p1",
+			"", 0},
+		"the registry's, by account": {"Registry/1h", "0s", attributes("ServiceAccount", true, ""), time.Hour, one,
+			"a t1 map[], a t2 map[]", 2},
+		"everybody's, by account": {"Global/1h", "0s", attributes("ServiceAccount", true, ""), time.Hour, one,
+			"a t1 map[], a t2 map[]", 2},
 	} {
 		p, file := providersWith(t, c.how, c.life, c.attributes)
-		world := &cluster{has: map[string]v1.ServiceAccount{"one": account("1", "need", "may", "other"), "two": account("2")}, life: c.tokens}
+		world := &cluster{has: map[string]v1.ServiceAccount{"one": account("1", "need", "may", "other"),
+			"two": account("2")}, life: c.tokens}
 		p.Accounts = world
 		for _, who := range strings.Fields(c.pods) {
 			sa, pod, _ := strings.Cut(who, "/")
 			found := p.Logins(t.Context(), image, Pod{"n", pod, types.UID("u-" + pod), sa})
 			for _, f := range found {
-				if by := fmt.Sprint(f.Account); (sa == "") != (f.Account == nil) || sa != "" && by != fmt.Sprintf("&{%s n %s}", world.has[sa].UID, sa) {
+				if by := fmt.Sprint(f.Account); (sa == "") != (f.Account == nil) ||
+					sa != "" && by != fmt.Sprintf("&{%s n %s}", world.has[sa].UID, sa) {
 					t.Errorf("%s: pod %s has logins of %s", name, who, by)
 				}
 			}
 		}
 
 		data, _ := os.ReadFile(file)
-		if got := strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(string(data)), "registry.example.com/", ""), "\n", ", "); got != c.asked {
+		if got := strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(string(data)), "registry.example.com/", ""),
+			"\n", ", "); got != c.asked {
 			t.Errorf("%s: the plugin was asked %q, want %q", name, got, c.asked)
 		}
 		if len(world.tokens) != c.requested || c.requested > 0 && world.tokens[0] != "n/one 1 [reg] Pod p1 u-p1" {
@@ -112,13 +131,14 @@ func TestAccountMadeAnew(t *testing.T) {
 	who := Pod{"n", "p", "u", "one"}
 	p.Logins(t.Context(), image, who)
 	world.has["one"] = account("9")
-	if found := p.Logins(t.Context(), image, who); len(found) != 1 || found[0].Account.UID != "9" || len(world.tokens) != 2 {
+	if found := p.Logins(t.Context(), image, who); len(found) != 1 || found[0].Account.UID != "9" ||
+		len(world.tokens) != 2 {
 		t.Errorf("%+v, tokens %q", found, world.tokens)
 	}
 }
 
-// TestNoToken: a plugin that would need a token is not asked if no token can be had, and gives no logins. A plugin that returns the token as its
-// password is refused, unless its cacheType is Token.
+// TestNoToken: a plugin that would need a token is not asked if no token can be had, and gives no logins. A plugin
+// that returns the token as its password is refused, unless its cacheType is Token.
 func TestNoToken(t *testing.T) {
 	who := Pod{"n", "p", "u", "one"}
 	refused, file := providersWith(t, "Image", "1h", attributes("ServiceAccount", true, ""))

@@ -1,6 +1,7 @@
-// Package credential asks programs of the node, credential provider plugins, for the logins of images (CredentialProviderConfig). Which
-// programs there are, and for which images each is asked, is the node's configuration; a plugin gets the name of an image on its input.
-// Rules and words are those of upstream's pkg/credentialprovider/plugin, 1.36.3.
+// Package credential asks programs of the node, credential provider plugins, for the logins of images
+// (CredentialProviderConfig). Which programs there are, and for which images each is asked, is the node's
+// configuration; a plugin gets the name of an image on its input. Rules and words are those of upstream's
+// pkg/credentialprovider/plugin, 1.36.3.
 package credential
 
 import (
@@ -16,13 +17,16 @@ import (
 )
 
 // versions are the versions of the plugins' own API; their forms are equal in what is used here.
-var versions = []string{"credentialprovider.kubelet.k8s.io/v1", "credentialprovider.kubelet.k8s.io/v1beta1", "credentialprovider.kubelet.k8s.io/v1alpha1"}
+var versions = []string{"credentialprovider.kubelet.k8s.io/v1", "credentialprovider.kubelet.k8s.io/v1beta1",
+	"credentialprovider.kubelet.k8s.io/v1alpha1"}
 
 // configVersions are those of the configuration.
-var configVersions = []string{"kubelet.config.k8s.io/v1", "kubelet.config.k8s.io/v1beta1", "kubelet.config.k8s.io/v1alpha1"}
+var configVersions = []string{"kubelet.config.k8s.io/v1", "kubelet.config.k8s.io/v1beta1",
+	"kubelet.config.k8s.io/v1alpha1"}
 
-// Load reads the configuration, a file or a folder of files, and finds each program in dir. It returns an error for anything that
-// upstream's kubelet refuses, and for tokens of service accounts, which this kubelet does not give to plugins.
+// Load reads the configuration, a file or a folder of files, and finds each program in dir. It returns an error for
+// anything that upstream's kubelet refuses, and for tokens of service accounts, which this kubelet does not give to
+// plugins.
 func Load(path, dir string) (*Providers, error) {
 	files := []string{path}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -87,7 +91,8 @@ func parse(data []byte) ([]configv1.CredentialProvider, error) {
 		return nil, err
 	}
 	if c.Kind != "CredentialProviderConfig" || !slices.Contains(configVersions, c.APIVersion) {
-		return nil, fmt.Errorf("%s of %s is not a CredentialProviderConfig of %s", c.Kind, c.APIVersion, configVersions[0])
+		return nil, fmt.Errorf("%s of %s is not a CredentialProviderConfig of %s", c.Kind, c.APIVersion,
+			configVersions[0])
 	}
 
 	var errs []error
@@ -115,7 +120,9 @@ func mistakes(p configv1.CredentialProvider) (out []string) {
 	refuse(p.Name == "." || p.Name == "..", "name cannot be '.' or '..'")
 	refuse(len(p.MatchImages) == 0, "at least 1 item in matchImages is required")
 	refuse(p.DefaultCacheDuration == nil, "defaultCacheDuration is required")
-	refuse(p.DefaultCacheDuration != nil && p.DefaultCacheDuration.Duration < 0, "defaultCacheDuration must be greater than or equal to 0")
-	refuse(!slices.Contains(versions, p.APIVersion), fmt.Sprintf("apiVersion %q is not one of %s", p.APIVersion, strings.Join(versions, ", ")))
+	refuse(p.DefaultCacheDuration != nil && p.DefaultCacheDuration.Duration < 0,
+		"defaultCacheDuration must be greater than or equal to 0")
+	refuse(!slices.Contains(versions, p.APIVersion),
+		fmt.Sprintf("apiVersion %q is not one of %s", p.APIVersion, strings.Join(versions, ", ")))
 	return append(out, tokenMistakes(p)...)
 }

@@ -62,7 +62,8 @@ func plugin(how string) int {
 	if kinds := strings.Split(how, "/"); len(kinds) == 2 {
 		kind, life = kinds[0], kinds[1]
 	}
-	fmt.Printf(`{"kind":"CredentialProviderResponse","apiVersion":%q,"cacheKeyType":%q,"auth":{"registry.example.com":{"username":"u","password":%q}}`, q.APIVersion, kind, password)
+	fmt.Printf(
+		`{"kind":"CredentialProviderResponse","apiVersion":%q,"cacheKeyType":%q,"auth":{"registry.example.com":{"username":"u","password":%q}}`, q.APIVersion, kind, password)
 	if life != "" {
 		fmt.Printf(`,"cacheDuration":%q`, life)
 	}
@@ -81,8 +82,10 @@ func providersWith(t *testing.T, how, life, more string) (*Providers, string) {
 	t.Helper()
 	dir := t.TempDir()
 	asked := filepath.Join(dir, "asked")
-	text := fmt.Sprintf("kind: CredentialProviderConfig\napiVersion: kubelet.config.k8s.io/v1\nproviders:\n- name: %s\n  matchImages: [registry.example.com]\n  defaultCacheDuration: %s\n"+
-		"  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  args: [%q]\n  env: [{name: %s, value: %q}]\n%s", filepath.Base(os.Args[0]), life, asked, behaviour, how, more)
+	text := fmt.Sprintf(
+		"kind: CredentialProviderConfig\napiVersion: kubelet.config.k8s.io/v1\nproviders:\n- name: %s\n  matchImages: [registry.example.com]\n  defaultCacheDuration: %s\n"+
+			"  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  args: [%q]\n  env: [{name: %s, value: %q}]\n%s",
+		filepath.Base(os.Args[0]), life, asked, behaviour, how, more)
 	file := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -117,13 +120,18 @@ func TestPlugin(t *testing.T) {
 				full = "elsewhere.example.com/x"
 			}
 			secrets := p.Logins(t.Context(), full, Pod{Namespace: "n", Account: "default"})
-			good := len(secrets) == 1 && secrets[0].Account == nil && strings.Contains(string(secrets[0].Secret.Data[v1.DockerConfigJsonKey]), `"registry.example.com":{"username":"u","password":"p-`)
-			if want := strings.Contains(c.how, "Image") || strings.Contains(c.how, "Registry") || strings.Contains(c.how, "Global"); image != "-elsewhere" && good != want || image == "-elsewhere" && secrets != nil {
+			good := len(secrets) == 1 && secrets[0].Account == nil &&
+				strings.Contains(string(secrets[0].Secret.Data[v1.DockerConfigJsonKey]),
+					`"registry.example.com":{"username":"u","password":"p-`)
+			if want := strings.Contains(c.how, "Image") || strings.Contains(c.how, "Registry") ||
+				strings.Contains(c.how, "Global"); image != "-elsewhere" && good != want ||
+				image == "-elsewhere" && secrets != nil {
 				t.Errorf("%s, %s: %v", name, image, secrets)
 			}
 		}
 		data, err := os.ReadFile(file)
-		if got := strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(string(data), "registry.example.com/", ""), "\n", " ")); err != nil || got != c.asked {
+		if got := strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(string(data), "registry.example.com/", ""),
+			"\n", " ")); err != nil || got != c.asked {
 			t.Errorf("%s: asked for %q, want %q, %v", name, got, c.asked, err)
 		}
 	}
@@ -144,21 +152,28 @@ func TestExpired(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	const head = "kind: CredentialProviderConfig\napiVersion: kubelet.config.k8s.io/v1\nproviders:\n"
-	good := "- {name: p, matchImages: [a], defaultCacheDuration: 1m, apiVersion: credentialprovider.kubelet.k8s.io/v1}\n"
+	good :=
+		"- {name: p, matchImages: [a], defaultCacheDuration: 1m, apiVersion: credentialprovider.kubelet.k8s.io/v1}\n"
 	for text, want := range map[string]string{
 		head + good: "",
 		"kind: X\napiVersion: kubelet.config.k8s.io/v1\n": "X of kubelet.config.k8s.io/v1 is not a CredentialProviderConfig",
 		head: "at least 1 item in plugins is required",
 		head + strings.Replace(good, "name: p", `name: "a/b"`, 1): "name cannot contain path separators",
 		head + strings.Replace(good, "[a]", "[]", 1):              "at least 1 item in matchImages is required",
-		head + strings.Replace(good, "1m", "-1m", 1):              "defaultCacheDuration must be greater than or equal to 0",
-		head + strings.Replace(good, ".io/v1}", ".io/v9}", 1):     `apiVersion "credentialprovider.kubelet.k8s.io/v9" is not one of`,
-		head + strings.Replace(good, "name: p", "nam: p", 1):      "unknown field",
-		head + strings.Replace(good, "}", ", tokenAttributes: {serviceAccountTokenAudience: x, cacheType: Token, requireServiceAccount: true}}", 1): "",
-		head + strings.Replace(good, "}", ", tokenAttributes: {}}", 1):                                                                              "serviceAccountTokenAudience is required",
+		head + strings.Replace(good, "1m", "-1m",
+			1): "defaultCacheDuration must be greater than or equal to 0",
+		head + strings.Replace(good, ".io/v1}", ".io/v9}",
+			1): `apiVersion "credentialprovider.kubelet.k8s.io/v9" is not one of`,
+		head + strings.Replace(good, "name: p", "nam: p", 1): "unknown field",
+		head + strings.Replace(good, "}",
+			", tokenAttributes: {serviceAccountTokenAudience: x, cacheType: Token, requireServiceAccount: true}}",
+			1): "",
+		head + strings.Replace(good, "}", ", tokenAttributes: {}}",
+			1): "serviceAccountTokenAudience is required",
 		head + strings.Replace(good, "}", ", tokenAttributes: {serviceAccountTokenAudience: x, cacheType: Never}}", 1): `requireServiceAccount is required
 provider "p": tokenAttributes: cacheType "Never" is not one of [ServiceAccount Token]`,
-		head + strings.Replace(good, "o/v1}", "o/v1beta1, tokenAttributes: {}}", 1): "tokenAttributes is only supported for credentialprovider.kubelet.k8s.io/v1 API version",
+		head + strings.Replace(good, "o/v1}", "o/v1beta1, tokenAttributes: {}}",
+			1): "tokenAttributes is only supported for credentialprovider.kubelet.k8s.io/v1 API version",
 		head + strings.Replace(good, "}", ", tokenAttributes: {requireServiceAccount: false, requiredServiceAccountAnnotationKeys: [a, a], optionalServiceAccountAnnotationKeys: [a, ' ']}}", 1): `requireServiceAccount cannot be false when requiredServiceAccountAnnotationKeys is set
 provider "p": tokenAttributes: cacheType is required to be set when tokenAttributes is specified. Supported values are: [ServiceAccount Token]
 provider "p": tokenAttributes: annotation key "a" is there twice
@@ -176,7 +191,8 @@ provider "p": tokenAttributes: annotation key " "`,
 	if err := os.WriteFile(file, []byte(head+good+good), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir, dir); err == nil || !strings.Contains(err.Error(), "did not exist") || !strings.Contains(err.Error(), "provider p is there twice") {
+	if _, err := Load(dir, dir); err == nil || !strings.Contains(err.Error(), "did not exist") ||
+		!strings.Contains(err.Error(), "provider p is there twice") {
 		t.Errorf("a folder: %v", err)
 	}
 }

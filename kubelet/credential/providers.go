@@ -22,11 +22,12 @@ type Matcher func(pattern, image string) bool
 // Providers are the plugins of a node. Make them with Load. They are safe for concurrent use.
 type Providers struct {
 	list []*provider
-	// Matches is how images are matched with patterns; RegistryOf returns the registry of an image. Set both before the first use.
+	// Matches is how images are matched with patterns; RegistryOf returns the registry of an image. Set both before
+	// the first use.
 	Matches    Matcher
 	RegistryOf func(image string) string
-	// Accounts are asked about service accounts for plugins with tokenAttributes; nil for a kubelet without an API server, which does not
-	// ask such plugins for pods with an account. Set it before the first use.
+	// Accounts are asked about service accounts for plugins with tokenAttributes; nil for a kubelet without an API
+	// server, which does not ask such plugins for pods with an account. Set it before the first use.
 	Accounts accounts
 
 	mu      sync.Mutex
@@ -51,12 +52,13 @@ type flight struct {
 // Found are the logins that one plugin knows for an image, in the form of a pull secret.
 type Found struct {
 	Secret v1.Secret
-	// Account is the service account by whose token the plugin knows them; nil if it got none: then they are for all pods of the node.
+	// Account is the service account by whose token the plugin knows them; nil if it got none: then they are for all
+	// pods of the node.
 	Account *v1beta1.ImagePullServiceAccount
 }
 
-// Logins returns what plugins know for an image that a pod wants, in the order of the configuration. A plugin that fails is logged and knows
-// nothing.
+// Logins returns what plugins know for an image that a pod wants, in the order of the configuration. A plugin that
+// fails is logged and knows nothing.
 func (p *Providers) Logins(ctx context.Context, image string, pod Pod) []Found {
 	var out []Found
 	for _, one := range p.list {
@@ -72,7 +74,8 @@ func (p *Providers) Logins(ctx context.Context, image string, pod Pod) []Found {
 			auth, err = p.ask(ctx, one, q, pod)
 		}
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "A credential provider plugin gave no logins", "image", image, "pod", klog.KRef(pod.Namespace, pod.Name))
+			klog.FromContext(ctx).Error(err, "A credential provider plugin gave no logins", "image", image, "pod",
+				klog.KRef(pod.Namespace, pod.Name))
 		}
 		if len(auth) > 0 {
 			out = append(out, Found{secret(auth), q.account})
@@ -106,7 +109,8 @@ func secret(auth map[string]pluginv1.AuthConfig) v1.Secret {
 }
 
 // ask returns a plugin's answer: a kept one, that of a question under way, or a new one.
-func (p *Providers) ask(ctx context.Context, one *provider, q question, pod Pod) (map[string]pluginv1.AuthConfig, error) {
+func (p *Providers) ask(ctx context.Context, one *provider, q question, pod Pod) (map[string]pluginv1.AuthConfig,
+	error) {
 	p.mu.Lock()
 	if auth, ok := p.known(one, q, time.Now()); ok {
 		p.mu.Unlock()
@@ -137,7 +141,8 @@ func (p *Providers) ask(ctx context.Context, one *provider, q question, pod Pod)
 }
 
 // askNow runs a plugin, with a token if it gets one.
-func (p *Providers) askNow(ctx context.Context, one *provider, q question, pod Pod) (*pluginv1.CredentialProviderResponse, error) {
+func (p *Providers) askNow(ctx context.Context, one *provider, q question,
+	pod Pod) (*pluginv1.CredentialProviderResponse, error) {
 	if q.account != nil && q.token == "" {
 		var err error
 		if q.token, err = p.token(ctx, one, q.account, pod); err != nil {
@@ -145,12 +150,15 @@ func (p *Providers) askNow(ctx context.Context, one *provider, q question, pod P
 		}
 	}
 	said, err := one.run(ctx, q)
-	if err != nil || q.token == "" || one.config.TokenAttributes.CacheType == configv1.TokenServiceAccountTokenCacheType {
+	if err != nil || q.token == "" ||
+		one.config.TokenAttributes.CacheType == configv1.TokenServiceAccountTokenCacheType {
 		return said, err
 	}
 	for _, auth := range said.Auth { // it would be kept for pods with other tokens, and longer than it is good
 		if auth.Password == q.token {
-			return nil, fmt.Errorf("credential provider plugin %s returned the service account token as the password, which is only allowed with the cache type Token", one.config.Name)
+			return nil,
+				fmt.Errorf(
+					"credential provider plugin %s returned the service account token as the password, which is only allowed with the cache type Token", one.config.Name)
 		}
 	}
 	return said, nil
@@ -159,8 +167,10 @@ func (p *Providers) askNow(ctx context.Context, one *provider, q question, pod P
 // keys are where answers about an image may be: those for it, for its registry, and for all.
 func (p *Providers) keys(one *provider, q question) map[pluginv1.PluginCacheKeyType]string {
 	name := one.config.Name + "\x00"
-	return map[pluginv1.PluginCacheKeyType]string{pluginv1.ImagePluginCacheKeyType: name + "image\x00" + q.image + q.scope,
-		pluginv1.RegistryPluginCacheKeyType: name + "registry\x00" + p.RegistryOf(q.image) + q.scope, pluginv1.GlobalPluginCacheKeyType: name + "global" + q.scope}
+	return map[pluginv1.PluginCacheKeyType]string{pluginv1.ImagePluginCacheKeyType: name + "image\x00" +
+		q.image + q.scope,
+		pluginv1.RegistryPluginCacheKeyType: name + "registry\x00" + p.RegistryOf(q.image) + q.scope,
+		pluginv1.GlobalPluginCacheKeyType:   name + "global" + q.scope}
 }
 
 // known looks for an answer that is still good. The caller holds the lock.
@@ -181,7 +191,8 @@ func (p *Providers) keep(one *provider, q question, said *pluginv1.CredentialPro
 	if said.CacheDuration != nil {
 		life = said.CacheDuration.Duration
 	}
-	maps.DeleteFunc(p.cache, func(_ string, a answer) bool { return !now.Before(a.until) }) // those of tokens that have passed are never looked for
+	// those of tokens that have passed are never looked for
+	maps.DeleteFunc(p.cache, func(_ string, a answer) bool { return !now.Before(a.until) })
 	if life > 0 {
 		p.cache[p.keys(one, q)[said.CacheKeyType]] = answer{said.Auth, now.Add(life)}
 	}

@@ -23,10 +23,12 @@ type provider struct {
 	program string
 }
 
-// run asks the plugin for the logins of an image. The program, its arguments and its environment are the configuration's; what comes
-// from a pod, the name of the image and a token of its account, is on its input only, in JSON.
+// run asks the plugin for the logins of an image. The program, its arguments and its environment are the
+// configuration's; what comes from a pod, the name of the image and a token of its account, is on its input only, in
+// JSON.
 func (p *provider) run(ctx context.Context, q question) (*pluginv1.CredentialProviderResponse, error) {
-	question := pluginv1.CredentialProviderRequest{Image: q.image, ServiceAccountToken: q.token, ServiceAccountAnnotations: q.annotations}
+	question := pluginv1.CredentialProviderRequest{Image: q.image, ServiceAccountToken: q.token,
+		ServiceAccountAnnotations: q.annotations}
 	question.Kind, question.APIVersion = "CredentialProviderRequest", p.config.APIVersion
 	in, err := json.Marshal(question)
 	if err != nil {
@@ -43,7 +45,8 @@ func (p *provider) run(ctx context.Context, q question) (*pluginv1.CredentialPro
 		cmd.Env = append(cmd.Env, v.Name+"="+v.Value)
 	}
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("error execing credential provider plugin %s for image %s: %w: %s", p.config.Name, q.image, err, tail(said.Bytes()))
+		return nil, fmt.Errorf("error execing credential provider plugin %s for image %s: %w: %s", p.config.Name,
+			q.image, err, tail(said.Bytes()))
 	}
 
 	var answer pluginv1.CredentialProviderResponse
@@ -51,10 +54,14 @@ func (p *provider) run(ctx context.Context, q question) (*pluginv1.CredentialPro
 		return nil, fmt.Errorf("reading the answer of credential provider plugin %s: %w", p.config.Name, err)
 	}
 	if answer.Kind != "CredentialProviderResponse" || answer.APIVersion != p.config.APIVersion {
-		return nil, fmt.Errorf("credential provider plugin %s answers with %q of %q, want CredentialProviderResponse of %s", p.config.Name, answer.Kind, answer.APIVersion, p.config.APIVersion)
+		return nil,
+			fmt.Errorf("credential provider plugin %s answers with %q of %q, want CredentialProviderResponse of %s",
+				p.config.Name, answer.Kind, answer.APIVersion, p.config.APIVersion)
 	}
-	if !slices.Contains([]pluginv1.PluginCacheKeyType{pluginv1.ImagePluginCacheKeyType, pluginv1.RegistryPluginCacheKeyType, pluginv1.GlobalPluginCacheKeyType}, answer.CacheKeyType) {
-		return nil, fmt.Errorf("credential provider plugin did not return a valid cacheKeyType: %q", answer.CacheKeyType)
+	if !slices.Contains([]pluginv1.PluginCacheKeyType{pluginv1.ImagePluginCacheKeyType,
+		pluginv1.RegistryPluginCacheKeyType, pluginv1.GlobalPluginCacheKeyType}, answer.CacheKeyType) {
+		return nil, fmt.Errorf("credential provider plugin did not return a valid cacheKeyType: %q",
+			answer.CacheKeyType)
 	}
 	return &answer, nil
 }

@@ -1,4 +1,5 @@
-// Package csi speaks the Container Storage Interface with the storage drivers of the node. It is the only user of the CSI module.
+// Package csi speaks the Container Storage Interface with the storage drivers of the node. It is the only user of the
+// CSI module.
 //
 //	registration ──> Registry ──NodeGetInfo──> driver
 //	                    │ └──────────────────> CSINode, labels of the node

@@ -17,7 +17,8 @@ import (
 	"porthole.dev/porthole/kubelet/registration"
 )
 
-// Driver is the node service of one storage driver. It is safe for concurrent use. Each call ends after CallTimeout at the latest.
+// Driver is the node service of one storage driver. It is safe for concurrent use. Each call ends after CallTimeout at
+// the latest.
 type Driver struct {
 	name, endpoint string
 	conn           *grpc.ClientConn
@@ -29,7 +30,8 @@ type Driver struct {
 
 // Dial connects to the driver called name at a socket. It does not wait for the driver. measure may be nil.
 func Dial(name, socket string, measure func(driver, method, code string, took time.Duration)) (*Driver, error) {
-	call := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	call := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
 		ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 		defer cancel()
 		began := time.Now()
@@ -41,9 +43,11 @@ func Dial(name, socket string, measure func(driver, method, code string, took ti
 	}
 
 	// A driver that was away is tried again soon: pods wait for it.
-	again := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+	again := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+		MaxDelay: 2 * time.Second},
 		MinConnectTimeout: 5 * time.Second}
-	conn, err := registration.Dial(strings.TrimPrefix(socket, "unix://"), grpc.WithUnaryInterceptor(call), grpc.WithConnectParams(again))
+	conn, err := registration.Dial(strings.TrimPrefix(socket, "unix://"), grpc.WithUnaryInterceptor(call),
+		grpc.WithConnectParams(again))
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +74,8 @@ func (d *Driver) Info(ctx context.Context) (NodeInfo, error) {
 	if err != nil {
 		return NodeInfo{}, d.failure("NodeGetInfo", err)
 	}
-	return NodeInfo{NodeID: got.NodeId, MaxVolumes: got.MaxVolumesPerNode, Topology: got.GetAccessibleTopology().GetSegments()}, nil
+	return NodeInfo{NodeID: got.NodeId, MaxVolumes: got.MaxVolumesPerNode,
+		Topology: got.GetAccessibleTopology().GetSegments()}, nil
 }
 
 // Abilities asks the driver what it can do. The answer is kept: it stays the same as long as the driver is registered.
@@ -115,8 +120,9 @@ func (d *Driver) Stage(ctx context.Context, v Volume, staging string) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.node.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: v.ID, PublishContext: v.PublishContext, StagingTargetPath: staging,
-		VolumeCapability: capability(v.Access, can), Secrets: v.Secrets, VolumeContext: v.Context})
+	_, err = d.node.NodeStageVolume(ctx,
+		&csi.NodeStageVolumeRequest{VolumeId: v.ID, PublishContext: v.PublishContext, StagingTargetPath: staging,
+			VolumeCapability: capability(v.Access, can), Secrets: v.Secrets, VolumeContext: v.Context})
 	return d.failure("NodeStageVolume", err)
 }
 
@@ -126,14 +132,17 @@ func (d *Driver) Unstage(ctx context.Context, id, staging string) error {
 	return d.failure("NodeUnstageVolume", err)
 }
 
-// Publish makes a volume available to a pod. The folder above the target exists; the driver makes the target. It may be repeated.
+// Publish makes a volume available to a pod. The folder above the target exists; the driver makes the target. It may
+// be repeated.
 func (d *Driver) Publish(ctx context.Context, v Volume, at Target) error {
 	can, err := d.Abilities(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = d.node.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{VolumeId: v.ID, PublishContext: v.PublishContext, StagingTargetPath: at.Staging,
-		TargetPath: at.Path, VolumeCapability: capability(v.Access, can), Readonly: at.ReadOnly, Secrets: v.Secrets, VolumeContext: v.Context})
+	_, err = d.node.NodePublishVolume(ctx,
+		&csi.NodePublishVolumeRequest{VolumeId: v.ID, PublishContext: v.PublishContext, StagingTargetPath: at.Staging,
+			TargetPath: at.Path, VolumeCapability: capability(v.Access, can), Readonly: at.ReadOnly, Secrets: v.Secrets,
+			VolumeContext: v.Context})
 	return d.failure("NodePublishVolume", err)
 }
 
@@ -149,14 +158,17 @@ func (d *Driver) Expand(ctx context.Context, v Volume, g Growth) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.node.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{VolumeId: v.ID, VolumePath: g.Path, StagingTargetPath: g.Staging,
-		CapacityRange: &csi.CapacityRange{RequiredBytes: g.Bytes}, VolumeCapability: capability(v.Access, can), Secrets: v.Secrets})
+	_, err = d.node.NodeExpandVolume(ctx,
+		&csi.NodeExpandVolumeRequest{VolumeId: v.ID, VolumePath: g.Path, StagingTargetPath: g.Staging,
+			CapacityRange: &csi.CapacityRange{RequiredBytes: g.Bytes}, VolumeCapability: capability(v.Access, can),
+			Secrets: v.Secrets})
 	return d.failure("NodeExpandVolume", err)
 }
 
 // Stats measures a published volume.
 func (d *Driver) Stats(ctx context.Context, id string, at Target) (Stats, error) {
-	got, err := d.node.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: at.Path, StagingTargetPath: at.Staging})
+	got, err := d.node.NodeGetVolumeStats(ctx,
+		&csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: at.Path, StagingTargetPath: at.Staging})
 	if err != nil {
 		return Stats{}, d.failure("NodeGetVolumeStats", err)
 	}
@@ -178,17 +190,19 @@ func (d *Driver) Stats(ctx context.Context, id string, at Target) (Stats, error)
 
 // capability returns how a volume is used in CSI's words.
 func capability(a Access, can Abilities) *csi.VolumeCapability {
-	c := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessMode(a.Mode, can.SingleNodeModes)}}
+	c := &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessMode(a.Mode, can.SingleNodeModes)}}
 	if a.Block {
 		c.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
 		return c
 	}
-	c.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: a.FSType, MountFlags: a.MountFlags, VolumeMountGroup: a.Group}}
+	c.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: a.FSType,
+		MountFlags: a.MountFlags, VolumeMountGroup: a.Group}}
 	return c
 }
 
-// accessMode translates an access mode. Kubernetes' ReadWriteOnce is about nodes: several pods of one node may write. Drivers that do
-// not know this difference are told of one writer.
+// accessMode translates an access mode. Kubernetes' ReadWriteOnce is about nodes: several pods of one node may write.
+// Drivers that do not know this difference are told of one writer.
 func accessMode(m v1.PersistentVolumeAccessMode, singleNodeModes bool) csi.VolumeCapability_AccessMode_Mode {
 	switch {
 	case m == v1.ReadOnlyMany:
@@ -203,7 +217,8 @@ func accessMode(m v1.PersistentVolumeAccessMode, singleNodeModes bool) csi.Volum
 	return csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
 }
 
-// Infeasible reports whether the error of a call says that a repetition cannot help (the codes that upstream's expander names).
+// Infeasible reports whether the error of a call says that a repetition cannot help (the codes that upstream's
+// expander names).
 func Infeasible(err error) bool {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.OutOfRange, codes.NotFound:

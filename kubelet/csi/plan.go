@@ -18,9 +18,10 @@ const (
 	migratedAnnotation = "storage.alpha.kubernetes.io/migrated-plugins"
 )
 
-// migratedPlugins are the in-tree types whose volumes CSI drivers serve: those of k8s.io/csi-translation-lib, whose migration can no
-// longer be switched off in Kubernetes 1.36.
-var migratedPlugins = []string{"kubernetes.io/aws-ebs", "kubernetes.io/azure-disk", "kubernetes.io/azure-file", "kubernetes.io/cinder",
+// migratedPlugins are the in-tree types whose volumes CSI drivers serve: those of k8s.io/csi-translation-lib, whose
+// migration can no longer be switched off in Kubernetes 1.36.
+var migratedPlugins = []string{"kubernetes.io/aws-ebs", "kubernetes.io/azure-disk", "kubernetes.io/azure-file",
+	"kubernetes.io/cinder",
 	"kubernetes.io/gce-pd", "kubernetes.io/portworx-volume", "kubernetes.io/vsphere-volume"}
 
 // entry is what a CSINode says of one driver; gone takes it away.
@@ -34,17 +35,20 @@ func (e entry) String() string {
 	if e.gone {
 		return "remove driver " + e.driver
 	}
-	return fmt.Sprintf("driver %s: node %s, topology %v, at most %d volumes", e.driver, e.info.NodeID, slices.Sorted(maps.Keys(e.info.Topology)), e.info.MaxVolumes)
+	return fmt.Sprintf("driver %s: node %s, topology %v, at most %d volumes", e.driver, e.info.NodeID,
+		slices.Sorted(maps.Keys(e.info.Topology)), e.info.MaxVolumes)
 }
 
-// planCSINode returns the CSINode as it should be, given what the API has, and false if nothing is to be written. Entries of other
-// drivers stay: they may be those of drivers that have not come back yet after a restart. e without a driver changes annotations only.
+// planCSINode returns the CSINode as it should be, given what the API has, and false if nothing is to be written.
+// Entries of other drivers stay: they may be those of drivers that have not come back yet after a restart. e without a
+// driver changes annotations only.
 func planCSINode(have *storagev1.CSINode, e entry) (*storagev1.CSINode, bool) {
 	want := have.DeepCopy()
 	if want.Annotations == nil {
 		want.Annotations = map[string]string{}
 	}
-	want.Annotations[migratedAnnotation] = strings.Join(union(strings.Split(want.Annotations[migratedAnnotation], ","), migratedPlugins), ",")
+	want.Annotations[migratedAnnotation] = strings.Join(union(strings.Split(want.Annotations[migratedAnnotation], ","),
+		migratedPlugins), ",")
 
 	at := slices.IndexFunc(want.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == e.driver })
 	switch {
@@ -52,7 +56,8 @@ func planCSINode(have *storagev1.CSINode, e entry) (*storagev1.CSINode, bool) {
 	case e.gone && at >= 0:
 		want.Spec.Drivers = slices.Delete(want.Spec.Drivers, at, at+1)
 	case !e.gone:
-		one := storagev1.CSINodeDriver{Name: e.driver, NodeID: e.info.NodeID, TopologyKeys: slices.Sorted(maps.Keys(e.info.Topology))}
+		one := storagev1.CSINodeDriver{Name: e.driver, NodeID: e.info.NodeID,
+			TopologyKeys: slices.Sorted(maps.Keys(e.info.Topology))}
 		if most := int32(min(e.info.MaxVolumes, 1<<31-1)); most > 0 {
 			one.Allocatable = &storagev1.VolumeNodeResources{Count: &most}
 		}
@@ -78,9 +83,9 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// planNode returns the patch of the node's labels and annotation for a driver, nil if nothing is to be written. Labels of a driver that
-// is gone stay, as with upstream: volumes are placed by them. A topology label that has another value is an error: the value of a label
-// may not change under the volumes that are placed by it.
+// planNode returns the patch of the node's labels and annotation for a driver, nil if nothing is to be written. Labels
+// of a driver that is gone stay, as with upstream: volumes are placed by them. A topology label that has another value
+// is an error: the value of a label may not change under the volumes that are placed by it.
 func planNode(have *v1.Node, e entry) ([]byte, error) {
 	ids := map[string]string{}
 	if text := have.Annotations[nodeIDAnnotation]; text != "" {
@@ -96,7 +101,8 @@ func planNode(have *v1.Node, e entry) ([]byte, error) {
 		for key, value := range e.info.Topology {
 			old, there := have.Labels[key]
 			if there && old != value {
-				return nil, fmt.Errorf("driver %s says that this node's topology %s is %q, but the node's label is %q", e.driver, key, value, old)
+				return nil, fmt.Errorf("driver %s says that this node's topology %s is %q, but the node's label is %q",
+					e.driver, key, value, old)
 			}
 			if !there {
 				labels[key] = value

@@ -18,8 +18,8 @@ import (
 	"porthole.dev/porthole/kubelet/registration"
 )
 
-// Registry knows the storage drivers of the node, and tells the API about them. It is a registration.Handler. Make it with NewRegistry.
-// It is safe for concurrent use.
+// Registry knows the storage drivers of the node, and tells the API about them. It is a registration.Handler. Make it
+// with NewRegistry. It is safe for concurrent use.
 type Registry struct {
 	o Options
 
@@ -231,5 +231,7 @@ func (r *Registry) newCSINode(ctx context.Context) (*storagev1.CSINode, error) {
 		return nil, fmt.Errorf("reading the node for its CSINode: %w", err)
 	}
 	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: r.o.NodeName,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}}}, nil
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name,
+				UID: node.UID}}}},
+		nil
 }

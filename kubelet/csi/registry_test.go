@@ -88,11 +88,12 @@ func (a *nodeAPI) drivers() (names []string) {
 	return names
 }
 
-// A driver registers by its sockets, is in the CSINode with its bound and topology, comes back after a restart of either side without a
-// write, and is taken out when its socket is gone.
+// A driver registers by its sockets, is in the CSINode with its bound and topology, comes back after a restart of
+// either side without a write, and is taken out when its socket is gone.
 func TestDriverRegisters(t *testing.T) {
 	dir := t.TempDir()
-	api := &nodeAPI{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "u", Annotations: map[string]string{nodeIDAnnotation: `{"other":"id"}`}}}, conflicts: 2}
+	api := &nodeAPI{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "u",
+		Annotations: map[string]string{nodeIDAnnotation: `{"other":"id"}`}}}, conflicts: 2}
 	kubelet := func() (*Registry, func()) {
 		r := NewRegistry(Options{NodeName: "node", API: api})
 		ctx, cancel := context.WithCancel(context.Background())
@@ -101,7 +102,8 @@ func TestDriverRegisters(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() {
-			done <- registration.New(filepath.Join(dir, "reg"), map[string]registration.Handler{registration.CSIPlugin: r}).Run(ctx)
+			done <- registration.New(filepath.Join(dir, "reg"),
+				map[string]registration.Handler{registration.CSIPlugin: r}).Run(ctx)
 		}()
 		return r, func() {
 			cancel()
@@ -110,12 +112,14 @@ func TestDriverRegisters(t *testing.T) {
 			}
 		}
 	}
-	driver, err := storagedriver.New(storagedriver.Options{Name: "d.example.com", NodeID: "id-1", Dir: filepath.Join(dir, "d"), MaxVolumes: 7, Topology: map[string]string{"zone": "z1"}})
+	driver, err := storagedriver.New(storagedriver.Options{Name: "d.example.com", NodeID: "id-1",
+		Dir: filepath.Join(dir, "d"), MaxVolumes: 7, Topology: map[string]string{"zone": "z1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	serve := func() func() {
-		stop, err := driver.Serve(filepath.Join(dir, "csi.sock"), filepath.Join(dir, "reg", "d.example.com-reg.sock"), "")
+		stop, err := driver.Serve(filepath.Join(dir, "csi.sock"), filepath.Join(dir, "reg", "d.example.com-reg.sock"),
+			"")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +127,8 @@ func TestDriverRegisters(t *testing.T) {
 	}
 
 	r, stopKubelet := kubelet()
-	if api.csiNode == nil || !strings.Contains(api.csiNode.Annotations[migratedAnnotation], "kubernetes.io/aws-ebs,kubernetes.io/azure-disk") ||
+	if api.csiNode == nil || !strings.Contains(api.csiNode.Annotations[migratedAnnotation],
+		"kubernetes.io/aws-ebs,kubernetes.io/azure-disk") ||
 		len(api.csiNode.OwnerReferences) != 1 || api.csiNode.OwnerReferences[0].UID != "u" {
 		t.Errorf("CSINode without drivers: %+v", api.csiNode)
 	}
@@ -132,14 +137,17 @@ func TestDriverRegisters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if can, err := d.Abilities(context.Background()); err != nil || !can.Stage || !can.Stats || !can.Expand || can.MountGroup {
+	if can, err := d.Abilities(context.Background()); err != nil || !can.Stage || !can.Stats || !can.Expand ||
+		can.MountGroup {
 		t.Errorf("abilities %+v, %v", can, err)
 	}
 	one := api.csiNode.Spec.Drivers[0]
-	if one.NodeID != "id-1" || *one.Allocatable.Count != 7 || len(one.TopologyKeys) != 1 || one.TopologyKeys[0] != "zone" {
+	if one.NodeID != "id-1" || *one.Allocatable.Count != 7 || len(one.TopologyKeys) != 1 ||
+		one.TopologyKeys[0] != "zone" {
 		t.Errorf("in the CSINode: %+v", one)
 	}
-	if api.node.Labels["zone"] != "z1" || api.node.Annotations[nodeIDAnnotation] != `{"d.example.com":"id-1","other":"id"}` {
+	if api.node.Labels["zone"] != "z1" ||
+		api.node.Annotations[nodeIDAnnotation] != `{"d.example.com":"id-1","other":"id"}` {
 		t.Errorf("node has labels %v, annotations %v", api.node.Labels, api.node.Annotations)
 	}
 
@@ -174,7 +182,8 @@ func TestRefused(t *testing.T) {
 		want string
 	}{
 		{registration.Plugin{Name: "d", Versions: []string{"0.3", "2.0.0"}}, "none of which is 1.x"},
-		{registration.Plugin{Name: "d", Endpoint: "/nothing/here", Versions: []string{"1.0.0"}}, "NodeGetInfo of CSI driver d"},
+		{registration.Plugin{Name: "d", Endpoint: "/nothing/here", Versions: []string{"1.0.0"}},
+			"NodeGetInfo of CSI driver d"},
 	} {
 		if err := r.Register(context.Background(), c.p); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.p, err, c.want)
@@ -187,11 +196,14 @@ func TestPlanNode(t *testing.T) {
 		return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": label}}}
 	}
 	e := entry{driver: "d", info: NodeInfo{NodeID: "i", Topology: map[string]string{"zone": "a"}}}
-	if _, err := planNode(node("b"), e); err == nil || !strings.Contains(err.Error(), `topology zone is "a", but the node's label is "b"`) {
+	if _, err := planNode(node("b"), e); err == nil ||
+		!strings.Contains(err.Error(), `topology zone is "a", but the node's label is "b"`) {
 		t.Errorf("another value of a topology label: %v", err)
 	}
 	got, err := planNode(node("a"), e)
-	if want := `{"metadata":{"annotations":{"csi.volume.kubernetes.io/nodeid":"{\"d\":\"i\"}"},"labels":{}}}`; err != nil || string(got) != want {
+	if want :=
+		`{"metadata":{"annotations":{"csi.volume.kubernetes.io/nodeid":"{\"d\":\"i\"}"},"labels":{}}}`; err != nil ||
+		string(got) != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 	e.gone = true

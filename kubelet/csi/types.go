@@ -71,7 +71,8 @@ type Condition struct {
 	Message  string
 }
 
-// NodeAPI is what a Registry writes about the node; internal/kube implements it. An object that does not exist is a NotFound error.
+// NodeAPI is what a Registry writes about the node; internal/kube implements it. An object that does not exist is a
+// NotFound error.
 type NodeAPI interface {
 	CSINode(ctx context.Context) (*storagev1.CSINode, error)
 	CreateCSINode(ctx context.Context, n *storagev1.CSINode) (*storagev1.CSINode, error)

@@ -33,8 +33,8 @@ type Mount struct {
 // Node is a device of the node seen in the container. Permissions has letters of r, w and m.
 type Node struct{ HostPath, ContainerPath, Permissions string }
 
-// Prepare tells the plugins that a container is about to start and returns what it gets. A container whose devices are not known, since
-// the checkpoint was lost, gets devices now.
+// Prepare tells the plugins that a container is about to start and returns what it gets. A container whose devices are
+// not known, since the checkpoint was lost, gets devices now.
 func (m *Manager) Prepare(ctx context.Context, p *v1.Pod, c *v1.Container) (Container, error) {
 	var answers []*api.ContainerAllocateResponse
 	for _, name := range slices.Sorted(maps.Keys(c.Resources.Limits)) {
@@ -67,7 +67,8 @@ func (m *Manager) Prepare(ctx context.Context, p *v1.Pod, c *v1.Container) (Cont
 	return merge(answers), nil
 }
 
-// prestart tells the plugin of a resource. One that is gone at the moment cannot be told: the container has its devices.
+// prestart tells the plugin of a resource. One that is gone at the moment cannot be told: the container has its
+// devices.
 func (m *Manager) prestart(ctx context.Context, resource string, c claim) error {
 	m.mu.Lock()
 	at := m.plugins[resource]
@@ -85,8 +86,8 @@ func (m *Manager) prestart(ctx context.Context, resource string, c claim) error 
 	return nil
 }
 
-// merge makes one of the answers of several plugins. Of what two of them give under one name, the first counts, and a path that is
-// mounted twice with different sources is the first one's; both are as upstream.
+// merge makes one of the answers of several plugins. Of what two of them give under one name, the first counts, and a
+// path that is mounted twice with different sources is the first one's; both are as upstream.
 func merge(answers []*api.ContainerAllocateResponse) Container {
 	var out Container
 	env, mounts, nodes := map[string]bool{}, map[string]bool{}, map[string]bool{}

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Health returns the devices of each container of a pod with their health, as the pod's status shows it. A device that its plugin no longer
-// lists counts as healthy, as with upstream: nothing says that it is not.
+// Health returns the devices of each container of a pod with their health, as the pod's status shows it. A device that
+// its plugin no longer lists counts as healthy, as with upstream: nothing says that it is not.
 func (m *Manager) Health(uid types.UID) map[string][]v1.ResourceStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -33,7 +33,8 @@ func (t *table) health(uid types.UID) map[string][]v1.ResourceStatus {
 	return out
 }
 
-// WithHealth adds the health of devices to the statuses of a pod's containers. Init containers have none, as with upstream.
+// WithHealth adds the health of devices to the statuses of a pod's containers. Init containers have none, as with
+// upstream.
 func WithHealth(statuses []v1.ContainerStatus, health map[string][]v1.ResourceStatus) []v1.ContainerStatus {
 	if len(health) == 0 {
 		return statuses

@@ -19,10 +19,14 @@ func TestHealth(t *testing.T) {
 		change func()
 		want   string
 	}{
-		{func() {}, "map[c:[{example.com/gpu [{a Healthy <nil>} {b Healthy <nil>}]} {example.com/nic [{x Healthy <nil>}]}]]"},
-		{func() { table.list(gpu, devices("a b!")) }, "map[c:[{example.com/gpu [{a Healthy <nil>} {b Unhealthy <nil>}]} {example.com/nic [{x Healthy <nil>}]}]]"},
-		{func() { table.lose(gpu, time.Now()) }, "map[c:[{example.com/gpu [{a Unhealthy <nil>} {b Unhealthy <nil>}]} {example.com/nic [{x Healthy <nil>}]}]]"},
-		{func() { table.list(gpu, devices("b")) }, "map[c:[{example.com/gpu [{a Healthy <nil>} {b Healthy <nil>}]} {example.com/nic [{x Healthy <nil>}]}]]"},
+		{func() {},
+			"map[c:[{example.com/gpu [{a Healthy <nil>} {b Healthy <nil>}]} {example.com/nic [{x Healthy <nil>}]}]]"},
+		{func() { table.list(gpu, devices("a b!")) },
+			"map[c:[{example.com/gpu [{a Healthy <nil>} {b Unhealthy <nil>}]} {example.com/nic [{x Healthy <nil>}]}]]"},
+		{func() { table.lose(gpu, time.Now()) },
+			"map[c:[{example.com/gpu [{a Unhealthy <nil>} {b Unhealthy <nil>}]} {example.com/nic [{x Healthy <nil>}]}]]"},
+		{func() { table.list(gpu, devices("b")) },
+			"map[c:[{example.com/gpu [{a Healthy <nil>} {b Healthy <nil>}]} {example.com/nic [{x Healthy <nil>}]}]]"},
 	} {
 		step.change()
 		if got := fmt.Sprint(table.health("p")); got != step.want {
@@ -32,7 +36,8 @@ func TestHealth(t *testing.T) {
 
 	was := []v1.ContainerStatus{{Name: "c"}, {Name: "other"}}
 	got := WithHealth(was, table.health("p"))
-	if len(got[0].AllocatedResourcesStatus) != 2 || got[1].AllocatedResourcesStatus != nil || was[0].AllocatedResourcesStatus != nil {
+	if len(got[0].AllocatedResourcesStatus) != 2 || got[1].AllocatedResourcesStatus != nil ||
+		was[0].AllocatedResourcesStatus != nil {
 		t.Errorf("%+v of %+v", got, was)
 	}
 }

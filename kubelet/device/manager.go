@@ -23,13 +23,15 @@ import (
 type Options struct {
 	// Dir is where the sockets and the checkpoint are. Device plugins expect it at /var/lib/kubelet/device-plugins.
 	Dir string
-	// Alive returns whether a pod still has its place on the node, and whether all pods that have one are known. Required.
+	// Alive returns whether a pod still has its place on the node, and whether all pods that have one are known.
+	// Required.
 	Alive func(types.UID) (alive, complete bool)
 	// Meter counts registrations and calls; nil counts nothing.
 	Meter *meter.Meter
 	// Nodes are the NUMA nodes of the machine.
 	Nodes []int
-	// Changed is called when the node's devices have changed, with the pods that have devices of the resource. It must not block.
+	// Changed is called when the node's devices have changed, with the pods that have devices of the resource. It must
+	// not block.
 	Changed func(pods []types.UID)
 }
 
@@ -49,10 +51,11 @@ type Manager struct {
 // checkpointName is upstream's name of the file in Dir.
 const checkpointName = "kubelet_internal_checkpoint"
 
-// New returns a Manager that knows what an earlier kubelet wrote down. It serves nobody until Run. The error says why that cannot be
-// read; the Manager then knows of no claims, as upstream's.
+// New returns a Manager that knows what an earlier kubelet wrote down. It serves nobody until Run. The error says why
+// that cannot be read; the Manager then knows of no claims, as upstream's.
 func New(o Options) (*Manager, error) {
-	m := &Manager{o: o, began: time.Now(), table: newTable(), plugins: map[string]*plugin{}, turns: map[string]chan struct{}{}, news: make(chan struct{})}
+	m := &Manager{o: o, began: time.Now(), table: newTable(), plugins: map[string]*plugin{},
+		turns: map[string]chan struct{}{}, news: make(chan struct{})}
 	return m, m.recall()
 }
 
@@ -63,8 +66,8 @@ func (m *Manager) Amounts() Amounts {
 	return m.table.amounts(time.Now())
 }
 
-// Raised returns what pods can have of the node for a pod that has its devices: as much of each resource as containers hold of it,
-// although some of the devices may have become unhealthy since.
+// Raised returns what pods can have of the node for a pod that has its devices: as much of each resource as containers
+// hold of it, although some of the devices may have become unhealthy since.
 func (m *Manager) Raised(uid types.UID, allocatable v1.ResourceList) v1.ResourceList {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +101,8 @@ func (m *Manager) serves(resource string) bool {
 	if m.table.kinds[resource] != nil {
 		return true
 	}
-	return slices.ContainsFunc(slices.Collect(maps.Keys(m.table.claims)), func(k key) bool { return k.resource == resource })
+	return slices.ContainsFunc(slices.Collect(maps.Keys(m.table.claims)),
+		func(k key) bool { return k.resource == resource })
 }
 
 // allocate meets one want. fresh reports whether it made a claim.
@@ -135,7 +139,8 @@ func (m *Manager) allocate(ctx context.Context, w want) (fresh bool, err error) 
 	return true, nil
 }
 
-// turn waits until nobody else chooses devices of a resource, so that a plugin that hangs delays only who wants its devices.
+// turn waits until nobody else chooses devices of a resource, so that a plugin that hangs delays only who wants its
+// devices.
 func (m *Manager) turn(ctx context.Context, resource string) (end func(), err error) {
 	m.mu.Lock()
 	c := m.turns[resource]
@@ -153,8 +158,8 @@ func (m *Manager) turn(ctx context.Context, resource string) (end func(), err er
 	}
 }
 
-// sweep ends the claims of pods that have no place on the node any more, which an earlier kubelet may have left. The caller holds the
-// lock.
+// sweep ends the claims of pods that have no place on the node any more, which an earlier kubelet may have left. The
+// caller holds the lock.
 func (m *Manager) sweep() {
 	for _, k := range m.table.keys("") {
 		if alive, complete := m.o.Alive(k.pod); complete && !alive {
@@ -163,8 +168,8 @@ func (m *Manager) sweep() {
 	}
 }
 
-// startWait is how long after the start a pod waits for the plugin of a resource that an earlier kubelet knew. Upstream does not wait,
-// and refuses pods whose plugin registers a moment later (kubernetes#109595).
+// startWait is how long after the start a pod waits for the plugin of a resource that an earlier kubelet knew.
+// Upstream does not wait, and refuses pods whose plugin registers a moment later (kubernetes#109595).
 const startWait = 10 * time.Second
 
 // awaitPlugin waits for the first list of a plugin after a start.
@@ -199,7 +204,8 @@ func (m *Manager) listed(ctx context.Context, from *plugin, devices []Device) {
 	pods := m.podsWith(from.resource)
 	m.mu.Unlock()
 
-	klog.FromContext(ctx).V(2).Info("A device plugin lists its devices", "resource", from.resource, "devices", len(devices))
+	klog.FromContext(ctx).V(2).
+		Info("A device plugin lists its devices", "resource", from.resource, "devices", len(devices))
 	_ = m.save(ctx)
 	m.o.Changed(pods)
 }
@@ -243,8 +249,8 @@ func (m *Manager) join(p *plugin) {
 	m.plugins[p.resource] = p
 }
 
-// empty removes what is in the folder but the checkpoint: plugins see by the removal of their sockets that the kubelet has started, and
-// register again.
+// empty removes what is in the folder but the checkpoint: plugins see by the removal of their sockets that the kubelet
+// has started, and register again.
 func (m *Manager) empty() error {
 	entries, err := os.ReadDir(m.o.Dir)
 	if err != nil {

@@ -42,7 +42,8 @@ func start(t *testing.T, dir string) *world {
 	t.Helper()
 	w := &world{dir: dir, gone: map[types.UID]bool{}}
 	var err error
-	w.Manager, err = New(Options{Dir: dir, Changed: func([]types.UID) {}, Alive: func(uid types.UID) (bool, bool) { return !w.gone[uid], true }})
+	w.Manager, err = New(Options{Dir: dir, Changed: func([]types.UID) {},
+		Alive: func(uid types.UID) (bool, bool) { return !w.gone[uid], true }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,8 @@ func start(t *testing.T, dir string) *world {
 		done <- nil
 	}
 	t.Cleanup(w.stop)
-	wait.NoError(t, 10*time.Second, "the kubelet's socket", func() error { _, err := os.Stat(filepath.Join(dir, socketName)); return err })
+	wait.NoError(t, 10*time.Second, "the kubelet's socket",
+		func() error { _, err := os.Stat(filepath.Join(dir, socketName)); return err })
 	return w
 }
 
@@ -90,11 +92,14 @@ func (w *world) env(t *testing.T, p *v1.Pod, container string) string {
 	return ""
 }
 
-// TestLife: a plugin registers, its devices are given, a restart of the kubelet forgets nothing, and what is lost is told.
+// TestLife: a plugin registers, its devices are given, a restart of the kubelet forgets nothing, and what is lost is
+// told.
 func TestLife(t *testing.T) {
 	dir := t.TempDir()
 	w := start(t, dir)
-	f := serve(t, dir, "gpu.sock", &deviceplugin.Plugin{Options: api.DevicePluginOptions{PreStartRequired: true, GetPreferredAllocationAvailable: true}})
+	f := serve(t, dir, "gpu.sock",
+		&deviceplugin.Plugin{Options: api.DevicePluginOptions{PreStartRequired: true,
+			GetPreferredAllocationAvailable: true}})
 	f.List("a@0 b@1 c d")
 	w.has(t, 4, 4)
 
@@ -114,7 +119,8 @@ func TestLife(t *testing.T) {
 	}
 
 	third := asking("third", "app", 3)
-	if err := w.Allocate(t.Context(), third); err == nil || !strings.Contains(err.Error(), "Requested: 3, Available: 2") {
+	if err := w.Allocate(t.Context(), third); err == nil ||
+		!strings.Contains(err.Error(), "Requested: 3, Available: 2") {
 		t.Errorf("too many: %v", err)
 	}
 
@@ -150,9 +156,10 @@ func TestFaults(t *testing.T) {
 	dir := t.TempDir()
 	w := start(t, dir)
 	answer := func([]string) error { return nil }
-	f := serve(t, dir, "gpu.sock", &deviceplugin.Plugin{Answer: func(ids []string) (*api.ContainerAllocateResponse, error) {
-		return &api.ContainerAllocateResponse{}, answer(ids)
-	}})
+	f := serve(t, dir, "gpu.sock",
+		&deviceplugin.Plugin{Answer: func(ids []string) (*api.ContainerAllocateResponse, error) {
+			return &api.ContainerAllocateResponse{}, answer(ids)
+		}})
 	f.List("a b")
 	w.has(t, 2, 2)
 
@@ -162,7 +169,8 @@ func TestFaults(t *testing.T) {
 		}
 		return nil
 	}
-	if err := w.Allocate(t.Context(), asking("one", "x", 1, "y", 1)); err == nil || !strings.Contains(err.Error(), "broken") {
+	if err := w.Allocate(t.Context(), asking("one", "x", 1, "y", 1)); err == nil ||
+		!strings.Contains(err.Error(), "broken") {
 		t.Errorf("a plugin that fails: %v", err)
 	}
 	answer = func([]string) error { return nil }
@@ -196,7 +204,9 @@ func TestFaults(t *testing.T) {
 		t.Error(err)
 	}
 
-	if err := deviceplugin.Register(t.Context(), dir, &api.RegisterRequest{Version: "v0", ResourceName: gpu, Endpoint: "x"}); err == nil || !strings.Contains(err.Error(), "v0") {
+	if err := deviceplugin.Register(t.Context(), dir,
+		&api.RegisterRequest{Version: "v0", ResourceName: gpu, Endpoint: "x"}); err == nil ||
+		!strings.Contains(err.Error(), "v0") {
 		t.Errorf("another version: %v", err)
 	}
 }

@@ -11,7 +11,8 @@ import (
 // placed reports whether it is known of a resource to which NUMA nodes its devices are near.
 func (t *table) placed(name string) bool {
 	k := t.kinds[name]
-	return k != nil && slices.ContainsFunc(slices.Collect(maps.Values(k.devices)), func(d Device) bool { return len(d.Nodes) > 0 })
+	return k != nil && slices.ContainsFunc(slices.Collect(maps.Values(k.devices)),
+		func(d Device) bool { return len(d.Nodes) > 0 })
 }
 
 // mask returns the NUMA nodes of a device.
@@ -25,7 +26,8 @@ func (d Device) mask() numa.Mask {
 	return out
 }
 
-// hints returns from which of the machine's nodes a want can be met. A want without a container is that of a pod as a whole.
+// hints returns from which of the machine's nodes a want can be met. A want without a container is that of a pod as a
+// whole.
 func (t *table) hints(w want, machine []int) []numa.Hint {
 	devices := t.kinds[w.resource].devices
 	free, reuse := map[string]bool{}, w.reuse
@@ -85,8 +87,8 @@ func count(ids func(func(string) bool), in func(string) bool) (n int) {
 	return n
 }
 
-// byNearness splits free devices into those of the wanted nodes, and all others in the order in which they are taken: those of other nodes,
-// then those of no node. Devices of nodes with fewer free ones come first.
+// byNearness splits free devices into those of the wanted nodes, and all others in the order in which they are taken:
+// those of other nodes, then those of no node. Devices of nodes with fewer free ones come first.
 func (t *table) byNearness(name string, free []string, near numa.Mask) (aligned, rest []string) {
 	if near == 0 || !t.placed(name) {
 		return nil, free

@@ -42,7 +42,8 @@ func TestHints(t *testing.T) {
 		{name: "a node without devices counts not", listed: "a@1 b@1", number: 2, want: "[1]+"},
 		{name: "it has one", listed: "a@0 b@1", have: "b", number: 1, want: "[1]+ [0 1]"},
 		{name: "it has another number", listed: "a@0 b@1", have: "b", number: 2, want: "[]"},
-		{name: "an init container had one", listed: "a@0 b@1 c@1", others: "a b", reuse: "b", number: 2, want: "[1]+ [0 1]"},
+		{name: "an init container had one", listed: "a@0 b@1 c@1", others: "a b", reuse: "b", number: 2,
+			want: "[1]+ [0 1]"},
 		{name: "a node that the machine does not have", listed: "a@5", number: 1, want: "[]"},
 	} {
 		table := newTable()
@@ -54,7 +55,8 @@ func TestHints(t *testing.T) {
 		}
 
 		var got []string
-		for _, h := range table.hints(want{key: key{"p", "c", gpu}, number: c.number, reuse: strings.Fields(c.reuse)}, []int{0, 1}) {
+		for _, h := range table.hints(want{key: key{"p", "c", gpu}, number: c.number, reuse: strings.Fields(c.reuse)},
+			[]int{0, 1}) {
 			text := fmt.Sprint(h.Nodes.Nodes())
 			if h.Preferred {
 				text += "+"

@@ -29,7 +29,8 @@ type pick struct {
 func (t *table) choose(w want) (p pick, done bool, err error) {
 	have, claimed := t.claims[w.key]
 	if claimed && len(have.devices) != w.number {
-		return p, false, fmt.Errorf("pod %q container %q changed request for resource %q from %d to %d", w.pod, w.container, w.resource, len(have.devices), w.number)
+		return p, false, fmt.Errorf("pod %q container %q changed request for resource %q from %d to %d", w.pod,
+			w.container, w.resource, len(have.devices), w.number)
 	}
 
 	healthy, registered := t.healthy(w.resource)
@@ -41,7 +42,8 @@ func (t *table) choose(w want) (p pick, done bool, err error) {
 	}
 	for _, d := range have.devices {
 		if !slices.Contains(healthy, d.ID) {
-			return p, false, fmt.Errorf("previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s", w.resource)
+			return p, false, fmt.Errorf(
+				"previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s", w.resource)
 		}
 	}
 	if claimed || w.number == 0 {
@@ -67,7 +69,8 @@ func (t *table) choose(w want) (p pick, done bool, err error) {
 		}
 	}
 	if len(free) < p.left {
-		return p, false, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", w.resource, p.left, len(free))
+		return p, false, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d",
+			w.resource, p.left, len(free))
 	}
 	p.fill(t.byNearness(w.resource, free, w.near))
 	return p, false, nil
@@ -82,8 +85,8 @@ func (p *pick) fill(aligned, rest []string) {
 	p.sure, p.left, p.pool = append(p.sure, aligned...), p.left-len(aligned), rest
 }
 
-// settle completes a pick: first what the plugin prefers, then what is left of the pool. What is preferred and not in the pool does not
-// count.
+// settle completes a pick: first what the plugin prefers, then what is left of the pool. What is preferred and not in
+// the pool does not count.
 func (p pick) settle(preferred []string) []string {
 	out := slices.Clone(p.sure)
 	for _, list := range [][]string{preferred, p.pool} {

@@ -53,12 +53,18 @@ func TestChoose(t *testing.T) {
 		"it has them":                          {listed: "a b", have: "b", number: 1, want: "has them"},
 		"it asks for none":                     {listed: "a b", number: 0, want: "has them"},
 		"unhealthy ones are not given":         {listed: "a! b", number: 1, want: "b"},
-		"too few":                              {listed: "a b! c", others: "a", number: 2, want: "requested number of devices unavailable for example.com/gpu. Requested: 2, Available: 1"},
-		"none healthy":                         {listed: "a! b!", number: 1, want: "no healthy devices present; cannot allocate unhealthy devices example.com/gpu"},
-		"its own became unhealthy":             {listed: "a! b", have: "a", number: 1, want: "previously allocated devices are no longer healthy; cannot allocate unhealthy devices example.com/gpu"},
-		"its own is gone":                      {listed: "b", have: "a", number: 1, want: "previously allocated devices are no longer healthy"},
-		"another number than before":           {listed: "a b", have: "a", number: 2, want: `pod "p" container "c" changed request for resource "example.com/gpu" from 1 to 2`},
-		"no plugin ever":                       {listed: "-", number: 1, want: "cannot allocate unregistered device example.com/gpu"},
+		"too few": {listed: "a b! c", others: "a", number: 2,
+			want: "requested number of devices unavailable for example.com/gpu. Requested: 2, Available: 1"},
+		"none healthy": {listed: "a! b!", number: 1,
+			want: "no healthy devices present; cannot allocate unhealthy devices example.com/gpu"},
+		"its own became unhealthy": {listed: "a! b", have: "a", number: 1,
+			want: "previously allocated devices are no longer healthy; cannot allocate unhealthy devices example.com/gpu"},
+		"its own is gone": {listed: "b", have: "a", number: 1,
+			want: "previously allocated devices are no longer healthy"},
+		"another number than before": {listed: "a b", have: "a", number: 2,
+			want: `pod "p" container "c" changed request for resource "example.com/gpu" from 1 to 2`},
+		"no plugin ever": {listed: "-", number: 1,
+			want: "cannot allocate unregistered device example.com/gpu"},
 	} {
 		table := newTable()
 		if c.listed != "-" {
@@ -116,7 +122,8 @@ func TestAmounts(t *testing.T) {
 // TestLends: init containers lend their devices, sidecars do not.
 func TestLends(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
-	p := &v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{{Name: "init"}, {Name: "side", RestartPolicy: &always}}, Containers: []v1.Container{{Name: "app"}}}}
+	p := &v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{{Name: "init"},
+		{Name: "side", RestartPolicy: &always}}, Containers: []v1.Container{{Name: "app"}}}}
 	var got []string
 	for _, c := range containersOf(p) {
 		got = append(got, fmt.Sprint(c.Name, lends(p, c)))
@@ -129,10 +136,15 @@ func TestLends(t *testing.T) {
 // TestMerge: of what several plugins give under one name the first counts.
 func TestMerge(t *testing.T) {
 	got := merge([]*api.ContainerAllocateResponse{
-		{Envs: map[string]string{"B": "1", "A": "1"}, Mounts: []*api.Mount{{HostPath: "/h", ContainerPath: "/c", ReadOnly: true}},
-			Devices: []*api.DeviceSpec{{HostPath: "/dev/x", ContainerPath: "/dev/x", Permissions: "rw"}}, Annotations: map[string]string{"k": "1"}, CdiDevices: []*api.CDIDevice{{Name: "v/c=1"}}},
-		{Envs: map[string]string{"B": "2", "C": "2"}, Mounts: []*api.Mount{{HostPath: "/i", ContainerPath: "/c"}, {HostPath: "/j", ContainerPath: "/d"}},
-			Devices: []*api.DeviceSpec{{HostPath: "/dev/y", ContainerPath: "/dev/x", Permissions: "r"}}, Annotations: map[string]string{"k": "2", "l": "2"}, CdiDevices: []*api.CDIDevice{{Name: "v/c=1"}, {Name: "v/c=2"}}},
+		{Envs: map[string]string{"B": "1", "A": "1"},
+			Mounts:      []*api.Mount{{HostPath: "/h", ContainerPath: "/c", ReadOnly: true}},
+			Devices:     []*api.DeviceSpec{{HostPath: "/dev/x", ContainerPath: "/dev/x", Permissions: "rw"}},
+			Annotations: map[string]string{"k": "1"}, CdiDevices: []*api.CDIDevice{{Name: "v/c=1"}}},
+		{Envs: map[string]string{"B": "2", "C": "2"},
+			Mounts:      []*api.Mount{{HostPath: "/i", ContainerPath: "/c"}, {HostPath: "/j", ContainerPath: "/d"}},
+			Devices:     []*api.DeviceSpec{{HostPath: "/dev/y", ContainerPath: "/dev/x", Permissions: "r"}},
+			Annotations: map[string]string{"k": "2", "l": "2"},
+			CdiDevices:  []*api.CDIDevice{{Name: "v/c=1"}, {Name: "v/c=2"}}},
 	})
 	want := "{[{A 1} {B 1} {C 2}] [{/h /c true} {/j /d false}] [{/dev/x /dev/x rw}] map[k:1 l:2] [v/c=1 v/c=2]}"
 	if text := fmt.Sprint(got); text != want {
@@ -142,8 +154,9 @@ func TestMerge(t *testing.T) {
 
 func TestCheckRegistration(t *testing.T) {
 	for name, c := range map[string]struct{ version, resource, endpoint, want string }{
-		"good":                 {"v1beta1", gpu, "gpu.sock", ""},
-		"another version":      {"v1alpha", gpu, "gpu.sock", `requested API version "v1alpha" is not supported by kubelet`},
+		"good": {"v1beta1", gpu, "gpu.sock", ""},
+		"another version": {"v1alpha", gpu, "gpu.sock",
+			`requested API version "v1alpha" is not supported by kubelet`},
 		"no domain":            {"v1beta1", "gpu", "gpu.sock", `the ResourceName "gpu" is invalid`},
 		"Kubernetes' own":      {"v1beta1", "kubernetes.io/gpu", "gpu.sock", "is invalid"},
 		"below Kubernetes'":    {"v1beta1", "a.kubernetes.io/gpu", "gpu.sock", "is invalid"},
@@ -152,7 +165,8 @@ func TestCheckRegistration(t *testing.T) {
 		"outside the folder":   {"v1beta1", gpu, "../gpu.sock", "is not a file in the folder"},
 		"a path from the root": {"v1beta1", gpu, "/run/gpu.sock", "is not a file in the folder"},
 	} {
-		err := checkRegistration(&api.RegisterRequest{Version: c.version, ResourceName: c.resource, Endpoint: c.endpoint})
+		err := checkRegistration(&api.RegisterRequest{Version: c.version, ResourceName: c.resource,
+			Endpoint: c.endpoint})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -164,7 +178,9 @@ func asking(uid string, containers ...any) *v1.Pod {
 	p := &v1.Pod{}
 	p.UID = types.UID(uid)
 	for i := 0; i < len(containers); i += 2 {
-		c := v1.Container{Name: containers[i].(string), Resources: v1.ResourceRequirements{Limits: v1.ResourceList{gpu: *resource.NewQuantity(int64(containers[i+1].(int)), resource.DecimalSI)}}}
+		c := v1.Container{Name: containers[i].(string),
+			Resources: v1.ResourceRequirements{
+				Limits: v1.ResourceList{gpu: *resource.NewQuantity(int64(containers[i+1].(int)), resource.DecimalSI)}}}
 		if strings.HasPrefix(c.Name, "init") {
 			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
 		} else {

@@ -80,20 +80,23 @@ func devicesFrom(answer *api.ListAndWatchResponse) []Device {
 	return out
 }
 
-// preferred asks the plugin which devices of a pool it would take, if it wants to be asked and there is a choice. A plugin that does
-// not answer has no opinion.
+// preferred asks the plugin which devices of a pool it would take, if it wants to be asked and there is a choice. A
+// plugin that does not answer has no opinion.
 func (p *plugin) preferred(ctx context.Context, choice pick) []string {
 	if !p.options.GetGetPreferredAllocationAvailable() || choice.left == 0 || choice.left == len(choice.pool) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
 	defer cancel()
-	answer, err := p.client.GetPreferredAllocation(ctx, &api.PreferredAllocationRequest{ContainerRequests: []*api.ContainerPreferredAllocationRequest{{
-		AvailableDeviceIDs: append(append([]string{}, choice.sure...), choice.pool...), MustIncludeDeviceIDs: choice.sure,
-		AllocationSize: int32(choice.left + len(choice.sure))}}})
+	answer, err := p.client.GetPreferredAllocation(ctx,
+		&api.PreferredAllocationRequest{ContainerRequests: []*api.ContainerPreferredAllocationRequest{{
+			AvailableDeviceIDs:   append(append([]string{}, choice.sure...), choice.pool...),
+			MustIncludeDeviceIDs: choice.sure,
+			AllocationSize:       int32(choice.left + len(choice.sure))}}})
 	if err != nil || len(answer.GetContainerResponses()) == 0 {
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "A device plugin does not say which devices it prefers", "resource", p.resource)
+			klog.FromContext(ctx).Error(err, "A device plugin does not say which devices it prefers", "resource",
+				p.resource)
 		}
 		return nil
 	}
@@ -107,7 +110,8 @@ var errNoAnswer = errors.New("no containers return in allocation response")
 func (p *plugin) allocate(ctx context.Context, ids []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
 	defer cancel()
-	answer, err := p.client.Allocate(ctx, &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids}}})
+	answer, err := p.client.Allocate(ctx,
+		&api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids}}})
 	if err != nil {
 		return nil, err
 	}

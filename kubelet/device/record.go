@@ -79,7 +79,9 @@ func (t *table) record() (entries []checkpoint.PodDevicesEntry, registered map[s
 				ids[n] = append(ids[n], d.ID)
 			}
 		}
-		entries = append(entries, checkpoint.PodDevicesEntry{PodUID: string(k.pod), ContainerName: k.container, ResourceName: k.resource, DeviceIDs: ids, AllocResp: c.answer})
+		entries = append(entries,
+			checkpoint.PodDevicesEntry{PodUID: string(k.pod), ContainerName: k.container, ResourceName: k.resource,
+				DeviceIDs: ids, AllocResp: c.answer})
 	}
 	for _, name := range t.names() {
 		ids, _ := t.healthy(name)

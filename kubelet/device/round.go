@@ -23,8 +23,8 @@ type Round struct {
 // Begin begins to give a pod devices.
 func (m *Manager) Begin(p *v1.Pod) *Round { return &Round{m: m, pod: p, lent: map[string][]string{}} }
 
-// Allocate gives the containers of a pod the devices that they ask for, from anywhere. It writes them down before it returns. A pod that
-// has its devices keeps them. After an error the pod has none that it did not have before.
+// Allocate gives the containers of a pod the devices that they ask for, from anywhere. It writes them down before it
+// returns. A pod that has its devices keeps them. After an error the pod has none that it did not have before.
 func (m *Manager) Allocate(ctx context.Context, p *v1.Pod) error {
 	r := m.Begin(p)
 	for _, c := range containersOf(p) {
@@ -67,7 +67,8 @@ func (r *Round) Allocate(ctx context.Context, c *v1.Container, near numa.Hint) e
 		if !m.serves(resource) || byDRA(r.pod, c.Name, resource) {
 			continue
 		}
-		w := want{key: key{r.pod.UID, c.Name, resource}, number: int(q.Value()), reuse: r.lent[resource], near: near.Nodes}
+		w := want{key: key{r.pod.UID, c.Name, resource}, number: int(q.Value()), reuse: r.lent[resource],
+			near: near.Nodes}
 		fresh, err := m.allocate(ctx, w)
 		if err != nil {
 			return err
@@ -91,8 +92,8 @@ func (r *Round) Allocate(ctx context.Context, c *v1.Container, near numa.Hint) e
 	return nil
 }
 
-// Hints returns, for each resource whose devices are near to NUMA nodes, from which nodes a container can have its devices; the pod as a
-// whole for nil.
+// Hints returns, for each resource whose devices are near to NUMA nodes, from which nodes a container can have its
+// devices; the pod as a whole for nil.
 func (r *Round) Hints(c *v1.Container) [][]numa.Hint {
 	limits, container := resources.PodLimits(r.pod, resources.PodResourcesOptions{ExcludeOverhead: true}), ""
 	if c != nil {
@@ -105,7 +106,8 @@ func (r *Round) Hints(c *v1.Container) [][]numa.Hint {
 	var out [][]numa.Hint
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		q := limits[name]
-		if m.table.kinds[string(name)] == nil || !m.table.placed(string(name)) || c != nil && byDRA(r.pod, container, string(name)) {
+		if m.table.kinds[string(name)] == nil || !m.table.placed(string(name)) ||
+			c != nil && byDRA(r.pod, container, string(name)) {
 			continue
 		}
 		w := want{key: key{r.pod.UID, container, string(name)}, number: int(q.Value())}

@@ -22,7 +22,8 @@ import (
 // socketName is where plugins find the kubelet, in the folder of plugins.
 const socketName = "kubelet.sock"
 
-// Run takes registrations until ctx ends, and returns when all that follows plugins has ended too. It returns an error if it cannot listen.
+// Run takes registrations until ctx ends, and returns when all that follows plugins has ended too. It returns an error
+// if it cannot listen.
 func (m *Manager) Run(ctx context.Context) error {
 	if err := os.MkdirAll(m.o.Dir, 0o750); err != nil {
 		return fmt.Errorf("making the folder of device plugins: %w", err)
@@ -66,7 +67,8 @@ func (r *registration) Register(ctx context.Context, q *api.RegisterRequest) (*a
 	}
 	p, err := connect(ctx, q.ResourceName, filepath.Join(r.m.o.Dir, q.Endpoint))
 	if err != nil {
-		klog.FromContext(r.ctx).Error(err, "A device plugin that has registered cannot be reached", "resource", q.ResourceName)
+		klog.FromContext(r.ctx).Error(err, "A device plugin that has registered cannot be reached", "resource",
+			q.ResourceName)
 		return &api.Empty{}, err
 	}
 	klog.FromContext(r.ctx).Info("A device plugin has registered", "resource", q.ResourceName, "endpoint", q.Endpoint)
@@ -80,7 +82,8 @@ func (r *registration) Register(ctx context.Context, q *api.RegisterRequest) (*a
 func checkRegistration(q *api.RegisterRequest) error {
 	switch {
 	case !slices.Contains(api.SupportedVersions[:], q.Version):
-		return fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q", q.Version, api.SupportedVersions)
+		return fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q", q.Version,
+			api.SupportedVersions)
 	case !extended(q.ResourceName):
 		return fmt.Errorf("the ResourceName %q is invalid", q.ResourceName)
 	case !filepath.IsLocal(q.Endpoint):
@@ -89,10 +92,12 @@ func checkRegistration(q *api.RegisterRequest) error {
 	return nil
 }
 
-// extended reports whether a name can be that of an extended resource: qualified by a domain that is not Kubernetes' own.
+// extended reports whether a name can be that of an extended resource: qualified by a domain that is not Kubernetes'
+// own.
 func extended(name string) bool {
 	domain, _, qualified := strings.Cut(name, "/")
-	if !qualified || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasPrefix(name, v1.DefaultResourceRequestsPrefix) {
+	if !qualified || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") ||
+		strings.HasPrefix(name, v1.DefaultResourceRequestsPrefix) {
 		return false
 	}
 	return len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+name)) == 0

@@ -51,7 +51,8 @@ type table struct {
 
 func newTable() *table { return &table{kinds: map[string]*kind{}, claims: map[key]claim{}} }
 
-// healthy returns the ids of the healthy devices of a resource, in order. registered is false for a resource that no plugin ever had.
+// healthy returns the ids of the healthy devices of a resource, in order. registered is false for a resource that no
+// plugin ever had.
 func (t *table) healthy(name string) (ids []string, registered bool) {
 	k := t.kinds[name]
 	if k == nil {
@@ -111,7 +112,8 @@ func (t *table) keys(pod types.UID) []key {
 		}
 	}
 	slices.SortFunc(out, func(a, b key) int {
-		return cmp.Or(strings.Compare(string(a.pod), string(b.pod)), strings.Compare(a.container, b.container), strings.Compare(a.resource, b.resource))
+		return cmp.Or(strings.Compare(string(a.pod), string(b.pod)), strings.Compare(a.container, b.container),
+			strings.Compare(a.resource, b.resource))
 	})
 	return out
 }
@@ -127,7 +129,8 @@ func (t *table) release(pod types.UID) bool {
 
 // Amounts are the node's resources that plugins give it.
 type Amounts struct {
-	// Capacity counts all devices, Allocatable the healthy ones. A resource whose plugin has been gone for long has zero of both.
+	// Capacity counts all devices, Allocatable the healthy ones. A resource whose plugin has been gone for long has
+	// zero of both.
 	Capacity, Allocatable v1.ResourceList
 }
 

@@ -1,4 +1,5 @@
-// Package dns works out the resolver settings and the host name of a pod. It is pure: the node's settings are arguments.
+// Package dns works out the resolver settings and the host name of a pod. It is pure: the node's settings are
+// arguments.
 package dns
 
 import (
@@ -20,8 +21,8 @@ type Cluster struct {
 	Host Config
 }
 
-// NoResolver returns the settings for a node without a resolver: the pod's loopback address and no search domain, as upstream's
-// kubelet does. It has one server for each of nodeIPs, of the same address family.
+// NoResolver returns the settings for a node without a resolver: the pod's loopback address and no search domain, as
+// upstream's kubelet does. It has one server for each of nodeIPs, of the same address family.
 func NoResolver(nodeIPs []string) Config {
 	c := Config{Searches: []string{"."}}
 	for _, ip := range nodeIPs {
@@ -44,8 +45,8 @@ const (
 	maxSearchChars = 2048
 )
 
-// ForPod returns the pod's resolver settings. If they had to be cut or changed, it also returns the reason and message of a
-// warning event.
+// ForPod returns the pod's resolver settings. If they had to be cut or changed, it also returns the reason and message
+// of a warning event.
 func ForPod(p *v1.Pod, c Cluster) (cfg Config, reason, message string) {
 	policy := p.Spec.DNSPolicy
 	switch {
@@ -57,7 +58,8 @@ func ForPod(p *v1.Pod, c Cluster) (cfg Config, reason, message string) {
 
 	if policy == v1.DNSClusterFirst && len(c.Servers) == 0 {
 		reason = "MissingClusterDNS"
-		message = fmt.Sprintf("pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to \"Default\" policy.",
+		message = fmt.Sprintf(
+			"pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to \"Default\" policy.",
 			p.Name+"_"+p.Namespace+"("+string(p.UID)+")", v1.DNSClusterFirst)
 		policy = v1.DNSDefault
 	}
@@ -132,13 +134,15 @@ func lastOptions(options []string) []string {
 	return out
 }
 
-// limit cuts the servers and search domains of cfg down to what the resolvers in containers read, and returns the message of the
-// event about it; "" if nothing was cut. If both are too many, the message is about the search domains only.
+// limit cuts the servers and search domains of cfg down to what the resolvers in containers read, and returns the
+// message of the event about it; "" if nothing was cut. If both are too many, the message is about the search domains
+// only.
 func limit(cfg *Config) string {
 	var text string
 	if len(cfg.Servers) > maxServers {
 		cfg.Servers = cfg.Servers[:maxServers]
-		text = "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + strings.Join(cfg.Servers, " ")
+		text = "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " +
+			strings.Join(cfg.Servers, " ")
 	}
 	cut := false
 	if len(cfg.Searches) > maxSearches {
@@ -148,7 +152,8 @@ func limit(cfg *Config) string {
 		cfg.Searches, cut = cfg.Searches[:len(cfg.Searches)-1], true
 	}
 	if cut {
-		text = "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + strings.Join(cfg.Searches, " ")
+		text = "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " +
+			strings.Join(cfg.Searches, " ")
 	}
 	return text
 }

@@ -22,15 +22,16 @@ type Name struct {
 	Kernel string
 }
 
-// NameOf works out the name of a pod. A pod on the host's network sees the node's name. An error means that the pod's spec
-// is not valid; it has upstream's words.
+// NameOf works out the name of a pod. A pod on the host's network sees the node's name. An error means that the pod's
+// spec is not valid; it has upstream's words.
 func NameOf(p *v1.Pod, nodeName, clusterDomain string) (Name, error) {
 	n := Name{Host: p.Name}
 	switch {
 	case p.Spec.HostnameOverride != nil:
 		n.Host = *p.Spec.HostnameOverride
 		if bad := validation.IsDNS1123Subdomain(n.Host); len(bad) > 0 {
-			return n, fmt.Errorf("pod HostnameOverride %q is not a valid DNS subdomain: %s", n.Host, strings.Join(bad, ";"))
+			return n, fmt.Errorf("pod HostnameOverride %q is not a valid DNS subdomain: %s", n.Host,
+				strings.Join(bad, ";"))
 		}
 	case p.Spec.Hostname != "":
 		n.Host = p.Spec.Hostname
@@ -46,7 +47,8 @@ func NameOf(p *v1.Pod, nodeName, clusterDomain string) (Name, error) {
 	}
 	if p.Spec.Subdomain != "" && p.Spec.HostnameOverride == nil {
 		if bad := validation.IsDNS1123Label(p.Spec.Subdomain); len(bad) > 0 {
-			return n, fmt.Errorf("pod Subdomain %q is not a valid DNS label: %s", p.Spec.Subdomain, strings.Join(bad, ";"))
+			return n, fmt.Errorf("pod Subdomain %q is not a valid DNS label: %s", p.Spec.Subdomain,
+				strings.Join(bad, ";"))
 		}
 		n.Domain = p.Spec.Subdomain + "." + p.Namespace + ".svc." + clusterDomain
 	}
@@ -60,8 +62,10 @@ func NameOf(p *v1.Pod, nodeName, clusterDomain string) (Name, error) {
 	if n.Domain != "" && p.Spec.SetHostnameAsFQDN != nil && *p.Spec.SetHostnameAsFQDN {
 		n.Kernel = n.Host + "." + n.Domain
 		if len(n.Kernel) > maxKernel {
-			return n, fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",
-				n.Kernel, maxKernel, len(n.Kernel))
+			return n,
+				fmt.Errorf(
+					"failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",
+					n.Kernel, maxKernel, len(n.Kernel))
 		}
 	}
 	return n, nil

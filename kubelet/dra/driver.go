@@ -28,7 +28,8 @@ type driver struct {
 
 // dial makes the connection, without waiting for the driver, and begins to follow the health of its devices.
 func (d *driver) dial(ctx context.Context) (err error) {
-	measure := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	measure := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		began := time.Now()
@@ -36,7 +37,8 @@ func (d *driver) dial(ctx context.Context) (err error) {
 		d.of.m.o.Meter.ClaimCall(d.name, method, status.Code(err).String(), time.Since(began))
 		return err
 	}
-	d.conn, err = registration.Dial(strings.TrimPrefix(d.endpoint, "unix://"), grpc.WithUnaryInterceptor(measure), grpc.WithStatsHandler(connectionWatch{d}))
+	d.conn, err = registration.Dial(strings.TrimPrefix(d.endpoint, "unix://"), grpc.WithUnaryInterceptor(measure),
+		grpc.WithStatsHandler(connectionWatch{d}))
 	if err != nil {
 		return err
 	}
@@ -54,16 +56,19 @@ func (d *driver) close() {
 	_ = d.conn.Close()
 }
 
-func (d *driver) prepare(ctx context.Context, r *api.NodePrepareResourcesRequest) (*api.NodePrepareResourcesResponse, error) {
+func (d *driver) prepare(ctx context.Context, r *api.NodePrepareResourcesRequest) (*api.NodePrepareResourcesResponse,
+	error) {
 	if d.service == beta.DRAPluginService {
 		return beta.V1Beta1ClientWrapper{DRAPluginClient: beta.NewDRAPluginClient(d.conn)}.NodePrepareResources(ctx, r)
 	}
 	return api.NewDRAPluginClient(d.conn).NodePrepareResources(ctx, r)
 }
 
-func (d *driver) unprepare(ctx context.Context, r *api.NodeUnprepareResourcesRequest) (*api.NodeUnprepareResourcesResponse, error) {
+func (d *driver) unprepare(ctx context.Context,
+	r *api.NodeUnprepareResourcesRequest) (*api.NodeUnprepareResourcesResponse, error) {
 	if d.service == beta.DRAPluginService {
-		return beta.V1Beta1ClientWrapper{DRAPluginClient: beta.NewDRAPluginClient(d.conn)}.NodeUnprepareResources(ctx, r)
+		return beta.V1Beta1ClientWrapper{DRAPluginClient: beta.NewDRAPluginClient(d.conn)}.NodeUnprepareResources(ctx,
+			r)
 	}
 	return api.NewDRAPluginClient(d.conn).NodeUnprepareResources(ctx, r)
 }

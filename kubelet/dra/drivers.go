@@ -21,14 +21,15 @@ import (
 // services are the versions of a driver's service that this kubelet speaks.
 var services = []string{api.DRAPluginService, beta.DRAPluginService}
 
-// Drivers keeps the DRA drivers that have registered with this kubelet. It implements registration.Handler, and is safe for concurrent use.
+// Drivers keeps the DRA drivers that have registered with this kubelet. It implements registration.Handler, and is
+// safe for concurrent use.
 //
 //	absent ──Register──> registered ◄──connection ends, comes──► away
 //	   ▲                     │                                    │
 //	   └─────Deregister──────┴────────────────────────────────────┘
 //
-// A driver may be registered from several sockets, as while it is replaced by a newer version. One of which no instance is connected for
-// wipeDelay offers no devices any more: its ResourceSlices are deleted.
+// A driver may be registered from several sockets, as while it is replaced by a newer version. One of which no
+// instance is connected for wipeDelay offers no devices any more: its ResourceSlices are deleted.
 type Drivers struct {
 	m *Manager
 
@@ -43,8 +44,8 @@ func newDrivers(m *Manager) *Drivers {
 	return &Drivers{m: m, byName: map[string][]*driver{}, wipes: map[string]context.CancelFunc{}}
 }
 
-// begin deletes the node's ResourceSlices once, in the background: no driver has registered with this kubelet yet, and one that does offers its
-// devices again.
+// begin deletes the node's ResourceSlices once, in the background: no driver has registered with this kubelet yet, and
+// one that does offers its devices again.
 func (r *Drivers) begin(ctx context.Context) {
 	r.mu.Lock()
 	r.ctx = ctx
@@ -69,7 +70,8 @@ func (r *Drivers) end() {
 
 var wipeBackoff = retry.Backoff{First: time.Second, Max: 5 * time.Minute}
 
-// wipe deletes the ResourceSlices of a driver on this node, of all drivers for "". It tries until it succeeds or ctx ends.
+// wipe deletes the ResourceSlices of a driver on this node, of all drivers for "". It tries until it succeeds or ctx
+// ends.
 func (r *Drivers) wipe(ctx context.Context, driver string) {
 	for failures := 1; ; failures++ {
 		err := r.m.o.API.DeleteResourceSlices(ctx, driver)
@@ -78,7 +80,8 @@ func (r *Drivers) wipe(ctx context.Context, driver string) {
 			return
 		}
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Deleting the node's ResourceSlices failed", "driver", driver, "failures", failures)
+			klog.FromContext(ctx).Error(err, "Deleting the node's ResourceSlices failed", "driver", driver, "failures",
+				failures)
 		}
 		if !wakeup.Pause(ctx, wipeBackoff.Wait(failures)) {
 			return
@@ -90,7 +93,8 @@ func (r *Drivers) wipe(ctx context.Context, driver string) {
 func (r *Drivers) Register(ctx context.Context, p registration.Plugin) error {
 	at := slices.IndexFunc(p.Versions, func(v string) bool { return slices.Contains(services, v) })
 	if at < 0 {
-		return fmt.Errorf("invalid supported gRPC versions of DRA driver plugin %s at endpoint %s: none of services supported by the plugin (%q) are supported by the kubelet (%q)",
+		return fmt.Errorf(
+			"invalid supported gRPC versions of DRA driver plugin %s at endpoint %s: none of services supported by the plugin (%q) are supported by the kubelet (%q)",
 			p.Name, p.Endpoint, p.Versions, services)
 	}
 	d := &driver{name: p.Name, endpoint: p.Endpoint, service: p.Versions[at], of: r}
@@ -164,8 +168,8 @@ func (r *Drivers) set(d *driver, connected bool) {
 	r.look(d.name)
 }
 
-// look sees to it that the ResourceSlices of a driver that cannot be used are deleted in time, and those of another are not. The caller holds
-// r.mu.
+// look sees to it that the ResourceSlices of a driver that cannot be used are deleted in time, and those of another
+// are not. The caller holds r.mu.
 func (r *Drivers) look(name string) {
 	usable := slices.ContainsFunc(r.byName[name], func(d *driver) bool { return d.connected })
 	stop := r.wipes[name]

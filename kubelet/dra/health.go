@@ -42,7 +42,8 @@ func (h health) of(d Device, now time.Time) condition {
 	return c
 }
 
-// take takes in a driver's list, and returns the devices of which it says something new. What it does not list stays until its time is over.
+// take takes in a driver's list, and returns the devices of which it says something new. What it does not list stays
+// until its time is over.
 func (h health) take(driver string, list []*api.DeviceHealth, now time.Time) map[poolDevice]bool {
 	if h[driver] == nil {
 		h[driver] = map[poolDevice]condition{}
@@ -82,14 +83,16 @@ func conditionOf(d *api.DeviceHealth, now time.Time) condition {
 	return c
 }
 
-// followHealth takes in what the driver says of its devices until ctx ends. A driver that does not know the question is not asked again.
+// followHealth takes in what the driver says of its devices until ctx ends. A driver that does not know the question
+// is not asked again.
 func (d *driver) followHealth(ctx context.Context) {
 	for {
 		err := d.readHealth(ctx)
 		if ctx.Err() != nil || status.Code(err) == codes.Unimplemented {
 			return
 		}
-		klog.FromContext(ctx).V(4).Info("The health of a driver's devices is not told", "driver", d.name, "cause", err.Error())
+		klog.FromContext(ctx).V(4).
+			Info("The health of a driver's devices is not told", "driver", d.name, "cause", err.Error())
 		if !wakeup.Pause(ctx, healthAgain) {
 			return
 		}
@@ -156,8 +159,8 @@ func (m *Manager) Health(p *v1.Pod) map[string][]v1.ResourceStatus {
 	return out
 }
 
-// healthOf returns the health of the devices of a share. A device is known by its first CDI name; one of that name is shown once. The caller
-// holds m.mu.
+// healthOf returns the health of the devices of a share. A device is known by its first CDI name; one of that name is
+// shown once. The caller holds m.mu.
 func (m *Manager) healthOf(s share, now time.Time) v1.ResourceStatus {
 	out := v1.ResourceStatus{Name: v1.ResourceName(s.title)}
 	seen := map[v1.ResourceID]bool{}

@@ -22,8 +22,8 @@ type Manager struct {
 	o       Options
 	drivers *Drivers
 
-	// Alive reports whether a pod has its place on the node, and whether all pods that have one are known. Changed is told the pods whose
-	// devices are of another health. Both are set before Run.
+	// Alive reports whether a pod has its place on the node, and whether all pods that have one are known. Changed is
+	// told the pods whose devices are of another health. Both are set before Run.
 	Alive   func(types.UID) (alive, complete bool)
 	Changed func([]types.UID)
 
@@ -52,7 +52,8 @@ func New(o Options) (*Manager, error) {
 // Drivers takes in the drivers of the node.
 func (m *Manager) Drivers() *Drivers { return m.drivers }
 
-// Run undoes the preparation of claims whose pods are gone, and deletes the ResourceSlices of drivers that stay away, until ctx ends.
+// Run undoes the preparation of claims whose pods are gone, and deletes the ResourceSlices of drivers that stay away,
+// until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
 	m.drivers.begin(ctx)
 	defer m.drivers.end()
@@ -67,8 +68,8 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// sweep undoes the preparation of claims whose pods are gone: they ended while no kubelet ran. It returns false if it is not known of all pods whether
-// they are.
+// sweep undoes the preparation of claims whose pods are gone: they ended while no kubelet ran. It returns false if it
+// is not known of all pods whether they are.
 func (m *Manager) sweep(ctx context.Context) (complete bool) {
 	m.mu.Lock()
 	pods := m.table.pods()
@@ -88,7 +89,8 @@ func (m *Manager) sweep(ctx context.Context) (complete bool) {
 	return true
 }
 
-// Prepare has the claims of a pod prepared before its containers are made. It may be called again; claims that are prepared are left alone.
+// Prepare has the claims of a pod prepared before its containers are made. It may be called again; claims that are
+// prepared are left alone.
 func (m *Manager) Prepare(ctx context.Context, p *v1.Pod) error {
 	began := time.Now()
 	err := m.prepare(ctx, p)
@@ -142,8 +144,8 @@ type wanted struct {
 	drivers []string
 }
 
-// read reads the claims of a pod, and checks that the pod may use each and that each driver is there. It changes nothing, so that a pod that
-// fails here can be deleted although a driver never comes.
+// read reads the claims of a pod, and checks that the pod may use each and that each driver is there. It changes
+// nothing, so that a pod that fails here can be deleted although a driver never comes.
 func (m *Manager) read(ctx context.Context, p *v1.Pod, refs []reference) (map[claimKey]wanted, error) {
 	out := map[claimKey]wanted{}
 	for _, ref := range refs {
@@ -233,7 +235,8 @@ func (m *Manager) callPrepare(ctx context.Context, driver string, keys []claimKe
 	for i, key := range keys {
 		var devices []Device
 		for _, x := range answer.Claims[asked[i].Uid].GetDevices() {
-			devices = append(devices, Device{driver, x.PoolName, x.DeviceName, (*types.UID)(x.ShareId), x.RequestNames, x.CdiDeviceIds})
+			devices = append(devices,
+				Device{driver, x.PoolName, x.DeviceName, (*types.UID)(x.ShareId), x.RequestNames, x.CdiDeviceIds})
 		}
 		m.table[key].drivers[driver] = devices
 	}
@@ -258,8 +261,8 @@ func checkAnswer[A interface{ GetError() string }](call string, asked []*api.Cla
 	return nil
 }
 
-// Unprepare undoes the preparation of the claims of a pod that has ended. It needs nothing but the table: pod and claims may be gone. It may
-// be called again, and succeeds for a pod that has none.
+// Unprepare undoes the preparation of the claims of a pod that has ended. It needs nothing but the table: pod and
+// claims may be gone. It may be called again, and succeeds for a pod that has none.
 func (m *Manager) Unprepare(ctx context.Context, uid types.UID) error {
 	began := time.Now()
 	err := m.unprepare(ctx, uid)
@@ -320,7 +323,9 @@ func (m *Manager) CDI(p *v1.Pod, c *v1.Container) ([]string, error) {
 	for _, s := range shares {
 		devices, known := m.table.devices(s)
 		if !known {
-			return nil, fmt.Errorf("unable to get claim info for ResourceClaim %s in namespace %s: nobody has prepared it", s.key.name, s.key.namespace)
+			return nil,
+				fmt.Errorf("unable to get claim info for ResourceClaim %s in namespace %s: nobody has prepared it",
+					s.key.name, s.key.namespace)
 		}
 		for _, d := range devices {
 			for _, name := range d.CDI {

@@ -83,7 +83,8 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{t: t, dir: t.TempDir(), api: &claimsAPI{claims: map[string]*resourcev1.ResourceClaim{}}, alive: map[types.UID]bool{}}
+	b := &bench{t: t, dir: t.TempDir(), api: &claimsAPI{claims: map[string]*resourcev1.ResourceClaim{}},
+		alive: map[types.UID]bool{}}
 	b.start()
 	return b
 }
@@ -110,7 +111,8 @@ func (b *bench) serve(name string) *claimdriver.Driver {
 		b.calls = append(b.calls, name+" "+call)
 	}}
 	d.Devices = func(c *api.Claim) []*api.Device {
-		return []*api.Device{{PoolName: "p", DeviceName: c.Name, RequestNames: []string{"r"}, CdiDeviceIds: []string{name + "/dev=" + c.Name}}}
+		return []*api.Device{{PoolName: "p", DeviceName: c.Name, RequestNames: []string{"r"},
+			CdiDeviceIds: []string{name + "/dev=" + c.Name}}}
 	}
 	if err := d.Serve(b.dir); err != nil {
 		b.t.Fatal(err)
@@ -126,7 +128,8 @@ func (b *bench) register(d *claimdriver.Driver) {
 	if d.Beta {
 		versions = versions[2:]
 	}
-	p := registration.Plugin{Type: registration.DRAPlugin, Name: d.Name, Endpoint: claimdriver.Socket(b.dir, d.Name), Versions: versions}
+	p := registration.Plugin{Type: registration.DRAPlugin, Name: d.Name, Endpoint: claimdriver.Socket(b.dir, d.Name),
+		Versions: versions}
 	if err := b.Drivers().Register(b.t.Context(), p); err != nil {
 		b.t.Fatal(err)
 	}
@@ -159,8 +162,8 @@ func (b *bench) cdi(p *v1.Pod) string {
 	return strings.Join(names, " ")
 }
 
-// TestClaimsOfPods: claims are prepared once, also for several pods and by two drivers of either version, and given back after the last pod,
-// although a kubelet started in between and the claims are gone.
+// TestClaimsOfPods: claims are prepared once, also for several pods and by two drivers of either version, and given
+// back after the last pod, although a kubelet started in between and the claims are gone.
 func TestClaimsOfPods(t *testing.T) {
 	b := newBench(t)
 	b.serve("new")
@@ -207,7 +210,8 @@ func TestClaimsOfPods(t *testing.T) {
 	b.fails("again", b.Unprepare(t.Context(), "2"), "")
 	b.fails("of a pod without claims", b.Unprepare(t.Context(), "3"), "")
 	b.expect("nothing is left")
-	if got, want := b.cdi(second), "unable to get claim info for ResourceClaim x in namespace ns"; !strings.HasPrefix(got, want) {
+	if got, want := b.cdi(second),
+		"unable to get claim info for ResourceClaim x in namespace ns"; !strings.HasPrefix(got, want) {
 		t.Errorf("after that the second pod gets %s", got)
 	}
 	b.drivers.end()
@@ -228,7 +232,8 @@ func (b *bench) serveAgain(names ...string) {
 func TestClaimFails(t *testing.T) {
 	b := newBench(t)
 	p := uses(podWith("1", "a=x"), "a")
-	b.fails("no claim", b.Prepare(t.Context(), p), `prepare dynamic resources: fetch ResourceClaim x: resourceclaims "x" not found`)
+	b.fails("no claim", b.Prepare(t.Context(), p),
+		`prepare dynamic resources: fetch ResourceClaim x: resourceclaims "x" not found`)
 	b.api.put(allocated("x", "2", "gpu"))
 	b.fails("another's", b.Prepare(t.Context(), p), "pod pod-1 (1) is not allowed to use ResourceClaim x (uid-x)")
 	b.api.put(allocated("x", "1", "gpu"))
@@ -252,10 +257,12 @@ func TestClaimFails(t *testing.T) {
 	again := allocated("x", "2", "gpu")
 	again.UID = "another"
 	b.api.put(again)
-	b.fails("a claim of the same name", b.Prepare(t.Context(), other), "old ResourceClaim with same name x and different UID uid-x still exists")
+	b.fails("a claim of the same name", b.Prepare(t.Context(), other),
+		"old ResourceClaim with same name x and different UID uid-x still exists")
 
 	d.Fail("busy")
-	b.fails("refused", b.Unprepare(t.Context(), "1"), "unprepare dynamic resources: NodeUnprepareResources failed for ResourceClaim x: busy")
+	b.fails("refused", b.Unprepare(t.Context(), "1"),
+		"unprepare dynamic resources: NodeUnprepareResources failed for ResourceClaim x: busy")
 	d.Fail("")
 	d.Silent(true)
 	b.fails("left out", b.Unprepare(t.Context(), "1"), "NodeUnprepareResources skipped 1 ResourceClaims")
@@ -272,7 +279,8 @@ func TestClaimFails(t *testing.T) {
 	_, err := New(Options{API: b.api, Dir: b.dir})
 	b.fails("a broken file", err, "drain the node, and remove the file")
 	err = b.Drivers().Register(t.Context(), registration.Plugin{Name: "x", Endpoint: "/e", Versions: []string{"1.0.0"}})
-	b.fails("a driver of another time", err, `none of services supported by the plugin (["1.0.0"]) are supported by the kubelet (["v1.DRAPlugin" "v1beta1.DRAPlugin"])`)
+	b.fails("a driver of another time", err,
+		`none of services supported by the plugin (["1.0.0"]) are supported by the kubelet (["v1.DRAPlugin" "v1beta1.DRAPlugin"])`)
 }
 
 // TestHealthOfClaims: what a driver says of a device is shown for the containers that have it, and wakes their pods.
@@ -299,17 +307,20 @@ func TestHealthOfClaims(t *testing.T) {
 		t.Errorf("before the driver says anything: %s, want %s", got, want)
 	}
 	d.Tell(claimdriver.Health("p", "x", true, ""), claimdriver.Health("p", "z", true, ""))
-	wait.True(t, 20*time.Second, "the device to be healthy", func() bool { return shown() == "claim:a/r gpu/dev=x Healthy" })
+	wait.True(t, 20*time.Second, "the device to be healthy",
+		func() bool { return shown() == "claim:a/r gpu/dev=x Healthy" })
 	long := strings.Repeat("hot", 600)
 	d.Tell(claimdriver.Health("p", "x", false, long))
-	wait.True(t, 20*time.Second, "the device to be ill", func() bool { return shown() == "claim:a/r gpu/dev=x Unhealthy "+long[:1021]+"..." })
+	wait.True(t, 20*time.Second, "the device to be ill",
+		func() bool { return shown() == "claim:a/r gpu/dev=x Unhealthy "+long[:1021]+"..." })
 	b.mu.Lock()
 	if got := fmt.Sprint(b.woken); got != "[1 1]" {
 		t.Errorf("woken are %s", got)
 	}
 	b.mu.Unlock()
 	d.Stop()
-	wait.True(t, 20*time.Second, "nothing to be known without the driver", func() bool { return shown() == "claim:a/r gpu/dev=x Unknown" })
+	wait.True(t, 20*time.Second, "nothing to be known without the driver",
+		func() bool { return shown() == "claim:a/r gpu/dev=x Unknown" })
 }
 
 // TestHealthPasses: what a driver said counts for its time only.
@@ -318,24 +329,27 @@ func TestHealthPasses(t *testing.T) {
 	h, device := health{}, Device{Driver: "d", Pool: "p", Name: "x"}
 	short := claimdriver.Health("p", "x", true, "")
 	short.HealthCheckTimeoutSeconds = 5
-	if got := fmt.Sprint(h.take("d", list(short, claimdriver.Health("p", "y", true, "")), now)); got != "map[{p x}:true {p y}:true]" {
+	if got := fmt.Sprint(h.take("d", list(short, claimdriver.Health("p", "y", true, "")),
+		now)); got != "map[{p x}:true {p y}:true]" {
 		t.Errorf("new: %s", got)
 	}
 	if got := fmt.Sprint(h.take("d", list(short), now.Add(time.Second))); got != "map[{p x}:false]" {
 		t.Errorf("the same: %s", got)
 	}
-	for after, want := range map[time.Duration]v1.ResourceHealthStatus{6 * time.Second: v1.ResourceHealthStatusHealthy, 7 * time.Second: v1.ResourceHealthStatusUnknown} {
+	for after, want := range map[time.Duration]v1.ResourceHealthStatus{6 * time.Second: v1.ResourceHealthStatusHealthy,
+		7 * time.Second: v1.ResourceHealthStatusUnknown} {
 		if got := h.of(device, now.Add(after)).state; got != want {
 			t.Errorf("after %v: %s, want %s", after, got, want)
 		}
 	}
-	if got := fmt.Sprint(h.take("d", list(short), now.Add(healthTimeout+time.Second))); got != "map[{p x}:false {p y}:true]" {
+	if got := fmt.Sprint(h.take("d", list(short),
+		now.Add(healthTimeout+time.Second))); got != "map[{p x}:false {p y}:true]" {
 		t.Errorf("one is no longer told: %s", got)
 	}
 }
 
-// TestSlicesOfDriversAway: the ResourceSlices of a driver are deleted when no instance of it was connected for half a minute, those of one that comes
-// back in time are not; at the start all are, until that succeeds.
+// TestSlicesOfDriversAway: the ResourceSlices of a driver are deleted when no instance of it was connected for half a
+// minute, those of one that comes back in time are not; at the start all are, until that succeeds.
 func TestSlicesOfDriversAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &claimsAPI{errs: []error{errors.New("away"), errors.New("away")}}

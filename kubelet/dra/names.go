@@ -47,7 +47,8 @@ func nameOf(p *v1.Pod, c *v1.PodResourceClaim) (name string, generated bool, err
 	case c.ResourceClaimName != nil:
 		return *c.ResourceClaimName, false, nil
 	case c.ResourceClaimTemplateName == nil:
-		return "", false, fmt.Errorf(`pod "%s/%s", spec.resourceClaim %q: %w`, p.Namespace, p.Name, c.Name, errUnsupported)
+		return "", false, fmt.Errorf(`pod "%s/%s", spec.resourceClaim %q: %w`, p.Namespace, p.Name, c.Name,
+			errUnsupported)
 	}
 	for _, st := range p.Status.ResourceClaimStatuses {
 		if st.Name != c.Name {
@@ -64,9 +65,11 @@ func nameOf(p *v1.Pod, c *v1.PodResourceClaim) (name string, generated bool, err
 // checkClaim returns why a pod may not use a claim now.
 func checkClaim(p *v1.Pod, ref reference, c *resourcev1.ResourceClaim) error {
 	if ref.generated && !metav1.IsControlledBy(c, p) {
-		return fmt.Errorf("ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)", c.Namespace, c.Name, p.Namespace, p.Name)
+		return fmt.Errorf("ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)", c.Namespace, c.Name,
+			p.Namespace, p.Name)
 	}
-	reserved := slices.ContainsFunc(c.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == p.UID })
+	reserved := slices.ContainsFunc(c.Status.ReservedFor,
+		func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == p.UID })
 	if !reserved {
 		return fmt.Errorf("pod %s (%s) is not allowed to use ResourceClaim %s (%s)", p.Name, p.UID, c.Name, c.UID)
 	}
@@ -121,7 +124,8 @@ func sharesOf(p *v1.Pod, c *v1.Container) (out []share, err error) {
 	return append(out, extendedSharesOf(p, c)...), nil
 }
 
-// extendedSharesOf returns what a container has because it asks for extended resources that a claim serves. They are not shown in its status.
+// extendedSharesOf returns what a container has because it asks for extended resources that a claim serves. They are
+// not shown in its status.
 func extendedSharesOf(p *v1.Pod, c *v1.Container) (out []share) {
 	st := p.Status.ExtendedResourceClaimStatus
 	if st == nil {
@@ -139,5 +143,6 @@ func extendedSharesOf(p *v1.Pod, c *v1.Container) (out []share) {
 // has reports whether a device is for a share. A part of a request (request/subrequest) has the devices of the request.
 func (s share) has(d Device) bool {
 	base, _, _ := strings.Cut(s.request, "/")
-	return s.request == "" || len(d.Requests) == 0 || slices.Contains(d.Requests, s.request) || slices.Contains(d.Requests, base)
+	return s.request == "" || len(d.Requests) == 0 || slices.Contains(d.Requests, s.request) ||
+		slices.Contains(d.Requests, base)
 }

@@ -21,7 +21,8 @@ func (m *Manager) file() string { return filepath.Join(m.o.Dir, fileName) }
 func (m *Manager) recall() error {
 	list, err := checkpoint.ReadClaims(m.file())
 	if err != nil {
-		return fmt.Errorf("%w (without it nobody undoes what drivers have prepared: drain the node, and remove the file)", err)
+		return fmt.Errorf(
+			"%w (without it nobody undoes what drivers have prepared: drain the node, and remove the file)", err)
 	}
 	for _, r := range list {
 		c := &claim{uid: r.ClaimUID, pods: map[types.UID]bool{}, drivers: map[string][]Device{}}
@@ -31,7 +32,8 @@ func (m *Manager) recall() error {
 		for driver, has := range r.DriverState {
 			c.drivers[driver] = nil
 			for _, d := range has.Devices {
-				c.drivers[driver] = append(c.drivers[driver], Device{driver, d.PoolName, d.DeviceName, d.ShareID, d.RequestNames, d.CDIDeviceIDs})
+				c.drivers[driver] = append(c.drivers[driver],
+					Device{driver, d.PoolName, d.DeviceName, d.ShareID, d.RequestNames, d.CDIDeviceIDs})
 			}
 		}
 		m.table[claimKey{r.Namespace, r.ClaimName}] = c
@@ -43,14 +45,17 @@ func (m *Manager) recall() error {
 func (m *Manager) save() error {
 	list := []checkpoint.Claim{}
 	for key, c := range m.table {
-		one := checkpoint.Claim{ClaimUID: c.uid, ClaimName: key.name, Namespace: key.namespace, PodUIDs: map[string]struct{}{}, DriverState: map[string]checkpoint.ClaimDriver{}}
+		one := checkpoint.Claim{ClaimUID: c.uid, ClaimName: key.name, Namespace: key.namespace,
+			PodUIDs: map[string]struct{}{}, DriverState: map[string]checkpoint.ClaimDriver{}}
 		for uid := range c.pods {
 			one.PodUIDs[string(uid)] = struct{}{}
 		}
 		for _, driver := range slices.Sorted(maps.Keys(c.drivers)) {
 			var of checkpoint.ClaimDriver
 			for _, d := range c.drivers[driver] {
-				of.Devices = append(of.Devices, checkpoint.ClaimDevice{PoolName: d.Pool, DeviceName: d.Name, ShareID: d.Share, RequestNames: d.Requests, CDIDeviceIDs: d.CDI})
+				of.Devices = append(of.Devices,
+					checkpoint.ClaimDevice{PoolName: d.Pool, DeviceName: d.Name, ShareID: d.Share,
+						RequestNames: d.Requests, CDIDeviceIDs: d.CDI})
 			}
 			one.DriverState[driver] = of
 		}

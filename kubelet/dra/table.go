@@ -20,8 +20,8 @@ type claim struct {
 	pods map[types.UID]bool
 	// drivers are those of the allocation, with the devices that they have named; a driver may name none.
 	drivers map[string][]Device
-	// prepared: all drivers have said so to this kubelet. A kubelet that starts asks again before the next pod starts: the machine may have
-	// booted.
+	// prepared: all drivers have said so to this kubelet. A kubelet that starts asks again before the next pod starts:
+	// the machine may have booted.
 	prepared bool
 }
 
@@ -39,7 +39,9 @@ func (t table) use(key claimKey, uid, pod types.UID, drivers []string) error {
 		t[key] = c
 	}
 	if c.uid != uid {
-		return fmt.Errorf("old ResourceClaim with same name %s and different UID %s still exists (previous pod force-deleted?!)", key.name, c.uid)
+		return fmt.Errorf(
+			"old ResourceClaim with same name %s and different UID %s still exists (previous pod force-deleted?!)",
+			key.name, c.uid)
 	}
 	c.pods[pod] = true
 	return nil
@@ -72,7 +74,8 @@ func (t table) of(pod types.UID) (out []claimKey) {
 	return out
 }
 
-// toUnprepare returns which drivers have to be called after the end of a pod: for those of its claims that no other pod has.
+// toUnprepare returns which drivers have to be called after the end of a pod: for those of its claims that no other
+// pod has.
 func (t table) toUnprepare(pod types.UID) calls {
 	out := calls{}
 	for _, key := range t.of(pod) {

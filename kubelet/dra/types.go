@@ -10,7 +10,8 @@ import (
 	"porthole.dev/porthole/kubelet/meter"
 )
 
-// API is what is read and written of the cluster; internal/kube implements it. An object that does not exist is a NotFound error.
+// API is what is read and written of the cluster; internal/kube implements it. An object that does not exist is a
+// NotFound error.
 type API interface {
 	ResourceClaim(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error)
 	// DeleteResourceSlices deletes those of this node by which a driver offers devices; those of all drivers for "".

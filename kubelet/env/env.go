@@ -145,7 +145,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// fromRef reads the value that the variable of a name refers to. ok is false if the reference is optional and its object is absent.
+// fromRef reads the value that the variable of a name refers to. ok is false if the reference is optional and its
+// object is absent.
 func fromRef(in Inputs, name string, src *v1.EnvVarSource) (value string, ok bool, err error) {
 	switch {
 	case src.FieldRef != nil:
@@ -162,7 +163,8 @@ func fromRef(in Inputs, name string, src *v1.EnvVarSource) (value string, ok boo
 			if v, found := cm.Data[ref.Key]; found {
 				return v, true, nil
 			}
-			err = fmt.Errorf("couldn't find key %v in ConfigMap %v/%v: %w", ref.Key, in.Pod.Namespace, ref.Name, ErrNotFound)
+			err = fmt.Errorf("couldn't find key %v in ConfigMap %v/%v: %w", ref.Key, in.Pod.Namespace, ref.Name,
+				ErrNotFound)
 		}
 		if optional(ref.Optional) && errors.Is(err, ErrNotFound) {
 			return "", false, nil
@@ -176,7 +178,8 @@ func fromRef(in Inputs, name string, src *v1.EnvVarSource) (value string, ok boo
 			if v, found := s.Data[ref.Key]; found {
 				return string(v), true, nil
 			}
-			err = fmt.Errorf("couldn't find key %v in Secret %v/%v: %w", ref.Key, in.Pod.Namespace, ref.Name, ErrNotFound)
+			err = fmt.Errorf("couldn't find key %v in Secret %v/%v: %w", ref.Key, in.Pod.Namespace, ref.Name,
+				ErrNotFound)
 		}
 		if optional(ref.Optional) && errors.Is(err, ErrNotFound) {
 			return "", false, nil
@@ -197,7 +200,8 @@ func fromFile(in Inputs, name string, ref *v1.FileKeySelector) (value string, ok
 	}
 	switch {
 	case err != nil && !errors.Is(err, ErrNotFound):
-		return "", false, fmt.Errorf("reading the variable %s of file %q of volume %q: %w", name, ref.Path, ref.VolumeName, err)
+		return "", false, fmt.Errorf("reading the variable %s of file %q of volume %q: %w", name, ref.Path,
+			ref.VolumeName, err)
 	case !ok && !optional(ref.Optional):
 		return "", false, fmt.Errorf("environment variable key %q not found in file %q", ref.Key, ref.Path)
 	}
@@ -277,10 +281,11 @@ func formatMap(m map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// ResourceField reads a request or limit, divided by the reference's divisor and rounded up. If a limit of CPU, memory or
-// ephemeral storage is not set, the pod's own limit counts, or else what the node has allocatable. own is the container that
-// a reference without a container name means.
-func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
+// ResourceField reads a request or limit, divided by the reference's divisor and rounded up. If a limit of CPU, memory
+// or ephemeral storage is not set, the pod's own limit counts, or else what the node has allocatable. own is the
+// container that a reference without a container name means.
+func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string,
+	error) {
 	c := own
 	if ref.ContainerName != "" && (c == nil || ref.ContainerName != c.Name) {
 		c = nil
@@ -298,7 +303,8 @@ func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, 
 
 	kind, text, ok := strings.Cut(ref.Resource, ".")
 	name := v1.ResourceName(text)
-	if !ok || kind != "limits" && kind != "requests" || !defaulted(name) && !strings.HasPrefix(text, v1.ResourceHugePagesPrefix) {
+	if !ok || kind != "limits" && kind != "requests" ||
+		!defaulted(name) && !strings.HasPrefix(text, v1.ResourceHugePagesPrefix) {
 		return "", fmt.Errorf("unsupported container resource : %s", ref.Resource)
 	}
 
@@ -326,8 +332,8 @@ func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, 
 	return strconv.FormatInt(n, 10), nil
 }
 
-// defaulted reports whether a limit that is not set means the pod's or the node's. Huge pages are never overcommitted, so
-// their limit is always set.
+// defaulted reports whether a limit that is not set means the pod's or the node's. Huge pages are never overcommitted,
+// so their limit is always set.
 func defaulted(name v1.ResourceName) bool {
 	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage
 }
@@ -434,9 +440,9 @@ func Services(p *v1.Pod, services []*v1.Service) []Var {
 	return out
 }
 
-// serviceVars returns the variables of one service: NAME_SERVICE_HOST and NAME_SERVICE_PORT for its first port, and after them
-// the names that Docker gave to linked containers, which Kubernetes has kept. The service has a cluster IP and at least one
-// port.
+// serviceVars returns the variables of one service: NAME_SERVICE_HOST and NAME_SERVICE_PORT for its first port, and
+// after them the names that Docker gave to linked containers, which Kubernetes has kept. The service has a cluster IP
+// and at least one port.
 func serviceVars(s *v1.Service) []Var {
 	name := func(t string) string { return strings.ToUpper(strings.ReplaceAll(t, "-", "_")) }
 	x, ip := name(s.Name), s.Spec.ClusterIP
@@ -458,7 +464,8 @@ func serviceVars(s *v1.Service) []Var {
 			out = append(out, Var{x + "_PORT", url})
 		}
 		prefix := x + "_PORT_" + port + "_" + strings.ToUpper(proto)
-		out = append(out, Var{prefix, url}, Var{prefix + "_PROTO", proto}, Var{prefix + "_PORT", port}, Var{prefix + "_ADDR", ip})
+		out = append(out, Var{prefix, url}, Var{prefix + "_PROTO", proto}, Var{prefix + "_PORT", port},
+			Var{prefix + "_ADDR", ip})
 	}
 	return out
 }

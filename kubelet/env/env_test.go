@@ -16,11 +16,15 @@ import (
 func ptr[T any](v T) *T { return &v }
 
 func inputs(c v1.Container) Inputs {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", Labels: map[string]string{"b": "2", "a": `x"y`},
-		Annotations: map[string]string{"example.com/Ann": "n"}}, Spec: v1.PodSpec{NodeName: "n1", ServiceAccountName: "sa", Containers: []v1.Container{c}}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u",
+		Labels:      map[string]string{"b": "2", "a": `x"y`},
+		Annotations: map[string]string{"example.com/Ann": "n"}},
+		Spec: v1.PodSpec{NodeName: "n1", ServiceAccountName: "sa", Containers: []v1.Container{c}}}
 	absent := errors.Join(errors.New("it is not there"), ErrNotFound)
-	return Inputs{Pod: p, Container: &p.Spec.Containers[0], PodIPs: []string{"10.0.0.1", "fd00::1"}, HostIPs: []string{"192.168.0.1"},
-		NodeAllocatable: v1.ResourceList{"cpu": resource.MustParse("3500m"), "memory": resource.MustParse("2Gi"), "ephemeral-storage": resource.MustParse("10G")},
+	return Inputs{Pod: p, Container: &p.Spec.Containers[0], PodIPs: []string{"10.0.0.1", "fd00::1"},
+		HostIPs: []string{"192.168.0.1"},
+		NodeAllocatable: v1.ResourceList{"cpu": resource.MustParse("3500m"), "memory": resource.MustParse("2Gi"),
+			"ephemeral-storage": resource.MustParse("10G")},
 		ConfigMap: func(name string) (*v1.ConfigMap, error) {
 			if name != "cm" {
 				return nil, absent
@@ -48,7 +52,8 @@ func amount(res, divisor, container string) *v1.EnvVarSource {
 }
 
 func configKey(name, key string, optional bool) *v1.EnvVarSource {
-	return &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: v1.LocalObjectReference{Name: name}, Key: key, Optional: &optional}}
+	return &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{
+		LocalObjectReference: v1.LocalObjectReference{Name: name}, Key: key, Optional: &optional}}
 }
 
 func TestSources(t *testing.T) {
@@ -60,20 +65,32 @@ func TestSources(t *testing.T) {
 		from       *v1.EnvVarSource
 		want, fail string
 	}{
-		{from: field("metadata.name"), want: "p"}, {from: field("metadata.uid"), want: "u"}, {from: field("spec.nodeName"), want: "n1"},
-		{from: field("spec.serviceAccountName"), want: "sa"}, {from: field("status.hostIP"), want: "192.168.0.1"}, {from: field("status.hostIPs"), want: "192.168.0.1"},
+		{from: field("metadata.name"), want: "p"}, {from: field("metadata.uid"), want: "u"},
+		{from: field("spec.nodeName"), want: "n1"},
+		{from: field("spec.serviceAccountName"), want: "sa"}, {from: field("status.hostIP"), want: "192.168.0.1"},
+		{from: field("status.hostIPs"), want: "192.168.0.1"},
 		{from: field("status.podIP"), want: "10.0.0.1"}, {from: field("status.podIPs"), want: "10.0.0.1,fd00::1"},
-		{from: field("metadata.labels['a']"), want: `x"y`}, {from: field("metadata.annotations['example.com/Ann']"), want: "n"},
-		{from: field("metadata.labels"), want: "a=\"x\\\"y\"\nb=\"2\""}, {from: field("metadata.labels['no such']"), fail: "invalid key subscript"},
-		{from: field("metadata.name['a']"), fail: "does not support subscript"}, {from: field("spec.hostname"), fail: "unsupported fieldPath: spec.hostname"},
+		{from: field("metadata.labels['a']"), want: `x"y`},
+		{from: field("metadata.annotations['example.com/Ann']"), want: "n"},
+		{from: field("metadata.labels"), want: "a=\"x\\\"y\"\nb=\"2\""},
+		{from: field("metadata.labels['no such']"), fail: "invalid key subscript"},
+		{from: field("metadata.name['a']"), fail: "does not support subscript"},
+		{from: field("spec.hostname"), fail: "unsupported fieldPath: spec.hostname"},
 		{from: amount("requests.cpu", "", ""), want: "1"}, {from: amount("requests.cpu", "1m", "c"), want: "250"},
-		{from: amount("requests.memory", "1Mi", "c"), want: "33"}, {from: amount("limits.memory", "", "c"), want: "67108864"},
-		{from: amount("limits.cpu", "", "c"), want: "4"}, {from: amount("limits.cpu", "1m", "c"), want: "3500"}, // not set: the node's
-		{from: amount("limits.ephemeral-storage", "1M", "c"), want: "10000"}, {from: amount("limits.hugepages-2Mi", "", "c"), want: "0"},
-		{from: amount("limits.gpu", "", "c"), fail: "unsupported container resource : limits.gpu"}, {from: amount("cpu", "", "c"), fail: "unsupported"},
-		{from: amount("limits.cpu", "", "other"), fail: "container other not found"}, {from: amount("limits.cpu", "-1", "c"), fail: "not positive"},
-		{from: configKey("cm", "k", false), want: "cm-v"}, {from: configKey("cm", "none", false), fail: "couldn't find key none in ConfigMap ns/cm"},
-		{from: configKey("cm", "none", true), want: "unset"}, {from: configKey("none", "k", true), want: "unset"}, {from: configKey("none", "k", false), fail: "it is not there"},
+		{from: amount("requests.memory", "1Mi", "c"), want: "33"},
+		{from: amount("limits.memory", "", "c"), want: "67108864"},
+		// not set: the node's
+		{from: amount("limits.cpu", "", "c"), want: "4"}, {from: amount("limits.cpu", "1m", "c"), want: "3500"},
+		{from: amount("limits.ephemeral-storage", "1M", "c"), want: "10000"},
+		{from: amount("limits.hugepages-2Mi", "", "c"), want: "0"},
+		{from: amount("limits.gpu", "", "c"), fail: "unsupported container resource : limits.gpu"},
+		{from: amount("cpu", "", "c"), fail: "unsupported"},
+		{from: amount("limits.cpu", "", "other"), fail: "container other not found"},
+		{from: amount("limits.cpu", "-1", "c"), fail: "not positive"},
+		{from: configKey("cm", "k", false), want: "cm-v"},
+		{from: configKey("cm", "none", false), fail: "couldn't find key none in ConfigMap ns/cm"},
+		{from: configKey("cm", "none", true), want: "unset"}, {from: configKey("none", "k", true), want: "unset"},
+		{from: configKey("none", "k", false), fail: "it is not there"},
 	} {
 		c.Env = []v1.EnvVar{{Name: "X", ValueFrom: x.from}}
 		vars, err := Container(inputs(c))
@@ -81,7 +98,8 @@ func TestSources(t *testing.T) {
 		if len(vars) == 1 {
 			got = vars[0].Value
 		}
-		if x.fail != "" && (err == nil || !strings.Contains(err.Error(), x.fail)) || x.fail == "" && (err != nil || got != x.want) {
+		if x.fail != "" && (err == nil || !strings.Contains(err.Error(), x.fail)) ||
+			x.fail == "" && (err != nil || got != x.want) {
 			t.Errorf("%+v: %q %v, want %q or failure %q", x.from, got, err, x.want, x.fail)
 		}
 	}
@@ -90,7 +108,8 @@ func TestSources(t *testing.T) {
 func TestLimitOfThePodGoesBeforeTheNodes(t *testing.T) {
 	in := inputs(v1.Container{Name: "c"})
 	in.Pod.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{"memory": resource.MustParse("1Gi")}}
-	got, err := ResourceField(in.Pod, in.Container, amount("limits.memory", "1Mi", "").ResourceFieldRef, in.NodeAllocatable)
+	got, err := ResourceField(in.Pod, in.Container, amount("limits.memory", "1Mi", "").ResourceFieldRef,
+		in.NodeAllocatable)
 	if err != nil || got != "1024" {
 		t.Errorf("%s %v", got, err)
 	}
@@ -100,15 +119,19 @@ func TestOrder(t *testing.T) {
 	c := v1.Container{Name: "c", EnvFrom: []v1.EnvFromSource{
 		{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "cm"}}},
 		{Prefix: "p-", SecretRef: &v1.SecretEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "s"}}},
-		{SecretRef: &v1.SecretEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "none"}, Optional: ptr(true)}}},
-		Env: []v1.EnvVar{{Name: "k", Value: "mine"}, {Name: "A", Value: "$(k)-$(WEB_SERVICE_HOST)-$(p-k)-$$(k)-$(LATER)"}, {Name: "LATER", Value: "x"},
+		{SecretRef: &v1.SecretEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "none"},
+			Optional: ptr(true)}}},
+		Env: []v1.EnvVar{{Name: "k", Value: "mine"},
+			{Name: "A", Value: "$(k)-$(WEB_SERVICE_HOST)-$(p-k)-$$(k)-$(LATER)"}, {Name: "LATER", Value: "x"},
 			{Name: "KUBERNETES_PORT", Value: "own"}, {Name: "EMPTY"}}}
 	in := inputs(c)
 	service := func(ns, name, ip string, ports ...v1.ServicePort) *v1.Service {
-		return &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: v1.ServiceSpec{ClusterIP: ip, Ports: ports}}
+		return &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+			Spec: v1.ServiceSpec{ClusterIP: ip, Ports: ports}}
 	}
 	in.Services = []*v1.Service{service("default", "kubernetes", "10.96.0.1", v1.ServicePort{Name: "https", Port: 443}),
-		service("ns", "web", "10.96.0.2", v1.ServicePort{Port: 80, Protocol: v1.ProtocolUDP}), service("ns", "headless", "None", v1.ServicePort{Port: 1}),
+		service("ns", "web", "10.96.0.2", v1.ServicePort{Port: 80, Protocol: v1.ProtocolUDP}),
+		service("ns", "headless", "None", v1.ServicePort{Port: 1}),
 		service("other", "far", "10.96.0.3", v1.ServicePort{Port: 1})}
 
 	for _, links := range []bool{true, false} {
@@ -125,9 +148,11 @@ func TestOrder(t *testing.T) {
 			got[v.Name] = v.Value
 		}
 
-		want := map[string]string{"k": "mine", "k.2": "v2", "p-k": "s-v", "LATER": "x", "EMPTY": "", "KUBERNETES_PORT": "own",
-			"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT_HTTPS": "443", "KUBERNETES_PORT_443_TCP": "tcp://10.96.0.1:443",
-			"A": "mine-10.96.0.2-s-v-$(k)-$(LATER)", "WEB_PORT_80_UDP_PROTO": "udp"}
+		want := map[string]string{"k": "mine", "k.2": "v2", "p-k": "s-v", "LATER": "x", "EMPTY": "",
+			"KUBERNETES_PORT":         "own",
+			"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT_HTTPS": "443",
+			"KUBERNETES_PORT_443_TCP": "tcp://10.96.0.1:443",
+			"A":                       "mine-10.96.0.2-s-v-$(k)-$(LATER)", "WEB_PORT_80_UDP_PROTO": "udp"}
 		if !links {
 			want["A"] = "mine-$(WEB_SERVICE_HOST)-s-v-$(k)-$(LATER)"
 			delete(want, "WEB_PORT_80_UDP_PROTO")
@@ -154,7 +179,8 @@ func TestExpand(t *testing.T) {
 		v, ok := map[string]string{"A": "1", "B": "$(A)", "": "empty"}[n]
 		return v, ok
 	}
-	for in, want := range map[string]string{"$(A)": "1", "$(B)": "$(A)", "$$(A)": "$(A)", "$$$(A)": "$1", "$(X)": "$(X)", "$(A": "$(A", "$": "$", "a$b": "a$b",
+	for in, want := range map[string]string{"$(A)": "1", "$(B)": "$(A)", "$$(A)": "$(A)", "$$$(A)": "$1",
+		"$(X)": "$(X)", "$(A": "$(A", "$": "$", "a$b": "a$b",
 		"$()": "empty", "$(A)$(A)": "11", "$($(A))": "$($(A))", "$((A))": "$((A))", "é$(A)é": "é1é"} {
 		if got := Expand(in, known); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
@@ -183,8 +209,8 @@ func TestExpandMany(t *testing.T) {
 	}
 }
 
-// FuzzExpand: text without a dollar sign does not change, doubling all dollar signs returns the text, and values that were
-// inserted are not expanded.
+// FuzzExpand: text without a dollar sign does not change, doubling all dollar signs returns the text, and values that
+// were inserted are not expanded.
 func FuzzExpand(f *testing.F) {
 	for _, s := range []string{"$(A)", "$$(A)", "$(A", "$", "é$(A)", "$(;`rm -rf /`)", "\x00$("} {
 		f.Add(s)
@@ -218,16 +244,21 @@ func FuzzExpand(f *testing.F) {
 	})
 }
 
-// TestManyServices: the variables of 1,000 services take 360 KB, as some clusters have. All are there, and that takes a time that grows with their number only.
+// TestManyServices: the variables of 1,000 services take 360 KB, as some clusters have. All are there, and that takes
+// a time that grows with their number only.
 func TestManyServices(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
 	var services []*v1.Service
 	const n = 1000
 	for i := range n {
-		services = append(services, &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("a-service-with-a-long-name-%04d", i), Namespace: "ns"},
-			Spec: v1.ServiceSpec{ClusterIP: "10.96.0.10", Ports: []v1.ServicePort{{Name: "http", Port: 80, Protocol: v1.ProtocolTCP}}}})
+		services = append(services,
+			&v1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("a-service-with-a-long-name-%04d", i),
+				Namespace: "ns"},
+				Spec: v1.ServiceSpec{ClusterIP: "10.96.0.10",
+					Ports: []v1.ServicePort{{Name: "http", Port: 80, Protocol: v1.ProtocolTCP}}}})
 	}
-	container := &v1.Container{Name: "c", Env: []v1.EnvVar{{Name: "LAST", Value: "$(A_SERVICE_WITH_A_LONG_NAME_0999_SERVICE_HOST)"}}}
+	container := &v1.Container{Name: "c",
+		Env: []v1.EnvVar{{Name: "LAST", Value: "$(A_SERVICE_WITH_A_LONG_NAME_0999_SERVICE_HOST)"}}}
 	vars, err := Container(Inputs{Pod: pod, Container: container, Services: services})
 	if err != nil {
 		t.Fatal(err)

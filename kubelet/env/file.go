@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// InFile returns the value of a key in a file of variables, and whether the file has it. The file is a subset of what a POSIX shell
-// reads, as upstream has it (pkg/kubelet/util/env of 1.36.3): NAME='value', where the value may span lines and nothing in it has a
-// meaning; comments and empty lines. What follows an equals sign and blanks is not the value: NAME= 'x' is empty. The error names the
-// line that is not of this form, if the key was not found before it.
+// InFile returns the value of a key in a file of variables, and whether the file has it. The file is a subset of what
+// a POSIX shell reads, as upstream has it (pkg/kubelet/util/env of 1.36.3): NAME='value', where the value may span
+// lines and nothing in it has a meaning; comments and empty lines. What follows an equals sign and blanks is not the
+// value: NAME= 'x' is empty. The error names the line that is not of this form, if the key was not found before it.
 func InFile(text, key string) (value string, ok bool, err error) {
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	for at := 0; at < len(lines); at++ {

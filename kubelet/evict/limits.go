@@ -33,8 +33,8 @@ func (r *round) limited() (out []types.UID) {
 	return out
 }
 
-// overLimits evicts the pods that exceed a limit of their own. Unlike for the node's sake, there can be several in a round, and the
-// status gets no DisruptionTarget: the pod itself is the cause.
+// overLimits evicts the pods that exceed a limit of their own. Unlike for the node's sake, there can be several in a
+// round, and the status gets no DisruptionTarget: the pod itself is the cause.
 func (r *round) overLimits() (out []Eviction) {
 	for i := range r.o.Pods {
 		p := &r.o.Pods[i]
@@ -79,8 +79,8 @@ func overPod(p *Pod, _ *Observed) (signal, message string) {
 	return "", ""
 }
 
-// overContainer compares the log and the writable layer of each container with its limit; the layer only if it is on the node's own
-// file system.
+// overContainer compares the log and the writable layer of each container with its limit; the layer only if it is on
+// the node's own file system.
 func overContainer(p *Pod, o *Observed) (signal, message string) {
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]

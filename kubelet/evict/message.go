@@ -53,7 +53,8 @@ func (r *round) words(what v1.ResourceName, p *Pod) (string, map[string]string) 
 	if whole := p.Spec.Resources; what == v1.ResourceMemory && whole != nil && p.Usage.Memory != nil {
 		if request, ok := whole.Requests[what]; ok {
 			used := number(what, *p.Usage.Memory)
-			fmt.Fprintf(&b, "Pod %s was using %s, request is %s, has larger consumption of %s. ", p.Name, used, request.String(), what)
+			fmt.Fprintf(&b, "Pod %s was using %s, request is %s, has larger consumption of %s. ", p.Name, used,
+				request.String(), what)
 			notes[offendingPod], notes[offendingPodUsage] = p.Name, used
 		}
 	}
@@ -66,7 +67,8 @@ func (r *round) words(what v1.ResourceName, p *Pod) (string, map[string]string) 
 			continue
 		}
 		text := number(what, *used)
-		fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %s. ", u.Name, text, request.String(), what)
+		fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %s. ", u.Name, text,
+			request.String(), what)
 		names, amounts = append(names, u.Name), append(amounts, text)
 	}
 	notes[offendingContainers], notes[offendingUsage] = strings.Join(names, ","), strings.Join(amounts, ",")
@@ -74,8 +76,8 @@ func (r *round) words(what v1.ResourceName, p *Pod) (string, map[string]string) 
 	return b.String(), notes
 }
 
-// requestOf returns what a container asked for. ok is false for one that the spec does not have, or that can ask for nothing: an
-// ephemeral one.
+// requestOf returns what a container asked for. ok is false for one that the spec does not have, or that can ask for
+// nothing: an ephemeral one.
 func requestOf(p *v1.Pod, name string, what v1.ResourceName) (request resource.Quantity, ok bool) {
 	for _, list := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		if i := slices.IndexFunc(list, func(c v1.Container) bool { return c.Name == name }); i >= 0 {

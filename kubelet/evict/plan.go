@@ -12,16 +12,18 @@ import (
 
 // How a pod ends, and how long its end is waited for. The values are upstream's.
 const (
-	hardGrace   = time.Second      // of containers of a pod that has to go at once (immediateEvictionGracePeriodSeconds)
+	// of containers of a pod that has to go at once (immediateEvictionGracePeriodSeconds)
+	hardGrace   = time.Second
 	cleanupWait = 30 * time.Second // until another pod is evicted although the last one is not gone (podCleanupTimeout)
 )
 
 // State is what is remembered between rounds. The zero State is that of a kubelet that has just started.
 type State struct {
-	since  map[key]time.Time                  // since when a threshold is not met
-	last   map[v1.NodeConditionType]time.Time // when a condition was last caused
-	acting map[key]bool                       // thresholds whose grace is over and whose minimum reclaim is not left yet
-	ending map[types.UID]time.Time            // pods that were evicted
+	since map[key]time.Time                  // since when a threshold is not met
+	last  map[v1.NodeConditionType]time.Time // when a condition was last caused
+	// thresholds whose grace is over and whose minimum reclaim is not left yet
+	acting map[key]bool
+	ending map[types.UID]time.Time // pods that were evicted
 }
 
 // key identifies a threshold: a signal has one hard and one soft threshold at most.
@@ -41,8 +43,8 @@ type round struct {
 	after  State
 }
 
-// Next makes a round: it returns the plan and the state after it. s is not changed. A plan whose Needs are not None asks for another
-// call with the same State, once Observed has what it needs.
+// Next makes a round: it returns the plan and the state after it. s is not changed. A plan whose Needs are not None
+// asks for another call with the same State, once Observed has what it needs.
 func (s State) Next(d Desired, o Observed, now time.Time) (Plan, State) {
 	r := &round{Desired: d, o: &o, now: now, before: s}
 	r.Thresholds = derived(d.Thresholds, &o)
@@ -54,10 +56,11 @@ func (s State) Next(d Desired, o Observed, now time.Time) (Plan, State) {
 	return p, r.after
 }
 
-// assess finds out which thresholds are not met, and since when. A signal without a level is unknown: nothing begins because of it,
-// and what it has caused ends as if it were met.
+// assess finds out which thresholds are not met, and since when. A signal without a level is unknown: nothing begins
+// because of it, and what it has caused ends as if it were met.
 func (r *round) assess() {
-	r.after = State{since: map[key]time.Time{}, last: map[v1.NodeConditionType]time.Time{}, acting: map[key]bool{}, ending: map[types.UID]time.Time{}}
+	r.after = State{since: map[key]time.Time{}, last: map[v1.NodeConditionType]time.Time{}, acting: map[key]bool{},
+		ending: map[types.UID]time.Time{}}
 	for c, at := range r.before.last {
 		r.after.last[c] = at
 	}
@@ -137,7 +140,8 @@ func (r *round) act(p *Plan) {
 	}
 }
 
-// starved returns the threshold to reclaim for, nil if there is none: memory comes first, then the order of the configuration.
+// starved returns the threshold to reclaim for, nil if there is none: memory comes first, then the order of the
+// configuration.
 func (r *round) starved() *Threshold {
 	var first *Threshold
 	for i := range r.Thresholds {
@@ -166,8 +170,8 @@ func (r *round) relieved() bool {
 	return true
 }
 
-// reclaimFor returns what can be given back of a resource. With images apart, ended containers and images take nothing of the node's
-// own file system; with layers apart, ended containers take nothing of that of images.
+// reclaimFor returns what can be given back of a resource. With images apart, ended containers and images take nothing
+// of the node's own file system; with layers apart, ended containers take nothing of that of images.
 func reclaimFor(signal string, o *Observed) Reclaim {
 	switch signal {
 	case NodeFsAvailable, NodeFsInodesFree:

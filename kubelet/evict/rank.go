@@ -17,8 +17,9 @@ type standing struct {
 	above    int64 // how much more it uses than it asked for
 }
 
-// rank orders the pods, the first to go first: those whose usage is unknown, those that use more than they asked for, those of the
-// lowest priority, those that exceed their requests most. No pod asks for process ids: there priority comes first.
+// rank orders the pods, the first to go first: those whose usage is unknown, those that use more than they asked for,
+// those of the lowest priority, those that exceed their requests most. No pod asks for process ids: there priority
+// comes first.
 func rank(signal string, o *Observed) []Pod {
 	type entry struct {
 		p Pod
@@ -33,7 +34,8 @@ func rank(signal string, o *Observed) []Pod {
 		a, b := x.s, y.s
 		switch {
 		case signals[signal].resource == pids:
-			return cmp.Or(cmp.Compare(a.priority, b.priority), first(a.unknown, b.unknown), cmp.Compare(b.above, a.above))
+			return cmp.Or(cmp.Compare(a.priority, b.priority), first(a.unknown, b.unknown),
+				cmp.Compare(b.above, a.above))
 		case a.unknown || b.unknown:
 			return first(a.unknown, b.unknown)
 		}

@@ -10,8 +10,9 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// Refuse returns why a node with these conditions takes no new pod; empty if it takes it. It takes critical pods always. With no more
-// than memory pressure it takes those that asked for resources, and those that tolerate the taint of that pressure.
+// Refuse returns why a node with these conditions takes no new pod; empty if it takes it. It takes critical pods
+// always. With no more than memory pressure it takes those that asked for resources, and those that tolerate the taint
+// of that pressure.
 func Refuse(p *v1.Pod, conditions map[v1.NodeConditionType]bool) string {
 	var list []v1.NodeConditionType
 	for _, c := range []v1.NodeConditionType{v1.NodeDiskPressure, v1.NodeMemoryPressure, v1.NodePIDPressure} {
@@ -24,7 +25,8 @@ func Refuse(p *v1.Pod, conditions map[v1.NodeConditionType]bool) string {
 	}
 	if len(list) == 1 && list[0] == v1.NodeMemoryPressure {
 		taint := v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
-		if p.Status.QOSClass != v1.PodQOSBestEffort || corehelpers.TolerationsTolerateTaint(logr.Discard(), p.Spec.Tolerations, &taint, false) {
+		if p.Status.QOSClass != v1.PodQOSBestEffort ||
+			corehelpers.TolerationsTolerateTaint(logr.Discard(), p.Spec.Tolerations, &taint, false) {
 			return ""
 		}
 	}

@@ -42,8 +42,10 @@ type node struct {
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func newNode() *node {
-	n := &node{now: start, usage: map[types.UID]*Usage{}, freed: map[string]Level{}, desired: Desired{Transition: time.Minute, MaxGrace: time.Minute},
-		settings: Settings{Hard: map[string]string{}, Soft: map[string]string{}, SoftGrace: map[string]string{}, MinimumReclaim: map[string]string{}}}
+	n := &node{now: start, usage: map[types.UID]*Usage{}, freed: map[string]Level{},
+		desired: Desired{Transition: time.Minute, MaxGrace: time.Minute},
+		settings: Settings{Hard: map[string]string{}, Soft: map[string]string{}, SoftGrace: map[string]string{},
+			MinimumReclaim: map[string]string{}}}
 	n.seen.Levels = map[string]Level{}
 	return n
 }
@@ -149,7 +151,8 @@ func setLevel(levels map[string]Level, signal, text string) error {
 	return nil
 }
 
-// use sets what a pod uses: memory, processes, files, CONTAINER.memory, CONTAINER.layer, CONTAINER.logs, volume.NAME; inodes behind a colon.
+// use sets what a pod uses: memory, processes, files, CONTAINER.memory, CONTAINER.layer, CONTAINER.logs, volume.NAME;
+// inodes behind a colon.
 func (n *node) use(uid types.UID, list []string) error {
 	u := &Usage{}
 	n.usage[uid] = u

@@ -78,7 +78,8 @@ func ParseAmount(text string) (Amount, error) {
 	return Amount{Number: q.Value()}, nil
 }
 
-// never reports whether the amount is one of those with which a threshold is switched off: 0 % and 100 %, as with upstream.
+// never reports whether the amount is one of those with which a threshold is switched off: 0 % and 100 %, as with
+// upstream.
 func (a Amount) never() bool { return a.Number == 0 && (a.Percent == 0 || a.Percent == 100) }
 
 // of returns the amount of a whole.
@@ -97,8 +98,9 @@ type Settings struct {
 	Allocatable bool
 }
 
-// Parse returns the thresholds of the settings, hard ones first, each list by signal. Thresholds of 0 % and 100 % are left out, and so
-// are those for containerfs.*, which follow from the others (see derived). It returns an error for a value that cannot be parsed.
+// Parse returns the thresholds of the settings, hard ones first, each list by signal. Thresholds of 0 % and 100 % are
+// left out, and so are those for containerfs.*, which follow from the others (see derived). It returns an error for a
+// value that cannot be parsed.
 func Parse(s Settings) ([]Threshold, error) {
 	var out []Threshold
 	add := func(signal, text string, grace time.Duration) error {
@@ -136,7 +138,8 @@ func Parse(s Settings) ([]Threshold, error) {
 		}
 	}
 
-	if i := slices.IndexFunc(out, func(t Threshold) bool { return t.Signal == MemoryAvailable && t.Grace == 0 }); i >= 0 && s.Allocatable {
+	if i := slices.IndexFunc(out,
+		func(t Threshold) bool { return t.Signal == MemoryAvailable && t.Grace == 0 }); i >= 0 && s.Allocatable {
 		pods := out[i]
 		pods.Signal = AllocatableMemory
 		out = append(out, pods)
@@ -153,8 +156,9 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-// derived returns the thresholds with those for containerfs.*, which are the ones of the file system that containers' layers are on:
-// imagefs if that is apart and has them, else nodefs. What a configuration says about containerfs has no effect, as with upstream.
+// derived returns the thresholds with those for containerfs.*, which are the ones of the file system that containers'
+// layers are on: imagefs if that is apart and has them, else nodefs. What a configuration says about containerfs has
+// no effect, as with upstream.
 func derived(list []Threshold, o *Observed) []Threshold {
 	from := "nodefs."
 	if o.ImagesApart && !o.LayersApart {
@@ -170,7 +174,8 @@ func derived(list []Threshold, o *Observed) []Threshold {
 	return out
 }
 
-// met reports whether enough is left. With reclaimed the threshold is met only when its minimum reclaim is left besides.
+// met reports whether enough is left. With reclaimed the threshold is met only when its minimum reclaim is left
+// besides.
 func (t *Threshold) met(l Level, reclaimed bool) bool {
 	least := t.Least.of(l.Whole)
 	if reclaimed {

@@ -25,8 +25,8 @@ type Desired struct {
 type Left struct {
 	// Levels by signal. A signal that is not there is unknown.
 	Levels map[string]Level
-	// ImagesApart says that images are on a file system of their own (imagefs), LayersApart that the writable layers of containers are
-	// not with them but on the node's own.
+	// ImagesApart says that images are on a file system of their own (imagefs), LayersApart that the writable layers
+	// of containers are not with them but on the node's own.
 	ImagesApart, LayersApart bool
 }
 
@@ -35,8 +35,8 @@ type Observed struct {
 	Left
 	// Pods are those of which something is still on the node. An evicted pod is waited for while it is among them.
 	Pods []Pod
-	// Measured says that Pods have the usage that Plan asked for in Needs. Reclaimed says that what Needs named was given back, and
-	// that Levels were read after that.
+	// Measured says that Pods have the usage that Plan asked for in Needs. Reclaimed says that what Needs named was
+	// given back, and that Levels were read after that.
 	Measured, Reclaimed bool
 }
 
@@ -64,7 +64,8 @@ type Usage struct {
 	Containers []ContainerUsage
 	// Volumes on the node's disk that are removed with the pod.
 	Volumes []VolumeUsage
-	// Files is what the files take that the kubelet made for the pod and that its containers can write; FileObjects are their inodes.
+	// Files is what the files take that the kubelet made for the pod and that its containers can write; FileObjects
+	// are their inodes.
 	Files, FileObjects uint64
 }
 
@@ -105,7 +106,8 @@ type Eviction struct {
 	Pod     *v1.Pod
 	Grace   time.Duration
 	Message string
-	// Signal names the cause in metrics. Age is how old the level was that led to it, negative for a limit of the pod's own.
+	// Signal names the cause in metrics. Age is how old the level was that led to it, negative for a limit of the
+	// pod's own.
 	Signal string
 	Age    time.Duration
 	// Annotations of the event.
@@ -153,8 +155,10 @@ func (p Plan) String() string {
 	}
 
 	for _, e := range p.Evictions {
-		fmt.Fprintf(&b, "evict %s grace=%v signal=%s disruption=%v: %s\n", e.Pod.Name, e.Grace, e.Signal, e.Disruption, e.Message)
-		for _, k := range []string{offendingPod, offendingPodUsage, offendingContainers, offendingUsage, starvedResource} {
+		fmt.Fprintf(&b, "evict %s grace=%v signal=%s disruption=%v: %s\n", e.Pod.Name, e.Grace, e.Signal, e.Disruption,
+			e.Message)
+		for _, k := range []string{offendingPod, offendingPodUsage, offendingContainers, offendingUsage,
+			starvedResource} {
 			if v, ok := e.Annotations[k]; ok {
 				fmt.Fprintf(&b, "  %s=%s\n", k, v)
 			}

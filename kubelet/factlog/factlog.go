@@ -128,8 +128,8 @@ func (p *Pod) stop() {
 	}
 }
 
-// add appends an entry to the file, unless the file was closed. err is the error of encoding the entry: it ends the file too,
-// because a replay of facts with a gap comes to other plans than the node did.
+// add appends an entry to the file, unless the file was closed. err is the error of encoding the entry: it ends the
+// file too, because a replay of facts with a gap comes to other plans than the node did.
 func (p *Pod) add(entry []byte, err error) {
 	l := p.log
 	l.mu.Lock()
@@ -196,8 +196,8 @@ func (p *Pod) halve(f *file) error {
 	return nil
 }
 
-// makeRoom removes the least recently written files, but not the one named keep, until the total is within its limit. The caller
-// holds the lock.
+// makeRoom removes the least recently written files, but not the one named keep, until the total is within its limit.
+// The caller holds the lock.
 func (l *Log) makeRoom(keep string) {
 	total, names := int64(0), []string{}
 	for name, f := range l.files {

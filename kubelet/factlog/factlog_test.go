@@ -49,7 +49,8 @@ func TestPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if steps, err := pod.Replay(bytes.NewReader(text)); err != nil || len(steps) != 1 || bytes.Count(text, []byte("\n")) != 2 {
+	if steps, err := pod.Replay(bytes.NewReader(text)); err != nil || len(steps) != 1 ||
+		bytes.Count(text, []byte("\n")) != 2 {
 		t.Errorf("%d plans, %v, of\n%s", len(steps), err, text)
 	}
 
@@ -90,7 +91,8 @@ func TestFull(t *testing.T) {
 	}
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	want := fmt.Sprintf(`"type":"dropped","count":%d}`, 100-(len(lines)-1))
-	if len(text) > 2000 || !bytes.HasSuffix(lines[0], []byte(want)) || !bytes.Contains(lines[len(lines)-1], []byte("container-99")) {
+	if len(text) > 2000 || !bytes.HasSuffix(lines[0], []byte(want)) ||
+		!bytes.Contains(lines[len(lines)-1], []byte("container-99")) {
 		t.Errorf("%d bytes in %d lines, want the first to end with %s:\n%s", len(text), len(lines), want, text)
 	}
 	if _, err := pod.Replay(bytes.NewReader(text)); err == nil {

@@ -18,14 +18,15 @@ import (
 	"porthole.dev/porthole/internal/winbuild"
 )
 
-// Builds finds out, before a pull, whether a Windows node can run an image at all. It only asks the registry for the index of the
-// image. If that gives no certain answer, the pull goes on and the runtime decides.
+// Builds finds out, before a pull, whether a Windows node can run an image at all. It only asks the registry for the
+// index of the image. If that gives no certain answer, the pull goes on and the runtime decides.
 type Builds struct {
 	// Node is this node.
 	Node winbuild.Host
 	// Registry returns the platforms that an image has variants for.
 	Registry func(ctx context.Context, image string, login registry.Login) (winbuild.Image, error)
-	// Nodes lists the cluster's Windows nodes, so that an event can name those that run the image; nil if there is no cluster.
+	// Nodes lists the cluster's Windows nodes, so that an event can name those that run the image; nil if there is no
+	// cluster.
 	Nodes func(ctx context.Context) ([]winbuild.Host, error)
 	// Handlers returns the names of the runtime's handlers, or nothing if they are not known. It may be nil.
 	Handlers func(ctx context.Context) []string
@@ -35,10 +36,11 @@ type Builds struct {
 }
 
 const (
-	// askTimeout bounds the questions about one image. Registries usually answer within a second. One that cannot be reached must not
-	// delay pods for long, because the runtime may have a mirror for it.
+	// askTimeout bounds the questions about one image. Registries usually answer within a second. One that cannot be
+	// reached must not delay pods for long, because the runtime may have a mirror for it.
 	askTimeout = 5 * time.Second
-	// awayAfter and awayFor: a registry is not asked for awayFor after a question that failed and took longer than awayAfter.
+	// awayAfter and awayFor: a registry is not asked for awayFor after a question that failed and took longer than
+	// awayAfter.
 	awayAfter = time.Second
 	awayFor   = time.Minute
 	// maxNodes is how many nodes an event names. An event has room for 1024 characters.
@@ -103,7 +105,8 @@ func (b *Builds) ask(ctx context.Context, name string, logins []*cri.AuthConfig)
 		}
 	}
 
-	klog.FromContext(ctx).V(2).Info("The builds of an image are not known; it is pulled without a check", "image", name, "cause", err.Error())
+	klog.FromContext(ctx).V(2).
+		Info("The builds of an image are not known; it is pulled without a check", "image", name, "cause", err.Error())
 	if time.Since(began) > awayAfter {
 		b.setAway(reference.Domain(ref))
 	}
@@ -139,12 +142,14 @@ func (b *Builds) handlers(ctx context.Context) []string {
 	return slices.DeleteFunc(slices.Clone(b.Handlers(ctx)), func(name string) bool { return name == "" })
 }
 
-// explain returns a text for the event: why the image does not run here, which images would, and which nodes run this one.
+// explain returns a text for the event: why the image does not run here, which images would, and which nodes run this
+// one.
 func (b *Builds) explain(ctx context.Context, image winbuild.Image, broken winbuild.Rule, w want) string {
 	node := b.Node.Version.Build
 	said := []string{
 		"it was not pulled, because it is for " + image.Contents(),
-		fmt.Sprintf("node %s is build %s and runs images of build %s", b.Node.Name, node, winbuild.List(winbuild.Fitting(node, winbuild.Process))),
+		fmt.Sprintf("node %s is build %s and runs images of build %s", b.Node.Name, node,
+			winbuild.List(winbuild.Fitting(node, winbuild.Process))),
 		broken.Text,
 	}
 	if winbuild.Check(image, b.Node, winbuild.HyperV).Outcome == winbuild.Runs {
@@ -164,7 +169,8 @@ func (b *Builds) hyperVHint(ctx context.Context, w want) string {
 	}
 	switch {
 	case w.isolation == winbuild.HyperV:
-		return fmt.Sprintf("the handler %s of the pod's RuntimeClass would give it, but the runtime has only %s", w.handler, strings.Join(known, ", "))
+		return fmt.Sprintf("the handler %s of the pod's RuntimeClass would give it, but the runtime has only %s",
+			w.handler, strings.Join(known, ", "))
 	case len(fit) > 0:
 		return "a RuntimeClass with the handler " + fit[0] + " gives it"
 	case len(known) > 0:
@@ -207,10 +213,11 @@ func (b *Builds) where(ctx context.Context, image winbuild.Image, w want) string
 // noVariant is part of the error of containerd for an index without an entry that it would take (core/images/image.go).
 const noVariant = "no match for platform in manifest"
 
-// explainPull adds advice to the runtime's error when a pod with Hyper-V isolation names an index (a manifest list) whose variant for an older
-// build would run, but which the runtime refuses: to name that variant by its digest. containerd 2.3 compares an index with the host's
-// own build whatever the handler is (internal/cri/server/images/image_pull.go), and pulls an image that is named by its digest without
-// comparing. All other errors, and nil, are returned unchanged.
+// explainPull adds advice to the runtime's error when a pod with Hyper-V isolation names an index (a manifest list)
+// whose variant for an older build would run, but which the runtime refuses: to name that variant by its digest.
+// containerd 2.3 compares an index with the host's own build whatever the handler is
+// (internal/cri/server/images/image_pull.go), and pulls an image that is named by its digest without comparing. All
+// other errors, and nil, are returned unchanged.
 func (b *Builds) explainPull(ctx context.Context, name string, logins []*cri.AuthConfig, w want, err error) error {
 	if err == nil || b == nil || w.isolation != winbuild.HyperV || !strings.Contains(err.Error(), noVariant) {
 		return err
@@ -224,12 +231,14 @@ func (b *Builds) explainPull(ctx context.Context, name string, logins []*cri.Aut
 	if fits.Outcome != winbuild.Runs || fits.Platform.Digest == "" {
 		return err
 	}
-	return fmt.Errorf("%w (of an index the runtime takes only what runs in process isolation, with the handler %s too: name the variant %s by itself, %s@%s)",
+	return fmt.Errorf(
+		"%w (of an index the runtime takes only what runs in process isolation, with the handler %s too: name the variant %s by itself, %s@%s)",
 		err, w.handler, fits.Platform, reference.FamiliarName(ref), fits.Platform.Digest)
 }
 
-// mismatch is part of the runtime's error for a container whose image is for a build that the host does not run. It occurs for images
-// that the check before the pull cannot judge: those without an index, and imported ones (docs/windows-facts.md).
+// mismatch is part of the runtime's error for a container whose image is for a build that the host does not run. It
+// occurs for images that the check before the pull cannot judge: those without an index, and imported ones
+// (docs/windows-facts.md).
 const mismatch = "container operating system does not match the host operating system"
 
 // Explain adds to an error with the text of mismatch which builds the node runs. It returns all other errors unchanged.
@@ -238,6 +247,8 @@ func (p *Puller) Explain(err error) error {
 		return err
 	}
 	node := p.Builds.Node.Version.Build
-	return fmt.Errorf("%w (the image is for another build of Windows than node %s, which is build %s and runs images of build %s: "+
-		"remove it from the node, and name or import one for the node's build)", err, p.Builds.Node.Name, node, winbuild.List(winbuild.Fitting(node, winbuild.Process)))
+	return fmt.Errorf(
+		"%w (the image is for another build of Windows than node %s, which is build %s and runs images of build %s: "+
+			"remove it from the node, and name or import one for the node's build)", err, p.Builds.Node.Name, node,
+		winbuild.List(winbuild.Fitting(node, winbuild.Process)))
 }

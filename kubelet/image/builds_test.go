@@ -28,7 +28,8 @@ func node(name string, build winbuild.Build) winbuild.Host {
 func index(builds ...winbuild.Build) winbuild.Image {
 	i := winbuild.Image{Index: true}
 	for _, b := range builds {
-		i.Platforms = append(i.Platforms, winbuild.Platform{OS: "windows", Architecture: "amd64", Version: fmt.Sprintf("10.0.%d.1", b)})
+		i.Platforms = append(i.Platforms,
+			winbuild.Platform{OS: "windows", Architecture: "amd64", Version: fmt.Sprintf("10.0.%d.1", b)})
 	}
 	return i
 }
@@ -38,14 +39,16 @@ func registryOf(image winbuild.Image, err error) func(context.Context, string, r
 	return func(context.Context, string, registry.Login) (winbuild.Image, error) { return image, err }
 }
 
-// TestNoPullThatCannotSucceed: what the node cannot run is refused before the pull, with upstream's reasons and back-off; what is not
-// known is pulled.
-// Rows 1.99, 1.101, 1.102.
+// TestNoPullThatCannotSucceed: what the node cannot run is refused before the pull, with upstream's reasons and
+// back-off; what is not known is pulled. Rows 1.99, 1.101, 1.102.
 func TestNoPullThatCannotSucceed(t *testing.T) {
 	cluster := func(context.Context) ([]winbuild.Host, error) {
-		return []winbuild.Host{node("win01", winbuild.Server2022), node("win02", winbuild.Server2019), node("win03", winbuild.Server2025)}, nil
+		return []winbuild.Host{node("win01", winbuild.Server2022), node("win02", winbuild.Server2019),
+			node("win03", winbuild.Server2025)}, nil
 	}
-	withHyperV := func(context.Context) []string { return []string{"", "runhcs-wcow-process", "runhcs-wcow-hypervisor"} }
+	withHyperV := func(context.Context) []string {
+		return []string{"", "runhcs-wcow-process", "runhcs-wcow-hypervisor"}
+	}
 	withoutHyperV := func(context.Context) []string { return []string{"", "runhcs-wcow-process"} }
 	forbidden := func(context.Context) ([]winbuild.Host, error) {
 		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no"))
@@ -58,30 +61,45 @@ func TestNoPullThatCannotSucceed(t *testing.T) {
 		says   []string // of the event; none: it is pulled
 	}{
 		{"the node's build", &Builds{Registry: registryOf(index(winbuild.Server2022), nil)}, Request{}, nil},
-		{"an older build", &Builds{Registry: registryOf(index(winbuild.Server2019), nil), Nodes: cluster}, Request{}, []string{
-			"it was not pulled, because it is for Windows build 17763 (Windows Server 2019); ",
-			"node win01 is build 20348 (Windows Server 2022) and runs images of build 20348 (Windows Server 2022); ",
-			"an image of an older build needs Hyper-V isolation; a RuntimeClass with such a handler gives it, if the runtime has one; ",
-			"nodes that run it: win02 (build 17763)"}},
-		{"a newer build", &Builds{Registry: registryOf(index(winbuild.Server2025), nil), Nodes: cluster}, Request{}, []string{
-			"an image of a newer build than the host's runs in no isolation; nodes that run it: win03 (build 26100)"}},
-		{"nowhere", &Builds{Registry: registryOf(index(winbuild.Server1709), nil), Nodes: cluster, Handlers: withoutHyperV}, Request{}, []string{
+		{"an older build", &Builds{Registry: registryOf(index(winbuild.Server2019), nil), Nodes: cluster}, Request{},
+			[]string{
+				"it was not pulled, because it is for Windows build 17763 (Windows Server 2019); ",
+				"node win01 is build 20348 (Windows Server 2022) and runs images of build 20348 (Windows Server 2022); ",
+				"an image of an older build needs Hyper-V isolation; a RuntimeClass with such a handler gives it, if the runtime has one; ",
+				"nodes that run it: win02 (build 17763)"}},
+		{"a newer build", &Builds{Registry: registryOf(index(winbuild.Server2025), nil), Nodes: cluster}, Request{},
+			[]string{
+				"an image of a newer build than the host's runs in no isolation; nodes that run it: win03 (build 26100)"}},
+		{"nowhere", &Builds{Registry: registryOf(index(winbuild.Server1709), nil), Nodes: cluster,
+			Handlers: withoutHyperV}, Request{}, []string{
 			"the runtime has no handler that gives it, only runhcs-wcow-process; no Windows node of the cluster runs it"}},
-		{"a class would help", &Builds{Registry: registryOf(index(winbuild.Server2019), nil), Handlers: withHyperV}, Request{}, []string{
-			"a RuntimeClass with the handler runhcs-wcow-hypervisor gives it; there is no cluster with other nodes"}},
-		{"a class helps", &Builds{Registry: registryOf(index(winbuild.Server2019), nil), Handlers: withHyperV}, Request{Handler: "runhcs-wcow-hypervisor"}, nil},
-		{"a class whose handler the runtime lacks", &Builds{Registry: registryOf(index(winbuild.Server2019), nil), Handlers: withoutHyperV},
+		{"a class would help", &Builds{Registry: registryOf(index(winbuild.Server2019), nil), Handlers: withHyperV},
+			Request{}, []string{
+				"a RuntimeClass with the handler runhcs-wcow-hypervisor gives it; there is no cluster with other nodes"}},
+		{"a class helps", &Builds{Registry: registryOf(index(winbuild.Server2019), nil), Handlers: withHyperV},
+			Request{Handler: "runhcs-wcow-hypervisor"}, nil},
+		{"a class whose handler the runtime lacks",
+			&Builds{Registry: registryOf(index(winbuild.Server2019), nil), Handlers: withoutHyperV},
 			Request{Handler: "runhcs-wcow-hypervisor"}, []string{
 				"the handler runhcs-wcow-hypervisor of the pod's RuntimeClass would give it, but the runtime has only runhcs-wcow-process"}},
-		{"a class whose handler may be there", &Builds{Registry: registryOf(index(winbuild.Server2019), nil)}, Request{Handler: "runhcs-wcow-hypervisor"}, nil},
-		{"a handler of another kind", &Builds{Registry: registryOf(index(winbuild.Server2019), nil)}, Request{Handler: "runsc"}, nil},
-		{"a class that cannot be read", &Builds{Registry: registryOf(index(winbuild.Server2019), nil)}, Request{HandlerUnknown: true}, nil},
-		{"nodes that may not be listed", &Builds{Registry: registryOf(index(winbuild.Server2019), nil), Nodes: forbidden}, Request{}, []string{
-			"which other nodes run it is not known: this kubelet may not list nodes"}},
+		{"a class whose handler may be there", &Builds{Registry: registryOf(index(winbuild.Server2019), nil)},
+			Request{Handler: "runhcs-wcow-hypervisor"}, nil},
+		{"a handler of another kind", &Builds{Registry: registryOf(index(winbuild.Server2019), nil)},
+			Request{Handler: "runsc"}, nil},
+		{"a class that cannot be read", &Builds{Registry: registryOf(index(winbuild.Server2019), nil)},
+			Request{HandlerUnknown: true}, nil},
+		{"nodes that may not be listed",
+			&Builds{Registry: registryOf(index(winbuild.Server2019), nil), Nodes: forbidden}, Request{}, []string{
+				"which other nodes run it is not known: this kubelet may not list nodes"}},
 		{"a registry that fails", &Builds{Registry: registryOf(winbuild.Image{}, errors.New("away"))}, Request{}, nil},
-		{"no version", &Builds{Registry: registryOf(winbuild.Image{Index: true, Platforms: []winbuild.Platform{{OS: "windows", Architecture: "amd64"}}}, nil)}, Request{}, nil},
-		{"Linux only", &Builds{Registry: registryOf(winbuild.Image{Index: true, Platforms: []winbuild.Platform{{OS: "linux", Architecture: "amd64"}}}, nil), Nodes: cluster}, Request{}, []string{
-			"it is for linux/amd64; ", "no Windows node of the cluster runs it"}},
+		{"no version",
+			&Builds{Registry: registryOf(winbuild.Image{Index: true,
+				Platforms: []winbuild.Platform{{OS: "windows", Architecture: "amd64"}}}, nil)}, Request{}, nil},
+		{"Linux only",
+			&Builds{Registry: registryOf(winbuild.Image{Index: true,
+				Platforms: []winbuild.Platform{{OS: "linux", Architecture: "amd64"}}}, nil), Nodes: cluster}, Request{},
+			[]string{
+				"it is for linux/amd64; ", "no Windows node of the cluster runs it"}},
 	} {
 		s := &store{has: map[string]bool{}}
 		p := newPuller(t, s)
@@ -98,7 +116,8 @@ func TestNoPullThatCannotSucceed(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || err.Reason != ErrImagePull || len(s.pulls) != 0 || !strings.HasPrefix(events, `Warning Failed: Failed to pull image "a.b/c:1": it was not pulled`) {
+		if err == nil || err.Reason != ErrImagePull || len(s.pulls) != 0 ||
+			!strings.HasPrefix(events, `Warning Failed: Failed to pull image "a.b/c:1": it was not pulled`) {
 			t.Errorf("%s: error %+v, pulls %v, events\n%s", c.name, err, s.pulls, events)
 		}
 		for _, want := range c.says {
@@ -106,7 +125,8 @@ func TestNoPullThatCannotSucceed(t *testing.T) {
 				t.Errorf("%s: events lack %q\n%s", c.name, want, events)
 			}
 		}
-		if _, err, events = ask(p, c.r); err == nil || err.Reason != ImagePullBackOff || events != `Normal BackOff: Back-off pulling image "a.b/c:1"` {
+		if _, err, events = ask(p, c.r); err == nil || err.Reason != ImagePullBackOff ||
+			events != `Normal BackOff: Back-off pulling image "a.b/c:1"` {
 			t.Errorf("%s, again: error %+v, events\n%s", c.name, err, events)
 		}
 
@@ -118,9 +138,9 @@ func TestNoPullThatCannotSucceed(t *testing.T) {
 	}
 }
 
-// TestVariantByItself: the runtime takes nothing of an index whose only variants are older, with a handler of Hyper-V isolation too; the
-// event says what to name. It does not if the cause is another, if the variant would not run, or if the registry does not say.
-// Row 1.99.
+// TestVariantByItself: the runtime takes nothing of an index whose only variants are older, with a handler of Hyper-V
+// isolation too; the event says what to name. It does not if the cause is another, if the variant would not run, or if
+// the registry does not say. Row 1.99.
 func TestVariantByItself(t *testing.T) {
 	none := errors.New("failed to resolve: no match for platform in manifest sha256:1: not found")
 	older := index(winbuild.Server2019)
@@ -149,7 +169,8 @@ func TestVariantByItself(t *testing.T) {
 		if (err == nil) != (c.fails == nil) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if said := strings.Contains(events, "name the variant windows/amd64 10.0.17763.1 by itself, a.b/c@sha256:aaaa"); said != c.says {
+		if said := strings.Contains(events,
+			"name the variant windows/amd64 10.0.17763.1 by itself, a.b/c@sha256:aaaa"); said != c.says {
 			t.Errorf("%s: events\n%s", name, events)
 		}
 	}
@@ -161,13 +182,14 @@ func TestOneQuestion(t *testing.T) {
 	var mu sync.Mutex
 	questions := 0
 	p := newPuller(t, &store{has: map[string]bool{}})
-	p.Builds = &Builds{Node: node("win01", winbuild.Server2022), Registry: func(context.Context, string, registry.Login) (winbuild.Image, error) {
-		<-gate
-		mu.Lock()
-		defer mu.Unlock()
-		questions++
-		return index(winbuild.Server2019), nil
-	}}
+	p.Builds = &Builds{Node: node("win01", winbuild.Server2022),
+		Registry: func(context.Context, string, registry.Login) (winbuild.Image, error) {
+			<-gate
+			mu.Lock()
+			defer mu.Unlock()
+			questions++
+			return index(winbuild.Server2019), nil
+		}}
 
 	var refused sync.WaitGroup
 	var asked sync.WaitGroup
@@ -177,7 +199,8 @@ func TestOneQuestion(t *testing.T) {
 			r := Request{Name: "a.b/c:1", PodUID: fmt.Sprint(i)}
 			p.share(context.Background(), r.Name, r) // joins, so that all are there before the answer
 			asked.Done()
-			if _, err, events := ask(p, r); err == nil || !strings.Contains(events, "Failed: ") || strings.Contains(events, "Pulling") {
+			if _, err, events := ask(p, r); err == nil || !strings.Contains(events, "Failed: ") ||
+				strings.Contains(events, "Pulling") {
 				t.Errorf("error %v, events %s", err, events)
 			}
 		})
@@ -193,27 +216,32 @@ func TestOneQuestion(t *testing.T) {
 // TestLogins: each login is tried until the registry lets one in.
 func TestLogins(t *testing.T) {
 	var tried []string
-	b := Builds{Node: node("win01", winbuild.Server2022), Registry: func(_ context.Context, _ string, login registry.Login) (winbuild.Image, error) {
-		tried = append(tried, login.Username)
-		if login.Username != "second" {
-			return winbuild.Image{}, errors.New("unauthorized")
-		}
-		return index(winbuild.Server2019), nil
-	}}
-	if b.check(context.Background(), "a.b/c:1", []*cri.AuthConfig{{Username: "first"}, {Username: "second"}, {Username: "third"}}, want{}) == nil || strings.Join(tried, " ") != "first second" {
+	b := Builds{Node: node("win01", winbuild.Server2022),
+		Registry: func(_ context.Context, _ string, login registry.Login) (winbuild.Image, error) {
+			tried = append(tried, login.Username)
+			if login.Username != "second" {
+				return winbuild.Image{}, errors.New("unauthorized")
+			}
+			return index(winbuild.Server2019), nil
+		}}
+	if b.check(context.Background(), "a.b/c:1",
+		[]*cri.AuthConfig{{Username: "first"}, {Username: "second"}, {Username: "third"}}, want{}) == nil ||
+		strings.Join(tried, " ") != "first second" {
 		t.Errorf("tried %v", tried)
 	}
 }
 
-// TestSlowRegistry: a registry that does not answer holds up one pull for five seconds, and none in the minute after that.
+// TestSlowRegistry: a registry that does not answer holds up one pull for five seconds, and none in the minute after
+// that.
 func TestSlowRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		questions := 0
-		b := Builds{Node: node("win01", winbuild.Server2022), Registry: func(ctx context.Context, _ string, _ registry.Login) (winbuild.Image, error) {
-			questions++
-			<-ctx.Done()
-			return winbuild.Image{}, ctx.Err()
-		}}
+		b := Builds{Node: node("win01", winbuild.Server2022),
+			Registry: func(ctx context.Context, _ string, _ registry.Login) (winbuild.Image, error) {
+				questions++
+				<-ctx.Done()
+				return winbuild.Image{}, ctx.Err()
+			}}
 		took := func(name string) time.Duration {
 			began := time.Now()
 			if err := b.check(context.Background(), name, nil, want{}); err != nil {
@@ -242,8 +270,10 @@ func TestSlowRegistry(t *testing.T) {
 func TestExplain(t *testing.T) {
 	p := newPuller(t, &store{})
 	p.Builds = &Builds{Node: node("win01", winbuild.Server2025)}
-	err := p.Explain(errors.New("hcs::CreateComputeSystem x: The container operating system does not match the host operating system.: unknown"))
-	if !strings.Contains(err.Error(), "node win01, which is build 26100 (Windows Server 2025) and runs images of build 20348 (Windows Server 2022), 25398 ") {
+	err := p.Explain(errors.New(
+		"hcs::CreateComputeSystem x: The container operating system does not match the host operating system.: unknown"))
+	if !strings.Contains(err.Error(),
+		"node win01, which is build 26100 (Windows Server 2025) and runs images of build 20348 (Windows Server 2022), 25398 ") {
 		t.Errorf("error %v", err)
 	}
 	other := errors.New("no such program")

@@ -22,8 +22,8 @@ type login struct {
 	Username, Password, Auth, IdentityToken string
 }
 
-// NodeConfigFolders returns the folders in which upstream's kubelet looks for a config.json: its own folder root, the working
-// folder, and the user's.
+// NodeConfigFolders returns the folders in which upstream's kubelet looks for a config.json: its own folder root, the
+// working folder, and the user's.
 func NodeConfigFolders(root string) []string {
 	folders := []string{root, "."}
 	if home, err := os.UserHomeDir(); err == nil {
@@ -42,7 +42,8 @@ func nodeSecrets(folders []string) (out []v1.Secret) {
 	return out
 }
 
-// Logins returns the logins for an image from the config.json files of some folders, in the order in which they are to be tried.
+// Logins returns the logins for an image from the config.json files of some folders, in the order in which they are to
+// be tried.
 func Logins(name string, folders []string) (out []registry.Login) {
 	for _, auth := range credentials(name, nodeSecrets(folders)) {
 		out = append(out, loginOf(auth))
@@ -52,7 +53,8 @@ func Logins(name string, folders []string) (out []registry.Login) {
 
 // loginOf converts a login of CRI to one of package registry. For nil it returns the zero Login, which logs nobody in.
 func loginOf(auth *cri.AuthConfig) registry.Login {
-	return registry.Login{Username: auth.GetUsername(), Password: auth.GetPassword(), IdentityToken: auth.GetIdentityToken()}
+	return registry.Login{Username: auth.GetUsername(), Password: auth.GetPassword(),
+		IdentityToken: auth.GetIdentityToken()}
 }
 
 // defaultRegistry is the registry of image names without one, and defaultKey the name of its logins.
@@ -77,7 +79,9 @@ func credentials(name string, secrets []v1.Secret) []*cri.AuthConfig {
 				fitting = append(fitting, registry)
 			}
 		}
-		slices.SortFunc(fitting, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+		slices.SortFunc(fitting, func(a, b string) int {
+			return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
+		})
 		for _, registry := range fitting {
 			out = append(out, logins[registry].auth())
 		}
@@ -110,8 +114,8 @@ func (l login) auth() *cri.AuthConfig {
 	return auth
 }
 
-// matches reports whether the registry of a login is that of an image. Hosts are compared part by part, and * in the registry
-// stands for any text within a part. The registry's path must be a prefix of the repository.
+// matches reports whether the registry of a login is that of an image. Hosts are compared part by part, and * in the
+// registry stands for any text within a part. The registry's path must be a prefix of the repository.
 func matches(login, host, repository string) bool {
 	login = strings.TrimPrefix(strings.TrimPrefix(login, "https://"), "http://")
 	login = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(login, "/"), "/v1"), "/v2")
@@ -137,8 +141,9 @@ func RegistryOf(image string) string {
 	return reference.Domain(ref)
 }
 
-// sameHost reports whether host is one that pattern means. A host is its name and its port. Names have the same number of parts
-// between dots, so that * never stands for more than one of them; the port, if there is one, must be the same.
+// sameHost reports whether host is one that pattern means. A host is its name and its port. Names have the same number
+// of parts between dots, so that * never stands for more than one of them; the port, if there is one, must be the
+// same.
 func sameHost(pattern, host string) bool {
 	if pattern == host { // IPv6 addresses are compared here only: path.Match would take their brackets for a pattern
 		return true

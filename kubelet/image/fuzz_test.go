@@ -27,8 +27,8 @@ func FuzzNormalize(f *testing.F) {
 	})
 }
 
-// FuzzCredentials: for any content of a secret, a login is sent to its own registry only, and an image finds the login of its
-// registry.
+// FuzzCredentials: for any content of a secret, a login is sent to its own registry only, and an image finds the login
+// of its registry.
 func FuzzCredentials(f *testing.F) {
 	f.Add("reg.test/app", "https://reg.test/v1/", "dTpw", []byte(`{"auths":{"reg.test":{"auth":"dTpw"},"":null}}`))
 	f.Add("busybox", "index.docker.io", "dTpw=", []byte(`{"auths":null}`))
@@ -36,13 +36,15 @@ func FuzzCredentials(f *testing.F) {
 	f.Add("a.b:5000/c/d@sha256:00", "[a-z].?:5000/c", "\x00", []byte(`{"AUTHS":{"[":7}}`))
 
 	f.Fuzz(func(t *testing.T, name, registry, auth string, raw []byte) {
-		credentials(name, []v1.Secret{{Data: map[string][]byte{v1.DockerConfigJsonKey: raw}}, {Data: map[string][]byte{v1.DockerConfigKey: raw}}})
+		credentials(name, []v1.Secret{{Data: map[string][]byte{v1.DockerConfigJsonKey: raw}},
+			{Data: map[string][]byte{v1.DockerConfigKey: raw}}})
 		ref, err := reference.ParseNormalizedNamed(name)
 		if err != nil {
 			return
 		}
 		give := func(registry string) int {
-			data, err := json.Marshal(map[string]any{"auths": map[string]any{registry: map[string]string{"auth": auth}}})
+			data, err := json.Marshal(
+				map[string]any{"auths": map[string]any{registry: map[string]string{"auth": auth}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +58,8 @@ func FuzzCredentials(f *testing.F) {
 		}
 		if !strings.ContainsAny(registry, `*?[\`) && give(registry) > 0 {
 			plain := strings.TrimPrefix(strings.TrimPrefix(registry, "https://"), "http://")
-			if regHost, _, _ := strings.Cut(plain, "/"); regHost != host && (regHost != defaultKey || host != defaultRegistry) {
+			if regHost, _, _ := strings.Cut(plain, "/"); regHost != host &&
+				(regHost != defaultKey || host != defaultRegistry) {
 				t.Fatalf("%q gets the login for %q", name, registry)
 			}
 		}

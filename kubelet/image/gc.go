@@ -16,8 +16,8 @@ import (
 
 // GCPolicy says when unused images are removed.
 type GCPolicy struct {
-	// High and Low are percentages of the images' disk. When at least High is used, images are removed until Low is reached.
-	// With High 100 no image is removed to free space.
+	// High and Low are percentages of the images' disk. When at least High is used, images are removed until Low is
+	// reached. With High 100 no image is removed to free space.
 	High, Low int
 	// MinAge is how long an image is kept at least, counted from when it was first seen.
 	MinAge time.Duration
@@ -25,8 +25,8 @@ type GCPolicy struct {
 	MaxAge time.Duration
 }
 
-// GC removes images that no container uses, those unused for the longest time first. It is safe for concurrent use: rounds follow
-// each other.
+// GC removes images that no container uses, those unused for the longest time first. It is safe for concurrent use:
+// rounds follow each other.
 type GC struct {
 	Policy  GCPolicy
 	Images  cri.ImageServiceClient
@@ -83,8 +83,8 @@ func (g *GC) ids() (out []string) {
 	return out
 }
 
-// Reclaim removes all images that may be removed, because the node runs out of disk space: those that no container uses and that are
-// older than Policy.MinAge. It returns how many bytes they had.
+// Reclaim removes all images that may be removed, because the node runs out of disk space: those that no container
+// uses and that are older than Policy.MinAge. It returns how many bytes they had.
 func (g *GC) Reclaim(ctx context.Context) (freed int64, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,8 +108,8 @@ func (g *GC) begin() {
 // maxNames bounds the names of one image in a node's status. Upstream's value.
 const maxNames = 5
 
-// Largest returns the images that the last round found, in the form of a node's status: the largest first, and at most most
-// of them. A negative most is no limit.
+// Largest returns the images that the last round found, in the form of a node's status: the largest first, and at most
+// most of them. A negative most is no limit.
 func (g *GC) Largest(most int) []v1.ContainerImage {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,8 +129,9 @@ func (g *GC) Largest(most int) []v1.ContainerImage {
 	return out
 }
 
-// collect does one round: it notes which images are in use now, removes those that nothing has used for Policy.MaxAge, and then
-// frees space if the disk is too full. A failed observation ends the round, so that nothing is removed on incomplete knowledge.
+// collect does one round: it notes which images are in use now, removes those that nothing has used for Policy.MaxAge,
+// and then frees space if the disk is too full. A failed observation ends the round, so that nothing is removed on
+// incomplete knowledge.
 func (g *GC) collect(ctx context.Context) error {
 	now := g.now()
 	if err := g.observe(ctx, now); err != nil {
@@ -182,7 +183,8 @@ func (g *GC) observe(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// idle returns the images that may be removed: those unused for the longest time first, then those known for the longest.
+// idle returns the images that may be removed: those unused for the longest time first, then those known for the
+// longest.
 func (g *GC) idle(now time.Time) (ids []string) {
 	for id, r := range g.seen {
 		if !r.pinned && r.used.Before(now) && now.Sub(r.first) >= g.Policy.MinAge {
@@ -214,8 +216,8 @@ func (g *GC) Path(ctx context.Context) (string, error) {
 	return images, err
 }
 
-// Folders asks the runtime for the folder of its images, and for that of the writable layers of containers; the same if it does not
-// name another one. It may be called during a round.
+// Folders asks the runtime for the folder of its images, and for that of the writable layers of containers; the same
+// if it does not name another one. It may be called during a round.
 func (g *GC) Folders(ctx context.Context) (images, layers string, err error) {
 	info, err := g.Images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
 	if err != nil {
@@ -256,7 +258,8 @@ func (g *GC) makeRoom(ctx context.Context, now time.Time) error {
 	want := int64(capacity*uint64(100-g.Policy.Low)/100) - int64(available)
 	freed, err := g.remove(ctx, forSpace, g.idle(now), want)
 	if freed < want {
-		text := fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d of %d bytes free). Failed to free sufficient space by deleting unused images (freed %d bytes of %d)",
+		text := fmt.Sprintf(
+			"Insufficient free disk space on the node's image filesystem (%d of %d bytes free). Failed to free sufficient space by deleting unused images (freed %d bytes of %d)",
 			available, capacity, freed, want)
 		g.Event(v1.EventTypeWarning, "FreeDiskSpaceFailed", text)
 		return errors.Join(errors.New(text), err)

@@ -21,11 +21,13 @@ type shelf struct {
 	removed []string
 }
 
-func (s *shelf) ListImages(context.Context, *cri.ListImagesRequest, ...grpc.CallOption) (*cri.ListImagesResponse, error) {
+func (s *shelf) ListImages(context.Context, *cri.ListImagesRequest, ...grpc.CallOption) (*cri.ListImagesResponse,
+	error) {
 	return &cri.ListImagesResponse{Images: s.images}, nil
 }
 
-func (s *shelf) ListContainers(context.Context, *cri.ListContainersRequest, ...grpc.CallOption) (*cri.ListContainersResponse, error) {
+func (s *shelf) ListContainers(context.Context, *cri.ListContainersRequest,
+	...grpc.CallOption) (*cri.ListContainersResponse, error) {
 	r := &cri.ListContainersResponse{}
 	for _, name := range s.used {
 		r.Containers = append(r.Containers, &cri.Container{Image: &cri.ImageSpec{Image: name}})
@@ -33,11 +35,14 @@ func (s *shelf) ListContainers(context.Context, *cri.ListContainersRequest, ...g
 	return r, nil
 }
 
-func (s *shelf) ImageFsInfo(context.Context, *cri.ImageFsInfoRequest, ...grpc.CallOption) (*cri.ImageFsInfoResponse, error) {
-	return &cri.ImageFsInfoResponse{ImageFilesystems: []*cri.FilesystemUsage{{FsId: &cri.FilesystemIdentifier{Mountpoint: "/images"}}}}, nil
+func (s *shelf) ImageFsInfo(context.Context, *cri.ImageFsInfoRequest, ...grpc.CallOption) (*cri.ImageFsInfoResponse,
+	error) {
+	return &cri.ImageFsInfoResponse{
+		ImageFilesystems: []*cri.FilesystemUsage{{FsId: &cri.FilesystemIdentifier{Mountpoint: "/images"}}}}, nil
 }
 
-func (s *shelf) RemoveImage(_ context.Context, r *cri.RemoveImageRequest, _ ...grpc.CallOption) (*cri.RemoveImageResponse, error) {
+func (s *shelf) RemoveImage(_ context.Context, r *cri.RemoveImageRequest,
+	_ ...grpc.CallOption) (*cri.RemoveImageResponse, error) {
 	if r.Image.Image == s.stuck {
 		return nil, errors.New("in use")
 	}
@@ -48,7 +53,8 @@ func (s *shelf) RemoveImage(_ context.Context, r *cri.RemoveImageRequest, _ ...g
 
 func (s *shelf) put(ids ...string) {
 	for _, id := range ids {
-		s.images = append(s.images, &cri.Image{Id: id, Size: 10, RepoTags: []string{"tag-of-" + id}, Pinned: id == "pinned"})
+		s.images = append(s.images,
+			&cri.Image{Id: id, Size: 10, RepoTags: []string{"tag-of-" + id}, Pinned: id == "pinned"})
 	}
 }
 
@@ -58,15 +64,18 @@ type imagesOf struct {
 	s *shelf
 }
 
-func (i imagesOf) ListImages(c context.Context, r *cri.ListImagesRequest, o ...grpc.CallOption) (*cri.ListImagesResponse, error) {
+func (i imagesOf) ListImages(c context.Context, r *cri.ListImagesRequest,
+	o ...grpc.CallOption) (*cri.ListImagesResponse, error) {
 	return i.s.ListImages(c, r, o...)
 }
 
-func (i imagesOf) ImageFsInfo(c context.Context, r *cri.ImageFsInfoRequest, o ...grpc.CallOption) (*cri.ImageFsInfoResponse, error) {
+func (i imagesOf) ImageFsInfo(c context.Context, r *cri.ImageFsInfoRequest,
+	o ...grpc.CallOption) (*cri.ImageFsInfoResponse, error) {
 	return i.s.ImageFsInfo(c, r, o...)
 }
 
-func (i imagesOf) RemoveImage(c context.Context, r *cri.RemoveImageRequest, o ...grpc.CallOption) (*cri.RemoveImageResponse, error) {
+func (i imagesOf) RemoveImage(c context.Context, r *cri.RemoveImageRequest,
+	o ...grpc.CallOption) (*cri.RemoveImageResponse, error) {
 	return i.s.RemoveImage(c, r, o...)
 }
 
@@ -75,7 +84,8 @@ type runtimeOf struct {
 	s *shelf
 }
 
-func (r runtimeOf) ListContainers(c context.Context, q *cri.ListContainersRequest, o ...grpc.CallOption) (*cri.ListContainersResponse, error) {
+func (r runtimeOf) ListContainers(c context.Context, q *cri.ListContainersRequest,
+	o ...grpc.CallOption) (*cri.ListContainersResponse, error) {
 	return r.s.ListContainers(c, q, o...)
 }
 
@@ -100,14 +110,16 @@ func TestCollect(t *testing.T) {
 		clock := time.Unix(1000, 0)
 		available := uint64(90)
 		var events []string
-		g := &GC{Policy: GCPolicy{High: 85, Low: 80, MinAge: 2 * time.Minute}, Images: imagesOf{s: s}, Runtime: runtimeOf{s: s},
+		g := &GC{Policy: GCPolicy{High: 85, Low: 80, MinAge: 2 * time.Minute}, Images: imagesOf{s: s},
+			Runtime: runtimeOf{s: s},
 			Disk: func(path string) (uint64, uint64, error) {
 				if path != "/images" {
 					return 0, 0, fmt.Errorf("asked about %s", path)
 				}
 				return 100, available, nil
 			},
-			Event: func(_, reason, _ string) { events = append(events, reason) }, now: func() time.Time { return clock }}
+			Event: func(_, reason, _ string) { events = append(events, reason) },
+			now:   func() time.Time { return clock }}
 
 		for _, used := range []string{"a", "b", "c", "d"} { // rounds a minute apart
 			s.used = []string{used}
@@ -130,7 +142,8 @@ func TestCollect(t *testing.T) {
 func TestLargest(t *testing.T) {
 	s := &shelf{images: []*cri.Image{
 		{Id: "small", Size: 5, RepoTags: []string{"a/small:1"}},
-		{Id: "large", Size: 50, RepoTags: []string{"a/large:1", "a/large:2", "a/large:3", "a/large:4"}, RepoDigests: []string{"a/large@sha256:1", "a/large@sha256:2"}},
+		{Id: "large", Size: 50, RepoTags: []string{"a/large:1", "a/large:2", "a/large:3", "a/large:4"},
+			RepoDigests: []string{"a/large@sha256:1", "a/large@sha256:2"}},
 		{Id: "nameless", Size: 500},
 	}}
 	g := &GC{Policy: GCPolicy{High: 100}, Images: imagesOf{s: s}, Runtime: runtimeOf{s: s}}
@@ -140,7 +153,8 @@ func TestLargest(t *testing.T) {
 	if err := g.Collect(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(g.Largest(-1)); got != "[{[a/large@sha256:1 a/large@sha256:2 a/large:1 a/large:2 a/large:3] 50} {[a/small:1] 5}]" {
+	if got := fmt.Sprint(g.Largest(
+		-1)); got != "[{[a/large@sha256:1 a/large@sha256:2 a/large:1 a/large:2 a/large:3] 50} {[a/small:1] 5}]" {
 		t.Errorf("images %s", got)
 	}
 	if got := g.Largest(1); len(got) != 1 || got[0].SizeBytes != 50 || len(g.Largest(0)) > 0 {
@@ -153,8 +167,9 @@ func TestCollectByAge(t *testing.T) {
 	s.put("a", "b")
 	clock := time.Unix(1000, 0)
 	var events []string
-	g := &GC{Policy: GCPolicy{High: 100, Low: 80, MinAge: time.Minute, MaxAge: time.Hour}, Images: imagesOf{s: s}, Runtime: runtimeOf{s: s},
-		Event: func(_, reason, _ string) { events = append(events, reason) }, now: func() time.Time { return clock }}
+	g := &GC{Policy: GCPolicy{High: 100, Low: 80, MinAge: time.Minute, MaxAge: time.Hour}, Images: imagesOf{s: s},
+		Runtime: runtimeOf{s: s},
+		Event:   func(_, reason, _ string) { events = append(events, reason) }, now: func() time.Time { return clock }}
 
 	s.used = []string{"b"}
 	for range 4 {

@@ -61,8 +61,8 @@ type Request struct {
 	For credential.Pod
 	// Pod names the pod for the runtime's own records; may be nil.
 	Pod *cri.PodSandboxConfig
-	// Handler is the runtime's handler that the pod's RuntimeClass names; empty: the default one. HandlerUnknown is true if it could
-	// not be found. HostProcess is true if the container runs as a process of the Windows host.
+	// Handler is the runtime's handler that the pod's RuntimeClass names; empty: the default one. HandlerUnknown is
+	// true if it could not be found. HostProcess is true if the container runs as a process of the Windows host.
 	Handler                     string
 	HandlerUnknown, HostProcess bool
 
@@ -84,8 +84,8 @@ type limiter interface {
 	Wait(ctx context.Context) error
 }
 
-// providers are programs of the node that know logins; kubelet/credential implements it. They are asked for the full name of an image
-// without tag and digest, as upstream's kubelet asks them.
+// providers are programs of the node that know logins; kubelet/credential implements it. They are asked for the full
+// name of an image without tag and digest, as upstream's kubelet asks them.
 type providers interface {
 	Logins(ctx context.Context, image string, pod credential.Pod) []credential.Found
 	// ByAccount reports whether what they know of an image depends on the pod's service account.
@@ -96,7 +96,8 @@ type providers interface {
 type counter interface {
 	// Pulled counts a pull of an image of that many bytes, 0 if that is not known, with the wait for its turn.
 	Pulled(size uint64, took time.Duration)
-	// Ensured counts a request: whether the image was present (true, false or unknown), by which policy, and whether it had to be pulled.
+	// Ensured counts a request: whether the image was present (true, false or unknown), by which policy, and whether
+	// it had to be pulled.
 	Ensured(present, policy, pulled string)
 }
 
@@ -107,12 +108,14 @@ type Puller struct {
 	now    func() time.Time
 	// NodeConfigs are folders in which a config.json may hold credentials for all pods. Set it before the first use.
 	NodeConfigs []string
-	// Providers know logins of images beside those of pods and of the node; nil for nobody. Set it before the first use.
+	// Providers know logins of images beside those of pods and of the node; nil for nobody. Set it before the first
+	// use.
 	Providers providers
-	// Verify decides which images that are present a pod may have; nil gives all to everybody. Set it before the first use.
+	// Verify decides which images that are present a pod may have; nil gives all to everybody. Set it before the first
+	// use.
 	Verify *Verifier
-	// Rate limits how many pulls begin per second; nil is no limit. Set it before the first use. A pull over the limit waits;
-	// upstream's fails instead and is tried again ten seconds later.
+	// Rate limits how many pulls begin per second; nil is no limit. Set it before the first use. A pull over the limit
+	// waits; upstream's fails instead and is tried again ten seconds later.
 	Rate limiter
 	// Builds checks images before they are pulled; nil checks nothing. Set it before the first use.
 	Builds *Builds
@@ -159,8 +162,10 @@ func (p *Puller) Client() cri.ImageServiceClient { return p.client }
 func (p *Puller) Ensure(ctx context.Context, r Request) (Image, error) {
 	name, err := Normalize(r.Name)
 	if err != nil {
-		r.Event(v1.EventTypeWarning, "InspectFailed", fmt.Sprintf("Failed to apply default image tag %q: %v", r.Name, err))
-		return Image{}, &Error{ErrInvalidName, p.now().Add(firstWait), fmt.Errorf("failed to apply default image tag %q: %w", r.Name, err)}
+		r.Event(v1.EventTypeWarning, "InspectFailed",
+			fmt.Sprintf("Failed to apply default image tag %q: %v", r.Name, err))
+		return Image{}, &Error{ErrInvalidName, p.now().Add(firstWait),
+			fmt.Errorf("failed to apply default image tag %q: %w", r.Name, err)}
 	}
 
 	there, must := "unknown", "unknown"
@@ -173,11 +178,13 @@ func (p *Puller) Ensure(ctx context.Context, r Request) (Image, error) {
 	present, err := p.status(ctx, name)
 	if err != nil {
 		r.Event(v1.EventTypeWarning, "InspectFailed", fmt.Sprintf("Failed to inspect image %q: %v", name, err))
-		return Image{}, &Error{ErrImageInspect, p.now().Add(firstWait), fmt.Errorf("failed to inspect image %q: %w", name, err)}
+		return Image{}, &Error{ErrImageInspect, p.now().Add(firstWait),
+			fmt.Errorf("failed to inspect image %q: %w", name, err)}
 	}
 
 	again := present != nil && p.again(ctx, name, present.Ref, r)
-	there, must = strconv.FormatBool(present != nil), strconv.FormatBool(rule == v1.PullAlways || rule == v1.PullIfNotPresent && (present == nil || again))
+	there, must = strconv.FormatBool(present != nil), strconv.FormatBool(rule == v1.PullAlways ||
+		rule == v1.PullIfNotPresent && (present == nil || again))
 	switch rule {
 	case v1.PullNever:
 		if present == nil || again {
@@ -192,12 +199,13 @@ func (p *Puller) Ensure(ctx context.Context, r Request) (Image, error) {
 	default:
 		return p.pull(ctx, name, r)
 	}
-	r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", name))
+	r.Event(v1.EventTypeNormal, "Pulled",
+		fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", name))
 	return *present, nil
 }
 
-// again reports whether an image that is present must be pulled for the pod all the same. Programs of the node are asked only if what the pod
-// has itself does not do.
+// again reports whether an image that is present must be pulled for the pod all the same. Programs of the node are
+// asked only if what the pod has itself does not do.
 func (p *Puller) again(ctx context.Context, name, ref string, r Request) bool {
 	if p.Verify == nil {
 		return false
@@ -251,8 +259,9 @@ func (p *Puller) status(ctx context.Context, name string) (*Image, error) {
 	return img, nil
 }
 
-// pull pulls the image for the pod, or waits for a pull of the same image that is under way. It returns an *Error at once during
-// the back-off of an earlier failure. Back-offs are per pod and image, so that a pod with other credentials is not held up.
+// pull pulls the image for the pod, or waits for a pull of the same image that is under way. It returns an *Error at
+// once during the back-off of an earlier failure. Back-offs are per pod and image, so that a pod with other
+// credentials is not held up.
 //
 // A failure reports two reasons to the user in turn, as upstream's kubelet does: its own, and from the next try on
 // ImagePullBackOff.
@@ -293,7 +302,9 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 	if p.Count != nil {
 		p.Count.Pulled(f.size, took)
 	}
-	r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", name, took, took, f.size))
+	r.Event(v1.EventTypeNormal, "Pulled",
+		fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", name, took,
+			took, f.size))
 
 	img, err := p.status(ctx, name)
 	if err != nil || img == nil { // the pull succeeded all the same; only the image's user is not known
@@ -302,8 +313,8 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 	return *img, nil
 }
 
-// wait returns true once the pull has ended, and false if ctx ends before. It sends the event Pulling when the check of the image has
-// passed, so that there is none for an image that is not pulled.
+// wait returns true once the pull has ended, and false if ctx ends before. It sends the event Pulling when the check
+// of the image has passed, so that there is none for an image that is not pulled.
 func (f *flight) wait(ctx context.Context, name string, event Event) bool {
 	select {
 	case <-f.checked:
@@ -322,11 +333,12 @@ func (f *flight) wait(ctx context.Context, name string, event Event) bool {
 	}
 }
 
-// reasonOf returns the reason and the error for a container's status. The texts of some of the runtime's errors begin with
-// the reason.
+// reasonOf returns the reason and the error for a container's status. The texts of some of the runtime's errors begin
+// with the reason.
 func reasonOf(name string, err error) (reason string, said error) {
 	text := status.Convert(err).Message()
-	for prefix, what := range map[string]string{ErrRegistry: "the registry is unavailable", ErrSignature: "the signature validation failed"} {
+	for prefix, what := range map[string]string{ErrRegistry: "the registry is unavailable",
+		ErrSignature: "the signature validation failed"} {
 		if rest, ok := strings.CutPrefix(text, prefix); ok {
 			return prefix, fmt.Errorf("image pull failed for %s because %s%s", name, what, rest)
 		}
@@ -341,8 +353,8 @@ func (p *Puller) Forget(podUID string) {
 	maps.DeleteFunc(p.waits, func(key string, _ wait) bool { return strings.HasPrefix(key, podUID+"/") })
 }
 
-// share returns the pull of the image with these credentials that is under way, or starts one. A pull goes on if the pod that
-// asked for it ends.
+// share returns the pull of the image with these credentials that is under way, or starts one. A pull goes on if the
+// pod that asked for it ends.
 func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 	logins := ownedLogins(name, append(slices.Clone(r.Secrets), nodeSecrets(p.NodeConfigs)...))
 	key := name
@@ -408,7 +420,8 @@ func (p *Puller) pullInTurn(ctx context.Context, f *flight, o pullSpec) {
 	}
 
 	id := f.ref
-	if st, err := p.client.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: o.name}}); err == nil && st.GetImage() != nil {
+	if st, err := p.client.ImageStatus(ctx,
+		&cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: o.name}}); err == nil && st.GetImage() != nil {
 		f.size, id = st.Image.Size, st.Image.Id
 	}
 	if p.Verify == nil {
@@ -427,8 +440,8 @@ type pullSpec struct {
 	box     *cri.PodSandboxConfig
 }
 
-// pullOnce asks the runtime to pull the image, with one login after the other until one works. It keeps the runtime's name
-// of the image in f, and returns that login, or the error of the last one.
+// pullOnce asks the runtime to pull the image, with one login after the other until one works. It keeps the runtime's
+// name of the image in f, and returns that login, or the error of the last one.
 func (p *Puller) pullOnce(ctx context.Context, f *flight, o pullSpec) (by owned, err error) {
 	logins := o.logins
 	if len(logins) == 0 {
@@ -441,7 +454,9 @@ func (p *Puller) pullOnce(ctx context.Context, f *flight, o pullSpec) (by owned,
 			}
 		}
 		var resp *cri.PullImageResponse
-		resp, err = p.client.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: o.name, RuntimeHandler: o.handler}, Auth: l.auth, SandboxConfig: o.box})
+		resp, err = p.client.PullImage(ctx,
+			&cri.PullImageRequest{Image: &cri.ImageSpec{Image: o.name, RuntimeHandler: o.handler}, Auth: l.auth,
+				SandboxConfig: o.box})
 		if err == nil {
 			f.ref = resp.ImageRef
 			return l, nil

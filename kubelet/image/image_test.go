@@ -100,14 +100,19 @@ func TestPolicies(t *testing.T) {
 		reason      string
 		events      string // prefixes, one per line
 	}{
-		{"there", "a.b/c:1", v1.PullIfNotPresent, true, 0, "", `Normal Pulled: Container image "a.b/c:1" already present on machine and can be accessed by the pod`},
-		{"absent", "a.b/c:1", v1.PullIfNotPresent, false, 1, "", "Normal Pulling: Pulling image \"a.b/c:1\"\nNormal Pulled: Successfully pulled image \"a.b/c:1\" in "},
-		{"always", "a.b/c:1", v1.PullAlways, true, 1, "", "Normal Pulling: Pulling image \"a.b/c:1\"\nNormal Pulled: Successfully pulled image"},
+		{"there", "a.b/c:1", v1.PullIfNotPresent, true, 0, "",
+			`Normal Pulled: Container image "a.b/c:1" already present on machine and can be accessed by the pod`},
+		{"absent", "a.b/c:1", v1.PullIfNotPresent, false, 1, "",
+			"Normal Pulling: Pulling image \"a.b/c:1\"\nNormal Pulled: Successfully pulled image \"a.b/c:1\" in "},
+		{"always", "a.b/c:1", v1.PullAlways, true, 1, "",
+			"Normal Pulling: Pulling image \"a.b/c:1\"\nNormal Pulled: Successfully pulled image"},
 		{"never, there", "a.b/c:1", v1.PullNever, true, 0, "", "Normal Pulled: Container image"},
-		{"never, absent", "a.b/c:1", v1.PullNever, false, 0, ErrImageNeverPull, `Warning ErrImageNeverPull: Container image "a.b/c:1" is not present with pull policy of Never`},
+		{"never, absent", "a.b/c:1", v1.PullNever, false, 0, ErrImageNeverPull,
+			`Warning ErrImageNeverPull: Container image "a.b/c:1" is not present with pull policy of Never`},
 		{"no tag, no policy: latest, always", "c", "", true, 1, "", `Normal Pulling: Pulling image "c:latest"`},
 		{"a tag, no policy: if not present", "c:1", "", true, 0, "", `Normal Pulled: Container image "c:1" already`},
-		{"bad name", "A/b:c:d", v1.PullAlways, false, 0, ErrInvalidName, `Warning InspectFailed: Failed to apply default image tag "A/b:c:d"`},
+		{"bad name", "A/b:c:d", v1.PullAlways, false, 0, ErrInvalidName,
+			`Warning InspectFailed: Failed to apply default image tag "A/b:c:d"`},
 	} {
 		s := &store{has: map[string]bool{"a.b/c:1": c.has, "c:latest": c.has, "c:1": c.has}}
 		img, err, events := ask(newPuller(t, s), Request{Name: c.image, Policy: c.policy, PodUID: "u"})
@@ -167,14 +172,18 @@ func TestBackoff(t *testing.T) {
 	wait := firstWait
 	for range 7 {
 		_, err, events := ask(p, r)
-		if err == nil || err.Reason != ErrImagePull || !strings.Contains(events, `Warning Failed: Failed to pull image "a.b/c:1": rpc error: code = Unknown desc = no such thing`) {
+		if err == nil || err.Reason != ErrImagePull ||
+			!strings.Contains(events,
+				`Warning Failed: Failed to pull image "a.b/c:1": rpc error: code = Unknown desc = no such thing`) {
 			t.Fatalf("error %+v, events\n%s", err, events)
 		}
 		_, err, events = ask(p, r)
-		if err == nil || err.Reason != ImagePullBackOff || err.RetryAt.Sub(clock) != wait || events != `Normal BackOff: Back-off pulling image "a.b/c:1"` {
+		if err == nil || err.Reason != ImagePullBackOff || err.RetryAt.Sub(clock) != wait ||
+			events != `Normal BackOff: Back-off pulling image "a.b/c:1"` {
 			t.Fatalf("error %+v at %v, events\n%s", err, clock, events)
 		}
-		if want := `Back-off pulling image "a.b/c:1": ErrImagePull: rpc error: code = Unknown desc = no such thing`; err.Error() != want {
+		if want :=
+			`Back-off pulling image "a.b/c:1": ErrImagePull: rpc error: code = Unknown desc = no such thing`; err.Error() != want {
 			t.Errorf("text %q, want %q", err, want)
 		}
 		clock, wait = clock.Add(wait), min(2*wait, lastWait)
@@ -188,7 +197,8 @@ func TestBackoff(t *testing.T) {
 	}
 
 	s.fail = status.Error(codes.Unavailable, "RegistryUnavailable: connection refused")
-	if _, err, _ := ask(p, r); err == nil || err.Reason != ErrRegistry || err.Error() != "image pull failed for a.b/c:1 because the registry is unavailable: connection refused" {
+	if _, err, _ := ask(p, r); err == nil || err.Reason != ErrRegistry ||
+		err.Error() != "image pull failed for a.b/c:1 because the registry is unavailable: connection refused" {
 		t.Errorf("registry away: %+v", err)
 	}
 }
@@ -201,11 +211,12 @@ func TestSharedPull(t *testing.T) {
 	began := make(chan struct{}, 2)
 	for i := range 2 {
 		wg.Go(func() {
-			_, err := p.Ensure(context.Background(), Request{Name: "a.b/c:1", PodUID: fmt.Sprint(i), Event: func(_, reason, _ string) {
-				if reason == "Pulling" {
-					began <- struct{}{}
-				}
-			}})
+			_, err := p.Ensure(context.Background(),
+				Request{Name: "a.b/c:1", PodUID: fmt.Sprint(i), Event: func(_, reason, _ string) {
+					if reason == "Pulling" {
+						began <- struct{}{}
+					}
+				}})
 			if err != nil {
 				t.Error(err)
 			}
@@ -214,7 +225,8 @@ func TestSharedPull(t *testing.T) {
 	<-began
 	<-began
 
-	testwait.True(t, 5*time.Second, "one pull", func() bool { // both are past their event, and join before the gate opens
+	// both are past their event, and join before the gate opens
+	testwait.True(t, 5*time.Second, "one pull", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.flights) == 1
@@ -231,9 +243,11 @@ func TestCredentials(t *testing.T) {
 		return fmt.Sprintf(`{"auth":%q}`, base64.StdEncoding.EncodeToString([]byte(user+":secret")))
 	}
 	secret := func(entries ...string) v1.Secret {
-		return v1.Secret{Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths":{` + strings.Join(entries, ",") + `}}`)}}
+		return v1.Secret{Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths":{` +
+			strings.Join(entries, ",") + `}}`)}}
 	}
-	old := v1.Secret{Data: map[string][]byte{v1.DockerConfigKey: []byte(`{"https://index.docker.io/v1/":{"username":"hub","password":"p"}}`)}}
+	old := v1.Secret{Data: map[string][]byte{
+		v1.DockerConfigKey: []byte(`{"https://index.docker.io/v1/":{"username":"hub","password":"p"}}`)}}
 
 	for _, c := range []struct {
 		image   string
@@ -241,14 +255,20 @@ func TestCredentials(t *testing.T) {
 		users   string
 	}{
 		{"reg.test/team/app:1", []v1.Secret{secret(`"reg.test":` + login("all"))}, "all"},
-		{"reg.test/team/app:1", []v1.Secret{secret(`"reg.test":`+login("all"), `"https://reg.test/team":`+login("team"), `"reg.test/other":`+login("other"))}, "team all"},
+		{"reg.test/team/app:1",
+			[]v1.Secret{secret(`"reg.test":`+login("all"), `"https://reg.test/team":`+login("team"),
+				`"reg.test/other":`+login("other"))}, "team all"},
 		{"docker.io/team/app", []v1.Secret{secret(`"https://index.docker.io/v1/":` + login("hub"))}, "hub"},
 		{"team/app", []v1.Secret{secret(`"docker.io":`+login("name"), `"other.docker.io":`+login("no"))}, "name"},
 		{"[fd00::5]:5000/app", []v1.Secret{secret(`"[fd00::5]:5000":` + login("six"))}, "six"},
-		{"reg.test/app", []v1.Secret{secret(`"reg.test":{"auth":"YTpi"},"reg.test/":{"auth":"dTpwYXNz"},"reg.test/a":{"auth":"YWE6Yg"}`)}, "aa u a"},
+		{"reg.test/app",
+			[]v1.Secret{
+				secret(`"reg.test":{"auth":"YTpi"},"reg.test/":{"auth":"dTpwYXNz"},"reg.test/a":{"auth":"YWE6Yg"}`)},
+			"aa u a"},
 		{"a.reg.test/app", []v1.Secret{secret(`"*.reg.test":` + login("star"))}, "star"},
 		{"a.b.reg.test/app", []v1.Secret{secret(`"*.reg.test":` + login("star"))}, ""},
-		{"reg.test:5000/app", []v1.Secret{secret(`"reg.test":`+login("plain"), `"reg.test:5000":`+login("port"))}, "port"},
+		{"reg.test:5000/app", []v1.Secret{secret(`"reg.test":`+login("plain"), `"reg.test:5000":`+login("port"))},
+			"port"},
 		{"busybox", []v1.Secret{old}, "hub"},
 		{"busybox", []v1.Secret{{Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths":`)}}, old}, "hub"},
 	} {
@@ -261,13 +281,15 @@ func TestCredentials(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"auths":{"reg.test":`+login("node")+`}}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"auths":{"reg.test":`+login("node")+`}}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := &store{has: map[string]bool{}}
 	p := newPuller(t, s)
 	p.NodeConfigs = []string{filepath.Join(dir, "absent"), dir}
-	if _, err, _ := ask(p, Request{Name: "reg.test/app:1", PodUID: "u"}); err != nil || len(s.pulls) != 1 || s.pulls[0] != "reg.test/app:1 node" {
+	if _, err, _ := ask(p, Request{Name: "reg.test/app:1", PodUID: "u"}); err != nil || len(s.pulls) != 1 ||
+		s.pulls[0] != "reg.test/app:1 node" {
 		t.Errorf("with the node's login: %v, pulls %v", err, s.pulls)
 	}
 }
@@ -279,7 +301,8 @@ func TestHandler(t *testing.T) {
 	var asked sync.WaitGroup
 	for _, handler := range []string{"", "kata", "kata", "runhcs-wcow-hypervisor"} {
 		asked.Go(func() {
-			if _, err, _ := ask(p, Request{Name: "a.b/c:1", Policy: v1.PullAlways, PodUID: "u" + handler, Handler: handler}); err != nil {
+			if _, err, _ := ask(p, Request{Name: "a.b/c:1", Policy: v1.PullAlways, PodUID: "u" + handler,
+				Handler: handler}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -293,7 +316,8 @@ func TestHandler(t *testing.T) {
 	asked.Wait()
 	slices.Sort(s.pulls)
 	// A request may come after the pull that it could have shared.
-	if want := "[a.b/c:1 a.b/c:1 for kata a.b/c:1 for runhcs-wcow-hypervisor]"; fmt.Sprint(slices.Compact(s.pulls)) != want {
+	if want := "[a.b/c:1 a.b/c:1 for kata a.b/c:1 for runhcs-wcow-hypervisor]"; fmt.Sprint(
+		slices.Compact(s.pulls)) != want {
 		t.Errorf("pulled %v, want %s", s.pulls, want)
 	}
 }

@@ -24,9 +24,10 @@ import (
 	"porthole.dev/porthole/kubelet/credential"
 )
 
-// Verifier remembers by whose logins images were pulled, so that a pod without such a login does not get a private image because it is on
-// the node already. It writes upstream's files (pkg/kubelet/images/pullmanager of 1.36.3): one in pulling for each pull under way, one in
-// pulled for each image. Make it with NewVerifier. It is safe for concurrent use.
+// Verifier remembers by whose logins images were pulled, so that a pod without such a login does not get a private
+// image because it is on the node already. It writes upstream's files (pkg/kubelet/images/pullmanager of 1.36.3): one
+// in pulling for each pull under way, one in pulled for each image. Make it with NewVerifier. It is safe for
+// concurrent use.
 type Verifier struct {
 	// Checked is told the outcome of each check; nil for nobody. Set it before the first use.
 	Checked func(outcome string)
@@ -40,8 +41,10 @@ type Verifier struct {
 
 // NewVerifier returns a Verifier of a policy, whose files are in dir. allowed are the images that the policy
 // NeverVerifyAllowlistedImages is about: names without tags, or beginnings of names with /* at their end.
-func NewVerifier(dir string, policy v1beta1.ImagePullCredentialsVerificationPolicy, allowed []string) (*Verifier, error) {
-	if !slices.Contains([]v1beta1.ImagePullCredentialsVerificationPolicy{v1beta1.NeverVerify, v1beta1.NeverVerifyPreloadedImages, v1beta1.NeverVerifyAllowlistedImages, v1beta1.AlwaysVerify}, policy) {
+func NewVerifier(dir string, policy v1beta1.ImagePullCredentialsVerificationPolicy, allowed []string) (*Verifier,
+	error) {
+	if !slices.Contains([]v1beta1.ImagePullCredentialsVerificationPolicy{v1beta1.NeverVerify,
+		v1beta1.NeverVerifyPreloadedImages, v1beta1.NeverVerifyAllowlistedImages, v1beta1.AlwaysVerify}, policy) {
 		return nil, fmt.Errorf("unknown image pull credential verification policy: %v", policy)
 	}
 	v := &Verifier{dir: dir, policy: policy, allowed: allowed, now: time.Now}
@@ -60,8 +63,8 @@ func (v *Verifier) file(folder, name string) string {
 	return filepath.Join(v.folder(folder), fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(name))))
 }
 
-// must reports whether an image that is present as ref must be pulled once more for a pod that has these logins. What cannot be read
-// counts as not known: the image is pulled.
+// must reports whether an image that is present as ref must be pulled once more for a pod that has these logins. What
+// cannot be read counts as not known: the image is pulled.
 func (v *Verifier) must(image, ref string, have []owned) bool {
 	pull, why := v.check(image, ref, have)
 	if v.Checked != nil {
@@ -103,7 +106,8 @@ func (v *Verifier) Kept() (intents, records int) {
 }
 
 // verified reports whether a policy asks for the logins of an image. ours reports whether a kubelet pulled it.
-func verified(policy v1beta1.ImagePullCredentialsVerificationPolicy, allowed []string, repository string, ours bool) bool {
+func verified(policy v1beta1.ImagePullCredentialsVerificationPolicy, allowed []string, repository string,
+	ours bool) bool {
 	switch policy {
 	case v1beta1.NeverVerify:
 		return false
@@ -118,8 +122,8 @@ func verified(policy v1beta1.ImagePullCredentialsVerificationPolicy, allowed []s
 	return true
 }
 
-// allows reports whether one of the logins that a pod has pulled the image before: the same login, another one of the same secret, or any of
-// the same service account.
+// allows reports whether one of the logins that a pod has pulled the image before: the same login, another one of the
+// same secret, or any of the same service account.
 func allows(known v1beta1.ImagePullCredentials, have []owned) bool {
 	return known.NodePodsAccessible || slices.ContainsFunc(have, func(o owned) bool {
 		if o.account != nil {
@@ -150,8 +154,8 @@ func (v *Verifier) failed(image string) {
 	_ = os.Remove(v.file(pulling, image)) // one that is left makes the next pod's image be pulled
 }
 
-// succeeded remembers by which login an image was pulled; the zero one stands for none. One that is neither of a secret nor of a service
-// account is the node's.
+// succeeded remembers by which login an image was pulled; the zero one stands for none. One that is neither of a
+// secret nor of a service account is the node's.
 func (v *Verifier) succeeded(image, ref string, by owned) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -181,7 +185,8 @@ func merge(record *v1beta1.ImagePulledRecord, repository string, by owned) {
 			known.KubernetesServiceAccounts = append(known.KubernetesServiceAccounts, *by.account)
 		}
 	case by.secret != nil:
-		known.KubernetesSecrets = slices.DeleteFunc(known.KubernetesSecrets, func(k v1beta1.ImagePullSecret) bool { return sameSecret(k, *by.secret) })
+		known.KubernetesSecrets = slices.DeleteFunc(known.KubernetesSecrets,
+			func(k v1beta1.ImagePullSecret) bool { return sameSecret(k, *by.secret) })
 		known.KubernetesSecrets = append(known.KubernetesSecrets, *by.secret)
 	default:
 		known = v1beta1.ImagePullCredentials{NodePodsAccessible: true}
@@ -198,7 +203,8 @@ func (v *Verifier) Prune(refs []string, began time.Time) {
 		path := filepath.Join(v.folder(pulled), e.Name())
 		var record v1beta1.ImagePulledRecord
 		text, err := os.ReadFile(path)
-		if err != nil || json.Unmarshal(text, &record) != nil || slices.Contains(refs, record.ImageRef) || !record.LastUpdatedTime.Time.Before(began) {
+		if err != nil || json.Unmarshal(text, &record) != nil || slices.Contains(refs, record.ImageRef) ||
+			!record.LastUpdatedTime.Time.Before(began) {
 			continue
 		}
 		_ = os.Remove(path) // the next pruning finds it again
@@ -256,7 +262,8 @@ func ownedLogins(name string, secrets []v1.Secret) []owned {
 		for _, auth := range credentials(name, []v1.Secret{s}) {
 			o := owned{auth: auth}
 			if s.Name != "" {
-				o.secret = &v1beta1.ImagePullSecret{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name, CredentialHash: hashOf(auth)}
+				o.secret = &v1beta1.ImagePullSecret{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name,
+					CredentialHash: hashOf(auth)}
 			}
 			out = append(out, o)
 		}

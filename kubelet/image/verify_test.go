@@ -21,11 +21,12 @@ import (
 // pullSecret is the secret of a namespace with the login of a user of a.b.
 func pullSecret(namespace, user string) v1.Secret {
 	return v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: namespace, UID: types.UID("uid-" + namespace)},
-		Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(fmt.Sprintf(`{"auths":{"a.b":{"username":%q,"password":"p"}}}`, user))}}
+		Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(
+			fmt.Sprintf(`{"auths":{"a.b":{"username":%q,"password":"p"}}}`, user))}}
 }
 
-// TestPrivateImage: an image that was pulled with a login is given to those who have it, and to others only if the registry lets them
-// pull it too.
+// TestPrivateImage: an image that was pulled with a login is given to those who have it, and to others only if the
+// registry lets them pull it too.
 func TestPrivateImage(t *testing.T) {
 	s := &store{has: map[string]bool{"a.b/preloaded:1": true}, users: []string{"good", "other"}}
 	dir := t.TempDir()
@@ -57,7 +58,8 @@ func TestPrivateImage(t *testing.T) {
 	want("the same login, another secret", "a.b/c:1", v1.PullIfNotPresent, 0, "", pullSecret("elsewhere", "good"))
 	want("no login", "a.b/c:1", v1.PullIfNotPresent, 1, ErrImagePull)
 	want("no login, never", "a.b/c:1", v1.PullNever, 0, ErrImageNeverPull)
-	want("a login that the registry refuses", "a.b/c:1", v1.PullIfNotPresent, 1, ErrImagePull, pullSecret("evil", "evil"))
+	want("a login that the registry refuses", "a.b/c:1", v1.PullIfNotPresent, 1, ErrImagePull,
+		pullSecret("evil", "evil"))
 	want("another good login", "a.b/c:1", v1.PullIfNotPresent, 1, "", pullSecret("third", "other"))
 	want("it is known then", "a.b/c:1", v1.PullIfNotPresent, 0, "", pullSecret("third", "other"))
 	want("an image that was there before", "a.b/preloaded:1", v1.PullIfNotPresent, 0, "")
@@ -97,13 +99,15 @@ func TestKilledPull(t *testing.T) {
 	}
 
 	by := v1beta1.ImagePullSecret{UID: "u", Namespace: "n", Name: "s", CredentialHash: "h"}
-	if err := v.succeeded("a.b/c:1", "id", owned{secret: &by}); err != nil || !v.must("a.b/d:1", "id", []owned{{secret: &by}}) {
+	if err := v.succeeded("a.b/c:1", "id", owned{secret: &by}); err != nil ||
+		!v.must("a.b/d:1", "id", []owned{{secret: &by}}) {
 		t.Errorf("the login of one repository counts for another: %v", err)
 	}
 	path := v.file(pulled, "id")
 	text, err := os.ReadFile(path)
 	var record v1beta1.ImagePulledRecord
-	if err != nil || json.Unmarshal(text, &record) != nil || record.Kind != "ImagePulledRecord" || record.APIVersion != "kubelet.config.k8s.io/v1beta1" || record.ImageRef != "id" ||
+	if err != nil || json.Unmarshal(text, &record) != nil || record.Kind != "ImagePulledRecord" ||
+		record.APIVersion != "kubelet.config.k8s.io/v1beta1" || record.ImageRef != "id" ||
 		record.CredentialMapping["a.b/c"].KubernetesSecrets[0] != by {
 		t.Errorf("the file has %s, %v", text, err)
 	}
@@ -134,13 +138,15 @@ func (b *byAccount) Logins(_ context.Context, image string, pod credential.Pod) 
 	if pod.Account == "" {
 		return nil
 	}
-	return []credential.Found{{Secret: pullSecret("", pod.Account), Account: &v1beta1.ImagePullServiceAccount{UID: "uid-" + pod.Account, Namespace: pod.Namespace, Name: pod.Account}}}
+	return []credential.Found{{Secret: pullSecret("", pod.Account),
+		Account: &v1beta1.ImagePullServiceAccount{UID: "uid-" + pod.Account, Namespace: pod.Namespace,
+			Name: pod.Account}}}
 }
 
 func (*byAccount) ByAccount(string) bool { return true }
 
-// TestImageOfAnAccount: an image that was pulled by a service account is given to pods of that account, and to others only if the registry
-// lets them pull it too; a later kubelet knows.
+// TestImageOfAnAccount: an image that was pulled by a service account is given to pods of that account, and to others
+// only if the registry lets them pull it too; a later kubelet knows.
 func TestImageOfAnAccount(t *testing.T) {
 	s := &store{has: map[string]bool{}, users: []string{"good", "other", "good2"}}
 	dir := t.TempDir()
@@ -159,7 +165,8 @@ func TestImageOfAnAccount(t *testing.T) {
 	want := func(what, namespace, account string, pulls int, reason string) {
 		t.Helper()
 		before := len(s.pulls)
-		_, err, _ := ask(p, Request{Name: "a.b/c:1", Policy: v1.PullIfNotPresent, PodUID: what, For: credential.Pod{Namespace: namespace, Account: account}})
+		_, err, _ := ask(p, Request{Name: "a.b/c:1", Policy: v1.PullIfNotPresent, PodUID: what,
+			For: credential.Pod{Namespace: namespace, Account: account}})
 		got := ""
 		if err != nil {
 			got = err.Reason
@@ -184,7 +191,9 @@ func TestImageOfAnAccount(t *testing.T) {
 
 	var record v1beta1.ImagePulledRecord
 	text, err := os.ReadFile(p.Verify.file(pulled, "id-of-a.b/c:1"))
-	if err != nil || json.Unmarshal(text, &record) != nil || len(record.CredentialMapping["a.b/c"].KubernetesServiceAccounts) != 4 || record.CredentialMapping["a.b/c"].NodePodsAccessible {
+	if err != nil || json.Unmarshal(text, &record) != nil ||
+		len(record.CredentialMapping["a.b/c"].KubernetesServiceAccounts) != 4 ||
+		record.CredentialMapping["a.b/c"].NodePodsAccessible {
 		t.Errorf("the file has %s, %v", text, err)
 	}
 }

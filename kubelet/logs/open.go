@@ -9,11 +9,12 @@ import (
 	"porthole.dev/porthole/internal/beneath"
 )
 
-// depth is how many elements of the path of a log are below the folder of logs: <ns>_<name>_<uid>/<container>/<attempt>.log.
+// depth is how many elements of the path of a log are below the folder of logs:
+// <ns>_<name>_<uid>/<container>/<attempt>.log.
 const depth = 3
 
-// split returns the folder of all logs and the elements of the path below it. A container that has a folder of logs mounted can replace these
-// elements, so they are never followed as links.
+// split returns the folder of all logs and the elements of the path below it. A container that has a folder of logs
+// mounted can replace these elements, so they are never followed as links.
 func split(path string) (root string, elements []string) {
 	root = path
 	for range depth {
@@ -23,8 +24,8 @@ func split(path string) (root string, elements []string) {
 	return root, elements
 }
 
-// Open opens the log of a container for reading. It refuses a link, at the log itself and at the two folders above it, and everything that is not a
-// regular file. Others can rename and remove the file while it is open.
+// Open opens the log of a container for reading. It refuses a link, at the log itself and at the two folders above it,
+// and everything that is not a regular file. Others can rename and remove the file while it is open.
 func Open(path string) (*os.File, error) {
 	root, elements := split(path)
 	return beneath.File(root, elements...)

@@ -1,5 +1,5 @@
-// Package logs rotates the log files of containers: a file that is too long is renamed, later compressed, and in the end
-// removed. The files have upstream's names.
+// Package logs rotates the log files of containers: a file that is too long is renamed, later compressed, and in the
+// end removed. The files have upstream's names.
 //
 //	0.log                        what the runtime writes
 //	0.log.20260102-030405        renamed last; log readers may still follow it
@@ -52,8 +52,8 @@ type Options struct {
 	MaxBytes int64
 	// MaxFiles is the number of files of one container, at least 2.
 	MaxFiles int
-	// Workers is how many logs are rotated at the same time; 1 if it is zero. Every is the pause between passes; 10 s if it is
-	// zero.
+	// Workers is how many logs are rotated at the same time; 1 if it is zero. Every is the pause between passes; 10 s
+	// if it is zero.
 	Workers int
 	Every   time.Duration
 	// Now is the clock; time.Now if it is nil.
@@ -117,8 +117,9 @@ func (r *Rotator) Pass(ctx context.Context) {
 	all.Wait()
 }
 
-// one rotates the log of one container if it is too long. A container that has the folder mounted may put links, pipes and other things in it: only
-// regular files of the folder are renamed, read and removed, and all names are looked up in the open folder.
+// one rotates the log of one container if it is too long. A container that has the folder mounted may put links, pipes
+// and other things in it: only regular files of the folder are renamed, read and removed, and all names are looked up
+// in the open folder.
 func (r *Rotator) one(ctx context.Context, c Container) error {
 	dir, name, err := folder(c.Path)
 	if err != nil {
@@ -187,7 +188,8 @@ func rotatedFiles(dir *os.Root, log string) ([]string, error) {
 		}
 	}
 	for _, name := range all {
-		if strings.HasSuffix(name, temporary) || !strings.HasSuffix(name, compressed) && slices.Contains(all, name+compressed) {
+		if strings.HasSuffix(name, temporary) ||
+			!strings.HasSuffix(name, compressed) && slices.Contains(all, name+compressed) {
 			if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, fmt.Errorf("removing what an interrupted rotation left: %w", err)
 			}
@@ -199,7 +201,8 @@ func rotatedFiles(dir *os.Root, log string) ([]string, error) {
 	return keep, nil
 }
 
-// removeExcess removes the oldest files. There will be MaxFiles, with the current file and the one that is rotated next.
+// removeExcess removes the oldest files. There will be MaxFiles, with the current file and the one that is rotated
+// next.
 func (r *Rotator) removeExcess(dir *os.Root, old []string) ([]string, error) {
 	for len(old) > r.o.MaxFiles-2 {
 		if err := dir.Remove(old[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {

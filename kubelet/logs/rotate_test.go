@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// writer is a runtime that writes one log. It opens the file for each write, because on Windows a file that a Go program has
-// open cannot be renamed.
+// writer is a runtime that writes one log. It opens the file for each write, because on Windows a file that a Go
+// program has open cannot be renamed.
 type writer struct {
 	path string
 	fail error
@@ -155,7 +155,8 @@ func TestAnInterruptedRotationIsFinished(t *testing.T) {
 	w, r, _ := world(t, 10, 5)
 	ctx := context.Background()
 	old := w.path + ".20260101-000000"
-	for _, p := range []string{old, old + ".gz", w.path + ".20251231-000000.tmp"} { // killed after the compression, and within one
+	// killed after the compression, and within one
+	for _, p := range []string{old, old + ".gz", w.path + ".20251231-000000.tmp"} {
 		if err := os.WriteFile(p, []byte("old"), 0o640); err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +203,8 @@ func TestOptions(t *testing.T) {
 	r.Run(context.Background()) // returns: a negative size switches rotation off
 }
 
-// planted makes a folder of a pod's logs in which a container has put something at one element of the path of its log. It returns the log's path.
+// planted makes a folder of a pod's logs in which a container has put something at one element of the path of its log.
+// It returns the log's path.
 func planted(t *testing.T, at, target string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -223,7 +225,8 @@ func planted(t *testing.T, at, target string) string {
 	return log
 }
 
-// victim makes a folder of the node that looks like that of a log, with an old one. It returns the folder of a pod's logs.
+// victim makes a folder of the node that looks like that of a log, with an old one. It returns the folder of a pod's
+// logs.
 func victim(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "pod")
@@ -252,10 +255,11 @@ func unharmed(t *testing.T, dir string) {
 	}
 }
 
-// TestPlantedLinks: a container that has its folder of logs mounted puts links in it. Nothing of the node is read, compressed, renamed or removed,
-// and a file that the compression would write to is not written through a link.
+// TestPlantedLinks: a container that has its folder of logs mounted puts links in it. Nothing of the node is read,
+// compressed, renamed or removed, and a file that the compression would write to is not written through a link.
 func TestPlantedLinks(t *testing.T) {
-	for _, at := range []string{"pod", "pod/app", "pod/app/0.log", "pod/app/0.log.20260101-000000", "pod/app/0.log.20260101-000000.tmp", "pod/app/0.log.20260101-000000.gz"} {
+	for _, at := range []string{"pod", "pod/app", "pod/app/0.log", "pod/app/0.log.20260101-000000",
+		"pod/app/0.log.20260101-000000.tmp", "pod/app/0.log.20260101-000000.gz"} {
 		t.Run(at, func(t *testing.T) {
 			node := victim(t)
 			targets := map[string]string{"pod": node, "pod/app": filepath.Join(node, "app")}
@@ -270,7 +274,8 @@ func TestPlantedLinks(t *testing.T) {
 				}
 			}
 
-			r, err := New(Options{MaxBytes: 10, MaxFiles: 5, Reopen: func(context.Context, string) error { return os.WriteFile(log, nil, 0o640) },
+			r, err := New(Options{MaxBytes: 10, MaxFiles: 5,
+				Reopen:  func(context.Context, string) error { return os.WriteFile(log, nil, 0o640) },
 				Running: func() []Container { return []Container{{ID: "c", Path: log}} }})
 			if err != nil {
 				t.Fatal(err)
@@ -321,7 +326,8 @@ func TestSparseFile(t *testing.T) {
 func TestCompressionEnds(t *testing.T) {
 	w, r, _ := world(t, 1<<40, 3)
 	old := w.path + ".20251231-235959"
-	if err := errors.Join(os.WriteFile(old, nil, 0o640), os.Truncate(old, 1<<40), os.Truncate(w.path, 1<<40)); err != nil {
+	if err := errors.Join(os.WriteFile(old, nil, 0o640), os.Truncate(old, 1<<40),
+		os.Truncate(w.path, 1<<40)); err != nil {
 		t.Skip("no sparse files here:", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

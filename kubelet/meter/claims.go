@@ -13,10 +13,14 @@ type claims struct{ operations, calls *prometheus.HistogramVec }
 func newClaims() claims {
 	buckets := prometheus.ExponentialBucketsRange(.1, 40, 15)
 	return claims{
-		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "dra", Name: "operations_duration_seconds", Buckets: buckets,
-			Help: "How long it took to prepare the ResourceClaims of a pod, or to undo that."}, []string{"operation_name", "is_error"}),
-		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "dra", Name: "grpc_operations_duration_seconds", Buckets: buckets,
-			Help: "How long calls to drivers of resources took."}, []string{"driver_name", "method_name", "grpc_status_code"}),
+		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "dra",
+			Name: "operations_duration_seconds", Buckets: buckets,
+			Help: "How long it took to prepare the ResourceClaims of a pod, or to undo that."},
+			[]string{"operation_name", "is_error"}),
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "dra",
+			Name: "grpc_operations_duration_seconds", Buckets: buckets,
+			Help: "How long calls to drivers of resources took."},
+			[]string{"driver_name", "method_name", "grpc_status_code"}),
 	}
 }
 
@@ -44,7 +48,9 @@ func (m *Meter) CountClaims(count func() map[string]int) {
 // claimCount calls count for each scrape.
 type claimCount struct{ count func() map[string]int }
 
-var claimsInUse = prometheus.NewDesc("dra_resource_claims_in_use", "ResourceClaims that are prepared on the node, by driver; <any> counts each claim once.", []string{"driver_name"}, nil)
+var claimsInUse = prometheus.NewDesc("dra_resource_claims_in_use",
+	"ResourceClaims that are prepared on the node, by driver; <any> counts each claim once.", []string{"driver_name"},
+	nil)
 
 func (claimCount) Describe(out chan<- *prometheus.Desc) { out <- claimsInUse }
 

@@ -35,29 +35,41 @@ func newLife() *Life {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: name, Help: help})
 	}
 	timed := func(name, help, label string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: name, Help: help, Buckets: prometheus.DefBuckets}, []string{label})
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: name, Help: help,
+			Buckets: prometheus.DefBuckets}, []string{label})
 	}
 
 	l := &Life{
-		perPod: prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "containers_per_pod_count", Help: "Containers of each pod that began.",
+		perPod: prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "containers_per_pod_count",
+			Help:    "Containers of each pod that began.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 5)}),
-		statusSync: prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "pod_status_sync_duration_seconds",
-			Help: "From the first change of a pod's status until the API has it.", Buckets: []float64{.01, .05, .1, .5, 1, 5, 10, 20, 30, 45, 60}}),
-		sandboxTime:   timed("run_podsandbox_duration_seconds", "How long it took to make sandboxes, by handler of the runtime.", "runtime_handler"),
-		sandboxErrors: vector("run_podsandbox_errors_total", "Sandboxes that could not be made, by handler of the runtime.", "runtime_handler"),
-		cgroupTime:    timed("cgroup_manager_duration_seconds", "How long it took to make, change and remove cgroups of pods.", "operation_type"),
-		terminated:    vector("terminated_containers_total", "Containers that ended.", "container_type", "exit_code", "reason"),
-		rejected:      vector("admission_rejections_total", "Pods that the node refused, by reason.", "reason"),
-		restarted:     vector("restarted_pods_total", "Pods that ended and began again under the same UID, as static pods do.", "static"),
-		orphans:       counter("orphaned_runtime_pods_total", "Pods that only the runtime knew."),
-		sleepsCut:     counter("sleep_action_terminated_early_total", "Hooks that sleep and were ended before their time."),
-		plainHooks:    counter("lifecycle_handler_http_fallbacks_total", "Hooks that succeeded over HTTP after HTTPS did not."),
+		statusSync: prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "kubelet",
+			Name:    "pod_status_sync_duration_seconds",
+			Help:    "From the first change of a pod's status until the API has it.",
+			Buckets: []float64{.01, .05, .1, .5, 1, 5, 10, 20, 30, 45, 60}}),
+		sandboxTime: timed("run_podsandbox_duration_seconds",
+			"How long it took to make sandboxes, by handler of the runtime.", "runtime_handler"),
+		sandboxErrors: vector("run_podsandbox_errors_total",
+			"Sandboxes that could not be made, by handler of the runtime.", "runtime_handler"),
+		cgroupTime: timed("cgroup_manager_duration_seconds",
+			"How long it took to make, change and remove cgroups of pods.", "operation_type"),
+		terminated: vector("terminated_containers_total", "Containers that ended.", "container_type", "exit_code",
+			"reason"),
+		rejected: vector("admission_rejections_total", "Pods that the node refused, by reason.", "reason"),
+		restarted: vector("restarted_pods_total",
+			"Pods that ended and began again under the same UID, as static pods do.", "static"),
+		orphans: counter("orphaned_runtime_pods_total", "Pods that only the runtime knew."),
+		sleepsCut: counter("sleep_action_terminated_early_total",
+			"Hooks that sleep and were ended before their time."),
+		plainHooks: counter("lifecycle_handler_http_fallbacks_total",
+			"Hooks that succeeded over HTTP after HTTPS did not."),
 		cgroupVersion: gauge("cgroup_version", "Version of the cgroups of this machine, 1 or 2; 0 without."),
-		swept:         gauge("orphan_pod_cleaned_volumes", "Pods that no one knows whose volumes were removed in the last sweep."),
-		sweepErrors:   gauge("orphan_pod_cleaned_volumes_errors", "Those whose volumes could not be removed."),
-		volumesAsked:  counter("image_volume_requested_total", "Volumes of containers that are images."),
-		volumesMade:   counter("image_volume_mounted_succeed_total", "Those that were mounted."),
-		volumesFail:   counter("image_volume_mounted_errors_total", "Those that could not be mounted."),
+		swept: gauge("orphan_pod_cleaned_volumes",
+			"Pods that no one knows whose volumes were removed in the last sweep."),
+		sweepErrors:  gauge("orphan_pod_cleaned_volumes_errors", "Those whose volumes could not be removed."),
+		volumesAsked: counter("image_volume_requested_total", "Volumes of containers that are images."),
+		volumesMade:  counter("image_volume_mounted_succeed_total", "Those that were mounted."),
+		volumesFail:  counter("image_volume_mounted_errors_total", "Those that could not be mounted."),
 		firstStart: gauge("first_network_pod_start_sli_duration_seconds",
 			"From the creation of the first pod with a network of its own until it ran, if it needed no image and has no init containers."),
 	}
@@ -69,7 +81,8 @@ func newLife() *Life {
 }
 
 func (l *Life) register(r *prometheus.Registry) {
-	r.MustRegister(l.perPod, l.statusSync, l.sandboxTime, l.sandboxErrors, l.cgroupTime, l.terminated, l.rejected, l.restarted, l.orphans, l.sleepsCut, l.plainHooks,
+	r.MustRegister(l.perPod, l.statusSync, l.sandboxTime, l.sandboxErrors, l.cgroupTime, l.terminated, l.rejected,
+		l.restarted, l.orphans, l.sleepsCut, l.plainHooks,
 		l.cgroupVersion, l.swept, l.sweepErrors, l.volumesAsked, l.volumesMade, l.volumesFail, l.firstStart)
 }
 
@@ -80,7 +93,8 @@ func (l *Life) Began(p *v1.Pod) {
 	}
 }
 
-// firstNetwork takes the start of a pod that counts for the start time, if it is the first one with a network of its own.
+// firstNetwork takes the start of a pod that counts for the start time, if it is the first one with a network of its
+// own.
 func (l *Life) firstNetwork(p *v1.Pod, took time.Duration) {
 	if !p.Spec.HostNetwork {
 		l.network.Do(func() { l.firstStart.Set(took.Seconds()) })
@@ -124,7 +138,8 @@ func (l *Life) Status(before, now *v1.PodStatus) {
 	for _, s := range []struct {
 		kind        string
 		before, now []v1.ContainerStatus
-	}{{"init_container", before.InitContainerStatuses, now.InitContainerStatuses}, {"container", before.ContainerStatuses, now.ContainerStatuses},
+	}{{"init_container", before.InitContainerStatuses, now.InitContainerStatuses}, {"container",
+		before.ContainerStatuses, now.ContainerStatuses},
 		{"ephemeral_container", before.EphemeralContainerStatuses, now.EphemeralContainerStatuses}} {
 		for i := range s.now {
 			if end := s.now[i].State.Terminated; end != nil && !ended(s.before, s.now[i].Name) {
@@ -144,13 +159,18 @@ func ended(list []v1.ContainerStatus, name string) bool {
 }
 
 // refusals are the reasons that upstream counts by name (admissionRejectionReasons of pkg/kubelet/kubelet.go).
-var refusals = map[string]bool{"AppArmor": true, "PodOSSelectorNodeLabelDoesNotMatch": true, "PodOSNotSupported": true, "InvalidNodeInfo": true,
-	"InitContainerRestartPolicyForbidden": true, "SupplementalGroupsPolicyNotSupported": true, "UnexpectedAdmissionError": true, "UnknownReason": true,
-	"UnexpectedPredicateFailureType": true, "OutOfcpu": true, "OutOfmemory": true, "OutOfephemeral-storage": true, "OutOfpods": true,
-	"PodLevelResourcesNotSupported": true, "PodFeatureUnsupported": true, "node(s) had untolerated taint(s)": true, "Evicted": true, "SysctlForbidden": true,
+var refusals = map[string]bool{"AppArmor": true, "PodOSSelectorNodeLabelDoesNotMatch": true, "PodOSNotSupported": true,
+	"InvalidNodeInfo":                     true,
+	"InitContainerRestartPolicyForbidden": true, "SupplementalGroupsPolicyNotSupported": true,
+	"UnexpectedAdmissionError": true, "UnknownReason": true,
+	"UnexpectedPredicateFailureType": true, "OutOfcpu": true, "OutOfmemory": true, "OutOfephemeral-storage": true,
+	"OutOfpods":                     true,
+	"PodLevelResourcesNotSupported": true, "PodFeatureUnsupported": true, "node(s) had untolerated taint(s)": true,
+	"Evicted": true, "SysctlForbidden": true,
 	"TopologyAffinityError": true, "NodeShutdown": true, "VolumeAttachmentLimitExceeded": true}
 
-// Rejected counts a pod that the node refused. Anybody can make up reasons, by names of resources: those that upstream does not name are counted together.
+// Rejected counts a pod that the node refused. Anybody can make up reasons, by names of resources: those that upstream
+// does not name are counted together.
 func (l *Life) Rejected(reason string) {
 	if l == nil {
 		return

@@ -67,7 +67,8 @@ func (m *Meter) of() parts {
 }
 
 // startBuckets are upstream's for the start of a pod, in seconds.
-var startBuckets = []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+var startBuckets = []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200,
+	1800, 2700, 3600}
 
 // New returns a Meter with its own registries.
 func New(o Options) *Meter {
@@ -75,44 +76,71 @@ func New(o Options) *Meter {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: name, Help: help}, labels)
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "kubelet", Name: name, Help: help, Buckets: buckets})
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "kubelet", Name: name, Help: help,
+			Buckets: buckets})
 	}
 
 	m := &Meter{Registry: prometheus.NewRegistry(), Probes: prometheus.NewRegistry(),
-		operations:        counter("runtime_operations_total", "Calls of the runtime by operation.", "operation_type"),
-		operationErrors:   counter("runtime_operations_errors_total", "Calls of the runtime that failed, by operation.", "operation_type"),
-		containers:        counter("started_containers_total", "Containers started.", "container_type"),
-		containerErrors:   counter("started_containers_errors_total", "Containers that could not be started, by reason.", "container_type", "code"),
-		hostProcess:       counter("started_host_process_containers_total", "HostProcess containers that were to be started (Windows).", "container_type"),
-		hostProcessErrors: counter("started_host_process_containers_errors_total", "HostProcess containers that could not be started (Windows).", "container_type", "code"),
-		pods:              prometheus.NewCounter(prometheus.CounterOpts{Subsystem: "kubelet", Name: "started_pods_total", Help: "Sandboxes that were to be created."}),
-		podErrors:         prometheus.NewCounter(prometheus.CounterOpts{Subsystem: "kubelet", Name: "started_pods_errors_total", Help: "Sandboxes that could not be created."}),
-		operationTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "runtime_operations_duration_seconds",
-			Help: "How long calls of the runtime took, by operation.", Buckets: prometheus.ExponentialBuckets(.005, 2.5, 14)}, []string{"operation_type"}),
-		workerTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "pod_worker_duration_seconds",
-			Help: "How long one look at a pod took, by what it was for.", Buckets: prometheus.DefBuckets}, []string{"operation_type"}),
-		evictions:   counter("evictions", "Pods that were evicted, by the signal that led to it.", "eviction_signal"),
-		preemptions: counter("preemptions", "Pods that ended to make room for critical ones, by the first resource that was short.", "preemption_signal"),
-		evictionAge: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "eviction_stats_age_seconds",
-			Help: "How old the figures were because of which a pod was evicted, by signal.", Buckets: prometheus.DefBuckets}, []string{"eviction_signal"}),
-		podStart:    histogram("pod_start_duration_seconds", "From the first sight of a pod until it runs.", startBuckets),
-		podSLI:      histogram("pod_start_sli_duration_seconds", "From the creation of a pod until it runs, for pods that needed no image and have no init containers.", startBuckets),
-		podTotal:    histogram("pod_start_total_duration_seconds", "From the creation of a pod until it runs.", startBuckets),
-		workerStart: histogram("pod_worker_start_duration_seconds", "From the first sight of a pod until its worker began.", prometheus.DefBuckets),
-		probes: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "prober", Name: "probe_total", Help: "Probes by result."},
+		operations: counter("runtime_operations_total", "Calls of the runtime by operation.", "operation_type"),
+		operationErrors: counter("runtime_operations_errors_total", "Calls of the runtime that failed, by operation.",
+			"operation_type"),
+		containers: counter("started_containers_total", "Containers started.", "container_type"),
+		containerErrors: counter("started_containers_errors_total",
+			"Containers that could not be started, by reason.", "container_type", "code"),
+		hostProcess: counter("started_host_process_containers_total",
+			"HostProcess containers that were to be started (Windows).", "container_type"),
+		hostProcessErrors: counter("started_host_process_containers_errors_total",
+			"HostProcess containers that could not be started (Windows).", "container_type", "code"),
+		pods: prometheus.NewCounter(prometheus.CounterOpts{Subsystem: "kubelet",
+			Name: "started_pods_total", Help: "Sandboxes that were to be created."}),
+		podErrors: prometheus.NewCounter(prometheus.CounterOpts{Subsystem: "kubelet",
+			Name: "started_pods_errors_total", Help: "Sandboxes that could not be created."}),
+		operationTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet",
+			Name:    "runtime_operations_duration_seconds",
+			Help:    "How long calls of the runtime took, by operation.",
+			Buckets: prometheus.ExponentialBuckets(.005, 2.5, 14)}, []string{"operation_type"}),
+		workerTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet",
+			Name: "pod_worker_duration_seconds",
+			Help: "How long one look at a pod took, by what it was for.", Buckets: prometheus.DefBuckets},
+			[]string{"operation_type"}),
+		evictions: counter("evictions", "Pods that were evicted, by the signal that led to it.", "eviction_signal"),
+		preemptions: counter("preemptions",
+			"Pods that ended to make room for critical ones, by the first resource that was short.",
+			"preemption_signal"),
+		evictionAge: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet",
+			Name:    "eviction_stats_age_seconds",
+			Help:    "How old the figures were because of which a pod was evicted, by signal.",
+			Buckets: prometheus.DefBuckets}, []string{"eviction_signal"}),
+		podStart: histogram("pod_start_duration_seconds", "From the first sight of a pod until it runs.",
+			startBuckets),
+		podSLI: histogram("pod_start_sli_duration_seconds",
+			"From the creation of a pod until it runs, for pods that needed no image and have no init containers.",
+			startBuckets),
+		podTotal: histogram("pod_start_total_duration_seconds", "From the creation of a pod until it runs.",
+			startBuckets),
+		workerStart: histogram("pod_worker_start_duration_seconds",
+			"From the first sight of a pod until its worker began.", prometheus.DefBuckets),
+		probes: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "prober", Name: "probe_total",
+			Help: "Probes by result."},
 			[]string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
-		storage: newStorage(), placing: newPlacing(), claims: newClaims(), parts: parts{newLife(), newStart(o.Boot), newImages(), newResizes()},
-		probeTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "prober", Name: "probe_duration_seconds", Help: "How long probes took."},
+		storage: newStorage(), placing: newPlacing(), claims: newClaims(),
+		parts: parts{newLife(), newStart(o.Boot), newImages(), newResizes()},
+		probeTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "prober",
+			Name: "probe_duration_seconds", Help: "How long probes took."},
 			[]string{"probe_type", "container", "pod", "namespace"}),
 	}
 
-	node := prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "node_name", Help: "The node's name. The value is always 1.",
+	node := prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "node_name",
+		Help:        "The node's name. The value is always 1.",
 		ConstLabels: prometheus.Labels{"node": o.NodeName}})
 	node.Set(1)
 
-	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), node,
-		m.operations, m.operationErrors, m.operationTime, m.containers, m.containerErrors, m.hostProcess, m.hostProcessErrors, m.pods, m.podErrors,
-		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart, m.evictions, m.evictionAge, m.preemptions, m.storage.calls,
+	m.Registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), node,
+		m.operations, m.operationErrors, m.operationTime, m.containers, m.containerErrors, m.hostProcess,
+		m.hostProcessErrors, m.pods, m.podErrors,
+		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart, m.evictions, m.evictionAge, m.preemptions,
+		m.storage.calls,
 		m.storage.operations, m.storage.overall, m.claims.operations, m.claims.calls, newProvider())
 	m.placing.register(m.Registry)
 	m.parts.life.register(m.Registry)
@@ -125,14 +153,15 @@ func New(o Options) *Meter {
 
 // newProvider returns the metric by which upstream says where it has the figures of containers from.
 func newProvider() prometheus.Collector {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "metrics_provider", Help: "Where the figures of containers come from. The value is always 1.",
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "metrics_provider",
+		Help:        "Where the figures of containers come from. The value is always 1.",
 		ConstLabels: prometheus.Labels{"provider": "cri"}})
 	g.Set(1)
 	return g
 }
 
-// CountRunning adds the numbers of pods with a running sandbox, and of containers by state (created, running, exited). count
-// is called for each scrape. Call it once.
+// CountRunning adds the numbers of pods with a running sandbox, and of containers by state (created, running, exited).
+// count is called for each scrape. Call it once.
 func (m *Meter) CountRunning(count func() (pods int, containers map[string]int)) {
 	m.Registry.MustRegister(running{count})
 }
@@ -144,7 +173,8 @@ type running struct {
 
 var (
 	runningPods       = prometheus.NewDesc("kubelet_running_pods", "Pods with a running sandbox.", nil, nil)
-	runningContainers = prometheus.NewDesc("kubelet_running_containers", "Containers by state.", []string{"container_state"}, nil)
+	runningContainers = prometheus.NewDesc("kubelet_running_containers", "Containers by state.",
+		[]string{"container_state"}, nil)
 )
 
 // Describe sends the two series.
@@ -271,8 +301,8 @@ func containerType(pod *v1.Pod, name string) string {
 	return "container"
 }
 
-// Running records that a pod runs for the first time. seen is when the kubelet learned of it. pulled means that an image had to
-// be pulled.
+// Running records that a pod runs for the first time. seen is when the kubelet learned of it. pulled means that an
+// image had to be pulled.
 func (m *Meter) Running(pod *v1.Pod, seen, now time.Time, pulled bool) {
 	if m == nil {
 		return
@@ -301,8 +331,8 @@ func (m *Meter) Worker(create bool, took, waited time.Duration) {
 	m.workerStart.Observe(waited.Seconds())
 }
 
-// Evicted counts a pod that was evicted because of a signal whose figure was so old. Limits of the pod's own have no age: it is
-// negative.
+// Evicted counts a pod that was evicted because of a signal whose figure was so old. Limits of the pod's own have no
+// age: it is negative.
 func (m *Meter) Evicted(signal string, age time.Duration) {
 	if m == nil {
 		return

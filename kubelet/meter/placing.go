@@ -25,34 +25,47 @@ func newPlacing() placing {
 		return prometheus.NewCounter(prometheus.CounterOpts{Subsystem: "kubelet", Name: name, Help: help})
 	}
 	vector := func(name, help, label string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: name, Help: help}, []string{label})
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: name, Help: help},
+			[]string{label})
 	}
 	p := placing{
-		admissions: counter("topology_manager_admission_requests_total", "Pods that asked for devices, processors and memory."),
-		refusals:   counter("topology_manager_admission_errors_total", "Pods that could not have them."),
-		took: prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "topology_manager_admission_duration_ms",
-			Help: "How long it took to give them, in milliseconds.", Buckets: prometheus.ExponentialBuckets(.05, 2, 15)}),
-		registrations: vector("device_plugin_registration_total", "Registrations of device plugins, by resource.", "resource_name"),
-		allocations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "device_plugin_alloc_duration_seconds",
-			Help: "How long calls of Allocate took, by resource.", Buckets: prometheus.DefBuckets}, []string{"resource_name"}),
-		asked:              vector("pod_resources_endpoint_requests_total", "Questions to the pod-resources API.", "server_api_version"),
-		calls:              map[string]*prometheus.CounterVec{},
-		userNamespaced:     counter("started_user_namespaced_pods_total", "Sandboxes with a user namespace of their own that were to be created."),
+		admissions: counter("topology_manager_admission_requests_total",
+			"Pods that asked for devices, processors and memory."),
+		refusals: counter("topology_manager_admission_errors_total", "Pods that could not have them."),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "kubelet",
+			Name:    "topology_manager_admission_duration_ms",
+			Help:    "How long it took to give them, in milliseconds.",
+			Buckets: prometheus.ExponentialBuckets(.05, 2, 15)}),
+		registrations: vector("device_plugin_registration_total", "Registrations of device plugins, by resource.",
+			"resource_name"),
+		allocations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet",
+			Name: "device_plugin_alloc_duration_seconds",
+			Help: "How long calls of Allocate took, by resource.", Buckets: prometheus.DefBuckets},
+			[]string{"resource_name"}),
+		asked: vector("pod_resources_endpoint_requests_total", "Questions to the pod-resources API.",
+			"server_api_version"),
+		calls: map[string]*prometheus.CounterVec{},
+		userNamespaced: counter("started_user_namespaced_pods_total",
+			"Sandboxes with a user namespace of their own that were to be created."),
 		userNamespacedErrs: counter("started_user_namespaced_pods_errors_total", "Those that could not be created."),
-		shutdownBegan: prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "graceful_shutdown_start_time_seconds",
+		shutdownBegan: prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet",
+			Name: "graceful_shutdown_start_time_seconds",
 			Help: "When the last graceful shutdown began, in seconds since 1970."}),
-		shutdownEnded: prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "graceful_shutdown_end_time_seconds",
+		shutdownEnded: prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet",
+			Name: "graceful_shutdown_end_time_seconds",
 			Help: "When the last graceful shutdown ended, in seconds since 1970."}),
 	}
 
 	for _, name := range []string{"requests_list", "requests_get", "requests_get_allocatable", "errors_get"} {
-		p.calls[name] = vector("pod_resources_endpoint_"+name, "Questions to the pod-resources API of one kind, or those without an answer.", "server_api_version")
+		p.calls[name] = vector("pod_resources_endpoint_"+name,
+			"Questions to the pod-resources API of one kind, or those without an answer.", "server_api_version")
 	}
 	return p
 }
 
 func (p *placing) register(r *prometheus.Registry) {
-	r.MustRegister(p.admissions, p.refusals, p.took, p.registrations, p.allocations, p.asked, p.shutdownBegan, p.shutdownEnded, p.userNamespaced, p.userNamespacedErrs)
+	r.MustRegister(p.admissions, p.refusals, p.took, p.registrations, p.allocations, p.asked, p.shutdownBegan,
+		p.shutdownEnded, p.userNamespaced, p.userNamespacedErrs)
 	for _, c := range p.calls {
 		r.MustRegister(c)
 	}
@@ -84,7 +97,8 @@ func (m *Meter) DevicesAllocated(resource string, took time.Duration) {
 	}
 }
 
-// PodResources counts a question to the pod-resources API v1: list, get or get_allocatable. The older version of the API, v1alpha1, has one kind only: its name is the call.
+// PodResources counts a question to the pod-resources API v1: list, get or get_allocatable. The older version of the
+// API, v1alpha1, has one kind only: its name is the call.
 func (m *Meter) PodResources(call string, failed bool) {
 	if m == nil {
 		return
@@ -126,14 +140,15 @@ func (m *Meter) ShutDown(began, ended time.Time) {
 	set(m.placing.shutdownEnded, ended)
 }
 
-// Pinned is what CountPinned shows: how often processors or memory were asked for and could not be had, how many processors somebody has
-// alone, also by NUMA node, and how many could be had.
+// Pinned is what CountPinned shows: how often processors or memory were asked for and could not be had, how many
+// processors somebody has alone, also by NUMA node, and how many could be had.
 type Pinned struct {
 	CPURequests, CPUErrors, MemoryRequests, MemoryErrors uint64
 	Alone, Free                                          int
 }
 
-// CountPinned adds the figures of processors and memory that belong to one container. count is called for each scrape. Call it once.
+// CountPinned adds the figures of processors and memory that belong to one container. count is called for each scrape.
+// Call it once.
 func (m *Meter) CountPinned(count func() Pinned) { m.Registry.MustRegister(pinned{count}) }
 
 // pinned calls count for each scrape.
@@ -151,12 +166,18 @@ func newPinnedFigure(name, help string, kind prometheus.ValueType, value func(Pi
 }
 
 var pinnedFigures = []pinnedFigure{
-	newPinnedFigure("cpu_manager_pinning_requests_total", "Containers that asked for processors of their own.", prometheus.CounterValue, func(p Pinned) float64 { return float64(p.CPURequests) }),
-	newPinnedFigure("cpu_manager_pinning_errors_total", "Containers that could not have them.", prometheus.CounterValue, func(p Pinned) float64 { return float64(p.CPUErrors) }),
-	newPinnedFigure("cpu_manager_shared_pool_size_millicores", "Processors that could still be had, in thousandths.", prometheus.GaugeValue, func(p Pinned) float64 { return float64(p.Free) * 1000 }),
-	newPinnedFigure("cpu_manager_exclusive_cpu_allocation_count", "Processors that somebody has alone.", prometheus.GaugeValue, func(p Pinned) float64 { return float64(p.Alone) }),
-	newPinnedFigure("memory_manager_pinning_requests_total", "Containers that asked for memory of their own.", prometheus.CounterValue, func(p Pinned) float64 { return float64(p.MemoryRequests) }),
-	newPinnedFigure("memory_manager_pinning_errors_total", "Containers that could not have it.", prometheus.CounterValue, func(p Pinned) float64 { return float64(p.MemoryErrors) }),
+	newPinnedFigure("cpu_manager_pinning_requests_total", "Containers that asked for processors of their own.",
+		prometheus.CounterValue, func(p Pinned) float64 { return float64(p.CPURequests) }),
+	newPinnedFigure("cpu_manager_pinning_errors_total", "Containers that could not have them.", prometheus.CounterValue,
+		func(p Pinned) float64 { return float64(p.CPUErrors) }),
+	newPinnedFigure("cpu_manager_shared_pool_size_millicores", "Processors that could still be had, in thousandths.",
+		prometheus.GaugeValue, func(p Pinned) float64 { return float64(p.Free) * 1000 }),
+	newPinnedFigure("cpu_manager_exclusive_cpu_allocation_count", "Processors that somebody has alone.",
+		prometheus.GaugeValue, func(p Pinned) float64 { return float64(p.Alone) }),
+	newPinnedFigure("memory_manager_pinning_requests_total", "Containers that asked for memory of their own.",
+		prometheus.CounterValue, func(p Pinned) float64 { return float64(p.MemoryRequests) }),
+	newPinnedFigure("memory_manager_pinning_errors_total", "Containers that could not have it.",
+		prometheus.CounterValue, func(p Pinned) float64 { return float64(p.MemoryErrors) }),
 }
 
 func (pinned) Describe(out chan<- *prometheus.Desc) {

@@ -9,14 +9,16 @@ import (
 
 // Pods are the pods of the node at one time, for CountPods.
 type Pods struct {
-	// Desired are the pods that a source has; Active those of them that have not ended. First those of the API, then static ones.
+	// Desired are the pods that a source has; Active those of them that have not ended. First those of the API, then
+	// static ones.
 	Desired, Active [2]int
 	// Mirrors are the mirrors that static pods should have in the API.
 	Mirrors int
 	// Ephemeral are the ephemeral containers of all pods.
 	Ephemeral int
 	Working   map[Working]int
-	// Pending counts the pods whose resize waits, by the reason. Resizing counts the pods whose resize is being carried out.
+	// Pending counts the pods whose resize waits, by the reason. Resizing counts the pods whose resize is being
+	// carried out.
 	Pending  map[string]int
 	Resizing int
 }
@@ -25,7 +27,8 @@ type Pods struct {
 type Working struct {
 	// Lifecycle is sync, terminating or terminated.
 	Lifecycle string
-	// Config is desired, orphan (no source has the pod any more) or runtime_only (none that this kubelet knows of had it).
+	// Config is desired, orphan (no source has the pod any more) or runtime_only (none that this kubelet knows of had
+	// it).
 	Config string
 	Static bool
 }
@@ -88,10 +91,12 @@ func podDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	podsDesired   = podDesc("desired_pods", "Pods that the node shall run.", "static")
-	podsActive    = podDesc("active_pods", "Those of them that have not ended.", "static")
-	podsMirrored  = podDesc("mirror_pods", "Mirrors that static pods should have in the API.")
-	podsWorking   = podDesc("working_pods", "Pods that the kubelet works on, by what it does with them and who knows them.", "lifecycle", "config", "static")
+	podsDesired  = podDesc("desired_pods", "Pods that the node shall run.", "static")
+	podsActive   = podDesc("active_pods", "Those of them that have not ended.", "static")
+	podsMirrored = podDesc("mirror_pods", "Mirrors that static pods should have in the API.")
+	podsWorking  = podDesc("working_pods",
+		"Pods that the kubelet works on, by what it does with them and who knows them.", "lifecycle", "config",
+		"static")
 	podsEphemeral = podDesc("managed_ephemeral_containers", "Ephemeral containers of the pods.")
 	podsPending   = podDesc("pod_pending_resizes", "Resizes of pods that wait, by reason.", "reason")
 	podsResizing  = podDesc("pod_in_progress_resizes", "Resizes of pods that are being carried out.")
@@ -99,7 +104,8 @@ var (
 
 // Describe sends all series.
 func (podCount) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{podsDesired, podsActive, podsMirrored, podsWorking, podsEphemeral, podsPending, podsResizing} {
+	for _, d := range []*prometheus.Desc{podsDesired, podsActive, podsMirrored, podsWorking, podsEphemeral, podsPending,
+		podsResizing} {
 		out <- d
 	}
 }
@@ -120,7 +126,8 @@ func (p podCount) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	for _, lifecycle := range []string{"sync", "terminating", "terminated"} {
-		send(podsWorking, now.Working[Working{Lifecycle: lifecycle, Config: "runtime_only"}], lifecycle, "runtime_only", "unknown")
+		send(podsWorking, now.Working[Working{Lifecycle: lifecycle, Config: "runtime_only"}], lifecycle, "runtime_only",
+			"unknown")
 	}
 	send(podsMirrored, now.Mirrors)
 	send(podsEphemeral, now.Ephemeral)

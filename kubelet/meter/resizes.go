@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Resizes counts changes of the resources of pods that run, with upstream's names, labels and buckets. A nil Resizes counts nothing. How many are under
-// way, CountPods shows.
+// Resizes counts changes of the resources of pods that run, with upstream's names, labels and buckets. A nil Resizes
+// counts nothing. How many are under way, CountPods shows.
 type Resizes struct {
 	asked, refused, late *prometheus.CounterVec
 	took                 *prometheus.HistogramVec
@@ -21,11 +21,15 @@ func newResizes() *Resizes {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: name, Help: help}, labels)
 	}
 	return &Resizes{
-		asked:   vector("container_requested_resizes_total", "Resources of containers that were to change.", "resource", "requirement", "operation"),
+		asked: vector("container_requested_resizes_total", "Resources of containers that were to change.", "resource",
+			"requirement", "operation"),
 		refused: vector("pod_infeasible_resizes_total", "Resizes that the node can never grant.", "reason_detail"),
-		late:    vector("pod_deferred_accepted_resizes_total", "Resizes that were granted after they had to wait.", "retry_trigger"),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "pod_resize_duration_milliseconds", Help: "How long it took to carry a resize out.",
-			Buckets: []float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000}}, []string{"success"}),
+		late: vector("pod_deferred_accepted_resizes_total", "Resizes that were granted after they had to wait.",
+			"retry_trigger"),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet",
+			Name: "pod_resize_duration_milliseconds", Help: "How long it took to carry a resize out.",
+			Buckets: []float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000}},
+			[]string{"success"}),
 	}
 }
 
@@ -38,7 +42,8 @@ func (r *Resizes) Asked(before, now *v1.Pod) {
 	if r == nil || before == nil || now == nil || before.Generation == now.Generation {
 		return
 	}
-	for _, s := range [][2][]v1.Container{{before.Spec.InitContainers, now.Spec.InitContainers}, {before.Spec.Containers, now.Spec.Containers}} {
+	for _, s := range [][2][]v1.Container{{before.Spec.InitContainers, now.Spec.InitContainers},
+		{before.Spec.Containers, now.Spec.Containers}} {
 		for i := range min(len(s[0]), len(s[1])) {
 			a, b := s[0][i].Resources, s[1][i].Resources
 			r.one("memory", "requests", a.Requests.Memory(), b.Requests.Memory())

@@ -7,7 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Start measures the start of a node in parts, under upstream's names. A nil Start measures nothing. It is safe for concurrent use.
+// Start measures the start of a node in parts, under upstream's names. A nil Start measures nothing. It is safe for
+// concurrent use.
 type Start struct {
 	boot, began time.Time // boot is zero if it is not known
 
@@ -19,14 +20,16 @@ type Start struct {
 
 func newStart(boot time.Time) *Start {
 	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "node_startup_" + name + "duration_seconds", Help: help})
+		return prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet",
+			Name: "node_startup_" + name + "duration_seconds", Help: help})
 	}
 	return &Start{boot: boot, began: time.Now(),
-		preKubelet: gauge("pre_kubelet_", "From the start of the machine until that of the kubelet which made the node in the API."),
-		preJoin:    gauge("pre_registration_", "From the start of the kubelet until it asked the API for its node."),
-		joining:    gauge("registration_", "From there until the API had the node."),
-		afterJoin:  gauge("post_registration_", "From there until the node was ready."),
-		whole:      gauge("", "From the start of the machine until the node was ready."),
+		preKubelet: gauge("pre_kubelet_",
+			"From the start of the machine until that of the kubelet which made the node in the API."),
+		preJoin:   gauge("pre_registration_", "From the start of the kubelet until it asked the API for its node."),
+		joining:   gauge("registration_", "From there until the API had the node."),
+		afterJoin: gauge("post_registration_", "From there until the node was ready."),
+		whole:     gauge("", "From the start of the machine until the node was ready."),
 	}
 }
 
@@ -46,7 +49,8 @@ func (s *Start) Joining() {
 	}
 }
 
-// Joined says that the API has a new node. It is not called by the kubelet of a node that was there before: that start is none of the node's.
+// Joined says that the API has a new node. It is not called by the kubelet of a node that was there before: that start
+// is none of the node's.
 func (s *Start) Joined() {
 	if s == nil {
 		return

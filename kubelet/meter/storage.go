@@ -16,12 +16,15 @@ type storage struct{ calls, operations, overall *prometheus.HistogramVec }
 func newStorage() storage {
 	return storage{
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "csi", Name: "operations_seconds",
-			Help: "Container Storage Interface operation duration with gRPC error code status total", Buckets: storageBuckets},
+			Help:    "Container Storage Interface operation duration with gRPC error code status total",
+			Buckets: storageBuckets},
 			[]string{"driver_name", "method_name", "grpc_status_code", "migrated"}),
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "storage_operation_duration_seconds",
-			Help: "Storage operation duration", Buckets: storageBuckets}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
+			Help: "Storage operation duration", Buckets: storageBuckets},
+			[]string{"volume_plugin", "operation_name", "status", "migrated"}),
 		overall: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "volume_operation_total_seconds",
-			Help: "Storage operation end to end duration in seconds", Buckets: storageBuckets}, []string{"plugin_name", "operation_name"}),
+			Help: "Storage operation end to end duration in seconds", Buckets: storageBuckets},
+			[]string{"plugin_name", "operation_name"}),
 	}
 }
 
@@ -32,8 +35,9 @@ func (m *Meter) StorageCall(driver, method, code string, took time.Duration) {
 	}
 }
 
-// VolumeOperation counts what was done about a volume of a pod. plugin is upstream's name of its type, operation volume_mount, volume_unmount, or
-// overall_volume_mount for the time from the first attempt to mount a volume until it was there.
+// VolumeOperation counts what was done about a volume of a pod. plugin is upstream's name of its type, operation
+// volume_mount, volume_unmount, or overall_volume_mount for the time from the first attempt to mount a volume until it
+// was there.
 func (m *Meter) VolumeOperation(plugin, operation string, took time.Duration, err error) {
 	if m == nil {
 		return
@@ -52,8 +56,8 @@ func (m *Meter) VolumeOperation(plugin, operation string, took time.Duration, er
 // Count is how many there are of what two labels name.
 type Count = map[[2]string]int
 
-// CountVolumes adds the numbers of volumes by type and state (desired_state_of_world, actual_state_of_world), and those of pods' certificates by signer
-// and state. Both are called for each scrape. Call it once.
+// CountVolumes adds the numbers of volumes by type and state (desired_state_of_world, actual_state_of_world), and
+// those of pods' certificates by signer and state. Both are called for each scrape. Call it once.
 func (m *Meter) CountVolumes(volumes, certificates func() Count) {
 	if m != nil {
 		m.Registry.MustRegister(counted{volumesDesc, volumes}, counted{certificatesDesc, certificates})
@@ -61,8 +65,10 @@ func (m *Meter) CountVolumes(volumes, certificates func() Count) {
 }
 
 var (
-	volumesDesc      = prometheus.NewDesc("volume_manager_total_volumes", "Volumes that pods want and that are there.", []string{"plugin_name", "state"}, nil)
-	certificatesDesc = podDesc("podcertificate_states", "Certificates of pods by their signer and state.", "signer_name", "state")
+	volumesDesc = prometheus.NewDesc("volume_manager_total_volumes", "Volumes that pods want and that are there.",
+		[]string{"plugin_name", "state"}, nil)
+	certificatesDesc = podDesc("podcertificate_states", "Certificates of pods by their signer and state.",
+		"signer_name", "state")
 )
 
 // counted calls count for each scrape.

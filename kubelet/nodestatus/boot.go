@@ -2,7 +2,8 @@ package nodestatus
 
 import "porthole.dev/porthole/kubelet/runtime"
 
-// Health returns the runtime's health h. While the pod network of this boot is not made, the network of the result is not ready.
+// Health returns the runtime's health h. While the pod network of this boot is not made, the network of the result is
+// not ready.
 func (n *Node) Health(h runtime.Health) runtime.Health {
 	if n.o.NetworkAwaited == nil || !h.NetworkReady {
 		return h

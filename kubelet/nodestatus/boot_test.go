@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestNetworkOfThisBoot: the node is ready only when the pod network of this boot is made, although the runtime calls its network ready
-// before: its CNI configuration has outlived the reboot.
+// TestNetworkOfThisBoot: the node is ready only when the pod network of this boot is made, although the runtime calls
+// its network ready before: its CNI configuration has outlived the reboot.
 func TestNetworkOfThisBoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Bool
@@ -26,7 +26,8 @@ func TestNetworkOfThisBoot(t *testing.T) {
 		w.object = &v1.Node{}
 		w.object.Name = "n"
 		run(t, n)
-		if c := condition(w.object.Status, v1.NodeReady); c.Status != v1.ConditionFalse || !strings.Contains(c.Message, "only in boot 1") {
+		if c := condition(w.object.Status, v1.NodeReady); c.Status != v1.ConditionFalse ||
+			!strings.Contains(c.Message, "only in boot 1") {
 			t.Errorf("before: %+v", c)
 		}
 

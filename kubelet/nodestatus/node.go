@@ -81,8 +81,8 @@ func (n *Node) devices() device.Amounts {
 // SetImages sets the images that the next report lists. It does not cause a report: nobody waits for them.
 func (n *Node) SetImages(list []v1.ContainerImage) { n.images.Store(&list) }
 
-// SetPressures sets the pressure conditions that are true, and reports them at once if they have changed. The caller must not change
-// the map.
+// SetPressures sets the pressure conditions that are true, and reports them at once if they have changed. The caller
+// must not change the map.
 func (n *Node) SetPressures(conditions map[v1.NodeConditionType]bool) {
 	if !maps.Equal(conditions, *n.pressed.Load()) {
 		n.pressed.Store(&conditions)

@@ -198,9 +198,11 @@ func TestRegister(t *testing.T) {
 	}{
 		{"a new node", nil, nil, nil, "create", "1"},
 		{"a node that exists keeps the administrator's labels", nil, &v1.Node{}, nil, "create patch", ""},
-		{"an API server that is away", nil, nil, []error{errors.New("away"), errors.New("away")}, "create create create", "1"},
+		{"an API server that is away", nil, nil, []error{errors.New("away"), errors.New("away")},
+			"create create create", "1"},
 		{"others register", func(o *Options) { o.NoRegister = true }, &v1.Node{}, nil, "get", ""},
-		{"others have not registered yet", func(o *Options) { o.NoRegister = true }, &v1.Node{}, []error{notFound()}, "get get", ""},
+		{"others have not registered yet", func(o *Options) { o.NoRegister = true }, &v1.Node{}, []error{notFound()},
+			"get get", ""},
 	} {
 
 		t.Run(c.name, func(t *testing.T) {
@@ -293,7 +295,8 @@ func TestReportFails(t *testing.T) {
 		want string
 	}{
 		{"once", []error{conflict}, false, "status get status"},
-		{"each time", []error{conflict, nil, conflict, nil, conflict, nil, conflict, nil, conflict}, false, "status get status get status get status get status"},
+		{"each time", []error{conflict, nil, conflict, nil, conflict, nil, conflict, nil, conflict}, false,
+			"status get status get status get status get status"},
 		{"the server goes away", []error{conflict, errors.New("away")}, false, "status get"},
 		{"the node was deleted", nil, true, "status get create"},
 	} {
@@ -387,7 +390,8 @@ func TestPressureIsReported(t *testing.T) {
 		if got := memory(); got != v1.ConditionFalse || len(n.Pressures()) > 0 {
 			t.Errorf("no longer under pressure: %s", got)
 		}
-		if got, want := w.heard(), []string{"NodeHasInsufficientMemory", "NodeHasSufficientMemory"}; !slices.Equal(got, want) {
+		if got, want := w.heard(), []string{"NodeHasInsufficientMemory", "NodeHasSufficientMemory"}; !slices.Equal(got,
+			want) {
 			t.Errorf("events: %v, want %v", got, want)
 		}
 	})
@@ -404,7 +408,8 @@ func TestBeforeTheAPI(t *testing.T) {
 	}
 	n.Begin()
 	obj := n.Object()
-	if obj.UID != "" || len(n.Addresses()) != 3 || obj.Annotations[providedIP] != "10.0.0.1,fd00::1" || len(obj.Spec.Taints) != 1 || obj.Spec.Taints[0].Key != uninitialized {
+	if obj.UID != "" || len(n.Addresses()) != 3 || obj.Annotations[providedIP] != "10.0.0.1,fd00::1" ||
+		len(obj.Spec.Taints) != 1 || obj.Spec.Taints[0].Key != uninitialized {
 		t.Errorf("after Begin: %+v", obj)
 	}
 	more := obj.DeepCopy()

@@ -10,7 +10,8 @@ import (
 func TestPressureConditions(t *testing.T) {
 	o, f := someNode()
 	before := statusOf(o, f, v1.NodeStatus{})
-	f.pressed = map[v1.NodeConditionType]bool{v1.NodeMemoryPressure: true, v1.NodeDiskPressure: true, v1.NodePIDPressure: true}
+	f.pressed = map[v1.NodeConditionType]bool{v1.NodeMemoryPressure: true, v1.NodeDiskPressure: true,
+		v1.NodePIDPressure: true}
 	after := statusOf(o, f, before)
 	for kind, want := range map[v1.NodeConditionType][2]string{
 		v1.NodeMemoryPressure: {"KubeletHasInsufficientMemory", "kubelet has insufficient memory available"},
@@ -21,7 +22,8 @@ func TestPressureConditions(t *testing.T) {
 			t.Errorf("%s: %+v", kind, c)
 		}
 	}
-	if got := transitions(before.Conditions, after.Conditions); !slices.Equal(got, []string{"NodeHasInsufficientMemory", "NodeHasDiskPressure", "NodeHasInsufficientPID"}) {
+	if got := transitions(before.Conditions, after.Conditions); !slices.Equal(got,
+		[]string{"NodeHasInsufficientMemory", "NodeHasDiskPressure", "NodeHasInsufficientPID"}) {
 		t.Errorf("events: %v", got)
 	}
 }

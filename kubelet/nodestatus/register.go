@@ -44,8 +44,8 @@ func (n *Node) Register(ctx context.Context) error {
 	}
 }
 
-// registerOnce makes one attempt to create the node object, or to update the one that exists, and keeps what the API server
-// answers. With NoRegister it only reads the object.
+// registerOnce makes one attempt to create the node object, or to update the one that exists, and keeps what the API
+// server answers. With NoRegister it only reads the object.
 func (n *Node) registerOnce(ctx context.Context) error {
 	if n.o.NoRegister {
 		have, err := n.links.API.GetNode(ctx)
@@ -68,7 +68,8 @@ func (n *Node) registerOnce(ctx context.Context) error {
 	}
 
 	// The labels and taints of the command line are for new nodes only: later the administrator owns them.
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": defaultLabels(n.o), "annotations": annotations(n.o)}})
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"labels": defaultLabels(n.o), "annotations": annotations(n.o)}})
 	if err != nil {
 		return err
 	}
@@ -89,11 +90,13 @@ func (n *Node) measure(tell func(Measure)) {
 
 // newObject returns the node object as it is before the API server knows it.
 func (n *Node) newObject() *v1.Node {
-	obj := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.o.Name, Labels: defaultLabels(n.o), Annotations: annotations(n.o)},
+	obj := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.o.Name, Labels: defaultLabels(n.o),
+		Annotations: annotations(n.o)},
 		Spec: v1.NodeSpec{Taints: slices.Clone(n.o.Taints), ProviderID: n.o.ProviderID}}
 	maps.Copy(obj.Labels, n.o.Labels)
 	if n.o.ExternalCloud {
-		obj.Spec.Taints = append(obj.Spec.Taints, v1.Taint{Key: uninitialized, Value: "true", Effect: v1.TaintEffectNoSchedule})
+		obj.Spec.Taints = append(obj.Spec.Taints,
+			v1.Taint{Key: uninitialized, Value: "true", Effect: v1.TaintEffectNoSchedule})
 	}
 	obj.Status = n.status(v1.NodeStatus{}, time.Now())
 	return obj

@@ -42,7 +42,8 @@ func (n *Node) report(ctx context.Context) error {
 func (n *Node) reportOnce(ctx context.Context) error {
 	have, now := n.object.Load(), time.Now()
 	want := n.wanted(have, now)
-	changed := !equality.Semantic.DeepEqual(withoutBeats(want.Status), withoutBeats(have.Status)) || !equality.Semantic.DeepEqual(want.Labels, have.Labels)
+	changed := !equality.Semantic.DeepEqual(withoutBeats(want.Status), withoutBeats(have.Status)) ||
+		!equality.Semantic.DeepEqual(want.Labels, have.Labels)
 	if !changed && now.Before(n.due) {
 		return nil
 	}
@@ -61,7 +62,8 @@ func (n *Node) reportOnce(ctx context.Context) error {
 	}
 	if old := have.Status.NodeInfo.BootID; old != "" && old != n.o.Host.BootID {
 		n.rebooted.Do(func() {
-			n.links.Event(v1.EventTypeWarning, "Rebooted", fmt.Sprintf("Node %s has been rebooted, boot id: %s", n.o.Name, n.o.Host.BootID))
+			n.links.Event(v1.EventTypeWarning, "Rebooted",
+				fmt.Sprintf("Node %s has been rebooted, boot id: %s", n.o.Name, n.o.Host.BootID))
 		})
 	}
 
@@ -93,7 +95,8 @@ func (n *Node) wanted(have *v1.Node, now time.Time) *v1.Node {
 	if want.Labels == nil {
 		want.Labels = map[string]string{}
 	}
-	for _, label := range []string{v1.LabelOSStable, v1.LabelArchStable} { // pods are placed by these: nobody may change them
+	// pods are placed by these: nobody may change them
+	for _, label := range []string{v1.LabelOSStable, v1.LabelArchStable} {
 		want.Labels[label] = defaultLabels(n.o)[label]
 	}
 	want.Status = n.status(have.Status, now)

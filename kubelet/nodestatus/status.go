@@ -83,7 +83,8 @@ func (n *Node) status(old v1.NodeStatus, now time.Time) v1.NodeStatus {
 	version, health := n.links.Runtime()
 	health = n.Health(health)
 	ending := n.links.ShuttingDown != nil && n.links.ShuttingDown()
-	f := statusFacts{version: version, health: health, shuttingDown: ending, images: n.images.Load(), pressed: *n.pressed.Load(), devices: n.devices(), now: now}
+	f := statusFacts{version: version, health: health, shuttingDown: ending, images: n.images.Load(),
+		pressed: *n.pressed.Load(), devices: n.devices(), now: now}
 	if n.o.StorageAwaited != nil {
 		f.storageAwaited = n.o.StorageAwaited()
 	}
@@ -161,12 +162,18 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 // pressureConditions are the conditions without and with each pressure, in the order in which upstream's kubelet lists
 // them.
 var pressureConditions = []struct{ without, with v1.NodeCondition }{
-	{v1.NodeCondition{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
-		v1.NodeCondition{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue, Reason: "KubeletHasInsufficientMemory", Message: "kubelet has insufficient memory available"}},
-	{v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
-		v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue, Reason: "KubeletHasDiskPressure", Message: "kubelet has disk pressure"}},
-	{v1.NodeCondition{Type: v1.NodePIDPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
-		v1.NodeCondition{Type: v1.NodePIDPressure, Status: v1.ConditionTrue, Reason: "KubeletHasInsufficientPID", Message: "kubelet has insufficient PID available"}},
+	{v1.NodeCondition{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientMemory",
+		Message: "kubelet has sufficient memory available"},
+		v1.NodeCondition{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue, Reason: "KubeletHasInsufficientMemory",
+			Message: "kubelet has insufficient memory available"}},
+	{v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionFalse, Reason: "KubeletHasNoDiskPressure",
+		Message: "kubelet has no disk pressure"},
+		v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue, Reason: "KubeletHasDiskPressure",
+			Message: "kubelet has disk pressure"}},
+	{v1.NodeCondition{Type: v1.NodePIDPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientPID",
+		Message: "kubelet has sufficient PID available"},
+		v1.NodeCondition{Type: v1.NodePIDPressure, Status: v1.ConditionTrue, Reason: "KubeletHasInsufficientPID",
+			Message: "kubelet has insufficient PID available"}},
 }
 
 // addresses returns the addresses that the kubelet sets: only the name if a cloud controller sets the rest.
@@ -191,7 +198,8 @@ func readiness(f statusFacts, capacity v1.ResourceList) v1.NodeCondition {
 	}
 
 	var missing []string
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, v1.ResourceEphemeralStorage} {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods,
+		v1.ResourceEphemeralStorage} {
 		if q, ok := capacity[name]; !ok || name != v1.ResourcePods && q.IsZero() {
 			missing = append(missing, string(name))
 		}
@@ -206,7 +214,8 @@ func readiness(f statusFacts, capacity v1.ResourceList) v1.NodeCondition {
 		errs = append(errs, errors.New("missing node capacity for resources: "+strings.Join(missing, ", ")))
 	}
 
-	c := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"}
+	c := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady",
+		Message: "kubelet is posting ready status"}
 	if all := utilerrors.NewAggregate(errs); all != nil {
 		c.Status, c.Reason, c.Message = v1.ConditionFalse, "KubeletNotReady", all.Error()
 	}

@@ -31,7 +31,8 @@ func addressList(ips ...string) func() []string { return func() []string { retur
 func someNode() (Options, statusFacts) {
 	o := Options{Name: "n", IPs: addressList("10.0.0.1", "fd00::1"), Port: 10250, MaxPods: 110, Version: "v1.2.3",
 		Reserved: list("memory", "100Mi", "cpu", "100m"),
-		Host:     platform.Host{OS: "linux", Arch: "amd64", CPUs: 2, MemoryBytes: 1 << 30, DiskBytes: 1 << 35, BootID: "b", MachineID: "m"}}
+		Host: platform.Host{OS: "linux", Arch: "amd64", CPUs: 2, MemoryBytes: 1 << 30, DiskBytes: 1 << 35,
+			BootID: "b", MachineID: "m"}}
 	return o, statusFacts{version: runtime.Version{Name: "containerd", Version: "v2.1.0"}, now: time.Unix(1000, 0),
 		health: runtime.Health{RuntimeReady: true, NetworkReady: true}}
 }
@@ -55,9 +56,12 @@ func TestNodeStatus(t *testing.T) {
 	ready := condition(st, v1.NodeReady)
 	for what, ok := range map[string]bool{
 		"order of conditions": reflect.DeepEqual(kinds, want),
-		"ready":               ready.Status == v1.ConditionTrue && ready.Reason == "KubeletReady" && ready.Message == "kubelet is posting ready status",
-		"runtime":             st.NodeInfo.ContainerRuntimeVersion == "containerd://2.1.0" && st.NodeInfo.KubeletVersion == "v1.2.3",
-		"allocatable":         st.Allocatable.Memory().Value() == 1<<30-100<<20 && st.Allocatable.Cpu().MilliValue() == 1900,
+		"ready": ready.Status == v1.ConditionTrue && ready.Reason == "KubeletReady" &&
+			ready.Message == "kubelet is posting ready status",
+		"runtime": st.NodeInfo.ContainerRuntimeVersion == "containerd://2.1.0" &&
+			st.NodeInfo.KubeletVersion == "v1.2.3",
+		"allocatable": st.Allocatable.Memory().Value() == 1<<30-100<<20 &&
+			st.Allocatable.Cpu().MilliValue() == 1900,
 		"addresses": reflect.DeepEqual(st.Addresses, []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "10.0.0.1"},
 			{Type: v1.NodeInternalIP, Address: "fd00::1"}, {Type: v1.NodeHostName, Address: "n"}}),
 		"port": st.DaemonEndpoints.KubeletEndpoint.Port == 10250,
@@ -69,7 +73,8 @@ func TestNodeStatus(t *testing.T) {
 
 	o.Host.HugePages = map[int64]int64{2 << 20: 64 << 20, 1 << 30: 0}
 	st = statusOf(o, f, v1.NodeStatus{})
-	if huge, none := st.Capacity["hugepages-2Mi"], st.Allocatable["hugepages-1Gi"]; huge.Value() != 64<<20 || !none.IsZero() || len(st.Capacity) != 6 ||
+	if huge, none := st.Capacity["hugepages-2Mi"], st.Allocatable["hugepages-1Gi"]; huge.Value() != 64<<20 ||
+		!none.IsZero() || len(st.Capacity) != 6 ||
 		st.Allocatable.Memory().Value() != 1<<30-164<<20 {
 		t.Errorf("huge pages: %v, %v", st.Capacity, st.Allocatable)
 	}
@@ -114,19 +119,22 @@ func TestNodeReadiness(t *testing.T) {
 		c.Message != "[container runtime not ready: no shim, container runtime network not ready: no plugin]" {
 		t.Errorf("condition: %+v", c)
 	}
-	if pressure := condition(st, v1.NodeMemoryPressure); pressure.LastTransitionTime.Unix() != 1000 || pressure.LastHeartbeatTime.Time != f.now {
+	if pressure := condition(st, v1.NodeMemoryPressure); pressure.LastTransitionTime.Unix() != 1000 ||
+		pressure.LastHeartbeatTime.Time != f.now {
 		t.Errorf("a condition that stayed: %+v", pressure)
 	}
 
 	if got := transitions(before.Conditions, st.Conditions); !slices.Equal(got, []string{"NodeNotReady"}) {
 		t.Errorf("events: %v", got)
 	}
-	if got := transitions(nil, before.Conditions); !slices.Equal(got, []string{"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"}) {
+	if got := transitions(nil, before.Conditions); !slices.Equal(got,
+		[]string{"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"}) {
 		t.Errorf("events at the start: %v", got)
 	}
 
 	o.Host.MemoryBytes = 0
-	if c := condition(statusOf(o, f, before), v1.NodeReady); !strings.Contains(c.Message, "missing node capacity for resources: memory") {
+	if c := condition(statusOf(o, f, before), v1.NodeReady); !strings.Contains(c.Message,
+		"missing node capacity for resources: memory") {
 		t.Errorf("without a known size of memory: %+v", c)
 	}
 }
@@ -138,7 +146,8 @@ func TestNodeStatusClock(t *testing.T) {
 	before := statusOf(o, f, v1.NodeStatus{})
 	f.now = f.now.Add(-time.Hour)
 	after := statusOf(o, f, before)
-	if !equality.Semantic.DeepEqual(withoutBeats(before), withoutBeats(after)) || condition(after, v1.NodeReady).LastHeartbeatTime.Time != f.now {
+	if !equality.Semantic.DeepEqual(withoutBeats(before), withoutBeats(after)) ||
+		condition(after, v1.NodeReady).LastHeartbeatTime.Time != f.now {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 }
@@ -162,7 +171,8 @@ func TestCloudAddresses(t *testing.T) {
 // TestNodePatch applies a patch as the API server does, to a node that others have changed in the meantime.
 func TestNodePatch(t *testing.T) {
 	o, f := someNode()
-	before := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"mine": "1"}}, Status: statusOf(o, f, v1.NodeStatus{})}
+	before := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"mine": "1"}},
+		Status: statusOf(o, f, v1.NodeStatus{})}
 	o.IPs = addressList("10.0.0.2", "fd00::2")
 	f.health.NetworkReady = false
 	after := before.DeepCopy()
@@ -177,7 +187,8 @@ func TestNodePatch(t *testing.T) {
 	server := before.DeepCopy()
 	server.Labels["theirs"] = "2"
 	server.Status.Capacity["example.com/x"] = list("x", "5")["x"]
-	server.Status.Conditions = append(server.Status.Conditions, v1.NodeCondition{Type: "Theirs", Status: v1.ConditionTrue})
+	server.Status.Conditions = append(server.Status.Conditions,
+		v1.NodeCondition{Type: "Theirs", Status: v1.ConditionTrue})
 	text, err := json.Marshal(server)
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +208,8 @@ func TestNodePatch(t *testing.T) {
 		"condition":         condition(got.Status, v1.NodeReady).Status == v1.ConditionFalse,
 		"foreign condition": condition(got.Status, "Theirs").Status == v1.ConditionTrue,
 		"foreign resource":  extended.Value() == 5,
-		"labels":            reflect.DeepEqual(got.Labels, map[string]string{"mine": "1", "theirs": "2", "os": "linux"}),
+		"labels": reflect.DeepEqual(got.Labels,
+			map[string]string{"mine": "1", "theirs": "2", "os": "linux"}),
 	} {
 		if !ok {
 			t.Errorf("%s: %s\nafter %s", what, merged, patch)

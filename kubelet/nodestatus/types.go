@@ -14,7 +14,8 @@ import (
 // Options describe the node. Fields without a note are required.
 type Options struct {
 	Name string
-	// IPs returns the node's addresses as they are now, the main one first. It must not block, and the caller must not change the list.
+	// IPs returns the node's addresses as they are now, the main one first. It must not block, and the caller must not
+	// change the list.
 	IPs func() []string
 	// Port is where the kubelet's HTTPS server listens.
 	Port int32
@@ -44,11 +45,12 @@ type Options struct {
 
 	// StatusPeriod is how often the status is worked out, ReportPeriod how often it is sent if nothing has changed.
 	StatusPeriod, ReportPeriod time.Duration
-	// NetworkAwaited returns why pods must wait although the runtime calls its network ready: the pod network of this boot is not made yet.
-	// It returns "" if they need not, and must not block. nil: they never wait. Call ReportSoon when it has become "".
+	// NetworkAwaited returns why pods must wait although the runtime calls its network ready: the pod network of this
+	// boot is not made yet. It returns "" if they need not, and must not block. nil: they never wait. Call ReportSoon
+	// when it has become "".
 	NetworkAwaited func() string
-	// StorageAwaited returns why volumes of storage drivers cannot be placed on the node yet, "" if they can; the node is not ready before.
-	// It must not block. nil: they always can. Call ReportSoon when it has become "".
+	// StorageAwaited returns why volumes of storage drivers cannot be placed on the node yet, "" if they can; the node
+	// is not ready before. It must not block. nil: they always can. Call ReportSoon when it has become "".
 	StorageAwaited func() string
 }
 
@@ -65,8 +67,8 @@ type Links struct {
 	Devices func() device.Amounts
 	// PodCIDR is called when the node gets a pod range, and when that changes. It must not block.
 	PodCIDR func(cidr string)
-	// VolumesInUse lists the attached volumes that pods use, sorted; nil: none. Seen is called with each version of the node that the API
-	// returns; nil: nobody. Neither may block.
+	// VolumesInUse lists the attached volumes that pods use, sorted; nil: none. Seen is called with each version of
+	// the node that the API returns; nil: nobody. Neither may block.
 	VolumesInUse func() []v1.UniqueVolumeName
 	Seen         func(*v1.Node)
 	// Measure is told how the start of the node goes on; nil: nobody.
@@ -75,7 +77,8 @@ type Links struct {
 
 // Measure takes the time of the node's start; kubelet/meter implements it. Each may be called more often than once.
 type Measure interface {
-	// Joining says that the kubelet asks the API for its node, Joined that it has made a new one there, Ready that the API has it as ready.
+	// Joining says that the kubelet asks the API for its node, Joined that it has made a new one there, Ready that the
+	// API has it as ready.
 	Joining()
 	Joined()
 	Ready()

@@ -13,15 +13,17 @@ type Machine struct {
 	Nodes []Node        // in order of their ids
 }
 
-// Place is where a processor is. A core has the number of its first processor, so that it differs from all others of the machine. Cache is the last cache that
-// it has together with a part of its node; where all of a node has one, that is the number of the socket.
+// Place is where a processor is. A core has the number of its first processor, so that it differs from all others of
+// the machine. Cache is the last cache that it has together with a part of its node; where all of a node has one, that
+// is the number of the socket.
 type Place struct{ Node, Socket, Cache, Core int }
 
 // Node is a NUMA node: memory, and the processors that are near to it.
 type Node struct {
 	ID     int
 	Memory uint64 // bytes
-	// HugePages counts the pages that are set aside, by their size in bytes. A size without pages is in it if the system knows it.
+	// HugePages counts the pages that are set aside, by their size in bytes. A size without pages is in it if the
+	// system knows it.
 	HugePages map[uint64]uint64
 	// Distances are those to each node, in the order of Machine.Nodes. A shorter one is better.
 	Distances []uint64

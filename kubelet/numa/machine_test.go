@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// twoSockets is a machine as Linux numbers them: two sockets, each one node of four cores of two threads. Processor n+8 is the second
-// thread of n.
+// twoSockets is a machine as Linux numbers them: two sockets, each one node of four cores of two threads. Processor
+// n+8 is the second thread of n.
 func twoSockets() fstest.MapFS {
 	sys := fstest.MapFS{}
 	put := func(path, text string) { sys["devices/system/"+path] = &fstest.MapFile{Data: []byte(text + "\n")} }
@@ -24,7 +24,8 @@ func twoSockets() fstest.MapFS {
 	for node, near := range []string{"0-3,8-11", "4-7,12-15"} {
 		dir := fmt.Sprintf("node/node%d/", node)
 		put(dir+"cpulist", near)
-		put(dir+"meminfo", fmt.Sprintf("Node %d MemTotal:       1048576 kB\nNode %d MemFree:        6341056 kB", node, node))
+		put(dir+"meminfo", fmt.Sprintf("Node %d MemTotal:       1048576 kB\nNode %d MemFree:        6341056 kB", node,
+			node))
 		put(dir+"distance", []string{"10 21", "21 10"}[node])
 		put(dir+"hugepages/hugepages-2048kB/nr_hugepages", fmt.Sprint(8*node))
 	}
@@ -42,10 +43,12 @@ func machine(t *testing.T) *Machine {
 
 func TestReadMachine(t *testing.T) {
 	m := machine(t)
-	if got := m.CPUs[13]; got != (Place{Node: 1, Socket: 1, Cache: 1, Core: 5}) || m.PerCore() != 2 || m.All().String() != "0-15" {
+	if got := m.CPUs[13]; got != (Place{Node: 1, Socket: 1, Cache: 1, Core: 5}) || m.PerCore() != 2 ||
+		m.All().String() != "0-15" {
 		t.Errorf("%+v, %d, %s", got, m.PerCore(), m.All())
 	}
-	if len(m.Nodes) != 2 || m.Nodes[1].Memory != 1<<30 || m.Nodes[1].HugePages[2<<20] != 8 || fmt.Sprint(m.Nodes[0].Distances) != "[10 21]" {
+	if len(m.Nodes) != 2 || m.Nodes[1].Memory != 1<<30 || m.Nodes[1].HugePages[2<<20] != 8 ||
+		fmt.Sprint(m.Nodes[0].Distances) != "[10 21]" {
 		t.Errorf("%+v", m.Nodes)
 	}
 	if got := m.Cores(cpuset.New(0, 12)).String(); got != "0,4,8,12" {
@@ -83,10 +86,13 @@ func TestReadThisMachine(t *testing.T) {
 func TestReadCaches(t *testing.T) {
 	sys := twoSockets()
 	for cpu := range 16 {
-		for level, shared := range map[int]string{2: fmt.Sprintf("%d,%d", cpu%8, cpu%8+8), 3: fmt.Sprintf("%[1]d-%[2]d,%[3]d-%[4]d", cpu%8/2*2, cpu%8/2*2+1, cpu%8/2*2+8, cpu%8/2*2+9),
+		for level, shared := range map[int]string{2: fmt.Sprintf("%d,%d", cpu%8, cpu%8+8),
+			3: fmt.Sprintf("%[1]d-%[2]d,%[3]d-%[4]d", cpu%8/2*2, cpu%8/2*2+1, cpu%8/2*2+8, cpu%8/2*2+9),
 			4: []string{"0-3,8-11", "4-7,12-15"}[cpu%8/4]} {
-			for name, text := range map[string]string{"level": fmt.Sprint(level), "id": fmt.Sprint(10 + cpu%8/2), "shared_cpu_list": shared} {
-				sys[fmt.Sprintf("devices/system/cpu/cpu%d/cache/index%d/%s", cpu, level, name)] = &fstest.MapFile{Data: []byte(text + "\n")}
+			for name, text := range map[string]string{"level": fmt.Sprint(level), "id": fmt.Sprint(10 + cpu%8/2),
+				"shared_cpu_list": shared} {
+				sys[fmt.Sprintf("devices/system/cpu/cpu%d/cache/index%d/%s", cpu, level,
+					name)] = &fstest.MapFile{Data: []byte(text + "\n")}
 			}
 		}
 	}
@@ -127,7 +133,8 @@ func TestTake(t *testing.T) {
 		}
 	}
 
-	if _, err := Take(m, cpuset.New(1, 2), 3, false); err == nil || err.Error() != "not enough cpus available to satisfy request: requested=3, available=2" {
+	if _, err := Take(m, cpuset.New(1, 2), 3, false); err == nil ||
+		err.Error() != "not enough cpus available to satisfy request: requested=3, available=2" {
 		t.Error(err)
 	}
 }

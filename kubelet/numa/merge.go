@@ -1,6 +1,7 @@
 package numa
 
-// Hint is a set of nodes from which a container can have a resource, or several. A hint with no node says that any will do.
+// Hint is a set of nodes from which a container can have a resource, or several. A hint with no node says that any
+// will do.
 type Hint struct {
 	Nodes     Mask
 	Preferred bool
@@ -35,8 +36,8 @@ type Policy struct {
 	Machine *Machine
 }
 
-// Merge finds the best nodes for several resources, each with the hints for it. ok is false if the policy does not allow the container
-// to run without better ones.
+// Merge finds the best nodes for several resources, each with the hints for it. ok is false if the policy does not
+// allow the container to run without better ones.
 func (p Policy) Merge(lists [][]Hint) (best Hint, ok bool) {
 	if p.Name == PolicySingleNode {
 		lists = onlySingle(lists)
@@ -89,15 +90,16 @@ func widestNeed(lists [][]Hint) int {
 	return widest
 }
 
-// merging is the best hint so far. enough is the number of nodes that a hint which is not good should have: with fewer, one of the
-// resources is spread although it would not have to be.
+// merging is the best hint so far. enough is the number of nodes that a hint which is not good should have: with
+// fewer, one of the resources is spread although it would not have to be.
 type merging struct {
 	Policy
 	enough int
 	best   Hint // no nodes: none yet
 }
 
-// combine tries each hint of each list with each of the others. first is the mask that the hints so far agree on, 0 for none.
+// combine tries each hint of each list with each of the others. first is the mask that the hints so far agree on, 0
+// for none.
 func (m *merging) combine(lists [][]Hint, have Hint, first Mask) {
 	if len(lists) == 0 {
 		m.consider(have)

@@ -32,14 +32,17 @@ func TestMerge(t *testing.T) {
 		{"two agree", [][]Hint{{good(0), good(1), bad(0, 1)}, {good(1), bad(0, 1)}}, good(1), good(1), true, true},
 		{"two do not agree", [][]Hint{{good(0)}, {good(1)}}, bad(0, 1), bad(), false, false},
 		{"one needs both nodes", [][]Hint{{good(0, 1)}}, good(0, 1), bad(), true, false},
-		{"one must spread because others are in its way", [][]Hint{{bad(0, 1)}, {good(0), good(1), bad(0, 1)}}, bad(0, 1), bad(), false, false},
+		{"one must spread because others are in its way", [][]Hint{{bad(0, 1)}, {good(0), good(1), bad(0, 1)}},
+			bad(0, 1), bad(), false, false},
 		{"one cannot be had", [][]Hint{Impossible(), {good(0)}}, bad(0), bad(), false, false},
 		{"no preference beside one", [][]Hint{NoPreference(), {good(1), bad(0, 1)}}, good(1), good(1), true, true},
 	} {
-		for policy, want := range map[string]Hint{PolicyBestEffort: c.want, PolicyRestricted: c.want, PolicySingleNode: c.single} {
+		for policy, want := range map[string]Hint{PolicyBestEffort: c.want, PolicyRestricted: c.want,
+			PolicySingleNode: c.single} {
 
 			p := Policy{Name: policy, Machine: &Machine{Nodes: []Node{{ID: 0}, {ID: 1}}}}
-			allowed := map[string]bool{PolicyBestEffort: true, PolicyRestricted: c.restricted, PolicySingleNode: c.one}[policy]
+			allowed := map[string]bool{PolicyBestEffort: true, PolicyRestricted: c.restricted,
+				PolicySingleNode: c.one}[policy]
 			if got, ok := p.Merge(c.lists); got != want || ok != allowed {
 				t.Errorf("%s, %s: %+v, %v; want %+v, %v", c.name, policy, got, ok, want, allowed)
 			}
@@ -49,7 +52,8 @@ func TestMerge(t *testing.T) {
 
 // TestMergeClosest: of two pairs of nodes, the one with the shorter way.
 func TestMergeClosest(t *testing.T) {
-	m := &Machine{Nodes: []Node{{0, 0, nil, []uint64{10, 30, 20}}, {1, 0, nil, []uint64{30, 10, 30}}, {2, 0, nil, []uint64{20, 30, 10}}}}
+	m := &Machine{Nodes: []Node{{0, 0, nil, []uint64{10, 30, 20}}, {1, 0, nil, []uint64{30, 10, 30}},
+		{2, 0, nil, []uint64{20, 30, 10}}}}
 	lists := [][]Hint{{{MaskOf(0, 1), true}, {MaskOf(0, 2), true}}}
 	for closest, want := range map[bool]Mask{false: MaskOf(0, 1), true: MaskOf(0, 2)} {
 		if got, _ := (Policy{Name: PolicyRestricted, Closest: closest, Machine: m}).Merge(lists); got.Nodes != want {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// Read reads the machine from sysfs: the folder that is usually /sys. A kernel without NUMA has no nodes there; the machine is then one node
-// with memory bytes.
+// Read reads the machine from sysfs: the folder that is usually /sys. A kernel without NUMA has no nodes there; the
+// machine is then one node with memory bytes.
 func Read(sys fs.FS, memory uint64) (*Machine, error) {
 	online, err := readSet(sys, "devices/system/cpu/online")
 	if err != nil {
@@ -39,7 +39,8 @@ func Read(sys fs.FS, memory uint64) (*Machine, error) {
 
 	ids, err := readSet(sys, "devices/system/node/online")
 	if errors.Is(err, fs.ErrNotExist) {
-		m.Nodes = []Node{{Memory: memory, HugePages: map[uint64]uint64{}, Distances: []uint64{10}}} // 10 is the kernel's for a node itself
+		// 10 is the kernel's for a node itself
+		m.Nodes = []Node{{Memory: memory, HugePages: map[uint64]uint64{}, Distances: []uint64{10}}}
 		m.addCaches(sys)
 		return m, nil
 	}
@@ -55,7 +56,8 @@ func Read(sys fs.FS, memory uint64) (*Machine, error) {
 	return m, nil
 }
 
-// addCaches reads which processors have a cache of the third level or above together that not all of their node have. Not every kernel tells.
+// addCaches reads which processors have a cache of the third level or above together that not all of their node have.
+// Not every kernel tells.
 func (m *Machine) addCaches(sys fs.FS) {
 	nodes := m.groups(m.All(), byNode)
 	for id, p := range m.CPUs {

@@ -8,12 +8,13 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// Take chooses n of the free processors, so that they are near to each other and break up as little as possible: whole nodes and sockets
-// first, then whole cores, then single ones. Of equals, those are taken first of whose group fewer are free. With oneCache, those of as few caches as possible
-// come before cores.
+// Take chooses n of the free processors, so that they are near to each other and break up as little as possible: whole
+// nodes and sockets first, then whole cores, then single ones. Of equals, those are taken first of whose group fewer
+// are free. With oneCache, those of as few caches as possible come before cores.
 func Take(m *Machine, free cpuset.CPUSet, n int, oneCache bool) (cpuset.CPUSet, error) {
 	if n > free.Size() {
-		return cpuset.New(), fmt.Errorf("not enough cpus available to satisfy request: requested=%d, available=%d", n, free.Size())
+		return cpuset.New(), fmt.Errorf("not enough cpus available to satisfy request: requested=%d, available=%d", n,
+			free.Size())
 	}
 	t := &taking{Machine: m, free: free, left: n}
 	outer, inner := m.layers()
@@ -61,7 +62,8 @@ func (t *taking) whole(layers ...layer) {
 	}
 }
 
-// caches takes whole caches as long as one is not more than what is left to take, and then all the rest from the first cache that has it.
+// caches takes whole caches as long as one is not more than what is left to take, and then all the rest from the first
+// cache that has it.
 func (t *taking) caches() {
 	layers := []layer{byNode, byCache}
 	if t.socketsFirst() {
@@ -78,7 +80,8 @@ func (t *taking) caches() {
 	}
 }
 
-// inCache returns the free processors of the first cores of a cache, of as many as what is left to take needs. If that is an odd number, one less may be enough.
+// inCache returns the free processors of the first cores of a cache, of as many as what is left to take needs. If that
+// is an odd number, one less may be enough.
 func (t *taking) inCache(cache int) cpuset.CPUSet {
 	var cores []int
 	for core := range t.groups(t.members(cache, byCache), byCore) {
@@ -95,8 +98,8 @@ func (t *taking) inCache(cache int) cpuset.CPUSet {
 	return cpuset.New(ids...)
 }
 
-// order returns the groups of the last layer (for example cores) that have free processors. They are sorted by the groups that contain them, in the order of
-// the layers before the last (for example by socket).
+// order returns the groups of the last layer (for example cores) that have free processors. They are sorted by the
+// groups that contain them, in the order of the layers before the last (for example by socket).
 func (t *taking) order(layers ...layer) []int {
 	var out []int
 	var walk func(within cpuset.CPUSet, layers []layer)

@@ -39,12 +39,14 @@ func TestAsUpstream(t *testing.T) {
 	}
 }
 
-// upstreamTake compares one choice of processors; each perCache cores of a socket have a cache together, unless it is 0.
+// upstreamTake compares one choice of processors; each perCache cores of a socket have a cache together, unless it is
+// 0.
 func upstreamTake(t *testing.T, perCache int, line string) {
 	t.Helper()
 	var sockets, nodesPer, cores, threads, n int
 	var free, want string
-	if _, err := fmt.Sscanf(line, "%d %d %d %d free %s n %d got %s", &sockets, &nodesPer, &cores, &threads, &free, &n, &want); err != nil {
+	if _, err := fmt.Sscanf(line, "%d %d %d %d free %s n %d got %s", &sockets, &nodesPer, &cores, &threads, &free, &n,
+		&want); err != nil {
 		t.Fatal(line, err)
 	}
 

@@ -26,7 +26,8 @@ type cpus struct {
 // shared returns the processors that no container has exclusively.
 func (c *cpus) shared() cpuset.CPUSet { return c.forPods().Difference(c.exclusive()) }
 
-// forPods returns the processors that containers may use: all, or without the reserved ones if the option strict-cpu-reservation is on.
+// forPods returns the processors that containers may use: all, or without the reserved ones if the option
+// strict-cpu-reservation is on.
 func (c *cpus) forPods() cpuset.CPUSet {
 	if c.strict {
 		return c.machine.All().Difference(c.reserved)
@@ -60,8 +61,8 @@ func mayPin(p *v1.Pod) bool {
 	return p.Status.QOSClass == v1.PodQOSGuaranteed && !resources.IsPodLevelResourcesSet(p)
 }
 
-// wholeOfPod returns how many processors the containers of a pod have alone at the same time. Init containers that end have theirs before
-// the others, beside those of the sidecars that have started.
+// wholeOfPod returns how many processors the containers of a pod have alone at the same time. Init containers that end
+// have theirs before the others, beside those of the sidecars that have started.
 func wholeOfPod(p *v1.Pod) int {
 	first, sidecars := 0, 0
 	for i := range p.Spec.InitContainers {
@@ -83,7 +84,8 @@ func isSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// reusable returns the processors that init containers of a pod have, and that no container has which runs beside the next one.
+// reusable returns the processors that init containers of a pod have, and that no container has which runs beside the
+// next one.
 func (c *cpus) reusable(p *v1.Pod) cpuset.CPUSet {
 	init, lasting := cpuset.New(), cpuset.New()
 	for i := range p.Spec.InitContainers {
@@ -172,7 +174,9 @@ func (c *cpus) checkCores(n int) error {
 		return &alignmentError{fmt.Sprintf("requested %d cpus not multiple cpus per core = %d", n, per)}
 	}
 	if free := c.shared().Difference(c.machine.Cores(c.reserved)).Size(); n > free {
-		return &alignmentError{fmt.Sprintf("not enough free physical CPUs: available physical CPUs = %d, requested CPUs = %d, CPUs per core = %d", free, n, per)}
+		return &alignmentError{fmt.Sprintf(
+			"not enough free physical CPUs: available physical CPUs = %d, requested CPUs = %d, CPUs per core = %d",
+			free, n, per)}
 	}
 	return nil
 }
@@ -243,7 +247,8 @@ func (c *cpus) checkRecalled(shared cpuset.CPUSet) error {
 	for uid, containers := range c.held {
 		for name, set := range containers {
 			if !set.Intersection(shared).IsEmpty() {
-				return fmt.Errorf("pod: %s, container: %s cpuset: %q overlaps with default cpuset %q", uid, name, set, shared)
+				return fmt.Errorf("pod: %s, container: %s cpuset: %q overlaps with default cpuset %q", uid, name, set,
+					shared)
 			}
 		}
 	}

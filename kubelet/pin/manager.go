@@ -25,10 +25,11 @@ const (
 	memoryFile = "memory_manager_state"
 )
 
-// Manager knows who has which processors and memory. Make it with New. It is safe for concurrent use, but only one Round at a time may be
-// under way.
+// Manager knows who has which processors and memory. Make it with New. It is safe for concurrent use, but only one
+// Round at a time may be under way.
 type Manager struct {
-	// Alive returns whether a pod still has its place on the node, and whether all pods that have one are known. It is required before Begin.
+	// Alive returns whether a pod still has its place on the node, and whether all pods that have one are known. It is
+	// required before Begin.
 	Alive func(types.UID) (alive, complete bool)
 
 	o Options
@@ -42,8 +43,9 @@ type Manager struct {
 // Counts are figures since the start: who asked for processors or memory of their own, and who could not have them.
 type Counts struct{ CPURequests, CPUErrors, MemoryRequests, MemoryErrors uint64 }
 
-// New returns a Manager that knows what an earlier kubelet wrote down. An error says that the configuration cannot work, or that the
-// checkpoint does not fit to it: somebody has to decide then, because containers that run may use what others would get.
+// New returns a Manager that knows what an earlier kubelet wrote down. An error says that the configuration cannot
+// work, or that the checkpoint does not fit to it: somebody has to decide then, because containers that run may use
+// what others would get.
 func New(o Options) (*Manager, error) {
 	m := &Manager{o: o}
 	var err error
@@ -70,19 +72,22 @@ func (m *Manager) recall() error {
 		err = m.cpus.recall(c)
 	}
 	if err != nil {
-		return fmt.Errorf("could not restore state from checkpoint: %w, please drain this node and delete the CPU manager checkpoint file %q before restarting Kubelet", err, file)
+		return fmt.Errorf(
+			"could not restore state from checkpoint: %w, please drain this node and delete the CPU manager checkpoint file %q before restarting Kubelet", err, file)
 	}
 
 	file = filepath.Join(m.o.Dir, memoryFile)
 	f, err := checkpoint.ReadMemory(file)
 	switch {
 	case err == nil && f != nil && f.Policy != m.o.MemoryPolicy:
-		err = fmt.Errorf("[memorymanager] configured policy %q differs from state checkpoint policy %q", m.o.MemoryPolicy, f.Policy)
+		err = fmt.Errorf("[memorymanager] configured policy %q differs from state checkpoint policy %q",
+			m.o.MemoryPolicy, f.Policy)
 	case err == nil && f != nil && m.memory != nil:
 		err = m.memory.recall(f)
 	}
 	if err != nil {
-		return fmt.Errorf("could not restore state from checkpoint: %w, please drain this node and delete the memory manager checkpoint file %q before restarting Kubelet", err, file)
+		return fmt.Errorf(
+			"could not restore state from checkpoint: %w, please drain this node and delete the memory manager checkpoint file %q before restarting Kubelet", err, file)
 	}
 	return nil
 }
@@ -104,8 +109,8 @@ func (m *Manager) CPUs() bool { return m.cpus != nil }
 // MemoryNodes reports whether containers can get memory of certain nodes.
 func (m *Manager) MemoryNodes() bool { return m.memory != nil }
 
-// Release ends what a pod has, and reports whether it had anything. An error of the checkpoint is logged: the next kubelet drops what
-// belongs to pods that are gone.
+// Release ends what a pod has, and reports whether it had anything. An error of the checkpoint is logged: the next
+// kubelet drops what belongs to pods that are gone.
 func (m *Manager) Release(uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,15 +16,16 @@ import (
 	"porthole.dev/porthole/kubelet/numa"
 )
 
-// memory keeps account of the memory of each NUMA node that containers have been promised. It changes nothing on the machine itself.
+// memory keeps account of the memory of each NUMA node that containers have been promised. It changes nothing on the
+// machine itself.
 type memory struct {
 	machine  *numa.Machine
 	reserved map[int]map[v1.ResourceName]uint64
 	held     map[types.UID]map[string][]block // by pod and container
 }
 
-// block is memory of one kind that a container has, in bytes. nodes has one or several nodes; over several, a block spreads as it comes.
-// An init container's block shrinks when a later container of the pod takes it over.
+// block is memory of one kind that a container has, in bytes. nodes has one or several nodes; over several, a block
+// spreads as it comes. An init container's block shrinks when a later container of the pod takes it over.
 type block struct {
 	kind  v1.ResourceName
 	nodes numa.Mask
@@ -63,11 +64,13 @@ func (m *memory) empty() usage {
 		for size, pages := range n.HugePages {
 			name := hugePages(size)
 			kept := m.reserved[n.ID][name]
-			u.kinds[name] = &kindUsage{total: size * pages, reserved: kept, allocatable: size*pages - min(kept, size*pages)}
+			u.kinds[name] = &kindUsage{total: size * pages, reserved: kept,
+				allocatable: size*pages - min(kept, size*pages)}
 			huge += size * pages
 		}
 		kept := m.reserved[n.ID][v1.ResourceMemory]
-		u.kinds[v1.ResourceMemory] = &kindUsage{total: n.Memory, reserved: kept, allocatable: n.Memory - min(kept+huge, n.Memory)}
+		u.kinds[v1.ResourceMemory] = &kindUsage{total: n.Memory, reserved: kept,
+			allocatable: n.Memory - min(kept+huge, n.Memory)}
 		for _, k := range u.kinds {
 			k.free = k.allocatable
 		}
@@ -123,8 +126,8 @@ func (u usage) sums(nodes numa.Mask, kind v1.ResourceName) (free, allocatable ui
 	return free, allocatable
 }
 
-// mixes reports whether a block over these nodes would spread over others than those of blocks that are there. A node that has blocks of its
-// own alone takes none that spreads, and the other way round.
+// mixes reports whether a block over these nodes would spread over others than those of blocks that are there. A node
+// that has blocks of its own alone takes none that spreads, and the other way round.
 func (u usage) mixes(nodes numa.Mask) bool {
 	for _, id := range nodes.Nodes() {
 		if n := u[id]; n.blocks > 0 && n.group != nodes && nodes.Count() > 1 {
@@ -218,8 +221,8 @@ func (m *memory) podHints(p *v1.Pod) [][]numa.Hint {
 	return m.lists(want, nil)
 }
 
-// regenerate returns the hints that lead to the blocks that a container has. Where they are not what it asks for it has no preference: it
-// keeps what it has.
+// regenerate returns the hints that lead to the blocks that a container has. Where they are not what it asks for it
+// has no preference: it keeps what it has.
 func regenerate(blocks []block, want amounts) [][]numa.Hint {
 	if len(blocks) != len(want) {
 		return nil
@@ -234,7 +237,8 @@ func regenerate(blocks []block, want amounts) [][]numa.Hint {
 	return out
 }
 
-// lists returns one list of hints for each kind of memory: nodes for one kind have to have all others too, so that the lists are equal.
+// lists returns one list of hints for each kind of memory: nodes for one kind have to have all others too, so that the
+// lists are equal.
 func (m *memory) lists(want amounts, reuse reusable) [][]numa.Hint {
 	if len(want) == 0 {
 		return nil
@@ -277,9 +281,8 @@ func (m *memory) fitting(want amounts, reuse reusable) []numa.Hint {
 	return numa.Prefer(out, least)
 }
 
-// allocate gives a container its memory. near are the nodes that the hints of all its resources lead to; without any, the best ones
-// are taken. If they are preferred, others would break a promise. One that has its memory keeps
-// it.
+// allocate gives a container its memory. near are the nodes that the hints of all its resources lead to; without any,
+// the best ones are taken. If they are preferred, others would break a promise. One that has its memory keeps it.
 func (m *memory) allocate(p *v1.Pod, c *v1.Container, near numa.Hint) error {
 	if !mayPin(p) {
 		return nil
@@ -297,7 +300,8 @@ func (m *memory) allocate(p *v1.Pod, c *v1.Container, near numa.Hint) error {
 		best, ok := bestOf(m.fitting(want, m.reusable(p)), 0)
 		switch {
 		case !ok:
-			return errors.New("[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available")
+			return errors.New(
+				"[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available")
 		case near.Preferred && !best.Preferred:
 			return errors.New("[memorymanager] failed to find the default preferred hint")
 		}
@@ -394,7 +398,8 @@ func (m *memory) recall(f *checkpoint.Memory) error {
 		held[types.UID(uid)] = map[string][]block{}
 		for name, list := range containers {
 			for _, b := range list {
-				held[types.UID(uid)][name] = append(held[types.UID(uid)][name], block{b.Type, numa.MaskOf(b.NUMAAffinity...), b.Size})
+				held[types.UID(uid)][name] = append(held[types.UID(uid)][name],
+					block{b.Type, numa.MaskOf(b.NUMAAffinity...), b.Size})
 			}
 		}
 	}
@@ -410,8 +415,8 @@ func (m *memory) recall(f *checkpoint.Memory) error {
 	return nil
 }
 
-// sameMachine compares what should be left with what is written down. How blocks that spread lie in the nodes of a group depends on the
-// order in which they came, so that only the group as a whole is compared.
+// sameMachine compares what should be left with what is written down. How blocks that spread lie in the nodes of a
+// group depends on the order in which they came, so that only the group as a whole is compared.
 func sameMachine(now usage, file checkpoint.NUMANodeMap) bool {
 	if len(now) != len(file) {
 		return false
@@ -419,12 +424,14 @@ func sameMachine(now usage, file checkpoint.NUMANodeMap) bool {
 
 	for id, n := range now {
 		f := file[id]
-		if f == nil || f.NumberOfAssignments != n.blocks || numa.MaskOf(f.Cells...) != n.group || len(f.MemoryMap) != len(n.kinds) {
+		if f == nil || f.NumberOfAssignments != n.blocks || numa.MaskOf(f.Cells...) != n.group ||
+			len(f.MemoryMap) != len(n.kinds) {
 			return false
 		}
 		for name, k := range n.kinds {
 			t := f.MemoryMap[name]
-			if t == nil || t.TotalMemSize != k.total || t.SystemReserved != k.reserved || t.Allocatable != k.allocatable {
+			if t == nil || t.TotalMemSize != k.total || t.SystemReserved != k.reserved ||
+				t.Allocatable != k.allocatable {
 				return false
 			}
 			var free uint64
@@ -446,17 +453,20 @@ func (m *memory) record() checkpoint.Memory {
 	if m == nil {
 		return checkpoint.Memory{Policy: memoryNone}
 	}
-	out := checkpoint.Memory{Policy: memoryStatic, Machine: checkpoint.NUMANodeMap{}, Entries: checkpoint.ContainerMemoryAssignments{}}
+	out := checkpoint.Memory{Policy: memoryStatic, Machine: checkpoint.NUMANodeMap{},
+		Entries: checkpoint.ContainerMemoryAssignments{}}
 	now, err := m.usage()
 	if err != nil { // recall has checked all nodes and kinds
 		now = m.empty()
 	}
 
 	for id, n := range now {
-		f := &checkpoint.NUMANodeState{NumberOfAssignments: n.blocks, Cells: n.group.Nodes(), MemoryMap: map[v1.ResourceName]*checkpoint.MemoryTable{}}
+		f := &checkpoint.NUMANodeState{NumberOfAssignments: n.blocks, Cells: n.group.Nodes(),
+			MemoryMap: map[v1.ResourceName]*checkpoint.MemoryTable{}}
 		for name, k := range n.kinds {
-			f.MemoryMap[name] = &checkpoint.MemoryTable{TotalMemSize: k.total, SystemReserved: k.reserved, Allocatable: k.allocatable,
-				Reserved: k.allocatable - k.free, Free: k.free}
+			f.MemoryMap[name] = &checkpoint.MemoryTable{TotalMemSize: k.total, SystemReserved: k.reserved,
+				Allocatable: k.allocatable,
+				Reserved:    k.allocatable - k.free, Free: k.free}
 		}
 		out.Machine[id] = f
 	}

@@ -37,8 +37,8 @@ type Options struct {
 	Reserved v1.ResourceList
 }
 
-// The options of the policy static. Those of upstream that are not here would choose other processors: they are refused, so that nobody
-// relies on them.
+// The options of the policy static. Those of upstream that are not here would choose other processors: they are
+// refused, so that nobody relies on them.
 const (
 	fullCores         = "full-pcpus-only"
 	strictReservation = "strict-cpu-reservation"
@@ -48,7 +48,8 @@ const (
 // cpuOptions are the options that are known.
 type cpuOptions struct{ fullCores, strict, oneCache bool }
 
-// parseCPUOptions reads the options of the policy static. Upstream's words, for what is in an earlier stage behind a gate too.
+// parseCPUOptions reads the options of the policy static. Upstream's words, for what is in an earlier stage behind a
+// gate too.
 func parseCPUOptions(options map[string]string) (out cpuOptions, err error) {
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		var to *bool
@@ -88,19 +89,24 @@ func newCPUs(o Options) (*cpus, error) {
 
 	reserved := o.Reserved[v1.ResourceCPU]
 	if reserved.IsZero() {
-		return nil, errors.New("[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero")
+		return nil,
+			errors.New(
+				"[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero")
 	}
 	options, err := parseCPUOptions(o.CPUOptions)
 	if err != nil {
 		return nil, fmt.Errorf("new static policy error: %w", err)
 	}
-	c := &cpus{machine: o.Machine, cpuOptions: options, reserved: o.ReservedCPUs, held: map[types.UID]map[string]cpuset.CPUSet{}}
+	c := &cpus{machine: o.Machine, cpuOptions: options, reserved: o.ReservedCPUs,
+		held: map[types.UID]map[string]cpuset.CPUSet{}}
 	number := int((reserved.MilliValue() + 999) / 1000)
 	if c.reserved.IsEmpty() {
 		c.reserved, _ = numa.Take(o.Machine, o.Machine.All(), number, options.oneCache) // too few are an error below
 	}
 	if c.reserved.Size() != number {
-		return nil, fmt.Errorf("new static policy error: [cpumanager] unable to reserve the required amount of CPUs (size of %s did not equal %d)", c.reserved, number)
+		return nil,
+			fmt.Errorf(
+				"new static policy error: [cpumanager] unable to reserve the required amount of CPUs (size of %s did not equal %d)", c.reserved, number)
 	}
 	return c, nil
 }
@@ -134,7 +140,10 @@ func reservedMemory(o Options) (map[int]map[v1.ResourceName]uint64, error) {
 	for _, r := range o.ReservedMemory {
 		node := int(r.NumaNode)
 		if !slices.Contains(o.Machine.NodeIDs(), node) {
-			return nil, fmt.Errorf("the reserved memory configuration references a NUMA node %d that does not exist on this machine", node)
+			return nil,
+				fmt.Errorf(
+					"the reserved memory configuration references a NUMA node %d that does not exist on this machine",
+					node)
 		}
 		for name, q := range r.Limits {
 			if out[node] == nil {
@@ -155,7 +164,9 @@ func reservedMemory(o Options) (map[int]map[v1.ResourceName]uint64, error) {
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		is, want := sums[name], o.Reserved[name]
 		if is.Cmp(want) != 0 {
-			return nil, fmt.Errorf("the total amount %q of type %q is not equal to the value %q determined by Node Allocatable feature", is.String(), name, want.String())
+			return nil,
+				fmt.Errorf(
+					"the total amount %q of type %q is not equal to the value %q determined by Node Allocatable feature", is.String(), name, want.String())
 		}
 	}
 	return out, nil

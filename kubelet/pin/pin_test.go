@@ -18,15 +18,16 @@ import (
 	"porthole.dev/porthole/kubelet/numa"
 )
 
-// twoSockets is a machine of two sockets, each one node of four cores of two threads and 1 GiB; n+8 is the second thread of n. The
-// second node has 8 huge pages.
+// twoSockets is a machine of two sockets, each one node of four cores of two threads and 1 GiB; n+8 is the second
+// thread of n. The second node has 8 huge pages.
 func twoSockets() *numa.Machine {
 	m := &numa.Machine{CPUs: map[int]numa.Place{}}
 	for cpu := range 16 {
 		m.CPUs[cpu] = numa.Place{Node: cpu % 8 / 4, Socket: cpu % 8 / 4, Core: cpu % 8}
 	}
 	for n := range 2 {
-		m.Nodes = append(m.Nodes, numa.Node{ID: n, Memory: 1 << 30, HugePages: map[uint64]uint64{2 << 20: uint64(8 * n)}})
+		m.Nodes = append(m.Nodes,
+			numa.Node{ID: n, Memory: 1 << 30, HugePages: map[uint64]uint64{2 << 20: uint64(8 * n)}})
 	}
 	return m
 }
@@ -37,7 +38,8 @@ func static(t *testing.T) Options {
 	kept := v1.ResourceList{v1.ResourceMemory: quantity}
 	return Options{Dir: t.TempDir(), Machine: twoSockets(), CPUPolicy: "static", MemoryPolicy: "Static",
 		ReservedMemory: []v1beta1.MemoryReservation{{NumaNode: 0, Limits: kept}, {NumaNode: 1, Limits: kept}},
-		Reserved:       v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("200Mi")}}
+		Reserved: v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"),
+			v1.ResourceMemory: resource.MustParse("200Mi")}}
 }
 
 func start(t *testing.T, o Options) *Manager {
@@ -54,10 +56,12 @@ func start(t *testing.T, o Options) *Manager {
 type one struct{ name, kind, cpu, memory string }
 
 func pod(uid string, containers ...one) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Status: v1.PodStatus{QOSClass: v1.PodQOSGuaranteed}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)},
+		Status: v1.PodStatus{QOSClass: v1.PodQOSGuaranteed}}
 	always := v1.ContainerRestartPolicyAlways
 	for _, o := range containers {
-		list := v1.ResourceList{v1.ResourceCPU: resource.MustParse(o.cpu), v1.ResourceMemory: resource.MustParse(o.memory)}
+		list := v1.ResourceList{v1.ResourceCPU: resource.MustParse(o.cpu),
+			v1.ResourceMemory: resource.MustParse(o.memory)}
 		c := v1.Container{Name: o.name, Resources: v1.ResourceRequirements{Requests: list, Limits: list}}
 		switch o.kind {
 		case "":
@@ -104,9 +108,11 @@ func places(m *Manager, p *v1.Pod) string {
 
 // TestGive: who gets what, one pod after another.
 func TestGive(t *testing.T) {
-	fraction, burst, whole := pod("fraction", one{"a", "", "1500m", "1Mi"}), pod("burst", one{"a", "", "2", "1Mi"}), pod("whole", one{"a", "", "2", "1Mi"})
+	fraction, burst, whole := pod("fraction", one{"a", "", "1500m", "1Mi"}), pod("burst",
+		one{"a", "", "2", "1Mi"}), pod("whole", one{"a", "", "2", "1Mi"})
 	burst.Status.QOSClass = v1.PodQOSBurstable
-	whole.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}, Limits: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}
+	whole.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")},
+		Limits: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}
 	for _, c := range []struct {
 		name, policy string
 		pods         []*v1.Pod
@@ -116,18 +122,30 @@ func TestGive(t *testing.T) {
 		{"not a whole number", "none", []*v1.Pod{fraction}, "0-15@0"},
 		{"not Guaranteed", "none", []*v1.Pod{burst}, "0-15@"},
 		{"resources of the pod as a whole", "none", []*v1.Pod{whole}, "0-15@"},
-		{"the others share the rest", "none", []*v1.Pod{pod("p", one{"a", "", "2", "1Mi"}), pod("q", one{"a", "", "4", "1Mi"}), burst}, "0,4-7,8,12-15@"},
-		{"init containers pass theirs on", "none", []*v1.Pod{pod("p", one{"i", "init", "2", "1Mi"}, one{"a", "", "2", "1Mi"})}, "1,9@0 1,9@0"},
-		{"sidecars do not", "none", []*v1.Pod{pod("p", one{"s", "sidecar", "2", "1Mi"}, one{"a", "", "2", "1Mi"})}, "1,9@0 2,10@0"},
-		{"more than there are", "none", []*v1.Pod{pod("p", one{"a", "", "16", "1Mi"})}, "not enough cpus available to satisfy request: requested=16, available=15"},
-		{"on one node with the memory", "single-numa-node", []*v1.Pod{pod("p", one{"a", "", "2", "800Mi"}), pod("q", one{"a", "", "2", "800Mi"})}, "4,12@1"},
-		{"neither has room", "single-numa-node", []*v1.Pod{pod("p", one{"a", "", "6", "800Mi"}), pod("q", one{"a", "", "2", "800Mi"}), pod("r", one{"a", "", "2", "200Mi"})}, "[memorymanager] failed to find NUMA nodes to extend the current topology hint"},
-		{"processors only apart", "single-numa-node", []*v1.Pod{pod("p", one{"a", "", "6", "1Mi"}), pod("q", one{"a", "", "6", "1Mi"}), pod("r", one{"a", "", "3", "1Mi"})}, "no place for a"},
+		{"the others share the rest", "none",
+			[]*v1.Pod{pod("p", one{"a", "", "2", "1Mi"}), pod("q", one{"a", "", "4", "1Mi"}), burst}, "0,4-7,8,12-15@"},
+		{"init containers pass theirs on", "none",
+			[]*v1.Pod{pod("p", one{"i", "init", "2", "1Mi"}, one{"a", "", "2", "1Mi"})}, "1,9@0 1,9@0"},
+		{"sidecars do not", "none", []*v1.Pod{pod("p", one{"s", "sidecar", "2", "1Mi"}, one{"a", "", "2", "1Mi"})},
+			"1,9@0 2,10@0"},
+		{"more than there are", "none", []*v1.Pod{pod("p", one{"a", "", "16", "1Mi"})},
+			"not enough cpus available to satisfy request: requested=16, available=15"},
+		{"on one node with the memory", "single-numa-node",
+			[]*v1.Pod{pod("p", one{"a", "", "2", "800Mi"}), pod("q", one{"a", "", "2", "800Mi"})}, "4,12@1"},
+		{"neither has room", "single-numa-node",
+			[]*v1.Pod{pod("p", one{"a", "", "6", "800Mi"}), pod("q", one{"a", "", "2", "800Mi"}),
+				pod("r", one{"a", "", "2", "200Mi"})},
+			"[memorymanager] failed to find NUMA nodes to extend the current topology hint"},
+		{"processors only apart", "single-numa-node",
+			[]*v1.Pod{pod("p", one{"a", "", "6", "1Mi"}), pod("q", one{"a", "", "6", "1Mi"}),
+				pod("r", one{"a", "", "3", "1Mi"})}, "no place for a"},
 		{"memory of both", "restricted", []*v1.Pod{pod("p", one{"a", "", "2", "1200Mi"})}, "no place for a"},
 		{"memory of both where it may be", "best-effort", []*v1.Pod{pod("p", one{"a", "", "2", "1200Mi"})}, "1,9@0,1"},
-		{"a node that has its own does not spread", "none", []*v1.Pod{pod("p", one{"a", "", "1", "1Mi"}), pod("q", one{"a", "", "1", "1200Mi"})},
+		{"a node that has its own does not spread", "none",
+			[]*v1.Pod{pod("p", one{"a", "", "1", "1Mi"}), pod("q", one{"a", "", "1", "1200Mi"})},
 			"[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"},
-		{"processors from the other node too", "best-effort", []*v1.Pod{pod("p", one{"a", "", "8", "1Mi"}), pod("q", one{"a", "", "7", "1Mi"})}, "1-3,8-11@0"},
+		{"processors from the other node too", "best-effort",
+			[]*v1.Pod{pod("p", one{"a", "", "8", "1Mi"}), pod("q", one{"a", "", "7", "1Mi"})}, "1-3,8-11@0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := start(t, static(t))
@@ -145,7 +163,8 @@ func TestGive(t *testing.T) {
 				}
 			}
 			got := places(m, last)
-			if want, _ := cpuset.Parse(strings.Split(c.want, "@")[0]); len(containersOf(last)) == 1 && want.String()+"@"+strings.Split(c.want, "@")[1] != got || len(containersOf(last)) > 1 && got != c.want {
+			if want, _ := cpuset.Parse(strings.Split(c.want, "@")[0]); len(containersOf(last)) == 1 &&
+				want.String()+"@"+strings.Split(c.want, "@")[1] != got || len(containersOf(last)) > 1 && got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 
@@ -177,7 +196,8 @@ func TestWholeCores(t *testing.T) {
 		o.CPUOptions = map[string]string{"full-pcpus-only": "true"}
 		m := start(t, o)
 		err := admit(m, "none", pod("p", one{"a", "", cpu, "1Mi"}))
-		if want == "" && (err != nil || m.Of("p", "a").CPUs != "1-7,9-15") || want != "" && (err == nil || err.Error() != want) {
+		if want == "" && (err != nil || m.Of("p", "a").CPUs != "1-7,9-15") ||
+			want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: %v, %s", cpu, err, m.Of("p", "a").CPUs)
 		}
 		if r, ok := err.(interface{ Reason() string }); err != nil && (!ok || r.Reason() != "SMTAlignmentError") {
@@ -209,7 +229,8 @@ func TestOneCache(t *testing.T) {
 	}
 }
 
-// TestHugePages: a container has its huge pages from the node that has them, and what they hold is no memory for others.
+// TestHugePages: a container has its huge pages from the node that has them, and what they hold is no memory for
+// others.
 func TestHugePages(t *testing.T) {
 	m := start(t, static(t))
 	p := pod("p", one{"a", "", "1", "10Mi"})
@@ -219,7 +240,8 @@ func TestHugePages(t *testing.T) {
 		t.Errorf("%v, %+v", err, m.Of("p", "a"))
 	}
 	_, free := m.ForPods()
-	if got := fmt.Sprint(free); got != fmt.Sprintf("[{memory [0] %d} {hugepages-2Mi [1] %d} {memory [1] %d}]", 924<<20, 16<<20, (924-16)<<20) {
+	if got := fmt.Sprint(free); got != fmt.Sprintf("[{memory [0] %d} {hugepages-2Mi [1] %d} {memory [1] %d}]", 924<<20,
+		16<<20, (924-16)<<20) {
 		t.Error(got)
 	}
 	huge["hugepages-2Mi"] = resource.MustParse("12Mi")
@@ -260,22 +282,33 @@ func TestRefusedStart(t *testing.T) {
 		"unknown memory policy": {func(o *Options) { o.MemoryPolicy = "BestEffort" }, `unknown policy: "BestEffort"`},
 		"nothing reserved": {func(o *Options) { delete(o.Reserved, v1.ResourceCPU) },
 			"[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero"},
-		"more reserved than there is": {func(o *Options) { o.Reserved[v1.ResourceCPU] = resource.MustParse("17") }, "unable to reserve the required amount of CPUs (size of  did not equal 17)"},
-		"options of none":             {func(o *Options) { o.CPUPolicy, o.CPUOptions = "none", map[string]string{"x": "y"} }, "None policy: received unsupported options=map[x:y]"},
-		"alpha":                       {func(o *Options) { o.CPUOptions = map[string]string{"align-by-socket": "true"} }, `Alpha-level Options not enabled, but option "align-by-socket" provided`},
-		"not a choice":                {func(o *Options) { o.CPUOptions = map[string]string{"full-pcpus-only": "maybe"} }, `bad value for option "full-pcpus-only"`},
+		"more reserved than there is": {func(o *Options) { o.Reserved[v1.ResourceCPU] = resource.MustParse("17") },
+			"unable to reserve the required amount of CPUs (size of  did not equal 17)"},
+		"options of none": {func(o *Options) {
+			o.CPUPolicy, o.CPUOptions = "none", map[string]string{"x": "y"}
+		}, "None policy: received unsupported options=map[x:y]"},
+		"alpha": {func(o *Options) {
+			o.CPUOptions = map[string]string{"align-by-socket": "true"}
+		}, `Alpha-level Options not enabled, but option "align-by-socket" provided`},
+		"not a choice": {func(o *Options) {
+			o.CPUOptions = map[string]string{"full-pcpus-only": "maybe"}
+		}, `bad value for option "full-pcpus-only"`},
 		"no such node": {func(o *Options) { o.ReservedMemory[1].NumaNode = 4 },
 			"the reserved memory configuration references a NUMA node 4 that does not exist on this machine"},
 		"another sum": {func(o *Options) { o.Reserved[v1.ResourceMemory] = resource.MustParse("300Mi") },
 			`the total amount "200Mi" of type "memory" is not equal to the value "300Mi" determined by Node Allocatable feature`},
 		"no sum": {func(o *Options) { o.Reserved["hugepages-2Mi"] = resource.MustParse("2Mi") },
 			`the total amount "0" of type "hugepages-2Mi" is not equal to the value "2Mi" determined by Node Allocatable feature`},
-		"another policy": {func(o *Options) { o.CPUPolicy = "none" }, `configured policy "none" differs from state checkpoint policy "static", please drain this node and delete the CPU manager checkpoint file`},
+		"another policy": {func(o *Options) { o.CPUPolicy = "none" },
+			`configured policy "none" differs from state checkpoint policy "static", please drain this node and delete the CPU manager checkpoint file`},
 		"another memory policy": {func(o *Options) { o.MemoryPolicy = "None" },
 			`[memorymanager] configured policy "None" differs from state checkpoint policy "Static", please drain this node and delete the memory manager checkpoint file`},
-		"a processor less":  {func(o *Options) { delete(o.Machine.CPUs, 15) }, `current set of available CPUs "0-14" doesn't match with CPUs in state "0-15"`},
-		"reserved and held": {func(o *Options) { o.ReservedCPUs = cpuset.New(1) }, `not all reserved cpus: "1" are present in defaultCpuSet: "0,2-8,10-15"`},
-		"less memory":       {func(o *Options) { o.Machine.Nodes[0].Memory-- }, "[memorymanager] the expected machine state is different from the real one"},
+		"a processor less": {func(o *Options) { delete(o.Machine.CPUs, 15) },
+			`current set of available CPUs "0-14" doesn't match with CPUs in state "0-15"`},
+		"reserved and held": {func(o *Options) { o.ReservedCPUs = cpuset.New(1) },
+			`not all reserved cpus: "1" are present in defaultCpuSet: "0,2-8,10-15"`},
+		"less memory": {func(o *Options) { o.Machine.Nodes[0].Memory-- },
+			"[memorymanager] the expected machine state is different from the real one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := static(t)
@@ -291,10 +324,12 @@ func TestRefusedStart(t *testing.T) {
 
 	o := static(t)
 	file := filepath.Join(o.Dir, cpuFile)
-	if err := os.WriteFile(file, []byte(`{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":{"a":"3"}}}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":{"a":"3"}}}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(o); err == nil || !strings.Contains(err.Error(), `pod: p, container: a cpuset: "3" overlaps with default cpuset "0-3"`) {
+	if _, err := New(o); err == nil ||
+		!strings.Contains(err.Error(), `pod: p, container: a cpuset: "3" overlaps with default cpuset "0-3"`) {
 		t.Error(err)
 	}
 }

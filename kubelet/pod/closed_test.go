@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestStateIsClosed: only this package can change a State, and the kubelet calls Take in one place, so that every change is a
-// fact that can be recorded. What a State hands out is not written to.
+// TestStateIsClosed: only this package can change a State, and the kubelet calls Take in one place, so that every
+// change is a fact that can be recorded. What a State hands out is not written to.
 func TestStateIsClosed(t *testing.T) {
 	state := reflect.TypeFor[State]()
 	for i := range state.NumField() {

@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// setCondition adds c to st, or replaces the condition of that type. Its transition time is that in last unless its status changed.
+// setCondition adds c to st, or replaces the condition of that type. Its transition time is that in last unless its
+// status changed.
 func setCondition(st, last *v1.PodStatus, c v1.PodCondition, now time.Time) {
 	c.ObservedGeneration = st.ObservedGeneration
 	c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
@@ -48,7 +49,8 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	box := s.runtime.sandbox()
 	network := box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork)
 	set := func(c v1.PodCondition) { setCondition(st, last, c, now) }
-	set(v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: truth(network && (s.volumesReady || s.runtime.Running()) && !terminal(st.Phase))})
+	set(v1.PodCondition{Type: v1.PodReadyToStartContainers,
+		Status: truth(network && (s.volumesReady || s.runtime.Running()) && !terminal(st.Phase))})
 	set(initialized(st, s))
 	containers := containersReady(st, s)
 	readiness := containers
@@ -56,16 +58,21 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	if containers.Status == v1.ConditionTrue {
 		var missing []string
 		for _, g := range s.pod.Spec.ReadinessGates {
-			i := slices.IndexFunc(s.pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == g.ConditionType })
+			i := slices.IndexFunc(s.pod.Status.Conditions,
+				func(c v1.PodCondition) bool { return c.Type == g.ConditionType })
 			switch {
 			case i < 0:
-				missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.ConditionType))
+				missing = append(missing,
+					fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.ConditionType))
 			case s.pod.Status.Conditions[i].Status != v1.ConditionTrue:
-				missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", g.ConditionType, s.pod.Status.Conditions[i].Status))
+				missing = append(missing,
+					fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", g.ConditionType,
+						s.pod.Status.Conditions[i].Status))
 			}
 		}
 		if len(missing) > 0 {
-			readiness.Status, readiness.Reason, readiness.Message = v1.ConditionFalse, "ReadinessGatesNotReady", strings.Join(missing, ", ")
+			readiness.Status, readiness.Reason, readiness.Message = v1.ConditionFalse, "ReadinessGatesNotReady",
+				strings.Join(missing, ", ")
 		}
 	}
 
@@ -78,8 +85,8 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	resizeConditions(st, s, last, now)
 }
 
-// initialized returns the condition Initialized: true once every init container has succeeded and every sidecar has started. It
-// reads st, whose container statuses must be complete.
+// initialized returns the condition Initialized: true once every init container has succeeded and every sidecar has
+// started. It reads st, whose container statuses must be complete.
 func initialized(st *v1.PodStatus, s *State) v1.PodCondition {
 	c := v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue}
 	if st.Phase == v1.PodSucceeded {
@@ -111,8 +118,8 @@ func initialized(st *v1.PodStatus, s *State) v1.PodCondition {
 	return c
 }
 
-// containersReady returns the condition ContainersReady: true if all regular containers and all sidecars are ready. It reads the
-// container statuses of st. A pod that has ended is never ready, whatever its containers say.
+// containersReady returns the condition ContainersReady: true if all regular containers and all sidecars are ready. It
+// reads the container statuses of st. A pod that has ended is never ready, whatever its containers say.
 func containersReady(st *v1.PodStatus, s *State) v1.PodCondition {
 	c := v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionTrue}
 	switch st.Phase {

@@ -6,9 +6,10 @@
 //	       ▲                                                                                        │
 //	       └─────────────────────────── the kubelet carries it out ─────────────────────────────────┘
 //
-// A State changes only by State.Take. A fact that does not fit changes nothing: the outcome of an action that is not in flight,
-// a probe's result about an instance that was replaced, an event before the first full check. Failures, the keys under which they
-// are kept, and the waits before something is tried again are decided in Take (failure.go); Reconcile reads them.
+// A State changes only by State.Take. A fact that does not fit changes nothing: the outcome of an action that is not
+// in flight, a probe's result about an instance that was replaced, an event before the first full check. Failures, the
+// keys under which they are kept, and the waits before something is tried again are decided in Take (failure.go);
+// Reconcile reads them.
 //
 // The life of a pod on the node, as Reconcile sees it:
 //
@@ -19,8 +20,8 @@
 //	cleaning     sandboxes stopped, volumes and cgroup gone → stopped
 //	stopped      the pod is deleted from the API and its containers are removed → finished (the actor ends)
 //
-// In detail the state has parts, which change by these facts. Every other fact of a part leaves it as it is. TestTransitions
-// plays each line, and each combination that is missing here.
+// In detail the state has parts, which change by these facts. Every other fact of a part leaves it as it is.
+// TestTransitions plays each line, and each combination that is missing here.
 //
 //	part        state       fact                next
 //	source      unknown     Desired             wanted
@@ -100,6 +101,6 @@
 //	report      waiting     Published           waiting
 //	report      waiting     EventsSent          sent
 //
-// Actions begin with ActionStarted and end with exactly one of the facts of fact_action.go; at most one action per key is in
-// flight. A wait after a failure doubles from its first value to its bound.
+// Actions begin with ActionStarted and end with exactly one of the facts of fact_action.go; at most one action per key
+// is in flight. A wait after a failure doubles from its first value to its bound.
 package pod

@@ -28,8 +28,9 @@ func grace(s *State) time.Duration {
 	return max(g, time.Second)
 }
 
-// removeNeverStarted plans to remove containers that were made but never started, and reports whether there are any. A kubelet
-// that is killed between the two leaves them. A stop does not end them, and their waiting process would keep the pod's cgroup.
+// removeNeverStarted plans to remove containers that were made but never started, and reports whether there are any. A
+// kubelet that is killed between the two leaves them. A stop does not end them, and their waiting process would keep
+// the pod's cgroup.
 func removeNeverStarted(s *State, now time.Time, p *Plan) (found bool) {
 	for _, c := range s.runtime.Containers {
 		if c.State == Created {
@@ -42,8 +43,8 @@ func removeNeverStarted(s *State, now time.Time, p *Plan) (found bool) {
 	return found
 }
 
-// end plans the actions of a pod that must stop: its containers end first, then its sandboxes, then volumes and cgroup are given
-// back, then sandboxes and containers are removed.
+// end plans the actions of a pod that must stop: its containers end first, then its sandboxes, then volumes and cgroup
+// are given back, then sandboxes and containers are removed.
 func end(s *State, stop *Stop, now time.Time, p *Plan) {
 	since := s.stopSince
 	if since.IsZero() {
@@ -90,7 +91,8 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 	}
 }
 
-// removeRest plans to remove the sandboxes, which removes their containers, and the containers that no sandbox is left of.
+// removeRest plans to remove the sandboxes, which removes their containers, and the containers that no sandbox is left
+// of.
 func removeRest(s *State, now time.Time, p *Plan) {
 	for _, b := range s.runtime.Sandboxes {
 		if s.busy(stopSandboxKey(b.ID)) { // its network is being taken down: a removal would do that a second time
@@ -114,8 +116,8 @@ func removeRest(s *State, now time.Time, p *Plan) {
 // lateGrace is what sidecars get that waited for their turn until the grace period was over, as with upstream.
 const lateGrace = 2 * time.Second
 
-// stopContainers plans to stop the regular containers together, then the sidecars one after the other in reverse order; when the grace
-// period is over, all that are left. It reports whether any container runs.
+// stopContainers plans to stop the regular containers together, then the sidecars one after the other in reverse
+// order; when the grace period is over, all that are left. It reports whether any container runs.
 func stopContainers(s *State, now time.Time, e ending, p *Plan) (running bool) {
 	order := map[string]int{}
 	if s.pod != nil {
@@ -159,7 +161,8 @@ func stopContainers(s *State, now time.Time, e ending, p *Plan) (running bool) {
 	return running
 }
 
-// ending is how a container is stopped: the time that it gets, when the grace period of the pod is over, and the text of the event.
+// ending is how a container is stopped: the time that it gets, when the grace period of the pod is over, and the text
+// of the event.
 type ending struct {
 	left    time.Duration
 	over    time.Time
@@ -172,8 +175,8 @@ func (e ending) of(c *Container) ending {
 	return e
 }
 
-// stopContainer plans to stop a container, or to stop it once more if it gets less time than at the last stop. A container that the
-// plan stops already, for another reason, is not stopped twice.
+// stopContainer plans to stop a container, or to stop it once more if it gets less time than at the last stop. A
+// container that the plan stops already, for another reason, is not stopped twice.
 func stopContainer(s *State, p *Plan, c *Container, now time.Time, e ending) {
 	key := stopKey(c.ID)
 	deadline := now.Add(e.left)
@@ -199,7 +202,8 @@ func stopContainer(s *State, p *Plan, c *Container, now time.Time, e ending) {
 		return
 	}
 	whenDue(s.failures[key], now, p, func() {
-		p.do(s, Action{Kind: StopContainer, Key: key, ID: c.ID, Name: c.Name, Grace: e.left, Deadline: deadline, Message: e.message})
+		p.do(s, Action{Kind: StopContainer, Key: key, ID: c.ID, Name: c.Name, Grace: e.left, Deadline: deadline,
+			Message: e.message})
 	})
 }
 

@@ -48,8 +48,8 @@ type TaskPanicked struct {
 	Message string `json:"-"`
 }
 
-// take treats a panic as a failure of the action, which is tried again after taskRetry. A postStart hook is not tried again: the
-// panic counts as the hook's own failure, and its container is stopped.
+// take treats a panic as a failure of the action, which is tried again after taskRetry. A postStart hook is not tried
+// again: the panic counts as the hook's own failure, and its container is stopped.
 func (f TaskPanicked) take(s *State, now time.Time) {
 	a := f.Action
 	if !s.end(a.Key) {
@@ -153,7 +153,8 @@ func (f ImagePresent) take(s *State, _ time.Time) {
 	}
 }
 
-// ImageFailed says that an image is not on the node and could not be pulled. RetryAt is when the registry may be asked again.
+// ImageFailed says that an image is not on the node and could not be pulled. RetryAt is when the registry may be asked
+// again.
 type ImageFailed struct {
 	ImageAsked
 	Reason  string
@@ -187,7 +188,8 @@ func (f ContainerStarted) take(s *State, _ time.Time) {
 	}
 }
 
-// StartFailed says that a container could not be made, or not be started. Container is what was made of it; nil for nothing.
+// StartFailed says that a container could not be made, or not be started. Container is what was made of it; nil for
+// nothing.
 type StartFailed struct {
 	Name, Reason string
 	Message      string     `json:"-"`
@@ -233,7 +235,8 @@ func (f HookFailed) settle(s *State, now time.Time) {
 	s.fail(Action{Kind: RunHook, Name: f.Name}, "PostStartHookError", f.Message, now)
 }
 
-// ContainerStopped says that the runtime has stopped a container. Container is how it ended; nil if the runtime does not say.
+// ContainerStopped says that the runtime has stopped a container. Container is how it ended; nil if the runtime does
+// not say.
 type ContainerStopped struct {
 	Key, ID   string     // of the action
 	Container *Container `json:",omitempty"`
@@ -330,7 +333,8 @@ func (f CleanupFailed) take(s *State, now time.Time) {
 	}
 }
 
-// WantedImage returns the image that an EnsureImage action asks for, as the pod names it. ok is false if the pod names none.
+// WantedImage returns the image that an EnsureImage action asks for, as the pod names it. ok is false if the pod names
+// none.
 func WantedImage(p *v1.Pod, a Action) (name string, policy v1.PullPolicy, ok bool) {
 	if p == nil {
 		return "", "", false

@@ -19,8 +19,9 @@ type Probed struct {
 	Success                bool
 }
 
-// take keeps the result for the instance that the probe ran against. A result for an older instance comes late and says nothing
-// about the present one. A failed startup probe counts as a failed liveness probe: the container is restarted.
+// take keeps the result for the instance that the probe ran against. A result for an older instance comes late and
+// says nothing about the present one. A failed startup probe counts as a failed liveness probe: the container is
+// restarted.
 func (f Probed) take(s *State, _ time.Time) {
 	if c, ok := s.runtime.Latest(f.Container); !ok || c.ID != f.ContainerID {
 		return // about an instance that is gone
@@ -56,7 +57,8 @@ type ProbeAdopted struct {
 	Started, Ready         bool
 }
 
-// take keeps what is true of it only: whatever an earlier kubelet had not seen succeed is left for the probes to find out.
+// take keeps what is true of it only: whatever an earlier kubelet had not seen succeed is left for the probes to find
+// out.
 func (f ProbeAdopted) take(s *State, _ time.Time) {
 	c, ok := s.runtime.Latest(f.Container)
 	if !ok || c.ID != f.ContainerID || s.probes[f.Container].ContainerID == f.ContainerID {

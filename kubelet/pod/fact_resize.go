@@ -52,7 +52,8 @@ func resizeBarred(s *State) bool {
 // Wanted returns the pod as its source has it, with the resources that it asks for; nil for an orphan.
 func (s *State) Wanted() *v1.Pod { return s.source }
 
-// ResizeWaits returns why a resize that the pod asks for waits, v1.PodReasonDeferred or v1.PodReasonInfeasible; "" if none waits.
+// ResizeWaits returns why a resize that the pod asks for waits, v1.PodReasonDeferred or v1.PodReasonInfeasible; "" if
+// none waits.
 func ResizeWaits(s *State) string {
 	if s.resize.Pending == nil {
 		return ""
@@ -60,7 +61,8 @@ func ResizeWaits(s *State) string {
 	return s.resize.Pending.Reason
 }
 
-// Note returns the progress of the resize for the note that the next kubelet reads. It has only containers that still exist.
+// Note returns the progress of the resize for the note that the next kubelet reads. It has only containers that still
+// exist.
 func (s *State) Note() Resize { return surviving(s, s.resize) }
 
 // AgreedNote returns the note as it will be once the node has agreed to what the pod asks for.
@@ -81,12 +83,12 @@ func (s *State) agreed() Resize {
 	return r
 }
 
-// Recalled is the note of an earlier kubelet about the pod's resources; Note is nil if there is none. Then the pod has what its
-// running containers were made with, and what it asks for where that is not known.
+// Recalled is the note of an earlier kubelet about the pod's resources; Note is nil if there is none. Then the pod has
+// what its running containers were made with, and what it asks for where that is not known.
 type Recalled struct{ Note *Resize }
 
-// take gives the pod the resources of the note. A pod that was never resized has none. Then its running containers say what they were
-// made with, because the spec may have changed while no kubelet ran.
+// take gives the pod the resources of the note. A pod that was never resized has none. Then its running containers say
+// what they were made with, because the spec may have changed while no kubelet ran.
 func (f Recalled) take(s *State, _ time.Time) {
 	if s.ResizeStep() != ReadResizeNote {
 		return
@@ -157,8 +159,8 @@ func (ResizeSettled) take(s *State, _ time.Time) {
 	s.resize.Pending = nil
 }
 
-// Resized says what came of a ResizePod action. Actuated has, by container id, what the runtime was told. Message is the
-// error if it failed.
+// Resized says what came of a ResizePod action. Actuated has, by container id, what the runtime was told. Message is
+// the error if it failed.
 type Resized struct {
 	Resources Resources // of the pod that the action was planned for
 	Actuated  map[string]v1.ResourceRequirements
@@ -166,8 +168,9 @@ type Resized struct {
 	Message   string `json:"-"`
 }
 
-// take ends the resize, unless the pod has asked for other resources since the action was planned: then Open stays set, and the
-// next plan has another ResizePod. What the runtime was told is kept after a failure too, as some containers may have changed.
+// take ends the resize, unless the pod has asked for other resources since the action was planned: then Open stays
+// set, and the next plan has another ResizePod. What the runtime was told is kept after a failure too, as some
+// containers may have changed.
 func (f Resized) take(s *State, now time.Time) {
 	if !s.end(ResizeKey) {
 		return

@@ -2,8 +2,8 @@ package pod
 
 import "time"
 
-// Observed is what the runtime has of the pod, in part or as a whole: by an event, or because it was asked after a call whose
-// outcome is not known. Before the first full check it changes nothing.
+// Observed is what the runtime has of the pod, in part or as a whole: by an event, or because it was asked after a
+// call whose outcome is not known. Before the first full check it changes nothing.
 type Observed struct{ Runtime *Runtime }
 
 func (f Observed) take(s *State, _ time.Time) {
@@ -24,7 +24,8 @@ func (f Checked) take(s *State, _ time.Time) {
 	}
 }
 
-// Removed says that the runtime no longer has a sandbox or a container. Unowned says that it did not say whose that was.
+// Removed says that the runtime no longer has a sandbox or a container. Unowned says that it did not say whose that
+// was.
 type Removed struct {
 	ID      string
 	Unowned bool `json:",omitempty"`

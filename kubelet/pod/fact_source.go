@@ -28,7 +28,8 @@ func (f Desired) take(s *State, _ time.Time) {
 	s.setSource(f.Pod)
 }
 
-// SourceGone says that the source no longer has the pod. Pod is its last version, or nil if that is the one that is known.
+// SourceGone says that the source no longer has the pod. Pod is its last version, or nil if that is the one that is
+// known.
 type SourceGone struct{ Pod *v1.Pod }
 
 func (f SourceGone) take(s *State, _ time.Time) {
@@ -38,7 +39,8 @@ func (f SourceGone) take(s *State, _ time.Time) {
 	}
 }
 
-// SourcesReady says that all pods that should run are known. A pod that no source has is an orphan from then on, and ends.
+// SourcesReady says that all pods that should run are known. A pod that no source has is an orphan from then on, and
+// ends.
 type SourcesReady struct{}
 
 func (SourcesReady) take(s *State, _ time.Time) { s.sourcesReady = true }
@@ -66,8 +68,8 @@ func (f Refused) take(s *State, _ time.Time) {
 	tell(s, Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message})
 }
 
-// NodeShutdown says that the node is about to shut down. A pod that runs is stopped and its phase becomes Failed. Grace bounds the
-// time that its containers get.
+// NodeShutdown says that the node is about to shut down. A pod that runs is stopped and its phase becomes Failed.
+// Grace bounds the time that its containers get.
 type NodeShutdown struct{ Grace time.Duration }
 
 // shutdownMessage is upstream's (pkg/kubelet/nodeshutdown), like the reasons below.
@@ -78,7 +80,8 @@ func (f NodeShutdown) take(s *State, _ time.Time) {
 		return // it ends, or has ended, for another reason
 	}
 	grace := f.Grace
-	s.stop = &Stop{Reason: "Terminated", Message: shutdownMessage, Phase: v1.PodFailed, Grace: &grace, Conditions: disruption(shutdownMessage)}
+	s.stop = &Stop{Reason: "Terminated", Message: shutdownMessage, Phase: v1.PodFailed, Grace: &grace,
+		Conditions: disruption(shutdownMessage)}
 }
 
 // ends reports whether the pod has ended, is gone from its source, or was told by the node to end.
@@ -89,11 +92,12 @@ func (s *State) ends() bool {
 
 // disruption returns the condition of a pod that the node ended for reasons that are not the pod's own.
 func disruption(message string) []v1.PodCondition {
-	return []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: message}}
+	return []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue,
+		Reason: v1.PodReasonTerminationByKubelet, Message: message}}
 }
 
-// Evicted says that the pod has to make room: it is stopped, and its phase becomes Failed unless ByContainers says otherwise. A pod that is being deleted gets less time
-// than before. Reason and texts are in upstream's words.
+// Evicted says that the pod has to make room: it is stopped, and its phase becomes Failed unless ByContainers says
+// otherwise. A pod that is being deleted gets less time than before. Reason and texts are in upstream's words.
 type Evicted struct {
 	Reason  string
 	Message string `json:"-"`
@@ -101,8 +105,8 @@ type Evicted struct {
 	Disruption string `json:"-"`
 	// Grace bounds the time that the containers get; nil leaves them the pod's own.
 	Grace *time.Duration `json:",omitempty"`
-	// ByContainers has the containers' exit codes decide between the phases Succeeded and Failed, as of a pod that is deleted. Upstream's
-	// tests want that of a pod that is preempted (test/e2e_node/critical_pod_test.go of 1.36.3).
+	// ByContainers has the containers' exit codes decide between the phases Succeeded and Failed, as of a pod that is
+	// deleted. Upstream's tests want that of a pod that is preempted (test/e2e_node/critical_pod_test.go of 1.36.3).
 	ByContainers bool `json:",omitempty"`
 	// Annotations of the event.
 	Annotations map[string]string `json:"-"`
@@ -122,8 +126,8 @@ func (f Evicted) take(s *State, _ time.Time) {
 	tell(s, Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message, Annotations: f.Annotations})
 }
 
-// Reclaimed says that the node needs the disk space of the containers of this pod. If the pod has ended, they are removed although it
-// was not deleted yet; their logs go with them.
+// Reclaimed says that the node needs the disk space of the containers of this pod. If the pod has ended, they are
+// removed although it was not deleted yet; their logs go with them.
 type Reclaimed struct{}
 
 func (Reclaimed) take(s *State, _ time.Time) {
@@ -142,15 +146,16 @@ func (Stripped) take(s *State, _ time.Time) {
 	}
 
 	grace := int64(1)
-	bare := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID, Generation: p.Generation,
+	bare := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID,
+		Generation:      p.Generation,
 		ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp, DeletionGracePeriodSeconds: &grace}}
 	bare.Status.Phase, bare.Status.StartTime = v1.PodFailed, p.Status.StartTime
 	s.last, s.stop = nil, nil
 	s.setSource(bare)
 }
 
-// setSource takes a version of the pod. One that was admitted keeps the resources that it has until the node has agreed to
-// others; what one that was not admitted gets is found out by the note of an earlier kubelet.
+// setSource takes a version of the pod. One that was admitted keeps the resources that it has until the node has
+// agreed to others; what one that was not admitted gets is found out by the note of an earlier kubelet.
 func (s *State) setSource(p *v1.Pod) {
 	before := s.pod
 	s.source, s.pod = p, p
@@ -161,13 +166,14 @@ func (s *State) setSource(p *v1.Pod) {
 	notice(s, before)
 }
 
-// notice compares the desired pod with its earlier version. If it changed, an image that is no longer asked for is forgotten, and
-// containers that failed are tried again at once.
+// notice compares the desired pod with its earlier version. If it changed, an image that is no longer asked for is
+// forgotten, and containers that failed are tried again at once.
 func notice(s *State, before *v1.Pod) {
 	if before == nil || before == s.pod {
 		return
 	}
-	if before.Generation == s.pod.Generation && maps.Equal(before.Labels, s.pod.Labels) && maps.Equal(before.Annotations, s.pod.Annotations) {
+	if before.Generation == s.pod.Generation && maps.Equal(before.Labels, s.pod.Labels) &&
+		maps.Equal(before.Annotations, s.pod.Annotations) {
 		return
 	}
 
@@ -175,7 +181,8 @@ func notice(s *State, before *v1.Pod) {
 		if strings.HasPrefix(name, "/") {
 			continue // of a volume, which cannot change
 		}
-		if was, is := FindContainer(before, name), FindContainer(s.pod, name); was == nil || is == nil || was.Image != is.Image {
+		if was, is := FindContainer(before, name), FindContainer(s.pod, name); was == nil || is == nil ||
+			was.Image != is.Image {
 			delete(s.images, name)
 		}
 	}

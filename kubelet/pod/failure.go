@@ -27,15 +27,15 @@ var retries = map[Kind]time.Duration{
 	ResizePod:       2 * time.Second,
 }
 
-// volumeBackoff is the wait after volumes could not be prepared. The API server's authorizer learns of a new pod a moment
-// after this node did, and refuses the pod's token until then: hence the short first waits, and no event before the failure
-// of that number.
+// volumeBackoff is the wait after volumes could not be prepared. The API server's authorizer learns of a new pod a
+// moment after this node did, and refuses the pod's token until then: hence the short first waits, and no event before
+// the failure of that number.
 var volumeBackoff = retry.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Minute}
 
 const toldVolumeFailure = 4
 
-// failureKey is the key of State.failures under which an action reads and leaves its failure. Volumes and images keep theirs
-// elsewhere. A stop that is repeated with less time has a key of its own.
+// failureKey is the key of State.failures under which an action reads and leaves its failure. Volumes and images keep
+// theirs elsewhere. A stop that is repeated with less time has a key of its own.
 func failureKey(a Action) string {
 	switch a.Kind {
 	case StartContainer, RunHook:

@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// HostProcess reports whether a container of a pod runs as a process of the Windows host itself. The container's own setting
-// counts before the pod's.
+// HostProcess reports whether a container of a pod runs as a process of the Windows host itself. The container's own
+// setting counts before the pod's.
 func HostProcess(p *v1.Pod, c *v1.Container) bool {
 	if own := c.SecurityContext; own != nil && own.WindowsOptions != nil && own.WindowsOptions.HostProcess != nil {
 		return *own.WindowsOptions.HostProcess
@@ -23,9 +23,9 @@ func podHostProcess(p *v1.Pod) *bool {
 	return p.Spec.SecurityContext.WindowsOptions.HostProcess
 }
 
-// HostProcessPod reports whether the containers of a pod are HostProcess containers. Init and ephemeral containers count too.
-// The runtime must know it when it makes the sandbox, even if only the containers have the setting. An error means that no Windows
-// runtime can run the pod; its text is upstream's (generatePodSandboxWindowsConfig in
+// HostProcessPod reports whether the containers of a pod are HostProcess containers. Init and ephemeral containers
+// count too. The runtime must know it when it makes the sandbox, even if only the containers have the setting. An
+// error means that no Windows runtime can run the pod; its text is upstream's (generatePodSandboxWindowsConfig in
 // pkg/kubelet/kuberuntime/kuberuntime_sandbox.go of 1.36.3).
 func HostProcessPod(p *v1.Pod) (bool, error) {
 	is, all := 0, 0
@@ -45,7 +45,8 @@ func HostProcessPod(p *v1.Pod) (bool, error) {
 	case !p.Spec.HostNetwork:
 		return false, errors.New("hostNetwork is required if Pod contains HostProcess containers")
 	case whole != nil && !*whole:
-		return false, errors.New("pod must not contain any HostProcess containers if Pod's WindowsOptions.HostProcess is set to false")
+		return false, errors.New(
+			"pod must not contain any HostProcess containers if Pod's WindowsOptions.HostProcess is set to false")
 	}
 	return true, nil
 }

@@ -20,9 +20,11 @@ func TestHostProcess(t *testing.T) {
 	}{
 		{"nothing", nil, nil, false},
 		{"pod", &v1.PodSecurityContext{WindowsOptions: windows(&yes)}, nil, true},
-		{"pod, and a container that says nothing", &v1.PodSecurityContext{WindowsOptions: windows(&yes)}, &v1.SecurityContext{WindowsOptions: windows(nil)}, true},
+		{"pod, and a container that says nothing", &v1.PodSecurityContext{WindowsOptions: windows(&yes)},
+			&v1.SecurityContext{WindowsOptions: windows(nil)}, true},
 		{"container", nil, &v1.SecurityContext{WindowsOptions: windows(&yes)}, true},
-		{"container against the pod", &v1.PodSecurityContext{WindowsOptions: windows(&yes)}, &v1.SecurityContext{WindowsOptions: windows(&no)}, false},
+		{"container against the pod", &v1.PodSecurityContext{WindowsOptions: windows(&yes)},
+			&v1.SecurityContext{WindowsOptions: windows(&no)}, false},
 	} {
 		pod := &v1.Pod{Spec: v1.PodSpec{SecurityContext: c.pod}}
 		if got := HostProcess(pod, &v1.Container{SecurityContext: c.container}); got != c.want {

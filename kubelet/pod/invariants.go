@@ -4,8 +4,9 @@ import (
 	"fmt"
 )
 
-// Broken returns the invariants that a plan made for s breaks. Tests assert that there are none; a node logs them, and one that is
-// built with the tag debug ends the turn of the pod's actor. Call it before s takes the facts that follow from the plan.
+// Broken returns the invariants that a plan made for s breaks. Tests assert that there are none; a node logs them, and
+// one that is built with the tag debug ends the turn of the pod's actor. Call it before s takes the facts that follow
+// from the plan.
 func Broken(s *State, p *Plan) []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -28,8 +29,8 @@ func Broken(s *State, p *Plan) []string {
 	return out
 }
 
-// brokenActions checks the actions of a plan against the state that they were planned in: none that is under way is planned a
-// second time, and none begins before what it builds on exists or takes away what is still in use.
+// brokenActions checks the actions of a plan against the state that they were planned in: none that is under way is
+// planned a second time, and none begins before what it builds on exists or takes away what is still in use.
 func brokenActions(s *State, p *Plan, bad func(string, ...any)) {
 	keys := map[string]bool{}
 	for _, a := range p.Actions {
@@ -60,12 +61,13 @@ func brokenActions(s *State, p *Plan, bad func(string, ...any)) {
 	}
 }
 
-// brokenStatus compares the planned status with the last one. Other components act upon a status: a phase that has ended, an
-// address, a generation and a restart count must therefore never go back. The containers of a pod that was rejected are not
-// compared.
+// brokenStatus compares the planned status with the last one. Other components act upon a status: a phase that has
+// ended, an address, a generation and a restart count must therefore never go back. The containers of a pod that was
+// rejected are not compared.
 func brokenStatus(s *State, p *Plan, bad func(string, ...any)) {
 	st, last := &p.Status, lastStatus(s)
-	known := terminal(last.Phase) || terminal(s.pod.Status.Phase) // others may write a terminal phase over a pod that runs
+	// others may write a terminal phase over a pod that runs
+	known := terminal(last.Phase) || terminal(s.pod.Status.Phase)
 	if terminal(st.Phase) && !known && (s.runtime.Running() || s.creating()) {
 		bad("phase %s while a container runs or is being made", st.Phase)
 	}

@@ -23,7 +23,8 @@ func startTime(s *State) *metav1.Time { return lastStatus(s).StartTime }
 // findStatus returns the last status of the named container, or nil.
 func findStatus(s *State, name string) *v1.ContainerStatus {
 	last := lastStatus(s)
-	for _, list := range [][]v1.ContainerStatus{last.ContainerStatuses, last.InitContainerStatuses, last.EphemeralContainerStatuses} {
+	for _, list := range [][]v1.ContainerStatus{last.ContainerStatuses, last.InitContainerStatuses,
+		last.EphemeralContainerStatuses} {
 		for i := range list {
 			if list[i].Name == name {
 				return &list[i]
@@ -35,7 +36,8 @@ func findStatus(s *State, name string) *v1.ContainerStatus {
 
 func terminal(phase v1.PodPhase) bool { return phase == v1.PodFailed || phase == v1.PodSucceeded }
 
-// appsSeen reports whether a regular container has run in the newest sandbox, since the last reset: then its init phase is over.
+// appsSeen reports whether a regular container has run in the newest sandbox, since the last reset: then its init
+// phase is over.
 func appsSeen(s *State) bool {
 	for i := range s.pod.Spec.Containers {
 		cur, _ := s.runtime.latest(s.pod.Spec.Containers[i].Name)
@@ -63,15 +65,16 @@ func mountedImages(p *v1.Pod, c *v1.Container) (names []string) {
 }
 
 func isEphemeral(pod *v1.Pod, name string) bool {
-	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool { return c.Name == name })
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers,
+		func(c v1.EphemeralContainer) bool { return c.Name == name })
 }
 
 func isInit(pod *v1.Pod, name string) bool {
 	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name })
 }
 
-// FindContainer returns the container of that name in the spec of p, or nil. What it returns for an ephemeral container is a
-// copy.
+// FindContainer returns the container of that name in the spec of p, or nil. What it returns for an ephemeral
+// container is a copy.
 func FindContainer(p *v1.Pod, name string) *v1.Container {
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {

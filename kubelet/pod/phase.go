@@ -2,8 +2,8 @@ package pod
 
 import v1 "k8s.io/api/core/v1"
 
-// computePhase derives the phase from what the containers do. stopping is true if no container is started any more, failedInit if
-// an init container has failed for good.
+// computePhase derives the phase from what the containers do. stopping is true if no container is started any more,
+// failedInit if an init container has failed for good.
 func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 	if s.pod == nil {
 		return v1.PodUnknown
@@ -22,9 +22,10 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 	return appPhase(s, stopping)
 }
 
-// initOver reports whether the init phase is over in the newest sandbox: a regular container has run there, or all init containers have
-// ended well there, and the sidecars among them have started. A sandbox that replaces another has an init phase of its own, during which
-// the pod is Pending again. Upstream asks the same of the active sandbox (HasAnyActiveRegularContainerStarted in pkg/kubelet/container of 1.36.3).
+// initOver reports whether the init phase is over in the newest sandbox: a regular container has run there, or all
+// init containers have ended well there, and the sidecars among them have started. A sandbox that replaces another has
+// an init phase of its own, during which the pod is Pending again. Upstream asks the same of the active sandbox
+// (HasAnyActiveRegularContainerStarted in pkg/kubelet/container of 1.36.3).
 func initOver(s *State) bool {
 	for i := range s.pod.Spec.Containers {
 		if cur, _ := shown(s, s.pod.Spec.Containers[i].Name); cur != nil && inNewest(s, cur) {
@@ -67,7 +68,8 @@ func appPhase(s *State, stopping bool) v1.PodPhase {
 		cur, _ := shown(s, c.Name)
 		switch {
 		case cur == nil:
-			if old := findStatus(s, c.Name); old != nil && old.State.Terminated != nil && !restartableStatus(s, c, old) {
+			if old := findStatus(s, c.Name); old != nil && old.State.Terminated != nil &&
+				!restartableStatus(s, c, old) {
 				if old.State.Terminated.ExitCode != 0 {
 					failed++
 				}

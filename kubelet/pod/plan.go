@@ -12,7 +12,8 @@ import (
 // Kind is the kind of an action.
 type Kind string
 
-// The kinds of actions. At most one action per key is in flight; a stop may be repeated, under another key, with less grace.
+// The kinds of actions. At most one action per key is in flight; a stop may be repeated, under another key, with less
+// grace.
 const (
 	PrepareVolumes  Kind = "prepare-volumes"
 	CreateSandbox   Kind = "create-sandbox"
@@ -57,8 +58,8 @@ type Action struct {
 // Again reports whether the action stops a container that is being stopped already, with less time.
 func (a Action) Again() bool { return a.Kind == StopContainer && a.Key != stopKey(a.ID) }
 
-// String returns the kind of the action and what it is about, on one line. Logs and test scripts compare this text, so it holds
-// nothing that differs between two runs with the same facts.
+// String returns the kind of the action and what it is about, on one line. Logs and test scripts compare this text, so
+// it holds nothing that differs between two runs with the same facts.
 func (a Action) String() string {
 	parts := []string{string(a.Kind)}
 	for _, name := range []string{a.Name, a.Volume} {
@@ -84,8 +85,8 @@ func (a Action) String() string {
 // Update is a running container that is to get the resources of its spec.
 type Update struct{ ID, Name string }
 
-// Backoff is the restart back-off of one container. Delay is how long the container waits after its next exit, At the time at
-// which this was decided.
+// Backoff is the restart back-off of one container. Delay is how long the container waits after its next exit, At the
+// time at which this was decided.
 type Backoff struct {
 	Delay time.Duration
 	At    time.Time
@@ -127,8 +128,8 @@ func (p *Plan) Dump() string {
 	return b.String()
 }
 
-// Describe prints the plan made at that time as a whole: the phase of the pod, the actions, the reasons of the events, the
-// next wake-up, and how far the end of the pod is.
+// Describe prints the plan made at that time as a whole: the phase of the pod, the actions, the reasons of the events,
+// the next wake-up, and how far the end of the pod is.
 func (p *Plan) Describe(now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "phase %s\n%s", cmp.Or(string(p.Status.Phase), "none"), p.Dump())

@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Reconcile decides what to do about one pod now. It changes nothing. Of a pod that is Undecided, or that was not read in the
-// runtime yet, it plans nothing.
+// Reconcile decides what to do about one pod now. It changes nothing. Of a pod that is Undecided, or that was not read
+// in the runtime yet, it plans nothing.
 func Reconcile(s *State, n Node, now time.Time) Plan {
 	p := &Plan{}
 	if s.Undecided() {
@@ -66,8 +66,8 @@ func runHooks(s *State, p *Plan) {
 	}
 }
 
-// unwanted returns the keys of actions in flight whose outcome is no longer needed: in a pod that ends, images and volumes (calls
-// to the runtime always run to their end), and the hooks of containers that have ended.
+// unwanted returns the keys of actions in flight whose outcome is no longer needed: in a pod that ends, images and
+// volumes (calls to the runtime always run to their end), and the hooks of containers that have ended.
 func unwanted(s *State, stopping bool) (keys []string) {
 	for key := range s.inFlight {
 		if stopping && (key == VolumesKey || strings.HasPrefix(key, "image/")) {
@@ -103,8 +103,10 @@ func stopCause(s *State, d *decision) *Stop {
 	}
 
 	if at := deadline(s); !at.IsZero() && !d.now.Before(at) {
-		stop := &Stop{Phase: v1.PodFailed, Reason: deadlineReason, Message: "Pod was active on the node longer than the specified deadline"}
-		d.plan.Events = append(d.plan.Events, Event{Key: "deadline", Type: v1.EventTypeNormal, Reason: stop.Reason, Message: stop.Message})
+		stop := &Stop{Phase: v1.PodFailed, Reason: deadlineReason,
+			Message: "Pod was active on the node longer than the specified deadline"}
+		d.plan.Events = append(d.plan.Events,
+			Event{Key: "deadline", Type: v1.EventTypeNormal, Reason: stop.Reason, Message: stop.Message})
 		return stop
 	}
 
@@ -142,7 +144,8 @@ func run(s *State, d *decision) {
 	}
 
 	box := s.runtime.sandbox()
-	usable := box != nil && box.Ready && box.HostNetwork == s.pod.Spec.HostNetwork && (box.HostNetwork || len(box.IPs) > 0)
+	usable := box != nil && box.Ready && box.HostNetwork == s.pod.Spec.HostNetwork &&
+		(box.HostNetwork || len(box.IPs) > 0)
 	if !usable {
 		planSandbox(s, d, len(next) > 0)
 	}
@@ -151,14 +154,16 @@ func run(s *State, d *decision) {
 	for _, w := range next {
 		img := s.images[w.c.Name]
 		if img.Ref == "" {
-			whenDue(img.Failure, d.now, p, func() { p.do(s, Action{Kind: EnsureImage, Key: imageActionKey(w.c.Name), Name: w.c.Name}) })
+			whenDue(img.Failure, d.now, p,
+				func() { p.do(s, Action{Kind: EnsureImage, Key: imageActionKey(w.c.Name), Name: w.c.Name}) })
 			continue
 		}
 		if !imageVolumes(s, w.c, d) || !usable || !s.volumesReady || starting {
 			continue
 		}
 		whenDue(s.failures[w.c.Name], d.now, p, func() {
-			p.do(s, Action{Kind: StartContainer, Key: startKey(w.c.Name), Name: w.c.Name, ID: box.ID, Attempt: w.attempt,
+			p.do(s, Action{Kind: StartContainer, Key: startKey(w.c.Name), Name: w.c.Name, ID: box.ID,
+				Attempt:  w.attempt,
 				ImageRef: img.Ref, Backoff: w.backoff, Reset: reset})
 			starting = true // containers start one at a time, in the order of the spec
 		})
@@ -188,14 +193,15 @@ func hasAction(p *Plan, key string) bool {
 	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Key == key })
 }
 
-// planSandbox replaces a sandbox that cannot be used. It plans one stage per call: the containers in it are stopped first, then
-// the sandbox itself, and only then a new one is created; the facts of each stage lead to the next call. needed says that there
-// is a container to start. Without one, the newest sandbox stays as it is, and none is created.
+// planSandbox replaces a sandbox that cannot be used. It plans one stage per call: the containers in it are stopped
+// first, then the sandbox itself, and only then a new one is created; the facts of each stage lead to the next call.
+// needed says that there is a container to start. Without one, the newest sandbox stays as it is, and none is created.
 func planSandbox(s *State, d *decision, needed bool) {
 	box, p := s.runtime.sandbox(), d.plan
 	for _, c := range s.runtime.Containers { // the containers of an unusable sandbox are stopped first
 		if c.State == Running {
-			stopContainer(s, p, &c, d.now, ending{left: grace(s), message: "Pod sandbox changed, it will be killed and re-created."})
+			stopContainer(s, p, &c, d.now,
+				ending{left: grace(s), message: "Pod sandbox changed, it will be killed and re-created."})
 			needed = false
 		}
 	}
@@ -243,7 +249,8 @@ func planSandbox(s *State, d *decision, needed bool) {
 
 // stopSandbox plans to end a sandbox and take its network down.
 func stopSandbox(s *State, id string, now time.Time, p *Plan) {
-	whenDue(s.failures[StopSandboxKey], now, p, func() { p.do(s, Action{Kind: StopSandbox, Key: stopSandboxKey(id), ID: id}) })
+	whenDue(s.failures[StopSandboxKey], now, p,
+		func() { p.do(s, Action{Kind: StopSandbox, Key: stopSandboxKey(id), ID: id}) })
 }
 
 // wanted returns the containers to start now, in order, and plans to stop those that must not go on.
@@ -251,7 +258,8 @@ func wanted(s *State, d *decision) (next []want) {
 	spec := &s.pod.Spec
 	for i := range spec.EphemeralContainers {
 		c := v1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
-		if cur, _ := s.runtime.latest(c.Name); cur == nil || cur.State == Created { // it starts once, regardless of how it ends
+		// it starts once, regardless of how it ends
+		if cur, _ := s.runtime.latest(c.Name); cur == nil || cur.State == Created {
 			if w := restart(s, &c, cur, d); w != nil {
 				next = append(next, *w)
 			}
@@ -379,9 +387,9 @@ func probeGrace(c *v1.Container, p Probe, otherwise time.Duration) time.Duration
 	return max(time.Duration(*by.TerminationGracePeriodSeconds)*time.Second, time.Second)
 }
 
-// removeSurplus removes containers and sandboxes that were replaced. Of each container name it keeps the newest that has exited,
-// because `kubectl logs --previous` and the last termination state are read from it. It keeps the sandbox in use, and any other
-// in which a container still is. The pod has a sandbox.
+// removeSurplus removes containers and sandboxes that were replaced. Of each container name it keeps the newest that
+// has exited, because `kubectl logs --previous` and the last termination state are read from it. It keeps the sandbox
+// in use, and any other in which a container still is. The pod has a sandbox.
 func removeSurplus(s *State, p *Plan) {
 	last := trigger(s) // what it reset may not all run yet
 	for i := range s.runtime.Containers {

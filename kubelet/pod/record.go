@@ -12,10 +12,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Entry is one line of a log of facts: a fact that was taken, or a plan that was made. From a whole log the pod can be played
-// again, see Replay. What is not recorded: texts for people (the messages of errors, events, containers and hooks may hold
-// anything), and of the pod all but what this package reads of it. Commands, arguments and environment variables are never
-// part of a log.
+// Entry is one line of a log of facts: a fact that was taken, or a plan that was made. From a whole log the pod can be
+// played again, see Replay. What is not recorded: texts for people (the messages of errors, events, containers and
+// hooks may hold anything), and of the pod all but what this package reads of it. Commands, arguments and environment
+// variables are never part of a log.
 type Entry struct {
 	At time.Time `json:"at"`
 	// Type is the name of the fact's type, or one of the types below.
@@ -114,11 +114,14 @@ func recordable(p *v1.Pod) *v1.Pod {
 	out.Labels, out.Annotations = fingerprint(p.Labels), fingerprint(p.Annotations)
 
 	spec := &p.Spec
-	out.Spec = v1.PodSpec{RestartPolicy: spec.RestartPolicy, TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
-		ActiveDeadlineSeconds: spec.ActiveDeadlineSeconds, HostNetwork: spec.HostNetwork, ReadinessGates: spec.ReadinessGates,
-		Resources: spec.Resources}
+	out.Spec = v1.PodSpec{RestartPolicy: spec.RestartPolicy,
+		TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
+		ActiveDeadlineSeconds:         spec.ActiveDeadlineSeconds, HostNetwork: spec.HostNetwork,
+		ReadinessGates: spec.ReadinessGates,
+		Resources:      spec.Resources}
 	for i := range spec.Volumes {
-		out.Spec.Volumes = append(out.Spec.Volumes, v1.Volume{Name: spec.Volumes[i].Name, VolumeSource: v1.VolumeSource{Image: spec.Volumes[i].Image}})
+		out.Spec.Volumes = append(out.Spec.Volumes,
+			v1.Volume{Name: spec.Volumes[i].Name, VolumeSource: v1.VolumeSource{Image: spec.Volumes[i].Image}})
 	}
 
 	for i := range spec.InitContainers {
@@ -132,15 +135,16 @@ func recordable(p *v1.Pod) *v1.Pod {
 	for i := range spec.EphemeralContainers {
 		c := v1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
 		out.Spec.EphemeralContainers = append(out.Spec.EphemeralContainers, v1.EphemeralContainer{
-			EphemeralContainerCommon: v1.EphemeralContainerCommon(recordableContainer(&c)), TargetContainerName: spec.EphemeralContainers[i].TargetContainerName})
+			EphemeralContainerCommon: v1.EphemeralContainerCommon(recordableContainer(&c)),
+			TargetContainerName:      spec.EphemeralContainers[i].TargetContainerName})
 	}
 
 	out.Status = recordableStatus(&p.Status)
 	return out
 }
 
-// recordableContainer returns what may be recorded of a container: enough to plan the same again, and no commands, environment,
-// or addresses. Probes and hooks become empty ones, because plans depend only on whether there is one.
+// recordableContainer returns what may be recorded of a container: enough to plan the same again, and no commands,
+// environment, or addresses. Probes and hooks become empty ones, because plans depend only on whether there is one.
 func recordableContainer(c *v1.Container) v1.Container {
 	probe := func(p *v1.Probe) *v1.Probe {
 		if p == nil {
@@ -156,12 +160,16 @@ func recordableContainer(c *v1.Container) v1.Container {
 		return &v1.LifecycleHandler{}
 	}
 
-	out := v1.Container{Name: c.Name, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Resources: c.Resources, ResizePolicy: c.ResizePolicy,
+	out := v1.Container{Name: c.Name, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Resources: c.Resources,
+		ResizePolicy:  c.ResizePolicy,
 		RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules,
-		LivenessProbe: probe(c.LivenessProbe), ReadinessProbe: probe(c.ReadinessProbe), StartupProbe: probe(c.StartupProbe)}
+		LivenessProbe: probe(c.LivenessProbe), ReadinessProbe: probe(c.ReadinessProbe),
+		StartupProbe: probe(c.StartupProbe)}
 	for i := range c.VolumeMounts {
 		m := &c.VolumeMounts[i]
-		out.VolumeMounts = append(out.VolumeMounts, v1.VolumeMount{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly, RecursiveReadOnly: m.RecursiveReadOnly})
+		out.VolumeMounts = append(out.VolumeMounts,
+			v1.VolumeMount{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly,
+				RecursiveReadOnly: m.RecursiveReadOnly})
 	}
 
 	if c.Lifecycle != nil {
@@ -177,7 +185,8 @@ func recordableStatus(st *v1.PodStatus) v1.PodStatus {
 	for i := range out.Conditions {
 		out.Conditions[i].Message = ""
 	}
-	for _, list := range [][]v1.ContainerStatus{out.InitContainerStatuses, out.ContainerStatuses, out.EphemeralContainerStatuses} {
+	for _, list := range [][]v1.ContainerStatus{out.InitContainerStatuses, out.ContainerStatuses,
+		out.EphemeralContainerStatuses} {
 		for i := range list {
 			for _, state := range []*v1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
 				if state.Waiting != nil {
@@ -195,8 +204,8 @@ func recordableStatus(st *v1.PodStatus) v1.PodStatus {
 // fingerprintSeed differs between processes, so that a value cannot be found by hashing guesses.
 var fingerprintSeed = maphash.MakeSeed()
 
-// fingerprint stands for labels or annotations in a log: it differs if they differ, but their values cannot be read from it.
-// Annotations can hold whole specs with their secrets.
+// fingerprint stands for labels or annotations in a log: it differs if they differ, but their values cannot be read
+// from it. Annotations can hold whole specs with their secrets.
 func fingerprint(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestFactsAreListed: every type with the method of a fact can be read from a log. What cannot be listed by reflection is found
-// in the source.
+// TestFactsAreListed: every type with the method of a fact can be read from a log. What cannot be listed by reflection
+// is found in the source.
 func TestFactsAreListed(t *testing.T) {
 	if len(factTypes) != len(all) {
 		t.Errorf("%d names for %d facts", len(factTypes), len(all))
@@ -43,8 +43,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestNoSecrets: no value of an environment variable, no argument, no annotation and no text of an error or a container gets
-// into a log, whichever fact brings it.
+// TestNoSecrets: no value of an environment variable, no argument, no annotation and no text of an error or a
+// container gets into a log, whichever fact brings it.
 func TestNoSecrets(t *testing.T) {
 	const secret = "hunter2-do-not-record"
 	text := func(field reflect.Value) { field.SetString(secret) }
@@ -61,7 +61,8 @@ func TestNoSecrets(t *testing.T) {
 	}
 }
 
-// fill puts a secret into each field that may hold one: in a pod into everything that is free text, elsewhere into messages.
+// fill puts a secret into each field that may hold one: in a pod into everything that is free text, elsewhere into
+// messages.
 func fill(v reflect.Value, secret func(reflect.Value)) {
 	switch p := v.Interface().(type) {
 	case *v1.Pod:
@@ -101,29 +102,37 @@ func fill(v reflect.Value, secret func(reflect.Value)) {
 func secretPod(fill func(reflect.Value)) *v1.Pod {
 	var s string
 	fill(reflect.ValueOf(&s).Elem())
-	c := v1.Container{Name: "c", Image: "i", Command: []string{s}, Args: []string{s}, WorkingDir: s, Env: []v1.EnvVar{{Name: "TOKEN", Value: s}},
-		LivenessProbe: &v1.Probe{ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: s, HTTPHeaders: []v1.HTTPHeader{{Name: "A", Value: s}}},
-			Exec: &v1.ExecAction{Command: []string{s}}}},
+	c := v1.Container{Name: "c", Image: "i", Command: []string{s}, Args: []string{s}, WorkingDir: s,
+		Env: []v1.EnvVar{{Name: "TOKEN", Value: s}},
+		LivenessProbe: &v1.Probe{
+			ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: s,
+				HTTPHeaders: []v1.HTTPHeader{{Name: "A", Value: s}}},
+				Exec: &v1.ExecAction{Command: []string{s}}}},
 		Lifecycle: &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{s}}}}}
 	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{c}, InitContainers: []v1.Container{c},
 		EphemeralContainers: []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon(c)}},
-		Volumes:             []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{VolumeAttributes: map[string]string{"token": s}}}}}}}
-	p.Annotations, p.Labels = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": s}, map[string]string{"l": s}
-	ended := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Message: s}, Waiting: &v1.ContainerStateWaiting{Message: s}}
-	p.Status = v1.PodStatus{Message: s, Conditions: []v1.PodCondition{{Message: s}}, ContainerStatuses: []v1.ContainerStatus{{State: ended, LastTerminationState: ended}}}
+		Volumes: []v1.Volume{{Name: "v",
+			VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{VolumeAttributes: map[string]string{"token": s}}}}}}}
+	p.Annotations, p.Labels = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": s},
+		map[string]string{"l": s}
+	ended := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Message: s},
+		Waiting: &v1.ContainerStateWaiting{Message: s}}
+	p.Status = v1.PodStatus{Message: s, Conditions: []v1.PodCondition{{Message: s}},
+		ContainerStatuses: []v1.ContainerStatus{{State: ended, LastTerminationState: ended}}}
 	return p
 }
 
 // TestFingerprint: another annotation is another fingerprint; nothing of it can be read.
 func TestFingerprint(t *testing.T) {
 	a, b := fingerprint(map[string]string{"a": "1", "b": "2"}), fingerprint(map[string]string{"a": "1", "b": "3"})
-	if reflect.DeepEqual(a, b) || !reflect.DeepEqual(a, fingerprint(map[string]string{"b": "2", "a": "1"})) || fingerprint(nil) != nil {
+	if reflect.DeepEqual(a, b) || !reflect.DeepEqual(a, fingerprint(map[string]string{"b": "2", "a": "1"})) ||
+		fingerprint(nil) != nil {
 		t.Errorf("fingerprints %v, %v", a, b)
 	}
 }
 
-// TestReplayFile plays the log of a pod that an actor has recorded (TestRecordAndReplay of package kubelet writes it again with
-// -update) and plans the same.
+// TestReplayFile plays the log of a pod that an actor has recorded (TestRecordAndReplay of package kubelet writes it
+// again with -update) and plans the same.
 func TestReplayFile(t *testing.T) {
 	for _, name := range []string{"testdata/record.jsonl"} {
 		file, err := os.Open(name)
@@ -137,7 +146,8 @@ func TestReplayFile(t *testing.T) {
 		}
 		for n, s := range steps {
 			if !s.Same() {
-				t.Errorf("%s: plan %d at %s is\n%snot\n%s", name, n, s.At.Format(time.RFC3339Nano), s.Replayed, s.Recorded)
+				t.Errorf("%s: plan %d at %s is\n%snot\n%s", name, n, s.At.Format(time.RFC3339Nano), s.Replayed,
+					s.Recorded)
 			}
 		}
 	}
@@ -149,7 +159,8 @@ func TestReplayRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]string{string(dropped): "7 entries were dropped", `{"type":"Unheard"}`: "no fact Unheard", "{": "line 1",
+	for text, want := range map[string]string{string(dropped): "7 entries were dropped",
+		`{"type":"Unheard"}`: "no fact Unheard", "{": "line 1",
 		`{"type":"Removed","fact":{"ID":1}}`: "decoding a fact Removed"} {
 		if _, err := Replay(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

@@ -20,8 +20,8 @@ func (s Step) Same() bool { return s.Recorded == s.Replayed }
 // maxLine bounds one entry, in bytes.
 const maxLine = 4 << 20
 
-// Replay plays a log of facts again, and returns one Step for each plan in it. A log whose beginning was dropped cannot be
-// played.
+// Replay plays a log of facts again, and returns one Step for each plan in it. A log whose beginning was dropped
+// cannot be played.
 func Replay(r io.Reader) (steps []Step, err error) {
 	s, plan := NewState(), Plan{}
 	lines := bufio.NewScanner(r)
@@ -35,7 +35,8 @@ func Replay(r io.Reader) (steps []Step, err error) {
 
 		switch {
 		case e.Type == DroppedEntry:
-			return steps, fmt.Errorf("line %d: %d entries were dropped here, so that the log cannot be played again", n, e.Count)
+			return steps, fmt.Errorf("line %d: %d entries were dropped here, so that the log cannot be played again", n,
+				e.Count)
 		case e.Type == PlanEntry && e.Node != nil:
 			plan = Reconcile(s, *e.Node, e.At)
 			steps = append(steps, Step{At: e.At, Recorded: e.Plan, Replayed: plan.Describe(e.At)})

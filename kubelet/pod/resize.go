@@ -18,8 +18,8 @@ func needed(s *State, c *v1.Container) v1.ResourceRequirements {
 	return InPod(c.Resources, PodLimits(s.pod))
 }
 
-// actuated returns the resources that a container runs with. A container without a record of them, which another kubelet made,
-// counts as made with what is allocated.
+// actuated returns the resources that a container runs with. A container without a record of them, which another
+// kubelet made, counts as made with what is allocated.
 func actuated(s *State, c *v1.Container, cur *Container) v1.ResourceRequirements {
 	if r, ok := s.resize.Actuated[cur.ID]; ok {
 		return r
@@ -30,7 +30,8 @@ func actuated(s *State, c *v1.Container, cur *Container) v1.ResourceRequirements
 	return needed(s, c)
 }
 
-// differs returns which of the resources that can be resized differ between what a container has and what it should have.
+// differs returns which of the resources that can be resized differ between what a container has and what it should
+// have.
 func differs(have, want v1.ResourceRequirements) (names []v1.ResourceName) {
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 		if compare(have.Requests, want.Requests, name) != 0 || compare(have.Limits, want.Limits, name) != 0 {
@@ -57,8 +58,8 @@ func resizeRestarts(s *State, c *v1.Container, cur *Container) bool {
 	return false
 }
 
-// updates returns the running containers that do not have their resources yet; those that get less come first. restarts reports
-// whether one of them has to end for it.
+// updates returns the running containers that do not have their resources yet; those that get less come first.
+// restarts reports whether one of them has to end for it.
 func updates(s *State) (list []Update, restarts bool) {
 	type ranked struct {
 		Update
@@ -78,7 +79,8 @@ func updates(s *State) (list []Update, restarts bool) {
 				continue
 			}
 			restarts = restarts || resizeRestarts(s, c, cur)
-			rank := cmp.Or(compare(want.Limits, have.Limits, v1.ResourceMemory), compare(want.Limits, have.Limits, v1.ResourceCPU),
+			rank := cmp.Or(compare(want.Limits, have.Limits, v1.ResourceMemory),
+				compare(want.Limits, have.Limits, v1.ResourceCPU),
 				compare(want.Requests, have.Requests, v1.ResourceCPU))
 			all = append(all, ranked{Update{ID: cur.ID, Name: c.Name}, rank})
 		}
@@ -108,7 +110,8 @@ func resize(s *State, d *decision) (busy bool) {
 	}
 	list, restarts := updates(s)
 	if !restarts {
-		whenDue(s.failures[ResizeKey], d.now, d.plan, func() { d.plan.do(s, Action{Kind: ResizePod, Key: ResizeKey, Updates: list}) })
+		whenDue(s.failures[ResizeKey], d.now, d.plan,
+			func() { d.plan.do(s, Action{Kind: ResizePod, Key: ResizeKey, Updates: list}) })
 	}
 	return true
 }
@@ -126,7 +129,8 @@ func resizeConditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.T
 		return
 	}
 	if p := s.resize.Pending; p != nil {
-		set(v1.PodCondition{Type: v1.PodResizePending, Reason: p.Reason, Message: p.Message, ObservedGeneration: p.Generation})
+		set(v1.PodCondition{Type: v1.PodResizePending, Reason: p.Reason, Message: p.Message,
+			ObservedGeneration: p.Generation})
 	}
 	if s.Resizing() {
 		c := v1.PodCondition{Type: v1.PodResizeInProgress, ObservedGeneration: s.resize.Generation}
@@ -151,15 +155,20 @@ func resizeEvents(s *State, p *Plan) {
 	before, now := condition(lastStatus(s), v1.PodResizeInProgress), condition(&p.Status, v1.PodResizeInProgress)
 	switch {
 	case now != nil && now.Reason != "" && (before == nil || before.Reason == ""):
-		p.Events = append(p.Events, Event{Key: fmt.Sprintf("resize-%d", now.ObservedGeneration), Type: v1.EventTypeWarning, Reason: "ResizeError",
-			Message: ResizeMessage("Pod resize error", s.pod, now.ObservedGeneration, now.Message)})
+		p.Events = append(p.Events,
+			Event{Key: fmt.Sprintf("resize-%d", now.ObservedGeneration), Type: v1.EventTypeWarning,
+				Reason:  "ResizeError",
+				Message: ResizeMessage("Pod resize error", s.pod, now.ObservedGeneration, now.Message)})
 	case before != nil && now == nil && !p.Stopping:
-		p.Events = append(p.Events, Event{Key: fmt.Sprintf("resize-%d", before.ObservedGeneration), Type: v1.EventTypeNormal, Reason: "ResizeCompleted",
-			Message: ResizeMessage("Pod resize completed", s.pod, before.ObservedGeneration, "")})
+		p.Events = append(p.Events,
+			Event{Key: fmt.Sprintf("resize-%d", before.ObservedGeneration), Type: v1.EventTypeNormal,
+				Reason:  "ResizeCompleted",
+				Message: ResizeMessage("Pod resize completed", s.pod, before.ObservedGeneration, "")})
 	}
 }
 
-// ResizeMessage returns the text of an event about a resize, in upstream's form: what happened, and the pod's resources as JSON.
+// ResizeMessage returns the text of an event about a resize, in upstream's form: what happened, and the pod's
+// resources as JSON.
 func ResizeMessage(what string, p *v1.Pod, generation int64, failure string) string {
 	type one struct {
 		Name      string                  `json:"name"`
@@ -175,7 +184,8 @@ func ResizeMessage(what string, p *v1.Pod, generation int64, failure string) str
 
 	all.Generation, all.Error = generation, failure
 	for i := range p.Spec.InitContainers {
-		all.InitContainers = append(all.InitContainers, one{p.Spec.InitContainers[i].Name, p.Spec.InitContainers[i].Resources})
+		all.InitContainers = append(all.InitContainers,
+			one{p.Spec.InitContainers[i].Name, p.Spec.InitContainers[i].Resources})
 	}
 
 	for i := range p.Spec.Containers {
@@ -189,15 +199,16 @@ func ResizeMessage(what string, p *v1.Pod, generation int64, failure string) str
 	return what + ": " + string(text)
 }
 
-// Below these values, in milli-CPUs, the kernel does not distinguish requests and limits, so that the status shows what was asked
-// for: the smallest quota in a period of 100 ms, and the smallest cpu.shares, which upstream takes for milli-CPUs.
+// Below these values, in milli-CPUs, the kernel does not distinguish requests and limits, so that the status shows
+// what was asked for: the smallest quota in a period of 100 ms, and the smallest cpu.shares, which upstream takes for
+// milli-CPUs.
 const (
 	leastLimit   = 10
 	leastRequest = 2
 )
 
-// shownResources returns the resources that a running container has: what is allocated, with the values that the runtime reports
-// in place of those that it was told.
+// shownResources returns the resources that a running container has: what is allocated, with the values that the
+// runtime reports in place of those that it was told.
 func shownResources(s *State, c *v1.Container, cur *Container) *v1.ResourceRequirements {
 	out := c.Resources.DeepCopy()
 	g := cur.Given
@@ -227,10 +238,11 @@ func shownResources(s *State, c *v1.Container, cur *Container) *v1.ResourceRequi
 	return out
 }
 
-// wholeResources returns what the pod as a whole is allocated, and what its cgroup has: the same, but while a resize is open what was
-// published last, because the cgroup may still have that.
+// wholeResources returns what the pod as a whole is allocated, and what its cgroup has: the same, but while a resize
+// is open what was published last, because the cgroup may still have that.
 func wholeResources(s *State, last *v1.PodStatus) (allocated v1.ResourceList, has *v1.ResourceRequirements) {
-	requests, limits := resources.PodRequests(s.pod, resources.PodResourcesOptions{}), resources.PodLimits(s.pod, resources.PodResourcesOptions{})
+	requests, limits := resources.PodRequests(s.pod, resources.PodResourcesOptions{}), resources.PodLimits(s.pod,
+		resources.PodResourcesOptions{})
 	if len(requests) > 0 {
 		allocated = requests
 	}

@@ -19,7 +19,8 @@ func amounts(pairs ...string) v1.ResourceList {
 }
 
 func needs(cpu, memory string) v1.ResourceRequirements {
-	return v1.ResourceRequirements{Requests: amounts("cpu", cpu, "memory", memory), Limits: amounts("cpu", cpu, "memory", memory)}
+	return v1.ResourceRequirements{Requests: amounts("cpu", cpu, "memory", memory),
+		Limits: amounts("cpu", cpu, "memory", memory)}
 }
 
 // sized makes the newest instance of the first container one that was made with these resources, and lets the pod have
@@ -35,7 +36,8 @@ func sized(had, has v1.ResourceRequirements, open bool) func(*State) {
 
 func restartFor(name v1.ResourceName) func(*State) {
 	return func(s *State) {
-		s.pod.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: name, RestartPolicy: v1.RestartContainer}}
+		s.pod.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: name,
+			RestartPolicy: v1.RestartContainer}}
 	}
 }
 
@@ -57,18 +59,25 @@ func TestResize(t *testing.T) {
 	}{
 
 		{"nothing to change", []func(*State){sized(small, small, false)}, "", "-"},
-		{"somebody else's container", []func(*State){sized(small, big, false), func(s *State) { s.runtime.Containers[0].MadeWith = nil }}, "", "-"},
+		{"somebody else's container",
+			[]func(*State){sized(small, big, false), func(s *State) { s.runtime.Containers[0].MadeWith = nil }}, "",
+			"-"},
 		{"container and pod", []func(*State){sized(small, big, true)}, "resize-pod c", ""},
 		{"pod only", []func(*State){sized(small, small, true)}, "resize-pod", ""},
 		{"container that was started meanwhile", []func(*State){sized(small, big, false)}, "resize-pod c", ""},
 		{"told already", []func(*State){sized(small, big, false), func(s *State) {
 			s.resize.Actuated = map[string]v1.ResourceRequirements{"c1": big}
 		}}, "", "-"},
-		{"in flight", []func(*State){sized(small, big, true), func(s *State) { s.inFlight[ResizeKey] = time.Time{} }}, "", ""},
-		{"failed a moment ago", []func(*State){sized(small, big, true), resizeFailed(time.Second)}, "", v1.PodReasonError},
-		{"failed a while ago", []func(*State){sized(small, big, true), resizeFailed(-time.Second)}, "resize-pod c", v1.PodReasonError},
-		{"restart for memory", []func(*State){sized(small, big, true), restartFor(v1.ResourceMemory)}, "stop-container c c1 grace=30s", ""},
-		{"restart for memory, which stays", []func(*State){sized(small, moreCPU, true), restartFor(v1.ResourceMemory)}, "resize-pod c", ""},
+		{"in flight", []func(*State){sized(small, big, true), func(s *State) { s.inFlight[ResizeKey] = time.Time{} }},
+			"", ""},
+		{"failed a moment ago", []func(*State){sized(small, big, true), resizeFailed(time.Second)}, "",
+			v1.PodReasonError},
+		{"failed a while ago", []func(*State){sized(small, big, true), resizeFailed(-time.Second)}, "resize-pod c",
+			v1.PodReasonError},
+		{"restart for memory", []func(*State){sized(small, big, true), restartFor(v1.ResourceMemory)},
+			"stop-container c c1 grace=30s", ""},
+		{"restart for memory, which stays", []func(*State){sized(small, moreCPU, true), restartFor(v1.ResourceMemory)},
+			"resize-pod c", ""},
 		{"nothing starts before the pod has its limits", []func(*State){sized(small, big, true), func(s *State) {
 			s.runtime.Containers[0].State, s.runtime.Containers[0].FinishedAt = Exited, now.Add(-time.Minute)
 		}}, "resize-pod", ""},
@@ -101,7 +110,8 @@ func TestResize(t *testing.T) {
 
 // TestResizeOrder: who gives something back goes first.
 func TestResizeOrder(t *testing.T) {
-	s := fresh(sandbox, image, second, running("c"), running("d"), sized(needs("10m", "10Mi"), needs("20m", "20Mi"), true))
+	s := fresh(sandbox, image, second, running("c"), running("d"),
+		sized(needs("10m", "10Mi"), needs("20m", "20Mi"), true))
 	was := needs("40m", "40Mi")
 	s.runtime.Containers[1].MadeWith = &was
 	s.pod.Spec.Containers[1].Resources = needs("30m", "30Mi")
@@ -123,7 +133,8 @@ func TestResizeReported(t *testing.T) {
 	}
 
 	p := look(now)
-	if c := condition(&p.Status, v1.PodResizePending); c == nil || c.Reason != "Deferred" || c.Message != "no room" || c.ObservedGeneration != 4 {
+	if c := condition(&p.Status, v1.PodResizePending); c == nil || c.Reason != "Deferred" || c.Message != "no room" ||
+		c.ObservedGeneration != 4 {
 		t.Fatalf("pending: %+v", c)
 	}
 
@@ -133,19 +144,22 @@ func TestResizeReported(t *testing.T) {
 	}
 
 	s.resize.Pending, s.resize.Open, s.resize.Generation = nil, true, 4
-	if p = look(now); condition(&p.Status, v1.PodResizePending) != nil || condition(&p.Status, v1.PodResizeInProgress) == nil || len(p.Events) != 0 {
+	if p = look(now); condition(&p.Status, v1.PodResizePending) != nil ||
+		condition(&p.Status, v1.PodResizeInProgress) == nil || len(p.Events) != 0 {
 		t.Errorf("begun: %+v %v", p.Status.Conditions, p.Events)
 	}
 
 	resizeFailed(time.Second)(s)
-	if p = look(now); len(p.Events) != 1 || p.Events[0].Reason != "ResizeError" || !strings.Contains(p.Events[0].Message, `"error":"too much in use"`) {
+	if p = look(now); len(p.Events) != 1 || p.Events[0].Reason != "ResizeError" ||
+		!strings.Contains(p.Events[0].Message, `"error":"too much in use"`) {
 		t.Errorf("failed: %v", p.Events)
 	}
 
 	delete(s.failures, ResizeKey)
 	s.resize.Open = false
 	p = look(now)
-	want := `Pod resize completed: {"containers":[{"name":"c","resources":{"limits":{"cpu":"10m","memory":"10Mi"},"requests":{"cpu":"10m","memory":"10Mi"}}}],"generation":4}`
+	want :=
+		`Pod resize completed: {"containers":[{"name":"c","resources":{"limits":{"cpu":"10m","memory":"10Mi"},"requests":{"cpu":"10m","memory":"10Mi"}}}],"generation":4}`
 	if len(p.Events) != 1 || p.Events[0].Reason != "ResizeCompleted" || p.Events[0].Message != want {
 		t.Errorf("done: %v", p.Events)
 	}
@@ -154,8 +168,8 @@ func TestResizeReported(t *testing.T) {
 	}
 }
 
-// TestShownResources: the status shows what the runtime reports of a container, and below the kernel's smallest values what the
-// container asked for.
+// TestShownResources: the status shows what the runtime reports of a container, and below the kernel's smallest values
+// what the container asked for.
 func TestShownResources(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -163,18 +177,23 @@ func TestShownResources(t *testing.T) {
 		given       Given
 	}{
 		{"nothing known", needs("20m", "35Mi"), needs("20m", "35Mi"), Given{}},
-		{"has it", needs("20m", "35Mi"), needs("20m", "35Mi"), Given{Shares: 20, Quota: 2000, Period: 100000, Memory: 35 << 20}},
-		{"has less", needs("25m", "40Mi"), v1.ResourceRequirements{Requests: amounts("cpu", "20m", "memory", "40Mi"), Limits: amounts("cpu", "20m", "memory", "35Mi")},
+		{"has it", needs("20m", "35Mi"), needs("20m", "35Mi"),
+			Given{Shares: 20, Quota: 2000, Period: 100000, Memory: 35 << 20}},
+		{"has less", needs("25m", "40Mi"),
+			v1.ResourceRequirements{Requests: amounts("cpu", "20m", "memory", "40Mi"),
+				Limits: amounts("cpu", "20m", "memory", "35Mi")},
 			Given{Shares: 20, Quota: 2000, Period: 100000, Memory: 35 << 20}},
 		{"below the least", v1.ResourceRequirements{Requests: amounts("cpu", "1m"), Limits: amounts("cpu", "5m")},
-			v1.ResourceRequirements{Requests: amounts("cpu", "1m"), Limits: amounts("cpu", "5m")}, Given{Shares: 2, Quota: 1000, Period: 100000}},
+			v1.ResourceRequirements{Requests: amounts("cpu", "1m"), Limits: amounts("cpu", "5m")},
+			Given{Shares: 2, Quota: 1000, Period: 100000}},
 		{"no limits, no request for CPU", v1.ResourceRequirements{Requests: amounts("memory", "35Mi")},
 			v1.ResourceRequirements{Requests: amounts("memory", "35Mi")}, Given{Shares: 2, Period: 100000}},
 		{"nothing asked", v1.ResourceRequirements{}, v1.ResourceRequirements{}, Given{Shares: 2, Period: 100000}},
 	} {
 		s := fresh(running("c"))
 		s.pod.Spec.Containers[0].Resources, s.runtime.Containers[0].Given = c.asked, c.given
-		if got := shownResources(s, &s.pod.Spec.Containers[0], &s.runtime.Containers[0]); !equality.Semantic.DeepEqual(*got, c.want) {
+		if got := shownResources(s, &s.pod.Spec.Containers[0],
+			&s.runtime.Containers[0]); !equality.Semantic.DeepEqual(*got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
@@ -183,7 +202,8 @@ func TestShownResources(t *testing.T) {
 // TestGivenOld: a full check that began before a change, and ends after, does not bring back what was.
 func TestGivenOld(t *testing.T) {
 	read := func(memory int64, at time.Time) *Runtime {
-		return &Runtime{Containers: []Container{{ID: "c1", Name: "c", State: Running, Given: Given{Memory: memory, At: at}}}}
+		return &Runtime{Containers: []Container{{ID: "c1", Name: "c", State: Running,
+			Given: Given{Memory: memory, At: at}}}}
 	}
 	r := read(1, now).Merge(read(2, now.Add(time.Second))).Merge(read(1, now))
 	if got := r.Containers[0].Given.Memory; got != 2 {
@@ -203,12 +223,14 @@ func TestResourcesApply(t *testing.T) {
 	}
 	p.Spec.InitContainers[0].Resources = needs("1", "1Gi")
 	got := same.Apply(p)
-	if got == p || !same.Same(got) || same.Same(p) || !equality.Semantic.DeepEqual(p.Spec.InitContainers[0].Resources, needs("1", "1Gi")) {
+	if got == p || !same.Same(got) || same.Same(p) ||
+		!equality.Semantic.DeepEqual(p.Spec.InitContainers[0].Resources, needs("1", "1Gi")) {
 		t.Errorf("applied: %+v, to %+v", got.Spec, p.Spec)
 	}
 }
 
-// TestWholeResources: the status has what the pod as a whole is allocated, and what its cgroup has, which follows when the resize is over.
+// TestWholeResources: the status has what the pod as a whole is allocated, and what its cgroup has, which follows when
+// the resize is over.
 func TestWholeResources(t *testing.T) {
 	whole := func(cpu, memory string) func(*State) {
 		r := needs(cpu, memory)
@@ -228,10 +250,16 @@ func TestWholeResources(t *testing.T) {
 	}{
 		{"asks for nothing", []func(*State){sized(none, none, false)}, none, none},
 		{"sum of its containers", []func(*State){sized(some, some, false)}, some, some},
-		{"the pod as a whole", []func(*State){sized(some, some, false), whole("50m", "50Mi")}, needs("50m", "50Mi"), needs("50m", "50Mi")},
-		{"a resize that is open", []func(*State){sized(some, some, false), whole("50m", "50Mi"), published("20m", "20Mi"), open}, needs("50m", "50Mi"), needs("20m", "20Mi")},
-		{"open, and nothing published", []func(*State){sized(some, some, false), whole("50m", "50Mi"), open}, needs("50m", "50Mi"), needs("50m", "50Mi")},
-		{"a resize that is over", []func(*State){sized(some, some, false), whole("50m", "50Mi"), published("20m", "20Mi")}, needs("50m", "50Mi"), needs("50m", "50Mi")},
+		{"the pod as a whole", []func(*State){sized(some, some, false), whole("50m", "50Mi")}, needs("50m", "50Mi"),
+			needs("50m", "50Mi")},
+		{"a resize that is open",
+			[]func(*State){sized(some, some, false), whole("50m", "50Mi"), published("20m", "20Mi"), open},
+			needs("50m", "50Mi"), needs("20m", "20Mi")},
+		{"open, and nothing published", []func(*State){sized(some, some, false), whole("50m", "50Mi"), open},
+			needs("50m", "50Mi"), needs("50m", "50Mi")},
+		{"a resize that is over",
+			[]func(*State){sized(some, some, false), whole("50m", "50Mi"), published("20m", "20Mi")},
+			needs("50m", "50Mi"), needs("50m", "50Mi")},
 	} {
 		s := fresh(append([]func(*State){sandbox, image, running("c")}, c.changes...)...)
 		st := Reconcile(s, Node{}, now).Status
@@ -247,7 +275,8 @@ func TestWholeResources(t *testing.T) {
 	}
 }
 
-// TestResizeInPod: a container without limits of its own runs with those of the pod, and is told when they change; one whose policy says so ends for it.
+// TestResizeInPod: a container without limits of its own runs with those of the pod, and is told when they change; one
+// whose policy says so ends for it.
 func TestResizeInPod(t *testing.T) {
 	limits := func(memory string) v1.ResourceList {
 		return v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourceMemory: resource.MustParse(memory)}
@@ -275,10 +304,12 @@ func TestResizeInPod(t *testing.T) {
 		s.pod.Spec.Resources = &v1.ResourceRequirements{Limits: limits(c.wants)}
 		s.runtime.Containers[0].MadeIn = c.madeIn
 		if c.told {
-			s.resize.Actuated = map[string]v1.ResourceRequirements{s.runtime.Containers[0].ID: InPod(c.has, limits(c.wants))}
+			s.resize.Actuated = map[string]v1.ResourceRequirements{s.runtime.Containers[0].ID: InPod(c.has,
+				limits(c.wants))}
 		}
 		if c.restarts {
-			s.pod.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
+			s.pod.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory,
+				RestartPolicy: v1.RestartContainer}}
 		}
 		list, restarts := updates(s)
 		if len(list) != c.updates || restarts != (c.restarts && c.updates > 0) {

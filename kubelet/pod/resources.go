@@ -31,8 +31,9 @@ func PodLimits(p *v1.Pod) v1.ResourceList {
 	return p.Spec.Resources.Limits
 }
 
-// InPod returns the resources of a container as its cgroup has them: its limit of processors or memory, if it names none, is that of the pod as
-// a whole. That changes nothing for the container, which is in the pod's cgroup, but for those who look at its own, as runtimes of languages do.
+// InPod returns the resources of a container as its cgroup has them: its limit of processors or memory, if it names
+// none, is that of the pod as a whole. That changes nothing for the container, which is in the pod's cgroup, but for
+// those who look at its own, as runtimes of languages do.
 func InPod(r v1.ResourceRequirements, limits v1.ResourceList) v1.ResourceRequirements {
 	out := *r.DeepCopy()
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
@@ -79,8 +80,8 @@ type Resize struct {
 	Generation int64 `json:"generation,omitempty"`
 	// Open is set while the cgroup of the pod may still have the earlier limits.
 	Open bool `json:"open,omitempty"`
-	// Actuated has, by container id, the resources that the runtime was last told (InPod), if they are not those that the container was
-	// made with.
+	// Actuated has, by container id, the resources that the runtime was last told (InPod), if they are not those that
+	// the container was made with.
 	Actuated map[string]v1.ResourceRequirements `json:"actuated,omitempty"`
 	// Pending is why the pod does not have what it asks for; nil if it has.
 	Pending *Pending `json:"-"`

@@ -43,15 +43,16 @@ func policyOf(pod *v1.Pod, c *v1.Container) v1.RestartPolicy {
 	return pod.Spec.RestartPolicy
 }
 
-// again reports whether an exited container is to run again, also because the pod was reset, or because the container was stopped for a
-// probe that failed: with which exit code it then ends does not matter.
+// again reports whether an exited container is to run again, also because the pod was reset, or because the container
+// was stopped for a probe that failed: with which exit code it then ends does not matter.
 func again(s *State, c *v1.Container, cur *Container) bool {
-	return restartable(s.pod, c, cur) || stale(s, cur) || probeFailed(s, c, cur) && policyOf(s.pod, c) != v1.RestartPolicyNever
+	return restartable(s.pod, c, cur) || stale(s, cur) ||
+		probeFailed(s, c, cur) && policyOf(s.pod, c) != v1.RestartPolicyNever
 }
 
-// appsEnd reports whether the pod is about to end by itself: each of its regular containers has ended for good, or is being stopped and
-// will not run again. Its sidecars are then neither restarted nor stopped for a probe, as in a pod that is deleted. KEP-4438 wants them
-// restarted in both cases; upstream's kubelet of 1.36.3 does not do that.
+// appsEnd reports whether the pod is about to end by itself: each of its regular containers has ended for good, or is
+// being stopped and will not run again. Its sidecars are then neither restarted nor stopped for a probe, as in a pod
+// that is deleted. KEP-4438 wants them restarted in both cases; upstream's kubelet of 1.36.3 does not do that.
 func appsEnd(s *State) bool {
 	for i := range s.pod.Spec.Containers {
 		c := &s.pod.Spec.Containers[i]
@@ -77,12 +78,13 @@ func probeFailed(s *State, c *v1.Container, cur *Container) bool {
 	return cur != nil && p.ContainerID == cur.ID && p.Live != nil && !*p.Live
 }
 
-// ruledAction returns what the first rule that applies to the exit code asks for: a restart of the container, or of all. It is empty if
-// no rule applies. A rule with an unknown action applies to none.
+// ruledAction returns what the first rule that applies to the exit code asks for: a restart of the container, or of
+// all. It is empty if no rule applies. A rule with an unknown action applies to none.
 func ruledAction(c *v1.Container, code int32) v1.ContainerRestartRuleAction {
 	for i := range c.RestartPolicyRules {
 		r := &c.RestartPolicyRules[i]
-		known := r.Action == v1.ContainerRestartRuleActionRestart || r.Action == v1.ContainerRestartRuleActionRestartAllContainers
+		known := r.Action == v1.ContainerRestartRuleActionRestart ||
+			r.Action == v1.ContainerRestartRuleActionRestartAllContainers
 		if known && applies(r, code) {
 			return r.Action
 		}
@@ -133,8 +135,10 @@ func restart(s *State, c *v1.Container, cur *Container, d *decision) *want {
 		if fail := s.failures[c.Name]; fail != nil && d.now.Before(fail.RetryAt) {
 			d.plan.wake(fail.RetryAt) // from then on the status shows the back-off in place of the failure
 		}
-		d.plan.Events = append(d.plan.Events, Event{Key: cur.ID, Type: v1.EventTypeWarning, Reason: "BackOff", Container: c.Name,
-			Message: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, s.pod.Name, s.pod.Namespace, s.pod.UID)})
+		d.plan.Events = append(d.plan.Events,
+			Event{Key: cur.ID, Type: v1.EventTypeWarning, Reason: "BackOff", Container: c.Name,
+				Message: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, s.pod.Name,
+					s.pod.Namespace, s.pod.UID)})
 		return nil
 	}
 
@@ -142,8 +146,8 @@ func restart(s *State, c *v1.Container, cur *Container, d *decision) *want {
 	return &want{c: c, attempt: max(cur.Attempt+1, lostAttempts(s, c.Name, cur)), backoff: &entry}
 }
 
-// lostAttempts returns the next attempt of a container whose newest instance the runtime has lost, for example in a reboot; 0 if
-// it lost none. cur is the newest instance that the runtime still has, or nil.
+// lostAttempts returns the next attempt of a container whose newest instance the runtime has lost, for example in a
+// reboot; 0 if it lost none. cur is the newest instance that the runtime still has, or nil.
 func lostAttempts(s *State, name string, cur *Container) uint32 {
 	old := findStatus(s, name)
 	if old != nil && old.ContainerID != "" && (cur == nil || uint32(old.RestartCount) > cur.Attempt) {
@@ -152,19 +156,22 @@ func lostAttempts(s *State, name string, cur *Container) uint32 {
 	return 0
 }
 
-// backoffOf returns the back-off of a container. A kubelet that has just started derives it from the status that its predecessor
-// published: only a container that was in back-off waits. A container with a changed definition begins without a back-off.
+// backoffOf returns the back-off of a container. A kubelet that has just started derives it from the status that its
+// predecessor published: only a container that was in back-off waits. A container with a changed definition begins
+// without a back-off.
 func backoffOf(s *State, c *v1.Container, cur *Container, f Node) Backoff {
 	if changed(cur, c) {
 		return Backoff{}
 	}
 	b, ok := s.backoffs[c.Name]
 	old := findStatus(s, c.Name)
-	if ok || cur.Attempt == 0 || old == nil || old.State.Waiting == nil || old.State.Waiting.Reason != "CrashLoopBackOff" {
+	if ok || cur.Attempt == 0 || old == nil || old.State.Waiting == nil ||
+		old.State.Waiting.Reason != "CrashLoopBackOff" {
 		return b
 	}
 
-	wait := retry.Backoff{First: orDefault(f.InitialBackoff, 10*time.Second), Max: orDefault(f.MaxBackoff, 300*time.Second)}
+	wait := retry.Backoff{First: orDefault(f.InitialBackoff, 10*time.Second),
+		Max: orDefault(f.MaxBackoff, 300*time.Second)}
 	return Backoff{Delay: wait.Wait(int(cur.Attempt)), At: cur.StartedAt}
 }
 
@@ -175,8 +182,8 @@ func orDefault(d, other time.Duration) time.Duration {
 	return d
 }
 
-// nextStart returns when a container that ended at finished may start again, and its back-off from then on. The first restart is
-// immediate. After twice the largest back-off (ten minutes) without a restart, the back-off begins again.
+// nextStart returns when a container that ended at finished may start again, and its back-off from then on. The first
+// restart is immediate. After twice the largest back-off (ten minutes) without a restart, the back-off begins again.
 func nextStart(b Backoff, finished time.Time, f Node) (time.Time, Backoff) {
 	first, limit := orDefault(f.InitialBackoff, 10*time.Second), orDefault(f.MaxBackoff, 300*time.Second)
 	if b.Delay == 0 || finished.Sub(b.At) > 2*limit {
@@ -185,9 +192,10 @@ func nextStart(b Backoff, finished time.Time, f Node) (time.Time, Backoff) {
 	return finished.Add(b.Delay), Backoff{Delay: min(2*b.Delay, limit)}
 }
 
-// Hash returns a hash of what a container must be restarted for if it changes: its name and image. It is upstream's, which the annotation
-// io.kubernetes.container.hash holds: a node may change from one kubelet to the other, and its containers run on (pkg/kubelet/container,
-// HashContainer, hashes how k8s.io/utils/dump prints a list of bytes; a test compares them).
+// Hash returns a hash of what a container must be restarted for if it changes: its name and image. It is upstream's,
+// which the annotation io.kubernetes.container.hash holds: a node may change from one kubelet to the other, and its
+// containers run on (pkg/kubelet/container, HashContainer, hashes how k8s.io/utils/dump prints a list of bytes; a test
+// compares them).
 func Hash(c *v1.Container) string {
 	text, _ := json.Marshal(map[string]string{"name": c.Name, "image": c.Image}) // of texts: no error
 	h := fnv.New32a()

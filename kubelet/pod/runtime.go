@@ -55,21 +55,22 @@ type Container struct {
 	Message                          string `json:"-"` // what the container said at its end; not for a log of facts
 	LogPath                          string
 	User                             *v1.ContainerUser
-	// MadeWith are the resources that it was made with, from its annotations; nil if they do not have them. Given are the
-	// resources that it has now, as the runtime reports them.
+	// MadeWith are the resources that it was made with, from its annotations; nil if they do not have them. Given are
+	// the resources that it has now, as the runtime reports them.
 	MadeWith *v1.ResourceRequirements
 	// MadeIn are the limits that the pod as a whole had when the container was made.
 	MadeIn v1.ResourceList
 	Given  Given
-	// Reset is when the trigger ended that was known when the container was planned, from its annotations; the zero time if there was
-	// none. nil: its annotations do not say so.
+	// Reset is when the trigger ended that was known when the container was planned, from its annotations; the zero
+	// time if there was none. nil: its annotations do not say so.
 	Reset *time.Time
-	// Restored is what its annotations keep of its spec for its end, if it has a preStop hook: name, hook and ports. Nil without one.
-	// A hook's command is not for a log of facts.
+	// Restored is what its annotations keep of its spec for its end, if it has a preStop hook: name, hook and ports.
+	// Nil without one. A hook's command is not for a log of facts.
 	Restored *v1.Container `json:"-"`
 }
 
-// Given are the limits of a container as the runtime reports them, in the units of cgroups and bytes. Zero means no limit.
+// Given are the limits of a container as the runtime reports them, in the units of cgroups and bytes. Zero means no
+// limit.
 type Given struct {
 	Shares, Quota, Period, Memory int64
 	// At is when the runtime was asked. An older answer never replaces a newer one.
@@ -130,7 +131,8 @@ func (r *Runtime) sandbox() *Sandbox {
 	var newest *Sandbox
 	for i := range r.Sandboxes {
 		s := &r.Sandboxes[i]
-		if newest == nil || s.Attempt > newest.Attempt || s.Attempt == newest.Attempt && s.CreatedAt.After(newest.CreatedAt) {
+		if newest == nil || s.Attempt > newest.Attempt ||
+			s.Attempt == newest.Attempt && s.CreatedAt.After(newest.CreatedAt) {
 			newest = s
 		}
 	}
@@ -158,8 +160,9 @@ func (r *Runtime) Latest(name string) (c Container, ok bool) {
 	return Container{}, false
 }
 
-// Merge returns r updated by a newer, perhaps incomplete answer of the runtime. New objects are added, known ones are replaced, but
-// a container never goes back to an earlier state. Objects that are not in update stay. Neither r nor update is changed.
+// Merge returns r updated by a newer, perhaps incomplete answer of the runtime. New objects are added, known ones are
+// replaced, but a container never goes back to an earlier state. Objects that are not in update stay. Neither r nor
+// update is changed.
 func (r *Runtime) Merge(update *Runtime) *Runtime {
 	if r == nil {
 		return update
@@ -199,12 +202,12 @@ func (r *Runtime) Merge(update *Runtime) *Runtime {
 	return &out
 }
 
-// forgetAfter is the age from which an object that a full check did not list counts as gone. A younger one may still be under
-// construction: the runtime lists it at the end, with the time of the beginning.
+// forgetAfter is the age from which an object that a full check did not list counts as gone. A younger one may still
+// be under construction: the runtime lists it at the end, with the time of the beginning.
 const forgetAfter = 5 * time.Minute
 
-// Checked returns r after a full check that began at that time and found update. Objects that were made forgetAfter before it, and are
-// not in update, are gone.
+// Checked returns r after a full check that began at that time and found update. Objects that were made forgetAfter
+// before it, and are not in update, are gone.
 func (r *Runtime) Checked(update *Runtime, began time.Time) *Runtime {
 	if r == nil {
 		return update
@@ -215,8 +218,10 @@ func (r *Runtime) Checked(update *Runtime, began time.Time) *Runtime {
 			slices.ContainsFunc(update.Containers, func(c Container) bool { return c.ID == id })
 		return !in && made.Before(began.Add(-forgetAfter))
 	}
-	out.Sandboxes = slices.DeleteFunc(slices.Clone(out.Sandboxes), func(s Sandbox) bool { return lost(s.ID, s.CreatedAt) })
-	out.Containers = slices.DeleteFunc(slices.Clone(out.Containers), func(c Container) bool { return lost(c.ID, c.CreatedAt) })
+	out.Sandboxes = slices.DeleteFunc(slices.Clone(out.Sandboxes),
+		func(s Sandbox) bool { return lost(s.ID, s.CreatedAt) })
+	out.Containers = slices.DeleteFunc(slices.Clone(out.Containers),
+		func(c Container) bool { return lost(c.ID, c.CreatedAt) })
 	return out
 }
 

@@ -129,11 +129,13 @@ func (p *player) giveRuntime(text string) error {
 
 	r := &Runtime{}
 	for _, b := range in.Sandboxes {
-		r.Sandboxes = append(r.Sandboxes, Sandbox{ID: b.ID, Attempt: b.Attempt, Ready: !b.Down, IPs: b.IPs, CreatedAt: p.now})
+		r.Sandboxes = append(r.Sandboxes,
+			Sandbox{ID: b.ID, Attempt: b.Attempt, Ready: !b.Down, IPs: b.IPs, CreatedAt: p.now})
 	}
 
 	for _, c := range in.Containers {
-		one := Container{ID: c.ID, SandboxID: c.Sandbox, Name: c.Name, Attempt: c.Attempt, ExitCode: c.Code, CreatedAt: p.now, MadeWith: c.MadeWith}
+		one := Container{ID: c.ID, SandboxID: c.Sandbox, Name: c.Name, Attempt: c.Attempt, ExitCode: c.Code,
+			CreatedAt: p.now, MadeWith: c.MadeWith}
 		if c.Made != "" {
 			age, err := time.ParseDuration(c.Made)
 			if err != nil {
@@ -265,7 +267,8 @@ func (p *player) status() string {
 	st := &p.plan.Status
 	var b strings.Builder
 	fmt.Fprintln(&b, strings.TrimSpace(fmt.Sprintf("%s %s", st.Phase, st.Reason)))
-	for _, list := range [][]v1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses} {
+	for _, list := range [][]v1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses,
+		st.EphemeralContainerStatuses} {
 		for i := range list {
 			c := &list[i]
 			ready := ""

@@ -14,7 +14,8 @@ func IsStatic(p *v1.Pod) bool {
 // systemCritical is the least priority of pods that are critical for the cluster (scheduling.SystemCriticalPriority).
 const systemCritical = 2_000_000_000
 
-// IsCritical reports whether a pod must not end to make room for others: static pods, and those of the system's priority.
+// IsCritical reports whether a pod must not end to make room for others: static pods, and those of the system's
+// priority.
 func IsCritical(p *v1.Pod) bool {
 	return IsStatic(p) || p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical
 }

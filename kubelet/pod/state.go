@@ -15,8 +15,8 @@ type Probe struct {
 	Message string
 }
 
-// PostStart is the progress of the postStart hook of one container instance. Until the hook is done, the container does not
-// count as started. If the hook failed, the container is stopped.
+// PostStart is the progress of the postStart hook of one container instance. Until the hook is done, the container
+// does not count as started. If the hook failed, the container is stopped.
 type PostStart struct {
 	ContainerID  string
 	Done, Failed bool
@@ -29,7 +29,8 @@ type Failure struct {
 	Count           int
 }
 
-// Image is the outcome of the last attempt to make an image present. Ref is the runtime's name for it; empty if it is missing.
+// Image is the outcome of the last attempt to make an image present. Ref is the runtime's name for it; empty if it is
+// missing.
 type Image struct {
 	Ref     string
 	User    ImageUser
@@ -54,11 +55,11 @@ type Stop struct {
 	Conditions []v1.PodCondition
 }
 
-// State is all that the node knows about one pod. Only Take changes it; Reconcile and the methods below read it. The objects
-// that it hands out must not be changed. It is not safe for concurrent use: one goroutine owns it.
+// State is all that the node knows about one pod. Only Take changes it; Reconcile and the methods below read it. The
+// objects that it hands out must not be changed. It is not safe for concurrent use: one goroutine owns it.
 type State struct {
-	// source is the pod as its source has it; pod is the same with the resources that the node agreed to. Both are nil for
-	// a pod that only the runtime knows (an orphan).
+	// source is the pod as its source has it; pod is the same with the resources that the node agreed to. Both are nil
+	// for a pod that only the runtime knows (an orphan).
 	source, pod *v1.Pod
 	// static pods come from files; their status goes to a mirror.
 	static bool
@@ -95,8 +96,8 @@ type State struct {
 	// cleanup is how far what is left of a pod that has ended is removed.
 	cleanup cleanup
 
-	// resize is the progress of a change of the resources. noted is set once the note of an earlier kubelet was read for this
-	// version of the pod, settled once the node has answered the request of this version.
+	// resize is the progress of a change of the resources. noted is set once the note of an earlier kubelet was read
+	// for this version of the pod, settled once the node has answered the request of this version.
 	resize         Resize
 	noted, settled bool
 
@@ -104,13 +105,14 @@ type State struct {
 	events []Event
 }
 
-// cleanup says what is gone of a pod that has ended. done is set when volumes, folders and the cgroup are gone; reclaimed when the node
-// needs the space of the containers too.
+// cleanup says what is gone of a pod that has ended. done is set when volumes, folders and the cgroup are gone;
+// reclaimed when the node needs the space of the containers too.
 type cleanup struct{ done, reclaimed bool }
 
 // NewState returns the state of a pod of which nothing is known yet.
 func NewState() *State {
-	return &State{removed: map[string]bool{}, stopped: map[string]bool{}, images: map[string]Image{}, failures: map[string]*Failure{}, backoffs: map[string]Backoff{},
+	return &State{removed: map[string]bool{}, stopped: map[string]bool{}, images: map[string]Image{},
+		failures: map[string]*Failure{}, backoffs: map[string]Backoff{},
 		probes: map[string]Probe{}, postStart: map[string]PostStart{}, inFlight: map[string]time.Time{}}
 }
 
@@ -152,7 +154,8 @@ func (s *State) Undecided() bool { return s.pod == nil && !s.sourcesReady }
 
 // NeedsAdmission reports whether the node has to admit or refuse the pod.
 func (s *State) NeedsAdmission() bool {
-	return !s.admitted && s.stop == nil && s.pod != nil && s.runtime != nil && !s.gone && s.pod.DeletionTimestamp == nil &&
+	return !s.admitted && s.stop == nil && s.pod != nil && s.runtime != nil && !s.gone &&
+		s.pod.DeletionTimestamp == nil &&
 		!terminal(s.pod.Status.Phase)
 }
 
@@ -198,8 +201,8 @@ func waitingHooks(s *State) (names []string) {
 	return names
 }
 
-// shown returns the instances of a container that its status describes: the newest one that has started and whose postStart
-// hook is done, and the one before it. In a pod that ends, hooks do not count.
+// shown returns the instances of a container that its status describes: the newest one that has started and whose
+// postStart hook is done, and the one before it. In a pod that ends, hooks do not count.
 func shown(s *State, name string) (newest, previous *Container) {
 	if s.runtime == nil {
 		return nil, nil

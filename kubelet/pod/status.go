@@ -18,10 +18,13 @@ func status(s *State, f Node, now time.Time, phase v1.PodPhase) v1.PodStatus {
 
 	last := lastStatus(s)
 	st := v1.PodStatus{
-		Phase: phase, QOSClass: s.pod.Status.QOSClass, StartTime: last.StartTime, NominatedNodeName: s.pod.Status.NominatedNodeName,
-		ResourceClaimStatuses: s.pod.Status.ResourceClaimStatuses, ExtendedResourceClaimStatus: s.pod.Status.ExtendedResourceClaimStatus,
-		NodeAllocatableResourceClaimStatuses: s.pod.Status.NodeAllocatableResourceClaimStatuses, ObservedGeneration: s.pod.Generation,
-		PodIPs: last.PodIPs, PodIP: last.PodIP,
+		Phase: phase, QOSClass: s.pod.Status.QOSClass, StartTime: last.StartTime,
+		NominatedNodeName:                    s.pod.Status.NominatedNodeName,
+		ResourceClaimStatuses:                s.pod.Status.ResourceClaimStatuses,
+		ExtendedResourceClaimStatus:          s.pod.Status.ExtendedResourceClaimStatus,
+		NodeAllocatableResourceClaimStatuses: s.pod.Status.NodeAllocatableResourceClaimStatuses,
+		ObservedGeneration:                   s.pod.Generation,
+		PodIPs:                               last.PodIPs, PodIP: last.PodIP,
 	}
 
 	if terminal(phase) {
@@ -42,7 +45,8 @@ func status(s *State, f Node, now time.Time, phase v1.PodPhase) v1.PodStatus {
 	podIPs(&st, s, f)
 	d := &decision{node: f, now: now, plan: &Plan{}}
 	for i := range s.pod.Spec.InitContainers {
-		st.InitContainerStatuses = append(st.InitContainerStatuses, containerStatus(s, d, &s.pod.Spec.InitContainers[i], phase))
+		st.InitContainerStatuses = append(st.InitContainerStatuses,
+			containerStatus(s, d, &s.pod.Spec.InitContainers[i], phase))
 	}
 
 	for i := range s.pod.Spec.Containers {
@@ -81,8 +85,8 @@ func shortenMessages(st *v1.PodStatus) {
 	}
 }
 
-// podIPs fills in the pod's addresses. As with upstream, addresses that the runtime reports come before the node's: on Windows a pod
-// with hostNetwork has an address of its own unless its containers are HostProcess containers.
+// podIPs fills in the pod's addresses. As with upstream, addresses that the runtime reports come before the node's: on
+// Windows a pod with hostNetwork has an address of its own unless its containers are HostProcess containers.
 func podIPs(st *v1.PodStatus, s *State, f Node) {
 	box := s.runtime.sandbox()
 	if box == nil {
@@ -101,8 +105,8 @@ func podIPs(st *v1.PodStatus, s *State, f Node) {
 	}
 }
 
-// containerStatus returns the status of one container, taken from its newest instance in the runtime. If the runtime has none,
-// or only an older one than was reported, the instance was lost, and lostStatus says what can be said.
+// containerStatus returns the status of one container, taken from its newest instance in the runtime. If the runtime
+// has none, or only an older one than was reported, the instance was lost, and lostStatus says what can be said.
 func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) v1.ContainerStatus {
 	f := d.node
 	cur, prev := shown(s, c.Name)
@@ -150,16 +154,20 @@ func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) 
 	return st
 }
 
-// waitAfterExit turns the status of an exited container into a waiting one if the container has to wait for its restart.
+// waitAfterExit turns the status of an exited container into a waiting one if the container has to wait for its
+// restart.
 func waitAfterExit(s *State, d *decision, st *v1.ContainerStatus, c *v1.Container) {
 	cur, _ := shown(s, c.Name)
 	if t := trigger(s); t != nil && t.ID != cur.ID && stale(s, cur) {
-		st.LastTerminationState.Terminated, st.State, st.Ready = st.State.Terminated, v1.ContainerState{Waiting: resetWaiting()}, false
+		st.LastTerminationState.Terminated, st.State, st.Ready = st.State.Terminated,
+			v1.ContainerState{Waiting: resetWaiting()}, false
 		return
 	}
-	if s.busy(startKey(c.Name)) || isEphemeral(s.pod, c.Name) || !again(s, c, cur) || endsBeforeApps(s, c) && cur.ExitCode == 0 {
+	if s.busy(startKey(c.Name)) || isEphemeral(s.pod, c.Name) || !again(s, c, cur) ||
+		endsBeforeApps(s, c) && cur.ExitCode == 0 {
 		return
 	}
+
 	wait := &v1.ContainerStateWaiting{}
 	at, entry := nextStart(backoffOf(s, c, cur, d.node), cur.FinishedAt, d.node)
 	backingOff := d.now.Before(at)
@@ -169,7 +177,8 @@ func waitAfterExit(s *State, d *decision, st *v1.ContainerStatus, c *v1.Containe
 		wait.Reason, wait.Message = img.Reason, img.Message
 	} else if delay := at.Sub(cur.FinishedAt); delay > 0 && entry.Delay > 0 {
 		wait.Reason = "CrashLoopBackOff"
-		wait.Message = fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, c.Name, s.pod.Name, s.pod.Namespace, s.pod.UID)
+		wait.Message = fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, c.Name,
+			s.pod.Name, s.pod.Namespace, s.pod.UID)
 	} else {
 		return
 	}
@@ -196,7 +205,8 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 				st.State.Terminated = lost
 				return
 			}
-			lost.Message = "The container could not be located when the pod was deleted.  The container used to be Running"
+			lost.Message =
+				"The container could not be located when the pod was deleted.  The container used to be Running"
 			st.LastTerminationState.Terminated = lost
 		case s.runtime == nil:
 			st.State, st.Ready, st.Started = old.State, old.Ready, old.Started
@@ -205,7 +215,8 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 	}
 
 	if initDone(s, c) {
-		*st = v1.ContainerStatus{Name: c.Name, Image: c.Image, ContainerID: st.ContainerID, ImageID: st.ImageID, Ready: true,
+		*st = v1.ContainerStatus{Name: c.Name, Image: c.Image, ContainerID: st.ContainerID, ImageID: st.ImageID,
+			Ready:   true,
 			Started: st.Started, RestartCount: st.RestartCount, LastTerminationState: st.LastTerminationState}
 		st.State.Terminated = &v1.ContainerStateTerminated{Reason: "Completed", ContainerID: st.ContainerID,
 			Message: "Unable to get init container status from container runtime and pod has been initialized, treat it as exit normally"}
@@ -231,7 +242,8 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 	st.State.Waiting = wait
 }
 
-// imageFailure returns why an image that a container needs, its own or that of a volume, is missing; nil if none failed.
+// imageFailure returns why an image that a container needs, its own or that of a volume, is missing; nil if none
+// failed.
 func imageFailure(s *State, c *v1.Container) *Failure {
 	if f := s.images[c.Name].Failure; f != nil {
 		return f
@@ -247,8 +259,8 @@ func imageFailure(s *State, c *v1.Container) *Failure {
 // endsBeforeApps reports whether c is a regular init container, which is ready only when it has ended with exit code 0.
 func endsBeforeApps(s *State, c *v1.Container) bool { return isInit(s.pod, c.Name) && !isSidecar(c) }
 
-// initDone reports whether c is a regular init container of a pod whose regular containers have run. Then it has ended with exit
-// code 0, even if the runtime no longer has it.
+// initDone reports whether c is a regular init container of a pod whose regular containers have run. Then it has ended
+// with exit code 0, even if the runtime no longer has it.
 func initDone(s *State, c *v1.Container) bool {
 	return endsBeforeApps(s, c) && s.runtime != nil && appsSeen(s)
 }
@@ -259,15 +271,16 @@ func (n Node) recursive(s *State) bool {
 	return box != nil && slices.Contains(n.RecursiveReadOnly, box.Handler)
 }
 
-// mountStatuses returns the status of each volume mount. A read-only mount says whether mounts below it are read-only too. possible
-// reports whether the runtime can do that, which decides what IfPossible means.
+// mountStatuses returns the status of each volume mount. A read-only mount says whether mounts below it are read-only
+// too. possible reports whether the runtime can do that, which decides what IfPossible means.
 func mountStatuses(c *v1.Container, possible bool) (out []v1.VolumeMountStatus) {
 	for i := range c.VolumeMounts {
 		m := &c.VolumeMounts[i]
 		st := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			mode := v1.RecursiveReadOnlyDisabled
-			if asked := m.RecursiveReadOnly; asked != nil && (*asked == v1.RecursiveReadOnlyEnabled || possible && *asked == v1.RecursiveReadOnlyIfPossible) {
+			if asked := m.RecursiveReadOnly; asked != nil &&
+				(*asked == v1.RecursiveReadOnlyEnabled || possible && *asked == v1.RecursiveReadOnlyIfPossible) {
 				mode = v1.RecursiveReadOnlyEnabled
 			}
 			st.RecursiveReadOnly = &mode
@@ -279,5 +292,6 @@ func mountStatuses(c *v1.Container, possible bool) (out []v1.VolumeMountStatus) 
 
 func terminated(c *Container, f Node) *v1.ContainerStateTerminated {
 	return &v1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
-		StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt), ContainerID: f.RuntimeName + "://" + c.ID}
+		StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt),
+		ContainerID: f.RuntimeName + "://" + c.ID}
 }

@@ -26,29 +26,41 @@ func TestConditions(t *testing.T) {
 		initialized, ready, containersReady string
 	}{
 
-		{"new", fresh(), "True", "False ContainersNotReady containers with unready status: [c]", "False ContainersNotReady containers with unready status: [c]"},
+		{"new", fresh(), "True", "False ContainersNotReady containers with unready status: [c]",
+			"False ContainersNotReady containers with unready status: [c]"},
 		{"runs", fresh(sandbox, running("c")), "True", "True", "True"},
 		{"init containers in the order of the spec", fresh(sandbox, image, func(s *State) {
 			s.pod.Spec.InitContainers = []v1.Container{{Name: "z", Image: "i"}, {Name: "a", Image: "i"}}
-		}), "False ContainersNotInitialized containers with incomplete status: [z a]", "False ContainersNotReady containers with unready status: [c]", "False ContainersNotReady containers with unready status: [c]"},
+		}), "False ContainersNotInitialized containers with incomplete status: [z a]",
+			"False ContainersNotReady containers with unready status: [c]",
+			"False ContainersNotReady containers with unready status: [c]"},
 		{"one init container done", fresh(sandbox, image, func(s *State) {
 			s.pod.Spec.InitContainers = []v1.Container{{Name: "z", Image: "i"}, {Name: "a", Image: "i"}}
-		}, exited("z", 0, 0)), "False ContainersNotInitialized containers with incomplete status: [a]", "False ContainersNotReady containers with unready status: [c]", "False ContainersNotReady containers with unready status: [c]"},
+		}, exited("z", 0, 0)), "False ContainersNotInitialized containers with incomplete status: [a]",
+			"False ContainersNotReady containers with unready status: [c]",
+			"False ContainersNotReady containers with unready status: [c]"},
 		{"init container that runs", fresh(sandbox, image, func(s *State) {
 			s.pod.Spec.InitContainers = []v1.Container{{Name: "z", Image: "i"}, {Name: "a", Image: "i"}}
-		}, running("z")), "False ContainersNotInitialized containers with incomplete status: [z a]", "False ContainersNotReady containers with unready status: [c]", "False ContainersNotReady containers with unready status: [c]"},
+		}, running("z")), "False ContainersNotInitialized containers with incomplete status: [z a]",
+			"False ContainersNotReady containers with unready status: [c]",
+			"False ContainersNotReady containers with unready status: [c]"},
 		{"sidecar in back-off", fresh(sandbox, image, sidecarC, running("c"), exited("side", 1, 1), func(s *State) {
 			s.backoffs["side"] = Backoff{Delay: time.Minute, At: now}
-		}), "True", "False ContainersNotReady containers with unready status: [side]", "False ContainersNotReady containers with unready status: [side]"},
+		}), "True", "False ContainersNotReady containers with unready status: [side]",
+			"False ContainersNotReady containers with unready status: [side]"},
 		{"readiness gate missing", fresh(sandbox, running("c"), func(s *State) {
 			s.pod.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "x/y"}}
-		}), "True", `False ReadinessGatesNotReady corresponding condition of pod readiness gate "x/y" does not exist.`, "True"},
-		{"done", fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 0)), "True PodCompleted", "False PodCompleted", "False PodCompleted"},
-		{"failed", fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 1)), "True", "False PodFailed", "False PodFailed"},
+		}), "True", `False ReadinessGatesNotReady corresponding condition of pod readiness gate "x/y" does not exist.`,
+			"True"},
+		{"done", fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 0)), "True PodCompleted",
+			"False PodCompleted", "False PodCompleted"},
+		{"failed", fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 1)), "True", "False PodFailed",
+			"False PodFailed"},
 	} {
 
 		p := Reconcile(c.state, facts, now)
-		for typ, want := range map[v1.PodConditionType]string{v1.PodInitialized: c.initialized, v1.PodReady: c.ready, v1.ContainersReady: c.containersReady} {
+		for typ, want := range map[v1.PodConditionType]string{v1.PodInitialized: c.initialized, v1.PodReady: c.ready,
+			v1.ContainersReady: c.containersReady} {
 			if got := conditionText(&p.Status, typ); got != want {
 				t.Errorf("%s: %s is %q, want %q", c.name, typ, got, want)
 			}
@@ -95,15 +107,19 @@ func TestContainerStates(t *testing.T) {
 		{"new", "waiting ContainerCreating", fresh(), -1},
 		{"new, with init containers", "waiting PodInitializing", fresh(initContainer), -1},
 		{"image cannot be pulled", "waiting ErrImagePull", fresh(sandbox, noImage), -1},
-		{"cannot be made", "waiting CreateContainerConfigError", fresh(sandbox, image, failure("CreateContainerConfigError", time.Second)), -1},
+		{"cannot be made", "waiting CreateContainerConfigError",
+			fresh(sandbox, image, failure("CreateContainerConfigError", time.Second)), -1},
 		{"ended, restarts at once", "terminated ", fresh(sandbox, image, exited("c", 0, 3)), -1},
 		{"in back-off", "waiting CrashLoopBackOff", fresh(sandbox, image, exited("c", 1, 3), backoff), 3},
-		{"starts again: not in the next back-off yet", "terminated ", fresh(sandbox, image, exited("c", 0, 3), func(s *State) {
-			s.backoffs["c"] = Backoff{Delay: 10 * time.Second, At: now}
-			s.inFlight["start/c"] = now
-		}), -1},
-		{"did not start", "waiting RunContainerError", fresh(sandbox, image, exited("c", 1, 128), backoff, failure("RunContainerError", time.Second)), 128},
-		{"did not start, some time ago", "waiting CrashLoopBackOff", fresh(sandbox, image, exited("c", 1, 128), backoff, failure("RunContainerError", -1)), 128},
+		{"starts again: not in the next back-off yet", "terminated ",
+			fresh(sandbox, image, exited("c", 0, 3), func(s *State) {
+				s.backoffs["c"] = Backoff{Delay: 10 * time.Second, At: now}
+				s.inFlight["start/c"] = now
+			}), -1},
+		{"did not start", "waiting RunContainerError",
+			fresh(sandbox, image, exited("c", 1, 128), backoff, failure("RunContainerError", time.Second)), 128},
+		{"did not start, some time ago", "waiting CrashLoopBackOff",
+			fresh(sandbox, image, exited("c", 1, 128), backoff, failure("RunContainerError", -1)), 128},
 		{"ended, and its image is gone", "waiting ErrImagePull", fresh(sandbox, noImage, exited("c", 0, 3)), 3},
 		{"postStart runs", "waiting ContainerCreating", fresh(sandbox, running("c"), func(s *State) {
 			s.postStart = map[string]PostStart{"c": {ContainerID: "c1"}}
@@ -136,12 +152,15 @@ func TestContainerStates(t *testing.T) {
 }
 
 func TestBackoffMessage(t *testing.T) {
-	s := fresh(sandbox, image, exited("c", 1, 3), func(s *State) { s.backoffs["c"] = Backoff{Delay: 20 * time.Second, At: now} })
+	s := fresh(sandbox, image, exited("c", 1, 3),
+		func(s *State) { s.backoffs["c"] = Backoff{Delay: 20 * time.Second, At: now} })
 	p := Reconcile(s, facts, now)
-	if got, want := p.Status.ContainerStatuses[0].State.Waiting.Message, "back-off 20s restarting failed container=c pod=p_ns(u)"; got != want {
+	if got, want := p.Status.ContainerStatuses[0].State.Waiting.Message,
+		"back-off 20s restarting failed container=c pod=p_ns(u)"; got != want {
 		t.Errorf("message %q, want %q", got, want)
 	}
-	if len(p.Events) != 1 || p.Events[0].Message != "Back-off restarting failed container c in pod p_ns(u)" || p.Events[0].Reason != "BackOff" {
+	if len(p.Events) != 1 || p.Events[0].Message != "Back-off restarting failed container c in pod p_ns(u)" ||
+		p.Events[0].Reason != "BackOff" {
 		t.Errorf("events %+v", p.Events)
 	}
 	if want := now.Add(19 * time.Second); !p.NextWake.Equal(want) {
@@ -160,7 +179,8 @@ func TestDeadlineReported(t *testing.T) {
 		t.Errorf("events %+v", p.Events)
 	}
 	// The API has it now, and the kubelet has restarted: no event is sent twice.
-	again := fresh(sandbox, activeFor(5), startedAgo(6*time.Second), exited("c", 0, 137), func(s *State) { s.pod.Status = p.Status })
+	again := fresh(sandbox, activeFor(5), startedAgo(6*time.Second), exited("c", 0, 137),
+		func(s *State) { s.pod.Status = p.Status })
 	if p = Reconcile(again, facts, now); len(p.Events) != 0 || p.Status.Reason != "DeadlineExceeded" {
 		t.Errorf("afterwards: events %+v, reason %s", p.Events, p.Status.Reason)
 	}
@@ -185,17 +205,20 @@ func TestLostContainers(t *testing.T) {
 	before := Reconcile(fresh(sandbox, image, initContainer, exited("init", 0, 0), running("c")), facts, now).Status
 	lost := fresh(sandbox, initContainer, running("c"), func(s *State) { s.pod.Status = before })
 	st := Reconcile(lost, facts, now).Status
-	if in := st.InitContainerStatuses[0]; in.State.Terminated == nil || in.State.Terminated.ExitCode != 0 || !in.Ready || in.ContainerID == "" {
+	if in := st.InitContainerStatuses[0]; in.State.Terminated == nil || in.State.Terminated.ExitCode != 0 ||
+		!in.Ready || in.ContainerID == "" {
 		t.Errorf("init container: %+v", in)
 	}
 	unknown := fresh(sandbox, initContainer, running("c"))
 	st = Reconcile(unknown, facts, now).Status
-	if in := st.InitContainerStatuses[0]; in.State.Terminated == nil || in.State.Terminated.Reason != "Completed" || !in.Ready {
+	if in := st.InitContainerStatuses[0]; in.State.Terminated == nil || in.State.Terminated.Reason != "Completed" ||
+		!in.Ready {
 		t.Errorf("init container that nobody knows: %+v", in)
 	}
 	gone := fresh(func(s *State) { s.pod.Status, s.cleanup.done = before, true }, deleted(1))
 	p := Reconcile(gone, facts, now)
-	if c := p.Status.ContainerStatuses[0]; c.State.Terminated == nil || c.State.Terminated.ExitCode != 137 || c.State.Terminated.Reason != "ContainerStatusUnknown" || p.Status.Phase != v1.PodFailed {
+	if c := p.Status.ContainerStatuses[0]; c.State.Terminated == nil || c.State.Terminated.ExitCode != 137 ||
+		c.State.Terminated.Reason != "ContainerStatusUnknown" || p.Status.Phase != v1.PodFailed {
 		t.Errorf("at the end: %s %+v", p.Status.Phase, c.State)
 	}
 	if p.Status.PodIP != "10.0.0.5" {
@@ -205,7 +228,8 @@ func TestLostContainers(t *testing.T) {
 
 func TestOthersConditionsStay(t *testing.T) {
 	s := fresh(sandbox, running("c"), deleted(3), func(s *State) {
-		s.pod.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
+		s.pod.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue,
+			Reason: "EvictionByEvictionAPI"}}
 	})
 	p := Reconcile(s, facts, now)
 	if got := conditionText(&p.Status, v1.DisruptionTarget); got != "True EvictionByEvictionAPI" {
@@ -215,10 +239,12 @@ func TestOthersConditionsStay(t *testing.T) {
 
 func TestMountStatuses(t *testing.T) {
 	s := fresh(sandbox, running("c"), func(s *State) {
-		s.pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "a", MountPath: "/a"}, {Name: "b", MountPath: "/b", ReadOnly: true}}
+		s.pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "a", MountPath: "/a"},
+			{Name: "b", MountPath: "/b", ReadOnly: true}}
 	})
 	got := Reconcile(s, facts, now).Status.ContainerStatuses[0].VolumeMounts
-	if len(got) != 2 || got[0].RecursiveReadOnly != nil || got[1].RecursiveReadOnly == nil || *got[1].RecursiveReadOnly != v1.RecursiveReadOnlyDisabled {
+	if len(got) != 2 || got[0].RecursiveReadOnly != nil || got[1].RecursiveReadOnly == nil ||
+		*got[1].RecursiveReadOnly != v1.RecursiveReadOnlyDisabled {
 		t.Errorf("mounts %+v", got)
 	}
 
@@ -227,7 +253,8 @@ func TestMountStatuses(t *testing.T) {
 	for _, c := range []struct {
 		handlers []string
 		want     v1.RecursiveReadOnlyMode
-	}{{nil, v1.RecursiveReadOnlyDisabled}, {[]string{"kata"}, v1.RecursiveReadOnlyDisabled}, {[]string{"kata", ""}, v1.RecursiveReadOnlyEnabled}} {
+	}{{nil, v1.RecursiveReadOnlyDisabled}, {[]string{"kata"}, v1.RecursiveReadOnlyDisabled}, {[]string{"kata", ""},
+		v1.RecursiveReadOnlyEnabled}} {
 		f := facts
 		f.RecursiveReadOnly = c.handlers
 		if got := Reconcile(s, f, now).Status.ContainerStatuses[0].VolumeMounts[1].RecursiveReadOnly; *got != c.want {

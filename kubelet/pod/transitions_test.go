@@ -71,10 +71,12 @@ type part struct {
 
 // The objects that the table is played with: container c in sandbox b.
 var (
-	tableTime  = now.Add(-time.Minute)
-	tablePod   = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", Generation: 1}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}}}
+	tableTime = now.Add(-time.Minute)
+	tablePod  = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", Generation: 1},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}}}
 	tableBox   = Sandbox{ID: "b", Ready: true, IPs: []string{"10.0.0.1"}, CreatedAt: tableTime}
-	tableStart = Container{ID: "c1", SandboxID: "b", Name: "c", State: Running, CreatedAt: tableTime, StartedAt: tableTime}
+	tableStart = Container{ID: "c1", SandboxID: "b", Name: "c", State: Running, CreatedAt: tableTime,
+		StartedAt: tableTime}
 )
 
 func changedPod(change func(p *v1.Pod)) *v1.Pod {
@@ -103,9 +105,12 @@ func parts() map[string]part {
 	known := []Fact{Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}, Began: tableTime}, SourcesReady{}, Recalled{}}
 	base := after(known, Admitted{})
 	return map[string]part{
-		"source": sourcePart(base), "admission": admissionPart(known), "runtime": runtimePart(), "action": actionPart(base),
-		"volumes": volumesPart(base), "image": imagePart(base), "sandbox": sandboxPart(base), "container": containerPart(base),
-		"hook": hookPart(base), "probe": probePart(base), "resize": resizePart(base), "end": endPart(base), "report": reportPart(base),
+		"source": sourcePart(base), "admission": admissionPart(known), "runtime": runtimePart(),
+		"action":  actionPart(base),
+		"volumes": volumesPart(base), "image": imagePart(base), "sandbox": sandboxPart(base),
+		"container": containerPart(base),
+		"hook":      hookPart(base), "probe": probePart(base), "resize": resizePart(base), "end": endPart(base),
+		"report": reportPart(base),
 	}
 }
 
@@ -146,8 +151,9 @@ func admissionPart(known []Fact) part {
 			}
 			return "open"
 		},
-		states: map[string][]Fact{"open": known, "admitted": after(known, Admitted{}), "refused": after(known, Refused{Reason: "OutOfcpu"})},
-		facts:  []Fact{Admitted{}, Refused{Reason: "NodePorts"}},
+		states: map[string][]Fact{"open": known, "admitted": after(known, Admitted{}),
+			"refused": after(known, Refused{Reason: "OutOfcpu"})},
+		facts: []Fact{Admitted{}, Refused{Reason: "NodePorts"}},
 	}
 }
 
@@ -160,7 +166,8 @@ func runtimePart() part {
 			return "read"
 		},
 		states: map[string][]Fact{"unread": {Desired{Pod: tablePod}}, "read": {Checked{Runtime: &Runtime{}}}},
-		facts:  []Fact{Checked{Runtime: &Runtime{Sandboxes: []Sandbox{tableBox}}, Began: now}, has([]Sandbox{tableBox}), Removed{ID: "b"}},
+		facts: []Fact{Checked{Runtime: &Runtime{Sandboxes: []Sandbox{tableBox}}, Began: now}, has([]Sandbox{tableBox}),
+			Removed{ID: "b"}},
 	}
 }
 
@@ -192,7 +199,8 @@ func volumesPart(base []Fact) part {
 			}
 			return "missing"
 		},
-		states: map[string][]Fact{"missing": base, "preparing": after(base, begin), "ready": after(base, begin, VolumesPrepared{}),
+		states: map[string][]Fact{"missing": base, "preparing": after(base, begin),
+			"ready":  after(base, begin, VolumesPrepared{}),
 			"failed": after(base, begin, VolumesFailed{Message: "old"})},
 		facts: []Fact{VolumesPrepared{}, VolumesFailed{Message: "x"}, panics(PrepareVolumes, VolumesKey, "")},
 	}
@@ -200,7 +208,8 @@ func volumesPart(base []Fact) part {
 
 func imagePart(base []Fact) part {
 	begin, asked := begins(EnsureImage, "image/c", ""), ImageAsked{Container: "c", Image: "i"}
-	present, failed := ImagePresent{ImageAsked: asked, Ref: "r"}, ImageFailed{ImageAsked: asked, Reason: "ErrImagePull", RetryAt: now}
+	present, failed := ImagePresent{ImageAsked: asked, Ref: "r"}, ImageFailed{ImageAsked: asked, Reason: "ErrImagePull",
+		RetryAt: now}
 	return part{
 		name: func(s *State) string {
 			switch img := s.images["c"]; {
@@ -213,9 +222,10 @@ func imagePart(base []Fact) part {
 			}
 			return "missing"
 		},
-		states: map[string][]Fact{"missing": base, "pulling": after(base, begin), "present": after(base, begin, present), "failed": after(base, begin, failed)},
-		facts:  []Fact{present, failed, panics(EnsureImage, "image/c", "")},
-		seen:   []Fact{Desired{Pod: changedPod(func(p *v1.Pod) { p.Spec.Containers[0].Image = "j" })}},
+		states: map[string][]Fact{"missing": base, "pulling": after(base, begin),
+			"present": after(base, begin, present), "failed": after(base, begin, failed)},
+		facts: []Fact{present, failed, panics(EnsureImage, "image/c", "")},
+		seen:  []Fact{Desired{Pod: changedPod(func(p *v1.Pod) { p.Spec.Containers[0].Image = "j" })}},
 	}
 }
 
@@ -244,8 +254,10 @@ func sandboxPart(base []Fact) part {
 			return "down"
 		},
 		states: map[string][]Fact{"none": base, "making": after(base, begin), "ready": ready, "down": isDown,
-			"stopping": after(ready, begins(StopSandbox, "stop-sandbox/b", "b")), "removing": after(isDown, begins(RemoveSandbox, "remove/b", "b"))},
-		facts: []Fact{SandboxMade{tableBox}, SandboxFailed{Message: "x"}, SandboxStopped{ID: "b"}, SandboxStopFailed{ID: "b"}, RemoveDone{ID: "b"},
+			"stopping": after(ready, begins(StopSandbox, "stop-sandbox/b", "b")),
+			"removing": after(isDown, begins(RemoveSandbox, "remove/b", "b"))},
+		facts: []Fact{SandboxMade{tableBox}, SandboxFailed{Message: "x"}, SandboxStopped{ID: "b"},
+			SandboxStopFailed{ID: "b"}, RemoveDone{ID: "b"},
 			RemoveFailed{ID: "b"}, panics(CreateSandbox, SandboxKey, "")},
 		seen: []Fact{has([]Sandbox{down})},
 	}
@@ -274,10 +286,12 @@ func containerPart(base []Fact) part {
 			return c.State.String()
 		},
 		states: map[string][]Fact{"none": base, "starting": after(base, begin), "running": runs, "exited": hasEnded,
-			"created": after(base, begin, StartFailed{Name: "c", Container: &half}), "stopping": after(runs, begins(StopContainer, "stop/c1", "c1")),
+			"created":  after(base, begin, StartFailed{Name: "c", Container: &half}),
+			"stopping": after(runs, begins(StopContainer, "stop/c1", "c1")),
 			"removing": after(hasEnded, begins(RemoveContainer, "remove/c1", "c1"))},
 		facts: []Fact{ContainerStarted{Container: tableStart}, StartFailed{Name: "c", Reason: "x", Container: &half},
-			ContainerStopped{Key: "stop/c1", ID: "c1", Container: &ended}, StopFailed{Key: "stop/c1"}, RemoveDone{ID: "c1"}, RemoveFailed{ID: "c1"},
+			ContainerStopped{Key: "stop/c1", ID: "c1", Container: &ended}, StopFailed{Key: "stop/c1"},
+			RemoveDone{ID: "c1"}, RemoveFailed{ID: "c1"},
 			panics(StartContainer, "start/c", "b")},
 		seen: []Fact{has(nil, ended)},
 	}
@@ -306,7 +320,8 @@ func hookPart(base []Fact) part {
 			}
 			return "none"
 		},
-		states: map[string][]Fact{"none": base, "starting": starting, "waiting": waits, "running": after(waits, begin), "done": after(waits, begin, done),
+		states: map[string][]Fact{"none": base, "starting": starting, "waiting": waits, "running": after(waits, begin),
+			"done":   after(waits, begin, done),
 			"failed": after(waits, begin, failed)},
 		facts: []Fact{done, failed, panics(RunHook, "start/c/hook", "c1")},
 		seen:  []Fact{started, begin},
@@ -331,8 +346,10 @@ func probePart(base []Fact) part {
 			}
 			return "unknown"
 		},
-		states: map[string][]Fact{"none": base, "unknown": runs, "known": after(runs, probed), "replaced": after(runs, has(nil, newer))},
-		facts:  []Fact{Probed{Container: "c", ContainerID: "c1", Kind: LivenessProbe}, ProbeAdopted{Container: "c", ContainerID: "c1", Ready: true}},
+		states: map[string][]Fact{"none": base, "unknown": runs, "known": after(runs, probed),
+			"replaced": after(runs, has(nil, newer))},
+		facts: []Fact{Probed{Container: "c", ContainerID: "c1", Kind: LivenessProbe},
+			ProbeAdopted{Container: "c", ContainerID: "c1", Ready: true}},
 	}
 }
 
@@ -362,11 +379,13 @@ func resizePart(base []Fact) part {
 			}
 			return "agreed"
 		},
-		states: map[string][]Fact{"unread": {Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}}, SourcesReady{}}, "agreed": after(base, ResizeSettled{}), "wanting": wants,
+		states: map[string][]Fact{"unread": {Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}}, SourcesReady{}},
+			"agreed": after(base, ResizeSettled{}), "wanting": wants,
 			"waiting": waits, "open": agreed, "withdrawn": after(waits, Desired{Pod: tablePod}),
 			"barred":   after(waits, Desired{Pod: changedPod(func(p *v1.Pod) { p.DeletionTimestamp = &old })}),
 			"resizing": after(agreed, begins(ResizePod, ResizeKey, ""))},
-		facts: []Fact{Recalled{}, ResizeAgreed{}, ResizeRefused{Reason: v1.PodReasonInfeasible, Message: "y"}, ResizeSettled{},
+		facts: []Fact{Recalled{}, ResizeAgreed{}, ResizeRefused{Reason: v1.PodReasonInfeasible, Message: "y"},
+			ResizeSettled{},
 			Resized{Resources: ResourcesOf(more.Pod)}},
 	}
 }
@@ -390,9 +409,11 @@ func endPart(base []Fact) part {
 			}
 			return "running"
 		},
-		states: map[string][]Fact{"running": base, "told": after(base, NodeShutdown{Grace: time.Second}), "stopping": stops, "cleaning": cleaning, "cleaned": after(cleaning, CleanedUp{}),
+		states: map[string][]Fact{"running": base, "told": after(base, NodeShutdown{Grace: time.Second}),
+			"stopping": stops, "cleaning": cleaning, "cleaned": after(cleaning, CleanedUp{}),
 			"reclaimed": after(cleaning, CleanedUp{}, Reclaimed{})},
-		facts: []Fact{NodeShutdown{Grace: time.Minute}, Evicted{Reason: "Evicted"}, Reclaimed{}, StopBegan{}, CleanedUp{}, CleanupFailed{Message: "x"}},
+		facts: []Fact{NodeShutdown{Grace: time.Minute}, Evicted{Reason: "Evicted"}, Reclaimed{}, StopBegan{},
+			CleanedUp{}, CleanupFailed{Message: "x"}},
 	}
 }
 
@@ -404,9 +425,10 @@ func reportPart(base []Fact) part {
 			}
 			return "sent"
 		},
-		states: map[string][]Fact{"sent": base, "waiting": {Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}}, Recalled{}, Refused{Reason: "OutOfcpu"}}},
-		facts:  []Fact{EventsSent{}},
-		seen:   []Fact{Published{Status: v1.PodStatus{Phase: v1.PodRunning}}},
+		states: map[string][]Fact{"sent": base,
+			"waiting": {Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}}, Recalled{}, Refused{Reason: "OutOfcpu"}}},
+		facts: []Fact{EventsSent{}},
+		seen:  []Fact{Published{Status: v1.PodStatus{Phase: v1.PodRunning}}},
 	}
 }
 
@@ -418,8 +440,8 @@ func (p part) build(state string) *State {
 	return s
 }
 
-// TestTransitions plays the table of doc.go: from each state of each part, each fact of the part leads to where the table says,
-// and one that the table does not name changes nothing at all.
+// TestTransitions plays the table of doc.go: from each state of each part, each fact of the part leads to where the
+// table says, and one that the table does not name changes nothing at all.
 func TestTransitions(t *testing.T) {
 	all, lines, played := parts(), map[transition]string{}, map[string]bool{}
 	for _, l := range readTable(t) {
@@ -470,16 +492,25 @@ func TestFailures(t *testing.T) {
 		waits       []time.Duration
 	}{
 
-		{begins(CreateSandbox, SandboxKey, ""), SandboxFailed{}, SandboxKey, "CreatePodSandboxError", []time.Duration{5 * time.Second, 10 * time.Second, 15 * time.Second}},
-		{begins(StartContainer, "start/c", ""), StartFailed{Name: "c", Reason: "RunContainerError"}, "c", "RunContainerError", []time.Duration{time.Second, 2 * time.Second}},
-		{begins(StopContainer, "stop/x/1", "x"), StopFailed{Key: "stop/x/1"}, "stop/x/1", "KillContainerError", []time.Duration{time.Second / 2, time.Second}},
-		{begins(StopSandbox, "stop-sandbox/b", "b"), SandboxStopFailed{ID: "b"}, StopSandboxKey, "KillPodSandboxError", []time.Duration{time.Second / 2}},
-		{begins(RemoveContainer, "remove/x", "x"), RemoveFailed{ID: "x"}, RemoveKey, "", []time.Duration{time.Second / 2}},
+		{begins(CreateSandbox, SandboxKey, ""), SandboxFailed{}, SandboxKey, "CreatePodSandboxError",
+			[]time.Duration{5 * time.Second, 10 * time.Second, 15 * time.Second}},
+		{begins(StartContainer, "start/c", ""), StartFailed{Name: "c", Reason: "RunContainerError"}, "c",
+			"RunContainerError", []time.Duration{time.Second, 2 * time.Second}},
+		{begins(StopContainer, "stop/x/1", "x"), StopFailed{Key: "stop/x/1"}, "stop/x/1", "KillContainerError",
+			[]time.Duration{time.Second / 2, time.Second}},
+		{begins(StopSandbox, "stop-sandbox/b", "b"), SandboxStopFailed{ID: "b"}, StopSandboxKey, "KillPodSandboxError",
+			[]time.Duration{time.Second / 2}},
+		{begins(RemoveContainer, "remove/x", "x"), RemoveFailed{ID: "x"}, RemoveKey, "",
+			[]time.Duration{time.Second / 2}},
 		{begins(Cleanup, CleanupKey, ""), CleanupFailed{}, CleanupKey, "", []time.Duration{time.Second / 2}},
-		{begins(ResizePod, ResizeKey, ""), Resized{Failed: true}, ResizeKey, v1.PodReasonError, []time.Duration{2 * time.Second, 4 * time.Second}},
-		{begins(RunHook, "start/c/hook", "x"), HookFailed{Name: "c", ContainerID: "x"}, "c", "PostStartHookError", []time.Duration{time.Second}},
-		{begins(StartContainer, "start/c", ""), panics(StartContainer, "start/c", ""), "c", "CreateContainerError", []time.Duration{10 * time.Second, 15 * time.Second}},
-		{begins(RemoveSandbox, "remove/b", "b"), panics(RemoveSandbox, "remove/b", "b"), RemoveKey, "", []time.Duration{10 * time.Second}},
+		{begins(ResizePod, ResizeKey, ""), Resized{Failed: true}, ResizeKey, v1.PodReasonError,
+			[]time.Duration{2 * time.Second, 4 * time.Second}},
+		{begins(RunHook, "start/c/hook", "x"), HookFailed{Name: "c", ContainerID: "x"}, "c", "PostStartHookError",
+			[]time.Duration{time.Second}},
+		{begins(StartContainer, "start/c", ""), panics(StartContainer, "start/c", ""), "c", "CreateContainerError",
+			[]time.Duration{10 * time.Second, 15 * time.Second}},
+		{begins(RemoveSandbox, "remove/b", "b"), panics(RemoveSandbox, "remove/b", "b"), RemoveKey, "",
+			[]time.Duration{10 * time.Second}},
 	} {
 
 		s := NewState()
@@ -497,7 +528,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestVolumeFailures: volumes are tried again soon, and their failures are reported from the fourth on, unless the pod no longer needs them.
+// TestVolumeFailures: volumes are tried again soon, and their failures are reported from the fourth on, unless the pod
+// no longer needs them.
 func TestVolumeFailures(t *testing.T) {
 	s := fresh()
 	for n, wait := range []time.Duration{50, 100, 200, 400, 800} {
@@ -510,12 +542,14 @@ func TestVolumeFailures(t *testing.T) {
 			t.Errorf("failure %d: events %+v, want %d", n+1, s.events, want)
 		}
 	}
-	if p := Reconcile(s, Node{}, now); len(p.Events) != 2 || p.Events[0].Reason != "FailedMount" || p.Events[1].Message != "b" {
+	if p := Reconcile(s, Node{}, now); len(p.Events) != 2 || p.Events[0].Reason != "FailedMount" ||
+		p.Events[1].Message != "b" {
 		t.Errorf("events of the plan: %+v", p.Events)
 	}
 }
 
-// TestNewPodTriesAgain: what failed for the pod as it was is tried at once when it changes, and a new image is asked for.
+// TestNewPodTriesAgain: what failed for the pod as it was is tried at once when it changes, and a new image is asked
+// for.
 func TestNewPodTriesAgain(t *testing.T) {
 	s := fresh(image)
 	s.failures["c"] = &Failure{Reason: "CreateContainerConfigError", RetryAt: now.Add(time.Hour)}

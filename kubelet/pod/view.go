@@ -31,7 +31,8 @@ type ContainerView struct {
 func (s *State) View(status v1.PodStatus) *View {
 	shown := *s.pod
 	shown.Status = status
-	v := &View{Pod: &shown, Static: s.static, Orphan: s.gone, Cleaned: s.cleanup.done, Containers: map[string]ContainerView{}, Logs: map[string]string{}}
+	v := &View{Pod: &shown, Static: s.static, Orphan: s.gone, Cleaned: s.cleanup.done,
+		Containers: map[string]ContainerView{}, Logs: map[string]string{}}
 	if b, ok := s.runtime.Sandbox(); ok {
 		v.SandboxID = b.ID
 	}
@@ -39,7 +40,8 @@ func (s *State) View(status v1.PodStatus) *View {
 	for _, c := range s.runtime.Containers {
 		v.Logs[c.ID] = c.LogPath
 		if newest, _ := s.runtime.Latest(c.Name); newest.ID == c.ID {
-			v.Containers[c.Name] = ContainerView{ID: c.ID, LogPath: c.LogPath, Running: c.State == Running, Attempt: c.Attempt}
+			v.Containers[c.Name] = ContainerView{ID: c.ID, LogPath: c.LogPath, Running: c.State == Running,
+				Attempt: c.Attempt}
 		}
 	}
 	return v

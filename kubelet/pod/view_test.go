@@ -12,7 +12,8 @@ import (
 func TestView(t *testing.T) {
 	s := State{pod: &v1.Pod{Status: v1.PodStatus{Phase: v1.PodPending}}, runtime: &Runtime{}}
 	got := s.View(v1.PodStatus{Phase: v1.PodRunning})
-	if got.SandboxID != "" || len(got.Containers) != 0 || got.Pod.Status.Phase != v1.PodRunning || s.pod.Status.Phase != v1.PodPending {
+	if got.SandboxID != "" || len(got.Containers) != 0 || got.Pod.Status.Phase != v1.PodRunning ||
+		s.pod.Status.Phase != v1.PodPending {
 		t.Errorf("without a sandbox: %+v", got)
 	}
 
@@ -21,11 +22,13 @@ func TestView(t *testing.T) {
 		{ID: "app0", Name: "app", SandboxID: "box", State: Exited, LogPath: "0.log"},
 		{ID: "new", Name: "new", SandboxID: "box", State: Created, LogPath: "new.log"}}}
 	got = s.View(v1.PodStatus{})
-	want := map[string]ContainerView{"app": {ID: "app1", LogPath: "1.log", Running: true, Attempt: 1}, "new": {ID: "new", LogPath: "new.log"}}
+	want := map[string]ContainerView{"app": {ID: "app1", LogPath: "1.log", Running: true, Attempt: 1},
+		"new": {ID: "new", LogPath: "new.log"}}
 	if got.SandboxID != "box" || !reflect.DeepEqual(got.Containers, want) {
 		t.Errorf("sandbox %q, containers %+v", got.SandboxID, got.Containers)
 	}
-	if logs := map[string]string{"app1": "1.log", "app0": "0.log", "new": "new.log"}; !reflect.DeepEqual(got.Logs, logs) {
+	if logs := map[string]string{"app1": "1.log", "app0": "0.log", "new": "new.log"}; !reflect.DeepEqual(got.Logs,
+		logs) {
 		t.Errorf("logs: %v", got.Logs)
 	}
 }

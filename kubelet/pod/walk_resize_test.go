@@ -19,7 +19,8 @@ func (w *walk) sizes() {
 		c := &w.api.Spec.Containers[i]
 		c.Resources = w.anySize()
 		if w.rand.IntN(2) == 0 {
-			c.ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
+			c.ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory,
+				RestartPolicy: v1.RestartContainer}}
 		}
 	}
 	r := ResourcesOf(w.api)

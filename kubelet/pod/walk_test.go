@@ -13,16 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// walk is a random life of a pod: actions succeed, fail or are cut off, containers and sandboxes die, probes fail, and the kubelet
-// is killed and starts again from what the runtime and the API have. The walk plays the node and the runtime. The state is
-// changed by facts only.
+// walk is a random life of a pod: actions succeed, fail or are cut off, containers and sandboxes die, probes fail, and
+// the kubelet is killed and starts again from what the runtime and the API have. The walk plays the node and the
+// runtime. The state is changed by facts only.
 type walk struct {
 	t     *testing.T
 	rand  *rand.Rand
 	now   time.Time
 	calm  bool // the node agrees to every resize
 	trail []string
-	// log has the facts and plans since the kubelet began, of one walk in eight: writing them takes ten times as long as the walk.
+	// log has the facts and plans since the kubelet began, of one walk in eight: writing them takes ten times as long
+	// as the walk.
 	log       bytes.Buffer
 	recording bool
 
@@ -40,10 +41,12 @@ type walk struct {
 }
 
 func newWalk(t *testing.T, seed uint64) *walk {
-	w := &walk{t: t, recording: seed%8 == 0, rand: rand.New(rand.NewPCG(seed, 1)), now: now, bad: map[string]bool{}, asked: map[string]*v1.Pod{}}
+	w := &walk{t: t, recording: seed%8 == 0, rand: rand.New(rand.NewPCG(seed, 1)), now: now, bad: map[string]bool{},
+		asked: map[string]*v1.Pod{}}
 	always := v1.ContainerRestartPolicyAlways
 	w.api = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", Generation: 1}}
-	w.api.Spec.RestartPolicy = []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}[w.rand.IntN(3)]
+	w.api.Spec.RestartPolicy = []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure,
+		v1.RestartPolicyNever}[w.rand.IntN(3)]
 
 	for i := range w.rand.IntN(3) {
 		c := v1.Container{Name: fmt.Sprintf("init%d", i), Image: "i"}
@@ -197,7 +200,8 @@ func (w *walk) carryOut(a Action, well, cut bool) Fact {
 		return pick(VolumesPrepared{}, VolumesFailed{})
 	case EnsureImage:
 		asked := ImageAsked{Container: a.Name, Image: "i"}
-		return pick(ImagePresent{ImageAsked: asked, Ref: "r"}, ImageFailed{ImageAsked: asked, RetryAt: w.now.Add(time.Second)})
+		return pick(ImagePresent{ImageAsked: asked, Ref: "r"},
+			ImageFailed{ImageAsked: asked, RetryAt: w.now.Add(time.Second)})
 	case CreateSandbox:
 		box := Sandbox{ID: id, Attempt: a.Attempt, Ready: true, IPs: []string{"10.0.0.1"}, CreatedAt: w.now}
 		if well {
@@ -240,7 +244,8 @@ func (w *walk) startContainer(a Action, id string, well bool) Fact {
 		return StartFailed{Name: a.Name}
 	}
 
-	c := Container{ID: id, SandboxID: a.ID, Name: a.Name, Attempt: a.Attempt, CreatedAt: w.now, State: Running, StartedAt: w.now}
+	c := Container{ID: id, SandboxID: a.ID, Name: a.Name, Attempt: a.Attempt, CreatedAt: w.now, State: Running,
+		StartedAt: w.now}
 	size := ResourcesOf(w.asked[a.Key]).Containers[a.Name]
 	c.MadeWith = &size
 	if !well {
@@ -327,7 +332,8 @@ func (w *walk) happen() {
 func (w *walk) endInit() (any bool) {
 	for i := range w.runtime.Containers {
 		c := &w.runtime.Containers[i]
-		j := slices.IndexFunc(w.api.Spec.InitContainers, func(s v1.Container) bool { return s.Name == c.Name && !isSidecar(&s) })
+		j := slices.IndexFunc(w.api.Spec.InitContainers,
+			func(s v1.Container) bool { return s.Name == c.Name && !isSidecar(&s) })
 		if c.State == Running && j >= 0 {
 			w.exit(c.ID, 0)
 			any = true
@@ -362,7 +368,8 @@ func (w *walk) settle() {
 	w.fatal("it does not come to rest")
 }
 
-// TestRandomWalks: whatever happens, no invariant breaks; left alone the pod runs, or has ended; deleted it leaves nothing.
+// TestRandomWalks: whatever happens, no invariant breaks; left alone the pod runs, or has ended; deleted it leaves
+// nothing.
 func TestRandomWalks(t *testing.T) {
 	for seed := range uint64(400) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -379,7 +386,8 @@ func TestRandomWalks(t *testing.T) {
 			w.checkSizes()
 
 			for _, c := range w.plan.Status.ContainerStatuses {
-				if w.plan.Status.Phase == v1.PodRunning && w.api.Spec.RestartPolicy == v1.RestartPolicyAlways && !c.Ready {
+				if w.plan.Status.Phase == v1.PodRunning && w.api.Spec.RestartPolicy == v1.RestartPolicyAlways &&
+					!c.Ready {
 					w.fatal("container %s is not ready: %+v", c.Name, c.State)
 				}
 			}

@@ -35,7 +35,8 @@ func claims(held []dra.Held) []*api.DynamicResource {
 	for _, h := range held {
 		one := &api.DynamicResource{ClaimName: h.Name, ClaimNamespace: h.Namespace}
 		for _, d := range h.Devices {
-			r := &api.ClaimResource{DriverName: d.Driver, PoolName: d.Pool, DeviceName: d.Name, ShareId: (*string)(d.Share)}
+			r := &api.ClaimResource{DriverName: d.Driver, PoolName: d.Pool, DeviceName: d.Name,
+				ShareId: (*string)(d.Share)}
 			for _, name := range d.CDI {
 				r.CdiDevices = append(r.CdiDevices, &api.CDIDevice{Name: name})
 			}

@@ -1,5 +1,6 @@
-// Package podresources tells programs of the node what its pods have of it: the pod-resources API v1, at a socket. Programs that read
-// figures of devices ask it which container has which device. Older ones ask v1alpha1, which upstream answers too.
+// Package podresources tells programs of the node what its pods have of it: the pod-resources API v1, at a socket.
+// Programs that read figures of devices ask it which container has which device. Older ones ask v1alpha1, which
+// upstream answers too.
 package podresources
 
 import (
@@ -85,10 +86,12 @@ func (s *server) Get(_ context.Context, q *api.GetPodResourcesRequest) (*api.Get
 }
 
 // GetAllocatableResources returns what the node has for pods.
-func (s *server) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
+func (s *server) GetAllocatableResources(context.Context,
+	*api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
 	s.from.Asked("get_allocatable", false)
 	cpus, blocks := s.from.ForPods()
-	return &api.AllocatableResourcesResponse{Devices: devices(s.from.HealthyDevices()), CpuIds: ids(cpus), Memory: memory(blocks)}, nil
+	return &api.AllocatableResourcesResponse{Devices: devices(s.from.HealthyDevices()), CpuIds: ids(cpus),
+		Memory: memory(blocks)}, nil
 }
 
 // of returns what a pod has. Init containers that end are left out, as upstream does.
@@ -96,7 +99,8 @@ func (s *server) of(p *v1.Pod) *api.PodResources {
 	held := s.from.PodDevices(p.UID)
 	one := func(c *v1.Container) *api.ContainerResources {
 		cpus, blocks := s.from.Alone(p.UID, c.Name)
-		return &api.ContainerResources{Name: c.Name, Devices: devices(held[c.Name]), CpuIds: ids(cpus), Memory: memory(blocks), DynamicResources: claims(s.from.Claims(p, c))}
+		return &api.ContainerResources{Name: c.Name, Devices: devices(held[c.Name]), CpuIds: ids(cpus),
+			Memory: memory(blocks), DynamicResources: claims(s.from.Claims(p, c))}
 	}
 	out := &api.PodResources{Name: p.Name, Namespace: p.Namespace}
 	for i := range p.Spec.InitContainers {
@@ -143,7 +147,8 @@ func (s *alphaServer) List(context.Context, *alpha.ListPodResourcesRequest) (*al
 		for i := range p.Spec.Containers {
 			c := &alpha.ContainerResources{Name: p.Spec.Containers[i].Name}
 			for _, h := range held[c.Name] {
-				c.Devices = append(c.Devices, &alpha.ContainerDevices{ResourceName: h.Resource, DeviceIds: []string{h.ID}})
+				c.Devices = append(c.Devices,
+					&alpha.ContainerDevices{ResourceName: h.Resource, DeviceIds: []string{h.ID}})
 			}
 			one.Containers = append(one.Containers, c)
 		}

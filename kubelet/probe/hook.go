@@ -19,9 +19,10 @@ const (
 	hookTimeout = time.Minute
 )
 
-// HookGet runs an httpGet hook. Any answer is a success, regardless of its status. As with upstream's kubelet, redirects to the same host are
-// followed, and one to another host is the answer: the hook of a pod asks nobody else in the node's name. If the answer to an https request is plain
-// http, the request is sent again as http, without credentials, and plain is true.
+// HookGet runs an httpGet hook. Any answer is a success, regardless of its status. As with upstream's kubelet,
+// redirects to the same host are followed, and one to another host is the answer: the hook of a pod asks nobody else
+// in the node's name. If the answer to an https request is plain http, the request is sent again as http, without
+// credentials, and plain is true.
 func HookGet(ctx context.Context, h *v1.HTTPGetAction, t Target) (plain bool, err error) {
 	port, err := findPort(h.Port.String(), t.Container)
 	if err != nil {

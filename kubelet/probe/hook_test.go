@@ -37,10 +37,13 @@ func TestHookGet(t *testing.T) {
 		u, _ := url.Parse(c.server.URL)
 		target, _ := targetOf(t, u.Host)
 		path = ""
-		fell, err := HookGet(context.Background(), &v1.HTTPGetAction{Path: "/stop?now=1", Port: intstr.FromString("web"), Scheme: c.scheme,
-			HTTPHeaders: []v1.HTTPHeader{{Name: "Authorization", Value: "Basic x"}}}, target)
-		if err != nil || fell != c.fell || path != "/stop?now=1" || agent != "kube-lifecycle/1.36" || credentials != c.credentials {
-			t.Errorf("%s: fell back %v, error %v, asked for %q as %q with %q", c.name, fell, err, path, agent, credentials)
+		fell, err := HookGet(context.Background(),
+			&v1.HTTPGetAction{Path: "/stop?now=1", Port: intstr.FromString("web"), Scheme: c.scheme,
+				HTTPHeaders: []v1.HTTPHeader{{Name: "Authorization", Value: "Basic x"}}}, target)
+		if err != nil || fell != c.fell || path != "/stop?now=1" || agent != "kube-lifecycle/1.36" ||
+			credentials != c.credentials {
+			t.Errorf("%s: fell back %v, error %v, asked for %q as %q with %q", c.name, fell, err, path, agent,
+				credentials)
 		}
 	}
 
@@ -53,7 +56,8 @@ func TestHookGet(t *testing.T) {
 	}
 }
 
-// TestHookRedirects: a hook follows a redirect on its own host, also to another port, and one to another host ends it without a request there.
+// TestHookRedirects: a hook follows a redirect on its own host, also to another port, and one to another host ends it
+// without a request there.
 func TestHookRedirects(t *testing.T) {
 	var asked []string
 	note := func(name string) http.HandlerFunc {
@@ -92,7 +96,8 @@ func TestHookRedirects(t *testing.T) {
 // TestPanicOfAProbe: it is an error that does not count, and the probe runs again.
 func TestPanicOfAProbe(t *testing.T) {
 	m := New(Options{Exec: nil, Report: func(Result) {}})
-	if _, err := m.guarded(context.Background(), &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{}}}, Target{}); err == nil {
+	if _, err := m.guarded(context.Background(), &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{}}},
+		Target{}); err == nil {
 		t.Error("no error")
 	}
 }

@@ -4,6 +4,7 @@ import "syscall"
 
 func linger(_, _ string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) {
-		_ = syscall.SetsockoptLinger(syscall.Handle(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1, Linger: 1})
+		_ = syscall.SetsockoptLinger(syscall.Handle(fd), syscall.SOL_SOCKET, syscall.SO_LINGER,
+			&syscall.Linger{Onoff: 1, Linger: 1})
 	})
 }

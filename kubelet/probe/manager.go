@@ -16,8 +16,10 @@ import (
 
 // Options configure a Manager. Exec and Report are required.
 type Options struct {
-	// Exec runs a command in a container (CRI ExecSync). Its error for a timeout is context.DeadlineExceeded or that of gRPC.
-	Exec func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte, err error)
+	// Exec runs a command in a container (CRI ExecSync). Its error for a timeout is context.DeadlineExceeded or that
+	// of gRPC.
+	Exec func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte,
+		err error)
 	// Report is called when a verdict changes. It must not block.
 	Report func(Result)
 	// Event records an event, Unhealthy or ProbeWarning; may be nil.
@@ -26,8 +28,8 @@ type Options struct {
 	Measure func(pod *v1.Pod, container, kind, result string, took time.Duration)
 	// UserAgent is that of http and grpc probes; kube-probe/1.36 if it is empty.
 	UserAgent string
-	// Spread is how long after the start of the kubelet the first run of a probe is delayed by a random part of its period,
-	// since many containers are to be probed at once then. Zero is no delay.
+	// Spread is how long after the start of the kubelet the first run of a probe is delayed by a random part of its
+	// period, since many containers are to be probed at once then. Zero is no delay.
 	Spread time.Duration
 }
 
@@ -38,7 +40,8 @@ type Result struct {
 	ContainerID string
 	Verdict     Verdict
 	Message     string
-	// GracePeriod is the probe's, in seconds. It replaces the pod's if this verdict kills the container; nil if it is not set.
+	// GracePeriod is the probe's, in seconds. It replaces the pod's if this verdict kills the container; nil if it is
+	// not set.
 	GracePeriod *int64
 }
 
@@ -77,8 +80,8 @@ func New(opts Options) *Manager {
 	return &Manager{opts: opts, began: time.Now(), active: map[Key]*workers{}}
 }
 
-// Start begins to probe a container that has just started. It does nothing if this container is probed already, and ends the
-// probes of a previous container of key. podIP is the pod's current address.
+// Start begins to probe a container that has just started. It does nothing if this container is probed already, and
+// ends the probes of a previous container of key. podIP is the pod's current address.
 func (m *Manager) Start(key Key, pod *v1.Pod, c *v1.Container, containerID, podIP string) {
 	m.StartTarget(key, Target{Pod: pod, Container: c, ID: containerID, PodIP: podIP, Started: time.Now()})
 }
@@ -105,7 +108,8 @@ func (m *Manager) StartTarget(key Key, t Target) {
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &workers{id: t.ID, cancel: cancel, verdicts: map[Kind]Verdict{}, started: make(chan struct{}), stopped: map[Kind]context.CancelFunc{}}
+	w := &workers{id: t.ID, cancel: cancel, verdicts: map[Kind]Verdict{}, started: make(chan struct{}),
+		stopped: map[Kind]context.CancelFunc{}}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m.active[key] = w
@@ -118,7 +122,8 @@ func (m *Manager) StartTarget(key Key, t Target) {
 		close(w.started)
 	}
 
-	for kind, p := range map[Kind]*v1.Probe{Startup: startup, Liveness: t.Container.LivenessProbe, Readiness: t.Container.ReadinessProbe} {
+	for kind, p := range map[Kind]*v1.Probe{Startup: startup, Liveness: t.Container.LivenessProbe,
+		Readiness: t.Container.ReadinessProbe} {
 		if p == nil {
 			continue
 		}
@@ -241,7 +246,8 @@ func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).V(1).Info("Could not run probe", "pod", klog.KObj(t.Pod), "container", key.Container, "probe", kind, "err", err)
+		klog.FromContext(ctx).V(1).
+			Info("Could not run probe", "pod", klog.KObj(t.Pod), "container", key.Container, "probe", kind, "err", err)
 		m.event(t, key, "Unhealthy", string(kind)+" probe errored and resulted in unknown state: "+err.Error())
 		return
 	case out.warning:
@@ -264,7 +270,8 @@ func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 	}
 	w.mu.Unlock()
 	if now != before {
-		m.opts.Report(Result{Key: key, Kind: kind, ContainerID: t.ID, Verdict: now, Message: out.text, GracePeriod: j.probe.TerminationGracePeriodSeconds})
+		m.opts.Report(Result{Key: key, Kind: kind, ContainerID: t.ID, Verdict: now, Message: out.text,
+			GracePeriod: j.probe.TerminationGracePeriodSeconds})
 	}
 }
 

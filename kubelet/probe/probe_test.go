@@ -54,15 +54,17 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// TestInitialDelay: the first run comes when the delay since the start of the container is over, the next one a period later.
+// TestInitialDelay: the first run comes when the delay since the start of the container is over, the next one a period
+// later.
 func TestInitialDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var runs []time.Duration
-		m := New(Options{Report: func(Result) {}, Exec: func(context.Context, string, []string, time.Duration) (int, []byte, error) {
-			runs = append(runs, time.Since(began))
-			return 0, nil, nil
-		}})
+		m := New(Options{Report: func(Result) {},
+			Exec: func(context.Context, string, []string, time.Duration) (int, []byte, error) {
+				runs = append(runs, time.Since(began))
+				return 0, nil, nil
+			}})
 		c := &v1.Container{Name: "c", LivenessProbe: &v1.Probe{InitialDelaySeconds: 5, PeriodSeconds: 3,
 			ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"x"}}}}}
 		m.StartTarget(Key{"uid", "c"}, Target{Pod: &v1.Pod{}, Container: c, ID: "id", Started: began.Add(-time.Second)})
@@ -96,7 +98,9 @@ func TestHTTP(t *testing.T) {
 	})
 	mux.HandleFunc("/bad", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
 	mux.HandleFunc("/slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	mux.HandleFunc("/here", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/bad", http.StatusFound) })
+	mux.HandleFunc("/here", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/bad", http.StatusFound)
+	})
 	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://203.0.113.9/", http.StatusFound)
 	})
@@ -124,10 +128,12 @@ func TestHTTP(t *testing.T) {
 		}
 		u, _ := url.Parse(server.URL)
 		target, _ := targetOf(t, u.Host)
-		p := &v1.Probe{ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: c.path, Port: intstr.FromString("web"), Scheme: scheme,
+		p := &v1.Probe{ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: c.path,
+			Port: intstr.FromString("web"), Scheme: scheme,
 			HTTPHeaders: []v1.HTTPHeader{{Name: "Host", Value: "example.test"}}}}}
 		got, err := m.run(context.Background(), p, target)
-		if err != nil || got.ok != c.want.ok || got.warning != c.want.warning || !strings.Contains(got.text, c.want.text) {
+		if err != nil || got.ok != c.want.ok || got.warning != c.want.warning ||
+			!strings.Contains(got.text, c.want.text) {
 			t.Errorf("%s: %+v %v, want %+v", c.path, got, err, c.want)
 		}
 	}
@@ -165,7 +171,8 @@ func TestTCPAndGRPC(t *testing.T) {
 	if out := run(v1.ProbeHandler{GRPC: &v1.GRPCAction{Port: int32(port.IntValue())}}); !out.ok {
 		t.Errorf("grpc: %+v", out)
 	}
-	if out := run(v1.ProbeHandler{GRPC: &v1.GRPCAction{Port: int32(port.IntValue()), Service: &down}}); out.ok || !strings.Contains(out.text, "NOT_SERVING") {
+	if out := run(v1.ProbeHandler{GRPC: &v1.GRPCAction{Port: int32(port.IntValue()), Service: &down}}); out.ok ||
+		!strings.Contains(out.text, "NOT_SERVING") {
 		t.Errorf("grpc not serving: %+v", out)
 	}
 
@@ -176,7 +183,9 @@ func TestTCPAndGRPC(t *testing.T) {
 	if out := run(v1.ProbeHandler{GRPC: &v1.GRPCAction{Port: int32(port.IntValue())}}); out.ok {
 		t.Errorf("grpc on a closed port: %+v", out)
 	}
-	if _, err := m.run(context.Background(), &v1.Probe{ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromString("nope")}}}, target); err == nil {
+	if _, err := m.run(context.Background(),
+		&v1.Probe{ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromString("nope")}}},
+		target); err == nil {
 		t.Error("unknown port name accepted")
 	}
 }
@@ -187,8 +196,10 @@ func TestExec(t *testing.T) {
 		err  error
 		ok   bool
 		fail bool
-	}{{0, nil, true, false}, {1, nil, false, false}, {0, context.DeadlineExceeded, false, false}, {0, errors.New("no runtime"), false, true}} {
-		m := New(Options{Exec: func(_ context.Context, id string, cmd []string, timeout time.Duration) (int, []byte, error) {
+	}{{0, nil, true, false}, {1, nil, false, false}, {0, context.DeadlineExceeded, false, false}, {0,
+		errors.New("no runtime"), false, true}} {
+		m := New(Options{Exec: func(_ context.Context, id string, cmd []string, timeout time.Duration) (int, []byte,
+			error) {
 			if id != "id" || cmd[0] != "x" || timeout != 3*time.Second {
 				t.Errorf("asked for %s %v %v", id, cmd, timeout)
 			}
@@ -221,10 +232,12 @@ func TestManagerOrder(t *testing.T) {
 	})
 
 	probe := func(name string) *v1.Probe {
-		return &v1.Probe{PeriodSeconds: 1, FailureThreshold: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{name}}}}
+		return &v1.Probe{PeriodSeconds: 1, FailureThreshold: 1,
+			ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{name}}}}
 	}
 	grace := int64(7)
-	c := &v1.Container{Name: "c", StartupProbe: probe("startup"), LivenessProbe: probe("liveness"), ReadinessProbe: probe("readiness")}
+	c := &v1.Container{Name: "c", StartupProbe: probe("startup"), LivenessProbe: probe("liveness"),
+		ReadinessProbe: probe("readiness")}
 	c.LivenessProbe.TerminationGracePeriodSeconds = &grace
 	key := Key{"uid", "c"}
 	m.Start(key, &v1.Pod{}, c, "id-1", "127.0.0.1")
@@ -243,7 +256,8 @@ func TestManagerOrder(t *testing.T) {
 		}
 	}
 
-	if got[Startup].Verdict != Success || got[Readiness].Verdict != Success || got[Liveness].Verdict != Failure || *got[Liveness].GracePeriod != 7 {
+	if got[Startup].Verdict != Success || got[Readiness].Verdict != Success || got[Liveness].Verdict != Failure ||
+		*got[Liveness].GracePeriod != 7 {
 		t.Errorf("%+v", got)
 	}
 	if v, known := m.Verdict(key, Startup); v != Success || !known {

@@ -98,9 +98,9 @@ func runTCP(ctx context.Context, address string, timeout time.Duration) outcome 
 	return outcome{ok: true}
 }
 
-// runHTTP sends one request. It returns an error only if no request can be made from the probe; no answer and a bad answer are
-// outcomes. As with upstream's kubelet, the certificate of the server is not checked, every run opens a connection of its own,
-// and a redirect to another host is a success with a warning.
+// runHTTP sends one request. It returns an error only if no request can be made from the probe; no answer and a bad
+// answer are outcomes. As with upstream's kubelet, the certificate of the server is not checked, every run opens a
+// connection of its own, and a redirect to another host is a success with a warning.
 func runHTTP(ctx context.Context, agent string, h *v1.HTTPGetAction, t Target, timeout time.Duration) (outcome, error) {
 	port, err := findPort(h.Port.String(), t.Container)
 	if err != nil {
@@ -132,7 +132,8 @@ func runHTTP(ctx context.Context, agent string, h *v1.HTTPGetAction, t Target, t
 
 	switch {
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		return outcome{ok: true, warning: true, text: fmt.Sprintf("Probe terminated redirects, Response body: %s", body)}, nil
+		return outcome{ok: true, warning: true,
+			text: fmt.Sprintf("Probe terminated redirects, Response body: %s", body)}, nil
 	case resp.StatusCode >= 200 && resp.StatusCode < 400:
 		return outcome{ok: true, text: string(body)}, nil
 	}
@@ -157,9 +158,9 @@ func sameHost(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// httpRequest makes the request of a probe or of a lifecycle hook. Headers follow upstream's rules: the pod's own value of
-// User-Agent and Accept replaces ours, an empty value means that the header is not sent, and Host is the name of the virtual
-// host.
+// httpRequest makes the request of a probe or of a lifecycle hook. Headers follow upstream's rules: the pod's own
+// value of User-Agent and Accept replaces ours, an empty value means that the header is not sent, and Host is the name
+// of the virtual host.
 func httpRequest(ctx context.Context, agent string, h *v1.HTTPGetAction, address string) (*http.Request, error) {
 	u, err := url.Parse(h.Path)
 	if err != nil { // a path that cannot be parsed is sent as it is
@@ -198,7 +199,8 @@ func httpRequest(ctx context.Context, agent string, h *v1.HTTPGetAction, address
 	return req, nil
 }
 
-// runGRPC asks the standard health service of gRPC once, without TLS. The texts are upstream's, because users search for them.
+// runGRPC asks the standard health service of gRPC once, without TLS. The texts are upstream's, because users search
+// for them.
 func runGRPC(ctx context.Context, agent string, h *v1.GRPCAction, podIP string, timeout time.Duration) outcome {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -239,8 +241,8 @@ func runGRPC(ctx context.Context, agent string, h *v1.GRPCAction, podIP string, 
 	return outcome{ok: true, text: "service healthy"}
 }
 
-// dialer returns a dialer whose connections linger for one second when they are closed. Otherwise many probes would fill the
-// range of dynamic ports with connections in TIME_WAIT (kubernetes issue 89898).
+// dialer returns a dialer whose connections linger for one second when they are closed. Otherwise many probes would
+// fill the range of dynamic ports with connections in TIME_WAIT (kubernetes issue 89898).
 func dialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{Timeout: timeout, Control: linger}
 }

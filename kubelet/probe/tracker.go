@@ -47,7 +47,8 @@ func (k Kind) initial() Verdict {
 	return Unknown
 }
 
-// Tracker turns the outcomes of one probe of one container into verdicts. It has no clock. It is not safe for concurrent use.
+// Tracker turns the outcomes of one probe of one container into verdicts. It has no clock. It is not safe for
+// concurrent use.
 type Tracker struct {
 	kind    Kind
 	spec    timing
@@ -63,8 +64,8 @@ type timing struct {
 	successes, failures    int
 }
 
-// timingOf returns the numbers of a probe. A number that is zero or negative has the default of the API, which static pods and
-// tests may come without.
+// timingOf returns the numbers of a probe. A number that is zero or negative has the default of the API, which static
+// pods and tests may come without.
 func timingOf(p *v1.Probe) timing {
 	seconds := func(n, otherwise int32) time.Duration {
 		if n <= 0 {
@@ -113,8 +114,8 @@ func (t *Tracker) Observe(ok bool) (met bool) {
 	return true
 }
 
-// Ended reports whether the probe needs no further run: a startup probe that is decided, or a liveness probe that failed, whose
-// container will be replaced.
+// Ended reports whether the probe needs no further run: a startup probe that is decided, or a liveness probe that
+// failed, whose container will be replaced.
 func (t *Tracker) Ended() bool {
 	switch t.kind {
 	case Startup:

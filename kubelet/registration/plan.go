@@ -22,8 +22,8 @@ func (c change) String() string {
 	return "new " + c.path
 }
 
-// plan returns what changed between two readings of the folder. A socket that was replaced goes before it appears. The order is that
-// of the paths, so that the result is always the same.
+// plan returns what changed between two readings of the folder. A socket that was replaced goes before it appears. The
+// order is that of the paths, so that the result is always the same.
 func plan(before, after map[string]identity) (changes []change) {
 	for path, id := range before {
 		if now, there := after[path]; !there || now != id {

@@ -21,12 +21,13 @@ type Plugin struct {
 	Versions []string
 }
 
-// Handler takes in the plugins of one type. Calls for one socket follow each other; those for several come at the same time.
+// Handler takes in the plugins of one type. Calls for one socket follow each other; those for several come at the same
+// time.
 type Handler interface {
 	// Register takes in a plugin, or returns why not. It may be called again for one that is registered.
 	Register(ctx context.Context, p Plugin) error
-	// Deregister forgets a plugin whose socket is gone. It does nothing for one that is not registered, or that is registered
-	// from another endpoint meanwhile.
+	// Deregister forgets a plugin whose socket is gone. It does nothing for one that is not registered, or that is
+	// registered from another endpoint meanwhile.
 	Deregister(ctx context.Context, p Plugin)
 }
 

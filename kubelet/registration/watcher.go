@@ -26,7 +26,8 @@ type Watcher struct {
 	handlers map[string]Handler // by type
 }
 
-// New returns a Watcher of the sockets below dir. A plugin of a type without a handler is told that it is not supported.
+// New returns a Watcher of the sockets below dir. A plugin of a type without a handler is told that it is not
+// supported.
 func New(dir string, handlers map[string]Handler) *Watcher {
 	return &Watcher{dir: dir, handlers: handlers}
 }
@@ -67,8 +68,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// keep registers the plugin of one socket in a goroutine. What it returns says that the socket is gone, and waits until the plugin is
-// forgotten. The end of ctx leaves the plugin registered: the next kubelet finds it.
+// keep registers the plugin of one socket in a goroutine. What it returns says that the socket is gone, and waits
+// until the plugin is forgotten. The end of ctx leaves the plugin registered: the next kubelet finds it.
 func (w *Watcher) keep(ctx context.Context, all *sync.WaitGroup, path string) (gone func()) {
 	asking, stop := context.WithCancel(ctx)
 	var registered *Plugin
@@ -82,7 +83,8 @@ func (w *Watcher) keep(ctx context.Context, all *sync.WaitGroup, path string) (g
 				registered = &p
 			}
 			if err == nil {
-				klog.FromContext(ctx).Info("Registered plugin", "plugin", p.Name, "type", p.Type, "endpoint", p.Endpoint)
+				klog.FromContext(ctx).Info("Registered plugin", "plugin", p.Name, "type", p.Type, "endpoint",
+					p.Endpoint)
 				return
 			}
 			if asking.Err() == nil {
@@ -102,8 +104,8 @@ func (w *Watcher) keep(ctx context.Context, all *sync.WaitGroup, path string) (g
 	}
 }
 
-// register speaks the protocol once with the plugin behind a socket. taken reports whether the handler took the plugin in, which it may
-// have although the plugin could not be told.
+// register speaks the protocol once with the plugin behind a socket. taken reports whether the handler took the plugin
+// in, which it may have although the plugin could not be told.
 func (w *Watcher) register(ctx context.Context, path string) (p Plugin, taken bool, err error) {
 	conn, err := Dial(path)
 	if err != nil {
@@ -154,7 +156,8 @@ func Dial(socket string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
-	options := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial)}, more...)
+	options := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(dial)}, more...)
 	conn, err := grpc.NewClient("passthrough:///plugin", options...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the plugin at %s: %w", socket, err)
@@ -162,7 +165,8 @@ func Dial(socket string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// sockets returns the registration sockets below dir: upstream also looks into folders, and leaves out names that begin with a dot.
+// sockets returns the registration sockets below dir: upstream also looks into folders, and leaves out names that
+// begin with a dot.
 func sockets(dir string) (map[string]identity, error) {
 	found := map[string]identity{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

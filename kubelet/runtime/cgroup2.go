@@ -9,12 +9,13 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// Cgroups says what the node's cgroups can do beyond the limits that each version has (Linux). Zero is a node that does none of it.
+// Cgroups says what the node's cgroups can do beyond the limits that each version has (Linux). Zero is a node that
+// does none of it.
 type Cgroups struct {
 	// Version is 1 or 2.
 	Version int
-	// SingleProcessOOMKill leaves a container's other processes alone when one is ended because the container is out of memory. Otherwise all of
-	// them end, which takes cgroup v2.
+	// SingleProcessOOMKill leaves a container's other processes alone when one is ended because the container is out
+	// of memory. Otherwise all of them end, which takes cgroup v2.
 	SingleProcessOOMKill bool
 	// LimitsSwap says that the kernel can limit swap space.
 	LimitsSwap bool
@@ -47,8 +48,9 @@ func (o Options) limit(p *v1.Pod, c *v1.Container, out *cri.LinuxContainerResour
 	}
 }
 
-// swapOf is the swap space that a container may use, in bytes. With LimitedSwap it is the container's share of the node's, as its request is of
-// the node's memory, but only for containers of burstable pods that may use more memory than they ask for (KEP 2400).
+// swapOf is the swap space that a container may use, in bytes. With LimitedSwap it is the container's share of the
+// node's, as its request is of the node's memory, but only for containers of burstable pods that may use more memory
+// than they ask for (KEP 2400).
 func (o Options) swapOf(p *v1.Pod, c *v1.Container) int64 {
 	request, limit := c.Resources.Requests.Memory(), c.Resources.Limits.Memory()
 	if o.Cgroups.SwapBehavior != limitedSwap || pod.IsCritical(p) || p.Status.QOSClass != v1.PodQOSBurstable {

@@ -10,8 +10,9 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// CgroupDriver asks the runtime how it makes cgroups: cgroupfs or systemd, as the kubelet's configuration calls them. It returns "" if the runtime
-// does not know the call (containerd before 2.0, CRI-O before 1.28), or has no Linux containers.
+// CgroupDriver asks the runtime how it makes cgroups: cgroupfs or systemd, as the kubelet's configuration calls them.
+// It returns "" if the runtime does not know the call (containerd before 2.0, CRI-O before 1.28), or has no Linux
+// containers.
 func CgroupDriver(ctx context.Context, r *Runtime) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -22,8 +22,8 @@ type Mount struct {
 	// RecursiveReadOnly makes mounts below the mount point read-only too.
 	RecursiveReadOnly bool
 	Propagation       v1.MountPropagationMode
-	// Image, if set, is an image that is mounted instead of HostPath, by the runtime's name; ImageName is its name in the pod's
-	// spec, and ImageSubPath the folder in it that is mounted.
+	// Image, if set, is an image that is mounted instead of HostPath, by the runtime's name; ImageName is its name in
+	// the pod's spec, and ImageSubPath the folder in it that is mounted.
 	Image, ImageName, ImageSubPath string
 }
 
@@ -48,8 +48,8 @@ type ContainerSpec struct {
 	Env       []KeyValue
 	Mounts    []Mount
 	Devices   []Device
-	// CPUs and Mems are the processors on which the container may run, and the NUMA nodes from which it has memory, in the kernel's form;
-	// empty for those of the cgroup above.
+	// CPUs and Mems are the processors on which the container may run, and the NUMA nodes from which it has memory, in
+	// the kernel's form; empty for those of the cgroup above.
 	CPUs, Mems string
 	// Alone says that nobody else uses these processors: then there is no CPU quota.
 	Alone bool
@@ -61,8 +61,8 @@ type ContainerSpec struct {
 	TargetID string
 	// Created, if set, is called between the creation and the start of the container.
 	Created func(id string)
-	// Release, if set, frees what was held open for the mounts. The creator of the spec calls it after the start. An error says that the container may have got
-	// something else than its mounts.
+	// Release, if set, frees what was held open for the mounts. The creator of the spec calls it after the start. An
+	// error says that the container may have got something else than its mounts.
 	Release func() error
 }
 
@@ -72,8 +72,8 @@ type ImageUser struct {
 	Name string
 }
 
-// containerConfig translates a container into CRI's form. It returns an error if the container must not start: it has to run as
-// a user other than root, and the user that it would get is root or not known.
+// containerConfig translates a container into CRI's form. It returns an error if the container must not start: it has
+// to run as a user other than root, and the user that it would get is root or not known.
 func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) {
 	c, p := s.Container, s.Sandbox.Pod
 	if err := checkNonRoot(p, c, s.ImageUser, o.Windows); err != nil {
@@ -102,7 +102,8 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 	}
 
 	for _, d := range s.Devices {
-		cfg.Devices = append(cfg.Devices, &cri.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: d.Permissions})
+		cfg.Devices = append(cfg.Devices,
+			&cri.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: d.Permissions})
 	}
 	for _, name := range s.CDI {
 		cfg.CDIDevices = append(cfg.CDIDevices, &cri.CDIDevice{Name: name})
@@ -118,7 +119,8 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 
 	if o.Windows {
 		cfg.WorkingDir = o.containerPath(cfg.WorkingDir)
-		cfg.Windows = &cri.WindowsContainerConfig{Resources: windowsResources(c, o.CPUs), SecurityContext: windowsSecurity(p, c, s.ImageUser)}
+		cfg.Windows = &cri.WindowsContainerConfig{Resources: windowsResources(c, o.CPUs),
+			SecurityContext: windowsSecurity(p, c, s.ImageUser)}
 		return cfg, nil
 	}
 	res := o.linuxResources(p, c)
@@ -152,9 +154,9 @@ func (o Options) containerPath(p string) string {
 	return p
 }
 
-// containerAnnotations returns what is kept with the container for a later kubelet, which may no longer have the pod's spec when
-// it stops the container. The names are upstream's, so that a node can change between the two kubelets; annResources and annPodLimits are our own.
-// Values that are not set have no annotation.
+// containerAnnotations returns what is kept with the container for a later kubelet, which may no longer have the pod's
+// spec when it stops the container. The names are upstream's, so that a node can change between the two kubelets;
+// annResources and annPodLimits are our own. Values that are not set have no annotation.
 func containerAnnotations(p *v1.Pod, c *v1.Container, attempt uint32) map[string]string {
 	a := map[string]string{
 		annHash:              containerKey(c),

@@ -16,9 +16,9 @@ import (
 // maxMessage bounds one CRI answer, in bytes; upstream's value.
 const maxMessage = 16 << 20
 
-// Dial prepares a connection to a CRI endpoint: unix:///path, tcp://host:port or (on Windows) npipe:////./pipe/name, which
-// has other spellings too. It does not wait for the runtime; calls do. Each call is reported to the counters. The error
-// says what is wrong with the endpoint.
+// Dial prepares a connection to a CRI endpoint: unix:///path, tcp://host:port or (on Windows) npipe:////./pipe/name,
+// which has other spellings too. It does not wait for the runtime; calls do. Each call is reported to the counters.
+// The error says what is wrong with the endpoint.
 func Dial(text string, counters ...stats.Handler) (*grpc.ClientConn, error) {
 	at, err := parseEndpoint(text)
 	if err == nil {
@@ -38,7 +38,8 @@ func Dial(text string, counters ...stats.Handler) (*grpc.ClientConn, error) {
 
 	bo := backoff.DefaultConfig
 	bo.BaseDelay, bo.MaxDelay = 100*time.Millisecond, 3*time.Second
-	opts := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial), grpc.WithAuthority("localhost"),
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial),
+		grpc.WithAuthority("localhost"),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: bo, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.WaitForReady(true))}
 	for _, c := range counters {
@@ -57,5 +58,6 @@ func New(conn grpc.ClientConnInterface, o Options) *Runtime {
 	if o.RequestTimeout == 0 {
 		o.RequestTimeout = 2 * time.Minute
 	}
-	return &Runtime{client: cri.NewRuntimeServiceClient(conn), containerd: containerd{conn, time.Now(), 2 * o.RequestTimeout}, o: o}
+	return &Runtime{client: cri.NewRuntimeServiceClient(conn),
+		containerd: containerd{conn, time.Now(), 2 * o.RequestTimeout}, o: o}
 }

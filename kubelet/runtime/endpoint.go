@@ -13,8 +13,9 @@ type endpoint struct {
 	address string // a path, host:port, or \\HOST\pipe\NAME
 }
 
-// parseEndpoint accepts the spellings that upstream's cri-client accepts on Linux and on Windows (pkg/util/util_unix.go and
-// util_windows.go). It refuses others that upstream would dial without success for ever. The result does not depend on the system.
+// parseEndpoint accepts the spellings that upstream's cri-client accepts on Linux and on Windows
+// (pkg/util/util_unix.go and util_windows.go). It refuses others that upstream would dial without success for ever.
+// The result does not depend on the system.
 func parseEndpoint(text string) (endpoint, error) {
 	scheme, rest, ok := strings.Cut(text, ":")
 	if !ok && strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") {
@@ -42,12 +43,13 @@ func parseEndpoint(text string) (endpoint, error) {
 	case strings.HasPrefix(text, `\\`) || strings.HasPrefix(text, `//`):
 		return endpoint{}, fmt.Errorf("runtime endpoint %q: a named pipe is written npipe:////./pipe/NAME", text)
 	}
-	return endpoint{}, fmt.Errorf("runtime endpoint %q: it must begin with npipe:, tcp: or unix: and name an address", text)
+	return endpoint{}, fmt.Errorf("runtime endpoint %q: it must begin with npipe:, tcp: or unix: and name an address",
+		text)
 }
 
-// pipePath returns \\HOST\pipe\NAME for a pipe's URL, which has four usual spellings: npipe:////./pipe/x, npipe://./pipe/x,
-// npipe:\\.\pipe\x and npipe:///pipe/x. A URL without a host means this host. ok is false if text is not the path of a pipe:
-// Windows would read \\HOST\NAME as a share and .\pipe\NAME as a file.
+// pipePath returns \\HOST\pipe\NAME for a pipe's URL, which has four usual spellings: npipe:////./pipe/x,
+// npipe://./pipe/x, npipe:\\.\pipe\x and npipe:///pipe/x. A URL without a host means this host. ok is false if text is
+// not the path of a pipe: Windows would read \\HOST\NAME as a share and .\pipe\NAME as a file.
 func pipePath(text string) (path string, ok bool) {
 	u, err := url.Parse(strings.ReplaceAll(text, `\`, "/"))
 	if err != nil || u.RawQuery != "" || u.Fragment != "" || u.User != nil {

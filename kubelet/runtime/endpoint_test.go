@@ -57,7 +57,8 @@ func TestParseEndpointRefused(t *testing.T) {
 		got, err := parseEndpoint(in)
 		if err == nil {
 			t.Errorf("%q is taken for %v", in, got)
-		} else if text := err.Error(); !strings.Contains(text, cure) || in != "" && !strings.Contains(text, strings.ReplaceAll(in, `\`, `\\`)) {
+		} else if text := err.Error(); !strings.Contains(text, cure) ||
+			in != "" && !strings.Contains(text, strings.ReplaceAll(in, `\`, `\\`)) {
 			t.Errorf("%q: the error says %q, want the endpoint and %s", in, text, cure)
 		}
 	}

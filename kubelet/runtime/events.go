@@ -21,8 +21,8 @@ type Event struct {
 	At      time.Time
 }
 
-// Events calls deliver for each event until the stream breaks or ctx ends, and returns the cause. It calls subscribed once the
-// stream is open, before any event. deliver must not block: a slow reader stalls the runtime.
+// Events calls deliver for each event until the stream breaks or ctx ends, and returns the cause. It calls subscribed
+// once the stream is open, before any event. deliver must not block: a slow reader stalls the runtime.
 func (r *Runtime) Events(ctx context.Context, subscribed func(), deliver func(Event)) error {
 	stream, err := r.client.GetContainerEvents(ctx, &cri.GetEventsRequest{})
 	if err != nil {
@@ -38,8 +38,8 @@ func (r *Runtime) Events(ctx context.Context, subscribed func(), deliver func(Ev
 	}
 }
 
-// toEvent translates an event. The pod's UID is looked for in the sandbox's labels, its metadata, and the containers' labels, in
-// this order, because an event about a sandbox that is already gone has no sandbox status.
+// toEvent translates an event. The pod's UID is looked for in the sandbox's labels, its metadata, and the containers'
+// labels, in this order, because an event about a sandbox that is already gone has no sandbox status.
 func (o *Options) toEvent(m *cri.ContainerEventResponse) Event {
 	e := Event{At: time.Unix(0, m.CreatedAt), Update: &pod.Runtime{}}
 	if s := m.PodSandboxStatus; s != nil {

@@ -67,9 +67,13 @@ func checkRuntime(t *testing.T, p *pod.Runtime, said int) {
 func FuzzEvent(f *testing.F) {
 	f.Add([]byte{}, "2026 stdout F x\n")
 	f.Add(encoded(f, &cri.ContainerEventResponse{ContainerId: "c", PodSandboxStatus: &cri.PodSandboxStatus{Id: "s"},
-		ContainersStatuses: []*cri.ContainerStatus{{Id: "c", Annotations: map[string]string{annRestartCount: "x", annTerminationPath: "/l"}}}}), "")
-	f.Add(encoded(f, &cri.ContainerEventResponse{ContainersStatuses: []*cri.ContainerStatus{nil, {State: cri.ContainerState_CONTAINER_EXITED, ExitCode: 1, CreatedAt: -1,
-		Annotations: map[string]string{labelPodUID: "u", annTerminationPolicy: string(v1.TerminationMessageFallbackToLogsOnError)}}}}), "x\n\ny")
+		ContainersStatuses: []*cri.ContainerStatus{{Id: "c",
+			Annotations: map[string]string{annRestartCount: "x", annTerminationPath: "/l"}}}}), "")
+	f.Add(encoded(f,
+		&cri.ContainerEventResponse{ContainersStatuses: []*cri.ContainerStatus{nil,
+			{State: cri.ContainerState_CONTAINER_EXITED, ExitCode: 1, CreatedAt: -1,
+				Annotations: map[string]string{labelPodUID: "u",
+					annTerminationPolicy: string(v1.TerminationMessageFallbackToLogsOnError)}}}}), "x\n\ny")
 
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte, log string) {
@@ -94,7 +98,8 @@ func FuzzEvent(f *testing.F) {
 
 		e := (&Options{RootDir: dir}).toEvent(&m)
 		checkRuntime(t, e.Update, len(data))
-		if e.Update.UID != e.UID || len(e.Update.Containers) != len(m.ContainersStatuses) || e.Removed != "" && e.Removed != m.ContainerId {
+		if e.Update.UID != e.UID || len(e.Update.Containers) != len(m.ContainersStatuses) ||
+			e.Removed != "" && e.Removed != m.ContainerId {
 			t.Fatalf("%+v gives %+v", &m, e)
 		}
 	})
@@ -102,19 +107,26 @@ func FuzzEvent(f *testing.F) {
 
 func namesFiles(answer []byte) bool {
 	var m cri.ContainerStatusResponse
-	return proto.Unmarshal(answer, &m) == nil && (m.GetStatus().GetLogPath() != "" || len(m.GetStatus().GetMounts()) > 0)
+	return proto.Unmarshal(answer, &m) == nil &&
+		(m.GetStatus().GetLogPath() != "" || len(m.GetStatus().GetMounts()) > 0)
 }
 
-// FuzzSnapshot: for any answer of the runtime, Snapshot returns an error, or the state of the requested pod and of no other
-// object.
+// FuzzSnapshot: for any answer of the runtime, Snapshot returns an error, or the state of the requested pod and of no
+// other object.
 func FuzzSnapshot(f *testing.F) {
 	labels := map[string]string{labelPodUID: "u"}
 	boxes := encoded(f, &cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{{Id: "s", Labels: labels}, {Id: "other"}}})
-	list := encoded(f, &cri.ListContainersResponse{Containers: []*cri.Container{{Id: "c", PodSandboxId: "s", Labels: labels}}})
-	box := encoded(f, &cri.PodSandboxStatusResponse{Status: &cri.PodSandboxStatus{Id: "s", Network: &cri.PodSandboxNetworkStatus{Ip: "10.0.0.1",
-		AdditionalIps: []*cri.PodIP{{Ip: "fd00::1"}}}, Linux: &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: &cri.NamespaceOption{}}}}})
-	full := encoded(f, &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: "c", Metadata: &cri.ContainerMetadata{Attempt: 3},
-		Image: &cri.ImageSpec{Image: "i"}, Annotations: map[string]string{annResources: `{"limits":{"cpu":"1"}}`}, User: &cri.ContainerUser{Linux: &cri.LinuxContainerUser{}}}})
+	list := encoded(f,
+		&cri.ListContainersResponse{Containers: []*cri.Container{{Id: "c", PodSandboxId: "s", Labels: labels}}})
+	box := encoded(f,
+		&cri.PodSandboxStatusResponse{Status: &cri.PodSandboxStatus{Id: "s",
+			Network: &cri.PodSandboxNetworkStatus{Ip: "10.0.0.1",
+				AdditionalIps: []*cri.PodIP{{Ip: "fd00::1"}}},
+			Linux: &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: &cri.NamespaceOption{}}}}})
+	full := encoded(f,
+		&cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: "c", Metadata: &cri.ContainerMetadata{Attempt: 3},
+			Image: &cri.ImageSpec{Image: "i"}, Annotations: map[string]string{annResources: `{"limits":{"cpu":"1"}}`},
+			User: &cri.ContainerUser{Linux: &cri.LinuxContainerUser{}}}})
 	f.Add(boxes, list, box, full)
 	f.Add(boxes, list, []byte{}, full)
 	f.Add(boxes, list, box, []byte{})
@@ -147,17 +159,30 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// FuzzStats: any statistics of the runtime can be encoded as JSON, and each metric has a kind that the runtime described.
+// FuzzStats: any statistics of the runtime can be encoded as JSON, and each metric has a kind that the runtime
+// described.
 func FuzzStats(f *testing.F) {
 	n := &cri.UInt64Value{Value: 1 << 63}
-	f.Add(encoded(f, &cri.ListPodSandboxStatsResponse{Stats: []*cri.PodSandboxStats{{Linux: &cri.LinuxPodSandboxStats{Containers: []*cri.ContainerStats{
-		{Cpu: &cri.CpuUsage{UsageCoreNanoSeconds: n, Psi: &cri.PsiStats{Full: &cri.PsiData{Avg10: 0.5}}}, Swap: &cri.SwapUsage{SwapUsageBytes: n}}, {Memory: &cri.MemoryUsage{UsageBytes: n}}},
-		Network: &cri.NetworkUsage{DefaultInterface: &cri.NetworkInterfaceUsage{Name: "eth0", RxBytes: n}}}}}}))
-	f.Add(encoded(f, &cri.ListPodSandboxStatsResponse{Stats: []*cri.PodSandboxStats{{Windows: &cri.WindowsPodSandboxStats{Containers: []*cri.WindowsContainerStats{{}},
-		Cpu: &cri.WindowsCpuUsage{UsageNanoCores: n}}}}}))
-	f.Add(encoded(f, &cri.ListContainerStatsResponse{Stats: []*cri.ContainerStats{{WritableLayer: &cri.FilesystemUsage{UsedBytes: n}}}}))
-	f.Add(encoded(f, &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{{Type: cri.RuntimeReady}}}, RuntimeHandlers: []*cri.RuntimeHandler{{}}}))
-	f.Add(encoded(f, &cri.ListPodSandboxMetricsResponse{PodMetrics: []*cri.PodSandboxMetrics{{Metrics: []*cri.Metric{{Name: "m", Timestamp: 1}}}}}))
+	f.Add(encoded(f,
+		&cri.ListPodSandboxStatsResponse{
+			Stats: []*cri.PodSandboxStats{{Linux: &cri.LinuxPodSandboxStats{Containers: []*cri.ContainerStats{
+				{Cpu: &cri.CpuUsage{UsageCoreNanoSeconds: n, Psi: &cri.PsiStats{Full: &cri.PsiData{Avg10: 0.5}}},
+					Swap: &cri.SwapUsage{SwapUsageBytes: n}}, {Memory: &cri.MemoryUsage{UsageBytes: n}}},
+				Network: &cri.NetworkUsage{DefaultInterface: &cri.NetworkInterfaceUsage{Name: "eth0", RxBytes: n}}}}}}))
+	f.Add(encoded(f,
+		&cri.ListPodSandboxStatsResponse{
+			Stats: []*cri.PodSandboxStats{
+				{Windows: &cri.WindowsPodSandboxStats{Containers: []*cri.WindowsContainerStats{{}},
+					Cpu: &cri.WindowsCpuUsage{UsageNanoCores: n}}}}}))
+	f.Add(encoded(f,
+		&cri.ListContainerStatsResponse{
+			Stats: []*cri.ContainerStats{{WritableLayer: &cri.FilesystemUsage{UsedBytes: n}}}}))
+	f.Add(encoded(f,
+		&cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{{Type: cri.RuntimeReady}}},
+			RuntimeHandlers: []*cri.RuntimeHandler{{}}}))
+	f.Add(encoded(f,
+		&cri.ListPodSandboxMetricsResponse{
+			PodMetrics: []*cri.PodSandboxMetrics{{Metrics: []*cri.Metric{{Name: "m", Timestamp: 1}}}}}))
 
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ctx, conn := context.Background(), &answers{data}

@@ -11,8 +11,8 @@ import (
 // logWindow is how much of the end of a log is looked at, in bytes, in search of its last lines.
 const logWindow = 64 << 10
 
-// logTail returns the end of a CRI log file without its time stamps: the last maxLogLines lines, and of these at most the last
-// maxLogBytes bytes. What is not a line of a CRI log is left out, and a file that is a link is not read.
+// logTail returns the end of a CRI log file without its time stamps: the last maxLogLines lines, and of these at most
+// the last maxLogBytes bytes. What is not a line of a CRI log is left out, and a file that is a link is not read.
 func logTail(path string) string {
 	f, err := logs.Open(path)
 	if err != nil {
@@ -39,8 +39,8 @@ func logTail(path string) string {
 	return string(text[max(0, len(text)-maxLogBytes):])
 }
 
-// logLine returns the text of a line "<RFC3339Nano> stdout|stderr F|P[:tag] <text>" of a CRI log. whole is false if the text goes on in the next
-// line. ok is false if it is no such line.
+// logLine returns the text of a line "<RFC3339Nano> stdout|stderr F|P[:tag] <text>" of a CRI log. whole is false if
+// the text goes on in the next line. ok is false if it is no such line.
 func logLine(line []byte) (text []byte, whole, ok bool) {
 	parts := bytes.SplitN(line, []byte(" "), 4)
 	if len(parts) < 4 {

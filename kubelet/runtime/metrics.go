@@ -12,8 +12,9 @@ import (
 	"porthole.dev/porthole/kubelet/serve"
 )
 
-// Metrics lists the runtime's own metrics of pods and containers, which have cAdvisor's names: containerd 2.2 and later, on
-// Linux. It returns nil if the runtime does not know the calls. containerd takes 0.1 s for each sandbox beyond ten.
+// Metrics lists the runtime's own metrics of pods and containers, which have cAdvisor's names: containerd 2.2 and
+// later, on Linux. It returns nil if the runtime does not know the calls. containerd takes 0.1 s for each sandbox
+// beyond ten.
 func (s Stats) Metrics(ctx context.Context) ([]serve.RuntimeMetric, error) {
 	described, err := s.Runtime.ListMetricDescriptors(ctx, &cri.ListMetricDescriptorsRequest{})
 	if status.Code(err) == codes.Unimplemented {
@@ -46,7 +47,8 @@ func (s Stats) Metrics(ctx context.Context) ([]serve.RuntimeMetric, error) {
 			if kind == nil {
 				continue
 			}
-			one := serve.RuntimeMetric{Kind: kind, Values: m.GetLabelValues(), Value: float64(m.GetValue().GetValue()), Counter: m.GetMetricType() == cri.MetricType_COUNTER}
+			one := serve.RuntimeMetric{Kind: kind, Values: m.GetLabelValues(), Value: float64(m.GetValue().GetValue()),
+				Counter: m.GetMetricType() == cri.MetricType_COUNTER}
 			if m.GetTimestamp() != 0 {
 				one.At = time.Unix(0, m.GetTimestamp())
 			}

@@ -16,8 +16,8 @@ const (
 	annDeletionGracePeriod    = "io.kubernetes.pod.deletionGracePeriod"
 	annTerminationGracePeriod = "io.kubernetes.pod.terminationGracePeriod"
 
-	// annResources keeps, as JSON, the resources that a container was created with. They may have been changed since, and the
-	// kernel's values do not show them exactly.
+	// annResources keeps, as JSON, the resources that a container was created with. They may have been changed since,
+	// and the kernel's values do not show them exactly.
 	annResources = "porthole.dev/container.resources"
 	// annPodLimits keeps, as JSON, the limits that the pod as a whole had then.
 	annPodLimits = "porthole.dev/pod.limits"

@@ -33,17 +33,19 @@ const endTimeout = 10 * time.Second
 // containerd is what the runtime has beside CRI, if it is containerd: that reaches what CRI has forgotten.
 type containerd struct {
 	conn grpc.ClientConnInterface
-	// began is when this kubelet began to call, and longest how long it waits for a container to be created and started.
+	// began is when this kubelet began to call, and longest how long it waits for a container to be created and
+	// started.
 	began   time.Time
 	longest time.Duration
 }
 
 // endTask kills and deletes the containerd task of a container or sandbox that CRI cannot remove.
 //
-// When the caller of a start dies, containerd cancels the start, whatever it is doing. If the task has just been created
-// (2.3: Create of plugins/services/tasks/local.go, which then asks for the task's PID with the cancelled context), CRI
-// assumes that nothing was created. The task stays. CRI never deletes it, and it refuses to remove a container that has a
-// task. No CRI call reaches such a task, so this uses containerd's own API. A runtime without that API has no such tasks.
+// When the caller of a start dies, containerd cancels the start, whatever it is doing. If the task has just been
+// created (2.3: Create of plugins/services/tasks/local.go, which then asks for the task's PID with the cancelled
+// context), CRI assumes that nothing was created. The task stays. CRI never deletes it, and it refuses to remove a
+// container that has a task. No CRI call reaches such a task, so this uses containerd's own API. A runtime without
+// that API has no such tasks.
 func (c containerd) endTask(ctx context.Context, id string) error {
 	ctx = metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
 	client := tasks.NewTasksClient(c.conn)
@@ -68,8 +70,9 @@ func (c containerd) endTask(ctx context.Context, id string) error {
 	return nil
 }
 
-// forgotten removes what containerd still has under the id of a sandbox that CRI has removed. There is something only if a
-// start was cut short (see endTask): then CRI forgets the sandbox, and its task stays, with a process and a mount.
+// forgotten removes what containerd still has under the id of a sandbox that CRI has removed. There is something only
+// if a start was cut short (see endTask): then CRI forgets the sandbox, and its task stays, with a process and a
+// mount.
 func (c containerd) forgotten(ctx context.Context, id string) error {
 	left, err := c.leftContainer(ctx, id)
 	if status.Code(err) == codes.Unimplemented {
@@ -101,7 +104,8 @@ func (c containerd) removeLeft(ctx context.Context, left *containers.Container) 
 	}
 
 	ctx = metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
-	_, err := snapshots.NewSnapshotsClient(c.conn).Remove(ctx, &snapshots.RemoveSnapshotRequest{Snapshotter: left.GetSnapshotter(), Key: left.GetSnapshotKey()})
+	_, err := snapshots.NewSnapshotsClient(c.conn).
+		Remove(ctx, &snapshots.RemoveSnapshotRequest{Snapshotter: left.GetSnapshotter(), Key: left.GetSnapshotKey()})
 	if status.Code(err) == codes.NotFound {
 		err = nil
 	}
@@ -116,10 +120,11 @@ func (c containerd) removeLeft(ctx context.Context, left *containers.Container) 
 	return nil
 }
 
-// UnmountForgotten removes the containers whose root file systems are mounted and which CRI does not know, and unmounts the root file
-// systems of those that containerd does not know either. Both exist only if a start was cut short. Then CRI may forget a sandbox whose
-// task runs (see endTask). And if the container's shim was mounting, containerd may drop the task and leave the mount until its own
-// next start. undecided counts the containers that CRI may be creating, so that another call may find more.
+// UnmountForgotten removes the containers whose root file systems are mounted and which CRI does not know, and
+// unmounts the root file systems of those that containerd does not know either. Both exist only if a start was cut
+// short. Then CRI may forget a sandbox whose task runs (see endTask). And if the container's shim was mounting,
+// containerd may drop the task and leave the mount until its own next start. undecided counts the containers that CRI
+// may be creating, so that another call may find more.
 func (r *Runtime) UnmountForgotten(ctx context.Context) (undecided int, err error) {
 	if r.o.Windows {
 		return 0, nil // Windows mounts nothing at folders
@@ -141,7 +146,8 @@ func (r *Runtime) UnmountForgotten(ctx context.Context) (undecided int, err erro
 		wait, err := r.containerd.removeForgotten(ctx, id)
 		if wait {
 			undecided++
-			klog.FromContext(ctx).V(2).Info("Kept a container that CRI does not know: it may be creating it", "container", id)
+			klog.FromContext(ctx).V(2).
+				Info("Kept a container that CRI does not know: it may be creating it", "container", id)
 			continue
 		}
 		if err == nil {
@@ -151,20 +157,22 @@ func (r *Runtime) UnmountForgotten(ctx context.Context) (undecided int, err erro
 			errs = append(errs, err)
 			continue
 		}
-		klog.FromContext(ctx).Info("Removed what a start that was cut short has left", "container", id, "path", paths[0], "mounts", len(paths))
+		klog.FromContext(ctx).Info("Removed what a start that was cut short has left", "container", id, "path",
+			paths[0], "mounts", len(paths))
 	}
 	return undecided, errors.Join(errs...)
 }
 
-// removeForgotten removes the task and the container that containerd has under an id that CRI does not list. wait is true if CRI may be
-// creating the container, and then nothing is removed.
+// removeForgotten removes the task and the container that containerd has under an id that CRI does not list. wait is
+// true if CRI may be creating the container, and then nothing is removed.
 func (c containerd) removeForgotten(ctx context.Context, id string) (wait bool, err error) {
 	left, err := c.leftContainer(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	if left == nil {
-		return false, c.endTask(ctx, id) // a container is created before its task and deleted after it: no start comes to this
+		// a container is created before its task and deleted after it: no start comes to this
+		return false, c.endTask(ctx, id)
 	}
 	if !c.cutShort(left, time.Now()) {
 		return true, nil
@@ -176,11 +184,13 @@ func (c containerd) removeForgotten(ctx context.Context, id string) (wait bool, 
 // ContainerKindLabel of internal/cri/labels).
 const kindKey = "io.cri-containerd.kind"
 
-// cleanupTimeout is how long containerd cleans up after a start that was cut short (2.3: deferCleanupTimeout of internal/cri/util).
+// cleanupTimeout is how long containerd cleans up after a start that was cut short (2.3: deferCleanupTimeout of
+// internal/cri/util).
 const cleanupTimeout = time.Minute
 
-// cutShort reports whether a container that CRI does not list will never be listed: whoever had it created has gone, or waits no more.
-// The first are the containers that were created before this kubelet's start: they are those of a kubelet that was killed.
+// cutShort reports whether a container that CRI does not list will never be listed: whoever had it created has gone,
+// or waits no more. The first are the containers that were created before this kubelet's start: they are those of a
+// kubelet that was killed.
 func (c containerd) cutShort(left *containers.Container, now time.Time) bool {
 	if left.GetLabels()[kindKey] == "" {
 		return false
@@ -198,8 +208,8 @@ func detachAll(paths []string) error {
 	return errors.Join(errs...)
 }
 
-// mountedTasks returns, by id, the mounts of the root file systems of CRI's tasks below this containerd's state folder: the same
-// path once per mount. It returns nothing for other runtimes.
+// mountedTasks returns, by id, the mounts of the root file systems of CRI's tasks below this containerd's state
+// folder: the same path once per mount. It returns nothing for other runtimes.
 func (r *Runtime) mountedTasks(ctx context.Context) (map[string][]string, error) {
 	answer, err := r.client.Status(ctx, &cri.StatusRequest{Verbose: true})
 	if err != nil {
@@ -215,7 +225,8 @@ func (r *Runtime) mountedTasks(ctx context.Context) (map[string][]string, error)
 	points, err := platform.MountPointsBelow(bundles)
 	mounted := map[string][]string{}
 	for _, p := range points {
-		if id, name := filepath.Base(filepath.Dir(p)), filepath.Base(p); name == "rootfs" && p == filepath.Join(bundles, id, name) {
+		if id, name := filepath.Base(filepath.Dir(p)), filepath.Base(p); name == "rootfs" &&
+			p == filepath.Join(bundles, id, name) {
 			mounted[id] = append(mounted[id], p)
 		}
 	}

@@ -35,7 +35,8 @@ func (c *cutShort) RemoveContainer(context.Context, *cri.RemoveContainerRequest)
 }
 
 func (c *left) Kill(ctx context.Context, r *tasks.KillRequest) (*emptypb.Empty, error) {
-	if in, _ := metadata.FromIncomingContext(ctx); !slices.Equal(in.Get("containerd-namespace"), []string{"k8s.io"}) || r.Signal != 9 || !r.All {
+	if in, _ := metadata.FromIncomingContext(ctx); !slices.Equal(in.Get("containerd-namespace"), []string{"k8s.io"}) ||
+		r.Signal != 9 || !r.All {
 		return nil, status.Errorf(codes.InvalidArgument, "%v %v", in, r)
 	}
 	c.calls = append(c.calls, "kill "+r.ContainerID)
@@ -52,8 +53,8 @@ func (c *left) Delete(_ context.Context, r *tasks.DeleteTaskRequest) (*tasks.Del
 	return &tasks.DeleteResponse{}, nil
 }
 
-// TestRemoveContainerWithTask: the task is deleted first, whether its process still waits or has ended. Without an API of tasks,
-// the error of the runtime remains.
+// TestRemoveContainerWithTask: the task is deleted first, whether its process still waits or has ended. Without an API
+// of tasks, the error of the runtime remains.
 func TestRemoveContainerWithTask(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -63,8 +64,10 @@ func TestRemoveContainerWithTask(t *testing.T) {
 		want  codes.Code
 	}{
 		{"its process waits", nil, true, []string{"kill c0", "wait c0", "delete c0"}, codes.OK},
-		{"its process has ended", status.Error(codes.NotFound, "process already finished"), true, []string{"kill c0", "delete c0"}, codes.OK},
-		{"its process cannot be killed", status.Error(codes.Internal, "no"), true, []string{"kill c0"}, codes.FailedPrecondition},
+		{"its process has ended", status.Error(codes.NotFound, "process already finished"), true,
+			[]string{"kill c0", "delete c0"}, codes.OK},
+		{"its process cannot be killed", status.Error(codes.Internal, "no"), true, []string{"kill c0"},
+			codes.FailedPrecondition},
 		{"no tasks", nil, false, nil, codes.FailedPrecondition},
 	} {
 

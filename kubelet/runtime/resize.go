@@ -81,5 +81,6 @@ func madeIn(c *cri.ContainerStatus) (out v1.ResourceList) {
 // given returns the limits that the container has now.
 func given(c *cri.ContainerStatus) pod.Given {
 	l := c.GetResources().GetLinux()
-	return pod.Given{At: time.Now(), Shares: l.GetCpuShares(), Quota: l.GetCpuQuota(), Period: l.GetCpuPeriod(), Memory: l.GetMemoryLimitInBytes()}
+	return pod.Given{At: time.Now(), Shares: l.GetCpuShares(), Quota: l.GetCpuQuota(), Period: l.GetCpuPeriod(),
+		Memory: l.GetMemoryLimitInBytes()}
 }

@@ -39,7 +39,8 @@ func (o Options) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerR
 	for name, q := range hugeLimits(p, c) {
 		if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
 			if page, err := resource.ParseQuantity(size); err == nil {
-				res.HugepageLimits = append(res.HugepageLimits, &cri.HugepageLimit{PageSize: cgroup.PageName(page.Value()), Limit: uint64(q.Value())})
+				res.HugepageLimits = append(res.HugepageLimits,
+					&cri.HugepageLimit{PageSize: cgroup.PageName(page.Value()), Limit: uint64(q.Value())})
 			}
 		}
 	}
@@ -47,7 +48,8 @@ func (o Options) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerR
 	return res
 }
 
-// hugeLimits are the limits of huge pages of a container: its own, and those of the pod as a whole for the sizes that it does not name.
+// hugeLimits are the limits of huge pages of a container: its own, and those of the pod as a whole for the sizes that
+// it does not name.
 func hugeLimits(p *v1.Pod, c *v1.Container) v1.ResourceList {
 	out := maps.Clone(pod.PodLimits(p))
 	if out == nil {
@@ -57,9 +59,9 @@ func hugeLimits(p *v1.Pod, c *v1.Container) v1.ResourceList {
 	return out
 }
 
-// oomScore returns the container's score for the kernel's OOM killer, which kills the highest first: the smaller the memory
-// request, the higher the score. What the pod as a whole requests beyond its containers counts for all in equal parts, and a sidecar is killed
-// no sooner than the container that it serves. Upstream's formula.
+// oomScore returns the container's score for the kernel's OOM killer, which kills the highest first: the smaller the
+// memory request, the higher the score. What the pod as a whole requests beyond its containers counts for all in equal
+// parts, and a sidecar is killed no sooner than the container that it serves. Upstream's formula.
 func oomScore(p *v1.Pod, c *v1.Container, memory int64) int64 {
 	switch {
 	case p.Spec.Priority != nil && *p.Spec.Priority >= 2000001000, p.Status.QOSClass == v1.PodQOSGuaranteed:
@@ -95,7 +97,8 @@ func unclaimed(p *v1.Pod) int64 {
 	}
 	whole := resources.PodRequests(p, resources.PodResourcesOptions{})
 	parts := resources.AggregateContainerRequests(p, resources.PodResourcesOptions{})
-	return max(whole.Memory().Value()-parts.Memory().Value(), 0) / int64(len(p.Spec.Containers)+len(p.Spec.InitContainers))
+	return max(whole.Memory().Value()-parts.Memory().Value(),
+		0) / int64(len(p.Spec.Containers)+len(p.Spec.InitContainers))
 }
 
 func windowsResources(c *v1.Container, cpus int64) *cri.WindowsContainerResources {

@@ -28,11 +28,12 @@ type Options struct {
 	CPUs int64
 	// MemoryBytes is the size of the node's memory, for OOM scores.
 	MemoryBytes int64
-	// SeccompRoot is the folder of the node's own seccomp profiles. With SeccompDefault, containers that name no profile get
-	// the runtime's.
+	// SeccompRoot is the folder of the node's own seccomp profiles. With SeccompDefault, containers that name no
+	// profile get the runtime's.
 	SeccompRoot    string
 	SeccompDefault bool
-	// SandboxProfile is the path of the seccomp profile for sandboxes, as WriteSandboxProfile returns it. Empty: RuntimeDefault.
+	// SandboxProfile is the path of the seccomp profile for sandboxes, as WriteSandboxProfile returns it. Empty:
+	// RuntimeDefault.
 	SandboxProfile string
 	// CFSQuota turns CPU limits into CFS quotas (Linux), in periods of CFSPeriod; zero is upstream's default.
 	CFSQuota  bool
@@ -106,8 +107,9 @@ func (r *Runtime) Health(ctx context.Context) (Health, error) {
 	}
 
 	for _, x := range resp.RuntimeHandlers {
-		h.Handlers = append(h.Handlers, Handler{Name: x.Name, RecursiveReadOnlyMounts: x.GetFeatures().GetRecursiveReadOnlyMounts(),
-			UserNamespaces: x.GetFeatures().GetUserNamespaces()})
+		h.Handlers = append(h.Handlers,
+			Handler{Name: x.Name, RecursiveReadOnlyMounts: x.GetFeatures().GetRecursiveReadOnlyMounts(),
+				UserNamespaces: x.GetFeatures().GetUserNamespaces()})
 	}
 	h.SupplementalGroupsPolicy = resp.GetFeatures().GetSupplementalGroupsPolicy()
 	return h, nil
@@ -125,8 +127,8 @@ func (r *Runtime) SetPodCIDR(ctx context.Context, cidrs string) error {
 	return nil
 }
 
-// CreateSandbox creates and starts a sandbox and returns it with its addresses. An error does not mean that no sandbox was
-// created.
+// CreateSandbox creates and starts a sandbox and returns it with its addresses. An error does not mean that no sandbox
+// was created.
 func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
 	defer cancel()
@@ -148,8 +150,9 @@ func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sand
 		return pod.Sandbox{}, err // the event quotes the runtime, as upstream's does
 	}
 
-	box := pod.Sandbox{ID: resp.PodSandboxId, Attempt: spec.Attempt, Ready: true, HostNetwork: spec.Pod.Spec.HostNetwork,
-		CreatedAt: time.Now(), Handler: spec.Handler}
+	box := pod.Sandbox{ID: resp.PodSandboxId, Attempt: spec.Attempt, Ready: true,
+		HostNetwork: spec.Pod.Spec.HostNetwork,
+		CreatedAt:   time.Now(), Handler: spec.Handler}
 	full, err := r.sandbox(ctx, resp.PodSandboxId)
 	if err != nil {
 		return box, err
@@ -171,8 +174,8 @@ func (r *Runtime) sandbox(ctx context.Context, id string) (pod.Sandbox, error) {
 	return toSandbox(st.Status), nil
 }
 
-// StartContainer creates and starts one container. An error is a *StepError. A container that was created and could not be
-// started is returned with it.
+// StartContainer creates and starts one container. An error is a *StepError. A container that was created and could
+// not be started is returned with it.
 func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
 	defer cancel()
@@ -257,7 +260,8 @@ func (e *StepError) Unwrap() error { return e.Err }
 func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace+r.o.RequestTimeout)
 	defer cancel()
-	_, err := r.client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id, Timeout: int64((grace + time.Second/2) / time.Second)})
+	_, err := r.client.StopContainer(ctx,
+		&cri.StopContainerRequest{ContainerId: id, Timeout: int64((grace + time.Second/2) / time.Second)})
 	return gone("stopping container", id, err)
 }
 
@@ -287,8 +291,8 @@ func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
 	return gone("stopping sandbox", id, err)
 }
 
-// RemoveSandbox removes a sandbox and all its containers, also those whose start was cut short. It succeeds if the sandbox is
-// gone.
+// RemoveSandbox removes a sandbox and all its containers, also those whose start was cut short. It succeeds if the
+// sandbox is gone.
 func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
@@ -312,7 +316,8 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 
 // removeContainers removes all containers of a sandbox that has been stopped.
 func (r *Runtime) removeContainers(ctx context.Context, sandbox string) error {
-	list, err := r.client.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: sandbox}})
+	list, err := r.client.ListContainers(ctx,
+		&cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: sandbox}})
 	if err != nil {
 		return fmt.Errorf("listing the containers of sandbox %s: %w", sandbox, err)
 	}
@@ -330,8 +335,8 @@ func gone(doing, id string, err error) error {
 	return fmt.Errorf("%s %s: %w", doing, id, err)
 }
 
-// Exec runs a command in a container and returns its exit code and combined output. Without a timeout (0) it waits until ctx
-// ends.
+// Exec runs a command in a container and returns its exit code and combined output. Without a timeout (0) it waits
+// until ctx ends.
 func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, timeout time.Duration) (int, []byte, error) {
 	seconds := int64((timeout + time.Second - 1) / time.Second)
 	if timeout > 0 {

@@ -27,8 +27,8 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// service is a runtime with pods u1, u2 and so on, each with a sandbox and a container. It does not answer about the container
-// hang.
+// service is a runtime with pods u1, u2 and so on, each with a sandbox and a container. It does not answer about the
+// container hang.
 type service struct {
 	cri.UnimplementedRuntimeServiceServer
 	pods   int
@@ -39,7 +39,8 @@ type service struct {
 }
 
 func labelsOf(i int) map[string]string {
-	return map[string]string{labelPodUID: fmt.Sprint("u", i), labelPodName: "p", labelPodNamespace: "ns", labelContainerName: "c"}
+	return map[string]string{labelPodUID: fmt.Sprint("u", i), labelPodName: "p", labelPodNamespace: "ns",
+		labelContainerName: "c"}
 }
 
 func (s *service) ListPodSandbox(_ context.Context, r *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
@@ -56,19 +57,23 @@ func (s *service) ListContainers(_ context.Context, r *cri.ListContainersRequest
 	out := &cri.ListContainersResponse{}
 	for i := range s.pods {
 		if l := labelsOf(i); r.Filter.LabelSelector == nil || r.Filter.LabelSelector[labelPodUID] == l[labelPodUID] {
-			out.Containers = append(out.Containers, &cri.Container{Id: fmt.Sprint("c", i), PodSandboxId: fmt.Sprint("s", i), Labels: l},
+			out.Containers = append(out.Containers,
+				&cri.Container{Id: fmt.Sprint("c", i), PodSandboxId: fmt.Sprint("s", i), Labels: l},
 				&cri.Container{Id: fmt.Sprint("gone", i), Labels: l})
 		}
 	}
 	return out, nil
 }
 
-func (s *service) PodSandboxStatus(_ context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
-	return &cri.PodSandboxStatusResponse{Status: &cri.PodSandboxStatus{Id: r.PodSandboxId, Metadata: &cri.PodSandboxMetadata{},
-		Network: &cri.PodSandboxNetworkStatus{Ip: "10.0.0.1"}}}, nil
+func (s *service) PodSandboxStatus(_ context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse,
+	error) {
+	return &cri.PodSandboxStatusResponse{Status: &cri.PodSandboxStatus{Id: r.PodSandboxId,
+		Metadata: &cri.PodSandboxMetadata{},
+		Network:  &cri.PodSandboxNetworkStatus{Ip: "10.0.0.1"}}}, nil
 }
 
-func (s *service) ContainerStatus(ctx context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (s *service) ContainerStatus(ctx context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse,
+	error) {
 	if strings.HasPrefix(r.ContainerId, "gone") {
 		return nil, status.Error(codes.NotFound, "no such container")
 	}
@@ -76,11 +81,13 @@ func (s *service) ContainerStatus(ctx context.Context, r *cri.ContainerStatusReq
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: r.ContainerId, Metadata: &cri.ContainerMetadata{Name: "c"},
-		State: cri.ContainerState_CONTAINER_EXITED, ExitCode: 128, Reason: "StartError"}}, nil
+	return &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: r.ContainerId,
+		Metadata: &cri.ContainerMetadata{Name: "c"},
+		State:    cri.ContainerState_CONTAINER_EXITED, ExitCode: 128, Reason: "StartError"}}, nil
 }
 
-func (s *service) CreateContainer(_ context.Context, r *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+func (s *service) CreateContainer(_ context.Context, r *cri.CreateContainerRequest) (*cri.CreateContainerResponse,
+	error) {
 	s.made = r
 	return &cri.CreateContainerResponse{ContainerId: "c0"}, s.create
 }
@@ -142,7 +149,8 @@ func TestFullCheckOfOneThatHangs(t *testing.T) {
 		}
 	}
 	mu.Lock()
-	if p := found["u3"]; len(failed) != 0 || p == nil || p.Name != "p" || len(p.Sandboxes) != 1 || len(p.Containers) != 1 || p.Containers[0].SandboxID != "s3" {
+	if p := found["u3"]; len(failed) != 0 || p == nil || p.Name != "p" || len(p.Sandboxes) != 1 ||
+		len(p.Containers) != 1 || p.Containers[0].SandboxID != "s3" {
 		t.Errorf("failed %v, u3 is %+v", failed, p)
 	}
 	mu.Unlock()
@@ -181,14 +189,16 @@ func TestReasonsOfFailedStarts(t *testing.T) {
 		r := newRuntime(t, s, Options{PodLogsDir: t.TempDir()})
 		if c.name == "config" {
 			*c.spec.RunAsNonRoot = true
-			c.reason, c.text = "CreateContainerConfigError", "container's runAsUser breaks non-root policy (pod: \"p_ns(u)\", container: c)"
+			c.reason, c.text = "CreateContainerConfigError",
+				"container's runAsUser breaks non-root policy (pod: \"p_ns(u)\", container: c)"
 		}
 
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"}}
 		made, err := r.StartContainer(context.Background(), ContainerSpec{Sandbox: SandboxSpec{Pod: p}, SandboxID: "s0",
 			Container: &v1.Container{Name: "c", Image: "i", SecurityContext: c.spec}, Attempt: 3, ImageRef: "ref"})
 		var step *StepError
-		if errors.As(err, &step); (err == nil) != (c.reason == "") || step != nil && (step.Reason != c.reason || step.Error() != c.text) {
+		if errors.As(err, &step); (err == nil) != (c.reason == "") ||
+			step != nil && (step.Reason != c.reason || step.Error() != c.text) {
 			t.Errorf("%s: %v, want %s %q", c.name, err, c.reason, c.text)
 		}
 
@@ -197,7 +207,8 @@ func TestReasonsOfFailedStarts(t *testing.T) {
 		}
 		if c.name == "well" {
 			cfg := s.made.Config
-			if cfg.LogPath != filepath.Join("c", "3.log") || cfg.Annotations[annRestartCount] != "3" || cfg.Metadata.Attempt != 3 ||
+			if cfg.LogPath != filepath.Join("c", "3.log") || cfg.Annotations[annRestartCount] != "3" ||
+				cfg.Metadata.Attempt != 3 ||
 				cfg.Labels[labelPodUID] != "u" || cfg.Image.Image != "ref" || cfg.Image.UserSpecifiedImage != "i" {
 				t.Errorf("config %+v", cfg)
 			}
@@ -223,7 +234,8 @@ func TestLastWords(t *testing.T) {
 	for i := range 200 {
 		many.WriteString(line("F", fmt.Sprint("line ", i)))
 	}
-	short, long := file("short.log", line("P", "half ")+line("F", "whole")+"broken\n"), file("long.log", line("F", strings.Repeat("x", 5000)+"end"))
+	short, long := file("short.log", line("P", "half ")+line("F", "whole")+"broken\n"), file("long.log",
+		line("F", strings.Repeat("x", 5000)+"end"))
 	manyLog := file("many.log", many.String())
 	said, silent, huge := file("said", "done"), file("silent", ""), file("huge", strings.Repeat("a", 5000)+"b")
 	link := filepath.Join(dir, "link")
@@ -251,10 +263,13 @@ func TestLastWords(t *testing.T) {
 		{"a link in place of the file is not followed", link, "", short, 1, "", 0, ""},
 	} {
 
-		got := (&Options{RootDir: root}).toContainer(&cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED, ExitCode: c.code, LogPath: c.log, Message: c.runtime,
-			Mounts:      []*cri.Mount{{ContainerPath: "/dev/termination-log", HostPath: c.path}},
-			Labels:      map[string]string{labelPodUID: "u", labelContainerName: "c"},
-			Annotations: map[string]string{annTerminationPath: "/dev/termination-log", annTerminationPolicy: c.policy}}).Message
+		got := (&Options{RootDir: root}).
+			toContainer(&cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED, ExitCode: c.code,
+				LogPath: c.log, Message: c.runtime,
+				Mounts: []*cri.Mount{{ContainerPath: "/dev/termination-log", HostPath: c.path}},
+				Labels: map[string]string{labelPodUID: "u", labelContainerName: "c"},
+				Annotations: map[string]string{annTerminationPath: "/dev/termination-log",
+					annTerminationPolicy: c.policy}}).Message
 		if len(got) != c.length || !strings.HasSuffix(got, c.want) {
 			t.Errorf("%s: %d bytes %.60q, want %d that end in %q", c.name, len(got), got, c.length, c.want)
 		}
@@ -271,8 +286,9 @@ func messageFolder(t *testing.T, root string) string {
 	return dir
 }
 
-// TestForeignMessages is the class of CVE-2021-25741: a pod has something else of the node mounted at the path of its termination message, or has put
-// a link or a pipe in the way of the kubelet's own file or of its log. The status has nothing of it, and nobody waits.
+// TestForeignMessages is the class of CVE-2021-25741: a pod has something else of the node mounted at the path of its
+// termination message, or has put a link or a pipe in the way of the kubelet's own file or of its log. The status has
+// nothing of it, and nobody waits.
 func TestForeignMessages(t *testing.T) {
 	secrets := t.TempDir()
 	secret := filepath.Join(secrets, "c0ffee00") // named as the kubelet names such files
@@ -281,7 +297,8 @@ func TestForeignMessages(t *testing.T) {
 	}
 	secretLog := filepath.Join(secrets, "app", "0.log")
 	line := "2026-01-01T00:00:00.000000000Z stdout F SECRET\n"
-	if err := errors.Join(os.Mkdir(filepath.Dir(secretLog), 0o755), os.WriteFile(secretLog, []byte(line), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Dir(secretLog), 0o755),
+		os.WriteFile(secretLog, []byte(line), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -320,20 +337,28 @@ func TestForeignMessages(t *testing.T) {
 		"a folder that is a link": func(t *testing.T, _, logs string) (string, string) {
 			return "", linkedLog(t, logs, "pod/app", filepath.Dir(secretLog))
 		},
-		"a pod's folder, a link": func(t *testing.T, _, logs string) (string, string) { return "", linkedLog(t, logs, "pod", secrets) },
+		"a pod's folder, a link": func(t *testing.T, _, logs string) (string, string) {
+			return "", linkedLog(t, logs, "pod", secrets)
+		},
 		"a log that never ends": func(t *testing.T, _, logs string) (string, string) {
 			return "", linkedLog(t, logs, "pod/app/0.log", "/dev/zero")
 		},
-		"a log that is none of CRI": func(t *testing.T, _, logs string) (string, string) { return "", foreignLog(t, logs) },
+		"a log that is none of CRI": func(t *testing.T, _, logs string) (string, string) {
+			return "", foreignLog(t, logs)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, logs := t.TempDir(), t.TempDir()
 			mounted, log := set(t, root, logs)
 			got := make(chan string, 1)
 			go func() {
-				got <- (&Options{RootDir: root}).toContainer(&cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED, ExitCode: 1, LogPath: log,
-					Mounts: []*cri.Mount{{ContainerPath: "/t", HostPath: mounted}}, Labels: map[string]string{labelPodUID: "u", labelContainerName: "c"},
-					Annotations: map[string]string{annTerminationPath: "/t", annTerminationPolicy: string(v1.TerminationMessageFallbackToLogsOnError)}}).Message
+				got <- (&Options{RootDir: root}).
+					toContainer(&cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED, ExitCode: 1,
+						LogPath: log,
+						Mounts:  []*cri.Mount{{ContainerPath: "/t", HostPath: mounted}},
+						Labels:  map[string]string{labelPodUID: "u", labelContainerName: "c"},
+						Annotations: map[string]string{annTerminationPath: "/t",
+							annTerminationPolicy: string(v1.TerminationMessageFallbackToLogsOnError)}}).Message
 			}()
 			select {
 			case text := <-got:
@@ -373,18 +398,21 @@ func linkedLog(t *testing.T, logs, at, target string) string {
 func foreignLog(t *testing.T, logs string) string {
 	t.Helper()
 	path := filepath.Join(logs, "pod", "app", "0.log")
-	text := "root:x:0:0 a b c\none two F SECRET\n2026-01-01T00:00:00Z stdout SECRET x\n2026-01-01T00:00:00Z disk F SECRET\n"
+	text :=
+		"root:x:0:0 a b c\none two F SECRET\n2026-01-01T00:00:00Z stdout SECRET x\n2026-01-01T00:00:00Z disk F SECRET\n"
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-// TestWindowsExitCodes: exit codes of Windows have 32 bits without a sign, those of CRI and of the API have one. None is cut or made positive, so that a
-// podFailurePolicy can name them.
+// TestWindowsExitCodes: exit codes of Windows have 32 bits without a sign, those of CRI and of the API have one. None
+// is cut or made positive, so that a podFailurePolicy can name them.
 func TestWindowsExitCodes(t *testing.T) {
-	for code, want := range map[uint32]int32{0xc000013a: -1073741510, 0xc0000005: -1073741819, 0xffffffff: -1, 300: 300, 0x80000000: -2147483648, 0x7fffffff: 2147483647} {
-		got := new(Options).toContainer(&cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED, ExitCode: int32(code)})
+	for code, want := range map[uint32]int32{0xc000013a: -1073741510, 0xc0000005: -1073741819, 0xffffffff: -1, 300: 300,
+		0x80000000: -2147483648, 0x7fffffff: 2147483647} {
+		got := new(Options).toContainer(&cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED,
+			ExitCode: int32(code)})
 		if got.ExitCode != want {
 			t.Errorf("%#x: %d, want %d", code, got.ExitCode, want)
 		}
@@ -394,20 +422,24 @@ func TestWindowsExitCodes(t *testing.T) {
 // TestRestored: what a container's annotations keep for its end is what was written; broken annotations are none.
 func TestRestored(t *testing.T) {
 	c := &v1.Container{Name: "app", Ports: []v1.ContainerPort{{Name: "http", ContainerPort: 8080}},
-		Lifecycle: &v1.Lifecycle{PreStop: &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Path: "/bye", Port: intstr.FromString("http")}}}}
+		Lifecycle: &v1.Lifecycle{
+			PreStop: &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Path: "/bye", Port: intstr.FromString("http")}}}}
 	kept := containerAnnotations(&v1.Pod{}, c, 0)
 	labels := map[string]string{labelContainerName: "app"}
-	if got := new(Options).toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; !equality.Semantic.DeepEqual(got, c) {
+	if got := new(Options).toContainer(&cri.ContainerStatus{Labels: labels,
+		Annotations: kept}).Restored; !equality.Semantic.DeepEqual(got, c) {
 		t.Errorf("restored %+v, want %+v", got, c)
 	}
 
 	kept[annPorts] = "{"
-	if got := new(Options).toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; got == nil || got.Ports != nil || got.Lifecycle.PreStop.HTTPGet.Path != "/bye" {
+	if got := new(Options).toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; got == nil ||
+		got.Ports != nil || got.Lifecycle.PreStop.HTTPGet.Path != "/bye" {
 		t.Errorf("with broken ports: %+v", got)
 	}
 	for _, text := range []string{"", "{", "7"} {
 		kept[annPreStop] = text
-		if got := new(Options).toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; got != nil {
+		if got := new(Options).toContainer(&cri.ContainerStatus{Labels: labels,
+			Annotations: kept}).Restored; got != nil {
 			t.Errorf("hook %q: %+v", text, got)
 		}
 	}
@@ -425,27 +457,36 @@ func sandboxOf(t *testing.T, o Options, s SandboxSpec) *cri.PodSandboxConfig {
 func TestSandboxConfig(t *testing.T) {
 	user, group, fs := int64(1000), int64(2000), int64(3000)
 	yes := true
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"x": "y"}},
-		Spec: v1.PodSpec{ShareProcessNamespace: &yes, Containers: []v1.Container{{Name: "c", Ports: []v1.ContainerPort{{ContainerPort: 80, HostPort: 8080, HostIP: "1.2.3.4", Protocol: v1.ProtocolUDP}}}},
-			SecurityContext: &v1.PodSecurityContext{RunAsUser: &user, RunAsGroup: &group, FSGroup: &fs, SupplementalGroups: []int64{7},
-				Sysctls: []v1.Sysctl{{Name: "net/ipv4.x", Value: "1"}}}}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u",
+		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"x": "y"}},
+		Spec: v1.PodSpec{ShareProcessNamespace: &yes,
+			Containers: []v1.Container{{Name: "c",
+				Ports: []v1.ContainerPort{{ContainerPort: 80, HostPort: 8080, HostIP: "1.2.3.4",
+					Protocol: v1.ProtocolUDP}}}},
+			SecurityContext: &v1.PodSecurityContext{RunAsUser: &user, RunAsGroup: &group, FSGroup: &fs,
+				SupplementalGroups: []int64{7},
+				Sysctls:            []v1.Sysctl{{Name: "net/ipv4.x", Value: "1"}}}}}
 
 	r := New(nil, Options{PodLogsDir: "/logs"})
 	cfg := sandboxOf(t, r.o, SandboxSpec{Pod: p, Attempt: 2, Hostname: "h", CgroupParent: "/g", Groups: []int64{9}})
 	sec := cfg.Linux.SecurityContext
 	m := cfg.PortMappings[0]
 	for what, ok := range map[string]bool{
-		"names":      cfg.Metadata.Uid == "u" && cfg.Metadata.Attempt == 2 && cfg.Labels["a"] == "b" && cfg.Labels[labelPodName] == "p" && cfg.Annotations["x"] == "y",
-		"host name":  cfg.Hostname == "h",
-		"logs":       cfg.LogDirectory == filepath.Join("/logs", "ns_p_u"),
-		"cgroup":     cfg.Linux.CgroupParent == "/g",
-		"sysctl":     cfg.Linux.Sysctls["net.ipv4.x"] == "1",
-		"port":       m.HostIp == "1.2.3.4" && m.HostPort == 8080 && m.ContainerPort == 80 && m.Protocol == cri.Protocol_UDP,
-		"user":       sec.RunAsUser.Value == 1000 && sec.RunAsGroup.Value == 2000 && fmt.Sprint(sec.SupplementalGroups) == "[3000 7 9]",
-		"namespaces": sec.NamespaceOptions.Pid == cri.NamespaceMode_POD && sec.NamespaceOptions.Network == cri.NamespaceMode_POD,
-		"seccomp":    sec.Seccomp.ProfileType == cri.SecurityProfile_RuntimeDefault,
-		"windows":    cfg.Windows == nil,
-		"plain":      !sec.Privileged,
+		"names": cfg.Metadata.Uid == "u" && cfg.Metadata.Attempt == 2 && cfg.Labels["a"] == "b" &&
+			cfg.Labels[labelPodName] == "p" && cfg.Annotations["x"] == "y",
+		"host name": cfg.Hostname == "h",
+		"logs":      cfg.LogDirectory == filepath.Join("/logs", "ns_p_u"),
+		"cgroup":    cfg.Linux.CgroupParent == "/g",
+		"sysctl":    cfg.Linux.Sysctls["net.ipv4.x"] == "1",
+		"port": m.HostIp == "1.2.3.4" && m.HostPort == 8080 && m.ContainerPort == 80 &&
+			m.Protocol == cri.Protocol_UDP,
+		"user": sec.RunAsUser.Value == 1000 && sec.RunAsGroup.Value == 2000 &&
+			fmt.Sprint(sec.SupplementalGroups) == "[3000 7 9]",
+		"namespaces": sec.NamespaceOptions.Pid == cri.NamespaceMode_POD &&
+			sec.NamespaceOptions.Network == cri.NamespaceMode_POD,
+		"seccomp": sec.Seccomp.ProfileType == cri.SecurityProfile_RuntimeDefault,
+		"windows": cfg.Windows == nil,
+		"plain":   !sec.Privileged,
 	} {
 		if !ok {
 			t.Errorf("%s: %+v", what, cfg)
@@ -460,16 +501,19 @@ func TestSandboxConfig(t *testing.T) {
 	name := "ContainerUser"
 	p.Spec.HostNetwork = true
 	p.Spec.SecurityContext.WindowsOptions = &v1.WindowsSecurityContextOptions{RunAsUserName: &name, HostProcess: &yes}
-	if w := sandboxOf(t, Options{Windows: true}, SandboxSpec{Pod: p}).Windows; w.SecurityContext.RunAsUsername != name || !w.SecurityContext.HostProcess {
+	if w := sandboxOf(t, Options{Windows: true},
+		SandboxSpec{Pod: p}).Windows; w.SecurityContext.RunAsUsername != name || !w.SecurityContext.HostProcess {
 		t.Errorf("windows: %+v", w)
 	}
 }
 
-// TestGroupsOfVolumes: a container has the groups of its pod's volumes, whether the pod says anything of its users or not.
+// TestGroupsOfVolumes: a container has the groups of its pod's volumes, whether the pod says anything of its users or
+// not.
 func TestGroupsOfVolumes(t *testing.T) {
 	for want, sc := range map[string]*v1.PodSecurityContext{"[9]": nil, "[7 9]": {SupplementalGroups: []int64{7}}} {
 		p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: sc, Containers: []v1.Container{{Name: "c"}}}}
-		cfg, err := Options{}.containerConfig(ContainerSpec{Sandbox: SandboxSpec{Pod: p, Groups: []int64{9}}, Container: &p.Spec.Containers[0]})
+		cfg, err := Options{}.containerConfig(ContainerSpec{Sandbox: SandboxSpec{Pod: p, Groups: []int64{9}},
+			Container: &p.Spec.Containers[0]})
 		if err != nil || fmt.Sprint(cfg.Linux.SecurityContext.SupplementalGroups) != want {
 			t.Errorf("%v, %v, want groups %s", cfg, err, want)
 		}
@@ -487,11 +531,14 @@ func TestStrictGroups(t *testing.T) {
 		{&merge, cri.SupplementalGroupsPolicy_Merge},
 		{&strict, cri.SupplementalGroupsPolicy_Strict},
 	} {
-		p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SupplementalGroupsPolicy: c.asked}, Containers: []v1.Container{{Name: "c"}}}}
-		if got := sandboxOf(t, Options{}, SandboxSpec{Pod: p}).Linux.SecurityContext.SupplementalGroupsPolicy; got != c.want {
+		p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SupplementalGroupsPolicy: c.asked},
+			Containers: []v1.Container{{Name: "c"}}}}
+		if got := sandboxOf(t, Options{},
+			SandboxSpec{Pod: p}).Linux.SecurityContext.SupplementalGroupsPolicy; got != c.want {
 			t.Errorf("sandbox: %v, want %v", got, c.want)
 		}
-		cfg, err := Options{}.containerConfig(ContainerSpec{Sandbox: SandboxSpec{Pod: p}, Container: &p.Spec.Containers[0]})
+		cfg, err := Options{}.containerConfig(ContainerSpec{Sandbox: SandboxSpec{Pod: p},
+			Container: &p.Spec.Containers[0]})
 		if err != nil || cfg.Linux.SecurityContext.SupplementalGroupsPolicy != c.want {
 			t.Errorf("container: %v, %v, want %v", cfg, err, c.want)
 		}
@@ -516,16 +563,19 @@ func TestSandboxResources(t *testing.T) {
 	if len(cfg.PortMappings) != 2 || cfg.PortMappings[0].HostPort != 2 || cfg.PortMappings[1].HostPort != 3 {
 		t.Errorf("ports: %v", cfg.PortMappings)
 	}
-	if got := cfg.Linux.Resources; got.CpuShares != 1024 || got.CpuQuota != 200000 || got.CpuPeriod != 100000 || got.MemoryLimitInBytes != 256<<20 {
+	if got := cfg.Linux.Resources; got.CpuShares != 1024 || got.CpuQuota != 200000 || got.CpuPeriod != 100000 ||
+		got.MemoryLimitInBytes != 256<<20 {
 		t.Errorf("resources: %v", got)
 	}
 	if got := cfg.Linux.Overhead; got.CpuShares != 256 || got.CpuQuota != 25000 || got.MemoryLimitInBytes != 16<<20 {
 		t.Errorf("overhead: %v", got)
 	}
-	if got := r.o.linuxResources(p, &p.Spec.Containers[0]).HugepageLimits; len(got) != 1 || got[0].PageSize != "2MB" || got[0].Limit != 4<<20 {
+	if got := r.o.linuxResources(p, &p.Spec.Containers[0]).HugepageLimits; len(got) != 1 || got[0].PageSize != "2MB" ||
+		got[0].Limit != 4<<20 {
 		t.Errorf("huge pages: %v", got)
 	}
-	alone, err := r.o.containerConfig(ContainerSpec{Sandbox: SandboxSpec{Pod: p}, Container: &p.Spec.Containers[0], CPUs: "1-2", Mems: "0", Alone: true})
+	alone, err := r.o.containerConfig(ContainerSpec{Sandbox: SandboxSpec{Pod: p}, Container: &p.Spec.Containers[0],
+		CPUs: "1-2", Mems: "0", Alone: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -554,35 +604,45 @@ func TestProfiles(t *testing.T) {
 		{"nothing", v1.PodSecurityContext{}, v1.SecurityContext{}, false, none, ""},
 		{"the node's default", v1.PodSecurityContext{}, v1.SecurityContext{}, true, byDefault, ""},
 		{"privileged", v1.PodSecurityContext{}, v1.SecurityContext{Privileged: &yes}, true, none, ""},
-		{"unconfined", v1.PodSecurityContext{SeccompProfile: seccomp(v1.SeccompProfileTypeUnconfined)}, v1.SecurityContext{}, true, none, ""},
-		{"a file of the node", v1.PodSecurityContext{}, v1.SecurityContext{SeccompProfile: seccomp(v1.SeccompProfileTypeLocalhost)}, false,
+		{"unconfined", v1.PodSecurityContext{SeccompProfile: seccomp(v1.SeccompProfileTypeUnconfined)},
+			v1.SecurityContext{}, true, none, ""},
+		{"a file of the node", v1.PodSecurityContext{},
+			v1.SecurityContext{SeccompProfile: seccomp(v1.SeccompProfileTypeLocalhost)}, false,
 			profile(cri.SecurityProfile_Localhost, filepath.Join("/root", "seccomp", "audit.json")), ""},
 		{"own before the pod's", v1.PodSecurityContext{SeccompProfile: seccomp(v1.SeccompProfileTypeUnconfined),
 			AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}},
 			v1.SecurityContext{SeccompProfile: seccomp(v1.SeccompProfileTypeRuntimeDefault),
-				AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &own}}, false,
+				AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &own}},
+			false,
 			byDefault, profile(cri.SecurityProfile_Localhost, "own")},
-		{"the pod's", v1.PodSecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}}, v1.SecurityContext{}, false, none, none},
+		{"the pod's",
+			v1.PodSecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}},
+			v1.SecurityContext{}, false, none, none},
 	} {
 		c.pod.SELinuxOptions = &v1.SELinuxOptions{Level: "s0:c1"}
-		p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &c.pod, Containers: []v1.Container{{Name: "c", SecurityContext: &c.own}}}}
+		p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &c.pod,
+			Containers: []v1.Container{{Name: "c", SecurityContext: &c.own}}}}
 		r := New(nil, Options{SeccompRoot: filepath.Join("/root", "seccomp"), SeccompDefault: c.node})
 		sec := r.o.linuxSecurity(p, &p.Spec.Containers[0], ContainerSpec{Sandbox: SandboxSpec{Pod: p}})
 		appArmor := ""
 		if sec.Apparmor != nil {
 			appArmor = profile(sec.Apparmor.ProfileType, sec.Apparmor.LocalhostRef)
 		}
-		if got := profile(sec.Seccomp.ProfileType, sec.Seccomp.LocalhostRef); got != c.seccomp || appArmor != c.appArmor || sec.SelinuxOptions.GetLevel() != "s0:c1" {
-			t.Errorf("%s: seccomp %s, AppArmor %s, SELinux %v, want %s and %s", c.name, got, appArmor, sec.SelinuxOptions, c.seccomp, c.appArmor)
+		if got := profile(sec.Seccomp.ProfileType, sec.Seccomp.LocalhostRef); got != c.seccomp ||
+			appArmor != c.appArmor || sec.SelinuxOptions.GetLevel() != "s0:c1" {
+			t.Errorf("%s: seccomp %s, AppArmor %s, SELinux %v, want %s and %s", c.name, got, appArmor,
+				sec.SelinuxOptions, c.seccomp, c.appArmor)
 		}
-		if box := sandboxOf(t, r.o, SandboxSpec{Pod: p}).Linux.SecurityContext; box.SelinuxOptions.GetLevel() != "s0:c1" {
+		if box := sandboxOf(t, r.o,
+			SandboxSpec{Pod: p}).Linux.SecurityContext; box.SelinuxOptions.GetLevel() != "s0:c1" {
 			t.Errorf("%s: SELinux of the sandbox %v", c.name, box.SelinuxOptions)
 		}
 	}
 }
 
-// TestLimitsOfThePod: a container without a limit of its own gets that of spec.resources of its pod. Its oom_score_adj takes into account what
-// spec.resources requests beyond the requests of the containers. The expected values come from upstream's formula.
+// TestLimitsOfThePod: a container without a limit of its own gets that of spec.resources of its pod. Its oom_score_adj
+// takes into account what spec.resources requests beyond the requests of the containers. The expected values come from
+// upstream's formula.
 func TestLimitsOfThePod(t *testing.T) {
 	list := func(cpu, memory string) v1.ResourceList {
 		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
@@ -590,8 +650,10 @@ func TestLimitsOfThePod(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
 	p := &v1.Pod{Status: v1.PodStatus{QOSClass: v1.PodQOSBurstable}, Spec: v1.PodSpec{
 		InitContainers: []v1.Container{{Name: "side", RestartPolicy: &always}},
-		Containers:     []v1.Container{{Name: "plain"}, {Name: "own", Resources: v1.ResourceRequirements{Limits: list("100m", "16Mi"), Requests: list("50m", "10Mi")}}},
-		Resources:      &v1.ResourceRequirements{Limits: list("200m", "64Mi"), Requests: list("50m", "40Mi")}}}
+		Containers: []v1.Container{{Name: "plain"},
+			{Name: "own", Resources: v1.ResourceRequirements{Limits: list("100m", "16Mi"),
+				Requests: list("50m", "10Mi")}}},
+		Resources: &v1.ResourceRequirements{Limits: list("200m", "64Mi"), Requests: list("50m", "40Mi")}}}
 	p.Spec.Resources.Limits["hugepages-2Mi"] = resource.MustParse("4Mi")
 	o := Options{CFSQuota: true, MemoryBytes: 100 << 20}
 
@@ -604,13 +666,16 @@ func TestLimitsOfThePod(t *testing.T) {
 		{&p.Spec.InitContainers[0], "quota 20000 shares 204 memory 67108864 score 900 pages 4194304"},
 	} {
 		r := o.linuxResources(p, c.c)
-		if got := fmt.Sprintf("quota %d shares %d memory %d score %d pages %d", r.CpuQuota, r.CpuShares, r.MemoryLimitInBytes, r.OomScoreAdj, r.HugepageLimits[0].Limit); got != c.want {
+		if got := fmt.Sprintf("quota %d shares %d memory %d score %d pages %d", r.CpuQuota, r.CpuShares,
+			r.MemoryLimitInBytes, r.OomScoreAdj, r.HugepageLimits[0].Limit); got != c.want {
 			t.Errorf("%s: %s, want %s", c.c.Name, got, c.want)
 		}
 	}
 	p.Spec.Containers = p.Spec.Containers[1:]
 	p.Spec.Resources = nil
 	if r := o.linuxResources(p, &p.Spec.InitContainers[0]); r.OomScoreAdj != 900 || r.MemoryLimitInBytes != 0 {
-		t.Errorf("a sidecar has the score %d and %d bytes, want that of the container that it serves, 900, and no limit", r.OomScoreAdj, r.MemoryLimitInBytes)
+		t.Errorf(
+			"a sidecar has the score %d and %d bytes, want that of the container that it serves, 900, and no limit",
+			r.OomScoreAdj, r.MemoryLimitInBytes)
 	}
 }

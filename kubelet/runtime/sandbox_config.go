@@ -25,7 +25,8 @@ type SandboxSpec struct {
 	DNS          *DNS
 	CgroupParent string
 	Handler      string
-	// IDs are the user and group ids of the node that the pod has as its own, from 0 up; nil leaves it in the node's user namespace.
+	// IDs are the user and group ids of the node that the pod has as its own, from 0 up; nil leaves it in the node's
+	// user namespace.
 	IDs *userns.Range
 	// Groups are those of the pod's volumes, which the containers have beside the spec's.
 	Groups []int64
@@ -36,11 +37,13 @@ func PodLogDir(root string, p *v1.Pod) string {
 	return filepath.Join(root, strings.Join([]string{p.Namespace, p.Name, string(p.UID)}, "_"))
 }
 
-// sandboxConfig returns the CRI configuration of a sandbox. An error means that no runtime can run the pod as it is specified.
+// sandboxConfig returns the CRI configuration of a sandbox. An error means that no runtime can run the pod as it is
+// specified.
 func (o Options) sandboxConfig(s SandboxSpec) (*cri.PodSandboxConfig, error) {
 	p := s.Pod
 	cfg := &cri.PodSandboxConfig{
-		Metadata:     &cri.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID), Attempt: s.Attempt},
+		Metadata: &cri.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID),
+			Attempt: s.Attempt},
 		Hostname:     s.Hostname,
 		LogDirectory: PodLogDir(o.PodLogsDir, p),
 		Labels:       map[string]string{},
@@ -50,7 +53,8 @@ func (o Options) sandboxConfig(s SandboxSpec) (*cri.PodSandboxConfig, error) {
 	for k, v := range p.Labels {
 		cfg.Labels[k] = v
 	}
-	cfg.Labels[labelPodName], cfg.Labels[labelPodNamespace], cfg.Labels[labelPodUID] = p.Name, p.Namespace, string(p.UID)
+	cfg.Labels[labelPodName], cfg.Labels[labelPodNamespace], cfg.Labels[labelPodUID] = p.Name, p.Namespace,
+		string(p.UID)
 	for k, v := range p.Annotations {
 		cfg.Annotations[k] = v
 	}
@@ -85,11 +89,13 @@ func (o Options) sandboxConfig(s SandboxSpec) (*cri.PodSandboxConfig, error) {
 func portMappings(p *v1.Pod) (out []*cri.PortMapping) {
 	add := func(c *v1.Container) {
 		for _, port := range c.Ports {
-			out = append(out, &cri.PortMapping{HostIp: port.HostIP, HostPort: port.HostPort, ContainerPort: port.ContainerPort, Protocol: protocol(port.Protocol)})
+			out = append(out, &cri.PortMapping{HostIp: port.HostIP, HostPort: port.HostPort,
+				ContainerPort: port.ContainerPort, Protocol: protocol(port.Protocol)})
 		}
 	}
 	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil &&
+			*c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 			add(c)
 		}
 	}
@@ -99,8 +105,8 @@ func portMappings(p *v1.Pod) (out []*cri.PortMapping) {
 	return out
 }
 
-// sandboxResources returns the resources of all containers of a pod together, and the overhead of its runtime. A runtime that
-// puts a pod into a virtual machine needs them for its size.
+// sandboxResources returns the resources of all containers of a pod together, and the overhead of its runtime. A
+// runtime that puts a pod into a virtual machine needs them for its size.
 func (o Options) sandboxResources(p *v1.Pod) (of, overhead *cri.LinuxContainerResources) {
 	without := resources.PodResourcesOptions{ExcludeOverhead: true}
 	requests, limits := resources.PodRequests(p, without), resources.PodLimits(p, without)
@@ -133,8 +139,8 @@ func protocol(p v1.Protocol) cri.Protocol {
 	return cri.Protocol_TCP
 }
 
-// namespaces returns which namespaces the pod shares with the node, and which its containers share. Sandbox and containers must
-// be given the same options. By default each container has a process namespace of its own.
+// namespaces returns which namespaces the pod shares with the node, and which its containers share. Sandbox and
+// containers must be given the same options. By default each container has a process namespace of its own.
 func (o Options) namespaces(p *v1.Pod, ids *userns.Range) *cri.NamespaceOption {
 	mode := func(host bool) cri.NamespaceMode {
 		if host {
@@ -142,7 +148,8 @@ func (o Options) namespaces(p *v1.Pod, ids *userns.Range) *cri.NamespaceOption {
 		}
 		return cri.NamespaceMode_POD
 	}
-	out := &cri.NamespaceOption{Network: mode(p.Spec.HostNetwork), Ipc: mode(p.Spec.HostIPC), Pid: cri.NamespaceMode_CONTAINER}
+	out := &cri.NamespaceOption{Network: mode(p.Spec.HostNetwork), Ipc: mode(p.Spec.HostIPC),
+		Pid: cri.NamespaceMode_CONTAINER}
 	switch {
 	case p.Spec.HostPID:
 		out.Pid = cri.NamespaceMode_NODE
@@ -163,8 +170,8 @@ func idMappings(ids *userns.Range) []*cri.IDMapping {
 	return []*cri.IDMapping{{HostId: ids.First, Length: ids.Length}}
 }
 
-// sandboxSecurity returns the settings that CRI has for Linux only. As with upstream, a Windows runtime gets them too, without users
-// and SELinux labels: containerd shows them in the status of the sandbox.
+// sandboxSecurity returns the settings that CRI has for Linux only. As with upstream, a Windows runtime gets them too,
+// without users and SELinux labels: containerd shows them in the status of the sandbox.
 func (o Options) sandboxSecurity(s SandboxSpec) *cri.LinuxSandboxSecurityContext {
 	p := s.Pod
 	sec := &cri.LinuxSandboxSecurityContext{NamespaceOptions: o.namespaces(p, s.IDs),
@@ -197,9 +204,11 @@ func (o Options) sandboxSecurity(s SandboxSpec) *cri.LinuxSandboxSecurityContext
 	return sec
 }
 
-// groupsPolicy says whether the groups that the image gives the user are added (Merge, as always unless the pod says otherwise) or not (Strict).
+// groupsPolicy says whether the groups that the image gives the user are added (Merge, as always unless the pod says
+// otherwise) or not (Strict).
 func groupsPolicy(sc *v1.PodSecurityContext) cri.SupplementalGroupsPolicy {
-	if sc != nil && sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict {
+	if sc != nil && sc.SupplementalGroupsPolicy != nil &&
+		*sc.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict {
 		return cri.SupplementalGroupsPolicy_Strict
 	}
 	return cri.SupplementalGroupsPolicy_Merge
@@ -218,7 +227,8 @@ func (s SandboxSpec) groups() []int64 {
 	return slices.Concat(out, sc.SupplementalGroups, s.Groups)
 }
 
-// windowsSandboxSecurity returns the pod's user and credential, and whether all its containers are HostProcess containers.
+// windowsSandboxSecurity returns the pod's user and credential, and whether all its containers are HostProcess
+// containers.
 func windowsSandboxSecurity(p *v1.Pod) (*cri.WindowsSandboxSecurityContext, error) {
 	hostProcess, err := pod.HostProcessPod(p)
 	if err != nil {

@@ -18,22 +18,25 @@ import (
 )
 
 // sandboxCapabilities are those that containerd gives a sandbox.
-var sandboxCapabilities = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID", "CAP_SETUID",
+var sandboxCapabilities = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD",
+	"CAP_NET_RAW", "CAP_SETGID", "CAP_SETUID",
 	"CAP_SETFCAP", "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE"}
 
-// notRefused are the system calls that containerd's profile does not name and ours allows. No kernel of today implements the first; of the
-// others one gives up the processor and one is for the kernel's own probes. Of personality the profile cannot tell harmless arguments.
+// notRefused are the system calls that containerd's profile does not name and ours allows. No kernel of today
+// implements the first; of the others one gives up the processor and one is for the kernel's own probes. Of
+// personality the profile cannot tell harmless arguments.
 var notRefused = strings.Fields(`_sysctl afs_syscall arch_specific_syscall create_module get_kernel_syms getpmsg nfsservctl putpmsg query_module security tuxcall vserver
 	rseq_slice_yield uprobe personality`)
 
-// TestSandboxProfile compares the profile with containerd's: it refuses no system call that the other allows, and each that the other
-// refuses but notRefused.
+// TestSandboxProfile compares the profile with containerd's: it refuses no system call that the other allows, and each
+// that the other refuses but notRefused.
 func TestSandboxProfile(t *testing.T) {
 	var ours specs.LinuxSeccomp
 	if err := json.Unmarshal(sandboxProfile, &ours); err != nil {
 		t.Fatal(err)
 	}
-	theirs := seccomp.DefaultProfile(&specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{Bounding: sandboxCapabilities}}})
+	theirs := seccomp.DefaultProfile(
+		&specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{Bounding: sandboxCapabilities}}})
 	if ours.DefaultAction != specs.ActAllow || theirs.DefaultAction != specs.ActErrno || len(ours.Architectures) > 0 {
 		t.Fatalf("ours %s for %v, theirs %s", ours.DefaultAction, ours.Architectures, theirs.DefaultAction)
 	}
@@ -57,7 +60,8 @@ func TestSandboxProfile(t *testing.T) {
 	}
 	for _, family := range []uint64{unix.AF_ALG, unix.AF_VSOCK} {
 		if !slices.ContainsFunc(ours.Syscalls, func(s specs.LinuxSyscall) bool {
-			return slices.Equal(s.Names, []string{"socket"}) && len(s.Args) == 1 && s.Args[0].Op == specs.OpEqualTo && s.Args[0].Value == family
+			return slices.Equal(s.Names, []string{"socket"}) && len(s.Args) == 1 && s.Args[0].Op == specs.OpEqualTo &&
+				s.Args[0].Value == family
 		}) {
 			t.Errorf("ours allows sockets of the family %d", family)
 		}
@@ -69,7 +73,8 @@ func TestSandboxProfile(t *testing.T) {
 	}
 }
 
-// cloneFlags are the flags with which a profile refuses clone: by a rule for each, or by one that allows it without any of them.
+// cloneFlags are the flags with which a profile refuses clone: by a rule for each, or by one that allows it without
+// any of them.
 func cloneFlags(p specs.LinuxSeccomp) (flags uint64) {
 	for _, s := range p.Syscalls {
 		if slices.Equal(s.Names, []string{"clone"}) && len(s.Args) == 1 && s.Args[0].Op == specs.OpMaskedEqual {

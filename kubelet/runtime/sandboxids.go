@@ -7,8 +7,9 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// SandboxIDs returns the ids of all sandboxes that the runtime at an endpoint knows, in whatever state. It connects for this one
-// question. The error says what is wrong with the endpoint or with the runtime; ctx bounds the wait for it.
+// SandboxIDs returns the ids of all sandboxes that the runtime at an endpoint knows, in whatever state. It connects
+// for this one question. The error says what is wrong with the endpoint or with the runtime; ctx bounds the wait for
+// it.
 func SandboxIDs(ctx context.Context, endpoint string) ([]string, error) {
 	conn, err := Dial(endpoint)
 	if err != nil {

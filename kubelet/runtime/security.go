@@ -14,7 +14,8 @@ import (
 
 // Paths of /proc and /sys that a container with the default procMount cannot see, or can only read; upstream's lists.
 var (
-	maskedPaths = []string{"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+	maskedPaths = []string{"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys",
+		"/proc/latency_stats",
 		"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
 		"/sys/devices/virtual/powercap"}
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
@@ -80,7 +81,9 @@ func checkNonRoot(p *v1.Pod, c *v1.Container, image ImageUser, windows bool) err
 			field, user = "runAsUserName", *sc.WindowsOptions.RunAsUserName
 		}
 		if strings.EqualFold(user, "ContainerAdministrator") {
-			return fmt.Errorf("container's %s (%s) which will be regarded as root identity and will break non-root policy %s", field, user, where)
+			return fmt.Errorf(
+				"container's %s (%s) which will be regarded as root identity and will break non-root policy %s", field,
+				user, where)
 		}
 		return nil
 	}
@@ -93,13 +96,15 @@ func checkNonRoot(p *v1.Pod, c *v1.Container, image ImageUser, windows bool) err
 	case image.UID != nil && *image.UID == 0, image.UID == nil && image.Name == "":
 		return errors.New("container has runAsNonRoot and image will run as root " + where)
 	case image.UID == nil:
-		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s", image.Name, where)
+		return fmt.Errorf(
+			"container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s",
+			image.Name, where)
 	}
 	return nil
 }
 
-// windowsSecurity returns the user of a container, which is that of its image unless the pod names one, its credential, and
-// whether it is a HostProcess container.
+// windowsSecurity returns the user of a container, which is that of its image unless the pod names one, its
+// credential, and whether it is a HostProcess container.
 func windowsSecurity(p *v1.Pod, c *v1.Container, image ImageUser) *cri.WindowsContainerSecurityContext {
 	sec := &cri.WindowsContainerSecurityContext{RunAsUsername: image.Name, HostProcess: pod.HostProcess(p, c)}
 	if o := merged(p, c).WindowsOptions; o != nil {
@@ -108,8 +113,9 @@ func windowsSecurity(p *v1.Pod, c *v1.Container, image ImageUser) *cri.WindowsCo
 	return sec
 }
 
-// linuxSecurity translates the container's security context, merged with the pod's. What neither says has the default of
-// Kubernetes, not that of the runtime; the paths of /proc are hidden unless the container asks for an unmasked /proc.
+// linuxSecurity translates the container's security context, merged with the pod's. What neither says has the default
+// of Kubernetes, not that of the runtime; the paths of /proc are hidden unless the container asks for an unmasked
+// /proc.
 func (o Options) linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri.LinuxContainerSecurityContext {
 	sc := merged(p, c)
 	sec := &cri.LinuxContainerSecurityContext{NamespaceOptions: o.namespaces(p, s.Sandbox.IDs),
@@ -162,8 +168,8 @@ func seLinux(o *v1.SELinuxOptions) *cri.SELinuxOption {
 	return &cri.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
-// user sets the user and group of a container: those of the spec, or else the user of the image. CRI does not allow a group
-// without a user; then the user is root, which the container would have anyway.
+// user sets the user and group of a container: those of the spec, or else the user of the image. CRI does not allow a
+// group without a user; then the user is root, which the container would have anyway.
 func user(sec *cri.LinuxContainerSecurityContext, sc v1.SecurityContext, image ImageUser) {
 	switch {
 	case sc.RunAsUser != nil:
@@ -181,14 +187,15 @@ func user(sec *cri.LinuxContainerSecurityContext, sc v1.SecurityContext, image I
 	}
 }
 
-// seccomp returns the profile of a container. A profile of the node is a file below SeccompRoot; the API server refuses paths
-// that leave it.
+// seccomp returns the profile of a container. A profile of the node is a file below SeccompRoot; the API server
+// refuses paths that leave it.
 func (o Options) seccomp(p *v1.SeccompProfile, privileged bool) *cri.SecurityProfile {
 	switch {
 	case privileged || p == nil && !o.SeccompDefault || p != nil && p.Type == v1.SeccompProfileTypeUnconfined:
 		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Unconfined}
 	case p != nil && p.Type == v1.SeccompProfileTypeLocalhost && p.LocalhostProfile != nil:
-		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: filepath.Join(o.SeccompRoot, *p.LocalhostProfile)}
+		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost,
+			LocalhostRef: filepath.Join(o.SeccompRoot, *p.LocalhostProfile)}
 	}
 	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
 }

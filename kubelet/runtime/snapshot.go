@@ -43,11 +43,12 @@ func (r *Runtime) Snapshot(ctx context.Context, uid string) (map[string]*pod.Run
 // checkers is how many pods a full check reads at the same time.
 const checkers = 16
 
-// CheckAll reads what the runtime has of all pods. It lists them and returns their UIDs. It calls found for each pod as soon as
-// its details are read: from other goroutines, and also after CheckAll has returned. A pod about which the runtime does not
-// answer delays no other; its found has an error. known returns what the caller knows about a pod already, or nil: objects
-// that the list shows in the known state are not read again.
-func (r *Runtime) CheckAll(ctx context.Context, known func(uid string) *pod.Runtime, found func(uid string, p *pod.Runtime, err error)) ([]string, error) {
+// CheckAll reads what the runtime has of all pods. It lists them and returns their UIDs. It calls found for each pod
+// as soon as its details are read: from other goroutines, and also after CheckAll has returned. A pod about which the
+// runtime does not answer delays no other; its found has an error. known returns what the caller knows about a pod
+// already, or nil: objects that the list shows in the known state are not read again.
+func (r *Runtime) CheckAll(ctx context.Context, known func(uid string) *pod.Runtime,
+	found func(uid string, p *pod.Runtime, err error)) ([]string, error) {
 	short, cancel := r.short(ctx)
 	defer cancel()
 	listed, err := r.list(short, nil)
@@ -87,15 +88,17 @@ type listing struct {
 	containers []*cri.Container
 }
 
-// list returns the sandboxes and containers in the runtime that carry these labels, by the UID of their pod; a nil selector
-// selects all. Sandboxes are listed first. A container that was created between the two calls may therefore be listed without
-// its sandbox.
+// list returns the sandboxes and containers in the runtime that carry these labels, by the UID of their pod; a nil
+// selector selects all. Sandboxes are listed first. A container that was created between the two calls may therefore
+// be listed without its sandbox.
 func (r *Runtime) list(ctx context.Context, selector map[string]string) (map[string]*listing, error) {
-	boxes, err := r.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: selector}})
+	boxes, err := r.client.ListPodSandbox(ctx,
+		&cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: selector}})
 	if err != nil {
 		return nil, fmt.Errorf("listing sandboxes: %w", err)
 	}
-	list, err := r.client.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: selector}})
+	list, err := r.client.ListContainers(ctx,
+		&cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: selector}})
 	if err != nil {
 		return nil, fmt.Errorf("listing containers: %w", err)
 	}
@@ -128,8 +131,8 @@ func place(all map[string]*listing, labels map[string]string) *listing {
 	return l
 }
 
-// details reads the status of each object of a pod, except for those that are in the known state. It leaves out objects that
-// were removed meanwhile.
+// details reads the status of each object of a pod, except for those that are in the known state. It leaves out
+// objects that were removed meanwhile.
 func (r *Runtime) details(ctx context.Context, l *listing, known *pod.Runtime) (*pod.Runtime, error) {
 	if known == nil {
 		known = &pod.Runtime{}
@@ -137,7 +140,8 @@ func (r *Runtime) details(ctx context.Context, l *listing, known *pod.Runtime) (
 
 	for _, b := range l.sandboxes {
 		same := func(k pod.Sandbox) bool {
-			return k.ID == b.Id && k.Ready == (b.State == cri.PodSandboxState_SANDBOX_READY) && (len(k.IPs) > 0 || k.HostNetwork)
+			return k.ID == b.Id && k.Ready == (b.State == cri.PodSandboxState_SANDBOX_READY) &&
+				(len(k.IPs) > 0 || k.HostNetwork)
 		}
 		if i := slices.IndexFunc(known.Sandboxes, same); i >= 0 {
 			l.pod.Sandboxes = append(l.pod.Sandboxes, known.Sandboxes[i])
@@ -172,7 +176,8 @@ func (r *Runtime) details(ctx context.Context, l *listing, known *pod.Runtime) (
 }
 
 func toSandbox(s *cri.PodSandboxStatus) pod.Sandbox {
-	box := pod.Sandbox{ID: s.Id, Attempt: s.GetMetadata().GetAttempt(), Ready: s.State == cri.PodSandboxState_SANDBOX_READY,
+	box := pod.Sandbox{ID: s.Id, Attempt: s.GetMetadata().GetAttempt(),
+		Ready:     s.State == cri.PodSandboxState_SANDBOX_READY,
 		CreatedAt: time.Unix(0, s.CreatedAt), Handler: s.RuntimeHandler}
 	box.HostNetwork = s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == cri.NamespaceMode_NODE &&
 		s.GetLinux().GetNamespaces().GetOptions() != nil
@@ -185,13 +190,14 @@ func toSandbox(s *cri.PodSandboxStatus) pod.Sandbox {
 	return box
 }
 
-// toContainer translates a container's status. Some runtimes do not give the attempt or the image as the pod names them, so the
-// annotations and the image's own name are used instead. The message of a container that has exited includes its termination
-// message.
+// toContainer translates a container's status. Some runtimes do not give the attempt or the image as the pod names
+// them, so the annotations and the image's own name are used instead. The message of a container that has exited
+// includes its termination message.
 func (o *Options) toContainer(c *cri.ContainerStatus) pod.Container {
 	out := pod.Container{ID: c.Id, Name: c.Labels[labelContainerName], Attempt: c.GetMetadata().GetAttempt(),
-		Hash: c.Annotations[annHash], Image: c.GetImage().GetUserSpecifiedImage(), ImageID: c.ImageRef, ExitCode: c.ExitCode,
-		Reason: c.Reason, Message: c.Message, LogPath: c.LogPath,
+		Hash: c.Annotations[annHash], Image: c.GetImage().GetUserSpecifiedImage(), ImageID: c.ImageRef,
+		ExitCode: c.ExitCode,
+		Reason:   c.Reason, Message: c.Message, LogPath: c.LogPath,
 		CreatedAt: at(c.CreatedAt), StartedAt: at(c.StartedAt), FinishedAt: at(c.FinishedAt)}
 	if out.Image == "" {
 		out.Image = c.GetImage().GetImage()
@@ -204,7 +210,8 @@ func (o *Options) toContainer(c *cri.ContainerStatus) pod.Container {
 		out.Reset = &reset
 	}
 	if l := c.GetUser().GetLinux(); l != nil {
-		out.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: l.Uid, GID: l.Gid, SupplementalGroups: l.SupplementalGroups}}
+		out.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: l.Uid, GID: l.Gid,
+			SupplementalGroups: l.SupplementalGroups}}
 	}
 
 	out.MadeWith, out.MadeIn, out.Given, out.Restored = madeWith(c), madeIn(c), given(c), restored(c)
@@ -275,21 +282,22 @@ func (o *Options) terminationMessage(c *cri.ContainerStatus) string {
 	return ""
 }
 
-// MessageFolder returns the elements of the path, below the kubelet's folder, of the folder in which the kubelet makes a container's files of
-// termination messages. It is upstream's.
+// MessageFolder returns the elements of the path, below the kubelet's folder, of the folder in which the kubelet makes
+// a container's files of termination messages. It is upstream's.
 func MessageFolder(uid, container string) []string {
 	return []string{"pods", uid, "containers", container}
 }
 
-// messageIn reads the end of a file of termination messages. A pod can have anything mounted at the path of its message, so of the mounted path
-// only the name counts: the file is read in the folder where the kubelet makes such files, and no link leads out of that. "" means that there is no
-// such file.
+// messageIn reads the end of a file of termination messages. A pod can have anything mounted at the path of its
+// message, so of the mounted path only the name counts: the file is read in the folder where the kubelet makes such
+// files, and no link leads out of that. "" means that there is no such file.
 func (o *Options) messageIn(c *cri.ContainerStatus, mounted string) string {
 	name := mounted[strings.LastIndexAny(mounted, `/\`)+1:]
 	if o.RootDir == "" {
 		return ""
 	}
-	f, err := beneath.File(o.RootDir, append(MessageFolder(c.Labels[labelPodUID], c.Labels[labelContainerName]), name)...)
+	f, err := beneath.File(o.RootDir,
+		append(MessageFolder(c.Labels[labelPodUID], c.Labels[labelContainerName]), name)...)
 	if err != nil {
 		return ""
 	}

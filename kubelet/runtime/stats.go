@@ -23,9 +23,9 @@ type Stats struct {
 }
 
 // PodStats lists the usage of all sandboxes and their containers. If the runtime has no statistics of sandboxes
-// (containerd 1.6), it reads those of the containers. If the list fails, it asks for each sandbox by itself: containerd on Windows
-// answers the whole list with an error as soon as one sandbox has none, which happens while pods start and stop, and not at all while
-// the statistics of one sandbox hang.
+// (containerd 1.6), it reads those of the containers. If the list fails, it asks for each sandbox by itself:
+// containerd on Windows answers the whole list with an error as soon as one sandbox has none, which happens while pods
+// start and stop, and not at all while the statistics of one sandbox hang.
 func (s Stats) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
 	short, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
@@ -43,14 +43,15 @@ func (s Stats) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
 	return pods, nil
 }
 
-// Bounds of the calls: how many are made about single sandboxes at the same time, and how long each call, and the list, may take.
+// Bounds of the calls: how many are made about single sandboxes at the same time, and how long each call, and the
+// list, may take.
 const (
 	statsParallel = 8
 	statsTimeout  = 10 * time.Second
 )
 
-// bySandbox asks for the usage of each ready sandbox by itself and leaves out those that have none. If there is no answer for any, it
-// returns cause, which is the error of the list.
+// bySandbox asks for the usage of each ready sandbox by itself and leaves out those that have none. If there is no
+// answer for any, it returns cause, which is the error of the list.
 func (s Stats) bySandbox(ctx context.Context, cause error) ([]statsapi.PodStats, error) {
 	ready := &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}}
 	boxes, err := s.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: ready})
@@ -82,12 +83,14 @@ func (s Stats) bySandbox(ctx context.Context, cause error) ([]statsapi.PodStats,
 	if len(pods) == 0 {
 		return nil, cause
 	}
-	klog.FromContext(ctx).V(2).Info("Statistics of single sandboxes are missing", "known", len(pods), "of", len(answers), "reason", errors.Join(errs...))
+	klog.FromContext(ctx).V(2).
+		Info("Statistics of single sandboxes are missing", "known", len(pods), "of", len(answers), "reason",
+			errors.Join(errs...))
 	return pods, nil
 }
 
-// byContainer adds up the usage of pods from their containers. The result has no network usage and leaves out what the sandbox
-// itself uses.
+// byContainer adds up the usage of pods from their containers. The result has no network usage and leaves out what the
+// sandbox itself uses.
 func (s Stats) byContainer(ctx context.Context) ([]statsapi.PodStats, error) {
 	resp, err := s.Runtime.ListContainerStats(ctx, &cri.ListContainerStatsRequest{})
 	if err != nil {
@@ -122,16 +125,18 @@ func (s Stats) ImageFs(ctx context.Context) (*statsapi.FsStats, error) {
 		return nil, fmt.Errorf("reading usage of images: %w", err)
 	}
 	for _, fs := range resp.GetImageFilesystems() {
-		return &statsapi.FsStats{Time: stamp(fs.GetTimestamp()), UsedBytes: amount(fs.GetUsedBytes()), InodesUsed: amount(fs.GetInodesUsed())}, nil
+		return &statsapi.FsStats{Time: stamp(fs.GetTimestamp()), UsedBytes: amount(fs.GetUsedBytes()),
+			InodesUsed: amount(fs.GetInodesUsed())}, nil
 	}
 	return nil, fmt.Errorf("the runtime names no filesystem of images")
 }
 
-// podStats translates the usage of one sandbox. Where the runtime gives none for the pod as a whole, the sum of its containers
-// takes its place.
+// podStats translates the usage of one sandbox. Where the runtime gives none for the pod as a whole, the sum of its
+// containers takes its place.
 func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 	meta := p.GetAttributes().GetMetadata()
-	out := statsapi.PodStats{PodRef: statsapi.PodReference{Name: meta.GetName(), Namespace: meta.GetNamespace(), UID: meta.GetUid()}}
+	out := statsapi.PodStats{PodRef: statsapi.PodReference{Name: meta.GetName(), Namespace: meta.GetNamespace(),
+		UID: meta.GetUid()}}
 
 	if w := p.GetWindows(); w != nil {
 		out.CPU, out.Memory = windowsCPU(w.GetCpu()), windowsMemory(w.GetMemory())
@@ -143,7 +148,9 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 			out.Network = &statsapi.NetworkStats{Time: stamp(n.GetTimestamp()), InterfaceStats: statsapi.InterfaceStats{
 				Name: d.GetName(), RxBytes: amount(d.GetRxBytes()), TxBytes: amount(d.GetTxBytes())}}
 			for _, i := range n.GetInterfaces() {
-				out.Network.Interfaces = append(out.Network.Interfaces, statsapi.InterfaceStats{Name: i.GetName(), RxBytes: amount(i.GetRxBytes()), TxBytes: amount(i.GetTxBytes())})
+				out.Network.Interfaces = append(out.Network.Interfaces,
+					statsapi.InterfaceStats{Name: i.GetName(), RxBytes: amount(i.GetRxBytes()),
+						TxBytes: amount(i.GetTxBytes())})
 			}
 		}
 	} else {
@@ -161,7 +168,8 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 			}
 		}
 		if n := l.GetNetwork(); n.GetDefaultInterface() != nil {
-			out.Network = &statsapi.NetworkStats{Time: stamp(n.GetTimestamp()), InterfaceStats: linuxInterface(n.GetDefaultInterface())}
+			out.Network = &statsapi.NetworkStats{Time: stamp(n.GetTimestamp()),
+				InterfaceStats: linuxInterface(n.GetDefaultInterface())}
 			for _, i := range n.GetInterfaces() {
 				out.Network.Interfaces = append(out.Network.Interfaces, linuxInterface(i))
 			}
@@ -182,7 +190,8 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 	return out
 }
 
-// once returns all interfaces of a pod, each once, with the default one first. A runtime may list the default one among the others, or not.
+// once returns all interfaces of a pod, each once, with the default one first. A runtime may list the default one
+// among the others, or not.
 func once(standard statsapi.InterfaceStats, listed []statsapi.InterfaceStats) (out []statsapi.InterfaceStats) {
 	seen := map[string]bool{}
 	for _, i := range append([]statsapi.InterfaceStats{standard}, listed...) {
@@ -195,11 +204,12 @@ func once(standard statsapi.InterfaceStats, listed []statsapi.InterfaceStats) (o
 }
 
 func linuxInterface(i *cri.NetworkInterfaceUsage) statsapi.InterfaceStats {
-	return statsapi.InterfaceStats{Name: i.GetName(), RxBytes: amount(i.GetRxBytes()), RxErrors: amount(i.GetRxErrors()), TxBytes: amount(i.GetTxBytes()), TxErrors: amount(i.GetTxErrors())}
+	return statsapi.InterfaceStats{Name: i.GetName(), RxBytes: amount(i.GetRxBytes()),
+		RxErrors: amount(i.GetRxErrors()), TxBytes: amount(i.GetTxBytes()), TxErrors: amount(i.GetTxErrors())}
 }
 
-// newest returns the statistics of the newest instance of each container, in the order of the list. A runtime may also list
-// instances that have ended, and two series of one name would make the whole page of metrics fail.
+// newest returns the statistics of the newest instance of each container, in the order of the list. A runtime may also
+// list instances that have ended, and two series of one name would make the whole page of metrics fail.
 func newest[C interface {
 	GetAttributes() *cri.ContainerAttributes
 }](list []C) []C {
@@ -225,9 +235,11 @@ func newest[C interface {
 }
 
 func containerStats(c *cri.ContainerStats) statsapi.ContainerStats {
-	out := statsapi.ContainerStats{Name: c.GetAttributes().GetMetadata().GetName(), CPU: linuxCPU(c.GetCpu()), Memory: linuxMemory(c.GetMemory()), Swap: swap(c.GetSwap())}
+	out := statsapi.ContainerStats{Name: c.GetAttributes().GetMetadata().GetName(), CPU: linuxCPU(c.GetCpu()),
+		Memory: linuxMemory(c.GetMemory()), Swap: swap(c.GetSwap())}
 	if l := c.GetWritableLayer(); l != nil {
-		out.Rootfs = &statsapi.FsStats{Time: stamp(l.GetTimestamp()), UsedBytes: amount(l.GetUsedBytes()), InodesUsed: amount(l.GetInodesUsed())}
+		out.Rootfs = &statsapi.FsStats{Time: stamp(l.GetTimestamp()), UsedBytes: amount(l.GetUsedBytes()),
+			InodesUsed: amount(l.GetInodesUsed())}
 	}
 	return out
 }
@@ -248,11 +260,12 @@ func swap(s *cri.SwapUsage) *statsapi.SwapStats {
 	if s == nil {
 		return nil
 	}
-	return &statsapi.SwapStats{Time: stamp(s.GetTimestamp()), SwapAvailableBytes: amount(s.GetSwapAvailableBytes()), SwapUsageBytes: amount(s.GetSwapUsageBytes())}
+	return &statsapi.SwapStats{Time: stamp(s.GetTimestamp()), SwapAvailableBytes: amount(s.GetSwapAvailableBytes()),
+		SwapUsageBytes: amount(s.GetSwapUsageBytes())}
 }
 
-// pressure returns the pressure stall information, or nil if the kernel has none. An average that is not a number becomes 0,
-// because JSON cannot express it.
+// pressure returns the pressure stall information, or nil if the kernel has none. An average that is not a number
+// becomes 0, because JSON cannot express it.
 func pressure(p *cri.PsiStats) *statsapi.PSIStats {
 	if p == nil {
 		return nil
@@ -264,13 +277,15 @@ func pressure(p *cri.PsiStats) *statsapi.PSIStats {
 		return f
 	}
 	data := func(d *cri.PsiData) statsapi.PSIData {
-		return statsapi.PSIData{Total: d.GetTotal(), Avg10: share(d.GetAvg10()), Avg60: share(d.GetAvg60()), Avg300: share(d.GetAvg300())}
+		return statsapi.PSIData{Total: d.GetTotal(), Avg10: share(d.GetAvg10()), Avg60: share(d.GetAvg60()),
+			Avg300: share(d.GetAvg300())}
 	}
 	return &statsapi.PSIStats{Full: data(p.GetFull()), Some: data(p.GetSome())}
 }
 
 func windowsContainer(c *cri.WindowsContainerStats) statsapi.ContainerStats {
-	out := statsapi.ContainerStats{Name: c.GetAttributes().GetMetadata().GetName(), CPU: windowsCPU(c.GetCpu()), Memory: windowsMemory(c.GetMemory())}
+	out := statsapi.ContainerStats{Name: c.GetAttributes().GetMetadata().GetName(), CPU: windowsCPU(c.GetCpu()),
+		Memory: windowsMemory(c.GetMemory())}
 	if l := c.GetWritableLayer(); l != nil {
 		out.Rootfs = &statsapi.FsStats{Time: stamp(l.GetTimestamp()), UsedBytes: amount(l.GetUsedBytes())}
 	}
@@ -281,30 +296,36 @@ func linuxCPU(c *cri.CpuUsage) *statsapi.CPUStats {
 	if c == nil {
 		return nil
 	}
-	return &statsapi.CPUStats{Time: stamp(c.GetTimestamp()), UsageNanoCores: amount(c.GetUsageNanoCores()), UsageCoreNanoSeconds: amount(c.GetUsageCoreNanoSeconds()), PSI: pressure(c.GetPsi())}
+	return &statsapi.CPUStats{Time: stamp(c.GetTimestamp()), UsageNanoCores: amount(c.GetUsageNanoCores()),
+		UsageCoreNanoSeconds: amount(c.GetUsageCoreNanoSeconds()), PSI: pressure(c.GetPsi())}
 }
 
 func windowsCPU(c *cri.WindowsCpuUsage) *statsapi.CPUStats {
 	if c == nil {
 		return nil
 	}
-	return &statsapi.CPUStats{Time: stamp(c.GetTimestamp()), UsageNanoCores: amount(c.GetUsageNanoCores()), UsageCoreNanoSeconds: amount(c.GetUsageCoreNanoSeconds())}
+	return &statsapi.CPUStats{Time: stamp(c.GetTimestamp()), UsageNanoCores: amount(c.GetUsageNanoCores()),
+		UsageCoreNanoSeconds: amount(c.GetUsageCoreNanoSeconds())}
 }
 
 func linuxMemory(m *cri.MemoryUsage) *statsapi.MemoryStats {
 	if m == nil {
 		return nil
 	}
-	return &statsapi.MemoryStats{Time: stamp(m.GetTimestamp()), WorkingSetBytes: amount(m.GetWorkingSetBytes()), AvailableBytes: amount(m.GetAvailableBytes()),
-		UsageBytes: amount(m.GetUsageBytes()), RSSBytes: amount(m.GetRssBytes()), PageFaults: amount(m.GetPageFaults()), MajorPageFaults: amount(m.GetMajorPageFaults()), PSI: pressure(m.GetPsi())}
+	return &statsapi.MemoryStats{Time: stamp(m.GetTimestamp()), WorkingSetBytes: amount(m.GetWorkingSetBytes()),
+		AvailableBytes: amount(m.GetAvailableBytes()),
+		UsageBytes:     amount(m.GetUsageBytes()), RSSBytes: amount(m.GetRssBytes()),
+		PageFaults:      amount(m.GetPageFaults()),
+		MajorPageFaults: amount(m.GetMajorPageFaults()), PSI: pressure(m.GetPsi())}
 }
 
 func windowsMemory(m *cri.WindowsMemoryUsage) *statsapi.MemoryStats {
 	if m == nil {
 		return nil
 	}
-	return &statsapi.MemoryStats{Time: stamp(m.GetTimestamp()), WorkingSetBytes: amount(m.GetWorkingSetBytes()), AvailableBytes: amount(m.GetAvailableBytes()),
-		UsageBytes: amount(m.GetCommitMemoryBytes()), PageFaults: amount(m.GetPageFaults())}
+	return &statsapi.MemoryStats{Time: stamp(m.GetTimestamp()), WorkingSetBytes: amount(m.GetWorkingSetBytes()),
+		AvailableBytes: amount(m.GetAvailableBytes()),
+		UsageBytes:     amount(m.GetCommitMemoryBytes()), PageFaults: amount(m.GetPageFaults())}
 }
 
 // total adds up the containers of a pod; nil when none of them is known.

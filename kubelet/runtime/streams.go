@@ -25,7 +25,9 @@ func NewStreams(conn grpc.ClientConnInterface) Streams {
 
 // ExecURL prepares a command in a container.
 func (s Streams) ExecURL(ctx context.Context, r serve.ExecRequest) (string, error) {
-	resp, err := s.client.Exec(ctx, &cri.ExecRequest{ContainerId: r.ContainerID, Cmd: r.Command, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Tty: r.TTY})
+	resp, err := s.client.Exec(ctx,
+		&cri.ExecRequest{ContainerId: r.ContainerID, Cmd: r.Command, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr,
+			Tty: r.TTY})
 	if err != nil {
 		return "", fmt.Errorf("preparing a command in container %s: %w", r.ContainerID, err)
 	}
@@ -34,7 +36,8 @@ func (s Streams) ExecURL(ctx context.Context, r serve.ExecRequest) (string, erro
 
 // AttachURL prepares to join the streams of a container.
 func (s Streams) AttachURL(ctx context.Context, r serve.ExecRequest) (string, error) {
-	resp, err := s.client.Attach(ctx, &cri.AttachRequest{ContainerId: r.ContainerID, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Tty: r.TTY})
+	resp, err := s.client.Attach(ctx,
+		&cri.AttachRequest{ContainerId: r.ContainerID, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Tty: r.TTY})
 	if err != nil {
 		return "", fmt.Errorf("preparing to attach to container %s: %w", r.ContainerID, err)
 	}

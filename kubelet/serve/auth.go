@@ -72,10 +72,11 @@ type guard struct {
 
 	asked limiter // about tokens
 
-	mu      sync.Mutex
-	tokens  map[[32]byte]cached[*authnv1.UserInfo] // by hash of the token
-	refused map[[32]byte]cached[bool]              // tokens that are not valid, apart: they cannot push out those that are
-	rights  map[[32]byte]cached[bool]              // by hash of the review's spec
+	mu     sync.Mutex
+	tokens map[[32]byte]cached[*authnv1.UserInfo] // by hash of the token
+	// tokens that are not valid, apart: they cannot push out those that are
+	refused map[[32]byte]cached[bool]
+	rights  map[[32]byte]cached[bool] // by hash of the review's spec
 	pool    *x509.CertPool
 	poolAt  time.Time // modification time of the CA file
 }
@@ -95,7 +96,8 @@ func newGuard(opts AuthOptions, node string) *guard {
 	orTime(&opts.TokenTTL, 2*time.Minute)
 	orTime(&opts.AllowedTTL, 5*time.Minute)
 	orTime(&opts.DeniedTTL, 30*time.Second)
-	return &guard{opts: opts, node: node, tokens: map[[32]byte]cached[*authnv1.UserInfo]{}, refused: map[[32]byte]cached[bool]{}, rights: map[[32]byte]cached[bool]{}}
+	return &guard{opts: opts, node: node, tokens: map[[32]byte]cached[*authnv1.UserInfo]{},
+		refused: map[[32]byte]cached[bool]{}, rights: map[[32]byte]cached[bool]{}}
 }
 
 func orTime(p *time.Duration, d time.Duration) {
@@ -124,7 +126,8 @@ func (g *guard) wrap(next http.Handler) http.Handler {
 		verb, subs := attributes(r.Method, r.URL.Path)
 		allowed, err := g.authorize(r.Context(), user, verb, subs)
 		if err != nil {
-			klog.FromContext(r.Context()).Error(err, "Could not authorize a request", "user", user.Username, "verb", verb, "path", r.URL.Path)
+			klog.FromContext(r.Context()).
+				Error(err, "Could not authorize a request", "user", user.Username, "verb", verb, "path", r.URL.Path)
 			http.Error(w, "Authorization error "+describe(user, verb, subs), http.StatusInternalServerError)
 			return
 		}
@@ -215,14 +218,16 @@ func (g *guard) fromCertificate(chain []*x509.Certificate) (authnv1.UserInfo, er
 	}
 
 	leaf := chain[0]
-	_, err = leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
 		return authnv1.UserInfo{}, fmt.Errorf("verifying client certificate of %q: %w", leaf.Subject.CommonName, err)
 	}
 	if leaf.Subject.CommonName == "" {
 		return authnv1.UserInfo{}, errUnauthorized
 	}
-	return authnv1.UserInfo{Username: leaf.Subject.CommonName, Groups: append(append([]string{}, leaf.Subject.Organization...), "system:authenticated")}, nil
+	return authnv1.UserInfo{Username: leaf.Subject.CommonName,
+		Groups: append(append([]string{}, leaf.Subject.Organization...), "system:authenticated")}, nil
 }
 
 // clientCA returns the certificates of the CA file, which it reads again when the file has changed. If the file cannot
@@ -253,8 +258,9 @@ func (g *guard) clientCA() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// fromToken returns the user whom the API server names for a token. Answers are kept for TokenTTL. The API server is asked so often for the client at
-// remote, and for all, and not more often: made-up tokens cost it, and the node's share of its time, no more than that.
+// fromToken returns the user whom the API server names for a token. Answers are kept for TokenTTL. The API server is
+// asked so often for the client at remote, and for all, and not more often: made-up tokens cost it, and the node's
+// share of its time, no more than that.
 func (g *guard) fromToken(ctx context.Context, token, remote string) (authnv1.UserInfo, error) {
 	key := sha256.Sum256([]byte(token))
 	now := time.Now()
@@ -315,7 +321,8 @@ func (g *guard) authorize(ctx context.Context, user authnv1.UserInfo, verb strin
 func (g *guard) review(ctx context.Context, user authnv1.UserInfo, verb, sub string) (bool, error) {
 	spec := authzv1.SubjectAccessReviewSpec{
 		User: user.Username, Groups: user.Groups, UID: user.UID,
-		ResourceAttributes: &authzv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes", Subresource: sub, Name: g.node},
+		ResourceAttributes: &authzv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes", Subresource: sub,
+			Name: g.node},
 	}
 	if len(user.Extra) > 0 {
 		spec.Extra = map[string]authzv1.ExtraValue{}

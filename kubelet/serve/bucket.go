@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Bounds of the questions about tokens that are not known yet: each second and at once, from one address and from all, and addresses that are remembered.
-// Whoever sends made-up tokens spends the share of their own address.
+// Bounds of the questions about tokens that are not known yet: each second and at once, from one address and from all,
+// and addresses that are remembered. Whoever sends made-up tokens spends the share of their own address.
 const (
 	askedPerSecond, askedAtOnce       = 5, 25
 	allAskedPerSecond, allAskedAtOnce = 25, 100

@@ -23,32 +23,50 @@ var containerLabels = []string{"container", "id", "image", "name", "namespace", 
 
 // The series that the kubelet makes from the usage that the runtime reports, under cAdvisor's names.
 var (
-	cadvisorCPU      = desc("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", append([]string{"cpu"}, containerLabels...)...)
-	cadvisorWorking  = desc("container_memory_working_set_bytes", "Current working set in bytes.", containerLabels...)
-	cadvisorUsage    = desc("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", containerLabels...)
-	cadvisorRSS      = desc("container_memory_rss", "Size of RSS in bytes.", containerLabels...)
-	cadvisorFs       = desc("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", append([]string{"device"}, containerLabels...)...)
-	cadvisorStart    = desc("container_start_time_seconds", "Start time of the container since unix epoch in seconds.", containerLabels...)
-	cadvisorRx       = desc("container_network_receive_bytes_total", "Cumulative count of bytes received", append([]string{"interface"}, containerLabels...)...)
-	cadvisorTx       = desc("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", append([]string{"interface"}, containerLabels...)...)
-	cadvisorRxErrors = desc("container_network_receive_errors_total", "Cumulative count of errors encountered while receiving", append([]string{"interface"}, containerLabels...)...)
-	cadvisorTxErrors = desc("container_network_transmit_errors_total", "Cumulative count of errors encountered while transmitting", append([]string{"interface"}, containerLabels...)...)
-	cadvisorFailed   = desc("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
-	cadvisorVersion  = desc("cadvisor_version_info", "A metric with a constant '1' value labeled by kernel version, OS version, docker version, cadvisor version & cadvisor revision.",
+	cadvisorCPU = desc("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.",
+		append([]string{"cpu"}, containerLabels...)...)
+	cadvisorWorking = desc("container_memory_working_set_bytes", "Current working set in bytes.", containerLabels...)
+	cadvisorUsage   = desc("container_memory_usage_bytes",
+		"Current memory usage in bytes, including all memory regardless of when it was accessed", containerLabels...)
+	cadvisorRSS = desc("container_memory_rss", "Size of RSS in bytes.", containerLabels...)
+	cadvisorFs  = desc("container_fs_usage_bytes",
+		"Number of bytes that are consumed by the container on this filesystem.",
+		append([]string{"device"}, containerLabels...)...)
+	cadvisorStart = desc("container_start_time_seconds", "Start time of the container since unix epoch in seconds.",
+		containerLabels...)
+	cadvisorRx = desc("container_network_receive_bytes_total", "Cumulative count of bytes received",
+		append([]string{"interface"}, containerLabels...)...)
+	cadvisorTx = desc("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted",
+		append([]string{"interface"}, containerLabels...)...)
+	cadvisorRxErrors = desc("container_network_receive_errors_total",
+		"Cumulative count of errors encountered while receiving", append([]string{"interface"}, containerLabels...)...)
+	cadvisorTxErrors = desc("container_network_transmit_errors_total",
+		"Cumulative count of errors encountered while transmitting",
+		append([]string{"interface"}, containerLabels...)...)
+	cadvisorFailed = desc("container_scrape_error",
+		"1 if there was an error while getting container metrics, 0 otherwise")
+	cadvisorVersion = desc("cadvisor_version_info",
+		"A metric with a constant '1' value labeled by kernel version, OS version, docker version, cadvisor version & cadvisor revision.",
 		"cadvisorRevision", "cadvisorVersion", "dockerVersion", "kernelVersion", "osVersion")
-	machineCPUs    = desc("machine_cpu_cores", "Number of logical CPU cores.", "boot_id", "machine_id", "system_uuid")
-	machineCores   = desc("machine_cpu_physical_cores", "Number of physical CPU cores.", "boot_id", "machine_id", "system_uuid")
+	machineCPUs  = desc("machine_cpu_cores", "Number of logical CPU cores.", "boot_id", "machine_id", "system_uuid")
+	machineCores = desc("machine_cpu_physical_cores", "Number of physical CPU cores.", "boot_id", "machine_id",
+		"system_uuid")
 	machineSockets = desc("machine_cpu_sockets", "Number of CPU sockets.", "boot_id", "machine_id", "system_uuid")
-	machineSwap    = desc("machine_swap_bytes", "Amount of swap memory available on the machine.", "boot_id", "machine_id", "system_uuid")
-	machineFailed  = desc("machine_scrape_error", "1 if there was an error while getting machine metrics, 0 otherwise.")
-	machineMemory  = desc("machine_memory_bytes", "Amount of memory installed on the machine.", "boot_id", "machine_id", "system_uuid")
+	machineSwap    = desc("machine_swap_bytes", "Amount of swap memory available on the machine.", "boot_id",
+		"machine_id", "system_uuid")
+	machineFailed = desc("machine_scrape_error", "1 if there was an error while getting machine metrics, 0 otherwise.")
+	machineMemory = desc("machine_memory_bytes", "Amount of memory installed on the machine.", "boot_id", "machine_id",
+		"system_uuid")
 )
 
 // ours are the names of the series above. The runtime's own series of these names are left out: containerd 2.3 counts
 // CPU time in whole seconds, gives start times in nanoseconds, and omits pods in which a container has ended.
-var ours = map[string]bool{"container_cpu_usage_seconds_total": true, "container_memory_working_set_bytes": true, "container_memory_usage_bytes": true,
-	"container_memory_rss": true, "container_fs_usage_bytes": true, "container_start_time_seconds": true, "container_network_receive_bytes_total": true,
-	"container_network_transmit_bytes_total": true, "container_network_receive_errors_total": true, "container_network_transmit_errors_total": true}
+var ours = map[string]bool{"container_cpu_usage_seconds_total": true, "container_memory_working_set_bytes": true,
+	"container_memory_usage_bytes": true,
+	"container_memory_rss":         true, "container_fs_usage_bytes": true, "container_start_time_seconds": true,
+	"container_network_receive_bytes_total":  true,
+	"container_network_transmit_bytes_total": true, "container_network_receive_errors_total": true,
+	"container_network_transmit_errors_total": true}
 
 func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
 	all, err := s.stats.get(r.Context())
@@ -90,7 +108,8 @@ func identities(pods []pod.View) map[[2]string]identity {
 
 // statusesOf returns the statuses of all containers of a pod.
 func statusesOf(p *v1.Pod) []v1.ContainerStatus {
-	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses)
+	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+		p.Status.EphemeralContainerStatuses)
 }
 
 // containers turns statistics into cAdvisor's metrics.
@@ -156,7 +175,8 @@ func (c containers) Collect(out chan<- prometheus.Metric) {
 func (c containers) collectMachine(out chan<- prometheus.Metric) {
 	m := c.machine
 	ids := []string{m.BootID, m.MachineID, m.SystemUUID}
-	out <- prometheus.MustNewConstMetric(cadvisorVersion, prometheus.GaugeValue, 1, "", "", "", m.KernelVersion, m.OSImage)
+	out <- prometheus.MustNewConstMetric(cadvisorVersion, prometheus.GaugeValue, 1, "", "", "", m.KernelVersion,
+		m.OSImage)
 	out <- prometheus.MustNewConstMetric(machineCPUs, prometheus.GaugeValue, float64(m.CPUs), ids...)
 	out <- prometheus.MustNewConstMetric(machineMemory, prometheus.GaugeValue, float64(m.MemoryBytes), ids...)
 	out <- prometheus.MustNewConstMetric(machineFailed, prometheus.GaugeValue, 0)
@@ -174,7 +194,8 @@ func (c containers) collectMachine(out chan<- prometheus.Metric) {
 // collectFs sends what containers have written into their own file system, which no cgroup tells.
 func (c containers) collectFs(out chan<- prometheus.Metric) {
 	for i := range c.disks {
-		send(out, cadvisorFs, prometheus.GaugeValue, &c.disks[i].Used, []string{c.disks[i].Device, "", "/", "", "", "", ""})
+		send(out, cadvisorFs, prometheus.GaugeValue, &c.disks[i].Used,
+			[]string{c.disks[i].Device, "", "/", "", "", "", ""})
 	}
 	if c.all == nil {
 		return
@@ -189,14 +210,15 @@ func (c containers) collectFs(out chan<- prometheus.Metric) {
 				if !ok { // it has ended
 					at = path.Join(c.places[p.PodRef.UID], is.id)
 				}
-				send(out, cadvisorFs, prometheus.GaugeValue, one.Rootfs.UsedBytes, []string{"", one.Name, at, is.image, is.id, p.PodRef.Namespace, p.PodRef.Name})
+				send(out, cadvisorFs, prometheus.GaugeValue, one.Rootfs.UsedBytes,
+					[]string{"", one.Name, at, is.image, is.id, p.PodRef.Namespace, p.PodRef.Name})
 			}
 		}
 	}
 }
 
-// collectPod sends the metrics of one pod and of its containers. As with cAdvisor, the series of the pod as a whole have an
-// empty container label, and network usage belongs to the pod only.
+// collectPod sends the metrics of one pod and of its containers. As with cAdvisor, the series of the pod as a whole
+// have an empty container label, and network usage belongs to the pod only.
 func (c containers) collectPod(out chan<- prometheus.Metric, p *statsapi.PodStats) {
 	pod := []string{"", "", "", "", p.PodRef.Namespace, p.PodRef.Name}
 	sendUsage(out, p.CPU, p.Memory, pod)
@@ -216,7 +238,8 @@ func (c containers) collectPod(out chan<- prometheus.Metric, p *statsapi.PodStat
 			send(out, cadvisorFs, prometheus.GaugeValue, one.Rootfs.UsedBytes, append([]string{""}, labels...))
 		}
 		if !one.StartTime.IsZero() {
-			out <- prometheus.MustNewConstMetric(cadvisorStart, prometheus.GaugeValue, float64(one.StartTime.Unix()), labels...)
+			out <- prometheus.MustNewConstMetric(cadvisorStart, prometheus.GaugeValue, float64(one.StartTime.Unix()),
+				labels...)
 		}
 	}
 }
@@ -260,7 +283,8 @@ func send(out chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.Valu
 
 func sendUsage(out chan<- prometheus.Metric, cpu *statsapi.CPUStats, mem *statsapi.MemoryStats, labels []string) {
 	if cpu != nil && cpu.UsageCoreNanoSeconds != nil {
-		out <- prometheus.MustNewConstMetric(cadvisorCPU, prometheus.CounterValue, float64(*cpu.UsageCoreNanoSeconds)/1e9, append([]string{"total"}, labels...)...)
+		out <- prometheus.MustNewConstMetric(cadvisorCPU, prometheus.CounterValue,
+			float64(*cpu.UsageCoreNanoSeconds)/1e9, append([]string{"total"}, labels...)...)
 	}
 	if mem != nil {
 		send(out, cadvisorWorking, prometheus.GaugeValue, mem.WorkingSetBytes, labels)

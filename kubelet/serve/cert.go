@@ -53,8 +53,9 @@ func certificateSource(o TLSOptions, node string) (func(*tls.ClientHelloInfo) (*
 	return c.get, nil
 }
 
-// get returns the certificate as its file has it now. It keeps the last one if the files cannot be read or do not fit each other,
-// because whoever replaces them writes one after the other. It has the signature of tls.Config.GetCertificate.
+// get returns the certificate as its file has it now. It keeps the last one if the files cannot be read or do not fit
+// each other, because whoever replaces them writes one after the other. It has the signature of
+// tls.Config.GetCertificate.
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +82,8 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.loaded, nil
 }
 
-// load reads the key pair, and the modification time of the certificate file. The time is read first: a file that is replaced while
-// load reads it then has another time than the one returned, and the next call of get reads it again.
+// load reads the key pair, and the modification time of the certificate file. The time is read first: a file that is
+// replaced while load reads it then has another time than the one returned, and the next call of get reads it again.
 func (c *certificates) load() (pair tls.Certificate, at time.Time, err error) {
 	if info, err := os.Stat(c.certFile); err == nil {
 		at = info.ModTime()

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// TestCertificateReplacedWhileRead: a certificate file that is replaced between the reading of the certificate and that of the key is
-// read again by the next call. The key file is a pipe, so that the first call waits for the test between the two.
+// TestCertificateReplacedWhileRead: a certificate file that is replaced between the reading of the certificate and
+// that of the key is read again by the next call. The key file is a pipe, so that the first call waits for the test
+// between the two.
 func TestCertificateReplacedWhileRead(t *testing.T) {
 	dir := t.TempDir()
 	cert, key, oldKey := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "old.key")

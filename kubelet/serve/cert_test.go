@@ -42,8 +42,10 @@ func TestTLSVersions(t *testing.T) {
 		{"and nothing older", TLSOptions{}, tls.VersionTLS11, nil, false},
 		{"1.3 was asked for", TLSOptions{MinVersion: tls.VersionTLS13}, tls.VersionTLS12, nil, false},
 		{"1.3", TLSOptions{MinVersion: tls.VersionTLS13}, tls.VersionTLS13, nil, true},
-		{"a cipher suite that is allowed", TLSOptions{CipherSuites: []uint16{good}}, tls.VersionTLS12, []uint16{good}, true},
-		{"a cipher suite that is not", TLSOptions{CipherSuites: []uint16{good}}, tls.VersionTLS12, []uint16{other}, false},
+		{"a cipher suite that is allowed", TLSOptions{CipherSuites: []uint16{good}}, tls.VersionTLS12, []uint16{good},
+			true},
+		{"a cipher suite that is not", TLSOptions{CipherSuites: []uint16{good}}, tls.VersionTLS12, []uint16{other},
+			false},
 	} {
 
 		o := Options{NodeName: "n", TLS: c.server, Pods: func() []pod.View { return nil }}
@@ -52,7 +54,8 @@ func TestTLSVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := handshake(t, s.tlsConfig(), c.client, c.ciphers...); (err == nil) != c.works || c.works && got != c.client {
+		if got, err := handshake(t, s.tlsConfig(), c.client, c.ciphers...); (err == nil) != c.works ||
+			c.works && got != c.client {
 			t.Errorf("%s: version %x, error %v", c.name, got, err)
 		}
 	}

@@ -45,15 +45,18 @@ func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 
 	path, err := s.takeCheckpoint(r.Context(), view, name, timeout)
 	if err != nil {
-		http.Error(w, fmt.Sprintf("checkpointing of %s/%s/%s failed (%v)", r.PathValue("ns"), r.PathValue("pod"), name, err), http.StatusInternalServerError)
+		http.Error(w, fmt.Sprintf("checkpointing of %s/%s/%s failed (%v)", r.PathValue("ns"), r.PathValue("pod"), name,
+			err), http.StatusInternalServerError)
 		return
 	}
 	writeJSON(w, map[string][]string{"items": {path}})
 }
 
-// takeCheckpoint has the runtime write a checkpoint of a container into a new file in our folder, and returns the file's path. A
-// timeout of zero leaves the time limit to the runtime. The file holds the container's memory, so only root can read the folder.
-func (s *Server) takeCheckpoint(ctx context.Context, view pod.View, name string, timeout time.Duration) (string, error) {
+// takeCheckpoint has the runtime write a checkpoint of a container into a new file in our folder, and returns the
+// file's path. A timeout of zero leaves the time limit to the runtime. The file holds the container's memory, so only
+// root can read the folder.
+func (s *Server) takeCheckpoint(ctx context.Context, view pod.View, name string, timeout time.Duration) (string,
+	error) {
 	c := view.Containers[name]
 	switch {
 	case s.opts.Checkpoint == nil:

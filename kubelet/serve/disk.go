@@ -45,8 +45,9 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 
 	var local size // what counts as ephemeral storage of the pod
 	fsOf := func(used uint64) *statsapi.FsStats {
-		return &statsapi.FsStats{Time: node.Time, UsedBytes: number(used), AvailableBytes: node.AvailableBytes, CapacityBytes: node.CapacityBytes,
-			Inodes: node.Inodes, InodesFree: node.InodesFree}
+		return &statsapi.FsStats{Time: node.Time, UsedBytes: number(used), AvailableBytes: node.AvailableBytes,
+			CapacityBytes: node.CapacityBytes,
+			Inodes:        node.Inodes, InodesFree: node.InodesFree}
 	}
 
 	for i := range p.Containers {
@@ -77,7 +78,8 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 	p.EphemeralStorage.InodesUsed = number(local.inodes)
 }
 
-// volumeStats describes a volume. on is the file system of the node with what the volume uses of it; a volume with a capacity of its own shows that.
+// volumeStats describes a volume. on is the file system of the node with what the volume uses of it; a volume with a
+// capacity of its own shows that.
 func volumeStats(v *volume.Usage, namespace string, on *statsapi.FsStats) statsapi.VolumeStats {
 	one := statsapi.VolumeStats{Name: v.Name, FsStats: *on}
 	one.InodesUsed = number(v.UsedInodes)
@@ -94,7 +96,8 @@ func volumeStats(v *volume.Usage, namespace string, on *statsapi.FsStats) statsa
 	return one
 }
 
-// measure reads the sizes of a pod's logs, volumes and files from disk. What takes longer than diskTimeout is known in part.
+// measure reads the sizes of a pod's logs, volumes and files from disk. What takes longer than diskTimeout is known in
+// part.
 func (s *sampler) measure(view pod.View) diskUse {
 	ctx, cancel := context.WithTimeout(context.Background(), diskTimeout)
 	defer cancel()

@@ -31,7 +31,8 @@ func read(t *testing.T, path string, q logQuery) string {
 func FuzzReadLog(f *testing.F) {
 	f.Add([]byte(sample), int64(2), int64(7))
 	f.Add([]byte(strings.TrimSuffix(sample, "\n")), int64(0), int64(1))
-	f.Add([]byte("2026-01-02T03:04:05Z stdout P "+strings.Repeat("x", tailBlock)+"\n\n2026-01-02T03:04:05Z stderr F y"), int64(1), int64(1<<40))
+	f.Add([]byte("2026-01-02T03:04:05Z stdout P "+strings.Repeat("x", tailBlock)+"\n\n2026-01-02T03:04:05Z stderr F y"),
+		int64(1), int64(1<<40))
 	f.Add([]byte("2026-01-02T03:04:05Z stdout F:x \r\n2026-01-02T03:04:05+23:59 stdout  \n"), int64(9), int64(2))
 	dir := f.TempDir()
 
@@ -45,7 +46,8 @@ func FuzzReadLog(f *testing.F) {
 		}
 
 		whole := read(t, path, logQuery{})
-		if end := read(t, path, logQuery{tail: &tail}); !strings.Contains(whole, end) || int64(strings.Count(end, "\n")) > tail {
+		if end := read(t, path, logQuery{tail: &tail}); !strings.Contains(whole, end) ||
+			int64(strings.Count(end, "\n")) > tail {
 			t.Fatalf("the last %d lines of %q are %q", tail, whole, end)
 		}
 		if all := int64(bytes.Count(log, []byte("\n"))) + 1; read(t, path, logQuery{tail: &all}) != whole {
@@ -73,8 +75,10 @@ func FuzzReadLog(f *testing.F) {
 // FuzzLogQueries parses any query. There must be an error or a query within its bounds, and nothing in a query may
 // become another option of journalctl.
 func FuzzLogQueries(f *testing.F) {
-	for _, s := range []string{"tailLines=1&limitBytes=1&sinceSeconds=9223372036854775807", "tail=all&tailLines=x&follow", "sinceTime=2026-01-02T03:04:05Z&stream=Stdout",
-		"query=-x&query=a@b&boot=-1", "query=/../x", "query=a&pattern=(&tailLines=-1", "query=a&sinceTime=0000-01-01T00:00:00%2B23:59&untilTime=2026-01-02T03:04:05Z", "%", "query=%00"} {
+	for _, s := range []string{"tailLines=1&limitBytes=1&sinceSeconds=9223372036854775807",
+		"tail=all&tailLines=x&follow", "sinceTime=2026-01-02T03:04:05Z&stream=Stdout",
+		"query=-x&query=a@b&boot=-1", "query=/../x", "query=a&pattern=(&tailLines=-1",
+		"query=a&sinceTime=0000-01-01T00:00:00%2B23:59&untilTime=2026-01-02T03:04:05Z", "%", "query=%00"} {
 		f.Add(s)
 	}
 
@@ -97,7 +101,8 @@ func FuzzLogQueries(f *testing.F) {
 		switch {
 		case err != nil && !errors.Is(err, errDecode) && !errors.Is(err, errInvalid):
 			t.Fatal(err)
-		case err == nil && (l.tail != nil && *l.tail < 0 || l.limit != nil && *l.limit < 1 || values.Get("sinceSeconds") != "" && !l.since.Before(now)):
+		case err == nil && (l.tail != nil && *l.tail < 0 || l.limit != nil && *l.limit < 1 ||
+			values.Get("sinceSeconds") != "" && !l.since.Before(now)):
 			t.Fatalf("%q gives %+v", text, l)
 		}
 	})
@@ -124,9 +129,11 @@ func checkJournal(t *testing.T, q *nodeLogQuery) {
 // FuzzHeaders reads any headers. No handler may see the token, and a page must have a format that exists.
 func FuzzHeaders(f *testing.F) {
 	text := base64.RawURLEncoding.EncodeToString([]byte("secret-token"))
-	f.Add("Bearer secret-token", "v5.channel.k8s.io", "text/plain;q=0.5, application/json;g=config.k8s.io;v=v1beta1;as=Statusz")
+	f.Add("Bearer secret-token", "v5.channel.k8s.io",
+		"text/plain;q=0.5, application/json;g=config.k8s.io;v=v1beta1;as=Statusz")
 	f.Add("bEARER  secret-token ", "", "*/*;q=NaN,text/*;q=-1")
-	f.Add("Basic eA==", "a, base64url.bearer.authorization.k8s.io."+text+" ,b", "application/yaml;as=Statusz;g=config.k8s.io;v=v1alpha1;q=1e999")
+	f.Add("Basic eA==", "a, base64url.bearer.authorization.k8s.io."+text+" ,b",
+		"application/yaml;as=Statusz;g=config.k8s.io;v=v1alpha1;q=1e999")
 	f.Add("", "base64url.bearer.authorization.k8s.io.===,base64url.bearer.authorization.k8s.io.eA", ";;;,")
 
 	f.Fuzz(func(t *testing.T, auth, protocols, accept string) {
@@ -136,16 +143,19 @@ func FuzzHeaders(f *testing.F) {
 
 		token := bearer(r)
 		if len(token) >= 8 && (strings.Contains(r.Header.Get("Authorization"), token) ||
-			strings.Contains(r.Header.Get("Sec-Websocket-Protocol"), base64.RawURLEncoding.EncodeToString([]byte(token)))) {
+			strings.Contains(r.Header.Get("Sec-Websocket-Protocol"),
+				base64.RawURLEncoding.EncodeToString([]byte(token)))) {
 			t.Fatalf("the token %q is still there: %v", token, r.Header)
 		}
-		if kind, _, ok := strings.Cut(auth, " "); ok && strings.EqualFold(kind, "bearer") && r.Header.Get("Authorization") != "" {
+		if kind, _, ok := strings.Cut(auth, " "); ok && strings.EqualFold(kind, "bearer") &&
+			r.Header.Get("Authorization") != "" {
 			t.Fatalf("%q is still there", auth)
 		}
 
 		form, ok := zForms(accept, "Statusz")
 		plain := form.media == "text/plain" && form.version == ""
-		object := slices.Contains([]string{"application/json", "application/yaml"}, form.media) && slices.Contains([]string{"v1alpha1", "v1beta1"}, form.version)
+		object := slices.Contains([]string{"application/json", "application/yaml"}, form.media) &&
+			slices.Contains([]string{"v1alpha1", "v1beta1"}, form.version)
 		if ok && !plain && !object || !ok && form != (zForm{}) {
 			t.Fatalf("%q gives %+v %v", accept, form, ok)
 		}

@@ -16,8 +16,8 @@ type check struct {
 	ask  func() error // nil means healthy
 }
 
-// checksOf returns those of /healthz. That requests are answered shows that the process runs, and that it logs: klog's writer cannot hang apart
-// from who writes.
+// checksOf returns those of /healthz. That requests are answered shows that the process runs, and that it logs: klog's
+// writer cannot hang apart from who writes.
 func checksOf(healthy func() error) []check {
 	fine := func() error { return nil }
 	loop := healthy
@@ -57,9 +57,9 @@ func health(name string, all []check, counts *slis) http.HandlerFunc {
 	}
 }
 
-// judge carries out all checks but those that the query excludes, and returns what fails, and the answer in upstream's form
-// (k8s.io/apiserver pkg/server/healthz): "ok", or one line for each check if the query has verbose or a check fails. Why one fails is not said
-// there, because more callers may read this than the checks one by one.
+// judge carries out all checks but those that the query excludes, and returns what fails, and the answer in upstream's
+// form (k8s.io/apiserver pkg/server/healthz): "ok", or one line for each check if the query has verbose or a check
+// fails. Why one fails is not said there, because more callers may read this than the checks one by one.
 func judge(name string, all []check, query url.Values, counts *slis) (failed []string, text string) {
 	excluded, unknown := query["exclude"], slices.Clone(query["exclude"])
 	var lines strings.Builder
@@ -80,7 +80,8 @@ func judge(name string, all []check, query url.Values, counts *slis) (failed []s
 	}
 
 	if slices.Sort(unknown); len(unknown) > 0 {
-		fmt.Fprintf(&lines, "warn: some health checks cannot be excluded: no matches for \"%s\"\n", strings.Join(slices.Compact(unknown), `","`))
+		fmt.Fprintf(&lines, "warn: some health checks cannot be excluded: no matches for \"%s\"\n",
+			strings.Join(slices.Compact(unknown), `","`))
 	}
 	switch {
 	case len(failed) > 0:

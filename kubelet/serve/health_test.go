@@ -23,9 +23,11 @@ func TestJudge(t *testing.T) {
 		{"verbose", nil, 0, "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n"},
 		{"", sick, 1, "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed"},
 		{"exclude=syncloop", sick, 0, "ok"},
-		{"verbose=true&exclude=syncloop&exclude=ping", sick, 0, "[+]ping excluded: ok\n[+]log ok\n[+]syncloop excluded: ok\nhealthz check passed\n"},
-		{"exclude=x&exclude=b&exclude=log", sick, 1, "[+]ping ok\n[+]log excluded: ok\n[-]syncloop failed: reason withheld\n" +
-			"warn: some health checks cannot be excluded: no matches for \"b\",\"x\"\nhealthz check failed"},
+		{"verbose=true&exclude=syncloop&exclude=ping", sick, 0,
+			"[+]ping excluded: ok\n[+]log ok\n[+]syncloop excluded: ok\nhealthz check passed\n"},
+		{"exclude=x&exclude=b&exclude=log", sick, 1,
+			"[+]ping ok\n[+]log excluded: ok\n[-]syncloop failed: reason withheld\n" +
+				"warn: some health checks cannot be excluded: no matches for \"b\",\"x\"\nhealthz check failed"},
 	} {
 		query, err := url.ParseQuery(c.query)
 		if err != nil {
@@ -39,9 +41,12 @@ func TestJudge(t *testing.T) {
 	}
 	page := httptest.NewRecorder()
 	promhttp.HandlerFor(counts.registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest("GET", "/", nil))
-	for _, want := range []string{`healthchecks_total{name="ping",status="success",type="healthz"} 5`, `healthchecks_total{name="log",status="success",type="healthz"} 5`,
-		`healthchecks_total{name="syncloop",status="success",type="healthz"} 2`, `healthchecks_total{name="syncloop",status="error",type="healthz"} 2`,
-		`kubernetes_healthcheck{name="syncloop",type="healthz"} 0`, `kubernetes_healthcheck{name="ping",type="healthz"} 1`, "process_start_time_seconds 1"} {
+	for _, want := range []string{`healthchecks_total{name="ping",status="success",type="healthz"} 5`,
+		`healthchecks_total{name="log",status="success",type="healthz"} 5`,
+		`healthchecks_total{name="syncloop",status="success",type="healthz"} 2`,
+		`healthchecks_total{name="syncloop",status="error",type="healthz"} 2`,
+		`kubernetes_healthcheck{name="syncloop",type="healthz"} 0`,
+		`kubernetes_healthcheck{name="ping",type="healthz"} 1`, "process_start_time_seconds 1"} {
 		if !strings.Contains(page.Body.String(), want) {
 			t.Errorf("the figures have no %s:\n%s", want, page.Body)
 		}

@@ -22,10 +22,12 @@ func TestJournal(t *testing.T) {
 	lines := 3
 	q.tail, q.pattern = &lines, "error|fail"
 	var out bytes.Buffer
-	if err := journal(t.Context(), q.journalArgs(q.services), &out); err != nil || strings.Contains(out.String(), "unrecognized") || strings.Contains(out.String(), "Failed to parse") {
+	if err := journal(t.Context(), q.journalArgs(q.services), &out); err != nil ||
+		strings.Contains(out.String(), "unrecognized") || strings.Contains(out.String(), "Failed to parse") {
 		t.Errorf("journalctl: %v %q", err, out.String())
 	}
-	if err := journal(t.Context(), []string{"--porthole"}, &out); err != nil || !strings.Contains(out.String(), "unrecognized") {
+	if err := journal(t.Context(), []string{"--porthole"}, &out); err != nil ||
+		!strings.Contains(out.String(), "unrecognized") {
 		t.Errorf("a wrong option is not seen: %v %q", err, out.String())
 	}
 }

@@ -66,7 +66,8 @@ func (l *latest[T]) get(ctx context.Context) (T, error) {
 	return l.value, errors.New("the runtime does not answer")
 }
 
-// getSince returns the answer to a call that began at since or later. If there is none within renewWait, it returns the newest one.
+// getSince returns the answer to a call that began at since or later. If there is none within renewWait, it returns
+// the newest one.
 func (l *latest[T]) getSince(ctx context.Context, since time.Time) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, renewWait)
 	defer cancel()
@@ -98,8 +99,8 @@ func (l *latest[T]) answered() time.Time {
 	return l.at
 }
 
-// newest returns the newest answer without asking for another one; ok is false if there is none yet. The answer is shared: the caller must
-// not change it.
+// newest returns the newest answer without asking for another one; ok is false if there is none yet. The answer is
+// shared: the caller must not change it.
 func (l *latest[T]) newest() (value T, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

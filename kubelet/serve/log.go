@@ -19,13 +19,14 @@ const (
 	timeColumns = 64       // bytes; no time stamp is longer
 )
 
-// logPoll is the wait between two reads at the end of a followed log, through a handle that stays open. It grows while nothing comes.
-// Windows' notifications about folders would be late: they come when the file's size is written to the disk, which the cache delays
-// (learn.microsoft.com, ReadDirectoryChangesW, FILE_NOTIFY_CHANGE_SIZE).
+// logPoll is the wait between two reads at the end of a followed log, through a handle that stays open. It grows while
+// nothing comes. Windows' notifications about folders would be late: they come when the file's size is written to the
+// disk, which the cache delays (learn.microsoft.com, ReadDirectoryChangesW, FILE_NOTIFY_CHANGE_SIZE).
 var logPoll = retry.Backoff{First: 50 * time.Millisecond, Max: 400 * time.Millisecond}
 
-// rotationPeriod is the time between two checks whether a followed log was rotated; there is one more when its container has ended.
-// A check looks at the path. On Windows that opens the file, and virus scanners examine each opening, so checks are rare.
+// rotationPeriod is the time between two checks whether a followed log was rotated; there is one more when its
+// container has ended. A check looks at the path. On Windows that opens the file, and virus scanners examine each
+// opening, so checks are rare.
 const rotationPeriod = time.Second
 
 // logLine is one line of a log in CRI format: "<RFC3339Nano> stdout|stderr F|P <text>".
@@ -96,7 +97,8 @@ func (w *logWriter) line(raw []byte, whole bool) error {
 	w.lines--
 	stamped := w.query.timestamps && !w.midLine
 	w.midLine = (l.partial || !whole) && len(l.text) > 0
-	if l.time.Before(w.query.since) || w.query.stream == "Stdout" && l.stderr || w.query.stream == "Stderr" && !l.stderr {
+	if l.time.Before(w.query.since) || w.query.stream == "Stdout" && l.stderr ||
+		w.query.stream == "Stderr" && !l.stderr {
 		return nil
 	}
 
@@ -129,7 +131,8 @@ type logFiles struct {
 
 var hostLogs = logFiles{open: logs.Open, moved: moved, wait: waitFor}
 
-// moved reports whether path names another file than f. It reports false while path names none. It follows no link at the end of the path.
+// moved reports whether path names another file than f. It reports false while path names none. It follows no link at
+// the end of the path.
 func moved(f *os.File, path string) bool {
 	here, err := f.Stat()
 	if err != nil {
@@ -156,8 +159,8 @@ func readLog(ctx context.Context, path string, q logQuery, running func() bool, 
 	return hostLogs.read(ctx, path, q, running, out)
 }
 
-// read does the work of readLog. copy replaces f when the log was rotated, so the deferred call closes whichever file is then
-// open. Reaching the query's limit of bytes is not an error.
+// read does the work of readLog. copy replaces f when the log was rotated, so the deferred call closes whichever file
+// is then open. Reaching the query's limit of bytes is not an error.
 func (h logFiles) read(ctx context.Context, path string, q logQuery, running func() bool, out io.Writer) error {
 	f, err := h.open(path)
 	if err != nil {
@@ -188,7 +191,8 @@ func (h logFiles) read(ctx context.Context, path string, q logQuery, running fun
 	return nil
 }
 
-// copy writes the lines of *f to w until the end that readLog describes. After a rotation *f is the new file. *f stays open.
+// copy writes the lines of *f to w until the end that readLog describes. After a rotation *f is the new file. *f stays
+// open.
 func (h logFiles) copy(ctx context.Context, path string, f **os.File, w *logWriter, running func() bool) error {
 	follow := w.query.follow
 	lines := &lineReader{from: logs.Until(ctx, *f)}

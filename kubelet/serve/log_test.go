@@ -64,8 +64,10 @@ func TestReadLog(t *testing.T) {
 		}
 	}
 
-	for bad, want := range map[string]error{"tailLines=-1": errInvalid, "tailLines=x": errDecode, "limitBytes=0": errInvalid, "sinceSeconds=0": errInvalid,
-		"sinceTime=yesterday": errDecode, "sinceSeconds=1&sinceTime=2026-01-02T03:04:07Z": errInvalid, "stream=x": errInvalid, "stream=Stdout&tailLines=1": errInvalid,
+	for bad, want := range map[string]error{"tailLines=-1": errInvalid, "tailLines=x": errDecode,
+		"limitBytes=0": errInvalid, "sinceSeconds=0": errInvalid,
+		"sinceTime=yesterday": errDecode, "sinceSeconds=1&sinceTime=2026-01-02T03:04:07Z": errInvalid,
+		"stream=x": errInvalid, "stream=Stdout&tailLines=1": errInvalid,
 		"limitBytes=99999999999999999999": errDecode} {
 		values, _ := url.ParseQuery(bad)
 		if _, err := parseLogQuery(values, time.Now()); !errors.Is(err, want) {
@@ -74,9 +76,11 @@ func TestReadLog(t *testing.T) {
 	}
 }
 
-// TestCarriageReturns: programs on Windows end lines with CR and LF. The log has one line for each, and the CR stays in it, as with upstream's kubelet.
+// TestCarriageReturns: programs on Windows end lines with CR and LF. The log has one line for each, and the CR stays
+// in it, as with upstream's kubelet.
 func TestCarriageReturns(t *testing.T) {
-	path := writeLog(t, "2026-01-02T03:04:05Z stdout F one\r\n2026-01-02T03:04:06Z stdout F \r\n2026-01-02T03:04:07Z stderr P tw\r\n2026-01-02T03:04:07Z stderr F o\r\n")
+	path := writeLog(t,
+		"2026-01-02T03:04:05Z stdout F one\r\n2026-01-02T03:04:06Z stdout F \r\n2026-01-02T03:04:07Z stderr P tw\r\n2026-01-02T03:04:07Z stderr F o\r\n")
 	for tail, want := range map[int64]string{3: "\r\ntw\ro\r\n", 100: "one\r\n\r\ntw\ro\r\n"} {
 		var out bytes.Buffer
 		if err := readLog(t.Context(), path, logQuery{tail: &tail}, nil, &out); err != nil || out.String() != want {
@@ -112,7 +116,8 @@ func TestLogsByteForByte(t *testing.T) {
 			t.Fatalf("%s: %v", c.Query, err)
 		}
 		var out bytes.Buffer
-		if err := readLog(context.Background(), writeLog(t, c.Log), q, nil, &out); err != nil || !bytes.Equal(out.Bytes(), c.Want) {
+		if err := readLog(context.Background(), writeLog(t, c.Log), q, nil, &out); err != nil ||
+			!bytes.Equal(out.Bytes(), c.Want) {
 			t.Errorf("%q with %s:\n%q %v, want\n%q", c.Log, c.Query, out.String(), err, c.Want)
 		}
 	}
@@ -193,8 +198,9 @@ func TestFollowThroughRotationUntilTheEnd(t *testing.T) {
 	}
 }
 
-// TestFollowRarelyOpensFiles: a virus scanner looks at each opening, so that a follower whose container writes nothing, or ten times
-// each second, opens the log once a second at most, and reads a quiet log two or three times each second.
+// TestFollowRarelyOpensFiles: a virus scanner looks at each opening, so that a follower whose container writes
+// nothing, or ten times each second, opens the log once a second at most, and reads a quiet log two or three times
+// each second.
 func TestFollowRarelyOpensFiles(t *testing.T) {
 	const minute = time.Minute
 	for name, c := range map[string]struct {
@@ -213,13 +219,15 @@ func TestFollowRarelyOpensFiles(t *testing.T) {
 			moved: func(f *os.File, path string) bool { opened++; return moved(f, path) },
 			wait: func(_ context.Context, d time.Duration) bool {
 				reads++
-				for now += d; c.lines > 0 && time.Duration(written)*time.Second/time.Duration(c.lines) < now; written++ {
+				for now += d; c.lines > 0 &&
+					time.Duration(written)*time.Second/time.Duration(c.lines) < now; written++ {
 					fmt.Fprintln(log, "2026-01-02T03:04:05Z stdout F 1")
 				}
 				return true
 			}}
 		var out bytes.Buffer
-		if err := files.read(context.Background(), path, logQuery{follow: true}, func() bool { return now < minute }, &out); err != nil {
+		if err := files.read(context.Background(), path, logQuery{follow: true}, func() bool { return now < minute },
+			&out); err != nil {
 			t.Fatal(err)
 		}
 		if err := log.Close(); err != nil {
@@ -229,8 +237,10 @@ func TestFollowRarelyOpensFiles(t *testing.T) {
 		if lines := strings.Count(out.String(), "\n"); lines != 1+written {
 			t.Errorf("%s: %d lines arrived, want %d", name, lines, 1+written)
 		}
-		if most := 60 + 3; opened > most || reads > c.mostReads { // the beginning, the end, and one more for the wait at the end
-			t.Errorf("%s: the log is opened %d times in a minute, want %d at most; read %d times, want %d at most", name, opened, most, reads, c.mostReads)
+		// the beginning, the end, and one more for the wait at the end
+		if most := 60 + 3; opened > most || reads > c.mostReads {
+			t.Errorf("%s: the log is opened %d times in a minute, want %d at most; read %d times, want %d at most",
+				name, opened, most, reads, c.mostReads)
 		}
 	}
 }

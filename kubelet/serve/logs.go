@@ -23,7 +23,8 @@ var (
 
 // parseLogQuery parses the PodLogOptions of a query. The error is errDecode or errInvalid.
 func parseLogQuery(q url.Values, now time.Time) (logQuery, error) {
-	out := logQuery{follow: truth(q, "follow"), timestamps: truth(q, "timestamps"), previous: truth(q, "previous"), stream: q.Get("stream")}
+	out := logQuery{follow: truth(q, "follow"), timestamps: truth(q, "timestamps"), previous: truth(q, "previous"),
+		stream: q.Get("stream")}
 	if tail := q.Get("tail"); tail == "all" { // the name that old clients have for tailLines
 		q.Del("tailLines")
 	} else if tail != "" {
@@ -168,7 +169,8 @@ func shortID(id string) string {
 
 // statusOf returns the status of a container of any kind, false if there is none.
 func statusOf(p *v1.Pod, name string) (v1.ContainerStatus, bool) {
-	for _, all := range [][]v1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses} {
+	for _, all := range [][]v1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses,
+		p.Status.EphemeralContainerStatuses} {
 		for _, c := range all {
 			if c.Name == name {
 				return c, true
@@ -185,8 +187,8 @@ func hasContainer(p *v1.Pod, name string) bool {
 		slices.ContainsFunc(p.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool { return c.Name == name })
 }
 
-// containerLogs serves the log of one container: the current instance or the previous one. Once a part of the log was sent, the
-// status of the answer can no longer change, so a later error is only logged.
+// containerLogs serves the log of one container: the current instance or the previous one. Once a part of the log was
+// sent, the status of the answer can no longer change, so a later error is only logged.
 func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	q, err := parseLogQuery(r.URL.Query(), time.Now())
 	if err != nil {
@@ -217,7 +219,8 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	if err := readLog(r.Context(), path, q, running, out); err != nil && r.Context().Err() == nil {
 		klog.FromContext(r.Context()).Error(err, "Could not serve a log", "containerID", id, "path", path)
 		if !out.used {
-			http.Error(w, fmt.Sprintf("failed to read the log of container %q: it cannot be opened or read", r.PathValue("container")), http.StatusInternalServerError)
+			http.Error(w, fmt.Sprintf("failed to read the log of container %q: it cannot be opened or read",
+				r.PathValue("container")), http.StatusInternalServerError)
 		}
 	}
 }

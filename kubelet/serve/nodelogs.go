@@ -119,7 +119,8 @@ func (n *nodeLogQuery) check(windows bool, exists func(string) error) field.Erro
 	case len(n.files)+len(n.services) == 0:
 		errs = append(errs, field.Required(query, "cannot be empty with options"))
 	case len(n.files) > 0 && len(n.services) > 0:
-		errs = append(errs, field.Invalid(query, fmt.Sprintf("%v, %v", n.files, n.services), "cannot specify a file and service"))
+		errs = append(errs, field.Invalid(query, fmt.Sprintf("%v, %v", n.files, n.services),
+			"cannot specify a file and service"))
 	case len(n.files) > 1:
 		errs = append(errs, field.Invalid(query, n.files, "cannot specify more than one file"))
 	case len(n.files) == 1 && n.logOptions != (logOptions{}):
@@ -291,7 +292,8 @@ func (n *nodeLogQuery) copyServices(ctx context.Context, out io.Writer, root *os
 		}
 	}
 	if len(others) > 0 && n.logOptions != (logOptions{}) {
-		fmt.Fprintf(out, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", others)
+		fmt.Fprintf(out, "\noptions present and query resolved to log files for %v\ntry without specifying options\n",
+			others)
 		return
 	}
 	for _, service := range others {
@@ -315,9 +317,9 @@ func copyServiceFile(ctx context.Context, out io.Writer, root *os.Root, service 
 	return fs.ErrNotExist
 }
 
-// copyLogFile writes one file below root to out until ctx ends. root keeps links from leading out of the folder. A folder counts
-// as absent, because copyServiceFile then looks for the log inside it; devices and pipes are refused, as reading them may never
-// end.
+// copyLogFile writes one file below root to out until ctx ends. root keeps links from leading out of the folder. A
+// folder counts as absent, because copyServiceFile then looks for the log inside it; devices and pipes are refused, as
+// reading them may never end.
 func copyLogFile(ctx context.Context, out io.Writer, root *os.Root, name string) error {
 	f, info, err := openLog(root, name)
 	if errors.Is(err, errNoFile) {

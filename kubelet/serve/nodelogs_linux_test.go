@@ -26,7 +26,8 @@ func TestNodeLogsDoNotWait(t *testing.T) {
 	if err := os.Symlink("kubelet.log", filepath.Join(dir, "alias.log")); err != nil {
 		t.Fatal(err)
 	}
-	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{Anonymous: true}, Logs: LogsOptions{Dir: dir, Queries: true}})
+	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{Anonymous: true},
+		Logs: LogsOptions{Dir: dir, Queries: true}})
 	t.Cleanup(func() { // whoever waits nevertheless goes on
 		if f, err := os.OpenFile(pipe, os.O_RDWR|unix.O_NONBLOCK, 0); err == nil {
 			f.Close()

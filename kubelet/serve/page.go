@@ -14,8 +14,8 @@ import (
 	"porthole.dev/porthole/kubelet/usage"
 )
 
-// writePage answers with the metrics of a registry and the series of cgroups, in Prometheus' text format. The latter are written one by one: as objects, those of a
-// hundred pods would be ten megabytes for each scrape.
+// writePage answers with the metrics of a registry and the series of cgroups, in Prometheus' text format. The latter
+// are written one by one: as objects, those of a hundred pods would be ten megabytes for each scrape.
 func writePage(w http.ResponseWriter, r *http.Request, from prometheus.Gatherer, groups []usage.Group, of []owner) {
 	found, err := from.Gather()
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// passed are the paths of a node's other programs that the kubelet passes on, by GET only: what they know and count. None of them changes anything.
+// passed are the paths of a node's other programs that the kubelet passes on, by GET only: what they know and count.
+// None of them changes anything.
 var passed = []string{"status", "metrics", "diff", "healthz"}
 
 // maxPassed bounds an answer; programTimeout is how long a program may take for it (/diff lists all of HNS).
@@ -18,13 +19,14 @@ const (
 	programTimeout = 20 * time.Second
 )
 
-// programClient asks programs of this node. It takes their answer as it is, a redirect too: followed, it would ask somebody else, and the answer would come
-// with the rights of the kubelet's readers. No proxy of the environment is asked.
+// programClient asks programs of this node. It takes their answer as it is, a redirect too: followed, it would ask
+// somebody else, and the answer would come with the rights of the kubelet's readers. No proxy of the environment is
+// asked.
 var programClient = &http.Client{Transport: &http.Transport{IdleConnTimeout: idleTimeout},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// Programs are a node's other programs, which answer on its loopback only, without a credential. Through the kubelet their answers need the right to get
-// nodes/proxy, as everything of the kubelet's that has no right of its own.
+// Programs are a node's other programs, which answer on its loopback only, without a credential. Through the kubelet
+// their answers need the right to get nodes/proxy, as everything of the kubelet's that has no right of its own.
 type Programs struct {
 	// Addresses are those on the node's loopback, by the name below /porthole/.
 	Addresses map[string]string

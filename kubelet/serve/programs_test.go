@@ -27,7 +27,8 @@ func TestPrograms(t *testing.T) {
 	}))
 	defer program.Close()
 	s, err := New(Options{NodeName: "n", TLS: TLSOptions{CertDir: tempDir(t)}, Pods: func() []pod.View { return nil },
-		Extra: Programs{Addresses: map[string]string{"proxy": strings.TrimPrefix(program.URL, "http://"), "away": "127.0.0.1:1"},
+		Extra: Programs{Addresses: map[string]string{"proxy": strings.TrimPrefix(program.URL, "http://"),
+			"away": "127.0.0.1:1"},
 			Facts: func(context.Context) (any, error) { return map[string]string{"name": "n"}, nil }}.Routes()})
 	if err != nil {
 		t.Fatal(err)

@@ -20,18 +20,24 @@ type requests struct {
 func newRequests() *requests {
 	labels := []string{"method", "path", "server_type", "long_running"}
 	return &requests{
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: "http_requests_total", Help: "Requests to the kubelet."}, labels),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "http_requests_duration_seconds", Help: "How long they took.",
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: "http_requests_total",
+			Help: "Requests to the kubelet."}, labels),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet",
+			Name: "http_requests_duration_seconds", Help: "How long they took.",
 			Buckets: prometheus.DefBuckets}, labels),
-		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "http_inflight_requests", Help: "Requests that are being answered."}, labels),
-		sockets: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: "websocket_streaming_requests_total",
+		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "http_inflight_requests",
+			Help: "Requests that are being answered."}, labels),
+		sockets: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet",
+			Name: "websocket_streaming_requests_total",
 			Help: "Streams of containers over a WebSocket."}, []string{"subresource"}),
 	}
 }
 
-// The values of the labels. Everything else is other, so that nobody can make up series. As with upstream, portForward is not one of the long ones.
+// The values of the labels. Everything else is other, so that nobody can make up series. As with upstream, portForward
+// is not one of the long ones.
 var (
-	countedPaths = []string{"attach", "checkpoint", "configz", "containerLogs", "debug", "exec", "flagz", "healthz", "logs", "metrics", "metrics/cadvisor",
+	countedPaths = []string{"attach", "checkpoint", "configz", "containerLogs", "debug", "exec", "flagz", "healthz",
+		"logs", "metrics", "metrics/cadvisor",
 		"metrics/probes", "metrics/resource", "pods", "portForward", "pprof", "run", "runningpods", "stats", "statusz"}
 	countedMethods = []string{"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "TRACE"}
 	longPaths      = []string{"attach", "debug", "exec"}

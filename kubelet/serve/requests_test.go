@@ -23,15 +23,18 @@ func TestRequestsAreCounted(t *testing.T) {
 	}
 	h := r.count("readwrite", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside = page() }))
 
-	for _, q := range [][2]string{{"GET", "/metrics/cadvisor"}, {"POST", "/exec/ns/p/c"}, {"GET", "/made/up"}, {"PATCH", "/pods"}, {"GET", "/metrics"}, {"GET", "/metrics/made-up"}} {
+	for _, q := range [][2]string{{"GET", "/metrics/cadvisor"}, {"POST", "/exec/ns/p/c"}, {"GET", "/made/up"},
+		{"PATCH", "/pods"}, {"GET", "/metrics"}, {"GET", "/metrics/made-up"}} {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(q[0], q[1], nil))
 	}
-	if !strings.Contains(inside, `kubelet_http_inflight_requests{long_running="false",method="GET",path="other",server_type="readwrite"} 1`) {
+	if !strings.Contains(inside,
+		`kubelet_http_inflight_requests{long_running="false",method="GET",path="other",server_type="readwrite"} 1`) {
 		t.Errorf("while one is answered: %s", inside)
 	}
 
 	text := page()
-	for _, want := range []string{`kubelet_http_requests_total{long_running="false",method="GET",path="metrics/cadvisor",server_type="readwrite"} 1`,
+	for _, want := range []string{
+		`kubelet_http_requests_total{long_running="false",method="GET",path="metrics/cadvisor",server_type="readwrite"} 1`,
 		`kubelet_http_requests_total{long_running="true",method="POST",path="exec",server_type="readwrite"} 1`,
 		`kubelet_http_requests_total{long_running="false",method="GET",path="other",server_type="readwrite"} 2`,
 		`kubelet_http_requests_total{long_running="false",method="other",path="pods",server_type="readwrite"} 1`,

@@ -27,8 +27,9 @@ type route struct {
 	handler http.HandlerFunc
 }
 
-// readOnlyRoutes returns the endpoints of the read-only port, at which nobody is asked who he is: those that change nothing and show neither
-// output of containers nor the configuration. The others answer that they are switched off there.
+// readOnlyRoutes returns the endpoints of the read-only port, at which nobody is asked who he is: those that change
+// nothing and show neither output of containers nor the configuration. The others answer that they are switched off
+// there.
 func readOnlyRoutes(s *Server) []route {
 	return append(openRoutes(s), debugOff()...)
 }
@@ -83,14 +84,16 @@ func (s *Server) debugRoutes() []route {
 			list = append(list, route{method + "/" + kind + "/{ns}/{pod}/{container}", s.execOrAttach},
 				route{method + "/" + kind + "/{ns}/{pod}/{uid}/{container}", s.execOrAttach})
 		}
-		list = append(list, route{method + "/portForward/{ns}/{pod}", s.portForward}, route{method + "/portForward/{ns}/{pod}/{uid}", s.portForward})
+		list = append(list, route{method + "/portForward/{ns}/{pod}", s.portForward},
+			route{method + "/portForward/{ns}/{pod}/{uid}", s.portForward})
 	}
 	return list
 }
 
 func debugOff() (list []route) {
 	off := disabled("Debug endpoints are disabled.")
-	for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/checkpoint/", "/debug/flags/v"} {
+	for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/",
+		"/checkpoint/", "/debug/flags/v"} {
 		list = append(list, route{path, off})
 	}
 	return list
@@ -107,7 +110,8 @@ func (s *Server) profileRoutes() []route {
 	if s.opts.NoProfiling || s.opts.NoDebugging {
 		return []route{{"/debug/pprof/", disabled("profiling endpoint is disabled.")}}
 	}
-	return []route{{"GET /debug/pprof/", pprof.Index}, {"GET /debug/pprof/cmdline", pprof.Cmdline}, {"GET /debug/pprof/profile", pprof.Profile},
+	return []route{{"GET /debug/pprof/", pprof.Index}, {"GET /debug/pprof/cmdline", pprof.Cmdline},
+		{"GET /debug/pprof/profile", pprof.Profile},
 		{"GET /debug/pprof/symbol", pprof.Symbol}, {"GET /debug/pprof/trace", pprof.Trace}}
 }
 

@@ -22,9 +22,12 @@ import (
 
 // rights are the subresources that upstream's kubelet asks the right for, by the first element of a path.
 var rights = map[string]string{
-	"healthz": "healthz,proxy", "readyz": "proxy", "pods": "pods,proxy", "runningpods": "pods,proxy", "configz": "configz,proxy",
-	"stats": "stats", "metrics": "metrics", "logs": "log", "debug": "proxy", "run": "proxy", "exec": "proxy", "attach": "proxy",
-	"portForward": "proxy", "containerLogs": "proxy", "checkpoint": "checkpoint", "statusz": "statusz", "flagz": "configz", "porthole": "proxy",
+	"healthz": "healthz,proxy", "readyz": "proxy", "pods": "pods,proxy", "runningpods": "pods,proxy",
+	"configz": "configz,proxy",
+	"stats":   "stats", "metrics": "metrics", "logs": "log", "debug": "proxy", "run": "proxy", "exec": "proxy",
+	"attach":      "proxy",
+	"portForward": "proxy", "containerLogs": "proxy", "checkpoint": "checkpoint", "statusz": "statusz",
+	"flagz": "configz", "porthole": "proxy",
 }
 
 // denier accepts every token except "bad" and denies every right. It records which rights it was asked for.
@@ -37,7 +40,8 @@ func (d *denier) ReviewToken(_ context.Context, token string, _ []string) (authn
 	return authnv1.TokenReviewStatus{Authenticated: token != "bad", User: authnv1.UserInfo{Username: token}}, nil
 }
 
-func (d *denier) ReviewAccess(_ context.Context, s authzv1.SubjectAccessReviewSpec) (authzv1.SubjectAccessReviewStatus, error) {
+func (d *denier) ReviewAccess(_ context.Context, s authzv1.SubjectAccessReviewSpec) (authzv1.SubjectAccessReviewStatus,
+	error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, s.ResourceAttributes.Verb+" "+s.ResourceAttributes.Subresource)
@@ -57,8 +61,10 @@ func (d *denier) take() []string {
 func TestEveryRouteIsGuarded(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		d := &denier{}
-		s, err := New(Options{NodeName: "n", TLS: TLSOptions{CertDir: tempDir(t)}, Pods: func() []pod.View { return view("") }, Logs: LogsOptions{Dir: tempDir(t)}, NoDebugging: off,
-			Extra: Programs{Facts: func(context.Context) (any, error) { return nil, nil }}.Routes(), Auth: AuthOptions{Tokens: true, Webhook: true, Reviewer: d, DeniedTTL: -1}})
+		s, err := New(Options{NodeName: "n", TLS: TLSOptions{CertDir: tempDir(t)},
+			Pods: func() []pod.View { return view("") }, Logs: LogsOptions{Dir: tempDir(t)}, NoDebugging: off,
+			Extra: Programs{Facts: func(context.Context) (any, error) { return nil, nil }}.Routes(),
+			Auth:  AuthOptions{Tokens: true, Webhook: true, Reviewer: d, DeniedTTL: -1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,8 +89,10 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 		}
 
 		handler := s.Handler()
-		for _, path := range slices.Concat(paths, []string{"/", "/nothing", "//pods", "/pods/../exec/x/x/x", "/stats/%2e%2e/exec/ns/p/c"}) {
-			for method, verb := range map[string]string{"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "OPTIONS": "get"} {
+		for _, path := range slices.Concat(paths,
+			[]string{"/", "/nothing", "//pods", "/pods/../exec/x/x/x", "/stats/%2e%2e/exec/ns/p/c"}) {
+			for method, verb := range map[string]string{"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update",
+				"PATCH": "patch", "DELETE": "delete", "OPTIONS": "get"} {
 				guarded(t, handler, d, method, path, verb)
 			}
 		}
@@ -127,13 +135,17 @@ func guarded(t *testing.T, handler http.Handler, d *denier, method, path, verb s
 
 // TestDisabledEndpointsSayThatTheyAre: upstream answers 405.
 func TestDisabledEndpointsSayThatTheyAre(t *testing.T) {
-	srv := startServer(t, Options{Pods: func() []pod.View { return view("") }, NoDebugging: true, Auth: AuthOptions{Anonymous: true}})
-	for _, path := range []string{"/exec/ns/p/c", "/attach/ns/p/c", "/run/ns/p/c", "/portForward/ns/p", "/containerLogs/ns/p/c", "/runningpods/", "/checkpoint/ns/p/c", "/debug/flags/v", "/logs/", "/debug/pprof/heap"} {
+	srv := startServer(t, Options{Pods: func() []pod.View { return view("") }, NoDebugging: true,
+		Auth: AuthOptions{Anonymous: true}})
+	for _, path := range []string{"/exec/ns/p/c", "/attach/ns/p/c", "/run/ns/p/c", "/portForward/ns/p",
+		"/containerLogs/ns/p/c", "/runningpods/", "/checkpoint/ns/p/c", "/debug/flags/v", "/logs/",
+		"/debug/pprof/heap"} {
 		if code, body := get(t, client(), srv.URL+path, ""); code != 405 || !strings.Contains(body, "disabled") {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	for _, path := range []string{"/healthz", "/pods", "/metrics", "/metrics/probes", "/configz", "/statusz", "/flagz"} {
+	for _, path := range []string{"/healthz", "/pods", "/metrics", "/metrics/probes", "/configz", "/statusz",
+		"/flagz"} {
 		if code, body := get(t, client(), srv.URL+path, ""); code != 200 {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
@@ -142,8 +154,10 @@ func TestDisabledEndpointsSayThatTheyAre(t *testing.T) {
 
 // TestSwitchesOfTheirOwn: logs, profiles and the log level can each be switched off alone.
 func TestSwitchesOfTheirOwn(t *testing.T) {
-	srv := startServer(t, Options{Pods: func() []pod.View { return view("") }, NoProfiling: true, NoFlagChanges: true, Auth: AuthOptions{Anonymous: true}})
-	for path, want := range map[string]string{"/logs/": "logs endpoint is disabled.\n", "/debug/flags/v": "flags endpoint is disabled.\n", "/debug/pprof/heap": "profiling endpoint is disabled.\n"} {
+	srv := startServer(t, Options{Pods: func() []pod.View { return view("") }, NoProfiling: true, NoFlagChanges: true,
+		Auth: AuthOptions{Anonymous: true}})
+	for path, want := range map[string]string{"/logs/": "logs endpoint is disabled.\n",
+		"/debug/flags/v": "flags endpoint is disabled.\n", "/debug/pprof/heap": "profiling endpoint is disabled.\n"} {
 		if code, body := get(t, client(), srv.URL+path, ""); code != 405 || body != want {
 			t.Errorf("%s: %d %q", path, code, body)
 		}
@@ -155,7 +169,8 @@ func TestProbeMetricsAreApart(t *testing.T) {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "prober_probe_total", Help: "x"})
 	reg.MustRegister(c)
 	c.Inc()
-	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, ProbeMetrics: reg, Metrics: prometheus.NewRegistry(), Auth: AuthOptions{Anonymous: true}})
+	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, ProbeMetrics: reg,
+		Metrics: prometheus.NewRegistry(), Auth: AuthOptions{Anonymous: true}})
 	if _, body := get(t, client(), srv.URL+"/metrics/probes", ""); !strings.Contains(body, "prober_probe_total 1") {
 		t.Errorf("probes: %s", body)
 	}
@@ -170,20 +185,26 @@ func TestCredentials(t *testing.T) {
 	ca, _ := issue(t, "root", "admins")
 	_, stranger := issue(t, "root", "admins")
 	seen := make(chan http.Header, 1)
-	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{ClientCAFile: ca, Tokens: true, Reviewer: &reviewer{}},
-		Extra: map[string]http.Handler{"GET /probe": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Clone() })}})
+	srv := startServer(t, Options{Pods: func() []pod.View { return nil },
+		Auth: AuthOptions{ClientCAFile: ca, Tokens: true, Reviewer: &reviewer{}},
+		Extra: map[string]http.Handler{
+			"GET /probe": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Clone() })}})
 
 	for name, c := range map[string]struct {
 		who    *http.Client
 		header http.Header
 		want   int
 	}{
-		"stranger with a good token":  {client(stranger), http.Header{"Authorization": {"bearer good"}}, 200},
-		"stranger with a bad token":   {client(stranger), http.Header{"Authorization": {"Bearer bad"}}, 401},
-		"token of a browser":          {client(), http.Header{"Sec-Websocket-Protocol": {"base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte("good")) + ", v5.channel.k8s.io"}}, 200},
-		"basic auth":                  {client(), http.Header{"Authorization": {"Basic Z29vZDpnb29k"}}, 401},
-		"a token of a hundred KiB":    {client(), http.Header{"Authorization": {"Bearer " + strings.Repeat("x", 100<<10)}}, 401},
-		"user named in a header only": {client(), http.Header{"Impersonate-User": {"root"}, "X-Remote-User": {"root"}}, 401},
+		"stranger with a good token": {client(stranger), http.Header{"Authorization": {"bearer good"}}, 200},
+		"stranger with a bad token":  {client(stranger), http.Header{"Authorization": {"Bearer bad"}}, 401},
+		"token of a browser": {client(),
+			http.Header{"Sec-Websocket-Protocol": {"base64url.bearer.authorization.k8s.io." +
+				base64.RawURLEncoding.EncodeToString([]byte("good")) + ", v5.channel.k8s.io"}}, 200},
+		"basic auth": {client(), http.Header{"Authorization": {"Basic Z29vZDpnb29k"}}, 401},
+		"a token of a hundred KiB": {client(),
+			http.Header{"Authorization": {"Bearer " + strings.Repeat("x", 100<<10)}}, 401},
+		"user named in a header only": {client(), http.Header{"Impersonate-User": {"root"}, "X-Remote-User": {"root"}},
+			401},
 	} {
 		req, _ := http.NewRequest(http.MethodGet, srv.URL+"/probe", nil)
 		req.Header = c.header
@@ -232,7 +253,8 @@ func TestAnswersOfReviewsAreKeptForTheirTime(t *testing.T) {
 // FuzzAttributes: every path that reaches a handler which acts on containers needs the right for proxy, however it is
 // written.
 func FuzzAttributes(f *testing.F) {
-	for _, s := range []string{"/exec/ns/p/c", "/pods/../exec/ns/p/c", "/stats/%2e%2e/exec/ns/p/c", "//exec/ns/p/c", "/exec%2fns/p/c", "/metrics/;/run/ns/p/c"} {
+	for _, s := range []string{"/exec/ns/p/c", "/pods/../exec/ns/p/c", "/stats/%2e%2e/exec/ns/p/c", "//exec/ns/p/c",
+		"/exec%2fns/p/c", "/metrics/;/run/ns/p/c"} {
 		f.Add("GET", s)
 		f.Add("POST", s)
 	}
@@ -242,7 +264,8 @@ func FuzzAttributes(f *testing.F) {
 	mux := http.NewServeMux()
 	s := &Server{}
 	for _, r := range s.debugRoutes() {
-		if !strings.Contains(r.pattern, "runningpods") && !strings.Contains(r.pattern, "checkpoint") { // these have rights of their own
+		// these have rights of their own
+		if !strings.Contains(r.pattern, "runningpods") && !strings.Contains(r.pattern, "checkpoint") {
 			mux.HandleFunc(r.pattern, act)
 		}
 	}

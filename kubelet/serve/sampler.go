@@ -64,7 +64,8 @@ func newSampler(opts Options) *sampler {
 		opts.Machine.Usage = platform.ReadUsage
 	}
 	s := &sampler{opts: opts, disk: map[types.UID]diskUse{}, rates: map[string]spent{}}
-	s.summary.ask, s.summary.maxAge = s.take, statsAge+statsAge/10 // longer than statsAge, so that run renews them before a reader waits
+	// longer than statsAge, so that run renews them before a reader waits
+	s.summary.ask, s.summary.maxAge = s.take, statsAge+statsAge/10
 	return s
 }
 
@@ -91,9 +92,9 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// get returns statistics that are about statsAge old, or older ones if the runtime is slow. If they lack a pod with a running
-// container, they are taken again: clients that saw the container running expect it in them (upstream's tests of Windows nodes do).
-// The result is shared: the caller must not change it.
+// get returns statistics that are about statsAge old, or older ones if the runtime is slow. If they lack a pod with a
+// running container, they are taken again: clients that saw the container running expect it in them (upstream's tests
+// of Windows nodes do). The result is shared: the caller must not change it.
 func (s *sampler) get(ctx context.Context) (*statsapi.Summary, error) {
 	if s.opts.Stats == nil {
 		return nil, errors.New("statistics are not available")
@@ -161,11 +162,13 @@ func (s *sampler) node(ctx context.Context) statsapi.NodeStats {
 
 	now := time.Now()
 	at := metav1.NewTime(now)
-	node := statsapi.NodeStats{NodeName: s.opts.NodeName, StartTime: metav1.NewTime(usage.Boot), Fs: &statsapi.FsStats{Time: at}}
+	node := statsapi.NodeStats{NodeName: s.opts.NodeName, StartTime: metav1.NewTime(usage.Boot),
+		Fs: &statsapi.FsStats{Time: at}}
 	s.addMachine(&node, usage, now)
 
 	if usage.SwapTotal > 0 {
-		node.Swap = &statsapi.SwapStats{Time: at, SwapAvailableBytes: number(usage.SwapFree), SwapUsageBytes: number(usage.SwapTotal - min(usage.SwapTotal, usage.SwapFree))}
+		node.Swap = &statsapi.SwapStats{Time: at, SwapAvailableBytes: number(usage.SwapFree),
+			SwapUsageBytes: number(usage.SwapTotal - min(usage.SwapTotal, usage.SwapFree))}
 	}
 	if usage.MaxTasks > 0 {
 		most, now := int64(usage.MaxTasks), int64(usage.Tasks)
@@ -183,7 +186,8 @@ func (s *sampler) node(ctx context.Context) statsapi.NodeStats {
 	return node
 }
 
-// addNoSwap says that no swap space is used where there is none. The runtime does not say so with cgroups of version 1; Windows has no such space.
+// addNoSwap says that no swap space is used where there is none. The runtime does not say so with cgroups of version
+// 1; Windows has no such space.
 func (s *sampler) addNoSwap(node *statsapi.NodeStats, pods []statsapi.PodStats) {
 	if s.opts.Machine.Cgroups.Reader == nil || s.last.SwapTotal > 0 {
 		return
@@ -205,8 +209,9 @@ func (s *sampler) addNoSwap(node *statsapi.NodeStats, pods []statsapi.PodStats) 
 	}
 }
 
-// images returns the usage of the file system of images, at most diskAge old; nil if the runtime did not answer yet. If the runtime
-// does not report the size of the file system, it is that of the node's own, where images are by default.
+// images returns the usage of the file system of images, at most diskAge old; nil if the runtime did not answer yet.
+// If the runtime does not report the size of the file system, it is that of the node's own, where images are by
+// default.
 func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.FsStats {
 	if s.imageFs == nil || time.Since(s.imageAt) > diskAge {
 		fs, err := s.opts.Stats.ImageFs(ctx)
@@ -226,15 +231,18 @@ func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.
 	return s.imageFs
 }
 
-// addMachine adds processors, memory and disk. What could not be read is left out: a zero would be a counter that falls.
+// addMachine adds processors, memory and disk. What could not be read is left out: a zero would be a counter that
+// falls.
 func (s *sampler) addMachine(node *statsapi.NodeStats, usage platform.Usage, now time.Time) {
 	at := metav1.NewTime(now)
 	if usage.CPUNanoseconds > 0 {
 		rate := uint64(0)
-		if passed := now.Sub(s.lastAt); !s.lastAt.IsZero() && passed > 0 && s.last.CPUNanoseconds > 0 && usage.CPUNanoseconds >= s.last.CPUNanoseconds {
+		if passed := now.Sub(s.lastAt); !s.lastAt.IsZero() && passed > 0 && s.last.CPUNanoseconds > 0 &&
+			usage.CPUNanoseconds >= s.last.CPUNanoseconds {
 			rate = uint64(float64(usage.CPUNanoseconds-s.last.CPUNanoseconds) / passed.Seconds())
 		}
-		node.CPU = &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(usage.CPUNanoseconds), UsageNanoCores: &rate}
+		node.CPU = &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(usage.CPUNanoseconds),
+			UsageNanoCores: &rate}
 	}
 	if usage.MemoryTotal > 0 {
 		// what is left is what eviction goes by; the kernel's own estimate counts more of the page cache as free
@@ -267,7 +275,8 @@ func networkOf(interfaces []platform.InterfaceUsage, at metav1.Time) *statsapi.N
 	}
 	out := &statsapi.NetworkStats{Time: at}
 	for _, i := range interfaces {
-		one := statsapi.InterfaceStats{Name: i.Name, RxBytes: number(i.RxBytes), RxErrors: number(i.RxErrors), TxBytes: number(i.TxBytes), TxErrors: number(i.TxErrors)}
+		one := statsapi.InterfaceStats{Name: i.Name, RxBytes: number(i.RxBytes), RxErrors: number(i.RxErrors),
+			TxBytes: number(i.TxBytes), TxErrors: number(i.TxErrors)}
 		if i.Default {
 			out.InterfaceStats = one
 		}

@@ -45,10 +45,14 @@ import (
 
 func TestAttributes(t *testing.T) {
 	for _, c := range []struct{ method, path, want string }{
-		{"GET", "/containerLogs/ns/p/c", "get proxy"}, {"POST", "/exec/ns/p/c", "create proxy"}, {"GET", "/pods", "get pods,proxy"},
-		{"GET", "/runningpods/", "get pods,proxy"}, {"GET", "/healthz/ping", "get healthz,proxy"}, {"GET", "/configz", "get configz,proxy"},
-		{"GET", "/stats/summary", "get stats"}, {"GET", "/metrics", "get metrics"}, {"GET", "/metrics/resource", "get metrics"},
-		{"GET", "/logs/x", "get log"}, {"DELETE", "/logsx", "delete proxy"}, {"PUT", "/", "update proxy"}, {"PATCH", "/", "patch proxy"},
+		{"GET", "/containerLogs/ns/p/c", "get proxy"}, {"POST", "/exec/ns/p/c", "create proxy"},
+		{"GET", "/pods", "get pods,proxy"},
+		{"GET", "/runningpods/", "get pods,proxy"}, {"GET", "/healthz/ping", "get healthz,proxy"},
+		{"GET", "/configz", "get configz,proxy"},
+		{"GET", "/stats/summary", "get stats"}, {"GET", "/metrics", "get metrics"},
+		{"GET", "/metrics/resource", "get metrics"},
+		{"GET", "/logs/x", "get log"}, {"DELETE", "/logsx", "delete proxy"}, {"PUT", "/", "update proxy"},
+		{"PATCH", "/", "patch proxy"},
 	} {
 		verb, subs := attributes(c.method, c.path)
 		if got := verb + " " + strings.Join(subs, ","); got != c.want {
@@ -65,24 +69,28 @@ func (r *reviewer) ReviewToken(_ context.Context, token string, _ []string) (aut
 	return authnv1.TokenReviewStatus{Authenticated: token == "good", User: authnv1.UserInfo{Username: "u"}}, nil
 }
 
-func (r *reviewer) ReviewAccess(_ context.Context, s authzv1.SubjectAccessReviewSpec) (authzv1.SubjectAccessReviewStatus, error) {
+func (r *reviewer) ReviewAccess(_ context.Context,
+	s authzv1.SubjectAccessReviewSpec) (authzv1.SubjectAccessReviewStatus, error) {
 	a := s.ResourceAttributes
 	admin := slices.Contains(s.Groups, "admins")
-	return authzv1.SubjectAccessReviewStatus{Allowed: a.Resource == "nodes" && a.Name == "n" && (admin || s.User == "u" && a.Subresource == "pods")}, nil
+	return authzv1.SubjectAccessReviewStatus{Allowed: a.Resource == "nodes" && a.Name == "n" &&
+		(admin || s.User == "u" && a.Subresource == "pods")}, nil
 }
 
 // issue makes a CA file, and a client certificate signed by that CA.
 func issue(t *testing.T, cn, org string) (string, tls.Certificate) {
 	t.Helper()
 	caKey, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"},
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: cn, Organization: []string{org}},
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2),
+		Subject:  pkix.Name{CommonName: cn, Organization: []string{org}},
 		NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
 	if err != nil {
@@ -110,7 +118,8 @@ func startServer(t *testing.T, o Options) *httptest.Server {
 }
 
 func client(certs ...tls.Certificate) *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certs}, DisableKeepAlives: true}}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true,
+		Certificates: certs}, DisableKeepAlives: true}}
 }
 
 func get(t *testing.T, c *http.Client, url, token string) (int, string) {
@@ -133,15 +142,20 @@ func view(logPath string) []pod.View {
 		Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u1"},
 			Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}, {Name: "new"}, {Name: "crash"}, {Name: "ready"}}},
 			Status: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
-				{Name: "c", ContainerID: "containerd://cid", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
+				{Name: "c", ContainerID: "containerd://cid",
+					State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
 				{Name: "new", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}},
-				{Name: "ready", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
-				{Name: "crash", ContainerID: "containerd://old", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
-					LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: "containerd://old"}}},
+				{Name: "ready",
+					State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
+				{Name: "crash", ContainerID: "containerd://old",
+					State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+					LastTerminationState: v1.ContainerState{
+						Terminated: &v1.ContainerStateTerminated{ContainerID: "containerd://old"}}},
 			}}},
-		SandboxID:  "sb",
-		Containers: map[string]pod.ContainerView{"c": {ID: "cid", LogPath: logPath, Running: true}, "new": {}, "crash": {ID: "old"}},
-		Logs:       map[string]string{"cid": logPath, "old": logPath},
+		SandboxID: "sb",
+		Containers: map[string]pod.ContainerView{"c": {ID: "cid", LogPath: logPath, Running: true}, "new": {},
+			"crash": {ID: "old"}},
+		Logs: map[string]string{"cid": logPath, "old": logPath},
 	}}
 }
 
@@ -157,8 +171,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 		token, path string
 		want        int
 	}{
-		{client(), "", "/pods", 401}, {client(), "bad", "/pods", 401}, {client(), "good", "/pods", 200}, {client(), "good", "/pods", 200},
-		{client(), "good", "/stats/summary", 403}, {client(), "good", "/configz", 403}, {client(admin), "", "/configz", 200},
+		{client(), "", "/pods", 401}, {client(), "bad", "/pods", 401}, {client(), "good", "/pods", 200},
+		{client(), "good", "/pods", 200},
+		{client(), "good", "/stats/summary", 403}, {client(), "good", "/configz", 403},
+		{client(admin), "", "/configz", 200},
 		{client(admin), "", "/healthz", 200}, {client(stranger), "", "/pods", 401}, {client(), "", "/healthz", 401},
 		{client(admin), "", "/nothing", 404}, {client(admin), "", "/metrics", 200},
 	} {
@@ -170,7 +186,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	if n := r.reviews.Load(); n != 2 {
 		t.Errorf("%d token reviews, want 2: one good (cached), one bad", n)
 	}
-	if _, body := get(t, client(), srv.URL+"/stats/summary", "good"); body != "Forbidden (user=u, verb=get, resource=nodes, subresource(s)=[stats])\n" {
+	if _, body := get(t, client(), srv.URL+"/stats/summary",
+		"good"); body != "Forbidden (user=u, verb=get, resource=nodes, subresource(s)=[stats])\n" {
 		t.Errorf("refusal: %q", body)
 	}
 }
@@ -178,7 +195,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 // TestTokenNotAskedAbout: without the webhook a token neither lets anybody in nor keeps an anonymous client out.
 func TestTokenNotAskedAbout(t *testing.T) {
 	for anonymous, want := range map[bool]int{true: 200, false: 401} {
-		srv := startServer(t, Options{Pods: func() []pod.View { return view("") }, Auth: AuthOptions{Anonymous: anonymous}})
+		srv := startServer(t, Options{Pods: func() []pod.View { return view("") },
+			Auth: AuthOptions{Anonymous: anonymous}})
 		if code, body := get(t, client(), srv.URL+"/pods", "some"); code != want {
 			t.Errorf("anonymous clients %v: %d %s, want %d", anonymous, code, body, want)
 		}
@@ -186,7 +204,8 @@ func TestTokenNotAskedAbout(t *testing.T) {
 }
 
 func TestLogAnswers(t *testing.T) {
-	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return view(writeLog(t, sample)) }})
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true},
+		Pods: func() []pod.View { return view(writeLog(t, sample)) }})
 	for _, c := range []struct {
 		path string
 		code int
@@ -203,7 +222,8 @@ func TestLogAnswers(t *testing.T) {
 		{"ns/p/c?tailLines=-1", 422, `{"message": "Invalid request."}`},
 		{"ns/p/c?tailLines=x", 400, `{"message": "Unable to decode query."}`},
 	} {
-		if code, body := get(t, client(), srv.URL+"/containerLogs/"+c.path, ""); code != c.code || !strings.HasPrefix(body, c.body) {
+		if code, body := get(t, client(), srv.URL+"/containerLogs/"+c.path, ""); code != c.code ||
+			!strings.HasPrefix(body, c.body) {
 			t.Errorf("%s: %d %q, want %d %q", c.path, code, body, c.code, c.body)
 		}
 	}
@@ -234,7 +254,8 @@ func TestSelfSignedCertificateIsReused(t *testing.T) {
 // echo is a streaming runtime that answers with the command, and then with its input.
 type echo struct{}
 
-func (echo) Exec(_ context.Context, id string, cmd []string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan crirc.TerminalSize) error {
+func (echo) Exec(_ context.Context, id string, cmd []string, in io.Reader, out, _ io.WriteCloser, _ bool,
+	_ <-chan crirc.TerminalSize) error {
 	_, _ = io.WriteString(out, id+" "+strings.Join(cmd, " ")+"\n")
 	if in != nil {
 		_, _ = io.Copy(out, in)
@@ -248,7 +269,8 @@ func (echo) Exec(_ context.Context, id string, cmd []string, in io.Reader, out, 
 	return nil
 }
 
-func (e echo) Attach(ctx context.Context, id string, in io.Reader, out, errOut io.WriteCloser, tty bool, size <-chan crirc.TerminalSize) error {
+func (e echo) Attach(ctx context.Context, id string, in io.Reader, out, errOut io.WriteCloser, tty bool,
+	size <-chan crirc.TerminalSize) error {
 	return e.Exec(ctx, id, []string{"attached"}, in, out, errOut, tty, size)
 }
 
@@ -261,12 +283,14 @@ func (echo) PortForward(_ context.Context, _ string, _ int32, s io.ReadWriteClos
 type criStreams struct{ streaming.Server }
 
 func (s criStreams) ExecURL(_ context.Context, r ExecRequest) (string, error) {
-	resp, err := s.GetExec(&runtimeapi.ExecRequest{ContainerId: r.ContainerID, Cmd: r.Command, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Tty: r.TTY})
+	resp, err := s.GetExec(&runtimeapi.ExecRequest{ContainerId: r.ContainerID, Cmd: r.Command, Stdin: r.Stdin,
+		Stdout: r.Stdout, Stderr: r.Stderr, Tty: r.TTY})
 	return resp.GetUrl(), err
 }
 
 func (s criStreams) AttachURL(_ context.Context, r ExecRequest) (string, error) {
-	resp, err := s.GetAttach(&runtimeapi.AttachRequest{ContainerId: r.ContainerID, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Tty: r.TTY})
+	resp, err := s.GetAttach(&runtimeapi.AttachRequest{ContainerId: r.ContainerID, Stdin: r.Stdin, Stdout: r.Stdout,
+		Stderr: r.Stderr, Tty: r.TTY})
 	return resp.GetUrl(), err
 }
 
@@ -287,7 +311,8 @@ func streamingServer(t *testing.T) *httptest.Server {
 	backend.Config.Handler = runtime
 	backend.Start()
 	t.Cleanup(backend.Close)
-	return startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return view("") }, Streams: criStreams{runtime}})
+	return startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return view("") },
+		Streams: criStreams{runtime}})
 }
 
 // Row 1.96.
@@ -310,14 +335,17 @@ func TestExecThroughARealStreamingServer(t *testing.T) {
 	} {
 		for name, executor := range executors {
 			req, _ := http.NewRequest(http.MethodPost, srv.URL+path, nil)
-			ex, err := executor(&rest.Config{Host: srv.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "POST", req.URL)
+			ex, err := executor(&rest.Config{Host: srv.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
+				"POST", req.URL)
 			if err != nil {
 				t.Fatal(err)
 			}
 
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			var out bytes.Buffer
-			err = ex.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &out, Tty: strings.Contains(path, "tty=1")})
+			err = ex.StreamWithContext(ctx,
+				remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &out,
+					Tty: strings.Contains(path, "tty=1")})
 			cancel()
 			var exit exec.CodeExitError
 			if strings.Contains(path, "fail") && errors.As(err, &exit) && exit.Code == 7 {
@@ -329,14 +357,16 @@ func TestExecThroughARealStreamingServer(t *testing.T) {
 		}
 	}
 
-	for path, want := range map[string]int{"/exec/ns/p/new?command=a&output=1": 404, "/exec/ns/p/other/c?command=a&output=1": 404, "/exec/ns/p/c?command=a": 400, "/portForward/ns/p?port=x": 400} {
+	for path, want := range map[string]int{"/exec/ns/p/new?command=a&output=1": 404,
+		"/exec/ns/p/other/c?command=a&output=1": 404, "/exec/ns/p/c?command=a": 400, "/portForward/ns/p?port=x": 400} {
 		if code, body := get(t, client(), srv.URL+path, ""); code != want {
 			t.Errorf("%s: %d %s, want %d", path, code, body, want)
 		}
 	}
 }
 
-// TestOnePrefix: the error of a command that cannot start has one prefix, over SPDY and over a websocket, however long it is.
+// TestOnePrefix: the error of a command that cannot start has one prefix, over SPDY and over a websocket, however long
+// it is.
 func TestOnePrefix(t *testing.T) {
 	srv := streamingServer(t)
 	u, _ := url.Parse(srv.URL + "/exec/ns/p/c?command=absent&output=1")
@@ -352,7 +382,8 @@ func TestOnePrefix(t *testing.T) {
 	const want = "Internal error occurred: error executing command in container: no such file"
 	for name, executor := range map[string]remotecommand.Executor{"SPDY": spdy, "websocket": socket} {
 		var out bytes.Buffer
-		if err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out}); err == nil || err.Error() != want {
+		if err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out}); err == nil ||
+			err.Error() != want {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}
@@ -369,7 +400,8 @@ func TestOnePrefix(t *testing.T) {
 			t.Errorf("%d bytes: %q, %t", len(rest), got, is)
 		}
 	}
-	for name, other := range map[string][]byte{"one prefix": frame(single + `x"`), "output": append([]byte{0x82, byte(len(doubled) + 1), 1}, doubled...),
+	for name, other := range map[string][]byte{"one prefix": frame(single + `x"`),
+		"output":            append([]byte{0x82, byte(len(doubled) + 1), 1}, doubled...),
 		"a part of a frame": frame(doubled + `x"`)[:40], "nothing": {}, "an empty frame": {0x82, 0, 0, 0}} {
 		if got, is := withOnePrefix(other); is {
 			t.Errorf("%s was changed: %q", name, got)
@@ -391,9 +423,11 @@ func TestPortForward(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for name, dialer := range map[string]httpstream.Dialer{"SPDY": spdy.NewDialer(upgrader, &http.Client{Transport: transport}, "POST", u), "websocket": tunnel} {
+	for name, dialer := range map[string]httpstream.Dialer{"SPDY": spdy.NewDialer(upgrader,
+		&http.Client{Transport: transport}, "POST", u), "websocket": tunnel} {
 		stop, ready := make(chan struct{}), make(chan struct{})
-		fw, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:80"}, stop, ready, io.Discard, io.Discard)
+		fw, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:80"}, stop, ready, io.Discard,
+			io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -423,7 +457,8 @@ func TestPortForward(t *testing.T) {
 			t.Errorf("%s: %q %v", name, buf, err)
 		}
 
-		_, _ = io.WriteString(conn, "the rest") // half closed: the answer to what was sent still comes, and then the end
+		// half closed: the answer to what was sent still comes, and then the end
+		_, _ = io.WriteString(conn, "the rest")
 		_ = conn.(*net.TCPConn).CloseWrite()
 		if rest, err := io.ReadAll(conn); err != nil || string(rest) != "the rest" {
 			t.Errorf("%s, half closed: %q %v", name, rest, err)

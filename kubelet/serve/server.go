@@ -27,7 +27,8 @@ import (
 const (
 	streamTimeout = 4 * time.Hour
 	idleTimeout   = 90 * time.Second
-	// headerTimeout is how long a client may take for the handshake and the head of a request: nobody is known before that.
+	// headerTimeout is how long a client may take for the handshake and the head of a request: nobody is known before
+	// that.
 	headerTimeout = 10 * time.Second
 )
 
@@ -42,7 +43,8 @@ type Server struct {
 	requests *requests
 	// metrics are those that the runtime measures itself; its ask is nil if there is no runtime to ask.
 	metrics latest[[]RuntimeMetric]
-	// groups keeps what was last read from the cgroups, so that several requests at once cost one reading. Its ask is nil where there are no cgroups.
+	// groups keeps what was last read from the cgroups, so that several requests at once cost one reading. Its ask is
+	// nil where there are no cgroups.
 	groups latest[[]usage.Group]
 }
 
@@ -66,7 +68,8 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: opts, certs: certs, guard: newGuard(opts.Auth, opts.NodeName), stats: newSampler(opts), slis: newSLIs(), requests: newRequests()}
+	s := &Server{opts: opts, certs: certs, guard: newGuard(opts.Auth, opts.NodeName), stats: newSampler(opts),
+		slis: newSLIs(), requests: newRequests()}
 	if opts.Stats != nil {
 		s.metrics.ask, s.metrics.maxAge = opts.Stats.Metrics, statsAge
 	}
@@ -129,14 +132,16 @@ func openPorts(s *Server) (list []openPort) {
 		list = append(list, openPort{"health", s.opts.HealthAddress, muxOf(s.healthRoutes())})
 	}
 	if s.opts.ReadOnlyAddress != "" {
-		list = append(list, openPort{"the read-only port", s.opts.ReadOnlyAddress, s.requests.count("readonly", muxOf(readOnlyRoutes(s)))})
+		list = append(list, openPort{"the read-only port", s.opts.ReadOnlyAddress,
+			s.requests.count("readonly", muxOf(readOnlyRoutes(s)))})
 	}
 	return list
 }
 
 // tlsConfig returns a configuration that asks clients for a certificate, but does not insist: they may have a token.
 func (s *Server) tlsConfig() *tls.Config {
-	return &tls.Config{GetCertificate: s.certs, ClientAuth: tls.RequestClientCert, MinVersion: max(s.opts.TLS.MinVersion, tls.VersionTLS12),
+	return &tls.Config{GetCertificate: s.certs, ClientAuth: tls.RequestClientCert,
+		MinVersion:   max(s.opts.TLS.MinVersion, tls.VersionTLS12),
 		CipherSuites: s.opts.TLS.CipherSuites, CurvePreferences: s.opts.TLS.Curves}
 }
 
@@ -183,7 +188,8 @@ func (s *Server) pods(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) runningPods(w http.ResponseWriter, _ *http.Request) {
 	pods := []v1.Pod{}
 	for _, view := range s.opts.Pods() {
-		p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: view.Pod.Name, Namespace: view.Pod.Namespace, UID: view.Pod.UID}}
+		p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: view.Pod.Name, Namespace: view.Pod.Namespace,
+			UID: view.Pod.UID}}
 		for _, c := range view.Pod.Spec.Containers {
 			if view.Containers[c.Name].Running {
 				p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: c.Name, Image: c.Image})

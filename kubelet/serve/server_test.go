@@ -35,7 +35,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestRun: the API is served with TLS and authentication, health and the read-only port without either, until the context ends.
+// TestRun: the API is served with TLS and authentication, health and the read-only port without either, until the
+// context ends.
 func TestRun(t *testing.T) {
 	var sick atomic.Bool
 	healthy := func() error {
@@ -44,7 +45,8 @@ func TestRun(t *testing.T) {
 		}
 		return nil
 	}
-	o := Options{NodeName: "n", Address: freeAddress(t), HealthAddress: freeAddress(t), ReadOnlyAddress: freeAddress(t), TLS: TLSOptions{CertDir: tempDir(t)},
+	o := Options{NodeName: "n", Address: freeAddress(t), HealthAddress: freeAddress(t), ReadOnlyAddress: freeAddress(t),
+		TLS:  TLSOptions{CertDir: tempDir(t)},
 		Pods: func() []pod.View { return nil }, Healthy: healthy}
 	s, err := New(o)
 	if err != nil {
@@ -64,7 +66,8 @@ func TestRun(t *testing.T) {
 	if code, body := get(t, client(), "https://"+o.Address+"/pods", ""); code != 401 {
 		t.Errorf("without credentials: %d %s", code, body)
 	}
-	for path, want := range map[string]int{"/pods": 200, "/metrics": 200, "/healthz": 200, "/containerLogs/a/b/c": 405, "/run/a/b/c": 405, "/configz": 404, "/debug/pprof/": 404} {
+	for path, want := range map[string]int{"/pods": 200, "/metrics": 200, "/healthz": 200, "/containerLogs/a/b/c": 405,
+		"/run/a/b/c": 405, "/configz": 404, "/debug/pprof/": 404} {
 		if code, body := get(t, client(), "http://"+o.ReadOnlyAddress+path, ""); code != want {
 			t.Errorf("read-only port, %s: %d %s, want %d", path, code, body, want)
 		}
@@ -73,7 +76,8 @@ func TestRun(t *testing.T) {
 		path string
 		sick bool
 		want int
-	}{{"/healthz", false, 200}, {"/healthz", true, 500}, {"/healthz/syncloop", true, 500}, {"/healthz/log", true, 200}, {"/readyz", false, 200}, {"/pods", false, 404}} {
+	}{{"/healthz", false, 200}, {"/healthz", true, 500}, {"/healthz/syncloop", true, 500}, {"/healthz/log", true,
+		200}, {"/readyz", false, 200}, {"/pods", false, 404}} {
 		sick.Store(c.sick)
 		if code, body := get(t, client(), "http://"+o.HealthAddress+c.path, ""); code != c.want {
 			t.Errorf("%s, sick %v: %d %s, want %d", c.path, c.sick, code, body, c.want)
@@ -159,7 +163,8 @@ func TestRunningPods(t *testing.T) {
 	srv := startServer(t, Options{Pods: func() []pod.View { return views }, Auth: AuthOptions{Anonymous: true}})
 	views[0].Pod.Spec.NodeName = "n"
 	_, body := get(t, client(), srv.URL+"/runningpods/", "")
-	if !strings.Contains(body, `"name":"p"`) || !strings.Contains(body, `"name":"c"`) || strings.Contains(body, `"name":"new"`) || strings.Contains(body, "nodeName") {
+	if !strings.Contains(body, `"name":"p"`) || !strings.Contains(body, `"name":"c"`) ||
+		strings.Contains(body, `"name":"new"`) || strings.Contains(body, "nodeName") {
 		t.Errorf("running pods: %s", body)
 	}
 
@@ -182,10 +187,12 @@ func TestSetVerbosity(t *testing.T) {
 		body, _ := io.ReadAll(resp.Body)
 		return resp.StatusCode, string(body)
 	}
-	if code, body := put("many"); code != 400 || !strings.Contains(body, `failed to set klog.logging.verbosity "many"`) {
+	if code, body := put("many"); code != 400 ||
+		!strings.Contains(body, `failed to set klog.logging.verbosity "many"`) {
 		t.Errorf("not a number: %d %s", code, body)
 	}
-	if code, body := put("0"); code != 200 || body != "successfully set klog.logging.verbosity to 0" || klog.V(1).Enabled() {
+	if code, body := put("0"); code != 200 || body != "successfully set klog.logging.verbosity to 0" ||
+		klog.V(1).Enabled() {
 		t.Errorf("a number: %d %s", code, body)
 	}
 }
@@ -218,7 +225,10 @@ func TestPaceOfStatistics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
 		s := newSampler(Options{Stats: &fixedStats{}, Pods: func() []pod.View { return nil }})
-		s.summary.ask = func(context.Context) (*statsapi.Summary, error) { calls.Add(1); return &statsapi.Summary{}, nil }
+		s.summary.ask = func(context.Context) (*statsapi.Summary, error) {
+			calls.Add(1)
+			return &statsapi.Summary{}, nil
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go s.run(ctx)
 		during := func(d time.Duration) int {
@@ -288,8 +298,9 @@ func TestSlowHeads(t *testing.T) {
 	}
 }
 
-// TestMadeUpTokens: a flood of tokens that nobody knows from one address asks the API server a few times only, is answered 429, and neither pushes out the
-// answer about a token that is valid nor keeps clients at other addresses out. A token that was refused is not asked about again.
+// TestMadeUpTokens: a flood of tokens that nobody knows from one address asks the API server a few times only, is
+// answered 429, and neither pushes out the answer about a token that is valid nor keeps clients at other addresses
+// out. A token that was refused is not asked about again.
 func TestMadeUpTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reviewer{}
@@ -311,7 +322,8 @@ func TestMadeUpTokens(t *testing.T) {
 		for i := range 10000 {
 			codes[ask(fmt.Sprintf("10.0.0.2:%d", 1024+i), fmt.Sprint("made-up-", i))]++
 		}
-		if n := r.reviews.Load() - 1; n > askedAtOnce || codes[http.StatusTooManyRequests] < 9900 || codes[http.StatusUnauthorized] != int(n) {
+		if n := r.reviews.Load() - 1; n > askedAtOnce || codes[http.StatusTooManyRequests] < 9900 ||
+			codes[http.StatusUnauthorized] != int(n) {
 			t.Errorf("the API server was asked %d times, answers %v", n, codes)
 		}
 

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// slis counts what the parts of the kubelet's health said each time that somebody asked, for /metrics/slis. The names are those of all of
-// Kubernetes' programs (k8s.io/component-base/metrics/prometheus/slis).
+// slis counts what the parts of the kubelet's health said each time that somebody asked, for /metrics/slis. The names
+// are those of all of Kubernetes' programs (k8s.io/component-base/metrics/prometheus/slis).
 type slis struct {
 	registry *prometheus.Registry
 	last     *prometheus.GaugeVec
@@ -17,12 +17,15 @@ type slis struct {
 
 func newSLIs() *slis {
 	s := &slis{registry: prometheus.NewRegistry(),
-		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "kubernetes", Name: "healthcheck", Help: "The last answer of a part of the health: 1 for healthy."},
+		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "kubernetes", Name: "healthcheck",
+			Help: "The last answer of a part of the health: 1 for healthy."},
 			[]string{"name", "type"}),
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "kubernetes", Name: "healthchecks_total", Help: "Answers of the parts of the health."},
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "kubernetes", Name: "healthchecks_total",
+			Help: "Answers of the parts of the health."},
 			[]string{"name", "type", "status"}),
 	}
-	started := prometheus.NewGauge(prometheus.GaugeOpts{Name: "process_start_time_seconds", Help: "When the kubelet was started, in seconds since 1970."})
+	started := prometheus.NewGauge(prometheus.GaugeOpts{Name: "process_start_time_seconds",
+		Help: "When the kubelet was started, in seconds since 1970."})
 	started.Set(float64(time.Now().UnixNano()) / 1e9)
 	s.registry.MustRegister(s.last, s.total, started)
 	return s

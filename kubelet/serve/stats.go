@@ -22,12 +22,14 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 
 // onlyCPUAndMemory returns the parts that kubectl top reads.
 func onlyCPUAndMemory(all *statsapi.Summary) *statsapi.Summary {
-	out := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: all.Node.NodeName, StartTime: all.Node.StartTime, CPU: all.Node.CPU,
+	out := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: all.Node.NodeName, StartTime: all.Node.StartTime,
+		CPU:    all.Node.CPU,
 		Memory: all.Node.Memory, SystemContainers: all.Node.SystemContainers}, Pods: []statsapi.PodStats{}}
 	for _, p := range all.Pods {
 		short := statsapi.PodStats{PodRef: p.PodRef, StartTime: p.StartTime, CPU: p.CPU, Memory: p.Memory}
 		for _, c := range p.Containers {
-			short.Containers = append(short.Containers, statsapi.ContainerStats{Name: c.Name, StartTime: c.StartTime, CPU: c.CPU, Memory: c.Memory})
+			short.Containers = append(short.Containers,
+				statsapi.ContainerStats{Name: c.Name, StartTime: c.StartTime, CPU: c.CPU, Memory: c.Memory})
 		}
 		out.Pods = append(out.Pods, short)
 	}
@@ -52,17 +54,27 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	nodeCPU      = desc("node_cpu_usage_seconds_total", "Cumulative cpu time consumed by the node in core-seconds")
-	nodeMemory   = desc("node_memory_working_set_bytes", "Current working set of the node in bytes")
-	podCPU       = desc("pod_cpu_usage_seconds_total", "Cumulative cpu time consumed by the pod in core-seconds", "pod", "namespace")
-	podMemory    = desc("pod_memory_working_set_bytes", "Current working set of the pod in bytes", "pod", "namespace")
-	boxCPU       = desc("container_cpu_usage_seconds_total", "Cumulative cpu time consumed by the container in core-seconds", "container", "pod", "namespace")
-	boxMemory    = desc("container_memory_working_set_bytes", "Current working set of the container in bytes", "container", "pod", "namespace")
-	nodeSwap     = desc("node_swap_usage_bytes", "Current swap usage of the node in bytes. Reported only on non-windows systems")
-	podSwap      = desc("pod_swap_usage_bytes", "Current amount of the pod swap usage in bytes. Reported only on non-windows systems", "pod", "namespace")
-	boxSwap      = desc("container_swap_usage_bytes", "Current amount of the container swap usage in bytes. Reported only on non-windows systems", "container", "pod", "namespace")
-	boxSwapLimit = desc("container_swap_limit_bytes", "Current amount of the container swap limit in bytes. Reported only on non-windows systems", "container", "pod", "namespace")
-	boxStart     = desc("container_start_time_seconds", "Start time of the container since unix epoch in seconds", "container", "pod", "namespace")
+	nodeCPU    = desc("node_cpu_usage_seconds_total", "Cumulative cpu time consumed by the node in core-seconds")
+	nodeMemory = desc("node_memory_working_set_bytes", "Current working set of the node in bytes")
+	podCPU     = desc("pod_cpu_usage_seconds_total", "Cumulative cpu time consumed by the pod in core-seconds", "pod",
+		"namespace")
+	podMemory = desc("pod_memory_working_set_bytes", "Current working set of the pod in bytes", "pod", "namespace")
+	boxCPU    = desc("container_cpu_usage_seconds_total",
+		"Cumulative cpu time consumed by the container in core-seconds", "container", "pod", "namespace")
+	boxMemory = desc("container_memory_working_set_bytes", "Current working set of the container in bytes",
+		"container", "pod", "namespace")
+	nodeSwap = desc("node_swap_usage_bytes",
+		"Current swap usage of the node in bytes. Reported only on non-windows systems")
+	podSwap = desc("pod_swap_usage_bytes",
+		"Current amount of the pod swap usage in bytes. Reported only on non-windows systems", "pod", "namespace")
+	boxSwap = desc("container_swap_usage_bytes",
+		"Current amount of the container swap usage in bytes. Reported only on non-windows systems", "container", "pod",
+		"namespace")
+	boxSwapLimit = desc("container_swap_limit_bytes",
+		"Current amount of the container swap limit in bytes. Reported only on non-windows systems", "container", "pod",
+		"namespace")
+	boxStart = desc("container_start_time_seconds", "Start time of the container since unix epoch in seconds",
+		"container", "pod", "namespace")
 	scrapeFailed = desc("resource_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
 )
 
@@ -84,8 +96,8 @@ func (r resources) Collect(out chan<- prometheus.Metric) {
 	emitMemory(out, nodeMemory, r.all.Node.Memory)
 	emitSwap(out, nodeSwap, r.all.Node.Swap)
 
-	// A pod may be listed twice for a moment, with its old sandbox and its new one. Start times carry no time stamp that would
-	// distinguish the two, and two equal series make the whole page fail.
+	// A pod may be listed twice for a moment, with its old sandbox and its new one. Start times carry no time stamp
+	// that would distinguish the two, and two equal series make the whole page fail.
 	started := map[[3]string]bool{}
 	for _, p := range r.all.Pods {
 		labels := []string{p.PodRef.Name, p.PodRef.Namespace}
@@ -110,7 +122,8 @@ func (r resources) Collect(out chan<- prometheus.Metric) {
 
 func emitCPU(out chan<- prometheus.Metric, d *prometheus.Desc, c *statsapi.CPUStats, labels ...string) {
 	if c != nil && c.UsageCoreNanoSeconds != nil {
-		metric := prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(*c.UsageCoreNanoSeconds)/1e9, labels...)
+		metric := prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(*c.UsageCoreNanoSeconds)/1e9,
+			labels...)
 		out <- prometheus.NewMetricWithTimestamp(c.Time.Time, metric)
 	}
 }

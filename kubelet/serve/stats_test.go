@@ -41,11 +41,15 @@ func (f *fixedStats) PodStats(ctx context.Context) ([]statsapi.PodStats, error) 
 		}
 	}
 	n, at := uint64(2e9), metav1.Now()
-	cpu, mem := &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: &n}, &statsapi.MemoryStats{Time: at, WorkingSetBytes: &n}
+	cpu, mem := &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: &n}, &statsapi.MemoryStats{Time: at,
+		WorkingSetBytes: &n}
 	var out []statsapi.PodStats
 	for i := range max(f.pods, 1) {
-		out = append(out, statsapi.PodStats{PodRef: statsapi.PodReference{Name: fmt.Sprintf("p%d", i), Namespace: "ns", UID: fmt.Sprintf("u%d", i)}, CPU: cpu, Memory: mem,
-			Containers: []statsapi.ContainerStats{{Name: "c", CPU: cpu, Memory: mem, Rootfs: &statsapi.FsStats{UsedBytes: &n}}}})
+		out = append(out,
+			statsapi.PodStats{PodRef: statsapi.PodReference{Name: fmt.Sprintf("p%d", i), Namespace: "ns",
+				UID: fmt.Sprintf("u%d", i)}, CPU: cpu, Memory: mem,
+				Containers: []statsapi.ContainerStats{{Name: "c", CPU: cpu, Memory: mem,
+					Rootfs: &statsapi.FsStats{UsedBytes: &n}}}})
 	}
 	return out, nil
 }
@@ -60,9 +64,14 @@ func statsViews(n int, logPath string) []pod.View {
 	var out []pod.View
 	start := metav1.NewTime(time.Unix(1e9, 0))
 	for i := range n {
-		out = append(out, pod.View{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("p%d", i), UID: types.UID(fmt.Sprintf("u%d", i))},
-			Status: v1.PodStatus{StartTime: &start, ContainerStatuses: []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://cid", Image: "registry/app:1", State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: start}}}}}},
-			Containers: map[string]pod.ContainerView{"c": {ID: "cid", LogPath: logPath, Running: true}}})
+		out = append(out,
+			pod.View{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("p%d", i),
+				UID: types.UID(fmt.Sprintf("u%d", i))},
+				Status: v1.PodStatus{StartTime: &start,
+					ContainerStatuses: []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://cid",
+						Image: "registry/app:1",
+						State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: start}}}}}},
+				Containers: map[string]pod.ContainerView{"c": {ID: "cid", LogPath: logPath, Running: true}}})
 	}
 	return out
 }
@@ -83,9 +92,12 @@ func TestStatistics(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return statsViews(1, logPath) }, Stats: stats, RootDir: tempDir(t),
-		Volumes: fixedVolumes{{Name: "disk", UsedBytes: 1000, Local: true}, {Name: "memory", UsedBytes: 7, CapacityBytes: 70, AvailableBytes: 63},
-			{Name: "claimed", Claim: "data", UsedBytes: 5, CapacityBytes: 9, AvailableBytes: 4, Inodes: 3, Abnormal: new(bool)}}})
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true},
+		Pods: func() []pod.View { return statsViews(1, logPath) }, Stats: stats, RootDir: tempDir(t),
+		Volumes: fixedVolumes{{Name: "disk", UsedBytes: 1000, Local: true},
+			{Name: "memory", UsedBytes: 7, CapacityBytes: 70, AvailableBytes: 63},
+			{Name: "claimed", Claim: "data", UsedBytes: 5, CapacityBytes: 9, AvailableBytes: 4, Inodes: 3,
+				Abnormal: new(bool)}}})
 
 	_, text := get(t, client(), srv.URL+"/stats/summary", "")
 	var summary statsapi.Summary
@@ -95,7 +107,8 @@ func TestStatistics(t *testing.T) {
 
 	p := summary.Pods[0]
 	c := p.Containers[0]
-	if summary.Node.NodeName != "n" || *summary.Node.CPU.UsageCoreNanoSeconds == 0 || *summary.Node.Memory.AvailableBytes == 0 || *summary.Node.Runtime.ImageFs.CapacityBytes == 0 {
+	if summary.Node.NodeName != "n" || *summary.Node.CPU.UsageCoreNanoSeconds == 0 ||
+		*summary.Node.Memory.AvailableBytes == 0 || *summary.Node.Runtime.ImageFs.CapacityBytes == 0 {
 		t.Errorf("node: %s", text)
 	}
 	dir, err := os.OpenRoot(filepath.Dir(logPath))
@@ -104,25 +117,32 @@ func TestStatistics(t *testing.T) {
 	}
 	defer dir.Close()
 	taken, files := volume.Folder(t.Context(), dir) // on the disk, in blocks
-	if taken < 150 || *c.Logs.UsedBytes != taken || *c.Logs.InodesUsed != files || *c.Logs.AvailableBytes == 0 || *c.Rootfs.CapacityBytes == 0 || c.StartTime.Unix() != 1e9 || p.StartTime.Unix() != 1e9 {
+	if taken < 150 || *c.Logs.UsedBytes != taken || *c.Logs.InodesUsed != files || *c.Logs.AvailableBytes == 0 ||
+		*c.Rootfs.CapacityBytes == 0 || c.StartTime.Unix() != 1e9 || p.StartTime.Unix() != 1e9 {
 		t.Errorf("container: %s", text)
 	}
-	if len(p.VolumeStats) != 3 || *p.VolumeStats[1].CapacityBytes != 70 || *p.EphemeralStorage.UsedBytes != 2e9+taken+1000+40 || *p.EphemeralStorage.InodesUsed != files+2 {
+	if len(p.VolumeStats) != 3 || *p.VolumeStats[1].CapacityBytes != 70 ||
+		*p.EphemeralStorage.UsedBytes != 2e9+taken+1000+40 || *p.EphemeralStorage.InodesUsed != files+2 {
 		t.Errorf("volumes: %s", text)
 	}
 
-	if v := p.VolumeStats[2]; v.PVCRef == nil || v.PVCRef.Name != "data" || v.PVCRef.Namespace != "ns" || v.VolumeHealthStats == nil || v.VolumeHealthStats.Abnormal {
+	if v := p.VolumeStats[2]; v.PVCRef == nil || v.PVCRef.Name != "data" || v.PVCRef.Namespace != "ns" ||
+		v.VolumeHealthStats == nil || v.VolumeHealthStats.Abnormal {
 		t.Errorf("the volume of a claim: %s", text)
 	}
 	_, claims := get(t, client(), srv.URL+"/metrics", "")
-	for name, want := range map[string]string{"capacity_bytes": "9", "available_bytes": "4", "used_bytes": "5", "inodes": "3", "health_status_abnormal": "0"} {
-		if line := "kubelet_volume_stats_" + name + `{namespace="ns",persistentvolumeclaim="data"} ` + want + "\n"; !strings.Contains(claims, line) {
+	for name, want := range map[string]string{"capacity_bytes": "9", "available_bytes": "4", "used_bytes": "5",
+		"inodes": "3", "health_status_abnormal": "0"} {
+		if line := "kubelet_volume_stats_" + name + `{namespace="ns",persistentvolumeclaim="data"} ` + want +
+			"\n"; !strings.Contains(claims, line) {
 			t.Errorf("metrics lack %s", line)
 		}
 	}
 
 	_, metrics := get(t, client(), srv.URL+"/metrics/resource", "")
-	for _, want := range []string{`container_cpu_usage_seconds_total{container="c",namespace="ns",pod="p0"} 2`, "node_memory_working_set_bytes ", "resource_scrape_error 0", `container_start_time_seconds{container="c",namespace="ns",pod="p0"} 1e+09`} {
+	for _, want := range []string{`container_cpu_usage_seconds_total{container="c",namespace="ns",pod="p0"} 2`,
+		"node_memory_working_set_bytes ", "resource_scrape_error 0",
+		`container_start_time_seconds{container="c",namespace="ns",pod="p0"} 1e+09`} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics lack %s: %s", want, metrics)
 		}
@@ -142,7 +162,9 @@ func TestStatistics(t *testing.T) {
 // Row 1.86.
 func TestSummaryOf250PodsIsFast(t *testing.T) {
 	logPath := writeLog(t, "x")
-	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return statsViews(250, logPath) }, Stats: &fixedStats{pods: 250}, RootDir: tempDir(t)})
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true},
+		Pods: func() []pod.View { return statsViews(250, logPath) }, Stats: &fixedStats{pods: 250},
+		RootDir: tempDir(t)})
 	who := client()
 	if _, text := get(t, who, srv.URL+"/stats/summary", ""); strings.Count(text, "podRef") != 250 {
 		t.Fatalf("%d pods", strings.Count(text, "podRef"))
@@ -202,7 +224,8 @@ func TestSystemContainers(t *testing.T) {
 	n := func(v uint64) *uint64 { return &v }
 	pods := []statsapi.PodStats{
 		{CPU: &statsapi.CPUStats{UsageCoreNanoSeconds: n(5)}, Memory: &statsapi.MemoryStats{WorkingSetBytes: n(10)}},
-		{CPU: &statsapi.CPUStats{UsageCoreNanoSeconds: n(6), UsageNanoCores: n(7)}, Memory: &statsapi.MemoryStats{WorkingSetBytes: n(20)}},
+		{CPU: &statsapi.CPUStats{UsageCoreNanoSeconds: n(6), UsageNanoCores: n(7)},
+			Memory: &statsapi.MemoryStats{WorkingSetBytes: n(20)}},
 		{},
 	}
 
@@ -219,14 +242,17 @@ func TestSystemContainers(t *testing.T) {
 	for _, c := range list {
 		names = append(names, c.Name)
 	}
-	if fmt.Sprint(names) != "[kubelet pods windows-global-commit-memory]" || *list[0].CPU.UsageCoreNanoSeconds != 3 || *list[0].Memory.WorkingSetBytes != 4 ||
-		*list[1].CPU.UsageCoreNanoSeconds != 11 || *list[1].CPU.UsageNanoCores != 7 || *list[1].Memory.WorkingSetBytes != 30 || list[1].Memory.RSSBytes != nil ||
+	if fmt.Sprint(names) != "[kubelet pods windows-global-commit-memory]" || *list[0].CPU.UsageCoreNanoSeconds != 3 ||
+		*list[0].Memory.WorkingSetBytes != 4 ||
+		*list[1].CPU.UsageCoreNanoSeconds != 11 || *list[1].CPU.UsageNanoCores != 7 ||
+		*list[1].Memory.WorkingSetBytes != 30 || list[1].Memory.RSSBytes != nil ||
 		*list[2].Memory.AvailableBytes != 70 || *list[2].Memory.UsageBytes != 30 {
 		t.Errorf("%s", text)
 	}
 	s.last = platform.Usage{OwnCPUNanoseconds: 3 + 2e9, OwnMemory: 4, OwnFaults: 9, OwnMajorFaults: 1}
 	list = s.systemContainers(nil, metav1.NewTime(at.Add(4*time.Second)))
-	if own := list[0]; *own.CPU.UsageNanoCores != 5e8 || *own.Memory.PageFaults != 9 || *own.Memory.MajorPageFaults != 1 {
+	if own := list[0]; *own.CPU.UsageNanoCores != 5e8 || *own.Memory.PageFaults != 9 ||
+		*own.Memory.MajorPageFaults != 1 {
 		t.Errorf("the kubelet after 4 s: %+v %+v", own.CPU, own.Memory)
 	}
 	if n := len(list); n != 2 {
@@ -252,8 +278,10 @@ func TestContainerMetrics(t *testing.T) {
 		{Kind: kind("container_sockets"), Values: []string{"too few"}, Value: 1},
 	}}
 
-	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return statsViews(1, "") }, Stats: stats, RootDir: tempDir(t),
-		Machine: Machine{CPUs: 2, MemoryBytes: 1024, MachineID: "m", BootID: "b", SystemUUID: "s", KernelVersion: "6.1", OSImage: "Debian"}})
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true},
+		Pods: func() []pod.View { return statsViews(1, "") }, Stats: stats, RootDir: tempDir(t),
+		Machine: Machine{CPUs: 2, MemoryBytes: 1024, MachineID: "m", BootID: "b", SystemUUID: "s", KernelVersion: "6.1",
+			OSImage: "Debian"}})
 	code, text := get(t, client(), srv.URL+"/metrics/cadvisor", "")
 	if code != 200 {
 		t.Fatalf("%d %s", code, text)
@@ -310,8 +338,8 @@ func TestPodListedTwice(t *testing.T) {
 	t.Errorf("want one start time per container: %v", families)
 }
 
-// TestStatisticsOfANewPod: a pod that was started after the statistics were taken is in the next answer. Upstream's tests of Windows
-// nodes ask as soon as their pods run.
+// TestStatisticsOfANewPod: a pod that was started after the statistics were taken is in the next answer. Upstream's
+// tests of Windows nodes ask as soon as their pods run.
 func TestStatisticsOfANewPod(t *testing.T) {
 	stats, logPath := &fixedStats{}, writeLog(t, "x")
 	var begun atomic.Pointer[metav1.Time]

@@ -21,7 +21,8 @@ import (
 func (s *Server) running(w http.ResponseWriter, r *http.Request) (pod.ContainerView, bool) {
 	view, ok := s.find(r)
 	if !ok {
-		http.Error(w, fmt.Sprintf("pod %q does not exist", r.PathValue("ns")+"/"+r.PathValue("pod")), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("pod %q does not exist", r.PathValue("ns")+"/"+r.PathValue("pod")),
+			http.StatusNotFound)
 		return pod.ContainerView{}, false
 	}
 	c, ok := view.Containers[r.PathValue("container")]
@@ -73,15 +74,16 @@ func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
 		}
 		s.requests.sockets.WithLabelValues(kind).Inc()
 		// Runtimes do not speak version 5 of the protocol: it is translated to SPDY.
-		translator := translate.NewStreamTranslatorHandler(to, nil, 0, translate.Options{Stdin: req.Stdin, Stdout: req.Stdout, Stderr: req.Stderr, Tty: req.TTY})
+		translator := translate.NewStreamTranslatorHandler(to, nil, 0,
+			translate.Options{Stdin: req.Stdin, Stdout: req.Stdout, Stderr: req.Stderr, Tty: req.TTY})
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { translator.ServeHTTP(onePrefix{w}, r) })
 	}})
 }
 
 func flag(q url.Values, name string) bool { return q.Get(name) == "1" || q.Get(name) == "true" }
 
-// portForward asks the runtime for the address of a port-forward stream into the pod and connects the client with it. Clients
-// that speak WebSocket name the ports in the query; those that speak SPDY name them inside the stream.
+// portForward asks the runtime for the address of a port-forward stream into the pod and connects the client with it.
+// Clients that speak WebSocket name the ports in the query; those that speak SPDY name them inside the stream.
 func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	if s.opts.Streams == nil {
 		http.Error(w, "streaming is not available", http.StatusNotImplemented)
@@ -89,7 +91,8 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	}
 	view, ok := s.find(r)
 	if !ok || view.SandboxID == "" {
-		http.Error(w, fmt.Sprintf("pod %q does not exist or does not run", r.PathValue("ns")+"/"+r.PathValue("pod")), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("pod %q does not exist or does not run", r.PathValue("ns")+"/"+r.PathValue("pod")),
+			http.StatusNotFound)
 		return
 	}
 
@@ -161,7 +164,8 @@ func (s *Server) runCommand(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	case exit != 0:
-		http.Error(w, fmt.Sprintf("command terminated with exit code %d: %s", exit, out), http.StatusInternalServerError)
+		http.Error(w, fmt.Sprintf("command terminated with exit code %d: %s", exit, out),
+			http.StatusInternalServerError)
 	default:
 		_, _ = w.Write(out)
 	}

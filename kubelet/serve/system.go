@@ -15,7 +15,8 @@ type spent struct {
 	at          time.Time
 }
 
-// groupsAge is how old the figures of cgroups on a page of metrics may be: several who read at the same time cost one round.
+// groupsAge is how old the figures of cgroups on a page of metrics may be: several who read at the same time cost one
+// round.
 const groupsAge = 2 * time.Second
 
 // others are the cgroups that are shown beside those of pods.
@@ -41,11 +42,13 @@ func (s *sampler) rate(name string, now spent) *uint64 {
 	return number(uint64(float64(now.nanoseconds-before.nanoseconds) / passed.Seconds()))
 }
 
-// addRates adds the rates of processor use that the runtime does not tell, or tells as zero: containerd does for what it was asked about a moment ago.
+// addRates adds the rates of processor use that the runtime does not tell, or tells as zero: containerd does for what
+// it was asked about a moment ago.
 func (s *sampler) addRates(pods []statsapi.PodStats) {
 	before := s.rates
 	s.rates = map[string]spent{}
-	for _, name := range []string{statsapi.SystemContainerKubelet, statsapi.SystemContainerPods, statsapi.SystemContainerRuntime, statsapi.SystemContainerMisc} {
+	for _, name := range []string{statsapi.SystemContainerKubelet, statsapi.SystemContainerPods,
+		statsapi.SystemContainerRuntime, statsapi.SystemContainerMisc} {
 		if last, known := before[name]; known {
 			s.rates[name] = last
 		}
@@ -72,7 +75,8 @@ func (s *sampler) addRates(pods []statsapi.PodStats) {
 	}
 }
 
-// addRoot adds what the root of the cgroups tells of the machine: as with upstream, page faults are those of processes that are in no other cgroup, with version 1.
+// addRoot adds what the root of the cgroups tells of the machine: as with upstream, page faults are those of processes
+// that are in no other cgroup, with version 1.
 func (s *sampler) addRoot(node *statsapi.NodeStats) {
 	g, ok := s.group("/")
 	if !ok || node.Memory == nil {
@@ -86,8 +90,8 @@ func (s *sampler) addRoot(node *statsapi.NodeStats) {
 	}
 }
 
-// systemContainers returns parts of the node that are not containers, under upstream's names: the kubelet itself, all pods together, the runtime, the
-// system's other processes, and on Windows the committed memory.
+// systemContainers returns parts of the node that are not containers, under upstream's names: the kubelet itself, all
+// pods together, the runtime, the system's other processes, and on Windows the committed memory.
 func (s *sampler) systemContainers(pods []statsapi.PodStats, at metav1.Time) []statsapi.ContainerStats {
 	out := []statsapi.ContainerStats{s.itself(at)}
 	c := s.opts.Machine.Cgroups
@@ -106,8 +110,11 @@ func (s *sampler) systemContainers(pods []statsapi.PodStats, at metav1.Time) []s
 	}
 
 	if u := s.last; u.CommitLimit > 0 {
-		out = append(out, statsapi.ContainerStats{Name: statsapi.SystemContainerWindowsGlobalCommitMemory, StartTime: metav1.NewTime(u.Boot),
-			Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(u.CommitLimit - min(u.CommitLimit, u.CommitTotal)), UsageBytes: number(u.CommitTotal)}})
+		out = append(out, statsapi.ContainerStats{Name: statsapi.SystemContainerWindowsGlobalCommitMemory,
+			StartTime: metav1.NewTime(u.Boot),
+			Memory: &statsapi.MemoryStats{Time: at,
+				AvailableBytes: number(u.CommitLimit - min(u.CommitLimit, u.CommitTotal)),
+				UsageBytes:     number(u.CommitTotal)}})
 	}
 	return out
 }
@@ -134,7 +141,8 @@ func (s *sampler) itself(at metav1.Time) statsapi.ContainerStats {
 	out := statsapi.ContainerStats{Name: statsapi.SystemContainerKubelet, StartTime: metav1.NewTime(began),
 		CPU: &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(u.OwnCPUNanoseconds),
 			UsageNanoCores: s.rate(statsapi.SystemContainerKubelet, spent{u.OwnCPUNanoseconds, at.Time})},
-		Memory: &statsapi.MemoryStats{Time: at, WorkingSetBytes: number(u.OwnMemory), RSSBytes: number(u.OwnMemory), UsageBytes: number(u.OwnMemory)}}
+		Memory: &statsapi.MemoryStats{Time: at, WorkingSetBytes: number(u.OwnMemory), RSSBytes: number(u.OwnMemory),
+			UsageBytes: number(u.OwnMemory)}}
 	if u.OwnFaults > 0 {
 		out.Memory.PageFaults, out.Memory.MajorPageFaults = number(u.OwnFaults), number(u.OwnMajorFaults)
 	}
@@ -145,8 +153,10 @@ func (s *sampler) itself(at metav1.Time) statsapi.ContainerStats {
 func (s *sampler) ofGroup(name string, g *usage.Group) statsapi.ContainerStats {
 	at := metav1.NewTime(g.At)
 	out := statsapi.ContainerStats{Name: name, StartTime: metav1.NewTime(g.Created),
-		CPU: &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(g.CPU.Total), UsageNanoCores: s.rate(name, spent{g.CPU.Total, g.At})},
-		Memory: &statsapi.MemoryStats{Time: at, UsageBytes: number(g.Memory.Usage), WorkingSetBytes: number(g.Memory.WorkingSet), RSSBytes: number(g.Memory.RSS),
+		CPU: &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(g.CPU.Total),
+			UsageNanoCores: s.rate(name, spent{g.CPU.Total, g.At})},
+		Memory: &statsapi.MemoryStats{Time: at, UsageBytes: number(g.Memory.Usage),
+			WorkingSetBytes: number(g.Memory.WorkingSet), RSSBytes: number(g.Memory.RSS),
 			PageFaults: number(g.Memory.Faults), MajorPageFaults: number(g.Memory.MajorFaults)}}
 	if g.Memory.Limited {
 		out.Memory.AvailableBytes = number(g.Memory.Limit - min(g.Memory.Limit, g.Memory.WorkingSet))
@@ -167,7 +177,8 @@ func waits(w *usage.Waits) *statsapi.PSIStats {
 
 // sumOf adds up what pods use, where nobody measures all of them together.
 func sumOf(pods []statsapi.PodStats, at, boot metav1.Time) statsapi.ContainerStats {
-	all := statsapi.ContainerStats{Name: statsapi.SystemContainerPods, StartTime: boot, CPU: &statsapi.CPUStats{Time: at}, Memory: &statsapi.MemoryStats{Time: at}}
+	all := statsapi.ContainerStats{Name: statsapi.SystemContainerPods, StartTime: boot,
+		CPU: &statsapi.CPUStats{Time: at}, Memory: &statsapi.MemoryStats{Time: at}}
 	add := func(to **uint64, n *uint64) {
 		if n != nil && *to == nil {
 			*to = number(0)

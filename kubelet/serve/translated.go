@@ -8,12 +8,14 @@ import (
 	"net/http"
 )
 
-// doubled is how the text of a stream's error begins when a runtime and Kubernetes' translator of WebSocket to SPDY (k8s.io/apiserver pkg/util/proxy,
-// StreamTranslatorHandler) have both made an internal error of it. Over SPDY clients see one prefix, and so they do here.
-const doubled, single = `"message":"Internal error occurred: Internal error occurred: `, `"message":"Internal error occurred: `
+// doubled is how the text of a stream's error begins when a runtime and Kubernetes' translator of WebSocket to SPDY
+// (k8s.io/apiserver pkg/util/proxy, StreamTranslatorHandler) have both made an internal error of it. Over SPDY clients
+// see one prefix, and so they do here.
+const doubled, single = `"message":"Internal error occurred: Internal error occurred: `,
+	`"message":"Internal error occurred: `
 
-// onePrefix is a ResponseWriter for the translator. What it writes after the connection was taken over are frames of WebSocket; the text of an error gets one
-// prefix in place of two.
+// onePrefix is a ResponseWriter for the translator. What it writes after the connection was taken over are frames of
+// WebSocket; the text of an error gets one prefix in place of two.
 type onePrefix struct{ http.ResponseWriter }
 
 // Hijack takes over the connection.
@@ -40,10 +42,12 @@ func (c onePrefixConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// errorChannel is the first byte of the messages that carry the status of a stream (k8s.io/apimachinery pkg/util/remotecommand).
+// errorChannel is the first byte of the messages that carry the status of a stream (k8s.io/apimachinery
+// pkg/util/remotecommand).
 const errorChannel = 3
 
-// withOnePrefix returns a frame of WebSocket (RFC 6455, 5.2) with one prefix. is reports whether p is one whole frame, of a server, with two.
+// withOnePrefix returns a frame of WebSocket (RFC 6455, 5.2) with one prefix. is reports whether p is one whole frame,
+// of a server, with two.
 func withOnePrefix(p []byte) (frame []byte, is bool) {
 	if len(p) < 4 {
 		return nil, false
@@ -52,7 +56,8 @@ func withOnePrefix(p []byte) (frame []byte, is bool) {
 	if size == 126 {
 		head, size = 4, int(binary.BigEndian.Uint16(p[2:]))
 	}
-	if size > 1<<16 || len(p) != head+size || size == 0 || p[head] != errorChannel || !bytes.Contains(p, []byte(doubled)) {
+	if size > 1<<16 || len(p) != head+size || size == 0 || p[head] != errorChannel ||
+		!bytes.Contains(p, []byte(doubled)) {
 		return nil, false
 	}
 

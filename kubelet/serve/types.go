@@ -59,8 +59,8 @@ type Groups interface {
 	Trees(ctx context.Context, pods string, others ...string) []usage.Group
 }
 
-// CgroupOptions say which cgroups are read for statistics and metrics. If Reader is nil, no cgroup is read: then all statistics of containers are
-// those that the container runtime reports.
+// CgroupOptions say which cgroups are read for statistics and metrics. If Reader is nil, no cgroup is read: then all
+// statistics of containers are those that the container runtime reports.
 type CgroupOptions struct {
 	Reader Groups
 	Pods   func() string // the cgroup of all pods; "" as long as it is not known
@@ -109,7 +109,8 @@ type Options struct {
 	Auth            AuthOptions
 	Pods            func() []pod.View
 	Streams         Streams
-	Exec            func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte, err error)
+	Exec            func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int,
+		out []byte, err error)
 	// Checkpoint writes the state of a container into an archive below RootDir.
 	Checkpoint func(ctx context.Context, r CheckpointRequest) error
 	Stats      Stats

@@ -5,19 +5,26 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// claimFigures are upstream's metrics about the volumes of claims (pkg/kubelet/metrics/collectors/volume_stats.go), each read from the
-// statistics.
+// claimFigures are upstream's metrics about the volumes of claims (pkg/kubelet/metrics/collectors/volume_stats.go),
+// each read from the statistics.
 var claimFigures = []struct {
 	desc *prometheus.Desc
 	of   func(*statsapi.VolumeStats) *uint64
 }{
-	{claimDesc("capacity_bytes", "Capacity in bytes of the volume"), func(v *statsapi.VolumeStats) *uint64 { return v.CapacityBytes }},
-	{claimDesc("available_bytes", "Number of available bytes in the volume"), func(v *statsapi.VolumeStats) *uint64 { return v.AvailableBytes }},
-	{claimDesc("used_bytes", "Number of used bytes in the volume"), func(v *statsapi.VolumeStats) *uint64 { return v.UsedBytes }},
-	{claimDesc("inodes", "Maximum number of inodes in the volume"), func(v *statsapi.VolumeStats) *uint64 { return v.Inodes }},
-	{claimDesc("inodes_free", "Number of free inodes in the volume"), func(v *statsapi.VolumeStats) *uint64 { return v.InodesFree }},
-	{claimDesc("inodes_used", "Number of used inodes in the volume"), func(v *statsapi.VolumeStats) *uint64 { return v.InodesUsed }},
-	{claimDesc("health_status_abnormal", "Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, 0 indicates volume is healthy"),
+	{claimDesc("capacity_bytes", "Capacity in bytes of the volume"),
+		func(v *statsapi.VolumeStats) *uint64 { return v.CapacityBytes }},
+	{claimDesc("available_bytes", "Number of available bytes in the volume"),
+		func(v *statsapi.VolumeStats) *uint64 { return v.AvailableBytes }},
+	{claimDesc("used_bytes", "Number of used bytes in the volume"),
+		func(v *statsapi.VolumeStats) *uint64 { return v.UsedBytes }},
+	{claimDesc("inodes", "Maximum number of inodes in the volume"),
+		func(v *statsapi.VolumeStats) *uint64 { return v.Inodes }},
+	{claimDesc("inodes_free", "Number of free inodes in the volume"),
+		func(v *statsapi.VolumeStats) *uint64 { return v.InodesFree }},
+	{claimDesc("inodes_used", "Number of used inodes in the volume"),
+		func(v *statsapi.VolumeStats) *uint64 { return v.InodesUsed }},
+	{claimDesc("health_status_abnormal",
+		"Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, 0 indicates volume is healthy"),
 		func(v *statsapi.VolumeStats) *uint64 {
 			if v.VolumeHealthStats == nil {
 				return nil
@@ -33,7 +40,8 @@ func claimDesc(name, help string) *prometheus.Desc {
 	return desc("kubelet_volume_stats_"+name, help, "namespace", "persistentvolumeclaim")
 }
 
-// claimMetrics are the metrics about the volumes of claims, from the newest statistics. It takes none: a driver may be slow.
+// claimMetrics are the metrics about the volumes of claims, from the newest statistics. It takes none: a driver may be
+// slow.
 type claimMetrics struct{ stats *sampler }
 
 // Describe sends nothing: which metrics there are depends on the pods.
@@ -56,7 +64,8 @@ func (m claimMetrics) Collect(out chan<- prometheus.Metric) {
 			done[*v.PVCRef] = true
 			for _, f := range claimFigures {
 				if n := f.of(v); n != nil {
-					out <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(*n), v.PVCRef.Namespace, v.PVCRef.Name)
+					out <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(*n), v.PVCRef.Namespace,
+						v.PVCRef.Name)
 				}
 			}
 		}

@@ -59,7 +59,8 @@ func zForms(accept, kind string) (zForm, bool) {
 		switch plain := params["g"] == "" && params["v"] == "" && params["as"] == ""; {
 		case plain && slices.Contains([]string{"text/plain", "text/*", "*/*"}, media):
 			known = append(known, clause{text, quality})
-		case slices.Contains([]string{"application/json", "application/yaml"}, media) && params["g"] == statusz.GroupName &&
+		case slices.Contains([]string{"application/json", "application/yaml"}, media) &&
+			params["g"] == statusz.GroupName &&
 			params["as"] == kind && slices.Contains([]string{"v1alpha1", "v1beta1"}, params["v"]):
 			known = append(known, clause{zForm{media, params["v"]}, quality})
 		}
@@ -73,10 +74,14 @@ func zForms(accept, kind string) (zForm, bool) {
 }
 
 // zPage answers with a page in the format that the client prefers: what text writes, or the object that object returns.
-func zPage(w http.ResponseWriter, r *http.Request, kind string, text func(io.Writer), object func(metav1.TypeMeta) any) {
+func zPage(w http.ResponseWriter, r *http.Request, kind string, text func(io.Writer),
+	object func(metav1.TypeMeta) any) {
 	form, ok := zForms(r.Header.Get("Accept"), kind)
 	if !ok {
-		http.Error(w, fmt.Sprintf("only text/plain, and application/json or application/yaml with ;g=%s;v=v1beta1;as=%s, are served", statusz.GroupName, kind),
+		http.Error(w,
+			fmt.Sprintf(
+				"only text/plain, and application/json or application/yaml with ;g=%s;v=v1beta1;as=%s, are served",
+				statusz.GroupName, kind),
 			http.StatusNotAcceptable)
 		return
 	}
@@ -90,7 +95,8 @@ func zPage(w http.ResponseWriter, r *http.Request, kind string, text func(io.Wri
 	}
 
 	if form.version == "v1alpha1" { // the same fields
-		w.Header().Set("Warning", `299 - "This version of the `+page+` endpoint is deprecated. Please use a newer version."`)
+		w.Header().Set("Warning",
+			`299 - "This version of the `+page+` endpoint is deprecated. Please use a newer version."`)
 	}
 	value := object(metav1.TypeMeta{Kind: kind, APIVersion: statusz.GroupName + "/" + form.version})
 	if form.media == "application/json" {
@@ -116,10 +122,13 @@ func (s *Server) statusPage(w http.ResponseWriter, r *http.Request) {
 	}
 	paths := s.rootPaths()
 	zPage(w, r, "Statusz", func(out io.Writer) {
-		fmt.Fprintf(out, "\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\nEmulation version: %s\nPaths: %s\n",
-			began.Format(time.UnixDate), up/3600, up/60%60, up%60, runtime.Version(), binary, emulated, strings.Join(paths, " "))
+		fmt.Fprintf(out,
+			"\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\nEmulation version: %s\nPaths: %s\n",
+			began.Format(time.UnixDate), up/3600, up/60%60, up%60, runtime.Version(), binary, emulated,
+			strings.Join(paths, " "))
 	}, func(kind metav1.TypeMeta) any {
-		return statusz.Statusz{TypeMeta: kind, ObjectMeta: metav1.ObjectMeta{Name: component}, StartTime: metav1.NewTime(began), UptimeSeconds: up,
+		return statusz.Statusz{TypeMeta: kind, ObjectMeta: metav1.ObjectMeta{Name: component},
+			StartTime: metav1.NewTime(began), UptimeSeconds: up,
 			GoVersion: runtime.Version(), BinaryVersion: binary, EmulationVersion: emulated, Paths: paths}
 	})
 }

@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// check returns an error for a pod that the API server would refuse too, as far as the node's work depends on it: names that become
-// folders and labels, references between parts of the pod, and references to API objects, which a static pod may not have.
+// check returns an error for a pod that the API server would refuse too, as far as the node's work depends on it:
+// names that become folders and labels, references between parts of the pod, and references to API objects, which a
+// static pod may not have.
 func check(p *v1.Pod) error {
 	errs := validation.ValidateObjectMeta(&p.ObjectMeta, true, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	spec := field.NewPath("spec")
@@ -39,7 +40,8 @@ func check(p *v1.Pod) error {
 	}
 
 	names := sets.New[string]()
-	for child, list := range map[string][]v1.Container{"initContainers": p.Spec.InitContainers, "containers": p.Spec.Containers} {
+	for child, list := range map[string][]v1.Container{"initContainers": p.Spec.InitContainers,
+		"containers": p.Spec.Containers} {
 		for i := range list {
 			errs = append(errs, checkContainer(&list[i], spec.Child(child).Index(i), names, volumes)...)
 		}
@@ -55,10 +57,12 @@ func check(p *v1.Pod) error {
 		errs = append(errs, field.NotSupported(spec.Child("dnsPolicy"), p.Spec.DNSPolicy, policies))
 	}
 	if g := p.Spec.TerminationGracePeriodSeconds; g != nil && *g < 0 {
-		errs = append(errs, field.Invalid(spec.Child("terminationGracePeriodSeconds"), *g, "must be greater than or equal to 0"))
+		errs = append(errs, field.Invalid(spec.Child("terminationGracePeriodSeconds"), *g,
+			"must be greater than or equal to 0"))
 	}
 	if d := p.Spec.ActiveDeadlineSeconds; d != nil && *d < 1 {
-		errs = append(errs, field.Invalid(spec.Child("activeDeadlineSeconds"), *d, "must be between 1 and 4294967295, inclusive"))
+		errs = append(errs, field.Invalid(spec.Child("activeDeadlineSeconds"), *d,
+			"must be between 1 and 4294967295, inclusive"))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("invalid pod: %w", errs.ToAggregate())
@@ -78,9 +82,9 @@ func label(path *field.Path, value string) field.ErrorList {
 	return errs
 }
 
-// checkContainer checks one container of a static pod, as far as the kubelet relies on it: no API server has validated the
-// manifest. It adds the container's name to names, which the pod's other containers must not have. volumes are the names of the
-// pod's volumes.
+// checkContainer checks one container of a static pod, as far as the kubelet relies on it: no API server has validated
+// the manifest. It adds the container's name to names, which the pod's other containers must not have. volumes are the
+// names of the pod's volumes.
 func checkContainer(c *v1.Container, path *field.Path, names, volumes sets.Set[string]) field.ErrorList {
 	errs := label(path.Child("name"), c.Name)
 	if names.Has(c.Name) {
@@ -119,10 +123,12 @@ func checkContainer(c *v1.Container, path *field.Path, names, volumes sets.Set[s
 		}
 	}
 
-	for list, quantities := range map[string]v1.ResourceList{"requests": c.Resources.Requests, "limits": c.Resources.Limits} {
+	for list, quantities := range map[string]v1.ResourceList{"requests": c.Resources.Requests,
+		"limits": c.Resources.Limits} {
 		for name, q := range quantities {
 			if q.Sign() < 0 {
-				errs = append(errs, field.Invalid(path.Child("resources", list).Key(string(name)), q.String(), "must be greater than or equal to 0"))
+				errs = append(errs, field.Invalid(path.Child("resources", list).Key(string(name)), q.String(),
+					"must be greater than or equal to 0"))
 			}
 		}
 	}

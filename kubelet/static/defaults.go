@@ -73,8 +73,8 @@ func defaultFields(items []v1.DownwardAPIVolumeFile) {
 	}
 }
 
-// defaultContainer fills in the container. A pod on the node's network uses its container ports on the node, so they are its
-// host ports too. A limit without a request is also the request.
+// defaultContainer fills in the container. A pod on the node's network uses its container ports on the node, so they
+// are its host ports too. A limit without a request is also the request.
 func defaultContainer(c *v1.Container, hostNetwork bool) {
 	or(&c.ImagePullPolicy, pullPolicy(c.Image))
 	or(&c.TerminationMessagePath, v1.TerminationMessagePathDefault)
@@ -147,8 +147,8 @@ func pullPolicy(image string) v1.PullPolicy {
 	return v1.PullIfNotPresent
 }
 
-// class returns the QoS class of a pod: Guaranteed if every container has equal requests and limits of cpu and memory, BestEffort
-// if none has any, otherwise Burstable. If the pod as a whole has resources, only these count.
+// class returns the QoS class of a pod: Guaranteed if every container has equal requests and limits of cpu and memory,
+// BestEffort if none has any, otherwise Burstable. If the pod as a whole has resources, only these count.
 func class(p *v1.Pod) v1.PodQOSClass {
 	var all []v1.ResourceRequirements
 	if r := p.Spec.Resources; r != nil && len(r.Limits)+len(r.Requests) > 0 {

@@ -20,7 +20,8 @@ import (
 	"porthole.dev/porthole/internal/beneath"
 )
 
-// Files is a folder of manifests, or one manifest. Files whose names begin with a dot, and folders in the folder, are not read.
+// Files is a folder of manifests, or one manifest. Files whose names begin with a dot, and folders in the folder, are
+// not read.
 type Files struct {
 	// Path of the folder or file. It need not exist.
 	Path string
@@ -30,7 +31,8 @@ type Files struct {
 	Period time.Duration
 
 	kept map[string]keptFile
-	// left are the paths of files that were deleted or moved away since the last reading, also if there is a file again.
+	// left are the paths of files that were deleted or moved away since the last reading, also if there is a file
+	// again.
 	left map[string]bool
 	// said has the last reported error of each file, so that each error is reported once.
 	said map[string]string
@@ -42,7 +44,8 @@ type keptFile struct {
 	pods []*v1.Pod
 }
 
-// quiet is how long the folder must rest after a change before it is read: a file that is being written is not complete.
+// quiet is how long the folder must rest after a change before it is read: a file that is being written is not
+// complete.
 const quiet = 50 * time.Millisecond
 
 // Run delivers all pods at once, then whenever they have changed, until ctx ends. refused gets each file that holds no
@@ -161,8 +164,9 @@ func (f *Files) read(refused func(string, error)) (pods []*v1.Pod, changed bool,
 	return pods, changed || first, nil
 }
 
-// forget drops the manifests that were deleted or moved away since the last reading, and returns the pods of the others. ended reports whether
-// there was one. A manifest that was put back is dropped too: its pod ends and starts anew, however soon the file was back.
+// forget drops the manifests that were deleted or moved away since the last reading, and returns the pods of the
+// others. ended reports whether there was one. A manifest that was put back is dropped too: its pod ends and starts
+// anew, however soon the file was back.
 func (f *Files) forget() (pods []*v1.Pod, ended bool) {
 	for path := range f.left {
 		if _, known := f.kept[path]; known {
@@ -177,8 +181,9 @@ func (f *Files) forget() (pods []*v1.Pod, ended bool) {
 	return pods, ended
 }
 
-// list returns the manifests: the one file, or the files of the folder in the order of their names. A path that does not exist
-// has none, and its pods end. Hidden files are left out, because editors and atomic writers put unfinished ones there.
+// list returns the manifests: the one file, or the files of the folder in the order of their names. A path that does
+// not exist has none, and its pods end. Hidden files are left out, because editors and atomic writers put unfinished
+// ones there.
 func (f *Files) list() ([]string, error) {
 	info, err := os.Stat(f.Path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -217,7 +222,8 @@ func (f *Files) readFile(path string) (changed bool, err error) {
 		return false, fmt.Errorf("reading it: %w", err)
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() { // a named pipe or a device would be waited for
+	// a named pipe or a device would be waited for
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return false, errors.Join(err, errors.New("it is not a file"))
 	}
 

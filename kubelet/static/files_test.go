@@ -17,11 +17,14 @@ import (
 )
 
 func manifest(name, image string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: app, image: '%s'}]}\n", name, image)
+	return fmt.Sprintf(
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: app, image: '%s'}]}\n", name,
+		image)
 }
 
 // started runs a source and returns what it delivers and refuses.
-func started(t *testing.T, run func(context.Context, func([]*v1.Pod), func(string, error))) (delivered chan string, refused chan string) {
+func started(t *testing.T, run func(context.Context, func([]*v1.Pod), func(string, error))) (delivered chan string,
+	refused chan string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	delivered, refused = make(chan string, 100), make(chan string, 100)
@@ -106,7 +109,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestFolderComesLater: a folder that does not exist has no pods, which is an answer; when it appears the rescan finds it.
+// TestFolderComesLater: a folder that does not exist has no pods, which is an answer; when it appears the rescan finds
+// it.
 func TestFolderComesLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "manifests")
 	pods, _ := started(t, (&Files{Path: dir, Node: "n", Period: 20 * time.Millisecond}).Run)
@@ -150,7 +154,9 @@ func TestURL(t *testing.T) {
 	}))
 
 	defer server.Close()
-	pods, refused := started(t, (&URL{Address: server.URL, Header: http.Header{"X-Token": {"t"}}, Node: "n", Period: 10 * time.Millisecond}).Run)
+	pods, refused := started(t,
+		(&URL{Address: server.URL, Header: http.Header{"X-Token": {"t"}}, Node: "n",
+			Period: 10 * time.Millisecond}).Run)
 	expect(t, pods, "at the start", "a-n=x:1")
 	set("")
 	expect(t, refused, "not available", "503")

@@ -18,7 +18,8 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// Annotations by which static pods and their mirrors are known. Upstream's kubelet, NodeRestriction and kubectl use them.
+// Annotations by which static pods and their mirrors are known. Upstream's kubelet, NodeRestriction and kubectl use
+// them.
 const (
 	HashAnnotation   = "kubernetes.io/config.hash"
 	MirrorAnnotation = "kubernetes.io/config.mirror"
@@ -38,8 +39,8 @@ type Origin struct {
 // maxManifest is the most that is read of one manifest, as upstream's kubelet does: 10 MiB.
 const maxManifest = 10 << 20
 
-// Parse reads a manifest, YAML or JSON: one Pod, or from a web address also a PodList. The pods get the defaults that the
-// API server would give them, the node's name behind their own, and an identity that depends on all their content.
+// Parse reads a manifest, YAML or JSON: one Pod, or from a web address also a PodList. The pods get the defaults that
+// the API server would give them, the node's name behind their own, and an identity that depends on all their content.
 // unknown names fields that do not exist; they are ignored.
 func Parse(data []byte, o Origin) (pods []*v1.Pod, unknown []string, err error) {
 	if len(data) > maxManifest {
@@ -111,7 +112,8 @@ func complete(p *v1.Pod, o Origin) error {
 	p.Annotations[HashAnnotation] = string(p.UID)
 	p.Annotations[pod.SourceAnnotation] = o.Kind
 	if o.Kind == "file" { // so that no problem of the node drives it away
-		p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
+		p.Spec.Tolerations = append(p.Spec.Tolerations,
+			v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
 	}
 
 	p.Status.Phase, p.Status.QOSClass = v1.PodPending, class(p)

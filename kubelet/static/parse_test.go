@@ -45,20 +45,26 @@ func TestParseCompletes(t *testing.T) {
 	p := parseOne(t, web, here)
 	c := p.Spec.Containers[0]
 	for what, ok := range map[string]bool{
-		"name and namespace":     p.Name == "web-node1" && p.Namespace == "default" && p.Spec.NodeName == "Node1",
-		"hash is the UID":        len(p.UID) == 32 && p.Annotations[HashAnnotation] == string(p.UID) && p.Annotations[pod.SourceAnnotation] == "file",
-		"restart and DNS policy": p.Spec.RestartPolicy == v1.RestartPolicyAlways && p.Spec.DNSPolicy == v1.DNSClusterFirst,
-		"grace period":           *p.Spec.TerminationGracePeriodSeconds == 30,
-		"service links":          *p.Spec.EnableServiceLinks,
-		"host port":              c.Ports[0].HostPort == 80 && c.Ports[0].Protocol == v1.ProtocolTCP,
-		"pull policy":            c.ImagePullPolicy == v1.PullAlways,
-		"termination message":    c.TerminationMessagePath == "/dev/termination-log" && c.TerminationMessagePolicy == v1.TerminationMessageReadFile,
-		"requests from limits":   c.Resources.Requests.Cpu().MilliValue() == 100,
-		"class":                  p.Status.QOSClass == v1.PodQOSGuaranteed,
-		"probe":                  c.ReadinessProbe.PeriodSeconds == 10 && c.ReadinessProbe.HTTPGet.Path == "/" && c.ReadinessProbe.FailureThreshold == 3,
-		"empty volume":           p.Spec.Volumes[0].EmptyDir != nil,
-		"tolerates NoExecute":    len(p.Spec.Tolerations) == 1 && p.Spec.Tolerations[0].Effect == v1.TaintEffectNoExecute && p.Spec.Tolerations[0].Operator == v1.TolerationOpExists,
-		"static, not a mirror":   pod.IsStatic(p) && !IsMirror(p),
+		"name and namespace": p.Name == "web-node1" && p.Namespace == "default" && p.Spec.NodeName == "Node1",
+		"hash is the UID": len(p.UID) == 32 && p.Annotations[HashAnnotation] == string(p.UID) &&
+			p.Annotations[pod.SourceAnnotation] == "file",
+		"restart and DNS policy": p.Spec.RestartPolicy == v1.RestartPolicyAlways &&
+			p.Spec.DNSPolicy == v1.DNSClusterFirst,
+		"grace period":  *p.Spec.TerminationGracePeriodSeconds == 30,
+		"service links": *p.Spec.EnableServiceLinks,
+		"host port":     c.Ports[0].HostPort == 80 && c.Ports[0].Protocol == v1.ProtocolTCP,
+		"pull policy":   c.ImagePullPolicy == v1.PullAlways,
+		"termination message": c.TerminationMessagePath == "/dev/termination-log" &&
+			c.TerminationMessagePolicy == v1.TerminationMessageReadFile,
+		"requests from limits": c.Resources.Requests.Cpu().MilliValue() == 100,
+		"class":                p.Status.QOSClass == v1.PodQOSGuaranteed,
+		"probe": c.ReadinessProbe.PeriodSeconds == 10 && c.ReadinessProbe.HTTPGet.Path == "/" &&
+			c.ReadinessProbe.FailureThreshold == 3,
+		"empty volume": p.Spec.Volumes[0].EmptyDir != nil,
+		"tolerates NoExecute": len(p.Spec.Tolerations) == 1 &&
+			p.Spec.Tolerations[0].Effect == v1.TaintEffectNoExecute &&
+			p.Spec.Tolerations[0].Operator == v1.TolerationOpExists,
+		"static, not a mirror": pod.IsStatic(p) && !IsMirror(p),
 	} {
 
 		if !ok {
@@ -84,7 +90,8 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("another %s gives the same UID", what)
 		}
 	}
-	if p := parseOne(t, strings.Replace(web, "name: web", "name: web\n  uid: mine", 1), here); p.UID != "mine" || p.Annotations[HashAnnotation] != "mine" {
+	if p := parseOne(t, strings.Replace(web, "name: web", "name: web\n  uid: mine", 1), here); p.UID != "mine" ||
+		p.Annotations[HashAnnotation] != "mine" {
 		t.Errorf("the manifest's own UID was not kept: %s", p.UID)
 	}
 }
@@ -97,27 +104,39 @@ func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"no YAML", "a: [", "yaml"},
 		{"a number", "7", "it is not an object"},
-		{"another kind", "apiVersion: apps/v1\nkind: Deployment\n", `it is a "Deployment" of "apps/v1", not a Pod of v1`},
+		{"another kind", "apiVersion: apps/v1\nkind: Deployment\n",
+			`it is a "Deployment" of "apps/v1", not a Pod of v1`},
 		{"a list in a file", "apiVersion: v1\nkind: PodList\n", `it is a "PodList" of "v1", not a Pod of v1`},
-		{"no name", "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: a, image: a:1}]}", "invalid pod: name is needed for the pod"},
+		{"no name", "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: a, image: a:1}]}",
+			"invalid pod: name is needed for the pod"},
 		{"bad name", strings.Replace(spec(""), "name: a}", "name: ../a}", 1), "metadata.name: Invalid value"},
-		{"bad namespace", strings.Replace(spec(""), "name: a}", "name: a, namespace: ../b}", 1), "metadata.namespace: Invalid value"},
-		{"bad UID", strings.Replace(spec(""), "name: a}", "name: a, uid: ../../etc}", 1), "metadata.uid: Invalid value"},
+		{"bad namespace", strings.Replace(spec(""), "name: a}", "name: a, namespace: ../b}", 1),
+			"metadata.namespace: Invalid value"},
+		{"bad UID", strings.Replace(spec(""), "name: a}", "name: a, uid: ../../etc}", 1),
+			"metadata.uid: Invalid value"},
 		{"no containers", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "spec.containers: Required value"},
-		{"container name", strings.Replace(spec(""), "name: a, image", "name: ../a, image", 1), "spec.containers[0].name: Invalid value"},
+		{"container name", strings.Replace(spec(""), "name: a, image", "name: ../a, image", 1),
+			"spec.containers[0].name: Invalid value"},
 		{"image", strings.Replace(spec(""), "image: a:1", "image: ''", 1), "spec.containers[0].image: Required value"},
 		{"two of a name", spec("  initContainers: [{name: a, image: b}]\n"), "name: Duplicate value"},
 		{"restart policy", spec("  restartPolicy: Sometimes\n"), "spec.restartPolicy: Unsupported value"},
-		{"mount of nothing", strings.Replace(spec(""), "image: a:1", "image: a:1, volumeMounts: [{name: x, mountPath: /x}]", 1), `volumeMounts[0].name: Not found: "x"`},
+		{"mount of nothing", strings.Replace(spec(""), "image: a:1",
+			"image: a:1, volumeMounts: [{name: x, mountPath: /x}]", 1), `volumeMounts[0].name: Not found: "x"`},
 		{"wrong type", spec("  hostNetwork: 3\n"), "hostNetwork"},
-		{"negative limit", strings.Replace(spec(""), "image: a:1", "image: a:1, resources: {limits: {cpu: '-1'}}", 1), "must be greater than or equal to 0"},
-		{"secret volume", spec("  volumes: [{name: s, secret: {secretName: s}}]\n"), "static pods may not reference secrets (via secret volumes)"},
-		{"config map", spec("  volumes: [{name: s, configMap: {name: s}}]\n"), "static pods may not reference configmaps (via configmap volumes)"},
-		{"token", spec("  volumes: [{name: s, projected: {sources: [{serviceAccountToken: {path: t}}]}}]\n"), "serviceaccounts (via projected volumes)"},
+		{"negative limit", strings.Replace(spec(""), "image: a:1", "image: a:1, resources: {limits: {cpu: '-1'}}", 1),
+			"must be greater than or equal to 0"},
+		{"secret volume", spec("  volumes: [{name: s, secret: {secretName: s}}]\n"),
+			"static pods may not reference secrets (via secret volumes)"},
+		{"config map", spec("  volumes: [{name: s, configMap: {name: s}}]\n"),
+			"static pods may not reference configmaps (via configmap volumes)"},
+		{"token", spec("  volumes: [{name: s, projected: {sources: [{serviceAccountToken: {path: t}}]}}]\n"),
+			"serviceaccounts (via projected volumes)"},
 		{"service account", spec("  serviceAccountName: s\n"), "static pods may not reference serviceaccounts"},
-		{"claim", spec("  volumes: [{name: s, persistentVolumeClaim: {claimName: s}}]\n"), "static pods may not reference persistentvolumeclaims"},
+		{"claim", spec("  volumes: [{name: s, persistentVolumeClaim: {claimName: s}}]\n"),
+			"static pods may not reference persistentvolumeclaims"},
 		{"pull secret", spec("  imagePullSecrets: [{name: s}]\n"), "static pods may not reference secrets"},
-		{"environment", strings.Replace(spec(""), "image: a:1", "image: a:1, envFrom: [{configMapRef: {name: s}}]", 1), "static pods may not reference configmaps"},
+		{"environment", strings.Replace(spec(""), "image: a:1", "image: a:1, envFrom: [{configMapRef: {name: s}}]", 1),
+			"static pods may not reference configmaps"},
 	} {
 
 		pods, _, err := Parse([]byte(c.text), here)
@@ -159,7 +178,9 @@ func TestClass(t *testing.T) {
 		"{requests: {memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}":     v1.PodQOSGuaranteed,
 		"{limits: {cpu: 0, memory: 0}, requests: {cpu: 0, memory: 0}}": v1.PodQOSBestEffort,
 	} {
-		p := parseOne(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: a, resources: "+text+"}]}", here)
+		p := parseOne(t,
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: a, resources: "+text+
+				"}]}", here)
 		if p.Status.QOSClass != want {
 			t.Errorf("%s: %s, want %s", text, p.Status.QOSClass, want)
 		}
@@ -172,7 +193,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: ..}\nspec: {containers: [{name: a, image: a}]}"))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":null,"spec":{"containers":[null]}}`))
 	f.Add([]byte("a: &a [*a]"))
-	f.Add([]byte(`{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"a"}],"volumes":[{"name":"../v"}],"initContainers":[{}]}}]}`))
+	f.Add(
+		[]byte(
+			`{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"a"}],"volumes":[{"name":"../v"}],"initContainers":[{}]}}]}`))
 	fetched := Origin{Kind: "http", Place: here.Place, Node: here.Node}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, from := range []Origin{here, fetched} {
@@ -205,7 +228,8 @@ func checkPod(t *testing.T, p *v1.Pod) {
 			t.Fatalf("the name %q is not safe", name)
 		}
 	}
-	if len(p.Spec.Containers) == 0 || *p.Spec.TerminationGracePeriodSeconds < 0 || p.Spec.NodeName != here.Node || !pod.IsStatic(p) || IsMirror(p) || p.DeletionTimestamp != nil {
+	if len(p.Spec.Containers) == 0 || *p.Spec.TerminationGracePeriodSeconds < 0 || p.Spec.NodeName != here.Node ||
+		!pod.IsStatic(p) || IsMirror(p) || p.DeletionTimestamp != nil {
 		t.Fatalf("%+v", p)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// Set keeps the static pods: what each source has, which of several pods of one name may run, and their mirrors in the API. A
-// static pod keeps its own UID everywhere on the node; only a Set and the writer of statuses know the mirror's UID.
+// Set keeps the static pods: what each source has, which of several pods of one name may run, and their mirrors in the
+// API. A static pod keeps its own UID everywhere on the node; only a Set and the writer of statuses know the mirror's
+// UID.
 //
 //	wanted   mirror               what happens
 //	yes      none                 create it
@@ -30,17 +31,21 @@ type Set struct {
 	mu        sync.Mutex
 	bySource  [][]*v1.Pod
 	delivered map[int]bool
-	wanted    map[string]*v1.Pod     // by full name
-	mirrors   map[string]*v1.Pod     // by full name, as the API has them
-	stale     map[string]types.UID   // mirrors that show an instance that has ended, of a pod that starts anew; by full name
-	queues    map[string][]types.UID // by full name, in order of arrival: the first may run, the others wait for its end
-	ready     chan struct{}
+	wanted    map[string]*v1.Pod // by full name
+	mirrors   map[string]*v1.Pod // by full name, as the API has them
+	// mirrors that show an instance that has ended, of a pod that starts anew; by full name
+	stale map[string]types.UID
+	// by full name, in order of arrival: the first may run, the others wait for its end
+	queues map[string][]types.UID
+	ready  chan struct{}
 }
 
 // NewSet returns a Set for that number of sources, none of which has delivered yet.
 func NewSet(sources int) *Set {
-	s := &Set{Changed: wakeup.New(), bySource: make([][]*v1.Pod, sources), delivered: map[int]bool{}, wanted: map[string]*v1.Pod{},
-		mirrors: map[string]*v1.Pod{}, stale: map[string]types.UID{}, queues: map[string][]types.UID{}, ready: make(chan struct{})}
+	s := &Set{Changed: wakeup.New(), bySource: make([][]*v1.Pod, sources), delivered: map[int]bool{},
+		wanted:  map[string]*v1.Pod{},
+		mirrors: map[string]*v1.Pod{}, stale: map[string]types.UID{}, queues: map[string][]types.UID{},
+		ready: make(chan struct{})}
 	if sources == 0 {
 		close(s.ready)
 	}
@@ -53,8 +58,8 @@ func (s *Set) Ready() <-chan struct{} { return s.ready }
 // FullName returns the name that a static pod and its mirror share.
 func FullName(namespace, name string) string { return namespace + "/" + name }
 
-// Deliver takes all pods of one source. It returns those that are new or different, those that are no longer wanted, and
-// those that have the name of another.
+// Deliver takes all pods of one source. It returns those that are new or different, those that are no longer wanted,
+// and those that have the name of another.
 func (s *Set) Deliver(source int, pods []*v1.Pod) (changed, gone, doubles []*v1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +112,8 @@ func (s *Set) Occupied(name string, uid types.UID) {
 	}
 }
 
-// Predecessors returns the pods in the runtime that have the name of a wanted static pod but another UID. The UID of a static
-// pod is a hash without dashes: others may be pods of the API.
+// Predecessors returns the pods in the runtime that have the name of a wanted static pod but another UID. The UID of a
+// static pod is a hash without dashes: others may be pods of the API.
 func (s *Set) Predecessors() (out []types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +135,8 @@ func (s *Set) MayStart(p *v1.Pod) bool {
 	return len(queue) == 0 || queue[0] == p.UID
 }
 
-// Finished takes a pod that has ended out of its queue. It returns the UID of the next one, and the pod itself if it is wanted again.
+// Finished takes a pod that has ended out of its queue. It returns the UID of the next one, and the pod itself if it
+// is wanted again.
 func (s *Set) Finished(uid types.UID) (next types.UID, again *v1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +163,8 @@ func (s *Set) Finished(uid types.UID) (next types.UID, again *v1.Pod) {
 	return next, again
 }
 
-// SetMirror takes a mirror as the API has it; nil for p means that the one with that UID is gone. It returns the UID of the static
-// pod that the mirror belongs to, empty if it is gone.
+// SetMirror takes a mirror as the API has it; nil for p means that the one with that UID is gone. It returns the UID
+// of the static pod that the mirror belongs to, empty if it is gone.
 func (s *Set) SetMirror(name string, uid types.UID, p *v1.Pod) (owner types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +204,8 @@ func (s *Set) Plan() (create, remove []*v1.Pod) {
 		switch {
 		case m == nil:
 			create = append(create, p)
-		case m.DeletionTimestamp != nil || m.UID == s.stale[name] || m.Annotations[MirrorAnnotation] != p.Annotations[HashAnnotation] && !s.ending(name, m):
+		case m.DeletionTimestamp != nil || m.UID == s.stale[name] ||
+			m.Annotations[MirrorAnnotation] != p.Annotations[HashAnnotation] && !s.ending(name, m):
 			remove = append(remove, m)
 		}
 	}
@@ -215,13 +222,14 @@ func (s *Set) ending(name string, mirror *v1.Pod) bool {
 	return slices.Contains(s.queues[name], types.UID(mirror.Annotations[MirrorAnnotation]))
 }
 
-// Mirror returns the pod by which the API shows a static pod. The NodeRestriction plugin requires the owner; by the hash a mirror
-// of an older version is recognised.
+// Mirror returns the pod by which the API shows a static pod. The NodeRestriction plugin requires the owner; by the
+// hash a mirror of an older version is recognised.
 func Mirror(p *v1.Pod, n *v1.Node) *v1.Pod {
 	m := p.DeepCopy()
 	m.UID = ""
 	m.Annotations[MirrorAnnotation] = m.Annotations[HashAnnotation]
 	yes := true
-	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID, Controller: &yes}}
+	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID,
+		Controller: &yes}}
 	return m
 }

@@ -136,7 +136,8 @@ func TestMirrorPod(t *testing.T) {
 	p := staticPod("a", "h1")
 	m := Mirror(p, n)
 	owner := m.OwnerReferences[0]
-	if m.UID != "" || m.Annotations[MirrorAnnotation] != "h1" || owner.Kind != "Node" || owner.UID != "nu" || !*owner.Controller || IsMirror(p) {
+	if m.UID != "" || m.Annotations[MirrorAnnotation] != "h1" || owner.Kind != "Node" || owner.UID != "nu" ||
+		!*owner.Controller || IsMirror(p) {
 		t.Errorf("mirror %+v of %+v", m, p)
 	}
 }

@@ -58,8 +58,9 @@ func (u *URL) Run(ctx context.Context, deliver func([]*v1.Pod), refused func(pla
 	}
 }
 
-// read asks the address once. changed is false if the answer is the same as the last one that could be used; then pods is nil.
-// It reads one byte more than allowed, so that a manifest that is too large cannot be parsed instead of being cut off silently.
+// read asks the address once. changed is false if the answer is the same as the last one that could be used; then pods
+// is nil. It reads one byte more than allowed, so that a manifest that is too large cannot be parsed instead of being
+// cut off silently.
 func (u *URL) read(ctx context.Context, client *http.Client) (pods []*v1.Pod, changed bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.Address, nil)
 	if err != nil {

@@ -45,8 +45,8 @@ func clockedWriter(t *testing.T) (*clocked, *Writer, func()) {
 	return c, w, stop
 }
 
-// TestCrowdWaitsLonger: many changes that are not urgent wait for each other, up to a limit. An urgent one is sent at once, with
-// what else the pod has.
+// TestCrowdWaitsLonger: many changes that are not urgent wait for each other, up to a limit. An urgent one is sent at
+// once, with what else the pod has.
 func TestCrowdWaitsLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, w, stop := clockedWriter(t)
@@ -63,7 +63,8 @@ func TestCrowdWaitsLonger(t *testing.T) {
 
 		w.Set(pods[urgent], v1.PodStatus{Phase: v1.PodRunning}, false, true)
 		synctest.Wait()
-		w.Observe(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pods[urgent].Name, UID: pods[urgent].UID, ResourceVersion: "9"}, Status: v1.PodStatus{Phase: v1.PodRunning}})
+		w.Observe(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pods[urgent].Name, UID: pods[urgent].UID,
+			ResourceVersion: "9"}, Status: v1.PodStatus{Phase: v1.PodRunning}})
 		time.Sleep(2 * settleMost)
 		synctest.Wait()
 		for i := range pods {
@@ -84,13 +85,14 @@ func TestCrowdWaitsLonger(t *testing.T) {
 		time.Sleep(2 * settleMost)
 		synctest.Wait()
 		if at := c.written("0"); len(at) != 2 || at[1].Sub(began) != settle {
-			t.Errorf("when the others are done pod 0 is written at %v, %s after the change, want %s", at, at[len(at)-1].Sub(began), settle)
+			t.Errorf("when the others are done pod 0 is written at %v, %s after the change, want %s", at,
+				at[len(at)-1].Sub(began), settle)
 		}
 	})
 }
 
-// TestFewWaitLittle: the first of a few pods waits for those that came after it, and is written before the wait of one pod more
-// would be over.
+// TestFewWaitLittle: the first of a few pods waits for those that came after it, and is written before the wait of one
+// pod more would be over.
 func TestFewWaitLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, w, stop := clockedWriter(t)
@@ -99,7 +101,8 @@ func TestFewWaitLittle(t *testing.T) {
 		began := time.Now()
 		for i := range n {
 			name := fmt.Sprint(i)
-			w.Set(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}, v1.PodStatus{Message: "first"}, false, false)
+			w.Set(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}},
+				v1.PodStatus{Message: "first"}, false, false)
 		}
 		w.Forget("1") // it counts no longer
 		time.Sleep(2 * settleMost)

@@ -1,5 +1,5 @@
-// Package status writes pod statuses to the API. Each pod has one slot with its newest status. A few senders send what is in
-// the slots as strategic merge patches, without reading the pod first. A pod is deleted after its last patch.
+// Package status writes pod statuses to the API. Each pod has one slot with its newest status. A few senders send what
+// is in the slots as strategic merge patches, without reading the pod first. A pod is deleted after its last patch.
 package status
 
 import (
@@ -26,9 +26,10 @@ type client interface {
 }
 
 const (
-	// A change that is not urgent is held back for settle, so that later ones join it: most pods are Ready by then, and one
-	// request instead of three leaves the processors to the start of pods. Each other pod whose change is held back adds
-	// settleEach, since many pods that start at once take longer; settleMost is the limit, which 150 pods reach.
+	// A change that is not urgent is held back for settle, so that later ones join it: most pods are Ready by then,
+	// and one request instead of three leaves the processors to the start of pods. Each other pod whose change is held
+	// back adds settleEach, since many pods that start at once take longer; settleMost is the limit, which 150 pods
+	// reach.
 	settle     = 500 * time.Millisecond
 	settleEach = 200 * time.Millisecond
 	settleMost = 30 * time.Second
@@ -73,8 +74,8 @@ type slot struct {
 	// since is when a change began to be held back; zero if none is. The newest status is sent when the wait ends.
 	since time.Time
 	retry time.Duration
-	// answer is base as long as it is what the API answered to sent. An older API server leaves out fields that it does not know: sending
-	// them again would change nothing.
+	// answer is base as long as it is what the API answered to sent. An older API server leaves out fields that it
+	// does not know: sending them again would change nothing.
 	answer *v1.Pod
 	sent   v1.PodStatus
 }
@@ -95,7 +96,8 @@ func (s *slot) answered(after *v1.Pod, sent v1.PodStatus) {
 	}
 }
 
-// New returns a Writer. It sends nothing until Run. written is told how long it took until the API had a status; it may be nil.
+// New returns a Writer. It sends nothing until Run. written is told how long it took until the API had a status; it
+// may be nil.
 func New(c client, written func(time.Duration)) *Writer {
 	return &Writer{client: c, written: written, slots: map[types.UID]*slot{}, work: make(chan types.UID, 4096)}
 }
@@ -136,7 +138,8 @@ func (w *Writer) Observe(p *v1.Pod) {
 	}
 }
 
-// Set puts a status into the pod's slot. An urgent one is sent at once. With del the pod is deleted after it was written.
+// Set puts a status into the pod's slot. An urgent one is sent at once. With del the pod is deleted after it was
+// written.
 func (w *Writer) Set(p *v1.Pod, st v1.PodStatus, del, urgent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -251,8 +254,9 @@ func (w *Writer) later(uid types.UID, s *slot, wait time.Duration) {
 	})
 }
 
-// send writes the newest status of one pod, and then deletes the pod if that was asked for. Only one send per pod works at a
-// time: the lock is not held during the requests, and a change that comes meanwhile sets again, which leads to another send.
+// send writes the newest status of one pod, and then deletes the pod if that was asked for. Only one send per pod
+// works at a time: the lock is not held during the requests, and a change that comes meanwhile sets again, which leads
+// to another send.
 func (w *Writer) send(ctx context.Context, uid types.UID) {
 	w.mu.Lock()
 	s := w.slots[uid]
@@ -332,8 +336,8 @@ func (w *Writer) write(ctx context.Context, base *v1.Pod, want v1.PodStatus) (*v
 	return after, nil
 }
 
-// Patch returns the strategic merge patch that turns the status of base into want. The patch has the UID, so that it cannot
-// change another pod of the same name.
+// Patch returns the strategic merge patch that turns the status of base into want. The patch has the UID, so that it
+// cannot change another pod of the same name.
 func Patch(base *v1.Pod, want v1.PodStatus) ([]byte, error) {
 	before, err := json.Marshal(v1.Pod{Status: base.Status})
 	if err != nil {
@@ -352,9 +356,11 @@ func Patch(base *v1.Pod, want v1.PodStatus) ([]byte, error) {
 
 // owned are the conditions that the kubelet sets.
 var owned = map[v1.PodConditionType]bool{v1.PodReadyToStartContainers: true, v1.PodInitialized: true, v1.PodReady: true,
-	v1.ContainersReady: true, v1.PodScheduled: true, v1.PodResizePending: true, v1.PodResizeInProgress: true, v1.AllContainersRestarting: true}
+	v1.ContainersReady: true, v1.PodScheduled: true, v1.PodResizePending: true, v1.PodResizeInProgress: true,
+	v1.AllContainersRestarting: true}
 
-// Merge returns want with what the API has beside it: conditions that others set are kept, and a terminal phase does not change.
+// Merge returns want with what the API has beside it: conditions that others set are kept, and a terminal phase does
+// not change.
 func Merge(base, want v1.PodStatus) v1.PodStatus {
 	out := want
 	out.Conditions = nil
@@ -382,20 +388,22 @@ func Merge(base, want v1.PodStatus) v1.PodStatus {
 	if base.Phase == v1.PodFailed || base.Phase == v1.PodSucceeded {
 		out.Phase = base.Phase
 	}
-	out.QOSClass, out.NominatedNodeName, out.ResourceClaimStatuses = base.QOSClass, base.NominatedNodeName, base.ResourceClaimStatuses
-	out.ExtendedResourceClaimStatus, out.NodeAllocatableResourceClaimStatuses = base.ExtendedResourceClaimStatus, base.NodeAllocatableResourceClaimStatuses
+	out.QOSClass, out.NominatedNodeName, out.ResourceClaimStatuses = base.QOSClass, base.NominatedNodeName,
+		base.ResourceClaimStatuses
+	out.ExtendedResourceClaimStatus, out.NodeAllocatableResourceClaimStatuses = base.ExtendedResourceClaimStatus,
+		base.NodeAllocatableResourceClaimStatuses
 	out.ObservedGeneration = max(base.ObservedGeneration, want.ObservedGeneration)
 	return out
 }
 
-// same reports whether two statuses are equal as the API stores them: the order of conditions and fractions of seconds do not
-// count.
+// same reports whether two statuses are equal as the API stores them: the order of conditions and fractions of seconds
+// do not count.
 func same(a, b v1.PodStatus) bool {
 	return equality.Semantic.DeepEqual(normalize(a), normalize(b))
 }
 
-// normalize returns a copy of st as the API server would give it back: times in UTC and whole seconds, conditions in the order
-// of their types.
+// normalize returns a copy of st as the API server would give it back: times in UTC and whole seconds, conditions in
+// the order of their types.
 func normalize(st v1.PodStatus) *v1.PodStatus {
 	out := st.DeepCopy()
 	conditions := map[v1.PodConditionType]v1.PodCondition{}
@@ -416,7 +424,8 @@ func normalize(st v1.PodStatus) *v1.PodStatus {
 	}
 	second(out.StartTime)
 
-	for _, list := range [][]v1.ContainerStatus{out.InitContainerStatuses, out.ContainerStatuses, out.EphemeralContainerStatuses} {
+	for _, list := range [][]v1.ContainerStatus{out.InitContainerStatuses, out.ContainerStatuses,
+		out.EphemeralContainerStatuses} {
 		for i := range list {
 			for _, s := range []*v1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
 				if s.Running != nil {
@@ -444,7 +453,8 @@ func sortedTypes(m map[v1.PodConditionType]v1.PodCondition) []v1.PodConditionTyp
 	return out
 }
 
-// newer reports whether the resource version of a is higher than that of b. A version that is not a number counts as higher.
+// newer reports whether the resource version of a is higher than that of b. A version that is not a number counts as
+// higher.
 func newer(a, b *v1.Pod) bool {
 	if b == nil {
 		return true

@@ -32,7 +32,8 @@ type api struct {
 }
 
 func newAPI() *api {
-	return &api{pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", ResourceVersion: "1", Generation: 1}}}
+	return &api{pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", ResourceVersion: "1",
+		Generation: 1}}}
 }
 
 func (a *api) PatchPodStatus(_ context.Context, namespace, name string, patch []byte) (*v1.Pod, error) {
@@ -174,7 +175,8 @@ func TestChangeDuringPatch(t *testing.T) {
 }
 
 func TestOtherWriters(t *testing.T) {
-	mine := v1.PodStatus{Phase: v1.PodRunning, ObservedGeneration: 2, Conditions: []v1.PodCondition{condition(v1.PodReady, v1.ConditionTrue)}}
+	mine := v1.PodStatus{Phase: v1.PodRunning, ObservedGeneration: 2,
+		Conditions: []v1.PodCondition{condition(v1.PodReady, v1.ConditionTrue)}}
 	disrupted := condition(v1.DisruptionTarget, v1.ConditionTrue)
 	for _, c := range []struct {
 		name string
@@ -185,10 +187,13 @@ func TestOtherWriters(t *testing.T) {
 			func(s v1.PodStatus) bool {
 				return len(s.Conditions) == 2 && s.Conditions[1].Type == v1.DisruptionTarget
 			}},
-		{"one of ours is put right", v1.PodStatus{Conditions: []v1.PodCondition{condition(v1.PodReady, v1.ConditionFalse)}},
+		{"one of ours is put right",
+			v1.PodStatus{Conditions: []v1.PodCondition{condition(v1.PodReady, v1.ConditionFalse)}},
 			func(s v1.PodStatus) bool { return len(s.Conditions) == 1 && s.Conditions[0].Status == v1.ConditionTrue }},
-		{"a terminal phase is kept", v1.PodStatus{Phase: v1.PodFailed}, func(s v1.PodStatus) bool { return s.Phase == v1.PodFailed }},
-		{"the generation never goes back", v1.PodStatus{ObservedGeneration: 7}, func(s v1.PodStatus) bool { return s.ObservedGeneration == 7 }},
+		{"a terminal phase is kept", v1.PodStatus{Phase: v1.PodFailed},
+			func(s v1.PodStatus) bool { return s.Phase == v1.PodFailed }},
+		{"the generation never goes back", v1.PodStatus{ObservedGeneration: 7},
+			func(s v1.PodStatus) bool { return s.ObservedGeneration == 7 }},
 		{"what others own stays", v1.PodStatus{QOSClass: v1.PodQOSBurstable, NominatedNodeName: "n"},
 			func(s v1.PodStatus) bool { return s.QOSClass == v1.PodQOSBurstable && s.NominatedNodeName == "n" }},
 	} {
@@ -218,7 +223,8 @@ func TestNoFight(t *testing.T) {
 	}
 }
 
-// TestOlderAPI: what an API server leaves out because it does not know it is not sent again and again, and keeps nothing from ending.
+// TestOlderAPI: what an API server leaves out because it does not know it is not sent again and again, and keeps
+// nothing from ending.
 func TestOlderAPI(t *testing.T) {
 	a := newAPI()
 	a.older = true
@@ -244,7 +250,9 @@ func TestOlderAPI(t *testing.T) {
 
 func TestSame(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 300, time.UTC))
-	a := v1.PodStatus{StartTime: &at, Conditions: []v1.PodCondition{condition(v1.PodReady, v1.ConditionTrue), condition(v1.PodInitialized, v1.ConditionTrue)}}
+	a := v1.PodStatus{StartTime: &at,
+		Conditions: []v1.PodCondition{condition(v1.PodReady, v1.ConditionTrue),
+			condition(v1.PodInitialized, v1.ConditionTrue)}}
 	b := *a.DeepCopy()
 	whole := metav1.NewTime(at.Truncate(time.Second))
 	b.StartTime, b.Conditions[0], b.Conditions[1] = &whole, b.Conditions[1], b.Conditions[0]

@@ -15,7 +15,8 @@ func (r *Reader) readFilesystems(g *Group) {
 	stats, _ := readFile(filepath.Join(r.proc, "diskstats")) // without it there are sizes only
 	seen := map[string]bool{}
 	for line := range strings.Lines(string(mounts)) {
-		before, after, _ := strings.Cut(strings.TrimSpace(line), " - ") // id parent major:minor root mountpoint options … - type source options
+		// id parent major:minor root mountpoint options … - type source options
+		before, after, _ := strings.Cut(strings.TrimSpace(line), " - ")
 		f, source := strings.Fields(before), strings.Fields(after)
 		if len(f) < 5 || len(source) < 2 || !strings.HasPrefix(source[1], "/dev/") || seen[f[2]] {
 			continue
@@ -33,7 +34,8 @@ func (r *Reader) readFilesystems(g *Group) {
 // add adds the figures of a disk, which is major:minor.
 func (fs *Filesystem) add(stats, id string) {
 	major, minor, _ := strings.Cut(id, ":")
-	for line := range strings.Lines(stats) { // major minor name reads merged sectors ms writes merged sectors ms current ms weighted
+	// major minor name reads merged sectors ms writes merged sectors ms current ms weighted
+	for line := range strings.Lines(stats) {
 		f := strings.Fields(line)
 		if len(f) < 14 || f[0] != major || f[1] != minor {
 			continue

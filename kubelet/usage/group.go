@@ -29,14 +29,15 @@ type CPU struct {
 
 // Memory is in bytes.
 type Memory struct {
-	Usage, Most, WorkingSet              uint64
-	Cache, RSS, Mapped, Swap, Kernel     uint64
-	ActiveFile, InactiveFile             uint64
-	Faults, MajorFaults                  uint64 // of the cgroup and those below it
-	OwnFaults, OwnMajorFaults            uint64
-	Failures, Kills                      uint64 // how often the limit was reached; processes that were killed for it
-	Limit, SwapLimit, Reserved           uint64 // Limit and SwapLimit are 0 for none; SwapLimit is that of memory and swap together with version 1
-	Limited, HasMost, HasSwap, HasLimits bool   // there is a limit; the kernel tells these
+	Usage, Most, WorkingSet          uint64
+	Cache, RSS, Mapped, Swap, Kernel uint64
+	ActiveFile, InactiveFile         uint64
+	Faults, MajorFaults              uint64 // of the cgroup and those below it
+	OwnFaults, OwnMajorFaults        uint64
+	Failures, Kills                  uint64 // how often the limit was reached; processes that were killed for it
+	// Limit and SwapLimit are 0 for none; SwapLimit is that of memory and swap together with version 1
+	Limit, SwapLimit, Reserved           uint64
+	Limited, HasMost, HasSwap, HasLimits bool // there is a limit; the kernel tells these
 }
 
 // Tasks are processes and threads of the cgroup itself, and of those below it (Threads).

@@ -21,7 +21,9 @@ func Peer(endpoint string) (pid int, err error) {
 	}
 
 	var who *syscall.Ucred
-	failed := raw.Control(func(fd uintptr) { who, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED) })
+	failed := raw.Control(func(fd uintptr) {
+		who, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
 	if failed != nil || err != nil {
 		return 0, fmt.Errorf("finding who listens at %s: %v %w", endpoint, failed, err)
 	}

@@ -16,8 +16,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestPressureOfTheKernel: two programs that want the same processor wait for it, and the pressure of their cgroup says so. The kernel
-// measures that for cgroups of version 2, also where version 1 has the controllers.
+// TestPressureOfTheKernel: two programs that want the same processor wait for it, and the pressure of their cgroup
+// says so. The kernel measures that for cgroups of version 2, also where version 1 has the controllers.
 func TestPressureOfTheKernel(t *testing.T) {
 	root := mountOfV2(t)
 	dir, err := os.MkdirTemp(root, "porthole-pressure-")
@@ -67,8 +67,8 @@ func mountOfV2(t *testing.T) string {
 	return ""
 }
 
-// loopIn runs a program in a cgroup, on the first processor that this process may use. It takes all the time that it can get until it is
-// stopped.
+// loopIn runs a program in a cgroup, on the first processor that this process may use. It takes all the time that it
+// can get until it is stopped.
 func loopIn(t *testing.T, cgroup string) (stop func()) {
 	t.Helper()
 	dir, err := os.Open(cgroup)

@@ -56,7 +56,8 @@ func (r *Reader) readFiles(t *Tasks, pid string) {
 	}
 }
 
-// readNetwork reads the interfaces of the network namespace of the first process, or of this one for the root. The loopback interface is left out.
+// readNetwork reads the interfaces of the network namespace of the first process, or of this one for the root. The
+// loopback interface is left out.
 func (r *Reader) readNetwork(g *Group) {
 	pid := g.Tasks.first
 	if g.Path == "/" {
@@ -72,7 +73,8 @@ func (r *Reader) readNetwork(g *Group) {
 
 	for line := range strings.Lines(string(text)) {
 		name, rest, ok := strings.Cut(strings.TrimSpace(line), ":")
-		f := strings.Fields(rest) // receive: bytes packets errs drop fifo frame compressed multicast; transmit: bytes packets errs drop …
+		// receive: bytes packets errs drop fifo frame compressed multicast; transmit: bytes packets errs drop …
+		f := strings.Fields(rest)
 		if !ok || len(f) < 12 || name == "lo" {
 			continue
 		}

@@ -47,7 +47,8 @@ func (r *Reader) Process(pid int) (g Group, ok bool) {
 		return g, false
 	}
 
-	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // behind the name, which may have anything in it: field 3 of proc_pid_stat(5) is the first
+	// behind the name, which may have anything in it: field 3 of proc_pid_stat(5) is the first
+	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(f) < 22 {
 		return g, false
 	}

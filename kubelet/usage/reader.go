@@ -16,7 +16,8 @@ import (
 	"porthole.dev/porthole/kubelet/cgroup"
 )
 
-// slow is how long one cgroup may take. A cgroup takes less than a millisecond unless something is broken or the machine has no time.
+// slow is how long one cgroup may take. A cgroup takes less than a millisecond unless something is broken or the
+// machine has no time.
 const slow = 150 * time.Millisecond
 
 // Reader reads cgroups. It is safe for concurrent use. Make it with New.
@@ -41,8 +42,9 @@ func New() *Reader {
 }
 
 func at(cgroups, proc, devices string) *Reader {
-	return &Reader{slow: slow, size: sizeOf, cgroups: cgroups, proc: proc, devices: devices, unified: exists(filepath.Join(cgroups, "cgroup.controllers")),
-		stuck: map[string]bool{}, names: map[string]string{}}
+	return &Reader{slow: slow, size: sizeOf, cgroups: cgroups, proc: proc, devices: devices,
+		unified: exists(filepath.Join(cgroups, "cgroup.controllers")),
+		stuck:   map[string]bool{}, names: map[string]string{}}
 }
 
 func exists(path string) bool {
@@ -58,8 +60,8 @@ func (r *Reader) One(path string) (Group, bool) {
 	return r.bounded(path, false)
 }
 
-// Trees reads the cgroups at these paths, and those below the one called pods: the classes, pods and containers. What is away is left out. The root, "/", is
-// that of the whole machine. pods may be empty, as long as it is not known.
+// Trees reads the cgroups at these paths, and those below the one called pods: the classes, pods and containers. What
+// is away is left out. The root, "/", is that of the whole machine. pods may be empty, as long as it is not known.
 func (r *Reader) Trees(ctx context.Context, pods string, others ...string) []Group {
 	if r == nil {
 		return nil
@@ -190,8 +192,8 @@ func (r *Reader) dir(controller, group string) string {
 	return filepath.Join(r.cgroups, controller, group)
 }
 
-// readFile does what os.ReadFile does, for the short files below /sys and /proc, with three system calls in place of seven: one page of metrics
-// reads thousands of them.
+// readFile does what os.ReadFile does, for the short files below /sys and /proc, with three system calls in place of
+// seven: one page of metrics reads thousands of them.
 func readFile(file string) ([]byte, error) {
 	fd, err := syscall.Open(file, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

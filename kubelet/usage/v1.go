@@ -37,23 +37,28 @@ func (r *Reader) readV1(g *Group) {
 			g.CPU.BurstTime = n
 		}
 	})
-	g.CPU.Shares, g.CPU.Period = number(filepath.Join(cpu, "cpu.shares")), number(filepath.Join(cpu, "cpu.cfs_period_us"))
+	g.CPU.Shares, g.CPU.Period = number(filepath.Join(cpu, "cpu.shares")), number(filepath.Join(cpu,
+		"cpu.cfs_period_us"))
 	g.CPU.Quota = number(filepath.Join(cpu, "cpu.cfs_quota_us")) // -1, for none, is no number of this kind
 
 	m := &g.Memory
 	m.Usage = number(filepath.Join(memory, "memory.usage_in_bytes"))
 	m.Most, m.HasMost = numberIn(filepath.Join(memory, "memory.max_usage_in_bytes"))
-	m.Failures, m.Kernel = number(filepath.Join(memory, "memory.failcnt")), number(filepath.Join(memory, "memory.kmem.usage_in_bytes"))
+	m.Failures, m.Kernel = number(filepath.Join(memory, "memory.failcnt")), number(filepath.Join(memory,
+		"memory.kmem.usage_in_bytes"))
 	m.Limit, m.HasLimits = limit(filepath.Join(memory, "memory.limit_in_bytes")), true
-	m.SwapLimit, m.Reserved = limit(filepath.Join(memory, "memory.memsw.limit_in_bytes")), limit(filepath.Join(memory, "memory.soft_limit_in_bytes"))
+	m.SwapLimit, m.Reserved = limit(filepath.Join(memory, "memory.memsw.limit_in_bytes")), limit(filepath.Join(memory,
+		"memory.soft_limit_in_bytes"))
 	m.Limited = m.Limit > 0
 	table(filepath.Join(memory, "memory.oom_control"), func(name string, n uint64) {
 		if name == "oom_kill" {
 			m.Kills = n
 		}
 	})
-	fields := map[string]*uint64{"total_cache": &m.Cache, "total_rss": &m.RSS, "total_mapped_file": &m.Mapped, "total_swap": &m.Swap, "total_active_file": &m.ActiveFile,
-		"total_inactive_file": &m.InactiveFile, "total_pgfault": &m.Faults, "total_pgmajfault": &m.MajorFaults, "pgfault": &m.OwnFaults, "pgmajfault": &m.OwnMajorFaults}
+	fields := map[string]*uint64{"total_cache": &m.Cache, "total_rss": &m.RSS, "total_mapped_file": &m.Mapped,
+		"total_swap": &m.Swap, "total_active_file": &m.ActiveFile,
+		"total_inactive_file": &m.InactiveFile, "total_pgfault": &m.Faults, "total_pgmajfault": &m.MajorFaults,
+		"pgfault": &m.OwnFaults, "pgmajfault": &m.OwnMajorFaults}
 	table(filepath.Join(memory, "memory.stat"), func(name string, n uint64) {
 		if to := fields[name]; to != nil {
 			*to = n
@@ -61,7 +66,8 @@ func (r *Reader) readV1(g *Group) {
 	})
 
 	pids := r.dir("pids", g.Path)
-	g.Tasks.Threads, g.Tasks.ThreadsMax = number(filepath.Join(pids, "pids.current")), number(filepath.Join(pids, "pids.max"))
+	g.Tasks.Threads, g.Tasks.ThreadsMax = number(filepath.Join(pids, "pids.current")), number(filepath.Join(pids,
+		"pids.max"))
 	r.readBlkio(g)
 }
 

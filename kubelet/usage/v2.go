@@ -11,7 +11,8 @@ func (r *Reader) readV2(g *Group) {
 	dir := r.dir("", g.Path)
 	in := func(name string) string { return filepath.Join(dir, name) }
 
-	cpu := map[string]*uint64{"usage_usec": &g.CPU.Total, "user_usec": &g.CPU.User, "system_usec": &g.CPU.System, "throttled_usec": &g.CPU.ThrottledTime, "burst_usec": &g.CPU.BurstTime}
+	cpu := map[string]*uint64{"usage_usec": &g.CPU.Total, "user_usec": &g.CPU.User, "system_usec": &g.CPU.System,
+		"throttled_usec": &g.CPU.ThrottledTime, "burst_usec": &g.CPU.BurstTime}
 	table(in("cpu.stat"), func(name string, n uint64) {
 		switch to := cpu[name]; {
 		case to != nil:
@@ -44,7 +45,8 @@ func (r *Reader) readV2(g *Group) {
 			m.Kills = n
 		}
 	})
-	fields := map[string]*uint64{"file": &m.Cache, "anon": &m.RSS, "file_mapped": &m.Mapped, "kernel": &m.Kernel, "active_file": &m.ActiveFile, "inactive_file": &m.InactiveFile,
+	fields := map[string]*uint64{"file": &m.Cache, "anon": &m.RSS, "file_mapped": &m.Mapped, "kernel": &m.Kernel,
+		"active_file": &m.ActiveFile, "inactive_file": &m.InactiveFile,
 		"pgfault": &m.Faults, "pgmajfault": &m.MajorFaults}
 	table(in("memory.stat"), func(name string, n uint64) {
 		if to := fields[name]; to != nil {

@@ -1,5 +1,5 @@
-// Package userns gives pods ranges of the node's user and group ids, so that root in a pod is nobody on the node. A range belongs to one pod,
-// and is written down in the pod's folder, in upstream's form, before the pod gets it.
+// Package userns gives pods ranges of the node's user and group ids, so that root in a pod is nobody on the node. A
+// range belongs to one pod, and is written down in the pod's folder, in upstream's form, before the pod gets it.
 package userns
 
 import (
@@ -58,7 +58,8 @@ type Manager struct {
 	taken map[uint32]types.UID
 }
 
-// New returns a Manager that knows what earlier kubelets gave to pods that have a folder. The error is in upstream's words.
+// New returns a Manager that knows what earlier kubelets gave to pods that have a folder. The error is in upstream's
+// words.
 func New(o Options) (*Manager, error) {
 	if o.Length == 0 {
 		o.Length = DefaultLength
@@ -141,7 +142,8 @@ func (m *Manager) free() (first uint32, ok bool) {
 	return 0, false
 }
 
-// recall reads the file of a pod and takes its range for the pod. The caller holds the lock, or nobody else has the Manager yet.
+// recall reads the file of a pod and takes its range for the pod. The caller holds the lock, or nobody else has the
+// Manager yet.
 func (m *Manager) recall(pod types.UID) (r Range, found bool, err error) {
 	text, err := os.ReadFile(m.file(pod))
 	if errors.Is(err, os.ErrNotExist) {

@@ -34,7 +34,8 @@ func TestRanges(t *testing.T) {
 	gets("b", 2*65536)
 	gets("a", 65536)
 	// what upstream's kubelet writes (json.Marshal of the type userNamespace of pkg/kubelet/userns, 1.36.3)
-	want := `{"uidMappings":[{"hostId":131072,"containerId":0,"length":65536}],"gidMappings":[{"hostId":131072,"containerId":0,"length":65536}]}`
+	want :=
+		`{"uidMappings":[{"hostId":131072,"containerId":0,"length":65536}],"gidMappings":[{"hostId":131072,"containerId":0,"length":65536}]}`
 	if text, _ := os.ReadFile(filepath.Join(dir, "b", "userns")); string(text) != want {
 		t.Errorf("the file is %s", text)
 	}
@@ -71,12 +72,15 @@ func TestRefused(t *testing.T) {
 		"not enough to support 2 pods":                {Options{All: Range{65536, 65536}, MaxPods: 2}, nil},
 		"wrong user namespace length 10":              {Options{All: all()}, []string{one("65536", "0", "10")}},
 		"wrong user namespace offset specified 65537": {Options{All: all()}, []string{one("65537", "0", "65536")}},
-		"id 131072 is out of range":                   {Options{All: Range{65536, 65536}}, []string{one("131072", "0", "65536")}},
-		"UID 0 must be mapped":                        {Options{All: all()}, []string{one("65536", "1", "65536")}},
-		"no more than one mapping allowed":            {Options{All: all()}, []string{`{}`}},
-		"GID and UID mapping should be identical":     {Options{All: all()}, []string{`{"uidMappings":[{"hostId":65536,"length":65536}]}`}},
-		"invalid user namespace mappings file":        {Options{All: all()}, []string{"x"}},
-		`range picked for pod "pod1" already taken`:   {Options{All: all()}, []string{one("65536", "0", "65536"), one("65536", "0", "65536")}},
+		"id 131072 is out of range": {Options{All: Range{65536, 65536}},
+			[]string{one("131072", "0", "65536")}},
+		"UID 0 must be mapped":             {Options{All: all()}, []string{one("65536", "1", "65536")}},
+		"no more than one mapping allowed": {Options{All: all()}, []string{`{}`}},
+		"GID and UID mapping should be identical": {Options{All: all()},
+			[]string{`{"uidMappings":[{"hostId":65536,"length":65536}]}`}},
+		"invalid user namespace mappings file": {Options{All: all()}, []string{"x"}},
+		`range picked for pod "pod1" already taken`: {Options{All: all()},
+			[]string{one("65536", "0", "65536"), one("65536", "0", "65536")}},
 	} {
 
 		c.o.PodsDir = t.TempDir()

@@ -28,8 +28,8 @@ type access struct {
 //	dir/..data -> ..2026_…                  swapped in one step
 //	dir/sub    -> ..data/sub                one link per first path element
 //
-// Where they cannot be made (an account without the privilege; Wine 8 without our DLLs), plain files are replaced one by one, each
-// in one step.
+// Where they cannot be made (an account without the privilege; Wine 8 without our DLLs), plain files are replaced one
+// by one, each in one step.
 //
 // Everything goes through a handle of dir, which refuses links that lead out of it. A link that a container puts in the
 // way while files are written is refused or removed, not followed.
@@ -136,7 +136,8 @@ func linksWork(root *os.Root) bool {
 	const real, link = "..probe", "..probelink"
 	defer removeIn(root, real)
 	defer removeIn(root, link)
-	if removeIn(root, link) != nil || root.MkdirAll(real, 0o755) != nil || root.WriteFile(real+"/f", []byte("x"), 0o600) != nil {
+	if removeIn(root, link) != nil || root.MkdirAll(real, 0o755) != nil ||
+		root.WriteFile(real+"/f", []byte("x"), 0o600) != nil {
 		return false
 	}
 

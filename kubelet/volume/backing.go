@@ -19,7 +19,8 @@ const (
 	lifecycleEphemeral  = storagev1.VolumeLifecycleEphemeral
 )
 
-// ClaimAPI reads what volumes of pods refer to; internal/kube implements it. An object that does not exist is a NotFound error.
+// ClaimAPI reads what volumes of pods refer to; internal/kube implements it. An object that does not exist is a
+// NotFound error.
 type ClaimAPI interface {
 	Claim(ctx context.Context, namespace, name string) (*v1.PersistentVolumeClaim, error)
 	PersistentVolume(ctx context.Context, name string) (*v1.PersistentVolume, error)
@@ -30,7 +31,8 @@ type ClaimAPI interface {
 	PatchClaimStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.PersistentVolumeClaim, error)
 }
 
-// backing is what a volume of a pod turned out to be: a PersistentVolume, or a volume of a driver that lives as long as the pod.
+// backing is what a volume of a pod turned out to be: a PersistentVolume, or a volume of a driver that lives as long
+// as the pod.
 type backing struct {
 	claim  *v1.PersistentVolumeClaim // nil if the volume has none
 	pv     *v1.PersistentVolume      // nil for inline
@@ -95,7 +97,8 @@ func (s *storage) resolve(ctx context.Context, p *v1.Pod, v *v1.Volume) (backing
 		return backing{}, fmt.Errorf("reading PersistentVolume %s: %w", claim.Spec.VolumeName, err)
 	}
 	if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
-		return backing{}, fmt.Errorf("PersistentVolume %s is not bound to claim %s/%s", pv.Name, claim.Namespace, claim.Name)
+		return backing{}, fmt.Errorf("PersistentVolume %s is not bound to claim %s/%s", pv.Name, claim.Namespace,
+			claim.Name)
 	}
 	if translator.IsPVMigratable(pv) {
 		if pv, err = translator.TranslateInTreePVToCSI(klog.FromContext(ctx), pv); err != nil {
@@ -103,7 +106,8 @@ func (s *storage) resolve(ctx context.Context, p *v1.Pod, v *v1.Volume) (backing
 		}
 	}
 
-	b := backing{claim: claim, pv: pv, name: pv.Name, readOnly: v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly}
+	b := backing{claim: claim, pv: pv, name: pv.Name,
+		readOnly: v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly}
 	return b, checkMode(p, v.Name, b.block())
 }
 

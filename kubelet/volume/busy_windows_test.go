@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// TestHeldByAnother: while a program has a file open and does not share its removal, the folder above it cannot be removed; nor can a folder be
-// renamed that a program has open. (With only a file below open, Windows does not rename it either, but Wine does.) Both are tried again for
-// a while, then the error names the folder and says why; when the program closes its handle in time, they succeed.
-// Row 1.18.
+// TestHeldByAnother: while a program has a file open and does not share its removal, the folder above it cannot be
+// removed; nor can a folder be renamed that a program has open. (With only a file below open, Windows does not rename
+// it either, but Wine does.) Both are tried again for a while, then the error names the folder and says why; when the
+// program closes its handle in time, they succeed. Row 1.18.
 func TestHeldByAnother(t *testing.T) {
 	top := tempDir(t)
 	tree, moved := filepath.Join(top, "tree"), filepath.Join(top, "moved")
@@ -63,7 +63,8 @@ func makeAndHold(t *testing.T, tree, held string) windows.Handle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handle, err := windows.CreateFile(name, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING, windows.FILE_FLAG_BACKUP_SEMANTICS, 0)
+	handle, err := windows.CreateFile(name, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING,
+		windows.FILE_FLAG_BACKUP_SEMANTICS, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,8 +55,8 @@ func (w *work) call(ctx context.Context, ref *v1.SecretReference) (csi.Volume, e
 	return v, nil
 }
 
-// addPod adds what the driver wants to know of the pod: its names, and tokens of its service account. The keys are those of CSI's
-// documentation (https://kubernetes-csi.github.io/docs/pod-info.html and /token-requests.html).
+// addPod adds what the driver wants to know of the pod: its names, and tokens of its service account. The keys are
+// those of CSI's documentation (https://kubernetes-csi.github.io/docs/pod-info.html and /token-requests.html).
 func (w *work) addPod(ctx context.Context, v *csi.Volume) error {
 	if v.Context == nil {
 		v.Context = map[string]string{}
@@ -107,8 +107,8 @@ const (
 	resizeFailed    = "VolumeResizeFailed"
 )
 
-// expandVolume lets the driver make the volume as large as its PersistentVolume says, and tells the claim. A volume that cannot grow
-// does not keep the pod from starting.
+// expandVolume lets the driver make the volume as large as its PersistentVolume says, and tells the claim. A volume
+// that cannot grow does not keep the pod from starting.
 func (w *work) expandVolume(ctx context.Context) error {
 	v, err := w.call(ctx, w.csi().NodeExpandSecretRef)
 	if err != nil {
@@ -116,7 +116,8 @@ func (w *work) expandVolume(ctx context.Context) error {
 	}
 	if w.grow {
 		if err := w.claimStatus(ctx, func(s *v1.PersistentVolumeClaimStatus) {
-			s.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizeInProgress}
+			s.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{
+				v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizeInProgress}
 		}); err != nil {
 			return err
 		}
@@ -126,7 +127,8 @@ func (w *work) expandVolume(ctx context.Context) error {
 	if err != nil {
 		return w.notExpanded(ctx, err)
 	}
-	w.event(v1.EventTypeNormal, resizeSucceeded, fmt.Sprintf("MountVolume.NodeExpandVolume succeeded for volume %q", w.name))
+	w.event(v1.EventTypeNormal, resizeSucceeded,
+		fmt.Sprintf("MountVolume.NodeExpandVolume succeeded for volume %q", w.name))
 	if !w.grow {
 		return nil
 	}
@@ -142,7 +144,8 @@ func (w *work) expandVolume(ctx context.Context) error {
 
 // notExpanded reports that a volume could not grow. It returns an error only if a repetition may help.
 func (w *work) notExpanded(ctx context.Context, cause error) error {
-	w.event(v1.EventTypeWarning, resizeFailed, fmt.Sprintf("MountVolume.NodeExpandVolume failed for volume %q: %v", w.name, cause))
+	w.event(v1.EventTypeWarning, resizeFailed,
+		fmt.Sprintf("MountVolume.NodeExpandVolume failed for volume %q: %v", w.name, cause))
 	give := csi.Infeasible(cause) || csi.InUse(cause)
 	if give {
 		w.update(w.pod.UID, w.volume, func(f *found) { f.refused = w.size })
@@ -153,14 +156,18 @@ func (w *work) notExpanded(ctx context.Context, cause error) error {
 
 	err := w.claimStatus(ctx, func(s *v1.PersistentVolumeClaimStatus) {
 		if csi.Infeasible(cause) {
-			s.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizeInfeasible}
+			s.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{
+				v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizeInfeasible}
 		}
-		s.Conditions = append(withoutType(s.Conditions, v1.PersistentVolumeClaimNodeResizeError), v1.PersistentVolumeClaimCondition{
-			Type: v1.PersistentVolumeClaimNodeResizeError, Status: v1.ConditionTrue, LastTransitionTime: metaTime(w.o.Now()),
-			Message: "failed to expand pvc with " + cause.Error()})
+		s.Conditions = append(withoutType(s.Conditions, v1.PersistentVolumeClaimNodeResizeError),
+			v1.PersistentVolumeClaimCondition{
+				Type: v1.PersistentVolumeClaimNodeResizeError, Status: v1.ConditionTrue,
+				LastTransitionTime: metaTime(w.o.Now()),
+				Message:            "failed to expand pvc with " + cause.Error()})
 	})
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Telling a claim that it could not be expanded failed", "pod", klog.KObj(w.pod), "volume", w.volume)
+		klog.FromContext(ctx).Error(err, "Telling a claim that it could not be expanded failed", "pod",
+			klog.KObj(w.pod), "volume", w.volume)
 	}
 	if csi.InUse(cause) {
 		return errKeptSize
@@ -199,7 +206,8 @@ func (w *work) claimStatus(ctx context.Context, change func(*v1.PersistentVolume
 	return nil
 }
 
-func withoutType(list []v1.PersistentVolumeClaimCondition, drop ...v1.PersistentVolumeClaimConditionType) (out []v1.PersistentVolumeClaimCondition) {
+func withoutType(list []v1.PersistentVolumeClaimCondition,
+	drop ...v1.PersistentVolumeClaimConditionType) (out []v1.PersistentVolumeClaimCondition) {
 	for _, c := range list {
 		keep := true
 		for _, t := range drop {
@@ -224,13 +232,16 @@ func (w *work) event(kind, reason, message string) {
 	}
 }
 
-// refreshLimit asks the driver again how many volumes the node may have, if an attachment failed because there are too many.
+// refreshLimit asks the driver again how many volumes the node may have, if an attachment failed because there are too
+// many.
 func (w *work) refreshLimit(ctx context.Context, e *storagev1.VolumeError) {
-	if e.ErrorCode == nil || *e.ErrorCode != csi.ResourceExhausted || w.object.Spec.NodeAllocatableUpdatePeriodSeconds == nil {
+	if e.ErrorCode == nil || *e.ErrorCode != csi.ResourceExhausted ||
+		w.object.Spec.NodeAllocatableUpdatePeriodSeconds == nil {
 		return
 	}
 	if err := w.o.Drivers.Refresh(ctx, w.deviceKey.driver); err != nil {
-		klog.FromContext(ctx).Error(err, "Asking a driver for its limit of volumes failed", "driver", w.deviceKey.driver)
+		klog.FromContext(ctx).Error(err, "Asking a driver for its limit of volumes failed", "driver",
+			w.deviceKey.driver)
 	}
 }
 
@@ -266,12 +277,14 @@ func (s *storage) measure(ctx context.Context, u use) error {
 		f.stats, f.unwell = &stats, unwell
 	})
 	if tell && s.o.Event != nil {
-		s.o.Event(u.pod, v1.EventTypeWarning, "VolumeConditionAbnormal", fmt.Sprintf("Volume %s: %s", u.volume, stats.Condition.Message))
+		s.o.Event(u.pod, v1.EventTypeWarning, "VolumeConditionAbnormal",
+			fmt.Sprintf("Volume %s: %s", u.volume, stats.Condition.Message))
 	}
 	return nil
 }
 
-// usage returns what was last measured of a volume, and measures it again in the background if that is old: a driver may take long.
+// usage returns what was last measured of a volume, and measures it again in the background if that is old: a driver
+// may take long.
 func (s *storage) usage(p *v1.Pod, volume string) (Usage, bool) {
 	s.mu.Lock()
 	f, ok := s.found[p.UID][volume]
@@ -291,7 +304,8 @@ func (s *storage) usage(p *v1.Pod, volume string) (Usage, bool) {
 			ctx, cancel := context.WithTimeout(context.Background(), csi.CallTimeout)
 			defer cancel()
 			if err := s.measure(ctx, u); err != nil {
-				klog.Background().V(2).Info("Measuring a volume failed", "pod", klog.KObj(p), "volume", volume, "cause", err.Error())
+				klog.Background().V(2).Info("Measuring a volume failed", "pod", klog.KObj(p), "volume", volume, "cause",
+					err.Error())
 			}
 			s.update(p.UID, volume, func(f *found) { f.asking = false })
 		}()
@@ -299,8 +313,10 @@ func (s *storage) usage(p *v1.Pod, volume string) (Usage, bool) {
 	if f.stats == nil {
 		return Usage{}, false
 	}
-	out := Usage{UsedBytes: uint64(f.stats.UsedBytes), UsedInodes: uint64(f.stats.UsedInodes), CapacityBytes: uint64(f.stats.CapacityBytes),
-		AvailableBytes: uint64(f.stats.AvailableBytes), Inodes: uint64(f.stats.CapacityInodes), InodesFree: uint64(f.stats.AvailableInodes)}
+	out := Usage{UsedBytes: uint64(f.stats.UsedBytes), UsedInodes: uint64(f.stats.UsedInodes),
+		CapacityBytes:  uint64(f.stats.CapacityBytes),
+		AvailableBytes: uint64(f.stats.AvailableBytes), Inodes: uint64(f.stats.CapacityInodes),
+		InodesFree: uint64(f.stats.AvailableInodes)}
 	if c := f.stats.Condition; c != nil {
 		out.Abnormal = &c.Abnormal
 	}

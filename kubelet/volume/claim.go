@@ -14,12 +14,13 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// claimKind is the kind of volumes that come from a claim or from a storage driver: what they are is known only after the claim was
-// read. Volumes of types that became drivers are among them.
+// claimKind is the kind of volumes that come from a claim or from a storage driver: what they are is known only after
+// the claim was read. Volumes of types that became drivers are among them.
 type claimKind struct{ noFolder }
 
 func (claimKind) of(v *v1.Volume) bool {
-	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil || translation.New().IsInlineMigratable(v)
+	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil ||
+		translation.New().IsInlineMigratable(v)
 }
 
 func (claimKind) path(j job) (string, error) { return j.storage.path(j.pod, j.volume.Name) }
@@ -39,11 +40,12 @@ func (claimKind) usage(_ context.Context, j job) (Usage, bool) {
 	return j.storage.usage(j.pod, j.volume.Name)
 }
 
-// claimPeriod is the time between two looks at the claims of a pod (upstream looks with each sync of a pod, every 60 to 90 s).
+// claimPeriod is the time between two looks at the claims of a pod (upstream looks with each sync of a pod, every 60
+// to 90 s).
 const claimPeriod = 75 * time.Second
 
-// keepClaims prepares the volumes of drivers again from time to time, until ctx ends: a claim may have grown, and some drivers want to be
-// called again. What is right stays as it is.
+// keepClaims prepares the volumes of drivers again from time to time, until ctx ends: a claim may have grown, and some
+// drivers want to be called again. What is right stays as it is.
 func (m *Manager) keepClaims(ctx context.Context, p *podVolumes) {
 	for wakeup.Pause(ctx, claimPeriod) {
 		p.mu.Lock()
@@ -88,7 +90,8 @@ func (m *Manager) VolumesInUse() []v1.UniqueVolumeName { return m.storage.device
 // gidAnnotation of a PersistentVolume is a group that may use its files.
 const gidAnnotation = "pv.beta.kubernetes.io/gid"
 
-// Groups lists the groups that the pod's volumes name and its spec does not. Prepare must have found out what the volumes are.
+// Groups lists the groups that the pod's volumes name and its spec does not. Prepare must have found out what the
+// volumes are.
 func (m *Manager) Groups(p *v1.Pod) []int64 {
 	var out []int64
 	for i := range p.Spec.Volumes {

@@ -9,13 +9,14 @@ import (
 )
 
 // configMapKind is the kind of volumes that hold the keys of a ConfigMap.
-var configMapKind = written{inFolder: "kubernetes.io~configmap", onDisk: true, sources: func(v *v1.Volume) ([]source, bool) {
-	s := v.ConfigMap
-	if s == nil {
-		return nil, false
-	}
-	return []source{configMapSource{s.Name, newSelection(s.Items, s.DefaultMode, s.Optional)}}, true
-}}
+var configMapKind = written{inFolder: "kubernetes.io~configmap", onDisk: true,
+	sources: func(v *v1.Volume) ([]source, bool) {
+		s := v.ConfigMap
+		if s == nil {
+			return nil, false
+		}
+		return []source{configMapSource{s.Name, newSelection(s.Items, s.DefaultMode, s.Optional)}}, true
+	}}
 
 // configMapSource is the keys of a ConfigMap as files.
 type configMapSource struct {
@@ -25,8 +26,8 @@ type configMapSource struct {
 
 func (s configMapSource) need() need { return need{object: ConfigMap, name: s.name} }
 
-// files returns the selected keys of the ConfigMap, from data and binaryData. An optional ConfigMap that does not exist has no
-// files; any other failure to read it is an error, so that files that were written before stay.
+// files returns the selected keys of the ConfigMap, from data and binaryData. An optional ConfigMap that does not
+// exist has no files; any other failure to read it is an error, so that files that were written before stay.
 func (s configMapSource) files(ctx context.Context, j job) (content, error) {
 	if j.objects == nil {
 		return nil, fmt.Errorf("no API server to read configmap %q from", s.name)

@@ -79,8 +79,8 @@ func each(m *Manager, do func(p *podVolumes)) {
 	}
 }
 
-// Count returns the numbers of volumes by upstream's name of their type and by state: desired_state_of_world for those that pods want,
-// actual_state_of_world for those of them that are there.
+// Count returns the numbers of volumes by upstream's name of their type and by state: desired_state_of_world for those
+// that pods want, actual_state_of_world for those of them that are there.
 func Count(m *Manager) map[[2]string]int {
 	out := map[[2]string]int{}
 	each(m, func(p *podVolumes) {
@@ -96,8 +96,9 @@ func Count(m *Manager) map[[2]string]int {
 	return out
 }
 
-// Certificates counts the certificates in projected volumes of the kind podCertificate, for the metric kubelet_podcertificate_states. The keys are
-// the signer's name and the state, which is one of upstream's: not_yet_issued, fresh, overdue_for_refresh, expired, denied, failed.
+// Certificates counts the certificates in projected volumes of the kind podCertificate, for the metric
+// kubelet_podcertificate_states. The keys are the signer's name and the state, which is one of upstream's:
+// not_yet_issued, fresh, overdue_for_refresh, expired, denied, failed.
 func Certificates(m *Manager) map[[2]string]int {
 	out := map[[2]string]int{}
 	each(m, func(p *podVolumes) {

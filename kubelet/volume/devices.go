@@ -17,8 +17,8 @@ func (k deviceKey) String() string { return k.driver + "^" + k.handle }
 type device struct {
 	deviceKey
 	attach bool
-	// staged is where it is staged, by the path of the record; empty if it is not. A driver stages a volume once, but files and raw
-	// devices have different places.
+	// staged is where it is staged, by the path of the record; empty if it is not. A driver stages a volume once, but
+	// files and raw devices have different places.
 	staged map[string]string
 	// users are the records of pods that use it; true if the pod has it, or is being given it.
 	users map[string]bool
@@ -74,7 +74,8 @@ func (d *devices) get(r record) *device {
 		one = &device{deviceKey: key, users: map[string]bool{}, staged: map[string]string{}}
 		d.all[key] = one
 	}
-	// A record of upstream's kubelet does not say whether the volume is attached. To name one as used that is not attached does no harm.
+	// A record of upstream's kubelet does not say whether the volume is attached. To name one as used that is not
+	// attached does no harm.
 	one.attach = one.attach || r.Attach == "true" || r.State == "" && r.Lifecycle != string(lifecycleEphemeral)
 	return one
 }

@@ -26,8 +26,8 @@ type downwardSource struct {
 
 func (downwardSource) need() need { return need{pod: true} }
 
-// files returns one file per item. A mode of the item counts before that of the volume. One field that cannot be read fails the
-// whole volume.
+// files returns one file per item. A mode of the item counts before that of the volume. One field that cannot be read
+// fails the whole volume.
 func (s downwardSource) files(_ context.Context, j job) (content, error) {
 	out := content{}
 	for _, item := range s.items {

@@ -30,13 +30,14 @@ func (k emptyDirKind) usage(ctx context.Context, j job) (Usage, bool) {
 	return u, true
 }
 
-// prepare makes the folder, or mounts memory or huge pages on it. It may be repeated. The size limit bounds a volume in memory;
-// on disk it is checked by measuring the usage.
+// prepare makes the folder, or mounts memory or huge pages on it. It may be repeated. The size limit bounds a volume
+// in memory; on disk it is checked by measuring the usage.
 func (k emptyDirKind) prepare(_ context.Context, j job) error {
 	dir, source := k.dir(j), j.volume.EmptyDir
 	switch {
 	case source.Medium == v1.StorageMediumMemory:
-		// As with upstream, which leaves the mode that the kernel gives such a file system: nobody removes files of others.
+		// As with upstream, which leaves the mode that the kernel gives such a file system: nobody removes files of
+		// others.
 		return mountMemory(dir, memorySize(j.pod, source.SizeLimit, j.facts), 0o777|os.ModeSticky, j.group())
 	case strings.HasPrefix(string(source.Medium), string(v1.StorageMediumHugePages)):
 		page, err := hugePage(j.pod, source.Medium)
@@ -157,7 +158,8 @@ func hugePage(pod *v1.Pod, medium v1.StorageMedium) (int64, error) {
 	}
 
 	if len(sizes) != 1 {
-		return 0, fmt.Errorf("medium %q needs containers that ask for exactly one huge page size; they ask for %d", medium, len(sizes))
+		return 0, fmt.Errorf("medium %q needs containers that ask for exactly one huge page size; they ask for %d",
+			medium, len(sizes))
 	}
 	for size := range sizes {
 		return size, nil

@@ -18,7 +18,8 @@ func limited(memory string) v1.Container {
 	if memory == "" {
 		return v1.Container{}
 	}
-	return v1.Container{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)}}}
+	return v1.Container{Resources: v1.ResourceRequirements{
+		Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)}}}
 }
 
 func TestMemorySize(t *testing.T) {
@@ -37,10 +38,16 @@ func TestMemorySize(t *testing.T) {
 		{"the size limit", v1.PodSpec{Containers: []v1.Container{limited("")}}, "3Mi", "100Mi", 3},
 		{"a size limit above the node", v1.PodSpec{}, "200Mi", "100Mi", 100},
 		{"all containers", v1.PodSpec{Containers: []v1.Container{limited("10Mi"), limited("20Mi")}}, "", "100Mi", 30},
-		{"one container without a limit", v1.PodSpec{Containers: []v1.Container{limited("10Mi"), limited("")}}, "", "100Mi", 100},
-		{"a large init container", v1.PodSpec{Containers: []v1.Container{limited("10Mi")}, InitContainers: []v1.Container{limited("40Mi"), limited("2Mi")}}, "", "100Mi", 40},
-		{"an init container without a limit", v1.PodSpec{Containers: []v1.Container{limited("10Mi")}, InitContainers: []v1.Container{limited("")}}, "", "100Mi", 100},
-		{"a sidecar", v1.PodSpec{Containers: []v1.Container{limited("10Mi")}, InitContainers: []v1.Container{sidecar}}, "", "100Mi", 15},
+		{"one container without a limit", v1.PodSpec{Containers: []v1.Container{limited("10Mi"), limited("")}}, "",
+			"100Mi", 100},
+		{"a large init container",
+			v1.PodSpec{Containers: []v1.Container{limited("10Mi")},
+				InitContainers: []v1.Container{limited("40Mi"), limited("2Mi")}}, "", "100Mi", 40},
+		{"an init container without a limit",
+			v1.PodSpec{Containers: []v1.Container{limited("10Mi")}, InitContainers: []v1.Container{limited("")}}, "",
+			"100Mi", 100},
+		{"a sidecar", v1.PodSpec{Containers: []v1.Container{limited("10Mi")}, InitContainers: []v1.Container{sidecar}},
+			"", "100Mi", 15},
 		{"the pod as a whole", v1.PodSpec{Containers: []v1.Container{limited("")}, Resources: pod}, "", "100Mi", 7},
 	} {
 		var limit *resource.Quantity
@@ -76,9 +83,12 @@ func TestHugePage(t *testing.T) {
 	}{
 		{"named", "HugePages-1Gi", v1.PodSpec{}, 1 << 30, ""},
 		{"not a size", "HugePages-big", v1.PodSpec{}, 0, `storage medium "HugePages-big"`},
-		{"the only one", "HugePages", v1.PodSpec{Containers: []v1.Container{asking("hugepages-2Mi", "cpu")}, InitContainers: []v1.Container{asking("hugepages-2Mi")}}, 2 << 20, ""},
+		{"the only one", "HugePages",
+			v1.PodSpec{Containers: []v1.Container{asking("hugepages-2Mi", "cpu")},
+				InitContainers: []v1.Container{asking("hugepages-2Mi")}}, 2 << 20, ""},
 		{"none", "HugePages", v1.PodSpec{Containers: []v1.Container{asking("memory")}}, 0, "they ask for 0"},
-		{"two", "HugePages", v1.PodSpec{Containers: []v1.Container{asking("hugepages-2Mi", "hugepages-1Gi")}}, 0, "they ask for 2"},
+		{"two", "HugePages", v1.PodSpec{Containers: []v1.Container{asking("hugepages-2Mi", "hugepages-1Gi")}}, 0,
+			"they ask for 2"},
 	} {
 		got, err := hugePage(&v1.Pod{Spec: c.spec}, c.medium)
 		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
@@ -91,7 +101,8 @@ func TestHugePage(t *testing.T) {
 func TestUnknownMedium(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "Tape"}}))
-	if err := m.Prepare(context.Background(), pod, Facts{}); err == nil || !strings.Contains(err.Error(), `unknown storage medium "Tape"`) {
+	if err := m.Prepare(context.Background(), pod, Facts{}); err == nil ||
+		!strings.Contains(err.Error(), `unknown storage medium "Tape"`) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -104,7 +115,8 @@ func TestReadFile(t *testing.T) {
 	pod.Spec.Volumes[1].ConfigMap.Optional = &optional
 	prepare(t, m, pod)
 	dir, _ := m.HostPath("uid-1", "v")
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "sub"), 0o755), os.WriteFile(filepath.Join(dir, "sub", "vars"), []byte("A='b'"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "sub"), 0o755),
+		os.WriteFile(filepath.Join(dir, "sub", "vars"), []byte("A='b'"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -114,7 +126,8 @@ func TestReadFile(t *testing.T) {
 	if _, err := m.ReadFile(pod, "v", "none"); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), dir) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	for what, c := range map[string][2]string{"a folder": {"v", "sub"}, "outside": {"v", "../../../../x"}, "another kind": {"cm", "x"}, "no volume": {"w", "x"}} {
+	for what, c := range map[string][2]string{"a folder": {"v", "sub"}, "outside": {"v", "../../../../x"},
+		"another kind": {"cm", "x"}, "no volume": {"w", "x"}} {
 		if _, err := m.ReadFile(pod, c[0], c[1]); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", what, err)
 		}

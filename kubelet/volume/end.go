@@ -15,7 +15,8 @@ import (
 	"porthole.dev/porthole/kubelet/csi"
 )
 
-// ending is a volume of a driver that is taken away from a pod. It comes from what is on disk alone: the pod may be unknown.
+// ending is a volume of a driver that is taken away from a pod. It comes from what is on disk alone: the pod may be
+// unknown.
 type ending struct {
 	places
 	deviceKey
@@ -49,7 +50,8 @@ func (s *storage) endings(uid types.UID) (list []ending, errs []error) {
 			errs = append(errs, err)
 		}
 		if ok {
-			list = append(list, ending{places: at(filepath.Base(filepath.Dir(path)), r), deviceKey: deviceKey{r.Driver, r.Handle}})
+			list = append(list, ending{places: at(filepath.Base(filepath.Dir(path)), r),
+				deviceKey: deviceKey{r.Driver, r.Handle}})
 		}
 	}
 
@@ -128,7 +130,8 @@ func (s *storage) unstage(ctx context.Context, e ending) error {
 		o.staged = r.reached(s.o.BootID)
 	}
 	plan := planUnstage(o)
-	klog.FromContext(ctx).V(2).Info("Plan of a volume's end", "volume", e.deviceKey.String(), "observed", o.String(), "plan", plan.String())
+	klog.FromContext(ctx).V(2).
+		Info("Plan of a volume's end", "volume", e.deviceKey.String(), "observed", o.String(), "plan", plan.String())
 	for _, k := range plan {
 		if err := s.endStep(ctx, e, k); err != nil {
 			return err
@@ -181,7 +184,8 @@ func (s *storage) endStep(ctx context.Context, e ending, k stepKind) error {
 	return fmt.Errorf("%s is not a step of taking a volume away", k)
 }
 
-// unstageVolume calls the driver, if it stages volumes at all: upstream's kubelet writes the record also for those that do not.
+// unstageVolume calls the driver, if it stages volumes at all: upstream's kubelet writes the record also for those
+// that do not.
 func (s *storage) unstageVolume(ctx context.Context, e ending) error {
 	d, err := s.registered(e.deviceKey.driver)
 	if err != nil {
@@ -201,8 +205,8 @@ func (s *storage) registered(driver string) (*csi.Driver, error) {
 	return s.o.Drivers.Driver(driver)
 }
 
-// removeTarget removes what a driver left where the volume was. A driver that lost its memory leaves the mount, too. Only an empty
-// folder, a file or a link is removed: what is in a volume is never touched.
+// removeTarget removes what a driver left where the volume was. A driver that lost its memory leaves the mount, too.
+// Only an empty folder, a file or a link is removed: what is in a volume is never touched.
 func (s *storage) removeTarget(e ending) error {
 	if err := unmountAll(e.target); err != nil {
 		return err

@@ -62,7 +62,8 @@ func TestRewriteIsRetried(t *testing.T) {
 		if !slices.Equal(at, seconds) {
 			t.Errorf("tries at %v, want %v", at, seconds)
 		}
-		if err == nil || !strings.HasPrefix(err.Error(), `MountVolume.SetUp failed for volume "v" : invalid path "../a"`) {
+		if err == nil || !strings.HasPrefix(err.Error(),
+			`MountVolume.SetUp failed for volume "v" : invalid path "../a"`) {
 			t.Errorf("reported: %v", err)
 		}
 		if got := read(t, m, "v", "a"); got != "1" {
@@ -91,8 +92,9 @@ func TestTokenIsRenewed(t *testing.T) {
 		source := &tokens{life: time.Hour}
 		reports := &failures{start: time.Now()}
 		m.opts.Tokens, m.opts.Failed = source, reports.failed
-		prepare(t, m, podWith(vol("api", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
-			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}}}}})))
+		prepare(t, m,
+			podWith(vol("api", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+				{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}}}}})))
 		token := func(when, want string) {
 			t.Helper()
 			if got := read(t, m, "api", "token"); got != want {

@@ -32,7 +32,8 @@ func inTheWay(files content) bool {
 // FuzzFiles writes files with any paths, and then others. Paths are refused, or the files are there under their names
 // and nowhere else, and the second ones replace the first.
 func FuzzFiles(f *testing.F) {
-	for _, s := range [][2]string{{"a\nb/c", "b/d"}, {"a", "a/b"}, {"..data\n../x", "."}, {"a/b\na/..c", "a"}, {"\x00", "a\\b\nnul\nCOM¹"}, {"a//b", "/etc/x"}} {
+	for _, s := range [][2]string{{"a\nb/c", "b/d"}, {"a", "a/b"}, {"..data\n../x", "."}, {"a/b\na/..c", "a"},
+		{"\x00", "a\\b\nnul\nCOM¹"}, {"a//b", "/etc/x"}} {
 		f.Add(s[0], s[1])
 	}
 
@@ -91,7 +92,8 @@ func filesOf(dir string) (content, layout, error) {
 
 // FuzzSubPath opens any subPath in a volume with links to any target. What is opened and made is in the volume.
 func FuzzSubPath(f *testing.F) {
-	for _, s := range [][2]string{{"link/x", ".."}, {"link", "/etc"}, {"a/link/b", "../../../.."}, {"link/link", "."}, {"a/b", "a"}, {"link/../x", "a"}, {"link", "link"}} {
+	for _, s := range [][2]string{{"link/x", ".."}, {"link", "/etc"}, {"a/link/b", "../../../.."}, {"link/link", "."},
+		{"a/b", "a"}, {"link/../x", "a"}, {"link", "link"}} {
 		f.Add(s[0], s[1])
 	}
 

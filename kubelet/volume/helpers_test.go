@@ -27,7 +27,8 @@ type objects struct {
 }
 
 func newObjects() *objects {
-	return &objects{maps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}, watchers: map[objectRef]map[int]func(){}}
+	return &objects{maps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{},
+		watchers: map[objectRef]map[int]func(){}}
 }
 
 func (o *objects) ConfigMap(_ context.Context, _, name string) (*v1.ConfigMap, error) {
@@ -107,7 +108,8 @@ func (t *tokens) RequestToken(_ context.Context, _, _ string, r *authv1.TokenReq
 
 func podWith(volumes ...v1.Volume) *v1.Pod {
 	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: types.UID("uid-1"), Labels: map[string]string{"b": "2", "a": `x"y`}},
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: types.UID("uid-1"),
+			Labels: map[string]string{"b": "2", "a": `x"y`}},
 		Spec: v1.PodSpec{
 			Containers: []v1.Container{{Name: "c"}},
 			Volumes:    volumes,
@@ -118,7 +120,8 @@ func podWith(volumes ...v1.Volume) *v1.Pod {
 func vol(name string, s v1.VolumeSource) v1.Volume { return v1.Volume{Name: name, VolumeSource: s} }
 
 func cmVolume(name, cm string) v1.Volume {
-	return vol(name, v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: cm}}})
+	return vol(name,
+		v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: cm}}})
 }
 
 func newTestManager(t *testing.T, o *objects) *Manager {

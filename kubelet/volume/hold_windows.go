@@ -15,15 +15,16 @@ type heldFile struct {
 	dir bool
 }
 
-// hold opens a file or folder itself, not the target of a link. Others can read it meanwhile, and do what share adds to that. It reports
-// whether it opened a link.
+// hold opens a file or folder itself, not the target of a link. Others can read it meanwhile, and do what share adds
+// to that. It reports whether it opened a link.
 func hold(p string, share uint32) (h *heldFile, link bool, err error) {
 	name, err := windows.UTF16PtrFromString(p)
 	if err != nil {
 		return nil, false, err
 	}
 	const flags = windows.FILE_FLAG_BACKUP_SEMANTICS | windows.FILE_FLAG_OPEN_REPARSE_POINT
-	handle, err := windows.CreateFile(name, windows.GENERIC_READ, windows.FILE_SHARE_READ|share, nil, windows.OPEN_EXISTING, flags, 0)
+	handle, err := windows.CreateFile(name, windows.GENERIC_READ, windows.FILE_SHARE_READ|share, nil,
+		windows.OPEN_EXISTING, flags, 0)
 	if err != nil {
 		return nil, false, &os.PathError{Op: "open", Path: p, Err: err}
 	}
@@ -45,8 +46,8 @@ func (h *heldFile) attributes() (uint32, error) {
 	return info.FileAttributes, nil
 }
 
-// changed returns an error if the file or folder has become a link since it was opened: Windows lets whoever may write its attributes do that, while it is open
-// too.
+// changed returns an error if the file or folder has become a link since it was opened: Windows lets whoever may write
+// its attributes do that, while it is open too.
 func (h *heldFile) changed() error {
 	attributes, err := h.attributes()
 	if err == nil && attributes&windows.FILE_ATTRIBUTE_REPARSE_POINT != 0 {
@@ -66,22 +67,26 @@ func (heldChild) changed() error { return nil }
 // childrenTried is how many things of a folder keepFilled tries to hold before it makes one.
 const childrenTried = 16
 
-// keepFilled keeps a held folder from becoming a link: only an empty one can (learn.microsoft.com, FSCTL_SET_REPARSE_POINT: ERROR_DIR_NOT_EMPTY). It holds
-// something that is in the folder, or else makes a hidden file there, which goes away with its handle.
+// keepFilled keeps a held folder from becoming a link: only an empty one can (learn.microsoft.com,
+// FSCTL_SET_REPARSE_POINT: ERROR_DIR_NOT_EMPTY). It holds something that is in the folder, or else makes a hidden file
+// there, which goes away with its handle.
 func keepFilled(folder *heldFile, held *holds) error {
 	at := windows.Handle(folder.Fd())
 	names, _ := folder.Readdirnames(childrenTried) // an error means that there is none to hold
 	for _, name := range names {
-		h, err := openIn(at, name, opening{access: windows.SYNCHRONIZE | windows.FILE_READ_ATTRIBUTES | windows.FILE_READ_DATA,
-			share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE, disposition: windows.FILE_OPEN})
+		h, err := openIn(at, name,
+			opening{access: windows.SYNCHRONIZE | windows.FILE_READ_ATTRIBUTES | windows.FILE_READ_DATA,
+				share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE, disposition: windows.FILE_OPEN})
 		if err == nil {
 			*held = append(*held, heldChild(h))
 			return nil
 		}
 	}
 
-	h, err := openIn(at, ".porthole-"+rand.Text()[:8], opening{access: windows.SYNCHRONIZE | windows.DELETE, attributes: windows.FILE_ATTRIBUTE_HIDDEN,
-		share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE, disposition: windows.FILE_CREATE, options: windows.FILE_DELETE_ON_CLOSE})
+	h, err := openIn(at, ".porthole-"+rand.Text()[:8],
+		opening{access: windows.SYNCHRONIZE | windows.DELETE, attributes: windows.FILE_ATTRIBUTE_HIDDEN,
+			share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE, disposition: windows.FILE_CREATE,
+			options: windows.FILE_DELETE_ON_CLOSE})
 	if errors.Is(err, windows.ERROR_WRITE_PROTECT) { // nobody can make a link there either
 		return nil
 	}

@@ -26,7 +26,8 @@ func TestSubPathsAreHeld(t *testing.T) {
 	}
 
 	c := &pod.Spec.Containers[0]
-	c.VolumeMounts = []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: "a/b/made"}, {Name: "e", MountPath: "/f", SubPath: "file"}}
+	c.VolumeMounts = []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: "a/b/made"},
+		{Name: "e", MountPath: "/f", SubPath: "file"}}
 	mounts, release, err := m.Mounts(pod, c, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -62,8 +63,9 @@ func TestSubPathsAreHeld(t *testing.T) {
 	}
 }
 
-// TestHeldFoldersStayFolders: until release, the folder of a sub path is not empty, so that Windows makes it no link: something in it is held, which nobody can
-// remove, or a file that the kubelet made. Nothing of that is left afterwards.
+// TestHeldFoldersStayFolders: until release, the folder of a sub path is not empty, so that Windows makes it no link:
+// something in it is held, which nobody can remove, or a file that the kubelet made. Nothing of that is left
+// afterwards.
 func TestHeldFoldersStayFolders(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
@@ -71,7 +73,8 @@ func TestHeldFoldersStayFolders(t *testing.T) {
 	dir, _ := m.HostPath(pod.UID, "e")
 	empty, full := filepath.Join(dir, "empty"), filepath.Join(dir, "full")
 	theirs := filepath.Join(full, "theirs")
-	if err := errors.Join(os.Mkdir(empty, 0o755), os.Mkdir(full, 0o755), os.WriteFile(theirs, []byte("1"), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(empty, 0o755), os.Mkdir(full, 0o755),
+		os.WriteFile(theirs, []byte("1"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	names := func(dir string) (out []string) {
@@ -86,7 +89,8 @@ func TestHeldFoldersStayFolders(t *testing.T) {
 	}
 
 	c := &pod.Spec.Containers[0]
-	c.VolumeMounts = []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: "empty"}, {Name: "e", MountPath: "/y", SubPath: "full"}}
+	c.VolumeMounts = []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: "empty"},
+		{Name: "e", MountPath: "/y", SubPath: "full"}}
 	_, release, err := m.Mounts(pod, c, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,8 @@ func (hostPathKind) path(j job) (string, error) {
 	return CleanHostPath(j.volume.HostPath.Path, j.windows)
 }
 
-// beforeStart is prepare, once more: what the path names can go away while the pod lives. Without this a runtime makes a folder in its place.
+// beforeStart is prepare, once more: what the path names can go away while the pod lives. Without this a runtime makes
+// a folder in its place.
 func (k hostPathKind) beforeStart(j job) error { return k.prepare(context.Background(), j) }
 
 // prepare checks that the path is of the type that the volume names, and creates it if the type asks for that.
@@ -58,8 +59,8 @@ func (k hostPathKind) prepare(_ context.Context, j job) error {
 	return fmt.Errorf("hostPath type check failed: %s is not %s", s.Path, typeWords(want))
 }
 
-// typeMatches reports whether a file of this mode is of type t. On Windows a socket may appear as an irregular file, because Go
-// does not know every reparse point as a socket.
+// typeMatches reports whether a file of this mode is of type t. On Windows a socket may appear as an irregular file,
+// because Go does not know every reparse point as a socket.
 func typeMatches(t v1.HostPathType, mode os.FileMode) bool {
 	switch t {
 	case v1.HostPathDirectory, v1.HostPathDirectoryOrCreate:

@@ -68,7 +68,8 @@ func HostsFile(windows bool) string {
 func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error) {
 	at := HostsFile(m.windows)
 	for _, vm := range c.VolumeMounts {
-		if p, err := CleanContainerPath(vm.MountPath, m.windows); err == nil && (p == at || m.windows && strings.EqualFold(p, at)) {
+		if p, err := CleanContainerPath(vm.MountPath, m.windows); err == nil &&
+			(p == at || m.windows && strings.EqualFold(p, at)) {
 			return nil, nil
 		}
 	}
@@ -80,7 +81,8 @@ func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error
 	if err := writeHosts(file, want); err != nil {
 		return nil, fmt.Errorf("writing hosts file of pod: %w", err)
 	}
-	return &Mount{Name: "k8s-managed-etc-hosts", HostPath: file, ContainerPath: at, Propagation: v1.MountPropagationNone}, nil
+	return &Mount{Name: "k8s-managed-etc-hosts", HostPath: file, ContainerPath: at,
+		Propagation: v1.MountPropagationNone}, nil
 }
 
 // writeHosts makes the file have the wanted content. It writes in place, because running containers have this very file

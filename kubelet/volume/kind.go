@@ -29,7 +29,8 @@ type kind interface {
 
 // checked are kinds whose volumes can go away while the pod lives, without anybody's telling the kubelet.
 type checked interface {
-	// beforeStart reports whether the volume is still as it should be. It is called before each start of a container that mounts it.
+	// beforeStart reports whether the volume is still as it should be. It is called before each start of a container
+	// that mounts it.
 	beforeStart(j job) error
 }
 
@@ -46,7 +47,8 @@ type job struct {
 	storage *storage
 	// token returns a service account token for the pod; only for prepare.
 	token func(context.Context, *v1.ServiceAccountTokenProjection) (string, error)
-	// certificate returns a private key and a chain of certificates for the pod; nil if that is switched off, and only for prepare.
+	// certificate returns a private key and a chain of certificates for the pod; nil if that is switched off, and only
+	// for prepare.
 	certificate func(context.Context, certKey, *v1.PodCertificateProjection) (key, chain []byte, err error)
 }
 

@@ -11,16 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// notSupported are the fields of v1.VolumeSource that have no kind, and a part of what the event says in their place: a pod with such
-// a volume does not start. A new field of the API belongs here or gets a kind.
+// notSupported are the fields of v1.VolumeSource that have no kind, and a part of what the event says in their place:
+// a pod with such a volume does not start. A new field of the API belongs here or gets a kind.
 var notSupported = map[string]string{
 	// What upstream's kubelet mounts itself.
-	"NFS": "install a CSI driver (nfs.csi.k8s.io)", "ISCSI": "install a CSI driver (iscsi.csi.k8s.io)", "FC": "install a CSI driver",
+	"NFS": "install a CSI driver (nfs.csi.k8s.io)", "ISCSI": "install a CSI driver (iscsi.csi.k8s.io)",
+	"FC":         "install a CSI driver",
 	"FlexVolume": "install a CSI driver",
 	// Removed upstream.
-	"CephFS": "cephfs.csi.ceph.com", "RBD": "rbd.csi.ceph.com", "Quobyte": "csi.quobyte.com", "ScaleIO": "csi-vxflexos.dellemc.com",
-	"StorageOS": "install a CSI driver", "Flocker": "gone from Kubernetes", "Glusterfs": "gone from Kubernetes", "PhotonPersistentDisk": "gone from Kubernetes",
-	"GitRepo": "in an init container",
+	"CephFS": "cephfs.csi.ceph.com", "RBD": "rbd.csi.ceph.com", "Quobyte": "csi.quobyte.com",
+	"ScaleIO":   "csi-vxflexos.dellemc.com",
+	"StorageOS": "install a CSI driver", "Flocker": "gone from Kubernetes", "Glusterfs": "gone from Kubernetes",
+	"PhotonPersistentDisk": "gone from Kubernetes",
+	"GitRepo":              "in an init container",
 }
 
 // TestVolumeSources asks of every field of v1.VolumeSource that it has exactly one kind, or is listed as not supported
@@ -43,7 +46,8 @@ func TestVolumeSources(t *testing.T) {
 		want, listed := notSupported[field.Name]
 		if !listed {
 			if found != 1 {
-				t.Errorf("a volume of %s is of %d kinds, want 1: give it a kind (kinds.go), or list it in notSupported", field.Name, found)
+				t.Errorf("a volume of %s is of %d kinds, want 1: give it a kind (kinds.go), or list it in notSupported",
+					field.Name, found)
 			}
 			continue
 		}
@@ -51,7 +55,8 @@ func TestVolumeSources(t *testing.T) {
 			t.Errorf("%s is listed as not supported, but has a kind", field.Name)
 		}
 		err := m.Prepare(context.Background(), podWith(v), Facts{})
-		if err == nil || !strings.HasPrefix(err.Error(), `MountVolume.SetUp failed for volume "v" : `) || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.HasPrefix(err.Error(), `MountVolume.SetUp failed for volume "v" : `) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", field.Name, err, want)
 		}
 		if at, ok := m.HostPath("uid-1", "v"); ok {
@@ -95,7 +100,8 @@ func TestPluginFolders(t *testing.T) {
 			names = append(names, name)
 		}
 	}
-	want := []string{"kubernetes.io~empty-dir", "kubernetes.io~configmap", "kubernetes.io~secret", "kubernetes.io~downward-api", "kubernetes.io~projected"}
+	want := []string{"kubernetes.io~empty-dir", "kubernetes.io~configmap", "kubernetes.io~secret",
+		"kubernetes.io~downward-api", "kubernetes.io~projected"}
 	if !slices.Equal(names, want) {
 		t.Errorf("folders: %v, want %v", names, want)
 	}
@@ -121,7 +127,8 @@ func TestNeeds(t *testing.T) {
 		vol("csi", v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}),
 	)
 	want := []need{{object: ConfigMap, name: "a"}, {object: Secret, name: "b"}, {pod: true},
-		{object: ConfigMap, name: "c"}, {object: Secret, name: "d"}, {pod: true}, {token: true}, {object: TrustBundle}, {object: PodCertificate}}
+		{object: ConfigMap, name: "c"}, {object: Secret, name: "d"}, {pod: true}, {token: true}, {object: TrustBundle},
+		{object: PodCertificate}}
 	if got := needsOf(pod); !slices.Equal(got, want) {
 		t.Errorf("needs: %+v, want %+v", got, want)
 	}

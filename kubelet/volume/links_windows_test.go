@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// TestLinksWork: an account that may administer the machine makes links, so that volumes have the layout that is changed in one step.
+// TestLinksWork: an account that may administer the machine makes links, so that volumes have the layout that is
+// changed in one step.
 func TestLinksWork(t *testing.T) {
 	if !windows.GetCurrentProcessToken().IsElevated() {
 		t.Skip("this account has no elevated token, which the kubelet needs")
@@ -23,7 +24,8 @@ func TestLinksWork(t *testing.T) {
 		t.Fatal("links do not work: volumes would be replaced file by file")
 	}
 
-	if err := errors.Join(root.Mkdir("..one", 0o755), root.Mkdir("..two", 0o755), swapLink(root, "..one"), swapLink(root, "..two")); err != nil {
+	if err := errors.Join(root.Mkdir("..one", 0o755), root.Mkdir("..two", 0o755), swapLink(root, "..one"),
+		swapLink(root, "..two")); err != nil {
 		t.Fatal(err)
 	}
 	if err := retarget(root, dataLink, "..one"); err != nil {

@@ -75,7 +75,8 @@ func TestModesAndGroup(t *testing.T) {
 func TestMemoryVolumeAndRestart(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	size := resource.MustParse("1Mi")
-	pod := podWith(vol("m", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: &size}}))
+	pod := podWith(vol("m",
+		v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: &size}}))
 	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr(int64(2000))}
 	prepare(t, m, pod)
 	dir, _ := m.HostPath(pod.UID, "m")
@@ -169,7 +170,8 @@ func TestSubPaths(t *testing.T) {
 	for _, sub := range []string{"out", "out/x", "out/x/y"} {
 		c.VolumeMounts = []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: sub}}
 		_, _, err := m.Mounts(pod, c, nil)
-		if err == nil || !strings.Contains(err.Error(), `failed to prepare subPath for volumeMount "e"`) || strings.Contains(err.Error(), outside) {
+		if err == nil || !strings.Contains(err.Error(), `failed to prepare subPath for volumeMount "e"`) ||
+			strings.Contains(err.Error(), outside) {
 			t.Errorf("%s: %v", sub, err)
 		}
 	}
@@ -232,14 +234,16 @@ func TestSetGroup(t *testing.T) {
 	}
 	dir, outside := tempDir(t), outsideOf(t)
 	inner := filepath.Join(dir, "d", "f")
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "d"), 0o700), os.WriteFile(inner, nil, 0o600), os.Symlink(outside, filepath.Join(dir, "link"))); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "d"), 0o700), os.WriteFile(inner, nil, 0o600),
+		os.Symlink(outside, filepath.Join(dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := setGroup(dir, 2000, nil); err != nil {
 		t.Fatal(err)
 	}
 
-	for path, mode := range map[string]os.FileMode{dir: os.ModeDir | os.ModeSetgid | 0o770, filepath.Join(dir, "d"): os.ModeDir | os.ModeSetgid | 0o770, inner: 0o660} {
+	for path, mode := range map[string]os.FileMode{dir: os.ModeDir | os.ModeSetgid | 0o770,
+		filepath.Join(dir, "d"): os.ModeDir | os.ModeSetgid | 0o770, inner: 0o660} {
 		var st unix.Stat_t
 		if err := unix.Stat(path, &st); err != nil || st.Gid != 2000 {
 			t.Errorf("%s: group %d, %v", path, st.Gid, err)

@@ -97,7 +97,8 @@ func (m *Manager) Observe(pod *v1.Pod) {
 
 // showsChange reports whether a volume may show something of the pod that has changed. No volume shows the status.
 func showsChange(before, after *v1.Pod) bool {
-	return before.Generation != after.Generation || !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
+	return before.Generation != after.Generation || !maps.Equal(before.Labels, after.Labels) ||
+		!maps.Equal(before.Annotations, after.Annotations)
 }
 
 // adopt returns what is known of the pod. For a pod that is new it starts the goroutine that keeps its files fresh, if
@@ -178,14 +179,16 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 
 // job returns what is needed to do something with one volume of a pod. p is nil if that is not to prepare it.
 func (m *Manager) job(p *podVolumes, pod *v1.Pod, facts Facts, v *v1.Volume) job {
-	j := job{pod: pod, facts: facts, volume: v, volumes: m.volumesDir(pod.UID), windows: m.windows, objects: m.opts.Objects,
+	j := job{pod: pod, facts: facts, volume: v, volumes: m.volumesDir(pod.UID), windows: m.windows,
+		objects: m.opts.Objects,
 		bundles: m.opts.TrustBundles, storage: m.storage}
 	if p != nil {
 		j.token = func(ctx context.Context, s *v1.ServiceAccountTokenProjection) (string, error) {
 			return p.tokens.get(ctx, &m.opts, pod, s)
 		}
 		if m.opts.Certificates != nil {
-			j.certificate = func(ctx context.Context, key certKey, s *v1.PodCertificateProjection) ([]byte, []byte, error) {
+			j.certificate = func(ctx context.Context, key certKey, s *v1.PodCertificateProjection) ([]byte, []byte,
+				error) {
 				return certAsker{certCache: p.certs, o: &m.opts, pod: pod, key: key, projection: s}.get(ctx)
 			}
 		}

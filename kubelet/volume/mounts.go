@@ -18,9 +18,10 @@ import (
 //
 // On Linux Mounts makes the bind mounts of sub paths; calling it again is safe. On Windows, where there are none, it
 // holds the folders of sub paths open so that nobody can put a link in their place: call release, which is never nil,
-// once the container was started or will not be. Its error says that a link is there nevertheless: the container may have been given what the link leads to,
-// and must not go on.
-func (m *Manager) Mounts(pod *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []Mount, release func() error, err error) {
+// once the container was started or will not be. Its error says that a link is there nevertheless: the container may
+// have been given what the link leads to, and must not go on.
+func (m *Manager) Mounts(pod *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []Mount,
+	release func() error, err error) {
 	var held holds
 	mounts = make([]Mount, 0, len(c.VolumeMounts))
 	for i := range c.VolumeMounts {
@@ -86,7 +87,8 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 	vm := &j.container.VolumeMounts[j.index]
 	v := findVolume(j.pod, vm.Name)
 	if v == nil {
-		return Mount{}, false, fmt.Errorf("container %q mounts volume %q, which the pod does not have", j.container.Name, vm.Name)
+		return Mount{}, false, fmt.Errorf("container %q mounts volume %q, which the pod does not have",
+			j.container.Name, vm.Name)
 	}
 	source := m.job(nil, j.pod, Facts{}, v)
 	host, err := source.path()
@@ -113,7 +115,8 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 	if sub != "" {
 		bind := filepath.Join(m.podDir(j.pod.UID), "volume-subpaths", vm.Name, j.container.Name, fmt.Sprint(j.index))
 		if host, err = bindSubPath(host, sub, bind, j.held); err != nil {
-			return Mount{}, false, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, j.container.Name, err)
+			return Mount{}, false, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w",
+				vm.Name, j.container.Name, err)
 		}
 	}
 

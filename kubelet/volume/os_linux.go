@@ -89,8 +89,9 @@ func groupDir(p string, group int64, bits os.FileMode) error {
 	return giveToGroup(fd, group, uint32(bits.Perm()))
 }
 
-// giveToGroup gives what is open (O_PATH) to a group. It adds bits to the mode of a folder, and makes new files in it inherit the group. It adds those
-// of them that say read and write to the mode of a file, and changes no mode of anything else.
+// giveToGroup gives what is open (O_PATH) to a group. It adds bits to the mode of a folder, and makes new files in it
+// inherit the group. It adds those of them that say read and write to the mode of a file, and changes no mode of
+// anything else.
 func giveToGroup(fd int, group int64, bits uint32) error {
 	if err := unix.Fchownat(fd, "", -1, int(group), unix.AT_EMPTY_PATH); err != nil {
 		return fmt.Errorf("giving it to the pod's group: %w", err)
@@ -109,7 +110,8 @@ func giveToGroup(fd int, group int64, bits uint32) error {
 	default:
 		return nil
 	}
-	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode) // an open file of this kind cannot be changed directly before Linux 6.6
+	// an open file of this kind cannot be changed directly before Linux 6.6
+	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode)
 }
 
 // setRootAccess gives the folder of a volume that the kubelet writes to the pod's group, if there is one.
@@ -125,7 +127,8 @@ func setRootAccess(dir string, group *int64) error {
 func setGroup(dir string, group int64, policy *v1.PodFSGroupChangePolicy) error {
 	if policy != nil && *policy == v1.FSGroupChangeOnRootMismatch {
 		var st unix.Stat_t
-		if unix.Lstat(dir, &st) == nil && int64(st.Gid) == group && st.Mode&unix.S_ISGID != 0 && st.Mode&0o070 == 0o070 {
+		if unix.Lstat(dir, &st) == nil && int64(st.Gid) == group && st.Mode&unix.S_ISGID != 0 &&
+			st.Mode&0o070 == 0o070 {
 			return nil
 		}
 	}

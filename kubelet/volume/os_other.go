@@ -24,7 +24,8 @@ func isMount(string) (bool, error) { return false, nil }
 
 func unmount(string) error { return nil }
 
-// published reports whether a driver has made a volume available at p: drivers on Windows put a link there, or a folder.
+// published reports whether a driver has made a volume available at p: drivers on Windows put a link there, or a
+// folder.
 func published(p string) (bool, error) {
 	_, err := os.Lstat(p)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,8 +64,8 @@ func mountHuge(string, int64, *int64) error {
 	return fmt.Errorf("huge pages are not supported on this system")
 }
 
-// RemoveTree removes a tree. A link or junction is removed itself, never followed: os.RemoveAll opens each folder from the one
-// above it, so that nobody can put a link in its place. It succeeds if there is nothing at p.
+// RemoveTree removes a tree. A link or junction is removed itself, never followed: os.RemoveAll opens each folder from
+// the one above it, so that nobody can put a link in its place. It succeeds if there is nothing at p.
 func RemoveTree(p string) error {
 	if err := retryBusy(func() error { return os.RemoveAll(p) }); err != nil {
 		return fmt.Errorf("removing %s: %w", p, err)

@@ -22,9 +22,10 @@ func isBusy(err error) bool {
 		errors.Is(err, windows.ERROR_LOCK_VIOLATION)
 }
 
-// swapLink makes ..data point to target. Windows cannot replace a link to a folder by a rename, but it can change the target of a link
-// in one step (learn.microsoft.com, "Reparse Point Operations": FSCTL_SET_REPARSE_POINT modifies an existing reparse point of the same
-// kind). So readers always find ..data. Upstream's kubelet removes the link and makes it again.
+// swapLink makes ..data point to target. Windows cannot replace a link to a folder by a rename, but it can change the
+// target of a link in one step (learn.microsoft.com, "Reparse Point Operations": FSCTL_SET_REPARSE_POINT modifies an
+// existing reparse point of the same kind). So readers always find ..data. Upstream's kubelet removes the link and
+// makes it again.
 func swapLink(root *os.Root, target string) error {
 	_, err := root.Readlink(dataLink)
 	if err == nil {
@@ -49,15 +50,17 @@ func retarget(root *os.Root, name, target string) error {
 		return err
 	}
 	defer folder.Close()
-	link, err := openIn(windows.Handle(folder.Fd()), name, opening{access: windows.SYNCHRONIZE | windows.FILE_WRITE_ATTRIBUTES, disposition: windows.FILE_OPEN,
-		share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE})
+	link, err := openIn(windows.Handle(folder.Fd()), name,
+		opening{access: windows.SYNCHRONIZE | windows.FILE_WRITE_ATTRIBUTES, disposition: windows.FILE_OPEN,
+			share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE})
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	defer windows.CloseHandle(link)
 
 	data, done := reparseData(target), uint32(0)
-	if err := windows.DeviceIoControl(link, windows.FSCTL_SET_REPARSE_POINT, &data[0], uint32(len(data)), nil, 0, &done, nil); err != nil {
+	if err := windows.DeviceIoControl(link, windows.FSCTL_SET_REPARSE_POINT, &data[0], uint32(len(data)), nil, 0, &done,
+		nil); err != nil {
 		return fmt.Errorf("changing the target of link %s to %s: %w", name, target, err)
 	}
 	return nil
@@ -74,11 +77,13 @@ func openIn(folder windows.Handle, name string, o opening) (windows.Handle, erro
 	}
 	attributes := windows.OBJECT_ATTRIBUTES{RootDirectory: folder, ObjectName: text}
 	attributes.Length = uint32(unsafe.Sizeof(attributes))
-	const options = windows.FILE_OPEN_REPARSE_POINT | windows.FILE_OPEN_FOR_BACKUP_INTENT | windows.FILE_SYNCHRONOUS_IO_NONALERT
+	const options = windows.FILE_OPEN_REPARSE_POINT | windows.FILE_OPEN_FOR_BACKUP_INTENT |
+		windows.FILE_SYNCHRONOUS_IO_NONALERT
 
 	var h windows.Handle
 	var status windows.IO_STATUS_BLOCK
-	err = windows.NtCreateFile(&h, o.access, &attributes, &status, nil, o.attributes, o.share, o.disposition, options|o.options, 0, 0)
+	err = windows.NtCreateFile(&h, o.access, &attributes, &status, nil, o.attributes, o.share, o.disposition,
+		options|o.options, 0, 0)
 	var nt windows.NTStatus
 	if errors.As(err, &nt) {
 		err = nt.Errno()
@@ -95,7 +100,8 @@ func reparseData(target string) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, windows.IO_REPARSE_TAG_SYMLINK)
 	b = binary.LittleEndian.AppendUint16(b, 12+size) // what follows the next two bytes
 	b = binary.LittleEndian.AppendUint16(b, 0)
-	for _, field := range []uint16{0, size, 0, size} { // offset and size of the substitute name and of the print name: the same text
+	// offset and size of the substitute name and of the print name: the same text
+	for _, field := range []uint16{0, size, 0, size} {
 		b = binary.LittleEndian.AppendUint16(b, field)
 	}
 	b = binary.LittleEndian.AppendUint32(b, relative)
@@ -105,11 +111,12 @@ func reparseData(target string) []byte {
 	return b
 }
 
-// linkPrivilege enables the privilege to make links for this process. For administrators it is disabled at first. If the account lacks
-// the privilege, it does nothing, and making a link returns an error.
+// linkPrivilege enables the privilege to make links for this process. For administrators it is disabled at first. If
+// the account lacks the privilege, it does nothing, and making a link returns an error.
 var linkPrivilege = sync.OnceFunc(func() {
 	var token windows.Token
-	if windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_ADJUST_PRIVILEGES|windows.TOKEN_QUERY, &token) != nil {
+	if windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_ADJUST_PRIVILEGES|windows.TOKEN_QUERY,
+		&token) != nil {
 		return
 	}
 	defer token.Close()

@@ -13,8 +13,8 @@ const (
 )
 
 // CleanHostPath turns a hostPath of the API into a path of the node. On Windows it accepts /x, \x, C:\x, c:/x, x,
-// \\.\pipe\x and devices. It refuses '..', on Linux relative paths, and on Windows paths of other machines: the node would log in at a server that the
-// pod names.
+// \\.\pipe\x and devices. It refuses '..', on Linux relative paths, and on Windows paths of other machines: the node
+// would log in at a server that the pod names.
 func CleanHostPath(p string, windows bool) (string, error) {
 	if p == "" {
 		return "", fmt.Errorf("path is empty")
@@ -48,15 +48,17 @@ func CleanContainerPath(p string, windows bool) (string, error) {
 	return p, nil
 }
 
-// local reports whether a path that begins with two backslashes is one of this machine: a pipe, a path on a drive or volume, or a device alone. Other
-// names of devices lead to servers in several ways (UNC, GLOBALROOT, Global), and are not known to be of this machine.
+// local reports whether a path that begins with two backslashes is one of this machine: a pipe, a path on a drive or
+// volume, or a device alone. Other names of devices lead to servers in several ways (UNC, GLOBALROOT, Global), and are
+// not known to be of this machine.
 func local(p string) bool {
 	kind := p[:min(4, len(p))]
 	if kind != `\\.\` && kind != `\\?\` {
 		return false
 	}
 	first, rest, _ := strings.Cut(p[4:], `\`)
-	return rest == "" || kind == `\\.\` && strings.EqualFold(first, "pipe") || len(first) == 2 && hasDrive(first) || strings.HasPrefix(strings.ToLower(first), "volume{")
+	return rest == "" || kind == `\\.\` && strings.EqualFold(first, "pipe") || len(first) == 2 && hasDrive(first) ||
+		strings.HasPrefix(strings.ToLower(first), "volume{")
 }
 
 // windowsPath returns p with backslashes and a drive, unless it is a pipe or a device.
@@ -72,7 +74,9 @@ func windowsPath(p string) (string, error) {
 			return "", fmt.Errorf("path %q names no pipe or device: it must be \\\\.\\pipe\\name", p)
 		}
 		if !local(p) {
-			return "", fmt.Errorf("path %q is not one of this machine: use a CSI driver for shares of servers (smb.csi.k8s.io)", p)
+			return "",
+				fmt.Errorf(
+					"path %q is not one of this machine: use a CSI driver for shares of servers (smb.csi.k8s.io)", p)
 		}
 		return p, nil
 	case hasDrive(p):
@@ -92,7 +96,8 @@ func windowsPath(p string) (string, error) {
 	return `C:` + squash(`\`+p), nil
 }
 
-// notInNames reports whether a character cannot be in a name of Windows' file systems (Microsoft, Naming Files, Paths, and Namespaces).
+// notInNames reports whether a character cannot be in a name of Windows' file systems (Microsoft, Naming Files, Paths,
+// and Namespaces).
 func notInNames(r rune) bool { return r < ' ' || strings.ContainsRune(`<>"|?*`, r) }
 
 func hasDrive(p string) bool {

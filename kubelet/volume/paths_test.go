@@ -102,7 +102,8 @@ func TestWindowsPaths(t *testing.T) {
 }
 
 func TestLinuxPaths(t *testing.T) {
-	for in, want := range map[string]string{"/x": "/x", "x": "error", "": "error", "/a/../b": "error", "/a..b": "/a..b"} {
+	for in, want := range map[string]string{"/x": "/x", "x": "error", "": "error", "/a/../b": "error",
+		"/a..b": "/a..b"} {
 		got, err := CleanHostPath(in, false)
 		if err != nil {
 			got = "error"
@@ -123,9 +124,12 @@ func TestSubPathText(t *testing.T) {
 		want    string
 	}{
 		{"a/b", false, "a/b"}, {"a//b/.", false, "a/b"}, {".", false, ""}, {"", false, ""},
-		{"/a", false, "error"}, {"../a", false, "error"}, {"a/..", false, "error"}, {`a\b`, false, `a\b`}, {"a..b", false, "a..b"},
-		{`a\b`, true, "a/b"}, {`a\..\b`, true, "error"}, {`C:\x`, true, "error"}, {`\x`, true, "error"}, {"a:s", true, "error"},
-		{"nul", true, "error"}, {"x/COM1.txt", true, "error"}, {"lpt³", true, "error"}, {"com12", true, "com12"}, {"x.", true, "error"},
+		{"/a", false, "error"}, {"../a", false, "error"}, {"a/..", false, "error"}, {`a\b`, false, `a\b`},
+		{"a..b", false, "a..b"},
+		{`a\b`, true, "a/b"}, {`a\..\b`, true, "error"}, {`C:\x`, true, "error"}, {`\x`, true, "error"},
+		{"a:s", true, "error"},
+		{"nul", true, "error"}, {"x/COM1.txt", true, "error"}, {"lpt³", true, "error"}, {"com12", true, "com12"},
+		{"x.", true, "error"},
 	} {
 		got, err := cleanSubPath(c.in, c.windows)
 		if err != nil {
@@ -143,9 +147,11 @@ func TestContentCheck(t *testing.T) {
 		windows bool
 		ok      bool
 	}{
-		{"a,b/c", false, true}, {"../a", false, false}, {"a/../b", false, false}, {"/a", false, false}, {"..a", false, false},
+		{"a,b/c", false, true}, {"../a", false, false}, {"a/../b", false, false}, {"/a", false, false},
+		{"..a", false, false},
 		{"a//b", false, false}, {strings.Repeat("n", 256), false, false}, {strings.Repeat("n", 255), false, true},
-		{"A,a", false, true}, {"A,a", true, false}, {"a:b", true, false}, {"a:b", false, true}, {"nul.txt", true, false}, {"a\xff", false, false}, {"ä", false, true}, {`a\b`, true, false},
+		{"A,a", false, true}, {"A,a", true, false}, {"a:b", true, false}, {"a:b", false, true},
+		{"nul.txt", true, false}, {"a\xff", false, false}, {"ä", false, true}, {`a\b`, true, false},
 	} {
 		files := content{}
 		for _, p := range strings.Split(c.paths, ",") {
@@ -161,13 +167,15 @@ func TestMountsOnWindowsNameTheVolume(t *testing.T) {
 	m := New(Options{RootDir: `C:\k`})
 	m.windows = true
 	pod := podWith(vol("data", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data"}}))
-	c := &v1.Container{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: "C:/etc/foo", ReadOnly: true}}}
+	c := &v1.Container{Name: "c",
+		VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: "C:/etc/foo", ReadOnly: true}}}
 	got, release, err := m.Mounts(pod, c, nil)
 	release()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Mount{Name: "data", HostPath: `C:\data`, ContainerPath: `C:\etc\foo`, ReadOnly: true, Propagation: v1.MountPropagationNone}
+	want := Mount{Name: "data", HostPath: `C:\data`, ContainerPath: `C:\etc\foo`, ReadOnly: true,
+		Propagation: v1.MountPropagationNone}
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -186,9 +194,11 @@ func FuzzPaths(f *testing.F) {
 	for _, s := range []string{`C:\etc\foo`, "C:/a/../b", `\\.\pipe\x`, "a/b", "..", `. .\..`, "x:y"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, in string) {
 		for _, windows := range []bool{false, true} {
-			for name, clean := range map[string]func(string, bool) (string, error){"host": CleanHostPath, "container": CleanContainerPath} {
+			for name, clean := range map[string]func(string, bool) (string, error){"host": CleanHostPath,
+				"container": CleanContainerPath} {
 				out, err := clean(in, windows)
 				if err != nil {
 					continue
@@ -200,7 +210,9 @@ func FuzzPaths(f *testing.F) {
 					t.Fatalf("%s %q -> %q -> %q %v", name, in, out, again, err)
 				}
 			}
-			if sub, err := cleanSubPath(in, windows); err == nil && (strings.HasPrefix(sub, "/") || sub == ".." || strings.HasPrefix(sub, "../") || strings.Contains(sub, "/../")) {
+			if sub, err := cleanSubPath(in, windows); err == nil &&
+				(strings.HasPrefix(sub, "/") || sub == ".." || strings.HasPrefix(sub, "../") ||
+					strings.Contains(sub, "/../")) {
 				t.Fatalf("subPath %q -> %q", in, sub)
 			}
 		}

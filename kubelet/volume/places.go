@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Folders of upstream's layout: plugins with a ~ for the slash below the pods' folders, and with the slash below the kubelet's.
+// Folders of upstream's layout: plugins with a ~ for the slash below the pods' folders, and with the slash below the
+// kubelet's.
 const (
 	csiPlugin   = "kubernetes.io~csi"
 	localPlugin = "kubernetes.io~local-volume"
@@ -44,7 +45,8 @@ func (l kubeletFolder) devices() string { return filepath.Join(l.drivers(), "vol
 // escape makes the name of a volume one name of a folder, as upstream does.
 func escape(name string) string { return strings.ReplaceAll(name, "/", "~") }
 
-// files returns the places of a volume whose files a pod uses. name is that of the PersistentVolume, or of the pod's volume.
+// files returns the places of a volume whose files a pod uses. name is that of the PersistentVolume, or of the pod's
+// volume.
 func (l kubeletFolder) files(uid types.UID, name, driver, handle string) places {
 	own := filepath.Join(l.pod(uid), "volumes", csiPlugin, escape(name))
 	shared := filepath.Join(l.drivers(), driver, fmt.Sprintf("%x", sha256.Sum256([]byte(handle))))
@@ -58,7 +60,8 @@ func (l kubeletFolder) device(uid types.UID, name string) places {
 	return places{record: filepath.Join(l.pod(uid), "plugins", csiPlugin, name, recordName),
 		link:        filepath.Join(l.pod(uid), "volumeDevices", csiPlugin, name),
 		target:      filepath.Join(l.devices(), "publish", name, string(uid)),
-		stageRecord: filepath.Join(l.devices(), name, "data", recordName), staging: filepath.Join(l.devices(), "staging", name)}
+		stageRecord: filepath.Join(l.devices(), name, "data", recordName),
+		staging:     filepath.Join(l.devices(), "staging", name)}
 }
 
 // attachmentName is the name of the VolumeAttachment that the controllers make for a volume and a node.

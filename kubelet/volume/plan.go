@@ -17,8 +17,8 @@ const (
 
 func (p progress) String() string { return [...]string{"absent", "awaited", "begun", "done"}[p] }
 
-// stepKind is one thing to do for a volume of a driver. Between any two steps the kubelet may be killed: what the next one
-// then finds on disk (observed) leads it to the same end.
+// stepKind is one thing to do for a volume of a driver. Between any two steps the kubelet may be killed: what the next
+// one then finds on disk (observed) leads it to the same end.
 type stepKind int
 
 const (
@@ -42,8 +42,10 @@ const (
 	forgetStage
 )
 
-var stepNames = [...]string{"note the use", "wait for the attachment", "note the staging", "stage", "note that it is staged", "note the publishing", "publish",
-	"give it to the group", "note that it is published", "expand", "note the size", "unpublish", "remove the target", "forget the use", "unstage",
+var stepNames = [...]string{"note the use", "wait for the attachment", "note the staging", "stage",
+	"note that it is staged", "note the publishing", "publish",
+	"give it to the group", "note that it is published", "expand", "note the size", "unpublish", "remove the target",
+	"forget the use", "unstage",
 	"remove the staging folder", "forget the staging"}
 
 func (k stepKind) String() string { return stepNames[k] }

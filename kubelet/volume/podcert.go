@@ -8,26 +8,31 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// PodCertificate is the kind of the requests for certificates of pods. ObjectGetter.Watch watches all those of this node at once, for the empty
-// namespace and name.
+// PodCertificate is the kind of the requests for certificates of pods. ObjectGetter.Watch watches all those of this
+// node at once, for the empty namespace and name.
 const PodCertificate = "PodCertificateRequest"
 
 // CertificateAPI requests certificates of pods; internal/kube implements it.
 type CertificateAPI interface {
 	ServiceAccount(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error)
 	GetNode(ctx context.Context) (*v1.Node, error)
-	CreateCertificateRequest(ctx context.Context, r *certificatesv1beta1.PodCertificateRequest) (*certificatesv1beta1.PodCertificateRequest, error)
-	// CertificateRequest returns a request as the watch of this node's requests has it; nil if it has none of that name. known is false if that
-	// cannot be told, as there is no watch or it has no first state yet. The result is shared: do not change it.
-	CertificateRequest(ctx context.Context, namespace, name string) (r *certificatesv1beta1.PodCertificateRequest, known bool)
+	CreateCertificateRequest(ctx context.Context,
+		r *certificatesv1beta1.PodCertificateRequest) (*certificatesv1beta1.PodCertificateRequest, error)
+	// CertificateRequest returns a request as the watch of this node's requests has it; nil if it has none of that
+	// name. known is false if that cannot be told, as there is no watch or it has no first state yet. The result is
+	// shared: do not change it.
+	CertificateRequest(ctx context.Context, namespace, name string) (r *certificatesv1beta1.PodCertificateRequest,
+		known bool)
 }
 
-// errCertificatesOff is what the user of a volume with a certificate sees on a node that was not told to have the feature, which upstream has
-// switched off too.
-var errCertificatesOff = errors.New("podCertificate is switched off on this node: set the feature gate PodCertificateRequest of the kubelet and of " +
-	"the API server, which also has to serve certificates.k8s.io/v1beta1")
+// errCertificatesOff is what the user of a volume with a certificate sees on a node that was not told to have the
+// feature, which upstream has switched off too.
+var errCertificatesOff = errors.New(
+	"podCertificate is switched off on this node: set the feature gate PodCertificateRequest of the kubelet and of " +
+		"the API server, which also has to serve certificates.k8s.io/v1beta1")
 
-// certificateSource is a private key of the pod's own and a certificate for it. It is only a source of projected volumes.
+// certificateSource is a private key of the pod's own and a certificate for it. It is only a source of projected
+// volumes.
 type certificateSource struct {
 	projection *v1.PodCertificateProjection
 	index      int    // of the source in its volume

@@ -17,8 +17,8 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// issueWait is how long the first preparation of a volume waits for its certificate, so that the pod need not wait for a repetition. Signers that
-// are programs answer within a second.
+// issueWait is how long the first preparation of a volume waits for its certificate, so that the pod need not wait for
+// a repetition. Signers that are programs answer within a second.
 const issueWait = 5 * time.Second
 
 // errNotIssued has upstream's words.
@@ -80,8 +80,8 @@ type certAsker struct {
 	projection *v1.PodCertificateProjection
 }
 
-// get returns the private key and the chain of certificates as PEM. If there is none yet it waits for a moment. One certificate is asked for by one
-// caller at a time: those who change a pod's volumes wait for each other.
+// get returns the private key and the chain of certificates as PEM. If there is none yet it waits for a moment. One
+// certificate is asked for by one caller at a time: those who change a pod's volumes wait for each other.
 func (a certAsker) get(ctx context.Context) (key, chain []byte, err error) {
 	timer := time.NewTimer(issueWait)
 	defer timer.Stop()
@@ -102,7 +102,8 @@ func (a certAsker) get(ctx context.Context) (key, chain []byte, err error) {
 			return nil, nil, s.refused
 		case s.held != nil:
 			if err != nil { // what is held is good until its end
-				klog.FromContext(ctx).Error(err, "Keeping the pod's certificate that could not be renewed", "pod", klog.KObj(a.pod), "volume", a.key.volume, "expires", s.held.expires)
+				klog.FromContext(ctx).Error(err, "Keeping the pod's certificate that could not be renewed", "pod",
+					klog.KObj(a.pod), "volume", a.key.volume, "expires", s.held.expires)
 			}
 			return s.held.key, s.held.chain, nil
 		case err != nil:
@@ -119,7 +120,8 @@ func (a certAsker) get(ctx context.Context) (key, chain []byte, err error) {
 	}
 }
 
-// advance does what is to be done now about a certificate, and returns its state then. acted reports whether that is another one.
+// advance does what is to be done now about a certificate, and returns its state then. acted reports whether that is
+// another one.
 func (a certAsker) advance(ctx context.Context, s certState) (_ certState, acted bool, err error) {
 	for {
 		var request *certificatesv1beta1.PodCertificateRequest
@@ -133,7 +135,9 @@ func (a certAsker) advance(ctx context.Context, s certState) (_ certState, acted
 		}
 
 		plan := planCertificate(s, request, known, a.o.Now())
-		klog.FromContext(ctx).V(4).Info("Plan of a pod's certificate", "pod", klog.KObj(a.pod), "volume", a.key.volume, "request", name, "plan", plan.String())
+		klog.FromContext(ctx).V(4).
+			Info("Plan of a pod's certificate", "pod", klog.KObj(a.pod), "volume", a.key.volume, "request", name,
+				"plan", plan.String())
 		for _, e := range plan.events(a.pod.Namespace, name) {
 			if a.o.Event != nil {
 				a.o.Event(a.pod, v1.EventTypeWarning, e.reason, e.message)
@@ -161,7 +165,8 @@ func (a certAsker) advance(ctx context.Context, s certState) (_ certState, acted
 		case certAsk:
 			asked, err := a.ask(ctx)
 			if err != nil {
-				return s.postponed(a.o.Now()), true, fmt.Errorf("requesting a certificate of %s: %w", a.projection.SignerName, err)
+				return s.postponed(a.o.Now()), true, fmt.Errorf("requesting a certificate of %s: %w",
+					a.projection.SignerName, err)
 			}
 			s.asked, acted = asked, true
 		}
@@ -204,10 +209,14 @@ func (a certAsker) ask(ctx context.Context) (*certAsked, error) {
 
 	made, err := a.o.Certificates.CreateCertificateRequest(ctx, &certificatesv1beta1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.pod.Namespace, GenerateName: "req-",
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: a.pod.Name, UID: a.pod.UID}}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: a.pod.Name,
+				UID: a.pod.UID}}},
 		Spec: certificatesv1beta1.PodCertificateRequestSpec{
-			SignerName: a.projection.SignerName, MaxExpirationSeconds: a.projection.MaxExpirationSeconds, StubPKCS10Request: proof,
-			PodName: a.pod.Name, PodUID: a.pod.UID, ServiceAccountName: account.Name, ServiceAccountUID: account.UID, NodeName: types.NodeName(node.Name), NodeUID: node.UID,
+			SignerName: a.projection.SignerName, MaxExpirationSeconds: a.projection.MaxExpirationSeconds,
+			StubPKCS10Request: proof,
+			PodName:           a.pod.Name, PodUID: a.pod.UID, ServiceAccountName: account.Name,
+			ServiceAccountUID: account.UID,
+			NodeName:          types.NodeName(node.Name), NodeUID: node.UID,
 			UnverifiedUserAnnotations: a.projection.UserAnnotations,
 		},
 	})

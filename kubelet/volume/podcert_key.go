@@ -25,7 +25,8 @@ var keyMakers = map[string]func() (crypto.PrivateKey, error){
 	},
 }
 
-// newKey makes a private key: as PEM (PKCS #8), and the proof that its maker has it, which is a certificate request (PKCS #10) that says nothing else.
+// newKey makes a private key: as PEM (PKCS #8), and the proof that its maker has it, which is a certificate request
+// (PKCS #10) that says nothing else.
 func newKey(keyType string) (key, proof []byte, err error) {
 	mk := keyMakers[keyType]
 	if mk == nil {

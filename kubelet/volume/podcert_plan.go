@@ -11,8 +11,9 @@ import (
 const (
 	certLost    = 10 * time.Minute // a request that the watch has not shown for so long (and a jitter) is lost
 	certOverdue = 10 * time.Minute // after its time, a certificate that was not replaced is worth an event
-	certAgain   = time.Minute      // after a request to replace a certificate failed (ours; upstream's queue waits longer and longer)
-	certJitter  = 5 * time.Minute  // at most so much later, so that pods that started together do not ask together
+	// after a request to replace a certificate failed (ours; upstream's queue waits longer and longer)
+	certAgain  = time.Minute
+	certJitter = 5 * time.Minute // at most so much later, so that pods that started together do not ask together
 )
 
 // certState is what is known of one certificate of one pod:
@@ -21,7 +22,8 @@ const (
 //	                   │                                             │
 //	                   └────────denied or failed────► refused ◄──────┘
 //
-// Refused is final. A request that is gone is asked for anew. A restart of the kubelet forgets all of it, as upstream's does.
+// Refused is final. A request that is gone is asked for anew. A restart of the kubelet forgets all of it, as
+// upstream's does.
 type certState struct {
 	held    *certHeld  // what the files show; nil before the first one was issued
 	asked   *certAsked // the request that waits for its signer
@@ -88,8 +90,10 @@ func (p certPlan) String() string {
 	return out
 }
 
-// planCertificate decides what to do. request is the one that was asked for, as the watch has it; known is false if there is no telling.
-func planCertificate(s certState, request *certificatesv1beta1.PodCertificateRequest, known bool, now time.Time) certPlan {
+// planCertificate decides what to do. request is the one that was asked for, as the watch has it; known is false if
+// there is no telling.
+func planCertificate(s certState, request *certificatesv1beta1.PodCertificateRequest, known bool,
+	now time.Time) certPlan {
 	var p certPlan
 	switch {
 	case s.refused != nil:
@@ -114,7 +118,8 @@ func planCertificate(s certState, request *certificatesv1beta1.PodCertificateReq
 func answerOf(r *certificatesv1beta1.PodCertificateRequest) certPlan {
 	for _, c := range r.Status.Conditions {
 		switch c.Type {
-		case certificatesv1beta1.PodCertificateRequestConditionTypeDenied, certificatesv1beta1.PodCertificateRequestConditionTypeFailed:
+		case certificatesv1beta1.PodCertificateRequestConditionTypeDenied,
+			certificatesv1beta1.PodCertificateRequestConditionTypeFailed:
 			return certPlan{step: certRefuse, answer: c.Type, reason: c.Reason, message: c.Message}
 		case certificatesv1beta1.PodCertificateRequestConditionTypeIssued:
 			return certPlan{step: certTake}
@@ -126,15 +131,17 @@ func answerOf(r *certificatesv1beta1.PodCertificateRequest) certPlan {
 // certEvent is an event about the pod.
 type certEvent struct{ reason, message string }
 
-// events returns what to say of a plan. The words are upstream's. (Upstream's event of a denied or failed request has the signer's reason as
-// its format, so that the text is garbled; this is the text that it means.)
+// events returns what to say of a plan. The words are upstream's. (Upstream's event of a denied or failed request has
+// the signer's reason as its format, so that the text is garbled; this is the text that it means.)
 func (p certPlan) events(namespace, request string) (list []certEvent) {
 	if p.step == certRefuse {
 		verb := "was denied"
 		if p.answer == certificatesv1beta1.PodCertificateRequestConditionTypeFailed {
 			verb = "failed"
 		}
-		list = append(list, certEvent{p.answer, fmt.Sprintf("PodCertificateRequest %s/%s %s, reason=%q, message=%q", namespace, request, verb, p.reason, p.message)})
+		list = append(list, certEvent{p.answer,
+			fmt.Sprintf("PodCertificateRequest %s/%s %s, reason=%q, message=%q", namespace, request, verb, p.reason,
+				p.message)})
 	}
 	if p.overdue {
 		list = append(list, certEvent{"CertificateOverdueForRefresh", "PodCertificate refresh overdue"})
@@ -151,7 +158,8 @@ func (p certPlan) refusal() error {
 	if p.answer == certificatesv1beta1.PodCertificateRequestConditionTypeFailed {
 		verb = "failed"
 	}
-	return fmt.Errorf("PodCertificateRequest was permanently %s: reason=%q message=%q", verb, p.reason, p.message) // upstream's words
+	// upstream's words
+	return fmt.Errorf("PodCertificateRequest was permanently %s: reason=%q message=%q", verb, p.reason, p.message)
 }
 
 // next returns when something is due that no change of the request announces, false if nothing is.

@@ -38,28 +38,45 @@ func TestPlanCertificate(t *testing.T) {
 		now     int
 		want    string
 	}{
-		"nothing yet":                   {want: "ask"},
-		"asked, and not seen":           {state: certState{asked: &certAsked{lost: at(10)}}, known: true, now: 9, want: "wait"},
-		"asked, and never seen":         {state: certState{asked: &certAsked{lost: at(10)}}, known: true, now: 11, want: "forget the request"},
-		"asked, no watch":               {state: certState{asked: &certAsked{lost: at(10), seen: true}}, now: 9, want: "wait"},
-		"asked, seen and gone":          {state: certState{asked: &certAsked{lost: at(10), seen: true}}, known: true, now: 1, want: "forget the request"},
-		"asked, pending long":           {state: certState{asked: &certAsked{lost: at(10), seen: true}}, known: true, request: answer(""), now: 99, want: "wait"},
-		"issued":                        {state: certState{asked: &certAsked{lost: at(10)}}, known: true, request: answer("Issued"), want: "take"},
-		"denied":                        {state: certState{asked: &certAsked{lost: at(10)}}, known: true, request: answer("Denied"), want: "refuse (Denied, Why: so)"},
-		"failed":                        {state: certState{asked: &certAsked{lost: at(10)}}, known: true, request: answer("Failed"), want: "refuse (Failed, Why: so)"},
-		"refused is final":              {state: certState{refused: errNotIssued}, now: 99, want: "wait"},
-		"held":                          {state: certState{held: &held}, now: 59, want: "wait"},
-		"time to refresh":               {state: certState{held: &held}, now: 60, want: "ask"},
-		"asking has failed":             {state: certState{held: &certHeld{refresh: at(60), expires: at(90), again: at(63)}}, now: 62, want: "wait"},
-		"asking has failed a while ago": {state: certState{held: &certHeld{refresh: at(60), expires: at(90), again: at(63)}}, now: 63, want: "ask"},
-		"asked again":                   {state: certState{held: &held, asked: &certAsked{lost: at(70)}}, now: 70, want: "wait"},
-		"refresh is overdue":            {state: certState{held: &held, asked: &certAsked{lost: at(99), seen: true}}, known: true, request: answer(""), now: 71, want: "wait, say that it is overdue"},
-		"refresh is overdue, and lost":  {state: certState{held: &held, asked: &certAsked{lost: at(70)}}, now: 71, want: "forget the request, say that it is overdue"},
-		"expired":                       {state: certState{held: &held, asked: &certAsked{lost: at(99)}}, now: 91, want: "wait, say that it is overdue, say that it is expired"},
-		"each is said once":             {state: certState{held: &told, asked: &certAsked{lost: at(99)}}, now: 91, want: "wait"},
-		"issued after it had expired":   {state: certState{held: &held, asked: &certAsked{lost: at(99)}}, request: answer("Issued"), now: 91, want: "take"},
-		"the API server away, overdue":  {state: certState{held: &held}, now: 71, want: "ask, say that it is overdue"},
-		"denied when it was to be anew": {state: certState{held: &held, asked: &certAsked{lost: at(99)}}, request: answer("Denied"), now: 61, want: "refuse (Denied, Why: so)"},
+		"nothing yet": {want: "ask"},
+		"asked, and not seen": {state: certState{asked: &certAsked{lost: at(10)}}, known: true, now: 9,
+			want: "wait"},
+		"asked, and never seen": {state: certState{asked: &certAsked{lost: at(10)}}, known: true, now: 11,
+			want: "forget the request"},
+		"asked, no watch": {state: certState{asked: &certAsked{lost: at(10), seen: true}}, now: 9,
+			want: "wait"},
+		"asked, seen and gone": {state: certState{asked: &certAsked{lost: at(10), seen: true}}, known: true,
+			now: 1, want: "forget the request"},
+		"asked, pending long": {state: certState{asked: &certAsked{lost: at(10), seen: true}}, known: true,
+			request: answer(""), now: 99, want: "wait"},
+		"issued": {state: certState{asked: &certAsked{lost: at(10)}}, known: true,
+			request: answer("Issued"), want: "take"},
+		"denied": {state: certState{asked: &certAsked{lost: at(10)}}, known: true,
+			request: answer("Denied"), want: "refuse (Denied, Why: so)"},
+		"failed": {state: certState{asked: &certAsked{lost: at(10)}}, known: true,
+			request: answer("Failed"), want: "refuse (Failed, Why: so)"},
+		"refused is final": {state: certState{refused: errNotIssued}, now: 99, want: "wait"},
+		"held":             {state: certState{held: &held}, now: 59, want: "wait"},
+		"time to refresh":  {state: certState{held: &held}, now: 60, want: "ask"},
+		"asking has failed": {
+			state: certState{held: &certHeld{refresh: at(60), expires: at(90), again: at(63)}}, now: 62, want: "wait"},
+		"asking has failed a while ago": {
+			state: certState{held: &certHeld{refresh: at(60), expires: at(90), again: at(63)}}, now: 63, want: "ask"},
+		"asked again": {state: certState{held: &held, asked: &certAsked{lost: at(70)}}, now: 70,
+			want: "wait"},
+		"refresh is overdue": {state: certState{held: &held, asked: &certAsked{lost: at(99), seen: true}},
+			known: true, request: answer(""), now: 71, want: "wait, say that it is overdue"},
+		"refresh is overdue, and lost": {state: certState{held: &held, asked: &certAsked{lost: at(70)}}, now: 71,
+			want: "forget the request, say that it is overdue"},
+		"expired": {state: certState{held: &held, asked: &certAsked{lost: at(99)}}, now: 91,
+			want: "wait, say that it is overdue, say that it is expired"},
+		"each is said once": {state: certState{held: &told, asked: &certAsked{lost: at(99)}}, now: 91,
+			want: "wait"},
+		"issued after it had expired": {state: certState{held: &held, asked: &certAsked{lost: at(99)}},
+			request: answer("Issued"), now: 91, want: "take"},
+		"the API server away, overdue": {state: certState{held: &held}, now: 71, want: "ask, say that it is overdue"},
+		"denied when it was to be anew": {state: certState{held: &held, asked: &certAsked{lost: at(99)}},
+			request: answer("Denied"), now: 61, want: "refuse (Denied, Why: so)"},
 	} {
 		if got := planCertificate(c.state, c.request, c.known, at(c.now)).String(); got != c.want {
 			t.Errorf("%s: %s, want %s", title, got, c.want)
@@ -70,14 +87,15 @@ func TestPlanCertificate(t *testing.T) {
 		state certState
 		want  int // minutes; -1 for never
 	}{
-		"nothing yet":      {certState{}, -1},
-		"refused":          {certState{refused: errNotIssued}, -1},
-		"asked":            {certState{asked: &certAsked{lost: at(10)}}, 10},
-		"held":             {certState{held: &held}, 60},
-		"asking failed":    {certState{held: &certHeld{refresh: at(60), expires: at(90), again: at(63)}}, 63},
-		"asked again":      {certState{held: &held, asked: &certAsked{lost: at(80)}}, 70},
-		"overdue was said": {certState{held: &certHeld{refresh: at(60), expires: at(90), overdue: true}, asked: &certAsked{lost: at(99)}}, 90},
-		"all was said":     {certState{held: &told, asked: &certAsked{lost: at(99)}}, 99},
+		"nothing yet":   {certState{}, -1},
+		"refused":       {certState{refused: errNotIssued}, -1},
+		"asked":         {certState{asked: &certAsked{lost: at(10)}}, 10},
+		"held":          {certState{held: &held}, 60},
+		"asking failed": {certState{held: &certHeld{refresh: at(60), expires: at(90), again: at(63)}}, 63},
+		"asked again":   {certState{held: &held, asked: &certAsked{lost: at(80)}}, 70},
+		"overdue was said": {certState{held: &certHeld{refresh: at(60), expires: at(90), overdue: true},
+			asked: &certAsked{lost: at(99)}}, 90},
+		"all was said": {certState{held: &told, asked: &certAsked{lost: at(99)}}, 99},
 	} {
 		got, due := c.state.next()
 		if due != (c.want >= 0) || due && got != at(c.want) {
@@ -107,7 +125,8 @@ func TestKeyTypes(t *testing.T) {
 		}
 		key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		public := fmt.Sprintf("%T", request.PublicKey)
-		if err != nil || strings.TrimPrefix(public, "*") != strings.TrimPrefix(strings.Replace(fmt.Sprintf("%T", key), "Private", "Public", 1), "*") {
+		if err != nil || strings.TrimPrefix(public,
+			"*") != strings.TrimPrefix(strings.Replace(fmt.Sprintf("%T", key), "Private", "Public", 1), "*") {
 			t.Errorf("%s: %T, and its proof has %s: %v", name, key, public, err)
 		}
 	}
@@ -133,7 +152,8 @@ func (s *signer) GetNode(context.Context) (*v1.Node, error) {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-n"}}, nil
 }
 
-func (s *signer) CreateCertificateRequest(_ context.Context, r *certificatesv1beta1.PodCertificateRequest) (*certificatesv1beta1.PodCertificateRequest, error) {
+func (s *signer) CreateCertificateRequest(_ context.Context,
+	r *certificatesv1beta1.PodCertificateRequest) (*certificatesv1beta1.PodCertificateRequest, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -145,7 +165,8 @@ func (s *signer) CreateCertificateRequest(_ context.Context, r *certificatesv1be
 	return r, nil
 }
 
-func (s *signer) CertificateRequest(_ context.Context, _, name string) (*certificatesv1beta1.PodCertificateRequest, bool) {
+func (s *signer) CertificateRequest(_ context.Context, _, name string) (*certificatesv1beta1.PodCertificateRequest,
+	bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.list {
@@ -156,7 +177,8 @@ func (s *signer) CertificateRequest(_ context.Context, _, name string) (*certifi
 	return nil, true
 }
 
-// answer waits for the request with that number and answers it. The certificate is text, so that the test sees which one it is.
+// answer waits for the request with that number and answers it. The certificate is text, so that the test sees which
+// one it is.
 func (s *signer) answer(t *testing.T, n int, condition string, refresh time.Time) {
 	t.Helper()
 	wait.True(t, 10*time.Second, fmt.Sprintf("request %d", n), func() bool {
@@ -166,22 +188,26 @@ func (s *signer) answer(t *testing.T, n int, condition string, refresh time.Time
 	})
 	s.mu.Lock()
 	r := s.list[n].DeepCopy()
-	r.Status = certificatesv1beta1.PodCertificateRequestStatus{Conditions: []metav1.Condition{{Type: condition, Reason: "Why", Message: "so"}},
-		CertificateChain: "a comment\n" + certificates(fmt.Sprint("leaf ", n), "between"), BeginRefreshAt: &metav1.Time{Time: refresh}, NotAfter: &metav1.Time{Time: refresh.Add(time.Hour)}}
+	r.Status = certificatesv1beta1.PodCertificateRequestStatus{
+		Conditions:       []metav1.Condition{{Type: condition, Reason: "Why", Message: "so"}},
+		CertificateChain: "a comment\n" + certificates(fmt.Sprint("leaf ", n), "between"),
+		BeginRefreshAt:   &metav1.Time{Time: refresh}, NotAfter: &metav1.Time{Time: refresh.Add(time.Hour)}}
 	s.list[n] = r
 	s.mu.Unlock()
 	s.told()
 }
 
-// TestCertificateVolume: a volume shows a key and the certificate for it, and another pair in time; until then, and when the signer is away, those of
-// before stay. A refused one is said once, and its files stay too.
+// TestCertificateVolume: a volume shows a key and the certificate for it, and another pair in time; until then, and
+// when the signer is away, those of before stay. A refused one is said once, and its files stay too.
 func TestCertificateVolume(t *testing.T) {
 	o := newObjects()
 	s := &signer{told: func() { o.told(PodCertificate) }}
 	seconds := int32(3600)
 	pod := podWith(vol("v", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
-		{PodCertificate: &v1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ED25519", MaxExpirationSeconds: &seconds,
-			CredentialBundlePath: "both.pem", KeyPath: "key.pem", CertificateChainPath: "sub/chain.pem", UserAnnotations: map[string]string{"example.com/a": "b"}}}}}}))
+		{PodCertificate: &v1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ED25519",
+			MaxExpirationSeconds: &seconds,
+			CredentialBundlePath: "both.pem", KeyPath: "key.pem", CertificateChainPath: "sub/chain.pem",
+			UserAnnotations: map[string]string{"example.com/a": "b"}}}}}}))
 	pod.Spec.ServiceAccountName = "robot"
 
 	off := newTestManager(t, o)
@@ -204,11 +230,13 @@ func TestCertificateVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, chain := read(t, m, "v", "key.pem"), read(t, m, "v", "sub/chain.pem")
-	if chain != withoutHeaders("leaf 0", "between") || !strings.HasPrefix(key, "-----BEGIN PRIVATE KEY") || read(t, m, "v", "both.pem") != key+chain {
+	if chain != withoutHeaders("leaf 0", "between") || !strings.HasPrefix(key, "-----BEGIN PRIVATE KEY") ||
+		read(t, m, "v", "both.pem") != key+chain {
 		t.Fatalf("key %s chain %s", key, chain)
 	}
 	asked := s.list[0].Spec
-	if asked.SignerName != "example.com/s" || asked.PodUID != pod.UID || asked.ServiceAccountUID != "uid-robot" || asked.NodeUID != "uid-n" || *asked.MaxExpirationSeconds != 3600 ||
+	if asked.SignerName != "example.com/s" || asked.PodUID != pod.UID || asked.ServiceAccountUID != "uid-robot" ||
+		asked.NodeUID != "uid-n" || *asked.MaxExpirationSeconds != 3600 ||
 		asked.UnverifiedUserAnnotations["example.com/a"] != "b" || s.list[0].OwnerReferences[0].UID != pod.UID {
 		t.Errorf("asked for %+v", asked)
 	}
@@ -216,7 +244,8 @@ func TestCertificateVolume(t *testing.T) {
 		t.Errorf("a second preparation: %v, %d requests", err, len(s.list))
 	}
 
-	// The certificate has to be renewed while the API server does not answer: the renewal is overdue. Then it answers, and a new one is issued.
+	// The certificate has to be renewed while the API server does not answer: the renewal is overdue. Then it answers,
+	// and a new one is issued.
 	s.mu.Lock()
 	s.err = errors.New("away")
 	s.mu.Unlock()
@@ -232,7 +261,8 @@ func TestCertificateVolume(t *testing.T) {
 	s.told()
 	later := refresh.Add(24 * time.Hour)
 	s.answer(t, 1, certificatesv1beta1.PodCertificateRequestConditionTypeIssued, later)
-	wait.True(t, 10*time.Second, "the files to follow", func() bool { return read(t, m, "v", "sub/chain.pem") == withoutHeaders("leaf 1", "between") })
+	wait.True(t, 10*time.Second, "the files to follow",
+		func() bool { return read(t, m, "v", "sub/chain.pem") == withoutHeaders("leaf 1", "between") })
 	second := read(t, m, "v", "both.pem")
 	if read(t, m, "v", "key.pem") == key || second == key+chain {
 		t.Error("the key is the one of before")
@@ -241,11 +271,13 @@ func TestCertificateVolume(t *testing.T) {
 	set(later.Add(certJitter))
 	s.told()
 	s.answer(t, 2, certificatesv1beta1.PodCertificateRequestConditionTypeDenied, later)
-	if got, want := <-events, `Warning Denied: PodCertificateRequest ns/req-2 was denied, reason="Why", message="so"`; got != want {
+	if got, want := <-events,
+		`Warning Denied: PodCertificateRequest ns/req-2 was denied, reason="Why", message="so"`; got != want {
 		t.Errorf("event %s, want %s", got, want)
 	}
 	err := m.Prepare(t.Context(), pod, Facts{})
-	if want := `PodCertificateRequest was permanently denied: reason="Why" message="so"`; err == nil || !strings.Contains(err.Error(), want) {
+	if want := `PodCertificateRequest was permanently denied: reason="Why" message="so"`; err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if read(t, m, "v", filepath.FromSlash("both.pem")) != second || len(s.list) != 3 || len(events) > 0 {

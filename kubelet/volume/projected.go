@@ -20,8 +20,8 @@ var projectedKind = written{inFolder: "kubernetes.io~projected", sources: func(v
 	return list, true
 }}
 
-// projectedSource returns one source of a projected volume, the one with that index. mode is that of the volume; nil is 0644. It is the one list
-// of the sources that are supported.
+// projectedSource returns one source of a projected volume, the one with that index. mode is that of the volume; nil
+// is 0644. It is the one list of the sources that are supported.
 func projectedSource(p *v1.VolumeProjection, index int, mode *int32) source {
 	switch {
 	case p.ConfigMap != nil:

@@ -106,7 +106,8 @@ func TestSubPathRace(t *testing.T) {
 	}
 
 	exchange := func(x, y string) {
-		_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, x), unix.AT_FDCWD, filepath.Join(dir, y), unix.RENAME_EXCHANGE)
+		_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, x), unix.AT_FDCWD, filepath.Join(dir, y),
+			unix.RENAME_EXCHANGE)
 	}
 	bound, refused := 0, 0
 	c := &pod.Spec.Containers[0]
@@ -153,7 +154,8 @@ func TestWriterRace(t *testing.T) {
 	group := int64(4321)
 	want := func(i int) content {
 		text := []byte(fmt.Sprint(i))
-		return content{"secret": {data: text, mode: 0o666, uid: &group}, "sub/secret": {data: text, mode: 0o666, uid: &group}, "c": {data: text, mode: 0o600}}
+		return content{"secret": {data: text, mode: 0o666, uid: &group},
+			"sub/secret": {data: text, mode: 0o666, uid: &group}, "c": {data: text, mode: 0o600}}
 	}
 
 	put := func(name, target string) {
@@ -257,7 +259,8 @@ func TestHostsFileIsNotFollowedNorReadWhole(t *testing.T) {
 	}
 
 	outside := outsideOf(t)
-	if err := errors.Join(os.Remove(mount.HostPath), os.Symlink(filepath.Join(outside, "secret"), mount.HostPath)); err != nil {
+	if err := errors.Join(os.Remove(mount.HostPath),
+		os.Symlink(filepath.Join(outside, "secret"), mount.HostPath)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.EtcHosts(pod, c, h); err == nil {
@@ -280,14 +283,17 @@ func TestUsageFollowsNothing(t *testing.T) {
 	if err := os.WriteFile(big, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := errors.Join(os.Symlink(outside, filepath.Join(dir, "out")), os.Symlink(big, filepath.Join(dir, "file")), os.Symlink("..", filepath.Join(dir, "up")),
-		os.Mkdir(filepath.Join(dir, "d"), 0o700), os.WriteFile(filepath.Join(dir, "d", "f"), make([]byte, size), 0o600), os.Link(filepath.Join(dir, "d", "f"), filepath.Join(dir, "again")))
+	err := errors.Join(os.Symlink(outside, filepath.Join(dir, "out")), os.Symlink(big, filepath.Join(dir, "file")),
+		os.Symlink("..", filepath.Join(dir, "up")),
+		os.Mkdir(filepath.Join(dir, "d"), 0o700), os.WriteFile(filepath.Join(dir, "d", "f"), make([]byte, size), 0o600),
+		os.Link(filepath.Join(dir, "d", "f"), filepath.Join(dir, "again")))
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	use := Measure{m}.Usage(context.Background(), pod.UID)
-	if len(use) != 2 || use[0].Name != "e" || !use[0].Local || use[0].UsedBytes < uint64(size) || use[0].UsedBytes > uint64(size)+64<<10 || use[0].CapacityBytes != 0 {
+	if len(use) != 2 || use[0].Name != "e" || !use[0].Local || use[0].UsedBytes < uint64(size) ||
+		use[0].UsedBytes > uint64(size)+64<<10 || use[0].CapacityBytes != 0 {
 		t.Errorf("%+v", use)
 	}
 	if use[1].Name != "m" || use[1].Local || use[1].CapacityBytes == 0 {
@@ -297,7 +303,8 @@ func TestUsageFollowsNothing(t *testing.T) {
 	if err := os.Remove(big); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Teardown(context.Background(), pod.UID); err != nil || (Measure{m}).Usage(context.Background(), pod.UID) != nil {
+	if err := m.Teardown(context.Background(), pod.UID); err != nil ||
+		(Measure{m}).Usage(context.Background(), pod.UID) != nil {
 		t.Errorf("after teardown: %v %v", Measure{m}.Usage(context.Background(), pod.UID), err)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestReadersDuringUpdates: a hundred programs read a volume while its files are replaced again and again. ..data, the files behind it
-// and the links to them are always there, and no file is ever empty, cut, or put together of two versions.
-// Row 1.92.
+// TestReadersDuringUpdates: a hundred programs read a volume while its files are replaced again and again. ..data, the
+// files behind it and the links to them are always there, and no file is ever empty, cut, or put together of two
+// versions. Row 1.92.
 func TestReadersDuringUpdates(t *testing.T) {
 	const readers, updates, limit = 100, 100, 4 * time.Second
 	dir := tempDir(t)
@@ -33,7 +33,8 @@ func TestReadersDuringUpdates(t *testing.T) {
 	check := func(name string) error {
 		_, link := os.Lstat(filepath.Join(dir, dataLink))
 		data, err := os.ReadFile(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) { // the files of before went while the path was being followed, as with upstream's writer
+		// the files of before went while the path was being followed, as with upstream's writer
+		if errors.Is(err, fs.ErrNotExist) {
 			data, err = os.ReadFile(filepath.Join(dir, name))
 		}
 		if err := errors.Join(link, err); err != nil {

@@ -12,11 +12,13 @@ import (
 	"porthole.dev/porthole/internal/beneath"
 )
 
-// maxEnvFile bounds a file of environment variables, in bytes: all variables of a process have about two megabytes on Linux.
+// maxEnvFile bounds a file of environment variables, in bytes: all variables of a process have about two megabytes on
+// Linux.
 const maxEnvFile = 1 << 20
 
-// ReadFile reads a file of an emptyDir, from which a container takes variables. Links of the volume are followed as far as they stay in
-// it. The error is fs.ErrNotExist if there is no such file, and names no path of the node. Prepare must have succeeded.
+// ReadFile reads a file of an emptyDir, from which a container takes variables. Links of the volume are followed as
+// far as they stay in it. The error is fs.ErrNotExist if there is no such file, and names no path of the node. Prepare
+// must have succeeded.
 func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) (string, error) {
 	v := findVolume(pod, volume)
 	if v == nil || v.EmptyDir == nil {

@@ -15,8 +15,9 @@ import (
 // recordName is the name of the files in which upstream's kubelet also writes down what it has of a volume.
 const recordName = "vol_data.json"
 
-// record is what is written down of a volume before a driver is called, so that a later kubelet, ours or upstream's, can undo it. The
-// fields without "porthole.dev" are upstream's; it ignores the others, and a record that it wrote lacks them.
+// record is what is written down of a volume before a driver is called, so that a later kubelet, ours or upstream's,
+// can undo it. The fields without "porthole.dev" are upstream's; it ignores the others, and a record that it wrote
+// lacks them.
 type record struct {
 	Driver     string `json:"driverName"`
 	Handle     string `json:"volumeHandle"`
@@ -35,7 +36,8 @@ type record struct {
 	Attach string `json:"porthole.dev/attach,omitempty"`
 }
 
-// errBroken is the error of a record that names no volume: the machine lost its power before the record was on the disk.
+// errBroken is the error of a record that names no volume: the machine lost its power before the record was on the
+// disk.
 var errBroken = errors.New("it names no volume")
 
 // readRecord reads a record. ok is false if there is none.

@@ -30,8 +30,8 @@ func (s *storage) setUp(ctx context.Context, u use) error {
 		return err
 	}
 
-	// What concerns the node is done under the lock of the volume; the rest, which is the pod's own, is not, so that a call that hangs
-	// delays no other pod.
+	// What concerns the node is done under the lock of the volume; the rest, which is the pod's own, is not, so that a
+	// call that hangs delays no other pod.
 	unshare, err := s.shared.Lock(ctx, u.deviceKey.String())
 	if err != nil {
 		return err
@@ -58,11 +58,12 @@ func (s *storage) setUp(ctx context.Context, u use) error {
 	return w.do(ctx, plan[own:])
 }
 
-// errInUse is what the user of a volume for one pod sees if another pod of the node has it. The words are upstream's. The scheduler keeps such
-// pods apart; this is for those that came here past it.
+// errInUse is what the user of a volume for one pod sees if another pod of the node has it. The words are upstream's.
+// The scheduler keeps such pods apart; this is for those that came here past it.
 var errInUse = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
 
-// exclusive reports whether one pod at a time may have the volume. With several access modes nobody knows which one the pod wants.
+// exclusive reports whether one pod at a time may have the volume. With several access modes nobody knows which one
+// the pod wants.
 func (w *work) exclusive() bool {
 	return w.pv != nil && len(w.pv.Spec.AccessModes) == 1 && w.pv.Spec.AccessModes[0] == v1.ReadWriteOncePod
 }
@@ -95,7 +96,8 @@ type work struct {
 	attachment  *storagev1.VolumeAttachment // nil until it was read
 }
 
-// newWork finds out how a volume shall be. The driver is only needed, and waited for, if the pod does not have its volume yet.
+// newWork finds out how a volume shall be. The driver is only needed, and waited for, if the pod does not have its
+// volume yet.
 func (s *storage) newWork(ctx context.Context, u use) (*work, error) {
 	w := &work{storage: s, use: u}
 	var err error
@@ -109,7 +111,9 @@ func (s *storage) newWork(ctx context.Context, u use) (*work, error) {
 	w.driver, err = s.driver(ctx, u)
 	if err != nil {
 		if o, _, _, failed := s.observe(u); failed == nil && o.used == done && o.there {
-			klog.FromContext(ctx).V(2).Info("The driver of a published volume is away", "pod", klog.KObj(u.pod), "volume", u.volume, "driver", u.deviceKey.driver)
+			klog.FromContext(ctx).V(2).
+				Info("The driver of a published volume is away", "pod", klog.KObj(u.pod), "volume", u.volume, "driver",
+					u.deviceKey.driver)
 			w.wish = wish{}
 			return w, nil
 		}
@@ -149,8 +153,8 @@ func (s *storage) csiDriver(ctx context.Context, name string) (*storagev1.CSIDri
 	return d, nil
 }
 
-// checkLifecycle returns an error if the driver does not serve such volumes. Without a list, which the API's default fills, it serves
-// persistent ones.
+// checkLifecycle returns an error if the driver does not serve such volumes. Without a list, which the API's default
+// fills, it serves persistent ones.
 func checkLifecycle(d *storagev1.CSIDriver, inline bool) error {
 	mode, modes := lifecyclePersistent, d.Spec.VolumeLifecycleModes
 	if inline {
@@ -167,7 +171,8 @@ func checkLifecycle(d *storagev1.CSIDriver, inline bool) error {
 
 // wanted returns how the volume shall be.
 func (w *work) wanted() wish {
-	out := wish{stages: w.can.Stage && w.inline == nil, owner: w.kubeletOwns(), again: w.object.Spec.RequiresRepublish != nil && *w.object.Spec.RequiresRepublish}
+	out := wish{stages: w.can.Stage && w.inline == nil, owner: w.kubeletOwns(),
+		again: w.object.Spec.RequiresRepublish != nil && *w.object.Spec.RequiresRepublish}
 	out.attach = w.inline == nil && (w.object.Spec.AttachRequired == nil || *w.object.Spec.AttachRequired)
 	if w.block() {
 		out.again = false
@@ -179,7 +184,8 @@ func (w *work) wanted() wish {
 	size := w.pv.Spec.Capacity[v1.ResourceStorage]
 	reported := w.claim.Status.Capacity[v1.ResourceStorage]
 	switch w.claim.Status.AllocatedResourceStatuses[v1.ResourceStorage] {
-	case v1.PersistentVolumeClaimNodeResizeInfeasible, v1.PersistentVolumeClaimControllerResizeInProgress, v1.PersistentVolumeClaimControllerResizeInfeasible:
+	case v1.PersistentVolumeClaimNodeResizeInfeasible, v1.PersistentVolumeClaimControllerResizeInProgress,
+		v1.PersistentVolumeClaimControllerResizeInfeasible:
 		return out
 	}
 	if f, ok := w.get(w.pod.UID, w.volume); ok && f.refused == size.Value() {
@@ -189,8 +195,8 @@ func (w *work) wanted() wish {
 	return out
 }
 
-// kubeletOwns reports whether the kubelet gives the files to the pod's group (fsGroup): neither the driver does so, nor does the
-// driver's policy forbid it.
+// kubeletOwns reports whether the kubelet gives the files to the pod's group (fsGroup): neither the driver does so,
+// nor does the driver's policy forbid it.
 func (w *work) kubeletOwns() bool {
 	sc := w.pod.Spec.SecurityContext
 	if onWindows || sc == nil || sc.FSGroup == nil || w.can.MountGroup || w.readOnly || w.block() {
@@ -210,7 +216,8 @@ func (w *work) kubeletOwns() bool {
 	if w.fsType() == "" {
 		return false
 	}
-	return w.inline != nil || slices.Contains(w.pv.Spec.AccessModes, v1.ReadWriteOnce) || slices.Contains(w.pv.Spec.AccessModes, v1.ReadWriteOncePod)
+	return w.inline != nil || slices.Contains(w.pv.Spec.AccessModes, v1.ReadWriteOnce) ||
+		slices.Contains(w.pv.Spec.AccessModes, v1.ReadWriteOncePod)
 }
 
 func (w *work) fsType() string {
@@ -228,15 +235,18 @@ func (w *work) newRecord() record {
 	if w.inline != nil {
 		life = lifecycleEphemeral
 	}
-	return record{Driver: w.deviceKey.driver, Handle: w.handle, Name: w.name, Node: w.o.NodeName, Lifecycle: string(life),
+	return record{Driver: w.deviceKey.driver, Handle: w.handle, Name: w.name, Node: w.o.NodeName,
+		Lifecycle:  string(life),
 		Attachment: attachmentName(w.handle, w.deviceKey.driver, w.o.NodeName), Attach: strconv.FormatBool(w.attach)}
 }
 
 // do carries out steps one after the other. It ends at the first that fails.
 func (w *work) do(ctx context.Context, plan steps) error {
 	if len(plan) > 0 {
-		klog.FromContext(ctx).V(2).Info("Plan of a volume", "pod", klog.KObj(w.pod), "volume", w.volume, "driver", w.deviceKey.driver, "plan", plan.String(),
-			"observed", w.observed.String())
+		klog.FromContext(ctx).V(2).
+			Info("Plan of a volume", "pod", klog.KObj(w.pod), "volume", w.volume, "driver", w.deviceKey.driver, "plan",
+				plan.String(),
+				"observed", w.observed.String())
 	}
 	for _, k := range plan {
 		if w.failpoint != nil {
@@ -314,7 +324,8 @@ func (w *work) noteStage(p progress) error {
 	return nil
 }
 
-// awaitAttach waits until the node's status says that the volume is in use and attached, and the attachment says so too.
+// awaitAttach waits until the node's status says that the volume is in use and attached, and the attachment says so
+// too.
 func (w *work) awaitAttach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, attachWait)
 	defer cancel()
@@ -344,7 +355,8 @@ func (w *work) awaitAttach(ctx context.Context) error {
 			if last != "" {
 				last = ": " + last
 			}
-			return fmt.Errorf("waiting for volume %s to be attached to the node%s: %w", w.handle, last, context.Cause(ctx))
+			return fmt.Errorf("waiting for volume %s to be attached to the node%s: %w", w.handle, last,
+				context.Cause(ctx))
 		}
 	}
 }

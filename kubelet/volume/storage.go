@@ -29,8 +29,8 @@ type DriverSource interface {
 
 // Times of volumes of drivers.
 const (
-	// driverWait is how long a pod waits for its driver before an event says that it is not there. After a boot all pods start at once,
-	// that of the driver among them.
+	// driverWait is how long a pod waits for its driver before an event says that it is not there. After a boot all
+	// pods start at once, that of the driver among them.
 	driverWait = 3 * time.Second
 	// attachWait is how long one attempt waits for the attachment: upstream's pods wait 2 min 3 s for their volumes.
 	attachWait = 2*time.Minute + 3*time.Second
@@ -191,7 +191,9 @@ func (s *storage) prepareLocal(j job, b backing) error {
 		return nil
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("path %q of local PersistentVolume %s is not a folder: a disk must have been formatted and mounted", source, b.pv.Name)
+		return fmt.Errorf(
+			"path %q of local PersistentVolume %s is not a folder: a disk must have been formatted and mounted", source,
+			b.pv.Name)
 	}
 
 	at := filepath.Join(s.pod(j.pod.UID), "volumes", localPlugin, escape(b.name))

@@ -27,7 +27,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// What a pod writes into a claim's volume is there for the next pod; two pods share it; calls come in CSI's order and no more than needed.
+// What a pod writes into a claim's volume is there for the next pod; two pods share it; calls come in CSI's order and
+// no more than needed.
 func TestClaimOfDriver(t *testing.T) {
 	w := newStorageWorld(t, storagedriver.Options{Attach: true})
 	w.claim("c")
@@ -47,7 +48,8 @@ func TestClaimOfDriver(t *testing.T) {
 		t.Errorf("published at %v", got)
 	}
 	for _, p := range w.driver.Volumes()["h-c"].Published {
-		if p.PublishContext["lun"] != "7" || p.Context["of"] != "c" || p.FSType != "ext4" || p.Times != 1 || p.Mode != "SINGLE_NODE_WRITER" {
+		if p.PublishContext["lun"] != "7" || p.Context["of"] != "c" || p.FSType != "ext4" || p.Times != 1 ||
+			p.Mode != "SINGLE_NODE_WRITER" {
 			t.Errorf("published with %+v", p)
 		}
 	}
@@ -58,7 +60,8 @@ func TestClaimOfDriver(t *testing.T) {
 	}
 	w.mustTeardown(two)
 	w.wantNothingLeft()
-	want := []string{"NodeStageVolume", "NodePublishVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"}
+	want := []string{"NodeStageVolume", "NodePublishVolume", "NodePublishVolume", "NodeUnpublishVolume",
+		"NodeUnpublishVolume", "NodeUnstageVolume"}
 	got := slices.DeleteFunc(w.driver.Calls(), func(s string) bool { return s == "NodeGetCapabilities" })
 	if !slices.Equal(got, want) {
 		t.Errorf("calls %v, want %v", got, want)
@@ -72,11 +75,14 @@ func TestClaimOfDriver(t *testing.T) {
 func TestGroupOfVolume(t *testing.T) {
 	w := newStorageWorld(t, storagedriver.Options{})
 	for claim, group := range map[string]string{"a": "1234", "b": "1234", "c": "77", "d": "staff", "e": ""} {
-		w.claim(claim, func(pv *v1.PersistentVolume) { pv.Annotations = map[string]string{"pv.beta.kubernetes.io/gid": group} })
+		w.claim(claim, func(pv *v1.PersistentVolume) {
+			pv.Annotations = map[string]string{"pv.beta.kubernetes.io/gid": group}
+		})
 	}
 	p := claimPod("p", "a")
 	for _, claim := range []string{"b", "c", "d", "e"} {
-		p.Spec.Volumes = append(p.Spec.Volumes, vol(claim, v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}))
+		p.Spec.Volumes = append(p.Spec.Volumes,
+			vol(claim, v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}))
 	}
 	p.Spec.SecurityContext = &v1.PodSecurityContext{SupplementalGroups: []int64{77}}
 	if got := w.manager.Groups(p); len(got) > 0 {
@@ -88,7 +94,8 @@ func TestGroupOfVolume(t *testing.T) {
 	}
 }
 
-// The kubelet is killed before each step of making a volume available, and of taking it away. The next one comes to the same end.
+// The kubelet is killed before each step of making a volume available, and of taking it away. The next one comes to
+// the same end.
 func TestKilledAtEachStep(t *testing.T) {
 	for kill := noteUse; kill <= forgetStage; kill++ {
 		for _, goes := range []bool{false, true} { // whether the pod has gone when the next kubelet starts
@@ -154,8 +161,8 @@ func mountsAt(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// One call in ten fails, before or after it was carried out, and the kubelet is killed at random. All pods get their volumes, and when
-// they have gone nothing is left.
+// One call in ten fails, before or after it was carried out, and the kubelet is killed at random. All pods get their
+// volumes, and when they have gone nothing is left.
 func TestFaultyDriver(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var mu sync.Mutex
@@ -167,7 +174,8 @@ func TestFaultyDriver(t *testing.T) {
 		}
 		return nil
 	}
-	w := newStorageWorld(t, storagedriver.Options{Attach: true, Call: func(_ context.Context, m string) error { return fault(m) }, Done: fault})
+	w := newStorageWorld(t, storagedriver.Options{Attach: true,
+		Call: func(_ context.Context, m string) error { return fault(m) }, Done: fault})
 	var pods []*v1.Pod
 	for i := range 6 {
 		name := string(rune('a' + i/2)) // two pods each
@@ -245,7 +253,8 @@ func TestHangingCall(t *testing.T) {
 	w.wantNothingLeft()
 }
 
-// While the driver is away, pods keep their volumes, new ones get an event that names the driver, and pods that end wait for it.
+// While the driver is away, pods keep their volumes, new ones get an event that names the driver, and pods that end
+// wait for it.
 func TestDriverAway(t *testing.T) {
 	w := newStorageWorld(t, storagedriver.Options{})
 	w.claim("c")
@@ -257,10 +266,13 @@ func TestDriverAway(t *testing.T) {
 	w.mu.Unlock()
 	w.restart()
 	w.mustPrepare(p)
-	if err := w.prepare(late); err == nil || !strings.Contains(err.Error(), `MountVolume.SetUp failed for volume "data" : driver name test.example.com not found in the list of registered CSI drivers`) {
+	if err := w.prepare(late); err == nil ||
+		!strings.Contains(err.Error(),
+			`MountVolume.SetUp failed for volume "data" : driver name test.example.com not found in the list of registered CSI drivers`) {
 		t.Errorf("a new pod: %v", err)
 	}
-	if err := w.manager.Remove(context.Background(), p.UID); err == nil || !strings.Contains(err.Error(), "not found in the list of registered CSI drivers") {
+	if err := w.manager.Remove(context.Background(), p.UID); err == nil ||
+		!strings.Contains(err.Error(), "not found in the list of registered CSI drivers") {
 		t.Errorf("a pod that ends: %v", err)
 	}
 
@@ -332,12 +344,15 @@ func TestOwnerOfDriverVolume(t *testing.T) {
 	}{
 		{name: "default", want: true},
 		{name: "no fsType", change: func(pv *v1.PersistentVolume) { pv.Spec.CSI.FSType = "" }},
-		{name: "many writers", change: func(pv *v1.PersistentVolume) { pv.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteMany} }},
+		{name: "many writers", change: func(pv *v1.PersistentVolume) {
+			pv.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
+		}},
 		{name: "None", policy: storagev1.NoneFSGroupPolicy},
 		{name: "File", policy: storagev1.FileFSGroupPolicy, change: func(pv *v1.PersistentVolume) {
 			pv.Spec.CSI.FSType, pv.Spec.AccessModes = "", []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
 		}, want: true},
-		{name: "driver does it", options: storagedriver.Options{MountGroup: true}, policy: storagev1.FileFSGroupPolicy, wantCall: "4242"},
+		{name: "driver does it", options: storagedriver.Options{MountGroup: true}, policy: storagev1.FileFSGroupPolicy,
+			wantCall: "4242"},
 	} {
 		w := newStorageWorld(t, c.options)
 		if c.policy != "" {
@@ -369,15 +384,17 @@ func TestOwnerOfDriverVolume(t *testing.T) {
 	}
 }
 
-// Inline volumes live as long as the pod; the driver is told of the pod, its tokens and secrets, again and again if it wants.
+// Inline volumes live as long as the pod; the driver is told of the pod, its tokens and secrets, again and again if it
+// wants.
 func TestInlineVolume(t *testing.T) {
 	w := newStorageWorld(t, storagedriver.Options{})
 	w.object.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral}
 	w.object.Spec.PodInfoOnMount, w.object.Spec.RequiresRepublish = ptr(true), ptr(true)
 	w.object.Spec.TokenRequests = []storagev1.TokenRequest{{Audience: "aud", ExpirationSeconds: ptr(int64(1200))}}
 	w.secrets.secrets["s"] = &v1.Secret{Data: map[string][]byte{"key": []byte("value")}}
-	p := podWith(vol("in", v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: driverName, VolumeAttributes: map[string]string{"a": "b"},
-		NodePublishSecretRef: &v1.LocalObjectReference{Name: "s"}}}))
+	p := podWith(vol("in",
+		v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: driverName, VolumeAttributes: map[string]string{"a": "b"},
+			NodePublishSecretRef: &v1.LocalObjectReference{Name: "s"}}}))
 	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "in", MountPath: "/in"}}
 	p.Spec.ServiceAccountName = "account"
 	w.mustPrepare(p)
@@ -385,13 +402,16 @@ func TestInlineVolume(t *testing.T) {
 
 	got := w.driver.Volumes()[inlineHandle(p, "in")]
 	pub := got.Published[w.mountOf(p)]
-	for key, want := range map[string]string{"a": "b", "csi.storage.k8s.io/pod.name": "p", "csi.storage.k8s.io/pod.namespace": "ns",
-		"csi.storage.k8s.io/pod.uid": "uid-1", "csi.storage.k8s.io/serviceAccount.name": "account", "csi.storage.k8s.io/ephemeral": "true"} {
+	for key, want := range map[string]string{"a": "b", "csi.storage.k8s.io/pod.name": "p",
+		"csi.storage.k8s.io/pod.namespace": "ns",
+		"csi.storage.k8s.io/pod.uid":       "uid-1", "csi.storage.k8s.io/serviceAccount.name": "account",
+		"csi.storage.k8s.io/ephemeral": "true"} {
 		if pub.Context[key] != want {
 			t.Errorf("%s is %q, want %q", key, pub.Context[key], want)
 		}
 	}
-	if text := pub.Context["csi.storage.k8s.io/serviceAccount.tokens"]; !strings.HasPrefix(text, `{"aud":{"token":"tok-2","expirationTimestamp":"`) {
+	if text := pub.Context["csi.storage.k8s.io/serviceAccount.tokens"]; !strings.HasPrefix(text,
+		`{"aud":{"token":"tok-2","expirationTimestamp":"`) {
 		t.Errorf("tokens: %s", text)
 	}
 	if pub.Secrets["key"] != "value" || pub.Times != 2 || !got.Ephemeral {
@@ -407,13 +427,16 @@ func TestInlineVolume(t *testing.T) {
 	}
 
 	w.object.Spec.VolumeLifecycleModes = nil
-	if err := w.prepare(p); err == nil || !strings.Contains(err.Error(), `volume mode "Ephemeral" not supported by driver test.example.com (only supports ["Persistent"])`) {
+	if err := w.prepare(p); err == nil ||
+		!strings.Contains(err.Error(),
+			`volume mode "Ephemeral" not supported by driver test.example.com (only supports ["Persistent"])`) {
 		t.Errorf("not an inline driver: %v", err)
 	}
 	w.mustTeardown(p)
 }
 
-// A claim that has grown is expanded while the pod runs, and told so. What cannot grow keeps no pod from starting twice.
+// A claim that has grown is expanded while the pod runs, and told so. What cannot grow keeps no pod from starting
+// twice.
 func TestExpansion(t *testing.T) {
 	fail := atomic.Pointer[error]{}
 	w := newStorageWorld(t, storagedriver.Options{Call: func(_ context.Context, m string) error {
@@ -429,8 +452,10 @@ func TestExpansion(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.pvs["pv-c"].Spec.Capacity[v1.ResourceStorage] = resource.MustParse(to)
-		w.claims["c"].Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizePending}
-		w.claims["c"].Status.Conditions = []v1.PersistentVolumeClaimCondition{{Type: v1.PersistentVolumeClaimFileSystemResizePending, Status: v1.ConditionTrue}}
+		w.claims["c"].Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{
+			v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizePending}
+		w.claims["c"].Status.Conditions = []v1.PersistentVolumeClaimCondition{
+			{Type: v1.PersistentVolumeClaimFileSystemResizePending, Status: v1.ConditionTrue}}
 	}
 	claim := func() v1.PersistentVolumeClaimStatus {
 		w.mu.Lock()
@@ -448,7 +473,8 @@ func TestExpansion(t *testing.T) {
 	if got := w.driver.Volumes()["h-c"].NodeBytes; got != 2<<30 {
 		t.Errorf("the node's volume has %d bytes", got)
 	}
-	if len(w.events) != 1 || w.events[0] != `Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "pv-c"` {
+	if len(w.events) != 1 ||
+		w.events[0] != `Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "pv-c"` {
 		t.Errorf("events %q", w.events)
 	}
 
@@ -488,7 +514,8 @@ func TestVolumeStats(t *testing.T) {
 		got = Measure{w.manager}.Usage(context.Background(), p.UID)
 		return len(got) > 0
 	})
-	if len(got) != 1 || got[0].UsedBytes != 5000 || got[0].CapacityBytes != 1<<30 || got[0].Claim != "c" || got[0].Abnormal == nil || !*got[0].Abnormal || got[0].Name != "data" {
+	if len(got) != 1 || got[0].UsedBytes != 5000 || got[0].CapacityBytes != 1<<30 || got[0].Claim != "c" ||
+		got[0].Abnormal == nil || !*got[0].Abnormal || got[0].Name != "data" {
 		t.Errorf("usage %+v", got)
 	}
 	if len(w.events) != 1 || w.events[0] != "Warning VolumeConditionAbnormal Volume data: it smokes" {
@@ -498,7 +525,8 @@ func TestVolumeStats(t *testing.T) {
 	w.wantNothingLeft()
 }
 
-// A volume for one pod is not given to another one of the node, which is told why, also by a kubelet that has just started.
+// A volume for one pod is not given to another one of the node, which is told why, also by a kubelet that has just
+// started.
 func TestVolumeForOnePod(t *testing.T) {
 	w := newStorageWorld(t, storagedriver.Options{Attach: true})
 	w.claim("c", func(pv *v1.PersistentVolume) {
@@ -512,7 +540,8 @@ func TestVolumeForOnePod(t *testing.T) {
 
 	for range 2 {
 		err := w.prepare(second)
-		if err == nil || !strings.Contains(err.Error(), `MountVolume.SetUp failed for volume "data" : volume uses the ReadWriteOncePod access mode and is already in use by another pod`) {
+		if err == nil || !strings.Contains(err.Error(),
+			`MountVolume.SetUp failed for volume "data" : volume uses the ReadWriteOncePod access mode and is already in use by another pod`) {
 			t.Errorf("a second pod: %v", err)
 		}
 		w.restart()
@@ -548,7 +577,8 @@ func TestRawDevice(t *testing.T) {
 	t.Cleanup(func() { _ = w.driver.Delete(context.Background(), "h-c") })
 
 	p := claimPod("p", "c")
-	if err := w.prepare(p); err == nil || !strings.Contains(err.Error(), "volume data has volumeMode Block, but is specified in volumeMounts") {
+	if err := w.prepare(p); err == nil ||
+		!strings.Contains(err.Error(), "volume data has volumeMode Block, but is specified in volumeMounts") {
 		t.Errorf("a raw device as files: %v", err)
 	}
 	p.Spec.Containers[0].VolumeMounts = nil
@@ -594,10 +624,14 @@ func TestOtherBackings(t *testing.T) {
 		volume v1.VolumeSource
 		want   string
 	}{
-		"migrated": {v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}}, "driver name ebs.csi.aws.com not found in the list of registered CSI drivers"},
-		"nfs":      {v1.VolumeSource{NFS: &v1.NFSVolumeSource{Server: "s", Path: "/"}}, "install a CSI driver (nfs.csi.k8s.io)"},
-		"flex":     {v1.VolumeSource{FlexVolume: &v1.FlexVolumeSource{Driver: "ms/smb"}}, "flexVolume (ms/smb) volumes are not mounted by this kubelet: install a CSI driver"},
-		"no claim": {v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "none"}}, `persistentvolumeclaim "none" not found`},
+		"migrated": {v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}},
+			"driver name ebs.csi.aws.com not found in the list of registered CSI drivers"},
+		"nfs": {v1.VolumeSource{NFS: &v1.NFSVolumeSource{Server: "s", Path: "/"}},
+			"install a CSI driver (nfs.csi.k8s.io)"},
+		"flex": {v1.VolumeSource{FlexVolume: &v1.FlexVolumeSource{Driver: "ms/smb"}},
+			"flexVolume (ms/smb) volumes are not mounted by this kubelet: install a CSI driver"},
+		"no claim": {v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "none"}},
+			`persistentvolumeclaim "none" not found`},
 	} {
 		q := podWith(vol("data", c.volume))
 		q.UID = types.UID(name)
@@ -609,7 +643,8 @@ func TestOtherBackings(t *testing.T) {
 	w.wantNothingLeft()
 }
 
-// What upstream's kubelet left is taken over: its records have no state, and say less. Nothing is mounted twice, and nothing stays.
+// What upstream's kubelet left is taken over: its records have no state, and say less. Nothing is mounted twice, and
+// nothing stays.
 func TestTakesOverFromUpstream(t *testing.T) {
 	for _, again := range []bool{true, false} { // whether this kubelet prepares the pod before it ends
 		w := newStorageWorld(t, storagedriver.Options{Attach: true})
@@ -618,7 +653,8 @@ func TestTakesOverFromUpstream(t *testing.T) {
 		w.mustPrepare(p)
 		at := w.manager.storage.files(p.UID, "pv-c", driverName, "h-c")
 		for path, text := range map[string]string{
-			at.record: `{"attachmentID":"` + attachmentName("h-c", driverName, "node") + `","driverName":"test.example.com","nodeName":"node",` +
+			at.record: `{"attachmentID":"` + attachmentName("h-c", driverName, "node") +
+				`","driverName":"test.example.com","nodeName":"node",` +
 				`"specVolID":"pv-c","volumeHandle":"h-c","volumeLifecycleMode":"Persistent"}` + "\n",
 			at.stageRecord: `{"driverName":"test.example.com","volumeHandle":"h-c"}` + "\n",
 		} {
@@ -652,7 +688,8 @@ func TestGenericEphemeralVolume(t *testing.T) {
 		t.Errorf("a claim of somebody else: %v", err)
 	}
 	w.mu.Lock()
-	w.claims["p-scratch"].OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: p.UID, Controller: ptr(true)}}
+	w.claims["p-scratch"].OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p",
+		UID: p.UID, Controller: ptr(true)}}
 	w.mu.Unlock()
 	w.mustPrepare(p)
 	if n := mountsAt(t, w.mountOf(p)); n != 1 {
@@ -662,7 +699,8 @@ func TestGenericEphemeralVolume(t *testing.T) {
 	w.wantNothingLeft()
 }
 
-// The machine lost its power, and the records are empty. The next kubelet makes the volume available all the same, and removes it.
+// The machine lost its power, and the records are empty. The next kubelet makes the volume available all the same, and
+// removes it.
 func TestBrokenRecords(t *testing.T) {
 	for _, again := range []bool{true, false} {
 		w := newStorageWorld(t, storagedriver.Options{})
@@ -690,7 +728,8 @@ func TestBrokenRecords(t *testing.T) {
 			continue
 		}
 
-		// Without the pod, the kubelet does not know of which driver the volume was: nothing is mounted for the pod, and its folder goes.
+		// Without the pod, the kubelet does not know of which driver the volume was: nothing is mounted for the pod,
+		// and its folder goes.
 		w.mustTeardown(p)
 		if _, err := os.Stat(filepath.Join(w.root, "kubelet", "pods", "p")); !os.IsNotExist(err) {
 			t.Errorf("the pod's folder: %v", err)

@@ -55,7 +55,8 @@ func newStorageWorld(t *testing.T, o storagedriver.Options) *storageWorld {
 	}
 
 	root := tempDir(t)
-	w := &storageWorld{t: t, root: root, boot: "boot-1", claims: map[string]*v1.PersistentVolumeClaim{}, pvs: map[string]*v1.PersistentVolume{},
+	w := &storageWorld{t: t, root: root, boot: "boot-1", claims: map[string]*v1.PersistentVolumeClaim{},
+		pvs:     map[string]*v1.PersistentVolume{},
 		secrets: newObjects(), tokens: &tokens{life: time.Hour}}
 	o.Name, o.NodeID, o.Dir = driverName, "node", filepath.Join(root, "backing")
 	driver, err := storagedriver.New(o)
@@ -73,7 +74,8 @@ func newStorageWorld(t *testing.T, o storagedriver.Options) *storageWorld {
 
 	w.driver = driver
 	attach := o.Attach
-	w.object = &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName}, Spec: storagev1.CSIDriverSpec{AttachRequired: &attach}}
+	w.object = &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName},
+		Spec: storagev1.CSIDriverSpec{AttachRequired: &attach}}
 	w.restart()
 	t.Cleanup(func() {
 		w.manager.Close()
@@ -94,7 +96,8 @@ func (w *storageWorld) restart() {
 	if w.manager != nil {
 		w.manager.Close()
 	}
-	w.manager = New(Options{RootDir: filepath.Join(w.root, "kubelet"), NodeName: "node", Claims: w, Drivers: w, BootID: w.boot, Objects: w.secrets, Tokens: w.tokens,
+	w.manager = New(Options{RootDir: filepath.Join(w.root, "kubelet"), NodeName: "node", Claims: w, Drivers: w,
+		BootID: w.boot, Objects: w.secrets, Tokens: w.tokens,
 		NodeChanged: w.nodeChanged,
 		Event: func(_ *v1.Pod, kind, reason, message string) {
 			w.mu.Lock()
@@ -149,7 +152,8 @@ func (w *storageWorld) PersistentVolume(_ context.Context, name string) (*v1.Per
 func (w *storageWorld) Attachment(_ context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	for id, v := range w.driver.Volumes() {
 		if attachmentName(id, driverName, "node") == name {
-			return &storagev1.VolumeAttachment{Status: storagev1.VolumeAttachmentStatus{Attached: v.Attached["node"], AttachmentMetadata: map[string]string{"lun": "7"}}}, nil
+			return &storagev1.VolumeAttachment{Status: storagev1.VolumeAttachmentStatus{Attached: v.Attached["node"],
+				AttachmentMetadata: map[string]string{"lun": "7"}}}, nil
 		}
 	}
 	return nil, notFound("volumeattachments", name)
@@ -164,7 +168,8 @@ func (w *storageWorld) CSIDriver(_ context.Context, name string) (*storagev1.CSI
 	return w.object, nil
 }
 
-func (w *storageWorld) PatchClaimStatus(_ context.Context, _, name string, patch []byte) (*v1.PersistentVolumeClaim, error) {
+func (w *storageWorld) PatchClaimStatus(_ context.Context, _, name string, patch []byte) (*v1.PersistentVolumeClaim,
+	error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before, _ := json.Marshal(w.claims[name])
@@ -199,19 +204,25 @@ func (w *storageWorld) Refresh(context.Context, string) error { return nil }
 func (w *storageWorld) claim(name string, change ...func(*v1.PersistentVolume)) {
 	w.t.Helper()
 	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
-	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name}, Spec: v1.PersistentVolumeSpec{Capacity: size.DeepCopy(),
-		AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}, ClaimRef: &v1.ObjectReference{UID: types.UID(name)}}}
-	pv.Spec.CSI = &v1.CSIPersistentVolumeSource{Driver: driverName, VolumeHandle: "h-" + name, FSType: "ext4", VolumeAttributes: map[string]string{"of": name}}
+	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name},
+		Spec: v1.PersistentVolumeSpec{Capacity: size.DeepCopy(),
+			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			ClaimRef:    &v1.ObjectReference{UID: types.UID(name)}}}
+	pv.Spec.CSI = &v1.CSIPersistentVolumeSource{Driver: driverName, VolumeHandle: "h-" + name, FSType: "ext4",
+		VolumeAttributes: map[string]string{"of": name}}
 	for _, c := range change {
 		c(pv)
 	}
 	w.mu.Lock()
 	w.pvs[pv.Name] = pv
-	w.claims[name] = &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name)},
-		Spec: v1.PersistentVolumeClaimSpec{VolumeName: pv.Name}, Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, Capacity: size.DeepCopy()}}
+	w.claims[name] = &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns",
+		UID: types.UID(name)},
+		Spec:   v1.PersistentVolumeClaimSpec{VolumeName: pv.Name},
+		Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, Capacity: size.DeepCopy()}}
 	w.mu.Unlock()
 	if pv.Spec.CSI != nil {
-		if err := w.driver.Change(pv.Spec.CSI.VolumeHandle, func(v *storagedriver.Volume) { v.Bytes = 1 << 30 }); err != nil {
+		if err := w.driver.Change(pv.Spec.CSI.VolumeHandle,
+			func(v *storagedriver.Volume) { v.Bytes = 1 << 30 }); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -219,7 +230,8 @@ func (w *storageWorld) claim(name string, change ...func(*v1.PersistentVolume)) 
 
 // pod returns a pod whose volume data is the claim.
 func claimPod(uid, claim string) *v1.Pod {
-	p := podWith(vol("data", v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}))
+	p := podWith(vol("data",
+		v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}))
 	p.Name, p.UID = uid, types.UID(uid)
 	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	return p
@@ -274,7 +286,8 @@ func (w *storageWorld) left() (out []string) {
 	})
 	for id, v := range w.driver.Volumes() {
 		if len(v.Staged)+len(v.Published) > 0 {
-			out = append(out, fmt.Sprintf("volume %s staged at %v, published at %d places", id, v.Staged, len(v.Published)))
+			out = append(out, fmt.Sprintf("volume %s staged at %v, published at %d places", id, v.Staged,
+				len(v.Published)))
 		}
 	}
 	return append(out, w.driver.Violations()...)

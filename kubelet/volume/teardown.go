@@ -48,8 +48,8 @@ func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// removeVolumes unmounts and removes the folders of a pod's volumes. With keepDrivers it leaves those of drivers: what is not taken away
-// yet must stay known.
+// removeVolumes unmounts and removes the folders of a pod's volumes. With keepDrivers it leaves those of drivers: what
+// is not taken away yet must stay known.
 func (m *Manager) removeVolumes(ctx context.Context, uid types.UID, keepDrivers bool) error {
 	dir := m.volumesDir(uid)
 	err := atLevel(dir, 1, func(plugin string) error {

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	defaultTokenSeconds = 3600             // the API server's default
-	maxTokenAge         = 24 * time.Hour   // a token that lives longer is renewed after this time, as upstream does
-	tokenJitter         = 10 * time.Second // at most so much earlier, so that pods that started together do not ask together
+	defaultTokenSeconds = 3600           // the API server's default
+	maxTokenAge         = 24 * time.Hour // a token that lives longer is renewed after this time, as upstream does
+	// at most so much earlier, so that pods that started together do not ask together
+	tokenJitter = 10 * time.Second
 )
 
 // tokenKey identifies a token among those of one pod.
@@ -61,7 +62,8 @@ func newTokenCache() *tokenCache {
 
 // get returns a token for the pod. It comes from the cache until it is due for renewal; if the renewal fails, the old
 // token is used until it expires.
-func (c *tokenCache) get(ctx context.Context, o *Options, pod *v1.Pod, s *v1.ServiceAccountTokenProjection) (string, error) {
+func (c *tokenCache) get(ctx context.Context, o *Options, pod *v1.Pod, s *v1.ServiceAccountTokenProjection) (string,
+	error) {
 	key := tokenKey{audience: s.Audience, seconds: defaultTokenSeconds}
 	if s.ExpirationSeconds != nil {
 		key.seconds = *s.ExpirationSeconds
@@ -80,7 +82,8 @@ func (c *tokenCache) get(ctx context.Context, o *Options, pod *v1.Pod, s *v1.Ser
 		if !ok || !now.Before(have.expires) {
 			return "", err
 		}
-		klog.FromContext(ctx).Error(err, "Keeping the service account token that could not be renewed", "pod", klog.KObj(pod), "expires", have.expires)
+		klog.FromContext(ctx).Error(err, "Keeping the service account token that could not be renewed", "pod",
+			klog.KObj(pod), "expires", have.expires)
 		have.renew = now.Add(time.Minute)
 		fresh = have
 	}

@@ -9,8 +9,9 @@ import (
 	"porthole.dev/porthole/internal/beneath"
 )
 
-// tree adds up the files of a folder. It follows no links and enters no other file systems. What cannot be read counts as nothing. whole is false if
-// ctx ended before everything was counted, or something was not found again: then there is at least that much.
+// tree adds up the files of a folder. It follows no links and enters no other file systems. What cannot be read counts
+// as nothing. whole is false if ctx ended before everything was counted, or something was not found again: then there
+// is at least that much.
 func tree(ctx context.Context, dir string) (u Usage, whole bool) {
 	top, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// TrustBundle is the kind of the cluster's bundles of certificates of authorities. ObjectGetter.Watch watches all of them at once, for the
-// empty namespace and name.
+// TrustBundle is the kind of the cluster's bundles of certificates of authorities. ObjectGetter.Watch watches all of
+// them at once, for the empty namespace and name.
 const TrustBundle = "ClusterTrustBundle"
 
 // TrustBundles reads them; internal/kube implements it. The result is shared: do not change it.
@@ -24,10 +24,11 @@ type TrustBundles interface {
 	TrustBundles(ctx context.Context) ([]*certificatesv1beta1.ClusterTrustBundle, error)
 }
 
-// errBundlesOff is what the user of a volume with a bundle sees on a node that was not told to have the feature, which upstream has
-// switched off too.
-var errBundlesOff = errors.New("clusterTrustBundle is switched off on this node: set the kubelet's feature gate ClusterTrustBundleProjection, " +
-	"and those of the API server (ClusterTrustBundle, ClusterTrustBundleProjection)")
+// errBundlesOff is what the user of a volume with a bundle sees on a node that was not told to have the feature, which
+// upstream has switched off too.
+var errBundlesOff = errors.New(
+	"clusterTrustBundle is switched off on this node: set the kubelet's feature gate ClusterTrustBundleProjection, " +
+		"and those of the API server (ClusterTrustBundle, ClusterTrustBundleProjection)")
 
 // bundleSource is the certificates of trust bundles as one file. It is only a source of projected volumes.
 type bundleSource struct {
@@ -57,8 +58,9 @@ func (s bundleSource) files(ctx context.Context, j job) (content, error) {
 	return content{s.projection.Path: f}, nil
 }
 
-// trustAnchors returns the certificates of the bundles that a projection selects, each once, as PEM. They are in the order of their bytes;
-// upstream's order is another one after each start of its kubelet, so that nobody may depend on it.
+// trustAnchors returns the certificates of the bundles that a projection selects, each once, as PEM. They are in the
+// order of their bytes; upstream's order is another one after each start of its kubelet, so that nobody may depend on
+// it.
 func trustAnchors(all []*certificatesv1beta1.ClusterTrustBundle, p *v1.ClusterTrustBundleProjection) ([]byte, error) {
 	chosen, err := chooseBundles(all, p)
 	if err != nil {
@@ -68,7 +70,8 @@ func trustAnchors(all []*certificatesv1beta1.ClusterTrustBundle, p *v1.ClusterTr
 		if p.Name != nil {
 			return nil, fmt.Errorf("clustertrustbundle %q not found", *p.Name)
 		}
-		return nil, errors.New("combination of signerName and labelSelector matched zero ClusterTrustBundles") // upstream's words
+		// upstream's words
+		return nil, errors.New("combination of signerName and labelSelector matched zero ClusterTrustBundles")
 	}
 
 	certificates := map[string]bool{}
@@ -89,9 +92,10 @@ func trustAnchors(all []*certificatesv1beta1.ClusterTrustBundle, p *v1.ClusterTr
 	return out, nil
 }
 
-// chooseBundles returns those that a projection selects: one by its name, or those of a signer whose labels fit. A selector that is not there
-// selects none, an empty one all of the signer.
-func chooseBundles(all []*certificatesv1beta1.ClusterTrustBundle, p *v1.ClusterTrustBundleProjection) ([]*certificatesv1beta1.ClusterTrustBundle, error) {
+// chooseBundles returns those that a projection selects: one by its name, or those of a signer whose labels fit. A
+// selector that is not there selects none, an empty one all of the signer.
+func chooseBundles(all []*certificatesv1beta1.ClusterTrustBundle,
+	p *v1.ClusterTrustBundleProjection) ([]*certificatesv1beta1.ClusterTrustBundle, error) {
 	var fits func(*certificatesv1beta1.ClusterTrustBundle) bool
 	switch {
 	case p.Name != nil:
@@ -105,8 +109,10 @@ func chooseBundles(all []*certificatesv1beta1.ClusterTrustBundle, p *v1.ClusterT
 			return b.Spec.SignerName == *p.SignerName && selector.Matches(labels.Set(b.Labels))
 		}
 	default:
-		return nil, errors.New("ClusterTrustBundle projection requires either name or signerName to be set") // upstream's words
+		// upstream's words
+		return nil, errors.New("ClusterTrustBundle projection requires either name or signerName to be set")
 	}
+
 	var out []*certificatesv1beta1.ClusterTrustBundle
 	for _, b := range all {
 		if fits(b) {

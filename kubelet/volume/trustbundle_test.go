@@ -23,14 +23,16 @@ import (
 func certificates(of ...string) string {
 	var b strings.Builder
 	for _, text := range of {
-		b.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"made": "here"}, Bytes: []byte(text)}))
+		b.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"made": "here"},
+			Bytes: []byte(text)}))
 	}
 	return b.String()
 }
 
 func bundle(name, signer string, labels map[string]string, certs ...string) *certificatesv1beta1.ClusterTrustBundle {
 	return &certificatesv1beta1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		Spec: certificatesv1beta1.ClusterTrustBundleSpec{SignerName: signer, TrustBundle: "a comment\n" + certificates(certs...)}}
+		Spec: certificatesv1beta1.ClusterTrustBundleSpec{SignerName: signer,
+			TrustBundle: "a comment\n" + certificates(certs...)}}
 }
 
 // bundles is a TrustBundles that tests fill.
@@ -61,15 +63,24 @@ func TestTrustAnchors(t *testing.T) {
 		want []string
 		err  string
 	}{
-		"by name, each certificate once":      {p: v1.ClusterTrustBundleProjection{Name: &name}, want: []string{"one", "two"}},
-		"all of a signer":                     {p: v1.ClusterTrustBundleProjection{SignerName: &signer, LabelSelector: &metav1.LabelSelector{}}, want: []string{"one", "three", "two"}},
-		"of a signer by label":                {p: v1.ClusterTrustBundleProjection{SignerName: &signer, LabelSelector: live}, want: []string{"three", "two"}},
-		"no selector selects none":            {p: v1.ClusterTrustBundleProjection{SignerName: &signer}, err: "combination of signerName and labelSelector matched zero ClusterTrustBundles"},
-		"none, optional":                      {p: v1.ClusterTrustBundleProjection{SignerName: &signer, Optional: &yes}},
-		"a name that is not there":            {p: v1.ClusterTrustBundleProjection{Name: &gone}, err: `clustertrustbundle "gone" not found`},
-		"a name that is not there, optional":  {p: v1.ClusterTrustBundleProjection{Name: &gone, Optional: &yes}},
-		"neither a name nor a signer":         {err: "requires either name or signerName"},
-		"a selector that is none, by a wrong": {p: v1.ClusterTrustBundleProjection{SignerName: &signer, LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}}, err: "labelSelector of clusterTrustBundle"},
+		"by name, each certificate once": {p: v1.ClusterTrustBundleProjection{Name: &name},
+			want: []string{"one", "two"}},
+		"all of a signer": {p: v1.ClusterTrustBundleProjection{SignerName: &signer,
+			LabelSelector: &metav1.LabelSelector{}}, want: []string{"one", "three", "two"}},
+		"of a signer by label": {p: v1.ClusterTrustBundleProjection{SignerName: &signer,
+			LabelSelector: live}, want: []string{"three", "two"}},
+		"no selector selects none": {p: v1.ClusterTrustBundleProjection{SignerName: &signer},
+			err: "combination of signerName and labelSelector matched zero ClusterTrustBundles"},
+		"none, optional": {p: v1.ClusterTrustBundleProjection{SignerName: &signer,
+			Optional: &yes}},
+		"a name that is not there": {p: v1.ClusterTrustBundleProjection{Name: &gone},
+			err: `clustertrustbundle "gone" not found`},
+		"a name that is not there, optional": {p: v1.ClusterTrustBundleProjection{Name: &gone, Optional: &yes}},
+		"neither a name nor a signer":        {err: "requires either name or signerName"},
+		"a selector that is none, by a wrong": {p: v1.ClusterTrustBundleProjection{SignerName: &signer,
+			LabelSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}},
+			err: "labelSelector of clusterTrustBundle"},
 	} {
 		got, err := trustAnchors(all, &c.p)
 		if c.err != "" {
@@ -97,7 +108,8 @@ func TestTrustBundleVolume(t *testing.T) {
 	pod := podWith(v)
 
 	off := newTestManager(t, o)
-	if err := off.Prepare(t.Context(), pod, Facts{}); err == nil || !strings.Contains(err.Error(), "feature gate ClusterTrustBundleProjection") {
+	if err := off.Prepare(t.Context(), pod, Facts{}); err == nil ||
+		!strings.Contains(err.Error(), "feature gate ClusterTrustBundleProjection") {
 		t.Errorf("without the gate: %v", err)
 	}
 
@@ -116,7 +128,8 @@ func TestTrustBundleVolume(t *testing.T) {
 		return string(text)
 	}
 	first := content()
-	if block, rest := pem.Decode([]byte(first)); block == nil || string(block.Bytes) != "one" || len(rest) > 0 || len(block.Headers) > 0 {
+	if block, rest := pem.Decode([]byte(first)); block == nil || string(block.Bytes) != "one" || len(rest) > 0 ||
+		len(block.Headers) > 0 {
 		t.Fatalf("the file has %q", first)
 	}
 
@@ -124,7 +137,8 @@ func TestTrustBundleVolume(t *testing.T) {
 	o.told(TrustBundle)
 	b.set(nil, bundle("z", "", nil, "two"))
 	o.told(TrustBundle)
-	wait.True(t, 10*time.Second, "the file follows the bundle", func() bool { return content() != first && content() != "" })
+	wait.True(t, 10*time.Second, "the file follows the bundle",
+		func() bool { return content() != first && content() != "" })
 }
 
 func (b *bundles) set(err error, list ...*certificatesv1beta1.ClusterTrustBundle) {

@@ -21,19 +21,22 @@ type objectRef struct {
 	kind, namespace, name string
 }
 
-// ObjectGetter reads ConfigMaps and Secrets, watches these, TrustBundles and PodCertificates; internal/kube implements it with one watch per object in use. An object
-// that does not exist is an error for which apierrors.IsNotFound is true.
+// ObjectGetter reads ConfigMaps and Secrets, watches these, TrustBundles and PodCertificates; internal/kube implements
+// it with one watch per object in use. An object that does not exist is an error for which apierrors.IsNotFound is
+// true.
 type ObjectGetter interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
-	// Watch keeps the object of kind ConfigMap or Secret, or all of kind TrustBundle or PodCertificate, fresh and calls changed after it changed, and maybe when it is
-	// first seen. changed does not block. release may be called more than once.
+	// Watch keeps the object of kind ConfigMap or Secret, or all of kind TrustBundle or PodCertificate, fresh and
+	// calls changed after it changed, and maybe when it is first seen. changed does not block. release may be called
+	// more than once.
 	Watch(kind, namespace, name string, changed func()) (release func())
 }
 
 // TokenRequester requests service account tokens; internal/kube implements it.
 type TokenRequester interface {
-	RequestToken(ctx context.Context, namespace, serviceAccount string, request *authv1.TokenRequest) (*authv1.TokenRequest, error)
+	RequestToken(ctx context.Context, namespace, serviceAccount string,
+		request *authv1.TokenRequest) (*authv1.TokenRequest, error)
 }
 
 // Options configure a Manager. RootDir is required. Without Objects, volumes that show ConfigMaps and Secrets fail;
@@ -43,11 +46,13 @@ type Options struct {
 	NodeName string
 	Objects  ObjectGetter
 	Tokens   TokenRequester
-	// TrustBundles reads the cluster's bundles of authorities. Without it, volumes that show them fail: the feature is switched off.
+	// TrustBundles reads the cluster's bundles of authorities. Without it, volumes that show them fail: the feature is
+	// switched off.
 	TrustBundles TrustBundles
 	// Certificates requests certificates of pods. Without it, volumes that show them fail: the feature is switched off.
 	Certificates CertificateAPI
-	// Claims reads claims and what they stand for, Drivers knows the storage drivers of the node. Without them, volumes of that kind fail.
+	// Claims reads claims and what they stand for, Drivers knows the storage drivers of the node. Without them,
+	// volumes of that kind fail.
 	Claims  ClaimAPI
 	Drivers DriverSource
 	// BootID tells this boot of the machine from others: what was mounted in another one is gone.
@@ -56,7 +61,8 @@ type Options struct {
 	NodeChanged func()
 	// Event records an event about a pod; optional.
 	Event func(pod *v1.Pod, eventType, reason, message string)
-	// Measure counts what was done about one volume: volume_mount, volume_unmount, or overall_volume_mount for the time from the first attempt until it was there. plugin is upstream's name of its type; optional.
+	// Measure counts what was done about one volume: volume_mount, volume_unmount, or overall_volume_mount for the
+	// time from the first attempt until it was there. plugin is upstream's name of its type; optional.
 	Measure func(plugin, operation string, took time.Duration, err error)
 	// Failed is called when a rewrite in the background failed; optional. It does not block.
 	Failed func(pod *v1.Pod, err error)

@@ -11,7 +11,8 @@ import (
 var errNotSupported = errors.New("this type of volume is not supported")
 
 // unsupported returns why a type of volume cannot be used, and what takes its place. Names of drivers are those that
-// https://kubernetes-csi.github.io/docs/drivers.html lists. Types that became CSI drivers by migration do not come here.
+// https://kubernetes-csi.github.io/docs/drivers.html lists. Types that became CSI drivers by migration do not come
+// here.
 func unsupported(s *v1.VolumeSource) error {
 	switch {
 	case s.NFS != nil:
@@ -25,7 +26,8 @@ func unsupported(s *v1.VolumeSource) error {
 	case s.CephFS != nil:
 		return useDriver("cephfs", "cephfs.csi.ceph.com")
 	case s.FlexVolume != nil:
-		return useDriver(fmt.Sprintf("flexVolume (%s)", s.FlexVolume.Driver), "the CSI driver of the storage's vendor; for SMB shares smb.csi.k8s.io")
+		return useDriver(fmt.Sprintf("flexVolume (%s)", s.FlexVolume.Driver),
+			"the CSI driver of the storage's vendor; for SMB shares smb.csi.k8s.io")
 	case s.ScaleIO != nil:
 		return useDriver("scaleIO", "csi-vxflexos.dellemc.com")
 	case s.StorageOS != nil:
@@ -42,7 +44,8 @@ func unsupported(s *v1.VolumeSource) error {
 }
 
 func useDriver(kind, driver string) error {
-	return fmt.Errorf("%s volumes are not mounted by this kubelet: install a CSI driver (%s) and use its volumes", kind, driver)
+	return fmt.Errorf("%s volumes are not mounted by this kubelet: install a CSI driver (%s) and use its volumes", kind,
+		driver)
 }
 
 // unsupportedPV is unsupported for a PersistentVolume.

@@ -38,15 +38,16 @@ type Usage struct {
 // Measure measures what pods have on disk.
 type Measure struct{ Of *Manager }
 
-// Usage measures the volumes of a pod that this process prepared, until ctx ends. Host paths and images are left out. It reads whole
-// trees: do not call it often.
+// Usage measures the volumes of a pod that this process prepared, until ctx ends. Host paths and images are left out.
+// It reads whole trees: do not call it often.
 func (m Measure) Usage(ctx context.Context, uid types.UID) []Usage {
 	return measureVolumes(ctx, m.Of, uid, func(*v1.Volume) bool { return true })
 }
 
 // LocalUsage is Usage of the volumes that are on the node's disk and are removed with the pod. It asks no driver.
 func (m Measure) LocalUsage(ctx context.Context, uid types.UID) []Usage {
-	return measureVolumes(ctx, m.Of, uid, func(v *v1.Volume) bool { return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault })
+	return measureVolumes(ctx, m.Of, uid,
+		func(v *v1.Volume) bool { return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault })
 }
 
 func measureVolumes(ctx context.Context, m *Manager, uid types.UID, wanted func(*v1.Volume) bool) (out []Usage) {
@@ -74,8 +75,8 @@ func measureVolumes(ctx context.Context, m *Manager, uid types.UID, wanted func(
 	return out
 }
 
-// FileUsage returns what the files take that the kubelet made for a pod and that its containers can write: the hosts file and those of termination
-// messages. They are on the node's disk (CVE-2020-8557).
+// FileUsage returns what the files take that the kubelet made for a pod and that its containers can write: the hosts
+// file and those of termination messages. They are on the node's disk (CVE-2020-8557).
 func (m Measure) FileUsage(uid types.UID) (u Usage) {
 	dir, err := beneath.Folder(m.Of.opts.RootDir, "pods", string(uid))
 	if err != nil {

@@ -25,6 +25,7 @@ func filesystem(dir string) (Usage, bool) {
 		return Usage{}, false
 	}
 	size := uint64(st.Bsize)
-	return Usage{UsedBytes: (st.Blocks - st.Bfree) * size, UsedInodes: st.Files - st.Ffree, CapacityBytes: st.Blocks * size,
+	return Usage{UsedBytes: (st.Blocks - st.Bfree) * size, UsedInodes: st.Files - st.Ffree,
+		CapacityBytes:  st.Blocks * size,
 		AvailableBytes: st.Bavail * size, Inodes: st.Files, InodesFree: st.Ffree}, true
 }

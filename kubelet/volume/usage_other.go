@@ -8,9 +8,9 @@ import (
 	"os"
 )
 
-// tree adds up the files of a folder. It uses handles and follows no links, because containers can change the folder meanwhile. What cannot be read
-// counts as nothing; each name of a file counts as a file of its own. whole is false if ctx ended before everything was counted: then there is at
-// least that much.
+// tree adds up the files of a folder. It uses handles and follows no links, because containers can change the folder
+// meanwhile. What cannot be read counts as nothing; each name of a file counts as a file of its own. whole is false if
+// ctx ended before everything was counted: then there is at least that much.
 func tree(ctx context.Context, dir string) (u Usage, whole bool) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -28,7 +28,8 @@ func TestConfigMapIsRewrittenWithinASecond(t *testing.T) {
 	}
 	o.setMap("cm", map[string]string{"a": "2", "new": "y"})
 	wait.True(t, time.Second, "new content", func() bool {
-		return read(t, m, "v", "a") == "2" && read(t, m, "v", "new") == "y" && strings.HasPrefix(read(t, m, "v", "old"), "error")
+		return read(t, m, "v", "a") == "2" && read(t, m, "v", "new") == "y" &&
+			strings.HasPrefix(read(t, m, "v", "old"), "error")
 	})
 	if err := m.Teardown(context.Background(), pod.UID); err != nil {
 		t.Fatal(err)
@@ -43,16 +44,21 @@ func TestConfigMapIsRewrittenWithinASecond(t *testing.T) {
 
 func TestANewVersionOfThePodReachesItsVolumes(t *testing.T) {
 	m := newTestManager(t, newObjects())
-	field := []v1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
-		{Path: "cpu", ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c", Resource: "limits.cpu", Divisor: resource.MustParse("1m")}}}
+	field := []v1.DownwardAPIVolumeFile{{Path: "labels",
+		FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
+		{Path: "cpu", ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c", Resource: "limits.cpu",
+			Divisor: resource.MustParse("1m")}}}
 	pod := podWith(vol("own", v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: field}}),
-		vol("mixed", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{DownwardAPI: &v1.DownwardAPIProjection{Items: field}}}}}))
+		vol("mixed",
+			v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+				Sources: []v1.VolumeProjection{{DownwardAPI: &v1.DownwardAPIProjection{Items: field}}}}}))
 
 	m.Observe(pod) // not prepared: nothing happens
 	if _, ok := m.HostPath(pod.UID, "own"); ok {
 		t.Error("a volume was made for a pod that was never prepared")
 	}
-	if err := m.Prepare(context.Background(), pod, Facts{Allocatable: v1.ResourceList{"cpu": resource.MustParse("1500m")}}); err != nil {
+	if err := m.Prepare(context.Background(), pod,
+		Facts{Allocatable: v1.ResourceList{"cpu": resource.MustParse("1500m")}}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -128,7 +134,8 @@ func TestProjected(t *testing.T) {
 	m.opts.Tokens = tok
 	pod := podWith(vol("api", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
 		{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr(int64(3607))}},
-		{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "kube-root-ca.crt"}, Items: []v1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}},
+		{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "kube-root-ca.crt"},
+			Items: []v1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}},
 		{DownwardAPI: &v1.DownwardAPIProjection{Items: []v1.DownwardAPIVolumeFile{
 			{Path: "namespace", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
 			{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
@@ -138,7 +145,8 @@ func TestProjected(t *testing.T) {
 
 	prepare(t, m, pod)
 	prepare(t, m, pod)
-	for path, want := range map[string]string{"token": "tok-1", "ca.crt": "CA", "namespace": "ns", "labels": "a=\"x\\\"y\"\nb=\"2\"", "cpu": "0"} {
+	for path, want := range map[string]string{"token": "tok-1", "ca.crt": "CA", "namespace": "ns",
+		"labels": "a=\"x\\\"y\"\nb=\"2\"", "cpu": "0"} {
 		if got := read(t, m, "api", path); got != want {
 			t.Errorf("%s = %q, want %q", path, got, want)
 		}
@@ -198,8 +206,9 @@ func TestHostPathTypes(t *testing.T) {
 	}
 }
 
-// TestHostPathGoesAway: the file or folder of a host path goes away while the pod lives. A container that mounts it does not start, and nothing is made in its
-// place, until it is back: a runtime would make a folder there. With a type that asks for it, it is made again, as what it was.
+// TestHostPathGoesAway: the file or folder of a host path goes away while the pod lives. A container that mounts it
+// does not start, and nothing is made in its place, until it is back: a runtime would make a folder there. With a type
+// that asks for it, it is made again, as what it was.
 func TestHostPathGoesAway(t *testing.T) {
 	base := tempDir(t)
 	for kind, make := range map[v1.HostPathType]func(path string) error{
@@ -321,9 +330,11 @@ func TestPlainFilesWhereLinksDoNotWork(t *testing.T) {
 }
 
 func TestHostsContent(t *testing.T) {
-	got := string(HostsContent(Hosts{PodIPs: []string{"10.244.1.3"}, HostName: "web-0", Domain: "web.ns.svc.cluster.local",
+	got := string(HostsContent(Hosts{PodIPs: []string{"10.244.1.3"}, HostName: "web-0",
+		Domain:  "web.ns.svc.cluster.local",
 		Aliases: []v1.HostAlias{{IP: "1.2.3.4", Hostnames: []string{"a", "b"}}}}))
-	for _, want := range []string{"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n", "10.244.1.3\tweb-0.web.ns.svc.cluster.local\tweb-0\n",
+	for _, want := range []string{"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n",
+		"10.244.1.3\tweb-0.web.ns.svc.cluster.local\tweb-0\n",
 		"\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)

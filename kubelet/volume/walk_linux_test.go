@@ -15,7 +15,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/deeptree"
 )
 
-// TestDeepTree: what a container hides below thousands of folders is counted, in a time that grows with their number only, and with few open files.
+// TestDeepTree: what a container hides below thousands of folders is counted, in a time that grows with their number
+// only, and with few open files.
 func TestDeepTree(t *testing.T) {
 	dir := tempDir(t)
 	const levels = 6000
@@ -61,11 +62,13 @@ func TestTreeRace(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(outside, "big"), make([]byte, 8<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700), os.Symlink(outside, filepath.Join(dir, "link")), unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700),
+		os.Symlink(outside, filepath.Join(dir, "link")), unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	attack(t, func(int) {
-		_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "a"), unix.AT_FDCWD, filepath.Join(dir, "link"), unix.RENAME_EXCHANGE)
+		_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "a"), unix.AT_FDCWD, filepath.Join(dir, "link"),
+			unix.RENAME_EXCHANGE)
 	}, func(int) {
 		if u, _ := tree(t.Context(), dir); u.UsedBytes > 1<<20 {
 			t.Errorf("something outside was counted: %+v", u)
@@ -77,8 +80,8 @@ func TestTreeRace(t *testing.T) {
 	unharmed(t, outside)
 }
 
-// TestSetGroupRace: a container that shares the volume exchanges its files and folders for links while the volume is given to a group. Nothing outside
-// gets the group or another mode.
+// TestSetGroupRace: a container that shares the volume exchanges its files and folders for links while the volume is
+// given to a group. Nothing outside gets the group or another mode.
 func TestSetGroupRace(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -90,7 +93,8 @@ func TestSetGroupRace(t *testing.T) {
 	const pairs = 20
 	at := func(kind string, i int) string { return filepath.Join(dir, fmt.Sprint(kind, i%pairs)) }
 	for i := range pairs {
-		err := errors.Join(os.WriteFile(at("file", i), nil, 0o600), os.Symlink(filepath.Join(outside, "secret"), at("flink", i)),
+		err := errors.Join(os.WriteFile(at("file", i), nil, 0o600),
+			os.Symlink(filepath.Join(outside, "secret"), at("flink", i)),
 			os.Mkdir(at("folder", i), 0o700), os.Symlink(filepath.Join(outside, "sub"), at("dlink", i)))
 		if err != nil {
 			t.Fatal(err)
@@ -128,8 +132,8 @@ func TestHostsFileIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestFileUsage is CVE-2020-8557: what a container writes to its hosts file and to its termination message is measured. What others put beside them,
-// and the targets of links, is not.
+// TestFileUsage is CVE-2020-8557: what a container writes to its hosts file and to its termination message is
+// measured. What others put beside them, and the targets of links, is not.
 func TestFileUsage(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	pod := podWith()
@@ -145,8 +149,10 @@ func TestFileUsage(t *testing.T) {
 	messages := filepath.Join(m.podDir(pod.UID), "containers", "c")
 	outside := outsideOf(t)
 	err = errors.Join(os.WriteFile(mount.HostPath, make([]byte, 1<<20), 0o644), os.MkdirAll(messages, 0o750),
-		os.WriteFile(filepath.Join(messages, "00000001"), make([]byte, 2<<20), 0o666), os.WriteFile(filepath.Join(messages, "00000002"), make([]byte, 1<<20), 0o666),
-		os.Symlink(filepath.Join(outside, "secret"), filepath.Join(messages, "00000003")), os.Symlink(outside, filepath.Join(messages, "..", "d")))
+		os.WriteFile(filepath.Join(messages, "00000001"), make([]byte, 2<<20), 0o666),
+		os.WriteFile(filepath.Join(messages, "00000002"), make([]byte, 1<<20), 0o666),
+		os.Symlink(filepath.Join(outside, "secret"), filepath.Join(messages, "00000003")),
+		os.Symlink(outside, filepath.Join(messages, "..", "d")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,8 +29,8 @@ type source interface {
 
 // need is what the files of a source depend on: they change when it changes. The zero value is nothing.
 type need struct {
-	// object is the kind of an object (ConfigMap or Secret), name its name in the pod's namespace; both may be empty. Of TrustBundle, which are
-	// the cluster's, and PodCertificate, which are the node's, there is no name.
+	// object is the kind of an object (ConfigMap or Secret), name its name in the pod's namespace; both may be empty.
+	// Of TrustBundle, which are the cluster's, and PodCertificate, which are the node's, there is no name.
 	object, name string
 	// token: the files hold a service account token, which expires.
 	token bool
@@ -69,7 +69,8 @@ func (k written) prepare(ctx context.Context, j job) error {
 	}
 	changed, err := writeFiles(dir, want, access{group: j.group()})
 	if changed && err == nil {
-		klog.FromContext(ctx).V(4).Info("Wrote volume", "pod", klog.KObj(j.pod), "volume", j.volume.Name, "files", len(want))
+		klog.FromContext(ctx).V(4).
+			Info("Wrote volume", "pod", klog.KObj(j.pod), "volume", j.volume.Name, "files", len(want))
 	}
 	return err
 }

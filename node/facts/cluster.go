@@ -13,8 +13,9 @@ import (
 	"porthole.dev/porthole/path"
 )
 
-// ReadCluster reads the nodes, pods, Services, EndpointSlices and ServiceCIDRs of the cluster that a kubeconfig file names. Pods without a
-// node and endpoints that do not serve are left out. The ranges of Services are optional: no error if they cannot be read.
+// ReadCluster reads the nodes, pods, Services, EndpointSlices and ServiceCIDRs of the cluster that a kubeconfig file
+// names. Pods without a node and endpoints that do not serve are left out. The ranges of Services are optional: no
+// error if they cannot be read.
 func ReadCluster(ctx context.Context, kubeconfig string) (c path.Cluster, err error) {
 	client, err := kube.NewCluster(kubeconfig)
 	if err != nil {
@@ -36,7 +37,8 @@ func ReadCluster(ctx context.Context, kubeconfig string) (c path.Cluster, err er
 	if err != nil {
 		return c, err
 	}
-	// Only to tell the outside from an address that no service has; a cluster without this kind is followed all the same.
+	// Only to tell the outside from an address that no service has; a cluster without this kind is followed all the
+	// same.
 	c.ServiceRanges, _ = client.ServiceRanges(ctx)
 
 	for i := range nodes {
@@ -74,8 +76,10 @@ func toNode(n *v1.Node) path.ClusterNode {
 }
 
 func toPod(p *v1.Pod) path.Pod {
-	out := path.Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, Phase: string(p.Status.Phase)}
-	if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed { // the address of an ended pod may be another's by now
+	out := path.Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork,
+		Phase: string(p.Status.Phase)}
+	// the address of an ended pod may be another's by now
+	if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
 		out.Address, _ = netip.ParseAddr(p.Status.PodIP)
 		for _, ip := range p.Status.PodIPs {
 			if a, err := netip.ParseAddr(ip.IP); err == nil && a != out.Address {
@@ -106,15 +110,18 @@ func toServices(s *v1.Service, all []discoveryv1.EndpointSlice) (out []path.Serv
 	for _, in := range s.Status.LoadBalancer.Ingress {
 		add(&outside, in.IP)
 	}
-	localInside := s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == v1.ServiceInternalTrafficPolicyLocal
+	localInside := s.Spec.InternalTrafficPolicy != nil &&
+		*s.Spec.InternalTrafficPolicy == v1.ServiceInternalTrafficPolicyLocal
 	localOutside := s.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal
 
 	headless := s.Spec.ClusterIP == v1.ClusterIPNone
 	if s.Spec.Type == v1.ServiceTypeExternalName || headless && len(s.Spec.Ports) == 0 {
-		return []path.Service{{Name: s.Namespace + "/" + s.Name, ExternalName: s.Spec.ExternalName, Headless: headless, Backends: backendsOf(s, "", all)}}
+		return []path.Service{{Name: s.Namespace + "/" + s.Name, ExternalName: s.Spec.ExternalName, Headless: headless,
+			Backends: backendsOf(s, "", all)}}
 	}
 	for _, p := range s.Spec.Ports {
-		one := path.Service{Name: s.Namespace + "/" + s.Name, Protocol: strings.ToLower(string(p.Protocol)), Port: uint16(p.Port),
+		one := path.Service{Name: s.Namespace + "/" + s.Name, Protocol: strings.ToLower(string(p.Protocol)),
+			Port:      uint16(p.Port),
 			Addresses: inside, Local: localInside, Headless: headless, Backends: backendsOf(s, p.Name, all)}
 		out = append(out, one)
 		if len(outside) > 0 || p.NodePort != 0 {
@@ -145,7 +152,8 @@ func backendsOf(s *v1.Service, port string, all []discoveryv1.EndpointSlice) (ou
 	return out
 }
 
-// toBackend reports false for an endpoint that gets no packets. Of conditions that are not set the API says: ready, serving, not terminating.
+// toBackend reports false for an endpoint that gets no packets. Of conditions that are not set the API says: ready,
+// serving, not terminating.
 func toBackend(e *discoveryv1.Endpoint, port uint16) (b path.Backend, ok bool) {
 	addr, err := netip.ParseAddr(e.Addresses[0])
 	if err != nil {

@@ -9,14 +9,16 @@ import (
 	"porthole.dev/porthole/path"
 )
 
-// Chains for clients outside of the cluster begin so. With external traffic policy Local they send pods, and the node itself, to the backends
-// of all nodes: "goto" or "-j" with a condition on the source. Everybody else falls through to those of the node.
+// Chains for clients outside of the cluster begin so. With external traffic policy Local they send pods, and the node
+// itself, to the backends of all nodes: "goto" or "-j" with a condition on the source. Everybody else falls through to
+// those of the node.
 const (
 	nftExternal      = "external-"
 	iptablesExternal = "KUBE-EXT-"
 )
 
-// The maps of kube-proxy's nft table that lead from a frontend to the chain that serves it (kubernetes, pkg/proxy/nftables/README.md).
+// The maps of kube-proxy's nft table that lead from a frontend to the chain that serves it (kubernetes,
+// pkg/proxy/nftables/README.md).
 const (
 	serviceIPs       = "service-ips"
 	serviceNodePorts = "service-nodeports"
@@ -66,12 +68,14 @@ func parseNFT(data []byte) ([]path.Rule, error) {
 	return rules, nil
 }
 
-// frontend reads an element: [{"concat": ["10.96.0.10", "tcp", 53]}, {"goto": {"target": CHAIN}}]; those of node ports have no address.
+// frontend reads an element: [{"concat": ["10.96.0.10", "tcp", 53]}, {"goto": {"target": CHAIN}}]; those of node ports
+// have no address.
 func frontend(raw json.RawMessage) (r path.Rule, chain string, ok bool) {
 	var key struct{ Concat []any }
 	var verdict struct{ Goto struct{ Target string } }
 	var pair []json.RawMessage
-	if json.Unmarshal(raw, &pair) != nil || len(pair) != 2 || json.Unmarshal(pair[0], &key) != nil || json.Unmarshal(pair[1], &verdict) != nil {
+	if json.Unmarshal(raw, &pair) != nil || len(pair) != 2 || json.Unmarshal(pair[0], &key) != nil ||
+		json.Unmarshal(pair[1], &verdict) != nil {
 		return r, "", false
 	}
 	parts := key.Concat
@@ -196,10 +200,12 @@ func parseIPTables(text string) ([]path.Rule, error) {
 	for _, from := range []string{"KUBE-SERVICES", "KUBE-NODEPORTS"} {
 		for _, r := range chains[from] {
 			target := r["-j"]
-			if !strings.HasPrefix(target, "KUBE-SVC-") && !strings.HasPrefix(target, "KUBE-EXT-") && !strings.HasPrefix(target, "KUBE-SVL-") {
+			if !strings.HasPrefix(target, "KUBE-SVC-") && !strings.HasPrefix(target, "KUBE-EXT-") &&
+				!strings.HasPrefix(target, "KUBE-SVL-") {
 				continue
 			}
-			out := path.Rule{Protocol: r["-p"], Text: "iptables chain " + target, Backends: tableBackends(chains, target, map[string]bool{})}
+			out := path.Rule{Protocol: r["-p"], Text: "iptables chain " + target,
+				Backends: tableBackends(chains, target, map[string]bool{})}
 			splitTables(&out, chains, target)
 			if _, err := fmt.Sscan(r["--dport"], &out.Port); err != nil {
 				return nil, fmt.Errorf("reading iptables-save: a rule of %s has no --dport", from)
@@ -241,7 +247,8 @@ func tableBackends(chains map[string][]map[string]string, chain string, seen map
 	return tableBackendsOf(chains, chains[chain], seen)
 }
 
-func tableBackendsOf(chains map[string][]map[string]string, rules []map[string]string, seen map[string]bool) (out []netip.AddrPort) {
+func tableBackendsOf(chains map[string][]map[string]string, rules []map[string]string,
+	seen map[string]bool) (out []netip.AddrPort) {
 	for _, r := range rules {
 		if to, err := netip.ParseAddrPort(r["--to-destination"]); err == nil {
 			out = append(out, to)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// nftText is from kube-proxy 1.36 in its mode nftables, shortened: one service with two backends, one with session affinity and a node
-// port, whose endpoints have chains of their own.
+// nftText is from kube-proxy 1.36 in its mode nftables, shortened: one service with two backends, one with session
+// affinity and a node port, whose endpoints have chains of their own.
 const nftText = `{"nftables": [{"metainfo": {"version": "1.0.6", "json_schema_version": 1}},
 {"map": {"family": "ip", "name": "service-ips", "table": "kube-proxy", "map": "verdict", "elem": [
  [{"concat": ["10.96.0.10", "udp", 53]}, {"goto": {"target": "service-FY5P-kube-system/kube-dns/udp/dns"}}],
@@ -57,7 +57,8 @@ func TestKubeProxyRules(t *testing.T) {
 		if len(nft) != 3 {
 			t.Fatalf("nft: %+v", nft)
 		}
-		if got := fmt.Sprint(nft[i].Address, " ", nft[i].Protocol, " ", nft[i].Port, " ", nft[i].Backends); got != want {
+		if got := fmt.Sprint(nft[i].Address, " ", nft[i].Protocol, " ", nft[i].Port, " ",
+			nft[i].Backends); got != want {
 			t.Errorf("nft: %s, want %s", got, want)
 		}
 	}
@@ -65,12 +66,14 @@ func TestKubeProxyRules(t *testing.T) {
 		if len(tables) != 2 {
 			t.Fatalf("iptables: %+v", tables)
 		}
-		if got := fmt.Sprint(tables[i].Address, " ", tables[i].Protocol, " ", tables[i].Port, " ", tables[i].Backends); got != want {
+		if got := fmt.Sprint(tables[i].Address, " ", tables[i].Protocol, " ", tables[i].Port, " ",
+			tables[i].Backends); got != want {
 			t.Errorf("iptables: %s, want %s", got, want)
 		}
 	}
-	six, err := parseIPTables("-A KUBE-SERVICES -d fd00:96::a/128 -p udp -m udp --dport 53 -j KUBE-SVC-6\n-A KUBE-SVC-6 -j KUBE-SEP-6\n" +
-		"-A KUBE-SEP-6 -p udp -m udp -j DNAT --to-destination [fd00:244::2]:53\n")
+	six, err := parseIPTables(
+		"-A KUBE-SERVICES -d fd00:96::a/128 -p udp -m udp --dport 53 -j KUBE-SVC-6\n-A KUBE-SVC-6 -j KUBE-SEP-6\n" +
+			"-A KUBE-SEP-6 -p udp -m udp -j DNAT --to-destination [fd00:244::2]:53\n")
 	if got := fmt.Sprintf("%v %v", six, err); !strings.Contains(got, "{fd00:96::a udp 53 [[fd00:244::2]:53] ") {
 		t.Errorf("ip6tables: %s", got)
 	}
@@ -79,7 +82,8 @@ func TestKubeProxyRules(t *testing.T) {
 	}
 }
 
-// TestSplitRules reads rules for external traffic policy Local: pods and the node itself get all backends, others those of this node.
+// TestSplitRules reads rules for external traffic policy Local: pods and the node itself get all backends, others
+// those of this node.
 func TestSplitRules(t *testing.T) {
 	const all, own = "[10.244.0.4:8080 10.244.1.4:8080]", "[10.244.1.4:8080]"
 	nft, err := parseNFT([]byte(`{"nftables": [

@@ -22,16 +22,18 @@ const databaseWait = 10 * time.Second
 // The columns that are read.
 var (
 	switchColumns = map[string][]string{
-		"Open_vSwitch": {"external_ids"}, "Bridge": {"name", "ports"}, "Port": {"interfaces", "external_ids"}, "Interface": {"name", "type", "external_ids", "options", "error"},
+		"Open_vSwitch": {"external_ids"}, "Bridge": {"name", "ports"}, "Port": {"interfaces", "external_ids"},
+		"Interface": {"name", "type", "external_ids", "options", "error"},
 	}
 	northColumns = map[string][]string{
-		"NB_Global":                   {"options"},
-		"Logical_Switch":              {"name", "ports", "acls", "load_balancer", "load_balancer_group"},
-		"Logical_Switch_Port":         {"name", "type", "addresses", "options", "enabled"},
-		"ACL":                         {"name", "direction", "priority", "match", "action", "options"},
-		"Port_Group":                  {"name", "ports", "acls"},
-		"Address_Set":                 {"name", "addresses"},
-		"Logical_Router":              {"name", "ports", "static_routes", "policies", "nat", "load_balancer", "load_balancer_group"},
+		"NB_Global":           {"options"},
+		"Logical_Switch":      {"name", "ports", "acls", "load_balancer", "load_balancer_group"},
+		"Logical_Switch_Port": {"name", "type", "addresses", "options", "enabled"},
+		"ACL":                 {"name", "direction", "priority", "match", "action", "options"},
+		"Port_Group":          {"name", "ports", "acls"},
+		"Address_Set":         {"name", "addresses"},
+		"Logical_Router": {"name", "ports", "static_routes", "policies", "nat", "load_balancer",
+			"load_balancer_group"},
 		"Logical_Router_Port":         {"name", "networks"},
 		"Logical_Router_Static_Route": {"ip_prefix", "nexthop", "output_port", "policy"},
 		"Load_Balancer":               {"name", "protocol", "vips"},
@@ -42,8 +44,8 @@ var (
 	}
 )
 
-// readOVN reads Open vSwitch of this node, if the node is of the mode ovn, and OVN's databases, if they are given. A node whose agent does not
-// tell the mode is of the mode ovn if its Open vSwitch has the node's own port.
+// readOVN reads Open vSwitch of this node, if the node is of the mode ovn, and OVN's databases, if they are given. A
+// node whose agent does not tell the mode is of the mode ovn if its Open vSwitch has the node's own port.
 func readOVN(ctx context.Context, n *path.Node, o Options) (ovs, ovn error) {
 	if (n.Mode == "ovn" || n.Mode == "") && o.OVS != "" {
 		rows, err := readDatabase(ctx, o.OVS, "Open_vSwitch", switchColumns)
@@ -103,7 +105,8 @@ func ovsOf(rows tables) *path.OVS {
 		for _, port := range bridge.UUIDs("ports") {
 			for _, id := range rows["Port"][port].UUIDs("interfaces") {
 				row := rows["Interface"][id]
-				i := path.OVSInterface{Name: row.Text("name"), Kind: row.Text("type"), Port: row.Map("external_ids")["iface-id"], Error: row.Text("error")}
+				i := path.OVSInterface{Name: row.Text("name"), Kind: row.Text("type"),
+					Port: row.Map("external_ids")["iface-id"], Error: row.Text("error")}
 				// CHASSIS@ADDRESS, with %ADDRESS behind it since OVN 23.09 (controller/encaps.c).
 				i.Chassis, _, _ = strings.Cut(rows["Port"][port].Map("external_ids")["ovn-chassis-id"], "@")
 				i.Remote, _ = netip.ParseAddr(row.Map("options")["remote_ip"])
@@ -167,7 +170,8 @@ func ovnOf(north, south tables) *path.OVN {
 
 // balancerOf leaves out what is no address with a port, as a load balancer of all ports.
 func balancerOf(row ovsdb.Row) path.Balancer {
-	b := path.Balancer{Name: row.Text("name"), Protocol: row.Text("protocol"), VIPs: map[netip.AddrPort][]netip.AddrPort{}}
+	b := path.Balancer{Name: row.Text("name"), Protocol: row.Text("protocol"),
+		VIPs: map[netip.AddrPort][]netip.AddrPort{}}
 	for vip, list := range row.Map("vips") {
 		at, err := netip.ParseAddrPort(vip)
 		if err != nil {
@@ -207,7 +211,8 @@ func switchOf(north tables, row ovsdb.Row) path.LogicalSwitch {
 
 func aclOf(row ovsdb.Row) path.ACL {
 	priority, _ := strconv.Atoi(row.Text("priority"))
-	return path.ACL{Name: row.Text("name"), Out: row.Text("direction") == "to-lport", Late: row.Map("options")["apply-after-lb"] == "true",
+	return path.ACL{Name: row.Text("name"), Out: row.Text("direction") == "to-lport",
+		Late:     row.Map("options")["apply-after-lb"] == "true",
 		Priority: priority, Match: row.Text("match"), Action: row.Text("action")}
 }
 
@@ -255,7 +260,8 @@ func routerOf(north tables, row ovsdb.Row) path.LogicalRouter {
 		}
 		r.Routes = append(r.Routes, route)
 	}
-	for column, what := range map[string]string{"policies": "policies", "nat": "address translations", "load_balancer": "load balancers", "load_balancer_group": "load balancers"} {
+	for column, what := range map[string]string{"policies": "policies", "nat": "address translations",
+		"load_balancer": "load balancers", "load_balancer_group": "load balancers"} {
 		if len(row.UUIDs(column)) > 0 {
 			r.Other = append(r.Other, what)
 		}

@@ -25,8 +25,8 @@ type Options struct {
 	ConfDirs []string
 	// Routes is the address of the status of `porthole routes`. Empty: it is not asked for its mode.
 	Routes string
-	// OVS is the database of this host's Open vSwitch, NB and SB are OVN's databases, as Open vSwitch writes addresses. Empty: not read. The
-	// first is read on nodes of the mode ovn only.
+	// OVS is the database of this host's Open vSwitch, NB and SB are OVN's databases, as Open vSwitch writes
+	// addresses. Empty: not read. The first is read on nodes of the mode ovn only.
 	OVS, NB, SB string
 }
 
@@ -40,7 +40,8 @@ func DefaultConfDirs() []string {
 
 // Read reads this machine's facts. What cannot be read is in Unread; the error is for a machine without a name only.
 func Read(ctx context.Context, o Options) (path.Node, error) {
-	n := path.Node{Name: o.Name, System: runtime.GOOS, At: time.Now().UTC().Truncate(time.Second), Unread: map[string]string{}}
+	n := path.Node{Name: o.Name, System: runtime.GOOS, At: time.Now().UTC().Truncate(time.Second),
+		Unread: map[string]string{}}
 	if n.Name == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -89,7 +90,8 @@ func convert(n *path.Node, s platform.NetworkState) {
 		case e.Permanent:
 			state = path.NeighbourPermanent
 		}
-		n.Neighbours = append(n.Neighbours, path.Neighbour{Address: e.Address, MAC: e.MAC, Interface: e.Interface, State: state})
+		n.Neighbours = append(n.Neighbours,
+			path.Neighbour{Address: e.Address, MAC: e.MAC, Interface: e.Interface, State: state})
 	}
 }
 

@@ -26,8 +26,9 @@ func readServices(ctx context.Context, n *path.Node) map[string]error {
 	return servicesFrom(ctx, n, output)
 }
 
-// servicesFrom reads the rules of both families, and returns why those of one could not be read, by path.UnreadServices and
-// path.UnreadServices6. A host without rules of kube-proxy for IPv6 serves none there; that they could not be read is something else.
+// servicesFrom reads the rules of both families, and returns why those of one could not be read, by
+// path.UnreadServices and path.UnreadServices6. A host without rules of kube-proxy for IPv6 serves none there; that
+// they could not be read is something else.
 func servicesFrom(ctx context.Context, n *path.Node, run run) map[string]error {
 	families, nftErr := proxyTables(ctx, run)
 	if nftErr == nil && len(families) > 0 {
@@ -47,7 +48,8 @@ func servicesFrom(ctx context.Context, n *path.Node, run run) map[string]error {
 
 	data, err := run(ctx, "iptables-save", "-t", "nat")
 	if err != nil || !bytes.Contains(data, []byte(":KUBE-SERVICES ")) {
-		return map[string]error{path.UnreadServices: fmt.Errorf("neither nft nor iptables shows rules of kube-proxy: %w", errors.Join(nftErr, err))}
+		return map[string]error{path.UnreadServices: fmt.Errorf(
+			"neither nft nor iptables shows rules of kube-proxy: %w", errors.Join(nftErr, err))}
 	}
 	unread := map[string]error{path.UnreadServices: addRules(n, data, parseSaved)}
 	if data, err = run(ctx, "ip6tables-save", "-t", "nat"); err == nil {

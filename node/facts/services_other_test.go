@@ -11,10 +11,13 @@ import (
 	"porthole.dev/porthole/path"
 )
 
-// TestUnreadFamilies: that rules of one family cannot be read is not that there are none, and hides nothing of the other family.
+// TestUnreadFamilies: that rules of one family cannot be read is not that there are none, and hides nothing of the
+// other family.
 func TestUnreadFamilies(t *testing.T) {
-	nft := `{"nftables": [{"metainfo": {}}, {"table": {"family": "ip", "name": "kube-proxy"}}, {"table": {"family": "ip6", "name": "kube-proxy"}}]}`
-	onlyIPv4 := `{"nftables": [{"table": {"family": "ip", "name": "kube-proxy"}}, {"table": {"family": "ip6", "name": "other"}}]}`
+	nft :=
+		`{"nftables": [{"metainfo": {}}, {"table": {"family": "ip", "name": "kube-proxy"}}, {"table": {"family": "ip6", "name": "kube-proxy"}}]}`
+	onlyIPv4 :=
+		`{"nftables": [{"table": {"family": "ip", "name": "kube-proxy"}}, {"table": {"family": "ip6", "name": "other"}}]}`
 	const refused = "refused"
 
 	for name, c := range map[string]struct {
@@ -22,15 +25,21 @@ func TestUnreadFamilies(t *testing.T) {
 		rules           int
 		unread, unread6 string // part of the reason
 	}{
-		"both in nft": {map[string]string{"nft -j list tables": nft, "nft -j list table ip kube-proxy": nftText, "nft -j list table ip6 kube-proxy": nftText}, 6, "", ""},
-		"no IPv6":     {map[string]string{"nft -j list tables": onlyIPv4, "nft -j list table ip kube-proxy": nftText}, 3, "", ""},
+		"both in nft": {map[string]string{"nft -j list tables": nft, "nft -j list table ip kube-proxy": nftText,
+			"nft -j list table ip6 kube-proxy": nftText}, 6, "", ""},
+		"no IPv6": {map[string]string{"nft -j list tables": onlyIPv4, "nft -j list table ip kube-proxy": nftText},
+			3, "", ""},
 		"IPv6 refused": {map[string]string{"nft -j list tables": nft, "nft -j list table ip kube-proxy": nftText,
 			"nft -j list table ip6 kube-proxy": refused}, 3, "", "list table ip6 kube-proxy: refused"},
-		"IPv4 refused": {map[string]string{"nft -j list tables": nft, "nft -j list table ip6 kube-proxy": nftText}, 3, "list table ip kube-proxy", ""},
-		"iptables":     {map[string]string{"nft -j list tables": `{"nftables": []}`, "iptables-save -t nat": tablesText, "ip6tables-save -t nat": "*nat\n"}, 2, "", ""},
-		"ip6tables refused": {map[string]string{"iptables-save -t nat": tablesText, "ip6tables-save -t nat": refused}, 2,
+		"IPv4 refused": {map[string]string{"nft -j list tables": nft, "nft -j list table ip6 kube-proxy": nftText}, 3,
+			"list table ip kube-proxy", ""},
+		"iptables": {map[string]string{"nft -j list tables": `{"nftables": []}`, "iptables-save -t nat": tablesText,
+			"ip6tables-save -t nat": "*nat\n"}, 2, "", ""},
+		"ip6tables refused": {map[string]string{"iptables-save -t nat": tablesText, "ip6tables-save -t nat": refused},
+			2,
 			"", "ip6tables-save -t nat: refused"},
-		"nothing": {map[string]string{"nft -j list tables": `{"nftables": []}`, "iptables-save -t nat": "*nat\n"}, 0, "neither nft nor iptables", ""},
+		"nothing": {map[string]string{"nft -j list tables": `{"nftables": []}`, "iptables-save -t nat": "*nat\n"}, 0,
+			"neither nft nor iptables", ""},
 	} {
 		n := &path.Node{}
 		unread := servicesFrom(t.Context(), n, func(_ context.Context, program string, args ...string) ([]byte, error) {

@@ -1,5 +1,5 @@
-// Package fit reads a cluster for `porthole routes --from-cluster` and `porthole join --plan`. It is apart from the agent, whose program
-// stays small.
+// Package fit reads a cluster for `porthole routes --from-cluster` and `porthole join --plan`. It is apart from the
+// agent, whose program stays small.
 package fit
 
 import (
@@ -16,8 +16,8 @@ import (
 	"porthole.dev/porthole/routes/fit"
 )
 
-// Fit reads a cluster that has a network and says which of our modes fits it. It changes nothing. A part of the cluster that cannot
-// be read is in the advice; only nodes have to be readable. modes are those that there are.
+// Fit reads a cluster that has a network and says which of our modes fits it. It changes nothing. A part of the
+// cluster that cannot be read is in the advice; only nodes have to be readable. modes are those that there are.
 func Fit(ctx context.Context, kubeconfig string, modes []string) (fit.Advice, error) {
 	client, err := kube.NewCluster(kubeconfig)
 	if err != nil {
@@ -30,7 +30,8 @@ func Fit(ctx context.Context, kubeconfig string, modes []string) (fit.Advice, er
 	return fit.Advise(c, modes), nil
 }
 
-// reader asks an API server. *kube.Cluster implements it, and the client of package join. What does not exist is no error.
+// reader asks an API server. *kube.Cluster implements it, and the client of package join. What does not exist is no
+// error.
 type reader interface {
 	Nodes(ctx context.Context) ([]v1.Node, error)
 	DaemonSets(ctx context.Context) ([]appsv1.DaemonSet, error)
@@ -39,7 +40,8 @@ type reader interface {
 	Custom(ctx context.Context, group, version, resource string) ([]json.RawMessage, error)
 }
 
-// Read reads what fit.Advise wants to know. It returns an error if the nodes cannot be read; what else cannot be read is in Unread.
+// Read reads what fit.Advise wants to know. It returns an error if the nodes cannot be read; what else cannot be read
+// is in Unread.
 func Read(ctx context.Context, client reader) (c fit.Cluster, err error) {
 	if c.Nodes, err = client.Nodes(ctx); err != nil {
 		return c, err

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestBrokenSettings: a kubelet-config of the cluster that the kubelet would refuse is refused before anything is done, with its field.
+// TestBrokenSettings: a kubelet-config of the cluster that the kubelet would refuse is refused before anything is
+// done, with its field.
 func TestBrokenSettings(t *testing.T) {
 	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	if err := checkKubeletConfig([]byte(head + "maxPods: 50\n")); err != nil {
@@ -24,7 +25,8 @@ func TestBrokenSettings(t *testing.T) {
 		"apiVersion: kubelet.config.k8s.io/v9\nkind: KubeletConfiguration\n": "v9",
 	} {
 		err := checkKubeletConfig([]byte(text))
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "edit configmap kubelet-config, or") {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "edit configmap kubelet-config, or") {
 			t.Errorf("%q: %v, want %q", text[min(len(text), len(head)):], err, want)
 		}
 	}

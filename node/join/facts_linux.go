@@ -38,7 +38,8 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 	f.Adapters = adapters()
 	f.Runtime = askRuntime(ctx, runtimeEndpoint(s.Options))
 	f.Ports = usedPorts()
-	f.Disk = []preflight.Space{{Path: s.InstallDir, Free: free(s.InstallDir), Role: "install"}, {Path: "/var/lib/containerd", Free: free("/var/lib/containerd"), Role: "containers"}}
+	f.Disk = []preflight.Space{{Path: s.InstallDir, Free: free(s.InstallDir), Role: "install"},
+		{Path: "/var/lib/containerd", Free: free("/var/lib/containerd"), Role: "containers"}}
 	for _, name := range []string{"HTTPS_PROXY", "https_proxy"} {
 		if v := os.Getenv(name); v != "" {
 			f.Proxies = append(f.Proxies, v)
@@ -55,8 +56,8 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 	f.Cloud = preflight.CloudOf(dmi("sys_vendor"), dmi("product_name"), dmi("chassis_asset_tag"))
 }
 
-// existingKubelet returns the program of the unit kubelet that this machine has, with kubeadm's drop-in. One that a link makes a program of
-// ours is ours: the packages have /usr/bin/kubelet.
+// existingKubelet returns the program of the unit kubelet that this machine has, with kubeadm's drop-in. One that a
+// link makes a program of ours is ours: the packages have /usr/bin/kubelet.
 func existingKubelet(installed string) (k preflight.ExistingKubelet) {
 	var texts []string
 	for _, dir := range append(slices.Clone(packageUnits), unitFolder) { // the last counts
@@ -156,7 +157,8 @@ func usedPorts() (list []preflight.Port) {
 			p.Program = exe
 			name := filepath.Base(strings.TrimSuffix(exe, " (deleted)"))
 			// The service proxy of a Linux node is kubeadm's, in a pod.
-			p.Ours = name == "porthole" || name == "porthole-routes" || name == "kubelet" || (number == 10256 || number == 10249) && strings.Contains(name, "kube")
+			p.Ours = name == "porthole" || name == "porthole-routes" || name == "kubelet" ||
+				(number == 10256 || number == 10249) && strings.Contains(name, "kube")
 		}
 		list = append(list, p)
 	}

@@ -22,9 +22,12 @@ import (
 
 // gather notes the facts of this machine. It changes nothing.
 func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
-	f.System, f.Privileged, f.NIC, f.NodeIP, f.InstallDir = "windows", windows.GetCurrentProcessToken().IsElevated(), s.NIC, s.NodeIP, s.InstallDir
-	w := &preflight.WindowsFacts{NoService: missingLibraries(), Pending: pendingRestarts(), TestSigning: strings.Contains(strings.ToUpper(regText(controlKey, "SystemStartOptions")), "TESTSIGNING"),
-		LaterRename: hasValue(sessionKey, "PendingFileRenameOperations"), Firewall: firewallPolicy(), Path: s.Bundled, NetworkPath: onNetwork(s.Bundled)}
+	f.System, f.Privileged, f.NIC, f.NodeIP, f.InstallDir = "windows", windows.GetCurrentProcessToken().
+		IsElevated(), s.NIC, s.NodeIP, s.InstallDir
+	w := &preflight.WindowsFacts{NoService: missingLibraries(), Pending: pendingRestarts(),
+		TestSigning: strings.Contains(strings.ToUpper(regText(controlKey, "SystemStartOptions")), "TESTSIGNING"),
+		LaterRename: hasValue(sessionKey, "PendingFileRenameOperations"), Firewall: firewallPolicy(), Path: s.Bundled,
+		NetworkPath: onNetwork(s.Bundled)}
 	f.Windows = w
 	if host, err := platform.ReadHost(rootFolder(s.Options)); err == nil {
 		f.Hostname, f.Memory, w.Product = host.Hostname, host.MemoryBytes, host.OSImage
@@ -41,7 +44,8 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 	}
 	f.Adapters, _ = defaultAdapters() // none known: the check of adapters fails
 	f.Runtime = askRuntime(ctx, runtimeEndpoint(s.Options))
-	f.Disk = []preflight.Space{{Path: s.InstallDir, Free: freeBytes(s.InstallDir), Role: "install"}, {Path: `C:\ProgramData\containerd`, Free: freeBytes(`C:\ProgramData\containerd`), Role: "containers"}}
+	f.Disk = []preflight.Space{{Path: s.InstallDir, Free: freeBytes(s.InstallDir), Role: "install"},
+		{Path: `C:\ProgramData\containerd`, Free: freeBytes(`C:\ProgramData\containerd`), Role: "containers"}}
 	for _, name := range []string{"HTTPS_PROXY", "https_proxy"} {
 		if v := os.Getenv(name); v != "" && !slices.Contains(f.Proxies, v) {
 			f.Proxies = append(f.Proxies, v)
@@ -51,7 +55,8 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 		f.Joined = strangersConfig(s.Kubeconfig())
 	}
 	gatherServices(f)
-	f.Cloud = preflight.CloudOf(regText(biosKey, "SystemManufacturer"), regText(biosKey, "SystemProductName"), regText(biosKey, "ChassisAssetTag"))
+	f.Cloud = preflight.CloudOf(regText(biosKey, "SystemManufacturer"), regText(biosKey, "SystemProductName"),
+		regText(biosKey, "ChassisAssetTag"))
 }
 
 const (
@@ -68,7 +73,8 @@ func gatherServices(f *preflight.Facts) {
 	}
 	defer m.Close()
 	ours := map[int]*services.Status{}
-	for name, numbers := range map[string][]int{"kubelet": {10250, 10248}, "kube-proxy": {10256, 10249}, "porthole-routes": {10261}} {
+	for name, numbers := range map[string][]int{"kubelet": {10250, 10248}, "kube-proxy": {10256, 10249},
+		"porthole-routes": {10261}} {
 		st, err := m.Get(name)
 		if err != nil || st == nil {
 			continue
@@ -156,7 +162,8 @@ func pendingRestarts() (list []string) {
 			list = append(list, text)
 		}
 	}
-	active, wanted := regText(controlKey+`\ComputerName\ActiveComputerName`, "ComputerName"), regText(controlKey+`\ComputerName\ComputerName`, "ComputerName")
+	active, wanted := regText(controlKey+`\ComputerName\ActiveComputerName`,
+		"ComputerName"), regText(controlKey+`\ComputerName\ComputerName`, "ComputerName")
 	if active != "" && wanted != "" && !strings.EqualFold(active, wanted) {
 		list = append(list, "the computer's new name "+wanted)
 	}
@@ -164,7 +171,8 @@ func pendingRestarts() (list []string) {
 	return list
 }
 
-// firewallPolicy returns why rules of this host have no effect; "" if they have. Group policies can make Windows ignore them.
+// firewallPolicy returns why rules of this host have no effect; "" if they have. Group policies can make Windows
+// ignore them.
 func firewallPolicy() string {
 	for _, profile := range []string{"DomainProfile", "StandardProfile", "PublicProfile"} {
 		key := `SOFTWARE\Policies\Microsoft\WindowsFirewall\` + profile

@@ -4,7 +4,8 @@ package join
 
 import "os"
 
-// Programs that tests build with the tag failpoint end at the point that PORTHOLE_FAILPOINT names, as a power failure would end them.
+// Programs that tests build with the tag failpoint end at the point that PORTHOLE_FAILPOINT names, as a power failure
+// would end them.
 func init() {
 	testPoint = func(point string) {
 		if point != os.Getenv("PORTHOLE_FAILPOINT") {

@@ -11,19 +11,21 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// How often the kubelet of a node looks for an upgrade that was interrupted, and how often nobody may carry it on before it is taken back.
+// How often the kubelet of a node looks for an upgrade that was interrupted, and how often nobody may carry it on
+// before it is taken back.
 const (
 	keepPeriod = 10 * time.Second
 	keepLooks  = 3
 )
 
 // ErrRestart is the error of a kubelet that has to be started again, as the version of before.
-var ErrRestart = errors.New("the upgrade of this node was interrupted: this kubelet starts again as the version of before")
+var ErrRestart = errors.New(
+	"the upgrade of this node was interrupted: this kubelet starts again as the version of before")
 
-// Keep takes an upgrade of this node back that was interrupted, as by a power failure, if nobody carries it on for half a minute. It runs in
-// the kubelet, which is exchanged last. It returns nil when ctx ends, and ErrRestart if the kubelet itself has to become the old one: that
-// is prepared, and whoever starts services starts it again. kubeconfig is the kubelet's: one that is not of the node that join made is left
-// alone.
+// Keep takes an upgrade of this node back that was interrupted, as by a power failure, if nobody carries it on for
+// half a minute. It runs in the kubelet, which is exchanged last. It returns nil when ctx ends, and ErrRestart if the
+// kubelet itself has to become the old one: that is prepared, and whoever starts services starts it again. kubeconfig
+// is the kubelet's: one that is not of the node that join made is left alone.
 func Keep(ctx context.Context, kubeconfig string) error {
 	where := &Setup{}
 	paths(where)
@@ -69,7 +71,8 @@ func takeBack(ctx context.Context) error {
 	if err != nil || !joined {
 		return err
 	}
-	x := &exchange{setup: s, report: step.NewReport("UpgradeReport"), self: os.Getpid(), say: func(text string) { klog.FromContext(ctx).Info("Upgrade", "what", text) }}
+	x := &exchange{setup: s, report: step.NewReport("UpgradeReport"), self: os.Getpid(),
+		say: func(text string) { klog.FromContext(ctx).Info("Upgrade", "what", text) }}
 	if x.journal, err = readUpgrade(s); err != nil || !x.journal.Interrupted() {
 		return err
 	}

@@ -23,7 +23,8 @@ type LeaveOptions struct {
 	Timeout    time.Duration
 }
 
-// Leave makes this machine no node any more. It undoes all that can be undone also if parts fail, and then looks for what is left.
+// Leave makes this machine no node any more. It undoes all that can be undone also if parts fail, and then looks for
+// what is left.
 func Leave(ctx context.Context, o LeaveOptions, p Progress) step.Report {
 	start := time.Now()
 	l := &leave{LeaveOptions: o, progress: p, report: step.NewReport("LeaveReport")}
@@ -118,7 +119,8 @@ func recalled() (s *Setup, joined bool, err error) {
 func (l *leave) plan() error {
 	steps := l.setup.Journal.Steps
 	for i := len(steps) - 1; i >= 0; i-- {
-		r := step.Result{Op: step.Op{ID: steps[i].ID, Action: step.Delete, Wanted: steps[i].Before, Observed: []byte("null")}, Result: "planned"}
+		r := step.Result{Op: step.Op{ID: steps[i].ID, Action: step.Delete, Wanted: steps[i].Before,
+			Observed: []byte("null")}, Result: "planned"}
 		l.report.Steps = append(l.report.Steps, r)
 		l.progress.Step(r)
 	}
@@ -144,7 +146,8 @@ func (l *leave) undo(ctx context.Context) error {
 	s.Journal.State = step.StateLeaving
 	runner := &step.Runner{Journal: s.Journal, Now: time.Now, Progress: l.progress.Step,
 		Save:   func(j step.Journal) error { return install.SaveJournal(s.Node.Journal(), j) },
-		Before: func(id string) { testPoint("undo " + id + "/before") }, After: func(id string) { testPoint("undo " + id + "/after") }}
+		Before: func(id string) { testPoint("undo " + id + "/before") },
+		After:  func(id string) { testPoint("undo " + id + "/after") }}
 	if err := runner.Save(*s.Journal); err != nil {
 		return err
 	}
@@ -171,7 +174,8 @@ func (l *leave) undo(ctx context.Context) error {
 	return errors.Join(install.DropState(upgradeFile(s)), install.DropJournal(s.Node.Journal()))
 }
 
-// undoSteps takes the steps back, and the pods when the programs have ended. What pods need to end stays if they do not.
+// undoSteps takes the steps back, and the pods when the programs have ended. What pods need to end stays if they do
+// not.
 func (l *leave) undoSteps(ctx context.Context, runner *step.Runner, steps []step.Step) error {
 	err := beforeUndo(ctx, l.setup)
 	now := slices.DeleteFunc(slices.Clone(steps), func(s step.Step) bool { return afterPods(s.ID()) })
@@ -188,7 +192,8 @@ func (l *leave) undoSteps(ctx context.Context, runner *step.Runner, steps []step
 	return errors.Join(err, failed, afterUndo(ctx, l.setup, l.KeepLogs))
 }
 
-// deleteNode deletes the Node object with an administrator's credentials, or says who can. A node may not do that itself.
+// deleteNode deletes the Node object with an administrator's credentials, or says who can. A node may not do that
+// itself.
 func (l *leave) deleteNode(ctx context.Context) {
 	command := "kubectl delete node " + l.setup.Name
 	if l.Kubeconfig == "" {

@@ -22,7 +22,8 @@ import (
 	"porthole.dev/porthole/routes/podnet"
 )
 
-// undoSteps returns the steps of a Linux node that the journal can name, with what they need to be undone: paths, no content.
+// undoSteps returns the steps of a Linux node that the journal can name, with what they need to be undone: paths, no
+// content.
 func undoSteps(s *Setup) ([]step.Step, error) {
 	var list []step.Step
 	none := func() []byte { return nil }
@@ -50,7 +51,8 @@ func undoSteps(s *Setup) ([]step.Step, error) {
 	for _, unit := range []string{"porthole-routes", "kubelet"} {
 		list = append(list, install.Start{Unit: unit, Manager: m, Facts: s.Journal.Facts})
 	}
-	return append(list, install.Registered{Node: &s.Node}, install.Ready{Node: &s.Node}, install.Record{Journal: s.Journal}), nil
+	return append(list, install.Registered{Node: &s.Node}, install.Ready{Node: &s.Node},
+		install.Record{Journal: s.Journal}), nil
 }
 
 // beforeUndo does nothing: the programs are stopped by their steps.
@@ -69,7 +71,8 @@ func endPods(ctx context.Context, s *Setup) error {
 
 // afterUndo removes what else the node's programs made: the network of the pods, volumes and logs. No pod may be left.
 func afterUndo(ctx context.Context, s *Setup, keepLogs bool) error {
-	err := errors.Join(podnet.Remove(cniConf), removeTunnelDevice(s), leaveSwitch(ctx, s), unmountBelow(s.Kubelet), platform.UnshareMounts(s.Kubelet))
+	err := errors.Join(podnet.Remove(cniConf), removeTunnelDevice(s), leaveSwitch(ctx, s), unmountBelow(s.Kubelet),
+		platform.UnshareMounts(s.Kubelet))
 	if err != nil { // what is mounted is not deleted
 		return err
 	}
@@ -87,8 +90,8 @@ func afterUndo(ctx context.Context, s *Setup, keepLogs bool) error {
 	return err
 }
 
-// ended waits until none of our programs runs, and nobody listens on their ports. Where no service manager ended them, they end because their
-// files are gone; one that has just been started listens on no port yet.
+// ended waits until none of our programs runs, and nobody listens on their ports. Where no service manager ended them,
+// they end because their files are gone; one that has just been started listens on no port yet.
 func ended(ctx context.Context, installDir string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -111,8 +114,8 @@ func ended(ctx context.Context, installDir string) error {
 	}
 }
 
-// nodeProgram names a process that runs a kubelet or the agent of the pod network from a folder or its versions, also when the file has been
-// deleted. Other commands of porthole, such as this one, do not count.
+// nodeProgram names a process that runs a kubelet or the agent of the pod network from a folder or its versions, also
+// when the file has been deleted. Other commands of porthole, such as this one, do not count.
 func nodeProgram(installDir string) string {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe") // of processes that end meanwhile: passed over
 	for _, link := range links {
@@ -123,7 +126,8 @@ func nodeProgram(installDir string) string {
 		}
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
 		words := strings.Split(string(line), "\x00")
-		if name := filepath.Base(exe); name == "porthole-routes" || name == portholeProgram && len(words) > 1 && words[1] == "kubelet" {
+		if name := filepath.Base(exe); name == "porthole-routes" ||
+			name == portholeProgram && len(words) > 1 && words[1] == "kubelet" {
 			return fmt.Sprintf("process %s of %s", strings.Split(link, "/")[2], exe)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestNodeProgram finds programs of a node that run from a folder, also when their file has gone; others of that folder do not count.
+// TestNodeProgram finds programs of a node that run from a folder, also when their file has gone; others of that
+// folder do not count.
 func TestNodeProgram(t *testing.T) {
 	shell, err := os.ReadFile("/bin/bash")
 	if err != nil {

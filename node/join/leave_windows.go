@@ -26,13 +26,15 @@ import (
 	"porthole.dev/porthole/routes/podnet"
 )
 
-// undoSteps returns the steps of a Windows node that the journal can name, with what they need to be undone: paths, no content.
+// undoSteps returns the steps of a Windows node that the journal can name, with what they need to be undone: paths, no
+// content.
 func undoSteps(s *Setup) ([]step.Step, error) {
 	m, err := services.Connect()
 	if err != nil {
 		return nil, err
 	}
-	more, err := steps.UndoSteps(steps.Options{Install: s.InstallDir, Data: s.State, Root: rootFolder(s.Options), FirewallPorts: s.FirewallPorts, Mode: s.Network}, m)
+	more, err := steps.UndoSteps(steps.Options{Install: s.InstallDir, Data: s.State, Root: rootFolder(s.Options),
+		FirewallPorts: s.FirewallPorts, Mode: s.Network}, m)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +43,15 @@ func undoSteps(s *Setup) ([]step.Step, error) {
 		list = append(list, install.File{Name: f.Name, Path: f.Path, Content: func() []byte { return nil }})
 	}
 	list = append(list, more...)
-	return append(list, install.Registered{Node: &s.Node}, install.Ready{Node: &s.Node}, install.Record{Journal: s.Journal}), nil
+	return append(list, install.Registered{Node: &s.Node}, install.Ready{Node: &s.Node},
+		install.Record{Journal: s.Journal}), nil
 }
 
 // stopTime is how long each service may take to stop.
 const stopTime = time.Minute
 
-// beforeUndo stops the services and removes what they made, as long as the CNI plugins are there: pods, load balancers, the pod network.
-// The host's own routes are put back. It goes on after what fails.
+// beforeUndo stops the services and removes what they made, as long as the CNI plugins are there: pods, load
+// balancers, the pod network. The host's own routes are put back. It goes on after what fails.
 func beforeUndo(ctx context.Context, s *Setup) error {
 	m, err := services.Connect()
 	if err != nil {
@@ -61,13 +64,16 @@ func beforeUndo(ctx context.Context, s *Setup) error {
 		}
 	}
 
-	errs := []error{bootrecord.Remove(filepath.Join(s.State, bootrecord.Pods)), removeSandboxes(ctx, runtimeEndpoint(s.Options))}
+	errs := []error{bootrecord.Remove(filepath.Join(s.State, bootrecord.Pods)),
+		removeSandboxes(ctx, runtimeEndpoint(s.Options))}
 	proxy := kubeproxy.Options{Mode: kubeproxy.Kernelspace, StateFile: filepath.Join(s.State, bootrecord.Services)}
-	proxy.Config.Winkernel = kubeproxyconfig.KubeProxyWinkernelConfiguration{NetworkName: podnet.NetworkName, EnableDSR: true}
+	proxy.Config.Winkernel = kubeproxyconfig.KubeProxyWinkernelConfiguration{NetworkName: podnet.NetworkName,
+		EnableDSR: true}
 	errs = append(errs, kubeproxy.Cleanup(ctx, proxy))
 	pods, _ := netip.ParsePrefix(s.podCIDR()) // not valid: no route counts as one of pods
 	errs = append(errs, leaveSwitch(ctx, s))
-	return errors.Join(append(errs, routes.Cleanup(ctx, routes.Options{ConfDir: cniConf(s), StateDir: s.State, Cluster: pods}))...)
+	return errors.Join(append(errs,
+		routes.Cleanup(ctx, routes.Options{ConfDir: cniConf(s), StateDir: s.State, Cluster: pods}))...)
 }
 
 func cniConf(s *Setup) string { return filepath.Join(rootFolder(s.Options), "etc", "cni", "net.d") }
@@ -91,10 +97,12 @@ func endPods(context.Context, *Setup) error { return nil }
 // made are the folders that the node's programs made and filled. keepLogs leaves those of logs out.
 func made(s *Setup, keepLogs bool) []string {
 	varLib := filepath.Join(rootFolder(s.Options), "var", "lib")
-	dirs := []string{s.Kubelet, filepath.Join(varLib, "kube-proxy"), filepath.Join(varLib, "cni", "networks"), filepath.Join(varLib, "cni", "results")}
+	dirs := []string{s.Kubelet, filepath.Join(varLib, "kube-proxy"), filepath.Join(varLib, "cni", "networks"),
+		filepath.Join(varLib, "cni", "results")}
 	if !keepLogs {
 		logs := filepath.Join(rootFolder(s.Options), "var", "log")
-		dirs = append(dirs, filepath.Join(logs, "pods"), filepath.Join(logs, "containers"), filepath.Join(s.State, "logs"))
+		dirs = append(dirs, filepath.Join(logs, "pods"), filepath.Join(logs, "containers"),
+			filepath.Join(s.State, "logs"))
 	}
 	return dirs
 }
@@ -151,7 +159,8 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 		}
 	}
 
-	files := []string{s.Kubeconfig(), s.CAFile(), s.Pair(), s.PendingKey(), filepath.Join(s.Kubernetes, "kube-proxy.yaml"), filepath.Join(cniConf(s), podnet.WindowsConfName),
+	files := []string{s.Kubeconfig(), s.CAFile(), s.Pair(), s.PendingKey(),
+		filepath.Join(s.Kubernetes, "kube-proxy.yaml"), filepath.Join(cniConf(s), podnet.WindowsConfName),
 		filepath.Join(s.State, routes.NodesFile)}
 	for _, name := range []string{bootrecord.Network, bootrecord.Services, bootrecord.Pods} {
 		files = append(files, filepath.Join(s.State, name))
@@ -188,7 +197,8 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 	return list, err
 }
 
-// leftInstalled returns the installed programs that are left. That of this process cannot be removed: Windows does so when it starts again.
+// leftInstalled returns the installed programs that are left. That of this process cannot be removed: Windows does so
+// when it starts again.
 func leftInstalled(dir string) (list []string, err error) {
 	self, err := os.Executable()
 	if err != nil {

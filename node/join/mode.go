@@ -19,8 +19,8 @@ import (
 // hasRoutes reports whether porthole-routes makes a network on the node; if not, others do.
 func hasRoutes(network string) bool { return slices.Contains(routes.Modes(), network) }
 
-// bgpConfig returns the file of --bgp-config, nil without one. A later run for which the user's file is gone takes the copy that an earlier
-// one made.
+// bgpConfig returns the file of --bgp-config, nil without one. A later run for which the user's file is gone takes the
+// copy that an earlier one made.
 func bgpConfig(s *Setup, installed string) ([]byte, error) {
 	if s.BGPConfig == "" {
 		return nil, nil
@@ -40,8 +40,8 @@ func bgpConfig(s *Setup, installed string) ([]byte, error) {
 	return text, nil
 }
 
-// checkRoutes has the flags of porthole-routes read before anything depends on them. The file of --bgp-config is the user's: the copy is not
-// there yet.
+// checkRoutes has the flags of porthole-routes read before anything depends on them. The file of --bgp-config is the
+// user's: the copy is not there yet.
 func checkRoutes(s *Setup, args []string) error {
 	if s.CheckRoutes == nil {
 		return nil

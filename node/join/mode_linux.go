@@ -9,8 +9,8 @@ import (
 	"porthole.dev/porthole/routes/vxlan"
 )
 
-// tunnelDevice returns the network device that the mode vxlan makes on a Linux node; "" in other modes. Its name has the number of the
-// virtual network.
+// tunnelDevice returns the network device that the mode vxlan makes on a Linux node; "" in other modes. Its name has
+// the number of the virtual network.
 func tunnelDevice(s *Setup) string {
 	if s.Network != vxlan.BackendType {
 		return ""

@@ -22,7 +22,8 @@ func TestEachMode(t *testing.T) {
 	for _, mode := range routes.Modes() {
 		why, known := said[mode]
 		if one := strings.Contains(why, "it carries IPv4 only"); !known || one != (routes.CheckFamilies(mode) != nil) {
-			t.Errorf("%s: known %v, --plan says %q, and porthole routes %v", mode, known, why, routes.CheckFamilies(mode))
+			t.Errorf("%s: known %v, --plan says %q, and porthole routes %v", mode, known, why,
+				routes.CheckFamilies(mode))
 		}
 	}
 }
@@ -50,7 +51,8 @@ func TestBGPConfig(t *testing.T) {
 		t.Errorf("after the user's file is gone: %q, %v", text, err)
 	}
 	s.Network = "tor"
-	if _, err := bgpConfig(s, copied); err == nil || !strings.Contains(err.Error(), "--bgp-config is for --network bgp") {
+	if _, err := bgpConfig(s, copied); err == nil ||
+		!strings.Contains(err.Error(), "--bgp-config is for --network bgp") {
 		t.Errorf("another mode: %v", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package join puts the parts of `porthole join` and `porthole leave` together: the facts of this machine, the cluster, the checks and
-// the steps of this system.
+// Package join puts the parts of `porthole join` and `porthole leave` together: the facts of this machine, the
+// cluster, the checks and the steps of this system.
 package join
 
 import (
@@ -44,7 +44,8 @@ type Options struct {
 type RoutesOptions struct {
 	RoutesArgs []string // further arguments of porthole-routes
 	BGPConfig  string   // file with the peers of the mode bgp
-	// CheckRoutes returns the mistake in the arguments with which porthole-routes would be started: its own command has the flags.
+	// CheckRoutes returns the mistake in the arguments with which porthole-routes would be started: its own command
+	// has the flags.
 	CheckRoutes func(args []string) error
 }
 

@@ -19,8 +19,8 @@ import (
 	"porthole.dev/porthole/node/routes"
 )
 
-// Run makes this machine a node, or with DryRun says what that would change. The report is complete in every case; its outcome is the
-// exit code.
+// Run makes this machine a node, or with DryRun says what that would change. The report is complete in every case; its
+// outcome is the exit code.
 func Run(ctx context.Context, o Options, p Progress) step.Report {
 	start := time.Now()
 	r := &run{Options: o, progress: p, report: step.NewReport("JoinReport")}
@@ -121,7 +121,8 @@ func (r *run) findCluster(ctx context.Context) *credential.API {
 	c.KubeletVers, c.UUID = kubelet.Version, s.UUID
 	api, err := r.reach(ctx)
 	if s.Cluster != nil {
-		c.Server, c.CAHash, c.Skew, c.SkewKnown = s.Cluster.Server, s.Cluster.CAHash, s.Cluster.Skew, s.Cluster.SkewKnown
+		c.Server, c.CAHash, c.Skew, c.SkewKnown = s.Cluster.Server, s.Cluster.CAHash, s.Cluster.Skew,
+			s.Cluster.SkewKnown
 		c.Now = time.Now().Add(-c.Skew)
 		if list, err := credential.ParseCA(s.Cluster.CA); err == nil {
 			c.NotBefore, c.NotAfter = list[0].NotBefore, list[0].NotAfter
@@ -162,7 +163,8 @@ func (r *run) reach(ctx context.Context) (*credential.API, error) {
 			return s.Bootstrap, err
 		}
 	case r.Token.Valid():
-		c, err := credential.Discovery{Endpoint: r.Endpoint, Token: r.Token, Pins: r.Pins, SkipCA: r.SkipCA}.Discover(ctx)
+		c, err := credential.Discovery{Endpoint: r.Endpoint, Token: r.Token, Pins: r.Pins,
+			SkipCA: r.SkipCA}.Discover(ctx)
 		s.Cluster = c
 		if err != nil {
 			return nil, err
@@ -170,9 +172,11 @@ func (r *run) reach(ctx context.Context) (*credential.API, error) {
 	default:
 		text := "this machine has no certificate of a node, and no token was given"
 		if r.unusable != nil {
-			text = fmt.Sprintf("the certificate of this node cannot be used (%v), and no token was given for a new one", r.unusable)
+			text = fmt.Sprintf("the certificate of this node cannot be used (%v), and no token was given for a new one",
+				r.unusable)
 		}
-		return nil, &credential.Problem{Check: "Discovery", Text: text, Cure: "kubeadm token create --print-join-command, and that line with porthole"}
+		return nil, &credential.Problem{Check: "Discovery", Text: text,
+			Cure: "kubeadm token create --print-join-command, and that line with porthole"}
 	}
 
 	api, err := s.Cluster.With(r.TLSToken, nil)
@@ -180,7 +184,8 @@ func (r *run) reach(ctx context.Context) (*credential.API, error) {
 	return api, err
 }
 
-// asNode returns a client with the certificate of an earlier run; nil if there is none that can be used, or if another cluster is asked for.
+// asNode returns a client with the certificate of an earlier run; nil if there is none that can be used, or if another
+// cluster is asked for.
 func (r *run) asNode() *credential.API {
 	s := r.setup
 	if len(s.Journal.Steps) == 0 && !r.joined {
@@ -227,7 +232,8 @@ func (r *run) read(ctx context.Context, api *credential.API) (err error) {
 	}
 	s.Settings = settings
 	c.Version = settings.Version
-	c.PodSubnet, c.ServiceSubnet = first(r.PodCIDR, settings.PodSubnet, s.Journal.Facts["podSubnet"]), first(r.ServiceCIDR, settings.ServiceSubnet, s.Journal.Facts["serviceSubnet"])
+	c.PodSubnet, c.ServiceSubnet = first(r.PodCIDR, settings.PodSubnet,
+		s.Journal.Facts["podSubnet"]), first(r.ServiceCIDR, settings.ServiceSubnet, s.Journal.Facts["serviceSubnet"])
 	linuxSettings(&r.facts, settings.Kubelet)
 	r.Network = first(r.Network, r.chosen, settings.Mode, routes.DefaultMode)
 	if s.Network, c.Network.Wanted = r.Network, r.Network; r.Network == routes.OVN {
@@ -327,8 +333,8 @@ func (r *run) runner() *step.Runner {
 		Before: func(id string) { testPoint(id + "/before") }, After: func(id string) { testPoint(id + "/after") }}
 }
 
-// part runs steps and notes their results. If one fails that had to wait for a node that is installed, the outcome is timedOut: its
-// programs go on trying.
+// part runs steps and notes their results. If one fails that had to wait for a node that is installed, the outcome is
+// timedOut: its programs go on trying.
 func (r *run) part(ctx context.Context, runner *step.Runner, steps []step.Step) error {
 	results, err := runner.Run(ctx, steps)
 	r.report.Steps = append(r.report.Steps, results...)
@@ -336,15 +342,17 @@ func (r *run) part(ctx context.Context, runner *step.Runner, steps []step.Step) 
 		return nil
 	}
 	last := results[len(results)-1].ID
-	waiting := strings.HasPrefix(last, "start/") || last == "registered" || last == "ready" || strings.HasPrefix(last, "running/")
+	waiting := strings.HasPrefix(last, "start/") || last == "registered" || last == "ready" ||
+		strings.HasPrefix(last, "running/")
 	if waiting && (errors.Is(err, install.ErrTime) || ctx.Err() != nil || errors.Is(err, credential.ErrUnreachable)) {
 		r.report.Outcome = step.TimedOut
 	}
 	return err
 }
 
-// checkAsNode asks with the node's own certificate for what a token may not know: the rights of nodes, and the network of the others. If
-// this refuses, or another machine takes the name at the same moment, what was done so far is undone.
+// checkAsNode asks with the node's own certificate for what a token may not know: the rights of nodes, and the network
+// of the others. If this refuses, or another machine takes the name at the same moment, what was done so far is
+// undone.
 func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.Step) error {
 	if r.DryRun || r.joined {
 		return nil
@@ -359,7 +367,8 @@ func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.
 		return err
 	}
 	switch err := patient(ctx, func() error { return s.Claim(ctx) }); {
-	case errors.Is(err, install.ErrTaken) && len(s.Journal.Steps) <= len(done): // nothing else was done, also not by an earlier run
+	case errors.Is(err, install.ErrTaken) &&
+		len(s.Journal.Steps) <= len(done): // nothing else was done, also not by an earlier run
 		return errors.Join(err, r.takeBack(ctx, runner, done))
 	case err != nil:
 		return err
@@ -447,15 +456,19 @@ func remember(s *Setup, c preflight.Cluster) error {
 			return fmt.Errorf("finding %s: %w", flag, err)
 		}
 	}
-	text, err := json.Marshal(choices{o.NodeIP, o.NIC, o.CRISocket, o.Network, o.RoutesArgs, o.BGPConfig, o.PodCIDR, o.ServiceCIDR, o.Labels, o.Taints, o.KubeletArgs, o.Environment, o.PatchesDir, o.Ignore, o.InstallDir, o.FirewallPorts, o.NoFirewall})
+	text, err := json.Marshal(choices{o.NodeIP, o.NIC, o.CRISocket, o.Network, o.RoutesArgs, o.BGPConfig, o.PodCIDR,
+		o.ServiceCIDR, o.Labels, o.Taints, o.KubeletArgs, o.Environment, o.PatchesDir, o.Ignore, o.InstallDir,
+		o.FirewallPorts, o.NoFirewall})
 	if err != nil {
 		return fmt.Errorf("encoding the journal: %w", err)
 	}
-	s.Journal.Facts["podSubnet"], s.Journal.Facts["serviceSubnet"], s.Journal.Facts["options"] = c.PodSubnet, c.ServiceSubnet, string(text)
+	s.Journal.Facts["podSubnet"], s.Journal.Facts["serviceSubnet"], s.Journal.Facts["options"] = c.PodSubnet,
+		c.ServiceSubnet, string(text)
 	return nil
 }
 
-// recall takes over the options of the run before if this one names no cluster: `porthole join` alone means "as before".
+// recall takes over the options of the run before if this one names no cluster: `porthole join` alone means "as
+// before".
 func (r *run) recall() error {
 	text := r.setup.Journal.Facts["options"]
 	if text == "" {
@@ -471,7 +484,8 @@ func (r *run) recall() error {
 	o := &r.Options
 	o.NodeIP, o.NIC, o.CRISocket, o.PodCIDR, o.ServiceCIDR = c.NodeIP, c.NIC, c.CRISocket, c.PodCIDR, c.ServiceCIDR
 	o.Network = first(o.Network, c.Network) // another one is refused, not passed over
-	o.Labels, o.Taints, o.KubeletArgs, o.PatchesDir, o.InstallDir = c.Labels, c.Taints, c.KubeletArgs, c.PatchesDir, c.InstallDir
+	o.Labels, o.Taints, o.KubeletArgs, o.PatchesDir, o.InstallDir = c.Labels, c.Taints, c.KubeletArgs, c.PatchesDir,
+		c.InstallDir
 	o.Environment, o.FirewallPorts, o.NoFirewall = c.Environment, c.Firewall, c.NoFirewall
 	o.RoutesArgs, o.BGPConfig = c.RoutesArgs, c.BGPConfig
 	o.Ignore = append(o.Ignore, c.Ignore...)

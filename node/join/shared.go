@@ -120,5 +120,6 @@ func readPatches(dir string) (patches [][]byte, err error) {
 
 // refusedSettings is the error of a kubelet-config that the kubelet would not take.
 func refusedSettings(why string) error {
-	return fmt.Errorf("the kubelet would not take the cluster's kubelet-config: %s → kubectl -n kube-system edit configmap kubelet-config, or mend it for this node with --patches", why)
+	return fmt.Errorf(
+		"the kubelet would not take the cluster's kubelet-config: %s → kubectl -n kube-system edit configmap kubelet-config, or mend it for this node with --patches", why)
 }

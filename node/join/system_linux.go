@@ -60,8 +60,8 @@ func lock(string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// needs are what the certificate of a node must allow: verb, group, resource. porthole-routes lists the nodes. kube-proxy of a Linux node
-// is kubeadm's, which has an account of its own.
+// needs are what the certificate of a node must allow: verb, group, resource. porthole-routes lists the nodes.
+// kube-proxy of a Linux node is kubeadm's, which has an account of its own.
 func needs() [][3]string { return [][3]string{{"list", "", "nodes"}} }
 
 // manager returns what runs programs on this machine.
@@ -103,7 +103,8 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 		files(unitSteps(program)...)
 	}
 	start := func(unit, health string, config []byte) {
-		list = append(list, install.Start{Unit: unit, Health: health, Manager: m, Facts: s.Journal.Facts, Config: func() []byte { return config }})
+		list = append(list, install.Start{Unit: unit, Health: health, Manager: m, Facts: s.Journal.Facts,
+			Config: func() []byte { return config }})
 	}
 	if hasRoutes(s.Network) {
 		cniSteps(s, &list)
@@ -113,7 +114,8 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 		}
 		routes := files(steps...)
 		if s.Wait != WaitNone {
-			// Healthy it is when the node is in the cluster, which takes the kubelet. The condition Ready, which join waits for at last, needs both.
+			// Healthy it is when the node is in the cluster, which takes the kubelet. The condition Ready, which join
+			// waits for at last, needs both.
 			start("porthole-routes", "http://127.0.0.1:10261/livez", append(routes, identity...))
 		}
 	}
@@ -124,7 +126,8 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 }
 
 func kubeletOptions(s *Setup) (install.KubeletOptions, error) {
-	o := install.KubeletOptions{Runtime: runtimeEndpoint(s.Options), Labels: s.Labels, Taints: s.Taints, Extra: s.KubeletArgs}
+	o := install.KubeletOptions{Runtime: runtimeEndpoint(s.Options), Labels: s.Labels, Taints: s.Taints,
+		Extra: s.KubeletArgs}
 	if hasRoutes(s.Network) { // the DaemonSet of `porthole manifests` leaves such nodes out
 		o.Labels = strings.TrimPrefix(o.Labels+",porthole.dev/routes=service", ",")
 	}
@@ -133,8 +136,8 @@ func kubeletOptions(s *Setup) (install.KubeletOptions, error) {
 	return o, err
 }
 
-// checkKubeletConfig has the kubelet's own loader read the configuration before anything depends on it. The loader reads a file: one in
-// memory.
+// checkKubeletConfig has the kubelet's own loader read the configuration before anything depends on it. The loader
+// reads a file: one in memory.
 func checkKubeletConfig(text []byte) error {
 	fd, err := unix.MemfdCreate("config.yaml", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -191,7 +194,8 @@ func cniSteps(s *Setup, list *[]step.Step) {
 		}
 		for _, from := range []string{filepath.Join(s.Bundled, "bundle", "cni", name), filepath.Join(s.Bundled, name)} {
 			if _, err := os.Stat(from); err == nil {
-				*list = append(*list, install.Program{Name: "cni/" + name, From: from, To: filepath.Join(cniBin, name), OnlyNew: true})
+				*list = append(*list, install.Program{Name: "cni/" + name, From: from, To: filepath.Join(cniBin, name),
+					OnlyNew: true})
 				break
 			}
 		}
@@ -200,7 +204,8 @@ func cniSteps(s *Setup, list *[]step.Step) {
 
 // routesSteps are the file that the unit of porthole-routes reads, and what that names.
 func routesSteps(s *Setup) (list []install.File, err error) {
-	args := []string{"--hostname-override=" + s.Name, "--cluster-cidr=" + s.podCIDR(), "--service-cidr=" + s.serviceCIDR(),
+	args := []string{"--hostname-override=" + s.Name, "--cluster-cidr=" + s.podCIDR(),
+		"--service-cidr=" + s.serviceCIDR(),
 		"--cni-conf-dir=" + cniConf, "--state-dir=" + filepath.Join(s.State, "routes")}
 	if s.IP != "" {
 		args = append(args, "--node-ip="+s.IP)
@@ -214,14 +219,16 @@ func routesSteps(s *Setup) (list []install.File, err error) {
 	}
 	if peers != nil {
 		args = append(args, "--bgp-config="+routesBGP)
-		list = append(list, install.File{Name: "routes-bgp", Path: routesBGP, Perm: 0o600, Content: func() []byte { return peers }})
+		list = append(list, install.File{Name: "routes-bgp", Path: routesBGP, Perm: 0o600,
+			Content: func() []byte { return peers }})
 	}
 	args = append(args, s.RoutesArgs...)
 	if err := checkRoutes(s, append([]string{"--kubeconfig=" + s.Kubeconfig()}, args...)); err != nil {
 		return nil, err
 	}
 	content := fmt.Appendf(nil, "PORTHOLE_ROUTES_ARGS=%q\n", strings.Join(args, " "))
-	return append(list, install.File{Name: "routes-config", Path: routesEnv, Perm: 0o644, Content: func() []byte { return content }}), nil
+	return append(list, install.File{Name: "routes-config", Path: routesEnv, Perm: 0o644,
+		Content: func() []byte { return content }}), nil
 }
 
 // environmentSteps is the file with the variables of --env; there is none without them.
@@ -230,7 +237,8 @@ func environmentSteps(s *Setup) []install.File {
 	if len(content) == 0 {
 		return nil
 	}
-	return []install.File{{Name: "environment", Path: systemd.Environment, Perm: 0o600, Content: func() []byte { return content }}}
+	return []install.File{{Name: "environment", Path: systemd.Environment, Perm: 0o600,
+		Content: func() []byte { return content }}}
 }
 
 func unitSteps(program string) (list []install.File) {
@@ -246,7 +254,8 @@ func unitSteps(program string) (list []install.File) {
 	return list
 }
 
-// runtimeEndpoint returns the socket of the container runtime: the one that was given, or the first that is there, in kubeadm's order.
+// runtimeEndpoint returns the socket of the container runtime: the one that was given, or the first that is there, in
+// kubeadm's order.
 func runtimeEndpoint(o Options) string {
 	if o.CRISocket != "" {
 		if strings.HasPrefix(o.CRISocket, "/") {
@@ -254,7 +263,8 @@ func runtimeEndpoint(o Options) string {
 		}
 		return o.CRISocket
 	}
-	for _, path := range []string{"/var/run/containerd/containerd.sock", "/var/run/crio/crio.sock", "/var/run/cri-dockerd.sock"} {
+	for _, path := range []string{"/var/run/containerd/containerd.sock", "/var/run/crio/crio.sock",
+		"/var/run/cri-dockerd.sock"} {
 		if _, err := os.Stat(path); err == nil {
 			return "unix://" + path
 		}

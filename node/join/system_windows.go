@@ -29,7 +29,8 @@ func rootFolder(o Options) string { return first(o.Root, `C:\`) }
 
 func paths(s *Setup) {
 	root := rootFolder(s.Options)
-	s.Kubernetes, s.Kubelet, s.State = filepath.Join(root, "etc", "kubernetes"), filepath.Join(root, "var", "lib", "kubelet"), dataFolder
+	s.Kubernetes, s.Kubelet, s.State = filepath.Join(root, "etc", "kubernetes"), filepath.Join(root, "var", "lib",
+		"kubelet"), dataFolder
 }
 
 // lock makes this the only join or leave of the machine until unlock is called, or the process ends.
@@ -41,7 +42,8 @@ func lock(string) (unlock func(), err error) {
 	h, err := windows.CreateMutex(nil, false, name)
 	switch {
 	case errors.Is(err, windows.ERROR_ALREADY_EXISTS):
-		return nil, errors.Join(errors.New("another porthole join or leave runs: wait for its end"), windows.CloseHandle(h))
+		return nil, errors.Join(errors.New("another porthole join or leave runs: wait for its end"),
+			windows.CloseHandle(h))
 	case err != nil:
 		return nil, fmt.Errorf("locking: %w", err)
 	}
@@ -84,12 +86,16 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 
 // windowsOptions are what the steps of a Windows node depend on.
 func windowsOptions(s *Setup) (steps.Options, error) {
-	o := steps.Options{Node: s.Name, Source: s.Bundled, Install: s.InstallDir, Data: s.State, Root: rootFolder(s.Options), Version: "devel",
-		PodCIDR: s.podCIDR(), ServiceCIDR: s.serviceCIDR(), RuntimeEndpoint: runtimeEndpoint(s.Options), Labels: s.Labels, Taints: s.Taints,
-		KubeletArgs: s.KubeletArgs, Environment: s.Environment, Mode: s.Network, Verbosity: 2, FirewallPorts: s.FirewallPorts, NoFirewall: s.NoFirewall,
+	o := steps.Options{Node: s.Name, Source: s.Bundled, Install: s.InstallDir, Data: s.State,
+		Root: rootFolder(s.Options), Version: "devel",
+		PodCIDR: s.podCIDR(), ServiceCIDR: s.serviceCIDR(), RuntimeEndpoint: runtimeEndpoint(s.Options),
+		Labels: s.Labels, Taints: s.Taints,
+		KubeletArgs: s.KubeletArgs, Environment: s.Environment, Mode: s.Network, Verbosity: 2,
+		FirewallPorts: s.FirewallPorts, NoFirewall: s.NoFirewall,
 		RoutesArgs: s.RoutesArgs, NoProxy: s.Network == routes.OVN}
 	if !hasRoutes(s.Network) {
-		return o, fmt.Errorf("--network %s: a Windows node needs porthole-routes, which makes its HNS network: %s", s.Network, strings.Join(routes.Modes(), ", "))
+		return o, fmt.Errorf("--network %s: a Windows node needs porthole-routes, which makes its HNS network: %s",
+			s.Network, strings.Join(routes.Modes(), ", "))
 	}
 	if s.Settings != nil {
 		o.KubeletConfig = []byte(s.Settings.Kubelet)

@@ -51,7 +51,8 @@ type version struct {
 	machine  upgrade.Machine
 }
 
-// Upgrade exchanges the node's programs for those that lie beside this one. If the node is not healthy with them it goes back.
+// Upgrade exchanges the node's programs for those that lie beside this one. If the node is not healthy with them it
+// goes back.
 func Upgrade(ctx context.Context, o UpgradeOptions, say func(string)) step.Report {
 	return runExchange(o, say, func(x *exchange) error { return x.upgrade(ctx) })
 }
@@ -102,7 +103,8 @@ func (x *exchange) locked(run func(*exchange) error) error {
 		return err
 	}
 	if !joined || s.Journal.State != step.StateJoined {
-		return fmt.Errorf("this machine is no node, or its join was not finished: porthole join: %w", upgrade.ErrRefused)
+		return fmt.Errorf("this machine is no node, or its join was not finished: porthole join: %w",
+			upgrade.ErrRefused)
 	}
 
 	if x.Source != "" {
@@ -149,7 +151,8 @@ func (x *exchange) upgrade(ctx context.Context) error {
 		return nil
 	}
 	x.report.Outcome = step.Upgraded
-	return x.runner(v.machine).Run(ctx, x.journal, upgrade.Exchange{From: v.from, To: v.to, Parts: v.parts, Force: x.Force})
+	return x.runner(v.machine).
+		Run(ctx, x.journal, upgrade.Exchange{From: v.from, To: v.to, Parts: v.parts, Force: x.Force})
 }
 
 func (x *exchange) rollback(ctx context.Context) error {
@@ -184,14 +187,16 @@ func (x *exchange) rollback(ctx context.Context) error {
 // back takes an exchange back that was begun.
 func (x *exchange) back(ctx context.Context, reason string) error {
 	machine, err := knownVersion(x.setup, x.journal.From, x.self)
-	if err != nil && slices.ContainsFunc(x.journal.Parts, func(p upgrade.Part) bool { return p.Begun }) { // else there is nothing to go back to
+	// else there is nothing to go back to
+	if err != nil && slices.ContainsFunc(x.journal.Parts, func(p upgrade.Part) bool { return p.Begun }) {
 		return err
 	}
 	return x.runner(machine).Back(ctx, x.journal, reason)
 }
 
 func (x *exchange) runner(m upgrade.Machine) *upgrade.Runner {
-	return &upgrade.Runner{Machine: m, Gate: gateTime, Soak: x.Health, Point: func(p string) { testPoint("upgrade " + p) },
+	return &upgrade.Runner{Machine: m, Gate: gateTime, Soak: x.Health,
+		Point: func(p string) { testPoint("upgrade " + p) },
 		Save: func(j *upgrade.Journal) error {
 			x.journal = j
 			text, err := j.Text()
@@ -226,7 +231,8 @@ func readUpgrade(s *Setup) (*upgrade.Journal, error) {
 }
 
 // healthURLs are what the programs answer at when they are well.
-var healthURLs = map[string]string{"porthole-routes": "http://127.0.0.1:10261/healthz", "kube-proxy": "http://127.0.0.1:10256/healthz", "kubelet": "http://127.0.0.1:10248/healthz"}
+var healthURLs = map[string]string{"porthole-routes": "http://127.0.0.1:10261/healthz",
+	"kube-proxy": "http://127.0.0.1:10256/healthz", "kubelet": "http://127.0.0.1:10248/healthz"}
 
 // nodeReady returns nil if the Node is Ready. The sign is the time of its lease, which its kubelet renews.
 func nodeReady(ctx context.Context, s *Setup) (sign string, err error) {
@@ -243,7 +249,8 @@ func nodeReady(ctx context.Context, s *Setup) (sign string, err error) {
 			RenewTime json.RawMessage `json:"renewTime"`
 		} `json:"spec"`
 	}
-	if err := api.Do(ctx, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"+s.Name, nil, &lease); err != nil {
+	if err := api.Do(ctx, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"+s.Name, nil,
+		&lease); err != nil {
 		return "", fmt.Errorf("reading the node's lease: %w", err)
 	}
 	return string(lease.Spec.RenewTime), nil

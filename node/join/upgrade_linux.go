@@ -21,8 +21,8 @@ import (
 	"porthole.dev/porthole/join/upgrade"
 )
 
-// linuxNode is a Linux node whose programs join installed. The programs that run are in the folder of installation; each version has them in
-// a folder of its own below it as well, as second names of the same files.
+// linuxNode is a Linux node whose programs join installed. The programs that run are in the folder of installation;
+// each version has them in a folder of its own below it as well, as second names of the same files.
 //
 //	/usr/lib/porthole/porthole               what the units start
 //	/usr/lib/porthole/versions/ID/porthole   the same file, or that of another version
@@ -52,7 +52,9 @@ func newVersion(s *Setup) (*version, error) {
 		names = append(names, "porthole-routes")
 	}
 	for _, name := range append(names, "kubelet") {
-		v.parts = append(v.parts, upgrade.Part{Name: name, Old: json.RawMessage(strconv.Quote(v.from)), New: json.RawMessage(strconv.Quote(v.to))})
+		v.parts = append(v.parts,
+			upgrade.Part{Name: name, Old: json.RawMessage(strconv.Quote(v.from)),
+				New: json.RawMessage(strconv.Quote(v.to))})
 	}
 	return v, nil
 }
@@ -72,7 +74,9 @@ func knownVersion(s *Setup, id string, self int) (upgrade.Machine, error) {
 
 func newLinuxNode(s *Setup) (*linuxNode, error) {
 	if packaged() {
-		return nil, fmt.Errorf("a package brought the programs of this node: install its new version, then systemctl restart porthole-routes kubelet: %w", upgrade.ErrRefused)
+		return nil,
+			fmt.Errorf(
+				"a package brought the programs of this node: install its new version, then systemctl restart porthole-routes kubelet: %w", upgrade.ErrRefused)
 	}
 	n := &linuxNode{setup: s, manager: manager()}
 	var err error
@@ -166,7 +170,8 @@ func link(file, path string) error {
 	return os.Rename(temp, path)
 }
 
-// Switch puts the programs of a version where the units start them, and restarts one of these if it is of another version.
+// Switch puts the programs of a version where the units start them, and restarts one of these if it is of another
+// version.
 func (n *linuxNode) Switch(ctx context.Context, part string, state json.RawMessage) error {
 	id, err := n.version(state)
 	if err != nil {
@@ -216,7 +221,8 @@ func (n *linuxNode) others(part, id string) (pids []int) {
 	return pids
 }
 
-// place puts a program of a version where the units start it. One that the version does not have goes: it would be of another version.
+// place puts a program of a version where the units start it. One that the version does not have goes: it would be of
+// another version.
 func (n *linuxNode) place(id, name string) error {
 	to := filepath.Join(n.setup.InstallDir, name)
 	if _, err := os.Stat(n.program(id, name)); errors.Is(err, fs.ErrNotExist) {

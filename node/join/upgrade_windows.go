@@ -14,7 +14,8 @@ import (
 	steps "porthole.dev/porthole/join/windows"
 )
 
-// pluginPart is the part of the CNI plugins; its state is a version. The other parts are services; theirs are their configurations.
+// pluginPart is the part of the CNI plugins; its state is a version. The other parts are services; theirs are their
+// configurations.
 const pluginPart = "cni"
 
 // windowsNode is a Windows node whose programs are exchanged.

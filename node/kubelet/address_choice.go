@@ -11,12 +11,14 @@ import (
 
 // chooseAddress returns the address by which others reach a Windows node. ok is false if there is none yet.
 //
-// Looking up the host's name would not do: Windows resolves it to the addresses of all adapters, those of the pod network among
-// them, in no useful order (antrea issue 1979, microsoft/SDN issue 315). The result is an address of an adapter with a default route,
-// or of any adapter if anyRoute is true. It is never in podRanges: such an address belongs to the host's endpoint in the pod network,
-// which may have a default route too (flannel issue 1763). An address in now, the node's present ones, is preferred to one whose
-// route only has a smaller metric, so that a change of metrics does not change the node's address.
-func chooseAddress(all []platform.Uplink, podRanges []netip.Prefix, now []string, anyRoute bool) (addr netip.Addr, ok bool) {
+// Looking up the host's name would not do: Windows resolves it to the addresses of all adapters, those of the pod
+// network among them, in no useful order (antrea issue 1979, microsoft/SDN issue 315). The result is an address of an
+// adapter with a default route, or of any adapter if anyRoute is true. It is never in podRanges: such an address
+// belongs to the host's endpoint in the pod network, which may have a default route too (flannel issue 1763). An
+// address in now, the node's present ones, is preferred to one whose route only has a smaller metric, so that a change
+// of metrics does not change the node's address.
+func chooseAddress(all []platform.Uplink, podRanges []netip.Prefix, now []string, anyRoute bool) (addr netip.Addr,
+	ok bool) {
 	usable := slices.DeleteFunc(slices.Clone(all), func(u platform.Uplink) bool {
 		inPods := slices.ContainsFunc(podRanges, func(p netip.Prefix) bool { return p.Contains(u.Addr) })
 		return inPods || usableIP(net.IP(u.Addr.AsSlice())) != nil || !u.Default && (!anyRoute || u.Endpoint)

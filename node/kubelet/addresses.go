@@ -18,11 +18,13 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// nodeAddresses are the node's addresses. As in upstream's kubelet the first of these counts: the addresses that --node-ip gives,
-// the node's name if it is an address, the name's address in DNS, the address of the interface with the default route. 0.0.0.0 and ::
-// in --node-ip stand for the last of these, for IPv4 and IPv6. On Windows chooseAddress takes the place of the last two.
+// nodeAddresses are the node's addresses. As in upstream's kubelet the first of these counts: the addresses that
+// --node-ip gives, the node's name if it is an address, the name's address in DNS, the address of the interface with
+// the default route. 0.0.0.0 and :: in --node-ip stand for the last of these, for IPv4 and IPv6. On Windows
+// chooseAddress takes the place of the last two.
 //
-// Addresses that --node-ip does not give are found again when the host's addresses change. It is safe for concurrent use.
+// Addresses that --node-ip does not give are found again when the host's addresses change. It is safe for concurrent
+// use.
 type nodeAddresses struct {
 	given []net.IP // by --node-ip; it may have 0.0.0.0 and ::
 	name  string   // of the node
@@ -50,7 +52,8 @@ type addressHost struct {
 
 // thisHost is the host that this program runs on.
 func thisHost() addressHost {
-	return addressHost{uplinks: platform.Uplinks, lookUp: lookUp, routed: routed, here: onThisHost, watch: platform.Addresses{}.Watch}
+	return addressHost{uplinks: platform.Uplinks, lookUp: lookUp, routed: routed, here: onThisHost,
+		watch: platform.Addresses{}.Watch}
 }
 
 // errNoAddress is the cause while the host has no address that can be the node's.
@@ -76,19 +79,21 @@ func newNodeAddresses(text, name string, host addressHost) (*nodeAddresses, erro
 // addressBackoff is the wait before a host without an address is asked again; a change of its addresses ends it.
 var addressBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 5 * time.Second}
 
-// addressWait is how long an address with a default route is waited for. A host that has only other ones after that time is
-// on a network without a way out.
+// addressWait is how long an address with a default route is waited for. A host that has only other ones after that
+// time is on a network without a way out.
 const addressWait = 30 * time.Second
 
-// wait returns nil when the node has an address: a host may start this program before DHCP has given it one. It returns an error if
-// ctx ends before.
+// wait returns nil when the node has an address: a host may start this program before DHCP has given it one. It
+// returns an error if ctx ends before.
 func (a *nodeAddresses) wait(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	changed := wakeup.New()
 	go func() {
 		if err := a.host.watch(watching, changed.Wake); err != nil && watching.Err() == nil {
-			klog.FromContext(ctx).Info("The host does not report changes of its addresses; asking for them again and again", "cause", err.Error())
+			klog.FromContext(ctx).
+				Info("The host does not report changes of its addresses; asking for them again and again", "cause",
+					err.Error())
 		}
 	}()
 
@@ -118,7 +123,8 @@ func (a *nodeAddresses) list() []string {
 	return a.now
 }
 
-// avoid adds a pod range of the node, from which no address is taken. It does not block. It ignores a cidr that cannot be parsed.
+// avoid adds a pod range of the node, from which no address is taken. It does not block. It ignores a cidr that cannot
+// be parsed.
 func (a *nodeAddresses) avoid(cidr string) {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {
@@ -132,12 +138,12 @@ func (a *nodeAddresses) avoid(cidr string) {
 	}
 }
 
-// settle is the wait after a change of addresses, because changes come in groups: a virtual switch that takes over a network card
-// takes the address from the card and then gives it to the switch's own adapter.
+// settle is the wait after a change of addresses, because changes come in groups: a virtual switch that takes over a
+// network card takes the address from the card and then gives it to the switch's own adapter.
 const settle = time.Second
 
-// keep finds the addresses again after each change of the host's, until ctx ends, and calls changed if the result differs. While the
-// host has no usable address the last ones stay, because others know the node by them.
+// keep finds the addresses again after each change of the host's, until ctx ends, and calls changed if the result
+// differs. While the host has no usable address the last ones stay, because others know the node by them.
 func (a *nodeAddresses) keep(ctx context.Context, changed func()) {
 	if len(a.given) > 0 && !slices.ContainsFunc(a.given, net.IP.IsUnspecified) || net.ParseIP(a.name) != nil {
 		return
@@ -156,7 +162,8 @@ func (a *nodeAddresses) keep(ctx context.Context, changed func()) {
 
 		before := a.list()
 		if err := a.find(false); err != nil {
-			klog.FromContext(ctx).Info("The node keeps an address that the host may not have", "addresses", before, "cause", err.Error())
+			klog.FromContext(ctx).Info("The node keeps an address that the host may not have", "addresses", before,
+				"cause", err.Error())
 		} else if now := a.list(); !slices.Equal(before, now) {
 			klog.FromContext(ctx).Info("The node's addresses have changed", "before", before, "now", now)
 			changed()
@@ -174,7 +181,8 @@ func (a *nodeAddresses) watch(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		klog.FromContext(ctx).Error(err, "The node's address does not follow the host's until the subscription succeeds; trying again")
+		klog.FromContext(ctx).Error(err,
+			"The node's address does not follow the host's until the subscription succeeds; trying again")
 		if !wakeup.Pause(ctx, watchBackoff.Wait(failures)) {
 			return
 		}
@@ -213,7 +221,8 @@ func (a *nodeAddresses) find(anyRoute bool) error {
 	return nil
 }
 
-// found returns the address of a node without --node-ip. before are the addresses that it has so far, ranges those of its pods.
+// found returns the address of a node without --node-ip. before are the addresses that it has so far, ranges those of
+// its pods.
 func (a *nodeAddresses) found(before []string, ranges []netip.Prefix, anyRoute bool) (string, error) {
 	if ip := net.ParseIP(a.name); ip != nil {
 		return ip.String(), nil
@@ -316,7 +325,8 @@ func lookUp(name string) (found net.IP) {
 	return found
 }
 
-// routed returns the address from which this host reaches others. It sends no packet: it only asks the system for a route.
+// routed returns the address from which this host reaches others. It sends no packet: it only asks the system for a
+// route.
 func routed(v6 bool) (net.IP, error) {
 	network, far := "udp4", "192.0.2.1:9"
 	if v6 {

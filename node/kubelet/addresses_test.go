@@ -27,7 +27,8 @@ func up(iface, addr string, metric ...uint32) platform.Uplink {
 
 func endpoint(u platform.Uplink) platform.Uplink { u.Endpoint = true; return u }
 
-// TestChooseAddress has the adapters of real Windows nodes: pod network, NAT network and cards, in the order of GetAdaptersAddresses.
+// TestChooseAddress has the adapters of real Windows nodes: pod network, NAT network and cards, in the order of
+// GetAdaptersAddresses.
 func TestChooseAddress(t *testing.T) {
 	pods := []netip.Prefix{netip.MustParsePrefix("10.244.3.0/24")}
 	ep := endpoint(up("vEthernet (porthole_ep)", "10.244.3.2/24", 1))
@@ -46,19 +47,31 @@ func TestChooseAddress(t *testing.T) {
 		patient bool
 		want    string
 	}{
-		"the endpoint of the pod network has a default route": {have: []platform.Uplink{ep, nat, node, loopback}, pods: pods, want: "10.99.0.11"},
-		"the pod range is not known yet":                      {have: []platform.Uplink{ep, nat, node}, want: "10.99.0.11"},
-		"only the pod network and NAT so far":                 {have: []platform.Uplink{ep, nat, loopback}, pods: pods, want: none},
-		"DHCP has not answered":                               {have: []platform.Uplink{apipa, loopback}, patient: true, want: none},
-		"a card without a way out is first":                   {have: []platform.Uplink{storage, node}, want: "10.99.0.11"},
-		"only a card without a way out":                       {have: []platform.Uplink{storage, nat}, want: none},
-		"and it will not get one":                             {have: []platform.Uplink{nat, storage}, patient: true, want: "192.168.50.4"},
-		"two ways out":                                        {have: []platform.Uplink{backup, node}, want: "10.99.0.11"},
-		"two ways out, the node has the worse one":            {have: []platform.Uplink{backup, node}, now: "10.50.0.7", want: "10.50.0.7"},
-		"the node's address lies in the pod range by mistake": {have: []platform.Uplink{ep, node}, pods: pods, now: "10.244.3.2", want: "10.99.0.11"},
-		"IPv6 beside IPv4":                                    {have: []platform.Uplink{up("Ethernet", "fd00::5/64", 1), node}, want: "10.99.0.11"},
-		"IPv6 only":                                           {have: []platform.Uplink{up("Ethernet", "fe80::5/64", 1), up("Ethernet", "fd00::5/64", 1)}, want: "fd00::5"},
-		"a switch that an administrator made":                 {have: []platform.Uplink{nat, endpoint(up("vEthernet (External)", "10.1.1.1/24", 5))}, want: "10.1.1.1"},
+		"the endpoint of the pod network has a default route": {have: []platform.Uplink{ep, nat, node, loopback},
+			pods: pods, want: "10.99.0.11"},
+		"the pod range is not known yet": {have: []platform.Uplink{ep, nat, node},
+			want: "10.99.0.11"},
+		"only the pod network and NAT so far": {have: []platform.Uplink{ep, nat, loopback}, pods: pods,
+			want: none},
+		"DHCP has not answered": {have: []platform.Uplink{apipa, loopback}, patient: true,
+			want: none},
+		"a card without a way out is first": {have: []platform.Uplink{storage, node},
+			want: "10.99.0.11"},
+		"only a card without a way out": {have: []platform.Uplink{storage, nat}, want: none},
+		"and it will not get one": {have: []platform.Uplink{nat, storage}, patient: true,
+			want: "192.168.50.4"},
+		"two ways out": {have: []platform.Uplink{backup, node},
+			want: "10.99.0.11"},
+		"two ways out, the node has the worse one": {have: []platform.Uplink{backup, node}, now: "10.50.0.7",
+			want: "10.50.0.7"},
+		"the node's address lies in the pod range by mistake": {have: []platform.Uplink{ep, node}, pods: pods,
+			now: "10.244.3.2", want: "10.99.0.11"},
+		"IPv6 beside IPv4": {have: []platform.Uplink{up("Ethernet", "fd00::5/64", 1),
+			node}, want: "10.99.0.11"},
+		"IPv6 only": {have: []platform.Uplink{up("Ethernet", "fe80::5/64", 1),
+			up("Ethernet", "fd00::5/64", 1)}, want: "fd00::5"},
+		"a switch that an administrator made": {have: []platform.Uplink{nat,
+			endpoint(up("vEthernet (External)", "10.1.1.1/24", 5))}, want: "10.1.1.1"},
 	} {
 		for range 2 { // in either order
 			got, ok := chooseAddress(c.have, c.pods, []string{c.now}, c.patient)
@@ -109,7 +122,8 @@ func (h *fakeHost) windows() addressHost {
 		watch:   h.watch}
 }
 
-// TestAddressComesLate: DHCP answers 20 s after the start. The kubelet waits and has the address as soon as the host has it.
+// TestAddressComesLate: DHCP answers 20 s after the start. The kubelet waits and has the address as soon as the host
+// has it.
 func TestAddressComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := &fakeHost{have: []platform.Uplink{up("Ethernet", "169.254.9.9/16")}}
@@ -122,13 +136,15 @@ func TestAddressComesLate(t *testing.T) {
 		go func() { done <- a.wait(t.Context()) }()
 		time.Sleep(20 * time.Second) // of the bubble
 		host.set(up("Ethernet", "10.99.0.11/24", 25))
-		if err := <-done; err != nil || time.Since(begin) > 21*time.Second || !slices.Equal(a.list(), []string{"10.99.0.11"}) {
+		if err := <-done; err != nil || time.Since(begin) > 21*time.Second ||
+			!slices.Equal(a.list(), []string{"10.99.0.11"}) {
 			t.Errorf("after %v: %v, error %v", time.Since(begin), a.list(), err)
 		}
 	})
 }
 
-// TestAddressFollowsTheHost: the pod range becomes known, a switch takes the card over, the address changes, and is gone for a while.
+// TestAddressFollowsTheHost: the pod range becomes known, a switch takes the card over, the address changes, and is
+// gone for a while.
 func TestAddressFollowsTheHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ep := endpoint(up("vEthernet (porthole_ep)", "10.244.3.2/24", 1))

@@ -12,12 +12,14 @@ import (
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
-// imageBuilds returns the check of images before they are pulled; nil on Linux, whose nodes run images of every version. api may be nil.
+// imageBuilds returns the check of images before they are pulled; nil on Linux, whose nodes run images of every
+// version. api may be nil.
 func imageBuilds(given *Options, o *core.Options, api *kube.Kubelet, rt *runtime.Runtime) *image.Builds {
 	if !platform.IsWindows {
 		return nil
 	}
-	version, _ := winbuild.ParseVersion(o.Node.Host.KernelVersion) // the zero Version: nothing is concluded about images
+	// the zero Version: nothing is concluded about images
+	version, _ := winbuild.ParseVersion(o.Node.Host.KernelVersion)
 	b := &image.Builds{
 		Node: winbuild.Host{Name: o.Node.Name, Version: version, Architecture: o.Node.Host.Arch},
 		Registry: func(ctx context.Context, name string, login registry.Login) (winbuild.Image, error) {

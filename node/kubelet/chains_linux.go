@@ -11,29 +11,32 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Chains of iptables, which upstream's kubelet makes for others (1.36, pkg/kubelet/kubelet_network_linux.go). By the first two a program
-// in a container, such as kube-proxy or a CNI plugin, finds out which of its iptables, legacy or nft, is the one of the node.
+// Chains of iptables, which upstream's kubelet makes for others (1.36, pkg/kubelet/kubelet_network_linux.go). By the
+// first two a program in a container, such as kube-proxy or a CNI plugin, finds out which of its iptables, legacy or
+// nft, is the one of the node.
 const (
 	hintChain     = "KUBE-IPTABLES-HINT"
 	canaryChain   = "KUBE-KUBELET-CANARY"
 	firewallChain = "KUBE-FIREWALL"
 )
 
-// loopbackRule drops packets from outside to the node's loopback addresses, which kube-proxy's route_localnet would let in (CVE-2020-8558).
-// kube-proxy has the same rule in the same chain, so that each word of it counts.
-var loopbackRule = []string{"-m", "comment", "--comment", "block incoming localnet connections", "--dst", "127.0.0.0/8", "!", "--src", "127.0.0.0/8",
+// loopbackRule drops packets from outside to the node's loopback addresses, which kube-proxy's route_localnet would
+// let in (CVE-2020-8558). kube-proxy has the same rule in the same chain, so that each word of it counts.
+var loopbackRule = []string{"-m", "comment", "--comment", "block incoming localnet connections", "--dst", "127.0.0.0/8",
+	"!", "--src", "127.0.0.0/8",
 	"-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "DROP"}
 
 // chainsPeriod is how often the chains are looked for: something that sets up a firewall may take away all of them.
 const chainsPeriod = time.Minute
 
-// keepChains makes the chains for both families of addresses, and again when they are gone, until ctx ends. They stay then: others use them.
-// A node without iptables gets none, as nobody there can need them.
+// keepChains makes the chains for both families of addresses, and again when they are gone, until ctx ends. They stay
+// then: others use them. A node without iptables gets none, as nobody there can need them.
 func keepChains(ctx context.Context) {
 	for _, family := range []iptables.Protocol{iptables.ProtocolIPv4, iptables.ProtocolIPv6} {
 		tables, err := iptables.New(iptables.IPFamily(family), iptables.Timeout(5))
 		if errors.Is(err, exec.ErrNotFound) {
-			klog.FromContext(ctx).Info("The node has no iptables: the chain KUBE-IPTABLES-HINT is not made", "cause", err)
+			klog.FromContext(ctx).Info("The node has no iptables: the chain KUBE-IPTABLES-HINT is not made", "cause",
+				err)
 			return
 		}
 		if err != nil {

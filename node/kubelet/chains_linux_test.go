@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/netspace"
 )
 
-// TestChains: a node that routes packets to its loopback addresses, as with kube-proxy, drops those from outside once the kubelet has made
-// its chains. They are made once, and again when something has taken away all of the firewall.
+// TestChains: a node that routes packets to its loopback addresses, as with kube-proxy, drops those from outside once
+// the kubelet has made its chains. They are made once, and again when something has taken away all of the firewall.
 func TestChains(t *testing.T) {
 	node, out := netspace.New(t, "node"), netspace.New(t, "out")
 	node.Connect("eth0", out, "eth0")

@@ -13,17 +13,19 @@ import (
 	"porthole.dev/porthole/kubelet/config"
 )
 
-// FuzzSettings: any text for a flag or a quantity is refused, or yields labels and addresses that a node may have, and amounts
-// that are not negative.
+// FuzzSettings: any text for a flag or a quantity is refused, or yields labels and addresses that a node may have, and
+// amounts that are not negative.
 func FuzzSettings(f *testing.F) {
-	for _, s := range []string{"a=b,,c=", "node.kubernetes.io/a=b,kubernetes.io/x=y", "10.0.0.1, fd00::1", "1,2,3", "10%", "-1", "1e400", "NaN%", "9223372036854775807Ei", "9223372036854775807E", "0x1p-2%"} {
+	for _, s := range []string{"a=b,,c=", "node.kubernetes.io/a=b,kubernetes.io/x=y", "10.0.0.1, fd00::1", "1,2,3",
+		"10%", "-1", "1e400", "NaN%", "9223372036854775807Ei", "9223372036854775807E", "0x1p-2%"} {
 		f.Add(s)
 	}
 
 	f.Fuzz(func(t *testing.T, text string) {
 		if labels, err := parseLabels(text); err == nil {
 			for k, v := range labels {
-				if len(validation.IsQualifiedName(k)) > 0 || len(validation.IsValidLabelValue(v)) > 0 || strings.HasPrefix(k, "kubernetes.io/x") {
+				if len(validation.IsQualifiedName(k)) > 0 || len(validation.IsValidLabelValue(v)) > 0 ||
+					strings.HasPrefix(k, "kubernetes.io/x") {
 					t.Fatalf("%q gives the label %q=%q", text, k, v)
 				}
 			}
@@ -31,8 +33,10 @@ func FuzzSettings(f *testing.F) {
 		if ips, err := parseNodeIPs(text); err == nil && len(ips) > 2 {
 			t.Fatalf("%q gives %v", text, ips)
 		}
-		data, err := json.Marshal(map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-			"evictionHard": map[string]string{"memory.available": text, "nodefs.available": text}, "systemReserved": map[string]string{"cpu": text}})
+		data, err := json.Marshal(map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1",
+			"kind":           "KubeletConfiguration",
+			"evictionHard":   map[string]string{"memory.available": text, "nodefs.available": text},
+			"systemReserved": map[string]string{"cpu": text}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// GOGC, how much garbage may lie in the heap before it is collected, in percent of what lives. That is 8 MB with 50 pods and 20 MB with 250.
-// While many pods start, fewer collections leave the processors to the pods. But the heap hardly shrinks afterwards, because live objects are
-// spread over all of its pages. Measured after the start of 250 pods, without releaseProgram: with 400 % in bursts the kubelet had 124 MB, with at most
-// 16 MB of garbage 91 MB.
+// GOGC, how much garbage may lie in the heap before it is collected, in percent of what lives. That is 8 MB with 50
+// pods and 20 MB with 250. While many pods start, fewer collections leave the processors to the pods. But the heap
+// hardly shrinks afterwards, because live objects are spread over all of its pages. Measured after the start of 250
+// pods, without releaseProgram: with 400 % in bursts the kubelet had 124 MB, with at most 16 MB of garbage 91 MB.
 const (
 	usualGarbage = 50
 	burstMost    = 400      // during a burst
@@ -32,8 +32,8 @@ type collector struct {
 	burst bool
 }
 
-// collectLessInBursts returns a function that makes garbage collection rare during a burst of pod starts, and returns the memory
-// to the system afterwards. It returns nil if GOGC or GOMEMLIMIT is set: then the user decides.
+// collectLessInBursts returns a function that makes garbage collection rare during a burst of pod starts, and returns
+// the memory to the system afterwards. It returns nil if GOGC or GOMEMLIMIT is set: then the user decides.
 func collectLessInBursts(getenv func(string) string) func(bool) {
 	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
 		return nil
@@ -71,5 +71,6 @@ func (c *collector) adjust() {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
 	debug.SetGCPercent(burstGarbage(live[0].Value.Uint64()))
-	runtime.AddCleanup(new(*byte), func(c *collector) { c.adjust() }, c) // nothing refers to the pointer, so that this runs after the next collection
+	// nothing refers to the pointer, so that this runs after the next collection
+	runtime.AddCleanup(new(*byte), func(c *collector) { c.adjust() }, c)
 }

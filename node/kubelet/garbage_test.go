@@ -11,15 +11,16 @@ import (
 )
 
 func TestBurstGarbage(t *testing.T) {
-	for live, want := range map[uint64]int{0: 400, 1 << 20: 400, 8 << 20: 150, 12 << 20: 100, 20 << 20: 60, 100 << 20: 50} {
+	for live, want := range map[uint64]int{0: 400, 1 << 20: 400, 8 << 20: 150, 12 << 20: 100, 20 << 20: 60,
+		100 << 20: 50} {
 		if got := burstGarbage(live); got != want {
 			t.Errorf("%d MB live: %d %%, want %d %%", live>>20, got, want)
 		}
 	}
 }
 
-// TestCollectLessInBursts: a burst allows more garbage, and less of it as the heap grows; afterwards the limit is as before. A user who sets
-// Go's own variables decides alone.
+// TestCollectLessInBursts: a burst allows more garbage, and less of it as the heap grows; afterwards the limit is as
+// before. A user who sets Go's own variables decides alone.
 func TestCollectLessInBursts(t *testing.T) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		if collectLessInBursts(func(asked string) string { return map[string]string{name: "50"}[asked] }) != nil {

@@ -13,7 +13,8 @@ import (
 	"porthole.dev/porthole/kubelet/userns"
 )
 
-// idsUser is the user of the node whose further ids are for pods, if there is one (pkg/kubelet/kubelet_pods.go of 1.36.3).
+// idsUser is the user of the node whose further ids are for pods, if there is one (pkg/kubelet/kubelet_pods.go of
+// 1.36.3).
 const idsUser = "kubelet"
 
 // giveIDs gives o the user ids of pods that have a user namespace of their own.
@@ -24,13 +25,15 @@ func giveIDs(cfg *v1beta1.KubeletConfiguration, o *core.Options) error {
 	length := uint32(userns.DefaultLength)
 	if u := cfg.UserNamespaces; u != nil && u.IDsPerPod != nil && *u.IDsPerPod != 0 {
 		if *u.IDsPerPod < 0 || *u.IDsPerPod > 1<<32-1 {
-			return fmt.Errorf("userNamespaces.idsPerPod %d must be between %d and %d", *u.IDsPerPod, userns.DefaultLength, int64(1<<32-1))
+			return fmt.Errorf("userNamespaces.idsPerPod %d must be between %d and %d", *u.IDsPerPod,
+				userns.DefaultLength, int64(1<<32-1))
 		}
 		length = uint32(*u.IDsPerPod)
 	}
 	all, err := idsForPods(length)
 	if err == nil {
-		o.Placing.IDs, err = userns.New(userns.Options{PodsDir: filepath.Join(o.RootDir, "pods"), All: all, Length: length, MaxPods: int(cfg.MaxPods)})
+		o.Placing.IDs, err = userns.New(userns.Options{PodsDir: filepath.Join(o.RootDir, "pods"), All: all,
+			Length: length, MaxPods: int(cfg.MaxPods)})
 	}
 	if err != nil {
 		return fmt.Errorf("create user namespace manager: %w", err)
@@ -43,7 +46,8 @@ func parseSubIDs(text string) (userns.Range, error) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	words := strings.Fields(lines[0])
 	if len(lines) != 1 || len(words) != 4 || words[0] != "0:" || words[1] != idsUser {
-		return userns.Range{}, fmt.Errorf("error parsing line %q: getsubids has to list one range of ids of the user %s", text, idsUser)
+		return userns.Range{}, fmt.Errorf(
+			"error parsing line %q: getsubids has to list one range of ids of the user %s", text, idsUser)
 	}
 	first, err := strconv.ParseUint(words[2], 10, 32)
 	if err != nil {

@@ -10,12 +10,13 @@ import (
 	"porthole.dev/porthole/kubelet/userns"
 )
 
-// idsForPods returns which ids pods can have: those of the user kubelet, as the program getsubids lists them, or all but the first length
-// if there is no such user or no such program.
+// idsForPods returns which ids pods can have: those of the user kubelet, as the program getsubids lists them, or all
+// but the first length if there is no such user or no such program.
 func idsForPods(length uint32) (userns.Range, error) {
 	rest := userns.Range{First: length, Length: uint32((1 << 32) - uint64(length))}
 	var unknown user.UnknownUserError
-	if _, err := user.Lookup(idsUser); errors.As(err, &unknown) || errors.Is(err, fs.ErrNotExist) { // no /etc/passwd: no users
+	// no /etc/passwd: no users
+	if _, err := user.Lookup(idsUser); errors.As(err, &unknown) || errors.Is(err, fs.ErrNotExist) {
 		return rest, nil
 	} else if err != nil {
 		return userns.Range{}, fmt.Errorf("looking up the user %s: %w", idsUser, err)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// lockFile waits for the lock of a file, which it makes, and keeps it until this process ends. If contended is not nil, it is called once another process opens
-// the file or deletes it: that is how another kubelet asks for the node.
+// lockFile waits for the lock of a file, which it makes, and keeps it until this process ends. If contended is not
+// nil, it is called once another process opens the file or deletes it: that is how another kubelet asks for the node.
 func lockFile(ctx context.Context, path string, contended func()) error {
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600) // stays open: the lock goes with it
 	if err != nil {

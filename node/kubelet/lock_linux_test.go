@@ -27,7 +27,8 @@ func TestLockFile(t *testing.T) {
 	if err := lockFile(ended, held, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("the lock that another holds: %v", err)
 	}
-	if err := lockFile(t.Context(), filepath.Join(held, "no"), nil); err == nil || !strings.Contains(err.Error(), "opening the lock file") {
+	if err := lockFile(t.Context(), filepath.Join(held, "no"), nil); err == nil ||
+		!strings.Contains(err.Error(), "opening the lock file") {
 		t.Errorf("a path that cannot be: %v", err)
 	}
 
@@ -54,10 +55,12 @@ func TestTakeLock(t *testing.T) {
 	if err := takeLock(t.Context(), &Options{}, nil); err != nil {
 		t.Errorf("without a lock file: %v", err)
 	}
-	if err := takeLock(t.Context(), &Options{LeaveOnContention: true}, nil); err == nil || !strings.Contains(err.Error(), "no lock file specified") {
+	if err := takeLock(t.Context(), &Options{LeaveOnContention: true}, nil); err == nil ||
+		!strings.Contains(err.Error(), "no lock file specified") {
 		t.Errorf("contention without a lock file: %v", err)
 	}
-	if err := takeLock(t.Context(), &Options{LockFile: filepath.Join(t.TempDir(), "lock")}, func() { t.Error("told of contention") }); err != nil {
+	if err := takeLock(t.Context(), &Options{LockFile: filepath.Join(t.TempDir(), "lock")},
+		func() { t.Error("told of contention") }); err != nil {
 		t.Error(err)
 	}
 }

@@ -13,9 +13,10 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// rotator rotates the logs of the kubelet's containers as the configuration says. The defaults are upstream's: 5 files of 10 MiB,
-// one worker, a check every 10 s.
-func rotator(k *core.Kubelet, cfg *v1beta1.KubeletConfiguration, reopen func(ctx context.Context, id string) error) (*logs.Rotator, error) {
+// rotator rotates the logs of the kubelet's containers as the configuration says. The defaults are upstream's: 5 files
+// of 10 MiB, one worker, a check every 10 s.
+func rotator(k *core.Kubelet, cfg *v1beta1.KubeletConfiguration,
+	reopen func(ctx context.Context, id string) error) (*logs.Rotator, error) {
 	size := resource.MustParse("10Mi")
 	if cfg.ContainerLogMaxSize != "" {
 		var err error

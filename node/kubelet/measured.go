@@ -20,8 +20,8 @@ import (
 // gatherPeriod is how often processes of the system are put into their cgroup, as upstream's kubelet does.
 const gatherPeriod = time.Minute
 
-// placePrograms puts the kubelet and the system's processes into the cgroups that the configuration names for them, until ctx ends. What fails is only logged: these
-// cgroups are for figures.
+// placePrograms puts the kubelet and the system's processes into the cgroups that the configuration names for them,
+// until ctx ends. What fails is only logged: these cgroups are for figures.
 func placePrograms(ctx context.Context, cfg *v1beta1.KubeletConfiguration) {
 	if platform.IsWindows {
 		return
@@ -57,8 +57,10 @@ func measured(cfg *v1beta1.KubeletConfiguration, o *core.Options, given string) 
 	if !ok || reader == nil {
 		return serve.CgroupOptions{}
 	}
-	p := &runtimeProgram{reader: reader, endpoint: cfg.ContainerRuntimeEndpoint, given: given, pods: tree.Top, misc: cfg.SystemCgroups}
-	return serve.CgroupOptions{Reader: reader, Pods: tree.Top, Misc: cfg.SystemCgroups, Runtime: p.usage, Cgroup: p.cgroup}
+	p := &runtimeProgram{reader: reader, endpoint: cfg.ContainerRuntimeEndpoint, given: given, pods: tree.Top,
+		misc: cfg.SystemCgroups}
+	return serve.CgroupOptions{Reader: reader, Pods: tree.Top, Misc: cfg.SystemCgroups, Runtime: p.usage,
+		Cgroup: p.cgroup}
 }
 
 // runtimeProgram finds what the runtime uses.
@@ -69,8 +71,8 @@ type runtimeProgram struct {
 	misc            string // the cgroup of the system's processes; may be empty
 }
 
-// cgroup returns the runtime's cgroup: the given one if there is one, else that of the process which listens for the kubelet. It returns "" if that is not the
-// runtime's own.
+// cgroup returns the runtime's cgroup: the given one if there is one, else that of the process which listens for the
+// kubelet. It returns "" if that is not the runtime's own.
 func (p *runtimeProgram) cgroup() string {
 	if _, ok := p.reader.One(p.given); ok && p.given != "" {
 		return p.given
@@ -96,7 +98,8 @@ func (p *runtimeProgram) pid() int {
 	return pid
 }
 
-// usage returns what the runtime uses: its cgroup, with what it has started and still has there, or else the process alone.
+// usage returns what the runtime uses: its cgroup, with what it has started and still has there, or else the process
+// alone.
 func (p *runtimeProgram) usage() (usage.Group, bool) {
 	if at := p.cgroup(); at != "" {
 		return p.reader.One(at)
@@ -106,7 +109,8 @@ func (p *runtimeProgram) usage() (usage.Group, bool) {
 
 // shownMachine describes the machine for the pages of metrics. Windows' physical cores are not known.
 func shownMachine(h *platform.Host, cgroups serve.CgroupOptions) serve.Machine {
-	m := serve.Machine{Cgroups: cgroups, CPUs: h.CPUs, MemoryBytes: h.MemoryBytes, MachineID: h.MachineID, SystemUUID: h.SystemUUID, BootID: h.BootID,
+	m := serve.Machine{Cgroups: cgroups, CPUs: h.CPUs, MemoryBytes: h.MemoryBytes, MachineID: h.MachineID,
+		SystemUUID: h.SystemUUID, BootID: h.BootID,
 		KernelVersion: h.KernelVersion, OSImage: h.OSImage}
 	parts, err := numa.Read(os.DirFS("/sys"), uint64(h.MemoryBytes))
 	if err != nil {

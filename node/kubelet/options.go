@@ -42,7 +42,8 @@ func private(dirs ...string) error {
 	return nil
 }
 
-// folders makes the kubelet's own folders and returns, as absolute paths, the one of its state and the one of the pods' logs.
+// folders makes the kubelet's own folders and returns, as absolute paths, the one of its state and the one of the
+// pods' logs.
 func folders(cfg *v1beta1.KubeletConfiguration, given *Options) (root, logs string, err error) {
 	root, err = filepath.Abs(given.RootDir)
 	if err != nil {
@@ -56,14 +57,17 @@ func folders(cfg *v1beta1.KubeletConfiguration, given *Options) (root, logs stri
 	if err != nil {
 		return "", "", fmt.Errorf("finding podLogsDir %s: %w", cfg.PodLogsDir, err)
 	}
-	return root, logs, private(logs, filepath.Join(filepath.Dir(logs), "containers"), filepath.Join(root, "checkpoints"), given.CertDir)
+	return root, logs, private(logs, filepath.Join(filepath.Dir(logs), "containers"),
+		filepath.Join(root, "checkpoints"), given.CertDir)
 }
 
-// pluginFolder is where device plugins, and their DaemonSets, expect the kubelet's socket, whatever the kubelet's folder is (DevicePluginPath
-// and DevicePluginPathWindows of k8s.io/kubelet, pkg/apis/deviceplugin/v1beta1/constants.go).
+// pluginFolder is where device plugins, and their DaemonSets, expect the kubelet's socket, whatever the kubelet's
+// folder is (DevicePluginPath and DevicePluginPathWindows of k8s.io/kubelet,
+// pkg/apis/deviceplugin/v1beta1/constants.go).
 const pluginFolder = "/var/lib/kubelet/device-plugins"
 
-// deviceFolder returns the folder of device plugins: the given one, or the one that everybody expects, on Windows on the drive of root.
+// deviceFolder returns the folder of device plugins: the given one, or the one that everybody expects, on Windows on
+// the drive of root.
 func deviceFolder(given, root string, windows bool) string {
 	switch {
 	case given != "":
@@ -75,7 +79,8 @@ func deviceFolder(given, root string, windows bool) string {
 }
 
 // options returns the kubelet's options and the node's addresses, for which it waits until the host has some.
-func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, *nodeAddresses, error) {
+func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, *nodeAddresses,
+	error) {
 	root, logs, err := folders(cfg, given)
 	if err != nil {
 		return nil, nil, err
@@ -143,9 +148,11 @@ func configured(o *core.Options, cfg *v1beta1.KubeletConfiguration, name string)
 }
 
 // nodeOptions returns the description of the node: from the configuration, the command line and the machine.
-func nodeOptions(cfg *v1beta1.KubeletConfiguration, given *Options, name string, host platform.Host) (nodestatus.Options, error) {
-	o := nodestatus.Options{Name: name, Port: cfg.Port, Version: Version, Host: host, DeclaredFeatures: config.DeclaredFeatures,
-		Taints: cfg.RegisterWithTaints, ProviderID: cfg.ProviderID, NoRegister: !*cfg.RegisterNode,
+func nodeOptions(cfg *v1beta1.KubeletConfiguration, given *Options, name string,
+	host platform.Host) (nodestatus.Options, error) {
+	o := nodestatus.Options{Name: name, Port: cfg.Port, Version: Version, Host: host,
+		DeclaredFeatures: config.DeclaredFeatures,
+		Taints:           cfg.RegisterWithTaints, ProviderID: cfg.ProviderID, NoRegister: !*cfg.RegisterNode,
 		MaxPods: int64(cfg.MaxPods), PodsPerCore: int64(cfg.PodsPerCore),
 		StatusPeriod: cfg.NodeStatusUpdateFrequency.Duration, ReportPeriod: cfg.NodeStatusReportFrequency.Duration}
 
@@ -198,7 +205,8 @@ func checkLabels(labels map[string]string) error {
 			return fmt.Errorf("--node-labels: %q: %s", labels[k], strings.Join(errs, "; "))
 		}
 		domain, _, _ := strings.Cut(k, "/")
-		reserved := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || domain == "k8s.io" || strings.HasSuffix(domain, ".k8s.io")
+		reserved := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || domain == "k8s.io" ||
+			strings.HasSuffix(domain, ".k8s.io")
 		if reserved && domain != k && !kubeletapis.IsKubeletLabel(k) {
 			unknown = append(unknown, k)
 		}
@@ -210,7 +218,8 @@ func checkLabels(labels map[string]string) error {
 	return nil
 }
 
-// giveCgroups gives pods their place in the cgroup tree, which Windows has not, and limits what all of them have together.
+// giveCgroups gives pods their place in the cgroup tree, which Windows has not, and limits what all of them have
+// together.
 func giveCgroups(cfg *v1beta1.KubeletConfiguration, o *core.Options, host platform.Host, root string) error {
 	if platform.IsWindows {
 		return nil
@@ -222,12 +231,14 @@ func giveCgroups(cfg *v1beta1.KubeletConfiguration, o *core.Options, host platfo
 	}
 	groups, err := reservedGroups(cfg)
 	if err == nil {
-		o.Cgroups = cgroup.New(cfg.CgroupRoot).Most(most).Pids(*cfg.PodPidsLimit).Quotas(*cfg.CPUCFSQuota, cfg.CPUCFSQuotaPeriod.Duration).Reserve(groups...)
+		o.Cgroups = cgroup.New(cfg.CgroupRoot).Most(most).Pids(*cfg.PodPidsLimit).
+			Quotas(*cfg.CPUCFSQuota, cfg.CPUCFSQuotaPeriod.Duration).Reserve(groups...)
 	}
 	return err
 }
 
-// reservedGroups are the cgroups of the system and of the node's own programs that are to have no more than what is reserved for them.
+// reservedGroups are the cgroups of the system and of the node's own programs that are to have no more than what is
+// reserved for them.
 func reservedGroups(cfg *v1beta1.KubeletConfiguration) (groups []cgroup.Reserved, err error) {
 	for _, g := range []struct {
 		name                string
@@ -264,10 +275,12 @@ func addUp(sum v1.ResourceList, texts map[string]string) error {
 	return nil
 }
 
-// forPods is what all pods together may have: what the machine has, less what is reserved for the system and the node's own programs if that
-// is to be enforced. Eviction thresholds are not subtracted: pods are evicted before they reach it.
+// forPods is what all pods together may have: what the machine has, less what is reserved for the system and the
+// node's own programs if that is to be enforced. Eviction thresholds are not subtracted: pods are evicted before they
+// reach it.
 func forPods(cfg *v1beta1.KubeletConfiguration, host platform.Host, tasks uint64) (v1.ResourceList, error) {
-	all := v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(int64(host.CPUs), resource.DecimalSI), v1.ResourceMemory: *resource.NewQuantity(host.MemoryBytes, resource.BinarySI)}
+	all := v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(int64(host.CPUs), resource.DecimalSI),
+		v1.ResourceMemory: *resource.NewQuantity(host.MemoryBytes, resource.BinarySI)}
 	if tasks > 0 {
 		all["pid"] = *resource.NewQuantity(int64(tasks), resource.DecimalSI)
 	}
@@ -287,8 +300,8 @@ func forPods(cfg *v1beta1.KubeletConfiguration, host platform.Host, tasks uint64
 	return all, err
 }
 
-// reserved adds up the resources that pods cannot use: those of the system, of the node's own programs, and the eviction
-// thresholds.
+// reserved adds up the resources that pods cannot use: those of the system, of the node's own programs, and the
+// eviction thresholds.
 func reserved(cfg *v1beta1.KubeletConfiguration, host platform.Host) (v1.ResourceList, error) {
 	out := v1.ResourceList{}
 	add := func(name v1.ResourceName, q resource.Quantity) {

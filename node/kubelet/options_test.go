@@ -10,13 +10,15 @@ import (
 )
 
 func TestNodeLabels(t *testing.T) {
-	labels, err := parseLabels("a=b,node.kubernetes.io/pool=x,kubelet.kubernetes.io/y=,example.com/z=1,topology.kubernetes.io/zone=z")
+	labels, err := parseLabels(
+		"a=b,node.kubernetes.io/pool=x,kubelet.kubernetes.io/y=,example.com/z=1,topology.kubernetes.io/zone=z")
 	if err != nil || len(labels) != 5 || labels["node.kubernetes.io/pool"] != "x" {
 		t.Errorf("labels %v, error %v", labels, err)
 	}
 }
 
-// TestDeviceFolder: plugins find the kubelet where upstream's is, whatever its own folder is, unless it is told another.
+// TestDeviceFolder: plugins find the kubelet where upstream's is, whatever its own folder is, unless it is told
+// another.
 func TestDeviceFolder(t *testing.T) {
 	for _, c := range []struct {
 		given, root string
@@ -41,8 +43,9 @@ func TestDeviceFolder(t *testing.T) {
 // TestForPods: what is reserved is taken off where that is to be enforced, thresholds are not.
 func TestForPods(t *testing.T) {
 	host := platform.Host{CPUs: 2, MemoryBytes: 1 << 30}
-	cfg := &v1beta1.KubeletConfiguration{KubeReserved: map[string]string{"memory": "256Mi"}, SystemReserved: map[string]string{"cpu": "500m", "pid": "100"},
-		EvictionHard: map[string]string{"memory.available": "100Mi"}}
+	cfg := &v1beta1.KubeletConfiguration{KubeReserved: map[string]string{"memory": "256Mi"},
+		SystemReserved: map[string]string{"cpu": "500m", "pid": "100"},
+		EvictionHard:   map[string]string{"memory.available": "100Mi"}}
 	for _, c := range []struct {
 		enforce []string
 		want    string
@@ -50,7 +53,8 @@ func TestForPods(t *testing.T) {
 		cfg.EnforceNodeAllocatable = c.enforce
 		got, err := forPods(cfg, host, 1000)
 		pids := got["pid"]
-		if text := got.Cpu().String() + " " + got.Memory().String() + " " + pids.String(); text != c.want || err != nil {
+		if text := got.Cpu().String() + " " + got.Memory().String() + " " + pids.String(); text != c.want ||
+			err != nil {
 			t.Errorf("enforcing %v: %s, want %s: %v", c.enforce, text, c.want, err)
 		}
 	}

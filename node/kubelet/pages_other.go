@@ -2,5 +2,6 @@
 
 package kubelet
 
-// releaseProgram does nothing: when memory is short, Windows takes pages from programs that have not used them for long.
+// releaseProgram does nothing: when memory is short, Windows takes pages from programs that have not used them for
+// long.
 func releaseProgram() {}

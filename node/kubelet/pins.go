@@ -20,21 +20,24 @@ import (
 	"porthole.dev/porthole/kubelet/pin"
 )
 
-// maxTopologyNodes is how many NUMA nodes a machine may have if the topology manager has a policy: each one doubles the number of hints
-// (pkg/kubelet/cm/topologymanager of 1.36.3).
+// maxTopologyNodes is how many NUMA nodes a machine may have if the topology manager has a policy: each one doubles
+// the number of hints (pkg/kubelet/cm/topologymanager of 1.36.3).
 const maxTopologyNodes = 8
 
-// readMachine reads where processors and memory are. Windows has no such files, and upstream's kubelet gives nothing alone there either
-// unless an alpha feature is on.
+// readMachine reads where processors and memory are. Windows has no such files, and upstream's kubelet gives nothing
+// alone there either unless an alpha feature is on.
 //
-// A machine that cannot be read is no reason not to start, unless the configuration gives something alone: it is nil then.
-func readMachine(ctx context.Context, cfg *v1beta1.KubeletConfiguration, sys fs.FS, host platform.Host) (*numa.Machine, error) {
+// A machine that cannot be read is no reason not to start, unless the configuration gives something alone: it is nil
+// then.
+func readMachine(ctx context.Context, cfg *v1beta1.KubeletConfiguration, sys fs.FS, host platform.Host) (*numa.Machine,
+	error) {
 	if platform.IsWindows {
 		return nil, nil
 	}
 	m, err := numa.Read(sys, uint64(host.MemoryBytes))
 	if err != nil && !givesAlone(cfg) {
-		klog.FromContext(ctx).Error(err, "The machine's processors and memory are not known; nobody is to have any alone")
+		klog.FromContext(ctx).Error(err,
+			"The machine's processors and memory are not known; nobody is to have any alone")
 		return nil, nil
 	}
 	return m, err
@@ -42,10 +45,12 @@ func readMachine(ctx context.Context, cfg *v1beta1.KubeletConfiguration, sys fs.
 
 // givesAlone reports whether the configuration needs to know where processors and memory are.
 func givesAlone(cfg *v1beta1.KubeletConfiguration) bool {
-	return cfg.CPUManagerPolicy != "none" || cfg.MemoryManagerPolicy != "None" || cfg.TopologyManagerPolicy != numa.PolicyNone || cfg.ReservedSystemCPUs != ""
+	return cfg.CPUManagerPolicy != "none" || cfg.MemoryManagerPolicy != "None" ||
+		cfg.TopologyManagerPolicy != numa.PolicyNone || cfg.ReservedSystemCPUs != ""
 }
 
-// reserveCPUs applies reservedSystemCPUs: these processors are what is reserved, whatever else the configuration reserves of them.
+// reserveCPUs applies reservedSystemCPUs: these processors are what is reserved, whatever else the configuration
+// reserves of them.
 func reserveCPUs(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (cpuset.CPUSet, error) {
 	if cfg.ReservedSystemCPUs == "" || m == nil {
 		return cpuset.New(), nil
@@ -66,8 +71,8 @@ func reserveCPUs(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (cpuset.CPU
 	return set, nil
 }
 
-// place gives o what the configuration says about processors, memory and how they lie to each other. kept are processors that nobody gets
-// alone.
+// place gives o what the configuration says about processors, memory and how they lie to each other. kept are
+// processors that nobody gets alone.
 func place(cfg *v1beta1.KubeletConfiguration, o *core.Options, m *numa.Machine, kept cpuset.CPUSet) (err error) {
 	o.Placing.Health = config.On(cfg.FeatureGates, "ResourceHealthStatus")
 	if m == nil {
@@ -77,9 +82,12 @@ func place(cfg *v1beta1.KubeletConfiguration, o *core.Options, m *numa.Machine, 
 		return err
 	}
 	o.Placing.Period = cfg.CPUManagerReconcilePeriod.Duration
-	o.Placing.Pins, err = pin.New(pin.Options{Dir: o.RootDir, Machine: m, CPUPolicy: cfg.CPUManagerPolicy, CPUOptions: cfg.CPUManagerPolicyOptions,
-		MemoryPolicy: cfg.MemoryManagerPolicy, ReservedCPUs: kept, ReservedMemory: cfg.ReservedMemory, Reserved: o.Node.Reserved})
-	if tree, ok := o.Cgroups.(cgroup.Tree); ok && err == nil && config.On(cfg.FeatureGates, "DisableCPUQuotaWithExclusiveCPUs") {
+	o.Placing.Pins, err = pin.New(pin.Options{Dir: o.RootDir, Machine: m, CPUPolicy: cfg.CPUManagerPolicy,
+		CPUOptions:   cfg.CPUManagerPolicyOptions,
+		MemoryPolicy: cfg.MemoryManagerPolicy, ReservedCPUs: kept, ReservedMemory: cfg.ReservedMemory,
+		Reserved: o.Node.Reserved})
+	if tree, ok := o.Cgroups.(cgroup.Tree); ok && err == nil &&
+		config.On(cfg.FeatureGates, "DisableCPUQuotaWithExclusiveCPUs") {
 		o.Cgroups, o.Placing.NoQuota = tree.Unlimited(o.Placing.Pins.HasCPUs), true
 	}
 	return err
@@ -87,7 +95,8 @@ func place(cfg *v1beta1.KubeletConfiguration, o *core.Options, m *numa.Machine, 
 
 // topology reads how the resources of a pod have to lie to each other.
 func topology(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (core.Topology, error) {
-	out := core.Topology{Policy: numa.Policy{Name: cfg.TopologyManagerPolicy, Machine: m}, WholePod: cfg.TopologyManagerScope == "pod"}
+	out := core.Topology{Policy: numa.Policy{Name: cfg.TopologyManagerPolicy, Machine: m},
+		WholePod: cfg.TopologyManagerScope == "pod"}
 	if out.Name == numa.PolicyNone {
 		return out, nil
 	}

@@ -19,15 +19,22 @@ func TestTopology(t *testing.T) {
 		machine               *numa.Machine
 	}{
 		"": {"restricted", "prefer-closest-numa-nodes", "true", &numa.Machine{}},
-		`unknown Topology Manager Policy option: "x"`:                                        {"restricted", "x", "true", &numa.Machine{}},
-		`bad value for option "prefer-closest-numa-nodes"`:                                   {"restricted", "prefer-closest-numa-nodes", "soon", &numa.Machine{}},
-		`the minimum value of "max-allowable-numa-nodes" should not be less than 8`:          {"restricted", "max-allowable-numa-nodes", "7", &numa.Machine{}},
-		`unable to convert policy option to integer "max-allowable-numa-nodes"`:              {"restricted", "max-allowable-numa-nodes", "x", &numa.Machine{}},
-		"unsupported on machines with more than 8 NUMA Nodes":                                {"restricted", "prefer-closest-numa-nodes", "false", many},
-		"unsupported on machines with more than 8 NUMA Nodes but for those with the option":  {"restricted", "max-allowable-numa-nodes", "9", many},
+		`unknown Topology Manager Policy option: "x"`: {"restricted", "x",
+			"true", &numa.Machine{}},
+		`bad value for option "prefer-closest-numa-nodes"`: {"restricted",
+			"prefer-closest-numa-nodes", "soon", &numa.Machine{}},
+		`the minimum value of "max-allowable-numa-nodes" should not be less than 8`: {"restricted",
+			"max-allowable-numa-nodes", "7", &numa.Machine{}},
+		`unable to convert policy option to integer "max-allowable-numa-nodes"`: {"restricted",
+			"max-allowable-numa-nodes", "x", &numa.Machine{}},
+		"unsupported on machines with more than 8 NUMA Nodes": {"restricted",
+			"prefer-closest-numa-nodes", "false", many},
+		"unsupported on machines with more than 8 NUMA Nodes but for those with the option": {"restricted",
+			"max-allowable-numa-nodes", "9", many},
 		"unsupported on machines with more than 8 NUMA Nodes but for those without a policy": {"none", "x", "", many},
 	} {
-		cfg := &v1beta1.KubeletConfiguration{TopologyManagerPolicy: c.policy, TopologyManagerScope: "pod", TopologyManagerPolicyOptions: map[string]string{c.option: c.value}}
+		cfg := &v1beta1.KubeletConfiguration{TopologyManagerPolicy: c.policy, TopologyManagerScope: "pod",
+			TopologyManagerPolicyOptions: map[string]string{c.option: c.value}}
 
 		got, err := topology(cfg, c.machine)
 		if want == "" || strings.Contains(want, "but for") {
@@ -40,12 +47,14 @@ func TestTopology(t *testing.T) {
 	}
 }
 
-// TestUnreadableMachine: a machine without the files about its processors is a node, unless somebody is to get some alone there.
+// TestUnreadableMachine: a machine without the files about its processors is a node, unless somebody is to get some
+// alone there.
 func TestUnreadableMachine(t *testing.T) {
 	if platform.IsWindows {
 		t.Skip("Linux")
 	}
-	cfg := &v1beta1.KubeletConfiguration{CPUManagerPolicy: "none", MemoryManagerPolicy: "None", TopologyManagerPolicy: "none"}
+	cfg := &v1beta1.KubeletConfiguration{CPUManagerPolicy: "none", MemoryManagerPolicy: "None",
+		TopologyManagerPolicy: "none"}
 	if m, err := readMachine(t.Context(), cfg, fstest.MapFS{}, platform.Host{}); m != nil || err != nil {
 		t.Errorf("without policies: %+v, %v", m, err)
 	}
@@ -58,7 +67,8 @@ func TestUnreadableMachine(t *testing.T) {
 	} {
 		wants := *cfg
 		set(&wants)
-		if _, err := readMachine(t.Context(), &wants, fstest.MapFS{}, platform.Host{}); err == nil || !strings.Contains(err.Error(), "reading which processors are online") {
+		if _, err := readMachine(t.Context(), &wants, fstest.MapFS{}, platform.Host{}); err == nil ||
+			!strings.Contains(err.Error(), "reading which processors are online") {
 			t.Errorf("%+v: %v", wants, err)
 		}
 	}
@@ -69,11 +79,13 @@ func TestReservedCPUs(t *testing.T) {
 	m := &numa.Machine{CPUs: map[int]numa.Place{0: {}, 1: {}, 2: {}, 3: {}}}
 	kube := map[string]string{"cpu": "1", "memory": "1Gi"}
 	cfg := &v1beta1.KubeletConfiguration{ReservedSystemCPUs: "0,2-3", KubeReserved: kube}
-	if set, err := reserveCPUs(cfg, m); err != nil || set.String() != "0,2-3" || cfg.SystemReserved["cpu"] != "3" || cfg.KubeReserved["cpu"] != "" || cfg.KubeReserved["memory"] != "1Gi" || kube["cpu"] != "1" {
+	if set, err := reserveCPUs(cfg, m); err != nil || set.String() != "0,2-3" || cfg.SystemReserved["cpu"] != "3" ||
+		cfg.KubeReserved["cpu"] != "" || cfg.KubeReserved["memory"] != "1Gi" || kube["cpu"] != "1" {
 		t.Errorf("%s, %v, %v, %v", set, err, cfg.SystemReserved, cfg.KubeReserved)
 	}
 	cfg.ReservedSystemCPUs = "7"
-	if _, err := reserveCPUs(cfg, m); err == nil || err.Error() != "reserved-cpus: 7 is not a subset of online-cpus: 0-3" {
+	if _, err := reserveCPUs(cfg, m); err == nil ||
+		err.Error() != "reserved-cpus: 7 is not a subset of online-cpus: 0-3" {
 		t.Error(err)
 	}
 }

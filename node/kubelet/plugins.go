@@ -22,24 +22,28 @@ type plugins struct {
 	drivers *csi.Registry
 	watcher *registration.Watcher
 	online  bool
-	// announced: the node has its CSINode. Before that no pod may come: the scheduler would not know the bounds of its volumes.
+	// announced: the node has its CSINode. Before that no pod may come: the scheduler would not know the bounds of its
+	// volumes.
 	announced atomic.Bool
 }
 
-// newPlugins returns the plugins that register below the kubelet's folder. Without api (a kubelet without a cluster) there are none:
-// what they serve comes from objects of the API.
+// newPlugins returns the plugins that register below the kubelet's folder. Without api (a kubelet without a cluster)
+// there are none: what they serve comes from objects of the API.
 //
 // A node that has its CSINode, as after a restart of the kubelet, is ready at once.
-func newPlugins(ctx context.Context, cfg *v1beta1.KubeletConfiguration, o *core.Options, api *kube.Kubelet) (*plugins, error) {
+func newPlugins(ctx context.Context, cfg *v1beta1.KubeletConfiguration, o *core.Options, api *kube.Kubelet) (*plugins,
+	error) {
 	if api == nil {
 		return &plugins{}, nil
 	}
 	var err error
-	o.Placing.Claims, err = dra.New(dra.Options{API: api, Dir: o.RootDir, Meter: o.Meter, Messages: config.On(cfg.FeatureGates, "ResourceHealthStatusMessage")})
+	o.Placing.Claims, err = dra.New(dra.Options{API: api, Dir: o.RootDir, Meter: o.Meter,
+		Messages: config.On(cfg.FeatureGates, "ResourceHealthStatusMessage")})
 	if err != nil {
 		return nil, err
 	}
-	p := &plugins{online: true, drivers: csi.NewRegistry(csi.Options{NodeName: o.Node.Name, API: api, Measure: o.Meter.StorageCall})}
+	p := &plugins{online: true,
+		drivers: csi.NewRegistry(csi.Options{NodeName: o.Node.Name, API: api, Measure: o.Meter.StorageCall})}
 	p.watcher = registration.New(filepath.Join(o.RootDir, "plugins_registry"), map[string]registration.Handler{
 		registration.CSIPlugin: p.drivers, registration.DRAPlugin: o.Placing.Claims.Drivers()})
 	ctx, cancel := context.WithTimeout(ctx, knownWait)
@@ -59,7 +63,8 @@ func newPlugins(ctx context.Context, cfg *v1beta1.KubeletConfiguration, o *core.
 // knownWait is how long the start of the kubelet waits for the API server to say whether the node has a CSINode.
 const knownWait = time.Second
 
-// run makes the node's CSINode, and registers plugins until ctx ends. It calls ready when the node has become ready for volumes.
+// run makes the node's CSINode, and registers plugins until ctx ends. It calls ready when the node has become ready
+// for volumes.
 func (p *plugins) run(ctx context.Context, ready func()) {
 	if !p.online {
 		return

@@ -25,14 +25,17 @@ import (
 
 // evictionSettings returns what the configuration says about eviction.
 func evictionSettings(cfg *v1beta1.KubeletConfiguration) (evict.Desired, error) {
-	list, err := evict.Parse(evict.Settings{Hard: cfg.EvictionHard, Soft: cfg.EvictionSoft, SoftGrace: cfg.EvictionSoftGracePeriod,
-		MinimumReclaim: cfg.EvictionMinimumReclaim, Allocatable: !platform.IsWindows && slices.Contains(cfg.EnforceNodeAllocatable, "pods")})
+	list, err := evict.Parse(evict.Settings{Hard: cfg.EvictionHard, Soft: cfg.EvictionSoft,
+		SoftGrace:      cfg.EvictionSoftGracePeriod,
+		MinimumReclaim: cfg.EvictionMinimumReclaim,
+		Allocatable:    !platform.IsWindows && slices.Contains(cfg.EnforceNodeAllocatable, "pods")})
 	return evict.Desired{Thresholds: list, Transition: cfg.EvictionPressureTransitionPeriod.Duration,
-		MaxGrace: time.Duration(cfg.EvictionMaxPodGracePeriod) * time.Second, LocalLimits: *cfg.LocalStorageCapacityIsolation}, err
+		MaxGrace:    time.Duration(cfg.EvictionMaxPodGracePeriod) * time.Second,
+		LocalLimits: *cfg.LocalStorageCapacityIsolation}, err
 }
 
-// Bounds of one measurement of local storage: how long it takes in all, and how many pods are measured at the same time. A pod with very many files
-// delays no other.
+// Bounds of one measurement of local storage: how long it takes in all, and how many pods are measured at the same
+// time. A pod with very many files delays no other.
 const (
 	localTimeout  = 15 * time.Second
 	localParallel = 4
@@ -47,8 +50,8 @@ type volumeUsage interface {
 // leftReader reads what is left on this machine, and what pods use of it.
 type leftReader struct {
 	root string // the kubelet's folder, which is on the node's own file system
-	// folders asks where images and the layers of containers are; disk reads a file system, usage the machine, same whether two folders
-	// are on one file system. Tests replace them.
+	// folders asks where images and the layers of containers are; disk reads a file system, usage the machine, same
+	// whether two folders are on one file system. Tests replace them.
 	folders func(context.Context) (images, layers string, err error)
 	disk    func(string) (platform.Disk, error)
 	usage   func(string) (platform.Usage, error)
@@ -65,8 +68,10 @@ type leftReader struct {
 	images, layers string // as the runtime named them; empty until it answers
 }
 
-func newLeftReader(cfg *v1beta1.KubeletConfiguration, o *core.Options, rt *runtime.Runtime, volumes *volume.Manager) (*leftReader, error) {
-	r := &leftReader{root: o.RootDir, folders: o.ImageGC.Folders, disk: platform.ReadDisk, usage: platform.ReadUsage, same: platform.SameDisk,
+func newLeftReader(cfg *v1beta1.KubeletConfiguration, o *core.Options, rt *runtime.Runtime,
+	volumes *volume.Manager) (*leftReader, error) {
+	r := &leftReader{root: o.RootDir, folders: o.ImageGC.Folders, disk: platform.ReadDisk, usage: platform.ReadUsage,
+		same:  platform.SameDisk,
 		stats: runtime.Stats{Runtime: rt.Client(), Images: o.ImageGC.Images}, volumes: volume.Measure{Of: volumes}}
 	if tree, ok := o.Cgroups.(cgroup.Tree); ok {
 		most, err := forPods(cfg, o.Node.Host, 0)
@@ -78,7 +83,8 @@ func newLeftReader(cfg *v1beta1.KubeletConfiguration, o *core.Options, rt *runti
 	return r, nil
 }
 
-// Left reads what is left. As long as the runtime does not say where images are, nothing is known about their file system.
+// Left reads what is left. As long as the runtime does not say where images are, nothing is known about their file
+// system.
 func (r *leftReader) Left(ctx context.Context) (evict.Left, error) {
 	node, err := r.usage(r.root)
 	if err != nil && node.MemoryTotal == 0 && node.DiskTotal == 0 {
@@ -96,7 +102,8 @@ func (r *leftReader) Left(ctx context.Context) (evict.Left, error) {
 	}
 	if r.pods != nil {
 		if used, err := r.pods(); err == nil { // there is nothing to read before the first pod
-			out.Levels[evict.AllocatableMemory] = evict.Level{Left: r.podsLimit - min(r.podsLimit, used), Whole: r.podsLimit, At: time.Now()}
+			out.Levels[evict.AllocatableMemory] = evict.Level{Left: r.podsLimit - min(r.podsLimit, used),
+				Whole: r.podsLimit, At: time.Now()}
 		}
 	}
 	return out, nil
@@ -123,25 +130,29 @@ func (r *leftReader) addImages(out *evict.Left) {
 	if out.ImagesApart && !out.LayersApart {
 		from = [2]string{evict.ImageFsAvailable, evict.ImageFsInodesFree}
 	}
-	out.Levels[evict.ContainerFsAvailable], out.Levels[evict.ContainerFsInodesFree] = out.Levels[from[0]], out.Levels[from[1]]
+	out.Levels[evict.ContainerFsAvailable], out.Levels[evict.ContainerFsInodesFree] = out.Levels[from[0]],
+		out.Levels[from[1]]
 }
 
 // levelsOf returns what a reading of the machine says: memory, the node's own file system, process ids.
 func levelsOf(node platform.Usage, now time.Time) map[string]evict.Level {
-	memory := evict.Level{Left: node.MemoryTotal - min(node.MemoryTotal, node.MemoryWorkingSet), Whole: node.MemoryTotal, At: now}
+	memory := evict.Level{Left: node.MemoryTotal - min(node.MemoryTotal, node.MemoryWorkingSet),
+		Whole: node.MemoryTotal, At: now}
 	if node.CommitLimit > 0 { // Windows: memory that was promised counts, used or not
 		memory.Left, memory.Whole = node.CommitLimit-min(node.CommitLimit, node.CommitTotal), node.CommitLimit
 	}
 	out := map[string]evict.Level{
 		evict.MemoryAvailable: memory,
-		evict.PIDAvailable:    {Left: node.MaxTasks - min(node.MaxTasks, node.Tasks), Whole: node.MaxTasks, At: now}, // Windows has no maximum
+		// Windows has no maximum
+		evict.PIDAvailable: {Left: node.MaxTasks - min(node.MaxTasks, node.Tasks), Whole: node.MaxTasks, At: now},
 	}
 	out[evict.NodeFsAvailable], out[evict.NodeFsInodesFree] = diskLevels(node.Disk, now)
 	return out
 }
 
 func diskLevels(d platform.Disk, now time.Time) (space, inodes evict.Level) {
-	return evict.Level{Left: d.DiskAvailable, Whole: d.DiskTotal, At: now}, evict.Level{Left: d.InodesFree, Whole: d.Inodes, At: now}
+	return evict.Level{Left: d.DiskAvailable, Whole: d.DiskTotal, At: now}, evict.Level{Left: d.InodesFree,
+		Whole: d.Inodes, At: now}
 }
 
 // Usage reads what pods use now: memory and layers from the runtime, logs and volumes from disk.
@@ -156,8 +167,8 @@ func (r *leftReader) Usage(ctx context.Context, pods []pod.View) (map[types.UID]
 	return together(pods, known, disk), nil
 }
 
-// LocalUsage reads what pods have on the node's disk. The runtime is asked only if one of them has a limit that counts the layers of its containers. If it
-// does not answer in time, these are not known, and the rest counts nevertheless.
+// LocalUsage reads what pods have on the node's disk. The runtime is asked only if one of them has a limit that counts
+// the layers of its containers. If it does not answer in time, these are not known, and the rest counts nevertheless.
 func (r *leftReader) LocalUsage(ctx context.Context, pods []pod.View) (map[types.UID]*evict.Usage, bool) {
 	ctx, cancel := context.WithTimeout(ctx, localTimeout)
 	defer cancel()
@@ -173,15 +184,19 @@ func (r *leftReader) LocalUsage(ctx context.Context, pods []pod.View) (map[types
 	disk, whole := r.onDisk(ctx, pods)
 	asking.Wait()
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("The layers of containers are not known: their pods' limits are compared with the rest", "cause", err.Error())
+		klog.FromContext(ctx).V(2).
+			Info("The layers of containers are not known: their pods' limits are compared with the rest", "cause",
+				err.Error())
 	}
 
 	known := byUID(list)
-	whole = whole && !slices.ContainsFunc(pods, func(v pod.View) bool { return limitsLayers(v) && known[v.Pod.UID] == nil })
+	whole = whole && !slices.ContainsFunc(pods,
+		func(v pod.View) bool { return limitsLayers(v) && known[v.Pod.UID] == nil })
 	return together(pods, known, disk), whole
 }
 
-// limitsLayers reports whether a container of the pod, or the pod, has a limit of local storage, in which the layers of containers count.
+// limitsLayers reports whether a container of the pod, or the pod, has a limit of local storage, in which the layers
+// of containers count.
 func limitsLayers(v pod.View) bool {
 	most := resources.PodLimits(v.Pod, resources.PodResourcesOptions{})
 	return !most.StorageEphemeral().IsZero()
@@ -223,7 +238,8 @@ func (r *leftReader) onDisk(ctx context.Context, pods []pod.View) (out map[types
 }
 
 // together joins what the runtime says of pods and what they have on disk.
-func together(pods []pod.View, stats map[types.UID]*statsapi.PodStats, disk map[types.UID]diskUse) map[types.UID]*evict.Usage {
+func together(pods []pod.View, stats map[types.UID]*statsapi.PodStats,
+	disk map[types.UID]diskUse) map[types.UID]*evict.Usage {
 	out := map[types.UID]*evict.Usage{}
 	for _, v := range pods {
 		out[v.Pod.UID] = usageOf(stats[v.Pod.UID], &v, disk[v.Pod.UID])
@@ -258,13 +274,15 @@ func usageOf(stats *statsapi.PodStats, v *pod.View, disk diskUse) *evict.Usage {
 	}
 	for _, vol := range disk.volumes {
 		if vol.Local { // one in memory cannot exceed its limit: its file system has that size
-			u.Volumes = append(u.Volumes, evict.VolumeUsage{Name: vol.Name, Bytes: vol.UsedBytes, Objects: vol.UsedInodes})
+			u.Volumes = append(u.Volumes,
+				evict.VolumeUsage{Name: vol.Name, Bytes: vol.UsedBytes, Objects: vol.UsedInodes})
 		}
 	}
 	return u
 }
 
-// containerUsage puts together what one container uses. stats is nil if the runtime says nothing of it; log is empty if it has none.
+// containerUsage puts together what one container uses. stats is nil if the runtime says nothing of it; log is empty
+// if it has none.
 func containerUsage(name string, stats *statsapi.ContainerStats, log string) evict.ContainerUsage {
 	one := evict.ContainerUsage{Name: name}
 	if stats != nil && stats.Memory != nil {

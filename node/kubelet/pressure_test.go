@@ -25,15 +25,18 @@ import (
 
 func TestEvictionSettings(t *testing.T) {
 	yes := true
-	cfg := &v1beta1.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "100Mi", "nodefs.available": "7.5%", "imagefs.available": "100%"},
-		EvictionSoft: map[string]string{"memory.available": "1Gi"}, EvictionSoftGracePeriod: map[string]string{"memory.available": "1m30s"},
-		EvictionMinimumReclaim: map[string]string{"nodefs.available": "1Gi"}, EvictionMaxPodGracePeriod: 7,
+	cfg := &v1beta1.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "100Mi",
+		"nodefs.available": "7.5%", "imagefs.available": "100%"},
+		EvictionSoft:            map[string]string{"memory.available": "1Gi"},
+		EvictionSoftGracePeriod: map[string]string{"memory.available": "1m30s"},
+		EvictionMinimumReclaim:  map[string]string{"nodefs.available": "1Gi"}, EvictionMaxPodGracePeriod: 7,
 		EnforceNodeAllocatable: []string{"pods"}, LocalStorageCapacityIsolation: &yes}
 	got, err := evictionSettings(cfg)
 	if err != nil || got.MaxGrace != 7*time.Second || !got.LocalLimits {
 		t.Fatal(got, err)
 	}
-	want := "[{memory.available {104857600 0} {0 0} 0s} {nodefs.available {0 7.5} {1073741824 0} 0s} {memory.available {1073741824 0} {0 0} 1m30s}"
+	want :=
+		"[{memory.available {104857600 0} {0 0} 0s} {nodefs.available {0 7.5} {1073741824 0} 0s} {memory.available {1073741824 0} {0 0} 1m30s}"
 	if !platform.IsWindows {
 		want += " {allocatableMemory.available {104857600 0} {0 0} 0s}"
 	}
@@ -45,7 +48,8 @@ func TestEvictionSettings(t *testing.T) {
 		func() { cfg.EvictionHard = map[string]string{"strange": "1"} },
 		func() { cfg.EvictionHard = map[string]string{"memory.available": "lots"} },
 		func() {
-			cfg.EvictionHard, cfg.EvictionMinimumReclaim["memory.available"] = map[string]string{"memory.available": "1"}, "x%"
+			cfg.EvictionHard, cfg.EvictionMinimumReclaim["memory.available"] = map[string]string{
+				"memory.available": "1"}, "x%"
 		},
 		func() { cfg.EvictionHard, cfg.EvictionSoftGracePeriod = nil, nil },
 	} {
@@ -58,7 +62,8 @@ func TestEvictionSettings(t *testing.T) {
 
 // machine is a reader of a machine whose disks are named by the first part of a path.
 func machine(images, layers string) *leftReader {
-	sizes := map[string]platform.Disk{"node": {DiskAvailable: 2, DiskTotal: 3, Inodes: 9, InodesFree: 8}, "images": {DiskAvailable: 1, DiskTotal: 2}}
+	sizes := map[string]platform.Disk{"node": {DiskAvailable: 2, DiskTotal: 3, Inodes: 9, InodesFree: 8},
+		"images": {DiskAvailable: 1, DiskTotal: 2}}
 	first := func(path string) string { name, _, _ := strings.Cut(path, "/"); return name }
 	return &leftReader{root: "node/kubelet", podsLimit: 100,
 		folders: func(context.Context) (string, string, error) { return images, layers, nil },
@@ -111,7 +116,8 @@ func TestLeft(t *testing.T) {
 	}
 	r.pods, r.folders = nil, func(context.Context) (string, string, error) { return "", "", errors.New("not yet") }
 	left, err := r.Left(t.Context())
-	if got := numbers(left); err != nil || got != "[memory.available:15/20 nodefs.available:0/0 nodefs.inodesFree:0/0 pid.available:0/0] apart false false" {
+	if got := numbers(left); err != nil ||
+		got != "[memory.available:15/20 nodefs.available:0/0 nodefs.inodesFree:0/0 pid.available:0/0] apart false false" {
 		t.Errorf("Windows, before the runtime answers: %s %v", got, err)
 	}
 	r.usage = func(string) (platform.Usage, error) { return platform.Usage{}, errors.New("no counters") }
@@ -126,11 +132,15 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := func(i uint64) *uint64 { return &i }
-	stats := statsapi.PodStats{PodRef: statsapi.PodReference{UID: "u"}, Memory: &statsapi.MemoryStats{WorkingSetBytes: n(7)},
+	stats := statsapi.PodStats{PodRef: statsapi.PodReference{UID: "u"},
+		Memory:       &statsapi.MemoryStats{WorkingSetBytes: n(7)},
 		ProcessStats: &statsapi.ProcessStats{ProcessCount: n(3)}, Containers: []statsapi.ContainerStats{{Name: "c",
-			Memory: &statsapi.MemoryStats{WorkingSetBytes: n(5)}, Rootfs: &statsapi.FsStats{UsedBytes: n(50), InodesUsed: n(2)}}, {Name: "bare"}}}
-	r := &leftReader{stats: fixedStats{stats}, volumes: fixedVolumes{volumes: []volume.Usage{{Name: "v", UsedBytes: 9, UsedInodes: 4, Local: true}, {Name: "config", UsedBytes: 1}},
-		files: volume.Usage{UsedBytes: 6, UsedInodes: 2}}}
+			Memory: &statsapi.MemoryStats{WorkingSetBytes: n(5)},
+			Rootfs: &statsapi.FsStats{UsedBytes: n(50), InodesUsed: n(2)}}, {Name: "bare"}}}
+	r := &leftReader{stats: fixedStats{stats},
+		volumes: fixedVolumes{volumes: []volume.Usage{{Name: "v", UsedBytes: 9, UsedInodes: 4, Local: true},
+			{Name: "config", UsedBytes: 1}},
+			files: volume.Usage{UsedBytes: 6, UsedInodes: 2}}}
 
 	view := func(uid types.UID) pod.View {
 		p := &v1.Pod{}
@@ -144,8 +154,10 @@ func TestUsage(t *testing.T) {
 	}
 	u := got["u"]
 	c := u.Containers[1]
-	if *u.Memory != 7 || u.Processes != 3 || *c.Memory != 5 || *c.Layer != 50 || c.LayerObjects != 2 || *c.Logs != 100 || c.LogObjects != 1 ||
-		u.Containers[0].Logs != nil || u.Containers[0].Memory != nil || u.Files != 6 || u.FileObjects != 2 || len(u.Volumes) != 1 || u.Volumes[0] != (evict.VolumeUsage{Name: "v", Bytes: 9, Objects: 4}) {
+	if *u.Memory != 7 || u.Processes != 3 || *c.Memory != 5 || *c.Layer != 50 || c.LayerObjects != 2 ||
+		*c.Logs != 100 || c.LogObjects != 1 ||
+		u.Containers[0].Logs != nil || u.Containers[0].Memory != nil || u.Files != 6 || u.FileObjects != 2 ||
+		len(u.Volumes) != 1 || u.Volumes[0] != (evict.VolumeUsage{Name: "v", Bytes: 9, Objects: 4}) {
 		t.Errorf("%+v", u)
 	}
 }
@@ -172,42 +184,49 @@ func (s slowStats) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
 	return nil, ctx.Err()
 }
 
-// TestLocalUsageDoesNotNeedTheRuntime: while the runtime is slow, which it is when a container starts, what pods have in their volumes is known, and a
-// pod that only has limits of volumes does not wait for the runtime.
+// TestLocalUsageDoesNotNeedTheRuntime: while the runtime is slow, which it is when a container starts, what pods have
+// in their volumes is known, and a pod that only has limits of volumes does not wait for the runtime.
 func TestLocalUsageDoesNotNeedTheRuntime(t *testing.T) {
 	view := func(uid types.UID, limit string) pod.View {
 		p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
 		p.UID = uid
 		if limit != "" {
-			p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse(limit)}
+			p.Spec.Containers[0].Resources.Limits = v1.ResourceList{
+				v1.ResourceEphemeralStorage: resource.MustParse(limit)}
 		}
 		return pod.View{Pod: p}
 	}
-	volumes := fixedVolumes{volumes: []volume.Usage{{Name: "v", UsedBytes: 9, UsedInodes: 4, Local: true}}, files: volume.Usage{UsedBytes: 1}}
+	volumes := fixedVolumes{volumes: []volume.Usage{{Name: "v", UsedBytes: 9, UsedInodes: 4, Local: true}},
+		files: volume.Usage{UsedBytes: 1}}
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		r := &leftReader{stats: slowStats{&asked}, volumes: volumes}
 		began := time.Now()
 		got, whole := r.LocalUsage(t.Context(), []pod.View{view("sized", "")})
 		if !whole || asked != 0 || got["sized"].Volumes[0].Bytes != 9 || time.Since(began) > 0 {
-			t.Errorf("limits of volumes: %+v, whole %t, the runtime was asked %d times, %v", got, whole, asked, time.Since(began))
+			t.Errorf("limits of volumes: %+v, whole %t, the runtime was asked %d times, %v", got, whole, asked,
+				time.Since(began))
 		}
 
 		got, whole = r.LocalUsage(t.Context(), []pod.View{view("sized", ""), view("limited", "1Mi")})
-		if whole || asked != 1 || len(got) != 2 || got["limited"].Files != 1 || got["limited"].Volumes[0].Bytes != 9 || time.Since(began) > localTimeout {
+		if whole || asked != 1 || len(got) != 2 || got["limited"].Files != 1 || got["limited"].Volumes[0].Bytes != 9 ||
+			time.Since(began) > localTimeout {
 			t.Errorf("limits of pods: %+v, whole %t, asked %d times, %v", got, whole, asked, time.Since(began))
 		}
 
 		volumes.volumes[0].Partial = true
-		if got, whole = r.LocalUsage(t.Context(), []pod.View{view("sized", "")}); whole || got["sized"].Volumes[0].Bytes != 9 {
+		if got, whole = r.LocalUsage(t.Context(), []pod.View{view("sized", "")}); whole ||
+			got["sized"].Volumes[0].Bytes != 9 {
 			t.Errorf("a volume that was measured in part: %+v, whole %t", got, whole)
 		}
 	})
 
 	n := func(i uint64) *uint64 { return &i }
-	r := &leftReader{volumes: volumes, stats: fixedStats{{PodRef: statsapi.PodReference{UID: "limited"}, Containers: []statsapi.ContainerStats{
-		{Name: "c", Rootfs: &statsapi.FsStats{UsedBytes: n(30 << 20)}}}}}}
-	if got, _ := r.LocalUsage(t.Context(), []pod.View{view("limited", "1Mi")}); len(got["limited"].Containers) != 1 || *got["limited"].Containers[0].Layer != 30<<20 {
+	r := &leftReader{volumes: volumes,
+		stats: fixedStats{{PodRef: statsapi.PodReference{UID: "limited"}, Containers: []statsapi.ContainerStats{
+			{Name: "c", Rootfs: &statsapi.FsStats{UsedBytes: n(30 << 20)}}}}}}
+	if got, _ := r.LocalUsage(t.Context(), []pod.View{view("limited", "1Mi")}); len(got["limited"].Containers) != 1 ||
+		*got["limited"].Containers[0].Layer != 30<<20 {
 		t.Errorf("the layer of a container: %+v", got["limited"])
 	}
 }

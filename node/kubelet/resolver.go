@@ -17,12 +17,13 @@ import (
 // systemDNS in place of a file name stands for the DNS settings of the Windows node itself.
 const systemDNS = "Host"
 
-// resolverLife is how long the node's DNS settings are used after they were read, so that pods that start together read them once.
-// It is short because Windows reports changes of addresses and interfaces, but none of DNS servers.
+// resolverLife is how long the node's DNS settings are used after they were read, so that pods that start together
+// read them once. It is short because Windows reports changes of addresses and interfaces, but none of DNS servers.
 const resolverLife = time.Second
 
-// hostResolver reads the node's own DNS settings, for pods with the policy Default. Like upstream's kubelet it reads them at each
-// start of a pod: servers can come after the kubelet has started (DHCP), and move to another adapter. It is safe for concurrent use.
+// hostResolver reads the node's own DNS settings, for pods with the policy Default. Like upstream's kubelet it reads
+// them at each start of a pod: servers can come after the kubelet has started (DHCP), and move to another adapter. It
+// is safe for concurrent use.
 type hostResolver struct {
 	// source is a file in the format of resolv.conf, systemDNS on Windows, or empty for no settings.
 	source  string
@@ -50,14 +51,15 @@ var errNoServers = errors.New("no adapter of this host has a DNS server at the m
 func (r *hostResolver) settings(ctx context.Context) dns.Config {
 	c, err := r.read()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Reading the node's DNS settings failed; pods get the settings that it had before")
+		klog.FromContext(ctx).Error(err,
+			"Reading the node's DNS settings failed; pods get the settings that it had before")
 	}
 	return c
 }
 
-// read returns the settings as they are now, or with an error the last ones. That all servers of a Windows node's adapters are gone is
-// an error too: the adapter of a new virtual switch can be without those of its card (docs/windows-facts.md). A pod that starts then
-// would have no server for as long as it lives.
+// read returns the settings as they are now, or with an error the last ones. That all servers of a Windows node's
+// adapters are gone is an error too: the adapter of a new virtual switch can be without those of its card
+// (docs/windows-facts.md). A pod that starts then would have no server for as long as it lives.
 func (r *hostResolver) read() (dns.Config, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -44,7 +44,8 @@ func TestResolverFollowsTheHost(t *testing.T) {
 func TestResolverWithoutServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var servers []string
-		r := &hostResolver{source: systemDNS, adapters: func() ([]string, []string, error) { return servers, []string{"example.com"}, nil }}
+		r := &hostResolver{source: systemDNS,
+			adapters: func() ([]string, []string, error) { return servers, []string{"example.com"}, nil }}
 		for _, step := range []struct {
 			servers []string
 			want    string

@@ -1,4 +1,5 @@
-// Package kubelet wires a node's kubelet: it connects the core to the API server, to the container runtime and to the host.
+// Package kubelet wires a node's kubelet: it connects the core to the API server, to the container runtime and to the
+// host.
 package kubelet
 
 import (
@@ -36,9 +37,10 @@ const Version = "v1.36.3"
 // Options are what a command line decides.
 type Options struct {
 	Kubeconfig string // file with the API server's address and credentials; without it only static pods run
-	Bootstrap  string // kubeconfig that may ask for a client certificate; used while Kubeconfig does not exist or has expired
-	Config     string // KubeletConfiguration file; may be empty
-	ConfigDir  string // folder of *.conf files that override fields of Config; may be empty
+	// kubeconfig that may ask for a client certificate; used while Kubeconfig does not exist or has expired
+	Bootstrap string
+	Config    string // KubeletConfiguration file; may be empty
+	ConfigDir string // folder of *.conf files that override fields of Config; may be empty
 
 	Hostname string // name of the node; empty: the name of the host
 	NodeIP   string // address of the node, or one of each family separated by a comma; empty: found
@@ -50,19 +52,21 @@ type Options struct {
 	CertDir     string // folder of certificates; empty: pki below RootDir
 	// RegistryConfig is the folder of hosts.toml files that the runtime has as its config_path; empty if it has none.
 	RegistryConfig string
-	// CredentialConfig is a CredentialProviderConfig, or a folder of them, and CredentialDir the folder of its programs; both or none.
+	// CredentialConfig is a CredentialProviderConfig, or a folder of them, and CredentialDir the folder of its
+	// programs; both or none.
 	CredentialConfig, CredentialDir string
 	Labels                          string // labels to register the node with: key=value, separated by commas
 
-	// RuntimeCgroup is the cgroup of the container runtime, whose use is shown in the statistics. If it is empty, it is that of the process which
-	// listens at the runtime's endpoint.
+	// RuntimeCgroup is the cgroup of the container runtime, whose use is shown in the statistics. If it is empty, it
+	// is that of the process which listens at the runtime's endpoint.
 	RuntimeCgroup string
-	// BootRecord is the file in which `porthole routes` says that the pod network of this boot is made; pods wait for it. Empty: they do
-	// not.
+	// BootRecord is the file in which `porthole routes` says that the pod network of this boot is made; pods wait for
+	// it. Empty: they do not.
 	BootRecord string
 
 	KeepKernel bool // leave the kernel's settings as they are
-	// LockFile is a file whose lock the kubelet waits for and keeps; empty: none. With LeaveOnContention it ends once another process opens the file.
+	// LockFile is a file whose lock the kubelet waits for and keeps; empty: none. With LeaveOnContention it ends once
+	// another process opens the file.
 	LockFile          string
 	LeaveOnContention bool
 
@@ -129,7 +133,8 @@ func run(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options)
 	if err != nil {
 		return err
 	}
-	server := servedBy{cfg: cfg, api: api, runtimeCgroup: given.RuntimeCgroup, o: o, runtime: rt, certDir: given.CertDir, flags: given.Flags}
+	server := servedBy{cfg: cfg, api: api, runtimeCgroup: given.RuntimeCgroup, o: o, runtime: rt,
+		certDir: given.CertDir, flags: given.Flags}
 	if server.volumes, err = keepVolumes(&server, plugins, func() { server.k.ReportNode() }); err != nil {
 		return err
 	}
@@ -198,7 +203,8 @@ func servePodResources(ctx context.Context, root string, k *core.Kubelet) {
 	}
 }
 
-// sandboxProfile writes the seccomp profile of sandboxes and returns its path; "" if it cannot: they have the runtime's then.
+// sandboxProfile writes the seccomp profile of sandboxes and returns its path; "" if it cannot: they have the
+// runtime's then.
 func sandboxProfile(ctx context.Context, root string) string {
 	path, err := runtime.WriteSandboxProfile(filepath.Join(root, "seccomp"))
 	if err != nil {
@@ -217,8 +223,10 @@ func awaitNetwork(ctx context.Context, gate *bootrecord.Gate, made func()) {
 	}
 }
 
-// connectRuntime dials the runtime, and gives o all that speaks to it. The caller calls closeCRI at the end. api may be nil.
-func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options, o *core.Options, api *kube.Kubelet) (rt *runtime.Runtime, closeCRI func(), err error) {
+// connectRuntime dials the runtime, and gives o all that speaks to it. The caller calls closeCRI at the end. api may
+// be nil.
+func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options, o *core.Options,
+	api *kube.Kubelet) (rt *runtime.Runtime, closeCRI func(), err error) {
 	usage, _ := platform.ReadUsage(o.RootDir) // what cannot be read is zero
 	o.Meter = meter.New(meter.Options{NodeName: o.Node.Name, Boot: usage.Boot})
 	warnOfTCP(ctx, cfg.ContainerRuntimeEndpoint)
@@ -226,17 +234,26 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 	if err != nil {
 		return nil, nil, err
 	}
-	rt = runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, RootDir: o.RootDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
-		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, SandboxProfile: sandboxProfile(ctx, o.RootDir),
-		MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, CFSPeriod: cfg.CPUCFSQuotaPeriod.Duration, RequestTimeout: cfg.RuntimeRequestTimeout.Duration,
-		Cgroups: runtime.Cgroups{Version: cgroup.Version(), SingleProcessOOMKill: cfg.SingleProcessOOMKill != nil && *cfg.SingleProcessOOMKill,
-			LimitsSwap: cgroup.LimitsSwap(), SwapBehavior: cfg.MemorySwap.SwapBehavior, SwapBytes: o.Node.Host.SwapBytes}})
+	rt = runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, RootDir: o.RootDir, Windows: platform.IsWindows,
+		CPUs:        o.Node.Host.CPUs,
+		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault,
+		SandboxProfile: sandboxProfile(ctx, o.RootDir),
+		MemoryBytes:    o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, CFSPeriod: cfg.CPUCFSQuotaPeriod.Duration,
+		RequestTimeout: cfg.RuntimeRequestTimeout.Duration,
+		Cgroups: runtime.Cgroups{Version: cgroup.Version(),
+			SingleProcessOOMKill: cfg.SingleProcessOOMKill != nil && *cfg.SingleProcessOOMKill,
+			LimitsSwap:           cgroup.LimitsSwap(), SwapBehavior: cfg.MemorySwap.SwapBehavior,
+			SwapBytes: o.Node.Host.SwapBytes}})
 
 	if tree, ok := o.Cgroups.(cgroup.Tree); ok {
 		ask := func(ctx context.Context) (string, error) { return runtime.CgroupDriver(ctx, rt) }
-		o.Cgroups = tree.Decided(func(ctx context.Context) (string, error) { return decideDriver(ctx, cfg.CgroupDriver, ask) })
+		o.Cgroups = tree.Decided(func(ctx context.Context) (string, error) {
+			return decideDriver(ctx, cfg.CgroupDriver, ask)
+		})
 	}
-	o.Placing.Pin = func(ctx context.Context, container, cpus string) error { return runtime.Pin(ctx, rt, container, cpus) }
+	o.Placing.Pin = func(ctx context.Context, container, cpus string) error {
+		return runtime.Pin(ctx, rt, container, cpus)
+	}
 
 	pulls := puller(cfg, images)
 	pulls.Count = o.Meter.Images()
@@ -247,14 +264,16 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 		return nil, nil, err
 	}
 	o.Runtime, o.Images = core.NewRuntime(rt), pulls
-	pulls.Verify, err = image.NewVerifier(filepath.Join(o.RootDir, "image_manager"), cfg.ImagePullCredentialsVerificationPolicy, cfg.PreloadedImagesVerificationAllowlist)
+	pulls.Verify, err = image.NewVerifier(filepath.Join(o.RootDir, "image_manager"),
+		cfg.ImagePullCredentialsVerificationPolicy, cfg.PreloadedImagesVerificationAllowlist)
 	if err != nil {
 		closeCRI()
 		return nil, nil, err
 	}
 	pulls.Verify.Checked = o.Meter.Images().Checked
 	o.Meter.CountPulls(pulls.Verify.Kept)
-	o.ImageGC = &image.GC{Removed: o.Meter.Images().Removed, Verify: pulls.Verify, Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: gcPolicy(cfg)}
+	o.ImageGC = &image.GC{Removed: o.Meter.Images().Removed, Verify: pulls.Verify, Images: pulls.Client(),
+		Runtime: rt.Client(), Disk: diskOf, Policy: gcPolicy(cfg)}
 	return rt, closeCRI, nil
 }
 
@@ -264,7 +283,8 @@ func useProviders(pulls *image.Puller, given *Options, api *kube.Kubelet) error 
 		return nil
 	}
 	if given.CredentialConfig == "" || given.CredentialDir == "" {
-		return errors.New("--image-credential-provider-config and --image-credential-provider-bin-dir must be set together")
+		return errors.New(
+			"--image-credential-provider-config and --image-credential-provider-bin-dir must be set together")
 	}
 	p, err := credential.Load(given.CredentialConfig, given.CredentialDir)
 	if err != nil {
@@ -278,12 +298,13 @@ func useProviders(pulls *image.Puller, given *Options, api *kube.Kubelet) error 
 	return nil
 }
 
-// keepVolumes returns the manager of the pods' volumes, which the caller closes, and gives it to the kubelet's options, with the reader of what the node has
-// left of its disk and memory.
+// keepVolumes returns the manager of the pods' volumes, which the caller closes, and gives it to the kubelet's
+// options, with the reader of what the node has left of its disk and memory.
 func keepVolumes(s *servedBy, p *plugins, nodeChanged func()) (*volume.Manager, error) {
 	manager := volume.New(volumeOptions(s.cfg, s.o, s.api, p, nodeChanged))
 	s.o.Volumes = core.NewVolumes(manager)
-	s.o.Meter.CountVolumes(func() meter.Count { return volume.Count(manager) }, func() meter.Count { return volume.Certificates(manager) })
+	s.o.Meter.CountVolumes(func() meter.Count { return volume.Count(manager) },
+		func() meter.Count { return volume.Certificates(manager) })
 	var err error
 	if s.o.Pressure.Reader, err = newLeftReader(s.cfg, s.o, s.runtime, manager); err != nil {
 		manager.Close()
@@ -292,10 +313,12 @@ func keepVolumes(s *servedBy, p *plugins, nodeChanged func()) (*volume.Manager, 
 	return manager, nil
 }
 
-// volumeOptions returns what volumes need. Without api (a kubelet without a cluster) they have neither objects nor tokens.
-// nodeChanged is called when the volumes change that the node uses.
-func volumeOptions(cfg *v1beta1.KubeletConfiguration, o *core.Options, api *kube.Kubelet, p *plugins, nodeChanged func()) volume.Options {
-	options := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name, BootID: o.Node.Host.BootID, NodeChanged: nodeChanged, Measure: o.Meter.VolumeOperation,
+// volumeOptions returns what volumes need. Without api (a kubelet without a cluster) they have neither objects nor
+// tokens. nodeChanged is called when the volumes change that the node uses.
+func volumeOptions(cfg *v1beta1.KubeletConfiguration, o *core.Options, api *kube.Kubelet, p *plugins,
+	nodeChanged func()) volume.Options {
+	options := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name, BootID: o.Node.Host.BootID,
+		NodeChanged: nodeChanged, Measure: o.Meter.VolumeOperation,
 		Event: func(p *v1.Pod, kind, reason, message string) { o.API.PodEvent(p, "", kind, reason, message) },
 		Failed: func(p *v1.Pod, err error) {
 			o.API.PodEvent(p, "", v1.EventTypeWarning, "FailedMount", err.Error())
@@ -312,8 +335,10 @@ func volumeOptions(cfg *v1beta1.KubeletConfiguration, o *core.Options, api *kube
 	return options
 }
 
-// dialCRI connects to the runtime and to the image service, which is the runtime unless the configuration names another one.
-func dialCRI(cfg *v1beta1.KubeletConfiguration, calls meter.Calls) (rt, images *grpc.ClientConn, closeAll func(), err error) {
+// dialCRI connects to the runtime and to the image service, which is the runtime unless the configuration names
+// another one.
+func dialCRI(cfg *v1beta1.KubeletConfiguration, calls meter.Calls) (rt, images *grpc.ClientConn, closeAll func(),
+	err error) {
 	rt, err = runtime.Dial(cfg.ContainerRuntimeEndpoint, calls)
 	if err != nil {
 		return nil, nil, nil, err
@@ -330,8 +355,8 @@ func dialCRI(cfg *v1beta1.KubeletConfiguration, calls meter.Calls) (rt, images *
 	return rt, images, func() { images.Close(); rt.Close() }, nil
 }
 
-// ending returns what Run returns after err of the kubelet: nil if Run was told to stop, the cause of ctx if the node lost its
-// credentials, else err.
+// ending returns what Run returns after err of the kubelet: nil if Run was told to stop, the cause of ctx if the node
+// lost its credentials, else err.
 func ending(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.Canceled) {
@@ -346,8 +371,10 @@ func ending(ctx context.Context, err error) error {
 // warnOfTCP logs that a Windows node's runtime is reached over TCP, which every program of the node can use.
 func warnOfTCP(ctx context.Context, endpoint string) {
 	if platform.IsWindows && strings.HasPrefix(endpoint, "tcp:") {
-		klog.FromContext(ctx).Info("The runtime is reached over TCP, which every program of the node can use; containerd listens on a named pipe",
-			"endpoint", endpoint, "default", "npipe:////./pipe/containerd-containerd")
+		klog.FromContext(ctx).
+			Info(
+				"The runtime is reached over TCP, which every program of the node can use; containerd listens on a named pipe",
+				"endpoint", endpoint, "default", "npipe:////./pipe/containerd-containerd")
 	}
 }
 
@@ -357,7 +384,8 @@ func gcPolicy(cfg *v1beta1.KubeletConfiguration) image.GCPolicy {
 		MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration}
 }
 
-// puller pulls images through a connection, within the limits on parallel pulls and on pulls per second in the configuration.
+// puller pulls images through a connection, within the limits on parallel pulls and on pulls per second in the
+// configuration.
 func puller(cfg *v1beta1.KubeletConfiguration, conn *grpc.ClientConn) *image.Puller {
 	parallel := 0
 	if cfg.SerializeImagePulls != nil && *cfg.SerializeImagePulls {
@@ -382,7 +410,8 @@ func diskOf(path string) (capacity, available uint64, err error) {
 // configure reads the configuration, and logs the fields and flags that have no effect.
 func configure(ctx context.Context, given *Options) (*v1beta1.KubeletConfiguration, error) {
 	log := klog.FromContext(ctx)
-	cfg, warnings, err := config.Load(config.Source{File: given.Config, Dir: given.ConfigDir, Windows: platform.IsWindows, Flags: given.Settings})
+	cfg, warnings, err := config.Load(config.Source{File: given.Config, Dir: given.ConfigDir,
+		Windows: platform.IsWindows, Flags: given.Settings})
 	for _, w := range warnings {
 		log.Info("Configuration has a field that is not known or not supported", "file", given.Config, "field", w)
 	}
@@ -411,23 +440,26 @@ func configure(ctx context.Context, given *Options) (*v1beta1.KubeletConfigurati
 	if given.Flags != nil {
 		given.Flags["cert-dir"] = dir // the page shows the folder that is used
 	}
-	return cfg, platform.CheckNode(platform.NodeRules{NoSwap: *cfg.FailSwapOn, NoCgroupV1: *cfg.FailCgroupV1, LimitedSwap: cfg.MemorySwap.SwapBehavior == "LimitedSwap",
+	return cfg, platform.CheckNode(platform.NodeRules{NoSwap: *cfg.FailSwapOn, NoCgroupV1: *cfg.FailCgroupV1,
+		LimitedSwap: cfg.MemorySwap.SwapBehavior == "LimitedSwap",
 		EndAllOnOOM: cfg.SingleProcessOOMKill != nil && !*cfg.SingleProcessOOMKill})
 }
 
-// privileges returns an error if the process lacks a privilege that it needs. It also asks for a priority and for resources; not
-// to get those resources is only logged.
+// privileges returns an error if the process lacks a privilege that it needs. It also asks for a priority and for
+// resources; not to get those resources is only logged.
 func privileges(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) error {
 	if err := errors.Join(platform.CheckPrivileges(), platform.SetPriority(given.PriorityClass)); err != nil {
 		return err
 	}
-	if err := platform.Claim(platform.Resources{OOMScore: int(*cfg.OOMScoreAdj), OpenFiles: uint64(cfg.MaxOpenFiles)}); err != nil {
+	if err := platform.Claim(platform.Resources{OOMScore: int(*cfg.OOMScoreAdj),
+		OpenFiles: uint64(cfg.MaxOpenFiles)}); err != nil {
 		klog.FromContext(ctx).Info("The system does not give what the kubelet asks for", "cause", err.Error())
 	}
 
 	if cfg.ProtectKernelDefaults {
 		if err := platform.CheckKernel(); err != nil {
-			return fmt.Errorf("%w (protectKernelDefaults is true: set them with sysctl, or set it to false, and the kubelet sets them)", err)
+			return fmt.Errorf(
+				"%w (protectKernelDefaults is true: set them with sysctl, or set it to false, and the kubelet sets them)", err)
 		}
 		return nil
 	}
@@ -440,7 +472,8 @@ func privileges(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *O
 }
 
 // connect makes the client of the API server. It returns nil for a node without a cluster.
-func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options, o *core.Options, lost func(error)) (*kube.Kubelet, error) {
+func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options, o *core.Options,
+	lost func(error)) (*kube.Kubelet, error) {
 	if given.Kubeconfig == "" {
 		if given.Bootstrap != "" {
 			return nil, errors.New("--bootstrap-kubeconfig needs --kubeconfig, which is where the outcome goes")
@@ -450,8 +483,10 @@ func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 		return nil, nil
 	}
 
-	rest, err := kube.Credentials{Node: o.Node.Name, Kubeconfig: given.Kubeconfig, Bootstrap: given.Bootstrap, CertDir: given.CertDir, Rotate: cfg.RotateCertificates,
-		UserAgent: "kubelet/" + Version, QPS: float32(*cfg.KubeAPIQPS), Burst: int(cfg.KubeAPIBurst), Lost: lost}.Connect(ctx)
+	rest, err := kube.Credentials{Node: o.Node.Name, Kubeconfig: given.Kubeconfig, Bootstrap: given.Bootstrap,
+		CertDir: given.CertDir, Rotate: cfg.RotateCertificates,
+		UserAgent: "kubelet/" + Version, QPS: float32(*cfg.KubeAPIQPS), Burst: int(cfg.KubeAPIBurst),
+		Lost: lost}.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -469,10 +504,12 @@ func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 func staticSources(cfg *v1beta1.KubeletConfiguration, node string) []core.StaticSource {
 	var out []core.StaticSource
 	if cfg.StaticPodPath != "" {
-		out = append(out, &static.Files{Path: filepath.Clean(cfg.StaticPodPath), Node: node, Period: cfg.FileCheckFrequency.Duration})
+		out = append(out, &static.Files{Path: filepath.Clean(cfg.StaticPodPath), Node: node,
+			Period: cfg.FileCheckFrequency.Duration})
 	}
 	if cfg.StaticPodURL != "" {
-		out = append(out, &static.URL{Address: cfg.StaticPodURL, Header: cfg.StaticPodURLHeader, Node: node, Period: cfg.HTTPCheckFrequency.Duration})
+		out = append(out, &static.URL{Address: cfg.StaticPodURL, Header: cfg.StaticPodURLHeader, Node: node,
+			Period: cfg.HTTPCheckFrequency.Duration})
 	}
 	return out
 }

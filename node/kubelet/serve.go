@@ -92,7 +92,8 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 // tls returns what the configuration says of the server's connections.
 func (s servedBy) tls(ctx context.Context) (o serve.TLSOptions, err error) {
 	cfg := s.cfg
-	o = serve.TLSOptions{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSPrivateKeyFile, CertDir: s.certDir, NodeAddresses: s.o.Node.IPs()}
+	o = serve.TLSOptions{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSPrivateKeyFile, CertDir: s.certDir,
+		NodeAddresses: s.o.Node.IPs()}
 	if cfg.ServerTLSBootstrap && s.api != nil && cfg.TLSCertFile == "" {
 		if o.Certificate, err = s.api.ServingCertificate(ctx, s.certDir, s.k.NodeAddresses); err != nil {
 			return o, err
@@ -137,7 +138,8 @@ func (s servedBy) answers(conn *grpc.ClientConn, secure serve.TLSOptions) serve.
 		Version: Version,
 		Logs:    serve.LogsOptions{Dir: logsDir(cfg, o.PodLogsDir), Queries: *cfg.EnableSystemLogQuery},
 		Healthy: k.Healthy,
-		Extra:   serve.Programs{Addresses: programs, Facts: func(ctx context.Context) (any, error) { return factsOf(ctx, o.Node.Name) }}.Routes(),
+		Extra: serve.Programs{Addresses: programs,
+			Facts: func(ctx context.Context) (any, error) { return factsOf(ctx, o.Node.Name) }}.Routes(),
 		Machine: shownMachine(&o.Node.Host, measured(cfg, o, s.runtimeCgroup)),
 	}
 }
@@ -150,8 +152,8 @@ func readOnlyAddress(cfg *v1beta1.KubeletConfiguration) string {
 	return net.JoinHostPort(cfg.Address, strconv.Itoa(int(cfg.ReadOnlyPort)))
 }
 
-// logsDir returns the folder that /logs/ shows, the parent of the pods' logs: /var/log as in upstream, or another one if several
-// nodes share a machine. The root of the file system is never shown: then it is /var/log too.
+// logsDir returns the folder that /logs/ shows, the parent of the pods' logs: /var/log as in upstream, or another one
+// if several nodes share a machine. The root of the file system is never shown: then it is /var/log too.
 func logsDir(cfg *v1beta1.KubeletConfiguration, podLogs string) string {
 	if !*cfg.EnableSystemLogHandler {
 		return ""
@@ -214,10 +216,12 @@ func count(pods []pod.View) (sandboxes int, containers map[string]int) {
 	return sandboxes, containers
 }
 
-// programs are the node's other programs at the addresses that they have unless flags give them others (ARCHITECTURE.md).
+// programs are the node's other programs at the addresses that they have unless flags give them others
+// (ARCHITECTURE.md).
 var programs = map[string]string{"routes": "127.0.0.1:10261", "proxy": "127.0.0.1:10249"}
 
 // factsOf reads what the node's network is, for `porthole path` and the page of porthole web.
 func factsOf(ctx context.Context, node string) (path.Node, error) {
-	return facts.Read(ctx, facts.Options{Name: node, ConfDirs: facts.DefaultConfDirs(), Routes: programs["routes"], OVS: platform.OVSDatabase})
+	return facts.Read(ctx, facts.Options{Name: node, ConfDirs: facts.DefaultConfDirs(), Routes: programs["routes"],
+		OVS: platform.OVSDatabase})
 }

@@ -21,7 +21,8 @@ func TestLogsDir(t *testing.T) {
 		{"/pods", true, "/var/log"}, // not the root
 		{"/var/log/pods", false, ""},
 	} {
-		if got := logsDir(&v1beta1.KubeletConfiguration{EnableSystemLogHandler: &c.on}, filepath.FromSlash(c.pods)); got != filepath.FromSlash(c.want) && got != c.want {
+		if got := logsDir(&v1beta1.KubeletConfiguration{EnableSystemLogHandler: &c.on},
+			filepath.FromSlash(c.pods)); got != filepath.FromSlash(c.want) && got != c.want {
 			t.Errorf("%s: %s, want %s", c.pods, got, c.want)
 		}
 	}

@@ -18,9 +18,10 @@ const serviceName = "kubelet"
 // shutdownSlack is the time that the service gets after the periods of its pods, to end itself.
 const shutdownSlack = 10 * time.Second
 
-// prepareShutdown makes the kubelet stop the pods of the node, in the periods of the configuration, before the machine shuts down.
-// Windows waits that long for this service, and stops the services that it depends on, such as the container runtime, after it; it
-// reports a shutdown to services only. On Linux systemd's login manager waits. cancel takes that back.
+// prepareShutdown makes the kubelet stop the pods of the node, in the periods of the configuration, before the machine
+// shuts down. Windows waits that long for this service, and stops the services that it depends on, such as the
+// container runtime, after it; it reports a shutdown to services only. On Linux systemd's login manager waits. cancel
+// takes that back.
 func prepareShutdown(ctx context.Context, cfg *v1beta1.KubeletConfiguration, k *core.Kubelet) (cancel func()) {
 	periods := core.ShutdownPeriods(cfg)
 	if len(periods) == 0 {
@@ -31,7 +32,8 @@ func prepareShutdown(ctx context.Context, cfg *v1beta1.KubeletConfiguration, k *
 	}
 	logger := klog.FromContext(ctx)
 	if !platform.IsService() {
-		logger.Info("shutdownGracePeriod has no effect: this kubelet is not a service of Windows (`porthole service install kubelet`)")
+		logger.Info(
+			"shutdownGracePeriod has no effect: this kubelet is not a service of Windows (`porthole service install kubelet`)")
 		return func() {}
 	}
 

@@ -20,7 +20,8 @@ func TestRefuse(t *testing.T) {
 		t.Errorf("no other programmer: %v", err)
 	}
 	err := refuse(nodeapi.OVNProgrammer)
-	for _, want := range []string{"OVN load balancers of porthole routes --mode ovn program this cluster's services", "Do not start it", "kube-proxy --cleanup", "--mode"} {
+	for _, want := range []string{"OVN load balancers of porthole routes --mode ovn program this cluster's services",
+		"Do not start it", "kube-proxy --cleanup", "--mode"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
@@ -31,7 +32,8 @@ func TestRefuse(t *testing.T) {
 // Row 1.53.
 func TestAlone(t *testing.T) {
 	node := func(name, programmer string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{nodeapi.ServiceProgrammer: programmer}}}
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Annotations: map[string]string{nodeapi.ServiceProgrammer: programmer}}}
 	}
 	for name, c := range map[string]struct {
 		nodes  []*corev1.Node
@@ -100,7 +102,8 @@ func (silent) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface,
 func TestAloneUnknown(t *testing.T) {
 	p, _ := bench(t, fake.NewClientset())
 	var err error
-	if p.node, err = networkapi.WatchOwnNode(t.Context(), &networkapi.Client{Nodes: silent{}, NoWatchLists: true}, "win01"); err != nil {
+	if p.node, err = networkapi.WatchOwnNode(t.Context(), &networkapi.Client{Nodes: silent{}, NoWatchLists: true},
+		"win01"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -2,9 +2,9 @@ package kubeproxy
 
 import "porthole.dev/porthole/internal/bootrecord"
 
-// rebooted reports whether the host may have rebooted since an earlier run completed its work, and why. It may have if there is no
-// readable record: the earlier run may have been of a version that wrote none. It is false if the boot id is not known (""): then each
-// start of the proxy would count as a reboot, and replace load balancers that are right.
+// rebooted reports whether the host may have rebooted since an earlier run completed its work, and why. It may have if
+// there is no readable record: the earlier run may have been of a version that wrote none. It is false if the boot id
+// is not known (""): then each start of the proxy would count as a reboot, and replace load balancers that are right.
 func rebooted(file, bootID string) (may bool, why string) {
 	if bootID == "" {
 		return false, ""

@@ -1,5 +1,5 @@
-// Package kubeproxy wires a node's service proxy: it connects a mode to the API server, to the host and to the pages that
-// show how it is doing.
+// Package kubeproxy wires a node's service proxy: it connects a mode to the API server, to the host and to the pages
+// that show how it is doing.
 package kubeproxy
 
 import (
@@ -48,8 +48,8 @@ type Options struct {
 	// OverlayRelay: see kernel.RelayOptions
 	OverlayRelay bool
 
-	// StateFile remembers which addresses are ours (Userspace; empty: a file in /var/lib/kube-proxy), or in which boot HNS was written
-	// (Kernelspace; empty: that of the boot record).
+	// StateFile remembers which addresses are ours (Userspace; empty: a file in /var/lib/kube-proxy), or in which boot
+	// HNS was written (Kernelspace; empty: that of the boot record).
 	StateFile string
 
 	// Userspace

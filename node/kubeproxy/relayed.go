@@ -22,16 +22,18 @@ func newMixedPorts() *mixedPorts {
 	return &mixedPorts{relay: relay.New(relay.Options{}), at: map[service.Key]relay.Endpoint{}}
 }
 
-// Ports of relays: below node ports (from 30000) and the dynamic ports of Windows (from 49152). The port of a frontend is derived
-// from its key, so that after a restart HNS is already as it should be.
+// Ports of relays: below node ports (from 30000) and the dynamic ports of Windows (from 49152). The port of a frontend
+// is derived from its key, so that after a restart HNS is already as it should be.
 const (
 	firstRelayPort = 20000
 	relayPorts     = 10000
 	portAttempts   = 32
 )
 
-// Ensure listens for a frontend at an address and relays to the backends. It returns the port; a second call keeps the port.
-func (m *mixedPorts) Ensure(key service.Key, at netip.Addr, backends []netip.AddrPort, affinity time.Duration) (uint16, error) {
+// Ensure listens for a frontend at an address and relays to the backends. It returns the port; a second call keeps the
+// port.
+func (m *mixedPorts) Ensure(key service.Key, at netip.Addr, backends []netip.AddrPort, affinity time.Duration) (uint16,
+	error) {
 	name := key.String()
 	m.relay.Set(name, relay.Config{Backends: backends, Affinity: affinity})
 	if old, ok := m.at[key]; ok {

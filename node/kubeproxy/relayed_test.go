@@ -59,7 +59,8 @@ func TestMixedPorts(t *testing.T) {
 		if again, err := m.Ensure(key, at, backends[:1], 0); err != nil || again != port {
 			t.Errorf("port %d, %v", again, err)
 		}
-		if _, err := m.Ensure(service.Key{Protocol: hns.UDP, Port: 53}, netip.MustParseAddr("192.0.2.99"), backends, 0); err == nil {
+		if _, err := m.Ensure(service.Key{Protocol: hns.UDP, Port: 53}, netip.MustParseAddr("192.0.2.99"), backends,
+			0); err == nil {
 			t.Error("it listens at an address that this host has not")
 		}
 		m.Release(key)

@@ -10,7 +10,8 @@ import (
 // Supported returns an error if this system does not have a mode.
 func Supported(mode string) error {
 	if mode == Kernelspace {
-		return errors.New("mode kernelspace needs Windows and its Host Networking Service; Linux nodes use upstream's kube-proxy, or --proxy-mode=userspace")
+		return errors.New(
+			"mode kernelspace needs Windows and its Host Networking Service; Linux nodes use upstream's kube-proxy, or --proxy-mode=userspace")
 	}
 	return nil
 }

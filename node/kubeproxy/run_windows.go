@@ -42,7 +42,8 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	source := p.source(ctx, service.Refuse)
 	o := p.kernelOptions()
 	host := newHost(p.server)
-	o.Host, o.Take, o.Changed, o.Reporter = kernel.HostOf(host), source.take, source.changed, memoryReleaser{p.server, &sync.Once{}}
+	o.Host, o.Take, o.Changed, o.Reporter = kernel.HostOf(host), source.take, source.changed, memoryReleaser{p.server,
+		&sync.Once{}}
 	o.Notify = host.Notifications(ctx)
 	o.NodeAddrs, o.NodeChanged = p.nodeAddrs, p.node.Changed()
 	if !p.NoProbes {
@@ -68,11 +69,13 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	}}, nil
 }
 
-// renewAfterReboot makes the proxy replace the load balancers that it finds if the host may have rebooted since they were written.
+// renewAfterReboot makes the proxy replace the load balancers that it finds if the host may have rebooted since they
+// were written.
 func (p *parts) renewAfterReboot(ctx context.Context, o *kernel.Options) {
 	logger, file, boot := klog.FromContext(ctx), p.stateFile(Kernelspace), platform.BootID()
 	if boot == "" {
-		logger.Info("The host reports no boot id: load balancers that lost their rules in a reboot are replaced only where a connection to them fails")
+		logger.Info(
+			"The host reports no boot id: load balancers that lost their rules in a reboot are replaced only where a connection to them fails")
 	}
 	may, why := rebooted(file, boot)
 	if !may {
@@ -90,7 +93,8 @@ func (p *parts) renewAfterReboot(ctx context.Context, o *kernel.Options) {
 }
 
 func (given Options) kernelOptions() kernel.Options {
-	o := kernel.Options{NetworkName: given.Config.Winkernel.NetworkName, EnableDSR: given.Config.Winkernel.EnableDSR, SourceVIP: given.SourceVIP, NodeAccess: given.NodeAccess,
+	o := kernel.Options{NetworkName: given.Config.Winkernel.NetworkName, EnableDSR: given.Config.Winkernel.EnableDSR,
+		SourceVIP: given.SourceVIP, NodeAccess: given.NodeAccess,
 		Settle: given.Settle, Period: given.Period, ForwardHealthChecks: given.Config.Winkernel.ForwardHealthCheckVip}
 	if own, err := netip.ParseAddrPort(given.Healthz); err == nil {
 		o.HealthPort = own.Port()
@@ -101,7 +105,8 @@ func (given Options) kernelOptions() kernel.Options {
 // hints logs settings that HNS has no counterpart for.
 func (p *parts) hints(logger klog.Logger) {
 	if p.NodePortsPrimary || len(p.NodePortRanges) > 0 {
-		logger.Info("HNS serves node ports at every address of the node; node port addresses are for health checks of services only")
+		logger.Info(
+			"HNS serves node ports at every address of the node; node port addresses are for health checks of services only")
 	}
 }
 
@@ -127,8 +132,8 @@ func Cleanup(ctx context.Context, given Options) error {
 	return nil
 }
 
-// nodeAddrs returns the addresses at which programs of this node reach its node ports: that of --bind-address, otherwise the
-// internal ones of the node's object, which may arrive later.
+// nodeAddrs returns the addresses at which programs of this node reach its node ports: that of --bind-address,
+// otherwise the internal ones of the node's object, which may arrive later.
 func (p *parts) nodeAddrs() []netip.Addr {
 	if a, err := netip.ParseAddr(p.Config.BindAddress); err == nil && !a.IsUnspecified() {
 		return []netip.Addr{a}
@@ -136,9 +141,10 @@ func (p *parts) nodeAddrs() []netip.Addr {
 	return p.node.InternalIPs()
 }
 
-// memoryReleaser returns memory to the system after each full pass over at least manyFrontends frontends: a pass lists thousands of
-// objects twice a minute, and their memory would otherwise stay with the program until the next one. This takes tens of
-// milliseconds. It also does so once after the first pass that left nothing to do; from then on the heap is kept small.
+// memoryReleaser returns memory to the system after each full pass over at least manyFrontends frontends: a pass lists
+// thousands of objects twice a minute, and their memory would otherwise stay with the program until the next one. This
+// takes tens of milliseconds. It also does so once after the first pass that left nothing to do; from then on the heap
+// is kept small.
 type memoryReleaser struct {
 	kernel.Reporter
 	start *sync.Once

@@ -53,15 +53,17 @@ func Run(ctx context.Context, given Options) error {
 		runtime.MemProfileRate = 0 // its samples would be kept for ever
 	}
 	limitGarbage(os.Getenv, startPercent[given.Mode])
-	client, server, err := networkapi.New(apiconn.Options{Kubeconfig: given.Kubeconfig, Master: given.Master, UserAgent: "kube-proxy/" + Version,
-		QPS: given.Config.ClientConnection.QPS, Burst: int(given.Config.ClientConnection.Burst)})
+	client, server, err := networkapi.New(apiconn.Options{Kubeconfig: given.Kubeconfig, Master: given.Master,
+		UserAgent: "kube-proxy/" + Version,
+		QPS:       given.Config.ClientConnection.QPS, Burst: int(given.Config.ClientConnection.Burst)})
 	if err != nil {
 		return err
 	}
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := &parts{Options: given, client: client, api: server, events: networkapi.NewServiceEvents(ctx, client, "kube-proxy", given.Hostname)}
+	p := &parts{Options: given, client: client, api: server,
+		events: networkapi.NewServiceEvents(ctx, client, "kube-proxy", given.Hostname)}
 	defer func() {
 		cancel(nil)
 		p.background.Wait()
@@ -71,7 +73,8 @@ func Run(ctx context.Context, given Options) error {
 	if p.node, err = networkapi.WatchOwnNode(ctx, client, given.Hostname); err != nil {
 		return err
 	}
-	p.server = health.New(health.Options{Mode: given.Mode, Node: given.Hostname, Families: []string{health.IPv4, health.IPv6},
+	p.server = health.New(health.Options{Mode: given.Mode, Node: given.Hostname,
+		Families:    []string{health.IPv4, health.IPv6},
 		MaxBackends: maxBackends[given.Mode], Eligible: p.node.Eligible, Events: serviceEvents{p.events}})
 	p.server.Registry().MustRegister(buildinfo.Metric(Version))
 	if err := apiconn.RegisterMetrics(p.server.Registry()); err != nil {
@@ -103,9 +106,10 @@ func Run(ctx context.Context, given Options) error {
 	return nil
 }
 
-// serve listens on the addresses for health and metrics until closeAll is called. It calls failed if a server ends later by itself and
-// the configuration says that this is fatal.
-func (p *parts) serve(ctx context.Context, diff func(context.Context) (any, error), failed func(error)) (closeAll func(), err error) {
+// serve listens on the addresses for health and metrics until closeAll is called. It calls failed if a server ends
+// later by itself and the configuration says that this is fatal.
+func (p *parts) serve(ctx context.Context, diff func(context.Context) (any, error),
+	failed func(error)) (closeAll func(), err error) {
 	pages := health.Pages{Config: &p.Config, Profiling: p.Config.EnableProfiling, Diff: diff}
 	open := listening{hardFail: p.Config.BindAddressHardFail, failed: failed}
 	for _, part := range []struct {
@@ -152,8 +156,8 @@ func (l *listening) close() {
 	}
 }
 
-// serve starts a server; address "" means none. If the port is in use, it returns an error with hardFail, and tries again
-// otherwise.
+// serve starts a server; address "" means none. If the port is in use, it returns an error with hardFail, and tries
+// again otherwise.
 func (l *listening) serve(ctx context.Context, flag, address string, handler http.Handler) error {
 	if address == "" {
 		return nil
@@ -196,14 +200,16 @@ func (l *listening) start(listener net.Listener, handler http.Handler, address s
 	l.stops = append(l.stops, stop)
 }
 
-// listenAgain are the pauses before a port in use is tried again, at most as long as upstream's. The first ones are short: the proxy before
-// this one may hold the port until its process has ended.
+// listenAgain are the pauses before a port in use is tried again, at most as long as upstream's. The first ones are
+// short: the proxy before this one may hold the port until its process has ended.
 var listenAgain = retry.Backoff{First: 50 * time.Millisecond, Max: 5 * time.Second}
 
-// errFileChanged ends the proxy. Its supervisor starts it again, and the new start writes nothing that is already right.
+// errFileChanged ends the proxy. Its supervisor starts it again, and the new start writes nothing that is already
+// right.
 var errFileChanged = errors.New("the content of the --config file has changed: ending, to be started with the new one")
 
-// watchFile ends the proxy when the content of its configuration file changes. A file that cannot be read does not count.
+// watchFile ends the proxy when the content of its configuration file changes. A file that cannot be read does not
+// count.
 func (given Options) watchFile(ctx context.Context, end context.CancelCauseFunc) {
 	if given.ConfigFile == "" {
 		return

@@ -60,7 +60,8 @@ func TestListening(t *testing.T) {
 	defer hard.close()
 	defer soft.close()
 	handler := http.NotFoundHandler()
-	if err := hard.serve(ctx, "healthz-bind-address", taken.Addr().String(), handler); err == nil || !strings.Contains(err.Error(), "--healthz-bind-address") {
+	if err := hard.serve(ctx, "healthz-bind-address", taken.Addr().String(), handler); err == nil ||
+		!strings.Contains(err.Error(), "--healthz-bind-address") {
 		t.Errorf("hard: %v", err)
 	}
 

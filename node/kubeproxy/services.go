@@ -20,8 +20,8 @@ type services struct {
 	first   sync.Once
 }
 
-// watchServices starts to watch and returns at once. The watch ends with ctx. If around is not nil, it returns the sink that gets the
-// objects in place of the tracker, and passes them on to it.
+// watchServices starts to watch and returns at once. The watch ends with ctx. If around is not nil, it returns the
+// sink that gets the objects in place of the tracker, and passes them on to it.
 func watchServices(ctx context.Context, client *networkapi.Client, node string, ranges service.SourceRanges,
 	around func(*service.Tracker) networkapi.ServiceSink) *services {
 	s := &services{tracker: service.NewTracker(service.Node{Name: node})}
@@ -36,8 +36,8 @@ func watchServices(ctx context.Context, client *networkapi.Client, node string, 
 	return s
 }
 
-// take returns the services that changed since the last call. complete is false until all objects have arrived once. If the first
-// listing has many services, the memory that it needed is returned to the system afterwards.
+// take returns the services that changed since the last call. complete is false until all objects have arrived once.
+// If the first listing has many services, the memory that it needed is returned to the system afterwards.
 func (s *services) take() (changed []service.State, complete bool) {
 	if !s.feed.Synced() {
 		return nil, false

@@ -24,8 +24,8 @@ import (
 
 const bigServices, manyPods = 10_000, 10
 
-// bigCluster is an API server with 10,000 services of ten endpoints each. It generates objects while it streams them: first as a
-// watch with initial events, then each slice that arrives on changes.
+// bigCluster is an API server with 10,000 services of ten endpoints each. It generates objects while it streams them:
+// first as a watch with initial events, then each slice that arrives on changes.
 type bigCluster struct {
 	changes chan *discoveryv1.EndpointSlice
 }
@@ -43,7 +43,8 @@ func (b *bigCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = encoder.Encode(map[string]any{"type": kind, "object": object})
 	}
 
-	end := metav1.ObjectMeta{ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
+	end := metav1.ObjectMeta{ResourceVersion: "1",
+		Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
 	flush := func() { w.(http.Flusher).Flush() }
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/services"):
@@ -83,9 +84,11 @@ func numberedService(i int) *corev1.Service {
 	name := fmt.Sprintf("service-%05d", i)
 	ip := fmt.Sprintf("10.96.%d.%d", i>>8, i&255)
 	return &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ResourceVersion: "1", UID: "8f2b4d0e-0000-4000-8000-000000000000",
-			Labels:        map[string]string{"app": name, "tier": "backend"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:ports":{}}}`)}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ResourceVersion: "1",
+			UID:    "8f2b4d0e-0000-4000-8000-000000000000",
+			Labels: map[string]string{"app": name, "tier": "backend"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl",
+				FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:ports":{}}}`)}}},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: ip, ClusterIPs: []string{ip},
 			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, Selector: map[string]string{"app": name},
 			Ports: []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}}}
@@ -95,8 +98,10 @@ func numberedSlice(i, round int) *discoveryv1.EndpointSlice {
 	name := fmt.Sprintf("service-%05d", i)
 	yes, no, portName, number, tcp := true, false, "http", int32(8080), corev1.ProtocolTCP
 	s := &discoveryv1.EndpointSlice{TypeMeta: sliceType, AddressType: discoveryv1.AddressTypeIPv4,
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-abcde", ResourceVersion: fmt.Sprint(round + 1),
-			Labels: map[string]string{discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io", "app": name}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-abcde",
+			ResourceVersion: fmt.Sprint(round + 1),
+			Labels: map[string]string{discoveryv1.LabelServiceName: name,
+				discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io", "app": name}},
 		Ports: []discoveryv1.EndpointPort{{Name: &portName, Port: &number, Protocol: &tcp}}}
 
 	for p := range manyPods {
@@ -108,7 +113,8 @@ func numberedSlice(i, round int) *discoveryv1.EndpointSlice {
 		}
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{addr}, NodeName: &node,
 			Conditions: discoveryv1.EndpointConditions{Ready: &yes, Serving: &yes, Terminating: &no},
-			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: fmt.Sprintf("%s-%d", name, p)}})
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "default",
+				Name: fmt.Sprintf("%s-%d", name, p)}})
 	}
 	return s
 }
@@ -166,7 +172,8 @@ func TestBigCluster(t *testing.T) {
 	wait("the start", func() bool { return len(all) == bigServices })
 	took := time.Since(started)
 	after := heapMB()
-	t.Logf("%d services after %v: heap %.1f MB more; %s", len(all), took.Round(time.Millisecond), after-before, memory(t))
+	t.Logf("%d services after %v: heap %.1f MB more; %s", len(all), took.Round(time.Millisecond), after-before,
+		memory(t))
 	if after-before > 40 {
 		t.Errorf("the heap grew by %.1f MB", after-before)
 	}
@@ -188,7 +195,8 @@ func TestBigCluster(t *testing.T) {
 		backends := all["default/service-00077"].Frontends[0].Backends
 		return backends[len(backends)-1].Addr.String() == last
 	})
-	t.Logf("%d changes in %v, made and read in this process; %s", burst, time.Since(started).Round(time.Millisecond), memory(t))
+	t.Logf("%d changes in %v, made and read in this process; %s", burst, time.Since(started).Round(time.Millisecond),
+		memory(t))
 	runtime.KeepAlive(all)
 }
 

@@ -28,7 +28,8 @@ func (p *parts) servingOptions() proxy.Options {
 	return o
 }
 
-// stateFile returns the file in which a mode remembers something between runs; that of mode kernelspace is part of the boot record.
+// stateFile returns the file in which a mode remembers something between runs; that of mode kernelspace is part of the
+// boot record.
 func (given Options) stateFile(mode string) string {
 	file := "/var/lib/kube-proxy/" + mode + ".json"
 	switch {
@@ -45,8 +46,8 @@ func (given Options) userspaceOptions() proxy.Options {
 		NodePorts: given.NodePortRanges, Cluster: given.ClusterRanges, Settle: given.Settle, Period: given.Period}
 }
 
-// cleanupUserspace removes from the host what an earlier run left: a proxy without services removes all addresses, and this one
-// ends at once.
+// cleanupUserspace removes from the host what an earlier run left: a proxy without services removes all addresses, and
+// this one ends at once.
 func cleanupUserspace(ctx context.Context, given Options) error {
 	o := given.userspaceOptions()
 	o.Take = func() ([]service.State, bool) { return nil, false }

@@ -53,7 +53,8 @@ type source struct {
 
 // source starts watching the API and answering health checks of services. It ends with ctx.
 func (p *parts) source(ctx context.Context, ranges service.SourceRanges) source {
-	all := watchServices(ctx, p.client, p.Hostname, ranges, func(t *service.Tracker) networkapi.ServiceSink { return counted{t, p.server} })
+	all := watchServices(ctx, p.client, p.Hostname, ranges,
+		func(t *service.Tracker) networkapi.ServiceSink { return counted{t, p.server} })
 	checks := healthcheck.New(p.checkOptions())
 	p.background.Go(func() { checks.Run(ctx) })
 	take := func() ([]service.State, bool) {
@@ -71,11 +72,13 @@ func (p *parts) source(ctx context.Context, ranges service.SourceRanges) source 
 	return source{take: take, changed: all.feed.Changed()}
 }
 
-// checkOptions returns the options of the servers for the services' health checks. They listen where node ports are served.
+// checkOptions returns the options of the servers for the services' health checks. They listen where node ports are
+// served.
 func (p *parts) checkOptions() healthcheck.Options {
-	o := healthcheck.Options{Ranges: p.NodePortRanges, Serving: p.server.Serving, Failed: func(name string, _ uint16, err error) {
-		p.events.Event(name, true, health.ReasonHealthCheck, "node "+p.Hostname+": "+err.Error())
-	}}
+	o := healthcheck.Options{Ranges: p.NodePortRanges, Serving: p.server.Serving,
+		Failed: func(name string, _ uint16, err error) {
+			p.events.Event(name, true, health.ReasonHealthCheck, "node "+p.Hostname+": "+err.Error())
+		}}
 	if p.NodePortsPrimary {
 		o.Ranges = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 		o.Addresses = p.primaryAddresses
@@ -119,8 +122,8 @@ func (p *parts) probed() func(result string) {
 	return func(result string) { probes.WithLabelValues(result).Inc() }
 }
 
-// apiAddresses returns the address of the API server if the configuration gives an address, and nothing if it gives a name. master
-// is a URL or host:port.
+// apiAddresses returns the address of the API server if the configuration gives an address, and nothing if it gives a
+// name. master is a URL or host:port.
 func apiAddresses(master string) []netip.Addr {
 	host := master
 	if u, err := url.Parse(master); err == nil && u.Host != "" {
@@ -135,8 +138,8 @@ func apiAddresses(master string) []netip.Addr {
 	return nil
 }
 
-// nodeMAC returns the hardware address of the adapter through which this host reaches an address, as Windows writes it. It returns
-// "" if it cannot find it.
+// nodeMAC returns the hardware address of the adapter through which this host reaches an address, as Windows writes
+// it. It returns "" if it cannot find it.
 func nodeMAC(towards []netip.Addr) string {
 	for _, to := range towards {
 		conn, err := net.Dial("udp", netip.AddrPortFrom(to, 9).String()) // sends nothing: it asks for a route

@@ -37,7 +37,8 @@ func bench(t *testing.T, fake *fake.Clientset) (*parts, context.Context) {
 	}
 
 	ctx, stop := context.WithCancel(context.Background())
-	given := Options{Hostname: "win01", Mode: Kernelspace, NodePortRanges: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	given := Options{Hostname: "win01", Mode: Kernelspace,
+		NodePortRanges: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	p := &parts{Options: given, client: client, events: networkapi.NewServiceEvents(ctx, client, "kube-proxy", "win01")}
 	var err error
 	if p.node, err = networkapi.WatchOwnNode(ctx, client, "win01"); err != nil {
@@ -56,13 +57,15 @@ func bench(t *testing.T, fake *fake.Clientset) (*parts, context.Context) {
 func webService(port int32) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	node, yes, target, name, tcp := "win01", true, int32(8080), "", corev1.ProtocolTCP
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u"},
-			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.96.0.10", ClusterIPs: []string{"10.96.0.10"},
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.96.0.10",
+				ClusterIPs:            []string{"10.96.0.10"},
 				IPFamilies:            []corev1.IPFamily{corev1.IPv4Protocol},
 				ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, HealthCheckNodePort: port,
 				Ports: []corev1.ServicePort{{Protocol: tcp, Port: 80, NodePort: 30080}}}},
 		&discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4,
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-			Ports:      []discoveryv1.EndpointPort{{Name: &name, Protocol: &tcp, Port: &target}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1",
+				Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			Ports: []discoveryv1.EndpointPort{{Name: &name, Protocol: &tcp, Port: &target}},
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.2.5"}, NodeName: &node,
 				Conditions: discoveryv1.EndpointConditions{Ready: &yes, Serving: &yes}}}}
 }
@@ -89,12 +92,14 @@ func TestSource(t *testing.T) {
 		return nil
 	})
 
-	if s := got[0]; s.Service != "shop/web" || len(s.Frontends) != 2 || len(s.Frontends[0].Backends) != 1 || !s.Frontends[0].Backends[0].Local {
+	if s := got[0]; s.Service != "shop/web" || len(s.Frontends) != 2 || len(s.Frontends[0].Backends) != 1 ||
+		!s.Frontends[0].Backends[0].Local {
 		t.Errorf("state %+v", s)
 	}
 	w := httptest.NewRecorder()
 	p.server.MetricsHandler(health.Pages{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	for _, want := range []string{"kubeproxy_sync_proxy_rules_service_changes_total 1\n", "kubeproxy_sync_proxy_rules_endpoint_changes_total 1\n",
+	for _, want := range []string{"kubeproxy_sync_proxy_rules_service_changes_total 1\n",
+		"kubeproxy_sync_proxy_rules_endpoint_changes_total 1\n",
 		"kubeproxy_sync_proxy_rules_service_changes_pending 0\n"} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("no %s", want)
@@ -103,7 +108,8 @@ func TestSource(t *testing.T) {
 
 	wait.NoError(t, 20*time.Second, "an event tells that the port is taken", func() error {
 		list, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
-		if err != nil || len(list.Items) != 1 || list.Items[0].Reason != health.ReasonHealthCheck || list.Items[0].InvolvedObject.UID != "u" {
+		if err != nil || len(list.Items) != 1 || list.Items[0].Reason != health.ReasonHealthCheck ||
+			list.Items[0].InvolvedObject.UID != "u" {
 			return fmt.Errorf("%w, %d events", err, len(list.Items))
 		}
 		return nil
@@ -127,10 +133,12 @@ func TestSource(t *testing.T) {
 	}
 
 	wait.NoError(t, 20*time.Second, "the port answers when it is free", ask(200, `"localEndpoints":1`))
-	if err := client.DiscoveryV1().EndpointSlices("shop").Delete(t.Context(), "web-1", metav1.DeleteOptions{}); err != nil {
+	if err := client.DiscoveryV1().EndpointSlices("shop").
+		Delete(t.Context(), "web-1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait.NoError(t, 20*time.Second, "without endpoints it says so", func() error { source.take(); return ask(503, `"localEndpoints":0`)() })
+	wait.NoError(t, 20*time.Second, "without endpoints it says so",
+		func() error { source.take(); return ask(503, `"localEndpoints":0`)() })
 	if err := client.CoreV1().Services("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +155,8 @@ func TestSource(t *testing.T) {
 func TestPrimaryAddresses(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win01"}}
 	for _, a := range []string{"10.0.0.4", "fd00::4", "10.0.0.5"} {
-		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+		node.Status.Addresses = append(node.Status.Addresses,
+			corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
 	}
 	p, _ := bench(t, fake.NewClientset())
 	if _, err := p.primaryAddresses(); err == nil {
@@ -164,7 +173,8 @@ func TestPrimaryAddresses(t *testing.T) {
 }
 
 func TestAPIAddresses(t *testing.T) {
-	for master, want := range map[string]string{"https://192.0.2.9:6443": "[192.0.2.9]", "192.0.2.9:8080": "[192.0.2.9]", "http://[fd00::1]:80/x": "[fd00::1]",
+	for master, want := range map[string]string{"https://192.0.2.9:6443": "[192.0.2.9]",
+		"192.0.2.9:8080": "[192.0.2.9]", "http://[fd00::1]:80/x": "[fd00::1]",
 		"https://api.example": "[]", "": "[]"} {
 		if got := fmt.Sprint(apiAddresses(master)); got != want {
 			t.Errorf("%q: %s, want %s", master, got, want)
@@ -199,7 +209,8 @@ func TestPercentFor(t *testing.T) {
 	}
 }
 
-// TestNodeMAC: an address is found on its interface; neither loopback nor an unknown destination has a hardware address.
+// TestNodeMAC: an address is found on its interface; neither loopback nor an unknown destination has a hardware
+// address.
 func TestNodeMAC(t *testing.T) {
 	if got := nodeMAC([]netip.Addr{netip.MustParseAddr("127.0.0.1")}); got != "" && got != "00-00-00-00-00-00" {
 		t.Errorf("loopback: %q", got)
@@ -247,7 +258,8 @@ func TestProbes(t *testing.T) {
 	p.probed()("lost")
 	page := httptest.NewRecorder()
 	p.server.MetricsHandler(health.Pages{}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	for _, line := range []string{`porthole_proxy_probe_total{result="lost"} 1`, `porthole_proxy_probe_total{result="answered"} 0`} {
+	for _, line := range []string{`porthole_proxy_probe_total{result="lost"} 1`,
+		`porthole_proxy_probe_total{result="answered"} 0`} {
 		if !strings.Contains(page.Body.String(), line) {
 			t.Errorf("the metrics lack %s", line)
 		}

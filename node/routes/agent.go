@@ -22,7 +22,8 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// networkPeriod is how long the pod network is left alone while nothing changes. After a failure it is tried again sooner.
+// networkPeriod is how long the pod network is left alone while nothing changes. After a failure it is tried again
+// sooner.
 const networkPeriod = 10 * time.Second
 
 var networkRetry = retry.Backoff{First: time.Second, Max: time.Second}
@@ -110,7 +111,8 @@ type adapterKeeper interface {
 	Status() adapters.Status
 }
 
-// ranged is a keeper that knows whether pods of an earlier range of the node run. Other modes find out when their network is made.
+// ranged is a keeper that knows whether pods of an earlier range of the node run. Other modes find out when their
+// network is made.
 type ranged interface {
 	checkRange(ctx context.Context, subnet netip.Prefix) error
 }
@@ -119,8 +121,8 @@ func newAgent(o Options, modes modeTable, maker maker) *agent {
 	return &agent{o: o, modes: modes, maker: maker, onLink: onLink, wake: wakeup.New(), saving: wakeup.New()}
 }
 
-// changed is called after each change of the cluster's nodes, with the node, or nil if one is gone. The routes come first: the network
-// depends on this node alone.
+// changed is called after each change of the cluster's nodes, with the node, or nil if one is gone. The routes come
+// first: the network depends on this node alone.
 func (a *agent) changed(n *table.Node) {
 	if k := a.routeKeeper(); k != nil {
 		if n != nil {
@@ -170,8 +172,8 @@ func (a *agent) loop(ctx context.Context, tasks *sync.WaitGroup) {
 	}
 }
 
-// report keeps what is wrong for the status, and logs it if it is new. A network that does not fit is an event too, because
-// somebody has to decide about it.
+// report keeps what is wrong for the status, and logs it if it is new. A network that does not fit is an event too,
+// because somebody has to decide about it.
 func (a *agent) report(ctx context.Context, err error) {
 	a.mu.Lock()
 	known := a.network.Err == err.Error()
@@ -191,9 +193,9 @@ func (a *agent) report(ctx context.Context, err error) {
 	}
 }
 
-// step makes one pass: the network, then the adapters, then the CNI configuration, then the routes. The order matters: the CNI
-// configuration makes the runtime call the node ready for pods, so it is written only when their network exists. The first pass
-// that gets this far starts the loop of the routes, which goes on by itself.
+// step makes one pass: the network, then the adapters, then the CNI configuration, then the routes. The order matters:
+// the CNI configuration makes the runtime call the node ready for pods, so it is written only when their network
+// exists. The first pass that gets this far starts the loop of the routes, which goes on by itself.
 func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	o, err := a.facts()
 	if err != nil {
@@ -220,7 +222,8 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 		return err
 	}
 	if !wanted.Apart { // else no packet of a pod passes the host's stack
-		if err := a.keepAdapters(ctx, tasks, adapters.Wanted{Node: o.Node, Host: o.HostAddr(), Node6: o.Second.Node, Host6: o.Host6()}); err != nil {
+		if err := a.keepAdapters(ctx, tasks,
+			adapters.Wanted{Node: o.Node, Host: o.HostAddr(), Node6: o.Second.Node, Host6: o.Host6()}); err != nil {
 			return err
 		}
 	}
@@ -244,7 +247,8 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	return errors.Join(a.announce(ctx, k, table.Node{Addr: o.Node}), a.publish(ctx, k.Status()))
 }
 
-// keepAdapters makes the host's adapters carry packets of pods. The first call starts a task that keeps them so until ctx ends.
+// keepAdapters makes the host's adapters carry packets of pods. The first call starts a task that keeps them so until
+// ctx ends.
 func (a *agent) keepAdapters(ctx context.Context, tasks *sync.WaitGroup, wanted adapters.Wanted) error {
 	keeper := a.maker.adapters()
 	if keeper == nil {
@@ -290,9 +294,11 @@ func (a *agent) makeKeeper(o podnet.Options) (keeper, error) {
 	}
 
 	e := environment{
-		Node: a.o.Node, Addr: o.Node, NodeIP: a.o.NodeIP, Cluster: a.o.Cluster, Cluster6: a.o.Cluster6, Keep: keep.Options{Nodes: a.cluster.List},
+		Node: a.o.Node, Addr: o.Node, NodeIP: a.o.NodeIP, Cluster: a.o.Cluster, Cluster6: a.o.Cluster6,
+		Keep:     keep.Options{Nodes: a.cluster.List},
 		Annotate: a.cluster.Annotate, VXLAN: a.o.VXLAN, BGP: a.o.BGP,
-		Services: a.o.Services, Services6: a.o.Services6, NodeBits4: a.o.NodeBits4, NodeBits6: a.o.NodeBits6, OVN: a.o.OVN, Pod: a.cluster.Pod, Pods: a.drain.pods,
+		Services: a.o.Services, Services6: a.o.Services6, NodeBits4: a.o.NodeBits4, NodeBits6: a.o.NodeBits6,
+		OVN: a.o.OVN, Pod: a.cluster.Pod, Pods: a.drain.pods,
 	}
 	e.Keep.Claims = table.Claims{Self: e.Node, Cluster: e.cluster()}
 	k, err := a.modes.start(a.o.Mode, e)
@@ -331,7 +337,8 @@ func (a *agent) facts() (podnet.Options, error) {
 		return podnet.Options{}, fmt.Errorf("node %s has no pod range yet: %s", self.Name, a.o.rangeGiver())
 	}
 	if !self.Addr.IsValid() {
-		return podnet.Options{}, fmt.Errorf("node %s has no internal address yet, and --node-ip is not given", self.Name)
+		return podnet.Options{}, fmt.Errorf("node %s has no internal address yet, and --node-ip is not given",
+			self.Name)
 	}
 	second, err := a.second(self)
 	if err != nil {
@@ -343,8 +350,9 @@ func (a *agent) facts() (podnet.Options, error) {
 	}
 
 	o := podnet.Options{
-		PodCIDR: self.PodCIDRs[0], Second: second, Cluster: a.o.Cluster, Services: a.o.Services, Node: self.Addr, Underlay: underlay,
-		DNS: a.o.DNS, Search: a.o.Search, DataDir: a.o.DataDir,
+		PodCIDR: self.PodCIDRs[0], Second: second, Cluster: a.o.Cluster, Services: a.o.Services, Node: self.Addr,
+		Underlay: underlay,
+		DNS:      a.o.DNS, Search: a.o.Search, DataDir: a.o.DataDir,
 	}
 	return o, o.Validate()
 }
@@ -368,9 +376,13 @@ func (a *agent) second(self table.Node) (podnet.Second, error) {
 	}
 	switch {
 	case !s.Cluster.IsValid() || !s.Services.IsValid():
-		return s, fmt.Errorf("node %s has the pod range %s too, but --cluster-cidr and --service-cidr have no range of its family: give both of each with a comma", self.Name, s.PodCIDR)
+		return s,
+			fmt.Errorf(
+				"node %s has the pod range %s too, but --cluster-cidr and --service-cidr have no range of its family: give both of each with a comma", self.Name, s.PodCIDR)
 	case !s.Node.IsValid():
-		return s, fmt.Errorf("node %s has the pod range %s too, but no internal address of its family (--node-ip of the kubelet takes two, with a comma)", self.Name, s.PodCIDR)
+		return s,
+			fmt.Errorf(
+				"node %s has the pod range %s too, but no internal address of its family (--node-ip of the kubelet takes two, with a comma)", self.Name, s.PodCIDR)
 	}
 	return s, nil
 }

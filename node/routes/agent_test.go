@@ -174,7 +174,8 @@ func (f *fakeTable) dump() string {
 	return strings.Join(lines, ", ")
 }
 
-// fakeAdapters are the adapters of a Windows host in memory: those in list, and one for the host's endpoint while it is attached.
+// fakeAdapters are the adapters of a Windows host in memory: those in list, and one for the host's endpoint while it
+// is attached.
 type fakeAdapters struct {
 	hns  *hnstest.Fake
 	mu   sync.Mutex
@@ -259,8 +260,10 @@ type testNode struct {
 // newTestNode returns a node that is not started; its cluster has three nodes.
 func newTestNode(t *testing.T, o Options) *testNode {
 	t.Helper()
-	w := &testNode{cluster: &fakeCluster{}, table: &fakeTable{}, hns: hnstest.New(hns.Version{Major: 13, Minor: 3}), conf: t.TempDir()}
-	w.cluster.set(node("win01", "10.99.0.21", "10.244.1.0/24"), node("win02", "10.99.0.22", "10.244.2.0/24"), node("lin01", "10.99.0.11", "10.244.0.0/24"))
+	w := &testNode{cluster: &fakeCluster{}, table: &fakeTable{}, hns: hnstest.New(hns.Version{Major: 13, Minor: 3}),
+		conf: t.TempDir()}
+	w.cluster.set(node("win01", "10.99.0.21", "10.244.1.0/24"), node("win02", "10.99.0.22", "10.244.2.0/24"),
+		node("lin01", "10.99.0.11", "10.244.0.0/24"))
 
 	o.Node, o.ConfDir, o.StateDir = "win01", w.conf, t.TempDir()
 	o.Cluster, o.Services = netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.96.0.0/16")
@@ -272,9 +275,11 @@ func newTestNode(t *testing.T, o Options) *testNode {
 		return keep.New(hostgw.New(e.Node, e.cluster(), w.table), e.Keep), nil
 	}
 	onFake := modeTable{{DefaultMode, onFakeHost}, {BGP, onFakeHost}}
-	w.adapters = &fakeAdapters{hns: w.hns, list: []adapters.Adapter{{ID: 1, Name: "Ethernet", Addrs: []netip.Addr{netip.MustParseAddr("10.99.0.21")}}}}
+	w.adapters = &fakeAdapters{hns: w.hns,
+		list: []adapters.Adapter{{ID: 1, Name: "Ethernet", Addrs: []netip.Addr{netip.MustParseAddr("10.99.0.21")}}}}
 	keeper := adapters.New(w.adapters)
-	maker := hnsMaker{hns: &podnet.HNS{Reader: w.hns, Writer: hnstest.Host{Fake: w.hns}, Balancers: w.hns, Adapters: keeper}, keeper: keeper, replace: o.ReplaceNetwork, adapter: o.Adapter}
+	maker := hnsMaker{hns: &podnet.HNS{Reader: w.hns, Writer: hnstest.Host{Fake: w.hns}, Balancers: w.hns,
+		Adapters: keeper}, keeper: keeper, replace: o.ReplaceNetwork, adapter: o.Adapter}
 	w.agent = newAgent(o, onFake, maker)
 	w.agent.cluster = w.cluster
 	w.agent.onLink = func(netip.Addr) ([]netip.Prefix, error) { return []netip.Prefix{segment}, nil }
@@ -316,7 +321,8 @@ func (w *testNode) mustBeRight(t *testing.T) {
 	if err != nil || !strings.Contains(string(data), `"type": "win-bridge"`) {
 		t.Errorf("CNI configuration %s, %v", data, err)
 	}
-	if s := w.status(); s.unhealthy(true) != "" || len(s.Problems) > 0 || s.Present != 2 || s.Mode != DefaultMode || s.PodCIDR != "10.244.1.0/24" {
+	if s := w.status(); s.unhealthy(true) != "" || len(s.Problems) > 0 || s.Present != 2 || s.Mode != DefaultMode ||
+		s.PodCIDR != "10.244.1.0/24" {
 		t.Errorf("status %+v", s)
 	}
 }
@@ -334,7 +340,8 @@ func TestNode(t *testing.T) {
 		w.hns.Edit(func(endpoints *[]hns.Endpoint, _ *[]hns.LoadBalancer, networks *[]hns.Network) {
 			*endpoints, *networks = nil, nil
 		})
-		if err := w.table.Delete(netip.MustParsePrefix("10.244.2.0/24"), netip.MustParseAddr("10.99.0.22")); err != nil {
+		if err := w.table.Delete(netip.MustParsePrefix("10.244.2.0/24"),
+			netip.MustParseAddr("10.99.0.22")); err != nil {
 			t.Fatal(err)
 		}
 		later(keep.DefaultPeriod)
@@ -376,7 +383,8 @@ func TestWaitsForTheCluster(t *testing.T) {
 			w.cluster.set(c.nodes...)
 			w.changed(nil)
 			later(0)
-			if s := w.status(); !strings.Contains(s.unhealthy(true), c.want) || w.hns.DumpNetworks() != "" || w.table.dump() != "" {
+			if s := w.status(); !strings.Contains(s.unhealthy(true), c.want) || w.hns.DumpNetworks() != "" ||
+				w.table.dump() != "" {
 				t.Errorf("status %+v, want %q", s, c.want)
 			}
 		}
@@ -392,7 +400,9 @@ func (w *testNode) used(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.hns.CreateEndpoint(ctx, hns.Endpoint{Name: "abc_porthole", Network: n.ID, Addrs: []netip.Addr{netip.MustParseAddr("10.244.9.7")}}); err != nil {
+	if _, err := w.hns.CreateEndpoint(ctx,
+		hns.Endpoint{Name: "abc_porthole", Network: n.ID,
+			Addrs: []netip.Addr{netip.MustParseAddr("10.244.9.7")}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -409,11 +419,13 @@ func TestNetworkThatDiffers(t *testing.T) {
 		if w.hns.DumpNetworks() != before {
 			t.Errorf("HNS was changed:\n%s", w.hns.DumpNetworks())
 		}
-		if s := w.status(); !strings.Contains(s.unhealthy(true), difference) || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "--replace-network") {
+		if s := w.status(); !strings.Contains(s.unhealthy(true), difference) || len(s.Problems) != 1 ||
+			!strings.Contains(s.Problems[0], "--replace-network") {
 			t.Errorf("status %+v", s)
 		}
 		_, warnings := w.cluster.written()
-		if !strings.HasPrefix(warnings, "NetworkDiffers: ") || !strings.Contains(warnings, difference) || strings.Contains(warnings, "\n") {
+		if !strings.HasPrefix(warnings, "NetworkDiffers: ") || !strings.Contains(warnings, difference) ||
+			strings.Contains(warnings, "\n") {
 			t.Errorf("events %q, want one that names the difference", warnings)
 		}
 
@@ -458,11 +470,13 @@ func TestNodeWithFaults(t *testing.T) {
 func TestRefusedRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
-		w.cluster.set(node("win01", "10.99.0.21", "10.244.1.0/24"), node("far", "10.7.0.1", "10.244.7.0/24")) // no node is reached
+		// no node is reached
+		w.cluster.set(node("win01", "10.99.0.21", "10.244.1.0/24"), node("far", "10.7.0.1", "10.244.7.0/24"))
 		w.start(t)
 		later(time.Minute)
 		conditions, warnings := w.cluster.written()
-		if conditions != "True RouteRefused" || strings.Count(warnings, "RouteRefused: ") != 1 || !strings.Contains(warnings, "10.7.0.1 of node far") {
+		if conditions != "True RouteRefused" || strings.Count(warnings, "RouteRefused: ") != 1 ||
+			!strings.Contains(warnings, "10.7.0.1 of node far") {
 			t.Errorf("conditions %q, warnings %q", conditions, warnings)
 		}
 
@@ -478,18 +492,24 @@ func TestRefusedRoute(t *testing.T) {
 	})
 }
 
-// TestLiar: what another node says of itself neither keeps pods away from this node nor makes it unhealthy, and an event names both.
+// TestLiar: what another node says of itself neither keeps pods away from this node nor makes it unhealthy, and an
+// event names both.
 func TestLiar(t *testing.T) {
 	honest := []*corev1.Node{node("win01", "10.99.0.21", "10.244.1.0/24"), node("win02", "10.99.0.22", "10.244.2.0/24")}
 	for name, c := range map[string]struct {
 		liar *corev1.Node
 		want string
 	}{
-		"a range outside":           {node("liar", "10.99.0.66", "198.18.77.0/24"), "RouteRefused: pod range 198.18.77.0/24 of node liar is not inside the range of all pods 10.244.0.0/16: no route leads there"},
-		"another's range":           {node("zliar", "10.99.0.66", "10.244.2.0/24"), "RouteRefused: pod range 10.244.2.0/24 of node zliar overlaps 10.244.2.0/24 of node win02, which keeps its route: no route leads to node zliar"},
-		"the range of all pods":     {node("aliar", "10.99.0.66", "10.244.0.0/16"), "RouteRefused: pod range 10.244.0.0/16 of node aliar overlaps 10.244.1.0/24 of node win01, which keeps its route: no route leads to node aliar"},
-		"this node's address":       {node("liar", "10.99.0.21", "10.244.66.0/24"), "RouteRefused: address 10.99.0.21 of node liar is that of this node, win01\nNetworkProblem: nodes liar and win01 say that they have the address 10.99.0.21: packets to the pods of all go to whoever has it"},
-		"an address of the network": {node("liar", "10.7.0.1", "10.244.66.0/24"), "RouteRefused: address 10.7.0.1 of node liar is not on a segment that this node shares (10.99.0.0/24): host-gateway needs one, or else a router or an overlay"},
+		"a range outside": {node("liar", "10.99.0.66", "198.18.77.0/24"),
+			"RouteRefused: pod range 198.18.77.0/24 of node liar is not inside the range of all pods 10.244.0.0/16: no route leads there"},
+		"another's range": {node("zliar", "10.99.0.66", "10.244.2.0/24"),
+			"RouteRefused: pod range 10.244.2.0/24 of node zliar overlaps 10.244.2.0/24 of node win02, which keeps its route: no route leads to node zliar"},
+		"the range of all pods": {node("aliar", "10.99.0.66", "10.244.0.0/16"),
+			"RouteRefused: pod range 10.244.0.0/16 of node aliar overlaps 10.244.1.0/24 of node win01, which keeps its route: no route leads to node aliar"},
+		"this node's address": {node("liar", "10.99.0.21", "10.244.66.0/24"),
+			"RouteRefused: address 10.99.0.21 of node liar is that of this node, win01\nNetworkProblem: nodes liar and win01 say that they have the address 10.99.0.21: packets to the pods of all go to whoever has it"},
+		"an address of the network": {node("liar", "10.7.0.1", "10.244.66.0/24"),
+			"RouteRefused: address 10.7.0.1 of node liar is not on a segment that this node shares (10.99.0.0/24): host-gateway needs one, or else a router or an overlay"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -581,7 +601,8 @@ func TestAnotherMode(t *testing.T) {
 		w.modes = another
 		w.start(t)
 		later(time.Minute)
-		if len(lines) != 3 || w.table.dump() != "" || w.status().Mode != "top-of-rack" || w.hns.DumpNetworks() != rightNetwork {
+		if len(lines) != 3 || w.table.dump() != "" || w.status().Mode != "top-of-rack" ||
+			w.hns.DumpNetworks() != rightNetwork {
 			t.Errorf("printed %q, status %+v", lines, w.status())
 		}
 	})
@@ -596,7 +617,8 @@ func TestUnknownMode(t *testing.T) {
 // Nodes with flanneld learn how to reach this one; a cluster without flannel gets no annotations.
 func TestAnnouncedToFlannel(t *testing.T) {
 	self := table.Node{Name: "win01", Addr: netip.MustParseAddr("10.99.0.21")}
-	other := table.Node{Name: "lin01", Annotations: map[string]string{"flannel.alpha.coreos.com/backend-type": "host-gw"}}
+	other := table.Node{Name: "lin01",
+		Annotations: map[string]string{"flannel.alpha.coreos.com/backend-type": "host-gw"}}
 	if got := (hostGateway{}).announcement(self, []table.Node{self, {Name: "lin02"}}); got != nil {
 		t.Errorf("without flannel: %v", got)
 	}

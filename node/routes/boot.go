@@ -21,11 +21,11 @@ func (a *agent) bootFile() string {
 	return filepath.Join(a.o.StateDir, bootrecord.Network)
 }
 
-// holdBack begins a boot: it removes the CNI configuration of an earlier one. A runtime reports its network as ready as soon as there is
-// a configuration, and the kubelet would start pods on a network that does not work: after a reboot the host's endpoint may have no
-// adapter, and adapters do not forward (projectcalico/calico#5828, #6656). step writes the configuration again when the network is
-// right. holdBack does nothing if the network was right in this boot, so that a restart of this program changes nothing, or if the boot
-// is not known.
+// holdBack begins a boot: it removes the CNI configuration of an earlier one. A runtime reports its network as ready
+// as soon as there is a configuration, and the kubelet would start pods on a network that does not work: after a
+// reboot the host's endpoint may have no adapter, and adapters do not forward (projectcalico/calico#5828, #6656). step
+// writes the configuration again when the network is right. holdBack does nothing if the network was right in this
+// boot, so that a restart of this program changes nothing, or if the boot is not known.
 func (a *agent) holdBack(ctx context.Context) error {
 	file := a.bootFile()
 	if file == "" || bootrecord.ReadyIn(file, a.o.BootID) == "" {
@@ -39,7 +39,9 @@ func (a *agent) holdBack(ctx context.Context) error {
 		}
 		if err == nil {
 			a.stale = true
-			klog.FromContext(ctx).Info("Removed the CNI configuration of an earlier boot until the pod network is right", "dir", a.o.ConfDir, "file", name)
+			klog.FromContext(ctx).
+				Info("Removed the CNI configuration of an earlier boot until the pod network is right", "dir",
+					a.o.ConfDir, "file", name)
 		}
 	}
 	return bootrecord.Write(file, bootrecord.Record{BootID: a.o.BootID, Phase: bootrecord.Waiting})
@@ -51,5 +53,6 @@ func (a *agent) recordBoot(pods netip.Prefix) error {
 	if file == "" {
 		return nil
 	}
-	return bootrecord.Write(file, bootrecord.Record{BootID: a.o.BootID, Phase: bootrecord.Ready, PodCIDR: pods.String()})
+	return bootrecord.Write(file,
+		bootrecord.Record{BootID: a.o.BootID, Phase: bootrecord.Ready, PodCIDR: pods.String()})
 }

@@ -40,7 +40,8 @@ func (w *testNode) bootRecord() string { return filepath.Join(w.o.StateDir, boot
 // mustSay fails the test unless the boot record is of boot 7 and of that phase.
 func (w *testNode) mustSay(t *testing.T, phase bootrecord.Phase, podCIDR string) {
 	t.Helper()
-	if r, err := bootrecord.Read(w.bootRecord()); err != nil || r.BootID != "7" || r.Phase != phase || r.PodCIDR != podCIDR {
+	if r, err := bootrecord.Read(w.bootRecord()); err != nil || r.BootID != "7" || r.Phase != phase ||
+		r.PodCIDR != podCIDR {
 		t.Errorf("the boot record is %+v, %v; want %s", r, err, phase)
 	}
 }
@@ -49,7 +50,8 @@ func (w *testNode) mustSay(t *testing.T, phase bootrecord.Phase, podCIDR string)
 func (w *testNode) bootsAgain(t *testing.T, boot string) {
 	t.Helper()
 	err := os.WriteFile(filepath.Join(w.conf, podnet.WindowsConfName), []byte("{}"), 0o644)
-	if err = errors.Join(err, bootrecord.Write(w.bootRecord(), bootrecord.Record{BootID: boot, Phase: bootrecord.Ready})); err != nil {
+	if err = errors.Join(err,
+		bootrecord.Write(w.bootRecord(), bootrecord.Record{BootID: boot, Phase: bootrecord.Ready})); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -78,7 +80,8 @@ func TestConfOfAnEarlierBoot(t *testing.T) {
 	})
 }
 
-// The kubelet is told of the boot when the pod network is right, not before; also while the API server takes no writes, and once.
+// The kubelet is told of the boot when the pod network is right, not before; also while the API server takes no
+// writes, and once.
 func TestKubeletIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{BootID: "7"})
@@ -129,8 +132,9 @@ func TestConfOfThisBoot(t *testing.T) {
 	}
 }
 
-// Without a folder for the CNI configuration the program says at its start that the node will not become ready, and which folders the
-// runtime may read. It says nothing where a folder is given, or where the runtime needs no configuration of ours.
+// Without a folder for the CNI configuration the program says at its start that the node will not become ready, and
+// which folders the runtime may read. It says nothing where a folder is given, or where the runtime needs no
+// configuration of ours.
 func TestNoFolderForTheConf(t *testing.T) {
 	for name, c := range map[string]struct {
 		maker maker
@@ -144,7 +148,8 @@ func TestNoFolderForTheConf(t *testing.T) {
 		var log bytes.Buffer
 		ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log))))
 		newAgent(Options{ConfDir: c.dir}, nil, c.maker).warnNoConf(ctx)
-		for _, word := range []string{"--cni-conf-dir", `C:\\Program Files\\containerd\\cni\\conf`, `C:\\etc\\cni\\net.d`, "does not become ready"} {
+		for _, word := range []string{"--cni-conf-dir", `C:\\Program Files\\containerd\\cni\\conf`,
+			`C:\\etc\\cni\\net.d`, "does not become ready"} {
 			if strings.Contains(log.String(), word) != c.warns {
 				t.Errorf("%s: the log must name %s: %v, it is %q", name, word, c.warns, log.String())
 			}
@@ -170,7 +175,8 @@ func TestAdapters(t *testing.T) {
 		if err := w.adapters.change(1, func(a *adapters.Adapter) { a.Forwarding = false }); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.adapters.change(101, func(a *adapters.Adapter) { a.Defaults = []netip.Addr{netip.MustParseAddr("10.244.1.1")} }); err != nil {
+		if err := w.adapters.change(101,
+			func(a *adapters.Adapter) { a.Defaults = []netip.Addr{netip.MustParseAddr("10.244.1.1")} }); err != nil {
 			t.Fatal(err)
 		}
 		later(keep.DefaultPeriod)
@@ -183,18 +189,22 @@ func TestAdapters(t *testing.T) {
 		w.adapters.list = w.adapters.list[1:]
 		w.adapters.mu.Unlock()
 		later(keep.DefaultPeriod)
-		if s := w.status(); s.unhealthy(true) == "" || !slices.Contains(s.Problems, "no adapter of this host has the node's address 10.99.0.21") {
+		if s := w.status(); s.unhealthy(true) == "" ||
+			!slices.Contains(s.Problems, "no adapter of this host has the node's address 10.99.0.21") {
 			t.Errorf("status %+v", s)
 		}
 	})
 }
 
-// A new network is bound to the adapter with the node's address, whatever adapters there are besides, or to the one of --adapter.
+// A new network is bound to the adapter with the node's address, whatever adapters there are besides, or to the one of
+// --adapter.
 func TestAdapterOfTheNetwork(t *testing.T) {
 	for want, o := range map[string]Options{"Ethernet": {}, "Ethernet 2": {Adapter: "Ethernet 2"}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newTestNode(t, o)
-			w.adapters.list = append([]adapters.Adapter{{ID: 9, Name: "Storage", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.5")}}}, w.adapters.list...)
+			w.adapters.list = append(
+				[]adapters.Adapter{{ID: 9, Name: "Storage", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.5")}}},
+				w.adapters.list...)
 			w.start(t)
 			n, err := w.hns.NetworkByName(t.Context(), podnet.NetworkName)
 			if err != nil || n.Adapter != want {
@@ -204,15 +214,17 @@ func TestAdapterOfTheNetwork(t *testing.T) {
 	}
 }
 
-// An adapter that the host does not have is named with those that it has. The virtual adapter of a card stands for the card.
-// Row 1.38.
+// An adapter that the host does not have is named with those that it has. The virtual adapter of a card stands for the
+// card. Row 1.38.
 func TestWrongAdapter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{Adapter: "Ethernet 7"})
 		w.hns.Cards = []string{"Ethernet", "Storage"}
-		w.adapters.list = append(w.adapters.list, adapters.Adapter{ID: 9, Name: "vEthernet (Storage)", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.5")}})
+		w.adapters.list = append(w.adapters.list,
+			adapters.Adapter{ID: 9, Name: "vEthernet (Storage)", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.5")}})
 		w.start(t)
-		if text := fmt.Sprint(w.status().Problems); !strings.Contains(text, `HNS knows no network adapter "Ethernet 7"; this host has "Ethernet", "Storage" (choose one with --adapter)`) {
+		if text := fmt.Sprint(w.status().Problems); !strings.Contains(text,
+			`HNS knows no network adapter "Ethernet 7"; this host has "Ethernet", "Storage" (choose one with --adapter)`) {
 			t.Error(text)
 		}
 	})
@@ -247,7 +259,8 @@ func TestPoliciesOfOthersSurvive(t *testing.T) {
 }
 
 func TestPhysical(t *testing.T) {
-	for name, want := range map[string]string{"Ethernet": "Ethernet", "vEthernet (Ethernet 2)": "Ethernet 2", "vEthernet (a (b))": "a (b)", "": ""} {
+	for name, want := range map[string]string{"Ethernet": "Ethernet", "vEthernet (Ethernet 2)": "Ethernet 2",
+		"vEthernet (a (b))": "a (b)", "": ""} {
 		if got := physical(name); got != want {
 			t.Errorf("%q became %q, want %q", name, got, want)
 		}

@@ -10,7 +10,8 @@ import (
 	"porthole.dev/porthole/routes/podnet"
 )
 
-// removeConf removes the CNI configuration that this agent writes on Windows, its file of the boot record, and the nodes that it remembers.
+// removeConf removes the CNI configuration that this agent writes on Windows, its file of the boot record, and the
+// nodes that it remembers.
 func removeConf(o Options) error {
 	var errs []error
 	if o.ConfDir != "" {

@@ -11,7 +11,8 @@ import (
 
 func TestRemoveConf(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{podnet.WindowsConfName, bootrecord.Network, bootrecord.Network + ".new", NodesFile, "20-other.conf"} {
+	for _, name := range []string{podnet.WindowsConfName, bootrecord.Network, bootrecord.Network + ".new", NodesFile,
+		"20-other.conf"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

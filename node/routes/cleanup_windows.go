@@ -15,9 +15,9 @@ import (
 // settleLimit is how long a network card may take until it has its addresses and routes again.
 const settleLimit = 30 * time.Second
 
-// Cleanup removes what the agent made on this node: the CNI configuration, the HNS network with all its endpoints, and with it the routes to
-// other nodes' pods. The host's own routes are put back. Stop the agent and the node's pods before. Of the options it needs ConfDir,
-// StateDir and Cluster.
+// Cleanup removes what the agent made on this node: the CNI configuration, the HNS network with all its endpoints, and
+// with it the routes to other nodes' pods. The host's own routes are put back. Stop the agent and the node's pods
+// before. Of the options it needs ConfDir, StateDir and Cluster.
 func Cleanup(ctx context.Context, o Options) error {
 	if err := removeConf(o); err != nil {
 		return fmt.Errorf("removing the CNI configuration and the boot record: %w", err)

@@ -54,12 +54,14 @@ func (c clusterClient) FollowPods(changed func()) podList {
 }
 
 // followNodes returns the nodes of the cluster as keep makes them: toTable, or toHybrid.
-func followNodes(client *networkapi.Client, self string, keep func(*corev1.Node) table.Node, changed func(*table.Node)) *networkapi.Nodes[table.Node] {
-	return networkapi.NewNodes(client, networkapi.NodesOptions[table.Node]{Own: self, Keep: keep, Same: sameNode, Changed: changed})
+func followNodes(client *networkapi.Client, self string, keep func(*corev1.Node) table.Node,
+	changed func(*table.Node)) *networkapi.Nodes[table.Node] {
+	return networkapi.NewNodes(client,
+		networkapi.NodesOptions[table.Node]{Own: self, Keep: keep, Same: sameNode, Changed: changed})
 }
 
-// toHybrid converts a node of a cluster with OVN-Kubernetes, which gives pod ranges by annotations. A range that does not parse is left out,
-// as in toTable.
+// toHybrid converts a node of a cluster with OVN-Kubernetes, which gives pod ranges by annotations. A range that does
+// not parse is left out, as in toTable.
 func toHybrid(n *corev1.Node) table.Node {
 	ranges, err := vxlan.HybridRanges(n.Annotations)
 	if err != nil {
@@ -71,21 +73,24 @@ func toHybrid(n *corev1.Node) table.Node {
 }
 
 func sameNode(a, b table.Node) bool {
-	return a.Name == b.Name && a.Since.Equal(b.Since) && a.Addr == b.Addr && a.Addr6 == b.Addr6 && a.Cordoned == b.Cordoned && slices.Equal(a.PodCIDRs, b.PodCIDRs) && maps.Equal(a.Annotations, b.Annotations)
+	return a.Name == b.Name && a.Since.Equal(b.Since) && a.Addr == b.Addr && a.Addr6 == b.Addr6 &&
+		a.Cordoned == b.Cordoned && slices.Equal(a.PodCIDRs, b.PodCIDRs) && maps.Equal(a.Annotations, b.Annotations)
 }
 
-// toTable converts a node. Its address is the first internal one of the family of its first pod range; if that is IPv4, Addr6 is the first
-// internal one of IPv6. Ranges and addresses that do not parse are left out, as if they were not assigned yet, and so are further ranges
-// of a family.
+// toTable converts a node. Its address is the first internal one of the family of its first pod range; if that is
+// IPv4, Addr6 is the first internal one of IPv6. Ranges and addresses that do not parse are left out, as if they were
+// not assigned yet, and so are further ranges of a family.
 func toTable(n *corev1.Node) table.Node {
-	t := table.Node{Name: n.Name, Since: n.CreationTimestamp.UTC(), Cordoned: n.Spec.Unschedulable, Annotations: n.Annotations}
+	t := table.Node{Name: n.Name, Since: n.CreationTimestamp.UTC(), Cordoned: n.Spec.Unschedulable,
+		Annotations: n.Annotations}
 	ranges := n.Spec.PodCIDRs
 	if len(ranges) == 0 && n.Spec.PodCIDR != "" {
 		ranges = []string{n.Spec.PodCIDR}
 	}
 	for _, text := range ranges {
 		p, err := netip.ParsePrefix(text)
-		if err == nil && !slices.ContainsFunc(t.PodCIDRs, func(o netip.Prefix) bool { return o.Addr().Is4() == p.Addr().Is4() }) {
+		if err == nil && !slices.ContainsFunc(t.PodCIDRs,
+			func(o netip.Prefix) bool { return o.Addr().Is4() == p.Addr().Is4() }) {
 			t.PodCIDRs = append(t.PodCIDRs, p.Masked())
 		}
 	}

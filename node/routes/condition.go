@@ -12,9 +12,9 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// publish sets the node's condition and writes events about routes that must not exist and other problems of the mode. The network counts
-// as available once it is made and no route is refused for a reason that lies in this node. A conflict that appears later does not take that back, because pods that run here
-// would gain nothing by it.
+// publish sets the node's condition and writes events about routes that must not exist and other problems of the mode.
+// The network counts as available once it is made and no route is refused for a reason that lies in this node. A
+// conflict that appears later does not take that back, because pods that run here would gain nothing by it.
 func (a *agent) publish(ctx context.Context, status keep.Status) error {
 	refused, doubts := refusals(status), remarks(status)
 	problems := slices.Concat(status.Problems, status.Refused)
@@ -41,7 +41,8 @@ func (a *agent) publish(ctx context.Context, status keep.Status) error {
 		return err
 	}
 	a.written = string(condition.Status)
-	klog.FromContext(ctx).Info("Set the node's network condition", "unavailable", condition.Status, "reason", condition.Reason)
+	klog.FromContext(ctx).Info("Set the node's network condition", "unavailable", condition.Status, "reason",
+		condition.Reason)
 	return nil
 }
 
@@ -49,26 +50,29 @@ func (a *agent) publish(ctx context.Context, status keep.Status) error {
 func (a *agent) isWritten(condition corev1.NodeCondition) bool {
 	n := a.cluster.Self()
 	return n != nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == condition.Type && c.Status == condition.Status && c.Reason == condition.Reason && c.Message == condition.Message
+		return c.Type == condition.Type && c.Status == condition.Status && c.Reason == condition.Reason &&
+			c.Message == condition.Message
 	})
 }
 
-// conditionTime bounds how long the pod network waits for an API server that does not answer. A connection that nobody answers would take
-// 30 s to fail.
+// conditionTime bounds how long the pod network waits for an API server that does not answer. A connection that nobody
+// answers would take 30 s to fail.
 const conditionTime = 2 * time.Second
 
-// unavailable sets the node's condition once after a reboot, if the pod network is not right at once: until then the condition that an
-// earlier boot left said that it is.
+// unavailable sets the node's condition once after a reboot, if the pod network is not right at once: until then the
+// condition that an earlier boot left said that it is.
 func (a *agent) unavailable(ctx context.Context, cause error) {
 	if !a.stale || a.written != "" {
 		return
 	}
-	condition := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NotMadeInThisBoot",
+	condition := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
+		Reason:  "NotMadeInThisBoot",
 		Message: "the node has rebooted, and its pod network is not right yet: " + cause.Error()}
 	ctx, cancel := context.WithTimeout(ctx, conditionTime)
 	defer cancel()
 	if err := a.cluster.SetCondition(ctx, condition); err != nil {
-		klog.FromContext(ctx).V(2).Info("The node's network condition is of an earlier boot", "err", err.Error()) // tried again with the next pass
+		// tried again with the next pass
+		klog.FromContext(ctx).V(2).Info("The node's network condition is of an earlier boot", "err", err.Error())
 		return
 	}
 	a.written = string(condition.Status)
@@ -85,8 +89,8 @@ func refusals(status keep.Status) []string {
 	return reasons
 }
 
-// remarks returns what is doubtful about routes that are there, each once: somebody else's route to the same destination, or a path that
-// loses large packets.
+// remarks returns what is doubtful about routes that are there, each once: somebody else's route to the same
+// destination, or a path that loses large packets.
 func remarks(status keep.Status) []string {
 	var reasons []string
 	for _, r := range status.Routes {
@@ -97,8 +101,8 @@ func remarks(status keep.Status) []string {
 	return reasons
 }
 
-// conditionOf returns the condition that a status gives. A route that is refused because of what another node says of itself does not
-// count: a single node could else keep pods away from all that come.
+// conditionOf returns the condition that a status gives. A route that is refused because of what another node says of
+// itself does not count: a single node could else keep pods away from all that come.
 func conditionOf(status keep.Status) corev1.NodeCondition {
 	refused := slices.Clone(status.Refused)
 	for _, r := range status.Routes {

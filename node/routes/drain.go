@@ -24,8 +24,8 @@ type podList interface {
 	List() ([]*corev1.Pod, error)
 }
 
-// drain knows the pods of this node while it is cordoned, for the mode bgp, which withdraws the range of a node that is drained. While the
-// node takes pods, the API server is not asked for them. It is safe for concurrent use.
+// drain knows the pods of this node while it is cordoned, for the mode bgp, which withdraws the range of a node that
+// is drained. While the node takes pods, the API server is not asked for them. It is safe for concurrent use.
 type drain struct {
 	memory *memory // keeps over a restart whether the node is drained; nil: nothing does
 
@@ -66,8 +66,8 @@ func (a *agent) followDrain(ctx context.Context, tasks *sync.WaitGroup) {
 	tasks.Go(func() { list.Run(ctx) })
 }
 
-// awaited is how long the first pass waits for the pods of a node that is cordoned. Without them it would announce the range of a node
-// that is drained for a moment.
+// awaited is how long the first pass waits for the pods of a node that is cordoned. Without them it would announce the
+// range of a node that is drained for a moment.
 const awaited = 2 * time.Second
 
 // await waits until the pods are known, or it is known why they are not, if they are followed.
@@ -94,8 +94,8 @@ func (d *drain) await(ctx context.Context) {
 	}
 }
 
-// pods returns what is known of the pods that a drain evicts. As long as nothing is, an agent takes a node for drained that an earlier one
-// saw drained. What it sees itself is kept before anything is done about it.
+// pods returns what is known of the pods that a drain evicts. As long as nothing is, an agent takes a node for drained
+// that an earlier one saw drained. What it sees itself is kept before anything is done about it.
 func (d *drain) pods() bgp.Pods {
 	d.mu.Lock()
 	list := d.list
@@ -118,8 +118,8 @@ func (d *drain) pods() bgp.Pods {
 	return seen
 }
 
-// evictable counts the pods that `kubectl drain` evicts or waits for and that have an address of the pod network. A pod that is being
-// deleted counts until it is gone: it may need the network to end in good order.
+// evictable counts the pods that `kubectl drain` evicts or waits for and that have an address of the pod network. A
+// pod that is being deleted counts until it is gone: it may need the network to end in good order.
 func evictable(pods []*corev1.Pod) (n int) {
 	for _, p := range pods {
 		_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]

@@ -111,11 +111,13 @@ func TestEvictable(t *testing.T) {
 		pod  corev1.Pod
 		want int
 	}{
-		"bare":             {corev1.Pod{}, 1},
-		"of a ReplicaSet":  {corev1.Pod{ObjectMeta: owned("ReplicaSet")}, 1},
-		"being deleted":    {corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &ending}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}, 1},
-		"of a DaemonSet":   {corev1.Pod{ObjectMeta: owned("DaemonSet")}, 0},
-		"static":           {corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}}}, 0},
+		"bare":            {corev1.Pod{}, 1},
+		"of a ReplicaSet": {corev1.Pod{ObjectMeta: owned("ReplicaSet")}, 1},
+		"being deleted": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &ending},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning}}, 1},
+		"of a DaemonSet": {corev1.Pod{ObjectMeta: owned("DaemonSet")}, 0},
+		"static": {corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}}}, 0},
 		"in the host's":    {corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true}}, 0},
 		"succeeded":        {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, 0},
 		"failed (evicted)": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed}}, 0},

@@ -18,14 +18,15 @@ type announcer interface {
 	announcement(self table.Node, nodes []table.Node) map[string]string
 }
 
-// hostGateway is the mode host-gateway. Nodes with flanneld route to this one as they do to each other (flannel's backend host-gw).
+// hostGateway is the mode host-gateway. Nodes with flanneld route to this one as they do to each other (flannel's
+// backend host-gw).
 type hostGateway struct{ keeper }
 
 // flannelHostGateway is the name of flannel's backend that does the same as the mode host-gateway.
 const flannelHostGateway = "host-gw"
 
-// announcement returns what flanneld writes in its backend host-gw, if another node has announced that backend. Without flannel
-// in the cluster nobody needs it.
+// announcement returns what flanneld writes in its backend host-gw, if another node has announced that backend.
+// Without flannel in the cluster nobody needs it.
 func (hostGateway) announcement(self table.Node, nodes []table.Node) map[string]string {
 	flannel := slices.ContainsFunc(nodes, func(n table.Node) bool {
 		return n.Name != self.Name && n.Annotations[vxlan.AnnotationBackendType] == flannelHostGateway

@@ -14,12 +14,13 @@ import (
 	"porthole.dev/porthole/cni/contract"
 )
 
-// confKinds are the extensions of CNI configurations. A runtime reads such files in the order of their names, and takes the first.
+// confKinds are the extensions of CNI configurations. A runtime reads such files in the order of their names, and
+// takes the first.
 var confKinds = []string{".conf", ".conflist", ".json"}
 
-// beside looks at the other CNI configurations in a folder. It returns a sentence for each that matters: one before ours is the one
-// that pods get, and one that cannot be read stops the runtime. Configurations of others are never changed: their plugins get them
-// as they are (see docs/adr/0013-other-cni-plugins.md).
+// beside looks at the other CNI configurations in a folder. It returns a sentence for each that matters: one before
+// ours is the one that pods get, and one that cannot be read stops the runtime. Configurations of others are never
+// changed: their plugins get them as they are (see docs/adr/0013-other-cni-plugins.md).
 func beside(dir, ours string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -45,11 +46,14 @@ func beside(dir, ours string) ([]string, error) {
 		}
 		file, err := contract.ReadFile(path, data)
 		if err != nil {
-			said = append(said, fmt.Sprintf("the runtime reads another CNI configuration before %s, which is wrong: %v", ours, err))
+			said = append(said, fmt.Sprintf("the runtime reads another CNI configuration before %s, which is wrong: %v",
+				ours, err))
 			continue
 		}
-		said = append(said, fmt.Sprintf("pods get their network from %s (%s), which the runtime reads before %s: remove the one that you do not want, "+
-			"or give no --cni-conf-dir", path, pluginNames(file), ours))
+		said = append(said,
+			fmt.Sprintf(
+				"pods get their network from %s (%s), which the runtime reads before %s: remove the one that you do not want, "+
+					"or give no --cni-conf-dir", path, pluginNames(file), ours))
 	}
 	return said, nil
 }

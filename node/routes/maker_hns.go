@@ -26,8 +26,8 @@ type hnsMaker struct {
 	sweep   *sweep.Sweeper
 }
 
-// ensure makes the network in HNS, bound to the adapter of the options. Without one it names the physical adapter that has the
-// node's address, because HNS may otherwise take another one.
+// ensure makes the network in HNS, bound to the adapter of the options. Without one it names the physical adapter that
+// has the node's address, because HNS may otherwise take another one.
 func (m hnsMaker) ensure(ctx context.Context, o podnet.Options, wanted podnet.Network) (podnet.Made, error) {
 	wanted.HNS.Adapter = physical(m.adapter)
 	if m.adapter == "" {
@@ -53,8 +53,8 @@ func (m hnsMaker) ensure(ctx context.Context, o podnet.Options, wanted podnet.Ne
 	return made, err
 }
 
-// explainAdapter adds to the error of a network for which HNS knows no adapter what the host has. Network cards without an address are
-// not among them.
+// explainAdapter adds to the error of a network for which HNS knows no adapter what the host has. Network cards
+// without an address are not among them.
 func (m hnsMaker) explainAdapter(name string, cause error) error {
 	names, err := m.keeper.Names()
 	if err != nil {
@@ -63,12 +63,13 @@ func (m hnsMaker) explainAdapter(name string, cause error) error {
 	for i, n := range names {
 		names[i] = strconv.Quote(physical(n))
 	}
-	return fmt.Errorf("%w: HNS knows no network adapter %q; this host has %s (choose one with --adapter)", cause, name, strings.Join(names, ", "))
+	return fmt.Errorf("%w: HNS knows no network adapter %q; this host has %s (choose one with --adapter)", cause, name,
+		strings.Join(names, ", "))
 }
 
-// physical returns the name of the network adapter that a virtual adapter belongs to, or name if that is no virtual one. When HNS
-// binds a network to the adapter NAME, its address moves to a virtual adapter "vEthernet (NAME)". HNS accepts only NAME, and answers
-// "An adapter was not found" to the other (flannel-io/flannel#921).
+// physical returns the name of the network adapter that a virtual adapter belongs to, or name if that is no virtual
+// one. When HNS binds a network to the adapter NAME, its address moves to a virtual adapter "vEthernet (NAME)". HNS
+// accepts only NAME, and answers "An adapter was not found" to the other (flannel-io/flannel#921).
 func physical(name string) string {
 	if inner, ok := strings.CutPrefix(name, "vEthernet ("); ok {
 		return strings.TrimSuffix(inner, ")")

@@ -9,8 +9,8 @@ import (
 	"porthole.dev/porthole/routes/vxlan"
 )
 
-// linuxMaker makes outbound NAT; the bridge is made by the CNI plugin with the first pod, and removed here if it is of an earlier pod
-// range.
+// linuxMaker makes outbound NAT; the bridge is made by the CNI plugin with the first pod, and removed here if it is of
+// an earlier pod range.
 type linuxMaker struct{ nat podnet.NAT }
 
 func newMaker(Options) (maker, error) { return linuxMaker{}, nil }
@@ -41,8 +41,8 @@ func (m linuxMaker) hostRoutes() routeSaver { return nil }
 
 func (m linuxMaker) conf(wanted podnet.Network) podnet.Conf { return wanted.LinuxConf }
 
-// perRoute is keep.Options.PerRoute: the kernel reports every change of its tables. With 5,000 nodes everything is compared each two
-// minutes, which takes about 50 ms.
+// perRoute is keep.Options.PerRoute: the kernel reports every change of its tables. With 5,000 nodes everything is
+// compared each two minutes, which takes about 50 ms.
 const perRoute = 20 * time.Millisecond
 
 // inline is keep.Options.Inline: the kernel makes a route in some microseconds.

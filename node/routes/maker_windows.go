@@ -17,13 +17,16 @@ func newMaker(o Options) (maker, error) {
 	client, keeper := hcn.New(hcn.Options{}), adapters.New(adapters.NewHost(o.Cluster6.IsValid()))
 	routes := hostroutes.New(hostroutes.NewHost(), o.StateDir, o.Cluster, o.Cluster6)
 	m := hnsMaker{
-		hns:    &podnet.HNS{Reader: client, Writer: hcn.Host{Client: client}, Balancers: client, Overlays: hcn.Overlay{Client: client}, Adapters: keeper, Before: routes.Save},
+		hns: &podnet.HNS{Reader: client, Writer: hcn.Host{Client: client}, Balancers: client,
+			Overlays: hcn.Overlay{Client: client}, Adapters: keeper, Before: routes.Save},
 		keeper: keeper, routes: routes, replace: o.ReplaceNetwork, adapter: o.Adapter,
 	}
 	if o.RuntimeEndpoint != "" {
 		m.sweep = &sweep.Sweeper{
-			Plugin:    attach.Plugin{Reader: client, Writer: client},
-			Sandboxes: func(ctx context.Context) ([]string, error) { return runtime.SandboxIDs(ctx, o.RuntimeEndpoint) },
+			Plugin: attach.Plugin{Reader: client, Writer: client},
+			Sandboxes: func(ctx context.Context) ([]string, error) {
+				return runtime.SandboxIDs(ctx, o.RuntimeEndpoint)
+			},
 		}
 	}
 	return m, nil

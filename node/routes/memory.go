@@ -25,8 +25,8 @@ import (
 const NodesFile = "nodes.json"
 
 const (
-	// patience is how long an agent that starts waits for the API server before it works with the nodes of the file: short beside the
-	// time in which peers keep the routes of a node that restarts (bgp's restartTime, 30 s).
+	// patience is how long an agent that starts waits for the API server before it works with the nodes of the file:
+	// short beside the time in which peers keep the routes of a node that restarts (bgp's restartTime, 30 s).
 	patience = 5 * time.Second // and a node that boots shall have its pod network 10 s after HNS answers
 	// saveInterval is the least time between two writes of the file.
 	saveInterval = 10 * time.Second
@@ -34,9 +34,9 @@ const (
 	muchContent = 256 << 10
 )
 
-// memory is a cluster whose nodes outlive this process: an agent that starts while the API server is away works with those that an earlier
-// one knew. A node that boots then makes its pod network of before. The mode bgp needs that most, because peers drop the routes of a node whose
-// agent opens no session. It is safe for concurrent use.
+// memory is a cluster whose nodes outlive this process: an agent that starts while the API server is away works with
+// those that an earlier one knew. A node that boots then makes its pod network of before. The mode bgp needs that
+// most, because peers drop the routes of a node whose agent opens no session. It is safe for concurrent use.
 type memory struct {
 	cluster
 	file string
@@ -91,7 +91,8 @@ func (m *memory) recall() remembered {
 	m.readOnce()
 	if len(m.saved.Nodes) > 0 && !m.told {
 		m.told = true
-		memoryLog().Info("The API server does not answer; working with the nodes that were known before", "file", m.file, "nodes", len(m.saved.Nodes))
+		memoryLog().Info("The API server does not answer; working with the nodes that were known before", "file",
+			m.file, "nodes", len(m.saved.Nodes))
 	}
 	return m.saved
 }
@@ -105,7 +106,8 @@ func (m *memory) readOnce() {
 	}
 	m.read = true
 	if err := m.load(); err != nil {
-		memoryLog().Error(err, "The nodes that were known before cannot be read: nothing is done before the API server answers")
+		memoryLog().
+			Error(err, "The nodes that were known before cannot be read: nothing is done before the API server answers")
 	}
 	m.drained = m.saved.Drained
 }

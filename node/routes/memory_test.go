@@ -26,8 +26,8 @@ func remembering(t *testing.T, file string, nodes ...*corev1.Node) *testNode {
 	return w
 }
 
-// TestStartsWithoutTheAPIServer: an agent that starts while the API server is away makes what an earlier one made, and does what the API
-// server says as soon as it answers.
+// TestStartsWithoutTheAPIServer: an agent that starts while the API server is away makes what an earlier one made, and
+// does what the API server says as soon as it answers.
 func TestStartsWithoutTheAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "state", NodesFile)
@@ -50,7 +50,8 @@ func TestStartsWithoutTheAPIServer(t *testing.T) {
 		if got := next.table.dump(); got != "10.244.0.0/24 via 10.99.0.11" {
 			t.Errorf("routes %q", got)
 		}
-		if self := next.agent.cluster.Self(); self == nil || self.Annotations["porthole.dev/bgp-peers"] != "[]" || len(self.Status.Conditions) != 1 {
+		if self := next.agent.cluster.Self(); self == nil || self.Annotations["porthole.dev/bgp-peers"] != "[]" ||
+			len(self.Status.Conditions) != 1 {
 			t.Errorf("this node is remembered as %+v", self)
 		}
 
@@ -67,8 +68,9 @@ func TestStartsWithoutTheAPIServer(t *testing.T) {
 	})
 }
 
-// TestRemembersADrain starts an agent that cannot read the pods of its node. If the agent before it saw the node drained, the new one treats
-// the node as drained until it has read the pods itself. A node that is not cordoned is never treated so.
+// TestRemembersADrain starts an agent that cannot read the pods of its node. If the agent before it saw the node
+// drained, the new one treats the node as drained until it has read the pods itself. A node that is not cordoned is
+// never treated so.
 func TestRemembersADrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), NodesFile)

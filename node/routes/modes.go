@@ -41,7 +41,8 @@ func CheckFamilies(mode string) error {
 	if slices.Contains(dualStack, mode) {
 		return nil
 	}
-	return fmt.Errorf("mode %s carries IPv4 only: give ranges of IPv4 alone, or choose one of %s", mode, strings.Join(dualStack, ", "))
+	return fmt.Errorf("mode %s carries IPv4 only: give ranges of IPv4 alone, or choose one of %s", mode,
+		strings.Join(dualStack, ", "))
 }
 
 type modeTable []struct {
@@ -97,8 +98,8 @@ func (e environment) cluster() table.Cluster {
 type keeper interface {
 	// Network returns the pod network that the mode needs.
 	Network(podnet.Options) (podnet.Network, error)
-	// Sync makes one pass, Run one after the other until ctx ends, Changed makes the next one come soon. Met tells of a node that came
-	// or changed.
+	// Sync makes one pass, Run one after the other until ctx ends, Changed makes the next one come soon. Met tells of
+	// a node that came or changed.
 	Sync(ctx context.Context)
 	Run(ctx context.Context)
 	Changed()
@@ -125,7 +126,8 @@ func newTor(e environment) (keeper, error) {
 
 // newVXLAN returns the overlay.
 func newVXLAN(e environment) (keeper, error) {
-	mode, err := vxlan.New(vxlan.Options{Node: e.Node, Addr: e.Addr, Config: e.VXLAN, Cluster: e.Cluster, Ranges: e.cluster(), Annotate: e.Annotate, HNS: overlayHNS()})
+	mode, err := vxlan.New(vxlan.Options{Node: e.Node, Addr: e.Addr, Config: e.VXLAN, Cluster: e.Cluster,
+		Ranges: e.cluster(), Annotate: e.Annotate, HNS: overlayHNS()})
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +135,8 @@ func newVXLAN(e environment) (keeper, error) {
 	return keep.New(mode, e.Keep), nil
 }
 
-// bgpBurst is for a node that comes: its object, the node's own session, its path and the kernel's route are four changes.
+// bgpBurst is for a node that comes: its object, the node's own session, its path and the kernel's route are four
+// changes.
 const bgpBurst = 4
 
 // newBGP limits garbage unless the user decides about it.
@@ -144,7 +147,8 @@ func newBGP(e environment) (keeper, error) {
 		return nil, err
 	}
 	e.Keep.Burst, e.Keep.Inline = bgpBurst, inline
-	return keep.New(bgp.New(bgp.Options{Node: e.Node, Addr: e.Addr, Cluster: e.Cluster, Ranges: e.cluster(), Config: e.BGP, Pods: e.Pods}, table), e.Keep), nil
+	return keep.New(bgp.New(bgp.Options{Node: e.Node, Addr: e.Addr, Cluster: e.Cluster, Ranges: e.cluster(),
+		Config: e.BGP, Pods: e.Pods}, table), e.Keep), nil
 }
 
 func (t modeTable) names() []string {

@@ -66,13 +66,16 @@ func (k *ovnKeeper) Run(ctx context.Context) {
 	looking.Go(func() { k.mode.WatchRivals(ctx, k.Changed) })
 	listener, err := net.Listen("tcp", ovnet.AgentAddress)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Pods cannot be attached: another program has the address at which the CNI plugin asks", "address", ovnet.AgentAddress)
+		klog.FromContext(ctx).Error(err,
+			"Pods cannot be attached: another program has the address at which the CNI plugin asks", "address",
+			ovnet.AgentAddress)
 		k.keeper.Run(ctx)
 		return
 	}
-	stop := httpserve.Start(listener, ovnet.Handler(k.look, func(remark string) { k.note(ctx, remark) }), func(err error) {
-		klog.FromContext(ctx).Error(err, "Answering the CNI plugin ended")
-	})
+	stop := httpserve.Start(listener, ovnet.Handler(k.look, func(remark string) { k.note(ctx, remark) }),
+		func(err error) {
+			klog.FromContext(ctx).Error(err, "Answering the CNI plugin ended")
+		})
 	defer stop()
 	k.keeper.Run(ctx)
 }
@@ -80,10 +83,12 @@ func (k *ovnKeeper) Run(ctx context.Context) {
 // look answers a question of the plugin.
 func (k *ovnKeeper) look(ctx context.Context, namespace, name string) (ovnet.Answer, error) {
 	if k.mode.MTU() == 0 {
-		return ovnet.Answer{}, fmt.Errorf("the address of the tunnels is not on this host yet, so that the MTU of pods is not known")
+		return ovnet.Answer{}, fmt.Errorf(
+			"the address of the tunnels is not on this host yet, so that the MTU of pods is not known")
 	}
 	uid, annotations, err := k.pod(ctx, namespace, name)
-	return ovnet.Answer{UID: uid, Annotation: annotations[ovnet.Annotation], MTU: k.mode.MTU(), Network: podnet.NetworkName}, err
+	return ovnet.Answer{UID: uid, Annotation: annotations[ovnet.Annotation], MTU: k.mode.MTU(),
+		Network: podnet.NetworkName}, err
 }
 
 // note logs what the CNI plugin says of its configuration, each text once. After mostRemarks texts it logs no more.

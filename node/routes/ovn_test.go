@@ -29,7 +29,8 @@ func TestRemarks(t *testing.T) {
 	if len(k.noted) > mostRemarks || kept > mostRemarks*longestRemark || len(text) > 2*mostRemarks*longestRemark {
 		t.Errorf("%d remarks with %d bytes are kept, and %d bytes logged", len(k.noted), kept, len(text))
 	}
-	if n := strings.Count(text, "ipMasq has no effect"); n != 1 || strings.Contains(text, "\ufffd") || strings.Contains(text, `\x`) {
+	if n := strings.Count(text, "ipMasq has no effect"); n != 1 || strings.Contains(text, "\ufffd") ||
+		strings.Contains(text, `\x`) {
 		t.Errorf("the first remark is logged %d times; log:\n%.600s", n, text)
 	}
 }

@@ -33,7 +33,8 @@ func (h holding) checkRange(_ context.Context, subnet netip.Prefix) error {
 	return nil
 }
 
-// TestRangeHeld: while a mode refuses the node's range, the network and the CNI configuration stay as they are, and the node says so.
+// TestRangeHeld: while a mode refuses the node's range, the network and the CNI configuration stay as they are, and
+// the node says so.
 func TestRangeHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
@@ -44,11 +45,13 @@ func TestRangeHeld(t *testing.T) {
 		w.start(t)
 		w.mustBeRight(t)
 		held.Store(true)
-		w.cluster.set(node("win01", "10.99.0.21", "10.244.9.0/24"), node("win02", "10.99.0.22", "10.244.2.0/24"), node("lin01", "10.99.0.11", "10.244.0.0/24"))
+		w.cluster.set(node("win01", "10.99.0.21", "10.244.9.0/24"), node("win02", "10.99.0.22", "10.244.2.0/24"),
+			node("lin01", "10.99.0.11", "10.244.0.0/24"))
 		w.changed(nil)
 		later(networkPeriod)
 
-		if _, warnings := w.cluster.written(); warnings != "NetworkDiffers: pods hold another range than 10.244.9.0/24" {
+		if _,
+			warnings := w.cluster.written(); warnings != "NetworkDiffers: pods hold another range than 10.244.9.0/24" {
 			t.Errorf("warnings %q", warnings)
 		}
 		if got := w.status().unhealthy(true); !strings.Contains(got, "10.244.9.0/24") {

@@ -14,8 +14,8 @@ import (
 	"porthole.dev/porthole/routes/tor"
 )
 
-// RouterRoutes reads the nodes once and returns the routes that their router needs in the mode tor. Nodes are held against
-// cluster.
+// RouterRoutes reads the nodes once and returns the routes that their router needs in the mode tor. Nodes are held
+// against cluster.
 func RouterRoutes(ctx context.Context, kubeconfig string, cluster table.Cluster) ([]table.Wanted, error) {
 	client, err := routerClient(kubeconfig)
 	if err != nil {
@@ -33,7 +33,8 @@ func RouterRoutes(ctx context.Context, kubeconfig string, cluster table.Cluster)
 }
 
 func routerClient(kubeconfig string) (*networkapi.Client, error) {
-	client, _, err := networkapi.New(apiconn.Options{Kubeconfig: kubeconfig, UserAgent: "porthole-router", QPS: 20, Burst: 40})
+	client, _, err := networkapi.New(apiconn.Options{Kubeconfig: kubeconfig, UserAgent: "porthole-router", QPS: 20,
+		Burst: 40})
 	return client, err
 }
 

@@ -34,8 +34,9 @@ type Options struct {
 
 	ConfDir string // where the CNI configuration goes; empty: none is written
 	BootID  string // of this boot of the host; empty: not known (see holdBack)
-	// StateDir is the folder in which a Windows node keeps the boot record and, while HNS changes its networks, the host's routes, and any
-	// node in the mode bgp the nodes of the cluster; empty: it keeps nothing. Required on Windows.
+	// StateDir is the folder in which a Windows node keeps the boot record and, while HNS changes its networks, the
+	// host's routes, and any node in the mode bgp the nodes of the cluster; empty: it keeps nothing. Required on
+	// Windows.
 	StateDir string
 	DataDir  string   // where CNI keeps addresses on a Linux node; empty: the plugin's default
 	DNS      []string // name servers for the CNI configuration (Windows)
@@ -43,20 +44,23 @@ type Options struct {
 
 	VXLAN vxlan.Config // of the mode vxlan, required there
 	BGP   bgp.Config   // of the mode bgp
-	OVN   ovn.Options  // of the mode ovn: Remote, Database, EncapType and Datapath are required there; Node and ranges are taken from above
+	// of the mode ovn: Remote, Database, EncapType and Datapath are required there; Node and ranges are taken from
+	// above
+	OVN ovn.Options
 
 	// ReplaceNetwork allows to delete an HNS network of our name that does not fit, together with its endpoints.
 	ReplaceNetwork bool
 	// Adapter is the network adapter that a new HNS network is bound to; empty: the one with the node's address.
 	Adapter string
-	// RuntimeEndpoint is the container runtime's CRI on a Windows node, which says whose networks are to be kept (see cni/sweep);
-	// empty: nothing is freed.
+	// RuntimeEndpoint is the container runtime's CRI on a Windows node, which says whose networks are to be kept (see
+	// cni/sweep); empty: nothing is freed.
 	RuntimeEndpoint string
 	ReadOnly        bool   // this node's object is not written: neither its condition nor its annotations
 	Bind            string // address:port of /healthz, /readyz, /metrics and /status; empty: none
 }
 
-// garbagePercent is how much garbage is allowed, in percent of the live heap: the agent is idle most of the time, and runs on every node.
+// garbagePercent is how much garbage is allowed, in percent of the live heap: the agent is idle most of the time, and
+// runs on every node.
 const garbagePercent = 25
 
 // limitGarbage does nothing if GOGC or GOMEMLIMIT is set: then the user decides.
@@ -71,7 +75,8 @@ func Run(ctx context.Context, o Options) error {
 	if err := platform.CheckBuild(); err != nil {
 		return err
 	}
-	client, _, err := networkapi.New(apiconn.Options{Kubeconfig: o.Kubeconfig, UserAgent: "porthole-routes", QPS: 20, Burst: 40})
+	client, _, err := networkapi.New(apiconn.Options{Kubeconfig: o.Kubeconfig, UserAgent: "porthole-routes", QPS: 20,
+		Burst: 40})
 	if err != nil {
 		return err
 	}
@@ -114,13 +119,15 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// warnNoConf says at the start that no CNI configuration is written, on a node whose runtime needs ours. The folder has no default,
-// because installations of containerd on Windows read different ones.
+// warnNoConf says at the start that no CNI configuration is written, on a node whose runtime needs ours. The folder
+// has no default, because installations of containerd on Windows read different ones.
 func (a *agent) warnNoConf(ctx context.Context) {
 	if a.maker.heldBack() == "" || a.o.ConfDir != "" {
 		return
 	}
-	klog.FromContext(ctx).Info("No CNI configuration is written: without one the container runtime has no network and the node does not "+
-		"become ready. Give the folder that the runtime reads with --cni-conf-dir", "containerdDefault", `C:\Program Files\containerd\cni\conf`,
-		"sigWindowsToolsDefault", `C:\etc\cni\net.d`)
+	klog.FromContext(ctx).
+		Info("No CNI configuration is written: without one the container runtime has no network and the node does not "+
+			"become ready. Give the folder that the runtime reads with --cni-conf-dir", "containerdDefault",
+			`C:\Program Files\containerd\cni\conf`,
+			"sigWindowsToolsDefault", `C:\etc\cni\net.d`)
 }

@@ -63,7 +63,8 @@ func (a *agent) status() Status {
 		s.Problems = append(s.Problems, "pod network: "+network.Err)
 	}
 	for _, d := range network.Differs {
-		s.Problems = append(s.Problems, fmt.Sprintf("pod network: HNS reports it differently from how it was created: %s; it is used as it is", d))
+		s.Problems = append(s.Problems,
+			fmt.Sprintf("pod network: HNS reports it differently from how it was created: %s; it is used as it is", d))
 	}
 	if k := a.maker.adapters(); k != nil {
 		if adapters := k.Status(); adapters.Known {
@@ -100,7 +101,8 @@ func (s *Status) add(r keep.Status) {
 	}
 	for _, route := range r.Routes {
 		if route.State != string(table.Present) || route.Reason != "" {
-			s.Problems = append(s.Problems, fmt.Sprintf("route to %s of node %s: %s: %s", route.Dst, route.Node, route.State, route.Reason))
+			s.Problems = append(s.Problems,
+				fmt.Sprintf("route to %s of node %s: %s: %s", route.Dst, route.Node, route.State, route.Reason))
 		}
 	}
 }
@@ -115,8 +117,8 @@ func (s Status) sessions() (n int) {
 	return n
 }
 
-// unhealthy returns what is not as it should be; empty means healthy. A route that waits for what another node has not said counts only if
-// waiting is true: this node can do nothing about it.
+// unhealthy returns what is not as it should be; empty means healthy. A route that waits for what another node has not
+// said counts only if waiting is true: this node can do nothing about it.
 func (s Status) unhealthy(waiting bool) string {
 	failed := s.Failed
 	for _, r := range s.Routes {
@@ -177,22 +179,28 @@ func metrics(status func() Status) *prometheus.Registry {
 			return float64(value(status()))
 		}))
 	}
-	gauge("porthole_routes_wanted", "Routes to other nodes that should be there.", func(s Status) int { return s.Wanted })
+	gauge("porthole_routes_wanted", "Routes to other nodes that should be there.",
+		func(s Status) int { return s.Wanted })
 	gauge("porthole_routes_present", "Routes to other nodes that are there.", func(s Status) int { return s.Present })
-	gauge("porthole_routes_failed", "Routes to other nodes that should be there and are not.", func(s Status) int { return s.Failed })
+	gauge("porthole_routes_failed", "Routes to other nodes that should be there and are not.",
+		func(s Status) int { return s.Failed })
 
-	gauge("porthole_routes_adapter_problems", "Things that are wrong with the host's adapters, so that pods do not reach other nodes.", func(s Status) int {
-		if s.Adapters == nil {
-			return 0
-		}
-		return len(s.Adapters.Problems)
-	})
+	gauge("porthole_routes_adapter_problems",
+		"Things that are wrong with the host's adapters, so that pods do not reach other nodes.", func(s Status) int {
+			if s.Adapters == nil {
+				return 0
+			}
+			return len(s.Adapters.Problems)
+		})
 
-	gauge("porthole_routes_peers", "Peers that this node should have sessions with; 0 in modes without.", func(s Status) int { return len(s.Peers) })
-	gauge("porthole_routes_sessions", "Peers that this node has sessions with.", func(s Status) int { return s.sessions() })
+	gauge("porthole_routes_peers", "Peers that this node should have sessions with; 0 in modes without.",
+		func(s Status) int { return len(s.Peers) })
+	gauge("porthole_routes_sessions", "Peers that this node has sessions with.",
+		func(s Status) int { return s.sessions() })
 
 	registry.MustRegister(collectors.NewGoCollector(), prometheus.NewCounterFunc(
-		prometheus.CounterOpts{Name: "porthole_routes_repairs_total", Help: "Routes that were put back after they had been there."},
+		prometheus.CounterOpts{Name: "porthole_routes_repairs_total",
+			Help: "Routes that were put back after they had been there."},
 		func() float64 { return float64(status().Repairs) }))
 	return registry
 }

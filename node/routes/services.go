@@ -15,8 +15,8 @@ type programmer interface {
 	programmer() string
 }
 
-// tellServices tells service proxies of this node whether they may run (see nodeapi.ServiceProgrammer). It writes nothing that the node
-// has already.
+// tellServices tells service proxies of this node whether they may run (see nodeapi.ServiceProgrammer). It writes
+// nothing that the node has already.
 func (a *agent) tellServices(ctx context.Context, k keeper) error {
 	wanted := ""
 	if mode, is := k.(programmer); is {

@@ -14,15 +14,15 @@ import (
 	"porthole.dev/porthole/routes/podnet"
 )
 
-// sweepPeriod is how long the networks of sandboxes are left alone. One that the runtime has forgotten is freed with the first pass
-// after sweep.Grace.
+// sweepPeriod is how long the networks of sandboxes are left alone. One that the runtime has forgotten is freed with
+// the first pass after sweep.Grace.
 const sweepPeriod = 2 * time.Minute
 
 // sweepDeadline of one pass: the runtime may be away.
 const sweepDeadline = 30 * time.Second
 
-// startSweep starts, once, the task that frees what sandboxes hold that the runtime does not know any more, on a system where we keep
-// endpoints and addresses. conf is the CNI configuration that they were made by.
+// startSweep starts, once, the task that frees what sandboxes hold that the runtime does not know any more, on a
+// system where we keep endpoints and addresses. conf is the CNI configuration that they were made by.
 func (a *agent) startSweep(ctx context.Context, tasks *sync.WaitGroup, conf podnet.Conf) {
 	if a.sweeping || a.o.ConfDir == "" {
 		return
@@ -54,7 +54,8 @@ func keepSwept(ctx context.Context, s *sweep.Sweeper, conf podnet.Conf) {
 		}
 		last = text
 		if len(freed) > 0 {
-			logger.Info("Freed the networks of sandboxes that the runtime does not know", "sandboxes", strings.Join(freed, " "))
+			logger.Info("Freed the networks of sandboxes that the runtime does not know", "sandboxes",
+				strings.Join(freed, " "))
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"porthole.dev/porthole/ovn/nb"
 )
 
-// Two hosts with one system-id write the same chassis in turn, each as soon as it sees what the other wrote: many times a second with OVN
-// 23.03. A node whose address changes writes its chassis once.
+// Two hosts with one system-id write the same chassis in turn, each as soon as it sees what the other wrote: many
+// times a second with OVN 23.03. A node whose address changes writes its chassis once.
 const (
 	turns      = 4                // that many changes between fewer hosts, within turnsTime, are those of two hosts
 	turnsTime  = 10 * time.Second // from the first to the last of them
@@ -36,7 +36,8 @@ type rivals struct {
 	last map[string][]turn
 }
 
-// saw notes what a chassis is at the time now, and returns true if that shows for the first time that two hosts write it.
+// saw notes what a chassis is at the time now, and returns true if that shows for the first time that two hosts write
+// it.
 func (r *rivals) saw(now time.Time, chassis, host string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,9 +79,11 @@ func (r *rivals) problems(now time.Time) (list []nb.Problem) {
 		if len(hosts) == 0 {
 			continue
 		}
-		list = append(list, nb.Problem{Kind: "Node", Key: chassis, Reason: "ChassisTwice", Text: fmt.Sprintf("two hosts are chassis %s of OVN in turn, %s: packets of the node's pods are lost. "+
-			"Both have the id %s (external_ids:system-id in the database of their Open vSwitch), as a copy of a node's disk has. "+
-			"Stop ovn-controller on the one that is not node %s, and give it an id of its own before it starts again", chassis, strings.Join(hosts, " and "), chassis, chassis)})
+		list = append(list, nb.Problem{Kind: "Node", Key: chassis, Reason: "ChassisTwice",
+			Text: fmt.Sprintf("two hosts are chassis %s of OVN in turn, %s: packets of the node's pods are lost. "+
+				"Both have the id %s (external_ids:system-id in the database of their Open vSwitch), as a copy of a node's disk has. "+
+				"Stop ovn-controller on the one that is not node %s, and give it an id of its own before it starts again",
+				chassis, strings.Join(hosts, " and "), chassis, chassis)})
 	}
 	return list
 }
@@ -112,7 +115,8 @@ func (c *Controller) followChassis(ctx context.Context) error {
 	}
 	defer client.Close()
 	changed := wakeup.New()
-	cache, err := client.Monitor(dialling, "OVN_Southbound", map[string][]string{"Chassis": {"name", "hostname", "encaps"}, "Encap": {"ip"}}, changed.Wake)
+	cache, err := client.Monitor(dialling, "OVN_Southbound",
+		map[string][]string{"Chassis": {"name", "hostname", "encaps"}, "Encap": {"ip"}}, changed.Wake)
 	if err != nil {
 		return err
 	}
@@ -144,7 +148,8 @@ func chassisOf(rows nb.Rows) map[string]string {
 			}
 		}
 		if len(ends) > 0 {
-			all[row.Text("name")] = strings.Join(slices.Sorted(maps.Keys(ends)), ", ") + " (host " + row.Text("hostname") + ")"
+			all[row.Text("name")] = strings.Join(slices.Sorted(maps.Keys(ends)), ", ") + " (host " +
+				row.Text("hostname") + ")"
 		}
 	}
 	return all

@@ -21,13 +21,15 @@ func TestRivals(t *testing.T) {
 	}
 
 	see(time.Minute, "10.99.0.12 (host n2)") // back
-	for i, host := range []string{"10.99.0.19 (host vm)", "10.99.0.12 (host n2)", "10.99.0.19 (host vm)", "10.99.0.12 (host n2)"} {
+	for i, host := range []string{"10.99.0.19 (host vm)", "10.99.0.12 (host n2)", "10.99.0.19 (host vm)",
+		"10.99.0.12 (host n2)"} {
 		if got, want := see(100*time.Millisecond, host), i == 2; got != want {
 			t.Errorf("change %d: %v, want %v", i, got, want)
 		}
 	}
 	p := r.problems(now.Add(quietAfter))
-	if len(p) != 1 || p[0].Kind != "Node" || p[0].Key != "n2" || !strings.Contains(p[0].Text, "10.99.0.12 (host n2) and 10.99.0.19 (host vm)") {
+	if len(p) != 1 || p[0].Kind != "Node" || p[0].Key != "n2" ||
+		!strings.Contains(p[0].Text, "10.99.0.12 (host n2) and 10.99.0.19 (host vm)") {
 		t.Errorf("%v", p)
 	}
 	if p := r.problems(now.Add(quietAfter + time.Second)); len(p) > 0 {
@@ -43,8 +45,10 @@ func TestRivals(t *testing.T) {
 
 func TestChassisOf(t *testing.T) {
 	got := chassisOf(nb.Rows{
-		"Chassis": {"1": {"name": "n1", "hostname": "n1", "encaps": []any{"set", []any{[]any{"uuid", "a"}, []any{"uuid", "b"}}}}, "2": {"name": "n2", "encaps": []any{"set", []any{}}}},
-		"Encap":   {"a": ovsdb.Row{"ip": "10.0.0.1"}, "b": ovsdb.Row{"ip": "10.0.0.1"}},
+		"Chassis": {"1": {"name": "n1", "hostname": "n1",
+			"encaps": []any{"set", []any{[]any{"uuid", "a"}, []any{"uuid", "b"}}}},
+			"2": {"name": "n2", "encaps": []any{"set", []any{}}}},
+		"Encap": {"a": ovsdb.Row{"ip": "10.0.0.1"}, "b": ovsdb.Row{"ip": "10.0.0.1"}},
 	})
 	if len(got) != 1 || got["n1"] != "10.0.0.1 (host n1)" {
 		t.Errorf("%v", got)

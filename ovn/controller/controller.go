@@ -25,11 +25,12 @@ import (
 // lock is the name of the lock of the northbound database that the working controller holds.
 const lock = "porthole_ovn"
 
-// period is how often everything is compared although no change was reported. The database reports changes by others, so this only matters
-// after a failure.
+// period is how often everything is compared although no change was reported. The database reports changes by others,
+// so this only matters after a failure.
 const period = 10 * time.Second
 
-// settle is how long a pass waits after a change for others. One transaction with many changes costs OVN less than many with one.
+// settle is how long a pass waits after a change for others. One transaction with many changes costs OVN less than
+// many with one.
 const settle = 10 * time.Millisecond
 
 // connectWait bounds one attempt to reach a database.
@@ -81,7 +82,8 @@ type Controller struct {
 
 // Status describes the last pass.
 type Status struct {
-	// Active is true while this controller holds the lock. If it is false and Error is empty, another controller holds it.
+	// Active is true while this controller holds the lock. If it is false and Error is empty, another controller holds
+	// it.
 	Active   bool      `json:"active"`
 	Error    string    `json:"error,omitempty"`
 	LastSync time.Time `json:"lastSync,omitzero"`
@@ -216,8 +218,10 @@ func (c *Controller) pass(ctx context.Context, client *ovsdb.Client, cache *ovsd
 		}
 	}
 	if len(plan.Ops) > 0 {
-		klog.FromContext(ctx).Info("Changing the northbound database", "changes", len(plan.Changes), "plan", plan.String())
-		if _, err := client.Transact(ctx, nb.Database, append([]ovsdb.Op{ovsdb.Assert(lock)}, plan.Ops...)...); err != nil {
+		klog.FromContext(ctx).Info("Changing the northbound database", "changes", len(plan.Changes), "plan",
+			plan.String())
+		if _, err := client.Transact(ctx, nb.Database,
+			append([]ovsdb.Op{ovsdb.Assert(lock)}, plan.Ops...)...); err != nil {
 			return fmt.Errorf("writing the northbound database: %w", err)
 		}
 	}
@@ -254,8 +258,8 @@ func (c *Controller) annotate(ctx context.Context, wanted nb.Wanted) error {
 	return errors.Join(errs...)
 }
 
-// deleteChassis removes nodes from the southbound database, whereupon the other nodes remove their tunnels to them. Nobody else does that
-// for a deleted node. A node that still runs registers itself again.
+// deleteChassis removes nodes from the southbound database, whereupon the other nodes remove their tunnels to them.
+// Nobody else does that for a deleted node. A node that still runs registers itself again.
 func (c *Controller) deleteChassis(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, connectWait)
 	defer cancel()
@@ -266,7 +270,8 @@ func (c *Controller) deleteChassis(ctx context.Context, nodes []string) error {
 	defer client.Close()
 	var ops []ovsdb.Op
 	for _, n := range nodes {
-		ops = append(ops, ovsdb.Delete("Chassis", ovsdb.Equal("name", n)), ovsdb.Delete("Chassis_Private", ovsdb.Equal("name", n)))
+		ops = append(ops, ovsdb.Delete("Chassis", ovsdb.Equal("name", n)),
+			ovsdb.Delete("Chassis_Private", ovsdb.Equal("name", n)))
 	}
 	if _, err := client.Transact(ctx, "OVN_Southbound", ops...); err != nil {
 		return fmt.Errorf("deleting chassis %v: %w", nodes, err)

@@ -1,5 +1,5 @@
-// Package controller keeps OVN's northbound database as the cluster wants it. One runs for the whole cluster, beside the control plane;
-// a second one waits until the first has ended, by a lock of the database.
+// Package controller keeps OVN's northbound database as the cluster wants it. One runs for the whole cluster, beside
+// the control plane; a second one waits until the first has ended, by a lock of the database.
 //
 //	API server ──▶ facts (facts.go) ──▶ nb.Want ──▶ nb.MakePlan ──one transaction──▶ northbound database ──▶ ovn-northd
 //	     ▲                                                 │

@@ -15,11 +15,13 @@ import (
 	"porthole.dev/porthole/ovn/nb"
 )
 
-// factsOf translates the objects of the API. It leaves out pods in the host's network, pods that have ended, and services without addresses.
+// factsOf translates the objects of the API. It leaves out pods in the host's network, pods that have ended, and
+// services without addresses.
 func factsOf(c source, cluster podranges.Cluster) nb.Facts {
 	f := nb.Facts{Cluster: cluster}
 	for _, n := range c.Nodes() {
-		node := nb.Node{Name: n.Name, Since: n.CreationTimestamp.Time, Windows: n.Labels[corev1.LabelOSStable] == "windows"}
+		node := nb.Node{Name: n.Name, Since: n.CreationTimestamp.Time,
+			Windows: n.Labels[corev1.LabelOSStable] == "windows"}
 		for _, text := range append(slices.Clone(n.Spec.PodCIDRs), n.Spec.PodCIDR) {
 			if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Is4() && !node.Subnet.IsValid() {
 				node.Subnet = p.Masked()
@@ -34,7 +36,8 @@ func factsOf(c source, cluster podranges.Cluster) nb.Facts {
 		}
 		pod := nb.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName}
 		if text := p.Annotations[ovnet.Annotation]; text != "" {
-			if a, subnet, _, err := ovnet.ParseAnnotation(text); err == nil { // an annotation that cannot be read is written again
+			// an annotation that cannot be read is written again
+			if a, subnet, _, err := ovnet.ParseAnnotation(text); err == nil {
 				pod.Given = a
 				if p.Status.PodIP == a.IP.String() && !madeByNode(p) {
 					pod.Range = subnet
@@ -64,16 +67,18 @@ func factsOf(c source, cluster podranges.Cluster) nb.Facts {
 // make. Then nothing in the pod is by anybody else.
 func madeByNode(p *corev1.Pod) bool {
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	return mirror || slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
+	return mirror || slices.ContainsFunc(p.OwnerReferences,
+		func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
 }
 
 // networked reports whether a pod needs a port.
 func networked(p *corev1.Pod) bool {
-	return !p.Spec.HostNetwork && p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+	return !p.Spec.HostNetwork && p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded &&
+		p.Status.Phase != corev1.PodFailed
 }
 
-// serviceOf translates a service: its addresses in the cluster, of load balancers and from outside, and for each port the endpoints
-// that are ready.
+// serviceOf translates a service: its addresses in the cluster, of load balancers and from outside, and for each port
+// the endpoints that are ready.
 func serviceOf(s *corev1.Service, list []*discoveryv1.EndpointSlice) nb.Service {
 	out := nb.Service{Namespace: s.Namespace, Name: s.Name}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
@@ -103,7 +108,8 @@ func serviceOf(s *corev1.Service, list []*discoveryv1.EndpointSlice) nb.Service 
 	return out
 }
 
-// backends returns the ready endpoints of a slice for one port of the service. An endpoint that does not say whether it is ready is.
+// backends returns the ready endpoints of a slice for one port of the service. An endpoint that does not say whether
+// it is ready is.
 func backends(slice *discoveryv1.EndpointSlice, port corev1.ServicePort) []netip.AddrPort {
 	if slice.AddressType != discoveryv1.AddressTypeIPv4 {
 		return nil

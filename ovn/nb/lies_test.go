@@ -41,10 +41,14 @@ func lyingSet(seed uint64) lies {
 	for i := range 1 + s.r.IntN(3) {
 		victim := s.honest[s.r.IntN(len(s.honest))].Subnet
 		own := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(100 + i), 0}), 24)
-		list := []netip.Prefix{victim, netip.PrefixFrom(victim.Addr(), 25), netip.PrefixFrom(victim.Addr(), 23).Masked(), allPods,
-			netip.MustParsePrefix("10.244.0.0/17"), netip.MustParsePrefix("198.18.77.0/24"), netip.MustParsePrefix("10.96.0.0/24"),
-			netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("127.0.0.0/24"), netip.MustParsePrefix("10.244.200.0/24"), own}
-		liar := Node{Name: fmt.Sprintf("%cliar%d", "az"[s.r.IntN(2)], i), Since: joined.Add(time.Hour), Subnet: list[s.r.IntN(len(list))]}
+		list := []netip.Prefix{victim, netip.PrefixFrom(victim.Addr(), 25),
+			netip.PrefixFrom(victim.Addr(), 23).Masked(), allPods,
+			netip.MustParsePrefix("10.244.0.0/17"), netip.MustParsePrefix("198.18.77.0/24"),
+			netip.MustParsePrefix("10.96.0.0/24"),
+			netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("127.0.0.0/24"),
+			netip.MustParsePrefix("10.244.200.0/24"), own}
+		liar := Node{Name: fmt.Sprintf("%cliar%d", "az"[s.r.IntN(2)], i), Since: joined.Add(time.Hour),
+			Subnet: list[s.r.IntN(len(list))]}
 		if s.r.IntN(2) == 0 {
 			liar.Since = joined.Add(-time.Hour)
 		}
@@ -69,7 +73,8 @@ func (s lies) holds(t *testing.T, seed uint64, w Wanted, addresses map[string]ov
 	t.Helper()
 	for _, n := range s.honest {
 		if w.Subnets[n.Name] != n.Subnet {
-			t.Fatalf("set %d: honest node %s has %v, want %s; liars %+v with %+v", seed, n.Name, w.Subnets[n.Name], n.Subnet, s.liars, s.told)
+			t.Fatalf("set %d: honest node %s has %v, want %s; liars %+v with %+v", seed, n.Name, w.Subnets[n.Name],
+				n.Subnet, s.liars, s.told)
 		}
 	}
 	for _, p := range s.pods {
@@ -91,7 +96,8 @@ func (s lies) holds(t *testing.T, seed uint64, w Wanted, addresses map[string]ov
 func TestLyingNodes(t *testing.T) {
 	for seed := range uint64(1000) {
 		s := lyingSet(seed)
-		f := Facts{Cluster: podranges.Cluster{Pods: []netip.Prefix{allPods}, Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, NodeBits4: 24}}
+		f := Facts{Cluster: podranges.Cluster{Pods: []netip.Prefix{allPods},
+			Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, NodeBits4: 24}}
 		f.Nodes, f.Pods = slices.Concat(s.honest, s.before), s.pods
 		w := Want(f, Rows{})
 		rows := carryOut(t, Rows{}, MakePlan(w, Rows{}))
@@ -132,8 +138,10 @@ func TestToldRange(t *testing.T) {
 	}
 
 	f.Nodes = append(f.Nodes, node("new", old.String(), false))
-	if w := Want(f, rows); w.Subnets["new"] != old || w.Subnets["lin01"] != now || len(w.Addresses) > 0 || w.Problems[0].Reason != "AddressOutsideRange" {
-		t.Errorf("with a Node object that says %s: %v, addresses %v, problems %v", old, w.Subnets, w.Addresses, w.Problems)
+	if w := Want(f, rows); w.Subnets["new"] != old || w.Subnets["lin01"] != now || len(w.Addresses) > 0 ||
+		w.Problems[0].Reason != "AddressOutsideRange" {
+		t.Errorf("with a Node object that says %s: %v, addresses %v, problems %v", old, w.Subnets, w.Addresses,
+			w.Problems)
 	}
 	f.Nodes = f.Nodes[:2]
 
@@ -161,7 +169,8 @@ func TestToldRange(t *testing.T) {
 
 // TestRangeOutside: the problem of a range outside names the range of all pods.
 func TestRangeOutside(t *testing.T) {
-	f := Facts{Nodes: []Node{node("a", "198.18.77.0/24", false)}, Cluster: podranges.Cluster{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}}
+	f := Facts{Nodes: []Node{node("a", "198.18.77.0/24", false)},
+		Cluster: podranges.Cluster{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}}
 	w := Want(f, Rows{})
 	const want = "Node a: RangeRefused: pod range 198.18.77.0/24 of node a is not inside the range of all pods 10.244.0.0/16: no route leads there"
 	if len(w.Problems) != 1 || w.Problems[0].String() != want || len(w.Subnets) > 0 {

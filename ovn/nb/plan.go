@@ -39,7 +39,8 @@ func (p Plan) String() string {
 }
 
 // tables lists the tables in which we have rows, those with references before those that they refer to.
-var tables = []string{"Logical_Router", "Logical_Switch", "Load_Balancer_Group", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Switch_Port", "Load_Balancer"}
+var tables = []string{"Logical_Router", "Logical_Switch", "Load_Balancer_Group", "Logical_Router_Port",
+	"Logical_Router_Static_Route", "Logical_Switch_Port", "Load_Balancer"}
 
 // Columns returns the columns of each table that Want and MakePlan read: those to monitor.
 func Columns() map[string][]string {
@@ -58,16 +59,19 @@ func Columns() map[string][]string {
 type planner struct {
 	Plan
 	seen Rows
-	ids  map[Parent]any        // of each object, by Parent{Table, Key}: an ovsdb.UUID, or an ovsdb.Named if it is inserted
+	// of each object, by Parent{Table, Key}: an ovsdb.UUID, or an ovsdb.Named if it is inserted
+	ids  map[Parent]any
 	rows map[Parent]ovsdb.UUID // our rows in the database
-	// holders are those of our rows that refer to a row. They are gathered once per plan, because a group refers to every load balancer.
+	// holders are those of our rows that refer to a row. They are gathered once per plan, because a group refers to
+	// every load balancer.
 	holders map[ovsdb.UUID][]Parent
 	inserts map[Parent]map[string]any // columns of the rows that Ops insert, which may still be changed
 }
 
 // MakePlan compares the database with what is wanted. If nothing differs the plan is empty.
 func MakePlan(w Wanted, seen Rows) Plan {
-	p := planner{seen: seen, ids: map[Parent]any{}, rows: map[Parent]ovsdb.UUID{}, holders: map[ovsdb.UUID][]Parent{}, inserts: map[Parent]map[string]any{}}
+	p := planner{seen: seen, ids: map[Parent]any{}, rows: map[Parent]ovsdb.UUID{}, holders: map[ovsdb.UUID][]Parent{},
+		inserts: map[Parent]map[string]any{}}
 	p.index()
 	objects := w.withGroup()
 	p.indexReferences(objects)
@@ -180,9 +184,11 @@ func (p *planner) object(o Object) {
 	case !there:
 		name, _ := p.ids[at].(ovsdb.Named)
 		p.inserts[at] = values
-		p.change(Change{"insert", o.Table, o.Key, strings.Join(details, " ")}, ovsdb.Insert(o.Table, string(name), values))
+		p.change(Change{"insert", o.Table, o.Key, strings.Join(details, " ")},
+			ovsdb.Insert(o.Table, string(name), values))
 	case len(values) > 0:
-		p.change(Change{"update", o.Table, o.Key, strings.Join(details, " ")}, ovsdb.Update(o.Table, ovsdb.ByUUID(id), values))
+		p.change(Change{"update", o.Table, o.Key, strings.Join(details, " ")},
+			ovsdb.Update(o.Table, ovsdb.ByUUID(id), values))
 	}
 }
 
@@ -203,7 +209,8 @@ func (p *planner) references(o Object) {
 		if uuid, ok := child.(ovsdb.UUID); ok && slices.Contains(p.holders[uuid], parent) {
 			continue
 		}
-		p.change(Change{"link", parent.Table, parent.Key, parent.Column + "+=" + o.Key}, reference(parent, ovsdb.ByUUID(id), "insert", child))
+		p.change(Change{"link", parent.Table, parent.Key, parent.Column + "+=" + o.Key},
+			reference(parent, ovsdb.ByUUID(id), "insert", child))
 	}
 	if uuid, ok := child.(ovsdb.UUID); ok && o.Table == "Logical_Switch_Port" {
 		p.unlinkOthers(o, uuid)
@@ -212,18 +219,22 @@ func (p *planner) references(o Object) {
 
 // reference returns the operation that inserts or deletes a reference.
 func reference(parent Parent, where ovsdb.Where, mutator string, child any) ovsdb.Op {
-	return ovsdb.Mutate(parent.Table, where, ovsdb.Mutation{Column: parent.Column, Mutator: mutator, Value: ovsdb.Set{child}})
+	return ovsdb.Mutate(parent.Table, where,
+		ovsdb.Mutation{Column: parent.Column, Mutator: mutator, Value: ovsdb.Set{child}})
 }
 
-// unlinkOthers takes a port away from switches that it does not belong to any more: a pod of the same name runs on another node now.
+// unlinkOthers takes a port away from switches that it does not belong to any more: a pod of the same name runs on
+// another node now.
 func (p *planner) unlinkOthers(o Object, port ovsdb.UUID) {
-	holders := slices.SortedFunc(slices.Values(p.holders[port]), func(a, b Parent) int { return cmp.Compare(a.Key, b.Key) })
+	holders := slices.SortedFunc(slices.Values(p.holders[port]),
+		func(a, b Parent) int { return cmp.Compare(a.Key, b.Key) })
 	for _, holder := range holders {
 		if slices.Contains(o.Parents, holder) {
 			continue
 		}
 		at := Parent{Table: holder.Table, Key: holder.Key}
-		p.change(Change{"unlink", holder.Table, holder.Key, holder.Column + "-=" + o.Key}, reference(holder, ovsdb.ByUUID(p.rows[at]), "delete", port))
+		p.change(Change{"unlink", holder.Table, holder.Key, holder.Column + "-=" + o.Key},
+			reference(holder, ovsdb.ByUUID(p.rows[at]), "delete", port))
 	}
 }
 
@@ -247,8 +258,8 @@ func (p *planner) remove(wanted map[Parent]bool) {
 	}
 }
 
-// parentColumns maps a table to the column of another table in which references to its rows stand. Key is empty. The database deletes a row
-// of these tables by itself once no row refers to it, except one of Load_Balancer.
+// parentColumns maps a table to the column of another table in which references to its rows stand. Key is empty. The
+// database deletes a row of these tables by itself once no row refers to it, except one of Load_Balancer.
 var parentColumns = map[string]Parent{
 	"Logical_Switch_Port":         {Table: "Logical_Switch", Column: "ports"},
 	"Logical_Router_Port":         {Table: "Logical_Router", Column: "ports"},

@@ -25,8 +25,8 @@ func given(p Pod, ip string) Pod {
 	return p
 }
 
-// carryOut returns the rows after a plan, as the database would have them: references that the plan makes by name become uuids, and rows
-// of tables that are no roots go with their last reference.
+// carryOut returns the rows after a plan, as the database would have them: references that the plan makes by name
+// become uuids, and rows of tables that are no roots go with their last reference.
 func carryOut(t *testing.T, rows Rows, p Plan) Rows {
 	t.Helper()
 	next := Rows{}
@@ -160,8 +160,9 @@ func cluster() Facts {
 	return Facts{
 		Nodes: []Node{node("lin01", "10.244.1.0/24", false), node("WIN01", "10.244.21.0/24", true)},
 		Pods:  []Pod{pod("a", "lin01"), pod("b", "WIN01")},
-		Services: []Service{{Namespace: "default", Name: "web", VIPs: []netip.Addr{netip.MustParseAddr("10.96.0.20")}, Ports: []Port{
-			{Protocol: "tcp", Port: 80, Backends: []netip.AddrPort{netip.MustParseAddrPort("10.244.1.3:8080")}}}}},
+		Services: []Service{{Namespace: "default", Name: "web", VIPs: []netip.Addr{netip.MustParseAddr("10.96.0.20")},
+			Ports: []Port{
+				{Protocol: "tcp", Port: 80, Backends: []netip.AddrPort{netip.MustParseAddrPort("10.244.1.3:8080")}}}}},
 	}
 }
 
@@ -263,8 +264,8 @@ delete Logical_Switch_Port default_a
 	}
 }
 
-// TestRangeInUse: a node whose range has changed keeps the one before while its pods have addresses of it, also if its switch was deleted
-// meanwhile; it goes before a node that has the range by now.
+// TestRangeInUse: a node whose range has changed keeps the one before while its pods have addresses of it, also if its
+// switch was deleted meanwhile; it goes before a node that has the range by now.
 func TestRangeInUse(t *testing.T) {
 	f := cluster()
 	rows := made(t, f)
@@ -272,7 +273,9 @@ func TestRangeInUse(t *testing.T) {
 	f.Nodes[0].Subnet = netip.MustParsePrefix("10.244.9.0/24")
 	refused := func(w Wanted, rows Rows) {
 		t.Helper()
-		if w.Subnets["lin01"] != before || len(w.Problems) != 1 || !strings.HasPrefix(w.Problems[0].String(), "Node lin01: RangeInUse: the pod range of the node is 10.244.9.0/24 now, and 1 of its pods, as default/a,") {
+		if w.Subnets["lin01"] != before || len(w.Problems) != 1 ||
+			!strings.HasPrefix(w.Problems[0].String(),
+				"Node lin01: RangeInUse: the pod range of the node is 10.244.9.0/24 now, and 1 of its pods, as default/a,") {
 			t.Errorf("range %s, problems %v", w.Subnets["lin01"], w.Problems)
 		}
 		if p := MakePlan(w, rows); len(rows) > 0 && len(p.Ops) > 0 {
@@ -294,7 +297,8 @@ func TestRangeInUse(t *testing.T) {
 
 	f.Nodes = append(f.Nodes, node("lin02", before.String(), false))
 	w := Want(f, rows)
-	if _, has := w.Subnets["lin02"]; has || w.Subnets["lin01"] != before || len(w.Problems) != 2 || w.Problems[1].Key != "lin02" || w.Problems[1].Reason != "RangesOverlap" {
+	if _, has := w.Subnets["lin02"]; has || w.Subnets["lin01"] != before || len(w.Problems) != 2 ||
+		w.Problems[1].Key != "lin02" || w.Problems[1].Reason != "RangesOverlap" {
 		t.Errorf("ranges %v, problems %v", w.Subnets, w.Problems)
 	}
 	f.Nodes, f.Pods = f.Nodes[:2], f.Pods[1:]
@@ -309,7 +313,8 @@ func TestForeignRows(t *testing.T) {
 	rows["Logical_Switch_Port"]["foreign"] = ovsdb.Row{"name": "theirs"}
 	for _, row := range rows["Logical_Switch"] {
 		if row.Text("name") == "lin01" {
-			mutate(row, ovsdb.Mutation{Column: "ports", Mutator: "insert", Value: ovsdb.Set{ovsdb.UUID("foreign")}}, func(v any) any { return v })
+			mutate(row, ovsdb.Mutation{Column: "ports", Mutator: "insert", Value: ovsdb.Set{ovsdb.UUID("foreign")}},
+				func(v any) any { return v })
 		}
 	}
 	rows["Logical_Switch"]["other"] = ovsdb.Row{"name": "other"}
@@ -323,10 +328,13 @@ func TestProblems(t *testing.T) {
 		"Node b: RangesOverlap: pod range 10.244.1.128/25 of node b overlaps 10.244.1.0/24 of node a, which keeps its route": {Nodes: []Node{node("a", "10.244.1.0/24", false), node("b", "10.244.1.128/25", false)}},
 		"Node a: RangeUnusable": {Nodes: []Node{node("a", "10.244.1.0/30", false)}},
 		"Node w: NoGateway":     {Nodes: []Node{node("w", "10.244.1.0/24", true)}},
-		"Pod default/y: AddressInUse: address 10.244.1.7 belongs to pod default/x": {Nodes: []Node{node("a", "10.244.1.0/24", false)},
-			Pods: []Pod{given(pod("y", "a"), "10.244.1.7"), given(pod("x", "a"), "10.244.1.7")}},
-		"Pod default/x: AddressOutsideRange": {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.2.7")}},
-		"Pod default/x: AddressReserved":     {Nodes: []Node{node("a", "10.244.1.0/24", false)}, Pods: []Pod{given(pod("x", "a"), "10.244.1.2")}},
+		"Pod default/y: AddressInUse: address 10.244.1.7 belongs to pod default/x": {
+			Nodes: []Node{node("a", "10.244.1.0/24", false)},
+			Pods:  []Pod{given(pod("y", "a"), "10.244.1.7"), given(pod("x", "a"), "10.244.1.7")}},
+		"Pod default/x: AddressOutsideRange": {Nodes: []Node{node("a", "10.244.1.0/24", false)},
+			Pods: []Pod{given(pod("x", "a"), "10.244.2.7")}},
+		"Pod default/x: AddressReserved": {Nodes: []Node{node("a", "10.244.1.0/24", false)},
+			Pods: []Pod{given(pod("x", "a"), "10.244.1.2")}},
 		"Pod default/x: AddressReserved: address 10.244.1.0": {Nodes: []Node{node("a", "10.244.1.0/24", false)},
 			Pods: []Pod{given(pod("x", "a"), "10.244.1.0")}},
 		"Pod default/x: AddressReserved: address 10.244.1.255": {Nodes: []Node{node("a", "10.244.1.0/24", false)},
@@ -354,7 +362,8 @@ func TestAddresses(t *testing.T) {
 	rows := made(t, f)
 	f.Pods = []Pod{f.Pods[2], pod("d", "lin01")}
 	w := Want(f, rows)
-	if c, d := w.Addresses["default/c"].IP.String(), w.Addresses["default/d"].IP.String(); c != "10.244.1.5" || d != "10.244.1.6" {
+	if c, d := w.Addresses["default/c"].IP.String(), w.Addresses["default/d"].IP.String(); c != "10.244.1.5" ||
+		d != "10.244.1.6" {
 		t.Errorf("pod c has %s and d %s, want 10.244.1.5 and 10.244.1.6", c, d)
 	}
 }

@@ -55,8 +55,8 @@ func (w *Wanted) problem(kind, key, reason, format string, args ...any) {
 	w.Problems = append(w.Problems, Problem{kind, key, reason, fmt.Sprintf(format, args...)})
 }
 
-// Want returns what the database must hold for a cluster. seen is what it holds now: a pod whose port is there keeps its address, also
-// if the annotation was never written.
+// Want returns what the database must hold for a cluster. seen is what it holds now: a pod whose port is there keeps
+// its address, also if the annotation was never written.
 func Want(f Facts, seen Rows) Wanted {
 	w := Wanted{Addresses: map[string]ovnet.Address{}, Subnets: map[string]netip.Prefix{}}
 	w.add(Object{Table: "Logical_Router", Key: RouterName, Columns: map[string]any{"name": RouterName}})
@@ -81,7 +81,8 @@ func (w *Wanted) usable(f Facts, seen Rows) []Node {
 	all := slices.SortedFunc(slices.Values(f.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	before, switches := earlierRanges(all, f.Pods, seen), switchesOf(seen)
 	claims := claimsOf(f, all, before)
-	overlapping := podranges.Settle(claims, func(c podranges.Claim) bool { return switches[ovnet.SwitchName(c.Node)].subnet == c.Dst })
+	overlapping := podranges.Settle(claims,
+		func(c podranges.Claim) bool { return switches[ovnet.SwitchName(c.Node)].subnet == c.Dst })
 	may := map[podranges.Key]bool{}
 	for _, c := range claims {
 		key := podranges.Key{Node: c.Node, Dst: c.Dst}
@@ -94,8 +95,10 @@ func (w *Wanted) usable(f Facts, seen Rows) []Node {
 			continue
 		}
 		if e := before[n.Name]; may[podranges.Key{Node: n.Name, Dst: e.dst}] {
-			w.problem("Node", n.Name, "RangeInUse", "the pod range of the node is %s now, and %d of its pods, as %s, have addresses of %s, which OVN keeps until they are gone: "+
-				"drain the node (kubectl drain), with the pods of DaemonSets, or give it the old range back", n.Subnet.Masked(), e.pods, e.first, e.dst)
+			w.problem("Node", n.Name, "RangeInUse",
+				"the pod range of the node is %s now, and %d of its pods, as %s, have addresses of %s, which OVN keeps until they are gone: "+
+					"drain the node (kubectl drain), with the pods of DaemonSets, or give it the old range back",
+				n.Subnet.Masked(), e.pods, e.first, e.dst)
 			n.Subnet, n.told = e.dst, e.told
 		}
 		outside := f.Cluster.RefusesRange(n.Name, n.Subnet.Masked())
@@ -106,7 +109,8 @@ func (w *Wanted) usable(f Facts, seen Rows) []Node {
 		case overlap != "":
 			w.problem("Node", n.Name, "RangesOverlap", "%s: it gets no logical switch", overlap)
 		case !n.Subnet.Addr().Is4() || n.Subnet.Bits() > 29:
-			w.problem("Node", n.Name, "RangeUnusable", "pod range %s: OVN mode needs an IPv4 range of /29 or larger", n.Subnet)
+			w.problem("Node", n.Name, "RangeUnusable", "pod range %s: OVN mode needs an IPv4 range of /29 or larger",
+				n.Subnet)
 		default:
 			nodes = append(nodes, n)
 			w.Subnets[n.Name] = n.Subnet.Masked()
@@ -115,8 +119,9 @@ func (w *Wanted) usable(f Facts, seen Rows) []Node {
 	return nodes
 }
 
-// gateway returns the node through which packets of the pods of n leave OVN: n itself, or a Linux node for one with Windows, chosen by
-// the position among the nodes so that it does not change while they stay. It returns the zero Node if there is none.
+// gateway returns the node through which packets of the pods of n leave OVN: n itself, or a Linux node for one with
+// Windows, chosen by the position among the nodes so that it does not change while they stay. It returns the zero Node
+// if there is none.
 func gateway(n Node, nodes []Node) Node {
 	if !n.Windows {
 		return n
@@ -129,8 +134,8 @@ func gateway(n Node, nodes []Node) Node {
 	return linux[int(b[2])%len(linux)]
 }
 
-// node adds the switch of a node with the ports that are not of pods, and the route for what leaves OVN. A route by source has less
-// weight than those to the ranges of the nodes, which are as long.
+// node adds the switch of a node with the ports that are not of pods, and the route for what leaves OVN. A route by
+// source has less weight than those to the ranges of the nodes, which are as long.
 func (w *Wanted) node(n Node, out Node) {
 	name := ovnet.SwitchName(n.Name)
 	router, self := ovnet.RouterAddr(n.Subnet), ovnet.NodeAddr(n.Subnet)
@@ -142,30 +147,40 @@ func (w *Wanted) node(n Node, out Node) {
 	onRouter := func(column string) []Parent { return []Parent{{"Logical_Router", RouterName, column}} }
 
 	w.add(Object{Table: "Logical_Switch", Key: name, Columns: map[string]any{
-		"name":         name,
-		"other_config": Merged{"subnet": n.Subnet.Masked().String(), "exclude_ips": router.String() + ".." + self.String()},
-		"external_ids": Merged{"gateway_ip": netip.PrefixFrom(router, n.Subnet.Bits()).String(), "node": n.Name, fromKey: from},
+		"name": name,
+		"other_config": Merged{"subnet": n.Subnet.Masked().String(),
+			"exclude_ips": router.String() + ".." + self.String()},
+		"external_ids": Merged{"gateway_ip": netip.PrefixFrom(router, n.Subnet.Bits()).String(), "node": n.Name,
+			fromKey: from},
 	}})
-	w.add(Object{Table: "Logical_Router_Port", Key: routerPort(n.Name), Parents: onRouter("ports"), Columns: map[string]any{
-		"name": routerPort(n.Name), "mac": ovnet.MACOf(router), "networks": Texts{netip.PrefixFrom(router, n.Subnet.Bits()).String()},
-	}})
+	w.add(Object{Table: "Logical_Router_Port", Key: routerPort(n.Name), Parents: onRouter("ports"),
+		Columns: map[string]any{
+			"name": routerPort(n.Name), "mac": ovnet.MACOf(router),
+			"networks": Texts{netip.PrefixFrom(router, n.Subnet.Bits()).String()},
+		}})
 	w.add(Object{Table: "Logical_Switch_Port", Key: switchPort(n.Name), Parents: onSwitch, Columns: map[string]any{
-		"name": switchPort(n.Name), "type": "router", "addresses": Texts{"router"}, "options": Merged{"router-port": routerPort(n.Name)},
+		"name": switchPort(n.Name), "type": "router", "addresses": Texts{"router"},
+		"options": Merged{"router-port": routerPort(n.Name)},
 	}})
 
 	w.add(Object{Table: "Logical_Switch_Port", Key: ovnet.NodePort(n.Name), Parents: onSwitch, Columns: map[string]any{
-		"name": ovnet.NodePort(n.Name), "addresses": Texts{ovnet.MACOf(self) + " " + self.String()}, "options": Merged{"requested-chassis": n.Name},
+		"name": ovnet.NodePort(n.Name), "addresses": Texts{ovnet.MACOf(self) + " " + self.String()},
+		"options": Merged{"requested-chassis": n.Name},
 	}})
 	if out.Name == "" {
-		w.problem("Node", n.Name, "NoGateway", "pods of a Windows node leave the cluster through a Linux node, and there is none")
+		w.problem("Node", n.Name, "NoGateway",
+			"pods of a Windows node leave the cluster through a Linux node, and there is none")
 		return
 	}
-	w.add(Object{Table: "Logical_Router_Static_Route", Key: "out-" + name, Parents: onRouter("static_routes"), Columns: map[string]any{
-		"ip_prefix": n.Subnet.Masked().String(), "policy": "src-ip", "nexthop": ovnet.NodeAddr(out.Subnet).String(), "output_port": routerPort(out.Name),
-	}})
+	w.add(Object{Table: "Logical_Router_Static_Route", Key: "out-" + name, Parents: onRouter("static_routes"),
+		Columns: map[string]any{
+			"ip_prefix": n.Subnet.Masked().String(), "policy": "src-ip", "nexthop": ovnet.NodeAddr(out.Subnet).String(),
+			"output_port": routerPort(out.Name),
+		}})
 }
 
-// service adds a load balancer for each protocol of a service. A port without pods refuses connections instead of letting them wait.
+// service adds a load balancer for each protocol of a service. A port without pods refuses connections instead of
+// letting them wait.
 func (w *Wanted) service(s Service) {
 	for _, protocol := range []string{"tcp", "udp", "sctp"} {
 		vips := Exact{}
@@ -187,9 +202,10 @@ func (w *Wanted) service(s Service) {
 		}
 
 		key := s.Namespace + "/" + s.Name + " " + protocol
-		w.add(Object{Table: "Load_Balancer", Key: key, Parents: []Parent{{"Load_Balancer_Group", GroupName, "load_balancer"}}, Columns: map[string]any{
-			"name": key, "protocol": protocol, "vips": vips, "options": Merged{"reject": "true"},
-		}})
+		w.add(Object{Table: "Load_Balancer", Key: key,
+			Parents: []Parent{{"Load_Balancer_Group", GroupName, "load_balancer"}}, Columns: map[string]any{
+				"name": key, "protocol": protocol, "vips": vips, "options": Merged{"reject": "true"},
+			}})
 	}
 }
 
@@ -211,7 +227,9 @@ func (w *Wanted) pods(pods []Pod, nodes []Node, seen Rows) {
 		}
 		return 3
 	}
-	slices.SortFunc(placed, func(a, b Pod) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key(), b.Key())) })
+	slices.SortFunc(placed, func(a, b Pod) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key(), b.Key()))
+	})
 
 	for _, p := range placed {
 		i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == p.Node })
@@ -229,21 +247,23 @@ func (w *Wanted) pods(pods []Pod, nodes []Node, seen Rows) {
 	}
 }
 
-// pod adds the port of a pod. The database's port_security drops what a pod sends with an address that is not its own. The chassis and
-// the UID make sure that only the interface of this pod on its own node becomes the port.
+// pod adds the port of a pod. The database's port_security drops what a pod sends with an address that is not its own.
+// The chassis and the UID make sure that only the interface of this pod on its own node becomes the port.
 func (w *Wanted) pod(p Pod, n Node, at ovnet.Address) {
 	name, both := ovnet.PodPort(p.Namespace, p.Name), at.MAC+" "+at.IP.String()
-	w.add(Object{Table: "Logical_Switch_Port", Key: name, Parents: []Parent{{"Logical_Switch", ovnet.SwitchName(n.Name), "ports"}}, Columns: map[string]any{
-		"name": name, "addresses": Texts{both}, "port_security": Texts{both},
-		"options":      Merged{"requested-chassis": n.Name, "iface-id-ver": p.UID},
-		"external_ids": Merged{"namespace": p.Namespace, "pod": "true", uidKey: p.UID},
-	}})
+	w.add(Object{Table: "Logical_Switch_Port", Key: name,
+		Parents: []Parent{{"Logical_Switch", ovnet.SwitchName(n.Name), "ports"}}, Columns: map[string]any{
+			"name": name, "addresses": Texts{both}, "port_security": Texts{both},
+			"options":      Merged{"requested-chassis": n.Name, "iface-id-ver": p.UID},
+			"external_ids": Merged{"namespace": p.Namespace, "pod": "true", uidKey: p.UID},
+		}})
 }
 
 // choose returns the IP and MAC address of a pod. The IP address is that of the pod's port in the database, else that
 // of its annotation, else a free one; the MAC address follows from it. ok is false if the pod must not have the
 // address, and then the problem is noted.
-func (w *Wanted) choose(p Pod, subnet netip.Prefix, port seenPort, used map[netip.Addr]string) (at ovnet.Address, ok bool) {
+func (w *Wanted) choose(p Pod, subnet netip.Prefix, port seenPort, used map[netip.Addr]string) (at ovnet.Address,
+	ok bool) {
 	at = p.Given
 	if port.uid == p.UID && port.at.IP.IsValid() {
 		at = port.at
@@ -251,7 +271,8 @@ func (w *Wanted) choose(p Pod, subnet netip.Prefix, port seenPort, used map[neti
 	if !at.IP.IsValid() {
 		ip := free(subnet, used)
 		if !ip.IsValid() {
-			w.problem("Pod", p.Key(), "NoFreeAddress", "every address of %s, the range of node %s, is in use", subnet, p.Node)
+			w.problem("Pod", p.Key(), "NoFreeAddress", "every address of %s, the range of node %s, is in use", subnet,
+				p.Node)
 			return at, false
 		}
 		return ovnet.Address{IP: ip, MAC: ovnet.MACOf(ip)}, true
@@ -259,14 +280,17 @@ func (w *Wanted) choose(p Pod, subnet netip.Prefix, port seenPort, used map[neti
 
 	switch holder := used[at.IP]; {
 	case !subnet.Contains(at.IP):
-		w.problem("Pod", p.Key(), "AddressOutsideRange", "address %s is not in %s, the range of node %s, which has changed: delete the pod so that it is made again",
+		w.problem("Pod", p.Key(), "AddressOutsideRange",
+			"address %s is not in %s, the range of node %s, which has changed: delete the pod so that it is made again",
 			at.IP, subnet, p.Node)
 		return at, false
 	case at.IP.Compare(ovnet.NodeAddr(subnet)) <= 0 || last(subnet, at.IP):
-		w.problem("Pod", p.Key(), "AddressReserved", "address %s of its annotation belongs to the router, to node %s or to the whole range", at.IP, p.Node)
+		w.problem("Pod", p.Key(), "AddressReserved",
+			"address %s of its annotation belongs to the router, to node %s or to the whole range", at.IP, p.Node)
 		return at, false
 	case holder != "":
-		w.problem("Pod", p.Key(), "AddressInUse", "address %s belongs to pod %s: remove the annotation %q of one of them", at.IP, holder, ovnet.Annotation)
+		w.problem("Pod", p.Key(), "AddressInUse",
+			"address %s belongs to pod %s: remove the annotation %q of one of them", at.IP, holder, ovnet.Annotation)
 		return at, false
 	}
 	return ovnet.Address{IP: at.IP, MAC: ovnet.MACOf(at.IP)}, true
@@ -277,8 +301,8 @@ func last(subnet netip.Prefix, a netip.Addr) bool {
 	return !subnet.Contains(a) || !subnet.Contains(a.Next())
 }
 
-// free returns the first free address behind the highest one in use, and begins again at the start of the range. So an address is not
-// used again at once, while others still remember who had it.
+// free returns the first free address behind the highest one in use, and begins again at the start of the range. So an
+// address is not used again at once, while others still remember who had it.
 func free(subnet netip.Prefix, used map[netip.Addr]string) netip.Addr {
 	first := ovnet.NodeAddr(subnet).Next()
 	highest := first.Prev()

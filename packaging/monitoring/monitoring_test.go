@@ -32,7 +32,8 @@ func TestRules(t *testing.T) {
 	promtool(t, "test", "rules", "rules_test.yaml")
 }
 
-// TestScrape: the paths are those that kubelets pass on. Debian's promtool is built without discovery in Kubernetes and cannot check the rest.
+// TestScrape: the paths are those that kubelets pass on. Debian's promtool is built without discovery in Kubernetes
+// and cannot check the rest.
 func TestScrape(t *testing.T) {
 	data, err := os.ReadFile("scrape.yaml")
 	if err != nil {
@@ -106,7 +107,8 @@ func TestDashboard(t *testing.T) {
 	var rules []map[string]string
 	for _, p := range d.Panels {
 		for _, target := range p.Targets {
-			rules = append(rules, map[string]string{"record": "checked", "expr": strings.NewReplacer("$__rate_interval", "5m", "$node", ".*").Replace(target.Expr)})
+			rules = append(rules, map[string]string{"record": "checked",
+				"expr": strings.NewReplacer("$__rate_interval", "5m", "$node", ".*").Replace(target.Expr)})
 			for _, name := range metric.FindAllString(target.Expr, -1) {
 				if name = strings.TrimSuffix(name, "_bucket"); !known[name] {
 					t.Errorf("panel %q asks for %s, which no program has", p.Title, name)

@@ -1,4 +1,5 @@
-// Package systemd has the systemd units of a Linux node: those of the packages, and those that `porthole join` writes where no package did.
+// Package systemd has the systemd units of a Linux node: those of the packages, and those that `porthole join` writes
+// where no package did.
 package systemd
 
 import (
@@ -31,8 +32,8 @@ const (
 	DefaultsRPM    = "/etc/sysconfig"
 )
 
-// Units returns the units by name. porthole is the path of the program that they start; with "" they start /usr/bin/porthole and
-// /usr/bin/kubelet, as packages have them. defaults is DefaultsDebian or DefaultsRPM.
+// Units returns the units by name. porthole is the path of the program that they start; with "" they start
+// /usr/bin/porthole and /usr/bin/kubelet, as packages have them. defaults is DefaultsDebian or DefaultsRPM.
 func Units(porthole, defaults string) map[string][]byte {
 	pairs := []string{"@DEFAULTS@", defaults}
 	if porthole != "" {

@@ -36,8 +36,8 @@ func (c Changes) String() string {
 	return b.String()
 }
 
-// Diff compares everything at once. The order of operations is: per frontend the endpoints it needs and its load balancer, then
-// released frontends, then load balancers that serve nothing, then endpoints that nothing uses.
+// Diff compares everything at once. The order of operations is: per frontend the endpoints it needs and its load
+// balancer, then released frontends, then load balancers that serve nothing, then endpoints that nothing uses.
 func (p Planner) Diff(wanted Wanted) Changes {
 	out := Changes{Problems: map[service.Key]service.Problem{}}
 	created := map[netip.Addr]bool{}
@@ -100,8 +100,8 @@ func (p Planner) deleteOrphans(claimed map[service.Key]bool, planned []Op) (ops 
 	return ops
 }
 
-// deleteUnused plans to delete the endpoints of ours that nothing uses once the operations of planned are done. It counts no use
-// by load balancers that planned changes: their new documents name what they use among the frontends.
+// deleteUnused plans to delete the endpoints of ours that nothing uses once the operations of planned are done. It
+// counts no use by load balancers that planned changes: their new documents name what they use among the frontends.
 func (p Planner) deleteUnused(frontends []service.Frontend, planned []Op) (ops []Op) {
 	changed := changedBy(planned)
 	every := func(yield func(*service.Frontend) bool) {
@@ -114,6 +114,8 @@ func (p Planner) deleteUnused(frontends []service.Frontend, planned []Op) (ops [
 	for _, e := range p.Unused(func(id GUID) bool { return changed[id] }, every) {
 		ops = append(ops, Op{Verb: DeleteEndpoint, Endpoint: hns.EndpointID(e.ID.String()), Addr: e.Addr})
 	}
-	slices.SortFunc(ops, func(a, b Op) int { return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Endpoint, b.Endpoint)) })
+	slices.SortFunc(ops, func(a, b Op) int {
+		return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Endpoint, b.Endpoint))
+	})
 	return ops
 }

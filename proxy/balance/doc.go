@@ -1,5 +1,6 @@
-// Package balance decides which load balancers and endpoints the Host Networking Service (HNS) should have for the frontends
-// of services. It is pure: it reads no clock, makes no calls and starts no goroutine, so that all of it is tested anywhere.
+// Package balance decides which load balancers and endpoints the Host Networking Service (HNS) should have for the
+// frontends of services. It is pure: it reads no clock, makes no calls and starts no goroutine, so that all of it is
+// tested anywhere.
 //
 //	listed endpoints, load balancers ──▶ Index ─┐
 //	version, network, node addresses ──▶ Facts ─┼─▶ Planner ──▶ Plan of one load balancer: operations and problems
@@ -14,5 +15,6 @@
 //	unused.go    what is to be deleted: the one rule for the proxy's loop and for `porthole hns diff`
 //	diff.go      the comparison of everything
 //
-// proxy/kernel runs the loop that carries plans out. testdata has scripts: given services and HNS objects, the expected plan.
+// proxy/kernel runs the loop that carries plans out. testdata has scripts: given services and HNS objects, the
+// expected plan.
 package balance

@@ -13,8 +13,8 @@ import (
 // MaxBackends of one load balancer: https://kubernetes.io/docs/concepts/services-networking/windows-networking/.
 const MaxBackends = 1024
 
-// document is the load balancer for a frontend whose backends listen on internal, without endpoints and id. The flags are those
-// that upstream's proxy sets, and PortLocalRouted where the node itself is to reach an address from outside.
+// document is the load balancer for a frontend whose backends listen on internal, without endpoints and id. The flags
+// are those that upstream's proxy sets, and PortLocalRouted where the node itself is to reach an address from outside.
 func document(f *service.Frontend, internal uint16, facts *Facts) hns.LoadBalancer {
 	port := hns.Port{Protocol: f.Protocol, External: f.Port, Internal: internal}
 	lb := hns.LoadBalancer{IPv6: f.IPv6}
@@ -54,9 +54,9 @@ func document(f *service.Frontend, internal uint16, facts *Facts) hns.LoadBalanc
 	return lb
 }
 
-// sourceOf is the address that a load balancer of an overlay network uses towards its backends: the source VIP, or the node's
-// address if a backend is another node or outside the overlay. Upstream's proxy does the same: for the node itself it takes the source VIP
-// (pkg/proxy/winkernel/proxier.go, "Node IP of current node").
+// sourceOf is the address that a load balancer of an overlay network uses towards its backends: the source VIP, or the
+// node's address if a backend is another node or outside the overlay. Upstream's proxy does the same: for the node
+// itself it takes the source VIP (pkg/proxy/winkernel/proxier.go, "Node IP of current node").
 func sourceOf(backends []service.Backend, x *Index, facts *Facts) netip.Addr {
 	if !facts.Overlay() {
 		return netip.Addr{}
@@ -72,8 +72,9 @@ func sourceOf(backends []service.Backend, x *Index, facts *Facts) netip.Addr {
 	return facts.SourceVIP
 }
 
-// EndpointFor is the endpoint that is created for an address. clusterIP says that the address is a cluster IP, which an overlay
-// network reaches through an endpoint of its own. uncovered reports that the overlay network, as known, has no way to the address.
+// EndpointFor is the endpoint that is created for an address. clusterIP says that the address is a cluster IP, which
+// an overlay network reaches through an endpoint of its own. uncovered reports that the overlay network, as known, has
+// no way to the address.
 func EndpointFor(addr netip.Addr, clusterIP bool, facts *Facts) (e hns.Endpoint, uncovered bool) {
 	switch {
 	case !facts.Overlay():
@@ -100,8 +101,8 @@ func remoteDocument(addr netip.Addr, facts *Facts) hns.Endpoint {
 	return e
 }
 
-// vipDocument is the remote endpoint by which an overlay network finds a cluster IP, or the relay: at the node itself. Upstream's proxy also
-// has one per cluster IP, with the node's address and hardware address.
+// vipDocument is the remote endpoint by which an overlay network finds a cluster IP, or the relay: at the node itself.
+// Upstream's proxy also has one per cluster IP, with the node's address and hardware address.
 func vipDocument(vip netip.Addr, facts *Facts) hns.Endpoint {
 	e := remoteDocument(vip, facts)
 	e.Provider = facts.Network.Management
@@ -126,8 +127,9 @@ func providerSettings(addr netip.Addr) json.RawMessage {
 	return json.RawMessage(`{"ProviderAddress":"` + text + `"}`)
 }
 
-// onePort returns the backends of the most common port, since a load balancer of HNS has one internal port for all, and how many
-// others there are. Of equally common ports it takes the lowest. all is not changed; it is returned if there is one port only.
+// onePort returns the backends of the most common port, since a load balancer of HNS has one internal port for all,
+// and how many others there are. Of equally common ports it takes the lowest. all is not changed; it is returned if
+// there is one port only.
 func onePort(all []service.Backend) (kept []service.Backend, left int) {
 	if !slices.ContainsFunc(all, func(b service.Backend) bool { return b.Port != all[0].Port }) {
 		return all, 0

@@ -22,8 +22,8 @@ type Facts struct {
 	HostMAC string
 	// HostAddr is the address of the host's own endpoint in the network; zero if it has none.
 	HostAddr netip.Addr
-	// RelayAddr is where the relay of the proxy listens: HostAddr, or on an overlay network the node's address if OverlayRelay allows that;
-	// zero: nowhere.
+	// RelayAddr is where the relay of the proxy listens: HostAddr, or on an overlay network the node's address if
+	// OverlayRelay allows that; zero: nowhere.
 	RelayAddr    netip.Addr
 	OverlayRelay bool
 	// NodeAccess makes load balancer addresses work for programs of the node.
@@ -63,8 +63,8 @@ func (f *Facts) hasFamily(ipv6 bool) bool {
 	return false
 }
 
-// Provider returns the host behind an address of an overlay network. It returns the node's own address and false if no remote
-// subnet covers addr: such an address is outside the overlay, and the node itself forwards to it.
+// Provider returns the host behind an address of an overlay network. It returns the node's own address and false if no
+// remote subnet covers addr: such an address is outside the overlay, and the node itself forwards to it.
 func (f *Facts) Provider(addr netip.Addr) (provider netip.Addr, covered bool) {
 	for _, r := range f.Network.RemoteSubnets {
 		if r.Prefix.Contains(addr) {

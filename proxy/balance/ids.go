@@ -11,8 +11,9 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// HNS keeps the id that a document asks for (hcsshim relies on it in LoadBalancer.AddEndpoint). So our objects carry ids that
-// mark them as ours, and creating the same thing twice fails instead of making a second one. The form is a version-8 GUID.
+// HNS keeps the id that a document asks for (hcsshim relies on it in LoadBalancer.AddEndpoint). So our objects carry
+// ids that mark them as ours, and creating the same thing twice fails instead of making a second one. The form is a
+// version-8 GUID.
 const (
 	lbMark       = "706f7274-6c62-8" // "portlb"
 	endpointMark = "706f7274-6570-8" // "portep"
@@ -26,7 +27,8 @@ const (
 // GUID is an object's id in 16 bytes: a node may have 100,000 endpoints. The zero value is no object's id.
 type GUID [16]byte
 
-// ParseGUID reads an id, with or without hyphens. It returns false if the text is not a GUID; HNS never answers such an id.
+// ParseGUID reads an id, with or without hyphens. It returns false if the text is not a GUID; HNS never answers such
+// an id.
 func ParseGUID[T ~string](id T) (GUID, bool) {
 	var g GUID
 	var digits [2 * len(g)]byte
@@ -85,11 +87,12 @@ func OwnsBalancer(id hns.LoadBalancerID) bool {
 func ownsBalancer(g GUID) bool { return string(g[:6]) == "portlb" && g[6]>>4 == 8 }
 
 func ownsEndpoint(e hns.Endpoint) bool {
-	return strings.HasPrefix(string(e.ID), endpointMark) || e.Remote && strings.HasPrefix(e.Name, namePrefix) || e.Name == sourceName
+	return strings.HasPrefix(string(e.ID), endpointMark) || e.Remote && strings.HasPrefix(e.Name, namePrefix) ||
+		e.Name == sourceName
 }
 
-// remoteMAC is the hardware address by which an L2Bridge network reaches something behind a router. Any locally administered
-// address that is unique per IP address will do; this is the form that upstream's proxy uses.
+// remoteMAC is the hardware address by which an L2Bridge network reaches something behind a router. Any locally
+// administered address that is unique per IP address will do; this is the form that upstream's proxy uses.
 func remoteMAC(addr netip.Addr) string {
 	b := addr.AsSlice()
 	b = b[len(b)-4:]

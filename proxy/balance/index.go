@@ -34,7 +34,8 @@ type Endpoint struct {
 
 // same compares everything but the walk, which is not HNS's.
 func (e *Endpoint) same(other *Endpoint) bool {
-	return e.Addr == other.Addr && e.provider == other.provider && e.remote == other.remote && e.ours == other.ours && e.host == other.host
+	return e.Addr == other.Addr && e.provider == other.provider && e.remote == other.remote && e.ours == other.ours &&
+		e.host == other.host
 }
 
 // EndpointEntry is an endpoint with its further addresses, as an Index takes it in.
@@ -101,7 +102,8 @@ func (b *Balancer) Keys() []service.Key {
 // Same reports whether two documents say the same; the order of endpoints does not count.
 func (b *Balancer) Same(other *Balancer) bool {
 	return b.Doc.SourceVIP == other.Doc.SourceVIP && b.Doc.DSR == other.Doc.DSR && b.Doc.IPv6 == other.Doc.IPv6 &&
-		slices.Equal(b.Doc.VIPs, other.Doc.VIPs) && slices.Equal(b.Doc.Ports, other.Doc.Ports) && sameSet(b.endpoints, other.endpoints)
+		slices.Equal(b.Doc.VIPs, other.Doc.VIPs) && slices.Equal(b.Doc.Ports, other.Doc.Ports) &&
+		sameSet(b.endpoints, other.endpoints)
 }
 
 func sameSet(a, b []GUID) bool {
@@ -119,8 +121,9 @@ func sameSet(a, b []GUID) bool {
 	return slices.Equal(x, y)
 }
 
-// incomplete is an endpoint whose document came without addresses, perhaps for the moment only (kubernetes/kubernetes#141489).
-// Nothing is concluded from such a document until HNS has kept to it for incompleteBelieved.
+// incomplete is an endpoint whose document came without addresses, perhaps for the moment only
+// (kubernetes/kubernetes#141489). Nothing is concluded from such a document until HNS has kept to it for
+// incompleteBelieved.
 type incomplete struct {
 	since    time.Time
 	believed bool
@@ -129,14 +132,15 @@ type incomplete struct {
 // incompleteBelieved is as long as HNS takes to come back from a crash.
 const incompleteBelieved = 30 * time.Second
 
-// Index is what HNS has: what it listed last, with our own writes since then. Objects are found by id, address and frontend.
-// It is not safe for concurrent use.
+// Index is what HNS has: what it listed last, with our own writes since then. Objects are found by id, address and
+// frontend. It is not safe for concurrent use.
 type Index struct {
 	endpoints map[GUID]*Endpoint
 	// more has the further addresses of an endpoint: local ones on dual-stack networks.
 	more map[GUID][]netip.Addr
-	// locals and remotes find endpoints by address. Windows Server 2019 allows several remote endpoints of one address. Then
-	// ours is preferred, and after that the lowest id, so that the answer is stable. contested counts those that lost.
+	// locals and remotes find endpoints by address. Windows Server 2019 allows several remote endpoints of one
+	// address. Then ours is preferred, and after that the lowest id, so that the answer is stable. contested counts
+	// those that lost.
 	locals, remotes map[netip.Addr]*Endpoint
 	contested       int
 	incomplete      map[GUID]incomplete
@@ -194,7 +198,8 @@ func (x *Index) Balancer(id GUID) *Balancer { return x.balancers[id] }
 // Serving returns the load balancer that has a frontend, or nil.
 func (x *Index) Serving(key service.Key) *Balancer { return x.serving[key] }
 
-// Holder returns the load balancer that has a frontend, or else the one that has the frontend's id and serves something else.
+// Holder returns the load balancer that has a frontend, or else the one that has the frontend's id and serves
+// something else.
 func (x *Index) Holder(key service.Key) *Balancer {
 	if b := x.serving[key]; b != nil {
 		return b
@@ -203,8 +208,8 @@ func (x *Index) Holder(key service.Key) *Balancer {
 	return x.balancers[id]
 }
 
-// Find returns the endpoint for a backend, or nil. A backend on another node has a remote endpoint; if there is none, a local
-// endpoint with the address will do, for slices written by hand that name no node.
+// Find returns the endpoint for a backend, or nil. A backend on another node has a remote endpoint; if there is none,
+// a local endpoint with the address will do, for slices written by hand that name no node.
 func (x *Index) Find(b service.Backend) *Endpoint {
 	if !b.Local {
 		if e := x.remotes[b.Addr]; e != nil {
@@ -254,7 +259,8 @@ func preferred(a, b *Endpoint) bool {
 
 // PutEndpoint adds an endpoint or replaces what is known of it.
 func (x *Index) PutEndpoint(entry EndpointEntry) {
-	if old := x.endpoints[entry.ID]; old != nil && old.same(&entry.Endpoint) && slices.Equal(x.more[entry.ID], entry.more) {
+	if old := x.endpoints[entry.ID]; old != nil && old.same(&entry.Endpoint) &&
+		slices.Equal(x.more[entry.ID], entry.more) {
 		return
 	}
 
@@ -370,8 +376,8 @@ func (x *Index) findServing(key service.Key) {
 	}
 }
 
-// HostAddress returns the second address of a subnet, and whether it belongs to an endpoint that the node agent made for the host. The
-// agent gives that address to no pod.
+// HostAddress returns the second address of a subnet, and whether it belongs to an endpoint that the node agent made
+// for the host. The agent gives that address to no pod.
 func (x *Index) HostAddress(s hns.Subnet) (netip.Addr, bool) {
 	e := x.locals[s.HostAddr()]
 	return s.HostAddr(), e != nil && e.host

@@ -28,8 +28,8 @@ func hasBut[T any](objects map[GUID]T, skip func(GUID) bool) bool {
 	return false
 }
 
-// MatchEndpoints drops the endpoints that are not listed, except those that keep reports. It returns the listed ids that are
-// not known, and how many of ours were dropped.
+// MatchEndpoints drops the endpoints that are not listed, except those that keep reports. It returns the listed ids
+// that are not known, and how many of ours were dropped.
 func (x *Index) MatchEndpoints(listed []GUID, keep func(GUID) bool) (unknown []GUID, lost int) {
 	walk := x.nextWalk()
 	for _, id := range listed {
@@ -52,8 +52,8 @@ func (x *Index) MatchEndpoints(listed []GUID, keep func(GUID) bool) (unknown []G
 	return unknown, lost
 }
 
-// MatchBalancers drops the load balancers that are not listed, except those that keep reports. It returns the listed ids that
-// are not known, and what was dropped.
+// MatchBalancers drops the load balancers that are not listed, except those that keep reports. It returns the listed
+// ids that are not known, and what was dropped.
 func (x *Index) MatchBalancers(listed []GUID, keep func(GUID) bool) (unknown []GUID, lost []*Balancer) {
 	walk := x.nextWalk()
 	for _, id := range listed {

@@ -33,8 +33,8 @@ type Op struct {
 
 	// Old is the load balancer that is modified, replaced or deleted.
 	Old hns.LoadBalancerID
-	// LB is the document to create, modify to or replace with. Its Endpoints are empty unless there are no Backends: the ids are
-	// looked up when the operation runs, because a plan creates some of the endpoints first.
+	// LB is the document to create, modify to or replace with. Its Endpoints are empty unless there are no Backends:
+	// the ids are looked up when the operation runs, because a plan creates some of the endpoints first.
 	LB       hns.LoadBalancer
 	Backends []service.Backend
 	// Key is the frontend for which this is done.
@@ -113,11 +113,12 @@ type Plan struct {
 func (p *Plan) Right() bool { return len(p.Ops) == 0 && p.Blocked.Reason == "" }
 
 func problem(f *service.Frontend, reason, format string, args ...any) service.Problem {
-	return service.Problem{Service: f.Service, Reason: reason, Text: f.Key.String() + ": " + fmt.Sprintf(format, args...)}
+	return service.Problem{Service: f.Service, Reason: reason,
+		Text: f.Key.String() + ": " + fmt.Sprintf(format, args...)}
 }
 
-// Planner plans against what HNS has. Its methods change nothing but the walk counters of the index, so it is not safe for
-// concurrent use.
+// Planner plans against what HNS has. Its methods change nothing but the walk counters of the index, so it is not safe
+// for concurrent use.
 type Planner struct {
 	Index *Index
 	Facts *Facts
@@ -125,15 +126,17 @@ type Planner struct {
 	Refused func(netip.Addr) string
 }
 
-// Frontend plans one frontend: the endpoints it lacks, then its load balancer. A load balancer that is right is left alone,
-// regardless of who created it. A frontend without backends has none: HNS refuses it (kubernetes/kubernetes#106936).
+// Frontend plans one frontend: the endpoints it lacks, then its load balancer. A load balancer that is right is left
+// alone, regardless of who created it. A frontend without backends has none: HNS refuses it
+// (kubernetes/kubernetes#106936).
 func (p Planner) Frontend(f *service.Frontend) Plan {
 	var plan Plan
 	if len(f.Backends) == 0 {
 		return p.Released(f.Key)
 	}
 	if !p.Facts.hasFamily(f.IPv6) {
-		plan.Limits = append(plan.Limits, problem(f, ReasonNoIPv6, "this network, or HNS %s, has no IPv6", p.Facts.Version))
+		plan.Limits = append(plan.Limits,
+			problem(f, ReasonNoIPv6, "this network, or HNS %s, has no IPv6", p.Facts.Version))
 		return plan
 	}
 	old := p.Index.Holder(f.Key)
@@ -150,7 +153,8 @@ func (p Planner) Frontend(f *service.Frontend) Plan {
 		return plan // nothing better than the old load balancer is possible; if there is one, it stays
 	}
 	if f.Affinity && !p.Facts.Version.HasSessionAffinity() {
-		plan.Limits = append(plan.Limits, problem(f, ReasonNoAffinity, "session affinity needs HNS 12.0, this is %s", p.Facts.Version))
+		plan.Limits = append(plan.Limits,
+			problem(f, ReasonNoAffinity, "session affinity needs HNS 12.0, this is %s", p.Facts.Version))
 	}
 
 	p.balancer(f, old, usable, &plan)
@@ -175,7 +179,8 @@ func (p Planner) balancer(f *service.Frontend, old *Balancer, usable []service.B
 	op := Op{Verb: CreateLB, LB: lb, Backends: usable, Key: f.Key, Why: why}
 	if old != nil {
 		if !p.mayChange(old) {
-			plan.Blocked = problem(f, ReasonFrontendForeign, "the frontend is owned by load balancer %s, which is not ours", old.ID)
+			plan.Blocked = problem(f, ReasonFrontendForeign,
+				"the frontend is owned by load balancer %s, which is not ours", old.ID)
 			return
 		}
 		op.Verb, op.Old = ReplaceLB, hns.LoadBalancerID(old.ID.String())
@@ -197,8 +202,8 @@ func (p Planner) Released(key service.Key) Plan {
 	return Plan{Ops: []Op{{Verb: DeleteLB, Old: hns.LoadBalancerID(old.ID.String()), Key: key}}}
 }
 
-// Recreate plans the replacement of a load balancer by the same one, because its rules are lost. The plan is empty if the
-// frontend has no load balancer that may be changed.
+// Recreate plans the replacement of a load balancer by the same one, because its rules are lost. The plan is empty if
+// the frontend has no load balancer that may be changed.
 func (p Planner) Recreate(key service.Key) Plan {
 	old := p.Index.Serving(key)
 	if old == nil || !p.mayChange(old) {
@@ -221,8 +226,8 @@ func (p Planner) isIncomplete(b *Balancer) bool {
 	})
 }
 
-// isServed reports whether old serves the frontend with all of its backends, and no problem is to be reported. It is a short cut
-// for the usual case: false only means that a closer look is needed.
+// isServed reports whether old serves the frontend with all of its backends, and no problem is to be reported. It is a
+// short cut for the usual case: false only means that a closer look is needed.
 func (p Planner) isServed(f *service.Frontend, old *Balancer) bool {
 	if len(f.Backends) > MaxBackends || f.Affinity && !p.Facts.Version.HasSessionAffinity() || p.Facts.Overlay() {
 		return false
@@ -239,12 +244,14 @@ func (p Planner) isServed(f *service.Frontend, old *Balancer) bool {
 	return p.difference(old, &want, nil) == ""
 }
 
-// usable returns the backends that the load balancer can have now. It returns the frontend's own list if it can have all.
+// usable returns the backends that the load balancer can have now. It returns the frontend's own list if it can have
+// all.
 func (p Planner) usable(f *service.Frontend, plan *Plan) []service.Backend {
 	backends, left := onePort(f.Backends)
 	if left > 0 {
 		plan.Limits = append(plan.Limits, problem(f, ReasonMixedPorts,
-			"its pods listen on different ports; HNS can serve one (%d), %d pods are left out%s", backends[0].Port, left, p.cureMixed(f)))
+			"its pods listen on different ports; HNS can serve one (%d), %d pods are left out%s", backends[0].Port,
+			left, p.cureMixed(f)))
 	}
 	if len(backends) > MaxBackends {
 		plan.Limits = append(plan.Limits, problem(f, ReasonBackendLimit,
@@ -328,7 +335,8 @@ func sameFrontend(a, b hns.LoadBalancer) bool {
 		a.Ports[0].Protocol == b.Ports[0].Protocol && a.Ports[0].External == b.Ports[0].External
 }
 
-// difference describes how a load balancer differs from the wanted one; "" if it does not. Nil backends are not compared.
+// difference describes how a load balancer differs from the wanted one; "" if it does not. Nil backends are not
+// compared.
 func (p Planner) difference(old *Balancer, want *hns.LoadBalancer, backends []service.Backend) string {
 	if !sameFrontend(old.Doc, *want) {
 		return "other frontends"
@@ -365,7 +373,8 @@ func (p Planner) difference(old *Balancer, want *hns.LoadBalancer, backends []se
 	return ""
 }
 
-// takeBackend removes the backend that an endpoint stands for from missing. It returns false if the endpoint stands for none.
+// takeBackend removes the backend that an endpoint stands for from missing. It returns false if the endpoint stands
+// for none.
 func (p Planner) takeBackend(e *Endpoint, missing map[netip.Addr]bool) bool {
 	if e == nil {
 		return false
@@ -379,8 +388,8 @@ func (p Planner) takeBackend(e *Endpoint, missing map[netip.Addr]bool) bool {
 	return false
 }
 
-// sameEndpoints reports whether the load balancer has exactly the endpoints of the backends, each backend having one. It is the
-// usual case and needs no map up to 64 backends; false only means that difference has to count.
+// sameEndpoints reports whether the load balancer has exactly the endpoints of the backends, each backend having one.
+// It is the usual case and needs no map up to 64 backends; false only means that difference has to count.
 func (p Planner) sameEndpoints(old *Balancer, backends []service.Backend) bool {
 	if len(old.endpoints) != len(backends) {
 		return false
@@ -410,8 +419,8 @@ func (p Planner) sameEndpoints(old *Balancer, backends []service.Backend) bool {
 	return true
 }
 
-// mayChange reports whether a load balancer is ours to change: its id is ours, or it serves one frontend of this cluster with
-// endpoints of this network, as another service proxy of this node would have left it.
+// mayChange reports whether a load balancer is ours to change: its id is ours, or it serves one frontend of this
+// cluster with endpoints of this network, as another service proxy of this node would have left it.
 func (p Planner) mayChange(b *Balancer) bool {
 	if ownsBalancer(b.ID) {
 		return true

@@ -14,7 +14,8 @@ func TestBackendLimit(t *testing.T) {
 	f := service.Frontend{Kind: service.ClusterIP, Service: "default/web",
 		Key: service.Key{VIP: netip.MustParseAddr("10.96.0.10"), Protocol: hns.TCP, Port: 80}}
 	for i := range MaxBackends + 6 {
-		f.Backends = append(f.Backends, service.Backend{Addr: netip.AddrFrom4([4]byte{10, 245, byte(i / 250), byte(i%250 + 1)}), Port: 80})
+		f.Backends = append(f.Backends,
+			service.Backend{Addr: netip.AddrFrom4([4]byte{10, 245, byte(i / 250), byte(i%250 + 1)}), Port: 80})
 	}
 
 	facts := Facts{Network: hns.Network{ID: "net-1", Type: hns.L2Bridge}, Version: hns.Version{Major: 13, Minor: 3}}
@@ -27,8 +28,8 @@ func TestBackendLimit(t *testing.T) {
 	}
 }
 
-// TestDuplicateEndpoints: Windows Server 2019 lets several remote endpoints have one address. Ours is found first, and when it goes,
-// the other one is.
+// TestDuplicateEndpoints: Windows Server 2019 lets several remote endpoints have one address. Ours is found first, and
+// when it goes, the other one is.
 func TestDuplicateEndpoints(t *testing.T) {
 	facts := Facts{Network: hns.Network{ID: "net-1", Type: hns.L2Bridge}}
 	addr := netip.MustParseAddr("10.244.3.5")

@@ -211,11 +211,12 @@ func (p *player) giveHNS(text string) error {
 	return nil
 }
 
-// parseEndpoint reads "local ADDR", "remote ADDR" (created by us) or "remote ADDR foreign", with "incomplete" at the end if HNS
-// gives no address.
+// parseEndpoint reads "local ADDR", "remote ADDR" (created by us) or "remote ADDR foreign", with "incomplete" at the
+// end if HNS gives no address.
 func (p *player) parseEndpoint(words []string) hns.Endpoint {
 	addr := netip.MustParseAddr(words[1])
-	e := hns.Endpoint{ID: hns.EndpointID(foreignID(strings.Join(words, " "))), Network: p.facts.Network.ID, Addrs: []netip.Addr{addr}}
+	e := hns.Endpoint{ID: hns.EndpointID(foreignID(strings.Join(words, " "))), Network: p.facts.Network.ID,
+		Addrs: []netip.Addr{addr}}
 	if words[0] == "remote" {
 		e.Remote = true
 		if !slices.Contains(words, "foreign") {
@@ -228,9 +229,10 @@ func (p *player) parseEndpoint(words []string) hns.Endpoint {
 	return e
 }
 
-// parseBalancer reads "VIP PORT/PROTOCOL -> ADDR,ADDR:PORT" as plans print it, with the words dsr, affinity, flags=N and
-// source=ADDR, and the word foreign if another proxy created it. "node" stands for every address of the node, and an address that
-// no endpoint has is the endpoint of another network. "VIP PORT/PROTOCOL empty" has neither ports nor endpoints.
+// parseBalancer reads "VIP PORT/PROTOCOL -> ADDR,ADDR:PORT" as plans print it, with the words dsr, affinity, flags=N
+// and source=ADDR, and the word foreign if another proxy created it. "node" stands for every address of the node, and
+// an address that no endpoint has is the endpoint of another network. "VIP PORT/PROTOCOL empty" has neither ports nor
+// endpoints.
 func (p *player) parseBalancer(text string) (lb hns.LoadBalancer, err error) {
 	words := strings.Fields(text)
 	key := service.Key{Protocol: hns.TCP}
@@ -298,7 +300,8 @@ func (p *player) endpointID(addr netip.Addr) hns.EndpointID {
 // apply does one operation as HNS would.
 func (p *player) apply(op Op) {
 	remove := func() {
-		p.listed.LoadBalancers = slices.DeleteFunc(p.listed.LoadBalancers, func(lb hns.LoadBalancer) bool { return lb.ID == op.Old })
+		p.listed.LoadBalancers = slices.DeleteFunc(p.listed.LoadBalancers,
+			func(lb hns.LoadBalancer) bool { return lb.ID == op.Old })
 	}
 
 	switch op.Verb {
@@ -312,7 +315,8 @@ func (p *player) apply(op Op) {
 		e, _ := EndpointFor(op.Addr, clusterIP, &p.facts)
 		p.listed.Endpoints = append(p.listed.Endpoints, e)
 	case DeleteEndpoint:
-		p.listed.Endpoints = slices.DeleteFunc(p.listed.Endpoints, func(e hns.Endpoint) bool { return e.ID == op.Endpoint })
+		p.listed.Endpoints = slices.DeleteFunc(p.listed.Endpoints,
+			func(e hns.Endpoint) bool { return e.ID == op.Endpoint })
 	case DeleteLB:
 		remove()
 	default:

@@ -47,9 +47,9 @@ func (p Planner) isOrphan(b *Balancer, wanted func(service.Key) bool) bool {
 	return true
 }
 
-// Unused returns the endpoints of ours that nothing uses: neither a load balancer, except for those that changed reports, nor one
-// of the frontends. Frontends that have their load balancer may be left out, except on overlay networks, where a cluster IP has
-// an endpoint that no load balancer names. A nil changed reports none.
+// Unused returns the endpoints of ours that nothing uses: neither a load balancer, except for those that changed
+// reports, nor one of the frontends. Frontends that have their load balancer may be left out, except on overlay
+// networks, where a cluster IP has an endpoint that no load balancer names. A nil changed reports none.
 func (p Planner) Unused(changed func(GUID) bool, frontends iter.Seq[*service.Frontend]) (unused []*Endpoint) {
 	walk := p.Index.nextWalk()
 	for id, b := range p.Index.balancers {

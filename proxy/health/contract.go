@@ -32,7 +32,8 @@ type Pass struct {
 	Full bool
 	// Err says why the host could not be observed; nil if it could.
 	Err error
-	// Wanted, Programmed, Failed and Pending count frontends with backends; Writes the operations that changed the host.
+	// Wanted, Programmed, Failed and Pending count frontends with backends; Writes the operations that changed the
+	// host.
 	Wanted, Programmed, Failed, Pending int
 	Writes                              int
 }
@@ -43,8 +44,8 @@ type ServiceStatus struct {
 	State   State
 	// Frontends counts those with backends, Programmed those of them that are as wanted.
 	Frontends, Programmed int
-	// Reason is one CamelCase word for what went wrong, Message the frontend with the host's own words; both are "" if State is
-	// Programmed.
+	// Reason is one CamelCase word for what went wrong, Message the frontend with the host's own words; both are "" if
+	// State is Programmed.
 	Reason, Message string
 	// Code is the host's error code; 0 if there is none.
 	Code uint32

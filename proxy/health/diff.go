@@ -26,7 +26,8 @@ type DiffLine struct {
 	Frontend string `json:"frontend,omitempty"`
 	Service  string `json:"service,omitempty"`
 	Text     string `json:"text"`
-	// Problem is why the proxy's last attempt at the frontend failed, or "". Since is when the first attempt of the row failed.
+	// Problem is why the proxy's last attempt at the frontend failed, or "". Since is when the first attempt of the
+	// row failed.
 	Problem string    `json:"problem,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 }

@@ -33,9 +33,11 @@ const (
 const (
 	// failuresBeforeEvent: one or two failures in a row are common with HNS and go away.
 	failuresBeforeEvent = 3
-	// repeatEvent is how long the API server keeps events (--event-ttl); one that still holds is written again after that.
+	// repeatEvent is how long the API server keeps events (--event-ttl); one that still holds is written again after
+	// that.
 	repeatEvent = time.Hour
-	// One service may cause serviceBurst events at once and one more per serviceRefill; all services together have the other limits.
+	// One service may cause serviceBurst events at once and one more per serviceRefill; all services together have the
+	// other limits.
 	serviceBurst, serviceRefill = 5, 2 * time.Minute
 	allBurst, allRefill         = 50, time.Second
 	// repeatCheck is how often events that must be written again are looked for.
@@ -64,7 +66,8 @@ type serviceEvents struct {
 }
 
 func newEventThrottle(node string) eventThrottle {
-	return eventThrottle{node: node, services: map[string]*serviceEvents{}, heldBack: map[string]bool{}, bucket: bucket{left: allBurst}}
+	return eventThrottle{node: node, services: map[string]*serviceEvents{}, heldBack: map[string]bool{},
+		bucket: bucket{left: allBurst}}
 }
 
 // statusChanged returns the events that a status leads to.
@@ -158,8 +161,8 @@ func (t *eventThrottle) events(name string, written *serviceEvents, now time.Tim
 	return out
 }
 
-// keepProblems forgets the problems that a service does not have any more. If only the numbers in a problem changed, it counts as
-// written already.
+// keepProblems forgets the problems that a service does not have any more. If only the numbers in a problem changed,
+// it counts as written already.
 func (s *serviceEvents) keepProblems(present []service.Problem) {
 	gone := map[service.Problem]time.Time{} // by problem without numbers
 	for p, at := range s.problems {
@@ -178,8 +181,8 @@ func (s *serviceEvents) keepProblems(present []service.Problem) {
 	}
 }
 
-// withoutNumbers returns a problem without the digits in its text: "1030 backends" becomes "1031 backends" with every pod, which
-// is not worth an event.
+// withoutNumbers returns a problem without the digits in its text: "1030 backends" becomes "1031 backends" with every
+// pod, which is not worth an event.
 func withoutNumbers(p service.Problem) service.Problem {
 	p.Text = strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {

@@ -1,6 +1,6 @@
-// Package health reports the state of the service proxy: /healthz, /livez and /readyz, metrics under upstream's names, a status
-// for every service, and events about services that cannot be served. Ready means programmed: a proxy that runs and cannot set up
-// a service is not ready, and names the service.
+// Package health reports the state of the service proxy: /healthz, /livez and /readyz, metrics under upstream's names,
+// a status for every service, and events about services that cannot be served. Ready means programmed: a proxy that
+// runs and cannot set up a service is not ready, and names the service.
 //
 //	loop ── Pass, Service, Programmed, Repaired ──▶ Server ─▶ /healthz /livez /readyz   (health address)
 //	changes of the API ── Changed, Taken ─────────▶        ─▶ /metrics /status /diff    (metrics address)
@@ -20,8 +20,8 @@ import (
 const (
 	// readyLimit: a service that could not be programmed for this long makes /readyz bad.
 	readyLimit = 30 * time.Second
-	// blindLimit: a host that could not be observed for this long makes /healthz and /readyz bad. It is two of upstream's sync
-	// periods, after which upstream's page turns bad too.
+	// blindLimit: a host that could not be observed for this long makes /healthz and /readyz bad. It is two of
+	// upstream's sync periods, after which upstream's page turns bad too.
 	blindLimit = 60 * time.Second
 	// observeLimit is four full checks, which come every 30 s.
 	observeLimit = 2 * time.Minute
@@ -141,8 +141,8 @@ func (s *Server) Alive() {
 	s.mu.Unlock()
 }
 
-// Serving reports whether this node serves a service, for a load balancer in front of the cluster: the host could be observed
-// recently, and the service has not been failing for long. Failures of other services do not count.
+// Serving reports whether this node serves a service, for a load balancer in front of the cluster: the host could be
+// observed recently, and the service has not been failing for long. Failures of other services do not count.
 func (s *Server) Serving(name string) bool {
 	now := s.options.Now()
 	s.mu.Lock()
@@ -173,8 +173,8 @@ func (s *Server) blind(now time.Time) []string {
 	return reasons
 }
 
-// unhealthy returns the reasons why the node cannot serve anything well; none means healthy. A failing service does not count:
-// load balancers in front of the cluster take a node away from all services if /healthz is bad.
+// unhealthy returns the reasons why the node cannot serve anything well; none means healthy. A failing service does
+// not count: load balancers in front of the cluster take a node away from all services if /healthz is bad.
 func (s *Server) unhealthy() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

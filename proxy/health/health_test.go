@@ -28,8 +28,9 @@ func (b *bench) ServiceEvent(e health.Event) { b.events = append(b.events, e) }
 
 func newBench() *bench {
 	b := &bench{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), eligible: true}
-	b.Server = health.New(health.Options{Node: "win01", Families: []string{health.IPv4, health.IPv6}, Events: b, MaxBackends: 3,
-		Now: func() time.Time { return b.now }, Eligible: func() bool { return b.eligible }})
+	b.Server = health.New(health.Options{Node: "win01", Families: []string{health.IPv4, health.IPv6}, Events: b,
+		MaxBackends: 3,
+		Now:         func() time.Time { return b.now }, Eligible: func() bool { return b.eligible }})
 	return b
 }
 
@@ -118,18 +119,21 @@ func TestHealth(t *testing.T) {
 		}, 200, 200, 200, "", true},
 		{"what can never be served is not ill health", func(b *bench) {
 			b.good()
-			b.Service(health.ServiceStatus{Service: "a/b", State: health.Programmed, Problems: []service.Problem{{Service: "a/b", Reason: "X", Text: "sctp"}}})
+			b.Service(health.ServiceStatus{Service: "a/b", State: health.Programmed,
+				Problems: []service.Problem{{Service: "a/b", Reason: "X", Text: "sctp"}}})
 			b.now = b.now.Add(90 * time.Second)
 			b.good()
 		}, 200, 200, 200, "", true},
 		{"the node goes", func(b *bench) { b.good(); b.eligible = false }, 503, 200, 200, "", true},
-		{"the loop stands", func(b *bench) { b.good(); b.now = b.now.Add(6 * time.Minute) }, 503, 503, 503, "stood still since 2026-01-02T03:04:05Z", false},
+		{"the loop stands", func(b *bench) { b.good(); b.now = b.now.Add(6 * time.Minute) }, 503, 503, 503,
+			"stood still since 2026-01-02T03:04:05Z", false},
 		{"a long pass shows signs", func(b *bench) {
 			b.good()
 			b.now = b.now.Add(6 * time.Minute)
 			b.Called("create lb", "ok", time.Second)
 		}, 200, 200, 200, "", true},
-		{"waiting for the API", func(b *bench) { b.now = b.now.Add(6 * time.Minute); b.Alive() }, 503, 503, 200, "no pass was complete", false},
+		{"waiting for the API", func(b *bench) { b.now = b.now.Add(6 * time.Minute); b.Alive() }, 503, 503, 200,
+			"no pass was complete", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench()
@@ -146,7 +150,8 @@ func TestHealth(t *testing.T) {
 				if _, has := doc["nodeEligible"]; has != (path == "/healthz") {
 					t.Errorf("%s: nodeEligible given: %v", path, has)
 				}
-				if header.Get("X-Content-Type-Options") != "nosniff" || header.Get("Content-Type") != "application/json" {
+				if header.Get("X-Content-Type-Options") != "nosniff" ||
+					header.Get("Content-Type") != "application/json" {
 					t.Errorf("%s: headers %v", path, header)
 				}
 				if code == 200 && doc["lastUpdated"] != doc["currentTime"] {
@@ -189,7 +194,8 @@ func TestStatus(t *testing.T) {
 		Problems: []service.Problem{{Service: "a/young", Reason: "ProtocolNotSupported", Text: "SCTP"}}})
 	b.done("a/gone")
 	b.Service(health.ServiceStatus{Service: "a/gone", Removed: true})
-	b.Pass(health.Pass{Observed: b.now, Ready: true, Wanted: 4, Programmed: 2, Failed: 1, Pending: 1, Took: time.Second})
+	b.Pass(health.Pass{Observed: b.now, Ready: true, Wanted: 4, Programmed: 2, Failed: 1, Pending: 1,
+		Took: time.Second})
 
 	pages := b.MetricsHandler(health.Pages{})
 	code, doc, _ := get(t, pages, "/status")
@@ -197,9 +203,11 @@ func TestStatus(t *testing.T) {
 	want := map[string]any{
 		"at": at, "took": 1e9, "observed": at, "ready": true, "wanted": 4.0, "programmed": 2.0,
 		"services": map[string]any{"programmed": 1.0, "pending": 1.0, "failed": 1.0},
-		"failed": []any{map[string]any{"service": "a/wrong", "state": "failed", "frontends": 1.0, "reason": "PortPoolExhausted",
+		"failed": []any{map[string]any{"service": "a/wrong", "state": "failed", "frontends": 1.0,
+			"reason":  "PortPoolExhausted",
 			"message": "10.96.0.10 80/tcp: no ports", "code": "0x803b0014", "since": at, "failures": 4.0}},
-		"pending":  []any{map[string]any{"service": "a/young", "state": "pending", "frontends": 2.0, "programmed": 1.0, "since": at}},
+		"pending": []any{map[string]any{"service": "a/young", "state": "pending", "frontends": 2.0, "programmed": 1.0,
+			"since": at}},
 		"unserved": []any{map[string]any{"service": "a/young", "reason": "ProtocolNotSupported", "message": "SCTP"}},
 	}
 	if diff := cmp.Diff(want, doc); code != 200 || diff != "" {
@@ -235,7 +243,8 @@ func TestEvents(t *testing.T) {
 			b.good()
 		}, []string{"W FailedToProgramLoadBalancer a/b: node win01: 10.96.0.10 80/tcp: no ports",
 			"W FailedToProgramLoadBalancer a/b: node win01: 10.96.0.10 80/tcp: no ports"}},
-		{"another cause is another event", func(b *bench) { b.fail("a/b", 3, 1); b.fail("a/b", 1, 2); b.fail("a/b", 3, 2) },
+		{"another cause is another event",
+			func(b *bench) { b.fail("a/b", 3, 1); b.fail("a/b", 1, 2); b.fail("a/b", 3, 2) },
 			[]string{"W FailedToProgramLoadBalancer a/b: node win01: 10.96.0.10 80/tcp: no ports",
 				"W FailedToProgramLoadBalancer a/b: node win01: 10.96.0.10 80/tcp: no ports"}},
 		{"recovery is said if the failure was", func(b *bench) { b.fail("a/b", 3, 1); b.done("a/b"); b.done("a/b") },
@@ -248,13 +257,19 @@ func TestEvents(t *testing.T) {
 			b.good()
 			b.done("a/b")
 			b.Service(with)
-		}, []string{"W ProtocolNotSupported a/b: node win01: port 7: no SCTP", "W ProtocolNotSupported a/b: node win01: port 7: no SCTP"}},
+		},
+			[]string{"W ProtocolNotSupported a/b: node win01: port 7: no SCTP",
+				"W ProtocolNotSupported a/b: node win01: port 7: no SCTP"}},
 		{"a number that changes in a problem is no news", func(b *bench) {
 			for i := range 5 {
-				b.Service(health.ServiceStatus{Service: "a/b", State: health.Programmed, Problems: []service.Problem{sctp,
-					{Service: "a/b", Reason: "TooManyBackends", Text: fmt.Sprintf("%d of its backends are left out", i)}}})
+				b.Service(health.ServiceStatus{Service: "a/b", State: health.Programmed,
+					Problems: []service.Problem{sctp,
+						{Service: "a/b", Reason: "TooManyBackends",
+							Text: fmt.Sprintf("%d of its backends are left out", i)}}})
 			}
-		}, []string{"W ProtocolNotSupported a/b: node win01: port 7: no SCTP", "W TooManyBackends a/b: node win01: 0 of its backends are left out"}},
+		},
+			[]string{"W ProtocolNotSupported a/b: node win01: port 7: no SCTP",
+				"W TooManyBackends a/b: node win01: 0 of its backends are left out"}},
 		{"a removed service is forgotten", func(b *bench) {
 			b.fail("a/b", 3, 1)
 			b.events = nil
@@ -326,7 +341,8 @@ func TestUpstreamMetrics(t *testing.T) {
 	pages := b.MetricsHandler(health.Pages{})
 	_, doc, _ := get(t, pages, "/metrics")
 
-	for _, want := range []string{"kubeproxy_sync_proxy_rules_endpoint_changes_pending 2", "kubeproxy_sync_proxy_rules_service_changes_pending 1"} {
+	for _, want := range []string{"kubeproxy_sync_proxy_rules_endpoint_changes_pending 2",
+		"kubeproxy_sync_proxy_rules_service_changes_pending 1"} {
 		if !strings.Contains(doc["text"].(string), want+"\n") {
 			t.Errorf("before the pass: no %s", want)
 		}
@@ -335,12 +351,15 @@ func TestUpstreamMetrics(t *testing.T) {
 	local := service.Frontend{Kind: service.NodePort, LocalOnly: true}
 	many := service.Frontend{Kind: service.ClusterIP, Backends: make([]service.Backend, 8)}
 	b.Taken([]service.State{{Service: "a/b", Frontends: []service.Frontend{local, many, many}}})
-	b.Pass(health.Pass{Observed: b.now, Ready: true, Full: true, Took: 3 * time.Millisecond, Wanted: 7, Failed: 2, Writes: 5})
-	b.Pass(health.Pass{Observed: b.now, Ready: true, Took: 3 * time.Millisecond, Wanted: 7, Failed: 2, Err: errors.New("x")})
+	b.Pass(health.Pass{Observed: b.now, Ready: true, Full: true, Took: 3 * time.Millisecond, Wanted: 7, Failed: 2,
+		Writes: 5})
+	b.Pass(health.Pass{Observed: b.now, Ready: true, Took: 3 * time.Millisecond, Wanted: 7, Failed: 2,
+		Err: errors.New("x")})
 	b.Programmed(b.now.Add(-700 * time.Millisecond))
 	b.Repaired("load balancer", 577)
 	b.Called("create lb", "ok", time.Millisecond)
-	b.Service(health.ServiceStatus{Service: "a/b", State: health.Failed, Problems: []service.Problem{{Reason: "FrontendTaken"}}})
+	b.Service(health.ServiceStatus{Service: "a/b", State: health.Failed,
+		Problems: []service.Problem{{Reason: "FrontendTaken"}}})
 	_, doc, _ = get(t, pages, "/metrics")
 	text := doc["text"].(string)
 
@@ -383,7 +402,8 @@ func TestUpstreamMetrics(t *testing.T) {
 	b.Taken([]service.State{{Service: "a/b"}})
 	_, doc, _ = get(t, pages, "/metrics")
 
-	for _, gone := range []string{`porthole_proxy_services{state="failed"} 1`, "FrontendTaken", `traffic_policy="external"} 1`, "left_out 10"} {
+	for _, gone := range []string{`porthole_proxy_services{state="failed"} 1`, "FrontendTaken",
+		`traffic_policy="external"} 1`, "left_out 10"} {
 		if strings.Contains(doc["text"].(string), gone) {
 			t.Errorf("still %s", gone)
 		}
@@ -393,7 +413,8 @@ func TestUpstreamMetrics(t *testing.T) {
 func TestPages(t *testing.T) {
 	b := newBench()
 	pages := b.MetricsHandler(health.Pages{Config: map[string]string{"mode": "kernelspace"}})
-	if _, doc, _ := get(t, pages, "/configz"); doc["kubeproxy.config.k8s.io"].(map[string]any)["mode"] != "kernelspace" {
+	if _, doc, _ := get(t, pages,
+		"/configz"); doc["kubeproxy.config.k8s.io"].(map[string]any)["mode"] != "kernelspace" {
 		t.Errorf("configz: %v", doc)
 	}
 	if _, doc, _ := get(t, pages, "/proxyMode"); doc["text"] != "kernelspace" {

@@ -53,11 +53,12 @@ func networkBuckets() []float64 {
 		prometheus.LinearBuckets(60, 5, 12), prometheus.LinearBuckets(120, 30, 7))
 }
 
-// newMetrics makes all metrics, in a registry of their own. families are the values of the label ip_family: one pass serves all
-// families, so each pass counts for each of them.
+// newMetrics makes all metrics, in a registry of their own. families are the values of the label ip_family: one pass
+// serves all families, so each pass counts for each of them.
 func newMetrics(families []string) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), families: families, reasons: map[string]bool{}}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registerUpstream()
 	m.registerOwn()
 
@@ -106,35 +107,46 @@ func (m *metrics) histograms(name, help string, buckets []float64, labels ...str
 func (m *metrics) registerUpstream() {
 	sync := prometheus.ExponentialBuckets(0.001, 2, 15)
 	m.duration = m.histograms("kubeproxy_sync_proxy_rules_duration_seconds", "Duration of one pass.", sync, "ip_family")
-	m.full = m.histograms("kubeproxy_sync_full_proxy_rules_duration_seconds", "Duration of one pass with a listing of the host.", sync, "ip_family")
-	m.partial = m.histograms("kubeproxy_sync_partial_proxy_rules_duration_seconds", "Duration of one pass over what changed.", sync, "ip_family")
+	m.full = m.histograms("kubeproxy_sync_full_proxy_rules_duration_seconds",
+		"Duration of one pass with a listing of the host.", sync, "ip_family")
+	m.partial = m.histograms("kubeproxy_sync_partial_proxy_rules_duration_seconds",
+		"Duration of one pass over what changed.", sync, "ip_family")
 	m.network = m.histograms("kubeproxy_network_programming_duration_seconds",
 		"From the change of a pod or service to the host's data plane.", networkBuckets(), "ip_family")
-	m.lastSync = m.gauges("kubeproxy_sync_proxy_rules_last_timestamp_seconds", "When the last pass ended that could observe the host.", "ip_family")
-	m.lastQueued = m.gauges("kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", "When a change last asked for a pass.", "ip_family")
+	m.lastSync = m.gauges("kubeproxy_sync_proxy_rules_last_timestamp_seconds",
+		"When the last pass ended that could observe the host.", "ip_family")
+	m.lastQueued = m.gauges("kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
+		"When a change last asked for a pass.", "ip_family")
 	m.noLocal = m.gauges("kubeproxy_sync_proxy_rules_no_local_endpoints_total",
 		"Services with a traffic policy Local and no endpoint on this node.", "traffic_policy", "ip_family")
 	m.healthz = m.counters("kubeproxy_proxy_healthz_total", "Answers of /healthz by code.", "code")
 	m.livez = m.counters("kubeproxy_proxy_livez_total", "Answers of /livez by code.", "code")
-	m.slicesPending = m.gauge("kubeproxy_sync_proxy_rules_endpoint_changes_pending", "Changes of endpoints that no pass has taken yet.")
+	m.slicesPending = m.gauge("kubeproxy_sync_proxy_rules_endpoint_changes_pending",
+		"Changes of endpoints that no pass has taken yet.")
 	m.slicesTotal = m.counter("kubeproxy_sync_proxy_rules_endpoint_changes_total", "Changes of endpoints seen.")
-	m.servicesPending = m.gauge("kubeproxy_sync_proxy_rules_service_changes_pending", "Changes of services that no pass has taken yet.")
+	m.servicesPending = m.gauge("kubeproxy_sync_proxy_rules_service_changes_pending",
+		"Changes of services that no pass has taken yet.")
 	m.servicesTotal = m.counter("kubeproxy_sync_proxy_rules_service_changes_total", "Changes of services seen.")
 }
 
 // registerOwn makes the metrics that upstream's proxy does not have. Renaming one breaks users' alerts.
 func (m *metrics) registerOwn() {
 	m.states = m.gauges("porthole_proxy_services", "Services by state.", "state")
-	m.problems = m.gauges("porthole_proxy_problems", "What cannot be served as the services are written, by reason.", "reason")
+	m.problems = m.gauges("porthole_proxy_problems", "What cannot be served as the services are written, by reason.",
+		"reason")
 	m.wanted = m.gauge("porthole_proxy_frontends_wanted", "Frontends with backends.")
 	m.failed = m.gauge("porthole_proxy_frontends_failed", "Frontends that are not served as wanted.")
-	m.leftOut = m.gauge("porthole_proxy_backends_left_out", "Backends beyond the number that a frontend can have, over all frontends.")
+	m.leftOut = m.gauge("porthole_proxy_backends_left_out",
+		"Backends beyond the number that a frontend can have, over all frontends.")
 	m.passes = m.counter("porthole_proxy_passes_total", "Passes.")
-	m.incomplete = m.counter("porthole_proxy_passes_blind_total", "Passes that could not observe the host and so changed nothing.")
+	m.incomplete = m.counter("porthole_proxy_passes_blind_total",
+		"Passes that could not observe the host and so changed nothing.")
 	m.writes = m.counter("porthole_proxy_writes_total", "Operations that changed the host.")
-	m.repaired = m.counters("porthole_proxy_repaired_total", "Objects that a full check found lost or altered by others.", "kind")
+	m.repaired = m.counters("porthole_proxy_repaired_total",
+		"Objects that a full check found lost or altered by others.", "kind")
 	m.latency = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "porthole_proxy_programming_latency_seconds", Help: "From the change that an EndpointSlice tells of to the host's data plane.",
+		Name:    "porthole_proxy_programming_latency_seconds",
+		Help:    "From the change that an EndpointSlice tells of to the host's data plane.",
 		Buckets: prometheus.ExponentialBuckets(0.005, 2, 16),
 	})
 	m.registry.MustRegister(m.latency)
@@ -143,8 +155,8 @@ func (m *metrics) registerOwn() {
 		prometheus.ExponentialBuckets(0.0005, 4, 10), "call")
 }
 
-// pass counts one pass. A pass that could not observe the host counts too, but leaves the time of the last sync as it was, so
-// that an alert on its age sees that nothing is kept up to date.
+// pass counts one pass. A pass that could not observe the host counts too, but leaves the time of the last sync as it
+// was, so that an alert on its age sees that nothing is kept up to date.
 func (m *metrics) pass(p Pass, now time.Time) {
 	part := m.partial
 	if p.Full {
@@ -173,8 +185,8 @@ func (m *metrics) programmed(took time.Duration) {
 	}
 }
 
-// services sets the gauges of services by state and of problems by reason. A reason that no service has any more loses its
-// series; otherwise there would be one series at zero for each reason that ever occurred.
+// services sets the gauges of services by state and of problems by reason. A reason that no service has any more loses
+// its series; otherwise there would be one series at zero for each reason that ever occurred.
 func (m *metrics) services(t *table) {
 	for _, state := range []State{Programmed, Pending, Failed} {
 		m.states.WithLabelValues(string(state)).Set(float64(t.count[state]))

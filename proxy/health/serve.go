@@ -80,7 +80,9 @@ func (s *Server) HealthHandler() http.Handler {
 		eligible := s.eligible()
 		s.reply(w, s.metrics.healthz, s.unhealthy(), &eligible)
 	})
-	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { s.reply(w, s.metrics.livez, s.dead(), nil) })
+	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) {
+		s.reply(w, s.metrics.livez, s.dead(), nil)
+	})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { s.reply(w, nil, s.unready(), nil) })
 	return mux
 }
@@ -113,7 +115,8 @@ func (s *Server) MetricsHandler(p Pages) http.Handler {
 		}
 		httpserve.AnswerNews(w, r, func() []byte {
 			// A Status has nothing that JSON cannot say.
-			text, _ := json.Marshal(s.Status(StatusQuery{Service: query.Get("service"), Limit: limit, All: query.Has("all")}))
+			text, _ := json.Marshal(s.Status(StatusQuery{Service: query.Get("service"), Limit: limit,
+				All: query.Has("all")}))
 			return append(text, '\n')
 		})
 	})
@@ -162,7 +165,8 @@ type Status struct {
 	Programmed int `json:"programmed"`
 	// Services counts services by state.
 	Services map[State]int `json:"services"`
-	// Failed and Pending are the services that are not as wanted; Unserved is what can never be served as it is written.
+	// Failed and Pending are the services that are not as wanted; Unserved is what can never be served as it is
+	// written.
 	Failed   []ServiceLine `json:"failed,omitempty"`
 	Pending  []ServiceLine `json:"pending,omitempty"`
 	Unserved []ServiceLine `json:"unserved,omitempty"`
@@ -213,7 +217,8 @@ type StatusQuery struct {
 	All     bool   // list programmed services too
 }
 
-// Status returns the state of everything. Its cost grows with the services that are not programmed, unless all are asked for.
+// Status returns the state of everything. Its cost grows with the services that are not programmed, unless all are
+// asked for.
 func (s *Server) Status(q StatusQuery) Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,12 +271,13 @@ func (s *Server) Status(q StatusQuery) Status {
 	return out
 }
 
-// sortAndCut sorts each list by service, and leaves at most limit lines of it: the others are counted as omitted. A negative
-// limit omits nothing.
+// sortAndCut sorts each list by service, and leaves at most limit lines of it: the others are counted as omitted. A
+// negative limit omits nothing.
 func (s *Status) sortAndCut(limit int) {
 	for _, list := range []*[]ServiceLine{&s.Failed, &s.Pending, &s.Unserved, &s.Right} {
 		slices.SortFunc(*list, func(a, b ServiceLine) int {
-			return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
+			return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Reason, b.Reason),
+				cmp.Compare(a.Message, b.Message))
 		})
 		if n := len(*list); limit >= 0 && n > limit {
 			s.Omitted += n - limit
@@ -281,7 +287,8 @@ func (s *Status) sortAndCut(limit int) {
 }
 
 func (t *table) line(name string, r record) ServiceLine {
-	l := ServiceLine{Service: name, State: r.state, Frontends: int(r.frontends), Programmed: int(r.programmed), Since: time.Unix(0, r.since).UTC()}
+	l := ServiceLine{Service: name, State: r.state, Frontends: int(r.frontends), Programmed: int(r.programmed),
+		Since: time.Unix(0, r.since).UTC()}
 	if bad, is := t.bad[name]; is {
 		l.Since = time.Unix(0, bad).UTC()
 	}

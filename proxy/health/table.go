@@ -10,8 +10,8 @@ import (
 // table keeps the status of every service. A service that is programmed takes one small entry.
 type table struct {
 	all map[string]record
-	// bad has the time, in Unix nanoseconds, since when services are not programmed. It stays while a service goes from one bad
-	// state to another.
+	// bad has the time, in Unix nanoseconds, since when services are not programmed. It stays while a service goes
+	// from one bad state to another.
 	bad map[string]int64
 	// withProblems are the services with problems.
 	withProblems map[string][]service.Problem
@@ -47,7 +47,8 @@ func (t *table) set(s ServiceStatus, now time.Time) {
 		return
 	}
 
-	r := record{state: s.State, frontends: int32(s.Frontends), programmed: int32(s.Programmed), since: s.Since.UnixNano()}
+	r := record{state: s.State, frontends: int32(s.Frontends), programmed: int32(s.Programmed),
+		since: s.Since.UnixNano()}
 	if s.Since.IsZero() {
 		r.since = now.UnixNano()
 	}

@@ -26,8 +26,8 @@ type changes struct {
 	close, open []at
 }
 
-// plan compares the open sockets with the checks that are wanted on the addresses, and returns who owns each socket afterwards. If
-// two services ask for one port, because one replaces the other, the first by name has it.
+// plan compares the open sockets with the checks that are wanted on the addresses, and returns who owns each socket
+// afterwards. If two services ask for one port, because one replaces the other, the first by name has it.
 func plan(wanted map[string]service.HealthCheck, addrs []netip.Addr, open map[at]string) (changes, map[at]string) {
 	owners := map[at]string{}
 	for name, check := range wanted {
@@ -57,8 +57,8 @@ func plan(wanted map[string]service.HealthCheck, addrs []netip.Addr, open map[at
 	return c, owners
 }
 
-// choose returns the addresses to listen on: those of the node in one of the ranges. If there are none, it returns the zero address,
-// which is every address.
+// choose returns the addresses to listen on: those of the node in one of the ranges. If there are none, it returns the
+// zero address, which is every address.
 func choose(ranges []netip.Prefix, node []netip.Addr) []netip.Addr {
 	var out []netip.Addr
 	for _, addr := range node {
@@ -66,7 +66,8 @@ func choose(ranges []netip.Prefix, node []netip.Addr) []netip.Addr {
 		if addr.IsLinkLocalUnicast() {
 			continue
 		}
-		if slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(addr) }) && !slices.Contains(out, addr) {
+		if slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(addr) }) &&
+			!slices.Contains(out, addr) {
 			out = append(out, addr)
 		}
 	}

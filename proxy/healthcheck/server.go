@@ -22,7 +22,8 @@ import (
 type Options struct {
 	// Ranges of the addresses to listen on; none means every address of the node.
 	Ranges []netip.Prefix
-	// Addresses lists the node's own addresses; nil means those of its interfaces. It is only called if there are Ranges.
+	// Addresses lists the node's own addresses; nil means those of its interfaces. It is only called if there are
+	// Ranges.
 	Addresses func() ([]netip.Addr, error)
 	// Serving reports whether this node serves a service (namespace/name); nil means always. It must not block.
 	Serving func(name string) bool
@@ -30,7 +31,8 @@ type Options struct {
 	Failed func(name string, port uint16, err error)
 	// Listen opens a socket; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
-	// RetryMin and RetryMax bound the time between attempts; 0 means 1 s and 30 s. Addresses are listed again every RetryMax.
+	// RetryMin and RetryMax bound the time between attempts; 0 means 1 s and 30 s. Addresses are listed again every
+	// RetryMax.
 	RetryMin, RetryMax time.Duration
 }
 
@@ -83,8 +85,8 @@ func interfaceAddresses() ([]netip.Addr, error) {
 	return out, nil
 }
 
-// Set replaces what a service (namespace/name) asks for; nil means nothing. It does not block. A new count is answered at once;
-// ports are opened and closed by Run.
+// Set replaces what a service (namespace/name) asks for; nil means nothing. It does not block. A new count is answered
+// at once; ports are opened and closed by Run.
 func (s *Server) Set(name string, check *service.HealthCheck) {
 	s.mu.Lock()
 	old, had := s.wanted[name]
@@ -177,8 +179,8 @@ func (s *Server) pass() bool {
 	return good
 }
 
-// listen opens a socket and serves it until shut. The handler and the report of a later failure look up the service that owns
-// the socket at that moment, because ports pass from one service to another while the socket stays open.
+// listen opens a socket and serves it until shut. The handler and the report of a later failure look up the service
+// that owns the socket at that moment, because ports pass from one service to another while the socket stays open.
 func (s *Server) listen(socket at) error {
 	host := ""
 	if socket.addr.IsValid() {
@@ -216,14 +218,17 @@ type body struct {
 	ServiceProxyHealthy bool `json:"serviceProxyHealthy"`
 }
 
-// answer answers as upstream's proxy does: 200 if the service has endpoints on this node and this proxy serves it, otherwise
-// 503. Cloud load balancers send traffic by this code. The weight header is the number of endpoints, for those that weigh nodes.
+// answer answers as upstream's proxy does: 200 if the service has endpoints on this node and this proxy serves it,
+// otherwise
+//  503. Cloud load balancers send traffic by this code. The weight header is the number of endpoints, for those that
+//     weigh nodes.
 func (s *Server) answer(w http.ResponseWriter, socket at) {
 	s.mu.Lock()
 	name := s.owners[socket]
 	check, wanted := s.wanted[name]
 	s.mu.Unlock()
-	b := body{LocalEndpoints: check.LocalEndpoints, ServiceProxyHealthy: wanted && (s.options.Serving == nil || s.options.Serving(name))}
+	b := body{LocalEndpoints: check.LocalEndpoints,
+		ServiceProxyHealthy: wanted && (s.options.Serving == nil || s.options.Serving(name))}
 	b.Service.Namespace, b.Service.Name, _ = strings.Cut(name, "/")
 	code := http.StatusServiceUnavailable
 	if b.LocalEndpoints > 0 && b.ServiceProxyHealthy {

@@ -75,12 +75,14 @@ func TestAnswers(t *testing.T) {
 	b.Set("shop/web", &service.HealthCheck{Service: "shop/web", Port: port, LocalEndpoints: 2})
 	wait.True(t, 20*time.Second, "port opens", func() bool { return ask(port).code == 200 })
 	got := ask(port)
-	want := map[string]any{"service": map[string]any{"namespace": "shop", "name": "web"}, "localEndpoints": 2.0, "serviceProxyHealthy": true}
+	want := map[string]any{"service": map[string]any{"namespace": "shop", "name": "web"}, "localEndpoints": 2.0,
+		"serviceProxyHealthy": true}
 	var doc map[string]any
 	if err := json.Unmarshal([]byte(got.body), &doc); err != nil || !reflect.DeepEqual(doc, want) {
 		t.Errorf("body %s (%v), want %v", got.body, err, want)
 	}
-	if got.weight != "2" || got.header.Get("Content-Type") != "application/json" || got.header.Get("X-Content-Type-Options") != "nosniff" {
+	if got.weight != "2" || got.header.Get("Content-Type") != "application/json" ||
+		got.header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("headers %v", got.header)
 	}
 
@@ -101,8 +103,8 @@ func TestAnswers(t *testing.T) {
 	wait.True(t, 20*time.Second, "port closes", func() bool { return ask(port).code == 0 })
 }
 
-// TestTakenPort: a port in use is reported once, has no effect on other services, and is opened once it is free. A service that replaces
-// another one gets its port.
+// TestTakenPort: a port in use is reported once, has no effect on other services, and is opened once it is free. A
+// service that replaces another one gets its port.
 func TestTakenPort(t *testing.T) {
 	b := start(t, Options{})
 	squatter, err := net.Listen("tcp", "127.0.0.1:0")
@@ -159,13 +161,17 @@ func TestPlan(t *testing.T) {
 		{"nothing", nil, any4, nil, changes{}, ""},
 		{"new", map[string]service.HealthCheck{"a": check(9)}, any4, nil, changes{open: []at{{port: 9}}}, "a"},
 		{"stays", map[string]service.HealthCheck{"a": check(9)}, any4, map[at]string{{port: 9}: ""}, changes{}, "a"},
-		{"goes", nil, any4, map[at]string{{port: 9}: "", {port: 3}: ""}, changes{close: []at{{port: 3}, {port: 9}}}, ""},
+		{"goes", nil, any4, map[at]string{{port: 9}: "", {port: 3}: ""}, changes{close: []at{{port: 3}, {port: 9}}},
+			""},
 		{"moves", map[string]service.HealthCheck{"a": check(8)}, any4, map[at]string{{port: 9}: ""},
 			changes{close: []at{{port: 9}}, open: []at{{port: 8}}}, "a"},
-		{"two of one port", map[string]service.HealthCheck{"b": check(9), "a": check(9)}, any4, nil, changes{open: []at{{port: 9}}}, "a"},
-		{"addresses change", map[string]service.HealthCheck{"a": check(9)}, []netip.Addr{netip.MustParseAddr("10.0.0.2")},
+		{"two of one port", map[string]service.HealthCheck{"b": check(9), "a": check(9)}, any4, nil,
+			changes{open: []at{{port: 9}}}, "a"},
+		{"addresses change", map[string]service.HealthCheck{"a": check(9)},
+			[]netip.Addr{netip.MustParseAddr("10.0.0.2")},
 			map[at]string{{netip.MustParseAddr("10.0.0.1"), 9}: ""},
-			changes{close: []at{{netip.MustParseAddr("10.0.0.1"), 9}}, open: []at{{netip.MustParseAddr("10.0.0.2"), 9}}}, "a"},
+			changes{close: []at{{netip.MustParseAddr("10.0.0.1"), 9}},
+				open: []at{{netip.MustParseAddr("10.0.0.2"), 9}}}, "a"},
 	} {
 		got, owners := plan(c.wanted, c.addrs, c.open)
 		if !reflect.DeepEqual(got, c.want) {
@@ -184,7 +190,8 @@ func TestChoose(t *testing.T) {
 	node := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.4"), netip.MustParseAddr("::1"),
 		netip.MustParseAddr("fe80::1%eth0"), netip.MustParseAddr("fd00::4")}
 	for ranges, want := range map[string]string{
-		"10.0.0.0/8": "[10.0.0.4]", "fd00::/8": "[fd00::4]", "192.0.2.0/24": "[invalid IP]", "0.0.0.0/0": "[127.0.0.1 10.0.0.4]",
+		"10.0.0.0/8": "[10.0.0.4]", "fd00::/8": "[fd00::4]", "192.0.2.0/24": "[invalid IP]",
+		"0.0.0.0/0": "[127.0.0.1 10.0.0.4]",
 	} {
 		got := choose([]netip.Prefix{netip.MustParsePrefix(ranges)}, node)
 		text := "["

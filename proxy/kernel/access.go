@@ -9,10 +9,11 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Node access (Options.NodeAccess) must not prevent the service's own frontend from working. Some versions of HNS may accept only one
-// load balancer per port of the node, regardless of its address, and answer "exists" to the second. So a load balancer for node access
-// is written only while that of the service's own frontend is as wanted. If HNS answers "exists" to either of the two, node access of
-// that frontend is given up until the service releases the frontend, and the service has a problem that reports it.
+// Node access (Options.NodeAccess) must not prevent the service's own frontend from working. Some versions of HNS may
+// accept only one load balancer per port of the node, regardless of its address, and answer "exists" to the second. So
+// a load balancer for node access is written only while that of the service's own frontend is as wanted. If HNS
+// answers "exists" to either of the two, node access of that frontend is given up until the service releases the
+// frontend, and the service has a problem that reports it.
 
 // access decides when node access is written and when it is given up.
 type access struct {
@@ -50,8 +51,8 @@ func (a *access) follow(main *target) {
 	}
 }
 
-// giveUp gives up the node access of a target's frontend if err is "exists" and node access may be the cause. It then plans the
-// frontends of the service again and returns true.
+// giveUp gives up the node access of a target's frontend if err is "exists" and node access may be the cause. It then
+// plans the frontends of the service again and returns true.
 func (a *access) giveUp(t *target, err error) bool {
 	facts := &a.known.facts
 	if !facts.NodeAccess || hns.ClassOf(err) != hns.Exists || t.f == nil {
@@ -75,7 +76,8 @@ func (a *access) giveUp(t *target, err error) bool {
 		return false
 	}
 
-	a.logger.Info("HNS refuses the node's own access to a frontend; going on without it", "frontend", key.String(), "err", err)
+	a.logger.Info("HNS refuses the node's own access to a frontend; going on without it", "frontend", key.String(),
+		"err", err)
 	if facts.AccessRefused == nil {
 		facts.AccessRefused = map[service.Key]string{}
 	}
@@ -99,7 +101,8 @@ func (d *demand) accessProblem(name string, key service.Key) service.Problem {
 		return service.Problem{}
 	}
 	return service.Problem{Service: name, Reason: reasonFromNode,
-		Text: key.String() + ": programs of this node do not reach it, others do, because HNS refuses what node access needs (--node-access): " + why}
+		Text: key.String() +
+			": programs of this node do not reach it, others do, because HNS refuses what node access needs (--node-access): " + why}
 }
 
 // reasonFromNode is the reason of problems of node access.

@@ -18,8 +18,8 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// TestDiffListsWhatTheLoopDeletes: HNS has random objects, ours and those of others, and random services are wanted. What the loop
-// deletes is exactly what Diff listed before.
+// TestDiffListsWhatTheLoopDeletes: HNS has random objects, ours and those of others, and random services are wanted.
+// What the loop deletes is exactly what Diff listed before.
 func TestDiffListsWhatTheLoopDeletes(t *testing.T) {
 	deletions := 0
 	for seed := range uint64(150) {
@@ -56,7 +56,10 @@ func TestDiffListsWhatTheLoopDeletes(t *testing.T) {
 						}
 					}
 					slices.Sort(deleted)
-					if d := cmp.Diff(listed, deleted, cmp.Transformer("nil", func(s []string) []string { return append([]string{}, s...) })); d != "" {
+					if d := cmp.Diff(listed, deleted,
+						cmp.Transformer("nil", func(s []string) []string {
+							return append([]string{}, s...)
+						})); d != "" {
 						t.Errorf("deleted objects (-listed by Diff +deleted by the loop):\n%s", d)
 					}
 					deletions += len(deleted)
@@ -139,8 +142,8 @@ func randomHost(b *bench, chance *rand.Rand) {
 	})
 }
 
-// TestReleasedFrontendOfAnotherProxy: the service of an adopted load balancer is deleted while HNS refuses to delete it. Diff lists
-// the deletion, as the loop keeps trying.
+// TestReleasedFrontendOfAnotherProxy: the service of an adopted load balancer is deleted while HNS refuses to delete
+// it. Diff lists the deletion, as the loop keeps trying.
 func TestReleasedFrontendOfAnotherProxy(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
 		web := clusterIP("10.96.0.10:80", "10.244.3.1:80")

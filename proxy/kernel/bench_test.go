@@ -118,7 +118,8 @@ func (b *bench) start() {
 	}
 	b.mu.Unlock()
 	opts := Options{
-		NetworkName: "porthole", EnableDSR: true, Host: HostOf(b.host), Take: b.take, Changed: b.changed, Notify: b.notify, Reporter: b,
+		NetworkName: "porthole", EnableDSR: true, Host: HostOf(b.host), Take: b.take, Changed: b.changed,
+		Notify: b.notify, Reporter: b,
 	}
 	b.adjust(&opts)
 	b.proxy = New(opts)
@@ -227,7 +228,8 @@ func (b *bench) expectState(name string, want health.State, reason string) {
 // writes returns the number of calls so far that change HNS.
 func (b *bench) writes() int {
 	n := 0
-	for _, kind := range []string{"create endpoint", "create load balancer", "modify load balancer", "delete endpoint", "delete load balancer"} {
+	for _, kind := range []string{"create endpoint", "create load balancer", "modify load balancer", "delete endpoint",
+		"delete load balancer"} {
 		n += b.host.Count(kind)
 	}
 	return n

@@ -11,8 +11,9 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Cleanup deletes everything of ours from HNS. It returns when nothing is left or ctx ends. opts.Take is not used. Without the pods' network,
-// which may never have been made, only load balancers can be left: endpoints end with their network.
+// Cleanup deletes everything of ours from HNS. It returns when nothing is left or ctx ends. opts.Take is not used.
+// Without the pods' network, which may never have been made, only load balancers can be left: endpoints end with their
+// network.
 func Cleanup(ctx context.Context, opts Options) error {
 	if _, err := opts.Host.networks.NetworkByName(ctx, opts.NetworkName); hns.IsAbsent(err) {
 		return cleanupBalancers(ctx, opts.Host)

@@ -49,8 +49,9 @@ func newDemand(r *report, d *deriver) *demand {
 	}
 }
 
-// apply updates the targets to the frontends that the changed services want. If one service releases a frontend and another
-// claims it in the same batch, the claimant gets it. It returns the targets to be planned; one may be there twice.
+// apply updates the targets to the frontends that the changed services want. If one service releases a frontend and
+// another claims it in the same batch, the claimant gets it. It returns the targets to be planned; one may be there
+// twice.
 func (d *demand) apply(changed []service.State) (affected []*target) {
 	for i := range changed {
 		s := &changed[i]
@@ -89,7 +90,8 @@ func (d *demand) claim(name string, affected []*target) []*target {
 			t.owner = t
 			d.targets[f.Key] = t
 		}
-		if derived && t.f != nil && (!t.derived || t.service != name) { // a service asks for it, or another one derived it first
+		// a service asks for it, or another one derived it first
+		if derived && t.f != nil && (!t.derived || t.service != name) {
 			if d.contenders[f.Key] == nil {
 				d.contenders[f.Key] = map[string]bool{}
 			}
@@ -132,7 +134,8 @@ func (d *demand) states() []service.State {
 	return states
 }
 
-// wants reports whether a frontend has a target. It has one until HNS has nothing at its key, even if no service wants it.
+// wants reports whether a frontend has a target. It has one until HNS has nothing at its key, even if no service wants
+// it.
 func (d *demand) wants(key service.Key) bool { return d.targets[key] != nil }
 
 // countServed counts the wanted frontends of load balancers.

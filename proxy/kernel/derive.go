@@ -11,10 +11,11 @@ import (
 
 // deriver turns what services ask into frontends that load balancers of HNS can serve.
 //
-// A load balancer of HNS has one port for all of its backends. A frontend whose backends listen on different ports is served by a
-// relay in this process: the load balancer leads to the host's own endpoint, on overlay networks to the node's address (see
-// RelayOptions.Overlay), where the relay listens, and the relay leads to the backends. They see the node's address, and connections end
-// with this process. Without a relay the backends of the most common port are served.
+// A load balancer of HNS has one port for all of its backends. A frontend whose backends listen on different ports is
+// served by a relay in this process: the load balancer leads to the host's own endpoint, on overlay networks to the
+// node's address (see RelayOptions.Overlay), where the relay listens, and the relay leads to the backends. They see
+// the node's address, and connections end with this process. Without a relay the backends of the most common port are
+// served.
 type deriver struct {
 	*session
 	facts *balance.Facts
@@ -47,8 +48,8 @@ func (d *deriver) frontends(s *service.State, put func(f *service.Frontend, deri
 	}
 }
 
-// throughRelay returns the frontend with the relay as its only backend, if its backends listen on different ports and there is a
-// relay that can listen; otherwise f itself.
+// throughRelay returns the frontend with the relay as its only backend, if its backends listen on different ports and
+// there is a relay that can listen; otherwise f itself.
 func (d *deriver) throughRelay(f *service.Frontend) *service.Frontend {
 	mixed := slices.ContainsFunc(f.Backends, func(b service.Backend) bool { return b.Port != f.Backends[0].Port })
 	at := d.facts.RelayAddr
@@ -85,13 +86,14 @@ func (d *deriver) releaseRelay(t *target) {
 	}
 }
 
-// findHost looks for the host's own endpoint, and for where the relay listens. It returns true if an address changed, so that everything is
-// to be derived again.
+// findHost looks for the host's own endpoint, and for where the relay listens. It returns true if an address changed,
+// so that everything is to be derived again.
 func (d *deriver) findHost(index *balance.Index) (changed bool) {
 	addr := balance.HostAddrOf(d.facts, index)
 	if d.forwardHealthChecks && !addr.IsValid() && !d.noHostReported {
 		d.noHostReported = true
-		d.logger.Info("The host has no endpoint of its own in the network (its second address): health checks are not forwarded from load balancer addresses")
+		d.logger.Info(
+			"The host has no endpoint of its own in the network (its second address): health checks are not forwarded from load balancer addresses")
 	}
 	before := [2]netip.Addr{d.facts.HostAddr, d.facts.RelayAddr}
 	if addr != d.facts.HostAddr {

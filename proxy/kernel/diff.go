@@ -35,7 +35,8 @@ type wantedNow struct {
 	err    error
 }
 
-// Diff lists HNS and returns what separates it from what is wanted. It changes nothing. It needs Run, beside which it runs.
+// Diff lists HNS and returns what separates it from what is wanted. It changes nothing. It needs Run, beside which it
+// runs.
 func (p *Proxy) Diff(ctx context.Context) (Difference, error) {
 	answer := make(chan wantedNow, 1)
 	select {
@@ -56,8 +57,8 @@ func (p *Proxy) Diff(ctx context.Context) (Difference, error) {
 	return Difference{Changes: planner.Diff(now.wanted), about: now.about}, nil
 }
 
-// wantedNow copies what the loop wants. It runs in the loop's goroutine, and Diff goes on with the copy in its own. The error is
-// set as long as there is nothing that the host could be compared with.
+// wantedNow copies what the loop wants. It runs in the loop's goroutine, and Diff goes on with the copy in its own.
+// The error is set as long as there is nothing that the host could be compared with.
 func (p *Proxy) wantedNow() wantedNow {
 	now := wantedNow{about: make(map[service.Key]about, len(p.demand.targets)), facts: p.known.facts}
 	switch {
@@ -90,7 +91,8 @@ func (d *demand) wanted() (all balance.Wanted) {
 	}
 
 	slices.SortFunc(targets, func(a, b *target) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.f.Service, b.f.Service), cmp.Compare(a.f.Key.String(), b.f.Key.String()))
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.f.Service, b.f.Service),
+			cmp.Compare(a.f.Key.String(), b.f.Key.String()))
 	})
 	slices.SortFunc(all.Released, func(a, b service.Key) int { return cmp.Compare(a.String(), b.String()) })
 	for _, t := range targets {

@@ -46,7 +46,8 @@ type endpoints struct {
 
 	jobs map[netip.Addr]*endpointJob
 
-	// sweepDue: unused endpoints are to be looked for. A sweep is not before nextSweep; sweepAlarm says that an alarm is set for it.
+	// sweepDue: unused endpoints are to be looked for. A sweep is not before nextSweep; sweepAlarm says that an alarm
+	// is set for it.
 	sweepDue, sweepAlarm bool
 	nextSweep            time.Time
 }
@@ -118,8 +119,8 @@ type created struct {
 	err      error
 }
 
-// create creates an endpoint. facts are nil if they have a way to the address. If they have none, a node may just have joined, and the
-// network is read again; create changes them. It uses nothing of e that changes.
+// create creates an endpoint. facts are nil if they have a way to the address. If they have none, a node may just have
+// joined, and the network is read again; create changes them. It uses nothing of e that changes.
 func (e *endpoints) create(ctx context.Context, addr netip.Addr, want hns.Endpoint, facts *balance.Facts) (c created) {
 	if facts != nil {
 		if facts.Network, c.err = e.networks.NetworkByName(ctx, e.network); c.err != nil {
@@ -216,7 +217,8 @@ func (e *endpoints) release(j *endpointJob) {
 // failed tries a job again soon. After enduring failures the targets go on without the endpoint.
 func (e *endpoints) failed(j *endpointJob, err error) {
 	e.logger.V(2).Info("Operation failed", "operation", "endpoint "+j.addr.String(), "err", err)
-	j.failure = e.retries.after(j.failure, service.Problem{Reason: balance.ReasonEndpointFailed, Text: err.Error()}, err)
+	j.failure = e.retries.after(j.failure, service.Problem{Reason: balance.ReasonEndpointFailed, Text: err.Error()},
+		err)
 	if hns.ClassOf(err) != hns.Unknown {
 		// Another endpoint has the address, or the network is gone: HNS is listed.
 		e.checks.start(false)
@@ -261,8 +263,8 @@ func (e *endpoints) needs(j *endpointJob) bool {
 	return false
 }
 
-// chooseSource sets the source address of an overlay network that has none yet. It takes the configured one, or that of the endpoint
-// which the node agent made for the host, or a free one.
+// chooseSource sets the source address of an overlay network that has none yet. It takes the configured one, or that
+// of the endpoint which the node agent made for the host, or a free one.
 func (e *endpoints) chooseSource() {
 	facts := &e.known.facts
 	if !facts.Overlay() || facts.SourceVIP.IsValid() {
@@ -291,7 +293,8 @@ func (e *endpoints) replaceSource() {
 			continue
 		}
 		if addr, ok := e.known.index.FreeAddress(s, facts.SourceVIP); ok {
-			e.logger.Info("HNS refuses the source address; another one is used", "refused", facts.SourceVIP, "chosen", addr)
+			e.logger.Info("HNS refuses the source address; another one is used", "refused", facts.SourceVIP, "chosen",
+				addr)
 			facts.SourceVIP = addr
 			e.known.planned = 0
 			e.targets.planAll()
@@ -300,8 +303,9 @@ func (e *endpoints) replaceSource() {
 	}
 }
 
-// sweep looks for endpoints of ours that nothing uses and queues their deletion. It walks over everything, so it is called when
-// there is nothing else to do and maySweep allows it. frontends are those that may use endpoints without a load balancer.
+// sweep looks for endpoints of ours that nothing uses and queues their deletion. It walks over everything, so it is
+// called when there is nothing else to do and maySweep allows it. frontends are those that may use endpoints without a
+// load balancer.
 func (e *endpoints) sweep(frontends iter.Seq[*service.Frontend]) {
 	e.sweepDue = false
 	started := time.Now()
@@ -326,8 +330,8 @@ func (e *endpoints) sweep(frontends iter.Seq[*service.Frontend]) {
 	}
 }
 
-// maySweep reports whether a sweep is due and allowed: sweeps take at most one part in twenty of the time. If it is due and not
-// allowed yet, an alarm is set.
+// maySweep reports whether a sweep is due and allowed: sweeps take at most one part in twenty of the time. If it is
+// due and not allowed yet, an alarm is set.
 func (e *endpoints) maySweep() bool {
 	if !e.sweepDue {
 		return false

@@ -15,8 +15,8 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Services come and go at random, one call in ten fails, the proxy is killed during calls, and other programs delete objects. After
-// that, HNS has exactly what is wanted, within a bounded time and number of calls.
+// Services come and go at random, one call in ten fails, the proxy is killed during calls, and other programs delete
+// objects. After that, HNS has exactly what is wanted, within a bounded time and number of calls.
 func TestChurnWithFaultsAndKills(t *testing.T) {
 	for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.DoThenFail, hnstest.Vanish, hnstest.LieAboutIt} {
 		for _, version := range []hns.Version{ws2019, ws2025} {
@@ -269,7 +269,8 @@ func TestFullPortPool(t *testing.T) {
 		full.Store(true)
 		b.host.Refuse = func(kind string, _ *hns.Endpoint, lb *hns.LoadBalancer) error {
 			if lb != nil && full.Load() && lb.Ports[0].External == 30099 {
-				return &hns.Error{Doing: kind, Class: hns.Exists, Code: 0x803b0013, Err: fmt.Errorf("the specified port already exists")}
+				return &hns.Error{Doing: kind, Class: hns.Exists, Code: 0x803b0013,
+					Err: fmt.Errorf("the specified port already exists")}
 			}
 
 			return nil
@@ -305,7 +306,8 @@ func TestNetworkIsCreatedAgain(t *testing.T) {
 			*eps, *lbs, *networks = nil, nil, nil
 		})
 		b.pass(35 * time.Second)
-		if p := b.seen().passes[len(b.seen().passes)-1]; p.Err == nil || !strings.Contains(p.Err.Error(), "waiting for the HNS network") {
+		if p := b.seen().passes[len(b.seen().passes)-1]; p.Err == nil ||
+			!strings.Contains(p.Err.Error(), "waiting for the HNS network") {
 			t.Errorf("pass: %+v", p)
 		}
 		other := net1
@@ -324,14 +326,16 @@ func TestEndpointThatCannotBeMade(t *testing.T) {
 		refuse.Store(true)
 		b.host.Refuse = func(kind string, e *hns.Endpoint, _ *hns.LoadBalancer) error {
 			if e != nil && refuse.Load() && e.Addrs[0].String() == "10.244.3.12" {
-				return &hns.Error{Doing: kind, Class: hns.Invalid, Code: 0x803b002f, Err: fmt.Errorf("an address provided is invalid or reserved")}
+				return &hns.Error{Doing: kind, Class: hns.Invalid, Code: 0x803b002f,
+					Err: fmt.Errorf("an address provided is invalid or reserved")}
 			}
 			return nil
 		}
 		f := clusterIP(vip(1), addr(1), addr(2))
 		b.want(f)
 		b.pass(5 * time.Second)
-		b.expectHost("endpoint remote 10.244.3.11 \"porthole-remote-10.244.3.11\"\nlb 10.96.0.11 80/tcp->80 10.244.3.11\n")
+		b.expectHost(
+			"endpoint remote 10.244.3.11 \"porthole-remote-10.244.3.11\"\nlb 10.96.0.11 80/tcp->80 10.244.3.11\n")
 		b.expectState(f.Service, health.Failed, balance.ReasonEndpointFailed)
 		refuse.Store(false)
 		b.pass(65 * time.Second)

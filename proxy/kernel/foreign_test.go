@@ -9,16 +9,19 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Policies that somebody else puts on endpoints, ours or a pod's, survive all that the proxy does: services that come, change and go, its
-// restart, and its full checks.
+// Policies that somebody else puts on endpoints, ours or a pod's, survive all that the proxy does: services that come,
+// change and go, its restart, and its full checks.
 func TestPoliciesOfOthersSurvive(t *testing.T) {
-	acl := hns.Policy{Type: "ACL", Settings: json.RawMessage(`{"Protocols":"6","Action":"Block","Direction":"In","RemotePorts":"9999","Priority":500}`)}
+	acl := hns.Policy{Type: "ACL",
+		Settings: json.RawMessage(
+			`{"Protocols":"6","Action":"Block","Direction":"In","RemotePorts":"9999","Priority":500}`)}
 	onNetwork(t, ws2022, net1, func(b *bench) {
 		b.edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer) {
 			*eps = append(*eps, local("10.244.1.7"), foreignRemote("10.244.3.9"))
 		})
 	}, func(b *bench) {
-		b.want(clusterIP("10.96.0.10:80", "local 10.244.1.7:80", "10.244.3.5:80"), clusterIP("10.96.0.11:80", "10.244.3.9:80"))
+		b.want(clusterIP("10.96.0.10:80", "local 10.244.1.7:80", "10.244.3.5:80"),
+			clusterIP("10.96.0.11:80", "10.244.3.9:80"))
 		b.soon()
 		b.edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer) {
 			for i := range *eps {
@@ -38,7 +41,9 @@ func TestPoliciesOfOthersSurvive(t *testing.T) {
 			}
 		}
 
-		b.want(clusterIP("10.96.0.10:80", "10.244.3.5:80"), clusterIP("10.96.0.11:80", "10.244.3.9:80", "local 10.244.1.7:80"), nodePort(30080, "local 10.244.1.7:80", "10.244.3.5:80"))
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.5:80"),
+			clusterIP("10.96.0.11:80", "10.244.3.9:80", "local 10.244.1.7:80"),
+			nodePort(30080, "local 10.244.1.7:80", "10.244.3.5:80"))
 		b.soon()
 		kept("a change of services", 3)
 		b.pass(5 * time.Minute)

@@ -8,9 +8,10 @@ import (
 	"porthole.dev/porthole/proxy/balance"
 )
 
-// A fullCheck finds out what HNS has, in two steps: the ids of everything, one call per kind, and then the documents of what is not
-// known yet, what is in doubt, and of a share of the rest in turn, so that each is read once in Options.ReadAll. The first full check
-// knows nothing and so reads everything. Both steps run beside the loop. What we write meanwhile is left as we know it.
+// A fullCheck finds out what HNS has, in two steps: the ids of everything, one call per kind, and then the documents
+// of what is not known yet, what is in doubt, and of a share of the rest in turn, so that each is read once in
+// Options.ReadAll. The first full check knows nothing and so reads everything. Both steps run beside the loop. What we
+// write meanwhile is left as we know it.
 type fullCheck struct {
 	started time.Time
 	// deep: every document is read.
@@ -41,7 +42,8 @@ type fullChecks struct {
 	notifySet bool
 	// rolling is what is still to be read in turn.
 	rolling []balance.GUID
-	// outlines are those that differ from what a document implies and are accepted: the document was read and is as we know it.
+	// outlines are those that differ from what a document implies and are accepted: the document was read and is as we
+	// know it.
 	outlines map[*balance.Balancer]uint64
 }
 
@@ -80,8 +82,8 @@ func (s *fullChecks) step(ask func() step) {
 	}()
 }
 
-// noteAnswer notes whether HNS answered a call. After three calls in a row without an answer, HNS counts as away: nothing more is
-// asked of it but whether it is there.
+// noteAnswer notes whether HNS answered a call. After three calls in a row without an answer, HNS counts as away:
+// nothing more is asked of it but whether it is there.
 func (s *fullChecks) noteAnswer(err error) {
 	if hns.ClassOf(err) != hns.Unknown {
 		s.known.unanswered = 0
@@ -109,19 +111,21 @@ func (s *fullChecks) notified() {
 	}
 }
 
-// isOurs reports whether an object is left as we know it, because we wrote it since the full check began or a call is changing it.
+// isOurs reports whether an object is left as we know it, because we wrote it since the full check began or a call is
+// changing it.
 func (s *fullChecks) isOurs(busy map[balance.GUID]bool) func(balance.GUID) bool {
 	return func(id balance.GUID) bool { return s.known.written[id] || busy[id] }
 }
 
-// checkEmpty returns an error if HNS lists nothing where there was something: HNS that is starting lists nothing for a while. One
-// such answer is not believed, the next one is.
+// checkEmpty returns an error if HNS lists nothing where there was something: HNS that is starting lists nothing for a
+// while. One such answer is not believed, the next one is.
 func (s *fullChecks) checkEmpty(listed *step, busy map[balance.GUID]bool) error {
 	if listed.network.ID != s.known.facts.Network.ID {
 		return nil
 	}
 	index, ours := s.known.index, s.isOurs(busy)
-	empty := len(listed.endpoints) == 0 && index.HasEndpointBut(ours) || len(listed.balancers) == 0 && index.HasBalancerBut(ours)
+	empty := len(listed.endpoints) == 0 && index.HasEndpointBut(ours) ||
+		len(listed.balancers) == 0 && index.HasBalancerBut(ours)
 	if !empty || s.running.confirming {
 		s.doubted = false
 		return nil
@@ -133,8 +137,9 @@ func (s *fullChecks) checkEmpty(listed *step, busy map[balance.GUID]bool) error 
 		len(listed.endpoints), len(listed.balancers), endpoints, balancers)
 }
 
-// HNS that cannot be observed is asked every awayWait, with one call: a service that restarts is back within seconds, and DNS shall
-// be right within the second after that. After awayOften attempts (ten seconds) it is asked once a second.
+// HNS that cannot be observed is asked every awayWait, with one call: a service that restarts is back within seconds,
+// and DNS shall be right within the second after that. After awayOften attempts (ten seconds) it is asked once a
+// second.
 const (
 	awayWait  = 250 * time.Millisecond
 	awayOften = 40
@@ -174,7 +179,8 @@ func (s *fullChecks) succeeded() *fullCheck {
 	return done
 }
 
-// scheduleAfter starts the full check that was asked for during the last one, and sets the alarm for the next regular one.
+// scheduleAfter starts the full check that was asked for during the last one, and sets the alarm for the next regular
+// one.
 func (s *fullChecks) scheduleAfter(last *fullCheck) {
 	if last.again {
 		s.start(last.againDeep)
@@ -191,9 +197,10 @@ func (s *fullChecks) scheduleAfter(last *fullCheck) {
 	})
 }
 
-// match drops from the index what is not listed. It returns the listed ids that are not known, and what was lost: how many of our
-// endpoints, and the load balancers.
-func (s *fullChecks) match(listed *step, busy map[balance.GUID]bool) (unknown objectIDs, endpoints int, balancers []*balance.Balancer) {
+// match drops from the index what is not listed. It returns the listed ids that are not known, and what was lost: how
+// many of our endpoints, and the load balancers.
+func (s *fullChecks) match(listed *step, busy map[balance.GUID]bool) (unknown objectIDs, endpoints int,
+	balancers []*balance.Balancer) {
 	ours := s.isOurs(busy)
 	unknown.endpoints, endpoints = s.known.index.MatchEndpoints(listed.endpoints, ours)
 	unknown.balancers, balancers = s.known.index.MatchBalancers(listed.balancers, ours)
@@ -235,7 +242,8 @@ func (s *fullChecks) toRead(listed *step, unknown objectIDs, busy map[balance.GU
 	return read
 }
 
-// merge takes documents into the index. It returns the load balancers that another program altered, as they were before.
+// merge takes documents into the index. It returns the load balancers that another program altered, as they were
+// before.
 func (s *fullChecks) merge(read *step, busy map[balance.GUID]bool) (altered []*balance.Balancer) {
 	index, ours := s.known.index, s.isOurs(busy)
 	for _, id := range read.gone {

@@ -11,7 +11,8 @@ import (
 // checked runs a test on a host with its own endpoint and a pod. forward says whether health checks are forwarded.
 func checked(t *testing.T, forward func() bool, test func(*bench)) {
 	network := net1
-	network.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1")}}
+	network.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"),
+		Gateway: netip.MustParseAddr("10.244.2.1")}}
 	onNetwork(t, ws2022, network, func(b *bench) {
 		b.adjust = func(o *Options) { o.ForwardHealthChecks, o.HealthPort = forward(), 10256 }
 		b.host.Edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) {

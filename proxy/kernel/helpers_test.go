@@ -58,7 +58,8 @@ func foreignRemote(addr string) hns.Endpoint {
 
 // local is the endpoint of a pod of this node.
 func local(addr string) hns.Endpoint {
-	return hns.Endpoint{ID: hns.EndpointID(foreignID("local " + addr)), Network: net1.ID, Addrs: []netip.Addr{netip.MustParseAddr(addr)}}
+	return hns.Endpoint{ID: hns.EndpointID(foreignID("local " + addr)), Network: net1.ID,
+		Addrs: []netip.Addr{netip.MustParseAddr(addr)}}
 }
 
 func foreignID(of string) string {

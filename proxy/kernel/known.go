@@ -19,8 +19,8 @@ type known struct {
 	// unanswered counts the calls in a row that HNS did not answer.
 	unanswered int
 
-	// written are the objects that we wrote since the running full check began: what the full check lists of them is older than what we
-	// know. Nil while no full check runs.
+	// written are the objects that we wrote since the running full check began: what the full check lists of them is
+	// older than what we know. Nil while no full check runs.
 	written map[balance.GUID]bool
 	// planned is the index's generation at the last plan of everything, plus 1; 0: everything is to be planned again.
 	planned uint64

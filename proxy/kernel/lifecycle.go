@@ -37,8 +37,9 @@ func (p *Proxy) consider(t *target) {
 	}
 }
 
-// planTarget plans the one target: an orphan, a frontend that is no longer wanted, or a frontend. It plans anew each time and
-// keeps nothing of earlier plans, except that a target marked recreate is made anew once even though HNS has the right document.
+// planTarget plans the one target: an orphan, a frontend that is no longer wanted, or a frontend. It plans anew each
+// time and keeps nothing of earlier plans, except that a target marked recreate is made anew once even though HNS has
+// the right document.
 func (p *Proxy) planTarget(t *target) balance.Plan {
 	switch {
 	case t.isOrphan():
@@ -156,7 +157,8 @@ func (p *Proxy) written(t *target, op balance.Op, o outcome, outdated bool) {
 	p.report.writes += o.writes
 	if o.lied && !p.known.facts.ModifyLies {
 		p.known.facts.ModifyLies = true
-		p.logger.Info("HNS does not carry out modifications of load balancers; they are replaced instead", "hns", p.known.facts.Version)
+		p.logger.Info("HNS does not carry out modifications of load balancers; they are replaced instead", "hns",
+			p.known.facts.Version)
 	}
 	p.checks.noteAnswer(o.err)
 
@@ -185,8 +187,8 @@ func (p *Proxy) written(t *target, op balance.Op, o outcome, outdated bool) {
 	}
 }
 
-// reconsiderSuccessor plans the target that owns t's key now, if that is another one: t was an orphan whose frontend has become
-// wanted, and its load balancer has just been deleted.
+// reconsiderSuccessor plans the target that owns t's key now, if that is another one: t was an orphan whose frontend
+// has become wanted, and its load balancer has just been deleted.
 func (p *Proxy) reconsiderSuccessor(t *target) {
 	if other := p.demand.targets[t.key]; other != nil && other != t {
 		p.consider(other)

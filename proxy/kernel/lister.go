@@ -43,8 +43,8 @@ type step struct {
 	gone          []balance.GUID
 }
 
-// list is the first step: the ids of everything. A known version is not asked for again. A known network is only looked up by its
-// id, except on overlay networks, whose document has the subnets of other nodes.
+// list is the first step: the ids of everything. A known version is not asked for again. A known network is only
+// looked up by its id, except on overlay networks, whose document has the subnets of other nodes.
 func (l lister) list(ctx context.Context, version hns.Version, network hns.Network, withOutlines bool) (s step) {
 	s.version, s.network = version, network
 	if version == (hns.Version{}) {
@@ -113,8 +113,8 @@ func (l lister) outlines(ctx context.Context) (map[balance.GUID]uint64, error) {
 	return out, nil
 }
 
-// read is the second step: documents, several at a time. An object that is gone does not count as a failure. One that HNS cannot
-// give after three attempts does, but what was read is kept.
+// read is the second step: documents, several at a time. An object that is gone does not count as a failure. One that
+// HNS cannot give after three attempts does, but what was read is kept.
 func (l lister) read(ctx context.Context, ids objectIDs) step {
 	r := reading{found: step{second: true}}
 	work := make(chan func(context.Context) error)

@@ -8,8 +8,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// nodePatience is how long plans wait for the node's addresses after the start. Without them a load balancer with the node's
-// address would count as unwanted, be deleted, and be created again a moment later.
+// nodePatience is how long plans wait for the node's addresses after the start. Without them a load balancer with the
+// node's address would count as unwanted, be deleted, and be created again a moment later.
 const nodePatience = time.Second
 
 // awaitNode makes plans wait for the node's addresses, if NodeChanged will announce them.
@@ -27,8 +27,8 @@ func (p *Proxy) stopAwaitingNode() {
 	}
 }
 
-// nodeAddrs returns the addresses by which programs of the node reach its node ports. certain says that they are the node's own,
-// and not a guess from the network.
+// nodeAddrs returns the addresses by which programs of the node reach its node ports. certain says that they are the
+// node's own, and not a guess from the network.
 func (o *Options) nodeAddrs(network *hns.Network) (addrs []netip.Addr, certain bool) {
 	if !o.NodeAccess {
 		return nil, true

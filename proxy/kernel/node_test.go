@@ -98,8 +98,8 @@ func TestNodeAddressComesDuringTheFirstFullCheck(t *testing.T) {
 	})
 }
 
-// After a restart the services, and the management address in HNS, may be known before the node's own addresses. Load balancers for
-// the node's addresses stay meanwhile.
+// After a restart the services, and the management address in HNS, may be known before the node's own addresses. Load
+// balancers for the node's addresses stay meanwhile.
 func TestRestartBeforeTheNodeIsKnown(t *testing.T) {
 	for _, management := range []string{"", "192.0.2.7", "192.0.2.99"} {
 		t.Run("management "+management, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestRestartBeforeTheNodeIsKnown(t *testing.T) {
 	}
 }
 
-// A program of the host has the port, and HNS refuses the load balancer for programs of the node. The service counts as programmed,
-// with a problem, and HNS is not asked again until the service releases the port.
+// A program of the host has the port, and HNS refuses the load balancer for programs of the node. The service counts
+// as programmed, with a problem, and HNS is not asked again until the service releases the port.
 func TestNodeAccessIsOptional(t *testing.T) {
 	onNetwork(t, ws2022, net1, func(b *bench) {
 		withNodeAccess(b)
@@ -207,7 +207,8 @@ func (b *bench) expectProblems(name string, reasons ...string) {
 	}
 }
 
-// Without the option nothing is made for programs of the node: one load balancer per node port, as upstream's proxy has it.
+// Without the option nothing is made for programs of the node: one load balancer per node port, as upstream's proxy
+// has it.
 func TestNoNodeAccessByDefault(t *testing.T) {
 	onNetwork(t, ws2022, net1, func(b *bench) {
 		b.adjust = func(o *Options) { o.NodeAddrs = func() []netip.Addr { return []netip.Addr{nodeAddr} } }
@@ -241,8 +242,9 @@ func (b *bench) expectFlags(vip netip.Addr, want hns.PortFlags) {
 	})
 }
 
-// The host takes each of its ports for one load balancer, whatever its address, and calls overlap. All node ports are served
-// nevertheless, and what was added for programs of the node is given up, of external addresses with a common port as well.
+// The host takes each of its ports for one load balancer, whatever its address, and calls overlap. All node ports are
+// served nevertheless, and what was added for programs of the node is given up, of external addresses with a common
+// port as well.
 func TestNodeAccessNeverCostsTheNodePort(t *testing.T) {
 	onNetwork(t, ws2022, net1, func(b *bench) {
 		withNodeAccess(b)
@@ -258,7 +260,8 @@ func TestNodeAccessNeverCostsTheNodePort(t *testing.T) {
 		b.want(append(all, first, second)...)
 		b.pass(2 * time.Second)
 
-		want := "endpoint remote 10.244.3.5 \"porthole-remote-10.244.3.5\"\nlb 192.0.2.98 80/tcp->80 10.244.3.5\nlb 192.0.2.99 80/tcp->80 10.244.3.5\n"
+		want :=
+			"endpoint remote 10.244.3.5 \"porthole-remote-10.244.3.5\"\nlb 192.0.2.98 80/tcp->80 10.244.3.5\nlb 192.0.2.99 80/tcp->80 10.244.3.5\n"
 		for i, f := range all {
 			want += fmt.Sprintf("lb node %d/tcp->80 10.244.3.5\n", 30080+i)
 			b.expectState(f.Service, health.Programmed, "")
@@ -272,8 +275,8 @@ func TestNodeAccessNeverCostsTheNodePort(t *testing.T) {
 	})
 }
 
-// The host has a load balancer for node access from an earlier run, and the node port itself is new and refused because of it: the
-// node port gets the port.
+// The host has a load balancer for node access from an earlier run, and the node port itself is new and refused
+// because of it: the node port gets the port.
 func TestNodeAccessGivesWay(t *testing.T) {
 	onNetwork(t, ws2022, net1, func(b *bench) {
 		withNodeAccess(b)
@@ -285,7 +288,10 @@ func TestNodeAccessGivesWay(t *testing.T) {
 		facts := factsOf(ws2022)
 		e := remote(netip.MustParseAddr("10.244.3.5"), &facts)
 		access.Endpoints = []hns.EndpointID{e.ID}
-		b.edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { *eps, *lbs = append(*eps, e), append(*lbs, access) })
+
+		b.edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
+			*eps, *lbs = append(*eps, e), append(*lbs, access)
+		})
 	}, func(b *bench) {
 		f := nodePort(30080, "10.244.3.5:80")
 		b.want(f)

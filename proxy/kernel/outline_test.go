@@ -10,8 +10,8 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// An altered load balancer is repaired within a period, among many and with few calls. It does not matter how HNS's first interface
-// lists load balancers, as long as it lists the same one in the same way.
+// An altered load balancer is repaired within a period, among many and with few calls. It does not matter how HNS's
+// first interface lists load balancers, as long as it lists the same one in the same way.
 func TestAlteredAmongMany(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -86,18 +86,19 @@ func TestUselessOutlines(t *testing.T) {
 	}
 
 	n := uint64(0)
-	onNetwork(t, ws2025, net1, func(b *bench) { b.host.Outline = func(hns.LoadBalancer) uint64 { n++; return n } }, func(b *bench) {
-		var all []service.Frontend
-		for i := range 200 {
-			all = append(all, clusterIP(vip(i), addr(i)))
-		}
+	onNetwork(t, ws2025, net1, func(b *bench) { b.host.Outline = func(hns.LoadBalancer) uint64 { n++; return n } },
+		func(b *bench) {
+			var all []service.Frontend
+			for i := range 200 {
+				all = append(all, clusterIP(vip(i), addr(i)))
+			}
 
-		b.want(all...)
-		b.pass(time.Second)
-		b.host.ResetCalls()
-		b.pass(5 * time.Minute)
-		if reads := b.host.Count("read load balancer"); reads > 10*(outlinesRead+20) || b.writes() != 0 {
-			t.Errorf("%d documents were read, %d writes", reads, b.writes())
-		}
-	})
+			b.want(all...)
+			b.pass(time.Second)
+			b.host.ResetCalls()
+			b.pass(5 * time.Minute)
+			if reads := b.host.Count("read load balancer"); reads > 10*(outlinesRead+20) || b.writes() != 0 {
+				t.Errorf("%d documents were read, %d writes", reads, b.writes())
+			}
+		})
 }

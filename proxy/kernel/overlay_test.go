@@ -14,8 +14,10 @@ import (
 
 var overlay = hns.Network{
 	ID: "net-1", Name: "porthole", Type: hns.Overlay, Management: netip.MustParseAddr("192.0.2.2"),
-	Subnets:       []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1")}},
-	RemoteSubnets: []hns.RemoteSubnet{{Prefix: netip.MustParsePrefix("10.244.3.0/24"), Provider: netip.MustParseAddr("192.0.2.33")}},
+	Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"),
+		Gateway: netip.MustParseAddr("10.244.2.1")}},
+	RemoteSubnets: []hns.RemoteSubnet{{Prefix: netip.MustParsePrefix("10.244.3.0/24"),
+		Provider: netip.MustParseAddr("192.0.2.33")}},
 }
 
 // An overlay network: the endpoints that load balancers need beside their backends are created once, and stay.
@@ -83,9 +85,11 @@ func TestOverlayOfNewNode(t *testing.T) {
 		b.soon()
 		b.host.Edit(func(_ *[]hns.Endpoint, _ *[]hns.LoadBalancer, networks *[]hns.Network) {
 			(*networks)[0].RemoteSubnets = append(slices.Clone(overlay.RemoteSubnets),
-				hns.RemoteSubnet{Prefix: netip.MustParsePrefix("10.244.4.0/24"), Provider: netip.MustParseAddr("192.0.2.44")})
+				hns.RemoteSubnet{Prefix: netip.MustParsePrefix("10.244.4.0/24"),
+					Provider: netip.MustParseAddr("192.0.2.44")})
 		})
-		b.want(clusterIP("10.96.0.10:80", "10.244.3.5:80", "10.244.4.5:80"), clusterIP("10.96.0.11:443", "192.0.2.9:6443"))
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.5:80", "10.244.4.5:80"),
+			clusterIP("10.96.0.11:443", "192.0.2.9:6443"))
 		b.soon()
 		providers := map[string]string{}
 		b.edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
@@ -97,7 +101,8 @@ func TestOverlayOfNewNode(t *testing.T) {
 				providers[lb.VIPs[0].String()+" source"] = lb.SourceVIP.String()
 			}
 		})
-		for addr, want := range map[string]string{"10.244.3.5": "192.0.2.33", "10.244.4.5": "192.0.2.44", "192.0.2.9": "192.0.2.2",
+		for addr, want := range map[string]string{"10.244.3.5": "192.0.2.33", "10.244.4.5": "192.0.2.44",
+			"192.0.2.9":         "192.0.2.2",
 			"10.96.0.10 source": "10.244.2.2", "10.96.0.11 source": "192.0.2.2"} {
 			if providers[addr] != want {
 				t.Errorf("%s: %s, wanted %s", addr, providers[addr], want)

@@ -2,9 +2,9 @@ package kernel
 
 import "time"
 
-// pace measures how fast HNS answers. HNS writes one object at a time: more calls in flight than hide our own round trip only
-// lengthen its queue, and urgent calls would wait behind them. The zero value has seen no answer; the measurement starts again
-// after each rest.
+// pace measures how fast HNS answers. HNS writes one object at a time: more calls in flight than hide our own round
+// trip only lengthen its queue, and urgent calls would wait behind them. The zero value has seen no answer; the
+// measurement starts again after each rest.
 type pace struct {
 	last time.Time // when the answer before came
 	// interval from one answer to the next while there was something to do, smoothed; 0: not known.
@@ -12,11 +12,11 @@ type pace struct {
 }
 
 const (
-	// queueTime is how long the calls in flight may keep HNS busy where it is fast. Two calls of a Windows Server 2025 take longer
-	// (spec: 15 ms each).
+	// queueTime is how long the calls in flight may keep HNS busy where it is fast. Two calls of a Windows Server 2025
+	// take longer (spec: 15 ms each).
 	queueTime = 5 * time.Millisecond
-	// maxWriters bounds the calls in flight. Each is a thread that stays. On an emulated host without latency 2,000 services
-	// were there after 3.1 s with 2 writers, 2.7 s with 4, 2.6 s with 8, 2.5 s with 16.
+	// maxWriters bounds the calls in flight. Each is a thread that stays. On an emulated host without latency 2,000
+	// services were there after 3.1 s with 2 writers, 2.7 s with 4, 2.6 s with 8, 2.5 s with 16.
 	maxWriters = 8
 )
 

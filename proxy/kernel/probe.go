@@ -14,26 +14,29 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// A host may lose the rules of a load balancer and still list it (microsoft/wcnscripts#24); no listing shows that. So a few
-// cluster IPs are connected to in each period, as a program of the node would do it:
+// A host may lose the rules of a load balancer and still list it (microsoft/wcnscripts#24); no listing shows that. So
+// a few cluster IPs are connected to in each period, as a program of the node would do it:
 //
 //	it answers ───────────────────────────────────────────▶ fine
 //	no answer twice ──▶ all backends answer when asked directly ──▶ its rule is lost: delete and create it
 //	                └─▶ some do not ─────────────────────────────▶ nothing is known
 //
-// Whether Windows lets programs of the node reach load balancers with direct server return is unverified, no. 38. So nothing is concluded
-// until one of the kind has answered, and one that was recreated in vain is not recreated again before it has answered. UDP has no
-// answer to wait for: a load balancer of UDP is recreated with that of its service's TCP port.
+// Whether Windows lets programs of the node reach load balancers with direct server return is unverified, no. 38. So
+// nothing is concluded until one of the kind has answered, and one that was recreated in vain is not recreated again
+// before it has answered. UDP has no answer to wait for: a load balancer of UDP is recreated with that of its
+// service's TCP port.
 
 // Bounds of probing.
 const (
 	// probesInTurn is how many services are probed in a round, beside DNS and the API service.
 	probesInTurn = 5
-	// probesAtOnce bounds the connections in flight in a round of all services, which follows a round in which two were lost.
+	// probesAtOnce bounds the connections in flight in a round of all services, which follows a round in which two
+	// were lost.
 	probesAtOnce = 32
 	// probedBackends bounds the backends of one service that are asked directly.
 	probedBackends = 16
-	// probeTimeout of one connection is above the 3 ms of a network and below the 3 s after which Windows sends a SYN again.
+	// probeTimeout of one connection is above the 3 ms of a network and below the 3 s after which Windows sends a SYN
+	// again.
 	probeTimeout = time.Second
 	// repairPause is the least time between two repairs of one load balancer.
 	repairPause = 5 * time.Minute
@@ -145,7 +148,8 @@ func (p *probing) choose(all bool) []probe {
 }
 
 func (p *probing) canProbe(t *target) bool {
-	return t.f != nil && t.f.Kind == service.ClusterIP && t.key.Protocol == hns.TCP && t.done && t.phase == idle && !t.doubted &&
+	return t.f != nil && t.f.Kind == service.ClusterIP && t.key.Protocol == hns.TCP && t.done && t.phase == idle &&
+		!t.doubted &&
 		t.failure == nil && len(t.limits) == 0 && len(t.f.Backends) > 0 && p.known.index.Serving(t.key) != nil
 }
 
@@ -169,8 +173,9 @@ func ask(ctx context.Context, dial func(context.Context, netip.AddrPort) error, 
 	all.Wait()
 }
 
-// askOne finds out whether HNS serves a frontend that it lists. The frontend counts as lost only if it does not answer while a
-// few of its backends do when they are asked directly; if a backend is silent too, the cause may be the backends.
+// askOne finds out whether HNS serves a frontend that it lists. The frontend counts as lost only if it does not answer
+// while a few of its backends do when they are asked directly; if a backend is silent too, the cause may be the
+// backends.
 func askOne(q *probe, answers func(netip.AddrPort) bool) (result string) {
 	at := netip.AddrPortFrom(q.key.VIP, q.key.Port)
 	if first := answers(at); first || answers(at) { // one lost packet does not count
@@ -209,7 +214,8 @@ func (p *probing) finish(list []probe, all bool) {
 	for i := range list {
 		q := &list[i]
 		t := p.demand.targets[q.key]
-		if q.result == ProbeLost && (t == nil || !p.canProbe(t) || q.balancer != p.known.index.Serving(q.key) || !p.mayRepair(q, now)) {
+		if q.result == ProbeLost &&
+			(t == nil || !p.canProbe(t) || q.balancer != p.known.index.Serving(q.key) || !p.mayRepair(q, now)) {
 			q.result = ProbeInconclusive
 		}
 		if q.result == ProbeLost {
@@ -252,8 +258,8 @@ func (p *probing) historyOf(key service.Key) *probeHistory {
 	return history
 }
 
-// mayRepair reports whether a lost load balancer may be recreated: it answered before, or others of its kind do and it has not been
-// recreated in vain.
+// mayRepair reports whether a lost load balancer may be recreated: it answered before, or others of its kind do and it
+// has not been recreated in vain.
 func (p *probing) mayRepair(q *probe, now time.Time) bool {
 	history := p.historyOf(q.key)
 	if history.repaired.IsZero() {
@@ -262,7 +268,8 @@ func (p *probing) mayRepair(q *probe, now time.Time) bool {
 	return history.answered && now.Sub(history.repaired) >= repairPause
 }
 
-// recreate has a load balancer deleted and created, and those of UDP with the same address and service. It returns how many.
+// recreate has a load balancer deleted and created, and those of UDP with the same address and service. It returns how
+// many.
 func (p *probing) recreate(t *target) (n int) {
 	again := func(t *target) {
 		t.recreate = true
@@ -273,7 +280,8 @@ func (p *probing) recreate(t *target) (n int) {
 	again(t)
 	for _, key := range p.demand.services[t.service].keys {
 		u := p.demand.targets[key]
-		if u != nil && key.Protocol == hns.UDP && key.VIP == t.key.VIP && u.f != nil && u.done && u.service == t.service {
+		if u != nil && key.Protocol == hns.UDP && key.VIP == t.key.VIP && u.f != nil && u.done &&
+			u.service == t.service {
 			again(u)
 		}
 	}

@@ -67,7 +67,8 @@ func dns() service.Frontend {
 	return f
 }
 
-// A load balancer that is listed and does not work is created again. Others, and those whose backends are dead, are left alone.
+// A load balancer that is listed and does not work is created again. Others, and those whose backends are dead, are
+// left alone.
 func TestLostRuleIsRepaired(t *testing.T) {
 	withProbes(t, func(b *bench, d *plane) {
 		web := clusterIP("10.96.0.11:80", "10.244.3.1:8080", "10.244.3.2:8080")
@@ -87,7 +88,8 @@ func TestLostRuleIsRepaired(t *testing.T) {
 		before := b.host.Dump()
 		d.kill("10.96.0.11:80")
 		b.pass(30 * time.Second)
-		if c, x := b.host.Count("create load balancer"), b.host.Count("delete load balancer"); c != 1 || x != 1 || b.seen().repaired["load balancer rule"] != 1 {
+		if c, x := b.host.Count("create load balancer"), b.host.Count("delete load balancer"); c != 1 || x != 1 ||
+			b.seen().repaired["load balancer rule"] != 1 {
 			t.Errorf("%d created, %d deleted, %v", c, x, b.seen().repaired)
 		}
 		b.expectHost(before)
@@ -128,7 +130,8 @@ func TestLostRuleIsRepairedLater(t *testing.T) {
 					})
 					d.kill("10.96.0.11:80")
 					b.pass(45 * time.Second)
-					if c, x := b.host.Count("create load balancer"), b.host.Count("delete load balancer"); !failed || c == 0 || x == 0 {
+					if c, x := b.host.Count("create load balancer"), b.host.Count("delete load balancer"); !failed ||
+						c == 0 || x == 0 {
 						t.Errorf("%d created, %d deleted, the fault came: %v", c, x, failed)
 					}
 					b.expectHost(before)
@@ -152,8 +155,8 @@ func TestProbesWhereTheNodeReachesNothing(t *testing.T) {
 	})
 }
 
-// A round asks a few services in turn. If two are lost at once, the host may have lost more: all are asked, and those that do not
-// answer are created again.
+// A round asks a few services in turn. If two are lost at once, the host may have lost more: all are asked, and those
+// that do not answer are created again.
 func TestProbesOfMany(t *testing.T) {
 	withProbes(t, func(b *bench, d *plane) {
 		wanted := []service.Frontend{dns()}

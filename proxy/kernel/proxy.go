@@ -14,8 +14,8 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Proxy keeps HNS as the services want it. Make it with New and run it once. It consists of parts that have their own state and
-// methods; the Proxy's own methods are the loop, what triggers it, and the life of a target (lifecycle.go).
+// Proxy keeps HNS as the services want it. Make it with New and run it once. It consists of parts that have their own
+// state and methods; the Proxy's own methods are the loop, what triggers it, and the life of a target (lifecycle.go).
 type Proxy struct {
 	*session
 	opts      Options
@@ -57,13 +57,16 @@ func New(opts Options) *Proxy {
 	}
 
 	p := &Proxy{
-		session: s, opts: opts, balancers: opts.Host.balancers, documents: opts.Host.documents, known: k, report: r, work: w, derive: d,
-		demand: newDemand(r, d), retries: retries{retry.Backoff{First: opts.RetryMin, Max: opts.RetryMax}}, asked: make(chan func()),
+		session: s, opts: opts, balancers: opts.Host.balancers, documents: opts.Host.documents, known: k, report: r,
+		work: w, derive: d,
+		demand: newDemand(r, d), retries: retries{retry.Backoff{First: opts.RetryMin, Max: opts.RetryMax}},
+		asked: make(chan func()),
 	}
 	p.checks = &fullChecks{
 		session: s, known: k, work: w, report: r, period: opts.Period, readAll: opts.ReadAll, steps: make(chan step),
 		outlines: map[*balance.Balancer]uint64{},
-		lister:   lister{networks: opts.Host.networks, ids: opts.Host.ids, documents: opts.Host.documents, network: opts.NetworkName, readers: opts.Readers},
+		lister: lister{networks: opts.Host.networks, ids: opts.Host.ids, documents: opts.Host.documents,
+			network: opts.NetworkName, readers: opts.Readers},
 	}
 	p.endpoints = &endpoints{
 		session: s, networks: opts.Host.networks, documents: opts.Host.documents, writer: opts.Host.endpoints,
@@ -76,8 +79,10 @@ func New(opts Options) *Proxy {
 	p.renewal = &renewal{session: s, known: k, complete: opts.Renewed}
 	p.access = &access{session: s, known: k, demand: p.demand, report: r, consider: p.consider, apply: p.applyServices}
 	p.probing = &probing{
-		session: s, dial: opts.Dial, observe: opts.Probed, period: opts.Period, pause: opts.RetryMin, ready: p.ready, consider: p.consider,
-		known: k, demand: p.demand, work: w, report: r, reached: map[bool]bool{}, history: map[service.Key]*probeHistory{},
+		session: s, dial: opts.Dial, observe: opts.Probed, period: opts.Period, pause: opts.RetryMin, ready: p.ready,
+		consider: p.consider,
+		known:    k, demand: p.demand, work: w, report: r, reached: map[bool]bool{},
+		history: map[service.Key]*probeHistory{},
 	}
 	return p
 }
@@ -124,8 +129,8 @@ func (p *Proxy) Run(ctx context.Context) error {
 	}
 }
 
-// servicesChanged calls take at once if the last call is long enough ago, else as soon as it is. While HNS has a long queue anyway,
-// changes gather for longer.
+// servicesChanged calls take at once if the last call is long enough ago, else as soon as it is. While HNS has a long
+// queue anyway, changes gather for longer.
 func (p *Proxy) servicesChanged() {
 	settle := p.opts.Settle
 	if len(p.work.queue) > 100 {
@@ -177,8 +182,8 @@ func (p *Proxy) ready() bool {
 	return p.demand.complete && !p.known.observed.IsZero() && !p.nodeAwaited
 }
 
-// planAll plans every target and looks for what no service wants. If neither HNS nor the facts changed since it did so last, plans come
-// out the same, and only failing targets are planned.
+// planAll plans every target and looks for what no service wants. If neither HNS nor the facts changed since it did so
+// last, plans come out the same, and only failing targets are planned.
 func (p *Proxy) planAll() {
 	if !p.ready() {
 		return
@@ -207,7 +212,8 @@ func (p *Proxy) sweepBalancers() {
 	}
 }
 
-// dispatch starts what is queued, in order, as far as HNS is there. When nothing is left, it looks for unused endpoints.
+// dispatch starts what is queued, in order, as far as HNS is there. When nothing is left, it looks for unused
+// endpoints.
 func (p *Proxy) dispatch() {
 	if p.known.away != nil || !p.ready() {
 		return
@@ -262,8 +268,8 @@ func (p *Proxy) takeStep(s *step) {
 	p.checks.step(func() step { return p.checks.lister.read(p.ctx, read) })
 }
 
-// documentsRead takes in the documents of a full check. Load balancers that another program altered are read once more before anything is
-// done about them: HNS may have answered nonsense.
+// documentsRead takes in the documents of a full check. Load balancers that another program altered are read once more
+// before anything is done about them: HNS may have answered nonsense.
 func (p *Proxy) documentsRead(s *step) {
 	altered := p.checks.merge(s, p.inFlight())
 	for _, old := range altered {
@@ -307,7 +313,8 @@ func (p *Proxy) updateFacts(s *step) {
 	facts := &p.known.facts
 	old := *facts
 	facts.Version, facts.Network = s.version, s.network
-	facts.DSR, facts.HostMAC, facts.NodeAccess, facts.OverlayRelay = p.opts.EnableDSR, p.opts.HostMAC, p.opts.NodeAccess, p.opts.Relay.Overlay
+	facts.DSR, facts.HostMAC, facts.NodeAccess, facts.OverlayRelay = p.opts.EnableDSR, p.opts.HostMAC,
+		p.opts.NodeAccess, p.opts.Relay.Overlay
 	if old.Version != s.version {
 		facts.ModifyLies = false
 	}
@@ -337,8 +344,10 @@ func (p *Proxy) updateFacts(s *step) {
 
 // sameFacts compares what plans of unchanged frontends depend on and what a full check may change.
 func sameFacts(a, b *balance.Facts) bool {
-	return a.Version == b.Version && a.Network.ID == b.Network.ID && a.SourceVIP == b.SourceVIP && a.ModifyLies == b.ModifyLies &&
-		a.Network.Management == b.Network.Management && slices.Equal(a.Network.RemoteSubnets, b.Network.RemoteSubnets) &&
+	return a.Version == b.Version && a.Network.ID == b.Network.ID && a.SourceVIP == b.SourceVIP &&
+		a.ModifyLies == b.ModifyLies &&
+		a.Network.Management == b.Network.Management &&
+		slices.Equal(a.Network.RemoteSubnets, b.Network.RemoteSubnets) &&
 		slices.Equal(a.Network.Subnets, b.Network.Subnets)
 }
 

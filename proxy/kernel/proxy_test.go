@@ -33,11 +33,13 @@ func TestStartAddRestart(t *testing.T) {
 
 		b.restart()
 		b.soon()
-		b.expectCalls("find network: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nread endpoint: 3\nread load balancer: 1\nread version: 1\n")
+		b.expectCalls(
+			"find network: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nread endpoint: 3\nread load balancer: 1\nread version: 1\n")
 		b.expectState(web.Service, health.Programmed, "")
 
 		b.pass(5 * time.Minute)
-		b.expectCalls("list endpoint ids: 10\nlist load balancer ids: 10\nlist load balancer outlines: 10\nlist network ids: 10\nread endpoint: 7\nread load balancer: 3\n")
+		b.expectCalls(
+			"list endpoint ids: 10\nlist load balancer ids: 10\nlist load balancer outlines: 10\nlist network ids: 10\nread endpoint: 7\nread load balancer: 3\n")
 
 		b.want()
 		b.soon()
@@ -89,7 +91,8 @@ func TestUnknownChangesNothing(t *testing.T) {
 		before := b.host.Dump()
 		b.host.ResetCalls()
 		for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.AnswerNothing} {
-			for _, kind := range []string{"list network ids", "list endpoint ids", "list load balancer ids", "read endpoint", "read load balancer"} {
+			for _, kind := range []string{"list network ids", "list endpoint ids", "list load balancer ids",
+				"read endpoint", "read load balancer"} {
 				failing := true
 				b.host.SetFault(func(k string) hnstest.Outcome {
 					if k == kind && failing {
@@ -136,8 +139,8 @@ func TestNoWritesWhileHNSIsAway(t *testing.T) {
 	})
 }
 
-// TestHNSComesBackWithoutItsLoadBalancers: half a second after HNS is back they are created again. That it lists none is believed the
-// second time.
+// TestHNSComesBackWithoutItsLoadBalancers: half a second after HNS is back they are created again. That it lists none
+// is believed the second time.
 func TestHNSComesBackWithoutItsLoadBalancers(t *testing.T) {
 	for _, away := range []time.Duration{1300 * time.Millisecond, 8300 * time.Millisecond} {
 		inBubble(t, ws2022, func(b *bench) {
@@ -181,15 +184,17 @@ func TestLocalPodNewerThanTheListing(t *testing.T) {
 		b.edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer) { *eps = append(*eps, local("10.244.2.5")) })
 		b.want(clusterIP("10.96.0.10:80", "local 10.244.2.5:80"))
 		b.soon()
-		b.expectCalls("create load balancer: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nlist network ids: 1\nread endpoint: 1\n")
+		b.expectCalls(
+			"create load balancer: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nlist network ids: 1\nread endpoint: 1\n")
 	})
 }
 
-// TestBlockedBackendDoesNotHoldAnother: while a backend waits for HNS to know its pod, the others of the service are served at once, also
-// one whose endpoint has to be made first.
+// TestBlockedBackendDoesNotHoldAnother: while a backend waits for HNS to know its pod, the others of the service are
+// served at once, also one whose endpoint has to be made first.
 func TestBlockedBackendDoesNotHoldAnother(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
-		web := clusterIP("10.96.0.10:80", "local 10.244.1.5:80") // a pod in the host's network: HNS never has an endpoint of it
+		// a pod in the host's network: HNS never has an endpoint of it
+		web := clusterIP("10.96.0.10:80", "local 10.244.1.5:80")
 		b.want(web)
 		b.pass(5 * time.Minute) // the wait between two attempts has grown
 		b.expectState(web.Service, health.Failed, "PodUnknown")
@@ -197,7 +202,8 @@ func TestBlockedBackendDoesNotHoldAnother(t *testing.T) {
 		b.host.ResetCalls()
 		b.want(clusterIP("10.96.0.10:80", "local 10.244.1.5:80", "10.244.3.1:80"))
 		b.pass(time.Second)
-		if dump := b.host.Dump(); b.writes() != 2 || !strings.Contains(dump, "10.96.0.10") || !strings.Contains(dump, "10.244.3.1") {
+		if dump := b.host.Dump(); b.writes() != 2 || !strings.Contains(dump, "10.96.0.10") ||
+			!strings.Contains(dump, "10.244.3.1") {
 			t.Errorf("after a second there were %d writes:\n%s", b.writes(), dump)
 		}
 	})
@@ -224,7 +230,8 @@ func TestOneBadServiceDoesNotStopOthers(t *testing.T) {
 
 func TestConflictIsAdoptedReplacedOrReported(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
-		same, stale, taken := clusterIP("10.96.0.10:80", "10.244.3.1:80"), clusterIP("10.96.0.11:80", "10.244.3.1:80"), clusterIP("10.96.0.12:80", "10.244.3.1:80")
+		same, stale, taken := clusterIP("10.96.0.10:80", "10.244.3.1:80"), clusterIP("10.96.0.11:80",
+			"10.244.3.1:80"), clusterIP("10.96.0.12:80", "10.244.3.1:80")
 		b.edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
 			*eps = append(*eps, foreignRemote("10.244.3.1"), foreignRemote("10.244.3.2"))
 			for i, lb := range []hns.LoadBalancer{
@@ -243,7 +250,8 @@ func TestConflictIsAdoptedReplacedOrReported(t *testing.T) {
 		if n := b.host.Count("delete load balancer"); n != 1 {
 			t.Errorf("%d load balancers were deleted, wanted the stale one only", n)
 		}
-		b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { *lbs = (*lbs)[1:] }) // its owner takes it away… and ours of the same
+		// its owner takes it away… and ours of the same
+		b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { *lbs = (*lbs)[1:] })
 		b.pass(65 * time.Second)
 	})
 }
@@ -339,7 +347,8 @@ func TestStartIsAsFastAsHNSWrites(t *testing.T) {
 		if took := time.Since(started); took > floor*110/100 {
 			t.Errorf("start took %s, the floor is %s", took, floor)
 		}
-		b.expectCalls(fmt.Sprintf("create endpoint: %d\ncreate load balancer: %d\nfind network: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nread version: 1\n", endpoints, services))
+		b.expectCalls(fmt.Sprintf(
+			"create endpoint: %d\ncreate load balancer: %d\nfind network: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nread version: 1\n", endpoints, services))
 	})
 }
 
@@ -380,7 +389,8 @@ func TestDiffNamesTheProblem(t *testing.T) {
 			t.Fatalf("nothing differs: %+v", d)
 		}
 		l := d.Operations[len(d.Operations)-1]
-		if l.Service != "default/10.96.0.10:80" || l.Problem == "" || l.Since.Before(began) || time.Since(l.Since) < time.Second {
+		if l.Service != "default/10.96.0.10:80" || l.Problem == "" || l.Since.Before(began) ||
+			time.Since(l.Since) < time.Second {
 			t.Errorf("%+v", l)
 		}
 		t.Log(l)
@@ -405,7 +415,8 @@ func TestCleanup(t *testing.T) {
 	})
 }
 
-// TestCleanupWithoutNetwork: on a host without the pods' network nothing is waited for. Load balancers that are left of one go, others stay.
+// TestCleanupWithoutNetwork: on a host without the pods' network nothing is waited for. Load balancers that are left
+// of one go, others stay.
 func TestCleanupWithoutNetwork(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
 		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80"))
@@ -430,7 +441,8 @@ func TestCleanupWithoutNetwork(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		b.host.SetFault(nil)
-		if left, err := b.host.LoadBalancerIDs(t.Context()); err != nil || !slices.Equal(left, []hns.LoadBalancerID{foreign}) {
+		if left, err := b.host.LoadBalancerIDs(t.Context()); err != nil ||
+			!slices.Equal(left, []hns.LoadBalancerID{foreign}) {
 			t.Errorf("left are %v, %v", left, err)
 		}
 	})

@@ -19,7 +19,8 @@ type switchboard struct {
 	lines map[string]string
 }
 
-func (s *switchboard) Ensure(key service.Key, at netip.Addr, to []netip.AddrPort, affinity time.Duration) (uint16, error) {
+func (s *switchboard) Ensure(key service.Key, at netip.Addr, to []netip.AddrPort, affinity time.Duration) (uint16,
+	error) {
 	if s.fails {
 		return 0, errors.New("no such address")
 	}
@@ -29,11 +30,12 @@ func (s *switchboard) Ensure(key service.Key, at netip.Addr, to []netip.AddrPort
 
 func (s *switchboard) Release(key service.Key) { delete(s.lines, key.String()) }
 
-// Backends of different ports are served by the relay at the host's own endpoint, and by HNS again once they listen on one port. If the
-// relay cannot listen, the most common port is served and a problem is reported.
+// Backends of different ports are served by the relay at the host's own endpoint, and by HNS again once they listen on
+// one port. If the relay cannot listen, the most common port is served and a problem is reported.
 func TestBackendsOfDifferentPorts(t *testing.T) {
 	network := net1
-	network.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1")}}
+	network.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"),
+		Gateway: netip.MustParseAddr("10.244.2.1")}}
 	board := &switchboard{lines: map[string]string{}}
 	onNetwork(t, ws2022, network, func(b *bench) {
 		b.adjust = func(o *Options) { o.Relay.Relay = board }
@@ -48,7 +50,9 @@ func TestBackendsOfDifferentPorts(t *testing.T) {
 		relayed := host + "lb 10.96.0.10 80/tcp->20080 10.244.2.2\n"
 		b.expectHost(relayed)
 		b.expectState(mixed.Service, health.Programmed, "")
-		if got := board.lines[mixed.Key.String()]; got != "10.244.2.2 [10.244.3.1:8080 10.244.3.2:8081 10.244.3.3:8081] 0s" || len(b.seen().status[mixed.Service].Problems) != 0 {
+		if got :=
+			board.lines[mixed.Key.String()]; got != "10.244.2.2 [10.244.3.1:8080 10.244.3.2:8081 10.244.3.3:8081] 0s" ||
+			len(b.seen().status[mixed.Service].Problems) != 0 {
 			t.Errorf("%s, %v", got, b.seen().status[mixed.Service].Problems)
 		}
 
@@ -83,20 +87,22 @@ func TestBackendsOfDifferentPorts(t *testing.T) {
 		b.want(mixed)
 		b.soon()
 		problems := b.seen().status[mixed.Service].Problems
-		if !strings.Contains(b.host.Dump(), "80/tcp->8081 10.244.3.2,10.244.3.3") || len(problems) != 1 || problems[0].Reason != "MixedTargetPorts" {
+		if !strings.Contains(b.host.Dump(), "80/tcp->8081 10.244.3.2,10.244.3.3") || len(problems) != 1 ||
+			problems[0].Reason != "MixedTargetPorts" {
 			t.Errorf("%s%v", b.host.Dump(), problems)
 		}
 	})
 }
 
-// On an overlay network the relay listens at the node's address, if the options let it, and load balancers reach it from the source address;
-// otherwise a problem says which option would help.
+// On an overlay network the relay listens at the node's address, if the options let it, and load balancers reach it
+// from the source address; otherwise a problem says which option would help.
 func TestBackendsOfDifferentPortsOnOverlay(t *testing.T) {
 	board := &switchboard{lines: map[string]string{}}
 	mixed := clusterIP("10.96.0.10:80", "10.244.3.1:8080", "10.244.3.2:8081", "10.244.3.3:8081")
 	onNetwork(t, ws2022, overlay, func(b *bench) {
 		b.adjust = func(o *Options) {
-			o.SourceVIP, o.HostMAC, o.EnableDSR, o.Relay = netip.MustParseAddr("10.244.2.2"), "02:fc:00:00:00:01", true, RelayOptions{board, true}
+			o.SourceVIP, o.HostMAC, o.EnableDSR, o.Relay = netip.MustParseAddr("10.244.2.2"), "02:fc:00:00:00:01", true,
+				RelayOptions{board, true}
 		}
 	}, func(b *bench) {
 		b.want(mixed)
@@ -108,7 +114,9 @@ endpoint remote 192.0.2.2 "porthole-remote-192.0.2.2"
 lb 10.96.0.10 80/tcp->20080 192.0.2.2
 `, "\n"))
 		b.expectState(mixed.Service, health.Programmed, "")
-		if got := board.lines[mixed.Key.String()]; got != "192.0.2.2 [10.244.3.1:8080 10.244.3.2:8081 10.244.3.3:8081] 0s" || len(b.seen().status[mixed.Service].Problems) != 0 {
+		if got :=
+			board.lines[mixed.Key.String()]; got != "192.0.2.2 [10.244.3.1:8080 10.244.3.2:8081 10.244.3.3:8081] 0s" ||
+			len(b.seen().status[mixed.Service].Problems) != 0 {
 			t.Errorf("%s, %v", got, b.seen().status[mixed.Service].Problems)
 		}
 		b.edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
@@ -139,7 +147,8 @@ lb 10.96.0.10 80/tcp->20080 192.0.2.2
 		b.want(mixed)
 		b.soon()
 		problems := b.seen().status[mixed.Service].Problems
-		if len(problems) != 1 || problems[0].Reason != "MixedTargetPorts" || !strings.Contains(problems[0].Text, "--overlay-relay") {
+		if len(problems) != 1 || problems[0].Reason != "MixedTargetPorts" ||
+			!strings.Contains(problems[0].Text, "--overlay-relay") {
 			t.Errorf("problems %+v", problems)
 		}
 	})

@@ -6,14 +6,15 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// After a reboot of the host HNS may list load balancers whose rules are gone (microsoft/wcnscripts#24; upstream's proxy deletes all
-// load balancers at each start for that reason). A listing does not show it, and probes reach TCP cluster IPs only. So renewal
-// replaces, once, those of our load balancers that the first full check finds, if the host may have rebooted since they were written
-// (Options.Renewed). A restart of the program alone replaces nothing.
+// After a reboot of the host HNS may list load balancers whose rules are gone (microsoft/wcnscripts#24; upstream's
+// proxy deletes all load balancers at each start for that reason). A listing does not show it, and probes reach TCP
+// cluster IPs only. So renewal replaces, once, those of our load balancers that the first full check finds, if the
+// host may have rebooted since they were written (Options.Renewed). A restart of the program alone replaces nothing.
 type renewal struct {
 	*session
 	known *known
-	// complete is called once, when nothing is left to replace. It is nil if no renewal is wanted, and when it is complete.
+	// complete is called once, when nothing is left to replace. It is nil if no renewal is wanted, and when it is
+	// complete.
 	complete func()
 	// stale are the load balancers that are still to be replaced; nil before the first full check has ended.
 	stale map[balance.GUID]bool
@@ -29,11 +30,14 @@ func (r *renewal) begin() {
 		r.stale[id] = true
 	}
 	if n := len(r.stale); n > 0 {
-		r.logger.Info("The host may have rebooted since its load balancers were written: those of ours are replaced once", "count", n)
+		r.logger.Info(
+			"The host may have rebooted since its load balancers were written: those of ours are replaced once",
+			"count", n)
 	}
 }
 
-// renew changes the plan of a frontend so that it replaces the load balancer if that is stale, even if HNS lists it as wanted.
+// renew changes the plan of a frontend so that it replaces the load balancer if that is stale, even if HNS lists it as
+// wanted.
 func (r *renewal) renew(plan *balance.Plan, f *service.Frontend, planner balance.Planner) {
 	if len(r.stale) == 0 || len(f.Backends) == 0 {
 		return
@@ -63,7 +67,8 @@ func (r *renewal) replaced(gone []hns.LoadBalancerID) {
 	}
 }
 
-// finish ends the renewal if nothing is left to replace. A load balancer that is not listed any more counts as replaced.
+// finish ends the renewal if nothing is left to replace. A load balancer that is not listed any more counts as
+// replaced.
 func (r *renewal) finish() {
 	if r.complete == nil || r.stale == nil {
 		return

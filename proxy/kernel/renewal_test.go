@@ -10,7 +10,8 @@ import (
 	"porthole.dev/porthole/hns/hnstest"
 )
 
-// After a reboot each load balancer of ours is replaced once, and those of others are left alone; a restart writes nothing.
+// After a reboot each load balancer of ours is replaced once, and those of others are left alone; a restart writes
+// nothing.
 func TestLoadBalancersOfAnEarlierBootAreReplaced(t *testing.T) {
 	for _, version := range []hns.Version{ws2019, ws2022, ws2025} {
 		t.Run(version.String(), func(t *testing.T) {
@@ -27,7 +28,8 @@ func TestLoadBalancersOfAnEarlierBootAreReplaced(t *testing.T) {
 					*eps, *lbs = append(*eps, foreignRemote("10.244.3.9")), append(*lbs, foreign)
 				})
 			}, func(b *bench) {
-				b.want(clusterIP("10.96.0.10:80", "10.244.3.5:80"), nodePort(30080, "10.244.3.5:80"), clusterIP("10.96.0.99:80", "10.244.3.9:80"))
+				b.want(clusterIP("10.96.0.10:80", "10.244.3.5:80"), nodePort(30080, "10.244.3.5:80"),
+					clusterIP("10.96.0.99:80", "10.244.3.9:80"))
 				b.soon()
 				host := b.host.Dump()
 				if strings.Count(host, "lb ") != 3 || renewed != 0 {
@@ -39,8 +41,11 @@ func TestLoadBalancersOfAnEarlierBootAreReplaced(t *testing.T) {
 				b.restart()
 				b.soon()
 				b.expectHost(host)
-				if created, deleted := b.host.Count("create load balancer"), b.host.Count("delete load balancer"); created != 2 || deleted != 2 || b.writes() != 4 || renewed != 1 {
-					t.Errorf("%d created, %d deleted, %d writes, renewed %d times", created, deleted, b.writes(), renewed)
+				if created, deleted := b.host.Count("create load balancer"),
+					b.host.Count("delete load balancer"); created != 2 || deleted != 2 || b.writes() != 4 ||
+					renewed != 1 {
+					t.Errorf("%d created, %d deleted, %d writes, renewed %d times", created, deleted, b.writes(),
+						renewed)
 				}
 				b.pass(5 * time.Minute)
 				if b.writes() != 4 || renewed != 1 {
@@ -58,8 +63,8 @@ func TestLoadBalancersOfAnEarlierBootAreReplaced(t *testing.T) {
 	}
 }
 
-// A change of backends comes with the reboot: where HNS can modify a load balancer, it is replaced nevertheless. What HNS refuses at
-// first is replaced later, and only then is the renewal complete.
+// A change of backends comes with the reboot: where HNS can modify a load balancer, it is replaced nevertheless. What
+// HNS refuses at first is replaced later, and only then is the renewal complete.
 func TestRenewalMeetsChangesAndFailures(t *testing.T) {
 	renewed := 0
 	reboot := false
@@ -75,7 +80,8 @@ func TestRenewalMeetsChangesAndFailures(t *testing.T) {
 		b.stop()
 
 		reboot = true
-		b.want(clusterIP("10.96.0.10:80", "10.244.3.5:80", "10.244.3.6:80"), clusterIP("10.96.0.11:80", "10.244.3.5:80"))
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.5:80", "10.244.3.6:80"),
+			clusterIP("10.96.0.11:80", "10.244.3.5:80"))
 		b.host.ResetCalls()
 		failing := true
 		b.host.SetFault(func(kind string) hnstest.Outcome {
@@ -107,7 +113,8 @@ func TestRenewalOfNothing(t *testing.T) {
 	onNetwork(t, ws2022, net1, func(b *bench) {
 		b.adjust = func(o *Options) { o.Renewed = func() { renewed++ } }
 		b.edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer) {
-			*eps = append(*eps, hns.Endpoint{ID: "706f7274-6570-8001-8001-000000000009", Network: net1.ID, Addrs: []netip.Addr{netip.MustParseAddr("10.244.2.9")}})
+			*eps = append(*eps, hns.Endpoint{ID: "706f7274-6570-8001-8001-000000000009", Network: net1.ID,
+				Addrs: []netip.Addr{netip.MustParseAddr("10.244.2.9")}})
 		})
 	}, func(b *bench) {
 		b.soon()

@@ -7,8 +7,8 @@ import (
 	"porthole.dev/porthole/proxy/health"
 )
 
-// report collects what is reported: the round of work ("pass") under way, the frontends by state, and the services whose status
-// may have changed.
+// report collects what is reported: the round of work ("pass") under way, the frontends by state, and the services
+// whose status may have changed.
 type report struct {
 	*session
 	to Reporter
@@ -47,8 +47,8 @@ func (r *report) lost(kind string, n int) {
 // touch notes that a service may have a new status.
 func (r *report) touch(service string) { r.touched[service] = true }
 
-// takeTouched returns the touched services and forgets them. It makes a new map, since one keeps room for the most that it ever
-// held, and walking over it takes as long.
+// takeTouched returns the touched services and forgets them. It makes a new map, since one keeps room for the most
+// that it ever held, and walking over it takes as long.
 func (r *report) takeTouched() map[string]bool {
 	touched := r.touched
 	if len(touched) > 0 {
@@ -96,7 +96,8 @@ func (r *report) due(quiet bool) bool {
 func (r *report) pass(k *known, quiet bool) {
 	now := time.Now()
 	r.to.Pass(health.Pass{
-		Started: r.started, Observed: k.observed, Took: now.Sub(r.started), Ready: r.ready, Full: r.full, Err: k.away, Writes: r.writes,
+		Started: r.started, Observed: k.observed, Took: now.Sub(r.started), Ready: r.ready, Full: r.full, Err: k.away,
+		Writes: r.writes,
 		Wanted: r.tally.wanted, Programmed: r.tally.programmed, Failed: r.tally.failed, Pending: r.tally.pending,
 	})
 	r.reported, r.writes, r.full = now, 0, false
@@ -133,5 +134,6 @@ func (r *reported) same(s *health.ServiceStatus) bool {
 		return isFine(s)
 	}
 	w := r.wrong
-	return w.Reason == s.Reason && w.Message == s.Message && w.Code == s.Code && w.Failures == s.Failures && slices.Equal(w.Problems, s.Problems)
+	return w.Reason == s.Reason && w.Message == s.Message && w.Code == s.Code && w.Failures == s.Failures &&
+		slices.Equal(w.Problems, s.Problems)
 }

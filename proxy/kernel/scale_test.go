@@ -26,7 +26,8 @@ func large(n, backends int) []service.State {
 		f.Backends = make([]service.Backend, backends)
 		for j := range f.Backends {
 			k := i*backends + j
-			f.Backends[j] = service.Backend{Addr: netip.AddrFrom4([4]byte{10, byte(128 + k/65536), byte(k / 256), byte(k)}), Port: 80}
+			f.Backends[j] = service.Backend{
+				Addr: netip.AddrFrom4([4]byte{10, byte(128 + k/65536), byte(k / 256), byte(k)}), Port: 80}
 		}
 		states[i] = service.State{Service: f.Service, Rank: service.RankOther, Frontends: []service.Frontend{f}}
 	}
@@ -35,7 +36,8 @@ func large(n, backends int) []service.State {
 
 // standing is a proxy that has observed a host on which everything is as wanted.
 func standing(states []service.State) *Proxy {
-	p := New(Options{NetworkName: "porthole", EnableDSR: true, Take: func() ([]service.State, bool) { return nil, true }})
+	p := New(Options{NetworkName: "porthole", EnableDSR: true,
+		Take: func() ([]service.State, bool) { return nil, true }})
 	p.logger = klog.Logger{}
 	p.known.facts = factsOf(ws2022)
 
@@ -64,8 +66,9 @@ func replanAll(p *Proxy) {
 	p.endpoints.sweep(p.demand.unserved(false))
 }
 
-// TestLargeCheckIsFast: with 10,000 services of ten endpoints each, a check that finds nothing to do takes less than half of the time
-// of planning everything (about a sixth, some 10 ms). Both are measured in turn, so that a busy machine slows both.
+// TestLargeCheckIsFast: with 10,000 services of ten endpoints each, a check that finds nothing to do takes less than
+// half of the time of planning everything (about a sixth, some 10 ms). Both are measured in turn, so that a busy
+// machine slows both.
 func TestLargeCheckIsFast(t *testing.T) {
 	states := large(10000, 10)
 	var before, after runtime.MemStats
@@ -130,8 +133,9 @@ func BenchmarkChange(b *testing.B) {
 	next <- states
 	host := hnstest.New(hns.Version{Major: 15, Minor: 5}, net1)
 	reporter := &counting{programmed: make(chan struct{}, 1), all: make(chan struct{}, 1)}
-	p := New(Options{NetworkName: "porthole", EnableDSR: true, Host: HostOf(discard{host}), Changed: changed, Reporter: reporter,
-		Settle: time.Nanosecond, Take: func() ([]service.State, bool) {
+	p := New(Options{NetworkName: "porthole", EnableDSR: true, Host: HostOf(discard{host}), Changed: changed,
+		Reporter: reporter,
+		Settle:   time.Nanosecond, Take: func() ([]service.State, bool) {
 			select {
 			case s := <-next:
 				return s, true
@@ -148,7 +152,8 @@ func BenchmarkChange(b *testing.B) {
 	for b.Loop() {
 		s := states[i%len(states)]
 		f := s.Frontends[0]
-		f.Backends = append([]service.Backend{{Addr: netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), Port: 80}}, f.Backends[1:]...)
+		f.Backends = append([]service.Backend{{Addr: netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}),
+			Port: 80}}, f.Backends[1:]...)
 		s.Frontends = []service.Frontend{f}
 		s.Triggered = []time.Time{time.Now()}
 		next <- []service.State{s}
@@ -163,12 +168,14 @@ func BenchmarkStart(b *testing.B) {
 	states := large(2000, 2)
 	for i := range states[:1000] {
 		f := &states[i].Frontends[0]
-		f.Backends = append(f.Backends, service.Backend{Addr: netip.AddrFrom4([4]byte{11, 0, byte(i / 256), byte(i)}), Port: 80})
+		f.Backends = append(f.Backends,
+			service.Backend{Addr: netip.AddrFrom4([4]byte{11, 0, byte(i / 256), byte(i)}), Port: 80})
 	}
 	for b.Loop() {
 		reporter := &counting{programmed: make(chan struct{}, 1), all: make(chan struct{}, 1)}
 		given := false
-		p := New(Options{NetworkName: "porthole", EnableDSR: true, Host: HostOf(discard{hnstest.New(ws2022, net1)}), Reporter: reporter,
+		p := New(Options{NetworkName: "porthole", EnableDSR: true, Host: HostOf(discard{hnstest.New(ws2022, net1)}),
+			Reporter: reporter,
 			Take: func() ([]service.State, bool) {
 				if given {
 					return nil, true

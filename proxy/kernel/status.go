@@ -9,7 +9,8 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// reportService reports one service if its status changed. settled says that HNS is known, so that what is done is programmed.
+// reportService reports one service if its status changed. settled says that HNS is known, so that what is done is
+// programmed.
 func (d *demand) reportService(name string, settled bool) {
 	wants := d.services[name]
 	if wants == nil {
@@ -49,7 +50,8 @@ func (d *demand) hasTargetOf(name string) bool {
 	return false
 }
 
-// status sums up the targets of a service. done says that HNS is as wanted for all of them; those without backends count.
+// status sums up the targets of a service. done says that HNS is as wanted for all of them; those without backends
+// count.
 func (d *demand) status(name string, wants *serviceDemand) (s health.ServiceStatus, done bool) {
 	s = health.ServiceStatus{Service: name, State: health.Programmed, Since: time.Now()}
 	s.Problems = slices.Clone(wants.state.Problems)

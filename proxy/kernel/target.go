@@ -11,8 +11,8 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// target is one frontend: what is wanted, and the state of the work on it. When no service wants it any more, it stays until HNS has
-// nothing of ours at its key. An orphan is a target too: a load balancer of ours that no service wants.
+// target is one frontend: what is wanted, and the state of the work on it. When no service wants it any more, it stays
+// until HNS has nothing of ours at its key. An orphan is a target too: a load balancer of ours that no service wants.
 type target struct {
 	task
 	key service.Key
@@ -24,8 +24,8 @@ type target struct {
 	// derived frontends are added by us: their failure is not the service's.
 	derived bool
 
-	// doubted: HNS may or may not have done what it was asked last, so its documents are read first. recreate: the load balancer is
-	// deleted and created although it is listed as it should be. Both may be set.
+	// doubted: HNS may or may not have done what it was asked last, so its documents are read first. recreate: the
+	// load balancer is deleted and created although it is listed as it should be. Both may be set.
 	doubted, recreate bool
 	// done: HNS is as wanted.
 	done bool
@@ -57,7 +57,8 @@ type failure struct {
 // tryNow ends the wait for the next attempt.
 func (f *failure) tryNow() { f.next = time.Time{} }
 
-// enduring failures: from this many in a row on, frontends are served without the endpoint, and derived frontends are reported.
+// enduring failures: from this many in a row on, frontends are served without the endpoint, and derived frontends are
+// reported.
 const enduring = 3
 
 // retries decides when something that failed is tried again.

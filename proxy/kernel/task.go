@@ -10,7 +10,8 @@ import (
 // phase of a piece of work.
 type phase uint8
 
-// A piece of work is planned again whenever it leaves the queue. The transitions, all others are refused and change nothing:
+// A piece of work is planned again whenever it leaves the queue. The transitions, all others are refused and change
+// nothing:
 //
 //	state     trigger   next
 //	idle      enqueue   queued     it has work to do
@@ -50,11 +51,16 @@ const refused = phase(phases)
 
 // transitions is the table above: the next phase by phase and trigger.
 var transitions = [phases][triggers]phase{
-	idle:     {enqueue: queued, wait: waiting, resume: refused, dequeue: refused, start: running, change: refused, answer: refused},
-	waiting:  {enqueue: queued, wait: waiting, resume: idle, dequeue: refused, start: refused, change: refused, answer: refused},
-	queued:   {enqueue: refused, wait: refused, resume: refused, dequeue: idle, start: refused, change: refused, answer: refused},
-	running:  {enqueue: refused, wait: refused, resume: refused, dequeue: refused, start: refused, change: outdated, answer: idle},
-	outdated: {enqueue: refused, wait: refused, resume: refused, dequeue: refused, start: refused, change: outdated, answer: idle},
+	idle: {enqueue: queued, wait: waiting, resume: refused, dequeue: refused, start: running, change: refused,
+		answer: refused},
+	waiting: {enqueue: queued, wait: waiting, resume: idle, dequeue: refused, start: refused, change: refused,
+		answer: refused},
+	queued: {enqueue: refused, wait: refused, resume: refused, dequeue: idle, start: refused, change: refused,
+		answer: refused},
+	running: {enqueue: refused, wait: refused, resume: refused, dequeue: refused, start: refused, change: outdated,
+		answer: idle},
+	outdated: {enqueue: refused, wait: refused, resume: refused, dequeue: refused, start: refused, change: outdated,
+		answer: idle},
 }
 
 // inFlight reports whether a call to HNS is in flight.

@@ -5,9 +5,11 @@ import (
 	"testing"
 )
 
-// TestTransitions: the table in the comment of phase, written a second time. Every other trigger is refused and changes nothing.
+// TestTransitions: the table in the comment of phase, written a second time. Every other trigger is refused and
+// changes nothing.
 func TestTransitions(t *testing.T) {
-	names := map[trigger]string{enqueue: "enqueue", wait: "wait", resume: "resume", dequeue: "dequeue", start: "start", change: "change", answer: "answer"}
+	names := map[trigger]string{enqueue: "enqueue", wait: "wait", resume: "resume", dequeue: "dequeue", start: "start",
+		change: "change", answer: "answer"}
 	legal := map[phase]map[trigger]phase{
 		idle:     {enqueue: queued, wait: waiting, start: running},
 		waiting:  {enqueue: queued, wait: waiting, resume: idle},

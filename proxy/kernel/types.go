@@ -12,8 +12,9 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Host is HNS, by what the parts of the proxy use. Each method may be called from several goroutines at once and returns in bounded
-// time. An error of class hns.Absent says that the thing does not exist; one of class hns.Unknown says nothing.
+// Host is HNS, by what the parts of the proxy use. Each method may be called from several goroutines at once and
+// returns in bounded time. An error of class hns.Absent says that the thing does not exist; one of class hns.Unknown
+// says nothing.
 type Host struct {
 	networks  networkReader
 	ids       idLister
@@ -43,8 +44,8 @@ type networkReader interface {
 type idLister interface {
 	EndpointIDs(context.Context, hns.NetworkID) ([]hns.EndpointID, error)
 	LoadBalancerIDs(context.Context) ([]hns.LoadBalancerID, error)
-	// LoadBalancerOutlines returns a fingerprint of each load balancer, computed as hns.LoadBalancer.Outline does; or an error if
-	// HNS has no such call.
+	// LoadBalancerOutlines returns a fingerprint of each load balancer, computed as hns.LoadBalancer.Outline does; or
+	// an error if HNS has no such call.
 	LoadBalancerOutlines(context.Context) (map[hns.LoadBalancerID]uint64, error)
 }
 
@@ -65,7 +66,8 @@ type balancerWriter interface {
 	DeleteLoadBalancer(context.Context, hns.LoadBalancerID) error
 }
 
-// Reporter receives the state of the proxy; proxy/health.Server is one. It is called from one goroutine and must not block.
+// Reporter receives the state of the proxy; proxy/health.Server is one. It is called from one goroutine and must not
+// block.
 type Reporter interface {
 	// Pass ends a round of work: a full check, or what changes asked for.
 	Pass(health.Pass)
@@ -79,8 +81,8 @@ type Reporter interface {
 
 // Relay carries connections and datagrams to backends of any port; proxy/relay does. Neither method may block.
 type Relay interface {
-	// Ensure listens at an address of the host for a frontend and returns the port: the same for the same frontend as long as it is
-	// free. Calling it again replaces the backends; affinity 0 means none.
+	// Ensure listens at an address of the host for a frontend and returns the port: the same for the same frontend as
+	// long as it is free. Calling it again replaces the backends; affinity 0 means none.
 	Ensure(key service.Key, at netip.Addr, backends []netip.AddrPort, affinity time.Duration) (port uint16, err error)
 	// Release ends the listener; open connections stay. It does nothing if there is no listener.
 	Release(key service.Key)
@@ -89,8 +91,8 @@ type Relay interface {
 // RelayOptions say where a relay is used.
 type RelayOptions struct {
 	Relay Relay // nil: backends of the most common port are served
-	// Overlay lets load balancers of an overlay network lead to the relay at the node's address. Upstream's proxy foresees such a backend
-	// and never makes one, so that it is unverified, no. 96 (docs/windows-facts.md).
+	// Overlay lets load balancers of an overlay network lead to the relay at the node's address. Upstream's proxy
+	// foresees such a backend and never makes one, so that it is unverified, no. 96 (docs/windows-facts.md).
 	Overlay bool
 }
 
@@ -102,8 +104,8 @@ type Options struct {
 	EnableDSR bool
 	// Host is HNS, from HostOf; required.
 	Host Host
-	// Take returns the services that changed since the last call, in full; complete is false while some objects have not arrived
-	// since the start, and nothing is planned until then. Required.
+	// Take returns the services that changed since the last call, in full; complete is false while some objects have
+	// not arrived since the start, and nothing is planned until then. Required.
 	Take func() (changed []service.State, complete bool)
 	// Changed receives when Take has something; spurious wake-ups are harmless.
 	Changed <-chan struct{}
@@ -112,29 +114,33 @@ type Options struct {
 	// Reporter is optional.
 	Reporter Reporter
 
-	// SourceVIP is the address that overlay load balancers use towards their backends; zero: a free one of the network's subnet is
-	// chosen. Not used on other networks.
+	// SourceVIP is the address that overlay load balancers use towards their backends; zero: a free one of the
+	// network's subnet is chosen. Not used on other networks.
 	SourceVIP netip.Addr
 	// HostMAC is the hardware address of the node's adapter, for the node's own endpoints on overlay networks.
 	HostMAC string
-	// NodeAddrs returns the node's addresses as they are known now. If it is nil or returns none, the network's management address
-	// is used. It is called at each full check and when NodeChanged (optional) receives, and must not block.
+	// NodeAddrs returns the node's addresses as they are known now. If it is nil or returns none, the network's
+	// management address is used. It is called at each full check and when NodeChanged (optional) receives, and must
+	// not block.
 	NodeAddrs   func() []netip.Addr
 	NodeChanged <-chan struct{}
-	// ForwardHealthChecks makes each ingress IP answer health checks: at its service's healthCheckNodePort, or at HealthPort (0:
-	// none). It needs the host's own endpoint in the network.
+	// ForwardHealthChecks makes each ingress IP answer health checks: at its service's healthCheckNodePort, or at
+	// HealthPort (0: none). It needs the host's own endpoint in the network.
 	ForwardHealthChecks bool
 	HealthPort          uint16
-	// NodeAccess lets programs of the node itself reach node ports and load balancer addresses, by load balancers with the node's
-	// address and by port flag 2. Upstream's proxy makes neither, and an HNS may refuse them (docs/windows-facts.md); see access.go.
+	// NodeAccess lets programs of the node itself reach node ports and load balancer addresses, by load balancers with
+	// the node's address and by port flag 2. Upstream's proxy makes neither, and an HNS may refuse them
+	// (docs/windows-facts.md); see access.go.
 	NodeAccess bool
 
-	// Renewed is set if the host may have rebooted since an earlier run wrote load balancers. Then they are replaced once
-	// (renewal.go), and Renewed is called from the loop when none of them is left: at most once, and after the first full check.
+	// Renewed is set if the host may have rebooted since an earlier run wrote load balancers. Then they are replaced
+	// once (renewal.go), and Renewed is called from the loop when none of them is left: at most once, and after the
+	// first full check.
 	Renewed func()
 
-	// Dial connects to an address by TCP as a program of this node and hangs up at once; nil: load balancers that are listed are
-	// believed to work (probe.go). Probed (optional) receives the result of each probe, one of the Probe constants.
+	// Dial connects to an address by TCP as a program of this node and hangs up at once; nil: load balancers that are
+	// listed are believed to work (probe.go). Probed (optional) receives the result of each probe, one of the Probe
+	// constants.
 	Dial   func(context.Context, netip.AddrPort) error
 	Probed func(result string)
 
@@ -147,7 +153,8 @@ type Options struct {
 	Period, ReadAll time.Duration
 	// RetryMin and RetryMax bound the back-off of one frontend after a failure; 0: 0.5 s and 30 s.
 	RetryMin, RetryMax time.Duration
-	// Writers and Readers bound the calls to HNS in flight; 0: 4 and 12. Where HNS answers fast there are more writers (pace.go).
+	// Writers and Readers bound the calls to HNS in flight; 0: 4 and 12. Where HNS answers fast there are more writers
+	// (pace.go).
 	Writers, Readers int
 }
 

@@ -25,8 +25,8 @@ type work struct {
 	minWriters int
 }
 
-// urgentLimit is how long everything else waits for DNS and the API service. Their three load balancers and a few endpoints take
-// 3 s where HNS is slow (profile ws2019), and a call that hangs must not hold up the others for long.
+// urgentLimit is how long everything else waits for DNS and the API service. Their three load balancers and a few
+// endpoints take 3 s where HNS is slow (profile ws2019), and a call that hangs must not hold up the others for long.
 const urgentLimit = 10 * time.Second
 
 // enqueue puts a task into the queue. It does nothing if the task is there already or in flight.
@@ -47,7 +47,8 @@ func (w *work) promote(t *task, r rank) {
 	}
 }
 
-// next takes the first task out of the queue. It returns nil if none may start now; then an alarm is set where time decides.
+// next takes the first task out of the queue. It returns nil if none may start now; then an alarm is set where time
+// decides.
 func (w *work) next() *task {
 	if len(w.queue) == 0 {
 		return nil
@@ -91,7 +92,8 @@ func (w *work) writers(doubtful bool) int {
 	return w.pace.writers(w.minWriters)
 }
 
-// call runs ask in a goroutine of its own and then finish in the loop. outdated says that what is wanted changed meanwhile.
+// call runs ask in a goroutine of its own and then finish in the loop. outdated says that what is wanted changed
+// meanwhile.
 func call[T any](w *work, t *task, ask func(context.Context) T, finish func(answer T, outdated bool)) {
 	if !t.take(start) {
 		return

@@ -18,9 +18,9 @@ type outcome struct {
 	lied bool
 }
 
-// write does one operation on a load balancer; lb is its document with endpoints. A modification counts as done only if the
-// document that HNS answers says so: HNS may answer success and do nothing, or know the id no more. A replacement is back to back,
-// so that nothing comes between.
+// write does one operation on a load balancer; lb is its document with endpoints. A modification counts as done only
+// if the document that HNS answers says so: HNS may answer success and do nothing, or know the id no more. A
+// replacement is back to back, so that nothing comes between.
 func write(ctx context.Context, host balancerWriter, op balance.Op, lb hns.LoadBalancer) (o outcome) {
 	remove := func() bool {
 		if o.err = host.DeleteLoadBalancer(ctx, op.Old); o.err == nil {

@@ -11,12 +11,13 @@ import (
 // maxSticky bounds the clients that one frontend remembers for affinity: 100,000 are about 10 MB.
 const maxSticky = 100_000
 
-// penalty is how long a backend that refused a connection comes after the others. Without it one dead backend would cost every client
-// in turn a timeout, and UDP clients a query: hosts limit the ICMP messages that report a closed port (Linux: one a second after a
-// burst, net.ipv4.icmp_ratelimit). The length is our choice.
+// penalty is how long a backend that refused a connection comes after the others. Without it one dead backend would
+// cost every client in turn a timeout, and UDP clients a query: hosts limit the ICMP messages that report a closed
+// port (Linux: one a second after a burst, net.ipv4.icmp_ratelimit). The length is our choice.
 const penalty = 5 * time.Second
 
-// Balancer chooses backends in turn, or the same one for one client while affinity lasts. It is safe for concurrent use.
+// Balancer chooses backends in turn, or the same one for one client while affinity lasts. It is safe for concurrent
+// use.
 type Balancer struct {
 	mu     sync.Mutex
 	config Config
@@ -34,7 +35,8 @@ type sticky struct {
 }
 
 func newBalancer(inside func(netip.Addr) bool, now func() time.Time) *Balancer {
-	return &Balancer{inside: inside, now: now, turn: rand.IntN(1 << 16)} // so that not all nodes of a cluster begin with the same backend
+	// so that not all nodes of a cluster begin with the same backend
+	return &Balancer{inside: inside, now: now, turn: rand.IntN(1 << 16)}
 }
 
 // Set replaces the configuration. Clients stay with backends that are still in it.
@@ -83,8 +85,9 @@ func (b *Balancer) has(backend netip.AddrPort) bool {
 	return b.config.has(backend)
 }
 
-// Pick chooses a backend for a new connection of the client, other than those that were tried. It returns false if there is no other,
-// or none for this client. With affinity the client is bound to the choice, in place of a backend that it tried without success.
+// Pick chooses a backend for a new connection of the client, other than those that were tried. It returns false if
+// there is no other, or none for this client. With affinity the client is bound to the choice, in place of a backend
+// that it tried without success.
 func (b *Balancer) Pick(client netip.Addr, tried []netip.AddrPort) (netip.AddrPort, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +100,8 @@ func (b *Balancer) Pick(client netip.Addr, tried []netip.AddrPort) (netip.AddrPo
 	if c.Inside != nil && b.inside != nil && b.inside(client) {
 		backends = c.Inside
 	}
-	backend, ok := b.choose(backends, client, func(a netip.AddrPort) bool { return slices.Contains(tried, a) || b.isPenalized(a) })
+	backend, ok := b.choose(backends, client,
+		func(a netip.AddrPort) bool { return slices.Contains(tried, a) || b.isPenalized(a) })
 	if !ok {
 		backend, ok = b.choose(backends, client, func(a netip.AddrPort) bool { return slices.Contains(tried, a) })
 	}
@@ -108,7 +112,8 @@ func (b *Balancer) Pick(client netip.Addr, tried []netip.AddrPort) (netip.AddrPo
 }
 
 // choose returns the client's own backend, or else the next one, leaving out those that out reports.
-func (b *Balancer) choose(backends []netip.AddrPort, client netip.Addr, out func(netip.AddrPort) bool) (netip.AddrPort, bool) {
+func (b *Balancer) choose(backends []netip.AddrPort, client netip.Addr, out func(netip.AddrPort) bool) (netip.AddrPort,
+	bool) {
 	if b.config.Affinity > 0 {
 		s, ok := b.sticky[client]
 		if ok && b.now().Before(s.until) && slices.Contains(backends, s.backend) && !out(s.backend) {

@@ -10,7 +10,8 @@ import (
 func TestBalancerAffinity(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := newBalancer(nil, func() time.Time { return now })
-	x, y, z := netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.0.2:1"), netip.MustParseAddrPort("10.0.0.3:1")
+	x, y, z := netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.0.2:1"),
+		netip.MustParseAddrPort("10.0.0.3:1")
 	all := []netip.AddrPort{x, y, z}
 	b.Set(Config{Backends: all, Affinity: 10 * time.Second})
 	client, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
@@ -108,12 +109,15 @@ func TestBalancerClients(t *testing.T) {
 		inside, outside int
 	}{
 		{"one list for all", Config{Backends: []netip.AddrPort{local, remote}}, 2, 2},
-		{"local only for others", Config{Backends: []netip.AddrPort{local}, Inside: []netip.AddrPort{local, remote}}, 2, 1},
+		{"local only for others", Config{Backends: []netip.AddrPort{local}, Inside: []netip.AddrPort{local, remote}}, 2,
+			1},
 		{"none for others", Config{Inside: []netip.AddrPort{remote}}, 1, 0},
 		{"none inside", Config{Backends: []netip.AddrPort{local}, Inside: []netip.AddrPort{}}, 0, 1},
-		{"sources without pods", Config{Backends: []netip.AddrPort{local}, Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, 0, 1},
+		{"sources without pods", Config{Backends: []netip.AddrPort{local},
+			Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, 0, 1},
 		{"sources without others", Config{Backends: []netip.AddrPort{local}, Sources: []netip.Prefix{pods}}, 1, 0},
-		{"affinity", Config{Backends: []netip.AddrPort{local}, Inside: []netip.AddrPort{remote}, Affinity: time.Hour}, 1, 1},
+		{"affinity", Config{Backends: []netip.AddrPort{local}, Inside: []netip.AddrPort{remote}, Affinity: time.Hour},
+			1, 1},
 	} {
 		b.Set(c.config)
 		if in, out := picks(pod), picks(outside); len(in) != c.inside || len(out) != c.outside {

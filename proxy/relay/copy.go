@@ -10,8 +10,8 @@ import (
 // buffers for TCP and UDP. 64 KiB is the largest datagram, and a larger buffer does not make TCP faster.
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// pooledCopy copies from one connection to the other until from ends. wait returns when there is something to read; until then the
-// buffer is back in the pool. With a nil wait it is kept all the time.
+// pooledCopy copies from one connection to the other until from ends. wait returns when there is something to read;
+// until then the buffer is back in the pool. With a nil wait it is kept all the time.
 func pooledCopy(to, from *net.TCPConn, wait func() error) (moved int64, err error) {
 	for {
 		if wait != nil {
@@ -26,8 +26,8 @@ func pooledCopy(to, from *net.TCPConn, wait func() error) (moved int64, err erro
 	}
 }
 
-// copyWhileFull copies, with pause until a read does not fill the buffer: then there is probably nothing more for now. more is false at
-// the end of the stream.
+// copyWhileFull copies, with pause until a read does not fill the buffer: then there is probably nothing more for now.
+// more is false at the end of the stream.
 func copyWhileFull(to, from *net.TCPConn, pause bool) (moved int64, more bool, err error) {
 	buf := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buf)

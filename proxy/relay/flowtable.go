@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// sample is how many flows are compared to make room for a new one. The one of 32 that was idle for longest is nearly always among
-// the oldest tenth of all (1 - 0.9^32 = 97 %).
+// sample is how many flows are compared to make room for a new one. The one of 32 that was idle for longest is nearly
+// always among the oldest tenth of all (1 - 0.9^32 = 97 %).
 const sample = 32
 
 // unansweredAge is how long a flow that waits for an answer is not replaced; resolvers ask again after 5 s.
@@ -20,8 +20,8 @@ type flowTable struct {
 	full  []*frontend // those with flows
 }
 
-// add adds a flow. If there is no room, it removes another one, victim, which the caller must end. ok is false if every flow is still
-// needed.
+// add adds a flow. If there is no room, it removes another one, victim, which the caller must end. ok is false if
+// every flow is still needed.
 func (t *flowTable) add(f *flow) (victim *flow, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,8 @@ func (t *flowTable) largest() *frontend {
 	return most
 }
 
-// oldest returns a flow that may be replaced: one that was answered, or has waited too long for an answer. nil if there is none.
+// oldest returns a flow that may be replaced: one that was answered, or has waited too long for an answer. nil if
+// there is none.
 func oldest(f *frontend, now time.Time) *flow {
 	var found *flow
 	seen := 0

@@ -62,13 +62,14 @@ func New(opts Options) *Relay {
 	return r
 }
 
-// Set creates or changes the frontend of that name. Open connections stay. UDP flows to removed backends end, and the next datagrams
-// of their clients go to other backends.
+// Set creates or changes the frontend of that name. Open connections stay. UDP flows to removed backends end, and the
+// next datagrams of their clients go to other backends.
 func (r *Relay) Set(name string, c Config) {
 	r.mu.Lock()
 	f := r.frontends[name]
 	if f == nil {
-		f = &frontend{name: name, balancer: newBalancer(r.opts.Inside, time.Now), slots: make(chan struct{}, max(1, r.opts.MaxConns/2)), flows: map[*flow]struct{}{}}
+		f = &frontend{name: name, balancer: newBalancer(r.opts.Inside, time.Now),
+			slots: make(chan struct{}, max(1, r.opts.MaxConns/2)), flows: map[*flow]struct{}{}}
 		r.frontends[name] = f
 	}
 	f.balancer.Set(c)
@@ -84,8 +85,8 @@ func (r *Relay) Set(name string, c Config) {
 	}
 }
 
-// Listen opens a listener for the frontend. It does nothing if the frontend has that listener already. The error is ErrPortTaken if
-// another program or frontend has the port.
+// Listen opens a listener for the frontend. It does nothing if the frontend has that listener already. The error is
+// ErrPortTaken if another program or frontend has the port.
 func (r *Relay) Listen(name string, at Endpoint) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +135,8 @@ func (r *Relay) open(at Endpoint, f *frontend) (l listener, err error) {
 	return nil, fmt.Errorf("listening on %s: %w", at, err)
 }
 
-// Unlisten closes a listener. Its open TCP connections stay, its UDP flows end. It does nothing if there is no such listener.
+// Unlisten closes a listener. Its open TCP connections stay, its UDP flows end. It does nothing if there is no such
+// listener.
 func (r *Relay) Unlisten(at Endpoint) {
 	r.mu.Lock()
 	l := r.listeners[at]
@@ -199,7 +201,8 @@ func (r *Relay) Stats() map[string]Stats {
 	r.mu.Unlock()
 	out := map[string]Stats{}
 	for name, f := range frontends {
-		out[name] = Stats{Conns: f.conns.Load(), Retries: f.retries.Load(), Failed: f.failed.Load(), Flows: f.flowCount.Load(),
+		out[name] = Stats{Conns: f.conns.Load(), Retries: f.retries.Load(), Failed: f.failed.Load(),
+			Flows:   f.flowCount.Load(),
 			Dropped: f.dropped.Load(), Open: len(f.slots) + r.flows.count(f)}
 	}
 	return out

@@ -21,5 +21,6 @@ func TestUDPRefused(t *testing.T) {
 	r.Set("test", Config{Backends: []netip.AddrPort{dead1, dead2}})
 	_, err := dialUDP(t, at).Write([]byte("?"))
 	must(t, err)
-	wait.True(t, limit, "the end of a flow that nobody takes", func() bool { s := r.Stats()["test"]; return s.Dropped == 1 })
+	wait.True(t, limit, "the end of a flow that nobody takes",
+		func() bool { s := r.Stats()["test"]; return s.Dropped == 1 })
 }

@@ -130,9 +130,10 @@ func wasReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || runtime.GOOS == "windows" && errors.Is(err, windows)
 }
 
-// readUntilReset connects to a relay that resets the connection, and returns what was read and the client's error. The relay must
-// take a connection before it can reset it, so that the reset follows the kernel's answer to the client at once. On a busy machine
-// both have arrived before the client's connect returns: Linux then reports the reset as the error of connect.
+// readUntilReset connects to a relay that resets the connection, and returns what was read and the client's error. The
+// relay must take a connection before it can reset it, so that the reset follows the kernel's answer to the client at
+// once. On a busy machine both have arrived before the client's connect returns: Linux then reports the reset as the
+// error of connect.
 func readUntilReset(t testing.TB, at Endpoint) ([]byte, error) {
 	t.Helper()
 	c, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(at.AddrPort))
@@ -329,7 +330,8 @@ func TestReset(t *testing.T) {
 // TestRefusingBackends: while one backend accepts connections, clients do not notice that others refuse.
 func TestRefusingBackends(t *testing.T) {
 	r := newRelay(t, Options{})
-	// No socket listens on these. A port that was free a moment ago may be given to the backend, or to the relay itself.
+	// No socket listens on these. A port that was free a moment ago may be given to the backend, or to the relay
+	// itself.
 	dead1, dead2 := netip.MustParseAddrPort("127.77.0.1:1"), netip.MustParseAddrPort("127.77.0.2:1")
 	at := serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{dead1, dead2, named(t, 'a')}, Affinity: time.Hour})
 	for range 20 {
@@ -389,7 +391,8 @@ func TestSpreadAndChange(t *testing.T) {
 	}
 }
 
-// TestBackpressure: while a client does not read, the relay does not read from the backend, so memory is bounded by the sockets' buffers.
+// TestBackpressure: while a client does not read, the relay does not read from the backend, so memory is bounded by
+// the sockets' buffers.
 func TestBackpressure(t *testing.T) {
 	r := newRelay(t, Options{})
 	var sent atomic.Int64
@@ -460,7 +463,8 @@ func TestListenErrors(t *testing.T) {
 	if err := r.Listen("nobody", free(t, hns.TCP)); err == nil {
 		t.Error("a frontend that is not there can be listened for")
 	}
-	if err := r.Listen("test", Endpoint{hns.TCP, netip.MustParseAddrPort("192.0.2.1:80")}); err == nil || errors.Is(err, ErrPortTaken) {
+	if err := r.Listen("test", Endpoint{hns.TCP, netip.MustParseAddrPort("192.0.2.1:80")}); err == nil ||
+		errors.Is(err, ErrPortTaken) {
 		t.Errorf("an address that is not ours: %v", err)
 	}
 	r.Unlisten(foreign) // not there is success

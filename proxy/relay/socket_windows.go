@@ -17,7 +17,8 @@ func stream(to, from *net.TCPConn) (moved int64, err error) {
 	return pooledCopy(to, from, func() error { return readable(raw) })
 }
 
-// readable waits until a read would not block, with a read of no bytes underneath (internal/poll, FD.RawRead of Go 1.26).
+// readable waits until a read would not block, with a read of no bytes underneath (internal/poll, FD.RawRead of Go
+// 1.26).
 func readable(raw syscall.RawConn) error {
 	asked := false
 	return raw.Read(func(uintptr) bool {
@@ -26,13 +27,15 @@ func readable(raw syscall.RawConn) error {
 	})
 }
 
-// portTaken reports whether the port is in use. In a range that Windows excludes (Hyper-V, WinNAT) it is refused with WSAEACCES.
+// portTaken reports whether the port is in use. In a range that Windows excludes (Hyper-V, WinNAT) it is refused with
+// WSAEACCES.
 func portTaken(err error) bool {
 	return errors.Is(err, windows.WSAEADDRINUSE) || errors.Is(err, windows.WSAEACCES)
 }
 
-// receiver reads datagrams of one connected socket. It has its buffer all the time: waiting without one needs a peek of no bytes, after
-// which Wine 8.0 delivers nothing. Windows gives memory only to the pages of a new buffer that datagrams have filled.
+// receiver reads datagrams of one connected socket. It has its buffer all the time: waiting without one needs a peek
+// of no bytes, after which Wine 8.0 delivers nothing. Windows gives memory only to the pages of a new buffer that
+// datagrams have filled.
 type receiver struct {
 	conn *net.UDPConn
 	buf  []byte

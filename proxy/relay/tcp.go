@@ -63,8 +63,8 @@ func (l *tcpListener) run() error {
 	}
 }
 
-// acquire waits for room for one more connection: first in the frontend's share, then in the relay's. It returns false if the relay is
-// closed.
+// acquire waits for room for one more connection: first in the frontend's share, then in the relay's. It returns false
+// if the relay is closed.
 func (r *Relay) acquire(f *frontend) bool {
 	select {
 	case f.slots <- struct{}{}:
@@ -185,13 +185,14 @@ func (p *pair) half(to, from *net.TCPConn) {
 	}
 }
 
-// carry copies one direction until its end. It is an error if no byte moves in either direction for the idle time, or if the other side takes
-// none for as long: such a connection would hold its place among those of the relay for ever.
+// carry copies one direction until its end. It is an error if no byte moves in either direction for the idle time, or
+// if the other side takes none for as long: such a connection would hold its place among those of the relay for ever.
 func (p *pair) carry(to, from *net.TCPConn) error {
 	for {
 		now := time.Now()
 		full := now.Add(p.idle)
-		// A wait for something to read ends first. After it the copy goes on; after a write that was cut off it could not.
+		// A wait for something to read ends first. After it the copy goes on; after a write that was cut off it could
+		// not.
 		if err := errors.Join(from.SetReadDeadline(now.Add(p.idle/2)), to.SetWriteDeadline(full)); err != nil {
 			return err
 		}

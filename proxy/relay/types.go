@@ -37,8 +37,8 @@ type Config struct {
 	Backends []netip.AddrPort
 	// Inside are the backends for clients that Options.Inside reports; nil: Backends are for every client.
 	Inside []netip.AddrPort
-	// Sources admits clients of these prefixes only; empty admits all. Connections of other clients are reset, and their datagrams
-	// dropped.
+	// Sources admits clients of these prefixes only; empty admits all. Connections of other clients are reset, and
+	// their datagrams dropped.
 	Sources []netip.Prefix
 	// Affinity keeps a client's address on one backend for this long after its latest connection; 0: each connection
 	// goes to the next backend.
@@ -47,7 +47,8 @@ type Config struct {
 
 // Equal reports whether two configurations are the same, with their backends in the same order.
 func (c Config) Equal(d Config) bool {
-	return slices.Equal(c.Backends, d.Backends) && slices.Equal(c.Inside, d.Inside) && (c.Inside == nil) == (d.Inside == nil) &&
+	return slices.Equal(c.Backends, d.Backends) && slices.Equal(c.Inside, d.Inside) &&
+		(c.Inside == nil) == (d.Inside == nil) &&
 		slices.Equal(c.Sources, d.Sources) && c.Affinity == d.Affinity
 }
 
@@ -61,17 +62,18 @@ type Options struct {
 	// MaxConns bounds the open TCP connections from clients; 0 means 10,000. On Linux each holds six file descriptors
 	// (two sockets, and two pipes of splice).
 	MaxConns int
-	// MaxFlows bounds the UDP flows, each a socket with a port of its own; 0 means 8,192: half of the dynamic ports that
-	// Windows has (49152 to 65535, RFC 6335).
+	// MaxFlows bounds the UDP flows, each a socket with a port of its own; 0 means 8,192: half of the dynamic ports
+	// that Windows has (49152 to 65535, RFC 6335).
 	MaxFlows int
-	// DialTimeout is how long one backend may take to accept; 0 means 3 s: a lost SYN is sent again after 1 s (RFC 6298).
+	// DialTimeout is how long one backend may take to accept; 0 means 3 s: a lost SYN is sent again after 1 s (RFC
+	// 6298).
 	DialTimeout time.Duration
-	// TCPIdle resets a TCP connection that carried no byte for this long, and for up to half as long again; 0 means 24 h, upstream's
-	// timeout of established connections (conntrack.tcpEstablishedTimeout of kube-proxy).
+	// TCPIdle resets a TCP connection that carried no byte for this long, and for up to half as long again; 0 means 24
+	// h, upstream's timeout of established connections (conntrack.tcpEstablishedTimeout of kube-proxy).
 	TCPIdle time.Duration
-	// FlowIdle ends a UDP flow that carried no packet for this long; StreamIdle ends one that had carried packets both ways for
-	// more than 2 s. 0 means 30 s and 120 s, the timeouts of Linux' connection tracking (nf_conntrack_udp_timeout and _stream),
-	// which UDP through other service proxies has.
+	// FlowIdle ends a UDP flow that carried no packet for this long; StreamIdle ends one that had carried packets both
+	// ways for more than 2 s. 0 means 30 s and 120 s, the timeouts of Linux' connection tracking
+	// (nf_conntrack_udp_timeout and _stream), which UDP through other service proxies has.
 	FlowIdle, StreamIdle time.Duration
 	// Inside reports whether a client is inside the cluster, for Config.Inside; nil: none is. It must not block.
 	Inside func(netip.Addr) bool

@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// receiveBuffer of a listening socket has room for a burst of some thousand small datagrams: the kernel counts about 800 bytes
-	// for each.
+	// receiveBuffer of a listening socket has room for a burst of some thousand small datagrams: the kernel counts
+	// about 800 bytes for each.
 	receiveBuffer = 4 << 20
 	// maxPending bounds the datagrams of one flow that wait for its socket.
 	maxPending = 64
 	// keepUnanswered is the longest datagram that is kept for another attempt. It is longer than any DNS query.
 	keepUnanswered = 4096
-	// streamAge is the age from which a flow with traffic both ways counts as a stream, as in Linux' connection tracking.
+	// streamAge is the age from which a flow with traffic both ways counts as a stream, as in Linux' connection
+	// tracking.
 	streamAge = 2 * time.Second
 )
 
@@ -175,13 +176,14 @@ func (f *flow) write(data []byte) bool {
 	if _, err := f.conn.Write(data); err == nil {
 		return true
 	}
-	// An error of an earlier datagram, which was refused, is reported once in place of sending this one. The second call sends it.
+	// An error of an earlier datagram, which was refused, is reported once in place of sending this one. The second
+	// call sends it.
 	_, err := f.conn.Write(data)
 	return err == nil
 }
 
-// run chooses a backend and carries its answers back, until the flow is idle for too long or ends. If a backend refuses and has not
-// answered the latest datagram, another one is tried.
+// run chooses a backend and carries its answers back, until the flow is idle for too long or ends. If a backend
+// refuses and has not answered the latest datagram, another one is tried.
 func (f *flow) run() {
 	defer f.end()
 	var tried []netip.AddrPort

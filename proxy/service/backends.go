@@ -15,18 +15,21 @@ type candidate struct {
 	port  uint16
 }
 
-// backends returns the backends for each traffic policy: ready endpoints, or if there are none, those that terminate but still serve.
-// For the policy Cluster, topology hints count.
+// backends returns the backends for each traffic policy: ready endpoints, or if there are none, those that terminate
+// but still serve. For the policy Cluster, topology hints count.
 func (e *entry) backends(p *port, v6 bool, node Node) *backendSets {
 	all := e.candidates(p, v6)
 	nearby := near(all, node)
 	return &backendSets{
-		cluster: choose(all, func(c candidate) bool { return nearby == nil || nearby(c.hints) }, func(candidate) bool { return true }),
-		local:   choose(all, func(c candidate) bool { return c.has(local) }, func(c candidate) bool { return c.has(local) }),
+		cluster: choose(all, func(c candidate) bool { return nearby == nil || nearby(c.hints) },
+			func(candidate) bool { return true }),
+		local: choose(all, func(c candidate) bool { return c.has(local) },
+			func(c candidate) bool { return c.has(local) }),
 	}
 }
 
-// choose returns the ready endpoints that wanted admits; without any, the terminating ones that still serve and that fallback admits.
+// choose returns the ready endpoints that wanted admits; without any, the terminating ones that still serve and that
+// fallback admits.
 func choose(all []candidate, wanted, fallback func(candidate) bool) []Backend {
 	take := func(c condition, admits func(candidate) bool) []Backend {
 		n := 0
@@ -35,7 +38,8 @@ func choose(all []candidate, wanted, fallback func(candidate) bool) []Backend {
 				n++
 			}
 		}
-		out := make([]Backend, 0, n) // the exact size: the list is kept, and grown lists would leave garbage between kept ones
+		// the exact size: the list is kept, and grown lists would leave garbage between kept ones
+		out := make([]Backend, 0, n)
 		for _, a := range all {
 			if a.has(c) && admits(a) {
 				out = append(out, Backend{Addr: a.addr, Port: a.port, Local: a.has(local)})
@@ -69,7 +73,8 @@ func (e *entry) candidates(p *port, v6 bool) []candidate {
 	return slices.CompactFunc(out, func(a, b candidate) bool { return a.addr == b.addr && a.port == b.port })
 }
 
-// numbers returns the slice's ports for a service port, by name and protocol: named target ports may differ between slices.
+// numbers returns the slice's ports for a service port, by name and protocol: named target ports may differ between
+// slices.
 func (s *slice) numbers(p *port) []uint16 {
 	var out []uint16
 	for i := range s.ports {
@@ -80,8 +85,8 @@ func (s *slice) numbers(p *port) []uint16 {
 	return out
 }
 
-// near returns a function that reports whether hints name this node or its zone, or nil if hints do not count: every ready endpoint
-// must have them, and one must name this node, or else its zone.
+// near returns a function that reports whether hints name this node or its zone, or nil if hints do not count: every
+// ready endpoint must have them, and one must name this node, or else its zone.
 func near(all []candidate, node Node) func(*hints) bool {
 	byNode := func(h *hints) []string { return h.nodes }
 	byZone := func(h *hints) []string { return h.zones }

@@ -13,8 +13,8 @@ const (
 	manyPods     = 10
 )
 
-// numbered returns the i-th slice of a large cluster: ten endpoints, every hundredth of them on this node. The round is part of the
-// first address.
+// numbered returns the i-th slice of a large cluster: ten endpoints, every hundredth of them on this node. The round
+// is part of the first address.
 func numbered(i, round int) *discoveryv1.EndpointSlice {
 	var pods []string
 	for p := range manyPods {
@@ -45,8 +45,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestMemory bounds the memory for a large cluster: the whole proxy is to stay under 80 MB, and it has HNS's objects and the frontends
-// too. Measured 10.5 MB and 6.5 MB on linux/amd64 with Go 1.26.
+// TestMemory bounds the memory for a large cluster: the whole proxy is to stay under 80 MB, and it has HNS's objects
+// and the frontends too. Measured 10.5 MB and 6.5 MB on linux/amd64 with Go 1.26.
 func TestMemory(t *testing.T) {
 	before := heap()
 	x := big()

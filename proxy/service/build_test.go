@@ -54,7 +54,8 @@ func ports(all ...string) serviceOption {
 		for _, text := range all {
 			words := strings.Fields(text)
 			number, protocol, _ := strings.Cut(words[1], "/")
-			p := corev1.ServicePort{Name: words[0], Port: int32(atoi(number)), Protocol: corev1.Protocol(strings.ToUpper(protocol))}
+			p := corev1.ServicePort{Name: words[0], Port: int32(atoi(number)),
+				Protocol: corev1.Protocol(strings.ToUpper(protocol))}
 			if protocol == "" {
 				p.Protocol = corev1.ProtocolTCP
 			}
@@ -108,7 +109,8 @@ func internalLocal(s *corev1.Service) {
 func affinity(seconds int32) serviceOption {
 	return func(s *corev1.Service) {
 		s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-		s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
+		s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+			ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
 	}
 }
 

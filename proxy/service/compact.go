@@ -87,11 +87,14 @@ func compactService(s *corev1.Service) *wanted {
 	}
 
 	name := s.Namespace + "/" + s.Name
-	w := &wanted{created: s.CreationTimestamp.Unix(), rank: rankOf(s), preserve: s.Annotations[preserveDestination] == "true",
+	w := &wanted{created: s.CreationTimestamp.Unix(), rank: rankOf(s),
+		preserve:  s.Annotations[preserveDestination] == "true",
 		elsewhere: s.Annotations[SourceRangesAnnotation] == string(Elsewhere), rare: &rare{}}
-	external := s.Spec.Type == corev1.ServiceTypeLoadBalancer || s.Spec.Type == corev1.ServiceTypeNodePort || len(s.Spec.ExternalIPs) > 0
+	external := s.Spec.Type == corev1.ServiceTypeLoadBalancer || s.Spec.Type == corev1.ServiceTypeNodePort ||
+		len(s.Spec.ExternalIPs) > 0
 	w.externalLocal = external && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-	w.internalLocal = s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
+	w.internalLocal = s.Spec.InternalTrafficPolicy != nil &&
+		*s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
 	if s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
 		w.affinity = affinityOf(s)
 	}
@@ -116,14 +119,17 @@ func (w *wanted) addPorts(s *corev1.Service, problem func(reason, format string,
 		p := &s.Spec.Ports[i]
 		protocol, ok := protocolOf(p.Protocol)
 		if !ok {
-			problem(ReasonProtocol, "port %d is not served on Windows: HNS has no load balancing for %s", p.Port, p.Protocol)
+			problem(ReasonProtocol, "port %d is not served on Windows: HNS has no load balancing for %s", p.Port,
+				p.Protocol)
 			continue
 		}
-		w.ports = append(w.ports, port{name: intern(p.Name), protocol: protocol, number: uint16(p.Port), nodePort: uint16(p.NodePort)})
+		w.ports = append(w.ports,
+			port{name: intern(p.Name), protocol: protocol, number: uint16(p.Port), nodePort: uint16(p.NodePort)})
 	}
 }
 
-// addAddresses adds the addresses of the service's families. Others and empty ones are left out silently, as upstream does.
+// addAddresses adds the addresses of the service's families. Others and empty ones are left out silently, as upstream
+// does.
 func (w *wanted) addAddresses(s *corev1.Service, problem func(reason, format string, args ...any)) {
 	parse := func(what, text string) (netip.Addr, bool) {
 		addr, ok := parseAddr(text)
@@ -206,7 +212,8 @@ func rankOf(s *corev1.Service) uint8 {
 }
 
 func affinityOf(s *corev1.Service) time.Duration {
-	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil && *c.ClientIP.TimeoutSeconds > 0 {
+	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil &&
+		*c.ClientIP.TimeoutSeconds > 0 {
 		return time.Duration(*c.ClientIP.TimeoutSeconds) * time.Second
 	}
 	return defaultAffinity
@@ -343,7 +350,8 @@ func compactSlice(s *discoveryv1.EndpointSlice, node string) *slice {
 		if !ok || addr.Is6() != out.v6 {
 			continue
 		}
-		out.endpoints = append(out.endpoints, endpoint{addr: addr, hint: out.hint(hintsOf(e)), condition: conditionOf(e, node)})
+		out.endpoints = append(out.endpoints,
+			endpoint{addr: addr, hint: out.hint(hintsOf(e)), condition: conditionOf(e, node)})
 	}
 
 	slices.SortStableFunc(out.endpoints, func(a, b endpoint) int {
@@ -352,8 +360,9 @@ func compactSlice(s *discoveryv1.EndpointSlice, node string) *slice {
 	return out
 }
 
-// conditionOf returns the conditions of an endpoint as bits. A condition that is not set has the meaning of the EndpointSlice
-// API: ready and serving, and not terminating. An endpoint is local only if both it and we have a node name.
+// conditionOf returns the conditions of an endpoint as bits. A condition that is not set has the meaning of the
+// EndpointSlice API: ready and serving, and not terminating. An endpoint is local only if both it and we have a node
+// name.
 func conditionOf(e *discoveryv1.Endpoint, node string) condition {
 	var c condition
 	set := func(bit condition, value *bool, unset bool) {
@@ -370,8 +379,9 @@ func conditionOf(e *discoveryv1.Endpoint, node string) condition {
 	return c
 }
 
-// preference orders endpoints with one address, larger first. While endpoints move between slices an address may be in two, and a
-// terminating pod may have the same address as a new one. The one that does not terminate is preferred, then the ready one.
+// preference orders endpoints with one address, larger first. While endpoints move between slices an address may be in
+// two, and a terminating pod may have the same address as a new one. The one that does not terminate is preferred,
+// then the ready one.
 func (e endpoint) preference() int {
 	p := 0
 	for i, better := range []bool{e.has(local), e.has(serving), e.has(ready), !e.has(terminating)} {

@@ -19,12 +19,14 @@ func (t *Tracker) state(e *entry) State {
 	b := builder{tracker: t, entry: e, state: &s, sets: map[setKey]*backendSets{}}
 	w.frontends(b.add)
 	if w.healthPort != 0 && len(w.cluster) > 0 {
-		s.HealthCheck = &HealthCheck{Service: e.name, Port: w.healthPort, LocalEndpoints: e.localReady(w.cluster[0].Is6())}
+		s.HealthCheck = &HealthCheck{Service: e.name, Port: w.healthPort,
+			LocalEndpoints: e.localReady(w.cluster[0].Is6())}
 	}
 	return s
 }
 
-// localReady counts the addresses of ready endpoints on this node. Ports do not count: a service with two ports has each pod once.
+// localReady counts the addresses of ready endpoints on this node. Ports do not count: a service with two ports has
+// each pod once.
 func (e *entry) localReady(v6 bool) int {
 	found := map[netip.Addr]bool{}
 	for _, s := range e.slices {
@@ -54,7 +56,8 @@ type builder struct {
 	refused bool // the problem about source ranges is among the state's
 }
 
-// add adds the frontend of a service port, unless another service has it or the service has it with a better precedence.
+// add adds the frontend of a service port, unless another service has it or the service has it with a better
+// precedence.
 func (b *builder) add(key Key, precedence uint8, number int) {
 	w, kind := b.entry.service, kinds[precedence]
 	owner := b.tracker.index.owners[key]
@@ -113,9 +116,10 @@ func (b *builder) admit(f *Frontend) bool {
 	}
 	if !b.refused {
 		b.refused = true
-		b.problem(ReasonSourceRanges, "loadBalancerSourceRanges is not enforced on Windows: HNS has no filter on a load balancer's "+
-			"address. Its ingress IPs are not served on this node rather than opened to everybody; if what is in front of the cluster "+
-			"enforces the ranges, say so with the annotation %s=%s", SourceRangesAnnotation, Elsewhere)
+		b.problem(ReasonSourceRanges,
+			"loadBalancerSourceRanges is not enforced on Windows: HNS has no filter on a load balancer's "+
+				"address. Its ingress IPs are not served on this node rather than opened to everybody; if what is in front of the cluster "+
+				"enforces the ranges, say so with the annotation %s=%s", SourceRangesAnnotation, Elsewhere)
 	}
 	return false
 }

@@ -46,20 +46,23 @@ func TestKinds(t *testing.T) {
 	}{
 		{"cluster IP", svc("web"), lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080")},
 		{"no endpoints of that port", svc("web", ports("other 80")), lines("web cluster IP 10.96.0.1 80/tcp -> ")},
-		{"every kind", svc("web", loadBalancer("203.0.113.7", "", "203.0.113.8"), externalIPs("198.51.100.1", "")), lines(
-			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
-			"web node port node 30080/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
-			"web ingress IP 203.0.113.7 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
-			"web ingress IP 203.0.113.8 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
-			"web external IP 198.51.100.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080")},
+		{"every kind", svc("web", loadBalancer("203.0.113.7", "", "203.0.113.8"), externalIPs("198.51.100.1", "")),
+			lines(
+				"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
+				"web node port node 30080/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
+				"web ingress IP 203.0.113.7 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
+				"web ingress IP 203.0.113.8 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
+				"web external IP 198.51.100.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080")},
 		{"proxy mode", svc("web", loadBalancer("203.0.113.7"), proxyMode), lines(
 			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
 			"web node port node 30080/tcp -> 10.0.0.1:8080* 10.0.0.2:8080")},
-		{"one address in two ways", svc("web", loadBalancer("203.0.113.7"), externalIPs("203.0.113.7", "203.0.113.7", "10.96.0.1")), lines(
-			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
-			"web node port node 30080/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
-			"web ingress IP 203.0.113.7 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080")},
-		{"ingress of a service that is none", svc("web", loadBalancer("203.0.113.7"), ports("http 80"), typ(corev1.ServiceTypeClusterIP)),
+		{"one address in two ways",
+			svc("web", loadBalancer("203.0.113.7"), externalIPs("203.0.113.7", "203.0.113.7", "10.96.0.1")), lines(
+				"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
+				"web node port node 30080/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
+				"web ingress IP 203.0.113.7 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080")},
+		{"ingress of a service that is none",
+			svc("web", loadBalancer("203.0.113.7"), ports("http 80"), typ(corev1.ServiceTypeClusterIP)),
 			lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080")},
 		{"bad addresses", svc("web", externalIPs("1.2.3", "2001:db8::1")), lines(
 			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080", "web problem InvalidAddress")},
@@ -70,13 +73,18 @@ func TestKinds(t *testing.T) {
 		{"no address yet", svc("web", ips("")), ""},
 		{"external name", svc("web", typ(corev1.ServiceTypeExternalName)), ""},
 		{"other proxy", svc("web", label("service.kubernetes.io/service-proxy-name", "x")), ""},
-		{"SCTP", svc("web", sctp), lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080", "web problem ProtocolNotSupported")},
-		{"affinity", svc("web", affinity(60)), lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080 affinity 1m0s")},
-		{"affinity, default", svc("web", affinity(0)), lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080 affinity 3h0m0s")},
-		{"preserve destination", svc("web", loadBalancer("203.0.113.7"), annotation("preserve-destination", "true")), lines(
-			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080 preserve",
-			"web node port node 30080/tcp -> 10.0.0.1:8080* | internal 10.0.0.1:8080* 10.0.0.2:8080 preserve",
-			"web ingress IP 203.0.113.7 80/tcp -> 10.0.0.1:8080* | internal 10.0.0.1:8080* 10.0.0.2:8080 preserve")},
+		{"SCTP", svc("web", sctp),
+			lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
+				"web problem ProtocolNotSupported")},
+		{"affinity", svc("web", affinity(60)),
+			lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080 affinity 1m0s")},
+		{"affinity, default", svc("web", affinity(0)),
+			lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080 affinity 3h0m0s")},
+		{"preserve destination", svc("web", loadBalancer("203.0.113.7"), annotation("preserve-destination", "true")),
+			lines(
+				"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080 preserve",
+				"web node port node 30080/tcp -> 10.0.0.1:8080* | internal 10.0.0.1:8080* 10.0.0.2:8080 preserve",
+				"web ingress IP 203.0.113.7 80/tcp -> 10.0.0.1:8080* | internal 10.0.0.1:8080* 10.0.0.2:8080 preserve")},
 		{"health check", svc("web", loadBalancer(), externalLocal), lines(
 			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:8080",
 			"web node port node 30080/tcp -> 10.0.0.1:8080* | internal 10.0.0.1:8080* 10.0.0.2:8080",
@@ -90,7 +98,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestSourceRanges: ingress IPs with ranges are refused, unless the ranges are enforced. Node port and cluster IP have no ranges.
+// TestSourceRanges: ingress IPs with ranges are refused, unless the ranges are enforced. Node port and cluster IP have
+// no ranges.
 func TestSourceRanges(t *testing.T) {
 	const ingress = "web ingress IP 203.0.113.7 80/tcp -> "
 	for _, c := range []struct {
@@ -104,12 +113,15 @@ func TestSourceRanges(t *testing.T) {
 		{"admits all", Options{}, []serviceOption{ranges("192.0.2.0/24", "0.0.0.0/0")}, ingress},
 		{"other family", Options{}, []serviceOption{ranges("2001:db8::/32")}, ingress},
 		{"flag", Options{SourceRanges: Elsewhere}, []serviceOption{ranges("192.0.2.0/24")}, ingress},
-		{"annotation", Options{}, []serviceOption{ranges("192.0.2.0/24"), annotation(SourceRangesAnnotation, "elsewhere")}, ingress},
-		{"carried", Options{SourceRanges: Carry}, []serviceOption{ranges("192.0.2.0/24", "2001:db8::/32")}, ingress + " from [192.0.2.0/24]"},
+		{"annotation", Options{},
+			[]serviceOption{ranges("192.0.2.0/24"), annotation(SourceRangesAnnotation, "elsewhere")}, ingress},
+		{"carried", Options{SourceRanges: Carry}, []serviceOption{ranges("192.0.2.0/24", "2001:db8::/32")},
+			ingress + " from [192.0.2.0/24]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := lines("web cluster IP 10.96.0.1 80/tcp -> ", "web node port node 30080/tcp -> ", c.want)
-			if got := computeWith(c.options, svc("web", append(c.service, loadBalancer("203.0.113.7"))...)); got != want {
+			if got := computeWith(c.options,
+				svc("web", append(c.service, loadBalancer("203.0.113.7"))...)); got != want {
 				t.Errorf("got\n%swant\n%s", got, want)
 			}
 		})
@@ -127,7 +139,8 @@ func TestBackends(t *testing.T) {
 		slices []metav1.Object
 		want   string
 	}{
-		{"another port per slice", nil, []metav1.Object{eps("web-1", "10.0.0.1 n1"), with(eps("web-2", "10.0.0.2 n2"), to("http 9090"))},
+		{"another port per slice", nil,
+			[]metav1.Object{eps("web-1", "10.0.0.1 n1"), with(eps("web-2", "10.0.0.2 n2"), to("http 9090"))},
 			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080* 10.0.0.2:9090"},
 		{"two protocols of one name", []serviceOption{ports("dns 53/udp", "dns 53")},
 			[]metav1.Object{with(eps("web-1", "10.0.0.1"), to("dns 1053/udp", "dns 2053"))},
@@ -143,24 +156,44 @@ func TestBackends(t *testing.T) {
 			[]metav1.Object{eps("web-1", "10.0.0.1")}, "web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080"},
 		{"by hand, no node", nil, []metav1.Object{eps("anything", "192.0.2.1", "192.0.2.2 unset")},
 			"web cluster IP 10.96.0.1 80/tcp -> 192.0.2.1:8080 192.0.2.2:8080"},
-		{"in two slices", nil, []metav1.Object{eps("web-2", "10.0.0.1 n1"), eps("web-1", "10.0.0.1 n2 terminating", "10.0.0.1 n1")},
+		{"in two slices", nil, []metav1.Object{eps("web-2", "10.0.0.1 n1"),
+			eps("web-1", "10.0.0.1 n2 terminating", "10.0.0.1 n1")},
 			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080*"},
 		{"port without a name", nil, []metav1.Object{nilName}, "web cluster IP 10.96.0.1 80/tcp -> "},
-		{"other service's", nil, []metav1.Object{with(eps("x", "10.0.0.1"), of("x"))}, "web cluster IP 10.96.0.1 80/tcp -> "},
-		{"headless slices", nil, []metav1.Object{with(eps("web-1", "10.0.0.1"), func(s *discoveryv1.EndpointSlice) { s.Labels[labelHeadless] = "" })},
+		{"other service's", nil, []metav1.Object{with(eps("x", "10.0.0.1"), of("x"))},
 			"web cluster IP 10.96.0.1 80/tcp -> "},
-		{"host names", nil, []metav1.Object{with(eps("web-1", "example.org"), func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN })},
+		{"headless slices", nil,
+			[]metav1.Object{with(eps("web-1", "10.0.0.1"),
+				func(s *discoveryv1.EndpointSlice) { s.Labels[labelHeadless] = "" })},
 			"web cluster IP 10.96.0.1 80/tcp -> "},
-		{"not ready", nil, []metav1.Object{eps("web-1", "10.0.0.1 notready", "10.0.0.2 unserving")}, "web cluster IP 10.96.0.1 80/tcp -> "},
-		{"terminating beside ready", nil, []metav1.Object{eps("web-1", "10.0.0.1 terminating", "10.0.0.2")}, "web cluster IP 10.96.0.1 80/tcp -> 10.0.0.2:8080"},
-		{"terminating only", nil, []metav1.Object{eps("web-1", "10.0.0.1 terminating", "10.0.0.2 terminating unserving")}, "web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080"},
-		{"published though terminating", nil, []metav1.Object{eps("web-1", "10.0.0.1 published", "10.0.0.2")}, "web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080 10.0.0.2:8080"},
-		{"own zone", nil, []metav1.Object{eps("web-1", "10.0.0.1 n2 zone=z1", "10.0.0.2 n3 zone=z2", "10.0.0.3 notready")}, "web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080"},
-		{"one without a zone", nil, []metav1.Object{eps("web-1", "10.0.0.1 n2 zone=z1", "10.0.0.2 n3")}, "web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080 10.0.0.2:8080"},
-		{"none for our zone", nil, []metav1.Object{eps("web-1", "10.0.0.1 zone=z3", "10.0.0.2 zone=z2")}, "web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080 10.0.0.2:8080"},
-		{"own node before zone", nil, []metav1.Object{eps("web-1", "10.0.0.1 n1 zone=z1 for=n1", "10.0.0.2 zone=z1 for=n2")}, "web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080*"},
-		{"zone when no node hint is ours", nil, []metav1.Object{eps("web-1", "10.0.0.1 zone=z2 for=n3", "10.0.0.2 zone=z1 for=n2")}, "web cluster IP 10.96.0.1 80/tcp -> 10.0.0.2:8080"},
-		{"hints do not bind policy Local", []serviceOption{internalLocal}, []metav1.Object{eps("web-1", "10.0.0.1 n1 zone=z2", "10.0.0.2 zone=z1")},
+		{"host names", nil,
+			[]metav1.Object{with(eps("web-1", "example.org"),
+				func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN })},
+			"web cluster IP 10.96.0.1 80/tcp -> "},
+		{"not ready", nil, []metav1.Object{eps("web-1", "10.0.0.1 notready", "10.0.0.2 unserving")},
+			"web cluster IP 10.96.0.1 80/tcp -> "},
+		{"terminating beside ready", nil, []metav1.Object{eps("web-1", "10.0.0.1 terminating", "10.0.0.2")},
+			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.2:8080"},
+		{"terminating only", nil,
+			[]metav1.Object{eps("web-1", "10.0.0.1 terminating", "10.0.0.2 terminating unserving")},
+			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080"},
+		{"published though terminating", nil, []metav1.Object{eps("web-1", "10.0.0.1 published", "10.0.0.2")},
+			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080 10.0.0.2:8080"},
+		{"own zone", nil,
+			[]metav1.Object{eps("web-1", "10.0.0.1 n2 zone=z1", "10.0.0.2 n3 zone=z2", "10.0.0.3 notready")},
+			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080"},
+		{"one without a zone", nil, []metav1.Object{eps("web-1", "10.0.0.1 n2 zone=z1", "10.0.0.2 n3")},
+			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080 10.0.0.2:8080"},
+		{"none for our zone", nil, []metav1.Object{eps("web-1", "10.0.0.1 zone=z3", "10.0.0.2 zone=z2")},
+			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080 10.0.0.2:8080"},
+		{"own node before zone", nil,
+			[]metav1.Object{eps("web-1", "10.0.0.1 n1 zone=z1 for=n1", "10.0.0.2 zone=z1 for=n2")},
+			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080*"},
+		{"zone when no node hint is ours", nil,
+			[]metav1.Object{eps("web-1", "10.0.0.1 zone=z2 for=n3", "10.0.0.2 zone=z1 for=n2")},
+			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.2:8080"},
+		{"hints do not bind policy Local", []serviceOption{internalLocal},
+			[]metav1.Object{eps("web-1", "10.0.0.1 n1 zone=z2", "10.0.0.2 zone=z1")},
 			"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080*"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -19,8 +19,8 @@ type claim struct {
 // kinds in order of precedence: a service cannot take another's cluster IP by naming it as an external IP.
 var kinds = []Kind{ClusterIP, NodePort, Ingress, ExternalIP}
 
-// before reports whether claim c wins over claim o for the same frontend: by kind, then the older service, then by name. It depends
-// only on the objects, so a restarted proxy decides the same.
+// before reports whether claim c wins over claim o for the same frontend: by kind, then the older service, then by
+// name. It depends only on the objects, so a restarted proxy decides the same.
 func (c claim) before(o claim) bool {
 	return cmp.Or(cmp.Compare(c.precedence, o.precedence), cmp.Compare(c.created, o.created),
 		strings.Compare(c.entry.name, o.entry.name), cmp.Compare(c.port, o.port)) < 0
@@ -70,8 +70,8 @@ func (w *wanted) claims(e *entry) map[Key]claim {
 	return out
 }
 
-// replace replaces the claims of an entry's old service by those of its new one. It returns the entries that lost or won a frontend
-// by that, or whose problem names another owner now.
+// replace replaces the claims of an entry's old service by those of its new one. It returns the entries that lost or
+// won a frontend by that, or whose problem names another owner now.
 func (x index) replace(e *entry, old, next *wanted) []*entry {
 	before, after := old.claims(e), next.claims(e)
 	var moved []*entry
@@ -88,8 +88,8 @@ func (x index) replace(e *entry, old, next *wanted) []*entry {
 	return moved
 }
 
-// insert adds a claim to a frontend's key. It appends to moved the entries that are concerned if the owner changes. contested
-// has an entry only for a key with two claims or more, so the usual case costs no list.
+// insert adds a claim to a frontend's key. It appends to moved the entries that are concerned if the owner changes.
+// contested has an entry only for a key with two claims or more, so the usual case costs no list.
 func (x index) insert(key Key, c claim, moved []*entry) []*entry {
 	owner, taken := x.owners[key]
 	if !taken {

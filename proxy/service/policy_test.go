@@ -10,14 +10,15 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestPolicies goes through external policy × internal policy × pod on this node × pod on another node, for a load balancer.
-// testdata/policies.txt says which clients get which backends. Each line was reviewed against the rule: every ready endpoint of a
-// policy's set is used, and if there is none, those that terminate but still serve.
+// TestPolicies goes through external policy × internal policy × pod on this node × pod on another node, for a load
+// balancer. testdata/policies.txt says which clients get which backends. Each line was reviewed against the rule:
+// every ready endpoint of a policy's set is used, and if there is none, those that terminate but still serve.
 func TestPolicies(t *testing.T) {
 	conditions := []string{"none", "ready", "notready", "terminating", "terminating unserving"}
 	var b strings.Builder
 	column := "%-8s %-8s %-21s %-21s | %-13s %-13s %-13s %s\n"
-	fmt.Fprintf(&b, column, "external", "internal", "pod L on this node", "pod R on another", "cluster IP", "from outside", "from inside", "health")
+	fmt.Fprintf(&b, column, "external", "internal", "pod L on this node", "pod R on another", "cluster IP",
+		"from outside", "from inside", "health")
 	name := func(all []Backend) string {
 		var out []string
 		for _, x := range all {
@@ -64,7 +65,8 @@ func TestPolicies(t *testing.T) {
 					if s.HealthCheck != nil {
 						health = fmt.Sprint(s.HealthCheck.LocalEndpoints)
 					}
-					fmt.Fprintf(&b, column, external, internal, l, r, name(s.Frontends[0].Backends), name(ingress.Backends), name(ingress.Internal()), health)
+					fmt.Fprintf(&b, column, external, internal, l, r, name(s.Frontends[0].Backends),
+						name(ingress.Backends), name(ingress.Internal()), health)
 				}
 			}
 		}
@@ -82,6 +84,7 @@ func TestPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.String() != string(want) {
-		t.Errorf("the table differs from %s (rewrite it with -update and review the difference):\n%s", golden, b.String())
+		t.Errorf("the table differs from %s (rewrite it with -update and review the difference):\n%s", golden,
+			b.String())
 	}
 }

@@ -19,8 +19,8 @@ const maxTriggered = 100
 // intern returns one copy of texts that many objects share.
 func intern(s string) string { return unique.Make(s).Value() }
 
-// Tracker keeps what a proxy needs to know of services and slices, and which services changed. It is safe for concurrent use. Objects
-// given to it are not kept and not changed.
+// Tracker keeps what a proxy needs to know of services and slices, and which services changed. It is safe for
+// concurrent use. Objects given to it are not kept and not changed.
 type Tracker struct {
 	mu      sync.Mutex
 	node    Node
@@ -100,8 +100,9 @@ func (t *Tracker) RemoveService(namespace, name string) {
 	t.putService(namespace+"/"+name, nil)
 }
 
-// putService replaces a service; a nil w removes it. Besides its own entry it marks as changed the services that gain or lose a
-// frontend to it. It does nothing if the part of the service that matters is the same. The caller holds the lock.
+// putService replaces a service; a nil w removes it. Besides its own entry it marks as changed the services that gain
+// or lose a frontend to it. It does nothing if the part of the service that matters is the same. The caller holds the
+// lock.
 func (t *Tracker) putService(name string, w *wanted) {
 	e := t.entries[name]
 	if e == nil {
@@ -205,8 +206,9 @@ func (t *Tracker) touchAll() {
 	}
 }
 
-// Take returns the states of the services that changed since the last Take, by rank and name. A state without frontends means that
-// the service is gone, or wants nothing any more. A service that lost or won a frontend because another one changed is included.
+// Take returns the states of the services that changed since the last Take, by rank and name. A state without
+// frontends means that the service is gone, or wants nothing any more. A service that lost or won a frontend because
+// another one changed is included.
 func (t *Tracker) Take() []State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,6 +226,8 @@ func (t *Tracker) Take() []State {
 		}
 	}
 	t.touched = nil
-	slices.SortFunc(out, func(a, b State) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Service, b.Service)) })
+	slices.SortFunc(out, func(a, b State) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Service, b.Service))
+	})
 	return out
 }

@@ -40,9 +40,11 @@ func TestTakeOnlyWhatChanged(t *testing.T) {
 			lines("other cluster IP 10.96.0.2 80/tcp -> ", "web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080")},
 		{func(*Tracker) {}, ""},
 		{func(x *Tracker) { x.SetSlice(eps("web-1", "10.0.0.1")); x.SetService(svc("web")) }, ""}, // nothing new
-		{func(x *Tracker) { x.SetSlice(eps("web-2", "10.0.0.2")) }, lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080 10.0.0.2:8080")},
+		{func(x *Tracker) { x.SetSlice(eps("web-2", "10.0.0.2")) },
+			lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080 10.0.0.2:8080")},
 		{func(x *Tracker) { x.SetSlice(with(eps("web-2", "10.0.0.2"), of("other"))) }, // it moves
-			lines("other cluster IP 10.96.0.2 80/tcp -> 10.0.0.2:8080", "web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080")},
+			lines("other cluster IP 10.96.0.2 80/tcp -> 10.0.0.2:8080",
+				"web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080")},
 		{func(x *Tracker) { x.RemoveSlice("ns", "web-1") }, lines("web cluster IP 10.96.0.1 80/tcp -> ")},
 		{func(x *Tracker) { x.RemoveService("ns", "web"); x.RemoveService("ns", "never") }, lines("web gone")},
 		{func(x *Tracker) { x.SetService(svc("web")) }, lines("web cluster IP 10.96.0.1 80/tcp -> ")},
@@ -59,20 +61,23 @@ func TestZoneChange(t *testing.T) {
 			x.SetSlice(eps("web-1", "10.0.0.1 zone=z1", "10.0.0.2 zone=z2"))
 		}, lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.1:8080")},
 		{func(x *Tracker) { x.SetNode(here) }, ""},
-		{func(x *Tracker) { x.SetNode(Node{Name: "n1", Zone: "z2"}) }, lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.2:8080")},
+		{func(x *Tracker) { x.SetNode(Node{Name: "n1", Zone: "z2"}) },
+			lines("web cluster IP 10.96.0.1 80/tcp -> 10.0.0.2:8080")},
 	})
 }
 
-// TestTwoServicesOneFrontend: the older service has it, and the other one gets it when the first is deleted. A service cannot take a
-// cluster IP by naming it as an external IP.
+// TestTwoServicesOneFrontend: the older service has it, and the other one gets it when the first is deleted. A service
+// cannot take a cluster IP by naming it as an external IP.
 func TestTwoServicesOneFrontend(t *testing.T) {
 	older := svc("older", ips("10.96.0.2"), createdAt(100), externalIPs("198.51.100.1"))
 	newer := svc("newer", ips("10.96.0.3"), createdAt(200), externalIPs("198.51.100.1"))
 	const newerOwn, olderOwn = "newer cluster IP 10.96.0.3 80/tcp -> ", "older cluster IP 10.96.0.2 80/tcp -> "
 	story(t, []step{
 		{func(x *Tracker) { x.SetService(newer) }, lines(newerOwn, "newer external IP 198.51.100.1 80/tcp -> ")},
-		{func(x *Tracker) { x.SetService(older) }, lines(newerOwn, "newer problem FrontendTaken", olderOwn, "older external IP 198.51.100.1 80/tcp -> ")},
-		{func(x *Tracker) { x.RemoveService("ns", "older") }, lines(newerOwn, "newer external IP 198.51.100.1 80/tcp -> ", "older gone")},
+		{func(x *Tracker) { x.SetService(older) },
+			lines(newerOwn, "newer problem FrontendTaken", olderOwn, "older external IP 198.51.100.1 80/tcp -> ")},
+		{func(x *Tracker) { x.RemoveService("ns", "older") },
+			lines(newerOwn, "newer external IP 198.51.100.1 80/tcp -> ", "older gone")},
 		{func(x *Tracker) { x.SetService(svc("thief", ips("10.96.0.9"), createdAt(1), externalIPs("10.96.0.3"))) },
 			lines("thief cluster IP 10.96.0.9 80/tcp -> ", "thief problem FrontendTaken")},
 		{func(x *Tracker) { x.RemoveService("ns", "newer") },
@@ -165,7 +170,8 @@ func (w world) service(name string) *corev1.Service {
 		options = append(options, externalIPs("198.51.100.1", "203.0.113.1", "10.96.0.2"))
 	}
 
-	for _, o := range []serviceOption{externalLocal, internalLocal, affinity(30), ranges("192.0.2.0/24"), label("k8s-app", "kube-dns"),
+	for _, o := range []serviceOption{externalLocal, internalLocal, affinity(30), ranges("192.0.2.0/24"),
+		label("k8s-app", "kube-dns"),
 		annotation("preserve-destination", "true"), typ(corev1.ServiceTypeExternalName)} {
 		if w.IntN(7) == 0 {
 			options = append(options, o)
@@ -183,10 +189,13 @@ func (w world) slice(name string) *discoveryv1.EndpointSlice {
 		if v6 {
 			addr = fmt.Sprintf("fd01::%d", 1+w.IntN(6))
 		}
-		all = append(all, strings.Join([]string{addr, w.pick("n1", "n2", "n3"), w.pick("", "", "notready", "terminating", "terminating unserving"),
-			w.pick("", "zone=z1", "zone=z2"), w.pick("", "for=n1", "for=n2")}, " "))
+		all = append(all,
+			strings.Join([]string{addr, w.pick("n1", "n2", "n3"),
+				w.pick("", "", "notready", "terminating", "terminating unserving"),
+				w.pick("", "zone=z1", "zone=z2"), w.pick("", "for=n1", "for=n2")}, " "))
 	}
-	return with(eps(name, all...), of(w.pick("s0", "s1", "s2", "s3")), to(w.pick("http 8080", "http 9090"), w.pick("dns 53/udp", "admin 81")))
+	return with(eps(name, all...), of(w.pick("s0", "s1", "s2", "s3")),
+		to(w.pick("http 8080", "http 9090"), w.pick("dns 53/udp", "admin 81")))
 }
 
 // objects are a world's services and slices after some steps.
@@ -271,7 +280,8 @@ func walk(t *testing.T, seed uint64, steps int) {
 
 	merge(told, x.Take())
 	if len(told)+len(x.entries)+len(x.slices)+len(x.index.owners)+len(x.index.contested) > 0 {
-		t.Fatalf("seed %d: left over: told %v, entries %v, %d slices, index %v %v", seed, slices.Collect(maps.Keys(told)),
+		t.Fatalf("seed %d: left over: told %v, entries %v, %d slices, index %v %v", seed,
+			slices.Collect(maps.Keys(told)),
 			slices.Collect(maps.Keys(x.entries)), len(x.slices), x.index.owners, x.index.contested)
 	}
 }
@@ -301,6 +311,7 @@ func TestConcurrentUse(t *testing.T) {
 			}
 		})
 	}
+
 	for range 50 {
 		merge(told, x.Take())
 	}
@@ -308,7 +319,8 @@ func TestConcurrentUse(t *testing.T) {
 	merge(told, x.Take())
 	for i := range 4 {
 		want := fmt.Sprintf("10.0.%d.199", i)
-		if s := told[fmt.Sprintf("ns/s%d", i)]; len(s.Frontends) != 1 || s.Frontends[0].Backends[0].Addr.String() != want {
+		if s := told[fmt.Sprintf("ns/s%d", i)]; len(s.Frontends) != 1 ||
+			s.Frontends[0].Backends[0].Addr.String() != want {
 			t.Errorf("service %d: %+v", i, s)
 		}
 	}

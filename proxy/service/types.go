@@ -37,8 +37,8 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s %d/%s", vip, k.Port, k.Protocol)
 }
 
-// Frontend is one address and port to serve. Without backends it refuses connections or does not exist, as the mode can. Its slices
-// are shared by the frontends of a State and must not be changed.
+// Frontend is one address and port to serve. Without backends it refuses connections or does not exist, as the mode
+// can. Its slices are shared by the frontends of a State and must not be changed.
 type Frontend struct {
 	Key
 	Kind Kind
@@ -51,19 +51,21 @@ type Frontend struct {
 	LocalOnly bool
 	// PreserveDestination asks for packets that still carry the frontend's address.
 	PreserveDestination bool
-	// Backends serve all clients, or those outside the cluster if there are InternalBackends. They are ordered by address and port.
+	// Backends serve all clients, or those outside the cluster if there are InternalBackends. They are ordered by
+	// address and port.
 	Backends []Backend
-	// InternalBackends are for clients in the cluster as this node sees them (its pods, and the node itself), where those
-	// are treated differently: a node port, external or ingress IP whose external traffic policy is Local takes them to
-	// the endpoints of the whole cluster, so that a client in a pod never depends on where the pods are
+	// InternalBackends are for clients in the cluster as this node sees them (its pods, and the node itself), where
+	// those are treated differently: a node port, external or ingress IP whose external traffic policy is Local takes
+	// them to the endpoints of the whole cluster, so that a client in a pod never depends on where the pods are
 	// (kubernetes/kubernetes#106636). Nil where LocalOnly is not set and for cluster IPs; then Backends are for all.
 	//
 	// A load balancer of HNS has one list of endpoints for all clients and two of them cannot hold one frontend
-	// (0x803b0013). So with one load balancer per frontend the choice is: as long as this node has Backends, those (pods of
-	// this node reach the service, on this node); else InternalBackends, without the port flag for VIPs from outside, as
-	// a cluster IP has it (outside clients stay refused, as the policy wants).
+	// (0x803b0013). So with one load balancer per frontend the choice is: as long as this node has Backends, those
+	// (pods of this node reach the service, on this node); else InternalBackends, without the port flag for VIPs from
+	// outside, as a cluster IP has it (outside clients stay refused, as the policy wants).
 	InternalBackends []Backend
-	// SourceRanges admits clients from these prefixes only; empty admits all. Only where Options.SourceRanges says Carry.
+	// SourceRanges admits clients from these prefixes only; empty admits all. Only where Options.SourceRanges says
+	// Carry.
 	SourceRanges []netip.Prefix
 }
 
@@ -122,13 +124,13 @@ const (
 type State struct {
 	Service string // namespace/name
 	Rank    int
-	// Frontends are in the order of the service's ports, and per port cluster IP, node port, ingress, external IPs. Without any, the
-	// service is gone, or wants nothing of a proxy.
+	// Frontends are in the order of the service's ports, and per port cluster IP, node port, ingress, external IPs.
+	// Without any, the service is gone, or wants nothing of a proxy.
 	Frontends   []Frontend
 	HealthCheck *HealthCheck
 	Problems    []Problem
-	// Triggered are the times at which what led to the changed endpoints happened, as slices changed since the last Take
-	// name them (annotation endpoints.kubernetes.io/last-change-trigger-time).
+	// Triggered are the times at which what led to the changed endpoints happened, as slices changed since the last
+	// Take name them (annotation endpoints.kubernetes.io/last-change-trigger-time).
 	Triggered []time.Time
 }
 
@@ -149,10 +151,11 @@ type SourceRanges string
 // What to do about loadBalancerSourceRanges. HNS has no filter on a load balancer's frontend, and an ACL on the pods'
 // endpoints would also bind cluster IP and node port, and not those of other nodes.
 const (
-	// Refuse, the default: ingress IPs with ranges are not served, rather than opened to every client. SourceRangesAnnotation on a
-	// service overrides it.
+	// Refuse, the default: ingress IPs with ranges are not served, rather than opened to every client.
+	// SourceRangesAnnotation on a service overrides it.
 	Refuse SourceRanges = ""
-	// Elsewhere: a device in front of the cluster enforces them; ingress IPs are served to every client that gets through.
+	// Elsewhere: a device in front of the cluster enforces them; ingress IPs are served to every client that gets
+	// through.
 	Elsewhere SourceRanges = "elsewhere"
 	// Carry: the mode enforces them; they are in Frontend.SourceRanges.
 	Carry SourceRanges = "carry"

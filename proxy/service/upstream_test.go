@@ -61,15 +61,18 @@ func TestAgainstUpstream(t *testing.T) {
 		if err := decoder.Decode(&want); err != nil {
 			t.Fatalf("answer %d: %v", i, err)
 		}
-		// Upstream runs one proxier per family, and each answers health checks for its family. Ours answers for the first family.
+		// Upstream runs one proxier per family, and each answers health checks for its family. Ours answers for the
+		// first family.
 		want = slices.DeleteFunc(want, func(line string) bool {
-			return strings.HasPrefix(line, "health ") && !strings.HasPrefix(line, "health "+string(c.Service.Spec.IPFamilies[0]))
+			return strings.HasPrefix(line, "health ") &&
+				!strings.HasPrefix(line, "health "+string(c.Service.Spec.IPFamilies[0]))
 		})
 		slices.Sort(want)
 		got := c.ours()
 		if !slices.Equal(got, want) {
 			objects, _ := json.MarshalIndent(c, "", " ") // only for people
-			t.Fatalf("case %d: ours\n  %s\nupstream's\n  %s\n%s", i, strings.Join(got, "\n  "), strings.Join(want, "\n  "), objects)
+			t.Fatalf("case %d: ours\n  %s\nupstream's\n  %s\n%s", i, strings.Join(got, "\n  "),
+				strings.Join(want, "\n  "), objects)
 		}
 
 		backends += strings.Count(strings.Join(want, " "), ":8080")
@@ -79,13 +82,14 @@ func TestAgainstUpstream(t *testing.T) {
 	}
 }
 
-// upstream creates one case. It leaves out what only we or only Windows have, and what upstream decides at random: an address in two
-// slices with different conditions.
+// upstream creates one case. It leaves out what only we or only Windows have, and what upstream decides at random: an
+// address in two slices with different conditions.
 func (w world) upstream() upstreamCase {
 	s := w.service("s0")
 	s.Annotations = nil
 
-	for _, o := range []serviceOption{ranges("192.0.2.0/24", " 198.51.100.0/24", "2001:db8::/32"), ranges("192.0.2.0/24", "0.0.0.0/0")} {
+	for _, o := range []serviceOption{ranges("192.0.2.0/24", " 198.51.100.0/24", "2001:db8::/32"),
+		ranges("192.0.2.0/24", "0.0.0.0/0")} {
 		if w.IntN(6) == 0 {
 			o(s)
 		}
@@ -97,8 +101,10 @@ func (w world) upstream() upstreamCase {
 	}
 	if w.IntN(4) == 0 && len(s.Status.LoadBalancer.Ingress) > 0 {
 		proxied := corev1.LoadBalancerIPModeProxy
-		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: "2001:db8::7"},
-			corev1.LoadBalancerIngress{Hostname: "lb.example"}, corev1.LoadBalancerIngress{IP: "203.0.113.9", IPMode: &proxied})
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress,
+			corev1.LoadBalancerIngress{IP: "2001:db8::7"},
+			corev1.LoadBalancerIngress{Hostname: "lb.example"},
+			corev1.LoadBalancerIngress{IP: "203.0.113.9", IPMode: &proxied})
 	}
 	c := upstreamCase{Node: here.Name, Zone: w.pick("", "z1", "z1", "z2"), Service: s}
 	all, used := w.pick("", "zone", "node", "both"), 0
@@ -114,7 +120,8 @@ func (w world) upstream() upstreamCase {
 			pods = append(pods, fmt.Sprintf("%s%d ", prefix, used)+w.endpointWords(all))
 		}
 
-		slice := with(eps(fmt.Sprintf("x%d", i), pods...), of("s0"), to(w.pick("http 8080", "http 8080", "http 9090"), "dns 8080/udp", w.pick("admin 81", "other 81")))
+		slice := with(eps(fmt.Sprintf("x%d", i), pods...), of("s0"),
+			to(w.pick("http 8080", "http 8080", "http 9090"), "dns 8080/udp", w.pick("admin 81", "other 81")))
 		c.Slices = append(c.Slices, slice)
 	}
 	if len(c.Slices) > 0 && w.IntN(3) == 0 { // an endpoint is in two slices, as while it moves
@@ -127,7 +134,8 @@ func (w world) upstream() upstreamCase {
 
 // endpointWords gives hints to nearly all endpoints of a case, or to few: hints only count if all endpoints have some.
 func (w world) endpointWords(hints string) string {
-	words := []string{w.pick("n1", "n2", "n3", "n3", ""), w.pick("", "", "notready", "terminating", "terminating", "terminating unserving", "unset", "published")}
+	words := []string{w.pick("n1", "n2", "n3", "n3", ""),
+		w.pick("", "", "notready", "terminating", "terminating", "terminating unserving", "unset", "published")}
 	often := w.IntN(12) > 0
 	if often && (hints == "zone" || hints == "both") {
 		words = append(words, w.pick("zone=z1", "zone=z2", "zone=z3", "zone=z1 zone=z2"))
@@ -181,7 +189,8 @@ func (c upstreamCase) ours() []string {
 			lines = append(lines, line)
 		}
 		if h := s.HealthCheck; h != nil {
-			lines = append(lines, fmt.Sprintf("health %s %s %d = %d", c.Service.Spec.IPFamilies[0], h.Service, h.Port, h.LocalEndpoints))
+			lines = append(lines, fmt.Sprintf("health %s %s %d = %d", c.Service.Spec.IPFamilies[0], h.Service, h.Port,
+				h.LocalEndpoints))
 		}
 	}
 

@@ -11,7 +11,8 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// walk applies a plan. A failed operation does not stop the others, but a listener is not tried if its address could not be added.
+// walk applies a plan. A failed operation does not stop the others, but a listener is not tried if its address could
+// not be added.
 type walk struct {
 	host  host
 	relay *relay.Relay
@@ -23,8 +24,8 @@ type walk struct {
 	writes int
 }
 
-// apply carries out the operations in order. Addresses are written to the state file before they are added, so that a proxy that
-// is killed in between removes them when it starts again; without the file, no address is added.
+// apply carries out the operations in order. Addresses are written to the state file before they are added, so that a
+// proxy that is killed in between removes them when it starts again; without the file, no address is added.
 func (w *walk) apply(ctx context.Context, ops []Op) {
 	logger := klog.FromContext(ctx)
 	noted := w.note(ops)

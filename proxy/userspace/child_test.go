@@ -68,7 +68,8 @@ func (c *child) run() error {
 	defer stop()
 	changed := make(chan struct{}, 1)
 	c.report.Services = map[string]health.ServiceStatus{}
-	proxy := New(Options{Interface: c.Interface, StateFile: c.StateFile, Cluster: c.Cluster, Reserved: c.Reserved, RetryMin: c.RetryMin,
+	proxy := New(Options{Interface: c.Interface, StateFile: c.StateFile, Cluster: c.Cluster, Reserved: c.Reserved,
+		RetryMin: c.RetryMin,
 		RetryMax: c.RetryMax, Period: c.Period, Take: c.take, Changed: changed, Reporter: c})
 	http.HandleFunc("POST /services", func(w http.ResponseWriter, r *http.Request) {
 		var states []service.State
@@ -90,7 +91,8 @@ func (c *child) run() error {
 		defer c.mu.Unlock()
 		_ = json.NewEncoder(w).Encode(c.report)
 	})
-	http.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(proxy.Stats()) })
+	http.HandleFunc("GET /stats",
+		func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(proxy.Stats()) })
 	server := &http.Server{Addr: c.Listen}
 	go server.ListenAndServe()
 	defer server.Close()

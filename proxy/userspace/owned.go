@@ -34,8 +34,8 @@ type ownedAddress struct {
 	Interface string     `json:"interface"`
 }
 
-// loadOwned reads the file. Without a file nothing is ours. A file that cannot be understood is renamed to path.bad, and a warning
-// is returned: its addresses then count as those of others, which are used and stay.
+// loadOwned reads the file. Without a file nothing is ours. A file that cannot be understood is renamed to path.bad,
+// and a warning is returned: its addresses then count as those of others, which are used and stay.
 func loadOwned(path string) (o *owned, warning string, err error) {
 	o = &owned{path: path, addrs: map[netip.Addr]string{}}
 	data, err := os.ReadFile(path)
@@ -51,7 +51,9 @@ func loadOwned(path string) (o *owned, warning string, err error) {
 		if err := os.Rename(path, path+".bad"); err != nil {
 			return nil, "", fmt.Errorf("putting %s aside, which cannot be understood: %w", path, err)
 		}
-		return o, fmt.Sprintf("%s cannot be understood (%v); it is %s.bad now, and the addresses in it stay on this host", path, err, path), nil
+		return o,
+			fmt.Sprintf("%s cannot be understood (%v); it is %s.bad now, and the addresses in it stay on this host",
+				path, err, path), nil
 	}
 	for _, a := range file.Addresses {
 		o.addrs[a.Address] = a.Interface

@@ -20,7 +20,8 @@ type Observed struct {
 	Addresses  []platform.HostAddress
 	// Owned has the interface on which we put an address, or were about to.
 	Owned map[netip.Addr]string
-	// Idle has the time since when an owned address belongs to no service. An address that belongs to one, or did until now, is absent.
+	// Idle has the time since when an owned address belongs to no service. An address that belongs to one, or did
+	// until now, is absent.
 	Idle  map[netip.Addr]time.Time
 	Relay relay.State
 }
@@ -147,8 +148,8 @@ type planner struct {
 	names     map[string]bool
 }
 
-// Plan compares the wanted frontends with what was seen. Frontends earlier in wanted are served first, and keep an endpoint that a
-// later one wants too. The arguments are not changed.
+// Plan compares the wanted frontends with what was seen. Frontends earlier in wanted are served first, and keep an
+// endpoint that a later one wants too. The arguments are not changed.
 func Plan(wanted []service.Frontend, seen Observed, facts Facts) Changes {
 	p := planner{seen: seen, facts: facts, there: map[netip.Addr][]string{}, wanted: map[netip.Addr]bool{},
 		renewed: map[netip.Addr]bool{}, listeners: map[relay.Endpoint]service.Key{}, names: map[string]bool{},
@@ -173,15 +174,17 @@ func (p *planner) findNodeAddrs() {
 		if _, ours := p.seen.Owned[a]; ours || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() {
 			continue
 		}
-		if len(p.facts.NodePorts) > 0 && !slices.ContainsFunc(p.facts.NodePorts, func(r netip.Prefix) bool { return r.Contains(a) }) {
+		if len(p.facts.NodePorts) > 0 &&
+			!slices.ContainsFunc(p.facts.NodePorts, func(r netip.Prefix) bool { return r.Contains(a) }) {
 			continue
 		}
 		p.nodeAddrs = append(p.nodeAddrs, a)
 	}
 }
 
-// stale plans to close listeners that no frontend wants or that belong to another frontend now, and to drop frontends that no service
-// wants. It comes before new listeners are opened, because a port may pass from one frontend to another.
+// stale plans to close listeners that no frontend wants or that belong to another frontend now, and to drop frontends
+// that no service wants. It comes before new listeners are opened, because a port may pass from one frontend to
+// another.
 func (p *planner) stale() (ops []Op) {
 	for _, at := range slices.SortedFunc(maps.Keys(p.seen.Relay.Listeners), compareEndpoints) {
 		if key, ok := p.listeners[at]; !ok || key.String() != p.seen.Relay.Listeners[at] || p.renewed[at.Addr()] {
@@ -226,7 +229,8 @@ func (p *planner) frontend(f *service.Frontend) (ops []Op) {
 		}
 		end := relay.Endpoint{Protocol: f.Protocol, AddrPort: netip.AddrPortFrom(addr, f.Port)}
 		if other, taken := p.listeners[end]; taken {
-			p.out.Problems[f.Key] = service.Problem{Reason: ReasonFrontendTaken, Text: fmt.Sprintf("%s is served for %s", end, other)}
+			p.out.Problems[f.Key] = service.Problem{Reason: ReasonFrontendTaken,
+				Text: fmt.Sprintf("%s is served for %s", end, other)}
 			continue
 		}
 		p.listeners[end] = f.Key
@@ -275,16 +279,20 @@ func addrPorts(backends []service.Backend) []netip.AddrPort {
 func (p *planner) address(vip netip.Addr) ([]Op, *service.Problem) {
 	switch {
 	case vip.IsLoopback() || vip.IsMulticast() || vip.IsUnspecified() || vip.IsLinkLocalUnicast():
-		return nil, &service.Problem{Reason: ReasonAddressRefused, Text: fmt.Sprintf("%s cannot be an address of a service", vip)}
+		return nil, &service.Problem{Reason: ReasonAddressRefused,
+			Text: fmt.Sprintf("%s cannot be an address of a service", vip)}
 	case slices.Contains(p.facts.Reserved, vip) && len(p.there[vip]) == 0:
-		return nil, &service.Problem{Reason: ReasonAddressReserved, Text: fmt.Sprintf("%s is needed by this node to reach others", vip)}
+		return nil, &service.Problem{Reason: ReasonAddressReserved,
+			Text: fmt.Sprintf("%s is needed by this node to reach others", vip)}
 	}
 
 	owned, ours := p.seen.Owned[vip]
 	foreign := len(p.there[vip]) > 0 && !ours
 	right := ours && owned == p.facts.Interface && slices.Contains(p.there[vip], owned)
 	if !foreign && !right && !slices.Contains(p.seen.Interfaces, p.facts.Interface) {
-		return nil, &service.Problem{Reason: ReasonInterfaceMissing, Text: fmt.Sprintf("this host has no interface %q to add %s to: it has %s", p.facts.Interface, vip, quoted(p.seen.Interfaces))}
+		return nil, &service.Problem{Reason: ReasonInterfaceMissing,
+			Text: fmt.Sprintf("this host has no interface %q to add %s to: it has %s", p.facts.Interface, vip,
+				quoted(p.seen.Interfaces))}
 	}
 
 	if p.wanted[vip] {

@@ -49,10 +49,13 @@ func bare() Observed {
 		Interfaces: []string{"lo", "eth0", "svc0"},
 		Addresses: []platform.HostAddress{
 			{Interface: "lo", Addr: addr("127.0.0.1"), Bits: 8}, {Interface: "lo", Addr: addr("::1"), Bits: 128},
-			{Interface: "eth0", Addr: addr("10.99.0.21"), Bits: 24}, {Interface: "eth0", Addr: addr("fe80::1"), Bits: 64},
+			{Interface: "eth0", Addr: addr("10.99.0.21"), Bits: 24},
+			{Interface: "eth0", Addr: addr("fe80::1"), Bits: 64},
 			{Interface: "svc0", Addr: addr("198.51.100.9"), Bits: 32},
 		},
-		Owned: map[netip.Addr]string{}, Relay: relay.State{Frontends: map[string]relay.Config{}, Listeners: map[relay.Endpoint]string{}, Open: map[netip.Addr]int{}},
+		Owned: map[netip.Addr]string{},
+		Relay: relay.State{Frontends: map[string]relay.Config{}, Listeners: map[relay.Endpoint]string{},
+			Open: map[netip.Addr]int{}},
 	}
 }
 
@@ -83,7 +86,8 @@ func carryOut(seen Observed, plan Changes) Observed {
 	for _, op := range plan.Ops {
 		switch op.Verb {
 		case Add:
-			seen.Addresses = append(seen.Addresses, platform.HostAddress{Interface: op.Interface, Addr: op.Addr, Bits: op.Addr.BitLen()})
+			seen.Addresses = append(seen.Addresses,
+				platform.HostAddress{Interface: op.Interface, Addr: op.Addr, Bits: op.Addr.BitLen()})
 			seen.Owned[op.Addr] = op.Interface
 		case Remove:
 			var left []platform.HostAddress
@@ -143,7 +147,8 @@ func TestPlanGolden(t *testing.T) {
 	few := facts()
 	few.Interface, few.NodePorts = "svc1", []netip.Prefix{netip.MustParsePrefix("10.99.0.21/32")}
 	step("node ports at one address", less, few)
-	bad := []service.Frontend{front("a/reserved", "10.99.0.11:443", "10.244.1.1:1"), front("a/loop", "127.0.0.1:80", "10.244.1.1:1"),
+	bad := []service.Frontend{front("a/reserved", "10.99.0.11:443", "10.244.1.1:1"),
+		front("a/loop", "127.0.0.1:80", "10.244.1.1:1"),
 		front("a/first", "10.99.0.21:30080", "10.244.1.1:1"), front("a/second", "node:30080/TCP", "10.244.1.2:1")}
 	step("frontends that cannot be", bad, few)
 	missing := few

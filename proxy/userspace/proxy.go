@@ -74,8 +74,8 @@ func (p *Proxy) Stats() map[string]relay.Stats {
 	return p.relay.Stats()
 }
 
-// Run serves until ctx ends, then closes every connection and removes its addresses from the host. It returns an error if it cannot
-// start, or cannot remove them.
+// Run serves until ctx ends, then closes every connection and removes its addresses from the host. It returns an error
+// if it cannot start, or cannot remove them.
 func (p *Proxy) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	var warning string
@@ -101,8 +101,8 @@ func (p *Proxy) Run(ctx context.Context) error {
 	return p.shutDown()
 }
 
-// loop makes a pass after each change, after each failure with growing waits, and every Period in any case, until ctx ends. A
-// burst of changes leads to one pass, because settle waits before it.
+// loop makes a pass after each change, after each failure with growing waits, and every Period in any case, until ctx
+// ends. A burst of changes leads to one pass, because settle waits before it.
 func (p *Proxy) loop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	due := time.NewTimer(0)
@@ -164,22 +164,27 @@ func (p *Proxy) sync(ctx context.Context) error {
 	if full {
 		if err := p.observe(); err != nil {
 			p.stale.Store(true)
-			p.report(health.Pass{Started: started, Observed: p.observed, Took: time.Since(started), Ready: p.done, Full: true, Err: err})
+			p.report(health.Pass{Started: started, Observed: p.observed, Took: time.Since(started), Ready: p.done,
+				Full: true, Err: err})
 			return err
 		}
 	}
 
 	wanted := p.wanted()
 	nodePorts, unknown := p.nodePorts()
-	plan := Plan(wanted, Observed{Interfaces: p.interfaces, Addresses: p.addrs, Owned: maps.Clone(p.owned.addrs), Idle: p.idle, Relay: p.relay.State()},
-		Facts{Interface: p.opts.Interface, Reserved: p.opts.Reserved, NodePorts: nodePorts, Now: time.Now(), Linger: p.opts.Linger})
+	plan := Plan(wanted, Observed{Interfaces: p.interfaces, Addresses: p.addrs, Owned: maps.Clone(p.owned.addrs),
+		Idle: p.idle, Relay: p.relay.State()},
+		Facts{Interface: p.opts.Interface, Reserved: p.opts.Reserved, NodePorts: nodePorts, Now: time.Now(),
+			Linger: p.opts.Linger})
 	p.idle = plan.Idle
 
 	logger := klog.FromContext(ctx)
 	if len(plan.Ops) > 0 {
-		logger.V(2).Info("Applying plan", "operations", len(plan.Ops), "right", plan.Kept, "problems", len(plan.Problems))
+		logger.V(2).Info("Applying plan", "operations", len(plan.Ops), "right", plan.Kept, "problems",
+			len(plan.Problems))
 	}
-	w := walk{host: p.opts.Host, relay: p.relay, owned: p.owned, failed: map[service.Key]service.Problem{}, addrs: map[netip.Addr]service.Problem{}}
+	w := walk{host: p.opts.Host, relay: p.relay, owned: p.owned, failed: map[service.Key]service.Problem{},
+		addrs: map[netip.Addr]service.Problem{}}
 	w.apply(ctx, plan.Ops)
 	p.repaired(plan.Ops)
 
@@ -188,7 +193,8 @@ func (p *Proxy) sync(ctx context.Context) error {
 	p.done = true
 	p.tell(changed)
 	pass := p.status.pass()
-	pass.Started, pass.Observed, pass.Took, pass.Ready, pass.Full, pass.Writes = started, p.observed, time.Since(started), true, full, w.writes
+	pass.Started, pass.Observed, pass.Took, pass.Ready, pass.Full, pass.Writes = started, p.observed,
+		time.Since(started), true, full, w.writes
 	p.report(pass)
 	p.forgetGone()
 
@@ -199,8 +205,8 @@ func (p *Proxy) sync(ctx context.Context) error {
 	return errors.Join(append(append(w.errs, unknown), describe(failed)...)...)
 }
 
-// nodePorts returns the ranges at which node ports are served. While primary addresses are not known, that is nowhere; known ones stay
-// until there are others.
+// nodePorts returns the ranges at which node ports are served. While primary addresses are not known, that is nowhere;
+// known ones stay until there are others.
 func (p *Proxy) nodePorts() ([]netip.Prefix, error) {
 	if p.opts.Primary == nil {
 		return p.opts.NodePorts, nil
@@ -257,9 +263,10 @@ func (p *Proxy) observe() error {
 	return nil
 }
 
-// mergeProblems returns what is wrong with each frontend. A frontend whose address could not be added is among them even if it has no
-// listener there.
-func mergeProblems(wanted []service.Frontend, problems map[service.Key]service.Problem, w *walk) map[service.Key]service.Problem {
+// mergeProblems returns what is wrong with each frontend. A frontend whose address could not be added is among them
+// even if it has no listener there.
+func mergeProblems(wanted []service.Frontend, problems map[service.Key]service.Problem,
+	w *walk) map[service.Key]service.Problem {
 	failed := maps.Clone(problems)
 	maps.Copy(failed, w.failed)
 	for _, f := range wanted {
@@ -271,7 +278,8 @@ func mergeProblems(wanted []service.Frontend, problems map[service.Key]service.P
 }
 
 func describe(failed map[service.Key]service.Problem) (errs []error) {
-	for _, key := range slices.SortedFunc(maps.Keys(failed), func(a, b service.Key) int { return cmp.Compare(a.String(), b.String()) }) {
+	for _, key := range slices.SortedFunc(maps.Keys(failed),
+		func(a, b service.Key) int { return cmp.Compare(a.String(), b.String()) }) {
 		if len(errs) == 5 {
 			return append(errs, fmt.Errorf("and %d more", len(failed)-5))
 		}
@@ -321,7 +329,8 @@ func (p *Proxy) tell(changed []health.ServiceStatus) {
 
 // forgetGone forgets services that want nothing any more.
 func (p *Proxy) forgetGone() {
-	maps.DeleteFunc(p.states, func(_ string, s service.State) bool { return len(s.Frontends) == 0 && len(s.Problems) == 0 })
+	maps.DeleteFunc(p.states,
+		func(_ string, s service.State) bool { return len(s.Frontends) == 0 && len(s.Problems) == 0 })
 }
 
 // shutDown ends the relay and removes our addresses from the host.

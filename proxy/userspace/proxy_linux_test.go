@@ -40,10 +40,12 @@ func TestServices(t *testing.T) {
 	ranges.SourceRanges = []netip.Prefix{netip.MustParsePrefix(outIP + "/32")}
 	p := w.start()
 	p.set(
-		state("default/web", front("", "10.96.0.20:80", one), front("", "10.96.0.20:81", pod1IP+":9090"), front("", "node:30080/TCP", one),
+		state("default/web", front("", "10.96.0.20:80", one), front("", "10.96.0.20:81", pod1IP+":9090"),
+			front("", "node:30080/TCP", one),
 			front("", "203.0.113.5:80", one), front("", foreignIP+":80", one)),
 		state("default/both", front("", "10.96.0.21:80", one, two)),
-		state("default/sticky", sticky(front("", "10.96.0.22:80", one, two), time.Hour), sticky(front("", "10.96.0.22:81", one, two), time.Hour)),
+		state("default/sticky", sticky(front("", "10.96.0.22:80", one, two), time.Hour),
+			sticky(front("", "10.96.0.22:81", one, two), time.Hour)),
 		state("default/short", sticky(front("", "10.96.0.26:80", one, two), time.Nanosecond)),
 		state("default/local", local, front("", "10.96.0.23:80", one)),
 		state("default/empty", front("", "10.96.0.24:80")),
@@ -192,8 +194,10 @@ func TestChurn(t *testing.T) {
 	w.serveUDP(w.pod1, "one", pod1IP+":53")
 	w.serveUDP(w.pod2, "two", pod2IP+":53")
 	p := w.start()
-	all := state("default/web", front("", "10.96.0.20:80", pod1IP+":8080", pod2IP+":8080"), front("", "10.96.0.20:53/UDP", pod1IP+":53", pod2IP+":53"))
-	some := state("default/web", front("", "10.96.0.20:80", pod1IP+":8080"), front("", "10.96.0.20:53/UDP", pod1IP+":53"))
+	all := state("default/web", front("", "10.96.0.20:80", pod1IP+":8080", pod2IP+":8080"),
+		front("", "10.96.0.20:53/UDP", pod1IP+":53", pod2IP+":53"))
+	some := state("default/web", front("", "10.96.0.20:80", pod1IP+":8080"),
+		front("", "10.96.0.20:53/UDP", pod1IP+":53"))
 	none := state("default/web", front("", "10.96.0.20:80"), front("", "10.96.0.20:53/UDP"))
 	p.set(all)
 	var open []net.Conn
@@ -247,7 +251,8 @@ func TestChurn(t *testing.T) {
 		c.Close()
 	}
 
-	wait.True(t, limit, "the address to go", func() bool { return slices.Equal(w.addresses("svc0"), []string{foreignIP}) })
+	wait.True(t, limit, "the address to go",
+		func() bool { return slices.Equal(w.addresses("svc0"), []string{foreignIP}) })
 }
 
 // TestFaults: a fault is reported for its own service only, and ends by itself.
@@ -273,12 +278,14 @@ func TestFaults(t *testing.T) {
 	r, err := p.get()
 	must(t, err)
 
-	for name, reason := range map[string]string{"default/taken": ReasonPortInUse, "default/good": "", "default/reserved": ReasonAddressReserved, "default/loop": ReasonAddressRefused} {
+	for name, reason := range map[string]string{"default/taken": ReasonPortInUse, "default/good": "",
+		"default/reserved": ReasonAddressReserved, "default/loop": ReasonAddressRefused} {
 		if s := r.Services[name]; s.Reason != reason || (reason == "") != (s.State == health.Programmed) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
-	if s := r.Services["default/taken"]; s.Programmed != 1 || s.Frontends != 2 || !strings.Contains(s.Message, hostIP+":30080") {
+	if s := r.Services["default/taken"]; s.Programmed != 1 || s.Frontends != 2 ||
+		!strings.Contains(s.Message, hostIP+":30080") {
 		t.Errorf("%+v", s)
 	}
 
@@ -313,7 +320,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestRestart: wanted addresses and those of others stay, the rest is removed. That holds after an orderly end and after kill -9.
+// TestRestart: wanted addresses and those of others stay, the rest is removed. That holds after an orderly end and
+// after kill -9.
 func TestRestart(t *testing.T) {
 	w := newWorld(t)
 	w.serveTCP(w.pod1, "one", pod1IP+":8080")
@@ -334,7 +342,8 @@ func TestRestart(t *testing.T) {
 	p = w.start()
 	p.set(web)
 	w.expect("after kill -9", w.pod2, "10.96.0.20:80", "one 10.244.7.1")
-	wait.True(t, limit, "the old address to go", func() bool { return slices.Equal(w.addresses("svc0"), []string{"10.96.0.20", foreignIP}) })
+	wait.True(t, limit, "the old address to go",
+		func() bool { return slices.Equal(w.addresses("svc0"), []string{"10.96.0.20", foreignIP}) })
 	end()
 	if got := events(); !slices.Equal(got, []string{"del 10.96.0.21"}) {
 		t.Errorf("the restart did %v", got)
@@ -410,7 +419,8 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-// TestKilledAnywhere kills the proxy at random points while services change. The next proxy always ends with what the services want.
+// TestKilledAnywhere kills the proxy at random points while services change. The next proxy always ends with what the
+// services want.
 func TestKilledAnywhere(t *testing.T) {
 	w := newWorld(t)
 	w.serveTCP(w.pod1, "one", pod1IP+":8080")

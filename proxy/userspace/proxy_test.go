@@ -19,7 +19,8 @@ import (
 type loopbackHost struct{}
 
 func (loopbackHost) List() ([]string, []platform.HostAddress, error) {
-	return []string{"lo"}, []platform.HostAddress{{Interface: "lo", Addr: addr("127.0.0.1"), Bits: 8}, {Interface: "lo", Addr: addr("127.0.0.2"), Bits: 8}}, nil
+	return []string{"lo"}, []platform.HostAddress{{Interface: "lo", Addr: addr("127.0.0.1"), Bits: 8},
+		{Interface: "lo", Addr: addr("127.0.0.2"), Bits: 8}}, nil
 }
 
 func (loopbackHost) Add(_ string, a netip.Addr) error    { return errors.New("add " + a.String()) }
@@ -30,8 +31,8 @@ func (loopbackHost) Watch(ctx context.Context, _ func()) error {
 	return nil
 }
 
-// TestPrimary: node ports are served at the primary addresses only: nowhere until these are known, and at the last known ones if they
-// cannot be read any more.
+// TestPrimary: node ports are served at the primary addresses only: nowhere until these are known, and at the last
+// known ones if they cannot be read any more.
 func TestPrimary(t *testing.T) {
 	free, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

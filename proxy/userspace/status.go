@@ -15,9 +15,10 @@ import (
 // statuses are the states of the services, by name.
 type statuses map[string]health.ServiceStatus
 
-// update takes in the outcome of a pass and returns the statuses that changed, in the order of their names. Every pass counts as an
-// attempt.
-func (s statuses) update(states map[string]service.State, failed map[service.Key]service.Problem, now time.Time) (changed []health.ServiceStatus) {
+// update takes in the outcome of a pass and returns the statuses that changed, in the order of their names. Every pass
+// counts as an attempt.
+func (s statuses) update(states map[string]service.State, failed map[service.Key]service.Problem,
+	now time.Time) (changed []health.ServiceStatus) {
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		state := states[name]
 		old, known := s[name]
@@ -48,8 +49,8 @@ func (s statuses) update(states map[string]service.State, failed map[service.Key
 	return changed
 }
 
-// statusOf returns the status of one service. It counts only frontends that are served at all; the message is about the first
-// failed one in the order of their keys, so that it does not change from pass to pass.
+// statusOf returns the status of one service. It counts only frontends that are served at all; the message is about
+// the first failed one in the order of their keys, so that it does not change from pass to pass.
 func statusOf(state service.State, failed map[service.Key]service.Problem) health.ServiceStatus {
 	out := health.ServiceStatus{Service: state.Service, State: health.Programmed, Problems: state.Problems}
 	frontends := slices.SortedFunc(slices.Values(state.Frontends), func(a, b service.Frontend) int {

@@ -31,21 +31,23 @@ type reporter interface {
 
 // Options of a Proxy.
 type Options struct {
-	// Interface that gets the addresses; required. It should be one that only this host reaches: on another one the host may answer
-	// its neighbours for the addresses.
+	// Interface that gets the addresses; required. It should be one that only this host reaches: on another one the
+	// host may answer its neighbours for the addresses.
 	Interface string
 	// StateFile remembers which addresses are ours; required. Its folder is created.
 	StateFile string
-	// Take returns the services that changed since the last call; complete is false until all have arrived once. Required.
+	// Take returns the services that changed since the last call; complete is false until all have arrived once.
+	// Required.
 	Take func() (changed []service.State, complete bool)
 	// Changed wakes the loop; spurious wake-ups are harmless.
 	Changed <-chan struct{}
-	// Reserved addresses are never put on the interface: those by which the node reaches others, such as the API server.
+	// Reserved addresses are never put on the interface: those by which the node reaches others, such as the API
+	// server.
 	Reserved []netip.Addr
 	// NodePorts are the ranges of this node's addresses at which node ports are served; empty: all but link-local ones.
 	NodePorts []netip.Prefix
-	// Primary, if set, returns the only addresses at which node ports are served, in place of NodePorts. After an error the proxy
-	// tries again.
+	// Primary, if set, returns the only addresses at which node ports are served, in place of NodePorts. After an
+	// error the proxy tries again.
 	Primary func() ([]netip.Addr, error)
 	// Cluster are the ranges of the pods. Clients in them, and this host itself, count as inside the cluster.
 	Cluster []netip.Prefix
@@ -69,7 +71,8 @@ func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&o.Settle, 20 * time.Millisecond}, {&o.Period, 30 * time.Second}, {&o.RetryMin, time.Second}, {&o.RetryMax, 30 * time.Second}, {&o.Linger, 5 * time.Minute}} {
+	}{{&o.Settle, 20 * time.Millisecond}, {&o.Period, 30 * time.Second}, {&o.RetryMin, time.Second}, {&o.RetryMax,
+		30 * time.Second}, {&o.Linger, 5 * time.Minute}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}

@@ -56,7 +56,8 @@ func must(t testing.TB, err error) {
 }
 
 func newWorld(t *testing.T) *world {
-	host, out, pod1, pod2 := netspace.New(t, "host"), netspace.New(t, "out"), netspace.New(t, "pod1"), netspace.New(t, "pod2")
+	host, out, pod1, pod2 := netspace.New(t, "host"), netspace.New(t, "out"), netspace.New(t, "pod1"), netspace.New(t,
+		"pod2")
 	out.Connect("eth0", host, "eth0")
 	out.Address("eth0", outIP+"/24")
 	host.Address("eth0", hostIP+"/24")
@@ -69,8 +70,10 @@ func newWorld(t *testing.T) *world {
 
 	w := &world{t: t, state: filepath.Join(t.TempDir(), "deeper", "addresses.json"),
 		host: host.Path, out: out.Path, pod1: pod1.Path, pod2: pod2.Path}
-	w.setup = childSetup{Listen: controlEndpoint, Interface: "svc0", StateFile: w.state, Cluster: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
-		Reserved: []netip.Addr{addr(outIP)}, RetryMin: 50 * time.Millisecond, RetryMax: 200 * time.Millisecond, Period: time.Second}
+	w.setup = childSetup{Listen: controlEndpoint, Interface: "svc0", StateFile: w.state,
+		Cluster:  []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+		Reserved: []netip.Addr{addr(outIP)}, RetryMin: 50 * time.Millisecond, RetryMax: 200 * time.Millisecond,
+		Period: time.Second}
 	return w
 }
 
@@ -160,7 +163,8 @@ func (p *proxy) set(states ...service.State) {
 	wait.True(p.w.t, limit, "the services to be taken", func() bool {
 		r, err := p.get()
 		must(p.w.t, err)
-		return r.Taken >= before.Taken+len(states) && r.Passes > before.Passes && r.Pass.Started.After(before.Pass.Started)
+		return r.Taken >= before.Taken+len(states) && r.Passes > before.Passes &&
+			r.Pass.Started.After(before.Pass.Started)
 	})
 }
 

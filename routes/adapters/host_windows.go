@@ -40,7 +40,8 @@ func (h windowsHost) List() ([]Adapter, error) {
 }
 
 func listFamily(family winipcfg.AddressFamily) ([]Adapter, error) {
-	all, err := winipcfg.GetAdaptersAddresses(family, winipcfg.GAAFlagSkipAnycast|winipcfg.GAAFlagSkipMulticast|winipcfg.GAAFlagSkipDNSServer)
+	all, err := winipcfg.GetAdaptersAddresses(family,
+		winipcfg.GAAFlagSkipAnycast|winipcfg.GAAFlagSkipMulticast|winipcfg.GAAFlagSkipDNSServer)
 	if err != nil {
 		return nil, fmt.Errorf("listing the adapters of this host: %w", err)
 	}
@@ -80,8 +81,8 @@ func listFamily(family winipcfg.AddressFamily) ([]Adapter, error) {
 	return list, nil
 }
 
-// EnableForwarding implements host. It changes no other setting. Set of winipcfg clears SitePrefixLength, which Windows returns but
-// does not accept.
+// EnableForwarding implements host. It changes no other setting. Set of winipcfg clears SitePrefixLength, which
+// Windows returns but does not accept.
 func (windowsHost) EnableForwarding(a Adapter) error {
 	family := winipcfg.AddressFamily(windows.AF_INET)
 	if a.Six {

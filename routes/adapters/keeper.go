@@ -20,8 +20,8 @@ type host interface {
 	EnableForwarding(Adapter) error
 	// DeleteDefault removes a default route. One that is gone is success.
 	DeleteDefault(a Adapter, nextHop netip.Addr) error
-	// Watch calls changed once when it is established and after each change of adapters, addresses or routes, from any goroutine,
-	// until ctx ends or an error.
+	// Watch calls changed once when it is established and after each change of adapters, addresses or routes, from any
+	// goroutine, until ctx ends or an error.
 	Watch(ctx context.Context, changed func()) error
 }
 
@@ -137,7 +137,8 @@ func (k *Keeper) statusOf(wanted Wanted, list []Adapter, failed map[key]bool) []
 			if a.has(need.addr) {
 				ok := !failed[a.key()]
 				right[a.key()] = ok || k.right[a.key()]
-				out = append(out, AdapterStatus{Name: a.Name, Address: need.addr.String(), Forwarding: a.Forwarding || ok})
+				out = append(out, AdapterStatus{Name: a.Name, Address: need.addr.String(),
+					Forwarding: a.Forwarding || ok})
 			}
 		}
 	}

@@ -81,7 +81,8 @@ func (f *fakeHost) happens(told bool, do func()) {
 // started returns a Keeper at work in a bubble, on a host whose adapters are as Windows makes them.
 func started(t *testing.T) (*Keeper, *fakeHost) {
 	t.Helper()
-	f := &fakeHost{list: []Adapter{adapter(1, "vEthernet (Ethernet)", false, "10.99.0.21"), adapter(2, "vEthernet (porthole_ep)", false, "10.244.1.2")}}
+	f := &fakeHost{list: []Adapter{adapter(1, "vEthernet (Ethernet)", false, "10.99.0.21"),
+		adapter(2, "vEthernet (porthole_ep)", false, "10.244.1.2")}}
 	k := New(f)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -103,7 +104,8 @@ func mustForward(t *testing.T, k *Keeper, f *fakeHost, repairs int) {
 		}
 	}
 	s := k.Status()
-	if !s.Known || len(s.Problems) > 0 || len(s.Adapters) != 2 || !s.Adapters[0].Forwarding || !s.Adapters[1].Forwarding || s.Repairs != repairs {
+	if !s.Known || len(s.Problems) > 0 || len(s.Adapters) != 2 || !s.Adapters[0].Forwarding ||
+		!s.Adapters[1].Forwarding || s.Repairs != repairs {
 		t.Errorf("status %+v, want %d repairs", s, repairs)
 	}
 }
@@ -180,7 +182,8 @@ func TestRefusal(t *testing.T) {
 	f := &fakeHost{list: []Adapter{adapter(1, "Ethernet", false, "10.99.0.21", "10.244.1.2")}}
 	refusing := refusingHost{f}
 	err := New(refusing).Sync(t.Context(), wanted)
-	if err == nil || !strings.Contains(err.Error(), "enable forwarding on Ethernet") || !strings.Contains(err.Error(), "the parameter is incorrect") {
+	if err == nil || !strings.Contains(err.Error(), "enable forwarding on Ethernet") ||
+		!strings.Contains(err.Error(), "the parameter is incorrect") {
 		t.Errorf("%v", err)
 	}
 }

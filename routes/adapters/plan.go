@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Adapter is one network adapter of the host, with its settings for one family: one that has addresses of both comes twice.
+// Adapter is one network adapter of the host, with its settings for one family: one that has addresses of both comes
+// twice.
 type Adapter struct {
 	ID    uint64 // the LUID, which another adapter of the same name does not have
 	Name  string // as users see it, for example "vEthernet (Ethernet)"
@@ -125,5 +126,6 @@ func MakePlan(wanted Wanted, list []Adapter) Plan {
 
 // forwards reports whether the plan enables forwarding on the adapter already.
 func (p Plan) forwards(a Adapter) bool {
-	return slices.ContainsFunc(p.Ops, func(o Op) bool { return o.Verb == EnableForwarding && o.Adapter.key() == a.key() })
+	return slices.ContainsFunc(p.Ops,
+		func(o Op) bool { return o.Verb == EnableForwarding && o.Adapter.key() == a.key() })
 }

@@ -21,8 +21,8 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// agentDir is set for a process of this test program that is the agent of one node. GoBGP opens its sockets on threads of its own,
-// so that each node of a test needs a process in its network namespace; and an agent has to be killed.
+// agentDir is set for a process of this test program that is the agent of one node. GoBGP opens its sockets on threads
+// of its own, so that each node of a test needs a process in its network namespace; and an agent has to be killed.
 const agentDir = "PORTHOLE_TEST_BGP_AGENT"
 
 func TestMain(m *testing.M) {
@@ -43,8 +43,8 @@ type agentNode struct {
 	Cluster netip.Prefix
 }
 
-// runAgent keeps the routes of one node until SIGTERM. It reads nodes.json, and pods.json if it is there, before each pass, and writes each
-// status to status.json.
+// runAgent keeps the routes of one node until SIGTERM. It reads nodes.json, and pods.json if it is there, before each
+// pass, and writes each status to status.json.
 func runAgent(dir string) error {
 	debug.SetGCPercent(GarbagePercent)
 	var node agentNode
@@ -68,7 +68,8 @@ func runAgent(dir string) error {
 		readJSON(dir, "pods.json", &p)
 		return p
 	}
-	mode := &mortal{Mode: New(Options{Node: node.Name, Addr: node.Addr, Cluster: node.Cluster, Config: config, Pods: pods}, host)}
+	mode := &mortal{Mode: New(Options{Node: node.Name, Addr: node.Addr, Cluster: node.Cluster, Config: config,
+		Pods: pods}, host)}
 	mode.left, _ = strconv.Atoi(os.Getenv(dieAfter))
 	k := keep.New(mode, keep.Options{
 		Nodes: func() (nodes []table.Node, ok bool) { return nodes, readJSON(dir, "nodes.json", &nodes) == nil },

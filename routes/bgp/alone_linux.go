@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alone returns an error if another agent of this host speaks BGP. Otherwise no other one will until what it returns is closed, or this
-// process ends. The name is one of the network namespace, as port 179 is.
+// alone returns an error if another agent of this host speaks BGP. Otherwise no other one will until what it returns
+// is closed, or this process ends. The name is one of the network namespace, as port 179 is.
 func alone() (io.Closer, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@porthole-bgp", Net: "unix"})
 	if errors.Is(err, unix.EADDRINUSE) {

@@ -13,8 +13,8 @@ type mutex windows.Handle
 
 func (m mutex) Close() error { return windows.CloseHandle(windows.Handle(m)) }
 
-// alone returns an error if another agent of this host speaks BGP. Otherwise no other one will until what it returns is closed, or this
-// process ends.
+// alone returns an error if another agent of this host speaks BGP. Otherwise no other one will until what it returns
+// is closed, or this process ends.
 func alone() (io.Closer, error) {
 	name, err := windows.UTF16PtrFromString(`Global\porthole-bgp`)
 	if err != nil {

@@ -33,7 +33,8 @@ type Config struct {
 	// FullMesh makes every other node of the cluster a peer.
 	FullMesh         bool   `json:"fullMesh"`
 	NodeMeshPassword string `json:"nodeMeshPassword"`
-	// Passwords are those that peers of annotations name: annotations can be read by everybody who can read nodes, also with a join token.
+	// Passwords are those that peers of annotations name: annotations can be read by everybody who can read nodes,
+	// also with a join token.
 	Passwords []Password `json:"passwords"`
 	// AnnounceOnly installs nothing: packets to other nodes take the default route.
 	AnnounceOnly bool `json:"announceOnly"`
@@ -44,7 +45,8 @@ type Config struct {
 	GracefulRestart GracefulRestart `json:"gracefulRestart"`
 	BFD             BFD             `json:"bfd"`
 
-	// AcceptPrefixes are ranges outside the cluster's from which routes are learnt too. 0.0.0.0/0 accepts the default route only.
+	// AcceptPrefixes are ranges outside the cluster's from which routes are learnt too. 0.0.0.0/0 accepts the default
+	// route only.
 	AcceptPrefixes []string `json:"acceptPrefixes"`
 	// RouteReflectorClusterID is an IPv4 address; empty: the router id. Of nodes that have clients.
 	RouteReflectorClusterID string       `json:"routeReflectorClusterID"`
@@ -61,7 +63,8 @@ type PeerConfig struct {
 	PasswordRef  string   `json:"passwordRef"`  // the name of one of Config.Passwords
 	Passive      bool     `json:"passive"`      // wait until the peer connects
 	EBGPMultihop int      `json:"ebgpMultihop"` // hops to a peer of another AS; 0: it is on the segment
-	AllowOwnAS   int      `json:"allowOwnAS"`   // how often our AS may be in a path: 1 with one AS for all nodes and a router without as-override
+	// how often our AS may be in a path: 1 with one AS for all nodes and a router without as-override
+	AllowOwnAS int `json:"allowOwnAS"`
 	// RouteReflectorClient: this node passes to the peer what it learns from others.
 	RouteReflectorClient bool  `json:"routeReflectorClient"`
 	BFD                  *bool `json:"bfd"` // nil: as in the configuration
@@ -178,7 +181,9 @@ func (c Config) validate() error {
 	}
 	for i, p := range c.Passwords {
 		if p.Name == "" || len(p.Password) == 0 || len(p.Password) > maxPassword {
-			return wrong(fmt.Sprintf("passwords[%d].password", i), " of %q has %d bytes: a name is needed, and TCP MD5 takes 1 to %d", p.Name, len(p.Password), maxPassword)
+			return wrong(fmt.Sprintf("passwords[%d].password", i),
+				" of %q has %d bytes: a name is needed, and TCP MD5 takes 1 to %d", p.Name, len(p.Password),
+				maxPassword)
 		}
 	}
 	for i, p := range c.Peers {
@@ -194,9 +199,11 @@ func (c Config) validateTimes() error {
 	restart := c.GracefulRestart.RestartTime.or(defaultRestart)
 	switch {
 	case hold < 3*time.Second || hold > 65535*time.Second || hold%time.Second != 0:
-		return wrong("holdTime", " %s: whole seconds, at least 3 s (RFC 4271, 4.2); use bfd to see a failure sooner", hold)
+		return wrong("holdTime", " %s: whole seconds, at least 3 s (RFC 4271, 4.2); use bfd to see a failure sooner",
+			hold)
 	case keepalive < time.Second || keepalive > hold/3 || keepalive%time.Second != 0:
-		return wrong("keepalive", " %s: whole seconds, at least 1 s and at most a third of holdTime %s", keepalive, hold)
+		return wrong("keepalive", " %s: whole seconds, at least 1 s and at most a third of holdTime %s", keepalive,
+			hold)
 	case c.ConnectRetry.or(defaultRetry) < time.Second || c.ConnectRetry.or(defaultRetry)%time.Second != 0:
 		return wrong("connectRetry", " %s: whole seconds, at least 1 s", c.ConnectRetry.or(0))
 	case restart < time.Second || restart > 4095*time.Second:
@@ -225,7 +232,9 @@ func validatePeers(field string, peers []PeerConfig) error {
 		case !isIPv4(p.PeerIP):
 			return wrong(at+".peerIP", " %q is not an IPv4 address", p.PeerIP)
 		case p.ASNumber == 0:
-			return wrong(at+".asNumber", " of %s is required: the router's AS; the same as asNumber above for a route reflector (iBGP)", p.PeerIP)
+			return wrong(at+".asNumber",
+				" of %s is required: the router's AS; the same as asNumber above for a route reflector (iBGP)",
+				p.PeerIP)
 		case p.Port < 0 || p.Port > 65535:
 			return wrong(at+".port", " %d is not a port: 1 to 65535, 0 for 179", p.Port)
 		case p.EBGPMultihop < 0 || p.EBGPMultihop > 255:

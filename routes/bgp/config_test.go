@@ -29,11 +29,13 @@ peers:
 		t.Fatal(err)
 	}
 
-	if c.ASNumber != 65546 || time.Duration(c.HoldTime) != 9*time.Second || time.Duration(c.BFD.ReceiveInterval) != 300*time.Millisecond ||
+	if c.ASNumber != 65546 || time.Duration(c.HoldTime) != 9*time.Second ||
+		time.Duration(c.BFD.ReceiveInterval) != 300*time.Millisecond ||
 		*c.GracefulRestart.Enabled || len(c.Peers) != 1 || *c.Peers[0].BFD || c.Peers[0].ASNumber != 64500 {
 		t.Errorf("read %+v", c)
 	}
-	if _, err := Parse([]byte(`{"asNumber": 64512, "peers": [{"peerIP": "10.99.0.1", "asNumber": 64500}]}`)); err != nil {
+	if _, err := Parse([]byte(
+		`{"asNumber": 64512, "peers": [{"peerIP": "10.99.0.1", "asNumber": 64500}]}`)); err != nil {
 		t.Errorf("JSON: %v", err)
 	}
 	if _, err := Parse(nil); err != nil {
@@ -68,9 +70,10 @@ func TestParseRefuses(t *testing.T) {
 		"peers:\n- asNumber: 1":                     "line 2: peers[0].peerIP is required",
 		"peers:\n- peerIP: tor\n  asNumber: 1":      `line 2: peers[0].peerIP "tor" is not an IPv4 address`,
 		"peers:\n- peerIP: 10.0.0.1":                "line 2: peers[0].asNumber of 10.0.0.1 is required",
-		"peers:\n- peerIP: 10.0.0.1\n  asNumber: 1\n  port: x":                                `line 4: peers[0].port "x" is not a whole number`,
-		"peers:\n- {peerIP: 10.0.0.1, asNumber: 1}\n- {peerIP: 10.0.0.1, asNumber: 2}":        "line 3: peers[1]: peer 10.0.0.1 is there twice",
-		"peers: [{peerIP: 10.0.0.1, asNumber: 1, password: " + strings.Repeat("x", 81) + "}]": "line 1: peers[0].password has 81 bytes: TCP MD5 takes 80",
+		"peers:\n- peerIP: 10.0.0.1\n  asNumber: 1\n  port: x":                         `line 4: peers[0].port "x" is not a whole number`,
+		"peers:\n- {peerIP: 10.0.0.1, asNumber: 1}\n- {peerIP: 10.0.0.1, asNumber: 2}": "line 3: peers[1]: peer 10.0.0.1 is there twice",
+		"peers: [{peerIP: 10.0.0.1, asNumber: 1, password: " + strings.Repeat("x", 81) +
+			"}]": "line 1: peers[0].password has 81 bytes: TCP MD5 takes 80",
 	}
 
 	for text, want := range cases {

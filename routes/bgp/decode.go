@@ -34,8 +34,8 @@ type document struct {
 	lines map[string]int
 }
 
-// decode reads YAML or JSON strictly: unknown and repeated fields are errors. Its errors name line and field, and what can be. name is how
-// they call the whole document; "" if it is not named.
+// decode reads YAML or JSON strictly: unknown and repeated fields are errors. Its errors name line and field, and what
+// can be. name is how they call the whole document; "" if it is not named.
 func decode(text []byte, name string, into any) (document, error) {
 	d := document{lines: map[string]int{}}
 	var node yaml.Node

@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestOwnRangeOnly: a node of its own AS passes nothing of what it learns to its peers. With all nodes in one AS that would not be seen,
-// because BGP does not pass such routes on by itself (RFC 4271, 9.2).
+// TestOwnRangeOnly: a node of its own AS passes nothing of what it learns to its peers. With all nodes in one AS that
+// would not be seen, because BGP does not pass such routes on by itself (RFC 4271, 9.2).
 func TestOwnRangeOnly(t *testing.T) {
 	t.Parallel()
 	r := newRack(t)
@@ -56,19 +56,26 @@ func TestReflector(t *testing.T) {
 	}
 }
 
-// TestTwoPeers: a node tells neither of two routers of other ASes, FRR and BIRD, what the other one has told it: it must not carry their
-// packets. That holds for the sessions of a speaker that was started again, with another AS, too.
+// TestTwoPeers: a node tells neither of two routers of other ASes, FRR and BIRD, what the other one has told it: it
+// must not carry their packets. That holds for the sessions of a speaker that was started again, with another AS, too.
 func TestTwoPeers(t *testing.T) {
 	t.Parallel()
 	const ofFRR, ofBIRD, second = "10.244.99.0/24", "10.244.98.0/24", "10.99.0.2"
 	r := newRack(t)
 	other := r.secondRouter(second)
-	one := frr(t, r.tor.Path, fmt.Sprintf("router bgp 64500\n bgp router-id %[1]s\n no bgp ebgp-requires-policy\n no bgp network import-check\n timers bgp 3 9\n"+
-		" network %[2]s\n neighbor %[3]s remote-as external\n neighbor %[3]s timers connect 1\n", torAddr, ofFRR, hosts[0].addr), false)
-	two := routers.BIRD(t, other.Path, fmt.Sprintf("router id %[1]s;\nlog stderr all;\nprotocol device {}\nprotocol static { ipv4; route %[2]s blackhole; }\n"+
-		"protocol bgp n { local %[1]s as 64600; neighbor %[3]s external; connect retry time 1; error wait time 1, 2; hold time 9; graceful restart on; ipv4 { import all; export all; }; }\n", second, ofBIRD, hosts[0].addr))
+	one := frr(t, r.tor.Path,
+		fmt.Sprintf(
+			"router bgp 64500\n bgp router-id %[1]s\n no bgp ebgp-requires-policy\n no bgp network import-check\n timers bgp 3 9\n"+
+				" network %[2]s\n neighbor %[3]s remote-as external\n neighbor %[3]s timers connect 1\n", torAddr,
+			ofFRR,
+			hosts[0].addr), false)
+	two := routers.BIRD(t, other.Path,
+		fmt.Sprintf(
+			"router id %[1]s;\nlog stderr all;\nprotocol device {}\nprotocol static { ipv4; route %[2]s blackhole; }\n"+
+				"protocol bgp n { local %[1]s as 64600; neighbor %[3]s external; connect retry time 1; error wait time 1, 2; hold time 9; graceful restart on; ipv4 { import all; export all; }; }\n", second, ofBIRD, hosts[0].addr))
 	list := nodes()[:1]
-	a := newAgent(t, r.host[0].Path, agentNode{Name: hosts[0].name, Addr: netip.MustParseAddr(hosts[0].addr), Cluster: cluster},
+	a := newAgent(t, r.host[0].Path,
+		agentNode{Name: hosts[0].name, Addr: netip.MustParseAddr(hosts[0].addr), Cluster: cluster},
 		fast+fmt.Sprintf("peers:\n- {peerIP: %s, asNumber: 64500}\n- {peerIP: %s, asNumber: 64600}\n", torAddr, second))
 	a.nodes(list)
 	a.start()

@@ -67,7 +67,8 @@ func TestFaults(t *testing.T) {
 	f.rack.t, f.frr.T = t, t
 }
 
-// killed: peers keep the routes of a node whose agent is away for less than its restart time, and the node keeps its own.
+// killed: peers keep the routes of a node whose agent is away for less than its restart time, and the node keeps its
+// own.
 func (f *faulty) killed() {
 	var stop []func() []string
 	for _, h := range f.host {
@@ -160,7 +161,8 @@ func (f *faulty) withdrawn() {
 	f.tell(list)
 	f.wantRoutes(0, 2*time.Second, direct(0)[0])
 	f.t.Logf("withdrawn after %v", time.Since(began).Round(time.Millisecond))
-	if problems := f.agents[2].status().Problems; len(problems) != 1 || !strings.Contains(problems[0], AnnotationWithdraw) {
+	if problems := f.agents[2].status().Problems; len(problems) != 1 ||
+		!strings.Contains(problems[0], AnnotationWithdraw) {
 		f.t.Errorf("problems of the drained node: %q", problems)
 	}
 	f.tell(nodes())
@@ -184,7 +186,8 @@ func (f *faulty) drained() {
 	f.agents[2].write("pods.json", Pods{Known: true})
 	f.passes(2, list)
 	f.wantRoutes(0, 2*time.Second, direct(0)[0])
-	if problems := f.agents[2].status().Problems; len(problems) != 1 || !strings.Contains(problems[0], "the node is drained") {
+	if problems := f.agents[2].status().Problems; len(problems) != 1 ||
+		!strings.Contains(problems[0], "the node is drained") {
 		f.t.Errorf("problems of the drained node: %q", problems)
 	}
 	f.passes(2, nodes())
@@ -212,7 +215,9 @@ func (f *faulty) duplicate() {
 	wait.NoError(f.t, 5*time.Second, "the refusal", func() error {
 		s := f.agents[0].status()
 		for _, r := range s.Routes {
-			if r.State == string(table.Refused) && strings.Contains(r.Reason, "node lin03 (10.99.0.13) announces 10.244.2.0/24") && strings.Contains(r.Reason, "node lin02") {
+			if r.State == string(table.Refused) &&
+				strings.Contains(r.Reason, "node lin03 (10.99.0.13) announces 10.244.2.0/24") &&
+				strings.Contains(r.Reason, "node lin02") {
 				return nil
 			}
 		}
@@ -231,7 +236,9 @@ func (f *faulty) duplicate() {
 // second: another agent for the first node is told so, and changes nothing.
 func (f *faulty) second() {
 	stop := f.writes(f.host[0].Path)
-	other := newAgent(f.t, f.host[0].Path, agentNode{Name: hosts[0].name, Addr: netip.MustParseAddr(hosts[0].addr), Cluster: cluster}, routerPeer(own(0), 64500, ""))
+	other := newAgent(f.t, f.host[0].Path,
+		agentNode{Name: hosts[0].name, Addr: netip.MustParseAddr(hosts[0].addr), Cluster: cluster},
+		routerPeer(own(0), 64500, ""))
 	other.nodes(nodes())
 	other.start()
 	wait.NoError(f.t, 15*time.Second, "the second agent to say that there is another", func() error {
@@ -270,14 +277,15 @@ func (f *faulty) removed() {
 	f.t.Logf("gone after %v", time.Since(began).Round(time.Millisecond))
 }
 
-// TestPortTaken: somebody else listens on port 179, as RRAS does on Windows. The node opens its sessions itself, and says so. Once the port is
-// free the sessions stay, and when one is missing the port is listened on.
+// TestPortTaken: somebody else listens on port 179, as RRAS does on Windows. The node opens its sessions itself, and
+// says so. Once the port is free the sessions stay, and when one is missing the port is listened on.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
 	r := newRack(t)
 	router := frr(t, r.tor.Path, frrRouter(64500, own), false)
 	var taken net.Listener
-	if err := platform.InNetns(r.host[0].Path, func() (err error) { taken, err = net.Listen("tcp", ":179"); return err }); err != nil {
+	if err := platform.InNetns(r.host[0].Path,
+		func() (err error) { taken, err = net.Listen("tcp", ":179"); return err }); err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
@@ -290,7 +298,8 @@ func TestPortTaken(t *testing.T) {
 	r.start(func(i int) string { return routerPeer(own(i), 64500, "") })
 	r.complete(20 * time.Second)
 	first := r.agents[0]
-	if problems := first.status().Problems; len(problems) != 1 || !strings.Contains(problems[0], "RemoteAccess (RRAS)") {
+	if problems := first.status().Problems; len(problems) != 1 ||
+		!strings.Contains(problems[0], "RemoteAccess (RRAS)") {
 		t.Errorf("problems %q", problems)
 	}
 	since := first.status().Peers[0].Since
@@ -338,7 +347,8 @@ func TestPasswords(t *testing.T) {
 	if why := passwordsImpossible(); why != "" {
 		t.Logf("this kernel cannot: %s", why)
 		wait.NoError(t, 10*time.Second, "the problem", func() error {
-			if s := r.agents[0].status(); len(s.Problems) != 1 || s.Problems[0] != "peer "+torAddr+" has a password: "+why {
+			if s := r.agents[0].status(); len(s.Problems) != 1 ||
+				s.Problems[0] != "peer "+torAddr+" has a password: "+why {
 				return fmt.Errorf("status %+v", s)
 			}
 			return nil
@@ -352,13 +362,15 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// TestTwoRouters announces every range as next hop from two routers: packets use both, and the one that is left when the other goes.
+// TestTwoRouters announces every range as next hop from two routers: packets use both, and the one that is left when
+// the other goes.
 func TestTwoRouters(t *testing.T) {
 	t.Parallel()
 	r := newRack(t)
 	second := r.secondRouter("10.99.0.2")
 	one := frr(t, r.tor.Path, frrRouter(64500, own, "next-hop-self force"), false)
-	frr(t, second.Path, strings.ReplaceAll(frrRouter(64500, own, "next-hop-self force"), "router-id "+torAddr, "router-id 10.99.0.2"), false)
+	frr(t, second.Path, strings.ReplaceAll(frrRouter(64500, own, "next-hop-self force"), "router-id "+torAddr,
+		"router-id 10.99.0.2"), false)
 	r.start(func(i int) string {
 		return routerPeer(own(i), 64500, "") + "- {peerIP: 10.99.0.2, asNumber: 64500}\n"
 	})
@@ -414,7 +426,9 @@ func TestThousands(t *testing.T) {
 	config.WriteString("}\n")
 	routers.BIRD(t, r.tor.Path, strings.ReplaceAll(config.String(), "export where source = RTS_BGP", "export all"))
 
-	a := newAgent(t, r.host[0].Path, agentNode{Name: hosts[0].name, Addr: netip.MustParseAddr(hosts[0].addr), Cluster: cluster}, routerPeer(own(0), 64500, ""))
+	a := newAgent(t, r.host[0].Path,
+		agentNode{Name: hosts[0].name, Addr: netip.MustParseAddr(hosts[0].addr), Cluster: cluster},
+		routerPeer(own(0), 64500, ""))
 	a.nodes(nodes()[:1])
 	a.start()
 	wait.NoError(t, 20*time.Second, "all routes", func() error {
@@ -433,7 +447,8 @@ func TestThousands(t *testing.T) {
 	rss, process := residentMB(t, a.cmd.Process.Pid), a.cmd
 	a.stop()
 	busy := process.ProcessState.UserTime() + process.ProcessState.SystemTime()
-	t.Logf("%d routes %v after the session, with %v of processor time since the start; %d MB resident", count, took.Round(time.Millisecond), busy.Round(time.Millisecond), rss)
+	t.Logf("%d routes %v after the session, with %v of processor time since the start; %d MB resident", count,
+		took.Round(time.Millisecond), busy.Round(time.Millisecond), rss)
 	if p := a.status().Peers[0]; !p.Up || p.Address != torAddr || p.Learnt != count+1 { // BIRD tells its segment too
 		t.Errorf("the peer is %+v", p)
 	}
@@ -490,7 +505,8 @@ func TestBFD(t *testing.T) {
 		t.Errorf("that took %v", took)
 	}
 
-	// BFD ends with an agent that is killed, too. But its kernel has closed the session before, and the router keeps the routes.
+	// BFD ends with an agent that is killed, too. But its kernel has closed the session before, and the router keeps
+	// the routes.
 	r.switchPort(2, true)
 	r.complete(20 * time.Second)
 	stop := r.writes(r.host[0].Path)

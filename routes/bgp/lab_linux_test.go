@@ -35,8 +35,8 @@ const torAddr = "10.99.0.1"
 
 var cluster = netip.MustParsePrefix("10.244.0.0/16")
 
-// rack is the nodes and a router on one switch. Packets to pods of other nodes take the default route to the router, until the
-// agents know better.
+// rack is the nodes and a router on one switch. Packets to pods of other nodes take the default route to the router,
+// until the agents know better.
 type rack struct {
 	t      *testing.T
 	sw     *netspace.Space
@@ -76,7 +76,8 @@ func (r *rack) router(s *netspace.Space) {
 func nodes() []table.Node {
 	var list []table.Node
 	for _, h := range hosts {
-		list = append(list, table.Node{Name: h.name, Addr: netip.MustParseAddr(h.addr), PodCIDRs: []netip.Prefix{netip.MustParsePrefix(h.pods)}})
+		list = append(list, table.Node{Name: h.name, Addr: netip.MustParseAddr(h.addr),
+			PodCIDRs: []netip.Prefix{netip.MustParsePrefix(h.pods)}})
 	}
 	return list
 }
@@ -85,7 +86,8 @@ func nodes() []table.Node {
 func (r *rack) start(config func(int) string) {
 	r.t.Helper()
 	for i, h := range hosts {
-		a := newAgent(r.t, r.host[i].Path, agentNode{Name: h.name, Addr: netip.MustParseAddr(h.addr), Cluster: cluster}, config(i))
+		a := newAgent(r.t, r.host[i].Path, agentNode{Name: h.name, Addr: netip.MustParseAddr(h.addr), Cluster: cluster},
+			config(i))
 		a.nodes(nodes())
 		a.start()
 		r.agents = append(r.agents, a)
@@ -110,7 +112,8 @@ func (r *rack) routes(path string) []string {
 	r.t.Helper()
 	var found []string
 	if err := platform.InNetns(path, func() error {
-		list, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: fib.Protocol}, netlink.RT_FILTER_PROTOCOL)
+		list, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: fib.Protocol},
+			netlink.RT_FILTER_PROTOCOL)
 		for _, route := range list {
 			var hops []string
 			if route.Gw != nil {

@@ -17,9 +17,9 @@ type learning struct {
 	rank Rank
 }
 
-// learn chooses the paths that become routes. Paths to ranges that were not asked for are left out without a word: a router that
-// announces a default route is no fault. A path to a node's range that another node announces is refused. A path that a node announces
-// itself goes before those of others to its range.
+// learn chooses the paths that become routes. Paths to ranges that were not asked for are left out without a word: a
+// router that announces a default route is no fault. A path to a node's range that another node announces is refused.
+// A path that a node announces itself goes before those of others to its range.
 func (p *planner) learn() map[netip.Prefix]learning {
 	learnt, refused := map[netip.Prefix]learning{}, map[string]bool{}
 	direct := p.direct()
@@ -61,7 +61,8 @@ func (p *planner) learn() map[netip.Prefix]learning {
 func (p *planner) direct() map[netip.Prefix]bool {
 	found := map[netip.Prefix]bool{}
 	for _, path := range p.seen.Paths {
-		if owner := p.owners.of(path.Dst); p.asked(path.Dst) && p.from(path, owner) && p.stolen(path, owner) == "" && p.unusable(path, owner) == "" {
+		if owner := p.owners.of(path.Dst); p.asked(path.Dst) && p.from(path, owner) && p.stolen(path, owner) == "" &&
+			p.unusable(path, owner) == "" {
 			found[path.Dst] = true
 		}
 	}
@@ -70,7 +71,8 @@ func (p *planner) direct() map[netip.Prefix]bool {
 
 // from reports whether a node announced a path, as far as its addresses tell.
 func (p *planner) from(path Path, node string) bool {
-	return node != "" && (slices.Contains(p.owners.at[path.NextHop], node) || slices.Contains(p.owners.at[path.Origin], node))
+	return node != "" && (slices.Contains(p.owners.at[path.NextHop], node) ||
+		slices.Contains(p.owners.at[path.Origin], node))
 }
 
 // asked reports whether routes to dst are wanted at all. 0.0.0.0/0 among the accepted ranges stands for itself only.
@@ -91,14 +93,17 @@ func (p *planner) stolen(path Path, owner string) string {
 		switch {
 		case len(announcers) == 0 || slices.Contains(announcers, owner) || slices.Contains(p.Routers, from):
 		case owner != "":
-			return fmt.Sprintf("node %s (%s) announces %s, learnt from %s; that is the pod range of node %s: it is not used",
+			return fmt.Sprintf(
+				"node %s (%s) announces %s, learnt from %s; that is the pod range of node %s: it is not used",
 				announcers[0], from, path.Dst, path.Peer, owner)
 		case p.cluster.Bits() <= path.Dst.Bits() && p.cluster.Contains(path.Dst.Addr()):
-			return fmt.Sprintf("node %s (%s) announces %s, learnt from %s, which is not its pod range: it is not used", announcers[0], from, path.Dst, path.Peer)
+			return fmt.Sprintf("node %s (%s) announces %s, learnt from %s, which is not its pod range: it is not used",
+				announcers[0], from, path.Dst, path.Peer)
 		}
 	}
 	if owner != "" && owner != p.self.Name && p.owners.ranges[path.Dst] == "" && !p.from(path, owner) {
-		return fmt.Sprintf("peer %s announces %s, a part of the pod range of node %s, which does not announce it itself: it is not used", path.Peer, path.Dst, owner)
+		return fmt.Sprintf(
+			"peer %s announces %s, a part of the pod range of node %s, which does not announce it itself: it is not used", path.Peer, path.Dst, owner)
 	}
 	return ""
 }
@@ -110,13 +115,16 @@ func (p *planner) unusable(path Path, owner string) string {
 	}
 	for _, segment := range p.seen.Segments {
 		if segment.Bits() <= path.Dst.Bits() && segment.Contains(path.Dst.Addr()) {
-			return fmt.Sprintf("peer %s announces %s, which this node reaches itself, on its segment %s: it is not used", path.Peer, path.Dst, segment)
+			return fmt.Sprintf(
+				"peer %s announces %s, which this node reaches itself, on its segment %s: it is not used", path.Peer,
+				path.Dst, segment)
 		}
 	}
 	if slices.ContainsFunc(p.seen.OnLink, func(l netip.Prefix) bool { return l.Contains(path.NextHop) }) {
 		return ""
 	}
-	return fmt.Sprintf("peer %s announces %s through %s, which is on no segment of this node (%s): let the router announce itself as next hop (next-hop-self)",
+	return fmt.Sprintf(
+		"peer %s announces %s through %s, which is on no segment of this node (%s): let the router announce itself as next hop (next-hop-self)",
 		path.Peer, path.Dst, path.NextHop, joinPrefixes(p.seen.OnLink))
 }
 
@@ -137,7 +145,8 @@ type owners struct {
 	bits   []int                   // lengths that occur in ranges, the longest first
 }
 
-// ownersOf returns the owners of the ranges that are no lies: those of node self, and those of peers that are not Untrue.
+// ownersOf returns the owners of the ranges that are no lies: those of node self, and those of peers that are not
+// Untrue.
 func ownersOf(self table.Node, nodes []table.Node, peers []table.Wanted) owners {
 	o := owners{ranges: map[netip.Prefix]string{}, at: map[netip.Addr][]string{}}
 	for _, n := range nodes {

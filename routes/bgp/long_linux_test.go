@@ -43,7 +43,8 @@ func TestCutLink(t *testing.T) {
 	long(t)
 	f := newFaulty(t)
 	f.switchPort(2, false)
-	t.Logf("the route to the node is gone after %v", f.wantRoutes(0, 15*time.Second, direct(0)[0]).Round(time.Millisecond))
+	t.Logf("the route to the node is gone after %v",
+		f.wantRoutes(0, 15*time.Second, direct(0)[0]).Round(time.Millisecond))
 	f.wantRoutes(2, 15*time.Second)
 	f.switchPort(2, true)
 	began := time.Now()
@@ -56,7 +57,8 @@ func TestCutLink(t *testing.T) {
 func TestRouterRestart(t *testing.T) {
 	long(t)
 	f := newFaulty(t)
-	for _, end := range []func(){func() { f.frr.End("bgpd", syscall.SIGKILL) }, func() { vtysh(f.frr, "conf t", "no router bgp 64500") }} {
+	for _, end := range []func(){func() { f.frr.End("bgpd", syscall.SIGKILL) },
+		func() { vtysh(f.frr, "conf t", "no router bgp 64500") }} {
 		end()
 		for i := range hosts {
 			wait.NoError(t, 10*time.Second, "the loss of the session to be seen", func() error {

@@ -13,8 +13,8 @@ import (
 
 // hostTable is the host's route table. fib.Table implements it, tests have one in memory.
 type hostTable interface {
-	// List returns the routes inside the pod range, one for each next hop, and what the interface of the node's address reaches
-	// directly.
+	// List returns the routes inside the pod range, one for each next hop, and what the interface of the node's
+	// address reaches directly.
 	List() (routes []table.Route, onLink []netip.Prefix, err error)
 	// Segments returns what all interfaces of the host reach directly.
 	Segments() ([]netip.Prefix, error)
@@ -42,9 +42,11 @@ type speaker interface {
 
 // listener hears of single destinations. goBGP implements it.
 type listener interface {
-	// Hear sets what is called, from any goroutine, when there is something new for News. It is called before all others.
+	// Hear sets what is called, from any goroutine, when there is something new for News. It is called before all
+	// others.
 	Hear(heard func())
-	// News returns the paths to destinations that have been told or changed since the last call; ok is false if there are none, or many.
+	// News returns the paths to destinations that have been told or changed since the last call; ok is false if there
+	// are none, or many.
 	News() (paths []Path, ok bool)
 }
 

@@ -92,7 +92,8 @@ func (g *goBGP) News() (paths []Path, ok bool) {
 
 // list returns the learnt paths to these destinations; nil: to all.
 func (g *goBGP) list(prefixes []*apiutil.LookupPrefix) (learnt []Path, err error) {
-	err = g.server.ListPath(apiutil.ListPathRequest{TableType: api.TableType_TABLE_TYPE_GLOBAL, Family: bgp.RF_IPv4_UC, Prefixes: prefixes},
+	err = g.server.ListPath(apiutil.ListPathRequest{TableType: api.TableType_TABLE_TYPE_GLOBAL, Family: bgp.RF_IPv4_UC,
+		Prefixes: prefixes},
 		func(_ bgp.NLRI, paths []*apiutil.Path) {
 			for _, p := range paths {
 				if path, ok := toPath(p); ok {

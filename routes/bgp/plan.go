@@ -21,7 +21,8 @@ type Seen struct {
 	Speaker
 }
 
-// Pods are the pods of the pod network of this node that go when it is drained: neither those of a DaemonSet nor static ones, which stay.
+// Pods are the pods of the pod network of this node that go when it is drained: neither those of a DaemonSet nor
+// static ones, which stay.
 type Pods struct {
 	// Known: Left holds, now or, if there is a Why, when an earlier agent of this node knew them.
 	Known bool
@@ -41,8 +42,9 @@ type Speaker struct {
 	Neighbours []Neighbour
 	Paths      []Path // in the speaker's order of preference
 
-	// Heard is true once a session has been established since the speaker runs. Told is true once each peer has told all its routes,
-	// or its time to come back after a restart is over. Until both are, routes that the host has are kept: unknown is not absent.
+	// Heard is true once a session has been established since the speaker runs. Told is true once each peer has told
+	// all its routes, or its time to come back after a restart is over. Until both are, routes that the host has are
+	// kept: unknown is not absent.
 	Heard, Told bool
 }
 
@@ -142,9 +144,11 @@ type planner struct {
 	problems []string
 }
 
-// newPlanner returns a planner with the settings of node self. known is false if the node is not in the cluster, and then it has none.
+// newPlanner returns a planner with the settings of node self. known is false if the node is not in the cluster, and
+// then it has none.
 func newPlanner(o Options, nodes []table.Node, seen Seen) (p *planner, known bool) {
-	p = &planner{self: table.Node{Name: o.Node, Addr: o.Addr}, cluster: o.Cluster.Masked(), seen: seen, untrue: map[netip.Prefix]string{}}
+	p = &planner{self: table.Node{Name: o.Node, Addr: o.Addr}, cluster: o.Cluster.Masked(), seen: seen,
+		untrue: map[netip.Prefix]string{}}
 	i := slices.IndexFunc(nodes, func(n table.Node) bool { return n.Name == o.Node })
 	if i < 0 {
 		return p, false
@@ -172,7 +176,8 @@ func (p *planner) judge(o Options, nodes []table.Node) {
 	}
 }
 
-// planHeard plans routes through the paths of seen to destinations to which the host has none. Everything else is left to plan.
+// planHeard plans routes through the paths of seen to destinations to which the host has none. Everything else is left
+// to plan.
 func planHeard(o Options, nodes []table.Node, seen Seen) []Change {
 	p, known := newPlanner(o, nodes, seen)
 	if !known || !p.Learn {
@@ -191,7 +196,8 @@ func planHeard(o Options, nodes []table.Node, seen Seen) []Change {
 func plan(o Options, nodes []table.Node, seen Seen) table.Plan[Change] {
 	p, known := newPlanner(o, nodes, seen)
 	if !known { // the node was deleted: it announces nothing more, and its pods go on as long as there are any
-		p.problems = append(p.problems, fmt.Sprintf("node %s is not in the cluster: its range is not announced", o.Node))
+		p.problems = append(p.problems,
+			fmt.Sprintf("node %s is not in the cluster: its range is not announced", o.Node))
 		p.withdrawBut(netip.Prefix{}, "the node was deleted")
 		return table.Plan[Change]{Ops: p.ops, Problems: p.problems}
 	}
@@ -233,7 +239,8 @@ func (p *planner) sessions() (list []table.Peer) {
 
 // noDefault takes the default route out of what is learnt, on a host that cannot.
 func (p *planner) noDefault() {
-	if i := slices.IndexFunc(p.Accept, func(a netip.Prefix) bool { return a.Bits() == 0 }); i >= 0 && p.seen.NoDefault != "" {
+	if i := slices.IndexFunc(p.Accept, func(a netip.Prefix) bool { return a.Bits() == 0 }); i >= 0 &&
+		p.seen.NoDefault != "" {
 		p.problems = append(p.problems, "0.0.0.0/0 is not learnt: "+p.seen.NoDefault)
 		p.Accept = slices.Delete(p.Accept, i, i+1)
 	}
@@ -241,8 +248,8 @@ func (p *planner) noDefault() {
 
 func (p *planner) do(c Change) { p.ops = append(p.ops, c) }
 
-// session starts the speaker. One that could not listen runs on without until its port is free. Then it is started again, for which all
-// sessions end, only if one is missing.
+// session starts the speaker. One that could not listen runs on without until its port is free. Then it is started
+// again, for which all sessions end, only if one is missing.
 func (p *planner) session() {
 	has := p.seen.Session
 	if p.seen.NoListener != "" {
@@ -254,10 +261,13 @@ func (p *planner) session() {
 	case has != p.Session:
 		p.do(Change{Verb: Start, Session: p.Session, Why: "was " + p.seen.Session.String()})
 	case p.seen.PortFree && p.sessionMissing():
-		p.do(Change{Verb: Start, Session: p.Session, Why: fmt.Sprintf("port %d is free now, and a peer has no session", p.Session.ListenPort)})
+		p.do(Change{Verb: Start, Session: p.Session,
+			Why: fmt.Sprintf("port %d is free now, and a peer has no session", p.Session.ListenPort)})
 	case p.seen.PortFree:
-		p.problems = append(p.problems, fmt.Sprintf("port %d was taken when this node began to speak BGP, and is free now: it will be listened on as soon as a "+
-			"session is missing, because all end for that", p.Session.ListenPort))
+		p.problems = append(p.problems,
+			fmt.Sprintf(
+				"port %d was taken when this node began to speak BGP, and is free now: it will be listened on as soon as a "+
+					"session is missing, because all end for that", p.Session.ListenPort))
 	case p.seen.NoListener != "":
 		p.problems = append(p.problems, p.seen.NoListener)
 	}
@@ -268,7 +278,8 @@ func (p *planner) sessionMissing() bool {
 	return slices.ContainsFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Late })
 }
 
-// fresh reports whether the speaker has no peers and announces nothing when the plan is carried out, because it is started.
+// fresh reports whether the speaker has no peers and announces nothing when the plan is carried out, because it is
+// started.
 func (p *planner) fresh() bool { return len(p.ops) > 0 && p.ops[0].Verb == Start }
 
 // announce plans the node's own range, and returns it, or the zero Prefix if there is none to announce.
@@ -279,7 +290,8 @@ func (p *planner) announce(nodes []table.Node) netip.Prefix {
 	}
 	own := p.self.PodCIDRs[i].Masked()
 	if p.silent = p.whySilent(); p.silent != "" {
-		p.problems = append(p.problems, fmt.Sprintf("range %s of node %s is not announced: %s", own, p.self.Name, p.silent))
+		p.problems = append(p.problems,
+			fmt.Sprintf("range %s of node %s is not announced: %s", own, p.self.Name, p.silent))
 		return netip.Prefix{}
 	}
 
@@ -292,7 +304,9 @@ func (p *planner) announce(nodes []table.Node) netip.Prefix {
 		p.wanted = append(p.wanted, w)
 		return netip.Prefix{}
 	case len(p.Peers) == 0:
-		w.State, w.Reason = table.Waiting, "there is no peer to announce it to: name one in the configuration or in the annotation "+AnnotationPeers+", or use fullMesh"
+		w.State, w.Reason = table.Waiting,
+			"there is no peer to announce it to: name one in the configuration or in the annotation "+AnnotationPeers+
+				", or use fullMesh"
 	case announced && !p.established():
 		w.State, w.Reason = table.Waiting, "no peer has a session"
 	case announced:
@@ -305,8 +319,8 @@ func (p *planner) announce(nodes []table.Node) netip.Prefix {
 	return own
 }
 
-// whySilent returns why the node's range must not be announced, or "". A cordoned node has pods that others have to reach, until it is
-// drained; while its pods are not known, it may have some.
+// whySilent returns why the node's range must not be announced, or "". A cordoned node has pods that others have to
+// reach, until it is drained; while its pods are not known, it may have some.
 func (p *planner) whySilent() string {
 	switch pods := p.seen.Pods; {
 	case p.settings.Withdraw:
@@ -314,12 +328,17 @@ func (p *planner) whySilent() string {
 	case !p.self.Cordoned || p.settings.Stay:
 	case pods.Known && pods.Left == 0:
 		if pods.Why != "" {
-			p.problems = append(p.problems, fmt.Sprintf("node %s is taken for drained, as it was before, and whether it has pods now is not known: %s", p.self.Name, pods.Why))
+			p.problems = append(p.problems,
+				fmt.Sprintf(
+					"node %s is taken for drained, as it was before, and whether it has pods now is not known: %s",
+					p.self.Name, pods.Why))
 		}
 		return "the node is drained (cordoned, and no pods are left but those of DaemonSets): uncordon it, or set annotation " + AnnotationWithdraw + " to false"
 	case !pods.Known && pods.Why != "":
-		p.problems = append(p.problems, fmt.Sprintf("node %s is cordoned, and whether pods are left is not known: %s; its range stays announced (set annotation %s to true to withdraw it)",
-			p.self.Name, pods.Why, AnnotationWithdraw))
+		p.problems = append(p.problems,
+			fmt.Sprintf(
+				"node %s is cordoned, and whether pods are left is not known: %s; its range stays announced (set annotation %s to true to withdraw it)",
+				p.self.Name, pods.Why, AnnotationWithdraw))
 	}
 	return ""
 }
@@ -345,14 +364,17 @@ func (p *planner) whyWithdrawn() string {
 
 // meet plans the sessions. Peers with a password are left out on a host that cannot protect a session.
 func (p *planner) meet() {
-	restarting := p.fresh() && (!p.seen.Running || p.seen.PortFree) && (!p.Learn || slices.ContainsFunc(p.seen.Routes, func(r table.Route) bool { return r.Ours }))
+	restarting := p.fresh() && (!p.seen.Running || p.seen.PortFree) &&
+		(!p.Learn || slices.ContainsFunc(p.seen.Routes, func(r table.Route) bool { return r.Ours }))
 	for _, peer := range p.Peers {
 		if peer.Password != "" && p.seen.NoPassword != "" {
 			p.problems = append(p.problems, fmt.Sprintf("peer %s has a password: %s", peer.Addr, p.seen.NoPassword))
 			continue
 		}
 		if peer.Passive && (p.seen.NoListener != "" && !p.fresh() || p.Session.ListenPort < 0) {
-			p.problems = append(p.problems, fmt.Sprintf("peer %s is passive and this node accepts no sessions: one of both has to connect", peer.Addr))
+			p.problems = append(p.problems,
+				fmt.Sprintf("peer %s is passive and this node accepts no sessions: one of both has to connect",
+					peer.Addr))
 		}
 
 		i := slices.IndexFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Addr == peer.Addr })
@@ -400,7 +422,8 @@ func (p *planner) routes() {
 		return
 	}
 	for _, dst := range sortedKeys(has) {
-		if _, wanted := learnt[dst]; !wanted && slices.ContainsFunc(has[dst], func(r table.Route) bool { return r.Ours }) {
+		if _, wanted := learnt[dst]; !wanted &&
+			slices.ContainsFunc(has[dst], func(r table.Route) bool { return r.Ours }) {
 			p.do(Change{Verb: Unroute, Dst: dst, Why: "no peer announces it"})
 		}
 	}
@@ -415,7 +438,8 @@ func (p *planner) route(dst netip.Prefix, l learning, has []table.Route) {
 			continue
 		}
 		p.refuse(table.Wanted{Node: l.node, Dst: dst, NextHop: l.hops[0]},
-			fmt.Sprintf("somebody else's route to %s %s is there: delete it, and ours is made", dst, through(r.NextHop)))
+			fmt.Sprintf("somebody else's route to %s %s is there: delete it, and ours is made", dst,
+				through(r.NextHop)))
 		return
 	}
 	slices.SortFunc(ours, netip.Addr.Compare)

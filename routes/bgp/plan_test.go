@@ -58,7 +58,8 @@ func (p *player) Give(section, text string) error {
 	case "pods":
 		p.seen.Pods, take = Pods{}, p.pods
 	case "speaker":
-		p.seen.Heard, p.seen.Told, p.seen.NoListener, p.seen.PortFree, p.seen.NoPassword, p.seen.NoDefault, take = false, false, "", false, "", "", p.speaker
+		p.seen.Heard, p.seen.Told, p.seen.NoListener, p.seen.PortFree, p.seen.NoPassword, p.seen.NoDefault,
+			take = false, false, "", false, "", "", p.speaker
 		for i := range p.seen.Neighbours {
 			p.seen.Neighbours[i].Established, p.seen.Neighbours[i].Late = false, false
 		}
@@ -162,7 +163,8 @@ func (p *player) speaker(words []string) error {
 }
 
 func (p *player) path(words []string) error {
-	path := Path{Dst: netip.MustParsePrefix(words[0]), NextHop: netip.MustParseAddr(words[2]), Peer: netip.MustParseAddr(words[4])}
+	path := Path{Dst: netip.MustParsePrefix(words[0]), NextHop: netip.MustParseAddr(words[2]),
+		Peer: netip.MustParseAddr(words[4])}
 	for i := 5; i+1 < len(words); i += 2 {
 		switch words[i] {
 		case "origin":
@@ -188,10 +190,12 @@ func (p *player) route(words []string) error {
 func (p *player) carryOut() {
 	for _, c := range p.plan().Ops {
 		unroute := func() {
-			p.seen.Routes = slices.DeleteFunc(p.seen.Routes, func(r table.Route) bool { return r.Ours && r.Dst == c.Dst })
+			p.seen.Routes = slices.DeleteFunc(p.seen.Routes,
+				func(r table.Route) bool { return r.Ours && r.Dst == c.Dst })
 		}
 		unpeer := func() {
-			p.seen.Neighbours = slices.DeleteFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Addr == c.Peer.Addr })
+			p.seen.Neighbours = slices.DeleteFunc(p.seen.Neighbours,
+				func(n Neighbour) bool { return n.Addr == c.Peer.Addr })
 		}
 
 		switch c.Verb {
@@ -222,7 +226,8 @@ func (p *player) plan() table.Plan[Change] {
 	return plan(p.options(), p.nodes, p.seen)
 }
 
-var cluster16, lin01 = netip.MustParsePrefix("10.244.0.0/16"), table.Node{Name: "lin01", Addr: netip.MustParseAddr("10.99.0.11")}
+var cluster16, lin01 = netip.MustParsePrefix("10.244.0.0/16"), table.Node{Name: "lin01",
+	Addr: netip.MustParseAddr("10.99.0.11")}
 
 func (p *player) options() Options {
 	return Options{Node: lin01.Name, Addr: lin01.Addr, Cluster: cluster16, Config: p.config}
@@ -263,8 +268,8 @@ func (p *player) Show(section string) (string, error) {
 	return text, nil
 }
 
-// TestLyingNodes: no node can take what another has, by its Node object or by what it announces. Nodes have sessions with each other, and
-// a router passes on what somebody announces to it.
+// TestLyingNodes: no node can take what another has, by its Node object or by what it announces. Nodes have sessions
+// with each other, and a router passes on what somebody announces to it.
 func TestLyingNodes(t *testing.T) {
 	plantest.Play(t, nil, func(l *plantest.Lies) func([]table.Node) []table.Route {
 		i := slices.IndexFunc(l.Honest, func(n table.Node) bool { return n.Name == l.Self })
@@ -295,7 +300,8 @@ func TestLyingNodes(t *testing.T) {
 
 var router = netip.MustParseAddr("10.99.0.1")
 
-// lyingPaths are what nodes announce: honest ones their range, and liars also ranges of others, parts of them, and the range of all pods.
+// lyingPaths are what nodes announce: honest ones their range, and liars also ranges of others, parts of them, and the
+// range of all pods.
 func lyingPaths(l *plantest.Lies, nodes []table.Node) (paths []Path) {
 	for _, n := range nodes {
 		if n.Name == l.Self {
@@ -304,13 +310,15 @@ func lyingPaths(l *plantest.Lies, nodes []table.Node) (paths []Path) {
 		for _, dst := range n.PodCIDRs {
 			paths = append(paths, Path{Dst: dst, NextHop: n.Addr, Peer: n.Addr})
 		}
-		if slices.ContainsFunc(l.Honest, func(h table.Node) bool { return h.Name == n.Name || h.Addr == n.Addr }) || n.Addr == router {
+		if slices.ContainsFunc(l.Honest, func(h table.Node) bool { return h.Name == n.Name || h.Addr == n.Addr }) ||
+			n.Addr == router {
 			continue // nobody has a session with it
 		}
 		for _, h := range l.Honest {
 			own := h.PodCIDRs[0]
 			for _, dst := range []netip.Prefix{own, netip.PrefixFrom(own.Addr(), 25), l.Pods} {
-				paths = append(paths, Path{Dst: dst, NextHop: n.Addr, Peer: n.Addr}, Path{Dst: dst, NextHop: router, Peer: router, Origin: n.Addr})
+				paths = append(paths, Path{Dst: dst, NextHop: n.Addr, Peer: n.Addr},
+					Path{Dst: dst, NextHop: router, Peer: router, Origin: n.Addr})
 			}
 			paths = append(paths, Path{Dst: netip.PrefixFrom(own.Addr(), 26), NextHop: router, Peer: router})
 		}

@@ -30,10 +30,12 @@ func vtysh(r *routers.Router, commands ...string) string {
 	return out
 }
 
-// frrRouter returns bgpd's configuration of a router whose neighbours are the nodes. asOf returns the AS of the node of an index.
+// frrRouter returns bgpd's configuration of a router whose neighbours are the nodes. asOf returns the AS of the node
+// of an index.
 func frrRouter(as int, asOf func(int) int, each ...string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "router bgp %d\n bgp router-id %s\n no bgp ebgp-requires-policy\n timers bgp 3 9\n bgp graceful-restart restart-time 30\n", as, torAddr)
+	fmt.Fprintf(&b,
+		"router bgp %d\n bgp router-id %s\n no bgp ebgp-requires-policy\n timers bgp 3 9\n bgp graceful-restart restart-time 30\n", as, torAddr)
 	for i, h := range hosts {
 		fmt.Fprintf(&b, " neighbor %s remote-as %d\n neighbor %s timers connect 1\n", h.addr, asOf(i), h.addr)
 		for _, line := range each {

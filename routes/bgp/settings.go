@@ -15,8 +15,10 @@ import (
 const (
 	AnnotationAS       = "porthole.dev/bgp-as-number" // AS of the node
 	AnnotationRouterID = "porthole.dev/bgp-router-id" // an IPv4 address
-	AnnotationPeers    = "porthole.dev/bgp-peers"     // more peers of the node: a list as in the configuration, YAML or JSON
-	// AnnotationWithdraw decides whether the node announces its range, drained or not: "true" for nothing, "false" for always.
+	// more peers of the node: a list as in the configuration, YAML or JSON
+	AnnotationPeers = "porthole.dev/bgp-peers"
+	// AnnotationWithdraw decides whether the node announces its range, drained or not: "true" for nothing, "false" for
+	// always.
 	AnnotationWithdraw = "porthole.dev/bgp-withdraw"
 )
 
@@ -93,25 +95,28 @@ type settings struct {
 	Peers   []Peer // by address
 	Accept  []netip.Prefix
 	Learn   bool
-	// Routers are the addresses of peers that the operator named, which pass on what others announce. A node that says to have one is
-	// not taken for it.
+	// Routers are the addresses of peers that the operator named, which pass on what others announce. A node that says
+	// to have one is not taken for it.
 	Routers  []netip.Addr
 	Withdraw bool     // announce nothing
 	Stay     bool     // announce the range although the node is drained
 	Problems []string // annotations that were left out, with the reason
 }
 
-// settle merges the configuration with the annotations of the nodes. An annotation that is wrong is left out and reported, so that
-// the sessions which the node has stay as they are.
+// settle merges the configuration with the annotations of the nodes. An annotation that is wrong is left out and
+// reported, so that the sessions which the node has stay as they are.
 func (c Config) settle(self table.Node, nodes []table.Node) settings {
 	s := settings{Learn: !c.AnnounceOnly}
-	s.Session = Session{AS: uint32(c.asOf(self, &s)), RouterID: self.Addr, ListenPort: cmp.Or(c.ListenPort, defaultPort)}
+	s.Session = Session{AS: uint32(c.asOf(self, &s)), RouterID: self.Addr,
+		ListenPort: cmp.Or(c.ListenPort, defaultPort)}
 	for _, id := range []string{c.RouterID, self.Annotations[AnnotationRouterID]} {
 		switch {
 		case isIPv4(id):
 			s.Session.RouterID = netip.MustParseAddr(id)
 		case id != "":
-			s.Problems = append(s.Problems, fmt.Sprintf("annotation %s of node %s: %q is not an IPv4 address; %s is used", AnnotationRouterID, self.Name, id, s.Session.RouterID))
+			s.Problems = append(s.Problems,
+				fmt.Sprintf("annotation %s of node %s: %q is not an IPv4 address; %s is used", AnnotationRouterID,
+					self.Name, id, s.Session.RouterID))
 		}
 	}
 	for _, text := range c.AcceptPrefixes {
@@ -160,7 +165,8 @@ func (c Config) asOf(n table.Node, s *settings) ASNumber {
 	}
 	annotated, err := parseAS(text)
 	if err != nil {
-		s.Problems = append(s.Problems, fmt.Sprintf("annotation %s of node %s: %v; AS %d is used", AnnotationAS, n.Name, err, as))
+		s.Problems = append(s.Problems,
+			fmt.Sprintf("annotation %s of node %s: %v; AS %d is used", AnnotationAS, n.Name, err, as))
 		return as
 	}
 	return annotated
@@ -174,7 +180,9 @@ func (s *settings) withdraw(self table.Node) {
 	case "true":
 		s.Withdraw = true
 	default:
-		s.Problems = append(s.Problems, fmt.Sprintf("annotation %s of node %s: %q is neither true nor false: it is left out", AnnotationWithdraw, self.Name, text))
+		s.Problems = append(s.Problems,
+			fmt.Sprintf("annotation %s of node %s: %q is neither true nor false: it is left out", AnnotationWithdraw,
+				self.Name, text))
 	}
 }
 
@@ -189,17 +197,20 @@ func (s *settings) annotated(self table.Node, c Config) []PeerConfig {
 	if err == nil {
 		err = d.at(validatePeers("peers", peers))
 	}
+
 	for i, p := range peers {
 		switch {
 		case err != nil:
 		case p.Password != "":
-			err = fmt.Errorf("peers[%d] has a password, which everybody can read here who can read nodes: put it into passwords of --bgp-config, name it with passwordRef, and choose another one", i)
+			err = fmt.Errorf(
+				"peers[%d] has a password, which everybody can read here who can read nodes: put it into passwords of --bgp-config, name it with passwordRef, and choose another one", i)
 		case p.PasswordRef != "" && c.password(p.PasswordRef) == "":
 			err = fmt.Errorf("peers[%d].passwordRef %q is none of passwords in --bgp-config", i, p.PasswordRef)
 		}
 	}
 	if err != nil {
-		s.Problems = append(s.Problems, fmt.Sprintf("annotation %s of node %s: %v; none of its peers is used", AnnotationPeers, self.Name, err))
+		s.Problems = append(s.Problems,
+			fmt.Sprintf("annotation %s of node %s: %v; none of its peers is used", AnnotationPeers, self.Name, err))
 		return nil
 	}
 	return peers
@@ -221,7 +232,8 @@ func (c Config) peer(p PeerConfig, addr netip.Addr) Peer {
 	}
 	if p.BFD == nil && c.BFD.Enabled || p.BFD != nil && *p.BFD {
 		peer.BFD = Detection{
-			Transmit: c.BFD.TransmitInterval.or(defaultBFDInterval), Receive: c.BFD.ReceiveInterval.or(defaultBFDInterval),
+			Transmit:   c.BFD.TransmitInterval.or(defaultBFDInterval),
+			Receive:    c.BFD.ReceiveInterval.or(defaultBFDInterval),
 			Multiplier: cmp.Or(c.BFD.Multiplier, defaultBFDMultplier),
 		}
 	}

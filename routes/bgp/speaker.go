@@ -23,11 +23,12 @@ import (
 )
 
 const (
-	// deferral is how long a node that restarts waits for the routes of all peers before it announces anything (RFC 4724, 4.1).
-	// Peers keep its routes meanwhile.
+	// deferral is how long a node that restarts waits for the routes of all peers before it announces anything (RFC
+	// 4724, 4.1). Peers keep its routes meanwhile.
 	deferral = 5 * time.Second
-	// quiet is how long a peer without graceful restart must have told nothing new before it is thought to have told all its routes. Such a peer
-	// does not mark their end. BIRD 2.0.12 begins up to 3 s after the session (its main loop sleeps so long).
+	// quiet is how long a peer without graceful restart must have told nothing new before it is thought to have told
+	// all its routes. Such a peer does not mark their end. BIRD 2.0.12 begins up to 3 s after the session (its main
+	// loop sleeps so long).
 	quiet = 5 * time.Second
 	// late is how long a peer may have no session before that is a problem.
 	late = 10 * time.Second
@@ -38,12 +39,13 @@ const (
 )
 
 var (
-	errOther      = errors.New("another agent of this node speaks BGP: the two would undo each other's work; stop one of them")
+	errOther = errors.New(
+		"another agent of this node speaks BGP: the two would undo each other's work; stop one of them")
 	errNotStarted = errors.New("the speaker has not been started")
 )
 
-// GarbagePercent is how much garbage the agent should allow, in percent of the live heap (debug.SetGCPercent). Each pass lists all
-// routes; with Go's default of 100, 5,000 of them take 64 MB instead of 50.
+// GarbagePercent is how much garbage the agent should allow, in percent of the live heap (debug.SetGCPercent). Each
+// pass lists all routes; with Go's default of 100, 5,000 of them take 64 MB instead of 50.
 const GarbagePercent = 50
 
 var unicast = &api.Family{Afi: api.Family_AFI_IP, Safi: api.Family_SAFI_UNICAST}
@@ -86,21 +88,25 @@ type peerState struct {
 
 func newGoBGP() *goBGP { return &goBGP{wake: wakeup.New(), noPassword: passwordsImpossible()} }
 
-// Start starts the speaker with that session. If its port is taken, for example by RRAS on Windows, it opens sessions only.
+// Start starts the speaker with that session. If its port is taken, for example by RRAS on Windows, it opens sessions
+// only.
 func (g *goBGP) Start(ctx context.Context, s Session) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.end(ctx); err != nil {
 		return fmt.Errorf("ending all sessions: %w", err)
 	}
-	g.server = server.NewBgpServer(server.LoggerOption(slog.New(logr.ToSlogHandler(klog.Background().WithName("gobgp").V(2))), &slog.LevelVar{}))
+	g.server = server.NewBgpServer(
+		server.LoggerOption(slog.New(logr.ToSlogHandler(klog.Background().WithName("gobgp").V(2))), &slog.LevelVar{}))
 	go g.server.Serve()
 
-	global := &api.Global{Asn: s.AS, RouterId: s.RouterID.String(), ListenPort: int32(s.ListenPort), ListenAddresses: []string{"0.0.0.0"}, UseMultiplePaths: true}
+	global := &api.Global{Asn: s.AS, RouterId: s.RouterID.String(), ListenPort: int32(s.ListenPort),
+		ListenAddresses: []string{"0.0.0.0"}, UseMultiplePaths: true}
 	err := g.server.StartBgp(ctx, &api.StartBgpRequest{Global: global})
 	if err != nil && s.ListenPort > 0 {
-		g.noListener = fmt.Sprintf("port %d cannot be listened on (%v): this node only opens sessions itself until it is free; on Windows the service "+
-			"RemoteAccess (RRAS) takes port 179: stop it, or set listenPort to -1", s.ListenPort, err)
+		g.noListener = fmt.Sprintf(
+			"port %d cannot be listened on (%v): this node only opens sessions itself until it is free; on Windows the service "+
+				"RemoteAccess (RRAS) takes port 179: stop it, or set listenPort to -1", s.ListenPort, err)
 		g.portAsked = time.Now()
 		global.ListenPort = -1
 		err = g.server.StartBgp(ctx, &api.StartBgpRequest{Global: global})
@@ -114,8 +120,8 @@ func (g *goBGP) Start(ctx context.Context, s Session) error {
 	return errors.Join(g.exportOwn(ctx, s.Reflector), g.follow())
 }
 
-// end closes all sessions and gives the ports back, if there is a server: GoBGP (v4.8.0) cannot start one again that was stopped. Peers
-// with graceful restart keep their routes. Afterwards no server runs, also if there is an error.
+// end closes all sessions and gives the ports back, if there is a server: GoBGP (v4.8.0) cannot start one again that
+// was stopped. Peers with graceful restart keep their routes. Afterwards no server runs, also if there is an error.
 func (g *goBGP) end(ctx context.Context) error {
 	old := g.server
 	g.reset()
@@ -138,13 +144,15 @@ func (g *goBGP) reset() {
 	g.news.take()
 }
 
-// exportOwn makes the speaker announce what this node announces and nothing else: a node with two routers must not carry packets
-// between them. A route reflector passes on what it learns inside its AS too.
+// exportOwn makes the speaker announce what this node announces and nothing else: a node with two routers must not
+// carry packets between them. A route reflector passes on what it learns inside its AS too.
 func (g *goBGP) exportOwn(ctx context.Context, reflector bool) error {
 	accept := func(name string, route api.Conditions_RouteType) *api.Statement {
-		return &api.Statement{Name: name, Conditions: &api.Conditions{RouteType: route}, Actions: &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_ACCEPT}}
+		return &api.Statement{Name: name, Conditions: &api.Conditions{RouteType: route},
+			Actions: &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_ACCEPT}}
 	}
-	policy := &api.Policy{Name: "announce", Statements: []*api.Statement{accept("own", api.Conditions_ROUTE_TYPE_LOCAL)}}
+	policy := &api.Policy{Name: "announce",
+		Statements: []*api.Statement{accept("own", api.Conditions_ROUTE_TYPE_LOCAL)}}
 	if reflector {
 		policy.Statements = append(policy.Statements, accept("reflected", api.Conditions_ROUTE_TYPE_INTERNAL))
 	}
@@ -154,13 +162,14 @@ func (g *goBGP) exportOwn(ctx context.Context, reflector bool) error {
 		return err
 	}
 	return g.server.SetPolicyAssignment(ctx, &api.SetPolicyAssignmentRequest{Assignment: &api.PolicyAssignment{
-		Name: "global", Direction: api.PolicyDirection_POLICY_DIRECTION_EXPORT, Policies: []*api.Policy{{Name: policy.Name}},
+		Name: "global", Direction: api.PolicyDirection_POLICY_DIRECTION_EXPORT,
+		Policies:      []*api.Policy{{Name: policy.Name}},
 		DefaultAction: api.RouteAction_ROUTE_ACTION_REJECT,
 	}})
 }
 
-// follow marks the learnt paths as stale whenever something changed. A path is reported twice, the second time when the table has it and it is
-// among the best; therefore nobody is woken at once by the first report.
+// follow marks the learnt paths as stale whenever something changed. A path is reported twice, the second time when
+// the table has it and it is among the best; therefore nobody is woken at once by the first report.
 func (g *goBGP) follow() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.stop = cancel
@@ -193,7 +202,8 @@ func (g *goBGP) peerChanged(e *apiutil.WatchEventMessage_PeerEvent) {
 	up := e.Peer.State.SessionState == bgp.BGP_FSM_ESTABLISHED
 	if up != p.up {
 		p.up, p.since, p.ended = up, time.Now(), false
-		klog.Background().WithName("bgp").Info("Session changed", "peer", p.Addr, "established", up, "reason", e.Peer.State.DisconnectMessage)
+		klog.Background().WithName("bgp").
+			Info("Session changed", "peer", p.Addr, "established", up, "reason", e.Peer.State.DisconnectMessage)
 	}
 	if up {
 		g.heard, p.why = true, ""
@@ -214,8 +224,8 @@ func (g *goBGP) hasNews(paths []*apiutil.Path) {
 	}
 }
 
-// ended notes that a peer has told all its routes. The speaker's own state does not say so: it takes a peer that has just started
-// itself for one that has nothing to tell.
+// ended notes that a peer has told all its routes. The speaker's own state does not say so: it takes a peer that has
+// just started itself for one that has nothing to tell.
 func (g *goBGP) ended(peer netip.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -249,30 +259,35 @@ func (g *goBGP) SetPeer(ctx context.Context, p Peer, restarting bool) error {
 
 func toAPI(s Session, p Peer, restarting bool) *api.Peer {
 	peer := &api.Peer{
-		Conf: &api.PeerConf{NeighborAddress: p.Addr.String(), PeerAsn: p.AS, AuthPassword: p.Password, AllowOwnAsn: uint32(p.AllowOwnAS)},
+		Conf: &api.PeerConf{NeighborAddress: p.Addr.String(), PeerAsn: p.AS, AuthPassword: p.Password,
+			AllowOwnAsn: uint32(p.AllowOwnAS)},
 		Timers: &api.Timers{Config: &api.TimersConfig{
 			HoldTime: uint64(p.Hold / time.Second), KeepaliveInterval: uint64(p.Keepalive / time.Second),
 			ConnectRetry: uint64(p.Retry / time.Second), IdleHoldTimeAfterReset: 1,
 		}},
 		Transport: &api.Transport{PassiveMode: p.Passive, RemotePort: uint32(p.Port)},
-		AfiSafis:  []*api.AfiSafi{{Config: &api.AfiSafiConfig{Family: unicast, Enabled: true}, MpGracefulRestart: &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: p.Restart > 0}}}},
+		AfiSafis: []*api.AfiSafi{{Config: &api.AfiSafiConfig{Family: unicast, Enabled: true},
+			MpGracefulRestart: &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: p.Restart > 0}}}},
 	}
 
 	if p.Restart > 0 {
 		peer.GracefulRestart = &api.GracefulRestart{
-			Enabled: true, RestartTime: uint32(p.Restart / time.Second), DeferralTime: uint32(deferral / time.Second), LocalRestarting: restarting,
+			Enabled: true, RestartTime: uint32(p.Restart / time.Second), DeferralTime: uint32(deferral / time.Second),
+			LocalRestarting: restarting,
 		}
 	}
 	if p.Multihop > 0 && p.AS != s.AS {
 		peer.EbgpMultihop = &api.EbgpMultihop{Enabled: true, MultihopTtl: uint32(p.Multihop)}
 	}
 	if p.Client {
-		peer.RouteReflector = &api.RouteReflector{RouteReflectorClient: true, RouteReflectorClusterId: s.ClusterID.String()}
+		peer.RouteReflector = &api.RouteReflector{RouteReflectorClient: true,
+			RouteReflectorClusterId: s.ClusterID.String()}
 	}
 	if p.BFD != (Detection{}) {
 		peer.Bfd = &api.BfdPeerConfig{
 			Enabled: true, DetectionMultiplier: uint32(p.BFD.Multiplier),
-			DesiredMinimumTxInterval: uint32(p.BFD.Transmit.Microseconds()), RequiredMinimumReceive: uint32(p.BFD.Receive.Microseconds()),
+			DesiredMinimumTxInterval: uint32(p.BFD.Transmit.Microseconds()),
+			RequiredMinimumReceive:   uint32(p.BFD.Receive.Microseconds()),
 		}
 	}
 	return peer
@@ -343,7 +358,8 @@ func ownPath(dst netip.Prefix, nextHop netip.Addr) (*apiutil.Path, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &apiutil.Path{Family: bgp.RF_IPv4_UC, Nlri: nlri, Attrs: []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(0), hop}}, nil
+	return &apiutil.Path{Family: bgp.RF_IPv4_UC, Nlri: nlri,
+		Attrs: []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(0), hop}}, nil
 }
 
 // Watch reports changes of sessions and learnt paths.
@@ -363,7 +379,8 @@ func (g *goBGP) State(ctx context.Context) (Speaker, error) {
 	g.mu.Lock()
 	running := !g.started.IsZero()
 	g.askForPort()
-	s := Speaker{Running: running, Session: g.session, NoListener: g.noListener, PortFree: g.portFree, NoPassword: g.noPassword, NoDefault: defaultRouteImpossible()}
+	s := Speaker{Running: running, Session: g.session, NoListener: g.noListener, PortFree: g.portFree,
+		NoPassword: g.noPassword, NoDefault: defaultRouteImpossible()}
 	g.mu.Unlock()
 	if !running {
 		return s, g.check()
@@ -384,7 +401,9 @@ func (g *goBGP) State(ctx context.Context) (Speaker, error) {
 	}
 	slices.SortFunc(s.Announced, netip.Prefix.Compare)
 	for _, p := range g.peers {
-		s.Neighbours = append(s.Neighbours, Neighbour{Peer: p.Peer, Established: p.up, Late: !p.up && time.Since(p.since) > late, Why: p.why, Since: p.since})
+		s.Neighbours = append(s.Neighbours,
+			Neighbour{Peer: p.Peer, Established: p.up, Late: !p.up && time.Since(p.since) > late, Why: p.why,
+				Since: p.since})
 	}
 	slices.SortFunc(s.Neighbours, func(a, b Neighbour) int { return a.Addr.Compare(b.Addr) })
 	return s, nil
@@ -402,8 +421,8 @@ func (g *goBGP) askForPort() {
 	g.portAsked, g.portFree = time.Now(), err == nil
 }
 
-// check returns an error while another agent speaks for this node. Unlike a port that is taken, which may be RRAS's, two agents would
-// take each other's sessions.
+// check returns an error while another agent speaks for this node. Unlike a port that is taken, which may be RRAS's,
+// two agents would take each other's sessions.
 func (g *goBGP) check() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -425,8 +444,8 @@ func (g *goBGP) running() error {
 	return nil
 }
 
-// sessions finds out whether each peer has told all its routes. Once they have, it does not ask again: a session that ends later is
-// a reason to use other paths.
+// sessions finds out whether each peer has told all its routes. Once they have, it does not ask again: a session that
+// ends later is a reason to use other paths.
 func (g *goBGP) sessions(ctx context.Context) error {
 	g.mu.Lock()
 	told, over := g.told, time.Since(g.started) > max(g.restart, quiet)
@@ -456,9 +475,11 @@ func (g *goBGP) hasTold(p *api.Peer) bool {
 		return false
 	}
 
-	// A peer marks the end of its routes if it has the capability, also without any address family: then it does not keep routes over a restart
-	// of its own (RFC 4724, 3), like BIRD by default.
-	marks := state.Restart > 0 && slices.ContainsFunc(p.GetState().GetRemoteCap(), func(c *api.Capability) bool { return c.GetGracefulRestart() != nil })
+	// A peer marks the end of its routes if it has the capability, also without any address family: then it does not
+	// keep routes over a restart of its own (RFC 4724, 3), like BIRD by default.
+	marks := state.Restart > 0 &&
+		slices.ContainsFunc(p.GetState().GetRemoteCap(),
+			func(c *api.Capability) bool { return c.GetGracefulRestart() != nil })
 	last := state.since
 	if state.news.After(last) {
 		last = state.news

@@ -41,7 +41,8 @@ func TestNews(t *testing.T) {
 	one, two := newGoBGP(), newGoBGP()
 	heard := make(chan struct{}, 10)
 	one.Hear(func() { heard <- struct{}{} })
-	local, rest := netip.MustParseAddr("127.0.0.1"), Peer{Addr: netip.MustParseAddr("127.0.0.1"), Hold: 9 * time.Second, Keepalive: 3 * time.Second, Retry: time.Second}
+	local, rest := netip.MustParseAddr("127.0.0.1"), Peer{Addr: netip.MustParseAddr("127.0.0.1"), Hold: 9 * time.Second,
+		Keepalive: 3 * time.Second, Retry: time.Second}
 	for i, side := range []struct {
 		g    *goBGP
 		port int
@@ -49,7 +50,8 @@ func TestNews(t *testing.T) {
 	}{{two, port, Peer{AS: 65001, Passive: true}}, {one, -1, Peer{AS: 65002, Port: port}}} {
 		p := rest
 		p.AS, p.Passive, p.Port = side.peer.AS, side.peer.Passive, side.peer.Port
-		session := Session{AS: uint32(65002 - i), RouterID: netip.AddrFrom4([4]byte{10, 0, 0, byte(2 - i)}), ListenPort: side.port}
+		session := Session{AS: uint32(65002 - i), RouterID: netip.AddrFrom4([4]byte{10, 0, 0, byte(2 - i)}),
+			ListenPort: side.port}
 		if err := errors.Join(side.g.Start(t.Context(), session), side.g.SetPeer(t.Context(), p, false)); err != nil {
 			t.Fatal(err)
 		}
@@ -84,8 +86,8 @@ func TestNews(t *testing.T) {
 	}
 }
 
-// TestASNumberChanges: a node whose annotation gives it another AS closes its sessions and opens them again. It listens on its port again,
-// too.
+// TestASNumberChanges: a node whose annotation gives it another AS closes its sessions and opens them again. It
+// listens on its port again, too.
 func TestASNumberChanges(t *testing.T) {
 	t.Parallel()
 	r := newRack(t)

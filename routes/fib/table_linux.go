@@ -26,8 +26,8 @@ type Table struct {
 	ours   map[netip.Prefix]bool // destinations of our routes, as List found them last
 }
 
-// New returns this host's route table: routes inside the ranges pods, through the interface that has the address self. The range 0.0.0.0/0
-// stands for the default route only.
+// New returns this host's route table: routes inside the ranges pods, through the interface that has the address self.
+// The range 0.0.0.0/0 stands for the default route only.
 func New(self netip.Addr, pods ...netip.Prefix) (*Table, error) {
 	return In("", self, pods...)
 }
@@ -48,8 +48,8 @@ func In(path string, self netip.Addr, pods ...netip.Prefix) (*Table, error) {
 // Close frees what the table holds of the kernel. The routes stay.
 func (t *Table) Close() { t.kernel.Close() }
 
-// index returns the interface of new routes. To ask the kernel for each of thousands would take longer than to make them, so that what
-// List found counts: a pass lists before it changes anything.
+// index returns the interface of new routes. To ask the kernel for each of thousands would take longer than to make
+// them, so that what List found counts: a pass lists before it changes anything.
 func (t *Table) index() (int, error) {
 	if index := t.link.Load(); index != 0 {
 		return int(index), nil
@@ -110,9 +110,9 @@ func (t *Table) Segments() ([]netip.Prefix, error) {
 	return segments, nil
 }
 
-// List returns the routes of the main table that are ours, by their protocol number, and those of others that lead into the range of the
-// pods, because ours must not replace them. A route with several next hops is listed once for each. One of others without a next hop has
-// the zero address: it leads to a segment, or drops packets (blackhole).
+// List returns the routes of the main table that are ours, by their protocol number, and those of others that lead
+// into the range of the pods, because ours must not replace them. A route with several next hops is listed once for
+// each. One of others without a next hop has the zero address: it leads to a segment, or drops packets (blackhole).
 func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 	link, onLink, err := t.uplink()
 	if err != nil {
@@ -120,7 +120,8 @@ func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 		return nil, nil, err
 	}
 	t.link.Store(int64(link.Attrs().Index))
-	listed, err := t.kernel.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	listed, err := t.kernel.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN},
+		netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing routes: %w", err)
 	}
@@ -133,7 +134,9 @@ func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 		}
 		dst := prefixOf(r.Dst)
 		ours := r.Protocol == Protocol
-		if !dst.IsValid() || !ours && !slices.ContainsFunc(t.pods, func(p netip.Prefix) bool { return p == dst || p.Bits() > 0 && p.Overlaps(dst) }) {
+		if !dst.IsValid() || !ours &&
+			!slices.ContainsFunc(t.pods,
+				func(p netip.Prefix) bool { return p == dst || p.Bits() > 0 && p.Overlaps(dst) }) {
 			continue
 		}
 		hops := nextHops(r)
@@ -163,8 +166,8 @@ func nextHops(r netlink.Route) []netip.Addr {
 	return hops
 }
 
-// Add replaces a route with the same destination and metric, somebody else's included, because the kernel keeps only one of them.
-// The kernel chooses the source address.
+// Add replaces a route with the same destination and metric, somebody else's included, because the kernel keeps only
+// one of them. The kernel chooses the source address.
 func (t *Table) Add(dst netip.Prefix, nextHop netip.Addr) error {
 	index, err := t.index()
 	if err != nil {
@@ -173,8 +176,8 @@ func (t *Table) Add(dst netip.Prefix, nextHop netip.Addr) error {
 	return t.kernel.RouteReplace(t.route(index, dst, nextHop))
 }
 
-// Set makes the route to dst go through exactly these next hops, at least one, in one step. Unlike Add it replaces no route of somebody
-// else: if List found none of ours, one that has come meanwhile is an error.
+// Set makes the route to dst go through exactly these next hops, at least one, in one step. Unlike Add it replaces no
+// route of somebody else: if List found none of ours, one that has come meanwhile is an error.
 func (t *Table) Set(dst netip.Prefix, nextHops []netip.Addr) error {
 	index, err := t.index()
 	if err != nil {

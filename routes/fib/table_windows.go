@@ -20,14 +20,15 @@ type Table struct {
 	pods []netip.Prefix
 }
 
-// New returns this host's route table: routes inside the ranges pods, through the interface that has the address self. The range 0.0.0.0/0
-// must not be among them: the host's own default route has that interface and may have a metric of zero.
+// New returns this host's route table: routes inside the ranges pods, through the interface that has the address self.
+// The range 0.0.0.0/0 must not be among them: the host's own default route has that interface and may have a metric of
+// zero.
 func New(self netip.Addr, pods ...netip.Prefix) (*Table, error) {
 	return &Table{self: self, pods: pods}, nil
 }
 
-// uplink returns the interface that has the node's address, and what it reaches directly. It is looked up each time, because
-// HNS moves the address to another interface when a network is created.
+// uplink returns the interface that has the node's address, and what it reaches directly. It is looked up each time,
+// because HNS moves the address to another interface when a network is created.
 func (t *Table) uplink() (winipcfg.LUID, []netip.Prefix, error) {
 	adapters, err := winipcfg.GetAdaptersAddresses(windows.AF_UNSPEC, winipcfg.GAAFlagDefault)
 	if err != nil {
@@ -69,8 +70,9 @@ func (t *Table) Segments() ([]netip.Prefix, error) {
 	return segments, nil
 }
 
-// List returns the routes inside the range of the pods. Windows does not keep who made a route, so ours are known by their interface and
-// their metric of zero. One without a next hop, to a segment, is somebody else's and has the zero address.
+// List returns the routes inside the range of the pods. Windows does not keep who made a route, so ours are known by
+// their interface and their metric of zero. One without a next hop, to a segment, is somebody else's and has the zero
+// address.
 func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 	luid, onLink, err := t.uplink()
 	if err != nil {
@@ -97,8 +99,8 @@ func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 	return routes, onLink, nil
 }
 
-// Add puts a route beside others to the same destination: Windows keeps routes through several next hops. The plan deletes the
-// wrong one afterwards.
+// Add puts a route beside others to the same destination: Windows keeps routes through several next hops. The plan
+// deletes the wrong one afterwards.
 func (t *Table) Add(dst netip.Prefix, nextHop netip.Addr) error {
 	luid, _, err := t.uplink()
 	if err != nil {
@@ -110,8 +112,8 @@ func (t *Table) Add(dst netip.Prefix, nextHop netip.Addr) error {
 	return nil
 }
 
-// Set makes the routes to dst go through exactly these next hops, at least one: it adds those that are missing, then deletes ours
-// that are not among them.
+// Set makes the routes to dst go through exactly these next hops, at least one: it adds those that are missing, then
+// deletes ours that are not among them.
 func (t *Table) Set(dst netip.Prefix, nextHops []netip.Addr) error {
 	for _, hop := range nextHops {
 		if err := t.Add(dst, hop); err != nil {

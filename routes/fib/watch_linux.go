@@ -10,17 +10,19 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// watchBuffer holds what the kernel reports while the plan of a large cluster is carried out: three entries for each of some thousand
-// nodes. When it is too small the subscription ends.
+// watchBuffer holds what the kernel reports while the plan of a large cluster is carried out: three entries for each
+// of some thousand nodes. When it is too small the subscription ends.
 const watchBuffer = 16 << 20
 
-// Watch subscribes to the routes, links and addresses of a network namespace (a path; empty: this one). If concerns is not nil, it also
-// subscribes to neighbours and forwarding entries, and reports those for which concerns returns true. It calls changed once when the
-// subscriptions are complete, and after each change. It returns an error when a subscription ends, and that of ctx.
+// Watch subscribes to the routes, links and addresses of a network namespace (a path; empty: this one). If concerns is
+// not nil, it also subscribes to neighbours and forwarding entries, and reports those for which concerns returns true.
+// It calls changed once when the subscriptions are complete, and after each change. It returns an error when a
+// subscription ends, and that of ctx.
 func Watch(ctx context.Context, netns string, concerns func(netlink.Neigh) bool, changed func()) error {
 	done := make(chan struct{})
 	defer close(done)
-	s := subscriptions{failed: make(chan error, 4), routes: make(chan netlink.RouteUpdate, 64), links: make(chan netlink.LinkUpdate, 64), addrs: make(chan netlink.AddrUpdate, 64)}
+	s := subscriptions{failed: make(chan error, 4), routes: make(chan netlink.RouteUpdate, 64),
+		links: make(chan netlink.LinkUpdate, 64), addrs: make(chan netlink.AddrUpdate, 64)}
 	if concerns != nil {
 		s.neighbours = make(chan netlink.NeighUpdate, 64)
 	}
@@ -69,12 +71,16 @@ func (s subscriptions) open(done <-chan struct{}) error {
 		}
 	}
 	err := errors.Join(
-		netlink.RouteSubscribeWithOptions(s.routes, done, netlink.RouteSubscribeOptions{ErrorCallback: report, ReceiveBufferSize: watchBuffer, ReceiveBufferForceSize: true}),
+		netlink.RouteSubscribeWithOptions(s.routes, done,
+			netlink.RouteSubscribeOptions{ErrorCallback: report, ReceiveBufferSize: watchBuffer,
+				ReceiveBufferForceSize: true}),
 		netlink.LinkSubscribeWithOptions(s.links, done, netlink.LinkSubscribeOptions{ErrorCallback: report}),
 		netlink.AddrSubscribeWithOptions(s.addrs, done, netlink.AddrSubscribeOptions{ErrorCallback: report}),
 	)
 	if err == nil && s.neighbours != nil {
-		err = netlink.NeighSubscribeWithOptions(s.neighbours, done, netlink.NeighSubscribeOptions{ErrorCallback: report, ReceiveBufferSize: watchBuffer, ReceiveBufferForceSize: true})
+		err = netlink.NeighSubscribeWithOptions(s.neighbours, done,
+			netlink.NeighSubscribeOptions{ErrorCallback: report, ReceiveBufferSize: watchBuffer,
+				ReceiveBufferForceSize: true})
 	}
 	return err
 }

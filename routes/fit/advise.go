@@ -40,7 +40,8 @@ func Advise(c Cluster, known []string) Advice {
 	a.nodes(c, pods)
 	a.kubeProxy(c)
 	if a.Mode != "" {
-		a.Flags = append([]string{"--mode=" + a.Mode, "--cluster-cidr=" + orAsk(pods), "--service-cidr=" + orAsk(c.serviceRange())}, a.Flags...)
+		a.Flags = append([]string{"--mode=" + a.Mode, "--cluster-cidr=" + orAsk(pods),
+			"--service-cidr=" + orAsk(c.serviceRange())}, a.Flags...)
 		if !pods.IsValid() {
 			a.note("the range of all pods is not known: it is --cluster-cidr of the controller manager")
 		}
@@ -54,8 +55,8 @@ func Advise(c Cluster, known []string) Advice {
 	return a
 }
 
-// unknownPlugin advises about a cluster without a plugin that is known by name: its routes may come from a cloud, or there is no
-// network yet.
+// unknownPlugin advises about a cluster without a plugin that is known by name: its routes may come from a cloud, or
+// there is no network yet.
 func (a *Advice) unknownPlugin(c Cluster) {
 	if len(c.Unread) > 0 {
 		a.Why = "no network plugin was found, but not everything could be read: see below"
@@ -67,7 +68,8 @@ func (a *Advice) unknownPlugin(c Cluster) {
 	for _, n := range c.Nodes {
 		for _, cond := range n.Status.Conditions {
 			if cond.Type == corev1.NodeNetworkUnavailable && cond.Reason == "RouteCreated" {
-				a.found(fmt.Sprintf("node %s: NetworkUnavailable is %s, %s: a cloud provider makes the routes", n.Name, cond.Status, cond.Reason))
+				a.found(fmt.Sprintf("node %s: NetworkUnavailable is %s, %s: a cloud provider makes the routes", n.Name,
+					cond.Status, cond.Reason))
 				a.Mode, a.Why = topOfRack, "the cloud's router has a route to each node's pod range; nodes need none"
 				return
 			}
@@ -84,7 +86,8 @@ func (a *Advice) unknownPlugin(c Cluster) {
 	}
 	a.Mode = hostGateway
 	a.Why = "nothing else carries packets between nodes; `porthole routes` does so on Linux nodes and on Windows nodes"
-	a.note("all nodes must be on one segment; with a router between them take --mode=" + topOfRack + " or --mode=" + bgp)
+	a.note("all nodes must be on one segment; with a router between them take --mode=" + topOfRack + " or --mode=" +
+		bgp)
 }
 
 // nodes adds what nodes lack for any mode.
@@ -95,9 +98,15 @@ func (a *Advice) nodes(c Cluster, pods netip.Prefix) {
 		r, err := netip.ParsePrefix(n.Spec.PodCIDR)
 		switch {
 		case n.Spec.PodCIDR == "" && a.Mode != "":
-			a.note(fmt.Sprintf("node %s has no pod range (spec.podCIDR): start the controller manager with --allocate-node-cidrs and --cluster-cidr", n.Name))
-		case err == nil && a.Mode != "" && pods.IsValid() && r.Addr().Is4() == pods.Addr().Is4() && !(pods.Contains(r.Addr()) && r.Bits() >= pods.Bits()):
-			a.note(fmt.Sprintf("pod range %s of node %s is outside of %s, the range of all pods: nobody carries packets to it", r, n.Name, pods))
+			a.note(
+				fmt.Sprintf(
+					"node %s has no pod range (spec.podCIDR): start the controller manager with --allocate-node-cidrs and --cluster-cidr", n.Name))
+		case err == nil && a.Mode != "" && pods.IsValid() && r.Addr().Is4() == pods.Addr().Is4() &&
+			!(pods.Contains(r.Addr()) && r.Bits() >= pods.Bits()):
+			a.note(
+				fmt.Sprintf(
+					"pod range %s of node %s is outside of %s, the range of all pods: nobody carries packets to it", r,
+					n.Name, pods))
 		}
 	}
 	a.found(fmt.Sprintf("%d Linux and %d Windows nodes", systems["linux"], systems["windows"]))
@@ -117,15 +126,18 @@ func (a *Advice) kubeProxy(c Cluster) {
 	w := c.Workloads[i]
 	var config struct{ Mode, ClusterCIDR string }
 	yaml.Unmarshal([]byte(c.data(kubeProxyConfig, "config.conf")), &config) // what does not parse is left out
-	a.found(fmt.Sprintf("kube-proxy: DaemonSet %s/%s, mode %s", w.Namespace, w.Name, or(config.Mode, "of the system's default")))
+	a.found(fmt.Sprintf("kube-proxy: DaemonSet %s/%s, mode %s", w.Namespace, w.Name,
+		or(config.Mode, "of the system's default")))
 	a.onlyLinux(w)
 }
 
 // onlyLinux notes that a DaemonSet would also start on Windows nodes.
 func (a *Advice) onlyLinux(w Workload) {
 	if w.NodeSelector[corev1.LabelOSStable] == "" && !w.Affinity {
-		a.note(fmt.Sprintf("DaemonSet %s/%s does not choose the system of its nodes: give it the node selector %s=linux, else its pods fail on Windows nodes",
-			w.Namespace, w.Name, corev1.LabelOSStable))
+		a.note(
+			fmt.Sprintf(
+				"DaemonSet %s/%s does not choose the system of its nodes: give it the node selector %s=linux, else its pods fail on Windows nodes",
+				w.Namespace, w.Name, corev1.LabelOSStable))
 	}
 }
 

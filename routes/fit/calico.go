@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// calicoAS is the number of every node's autonomous system where Calico's configuration gives none (Calico, BGPConfiguration).
+// calicoAS is the number of every node's autonomous system where Calico's configuration gives none (Calico,
+// BGPConfiguration).
 const calicoAS = 64512
 
 // pool is the spec of Calico's IPPool.
@@ -74,12 +75,15 @@ func (a *Advice) calico(c Cluster, pods netip.Prefix) netip.Prefix {
 	}
 
 	for _, p := range pools {
-		a.found(fmt.Sprintf("Calico: pool %s, IP-in-IP %s, VXLAN %s", p.CIDR, or(p.IPIPMode, "Never"), or(p.VXLANMode, "Never")))
+		a.found(fmt.Sprintf("Calico: pool %s, IP-in-IP %s, VXLAN %s", p.CIDR, or(p.IPIPMode, "Never"),
+			or(p.VXLANMode, "Never")))
 	}
 	if c.bpf() {
 		a.found("Calico: the eBPF data plane is on")
-		a.Why = "Calico's eBPF data plane does not take part in a cluster with nodes that do not have it, and Windows nodes do not (Calico, eBPF data plane, limitations)"
-		a.change("FelixConfiguration default: bpfEnabled: false (operator: spec.calicoNetwork.linuxDataplane: Iptables), and kube-proxy on Linux nodes")
+		a.Why =
+			"Calico's eBPF data plane does not take part in a cluster with nodes that do not have it, and Windows nodes do not (Calico, eBPF data plane, limitations)"
+		a.change(
+			"FelixConfiguration default: bpfEnabled: false (operator: spec.calicoNetwork.linuxDataplane: Iptables), and kube-proxy on Linux nodes")
 		return pods
 	}
 	switch {
@@ -91,7 +95,8 @@ func (a *Advice) calico(c Cluster, pods netip.Prefix) netip.Prefix {
 	case c.calicoBGP():
 		a.calicoPeers(c)
 	default:
-		a.Mode, a.Why = topOfRack, "Calico neither encapsulates nor speaks BGP: routers outside of the cluster have a route to each node's pod range"
+		a.Mode, a.Why = topOfRack,
+			"Calico neither encapsulates nor speaks BGP: routers outside of the cluster have a route to each node's pod range"
 	}
 	a.blocks(pods)
 	return pods
@@ -108,8 +113,10 @@ func encapsulates(pools []pool, mode func(pool) string) bool {
 
 // withoutEncapsulation says how to come to a network of Calico that Windows nodes of ours can join.
 func (a *Advice) withoutEncapsulation(field string) {
-	a.change("on every IPPool: " + field + ": Never, and BGP on (Calico's default); then --mode=" + bgp + " fits. Nodes must reach each other without a router that does not know pods")
-	a.change("or leave the network to Calico on Windows too: its node agent for Windows and its plugin work with our kubelet and service proxy (pools with VXLAN, not CrossSubnet)")
+	a.change("on every IPPool: " + field + ": Never, and BGP on (Calico's default); then --mode=" + bgp +
+		" fits. Nodes must reach each other without a router that does not know pods")
+	a.change(
+		"or leave the network to Calico on Windows too: its node agent for Windows and its plugin work with our kubelet and service proxy (pools with VXLAN, not CrossSubnet)")
 }
 
 // calicoVXLAN says why ours cannot join Calico's VXLAN.
@@ -124,10 +131,12 @@ func (a *Advice) calicoVXLAN(c Cluster) {
 		}
 	}
 	a.found(fmt.Sprintf("Calico's VXLAN: VNI %d, port %d", vni, port))
-	a.Why = "Calico gives blocks of addresses to nodes and keeps the tunnels' addresses in its own objects; our mode vxlan speaks flannel's language (node pod ranges, annotations), which Calico's nodes do not read"
+	a.Why =
+		"Calico gives blocks of addresses to nodes and keeps the tunnels' addresses in its own objects; our mode vxlan speaks flannel's language (node pod ranges, annotations), which Calico's nodes do not read"
 	a.withoutEncapsulation("vxlanMode")
 	if vni < leastVNI || port != windowsPort {
-		a.note(fmt.Sprintf("for Calico's own agent on Windows too the VNI must be at least %d and the port %d", leastVNI, windowsPort))
+		a.note(fmt.Sprintf("for Calico's own agent on Windows too the VNI must be at least %d and the port %d",
+			leastVNI, windowsPort))
 	}
 }
 
@@ -188,13 +197,15 @@ func (a *Advice) calicoPeers(c Cluster) {
 				config.Peers = append(config.Peers, Peer{PeerIP: host, Port: port, ASNumber: as})
 			}
 		}
-		a.note("Calico's mesh has only nodes of Calico: make one BGPPeer for each node of ours, with its address as peerIP and asNumber " + fmt.Sprint(as))
+		a.note(
+			"Calico's mesh has only nodes of Calico: make one BGPPeer for each node of ours, with its address as peerIP and asNumber " + fmt.Sprint(as))
 	}
 
 	a.withBGP(config)
 	a.Why = "Calico's pools are carried without encapsulation and announced by BGP"
 	if len(config.Peers) == 0 {
-		a.note("the mesh is off and no BGPPeer names an address: find out which router the nodes peer with, and add it to the peers")
+		a.note(
+			"the mesh is off and no BGPPeer names an address: find out which router the nodes peer with, and add it to the peers")
 	}
 }
 
@@ -218,5 +229,7 @@ func (a *Advice) blocks(pods netip.Prefix) {
 	if a.Mode == "" {
 		return
 	}
-	a.note(fmt.Sprintf("Calico's own address management takes blocks anywhere in %s: reserve the pod ranges of our nodes (an IPReservation, or a pool that leaves them out), or have Calico use host-local with usePodCidr", orAsk(pods)))
+	a.note(
+		fmt.Sprintf(
+			"Calico's own address management takes blocks anywhere in %s: reserve the pod ranges of our nodes (an IPReservation, or a pool that leaves them out), or have Calico use host-local with usePodCidr", orAsk(pods)))
 }

@@ -6,14 +6,15 @@ import (
 	"net/netip"
 )
 
-// What Windows asks of a VXLAN: HNS refuses a smaller virtual subnet id, and the port can be changed only with the feature VxlanPort,
-// which flannel does not use (flannel, Documentation/backends.md, "VXLAN", notes for Windows).
+// What Windows asks of a VXLAN: HNS refuses a smaller virtual subnet id, and the port can be changed only with the
+// feature VxlanPort, which flannel does not use (flannel, Documentation/backends.md, "VXLAN", notes for Windows).
 const (
 	leastVNI    = 4096
 	windowsPort = 4789
 )
 
-// What flannel takes on Linux where its configuration says nothing (flannel, pkg/backend/vxlan; the port is the kernel's default).
+// What flannel takes on Linux where its configuration says nothing (flannel, pkg/backend/vxlan; the port is the
+// kernel's default).
 const (
 	flannelVNI  = 1
 	flannelPort = 8472
@@ -68,7 +69,8 @@ func (a *Advice) flannel(c Cluster, pods netip.Prefix) netip.Prefix {
 		}
 	}
 
-	a.found(fmt.Sprintf("flannel: ConfigMap %s: backend %s, pods %s", name, or(conf.Backend.Type, "udp (flannel's default)"), or(conf.Network, "-")))
+	a.found(fmt.Sprintf("flannel: ConfigMap %s: backend %s, pods %s", name,
+		or(conf.Backend.Type, "udp (flannel's default)"), or(conf.Network, "-")))
 	if conf.EnableIPv4 != nil && !*conf.EnableIPv4 || conf.Network == "" {
 		a.Why = "flannel serves IPv6 only here, and Windows nodes need IPv4"
 		a.change("give flannel a Network and \"EnableIPv4\": true beside IPv6Network, and the nodes a second pod range")
@@ -84,19 +86,23 @@ func (a *Advice) backend(conf netConf) {
 	b := conf.Backend
 	switch b.Type {
 	case "host-gw":
-		a.Mode, a.Why = hostGateway, "flanneld routes to each node's own address, and so do we; all nodes must be on one segment"
+		a.Mode, a.Why = hostGateway,
+			"flanneld routes to each node's own address, and so do we; all nodes must be on one segment"
 	case "vxlan":
 		a.flannelVXLAN(conf)
 	case "alloc":
 		a.Mode, a.Why = topOfRack, "flannel's backend alloc makes no routes: routers outside of the cluster have them"
 	case "aws-vpc", "gce", "ali-vpc", "tencent-vpc":
-		a.Mode, a.Why = topOfRack, "flannel's backend "+b.Type+" keeps the routes in the cloud's router; nodes need none"
-		a.note("flanneld makes the cloud's route of a node on that node; for Windows nodes somebody else has to: `porthole routes --print-router=ip` lists them")
+		a.Mode, a.Why = topOfRack, "flannel's backend "+b.Type+
+			" keeps the routes in the cloud's router; nodes need none"
+		a.note(
+			"flanneld makes the cloud's route of a node on that node; for Windows nodes somebody else has to: `porthole routes --print-router=ip` lists them")
 	default:
 		a.Why = "Windows has no counterpart of flannel's backend " + or(b.Type, "udp, which is the default,")
 		a.change(`nodes on one segment: "Backend": {"Type": "host-gw"}`)
 		a.change(fmt.Sprintf(`else: "Backend": {"Type": "vxlan", "VNI": %d, "Port": %d}`, leastVNI, windowsPort))
-		a.change("then restart flanneld on every node (kubectl -n kube-flannel rollout restart daemonset kube-flannel-ds)")
+		a.change(
+			"then restart flanneld on every node (kubectl -n kube-flannel rollout restart daemonset kube-flannel-ds)")
 	}
 }
 
@@ -122,7 +128,8 @@ func (a *Advice) flannelVXLAN(conf netConf) {
 		a.change(fmt.Sprintf(`"Port": %d`, windowsPort))
 	}
 	if b.DirectRouting {
-		wrong = append(wrong, "with DirectRouting Linux nodes send packets for pods of Windows nodes without VXLAN, where HNS does not take them")
+		wrong = append(wrong,
+			"with DirectRouting Linux nodes send packets for pods of Windows nodes without VXLAN, where HNS does not take them")
 		a.change(`"DirectRouting": false`)
 	}
 	if b.GBP {
@@ -146,7 +153,8 @@ func (a *Advice) flannelVXLAN(conf netConf) {
 	for i := range a.Change {
 		a.Change[i] = "in the Backend of net-conf.json: " + a.Change[i]
 	}
-	a.change("then restart flanneld on every node; while old and new settings are side by side, pods of different nodes do not reach each other")
+	a.change(
+		"then restart flanneld on every node; while old and new settings are side by side, pods of different nodes do not reach each other")
 }
 
 // flannelNodes compares what flanneld wrote on nodes with the configuration: it reads that only when it starts.

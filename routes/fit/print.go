@@ -22,7 +22,8 @@ func (a Advice) Print(out io.Writer) error {
 
 	list("Found:", a.Found)
 	if a.Mode != "" {
-		fmt.Fprintf(&b, "Mode %s fits: %s.\n  porthole routes --kubeconfig=FILE %s\n", a.Mode, a.Why, strings.Join(a.Flags, " "))
+		fmt.Fprintf(&b, "Mode %s fits: %s.\n  porthole routes --kubeconfig=FILE %s\n", a.Mode, a.Why,
+			strings.Join(a.Flags, " "))
 	} else {
 		fmt.Fprintf(&b, "No mode fits: %s.\n", a.Why)
 	}

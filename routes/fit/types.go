@@ -40,8 +40,8 @@ type Unread struct {
 // Kind is a kind of object that a network plugin defines.
 type Kind struct{ Group, Version, Resource, Kind string }
 
-// Kinds are the custom objects that Advise understands. Calico keeps its objects under crd.projectcalico.org; from version 3.30 on it
-// can keep them under projectcalico.org instead, with the same fields.
+// Kinds are the custom objects that Advise understands. Calico keeps its objects under crd.projectcalico.org; from
+// version 3.30 on it can keep them under projectcalico.org instead, with the same fields.
 var Kinds = []Kind{
 	{"crd.projectcalico.org", "v1", "ippools", "IPPool"},
 	{"crd.projectcalico.org", "v1", "bgpconfigurations", "BGPConfiguration"},

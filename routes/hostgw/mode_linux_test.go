@@ -22,7 +22,8 @@ import (
 
 type keeper = keep.Keeper[Seen, table.Change]
 
-// The example of the first Kubernetes guide for Windows nodes, as namespaces on one switch, each with a pod address of its range.
+// The example of the first Kubernetes guide for Windows nodes, as namespaces on one switch, each with a pod address of
+// its range.
 var guide = []struct {
 	name, addr, pods, pod string
 }{
@@ -54,7 +55,8 @@ func (l *nodeList) set(nodes ...table.Node) {
 func guideNodes() []table.Node {
 	var nodes []table.Node
 	for _, h := range guide {
-		nodes = append(nodes, table.Node{Name: h.name, Addr: netip.MustParseAddr(h.addr), PodCIDRs: []netip.Prefix{netip.MustParsePrefix(h.pods)}})
+		nodes = append(nodes, table.Node{Name: h.name, Addr: netip.MustParseAddr(h.addr),
+			PodCIDRs: []netip.Prefix{netip.MustParsePrefix(h.pods)}})
 	}
 	return nodes
 }
@@ -65,7 +67,8 @@ type segment struct {
 	path map[string]string // of each host's namespace
 }
 
-// newSegment makes the hosts. The pod address of each is on lo, so that a packet which reaches it has found the right host.
+// newSegment makes the hosts. The pod address of each is on lo, so that a packet which reaches it has found the right
+// host.
 func newSegment(t *testing.T) *segment {
 	t.Helper()
 	s, sw := &segment{t: t, path: map[string]string{}}, netspace.New(t, "switch")
@@ -98,7 +101,8 @@ func (s *segment) keep(host, addr string, nodes *nodeList) *keeper {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	k := keep.New(New(host, table.Cluster{Pods: []netip.Prefix{clusterRange}}, tab), keep.Options{Nodes: nodes.Routable})
+	k := keep.New(New(host, table.Cluster{Pods: []netip.Prefix{clusterRange}}, tab),
+		keep.Options{Nodes: nodes.Routable})
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { k.Run(ctx) })

@@ -15,8 +15,8 @@ type Seen struct {
 	OnLink []netip.Prefix // what the interface of the node's address reaches without a router
 }
 
-// plan plans the routes of the node claims.Self: each pod range of another node is reached through that node's own address. That works
-// only if the address is on a segment which both nodes share.
+// plan plans the routes of the node claims.Self: each pod range of another node is reached through that node's own
+// address. That works only if the address is on a segment which both nodes share.
 func plan(claims table.Claims, nodes []table.Node, seen Seen) table.Plan[table.Change] {
 	claims.Leads = table.Leads(seen.Routes)
 	wanted := table.Peers(nodes, claims)
@@ -41,7 +41,8 @@ func cannot(w table.Wanted, onLink []netip.Prefix) string {
 	case w.Dst.Contains(w.NextHop):
 		return fmt.Sprintf("address %s of node %s lies inside its own pod range %s", w.NextHop, w.Node, w.Dst)
 	case !slices.ContainsFunc(onLink, func(l netip.Prefix) bool { return l.Contains(w.NextHop) }):
-		return fmt.Sprintf("address %s of node %s is not on a segment that this node shares (%s): host-gateway needs one, or else a router or an overlay",
+		return fmt.Sprintf(
+			"address %s of node %s is not on a segment that this node shares (%s): host-gateway needs one, or else a router or an overlay",
 			w.NextHop, w.Node, join(onLink))
 	}
 	return ""

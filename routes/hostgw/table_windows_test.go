@@ -65,7 +65,8 @@ func TestWindowsTable(t *testing.T) {
 	t.Cleanup(remove)
 
 	statuses := make(chan keep.Status, 100)
-	nodes := []table.Node{{Name: "self", Addr: self}, {Name: "other", Addr: neighbour, PodCIDRs: []netip.Prefix{testPods}}}
+	nodes := []table.Node{{Name: "self", Addr: self},
+		{Name: "other", Addr: neighbour, PodCIDRs: []netip.Prefix{testPods}}}
 	k := keep.New(New("self", table.Cluster{Pods: []netip.Prefix{testRange}}, host), keep.Options{
 		Period:   time.Hour,
 		OnStatus: func(s keep.Status) { statuses <- s },

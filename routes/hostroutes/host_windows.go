@@ -47,7 +47,8 @@ func (windowsHost) List() ([]Adapter, error) {
 }
 
 func addresses() ([]*winipcfg.IPAdapterAddresses, error) {
-	all, err := winipcfg.GetAdaptersAddresses(windows.AF_UNSPEC, winipcfg.GAAFlagSkipAnycast|winipcfg.GAAFlagSkipMulticast|winipcfg.GAAFlagSkipDNSServer)
+	all, err := winipcfg.GetAdaptersAddresses(windows.AF_UNSPEC,
+		winipcfg.GAAFlagSkipAnycast|winipcfg.GAAFlagSkipMulticast|winipcfg.GAAFlagSkipDNSServer)
 	if err != nil {
 		return nil, fmt.Errorf("listing the adapters of this host: %w", err)
 	}
@@ -73,7 +74,8 @@ func (windowsHost) Add(addr netip.Addr, r Route) error {
 		if !(Adapter{Addrs: prefixesOf(a)}).has(addr) {
 			continue
 		}
-		if err := a.LUID.AddRoute(r.Dst, r.NextHop, r.Metric); err != nil && !errors.Is(err, windows.ERROR_OBJECT_ALREADY_EXISTS) {
+		if err := a.LUID.AddRoute(r.Dst, r.NextHop, r.Metric); err != nil &&
+			!errors.Is(err, windows.ERROR_OBJECT_ALREADY_EXISTS) {
 			return err
 		}
 		return nil

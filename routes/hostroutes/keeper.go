@@ -53,7 +53,8 @@ type Status struct {
 	Problems []string `json:"problems,omitempty"` // routes that are lost and not back yet
 }
 
-// New returns a Keeper that keeps the routes in a file of the folder. pods are the ranges of all pods; one that is not valid counts for nothing.
+// New returns a Keeper that keeps the routes in a file of the folder. pods are the ranges of all pods; one that is not
+// valid counts for nothing.
 func New(h host, folder string, pods ...netip.Prefix) *Keeper {
 	k := &Keeper{host: h, file: filepath.Join(folder, FileName), pods: pods}
 	k.loop = keep.NewLoop(keep.LoopOptions[Status]{Subject: "the host's routes", Pass: k.pass, Watch: h.Watch})
@@ -66,8 +67,8 @@ func (k *Keeper) Status() Status { return k.loop.Status() }
 // Run puts lost routes back until ctx ends. It needs no Save of this process: it begins with what is in the file.
 func (k *Keeper) Run(ctx context.Context) { k.loop.Run(ctx) }
 
-// Save keeps the routes that the host has now, beside those of earlier Saves that are still guarded. Call it before HNS creates or
-// deletes a network; if it returns an error, leave HNS as it is.
+// Save keeps the routes that the host has now, beside those of earlier Saves that are still guarded. Call it before
+// HNS creates or deletes a network; if it returns an error, leave HNS as it is.
 func (k *Keeper) Save(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -91,7 +92,8 @@ func (k *Keeper) Save(ctx context.Context) error {
 	}
 
 	k.saved = next
-	klog.FromContext(ctx).Info("Saved the host's routes before a change of HNS networks", "file", k.file, "routes", count(next))
+	klog.FromContext(ctx).Info("Saved the host's routes before a change of HNS networks", "file", k.file, "routes",
+		count(next))
 	k.loop.Changed()
 	return nil
 }
@@ -99,8 +101,8 @@ func (k *Keeper) Save(ctx context.Context) error {
 // settlePeriod is how often Settle looks. An adapter takes up to ten seconds until it has its addresses back.
 const settlePeriod = 200 * time.Millisecond
 
-// Settle puts lost routes back and returns when none is missing, with the file removed. Call it in place of Run, after the last change
-// of HNS networks. If ctx ends before, the error names what is missing, and the file stays.
+// Settle puts lost routes back and returns when none is missing, with the file removed. Call it in place of Run, after
+// the last change of HNS networks. If ctx ends before, the error names what is missing, and the file stays.
 func (k *Keeper) Settle(ctx context.Context) error {
 	tick := time.NewTicker(settlePeriod)
 	defer tick.Stop()
@@ -181,7 +183,10 @@ func (k *Keeper) restore(ctx context.Context, status Status) Status {
 			err = k.host.Add(l.Addr, l.Route)
 		}
 		if err != nil {
-			status.Problems = append(status.Problems, fmt.Sprintf("the host's route %s of adapter %s was lost when HNS changed its networks, and is not back: %v", l.Route, l.Adapter, err))
+			status.Problems = append(status.Problems,
+				fmt.Sprintf(
+					"the host's route %s of adapter %s was lost when HNS changed its networks, and is not back: %v",
+					l.Route, l.Adapter, err))
 			continue
 		}
 		status.Restored++

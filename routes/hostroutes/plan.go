@@ -34,8 +34,9 @@ type Saved struct {
 	Adapters []Adapter `json:"adapters"`
 }
 
-// Guard is how long after a Save lost routes are put back. HNS may take the card over after the call that creates the network has
-// returned (flannel-io/flannel#1857 waited more than 5 s for the address). During that time a route that somebody deletes comes back too.
+// Guard is how long after a Save lost routes are put back. HNS may take the card over after the call that creates the
+// network has returned (flannel-io/flannel#1857 waited more than 5 s for the address). During that time a route that
+// somebody deletes comes back too.
 const Guard = 2 * time.Minute
 
 // Limit is when routes are given up that cannot be put back, for example because their adapter is gone.
@@ -91,8 +92,8 @@ func MakePlan(saved Saved, now time.Time, list []Adapter) Plan {
 	return p
 }
 
-// holder returns the index of the adapter in the list that has an address of a saved one, and that address; -1 if none has, with the saved
-// adapter's first address. A file that was edited may hold an adapter without addresses.
+// holder returns the index of the adapter in the list that has an address of a saved one, and that address; -1 if none
+// has, with the saved adapter's first address. A file that was edited may hold an adapter without addresses.
 func holder(saved Adapter, list []Adapter) (int, netip.Addr) {
 	for _, a := range saved.Addrs {
 		if i := slices.IndexFunc(list, func(l Adapter) bool { return l.has(a.Addr()) }); i >= 0 {
@@ -110,12 +111,14 @@ func listed(routes []Route, r Route) bool {
 	return slices.ContainsFunc(routes, func(h Route) bool { return h.Dst == r.Dst && h.NextHop == r.NextHop })
 }
 
-// Worth returns the routes that have to be saved: of adapters with an address outside the ranges of pods, what the host's stack does not
-// make by itself for their addresses, and what does not lie inside those ranges, whose routes have keepers of their own.
+// Worth returns the routes that have to be saved: of adapters with an address outside the ranges of pods, what the
+// host's stack does not make by itself for their addresses, and what does not lie inside those ranges, whose routes
+// have keepers of their own.
 func Worth(list []Adapter, pods ...netip.Prefix) []Adapter {
 	var out []Adapter
 	for _, a := range list {
-		if len(a.Addrs) == 0 || slices.ContainsFunc(pods, func(p netip.Prefix) bool { return p.Contains(a.Addrs[0].Addr()) }) {
+		if len(a.Addrs) == 0 || slices.ContainsFunc(pods,
+			func(p netip.Prefix) bool { return p.Contains(a.Addrs[0].Addr()) }) {
 			continue
 		}
 		kept := Adapter{Name: a.Name, Addrs: a.Addrs}
@@ -132,14 +135,15 @@ func Worth(list []Adapter, pods ...netip.Prefix) []Adapter {
 	return out
 }
 
-// made reports whether a host's stack makes the route by itself for an adapter with these addresses: those of its subnets, its own
-// addresses, broadcast and multicast.
+// made reports whether a host's stack makes the route by itself for an adapter with these addresses: those of its
+// subnets, its own addresses, broadcast and multicast.
 func made(addrs []netip.Prefix, r Route) bool {
 	if !r.NextHop.IsUnspecified() {
 		return false
 	}
 	first := r.Dst.Addr()
-	if first.IsMulticast() || first.IsLinkLocalUnicast() && first.Is6() || r.Dst == netip.MustParsePrefix("255.255.255.255/32") {
+	if first.IsMulticast() || first.IsLinkLocalUnicast() && first.Is6() ||
+		r.Dst == netip.MustParsePrefix("255.255.255.255/32") {
 		return true
 	}
 	return slices.ContainsFunc(addrs, func(a netip.Prefix) bool {
@@ -159,7 +163,8 @@ func last(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// Merge returns what has to be saved when older saved routes are there, which may be lost at the moment: the routes of both.
+// Merge returns what has to be saved when older saved routes are there, which may be lost at the moment: the routes of
+// both.
 func Merge(older Saved, list []Adapter, now time.Time) Saved {
 	out := Saved{At: now, Adapters: slices.Clone(list)}
 	for _, o := range older.Adapters {

@@ -26,7 +26,8 @@ func adapter(name, addr string, routes ...Route) Adapter {
 
 // onLink are the routes that Windows makes for an adapter with 10.99.0.21/24.
 var onLink = []Route{
-	route("10.99.0.0/24", "0.0.0.0", 256), route("10.99.0.21/32", "0.0.0.0", 256), route("10.99.0.255/32", "0.0.0.0", 256),
+	route("10.99.0.0/24", "0.0.0.0", 256), route("10.99.0.21/32", "0.0.0.0", 256),
+	route("10.99.0.255/32", "0.0.0.0", 256),
 	route("224.0.0.0/4", "0.0.0.0", 256), route("255.255.255.255/32", "0.0.0.0", 256),
 }
 
@@ -41,11 +42,13 @@ func TestWorth(t *testing.T) {
 	list := []Adapter{
 		adapter("Ethernet", "10.99.0.21/24", append(slices.Clone(onLink), gateway, private, metadata, podRoute)...),
 		adapter("Ethernet", "fd99::21/64", route("fd00:10::/64", "fd99::23", 0), route("fd50::/64", "fd99::9", 0)),
-		adapter("vEthernet (porthole_ep)", "10.244.1.2/24", route("10.244.1.0/24", "0.0.0.0", 256), route("0.0.0.0/0", "10.244.1.1", 0)),
+		adapter("vEthernet (porthole_ep)", "10.244.1.2/24", route("10.244.1.0/24", "0.0.0.0", 256),
+			route("0.0.0.0/0", "10.244.1.1", 0)),
 		adapter("Ethernet 2", "10.98.0.5/24", route("10.98.0.0/24", "0.0.0.0", 256)),
 	}
 	got := Worth(list, pods, netip.MustParsePrefix("fd00:10::/56"), netip.Prefix{})
-	if len(got) != 2 || len(got[1].Routes) != 1 || got[1].Routes[0].Dst.String() != "fd50::/64" || got[0].Name != "Ethernet" || !slices.Equal(got[0].Routes, []Route{gateway, private, metadata}) {
+	if len(got) != 2 || len(got[1].Routes) != 1 || got[1].Routes[0].Dst.String() != "fd50::/64" ||
+		got[0].Name != "Ethernet" || !slices.Equal(got[0].Routes, []Route{gateway, private, metadata}) {
 		t.Errorf("worth saving: %+v", got)
 	}
 }
@@ -61,15 +64,21 @@ func TestPlan(t *testing.T) {
 		list  []Adapter
 		want  string
 	}{
-		"nothing is lost":                      {0, []Adapter{all}, ""},
-		"the address is away":                  {time.Second, nil, "route 0.0.0.0/0 via 10.99.0.1 metric 0: no adapter has the address 10.99.0.21 of Ethernet\nroute 192.168.50.0/24 via 10.99.0.9 metric 7: no adapter has the address 10.99.0.21 of Ethernet\n"},
-		"one is lost":                          {time.Second, []Adapter{switched}, "add route 192.168.50.0/24 via 10.99.0.9 metric 7 to the adapter with 10.99.0.21\n"},
-		"all is back for long":                 {Guard, []Adapter{all}, "forget\n"},
-		"one is lost for long":                 {Guard, []Adapter{switched}, "add route 192.168.50.0/24 via 10.99.0.9 metric 7 to the adapter with 10.99.0.21\n"},
-		"one cannot be put back":               {Limit, []Adapter{switched}, "add route 192.168.50.0/24 via 10.99.0.9 metric 7 to the adapter with 10.99.0.21\nforget\n"},
-		"the clock was set to long ago":        {-Guard, []Adapter{all}, "forget\n"},
-		"a route of others beside it is left":  {time.Second, []Adapter{adapter("vEthernet (Ethernet)", "10.99.0.21/24", gateway, private, metadata)}, ""},
-		"the adapter of another address is no": {time.Second, []Adapter{all, adapter("Ethernet 2", "10.98.0.5/24")}, ""},
+		"nothing is lost": {0, []Adapter{all}, ""},
+		"the address is away": {time.Second, nil,
+			"route 0.0.0.0/0 via 10.99.0.1 metric 0: no adapter has the address 10.99.0.21 of Ethernet\nroute 192.168.50.0/24 via 10.99.0.9 metric 7: no adapter has the address 10.99.0.21 of Ethernet\n"},
+		"one is lost": {time.Second, []Adapter{switched},
+			"add route 192.168.50.0/24 via 10.99.0.9 metric 7 to the adapter with 10.99.0.21\n"},
+		"all is back for long": {Guard, []Adapter{all}, "forget\n"},
+		"one is lost for long": {Guard, []Adapter{switched},
+			"add route 192.168.50.0/24 via 10.99.0.9 metric 7 to the adapter with 10.99.0.21\n"},
+		"one cannot be put back": {Limit, []Adapter{switched},
+			"add route 192.168.50.0/24 via 10.99.0.9 metric 7 to the adapter with 10.99.0.21\nforget\n"},
+		"the clock was set to long ago": {-Guard, []Adapter{all}, "forget\n"},
+		"a route of others beside it is left": {time.Second,
+			[]Adapter{adapter("vEthernet (Ethernet)", "10.99.0.21/24", gateway, private, metadata)}, ""},
+		"the adapter of another address is no": {time.Second, []Adapter{all, adapter("Ethernet 2", "10.98.0.5/24")},
+			""},
 	} {
 		if got := MakePlan(saved, at.Add(c.after), c.list).String(); got != c.want {
 			t.Errorf("%s: planned\n%swant\n%s", name, got, c.want)
@@ -79,9 +88,11 @@ func TestPlan(t *testing.T) {
 
 // A second Save while routes are lost keeps those of the first.
 func TestMerge(t *testing.T) {
-	older := Saved{Adapters: []Adapter{adapter("Ethernet", "10.99.0.21/24", gateway, private), adapter("Ethernet 2", "10.98.0.5/24", metadata)}}
+	older := Saved{Adapters: []Adapter{adapter("Ethernet", "10.99.0.21/24", gateway, private),
+		adapter("Ethernet 2", "10.98.0.5/24", metadata)}}
 	got := Merge(older, []Adapter{adapter("vEthernet (Ethernet)", "10.99.0.21/24", gateway)}, time.Time{})
-	if len(got.Adapters) != 2 || !slices.Equal(got.Adapters[0].Routes, []Route{gateway, private}) || got.Adapters[1].Name != "Ethernet 2" {
+	if len(got.Adapters) != 2 || !slices.Equal(got.Adapters[0].Routes, []Route{gateway, private}) ||
+		got.Adapters[1].Name != "Ethernet 2" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -126,7 +137,8 @@ func (m *memory) Watch(ctx context.Context, _ func()) error {
 	return ctx.Err()
 }
 
-// takeOver is what HNS does to the card: for a while nobody has the address, then another adapter has it, without routes.
+// takeOver is what HNS does to the card: for a while nobody has the address, then another adapter has it, without
+// routes.
 func (m *memory) takeOver() { m.set() }
 func (m *memory) giveBack() { m.set(adapter("vEthernet (Ethernet)", "10.99.0.21/24", onLink...)) }
 
@@ -138,11 +150,13 @@ func (m *memory) set(list ...Adapter) {
 
 // Routes come back after a takeover, whichever process runs then.
 func TestKeeper(t *testing.T) {
-	for _, killed := range []string{"never", "after the save", "while the address is away", "before the routes are back"} {
+	for _, killed := range []string{"never", "after the save", "while the address is away",
+		"before the routes are back"} {
 		t.Run(killed, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
-				m := &memory{list: []Adapter{adapter("Ethernet", "10.99.0.21/24", append(slices.Clone(onLink), gateway, private)...)}}
+				m := &memory{list: []Adapter{adapter("Ethernet", "10.99.0.21/24",
+					append(slices.Clone(onLink), gateway, private)...)}}
 				var stop func()
 				var k *Keeper
 				start := func() {
@@ -165,7 +179,8 @@ func TestKeeper(t *testing.T) {
 				m.takeOver()
 				time.Sleep(3 * time.Second)
 				synctest.Wait()
-				if s := k.Status(); s.Saved != 2 || len(s.Problems) != 2 || !strings.Contains(s.Problems[1], "192.168.50.0/24") {
+				if s := k.Status(); s.Saved != 2 || len(s.Problems) != 2 ||
+					!strings.Contains(s.Problems[1], "192.168.50.0/24") {
 					t.Errorf("while the address is away: %+v", s)
 				}
 				restart("while the address is away")
@@ -178,7 +193,8 @@ func TestKeeper(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				synctest.Wait()
-				if routes := m.list[0].Routes[len(onLink):]; !slices.Equal(routes, []Route{gateway, private}) || m.added != 2 {
+				if routes := m.list[0].Routes[len(onLink):]; !slices.Equal(routes, []Route{gateway, private}) ||
+					m.added != 2 {
 					t.Errorf("the routes are %v, added %d", routes, m.added)
 				}
 				if s := k.Status(); len(s.Problems) > 0 {
@@ -187,7 +203,8 @@ func TestKeeper(t *testing.T) {
 
 				time.Sleep(Guard)
 				synctest.Wait()
-				if _, err := os.Stat(filepath.Join(dir, FileName)); !os.IsNotExist(err) || k.Status().Saved != 0 || m.added != 2 {
+				if _, err := os.Stat(filepath.Join(dir, FileName)); !os.IsNotExist(err) || k.Status().Saved != 0 ||
+					m.added != 2 {
 					t.Errorf("after the guard: %v, %+v, added %d", err, k.Status(), m.added)
 				}
 				stop()
@@ -208,7 +225,8 @@ func TestProblems(t *testing.T) {
 	m.giveBack()
 	m.refuses = true
 	k.loop.Sync(t.Context())
-	if s := k.Status(); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "192.168.50.0/24 via 10.99.0.9") || !strings.Contains(s.Problems[0], "the parameter is incorrect") {
+	if s := k.Status(); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "192.168.50.0/24 via 10.99.0.9") ||
+		!strings.Contains(s.Problems[0], "the parameter is incorrect") {
 		t.Errorf("%+v", s)
 	}
 
@@ -228,7 +246,10 @@ func must(t *testing.T, err error) {
 // A file that somebody edited may hold an adapter without addresses: its routes are lost until they are given up.
 func TestAdapterWithoutAddresses(t *testing.T) {
 	now := time.Now()
-	saved := Merge(Saved{Adapters: []Adapter{{Name: "Ethernet", Routes: []Route{{Dst: netip.MustParsePrefix("10.9.0.0/16"), NextHop: netip.MustParseAddr("10.99.0.1")}}}}}, nil, now)
+	saved := Merge(
+		Saved{Adapters: []Adapter{{Name: "Ethernet",
+			Routes: []Route{{Dst: netip.MustParsePrefix("10.9.0.0/16"), NextHop: netip.MustParseAddr("10.99.0.1")}}}}},
+		nil, now)
 	if p := MakePlan(saved, now, nil); len(p.Lost) != 1 || p.Lost[0].Ready || p.Forget {
 		t.Errorf("%+v", p)
 	}

@@ -33,8 +33,8 @@ type route struct {
 	nextHop netip.Addr
 }
 
-// New returns a Keeper that has done nothing yet. Sync leaves everything as it is while the nodes or the host are not known; when
-// Run ends, the routes stay.
+// New returns a Keeper that has done nothing yet. Sync leaves everything as it is while the nodes or the host are not
+// known; when Run ends, the routes stay.
 func New[Seen any, O table.Op](mode Mode[Seen, O], o Options) *Keeper[Seen, O] {
 	k := &Keeper[Seen, O]{mode: mode, nodes: o.Nodes, claims: o.Claims, made: map[route]bool{}}
 	hearing, hears := mode.(HearingMode[Seen, O])
@@ -42,7 +42,8 @@ func New[Seen any, O table.Op](mode Mode[Seen, O], o Options) *Keeper[Seen, O] {
 	if o.Prompt || hears {
 		k.prompt = &prompt[Seen]{pace: pace{burst: inlineBurst}}
 	}
-	k.Loop = NewLoop(LoopOptions[Status]{Subject: "routes", Pass: k.pass, Watch: mode.Watch, Period: o.Period, OnStatus: o.OnStatus, Between: k.receive,
+	k.Loop = NewLoop(LoopOptions[Status]{Subject: "routes", Pass: k.pass, Watch: mode.Watch, Period: o.Period,
+		OnStatus: o.OnStatus, Between: k.receive,
 		Burst:  o.Burst,
 		Longer: func(s Status) time.Duration { return time.Duration(s.Wanted) * o.PerRoute }})
 	if hears {
@@ -77,7 +78,8 @@ func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) (after Status
 		Problems: slices.Concat(plan.Problems, table.SameAddress(nodes)), Refused: k.claims.Own(nodes)}
 	k.report(&s, plan.Wanted, failed, tried)
 	for _, p := range plan.Peers {
-		s.Peers = append(s.Peers, PeerStatus{Address: p.Addr.String(), AS: p.AS, Up: p.Up, Reason: p.Why, Since: p.Since, Learnt: p.Learnt})
+		s.Peers = append(s.Peers,
+			PeerStatus{Address: p.Addr.String(), AS: p.AS, Up: p.Up, Reason: p.Why, Since: p.Since, Learnt: p.Learnt})
 	}
 	if err := failed[netip.Prefix{}]; err != nil {
 		s.Error = err.Error() // of a change that makes no route
@@ -95,7 +97,8 @@ func (k *Keeper[Seen, O]) log(ctx context.Context, plan table.Plan[O]) {
 		return
 	}
 	k.logged = text
-	klog.FromContext(ctx).Info("Planned routes", "wanted", len(plan.Wanted), "changes", len(plan.Ops), "plan", shorten(text))
+	klog.FromContext(ctx).Info("Planned routes", "wanted", len(plan.Wanted), "changes", len(plan.Ops), "plan",
+		shorten(text))
 }
 
 // shown is how much of a plan is logged: that of some hundred routes, so that thousands do not fill the disk.
@@ -111,7 +114,8 @@ func shorten(text string) string {
 // logLines is how many routes and changes are logged in full; of more, the first changes and what is not right.
 const logLines = 50
 
-// brief returns the plan as it is logged: in a large cluster the problems, and of routes and changes the first that are not Present.
+// brief returns the plan as it is logged: in a large cluster the problems, and of routes and changes the first that
+// are not Present.
 func brief[O table.Op](plan table.Plan[O]) string {
 	if len(plan.Wanted) <= logLines && len(plan.Ops) <= logLines {
 		return plan.String()
@@ -125,9 +129,10 @@ func brief[O table.Op](plan table.Plan[O]) string {
 	return short.String() + "(shortened)\n"
 }
 
-// apply makes the changes in order. One failure does not stop the others. For each destination that changes make, tried is
-// true and failed holds the first error.
-func (k *Keeper[Seen, O]) apply(ctx context.Context, ops []O) (failed map[netip.Prefix]error, tried map[netip.Prefix]bool) {
+// apply makes the changes in order. One failure does not stop the others. For each destination that changes make,
+// tried is true and failed holds the first error.
+func (k *Keeper[Seen, O]) apply(ctx context.Context, ops []O) (failed map[netip.Prefix]error,
+	tried map[netip.Prefix]bool) {
 	failed, tried = map[netip.Prefix]error{}, map[netip.Prefix]bool{}
 	for _, op := range ops {
 		err := k.mode.Apply(ctx, op)
@@ -147,7 +152,8 @@ func (k *Keeper[Seen, O]) apply(ctx context.Context, ops []O) (failed map[netip.
 }
 
 // report adds the routes to the status after a pass, counts repairs, and remembers which routes are there.
-func (k *Keeper[Seen, O]) report(s *Status, wanted []table.Wanted, failed map[netip.Prefix]error, tried map[netip.Prefix]bool) {
+func (k *Keeper[Seen, O]) report(s *Status, wanted []table.Wanted, failed map[netip.Prefix]error,
+	tried map[netip.Prefix]bool) {
 	made := map[route]bool{}
 	for _, w := range wanted {
 		r := RouteStatus{Node: w.Node, Dst: w.Dst.String(), State: string(w.State), Reason: w.Reason, Untrue: w.Untrue}

@@ -110,14 +110,18 @@ const both = "10.1.0.0/24 10.2.0.0/24"
 
 func nodes() []table.Node {
 	return []table.Node{
-		{Name: "self", Addr: netip.MustParseAddr("10.0.0.9"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")}},
-		{Name: "a", Addr: netip.MustParseAddr("10.0.0.1"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}},
-		{Name: "b", Addr: netip.MustParseAddr("10.0.0.2"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/24")}},
+		{Name: "self", Addr: netip.MustParseAddr("10.0.0.9"),
+			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")}},
+		{Name: "a", Addr: netip.MustParseAddr("10.0.0.1"),
+			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}},
+		{Name: "b", Addr: netip.MustParseAddr("10.0.0.2"),
+			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/24")}},
 	}
 }
 
 // running starts a keeper in a bubble and ends it with the test.
-func running(t *testing.T, m Mode[map[netip.Prefix]netip.Addr, table.Change], o Options) *Keeper[map[netip.Prefix]netip.Addr, table.Change] {
+func running(t *testing.T, m Mode[map[netip.Prefix]netip.Addr, table.Change],
+	o Options) *Keeper[map[netip.Prefix]netip.Addr, table.Change] {
 	k := New(m, o)
 	ctx, stop := context.WithCancel(t.Context())
 	var done sync.WaitGroup

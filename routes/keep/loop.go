@@ -21,9 +21,10 @@ const shortPeriod = time.Second
 // watchAgain is the wait before a subscription that ended is made again. Meanwhile the short period finds changes.
 var watchAgain = retry.Backoff{First: 5 * time.Second, Max: 5 * time.Second}
 
-// Loop repeats passes over something of the host: one at the start, one after each change that was reported, and one each period. To
-// read a host costs processor time, above all where there are many emulated ones; therefore the period is long while the host reports
-// its changes and all is well. S is the status after a pass. Make it with NewLoop. It is safe for concurrent use.
+// Loop repeats passes over something of the host: one at the start, one after each change that was reported, and one
+// each period. To read a host costs processor time, above all where there are many emulated ones; therefore the period
+// is long while the host reports its changes and all is well. S is the status after a pass. Make it with NewLoop. It
+// is safe for concurrent use.
 type Loop[S any] struct {
 	o        LoopOptions[S]
 	wake     wakeup.Signal
@@ -40,14 +41,14 @@ type Loop[S any] struct {
 type LoopOptions[S any] struct {
 	// Subject is what Watch watches, for the log: "routes". Required.
 	Subject string
-	// Pass observes, plans and applies, and returns the status afterwards; before is that of the pass before. If complete is false,
-	// the next pass comes within a second. It is called once at a time. Required.
+	// Pass observes, plans and applies, and returns the status afterwards; before is that of the pass before. If
+	// complete is false, the next pass comes within a second. It is called once at a time. Required.
 	Pass func(ctx context.Context, before S) (after S, complete bool)
-	// Watch calls changed once when it is established and after each change of what Pass observes, from any goroutine, until ctx
-	// ends or an error. Required.
+	// Watch calls changed once when it is established and after each change of what Pass observes, from any goroutine,
+	// until ctx ends or an error. Required.
 	Watch func(ctx context.Context, changed func()) error
-	// Period is how often a pass comes although no change was reported; zero means DefaultPeriod. It is at most one second while
-	// Watch is not established or the last pass was not complete.
+	// Period is how often a pass comes although no change was reported; zero means DefaultPeriod. It is at most one
+	// second while Watch is not established or the last pass was not complete.
 	Period time.Duration
 	// Longer returns what is added to the period after a pass with that status; nil: nothing is.
 	Longer func(S) time.Duration
@@ -55,7 +56,8 @@ type LoopOptions[S any] struct {
 	Burst int
 	// OnStatus is called after each pass; nil: nobody is. It must not block.
 	OnStatus func(S)
-	// Between is called between two passes, after hurry or by tryBetween; nil: nothing is. A pass that was asked for comes afterwards.
+	// Between is called between two passes, after hurry or by tryBetween; nil: nothing is. A pass that was asked for
+	// comes afterwards.
 	Between func(ctx context.Context)
 }
 
@@ -112,8 +114,8 @@ func (l *Loop[S]) Run(ctx context.Context) {
 	}
 }
 
-// pace decides how soon one pass follows another. One change after a quiet time is worked on at once. While changes follow each other,
-// passes take half of the time at most: in large clusters they are long.
+// pace decides how soon one pass follows another. One change after a quiet time is worked on at once. While changes
+// follow each other, passes take half of the time at most: in large clusters they are long.
 type pace struct {
 	burst  int
 	passes int // since then
@@ -135,7 +137,8 @@ func (p *pace) gap(now time.Time, took time.Duration) time.Duration {
 	return max(settle, took)
 }
 
-// rest waits until the next pass: for the period, or if a change is reported until the time soonest. It reports false if ctx has ended.
+// rest waits until the next pass: for the period, or if a change is reported until the time soonest. It reports false
+// if ctx has ended.
 func (l *Loop[S]) rest(ctx context.Context, soonest time.Time) bool {
 	due := time.NewTimer(l.period())
 	defer due.Stop()
@@ -160,7 +163,8 @@ func (l *Loop[S]) rest(ctx context.Context, soonest time.Time) bool {
 	}
 }
 
-// tryBetween calls Between in this goroutine and returns true, unless a pass over all nodes is running. Then it returns false at once.
+// tryBetween calls Between in this goroutine and returns true, unless a pass over all nodes is running. Then it
+// returns false at once.
 func (l *Loop[S]) tryBetween(ctx context.Context) bool {
 	if !l.passing.TryLock() {
 		return false

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestPace: a burst of short passes follow each other at once, then they settle; long ones take half of the time at most.
+// TestPace: a burst of short passes follow each other at once, then they settle; long ones take half of the time at
+// most.
 func TestPace(t *testing.T) {
 	const short, long = time.Millisecond, 3 * settle
 	at, p := time.Unix(1000, 0), pace{burst: 2}

@@ -12,8 +12,8 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// prompt is what a Keeper needs to make the routes of a node that has just come without a pass: what the last one saw and wanted. A nil
-// prompt keeps nothing.
+// prompt is what a Keeper needs to make the routes of a node that has just come without a pass: what the last one saw
+// and wanted. A nil prompt keeps nothing.
 type prompt[Seen any] struct {
 	mu   sync.Mutex
 	met  []table.Node // that are not worked on yet
@@ -54,17 +54,20 @@ func (p *prompt[Seen]) take() []table.Node {
 	return met
 }
 
-// alone reports whether no other node has a part of the node's ranges, or its address. If one has, the pass decides between them.
+// alone reports whether no other node has a part of the node's ranges, or its address. If one has, the pass decides
+// between them.
 func (p *prompt[Seen]) alone(n table.Node) bool {
 	return !slices.ContainsFunc(p.nodes, func(other table.Node) bool {
-		return other.Name != n.Name && (n.Addr.IsValid() && n.Addr == other.Addr || n.Addr6.IsValid() && n.Addr6 == other.Addr6 ||
-			slices.ContainsFunc(other.PodCIDRs, func(theirs netip.Prefix) bool { return slices.ContainsFunc(n.PodCIDRs, theirs.Overlaps) }))
+		return other.Name != n.Name &&
+			(n.Addr.IsValid() && n.Addr == other.Addr || n.Addr6.IsValid() && n.Addr6 == other.Addr6 ||
+				slices.ContainsFunc(other.PodCIDRs,
+					func(theirs netip.Prefix) bool { return slices.ContainsFunc(n.PodCIDRs, theirs.Overlaps) }))
 	})
 }
 
-// Met tells of a node that came or changed. If the mode is Prompt, routes that it needs and that are new are made before the next pass,
-// on what the last one saw. Everything else, and everything that is wrong with the node, is left to the pass: call Changed afterwards.
-// It never blocks, except for the changes themselves with Options.Inline.
+// Met tells of a node that came or changed. If the mode is Prompt, routes that it needs and that are new are made
+// before the next pass, on what the last one saw. Everything else, and everything that is wrong with the node, is left
+// to the pass: call Changed afterwards. It never blocks, except for the changes themselves with Options.Inline.
 func (k *Keeper[Seen, O]) Met(n table.Node) {
 	if !k.meets {
 		return
@@ -75,8 +78,8 @@ func (k *Keeper[Seen, O]) Met(n table.Node) {
 	k.promptly()
 }
 
-// promptly makes receive run as soon as no pass is running. A single change is made in this goroutine if Options.Inline says so: to wake
-// another one takes longer than the change. Of a burst the rest is left to the loop.
+// promptly makes receive run as soon as no pass is running. A single change is made in this goroutine if
+// Options.Inline says so: to wake another one takes longer than the change. Of a burst the rest is left to the loop.
 func (k *Keeper[Seen, O]) promptly() {
 	p := k.prompt
 	p.mu.Lock()
@@ -129,8 +132,8 @@ func (k *Keeper[Seen, O]) listen(ctx context.Context, mode HearingMode[Seen, O])
 	}
 }
 
-// makeNew makes the changes that make routes to destinations to which there is none, and returns how many those were. If one fails, ok is
-// false, and the pass tries again.
+// makeNew makes the changes that make routes to destinations to which there is none, and returns how many those were.
+// If one fails, ok is false, and the pass tries again.
 func (k *Keeper[Seen, O]) makeNew(ctx context.Context, ops []O) (made int, ok bool) {
 	wanted := k.prompt.wanted
 	ops = slices.DeleteFunc(ops, func(o O) bool { return !o.Makes().IsValid() || wanted[o.Makes()] })
@@ -151,8 +154,8 @@ func (k *Keeper[Seen, O]) planNew(n table.Node) []O {
 	return k.mode.Plan([]table.Node{n}, k.prompt.seen).Ops
 }
 
-// atOnce is how many nodes are worked on one by one. The work for each grows with the cluster, and that of a pass does not grow with
-// the changes.
+// atOnce is how many nodes are worked on one by one. The work for each grows with the cluster, and that of a pass does
+// not grow with the changes.
 const atOnce = 20
 
 // inlineBurst is how many changes in burstPeriod are made in the goroutine of who tells.

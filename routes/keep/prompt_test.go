@@ -31,7 +31,8 @@ func (m *members) add(n table.Node) {
 	m.list = append(m.list, n)
 }
 
-// TestMet makes the routes of new nodes although the last pass has only just been, and leaves everything else to the next one.
+// TestMet makes the routes of new nodes although the last pass has only just been, and leaves everything else to the
+// next one.
 func TestMet(t *testing.T) {
 	for _, c := range []struct {
 		name, dst        string
@@ -49,7 +50,8 @@ func TestMet(t *testing.T) {
 				k.Changed() // so that the next pass waits until this one has settled
 				synctest.Wait()
 
-				n := table.Node{Name: "c", Addr: netip.MustParseAddr("10.0.0.3"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix(c.dst)}}
+				n := table.Node{Name: "c", Addr: netip.MustParseAddr("10.0.0.3"),
+					PodCIDRs: []netip.Prefix{netip.MustParsePrefix(c.dst)}}
 				cluster.add(n)
 				k.Met(n)
 				k.Changed()
@@ -61,7 +63,8 @@ func TestMet(t *testing.T) {
 				time.Sleep(settle + 1)
 				synctest.Wait()
 				if got := m.has(); got != c.afterwards || k.Status().Repairs != 0 {
-					t.Errorf("after a pass: %s with %d repairs, want %s with none", got, k.Status().Repairs, c.afterwards)
+					t.Errorf("after a pass: %s with %d repairs, want %s with none", got, k.Status().Repairs,
+						c.afterwards)
 				}
 			})
 		})
@@ -85,8 +88,8 @@ func (h *hearing) PlanHeard(nodes []table.Node, news map[netip.Prefix]netip.Addr
 	return h.Plan(nodes, news).Ops
 }
 
-// TestHeard makes routes of which a mode has heard although the last pass has only just been, if the mode thinks that it is worth it, and
-// leaves what was there before to the next one.
+// TestHeard makes routes of which a mode has heard although the last pass has only just been, if the mode thinks that
+// it is worth it, and leaves what was there before to the next one.
 func TestHeard(t *testing.T) {
 	const more = both + " 10.3.0.0/24"
 	for worth, soon := range map[bool]string{true: more, false: both} {
@@ -96,7 +99,8 @@ func TestHeard(t *testing.T) {
 			k.Changed() // so that the next pass waits until this one has settled
 			synctest.Wait()
 
-			cluster.add(table.Node{Name: "c", Addr: netip.MustParseAddr("10.0.0.3"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.3.0.0/24")}})
+			cluster.add(table.Node{Name: "c", Addr: netip.MustParseAddr("10.0.0.3"),
+				PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.3.0.0/24")}})
 			m.tell()
 			k.Changed()
 			synctest.Wait()
@@ -106,7 +110,8 @@ func TestHeard(t *testing.T) {
 			time.Sleep(settle + 1)
 			synctest.Wait()
 			if got := m.has(); got != more || k.Status().Repairs != 0 {
-				t.Errorf("worth it: %t; after a pass: %s with %d repairs, want %s with none", worth, got, k.Status().Repairs, more)
+				t.Errorf("worth it: %t; after a pass: %s with %d repairs, want %s with none", worth, got,
+					k.Status().Repairs, more)
 			}
 
 			m.drop("10.1.0.0/24")
@@ -125,7 +130,8 @@ func TestInline(t *testing.T) {
 		m, cluster := newMemory(), &members{list: nodes()}
 		k := running(t, m, Options{Nodes: cluster.all, Period: time.Hour, Prompt: true, Inline: true})
 		for i := range 3 * inlineBurst {
-			n := table.Node{Name: fmt.Sprint("c", i), Addr: netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), PodCIDRs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 3, byte(i), 0}), 24)}}
+			n := table.Node{Name: fmt.Sprint("c", i), Addr: netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}),
+				PodCIDRs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 3, byte(i), 0}), 24)}}
 			cluster.add(n)
 			k.Met(n)
 		}
@@ -138,7 +144,8 @@ func TestInline(t *testing.T) {
 		}
 
 		time.Sleep(burstPeriod + 1)
-		n := table.Node{Name: "d", Addr: netip.MustParseAddr("10.0.2.1"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.4.0.0/24")}}
+		n := table.Node{Name: "d", Addr: netip.MustParseAddr("10.0.2.1"),
+			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.4.0.0/24")}}
 		cluster.add(n)
 		k.passing.Lock() // as a pass does
 		k.Met(n)

@@ -26,8 +26,10 @@ func TestBGP(t *testing.T) {
 			foreign := others[:2]
 			return Host{Start: s.start, Tables: s.routes, Foreign: foreign,
 				Before: func() error {
-					return s.ip("-4 route flush proto static", "-4 route flush proto bird", "-4 route flush proto 201", "route add "+foreign[0], "route add "+foreign[1],
-						"route add 10.244.2.0/24 via 10.0.0.13 proto 201", "route add 10.244.3.0/24 proto 201 nexthop via 10.0.0.13 nexthop via 10.0.0.12",
+					return s.ip("-4 route flush proto static", "-4 route flush proto bird", "-4 route flush proto 201",
+						"route add "+foreign[0], "route add "+foreign[1],
+						"route add 10.244.2.0/24 via 10.0.0.13 proto 201",
+						"route add 10.244.3.0/24 proto 201 nexthop via 10.0.0.13 nexthop via 10.0.0.12",
 						"route add 10.244.9.0/24 via 10.0.0.14 proto 201")
 				},
 				Want: []string{

@@ -7,8 +7,8 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// TestBGP needs a router at the first address of the host's segment, of AS 64512, which announces the ranges of the nodes: who starts this
-// test has it (emulator/hnsd/serve TestBGPKilled).
+// TestBGP needs a router at the first address of the host's segment, of AS 64512, which announces the ranges of the
+// nodes: who starts this test has it (emulator/hnsd/serve TestBGPKilled).
 func TestBGP(t *testing.T) {
 	long(t)
 	find := func() (netip.Addr, []table.Node, error) {

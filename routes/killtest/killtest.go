@@ -1,9 +1,11 @@
-// Package killtest kills the agent of a node after each change that it makes, and looks at what the next agent makes of the host.
+// Package killtest kills the agent of a node after each change that it makes, and looks at what the next agent makes
+// of the host.
 //
 //	for each n:   host as Before leaves it ──▶ agent, kill -9 after n changes ──▶ agent: the tables are exact ──▶ agent: no change
 //
-// An agent is a process of its own: the program of the test, started again, makes passes of a mode until every route is there. What
-// belongs to others has to be there at every moment. A mode whose host is in this process's memory is tested without processes.
+// An agent is a process of its own: the program of the test, started again, makes passes of a mode until every route
+// is there. What belongs to others has to be there at every moment. A mode whose host is in this process's memory is
+// tested without processes.
 package killtest
 
 import (
@@ -27,18 +29,20 @@ import (
 
 // Agent is the agent of one node in one mode, and the host that it is on.
 type Agent[Seen any, O table.Op] struct {
-	// Mode returns the mode as a process that starts makes it, and the nodes of the cluster. dir is a folder for what outlives the
-	// process beside the host, such as annotations. It is called in each of the processes. Required.
+	// Mode returns the mode as a process that starts makes it, and the nodes of the cluster. dir is a folder for what
+	// outlives the process beside the host, such as annotations. It is called in each of the processes. Required.
 	Mode func(dir string) (keep.Mode[Seen, O], []table.Node, error)
 	// Host makes the host, once, in the process of the test. Required.
 	Host func(t *testing.T, dir string) Host
-	// InMemory: the host is in this process's memory. Then the agent is a call, which does not return after its last change.
+	// InMemory: the host is in this process's memory. Then the agent is a call, which does not return after its last
+	// change.
 	InMemory bool
-	// Settled reports, after a pass on what Observe returned, that nobody else has to tell the agent anything. nil: the agent works alone. Otherwise
-	// it waits for those who do, and as they do so when they like, it may make the changes in another order each time.
+	// Settled reports, after a pass on what Observe returned, that nobody else has to tell the agent anything. nil:
+	// the agent works alone. Otherwise it waits for those who do, and as they do so when they like, it may make the
+	// changes in another order each time.
 	Settled func(Seen) bool
-	// Lasts reports whether a change outlives the process that makes it; nil: every one does. An agent that starts on a host that is right
-	// makes only others.
+	// Lasts reports whether a change outlives the process that makes it; nil: every one does. An agent that starts on
+	// a host that is right makes only others.
 	Lasts func(O) bool
 }
 
@@ -65,7 +69,8 @@ const (
 // never is the number of changes after which an agent that is not killed ends.
 const never = -1
 
-// passes bounds how often an agent looks at its host until every route is there, and patience how long one waits that does not work alone.
+// passes bounds how often an agent looks at its host until every route is there, and patience how long one waits that
+// does not work alone.
 const (
 	passes   = 5
 	patience = 40 * time.Second
@@ -80,7 +85,8 @@ type report struct {
 	Status   keep.Status
 }
 
-// EachChange runs the test of an agent. It must be the only thing that its test does, because the agents' processes start there.
+// EachChange runs the test of an agent. It must be the only thing that its test does, because the agents' processes
+// start there.
 func EachChange[Seen any, O table.Op](t *testing.T, a Agent[Seen, O]) {
 	t.Helper()
 	if dir := os.Getenv(folderVariable); dir != "" {
@@ -99,7 +105,8 @@ func EachChange[Seen any, O table.Op](t *testing.T, a Agent[Seen, O]) {
 	r.before()
 	first := r.completes("without a kill")
 	if len(first.Changes) < 2 {
-		t.Fatalf("the first agent makes %d changes, too few to be killed between: %q", len(first.Changes), first.Changes)
+		t.Fatalf("the first agent makes %d changes, too few to be killed between: %q", len(first.Changes),
+			first.Changes)
 	}
 	t.Logf("the agent makes\n%s", strings.Join(first.Changes, "\n"))
 
@@ -107,7 +114,8 @@ func EachChange[Seen any, O table.Op](t *testing.T, a Agent[Seen, O]) {
 		what := fmt.Sprintf("killed after %q", first.Changes[n-1])
 		r.before()
 		killed := r.start(n)
-		if !killed.Killed || len(killed.Changes) != n || a.Settled == nil && !slices.Equal(killed.Changes, first.Changes[:n]) {
+		if !killed.Killed || len(killed.Changes) != n ||
+			a.Settled == nil && !slices.Equal(killed.Changes, first.Changes[:n]) {
 			t.Fatalf("%s: the agent reports %+v", what, killed)
 		}
 		r.foreign(what)
@@ -249,7 +257,8 @@ func (a Agent[Seen, O]) process(dir string, after int) error {
 	return write(r)
 }
 
-// passes looks at the host and changes it until every route is there. kill is called after some changes, and does not return.
+// passes looks at the host and changes it until every route is there. kill is called after some changes, and does not
+// return.
 func (a Agent[Seen, O]) passes(dir string, after int, kill func(report)) (report, error) {
 	mode, nodes, err := a.Mode(dir)
 	if err != nil {
@@ -283,7 +292,8 @@ func (a Agent[Seen, O]) passes(dir string, after int, kill func(report)) (report
 			}
 		}
 	}
-	return report{Changes: counted.changes, Lasting: counted.lasting, Complete: complete(k.Status()), Status: k.Status()}, nil
+	return report{Changes: counted.changes, Lasting: counted.lasting, Complete: complete(k.Status()),
+		Status: k.Status()}, nil
 }
 
 // counting is a mode whose changes are counted.

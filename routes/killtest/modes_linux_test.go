@@ -114,7 +114,8 @@ func TestHostGateway(t *testing.T) {
 			s := newSpace(t)
 			return Host{Start: s.start, Tables: s.routes, Foreign: others,
 				Before: func() error {
-					return s.routed("10.244.2.0/24 via 10.0.0.13 proto 201", "10.244.8.0/24 via 10.0.0.13 proto 201", "10.244.9.0/24 via 10.0.0.14 proto 201")
+					return s.routed("10.244.2.0/24 via 10.0.0.13 proto 201", "10.244.8.0/24 via 10.0.0.13 proto 201",
+						"10.244.9.0/24 via 10.0.0.14 proto 201")
 				},
 				Want: []string{
 					"10.244.2.0/24 via 10.0.0.12 dev eth0 proto 201",
@@ -135,7 +136,8 @@ func TestTor(t *testing.T) {
 		Host: func(t *testing.T, _ string) Host {
 			s := newSpace(t)
 			return Host{Start: s.start, Tables: s.routes, Foreign: others, Before: func() error {
-				return s.routed("10.244.2.0/24 via 10.0.0.12 proto 201", "10.244.3.0/24 via 10.0.0.13 proto 201", "10.244.9.0/24 via 10.0.0.14 proto 201")
+				return s.routed("10.244.2.0/24 via 10.0.0.12 proto 201", "10.244.3.0/24 via 10.0.0.13 proto 201",
+					"10.244.9.0/24 via 10.0.0.14 proto 201")
 			}}
 		},
 	})
@@ -143,7 +145,8 @@ func TestTor(t *testing.T) {
 
 // TestTorRouter keeps the routes of a router that is a Linux kernel. Its own are the static ones.
 func TestTorRouter(t *testing.T) {
-	foreign := []string{"172.31.0.0/24 via 10.0.0.12 dev eth0 proto static", "10.244.77.0/24 via 10.0.0.12 dev eth0 proto bird"}
+	foreign := []string{"172.31.0.0/24 via 10.0.0.12 dev eth0 proto static",
+		"10.244.77.0/24 via 10.0.0.12 dev eth0 proto bird"}
 	EachChange(t, Agent[[]tor.Running, tor.RouterChange]{
 		Mode: func(string) (keep.Mode[[]tor.Running, tor.RouterChange], []table.Node, error) {
 			driver, err := tor.NewDriver("ip", "")
@@ -153,8 +156,10 @@ func TestTorRouter(t *testing.T) {
 			s := newSpace(t)
 			return Host{Start: s.start, Tables: s.routes, Foreign: foreign,
 				Before: func() error {
-					return s.ip("-4 route flush proto static", "-4 route flush proto bird", "route add "+foreign[0], "route add "+foreign[1],
-						"route add 10.244.2.0/24 proto static nexthop via 10.0.0.12 nexthop via 10.0.0.13", "route add 10.244.3.0/24 via 10.0.0.14 proto static",
+					return s.ip("-4 route flush proto static", "-4 route flush proto bird", "route add "+foreign[0],
+						"route add "+foreign[1],
+						"route add 10.244.2.0/24 proto static nexthop via 10.0.0.12 nexthop via 10.0.0.13",
+						"route add 10.244.3.0/24 via 10.0.0.14 proto static",
 						"route add 10.244.9.0/24 via 10.0.0.14 proto static")
 				},
 				Want: []string{

@@ -60,7 +60,8 @@ func findUplink() (u uplink, err error) {
 func (u uplink) nodes() []table.Node {
 	nodes := []table.Node{{Name: "self", Addr: u.self, PodCIDRs: []netip.Prefix{podRange(1)}}}
 	for i, n := range u.neighbours {
-		nodes = append(nodes, table.Node{Name: fmt.Sprintf("n%d", i), Addr: n, PodCIDRs: []netip.Prefix{podRange(2 + i)}})
+		nodes = append(nodes, table.Node{Name: fmt.Sprintf("n%d", i), Addr: n,
+			PodCIDRs: []netip.Prefix{podRange(2 + i)}})
 	}
 	return nodes
 }
@@ -89,7 +90,8 @@ func texts(routes []winRoute) (list []string) {
 func routes() (list []winRoute, err error) {
 	rows, err := winipcfg.GetIPForwardTable2(windows.AF_INET)
 	for i := range rows {
-		if dst := rows[i].DestinationPrefix.Prefix(); pods.Overlaps(dst) && dst.Bits() >= pods.Bits() || dst == outside {
+		if dst := rows[i].DestinationPrefix.Prefix(); pods.Overlaps(dst) && dst.Bits() >= pods.Bits() ||
+			dst == outside {
 			list = append(list, winRoute{dst, rows[i].NextHop.Addr(), rows[i].Metric})
 		}
 	}
@@ -115,7 +117,8 @@ func (u uplink) only(list []winRoute) error {
 	return nil
 }
 
-// host is this Windows host with routes of ours and of others: outside of the pods' range, and inside with another metric.
+// host is this Windows host with routes of ours and of others: outside of the pods' range, and inside with another
+// metric.
 func host(t *testing.T, want func(uplink) []winRoute) Host {
 	if !windows.GetCurrentProcessToken().IsElevated() {
 		t.Skip("changing routes needs an administrator")

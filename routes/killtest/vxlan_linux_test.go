@@ -59,13 +59,15 @@ var vxlanRight = []string{
 
 func TestVXLAN(t *testing.T) {
 	for name, before := range map[string][]string{
-		"no device":     nil,
-		"an old device": {addDevice + "8472", addAddress, setUp, "route add 10.244.2.0/24 via 10.244.2.0 dev flannel.4096 onlink proto 201"},
+		"no device": nil,
+		"an old device": {addDevice + "8472", addAddress, setUp,
+			"route add 10.244.2.0/24 via 10.244.2.0 dev flannel.4096 onlink proto 201"},
 	} {
 		t.Run(name, func(t *testing.T) { overlay(t, before, others) })
 	}
 	t.Run("wrong entries", func(t *testing.T) {
-		overlay(t, mistakes, append(slices.Clone(others), "neighbour 192.0.2.1 lladdr 02:00:00:00:00:77 PERMANENT", "forward 02:00:00:00:00:77 dst 10.0.0.77 self permanent"))
+		overlay(t, mistakes, append(slices.Clone(others), "neighbour 192.0.2.1 lladdr 02:00:00:00:00:77 PERMANENT",
+			"forward 02:00:00:00:00:77 dst 10.0.0.77 self permanent"))
 	})
 }
 
@@ -97,7 +99,8 @@ func overlay(t *testing.T, before, foreign []string) {
 
 // announcement is what a node of the cluster announces.
 func announcement(node int) map[string]string {
-	return vxlan.Announcement{VNI: 4096, MAC: vxlan.MAC{2, 0, 0, 0, 0, byte(0x11 + node)}, Public: cluster()[node].Addr}.Annotations()
+	return vxlan.Announcement{VNI: 4096, MAC: vxlan.MAC{2, 0, 0, 0, 0, byte(0x11 + node)},
+		Public: cluster()[node].Addr}.Annotations()
 }
 
 func overlayMode(dir string) (keep.Mode[vxlan.Kernel, vxlan.Op], []table.Node, error) {
@@ -110,11 +113,12 @@ func overlayMode(dir string) (keep.Mode[vxlan.Kernel, vxlan.Op], []table.Node, e
 		return nil, nil, err
 	}
 	nodes[0].Annotations = own
-	m, err := vxlan.New(vxlan.Options{Node: nodes[0].Name, Addr: self, Config: vxlan.Default, Cluster: pods, Annotate: func(_ context.Context, told map[string]string) error {
-		all := maps.Clone(own)
-		maps.Copy(all, told)
-		return store(dir, all)
-	}})
+	m, err := vxlan.New(vxlan.Options{Node: nodes[0].Name, Addr: self, Config: vxlan.Default, Cluster: pods,
+		Annotate: func(_ context.Context, told map[string]string) error {
+			all := maps.Clone(own)
+			maps.Copy(all, told)
+			return store(dir, all)
+		}})
 	return m, nodes, err
 }
 
@@ -138,7 +142,8 @@ func store(dir string, all map[string]string) error {
 func (s space) hasDevice() bool { return s.ip("link show flannel.4096") == nil }
 
 // ofDevice finds what matters in what `ip -d -o link show` prints of a VXLAN device.
-var ofDevice = regexp.MustCompile(`^\d+: (\S+): <(\S+)> (mtu \d+) .*link/ether (\S+) .*(vxlan id \d+ local \S+ dev \S+) .*(dstport \d+ \S+)`)
+var ofDevice = regexp.MustCompile(
+	`^\d+: (\S+): <(\S+)> (mtu \d+) .*link/ether (\S+) .*(vxlan id \d+ local \S+ dev \S+) .*(dstport \d+ \S+)`)
 
 // overlay returns the routes, the device with its entries, and the annotations of the node.
 func (s space) overlay(dir string) ([]string, error) {

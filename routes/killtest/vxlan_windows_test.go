@@ -36,7 +36,8 @@ func overlayMode(dir string) (keep.Mode[vxlan.Overlay, vxlan.PolicyOp], []table.
 		n := &nodes[1+i]
 		n.Annotations = vxlan.Announcement{VNI: 4096, MAC: peerMAC(i), Public: n.Addr}.Annotations()
 	}
-	m, err := vxlan.New(vxlan.Options{Node: "self", Addr: u.self, Config: vxlan.Default, Cluster: pods, HNS: overlayHNS(),
+	m, err := vxlan.New(vxlan.Options{Node: "self", Addr: u.self, Config: vxlan.Default, Cluster: pods,
+		HNS: overlayHNS(),
 		Annotate: func(_ context.Context, told map[string]string) error {
 			data, err := json.Marshal(told)
 			if err != nil {
@@ -70,7 +71,8 @@ func makeOverlay(t *testing.T, dir string) hns.Network {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wanted, err := mode.Network(podnet.Options{PodCIDR: podRange(1), Cluster: pods, Services: outside, Node: nodes[0].Addr})
+	wanted, err := mode.Network(podnet.Options{PodCIDR: podRange(1), Cluster: pods, Services: outside,
+		Node: nodes[0].Addr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +88,8 @@ func makeOverlay(t *testing.T, dir string) hns.Network {
 	})
 
 	wait.NoError(t, 20*time.Second, "the addresses of the network", func() (err error) {
-		if made, err = client.NetworkByName(t.Context(), podnet.NetworkName); err == nil && (!made.Management.IsValid() || made.RouterMAC == "") {
+		if made, err = client.NetworkByName(t.Context(), podnet.NetworkName); err == nil &&
+			(!made.Management.IsValid() || made.RouterMAC == "") {
 			err = fmt.Errorf("it is %+v", made)
 		}
 		if err == nil {
@@ -115,7 +118,8 @@ func TestVXLAN(t *testing.T) {
 			}
 			n := u.neighbours
 			foreign := policy(outside, n[0], peerMAC(7))
-			before := []hns.RemoteSubnet{foreign, policy(podRange(2), n[1], peerMAC(1)), policy(podRange(3), n[1], peerMAC(1)), policy(podRange(9), n[2], peerMAC(9))}
+			before := []hns.RemoteSubnet{foreign, policy(podRange(2), n[1], peerMAC(1)),
+				policy(podRange(3), n[1], peerMAC(1)), policy(podRange(9), n[2], peerMAC(9))}
 
 			return Host{
 				Before: func() error {
@@ -130,8 +134,11 @@ func TestVXLAN(t *testing.T) {
 				},
 				Tables: func() ([]string, error) { return overlayTables(t, dir) },
 				Want: []string{
-					policyText(policy(podRange(2), n[0], peerMAC(0))), policyText(policy(podRange(3), n[1], peerMAC(1))), policyText(policy(podRange(4), n[2], peerMAC(2))),
-					fmt.Sprint(vxlan.Announcement{VNI: 4096, MAC: mustMAC(t, network.RouterMAC), Public: u.self}.Annotations()),
+					policyText(policy(podRange(2), n[0], peerMAC(0))),
+					policyText(policy(podRange(3), n[1], peerMAC(1))),
+					policyText(policy(podRange(4), n[2], peerMAC(2))),
+					fmt.Sprint(vxlan.Announcement{VNI: 4096, MAC: mustMAC(t, network.RouterMAC),
+						Public: u.self}.Annotations()),
 				},
 				Foreign: []string{policyText(foreign)},
 			}

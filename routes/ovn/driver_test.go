@@ -17,8 +17,9 @@ func TestCheckDriver(t *testing.T) {
 		"installed":     {driver{Installed: true, Start: 1}, nil},
 		"by hand":       {driver{Installed: true, Start: 3}, nil},
 		"not installed": {driver{}, []string{"not installed", "OVSExt", "install.cmd", "TESTSIGNING", "--mode vxlan"}},
-		"disabled":      {driver{Installed: true, Start: 4}, []string{"disabled", "sc.exe config OVSExt start= system"}},
-		"not readable":  {driver{Err: errors.New("access is denied")}, []string{"not known", "access is denied"}},
+		"disabled": {driver{Installed: true, Start: 4},
+			[]string{"disabled", "sc.exe config OVSExt start= system"}},
+		"not readable": {driver{Err: errors.New("access is denied")}, []string{"not known", "access is denied"}},
 	} {
 		err := checkDriver(c.driver)
 		if (err != nil) != (c.want != nil) {
@@ -68,7 +69,8 @@ func TestSwitchdAway(t *testing.T) {
 	}{
 		{false, "", 0, ""}, {false, "nobody listens", 0, "nobody listens"},
 		{true, "", time.Second, ""}, {true, "", time.Second + pendingWait - 1, ""},
-		{true, "", time.Second + pendingWait, "has not carried out a change of the database since 2026-01-02T03:04:06Z"},
+		{true, "", time.Second + pendingWait,
+			"has not carried out a change of the database since 2026-01-02T03:04:06Z"},
 		{false, "", time.Minute, ""}, {true, "", time.Hour, ""},
 	} {
 		got := problems(c.pending, c.away, c.after)
@@ -78,7 +80,8 @@ func TestSwitchdAway(t *testing.T) {
 	}
 }
 
-// TestLost: an interface of a pod that is no port of the bridge for long is a problem; one that is being attached is none.
+// TestLost: an interface of a pod that is no port of the bridge for long is a problem; one that is being attached is
+// none.
 func TestLost(t *testing.T) {
 	m, at := New(options, nil), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct {
@@ -86,13 +89,15 @@ func TestLost(t *testing.T) {
 		after time.Duration
 		want  string
 	}{
-		{"ovn0123456789ab", 0, ""}, {"ovn0123456789ab", looseWait - 1, ""}, {"ovn0123456789ab", looseWait, "no network: delete them"},
+		{"ovn0123456789ab", 0, ""}, {"ovn0123456789ab", looseWait - 1, ""},
+		{"ovn0123456789ab", looseWait, "no network: delete them"},
 		{"ovncdcdcdcdcdcd", looseWait, ""}, {"ovn0123456789ab", looseWait + 1, ""},
 	} {
 		seen := settled()
 		seen.Loose = []string{c.loose}
 		m.judge(&seen, at.Add(c.after))
-		if got := strings.Join(makePlan(options, nodes, seen).Problems, "; "); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := strings.Join(makePlan(options, nodes, seen).Problems, "; "); (got == "") != (c.want == "") ||
+			!strings.Contains(got, c.want) {
 			t.Errorf("%s after %v: %q, want %q", c.loose, c.after, got, c.want)
 		}
 	}
@@ -101,7 +106,8 @@ func TestLost(t *testing.T) {
 // TestTooLarge: pods that were made when the network between the nodes carried larger packets are named.
 func TestTooLarge(t *testing.T) {
 	seen := settled()
-	seen.Bridges["br-int"].Ports["ovn0123456789ab"] = Interface{ID: "default_a", Pod: netip.MustParsePrefix("10.244.1.7/24"), PodMTU: 1442}
+	seen.Bridges["br-int"].Ports["ovn0123456789ab"] = Interface{ID: "default_a",
+		Pod: netip.MustParsePrefix("10.244.1.7/24"), PodMTU: 1442}
 	if p := makePlan(options, nodes, seen); len(p.Problems) > 0 {
 		t.Errorf("a pod that fits: %q", p.Problems)
 	}

@@ -8,7 +8,8 @@ import (
 
 // readDriver asks the registry about the extension.
 func readDriver() driver {
-	k, err := registry.OpenKey(registry.LOCAL_MACHINE, `SYSTEM\CurrentControlSet\Services\`+driverService, registry.QUERY_VALUE)
+	k, err := registry.OpenKey(registry.LOCAL_MACHINE, `SYSTEM\CurrentControlSet\Services\`+driverService,
+		registry.QUERY_VALUE)
 	if errors.Is(err, registry.ErrNotExist) {
 		return driver{}
 	}

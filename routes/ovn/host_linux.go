@@ -76,8 +76,8 @@ func (h *linuxHost) Observe(ctx context.Context) (Seen, error) {
 	return seen, err
 }
 
-// hostProtocols are those of routes that somebody made by hand (boot), a program that configures the network, or a DHCP client. Routing
-// daemons make theirs anew by themselves.
+// hostProtocols are those of routes that somebody made by hand (boot), a program that configures the network, or a
+// DHCP client. Routing daemons make theirs anew by themselves.
 var hostProtocols = []netlink.RouteProtocol{unix.RTPROT_BOOT, unix.RTPROT_STATIC, unix.RTPROT_DHCP}
 
 // hostRoutes adds to links the host's routes through them. A link that has been deleted since it was listed is removed
@@ -97,7 +97,9 @@ func hostRoutes(seen *Seen, names ...string) error {
 			return fmt.Errorf("interface %s: %w", name, err)
 		}
 
-		listed, err := netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_MAIN, LinkIndex: l.Attrs().Index}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
+		listed, err := netlink.RouteListFiltered(unix.AF_INET,
+			&netlink.Route{Table: unix.RT_TABLE_MAIN, LinkIndex: l.Attrs().Index},
+			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
 		if err != nil {
 			return fmt.Errorf("listing routes through %s: %w", name, err)
 		}
@@ -112,7 +114,8 @@ func hostRoutes(seen *Seen, names ...string) error {
 }
 
 func hostRoute(r netlink.Route) HostRoute {
-	h := HostRoute{Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Metric: r.Priority, Protocol: int(r.Protocol), OnLink: r.Flags&unix.RTNH_F_ONLINK != 0}
+	h := HostRoute{Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Metric: r.Priority, Protocol: int(r.Protocol),
+		OnLink: r.Flags&unix.RTNH_F_ONLINK != 0}
 	if r.Dst != nil {
 		ip, _ := netip.AddrFromSlice(r.Dst.IP.To4())
 		ones, _ := r.Dst.Mask.Size()
@@ -126,7 +129,8 @@ func hostRoute(r netlink.Route) HostRoute {
 
 // routes returns our routes, and those of others to the same destinations.
 func (h *linuxHost) routes() ([]table.Route, error) {
-	listed, err := netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	listed, err := netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_MAIN},
+		netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
@@ -226,7 +230,8 @@ func onLinkFirst(routes []HostRoute) []HostRoute {
 }
 
 func routeThrough(link netlink.Link, r HostRoute) *netlink.Route {
-	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: platform.IPNet(r.Dst), Priority: r.Metric, Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.SCOPE_LINK}
+	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: platform.IPNet(r.Dst), Priority: r.Metric,
+		Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.SCOPE_LINK}
 	if r.Via.IsValid() {
 		route.Gw, route.Scope = r.Via.AsSlice(), netlink.SCOPE_UNIVERSE
 	}

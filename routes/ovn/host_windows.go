@@ -25,7 +25,8 @@ type windowsHost struct {
 // NewHost returns this host, and an error if the switch extension is not there: then nothing is to be changed.
 func NewHost(o Options) (host, error) {
 	if o.Uplink != "" {
-		return nil, errors.New("--ovn-uplink is for Linux: on Windows the installation of Open vSwitch joins the card to br-ex")
+		return nil,
+			errors.New("--ovn-uplink is for Linux: on Windows the installation of Open vSwitch joins the card to br-ex")
 	}
 	if err := checkDriver(readDriver()); err != nil {
 		return nil, err
@@ -34,7 +35,8 @@ func NewHost(o Options) (host, error) {
 }
 
 func adapters() ([]*winipcfg.IPAdapterAddresses, error) {
-	all, err := winipcfg.GetAdaptersAddresses(windows.AF_INET, winipcfg.GAAFlagSkipAnycast|winipcfg.GAAFlagSkipMulticast|winipcfg.GAAFlagSkipDNSServer)
+	all, err := winipcfg.GetAdaptersAddresses(windows.AF_INET,
+		winipcfg.GAAFlagSkipAnycast|winipcfg.GAAFlagSkipMulticast|winipcfg.GAAFlagSkipDNSServer)
 	if err != nil {
 		return nil, fmt.Errorf("listing the adapters of this host: %w", err)
 	}
@@ -52,7 +54,8 @@ func (h *windowsHost) Observe(ctx context.Context) (Seen, error) {
 		return seen, err
 	}
 	for _, a := range all {
-		link := Link{Up: a.OperStatus == winipcfg.IfOperStatusUp, MAC: net.HardwareAddr(a.PhysicalAddress()).String(), MTU: int(a.MTU)}
+		link := Link{Up: a.OperStatus == winipcfg.IfOperStatusUp, MAC: net.HardwareAddr(a.PhysicalAddress()).String(),
+			MTU: int(a.MTU)}
 		for u := a.FirstUnicastAddress; u != nil; u = u.Next {
 			addr, ok := netip.AddrFromSlice(u.Address.IP())
 			if !ok {
@@ -115,8 +118,8 @@ func (h *windowsHost) Apply(ctx context.Context, c Change) error {
 	return errors.ErrUnsupported
 }
 
-// self returns the address of the node's own adapter. It cannot be computed from the next hop of a route, because that of a route
-// that is to be deleted may be in an earlier pod range of the node.
+// self returns the address of the node's own adapter. It cannot be computed from the next hop of a route, because that
+// of a route that is to be deleted may be in an earlier pod range of the node.
 func (h *windowsHost) self() (netip.Addr, error) {
 	all, err := adapters()
 	if err != nil {

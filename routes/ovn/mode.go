@@ -30,18 +30,21 @@ type Mode struct {
 	rival atomic.Pointer[string]
 	seen  atomic.Pointer[Seen] // what was observed last; nil: nothing yet
 
-	// Used by judgeEnd only, which Plan calls in one goroutine: time of the first of the last plans for which no link had the address of the
-	// tunnels; zero: one has it.
+	// Used by judgeEnd only, which Plan calls in one goroutine: time of the first of the last plans for which no link
+	// had the address of the tunnels; zero: one has it.
 	endless time.Time
 	// Used by judge only, which Observe calls in one goroutine.
-	pending time.Time            // of the first observation in which a change of the database was pending; zero: none is
+	// When the observation was made that first saw a change of the database pending; zero: none is.
+	pending time.Time
 	loose   map[string]time.Time // of the first observation in which each interface of Seen.Loose was there
 }
 
-// looseWait is the time after which an interface in Seen.Loose counts as lost. The plugin makes an interface a port in less time.
+// looseWait is the time after which an interface in Seen.Loose counts as lost. The plugin makes an interface a port in
+// less time.
 const looseWait = 30 * time.Second
 
-// pendingWait is how long ovs-vswitchd may take to carry out a change. On a busy node with many ports that takes a second.
+// pendingWait is how long ovs-vswitchd may take to carry out a change. On a busy node with many ports that takes a
+// second.
 const pendingWait = 10 * time.Second
 
 // endWait is how long no interface may have the address of the tunnels. It takes less to move the address to br-ex.
@@ -50,7 +53,8 @@ const endWait = 10 * time.Second
 // New returns the mode for a host.
 func New(o Options, host host) *Mode { return &Mode{o: o, host: host} }
 
-// Network returns the pod network: on Linux the CNI configuration alone; on Windows that of ovn_cni.exe beside a Transparent network.
+// Network returns the pod network: on Linux the CNI configuration alone; on Windows that of ovn_cni.exe beside a
+// Transparent network.
 func (m *Mode) Network(o podnet.Options) (podnet.Network, error) { return network(o, m.o) }
 
 // Observe implements keep.Mode.
@@ -66,8 +70,8 @@ func (m *Mode) Observe(ctx context.Context) (Seen, error) {
 	return seen, err
 }
 
-// judge sets Lost and Away of what was observed at the time now, from how long interfaces have been in Loose and how long a change of the
-// database has been pending.
+// judge sets Lost and Away of what was observed at the time now, from how long interfaces have been in Loose and how
+// long a change of the database has been pending.
 func (m *Mode) judge(seen *Seen, now time.Time) {
 	since := map[string]time.Time{}
 	for _, name := range seen.Loose {
@@ -88,12 +92,13 @@ func (m *Mode) judge(seen *Seen, now time.Time) {
 	case m.pending.IsZero():
 		m.pending = now
 	case seen.Away == "" && now.Sub(m.pending) >= pendingWait:
-		seen.Away = fmt.Sprintf("it has not carried out a change of the database since %s", m.pending.UTC().Format(time.RFC3339))
+		seen.Away = fmt.Sprintf("it has not carried out a change of the database since %s",
+			m.pending.UTC().Format(time.RFC3339))
 	}
 }
 
-// CheckRange returns a *RangeInUseError if pods with addresses of another range than subnet are attached to this node, so that it cannot
-// get the range subnet yet.
+// CheckRange returns a *RangeInUseError if pods with addresses of another range than subnet are attached to this node,
+// so that it cannot get the range subnet yet.
 func (m *Mode) CheckRange(ctx context.Context, subnet netip.Prefix) error {
 	seen := m.seen.Load()
 	if seen == nil {
@@ -145,8 +150,8 @@ func (m *Mode) Apply(ctx context.Context, c Change) error {
 // Watch implements keep.Mode.
 func (m *Mode) Watch(ctx context.Context, changed func()) error { return m.host.Watch(ctx, changed) }
 
-// SwitchExtension is the id of Open vSwitch's extension of Hyper-V's switch (openvswitch datapath-windows/ovsext/precomp.h and ovsext.inf;
-// Antrea names the same).
+// SwitchExtension is the id of Open vSwitch's extension of Hyper-V's switch (openvswitch
+// datapath-windows/ovsext/precomp.h and ovsext.inf; Antrea names the same).
 const SwitchExtension = "583CC151-73EC-4A6A-8B47-578297AD7623"
 
 // conf is the configuration of the plugin, in the form of its first one.
@@ -175,8 +180,9 @@ type confDNS struct {
 }
 
 func confOf(file, plugin string, o podnet.Options, database string, capabilities map[string]bool) (podnet.Conf, error) {
-	c := conf{CNIVersion: "1.0.0", Name: podnet.NetworkName, Type: plugin, Bridge: integration, IsGateway: "true", IPMasq: "false",
-		IPAM: ipam{"host-local", o.PodCIDR.Masked().String()}, Database: database, Capabilities: capabilities}
+	c := conf{CNIVersion: "1.0.0", Name: podnet.NetworkName, Type: plugin, Bridge: integration, IsGateway: "true",
+		IPMasq: "false",
+		IPAM:   ipam{"host-local", o.PodCIDR.Masked().String()}, Database: database, Capabilities: capabilities}
 	if len(o.DNS) > 0 {
 		c.DNS = &confDNS{o.DNS, o.Search}
 	}
@@ -189,7 +195,8 @@ func network(o podnet.Options, own Options) (podnet.Network, error) {
 	if err != nil {
 		return podnet.Network{}, err
 	}
-	// On Windows a pod has the DNS servers of its endpoint and no others: the kubelet's choice of them comes by way of the plugin.
+	// On Windows a pod has the DNS servers of its endpoint and no others: the kubelet's choice of them comes by way of
+	// the plugin.
 	windows, err := confOf(podnet.WindowsConfName, "ovn_cni.exe", o, "", map[string]bool{"dns": true})
 	outbound := Outbound(own)
 	return podnet.Network{
@@ -199,9 +206,9 @@ func network(o podnet.Options, own Options) (podnet.Network, error) {
 	}, err
 }
 
-// Outbound says which packets leave a Linux node with the node's address: those of all pods that are for neither a pod nor a service, because
-// OVN hands it those of Windows nodes too. Packets to other nodes are among them: an answer that came by another way would be unknown to
-// OVN's connection tracking.
+// Outbound says which packets leave a Linux node with the node's address: those of all pods that are for neither a pod
+// nor a service, because OVN hands it those of Windows nodes too. Packets to other nodes are among them: an answer
+// that came by another way would be unknown to OVN's connection tracking.
 func Outbound(o Options) podnet.Options {
 	return podnet.Options{PodCIDR: o.Cluster, Cluster: o.Cluster, Services: o.Services, Node: o.Addr}
 }

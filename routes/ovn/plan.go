@@ -21,12 +21,14 @@ type Options struct {
 
 	Remote   string // OVN's southbound database, as Open vSwitch takes it: tcp:HOST:6642
 	Database string // of the host's Open vSwitch, as ovsdb.Dial takes it
-	// EncapType is geneve, vxlan or both in order; EncapIP the tunnels' address. Zero: that of the Node object, also when it changes.
+	// EncapType is geneve, vxlan or both in order; EncapIP the tunnels' address. Zero: that of the Node object, also
+	// when it changes.
 	EncapType string
 	EncapIP   netip.Addr
 	// Datapath is system for the kernel's, netdev for that of ovs-vswitchd.
 	Datapath string
-	// Uplink is the network card that becomes a port of br-ex, which gets its addresses. Empty: none, because the kernel sends the tunnels.
+	// Uplink is the network card that becomes a port of br-ex, which gets its addresses. Empty: none, because the
+	// kernel sends the tunnels.
 	Uplink string
 }
 
@@ -49,8 +51,8 @@ const (
 	external    = "br-ex"
 )
 
-// overheads are the bytes of the headers around a packet of a pod (IPv4 without options, UDP, and Geneve with OVN's option or VXLAN, and
-// the inner Ethernet header). Measured with packets that must not be fragmented.
+// overheads are the bytes of the headers around a packet of a pod (IPv4 without options, UDP, and Geneve with OVN's
+// option or VXLAN, and the inner Ethernet header). Measured with packets that must not be fragmented.
 var overheads = map[string]int{"geneve": 58, "vxlan": 50}
 
 // CheckEncap returns an error for a kind of tunnel that cannot work.
@@ -58,8 +60,9 @@ func CheckEncap(list string) error {
 	for _, kind := range strings.Split(list, ",") {
 		switch {
 		case kind == "stt":
-			return fmt.Errorf("tunnel type stt: Open vSwitch makes such a port without an error and no packet passes: it needs a kernel module that Linux never took in, " +
-				"and the datapath of ovs-vswitchd does not have it; use geneve")
+			return fmt.Errorf(
+				"tunnel type stt: Open vSwitch makes such a port without an error and no packet passes: it needs a kernel module that Linux never took in, " +
+					"and the datapath of ovs-vswitchd does not have it; use geneve")
 		case overheads[kind] == 0:
 			return fmt.Errorf("tunnel type %q: OVN knows geneve and vxlan", kind)
 		}
@@ -67,7 +70,8 @@ func CheckEncap(list string) error {
 	return nil
 }
 
-// PodMTU returns the MTU of pods in bytes: packets of that size fit into the underlay's MTU with each kind of tunnel in the list.
+// PodMTU returns the MTU of pods in bytes: packets of that size fit into the underlay's MTU with each kind of tunnel
+// in the list.
 func PodMTU(underlay int, kinds string) int {
 	most := 0
 	for _, kind := range strings.Split(kinds, ",") {
@@ -81,8 +85,8 @@ type Seen struct {
 	Keys map[string]string // external_ids of the switch
 	// Datapaths are the datapath types that ovs-vswitchd supports. Empty: it has never run with this database.
 	Datapaths []string
-	// Pending is true while ovs-vswitchd has not carried out the last change of the database. Away is the reason for which it seems not to
-	// run; empty if it runs or that is not known.
+	// Pending is true while ovs-vswitchd has not carried out the last change of the database. Away is the reason for
+	// which it seems not to run; empty if it runs or that is not known.
 	Pending bool
 	Away    string
 	Bridges map[string]Bridge
@@ -90,14 +94,15 @@ type Seen struct {
 	Links map[string]Link
 	// Routes are ours, and those of others to the same destinations.
 	Routes []table.Route
-	// Addrs are the IPv4 addresses of this host, each with the MTU of its link in bytes. Mode.Plan takes End, the address of the tunnels, and
-	// MTU from them; an MTU of 0: no link has it.
+	// Addrs are the IPv4 addresses of this host, each with the MTU of its link in bytes. Mode.Plan takes End, the
+	// address of the tunnels, and MTU from them; an MTU of 0: no link has it.
 	Addrs map[netip.Addr]int
 	End   netip.Addr
 	MTU   int
 	// Endless: no link has had the address of the tunnels for some time.
 	Endless bool
-	// Loose are the names of interfaces of pods on this host that are not ports of br-int. While a pod is attached its interface is one.
+	// Loose are the names of interfaces of pods on this host that are not ports of br-int. While a pod is attached its
+	// interface is one.
 	Loose []string
 	// Lost are those that have been in Loose for looseWait.
 	Lost []string
@@ -172,19 +177,22 @@ const (
 
 // Change is one step of a plan. Which fields are set depends on the verb.
 type Change struct {
-	Verb   Verb
-	Name   string            // of the bridge, port or link that changes
-	Bridge string            // AddPort: the bridge that gets the port; AddBridge: the card that becomes a port of the new bridge
+	Verb Verb
+	Name string // of the bridge, port or link that changes
+	// AddPort: the bridge that gets the port; AddBridge: the card that becomes a port of the new bridge
+	Bridge string
 	Kind   string            // AddPort: type of the interface; AddBridge: type of the datapath
 	Keys   map[string]string // SetKeys, DeleteKeys: external_ids of the switch; AddPort: those of the interface
 	MAC    string            // AddBridge, AddPort, SetMAC, Configure
 	MTU    int               // Configure: in bytes
-	Addrs  []netip.Prefix    // AddBridge: those of the card, to be remembered; MoveAddress, Configure: those that Name gets
-	Routes []HostRoute       // AddBridge: those of the card, to be remembered; MoveAddress: those that lead through Name from then on
-	From   string            // MoveAddress: the card that loses Addrs
-	Dst    netip.Prefix      // AddRoute, DeleteRoute
-	Via    netip.Addr        // AddRoute, DeleteRoute: the next hop
-	Why    string            // for logs; empty: the verb tells enough
+	// AddBridge: those of the card, to be remembered; MoveAddress, Configure: those that Name gets
+	Addrs []netip.Prefix
+	// AddBridge: those of the card, to be remembered; MoveAddress: those that lead through Name from then on
+	Routes []HostRoute
+	From   string       // MoveAddress: the card that loses Addrs
+	Dst    netip.Prefix // AddRoute, DeleteRoute
+	Via    netip.Addr   // AddRoute, DeleteRoute: the next hop
+	Why    string       // for logs; empty: the verb tells enough
 }
 
 // String implements table.Op.
@@ -229,7 +237,8 @@ func (c Change) Makes() netip.Prefix {
 	return netip.Prefix{}
 }
 
-// NodeLink is the name of the host's interface that is the node's own port: the node's name is cut so that Linux takes it.
+// NodeLink is the name of the host's interface that is the node's own port: the node's name is cut so that Linux takes
+// it.
 func NodeLink(node string) string {
 	const longest = 11
 	name := ovnet.SwitchName(node)
@@ -238,7 +247,8 @@ func NodeLink(node string) string {
 
 type plan = table.Plan[Change]
 
-// makePlan plans what this node needs. Where a step needs the result of an earlier one, it is planned in the pass that sees that result.
+// makePlan plans what this node needs. Where a step needs the result of an earlier one, it is planned in the pass that
+// sees that result.
 func makePlan(o Options, nodes []table.Node, seen Seen) plan {
 	p := plan{Wanted: tunnels(o, nodes, seen)}
 	p.Problems = problems(o, seen)
@@ -266,40 +276,56 @@ func problems(o Options, seen Seen) []string {
 	var out []string
 	switch {
 	case len(seen.Datapaths) == 0:
-		out = append(out, fmt.Sprintf("ovs-vswitchd has never run with the database of Open vSwitch on node %s, so that no packet passes: start it", o.Node))
+		out = append(out,
+			fmt.Sprintf(
+				"ovs-vswitchd has never run with the database of Open vSwitch on node %s, so that no packet passes: start it", o.Node))
 	case !slices.Contains(seen.Datapaths, o.Datapath):
-		out = append(out, fmt.Sprintf("Open vSwitch on node %s has no datapath %s: choose %s with --ovn-datapath", o.Node, o.Datapath, strings.Join(seen.Datapaths, " or ")))
+		out = append(out, fmt.Sprintf("Open vSwitch on node %s has no datapath %s: choose %s with --ovn-datapath",
+			o.Node, o.Datapath, strings.Join(seen.Datapaths, " or ")))
 	case seen.Away != "":
-		out = append(out, fmt.Sprintf("ovs-vswitchd does not work on node %s (%s): packets of pods do not pass, with the kernel's datapath those of new connections. Start it again",
-			o.Node, seen.Away))
+		out = append(out,
+			fmt.Sprintf(
+				"ovs-vswitchd does not work on node %s (%s): packets of pods do not pass, with the kernel's datapath those of new connections. Start it again",
+				o.Node, seen.Away))
 	}
 
 	if seen.Endless {
 		out = append(out, endless(o, seen))
 	}
 	if large := tooLarge(o, seen); len(large) > 0 {
-		out = append(out, fmt.Sprintf("the network between the nodes carries packets of pods of at most %d bytes now (--ovn-encap-type %s over an MTU of %d), and pods on node %s were made with more (%s): "+
-			"their larger packets are lost. Give the network its MTU back, or delete these pods so that they are made again", PodMTU(seen.MTU, o.EncapType), o.EncapType, seen.MTU, o.Node, some(large)))
+		out = append(out,
+			fmt.Sprintf(
+				"the network between the nodes carries packets of pods of at most %d bytes now (--ovn-encap-type %s over an MTU of %d), and pods on node %s were made with more (%s): "+
+					"their larger packets are lost. Give the network its MTU back, or delete these pods so that they are made again", PodMTU(seen.MTU, o.EncapType), o.EncapType, seen.MTU, o.Node, some(large)))
 	}
 	if len(seen.Lost) > 0 {
-		out = append(out, fmt.Sprintf("interfaces of pods on node %s are not ports of %s any more (%s): somebody deleted the ports or the bridge. "+
-			"These pods have no network: delete them so that they are made again", o.Node, integration, some(seen.Lost)))
+		out = append(out,
+			fmt.Sprintf(
+				"interfaces of pods on node %s are not ports of %s any more (%s): somebody deleted the ports or the bridge. "+
+					"These pods have no network: delete them so that they are made again", o.Node, integration,
+				some(seen.Lost)))
 	}
 	if seen.Rival != "" {
-		out = append(out, fmt.Sprintf("%s: it is at work on node %s beside the %s, and each connection to a service is translated twice. "+
-			"Stop it, and take away what it has set up with `kube-proxy --cleanup`", seen.Rival, o.Node, nodeapi.OVNProgrammer))
+		out = append(out,
+			fmt.Sprintf(
+				"%s: it is at work on node %s beside the %s, and each connection to a service is translated twice. "+
+					"Stop it, and take away what it has set up with `kube-proxy --cleanup`", seen.Rival, o.Node,
+				nodeapi.OVNProgrammer))
 	}
 	return out
 }
 
 // endless says that the host does not have the address of the tunnels.
 func endless(o Options, seen Seen) string {
-	source, cure := "the address of its Node object", "let the kubelet report an address that the node has (its --node-ip): the tunnels follow"
+	source, cure := "the address of its Node object",
+		"let the kubelet report an address that the node has (its --node-ip): the tunnels follow"
 	if o.EncapIP.IsValid() {
-		source, cure = "--ovn-encap-ip, or --node-ip", "start porthole routes with another one, or without: then the tunnels follow the address of the Node object"
+		source, cure = "--ovn-encap-ip, or --node-ip",
+			"start porthole routes with another one, or without: then the tunnels follow the address of the Node object"
 	}
-	return fmt.Sprintf("no interface of node %s has %s, the address of its tunnels (%s): packets between its pods and other nodes are lost. "+
-		"Give an interface this address back, or %s", o.Node, seen.End, source, cure)
+	return fmt.Sprintf(
+		"no interface of node %s has %s, the address of its tunnels (%s): packets between its pods and other nodes are lost. "+
+			"Give an interface this address back, or %s", o.Node, seen.End, source, cure)
 }
 
 // tooLarge returns the logical ports of pods whose MTU is larger than what the tunnels carry, in order.
@@ -335,8 +361,8 @@ func subnetOf(nodes []table.Node, self string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// held returns an error if attached pods have addresses of another range than subnet, because the range of the node has changed since. It
-// returns nil if there are no such pods.
+// held returns an error if attached pods have addresses of another range than subnet, because the range of the node
+// has changed since. It returns nil if there are no such pods.
 func held(seen Seen, subnet netip.Prefix) *RangeInUseError {
 	e := RangeInUseError{Wants: subnet.Masked()}
 	for _, name := range slices.Sorted(maps.Keys(seen.Bridges[integration].Ports)) {
@@ -355,7 +381,8 @@ func held(seen Seen, subnet netip.Prefix) *RangeInUseError {
 	return &e
 }
 
-// RangeInUseError reports that the node's pod range has changed from Has to Wants while pods with addresses of Has are attached.
+// RangeInUseError reports that the node's pod range has changed from Has to Wants while pods with addresses of Has are
+// attached.
 type RangeInUseError struct {
 	Has, Wants netip.Prefix
 	Pods       int    // attached pods with addresses outside of Wants
@@ -363,8 +390,11 @@ type RangeInUseError struct {
 }
 
 func (e *RangeInUseError) Error() string {
-	return fmt.Sprintf("the pod range of this node is %s now, but %d pods with addresses of %s are attached to %s, as %s; nothing is changed: "+
-		"drain the node (kubectl drain), with the pods of DaemonSets, or give it its old range back", e.Wants, e.Pods, e.Has, integration, e.First)
+	return fmt.Sprintf(
+		"the pod range of this node is %s now, but %d pods with addresses of %s are attached to %s, as %s; nothing is changed: "+
+			"drain the node (kubectl drain), with the pods of DaemonSets, or give it its old range back", e.Wants,
+		e.Pods,
+		e.Has, integration, e.First)
 }
 
 // NeedsDecision marks an error about which somebody has to decide.
@@ -372,7 +402,10 @@ func (*RangeInUseError) NeedsDecision() {}
 
 // tunnels returns a wanted route for each other node, which is present once OVN has a tunnel to it.
 func tunnels(o Options, nodes []table.Node, seen Seen) []table.Wanted {
-	wanted := table.Peers(nodes, table.Claims{Self: o.Node, Cluster: table.Cluster{Pods: []netip.Prefix{o.Cluster.Masked()}, Services: []netip.Prefix{o.Services.Masked()}}})
+	wanted := table.Peers(nodes,
+		table.Claims{Self: o.Node,
+			Cluster: table.Cluster{Pods: []netip.Prefix{o.Cluster.Masked()},
+				Services: []netip.Prefix{o.Services.Masked()}}})
 	remotes := map[string]string{}
 	for _, i := range seen.Bridges[integration].Ports {
 		if i.Remote != "" {
@@ -390,18 +423,20 @@ func tunnels(o Options, nodes []table.Node, seen Seen) []table.Wanted {
 			continue
 		}
 		w.State = table.Waiting
-		w.Reason = fmt.Sprintf("OVN has no tunnel to node %s yet: does ovn-controller run there and reach the southbound database, and do both nodes have a kind of tunnel in common?", w.Node)
+		w.Reason = fmt.Sprintf(
+			"OVN has no tunnel to node %s yet: does ovn-controller run there and reach the southbound database, and do both nodes have a kind of tunnel in common?", w.Node)
 	}
 	return wanted
 }
 
-// settleFlows is how long, in milliseconds, a new ovn-controller leaves the flows of the one before (OVN 22.09 and newer). Without it, it
-// begins by deleting them, and packets are lost until it has made its own.
+// settleFlows is how long, in milliseconds, a new ovn-controller leaves the flows of the one before (OVN 22.09 and
+// newer). Without it, it begins by deleting them, and packets are lost until it has made its own.
 const settleFlows = "2000"
 
 func missingKeys(o Options, nodes []table.Node, seen Seen) map[string]string {
 	keys := map[string]string{
-		"system-id": o.Node, "ovn-remote": o.Remote, "ovn-encap-type": o.EncapType, "ovn-encap-ip": o.encap(nodes).String(), "ovn-bridge": integration,
+		"system-id": o.Node, "ovn-remote": o.Remote, "ovn-encap-type": o.EncapType,
+		"ovn-encap-ip": o.encap(nodes).String(), "ovn-bridge": integration,
 		"ovn-bridge-datapath-type": o.Datapath, "hostname": o.Node, "ovn-ofctrl-wait-before-clear": settleFlows,
 	}
 	maps.DeleteFunc(keys, func(k, v string) bool { return seen.Keys[k] == v || v == "" })
@@ -420,10 +455,12 @@ func nodePort(o Options, subnet netip.Prefix, seen Seen, p *plan) bool {
 	port, ok := bridge.Ports[name]
 	switch {
 	case ok && port.ID != id:
-		p.Ops = append(p.Ops, Change{Verb: DeletePort, Name: name, Why: fmt.Sprintf("it is for the logical port %s", port.ID)})
+		p.Ops = append(p.Ops, Change{Verb: DeletePort, Name: name,
+			Why: fmt.Sprintf("it is for the logical port %s", port.ID)})
 		fallthrough
 	case !ok:
-		p.Ops = append(p.Ops, Change{Verb: AddPort, Name: name, Bridge: integration, Kind: "internal", MAC: mac, Keys: map[string]string{"iface-id": id}})
+		p.Ops = append(p.Ops, Change{Verb: AddPort, Name: name, Bridge: integration, Kind: "internal", MAC: mac,
+			Keys: map[string]string{"iface-id": id}})
 		return false
 	case port.MAC != mac: // of an earlier range; another interface would be another adapter
 		p.Ops = append(p.Ops, Change{Verb: SetMAC, Name: name, MAC: mac, Why: "it has " + port.MAC})
@@ -472,7 +509,8 @@ func why(o Options, seen Seen) string {
 	case seen.MTU == 0:
 		return "no interface of this host has the address of the tunnels"
 	case !made:
-		return "ovn-controller has not made " + integration + ": does it run, and does it reach the southbound database at " + o.Remote + "?"
+		return "ovn-controller has not made " + integration +
+			": does it run, and does it reach the southbound database at " + o.Remote + "?"
 	case there && port.Error != "":
 		return "Open vSwitch cannot open it: " + port.Error
 	}

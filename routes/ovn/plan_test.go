@@ -33,12 +33,17 @@ func TestPodMTU(t *testing.T) {
 }
 
 var (
-	options = Options{Node: "worker-1", Addr: netip.MustParseAddr("10.99.0.11"), Cluster: netip.MustParsePrefix("10.244.0.0/16"),
-		Services: netip.MustParsePrefix("10.96.0.0/16"), Remote: "tcp:10.99.0.10:6642", EncapType: "geneve", Datapath: "system"}
+	options = Options{Node: "worker-1", Addr: netip.MustParseAddr("10.99.0.11"),
+		Cluster:  netip.MustParsePrefix("10.244.0.0/16"),
+		Services: netip.MustParsePrefix("10.96.0.0/16"), Remote: "tcp:10.99.0.10:6642", EncapType: "geneve",
+		Datapath: "system"}
 	nodes = []table.Node{
-		{Name: "worker-1", Addr: netip.MustParseAddr("10.99.0.11"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}},
-		{Name: "worker-2", Addr: netip.MustParseAddr("10.99.0.12"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.2.0/24")}},
-		{Name: "worker-3", Addr: netip.MustParseAddr("10.99.0.13"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.3.0/24")}},
+		{Name: "worker-1", Addr: netip.MustParseAddr("10.99.0.11"),
+			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}},
+		{Name: "worker-2", Addr: netip.MustParseAddr("10.99.0.12"),
+			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.2.0/24")}},
+		{Name: "worker-3", Addr: netip.MustParseAddr("10.99.0.13"),
+			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.3.0/24")}},
 	}
 )
 
@@ -50,7 +55,8 @@ func settled() Seen {
 			"k8s-worker-1": {Kind: "internal", MAC: "0a:58:0a:f4:01:02", ID: "k8s-worker-1"},
 			"ovn-worker-0": {Kind: "geneve", Chassis: "worker-2", Remote: "10.99.0.12"},
 		}}},
-		Links: map[string]Link{"k8s-worker-1": {Up: true, MAC: "0a:58:0a:f4:01:02", MTU: 1442, Addrs: []netip.Prefix{netip.MustParsePrefix("10.244.1.2/24")}}},
+		Links: map[string]Link{"k8s-worker-1": {Up: true, MAC: "0a:58:0a:f4:01:02", MTU: 1442,
+			Addrs: []netip.Prefix{netip.MustParsePrefix("10.244.1.2/24")}}},
 		Routes: []table.Route{
 			{Dst: options.Cluster, NextHop: netip.MustParseAddr("10.244.1.1"), Ours: true},
 			{Dst: options.Services, NextHop: netip.MustParseAddr("10.244.1.1"), Ours: true},
@@ -68,7 +74,8 @@ func TestTunnels(t *testing.T) {
 	for _, w := range p.Wanted {
 		states[w.Dst.String()] = w.State
 	}
-	for dst, want := range map[string]table.State{"10.244.2.0/24": table.Present, "10.244.3.0/24": table.Waiting, "10.244.0.0/16": table.Present} {
+	for dst, want := range map[string]table.State{"10.244.2.0/24": table.Present, "10.244.3.0/24": table.Waiting,
+		"10.244.0.0/16": table.Present} {
 		if states[dst] != want {
 			t.Errorf("%s is %q, want %q", dst, states[dst], want)
 		}
@@ -82,16 +89,23 @@ func TestRepairs(t *testing.T) {
 		want  []string
 	}{
 		"another id of the system": {func(s *Seen) { s.Keys = map[string]string{} }, []string{"set keys"}},
-		"no port of the node":      {func(s *Seen) { delete(s.Bridges["br-int"].Ports, "k8s-worker-1") }, []string{"add port k8s-worker-1"}},
+		"no port of the node": {func(s *Seen) { delete(s.Bridges["br-int"].Ports, "k8s-worker-1") },
+			[]string{"add port k8s-worker-1"}},
 		"a port of an earlier range": {func(s *Seen) {
-			s.Bridges["br-int"].Ports["k8s-worker-1"] = Interface{Kind: "internal", MAC: "0a:58:0a:f4:07:02", ID: "k8s-worker-1"}
+			s.Bridges["br-int"].Ports["k8s-worker-1"] = Interface{Kind: "internal", MAC: "0a:58:0a:f4:07:02",
+				ID: "k8s-worker-1"}
 		}, []string{"set MAC k8s-worker-1"}},
 		"a port for another logical port": {func(s *Seen) {
-			s.Bridges["br-int"].Ports["k8s-worker-1"] = Interface{Kind: "internal", MAC: "0a:58:0a:f4:01:02", ID: "k8s-other"}
+			s.Bridges["br-int"].Ports["k8s-worker-1"] = Interface{Kind: "internal", MAC: "0a:58:0a:f4:01:02",
+				ID: "k8s-other"}
 		}, []string{"delete port k8s-worker-1", "add port k8s-worker-1"}},
-		"no address":                   {func(s *Seen) { s.Links["k8s-worker-1"] = Link{Up: true, MAC: "0a:58:0a:f4:01:02", MTU: 1442} }, []string{"configure k8s-worker-1"}},
-		"no route":                     {func(s *Seen) { s.Routes = s.Routes[1:] }, []string{"add route 10.244.0.0/16"}},
-		"a smaller MTU of the tunnels": {func(s *Seen) { s.MTU = 1400 }, []string{"configure k8s-worker-1 10.244.1.2/24 mtu 1342"}},
+		"no address": {func(s *Seen) {
+			s.Links["k8s-worker-1"] = Link{Up: true, MAC: "0a:58:0a:f4:01:02", MTU: 1442}
+		}, []string{"configure k8s-worker-1"}},
+		"no route": {func(s *Seen) { s.Routes = s.Routes[1:] },
+			[]string{"add route 10.244.0.0/16"}},
+		"a smaller MTU of the tunnels": {func(s *Seen) { s.MTU = 1400 },
+			[]string{"configure k8s-worker-1 10.244.1.2/24 mtu 1342"}},
 	} {
 		seen := settled()
 		c.spoil(&seen)
@@ -112,7 +126,8 @@ func TestRangeInUse(t *testing.T) {
 	moved := slices.Clone(nodes)
 	moved[0].PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}
 	seen := settled()
-	seen.Bridges["br-int"].Ports["ovn0123456789ab"] = Interface{ID: "default_a", Pod: netip.MustParsePrefix("10.244.1.7/24")}
+	seen.Bridges["br-int"].Ports["ovn0123456789ab"] = Interface{ID: "default_a",
+		Pod: netip.MustParsePrefix("10.244.1.7/24")}
 	if p := makePlan(options, moved, seen); len(p.Ops) > 0 {
 		t.Errorf("changes while a pod holds the range: %v", p.Ops)
 	}
@@ -122,7 +137,8 @@ func TestRangeInUse(t *testing.T) {
 	}
 
 	err := held(seen, moved[0].PodCIDRs[0])
-	for _, want := range []string{"10.244.9.0/24 now", "1 pods with addresses of 10.244.1.0/24", "default_a", "kubectl drain"} {
+	for _, want := range []string{"10.244.9.0/24 now", "1 pods with addresses of 10.244.1.0/24", "default_a",
+		"kubectl drain"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
@@ -145,47 +161,60 @@ func TestUplink(t *testing.T) {
 	o := options
 	o.Uplink = "eth1"
 	address, other := netip.MustParsePrefix("10.98.0.11/24"), netip.MustParsePrefix("10.98.0.99/24")
-	way, newer := HostRoute{Via: netip.MustParseAddr("10.98.0.1"), Dst: netip.MustParsePrefix("0.0.0.0/0")}, HostRoute{Via: netip.MustParseAddr("10.98.0.2"), Dst: netip.MustParsePrefix("0.0.0.0/0")}
+	way, newer := HostRoute{Via: netip.MustParseAddr("10.98.0.1"),
+		Dst: netip.MustParsePrefix("0.0.0.0/0")},
+		HostRoute{Via: netip.MustParseAddr("10.98.0.2"), Dst: netip.MustParsePrefix("0.0.0.0/0")}
 	ways := []HostRoute{way}
 	card := Link{Up: true, MAC: "02:00:00:00:00:11", MTU: 1500, Addrs: []netip.Prefix{address}, Routes: ways}
-	bridge := Bridge{Datapath: "netdev", Addrs: []netip.Prefix{address}, Routes: ways, Ports: map[string]Interface{"eth1": {}}}
+	bridge := Bridge{Datapath: "netdev", Addrs: []netip.Prefix{address}, Routes: ways,
+		Ports: map[string]Interface{"eth1": {}}}
 	for name, c := range map[string]struct {
 		spoil func(*Seen)
 		want  []string
 	}{
-		"nothing yet":                {func(*Seen) {}, []string{"add bridge br-ex of eth1 10.98.0.11/24 default via 10.98.0.1: "}},
+		"nothing yet": {func(*Seen) {},
+			[]string{"add bridge br-ex of eth1 10.98.0.11/24 default via 10.98.0.1: "}},
 		"no card":                    {func(s *Seen) { delete(s.Links, "eth1") }, nil},
 		"a card without an address":  {func(s *Seen) { s.Links["eth1"] = Link{Up: true} }, nil},
 		"a bridge without interface": {func(s *Seen) { s.Bridges["br-ex"] = bridge }, []string{"prepare uplink eth1"}},
-		"the address still at the card": {func(s *Seen) { s.Bridges["br-ex"], s.Links["br-ex"] = bridge, Link{Up: true} },
+		"the address still at the card": {func(s *Seen) {
+			s.Bridges["br-ex"], s.Links["br-ex"] = bridge, Link{Up: true}
+		},
 			[]string{"prepare uplink eth1", "move address br-ex 10.98.0.11/24 default via 10.98.0.1 from eth1"}},
 		"the address at both": {func(s *Seen) {
 			s.Bridges["br-ex"], s.Links["br-ex"] = bridge, Link{Up: true, Addrs: card.Addrs, Routes: ways}
 		},
 			[]string{"prepare uplink eth1", "move address br-ex 10.98.0.11/24 from eth1"}},
 		"moved": {func(s *Seen) {
-			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs, Routes: ways}, Link{Up: true, Prepared: true}
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs,
+				Routes: ways}, Link{Up: true, Prepared: true}
 		}, nil},
 		"an interface that is down": {func(s *Seen) {
-			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Addrs: card.Addrs, Routes: ways}, Link{Up: true, Prepared: true}
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Addrs: card.Addrs,
+				Routes: ways}, Link{Up: true, Prepared: true}
 		}, []string{"move address br-ex from eth1"}},
 		"an address that somebody replaced": {func(s *Seen) {
-			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: []netip.Prefix{other}, Routes: ways}, Link{Up: true, Prepared: true}
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: []netip.Prefix{other},
+				Routes: ways}, Link{Up: true, Prepared: true}
 		}, []string{"remember addresses br-ex 10.98.0.99/24 default via 10.98.0.1: "}},
 		"an address that somebody added": {func(s *Seen) {
-			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: []netip.Prefix{address, other}, Routes: ways}, Link{Up: true, Prepared: true}
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true,
+				Addrs: []netip.Prefix{address, other}, Routes: ways}, Link{Up: true, Prepared: true}
 		}, nil},
 		"a restarted ovs-vswitchd": {func(s *Seen) {
 			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{}, Link{Up: true, Prepared: true}
 		}, []string{"move address br-ex 10.98.0.11/24 default via 10.98.0.1 from eth1"}},
 		"an address that the card was given": {func(s *Seen) {
-			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs, Routes: ways}, Link{Up: true, Prepared: true, Addrs: []netip.Prefix{other}}
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs,
+				Routes: ways}, Link{Up: true, Prepared: true, Addrs: []netip.Prefix{other}}
 		}, []string{"remember addresses br-ex 10.98.0.11/24 10.98.0.99/24 default via 10.98.0.1: "}},
 		"a route that was lost": {func(s *Seen) {
-			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs}, Link{Up: true, Prepared: true}
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true,
+				Addrs: card.Addrs}, Link{Up: true, Prepared: true}
 		}, []string{"move address br-ex default via 10.98.0.1 from eth1"}},
 		"a route that somebody replaced": {func(s *Seen) {
-			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs, Routes: []HostRoute{newer}}, Link{Up: true, Prepared: true}
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs,
+				Routes: []HostRoute{newer}}, Link{Up: true, Prepared: true}
 		}, []string{"remember addresses br-ex 10.98.0.11/24 default via 10.98.0.2: the host has other routes"}},
 	} {
 		seen := settled()
@@ -202,27 +231,36 @@ func TestUplink(t *testing.T) {
 	}
 }
 
-// TestRemoval: what the mode wrote is planned to go, in an order in which the node keeps its address; what others wrote stays.
+// TestRemoval: what the mode wrote is planned to go, in an order in which the node keeps its address; what others
+// wrote stays.
 func TestRemoval(t *testing.T) {
 	o := options
 	o.Uplink = "eth1"
 	address := netip.MustParsePrefix("10.98.0.11/24")
 	way := HostRoute{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.98.0.1")}
 	bridge := Bridge{Addrs: []netip.Prefix{address}, Routes: []HostRoute{way}, Ports: map[string]Interface{"eth1": {}}}
-	keys := "delete keys ovn-bridge=br-int ovn-bridge-datapath-type=system ovn-encap-ip=10.99.0.11 ovn-encap-type=geneve ovn-ofctrl-wait-before-clear=2000 ovn-remote=tcp:10.99.0.10:6642"
+	keys :=
+		"delete keys ovn-bridge=br-int ovn-bridge-datapath-type=system ovn-encap-ip=10.99.0.11 ovn-encap-type=geneve ovn-ofctrl-wait-before-clear=2000 ovn-remote=tcp:10.99.0.10:6642"
 	for name, c := range map[string]struct {
 		spoil func(*Seen)
 		want  []string
 	}{
-		"without br-ex":          {func(*Seen) {}, []string{"delete port k8s-worker-1", keys}},
-		"another's br-ex":        {func(s *Seen) { s.Bridges["br-ex"] = Bridge{Ports: bridge.Ports} }, []string{"delete port k8s-worker-1", keys}},
-		"another's logical port": {func(s *Seen) { s.Bridges["br-int"].Ports["k8s-worker-1"] = Interface{ID: "k8s-other"} }, []string{keys}},
-		"another's switch":       {func(s *Seen) { s.Keys["system-id"] = "worker-7" }, []string{"delete port k8s-worker-1"}},
+		"without br-ex": {func(*Seen) {}, []string{"delete port k8s-worker-1", keys}},
+		"another's br-ex": {func(s *Seen) { s.Bridges["br-ex"] = Bridge{Ports: bridge.Ports} },
+			[]string{"delete port k8s-worker-1", keys}},
+		"another's logical port": {func(s *Seen) {
+			s.Bridges["br-int"].Ports["k8s-worker-1"] = Interface{ID: "k8s-other"}
+		}, []string{keys}},
+		"another's switch": {func(s *Seen) { s.Keys["system-id"] = "worker-7" },
+			[]string{"delete port k8s-worker-1"}},
 		"a node that is right": {func(s *Seen) {
 			s.Bridges["br-ex"], s.Links["br-ex"] = bridge, Link{Up: true, Addrs: bridge.Addrs, Routes: bridge.Routes}
-		}, []string{"delete port k8s-worker-1", "move address eth1 10.98.0.11/24 default via 10.98.0.1 from br-ex", "release uplink eth1", "delete bridge br-ex", keys}},
+		},
+			[]string{"delete port k8s-worker-1", "move address eth1 10.98.0.11/24 default via 10.98.0.1 from br-ex",
+				"release uplink eth1", "delete bridge br-ex", keys}},
 		"an ovs-vswitchd that is away": {func(s *Seen) { s.Bridges["br-ex"] = bridge },
-			[]string{"delete port k8s-worker-1", "move address eth1 10.98.0.11/24 default via 10.98.0.1 from br-ex", "release uplink eth1", "delete bridge br-ex", keys}},
+			[]string{"delete port k8s-worker-1", "move address eth1 10.98.0.11/24 default via 10.98.0.1 from br-ex",
+				"release uplink eth1", "delete bridge br-ex", keys}},
 		"nothing left": {func(s *Seen) {
 			delete(s.Bridges["br-int"].Ports, "k8s-worker-1")
 			s.Keys = map[string]string{"system-id": "worker-1", "hostname": "worker-1"}
@@ -241,8 +279,8 @@ func TestRemoval(t *testing.T) {
 	}
 }
 
-// TestAddressChanges: the tunnels follow the address of the Node object, unless another one was chosen. A host that does not have it says so,
-// not at once.
+// TestAddressChanges: the tunnels follow the address of the Node object, unless another one was chosen. A host that
+// does not have it says so, not at once.
 func TestAddressChanges(t *testing.T) {
 	moved := slices.Clone(nodes)
 	moved[0].Addr = netip.MustParseAddr("10.99.0.31")
@@ -250,7 +288,8 @@ func TestAddressChanges(t *testing.T) {
 	seen.Addrs = map[netip.Addr]int{moved[0].Addr: 1400}
 	m := New(options, nil)
 	p := m.Plan(moved, seen)
-	if len(p.Ops) != 2 || !strings.HasPrefix(p.Ops[0].String(), "set keys ovn-encap-ip=10.99.0.31") || p.Ops[1].MTU != 1342 || m.MTU() != 1342 {
+	if len(p.Ops) != 2 || !strings.HasPrefix(p.Ops[0].String(), "set keys ovn-encap-ip=10.99.0.31") ||
+		p.Ops[1].MTU != 1342 || m.MTU() != 1342 {
 		t.Errorf("%v, MTU %d", p.Ops, m.MTU())
 	}
 
@@ -259,8 +298,10 @@ func TestAddressChanges(t *testing.T) {
 		chosen netip.Addr
 		says   string
 	}{
-		{"the address of the Node object", netip.Addr{}, "10.99.0.11, the address of its tunnels (the address of its Node object)"},
-		{"a chosen one", netip.MustParseAddr("10.98.0.11"), "10.98.0.11, the address of its tunnels (--ovn-encap-ip, or --node-ip)"},
+		{"the address of the Node object", netip.Addr{},
+			"10.99.0.11, the address of its tunnels (the address of its Node object)"},
+		{"a chosen one", netip.MustParseAddr("10.98.0.11"),
+			"10.98.0.11, the address of its tunnels (--ovn-encap-ip, or --node-ip)"},
 	} {
 		o := options
 		o.EncapIP = c.chosen
@@ -282,7 +323,8 @@ func TestAddressChanges(t *testing.T) {
 
 // TestConfigurations: on Windows the runtime hands the plugin a pod's DNS, since a pod has that of its endpoint only.
 func TestConfigurations(t *testing.T) {
-	n, err := network(podnet.Options{PodCIDR: netip.MustParsePrefix("10.244.1.0/24"), Cluster: netip.MustParsePrefix("10.244.0.0/16")}, Options{})
+	n, err := network(podnet.Options{PodCIDR: netip.MustParsePrefix("10.244.1.0/24"),
+		Cluster: netip.MustParsePrefix("10.244.0.0/16")}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

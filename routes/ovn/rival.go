@@ -13,15 +13,15 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// Where a kube-proxy of this node answers with upstream's defaults (cmd/kube-proxy: --metrics-bind-address and --healthz-bind-address).
-// Programs in its place, as Cilium, answer at the second one too.
+// Where a kube-proxy of this node answers with upstream's defaults (cmd/kube-proxy: --metrics-bind-address and
+// --healthz-bind-address). Programs in its place, as Cilium, answer at the second one too.
 const (
 	proxyMode   = "http://127.0.0.1:10249/proxyMode"
 	proxyHealth = "http://127.0.0.1:10256/healthz"
 )
 
-// rivalPeriod is how often a service proxy is looked for, rivalWait how long one answer may take: Windows tries a connection to a closed
-// port of its own for two seconds.
+// rivalPeriod is how often a service proxy is looked for, rivalWait how long one answer may take: Windows tries a
+// connection to a closed port of its own for two seconds.
 const (
 	rivalPeriod = 10 * time.Second
 	rivalWait   = 5 * time.Second
@@ -34,8 +34,8 @@ type answer struct {
 	Err  error  // nil: somebody answered
 }
 
-// rivalOf decides whether a service proxy is at work. known is false if no answer tells: a time that ran out is not a port at which nobody
-// listens.
+// rivalOf decides whether a service proxy is at work. known is false if no answer tells: a time that ran out is not a
+// port at which nobody listens.
 func rivalOf(mode, health answer) (rival string, known bool) {
 	switch {
 	case mode.Err == nil && mode.Body != "":

@@ -19,15 +19,17 @@ func TestRivalOf(t *testing.T) {
 		want         string
 		known        bool
 	}{
-		"nobody":                        {refused, refused, "", true},
-		"nobody on Windows":             {windows, windows, "", true},
-		"a kube-proxy":                  {answer{Body: "nftables"}, answer{Body: "{}"}, "a kube-proxy in mode nftables", true},
-		"a kube-proxy without /healthz": {answer{Body: "kernelspace"}, refused, "a kube-proxy in mode kernelspace", true},
-		"another proxy":                 {refused, answer{Body: "{}"}, "a service proxy", true},
-		"one that is not ready":         {refused, answer{}, "a service proxy", true},
-		"another program at 10249":      {answer{}, refused, "", true},
-		"no answer in time":             {silent, refused, "", false},
-		"no answer at all":              {silent, silent, "", false},
+		"nobody":            {refused, refused, "", true},
+		"nobody on Windows": {windows, windows, "", true},
+		"a kube-proxy": {answer{Body: "nftables"}, answer{Body: "{}"}, "a kube-proxy in mode nftables",
+			true},
+		"a kube-proxy without /healthz": {answer{Body: "kernelspace"}, refused, "a kube-proxy in mode kernelspace",
+			true},
+		"another proxy":            {refused, answer{Body: "{}"}, "a service proxy", true},
+		"one that is not ready":    {refused, answer{}, "a service proxy", true},
+		"another program at 10249": {answer{}, refused, "", true},
+		"no answer in time":        {silent, refused, "", false},
+		"no answer at all":         {silent, silent, "", false},
 	} {
 		got, known := rivalOf(c.mode, c.health)
 		if known != c.known || !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
@@ -65,7 +67,8 @@ func TestRival(t *testing.T) {
 	if len(p.Ops) > 0 || len(p.Problems) != 1 {
 		t.Fatalf("plan:\n%s", p)
 	}
-	for _, want := range []string{"a kube-proxy in mode nftables", "worker-1", "OVN load balancers of porthole routes --mode ovn", "kube-proxy --cleanup"} {
+	for _, want := range []string{"a kube-proxy in mode nftables", "worker-1",
+		"OVN load balancers of porthole routes --mode ovn", "kube-proxy --cleanup"} {
 		if !strings.Contains(p.Problems[0], want) {
 			t.Errorf("%q does not say %q", p.Problems[0], want)
 		}

@@ -22,7 +22,8 @@ const (
 	routeKey   = "porthole-routes"
 )
 
-// vswitch is the host's Open vSwitch. It keeps one connection, and makes a new one when that has ended. It is safe for concurrent use.
+// vswitch is the host's Open vSwitch. It keeps one connection, and makes a new one when that has ended. It is safe for
+// concurrent use.
 type vswitch struct {
 	address string
 
@@ -93,7 +94,8 @@ func (v *vswitch) observe(ctx context.Context) (Seen, error) {
 		return Seen{}, err
 	}
 	tables := cache.Tables()
-	seen := Seen{Keys: map[string]string{}, Bridges: map[string]Bridge{}, Links: map[string]Link{}, Addrs: map[netip.Addr]int{}}
+	seen := Seen{Keys: map[string]string{}, Bridges: map[string]Bridge{}, Links: map[string]Link{},
+		Addrs: map[netip.Addr]int{}}
 	if len(tables["Open_vSwitch"]) == 0 {
 		return seen, errors.New("the database of Open vSwitch is empty: `ovs-vsctl init` makes its first row")
 	}
@@ -116,8 +118,11 @@ func (v *vswitch) observe(ctx context.Context) (Seen, error) {
 		for _, port := range row.UUIDs("ports") {
 			for _, id := range tables["Port"][port].UUIDs("interfaces") {
 				i := tables["Interface"][id]
-				b.Ports[i.Text("name")] = Interface{Pod: podOf(i.Map("external_ids")), PodMTU: mtuOf(i.Map("external_ids")), Kind: i.Text("type"), MAC: i.Text("mac"), ID: i.Map("external_ids")["iface-id"], Remote: i.Map("options")["remote_ip"],
-					Chassis: chassisOf(tables["Port"][port].Map("external_ids")["ovn-chassis-id"]), Error: i.Text("error")}
+				b.Ports[i.Text("name")] = Interface{Pod: podOf(i.Map("external_ids")),
+					PodMTU: mtuOf(i.Map("external_ids")), Kind: i.Text("type"), MAC: i.Text("mac"),
+					ID: i.Map("external_ids")["iface-id"], Remote: i.Map("options")["remote_ip"],
+					Chassis: chassisOf(tables["Port"][port].Map("external_ids")["ovn-chassis-id"]),
+					Error:   i.Text("error")}
 			}
 		}
 		seen.Bridges[row.Text("name")] = b
@@ -143,8 +148,8 @@ func mtuOf(ids map[string]string) int {
 	return n
 }
 
-// chassisOf returns the other end of a tunnel. ovn-controller writes CHASSIS@ADDRESS, with %ADDRESS behind it since 23.09
-// (controller/encaps.c). The name of the port has the first bytes of the chassis only.
+// chassisOf returns the other end of a tunnel. ovn-controller writes CHASSIS@ADDRESS, with %ADDRESS behind it since
+// 23.09 (controller/encaps.c). The name of the port has the first bytes of the chassis only.
 func chassisOf(id string) string {
 	chassis, _, _ := strings.Cut(id, "@")
 	return chassis
@@ -161,7 +166,8 @@ func (v *vswitch) apply(ctx context.Context, c Change) (ok bool, err error) {
 			ovsdb.Mutation{Column: "external_ids", Mutator: "delete", Value: names},
 			ovsdb.Mutation{Column: "external_ids", Mutator: "insert", Value: ovsdb.Map(c.Keys)}))
 	case DeleteKeys:
-		ops = append(ops, ovsdb.Mutate("Open_vSwitch", nil, ovsdb.Mutation{Column: "external_ids", Mutator: "delete", Value: names(c.Keys)}))
+		ops = append(ops, ovsdb.Mutate("Open_vSwitch", nil,
+			ovsdb.Mutation{Column: "external_ids", Mutator: "delete", Value: names(c.Keys)}))
 	case AddBridge:
 		ops = addBridge(c)
 	case DeleteBridge:
@@ -201,10 +207,12 @@ func memory(c Change) ovsdb.Map {
 		data, _ := json.Marshal(list) // addresses and numbers cannot fail
 		return string(data)
 	}
-	return ovsdb.Map{addressKey: text(append([]netip.Prefix{}, c.Addrs...)), routeKey: text(append([]HostRoute{}, c.Routes...))}
+	return ovsdb.Map{addressKey: text(append([]netip.Prefix{}, c.Addrs...)),
+		routeKey: text(append([]HostRoute{}, c.Routes...))}
 }
 
-// addBridge makes a bridge with a port of its own and one for the card. It takes the card's MAC, which other hosts have in their ARP tables.
+// addBridge makes a bridge with a port of its own and one for the card. It takes the card's MAC, which other hosts
+// have in their ARP tables.
 func addBridge(c Change) []ovsdb.Op {
 	port := func(name, kind, id string) []ovsdb.Op {
 		return []ovsdb.Op{
@@ -215,19 +223,24 @@ func addBridge(c Change) []ovsdb.Op {
 	ops := append(port(c.Name, "internal", "0"), port(c.Bridge, "", "1")...)
 	return append(ops,
 		ovsdb.Insert("Bridge", "b", map[string]any{"name": c.Name, "datapath_type": c.Kind, "fail_mode": "standalone",
-			"ports": ovsdb.Set{ovsdb.Named("p0"), ovsdb.Named("p1")}, "other_config": ovsdb.Map{"hwaddr": c.MAC}, "external_ids": memory(c)}),
-		ovsdb.Mutate("Open_vSwitch", nil, ovsdb.Mutation{Column: "bridges", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("b")}}))
+			"ports": ovsdb.Set{ovsdb.Named("p0"), ovsdb.Named("p1")}, "other_config": ovsdb.Map{"hwaddr": c.MAC},
+			"external_ids": memory(c)}),
+		ovsdb.Mutate("Open_vSwitch", nil,
+			ovsdb.Mutation{Column: "bridges", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("b")}}))
 }
 
 func addPort(c Change) []ovsdb.Op {
 	return []ovsdb.Op{
-		ovsdb.Insert("Interface", "i", map[string]any{"name": c.Name, "type": c.Kind, "mac": c.MAC, "external_ids": ovsdb.Map(c.Keys)}),
+		ovsdb.Insert("Interface", "i",
+			map[string]any{"name": c.Name, "type": c.Kind, "mac": c.MAC, "external_ids": ovsdb.Map(c.Keys)}),
 		ovsdb.Insert("Port", "p", map[string]any{"name": c.Name, "interfaces": ovsdb.Set{ovsdb.Named("i")}}),
-		ovsdb.Mutate("Bridge", ovsdb.Equal("name", c.Bridge), ovsdb.Mutation{Column: "ports", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("p")}}),
+		ovsdb.Mutate("Bridge", ovsdb.Equal("name", c.Bridge),
+			ovsdb.Mutation{Column: "ports", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("p")}}),
 	}
 }
 
-// deleteRow takes the rows of a name out of the column of their owner's table. The database deletes what nothing refers to.
+// deleteRow takes the rows of a name out of the column of their owner's table. The database deletes what nothing
+// refers to.
 func (v *vswitch) deleteRow(ctx context.Context, table, name, owner, column string) error {
 	client, cache, err := v.open(ctx)
 	if err != nil {
@@ -237,7 +250,9 @@ func (v *vswitch) deleteRow(ctx context.Context, table, name, owner, column stri
 		if row.Text("name") != name {
 			continue
 		}
-		_, err := client.Transact(ctx, database, ovsdb.Mutate(owner, ovsdb.Includes(column, ovsdb.Set{id}), ovsdb.Mutation{Column: column, Mutator: "delete", Value: ovsdb.Set{id}}),
+		_, err := client.Transact(ctx, database,
+			ovsdb.Mutate(owner, ovsdb.Includes(column, ovsdb.Set{id}),
+				ovsdb.Mutation{Column: column, Mutator: "delete", Value: ovsdb.Set{id}}),
 			ovsdb.NextConfig())
 		if err != nil {
 			return err

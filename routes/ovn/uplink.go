@@ -26,9 +26,10 @@ func (r HostRoute) sameKey(other HostRoute) bool {
 	return r.Dst == other.Dst && r.Metric == other.Metric
 }
 
-// uplink plans br-ex. The kernel deletes the routes through a card with its last address. Addresses and routes of the card are therefore
-// written into the database before the card loses them, so that a pass after a crash completes the move, and so that they are put back after
-// a restart of ovs-vswitchd. If somebody replaces one of them on br-ex, or gives the card another one, those are remembered.
+// uplink plans br-ex. The kernel deletes the routes through a card with its last address. Addresses and routes of the
+// card are therefore written into the database before the card loses them, so that a pass after a crash completes the
+// move, and so that they are put back after a restart of ovs-vswitchd. If somebody replaces one of them on br-ex, or
+// gives the card another one, those are remembered.
 func uplink(o Options, seen Seen) []Change {
 	card, there := seen.Links[o.Uplink]
 	bridge, made := seen.Bridges[external]
@@ -36,7 +37,8 @@ func uplink(o Options, seen Seen) []Change {
 		if !there || len(card.Addrs) == 0 && !made {
 			return nil // the routes report it: no link has the tunnels' address, so the MTU is 0
 		}
-		return []Change{{Verb: AddBridge, Name: external, Bridge: o.Uplink, Kind: o.Datapath, MAC: card.MAC, Addrs: card.Addrs, Routes: card.Routes,
+		return []Change{{Verb: AddBridge, Name: external, Bridge: o.Uplink, Kind: o.Datapath, MAC: card.MAC,
+			Addrs: card.Addrs, Routes: card.Routes,
 			Why: "the switch is a program and sends the tunnels itself"}}
 	}
 
@@ -55,21 +57,24 @@ func uplink(o Options, seen Seen) []Change {
 	move.Addrs = slices.DeleteFunc(slices.Clone(bridge.Addrs), func(a netip.Prefix) bool {
 		return slices.Contains(link.Addrs, a) && !slices.Contains(card.Addrs, a)
 	})
-	move.Routes = slices.DeleteFunc(slices.Clone(bridge.Routes), func(r HostRoute) bool { return slices.ContainsFunc(link.Routes, r.sameKey) })
+	move.Routes = slices.DeleteFunc(slices.Clone(bridge.Routes),
+		func(r HostRoute) bool { return slices.ContainsFunc(link.Routes, r.sameKey) })
 	if len(move.Addrs) > 0 || len(move.Routes) > 0 || !link.Up {
 		ops = append(ops, move)
 	}
 	return ops
 }
 
-// remember plans that br-ex keeps what it, or the card, was given by somebody else. changed is false if there is nothing new.
+// remember plans that br-ex keeps what it, or the card, was given by somebody else. changed is false if there is
+// nothing new.
 func remember(o Options, bridge Bridge, card, link Link) (c Change, changed bool) {
 	c = Change{Verb: Remember, Name: external, Addrs: bridge.Addrs, Routes: bridge.Routes}
 	isNew := func(a netip.Prefix) bool { return !slices.Contains(bridge.Addrs, a) }
 	missing := slices.ContainsFunc(bridge.Addrs, func(a netip.Prefix) bool { return !slices.Contains(link.Addrs, a) })
 	switch {
 	case slices.ContainsFunc(card.Addrs, isNew):
-		c.Addrs = slices.Concat(bridge.Addrs, slices.DeleteFunc(slices.Clone(card.Addrs), func(a netip.Prefix) bool { return !isNew(a) }))
+		c.Addrs = slices.Concat(bridge.Addrs,
+			slices.DeleteFunc(slices.Clone(card.Addrs), func(a netip.Prefix) bool { return !isNew(a) }))
 		c.Why = o.Uplink + " was given others"
 	case missing && len(card.Addrs) == 0 && slices.ContainsFunc(link.Addrs, isNew):
 		c.Addrs, c.Why = link.Addrs, "it was given others"

@@ -1,5 +1,5 @@
-// Package plantest plays scripts about the plans of modes: text files that give the nodes of a cluster and the routes of a
-// host, and say which plan is wanted. A script has these sections:
+// Package plantest plays scripts about the plans of modes: text files that give the nodes of a cluster and the routes
+// of a host, and say which plan is wanted. A script has these sections:
 //
 //	-- host --          what this host is: "self NAME", "on-link PREFIX" for each segment it shares, "pods PREFIX" for the range of all pods
 //	-- nodes --         one node a line: NAME ADDRESS RANGE… [since=SECOND]; "-" for an address that is not known
@@ -37,8 +37,8 @@ func (g Given) Claims() table.Claims {
 	return table.Claims{Self: g.Self, Cluster: table.Cluster{Pods: g.Pods}}
 }
 
-// Run plays the scripts that pattern matches with the plan of a mode. Each plan must be the same with the nodes and routes in
-// reverse order.
+// Run plays the scripts that pattern matches with the plan of a mode. Each plan must be the same with the nodes and
+// routes in reverse order.
 func Run(t *testing.T, pattern string, plan func(Given) table.Plan[table.Change]) {
 	t.Helper()
 	script.Run(t, pattern, func(*testing.T) script.Player { return &player{plan: plan} })

@@ -18,7 +18,8 @@ type RangeInUseError struct {
 }
 
 func (e *RangeInUseError) Error() string {
-	return fmt.Sprintf("the pod range of this node is %s now, but bridge %s has %s and %d pods are attached to it; nothing is changed: drain the node (kubectl drain), or give it its old range back",
+	return fmt.Sprintf(
+		"the pod range of this node is %s now, but bridge %s has %s and %d pods are attached to it; nothing is changed: drain the node (kubectl drain), or give it its old range back",
 		texts(e.Wants), Bridge, texts(e.Has), e.Ports)
 }
 
@@ -33,8 +34,9 @@ func texts(list []netip.Prefix) string {
 	return strings.Join(all, " and ")
 }
 
-// FitBridge removes the bridge of an earlier pod range from the caller's network namespace, so that the bridge plugin makes it anew
-// with the next pod. While pods are attached to it the error is a *RangeInUseError. It reports whether it removed one.
+// FitBridge removes the bridge of an earlier pod range from the caller's network namespace, so that the bridge plugin
+// makes it anew with the next pod. While pods are attached to it the error is a *RangeInUseError. It reports whether
+// it removed one.
 func FitBridge(o Options) (changed bool, err error) {
 	link, err := netlink.LinkByName(Bridge)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

@@ -10,9 +10,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/netspace"
 )
 
-// TestFitBridge: the bridge of another range stays, with an error that says so, while a pod is attached; without one it is removed. One
-// of the node's ranges stays.
-// Rows 1.30, 1.37.
+// TestFitBridge: the bridge of another range stays, with an error that says so, while a pod is attached; without one
+// it is removed. One of the node's ranges stays. Rows 1.30, 1.37.
 func TestFitBridge(t *testing.T) {
 	node, pod := netspace.New(t, "node"), netspace.New(t, "pod")
 	prefix := netip.MustParsePrefix
@@ -35,7 +34,9 @@ func TestFitBridge(t *testing.T) {
 	o.PodCIDR = prefix("10.244.2.0/24")
 	changed, err := fit()
 	var inUse *RangeInUseError
-	if changed || !errors.As(err, &inUse) || !strings.Contains(err.Error(), "is 10.244.2.0/24 and fd00:10:244:1::/64 now, but bridge porthole0 has 10.244.1.1/24 and 1 pods are attached") {
+	if changed || !errors.As(err, &inUse) ||
+		!strings.Contains(err.Error(),
+			"is 10.244.2.0/24 and fd00:10:244:1::/64 now, but bridge porthole0 has 10.244.1.1/24 and 1 pods are attached") {
 		t.Errorf("with a pod: %t, %v", changed, err)
 	}
 	node.Do(func() error { return platform.DeleteLink("v1") })

@@ -68,8 +68,8 @@ func (o Options) defaults() []object {
 	return list
 }
 
-// windowsConf returns the configuration for win-bridge, ours or upstream's, with host-local. The route policies hand traffic to services
-// and to the node's own address to the host's stack; without them pods reach neither.
+// windowsConf returns the configuration for win-bridge, ours or upstream's, with host-local. The route policies hand
+// traffic to services and to the node's own address to the host's stack; without them pods reach neither.
 func (o Options) windowsConf() (Conf, error) {
 	toHost := []netip.Prefix{o.Services.Masked(), netip.PrefixFrom(o.Node, o.Node.BitLen())}
 	if o.Second.PodCIDR.IsValid() {
@@ -80,9 +80,9 @@ func (o Options) windowsConf() (Conf, error) {
 	return encode(WindowsConfName, conf)
 }
 
-// overlayConf returns the configuration for win-overlay, ours or upstream's, with the policies that sig-windows-tools gives pods on
-// flannel's overlay. Other than on a bridge, packets to the nodes leave with the node's address: the segment of the nodes is not in the
-// overlay. The gateway of pods is the network's.
+// overlayConf returns the configuration for win-overlay, ours or upstream's, with the policies that sig-windows-tools
+// gives pods on flannel's overlay. Other than on a bridge, packets to the nodes leave with the node's address: the
+// segment of the nodes is not in the overlay. The gateway of pods is the network's.
 func (o Options) overlayConf() (Conf, error) {
 	conf := o.windowsPlugin("win-overlay", []netip.Prefix{o.Cluster.Masked(), o.Services.Masked()}, o.Services.Masked())
 	conf["ipam"] = object{
@@ -95,8 +95,8 @@ func (o Options) overlayConf() (Conf, error) {
 	return encode(WindowsConfName, conf)
 }
 
-// windowsPlugin returns what the configurations of Windows plugins have in common, all but "ipam": pods reach exceptions with their own
-// address, and what is in toHost through the host's stack.
+// windowsPlugin returns what the configurations of Windows plugins have in common, all but "ipam": pods reach
+// exceptions with their own address, and what is in toHost through the host's stack.
 func (o Options) windowsPlugin(plugin string, exceptions []netip.Prefix, toHost ...netip.Prefix) object {
 	var texts []string
 	for _, e := range exceptions {
@@ -104,7 +104,8 @@ func (o Options) windowsPlugin(plugin string, exceptions []netip.Prefix, toHost 
 	}
 	policies := []object{endpointPolicy("OutBoundNAT", object{"Exceptions": texts})}
 	for _, p := range toHost {
-		policies = append(policies, endpointPolicy("SDNRoute", object{"DestinationPrefix": p.String(), "NeedEncap": true}))
+		policies = append(policies,
+			endpointPolicy("SDNRoute", object{"DestinationPrefix": p.String(), "NeedEncap": true}))
 	}
 
 	conf := object{
@@ -129,7 +130,8 @@ func (o Options) windowsIPAM() object {
 	var sets [][]object
 	for _, r := range o.ranges() {
 		host := hns.Subnet{Prefix: r}.HostAddr()
-		sets = append(sets, []object{{"subnet": r.String(), "rangeStart": host.Next().String(), "gateway": host.String()}})
+		sets = append(sets,
+			[]object{{"subnet": r.String(), "rangeStart": host.Next().String(), "gateway": host.String()}})
 	}
 	ipam := object{"type": "host-local", "routes": o.defaults()}
 	if len(sets) > 1 {

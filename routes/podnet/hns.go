@@ -10,15 +10,17 @@ import (
 	"porthole.dev/porthole/internal/retry"
 )
 
-// HNS makes the pod network of a Windows host. Reader, Writer and Balancers are the same client, of hns/hcn on Windows and of
-// hns/hnstest in tests. It remembers what it made, so use one for the life of a process; it is not safe for concurrent use.
+// HNS makes the pod network of a Windows host. Reader, Writer and Balancers are the same client, of hns/hcn on Windows
+// and of hns/hnstest in tests. It remembers what it made, so use one for the life of a process; it is not safe for
+// concurrent use.
 type HNS struct {
 	Reader    reader
 	Writer    writer
 	Balancers balancers
 	Overlays  overlays // nil: this process makes no overlay networks
 	Adapters  adapters
-	// Before is called before a network is created or deleted; if it returns an error, HNS stays as it is. Nil: nothing is.
+	// Before is called before a network is created or deleted; if it returns an error, HNS stays as it is. Nil:
+	// nothing is.
 	Before func(ctx context.Context) error
 
 	made    hns.NetworkID // the network that this process created last
@@ -63,9 +65,9 @@ type adapters interface {
 	NameOf(addr netip.Addr) (string, error)
 }
 
-// adapterBackoff is how long the host's endpoint may be attached without an adapter before it is deleted and created again. Windows
-// makes the adapter after the call that attaches has returned; after a reboot the endpoint may be listed without one for ever
-// (kubernetes-sigs/sig-windows-tools#94, flannel-io/flannel#1112).
+// adapterBackoff is how long the host's endpoint may be attached without an adapter before it is deleted and created
+// again. Windows makes the adapter after the call that attaches has returned; after a reboot the endpoint may be
+// listed without one for ever (kubernetes-sigs/sig-windows-tools#94, flannel-io/flannel#1112).
 var adapterBackoff = retry.Backoff{First: 5 * time.Second, Max: time.Minute}
 
 // Made is what Ensure did.
@@ -76,9 +78,10 @@ type Made struct {
 	Differs []Difference
 }
 
-// Ensure makes the network and the host's endpoint in it, attached to the host's compartment, and checks that an adapter of the host
-// has the endpoint's address. What is right is left alone. A network of that name that does not fit is replaced as MakePlan
-// describes; if it is not, the error is a *DiffersError. If HNS does not answer all questions, nothing is changed.
+// Ensure makes the network and the host's endpoint in it, attached to the host's compartment, and checks that an
+// adapter of the host has the endpoint's address. What is right is left alone. A network of that name that does not
+// fit is replaced as MakePlan describes; if it is not, the error is a *DiffersError. If HNS does not answer all
+// questions, nothing is changed.
 func (h *HNS) Ensure(ctx context.Context, wanted Network, replace bool) (Made, error) {
 	if err := h.checkFamilies(ctx, wanted); err != nil {
 		return Made{}, err
@@ -120,25 +123,30 @@ func (h *HNS) checkFamilies(ctx context.Context, wanted Network) error {
 		return fmt.Errorf("reading the version of HNS: %w", err)
 	}
 	if !version.HasIPv6() {
-		return fmt.Errorf("the pod ranges are %s and %s, and HNS of this Windows, version %d.%d, makes no networks with IPv6: they begin with build 19041; "+
-			"let the node have a range of IPv4 alone", wanted.HNS.Subnets[0].Prefix, wanted.HNS.Subnets[1].Prefix, version.Major, version.Minor)
+		return fmt.Errorf(
+			"the pod ranges are %s and %s, and HNS of this Windows, version %d.%d, makes no networks with IPv6: they begin with build 19041; "+
+				"let the node have a range of IPv4 alone", wanted.HNS.Subnets[0].Prefix, wanted.HNS.Subnets[1].Prefix,
+			version.Major, version.Minor)
 	}
 	return nil
 }
 
-// checkProvider returns an error until HNS has bound an overlay network to the adapter that has the node's address. Only then its peers
-// can be told where it is.
+// checkProvider returns an error until HNS has bound an overlay network to the adapter that has the node's address.
+// Only then its peers can be told where it is.
 func (h *HNS) checkProvider(ctx context.Context, wanted Network) error {
 	network, err := h.Reader.NetworkByName(ctx, wanted.HNS.Name)
 	switch {
 	case err != nil:
 		return fmt.Errorf("looking up HNS network %s: %w", wanted.HNS.Name, err)
 	case !network.Management.IsValid() || network.RouterMAC == "":
-		return fmt.Errorf("HNS has not bound overlay network %s to a network adapter yet: it reports no provider address (policies ProviderAddress "+
-			"and DrMacAddress); it takes some seconds after the network was made", wanted.HNS.Name)
+		return fmt.Errorf(
+			"HNS has not bound overlay network %s to a network adapter yet: it reports no provider address (policies ProviderAddress "+
+				"and DrMacAddress); it takes some seconds after the network was made", wanted.HNS.Name)
 	case wanted.HNS.Management.IsValid() && network.Management != wanted.HNS.Management:
-		return fmt.Errorf("HNS has bound overlay network %s to the adapter with address %s, and this node's address is %s, to which other nodes send: "+
-			"name the adapter of that address with --adapter, and let the network be made again with --replace-network", wanted.HNS.Name, network.Management, wanted.HNS.Management)
+		return fmt.Errorf(
+			"HNS has bound overlay network %s to the adapter with address %s, and this node's address is %s, to which other nodes send: "+
+				"name the adapter of that address with --adapter, and let the network be made again with --replace-network",
+			wanted.HNS.Name, network.Management, wanted.HNS.Management)
 	}
 	return nil
 }
@@ -206,8 +214,8 @@ func hostNamespace(all []hns.Namespace) hns.Namespace {
 	return hns.Namespace{}
 }
 
-// checkAdapter returns an error while no adapter has the address of the host's endpoint, after plan was carried out. It keeps since
-// when that is so.
+// checkAdapter returns an error while no adapter has the address of the host's endpoint, after plan was carried out.
+// It keeps since when that is so.
 func (h *HNS) checkAdapter(wanted Network, plan Plan) error {
 	if wanted.Host.Name == "" {
 		return nil
@@ -229,8 +237,10 @@ func (h *HNS) checkAdapter(wanted Network, plan Plan) error {
 	if h.missing.IsZero() {
 		h.missing = time.Now()
 	}
-	return fmt.Errorf("HNS endpoint %s is attached to the host, but no adapter has its address %s, which is the pods' gateway: "+
-		"after %v without one it is deleted and created again", wanted.Host.Name, addr, adapterBackoff.Wait(h.renewed+1))
+	return fmt.Errorf(
+		"HNS endpoint %s is attached to the host, but no adapter has its address %s, which is the pods' gateway: "+
+			"after %v without one it is deleted and created again", wanted.Host.Name, addr,
+		adapterBackoff.Wait(h.renewed+1))
 }
 
 // apply makes one change. It keeps in seen what was created, because later changes need its id.
@@ -247,7 +257,8 @@ func (h *HNS) apply(ctx context.Context, op Op, wanted Network, seen *Seen) (err
 		_, err = h.Writer.CreateNetwork(ctx, wanted.Base)
 	case CreateNetwork:
 		network := wanted.HNS
-		network.HostRoute, network.Management = false, netip.Addr{} // the one has an Op of its own, the other is HNS's to say
+		// the one has an Op of its own, the other is HNS's to say
+		network.HostRoute, network.Management = false, netip.Addr{}
 		seen.Network, err = h.Writer.CreateNetwork(ctx, network)
 		h.made, h.madeFor = seen.Network.ID, wanted.HNS
 	case AddHostRoute:
@@ -273,8 +284,8 @@ func (h *HNS) apply(ctx context.Context, op Op, wanted Network, seen *Seen) (err
 	return err
 }
 
-// attach puts the host's endpoint into the host's compartment. The error of HNS that the endpoint is attached already counts as
-// success (flannel-io/flannel#1391). It may be attached elsewhere; checkAdapter finds that out.
+// attach puts the host's endpoint into the host's compartment. The error of HNS that the endpoint is attached already
+// counts as success (flannel-io/flannel#1391). It may be attached elsewhere; checkAdapter finds that out.
 func (h *HNS) attach(ctx context.Context, namespace hns.NamespaceID, endpoint hns.EndpointID) error {
 	var err error
 	if namespace == "" {

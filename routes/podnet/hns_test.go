@@ -116,13 +116,14 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-// TestEnsureDualStack makes a network with ranges of both families, none of them a /24, and only where HNS has such networks.
-// Row 1.30.
+// TestEnsureDualStack makes a network with ranges of both families, none of them a /24, and only where HNS has such
+// networks. Row 1.30.
 func TestEnsureDualStack(t *testing.T) {
 	wanted, err := Bridged(Options{
 		PodCIDR: netip.MustParsePrefix("10.244.1.64/26"), Cluster: netip.MustParsePrefix("10.244.0.0/16"),
 		Services: netip.MustParsePrefix("10.96.0.0/16"), Node: netip.MustParseAddr("10.99.0.21"),
-		Second: Second{PodCIDR: netip.MustParsePrefix("fd00:10:244:1::/64"), Cluster: netip.MustParsePrefix("fd00:10:244::/48"),
+		Second: Second{PodCIDR: netip.MustParsePrefix("fd00:10:244:1::/64"),
+			Cluster:  netip.MustParsePrefix("fd00:10:244::/48"),
 			Services: netip.MustParsePrefix("fd00:10:96::/112"), Node: netip.MustParseAddr("fd00:10:99::15")},
 	})
 	if err != nil {
@@ -131,7 +132,8 @@ func TestEnsureDualStack(t *testing.T) {
 
 	f := hnstest.New(hns.Version{Major: 9, Minor: 3})
 	f.ResetCalls()
-	if _, err := on(f).Ensure(context.Background(), wanted, true); err == nil || !strings.Contains(err.Error(), "begin with build 19041") || strings.Contains(f.Calls(), "create") {
+	if _, err := on(f).Ensure(context.Background(), wanted, true); err == nil ||
+		!strings.Contains(err.Error(), "begin with build 19041") || strings.Contains(f.Calls(), "create") {
 		t.Errorf("HNS 9.3: %v\n%s", err, f.Calls())
 	}
 
@@ -149,8 +151,8 @@ func TestEnsureDualStack(t *testing.T) {
 	}
 }
 
-// TestEnsureAnotherRange: the range changes while the process that made the network runs. It is refused under pods, and the network is
-// replaced without them.
+// TestEnsureAnotherRange: the range changes while the process that made the network runs. It is refused under pods,
+// and the network is replaced without them.
 func TestEnsureAnotherRange(t *testing.T) {
 	ctx, f := context.Background(), hnstest.New(hns.Version{Major: 13, Minor: 3})
 	h, wanted := on(f), wantedNetwork(t)
@@ -165,7 +167,8 @@ func TestEnsureAnotherRange(t *testing.T) {
 	addEndpoint(t, f, made, "abc_porthole", "guest")
 
 	other := wantedNetwork(t)
-	other.HNS.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.9.0/24"), Gateway: netip.MustParseAddr("10.244.9.1")}}
+	other.HNS.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.9.0/24"),
+		Gateway: netip.MustParseAddr("10.244.9.1")}}
 	other.Host.Addrs = []netip.Addr{netip.MustParseAddr("10.244.9.2")}
 	before := f.DumpNetworks()
 	var differs *DiffersError
@@ -184,13 +187,14 @@ func TestEnsureAnotherRange(t *testing.T) {
 			}
 		}
 	}
-	if made, err := h.Ensure(ctx, other, false); err != nil || len(made.Replaced) != 1 || !strings.Contains(f.DumpNetworks(), "L2Bridge 10.244.9.0/24") {
+	if made, err := h.Ensure(ctx, other, false); err != nil || len(made.Replaced) != 1 ||
+		!strings.Contains(f.DumpNetworks(), "L2Bridge 10.244.9.0/24") {
 		t.Errorf("without pods: %+v, %v\n%s", made, err, f.DumpNetworks())
 	}
 }
 
-// TestEnsureExtension: a network on whose switch the wanted extension is not enabled is made anew, unless pods use it: then it is named.
-// Rows 1.36, 1.51.
+// TestEnsureExtension: a network on whose switch the wanted extension is not enabled is made anew, unless pods use it:
+// then it is named. Rows 1.36, 1.51.
 func TestEnsureExtension(t *testing.T) {
 	ctx, f := context.Background(), hnstest.New(hns.Version{Major: 13, Minor: 3})
 	h, wanted := on(f), wantedNetwork(t)
@@ -206,7 +210,8 @@ func TestEnsureExtension(t *testing.T) {
 
 	wanted.HNS.Extension = "583CC151-73EC-4A6A-8B47-578297AD7623"
 	_, err = h.Ensure(ctx, wanted, false)
-	for _, want := range []string{"switch extension: wanted 583CC151-73EC-4A6A-8B47-578297AD7623, found none", "abc_porthole", "--replace-network"} {
+	for _, want := range []string{"switch extension: wanted 583CC151-73EC-4A6A-8B47-578297AD7623, found none",
+		"abc_porthole", "--replace-network"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q in it", err, want)
 		}
@@ -225,7 +230,8 @@ func TestEnsureExtension(t *testing.T) {
 func TestRefusalNamesDifferencesAndCure(t *testing.T) {
 	f := host(t, "differs and is used")
 	_, err := on(f).Ensure(context.Background(), wantedNetwork(t), false)
-	for _, want := range []string{"porthole", "subnet: wanted 10.244.1.0/24, found 10.244.9.0/24", "abc_porthole", "--replace-network"} {
+	for _, want := range []string{"porthole", "subnet: wanted 10.244.1.0/24, found 10.244.9.0/24", "abc_porthole",
+		"--replace-network"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q in it", err, want)
 		}
@@ -242,7 +248,8 @@ func TestEnsureTouchesNothingUnknown(t *testing.T) {
 		if _, err := on(f).Ensure(context.Background(), wantedNetwork(t), true); hns.ClassOf(err) != hns.Unknown {
 			t.Errorf("%s failed: %v", kind, err)
 		}
-		if diff := cmp.Diff(before, f.DumpNetworks()); diff != "" || strings.Contains(f.Calls(), "create") || strings.Contains(f.Calls(), "delete") {
+		if diff := cmp.Diff(before, f.DumpNetworks()); diff != "" || strings.Contains(f.Calls(), "create") ||
+			strings.Contains(f.Calls(), "delete") {
 			t.Errorf("%s failed, and HNS was changed:\n%s%s", kind, diff, f.Calls())
 		}
 	}
@@ -252,7 +259,8 @@ func TestEnsureTouchesNothingUnknown(t *testing.T) {
 func TestEnsureAfterFailures(t *testing.T) {
 	ctx, wanted := context.Background(), wantedNetwork(t)
 	for _, network := range []string{"no network", "differs, only the host's endpoint", "differs and is used"} {
-		for _, kind := range []string{"find network", "list endpoints", "list namespaces", "delete endpoint", "delete network",
+		for _, kind := range []string{"find network", "list endpoints", "list namespaces", "delete endpoint",
+			"delete network",
 			"create network", "create endpoint", "add endpoint"} {
 			for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.DoThenFail} {
 				f := host(t, network)
@@ -322,8 +330,9 @@ network porthole endpoint "porthole_ep" [10.244.1.2]
 network porthole-base Overlay 192.168.255.0/30 via 192.168.255.1 vsid 9999
 `
 
-// TestOverlay makes the network of an overlay with each call failing in turn, as if the process had been killed there, and goes on in
-// another process. Then a change of the VNI replaces it only while nothing but our own endpoint is in it.
+// TestOverlay makes the network of an overlay with each call failing in turn, as if the process had been killed there,
+// and goes on in another process. Then a change of the VNI replaces it only while nothing but our own endpoint is in
+// it.
 func TestOverlay(t *testing.T) {
 	for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.DoThenFail} {
 		for at := 1; ; at++ {
@@ -352,7 +361,8 @@ func TestOverlay(t *testing.T) {
 
 			f.ResetCalls()
 			made, err := onOverlay(f).Ensure(t.Context(), wantedOverlay(t, 4096), false)
-			if calls := f.Calls(); err != nil || made.Changed || strings.Contains(calls, "create") || strings.Contains(calls, "add") || strings.Contains(calls, "delete") {
+			if calls := f.Calls(); err != nil || made.Changed || strings.Contains(calls, "create") ||
+				strings.Contains(calls, "add") || strings.Contains(calls, "delete") {
 				t.Errorf("when everything is right: %+v %v\n%s", made, err, calls)
 			}
 		}
@@ -375,12 +385,15 @@ func TestOverlayDiffers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.CreateEndpoint(t.Context(), hns.Endpoint{Name: "abc_porthole", Network: n.ID, Addrs: []netip.Addr{netip.MustParseAddr("10.244.1.9")}}); err != nil {
+	if _, err := f.CreateEndpoint(t.Context(),
+		hns.Endpoint{Name: "abc_porthole", Network: n.ID,
+			Addrs: []netip.Addr{netip.MustParseAddr("10.244.1.9")}}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = onOverlay(f).Ensure(t.Context(), wantedOverlay(t, 4096), false)
 	var differs *DiffersError
-	if !errors.As(err, &differs) || !strings.Contains(err.Error(), "virtual subnet of 10.244.1.0/24: wanted 4096, found 4097") {
+	if !errors.As(err, &differs) ||
+		!strings.Contains(err.Error(), "virtual subnet of 10.244.1.0/24: wanted 4096, found 4097") {
 		t.Errorf("with a pod: %v", err)
 	}
 }

@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NATTable is the name of the nft table (families ip and ip6) of the outbound NAT. It holds nothing else, and nobody else uses it.
+// NATTable is the name of the nft table (families ip and ip6) of the outbound NAT. It holds nothing else, and nobody
+// else uses it.
 const NATTable = "porthole-routes"
 
 // natChain is the only chain of the table.
 const natChain = "outbound"
 
-// NAT keeps the outbound NAT of the caller's network namespace: packets of pods leave with the node's address, unless they go
-// to one of Options.Exceptions. The zero value is ready to use.
+// NAT keeps the outbound NAT of the caller's network namespace: packets of pods leave with the node's address, unless
+// they go to one of Options.Exceptions. The zero value is ready to use.
 type NAT struct{}
 
 // Ensure sets the rules for o, those of each family in one transaction, and reports whether they were others before.
@@ -66,7 +67,8 @@ func ensureNAT(family nftables.TableFamily, pods netip.Prefix, exceptions []neti
 	return true, nil
 }
 
-// field is an address in the header of a packet: where it is by family, in bytes (RFC 791, section 3.1; RFC 8200, section 3).
+// field is an address in the header of a packet: where it is by family, in bytes (RFC 791, section 3.1; RFC 8200,
+// section 3).
 type field struct{ four, six uint32 }
 
 var (
@@ -74,7 +76,8 @@ var (
 	destination = field{16, 24}
 )
 
-// natRule returns the one rule as the kernel takes it: source is a pod, destination is no exception and no multicast address.
+// natRule returns the one rule as the kernel takes it: source is a pod, destination is no exception and no multicast
+// address.
 func natRule(pods netip.Prefix, exceptions []netip.Prefix) []expr.Any {
 	rule := address(source, expr.CmpOpEq, pods)
 	for _, e := range exceptions {
@@ -95,13 +98,14 @@ func address(at field, op expr.CmpOp, p netip.Prefix) []expr.Any {
 	size := uint32(len(network))
 	return []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: size, Mask: net.CIDRMask(p.Bits(), len(network)*8), Xor: make([]byte, size)},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: size, Mask: net.CIDRMask(p.Bits(), len(network)*8),
+			Xor: make([]byte, size)},
 		&expr.Cmp{Register: 1, Op: op, Data: network},
 	}
 }
 
-// natMark returns the comment of the rule. Ensure recognises the right rule by it, because the kernel returns rules in a form of its
-// own.
+// natMark returns the comment of the rule. Ensure recognises the right rule by it, because the kernel returns rules in
+// a form of its own.
 func natMark(pods netip.Prefix, exceptions []netip.Prefix) string {
 	parts := []string{pods.Masked().String(), "to outside"}
 	for _, e := range exceptions {

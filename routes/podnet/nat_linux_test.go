@@ -11,8 +11,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/netspace"
 )
 
-// TestOutboundNAT sends packets of a pod through a node: what goes outside has the node's address, what goes to an exception the
-// pod's. A second Ensure changes nothing, one for other exceptions replaces the rule.
+// TestOutboundNAT sends packets of a pod through a node: what goes outside has the node's address, what goes to an
+// exception the pod's. A second Ensure changes nothing, one for other exceptions replaces the rule.
 func TestOutboundNAT(t *testing.T) {
 	pod, node, out := netspace.New(t, "pod"), netspace.New(t, "node"), netspace.New(t, "out")
 	pod.Connect("eth0", node, "pods")
@@ -63,7 +63,8 @@ func TestOutboundNAT(t *testing.T) {
 	})
 }
 
-// wantSource sends a datagram from one namespace to an address of another, and fails the test if it arrives from another source.
+// wantSource sends a datagram from one namespace to an address of another, and fails the test if it arrives from
+// another source.
 func wantSource(t *testing.T, from, to *netspace.Space, address, source string) {
 	t.Helper()
 	var server, client net.PacketConn

@@ -10,7 +10,8 @@ import (
 type Network struct {
 	HNS  hns.Network  // Windows: the network, found by its name
 	Host hns.Endpoint // Windows: the host's own endpoint in it
-	// Apart: the host's endpoint is in no compartment. It only holds an address, the source address of the service proxy.
+	// Apart: the host's endpoint is in no compartment. It only holds an address, the source address of the service
+	// proxy.
 	Apart bool
 	// Base is a network that is there first and stays over reboots; the zero Network: none.
 	Base hns.Network
@@ -25,9 +26,9 @@ type Network struct {
 // HostEndpoint is the name of the host's own endpoint. Upstream's kube-proxy looks for this name too.
 const HostEndpoint = NetworkName + "_ep"
 
-// hostEndpointOf returns the host's endpoint. Its default route has the next hop 0.0.0.0, as in microsoft/SDN start-kubelet.ps1.
-// Without a route of its own HNS would use the subnet's gateway, an address that nobody has on these networks, and give the host a
-// second default route through it (flannel-io/flannel#1763).
+// hostEndpointOf returns the host's endpoint. Its default route has the next hop 0.0.0.0, as in microsoft/SDN
+// start-kubelet.ps1. Without a route of its own HNS would use the subnet's gateway, an address that nobody has on
+// these networks, and give the host a second default route through it (flannel-io/flannel#1763).
 func hostEndpointOf(o Options) hns.Endpoint {
 	e := hns.Endpoint{Name: HostEndpoint, PrefixLen: o.PodCIDR.Bits()}
 	for _, r := range o.ranges() {
@@ -41,8 +42,8 @@ func hostEndpointOf(o Options) hns.Endpoint {
 	return e
 }
 
-// Bridged returns the pod network of the modes that encapsulate nothing: pods are on a bridge, on Windows on a network of
-// type L2Bridge.
+// Bridged returns the pod network of the modes that encapsulate nothing: pods are on a bridge, on Windows on a network
+// of type L2Bridge.
 func Bridged(o Options) (Network, error) {
 	linux, err := o.linuxConf()
 	if err != nil {
@@ -67,12 +68,13 @@ func Bridged(o Options) (Network, error) {
 // baseNetwork is the name of the network that keeps the virtual switch of overlay networks over reboots.
 const baseNetwork = NetworkName + "-base"
 
-// Overlay returns the pod network of a mode whose nodes are joined by VXLAN: on Linux pods are on a bridge, on Windows on a network of
-// type Overlay with that VXLAN network identifier.
+// Overlay returns the pod network of a mode whose nodes are joined by VXLAN: on Linux pods are on a bridge, on Windows
+// on a network of type Overlay with that VXLAN network identifier.
 //
-// The Windows network is gone after a reboot, as flannel's is, because its policies name peers that may have changed meanwhile. HNS
-// interrupts the node's network when it makes the first network on an adapter and when it removes the last one, so there is another
-// network that stays, with a range that nobody uses (microsoft/SDN start.ps1 and OVN-Kubernetes' hybrid overlay do so too).
+// The Windows network is gone after a reboot, as flannel's is, because its policies name peers that may have changed
+// meanwhile. HNS interrupts the node's network when it makes the first network on an adapter and when it removes the
+// last one, so there is another network that stays, with a range that nobody uses (microsoft/SDN start.ps1 and
+// OVN-Kubernetes' hybrid overlay do so too).
 func Overlay(o Options, vni uint32) (Network, error) {
 	linux, err := o.linuxConf()
 	if err != nil {

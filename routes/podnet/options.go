@@ -45,7 +45,9 @@ func (o Options) Validate() error {
 	case !o.PodCIDR.IsValid() || !o.PodCIDR.Addr().Is4():
 		return fmt.Errorf("pod range %s is not an IPv4 range", o.PodCIDR)
 	case o.PodCIDR.Bits() > 29:
-		return fmt.Errorf("pod range %s is too small: network, gateway, host endpoint and broadcast leave no address (at most /29)", o.PodCIDR)
+		return fmt.Errorf(
+			"pod range %s is too small: network, gateway, host endpoint and broadcast leave no address (at most /29)",
+			o.PodCIDR)
 	case !o.Cluster.IsValid() || !o.Services.IsValid() || !o.Node.IsValid():
 		return fmt.Errorf("the pod network needs the cluster's range, the services' range and the node's address")
 	}
@@ -55,9 +57,12 @@ func (o Options) Validate() error {
 	case !s.PodCIDR.IsValid() || !s.PodCIDR.Addr().Is6():
 		return fmt.Errorf("second pod range %s is not an IPv6 range", s.PodCIDR)
 	case s.PodCIDR.Bits() > 125:
-		return fmt.Errorf("pod range %s is too small: gateway and host endpoint leave no address (at most /125)", s.PodCIDR)
+		return fmt.Errorf("pod range %s is too small: gateway and host endpoint leave no address (at most /125)",
+			s.PodCIDR)
 	case !s.Cluster.IsValid() || !s.Services.IsValid() || !s.Node.IsValid():
-		return fmt.Errorf("the pod range %s needs the cluster's range, the services' range and the node's address of IPv6 too", s.PodCIDR)
+		return fmt.Errorf(
+			"the pod range %s needs the cluster's range, the services' range and the node's address of IPv6 too",
+			s.PodCIDR)
 	}
 	return nil
 }

@@ -29,8 +29,9 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: wanted %s, found %s", d.Field, d.Wanted, d.Found)
 }
 
-// Diff returns the properties in which the found network does not fit: type, subnets, their gateways and virtual subnets. Other properties
-// and further subnets do not count, because HNS adds some by itself; nor does a gateway that HNS does not report.
+// Diff returns the properties in which the found network does not fit: type, subnets, their gateways and virtual
+// subnets. Other properties and further subnets do not count, because HNS adds some by itself; nor does a gateway that
+// HNS does not report.
 func Diff(wanted, found hns.Network) []Difference {
 	var list []Difference
 	if wanted.Extension != "" && !strings.EqualFold(wanted.Extension, found.Extension) {
@@ -46,10 +47,12 @@ func Diff(wanted, found hns.Network) []Difference {
 		case i < 0:
 			list = append(list, Difference{"subnet", s.Prefix.String(), subnets(found)})
 		case found.Subnets[i].Gateway.IsValid() && found.Subnets[i].Gateway != s.Gateway:
-			list = append(list, Difference{"gateway of " + s.Prefix.String(), s.Gateway.String(), addr(found.Subnets[i].Gateway)})
+			list = append(list, Difference{"gateway of " + s.Prefix.String(), s.Gateway.String(),
+				addr(found.Subnets[i].Gateway)})
 		}
 		if i >= 0 && found.Subnets[i].VSID != s.VSID {
-			list = append(list, Difference{"virtual subnet of " + s.Prefix.String(), fmt.Sprint(s.VSID), fmt.Sprint(found.Subnets[i].VSID)})
+			list = append(list, Difference{"virtual subnet of " + s.Prefix.String(), fmt.Sprint(s.VSID),
+				fmt.Sprint(found.Subnets[i].VSID)})
 		}
 	}
 	return list
@@ -81,8 +84,9 @@ type DiffersError struct {
 }
 
 func (e *DiffersError) Error() string {
-	return fmt.Sprintf("HNS network %s is not as this node needs it (%s), and it is not replaced because it holds endpoints (%s): "+
-		"remove what uses them, or start porthole routes with --replace-network, which deletes the network and its endpoints",
+	return fmt.Sprintf(
+		"HNS network %s is not as this node needs it (%s), and it is not replaced because it holds endpoints (%s): "+
+			"remove what uses them, or start porthole routes with --replace-network, which deletes the network and its endpoints",
 		e.Network, joinDifferences(e.Differences), shortened(e.Endpoints))
 }
 
@@ -134,7 +138,8 @@ type Op struct {
 type Plan struct {
 	// Replaces says why a network of our name is replaced; empty if none is.
 	Replaces []Difference
-	// Accepts is what differs in a network that is left as it is, because this process created it and would get the same again.
+	// Accepts is what differs in a network that is left as it is, because this process created it and would get the
+	// same again.
 	Accepts []Difference
 	Ops     []Op
 }
@@ -158,12 +163,13 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// MakePlan compares HNS with the wanted network. A network that fits is left alone. One that does not is replaced if replace is
-// true or if no pod of this node has an endpoint in it; otherwise the result is a *DiffersError. One that
-// this process created is not replaced: HNS reports it differently from how it was created, and would report the next one like that.
+// MakePlan compares HNS with the wanted network. A network that fits is left alone. One that does not is replaced if
+// replace is true or if no pod of this node has an endpoint in it; otherwise the result is a *DiffersError. One that
+// this process created is not replaced: HNS reports it differently from how it was created, and would report the next
+// one like that.
 //
-// The host's endpoint counts as attached if HNS lists it as attached or if an adapter of the host has its address. If it is listed as
-// attached and no adapter has its address for too long, the endpoint is deleted and created again.
+// The host's endpoint counts as attached if HNS lists it as attached or if an adapter of the host has its address. If
+// it is listed as attached and no adapter has its address for too long, the endpoint is deleted and created again.
 func MakePlan(wanted Network, seen Seen, replace bool) (Plan, error) {
 	p, endpoints := Plan{}, seen.Endpoints
 	differences := []Difference(nil)
@@ -199,12 +205,14 @@ func MakePlan(wanted Network, seen Seen, replace bool) (Plan, error) {
 	return p, nil
 }
 
-// removal plans the deletion of a network. Load balancers are deleted first, because those of a deleted network break later ones
-// (microsoft/Windows-Containers#79); then endpoints, because HNS refuses to delete a network with an endpoint in a namespace.
+// removal plans the deletion of a network. Load balancers are deleted first, because those of a deleted network break
+// later ones (microsoft/Windows-Containers#79); then endpoints, because HNS refuses to delete a network with an
+// endpoint in a namespace.
 func removal(name string, seen Seen) []Op {
 	var ops []Op
 	for _, lb := range seen.Balancers {
-		on := slices.ContainsFunc(seen.Endpoints, func(e hns.Endpoint) bool { return slices.Contains(lb.Endpoints, e.ID) })
+		on := slices.ContainsFunc(seen.Endpoints,
+			func(e hns.Endpoint) bool { return slices.Contains(lb.Endpoints, e.ID) })
 		if on {
 			ops = append(ops, Op{Verb: DeleteBalancer, Balancer: lb.ID, Name: string(lb.ID)})
 		}
@@ -242,8 +250,8 @@ func (p *Plan) planHost(wanted Network, seen Seen, endpoints []hns.Endpoint) {
 	p.Ops = append(p.Ops, Op{Verb: AttachHost, Endpoint: host.ID, Name: wanted.Host.Name})
 }
 
-// users returns the names of the endpoints of pods on this node. The host's own is none of them, nor are remote ones: a service proxy makes
-// those for pods elsewhere, and makes them again.
+// users returns the names of the endpoints of pods on this node. The host's own is none of them, nor are remote ones:
+// a service proxy makes those for pods elsewhere, and makes them again.
 func users(host string, endpoints []hns.Endpoint) []string {
 	var names []string
 	for _, e := range endpoints {
@@ -265,5 +273,6 @@ func hostEndpoint(name string, endpoints []hns.Endpoint) (host hns.Endpoint, fou
 }
 
 func attached(e hns.Endpoint, host hns.Namespace) bool {
-	return host.ID != "" && (hns.NormalID(string(e.Namespace)) == hns.NormalID(string(host.ID)) || slices.Contains(host.Endpoints, e.ID))
+	return host.ID != "" && (hns.NormalID(string(e.Namespace)) == hns.NormalID(string(host.ID)) ||
+		slices.Contains(host.Endpoints, e.ID))
 }

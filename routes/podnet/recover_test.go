@@ -55,7 +55,8 @@ func TestNamespaceUnknown(t *testing.T) {
 	f := host(t, "no network")
 	f.EditNamespaces(func(all *[]hns.Namespace) { *all = nil })
 	f.SetFault(only("create host namespace", hnstest.Fail))
-	if _, err := on(f).Ensure(t.Context(), wantedNetwork(t), false); hns.ClassOf(err) != hns.Unknown || f.Count("attach endpoint") > 0 {
+	if _, err := on(f).Ensure(t.Context(), wantedNetwork(t), false); hns.ClassOf(err) != hns.Unknown ||
+		f.Count("attach endpoint") > 0 {
 		t.Errorf("%v\n%s", err, f.Calls())
 	}
 }
@@ -67,8 +68,8 @@ func (noNamespaces) CreateHostNamespace(context.Context) (hns.Namespace, error) 
 	return hns.Namespace{}, &hns.Error{Class: hns.Unsupported, Code: 0x80004001, Err: errors.New("not implemented")}
 }
 
-// An endpoint that HNS does not list in the host's namespace, and refuses to attach because it is attached, is right: an adapter
-// has its address.
+// An endpoint that HNS does not list in the host's namespace, and refuses to attach because it is attached, is right:
+// an adapter has its address.
 func TestAttachedAlready(t *testing.T) {
 	f := host(t, "fits")
 	hnstest.Host{Fake: f}.ForgetNamespaces()
@@ -99,8 +100,8 @@ func (a *lateAdapter) NameOf(addr netip.Addr) (string, error) {
 	return a.Host.NameOf(addr)
 }
 
-// After a reboot the endpoint may be listed without its adapter: it is made anew after some seconds, and no sooner; if that does not
-// help, the next time comes later.
+// After a reboot the endpoint may be listed without its adapter: it is made anew after some seconds, and no sooner; if
+// that does not help, the next time comes later.
 func TestAdapterGone(t *testing.T) {
 	for _, listed := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -119,7 +120,8 @@ func TestAdapterGone(t *testing.T) {
 
 			made := f.Count("create endpoint")
 			err := passes(adapterBackoff.First)
-			if err == nil || !strings.Contains(err.Error(), "no adapter has its address 10.244.1.2") || f.Count("create endpoint") != made {
+			if err == nil || !strings.Contains(err.Error(), "no adapter has its address 10.244.1.2") ||
+				f.Count("create endpoint") != made {
 				t.Errorf("listed %v: %v\n%s", listed, err, f.Calls())
 			}
 			_ = passes(2 * time.Second)
@@ -184,12 +186,14 @@ func TestBalancersGoFirst(t *testing.T) {
 	f.Edit(func(endpoints *[]hns.Endpoint, balancers *[]hns.LoadBalancer, networks *[]hns.Network) {
 		*networks = append(*networks, hns.Network{ID: "other", Name: "other"})
 		*endpoints = append(*endpoints, hns.Endpoint{ID: "far", Name: "far", Network: "other", Remote: true})
-		*balancers = append(*balancers, hns.LoadBalancer{ID: "own", Endpoints: []hns.EndpointID{(*endpoints)[0].ID, "far"}},
+		*balancers = append(*balancers,
+			hns.LoadBalancer{ID: "own", Endpoints: []hns.EndpointID{(*endpoints)[0].ID, "far"}},
 			hns.LoadBalancer{ID: "other", Endpoints: []hns.EndpointID{"far"}})
 		own, other = "own", "other"
 	})
 	plan, err := MakePlan(wantedNetwork(t), seenOn(t, f), false)
-	if err != nil || !strings.HasPrefix(plan.String()[strings.Index(plan.String(), "delete"):], "delete load balancer "+string(own)+"\ndelete endpoint") {
+	if err != nil || !strings.HasPrefix(plan.String()[strings.Index(plan.String(), "delete"):],
+		"delete load balancer "+string(own)+"\ndelete endpoint") {
 		t.Errorf("%v\n%s", err, plan)
 	}
 	if made := ensured(t, on(f)); len(made.Replaced) == 0 {

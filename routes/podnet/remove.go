@@ -9,8 +9,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Remove deletes the network called NetworkName with the endpoints in it and the load balancers of these. removed is false if there is
-// none. Before is called if it is. What is gone meanwhile is success.
+// Remove deletes the network called NetworkName with the endpoints in it and the load balancers of these. removed is
+// false if there is none. Before is called if it is. What is gone meanwhile is success.
 func (h *HNS) Remove(ctx context.Context) (removed bool, err error) {
 	network, err := h.Reader.NetworkByName(ctx, NetworkName)
 	if hns.IsAbsent(err) {

@@ -14,8 +14,9 @@ import (
 	"porthole.dev/porthole/routes/fib"
 )
 
-// Remove takes back what porthole-routes made on a Linux node: its routes, the outbound NAT, the bridge and the CNI configuration in
-// confDir. It is for a machine that is no node any more: no agent and no pod may run. What is gone already is no error.
+// Remove takes back what porthole-routes made on a Linux node: its routes, the outbound NAT, the bridge and the CNI
+// configuration in confDir. It is for a machine that is no node any more: no agent and no pod may run. What is gone
+// already is no error.
 func Remove(confDir string) error {
 	return errors.Join(removeConf(confDir), removeRoutes(), removeNAT(), removeBridge())
 }
@@ -57,7 +58,8 @@ func removeConf(dir string) (err error) {
 }
 
 func ourRoutes() ([]netlink.Route, error) {
-	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: fib.Protocol}, netlink.RT_FILTER_PROTOCOL)
+	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: fib.Protocol},
+		netlink.RT_FILTER_PROTOCOL)
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}

@@ -40,7 +40,8 @@ func TestWriteIsSeen(t *testing.T) {
 			seen = append(seen, "last")
 		}
 	}
-	if i := slices.Index(seen, conf.Name); i < 0 || i+2 >= len(seen) || seen[i+1] == conf.Name || seen[len(seen)-2] == conf.Name {
+	if i := slices.Index(seen, conf.Name); i < 0 || i+2 >= len(seen) || seen[i+1] == conf.Name ||
+		seen[len(seen)-2] == conf.Name {
 		t.Errorf("changes %q, want one of another file after that of %s", seen, conf.Name)
 	}
 }

@@ -15,8 +15,8 @@ import (
 // Cluster is what nodes' claims are held against.
 type Cluster = podranges.Cluster
 
-// Claims decides which nodes may have what they say that they have, in the order of podranges.Settle. A node's address is never a reason
-// to take a route from a node that says that it has the same one: both routes lead there.
+// Claims decides which nodes may have what they say that they have, in the order of podranges.Settle. A node's address
+// is never a reason to take a route from a node that says that it has the same one: both routes lead there.
 type Claims struct {
 	Cluster Cluster
 	// Self is this node's name; empty: the host is no node.
@@ -111,8 +111,8 @@ func (c Claims) self(nodes []Node) *Node {
 	return nil
 }
 
-// refusesHop returns why packets for a range must not go to the address of its node, or "". A node without an address has none to
-// be refused.
+// refusesHop returns why packets for a range must not go to the address of its node, or "". A node without an address
+// has none to be refused.
 func (c Claims) refusesHop(n Node, dst netip.Prefix, self *Node) string {
 	hop := n.AddrFor(dst)
 	if !hop.IsValid() {
@@ -124,14 +124,18 @@ func (c Claims) refusesHop(n Node, dst netip.Prefix, self *Node) string {
 	return c.Cluster.RefusesAddress(n.Name, hop)
 }
 
-// holdAddresses adds to reasons the ranges that hold a node's address and, if the node with the range is older than the one with the
-// address, the ranges of the latter.
+// holdAddresses adds to reasons the ranges that hold a node's address and, if the node with the range is older than
+// the one with the address, the ranges of the latter.
 func holdAddresses(list []podranges.Claim, nodes []Node, reasons map[key]string) {
-	list = slices.SortedFunc(slices.Values(list), func(a, b podranges.Claim) int { return cmp.Or(podranges.Older(a, b), a.Dst.Compare(b.Dst)) })
+	list = slices.SortedFunc(slices.Values(list),
+		func(a, b podranges.Claim) int { return cmp.Or(podranges.Older(a, b), a.Dst.Compare(b.Dst)) })
 	nodes = slices.SortedFunc(slices.Values(nodes), Older)
 	lies := func(n Node) bool {
-		return len(n.PodCIDRs) > 0 && !slices.ContainsFunc(n.PodCIDRs, func(dst netip.Prefix) bool { return reasons[key{Node: n.Name, Dst: dst.Masked()}] == "" })
+		return len(n.PodCIDRs) > 0 &&
+			!slices.ContainsFunc(n.PodCIDRs,
+				func(dst netip.Prefix) bool { return reasons[key{Node: n.Name, Dst: dst.Masked()}] == "" })
 	}
+
 	for _, one := range list {
 		at := key{Node: one.Node, Dst: one.Dst}
 		for _, n := range nodes {
@@ -139,7 +143,8 @@ func holdAddresses(list []podranges.Claim, nodes []Node, reasons map[key]string)
 			if i < 0 || reasons[at] != "" || n.Name != one.Node && lies(n) {
 				continue
 			}
-			why := fmt.Sprintf("pod range %s of node %s holds address %s of node %s", one.Dst, one.Node, n.addresses()[i], n.Name)
+			why := fmt.Sprintf("pod range %s of node %s holds address %s of node %s", one.Dst, one.Node,
+				n.addresses()[i], n.Name)
 			if n.Name == one.Node || podranges.Older(podranges.Claim{Node: n.Name, Since: n.Since}, one) < 0 {
 				reasons[at] = why
 				continue
@@ -151,7 +156,8 @@ func holdAddresses(list []podranges.Claim, nodes []Node, reasons map[key]string)
 	}
 }
 
-// Own returns why other nodes send nothing to this node, of those reasons that lie in what its Node object says; none: they do.
+// Own returns why other nodes send nothing to this node, of those reasons that lie in what its Node object says; none:
+// they do.
 func (c Claims) Own(nodes []Node) (reasons []string) {
 	self := c.self(nodes)
 	if self == nil {
@@ -173,7 +179,8 @@ func (c Claims) Own(nodes []Node) (reasons []string) {
 	return reasons
 }
 
-// SameAddress returns a text for each address that several nodes say to have, sorted. Packets to the pods of all of them go there.
+// SameAddress returns a text for each address that several nodes say to have, sorted. Packets to the pods of all of
+// them go there.
 func SameAddress(nodes []Node) (texts []string) {
 	at := map[netip.Addr][]string{}
 	for _, n := range nodes {
@@ -184,15 +191,18 @@ func SameAddress(nodes []Node) (texts []string) {
 	for a, names := range at {
 		if len(names) > 1 {
 			slices.Sort(names)
-			texts = append(texts, fmt.Sprintf("nodes %s say that they have the address %s: packets to the pods of all go to whoever has it", strings.Join(names, " and "), a))
+			texts = append(texts,
+				fmt.Sprintf(
+					"nodes %s say that they have the address %s: packets to the pods of all go to whoever has it",
+					strings.Join(names, " and "), a))
 		}
 	}
 	slices.Sort(texts)
 	return texts
 }
 
-// Blame makes refused routes Untrue if there is one that is not refused: what is wrong then lies in what single nodes say. If all are
-// refused, it may lie in this host, which is told.
+// Blame makes refused routes Untrue if there is one that is not refused: what is wrong then lies in what single nodes
+// say. If all are refused, it may lie in this host, which is told.
 func Blame(wanted []Wanted) {
 	if !slices.ContainsFunc(wanted, func(w Wanted) bool { return w.State != Refused }) {
 		return

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Peers returns a wanted route for each pod range of every node but this one, through that node's address. It is sorted by
-// destination, regardless of the order of nodes.
+// Peers returns a wanted route for each pod range of every node but this one, through that node's address. It is
+// sorted by destination, regardless of the order of nodes.
 //
-// A route is Refused and Untrue if claims do not let its node have the range or the address. It is Waiting if the node has no address
-// yet. All others are Missing.
+// A route is Refused and Untrue if claims do not let its node have the range or the address. It is Waiting if the node
+// has no address yet. All others are Missing.
 func Peers(nodes []Node, claims Claims) []Wanted {
 	var peers []Wanted
 	untrue := claims.untrue(nodes)
@@ -36,9 +36,9 @@ func Peers(nodes []Node, claims Claims) []Wanted {
 	return peers
 }
 
-// Diff plans the changes of a host's route table. A Missing route is added, or becomes Present if it is listed. Then a listed
-// route that is ours and not wanted is deleted: in this order no packet is lost in between. The result does not depend on the
-// order of listed.
+// Diff plans the changes of a host's route table. A Missing route is added, or becomes Present if it is listed. Then a
+// listed route that is ours and not wanted is deleted: in this order no packet is lost in between. The result does not
+// depend on the order of listed.
 func Diff(wanted []Wanted, listed []Route) Plan[Change] {
 	p := Plan[Change]{Wanted: slices.Clone(wanted)}
 	routes := make(map[netip.Prefix][]Route, len(listed))
@@ -61,8 +61,8 @@ func Diff(wanted []Wanted, listed []Route) Plan[Change] {
 	return p
 }
 
-// compare sets w to Present if it is among the routes to its destination, and returns why it has to be added if it is not. It compares
-// next hops and not only destinations, so that a route that was overwritten is repaired.
+// compare sets w to Present if it is among the routes to its destination, and returns why it has to be added if it is
+// not. It compares next hops and not only destinations, so that a route that was overwritten is repaired.
 func compare(w *Wanted, listed []Route) (why string) {
 	why = "not there"
 	for _, r := range listed {

@@ -9,8 +9,9 @@ import (
 
 // Node is a node of the cluster as far as routes are concerned.
 type Node struct {
-	Name     string
-	Since    time.Time      `json:",omitzero"` // when its Node object was made, by the API server's clock; zero: not known
+	Name string
+	// when its Node object was made, by the API server's clock; zero: not known
+	Since    time.Time      `json:",omitzero"`
 	Addr     netip.Addr     // its own address on the segment that nodes share; zero: not known yet
 	Addr6    netip.Addr     // its address of IPv6 beside an Addr of IPv4; zero: it has none
 	PodCIDRs []netip.Prefix // its pod ranges; none: not assigned yet
@@ -63,8 +64,8 @@ type Wanted struct {
 type Op interface {
 	// String describes the change and its reason in one line.
 	String() string
-	// Makes returns the destination of the wanted route that this change helps to make, and the zero Prefix if it only takes
-	// something away. The route counts as present once all changes that make it have succeeded.
+	// Makes returns the destination of the wanted route that this change helps to make, and the zero Prefix if it only
+	// takes something away. The route counts as present once all changes that make it have succeeded.
 	Makes() netip.Prefix
 }
 
@@ -112,8 +113,8 @@ func (p Plan[O]) String() string {
 // Verb of a Change.
 type Verb string
 
-// Add puts a route in place, over one with the same destination and metric if there is one. Delete removes exactly the route
-// through that next hop.
+// Add puts a route in place, over one with the same destination and metric if there is one. Delete removes exactly the
+// route through that next hop.
 const (
 	Add    Verb = "add"
 	Delete Verb = "delete"

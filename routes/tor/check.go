@@ -15,12 +15,14 @@ type Running struct {
 	Hops []netip.Addr // none: it leads nowhere, or to a segment of the router's own
 	// Idle: the router knows the route and does not use it, for example because its next hop is not reached.
 	Idle bool
-	// Static: somebody configured the route, as those of Export are; the router did not learn it from others, nor is it of a segment.
+	// Static: somebody configured the route, as those of Export are; the router did not learn it from others, nor is
+	// it of a segment.
 	Static bool
 }
 
-// Check compares what a router has with what it needs, and returns a line for each difference, by node and range. pods are the ranges of
-// all pods of the cluster: what else the router has inside them is named too; without them only what contradicts a wanted route is.
+// Check compares what a router has with what it needs, and returns a line for each difference, by node and range. pods
+// are the ranges of all pods of the cluster: what else the router has inside them is named too; without them only what
+// contradicts a wanted route is.
 func Check(wanted []table.Wanted, running []Running, pods []netip.Prefix) []string {
 	var lines []string
 	for _, w := range wanted {
@@ -67,11 +69,14 @@ func checkOne(w table.Wanted, all []table.Wanted, running []Running) []string {
 	goes := strings.Join(slices.Compact(others), " and ")
 	switch {
 	case right && goes != "":
-		return []string{fmt.Sprintf("node %s: %s goes to %s besides %s: a part of the connections is lost; remove the other next hop", w.Node, w.Dst, goes, w.NextHop)}
+		return []string{fmt.Sprintf(
+			"node %s: %s goes to %s besides %s: a part of the connections is lost; remove the other next hop", w.Node,
+			w.Dst, goes, w.NextHop)}
 	case goes != "":
 		return []string{fmt.Sprintf("node %s: %s goes to %s, want %s", w.Node, w.Dst, goes, w.NextHop)}
 	case idle:
-		return []string{fmt.Sprintf("node %s: %s via %s is there, and the router does not use it: is %s reached?", w.Node, w.Dst, w.NextHop, w.NextHop)}
+		return []string{fmt.Sprintf("node %s: %s via %s is there, and the router does not use it: is %s reached?",
+			w.Node, w.Dst, w.NextHop, w.NextHop)}
 	case !right:
 		return []string{fmt.Sprintf("node %s: no route to %s, want one via %s", w.Node, w.Dst, w.NextHop)}
 	}
@@ -98,7 +103,8 @@ func stray(r Running, wanted []table.Wanted, pods []netip.Prefix) string {
 	}
 	for _, w := range wanted {
 		if w.State != table.Refused && inside(w.Dst) && w.Dst != r.Dst && !r.Idle {
-			return fmt.Sprintf("node %s: %s, which is a part of its range %s, goes to %s: nobody wants this route", w.Node, r.Dst, w.Dst, hops(r.Hops))
+			return fmt.Sprintf("node %s: %s, which is a part of its range %s, goes to %s: nobody wants this route",
+				w.Node, r.Dst, w.Dst, hops(r.Hops))
 		}
 	}
 	if slices.ContainsFunc(pods, inside) && !slices.Contains(pods, r.Dst) && len(r.Hops) > 0 {

@@ -29,8 +29,8 @@ func Drivers() []string {
 	return names
 }
 
-// NewDriver returns the driver of a router: "frr" works with FRR's vtysh, "ip" with iproute2. command is how that is called, for example
-// "vtysh --vty_socket /run/frr" or "ip -n router"; empty: "vtysh" or "ip".
+// NewDriver returns the driver of a router: "frr" works with FRR's vtysh, "ip" with iproute2. command is how that is
+// called, for example "vtysh --vty_socket /run/frr" or "ip -n router"; empty: "vtysh" or "ip".
 func NewDriver(format, command string) (*Driver, error) {
 	for _, d := range drivers {
 		if d.format != format {
@@ -61,8 +61,8 @@ func (d *Driver) Show(ctx context.Context) ([]Running, error) {
 	return ReadRunning(d.format, &all)
 }
 
-// Change implements driver. FRR's staticd keeps several next hops beside each other, so that each wrong one is removed, after the right
-// one was added. iproute2's replace does both in one step.
+// Change implements driver. FRR's staticd keeps several next hops beside each other, so that each wrong one is
+// removed, after the right one was added. iproute2's replace does both in one step.
 func (d *Driver) Change(ctx context.Context, c RouterChange) error {
 	var err error
 	switch {
@@ -106,7 +106,8 @@ func (d *Driver) run(ctx context.Context, args []string) (string, error) {
 		err = errors.New(text)
 	}
 	if err != nil {
-		return "", fmt.Errorf("`%s %s` on the router: %w: %s", d.command[0], strings.Join(args, " "), err, bytes.TrimSpace(complaint.Bytes()))
+		return "", fmt.Errorf("`%s %s` on the router: %w: %s", d.command[0], strings.Join(args, " "), err,
+			bytes.TrimSpace(complaint.Bytes()))
 	}
 	return out.String(), nil
 }

@@ -28,8 +28,8 @@ func Formats() []string {
 	return names
 }
 
-// Export writes the routes that a router needs, in one of Formats. Routes that must not exist or cannot yet are left out; forms that
-// have comments name them in one.
+// Export writes the routes that a router needs, in one of Formats. Routes that must not exist or cannot yet are left
+// out; forms that have comments name them in one.
 func Export(format string, wanted []table.Wanted) (string, error) {
 	for _, f := range formats {
 		if f.name != format {
@@ -50,7 +50,8 @@ func Export(format string, wanted []table.Wanted) (string, error) {
 	return "", fmt.Errorf("%q is not known; known: %s", format, strings.Join(Formats(), ", "))
 }
 
-// exportFRR writes commands of FRR's configuration, which Quagga and Cisco IOS understand too but for their prefix lengths.
+// exportFRR writes commands of FRR's configuration, which Quagga and Cisco IOS understand too but for their prefix
+// lengths.
 func exportFRR(list []table.Wanted) (string, error) {
 	var b strings.Builder
 	for _, w := range list {
@@ -62,7 +63,8 @@ func exportFRR(list []table.Wanted) (string, error) {
 // exportBIRD writes a protocol of BIRD 2 for each family that has routes.
 func exportBIRD(list []table.Wanted) (string, error) {
 	var b strings.Builder
-	for _, f := range []struct{ family, channel, name string }{{"ip", "ipv4", "porthole4"}, {"ipv6", "ipv6", "porthole6"}} {
+	for _, f := range []struct{ family, channel, name string }{{"ip", "ipv4", "porthole4"},
+		{"ipv6", "ipv6", "porthole6"}} {
 		fmt.Fprintf(&b, "protocol static %s {\n\t%s;\n", f.name, f.channel)
 		for _, w := range list {
 			if family(w.Dst) == f.family {

@@ -31,11 +31,12 @@ func (r *rack) keep(format, command string) *kept {
 		r.Fatal(err)
 	}
 	k := &kept{rack: r}
-	k.keeper = keep.New(NewRouter(driver, table.Cluster{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}), keep.Options{Nodes: func() ([]table.Node, bool) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return k.nodes, k.nodes != nil
-	}})
+	k.keeper = keep.New(NewRouter(driver, table.Cluster{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}),
+		keep.Options{Nodes: func() ([]table.Node, bool) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return k.nodes, k.nodes != nil
+		}})
 
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
@@ -78,7 +79,8 @@ func (k *kept) repairs(change func(add bool, dst, hop string)) {
 	k.right("a second next hop")
 	k.carries("a second next hop")
 
-	k.set("a node with another address", node("one", "10.99.0.12", "10.244.1.0/24"), node("two", "10.99.0.12", "10.244.2.0/24"))
+	k.set("a node with another address", node("one", "10.99.0.12", "10.244.1.0/24"),
+		node("two", "10.99.0.12", "10.244.2.0/24"))
 	k.set("a node is deleted", two)
 	k.set("another range", one, node("two", "10.99.0.12", "10.244.2.0/25"))
 	k.set("both as before", one, two)
@@ -99,7 +101,8 @@ func TestKeepIP(t *testing.T) {
 		args := []string{"ip", "route", "del", dst}
 		switch {
 		case add && dst == "10.244.2.0/24":
-			args = []string{"ip", "route", "replace", dst, "proto", "static", "nexthop", "via", "10.99.0.12", "nexthop", "via", hop}
+			args = []string{"ip", "route", "replace", dst, "proto", "static", "nexthop", "via", "10.99.0.12", "nexthop",
+				"via", hop}
 		case add:
 			args = []string{"ip", "route", "add", dst, "via", hop, "proto", "static"}
 		}

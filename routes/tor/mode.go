@@ -20,7 +20,8 @@ type hostTable interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
-// Mode is tor on one node. It implements keep.Mode. It makes no route, and removes those that host-gateway made on this node.
+// Mode is tor on one node. It implements keep.Mode. It makes no route, and removes those that host-gateway made on
+// this node.
 type Mode struct {
 	node    string
 	cluster table.Cluster

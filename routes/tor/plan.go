@@ -10,9 +10,9 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// plan removes our routes from the node claims.Self: packets to pods of other nodes take the node's default route, to the router. What routers
-// do with them is not seen from here, so that no route is wanted on the node. Conflicts between nodes are: they are refused for the
-// router too.
+// plan removes our routes from the node claims.Self: packets to pods of other nodes take the node's default route, to
+// the router. What routers do with them is not seen from here, so that no route is wanted on the node. Conflicts
+// between nodes are: they are refused for the router too.
 func plan(claims table.Claims, nodes []table.Node, seen []table.Route) table.Plan[table.Change] {
 	var p table.Plan[table.Change]
 	for _, w := range table.Peers(nodes, claims) {
@@ -23,7 +23,8 @@ func plan(claims table.Claims, nodes []table.Node, seen []table.Route) table.Pla
 
 	for _, r := range seen {
 		if r.Ours {
-			p.Ops = append(p.Ops, table.Change{Verb: table.Delete, Dst: r.Dst, NextHop: r.NextHop, Why: "the router has the routes to pods"})
+			p.Ops = append(p.Ops, table.Change{Verb: table.Delete, Dst: r.Dst, NextHop: r.NextHop,
+				Why: "the router has the routes to pods"})
 		}
 	}
 	slices.SortFunc(p.Ops, func(a, b table.Change) int {
@@ -32,8 +33,9 @@ func plan(claims table.Claims, nodes []table.Node, seen []table.Route) table.Pla
 	return p
 }
 
-// Wanted returns the routes that the router of these nodes needs: each pod range through its node's address, by destination. Those that
-// must not exist, or cannot yet, are Refused or Waiting with the reason; the others are Missing.
+// Wanted returns the routes that the router of these nodes needs: each pod range through its node's address, by
+// destination. Those that must not exist, or cannot yet, are Refused or Waiting with the reason; the others are
+// Missing.
 func Wanted(nodes []table.Node, cluster table.Cluster) []table.Wanted {
 	return wantedOf(nodes, table.Claims{Cluster: cluster})
 }
@@ -65,7 +67,8 @@ func cannot(w table.Wanted) string {
 
 // usable returns the routes that a router can have.
 func usable(wanted []table.Wanted) []table.Wanted {
-	return slices.DeleteFunc(slices.Clone(wanted), func(w table.Wanted) bool { return w.State == table.Waiting || w.State == table.Refused })
+	return slices.DeleteFunc(slices.Clone(wanted),
+		func(w table.Wanted) bool { return w.State == table.Waiting || w.State == table.Refused })
 }
 
 // family is what FRR calls the family of a range.
@@ -103,12 +106,14 @@ func (c RouterChange) Makes() netip.Prefix {
 	return netip.Prefix{}
 }
 
-// planRouter plans the static routes of a router inside the ranges cluster.Pods: one next hop for each range of a node, and none for others. What
-// is Waiting stays as it is. Static routes outside of those, and routes that the router learnt, are never changed.
+// planRouter plans the static routes of a router inside the ranges cluster.Pods: one next hop for each range of a
+// node, and none for others. What is Waiting stays as it is. Static routes outside of those, and routes that the
+// router learnt, are never changed.
 func planRouter(nodes []table.Node, running []Running, cluster table.Cluster) table.Plan[RouterChange] {
 	hops := map[netip.Prefix][]netip.Addr{} // of static routes
 	for _, r := range running {
-		if r.Static && slices.ContainsFunc(cluster.Pods, func(all netip.Prefix) bool { return all.Bits() < r.Dst.Bits() && all.Contains(r.Dst.Addr()) }) {
+		if r.Static && slices.ContainsFunc(cluster.Pods,
+			func(all netip.Prefix) bool { return all.Bits() < r.Dst.Bits() && all.Contains(r.Dst.Addr()) }) {
 			hops[r.Dst] = append(hops[r.Dst], r.Hops...)
 		}
 	}
@@ -134,7 +139,8 @@ func planRouter(nodes []table.Node, running []Running, cluster table.Cluster) ta
 
 	for dst, list := range hops {
 		if !stays[dst] {
-			p.Ops = append(p.Ops, RouterChange{Dst: dst, Without: list, Why: "no node has this range, or none may have it"})
+			p.Ops = append(p.Ops, RouterChange{Dst: dst, Without: list,
+				Why: "no node has this range, or none may have it"})
 		}
 	}
 	slices.SortFunc(p.Ops, func(a, b RouterChange) int { return a.Dst.Compare(b.Dst) })

@@ -12,7 +12,8 @@ import (
 
 // TestScripts plays testdata with the plan of this mode.
 func TestScripts(t *testing.T) {
-	plantest.Run(t, "testdata/*.txtar", func(w plantest.Given) table.Plan[table.Change] { return plan(w.Claims(), w.Nodes, w.Routes) })
+	plantest.Run(t, "testdata/*.txtar",
+		func(w plantest.Given) table.Plan[table.Change] { return plan(w.Claims(), w.Nodes, w.Routes) })
 }
 
 func node(name, addr string, ranges ...string) table.Node {
@@ -27,8 +28,10 @@ func node(name, addr string, ranges ...string) table.Node {
 }
 
 func TestExport(t *testing.T) {
-	wanted := Wanted([]table.Node{node("win01", "10.99.0.21", "10.244.1.0/24"), node("lin01", "10.99.0.11", "10.244.0.0/24"),
-		node("new", "", "10.244.2.0/24"), node("a", "10.99.0.31", "10.244.3.0/24"), node("b", "10.99.0.32", "10.244.3.0/25"), node("in", "10.244.4.7", "10.244.4.0/24")}, table.Cluster{})
+	wanted := Wanted([]table.Node{node("win01", "10.99.0.21", "10.244.1.0/24"),
+		node("lin01", "10.99.0.11", "10.244.0.0/24"),
+		node("new", "", "10.244.2.0/24"), node("a", "10.99.0.31", "10.244.3.0/24"),
+		node("b", "10.99.0.32", "10.244.3.0/25"), node("in", "10.244.4.7", "10.244.4.0/24")}, table.Cluster{})
 
 	for format, want := range map[string]string{
 		"frr":  "ip route 10.244.0.0/24 10.99.0.11\nip route 10.244.1.0/24 10.99.0.21\nip route 10.244.3.0/24 10.99.0.31\n",
@@ -69,7 +72,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestPlanRouter: each range of a node has one next hop, stale static routes go, what others made and what is not known stays.
+// TestPlanRouter: each range of a node has one next hop, stale static routes go, what others made and what is not
+// known stays.
 func TestPlanRouter(t *testing.T) {
 	prefix := netip.MustParsePrefix
 	static := func(dst string, hops ...string) Running {
@@ -82,10 +86,15 @@ func TestPlanRouter(t *testing.T) {
 	learnt := static("10.244.4.0/24", "10.99.0.14")
 	learnt.Static = false
 
-	got := planRouter([]table.Node{node("right", "10.99.0.11", "10.244.1.0/24", "fd00::/64"), node("wrong", "10.99.0.12", "10.244.2.0/24"), node("twice", "10.99.0.13", "10.244.3.0/24"),
-		node("learnt", "10.99.0.14", "10.244.4.0/24"), node("new", "", "10.244.5.0/24"), node("a", "10.99.0.16", "10.244.6.0/24"), node("b", "10.99.0.17", "10.244.6.0/25")},
-		[]Running{static("10.244.1.0/24", "10.99.0.11"), static("10.244.2.0/24", "10.99.0.9"), static("10.244.3.0/24", "10.99.0.13"), static("10.244.3.0/24", "10.99.0.9"),
-			learnt, static("10.244.5.0/24", "10.99.0.15"), static("10.244.6.0/24", "10.99.0.16"), static("10.244.6.0/25", "10.99.0.17"), static("10.244.7.0/24", "10.99.0.11"), static("10.244.0.0/16", "10.99.0.1"),
+	got := planRouter([]table.Node{node("right", "10.99.0.11", "10.244.1.0/24", "fd00::/64"),
+		node("wrong", "10.99.0.12", "10.244.2.0/24"), node("twice", "10.99.0.13", "10.244.3.0/24"),
+		node("learnt", "10.99.0.14", "10.244.4.0/24"), node("new", "", "10.244.5.0/24"),
+		node("a", "10.99.0.16", "10.244.6.0/24"), node("b", "10.99.0.17", "10.244.6.0/25")},
+		[]Running{static("10.244.1.0/24", "10.99.0.11"), static("10.244.2.0/24", "10.99.0.9"),
+			static("10.244.3.0/24", "10.99.0.13"), static("10.244.3.0/24", "10.99.0.9"),
+			learnt, static("10.244.5.0/24", "10.99.0.15"), static("10.244.6.0/24", "10.99.0.16"),
+			static("10.244.6.0/25", "10.99.0.17"), static("10.244.7.0/24", "10.99.0.11"),
+			static("10.244.0.0/16", "10.99.0.1"),
 			static("172.16.0.0/24", "10.99.0.1"), static("0.0.0.0/0", "10.0.0.1")},
 		table.Cluster{Pods: []netip.Prefix{prefix("10.244.0.0/16"), prefix("fd00::/48")}})
 
@@ -105,7 +114,8 @@ func TestPlanRouter(t *testing.T) {
 	}
 }
 
-// TestLyingNodes: no node can take on the router what another has, and a printed configuration has the routes of all honest nodes.
+// TestLyingNodes: no node can take on the router what another has, and a printed configuration has the routes of all
+// honest nodes.
 func TestLyingNodes(t *testing.T) {
 	plantest.Play(t, nil, func(l *plantest.Lies) func([]table.Node) []table.Route {
 		l.Self = "" // the router is no node
@@ -117,7 +127,8 @@ func TestLyingNodes(t *testing.T) {
 				running = append(running, Running{Dst: r.Dst, Hops: []netip.Addr{r.NextHop}, Static: true})
 			}
 			for _, op := range planRouter(nodes, running, cluster).Ops {
-				routes = slices.DeleteFunc(routes, func(r table.Route) bool { return r.Dst == op.Dst && slices.Contains(op.Without, r.NextHop) })
+				routes = slices.DeleteFunc(routes,
+					func(r table.Route) bool { return r.Dst == op.Dst && slices.Contains(op.Without, r.NextHop) })
 				if op.NextHop.IsValid() {
 					routes = append(routes, table.Route{Dst: op.Dst, NextHop: op.NextHop, Ours: true})
 				}

@@ -16,8 +16,8 @@ type driver interface {
 	Change(ctx context.Context, change RouterChange) error
 }
 
-// Router is the mode tor on the router: it keeps the routes to pods there. It implements keep.Mode. Static routes inside the ranges of
-// the pods are its own; routes that the router learnt from others are left alone.
+// Router is the mode tor on the router: it keeps the routes to pods there. It implements keep.Mode. Static routes
+// inside the ranges of the pods are its own; routes that the router learnt from others are left alone.
 type Router struct {
 	driver  driver
 	cluster table.Cluster
@@ -45,8 +45,8 @@ func (r *Router) Apply(ctx context.Context, change RouterChange) error {
 	return nil
 }
 
-// Watch reports nothing: routers of different makes tell their changes in different ways, and some not at all. While nothing is watched
-// the routes are compared each second.
+// Watch reports nothing: routers of different makes tell their changes in different ways, and some not at all. While
+// nothing is watched the routes are compared each second.
 func (r *Router) Watch(ctx context.Context, _ func()) error {
 	<-ctx.Done()
 	return nil

@@ -59,7 +59,8 @@ func newRack(t *testing.T) *rack {
 		}
 		return err
 	})
-	r.wanted = Wanted([]table.Node{node("one", "10.99.0.11", "10.244.1.0/24"), node("two", "10.99.0.12", "10.244.2.0/24")}, table.Cluster{})
+	r.wanted = Wanted([]table.Node{node("one", "10.99.0.11", "10.244.1.0/24"),
+		node("two", "10.99.0.12", "10.244.2.0/24")}, table.Cluster{})
 	return r
 }
 
@@ -139,9 +140,9 @@ func (r *rack) frr() {
 	r.router.Daemon("staticd", text)
 }
 
-// TestFRR: FRR's staticd works with what is printed. A line that is missing or wrong, a second next hop and a stale route are named by
-// node and range; zebra killed leaves the routes, zebra stopped takes them away, and the check tells.
-// Row 1.43.
+// TestFRR: FRR's staticd works with what is printed. A line that is missing or wrong, a second next hop and a stale
+// route are named by node and range; zebra killed leaves the routes, zebra stopped takes them away, and the check
+// tells. Row 1.43.
 func TestFRR(t *testing.T) {
 	r := newRack(t)
 	r.router = routers.FRR(t, r.tor.Path)

@@ -20,7 +20,8 @@ var inputs = map[string]string{
 
 // ReadRunning reads the routes that a router has, as the command of the format prints them.
 func ReadRunning(format string, in io.Reader) ([]Running, error) {
-	read, ok := map[string]func(io.Reader) ([]Running, error){"ip": readIP, "frr": readFRR, "bird": readBIRD, "json": readJSON}[format]
+	read, ok := map[string]func(io.Reader) ([]Running, error){"ip": readIP, "frr": readFRR, "bird": readBIRD,
+		"json": readJSON}[format]
 	if !ok {
 		return nil, fmt.Errorf("%q is not known; known: %s", format, strings.Join(Formats(), ", "))
 	}
@@ -52,7 +53,8 @@ func documents[T any](in io.Reader, take func(T) error) error {
 	}
 }
 
-// readIP reads `ip -j route`. Routes without a gateway have no next hop; those that are marked dead or linkdown are not used.
+// readIP reads `ip -j route`. Routes without a gateway have no next hop; those that are marked dead or linkdown are
+// not used.
 func readIP(in io.Reader) ([]Running, error) {
 	type hop struct {
 		Gateway string   `json:"gateway"`
@@ -109,7 +111,8 @@ func readFRR(in io.Reader) ([]Running, error) {
 			for _, r := range routes {
 				for _, h := range r.Hops {
 					if addr, err := netip.ParseAddr(h.IP); err == nil {
-						list = append(list, Running{Dst: dst, Hops: []netip.Addr{addr}, Idle: !r.Selected || !r.Installed || !h.Active, Static: r.Protocol == "static"})
+						list = append(list, Running{Dst: dst, Hops: []netip.Addr{addr},
+							Idle: !r.Selected || !r.Installed || !h.Active, Static: r.Protocol == "static"})
 					}
 				}
 			}
@@ -119,8 +122,8 @@ func readFRR(in io.Reader) ([]Running, error) {
 	return list, err
 }
 
-// readBIRD reads `birdc show route`. A line with a range, or one that is indented and names a protocol, begins a route; the best of a
-// range has a star. Lines "via ADDRESS" below it are its next hops.
+// readBIRD reads `birdc show route`. A line with a range, or one that is indented and names a protocol, begins a
+// route; the best of a range has a star. Lines "via ADDRESS" below it are its next hops.
 func readBIRD(in io.Reader) ([]Running, error) {
 	var list []Running
 	var dst netip.Prefix

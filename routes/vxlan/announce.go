@@ -57,8 +57,8 @@ type backendData struct {
 	VtepMAC string
 }
 
-// Annotations returns what the announcement writes on a Node, in the form that flannel writes. An announcement without MAC
-// or address must not be written: peers with flanneld log an error for each.
+// Annotations returns what the announcement writes on a Node, in the form that flannel writes. An announcement without
+// MAC or address must not be written: peers with flanneld log an error for each.
 func (a Announcement) Annotations() map[string]string {
 	data, err := json.Marshal(backendData{VNI: a.VNI, VtepMAC: a.MAC.String()})
 	if err != nil {
@@ -84,9 +84,9 @@ func (a Announcement) Unwritten(have map[string]string) map[string]string {
 	return missing
 }
 
-// Read reads what a node announces. Parts that are not there yet are zero, without an error: flannel on Windows writes an empty
-// VtepMAC first. ok is false for a node that announces nothing. An error means that the node uses another backend, or that an
-// annotation has no sense.
+// Read reads what a node announces. Parts that are not there yet are zero, without an error: flannel on Windows writes
+// an empty VtepMAC first. ok is false for a node that announces nothing. An error means that the node uses another
+// backend, or that an annotation has no sense.
 func Read(annotations map[string]string) (a Announcement, ok bool, err error) {
 	kind, ok := annotations[AnnotationBackendType]
 	if !ok {

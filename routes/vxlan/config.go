@@ -14,8 +14,9 @@ type Config struct {
 	Hybrid bool
 }
 
-// What Windows allows: HNS takes no VNI below 4096 for an overlay network, and its virtual switch sends to UDP port 4789, the one
-// assigned by IANA (flannel's Documentation/backends.md). Nodes with Linux alone could use others, but no Windows node could join them.
+// What Windows allows: HNS takes no VNI below 4096 for an overlay network, and its virtual switch sends to UDP port
+// 4789, the one assigned by IANA (flannel's Documentation/backends.md). Nodes with Linux alone could use others, but
+// no Windows node could join them.
 const (
 	MinVNI = 4096
 	MaxVNI = 1<<24 - 1 // 24 bits on the wire (RFC 7348, section 5)
@@ -31,21 +32,23 @@ const (
 // Default is the configuration of a cluster for which none is chosen.
 var Default = Config{VNI: MinVNI, Port: Port}
 
-// Overhead is how many bytes smaller than the underlay's MTU that of pods must be: the outer IPv4, UDP and VXLAN headers, and the
-// inner Ethernet header.
+// Overhead is how many bytes smaller than the underlay's MTU that of pods must be: the outer IPv4, UDP and VXLAN
+// headers, and the inner Ethernet header.
 const Overhead = 20 + 8 + 8 + 14
 
 // Validate returns an error that gives the reason if Windows nodes could not use the configuration.
 func (c Config) Validate() error {
 	switch {
 	case c.VNI < MinVNI:
-		return fmt.Errorf("VNI %d: Windows takes 4096 and above only (flannel's default on Linux is 1: set \"VNI\": 4096 in its net-conf.json)", c.VNI)
+		return fmt.Errorf(
+			"VNI %d: Windows takes 4096 and above only (flannel's default on Linux is 1: set \"VNI\": 4096 in its net-conf.json)", c.VNI)
 	case c.VNI > MaxVNI:
 		return fmt.Errorf("VNI %d: a VNI has 24 bits, so that %d is the greatest", c.VNI, MaxVNI)
 	case c.Hybrid && c.VNI != HybridVNI:
 		return fmt.Errorf("VNI %d: the hybrid overlay of OVN-Kubernetes has %d", c.VNI, HybridVNI)
 	case c.Port != Port:
-		return fmt.Errorf("UDP port %d: Windows sends VXLAN to port 4789 only (flannel's default on Linux is 8472: set \"Port\": 4789 in its net-conf.json)", c.Port)
+		return fmt.Errorf(
+			"UDP port %d: Windows sends VXLAN to port 4789 only (flannel's default on Linux is 8472: set \"Port\": 4789 in its net-conf.json)", c.Port)
 	}
 	return nil
 }
@@ -88,8 +91,8 @@ func (c Config) NetConf(pods string) NetConf {
 	return NetConf{Network: pods, Backend: Backend{Type: BackendType, VNI: c.VNI, Port: c.Port}}
 }
 
-// Config returns the overlay that flannel makes of its configuration on Linux. The error says why Windows nodes could not
-// take part in it, and what to change.
+// Config returns the overlay that flannel makes of its configuration on Linux. The error says why Windows nodes could
+// not take part in it, and what to change.
 func (n NetConf) Config() (Config, error) {
 	c := Config{VNI: flannelVNI, Port: flannelPort}
 	if n.Backend.VNI != 0 {
@@ -103,9 +106,11 @@ func (n NetConf) Config() (Config, error) {
 	case n.Backend.Type != BackendType:
 		return c, fmt.Errorf("flannel's backend is %q, not vxlan", n.Backend.Type)
 	case n.Backend.DirectRouting:
-		return c, errors.New("\"DirectRouting\": Windows cannot mix routes and VXLAN: remove it from flannel's net-conf.json")
+		return c,
+			errors.New("\"DirectRouting\": Windows cannot mix routes and VXLAN: remove it from flannel's net-conf.json")
 	case n.Backend.GBP:
-		return c, errors.New("\"GBP\": Windows does not know group based policies: remove it from flannel's net-conf.json")
+		return c,
+			errors.New("\"GBP\": Windows does not know group based policies: remove it from flannel's net-conf.json")
 	}
 	return c, c.Validate()
 }

@@ -7,24 +7,26 @@ import (
 	"net/netip"
 )
 
-// The hybrid overlay is how nodes without Open vSwitch, such as Windows nodes, join a cluster with OVN-Kubernetes: VXLAN from node to node,
-// with annotations of its own in place of flannel's. OVN-Kubernetes gives such a node its pod range and makes the tunnels of the Linux
-// nodes (ovn-kubernetes docs/features/hybrid-overlay.md, go-controller/hybrid-overlay/pkg/types).
+// The hybrid overlay is how nodes without Open vSwitch, such as Windows nodes, join a cluster with OVN-Kubernetes:
+// VXLAN from node to node, with annotations of its own in place of flannel's. OVN-Kubernetes gives such a node its pod
+// range and makes the tunnels of the Linux nodes (ovn-kubernetes docs/features/hybrid-overlay.md,
+// go-controller/hybrid-overlay/pkg/types).
 const (
 	hybridPrefix = "k8s.ovn.org/"
 	// annotationHybridMAC is the MAC address that packets for the node have inside of VXLAN: each node writes its own.
 	annotationHybridMAC = hybridPrefix + "hybrid-overlay-distributed-router-gateway-mac"
 	// annotationHybridSubnet is the pod range of a node without Open vSwitch.
 	annotationHybridSubnet = hybridPrefix + "hybrid-overlay-node-subnet"
-	// annotationNodeSubnets has the pod ranges of a node of OVN: {"default": ["10.128.0.0/23"]}, or a text in place of the list.
+	// annotationNodeSubnets has the pod ranges of a node of OVN: {"default": ["10.128.0.0/23"]}, or a text in place of
+	// the list.
 	annotationNodeSubnets = hybridPrefix + "node-subnets"
 )
 
 // HybridVNI is the number of the virtual network, which OVN-Kubernetes does not let anybody choose (HybridOverlayVNI).
 const HybridVNI = 4097
 
-// HybridRanges returns the pod ranges that OVN-Kubernetes gave to a node, by the node's annotations; none: it has none yet. A Node's
-// spec.podCIDR is not used in such a cluster. An annotation that does not make sense is an error.
+// HybridRanges returns the pod ranges that OVN-Kubernetes gave to a node, by the node's annotations; none: it has none
+// yet. A Node's spec.podCIDR is not used in such a cluster. An annotation that does not make sense is an error.
 func HybridRanges(annotations map[string]string) ([]string, error) {
 	if text := annotations[annotationNodeSubnets]; text != "" {
 		ranges, err := defaultSubnets(text)
@@ -105,8 +107,10 @@ func (c Config) unwritten(a Announcement, have map[string]string) map[string]str
 // silent is why nothing can be sent to a node that has not announced itself.
 func (c Config) silent(node string) string {
 	if c.Hybrid {
-		return fmt.Sprintf("node %s is not in OVN-Kubernetes' hybrid overlay yet: annotation %s is missing (on Linux nodes ovnkube-node writes it if it runs with --enable-hybrid-overlay)",
+		return fmt.Sprintf(
+			"node %s is not in OVN-Kubernetes' hybrid overlay yet: annotation %s is missing (on Linux nodes ovnkube-node writes it if it runs with --enable-hybrid-overlay)",
 			node, annotationHybridMAC)
 	}
-	return fmt.Sprintf("node %s has not announced its VXLAN endpoint yet (annotation %s, which porthole routes --mode vxlan or flanneld writes there)", node, AnnotationBackendData)
+	return fmt.Sprintf(
+		"node %s has not announced its VXLAN endpoint yet (annotation %s, which porthole routes --mode vxlan or flanneld writes there)", node, AnnotationBackendData)
 }

@@ -108,7 +108,8 @@ func (o Op) String() string {
 	what := ""
 	switch o.Verb {
 	case MakeDevice:
-		what = fmt.Sprintf(" vni %d port %d local %s mac %s mtu %d", o.Device.VNI, o.Device.Port, o.Device.Local, o.Device.MAC, o.Device.MTU)
+		what = fmt.Sprintf(" vni %d port %d local %s mac %s mtu %d", o.Device.VNI, o.Device.Port, o.Device.Local,
+			o.Device.MAC, o.Device.MTU)
 	case SetMTU:
 		what = fmt.Sprintf(" the device to %d", o.Device.MTU)
 	case AddAddress, DeleteAddress:
@@ -125,8 +126,8 @@ func (o Op) String() string {
 	return fmt.Sprintf("%s%s: %s", o.Verb, what, o.Why)
 }
 
-// firstMAC returns the MAC address that a node's VXLAN device gets when the node has announced none yet. It is locally administered, and
-// a hash of the node's name and the VNI, so that the plan knows it before the device exists.
+// firstMAC returns the MAC address that a node's VXLAN device gets when the node has announced none yet. It is locally
+// administered, and a hash of the node's name and the VNI, so that the plan knows it before the device exists.
 func firstMAC(node string, c Config) MAC {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", node, c.VNI))
 	m := MAC(sum[:6])
@@ -148,13 +149,14 @@ type kernelPlanner struct {
 	routes     map[netip.Prefix][]Route
 }
 
-// PlanKernel plans the device and, for each peer, in this order, a neighbour (the network address of its range has its MAC address), a
-// forwarding entry (that MAC address is at the node's public address) and a route. As long as one of them is missing no packet
-// leaves for a wrong node. What is stale is deleted in the other order, and last the node announces itself: data does not wait for
-// the API server.
+// PlanKernel plans the device and, for each peer, in this order, a neighbour (the network address of its range has its
+// MAC address), a forwarding entry (that MAC address is at the node's public address) and a route. As long as one of
+// them is missing no packet leaves for a wrong node. What is stale is deleted in the other order, and last the node
+// announces itself: data does not wait for the API server.
 //
-// The device belongs to this mode. What it holds is ours, but for entries that cannot be of a node of the cluster: neighbours outside
-// the pods' range with what forwards to them, and entries that are not permanent. Those are left alone.
+// The device belongs to this mode. What it holds is ours, but for entries that cannot be of a node of the cluster:
+// neighbours outside the pods' range with what forwards to them, and entries that are not permanent. Those are left
+// alone.
 func PlanKernel(o Options, nodes []table.Node, seen Kernel) table.Plan[Op] {
 	k := &kernelPlanner{o: o, seen: seen}
 	for _, n := range nodes {
@@ -174,8 +176,9 @@ func PlanKernel(o Options, nodes []table.Node, seen Kernel) table.Plan[Op] {
 	return table.Plan[Op]{Wanted: Wanted(k.peers), Ops: k.ops}
 }
 
-// PlanNew plans the entries of one node that has come, if the device is there. What contradicts an entry that is there needs the whole
-// plan. It does not look at more than it has to: a whole plan for one node leaves so much garbage that collecting it delays the route.
+// PlanNew plans the entries of one node that has come, if the device is there. What contradicts an entry that is there
+// needs the whole plan. It does not look at more than it has to: a whole plan for one node leaves so much garbage that
+// collecting it delays the route.
 func PlanNew(o Options, n table.Node, seen Kernel) []Op {
 	if seen.Device.Index == 0 || n.Name == o.Node {
 		return nil
@@ -199,7 +202,8 @@ func (k *kernelPlanner) add(o Op) { k.ops = append(k.ops, o) }
 // device plans the device. A device that has to be made again keeps its MAC address, so that peers need no change.
 func (k *kernelPlanner) device() {
 	have := k.seen.Device
-	want := Device{MAC: have.MAC, MTU: k.seen.Uplink.MTU - Overhead, VNI: k.o.Config.VNI, Port: k.o.Config.Port, Local: k.o.Addr, Uplink: k.seen.Uplink.Index}
+	want := Device{MAC: have.MAC, MTU: k.seen.Uplink.MTU - Overhead, VNI: k.o.Config.VNI, Port: k.o.Config.Port,
+		Local: k.o.Addr, Uplink: k.seen.Uplink.Index}
 	if have.Index == 0 || !have.VXLAN || have.MAC == (MAC{}) {
 		want.MAC = k.announcedMAC()
 	}
@@ -220,7 +224,8 @@ func (k *kernelPlanner) device() {
 			k.seen.Routes[i].Ours = k.seen.Routes[i].Ours && !k.seen.Routes[i].OnDevice
 		}
 	case have.MTU != want.MTU:
-		k.add(Op{Verb: SetMTU, Device: want, Why: fmt.Sprintf("has %d, and interface %s has %d", have.MTU, k.seen.Uplink.Name, k.seen.Uplink.MTU)})
+		k.add(Op{Verb: SetMTU, Device: want,
+			Why: fmt.Sprintf("has %d, and interface %s has %d", have.MTU, k.seen.Uplink.Name, k.seen.Uplink.MTU)})
 	}
 	k.addresses()
 	if !k.seen.Device.Up {
@@ -235,7 +240,8 @@ func (k *kernelPlanner) announcedMAC() MAC {
 	return firstMAC(k.o.Node, k.o.Config)
 }
 
-// differs returns why a device has to be made again, or "". The kernel cannot change these properties of one that exists.
+// differs returns why a device has to be made again, or "". The kernel cannot change these properties of one that
+// exists.
 func (d Device) differs(want Device, uplink string) string {
 	switch {
 	case !d.VXLAN:
@@ -304,13 +310,16 @@ func (k *kernelPlanner) peer(p *Peer) {
 	via := p.Dst.Addr()
 
 	if n, ok := k.neighbours[via]; !ok || n.MAC != p.MAC || !n.Permanent {
-		k.add(Op{Verb: SetNeighbour, Neighbour: Neighbour{via, p.MAC, true}, Peer: p.Dst, Why: difference(ok, n.Permanent, n.MAC.String())})
+		k.add(Op{Verb: SetNeighbour, Neighbour: Neighbour{via, p.MAC, true}, Peer: p.Dst,
+			Why: difference(ok, n.Permanent, n.MAC.String())})
 	}
 	if f, ok := k.forwards[p.MAC]; !ok || f.Public != p.NextHop || !f.Permanent {
-		k.add(Op{Verb: SetForward, Forward: Forward{p.MAC, p.NextHop, true}, Peer: p.Dst, Why: difference(ok, f.Permanent, f.Public.String())})
+		k.add(Op{Verb: SetForward, Forward: Forward{p.MAC, p.NextHop, true}, Peer: p.Dst,
+			Why: difference(ok, f.Permanent, f.Public.String())})
 	}
 	if why := k.routeTo(p, via); why != "" {
-		k.add(Op{Verb: SetRoute, Route: Route{Dst: p.Dst, Via: via, OnDevice: true, OnLink: true, Ours: true}, Peer: p.Dst, Why: why})
+		k.add(Op{Verb: SetRoute, Route: Route{Dst: p.Dst, Via: via, OnDevice: true, OnLink: true, Ours: true},
+			Peer: p.Dst, Why: why})
 	}
 
 	if len(k.ops) == before {
@@ -360,8 +369,8 @@ func (k *kernelPlanner) routeTo(p *Peer, via netip.Addr) string {
 	return why
 }
 
-// stale plans the deletion of what no peer has: routes first, so that nothing is sent any more, and neighbours last, because they show
-// whose the forwarding entries are. What belongs to a peer that is Waiting stays as it is.
+// stale plans the deletion of what no peer has: routes first, so that nothing is sent any more, and neighbours last,
+// because they show whose the forwarding entries are. What belongs to a peer that is Waiting stays as it is.
 func (k *kernelPlanner) stale() {
 	wanted, macs := make(map[netip.Prefix]*Peer, len(k.peers)), make(map[MAC]bool, len(k.peers))
 	addrs := make(map[netip.Addr]bool, len(k.peers))

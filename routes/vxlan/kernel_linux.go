@@ -72,7 +72,8 @@ func (m *Mode) device() (Device, error) {
 	d := Device{Index: at.Index, MTU: at.MTU, Up: at.Flags&net.FlagUp != 0, MAC: macOf(at.HardwareAddr)}
 	if v, ok := link.(*netlink.Vxlan); ok {
 		local, _ := netip.AddrFromSlice(v.SrcAddr)
-		d.VXLAN, d.VNI, d.Port, d.Local, d.Uplink, d.Learning = true, uint32(v.VxlanId), uint16(v.Port), local.Unmap(), v.VtepDevIndex, v.Learning
+		d.VXLAN, d.VNI, d.Port, d.Local, d.Uplink, d.Learning = true, uint32(v.VxlanId), uint16(v.Port), local.Unmap(),
+			v.VtepDevIndex, v.Learning
 	}
 	addrs, err := m.kernel.AddrList(link, netlink.FAMILY_V4)
 	if err != nil {
@@ -95,7 +96,8 @@ func (m *Mode) entries(seen *Kernel) error {
 	for _, n := range neighbours {
 		addr, ok := netip.AddrFromSlice(n.IP)
 		if ok {
-			seen.Neighbours = append(seen.Neighbours, Neighbour{addr.Unmap(), macOf(n.HardwareAddr), n.State&unix.NUD_PERMANENT != 0})
+			seen.Neighbours = append(seen.Neighbours,
+				Neighbour{addr.Unmap(), macOf(n.HardwareAddr), n.State&unix.NUD_PERMANENT != 0})
 		}
 	}
 
@@ -106,16 +108,18 @@ func (m *Mode) entries(seen *Kernel) error {
 	for _, f := range forwards {
 		addr, ok := netip.AddrFromSlice(f.IP)
 		if ok && f.Flags&unix.NTF_SELF != 0 {
-			seen.Forwards = append(seen.Forwards, Forward{macOf(f.HardwareAddr), addr.Unmap(), f.State&unix.NUD_PERMANENT != 0})
+			seen.Forwards = append(seen.Forwards,
+				Forward{macOf(f.HardwareAddr), addr.Unmap(), f.State&unix.NUD_PERMANENT != 0})
 		}
 	}
 	return nil
 }
 
-// routes returns the routes of the main table that are ours, and those of others that lead to pods, because ours must not
-// replace them unnoticed.
+// routes returns the routes of the main table that are ours, and those of others that lead to pods, because ours must
+// not replace them unnoticed.
 func (m *Mode) routes(device int) ([]Route, error) {
-	listed, err := m.kernel.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	listed, err := m.kernel.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN},
+		netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
@@ -177,9 +181,9 @@ func (m *Mode) change(o Op) error {
 	return errors.ErrUnsupported
 }
 
-// deviceIndex returns the index of the device. To ask the kernel before each of thousands of changes would take longer than to make them,
-// so that the one counts that was seen last. The kernel gives no index twice: if there is another device now, changes fail, and the next
-// pass sees it.
+// deviceIndex returns the index of the device. To ask the kernel before each of thousands of changes would take longer
+// than to make them, so that the one counts that was seen last. The kernel gives no index twice: if there is another
+// device now, changes fail, and the next pass sees it.
 func (m *Mode) deviceIndex() (int, error) {
 	if index := m.index.Load(); index != 0 {
 		return int(index), nil
@@ -197,9 +201,11 @@ func (m *Mode) makeDevice(d Device) error {
 	m.index.Store(0)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = m.o.Config.Device(), d.MTU, d.MAC[:]
-	err := m.kernel.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: int(d.VNI), VtepDevIndex: d.Uplink, SrcAddr: d.Local.AsSlice(), Port: int(d.Port)})
+	err := m.kernel.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: int(d.VNI), VtepDevIndex: d.Uplink,
+		SrcAddr: d.Local.AsSlice(), Port: int(d.Port)})
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("another VXLAN device of this host has VNI %d, or another program has UDP port %d: %w", d.VNI, d.Port, err)
+		return fmt.Errorf("another VXLAN device of this host has VNI %d, or another program has UDP port %d: %w", d.VNI,
+			d.Port, err)
 	}
 	return err
 }
@@ -221,11 +227,13 @@ func (m *Mode) route(link int, r Route) *netlink.Route {
 }
 
 func neighbour(link int, n Neighbour) *netlink.Neigh {
-	return &netlink.Neigh{LinkIndex: link, Family: unix.AF_INET, State: unix.NUD_PERMANENT, IP: n.Addr.AsSlice(), HardwareAddr: n.MAC[:]}
+	return &netlink.Neigh{LinkIndex: link, Family: unix.AF_INET, State: unix.NUD_PERMANENT, IP: n.Addr.AsSlice(),
+		HardwareAddr: n.MAC[:]}
 }
 
 func forward(link int, f Forward) *netlink.Neigh {
-	return &netlink.Neigh{LinkIndex: link, Family: unix.AF_BRIDGE, State: unix.NUD_PERMANENT, Flags: unix.NTF_SELF, IP: f.Public.AsSlice(), HardwareAddr: f.MAC[:]}
+	return &netlink.Neigh{LinkIndex: link, Family: unix.AF_BRIDGE, State: unix.NUD_PERMANENT, Flags: unix.NTF_SELF,
+		IP: f.Public.AsSlice(), HardwareAddr: f.MAC[:]}
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {
@@ -239,7 +247,8 @@ func macOf(a net.HardwareAddr) MAC {
 	return MAC(a)
 }
 
-// Watch subscribes to routes, links, addresses, neighbours and forwarding entries, and probes the path MTU to other nodes meanwhile.
+// Watch subscribes to routes, links, addresses, neighbours and forwarding entries, and probes the path MTU to other
+// nodes meanwhile.
 func (m *Mode) Watch(ctx context.Context, changed func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	var probing sync.WaitGroup

@@ -31,7 +31,8 @@ func TestLyingNodesKernel(t *testing.T) {
 	plantest.Play(t, told, func(l *plantest.Lies) func([]table.Node) []table.Route {
 		o, mac := optionsOf(t, l)
 		k := Kernel{Uplink: Uplink{Index: 2, Name: "eth0", MTU: 1500},
-			Device: Device{Index: 5, MAC: mac, MTU: 1450, Up: true, VXLAN: true, VNI: 4096, Port: 4789, Local: o.Addr, Uplink: 2}}
+			Device: Device{Index: 5, MAC: mac, MTU: 1450, Up: true, VXLAN: true, VNI: 4096, Port: 4789, Local: o.Addr,
+				Uplink: 2}}
 		return func(nodes []table.Node) []table.Route {
 			for _, op := range PlanKernel(o, nodes, k).Ops {
 				k = applied(k, op)
@@ -87,7 +88,8 @@ func TestLyingNodesOverlay(t *testing.T) {
 			for _, op := range PlanOverlay(o, nodes, seen).Ops {
 				switch op.Verb {
 				case RemovePolicy:
-					seen.Network.RemoteSubnets = slices.DeleteFunc(seen.Network.RemoteSubnets, func(r hns.RemoteSubnet) bool { return r == op.Remote })
+					seen.Network.RemoteSubnets = slices.DeleteFunc(seen.Network.RemoteSubnets,
+						func(r hns.RemoteSubnet) bool { return r == op.Remote })
 				case AddPolicy:
 					seen.Network.RemoteSubnets = append(seen.Network.RemoteSubnets, op.Remote)
 				}

@@ -25,8 +25,8 @@ type Mode struct {
 	index  atomic.Int64 // of the device when it was seen last; 0: not there
 }
 
-// Period bounds how long a wrong entry stays that the kernel did not report. There are three entries for each node, so that
-// everything is compared seldom.
+// Period bounds how long a wrong entry stays that the kernel did not report. There are three entries for each node, so
+// that everything is compared seldom.
 const Period = 30 * time.Second
 
 // New returns the mode for one node.

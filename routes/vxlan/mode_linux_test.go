@@ -41,7 +41,8 @@ type cluster struct {
 func newCluster() *cluster {
 	c := &cluster{nodes: map[string]table.Node{}}
 	for _, h := range hosts {
-		c.nodes[h.name] = table.Node{Name: h.name, Addr: netip.MustParseAddr(h.addr), PodCIDRs: []netip.Prefix{netip.MustParsePrefix(h.pods)}}
+		c.nodes[h.name] = table.Node{Name: h.name, Addr: netip.MustParseAddr(h.addr),
+			PodCIDRs: []netip.Prefix{netip.MustParsePrefix(h.pods)}}
 	}
 	return c
 }
@@ -102,7 +103,8 @@ type underlay struct {
 }
 
 func newUnderlay(t *testing.T) *underlay {
-	u := &underlay{T: t, cluster: newCluster(), spaces: map[string]*netspace.Space{}, keepers: map[string]*keeper{}, stop: map[string]func(){}, modes: map[string]*Mode{}, all: t}
+	u := &underlay{T: t, cluster: newCluster(), spaces: map[string]*netspace.Space{}, keepers: map[string]*keeper{},
+		stop: map[string]func(){}, modes: map[string]*Mode{}, all: t}
 	router := netspace.New(t, "router")
 	u.router = router
 	var ports []string
@@ -182,7 +184,8 @@ func (u *underlay) entries(name string) (list []string) {
 		u.Fatal(err)
 	}
 	d := seen.Device
-	list = append(list, fmt.Sprintf("device vni %d port %d local %s mtu %d up %v learning %v addresses %v", d.VNI, d.Port, d.Local, d.MTU, d.Up, d.Learning, d.Addrs))
+	list = append(list, fmt.Sprintf("device vni %d port %d local %s mtu %d up %v learning %v addresses %v", d.VNI,
+		d.Port, d.Local, d.MTU, d.Up, d.Learning, d.Addrs))
 	for _, n := range seen.Neighbours {
 		list = append(list, fmt.Sprintf("neighbour %s %s %v", n.Addr, n.MAC, n.Permanent))
 	}
@@ -215,7 +218,8 @@ func (u *underlay) right(name, what string, want []string) {
 func (u *underlay) complete() {
 	u.Helper()
 	for name, k := range u.keepers {
-		wait.True(u.T, 5*time.Second, name+" has all routes", func() bool { s := k.Status(); return s.Complete() && s.Wanted == len(u.nodes)-1 })
+		wait.True(u.T, 5*time.Second, name+" has all routes",
+			func() bool { s := k.Status(); return s.Complete() && s.Wanted == len(u.nodes)-1 })
 	}
 }
 
@@ -286,7 +290,9 @@ func (u *underlay) repairs() {
 
 	index := func(dev netlink.Link) int { return dev.Attrs().Index }
 	steps := map[string]func(netlink.Link) error{
-		"neighbour deleted": func(d netlink.Link) error { return netlink.NeighDel(neighbour(index(d), Neighbour{Addr: peer})) },
+		"neighbour deleted": func(d netlink.Link) error {
+			return netlink.NeighDel(neighbour(index(d), Neighbour{Addr: peer}))
+		},
 		"neighbour changed": func(d netlink.Link) error {
 			return netlink.NeighSet(neighbour(index(d), Neighbour{Addr: peer, MAC: wrong}))
 		},
@@ -330,7 +336,8 @@ func (u *underlay) foreign() {
 		for _, err := range []error{
 			netlink.NeighSet(neighbour(dev.Attrs().Index, Neighbour{Addr: gateway, MAC: mac})),
 			netlink.NeighSet(forward(dev.Attrs().Index, Forward{MAC: mac, Public: netip.MustParseAddr("10.0.0.99")})),
-			netlink.RouteAdd(&netlink.Route{Dst: outside, Gw: gateway.AsSlice(), LinkIndex: dev.Attrs().Index, Flags: int(netlink.FLAG_ONLINK), Protocol: unix.RTPROT_STATIC}),
+			netlink.RouteAdd(&netlink.Route{Dst: outside, Gw: gateway.AsSlice(), LinkIndex: dev.Attrs().Index,
+				Flags: int(netlink.FLAG_ONLINK), Protocol: unix.RTPROT_STATIC}),
 			netlink.RouteAdd(&netlink.Route{Dst: inside, Gw: net.IPv4(10, 0, 0, 12), Protocol: unix.RTPROT_STATIC}),
 			netlink.RouteAdd(&netlink.Route{Dst: narrow, Gw: net.IPv4(10, 0, 0, 12), Protocol: unix.RTPROT_STATIC}),
 		} {
@@ -366,7 +373,8 @@ func (u *underlay) otherMAC() {
 	for _, name := range []string{"lin01", "lin03"} {
 		wait.True(u.T, 2*time.Second, name+" follows", func() bool {
 			text := strings.Join(u.entries(name), "\n")
-			return strings.Contains(text, "neighbour 10.244.2.0 "+mac.String()) && strings.Contains(text, "forward "+mac.String()) && strings.Count(text, "forward") == 2
+			return strings.Contains(text, "neighbour 10.244.2.0 "+mac.String()) &&
+				strings.Contains(text, "forward "+mac.String()) && strings.Count(text, "forward") == 2
 		})
 	}
 	u.complete()
@@ -396,7 +404,8 @@ func (u *underlay) otherMTU() {
 		}
 	}
 	u.on("lin01", set(1400))
-	wait.True(u.T, 2*time.Second, "the device follows", func() bool { return strings.Contains(strings.Join(u.entries("lin01"), "\n"), "mtu 1350") })
+	wait.True(u.T, 2*time.Second, "the device follows",
+		func() bool { return strings.Contains(strings.Join(u.entries("lin01"), "\n"), "mtu 1350") })
 	u.on("lin01", set(1500))
 	u.right("lin01", "the MTU is back", before)
 }
@@ -454,7 +463,8 @@ func (u *underlay) otherVNI() {
 	})
 	wait.True(u.T, 2*time.Second, "lin01 has nothing of lin02", func() bool { return len(u.entries("lin01")) == 4 })
 	wait.True(u.T, 2*time.Second, "lin01 says why", func() bool {
-		return strings.HasPrefix(u.keepers["lin01"].Status().Routes[0].Reason, "node lin02 announces VNI 1, this node has 4096")
+		return strings.HasPrefix(u.keepers["lin01"].Status().Routes[0].Reason,
+			"node lin02 announces VNI 1, this node has 4096")
 	})
 
 	u.keep("lin02")

@@ -38,7 +38,8 @@ func (o PolicyOp) String() string {
 		return fmt.Sprintf("%s %s: %s", o.Verb, strings.Join(sortedPairs(o.Annotations), " "), o.Why)
 	}
 	r := o.Remote
-	return fmt.Sprintf("%s RemoteSubnetRoute %s vsid %d at %s mac %s: %s", o.Verb, r.Prefix, r.VSID, r.Provider, r.MAC, o.Why)
+	return fmt.Sprintf("%s RemoteSubnetRoute %s vsid %d at %s mac %s: %s", o.Verb, r.Prefix, r.VSID, r.Provider, r.MAC,
+		o.Why)
 }
 
 // Overlay is what the mode observes of a Windows host.
@@ -49,10 +50,11 @@ type Overlay struct {
 	PathMTU map[netip.Addr]int
 }
 
-// PlanOverlay plans the policies of a Windows host's overlay network: one for each peer, which says what neighbour, forwarding entry and
-// route say on Linux. A wrong policy of a range is removed before the right one is added, because HNS takes both and does not say which
-// one counts. Policies of ranges outside the pods' range are somebody else's. The node announces itself once HNS has given it a MAC
-// address in the overlay, and again whenever that is another one.
+// PlanOverlay plans the policies of a Windows host's overlay network: one for each peer, which says what neighbour,
+// forwarding entry and route say on Linux. A wrong policy of a range is removed before the right one is added, because
+// HNS takes both and does not say which one counts. Policies of ranges outside the pods' range are somebody else's.
+// The node announces itself once HNS has given it a MAC address in the overlay, and again whenever that is another
+// one.
 func PlanOverlay(o Options, nodes []table.Node, seen Overlay) table.Plan[PolicyOp] {
 	network := seen.Network
 	peers := Peers(o, nodes, entriesOf(network))

@@ -12,7 +12,8 @@ import (
 )
 
 func node(name, addr, pods string, annotations map[string]string) table.Node {
-	return table.Node{Name: name, Addr: netip.MustParseAddr(addr), PodCIDRs: []netip.Prefix{netip.MustParsePrefix(pods)}, Annotations: annotations}
+	return table.Node{Name: name, Addr: netip.MustParseAddr(addr),
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix(pods)}, Annotations: annotations}
 }
 
 // announced returns flannel's annotations as they are on a real node.
@@ -23,7 +24,8 @@ func announced(addr, data string) map[string]string {
 	}
 }
 
-var options = Options{Node: "self", Addr: netip.MustParseAddr("10.0.0.1"), Config: Default, Cluster: netip.MustParsePrefix("10.1.0.0/16")}
+var options = Options{Node: "self", Addr: netip.MustParseAddr("10.0.0.1"), Config: Default,
+	Cluster: netip.MustParsePrefix("10.1.0.0/16")}
 
 func TestPeers(t *testing.T) {
 	for _, c := range []struct {
@@ -32,47 +34,65 @@ func TestPeers(t *testing.T) {
 		want        string // state: part of the reason
 	}{
 		{"announced by flanneld", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "missing"},
-		{"announced with a MAC address as Windows writes it", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":"AA-BB-CC-DD-EE-02"}`), "missing"},
+		{"announced with a MAC address as Windows writes it",
+			announced("10.0.0.2", `{"VNI":4096,"VtepMAC":"AA-BB-CC-DD-EE-02"}`), "missing"},
 		{"nothing announced", nil, "waiting: node b has not announced its VXLAN endpoint yet"},
-		{"flannel on Windows, first write", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":""}`), "waiting: node b has not announced the MAC address"},
+		{"flannel on Windows, first write", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":""}`),
+			"waiting: node b has not announced the MAC address"},
 		{"null", announced("10.0.0.2", "null"), "waiting: node b has not announced the MAC address"},
-		{"no address", announced("", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "waiting: node b has not announced its address"},
-		{"another VNI", announced("10.0.0.2", `{"VNI":1,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "refused: node b announces VNI 1, this node has 4096"},
+		{"no address", announced("", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`),
+			"waiting: node b has not announced its address"},
+		{"another VNI", announced("10.0.0.2", `{"VNI":1,"VtepMAC":"aa:bb:cc:dd:ee:02"}`),
+			"refused: node b announces VNI 1, this node has 4096"},
 		{"no JSON", announced("10.0.0.2", `{`), "refused: node b has annotation flannel.alpha.coreos.com/backend-data"},
-		{"no MAC address", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":"aa:bb"}`), "refused: node b has annotation flannel.alpha.coreos.com/backend-data: VtepMAC \"aa:bb\" is not a MAC"},
-		{"another backend", map[string]string{"flannel.alpha.coreos.com/backend-type": "host-gw"}, "refused: node b announces flannel's backend host-gw"},
-		{"address among its pods", announced("10.1.2.9", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "refused: address 10.1.2.9 of node b lies inside"},
-		{"address among other pods", announced("10.1.9.9", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "refused: address 10.1.9.9 of node b lies inside"},
-		{"this node's address", announced("10.0.0.1", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "refused: node b announces address 10.0.0.1, which is that of this node"},
-		{"no host's address", announced("127.0.0.1", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "refused: address 127.0.0.1 of node b is none that a node can have"},
-		{"this node's MAC address", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":"aa:01:00:00:00:00"}`), "refused: node b announces the VTEP MAC address aa:01:00:00:00:00, which is that of this node"},
-		{"everybody's MAC address", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":"ff:ff:ff:ff:ff:ff"}`), "refused: node b announces the VTEP MAC address ff:ff:ff:ff:ff:ff, which is one of a group"},
-		{"IPv6 address", announced("fd00::2", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`), "refused: node b announces address fd00::2"},
+		{"no MAC address", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":"aa:bb"}`),
+			"refused: node b has annotation flannel.alpha.coreos.com/backend-data: VtepMAC \"aa:bb\" is not a MAC"},
+		{"another backend", map[string]string{"flannel.alpha.coreos.com/backend-type": "host-gw"},
+			"refused: node b announces flannel's backend host-gw"},
+		{"address among its pods", announced("10.1.2.9", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`),
+			"refused: address 10.1.2.9 of node b lies inside"},
+		{"address among other pods", announced("10.1.9.9", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`),
+			"refused: address 10.1.9.9 of node b lies inside"},
+		{"this node's address", announced("10.0.0.1", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`),
+			"refused: node b announces address 10.0.0.1, which is that of this node"},
+		{"no host's address", announced("127.0.0.1", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`),
+			"refused: address 127.0.0.1 of node b is none that a node can have"},
+		{"this node's MAC address", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":"aa:01:00:00:00:00"}`),
+			"refused: node b announces the VTEP MAC address aa:01:00:00:00:00, which is that of this node"},
+		{"everybody's MAC address", announced("10.0.0.2", `{"VNI":4096,"VtepMAC":"ff:ff:ff:ff:ff:ff"}`),
+			"refused: node b announces the VTEP MAC address ff:ff:ff:ff:ff:ff, which is one of a group"},
+		{"IPv6 address", announced("fd00::2", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`),
+			"refused: node b announces address fd00::2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			peers := Peers(options, []table.Node{node("self", "10.0.0.1", "10.1.1.0/24", nil), node("b", "10.0.0.2", "10.1.2.0/24", c.annotations)}, entries{mac: MAC{0xaa, 1}})
+			peers := Peers(options, []table.Node{node("self", "10.0.0.1", "10.1.1.0/24", nil),
+				node("b", "10.0.0.2", "10.1.2.0/24", c.annotations)}, entries{mac: MAC{0xaa, 1}})
 			if len(peers) != 1 {
 				t.Fatalf("peers %+v", peers)
 			}
 
-			if got := strings.TrimSuffix(fmt.Sprintf("%s: %s", peers[0].State, peers[0].Reason), ": "); !strings.HasPrefix(got, c.want) {
+			if got := strings.TrimSuffix(fmt.Sprintf("%s: %s", peers[0].State, peers[0].Reason),
+				": "); !strings.HasPrefix(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if peers[0].State == table.Missing && (peers[0].MAC.String() != "aa:bb:cc:dd:ee:02" || peers[0].NextHop.String() != "10.0.0.2") {
+			if peers[0].State == table.Missing &&
+				(peers[0].MAC.String() != "aa:bb:cc:dd:ee:02" || peers[0].NextHop.String() != "10.0.0.2") {
 				t.Errorf("peer %+v", peers[0])
 			}
 		})
 	}
 }
 
-// TestTwins: of nodes that announce one MAC address one keeps its route: that whose name gives it, or else that to which packets go, or
-// else the oldest.
+// TestTwins: of nodes that announce one MAC address one keeps its route: that whose name gives it, or else that to
+// which packets go, or else the oldest.
 func TestTwins(t *testing.T) {
 	twins := func(mac MAC, sinceB, sinceC int64) []table.Node {
 		data := fmt.Sprintf(`{"VNI":4096,"VtepMAC":%q}`, mac)
-		b, c := node("b", "10.0.0.2", "10.1.2.0/24", announced("10.0.0.2", data)), node("c", "10.0.0.3", "10.1.3.0/24", announced("10.0.0.3", data))
+		b, c := node("b", "10.0.0.2", "10.1.2.0/24", announced("10.0.0.2", data)), node("c", "10.0.0.3", "10.1.3.0/24",
+			announced("10.0.0.3", data))
 		b.Since, c.Since = time.Unix(sinceB, 0), time.Unix(sinceC, 0)
-		return []table.Node{b, c, node("d", "10.0.0.4", "10.1.4.0/24", announced("10.0.0.4", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:04"}`))}
+		return []table.Node{b, c,
+			node("d", "10.0.0.4", "10.1.4.0/24", announced("10.0.0.4", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:04"}`))}
 	}
 
 	mac := MAC{0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0x02}
@@ -94,7 +114,8 @@ func TestTwins(t *testing.T) {
 			if p.Node != c.wins && p.Node != "d" {
 				want = table.Refused
 			}
-			if p.State != want || want == table.Refused && (!p.Untrue || !strings.Contains(p.Reason, "and "+c.wins+" had it first")) {
+			if p.State != want || want == table.Refused &&
+				(!p.Untrue || !strings.Contains(p.Reason, "and "+c.wins+" had it first")) {
 				t.Errorf("%s: %+v, want %s", name, p.Wanted, want)
 			}
 		}
@@ -147,7 +168,8 @@ func TestConfig(t *testing.T) {
 	}
 
 	data, err := json.Marshal(Default.NetConf("10.244.0.0/16"))
-	if want := `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan","VNI":4096,"Port":4789}}`; string(data) != want || err != nil {
+	if want := `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan","VNI":4096,"Port":4789}}`; string(data) != want ||
+		err != nil {
 		t.Errorf("for flanneld: %s, %v, want %s", data, err, want)
 	}
 }
@@ -156,7 +178,8 @@ func FuzzRead(f *testing.F) {
 	f.Add("vxlan", `{"VNI":4096,"VtepMAC":"aa:bb:cc:dd:ee:02"}`, "10.0.0.2")
 	f.Add("vxlan", "null", "")
 	f.Fuzz(func(t *testing.T, kind, data, addr string) {
-		a, _, err := Read(map[string]string{AnnotationBackendType: kind, AnnotationBackendData: data, AnnotationPublicIP: addr})
+		a, _, err := Read(map[string]string{AnnotationBackendType: kind, AnnotationBackendData: data,
+			AnnotationPublicIP: addr})
 		if err != nil || (a.MAC == MAC{}) || !a.Public.IsValid() {
 			return
 		}

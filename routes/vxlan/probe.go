@@ -19,9 +19,10 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// prober finds out whether packets as large as the uplink sends reach other nodes whole. A network between them with a smaller MTU loses
-// encapsulated packets silently: small requests work, and large answers never come. It sends ICMP echo requests that must not
-// be fragmented (RFC 1191) to the nodes' own addresses. A node that answers none is not judged: its firewall may drop them.
+// prober finds out whether packets as large as the uplink sends reach other nodes whole. A network between them with a
+// smaller MTU loses encapsulated packets silently: small requests work, and large answers never come. It sends ICMP
+// echo requests that must not be fragmented (RFC 1191) to the nodes' own addresses. A node that answers none is not
+// judged: its firewall may drop them.
 type prober struct {
 	open func() (net.PacketConn, error) // a socket for ICMP whose packets are not fragmented
 	wake wakeup.Signal
@@ -49,13 +50,13 @@ func (n *probed) narrow(mtu int) int {
 
 const (
 	probeAgain = 30 * time.Minute // a node that answered is asked again
-	// probeSilent is when a node that did not answer is asked again. The wait doubles each time: in a large cluster whose firewalls drop
-	// ICMP the questions would cost more than all else.
+	// probeSilent is when a node that did not answer is asked again. The wait doubles each time: in a large cluster
+	// whose firewalls drop ICMP the questions would cost more than all else.
 	probeSilent  = 30 * time.Second
 	probeRound   = 500 * time.Millisecond // questions wait for answers: long enough for every network that carries pods
 	probesAtOnce = 64                     // nodes in one round
-	// probesApart is how long each node that was asked makes the next round wait: what large clusters cost is spread, and the tables of
-	// neighbours of hosts and switches keep room for others.
+	// probesApart is how long each node that was asked makes the next round wait: what large clusters cost is spread,
+	// and the tables of neighbours of hosts and switches keep room for others.
 	probesApart = 250 * time.Millisecond
 )
 
@@ -63,7 +64,8 @@ func newProber(open func() (net.PacketConn, error)) *prober {
 	return &prober{open: open, wake: wakeup.New(), nodes: map[netip.Addr]*probed{}}
 }
 
-// expect sets which nodes are asked, and returns those to which packets of the uplink's size do not get, with the size that does.
+// expect sets which nodes are asked, and returns those to which packets of the uplink's size do not get, with the size
+// that does.
 func (p *prober) expect(nodes []netip.Addr, mtu int) map[netip.Addr]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,8 +127,10 @@ func (p *prober) round(ctx context.Context, nodes []netip.Addr, mtu int, changed
 		changed()
 	}
 	if err == nil && len(silent) > 0 {
-		klog.FromContext(ctx).Info("Nodes do not answer ICMP echo requests: whether packets as large as the network card sends reach them is not known",
-			"bytes", mtu, "nodes", len(silent), "first", silent[0])
+		klog.FromContext(ctx).
+			Info(
+				"Nodes do not answer ICMP echo requests: whether packets as large as the network card sends reach them is not known",
+				"bytes", mtu, "nodes", len(silent), "first", silent[0])
 	}
 }
 
@@ -147,9 +151,9 @@ func (p *prober) due(now time.Time) (due []netip.Addr, mtu int) {
 	return due, p.mtu
 }
 
-// learn keeps the answers. It reports whether expect would return something else than before, and returns the nodes that did not answer
-// when they were asked for the first time. That all packets get to a node is no news: a pass for each such answer would be most of
-// what a large cluster costs.
+// learn keeps the answers. It reports whether expect would return something else than before, and returns the nodes
+// that did not answer when they were asked for the first time. That all packets get to a node is no news: a pass for
+// each such answer would be most of what a large cluster costs.
 func (p *prober) learn(asked []netip.Addr, sizes map[netip.Addr]int, mtu int) (different bool, silent []netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -258,7 +262,8 @@ func (p *prober) ask(ctx context.Context, questions []echo) (map[echo]bool, erro
 	rand.Read(key[:])
 	for i, q := range questions {
 		to := &net.IPAddr{IP: q.node.AsSlice()}
-		// A router's message about one packet may come as the error of the next. A packet that cannot be sent gets no answer.
+		// A router's message about one packet may come as the error of the next. A packet that cannot be sent gets no
+		// answer.
 		if _, err := conn.WriteTo(echoRequest(key, uint16(i), q.size), to); err != nil {
 			_, _ = conn.WriteTo(echoRequest(key, uint16(i), q.size), to)
 		}
@@ -315,8 +320,8 @@ func echoRequest(key [keySize]byte, sequence uint16, size int) []byte {
 	return m
 }
 
-// receive collects answers until the deadline of conn, or until all have come. Other errors end no round: Windows reports packets of
-// others in that way.
+// receive collects answers until the deadline of conn, or until all have come. Other errors end no round: Windows
+// reports packets of others in that way.
 func receive(conn net.PacketConn, key [keySize]byte, questions []echo) map[echo]bool {
 	answered, left := map[echo]bool{}, len(questions)
 	buffer := make([]byte, 1<<16)

@@ -16,7 +16,8 @@ func TestSilentNodes(t *testing.T) {
 	}
 
 	asked := []netip.Addr{node}
-	for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, probeAgain} {
+	for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute,
+		8 * time.Minute, 16 * time.Minute, probeAgain} {
 		p.learn(asked, nil, 1500)
 		if due, _ := p.due(time.Now().Add(want - time.Second)); len(due) != 0 {
 			t.Errorf("silent %d times: asked again before %s", i+1, want)
@@ -33,7 +34,8 @@ func TestSilentNodes(t *testing.T) {
 	}
 }
 
-// TestNews: it is news that packets of the uplink's size do not get to a node, or do again; that they do from the beginning is none.
+// TestNews: it is news that packets of the uplink's size do not get to a node, or do again; that they do from the
+// beginning is none.
 func TestNews(t *testing.T) {
 	node := netip.MustParseAddr("10.99.0.12")
 	p := newProber(nil)
@@ -41,7 +43,8 @@ func TestNews(t *testing.T) {
 	for _, c := range []struct {
 		size int
 		want bool
-	}{{1500, false}, {0, false}, {1500, false}, {1400, true}, {1400, false}, {1300, true}, {0, true}, {1400, true}, {1500, true}} {
+	}{{1500, false}, {0, false}, {1500, false}, {1400, true}, {1400, false}, {1300, true}, {0, true}, {1400,
+		true}, {1500, true}} {
 		p.due(time.Now().Add(time.Hour))
 		if news, _ := p.learn([]netip.Addr{node}, map[netip.Addr]int{node: c.size}, 1500); news != c.want {
 			t.Errorf("packets of %d bytes arrive: news is %t", c.size, news)

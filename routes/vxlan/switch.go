@@ -54,8 +54,8 @@ func (s *hostSwitch) Network(o podnet.Options) (podnet.Network, error) {
 	return podnet.Overlay(o, s.o.Config.VNI)
 }
 
-// Observe reads the network with its policies, and what is known of the paths to other nodes. A network that is another than the last had
-// no policies of ours.
+// Observe reads the network with its policies, and what is known of the paths to other nodes. A network that is
+// another than the last had no policies of ours.
 func (s *hostSwitch) Observe(ctx context.Context) (seen Overlay, err error) {
 	network, err := s.o.HNS.NetworkByName(ctx, podnet.NetworkName)
 	if err != nil {
@@ -77,12 +77,14 @@ func (s *hostSwitch) Observe(ctx context.Context) (seen Overlay, err error) {
 	return seen, nil
 }
 
-// observePaths adds the network card and the paths to other nodes. Policies do not wait for that: without the card nothing is probed.
+// observePaths adds the network card and the paths to other nodes. Policies do not wait for that: without the card
+// nothing is probed.
 func (s *hostSwitch) observePaths(ctx context.Context, seen *Overlay) {
 	uplink, err := s.uplink(s.o.Addr)
 	if err != nil {
 		s.unknown.Do(func() {
-			klog.FromContext(ctx).Error(err, "The path MTU to other nodes is not probed: large packets between pods may vanish unnoticed")
+			klog.FromContext(ctx).Error(err,
+				"The path MTU to other nodes is not probed: large packets between pods may vanish unnoticed")
 		})
 		return
 	}
@@ -126,8 +128,9 @@ func (s *hostSwitch) seen() hns.NetworkID {
 	return s.network
 }
 
-// add adds a policy. HNS was seen to accept policies and to lose them, which flannel never notices, so the network is read back in a pass
-// that comes soon. A policy that is missing then is added again, and an error says so until HNS lists it.
+// add adds a policy. HNS was seen to accept policies and to lose them, which flannel never notices, so the network is
+// read back in a pass that comes soon. A policy that is missing then is added again, and an error says so until HNS
+// lists it.
 func (s *hostSwitch) add(ctx context.Context, r hns.RemoteSubnet) error {
 	if err := s.o.HNS.AddRemoteSubnet(ctx, s.seen(), r); err != nil && hns.ClassOf(err) != hns.Exists {
 		return err
@@ -144,8 +147,8 @@ func (s *hostSwitch) add(ctx context.Context, r hns.RemoteSubnet) error {
 	return nil
 }
 
-// Watch subscribes to what HNS notifies of: networks that come and go. It does not notify of policies. It probes the path MTU to other
-// nodes meanwhile.
+// Watch subscribes to what HNS notifies of: networks that come and go. It does not notify of policies. It probes the
+// path MTU to other nodes meanwhile.
 func (s *hostSwitch) Watch(ctx context.Context, changed func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	var probing sync.WaitGroup

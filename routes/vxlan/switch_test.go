@@ -38,7 +38,8 @@ var selfAddr = netip.MustParseAddr("10.0.0.1")
 
 func newSwitchHost(t *testing.T, others ...table.Node) *switchHost {
 	t.Helper()
-	h := &switchHost{Overlay: hnstest.Overlay{Fake: hnstest.New(hns.Version{Major: 13, Minor: 3})}, told: map[string]string{}, config: Default}
+	h := &switchHost{Overlay: hnstest.Overlay{Fake: hnstest.New(hns.Version{Major: 13, Minor: 3})},
+		told: map[string]string{}, config: Default}
 	h.Provider = selfAddr
 	h.nodes = append([]table.Node{node("self", "10.0.0.1", "10.1.1.0/24", h.told)}, others...)
 	h.again(t)
@@ -49,7 +50,8 @@ func newSwitchHost(t *testing.T, others ...table.Node) *switchHost {
 // again starts the program anew.
 func (h *switchHost) again(t *testing.T) {
 	t.Helper()
-	s, err := newSwitch(Options{Node: "self", Addr: selfAddr, Config: h.config, Cluster: netip.MustParsePrefix("10.1.0.0/16"), HNS: h,
+	s, err := newSwitch(Options{Node: "self", Addr: selfAddr, Config: h.config,
+		Cluster: netip.MustParsePrefix("10.1.0.0/16"), HNS: h,
 		Annotate: func(_ context.Context, annotations map[string]string) error {
 			h.writes++
 			for k, v := range annotations {
@@ -68,7 +70,8 @@ func (h *switchHost) again(t *testing.T) {
 
 func (h *switchHost) makeNetwork(t *testing.T) {
 	t.Helper()
-	wanted, err := h.Network(podnet.Options{PodCIDR: netip.MustParsePrefix("10.1.1.0/24"), Cluster: netip.MustParsePrefix("10.1.0.0/16"),
+	wanted, err := h.Network(podnet.Options{PodCIDR: netip.MustParsePrefix("10.1.1.0/24"),
+		Cluster:  netip.MustParsePrefix("10.1.0.0/16"),
 		Services: netip.MustParsePrefix("10.96.0.0/16"), Node: selfAddr})
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +170,8 @@ func TestSwitchRepairs(t *testing.T) {
 	}
 	add := func(prefix, provider, mac string) {
 		t.Helper()
-		r := hns.RemoteSubnet{Prefix: netip.MustParsePrefix(prefix), Provider: netip.MustParseAddr(provider), VSID: 4096, MAC: mac}
+		r := hns.RemoteSubnet{Prefix: netip.MustParsePrefix(prefix), Provider: netip.MustParseAddr(provider),
+			VSID: 4096, MAC: mac}
 		if err := h.AddRemoteSubnet(ctx, n.ID, r); err != nil {
 			t.Fatal(err)
 		}
@@ -183,16 +187,19 @@ func TestSwitchRepairs(t *testing.T) {
 		t.Errorf("all deleted: %s %+v", h.policies(), s)
 	}
 
-	add("10.1.2.0/24", "10.0.0.9", "00-15-5D-00-00-09")   // a stale one of a peer, added last: it may be the one that counts
+	// a stale one of a peer, added last: it may be the one that counts
+	add("10.1.2.0/24", "10.0.0.9", "00-15-5D-00-00-09")
 	add("10.1.7.0/24", "10.0.0.7", "00-15-5D-00-00-07")   // of a node that is gone
 	add("172.20.0.0/24", "10.0.0.8", "00-15-5D-00-00-08") // of somebody else
 	h.Sync(ctx)
-	if want := toTwo + toThree + "172.20.0.0/24 vsid 4096 at 10.0.0.8 00-15-5D-00-00-08\n"; h.policies() != want || !h.Status().Complete() {
+	if want := toTwo + toThree + "172.20.0.0/24 vsid 4096 at 10.0.0.8 00-15-5D-00-00-08\n"; h.policies() != want ||
+		!h.Status().Complete() {
 		t.Errorf("repaired:\n%s%+v", h.policies(), h.Status())
 	}
 }
 
-// Every call to HNS fails in turn, with and without effect, as if the process had been killed there; then another process goes on.
+// Every call to HNS fails in turn, with and without effect, as if the process had been killed there; then another
+// process goes on.
 func TestSwitchFailures(t *testing.T) {
 	for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.DoThenFail, hnstest.LieAboutIt} {
 		for at := 1; ; at++ {
@@ -201,7 +208,8 @@ func TestSwitchFailures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wrong := hns.RemoteSubnet{Prefix: netip.MustParsePrefix("10.1.2.0/24"), Provider: netip.MustParseAddr("10.0.0.9"), VSID: 4096, MAC: "00-15-5D-00-00-09"}
+			wrong := hns.RemoteSubnet{Prefix: netip.MustParsePrefix("10.1.2.0/24"),
+				Provider: netip.MustParseAddr("10.0.0.9"), VSID: 4096, MAC: "00-15-5D-00-00-09"}
 			if err := h.AddRemoteSubnet(t.Context(), n.ID, wrong); err != nil {
 				t.Fatal(err)
 			}
@@ -227,11 +235,13 @@ func TestSwitchFailures(t *testing.T) {
 	}
 }
 
-// TestSwitchKilled ends the agent after each change of its first plan: policies that are wrong, missing, stale, and of somebody else.
+// TestSwitchKilled ends the agent after each change of its first plan: policies that are wrong, missing, stale, and of
+// somebody else.
 func TestSwitchKilled(t *testing.T) {
 	h := newSwitchHost(t, peerNode(2), peerNode(3), peerNode(4))
 	remote := func(prefix, provider, mac string) hns.RemoteSubnet {
-		return hns.RemoteSubnet{Prefix: netip.MustParsePrefix(prefix), Provider: netip.MustParseAddr(provider), VSID: 4096, MAC: mac}
+		return hns.RemoteSubnet{Prefix: netip.MustParsePrefix(prefix), Provider: netip.MustParseAddr(provider),
+			VSID: 4096, MAC: mac}
 	}
 
 	foreign := remote("172.20.0.0/24", "10.0.0.8", "00-15-5D-00-00-08")
@@ -250,7 +260,8 @@ func TestSwitchKilled(t *testing.T) {
 					h.Provide(podnet.NetworkName, selfAddr, "00-15-5D-AA-00-01")
 					n, err := h.NetworkByName(t.Context(), podnet.NetworkName)
 					for _, r := range []hns.RemoteSubnet{
-						foreign, remote("10.1.2.0/24", "10.0.0.9", "00-15-5D-00-00-09"), remote("10.1.3.0/24", "10.0.0.3", "AA-BB-CC-DD-EE-03"),
+						foreign, remote("10.1.2.0/24", "10.0.0.9", "00-15-5D-00-00-09"),
+						remote("10.1.3.0/24", "10.0.0.3", "AA-BB-CC-DD-EE-03"),
 						remote("10.1.7.0/24", "10.0.0.7", "00-15-5D-00-00-07"),
 					} {
 						err = errors.Join(err, h.AddRemoteSubnet(t.Context(), n.ID, r))
@@ -265,7 +276,8 @@ func TestSwitchKilled(t *testing.T) {
 					return list, nil
 				},
 				Want: append(sortedPairs(announced("10.0.0.1", `{"VNI":4096,"VtepMAC":"00:15:5d:aa:00:01"}`)),
-					strings.TrimSpace(toTwo), strings.TrimSpace(toThree), "10.1.4.0/24 vsid 4096 at 10.0.0.4 AA-BB-CC-DD-EE-04"),
+					strings.TrimSpace(toTwo), strings.TrimSpace(toThree),
+					"10.1.4.0/24 vsid 4096 at 10.0.0.4 AA-BB-CC-DD-EE-04"),
 				Foreign: []string{"172.20.0.0/24 vsid 4096 at 10.0.0.8 00-15-5D-00-00-08"},
 			}
 		},
@@ -327,7 +339,8 @@ func TestSwitchNarrowPath(t *testing.T) {
 
 	h.Sync(t.Context())
 	s := h.Status()
-	want := "packets to node n2 (10.0.0.2) of more than 1400 bytes get lost, and interface vEthernet (Ethernet) sends up to 1500"
+	want :=
+		"packets to node n2 (10.0.0.2) of more than 1400 bytes get lost, and interface vEthernet (Ethernet) sends up to 1500"
 	if !s.Complete() || !strings.HasPrefix(s.Routes[0].Reason, want) || s.Routes[1].Reason != "" {
 		t.Errorf("status %+v", s)
 	}

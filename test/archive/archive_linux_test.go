@@ -61,7 +61,8 @@ func goFolders(t *testing.T) (list []string) {
 	return list
 }
 
-// without runs a command in a mount namespace in which folders are empty, and no program called go is on the search path.
+// without runs a command in a mount namespace in which folders are empty, and no program called go is on the search
+// path.
 func without(ctx context.Context, hidden []string, dir, command string) *exec.Cmd {
 	script := "set -e\n"
 	for _, h := range hidden {
@@ -74,7 +75,8 @@ func without(ctx context.Context, hidden []string, dir, command string) *exec.Cm
 	return c
 }
 
-// TestWithoutGo brings the cluster up by the archive's program where Go is nowhere, as on a machine of somebody who only wants to try it.
+// TestWithoutGo brings the cluster up by the archive's program where Go is nowhere, as on a machine of somebody who
+// only wants to try it.
 func TestWithoutGo(t *testing.T) {
 	dir, unpacking := unpacked(t)
 	state := filepath.Join(filepath.Dir(dir), "state")
@@ -104,7 +106,8 @@ func TestWithoutGo(t *testing.T) {
 	if took > target {
 		t.Logf("longer than the %s that an idle machine of two processors may take", target)
 	}
-	if nodes, err := run("./porthole kubectl --dir " + state + " get nodes"); err != nil || strings.Count(nodes, " Ready ") != 3 {
+	if nodes, err := run("./porthole kubectl --dir " + state + " get nodes"); err != nil ||
+		strings.Count(nodes, " Ready ") != 3 {
 		t.Errorf("%v: the nodes are\n%s", err, nodes)
 	}
 }
@@ -115,9 +118,10 @@ func load() string {
 	return first
 }
 
-// TestPrivileged runs the archive's program in a container of runc that has what `docker run --privileged` gives: all capabilities, all
-// devices, /sys and cgroups that can be written, and namespaces of its own for network, mounts, names, processes and IPC. Its files are
-// those of different distributions, as small as they come: nothing but a kernel, and the archive, is needed.
+// TestPrivileged runs the archive's program in a container of runc that has what `docker run --privileged` gives: all
+// capabilities, all devices, /sys and cgroups that can be written, and namespaces of its own for network, mounts,
+// names, processes and IPC. Its files are those of different distributions, as small as they come: nothing but a
+// kernel, and the archive, is needed.
 func TestPrivileged(t *testing.T) {
 	dir, unpacking := unpacked(t)
 	t.Logf("unpacked in %.1f s", unpacking.Seconds())
@@ -147,7 +151,8 @@ func upAndDown(t *testing.T, dir string, r archive.Root) {
 	c.Stdout, c.Stderr, c.WaitDelay = &out, &out, time.Second
 	err = c.Run()
 	t.Logf("%.1f s, load %s\n%s", time.Since(start).Seconds(), load(), out.String())
-	if err != nil || strings.Count(out.String(), " Ready ") != 3 || !strings.Contains(out.String(), "the cluster is gone") {
+	if err != nil || strings.Count(out.String(), " Ready ") != 3 ||
+		!strings.Contains(out.String(), "the cluster is gone") {
 		t.Errorf("in the container: %v", err)
 	}
 }
@@ -160,7 +165,8 @@ cd /porthole
 ./porthole down
 echo the cluster is gone`
 
-// privileged returns the container's configuration, which is what Docker makes of --privileged (moby, daemon/oci_linux.go and oci/caps).
+// privileged returns the container's configuration, which is what Docker makes of --privileged (moby,
+// daemon/oci_linux.go and oci/caps).
 func privileged(t *testing.T, archive, bundle string) []byte {
 	t.Helper()
 	runc, err := filepath.Abs("../../bin/bundle/runc")
@@ -177,7 +183,8 @@ func privileged(t *testing.T, archive, bundle string) []byte {
 
 	type object = map[string]any
 	process, linux := c["process"].(object), c["linux"].(object)
-	process["terminal"], process["args"], process["noNewPrivileges"] = false, []string{"/bin/sh", "-c", inContainer}, false
+	process["terminal"], process["args"], process["noNewPrivileges"] = false, []string{"/bin/sh", "-c",
+		inContainer}, false
 	process["env"] = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	delete(process, "rlimits")
 	var capabilities []string
@@ -191,7 +198,8 @@ func privileged(t *testing.T, archive, bundle string) []byte {
 			capabilities = append(capabilities, "CAP_"+strings.ToUpper(name))
 		}
 	}
-	process["capabilities"] = object{"bounding": capabilities, "effective": capabilities, "permitted": capabilities, "inheritable": capabilities}
+	process["capabilities"] = object{"bounding": capabilities, "effective": capabilities, "permitted": capabilities,
+		"inheritable": capabilities}
 	c["root"] = object{"path": "rootfs", "readonly": false}
 	c["hostname"] = "porthole"
 
@@ -211,10 +219,12 @@ func privileged(t *testing.T, archive, bundle string) []byte {
 		mount["options"] = options
 		list = append(list, mount)
 	}
-	// Docker gives a folder of the host's disk to what an image calls a volume: overlays cannot lie on each other everywhere.
+	// Docker gives a folder of the host's disk to what an image calls a volume: overlays cannot lie on each other
+	// everywhere.
 	state := filepath.Join(bundle, "volume")
 	must(t, os.MkdirAll(state, 0o755))
-	list = append(list, object{"destination": "/var/lib/porthole", "type": "bind", "source": state, "options": []string{"rbind", "rw"}},
+	list = append(list, object{"destination": "/var/lib/porthole", "type": "bind", "source": state,
+		"options": []string{"rbind", "rw"}},
 		object{"destination": "/run", "type": "tmpfs", "source": "tmpfs", "options": []string{"mode=755"}},
 		object{"destination": "/porthole", "type": "bind", "source": archive, "options": []string{"rbind", "ro"}})
 	c["mounts"] = list

@@ -82,8 +82,10 @@ func runImage(p podman, image, cgroups string) {
 	kubeconfig, err := os.ReadFile(filepath.Join(volume, "kubeconfig"))
 	must(t, err)
 	ours := filepath.Join(p.dir, "kubeconfig-"+cgroups)
-	must(t, os.WriteFile(ours, bytes.ReplaceAll(kubeconfig, []byte("127.0.0.1:6443"), fmt.Appendf(nil, "127.0.0.1:%d", port)), 0o600))
-	nodes, err := exec.Command("../../bin/bundle/kube", "kubectl", "--kubeconfig", ours, "get", "nodes").CombinedOutput()
+	must(t, os.WriteFile(ours,
+		bytes.ReplaceAll(kubeconfig, []byte("127.0.0.1:6443"), fmt.Appendf(nil, "127.0.0.1:%d", port)), 0o600))
+	nodes, err := exec.Command("../../bin/bundle/kube", "kubectl", "--kubeconfig", ours, "get", "nodes").
+		CombinedOutput()
 	if err != nil || strings.Count(string(nodes), " Ready ") != 3 {
 		t.Errorf("%v: the nodes are\n%s", err, nodes)
 	}

@@ -29,7 +29,8 @@ func benchCluster(ctx context.Context, o options) (err error) {
 		print(figure{Name: "up-warm", Unit: "s", Target: 60, Skipped: why})
 		print(figure{Name: "up-warm-control-plane", Unit: "s", Target: 8, Skipped: why})
 		if o.dir == "" {
-			print(figure{Name: serviceFigure, Unit: "calls", Target: serviceTarget, Skipped: why + "; --dir FOLDER measures it there"})
+			print(figure{Name: serviceFigure, Unit: "calls", Target: serviceTarget,
+				Skipped: why + "; --dir FOLDER measures it there"})
 			return nil
 		}
 		return benchService(ctx, o.dir)
@@ -56,14 +57,16 @@ func benchCluster(ctx context.Context, o options) (err error) {
 
 	print(figure{Name: "up-warm", Unit: "s", Ours: warm.total(), Target: 60, Steps: warm.lines,
 		Note: "one Linux and two Windows nodes Ready, and the data path tested; images and the Wine template are cached"})
-	print(figure{Name: "up-warm-control-plane", Unit: "s", Ours: round(warm.at("control plane") - warm.at("processes")), Target: 8,
-		Note: "from the start of the processes until the API server is ready"})
-	print(figure{Name: "up-cold", Unit: "s", Ours: cold.total(), Steps: cold.lines, Note: "in an empty folder: makes the images and the Wine template first"})
+	print(figure{Name: "up-warm-control-plane", Unit: "s", Ours: round(warm.at("control plane") - warm.at("processes")),
+		Target: 8,
+		Note:   "from the start of the processes until the API server is ready"})
+	print(figure{Name: "up-cold", Unit: "s", Ours: cold.total(), Steps: cold.lines,
+		Note: "in an empty folder: makes the images and the Wine template first"})
 	return benchService(ctx, dir)
 }
 
-// clusterFolder returns the state folder of a local cluster that the bench brings up, and what stops the cluster. It removes the
-// folder unless --dir named it.
+// clusterFolder returns the state folder of a local cluster that the bench brings up, and what stops the cluster. It
+// removes the folder unless --dir named it.
 func clusterFolder(o options) (dir string, remove func() error, err error) {
 	porthole := filepath.Join(o.bin, "porthole")
 	if o.dir == "" {
@@ -118,7 +121,8 @@ func up(ctx context.Context, porthole, dir string, more ...string) (steps, error
 		return steps{}, err
 	}
 
-	cmd := exec.CommandContext(ctx, porthole, append([]string{"up", "--dir", dir, "--api-port", api, "--registry-port", registry}, more...)...)
+	cmd := exec.CommandContext(ctx, porthole,
+		append([]string{"up", "--dir", dir, "--api-port", api, "--registry-port", registry}, more...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -22,9 +22,10 @@ type barePod struct {
 	started, stopped   time.Time
 }
 
-// bareBatch makes n pods at once and ends them, as a kubelet with batch.end; between the two it calls ready. The times are
-// those of each, of all, and of the end, in seconds.
-func (s *side) bareBatch(ctx context.Context, n int, ready func() error) (each []float64, all float64, end ending, err error) {
+// bareBatch makes n pods at once and ends them, as a kubelet with batch.end; between the two it calls ready. The times
+// are those of each, of all, and of the end, in seconds.
+func (s *side) bareBatch(ctx context.Context, n int, ready func() error) (each []float64, all float64, end ending,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience(n))
 	defer cancel()
 	pods := make([]*barePod, n)
@@ -72,8 +73,8 @@ func (s *side) barePod() *barePod {
 	}}
 }
 
-// floorProfile is the seccomp profile of the floor's sandboxes: the runtime's own, as upstream's kubelet has it, or a file, such as the
-// one that ours has.
+// floorProfile is the seccomp profile of the floor's sandboxes: the runtime's own, as upstream's kubelet has it, or a
+// file, such as the one that ours has.
 func (o options) floorProfile() *cri.SecurityProfile {
 	if o.floorSeccomp == "" {
 		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
@@ -97,17 +98,22 @@ func (p *barePod) start(ctx context.Context) error {
 
 // run makes and starts the pod's container.
 func (p *barePod) run(ctx context.Context, attempt uint32) error {
-	made, err := p.s.w.Runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.sandbox, SandboxConfig: p.config,
-		Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "app", Attempt: attempt}, Image: &cri.ImageSpec{Image: testkit.TestImage},
-			Args: []string{"sleep"}, LogPath: fmt.Sprintf("app/%d.log", attempt), Linux: &cri.LinuxContainerConfig{}}})
+	made, err := p.s.w.Runtime.CreateContainer(ctx,
+		&cri.CreateContainerRequest{PodSandboxId: p.sandbox, SandboxConfig: p.config,
+			Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "app", Attempt: attempt},
+				Image: &cri.ImageSpec{Image: testkit.TestImage},
+				Args:  []string{"sleep"}, LogPath: fmt.Sprintf("app/%d.log", attempt),
+				Linux: &cri.LinuxContainerConfig{}}})
 	if err != nil {
 		return fmt.Errorf("creating a container: %w", err)
 	}
 	p.container = made.ContainerId
-	if _, err := p.s.w.Runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
+	if _, err := p.s.w.Runtime.StartContainer(ctx,
+		&cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
 		return fmt.Errorf("starting a container: %w", err)
 	}
-	if _, err := p.s.w.Runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: made.ContainerId}); err != nil {
+	if _, err := p.s.w.Runtime.ContainerStatus(ctx,
+		&cri.ContainerStatusRequest{ContainerId: made.ContainerId}); err != nil {
 		return fmt.Errorf("reading a container's status: %w", err)
 	}
 	return nil
@@ -120,7 +126,8 @@ func (p *barePod) stop(ctx context.Context, grace int64) error {
 	}
 	var stopErr error
 	if p.container != "" {
-		_, stopErr = p.s.w.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: p.container, Timeout: grace})
+		_, stopErr = p.s.w.Runtime.StopContainer(ctx,
+			&cri.StopContainerRequest{ContainerId: p.container, Timeout: grace})
 	}
 	_, err := p.s.w.Runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.sandbox})
 	p.stopped = time.Now()
@@ -168,8 +175,8 @@ func bareCrashes(ctx context.Context, s *side, rounds int) error {
 // nothing else while a reader that it has does not read.
 const eventBacklog = 1 << 16
 
-// crash measures what the runtime alone takes from the end of a container until the next one runs. It follows the runtime's
-// events as a kubelet must, because a kubelet learns of the end only by them.
+// crash measures what the runtime alone takes from the end of a container until the next one runs. It follows the
+// runtime's events as a kubelet must, because a kubelet learns of the end only by them.
 func (p *barePod) crash(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience(1))
 	defer cancel()

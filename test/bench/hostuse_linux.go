@@ -11,7 +11,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/winhost"
 )
 
-// hostUse returns what the processes of an emulated host use, those of its pods among them, by program and altogether, as clusterUse does.
+// hostUse returns what the processes of an emulated host use, those of its pods among them, by program and altogether,
+// as clusterUse does.
 func hostUse(h *winhost.Host) (by map[string]programUse, total programUse, err error) {
 	pids, err := hostProcesses(h)
 	if err != nil {
@@ -25,7 +26,8 @@ func hostUse(h *winhost.Host) (by map[string]programUse, total programUse, err e
 	return by, total, nil
 }
 
-// hostProcesses are those in the host's network namespace, and those in the cgroups of its containers, which have namespaces of their own.
+// hostProcesses are those in the host's network namespace, and those in the cgroups of its containers, which have
+// namespaces of their own.
 func hostProcesses(h *winhost.Host) ([]int, error) {
 	pids, err := platform.NetnsPids(h.Netns())
 	if err != nil {

@@ -19,7 +19,8 @@ const (
 	kubeletLimit = 15 * time.Minute // for the whole group
 )
 
-// The sides that are compared: the calls of the runtime that every kubelet must make and nothing else, and two kubelets.
+// The sides that are compared: the calls of the runtime that every kubelet must make and nothing else, and two
+// kubelets.
 const (
 	bare = "floor"
 	ours = "ours"
@@ -60,22 +61,30 @@ func kubeletParts(rounds, crowd int) []kubeletPart {
 		startPart("start", 1, rounds, ofFloor(1, 0.060)),
 		startPart("ten", 10, max(1, rounds/3), ofFloor(1.15, 0)),
 		startPart("fifty", 50, max(1, rounds/4), ofFloor(1.1, 0)),
-		{name: "end", rounds: rounds, measure: ends, floor: bareEnds, lines: []line{{key: "end", name: "kubelet-delete-to-gone", unit: "s", target: ofPeer(1. / 3),
-			note: "a container that ends on TERM; floor: StopContainer, StopPodSandbox"}}},
-		{name: "crash", rounds: rounds, measure: crashes, floor: bareCrashes, lines: []line{{key: "crash", name: "kubelet-crash-to-restarted", unit: "s", target: ofFloor(1, 0.050),
-			note: "first restart, from the end of the container until the API says that the next one runs; floor: the event, CreateContainer, StartContainer, ContainerStatus"}}},
-		{name: "config", measure: configEdits, lines: []line{{key: "config", name: "kubelet-configmap-edit-to-file", unit: "s", target: fixed(1)}}},
+		{name: "end", rounds: rounds, measure: ends, floor: bareEnds,
+			lines: []line{{key: "end", name: "kubelet-delete-to-gone", unit: "s", target: ofPeer(1. / 3),
+				note: "a container that ends on TERM; floor: StopContainer, StopPodSandbox"}}},
+		{name: "crash", rounds: rounds, measure: crashes, floor: bareCrashes,
+			lines: []line{{key: "crash", name: "kubelet-crash-to-restarted", unit: "s", target: ofFloor(1, 0.050),
+				note: "first restart, from the end of the container until the API says that the next one runs; floor: the event, CreateContainer, StartContainer, ContainerStatus"}}},
+		{name: "config", measure: configEdits,
+			lines: []line{{key: "config", name: "kubelet-configmap-edit-to-file", unit: "s", target: fixed(1)}}},
 		{name: "idle", measure: idles, lines: []line{
 			{key: "idle-calls", name: "kubelet-idle-50-cri-calls", unit: "1/s", target: fixed(0.3)},
 			{key: "idle-cpu", name: "kubelet-idle-50-cpu", unit: "CPUs", target: ofPeer(1. / 3)},
 			{key: "idle-cpu-all", name: "kubelet-idle-50-cpu-with-containerd-and-control-plane", unit: "CPUs"},
 			{key: "idle-rss", name: "kubelet-idle-50-rss", unit: "MB", target: fixed(60)},
-			{key: "idle-rss-own", name: "kubelet-idle-50-rss-own", unit: "MB", note: "without the pages of the program file, which all processes of that program share"}}},
+			{key: "idle-rss-own", name: "kubelet-idle-50-rss-own", unit: "MB",
+				note: "without the pages of the program file, which all processes of that program share"}}},
 		{name: "large", measure: crowds(crowd), floor: bareCrowds(crowd), lines: []line{
-			{key: "large-ready", name: fmt.Sprintf("kubelet-%d-pods-ready", crowd), unit: "s", target: ofFloor(1.15, 0), note: "from the first bind until all are Ready; floor: as for 50 at once"},
-			{key: "large-stats", name: fmt.Sprintf("kubelet-%d-pods-stats-summary", crowd), unit: "s", target: fixed(0.25), note: "peer: processors and memory only; the target is for the slowest of the samples as well"},
+			{key: "large-ready", name: fmt.Sprintf("kubelet-%d-pods-ready", crowd), unit: "s", target: ofFloor(1.15, 0),
+				note: "from the first bind until all are Ready; floor: as for 50 at once"},
+			{key: "large-stats", name: fmt.Sprintf("kubelet-%d-pods-stats-summary", crowd), unit: "s",
+				target: fixed(0.25),
+				note:   "peer: processors and memory only; the target is for the slowest of the samples as well"},
 			{key: "large-rss", name: fmt.Sprintf("kubelet-%d-pods-rss", crowd), unit: "MB", target: fixed(90)},
-			{key: "large-cpu", name: fmt.Sprintf("kubelet-%d-pods-idle-cpu", crowd), unit: "CPUs", target: ofPeer(1. / 3)}}},
+			{key: "large-cpu", name: fmt.Sprintf("kubelet-%d-pods-idle-cpu", crowd), unit: "CPUs",
+				target: ofPeer(1. / 3)}}},
 	}
 	return append(parts, deedParts()...)
 }
@@ -157,7 +166,8 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 		}
 	}
 
-	w, err := testkit.NewWorld(ctx, testkit.Options{Bin: o.bin, Porthole: o.porthole, Prefix: "phb", Nodes: []string{ours, peer}})
+	w, err := testkit.NewWorld(ctx,
+		testkit.Options{Bin: o.bin, Porthole: o.porthole, Prefix: "phb", Nodes: []string{ours, peer}})
 	if err != nil {
 		return err
 	}
@@ -169,7 +179,8 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 
 	sides := []*side{}
 	for _, name := range sideNames {
-		sides = append(sides, &side{name: name, w: w, samples: found, calls: called, profiles: o.profiles, seccomp: o.floorProfile()})
+		sides = append(sides, &side{name: name, w: w, samples: found, calls: called, profiles: o.profiles,
+			seccomp: o.floorProfile()})
 	}
 
 	for pass := range o.passes {
@@ -251,12 +262,13 @@ func (s *side) warm(ctx context.Context) error {
 	return err
 }
 
-// print prints the figures of the part. A side that was not measured is left out, and a figure without any sample is printed as
-// skipped, so that a run that was cut short is not taken for a complete one.
+// print prints the figures of the part. A side that was not measured is left out, and a figure without any sample is
+// printed as skipped, so that a run that was cut short is not taken for a complete one.
 func (p kubeletPart) print(found samples, called calls) {
 	for _, l := range p.lines {
 		of := found[l.key]
-		f := figure{Name: l.name, Unit: l.unit, Note: l.note, Samples: map[string][]float64{}, P99: map[string]float64{}}
+		f := figure{Name: l.name, Unit: l.unit, Note: l.note, Samples: map[string][]float64{},
+			P99: map[string]float64{}}
 		for side, name := range map[string]string{ours: "ours", peer: "peer", bare: "floor"} {
 			if len(of[side]) > 0 {
 				f.Samples[name], f.P99[name] = of[side], percentile(of[side], 0.99)

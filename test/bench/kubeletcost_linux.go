@@ -30,16 +30,20 @@ type batchPart struct {
 func (p batchPart) costLines() (lines []line) {
 	if p.calls {
 		lines = append(lines,
-			line{key: p.id + "-requests", name: fmt.Sprintf("kubelet-api-requests-per-pod-%d-at-once", p.n), unit: "requests", target: ofPeer(0.5),
+			line{key: p.id + "-requests", name: fmt.Sprintf("kubelet-api-requests-per-pod-%d-at-once", p.n),
+				unit: "requests", target: ofPeer(0.5),
 				note: "from making to end of a pod, whoever asked; calls are those of all rounds of one pass together"},
-			line{key: p.id + "-cri-calls", name: fmt.Sprintf("kubelet-cri-calls-per-pod-%d-at-once", p.n), unit: "calls",
+			line{key: p.id + "-cri-calls", name: fmt.Sprintf("kubelet-cri-calls-per-pod-%d-at-once", p.n),
+				unit: "calls",
 				note: "from making to end of a pod, with those of this program, which waits for the end of sandboxes"})
 	}
 	for _, who := range spenders {
 		lines = append(lines,
-			line{key: p.id + "-ready-cpu-" + who.key, name: fmt.Sprintf("kubelet-cpu-per-pod-%d-at-once-until-ready-%s", p.n, who.key), unit: "s",
+			line{key: p.id + "-ready-cpu-" + who.key,
+				name: fmt.Sprintf("kubelet-cpu-per-pod-%d-at-once-until-ready-%s", p.n, who.key), unit: "s",
 				note: "processor time until all are Ready, by the number of pods: " + who.what},
-			line{key: p.id + "-cpu-" + who.key, name: fmt.Sprintf("kubelet-cpu-per-pod-%d-at-once-%s", p.n, who.key), unit: "s",
+			line{key: p.id + "-cpu-" + who.key, name: fmt.Sprintf("kubelet-cpu-per-pod-%d-at-once-%s", p.n, who.key),
+				unit: "s",
 				note: "processor time from making to end of a pod: " + who.what})
 	}
 	return lines
@@ -48,8 +52,8 @@ func (p batchPart) costLines() (lines []line) {
 // recordPause is how long after a batch the kubelet still has to tell of it: it holds events back while pods start.
 const recordPause = 6 * time.Second
 
-// counted does rounds of n pods and notes the processor time of one pod, and of many the requests and calls that they took.
-// A round calls ready when all its pods are.
+// counted does rounds of n pods and notes the processor time of one pod, and of many the requests and calls that they
+// took. A round calls ready when all its pods are.
 func (s *side) counted(ctx context.Context, part batchPart, rounds int, round func(ready func() error) error) error {
 	client := s.httpClient()
 	before, err := s.callsNow(ctx, client)
@@ -132,7 +136,8 @@ func (s *side) usage() (map[string]float64, error) {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &self); err != nil {
 		return nil, err
 	}
-	out := map[string]float64{"control-plane": s.w.Process("controlplane").CPU(), "containerd": s.w.Process("containerd").CPU(), "pods": pods,
+	out := map[string]float64{"control-plane": s.w.Process("controlplane").CPU(),
+		"containerd": s.w.Process("containerd").CPU(), "pods": pods,
 		"bench": float64(self.Utime.Nano()+self.Stime.Nano()) / 1e9}
 	out["helpers"] = runtime - out["containerd"]
 	if s.kubelet != nil {

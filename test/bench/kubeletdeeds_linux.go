@@ -25,14 +25,21 @@ import (
 // deedParts measure the restart of a kubelet, eviction, CSI volumes, and updates of ConfigMap volumes.
 func deedParts() []kubeletPart {
 	return []kubeletPart{
-		{name: "restart", measure: restarts, lines: []line{{key: "restart", name: fmt.Sprintf("kubelet-restart-%d-pods", restarted), unit: "s", target: fixed(2),
-			note: fmt.Sprintf("killed, %d containers end, started again: until the API shows these restarted; all other pods are as before", endedMeanwhile)}}},
-		{name: "evict", rounds: 3, measure: evictions, lines: []line{{key: "evict", name: "kubelet-eviction", unit: "s", target: fixed(12),
-			note: "hard, memory: from the moment when the pods' cgroup holds more than the threshold leaves until the pod is Failed in the API"}}},
-		{name: "csi", rounds: 9, measure: csiVolumes, lines: []line{{key: "csi", name: "kubelet-csi-volume", unit: "s", target: fixed(0.060),
-			note: "bind to Ready of a pod with an inline volume, less that of a pod without one and the driver's own time"}}},
+		{name: "restart", measure: restarts,
+			lines: []line{{key: "restart", name: fmt.Sprintf("kubelet-restart-%d-pods", restarted), unit: "s",
+				target: fixed(2),
+				note: fmt.Sprintf(
+					"killed, %d containers end, started again: until the API shows these restarted; all other pods are as before", endedMeanwhile)}}},
+		{name: "evict", rounds: 3, measure: evictions,
+			lines: []line{{key: "evict", name: "kubelet-eviction", unit: "s", target: fixed(12),
+				note: "hard, memory: from the moment when the pods' cgroup holds more than the threshold leaves until the pod is Failed in the API"}}},
+		{name: "csi", rounds: 9, measure: csiVolumes,
+			lines: []line{{key: "csi", name: "kubelet-csi-volume", unit: "s", target: fixed(0.060),
+				note: "bind to Ready of a pod with an inline volume, less that of a pod without one and the driver's own time"}}},
 		{name: "edits", measure: edits, lines: []line{
-			{key: "edits-worst", name: "kubelet-configmap-edits-worst-delay", unit: "s", target: fixed(1), note: fmt.Sprintf("%d edits a minute over %d pods; upstream's kubelet takes up to a minute for each and is not measured", editsAMinute, restarted)},
+			{key: "edits-worst", name: "kubelet-configmap-edits-worst-delay", unit: "s", target: fixed(1),
+				note: fmt.Sprintf(
+					"%d edits a minute over %d pods; upstream's kubelet takes up to a minute for each and is not measured", editsAMinute, restarted)},
 			{key: "edits-cpu", name: "kubelet-configmap-edits-cpu", unit: "CPUs", target: fixed(0.3)}}},
 	}
 }
@@ -101,31 +108,33 @@ func restarts(ctx context.Context, s *side, _ int) error {
 	return err
 }
 
-// Memory in MiB that the eviction benchmark uses. podsMemory is the limit of all pods together, memoryLeft the eviction threshold. The other two
-// are what the pod that may stay and the pod that is to be evicted allocate.
+// Memory in MiB that the eviction benchmark uses. podsMemory is the limit of all pods together, memoryLeft the
+// eviction threshold. The other two are what the pod that may stay and the pod that is to be evicted allocate.
 const (
 	podsMemory, memoryLeft = 800, 100
 	askedMemory            = 300
 	greedyMemory           = 450
 )
 
-// evictions lets a pod take more memory than the pods of the node may have. What is not theirs is reserved, so that what others do on this machine
-// has no part in it.
+// evictions lets a pod take more memory than the pods of the node may have. What is not theirs is reserved, so that
+// what others do on this machine has no part in it.
 func evictions(ctx context.Context, s *side, rounds int) error {
 	host, err := platform.ReadHost("/")
 	if err != nil {
 		return err
 	}
 	err = s.restartWith(ctx, map[string]any{
-		"systemReserved":         map[string]string{"memory": fmt.Sprint(host.MemoryBytes - podsMemory<<20)},
-		"enforceNodeAllocatable": []string{"pods"}, "evictionHard": map[string]string{"memory.available": fmt.Sprintf("%dMi", memoryLeft)},
+		"systemReserved":                   map[string]string{"memory": fmt.Sprint(host.MemoryBytes - podsMemory<<20)},
+		"enforceNodeAllocatable":           []string{"pods"},
+		"evictionHard":                     map[string]string{"memory.available": fmt.Sprintf("%dMi", memoryLeft)},
 		"evictionPressureTransitionPeriod": "5s"})
 	if err != nil {
 		return err
 	}
 	asked, err := s.start(ctx, 1, func(_ int, p *v1.Pod) {
 		c := &p.Spec.Containers[0]
-		c.Args, c.Resources.Requests = []string{"hog", fmt.Sprint(askedMemory)}, v1.ResourceList{v1.ResourceMemory: resource.MustParse("400Mi")}
+		c.Args, c.Resources.Requests = []string{"hog",
+			fmt.Sprint(askedMemory)}, v1.ResourceList{v1.ResourceMemory: resource.MustParse("400Mi")}
 	})
 	if err != nil {
 		return err
@@ -188,7 +197,8 @@ func evict(ctx context.Context, s *side) error {
 // crossed returns when the pods' cgroup holds more memory than the threshold allows.
 func crossed(ctx context.Context, s *side) (at time.Time, err error) {
 	below := filepath.Join(s.w.CgroupRoot(), "kubepods")
-	files := []string{filepath.Join("/sys/fs/cgroup/memory", below, "memory.usage_in_bytes"), filepath.Join("/sys/fs/cgroup", below, "memory.current")}
+	files := []string{filepath.Join("/sys/fs/cgroup/memory", below, "memory.usage_in_bytes"),
+		filepath.Join("/sys/fs/cgroup", below, "memory.current")}
 	return at, wait.For(ctx, time.Minute, "the pods to use their memory", func(context.Context) error {
 		var data []byte
 		var err error
@@ -261,20 +271,24 @@ func csiVolumes(ctx context.Context, s *side, rounds int) error {
 	return nil
 }
 
-// storageDriver serves the driver of our tests to the kubelet, and returns when the node has it. The caller calls remove.
+// storageDriver serves the driver of our tests to the kubelet, and returns when the node has it. The caller calls
+// remove.
 func storageDriver(ctx context.Context, s *side) (d *storagedriver.Driver, remove func(), err error) {
 	drivers := s.w.Client.StorageV1().CSIDrivers()
 	no, yes := false, true
 	object := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: benchDriver},
-		Spec: storagev1.CSIDriverSpec{AttachRequired: &no, PodInfoOnMount: &yes, VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral}}}
+		Spec: storagev1.CSIDriverSpec{AttachRequired: &no, PodInfoOnMount: &yes,
+			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral}}}
 	if _, err := drivers.Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return nil, nil, err
 	}
-	if d, err = storagedriver.New(storagedriver.Options{Name: benchDriver, NodeID: s.name, Dir: s.w.Path("volumes-" + s.name)}); err != nil {
+	if d, err = storagedriver.New(storagedriver.Options{Name: benchDriver, NodeID: s.name,
+		Dir: s.w.Path("volumes-" + s.name)}); err != nil {
 		return nil, nil, err
 	}
 	root := s.w.KubeletRoot(s.name)
-	stop, err := d.Serve(filepath.Join(root, "plugins", benchDriver, "csi.sock"), filepath.Join(root, "plugins_registry", benchDriver+"-reg.sock"), "")
+	stop, err := d.Serve(filepath.Join(root, "plugins", benchDriver, "csi.sock"),
+		filepath.Join(root, "plugins_registry", benchDriver+"-reg.sock"), "")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -20,7 +20,8 @@ const (
 	editsLook    = 20 * time.Millisecond // between two looks at all files
 )
 
-// editedFile is the file of one pod, and when each of its ConfigMap's edits was made that the file does not have yet. Edit n writes n.
+// editedFile is the file of one pod, and when each of its ConfigMap's edits was made that the file does not have yet.
+// Edit n writes n.
 type editedFile struct {
 	configMap, path string
 
@@ -38,8 +39,8 @@ func (f *editedFile) add() int {
 	return f.made
 }
 
-// look reads the file once. It returns the longest time from an edit that is in the file since this look until now, and how many edits are not in
-// the file yet.
+// look reads the file once. It returns the longest time from an edit that is in the file since this look until now,
+// and how many edits are not in the file yet.
 func (f *editedFile) look() (worst time.Duration, left int, err error) {
 	data, err := os.ReadFile(f.path)
 	if err != nil {
@@ -91,7 +92,8 @@ func edits(ctx context.Context, s *side, _ int) error {
 	s.add("edits-cpu", (after["kubelet"]-before["kubelet"])/passed.Seconds())
 
 	_, err = b.end(ctx)
-	return errors.Join(err, s.w.Client.CoreV1().ConfigMaps(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "bench=edits"}))
+	return errors.Join(err, s.w.Client.CoreV1().ConfigMaps(namespace).
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "bench=edits"}))
 }
 
 // edit makes the edits, evenly over a minute.
@@ -106,7 +108,8 @@ func edit(ctx context.Context, s *side, files []*editedFile) error {
 		}
 		f := files[i%len(files)]
 		patch := fmt.Appendf(nil, `{"data":{"key":"%d"}}`, f.add())
-		if _, err := s.w.Client.CoreV1().ConfigMaps(namespace).Patch(ctx, f.configMap, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := s.w.Client.CoreV1().ConfigMaps(namespace).
+			Patch(ctx, f.configMap, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return err
 		}
 	}
@@ -149,7 +152,8 @@ func editedPods(ctx context.Context, s *side) (files []*editedFile, b *batch, er
 	maps := s.w.Client.CoreV1().ConfigMaps(namespace)
 	for i := range restarted {
 		f := &editedFile{configMap: fmt.Sprintf("edits-%s-%d", s.name, i)}
-		c := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: f.configMap, Labels: map[string]string{"bench": "edits"}}, Data: map[string]string{"key": "0"}}
+		c := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: f.configMap,
+			Labels: map[string]string{"bench": "edits"}}, Data: map[string]string{"key": "0"}}
 		if _, err := maps.Create(ctx, c, metav1.CreateOptions{}); err != nil {
 			return nil, nil, err
 		}
@@ -170,7 +174,8 @@ func editedPods(ctx context.Context, s *side) (files []*editedFile, b *batch, er
 		if err != nil {
 			return nil, nil, err
 		}
-		files[i].path = filepath.Join(s.w.KubeletRoot(s.name), "pods", string(p.UID), "volumes", "kubernetes.io~configmap", "conf", "key")
+		files[i].path = filepath.Join(s.w.KubeletRoot(s.name), "pods", string(p.UID), "volumes",
+			"kubernetes.io~configmap", "conf", "key")
 	}
 	return files, b, nil
 }

@@ -19,7 +19,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// ends measures the time from the DELETE of a pod until it is gone. Its grace period is long, and its program exits on TERM at once.
+// ends measures the time from the DELETE of a pod until it is gone. Its grace period is long, and its program exits on
+// TERM at once.
 func ends(ctx context.Context, s *side, rounds int) error {
 	for range rounds {
 		b, err := s.start(ctx, 1, func(_ int, p *v1.Pod) { p.Spec.TerminationGracePeriodSeconds = nil })
@@ -95,7 +96,8 @@ func crashes(ctx context.Context, s *side, rounds int) error {
 // restarted is when the pod's container was seen to run again.
 func (b *batch) restarted(ctx context.Context) (time.Time, error) {
 	again := func(p *v1.Pod) bool {
-		return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount > 0 && p.Status.ContainerStatuses[0].State.Running != nil
+		return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount > 0 &&
+			p.Status.ContainerStatuses[0].State.Running != nil
 	}
 	return b.seen.wait(ctx, "to run again", b.names[0], again)
 }
@@ -222,7 +224,8 @@ func (s *side) filesChange(ctx context.Context, b *batch, began []time.Time, tex
 		if err != nil {
 			return err
 		}
-		files[i] = filepath.Join(s.w.KubeletRoot(s.name), "pods", string(p.UID), "volumes", "kubernetes.io~configmap", "conf", "key")
+		files[i] = filepath.Join(s.w.KubeletRoot(s.name), "pods", string(p.UID), "volumes", "kubernetes.io~configmap",
+			"conf", "key")
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)

@@ -100,8 +100,8 @@ func bareCrowds(crowd int) func(context.Context, *side, int) error {
 	}
 }
 
-// crowd starts many pods at once and measures how long it takes, how fast the statistics are then, and the memory of the
-// kubelet.
+// crowd starts many pods at once and measures how long it takes, how fast the statistics are then, and the memory of
+// the kubelet.
 func (s *side) crowd(ctx context.Context, crowd int) error {
 	b, err := s.start(ctx, crowd, nil)
 	if err != nil {
@@ -171,8 +171,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// profile takes processor profiles beside what is measured, if that is wanted: of our kubelet, of the control plane and of
-// containerd, each in FOLDER/PART-SIDE-PROGRAM.pprof. The result waits for them.
+// profile takes processor profiles beside what is measured, if that is wanted: of our kubelet, of the control plane
+// and of containerd, each in FOLDER/PART-SIDE-PROGRAM.pprof. The result waits for them.
 func (s *side) profile(ctx context.Context, part string) (saved func() error) {
 	if s.profiles == "" {
 		return func() error { return nil }
@@ -198,7 +198,8 @@ func (s *side) profile(ctx context.Context, part string) (saved func() error) {
 		go func() {
 			data, err := read()
 			if err == nil {
-				err = os.WriteFile(filepath.Join(s.profiles, strings.Join([]string{part, s.name, program}, "-")+".pprof"), data, 0o644)
+				err = os.WriteFile(filepath.Join(s.profiles,
+					strings.Join([]string{part, s.name, program}, "-")+".pprof"), data, 0o644)
 			}
 			done <- err
 		}()
@@ -213,7 +214,8 @@ func (s *side) profile(ctx context.Context, part string) (saved func() error) {
 	}
 }
 
-// residentMB is the memory that a process has in use, and the part of it that is no page of a file, in MB of 10^6 bytes.
+// residentMB is the memory that a process has in use, and the part of it that is no page of a file, in MB of 10^6
+// bytes.
 func residentMB(p *testkit.Process) (all, own float64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
@@ -236,14 +238,15 @@ func residentMB(p *testkit.Process) (all, own float64, err error) {
 
 // httpClient is a client for servers of the World. It does not check their certificates.
 func (s *side) httpClient() *http.Client {
-	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = platform.InNetns(s.w.Netns(), func() error {
-				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-				return err
-			})
-			return conn, err
-		}}}
+	return &http.Client{Timeout: 30 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+			DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+				err = platform.InNetns(s.w.Netns(), func() error {
+					conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+					return err
+				})
+				return conn, err
+			}}}
 }
 
 func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
@@ -263,8 +266,8 @@ func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	return data, err
 }
 
-// readSummary returns how long the kubelet took for its statistics, in seconds, and how many pods are in them. Upstream's is
-// asked for processors and memory only: the rest it refuses on a machine whose disk it cannot name.
+// readSummary returns how long the kubelet took for its statistics, in seconds, and how many pods are in them.
+// Upstream's is asked for processors and memory only: the rest it refuses on a machine whose disk it cannot name.
 func (s *side) readSummary(ctx context.Context, client *http.Client) (float64, int, error) {
 	url := "https://" + net.JoinHostPort(testkit.NodeIP, kubeletPort) + "/stats/summary"
 	if s.name == peer {

@@ -20,11 +20,13 @@ import (
 // startPart measures n pods at once: from the first bind until all are Ready, what they cost, and their end.
 func startPart(name string, n, rounds int, target func(float64, float64) float64) kubeletPart {
 	id, title := fmt.Sprintf("start-%d", n), fmt.Sprintf("kubelet-bind-to-ready-%d", n)
-	note := "floor: RunPodSandbox with the seccomp profile of the runtime, CreateContainer, StartContainer, ContainerStatus"
+	note :=
+		"floor: RunPodSandbox with the seccomp profile of the runtime, CreateContainer, StartContainer, ContainerStatus"
 	if n > 1 {
 		title, note = title+"-at-once", "from the first bind until the last pod is Ready; "+note
 	}
-	p := kubeletPart{name: name, rounds: rounds, lines: []line{{key: id, name: title, unit: "s", target: target, note: note}}}
+	p := kubeletPart{name: name, rounds: rounds,
+		lines: []line{{key: id, name: title, unit: "s", target: target, note: note}}}
 	batch := batchPart{id: id, n: n, calls: n > 1}
 	p.lines = append(p.lines, batch.costLines()...)
 	if n == 50 {
@@ -76,8 +78,8 @@ func startPart(name string, n, rounds int, target func(float64, float64) float64
 	return p
 }
 
-// ending is how long the end of a batch took: until nothing of it ran and the API had forgotten it, and until the runtime
-// had forgotten it too. In seconds.
+// ending is how long the end of a batch took: until nothing of it ran and the API had forgotten it, and until the
+// runtime had forgotten it too. In seconds.
 type ending struct{ stopped, removed float64 }
 
 // batch of pods that run.
@@ -142,8 +144,8 @@ func (s *side) start(ctx context.Context, n int, change func(int, *v1.Pod)) (*ba
 	return b, nil
 }
 
-// end deletes the pods and waits until they are gone everywhere. Upstream's kubelet removes sandboxes that have ended once a
-// minute; they are removed for it, so that no clean-up runs into the next sample.
+// end deletes the pods and waits until they are gone everywhere. Upstream's kubelet removes sandboxes that have ended
+// once a minute; they are removed for it, so that no clean-up runs into the next sample.
 func (b *batch) end(ctx context.Context) (e ending, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience(len(b.names)))
 	defer cancel()
@@ -193,8 +195,8 @@ func (s *side) without(ctx context.Context, filter *cri.PodSandboxFilter) error 
 	})
 }
 
-// removeAll removes all sandboxes from the runtime. The kubelet may do the same at that moment, so a refusal is no failure
-// as long as they are gone in the end.
+// removeAll removes all sandboxes from the runtime. The kubelet may do the same at that moment, so a refusal is no
+// failure as long as they are gone in the end.
 func (s *side) removeAll(ctx context.Context) error {
 	return wait.For(ctx, 5*time.Minute, "sandboxes to be removed", func(ctx context.Context) error {
 		list, err := s.w.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
@@ -219,8 +221,9 @@ func (s *side) removeAll(ctx context.Context) error {
 
 func benchPod(name, node string) *v1.Pod {
 	zero := int64(0)
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: &zero,
-		Containers: []v1.Container{{Name: "app", Image: testkit.TestImage, Args: []string{"sleep"}}}}}
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: &zero,
+			Containers: []v1.Container{{Name: "app", Image: testkit.TestImage, Args: []string{"sleep"}}}}}
 }
 
 // watcher keeps what the watch has said of pods.
@@ -240,8 +243,8 @@ func newWatcher() *watcher {
 	return &watcher{news: make(chan struct{}), said: map[string][]saying{}}
 }
 
-// follow watches the pods from now on until ctx ends, and forgets what was said before. The API server ends a watch whose
-// reader is slow; then it begins again with what there is.
+// follow watches the pods from now on until ctx ends, and forgets what was said before. The API server ends a watch
+// whose reader is slow; then it begins again with what there is.
 func (s *watcher) follow(ctx context.Context, pods corev1.PodInterface) error {
 	s.mu.Lock()
 	s.said = map[string][]saying{}

@@ -1,5 +1,5 @@
-// Command bench measures ours beside peers and beside the bare calls below both, in one run, and prints one JSON line per
-// figure. It needs root and what `make build` builds.
+// Command bench measures ours beside peers and beside the bare calls below both, in one run, and prints one JSON line
+// per figure. It needs root and what `make build` builds.
 package main
 
 import (
@@ -60,25 +60,35 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
-	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, windows, runtime, nodes, cluster, proxy, relay, routes")
+	flag.StringVar(&o.only, "only", "kubelet,cluster",
+		"which groups to run: kubelet, windows, runtime, nodes, cluster, proxy, relay, routes")
 	flag.StringVar(&o.proxy, "proxy", "start,crash,idle,churn,large", "parts of the group proxy")
-	flag.StringVar(&o.latencies, "latencies", "none,ws2025,ws2022-updated,ws2019", "profiles of HNS's latency for the part start of the group proxy")
+	flag.StringVar(&o.latencies, "latencies", "none,ws2025,ws2022-updated,ws2019",
+		"profiles of HNS's latency for the part start of the group proxy")
 	flag.Float64Var(&o.scale, "scale", 1, "share of the services that the group proxy makes; for a quick look")
 	flag.IntVar(&o.large, "large", largeServices, "services of the part large, with ten endpoints each")
 	flag.StringVar(&o.dir, "dir", "", "state folder of the groups windows, nodes and cluster; a new one unless given")
 	flag.StringVar(&o.logs, "logs", "", "folder to keep the logs of the groups kubelet and routes in")
 
-	flag.IntVar(&o.rounds, "rounds", 9, "groups kubelet and windows: samples of one pod; a third as many of 10 pods at once, a quarter of 50 or 30")
-	flag.IntVar(&o.passes, "passes", 3, "groups kubelet and windows: passes over all sides and parts, so that other work on the machine hits each side alike")
+	flag.IntVar(&o.rounds, "rounds", 9,
+		"groups kubelet and windows: samples of one pod; a third as many of 10 pods at once, a quarter of 50 or 30")
+	flag.IntVar(&o.passes, "passes", 3,
+		"groups kubelet and windows: passes over all sides and parts, so that other work on the machine hits each side alike")
 	flag.IntVar(&o.crowd, "crowd", 250, "group kubelet: pods of the part large")
-	flag.StringVar(&o.kubelet, "kubelet", "start,ten,fifty,end,crash,config,idle,large,restart,evict,csi,edits", "parts of the group kubelet")
-	flag.StringVar(&o.sides, "sides", strings.Join([]string{bare, ours, peer}, ","), "groups kubelet, windows and routes: who is measured")
+	flag.StringVar(&o.kubelet, "kubelet", "start,ten,fifty,end,crash,config,idle,large,restart,evict,csi,edits",
+		"parts of the group kubelet")
+	flag.StringVar(&o.sides, "sides", strings.Join([]string{bare, ours, peer}, ","),
+		"groups kubelet, windows and routes: who is measured")
 	flag.StringVar(&o.windows, "windows", "start,ten,thirty,end,crash,idle,crowd", "parts of the group windows")
 	flag.StringVar(&o.runtime, "runtime", "memory,calls", "parts of the group runtime")
-	flag.IntVar(&o.runtimeRounds, "runtime-rounds", 12, "group runtime: pods of each runtime, with and without the kubelet")
-	flag.StringVar(&o.floorSeccomp, "floor-seccomp", "", "group kubelet: absolute path of the seccomp profile of the floor's sandboxes; empty: the runtime's own, as with upstream")
-	flag.StringVar(&o.profiles, "profiles", "", "group kubelet: folder to keep processor profiles in: of each part, side and program")
-	flag.StringVar(&o.porthole, "porthole", "", "group kubelet: the program whose kubelet runs; empty means the one in --bin")
+	flag.IntVar(&o.runtimeRounds, "runtime-rounds", 12,
+		"group runtime: pods of each runtime, with and without the kubelet")
+	flag.StringVar(&o.floorSeccomp, "floor-seccomp", "",
+		"group kubelet: absolute path of the seccomp profile of the floor's sandboxes; empty: the runtime's own, as with upstream")
+	flag.StringVar(&o.profiles, "profiles", "",
+		"group kubelet: folder to keep processor profiles in: of each part, side and program")
+	flag.StringVar(&o.porthole, "porthole", "",
+		"group kubelet: the program whose kubelet runs; empty means the one in --bin")
 	flag.StringVar(&o.routes, "routes", "added,large,throughput,loss", "parts of the group routes")
 	flag.StringVar(&o.modes, "modes", "host-gateway,vxlan,bgp", "modes of the group routes")
 	flag.IntVar(&o.nodes, "nodes", 20, "group nodes: emulated Windows nodes")
@@ -101,12 +111,15 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	o.bin = bin
-	groups := map[string]func(context.Context, options) error{"kubelet": benchKubelet, "cluster": benchCluster, "proxy": benchProxy, "relay": benchRelay, "windows": benchWindows, "runtime": benchRuntime, "nodes": benchNodes, "routes": benchRoutes}
+	groups := map[string]func(context.Context, options) error{"kubelet": benchKubelet, "cluster": benchCluster,
+		"proxy": benchProxy, "relay": benchRelay, "windows": benchWindows, "runtime": benchRuntime, "nodes": benchNodes,
+		"routes": benchRoutes}
 	var errs []error
 	for _, name := range strings.Split(o.only, ",") {
 		group := groups[name]
 		if group == nil {
-			return fmt.Errorf("--only %s: known groups are kubelet, windows, runtime, nodes, cluster, proxy, relay and routes", name)
+			return fmt.Errorf(
+				"--only %s: known groups are kubelet, windows, runtime, nodes, cluster, proxy, relay and routes", name)
 		}
 		if err := group(ctx, o); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))

@@ -47,8 +47,8 @@ type nodesBench struct {
 	http   *http.Client // makes its connections on lin01
 }
 
-// benchNodes measures how long a cluster of many emulated Windows nodes takes to come up and to run some pods on each, and how
-// much memory that takes. Then it asks a service whose endpoints are on all of these nodes.
+// benchNodes measures how long a cluster of many emulated Windows nodes takes to come up and to run some pods on each,
+// and how much memory that takes. Then it asks a service whose endpoints are on all of these nodes.
 func benchNodes(ctx context.Context, o options) (err error) {
 	if platform.NetnsExists(lab.Default.RouterNetns()) {
 		return errors.New("a local cluster runs already (`porthole down` ends it)")
@@ -94,19 +94,24 @@ func (b *nodesBench) printTimes(came steps, pods float64) {
 			ready = max(ready, l.At)
 		}
 	}
-	print(figure{Name: "nodes-ready", Unit: "s", Ours: ready, Note: size + ": from the start of `porthole up` until every node is Ready"})
+	print(figure{Name: "nodes-ready", Unit: "s", Ours: ready,
+		Note: size + ": from the start of `porthole up` until every node is Ready"})
 	print(figure{Name: "nodes-up", Unit: "s", Ours: came.total(), Steps: came.lines,
 		Note: "until `porthole up` has ended: it tests the path from a pod on every node to a pod on every node"})
 	print(figure{Name: "nodes-pods-ready", Unit: "s", Ours: round(pods),
-		Note: fmt.Sprintf("from the creation of a deployment of %d pods until all are Ready and answer, %d on each node", b.o.nodes*b.o.pods, b.o.pods)})
-	print(figure{Name: "nodes-and-pods", Unit: "s", Ours: round(came.total() + pods), Target: nodesTarget, Note: "both together"})
+		Note: fmt.Sprintf(
+			"from the creation of a deployment of %d pods until all are Ready and answer, %d on each node",
+			b.o.nodes*b.o.pods, b.o.pods)})
+	print(figure{Name: "nodes-and-pods", Unit: "s", Ours: round(came.total() + pods), Target: nodesTarget,
+		Note: "both together"})
 }
 
 // idleTime is how long the processor time of a cluster that has nothing to do is watched.
 const idleTime = 15 * time.Second
 
-// printUse prints the memory of the cluster twice: by how much less the machine has available than before, which includes the kernel's
-// share, and by process. Then it prints the processor time, of the start and of the cluster at rest.
+// printUse prints the memory of the cluster twice: by how much less the machine has available than before, which
+// includes the kernel's share, and by process. Then it prints the processor time, of the start and of the cluster at
+// rest.
 func (b *nodesBench) printUse(ctx context.Context, before float64) error {
 	now, err := availableMB()
 	if err != nil {
@@ -138,13 +143,15 @@ func (b *nodesBench) printUse(ctx context.Context, before float64) error {
 	for name, u := range after {
 		by[name] = programUse{Processes: u.Processes, MB: u.MB, CPU: round((u.CPU - byProgram[name].CPU) / took)}
 	}
-	print(figure{Name: "nodes-idle-processor", Unit: "processors", Ours: round((idle.CPU - busy.CPU) / took), Programs: by,
-		Note: fmt.Sprintf("in the %.0f s after all pods had answered; cpu of programs is in seconds per second", took)})
+	print(figure{Name: "nodes-idle-processor", Unit: "processors", Ours: round((idle.CPU - busy.CPU) / took),
+		Programs: by,
+		Note: fmt.Sprintf("in the %.0f s after all pods had answered; cpu of programs is in seconds per second",
+			took)})
 	return nil
 }
 
-// answering returns when every pod has answered a request: the program of a pod without a probe may listen later than the pod is
-// Ready.
+// answering returns when every pod has answered a request: the program of a pod without a probe may listen later than
+// the pod is Ready.
 func (b *nodesBench) answering(ctx context.Context) error {
 	by, err := b.readyByNode(ctx)
 	if err != nil {
@@ -176,10 +183,12 @@ func (b *nodesBench) startPods(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience(count))
 	defer cancel()
 	name := metav1.ObjectMeta{Name: namespace}
-	if _, err := b.client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
+	if _, err := b.client.CoreV1().Namespaces().
+		Create(ctx, &v1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	if _, err := b.client.AppsV1().Deployments(namespace).Create(ctx, manyPods(count), metav1.CreateOptions{}); err != nil {
+	if _, err := b.client.AppsV1().Deployments(namespace).
+		Create(ctx, manyPods(count), metav1.CreateOptions{}); err != nil {
 		return err
 	}
 
@@ -223,7 +232,8 @@ func (b *nodesBench) readyByNode(ctx context.Context) (map[string][]v1.Pod, erro
 }
 
 func serving() v1.Container {
-	return v1.Container{Name: "app", Image: windowsImage, Args: []string{"serve", "--http", fmt.Sprintf(":%d", nodesPort)}}
+	return v1.Container{Name: "app", Image: windowsImage,
+		Args: []string{"serve", "--http", fmt.Sprintf(":%d", nodesPort)}}
 }
 
 // manyPods is a deployment that puts as many pods on each Windows node as on any other.
@@ -243,13 +253,14 @@ func manyPods(count int) *appsv1.Deployment {
 	}}
 }
 
-// services asks a service over all pods until pods of every node have answered: from the pod on the Linux node, and from one on
-// a Windows node. Then it asks once from a pod on each other Windows node.
+// services asks a service over all pods until pods of every node have answered: from the pod on the Linux node, and
+// from one on a Windows node. Then it asks once from a pod on each other Windows node.
 func (b *nodesBench) services(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	s := &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: nodesApp}, Spec: v1.ServiceSpec{Selector: map[string]string{"app": nodesApp},
-		Ports: []v1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(nodesPort)}}}}
+	s := &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: nodesApp},
+		Spec: v1.ServiceSpec{Selector: map[string]string{"app": nodesApp},
+			Ports: []v1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(nodesPort)}}}}
 	if _, err := b.client.CoreV1().Services(namespace).Create(ctx, s, metav1.CreateOptions{}); err != nil {
 		return err
 	}
@@ -305,7 +316,8 @@ func (b *nodesBench) askAll(ctx context.Context, from v1.Pod, homes map[string]s
 		}
 		if seen[node]++; len(seen) == b.o.nodes {
 			print(figure{Name: "nodes-service-from-" + from.Spec.NodeName, Unit: "requests", Ours: asked,
-				Note: fmt.Sprintf("until pods of all %d nodes had answered, none unanswered; %.1f ms each", b.o.nodes, 1000*time.Since(began).Seconds()/float64(asked))})
+				Note: fmt.Sprintf("until pods of all %d nodes had answered, none unanswered; %.1f ms each", b.o.nodes,
+					1000*time.Since(began).Seconds()/float64(asked))})
 			return nil
 		}
 	}
@@ -347,7 +359,8 @@ func (b *nodesBench) get(ctx context.Context, address string) (string, error) {
 
 // clientIn makes requests from within a network namespace.
 func clientIn(netns string) *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context,
+		network, address string) (conn net.Conn, err error) {
 		err = platform.InNetns(platform.NetnsPath(netns), func() error {
 			conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
 			return err

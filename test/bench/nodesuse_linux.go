@@ -37,8 +37,9 @@ func availableMB() (float64, error) {
 	return 0, errors.New("/proc/meminfo says no MemAvailable")
 }
 
-// clusterUse returns what the processes of the cluster in a folder use, by program and altogether. Memory is the proportional set
-// size in MB of 10^6 bytes: a page that several processes share counts once. A process that ends meanwhile is left out.
+// clusterUse returns what the processes of the cluster in a folder use, by program and altogether. Memory is the
+// proportional set size in MB of 10^6 bytes: a page that several processes share counts once. A process that ends
+// meanwhile is left out.
 func clusterUse(dir string) (by map[string]programUse, total programUse, err error) {
 	pids, all, err := clusterProcesses(dir)
 	if err != nil {
@@ -90,8 +91,8 @@ func proportionalMB(pid int) float64 {
 	return 0
 }
 
-// clusterProcesses are the supervisors of the cluster in a folder, what is in the network namespaces of its hosts, and the children
-// of all these: containers have namespaces of their own. all are the processes of the machine.
+// clusterProcesses are the supervisors of the cluster in a folder, what is in the network namespaces of its hosts, and
+// the children of all these: containers have namespaces of their own. all are the processes of the machine.
 func clusterProcesses(dir string) (pids []int, all map[int]processStat, err error) {
 	active, standby := supervise.Supervisors(cluster.Layout{Dir: dir}.RunDir())
 	todo := []int{active.PID, standby.PID}
@@ -147,7 +148,8 @@ func processStats() (map[int]processStat, error) {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name, in parentheses, may hold spaces. After it come state and parent, and as fields 12 to 15 the processor times.
+		// The name, in parentheses, may hold spaces. After it come state and parent, and as fields 12 to 15 the
+		// processor times.
 		fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil || len(fields) < 15 {

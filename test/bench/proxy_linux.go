@@ -85,7 +85,8 @@ type bench struct {
 
 // host makes a host that sees the first services of the load, with its own pods behind some of them.
 func (b *proxyBench) host(ctx context.Context, what, program string, s scale, plane bool) (*bench, error) {
-	h, err := b.lab.AddHost(ctx, proxylab.HostOptions{Name: what + "-" + program, Build: s.build, Isolated: true, NoDataPlane: !plane})
+	h, err := b.lab.AddHost(ctx,
+		proxylab.HostOptions{Name: what + "-" + program, Build: s.build, Isolated: true, NoDataPlane: !plane})
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/test/proxylab"
 )
 
-// floorRounds is how often ours and the floor are measured in turn where HNS adds no latency: each takes a few seconds, of
-// which the machine changes a fifth from one to the next.
+// floorRounds is how often ours and the floor are measured in turn where HNS adds no latency: each takes a few
+// seconds, of which the machine changes a fifth from one to the next.
 const floorRounds = 3
 
 // besideFloor fills the host again, in turn with a program that makes the same objects and does nothing else

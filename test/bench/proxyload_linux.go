@@ -119,8 +119,8 @@ func (l *load) backends(s scale) []int {
 	return out
 }
 
-// make makes the services and slices of the largest size in the API; smaller sizes use the first of them. What every cluster
-// has, such as DNS, comes first.
+// make makes the services and slices of the largest size in the API; smaller sizes use the first of them. What every
+// cluster has, such as DNS, comes first.
 func (l *load) make(ctx context.Context) error {
 	most := 0
 	for _, n := range l.sizes {
@@ -160,7 +160,8 @@ func (l *load) local(ctx context.Context, t *bench, i int, addr netip.Addr) erro
 
 // essential makes the DNS service, and the API's visible to the hosts, both with pods that answer.
 func (l *load) essential(ctx context.Context) error {
-	dns := proxylab.Service("kube-dns", proxylab.Port("dns", "udp", 53, serverPort), proxylab.Port("dns-tcp", "tcp", 53, serverPort))
+	dns := proxylab.Service("kube-dns", proxylab.Port("dns", "udp", 53, serverPort),
+		proxylab.Port("dns-tcp", "tcp", 53, serverPort))
 	dns.Namespace, dns.Labels = "kube-system", l.labels(-1)
 	dns.Labels["k8s-app"] = "kube-dns"
 	made, err := l.lab.ApplyService(ctx, dns)
@@ -181,7 +182,8 @@ func (l *load) essential(ctx context.Context) error {
 		return err
 	}
 
-	api, err := l.lab.Client.CoreV1().Services("default").Patch(ctx, "kubernetes", types.MergePatchType, patch, metav1.PatchOptions{})
+	api, err := l.lab.Client.CoreV1().Services("default").
+		Patch(ctx, "kubernetes", types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,8 @@ func (b *proxyBench) balancersFloor(s scale) (seconds float64, err error) {
 // change of a service.
 func (b *proxyBench) crash(ctx context.Context) error {
 	s := scale{"ws2022-updated", 20348, crashed - 3}
-	const patience = 40 * time.Second // upstream's program does not bring them back; this is more than one of its periods
+	// upstream's program does not bring them back; this is more than one of its periods
+	const patience = 40 * time.Second
 	all, dns, back := map[string]float64{}, map[string]float64{}, map[string]int{}
 
 	var floor float64
@@ -65,18 +66,22 @@ func (b *proxyBench) crash(ctx context.Context) error {
 			return err
 		}
 
-		say("%s: %d back, DNS and API after %.2f s, all after %.1f s", t.Name, back[program], dns[program], all[program])
+		say("%s: %d back, DNS and API after %.2f s, all after %.1f s", t.Name, back[program], dns[program],
+			all[program])
 		t.halt()
 		if err := t.close(); err != nil {
 			return err
 		}
 	}
 
-	note := fmt.Sprintf("HNS is gone for 1 s and comes back without its %d load balancers, latency profile %s; after %v upstream's program had made %d again (no value: not in that time)",
+	note := fmt.Sprintf(
+		"HNS is gone for 1 s and comes back without its %d load balancers, latency profile %s; after %v upstream's program had made %d again (no value: not in that time)",
 		crashed, s.profile, patience, back["upstream"])
 	floor = round(floor)
-	f := compare(figure{Name: "proxy-crash-all-back", Unit: "s", Target: round(1.1 * floor), Note: note}, all["ours"], all["upstream"], floor)
-	g := compare(figure{Name: "proxy-crash-dns-back", Unit: "s", Target: 1, Note: note}, dns["ours"], dns["upstream"], 0)
+	f := compare(figure{Name: "proxy-crash-all-back", Unit: "s", Target: round(1.1 * floor), Note: note}, all["ours"],
+		all["upstream"], floor)
+	g := compare(figure{Name: "proxy-crash-dns-back", Unit: "s", Target: 1, Note: note}, dns["ours"], dns["upstream"],
+		0)
 	if all["ours"] == 0 {
 		f.Ours, f.Skipped = nil, "they did not come back"
 	}
@@ -173,8 +178,10 @@ func (b *proxyBench) idle(ctx context.Context) error {
 	}
 
 	ours, peer := stats["ours"], stats["upstream"]
-	print(compare(figure{Name: "proxy-idle-calls", Unit: "calls", Target: float64(allCalls(peer) / 10), Calls: ours.Calls, PeerCalls: peer.Calls,
-		Note: fmt.Sprintf("all calls in %v, %d services, nothing changes; target: a tenth of upstream's", window, s.services)},
+	print(compare(figure{Name: "proxy-idle-calls", Unit: "calls", Target: float64(allCalls(peer) / 10),
+		Calls: ours.Calls, PeerCalls: peer.Calls,
+		Note: fmt.Sprintf("all calls in %v, %d services, nothing changes; target: a tenth of upstream's", window,
+			s.services)},
 		float64(allCalls(ours)), float64(allCalls(peer)), 0))
 	return nil
 }
@@ -232,12 +239,15 @@ type churn struct {
 
 // prepare makes the services of the churn and the marker, a service whose changes show how far behind the proxy is.
 func (c *churn) prepare(ctx context.Context) (err error) {
-	if c.marker, err = c.ApplyService(ctx, proxylab.Service("marker-"+c.program, proxylab.Port("p", "tcp", 80, serverPort))); err != nil {
+	if c.marker, err = c.ApplyService(ctx,
+		proxylab.Service("marker-"+c.program, proxylab.Port("p", "tcp", 80, serverPort))); err != nil {
 		return err
 	}
 	c.services = make([]*corev1.Service, churnServices)
 	err = each(churnServices, func(i int) (err error) {
-		if c.services[i], err = c.ApplyService(ctx, proxylab.Service(fmt.Sprintf("churn-%s-%d", c.program, i), proxylab.Port("p", "tcp", 80, serverPort))); err != nil {
+		if c.services[i], err = c.ApplyService(ctx,
+			proxylab.Service(fmt.Sprintf("churn-%s-%d", c.program, i),
+				proxylab.Port("p", "tcp", 80, serverPort))); err != nil {
 			return err
 		}
 		return c.write(ctx, i, 0)
@@ -272,8 +282,9 @@ func (c *churn) mark(ctx context.Context, pod int) error {
 	})
 }
 
-// run changes services at a fixed rate for the time of window, and meanwhile changes the marker and waits until HNS has it,
-// again and again: each of these waits is a sample of the lag. It fails with the writer's error if the writer stops.
+// run changes services at a fixed rate for the time of window, and meanwhile changes the marker and waits until HNS
+// has it, again and again: each of these waits is a sample of the lag. It fails with the writer's error if the writer
+// stops.
 func (c *churn) run(ctx context.Context, window time.Duration) error {
 	if err := c.HNS.ResetStats(ctx); err != nil {
 		return err
@@ -332,7 +343,8 @@ func (c *churn) worst() float64 {
 }
 
 func (c *churn) print() {
-	note := fmt.Sprintf("%.0f endpoint changes per second in %d services; the time until a change of another service serves a client, at worst (median %.3f, %d samples)",
+	note := fmt.Sprintf(
+		"%.0f endpoint changes per second in %d services; the time until a change of another service serves a client, at worst (median %.3f, %d samples)",
 		c.rate, churnServices, median(c.lags), len(c.lags))
 	lag := figure{Name: "proxy-churn-lag", Unit: "s", Note: note, Calls: c.calls.Calls}
 	cpu := figure{Name: "proxy-churn-cpu", Unit: "cores", Note: "processor time of the program"}
@@ -380,7 +392,8 @@ func (b *proxyBench) large(ctx context.Context) error {
 
 	say("large-ours: %.0f MB, of which its own %.0f MB", rss, own)
 	note := fmt.Sprintf("%d services with %d endpoints each", b.o.large, largeBackends)
-	print(figure{Name: "proxy-large-own-memory", Unit: "MB", Ours: own, Target: 80, Note: note + "; what the Go runtime holds"})
+	print(figure{Name: "proxy-large-own-memory", Unit: "MB", Ours: own, Target: 80,
+		Note: note + "; what the Go runtime holds"})
 	print(figure{Name: "proxy-large-rss", Unit: "MB", Ours: rss, Target: 80,
 		Note: note + "; 12 MB are Wine's; the program's file, of which this has what was read, is shared with others"})
 	t.halt()

@@ -48,7 +48,8 @@ func (b *proxyBench) starts(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", t.Name, err)
 			}
 			results[program] = r
-			say("%s: all %.1f s, essential %.2f s, processor %.1f s, restart %.1f s", t.Name, r.first.all, r.first.essential, r.first.cpu, r.restart)
+			say("%s: all %.1f s, essential %.2f s, processor %.1f s, restart %.1f s", t.Name, r.first.all,
+				r.first.essential, r.first.cpu, r.restart)
 			if err := t.close(); err != nil {
 				return err
 			}
@@ -344,44 +345,54 @@ func allCalls(s serve.Stats) int {
 
 func (b *proxyBench) printStarts(s scale, floor float64, ours, peer *startResult) {
 	name := func(what string) string { return "proxy-" + what + "-" + s.profile }
-	scaleNote := fmt.Sprintf("%d services, %d endpoints, %d of them on the host; latency profile %s", s.services, b.load.addresses(s)+localPods, localPods, s.profile)
+	scaleNote := fmt.Sprintf("%d services, %d endpoints, %d of them on the host; latency profile %s", s.services,
+		b.load.addresses(s)+localPods, localPods, s.profile)
 	note := scaleNote + "; floor: the latencies of the creates that are needed"
 	if floor == 0 {
 		floor = median(ours.bare)
 		note = scaleNote + "; floor: a program that makes the same objects and nothing else, in turn with ours"
 	}
-	all := figure{Name: name("start-all"), Unit: "s", Target: round(1.1 * floor), Note: note, Samples: map[string][]float64{"ours": ours.fills, "floor": ours.bare}}
+	all := figure{Name: name("start-all"), Unit: "s", Target: round(1.1 * floor), Note: note,
+		Samples: map[string][]float64{"ours": ours.fills, "floor": ours.bare}}
 	print(compare(all, median(ours.fills), peer.first.all, floor))
 
-	print(compare(figure{Name: name("start-cpu"), Unit: "s", Note: "processor time of the program until all is programmed"}, ours.first.cpu, peer.first.cpu, 0))
+	print(compare(figure{Name: name("start-cpu"), Unit: "s",
+		Note: "processor time of the program until all is programmed"}, ours.first.cpu, peer.first.cpu, 0))
 	essential := figure{Name: name("start-dns-and-api"), Unit: "s", Note: scaleNote + "; until a pod gets answers"}
 	if s.profile == "ws2022-updated" {
 		essential.Target = 2
 	}
 	print(compare(essential, ours.first.essential, peer.first.essential, 0))
 	needed := float64(b.load.addresses(s) + s.services + 3)
-	print(compare(figure{Name: name("start-writes"), Unit: "calls", Target: needed, Calls: ours.calls.Calls, PeerCalls: peer.calls.Calls, Note: scaleNote},
+	print(compare(figure{Name: name("start-writes"), Unit: "calls", Target: needed, Calls: ours.calls.Calls,
+		PeerCalls: peer.calls.Calls, Note: scaleNote},
 		float64(ours.calls.Writes), float64(peer.calls.Writes), needed))
 
-	print(compare(figure{Name: name("start-calls"), Unit: "calls", Note: "all calls, those that open, read and close objects too"},
+	print(compare(figure{Name: name("start-calls"), Unit: "calls",
+		Note: "all calls, those that open, read and close objects too"},
 		float64(allCalls(ours.calls)), float64(allCalls(peer.calls)), 0))
 	f := compare(figure{Name: name("restart-writes"), Unit: "calls", Note: scaleNote + "; everything is programmed"},
 		float64(ours.restartCalls.Writes), float64(peer.restartCalls.Writes), 0)
 	good := ours.restartCalls.Writes == 0
 	f.OK = &good
 	print(f)
-	print(compare(figure{Name: name("restart-healthy"), Unit: "s", Calls: ours.restartCalls.Calls, PeerCalls: peer.restartCalls.Calls,
-		Note: "from the start of the program until /healthz is 200"}, ours.restart, peer.restart, 0))
+	print(compare(figure{Name: name("restart-healthy"), Unit: "s", Calls: ours.restartCalls.Calls,
+		PeerCalls: peer.restartCalls.Calls,
+		Note:      "from the start of the program until /healthz is 200"}, ours.restart, peer.restart, 0))
 
 	good2 := ours.outage.Failed+ours.outage.Broken == 0
-	print(figure{Name: name("restart-outage"), Unit: "connections", PeerIs: upstreamProxy, Ours: ours.outage, Peer: peer.outage, OK: &good2,
+	print(figure{Name: name("restart-outage"), Unit: "connections", PeerIs: upstreamProxy, Ours: ours.outage,
+		Peer: peer.outage, OK: &good2,
 		Note: "100 connections open, 100 new ones per second, from the end of the program until HNS is as it was"})
 	c := compare(figure{Name: name("change"), Unit: "s", Target: round(ours.changeFloor + 0.020),
 		Note:    "an endpoint is added to one service: from the API server's answer until HNS has done it",
-		Samples: map[string][]float64{"ours": ours.change, "peer": peer.change}}, median(ours.change), median(peer.change), ours.changeFloor)
+		Samples: map[string][]float64{"ours": ours.change, "peer": peer.change}}, median(ours.change),
+		median(peer.change), ours.changeFloor)
 	print(c)
-	print(compare(figure{Name: name("change-calls"), Unit: "calls", Target: 3, Note: "creates, modifies, deletes and listings for it",
-		Samples: map[string][]float64{"ours": ours.changeCalls, "peer": peer.changeCalls}}, median(ours.changeCalls), median(peer.changeCalls), 0))
+	print(compare(figure{Name: name("change-calls"), Unit: "calls", Target: 3,
+		Note:    "creates, modifies, deletes and listings for it",
+		Samples: map[string][]float64{"ours": ours.changeCalls, "peer": peer.changeCalls}}, median(ours.changeCalls),
+		median(peer.changeCalls), 0))
 }
 
 // compare fills in both values and their ratios.

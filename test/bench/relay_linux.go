@@ -42,7 +42,8 @@ func benchRelay(ctx context.Context, _ options) error {
 	defer echo.Close()
 	r := relay.New(relay.Options{})
 	defer r.Close()
-	throughput, err := relayFigure(ctx, r, sink, "throughput", func(to string) (float64, error) { return pushBytes(to) })
+	throughput, err := relayFigure(ctx, r, sink, "throughput",
+		func(to string) (float64, error) { return pushBytes(to) })
 	if err != nil {
 		return err
 	}
@@ -53,19 +54,24 @@ func benchRelay(ctx context.Context, _ options) error {
 	}
 	ours, plain, direct := median(throughput[0]), median(throughput[1]), median(throughput[2])
 	good := ours >= 0.9*plain
-	print(figure{Name: "userspace.throughput", Unit: "MB/s", Ours: ours, Peer: plain, PeerIs: "a plain TCP relay", Floor: direct,
-		Ratio: round(ours / plain), OfFloor: round(ours / direct), OK: &good, Note: "more is better; at least 0.9 of the plain relay",
+	print(figure{Name: "userspace.throughput", Unit: "MB/s", Ours: ours, Peer: plain, PeerIs: "a plain TCP relay",
+		Floor: direct,
+		Ratio: round(ours / plain), OfFloor: round(ours / direct), OK: &good,
+		Note:    "more is better; at least 0.9 of the plain relay",
 		Samples: map[string][]float64{"ours": throughput[0], "peer": throughput[1], "floor": throughput[2]}})
 
 	ours, plain, direct = median(latency[0]), median(latency[1]), median(latency[2])
-	print(figure{Name: "userspace.roundtrip", Unit: "us", Ours: ours, Peer: plain, PeerIs: "a plain TCP relay", Floor: direct,
-		Ratio: round(ours / plain), OfFloor: round(ours / direct), Target: plain + 50, Note: "one byte there and back; at most 50 us more than the plain relay",
+	print(figure{Name: "userspace.roundtrip", Unit: "us", Ours: ours, Peer: plain, PeerIs: "a plain TCP relay",
+		Floor: direct,
+		Ratio: round(ours / plain), OfFloor: round(ours / direct), Target: plain + 50,
+		Note:    "one byte there and back; at most 50 us more than the plain relay",
 		Samples: map[string][]float64{"ours": latency[0], "peer": latency[1], "floor": latency[2]}})
 	return nil
 }
 
 // relayFigure takes the samples of ours, the plain relay and the direct way, in turn.
-func relayFigure(ctx context.Context, r *relay.Relay, backend net.Listener, name string, measure func(string) (float64, error)) (samples [3][]float64, err error) {
+func relayFigure(ctx context.Context, r *relay.Relay, backend net.Listener, name string,
+	measure func(string) (float64, error)) (samples [3][]float64, err error) {
 	behind := backend.Addr().(*net.TCPAddr).AddrPort()
 	plain, err := plainRelay(behind)
 	if err != nil {

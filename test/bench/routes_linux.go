@@ -26,7 +26,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// The cluster of the group routes: an API server, one node with porthole routes, one with flanneld, and Node objects of as many others.
+// The cluster of the group routes: an API server, one node with porthole routes, one with flanneld, and Node objects
+// of as many others.
 const (
 	routesSmall, routesLarge = 500, 5000
 	routesAdded              = 60                     // nodes added one after the other, each a sample
@@ -126,12 +127,14 @@ func (b *routesBench) setUp(ctx context.Context) (err error) {
 	}
 
 	c := testkit.ControlPlane{Dir: filepath.Join(b.dir, "controlplane"), Address: routesAPI, Services: benchServices,
-		Users: []string{`admin,admin,admin,"system:masters"`}, APIServer: []string{"--disable-admission-plugins=ServiceAccount", "--profiling=false"}}
+		Users:     []string{`admin,admin,admin,"system:masters"`},
+		APIServer: []string{"--disable-admission-plugins=ServiceAccount", "--profiling=false"}}
 	config, err := c.Write()
 	if err != nil {
 		return err
 	}
-	if b.control, err = b.start("api", "controlplane", nil, "bundle/kube", "controlplane", "--config", config); err != nil {
+	if b.control, err = b.start("api", "controlplane", nil, "bundle/kube", "controlplane", "--config",
+		config); err != nil {
 		return err
 	}
 	if b.client, err = c.Client(platform.NetnsPath(b.netns("api")), "admin"); err != nil {
@@ -167,7 +170,8 @@ func (b *routesBench) makeHosts(hosts map[string]string) error {
 				return err
 			}
 		}
-		return errors.Join(platform.LinkUp("sw0"), platform.SetSysctls(map[string]string{"net/bridge/bridge-nf-call-iptables": "0"}), answer())
+		return errors.Join(platform.LinkUp("sw0"),
+			platform.SetSysctls(map[string]string{"net/bridge/bridge-nf-call-iptables": "0"}), answer())
 	})
 }
 
@@ -182,7 +186,8 @@ func answer() error {
 	}
 	for third := byte(1); third <= 1+routesLarge>>8; third++ {
 		dst := &net.IPNet{IP: net.IPv4(10, 99, third, 0), Mask: net.CIDRMask(24, 32)}
-		if err := netlink.RouteAdd(&netlink.Route{Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST, LinkIndex: lo.Attrs().Index, Dst: dst}); err != nil {
+		if err := netlink.RouteAdd(&netlink.Route{Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL,
+			Scope: netlink.SCOPE_HOST, LinkIndex: lo.Attrs().Index, Dst: dst}); err != nil {
 			return err
 		}
 	}
@@ -245,7 +250,8 @@ func (b *routesBench) kubeconfig() (string, error) {
 	path := filepath.Join(b.dir, "kubeconfig")
 	return path, testkit.WriteJSON(path, map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "c",
-		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": "https://" + routesAPI + ":6443", "insecure-skip-tls-verify": true}}},
+		"clusters": []any{map[string]any{"name": "c",
+			"cluster": map[string]any{"server": "https://" + routesAPI + ":6443", "insecure-skip-tls-verify": true}}},
 		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": "admin"}}},
 		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
 	})
@@ -278,7 +284,8 @@ func (b *routesBench) porthole(host, program, mode string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + host, "--mode=" + mode, "--cluster-cidr=" + benchPods, "--service-cidr=" + benchServices,
+	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + host, "--mode=" + mode,
+		"--cluster-cidr=" + benchPods, "--service-cidr=" + benchServices,
 		"--state-dir=" + filepath.Join(b.dir, "state-"+host)}
 	if mode == "bgp" {
 		args = append(args, "--bgp-config="+filepath.Join(b.dir, "bgp.yaml"))
@@ -299,7 +306,8 @@ func (b *routesBench) flanneld(s *routesSide, mode string) (*exec.Cmd, error) {
 	if err := testkit.WriteJSON(conf, map[string]any{"Network": benchPods, "Backend": backend}); err != nil {
 		return nil, err
 	}
-	return b.start(s.name, s.name, []string{"NODE_NAME=" + s.name, "PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin"}, "bundle/flanneld",
+	return b.start(s.name, s.name, []string{"NODE_NAME=" + s.name, "PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin"},
+		"bundle/flanneld",
 		"-kube-subnet-mgr", "-kubeconfig-file="+kubeconfig, "-net-config-path="+conf, "-iface=eth0", "-ip-masq=false",
 		"-iptables-forward-rules=false", "-subnet-file="+filepath.Join(b.dir, "subnet.env"), "-healthz-port=0")
 }
@@ -324,12 +332,14 @@ func announcement(mode, addr string, number int) map[string]string {
 		kind, data = "host-gw", "null"
 	}
 	const prefix = "flannel.alpha.coreos.com/"
-	return map[string]string{prefix + "backend-type": kind, prefix + "backend-data": data, prefix + "public-ip": addr, prefix + "kube-subnet-manager": "true"}
+	return map[string]string{prefix + "backend-type": kind, prefix + "backend-data": data, prefix + "public-ip": addr,
+		prefix + "kube-subnet-manager": "true"}
 }
 
 // fill replaces the Node objects: the two nodes, and others up to that many.
 func (b *routesBench) fill(ctx context.Context, mode string, sides []*routesSide, count int) error {
-	if err := b.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := b.client.CoreV1().Nodes().
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return err
 	}
 	for _, s := range sides {
@@ -379,7 +389,8 @@ func (b *routesBench) watchRoutes(host string) (*routesSeen, error) {
 	r := &routesSeen{at: map[string]time.Time{}, done: make(chan struct{})}
 	updates := make(chan netlink.RouteUpdate, 20000)
 	err := platform.InNetns(platform.NetnsPath(b.netns(host)), func() error {
-		return netlink.RouteSubscribeWithOptions(updates, r.done, netlink.RouteSubscribeOptions{ReceiveBufferSize: 32 << 20, ReceiveBufferForceSize: true})
+		return netlink.RouteSubscribeWithOptions(updates, r.done,
+			netlink.RouteSubscribeOptions{ReceiveBufferSize: 32 << 20, ReceiveBufferForceSize: true})
 	})
 	if err != nil {
 		return nil, err

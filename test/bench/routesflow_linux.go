@@ -39,16 +39,18 @@ type flowBench struct {
 	running []*exec.Cmd // agents of the nodes
 }
 
-// flowPath is a way between the two pods. All of one mode exist at the same time, over the same veths, and use makes the nodes take one.
+// flowPath is a way between the two pods. All of one mode exist at the same time, over the same veths, and use makes
+// the nodes take one.
 type flowPath struct {
 	name string
 	use  func() error
 }
 
-// throughputs measures TCP connections between pods on two nodes for each mode: over what our agents made, and over routes or a VXLAN
-// device that are made by hand. Throughput of one path differs by a half from minute to minute on a virtual machine. Therefore
-// connections are short and take turns, and each is compared with those of its own round only. The agents are stopped meanwhile
-// (SIGSTOP): they would repair what the bench changes, and what they cost is measured elsewhere.
+// throughputs measures TCP connections between pods on two nodes for each mode: over what our agents made, and over
+// routes or a VXLAN device that are made by hand. Throughput of one path differs by a half from minute to minute on a
+// virtual machine. Therefore connections are short and take turns, and each is compared with those of its own round
+// only. The agents are stopped meanwhile (SIGSTOP): they would repair what the bench changes, and what they cost is
+// measured elsewhere.
 func (b *flowBench) throughputs(ctx context.Context) error {
 	for _, mode := range b.modes() {
 		if err := b.throughput(ctx, mode); err != nil {
@@ -113,14 +115,18 @@ func printFlows(mode string, samples map[string][]float64) {
 	}
 	for _, f := range []struct{ figure, path, floor, note string }{
 		{"", flowOurs, flowHand, "at least 0.95 of what is made by hand, without outbound NAT"},
-		{".tracked", flowOurs, flowTracked, "at least 0.95 of what is made by hand, with the same outbound NAT, for which the kernel tracks connections"},
+		{".tracked", flowOurs, flowTracked,
+			"at least 0.95 of what is made by hand, with the same outbound NAT, for which the kernel tracks connections"},
 		{".noise", flowAgain, flowHand, "the same path twice: how exact the figures are"},
 	} {
 		ratios := ratio(f.path, f.floor)
 		middle := median(ratios)
 		good := middle >= 0.95
-		print(figure{Name: "routes." + mode + ".throughput" + f.figure, Unit: "Gbit/s", Ours: median(samples[f.path]), Floor: median(samples[f.floor]), OfFloor: middle, OK: &good,
-			Note: fmt.Sprintf("pod to pod across nodes, one TCP connection; %s; median of %d ratios, half of them from %.2f to %.2f", f.note, len(ratios),
+		print(figure{Name: "routes." + mode + ".throughput" + f.figure, Unit: "Gbit/s", Ours: median(samples[f.path]),
+			Floor: median(samples[f.floor]), OfFloor: middle, OK: &good,
+			Note: fmt.Sprintf(
+				"pod to pod across nodes, one TCP connection; %s; median of %d ratios, half of them from %.2f to %.2f",
+				f.note, len(ratios),
 				percentile(ratios, 0.25), percentile(ratios, 0.75)),
 			Samples: map[string][]float64{"ours": samples[f.path], "floor": samples[f.floor]}})
 	}
@@ -160,14 +166,16 @@ func (b *flowBench) paths(mode string) ([]flowPath, error) {
 				if _, err := b.nft(n.node, text, "-f", "-"); err != nil {
 					return err
 				}
-				if err := platform.InNetns(platform.NetnsPath(b.netns(n.node)), func() error { return takeRoute(routes[i]) }); err != nil {
+				if err := platform.InNetns(platform.NetnsPath(b.netns(n.node)),
+					func() error { return takeRoute(routes[i]) }); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
 	}
-	return []flowPath{{flowOurs, take(ours, true)}, {flowHand, take(hand, false)}, {flowTracked, take(hand, true)}, {flowAgain, take(hand, false)}}, nil
+	return []flowPath{{flowOurs, take(ours, true)}, {flowHand, take(hand, false)}, {flowTracked, take(hand, true)},
+		{flowAgain, take(hand, false)}}, nil
 }
 
 // podRoute returns the route to the pod range of a node in the calling thread's namespace.
@@ -230,10 +238,12 @@ func (b *flowBench) makePods() error {
 		if err := b.makeNetns(b.netns(n.pod)); err != nil {
 			return err
 		}
-		if err := connect(b.netns(n.node), "eth0", netip.MustParsePrefix(n.addr+"/16"), b.netns("sw"), n.node); err != nil {
+		if err := connect(b.netns(n.node), "eth0", netip.MustParsePrefix(n.addr+"/16"), b.netns("sw"),
+			n.node); err != nil {
 			return err
 		}
-		if err := connect(b.netns(n.pod), "eth0", netip.MustParsePrefix(n.podAddr+"/24"), b.netns(n.node), n.pod); err != nil {
+		if err := connect(b.netns(n.pod), "eth0", netip.MustParsePrefix(n.podAddr+"/24"), b.netns(n.node),
+			n.pod); err != nil {
 			return err
 		}
 
@@ -242,10 +252,12 @@ func (b *flowBench) makePods() error {
 				return errors.Join(platform.LinkUp(n.node), platform.JoinBridge(n.node, "sw0"))
 			}),
 			platform.InNetns(platform.NetnsPath(b.netns(n.node)), func() error {
-				return errors.Join(platform.SetAddress(n.pod, netip.MustParsePrefix(n.gateway+"/24")), platform.LinkUp(n.pod))
+				return errors.Join(platform.SetAddress(n.pod, netip.MustParsePrefix(n.gateway+"/24")),
+					platform.LinkUp(n.pod))
 			}),
 			platform.InNetns(platform.NetnsPath(b.netns(n.pod)), func() error {
-				return errors.Join(platform.SetRoute(netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr(n.gateway)), setMTU("eth0", 1450))
+				return errors.Join(platform.SetRoute(netip.MustParsePrefix("0.0.0.0/0"),
+					netip.MustParseAddr(n.gateway)), setMTU("eth0", 1450))
 			}))
 		if err != nil {
 			return err
@@ -254,7 +266,8 @@ func (b *flowBench) makePods() error {
 	return nil
 }
 
-// setMTU is for the calling thread's namespace. Pods have the MTU of VXLAN in every mode, so that only the path between the nodes differs.
+// setMTU is for the calling thread's namespace. Pods have the MTU of VXLAN in every mode, so that only the path
+// between the nodes differs.
 func setMTU(name string, mtu int) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -266,8 +279,8 @@ func setMTU(name string, mtu int) error {
 // handDevice is the VXLAN device that is made by hand.
 const handDevice = "byhand.4097"
 
-// byHand returns the route to the other node's pods as a person would make it for a mode, in the calling thread's namespace: that of a node
-// by its index. For vxlan it makes a device beside the agent's, with another VNI.
+// byHand returns the route to the other node's pods as a person would make it for a mode, in the calling thread's
+// namespace: that of a node by its index. For vxlan it makes a device beside the agent's, with another VNI.
 func byHand(mode string, i int) (netlink.Route, error) {
 	other := flowNodes[1-i]
 	_, dst, err := net.ParseCIDR(podRange(other.number))
@@ -282,7 +295,8 @@ func byHand(mode string, i int) (netlink.Route, error) {
 	if err != nil {
 		return netlink.Route{}, err
 	}
-	dev := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: handDevice, MTU: 1450, HardwareAddr: mac(i)}, VxlanId: 4097, Port: 4789,
+	dev := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: handDevice, MTU: 1450, HardwareAddr: mac(i)},
+		VxlanId: 4097, Port: 4789,
 		VtepDevIndex: eth0.Attrs().Index, SrcAddr: net.ParseIP(flowNodes[i].addr)}
 	if err := errors.Join(netlink.LinkAdd(dev), netlink.LinkSetUp(dev)); err != nil {
 		return netlink.Route{}, err
@@ -290,16 +304,20 @@ func byHand(mode string, i int) (netlink.Route, error) {
 
 	index := dev.Attrs().Index
 	return netlink.Route{LinkIndex: index, Dst: dst, Gw: far, Flags: int(netlink.FLAG_ONLINK)}, errors.Join(
-		netlink.NeighSet(&netlink.Neigh{LinkIndex: index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT, IP: far, HardwareAddr: mac(1 - i)}),
-		netlink.NeighSet(&netlink.Neigh{LinkIndex: index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF, IP: net.ParseIP(other.addr), HardwareAddr: mac(1 - i)}))
+		netlink.NeighSet(&netlink.Neigh{LinkIndex: index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT,
+			IP: far, HardwareAddr: mac(1 - i)}),
+		netlink.NeighSet(&netlink.Neigh{LinkIndex: index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT,
+			Flags: netlink.NTF_SELF, IP: net.ParseIP(other.addr), HardwareAddr: mac(1 - i)}))
 }
 
 // agents starts ours on both nodes and waits until they have done everything.
 func (b *flowBench) agents(ctx context.Context, mode string) error {
-	if err := b.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := b.client.CoreV1().Nodes().
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(b.dir, "bgp.yaml"), []byte("fullMesh: true\nconnectRetry: 1s\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.dir, "bgp.yaml"), []byte("fullMesh: true\nconnectRetry: 1s\n"),
+		0o600); err != nil {
 		return err
 	}
 	for _, n := range flowNodes {
@@ -376,9 +394,9 @@ func (b *flowBench) stopAgents() {
 	b.running = nil
 }
 
-// flow sends bytes from one pod to the other as soon as it is reached, and returns Gbit/s. The sender has the first processor and the
-// receiver the second: where the scheduler puts them makes a difference of a third otherwise. Both go before other programs of the machine
-// for the tenth of a second that it takes.
+// flow sends bytes from one pod to the other as soon as it is reached, and returns Gbit/s. The sender has the first
+// processor and the receiver the second: where the scheduler puts them makes a difference of a third otherwise. Both
+// go before other programs of the machine for the tenth of a second that it takes.
 func (b *flowBench) flow(ctx context.Context) (rate float64, err error) {
 	var server net.Listener
 	err = platform.InNetns(platform.NetnsPath(b.netns("b")), func() (err error) {
@@ -446,7 +464,8 @@ func transfer(c net.Conn, processor int, call func(int, []byte) (int, error)) (b
 		runtime.LockOSThread() // and never unlocked: the thread ends with its place
 		var one unix.CPUSet
 		one.Set(processor % runtime.NumCPU())
-		done <- errors.Join(unix.SchedSetaffinity(0, &one), unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20), transferAll(int(file.Fd()), call))
+		done <- errors.Join(unix.SchedSetaffinity(0, &one), unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20),
+			transferAll(int(file.Fd()), call))
 	}()
 	return begin, <-done
 }

@@ -28,9 +28,9 @@ const (
 // lossNobody is an address in the pod range of the second node that no pod has.
 const lossNobody = "10.152.1.99"
 
-// losses prints how many packets between pods on two nodes are lost in each of three events: the agent of one node is killed and started
-// again, it is ended and started again from another file as in an upgrade, and nodes are added to the cluster. A packet counts as lost
-// if no answer to it comes back.
+// losses prints how many packets between pods on two nodes are lost in each of three events: the agent of one node is
+// killed and started again, it is ended and started again from another file as in an upgrade, and nodes are added to
+// the cluster. A packet counts as lost if no answer to it comes back.
 func (b *flowBench) losses(ctx context.Context, mode string) error {
 	if err := errors.Join(b.clean("pa"), b.clean("pb")); err != nil {
 		return err
@@ -65,12 +65,14 @@ func (b *flowBench) losses(ctx context.Context, mode string) error {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
 		good := lost == 0
-		print(figure{Name: "routes." + mode + ".lost." + part.name, Unit: "packets", Ours: lost, OK: &good, Note: fmt.Sprintf("of %d, one every %s; 0 is the target", sent, lossEvery)})
+		print(figure{Name: "routes." + mode + ".lost." + part.name, Unit: "packets", Ours: lost, OK: &good,
+			Note: fmt.Sprintf("of %d, one every %s; 0 is the target", sent, lossEvery)})
 	}
 	return nil
 }
 
-// again ends the agent of the first node with a signal, starts program in its place, and waits until that has the routes.
+// again ends the agent of the first node with a signal, starts program in its place, and waits until that has the
+// routes.
 func (b *flowBench) again(ctx context.Context, mode string, signal syscall.Signal, program string) error {
 	if err := b.running[0].Process.Signal(signal); err != nil {
 		return err
@@ -97,8 +99,8 @@ func (b *flowBench) addSome(ctx context.Context, mode string) error {
 	return b.ready(ctx, flowNodes[0].node, lossNodes+1)
 }
 
-// lost sends packets from the first pod to an address, where the second pod's server sends them back, while do runs and for lossAfter
-// after it. It returns how many were tried and how many of them got no answer.
+// lost sends packets from the first pod to an address, where the second pod's server sends them back, while do runs
+// and for lossAfter after it. It returns how many were tried and how many of them got no answer.
 func (b *flowBench) lost(ctx context.Context, to string, do func() error) (sent, lost int, err error) {
 	client, stop, err := b.echo(to)
 	if err != nil {
@@ -145,7 +147,8 @@ func (b *flowBench) lost(ctx context.Context, to string, do func() error) (sent,
 	return sent, sent - int(answers.Load()), err
 }
 
-// echo starts a server in the second pod that sends each packet back, and opens a UDP socket in the first pod to an address at its port.
+// echo starts a server in the second pod that sends each packet back, and opens a UDP socket in the first pod to an
+// address at its port.
 func (b *flowBench) echo(to string) (client *net.UDPConn, stop func(), err error) {
 	var server *net.UDPConn
 	err = platform.InNetns(platform.NetnsPath(b.netns("b")), func() (err error) {

@@ -15,9 +15,12 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// atSize starts both agents in a cluster with that many other nodes and measures; added, if not nil, adds nodes meanwhile.
-func (b *routesBench) atSize(ctx context.Context, mode string, count int, added func(context.Context, string, []*routesSide) error) error {
-	sides := []*routesSide{{name: "ours", addr: "10.99.0.11", number: routesOurs}, {name: "flan", addr: "10.99.0.12", number: routesPeer}}
+// atSize starts both agents in a cluster with that many other nodes and measures; added, if not nil, adds nodes
+// meanwhile.
+func (b *routesBench) atSize(ctx context.Context, mode string, count int,
+	added func(context.Context, string, []*routesSide) error) error {
+	sides := []*routesSide{{name: "ours", addr: "10.99.0.11", number: routesOurs},
+		{name: "flan", addr: "10.99.0.12", number: routesPeer}}
 	if err := b.fill(ctx, mode, sides, count); err != nil {
 		return err
 	}
@@ -44,8 +47,9 @@ func (b *routesBench) atSize(ctx context.Context, mode string, count int, added 
 	if added != nil {
 		return added(ctx, mode, sides)
 	}
-	print(figure{Name: fmt.Sprintf("routes.%s.start.%d", mode, count), Unit: "s", Ours: took[0], Peer: took[1], PeerIs: "flanneld",
-		Ratio: ratio(took[0], took[1]), Target: 3, Note: "from the start of the agent to the last route"})
+	print(figure{Name: fmt.Sprintf("routes.%s.start.%d", mode, count), Unit: "s", Ours: took[0], Peer: took[1],
+		PeerIs: "flanneld",
+		Ratio:  ratio(took[0], took[1]), Target: 3, Note: "from the start of the agent to the last route"})
 	return b.cost(ctx, mode, count, sides)
 }
 
@@ -93,7 +97,8 @@ func (b *routesBench) clean(host string) error {
 	})
 }
 
-// addNodes adds nodes one after the other, and measures how long after the event of the API server each side has the route.
+// addNodes adds nodes one after the other, and measures how long after the event of the API server each side has the
+// route.
 func (b *routesBench) addNodes(ctx context.Context, mode string, sides []*routesSide) error {
 	events, err := b.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -142,7 +147,8 @@ func (b *routesBench) addNodes(ctx context.Context, mode string, sides []*routes
 	if mode == "bgp" {
 		note = "from the configuration of the route reflector (BIRD) to the route"
 	}
-	print(figure{Name: fmt.Sprintf("routes.%s.added.%d", mode, routesSmall), Unit: "ms", Ours: ours, Peer: peer, PeerIs: peerOf(mode), Ratio: ratio(ours, peer),
+	print(figure{Name: fmt.Sprintf("routes.%s.added.%d", mode, routesSmall), Unit: "ms", Ours: ours, Peer: peer,
+		PeerIs: peerOf(mode), Ratio: ratio(ours, peer),
 		Target: 50, Note: note, Samples: map[string][]float64{"ours": samples[0], "peer": samples[1]}})
 	if len(sides) > 1 {
 		printLater(mode, samples)
@@ -150,8 +156,8 @@ func (b *routesBench) addNodes(ctx context.Context, mode string, sides []*routes
 	return nil
 }
 
-// printLater prints by how much later ours has the route to a node than the peer. Both hear of the node at the same time, so that what
-// delays both, above all the API server, is in none of the differences.
+// printLater prints by how much later ours has the route to a node than the peer. Both hear of the node at the same
+// time, so that what delays both, above all the API server, is in none of the differences.
 func printLater(mode string, samples [2][]float64) {
 	var later []float64
 	sooner := 0
@@ -163,8 +169,10 @@ func printLater(mode string, samples [2][]float64) {
 	}
 	middle := median(later)
 	good := middle <= 0
-	print(figure{Name: fmt.Sprintf("routes.%s.later.%d", mode, routesSmall), Unit: "ms", Ours: middle, PeerIs: peerOf(mode), OK: &good,
-		Note: fmt.Sprintf("median of %d differences, half of them from %.2f to %.2f; ours is sooner for %d nodes; 0 or less is the target", len(later),
+	print(figure{Name: fmt.Sprintf("routes.%s.later.%d", mode, routesSmall), Unit: "ms", Ours: middle,
+		PeerIs: peerOf(mode), OK: &good,
+		Note: fmt.Sprintf(
+			"median of %d differences, half of them from %.2f to %.2f; ours is sooner for %d nodes; 0 or less is the target", len(later),
 			percentile(later, 0.25), percentile(later, 0.75), sooner), Samples: map[string][]float64{"later": later}})
 }
 
@@ -234,9 +242,11 @@ func (b *routesBench) cost(ctx context.Context, mode string, count int, sides []
 	}
 
 	share := func(i int) float64 { return (after[i] - before[i]) / routesIdle.Seconds() * 100 }
-	print(figure{Name: fmt.Sprintf("routes.%s.rss.%d", mode, count), Unit: "MB", Ours: round(mb[0]), Peer: round(mb[1]), PeerIs: "flanneld", Ratio: ratio(mb[0], mb[1]), Target: 40,
+	print(figure{Name: fmt.Sprintf("routes.%s.rss.%d", mode, count), Unit: "MB", Ours: round(mb[0]), Peer: round(mb[1]),
+		PeerIs: "flanneld", Ratio: ratio(mb[0], mb[1]), Target: 40,
 		Note: fmt.Sprintf("of ours %.0f MB are pages of the program's file", file)})
-	print(figure{Name: fmt.Sprintf("routes.%s.idle.%d", mode, count), Unit: "%", Ours: share(0), Peer: share(1), PeerIs: "flanneld", Target: 0.1,
+	print(figure{Name: fmt.Sprintf("routes.%s.idle.%d", mode, count), Unit: "%", Ours: share(0), Peer: share(1),
+		PeerIs: "flanneld", Target: 0.1,
 		Note: fmt.Sprintf("of one processor, over %s", routesIdle)})
 	return nil
 }

@@ -36,17 +36,21 @@ const (
 	podMemoryTarget  = 45.0
 )
 
-// runtimeLines are the figures of the part calls: the floor, which is the calls of containerd.exe alone, and a pod through the kubelet.
+// runtimeLines are the figures of the part calls: the floor, which is the calls of containerd.exe alone, and a pod
+// through the kubelet.
 var runtimeLines = []line{
 	{key: "sandbox", name: "runtime-run-pod-sandbox", unit: "s", note: "RunPodSandbox alone, the CNI plugin included"},
 	{key: "create", name: "runtime-create-container", unit: "s"},
 	{key: "start", name: "runtime-start-container", unit: "s"},
 	{key: "ready", name: "runtime-bind-to-ready", unit: "s", note: "of a pod, through our kubelet.exe"},
-	{key: "start-cpu", name: "runtime-start-processor", unit: "s", note: "processor time of the machine, or of this program's container, from the pod's creation until it is Ready: means something if nothing else runs there"},
-	{key: "end-cpu", name: "runtime-end-processor", unit: "s", note: "likewise, from its deletion until its sandbox is gone"},
+	{key: "start-cpu", name: "runtime-start-processor", unit: "s",
+		note: "processor time of the machine, or of this program's container, from the pod's creation until it is Ready: means something if nothing else runs there"},
+	{key: "end-cpu", name: "runtime-end-processor", unit: "s",
+		note: "likewise, from its deletion until its sandbox is gone"},
 }
 
-// benchRuntime measures the runtime of emulated Windows nodes, containerd.exe with runhcs: its memory, its calls and pods on it.
+// benchRuntime measures the runtime of emulated Windows nodes, containerd.exe with runhcs: its memory, its calls and
+// pods on it.
 func benchRuntime(ctx context.Context, o options) error {
 	ctx, cancel := context.WithTimeout(ctx, runtimeLimit)
 	defer cancel()
@@ -68,7 +72,8 @@ func benchRuntime(ctx context.Context, o options) error {
 	}
 	for _, l := range runtimeLines {
 		print(figure{Name: l.name, Unit: l.unit, Note: l.note, Ours: median(found[l.key][ours]),
-			Samples: map[string][]float64{"ours": found[l.key][ours]}, P99: map[string]float64{"ours": percentile(found[l.key][ours], 0.99)}})
+			Samples: map[string][]float64{"ours": found[l.key][ours]},
+			P99:     map[string]float64{"ours": percentile(found[l.key][ours], 0.99)}})
 	}
 	return nil
 }
@@ -109,7 +114,8 @@ func runtimePods(ctx context.Context, o options, dir string) (*windowsPods, func
 		return nil, nil, err
 	}
 	name := metav1.ObjectMeta{Name: namespace}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().
+		Create(ctx, &v1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
 		return nil, nil, err
 	}
 
@@ -118,7 +124,8 @@ func runtimePods(ctx context.Context, o options, dir string) (*windowsPods, func
 		h.Close()
 		return nil, nil, err
 	}
-	return &windowsPods{api: client.CoreV1().Pods(namespace), node: windowsNode, driveC: h.DriveC(), runtime: h.Runtime}, h.Close, nil
+	return &windowsPods{api: client.CoreV1().Pods(namespace), node: windowsNode, driveC: h.DriveC(),
+		runtime: h.Runtime}, h.Close, nil
 }
 
 // measureRuntime makes pods with the runtime alone and through the kubelet, in turn, one at a time.
@@ -169,8 +176,8 @@ func (b *windowsPods) measurePod(ctx context.Context, found samples) error {
 	return nil
 }
 
-// processorTime is what all processes below the root of the control groups that this program sees have used so far: those of a container
-// if it runs in one, else of the machine. It reads cgroups of version 2 or 1 (cgroups(7)).
+// processorTime is what all processes below the root of the control groups that this program sees have used so far:
+// those of a container if it runs in one, else of the machine. It reads cgroups of version 2 or 1 (cgroups(7)).
 func processorTime() (time.Duration, error) {
 	if data, err := os.ReadFile("/sys/fs/cgroup/cpu.stat"); err == nil {
 		var micros int64
@@ -189,7 +196,8 @@ func processorTime() (time.Duration, error) {
 
 const memoryPods = 5
 
-// benchRuntimeMemory measures what a host with containerd.exe takes, and then what each pod adds beside its own program.
+// benchRuntimeMemory measures what a host with containerd.exe takes, and then what each pod adds beside its own
+// program.
 func benchRuntimeMemory(ctx context.Context, o options) (err error) {
 	h, remove, err := windowsHost(ctx, o)
 	if err != nil {
@@ -204,8 +212,9 @@ func benchRuntimeMemory(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	print(figure{Name: "runtime-host-memory", Unit: "MB", Ours: round(alone.total.MB), Target: hostMemoryTarget, Programs: alone.by,
-		Note: "proportional set size of all processes of a host with containerd.exe and no pod"})
+	print(figure{Name: "runtime-host-memory", Unit: "MB", Ours: round(alone.total.MB), Target: hostMemoryTarget,
+		Programs: alone.by,
+		Note:     "proportional set size of all processes of a host with containerd.exe and no pod"})
 
 	for range memoryPods {
 		p := b.bare()
@@ -221,8 +230,10 @@ func benchRuntimeMemory(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	print(figure{Name: "runtime-pod-memory", Unit: "MB", Ours: round((full.total.MB - alone.total.MB) / memoryPods), Target: podMemoryTarget, Programs: full.by,
-		Note: fmt.Sprintf("what %d pods of one container add to the host's, without the containers' own programs, each", memoryPods)})
+	print(figure{Name: "runtime-pod-memory", Unit: "MB", Ours: round((full.total.MB - alone.total.MB) / memoryPods),
+		Target: podMemoryTarget, Programs: full.by,
+		Note: fmt.Sprintf("what %d pods of one container add to the host's, without the containers' own programs, each",
+			memoryPods)})
 	return nil
 }
 
@@ -239,10 +250,12 @@ func ownUse(h *winhost.Host) (u used, err error) {
 	}
 	for name, of := range u.by {
 		switch {
-		case name == "registry" || strings.HasPrefix(name, "kube ") || strings.HasSuffix(name, "relay.exe") || strings.HasSuffix(name, "testapp.exe"):
+		case name == "registry" || strings.HasPrefix(name, "kube ") || strings.HasSuffix(name, "relay.exe") ||
+			strings.HasSuffix(name, "testapp.exe"):
 			delete(u.by, name)
 		default:
-			u.total = programUse{Processes: u.total.Processes + of.Processes, MB: u.total.MB + of.MB, CPU: u.total.CPU + of.CPU}
+			u.total = programUse{Processes: u.total.Processes + of.Processes, MB: u.total.MB + of.MB,
+				CPU: u.total.CPU + of.CPU}
 		}
 	}
 	return u, nil

@@ -27,8 +27,9 @@ const (
 	serviceNamespace = "porthole-bench"
 )
 
-// benchService counts the calls that kube-proxy makes to HNS for a new ClusterIP service with three endpoints on another
-// node. The proxy checks periodically that HNS still has everything; the service comes right after such a check.
+// benchService counts the calls that kube-proxy makes to HNS for a new ClusterIP service with three endpoints on
+// another node. The proxy checks periodically that HNS still has everything; the service comes right after such a
+// check.
 func benchService(ctx context.Context, dir string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
@@ -43,11 +44,13 @@ func benchService(ctx context.Context, dir string) (err error) {
 
 	hns := hns{filepath.Join(dir, "hosts", serviceNode)}
 	name := metav1.ObjectMeta{Name: serviceNamespace}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().
+		Create(ctx, &v1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	defer func() {
-		err = errors.Join(err, client.CoreV1().Namespaces().Delete(context.WithoutCancel(ctx), serviceNamespace, metav1.DeleteOptions{}))
+		err = errors.Join(err, client.CoreV1().Namespaces().
+			Delete(context.WithoutCancel(ctx), serviceNamespace, metav1.DeleteOptions{}))
 	}()
 	if err := checkGone(ctx, client); err != nil {
 		return err
@@ -80,7 +83,8 @@ func benchService(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// balancerSince waits for a call that creates a load balancer, which came after the counts before. It returns when it saw it.
+// balancerSince waits for a call that creates a load balancer, which came after the counts before. It returns when it
+// saw it.
 func (h hns) balancerSince(ctx context.Context, before map[string]int) (seen time.Time, err error) {
 	err = wait.For(ctx, 20*time.Second, "kube-proxy to program the service", func(ctx context.Context) error {
 		now, err := h.calls(ctx)
@@ -96,7 +100,8 @@ func (h hns) balancerSince(ctx context.Context, before map[string]int) (seen tim
 // printService prints the calls that came between two counts; checked says that no periodic check is among them.
 func printService(before, after map[string]int, checked bool) {
 	f := figure{Name: serviceFigure, Unit: "calls", Target: serviceTarget, Calls: map[string]int{},
-		Note: "creates of a ClusterIP service with 3 remote endpoints on " + serviceNode + "; good only without any listing; all calls are in calls"}
+		Note: "creates of a ClusterIP service with 3 remote endpoints on " + serviceNode +
+			"; good only without any listing; all calls are in calls"}
 	creates, lists := 0, 0
 	for call, n := range after {
 		if n -= before[call]; n == 0 {
@@ -156,17 +161,20 @@ func remoteAddresses(ctx context.Context, client kubernetes.Interface) ([]string
 
 func createSlice(ctx context.Context, client kubernetes.Interface, addresses []string) error {
 	ready, port, protocol := true, int32(8080), v1.ProtocolTCP
-	slice := &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "bench", Labels: map[string]string{discovery.LabelServiceName: "bench"}},
+	slice := &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "bench",
+		Labels: map[string]string{discovery.LabelServiceName: "bench"}},
 		AddressType: discovery.AddressTypeIPv4, Ports: []discovery.EndpointPort{{Port: &port, Protocol: &protocol}}}
 	for _, a := range addresses {
-		slice.Endpoints = append(slice.Endpoints, discovery.Endpoint{Addresses: []string{a}, Conditions: discovery.EndpointConditions{Ready: &ready}})
+		slice.Endpoints = append(slice.Endpoints,
+			discovery.Endpoint{Addresses: []string{a}, Conditions: discovery.EndpointConditions{Ready: &ready}})
 	}
 	_, err := client.DiscoveryV1().EndpointSlices(serviceNamespace).Create(ctx, slice, metav1.CreateOptions{})
 	return err
 }
 
 func createService(ctx context.Context, client kubernetes.Interface) (time.Time, error) {
-	service := &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Spec: v1.ServiceSpec{Ports: []v1.ServicePort{{Port: 80}}}}
+	service := &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: "bench"},
+		Spec: v1.ServiceSpec{Ports: []v1.ServicePort{{Port: 80}}}}
 	_, err := client.CoreV1().Services(serviceNamespace).Create(ctx, service, metav1.CreateOptions{})
 	return time.Now(), err
 }

@@ -31,20 +31,26 @@ func windowsParts(rounds int) []windowsPart {
 		windowsStart("start", 1, rounds, ofFloor(1, 0.1)),
 		windowsStart("ten", 10, max(1, rounds/3), ofFloor(1.15, 0)),
 		windowsStart("thirty", 30, max(1, rounds/4), ofFloor(1.15, 0)),
-		{kubeletPart: kubeletPart{name: "end", rounds: max(1, rounds/2), lines: []line{{key: "end", name: "windows-delete-to-gone", unit: "s", target: ofPeer(1),
-			note: "a container that has run for 6 s and ends when Windows tells it to shut down; floor: StopContainer, StopPodSandbox"}}},
+		{kubeletPart: kubeletPart{name: "end", rounds: max(1, rounds/2),
+			lines: []line{{key: "end", name: "windows-delete-to-gone", unit: "s", target: ofPeer(1),
+				note: "a container that has run for 6 s and ends when Windows tells it to shut down; floor: StopContainer, StopPodSandbox"}}},
 			measure: windowsEnds, floor: bareWindowsEnds},
-		{kubeletPart: kubeletPart{name: "crash", rounds: max(1, rounds/2), lines: []line{{key: "crash", name: "windows-crash-to-restarted", unit: "s", target: ofPeer(1),
-			note: "the program of a container that has run for 6 s is killed: until the API says that the next one runs; floor: the runtime's event, CreateContainer, StartContainer, ContainerStatus"}}},
+		{kubeletPart: kubeletPart{name: "crash", rounds: max(1, rounds/2),
+			lines: []line{{key: "crash", name: "windows-crash-to-restarted", unit: "s", target: ofPeer(1),
+				note: "the program of a container that has run for 6 s is killed: until the API says that the next one runs; floor: the runtime's event, CreateContainer, StartContainer, ContainerStatus"}}},
 			measure: windowsCrashes, floor: bareWindowsCrashes},
 		{kubeletPart: kubeletPart{name: "idle", lines: []line{
-			{key: "idle-cpu", name: "windows-idle-10-cpu", unit: "CPUs", target: ofPeer(1. / 3), note: "of kubelet.exe while nothing happens to 10 pods"},
-			{key: "idle-cpu-all", name: "windows-idle-10-cpu-of-the-host", unit: "CPUs", note: "of all processes of the host, those of the pods and the control plane among them"},
-			{key: "idle-pss", name: "windows-idle-10-memory", unit: "MB", target: ofPeer(1), note: "proportional set size of kubelet.exe"}}},
+			{key: "idle-cpu", name: "windows-idle-10-cpu", unit: "CPUs", target: ofPeer(1. / 3),
+				note: "of kubelet.exe while nothing happens to 10 pods"},
+			{key: "idle-cpu-all", name: "windows-idle-10-cpu-of-the-host", unit: "CPUs",
+				note: "of all processes of the host, those of the pods and the control plane among them"},
+			{key: "idle-pss", name: "windows-idle-10-memory", unit: "MB", target: ofPeer(1),
+				note: "proportional set size of kubelet.exe"}}},
 			measure: windowsIdles},
 		{kubeletPart: kubeletPart{name: "crowd", lines: []line{
 			{key: "crowd-ready", name: fmt.Sprintf("windows-bind-to-ready-%d-at-once", windowsCrowd), unit: "s"},
-			{key: "crowd-stats", name: fmt.Sprintf("windows-%d-pods-stats-summary", windowsCrowd), unit: "s", target: fixed(0.25), note: "through the API server"}}},
+			{key: "crowd-stats", name: fmt.Sprintf("windows-%d-pods-stats-summary", windowsCrowd), unit: "s",
+				target: fixed(0.25), note: "through the API server"}}},
 			measure: windowsSummaries},
 	}
 }
@@ -60,8 +66,8 @@ type windowsSide struct {
 
 func (s *windowsSide) add(key string, values ...float64) { s.samples.add(key, s.name, values...) }
 
-// benchWindows measures our kubelet.exe and upstream's, one after the other on one emulated host with containerd.exe, and the calls of
-// containerd.exe that both must make.
+// benchWindows measures our kubelet.exe and upstream's, one after the other on one emulated host with containerd.exe,
+// and the calls of containerd.exe that both must make.
 func benchWindows(ctx context.Context, o options) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, windowsLimit)
 	defer cancel()
@@ -94,8 +100,9 @@ func benchWindows(ctx context.Context, o options) (err error) {
 
 	for pass := range o.passes {
 		for _, name := range strings.Split(o.sides, ",") {
-			s := &windowsSide{name: name, host: h, samples: found, windowsPods: &windowsPods{api: h.Client.CoreV1().Pods(namespace), runtime: h.Runtime,
-				node: name, driveC: h.DriveC(), lazy: name == peer, serial: pass * 10000}}
+			s := &windowsSide{name: name, host: h, samples: found,
+				windowsPods: &windowsPods{api: h.Client.CoreV1().Pods(namespace), runtime: h.Runtime,
+					node: name, driveC: h.DriveC(), lazy: name == peer, serial: pass * 10000}}
 			if err := s.pass(ctx, parts, pass, o.passes); err != nil {
 				return fmt.Errorf("%s: %w\n%s", name, err, h.KubeletLog(name))
 			}
@@ -113,7 +120,8 @@ func windowsHost(ctx context.Context, o options) (h *winhost.Host, remove func()
 		}
 	}
 	say("windows: making a host")
-	made := winhost.Host{Porthole: filepath.Join(o.bin, "porthole"), Dir: dir, Name: fmt.Sprintf("bench%d", os.Getpid())}
+	made := winhost.Host{Porthole: filepath.Join(o.bin, "porthole"), Dir: dir,
+		Name: fmt.Sprintf("bench%d", os.Getpid())}
 	h, err = winhost.Create(ctx, made, windowsBuild)
 	remove = func() (err error) {
 		if h != nil {
@@ -183,8 +191,10 @@ func (s *windowsSide) warm(ctx context.Context) (err error) {
 func windowsStart(name string, n, rounds int, target func(float64, float64) float64) windowsPart {
 	key := fmt.Sprintf("start-%d", n)
 	return windowsPart{
-		kubeletPart: kubeletPart{name: name, rounds: rounds, lines: []line{{key: key, name: fmt.Sprintf("windows-bind-to-ready-%d-at-once", n), unit: "s", target: target,
-			note: "floor: RunPodSandbox, CreateContainer, StartContainer and ContainerStatus of containerd.exe"}}},
+		kubeletPart: kubeletPart{name: name, rounds: rounds,
+			lines: []line{{key: key, name: fmt.Sprintf("windows-bind-to-ready-%d-at-once", n), unit: "s",
+				target: target,
+				note:   "floor: RunPodSandbox, CreateContainer, StartContainer and ContainerStatus of containerd.exe"}}},
 		measure: func(ctx context.Context, s *windowsSide) error {
 			took, err := s.batch(ctx, n)
 			s.add(key, took)

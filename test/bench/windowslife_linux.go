@@ -10,11 +10,12 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// aWhile is how long a container must have run so that containerd.exe sees its end at once: one that ends earlier is seen to have ended 5 s
-// after its start (docs/windows-facts.md).
+// aWhile is how long a container must have run so that containerd.exe sees its end at once: one that ends earlier is
+// seen to have ended 5 s after its start (docs/windows-facts.md).
 const aWhile = 6 * time.Second
 
-// windowsEnds measures the time from the DELETE of a pod until it is gone. Its grace period is long, and its program ends when it is told to.
+// windowsEnds measures the time from the DELETE of a pod until it is gone. Its grace period is long, and its program
+// ends when it is told to.
 func windowsEnds(ctx context.Context, s *windowsSide) error {
 	r, err := s.windowsPods.start(ctx, 1, func(p *v1.Pod) { p.Spec.TerminationGracePeriodSeconds = nil })
 	if err != nil {
@@ -43,7 +44,8 @@ func bareWindowsEnds(ctx context.Context, s *windowsSide) error {
 	return err
 }
 
-// windowsCrashes kills the program of a new pod and measures the time until the API shows the next container as running.
+// windowsCrashes kills the program of a new pod and measures the time until the API shows the next container as
+// running.
 func windowsCrashes(ctx context.Context, s *windowsSide) error {
 	r, err := s.windowsPods.start(ctx, 1, nil)
 	if err != nil {
@@ -69,7 +71,8 @@ func windowsCrashes(ctx context.Context, s *windowsSide) error {
 }
 
 func runsAgain(p *v1.Pod) bool {
-	return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount > 0 && p.Status.ContainerStatuses[0].State.Running != nil
+	return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount > 0 &&
+		p.Status.ContainerStatuses[0].State.Running != nil
 }
 
 // bareWindowsCrashes starts a container again as soon as the runtime's event says that the one before it has ended.

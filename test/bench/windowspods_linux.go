@@ -48,7 +48,8 @@ func windowsPod(name, node string) *v1.Pod {
 type running struct {
 	names []string
 	seen  *watcher
-	// took is how many seconds passed from the first answer of the API server until the last was Ready, each the same for each pod.
+	// took is how many seconds passed from the first answer of the API server until the last was Ready, each the same
+	// for each pod.
 	took float64
 	each []float64
 	stop context.CancelFunc // ends the watch
@@ -98,7 +99,8 @@ func (b *windowsPods) start(ctx context.Context, n int, change func(*v1.Pod)) (*
 	return r, nil
 }
 
-// end deletes the pods, and returns the seconds until the API has none of them. The runtime has no sandbox of them either when it returns.
+// end deletes the pods, and returns the seconds until the API has none of them. The runtime has no sandbox of them
+// either when it returns.
 func (b *windowsPods) end(ctx context.Context, r *running) (float64, error) {
 	defer r.stop()
 	limited, cancel := context.WithTimeout(ctx, 3*patience(len(r.names)))
@@ -124,7 +126,8 @@ func (b *windowsPods) quiet(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		left := slices.DeleteFunc(list.Items, func(s *cri.PodSandbox) bool { return s.GetMetadata().GetNamespace() != namespace })
+		left := slices.DeleteFunc(list.Items,
+			func(s *cri.PodSandbox) bool { return s.GetMetadata().GetNamespace() != namespace })
 		if len(left) == 0 {
 			return nil
 		}
@@ -162,8 +165,11 @@ type bareWindowsPod struct {
 // bare is a pod without a UID: a kubelet of the node would remove it as an orphan otherwise.
 func (b *windowsPods) bare() *bareWindowsPod {
 	name := b.name()
-	return &bareWindowsPod{b: b, config: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: namespace}, Hostname: name,
-		LogDirectory: `C:\var\log\floor\` + name, DnsConfig: &cri.DNSConfig{Servers: []string{"10.96.0.10"}}, Windows: &cri.WindowsPodSandboxConfig{}}}
+	return &bareWindowsPod{b: b,
+		config: &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: namespace},
+			Hostname:     name,
+			LogDirectory: `C:\var\log\floor\` + name, DnsConfig: &cri.DNSConfig{Servers: []string{"10.96.0.10"}},
+			Windows: &cri.WindowsPodSandboxConfig{}}}
 }
 
 // start runs the sandbox and its container.
@@ -184,20 +190,25 @@ func (p *bareWindowsPod) start(ctx context.Context) error {
 // run makes and starts the pod's container.
 func (p *bareWindowsPod) run(ctx context.Context, attempt uint32) error {
 	began := time.Now()
-	made, err := p.b.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.sandbox, SandboxConfig: p.config,
-		Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "app", Attempt: attempt}, Image: &cri.ImageSpec{Image: windowsImage},
-			Args: []string{"serve"}, LogPath: fmt.Sprintf("app-%d.log", attempt), Windows: &cri.WindowsContainerConfig{}}})
+	made, err := p.b.runtime.CreateContainer(ctx,
+		&cri.CreateContainerRequest{PodSandboxId: p.sandbox, SandboxConfig: p.config,
+			Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "app", Attempt: attempt},
+				Image: &cri.ImageSpec{Image: windowsImage},
+				Args:  []string{"serve"}, LogPath: fmt.Sprintf("app-%d.log", attempt),
+				Windows: &cri.WindowsContainerConfig{}}})
 	if err != nil {
 		return fmt.Errorf("creating a container: %w", err)
 	}
 	p.container, p.created = made.ContainerId, time.Since(began).Seconds()
 
 	began = time.Now()
-	if _, err := p.b.runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
+	if _, err := p.b.runtime.StartContainer(ctx,
+		&cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
 		return fmt.Errorf("starting a container: %w", err)
 	}
 	p.started = time.Since(began).Seconds()
-	if _, err := p.b.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: made.ContainerId}); err != nil {
+	if _, err := p.b.runtime.ContainerStatus(ctx,
+		&cri.ContainerStatusRequest{ContainerId: made.ContainerId}); err != nil {
 		return fmt.Errorf("reading a container's status: %w", err)
 	}
 	return nil
@@ -224,8 +235,8 @@ func (p *bareWindowsPod) remove(ctx context.Context) error {
 	return err
 }
 
-// bareBatch makes n pods with the runtime alone and removes them. It returns the seconds until the last has started, and the pods, which
-// say what each call took.
+// bareBatch makes n pods with the runtime alone and removes them. It returns the seconds until the last has started,
+// and the pods, which say what each call took.
 func (b *windowsPods) bareBatch(ctx context.Context, n int) (float64, []*bareWindowsPod, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*patience(n))
 	defer cancel()

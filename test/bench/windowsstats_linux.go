@@ -13,8 +13,8 @@ import (
 
 const windowsCrowd = 100 // pods on one node
 
-// windowsSummaries measures how fast a kubelet answers with the statistics of many pods. It asks as metrics-server and `kubectl get --raw` do,
-// through the API server.
+// windowsSummaries measures how fast a kubelet answers with the statistics of many pods. It asks as metrics-server and
+// `kubectl get --raw` do, through the API server.
 func windowsSummaries(ctx context.Context, s *windowsSide) error {
 	r, err := s.windowsPods.start(ctx, windowsCrowd, nil)
 	if err != nil {
@@ -49,7 +49,8 @@ func windowsSummaries(ctx context.Context, s *windowsSide) error {
 // readSummary returns how long the statistics took, in seconds. An answer without one of the pods is an error.
 func (s *windowsSide) readSummary(ctx context.Context) (float64, error) {
 	began := time.Now()
-	data, err := s.host.Client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + s.name + "/proxy/stats/summary").DoRaw(ctx)
+	data, err := s.host.Client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + s.name + "/proxy/stats/summary").
+		DoRaw(ctx)
 	took := time.Since(began).Seconds()
 	if err != nil {
 		return 0, err

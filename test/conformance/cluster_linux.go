@@ -38,8 +38,8 @@ func (c *suiteCluster) program(name ...string) string {
 
 func (c *suiteCluster) kubeconfig() string { return filepath.Join(c.o.dir, "conformance.kubeconfig") }
 
-// suiteMemory is the memory of a Windows node of sig-windows: one of its tests uses all of it, and more than this machine may have free. The
-// others need less than half.
+// suiteMemory is the memory of a Windows node of sig-windows: one of its tests uses all of it, and more than this
+// machine may have free. The others need less than half.
 const suiteMemory = "3Gi"
 
 func (c *suiteCluster) up(ctx context.Context) error {
@@ -154,15 +154,17 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 		return c.trustPrivateRegistry()
 	}
 	effect := "NoSchedule"
-	if c.o.suite == sigWindows { // it has pods for Linux nodes too, and one (GMSA Kubelet) that does not say where it belongs
+	// it has pods for Linux nodes too, and one (GMSA Kubelet) that does not say where it belongs
+	if c.o.suite == sigWindows {
 		effect = "PreferNoSchedule"
 	}
 	return show(exec.CommandContext(ctx, kubectl, "--kubeconfig", filepath.Join(c.o.dir, "kubeconfig"),
-		"taint", "nodes", "--overwrite", "-l", "kubernetes.io/os=linux", "node-role.kubernetes.io/control-plane=:"+effect))
+		"taint", "nodes", "--overwrite", "-l", "kubernetes.io/os=linux",
+		"node-role.kubernetes.io/control-plane=:"+effect))
 }
 
-// trustPrivateRegistry has the Linux nodes pull from the registry that a test runs on them (privateregistry.go), where for every other name the
-// cluster's registry answers. The runtime reads the file at each pull.
+// trustPrivateRegistry has the Linux nodes pull from the registry that a test runs on them (privateregistry.go), where
+// for every other name the cluster's registry answers. The runtime reads the file at each pull.
 func (c *suiteCluster) trustPrivateRegistry() error {
 	for _, name := range nodesOf(c.o) {
 		hosts := containerdconf.Options{Dir: filepath.Join(c.o.dir, "hosts", name, "containerd")}
@@ -180,15 +182,17 @@ func (c *suiteCluster) trustPrivateRegistry() error {
 // labelZones puts each Linux node into a zone of its own: tests of traffic that stays in a zone need three.
 func (c *suiteCluster) labelZones(ctx context.Context) error {
 	for i, name := range nodesOf(c.o) {
-		if err := c.kubectl(ctx, "", "label", "node", name, "--overwrite", fmt.Sprintf("topology.kubernetes.io/zone=zone%d", i+1)); err != nil {
+		if err := c.kubectl(ctx, "", "label", "node", name, "--overwrite",
+			fmt.Sprintf("topology.kubernetes.io/zone=zone%d", i+1)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// giveGrace has the kubelets of the Windows nodes end pods before the node shuts down, which kubeadm's configuration leaves off. The test
-// of it expects that pods with 20 s of their own end, and those that are critical have 10 s after them.
+// giveGrace has the kubelets of the Windows nodes end pods before the node shuts down, which kubeadm's configuration
+// leaves off. The test of it expects that pods with 20 s of their own end, and those that are critical have 10 s after
+// them.
 func (c *suiteCluster) giveGrace(ctx context.Context) error {
 	for _, n := range cluster.DefaultConfig().Nodes() {
 		path := filepath.Join(c.o.dir, "hosts", n.Name, "prefix", "drive_c", "var", "lib", "kubelet", "config.yaml")
@@ -202,12 +206,14 @@ func (c *suiteCluster) giveGrace(ctx context.Context) error {
 		if strings.Contains(string(text), "shutdownGracePeriod") {
 			continue
 		}
+
 		text = append(text, "shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s\n"...)
 		if err := os.WriteFile(path, text, 0o644); err != nil {
 			return fmt.Errorf("giving pods of %s time at a shutdown: %w", n.Name, err)
 		}
 		for _, what := range []string{"stop", "start"} {
-			if err := show(exec.CommandContext(ctx, c.program("porthole"), "host", "run", "--dir", c.o.dir, n.Name, "--", "net", what, "kubelet")); err != nil {
+			if err := show(exec.CommandContext(ctx, c.program("porthole"), "host", "run", "--dir", c.o.dir, n.Name,
+				"--", "net", what, "kubelet")); err != nil {
 				return err
 			}
 		}
@@ -215,14 +221,16 @@ func (c *suiteCluster) giveGrace(ctx context.Context) error {
 	return nil
 }
 
-// installShell puts our stand-in for PowerShell where Windows has it, on the Windows nodes: HostProcess containers start that of the host.
+// installShell puts our stand-in for PowerShell where Windows has it, on the Windows nodes: HostProcess containers
+// start that of the host.
 func (c *suiteCluster) installShell() error {
 	shell, err := os.ReadFile(c.program("conformance", "windows", "sh.exe"))
 	if err != nil {
 		return err
 	}
 	for _, n := range cluster.DefaultConfig().Nodes() {
-		path := filepath.Join(c.o.dir, "hosts", n.Name, "prefix", "drive_c", "windows", "system32", "WindowsPowerShell", "v1.0", "powershell.exe")
+		path := filepath.Join(c.o.dir, "hosts", n.Name, "prefix", "drive_c", "windows", "system32", "WindowsPowerShell",
+			"v1.0", "powershell.exe")
 		if !n.Windows {
 			continue
 		}

@@ -17,8 +17,9 @@ import (
 // hostPathName is how csi-driver-host-path calls itself.
 const hostPathName = "hostpath.csi.k8s.io"
 
-// startHostPath runs csi-driver-host-path, as it is, on the first node, registers it with the node's kubelet, and deploys its controller. It
-// is a process of the node, not of a pod: it calls programs such as mount and losetup, which the node has. stop ends it.
+// startHostPath runs csi-driver-host-path, as it is, on the first node, registers it with the node's kubelet, and
+// deploys its controller. It is a process of the node, not of a pod: it calls programs such as mount and losetup,
+// which the node has. stop ends it.
 func (c *suiteCluster) startHostPath(ctx context.Context) (stop func(), err error) {
 	layout, err := cluster.NewLayout(c.o.dir)
 	if err != nil {
@@ -28,7 +29,8 @@ func (c *suiteCluster) startHostPath(ctx context.Context) (stop func(), err erro
 	kubelet := layout.NodeFile(node, "kubelet")
 	socket := filepath.Join(kubelet, "plugins", "csi-hostpath", "csi.sock")
 	data := filepath.Join(c.o.dir, "hostpath")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(socket), 0o750), os.MkdirAll(data, 0o755), os.MkdirAll(c.o.logs, 0o755)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(socket), 0o750), os.MkdirAll(data, 0o755),
+		os.MkdirAll(c.o.logs, 0o755)); err != nil {
 		return nil, err
 	}
 
@@ -37,7 +39,8 @@ func (c *suiteCluster) startHostPath(ctx context.Context) (stop func(), err erro
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	cmd := exec.CommandContext(ctx, c.o.driver, "--v=5", "--endpoint=unix://"+socket, "--nodeid="+node, "--statedir="+data)
+	cmd := exec.CommandContext(ctx, c.o.driver, "--v=5", "--endpoint=unix://"+socket, "--nodeid="+node,
+		"--statedir="+data)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		cancel()
@@ -56,7 +59,8 @@ func (c *suiteCluster) startHostPath(ctx context.Context) (stop func(), err erro
 		return err
 	})
 	if err == nil {
-		unregister, err = storagedriver.Register(hostPathName, socket, filepath.Join(kubelet, "plugins_registry", hostPathName+"-reg.sock"))
+		unregister, err = storagedriver.Register(hostPathName, socket,
+			filepath.Join(kubelet, "plugins_registry", hostPathName+"-reg.sock"))
 	}
 	if err == nil {
 		err = c.deployHostPath(ctx, node, kubelet)

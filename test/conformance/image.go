@@ -26,49 +26,64 @@ func windows(layers ...string) *images.Variant {
 	}
 }
 
-// suiteImages is what the suite of Kubernetes 1.36.3 names in its conformance tests (test/utils/image/manifest.go there). Tags
-// of one row differ in their configuration, because tests tell them apart.
+// suiteImages is what the suite of Kubernetes 1.36.3 names in its conformance tests (test/utils/image/manifest.go
+// there). Tags of one row differ in their configuration, because tests tell them apart.
 func suiteImages() []images.Image {
 	agnhost := func(extra ...string) *images.Variant {
 		return linux(append([]string{"tools", "agnhost"}, extra...)...).Starting([]string{"/agnhost"}, "pause")
 	}
 	agnhostWindows := func(extra ...string) *images.Variant {
 		v := windows(append([]string{"windows-agnhost"}, extra...)...).Starting([]string{"/agnhost"}, "pause")
-		v.Env = append(v.Env, "COPYCMD=/Y") // a test copies agnhost to agnhost.exe, which upstream's image lacks and ours has
+		// a test copies agnhost to agnhost.exe, which upstream's image lacks and ours has
+		v.Env = append(v.Env, "COPYCMD=/Y")
 		return v
 	}
 	shell := windows().Starting([]string{"cmd.exe", "/s", "/c"})
 
 	return []images.Image{
-		{Repository: "e2e-test-images/agnhost", Tags: []string{"2.63.0", "2.55"}, Linux: agnhost("coredns", "private-registry"), Windows: agnhostWindows()},
-		{Repository: "e2e-test-images/busybox", Tags: []string{"1.37.0-1"}, Linux: linux().Starting(nil, "sh"), Windows: shell},
+		{Repository: "e2e-test-images/agnhost", Tags: []string{"2.63.0", "2.55"},
+			Linux: agnhost("coredns", "private-registry"), Windows: agnhostWindows()},
+		{Repository: "e2e-test-images/busybox", Tags: []string{"1.37.0-1"}, Linux: linux().Starting(nil, "sh"),
+			Windows: shell},
 		{Repository: "e2e-test-images/nginx", Tags: []string{"1.15-4", "1.27-0"},
 			Linux:   agnhost().Starting([]string{"/agnhost"}, "test-webserver"),
 			Windows: agnhostWindows().Starting([]string{"/agnhost"}, "test-webserver")},
 		{Repository: "e2e-test-images/nautilus", Tags: []string{"1.8"},
-			Linux: agnhost("nautilus").Starting([]string{"/agnhost"}, "test-webserver"), Windows: agnhostWindows("windows-nautilus").Starting([]string{"/agnhost"}, "test-webserver")},
+			Linux:   agnhost("nautilus").Starting([]string{"/agnhost"}, "test-webserver"),
+			Windows: agnhostWindows("windows-nautilus").Starting([]string{"/agnhost"}, "test-webserver")},
 		{Repository: "e2e-test-images/kitten", Tags: []string{"1.8"},
-			Linux: agnhost("kitten").Starting([]string{"/agnhost"}, "test-webserver"), Windows: agnhostWindows("windows-kitten").Starting([]string{"/agnhost"}, "test-webserver")},
-		{Repository: "e2e-test-images/glibc-dns-testing", Tags: []string{"2.0.0"}, Linux: linux("tools").Starting(nil, "sh"), Windows: shell},
+			Linux:   agnhost("kitten").Starting([]string{"/agnhost"}, "test-webserver"),
+			Windows: agnhostWindows("windows-kitten").Starting([]string{"/agnhost"}, "test-webserver")},
+		{Repository: "e2e-test-images/glibc-dns-testing", Tags: []string{"2.0.0"},
+			Linux: linux("tools").Starting(nil, "sh"), Windows: shell},
 		{Repository: "e2e-test-images/ipc-utils", Tags: []string{"1.4"}, Linux: linux("tools").Starting(nil, "sh")},
-		{Repository: "e2e-test-images/nonroot", Tags: []string{"1.5"}, Linux: linux().Starting(nil, "sh").As("1234"), Windows: windows().Starting([]string{"cmd.exe", "/s", "/c"}).As("ContainerUser")},
-		{Repository: "e2e-test-images/nonewprivs", Tags: []string{"1.4"}, Linux: linux("nonewprivs").Starting(nil, "nnp")},
-		{Repository: "e2e-test-images/resource-consumer", Tags: []string{"1.14"}, Linux: linux("consumer").Starting([]string{"/consumer"}),
+		{Repository: "e2e-test-images/nonroot", Tags: []string{"1.5"}, Linux: linux().Starting(nil, "sh").As("1234"),
+			Windows: windows().Starting([]string{"cmd.exe", "/s", "/c"}).As("ContainerUser")},
+		{Repository: "e2e-test-images/nonewprivs", Tags: []string{"1.4"},
+			Linux: linux("nonewprivs").Starting(nil, "nnp")},
+		{Repository: "e2e-test-images/resource-consumer", Tags: []string{"1.14"},
+			Linux:   linux("consumer").Starting([]string{"/consumer"}),
 			Windows: windows("windows-consumer").Starting([]string{`C:\consumer.exe`})},
-		{Repository: "e2e-test-images/regression-issue-74839", Tags: []string{"1.4"}, Linux: linux("boom").Starting([]string{"/regression-issue-74839"})},
-		{Repository: "e2e-test-images/sample-device-plugin", Tags: []string{"1.7"}, Linux: linux("device-plugin").Starting([]string{"/sampledeviceplugin", "-alsologtostderr"})},
-		{Repository: "build-image/distroless-iptables", Tags: []string{"v0.9.6"}, Linux: linux("conntrack").Starting(nil, "sh")},
-		{Repository: "e2e-test-images/sample-apiserver", Tags: []string{"1.29.2"}, Linux: linux("sample-apiserver").Starting([]string{"/sample-apiserver"})},
-		{Repository: "sig-storage/hostpathplugin", Tags: []string{"v1.17.1"}, Linux: linux("pairs").Starting([]string{"/hostpathplugin"})},
+		{Repository: "e2e-test-images/regression-issue-74839", Tags: []string{"1.4"},
+			Linux: linux("boom").Starting([]string{"/regression-issue-74839"})},
+		{Repository: "e2e-test-images/sample-device-plugin", Tags: []string{"1.7"},
+			Linux: linux("device-plugin").Starting([]string{"/sampledeviceplugin", "-alsologtostderr"})},
+		{Repository: "build-image/distroless-iptables", Tags: []string{"v0.9.6"},
+			Linux: linux("conntrack").Starting(nil, "sh")},
+		{Repository: "e2e-test-images/sample-apiserver", Tags: []string{"1.29.2"},
+			Linux: linux("sample-apiserver").Starting([]string{"/sample-apiserver"})},
+		{Repository: "sig-storage/hostpathplugin", Tags: []string{"v1.17.1"},
+			Linux: linux("pairs").Starting([]string{"/hostpathplugin"})},
 		{Repository: "etcd", Tags: []string{"3.6.8-0"}, Linux: linux("etcd").Starting(nil, "etcd")},
 		{Repository: "pause", Tags: []string{"3.10.2"},
-			Linux:   pauseVariant(),
-			Windows: windows("windows-pause").Starting([]string{`C:\pause.exe`}).As("ContainerUser")}, // nanoserver's user
+			Linux: pauseVariant(),
+			// nanoserver's user
+			Windows: windows("windows-pause").Starting([]string{`C:\pause.exe`}).As("ContainerUser")},
 	}
 }
 
-// parts of the layers, by name. Programs come from dir, which `make conformance-build` fills, from bundle, the programs of a
-// local cluster, and from the machine.
+// parts of the layers, by name. Programs come from dir, which `make conformance-build` fills, from bundle, the
+// programs of a local cluster, and from the machine.
 func parts(dir, bundle string) map[string]func(*images.Layer) error {
 	all := linuxParts(dir, bundle)
 	maps.Copy(all, windowsParts(dir, bundle))
@@ -108,7 +123,8 @@ func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
 			for name, content := range agnhostEtc {
 				l.Text(name, content)
 			}
-			return files("agnhost", at("agnhost"), "localhost.crt", at("data", "localhost.crt"), "localhost.key", at("data", "localhost.key"))(l)
+			return files("agnhost", at("agnhost"), "localhost.crt", at("data", "localhost.crt"), "localhost.key",
+				at("data", "localhost.key"))(l)
 		},
 		"private-registry": func(l *images.Layer) error { return addPrivateRegistry(l, pause) },
 		"nautilus":         files("nautilus.jpg", at("data", "nautilus.jpg"), "data.json", at("data", "nautilus.json")),
@@ -126,10 +142,12 @@ func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
 		"etcd":             files("usr/local/bin/etcd", at("etcd")),
 		"pause":            pause,
 
-		// The programs that upstream's consumer starts are one of ours: of those in upstream's image one is Debian's, one Microsoft's.
+		// The programs that upstream's consumer starts are one of ours: of those in upstream's image one is Debian's,
+		// one Microsoft's.
 		"consumer": func(l *images.Layer) error {
 			l.Dir("consume-cpu", 0o755)
-			return files("consumer", at("consumer"), "consume-cpu/consume-cpu", at("load"), "usr/bin/stress", at("load"))(l)
+			return files("consumer", at("consumer"), "consume-cpu/consume-cpu", at("load"), "usr/bin/stress",
+				at("load"))(l)
 		},
 	}
 }
@@ -143,20 +161,26 @@ func windowsParts(dir, bundle string) map[string]func(*images.Layer) error {
 			l.Dir("Files/bin", 0o755)
 			l.Dir("Files/consume-cpu", 0o755)
 			load := at("windows", "load.exe")
-			return files("Files/consumer.exe", at("windows", "consumer.exe"), "Files/consume-cpu/consume-cpu.exe", load, "Files/bin/testlimit.exe", load)(l)
+			return files("Files/consumer.exe", at("windows", "consumer.exe"), "Files/consume-cpu/consume-cpu.exe", load,
+				"Files/bin/testlimit.exe", load)(l)
 		},
 		"windows-base": func(l *images.Layer) error { return l.WindowsShell(at("windows", "sh.exe")) },
 		"windows-agnhost": func(l *images.Layer) error {
 			l.Dir("Files/uploads", 0o777)
-			// The name in upstream's image. It is no other name of agnhost.exe, onto which a test copies it: Windows does not copy a file onto itself.
+			// The name in upstream's image. It is no other name of agnhost.exe, onto which a test copies it: Windows
+			// does not copy a file onto itself.
 			l.Same("Files/agnhost-2.exe", "Files/agnhost")
-			return windowsFiles("Files/agnhost.exe", at("windows", "agnhost.exe"), "Files/agnhost-2.exe", at("windows", "agnhost.exe"),
-				"Files/localhost.crt", at("data", "localhost.crt"), "Files/localhost.key", at("data", "localhost.key"))(l)
+			return windowsFiles("Files/agnhost.exe", at("windows", "agnhost.exe"), "Files/agnhost-2.exe",
+				at("windows", "agnhost.exe"),
+				"Files/localhost.crt", at("data", "localhost.crt"), "Files/localhost.key",
+				at("data", "localhost.key"))(l)
 		},
 
-		"windows-nautilus": windowsFiles("Files/nautilus.jpg", at("data", "nautilus.jpg"), "Files/data.json", at("data", "nautilus.json")),
-		"windows-kitten":   windowsFiles("Files/kitten.jpg", at("data", "kitten.jpg"), "Files/data.json", at("data", "kitten.json")),
-		"windows-pause":    windowsFiles("Files/pause.exe", filepath.Join(bundle, "images", "windows", "pause.exe")),
+		"windows-nautilus": windowsFiles("Files/nautilus.jpg", at("data", "nautilus.jpg"), "Files/data.json",
+			at("data", "nautilus.json")),
+		"windows-kitten": windowsFiles("Files/kitten.jpg", at("data", "kitten.jpg"), "Files/data.json",
+			at("data", "kitten.json")),
+		"windows-pause": windowsFiles("Files/pause.exe", filepath.Join(bundle, "images", "windows", "pause.exe")),
 	}
 }
 
@@ -186,7 +210,8 @@ const busybox = "/bin/busybox"
 
 // addBase makes a small userland of Debian's static busybox, with our choice of shells (shell/).
 func addBase(l *images.Layer, shell string) error {
-	for _, d := range []string{"bin", "etc", "home", "root", "usr", "usr/bin", "usr/local", "usr/local/bin", "usr/sbin", "var", "sbin", "lib", "lib64", "mnt"} {
+	for _, d := range []string{"bin", "etc", "home", "root", "usr", "usr/bin", "usr/local", "usr/local/bin", "usr/sbin",
+		"var", "sbin", "lib", "lib64", "mnt"} {
 		l.Dir(d, 0o755)
 	}
 	l.Dir("tmp", 0o1777)

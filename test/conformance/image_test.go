@@ -37,10 +37,12 @@ func TestImagesNameLayers(t *testing.T) {
 	}
 }
 
-// TestWindowsLayersHaveFolders: in a layer of a Windows image each folder comes before what is in it, since hcsshim makes none by itself.
+// TestWindowsLayersHaveFolders: in a layer of a Windows image each folder comes before what is in it, since hcsshim
+// makes none by itself.
 func TestWindowsLayersHaveFolders(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"windows/agnhost.exe", "data/localhost.crt", "data/localhost.key", "data/nautilus.jpg", "data/nautilus.json",
+	for _, name := range []string{"windows/agnhost.exe", "data/localhost.crt", "data/localhost.key",
+		"data/nautilus.jpg", "data/nautilus.json",
 		"data/kitten.jpg", "data/kitten.json", "images/windows/pause.exe", "windows/consumer.exe", "windows/load.exe"} {
 		file := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o644)); err != nil {

@@ -46,8 +46,8 @@ type options struct {
 	logs     string        // folder for the suite's output and report
 }
 
-// defaultDir is the state folder of a cluster. shortDir takes its place for tests that make sockets with long names below a kubelet's folder: the path of
-// a socket has at most 107 bytes.
+// defaultDir is the state folder of a cluster. shortDir takes its place for tests that make sockets with long names
+// below a kubelet's folder: the path of a socket has at most 107 bytes.
 const (
 	defaultDir = "/var/lib/porthole"
 	shortDir   = "/tmp/dra"
@@ -57,14 +57,18 @@ func parse(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	f.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
-	f.StringVar(&o.dir, "dir", defaultDir, "state folder of the cluster; one that runs there with the right nodes is used")
+	f.StringVar(&o.dir, "dir", defaultDir,
+		"state folder of the cluster; one that runs there with the right nodes is used")
 	f.StringVar(&o.node, "node", "lin", "which nodes to judge: lin or win")
 	f.StringVar(&o.suite, "suite", "conformance", "which tests: "+suiteNames())
-	f.StringVar(&o.kubelet, "kubelet", ours, "kubelet of the Linux nodes: "+ours+", or "+upstreams+", which is what ours is compared with")
+	f.StringVar(&o.kubelet, "kubelet", ours,
+		"kubelet of the Linux nodes: "+ours+", or "+upstreams+", which is what ours is compared with")
 	f.StringVar(&o.focus, "focus", "", "regular expression that a test's name must match")
 	f.StringVar(&o.skip, "skip", "", "regular expression of tests to leave out")
-	f.StringVar(&o.labels, "labels", "", "which of the suite's labels, as an expression for ginkgo (default: those of -suite)")
-	f.StringVar(&o.driver, "driver", "", "for "+storageHostPath+": the program of csi-driver-host-path, which is run as it is")
+	f.StringVar(&o.labels, "labels", "",
+		"which of the suite's labels, as an expression for ginkgo (default: those of -suite)")
+	f.StringVar(&o.driver, "driver", "",
+		"for "+storageHostPath+": the program of csi-driver-host-path, which is run as it is")
 	f.IntVar(&o.parallel, "parallel", 10, "tests at once; those that must be alone come last")
 
 	f.DurationVar(&o.limit, "limit", 3*time.Hour, "end the suite after this time")
@@ -72,8 +76,10 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.keep, "keep", false, "leave the cluster running")
 	f.BoolVar(&o.images, "images", false, "push the images to a running cluster's registry and end")
 	f.StringVar(&o.from, "from", "", "take in this report.json of an earlier run of some tests, and end")
-	f.BoolVar(&o.document, "document", false, "write docs/conformance.md from the results and reasons that are there, and end")
-	f.StringVar(&o.logs, "logs", "", "folder for the suite's output and report (default: conformance/logs-<node> in -bin)")
+	f.BoolVar(&o.document, "document", false,
+		"write docs/conformance.md from the results and reasons that are there, and end")
+	f.StringVar(&o.logs, "logs", "",
+		"folder for the suite's output and report (default: conformance/logs-<node> in -bin)")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -85,7 +91,10 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 	if (o.suite == storageHostPath) != (o.driver != "") && !o.document && o.from == "" {
-		return o, fmt.Errorf("-driver FILE is for -suite %s, and needed there: the program of csi-driver-host-path, hostpathplugin", storageHostPath)
+		return o,
+			fmt.Errorf(
+				"-driver FILE is for -suite %s, and needed there: the program of csi-driver-host-path, hostpathplugin",
+				storageHostPath)
 	}
 	if o.labels == "" {
 		o.labels = suites[o.suite].labels
@@ -111,8 +120,8 @@ func parse(args []string) (options, error) {
 // set returns the name under which the results of this run are kept.
 func (o options) set() string { return setName(o.suite, o.node, o.kubelet) }
 
-// run brings up the cluster, pushes images, runs the suite and writes down what it found. An error also means: some test
-// failed for which no reason is known, or a reason is no longer true.
+// run brings up the cluster, pushes images, runs the suite and writes down what it found. An error also means: some
+// test failed for which no reason is known, or a reason is no longer true.
 func run(ctx context.Context, o options) (err error) {
 	if o.document {
 		return write(o, nil)
@@ -148,7 +157,8 @@ func run(ctx context.Context, o options) (err error) {
 	return errors.Join(err, write(o, list))
 }
 
-// judge prepares what the suite needs beside the cluster, runs it, and takes away what it has prepared. There is no error if tests fail.
+// judge prepares what the suite needs beside the cluster, runs it, and takes away what it has prepared. There is no
+// error if tests fail.
 func (c *suiteCluster) judge(ctx context.Context) (list []result, err error) {
 	if c.o.suite == nodeE2E {
 		node := newNodeSuite(c.o)

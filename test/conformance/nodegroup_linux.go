@@ -21,7 +21,8 @@ type hierarchy struct{ point, kind, options string }
 func hierarchies(mounts string) (out []hierarchy) {
 	for line := range strings.Lines(mounts) { // cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0
 		f := strings.Fields(line)
-		if len(f) < 4 || f[2] != "cgroup" && f[2] != "cgroup2" || slices.ContainsFunc(out, func(h hierarchy) bool { return h.point == f[1] }) {
+		if len(f) < 4 || f[2] != "cgroup" && f[2] != "cgroup2" ||
+			slices.ContainsFunc(out, func(h hierarchy) bool { return h.point == f[1] }) {
 			continue
 		}
 		if strings.Contains(f[3], "name=") { // systemd's, which has no controller
@@ -32,8 +33,9 @@ func hierarchies(mounts string) (out []hierarchy) {
 	return out
 }
 
-// makeGroup gives the machine a cgroup of its own in every hierarchy: tests of eviction by memory wait until as much is left of what the root of the cgroups
-// counts as they have reckoned from the beginning, and what runs on this computer beside the suite is not to count.
+// makeGroup gives the machine a cgroup of its own in every hierarchy: tests of eviction by memory wait until as much
+// is left of what the root of the cgroups counts as they have reckoned from the beginning, and what runs on this
+// computer beside the suite is not to count.
 func (s *nodeSuite) makeGroup() error {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -95,11 +97,14 @@ func (s *nodeSuite) joining() string {
 	for _, h := range s.trees {
 		text += fmt.Sprintf("echo 0 >%s\n", filepath.Join(h.point, s.group, "cgroup.procs"))
 	}
-	return text + fmt.Sprintf("exec unshare -m -u -p -C --fork --kill-child --mount-proc --propagation private bash %s \"$@\"\n", s.at("machine"))
+	return text + fmt.Sprintf(
+		"exec unshare -m -u -p -C --fork --kill-child --mount-proc --propagation private bash %s \"$@\"\n",
+		s.at("machine"))
 }
 
-// mounting are the lines of the machine's script that mount its cgroups in place of the computer's. With version 2 alone a cgroup that passes controllers on can
-// have no processes, unless it is the computer's own root: they go into one below.
+// mounting are the lines of the machine's script that mount its cgroups in place of the computer's. With version 2
+// alone a cgroup that passes controllers on can have no processes, unless it is the computer's own root: they go into
+// one below.
 func mounting(trees []hierarchy) string {
 	text := "umount -Rl " + cgroups + "\n"
 	if trees[0].point != cgroups {

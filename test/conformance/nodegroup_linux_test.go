@@ -13,7 +13,8 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0
 cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0
 `
 	got := fmt.Sprint(hierarchies(hybrid))
-	if want := "[{/sys/fs/cgroup/memory cgroup rw,relatime,memory} {/sys/fs/cgroup/systemd cgroup none,rw,xattr,name=systemd} {/sys/fs/cgroup/unified cgroup2 rw,relatime}]"; got != want {
+	if want :=
+		"[{/sys/fs/cgroup/memory cgroup rw,relatime,memory} {/sys/fs/cgroup/systemd cgroup none,rw,xattr,name=systemd} {/sys/fs/cgroup/unified cgroup2 rw,relatime}]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 

@@ -18,8 +18,9 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// nodeSuite runs upstream's suite of node tests (test/e2e_node) on a machine in namespaces. The suite brings an API server with it, and starts,
-// configures and restarts the kubelet as a service; of the local cluster it needs the registry only.
+// nodeSuite runs upstream's suite of node tests (test/e2e_node) on a machine in namespaces. The suite brings an API
+// server with it, and starts, configures and restarts the kubelet as a service; of the local cluster it needs the
+// registry only.
 type nodeSuite struct {
 	o     options
 	dir   string      // of the machine: containerd's files, the kubelet's folder and the suite's own
@@ -38,11 +39,11 @@ const suiteProgram = "e2e_node.test"
 // suiteRange are the addresses of its pods.
 const suiteRange = "10.100.0.0/24"
 
-// The suite expects figures of the system's processes (misc) where there is no systemd, but tells the kubelet their cgroup only if there is no systemd-run either,
-// for which something stands here.
+// The suite expects figures of the system's processes (misc) where there is no systemd, but tells the kubelet their
+// cgroup only if there is no systemd-run either, for which something stands here.
 //
-// nodeConfig is what the suite makes the kubelet's configuration of: the suite's own defaults, less space that must be free on the disk, and
-// what a kernel needs that is shared.
+// nodeConfig is what the suite makes the kubelet's configuration of: the suite's own defaults, less space that must be
+// free on the disk, and what a kernel needs that is shared.
 const nodeConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 cgroupDriver: cgroupfs
@@ -81,8 +82,9 @@ func (s *nodeSuite) at(name ...string) string {
 }
 
 func (s *nodeSuite) containerd() containerdconf.Options {
-	return containerdconf.Options{Dir: s.at("c"), Registry: "http://" + lab.Router.String() + ":5000", CNIConfDir: s.at("cni"),
-		CNIBinDir: filepath.Join(s.o.bin, "bundle", "cni"), InternalLoopback: true}
+	return containerdconf.Options{Dir: s.at("c"), Registry: "http://" + lab.Router.String() + ":5000",
+		CNIConfDir: s.at("cni"),
+		CNIBinDir:  filepath.Join(s.o.bin, "bundle", "cni"), InternalLoopback: true}
 }
 
 // prepare makes the machine's files and its network.
@@ -103,13 +105,15 @@ func (s *nodeSuite) prepare() error {
 		errs = append(errs, os.MkdirAll(s.at(dir), 0o755))
 	}
 
-	for name, text := range map[string]string{"cni/10-suite.conflist": bridge, "kubelet.yaml": nodeConfig, "system.yaml": systemSpec,
-		"hosts": "127.0.0.1 localhost " + suiteNode + "\n", "machine": s.machine(), "join": s.joining(),
+	for name, text := range map[string]string{"cni/10-suite.conflist": bridge, "kubelet.yaml": nodeConfig,
+		"system.yaml": systemSpec,
+		"hosts":       "127.0.0.1 localhost " + suiteNode + "\n", "machine": s.machine(), "join": s.joining(),
 		"bin/kubelet": "#!/bin/bash\nexec -a kubelet " + kubelet + // both programs are the kubelet by this name
 			" \"$@\"\n"} {
 		errs = append(errs, os.WriteFile(s.at(name), []byte(text), 0o755))
 	}
-	links := map[string]string{"work/" + suiteProgram: newCluster(s.o).program("conformance", suiteProgram)} // it writes its files beside it
+	// it writes its files beside it
+	links := map[string]string{"work/" + suiteProgram: newCluster(s.o).program("conformance", suiteProgram)}
 	for _, name := range []string{"sudo", "systemctl", "systemd-run"} {
 		links["units/"+name] = unit
 	}
@@ -121,13 +125,14 @@ func (s *nodeSuite) prepare() error {
 	return errors.Join(errs...)
 }
 
-// diskSize is the size of the machine's disk. Tests of eviction write 4 GiB, and that of a pod that is never evicted 10 GB.
+// diskSize is the size of the machine's disk. Tests of eviction write 4 GiB, and that of a pod that is never evicted
+// 10 GB.
 const diskSize = 16 << 30
 
 func (s *nodeSuite) disk() string { return s.dir + ".disk" }
 
-// mountDisk gives the machine a disk of its own: tests of eviction fill it to a threshold that they reckon from what is free at the beginning,
-// so that nobody else may write to it.
+// mountDisk gives the machine a disk of its own: tests of eviction fill it to a threshold that they reckon from what
+// is free at the beginning, so that nobody else may write to it.
 func (s *nodeSuite) mountDisk() error {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return err
@@ -139,7 +144,8 @@ func (s *nodeSuite) mountDisk() error {
 	if err != nil {
 		return fmt.Errorf("making the disk of %s: %w", suiteNode, err)
 	}
-	for _, command := range [][]string{{"mkfs.ext4", "-q", s.disk()}, {"mount", "-o", "loop,discard", s.disk(), s.dir}} {
+	for _, command := range [][]string{{"mkfs.ext4", "-q", s.disk()},
+		{"mount", "-o", "loop,discard", s.disk(), s.dir}} {
 		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("making the disk of %s: %v: %w: %s", suiteNode, command, err, out)
 		}
@@ -186,10 +192,13 @@ exec "$@"
 // command runs ginkgo in the machine.
 func (s *nodeSuite) command(ctx context.Context) *exec.Cmd {
 	suite := newCluster(s.o)
-	args := []string{"--net=" + platform.NetnsPath(lab.Default.Netns(suiteNode)), "bash", s.at("join"), suite.program("conformance", "ginkgo"), "--procs=" + strconv.Itoa(min(s.o.parallel, nodeSuiteParallel))}
+	args := []string{"--net=" + platform.NetnsPath(lab.Default.Netns(suiteNode)), "bash", s.at("join"),
+		suite.program("conformance", "ginkgo"), "--procs=" + strconv.Itoa(min(s.o.parallel, nodeSuiteParallel))}
 	args = append(args, suite.ginkgoArguments()...)
-	args = append(args, s.at("work", suiteProgram), "--", "--k8s-bin-dir="+s.at("bin"), "--container-runtime-endpoint=unix://"+s.containerd().Socket(),
-		"--report-dir="+s.o.logs, "--prepull-images=false", "--node-name="+suiteNode, "--kubelet-config-file="+s.at("kubelet.yaml"), "--system-spec-file="+s.at("system.yaml"))
+	args = append(args, s.at("work", suiteProgram), "--", "--k8s-bin-dir="+s.at("bin"),
+		"--container-runtime-endpoint=unix://"+s.containerd().Socket(),
+		"--report-dir="+s.o.logs, "--prepull-images=false", "--node-name="+suiteNode,
+		"--kubelet-config-file="+s.at("kubelet.yaml"), "--system-spec-file="+s.at("system.yaml"))
 	return exec.CommandContext(ctx, "nsenter", args...)
 }
 
@@ -203,12 +212,14 @@ func (s *nodeSuite) remove() error {
 		return err
 	}
 	var errs []error
-	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) { // the disk, which was mounted first, is the last
+	// the disk, which was mounted first, is the last
+	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) {
 		if w := strings.Fields(line); len(w) > 1 && strings.HasPrefix(w[1]+"/", s.dir+"/") {
 			errs = append(errs, syscall.Unmount(w[1], syscall.MNT_DETACH))
 		}
 	}
-	if err := errors.Join(append(errs, s.removeGroup(), lab.Default.RemoveHost(suiteNode))...); err != nil { // what is mounted is not deleted
+	// what is mounted is not deleted
+	if err := errors.Join(append(errs, s.removeGroup(), lab.Default.RemoveHost(suiteNode))...); err != nil {
 		return err
 	}
 	return errors.Join(os.RemoveAll(s.dir), os.RemoveAll(s.disk()))

@@ -17,15 +17,15 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// What upstream's tests for Windows nodes reach on the Internet (test/e2e/windows/hybrid_network.go): a name server by its address,
-// over TCP, and a web server by its name.
+// What upstream's tests for Windows nodes reach on the Internet (test/e2e/windows/hybrid_network.go): a name server by
+// its address, over TCP, and a web server by its name.
 var (
 	outsideAddr = netip.MustParseAddr("8.8.8.8")
 	outsideName = "www.google.com"
 )
 
-// outside plays these on the router, which is the outside world of a local cluster, until close is called. The cluster's DNS learns
-// the name.
+// outside plays these on the router, which is the outside world of a local cluster, until close is called. The
+// cluster's DNS learns the name.
 func (c *suiteCluster) outside(ctx context.Context) (stop func(), err error) {
 	var listeners []net.Listener
 	stop = func() {
@@ -61,7 +61,8 @@ func (c *suiteCluster) outside(ctx context.Context) (stop func(), err error) {
 		}
 	}()
 	go func() {
-		_ = http.Serve(listeners[1], http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "outside\n") }))
+		_ = http.Serve(listeners[1],
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "outside\n") }))
 	}()
 	return stop, c.teachName(ctx)
 }
@@ -69,26 +70,30 @@ func (c *suiteCluster) outside(ctx context.Context) (stop func(), err error) {
 // teachName adds the name to the Corefile, and waits for a DNS that has read it.
 func (c *suiteCluster) teachName(ctx context.Context) error {
 	kubectl := func(args ...string) *exec.Cmd {
-		return exec.CommandContext(ctx, c.program("conformance", "kubectl"), append([]string{"--kubeconfig", filepath.Join(c.o.dir, "kubeconfig"), "-n", "kube-system"}, args...)...)
+		return exec.CommandContext(ctx, c.program("conformance", "kubectl"),
+			append([]string{"--kubeconfig", filepath.Join(c.o.dir, "kubeconfig"), "-n", "kube-system"}, args...)...)
 	}
 	corefile, err := kubectl("get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}").Output()
 	if err != nil {
 		return fmt.Errorf("reading the configuration of the cluster's DNS: %w", err)
 	}
-	hosts := fmt.Sprintf("    hosts {\n        %s %s\n        fallthrough\n    }\n    ready\n", outsideAddr, outsideName)
+	hosts := fmt.Sprintf("    hosts {\n        %s %s\n        fallthrough\n    }\n    ready\n", outsideAddr,
+		outsideName)
 	if strings.Contains(string(corefile), outsideName) {
 		return nil
 	}
 	changed := strings.Replace(string(corefile), "    ready\n", hosts, 1)
 	if changed == string(corefile) {
-		return errors.New("the configuration of the cluster's DNS has no line \"ready\" to put the outside's name before")
+		return errors.New(
+			"the configuration of the cluster's DNS has no line \"ready\" to put the outside's name before")
 	}
 
 	file := filepath.Join(c.o.logs, "Corefile")
 	if err := errors.Join(os.MkdirAll(c.o.logs, 0o755), os.WriteFile(file, []byte(changed), 0o644)); err != nil {
 		return err
 	}
-	doc, err := kubectl("create", "configmap", "coredns", "--from-file", file, "--dry-run=client", "-o", "yaml").Output()
+	doc, err := kubectl("create", "configmap", "coredns", "--from-file", file, "--dry-run=client", "-o", "yaml").
+		Output()
 	if err != nil {
 		return fmt.Errorf("writing the configuration of the cluster's DNS: %w", err)
 	}

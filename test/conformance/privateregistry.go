@@ -14,21 +14,24 @@ import (
 	"porthole.dev/porthole/test/images"
 )
 
-// addPrivateRegistry adds the folder of images that the private registry in agnhost serves (test/images/agnhost/fakeregistryserver of
-// Kubernetes 1.36.3): pause:testing, which tests pull with a secret.
+// addPrivateRegistry adds the folder of images that the private registry in agnhost serves
+// (test/images/agnhost/fakeregistryserver of Kubernetes 1.36.3): pause:testing, which tests pull with a secret.
 func addPrivateRegistry(l *images.Layer, pause func(*images.Layer) error) error {
 	p := &images.Pusher{
 		Registry: "http://folder", Client: &http.Client{Transport: registryFolder{l}},
 		Parts: map[string]func(*images.Layer) error{"pause": pause},
 	}
-	return p.PushAll(context.Background(), []images.Image{{Repository: "pause", Tags: []string{"testing"}, Linux: pauseVariant()}})
+	return p.PushAll(context.Background(),
+		[]images.Image{{Repository: "pause", Tags: []string{"testing"}, Linux: pauseVariant()}})
 }
 
 func pauseVariant() *images.Variant {
-	return &images.Variant{Layers: []string{"pause"}, Entrypoint: []string{"/pause"}, Env: []string{linuxPath}, Dir: "/", User: "65535:65535"}
+	return &images.Variant{Layers: []string{"pause"}, Entrypoint: []string{"/pause"}, Env: []string{linuxPath},
+		Dir: "/", User: "65535:65535"}
 }
 
-// registryFolder answers a push as a registry does, and puts what is pushed into a layer, as agnhost's registry wants it:
+// registryFolder answers a push as a registry does, and puts what is pushed into a layer, as agnhost's registry wants
+// it:
 //
 //	var/registry/NAME/blobs/sha256/AB/ABCD…/data
 //	var/registry/NAME/manifests/sha256/AB/ABCD…/data

@@ -43,7 +43,8 @@ func TestPrivateRegistry(t *testing.T) {
 		t.Fatalf("the tag names an index of %d manifests, want 1: %v", len(index.Manifests), err)
 	}
 	var manifest v1.Manifest
-	if err := json.Unmarshal(get("manifests", index.Manifests[0].Digest), &manifest); err != nil || len(manifest.Layers) != 1 {
+	if err := json.Unmarshal(get("manifests", index.Manifests[0].Digest), &manifest); err != nil ||
+		len(manifest.Layers) != 1 {
 		t.Fatalf("the manifest has %d layers, want 1: %v", len(manifest.Layers), err)
 	}
 	get("blobs", manifest.Config.Digest)

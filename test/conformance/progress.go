@@ -12,8 +12,9 @@ import (
 // showEvery is how long to wait before the next line about tests that passed.
 const showEvery = 15 * time.Second
 
-// progress copies what ginkgo prints to log, and tells out how far it is. In its short form ginkgo prints a dot for a test
-// that passed, and for one that did not a paragraph that begins with the dot and the result; the line below names the test.
+// progress copies what ginkgo prints to log, and tells out how far it is. In its short form ginkgo prints a dot for a
+// test that passed, and for one that did not a paragraph that begins with the dot and the result; the line below names
+// the test.
 type progress struct {
 	log, out io.Writer
 	start    time.Time
@@ -53,8 +54,8 @@ func (p *progress) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// ended takes in a whole line of ginkgo's output: the number of tests, dots for tests that have passed or were skipped, or the
-// beginning of a failure, whose name is the next line.
+// ended takes in a whole line of ginkgo's output: the number of tests, dots for tests that have passed or were
+// skipped, or the beginning of a failure, whose name is the next line.
 func (p *progress) ended(line []byte) {
 	if m := specsToRun.FindSubmatch(line); m != nil {
 		p.total, _ = strconv.Atoi(string(m[1])) // digits by the expression
@@ -69,7 +70,9 @@ func (p *progress) ended(line []byte) {
 		p.done += bytes.Count(line, dot)
 		return
 	}
-	if bytes.HasPrefix(line, dot) && (bytes.Contains(line, []byte("[FAILED]")) || bytes.Contains(line, []byte("[TIMEDOUT]")) || bytes.Contains(line, []byte("[PANICKED]"))) {
+	if bytes.HasPrefix(line, dot) &&
+		(bytes.Contains(line, []byte("[FAILED]")) || bytes.Contains(line, []byte("[TIMEDOUT]")) ||
+			bytes.Contains(line, []byte("[PANICKED]"))) {
 		p.done++
 		p.failed++
 		p.nameComes = true

@@ -23,7 +23,8 @@ func TestProgress(t *testing.T) {
 			t.Errorf("pieces of %d bytes: the log differs", size)
 		}
 		if p.total != 5 || p.done != 5 || p.failed != 1 {
-			t.Errorf("pieces of %d bytes: %d of %d done, %d failed; want 5 of 5, 1 failed", size, p.done, p.total, p.failed)
+			t.Errorf("pieces of %d bytes: %d of %d done, %d failed; want 5 of 5, 1 failed", size, p.done, p.total,
+				p.failed)
 		}
 		if n := strings.Count(out.String(), "FAILED [sig-node] Pods [It] should work"); n != 1 {
 			t.Errorf("pieces of %d bytes: the failure is named %d times:\n%s", size, n, &out)

@@ -110,9 +110,9 @@ func loadResults(path string) (results, error) {
 	return r, nil
 }
 
-// add puts newer results in the place of older ones of the same tests, and counts how often in a row a test has passed; a
-// report that was taken in before changes nothing. Of each message only the first line is kept: the rest is in the report
-// of the run.
+// add puts newer results in the place of older ones of the same tests, and counts how often in a row a test has
+// passed; a report that was taken in before changes nothing. Of each message only the first line is kept: the rest is
+// in the report of the run.
 func (r results) add(list []result) {
 	for _, one := range list {
 		before := r[one.Name]
@@ -158,12 +158,12 @@ func (r results) with(state string) []result {
 	return list
 }
 
-// reasons say why tests do not pass: node system ("lin", "win"), then a test's full name or a regular expression between
-// slashes, then the reason.
+// reasons say why tests do not pass: node system ("lin", "win"), then a test's full name or a regular expression
+// between slashes, then the reason.
 type reasons map[string]map[string]string
 
-// loadReasons reads why tests fail or are left out, by node and test. It fails if a reason is empty or a name is no valid
-// expression.
+// loadReasons reads why tests fail or are left out, by node and test. It fails if a reason is empty or a name is no
+// valid expression.
 func loadReasons(path string) (reasons, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -223,7 +223,8 @@ func (r reasons) check(node string, have results) error {
 	return errors.Join(errs...)
 }
 
-// settle takes a test that was cut off for one that failed, if there is a reason: that says why more time would change nothing.
+// settle takes a test that was cut off for one that failed, if there is a reason: that says why more time would change
+// nothing.
 func (r reasons) settle(node string, list []result) []result {
 	list = slices.Clone(list)
 	for i, one := range list {
@@ -250,9 +251,12 @@ func document(all map[string]results, why reasons) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("# Conformance\n")
-	p("This is what Kubernetes' own tests found. `make conformance` runs them against our kubelet on a local cluster and writes this file.")
-	p("The tests are those of the cluster's Kubernetes version. A test that fails or is skipped has a reason, which stands in")
-	p("`test/conformance/reasons.json`; a reason for a test that passes is an error. The tests' images are made of free programs: see")
+	p(
+		"This is what Kubernetes' own tests found. `make conformance` runs them against our kubelet on a local cluster and writes this file.")
+	p(
+		"The tests are those of the cluster's Kubernetes version. A test that fails or is skipped has a reason, which stands in")
+	p(
+		"`test/conformance/reasons.json`; a reason for a test that passes is an error. The tests' images are made of free programs: see")
 	p("`test/conformance/README.md`.")
 
 	for _, node := range slices.Sorted(maps.Keys(all)) {
@@ -263,11 +267,13 @@ func document(all map[string]results, why reasons) string {
 		name, system, kubelet := splitSet(node)
 		p("\n## %s", title(node))
 		if node == sigWindows {
-			p("`make conformance NODE=win SUITE=sig-windows` runs the tests that upstream has for Windows nodes only (test/e2e/windows).")
+			p(
+				"`make conformance NODE=win SUITE=sig-windows` runs the tests that upstream has for Windows nodes only (test/e2e/windows).")
 			p("%d of the %d have run so far.", len(have), sigWindowsTests)
 		}
 		if about := suites[name].about; about != "" {
-			p("`make conformance NODE=%s SUITE=%s%s` %s", system, name, map[string]string{upstreams: " KUBELET=upstream"}[kubelet], about)
+			p("`make conformance NODE=%s SUITE=%s%s` %s", system, name,
+				map[string]string{upstreams: " KUBELET=upstream"}[kubelet], about)
 			p("%d have run so far.", len(have))
 		}
 		for _, one := range suites[name].out {

@@ -28,12 +28,15 @@ func TestBesideUpstream(t *testing.T) {
 	with := func(states ...string) results {
 		r := results{}
 		for i, s := range states {
-			r.add([]result{{Name: "External " + string(rune('a'+i)), State: s, Message: "no disks", When: "2026-11-26T23:00:00Z"}})
+			r.add([]result{{Name: "External " + string(rune('a'+i)), State: s, Message: "no disks",
+				When: "2026-11-26T23:00:00Z"}})
 		}
 		return r
 	}
-	text := document(map[string]results{"storage-csi-lin": with(passed, failed, skipped, skipped), "storage-csi-lin-upstream": with(passed, passed, skipped)}, reasons{})
-	for _, want := range []string{"## Storage drivers on Linux nodes\n", "## Storage drivers on Linux nodes with upstream's kubelet\n",
+	text := document(map[string]results{"storage-csi-lin": with(passed, failed, skipped, skipped),
+		"storage-csi-lin-upstream": with(passed, passed, skipped)}, reasons{})
+	for _, want := range []string{"## Storage drivers on Linux nodes\n",
+		"## Storage drivers on Linux nodes with upstream's kubelet\n",
 		"Of 3 tests that ran with upstream's kubelet too, 1 came out otherwise.\n\n| test | ours | upstream's |\n|---|---|---|\n| External b | failed | passed |\n",
 		"| 2 | no disks |\n", "SUITE=storage-csi KUBELET=upstream`", "Left out: `Snapshot|snapshot`"} {
 		if !strings.Contains(text, want) {
@@ -53,7 +56,8 @@ func TestSetNames(t *testing.T) {
 			t.Errorf("%s is of no suite", set)
 		}
 	}
-	for _, bad := range [][3]string{{"nope", "lin", ours}, {storageCSI, "win", ours}, {sigWindows, "lin", ours}, {"node", "lin", "theirs"}, {"autoscaling", "win", upstreams}} {
+	for _, bad := range [][3]string{{"nope", "lin", ours}, {storageCSI, "win", ours}, {sigWindows, "lin", ours},
+		{"node", "lin", "theirs"}, {"autoscaling", "win", upstreams}} {
 		if checkSuite(bad[0], bad[1], bad[2]) == nil {
 			t.Errorf("%v is taken", bad)
 		}
@@ -71,7 +75,8 @@ func sampleResults(t *testing.T) results {
 	return r
 }
 
-// A newer result takes the place of an older one; passes in a row are counted, each run once; an older report changes nothing.
+// A newer result takes the place of an older one; passes in a row are counted, each run once; an older report changes
+// nothing.
 func TestAddCountsPassesInARow(t *testing.T) {
 	r := results{}
 	for _, step := range []struct {
@@ -102,9 +107,12 @@ func TestAddCountsPassesInARow(t *testing.T) {
 
 func TestReadReport(t *testing.T) {
 	want := results{
-		"[sig-node] Pods when x work [Conformance]": {Name: "[sig-node] Pods when x work [Conformance]", State: passed, Seconds: 1.5, When: "2026-11-21T22:00:00Z", Row: 1},
-		"[sig-node] Pods fail | here":               {Name: "[sig-node] Pods fail | here", State: failed, Seconds: 1, Message: "waiting for it", When: "2026-11-21T22:01:00Z"},
-		"[sig-storage] Disks skip":                  {Name: "[sig-storage] Disks skip", State: skipped, Message: "no disks", When: "2026-11-21T22:02:00Z"},
+		"[sig-node] Pods when x work [Conformance]": {Name: "[sig-node] Pods when x work [Conformance]", State: passed,
+			Seconds: 1.5, When: "2026-11-21T22:00:00Z", Row: 1},
+		"[sig-node] Pods fail | here": {Name: "[sig-node] Pods fail | here", State: failed, Seconds: 1,
+			Message: "waiting for it", When: "2026-11-21T22:01:00Z"},
+		"[sig-storage] Disks skip": {Name: "[sig-storage] Disks skip", State: skipped,
+			Message: "no disks", When: "2026-11-21T22:02:00Z"},
 	}
 	if diff := cmp.Diff(want, sampleResults(t)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -152,7 +160,8 @@ func TestLoadReasons(t *testing.T) {
 }
 
 func TestDocument(t *testing.T) {
-	text := document(map[string]results{"lin": sampleResults(t), "win": {}}, reasons{"lin": {`/Pods fail/`: "the machine has no floppy"}})
+	text := document(map[string]results{"lin": sampleResults(t), "win": {}},
+		reasons{"lin": {`/Pods fail/`: "the machine has no floppy"}})
 	for _, want := range []string{
 		"| sig-node | 1 | 0 | 1 | 0 |", "| sig-storage | 0 | 0 | 0 | 1 |", "| all | 1 | 0 | 1 | 1 |",
 		`| [sig-node] Pods fail \| here | the machine has no floppy |`, "| [sig-storage] Disks skip | no disks |",
@@ -166,9 +175,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// The document in the repository is what the results and reasons beside it give, and each reason is about a test that was run
-// and does not pass.
-// Row 1.04.
+// The document in the repository is what the results and reasons beside it give, and each reason is about a test that
+// was run and does not pass. Row 1.04.
 func TestDocumentIsCurrent(t *testing.T) {
 	all := map[string]results{}
 	why, err := loadReasons("reasons.json")
@@ -190,15 +198,18 @@ func TestDocumentIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(document(all, why), string(have)); diff != "" {
-		t.Errorf("docs/conformance.md is not what results and reasons give; `go run ./test/conformance -document` writes it (-want +have)\n%s", diff)
+		t.Errorf(
+			"docs/conformance.md is not what results and reasons give; `go run ./test/conformance -document` writes it (-want +have)\n%s", diff)
 	}
 }
 
 // A test that was cut off counts as failed where a reason says why it never ends; otherwise nothing is known about it.
 func TestSettle(t *testing.T) {
-	list := []result{{Name: "waits for a GPU", State: unfinished, Seconds: 120.4}, {Name: "slow", State: unfinished}, {Name: "good", State: passed}}
+	list := []result{{Name: "waits for a GPU", State: unfinished, Seconds: 120.4}, {Name: "slow", State: unfinished},
+		{Name: "good", State: passed}}
 	why := reasons{"win": {"/GPU/": "there is none"}}
-	want := []result{{Name: "waits for a GPU", State: failed, Seconds: 120.4, Message: "cut off after 120 s"}, list[1], list[2]}
+	want := []result{{Name: "waits for a GPU", State: failed, Seconds: 120.4, Message: "cut off after 120 s"}, list[1],
+		list[2]}
 	if diff := cmp.Diff(want, why.settle("win", list)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -24,13 +24,15 @@ func TestSmoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(bin, "conformance", "e2e.test")); err != nil {
-		t.Skip("upstream's suite is not built: `make conformance-smoke` builds it (nine minutes of processor time) and runs this test")
+		t.Skip(
+			"upstream's suite is not built: `make conformance-smoke` builds it (nine minutes of processor time) and runs this test")
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("a cluster needs root")
 	}
 	o := options{
-		bin: bin, dir: "/var/tmp/porthole-smoke", node: "lin", suite: "conformance", focus: smoke, labels: "Conformance", parallel: 6, limit: 4 * time.Minute,
+		bin: bin, dir: "/var/tmp/porthole-smoke", node: "lin", suite: "conformance", focus: smoke,
+		labels: "Conformance", parallel: 6, limit: 4 * time.Minute,
 		logs: t.TempDir(),
 	}
 	if err := run(t.Context(), o); err != nil {

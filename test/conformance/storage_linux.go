@@ -34,8 +34,8 @@ func storageParts(dir string) map[string]func(*images.Layer) error {
 // driverFile is where the suite reads what the driver can do.
 func (c *suiteCluster) driverFile() string { return filepath.Join(c.o.dir, "storage-driver.yaml") }
 
-// deployStorage starts the driver on every Linux node, and its controller, and waits until the nodes know it. All use one folder of this
-// machine, which plays a disk that every node reaches.
+// deployStorage starts the driver on every Linux node, and its controller, and waits until the nodes know it. All use
+// one folder of this machine, which plays a disk that every node reaches.
 func (c *suiteCluster) deployStorage(ctx context.Context) error {
 	text, err := storageFile("driver.yaml")
 	if err != nil {
@@ -78,11 +78,13 @@ func (c *suiteCluster) deployStorage(ctx context.Context) error {
 
 // awaitDriver waits until the pods of a storage driver run, and nodes know it.
 func (c *suiteCluster) awaitDriver(ctx context.Context, driver string, nodes ...string) error {
-	if err := c.kubectl(ctx, "", "-n", "kube-system", "wait", "--for=condition=Ready", "pod", "-l", "app=storage", "--timeout=300s"); err != nil {
+	if err := c.kubectl(ctx, "", "-n", "kube-system", "wait", "--for=condition=Ready", "pod", "-l", "app=storage",
+		"--timeout=300s"); err != nil {
 		return err
 	}
 	for _, node := range nodes {
-		if err := c.kubectl(ctx, "", "wait", "--for=jsonpath={.spec.drivers[0].name}="+driver, "csinode/"+node, "--timeout=120s"); err != nil {
+		if err := c.kubectl(ctx, "", "wait", "--for=jsonpath={.spec.drivers[0].name}="+driver, "csinode/"+node,
+			"--timeout=120s"); err != nil {
 			return err
 		}
 	}
@@ -109,7 +111,8 @@ func nodesOf(o options) []string {
 }
 
 func (c *suiteCluster) kubectl(ctx context.Context, input string, args ...string) error {
-	cmd := exec.CommandContext(ctx, c.program("conformance", "kubectl"), append([]string{"--kubeconfig", filepath.Join(c.o.dir, "kubeconfig")}, args...)...)
+	cmd := exec.CommandContext(ctx, c.program("conformance", "kubectl"),
+		append([]string{"--kubeconfig", filepath.Join(c.o.dir, "kubeconfig")}, args...)...)
 	cmd.Stdin = strings.NewReader(input)
 	return show(cmd)
 }

@@ -20,13 +20,15 @@ import (
 // graceAfterLimit is what ginkgo gets to clean up and report after it was told to end.
 const graceAfterLimit = 5 * time.Minute
 
-// endless names tests, by suite, that wait for hours for what cannot come here: a pod for a GPU waits for five. They run last, each
-// suite's no longer than endlessLimit; a reason says why more time would change nothing.
-var endless = map[string]string{sigWindows: "[sig-windows] [Feature:GPUDevicePlugin] Device Plugin should be able to create a functioning device plugin for Windows"}
+// endless names tests, by suite, that wait for hours for what cannot come here: a pod for a GPU waits for five. They
+// run last, each suite's no longer than endlessLimit; a reason says why more time would change nothing.
+var endless = map[string]string{
+	sigWindows: "[sig-windows] [Feature:GPUDevicePlugin] Device Plugin should be able to create a functioning device plugin for Windows"}
 
 const endlessLimit = 2 * time.Minute
 
-// inParts are the options of the runs of ginkgo: one for the tests that end, one for those that do not, if any was asked for.
+// inParts are the options of the runs of ginkgo: one for the tests that end, one for those that do not, if any was
+// asked for.
 func inParts(o options) ([]options, error) {
 	name := endless[o.suite]
 	if name == "" {
@@ -115,7 +117,8 @@ func (c *suiteCluster) command(ctx context.Context) *exec.Cmd {
 	if c.o.suite == nodeE2E {
 		return newNodeSuite(c.o).command(ctx)
 	}
-	args := []string{"--net=" + platform.NetnsPath(lab.Default.RouterNetns()), c.program("conformance", "ginkgo"), "--procs=" + strconv.Itoa(c.o.parallel)}
+	args := []string{"--net=" + platform.NetnsPath(lab.Default.RouterNetns()), c.program("conformance", "ginkgo"),
+		"--procs=" + strconv.Itoa(c.o.parallel)}
 	args = append(args, c.ginkgoArguments()...)
 	return exec.CommandContext(ctx, "nsenter", append(args, c.suiteArguments()...)...)
 }
@@ -140,7 +143,8 @@ func (c *suiteCluster) ginkgoArguments() []string {
 // suiteArguments are the program of the suite and its own arguments.
 func (c *suiteCluster) suiteArguments() []string {
 	args := []string{c.program("conformance", "e2e.test"), "--",
-		"--kubeconfig=" + c.kubeconfig(), "--kubectl-path=" + c.program("conformance", "kubectl"), "--provider=skeleton",
+		"--kubeconfig=" + c.kubeconfig(), "--kubectl-path=" + c.program("conformance", "kubectl"),
+		"--provider=skeleton",
 		"--report-dir=" + c.o.logs, "--dump-logs-on-failure=true"}
 	switch c.o.suite {
 	case storageCSI, storageHostPath:
@@ -151,7 +155,8 @@ func (c *suiteCluster) suiteArguments() []string {
 	if c.o.node == "win" {
 		return append(args, "--node-os-distro=windows", "--non-blocking-taints=node-role.kubernetes.io/control-plane")
 	}
-	// Without this flag only the first of ginkgo's parallel processes knows how many nodes there are. The others skip the tests that need two.
+	// Without this flag only the first of ginkgo's parallel processes knows how many nodes there are. The others skip
+	// the tests that need two.
 	return append(args, fmt.Sprintf("--num-nodes=%d", len(nodesOf(c.o))))
 }
 
@@ -184,5 +189,6 @@ func summarise(out io.Writer, list []result) {
 			fmt.Fprintf(out, "FAILED %s\n       %s\n", one.Name, firstLine(one.Message))
 		}
 	}
-	fmt.Fprintf(out, "%d passed, %d failed, %d skipped, %d cut off\n", count(list, passed), count(list, failed), count(list, skipped), count(list, unfinished))
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped, %d cut off\n", count(list, passed), count(list, failed),
+		count(list, skipped), count(list, unfinished))
 }

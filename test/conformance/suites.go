@@ -19,7 +19,8 @@ type suite struct {
 	out []leftOut
 	// peer: the suite runs on upstream's kubelet too, and the two are compared.
 	peer bool
-	// storage: the cluster has a storage driver and, but for the suites of drivers, which make classes themselves, a default class of ours.
+	// storage: the cluster has a storage driver and, but for the suites of drivers, which make classes themselves, a
+	// default class of ours.
 	storage bool
 	// linuxNodes is how many Linux nodes the cluster has when the suite runs on those; 0: as many as other suites have.
 	linuxNodes int
@@ -41,14 +42,15 @@ const (
 	dra             = "dra"
 )
 
-// usual is the part of a label filter of ginkgo that leaves tests out: those of Conformance, which is a suite of its own; Disruptive ones, which
-// log in to nodes by SSH; and those that upstream calls flaky or deprecated.
+// usual is the part of a label filter of ginkgo that leaves tests out: those of Conformance, which is a suite of its
+// own; Disruptive ones, which log in to nodes by SSH; and those that upstream calls flaky or deprecated.
 const usual = " && !Conformance && !Disruptive && !Flaky && !Deprecated"
 
 // notOfStorage are the tests of upstream's storage suite that do not involve the kubelet, or cannot run here.
 var notOfStorage = []leftOut{
 	{`Snapshot|snapshot`, "snapshots are made by the driver and a controller; a kubelet takes no part in them"},
-	{`volume-modify|VolumeAttributesClass`, "attributes of volumes are changed by the driver's controller; a kubelet takes no part in it"},
+	{`volume-modify|VolumeAttributesClass`,
+		"attributes of volumes are changed by the driver's controller; a kubelet takes no part in it"},
 	{`any volume data source`, "needs the image of a controller that fills volumes, which is not to be had"},
 	{`volume-lifecycle-performance|pvc-deletion-performance`, "figures of a cloud's disks"},
 }
@@ -59,7 +61,8 @@ var suites = map[string]suite{
 	sigWindows:    {labels: sigWindows, onWindows: true},
 	// The group's other tests need a cloud, and those of an alpha feature an API server that has it.
 	// One test runs up to twelve pods that request 500m of CPU each: two nodes have no room for them.
-	"autoscaling": {labels: "sig-autoscaling && Feature: containsAny HPA && !Alpha", peer: true, linuxNodes: 4, onWindows: true, onLinux: true,
+	"autoscaling": {labels: "sig-autoscaling && Feature: containsAny HPA && !Alpha", peer: true, linuxNodes: 4,
+		onWindows: true, onLinux: true,
 		about: "runs the tests of the horizontal pod autoscaler (test/e2e/autoscaling) that need no cloud."},
 
 	storageCSI: {labels: "!Disruptive && !Flaky", focus: `External Storage`, peer: true, storage: true, onLinux: true,
@@ -67,7 +70,8 @@ var suites = map[string]suite{
 			"(internal/testkit/storagedriver), and upstream's external-provisioner, external-attacher and external-resizer. Tests that stop a kubelet by SSH " +
 			"(Disruptive) are not run.",
 		out: notOfStorage},
-	storageHostPath: {labels: "!Disruptive && !Flaky", focus: `External Storage`, peer: true, storage: true, onLinux: true,
+	storageHostPath: {labels: "!Disruptive && !Flaky", focus: `External Storage`, peer: true, storage: true,
+		onLinux: true,
 		about: "with `CONFORMANCE_FLAGS=-driver=FILE` runs the same suite with csi-driver-host-path, for which upstream runs it, as it is: FILE is its program, " +
 			"hostpathplugin, built in its repository (`go build -mod=vendor -ldflags \"-X main.version=v1.17.1\" ./cmd/hostpathplugin`). The results are of its commit 1f2b2e64.",
 		out: notOfStorage},
@@ -89,34 +93,43 @@ var suites = map[string]suite{
 			{`container runtime is temporarily down`, "stops the runtime through systemd's D-Bus"},
 			{`Swap.*critical pod`, "reads a file of cgroups v2, with cgroups v1 too"},
 			{`pull from private registry with`, "log in to a registry of Google's"},
-			{`oom-score-adj should be -99`, "want scores that take a capability of the machine's root, CAP_SYS_RESOURCE, which containers often lack"},
+			{`oom-score-adj should be -99`,
+				"want scores that take a capability of the machine's root, CAP_SYS_RESOURCE, which containers often lack"},
 			{`GracefulNodeShutdown`, "needs systemd's login manager"},
-			{`HugePages.*(multiple|different) page size`, "set aside a huge page of 1 GiB, for which a machine that has run for a while has no room"},
+			{`HugePages.*(multiple|different) page size`,
+				"set aside a huge page of 1 GiB, for which a machine that has run for a while has no room"},
 			{`ImageID.*RepoDigests`, "pulls an image by the digest of upstream's"},
-			{`ImageGCNoEviction|ImageGCTerminatedPodsContainersCleanup|ImageGarbageCollect`, "pull all images of the suite, one of them by a digest that only upstream's image has"},
+			{`ImageGCNoEviction|ImageGCTerminatedPodsContainersCleanup|ImageGarbageCollect`,
+				"pull all images of the suite, one of them by a digest that only upstream's image has"},
 		}},
-	dra: {labels: "Feature: containsAny DynamicResourceAllocation" + usual + " && !Alpha && !BetaOffByDefault", focus: `\[DRA\]`, peer: true, linuxNodes: 1, onLinux: true,
+	dra: {labels: "Feature: containsAny DynamicResourceAllocation" + usual + " && !Alpha && !BetaOffByDefault",
+		focus: `\[DRA\]`, peer: true, linuxNodes: 1, onLinux: true,
 		about: "runs upstream's tests of dynamic resource allocation that need a kubelet, with upstream's driver, which is a part of the tests. They are told one folder of the " +
 			"kubelet for all nodes, and those of a local cluster have one each: the cluster has one node.",
 		out: []leftOut{
-			{`on multiple nodes|DaemonSet with admin access|dra nodes and device plugin nodes`, "need several nodes with one folder"},
+			{`on multiple nodes|DaemonSet with admin access|dra nodes and device plugin nodes`,
+				"need several nodes with one folder"},
 			{`with v1beta[12] API`, "need versions of the API that an API server does not serve unless it is told to"},
 		}},
 	"network": {labels: "sig-network" + usual + " && !Alpha", peer: true, onLinux: true, linuxNodes: 3, zones: true,
 		about: "runs upstream's tests of sig-network beyond conformance that need no cloud, on three nodes in a zone each.",
 		out: []leftOut{
-			{`\[Feature:NetworkPolicy|Netpol|NetworkPolicy`, "the pod network of a local cluster has no network policies on Linux nodes"},
+			{`\[Feature:NetworkPolicy|Netpol|NetworkPolicy`,
+				"the pod network of a local cluster has no network policies on Linux nodes"},
 			{`LoadBalancer|ESIPP|Ingress|\[Feature:NEG\]|GCE|Firewall`, "need a cloud's load balancer"},
 			{`IPv6DualStack|IPv6`, "the cluster has one family of addresses"},
 			{`SCTP`, "the kernel here has no SCTP"},
-			{`\[Feature:Networking-Performance\]|\[Feature:PerformanceDNS\]|Networking-DNS|NodeLocal DNS|dns autoscaling|\[Feature:KubeProxyDaemonSet`, "measure, or need an add-on"},
+			{
+				`\[Feature:Networking-Performance\]|\[Feature:PerformanceDNS\]|Networking-DNS|NodeLocal DNS|dns autoscaling|\[Feature:KubeProxyDaemonSet`, "measure, or need an add-on"},
 			{`provide Internet connection|Networking-IPv4`, "the cluster has no way to the Internet"},
 		}},
 	"apps": {labels: "sig-apps" + usual + " && !Alpha", peer: true, storage: true, onLinux: true,
 		about: "runs upstream's tests of sig-apps beyond conformance that need no cloud. The default class of volumes is one of our storage driver.",
 		out: []leftOut{
-			{`\[Feature:StatefulUpgrade\]`, "upgrades the cluster to a version that a script of Kubernetes' own repository names"},
-			{`\[Feature:StatefulSet\].*(zookeeper|mysql|cockroach|redis)|stateful set.*(zookeeper|mysql|cockroach|redis)|Deploy clustered applications`, "install databases from the Internet"},
+			{`\[Feature:StatefulUpgrade\]`,
+				"upgrades the cluster to a version that a script of Kubernetes' own repository names"},
+			{
+				`\[Feature:StatefulSet\].*(zookeeper|mysql|cockroach|redis)|stateful set.*(zookeeper|mysql|cockroach|redis)|Deploy clustered applications`, "install databases from the Internet"},
 		}},
 }
 
@@ -154,8 +167,8 @@ func (s suite) skips() string {
 	return strings.Join(all, "|")
 }
 
-// setName is the name under which results are kept: "lin" and "win" for conformance, "sig-windows", and suite-node of the others, with
-// "-upstream" behind it if upstream's kubelet ran them.
+// setName is the name under which results are kept: "lin" and "win" for conformance, "sig-windows", and suite-node of
+// the others, with "-upstream" behind it if upstream's kubelet ran them.
 func setName(name, node, kubelet string) string {
 	set := name + "-" + node
 	switch name {

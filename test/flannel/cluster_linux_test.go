@@ -89,9 +89,12 @@ func newCluster(t *testing.T) *cluster {
 // controlPlane starts etcd and the API server, with the rights that flannel's and our manifests give.
 func (c *cluster) controlPlane() {
 	c.Helper()
-	control := testkit.ControlPlane{Dir: filepath.Join(c.dir, "controlplane"), Address: "10.99.0.10", Services: "10.96.0.0/16",
-		Users:     []string{`admin,admin,admin,"system:masters"`, `ours,porthole:routes,routes,""`, `flannel,flannel,flannel,""`},
-		APIServer: []string{"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--profiling=false"}}
+	control := testkit.ControlPlane{Dir: filepath.Join(c.dir, "controlplane"), Address: "10.99.0.10",
+		Services: "10.96.0.0/16",
+		Users: []string{`admin,admin,admin,"system:masters"`, `ours,porthole:routes,routes,""`,
+			`flannel,flannel,flannel,""`},
+		APIServer: []string{"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount",
+			"--profiling=false"}}
 	config, err := control.Write()
 	if err != nil {
 		c.Fatal(err)
@@ -112,7 +115,8 @@ func (c *cluster) rights() error {
 	var ours rbacv1.ClusterRole
 	for _, doc := range strings.Split(string(data), "\n---\n") {
 		var role rbacv1.ClusterRole
-		if err := yaml.Unmarshal([]byte(doc), &role); err == nil && role.Kind == "ClusterRole" && role.Name == "porthole:routes" {
+		if err := yaml.Unmarshal([]byte(doc), &role); err == nil && role.Kind == "ClusterRole" &&
+			role.Name == "porthole:routes" {
 			ours = role
 		}
 	}
@@ -123,12 +127,15 @@ func (c *cluster) rights() error {
 		{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
 	}}
 	for _, role := range []*rbacv1.ClusterRole{&ours, &flannel} {
-		if _, err := c.client.RbacV1().ClusterRoles().Create(context.Background(), role, metav1.CreateOptions{}); err != nil {
+		if _, err := c.client.RbacV1().ClusterRoles().
+			Create(context.Background(), role, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role.Name},
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+			RoleRef:  rbacv1.RoleRef{Kind: "ClusterRole", Name: role.Name},
 			Subjects: []rbacv1.Subject{{Kind: "User", Name: role.Name}}}
-		if _, err := c.client.RbacV1().ClusterRoleBindings().Create(context.Background(), binding, metav1.CreateOptions{}); err != nil {
+		if _, err := c.client.RbacV1().ClusterRoleBindings().
+			Create(context.Background(), binding, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
@@ -167,7 +174,8 @@ func (c *cluster) kubeconfig(token string) string {
 	path := filepath.Join(c.dir, token+".kubeconfig")
 	err := testkit.WriteJSON(path, object{
 		"apiVersion": "v1", "kind": "Config", "current-context": "c",
-		"clusters": []object{{"name": "c", "cluster": object{"server": "https://10.99.0.10:6443", "insecure-skip-tls-verify": true}}},
+		"clusters": []object{{"name": "c",
+			"cluster": object{"server": "https://10.99.0.10:6443", "insecure-skip-tls-verify": true}}},
 		"users":    []object{{"name": "u", "user": object{"token": token}}},
 		"contexts": []object{{"name": "c", "context": object{"cluster": "c", "user": "u"}}},
 	})
@@ -177,7 +185,8 @@ func (c *cluster) kubeconfig(token string) string {
 	return path
 }
 
-// start runs a program in a host's namespace until it is killed or the test ends. Its output is shown if the test fails.
+// start runs a program in a host's namespace until it is killed or the test ends. Its output is shown if the test
+// fails.
 func (c *cluster) start(host, name string, env []string, program string, args ...string) {
 	c.Helper()
 	log, err := os.OpenFile(filepath.Join(c.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -224,9 +233,11 @@ func (c *cluster) flanneld(name string, conf any) {
 	if err := testkit.WriteJSON(file, conf); err != nil {
 		c.Fatal(err)
 	}
-	c.start(name, name, []string{"NODE_NAME=" + name, "PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin"}, filepath.Join(bin, "bundle/flanneld"),
+	c.start(name, name, []string{"NODE_NAME=" + name, "PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin"},
+		filepath.Join(bin, "bundle/flanneld"),
 		"-kube-subnet-mgr", "-kubeconfig-file="+c.kubeconfig("flannel"), "-net-config-path="+file, "-iface=eth0",
-		"-ip-masq=false", "-iptables-forward-rules=false", "-subnet-file="+filepath.Join(dir, "subnet.env"), "-healthz-port=0")
+		"-ip-masq=false", "-iptables-forward-rules=false", "-subnet-file="+filepath.Join(dir, "subnet.env"),
+		"-healthz-port=0")
 }
 
 // ours starts porthole routes on a node.
@@ -236,7 +247,8 @@ func (c *cluster) ours(name, mode string) {
 	if err := os.MkdirAll(conf, 0o755); err != nil {
 		c.Fatal(err)
 	}
-	c.start(name, name, nil, filepath.Join(bin, "porthole"), "routes", "--kubeconfig="+c.kubeconfig("ours"), "--hostname-override="+name,
+	c.start(name, name, nil, filepath.Join(bin, "porthole"), "routes", "--kubeconfig="+c.kubeconfig("ours"),
+		"--hostname-override="+name,
 		"--mode="+mode, "--cluster-cidr=10.244.0.0/16", "--service-cidr=10.96.0.0/16", "--cni-conf-dir="+conf, "-v=1")
 }
 
@@ -287,7 +299,8 @@ func (c *cluster) echoes() {
 // dial returns a connection from one pod address to another's echo.
 func (c *cluster) dial(from, to int) (conn net.Conn, err error) {
 	err = platform.InNetns(c.spaces[nodes[from].name].Path, func() (err error) {
-		conn, err = net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(nodes[from].pod)}, &net.UDPAddr{IP: net.ParseIP(nodes[to].pod), Port: 7})
+		conn, err = net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(nodes[from].pod)},
+			&net.UDPAddr{IP: net.ParseIP(nodes[to].pod), Port: 7})
 		return err
 	})
 	return conn, err
@@ -329,8 +342,8 @@ func (c *cluster) carries(limit time.Duration, what string, members ...int) time
 
 var everybody = []int{0, 1, 2, 3}
 
-// routesTo returns the routes of a host to a pod range that have a gateway, each as "GATEWAY proto N", where N is the number of the program
-// that made it.
+// routesTo returns the routes of a host to a pod range that have a gateway, each as "GATEWAY proto N", where N is the
+// number of the program that made it.
 func (c *cluster) routesTo(name, pods string) (list []string) {
 	c.Helper()
 	c.on(name, func() error {
@@ -345,8 +358,8 @@ func (c *cluster) routesTo(name, pods string) (list []string) {
 	return list
 }
 
-// keepsPackets sends 1,000 datagrams from one node's pod address to the echo of another's, each after the answer to the one before, while f
-// runs. It returns how many got no answer within 200 ms, and gives up after 21 of them.
+// keepsPackets sends 1,000 datagrams from one node's pod address to the echo of another's, each after the answer to
+// the one before, while f runs. It returns how many got no answer within 200 ms, and gives up after 21 of them.
 func (c *cluster) keepsPackets(from, to int, f func()) (lost int) {
 	c.Helper()
 	conn, err := c.dial(from, to)

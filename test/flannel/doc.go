@@ -1,5 +1,5 @@
-// Package flannel tests our modes vxlan and host-gateway beside real flanneld: a control plane, two nodes with flanneld and two
-// with porthole routes, each in a network namespace, on one switch.
+// Package flannel tests our modes vxlan and host-gateway beside real flanneld: a control plane, two nodes with
+// flanneld and two with porthole routes, each in a network namespace, on one switch.
 //
 //	api 10.99.0.10 ─┐
 //	flan1      .11 ─┤ sw0

@@ -13,20 +13,23 @@ import (
 	"porthole.dev/porthole/routes/vxlan"
 )
 
-// TestHostGateway: nodes with flanneld in its backend host-gw and with porthole routes reach each other without an overlay.
+// TestHostGateway: nodes with flanneld in its backend host-gw and with porthole routes reach each other without an
+// overlay.
 func TestHostGateway(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.echoes()
 	c.startAll("host-gateway", vxlan.NetConf{Network: "10.244.0.0/16", Backend: vxlan.Backend{Type: "host-gw"}})
-	t.Logf("packets in all directions after %v", c.carries(30*time.Second, "packets in all directions", everybody...).Round(10*time.Millisecond))
+	t.Logf("packets in all directions after %v",
+		c.carries(30*time.Second, "packets in all directions", everybody...).Round(10*time.Millisecond))
 
 	// Packets cross the wire as pods send them, and routes carry the mark of who made them.
 	wire := capture.Start(t, c.spaces["our1"].Path, "eth0")
 	if err := c.asks(2, 0); err != nil {
 		t.Error(err)
 	}
-	wire.Wait(t, "the packet of the pod", func(p capture.Packet) bool { return p.Src == addrOf(nodes[2].pod) && p.Dst == addrOf(nodes[0].pod) })
+	wire.Wait(t, "the packet of the pod",
+		func(p capture.Packet) bool { return p.Src == addrOf(nodes[2].pod) && p.Dst == addrOf(nodes[0].pod) })
 	if got := c.routesTo("our1", "10.244.1.0/24"); len(got) != 1 || got[0] != "10.99.0.11 proto 201" {
 		t.Errorf("our1 has %q", got)
 	}
@@ -52,6 +55,7 @@ func TestHostGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"flan1", "our1", "our2"} {
-		wait.True(t, 2*time.Second, name+" has no route to the deleted node", func() bool { return len(c.routesTo(name, "10.244.2.0/24")) == 0 })
+		wait.True(t, 2*time.Second, name+" has no route to the deleted node",
+			func() bool { return len(c.routesTo(name, "10.244.2.0/24")) == 0 })
 	}
 }

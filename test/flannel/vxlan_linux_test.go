@@ -27,7 +27,8 @@ func TestVXLAN(t *testing.T) {
 	c := newCluster(t)
 	c.echoes()
 	c.startAll("vxlan", vxlan.Default.NetConf("10.244.0.0/16"))
-	t.Logf("packets in all directions after %v", c.carries(30*time.Second, "packets in all directions", everybody...).Round(10*time.Millisecond))
+	t.Logf("packets in all directions after %v",
+		c.carries(30*time.Second, "packets in all directions", everybody...).Round(10*time.Millisecond))
 
 	for _, step := range []struct {
 		name string
@@ -72,7 +73,8 @@ func (c *cluster) frames() {
 			p := wire.Wait(c.T, a.name+" to "+b.name, func(p capture.Packet) bool {
 				return p.Inner != nil && p.Src == addrOf(a.addr) && p.Inner.Dst == addrOf(b.pod)
 			})
-			if p.Encap != "vxlan" || p.VNI != 4096 || p.DstPort != 4789 || p.Dst != addrOf(b.addr) || p.Inner.SrcMAC.String() != c.mac(a.name) ||
+			if p.Encap != "vxlan" || p.VNI != 4096 || p.DstPort != 4789 || p.Dst != addrOf(b.addr) ||
+				p.Inner.SrcMAC.String() != c.mac(a.name) ||
 				p.Inner.DstMAC.String() != c.mac(b.name) || p.Length != p.Inner.Length+vxlan.Overhead {
 				c.Errorf("%s to %s: %s", a.name, b.name, p)
 			}
@@ -119,8 +121,10 @@ func (c *cluster) deleted() {
 	if err := c.client.CoreV1().Nodes().Delete(c.Context(), "our2", metav1.DeleteOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	wait.True(c.T, 2*time.Second, "our1 has nothing of the deleted node", func() bool { return len(c.entries("our1")) == 6 })
-	wait.True(c.T, 2*time.Second, "flan1 has no route to it", func() bool { return len(c.routesTo("flan1", "10.244.4.0/24")) == 0 })
+	wait.True(c.T, 2*time.Second, "our1 has nothing of the deleted node",
+		func() bool { return len(c.entries("our1")) == 6 })
+	wait.True(c.T, 2*time.Second, "flan1 has no route to it",
+		func() bool { return len(c.routesTo("flan1", "10.244.4.0/24")) == 0 })
 
 	c.makeNode(3)
 	c.ours("our2", "vxlan")
@@ -145,15 +149,17 @@ func (c *cluster) otherMAC(name string) {
 		})
 	}
 
-	c.Logf("packets after %v", c.carries(5*time.Second, "packets to the new MAC address", everybody...).Round(time.Millisecond))
+	c.Logf("packets after %v",
+		c.carries(5*time.Second, "packets to the new MAC address", everybody...).Round(time.Millisecond))
 	if c.mac(name) != mac.String() {
 		c.Errorf("%s announces %s, want %s", name, c.mac(name), mac)
 	}
-	wait.True(c.T, 2*time.Second, "our2 keeps nothing of the old one", func() bool { return !strings.Contains(strings.Join(c.entries("our2"), "\n"), old) })
+	wait.True(c.T, 2*time.Second, "our2 keeps nothing of the old one",
+		func() bool { return !strings.Contains(strings.Join(c.entries("our2"), "\n"), old) })
 }
 
-// flannelMAC starts flanneld again on a node that says which MAC address its new device gets. When that of a device in use changes, the
-// kernel deletes its neighbours, and flanneld does not put them back.
+// flannelMAC starts flanneld again on a node that says which MAC address its new device gets. When that of a device in
+// use changes, the kernel deletes its neighbours, and flanneld does not put them back.
 func (c *cluster) flannelMAC(name string, mac net.HardwareAddr) {
 	c.Helper()
 	c.procs[name].kill()
@@ -170,7 +176,8 @@ func (c *cluster) flannelMAC(name string, mac net.HardwareAddr) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	if _, err := c.client.CoreV1().Nodes().Patch(c.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := c.client.CoreV1().Nodes().
+		Patch(c.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		c.Fatal(err)
 	}
 	c.flanneld(name, vxlan.Default.NetConf("10.244.0.0/16"))
@@ -198,7 +205,8 @@ func (c *cluster) allDeleted() {
 		}
 		return err
 	})
-	wait.True(c.T, 2*time.Second, "our1 has all entries again", func() bool { return slices.Equal(c.entries("our1"), before) })
+	wait.True(c.T, 2*time.Second, "our1 has all entries again",
+		func() bool { return slices.Equal(c.entries("our1"), before) })
 
 	c.on("our1", func() error {
 		dev, err := netlink.LinkByName("flannel.4096")
@@ -207,11 +215,13 @@ func (c *cluster) allDeleted() {
 		}
 		return netlink.LinkDel(dev)
 	})
-	wait.True(c.T, 2*time.Second, "our1 has its device again", func() bool { return slices.Equal(c.entries("our1"), before) })
+	wait.True(c.T, 2*time.Second, "our1 has its device again",
+		func() bool { return slices.Equal(c.entries("our1"), before) })
 	c.carries(2*time.Second, "packets after everything was deleted", everybody...)
 }
 
-// restarts kills the agent and starts it again: it writes neither to the host nor to the API server, and no packet is lost.
+// restarts kills the agent and starts it again: it writes neither to the host nor to the API server, and no packet is
+// lost.
 func (c *cluster) restarts() {
 	version := c.node("our1").ResourceVersion
 	changes := make(chan netlink.NeighUpdate, 100)
@@ -239,8 +249,8 @@ func (c *cluster) restarts() {
 	c.onlyMarks(changes, routes)
 }
 
-// onlyMarks writes an entry and a route of its own on our1, waits until both are among the changes, and fails for each one before them that
-// somebody else wrote.
+// onlyMarks writes an entry and a route of its own on our1, waits until both are among the changes, and fails for each
+// one before them that somebody else wrote.
 func (c *cluster) onlyMarks(changes <-chan netlink.NeighUpdate, routes <-chan netlink.RouteUpdate) {
 	c.Helper()
 	neighbour, dst := net.IPv4(10, 99, 0, 200), &net.IPNet{IP: net.IPv4(192, 0, 2, 0).To4(), Mask: net.CIDRMask(24, 32)}
@@ -251,7 +261,8 @@ func (c *cluster) onlyMarks(changes <-chan netlink.NeighUpdate, routes <-chan ne
 		}
 		index := eth0.Attrs().Index
 		return errors.Join(
-			netlink.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: neighbour, HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}}),
+			netlink.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: neighbour,
+				HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}}),
 			netlink.RouteAdd(&netlink.Route{LinkIndex: index, Dst: dst, Gw: net.IPv4(10, 99, 0, 10)}))
 	})
 

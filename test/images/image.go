@@ -1,11 +1,12 @@
-// Package images makes images of programs, and pushes them to a registry: what a suite of tests names and what cannot be had here.
+// Package images makes images of programs, and pushes them to a registry: what a suite of tests names and what cannot
+// be had here.
 package images
 
 // WindowsVersions are those of the emulated hosts. A host looks at the build only.
 var WindowsVersions = []string{"10.0.17763.7314", "10.0.20348.3695", "10.0.26100.4061"}
 
-// Image is one that tests name. Its layers are shared with other images where they are equal. Tags differ in their configuration,
-// because tests tell them apart.
+// Image is one that tests name. Its layers are shared with other images where they are equal. Tags differ in their
+// configuration, because tests tell them apart.
 type Image struct {
 	Repository string // below the registry
 	Tags       []string

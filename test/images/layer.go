@@ -39,13 +39,15 @@ func (l *Layer) Dir(name string, mode int64) {
 // ContainerUser is the SID of that user in every Windows container.
 var ContainerUser = []byte{1, 3, 0, 0, 0, 0, 0, 5, 93, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0} // S-1-5-93-2-2
 
-// Owner gives what is there under the name an owner of Windows, by his SID. A layer has a security descriptor for that (go-winio, backuptar).
+// Owner gives what is there under the name an owner of Windows, by his SID. A layer has a security descriptor for that
+// (go-winio, backuptar).
 func (l *Layer) Owner(name string, sid []byte) {
 	const selfRelative, head = 0x80, 20 // of SECURITY_DESCRIPTOR_RELATIVE (winnt.h)
 	descriptor := make([]byte, head, head+len(sid))
 	descriptor[0], descriptor[3], descriptor[4] = 1, selfRelative, head
 	e := l.entries[name]
-	e.header.PAXRecords = map[string]string{"MSWINDOWS.rawsd": base64.StdEncoding.EncodeToString(append(descriptor, sid...))}
+	e.header.PAXRecords = map[string]string{
+		"MSWINDOWS.rawsd": base64.StdEncoding.EncodeToString(append(descriptor, sid...))}
 	l.entries[name] = e
 }
 
@@ -85,8 +87,8 @@ func (l *Layer) Program(name, from string) error {
 	return l.libraries(from)
 }
 
-// libraries adds the loader and the shared libraries that a program needs, and those that they need. A library that is there
-// already is not looked at again, so that two that need each other end the search.
+// libraries adds the loader and the shared libraries that a program needs, and those that they need. A library that is
+// there already is not looked at again, so that two that need each other end the search.
 func (l *Layer) libraries(of string) error {
 	f, err := elf.Open(of)
 	if err != nil {
@@ -139,8 +141,8 @@ func findLibrary(name string) (string, error) {
 	return "", fmt.Errorf("library %s is in none of %v: %w", name, libraryDirs, os.ErrNotExist)
 }
 
-// Tar is the layer as an archive, in the order of the names, so that a folder comes before what is in it; further names of
-// files come last, when all files are there.
+// Tar is the layer as an archive, in the order of the names, so that a folder comes before what is in it; further
+// names of files come last, when all files are there.
 func (l *Layer) Tar() ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

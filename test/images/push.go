@@ -58,8 +58,8 @@ func (p *Pusher) PushAll(ctx context.Context, images []Image) error {
 	return nil
 }
 
-// push pushes an image as an index of its variants: one for Linux, and one for each build of Windows. The tag of an image for one version
-// of Windows only names its manifest.
+// push pushes an image as an index of its variants: one for Linux, and one for each build of Windows. The tag of an
+// image for one version of Windows only names its manifest.
 func (p *Pusher) push(ctx context.Context, i Image, tag string) error {
 	index := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex}
 	var last []byte
@@ -68,7 +68,8 @@ func (p *Pusher) push(ctx context.Context, i Image, tag string) error {
 		if err != nil {
 			return err
 		}
-		d := v1.Descriptor{MediaType: v1.MediaTypeImageManifest, Digest: digest.FromBytes(content), Size: int64(len(content)), Platform: &platform}
+		d := v1.Descriptor{MediaType: v1.MediaTypeImageManifest, Digest: digest.FromBytes(content),
+			Size: int64(len(content)), Platform: &platform}
 		index.Manifests, last = append(index.Manifests, d), content
 		return p.putManifest(ctx, i.Repository, d.Digest.String(), v1.MediaTypeImageManifest, content)
 	}
@@ -80,7 +81,8 @@ func (p *Pusher) push(ctx context.Context, i Image, tag string) error {
 
 	if i.Windows != nil {
 		for _, version := range i.versions() {
-			if err := add(i.Windows, v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: version}); err != nil {
+			if err := add(i.Windows, v1.Platform{Architecture: "amd64", OS: "windows",
+				OSVersion: version}); err != nil {
 				return err
 			}
 		}
@@ -96,9 +98,10 @@ func (p *Pusher) push(ctx context.Context, i Image, tag string) error {
 	return p.putManifest(ctx, i.Repository, tag, v1.MediaTypeImageIndex, content)
 }
 
-// variant pushes the layers and the configuration of one variant, and returns its manifest. The time in it is fixed, so that the digest
-// of the same content is always the same.
-func (p *Pusher) variant(ctx context.Context, repository, tag string, v *Variant, platform v1.Platform) ([]byte, error) {
+// variant pushes the layers and the configuration of one variant, and returns its manifest. The time in it is fixed,
+// so that the digest of the same content is always the same.
+func (p *Pusher) variant(ctx context.Context, repository, tag string, v *Variant, platform v1.Platform) ([]byte,
+	error) {
 	doc := v.document(platform, map[string]string{"porthole.dev/conformance": repository + ":" + tag})
 	manifest := v1.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest}
 	for _, name := range v.Layers {
@@ -118,7 +121,8 @@ func (p *Pusher) variant(ctx context.Context, repository, tag string, v *Variant
 	if err != nil {
 		return nil, err
 	}
-	if manifest.Config, err = p.putBlob(ctx, repository, v1.MediaTypeImageConfig, config, digest.FromBytes(config)); err != nil {
+	if manifest.Config, err = p.putBlob(ctx, repository, v1.MediaTypeImageConfig, config,
+		digest.FromBytes(config)); err != nil {
 		return nil, err
 	}
 	return json.Marshal(manifest)
@@ -127,7 +131,8 @@ func (p *Pusher) variant(ctx context.Context, repository, tag string, v *Variant
 // document is the configuration of an image that has no layers yet.
 func (v *Variant) document(platform v1.Platform, labels map[string]string) v1.Image {
 	created := time.Unix(0, 0).UTC()
-	config := v1.ImageConfig{Entrypoint: v.Entrypoint, Cmd: v.Args, Env: v.Env, User: v.User, WorkingDir: v.Dir, Labels: labels}
+	config := v1.ImageConfig{Entrypoint: v.Entrypoint, Cmd: v.Args, Env: v.Env, User: v.User, WorkingDir: v.Dir,
+		Labels: labels}
 	//lint:ignore SA1019 images that Docker makes on Windows have it, and containerd heeds it
 	config.ArgsEscaped = v.ArgsEscaped
 	for _, path := range v.Volumes {
@@ -163,13 +168,15 @@ func (p *Pusher) layer(name string) (madeLayer, error) {
 	return p.made[name], nil
 }
 
-func (p *Pusher) putBlob(ctx context.Context, repository, mediaType string, content []byte, d digest.Digest) (v1.Descriptor, error) {
+func (p *Pusher) putBlob(ctx context.Context, repository, mediaType string, content []byte,
+	d digest.Digest) (v1.Descriptor, error) {
 	desc := v1.Descriptor{MediaType: mediaType, Digest: d, Size: int64(len(content))}
 	base := p.Registry + "/v2/" + repository + "/blobs/"
 	if status, err := p.do(ctx, http.MethodHead, base+d.String(), "", nil); err == nil && status == http.StatusOK {
 		return desc, nil
 	}
-	status, err := p.do(ctx, http.MethodPost, base+"uploads/?digest="+url.QueryEscape(d.String()), "application/octet-stream", content)
+	status, err := p.do(ctx, http.MethodPost, base+"uploads/?digest="+url.QueryEscape(d.String()),
+		"application/octet-stream", content)
 	return desc, expect(status, http.StatusCreated, err)
 }
 
@@ -185,8 +192,8 @@ func expect(got, want int, err error) error {
 	return err
 }
 
-// do sends one request and returns the status of the answer. It reads the body to its end, so that the connection can be used
-// again.
+// do sends one request and returns the status of the answer. It reads the body to its end, so that the connection can
+// be used again.
 func (p *Pusher) do(ctx context.Context, method, address, mediaType string, content []byte) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(content))
 	if err != nil {

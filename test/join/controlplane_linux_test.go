@@ -43,7 +43,8 @@ func run(m *testing.M) (code int, err error) {
 	if bin, err = filepath.Abs("../../bin"); err != nil {
 		return 1, err
 	}
-	for _, need := range []string{"porthole", "bundle/kubeadm", "bundle/containerd", "bundle/cni/bridge", "bundle/images/linux/pause"} {
+	for _, need := range []string{"porthole", "bundle/kubeadm", "bundle/containerd", "bundle/cni/bridge",
+		"bundle/images/linux/pause"} {
 		if _, err := os.Stat(filepath.Join(bin, need)); err != nil {
 			return 1, fmt.Errorf("%w (make build kubeadm)", err)
 		}
@@ -59,7 +60,8 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// initConfig is the file of `kubeadm init`. The kernel of many machines is shared with all others here, hence the settings of the kubelet.
+// initConfig is the file of `kubeadm init`. The kernel of many machines is shared with all others here, hence the
+// settings of the kubelet.
 const initConfig = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 localAPIEndpoint: {advertiseAddress: ADDRESS, bindPort: 6443}
@@ -131,7 +133,8 @@ func (p plane) start(t testing.TB, name, address string) *machine {
 	must(t, os.MkdirAll(auditFolder(m), 0o755))
 	must(t, os.WriteFile(filepath.Join(auditFolder(m), "policy.yaml"), []byte(auditPolicy), 0o600))
 	patches := m.patches()
-	config := strings.NewReplacer("ADDRESS", address, "NAME", name, "PATCHES", patches, "VERSION", version, "AUDIT", auditFolder(m),
+	config := strings.NewReplacer("ADDRESS", address, "NAME", name, "PATCHES", patches, "VERSION", version, "AUDIT",
+		auditFolder(m),
 		"SIGNING", cmp.Or(p.signing, 365*24*time.Hour).String()).Replace(initConfig)
 	file := filepath.Join(m.dir, "init.yaml")
 	must(t, os.WriteFile(file, []byte(config), 0o644))
@@ -139,13 +142,15 @@ func (p plane) start(t testing.TB, name, address string) *machine {
 	m.supervise()
 	start := time.Now()
 	// The add-ons need images that are not here; tests make the ConfigMap of kube-proxy's by its own phase.
-	out := m.ok(m.kubeadm, "kubeadm", "init", "--config", file, "--ignore-preflight-errors=all", "--skip-phases=addon/coredns")
+	out := m.ok(m.kubeadm, "kubeadm", "init", "--config", file, "--ignore-preflight-errors=all",
+		"--skip-phases=addon/coredns")
 	t.Logf("kubeadm init took %.1f s", time.Since(start).Seconds())
 	if !strings.Contains(out, "kubeadm join") {
 		t.Fatalf("kubeadm init printed no line to join:\n%s", out)
 	}
 	m.kubectl("-n", "kube-system", "delete", "daemonset", "kube-proxy", "--wait=false")
-	m.kubectl("create", "clusterrolebinding", "porthole:node-proxier", "--clusterrole=system:node-proxier", "--group=system:nodes")
+	m.kubectl("create", "clusterrolebinding", "porthole:node-proxier", "--clusterrole=system:node-proxier",
+		"--group=system:nodes")
 	return m
 }
 
@@ -153,7 +158,8 @@ func (p plane) start(t testing.TB, name, address string) *machine {
 func (m *machine) patches() string {
 	dir := filepath.Join(m.dir, "patches")
 	must(m.t, os.MkdirAll(dir, 0o755))
-	must(m.t, os.WriteFile(filepath.Join(dir, "kubeletconfiguration.yaml"), fmt.Appendf(nil, "cgroupRoot: /porthole/%s\n", m.name), 0o644))
+	must(m.t, os.WriteFile(filepath.Join(dir, "kubeletconfiguration.yaml"),
+		fmt.Appendf(nil, "cgroupRoot: /porthole/%s\n", m.name), 0o644))
 	return dir
 }
 
@@ -190,7 +196,8 @@ func (m *machine) ready(name string) {
 }
 
 func isReady(n *v1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue })
+	return slices.ContainsFunc(n.Status.Conditions,
+		func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue })
 }
 
 // audit is the folder of the API server's log of writes.
@@ -211,7 +218,9 @@ func joinWrites(m *machine) (list []write) {
 	must(m.t, err)
 	for _, line := range bytes.Split(text, []byte("\n")) {
 		var w write
-		if err := json.Unmarshal(line, &w); err == nil && w.UserAgent == "porthole-join" && w.ObjectRef.Resource != "selfsubjectaccessreviews" { // the last line may be half
+		// the last line may be half
+		if err := json.Unmarshal(line, &w); err == nil && w.UserAgent == "porthole-join" &&
+			w.ObjectRef.Resource != "selfsubjectaccessreviews" {
 			list = append(list, w)
 		}
 	}

@@ -29,8 +29,8 @@ import (
 // faulty is a machine on which something fails.
 type faulty struct{ follower }
 
-// TestFaults: a join meets a full disk, a control plane that goes away in the middle, and later a certificate that has expired. Each time
-// the same line goes on when the fault is over.
+// TestFaults: a join meets a full disk, a control plane that goes away in the middle, and later a certificate that has
+// expired. Each time the same line goes on when the fault is over.
 func TestFaults(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")
@@ -60,7 +60,8 @@ func (m faulty) leaves(cp *machine, fresh string) {
 	cp.kubectl("delete", "node", m.name, "--ignore-not-found")
 }
 
-// full joins while one folder after the other has no space: the error names the file and its size, and nothing half is left.
+// full joins while one folder after the other has no space: the error names the file and its size, and nothing half is
+// left.
 func (m faulty) full(line []string) {
 	m.t.Helper()
 	line = append(with(line, "", ""), "--ignore-preflight-errors=DiskSpace")
@@ -68,7 +69,8 @@ func (m faulty) full(line []string) {
 		m.ok("mount", "-o", "remount,size=4k", dir) // one page: no file that is not empty fits beside another
 		m.ok("bash", "-c", "head -c 4096 /dev/zero > "+dir+"/filler")
 		r := m.porthole(line...)
-		if r.code != 1 || !strings.Contains(r.err, "no space left on device") || !strings.Contains(r.err, dir+"/") || !strings.Contains(r.err, " bytes)") {
+		if r.code != 1 || !strings.Contains(r.err, "no space left on device") || !strings.Contains(r.err, dir+"/") ||
+			!strings.Contains(r.err, " bytes)") {
 			m.t.Errorf("%s is full: code %d: %s%s", dir, r.code, r.out, r.err)
 		}
 		if half := m.ok("find", dir, "-name", "*.new"); half != "" {
@@ -131,13 +133,14 @@ func (m faulty) awayFor(cp *machine, after string, line []string, fresh string) 
 	m.leaves(cp, fresh)
 }
 
-// awayForEver: with its time over, a join that has not installed anything has failed, and one that has says that its programs go on trying;
-// which they do.
+// awayForEver: with its time over, a join that has not installed anything has failed, and one that has says that its
+// programs go on trying; which they do.
 func (m faulty) awayForEver(cp *machine, line []string, fresh string) {
 	m.t.Helper()
 	short := append(with(line, "", ""), "--timeout", "20s")
 	var back func()
-	if code, out := m.joinUntil("certificate made", func() { back = m.drop() }, short...); code != 1 || !strings.Contains(out, "cannot reach https://10.99.0.24:6443") {
+	if code, out := m.joinUntil("certificate made", func() { back = m.drop() }, short...); code != 1 ||
+		!strings.Contains(out, "cannot reach https://10.99.0.24:6443") {
 		m.t.Errorf("away for ever after the certificate: code %d: %s", code, out)
 	}
 	if r := m.porthole("leave"); r.code != 0 { // away all the time
@@ -153,30 +156,38 @@ func (m faulty) awayForEver(cp *machine, line []string, fresh string) {
 	cp.ready(m.name)
 }
 
-// expires gives the node a certificate that has expired: a join without a token says so, one with a token gets a new one, and nothing else.
+// expires gives the node a certificate that has expired: a join without a token says so, one with a token gets a new
+// one, and nothing else.
 func (m faulty) expires(cp *machine, line []string) {
 	m.t.Helper()
 	if report, r := m.report(line...); r.code != 0 {
 		m.t.Fatalf("before: code %d: %s %s", r.code, report.Error, r.err)
 	}
-	ca, err := tls.X509KeyPair([]byte(cp.ok("cat", "/etc/kubernetes/pki/ca.crt")), []byte(cp.ok("cat", "/etc/kubernetes/pki/ca.key")))
+	ca, err := tls.X509KeyPair([]byte(cp.ok("cat", "/etc/kubernetes/pki/ca.crt")),
+		[]byte(cp.ok("cat", "/etc/kubernetes/pki/ca.key")))
 	must(m.t, err)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(m.t, err)
 	now := time.Now()
-	template := &x509.Certificate{SerialNumber: big.NewInt(77), Subject: pkix.Name{CommonName: "system:node:" + m.name, Organization: []string{"system:nodes"}},
-		NotBefore: now.Add(-100 * time.Hour), NotAfter: now.Add(-72 * time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(77),
+		Subject:   pkix.Name{CommonName: "system:node:" + m.name, Organization: []string{"system:nodes"}},
+		NotBefore: now.Add(-100 * time.Hour), NotAfter: now.Add(-72 * time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	cert, err := x509.CreateCertificate(rand.Reader, template, ca.Leaf, key.Public(), ca.PrivateKey)
 	must(m.t, err)
 	der, err := x509.MarshalECPrivateKey(key)
 	must(m.t, err)
-	pair := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...)
+	pair := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...)
 	const file = "/var/lib/kubelet/pki/kubelet-client-current.pem"
-	if r := m.runWith(context.Background(), string(pair), "bash", "-c", "cat > "+file+".x && mv "+file+".x "+file); r.code != 0 {
+	if r := m.runWith(context.Background(), string(pair), "bash", "-c",
+		"cat > "+file+".x && mv "+file+".x "+file); r.code != 0 {
 		m.t.Fatal(r.err)
 	}
 
-	if r := m.porthole("join"); r.code != 4 || !strings.Contains(r.out, "the certificate of this node cannot be used (it ended at ") || !strings.Contains(r.out, "→ kubeadm token create --print-join-command") {
+	if r := m.porthole("join"); r.code != 4 ||
+		!strings.Contains(r.out, "the certificate of this node cannot be used (it ended at ") ||
+		!strings.Contains(r.out, "→ kubeadm token create --print-join-command") {
 		m.t.Errorf("expired, without a token: code %d: %s%s", r.code, r.out, r.err)
 	}
 	report, r := m.report(line...)
@@ -190,7 +201,9 @@ func (m faulty) expires(cp *machine, line []string) {
 		m.t.Errorf("expired, with a token: code %d, %s, steps %v: %s", r.code, report.Outcome, done, report.Error)
 	}
 	wait.True(m.t, 2*time.Minute, "the node to renew its lease with the new certificate", func() bool {
-		at, err := time.Parse(time.RFC3339Nano, strings.Trim(cp.kubectl("-n", "kube-node-lease", "get", "lease", m.name, "-o", "jsonpath={.spec.renewTime}"), `"`))
+		at, err := time.Parse(time.RFC3339Nano,
+			strings.Trim(cp.kubectl("-n", "kube-node-lease", "get", "lease", m.name, "-o",
+				"jsonpath={.spec.renewTime}"), `"`))
 		return err == nil && at.After(now.Add(15*time.Second))
 	})
 	cp.ready(m.name)

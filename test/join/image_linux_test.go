@@ -21,14 +21,17 @@ const pauseImage = "registry.k8s.io/pause:3.10.2"
 // ourVersion is that of the Kubernetes whose kubelet we are.
 const ourVersion = "v1.36.3"
 
-// controlPlaneImages are the names that `kubeadm config images list` prints for v1.36.3, for the programs of bundle/controlplane.
-var controlPlaneImages = []string{"registry.k8s.io/kube-apiserver:v1.36.3", "registry.k8s.io/kube-controller-manager:v1.36.3",
+// controlPlaneImages are the names that `kubeadm config images list` prints for v1.36.3, for the programs of
+// bundle/controlplane.
+var controlPlaneImages = []string{"registry.k8s.io/kube-apiserver:v1.36.3",
+	"registry.k8s.io/kube-controller-manager:v1.36.3",
 	"registry.k8s.io/kube-scheduler:v1.36.3", "registry.k8s.io/etcd:3.6.8-0", "registry.k8s.io/kube-proxy:v1.36.3"}
 
 // imagesOf are the names that another version of kubeadm prints, for its programs.
 func imagesOf(m *machine, version string) (list []string) {
 	m.t.Helper()
-	for _, name := range strings.Fields(m.ok(m.kubeadm, "kubeadm", "config", "images", "list", "--kubernetes-version", version)) {
+	for _, name := range strings.Fields(m.ok(m.kubeadm, "kubeadm", "config", "images", "list", "--kubernetes-version",
+		version)) {
 		if !strings.Contains(name, "/coredns") && !strings.Contains(name, "/pause") {
 			list = append(list, name)
 		}
@@ -76,16 +79,19 @@ func imageArchive(t testing.TB, program string, links, refs []string) []byte {
 	_, err = w.Write(data)
 	must(t, err)
 	for _, l := range links[1:] {
-		must(t, w.WriteHeader(&tar.Header{Name: "usr/local/bin/" + l, Typeflag: tar.TypeLink, Linkname: name, Mode: 0o755}))
+		must(t,
+			w.WriteHeader(&tar.Header{Name: "usr/local/bin/" + l, Typeflag: tar.TypeLink, Linkname: name, Mode: 0o755}))
 	}
 	must(t, w.Close())
 
 	sum := func(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(s[:]) }
 	config, err := json.Marshal(map[string]any{"architecture": "amd64", "os": "linux",
-		"config": map[string]any{"Entrypoint": []string{"/" + name}, "Env": []string{"PATH=/usr/local/bin:/usr/bin:/bin"}},
+		"config": map[string]any{"Entrypoint": []string{"/" + name},
+			"Env": []string{"PATH=/usr/local/bin:/usr/bin:/bin"}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + sum(layer.Bytes())}}})
 	must(t, err)
-	manifest, err := json.Marshal([]map[string]any{{"Config": sum(config) + ".json", "RepoTags": refs, "Layers": []string{"layer.tar"}}})
+	manifest, err := json.Marshal(
+		[]map[string]any{{"Config": sum(config) + ".json", "RepoTags": refs, "Layers": []string{"layer.tar"}}})
 	must(t, err)
 
 	var out bytes.Buffer

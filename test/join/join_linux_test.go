@@ -11,9 +11,9 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// TestJoin has kubeadm join a machine with our kubelet, and follows another one: refused joins, a dry run, the join by the line that kubeadm prints, a second one, one after a file is
-// gone, exchanges of the programs, and leaving.
-// Row 1.113.
+// TestJoin has kubeadm join a machine with our kubelet, and follows another one: refused joins, a dry run, the join by
+// the line that kubeadm prints, a second one, one after a file is gone, exchanges of the programs, and leaving. Row
+// 1.113.
 func TestJoin(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")
@@ -109,18 +109,23 @@ func (m follower) refused(line []string, fresh string) {
 		code int
 		text string
 	}{
-		"wrong hash":    {with(line, hash, strings.Repeat("0", 64)), 4, "wrong --discovery-token-ca-cert-hash, or not your API server"},
-		"wrong secret":  {with(line, secret, "ffffffffffffffff"), 4, "failed to verify JWS signature of received cluster info object, can't trust this API Server: wrong token secret"},
-		"unknown id":    {with(line, line[3], "aaaaaa."+secret), 4, `token id "aaaaaa" is invalid for this cluster or it has expired`},
-		"closed port":   {with(line, ":6443", ":6444"), 4, "cannot reach https://10.99.0.21:6444: connection refused"},
-		"nobody":        {with(line, "10.99.0.21", "10.99.0.77"), 4, "cannot reach https://10.99.0.77:6443: "},
-		"no TLS":        {with(line, "10.99.0.21:6443", "127.0.0.1:1338"), 4, "cannot reach https://127.0.0.1:1338: "},
-		"name":          {append(with(line, "", ""), "--node-name", "lin_11"), 4, "→ --node-name lin-11"},
-		"Ready name":    {append(with(line, "", ""), "--node-name", "cp01"), 4, "node cp01 is another machine"},
-		"bad token":     {with(line, line[3], "nonsense"), 2, "does not have the form of a bootstrap token"},
-		"no hash":       {line[:4], 2, "need --discovery-token-ca-cert-hash"},
-		"control plane": {append(with(line, "", ""), "--control-plane"), 2, "--control-plane: Porthole joins workers only; use kubeadm on the control plane"},
-		"label":         {append(with(line, "", ""), "--node-labels", "node-role.kubernetes.io/x=y"), 2, "kubectl label node"},
+		"wrong hash": {with(line, hash, strings.Repeat("0", 64)), 4,
+			"wrong --discovery-token-ca-cert-hash, or not your API server"},
+		"wrong secret": {with(line, secret, "ffffffffffffffff"), 4,
+			"failed to verify JWS signature of received cluster info object, can't trust this API Server: wrong token secret"},
+		"unknown id": {with(line, line[3], "aaaaaa."+secret), 4,
+			`token id "aaaaaa" is invalid for this cluster or it has expired`},
+		"closed port": {with(line, ":6443", ":6444"), 4, "cannot reach https://10.99.0.21:6444: connection refused"},
+		"nobody":      {with(line, "10.99.0.21", "10.99.0.77"), 4, "cannot reach https://10.99.0.77:6443: "},
+		"no TLS":      {with(line, "10.99.0.21:6443", "127.0.0.1:1338"), 4, "cannot reach https://127.0.0.1:1338: "},
+		"name":        {append(with(line, "", ""), "--node-name", "lin_11"), 4, "→ --node-name lin-11"},
+		"Ready name":  {append(with(line, "", ""), "--node-name", "cp01"), 4, "node cp01 is another machine"},
+		"bad token":   {with(line, line[3], "nonsense"), 2, "does not have the form of a bootstrap token"},
+		"no hash":     {line[:4], 2, "need --discovery-token-ca-cert-hash"},
+		"control plane": {append(with(line, "", ""), "--control-plane"), 2,
+			"--control-plane: Porthole joins workers only; use kubeadm on the control plane"},
+		"label": {append(with(line, "", ""), "--node-labels", "node-role.kubernetes.io/x=y"), 2,
+			"kubectl label node"},
 	} {
 
 		r := m.porthole(try.line...)
@@ -209,8 +214,10 @@ func (m follower) again(cp *machine, line []string) {
 // own lists the files that join writes, without those that the node's programs keep changing.
 func (m *machine) own() string {
 	m.t.Helper()
-	return m.ok("find", "/etc/kubernetes", "/usr/lib/porthole", "/opt/cni", "/var/lib/porthole-node/node.json", "/var/lib/kubelet/config.yaml",
-		"/var/lib/kubelet/instance-config.yaml", "/var/lib/kubelet/kubeadm-flags.env", "/var/lib/kubelet/pki", "-printf", "%p %y %m %s %T@\n")
+	return m.ok("find", "/etc/kubernetes", "/usr/lib/porthole", "/opt/cni", "/var/lib/porthole-node/node.json",
+		"/var/lib/kubelet/config.yaml",
+		"/var/lib/kubelet/instance-config.yaml", "/var/lib/kubelet/kubeadm-flags.env", "/var/lib/kubelet/pki",
+		"-printf", "%p %y %m %s %T@\n")
 }
 
 // fileGone removes one file: exactly its step is carried out.
@@ -232,7 +239,8 @@ func (m follower) fileGone(line []string) {
 func (m follower) leave(fresh string) {
 	r := m.porthole("leave")
 	m.t.Logf("%.1f s\n%s%s", r.took.Seconds(), r.out, r.err)
-	if r.code != 0 || !strings.Contains(r.out, "nothing of Porthole is left") || !strings.Contains(r.out, "kubectl delete node lin11") {
+	if r.code != 0 || !strings.Contains(r.out, "nothing of Porthole is left") ||
+		!strings.Contains(r.out, "kubectl delete node lin11") {
 		m.t.Errorf("code %d", r.code)
 	}
 	m.clean(fresh)
@@ -256,7 +264,8 @@ func (m *machine) clean(fresh string) {
 	}
 }
 
-// noSecret looks for the secret of a token in each file of the machine, its logs, and the command lines of its processes.
+// noSecret looks for the secret of a token in each file of the machine, its logs, and the command lines of its
+// processes.
 func (m *machine) noSecret(token string) {
 	m.t.Helper()
 	_, secret, ok := strings.Cut(token, ".")

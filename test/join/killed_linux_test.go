@@ -11,8 +11,9 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// killed ends join before and after each step that changes something, as a power failure would. The same line goes on each time, and at
-// the end the machine is a node, by one certificate request. Then each half of a join is left: nothing stays.
+// killed ends join before and after each step that changes something, as a power failure would. The same line goes on
+// each time, and at the end the machine is a node, by one certificate request. Then each half of a join is left:
+// nothing stays.
 func (m follower) killed(cp *machine, line []string, fresh string) {
 	program := m.failing()
 	cp.kubectl("delete", "node", "lin11", "--ignore-not-found")
@@ -49,7 +50,8 @@ func (m follower) killed(cp *machine, line []string, fresh string) {
 	m.t.Logf("%d points", len(points))
 }
 
-// killCode is what a shell returns for a program that SIGKILL ended; nsenter ends by the same signal itself, which is -1.
+// killCode is what a shell returns for a program that SIGKILL ended; nsenter ends by the same signal itself, which is
+// -1.
 const killCode = 137
 
 // points are those of the steps that a dry run plans.
@@ -70,13 +72,15 @@ func (m follower) points(line []string) (list []string) {
 func (m follower) failing() string {
 	m.t.Helper()
 	program := filepath.Join(state, "failing", "porthole")
-	build := exec.Command("go", "build", "-tags=grpcnotrace,failpoint", "-ldflags=-s -w", "-o", program, "../../cmd/porthole")
+	build := exec.Command("go", "build", "-tags=grpcnotrace,failpoint", "-ldflags=-s -w", "-o", program,
+		"../../cmd/porthole")
 	build.Env = os.Environ()
 	if out, err := build.CombinedOutput(); err != nil {
 		m.t.Fatalf("building porthole: %v\n%s", err, out)
 	}
 	for _, name := range []string{"porthole-routes", "bundle"} { // what lies beside the program
-		if err := os.Symlink(filepath.Join(bin, name), filepath.Join(state, "failing", name)); !errors.Is(err, fs.ErrExist) {
+		if err := os.Symlink(filepath.Join(bin, name), filepath.Join(state, "failing", name)); !errors.Is(err,
+			fs.ErrExist) {
 			must(m.t, err)
 		}
 	}

@@ -19,7 +19,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// machine is a Linux machine with containerd, in namespaces of network, mounts, names and processes, on which nothing of Kubernetes has been set up.
+// machine is a Linux machine with containerd, in namespaces of network, mounts, names and processes, on which nothing
+// of Kubernetes has been set up.
 type machine struct {
 	t          testing.TB
 	name       string
@@ -34,7 +35,8 @@ type machine struct {
 }
 
 // own are the folders that each machine has for itself.
-var own = []string{"/run", "/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", "/etc/cni", "/opt/cni", "/var/log/pods", "/var/log/containers",
+var own = []string{"/run", "/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", "/etc/cni", "/opt/cni",
+	"/var/log/pods", "/var/log/containers",
 	"/var/lib/cni", "/var/lib/porthole-node", "/usr/lib/porthole", "/etc/default"}
 
 // newMachine starts a machine. It ends with the test.
@@ -54,15 +56,18 @@ func newMachine(t testing.TB, name, address string) *machine {
 		fmt.Fprintf(&script, "mount -t tmpfs -o mode=755 %s %s\n", name, dir)
 	}
 	// As an installer of Debian writes it: a program that asks for the machine's own address waits for no name server.
-	for file, text := range map[string]string{"hosts": "127.0.0.1 localhost\n127.0.1.1 " + name + "\n", "resolv.conf": "# no server can be reached from here\n"} {
+	for file, text := range map[string]string{"hosts": "127.0.0.1 localhost\n127.0.1.1 " + name + "\n",
+		"resolv.conf": "# no server can be reached from here\n"} {
 		path := filepath.Join(m.dir, file)
 		must(t, os.WriteFile(path, []byte(text), 0o644))
 		fmt.Fprintf(&script, "mount --bind %s /etc/%s\n", path, file)
 	}
-	fmt.Fprintf(&script, "mount --bind %s /etc/machine-id\nhostname %s\nmkdir -p /run/containerd\nln -s %s/c/containerd.sock /run/containerd/containerd.sock\n", id, name, m.dir)
+	fmt.Fprintf(&script,
+		"mount --bind %s /etc/machine-id\nhostname %s\nmkdir -p /run/containerd\nln -s %s/c/containerd.sock /run/containerd/containerd.sock\n", id, name, m.dir)
 	script.WriteString("sysctl -qw net.ipv4.ip_forward=1\necho ready\nexec sleep infinity\n")
 
-	m.holder = exec.Command("nsenter", "--net=/run/netns/"+lab.Default.Netns(name), "unshare", "-m", "-u", "-p", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "bash", "-c", script.String())
+	m.holder = exec.Command("nsenter", "--net=/run/netns/"+lab.Default.Netns(name), "unshare", "-m", "-u", "-p",
+		"--fork", "--kill-child", "--mount-proc", "--propagation", "private", "bash", "-c", script.String())
 	m.start(m.holder, "holder")
 	wait.True(t, time.Minute, "machine "+name, func() bool { return strings.Contains(m.log("holder"), "ready") })
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", m.holder.Process.Pid))
@@ -104,7 +109,8 @@ func (m *machine) log(name string) string {
 // inside returns a command that runs in the machine.
 func (m *machine) inside(program string, args ...string) *exec.Cmd {
 	c := exec.Command("nsenter", append([]string{"-t", m.init, "-m", "-u", "-n", "-p", "--", program}, args...)...)
-	c.Env = append(os.Environ(), "PATH="+bin+"/bundle:"+os.Getenv("PATH")+":/usr/sbin:/sbin", "KUBECONFIG=/etc/kubernetes/admin.conf")
+	c.Env = append(os.Environ(), "PATH="+bin+"/bundle:"+os.Getenv("PATH")+":/usr/sbin:/sbin",
+		"KUBECONFIG=/etc/kubernetes/admin.conf")
 	return c
 }
 
@@ -151,7 +157,8 @@ func (m *machine) ok(program string, args ...string) string {
 
 func (m *machine) startContainerd() {
 	m.t.Helper()
-	o := containerdconf.Options{Dir: filepath.Join(m.dir, "c"), SandboxImage: pauseImage, CNIConfDir: "/etc/cni/net.d", CNIBinDir: "/opt/cni/bin", InternalLoopback: true}
+	o := containerdconf.Options{Dir: filepath.Join(m.dir, "c"), SandboxImage: pauseImage, CNIConfDir: "/etc/cni/net.d",
+		CNIBinDir: "/opt/cni/bin", InternalLoopback: true}
 	must(m.t, containerdconf.Write(o))
 	m.containerd = m.inside(filepath.Join(bin, "bundle", "containerd"), "--config", o.File())
 	m.start(m.containerd, "containerd")
@@ -164,8 +171,8 @@ func (m *machine) startContainerd() {
 	})
 }
 
-// supervise starts the supervisor: it runs the kubelet, and porthole-routes, as soon as their files are there, again when they end, and
-// no longer than these files are there. Programs that join installed count.
+// supervise starts the supervisor: it runs the kubelet, and porthole-routes, as soon as their files are there, again
+// when they end, and no longer than these files are there. Programs that join installed count.
 func (m *machine) supervise() {
 	m.t.Helper()
 	script := `

@@ -20,8 +20,9 @@ import (
 // upstreams is the command line of upstream's kubelet.
 func upstreams() string { return filepath.Join(bin, "bundle", "kubelet") }
 
-// TestMoved moves a node that kubeadm made with upstream's kubelet to ours and back, as docs/from-upstream.md says: the kubelet is stopped,
-// another one starts with the same files. Three pods, one of them with volumes, run on with the same containers.
+// TestMoved moves a node that kubeadm made with upstream's kubelet to ours and back, as docs/from-upstream.md says:
+// the kubelet is stopped, another one starts with the same files. Three pods, one of them with volumes, run on with
+// the same containers.
 func TestMoved(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")
@@ -39,17 +40,21 @@ func TestMoved(t *testing.T) {
 		start := time.Now()
 		m.becomes(to.kubelet)
 		wait.NoError(t, 3*time.Minute, "a heartbeat of "+to.name, func() error { return cp.beats("lin80", start) })
-		if runs := m.ok("bash", "-c", "for p in /proc/[0-9]*; do grep -qzE '(^|/)kubelet$' $p/cmdline 2>/dev/null && readlink $p/exe; done; true"); !strings.Contains(runs, to.program) {
+		if runs := m.ok("bash", "-c",
+			"for p in /proc/[0-9]*; do grep -qzE '(^|/)kubelet$' $p/cmdline 2>/dev/null && readlink $p/exe; done; true"); !strings.Contains(runs, to.program) {
 			t.Errorf("the kubelet is now %s, want %s", runs, to.name)
 		}
 		wait.NoError(t, time.Minute, "the pods to be Ready", func() error { return cp.allReady("lin80") })
 		if after := cp.containers("lin80"); after != before {
 			t.Errorf("with %s the containers are\n%s\nbefore\n%s\nevents\n%s\nlog\n%s", to.name, after, before,
-				cp.kubectl("get", "events", "--sort-by=.lastTimestamp", "-o", "custom-columns=T:.lastTimestamp,O:.involvedObject.name,R:.reason,M:.message"), tail(m.log("supervisor")))
+				cp.kubectl("get", "events", "--sort-by=.lastTimestamp", "-o",
+					"custom-columns=T:.lastTimestamp,O:.involvedObject.name,R:.reason,M:.message"),
+				tail(m.log("supervisor")))
 		}
 		// Upstream's kubelet says that there is no such pod until it has read the pods from the API server.
 		wait.NoError(t, time.Minute, "the volumes with "+to.name, func() error {
-			r := cp.run(cp.kubeadm, "kubectl", "exec", "moved-0", "--", "/usr/local/bin/testapp", "cat", "/config/key", "/scratch/kept")
+			r := cp.run(cp.kubeadm, "kubectl", "exec", "moved-0", "--", "/usr/local/bin/testapp", "cat", "/config/key",
+				"/scratch/kept")
 			if !strings.Contains(r.out, "value") || !strings.Contains(r.out, "written once") {
 				return fmt.Errorf("they have %q: %s", r.out, r.err)
 			}
@@ -77,7 +82,9 @@ func (cp follower) threePods(node string) {
 	for i := range 3 {
 		volumes, mounts := "[]", "[]"
 		if i == 0 {
-			volumes, mounts = `[{"name": "config", "configMap": {"name": "moved"}}, {"name": "scratch", "emptyDir": {}}]`, `[{"name": "config", "mountPath": "/config"}, {"name": "scratch", "mountPath": "/scratch"}]`
+			volumes,
+				mounts = `[{"name": "config", "configMap": {"name": "moved"}}, {"name": "scratch", "emptyDir": {}}]`,
+				`[{"name": "config", "mountPath": "/config"}, {"name": "scratch", "mountPath": "/scratch"}]`
 		}
 		text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "moved-%d"}, "spec": {"nodeName": %q, "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false, "volumes": %s,
   "containers": [{"name": "c", "image": %q, "imagePullPolicy": "Never", "command": ["/usr/local/bin/testapp", "serve"], "volumeMounts": %s, "readinessProbe": {"httpGet": {"port": 80}, "periodSeconds": 1}}]}}`,
@@ -92,7 +99,9 @@ func (cp follower) threePods(node string) {
 
 func (cp follower) podsOf(node string) (list v1.PodList) {
 	cp.t.Helper()
-	must(cp.t, json.Unmarshal([]byte(cp.kubectl("get", "pods", "--field-selector", "spec.nodeName="+node, "-o", "json")), &list))
+	must(cp.t,
+		json.Unmarshal([]byte(cp.kubectl("get", "pods", "--field-selector", "spec.nodeName="+node, "-o", "json")),
+			&list))
 	return list
 }
 

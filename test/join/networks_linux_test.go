@@ -23,8 +23,8 @@ import (
 // testImage has the program that pods of these tests run.
 const testImage = "docker.io/porthole/testapp:join"
 
-// TestNetworks joins a machine with each network that `porthole join` sets up, to a control plane whose node has the same one, and sends
-// packets between pods of both in both directions. After leave nothing of it is left.
+// TestNetworks joins a machine with each network that `porthole join` sets up, to a control plane whose node has the
+// same one, and sends packets between pods of both in both directions. After leave nothing of it is left.
 func TestNetworks(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")
@@ -66,7 +66,8 @@ func TestNetworks(t *testing.T) {
 			if again := m.porthole("join"); again.code != 0 || !strings.Contains(again.out, "nothing to do") {
 				t.Errorf("again: code %d: %s%s", again.code, again.out, again.err)
 			}
-			if other := m.porthole("join", "--network", "none"); other.code != 4 || !strings.Contains(other.out+other.err, "this node has the network "+c.network) {
+			if other := m.porthole("join", "--network", "none"); other.code != 4 ||
+				!strings.Contains(other.out+other.err, "this node has the network "+c.network) {
 				t.Errorf("another network: code %d: %s%s", other.code, other.out, other.err)
 			}
 			if c.router {
@@ -82,19 +83,21 @@ func TestNetworks(t *testing.T) {
 			}
 			cp.kubectl("delete", "node", m.name)
 			m.clean(fresh)
-			if left := m.ok("ip", "-o", "link"); strings.Contains(left, "flannel.") || strings.Contains(left, "cni0") || strings.Contains(left, "porthole") {
+			if left := m.ok("ip", "-o", "link"); strings.Contains(left, "flannel.") || strings.Contains(left, "cni0") ||
+				strings.Contains(left, "porthole") {
 				t.Errorf("left are the devices\n%s", left)
 			}
 		})
 	}
 }
 
-// shown fails unless a kubeconfig alone leads to what the machine's programs know: its kubelet passes the questions on, and says that its routes are right.
-// The service proxy there is upstream's, or none.
+// shown fails unless a kubeconfig alone leads to what the machine's programs know: its kubelet passes the questions
+// on, and says that its routes are right. The service proxy there is upstream's, or none.
 func (m *machine) shown(node string) {
 	m.t.Helper()
 	var chain model.Chain
-	r := m.run(filepath.Join(bin, "porthole"), "why", "node", node, "--kubeconfig", "/etc/kubernetes/admin.conf", "-o", "json")
+	r := m.run(filepath.Join(bin, "porthole"), "why", "node", node, "--kubeconfig", "/etc/kubernetes/admin.conf", "-o",
+		"json")
 	if err := json.Unmarshal([]byte(r.out), &chain); err != nil {
 		m.t.Fatalf("porthole why node %s: code %d: %v\n%s%s", node, r.code, err, r.out, r.err)
 	}
@@ -102,13 +105,15 @@ func (m *machine) shown(node string) {
 	for _, s := range chain.Steps {
 		states[s.Name] = s.State
 	}
-	if r.code != 0 || states["the kubelet says it is ready"] != model.Right || states["pod network and routes"] != model.Right {
+	if r.code != 0 || states["the kubelet says it is ready"] != model.Right ||
+		states["pod network and routes"] != model.Right {
 		m.t.Errorf("porthole why node %s: code %d\n%s%s", node, r.code, r.out, r.err)
 	}
 }
 
-// TestDaemonSet runs the DaemonSet of `porthole manifests` with the image that `make release` makes, loaded into containerd as it is: its pod
-// on the control plane's node keeps the route to a machine that joined. The API server refuses its account everything else.
+// TestDaemonSet runs the DaemonSet of `porthole manifests` with the image that `make release` makes, loaded into
+// containerd as it is: its pod on the control plane's node keeps the route to a machine that joined. The API server
+// refuses its account everything else.
 func TestDaemonSet(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")
@@ -126,12 +131,15 @@ func TestDaemonSet(t *testing.T) {
 		t.Errorf("the image is called %v", names)
 	}
 	// A pod asks the API server at its cluster IP.
-	cp.start(cp.inside(filepath.Join(bin, "bundle", "kube"), "kube-proxy", "--kubeconfig=/etc/kubernetes/admin.conf", "--hostname-override="+cp.name, "--proxy-mode=nftables",
-		"--cluster-cidr=10.244.0.0/16", "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0"), "kube-proxy")
+	cp.start(cp.inside(filepath.Join(bin, "bundle", "kube"), "kube-proxy", "--kubeconfig=/etc/kubernetes/admin.conf",
+		"--hostname-override="+cp.name, "--proxy-mode=nftables",
+		"--cluster-cidr=10.244.0.0/16", "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
+		"--conntrack-tcp-timeout-close-wait=0"), "kube-proxy")
 	m := cp.fresh("lin70", "10.99.0.70").at(t)
 	m.supervise()
 
-	manifests := cp.porthole("manifests", "--kubeconfig", "/etc/kubernetes/admin.conf", "--image", "docker.io/porthole/node:"+version)
+	manifests := cp.porthole("manifests", "--kubeconfig", "/etc/kubernetes/admin.conf", "--image",
+		"docker.io/porthole/node:"+version)
 	if manifests.code != 0 {
 		t.Fatalf("porthole manifests: %s", manifests.err)
 	}
@@ -141,10 +149,14 @@ func TestDaemonSet(t *testing.T) {
 	if r := m.porthole(append(cp.joinLine(), "--patches", m.patches(), "--timeout", "3m")...); r.code != 0 {
 		t.Fatalf("code %d: %s%s", r.code, r.out, r.err)
 	}
-	if r := cp.run(cp.kubeadm, "kubectl", "-n", "kube-system", "rollout", "status", "daemonset/porthole-routes", "--timeout=2m"); r.code != 0 {
-		t.Fatalf("%s%s\n%s\nkube-proxy:\n%s", r.out, r.err, cp.kubectl("-n", "kube-system", "describe", "pods", "-l", "app.kubernetes.io/name=porthole-routes"), tail(cp.log("kube-proxy")))
+	if r := cp.run(cp.kubeadm, "kubectl", "-n", "kube-system", "rollout", "status", "daemonset/porthole-routes",
+		"--timeout=2m"); r.code != 0 {
+		t.Fatalf("%s%s\n%s\nkube-proxy:\n%s", r.out, r.err,
+			cp.kubectl("-n", "kube-system", "describe", "pods", "-l", "app.kubernetes.io/name=porthole-routes"),
+			tail(cp.log("kube-proxy")))
 	}
-	if pods := cp.kubectl("-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=porthole-routes", "-o", "jsonpath={.items[*].spec.nodeName}"); pods != cp.name {
+	if pods := cp.kubectl("-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=porthole-routes", "-o",
+		"jsonpath={.items[*].spec.nodeName}"); pods != cp.name {
 		t.Errorf("pods of the DaemonSet are on %q: a node whose service does the same has none", pods)
 	}
 	pods := cp.node(m.name).Spec.PodCIDR
@@ -159,7 +171,8 @@ func TestDaemonSet(t *testing.T) {
 	if out := cp.kubectl(append(as, "get", "nodes", "-o", "name")...); !strings.Contains(out, "node/lin70") {
 		t.Errorf("its account lists the nodes %s", out)
 	}
-	for _, call := range [][]string{{"delete", "node", "lin70"}, {"annotate", "node", "lin70", "a=b"}, {"get", "secrets", "-A"}, {"get", "pods", "-A"}, {"-n", "kube-system", "get", "configmap", "kubeadm-config"}} {
+	for _, call := range [][]string{{"delete", "node", "lin70"}, {"annotate", "node", "lin70", "a=b"},
+		{"get", "secrets", "-A"}, {"get", "pods", "-A"}, {"-n", "kube-system", "get", "configmap", "kubeadm-config"}} {
 		r := cp.run(cp.kubeadm, slices.Concat([]string{"kubectl"}, as, call)...)
 		if r.code == 0 || !strings.Contains(r.err, "Forbidden") {
 			t.Errorf("its account may %v: %s%s", call, r.out, r.err)
@@ -181,7 +194,8 @@ func (m *machine) importTestImage() {
 	m.importImage(filepath.Join(bin, "bundle", "images", "linux", "testapp"), []string{"testapp"}, []string{testImage})
 }
 
-// hasNetwork gives the control plane's node a network, and the cluster the ConfigMap that says so, as an administrator does.
+// hasNetwork gives the control plane's node a network, and the cluster the ConfigMap that says so, as an administrator
+// does.
 func (cp follower) hasNetwork(network, flags string) {
 	cp.t.Helper()
 	manifests := cp.porthole("manifests", "--mode", network, "--no-daemonset")
@@ -196,17 +210,20 @@ func (cp follower) hasNetwork(network, flags string) {
 	wait.True(cp.t, time.Minute, "porthole-routes of the network before to end", func() bool {
 		return cp.run("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/10261").code != 0
 	})
-	env := fmt.Sprintf("PORTHOLE_ROUTES_ARGS=\"--hostname-override=%s --node-ip=%s --cluster-cidr=10.244.0.0/16 --service-cidr=10.96.0.0/16 --cni-conf-dir=/etc/cni/net.d --state-dir=/var/lib/porthole-node --mode=%s %s\"\n",
+	env := fmt.Sprintf(
+		"PORTHOLE_ROUTES_ARGS=\"--hostname-override=%s --node-ip=%s --cluster-cidr=10.244.0.0/16 --service-cidr=10.96.0.0/16 --cni-conf-dir=/etc/cni/net.d --state-dir=/var/lib/porthole-node --mode=%s %s\"\n",
 		cp.name, cp.address, network, flags)
 	must(cp.t, os.WriteFile(filepath.Join(cp.dir, "routes.env"), []byte(env), 0o600))
 	cp.ok("cp", filepath.Join(cp.dir, "routes.env"), "/etc/kubernetes/porthole-routes.env")
 	cp.ready(cp.name)
 }
 
-// feedRouter gives the router in front of the machines the routes that `porthole routes --print-router` prints, as its operator does.
+// feedRouter gives the router in front of the machines the routes that `porthole routes --print-router` prints, as its
+// operator does.
 func (cp follower) feedRouter() {
 	cp.t.Helper()
-	lines := cp.ok(filepath.Join(bin, "porthole"), "routes", "--print-router", "ip", "--kubeconfig", "/etc/kubernetes/admin.conf")
+	lines := cp.ok(filepath.Join(bin, "porthole"), "routes", "--print-router", "ip", "--kubeconfig",
+		"/etc/kubernetes/admin.conf")
 	shell := exec.Command("nsenter", "--net="+platform.NetnsPath(lab.Default.RouterNetns()), "sh", "-e")
 	shell.Stdin = strings.NewReader(lines)
 	if out, err := shell.CombinedOutput(); err != nil {
@@ -242,7 +259,8 @@ func (cp follower) podIP(name string) string {
 func (cp follower) talks(from, to string) {
 	cp.t.Helper()
 	wait.NoError(cp.t, time.Minute, from+" to reach "+to, func() error {
-		r := cp.run(cp.kubeadm, "kubectl", "exec", from, "--", "/usr/local/bin/testapp", "get", "http://"+cp.podIP(to)+"/", "2")
+		r := cp.run(cp.kubeadm, "kubectl", "exec", from, "--", "/usr/local/bin/testapp", "get",
+			"http://"+cp.podIP(to)+"/", "2")
 		if r.code != 0 || !strings.Contains(r.out, to) {
 			return fmt.Errorf("code %d: %s%s", r.code, r.out, r.err)
 		}

@@ -14,8 +14,9 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestOVN joins a machine with the network ovn: Open vSwitch and ovn-controller are there, and its only card becomes a port of the bridge that
-// takes its address and default route over. Pods of both nodes reach each other, and after leave the machine has its network of before.
+// TestOVN joins a machine with the network ovn: Open vSwitch and ovn-controller are there, and its only card becomes a
+// port of the bridge that takes its address and default route over. Pods of both nodes reach each other, and after
+// leave the machine has its network of before.
 func TestOVN(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")
@@ -29,14 +30,16 @@ func TestOVN(t *testing.T) {
 	for _, d := range central.Daemons() {
 		startDaemon(cp.machine, d)
 	}
-	cp.start(cp.inside(filepath.Join(bin, "porthole"), "ovn-control-plane", "--kubeconfig=/etc/kubernetes/admin.conf", "--nb="+central.NBAddress(), "--sb="+central.SBAddress()), "ovn-control-plane")
+	cp.start(cp.inside(filepath.Join(bin, "porthole"), "ovn-control-plane", "--kubeconfig=/etc/kubernetes/admin.conf",
+		"--nb="+central.NBAddress(), "--sb="+central.SBAddress()), "ovn-control-plane")
 	cp.plugins()
 	cp.ok("cp", filepath.Join(bin, "ovn_cni"), "/opt/cni/bin/")
 	cp.importTestImage()
 	m := cp.fresh("lin95", "10.99.0.95").at(t)
 	m.importTestImage()
 	flags := func(m *machine) []string {
-		return []string{"--ovn-remote=" + central.SBAddress(), "--ovn-datapath=netdev", "--ovn-uplink=eth0", "--ovn-db=unix:" + startSwitch(m).Socket()}
+		return []string{"--ovn-remote=" + central.SBAddress(), "--ovn-datapath=netdev", "--ovn-uplink=eth0",
+			"--ovn-db=unix:" + startSwitch(m).Socket()}
 	}
 	cp.hasNetwork("ovn", strings.Join(flags(cp.machine), " "))
 	m.supervise()
@@ -54,7 +57,8 @@ func TestOVN(t *testing.T) {
 	pods := []string{cp.pod(cp.name), cp.pod(m.name)}
 	cp.talks(pods[0], pods[1])
 	cp.talks(pods[1], pods[0])
-	if now := m.ok("ip", "route"); !strings.Contains(routes, "default via ") || !strings.Contains(now, strings.Replace(strings.Split(routes, "\n")[0], "eth0", "br-ex", 1)) {
+	if now := m.ok("ip", "route"); !strings.Contains(routes, "default via ") ||
+		!strings.Contains(now, strings.Replace(strings.Split(routes, "\n")[0], "eth0", "br-ex", 1)) {
 		t.Errorf("routes of the node\n%s\nbefore it joined\n%s", now, routes)
 	}
 
@@ -68,7 +72,8 @@ func TestOVN(t *testing.T) {
 	if now := m.ok("ip", "route"); now != routes {
 		t.Errorf("routes after leave\n%s\nbefore\n%s", now, routes)
 	}
-	shown := m.ok("ovs-vsctl", "--db=unix:"+switchOf(m.machine).Socket(), "show") + m.ok("ovs-vsctl", "--db=unix:"+switchOf(m.machine).Socket(), "get", "open", ".", "external_ids")
+	shown := m.ok("ovs-vsctl", "--db=unix:"+switchOf(m.machine).Socket(), "show") + m.ok("ovs-vsctl",
+		"--db=unix:"+switchOf(m.machine).Socket(), "get", "open", ".", "external_ids")
 	for _, trace := range []string{"k8s-lin95", "br-ex", "ovn-remote", "ovn-encap-ip"} {
 		if strings.Contains(shown, trace) {
 			t.Errorf("Open vSwitch has %s after leave:\n%s", trace, shown)
@@ -83,8 +88,10 @@ func switchOf(m *machine) openvswitch.Host {
 // startSwitch starts Open vSwitch and ovn-controller, which join expects.
 func startSwitch(m *machine) openvswitch.Host {
 	m.t.Helper()
-	// The other end of a machine's card is a veth: it would hand packets without checksums to a switch that is a program.
-	must(m.t, platform.InNetns(platform.NetnsPath(lab.Default.Netns(m.name)), func() error { return platform.StopChecksumOffload("eth0") }))
+	// The other end of a machine's card is a veth: it would hand packets without checksums to a switch that is a
+	// program.
+	must(m.t, platform.InNetns(platform.NetnsPath(lab.Default.Netns(m.name)),
+		func() error { return platform.StopChecksumOffload("eth0") }))
 	h := switchOf(m)
 	must(m.t, h.Prepare(m.t.Context()))
 	for _, d := range h.Daemons() {
@@ -100,6 +107,7 @@ func startDaemon(m *machine, d openvswitch.Daemon) {
 	c.Env = append(c.Env, d.Env...)
 	m.start(c, d.Name)
 	if d.Socket != "" {
-		wait.True(m.t, 10*time.Second, "socket of "+d.Name, func() bool { _, err := os.Stat(d.Socket); return err == nil })
+		wait.True(m.t, 10*time.Second, "socket of "+d.Name,
+			func() bool { _, err := os.Stat(d.Socket); return err == nil })
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestSameName: of two machines that join with one name at the same moment, one becomes the node. The other one says who has the name, and
-// is as it was before.
+// TestSameName: of two machines that join with one name at the same moment, one becomes the node. The other one says
+// who has the name, and is as it was before.
 func TestSameName(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")
@@ -39,17 +39,20 @@ func TestSameName(t *testing.T) {
 		if results[0].code != 0 {
 			won, lost = 1, 0
 		}
-		if w, l := results[won], results[lost]; w.code != 0 || l.code != 1 || !strings.Contains(l.err, "node name "+name+" is used by another machine (systemUUID ") {
+		if w, l := results[won], results[lost]; w.code != 0 || l.code != 1 ||
+			!strings.Contains(l.err, "node name "+name+" is used by another machine (systemUUID ") {
 			t.Fatalf("round %d: codes %d and %d\n%s%s\n%s%s", round, w.code, l.code, w.out, w.err, l.out, l.err)
 		}
 		cp.ready(name)
 		list[lost].clean(fresh[lost])
-		if r := list[lost].run(filepath.Join(bin, "porthole"), "leave"); r.code != 0 || !strings.Contains(r.out, "this machine is no node") {
+		if r := list[lost].run(filepath.Join(bin, "porthole"), "leave"); r.code != 0 ||
+			!strings.Contains(r.out, "this machine is no node") {
 			t.Errorf("round %d: leave of the machine that lost: code %d: %s%s", round, r.code, r.out, r.err)
 		}
 		if r := list[won].run(filepath.Join(bin, "porthole"), "leave"); r.code != 0 {
 			t.Fatalf("round %d: leave: code %d: %s%s", round, r.code, r.out, r.err)
 		}
-		t.Logf("round %d: %s has the name after %.1f s, the other one ended after %.1f s", round, list[won].name, results[won].took.Seconds(), results[lost].took.Seconds())
+		t.Logf("round %d: %s has the name after %.1f s, the other one ended after %.1f s", round, list[won].name,
+			results[won].took.Seconds(), results[lost].took.Seconds())
 	}
 }

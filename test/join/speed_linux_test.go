@@ -20,12 +20,14 @@ const (
 	againTarget = 1
 )
 
-// bridgeConf is the pod network of a node that kubeadm joins: it is there before, so that the node is Ready as soon as its kubelet is.
+// bridgeConf is the pod network of a node that kubeadm joins: it is there before, so that the node is Ready as soon as
+// its kubelet is.
 const bridgeConf = `{"cniVersion": "1.0.0", "name": "speed", "plugins": [{"type": "bridge", "bridge": "speed0", "isGateway": true,
   "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.200.0/24"}]]}}]}`
 
-// TestJoinSpeed measures how long a machine takes from the line that kubeadm printed until its node is Ready: `porthole join`, which also
-// makes the pod network, beside `kubeadm join` with upstream's kubelet, whose pod network is there already.
+// TestJoinSpeed measures how long a machine takes from the line that kubeadm printed until its node is Ready:
+// `porthole join`, which also makes the pod network, beside `kubeadm join` with upstream's kubelet, whose pod network
+// is there already.
 func TestJoinSpeed(t *testing.T) {
 	rounds, _ := strconv.Atoi(os.Getenv("PORTHOLE_JOIN_SPEED")) // none is 0
 	if rounds == 0 {
@@ -37,12 +39,17 @@ func TestJoinSpeed(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			first, second := cp.at(t).joinSpeed(i)
 			ours, again = append(ours, first), append(again, second)
-			peer = append(peer, cp.at(t).kubeadmJoins(fmt.Sprintf("lin5%d", i), fmt.Sprintf("10.99.0.5%d", i), upstreams()))
+			peer = append(peer, cp.at(t).
+				kubeadmJoins(fmt.Sprintf("lin5%d", i), fmt.Sprintf("10.99.0.5%d", i), upstreams()))
 		})
 	}
-	figure.Print(figure.Figure{Name: "linux-join-to-ready", Unit: "s", Ours: figure.Median(ours), Peer: figure.Median(peer), PeerIs: "kubeadm join with upstream's kubelet, whose CNI plugins and configuration are there before",
-		Target: joinTarget, Samples: map[string][]float64{"ours": ours, "peer": peer}, Note: "images present; ours makes the pod network too"})
-	figure.Print(figure.Figure{Name: "linux-join-again", Unit: "s", Ours: figure.Median(again), Target: againTarget, Samples: map[string][]float64{"ours": again}, Note: "0 writes: TestJoin/again"})
+	figure.Print(figure.Figure{Name: "linux-join-to-ready", Unit: "s", Ours: figure.Median(ours),
+		Peer:   figure.Median(peer),
+		PeerIs: "kubeadm join with upstream's kubelet, whose CNI plugins and configuration are there before",
+		Target: joinTarget, Samples: map[string][]float64{"ours": ours, "peer": peer},
+		Note: "images present; ours makes the pod network too"})
+	figure.Print(figure.Figure{Name: "linux-join-again", Unit: "s", Ours: figure.Median(again), Target: againTarget,
+		Samples: map[string][]float64{"ours": again}, Note: "0 writes: TestJoin/again"})
 }
 
 // fresh is a machine with the sandbox's image.
@@ -69,13 +76,15 @@ func (cp follower) joinSpeed(round int) (first, second float64) {
 	return r.took.Seconds(), again.took.Seconds()
 }
 
-// kubeadmJoins has kubeadm join a machine with a kubelet, "" for ours, and returns how many seconds it took until the node was Ready.
+// kubeadmJoins has kubeadm join a machine with a kubelet, "" for ours, and returns how many seconds it took until the
+// node was Ready.
 func (cp follower) kubeadmJoins(name, address, kubelet string) float64 {
 	_, seconds := cp.kubeadmNode(name, address, kubelet)
 	return seconds
 }
 
-// kubeadmNode has kubeadm join a machine with a kubelet, "" for ours, and returns it, and how many seconds it took until the node was Ready.
+// kubeadmNode has kubeadm join a machine with a kubelet, "" for ours, and returns it, and how many seconds it took
+// until the node was Ready.
 func (cp follower) kubeadmNode(name, address, kubelet string) (m *machine, seconds float64) {
 	m = cp.fresh(name, address)
 	m.cgroups()
@@ -111,8 +120,8 @@ func (cp follower) kubeadmNode(name, address, kubelet string) (m *machine, secon
 	return m, time.Since(start).Seconds()
 }
 
-// cgroups makes the root of the kubelet's cgroups, which upstream's kubelet does not make. On cgroup v1 the new one needs the processors
-// and memory of the one above it.
+// cgroups makes the root of the kubelet's cgroups, which upstream's kubelet does not make. On cgroup v1 the new one
+// needs the processors and memory of the one above it.
 func (m *machine) cgroups() {
 	m.t.Helper()
 	run := func(script string) {

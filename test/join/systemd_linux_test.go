@@ -16,18 +16,23 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// systemdMachine is a machine whose first process is this distribution's systemd, on a root of its own over the files of this machine. It
-// can be rebooted: then what is on its disk stays, and its network and processes do not.
+// systemdMachine is a machine whose first process is this distribution's systemd, on a root of its own over the files
+// of this machine. It can be rebooted: then what is on its disk stays, and its network and processes do not.
 type systemdMachine struct {
 	*machine
 	boots int
 }
 
-// masked are units that would act on the machine on which the tests run: its kernel's settings, devices and terminals are shared.
-var masked = []string{"systemd-sysctl.service", "systemd-modules-load.service", "systemd-remount-fs.service", "systemd-udevd.service", "systemd-udev-trigger.service",
-	"systemd-tmpfiles-setup-dev.service", "systemd-tmpfiles-setup.service", "systemd-timesyncd.service", "systemd-logind.service", "getty.target", "console-getty.service",
-	"systemd-update-utmp.service", "systemd-update-utmp-runlevel.service", "systemd-sysusers.service", "systemd-binfmt.service", "sys-kernel-debug.mount",
-	"sys-kernel-tracing.mount", "dev-hugepages.mount", "dev-mqueue.mount", "systemd-machine-id-commit.service", "systemd-firstboot.service", "systemd-random-seed.service", "proc-sys-fs-binfmt_misc.automount"}
+// masked are units that would act on the machine on which the tests run: its kernel's settings, devices and terminals
+// are shared.
+var masked = []string{"systemd-sysctl.service", "systemd-modules-load.service", "systemd-remount-fs.service",
+	"systemd-udevd.service", "systemd-udev-trigger.service",
+	"systemd-tmpfiles-setup-dev.service", "systemd-tmpfiles-setup.service", "systemd-timesyncd.service",
+	"systemd-logind.service", "getty.target", "console-getty.service",
+	"systemd-update-utmp.service", "systemd-update-utmp-runlevel.service", "systemd-sysusers.service",
+	"systemd-binfmt.service", "sys-kernel-debug.mount",
+	"sys-kernel-tracing.mount", "dev-hugepages.mount", "dev-mqueue.mount", "systemd-machine-id-commit.service",
+	"systemd-firstboot.service", "systemd-random-seed.service", "proc-sys-fs-binfmt_misc.automount"}
 
 // boot is the script that starts systemd: it makes the root, and its own part of systemd's control groups.
 const boot = `set -e
@@ -82,16 +87,20 @@ func newSystemdMachine(t testing.TB, name, address string) *systemdMachine {
 		must(t, os.Symlink("/dev/null", filepath.Join(m.dir, "units", unit)))
 	}
 
-	o := containerdconf.Options{Dir: filepath.Join(m.dir, "c"), SandboxImage: pauseImage, CNIConfDir: "/etc/cni/net.d", CNIBinDir: "/opt/cni/bin", InternalLoopback: true, SystemdCgroup: true}
+	o := containerdconf.Options{Dir: filepath.Join(m.dir, "c"), SandboxImage: pauseImage, CNIConfDir: "/etc/cni/net.d",
+		CNIBinDir: "/opt/cni/bin", InternalLoopback: true, SystemdCgroup: true}
 	must(t, containerdconf.Write(o))
-	unit := fmt.Sprintf("[Unit]\nDescription=containerd\n[Service]\nEnvironment=PATH=%s/bundle:/usr/sbin:/usr/bin:/sbin:/bin\nExecStartPre=/bin/mkdir -p /run/containerd\n"+
-		"ExecStartPre=/bin/ln -sfn %s /run/containerd/containerd.sock\nExecStart=%s --config %s\nDelegate=yes\nKillMode=process\nRestart=always\nRestartSec=1\n[Install]\nWantedBy=multi-user.target\n",
+	unit := fmt.Sprintf(
+		"[Unit]\nDescription=containerd\n[Service]\nEnvironment=PATH=%s/bundle:/usr/sbin:/usr/bin:/sbin:/bin\nExecStartPre=/bin/mkdir -p /run/containerd\n"+
+			"ExecStartPre=/bin/ln -sfn %s /run/containerd/containerd.sock\nExecStart=%s --config %s\nDelegate=yes\nKillMode=process\nRestart=always\nRestartSec=1\n[Install]\nWantedBy=multi-user.target\n",
 		bin, o.Socket(), filepath.Join(bin, "bundle", "containerd"), o.File())
 	must(t, os.WriteFile(filepath.Join(m.dir, "units", "containerd.service"), []byte(unit), 0o644))
 	t.Cleanup(func() { // controllers that no systemd manages here are those of all machines
-		_ = exec.Command("find", "/sys/fs/cgroup", "(", "-path", "*/porthole.slice/porthole-"+name+".slice*", "-o", "-path", "*/porthole.slice", ")", "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run()
+		_ = exec.Command("find", "/sys/fs/cgroup", "(", "-path", "*/porthole.slice/porthole-"+name+".slice*", "-o",
+			"-path", "*/porthole.slice", ")", "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run()
 	})
-	must(t, os.Symlink("../containerd.service", filepath.Join(m.dir, "units/multi-user.target.wants/containerd.service")))
+	must(t, os.Symlink("../containerd.service",
+		filepath.Join(m.dir, "units/multi-user.target.wants/containerd.service")))
 	m.boot()
 	return m
 }
@@ -102,7 +111,8 @@ func (m *systemdMachine) boot() {
 	m.boots++
 	must(m.t, lab.Default.EnsureHost(m.name, netip.MustParseAddr(m.address)))
 	m.t.Cleanup(func() { _ = lab.Default.RemoveHost(m.name) })
-	must(m.t, os.WriteFile(filepath.Join(m.dir, "boot-id"), fmt.Appendf(nil, "00000000-0000-0000-0000-%012d\n", m.boots), 0o644))
+	must(m.t, os.WriteFile(filepath.Join(m.dir, "boot-id"),
+		fmt.Appendf(nil, "00000000-0000-0000-0000-%012d\n", m.boots), 0o644))
 	script := strings.NewReplacer("DIR", m.dir, "NAME", m.name).Replace(boot)
 	group := "/sys/fs/cgroup"
 	if _, err := os.Stat(group + "/systemd"); err == nil {
@@ -111,11 +121,13 @@ func (m *systemdMachine) boot() {
 	group = filepath.Join(group, "porthole-"+m.name)
 	must(m.t, os.MkdirAll(group, 0o755))
 	m.t.Cleanup(func() {
-		_ = exec.Command("find", group, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run() // what still has processes stays
+		// what still has processes stays
+		_ = exec.Command("find", group, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run()
 	})
 
-	m.holder = exec.Command("bash", "-c", "echo $$ > "+group+"/cgroup.procs; exec nsenter --net=/run/netns/"+lab.Default.Netns(m.name)+
-		` unshare -m -u -p -i -C --fork --kill-child --mount-proc --propagation private bash -c "$0"`, script)
+	m.holder = exec.Command("bash", "-c",
+		"echo $$ > "+group+"/cgroup.procs; exec nsenter --net=/run/netns/"+lab.Default.Netns(m.name)+
+			` unshare -m -u -p -i -C --fork --kill-child --mount-proc --propagation private bash -c "$0"`, script)
 	m.start(m.holder, fmt.Sprintf("holder%d", m.boots))
 	wait.True(m.t, time.Minute, "machine "+m.name, func() bool {
 		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", m.holder.Process.Pid))
@@ -128,7 +140,8 @@ func (m *systemdMachine) boot() {
 	})
 	wait.True(m.t, 2*time.Minute, "systemd of "+m.name, func() bool {
 		out := strings.TrimSpace(m.run("systemctl", "is-system-running").out)
-		return (out == "running" || out == "degraded") && m.run("test", "-S", filepath.Join(m.dir, "c", "containerd.sock")).code == 0
+		return (out == "running" || out == "degraded") &&
+			m.run("test", "-S", filepath.Join(m.dir, "c", "containerd.sock")).code == 0
 	})
 }
 
@@ -147,7 +160,8 @@ func (m *systemdMachine) reboot() {
 func (m *systemdMachine) unit(name string, properties ...string) string {
 	m.t.Helper()
 	values := map[string]string{} // systemctl prints them in an order of its own
-	for _, line := range strings.Split(m.ok("systemctl", "show", name+".service", "-p", strings.Join(properties, ",")), "\n") {
+	for _, line := range strings.Split(m.ok("systemctl", "show", name+".service", "-p", strings.Join(properties, ",")),
+		"\n") {
 		key, value, _ := strings.Cut(line, "=")
 		values[key] = value
 	}
@@ -158,17 +172,20 @@ func (m *systemdMachine) unit(name string, properties ...string) string {
 	return strings.TrimSpace(strings.Join(out, " "))
 }
 
-// TestSystemd: a machine with systemd becomes a node, from the package and without it. systemd starts the units again after kills and a
-// reboot, and leave stops and disables them.
+// TestSystemd: a machine with systemd becomes a node, from the package and without it. systemd starts the units again
+// after kills and a reboot, and leave stops and disables them.
 func TestSystemd(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")
 	}
 	cp := newControlPlane(t, "cp02", "10.99.0.22")
-	for name, test := range map[string]func(*systemdMachine, *machine){"programs": (*systemdMachine).fromPrograms, "package": (*systemdMachine).fromPackage} {
+	for name, test := range map[string]func(*systemdMachine, *machine){"programs": (*systemdMachine).fromPrograms,
+		"package": (*systemdMachine).fromPackage} {
 		t.Run(name, func(t *testing.T) {
-			m := newSystemdMachine(t, map[string]string{"programs": "lin21", "package": "lin22"}[name], map[string]string{"programs": "10.99.0.61", "package": "10.99.0.62"}[name])
-			m.importImage(filepath.Join(bin, "bundle", "images", "linux", "pause"), []string{"pause"}, []string{pauseImage})
+			m := newSystemdMachine(t, map[string]string{"programs": "lin21", "package": "lin22"}[name],
+				map[string]string{"programs": "10.99.0.61", "package": "10.99.0.62"}[name])
+			m.importImage(filepath.Join(bin, "bundle", "images", "linux", "pause"), []string{"pause"},
+				[]string{pauseImage})
 			test(m, cp.at(t).machine)
 		})
 	}
@@ -187,7 +204,8 @@ func (m *systemdMachine) fromPrograms(cp *machine) {
 	m.reboot()
 	m.afterBoot(cp)
 	m.leaves(filepath.Join(bin, "porthole"))
-	for _, path := range []string{"/etc/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d", "/etc/systemd/system/porthole-routes.service", "/usr/lib/porthole", "/etc/kubernetes/porthole.env"} {
+	for _, path := range []string{"/etc/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d",
+		"/etc/systemd/system/porthole-routes.service", "/usr/lib/porthole", "/etc/kubernetes/porthole.env"} {
 		if m.run("test", "-e", path).code == 0 {
 			m.t.Errorf("%s is left", path)
 		}
@@ -197,7 +215,8 @@ func (m *systemdMachine) fromPrograms(cp *machine) {
 // fromPackage joins with the programs of the Debian package, which leave does not remove.
 func (m *systemdMachine) fromPackage(cp *machine) {
 	dir := filepath.Join(state, "packages")
-	build := exec.Command("go", "run", "../../tools/release", "-root", "../..", "-version", "v0.0.1", "-only", "packages", "-out", dir)
+	build := exec.Command("go", "run", "../../tools/release", "-root", "../..", "-version", "v0.0.1", "-only",
+		"packages", "-out", dir)
 	if out, err := build.CombinedOutput(); err != nil {
 		m.t.Fatalf("making the package: %v\n%s", err, out)
 	}
@@ -206,7 +225,8 @@ func (m *systemdMachine) fromPackage(cp *machine) {
 		m.t.Errorf("after the installation the kubelet is %s", got)
 	}
 	m.joins(cp, "porthole", append(cp.joinLine(), "--patches", m.patches(), "--timeout", "3m"))
-	if path := m.unit("kubelet", "FragmentPath"); path != "/usr/lib/systemd/system/kubelet.service" && path != "/lib/systemd/system/kubelet.service" {
+	if path := m.unit("kubelet", "FragmentPath"); path != "/usr/lib/systemd/system/kubelet.service" &&
+		path != "/lib/systemd/system/kubelet.service" {
 		m.t.Errorf("the unit of the kubelet is %s", path)
 	}
 	m.comesBack(cp)
@@ -232,7 +252,9 @@ func (m *systemdMachine) joins(cp *machine, porthole string, line []string) {
 			m.t.Errorf("%s is %s", unit, got)
 		}
 	}
-	if env := m.run("bash", "-c", "tr '\\0' '\\n' < /proc/$(systemctl show --value -p MainPID kubelet)/environ").out; strings.Contains(strings.Join(line, " "), "GOMEMLIMIT") != strings.Contains(env, "GOMEMLIMIT=777MiB") {
+	if env := m.run("bash", "-c",
+		"tr '\\0' '\\n' < /proc/$(systemctl show --value -p MainPID kubelet)/environ").out; strings.Contains(
+		strings.Join(line, " "), "GOMEMLIMIT") != strings.Contains(env, "GOMEMLIMIT=777MiB") {
 		m.t.Errorf("the kubelet's environment is %s", env)
 	}
 
@@ -250,24 +272,31 @@ func (m *systemdMachine) joins(cp *machine, porthole string, line []string) {
 // runsPod: a pod has a slice of systemd and its limit, because the runtime has scopes, and both go with it.
 func (m *systemdMachine) runsPod(cp *machine) {
 	m.t.Helper()
-	limited := fmt.Sprintf(`{"spec": {"nodeName": %q, "containers": [{"name": "pause", "image": %q, "resources": {"limits": {"cpu": "20m", "memory": "32Mi"}}}]}}`, m.name, pauseImage)
+	limited := fmt.Sprintf(
+		`{"spec": {"nodeName": %q, "containers": [{"name": "pause", "image": %q, "resources": {"limits": {"cpu": "20m", "memory": "32Mi"}}}]}}`, m.name, pauseImage)
 	cp.kubectl("run", "sliced", "--image", pauseImage, "--restart=Never", "--overrides", limited)
 	wait.True(m.t, 2*time.Minute, "the pod to run", func() bool {
 		return cp.kubectl("get", "pod", "sliced", "-o", "jsonpath={.status.phase}") == "Running"
 	})
 	kubepods := "porthole-" + m.name + "-kubepods"
-	slice := kubepods + "-pod" + strings.ReplaceAll(cp.kubectl("get", "pod", "sliced", "-o", "jsonpath={.metadata.uid}"), "-", "_") + ".slice"
-	if got := strings.TrimSpace(m.ok("systemctl", "show", slice, "--value", "-p", "ActiveState,CPUQuotaPerSecUSec")); got != "20ms\nactive" && got != "active\n20ms" {
+	slice := kubepods + "-pod" +
+		strings.ReplaceAll(cp.kubectl("get", "pod", "sliced", "-o", "jsonpath={.metadata.uid}"), "-", "_") + ".slice"
+
+	if got := strings.TrimSpace(m.ok("systemctl", "show", slice, "--value", "-p",
+		"ActiveState,CPUQuotaPerSecUSec")); got != "20ms\nactive" && got != "active\n20ms" {
 		m.t.Errorf("the pod's slice is %q", got)
 	}
 	path := filepath.Join("porthole.slice", "porthole-"+m.name+".slice", kubepods+".slice", slice)
-	limit := strings.TrimSpace(m.ok("bash", "-c", "cat /sys/fs/cgroup/memory/"+path+"/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/"+path+"/memory.max"))
+	limit := strings.TrimSpace(m.ok("bash", "-c",
+		"cat /sys/fs/cgroup/memory/"+path+"/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/"+path+
+			"/memory.max"))
 	if limit != "33554432" {
 		m.t.Errorf("the pod's limit of memory is %q", limit)
 	}
 	cp.kubectl("delete", "pod", "sliced")
 	wait.True(m.t, time.Minute, "the units of the pod to be gone", func() bool {
-		return strings.TrimSpace(m.ok("systemctl", "list-units", "--all", "--plain", "--no-legend", slice, "cri-containerd-*")) == ""
+		return strings.TrimSpace(m.ok("systemctl", "list-units", "--all", "--plain", "--no-legend", slice,
+			"cri-containerd-*")) == ""
 	})
 }
 
@@ -284,8 +313,10 @@ func (m *systemdMachine) comesBack(cp *machine) {
 	wait.True(m.t, time.Minute, "the units to run again", func() bool {
 		now := strings.Fields(m.pids())
 		old := strings.Fields(before)
-		return now[0] != "0" && now[1] != "0" && now[0] != old[0] && now[1] != old[1] && m.run("curl", "-fsS", "http://127.0.0.1:10248/healthz").code == 0
+		return now[0] != "0" && now[1] != "0" && now[0] != old[0] && now[1] != old[1] &&
+			m.run("curl", "-fsS", "http://127.0.0.1:10248/healthz").code == 0
 	})
+
 	cp.ready(m.name)
 	m.ok("systemctl", "disable", "--now", "porthole-routes")
 	report, r := m.reportOf("join")
@@ -295,8 +326,10 @@ func (m *systemdMachine) comesBack(cp *machine) {
 			done = append(done, s.ID)
 		}
 	}
-	if r.code != 0 || strings.Join(done, " ") != "start/porthole-routes" || m.unit("porthole-routes", "UnitFileState", "ActiveState") != "enabled active" {
-		m.t.Errorf("after a unit was disabled: code %d, steps %v: %s%s, %+v", r.code, done, report.Error, r.err, report.Checks)
+	if r.code != 0 || strings.Join(done, " ") != "start/porthole-routes" ||
+		m.unit("porthole-routes", "UnitFileState", "ActiveState") != "enabled active" {
+		m.t.Errorf("after a unit was disabled: code %d, steps %v: %s%s, %+v", r.code, done, report.Error, r.err,
+			report.Checks)
 	}
 	cp.ready(m.name)
 }
@@ -363,5 +396,6 @@ func (m *systemdMachine) leaves(porthole string) {
 
 // journal is the end of what the units logged.
 func (m *systemdMachine) journal() string {
-	return m.run("journalctl", "--no-pager", "-n", "60", "-u", "kubelet", "-u", "porthole-routes", "-u", "containerd").out + tail(m.log(fmt.Sprintf("holder%d", m.boots)))
+	return m.run("journalctl", "--no-pager", "-n", "60", "-u", "kubelet", "-u", "porthole-routes", "-u",
+		"containerd").out + tail(m.log(fmt.Sprintf("holder%d", m.boots)))
 }

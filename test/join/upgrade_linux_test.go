@@ -11,7 +11,8 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// version makes a folder with a program of another version. Bytes behind the end of a program change its hash, and nothing else.
+// version makes a folder with a program of another version. Bytes behind the end of a program change its hash, and
+// nothing else.
 func (m follower) version(name, content string) string {
 	m.t.Helper()
 	dir := filepath.Join(state, name)
@@ -36,7 +37,8 @@ func (m follower) exchange(code int, outcome step.Outcome, args ...string) (repo
 	}
 	r := m.porthole(append(args, "-o", "json")...)
 	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != code || report.Outcome != outcome {
-		m.t.Fatalf("%v: code %d, want %d and %s: %v\n%s%s\nsupervisor:\n%s", args, r.code, code, outcome, err, r.out, r.err, tail(m.log("supervisor")))
+		m.t.Fatalf("%v: code %d, want %d and %s: %v\n%s%s\nsupervisor:\n%s", args, r.code, code, outcome, err, r.out,
+			r.err, tail(m.log("supervisor")))
 	}
 	return report
 }
@@ -50,8 +52,8 @@ func (m follower) runs() string {
 	return strings.Join(strings.Fields(out), " ")
 }
 
-// upgrades exchanges the programs of the node: by a version that is healthy, by one that does not run, which goes back, and by one whose
-// upgrade is killed before and after each act, which the next command takes back.
+// upgrades exchanges the programs of the node: by a version that is healthy, by one that does not run, which goes
+// back, and by one whose upgrade is killed before and after each act, which the next command takes back.
 func (m follower) upgrades() {
 	second := m.version("v2", "")
 	m.exchange(0, step.Planned, "upgrade", "--source", second, "--dry-run")
@@ -71,7 +73,8 @@ func (m follower) upgrades() {
 	m.exchange(4, step.Refused, "upgrade", "--source", bad)
 
 	program, fourth := m.failing(), m.version("v4", "")
-	for _, p := range []string{"stage/before", "stage/after", "porthole-routes/before", "porthole-routes/after", "kubelet/before", "kubelet/after", "soak/before", "soak/after"} {
+	for _, p := range []string{"stage/before", "stage/after", "porthole-routes/before", "porthole-routes/after",
+		"kubelet/before", "kubelet/after", "soak/before", "soak/after"} {
 		k := m.runAt(program, "upgrade "+p, "upgrade", "--source", fourth, "--force", "--skip-sums")
 		if k.code != killCode && k.code != -1 {
 			m.t.Errorf("killed at %s: code %d: %s%s", p, k.code, k.out, k.err)
@@ -81,7 +84,8 @@ func (m follower) upgrades() {
 				return strings.Contains(m.run("cat", "/var/lib/porthole-node/upgrade.json").out, `"phase": "wentBack"`)
 			})
 		}
-		if k := m.runAt(program, "upgrade back/kubelet/before", "rollback"); strings.HasPrefix(p, "soak") && k.code != killCode && k.code != -1 {
+		if k := m.runAt(program, "upgrade back/kubelet/before", "rollback"); strings.HasPrefix(p, "soak") &&
+			k.code != killCode && k.code != -1 {
 			m.t.Errorf("going back after %s, killed too: code %d: %s%s", p, k.code, k.out, k.err)
 		}
 		if k := m.porthole("rollback"); k.code != 0 {

@@ -12,12 +12,13 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// TestVersions: a machine joins control planes that other versions of kubeadm make: pods talk, a service answers, the programs are exchanged,
-// and the machine leaves. PORTHOLE_JOIN_VERSIONS names the versions.
+// TestVersions: a machine joins control planes that other versions of kubeadm make: pods talk, a service answers, the
+// programs are exchanged, and the machine leaves. PORTHOLE_JOIN_VERSIONS names the versions.
 func TestVersions(t *testing.T) {
 	versions := strings.Fields(os.Getenv("PORTHOLE_JOIN_VERSIONS"))
 	if len(versions) == 0 {
-		t.Skip("needs control planes of other versions, which take ten minutes each to compile: `make test-join-versions`")
+		t.Skip(
+			"needs control planes of other versions, which take ten minutes each to compile: `make test-join-versions`")
 	}
 	for i, version := range versions {
 		t.Run(version, func(t *testing.T) {
@@ -61,12 +62,14 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// answersAsService makes a service of a pod; a program of the machine reaches it by kube-proxy of the control plane's version, as a DaemonSet
-// of kubeadm's would run it.
+// answersAsService makes a service of a pod; a program of the machine reaches it by kube-proxy of the control plane's
+// version, as a DaemonSet of kubeadm's would run it.
 func (m follower) answersAsService(cp follower, pod string) {
 	m.t.Helper()
-	m.start(m.inside(cp.kubeadm, "kube-proxy", "--kubeconfig=/etc/kubernetes/kubelet.conf", "--hostname-override="+m.name, "--proxy-mode=nftables",
-		"--cluster-cidr=10.244.0.0/16", "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0"), "kube-proxy")
+	m.start(m.inside(cp.kubeadm, "kube-proxy", "--kubeconfig=/etc/kubernetes/kubelet.conf",
+		"--hostname-override="+m.name, "--proxy-mode=nftables",
+		"--cluster-cidr=10.244.0.0/16", "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
+		"--conntrack-tcp-timeout-close-wait=0"), "kube-proxy")
 	cp.kubectl("label", "pod", pod, "app="+pod)
 	cp.kubectl("expose", "pod", pod, "--port=80", "--target-port=80")
 	ip := strings.TrimSpace(cp.kubectl("get", "service", pod, "-o", "jsonpath={.spec.clusterIP}"))

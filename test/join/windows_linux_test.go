@@ -22,9 +22,8 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// TestWindows: an emulated Windows host joins the control plane of kubeadm by the line that kubeadm printed, runs pods and serves a service,
-// joins again, which writes nothing anywhere, and leaves.
-// Rows 1.112, 1.113.
+// TestWindows: an emulated Windows host joins the control plane of kubeadm by the line that kubeadm printed, runs pods
+// and serves a service, joins again, which writes nothing anywhere, and leaves. Rows 1.112, 1.113.
 func TestWindows(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")
@@ -53,7 +52,8 @@ func serveImages(t testing.TB) {
 		t.Fatalf("making images: %v: %s", err, out)
 	}
 	m := &machine{t: t, dir: state}
-	c := exec.Command("nsenter", "--net="+platform.NetnsPath(lab.Default.RouterNetns()), program, "serve", "--listen", registry, "--dir", dir)
+	c := exec.Command("nsenter", "--net="+platform.NetnsPath(lab.Default.RouterNetns()), program, "serve", "--listen",
+		registry, "--dir", dir)
 	m.start(c, "registry")
 }
 
@@ -71,7 +71,8 @@ func newWindowsMachine(t testing.TB, name string) *windowsMachine {
 				t.Logf("%s:\n%s", filepath.Base(l), tail(string(text)))
 			}
 		}
-		if out, err := exec.Command(filepath.Join(bin, "porthole"), "host", "delete", name, "--dir", state).CombinedOutput(); err != nil {
+		if out, err := exec.Command(filepath.Join(bin, "porthole"), "host", "delete", name, "--dir", state).
+			CombinedOutput(); err != nil {
 			t.Errorf("removing the host: %v: %s", err, out)
 		}
 	})
@@ -83,7 +84,9 @@ func newWindowsMachine(t testing.TB, name string) *windowsMachine {
 		w.write("porthole/"+program, data)
 	}
 	w.write("etc/containerd/certs.d/_default/hosts.toml", containerdconf.RegistryHosts("http://"+registry))
-	w.write("Program Files/containerd/conf.d/sandbox.toml", []byte("version = 4\n[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = 'docker.io/porthole/pause:1'\n"))
+	w.write("Program Files/containerd/conf.d/sandbox.toml",
+		[]byte(
+			"version = 4\n[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = 'docker.io/porthole/pause:1'\n"))
 	w.must("reboot", name, "--power-cut") // containerd.exe reads it
 	w.must("start", name)
 	return w
@@ -103,7 +106,8 @@ func (w *windowsMachine) host(args ...string) result {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, filepath.Join(bin, "porthole"), append([]string{"host", args[0], "--dir", state}, args[1:]...)...)
+	c := exec.CommandContext(ctx, filepath.Join(bin, "porthole"),
+		append([]string{"host", args[0], "--dir", state}, args[1:]...)...)
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr, c.WaitDelay = &out, &errs, time.Second
 	start := time.Now()
@@ -165,7 +169,9 @@ func (w *windowsMachine) joinsAndWorks(cp follower) {
 		}
 	}
 	_, secret, _ := strings.Cut(line[3], ".")
-	found, _ := exec.Command("grep", "-rslF", "--exclude=*.exe", "--exclude=*.dll", "--", secret, filepath.Join(state, "hosts", w.name)).Output() // code 1: nothing
+	// code 1: nothing
+	found, _ := exec.Command("grep", "-rslF", "--exclude=*.exe", "--exclude=*.dll", "--", secret,
+		filepath.Join(state, "hosts", w.name)).Output()
 	if len(found) > 0 {
 		w.t.Errorf("the token is in %s", found)
 	}
@@ -197,8 +203,10 @@ func (w *windowsMachine) pods(cp follower) {
 	file := filepath.Join(cp.dir, "windows-pods.json")
 	must(w.t, os.WriteFile(file, []byte(strings.ReplaceAll(windowsPods, "NODE", w.name)), 0o600))
 	cp.kubectl("apply", "-f", file)
-	wait.True(w.t, 3*time.Minute, "the pods to run", func() bool { return cp.podIP("web-"+w.name) != "" && cp.podIP("client-"+w.name) != "" })
-	for want, args := range map[string][]string{"serving HTTP": {"logs", "web-" + w.name}, "Microsoft Windows": {"exec", "client-" + w.name, "--", "cmd", "/c", "ver"}} {
+	wait.True(w.t, 3*time.Minute, "the pods to run",
+		func() bool { return cp.podIP("web-"+w.name) != "" && cp.podIP("client-"+w.name) != "" })
+	for want, args := range map[string][]string{"serving HTTP": {"logs", "web-" + w.name},
+		"Microsoft Windows": {"exec", "client-" + w.name, "--", "cmd", "/c", "ver"}} {
 		wait.NoError(w.t, time.Minute, args[0], func() error {
 			r := cp.run(cp.kubeadm, append([]string{"kubectl"}, args...)...)
 			if r.code != 0 || !strings.Contains(r.out, want) {
@@ -209,13 +217,15 @@ func (w *windowsMachine) pods(cp follower) {
 	}
 }
 
-// serves makes a Service for the Windows pod. The client pod gets an answer at its cluster IP, so kube-proxy.exe has programmed it.
+// serves makes a Service for the Windows pod. The client pod gets an answer at its cluster IP, so kube-proxy.exe has
+// programmed it.
 func (w *windowsMachine) serves(cp follower, name string) {
 	w.t.Helper()
 	cp.kubectl("expose", "pod", "web-"+w.name, "--name="+name+"-"+w.name, "--port=80", "--target-port=8080")
 	ip := strings.TrimSpace(cp.kubectl("get", "service", name+"-"+w.name, "-o", "jsonpath={.spec.clusterIP}"))
 	wait.NoError(w.t, 2*time.Minute, "an answer of the service "+name, func() error {
-		r := cp.run(cp.kubeadm, "kubectl", "exec", "client-"+w.name, "--", `C:\testapp.exe`, "get", "http://"+ip+"/", "5")
+		r := cp.run(cp.kubeadm, "kubectl", "exec", "client-"+w.name, "--", `C:\testapp.exe`, "get", "http://"+ip+"/",
+			"5")
 		if r.code != 0 || !strings.Contains(r.out, "os=windows") {
 			return fmt.Errorf("code %d: %s%s", r.code, r.out, r.err)
 		}
@@ -226,7 +236,8 @@ func (w *windowsMachine) serves(cp follower, name string) {
 // leaves: no service is left, and a second leave has nothing to do.
 func (w *windowsMachine) leaves(cp follower) {
 	w.t.Helper()
-	if r := w.run(windowsProgram, "leave"); r.code != 0 || !strings.Contains(r.out, "nothing of Porthole is left") || !strings.Contains(r.out, "kubectl delete node "+w.name) {
+	if r := w.run(windowsProgram, "leave"); r.code != 0 || !strings.Contains(r.out, "nothing of Porthole is left") ||
+		!strings.Contains(r.out, "kubectl delete node "+w.name) {
 		w.t.Errorf("leave: code %d: %s%s", r.code, r.out, r.err)
 	}
 	for _, name := range windowsServices {

@@ -17,9 +17,9 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// TestArchive joins from the archive for Windows that `make release` makes. It is unpacked into a folder whose name has spaces, and the programs
-// are installed on another drive, in a folder whose path is long. A damaged program is refused before anything is changed. After `leave` only the archive is left.
-// Rows 1.111, 1.115.
+// TestArchive joins from the archive for Windows that `make release` makes. It is unpacked into a folder whose name
+// has spaces, and the programs are installed on another drive, in a folder whose path is long. A damaged program is
+// refused before anything is changed. After `leave` only the archive is left. Rows 1.111, 1.115.
 func TestArchive(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("takes a minute: PORTHOLE_JOIN=20348 or `make test-join`")
@@ -46,7 +46,8 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.write(place+"/kube-proxy.exe", string(whole[:len(whole)-1])+"x")
-	if out, code := h.exe(exe, line...); code == 0 || !strings.Contains(out, "kube-proxy.exe is damaged") || !strings.Contains(out, "unpack the archive again") {
+	if out, code := h.exe(exe, line...); code == 0 || !strings.Contains(out, "kube-proxy.exe is damaged") ||
+		!strings.Contains(out, "unpack the archive again") {
 		t.Errorf("a damaged program: exit code %d: %s", code, out)
 	}
 	if after := h.files(); !slices.Equal(after, before) {
@@ -77,10 +78,12 @@ func TestArchive(t *testing.T) {
 	if after := h.routes(); !slices.Equal(after, routes) {
 		t.Errorf("routes: %v, before %v", after, routes)
 	}
-	if left, _ := filepath.Glob(filepath.Join(self, "prefix/drive_d/Programs of ours/*/*/*/*/*/*/*/*")); len(left) > 0 { // the pattern is right
+	// the pattern is right
+	if left, _ := filepath.Glob(filepath.Join(self, "prefix/drive_d/Programs of ours/*/*/*/*/*/*/*/*")); len(left) > 0 {
 		t.Errorf("left are %v", left)
 	}
-	if out, err := h.kubectl("delete", "node/"+h.name, "pod/web-"+h.name, "service/web-"+h.name, "--force"); err != nil {
+	if out, err := h.kubectl("delete", "node/"+h.name, "pod/web-"+h.name, "service/web-"+h.name,
+		"--force"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -15,8 +15,9 @@ import (
 // awayTime is how long the API server is away in the middle of a join.
 const awayTime = 15 * time.Second
 
-// TestAway: the API server goes away in the middle of a join. If it comes back, the join ends with a node. If it does not, a join that has no
-// services yet has failed, and leave leaves nothing; one that has them says that they go on trying, which they do.
+// TestAway: the API server goes away in the middle of a join. If it comes back, the join ends with a node. If it does
+// not, a join that has no services yet has failed, and leave leaves nothing; one that has them says that they go on
+// trying, which they do.
 func TestAway(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("takes minutes: PORTHOLE_JOIN=20348 or `make test-join`")
@@ -37,7 +38,8 @@ func TestAway(t *testing.T) {
 
 	short := append(slices.Clone(line), "--timeout", "20s")
 	var back func()
-	if code, out := h.joinUntil("certificate made", func() { back = h.away() }, short...); code != 1 || !strings.Contains(out, "cannot reach https://10.99.0.11:6443") {
+	if code, out := h.joinUntil("certificate made", func() { back = h.away() }, short...); code != 1 ||
+		!strings.Contains(out, "cannot reach https://10.99.0.11:6443") {
 		t.Errorf("away for ever after the certificate: exit code %d: %s", code, out)
 	}
 	h.leavesNothing(before, routes)
@@ -53,7 +55,8 @@ func TestAway(t *testing.T) {
 // joinUntil runs a join, calls then when it has printed a text, and returns how it ended.
 func (h faulty) joinUntil(text string, then func(), args ...string) (code int, out string) {
 	h.t.Helper()
-	cmd := exec.Command(filepath.Join(bin, "porthole"), append([]string{"host", "run", "--dir", state, h.name, "--", program}, args...)...)
+	cmd := exec.Command(filepath.Join(bin, "porthole"),
+		append([]string{"host", "run", "--dir", state, h.name, "--", program}, args...)...)
 	code, out, err := testkit.RunUntil(cmd, 5*time.Minute, text, then)
 	if err != nil {
 		h.t.Fatal(err)

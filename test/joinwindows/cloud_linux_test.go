@@ -22,10 +22,9 @@ import (
 // metadata is where machines of AWS, Azure and Google Cloud ask about themselves.
 const metadata = "169.254.169.254"
 
-// TestCloud joins an emulated instance of AWS: it has a route of its own to the metadata service, and the network drops what comes from
-// other addresses than the instance's. Join names that check; until it is off the pod answers nobody on another node. The metadata service
-// answers the node all the time, also after a reboot.
-// Row 1.119.
+// TestCloud joins an emulated instance of AWS: it has a route of its own to the metadata service, and the network
+// drops what comes from other addresses than the instance's. Join names that check; until it is off the pod answers
+// nobody on another node. The metadata service answers the node all the time, also after a reboot. Row 1.119.
 func TestCloud(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("takes a minute: PORTHOLE_JOIN=20348, or `make test-join`")
@@ -37,7 +36,8 @@ func TestCloud(t *testing.T) {
 
 	_, line := h.token()
 	out, code := h.exe(program, line...)
-	if code != 0 || !strings.Contains(out, "CloudMetadata: this is an instance of AWS: the source/destination check of this instance must be off → aws ec2 modify-instance-attribute --no-source-dest-check") {
+	if code != 0 || !strings.Contains(out,
+		"CloudMetadata: this is an instance of AWS: the source/destination check of this instance must be off → aws ec2 modify-instance-attribute --no-source-dest-check") {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
 	h.answersMetadata("after the join")
@@ -55,12 +55,13 @@ func TestCloud(t *testing.T) {
 // instance is an emulated host of a cloud.
 type instance struct{ *host }
 
-// becomesInstance gives the host the firmware, the route and the metadata service of an instance of AWS. The launch agent of AWS adds the
-// route on Windows.
+// becomesInstance gives the host the firmware, the route and the metadata service of an instance of AWS. The launch
+// agent of AWS adds the route on Windows.
 func (h instance) becomesInstance() {
 	h.t.Helper()
 	for name, value := range map[string]string{"SystemManufacturer": "Amazon EC2", "SystemProductName": "m5.large"} {
-		if out, code := h.exe("reg", "add", `HKLM\HARDWARE\DESCRIPTION\System\BIOS`, "/v", name, "/d", value, "/f"); code != 0 {
+		if out, code := h.exe("reg", "add", `HKLM\HARDWARE\DESCRIPTION\System\BIOS`, "/v", name, "/d", value,
+			"/f"); code != 0 {
 			h.t.Fatalf("reg add: exit code %d: %s", code, out)
 		}
 	}
@@ -81,7 +82,9 @@ func (h instance) becomesInstance() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "i-0123456789") })}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "i-0123456789")
+	})}
 	go func() { _ = server.Serve(listener) }() // until it is closed
 	h.t.Cleanup(func() { server.Close() })
 }
@@ -89,7 +92,8 @@ func (h instance) becomesInstance() {
 // router runs a command in the network namespace of the router.
 func (h instance) router(args ...string) string {
 	h.t.Helper()
-	out, err := exec.Command("ip", append([]string{"netns", "exec", lab.Default.RouterNetns()}, args...)...).CombinedOutput()
+	out, err := exec.Command("ip", append([]string{"netns", "exec", lab.Default.RouterNetns()}, args...)...).
+		CombinedOutput()
 	if err != nil {
 		h.t.Fatalf("%v: %v: %s", args, err, out)
 	}
@@ -99,25 +103,30 @@ func (h instance) router(args ...string) string {
 // answersMetadata fails unless the host has its route and the service answers a program on it.
 func (h instance) answersMetadata(when string) {
 	h.t.Helper()
-	if !slices.ContainsFunc(h.routes(), func(r string) bool { return strings.HasPrefix(r, metadata+" via "+lab.Router.String()) }) {
+	if !slices.ContainsFunc(h.routes(),
+		func(r string) bool { return strings.HasPrefix(r, metadata+" via "+lab.Router.String()) }) {
 		h.t.Errorf("%s: routes %v", when, h.routes())
 	}
 	wait.NoError(h.t, shortly, when+": an answer of the metadata service", func() error {
-		if out, code := h.exe(`C:\porthole\testapp.exe`, "get", "http://"+metadata+"/latest/meta-data/instance-id", "5"); code != 0 || !strings.Contains(out, "i-0123456789") {
+		if out, code := h.exe(`C:\porthole\testapp.exe`, "get", "http://"+metadata+"/latest/meta-data/instance-id",
+			"5"); code != 0 || !strings.Contains(out, "i-0123456789") {
 			return fmt.Errorf("exit code %d: %s", code, out)
 		}
 		return nil
 	})
 }
 
-// checksSource drops at the host's port of the switch what comes from other addresses than the host's, as AWS does by default.
+// checksSource drops at the host's port of the switch what comes from other addresses than the host's, as AWS does by
+// default.
 func (h instance) checksSource() {
 	h.t.Helper()
 	at := regexp.MustCompile(`inet (\S+)/`).FindStringSubmatch(h.inside("ip", "-4", "-o", "addr", "show", "eth0"))
 	if at == nil {
 		h.t.Fatal("the host's card has no address")
 	}
-	h.router("nft", fmt.Sprintf(`table netdev cloud { chain source { type filter hook ingress device "%s" priority 0; ip saddr != %s counter drop; }; }`, h.name, at[1]))
+	h.router("nft",
+		fmt.Sprintf(
+			`table netdev cloud { chain source { type filter hook ingress device "%s" priority 0; ip saddr != %s counter drop; }; }`, h.name, at[1]))
 }
 
 // sourceCheckOff ends that. Packets must have been dropped.
@@ -144,7 +153,8 @@ func (h instance) runsPod() {
 // podIP is the address of the pod when it is ready; "" before.
 func (h instance) podIP() string {
 	h.t.Helper()
-	out, err := h.kubectl("get", "pod", "web-"+h.name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.status.podIP}`)
+	out, err := h.kubectl("get", "pod", "web-"+h.name, "-o",
+		`jsonpath={.status.conditions[?(@.type=="Ready")].status} {.status.podIP}`)
 	if err != nil {
 		h.t.Fatalf("%v: %s", err, out)
 	}

@@ -66,8 +66,8 @@ func (h member) runsExpected() {
 	})
 }
 
-// stops ends the kubelet alone, as an administrator does: the node is not Ready any more, its pod runs on, and with the kubelet the node is Ready
-// again.
+// stops ends the kubelet alone, as an administrator does: the node is not Ready any more, its pod runs on, and with
+// the kubelet the node is Ready again.
 func (h member) stops() {
 	h.t.Helper()
 	pod, begin := containerOf(h.host), time.Now()
@@ -76,7 +76,8 @@ func (h member) stops() {
 	}
 	ready := func(want string) func() error {
 		return func() error {
-			out, err := h.kubectl("get", "node", h.name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+			out, err := h.kubectl("get", "node", h.name, "-o",
+				`jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
 			if err == nil && strings.TrimSpace(out) != want {
 				err = fmt.Errorf("Ready is %s", out)
 			}

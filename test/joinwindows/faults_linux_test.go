@@ -23,8 +23,10 @@ import (
 // faulty is a host on which something fails.
 type faulty struct{ *host }
 
-// logOf has the log file of each service, by its name. It is in the command line of the service, by which its process is found.
-var logOf = map[string]string{"porthole-routes": `logs\routes.log`, "kube-proxy": `logs\kube-proxy.log`, "kubelet": `logs\kubelet.log`}
+// logOf has the log file of each service, by its name. It is in the command line of the service, by which its process
+// is found.
+var logOf = map[string]string{"porthole-routes": `logs\routes.log`, "kube-proxy": `logs\kube-proxy.log`,
+	"kubelet": `logs\kubelet.log`}
 
 // long reports whether all is tried: `make test-join`.
 func long() bool { return os.Getenv("PORTHOLE_JOIN") == "long" }
@@ -45,7 +47,8 @@ func (h faulty) denied() {
 	_, line := h.token()
 	h.manager("open:kubelet:5:2") // of the checks, and of the step
 	r, code := h.report(line...)
-	if code != 1 || r.Outcome != step.Failed || !strings.Contains(r.Error, "step service/kubelet") || !strings.Contains(r.Error, "Run as administrator") {
+	if code != 1 || r.Outcome != step.Failed || !strings.Contains(r.Error, "step service/kubelet") ||
+		!strings.Contains(r.Error, "Run as administrator") {
 		h.t.Errorf("a denied service: exit code %d, %s: %s", code, r.Outcome, r.Error)
 	}
 }
@@ -58,7 +61,8 @@ func (h faulty) processes(text string) (pids []int) {
 		h.t.Fatal(err)
 	}
 	for _, pid := range all {
-		if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(args), text) { // gone meanwhile: not the program
+		// gone meanwhile: not the program
+		if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(args), text) {
 			pids = append(pids, pid)
 		}
 	}
@@ -88,16 +92,19 @@ func (h faulty) once(when string) {
 // hangs: a service with another program does not stop. join ends its process, and starts the right one.
 func (h faulty) hangs() {
 	h.t.Helper()
-	if out, code := h.exe(program, "service", "install", "kube-proxy", "--", `--config=C:\etc\kubernetes\kube-proxy.yaml`); code != 0 {
+	if out, code := h.exe(program, "service", "install", "kube-proxy", "--",
+		`--config=C:\etc\kubernetes\kube-proxy.yaml`); code != 0 {
 		h.t.Fatalf("service install: exit code %d: %s", code, out)
 	}
 	h.signal("kube-proxy", unix.SIGSTOP)
 	r, code := h.report("join")
-	if got := done(r); code != 0 || !subset([]string{"service/kube-proxy"}, got) || !subset(got, []string{"service/kube-proxy", "running/kube-proxy"}) {
+	if got := done(r); code != 0 || !subset([]string{"service/kube-proxy"}, got) ||
+		!subset(got, []string{"service/kube-proxy", "running/kube-proxy"}) {
 		h.t.Errorf("a service that hangs: exit code %d, %s, steps %v", code, r.Error, got)
 	}
 	h.t.Logf("a service that hangs: join took %.1f s", r.Seconds)
-	if s := h.service("kube-proxy"); s.Status.State != scm.Running || len(s.Failure.Actions) == 0 || !strings.Contains(s.Path, `\versions\`) {
+	if s := h.service("kube-proxy"); s.Status.State != scm.Running || len(s.Failure.Actions) == 0 ||
+		!strings.Contains(s.Path, `\versions\`) {
 		h.t.Errorf("after a join the service that hung is %+v", s)
 	}
 	h.once("after a service hung")
@@ -106,7 +113,8 @@ func (h faulty) hangs() {
 // ordered removes the place of the kubelet in the order of a shutdown: exactly its step is carried out.
 func (h faulty) ordered() {
 	h.t.Helper()
-	if out, code := h.exe("reg", "delete", `HKLM\SYSTEM\CurrentControlSet\Control`, "/v", "PreshutdownOrder", "/f"); code != 0 {
+	if out, code := h.exe("reg", "delete", `HKLM\SYSTEM\CurrentControlSet\Control`, "/v", "PreshutdownOrder",
+		"/f"); code != 0 {
 		h.t.Fatalf("reg: exit code %d: %s", code, out)
 	}
 	if r, code := h.report("join"); code != 0 || !slices.Equal(done(r), []string{"preshutdown-order"}) {
@@ -114,8 +122,8 @@ func (h faulty) ordered() {
 	}
 }
 
-// killedAgain kills all services at the same time, again and again: they come back with the delays of their recovery actions, the pod
-// notices nothing, and HNS is written to by nobody.
+// killedAgain kills all services at the same time, again and again: they come back with the delays of their recovery
+// actions, the pod notices nothing, and HNS is written to by nobody.
 func (h faulty) killedAgain(times int) {
 	h.t.Helper()
 	before := h.restarts()
@@ -154,7 +162,8 @@ func (h faulty) killedAgain(times int) {
 	}
 }
 
-// alone restarts one program at a time: porthole-routes, HNS, containerd.exe. The pod stays, and the other services are the processes of before.
+// alone restarts one program at a time: porthole-routes, HNS, containerd.exe. The pod stays, and the other services
+// are the processes of before.
 func (h faulty) alone() {
 	h.t.Helper()
 	before := h.restarts()
@@ -172,15 +181,18 @@ func (h faulty) alone() {
 	for what, restart := range map[string]func(){
 		"porthole-routes": func() {
 			h.exe("sc", "stop", "porthole-routes")
-			wait.True(h.t, shortly, "porthole-routes to stop", func() bool { return h.service("porthole-routes").Status.State == scm.Stopped })
+			wait.True(h.t, shortly, "porthole-routes to stop",
+				func() bool { return h.service("porthole-routes").Status.State == scm.Stopped })
 			h.exe("sc", "start", "porthole-routes")
-			wait.True(h.t, shortly, "porthole-routes to run", func() bool { return h.service("porthole-routes").Status.State == scm.Running })
+			wait.True(h.t, shortly, "porthole-routes to run",
+				func() bool { return h.service("porthole-routes").Status.State == scm.Running })
 		},
 		"hns": func() { h.must(shortly, "host", "hns", h.name, "service", "stopped", "for=2000", "--dir", state) },
 		"containerd": func() {
 			old := h.service("containerd").Status.PID
 			for _, pid := range h.processes("containerd.exe") {
-				if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); !strings.Contains(string(args), "shim") {
+				if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); !strings.Contains(string(args),
+					"shim") {
 					_ = unix.Kill(pid, unix.SIGKILL) // gone meanwhile: it is what was wanted
 				}
 			}
@@ -221,15 +233,17 @@ func (h faulty) away() (back func()) {
 	return func() { in("delete table inet test-away\n") }
 }
 
-// rebootsAgain reboots the host n times. HNS loses another choice of things each time, the power is cut in every second one, and in a third
-// of them the API server is away at first. Each time the node comes back by itself, in the right order, with its pod and the routes of before.
+// rebootsAgain reboots the host n times. HNS loses another choice of things each time, the power is cut in every
+// second one, and in a third of them the API server is away at first. Each time the node comes back by itself, in the
+// right order, with its pod and the routes of before.
 func (h faulty) rebootsAgain(first, n int, routes []string) {
 	h.t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
 	h.t.Logf("%d reboots, seed %d", n, seed)
 	for boot := first; boot < first+n; boot++ {
-		args := []string{"host", "reboot", h.name, "--dir", state, "--profile", []string{"listed", "default", "all"}[random.IntN(3)]}
+		args := []string{"host", "reboot", h.name, "--dir", state, "--profile",
+			[]string{"listed", "default", "all"}[random.IntN(3)]}
 		for _, thing := range []string{"Network", "Endpoint", "LoadBalancer", "RemoteEndpoint", "Rule"} {
 			if random.IntN(3) == 0 {
 				args = append(args, "--lose", thing)
@@ -246,11 +260,13 @@ func (h faulty) rebootsAgain(first, n int, routes []string) {
 
 		start := time.Now()
 		if boot%3 == 0 { // the network of the node is made from memory
-			wait.NoError(h.t, 2*time.Minute, "the pod network without the API server", func() error { return h.networkOf(boot) })
+			wait.NoError(h.t, 2*time.Minute, "the pod network without the API server",
+				func() error { return h.networkOf(boot) })
 			back()
 		}
 		wait.True(h.t, 2*time.Minute, fmt.Sprintf("the node to be Ready in boot %d", boot), func() bool {
-			got, err := h.kubectl("get", "node", h.name, "-o", `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
+			got, err := h.kubectl("get", "node", h.name, "-o",
+				`jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
 			return err == nil && got == fmt.Sprintf("%d True", boot)
 		})
 		took := time.Since(start)
@@ -262,7 +278,8 @@ func (h faulty) rebootsAgain(first, n int, routes []string) {
 		if orphans := h.orphans(); len(orphans) > 0 {
 			h.t.Errorf("boot %d: endpoints of no pod: %v", boot, orphans)
 		}
-		h.t.Logf("boot %d: Ready after %.1f s; %s; %s", boot, took.Seconds(), strings.Join(args[5:], " "), strings.ReplaceAll(strings.TrimSpace(out), "\n", ", "))
+		h.t.Logf("boot %d: Ready after %.1f s; %s; %s", boot, took.Seconds(), strings.Join(args[5:], " "),
+			strings.ReplaceAll(strings.TrimSpace(out), "\n", ", "))
 	}
 }
 
@@ -285,10 +302,12 @@ func (h faulty) orphans() (list []string) {
 			IpConfigurations []struct{ IpAddress string }
 		}
 	}
-	if err := json.Unmarshal([]byte(h.must(shortly, "host", "hns", h.name, "dump", "-o", "json", "--dir", state)), &dump); err != nil {
+	if err := json.Unmarshal([]byte(h.must(shortly, "host", "hns", h.name, "dump", "-o", "json", "--dir", state)),
+		&dump); err != nil {
 		h.t.Fatal(err)
 	}
-	pods, err := h.kubectl("get", "pods", "-A", "--field-selector", "spec.nodeName="+h.name, "-o", "jsonpath={.items[*].status.podIP}")
+	pods, err := h.kubectl("get", "pods", "-A", "--field-selector", "spec.nodeName="+h.name, "-o",
+		"jsonpath={.items[*].status.podIP}")
 	if err != nil {
 		h.t.Fatalf("%v: %s", err, pods)
 	}
@@ -305,8 +324,8 @@ func (h faulty) orphans() (list []string) {
 	return list
 }
 
-// leavesHalf ends joins before and after each step. The same line goes on each time; each fifth half is left instead, and nothing is left
-// then. At the end the machine is a node.
+// leavesHalf ends joins before and after each step. The same line goes on each time; each fifth half is left instead,
+// and nothing is left then. At the end the machine is a node.
 func (h faulty) leavesHalf(before []string) {
 	h.t.Helper()
 	failing := h.failing()
@@ -358,7 +377,8 @@ func (h faulty) endsAt(failing, point string, args ...string) {
 func (h faulty) failing() string {
 	h.t.Helper()
 	file := filepath.Join(h.t.TempDir(), "porthole.exe")
-	build := exec.Command("go", "build", "-tags=grpcnotrace,failpoint", "-ldflags=-s -w", "-o", file, "../../cmd/porthole")
+	build := exec.Command("go", "build", "-tags=grpcnotrace,failpoint", "-ldflags=-s -w", "-o", file,
+		"../../cmd/porthole")
 	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		h.t.Fatalf("building porthole.exe: %v\n%s", err, out)
@@ -377,7 +397,8 @@ func (h faulty) failing() string {
 	return `C:\failing\porthole.exe`
 }
 
-// upstream runs the tests that golang.org/x/sys has of a package for services, unchanged: they judge the service manager.
+// upstream runs the tests that golang.org/x/sys has of a package for services, unchanged: they judge the service
+// manager.
 func (h faulty) upstream(name, skip string, passed int) {
 	h.t.Helper()
 	file := filepath.Join(h.t.TempDir(), filepath.Base(name)+".test.exe")
@@ -391,7 +412,9 @@ func (h faulty) upstream(name, skip string, passed int) {
 		h.t.Fatal(err)
 	}
 	h.write("tests/"+filepath.Base(file), string(data))
-	out, code := h.exe("cmd", "/c", `set GO_BUILDER_NAME=here&&C:\tests\`+filepath.Base(file)+" -test.v -test.skip=^^"+skip+"$") // tests that install services need the variable
+	// tests that install services need the variable
+	out, code := h.exe("cmd", "/c",
+		`set GO_BUILDER_NAME=here&&C:\tests\`+filepath.Base(file)+" -test.v -test.skip=^^"+skip+"$")
 	if n := strings.Count(out, "--- PASS: "); code != 0 || n != passed {
 		h.t.Errorf("%s: exit code %d, %d of %d tests pass\n%s", name, code, n, passed, out)
 	}

@@ -18,11 +18,12 @@ import (
 // walled is a host whose inbound firewall is on.
 type walled struct{ *host }
 
-// foreign adds a firewall rule that is not Porthole's, and waits until a connection to its port works. That can take seconds: an earlier test's
-// host had the same IP address, and the Linux node still sends to that host's MAC address.
+// foreign adds a firewall rule that is not Porthole's, and waits until a connection to its port works. That can take
+// seconds: an earlier test's host had the same IP address, and the Linux node still sends to that host's MAC address.
 func (h walled) foreign() {
 	h.t.Helper()
-	if out, code := h.exe("netsh", "advfirewall", "firewall", "add", "rule", "name=of somebody else", "dir=in", "action=allow", "protocol=TCP", "localport=9182"); code != 0 {
+	if out, code := h.exe("netsh", "advfirewall", "firewall", "add", "rule", "name=of somebody else", "dir=in",
+		"action=allow", "protocol=TCP", "localport=9182"); code != 0 {
 		h.t.Fatalf("netsh: exit code %d: %s", code, out)
 	}
 	wait.True(h.t, shortly, "port 9182 of the host to be open", func() bool { return h.lets(9182) })
@@ -31,11 +32,13 @@ func (h walled) foreign() {
 // rules are the rules of the host's firewall, as its registry has them.
 func (h walled) rules() string {
 	h.t.Helper()
-	out, _ := h.exe("reg", "query", `HKLM\SYSTEM\CurrentControlSet\Services\SharedAccess\Parameters\FirewallPolicy\FirewallRules`)
+	out, _ := h.exe("reg", "query",
+		`HKLM\SYSTEM\CurrentControlSet\Services\SharedAccess\Parameters\FirewallPolicy\FirewallRules`)
 	return out
 }
 
-// lets reports whether the host's firewall lets a connection from the Linux node to a port in, be there a program or not.
+// lets reports whether the host's firewall lets a connection from the Linux node to a port in, be there a program or
+// not.
 func (h walled) lets(port int) bool {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 3*time.Second)
@@ -44,7 +47,8 @@ func (h walled) lets(port int) bool {
 	if len(ip) == 0 {
 		h.t.Fatal("the host has no address")
 	}
-	c, err := testkit.DialIn(platform.NetnsPath("porthole-lin01"))(ctx, "tcp", net.JoinHostPort(ip[0], strconv.Itoa(port)))
+	c, err := testkit.DialIn(platform.NetnsPath("porthole-lin01"))(ctx, "tcp",
+		net.JoinHostPort(ip[0], strconv.Itoa(port)))
 	if err == nil {
 		c.Close()
 	}

@@ -47,7 +47,8 @@ func run(m *testing.M) (code int, err error) {
 	if bin, err = filepath.Abs("../../bin"); err != nil {
 		return 1, err
 	}
-	for file, target := range map[string]string{"porthole": "build", "windows/porthole.exe": "build", "bundle/windows/containerd.exe": "windows-runtime"} {
+	for file, target := range map[string]string{"porthole": "build", "windows/porthole.exe": "build",
+		"bundle/windows/containerd.exe": "windows-runtime"} {
 		if _, err := os.Stat(filepath.Join(bin, file)); err != nil {
 			return 1, fmt.Errorf("%s is missing: run `make %s` first", file, target)
 		}
@@ -58,7 +59,8 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 
-	if out, err := porthole(5*time.Minute, "up", "--linux-nodes", "1", "--windows-nodes", "1", "--supervisor", "services", "--dir", state); err != nil {
+	if out, err := porthole(5*time.Minute, "up", "--linux-nodes", "1", "--windows-nodes", "1", "--supervisor",
+		"services", "--dir", state); err != nil {
 		return 1, fmt.Errorf("%w: %s", err, out)
 	}
 	return m.Run(), nil
@@ -97,7 +99,8 @@ func newHost(t *testing.T, name, build string) *host {
 		}
 		forget(t, "pod/web-"+name, "service/web-"+name, "node/"+name)
 	})
-	h.must(3*time.Minute, "host", "create", name, "--build", build, "--runtime", "containerd.exe", "--firewall", "--dir", state)
+	h.must(3*time.Minute, "host", "create", name, "--build", build, "--runtime", "containerd.exe", "--firewall",
+		"--dir", state)
 
 	for _, program := range []string{"porthole.exe", "kube-proxy.exe", "win-bridge.exe"} {
 		data, err := os.ReadFile(filepath.Join(bin, "windows", program))
@@ -107,8 +110,10 @@ func newHost(t *testing.T, name, build string) *host {
 		h.write("porthole/"+program, string(data))
 	}
 	// What an administrator of a cluster with a registry of its own configures.
-	h.write("etc/containerd/certs.d/_default/hosts.toml", "server = \"http://10.99.0.1:5000\"\n[host.\"http://10.99.0.1:5000\"]\n  capabilities = [\"pull\", \"resolve\"]\n")
-	h.write("Program Files/containerd/conf.d/sandbox.toml", "version = 4\n[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = 'docker.io/porthole/pause:1'\n")
+	h.write("etc/containerd/certs.d/_default/hosts.toml",
+		"server = \"http://10.99.0.1:5000\"\n[host.\"http://10.99.0.1:5000\"]\n  capabilities = [\"pull\", \"resolve\"]\n")
+	h.write("Program Files/containerd/conf.d/sandbox.toml",
+		"version = 4\n[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = 'docker.io/porthole/pause:1'\n")
 	before := h.service("containerd").Status.PID
 	h.must(shortly, "host", "run", "--dir", state, name, "--", "sc", "stop", "containerd")
 	wait.True(t, shortly, "containerd to stop", func() bool { return h.service("containerd").Status.PID != before })
@@ -131,7 +136,8 @@ func (h *host) must(limit time.Duration, args ...string) string {
 // exe runs porthole.exe on the host and returns its exit code.
 func (h *host) exe(program string, args ...string) (out string, code int) {
 	h.t.Helper()
-	out, err := porthole(3*time.Minute, append([]string{"host", "run", "--dir", state, h.name, "--", program}, args...)...)
+	out, err := porthole(3*time.Minute,
+		append([]string{"host", "run", "--dir", state, h.name, "--", program}, args...)...)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return out, exit.ExitCode()
@@ -186,7 +192,8 @@ func done(r step.Report) (ids []string) {
 // services are those of the host's service manager, and service is one of them.
 func (h *host) services() (list []scm.Listed) {
 	h.t.Helper()
-	if err := json.Unmarshal([]byte(h.must(shortly, "host", "services", h.name, "-o", "json", "--dir", state)), &list); err != nil {
+	if err := json.Unmarshal([]byte(h.must(shortly, "host", "services", h.name, "-o", "json", "--dir", state)),
+		&list); err != nil {
 		h.t.Fatal(err)
 	}
 	return list
@@ -214,7 +221,8 @@ func (h *host) write(name, text string) {
 }
 
 // ours are the folders in which join and the node's programs make files.
-var ours = []string{"Program Files/Porthole", "ProgramData/Porthole", "etc", "opt", "var/lib", "var/log/pods", "var/log/containers"}
+var ours = []string{"Program Files/Porthole", "ProgramData/Porthole", "etc", "opt", "var/lib", "var/log/pods",
+	"var/log/containers"}
 
 // files returns the files in these folders.
 func (h *host) files() (list []string) {
@@ -264,7 +272,9 @@ func (h *host) kubectl(args ...string) (string, error) {
 // forget deletes objects of the cluster, so that the next test's service gets its node port.
 func forget(t *testing.T, objects ...string) {
 	t.Helper()
-	if out, err := porthole(shortly, append([]string{"kubectl", "--dir", state, "delete", "--ignore-not-found", "--force"}, objects...)...); err != nil {
+	if out, err := porthole(shortly,
+		append([]string{"kubectl", "--dir", state, "delete", "--ignore-not-found", "--force"},
+			objects...)...); err != nil {
 		t.Errorf("deleting %v: %v: %s", objects, err, out)
 	}
 }

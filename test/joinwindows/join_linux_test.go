@@ -32,9 +32,9 @@ func builds() []string {
 	return []string{"20348"}
 }
 
-// TestJoinWindows is the life of a node: it joins by the line that was printed, runs a pod, is found right by a second join, mended by
-// a third, comes back after kills and a reboot, and leaves nothing.
-// Rows 1.02, 1.08, 1.89, 1.112, 1.113, 1.116.
+// TestJoinWindows is the life of a node: it joins by the line that was printed, runs a pod, is found right by a second
+// join, mended by a third, comes back after kills and a reboot, and leaves nothing. Rows 1.02, 1.08, 1.89, 1.112,
+// 1.113, 1.116.
 func TestJoinWindows(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("takes minutes: PORTHOLE_JOIN=20348, PORTHOLE_JOIN=long for all builds, or `make test-join`")
@@ -82,8 +82,8 @@ func TestJoinWindows(t *testing.T) {
 	}
 }
 
-// TestServices: `porthole up --supervisor services` makes its Windows node by the same join. The node comes back by itself after kills and a
-// reboot, with its pod, and no pod starts before there is a network.
+// TestServices: `porthole up --supervisor services` makes its Windows node by the same join. The node comes back by
+// itself after kills and a reboot, with its pod, and no pod starts before there is a network.
 func TestServices(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("takes minutes: PORTHOLE_JOIN=20348 or `make test-join`")
@@ -104,12 +104,14 @@ func TestServices(t *testing.T) {
 		t.Errorf("the pod's container outlived the reboot: %s", now)
 	}
 	h.waitsForNetwork()
-	if out := h.must(shortly, "status", "--dir", state); !strings.Contains(out, "win01/kubelet") || !strings.Contains(out, "win01: boot 3: pod network 10.244.") {
+	if out := h.must(shortly, "status", "--dir", state); !strings.Contains(out, "win01/kubelet") ||
+		!strings.Contains(out, "win01: boot 3: pod network 10.244.") {
 		t.Errorf("porthole status:\n%s", out)
 	}
 }
 
-// TestReboots: a node that join made comes back by itself, reboot after reboot, whatever HNS loses. PORTHOLE_JOIN_REBOOTS says how many.
+// TestReboots: a node that join made comes back by itself, reboot after reboot, whatever HNS loses.
+// PORTHOLE_JOIN_REBOOTS says how many.
 func TestReboots(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("PORTHOLE_JOIN_REBOOTS")) // none is 0
 	if n == 0 {
@@ -125,8 +127,8 @@ func TestReboots(t *testing.T) {
 	}
 }
 
-// TestUpgrades: the programs of a node are exchanged again and again while connections to its pod are open. PORTHOLE_JOIN_UPGRADES says how
-// often.
+// TestUpgrades: the programs of a node are exchanged again and again while connections to its pod are open.
+// PORTHOLE_JOIN_UPGRADES says how often.
 func TestUpgrades(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("PORTHOLE_JOIN_UPGRADES")) // none is 0
 	if n == 0 {
@@ -156,7 +158,8 @@ func TestUpgradeKilled(t *testing.T) {
 	}
 }
 
-// TestServiceManager: upstream's own tests of the packages by which programs in Go use the service manager of Windows pass on an emulated host.
+// TestServiceManager: upstream's own tests of the packages by which programs in Go use the service manager of Windows
+// pass on an emulated host.
 func TestServiceManager(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("takes a minute: PORTHOLE_JOIN=20348 or `make test-join`")
@@ -176,8 +179,8 @@ func TestKilled(t *testing.T) {
 	h.podWorks("after kills")
 }
 
-// waitsForNetwork: no pod starts while porthole-routes has not made the pod network of this boot, although containerd's CNI configuration
-// of the boot before is there and containerd calls its network ready.
+// waitsForNetwork: no pod starts while porthole-routes has not made the pod network of this boot, although
+// containerd's CNI configuration of the boot before is there and containerd calls its network ready.
 func (h *host) waitsForNetwork() {
 	h.t.Helper()
 	before := containerOf(h)
@@ -191,8 +194,10 @@ func (h *host) waitsForNetwork() {
 	}
 	h.must(3*time.Minute, "host", "reboot", h.name, "--dir", state)
 	wait.NoError(h.t, shortly, "the node to say why it is not Ready", func() error {
-		out, err := h.kubectl("get", "node", h.name, "-o", `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].message}`)
-		if err == nil && (!strings.HasPrefix(out, "3 ") || !strings.Contains(out, "the pod network of this boot is not made yet")) {
+		out, err := h.kubectl("get", "node", h.name, "-o",
+			`jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].message}`)
+		if err == nil && (!strings.HasPrefix(out, "3 ") ||
+			!strings.Contains(out, "the pod network of this boot is not made yet")) {
 			err = errors.New(out)
 		}
 		return err
@@ -200,10 +205,12 @@ func (h *host) waitsForNetwork() {
 	if _, err := os.Stat(h.path("etc/cni/net.d/10-porthole.conf")); err != nil {
 		h.t.Errorf("the configuration of the boot before: %v", err)
 	}
-	if b, err := bootrecord.ReadBoot(h.path("ProgramData/Porthole"), "3"); err != nil || b.Pods.BootID != "3" || b.Pods.Phase != bootrecord.Waiting {
+	if b, err := bootrecord.ReadBoot(h.path("ProgramData/Porthole"), "3"); err != nil || b.Pods.BootID != "3" ||
+		b.Pods.Phase != bootrecord.Waiting {
 		h.t.Errorf("the boot record: %s, %v", b, err)
 	}
-	if out := h.must(shortly, "host", "ctr", h.name, "tasks", "--dir", state); strings.TrimSpace(out) != "" || containerOf(h) != before {
+	if out := h.must(shortly, "host", "ctr", h.name, "tasks", "--dir", state); strings.TrimSpace(out) != "" ||
+		containerOf(h) != before {
 		h.t.Errorf("tasks without a pod network:\n%s", out)
 	}
 
@@ -318,8 +325,11 @@ func (h *host) joins(flags ...string) {
 // hasEnvironment: the services have the variable of --env, as Go's runtime in them shows.
 func (h *host) hasEnvironment() {
 	h.t.Helper()
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: testkit.DialIn(platform.NetnsPath("porthole-" + h.name)), DisableKeepAlives: true}}
-	for name, url := range map[string]string{"porthole-routes": "http://127.0.0.1:10261/metrics", "kube-proxy": "http://127.0.0.1:10249/metrics"} {
+	client := http.Client{Timeout: 5 * time.Second,
+		Transport: &http.Transport{DialContext: testkit.DialIn(platform.NetnsPath("porthole-" + h.name)),
+			DisableKeepAlives: true}}
+	for name, url := range map[string]string{"porthole-routes": "http://127.0.0.1:10261/metrics",
+		"kube-proxy": "http://127.0.0.1:10249/metrics"} {
 		wait.NoError(h.t, shortly, name+" to have its environment", func() error {
 			answer, err := client.Get(url)
 			if err != nil {
@@ -348,7 +358,8 @@ func (h *host) podWorks(when string) {
 	applyPod(h)
 	name := "web-" + h.name
 	h.answers(when)
-	for what, args := range map[string][]string{"serving HTTP": {"logs", name}, "Microsoft Windows": {"exec", name, "--", "cmd", "/c", "ver"}} {
+	for what, args := range map[string][]string{"serving HTTP": {"logs", name},
+		"Microsoft Windows": {"exec", name, "--", "cmd", "/c", "ver"}} {
 		wait.NoError(h.t, shortly, when+": "+args[0], func() error {
 			out, err := h.kubectl(args...)
 			if err == nil && !strings.Contains(out, what) {
@@ -385,7 +396,9 @@ func (h *host) answers(when string) {
 
 // get asks the pod from the Linux node.
 func (h *host) get(url string) error {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: testkit.DialIn(platform.NetnsPath("porthole-lin01")), DisableKeepAlives: true}}
+	client := http.Client{Timeout: 5 * time.Second,
+		Transport: &http.Transport{DialContext: testkit.DialIn(platform.NetnsPath("porthole-lin01")),
+			DisableKeepAlives: true}}
 	answer, err := client.Get(url)
 	if err != nil {
 		return err
@@ -426,7 +439,8 @@ func (h *host) joinsAgain() {
 func (h *host) times() string {
 	var all strings.Builder
 	for _, file := range h.files() {
-		if st, err := os.Stat(h.path(file)); err == nil && !strings.Contains(file, "/logs/") && !strings.Contains(file, "/log/") && !strings.Contains(file, "/pods/") {
+		if st, err := os.Stat(h.path(file)); err == nil && !strings.Contains(file, "/logs/") &&
+			!strings.Contains(file, "/log/") && !strings.Contains(file, "/pods/") {
 			fmt.Fprintln(&all, file, st.ModTime().UnixNano())
 		}
 	}
@@ -436,7 +450,8 @@ func (h *host) times() string {
 // closed: folders with secrets are closed to others. Wine shows access lists as permission bits.
 func (h *host) closed() {
 	h.t.Helper()
-	for _, dir := range []string{"ProgramData/Porthole", "ProgramData/Porthole/logs", "etc/kubernetes", "var/lib/kubelet/pki"} {
+	for _, dir := range []string{"ProgramData/Porthole", "ProgramData/Porthole/logs", "etc/kubernetes",
+		"var/lib/kubelet/pki"} {
 		st, err := os.Stat(h.path(dir))
 		if err != nil || st.Mode().Perm()&0o007 != 0 {
 			h.t.Errorf("%s is open to others: %v, %v", dir, st.Mode(), err)
@@ -456,7 +471,8 @@ func (h *host) mends() {
 		change func() error
 		want   []string
 	}{
-		"a plugin is gone": {func() error { return os.Remove(h.path("opt/cni/bin/win-bridge.exe")) }, []string{"cni-programs"}},
+		"a plugin is gone": {func() error { return os.Remove(h.path("opt/cni/bin/win-bridge.exe")) },
+			[]string{"cni-programs"}},
 		"a rule of the firewall is gone": {func() error {
 			h.exe("netsh", "advfirewall", "firewall", "delete", "rule", "name=Porthole: TCP 10250 (kubelet)")
 			return nil
@@ -464,11 +480,14 @@ func (h *host) mends() {
 		"a folder is open": {func() error { return os.Chmod(h.path("etc/kubernetes"), 0o755) }, []string{"access"}},
 		"a service is gone": {func() error {
 			h.exe("sc", "stop", "kube-proxy")
-			wait.True(h.t, shortly, "kube-proxy to stop", func() bool { return h.service("kube-proxy").Status.State == scm.Stopped })
+			wait.True(h.t, shortly, "kube-proxy to stop",
+				func() bool { return h.service("kube-proxy").Status.State == scm.Stopped })
 			h.exe("sc", "delete", "kube-proxy")
 			return nil
 		}, []string{"service/kube-proxy", "running/kube-proxy"}},
-		"a configuration is another": {func() error { return os.WriteFile(h.path("etc/kubernetes/kube-proxy.yaml"), []byte("x"), 0o600) }, []string{"proxy-config"}},
+		"a configuration is another": {func() error {
+			return os.WriteFile(h.path("etc/kubernetes/kube-proxy.yaml"), []byte("x"), 0o600)
+		}, []string{"proxy-config"}},
 	} {
 
 		if err := c.change(); err != nil {
@@ -490,7 +509,8 @@ func subset(part, all []string) bool {
 func (h *host) comesBack() {
 	h.t.Helper()
 	before := h.restarts()
-	for name, log := range map[string]string{"porthole-routes": `logs\routes.log`, "kube-proxy": `logs\kube-proxy.log`, "kubelet": `logs\kubelet.log`} {
+	for name, log := range map[string]string{"porthole-routes": `logs\routes.log`, "kube-proxy": `logs\kube-proxy.log`,
+		"kubelet": `logs\kubelet.log`} {
 		old := h.service(name).Status.PID
 
 		pids, err := platform.NetnsPids(platform.NetnsPath("porthole-" + h.name))
@@ -498,7 +518,8 @@ func (h *host) comesBack() {
 			h.t.Fatal(err)
 		}
 		for _, pid := range pids {
-			if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(args), log) { // gone meanwhile: not the program
+			// gone meanwhile: not the program
+			if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(args), log) {
 				if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 					h.t.Fatal(err)
 				}
@@ -519,7 +540,8 @@ func (h *host) comesBack() {
 func (h *host) reboots() {
 	h.t.Helper()
 	boot := func() string {
-		out, err := h.kubectl("get", "node", h.name, "-o", `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
+		out, err := h.kubectl("get", "node", h.name, "-o",
+			`jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
 		if err != nil {
 			return err.Error()
 		}
@@ -541,7 +563,8 @@ func (h *host) reboots() {
 	}
 }
 
-// ordered: by the node's boot record the network was right, and then pods could start; and so the node tells its administrator.
+// ordered: by the node's boot record the network was right, and then pods could start; and so the node tells its
+// administrator.
 func (h *host) ordered(boot string) {
 	h.t.Helper()
 	var b bootrecord.Boot
@@ -559,7 +582,8 @@ func (h *host) ordered(boot string) {
 	if b.Pods.Since.Before(b.Network.Since) {
 		h.t.Errorf("pods were let in before there was a network: %s", b)
 	}
-	if out, _ := h.exe(program, "status"); !strings.Contains(out, "boot "+boot+": pod network 10.244.") || !strings.Contains(out, ", pods ready since ") {
+	if out, _ := h.exe(program, "status"); !strings.Contains(out, "boot "+boot+": pod network 10.244.") ||
+		!strings.Contains(out, ", pods ready since ") {
 		h.t.Errorf("porthole status:\n%s", out)
 	}
 }
@@ -570,12 +594,14 @@ func (h *host) leaves(before, routes []string) {
 	if out := (faulty{h}).leavesNothing(before, routes); !strings.Contains(out, "kubectl delete node "+h.name) {
 		h.t.Errorf("leave does not say that the Node is left:\n%s", out)
 	}
-	if out, err := h.kubectl("delete", "node/"+h.name, "pod/web-"+h.name, "service/web-"+h.name, "--force"); err != nil {
+	if out, err := h.kubectl("delete", "node/"+h.name, "pod/web-"+h.name, "service/web-"+h.name,
+		"--force"); err != nil {
 		h.t.Errorf("%v: %s", err, out)
 	}
 }
 
-// leavesNothing: after leave nothing of join is on the host; a second leave does nothing. It returns what the first one printed.
+// leavesNothing: after leave nothing of join is on the host; a second leave does nothing. It returns what the first
+// one printed.
 func (h faulty) leavesNothing(before, routes []string) (out string) {
 	h.t.Helper()
 	out, code := h.exe(program, "leave")
@@ -594,7 +620,8 @@ func (h faulty) leavesNothing(before, routes []string) (out string) {
 			h.t.Errorf("service %s is left", s.Name)
 		}
 	}
-	if dump := h.must(shortly, "host", "hns", h.name, "dump", "--dir", state); strings.Contains(dump, "porthole") || strings.Contains(dump, "LoadBalancer") {
+	if dump := h.must(shortly, "host", "hns", h.name, "dump", "--dir", state); strings.Contains(dump, "porthole") ||
+		strings.Contains(dump, "LoadBalancer") {
 		h.t.Errorf("HNS has\n%s", dump)
 	}
 	if again, code := h.exe(program, "leave"); code != 0 || !strings.Contains(again, "nothing to do") {

@@ -15,8 +15,8 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// TestShutdown: a pod that needs 8 s to end gets them when its node reboots. Then upstream's kubelet.exe, as the service kubelet of the same
-// node, does the same under the same service manager, and a join brings ours back.
+// TestShutdown: a pod that needs 8 s to end gets them when its node reboots. Then upstream's kubelet.exe, as the
+// service kubelet of the same node, does the same under the same service manager, and a join brings ours back.
 func TestShutdown(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("takes minutes: PORTHOLE_JOIN=20348 or `make test-join`")
@@ -34,7 +34,8 @@ func TestShutdown(t *testing.T) {
 	before := h.service("kubelet").Path
 	closing{h}.becomes(upstream)
 	closing{h}.reboot(3)
-	if r, code := h.report("join"); code != 0 || !subset([]string{"service/kubelet"}, done(r)) || !subset(done(r), []string{"service/kubelet", "running/kubelet", "preshutdown-order"}) {
+	if r, code := h.report("join"); code != 0 || !subset([]string{"service/kubelet"}, done(r)) ||
+		!subset(done(r), []string{"service/kubelet", "running/kubelet", "preshutdown-order"}) {
 		t.Errorf("after upstream's kubelet a join: exit code %d, %s, steps %v", code, r.Error, done(r))
 	}
 	if now := h.service("kubelet").Path; now != before {
@@ -55,8 +56,9 @@ const slowPod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "slow-
 
 const slowTime = 8 * time.Second
 
-// reboot runs a pod that takes slowTime to end, and reboots the host. The kubelet waits for the pod's program and preStop hook, tells the API
-// server that the pod has ended and that the node shuts down, and ends. Then the host starts again, and the node becomes Ready by itself.
+// reboot runs a pod that takes slowTime to end, and reboots the host. The kubelet waits for the pod's program and
+// preStop hook, tells the API server that the pod has ended and that the node shuts down, and ends. Then the host
+// starts again, and the node becomes Ready by itself.
 func (h closing) reboot(boot int) {
 	h.t.Helper()
 	name := fmt.Sprintf("slow-%d", boot)
@@ -82,13 +84,15 @@ func (h closing) reboot(boot int) {
 		h.t.Fatalf("%v: %s", err, out)
 	}
 	i := slices.IndexFunc(r.Services, func(e scm.Ended) bool { return e.Service == "kubelet" })
-	if i < 0 || r.Services[i].Phase != "preshutdown" || r.Services[i].Took < slowTime || r.Services[i].Took > 40*time.Second {
+	if i < 0 || r.Services[i].Phase != "preshutdown" || r.Services[i].Took < slowTime ||
+		r.Services[i].Took > 40*time.Second {
 		h.t.Errorf("boot %d: services ended as %+v; the pod needs %v", boot, r.Services, slowTime)
 	} else {
 		h.t.Logf("boot %d: the kubelet ended after %.1f s", boot, r.Services[i].Took.Seconds())
 	}
 
-	out, err := h.kubectl("get", "pod", name, "-o", `jsonpath={.status.phase} {.status.reason} {.status.containerStatuses[0].state.terminated.exitCode}`)
+	out, err := h.kubectl("get", "pod", name, "-o",
+		`jsonpath={.status.phase} {.status.reason} {.status.containerStatuses[0].state.terminated.exitCode}`)
 	if err != nil || !strings.HasSuffix(out, " 0") || strings.HasPrefix(out, "Running") {
 		h.t.Errorf("boot %d: the API server says of the pod %q, %v", boot, out, err)
 	}
@@ -103,7 +107,8 @@ func (h closing) reboot(boot int) {
 	}
 
 	wait.NoError(h.t, 3*time.Minute, fmt.Sprintf("the node to be Ready in boot %d", boot), func() error {
-		got, err := h.kubectl("get", "node", h.name, "-o", `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
+		got, err := h.kubectl("get", "node", h.name, "-o",
+			`jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
 		if err == nil && got == fmt.Sprintf("%d True", boot) {
 			return nil
 		}
@@ -118,14 +123,16 @@ func (h closing) reboot(boot int) {
 // told: the node has an event of its shutdown. Upstream's kubelet ended before its own event had been sent.
 func (h closing) told() {
 	h.t.Helper()
-	out, err := h.kubectl("get", "events", "-A", "--field-selector", "reason=NodeShutdown,involvedObject.name="+h.name, "-o", "jsonpath={.items[*].message}")
+	out, err := h.kubectl("get", "events", "-A", "--field-selector", "reason=NodeShutdown,involvedObject.name="+h.name,
+		"-o", "jsonpath={.items[*].message}")
 	if err != nil || !strings.Contains(out, "preshutdown") {
 		h.t.Errorf("events of the shutdown: %q, %v", out, err)
 	}
 }
 
-// becomes makes another kubelet.exe the service kubelet, with the same files, as an administrator who moves the node back to upstream's does.
-// The new service is started with the flags of the old one, but for those that upstream's kubelet does not know.
+// becomes makes another kubelet.exe the service kubelet, with the same files, as an administrator who moves the node
+// back to upstream's does. The new service is started with the flags of the old one, but for those that upstream's
+// kubelet does not know.
 func (h closing) becomes(kubelet string) {
 	h.t.Helper()
 	data, err := os.ReadFile(kubelet)
@@ -137,20 +144,24 @@ func (h closing) becomes(kubelet string) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	// Upstream's kubelet takes Host for a file beside its configuration, and then makes no pod; kubeadm writes "" on Windows.
+	// Upstream's kubelet takes Host for a file beside its configuration, and then makes no pod; kubeadm writes "" on
+	// Windows.
 	h.write("var/lib/kubelet/upstream.yaml", strings.Replace(string(config), "resolvConf: Host", `resolvConf: ""`, 1))
 	_, args, _ := strings.Cut(h.service("kubelet").Path, ` --`)
 	command := []string{`C:\upstream\kubelet.exe`}
 	for _, a := range strings.Split(strings.Replace("--"+args, `\config.yaml`, `\upstream.yaml`, 1), " ") {
-		if !strings.HasPrefix(a, "--log-file") && !strings.HasPrefix(a, "--registry-config") && !strings.HasPrefix(a, "--network-boot-record") {
+		if !strings.HasPrefix(a, "--log-file") && !strings.HasPrefix(a, "--registry-config") &&
+			!strings.HasPrefix(a, "--network-boot-record") {
 			command = append(command, a)
 		}
 	}
 
 	h.exe("sc", "stop", "kubelet")
-	wait.True(h.t, shortly, "our kubelet to stop", func() bool { return h.service("kubelet").Status.State == scm.Stopped })
+	wait.True(h.t, shortly, "our kubelet to stop",
+		func() bool { return h.service("kubelet").Status.State == scm.Stopped })
 	h.exe("sc", "delete", "kubelet")
-	if out, code := h.exe("sc", "create", "kubelet", "binPath=", strings.Join(command, " "), "start=", "auto", "depend=", "containerd"); code != 0 {
+	if out, code := h.exe("sc", "create", "kubelet", "binPath=", strings.Join(command, " "), "start=", "auto",
+		"depend=", "containerd"); code != 0 {
 		h.t.Fatalf("sc create: exit code %d: %s", code, out)
 	}
 	start := time.Now()
@@ -167,7 +178,8 @@ func (h closing) becomes(kubelet string) {
 		}
 		return nil
 	})
-	if pids := faulty(h).processes(`upstream\kubelet.exe`); len(pids) == 0 || h.service("kubelet").Status.State != scm.Running {
+	if pids := faulty(h).processes(`upstream\kubelet.exe`); len(pids) == 0 ||
+		h.service("kubelet").Status.State != scm.Running {
 		h.t.Errorf("processes of upstream's kubelet: %v; its service is %+v", pids, h.service("kubelet"))
 	}
 }

@@ -29,7 +29,8 @@ const (
 	nodesCount  = 20
 )
 
-// TestJoinSpeed measures the join of emulated Windows hosts, the start of a program, its reboot, and the size of the archive.
+// TestJoinSpeed measures the join of emulated Windows hosts, the start of a program, its reboot, and the size of the
+// archive.
 func TestJoinSpeed(t *testing.T) {
 	rounds, _ := strconv.Atoi(os.Getenv("PORTHOLE_JOIN_SPEED")) // none is 0
 	if rounds == 0 {
@@ -54,11 +55,14 @@ func TestJoinSpeed(t *testing.T) {
 	}
 
 	out := func(name, unit string, samples []float64, target float64, note string) {
-		figure.Print(figure.Figure{Name: name, Unit: unit, Ours: figure.Median(samples), Target: target, Samples: map[string][]float64{"ours": samples}, Note: note})
+		figure.Print(figure.Figure{Name: name, Unit: unit, Ours: figure.Median(samples), Target: target,
+			Samples: map[string][]float64{"ours": samples}, Note: note})
 	}
-	out("windows-join-to-ready", "s", joins, joinTarget, "emulated host, build 20348, images present, as the report of join has it")
+	out("windows-join-to-ready", "s", joins, joinTarget,
+		"emulated host, build 20348, images present, as the report of join has it")
 	out("windows-join-again", "s", again, againTarget, "0 writes: TestJoinWindows")
-	out("windows-program-start", "s", starts, startTarget, "porthole.exe version, with the start of porthole host run and Wine's")
+	out("windows-program-start", "s", starts, startTarget,
+		"porthole.exe version, with the start of porthole host run and Wine's")
 	out("windows-reboot-to-ready", "s", boots, 0, "from the end of porthole host reboot; without pods")
 	out("windows-zip", "MB", []float64{zipSize(t)}, zipTarget, "the programs and CNI plugins of the archive, deflated")
 }
@@ -77,7 +81,8 @@ func TestJoinSpeedPods(t *testing.T) {
   "containers": [{"name": "c", "image": "porthole/testapp:1", "args": ["serve", "--http", ":8080"]}]}}`, i, h.name))
 	}
 	file := filepath.Join(t.TempDir(), "pods.json")
-	if err := os.WriteFile(file, []byte(`{"apiVersion": "v1", "kind": "List", "items": [`+strings.Join(pods, ",")+`]}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"apiVersion": "v1", "kind": "List", "items": [`+strings.Join(pods, ",")+`]}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := h.kubectl("apply", "-f", file); err != nil {
@@ -89,8 +94,9 @@ func TestJoinSpeedPods(t *testing.T) {
 	start := time.Now()
 	crowded{h}.allAnswer(5 * time.Minute)
 	took := time.Since(start).Seconds()
-	figure.Print(figure.Figure{Name: "windows-reboot-to-pods", Unit: "s", Ours: took, Target: podsTarget, Samples: map[string][]float64{"ours": {took}},
-		Note: fmt.Sprintf("%d pods answer, from the end of porthole host reboot", podsCount)})
+	figure.Print(figure.Figure{Name: "windows-reboot-to-pods", Unit: "s", Ours: took, Target: podsTarget,
+		Samples: map[string][]float64{"ours": {took}},
+		Note:    fmt.Sprintf("%d pods answer, from the end of porthole host reboot", podsCount)})
 	if out, err := h.kubectl("delete", "pods", "-l", "app=many", "--force", "--wait=false"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -99,8 +105,8 @@ func TestJoinSpeedPods(t *testing.T) {
 // crowded is a host with podsCount pods.
 type crowded struct{ *host }
 
-// allAnswer waits until each of the pods answers at the address that the API server has of it. One that has the address of before answers
-// nobody.
+// allAnswer waits until each of the pods answers at the address that the API server has of it. One that has the
+// address of before answers nobody.
 func (h crowded) allAnswer(limit time.Duration) {
 	h.t.Helper()
 	wait.NoError(h.t, limit, "all pods to answer", func() error {
@@ -138,7 +144,8 @@ func TestJoinSpeedNodes(t *testing.T) {
 	var all sync.WaitGroup
 	for i, h := range hosts {
 		all.Go(func() {
-			out, err := porthole(10*time.Minute, append([]string{"host", "run", "--dir", state, h.name, "--", program}, lines[i]...)...)
+			out, err := porthole(10*time.Minute,
+				append([]string{"host", "run", "--dir", state, h.name, "--", program}, lines[i]...)...)
 			if err != nil || !strings.Contains(out, "node "+h.name+" is Ready") {
 				node, _ := h.kubectl("describe", "node", h.name) // only for the text
 				t.Errorf("%s: %v: %s\n%s", h.name, err, out, node)
@@ -147,7 +154,8 @@ func TestJoinSpeedNodes(t *testing.T) {
 		})
 	}
 	all.Wait()
-	figure.Print(figure.Figure{Name: "windows-nodes-join-at-once", Unit: "s", Ours: slices.Max(times), Target: nodesTarget, Samples: map[string][]float64{"ours": times},
+	figure.Print(figure.Figure{Name: "windows-nodes-join-at-once", Unit: "s", Ours: slices.Max(times),
+		Target: nodesTarget, Samples: map[string][]float64{"ours": times},
 		Note: fmt.Sprintf("%d emulated hosts on one machine, until the last is Ready", nodesCount)})
 }
 
@@ -167,7 +175,8 @@ func bootSeconds(h *host) float64 {
 	h.must(3*time.Minute, "host", "reboot", h.name, "--dir", state)
 	start := time.Now()
 	wait.True(h.t, 2*time.Minute, "the node to be Ready in its second boot", func() bool {
-		out, err := h.kubectl("get", "node", h.name, "-o", `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
+		out, err := h.kubectl("get", "node", h.name, "-o",
+			`jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
 		return err == nil && out == "2 True"
 	})
 	return time.Since(start).Seconds()
@@ -178,7 +187,8 @@ func zipSize(t *testing.T) float64 {
 	t.Helper()
 	var size counter
 	w := zip.NewWriter(&size)
-	for _, name := range []string{"porthole.exe", "kube-proxy.exe", "win-bridge.exe", "win-overlay.exe", "wincni.exe", "ovn_cni.exe"} {
+	for _, name := range []string{"porthole.exe", "kube-proxy.exe", "win-bridge.exe", "win-overlay.exe", "wincni.exe",
+		"ovn_cni.exe"} {
 		f, err := os.Open(filepath.Join(bin, "windows", name))
 		if err != nil {
 			t.Fatal(err)

@@ -25,7 +25,8 @@ import (
 // upgrader is a joined host whose programs are exchanged.
 type upgrader struct{ *host }
 
-// unpack puts an archive of another version into a folder of C:. Bytes behind the end of an .exe change its hash, and nothing else.
+// unpack puts an archive of another version into a folder of C:. Bytes behind the end of an .exe change its hash, and
+// nothing else.
 func (h upgrader) unpack(dir string, others map[string]string) (program string) {
 	h.t.Helper()
 	for _, name := range []string{"porthole.exe", "kube-proxy.exe", "win-bridge.exe"} {
@@ -56,8 +57,8 @@ func (h upgrader) versions() string {
 	return strings.Join(list, " ")
 }
 
-// upgrades exchanges the programs under 50 open streams: by a version that is healthy, by one that is not, which goes back, by one whose
-// upgrade is killed, by rollback, and at last by the first again.
+// upgrades exchanges the programs under 50 open streams: by a version that is healthy, by one that is not, which goes
+// back, by one whose upgrade is killed, by rollback, and at last by the first again.
 func (h upgrader) upgrades() {
 	h.t.Helper()
 	streams, first := h.streams(50), h.versions()
@@ -110,8 +111,8 @@ func (h upgrader) upgrades() {
 	}
 }
 
-// again exchanges the programs n times, there and back between two versions, under 50 open streams. Each time no stream is lost, HNS is
-// written to by nobody, and the service proxy is back in time.
+// again exchanges the programs n times, there and back between two versions, under 50 open streams. Each time no
+// stream is lost, HNS is written to by nobody, and the service proxy is back in time.
 func (h upgrader) again(n int) {
 	h.t.Helper()
 	streams := h.streams(50)
@@ -136,19 +137,23 @@ func (h upgrader) again(n int) {
 		}
 		streams.alive("after " + when)
 		load, _ := os.ReadFile("/proc/loadavg") // only for the log
-		h.t.Logf("%s: %.1f s, the service proxy did not answer for %v, load %s", when, r.Seconds, longest.Round(time.Millisecond), strings.TrimSpace(string(load)))
+		h.t.Logf("%s: %.1f s, the service proxy did not answer for %v, load %s", when, r.Seconds,
+			longest.Round(time.Millisecond), strings.TrimSpace(string(load)))
 	}
 	slices.Sort(gaps)
-	h.t.Logf("%d upgrades: the service proxy did not answer for %v in the middle, %v at most", n, gaps[n/2].Round(time.Millisecond), gaps[n-1].Round(time.Millisecond))
+	h.t.Logf("%d upgrades: the service proxy did not answer for %v in the middle, %v at most", n,
+		gaps[n/2].Round(time.Millisecond), gaps[n-1].Round(time.Millisecond))
 }
 
-// killedEverywhere ends upgrades before and after each of their acts, and some on their way back too. Whoever comes after takes them back:
-// a rollback, the kubelet, or the kubelet after the power was cut. Each time the node is of one whole version.
+// killedEverywhere ends upgrades before and after each of their acts, and some on their way back too. Whoever comes
+// after takes them back: a rollback, the kubelet, or the kubelet after the power was cut. Each time the node is of one
+// whole version.
 func (h upgrader) killedEverywhere() {
 	h.t.Helper()
 	streams, before, f := h.streams(10), h.versions(), faulty(h)
 	failing := f.failing() // other bytes than those of the node, thus another version
-	for _, p := range []string{"stage/before", "stage/after", "porthole-routes/before", "porthole-routes/after", "kube-proxy/before", "kube-proxy/after",
+	for _, p := range []string{"stage/before", "stage/after", "porthole-routes/before", "porthole-routes/after",
+		"kube-proxy/before", "kube-proxy/after",
 		"kubelet/before", "kubelet/after", "cni/before", "cni/after", "soak/before", "soak/after"} {
 		start := time.Now()
 		f.endsAt(failing, "upgrade "+p, "upgrade", "--force", "--skip-sums")
@@ -159,12 +164,14 @@ func (h upgrader) killedEverywhere() {
 		how := "rollback"
 		if p == "kubelet/after" { // nobody says anything
 			how = "the kubelet"
-			wait.True(h.t, 2*time.Minute, "the kubelet to take the upgrade back", func() bool { return h.phase() == upgrade.WentBack && h.versions() == before })
+			wait.True(h.t, 2*time.Minute, "the kubelet to take the upgrade back",
+				func() bool { return h.phase() == upgrade.WentBack && h.versions() == before })
 		} else if out, code := h.exe(program, "rollback"); code != 0 {
 			h.t.Errorf("rollback after a kill at %s: exit code %d\n%s", p, code, out)
 		}
 		if now := h.versions(); now != before || h.phase() != upgrade.WentBack {
-			h.t.Errorf("after a kill at %s the services are of %s, before %s, and the journal says %s", p, now, before, h.phase())
+			h.t.Errorf("after a kill at %s the services are of %s, before %s, and the journal says %s", p, now, before,
+				h.phase())
 		}
 		f.once("after a kill at " + p)
 		streams.alive("after a kill at " + p)
@@ -174,9 +181,11 @@ func (h upgrader) killedEverywhere() {
 	f.endsAt(failing, "upgrade kube-proxy/after", "upgrade", "--force", "--skip-sums")
 	h.must(3*time.Minute, "host", "reboot", h.name, "--power-cut", "--dir", state)
 	start := time.Now()
-	wait.True(h.t, 3*time.Minute, "the kubelet to take the upgrade back after the power was cut", func() bool { return h.phase() == upgrade.WentBack && h.versions() == before })
+	wait.True(h.t, 3*time.Minute, "the kubelet to take the upgrade back after the power was cut",
+		func() bool { return h.phase() == upgrade.WentBack && h.versions() == before })
 	h.answers("after the power was cut in an upgrade")
-	h.t.Logf("the power was cut after kube-proxy was exchanged: taken back %.1f s after the boot", time.Since(start).Seconds())
+	h.t.Logf("the power was cut after kube-proxy was exchanged: taken back %.1f s after the boot",
+		time.Since(start).Seconds())
 }
 
 // maxGap is how long no process may follow Services while the programs are exchanged.
@@ -186,17 +195,20 @@ const maxGap = 2 * time.Second
 func (h upgrader) writes() int {
 	h.t.Helper()
 	var stats struct{ Writes int }
-	if err := json.Unmarshal([]byte(h.must(shortly, "host", "hns", h.name, "stats", "-o", "json", "--dir", state)), &stats); err != nil {
+	if err := json.Unmarshal([]byte(h.must(shortly, "host", "hns", h.name, "stats", "-o", "json", "--dir", state)),
+		&stats); err != nil {
 		h.t.Fatal(err)
 	}
 	return stats.Writes
 }
 
-// proxyGap asks the service proxy's health port from the Linux node all the time. The function that it returns ends that, and returns the
-// longest time between two answers.
+// proxyGap asks the service proxy's health port from the Linux node all the time. The function that it returns ends
+// that, and returns the longest time between two answers.
 func (h upgrader) proxyGap() func() time.Duration {
 	ip, done, longest := h.ip(), make(chan struct{}), make(chan time.Duration)
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DialContext: testkit.DialIn(platform.NetnsPath("porthole-lin01")), DisableKeepAlives: true}}
+	client := http.Client{Timeout: time.Second,
+		Transport: &http.Transport{DialContext: testkit.DialIn(platform.NetnsPath("porthole-lin01")),
+			DisableKeepAlives: true}}
 	go func() {
 		most, last := time.Duration(0), time.Now()
 		for {
@@ -252,7 +264,8 @@ func (h upgrader) killUpgrade(program string, streams *streams) {
 	before, ended := h.versions(), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = porthole(2*time.Minute, "host", "run", "--dir", state, h.name, "--", program, "upgrade", "--skip-sums") // it is killed
+		// it is killed
+		_, _ = porthole(2*time.Minute, "host", "run", "--dir", state, h.name, "--", program, "upgrade", "--skip-sums")
 	}()
 	wait.True(h.t, shortly, "the upgrade to have begun", func() bool {
 		text, err := os.ReadFile(h.path("ProgramData/Porthole/upgrade.json"))
@@ -266,7 +279,8 @@ func (h upgrader) killUpgrade(program string, streams *streams) {
 	<-ended
 	streams.alive("after a killed upgrade")
 
-	wait.True(h.t, 2*time.Minute, "the kubelet to take it back", func() bool { return h.versions() == before && h.phase() == upgrade.WentBack })
+	wait.True(h.t, 2*time.Minute, "the kubelet to take it back",
+		func() bool { return h.versions() == before && h.phase() == upgrade.WentBack })
 	streams.alive("after a killed upgrade was taken back")
 }
 
@@ -291,7 +305,8 @@ func (h upgrader) kill(text string) {
 		h.t.Fatal(err)
 	}
 	for _, pid := range pids {
-		if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(args), text) { // gone meanwhile: not the program
+		// gone meanwhile: not the program
+		if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(args), text) {
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 				h.t.Fatal(err)
 			}
@@ -299,7 +314,8 @@ func (h upgrader) kill(text string) {
 	}
 }
 
-// streams are open connections to the pod, from the Linux node through the node port of the Windows node: its HNS translates them.
+// streams are open connections to the pod, from the Linux node through the node port of the Windows node: its HNS
+// translates them.
 type streams struct {
 	t     testing.TB
 	conns []net.Conn

@@ -28,9 +28,9 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestNodeAddress runs kubelet.exe without --node-ip on a host with two network cards: it waits for the address that comes late, does
-// not take that of a card without a way out, of a worse default route, or of HNS, and follows a change. What the node's address is,
-// pods are told as status.hostIP.
+// TestNodeAddress runs kubelet.exe without --node-ip on a host with two network cards: it waits for the address that
+// comes late, does not take that of a card without a way out, of a worse default route, or of HNS, and follows a
+// change. What the node's address is, pods are told as status.hostIP.
 func TestNodeAddress(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")
@@ -115,7 +115,8 @@ func (h *windowsHost) addCard(name, addr string) {
 	})
 }
 
-// startHNS starts an HNS with everything on that its sources do not rule out. servers are the host's; nil: those of this machine.
+// startHNS starts an HNS with everything on that its sources do not rule out. servers are the host's; nil: those of
+// this machine.
 func (h *windowsHost) startHNS(servers serve.DNSServers) control.Host {
 	t, dir := h.t, h.t.TempDir()
 	plane, err := dataplane.New(dataplane.Options{Netns: h.space.Path})
@@ -124,7 +125,8 @@ func (h *windowsHost) startHNS(servers serve.DNSServers) control.Host {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- serve.Run(ctx, serve.Options{HostDir: dir, Build: 20348, Profile: "ws2022-unkind", Netns: h.space.Path, Listen: wire.HNSAddress, Uplink: "eth0", Plane: plane, DNS: servers})
+		done <- serve.Run(ctx, serve.Options{HostDir: dir, Build: 20348, Profile: "ws2022-unkind", Netns: h.space.Path,
+			Listen: wire.HNSAddress, Uplink: "eth0", Plane: plane, DNS: servers})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -163,15 +165,18 @@ func (h *windowsHost) makeNetwork() {
 	_, document := call(wire.On(hnsd.Endpoint, wire.Query), endpoint, "")
 	var is struct{ ID string }
 	must(h.t, json.Unmarshal([]byte(document), &is))
-	namespace, _ := call(wire.On(hnsd.Namespace, wire.Create), 0, `{"Type": "HostDefault", "SchemaVersion": {"Major": 2, "Minor": 0}}`)
-	call(wire.On(hnsd.Namespace, wire.Modify), namespace, `{"ResourceType": "Endpoint", "RequestType": "Add", "Settings": {"EndpointId": "`+is.ID+`"}}`)
+	namespace, _ := call(wire.On(hnsd.Namespace, wire.Create), 0,
+		`{"Type": "HostDefault", "SchemaVersion": {"Major": 2, "Minor": 0}}`)
+	call(wire.On(hnsd.Namespace, wire.Modify), namespace,
+		`{"ResourceType": "Endpoint", "RequestType": "Add", "Settings": {"EndpointId": "`+is.ID+`"}}`)
 }
 
 // startKubeletWith starts kubelet.exe without an address.
 func (h *windowsHost) startKubeletWith(endpoint string) {
 	h.t.Helper()
 	h.configure(endpoint)
-	h.start(h.program(`C:\kubelet.exe`, `--config=C:\kubelet.json`, `--root-dir=C:\kubelet`, "--hostname-override=win", "--v=2"))
+	h.start(h.program(`C:\kubelet.exe`, `--config=C:\kubelet.json`, `--root-dir=C:\kubelet`, "--hostname-override=win",
+		"--v=2"))
 }
 
 // logs waits until the host's programs have logged a text.
@@ -190,7 +195,8 @@ func (h *windowsHost) logged(text string) error {
 }
 
 // see notes what containers are given as HOST_IP, and sandboxes as DNS servers.
-func (h *windowsHost) see(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (h *windowsHost) see(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any,
+	error) {
 	switch r := request.(type) {
 	case *cri.ListContainerStatsRequest: // the fake measures nothing
 		return &cri.ListContainerStatsResponse{}, nil
@@ -215,7 +221,8 @@ func (h *windowsHost) tells(name, want string) {
 	h.t.Helper()
 	p := newPod(name, "sleep")
 	p.APIVersion, p.Kind, p.Spec.NodeSelector = "v1", "Pod", nil
-	p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "HOST_IP", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.hostIP"}}}}
+	p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "HOST_IP",
+		ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.hostIP"}}}}
 	must(h.t, testkit.WriteJSON(h.path("manifests", name+".json"), p))
 	wait.NoError(h.t, 60*time.Second, "pod "+name, func() error {
 		got, ok := h.told.Load(name + "-win")

@@ -37,13 +37,14 @@ var ofKernel = map[string][]string{
 	"internal/platform": {"TestSetKernel", "TestCgroupRules"},
 }
 
-// TestCgroupV2 runs the tests of cgroups, and, with `make test-cgroup-v2`, the kubelet with its pods, on a kernel that has cgroup v2 alone: the
-// machine on which the tests run may have version 1.
+// TestCgroupV2 runs the tests of cgroups, and, with `make test-cgroup-v2`, the kubelet with its pods, on a kernel that
+// has cgroup v2 alone: the machine on which the tests run may have version 1.
 func TestCgroupV2(t *testing.T) {
 	onKernel(t, false, ofKernel, "TestInCgroupV2")
 }
 
-// onKernel boots a kernel, on which it runs these tests of packages, and, with `make test-cgroup-v2`, the test of this package called pods.
+// onKernel boots a kernel, on which it runs these tests of packages, and, with `make test-cgroup-v2`, the test of this
+// package called pods.
 func onKernel(t *testing.T, systemd bool, units map[string][]string, pods string) {
 	t.Helper()
 	if why := uml.Missing(); why != "" {
@@ -57,7 +58,8 @@ func onKernel(t *testing.T, systemd bool, units map[string][]string, pods string
 	script, wanted := "export PORTHOLE_OWN_KERNEL=1 && cd "+here, []string{}
 	for folder, tests := range units {
 		unit := filepath.Join(t.TempDir(), filepath.Base(folder)+".test")
-		if out, err := osexec.Command("go", "test", "-c", "-o", unit, "porthole.dev/porthole/"+folder).CombinedOutput(); err != nil {
+		if out, err := osexec.Command("go", "test", "-c", "-o", unit, "porthole.dev/porthole/"+folder).
+			CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		script += fmt.Sprintf(" && %s -test.v -test.run '^(%s)$'", unit, strings.Join(tests, "|"))
@@ -94,14 +96,16 @@ func TestInCgroupV2(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// testCgroupFiles: the cgroups of pods of all classes, of the classes and of all pods have the limits that upstream's kubelet gives them.
+// testCgroupFiles: the cgroups of pods of all classes, of the classes and of all pods have the limits that upstream's
+// kubelet gives them.
 func testCgroupFiles(t *testing.T, w *world) {
 	defer func() {
 		w.kubelet.Stop()
 		w.KubeletConfig = nil
 		w.startKubelet()
 	}()
-	w.KubeletConfig = map[string]any{"memorySwap": map[string]string{"swapBehavior": "LimitedSwap"}, "podPidsLimit": 200, "cpuCFSQuotaPeriod": "50ms"}
+	w.KubeletConfig = map[string]any{"memorySwap": map[string]string{"swapBehavior": "LimitedSwap"},
+		"podPidsLimit": 200, "cpuCFSQuotaPeriod": "50ms"}
 	saw := sameOnBoth(t, w, func(bool) string {
 		pods := cgroupPods()
 		for _, p := range pods {
@@ -131,8 +135,10 @@ func testCgroupFiles(t *testing.T, w *world) {
 		}
 		return saw
 	})
-	for _, want := range []string{"kubepods/burstable/pod burstable/container app memory.oom.group 1", "kubepods/burstable/pod burstable/container app memory.max 67108864",
-		"kubepods/pod guaranteed/container app cpu.max 1000 50000", "kubepods/pod guaranteed/container app memory.swap.max 0", "kubepods/pod guaranteed pids.max 200"} {
+	for _, want := range []string{"kubepods/burstable/pod burstable/container app memory.oom.group 1",
+		"kubepods/burstable/pod burstable/container app memory.max 67108864",
+		"kubepods/pod guaranteed/container app cpu.max 1000 50000",
+		"kubepods/pod guaranteed/container app memory.swap.max 0", "kubepods/pod guaranteed pids.max 200"} {
 		if !strings.Contains(saw, want+"\n") {
 			t.Errorf("nothing says %q:\n%s", want, saw)
 		}
@@ -144,12 +150,14 @@ func testCgroupFiles(t *testing.T, w *world) {
 
 // cgroupPods are pods of each class, one with limits as a whole, and one with a sidecar.
 func cgroupPods() []*v1.Pod {
-	guaranteed, burstable, effort, whole := newPod("guaranteed", "sleep"), newPod("burstable", "sleep"), newPod("effort", "sleep"), newPod("whole", "sleep")
+	guaranteed, burstable, effort, whole := newPod("guaranteed", "sleep"), newPod("burstable",
+		"sleep"), newPod("effort", "sleep"), newPod("whole", "sleep")
 	guaranteed.Spec.Containers[0].Resources = exactly("20m", "32Mi")
 
 	burstable.Spec.Containers[0].Resources = v1.ResourceRequirements{
-		Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("32Mi")},
-		Limits:   v1.ResourceList{v1.ResourceMemory: resource.MustParse("64Mi")}}
+		Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m"),
+			v1.ResourceMemory: resource.MustParse("32Mi")},
+		Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("64Mi")}}
 	always := v1.ContainerRestartPolicyAlways
 	side := container("side", "sleep")
 	side.RestartPolicy = &always
@@ -159,7 +167,8 @@ func cgroupPods() []*v1.Pod {
 	return []*v1.Pod{guaranteed, burstable, effort, whole}
 }
 
-var limitFiles = []string{"cgroup.subtree_control", "cpu.max", "cpu.weight", "memory.high", "memory.low", "memory.max", "memory.min", "memory.oom.group", "memory.swap.max", "pids.max"}
+var limitFiles = []string{"cgroup.subtree_control", "cpu.max", "cpu.weight", "memory.high", "memory.low", "memory.max",
+	"memory.min", "memory.oom.group", "memory.swap.max", "pids.max"}
 
 // cgroupFiles returns a line for each limit of each cgroup of the world, sorted, with names in place of ids.
 func cgroupFiles(t *testing.T, w *world, names map[string]string) string {
@@ -183,7 +192,8 @@ func cgroupFiles(t *testing.T, w *world, names map[string]string) string {
 
 		for _, file := range limitFiles {
 			if text, err := os.ReadFile(filepath.Join(path, file)); err == nil {
-				lines = append(lines, fmt.Sprintf("%s %s %s\n", strings.Join(parts, "/"), file, strings.TrimSpace(string(text))))
+				lines = append(lines, fmt.Sprintf("%s %s %s\n", strings.Join(parts, "/"), file,
+					strings.TrimSpace(string(text))))
 			}
 		}
 		if strings.HasSuffix(path, ".slice") {
@@ -213,7 +223,8 @@ func testCgroupFigures(t *testing.T, w *world) {
 				continue
 			}
 			c := s.Containers[0]
-			if c.Memory == nil || c.Memory.WorkingSetBytes == nil || *c.Memory.WorkingSetBytes < 40<<20 || *c.Memory.WorkingSetBytes > 96<<20 {
+			if c.Memory == nil || c.Memory.WorkingSetBytes == nil || *c.Memory.WorkingSetBytes < 40<<20 ||
+				*c.Memory.WorkingSetBytes > 96<<20 {
 				return fmt.Errorf("memory %+v", c.Memory)
 			}
 			if c.CPU == nil || c.CPU.UsageCoreNanoSeconds == nil || *c.CPU.UsageCoreNanoSeconds == 0 {
@@ -228,12 +239,15 @@ func testCgroupFigures(t *testing.T, w *world) {
 	}))
 
 	page := ask(t, w, "metrics/cadvisor")
-	limit := regexp.MustCompile(`container_spec_memory_limit_bytes\{container="app",id="[^"]*` + id + `(?:\.scope)?".*\} (\S+)`).FindStringSubmatch(page)
+	limit := regexp.MustCompile(`container_spec_memory_limit_bytes\{container="app",id="[^"]*` + id +
+		`(?:\.scope)?".*\} (\S+)`).FindStringSubmatch(page)
 	if limit == nil || limit[1] != "1.00663296e+08" {
 		t.Errorf("the limit of memory is %v", limit)
 	}
-	for _, name := range []string{"container_memory_rss", "container_memory_usage_bytes", "container_cpu_usage_seconds_total", "container_processes"} {
-		if !regexp.MustCompile(name + `\{container="app",.*id="[^"]*` + id + `(\.scope)?".*\} (0\.0*)?[1-9]`).MatchString(page) {
+	for _, name := range []string{"container_memory_rss", "container_memory_usage_bytes",
+		"container_cpu_usage_seconds_total", "container_processes"} {
+		if !regexp.MustCompile(name + `\{container="app",.*id="[^"]*` + id + `(\.scope)?".*\} (0\.0*)?[1-9]`).
+			MatchString(page) {
 			t.Errorf("%s has no figure of the container", name)
 		}
 	}
@@ -241,8 +255,8 @@ func testCgroupFigures(t *testing.T, w *world) {
 	w.untilGone(t, p.Name)
 }
 
-// testOutOfMemory: if one process of a container takes more memory than there is, all processes of the container end, as upstream's kubelet wants
-// it with cgroup v2, and with singleProcessOOMKill that one alone.
+// testOutOfMemory: if one process of a container takes more memory than there is, all processes of the container end,
+// as upstream's kubelet wants it with cgroup v2, and with singleProcessOOMKill that one alone.
 func testOutOfMemory(t *testing.T, w *world) {
 	p := newPod("full", "sleep")
 	p.Spec.Containers[0].Resources = exactly("500m", "48Mi")
@@ -250,7 +264,8 @@ func testOutOfMemory(t *testing.T, w *world) {
 	p = w.until(t, time.Minute, p.Name, ready)
 	takeTooMuch(t, w, p)
 	p = w.until(t, time.Minute, p.Name, func(p *v1.Pod) error {
-		if s := p.Status.ContainerStatuses[0]; s.RestartCount != 1 || s.LastTerminationState.Terminated == nil || s.LastTerminationState.Terminated.Reason != "OOMKilled" {
+		if s := p.Status.ContainerStatuses[0]; s.RestartCount != 1 || s.LastTerminationState.Terminated == nil ||
+			s.LastTerminationState.Terminated.Reason != "OOMKilled" {
 			return fmt.Errorf("it was not restarted for want of memory: %s", statusText(p))
 		}
 		return ready(p)
@@ -277,7 +292,8 @@ func testOutOfMemory(t *testing.T, w *world) {
 func takeTooMuch(t *testing.T, w *world, p *v1.Pod) {
 	t.Helper()
 	_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
-	out, err := w.Runtime.ExecSync(w.ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: []string{"/testapp", "hog", "200"}, Timeout: 60})
+	out, err := w.Runtime.ExecSync(w.ctx,
+		&cri.ExecSyncRequest{ContainerId: id, Cmd: []string{"/testapp", "hog", "200"}, Timeout: 60})
 	if err == nil && out.ExitCode != 137 {
 		t.Errorf("the process ended with %d: %s %s", out.ExitCode, out.Stdout, out.Stderr)
 	}

@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// testChains: on a node whose firewall is empty, our kubelet makes the chains and rules of iptables that upstream's makes, and none if it is
-// told so.
+// testChains: on a node whose firewall is empty, our kubelet makes the chains and rules of iptables that upstream's
+// makes, and none if it is told so.
 func testChains(t *testing.T, w *world) {
 	defer func() {
 		w.kubelet.Stop()
@@ -56,8 +56,8 @@ func firewall(w *world) (string, error) {
 	return rulesOf(string(out)), err
 }
 
-// rulesOf returns the chains of Kubernetes and all rules of iptables-save with their tables, sorted, without counters. Each line has its
-// family in front.
+// rulesOf returns the chains of Kubernetes and all rules of iptables-save with their tables, sorted, without counters.
+// Each line has its family in front.
 func rulesOf(saved string) string {
 	var rules []string
 	table := ""

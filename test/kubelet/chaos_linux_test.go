@@ -36,9 +36,9 @@ func kills(t *testing.T) int {
 	return n
 }
 
-// TestKilledAtRandom kills the kubelet at random moments while thirty pods are made, restarted and deleted. In the end all
-// is as without: what was not touched runs in the same containers, everything else runs once, and nothing of a deleted
-// pod is left. The test of package kubelet with the same name kills it more often, on a fake runtime.
+// TestKilledAtRandom kills the kubelet at random moments while thirty pods are made, restarted and deleted. In the end
+// all is as without: what was not touched runs in the same containers, everything else runs once, and nothing of a
+// deleted pod is left. The test of package kubelet with the same name kills it more often, on a fake runtime.
 func TestKilledAtRandom(t *testing.T) {
 	n := kills(t)
 	w := newWorld(t, setup{limit: 3*time.Minute + time.Duration(n)*6*time.Second})
@@ -158,7 +158,8 @@ func (c *churner) run(ctx context.Context) {
 	}
 }
 
-// step changes one pod: it creates a pod if the name is free, or deletes it (sometimes by force), or ends its container.
+// step changes one pod: it creates a pod if the name is free, or deletes it (sometimes by force), or ends its
+// container.
 func (c *churner) step(ctx context.Context) error {
 	name := fmt.Sprintf("churn-%d", c.rand.IntN(churn))
 	pods := c.w.Client.CoreV1().Pods(namespace)
@@ -187,7 +188,8 @@ func (c *churner) step(ctx context.Context) error {
 		for _, s := range p.Status.ContainerStatuses {
 			if s.State.Running != nil && s.RestartCount < 2 { // more would be back-off
 				id := s.ContainerID[len("containerd://"):]
-				_, _ = c.w.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id}) // it may be gone by now
+				// it may be gone by now
+				_, _ = c.w.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id})
 			}
 		}
 	}

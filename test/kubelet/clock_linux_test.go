@@ -13,8 +13,9 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// testClock sets the kubelet's clock an hour ahead, then two hours back, then right. Running containers go on, containers that
-// crash are restarted as soon as before, pods start and end in normal time, and the lease of the node is renewed.
+// testClock sets the kubelet's clock an hour ahead, then two hours back, then right. Running containers go on,
+// containers that crash are restarted as soon as before, pods start and end in normal time, and the lease of the node
+// is renewed.
 func testClock(t *testing.T, w *world) {
 	w.create(t, newPod("steady", "sleep"))
 	w.create(t, newPod("crashes", "exit", "3"))
@@ -32,7 +33,8 @@ func testClock(t *testing.T, w *world) {
 		p := w.until(t, 20*time.Second, name, ready)
 		// the kubelet writes the time of conditions, which shows its clock
 		for _, c := range p.Status.Conditions {
-			if off := time.Until(c.LastTransitionTime.Time) - offset; c.Type == v1.PodReady && (off > time.Minute || off < -time.Minute) {
+			if off := time.Until(c.LastTransitionTime.Time) - offset; c.Type == v1.PodReady &&
+				(off > time.Minute || off < -time.Minute) {
 				t.Fatalf("with a clock that is %v off, the pod is Ready since %v", offset, c.LastTransitionTime)
 			}
 		}
@@ -41,7 +43,8 @@ func testClock(t *testing.T, w *world) {
 		w.untilGone(t, name)
 		restarts = restartsOf(w.until(t, 60*time.Second, "crashes", restartedSince(restarts)))
 		w.leaseRenewed(t, offset)
-		if c := w.until(t, time.Second, "steady", ready).Status.ContainerStatuses[0]; c.ContainerID != steady || c.RestartCount != 0 {
+		if c := w.until(t, time.Second, "steady", ready).Status.ContainerStatuses[0]; c.ContainerID != steady ||
+			c.RestartCount != 0 {
 			t.Errorf("with a clock that is %v off, the pod that ran: %+v", offset, c)
 		}
 	}

@@ -17,16 +17,15 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// Classes of NtQuerySystemInformation behind the counters: GlobalMemoryStatusEx and GetPerformanceInfo ask for the first, GetSystemTimes for the
-// second.
+// Classes of NtQuerySystemInformation behind the counters: GlobalMemoryStatusEx and GetPerformanceInfo ask for the
+// first, GetSystemTimes for the second.
 const (
 	memoryCounters    = "2"
 	processorCounters = "8"
 )
 
-// TestCountersFail starts kubelet.exe on a host that does not answer about its memory, its processors, or either: pods run, and only what is not
-// known is missing in its figures.
-// Row 1.104.
+// TestCountersFail starts kubelet.exe on a host that does not answer about its memory, its processors, or either: pods
+// run, and only what is not known is missing in its figures. Row 1.104.
 func TestCountersFail(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")
@@ -73,8 +72,9 @@ func (h *windowsHost) figures() (stats.NodeStats, error) {
 
 // ask returns what the kubelet's server answers to a GET of a path.
 func (h *windowsHost) ask(path string) ([]byte, error) {
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
-		DialContext: testkit.DialIn(h.space.Path)}}
+	client := http.Client{Timeout: 10 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+			DialContext: testkit.DialIn(h.space.Path)}}
 	resp, err := client.Get("https://127.0.0.1:10250" + path)
 	if err != nil {
 		return nil, err

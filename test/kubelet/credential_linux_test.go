@@ -23,7 +23,8 @@ import (
 // audience is that of the tokens that the plugin gets.
 const audience = "registry.example.com"
 
-// writeCredentialPlugin writes a plugin that notes what it is asked, with its configuration, and returns the kubelet's flags and the notes.
+// writeCredentialPlugin writes a plugin that notes what it is asked, with its configuration, and returns the kubelet's
+// flags and the notes.
 func writeCredentialPlugin(t *testing.T) (flags []string, notes string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,22 +55,29 @@ func mayAskForAudience(t *testing.T, w *world) {
 	rbac := w.Client.RbacV1()
 	name := metav1.ObjectMeta{Name: "registry-tokens"}
 	_, err := rbac.ClusterRoles().Create(w.ctx, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
-		Verbs: []string{"request-serviceaccounts-token-audience"}, APIGroups: []string{""}, Resources: []string{audience}}}}, metav1.CreateOptions{})
+		Verbs: []string{"request-serviceaccounts-token-audience"}, APIGroups: []string{""},
+		Resources: []string{audience}}}}, metav1.CreateOptions{})
 	must(t, err)
-	_, err = rbac.ClusterRoleBindings().Create(w.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: []rbacv1.Subject{{Kind: "Group", APIGroup: rbacv1.GroupName, Name: "system:nodes"}},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name}}, metav1.CreateOptions{})
+	_, err = rbac.ClusterRoleBindings().
+		Create(w.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: name,
+			Subjects: []rbacv1.Subject{{Kind: "Group", APIGroup: rbacv1.GroupName, Name: "system:nodes"}},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name}},
+			metav1.CreateOptions{})
 	must(t, err)
 }
 
-// testCredentialTokens: a plugin is given a token of the pod's service account, for the configured audience and bound to the pod, and the
-// account's annotation that the configuration requires. It is not asked for a pod whose account lacks the annotation. Our kubelet and
-// upstream's give the plugin the same request.
+// testCredentialTokens: a plugin is given a token of the pod's service account, for the configured audience and bound
+// to the pod, and the account's annotation that the configuration requires. It is not asked for a pod whose account
+// lacks the annotation. Our kubelet and upstream's give the plugin the same request.
 func testCredentialTokens(t *testing.T, w *world) {
 	mayAskForAudience(t, w)
 	accounts := w.Client.CoreV1().ServiceAccounts(namespace)
-	puller, err := accounts.Create(w.ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "puller", Annotations: map[string]string{"example.com/role": "reader", "other": "x"}}}, metav1.CreateOptions{})
+	puller, err := accounts.Create(w.ctx,
+		&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "puller",
+			Annotations: map[string]string{"example.com/role": "reader", "other": "x"}}}, metav1.CreateOptions{})
 	must(t, err)
-	_, err = accounts.Create(w.ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}, metav1.CreateOptions{})
+	_, err = accounts.Create(w.ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "plain"}},
+		metav1.CreateOptions{})
 	must(t, err)
 	defer func() {
 		w.kubelet.Stop()
@@ -103,12 +111,18 @@ func testCredentialTokens(t *testing.T, w *world) {
 			return err
 		}))
 		first := asked[0]
-		if fmt.Sprint(first.ServiceAccountAnnotations) != "map[example.com/role:reader]" || first.Image != "127.0.0.1:1/private/app" {
-			t.Errorf("upstream %v: the plugin was asked for %s with %v", upstream, first.Image, first.ServiceAccountAnnotations)
+		if fmt.Sprint(first.ServiceAccountAnnotations) != "map[example.com/role:reader]" ||
+			first.Image != "127.0.0.1:1/private/app" {
+			t.Errorf("upstream %v: the plugin was asked for %s with %v", upstream, first.Image,
+				first.ServiceAccountAnnotations)
 		}
-		review, err := w.Client.AuthenticationV1().TokenReviews().Create(w.ctx, &authv1.TokenReview{Spec: authv1.TokenReviewSpec{Token: first.ServiceAccountToken, Audiences: []string{audience}}}, metav1.CreateOptions{})
+		review, err := w.Client.AuthenticationV1().TokenReviews().
+			Create(w.ctx,
+				&authv1.TokenReview{Spec: authv1.TokenReviewSpec{Token: first.ServiceAccountToken,
+					Audiences: []string{audience}}}, metav1.CreateOptions{})
 		must(t, err)
-		if u := review.Status.User; !review.Status.Authenticated || u.UID != string(puller.UID) || fmt.Sprint(u.Extra["authentication.kubernetes.io/pod-uid"]) != fmt.Sprintf("[%s]", made.UID) {
+		if u := review.Status.User; !review.Status.Authenticated || u.UID != string(puller.UID) ||
+			fmt.Sprint(u.Extra["authentication.kubernetes.io/pod-uid"]) != fmt.Sprintf("[%s]", made.UID) {
 			t.Errorf("upstream %v: the token is of %+v, %s", upstream, u, review.Status.Error)
 		}
 
@@ -119,7 +133,8 @@ func testCredentialTokens(t *testing.T, w *world) {
 	}
 }
 
-// waitsForImage returns nil if a container waits because its image could not be pulled, and otherwise the state of the containers.
+// waitsForImage returns nil if a container waits because its image could not be pulled, and otherwise the state of the
+// containers.
 func waitsForImage(p *v1.Pod) error {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Waiting != nil && strings.Contains(c.State.Waiting.Reason, "ImagePull") {

@@ -23,9 +23,9 @@ import (
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
-// testCutStart creates what containerd keeps of a start whose caller died: a task that CRI does not know. CRI does not remove
-// its container, but the kubelet does. It removes the task also if CRI has forgotten container and sandbox, and without knowing its id
-// if only the kubelet before it can have created it.
+// testCutStart creates what containerd keeps of a start whose caller died: a task that CRI does not know. CRI does not
+// remove its container, but the kubelet does. It removes the task also if CRI has forgotten container and sandbox, and
+// without knowing its id if only the kubelet before it can have created it.
 func testCutStart(t *testing.T, w *world) {
 	ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
 	defer cancel()
@@ -35,15 +35,18 @@ func testCutStart(t *testing.T, w *world) {
 	rt := runtime.New(conn, runtime.Options{PodLogsDir: w.Path("log")})
 
 	parent := w.CgroupRoot() + "/cut"
-	box := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "cut", Namespace: namespace, Uid: "cut"}, LogDirectory: w.Path("log"),
-		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: parent}}
+	box := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "cut", Namespace: namespace, Uid: "cut"},
+		LogDirectory: w.Path("log"),
+		Linux:        &cri.LinuxPodSandboxConfig{CgroupParent: parent}}
 	made, err := w.Runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: box})
 	must(t, err)
 	create := func(name string) string {
 		t.Helper()
-		c, err := w.Runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: made.PodSandboxId, SandboxConfig: box,
-			Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: name}, Image: &cri.ImageSpec{Image: testkit.TestImage},
-				Args: []string{"sleep"}, Linux: &cri.LinuxContainerConfig{}}})
+		c, err := w.Runtime.CreateContainer(ctx,
+			&cri.CreateContainerRequest{PodSandboxId: made.PodSandboxId, SandboxConfig: box,
+				Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: name},
+					Image: &cri.ImageSpec{Image: testkit.TestImage},
+					Args:  []string{"sleep"}, Linux: &cri.LinuxContainerConfig{}}})
 		must(t, err)
 		makeTask(t, ctx, conn, c.ContainerId)
 		return c.ContainerId
@@ -64,7 +67,8 @@ func testCutStart(t *testing.T, w *world) {
 	cut, swept, forgotten := create("cut"), create("swept"), create("forgotten")
 	leaked := leak(t, ctx, conn, forgotten)
 	if undecided, err := rt.UnmountForgotten(ctx); undecided != 1 || err != nil {
-		t.Errorf("%d undecided (%v), want 1: CRI may be creating what was created after the kubelet's start", undecided, err)
+		t.Errorf("%d undecided (%v), want 1: CRI may be creating what was created after the kubelet's start", undecided,
+			err)
 	}
 	next := runtime.New(conn, runtime.Options{PodLogsDir: w.Path("log")})
 	if undecided, err := next.UnmountForgotten(ctx); undecided != 0 || err != nil {
@@ -83,7 +87,8 @@ func testCutStart(t *testing.T, w *world) {
 	for _, id := range []string{cut, swept, forgotten, leaked} {
 		_, err := tasks.NewTasksClient(conn).Get(named, &tasks.GetRequest{ContainerID: id})
 		_, err2 := containers.NewContainersClient(conn).Get(named, &containers.GetContainerRequest{ID: id})
-		_, err3 := snapshots.NewSnapshotsClient(conn).Stat(named, &snapshots.StatSnapshotRequest{Snapshotter: "overlayfs", Key: id})
+		_, err3 := snapshots.NewSnapshotsClient(conn).
+			Stat(named, &snapshots.StatSnapshotRequest{Snapshotter: "overlayfs", Key: id})
 		for what, err := range map[string]error{"task": err, "container": err2, "snapshot": err3} {
 			if status.Code(err) != codes.NotFound {
 				t.Errorf("the %s of %s is still there (%v)", what, id, err)
@@ -119,11 +124,13 @@ func leak(t *testing.T, ctx context.Context, conn grpc.ClientConnInterface, of s
 	snaps := snapshots.NewSnapshotsClient(conn)
 	snap, err := snaps.Stat(named, &snapshots.StatSnapshotRequest{Snapshotter: c.Container.Snapshotter, Key: of})
 	must(t, err)
-	_, err = snaps.Prepare(named, &snapshots.PrepareSnapshotRequest{Snapshotter: c.Container.Snapshotter, Key: id, Parent: snap.Info.Parent})
+	_, err = snaps.Prepare(named,
+		&snapshots.PrepareSnapshotRequest{Snapshotter: c.Container.Snapshotter, Key: id, Parent: snap.Info.Parent})
 	must(t, err)
 
 	c.Container.ID, c.Container.SnapshotKey = id, id
-	c.Container.Spec.Value = bytes.ReplaceAll(c.Container.Spec.Value, []byte(of), []byte(id)) // in the path of its cgroup
+	// in the path of its cgroup
+	c.Container.Spec.Value = bytes.ReplaceAll(c.Container.Spec.Value, []byte(of), []byte(id))
 	_, err = client.Create(named, &containers.CreateContainerRequest{Container: c.Container})
 	must(t, err)
 	makeTask(t, ctx, conn, id)
@@ -136,7 +143,8 @@ func makeTask(t *testing.T, ctx context.Context, conn grpc.ClientConnInterface, 
 	ctx = inCRI(ctx)
 	c, err := containers.NewContainersClient(conn).Get(ctx, &containers.GetContainerRequest{ID: id})
 	must(t, err)
-	rootfs, err := snapshots.NewSnapshotsClient(conn).Mounts(ctx, &snapshots.MountsRequest{Snapshotter: c.Container.Snapshotter, Key: c.Container.SnapshotKey})
+	rootfs, err := snapshots.NewSnapshotsClient(conn).
+		Mounts(ctx, &snapshots.MountsRequest{Snapshotter: c.Container.Snapshotter, Key: c.Container.SnapshotKey})
 	must(t, err)
 	_, err = tasks.NewTasksClient(conn).Create(ctx, &tasks.CreateTaskRequest{ContainerID: id, Rootfs: rootfs.Mounts})
 	must(t, err)

@@ -41,12 +41,14 @@ func init() {
 	os.Exit(0)
 }
 
-// pluginProcess is a device plugin that lists what each line of its input says, and ends with the input. Its devices are /dev/null of the
-// node, and the checkpoint's folder as a mount.
+// pluginProcess is a device plugin that lists what each line of its input says, and ends with the input. Its devices
+// are /dev/null of the node, and the checkpoint's folder as a mount.
 func pluginProcess(dir string) error {
-	p := &deviceplugin.Plugin{Resource: gadget, Options: api.DevicePluginOptions{PreStartRequired: true}, Asked: func(call string) { fmt.Println(call) }}
+	p := &deviceplugin.Plugin{Resource: gadget, Options: api.DevicePluginOptions{PreStartRequired: true},
+		Asked: func(call string) { fmt.Println(call) }}
 	p.Answer = func(ids []string) (*api.ContainerAllocateResponse, error) {
-		return &api.ContainerAllocateResponse{Envs: map[string]string{"GADGETS": strings.Join(ids, ","), "PLAIN": "the plugin's"},
+		return &api.ContainerAllocateResponse{Envs: map[string]string{"GADGETS": strings.Join(ids, ","),
+			"PLAIN": "the plugin's"},
 			Mounts:      []*api.Mount{{HostPath: dir, ContainerPath: "/gadgets", ReadOnly: true}},
 			Devices:     []*api.DeviceSpec{{HostPath: "/dev/null", ContainerPath: "/dev/gadget", Permissions: "rw"}},
 			Annotations: map[string]string{"example.com/gadgets": strings.Join(ids, ",")}}, nil
@@ -124,8 +126,8 @@ func withGadgets(name string, number int64, args ...string) *v1.Pod {
 	return p
 }
 
-// testDevices: a device plugin that is a process of its own gives devices to containers. What a pod has outlives the kubelet, which is
-// killed, and the plugin.
+// testDevices: a device plugin that is a process of its own gives devices to containers. What a pod has outlives the
+// kubelet, which is killed, and the plugin.
 func testDevices(t *testing.T, w *world) {
 	plugin := startPlugin(t, w)
 	plugin.list(t, "one two")
@@ -158,7 +160,9 @@ func testDevices(t *testing.T, w *world) {
 	plugin.expect(t, "prestart [one]")
 	heldDevices(t, w, "holds", gadget+" [one]")
 	w.create(t, withGadgets("greedy", 2, "sleep"))
-	refusedDevices(t, w, "greedy", "Pod was rejected: Allocate failed due to requested number of devices unavailable for "+gadget+". Requested: 2, Available: 1, which is unexpected")
+	refusedDevices(t, w, "greedy",
+		"Pod was rejected: Allocate failed due to requested number of devices unavailable for "+gadget+
+			". Requested: 2, Available: 1, which is unexpected")
 
 	w.kubelet.Kill()
 	w.startKubelet()
@@ -174,14 +178,17 @@ func testDevices(t *testing.T, w *world) {
 	w.create(t, withGadgets("second", 1, "sleep"))
 	w.until(t, 30*time.Second, "second", ready)
 	plugin.expect(t, "allocate [three]")
-	if again := w.until(t, time.Second, "holds", ready); again.Status.ContainerStatuses[0].ContainerID != held.Status.ContainerStatuses[0].ContainerID {
+	if again := w.until(t, time.Second, "holds",
+		ready); again.Status.ContainerStatuses[0].ContainerID != held.Status.ContainerStatuses[0].ContainerID {
 		t.Error("the container of before was replaced")
 	}
 
 	must(t, plugin.cmd.Process.Kill())
 	hasGadgets(t, w, 0, 3)
 	w.create(t, withGadgets("late", 1, "sleep"))
-	refusedDevices(t, w, "late", "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "+gadget+", which is unexpected")
+	refusedDevices(t, w, "late",
+		"Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "+
+			gadget+", which is unexpected")
 	for _, name := range []string{shows.Name, sees.Name, "holds", "greedy", "second", "late"} {
 		w.remove(t, name, nil)
 	}
@@ -201,10 +208,12 @@ func shownHealth(t *testing.T, w *world, name, want string) {
 // heldDevices asks the kubelet's pod-resources API for the devices of a pod's container.
 func heldDevices(t *testing.T, w *world, name, want string) {
 	t.Helper()
-	conn, err := grpc.NewClient("unix:"+filepath.Join(w.KubeletRoot(node), "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+filepath.Join(w.KubeletRoot(node), "pod-resources", "kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	defer conn.Close()
-	answer, err := resources.NewPodResourcesListerClient(conn).Get(w.ctx, &resources.GetPodResourcesRequest{PodName: name, PodNamespace: namespace})
+	answer, err := resources.NewPodResourcesListerClient(conn).
+		Get(w.ctx, &resources.GetPodResourcesRequest{PodName: name, PodNamespace: namespace})
 	must(t, err)
 	var got []string
 	for _, d := range answer.PodResources.Containers[0].Devices {

@@ -16,8 +16,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestDNSServersComeLate runs kubelet.exe on a host that has no DNS server yet. A pod with the policy Default gets those that the host
-// has when the pod starts, and while it has none again, those that it had.
+// TestDNSServersComeLate runs kubelet.exe on a host that has no DNS server yet. A pod with the policy Default gets
+// those that the host has when the pod starts, and while it has none again, those that it had.
 func TestDNSServersComeLate(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")

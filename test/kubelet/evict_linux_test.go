@@ -23,8 +23,8 @@ import (
 // kubelet measures every 10 s; the rest is for a machine that other tests keep busy.
 const evictedWithin = 30 * time.Second
 
-// podsMemory is what the pods of the node may have together in testMemoryEviction, in MiB. All other memory is reserved, so that what
-// others do on this machine has no part in it.
+// podsMemory is what the pods of the node may have together in testMemoryEviction, in MiB. All other memory is
+// reserved, so that what others do on this machine has no part in it.
 const podsMemory = 800
 
 // memoryConfig is the configuration of testMemoryEviction.
@@ -38,8 +38,9 @@ func memoryConfig(t *testing.T) map[string]any {
 		"evictionPressureTransitionPeriod": "10s"}
 }
 
-// testMemoryEviction: pods use more memory than they may have together. The one that uses most above its request ends, in time and with upstream's
-// words; others go on, critical ones too; the node says that it was under pressure, and no longer when the time is over.
+// testMemoryEviction: pods use more memory than they may have together. The one that uses most above its request ends,
+// in time and with upstream's words; others go on, critical ones too; the node says that it was under pressure, and no
+// longer when the time is over.
 func testMemoryEviction(t *testing.T, w *world) {
 	critical := newPod("critical", "hog", "150")
 	critical.Spec.PriorityClassName = "system-node-critical"
@@ -64,13 +65,17 @@ func testMemoryEviction(t *testing.T, w *world) {
 	if took > evictedWithin {
 		t.Errorf("the pod was gone %v after its start", took)
 	}
-	if p.Status.Reason != "Evicted" || !strings.HasPrefix(p.Status.Message, "The node was low on resource: memory. Threshold quantity: 100Mi, available: ") ||
-		!strings.Contains(p.Status.Message, "Container app was using ") || !strings.HasSuffix(p.Status.Message, ", request is 0, has larger consumption of memory. ") {
+	if p.Status.Reason != "Evicted" ||
+		!strings.HasPrefix(p.Status.Message,
+			"The node was low on resource: memory. Threshold quantity: 100Mi, available: ") ||
+		!strings.Contains(p.Status.Message, "Container app was using ") ||
+		!strings.HasSuffix(p.Status.Message, ", request is 0, has larger consumption of memory. ") {
 		t.Errorf("reason %s: %s", p.Status.Reason, p.Status.Message)
 	}
 	disrupted := false
 	for _, c := range p.Status.Conditions {
-		disrupted = disrupted || c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonTerminationByKubelet
+		disrupted = disrupted || c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue &&
+			c.Reason == v1.PodReasonTerminationByKubelet
 	}
 	if !disrupted {
 		t.Errorf("conditions %+v", p.Status.Conditions)
@@ -78,11 +83,13 @@ func testMemoryEviction(t *testing.T, w *world) {
 
 	untilCondition(t, w, v1.NodeMemoryPressure, v1.ConditionTrue)
 	w.untilEvent(t, node, "EvictionThresholdMet")
-	if notes := evictionNotes(t, w, "greedy"); notes["offending_containers"] != "app" || notes["starved_resource"] != "memory" {
+	if notes := evictionNotes(t, w, "greedy"); notes["offending_containers"] != "app" ||
+		notes["starved_resource"] != "memory" {
 		t.Errorf("annotations of the event: %v", notes)
 	}
 	w.create(t, newPod("late", "sleep"))
-	if late := w.until(t, 20*time.Second, "late", inPhase(v1.PodFailed)); late.Status.Message != "Pod was rejected: The node had condition: [MemoryPressure]. " {
+	if late := w.until(t, 20*time.Second, "late",
+		inPhase(v1.PodFailed)); late.Status.Message != "Pod was rejected: The node had condition: [MemoryPressure]. " {
 		t.Errorf("a pod that came under pressure: %s", late.Status.Message)
 	}
 	untilCondition(t, w, v1.NodeMemoryPressure, v1.ConditionFalse)
@@ -92,7 +99,8 @@ func testMemoryEviction(t *testing.T, w *world) {
 			t.Errorf("pod %s is in another container", name)
 		}
 	}
-	if text := ask(t, w, "metrics"); !strings.Contains(text, `kubelet_evictions{eviction_signal="allocatableMemory.available"} 1`) {
+	if text := ask(t, w, "metrics"); !strings.Contains(text,
+		`kubelet_evictions{eviction_signal="allocatableMemory.available"} 1`) {
 		t.Error("the eviction is not in the figures")
 	}
 	for _, name := range []string{"critical", "asked", "greedy", "late"} {
@@ -100,7 +108,8 @@ func testMemoryEviction(t *testing.T, w *world) {
 	}
 }
 
-// testDiskEviction: the node's own file system is nearly full. The pod whose volume fills it ends, and what it had is removed.
+// testDiskEviction: the node's own file system is nearly full. The pod whose volume fills it ends, and what it had is
+// removed.
 func testDiskEviction(t *testing.T, w *world) {
 	w.kubelet.Stop()
 	root := w.KubeletRoot(node)
@@ -110,7 +119,8 @@ func testDiskEviction(t *testing.T, w *world) {
 
 	for _, name := range []string{"steady", "writer"} {
 		p := newPod(name, "sleep")
-		p.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+		p.Spec.Volumes = []v1.Volume{{Name: "scratch",
+			VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 		w.create(t, p)
 	}
 	fill(t, w, "steady", 1)
@@ -118,7 +128,9 @@ func testDiskEviction(t *testing.T, w *world) {
 	began := time.Now()
 	p := w.until(t, time.Minute, "writer", inPhase(v1.PodFailed))
 	t.Logf("from the full disk until the pod was failed in the API: %v", time.Since(began))
-	if time.Since(began) > evictedWithin || p.Status.Reason != "Evicted" || !strings.HasPrefix(p.Status.Message, "The node was low on resource: ephemeral-storage. Threshold quantity: 32Mi, available: ") {
+	if time.Since(began) > evictedWithin || p.Status.Reason != "Evicted" ||
+		!strings.HasPrefix(p.Status.Message,
+			"The node was low on resource: ephemeral-storage. Threshold quantity: 32Mi, available: ") {
 		t.Errorf("after %v: %s: %s", time.Since(began), p.Status.Reason, p.Status.Message)
 	}
 	untilCondition(t, w, v1.NodeDiskPressure, v1.ConditionTrue)
@@ -138,9 +150,11 @@ func testDiskEviction(t *testing.T, w *world) {
 func testLocalLimits(t *testing.T, w *world) {
 	size := resource.MustParse("1Mi")
 	sized := newPod("sized", "sleep")
-	sized.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &size}}}}
+	sized.Spec.Volumes = []v1.Volume{{Name: "scratch",
+		VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &size}}}}
 	limited := newPod("limited", "sleep")
-	limited.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+	limited.Spec.Volumes = []v1.Volume{{Name: "scratch",
+		VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 	limited.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: size}
 	free := newPod("free", "sleep")
 	free.Spec.Volumes = limited.Spec.Volumes
@@ -151,7 +165,8 @@ func testLocalLimits(t *testing.T, w *world) {
 	for _, name := range []string{"sized", "limited", "free"} {
 		fill(t, w, name, 2)
 	}
-	for name, message := range map[string]string{"sized": `Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". `,
+	for name, message := range map[string]string{
+		"sized":   `Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". `,
 		"limited": "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "} {
 		p := w.until(t, time.Minute, name, inPhase(v1.PodFailed))
 		if p.Status.Reason != "Evicted" || p.Status.Message != message {
@@ -194,7 +209,8 @@ func untilCondition(t *testing.T, w *world, kind v1.NodeConditionType, want v1.C
 func evictionNotes(t *testing.T, w *world, name string) (notes map[string]string) {
 	t.Helper()
 	must(t, wait.For(w.ctx, 20*time.Second, "the event Evicted of "+name, func(ctx context.Context) error {
-		list, err := w.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=Evicted,involvedObject.name=" + name})
+		list, err := w.Client.CoreV1().Events(namespace).
+			List(ctx, metav1.ListOptions{FieldSelector: "reason=Evicted,involvedObject.name=" + name})
 		if err != nil {
 			return err
 		}

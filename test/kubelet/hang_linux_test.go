@@ -31,8 +31,8 @@ func hangFor(t *testing.T) time.Duration {
 	return d
 }
 
-// TestHangingCalls: the runtime does not answer about two pods, one that runs and one that is to start. Others start and
-// end as fast as before, and statistics are there. When the runtime answers again, nothing is left undone.
+// TestHangingCalls: the runtime does not answer about two pods, one that runs and one that is to start. Others start
+// and end as fast as before, and statistics are there. When the runtime answers again, nothing is left undone.
 func TestHangingCalls(t *testing.T) {
 	w := newWorld(t, setup{limit: 3*time.Minute + hangFor(t), proxied: true})
 	w.create(t, newPod("stuck", "sleep"))
@@ -102,14 +102,15 @@ func (w *world) batch(t *testing.T, name string) time.Duration {
 // summary asks the kubelet for its statistics, which must come within a second.
 func (w *world) summary(t *testing.T) {
 	t.Helper()
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = platform.InNetns(w.Netns(), func() error {
-				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-				return err
-			})
-			return conn, err
-		}}}
+	client := &http.Client{Timeout: 10 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+			DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+				err = platform.InNetns(w.Netns(), func() error {
+					conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+					return err
+				})
+				return conn, err
+			}}}
 	began := time.Now()
 	resp, err := client.Get("https://" + net.JoinHostPort(testkit.NodeIP, "10250") + "/stats/summary")
 	must(t, err)
@@ -123,8 +124,8 @@ func (w *world) summary(t *testing.T) {
 	}
 }
 
-// testContainerdRestart: containerd is killed while five pods run and five start; the five go on in the same containers, and
-// the others come up.
+// testContainerdRestart: containerd is killed while five pods run and five start; the five go on in the same
+// containers, and the others come up.
 func testContainerdRestart(t *testing.T, w *world) {
 	name := func(i int) string { return fmt.Sprintf("load-%d", i) }
 	before := map[string]string{}
@@ -143,7 +144,8 @@ func testContainerdRestart(t *testing.T, w *world) {
 	for i := range 10 {
 		c := w.until(t, 90*time.Second, name(i), ready).Status.ContainerStatuses[0]
 		if was := before[name(i)]; was != "" && (was != c.ContainerID || c.RestartCount != 0) {
-			t.Errorf("pod %s is in container %s with %d restarts, was in %s", name(i), c.ContainerID, c.RestartCount, was)
+			t.Errorf("pod %s is in container %s with %d restarts, was in %s", name(i), c.ContainerID, c.RestartCount,
+				was)
 		}
 	}
 	must(t, w.Client.CoreV1().Pods(namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))

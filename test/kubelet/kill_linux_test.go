@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// testKilled kills the kubelet while pods start, run and end. What ran goes on in the same containers, what was half made is
-// finished, and what was deleted meanwhile ends.
+// testKilled kills the kubelet while pods start, run and end. What ran goes on in the same containers, what was half
+// made is finished, and what was deleted meanwhile ends.
 func testKilled(t *testing.T, w *world) {
 	name := func(i int) string { return fmt.Sprintf("churn-%d", i) }
 	for i := range 5 {
@@ -22,7 +22,8 @@ func testKilled(t *testing.T, w *world) {
 	for i := 5; i < 8; i++ {
 		w.create(t, newPod(name(i), "sleep"))
 	}
-	<-time.After(150 * time.Millisecond) // not a wait for anything: the moment of the kill, among sandboxes and containers
+	// not a wait for anything: the moment of the kill, among sandboxes and containers
+	<-time.After(150 * time.Millisecond)
 	w.kubelet.Kill()
 	now := int64(0)
 	w.remove(t, name(0), nil)  // the API keeps it until the kubelet says that it has ended

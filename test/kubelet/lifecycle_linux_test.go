@@ -38,7 +38,8 @@ func (w *world) hooked(t *testing.T, name string, args ...string) (*v1.Pod, stri
 	dir := w.Path("out", name)
 	must(t, os.MkdirAll(dir, 0o777))
 	p := newPod(name, args...)
-	p.Spec.Volumes = []v1.Volume{{Name: "out", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}}}
+	p.Spec.Volumes = []v1.Volume{{Name: "out",
+		VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}}}
 	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "out", MountPath: "/out"}}
 	return p, dir
 }
@@ -61,7 +62,8 @@ func (w *world) gone(t *testing.T, name string, limit time.Duration) time.Durati
 func (w *world) event(t *testing.T, pod, reason, text string) {
 	t.Helper()
 	must(t, wait.For(w.ctx, 30*time.Second, "event "+reason+" of pod "+pod, func(c context.Context) error {
-		list, err := w.Client.CoreV1().Events(namespace).List(c, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
+		list, err := w.Client.CoreV1().Events(namespace).
+			List(c, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
 		if err != nil {
 			return err
 		}
@@ -76,8 +78,8 @@ func (w *world) event(t *testing.T, pod, reason, text string) {
 	}))
 }
 
-// testHooks: while postStart runs the container does not count as started and the next one waits; preStop runs before the
-// container is stopped.
+// testHooks: while postStart runs the container does not count as started and the next one waits; preStop runs before
+// the container is stopped.
 func testHooks(t *testing.T, w *world) {
 	p, dir := w.hooked(t, "hooks", "sleep")
 	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 3}},
@@ -102,7 +104,8 @@ func testHooks(t *testing.T, w *world) {
 	w.event(t, "hooks", "Killing", "Stopping container app")
 }
 
-// testLastWords: the termination message is that of the file, or the end of the log after an error if the policy says so.
+// testLastWords: the termination message is that of the file, or the end of the log after an error if the policy says
+// so.
 func testLastWords(t *testing.T, w *world) {
 	p := newPod("words", "write", "/dev/termination-log", "from", "file")
 	p.Spec.RestartPolicy = v1.RestartPolicyNever
@@ -140,16 +143,20 @@ func testReadiness(t *testing.T, w *world) {
 	p := newPod("probed", "serve", "--http", ":8080", "--tcp", ":7000", "--udp", "")
 	web := &p.Spec.Containers[0]
 	web.Ports = []v1.ContainerPort{{Name: "web", ContainerPort: 8080}}
-	web.StartupProbe = &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromInt32(7000)}}}
-	web.ReadinessProbe = &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromString("web")}}}
+	web.StartupProbe = &v1.Probe{PeriodSeconds: 1,
+		ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromInt32(7000)}}}
+	web.ReadinessProbe = &v1.Probe{PeriodSeconds: 1,
+		ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromString("web")}}}
 	w.create(t, p)
 	w.until(t, 30*time.Second, "probed", ready)
 	never := newPod("unready", "sleep")
-	never.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/testapp", "exit", "1"}}}}
+	never.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1,
+		ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/testapp", "exit", "1"}}}}
 	w.create(t, never)
 	w.event(t, "unready", "Unhealthy", "Readiness probe failed")
 	got := w.until(t, 10*time.Second, "unready", inPhase(v1.PodRunning))
-	if ready(got) == nil || got.Status.ContainerStatuses[0].RestartCount != 0 || !*got.Status.ContainerStatuses[0].Started {
+	if ready(got) == nil || got.Status.ContainerStatuses[0].RestartCount != 0 ||
+		!*got.Status.ContainerStatuses[0].Started {
 		t.Errorf("it is %s", statusText(got))
 	}
 	w.remove(t, "probed", nil)
@@ -160,8 +167,10 @@ func testReadiness(t *testing.T, w *world) {
 func testEphemeral(t *testing.T, w *world) {
 	w.create(t, newPod("joined", "sleep"))
 	up := w.until(t, 20*time.Second, "joined", ready)
-	up.Spec.EphemeralContainers = []v1.EphemeralContainer{{TargetContainerName: "app", EphemeralContainerCommon: v1.EphemeralContainerCommon{
-		Name: "debug", Image: testkit.TestImage, Args: []string{"cat", "/proc/1/cmdline"}, TerminationMessagePolicy: v1.TerminationMessageReadFile}}}
+	up.Spec.EphemeralContainers = []v1.EphemeralContainer{{TargetContainerName: "app",
+		EphemeralContainerCommon: v1.EphemeralContainerCommon{
+			Name: "debug", Image: testkit.TestImage, Args: []string{"cat", "/proc/1/cmdline"},
+			TerminationMessagePolicy: v1.TerminationMessageReadFile}}}
 	_, err := w.Client.CoreV1().Pods(namespace).UpdateEphemeralContainers(w.ctx, "joined", up, metav1.UpdateOptions{})
 	must(t, err)
 	done := w.until(t, 20*time.Second, "joined", func(p *v1.Pod) error {
@@ -182,7 +191,8 @@ func testEphemeral(t *testing.T, w *world) {
 func testImageVolume(t *testing.T, w *world) {
 	p := newPod("imaged", "ls", "/img")
 	p.Spec.RestartPolicy = v1.RestartPolicyNever
-	p.Spec.Volumes = []v1.Volume{{Name: "img", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: testkit.TestImage}}}}
+	p.Spec.Volumes = []v1.Volume{{Name: "img",
+		VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: testkit.TestImage}}}}
 	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "img", MountPath: "/img"}}
 	w.create(t, p)
 	done := w.until(t, 20*time.Second, "imaged", inPhase(v1.PodSucceeded))

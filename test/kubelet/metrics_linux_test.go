@@ -28,8 +28,9 @@ import (
 // metricPages are what Prometheus reads of a kubelet.
 var metricPages = []string{"metrics", "metrics/cadvisor", "metrics/resource", "metrics/probes", "metrics/slis"}
 
-// TestMetricNames scrapes all pages of our kubelet and of upstream's, on the same node with the same pod, with Prometheus' parser. A name that
-// only one of them has must be in testdata/metrics.txt with a reason, and what is there must differ.
+// TestMetricNames scrapes all pages of our kubelet and of upstream's, on the same node with the same pod, with
+// Prometheus' parser. A name that only one of them has must be in testdata/metrics.txt with a reason, and what is
+// there must differ.
 func TestMetricNames(t *testing.T) {
 	w := newWorld(t, setup{limit: 4 * time.Minute})
 	ours := namesShown(t, w, counted)
@@ -63,11 +64,13 @@ func TestMetricNames(t *testing.T) {
 	t.Logf("%d names of ours, %d of upstream's", len(ours), len(theirs))
 }
 
-// namesShown returns the names of the kubelet that runs, with a pod on the node that has a probe and a volume. look is given the pages that show it; nil for nobody.
+// namesShown returns the names of the kubelet that runs, with a pod on the node that has a probe and a volume. look is
+// given the pages that show it; nil for nobody.
 func namesShown(t *testing.T, w *world, look func(t *testing.T, pages map[string]string)) map[string]bool {
 	t.Helper()
 	p := newPod("probed", "sleep")
-	p.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/testapp", "exit", "0"}}}}
+	p.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10,
+		ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/testapp", "exit", "0"}}}}
 	p.Spec.Volumes = []v1.Volume{{Name: "empty", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 	p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse("64Mi")}
 	w.create(t, p)
@@ -78,7 +81,8 @@ func namesShown(t *testing.T, w *world, look func(t *testing.T, pages map[string
 	}
 	w.remove(t, p.Name, nil)
 	must(t, wait.For(w.ctx, time.Minute, "the end of the pod", func(ctx context.Context) error {
-		if _, err := w.Client.CoreV1().Pods(namespace).Get(ctx, p.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := w.Client.CoreV1().Pods(namespace).
+			Get(ctx, p.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is still there: %v", err)
 		}
 		return nil
@@ -93,15 +97,23 @@ var notOfPods = []string{"metrics", "metrics/slis"}
 func counted(t *testing.T, pages map[string]string) {
 	t.Helper()
 	for page, wanted := range map[string][]string{
-		"metrics": {"kubelet_containers_per_pod_count_count [1-9]", `kubelet_desired_pods{static=""} 1`, `kubelet_active_pods{static=""} 1`, "kubelet_mirror_pods 0",
-			`kubelet_working_pods{config="desired",lifecycle="sync",static=""} 1`, `kubelet_run_podsandbox_duration_seconds_count{runtime_handler=""} [1-9]`,
-			`kubelet_cgroup_manager_duration_seconds_count{operation_type="create"} [1-9]`, "kubelet_cgroup_version [12]", "kubelet_pod_status_sync_duration_seconds_count [1-9]",
-			"kubelet_node_startup_duration_seconds [1-9]", "kubelet_node_startup_registration_duration_seconds [0-9.]*[1-9]", `kubelet_image_manager_ensure_image_requests_total{.*} [1-9]`,
+		"metrics": {"kubelet_containers_per_pod_count_count [1-9]", `kubelet_desired_pods{static=""} 1`,
+			`kubelet_active_pods{static=""} 1`, "kubelet_mirror_pods 0",
+			`kubelet_working_pods{config="desired",lifecycle="sync",static=""} 1`,
+			`kubelet_run_podsandbox_duration_seconds_count{runtime_handler=""} [1-9]`,
+			`kubelet_cgroup_manager_duration_seconds_count{operation_type="create"} [1-9]`,
+			"kubelet_cgroup_version [12]", "kubelet_pod_status_sync_duration_seconds_count [1-9]",
+			"kubelet_node_startup_duration_seconds [1-9]",
+			"kubelet_node_startup_registration_duration_seconds [0-9.]*[1-9]",
+			`kubelet_image_manager_ensure_image_requests_total{.*} [1-9]`,
 			`kubelet_http_requests_total{long_running="false",method="GET",path="healthz",server_type="readwrite"} [1-9]`, "kubelet_first_network_pod_start_sli_duration_seconds [0-9.]*[1-9]",
 			`volume_manager_total_volumes{plugin_name="kubernetes.io/empty-dir",state="actual_state_of_world"} 1`,
 			`storage_operation_duration_seconds_count{migrated="false",operation_name="volume_mount",status="success",volume_plugin="kubernetes.io/empty-dir"} [1-9]`},
-		"metrics/cadvisor": {`container_spec_memory_limit_bytes{container="[^"]+",id="[^"]+/pod[^"]+/[0-9a-f]{64}",image="[^"]+",name="[0-9a-f]{64}",namespace="[^"]+",pod="probed"} 6.7108864e\+07`,
-			`container_processes{container="[^"]+",.*pod="probed"} [1-9]`, `container_threads{container="[^"]+",.*pod="probed"} [1-9]`, `container_sockets{container="[^"]+",.*pod="probed"} [0-9]`,
+		"metrics/cadvisor": {
+			`container_spec_memory_limit_bytes{container="[^"]+",id="[^"]+/pod[^"]+/[0-9a-f]{64}",image="[^"]+",name="[0-9a-f]{64}",namespace="[^"]+",pod="probed"} 6.7108864e\+07`,
+			`container_processes{container="[^"]+",.*pod="probed"} [1-9]`,
+			`container_threads{container="[^"]+",.*pod="probed"} [1-9]`,
+			`container_sockets{container="[^"]+",.*pod="probed"} [0-9]`,
 			`container_cpu_usage_seconds_total{container="",id="/[^"]*/kubepods",image="",name="",namespace="",pod="",cpu="total"} [0-9.]*[1-9]`, `container_memory_rss{container="",id="/",.*} [1-9]`},
 	} {
 		for _, want := range wanted {
@@ -117,8 +129,8 @@ func pattern(line string) string {
 	return regexp.MustCompile(`\{([a-z_.])`).ReplaceAllString(strings.ReplaceAll(line, "} ", `\} `), `\{$1`)
 }
 
-// scrape reads all pages until they show the pod, and returns "page name" of each family of series, and the pages. The health is asked for first, which the page
-// about it counts.
+// scrape reads all pages until they show the pod, and returns "page name" of each family of series, and the pages. The
+// health is asked for first, which the page about it counts.
 func scrape(t *testing.T, w *world) (names map[string]bool, pages map[string]string) {
 	t.Helper()
 	must(t, wait.For(w.ctx, time.Minute, "figures of the pod on each page", func(context.Context) error {

@@ -21,7 +21,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// testAdmission: pods that are bound to the node without a scheduler, and cannot run there, fail with upstream's reasons.
+// testAdmission: pods that are bound to the node without a scheduler, and cannot run there, fail with upstream's
+// reasons.
 func testAdmission(t *testing.T, w *world) {
 	port := func(name string) *v1.Pod {
 		p := newPod(name, "sleep")
@@ -33,7 +34,8 @@ func testAdmission(t *testing.T, w *world) {
 
 	selector, otherOS, greedy := newPod("selector", "sleep"), newPod("windows", "sleep"), newPod("greedy", "sleep")
 	unsafe := newPod("unsafe", "sleep")
-	unsafe.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"}, {Name: "kernel.msgmax", Value: "10000"}}}
+	unsafe.Spec.SecurityContext = &v1.PodSecurityContext{
+		Sysctls: []v1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"}, {Name: "kernel.msgmax", Value: "10000"}}}
 	selector.Spec.NodeSelector = map[string]string{"disk": "none"}
 	otherOS.Spec.OS = &v1.PodOS{Name: v1.Windows}
 	greedy.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("5000")}
@@ -42,8 +44,10 @@ func testAdmission(t *testing.T, w *world) {
 		pod             *v1.Pod
 		reason, message string
 	}{
-		{port("wants-port"), "NodePorts", "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"},
-		{selector, "NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
+		{port("wants-port"), "NodePorts",
+			"Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"},
+		{selector, "NodeAffinity",
+			"Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
 		{otherOS, "PodOSNotSupported", "Pod was rejected: Failed to admit pod as the OS field doesn't match node OS"},
 		{unsafe, "SysctlForbidden", `Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted`},
 		{greedy, "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu, requested: 5000000"},
@@ -61,8 +65,8 @@ func testAdmission(t *testing.T, w *world) {
 	w.remove(t, "holds-port", nil)
 }
 
-// testRuntimeClass: the sandbox gets the handler of the class, and the pod's cgroup its overhead. If the runtime does not have the
-// handler, the pod waits and has an event.
+// testRuntimeClass: the sandbox gets the handler of the class, and the pod's cgroup its overhead. If the runtime does
+// not have the handler, the pod waits and has an event.
 func testRuntimeClass(t *testing.T, w *world) {
 	class := func(name, handler string) *nodev1.RuntimeClass {
 		return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: handler,
@@ -77,7 +81,9 @@ func testRuntimeClass(t *testing.T, w *world) {
 	}
 
 	p := w.until(t, 20*time.Second, "plain", ready)
-	boxes, err := w.Runtime.ListPodSandbox(w.ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(p.UID)}}})
+	boxes, err := w.Runtime.ListPodSandbox(w.ctx,
+		&cri.ListPodSandboxRequest{
+			Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(p.UID)}}})
 	must(t, err)
 	if len(boxes.Items) != 1 || boxes.Items[0].RuntimeHandler != "runc" {
 		t.Errorf("sandboxes: %+v", boxes.Items)
@@ -108,14 +114,17 @@ func testRuntimeClass(t *testing.T, w *world) {
 	w.remove(t, "strange", nil)
 }
 
-// testForeignStatus: what others write into the node's status is kept, and labels by which pods are placed are corrected.
+// testForeignStatus: what others write into the node's status is kept, and labels by which pods are placed are
+// corrected.
 func testForeignStatus(t *testing.T, w *world) {
 	nodes := w.Client.CoreV1().Nodes()
 	_, err := nodes.Patch(w.ctx, node, types.StrategicMergePatchType,
-		[]byte(`{"status":{"capacity":{"example.com/fake":"1"},"conditions":[{"type":"Foreign","status":"True","reason":"Test","message":"by a test"}]}}`),
+		[]byte(
+			`{"status":{"capacity":{"example.com/fake":"1"},"conditions":[{"type":"Foreign","status":"True","reason":"Test","message":"by a test"}]}}`),
 		metav1.PatchOptions{}, "status")
 	must(t, err)
-	_, err = nodes.Patch(w.ctx, node, types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"kubernetes.io/os":"windows","kept":"yes"}}}`), metav1.PatchOptions{})
+	_, err = nodes.Patch(w.ctx, node, types.StrategicMergePatchType,
+		[]byte(`{"metadata":{"labels":{"kubernetes.io/os":"windows","kept":"yes"}}}`), metav1.PatchOptions{})
 	must(t, err)
 	must(t, wait.For(w.ctx, 20*time.Second, "the node's status", func(ctx context.Context) error {
 		n, err := nodes.Get(ctx, node, metav1.GetOptions{})
@@ -123,7 +132,8 @@ func testForeignStatus(t *testing.T, w *world) {
 			return err
 		}
 		capacity, allocatable := n.Status.Capacity["example.com/fake"], n.Status.Allocatable["example.com/fake"]
-		foreign := slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == "Foreign" })
+		foreign := slices.ContainsFunc(n.Status.Conditions,
+			func(c v1.NodeCondition) bool { return c.Type == "Foreign" })
 		if capacity.Value() != 1 || !foreign || n.Labels["kept"] != "yes" {
 			t.Fatalf("what others wrote is gone: %v, %v, %v", n.Status.Capacity, n.Status.Conditions, n.Labels)
 		}
@@ -158,13 +168,14 @@ func testStandalone(t *testing.T, w *world) {
 	w.manifest(t, "alone.json", newPod("alone", "sleep"))
 	w.untilRunning(t, "alone-"+node)
 	w.manifest(t, "alone.json", nil)
-	must(t, wait.For(w.ctx, 20*time.Second, "the end of the pod", func(ctx context.Context) error { return runtimeEmpty(ctx, w) }))
+	must(t, wait.For(w.ctx, 20*time.Second, "the end of the pod",
+		func(ctx context.Context) error { return runtimeEmpty(ctx, w) }))
 	alone.Stop()
 	w.startKubelet()
 }
 
-// testFullDisk: on a full disk new pods wait and have an event with the cause, and running pods go on. When there is space
-// again, the new pods start.
+// testFullDisk: on a full disk new pods wait and have an event with the cause, and running pods go on. When there is
+// space again, the new pods start.
 func testFullDisk(t *testing.T, w *world) {
 	w.kubelet.Stop()
 	root := w.KubeletRoot(node)
@@ -178,19 +189,23 @@ func testFullDisk(t *testing.T, w *world) {
 	if err := os.WriteFile(full, make([]byte, 8<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}
-	_, err := w.Client.CoreV1().ConfigMaps(namespace).Create(w.ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "large"},
-		Data: map[string]string{"file": strings.Repeat("x", 64<<10)}}, metav1.CreateOptions{})
+	_, err := w.Client.CoreV1().ConfigMaps(namespace).
+		Create(w.ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "large"},
+			Data: map[string]string{"file": strings.Repeat("x", 64<<10)}}, metav1.CreateOptions{})
 	must(t, err)
 
 	p := newPod("waits", "sleep")
-	p.Spec.Volumes = []v1.Volume{{Name: "large", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "large"}}}}}
+	p.Spec.Volumes = []v1.Volume{{Name: "large",
+		VolumeSource: v1.VolumeSource{
+			ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "large"}}}}}
 	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "large", MountPath: "/large"}}
 	w.create(t, p)
 	if text := w.untilEvent(t, "waits", "FailedMount"); !strings.Contains(text, "no space left on device") {
 		t.Errorf("the event says %q", text)
 	}
 	w.until(t, time.Second, "waits", inPhase(v1.PodPending))
-	if c := w.until(t, 5*time.Second, "runs", ready).Status.ContainerStatuses[0]; c.ContainerID != id || c.RestartCount != 0 {
+	if c := w.until(t, 5*time.Second, "runs", ready).Status.ContainerStatuses[0]; c.ContainerID != id ||
+		c.RestartCount != 0 {
 		t.Errorf("the pod that ran: %+v", c)
 	}
 

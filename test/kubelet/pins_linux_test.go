@@ -18,15 +18,17 @@ import (
 	"porthole.dev/porthole/kubelet/numa"
 )
 
-// pinConfig gives containers processors and memory alone, all but the first processor. The memory that is reserved is what the eviction
-// threshold of all kubelets here keeps.
+// pinConfig gives containers processors and memory alone, all but the first processor. The memory that is reserved is
+// what the eviction threshold of all kubelets here keeps.
 var pinConfig = map[string]any{
-	"cpuManagerPolicy": "static", "cpuManagerReconcilePeriod": "1s", "reservedSystemCPUs": "0", "topologyManagerPolicy": "single-numa-node",
-	"memoryManagerPolicy": "Static", "reservedMemory": []any{map[string]any{"numaNode": 0, "limits": map[string]string{"memory": "100Mi"}}},
+	"cpuManagerPolicy": "static", "cpuManagerReconcilePeriod": "1s", "reservedSystemCPUs": "0",
+	"topologyManagerPolicy": "single-numa-node",
+	"memoryManagerPolicy":   "Static",
+	"reservedMemory":        []any{map[string]any{"numaNode": 0, "limits": map[string]string{"memory": "100Mi"}}},
 }
 
-// testPins: a container has a processor and memory alone, in its cgroup. The others leave that processor, and get it back. That outlives
-// a kubelet that is killed, and upstream's kubelet in its place.
+// testPins: a container has a processor and memory alone, in its cgroup. The others leave that processor, and get it
+// back. That outlives a kubelet that is killed, and upstream's kubelet in its place.
 func testPins(t *testing.T, w *world) {
 	machine, err := numa.Read(os.DirFS("/sys"), 0)
 	must(t, err)
@@ -40,13 +42,15 @@ func testPins(t *testing.T, w *world) {
 	w.KubeletConfig = pinConfig
 	refused, err := w.LaunchKubelet(node, false)
 	must(t, err)
-	must(t, wait.For(w.ctx, 20*time.Second, "the kubelet to refuse the file of another policy", func(context.Context) error {
-		text, err := os.ReadFile(w.Path("kubelet-" + node + ".log"))
-		if want := `configured policy "static" differs from state checkpoint policy "none", please drain this node and delete the CPU manager checkpoint file`; !strings.Contains(string(text), strings.ReplaceAll(want, `"`, `\"`)) && !strings.Contains(string(text), want) {
-			return fmt.Errorf("its log does not say so, %v", err)
-		}
-		return nil
-	}))
+	must(t, wait.For(w.ctx, 20*time.Second, "the kubelet to refuse the file of another policy",
+		func(context.Context) error {
+			text, err := os.ReadFile(w.Path("kubelet-" + node + ".log"))
+			if want :=
+				`configured policy "static" differs from state checkpoint policy "none", please drain this node and delete the CPU manager checkpoint file`; !strings.Contains(string(text), strings.ReplaceAll(want, `"`, `\"`)) && !strings.Contains(string(text), want) {
+				return fmt.Errorf("its log does not say so, %v", err)
+			}
+			return nil
+		}))
 	refused.Stop()
 	forgetPins(t, w)
 	w.startKubelet()
@@ -74,7 +78,8 @@ func testPins(t *testing.T, w *world) {
 		hasSet(t, w, alone, "mems", "0")
 		hasSet(t, w, sharer, "cpus", "0")
 		for _, p := range []*v1.Pod{alone, sharer} {
-			if now := w.until(t, time.Second, p.Name, ready); now.Status.ContainerStatuses[0].ContainerID != p.Status.ContainerStatuses[0].ContainerID {
+			if now := w.until(t, time.Second, p.Name,
+				ready); now.Status.ContainerStatuses[0].ContainerID != p.Status.ContainerStatuses[0].ContainerID {
 				t.Errorf("%s: the container of pod %s was replaced", when, p.Name)
 			}
 		}
@@ -121,7 +126,8 @@ func hasSet(t *testing.T, w *world, p *v1.Pod, kind, want string) {
 	t.Helper()
 	id := strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "containerd://")
 	must(t, wait.For(w.ctx, 10*time.Second, "the "+kind+" of pod "+p.Name, func(context.Context) error {
-		for _, pattern := range []string{"/sys/fs/cgroup/cpuset/" + w.CgroupRoot() + "/kubepods", "/sys/fs/cgroup/" + w.CgroupRoot() + "/kubepods"} {
+		for _, pattern := range []string{"/sys/fs/cgroup/cpuset/" + w.CgroupRoot() + "/kubepods",
+			"/sys/fs/cgroup/" + w.CgroupRoot() + "/kubepods"} {
 			found, _ := filepath.Glob(pattern + "/pod*/" + id + "/cpuset." + kind)
 			more, _ := filepath.Glob(pattern + "/*/pod*/" + id + "/cpuset." + kind)
 			for _, file := range append(found, more...) {
@@ -139,13 +145,16 @@ func hasSet(t *testing.T, w *world, p *v1.Pod, kind, want string) {
 // toldAlone asks the pod-resources API what a pod has alone.
 func toldAlone(t *testing.T, w *world, name string, cpus int, memory uint64) {
 	t.Helper()
-	conn, err := grpc.NewClient("unix:"+filepath.Join(w.KubeletRoot(node), "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+filepath.Join(w.KubeletRoot(node), "pod-resources", "kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	defer conn.Close()
-	answer, err := resources.NewPodResourcesListerClient(conn).Get(w.ctx, &resources.GetPodResourcesRequest{PodName: name, PodNamespace: namespace})
+	answer, err := resources.NewPodResourcesListerClient(conn).
+		Get(w.ctx, &resources.GetPodResourcesRequest{PodName: name, PodNamespace: namespace})
 	must(t, err)
 	got := answer.PodResources.Containers[0]
-	if len(got.CpuIds) != cpus || len(got.Memory) != 1 || got.Memory[0].Size != memory || got.Memory[0].MemoryType != "memory" {
+	if len(got.CpuIds) != cpus || len(got.Memory) != 1 || got.Memory[0].Size != memory ||
+		got.Memory[0].MemoryType != "memory" {
 		t.Errorf("pod %s has processors %v and memory %v alone", name, got.CpuIds, got.Memory)
 	}
 }

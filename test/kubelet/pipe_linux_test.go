@@ -25,8 +25,8 @@ import (
 	"porthole.dev/porthole/kubelet/runtime/runtimetest"
 )
 
-// windowsHost is enough of an emulated host for kubelet.exe: Wine in a network namespace, and a fake CRI behind the pipe on which
-// containerd listens.
+// windowsHost is enough of an emulated host for kubelet.exe: Wine in a network namespace, and a fake CRI behind the
+// pipe on which containerd listens.
 type windowsHost struct {
 	t       *testing.T
 	tools   wine.Tools
@@ -73,9 +73,11 @@ func newWindowsHost(t *testing.T, bin string) *windowsHost {
 	must(t, err)
 	build, err := wine.LookupBuild(20348)
 	must(t, err)
-	h := &windowsHost{t: t, tools: tools, space: netspace.New(t, "pipe"), runtime: runtimetest.New("testkit.local/testapp:1")}
+	h := &windowsHost{t: t, tools: tools, space: netspace.New(t, "pipe"),
+		runtime: runtimetest.New("testkit.local/testapp:1")}
 	dlls, dir := filepath.Join(bin, "windows", "dll"), t.TempDir()
-	template := wine.TemplateDir(filepath.Join(bin, "proxylab"), build.Number) // outlives the test, as making it takes ten seconds
+	// outlives the test, as making it takes ten seconds
+	template := wine.TemplateDir(filepath.Join(bin, "proxylab"), build.Number)
 	must(t, tools.EnsureTemplate(context.Background(), wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls}))
 	mount := wine.PrefixMount(template, dir)
 	must(t, mount.Ensure())
@@ -136,10 +138,13 @@ func (h *windowsHost) startKubelet(endpoint string) (kill func()) {
 func (h *windowsHost) configure(endpoint string) {
 	h.t.Helper()
 	must(h.t, testkit.WriteJSON(h.path("kubelet.json"), map[string]any{
-		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "containerRuntimeEndpoint": endpoint,
-		"staticPodPath": `C:\manifests`, "podLogsDir": `C:\logs`, "resolvConf": h.resolver, "evictionHard": map[string]string{},
-		"authentication": map[string]any{"anonymous": map[string]bool{"enabled": true}, "webhook": map[string]bool{"enabled": false}},
-		"authorization":  map[string]string{"mode": "AlwaysAllow"},
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"containerRuntimeEndpoint": endpoint,
+		"staticPodPath":            `C:\manifests`, "podLogsDir": `C:\logs`, "resolvConf": h.resolver,
+		"evictionHard": map[string]string{},
+		"authentication": map[string]any{"anonymous": map[string]bool{"enabled": true},
+			"webhook": map[string]bool{"enabled": false}},
+		"authorization": map[string]string{"mode": "AlwaysAllow"},
 	}))
 }
 
@@ -158,9 +163,8 @@ func (h *windowsHost) runs(name string) {
 	})
 }
 
-// TestDefaultPipe: kubelet.exe reaches its runtime at the default endpoint of Windows, in each of its spellings, and again after
-// what serves the pipe was killed and started again.
-// Rows 1.09, 1.83.
+// TestDefaultPipe: kubelet.exe reaches its runtime at the default endpoint of Windows, in each of its spellings, and
+// again after what serves the pipe was killed and started again. Rows 1.09, 1.83.
 func TestDefaultPipe(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")
@@ -192,7 +196,8 @@ func TestDefaultPipe(t *testing.T) {
 	h.runs("after")
 }
 
-// listsSandboxes asks for the runtime's sandboxes as the sweep of a node's CNI networks does, which connects for each pass.
+// listsSandboxes asks for the runtime's sandboxes as the sweep of a node's CNI networks does, which connects for each
+// pass.
 func (h *windowsHost) listsSandboxes() {
 	h.t.Helper()
 	build := osexec.Command("go", "build", "-o", h.path("sandboxes.exe"), "./testdata/sandboxes")

@@ -35,8 +35,9 @@ const (
 	fails  = "example.com/fails"
 )
 
-// testPodCertificates: a pod gets a key, and the certificate that a signer made for it, with the same modes from our kubelet and from upstream's; what a signer
-// denies or fails is said the same way. Ours replaces a certificate in time, by a clock that is set.
+// testPodCertificates: a pod gets a key, and the certificate that a signer made for it, with the same modes from our
+// kubelet and from upstream's; what a signer denies or fails is said the same way. Ours replaces a certificate in
+// time, by a clock that is set.
 func testPodCertificates(t *testing.T, w *world) {
 	signing, stop := context.WithCancel(w.ctx)
 	defer stop()
@@ -101,8 +102,10 @@ func (s *signer) volume(p *v1.Pod) string {
 
 func certified(name, signer string) *v1.Pod {
 	p := newPod(name, "sleep")
-	p.Spec.Volumes = []v1.Volume{{Name: "certs", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
-		{PodCertificate: &v1.PodCertificateProjection{SignerName: signer, KeyType: "ECDSAP256", CredentialBundlePath: "both.pem", KeyPath: "sub/key.pem", CertificateChainPath: "sub/chain.pem"}}}}}}}
+	p.Spec.Volumes = []v1.Volume{{Name: "certs",
+		VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+			{PodCertificate: &v1.PodCertificateProjection{SignerName: signer, KeyType: "ECDSAP256",
+				CredentialBundlePath: "both.pem", KeyPath: "sub/key.pem", CertificateChainPath: "sub/chain.pem"}}}}}}}
 	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "certs", MountPath: "/certs"}}
 	return p
 }
@@ -119,12 +122,16 @@ func (s *signer) refused(t *testing.T, signer string, upstream bool) string {
 	}
 	wants := []struct{ reason, text string }{
 		{condition, verb + `, reason="Because", message="it is a test"`},
-		{"FailedMount", `PodCertificateRequest was permanently ` + strings.ToLower(condition) + `: reason="Because" message="it is a test"`},
+		{"FailedMount", `PodCertificateRequest was permanently ` + strings.ToLower(condition) +
+			`: reason="Because" message="it is a test"`},
 	}
 
 	out := ""
 	must(t, wait.For(s.w.ctx, 90*time.Second, "events of "+name, func(ctx context.Context) error {
-		list, err := s.w.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(p.UID)).String()})
+		list, err := s.w.Client.CoreV1().Events(namespace).
+			List(ctx,
+				metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(p.UID)).
+					String()})
 		if err != nil {
 			return err
 		}
@@ -161,7 +168,8 @@ func (s *signer) renewed(t *testing.T) {
 	before, err := os.ReadFile(file)
 	must(t, err)
 
-	err = s.w.kubelet.ShiftClock(30 * time.Minute) // the signer's certificates are due after 10, and at most 5 of jitter
+	// the signer's certificates are due after 10, and at most 5 of jitter
+	err = s.w.kubelet.ShiftClock(30 * time.Minute)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
@@ -196,7 +204,8 @@ type signer struct {
 func newSigner(t *testing.T, w *world) *signer {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	of := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	of := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
 	must(t, err)
@@ -230,7 +239,8 @@ func (s *signer) run(ctx context.Context) {
 }
 
 func (s *signer) answer(r *certificatesv1beta1.PodCertificateRequest) error {
-	c := metav1.Condition{Status: metav1.ConditionTrue, Reason: "Because", Message: "it is a test", LastTransitionTime: metav1.Now()}
+	c := metav1.Condition{Status: metav1.ConditionTrue, Reason: "Because", Message: "it is a test",
+		LastTransitionTime: metav1.Now()}
 	switch r.Spec.SignerName {
 	case denies:
 		c.Type = certificatesv1beta1.PodCertificateRequestConditionTypeDenied
@@ -255,7 +265,8 @@ func (s *signer) sign(r *certificatesv1beta1.PodCertificateRequest) error {
 		return fmt.Errorf("the proof of %s: %w", r.Name, err)
 	}
 	begin := time.Now().Truncate(time.Second)
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: r.Spec.PodName}, NotBefore: begin, NotAfter: begin.Add(2 * time.Hour)}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: r.Spec.PodName},
+		NotBefore: begin, NotAfter: begin.Add(2 * time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, s.authority, proof.PublicKey, s.key)
 	if err != nil {
 		return err

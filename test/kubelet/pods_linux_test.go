@@ -42,7 +42,8 @@ func TestKubelet(t *testing.T) {
 	w.run(t, "eviction by memory", withConfig(testMemoryEviction, memoryConfig(t)))
 	w.run(t, "eviction by disk", withConfig(testDiskEviction, map[string]any{
 		"evictionHard": map[string]string{"nodefs.available": "50%"}, "evictionPressureTransitionPeriod": "1s"}))
-	w.run(t, "limits of local storage", withConfig(testLocalLimits, map[string]any{"localStorageCapacityIsolation": true}))
+	w.run(t, "limits of local storage",
+		withConfig(testLocalLimits, map[string]any{"localStorageCapacityIsolation": true}))
 	w.run(t, "image garbage collection", testImageGC)
 	w.run(t, "static pod", testStatic)
 	w.run(t, "standalone", testStandalone)
@@ -59,10 +60,12 @@ func TestKubelet(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// TestBesideUpstream has a world of its own: one of its tests needs an API server with a feature that is off, and all take their time, as each starts
-// upstream's kubelet too.
+// TestBesideUpstream has a world of its own: one of its tests needs an API server with a feature that is off, and all
+// take their time, as each starts upstream's kubelet too.
 func TestBesideUpstream(t *testing.T) {
-	w := newWorld(t, setup{limit: worldTime(), apiServer: []string{"--feature-gates=PodCertificateRequest=true", "--runtime-config=certificates.k8s.io/v1beta1=true"}})
+	w := newWorld(t, setup{limit: worldTime(),
+		apiServer: []string{"--feature-gates=PodCertificateRequest=true",
+			"--runtime-config=certificates.k8s.io/v1beta1=true"}})
 	w.run(t, "claims of resources", testClaims)
 	w.run(t, "certificates of pods", testPodCertificates)
 	w.run(t, "resources of a pod as a whole", testWhole)
@@ -76,7 +79,8 @@ func (w *world) run(t *testing.T, name string, test func(*testing.T, *world)) {
 	if t.Run(name, func(t *testing.T) { test(t, w) }) {
 		return
 	}
-	err := w.Client.CoreV1().Pods(namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{})
+	err := w.Client.CoreV1().Pods(namespace).
+		DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{})
 	if err != nil {
 		t.Errorf("after %s: %v", name, err)
 	}
@@ -108,7 +112,9 @@ func testEnvironment(t *testing.T, w *world) {
 	app.EnvFrom = []v1.EnvFromSource{{SecretRef: &v1.SecretEnvSource{LocalObjectReference: keys}}}
 	app.Env = []v1.EnvVar{
 		{Name: "PLAIN", Value: "plain"},
-		{Name: "COLOUR", ValueFrom: &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: settings, Key: "colour"}}},
+		{Name: "COLOUR",
+			ValueFrom: &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: settings,
+				Key: "colour"}}},
 		{Name: "NAME", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 		{Name: "IP", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
 		{Name: "JOINED", Value: "$(PLAIN)-$(NAME)"},

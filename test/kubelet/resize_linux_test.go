@@ -20,12 +20,13 @@ func exactly(cpu, memory string) v1.ResourceRequirements {
 	return v1.ResourceRequirements{Requests: l, Limits: l}
 }
 
-// testResize: a running pod gets other limits without a restart where its policy says so, and with one where not, and its cgroup
-// has them. What changes while there is no kubelet is noticed by the next one.
+// testResize: a running pod gets other limits without a restart where its policy says so, and with one where not, and
+// its cgroup has them. What changes while there is no kubelet is noticed by the next one.
 func testResize(t *testing.T, w *world) {
 	p := newPod("resize", "sleep")
 	p.Spec.Containers[0].Resources = exactly("20m", "32Mi")
-	p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
+	p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory,
+		RestartPolicy: v1.RestartContainer}}
 	w.create(t, p)
 	p = w.until(t, time.Minute, p.Name, ready)
 	before := p.Status.ContainerStatuses[0]
@@ -35,7 +36,8 @@ func testResize(t *testing.T, w *world) {
 
 	w.resize(t, p.Name, exactly("40m", "32Mi"))
 	p = w.until(t, time.Minute, p.Name, has(exactly("40m", "32Mi")))
-	if now := p.Status.ContainerStatuses[0]; now.ContainerID != before.ContainerID || w.podCgroup(t, p) != "4000 33554432" {
+	if now := p.Status.ContainerStatuses[0]; now.ContainerID != before.ContainerID ||
+		w.podCgroup(t, p) != "4000 33554432" {
 		t.Errorf("container %s was %s, the pod's cgroup has %s", now.ContainerID, before.ContainerID, w.podCgroup(t, p))
 	}
 	w.untilEvent(t, p.Name, "ResizeStarted")
@@ -60,7 +62,8 @@ func has(want v1.ResourceRequirements) func(*v1.Pod) error {
 				return fmt.Errorf("a resize is not over: %+v", c)
 			}
 		}
-		if s.Resources == nil || !equality.Semantic.DeepEqual(*s.Resources, want) || !equality.Semantic.DeepEqual(s.AllocatedResources, want.Requests) {
+		if s.Resources == nil || !equality.Semantic.DeepEqual(*s.Resources, want) ||
+			!equality.Semantic.DeepEqual(s.AllocatedResources, want.Requests) {
 			return fmt.Errorf("it has other resources: %+v", s)
 		}
 		return ready(p)
@@ -70,8 +73,10 @@ func has(want v1.ResourceRequirements) func(*v1.Pod) error {
 func (w *world) resize(t *testing.T, name string, r v1.ResourceRequirements) {
 	t.Helper()
 	text := func(l v1.ResourceList) string { return fmt.Sprintf(`{"cpu":%q,"memory":%q}`, l.Cpu(), l.Memory()) }
-	patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"app","resources":{"requests":%s,"limits":%s}}]}}`, text(r.Requests), text(r.Limits))
-	_, err := w.Client.CoreV1().Pods(namespace).Patch(w.ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize")
+	patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"app","resources":{"requests":%s,"limits":%s}}]}}`,
+		text(r.Requests), text(r.Limits))
+	_, err := w.Client.CoreV1().Pods(namespace).
+		Patch(w.ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize")
 	must(t, err)
 }
 
@@ -83,7 +88,8 @@ func (w *world) podCgroup(t *testing.T, p *v1.Pod) string {
 		below = filepath.Join("kubepods.slice", sliceOf("kubepods", p))
 	}
 	var out []string
-	for _, files := range [][]string{{"cpu/" + below + "/cpu.cfs_quota_us", below + "/cpu.max"}, {"memory/" + below + "/memory.limit_in_bytes", below + "/memory.max"}} {
+	for _, files := range [][]string{{"cpu/" + below + "/cpu.cfs_quota_us", below + "/cpu.max"},
+		{"memory/" + below + "/memory.limit_in_bytes", below + "/memory.max"}} {
 		text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", files[0]))
 		if err != nil {
 			text, err = os.ReadFile(filepath.Join("/sys/fs/cgroup", files[1]))

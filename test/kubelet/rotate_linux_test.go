@@ -46,8 +46,8 @@ const (
 	lastLine    = "that is all"
 )
 
-// testRotation: while a container writes and a client follows, the log is rotated repeatedly. No line is lost, there are never
-// more files than configured, and old files are compressed.
+// testRotation: while a container writes and a client follows, the log is rotated repeatedly. No line is lost, there
+// are never more files than configured, and old files are compressed.
 func testRotation(t *testing.T, w *world) {
 	// the container prints what the test writes into a pipe
 	dir := w.Path("talk")
@@ -55,7 +55,8 @@ func testRotation(t *testing.T, w *world) {
 	pipe := filepath.Join(dir, "pipe")
 	must(t, unix.Mkfifo(pipe, 0o666))
 	p := newPod("talks", "cat", "/talk/pipe")
-	p.Spec.Volumes = []v1.Volume{{Name: "talk", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}}}
+	p.Spec.Volumes = []v1.Volume{{Name: "talk",
+		VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}}}
 	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "talk", MountPath: "/talk"}}
 	w.create(t, p)
 	made := w.until(t, 30*time.Second, p.Name, ready)
@@ -100,7 +101,8 @@ func testRotation(t *testing.T, w *world) {
 	var names []string
 	must(t, wait.For(w.ctx, 20*time.Second, "the logs at rest", func(context.Context) error {
 		names = logFiles(logs)
-		if len(names) != keptLogs || names[0] != "0.log" || !strings.HasSuffix(names[1], ".gz") || strings.HasSuffix(names[2], ".gz") {
+		if len(names) != keptLogs || names[0] != "0.log" || !strings.HasSuffix(names[1], ".gz") ||
+			strings.HasSuffix(names[2], ".gz") {
 			return fmt.Errorf("there are %v", names)
 		}
 		return nil
@@ -151,7 +153,8 @@ func compressedLines(path string) (int, error) {
 
 // follow reads the log of a pod while it grows, up to the last line. It returns an error if a line is missing.
 func (w *world) follow(pod string) error {
-	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, kubeletURL+"containerLogs/"+namespace+"/"+pod+"/app?follow=true", nil)
+	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet,
+		kubeletURL+"containerLogs/"+namespace+"/"+pod+"/app?follow=true", nil)
 	if err != nil {
 		return err
 	}
@@ -172,8 +175,8 @@ func (w *world) follow(pod string) error {
 	return errors.Join(errors.New("the log ended before its last line"), text.Err())
 }
 
-// testImageGC: if the disk counts as full, images are removed that no container uses. The images of sandboxes and of running
-// pods are kept.
+// testImageGC: if the disk counts as full, images are removed that no container uses. The images of sandboxes and of
+// running pods are kept.
 func testImageGC(t *testing.T, w *world) {
 	const used, unused = "testkit.local/used:1", "testkit.local/unused:1"
 	must(t, errors.Join(w.ImportOther(w.ctx, used), w.ImportOther(w.ctx, unused)))
@@ -192,7 +195,8 @@ func testImageGC(t *testing.T, w *world) {
 		}))
 		must(t, wait.For(w.ctx, 20*time.Second, "the images in the node's status", func(ctx context.Context) error {
 			n, err := w.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-			if err == nil && !slices.ContainsFunc(n.Status.Images, func(i v1.ContainerImage) bool { return slices.Contains(i.Names, used) && i.SizeBytes > 0 }) {
+			if err == nil && !slices.ContainsFunc(n.Status.Images,
+				func(i v1.ContainerImage) bool { return slices.Contains(i.Names, used) && i.SizeBytes > 0 }) {
 				err = fmt.Errorf("there are %v", n.Status.Images)
 			}
 			return err
@@ -200,7 +204,8 @@ func testImageGC(t *testing.T, w *world) {
 		w.untilEvent(t, node, "FreeDiskSpaceFailed") // one percent of the disk cannot be freed
 	}
 
-	withConfig(collect, map[string]any{"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1s"})(t, w)
+	withConfig(collect, map[string]any{"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0,
+		"imageMinimumGCAge": "1s"})(t, w)
 	images, err := w.imageNames(w.ctx)
 	must(t, err)
 	if !slices.Contains(images, used) {

@@ -24,7 +24,8 @@ func testRuntimeSuite(t *testing.T, w *world) {
 
 	for _, b := range runtimetest.Suite() {
 		t.Run(b.Name, func(t *testing.T) {
-			b.Run(t, runtimetest.Host{Conn: conn, Image: testkit.TestImage, Program: "/testapp", LogDir: logs, CgroupParent: parent})
+			b.Run(t, runtimetest.Host{Conn: conn, Image: testkit.TestImage, Program: "/testapp", LogDir: logs,
+				CgroupParent: parent})
 		})
 	}
 	t.Run("sweep of networks", func(t *testing.T) { testSweep(t, w, parent) })

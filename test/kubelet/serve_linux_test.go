@@ -49,21 +49,26 @@ func testServer(t *testing.T, w *world) {
 	if got := logOf(t, w, "?limitBytes=3"); got != lines[:3] {
 		t.Errorf("three bytes of the log: %q", got)
 	}
-	if got := logOf(t, w, "?timestamps=true"); len(got) != len(lines)+strings.Count(lines, "\n")*len("2006-01-02T15:04:05.000000000Z ") {
+	if got := logOf(t, w, "?timestamps=true"); len(got) != len(lines)+strings.Count(lines,
+		"\n")*len("2006-01-02T15:04:05.000000000Z ") {
 		t.Errorf("time stamps are not of one width: %q", got)
 	}
 
 	metrics := ask(t, w, "metrics")
-	for _, want := range []string{"kubelet_running_pods ", `kubelet_running_containers{container_state="exited"} `, `kubelet_started_containers_total{container_type="container"} `,
-		`kubelet_runtime_operations_total{operation_type="run_podsandbox"} `, "kubelet_pod_start_duration_seconds_count ", `rest_client_requests_total{`} {
+	for _, want := range []string{"kubelet_running_pods ", `kubelet_running_containers{container_state="exited"} `,
+		`kubelet_started_containers_total{container_type="container"} `,
+		`kubelet_runtime_operations_total{operation_type="run_podsandbox"} `,
+		"kubelet_pod_start_duration_seconds_count ", `rest_client_requests_total{`} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics lacks %s", want)
 		}
 	}
-	if got := ask(t, w, "metrics/resource"); !strings.Contains(got, "node_cpu_usage_seconds_total ") || !strings.Contains(got, "resource_scrape_error 0") {
+	if got := ask(t, w, "metrics/resource"); !strings.Contains(got, "node_cpu_usage_seconds_total ") ||
+		!strings.Contains(got, "resource_scrape_error 0") {
 		t.Errorf("/metrics/resource: %s", got)
 	}
-	if got := ask(t, w, "configz"); !strings.Contains(got, `"kubeletconfig":{`) || !strings.Contains(got, `"evictionHard":{"memory.available":"100Mi"}`) {
+	if got := ask(t, w, "configz"); !strings.Contains(got, `"kubeletconfig":{`) ||
+		!strings.Contains(got, `"evictionHard":{"memory.available":"100Mi"}`) {
 		t.Errorf("/configz: %s", got)
 	}
 	if got := ask(t, w, "pods"); !strings.Contains(got, `"name":"talk"`) {
@@ -77,12 +82,14 @@ func testServer(t *testing.T, w *world) {
 // testPages reads the status pages of the server, the checkpoint of a container, and the metrics of the runtime.
 func testPages(t *testing.T, w *world) {
 	counted := newPod("counted", "sleep")
-	counted.Spec.Containers[0].Resources = exactly("100m", "64Mi") // what a limit of processors does is shown for containers that have one
+	// what a limit of processors does is shown for containers that have one
+	counted.Spec.Containers[0].Resources = exactly("100m", "64Mi")
 	w.create(t, counted)
 	w.until(t, 30*time.Second, "counted", ready)
 	defer w.remove(t, "counted", nil)
 
-	if got := ask(t, w, "statusz"); !strings.Contains(got, "kubelet statusz\n") || !strings.Contains(got, "\nBinary version: 1.36.3\n") || !strings.Contains(got, " /checkpoint ") {
+	if got := ask(t, w, "statusz"); !strings.Contains(got, "kubelet statusz\n") ||
+		!strings.Contains(got, "\nBinary version: 1.36.3\n") || !strings.Contains(got, " /checkpoint ") {
 		t.Errorf("/statusz: %s", got)
 	}
 	if got := ask(t, w, "flagz"); !strings.Contains(got, "\nhostname-override="+node+"\n") {
@@ -100,7 +107,8 @@ func testPages(t *testing.T, w *world) {
 		if info, err := os.Stat(file); err != nil || info.Size() == 0 {
 			t.Errorf("the checkpoint %s: %v", text, err)
 		}
-	case code != http.StatusInternalServerError || !strings.HasPrefix(text, "checkpointing of "+namespace+"/counted/app failed ("):
+	case code != http.StatusInternalServerError ||
+		!strings.HasPrefix(text, "checkpointing of "+namespace+"/counted/app failed ("):
 		t.Errorf("/checkpoint: %d %s", code, text)
 	default:
 		t.Logf("/checkpoint: %s", text)
@@ -108,8 +116,11 @@ func testPages(t *testing.T, w *world) {
 
 	must(t, wait.For(w.ctx, 30*time.Second, "series of containers", func(context.Context) error {
 		got := ask(t, w, "metrics/cadvisor")
-		for _, want := range []string{"\nmachine_cpu_cores{", "\ncontainer_scrape_error 0\n", `container_memory_working_set_bytes{container="",id="/",`,
-			`,namespace="` + namespace + `",pod="counted"} `, `,image="` + testkit.TestImage + `",name="`, "\ncontainer_cpu_cfs_periods_total{", "\ncontainer_memory_cache{", "\ncontainer_network_receive_packets_total{"} {
+		for _, want := range []string{"\nmachine_cpu_cores{", "\ncontainer_scrape_error 0\n",
+			`container_memory_working_set_bytes{container="",id="/",`,
+			`,namespace="` + namespace + `",pod="counted"} `, `,image="` + testkit.TestImage + `",name="`,
+			"\ncontainer_cpu_cfs_periods_total{", "\ncontainer_memory_cache{",
+			"\ncontainer_network_receive_packets_total{"} {
 			if !strings.Contains(got, want) {
 				return fmt.Errorf("/metrics/cadvisor lacks %s: %.3000s", want, got)
 			}
@@ -133,7 +144,8 @@ func ask(t *testing.T, w *world, path string) string {
 	return text
 }
 
-// upstreamsPart is a part of the health that upstream's kubelet alone has: ours goes on if device plugins cannot register, and logs it.
+// upstreamsPart is a part of the health that upstream's kubelet alone has: ours goes on if device plugins cannot
+// register, and logs it.
 const upstreamsPart = "[+]device-plugin ok\n"
 
 // healthCounts returns the parts of the health of a page of figures, without how often somebody has asked.
@@ -153,14 +165,16 @@ func healthCounts(page string) (out []string) {
 // testHealth: our kubelet and upstream's answer alike about the parts of their health, but for that one.
 func testHealth(t *testing.T, w *world) {
 	answers := func() (out []string) {
-		must(t, wait.For(w.ctx, 20*time.Second, "the kubelet to listen", func(context.Context) error { // the node can be Ready a moment before
+		// the node can be Ready a moment before
+		must(t, wait.For(w.ctx, 20*time.Second, "the kubelet to listen", func(context.Context) error {
 			resp, err := w.http().Get(kubeletURL + "healthz")
 			if err == nil {
 				resp.Body.Close()
 			}
 			return err
 		}))
-		for _, path := range []string{"healthz", "healthz?verbose", "healthz?verbose&exclude=log&exclude=b&exclude=a", "healthz/ping", "healthz/log", "healthz/syncloop"} {
+		for _, path := range []string{"healthz", "healthz?verbose", "healthz?verbose&exclude=log&exclude=b&exclude=a",
+			"healthz/ping", "healthz/log", "healthz/syncloop"} {
 			out = append(out, path+": "+ask(t, w, path))
 		}
 		return append(out, healthCounts(ask(t, w, "metrics/slis"))...)
@@ -201,7 +215,8 @@ func (w *world) call(t *testing.T, method, path string) (code int, body string) 
 
 // http returns a client in the World's network.
 func (w *world) http() *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 			err = platform.InNetns(w.Netns(), func() error {
 				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
@@ -214,12 +229,21 @@ func (w *world) http() *http.Client {
 // testFollows: the files of a volume change within a second after the objects that they show. Statistics show the pod.
 func testFollows(t *testing.T, w *world) {
 	maps := w.Client.CoreV1().ConfigMaps(namespace)
-	cm, err := maps.Create(w.ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "live"}, Data: map[string]string{"k": "old"}}, metav1.CreateOptions{})
+	cm, err := maps.Create(w.ctx,
+		&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "live"}, Data: map[string]string{"k": "old"}},
+		metav1.CreateOptions{})
 	must(t, err)
 	p := newPod("follow", "sleep", "3600")
-	p.Spec.Volumes = []v1.Volume{{Name: "live", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "live"}}}},
-		{Name: "own", VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}}}}
-	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "live", MountPath: "/live"}, {Name: "own", MountPath: "/own"}}
+	p.Spec.Volumes = []v1.Volume{{Name: "live",
+		VolumeSource: v1.VolumeSource{
+			ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "live"}}}},
+		{Name: "own",
+			VolumeSource: v1.VolumeSource{
+				DownwardAPI: &v1.DownwardAPIVolumeSource{
+					Items: []v1.DownwardAPIVolumeFile{{Path: "labels",
+						FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}}}}
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "live", MountPath: "/live"},
+		{Name: "own", MountPath: "/own"}}
 	w.create(t, p)
 	p = w.until(t, time.Minute, p.Name, ready)
 	volumes := filepath.Join(w.KubeletRoot(node), "pods", string(p.UID), "volumes")
@@ -237,7 +261,9 @@ func testFollows(t *testing.T, w *world) {
 	_, err = maps.Update(w.ctx, cm, metav1.UpdateOptions{})
 	must(t, err)
 	shows("kubernetes.io~configmap/live/k", "new")
-	_, err = w.Client.CoreV1().Pods(namespace).Patch(w.ctx, p.Name, "application/strategic-merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+	_, err = w.Client.CoreV1().Pods(namespace).
+		Patch(w.ctx, p.Name, "application/strategic-merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+			metav1.PatchOptions{})
 	must(t, err)
 	shows("kubernetes.io~downward-api/own/labels", `a="b"`)
 
@@ -251,7 +277,8 @@ func testFollows(t *testing.T, w *world) {
 				continue
 			}
 			c := one.Containers[0]
-			if c.Logs == nil || *c.Logs.AvailableBytes == 0 || c.Memory == nil || *c.Memory.WorkingSetBytes == 0 || len(one.VolumeStats) < 2 || one.EphemeralStorage == nil {
+			if c.Logs == nil || *c.Logs.AvailableBytes == 0 || c.Memory == nil || *c.Memory.WorkingSetBytes == 0 ||
+				len(one.VolumeStats) < 2 || one.EphemeralStorage == nil {
 				return fmt.Errorf("incomplete: %+v", one)
 			}
 			return nil

@@ -16,8 +16,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// testProcessSettings: the settings of the kubelet's own process are seen from outside: by a client with other curves than the server's, in the
-// profile of contention, in the log, and by the rate of events.
+// testProcessSettings: the settings of the kubelet's own process are seen from outside: by a client with other curves
+// than the server's, in the profile of contention, in the log, and by the rate of events.
 func testProcessSettings(t *testing.T, w *world) {
 	w.kubelet.Stop()
 	defer func() {
@@ -26,7 +26,8 @@ func testProcessSettings(t *testing.T, w *world) {
 		w.startKubelet()
 	}()
 	w.KubeletFlags = []string{"--v=0"} // not given: the configuration counts
-	w.KubeletConfig = map[string]any{"tlsCurvePreferences": []int{int(tls.X25519)}, "enableContentionProfiling": true, "logging": map[string]any{"verbosity": 4},
+	w.KubeletConfig = map[string]any{"tlsCurvePreferences": []int{int(tls.X25519)}, "enableContentionProfiling": true,
+		"logging":        map[string]any{"verbosity": 4},
 		"eventRecordQPS": 4, "eventBurst": 1}
 	w.startKubelet()
 
@@ -39,7 +40,8 @@ func testProcessSettings(t *testing.T, w *world) {
 		}
 		return err
 	}
-	must(t, wait.For(w.ctx, 10*time.Second, "an answer to a client with the curve", func(context.Context) error { return get(tls.X25519) }))
+	must(t, wait.For(w.ctx, 10*time.Second, "an answer to a client with the curve",
+		func(context.Context) error { return get(tls.X25519) }))
 	if err := get(tls.CurveP256); err == nil || !strings.Contains(err.Error(), "handshake failure") {
 		t.Errorf("a client that knows another curve only: %v", err)
 	}
@@ -52,7 +54,8 @@ func testProcessSettings(t *testing.T, w *world) {
 		w.until(t, 60*time.Second, fmt.Sprintf("rate-%d", i), ready)
 	}
 	var sent []time.Time
-	must(t, wait.For(w.ctx, 30*time.Second, "the events of the pods", func(context.Context) (err error) { sent, err = eventTimes(w, "rate-", 3*pods); return err }))
+	must(t, wait.For(w.ctx, 30*time.Second, "the events of the pods",
+		func(context.Context) (err error) { sent, err = eventTimes(w, "rate-", 3*pods); return err }))
 	// Times are whole seconds, and the pods take less than one.
 	if took := sent[len(sent)-1].Sub(sent[0]); took < (3*pods-1)/4*time.Second-time.Second {
 		t.Errorf("%d events within %v, want 4 each second", len(sent), took)
@@ -74,7 +77,8 @@ func testProcessSettings(t *testing.T, w *world) {
 	}))
 }
 
-// eventTimes returns when the API server got the events about pods with this prefix, in order; fewer than least are an error.
+// eventTimes returns when the API server got the events about pods with this prefix, in order; fewer than least are an
+// error.
 func eventTimes(w *world, prefix string, least int) (times []time.Time, err error) {
 	list, err := w.Client.CoreV1().Events(namespace).List(w.ctx, metav1.ListOptions{})
 	if err != nil {

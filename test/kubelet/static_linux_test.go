@@ -50,8 +50,8 @@ func runningAs(not ...string) func(*v1.Pod) error {
 	}
 }
 
-// testStatic: a pod from a file runs and has a mirror. It goes on without the kubelet and without its mirror, changes with the
-// file, and ends with it, also if the file was removed while no kubelet ran.
+// testStatic: a pod from a file runs and has a mirror. It goes on without the kubelet and without its mirror, changes
+// with the file, and ends with it, also if the file was removed while no kubelet ran.
 func testStatic(t *testing.T, w *world) {
 	const name = "static-" + node
 	w.manifest(t, "static.json", newPod("static", "sleep"))
@@ -61,7 +61,8 @@ func testStatic(t *testing.T, w *world) {
 	must(t, err)
 	hash := first.Annotations[hashAnnotation]
 	owner := first.OwnerReferences
-	if hash == "" || first.Annotations[mirrorAnnotation] != hash || len(owner) != 1 || owner[0].UID != n.UID || first.Status.PodIP == "" {
+	if hash == "" || first.Annotations[mirrorAnnotation] != hash || len(owner) != 1 || owner[0].UID != n.UID ||
+		first.Status.PodIP == "" {
 		t.Fatalf("mirror: annotations %v, owners %v, address %q", first.Annotations, owner, first.Status.PodIP)
 	}
 
@@ -69,20 +70,23 @@ func testStatic(t *testing.T, w *world) {
 	w.startKubelet()
 	again := w.until(t, 20*time.Second, name, ready)
 	if again.UID != first.UID || again.Status.ContainerStatuses[0].ContainerID != id {
-		t.Errorf("after a restart of the kubelet: mirror %s with %s, was %s with %s", again.UID, again.Status.ContainerStatuses[0].ContainerID, first.UID, id)
+		t.Errorf("after a restart of the kubelet: mirror %s with %s, was %s with %s", again.UID,
+			again.Status.ContainerStatuses[0].ContainerID, first.UID, id)
 	}
 
 	w.remove(t, name, nil)
 	mirrored := w.until(t, 20*time.Second, name, runningAs(string(first.UID)))
 	if c := mirrored.Status.ContainerStatuses[0]; c.ContainerID != id || c.RestartCount != 0 {
-		t.Errorf("after its mirror was deleted the pod runs in %s with %d restarts, was %s", c.ContainerID, c.RestartCount, id)
+		t.Errorf("after its mirror was deleted the pod runs in %s with %d restarts, was %s", c.ContainerID,
+			c.RestartCount, id)
 	}
 
 	// a file that cannot be read changes nothing and is reported
 	path := filepath.Join(w.Manifests(node), "static.json")
 	must(t, os.WriteFile(path, []byte("{broken"), 0o600))
 	w.untilEvent(t, node, "FailedValidation")
-	if p := w.until(t, time.Second, name, ready); p.UID != mirrored.UID || p.Status.ContainerStatuses[0].ContainerID != id {
+	if p := w.until(t, time.Second, name, ready); p.UID != mirrored.UID ||
+		p.Status.ContainerStatuses[0].ContainerID != id {
 		t.Errorf("a broken file changed the pod: %s", statusText(p))
 	}
 
@@ -118,7 +122,8 @@ func (w *world) untilGone(t *testing.T, name string) {
 func (w *world) untilEvent(t *testing.T, object, reason string) (message string) {
 	t.Helper()
 	must(t, wait.For(w.ctx, 20*time.Second, "event "+reason+" of "+object, func(ctx context.Context) error {
-		list, err := w.Client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + object})
+		list, err := w.Client.CoreV1().Events("").
+			List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + object})
 		if err == nil && len(list.Items) == 0 {
 			err = errors.New("there is none")
 		}
@@ -130,8 +135,9 @@ func (w *world) untilEvent(t *testing.T, object, reason string) (message string)
 	return message
 }
 
-// testAway: the node works while the API server is away. Containers that end are restarted, a kubelet that starts runs static
-// pods, and no pod is ended as an orphan. Afterwards the API has the state of all pods. AWAY=5m sets the length.
+// testAway: the node works while the API server is away. Containers that end are restarted, a kubelet that starts runs
+// static pods, and no pod is ended as an orphan. Afterwards the API has the state of all pods. AWAY=5m sets the
+// length.
 func testAway(t *testing.T, w *world) {
 	pause := 5 * time.Second
 	if text := os.Getenv("AWAY"); text != "" {
@@ -203,7 +209,8 @@ func (w *world) untilRunning(t *testing.T, name string) {
 	t.Helper()
 	must(t, wait.For(w.ctx, 20*time.Second, "a container of pod "+name, func(ctx context.Context) error {
 		list, err := w.Runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
-			State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}, LabelSelector: map[string]string{"io.kubernetes.pod.name": name}}})
+			State:         &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING},
+			LabelSelector: map[string]string{"io.kubernetes.pod.name": name}}})
 		if err == nil && len(list.Containers) == 0 {
 			err = errors.New("none runs")
 		}

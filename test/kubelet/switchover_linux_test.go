@@ -31,21 +31,28 @@ const (
 	turnFile = "kubernetes.io~downward-api/turn/turn"
 )
 
-// switchKinds are the kinds of pods that testSwitchOver runs, each with something that a kubelet keeps on the node or in the runtime.
+// switchKinds are the kinds of pods that testSwitchOver runs, each with something that a kubelet keeps on the node or
+// in the runtime.
 var switchKinds = map[string]func(name string, p *v1.Pod){
 	"probed": func(_ string, p *v1.Pod) {
-		probe := &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(80)}}}
+		probe := &v1.Probe{PeriodSeconds: 1,
+			ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(80)}}}
 		c := &p.Spec.Containers[0]
 		c.Args, c.ReadinessProbe, c.LivenessProbe, c.StartupProbe = []string{"serve"}, probe, probe, probe.DeepCopy()
 	},
 	"configmap": func(_ string, p *v1.Pod) {
-		addVolume(p, v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "switch"}}}, "")
+		addVolume(p,
+			v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
+				LocalObjectReference: v1.LocalObjectReference{Name: "switch"}}}, "")
 	},
 	"secret": func(_ string, p *v1.Pod) {
 		addVolume(p, v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "switch"}}, "")
 	},
 	"token": func(_ string, p *v1.Pod) {
-		addVolume(p, v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}}}}}, "")
+		addVolume(p,
+			v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+				Sources: []v1.VolumeProjection{
+					{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}}}}}, "")
 	},
 	"memory": func(_ string, p *v1.Pod) {
 		addVolume(p, v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}, "")
@@ -76,9 +83,9 @@ func addVolume(p *v1.Pod, source v1.VolumeSource, sub string) {
 	c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: name, MountPath: "/" + name, SubPath: sub})
 }
 
-// testSwitchOver: 30 pods that upstream's kubelet started, of ten kinds, and one that has ended, are taken over by our kubelet, by upstream's again
-// and by ours again. Nothing restarts, nothing is mounted that was not before, and each kubelet goes on with the pods' volumes. Pods of one kubelet
-// are ended by the other, without anything left.
+// testSwitchOver: 30 pods that upstream's kubelet started, of ten kinds, and one that has ended, are taken over by our
+// kubelet, by upstream's again and by ours again. Nothing restarts, nothing is mounted that was not before, and each
+// kubelet goes on with the pods' volumes. Pods of one kubelet are ended by the other, without anything left.
 func testSwitchOver(t *testing.T, of *world) {
 	w := switching{of}
 	defer func() {
@@ -144,18 +151,28 @@ func (w switching) switchTo(t *testing.T, upstream bool) {
 func (w switching) switchStorage(t *testing.T) (d *storagedriver.Driver, stop func()) {
 	t.Helper()
 	no, yes, core := false, true, w.Client.CoreV1()
-	_, err := w.Client.StorageV1().CSIDrivers().Create(w.ctx, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: switchDriver}, Spec: storagev1.CSIDriverSpec{
-		AttachRequired: &no, PodInfoOnMount: &yes, VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral, storagev1.VolumeLifecyclePersistent}}}, metav1.CreateOptions{})
+	_, err := w.Client.StorageV1().CSIDrivers().
+		Create(w.ctx, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: switchDriver},
+			Spec: storagev1.CSIDriverSpec{
+				AttachRequired: &no, PodInfoOnMount: &yes,
+				VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral,
+					storagev1.VolumeLifecyclePersistent}}}, metav1.CreateOptions{})
 	must(t, err)
-	d, err = storagedriver.New(storagedriver.Options{Name: switchDriver, NodeID: node, Dir: w.Path("switch"), Make: true})
+	d, err = storagedriver.New(storagedriver.Options{Name: switchDriver, NodeID: node, Dir: w.Path("switch"),
+		Make: true})
 	must(t, err)
 	root := w.KubeletRoot(node)
-	end, err := d.Serve(filepath.Join(root, "plugins", switchDriver, "csi.sock"), filepath.Join(root, "plugins_registry", switchDriver+"-reg.sock"), "")
+	end, err := d.Serve(filepath.Join(root, "plugins", switchDriver, "csi.sock"),
+		filepath.Join(root, "plugins_registry", switchDriver+"-reg.sock"), "")
 	must(t, err)
 
-	_, err = core.ConfigMaps(namespace).Create(w.ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "switch"}, Data: map[string]string{"k": "v"}}, metav1.CreateOptions{})
+	_, err = core.ConfigMaps(namespace).
+		Create(w.ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "switch"}, Data: map[string]string{"k": "v"}},
+			metav1.CreateOptions{})
 	must(t, err)
-	_, err = core.Secrets(namespace).Create(w.ctx, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "switch"}, StringData: map[string]string{"k": "v"}}, metav1.CreateOptions{})
+	_, err = core.Secrets(namespace).
+		Create(w.ctx, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "switch"},
+			StringData: map[string]string{"k": "v"}}, metav1.CreateOptions{})
 	must(t, err)
 	for i := range ofEachKind {
 		w.boundClaim(t, fmt.Sprintf("claim-%d", i))
@@ -166,18 +183,25 @@ func (w switching) switchStorage(t *testing.T) (d *storagedriver.Driver, stop fu
 	}
 }
 
-// boundClaim makes a volume of the driver and a claim, bound to each other as the controller does that this control plane does not run.
+// boundClaim makes a volume of the driver and a claim, bound to each other as the controller does that this control
+// plane does not run.
 func (w switching) boundClaim(t *testing.T, name string) {
 	t.Helper()
 	core, class := w.Client.CoreV1(), ""
 	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
-	claim, err := core.PersistentVolumeClaims(namespace).Create(w.ctx, &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1.PersistentVolumeClaimSpec{AccessModes: modes, VolumeName: name, StorageClassName: &class, Resources: v1.VolumeResourceRequirements{Requests: size}}}, metav1.CreateOptions{})
+	claim, err := core.PersistentVolumeClaims(namespace).
+		Create(w.ctx, &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: v1.PersistentVolumeClaimSpec{AccessModes: modes, VolumeName: name, StorageClassName: &class,
+				Resources: v1.VolumeResourceRequirements{Requests: size}}}, metav1.CreateOptions{})
 	must(t, err)
-	volume, err := core.PersistentVolumes().Create(w.ctx, &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{
-		Capacity: size, AccessModes: modes, ClaimRef: &v1.ObjectReference{Namespace: namespace, Name: name, UID: claim.UID}, PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
-		PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: switchDriver, VolumeHandle: name}}}}, metav1.CreateOptions{})
+	volume, err := core.PersistentVolumes().
+		Create(w.ctx, &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{
+			Capacity: size, AccessModes: modes,
+			ClaimRef:                      &v1.ObjectReference{Namespace: namespace, Name: name, UID: claim.UID},
+			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: switchDriver,
+				VolumeHandle: name}}}}, metav1.CreateOptions{})
 	must(t, err)
 
 	volume.Status.Phase = v1.VolumeBound
@@ -196,8 +220,10 @@ func (w switching) switchPods(t *testing.T) (names []string) {
 			name := fmt.Sprintf("%s-%d", kind, i)
 			p := newPod(name, "sleep")
 			p.Annotations = map[string]string{"turn": ""}
-			p.Spec.Volumes = []v1.Volume{{Name: "turn", VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{{
-				Path: "turn", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.annotations['turn']"}}}}}}}
+			p.Spec.Volumes = []v1.Volume{{Name: "turn",
+				VolumeSource: v1.VolumeSource{
+					DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{{
+						Path: "turn", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.annotations['turn']"}}}}}}}
 			p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "turn", MountPath: "/turn"}}
 			change(name, p)
 			w.create(t, p)
@@ -216,12 +242,15 @@ func (w switching) switchPods(t *testing.T) (names []string) {
 	return names
 }
 
-// turns changes an annotation of each pod, and waits until the kubelet has written it to the file in the pod's volume: then it has dealt with the pod.
+// turns changes an annotation of each pod, and waits until the kubelet has written it to the file in the pod's volume:
+// then it has dealt with the pod.
 func (w switching) turns(t *testing.T, names []string, turn int) {
 	t.Helper()
 	uids := map[string]types.UID{}
 	for _, name := range names {
-		p, err := w.Client.CoreV1().Pods(namespace).Patch(w.ctx, name, types.StrategicMergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"turn":"%d"}}}`, turn), metav1.PatchOptions{})
+		p, err := w.Client.CoreV1().Pods(namespace).
+			Patch(w.ctx, name, types.StrategicMergePatchType,
+				fmt.Appendf(nil, `{"metadata":{"annotations":{"turn":"%d"}}}`, turn), metav1.PatchOptions{})
 		must(t, err)
 		uids[name] = p.UID
 	}

@@ -16,8 +16,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestSystemd runs the test of slices, and, with `make test-cgroup-v2`, the kubelet with its pods, on a machine whose first process is systemd, and
-// whose runtime has systemd make its cgroups, as kubeadm sets it up.
+// TestSystemd runs the test of slices, and, with `make test-cgroup-v2`, the kubelet with its pods, on a machine whose
+// first process is systemd, and whose runtime has systemd make its cgroups, as kubeadm sets it up.
 func TestSystemd(t *testing.T) {
 	if _, err := os.Stat("/lib/systemd/systemd"); err != nil {
 		t.Skip("this machine has no systemd to start")
@@ -25,7 +25,8 @@ func TestSystemd(t *testing.T) {
 	onKernel(t, true, map[string][]string{"kubelet/cgroup": {"TestSystemd"}}, "TestInSystemd")
 }
 
-// TestInSystemd is the part of TestSystemd that needs pods. The configuration names cgroupfs, and the runtime's answer counts.
+// TestInSystemd is the part of TestSystemd that needs pods. The configuration names cgroupfs, and the runtime's answer
+// counts.
 func TestInSystemd(t *testing.T) {
 	if os.Getenv(inside) == "" {
 		t.Skip("TestSystemd runs it")
@@ -60,7 +61,8 @@ func sliceOf(class string, p *v1.Pod) string {
 	return class + "-pod" + strings.ReplaceAll(string(p.UID), "-", "_") + ".slice"
 }
 
-// shownUnits are properties of slices that come from what is asked of systemd. CPUQuotaPeriodUSec is not: upstream sets what is the default.
+// shownUnits are properties of slices that come from what is asked of systemd. CPUQuotaPeriodUSec is not: upstream
+// sets what is the default.
 const shownUnits = "ActiveState,CPUAccounting,CPUQuotaPerSecUSec,CPUWeight,DefaultDependencies,IOAccounting,MemoryAccounting,MemoryMax,MemoryMin,MemoryLow,TasksAccounting,TasksMax,Transient,Wants"
 
 // unitLines returns a line for each property of a slice.
@@ -78,7 +80,8 @@ func unitLines(t *testing.T, name, unit string) (out []string) {
 
 // noSlices returns an error if a pod has a slice, or systemd knows of one.
 func noSlices() (err error) {
-	out, err := osexec.Command("systemctl", "list-units", "--all", "--plain", "--no-legend", "kubepods*pod*", "cri-containerd-*").CombinedOutput()
+	out, err := osexec.Command("systemctl", "list-units", "--all", "--plain", "--no-legend", "kubepods*pod*",
+		"cri-containerd-*").CombinedOutput()
 	if err != nil || len(out) > 0 {
 		return fmt.Errorf("left units: %s %w", out, err)
 	}
@@ -90,11 +93,12 @@ func noSlices() (err error) {
 	return nil
 }
 
-// ofScopes are the settings of containers that runc writes without systemd's knowledge, which sets its own when it reads its units anew.
+// ofScopes are the settings of containers that runc writes without systemd's knowledge, which sets its own when it
+// reads its units anew.
 var ofScopes = regexp.MustCompile(`(?m)^.*/(container|sandbox).* memory\.oom\.group .*\n`)
 
-// testReload: neither systemd, which reads its units anew, nor another kubelet changes a limit of what runs. The runtime's driver is used, and it is
-// said that it is not the configuration's.
+// testReload: neither systemd, which reads its units anew, nor another kubelet changes a limit of what runs. The
+// runtime's driver is used, and it is said that it is not the configuration's.
 func testReload(t *testing.T, w *world) {
 	pods := cgroupPods()
 	names := map[string]string{}
@@ -128,7 +132,8 @@ func testReload(t *testing.T, w *world) {
 	w.kubelet.Stop()
 	w.startKubelet()
 	for i, p := range pods {
-		if now := w.until(t, 2*time.Minute, p.Name, ready).Status.ContainerStatuses[0]; now.ContainerID != ids[i] || now.RestartCount != 0 {
+		if now := w.until(t, 2*time.Minute, p.Name, ready).Status.ContainerStatuses[0]; now.ContainerID != ids[i] ||
+			now.RestartCount != 0 {
 			t.Errorf("pod %s has another container after a restart of the kubelet", p.Name)
 		}
 	}
@@ -136,18 +141,21 @@ func testReload(t *testing.T, w *world) {
 	if now := limits(); now != before {
 		t.Errorf("after a restart of the kubelet:\n%s\nbefore:\n%s", now, before)
 	}
-	if now, err := os.Stat(filepath.Join(groupOfPods(w), sliceOf("kubepods", pods[0]))); err != nil || !os.SameFile(info, now) {
+	if now, err := os.Stat(filepath.Join(groupOfPods(w), sliceOf("kubepods", pods[0]))); err != nil ||
+		!os.SameFile(info, now) {
 		t.Errorf("the pod's slice was made again: %v", err)
 	}
 	log, err := os.ReadFile(w.Path("kubelet-" + node + ".log"))
 	must(t, err)
-	if !strings.Contains(string(log), `"The runtime's cgroup driver is used, which is not the configuration's (cgroupDriver)" driver="systemd" configured="cgroupfs"`) {
+	if !strings.Contains(string(log),
+		`"The runtime's cgroup driver is used, which is not the configuration's (cgroupDriver)" driver="systemd" configured="cgroupfs"`) {
 		t.Error("nothing says that the configuration has another driver")
 	}
 
 	page := ask(t, w, "metrics/cadvisor")
 	_, id, _ := strings.Cut(ids[0], "://")
-	want := fmt.Sprintf(`container_memory_working_set_bytes{container="app",id="/kubepods.slice/%s/cri-containerd-%s.scope",image=%q,name="%[2]s",namespace=%[4]q,pod=%[5]q}`,
+	want := fmt.Sprintf(
+		`container_memory_working_set_bytes{container="app",id="/kubepods.slice/%s/cri-containerd-%s.scope",image=%q,name="%[2]s",namespace=%[4]q,pod=%[5]q}`,
 		sliceOf("kubepods", pods[0]), id, pods[0].Status.ContainerStatuses[0].Image, namespace, pods[0].Name)
 	if !strings.Contains(page, want) {
 		t.Errorf("nothing says %s", want)

@@ -11,8 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testUserNamespaces: a pod with hostUsers false has ids of its own, which the kernel shows in it, and its volumes are its root's. Another
-// one has others, also after the kubelet was killed. A runtime without the feature is named in an event, and nothing runs.
+// testUserNamespaces: a pod with hostUsers false has ids of its own, which the kernel shows in it, and its volumes are
+// its root's. Another one has others, also after the kubelet was killed. A runtime without the feature is named in an
+// event, and nothing runs.
 func testUserNamespaces(t *testing.T, w *world) {
 	make := func(name string, args ...string) *v1.Pod {
 		p := newPod(name, args...)
@@ -39,7 +40,8 @@ func testUserNamespaces(t *testing.T, w *world) {
 		return
 	}
 
-	must(t, os.Chmod(w.Path(), 0o711)) // the root of a pod is nobody here, and has to come to its files through this folder
+	// the root of a pod is nobody here, and has to come to its files through this folder
+	must(t, os.Chmod(w.Path(), 0o711))
 	w.create(t, make("holds", "sleep"))
 	w.until(t, 30*time.Second, "holds", ready)
 	w.kubelet.Kill()
@@ -51,7 +53,8 @@ func testUserNamespaces(t *testing.T, w *world) {
 		t.Errorf("its ids are %s, want %s", got, want)
 	}
 	text, err := os.ReadFile(filepath.Join(w.KubeletRoot(node), "pods", string(shows.UID), "userns"))
-	if want := `{"uidMappings":[{"hostId":131072,"containerId":0,"length":65536}],"gidMappings":[{"hostId":131072,"containerId":0,"length":65536}]}`; err != nil || string(text) != want {
+	if want :=
+		`{"uidMappings":[{"hostId":131072,"containerId":0,"length":65536}],"gidMappings":[{"hostId":131072,"containerId":0,"length":65536}]}`; err != nil || string(text) != want {
 		t.Errorf("its file of ids is %s, %v", text, err)
 	}
 	for _, name := range []string{"holds", "shows"} {

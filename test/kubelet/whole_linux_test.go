@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// testWhole: a pod with resources as a whole: a container without limits has the pod's in its own cgroup, also after the pod was resized, and its
-// processes have the score for the kernel's killer that goes with it. One whose policy says so is restarted for it. Our kubelet does all of it as
-// upstream's does.
+// testWhole: a pod with resources as a whole: a container without limits has the pod's in its own cgroup, also after
+// the pod was resized, and its processes have the score for the kernel's killer that goes with it. One whose policy
+// says so is restarted for it. Our kubelet does all of it as upstream's does.
 func testWhole(t *testing.T, w *world) {
 	defer func() {
 		w.kubelet.Stop()
@@ -31,7 +31,8 @@ func testWhole(t *testing.T, w *world) {
 
 func wholeResources(cpu, memory string) *v1.ResourceRequirements {
 	l := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
-	return &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("60m"), v1.ResourceMemory: resource.MustParse("32Mi")}, Limits: l}
+	return &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("60m"),
+		v1.ResourceMemory: resource.MustParse("32Mi")}, Limits: l}
 }
 
 // wholePod makes a pod with resources as a whole, resizes it, and returns what its containers had before and after.
@@ -40,7 +41,8 @@ func wholePod(t *testing.T, w *world, name string) (saw string) {
 	p.Spec.Resources = wholeResources("200m", "64Mi")
 	own, again := container("own", "sleep"), container("again", "sleep")
 	own.Resources = exactly("50m", "16Mi")
-	again.ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
+	again.ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory,
+		RestartPolicy: v1.RestartContainer}}
 	always := v1.ContainerRestartPolicyAlways
 	side := container("side", "sleep")
 	side.RestartPolicy = &always
@@ -50,7 +52,8 @@ func wholePod(t *testing.T, w *world, name string) (saw string) {
 	saw = cgroupsOf(t, w, p, "cpu.shares cpu.weight")
 
 	patch := `{"spec":{"resources":{"limits":{"cpu":"300m","memory":"96Mi"}}}}`
-	_, err := w.Client.CoreV1().Pods(namespace).Patch(w.ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize")
+	_, err := w.Client.CoreV1().Pods(namespace).
+		Patch(w.ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize")
 	must(t, err)
 	p = w.until(t, 120*time.Second, name, func(p *v1.Pod) error {
 		for _, c := range p.Status.Conditions {
@@ -83,15 +86,16 @@ func statusOf(p *v1.Pod, name string) v1.ContainerStatus {
 	return v1.ContainerStatus{}
 }
 
-// cgroupsOf returns a line for each container: its restarts, the limits of its cgroup with those in shares, the score of its process, and the resources in
-// its status.
+// cgroupsOf returns a line for each container: its restarts, the limits of its cgroup with those in shares, the score
+// of its process, and the resources in its status.
 func cgroupsOf(t *testing.T, w *world, p *v1.Pod, shares string) (out string) {
 	t.Helper()
 	for _, name := range []string{"app", "own", "again", "side"} {
 		c := statusOf(p, name)
 		_, id, _ := strings.Cut(c.ContainerID, "://")
 		line := fmt.Sprintf("%s %d", name, c.RestartCount)
-		for _, one := range []struct{ controller, file string }{{"cpu", "cpu.cfs_quota_us cpu.max"}, {"cpu", shares}, {"memory", "memory.limit_in_bytes memory.max"}, {"memory", "cgroup.procs"}} {
+		for _, one := range []struct{ controller, file string }{{"cpu", "cpu.cfs_quota_us cpu.max"}, {"cpu", shares},
+			{"memory", "memory.limit_in_bytes memory.max"}, {"memory", "cgroup.procs"}} {
 			if one.file == "" {
 				continue
 			}
@@ -104,10 +108,12 @@ func cgroupsOf(t *testing.T, w *world, p *v1.Pod, shares string) (out string) {
 			line += " " + text
 		}
 		if r := c.Resources; r != nil {
-			line += fmt.Sprintf(" %s/%s %s/%s", r.Requests.Cpu(), r.Limits.Cpu(), r.Requests.Memory(), r.Limits.Memory())
+			line += fmt.Sprintf(" %s/%s %s/%s", r.Requests.Cpu(), r.Limits.Cpu(), r.Requests.Memory(),
+				r.Limits.Memory())
 		}
 		out += line + "\n"
 	}
+
 	return out
 }
 
@@ -120,7 +126,8 @@ func readCgroup(t *testing.T, w *world, controller, id string, files []string) (
 				return nil
 			}
 			for _, file := range files {
-				if data, err := os.ReadFile(filepath.Join(path, file)); err == nil && len(strings.Fields(string(data))) > 0 {
+				if data, err := os.ReadFile(filepath.Join(path, file)); err == nil &&
+					len(strings.Fields(string(data))) > 0 {
 					text = strings.Fields(string(data))[0]
 				}
 			}

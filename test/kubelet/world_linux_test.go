@@ -68,8 +68,8 @@ type setup struct {
 	proxied bool
 }
 
-// newWorld starts everything. The end of the test removes it, and fails the test if a kubelet reported a broken invariant or a
-// panic. It needs `make build`.
+// newWorld starts everything. The end of the test removes it, and fails the test if a kubelet reported a broken
+// invariant or a panic. It needs `make build`.
 func newWorld(t *testing.T, s setup) *world {
 	t.Helper()
 	bin, err := filepath.Abs("../../bin")
@@ -77,7 +77,9 @@ func newWorld(t *testing.T, s setup) *world {
 
 	ctx, cancel := context.WithTimeout(context.Background(), s.limit)
 	t.Cleanup(cancel)
-	inner, err := testkit.NewWorld(ctx, testkit.Options{Bin: bin, Porthole: os.Getenv("PORTHOLE"), Prefix: "pht", Nodes: []string{node}, APIServer: s.apiServer, SystemdCgroups: s.systemd})
+	inner, err := testkit.NewWorld(ctx,
+		testkit.Options{Bin: bin, Porthole: os.Getenv("PORTHOLE"), Prefix: "pht", Nodes: []string{node},
+			APIServer: s.apiServer, SystemdCgroups: s.systemd})
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -225,7 +227,8 @@ func runtimeEmpty(ctx context.Context, w *world) error {
 	}
 	containers, err := w.Runtime.ListContainers(ctx, &cri.ListContainersRequest{})
 	if err == nil && len(boxes.Items)+len(containers.Containers) > 0 {
-		err = fmt.Errorf("the runtime still has %d sandboxes and %d containers", len(boxes.Items), len(containers.Containers))
+		err = fmt.Errorf("the runtime still has %d sandboxes and %d containers", len(boxes.Items),
+			len(containers.Containers))
 	}
 	return err
 }
@@ -254,8 +257,8 @@ func noCgroups(w *world) error {
 	return err
 }
 
-// noAddresses looks for addresses that CNI still holds; it keeps a lock and the last address beside them. The first line of
-// an address is the sandbox that has it.
+// noAddresses looks for addresses that CNI still holds; it keeps a lock and the last address beside them. The first
+// line of an address is the sandbox that has it.
 func noAddresses(w *world) error {
 	held, err := filepath.Glob(filepath.Join(w.CNIDir(), "10.*"))
 	for _, file := range held {
@@ -271,9 +274,10 @@ func noAddresses(w *world) error {
 	return err
 }
 
-// setupCut reports whether containerd gave up setting up the network of a sandbox because its caller was killed. It kills the CNI
-// plugin then and undoes its work at once, while a plugin that this one has started may still reserve an address. containerd
-// does not know the sandbox afterwards, which runtimeEmpty asserts, and no call frees the address (docs/limits.md).
+// setupCut reports whether containerd gave up setting up the network of a sandbox because its caller was killed. It
+// kills the CNI plugin then and undoes its work at once, while a plugin that this one has started may still reserve an
+// address. containerd does not know the sandbox afterwards, which runtimeEmpty asserts, and no call frees the address
+// (docs/limits.md).
 func setupCut(w *world, sandbox string) bool {
 	data, err := os.ReadFile(w.Path("containerd.log"))
 	cut := `failed to setup network for sandbox \"` + sandbox + `\"`

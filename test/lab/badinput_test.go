@@ -19,12 +19,16 @@ func TestBadInput(t *testing.T) {
 	defer busy.Close()
 	port := fmt.Sprint(busy.Addr().(*net.TCPAddr).Port)
 	broken := filepath.Join(t.TempDir(), "kubelet.yaml")
-	if err := os.WriteFile(broken, []byte("kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: [\n"), 0o644); err != nil {
+	if err := os.WriteFile(broken,
+		[]byte("kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: [\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 
 	unknown := filepath.Join(t.TempDir(), "unknown.yaml")
-	if err := os.WriteFile(unknown, []byte("kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPodz: 5\n"), 0o644); err != nil {
+	if err := os.WriteFile(unknown,
+		[]byte("kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPodz: 5\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 
@@ -33,18 +37,24 @@ func TestBadInput(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"unknown flag":          {[]string{"up", "--nodes", "3"}, []string{"--nodes", "--help"}},
-		"unknown build":         {[]string{"up", "--dir", other, "--windows-build", "14393"}, []string{"14393", "20348"}},
-		"too many nodes":        {[]string{"up", "--dir", other, "--windows-nodes", "99"}, []string{"--windows-nodes", "9"}},
+		"unknown flag": {[]string{"up", "--nodes", "3"}, []string{"--nodes", "--help"}},
+		"unknown build": {[]string{"up", "--dir", other, "--windows-build", "14393"},
+			[]string{"14393", "20348"}},
+		"too many nodes": {[]string{"up", "--dir", other, "--windows-nodes", "99"},
+			[]string{"--windows-nodes", "9"}},
 		"port in use":           {[]string{"up", "--dir", other, "--api-port", port}, []string{port, "--api-port"}},
 		"other settings":        {[]string{"up", "--dir", dir, "--windows-nodes", "1"}, []string{dir, "porthole down"}},
 		"no cluster":            {[]string{"status", "--dir", other}, []string{other, "porthole up"}},
 		"kubelet: broken file":  {[]string{"kubelet", "--config", broken}, []string{broken, "line"}},
 		"kubelet: unknown flag": {[]string{"kubelet", "--no-such-flag"}, []string{"--no-such-flag"}},
-		"kubelet: unknown field, then no kubeconfig": {[]string{"kubelet", "--config", unknown, "--kubeconfig", "/nonexistent"}, []string{"maxPodz", unknown, "/nonexistent"}},
-		"proxy: unknown flag":                        {[]string{"kube-proxy", "--no-such-flag"}, []string{"--no-such-flag"}},
-		"host: unknown build":                        {[]string{"host", "create", "bad", "--dir", other, "--build", "1"}, []string{"20348"}},
-		"host: unknown host":                         {[]string{"host", "run", "--dir", other, "absent", "--", "x.exe"}, []string{"absent"}},
+		"kubelet: unknown field, then no kubeconfig": {[]string{"kubelet", "--config", unknown, "--kubeconfig",
+			"/nonexistent"}, []string{"maxPodz", unknown, "/nonexistent"}},
+		"proxy: unknown flag": {[]string{"kube-proxy", "--no-such-flag"},
+			[]string{"--no-such-flag"}},
+		"host: unknown build": {[]string{"host", "create", "bad", "--dir", other, "--build",
+			"1"}, []string{"20348"}},
+		"host: unknown host": {[]string{"host", "run", "--dir", other, "absent", "--", "x.exe"},
+			[]string{"absent"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := command(30*time.Second, porthole, c.args...)
@@ -83,7 +93,8 @@ func TestNotRoot(t *testing.T) {
 		t.Fatal(err, out)
 	}
 	for _, args := range [][]string{{"up"}, {"down"}, {"host", "create", "x"}} {
-		out, err := command(20*time.Second, "setpriv", append([]string{"--reuid=65534", "--regid=65534", "--clear-groups", copied}, args...)...)
+		out, err := command(20*time.Second, "setpriv",
+			append([]string{"--reuid=65534", "--regid=65534", "--clear-groups", copied}, args...)...)
 		if err == nil || !strings.Contains(err.Error(), "root") {
 			t.Errorf("%v as nobody: %v %s", args, err, out)
 		}

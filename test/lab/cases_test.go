@@ -42,7 +42,8 @@ func TestLocalStorageOfAContainer(t *testing.T) {
 	waitPod(t, "writer", podWait, isReady)
 
 	// The command may end with the pod.
-	_, err := kubectlErr("exec", "writer", "--", "cmd", "/c", `for /l %i in (1,1,20) do copy C:\testapp.exe C:\copy%i.exe`)
+	_, err := kubectlErr("exec", "writer", "--", "cmd", "/c",
+		`for /l %i in (1,1,20) do copy C:\testapp.exe C:\copy%i.exe`)
 	waitPod(t, "writer", podWait, func(p *v1.Pod) error {
 		if p.Status.Reason != "Evicted" {
 			return fmt.Errorf("the pod is %s %s; what wrote ended as %v", p.Status.Phase, p.Status.Reason, err)

@@ -55,7 +55,8 @@ func TestKillEachProcess(t *testing.T) {
 		kill(t, s.Supervisor.PID)
 		wait.NoError(t, 30*time.Second, "the supervisor to be replaced", func() error {
 			now := readStatus(t)
-			if now.Supervisor.PID == 0 || now.Supervisor.PID == s.Supervisor.PID || now.Standby.PID == 0 || now.Standby.PID == now.Supervisor.PID {
+			if now.Supervisor.PID == 0 || now.Supervisor.PID == s.Supervisor.PID || now.Standby.PID == 0 ||
+				now.Standby.PID == now.Supervisor.PID {
 				return fmt.Errorf("supervisor %d, standby %d", now.Supervisor.PID, now.Standby.PID)
 			}
 			return healthy(t, pods, clusterIP)
@@ -70,13 +71,14 @@ func TestKillEachProcess(t *testing.T) {
 	}
 }
 
-// endsContainers reports whether the containers of a node end with a process: on Windows with the kernel, which is wineserver here, and
-// with the Host Compute Service, whose end hcsshim takes for that of all containers.
+// endsContainers reports whether the containers of a node end with a process: on Windows with the kernel, which is
+// wineserver here, and with the Host Compute Service, whose end hcsshim takes for that of all containers.
 func endsContainers(name string) bool {
 	return name == "win01/hcsd" || name == "win01/wineserver"
 }
 
-// TestKillHost kills what the containers of a Windows node end with. Its pods come back by themselves, and nothing of before is left.
+// TestKillHost kills what the containers of a Windows node end with. Its pods come back by themselves, and nothing of
+// before is left.
 func TestKillHost(t *testing.T) {
 	pods, clusterIP := echoPods(t)
 	for _, name := range []string{"win01/hcsd", "win01/wineserver"} {
@@ -206,7 +208,8 @@ func TestProxyRestart(t *testing.T) {
 			return fmt.Errorf("kube-proxy is %s", p.Phase)
 		}
 		for _, n := range readStatus(t).Nodes {
-			if n.Name == "win01" && (n.Services.Error != "" || n.Services.Wanted < 2 || n.Services.Present != n.Services.Wanted) {
+			if n.Name == "win01" && (n.Services.Error != "" || n.Services.Wanted < 2 ||
+				n.Services.Present != n.Services.Wanted) {
 				return fmt.Errorf("services %+v", n.Services)
 			}
 		}
@@ -219,9 +222,10 @@ func TestProxyRestart(t *testing.T) {
 	}
 }
 
-// settledWrites waits until what earlier changes asked for has reached the host: no pod is being deleted, kube-proxy has nothing to
-// write, and nobody has written for eight seconds. The check of `porthole up` leaves pods that go away long after it has returned, and
-// the network of a pod goes later than its object: containerd.exe may see the end of a container up to five seconds late.
+// settledWrites waits until what earlier changes asked for has reached the host: no pod is being deleted, kube-proxy
+// has nothing to write, and nobody has written for eight seconds. The check of `porthole up` leaves pods that go away
+// long after it has returned, and the network of a pod goes later than its object: containerd.exe may see the end of a
+// container up to five seconds late.
 func settledWrites(t *testing.T, host string) string {
 	t.Helper()
 	last, since := writes(t, host), time.Now()
@@ -229,7 +233,8 @@ func settledWrites(t *testing.T, host string) string {
 		if now := writes(t, host); now != last {
 			last, since = now, time.Now()
 		}
-		out, err := kubectlErr("get", "pods", "-A", "-o", "jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}")
+		out, err := kubectlErr("get", "pods", "-A", "-o",
+			"jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}")
 		if err != nil || strings.TrimSpace(out) != "" {
 			since = time.Now()
 			return fmt.Errorf("pods are being deleted: %s %v", out, err)
@@ -368,7 +373,8 @@ func driveC(host string) string { return filepath.Join(dir, "hosts", host, "pref
 // TestPrivateFolders: what Windows pods log, and the keys of the kubelet, nobody reads but SYSTEM and administrators
 // (CVE-2024-5321). On an emulated host access lists are modes of Linux.
 func TestPrivateFolders(t *testing.T) {
-	for _, path := range []string{"var/log/pods", "var/log/containers", "var/lib/kubelet/pki", "var/lib/kubelet/checkpoints"} {
+	for _, path := range []string{"var/log/pods", "var/log/containers", "var/lib/kubelet/pki",
+		"var/lib/kubelet/checkpoints"} {
 		info, err := os.Stat(filepath.Join(driveC("win01"), path))
 		if err != nil {
 			t.Error(err)
@@ -387,7 +393,8 @@ func echoPodsInScope(t *testing.T) {
 func settleInventory(t *testing.T, inventory func() string) {
 	last := ""
 	wait.NoError(t, 90*time.Second, "the deleted pods to be gone", func() error {
-		out, err := kubectlErr("get", "pods", "-A", "-o", "jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}")
+		out, err := kubectlErr("get", "pods", "-A", "-o",
+			"jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}")
 		if err != nil || strings.TrimSpace(out) != "" {
 			return fmt.Errorf("still being deleted: %s %v", out, err)
 		}

@@ -12,8 +12,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestWindowsFirewall switches the inbound firewall of a Windows node on, as `porthole up --windows-firewall` does. Without a rule for
-// it the control plane does not reach the kubelet; with the rules that porthole.exe makes it does.
+// TestWindowsFirewall switches the inbound firewall of a Windows node on, as `porthole up --windows-firewall` does.
+// Without a rule for it the control plane does not reach the kubelet; with the rules that porthole.exe makes it does.
 func TestWindowsFirewall(t *testing.T) {
 	long(t)
 	const node, name = "win02", "walled"
@@ -28,13 +28,15 @@ func TestWindowsFirewall(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if _, err := control.Do(ctx, filepath.Join(dir, "hosts", node), "POST", "/firewall", []byte(`{"on": `+state+`}`)); err != nil {
+		if _, err := control.Do(ctx, filepath.Join(dir, "hosts", node), "POST", "/firewall",
+			[]byte(`{"on": `+state+`}`)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	firewall := func(verb string) {
 		t.Helper()
-		if _, err := command(time.Minute, porthole, "host", "run", "--dir", dir, node, "--", `C:\k\porthole.exe`, "firewall", verb); err != nil {
+		if _, err := command(time.Minute, porthole, "host", "run", "--dir", dir, node, "--", `C:\k\porthole.exe`,
+			"firewall", verb); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +62,8 @@ func TestWindowsFirewall(t *testing.T) {
 	kubectl(t, "logs", name)
 }
 
-// dialKubelet connects to a node's kubelet from the node of the control plane: the API server itself may hold connections from before.
+// dialKubelet connects to a node's kubelet from the node of the control plane: the API server itself may hold
+// connections from before.
 func dialKubelet(node string) error {
 	return platformInNetns("porthole-lin01", func() error {
 		conn, err := net.DialTimeout("tcp4", fmt.Sprintf("%s:10250", nodeAddresses[node]), 2*time.Second)

@@ -53,7 +53,8 @@ type advice struct {
 
 func fromCluster(t *testing.T) (a advice) {
 	t.Helper()
-	out, err := command(time.Minute, porthole, "routes", "--from-cluster", "--kubeconfig", filepath.Join(dir, "kubeconfig"), "-o", "json")
+	out, err := command(time.Minute, porthole, "routes", "--from-cluster", "--kubeconfig",
+		filepath.Join(dir, "kubeconfig"), "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +67,8 @@ func fromCluster(t *testing.T) (a advice) {
 	return a
 }
 
-// TestFromCluster asks a real API server which mode fits: without any network plugin, with kinds that are not defined, with Calico's
-// pools, and with flannel's configuration.
+// TestFromCluster asks a real API server which mode fits: without any network plugin, with kinds that are not defined,
+// with Calico's pools, and with flannel's configuration.
 func TestFromCluster(t *testing.T) {
 	if a := fromCluster(t); a.Mode != "host-gateway" || !slices.Contains(a.Flags, "--service-cidr=10.96.0.0/16") {
 		t.Errorf("the cluster as it is: %+v", a)

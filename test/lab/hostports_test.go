@@ -15,7 +15,8 @@ import (
 func hostPortPod(t *testing.T, name string, port int) {
 	t.Helper()
 	windowsPod(t, name, `[serve, --http, ":8080", --udp, ":7000"]`, "  nodeName: win01", fmt.Sprintf(
-		"    ports: [{containerPort: 8080, hostPort: %d}, {containerPort: 7000, hostPort: %d, protocol: UDP}]", port, port))
+		"    ports: [{containerPort: 8080, hostPort: %d}, {containerPort: 7000, hostPort: %d, protocol: UDP}]", port,
+		port))
 }
 
 // reachesHostPort asks a host port of win01 over TCP and UDP, from a namespace of the lab.
@@ -31,9 +32,9 @@ func reachesHostPort(from, pod string, port int) error {
 	return nil
 }
 
-// TestHostPorts: the host port of a Windows pod is reached over TCP and UDP from another node, from outside and by programs of the node
-// itself. A port that is taken, by a pod or by the NodePort of a service, is told in an event of the pod that wants it. The port is
-// free again when its pod is deleted, also when the kubelet is killed meanwhile.
+// TestHostPorts: the host port of a Windows pod is reached over TCP and UDP from another node, from outside and by
+// programs of the node itself. A port that is taken, by a pod or by the NodePort of a service, is told in an event of
+// the pod that wants it. The port is free again when its pod is deleted, also when the kubelet is killed meanwhile.
 // Row 1.71.
 func TestHostPorts(t *testing.T) {
 	const port, nodePort = 8085, 30085
@@ -80,7 +81,8 @@ endpoints: [{addresses: [%q]}]
 	kubectl(t, "wait", "pod", "first", "--for=delete", "--timeout=50s")
 	hostPortPod(t, "fourth", port)
 	waitPod(t, "fourth", podWait, isReady)
-	wait.NoError(t, 10*time.Second, "the host port", func() error { return reachesHostPort("porthole-lin01", "fourth", port) })
+	wait.NoError(t, 10*time.Second, "the host port",
+		func() error { return reachesHostPort("porthole-lin01", "fourth", port) })
 	if p := current(t, "win01/kubelet"); p.Restarts <= kubelet.Restarts {
 		t.Errorf("the kubelet has not been restarted: %+v", p)
 	}

@@ -29,8 +29,9 @@ const (
 	statisticsWait = time.Second
 )
 
-// TestCrowd: 100 pods run on a Windows node. In most cases the node's statistics, with processor time and memory of each of them, take at most a
-// second longer than an answer of the API server that asks no kubelet; kubectl top shows each pod.
+// TestCrowd: 100 pods run on a Windows node. In most cases the node's statistics, with processor time and memory of
+// each of them, take at most a second longer than an answer of the API server that asks no kubelet; kubectl top shows
+// each pod.
 //
 // Row 1.86.
 func TestCrowd(t *testing.T) {
@@ -84,7 +85,8 @@ spec:
 // kubectlFor is kubectl for commands that wait for something.
 func kubectlFor(t *testing.T, limit time.Duration, args ...string) {
 	t.Helper()
-	if _, err := command(limit+10*time.Second, porthole, append([]string{"kubectl", "--dir", dir}, args...)...); err != nil {
+	if _, err := command(limit+10*time.Second, porthole,
+		append([]string{"kubectl", "--dir", dir}, args...)...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -92,7 +94,8 @@ func kubectlFor(t *testing.T, limit time.Duration, args ...string) {
 // statistics asks a node's kubelet, by way of the API server.
 func statistics(t *testing.T, node string) (s stats.Summary) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(kubectl(t, "get", "--raw", "/api/v1/nodes/"+node+"/proxy/stats/summary")), &s); err != nil {
+	if err := json.Unmarshal([]byte(kubectl(t, "get", "--raw", "/api/v1/nodes/"+node+"/proxy/stats/summary")),
+		&s); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -102,7 +105,8 @@ func statistics(t *testing.T, node string) (s stats.Summary) {
 func complete(s stats.Summary) error {
 	full := 0
 	for _, p := range s.Pods {
-		if !strings.HasPrefix(p.PodRef.Name, "crowd-") || p.CPU == nil || p.CPU.UsageCoreNanoSeconds == nil || *p.CPU.UsageCoreNanoSeconds == 0 {
+		if !strings.HasPrefix(p.PodRef.Name, "crowd-") || p.CPU == nil || p.CPU.UsageCoreNanoSeconds == nil ||
+			*p.CPU.UsageCoreNanoSeconds == 0 {
 			continue
 		}
 		if p.Memory != nil && p.Memory.WorkingSetBytes != nil && *p.Memory.WorkingSetBytes > 0 {
@@ -124,8 +128,8 @@ const (
 	calmWait = 7 * time.Minute
 )
 
-// TestWindowsEviction: a Windows node's memory becomes scarce. The pod that takes more than it asked for is evicted, the other one stays, the
-// node says so by condition and taint, and both go when memory is there again.
+// TestWindowsEviction: a Windows node's memory becomes scarce. The pod that takes more than it asked for is evicted,
+// the other one stays, the node says so by condition and taint, and both go when memory is there again.
 //
 // Row 1.13.
 func TestWindowsEviction(t *testing.T) {
@@ -144,7 +148,8 @@ func TestWindowsEviction(t *testing.T) {
 	windowsPod(t, "greedy", fmt.Sprintf("[hog, '%d']", take), "  nodeName: "+node, "")
 
 	waitPod(t, "greedy", evictionWait, func(p *v1.Pod) error {
-		if p.Status.Phase != v1.PodFailed || p.Status.Reason != "Evicted" || !strings.Contains(p.Status.Message, "memory") {
+		if p.Status.Phase != v1.PodFailed || p.Status.Reason != "Evicted" ||
+			!strings.Contains(p.Status.Message, "memory") {
 			return fmt.Errorf("is not evicted: %s, %s, %q", p.Status.Phase, p.Status.Reason, p.Status.Message)
 		}
 		return nil

@@ -104,7 +104,8 @@ func command(limit time.Duration, name string, args ...string) (string, error) {
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	if err != nil {
-		err = fmt.Errorf("%s %s: %w: %s%s", filepath.Base(name), strings.Join(args, " "), err, strings.TrimSpace(errs.String()), strings.TrimSpace(out.String()))
+		err = fmt.Errorf("%s %s: %w: %s%s", filepath.Base(name), strings.Join(args, " "), err,
+			strings.TrimSpace(errs.String()), strings.TrimSpace(out.String()))
 	}
 	return out.String(), err
 }
@@ -131,7 +132,8 @@ func apply(t *testing.T, manifest string) {
 	}
 	kubectl(t, "apply", "-f", file)
 	t.Cleanup(func() {
-		if out, err := kubectlErr("delete", "--ignore-not-found", "--wait=true", "--timeout=50s", "-f", file); err != nil {
+		if out, err := kubectlErr("delete", "--ignore-not-found", "--wait=true", "--timeout=50s", "-f",
+			file); err != nil {
 			t.Errorf("cleaning up: %v %s", err, out)
 		}
 	})

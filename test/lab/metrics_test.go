@@ -13,10 +13,12 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// metricsWait is how long figures of a new pod may take: two reads of each kubelet, 10 s apart, and those of the runtime before.
+// metricsWait is how long figures of a new pod may take: two reads of each kubelet, 10 s apart, and those of the
+// runtime before.
 const metricsWait = 90 * time.Second
 
-// TestTop: kubectl top shows every node, and a pod with its containers on a node of each system. What was used never becomes less.
+// TestTop: kubectl top shows every node, and a pod with its containers on a node of each system. What was used never
+// becomes less.
 //
 // Row 1.86.
 func TestTop(t *testing.T) {
@@ -61,17 +63,20 @@ spec:
 
 	out := kubectl(t, "top", "nodes", "--no-headers")
 	for _, n := range readStatus(t).Nodes {
-		if line := lineOf(out, n.Name); len(line) < 5 || !strings.HasSuffix(line[1], "m") || !strings.HasSuffix(line[3], "Mi") {
+		if line := lineOf(out, n.Name); len(line) < 5 || !strings.HasSuffix(line[1], "m") ||
+			!strings.HasSuffix(line[3], "Mi") {
 			t.Errorf("node %s in %q", n.Name, out)
 		}
 	}
 }
 
-// cadvisorShows fails unless Prometheus' parser reads a node's page about containers, and the page shows both containers of a pod with the memory that they hold.
+// cadvisorShows fails unless Prometheus' parser reads a node's page about containers, and the page shows both
+// containers of a pod with the memory that they hold.
 func cadvisorShows(t *testing.T, node, pod string) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	found, err := parser.TextToMetricFamilies(strings.NewReader(kubectl(t, "get", "--raw", "/api/v1/nodes/"+node+"/proxy/metrics/cadvisor")))
+	found, err := parser.TextToMetricFamilies(
+		strings.NewReader(kubectl(t, "get", "--raw", "/api/v1/nodes/"+node+"/proxy/metrics/cadvisor")))
 	if err != nil {
 		t.Fatalf("node %s: %v", node, err)
 	}
@@ -104,7 +109,8 @@ func topShows(systems []string) error {
 			if len(line) < 4 {
 				return fmt.Errorf("%s has no container %s: %q", system, name, out)
 			}
-			if memory, err := strconv.Atoi(strings.TrimSuffix(line[3], "Mi")); err != nil || memory < least || memory > 4*least+100 {
+			if memory, err := strconv.Atoi(strings.TrimSuffix(line[3], "Mi")); err != nil || memory < least ||
+				memory > 4*least+100 {
 				return fmt.Errorf("container %s on %s holds %d MiB, and has %s", name, system, least, line[3])
 			}
 		}
@@ -122,8 +128,8 @@ func lineOf(text, begin string) []string {
 	return nil
 }
 
-// neverLess reads what metrics-server reads of a kubelet, and returns an error if a counter is less than it was. used has the values by
-// node and series.
+// neverLess reads what metrics-server reads of a kubelet, and returns an error if a counter is less than it was. used
+// has the values by node and series.
 func neverLess(node string, used map[string]float64) error {
 	out, err := kubectlErr("get", "--raw", "/api/v1/nodes/"+node+"/proxy/metrics/resource")
 	if err != nil {

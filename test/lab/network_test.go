@@ -101,8 +101,8 @@ func fromPod(pod v1.Pod, what string) (string, error) {
 
 func fetch(address string) string { return "/fetch?url=" + url.QueryEscape(address) }
 
-// TestSeedRouteTable: packets pass on every path between one Linux and two Windows hosts, whose pods have three /24s of one /16.
-// Rows 1.19, 1.42, 1.69.
+// TestSeedRouteTable: packets pass on every path between one Linux and two Windows hosts, whose pods have three /24s
+// of one /16. Rows 1.19, 1.42, 1.69.
 func TestSeedRouteTable(t *testing.T) {
 	pods, clusterIP := echoPods(t)
 	type path struct {
@@ -115,22 +115,34 @@ func TestSeedRouteTable(t *testing.T) {
 	for from, pod := range pods {
 		for to, target := range pods {
 			paths = append(paths, path{fmt.Sprintf("pod on %s to pod on %s", from, to),
-				func() (string, error) { return fromPod(pod, fetch("http://"+target.Status.PodIP+":8080/")) }, "client=" + pod.Status.PodIP + ":"})
+				func() (string, error) { return fromPod(pod, fetch("http://"+target.Status.PodIP+":8080/")) },
+				"client=" + pod.Status.PodIP + ":"})
 		}
 
 		paths = append(paths,
-			path{"node " + from + " to its pod", func() (string, error) { return curl("porthole-"+from, "http://"+pod.Status.PodIP+":8080/") }, "hostname="},
-			path{"pod on " + from + " to its node", func() (string, error) { return fromPod(pod, fetch("http://"+nodeAddresses[from]+":10256/healthz")) }, ""},
-			path{"pod on " + from + " to the service", func() (string, error) { return fromPod(pod, fetch("http://"+clusterIP+"/")) }, "hostname="},
-			path{"pod on " + from + " to the service over UDP", func() (string, error) { return fromPod(pod, "/echo?network=udp&addr="+clusterIP+":7000") }, "ok"},
-			path{"node " + from + " to the service", func() (string, error) { return curl("porthole-"+from, "http://"+clusterIP+"/") }, "hostname="},
-			path{"outside to NodePort of " + from, func() (string, error) { return curl(torNetns, "http://"+nodeAddresses[from]+":30080/") }, "hostname="},
-			path{"pod on " + from + " to the service's name", func() (string, error) { return fromPod(pod, fetch("http://echo.default.svc.cluster.local/")) }, "hostname="},
+			path{"node " + from + " to its pod",
+				func() (string, error) { return curl("porthole-"+from, "http://"+pod.Status.PodIP+":8080/") },
+				"hostname="},
+			path{"pod on " + from + " to its node",
+				func() (string, error) { return fromPod(pod, fetch("http://"+nodeAddresses[from]+":10256/healthz")) },
+				""},
+			path{"pod on " + from + " to the service",
+				func() (string, error) { return fromPod(pod, fetch("http://"+clusterIP+"/")) }, "hostname="},
+			path{"pod on " + from + " to the service over UDP",
+				func() (string, error) { return fromPod(pod, "/echo?network=udp&addr="+clusterIP+":7000") }, "ok"},
+			path{"node " + from + " to the service",
+				func() (string, error) { return curl("porthole-"+from, "http://"+clusterIP+"/") }, "hostname="},
+			path{"outside to NodePort of " + from,
+				func() (string, error) { return curl(torNetns, "http://"+nodeAddresses[from]+":30080/") }, "hostname="},
+			path{"pod on " + from + " to the service's name",
+				func() (string, error) { return fromPod(pod, fetch("http://echo.default.svc.cluster.local/")) },
+				"hostname="},
 		)
 
 		for to := range pods {
 			paths = append(paths, path{fmt.Sprintf("node %s to pod on %s", from, to),
-				func() (string, error) { return curl("porthole-"+from, "http://"+pods[to].Status.PodIP+":8080/") }, "hostname="})
+				func() (string, error) { return curl("porthole-"+from, "http://"+pods[to].Status.PodIP+":8080/") },
+				"hostname="})
 		}
 	}
 
@@ -156,8 +168,8 @@ func TestSeedRouteTable(t *testing.T) {
 	t.Logf("%d paths", len(paths))
 }
 
-// TestIISSample applies the sample as it is and asks it through the node port of each node, from a Linux node and from outside.
-// Row 1.81.
+// TestIISSample applies the sample as it is and asks it through the node port of each node, from a Linux node and from
+// outside. Row 1.81.
 func TestIISSample(t *testing.T) {
 	sample, err := os.ReadFile("../../samples/iis.yaml")
 	if err != nil {
@@ -186,9 +198,8 @@ func TestIISSample(t *testing.T) {
 	}
 }
 
-// TestOutboundNAT: the outside sees the node's address. Destinations that are exceptions, such as pods of other nodes, see the pod's
-// own.
-// Row 1.68.
+// TestOutboundNAT: the outside sees the node's address. Destinations that are exceptions, such as pods of other nodes,
+// see the pod's own. Row 1.68.
 func TestOutboundNAT(t *testing.T) {
 	pods, _ := echoPods(t)
 	stop := echoOutside(t)
@@ -209,17 +220,19 @@ func echoOutside(t *testing.T) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait.NoError(t, 10*time.Second, "the outside server", func() error { _, err := curl(torNetns, "http://"+outside+":8098/"); return err })
+	wait.NoError(t, 10*time.Second, "the outside server",
+		func() error { _, err := curl(torNetns, "http://"+outside+":8098/"); return err })
 	return func() { cmd.Process.Signal(os.Interrupt); cmd.Wait() }
 }
 
-// TestSpreadOverAllBackends makes so many connections that by chance alone a share is off by a tenth once in 5,000 runs (3.9 standard deviations).
-// Row 1.77.
+// TestSpreadOverAllBackends makes so many connections that by chance alone a share is off by a tenth once in 5,000
+// runs (3.9 standard deviations). Row 1.77.
 func TestSpreadOverAllBackends(t *testing.T) {
 	pods, clusterIP := echoPods(t)
 	const connections = 3000
 	for _, node := range []string{"win01", "lin01"} {
-		out := kubectl(t, "exec", pods[node].Name, "--", "testapp", "spread", strconv.Itoa(connections), "http://"+clusterIP+"/")
+		out := kubectl(t, "exec", pods[node].Name, "--", "testapp", "spread", strconv.Itoa(connections),
+			"http://"+clusterIP+"/")
 		seen, all := map[string]int{}, 0
 		for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
 			var times int
@@ -234,21 +247,24 @@ func TestSpreadOverAllBackends(t *testing.T) {
 		share := connections / len(pods)
 		for backend, times := range seen {
 			if times < share*9/10 || times > share*11/10 {
-				t.Errorf("from %s: backend %s has %d of %d connections, want %d within a tenth", node, backend, times, connections, share)
+				t.Errorf("from %s: backend %s has %d of %d connections, want %d within a tenth", node, backend, times,
+					connections, share)
 			}
 		}
 		if len(seen) != len(pods) || all != connections {
-			t.Errorf("from %s: %d connections reached %v, want %d to %d backends", node, all, seen, connections, len(pods))
+			t.Errorf("from %s: %d connections reached %v, want %d to %d backends", node, all, seen, connections,
+				len(pods))
 		}
 	}
 }
 
-// TestDNSOverUDP asks the cluster's DNS over UDP, 10,000 times, with queries of the test program's own making, each from another port.
-// Row 1.76.
+// TestDNSOverUDP asks the cluster's DNS over UDP, 10,000 times, with queries of the test program's own making, each
+// from another port. Row 1.76.
 func TestDNSOverUDP(t *testing.T) {
 	pods, _ := echoPods(t)
 	for _, node := range []string{"win01", "win02", "lin01"} {
-		out := kubectl(t, "exec", pods[node].Name, "--", "testapp", "dnsudp", "10.96.0.10", "kubernetes.default.svc.cluster.local", "3334")
+		out := kubectl(t, "exec", pods[node].Name, "--", "testapp", "dnsudp", "10.96.0.10",
+			"kubernetes.default.svc.cluster.local", "3334")
 		if strings.TrimSpace(out) != "3334 10.96.0.1" {
 			t.Errorf("DNS over UDP from %s gives %q", node, out)
 		}

@@ -112,8 +112,9 @@ func TestNodes(t *testing.T) {
 			}
 
 			for kind, want := range map[v1.NodeConditionType]v1.ConditionStatus{
-				v1.NodeReady: v1.ConditionTrue, v1.NodeMemoryPressure: v1.ConditionFalse, v1.NodeDiskPressure: v1.ConditionFalse,
-				v1.NodePIDPressure: v1.ConditionFalse, v1.NodeNetworkUnavailable: v1.ConditionFalse,
+				v1.NodeReady: v1.ConditionTrue, v1.NodeMemoryPressure: v1.ConditionFalse,
+				v1.NodeDiskPressure: v1.ConditionFalse,
+				v1.NodePIDPressure:  v1.ConditionFalse, v1.NodeNetworkUnavailable: v1.ConditionFalse,
 			} {
 				if conditions[kind] != want {
 					t.Errorf("condition %s is %q, want %s", kind, conditions[kind], want)
@@ -152,12 +153,14 @@ func TestStatusTellsTheTruth(t *testing.T) {
 		}
 		for _, n := range s.Nodes {
 			if !n.Ready || len(n.Addresses) == 0 || n.PodCIDR == "" {
-				return fmt.Errorf("node %s: ready %v (%s), addresses %v, podCIDR %q", n.Name, n.Ready, n.Reason, n.Addresses, n.PodCIDR)
+				return fmt.Errorf("node %s: ready %v (%s), addresses %v, podCIDR %q", n.Name, n.Ready, n.Reason,
+					n.Addresses, n.PodCIDR)
 			}
 			if n.Routes.Wanted != 2 || n.Routes.Present != 2 || len(n.Routes.Problems) > 0 {
 				return fmt.Errorf("node %s: routes %+v, want 2", n.Name, n.Routes)
 			}
-			if n.OS == "windows" && (n.Services.Wanted < 2 || n.Services.Present != n.Services.Wanted || n.Services.Failed > 0) {
+			if n.OS == "windows" && (n.Services.Wanted < 2 || n.Services.Present != n.Services.Wanted ||
+				n.Services.Failed > 0) {
 				return fmt.Errorf("node %s: services %+v", n.Name, n.Services)
 			}
 			for _, p := range n.Processes {

@@ -130,8 +130,10 @@ spec:
 			t.Errorf("the image is not the one of the node's build:\n%s", logs)
 		}
 
-		for _, want := range []string{"LITERAL=plain", "EXPANDED=plain-more", "NET__STYLE=kept", "NET:STYLE=colon", "SECRET_USERNAME=admin", "PROPERTY=hello", "password=1f2d1e2e67df",
-			"MY_POD=env-" + system, "MY_NODE=" + pod.Spec.NodeName, "MY_IP=" + pod.Status.PodIP, "KUBERNETES_SERVICE_HOST=10.96.0.1"} {
+		for _, want := range []string{"LITERAL=plain", "EXPANDED=plain-more", "NET__STYLE=kept", "NET:STYLE=colon",
+			"SECRET_USERNAME=admin", "PROPERTY=hello", "password=1f2d1e2e67df",
+			"MY_POD=env-" + system, "MY_NODE=" + pod.Spec.NodeName, "MY_IP=" + pod.Status.PodIP,
+			"KUBERNETES_SERVICE_HOST=10.96.0.1"} {
 			if !strings.Contains(logs, want) {
 				t.Errorf("environment lacks %q:\n%s", want, logs)
 			}
@@ -189,7 +191,8 @@ spec:
 		}
 		for _, container := range []string{"server", "client", "third"} {
 			// Two programs: the container's own server, and `testapp processes` itself.
-			if names := in(container, "processes"); strings.Count(names, "testapp") != 2 || strings.Contains(names, "pause") {
+			if names := in(container, "processes"); strings.Count(names, "testapp") != 2 ||
+				strings.Contains(names, "pause") {
 				t.Errorf("container %s sees %q, want no program of the pod's others", container, names)
 			}
 		}
@@ -259,7 +262,8 @@ spec:
 
 		name := "volumes-" + system
 		before := waitPod(t, name, podWait, isReady)
-		for path, want := range map[string]string{paths[0] + "/username": "admin", paths[1] + "/example.property.2": "world"} {
+		for path, want := range map[string]string{paths[0] + "/username": "admin",
+			paths[1] + "/example.property.2": "world"} {
 			if out := kubectl(t, "exec", name, "--", "testapp", "cat", path); strings.TrimSpace(out) != want {
 				t.Errorf("%s holds %q, want %q", path, out, want)
 			}
@@ -281,12 +285,14 @@ spec:
 		}
 
 		// The kubelet knows the new values now; the container and its environment are those of before.
-		if env := kubectl(t, "exec", name, "--", "testapp", "env"); !strings.Contains(env, "PROPERTY=world") || !strings.Contains(env, "PASSWORD=admin") {
+		if env := kubectl(t, "exec", name, "--", "testapp", "env"); !strings.Contains(env, "PROPERTY=world") ||
+			!strings.Contains(env, "PASSWORD=admin") {
 			t.Errorf("after the update the environment is\n%s", env)
 		}
 		after := waitPod(t, name, podWait, isReady).Status.ContainerStatuses[0]
 		if was := before.Status.ContainerStatuses[0]; after.ContainerID != was.ContainerID || after.RestartCount != 0 {
-			t.Errorf("after the update the container is %s, restarted %d times; before %s", after.ContainerID, after.RestartCount, was.ContainerID)
+			t.Errorf("after the update the container is %s, restarted %d times; before %s", after.ContainerID,
+				after.RestartCount, was.ContainerID)
 		}
 	})
 }
@@ -378,7 +384,8 @@ func TestExec(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		name := "exec-" + system
 		serverPod(t, name, system, 0)
-		if out, err := kubectlErr("exec", name, "--", "testapp", "exit", "7"); err == nil || !strings.Contains(err.Error(), "exit code 7") {
+		if out, err := kubectlErr("exec", name, "--", "testapp", "exit", "7"); err == nil ||
+			!strings.Contains(err.Error(), "exit code 7") {
 			t.Errorf("exec of exit 7 gives %v %s", err, out)
 		}
 		if system == "windows" {
@@ -389,15 +396,16 @@ func TestExec(t *testing.T) {
 	})
 }
 
-// TestTerminal has people at terminals of containers: one starts a pod, one attaches to it, and both sizes reach the program; what is typed
-// does too, an interruption among it.
-// Row 1.96.
+// TestTerminal has people at terminals of containers: one starts a pod, one attaches to it, and both sizes reach the
+// program; what is typed does too, an interruption among it. Row 1.96.
 func TestTerminal(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		name := "terminal-" + system
 		t.Cleanup(func() { _, _ = kubectlErr("delete", "pod", name, "--ignore-not-found", "--force") })
-		first := onTerminal(t, 101, 31, "run", "-it", name, "--image=porthole/testapp:1", "--restart=Never", "--pod-running-timeout=2m",
-			`--overrides={"spec": {"terminationGracePeriodSeconds": 0, "nodeSelector": {"kubernetes.io/os": "`+system+`"}}}`, "--", "console")
+		first := onTerminal(t, 101, 31, "run", "-it", name, "--image=porthole/testapp:1", "--restart=Never",
+			"--pod-running-timeout=2m",
+			`--overrides={"spec": {"terminationGracePeriodSeconds": 0, "nodeSelector": {"kubernetes.io/os": "`+system+
+				`"}}}`, "--", "console")
 		first.shows("size 101x31")
 		first.resize(90, 20)
 		first.shows("size 90x20")
@@ -475,7 +483,8 @@ spec:
 	}
 }
 
-// cpuUsed reads the CPU time of each of a pod's containers from the kernel twice, and returns how many CPUs they used between.
+// cpuUsed reads the CPU time of each of a pod's containers from the kernel twice, and returns how many CPUs they used
+// between.
 func cpuUsed(t *testing.T, pod *v1.Pod, over time.Duration) (used []float64) {
 	t.Helper()
 	var before []float64
@@ -496,7 +505,8 @@ func cpuTime(t *testing.T, s v1.ContainerStatus) float64 {
 	id := strings.TrimPrefix(s.ContainerID, "containerd://")
 	var files []string
 	wait.NoError(t, 5*time.Second, "the container's cgroup", func() error {
-		out, err := command(5*time.Second, "find", "/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct", "-path", "*"+id+"*", "-name", "cpuacct.usage")
+		out, err := command(5*time.Second, "find", "/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct", "-path",
+			"*"+id+"*", "-name", "cpuacct.usage")
 		files = strings.Fields(out)
 		if len(files) == 0 {
 			return fmt.Errorf("no cgroup of container %s: %v", id, err)
@@ -514,9 +524,8 @@ func cpuTime(t *testing.T, s v1.ContainerStatus) float64 {
 	return ns / 1e9
 }
 
-// TestMemoryLimit: on Linux the runtime says that the kernel ended a container for its memory. On Windows nothing does: an allocation beyond
-// the limit fails, and a Go program ends for it.
-// Row 1.97.
+// TestMemoryLimit: on Linux the runtime says that the kernel ended a container for its memory. On Windows nothing
+// does: an allocation beyond the limit fails, and a Go program ends for it. Row 1.97.
 func TestMemoryLimit(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		apply(t, fmt.Sprintf(`
@@ -550,7 +559,8 @@ spec:
 	})
 }
 
-// statusCommitmentLimit is STATUS_COMMITMENT_LIMIT of ntstatus.h, the exit code of a Windows program that was refused memory.
+// statusCommitmentLimit is STATUS_COMMITMENT_LIMIT of ntstatus.h, the exit code of a Windows program that was refused
+// memory.
 const statusCommitmentLimit = 0xC000012D
 
 // Rows 1.89, 1.100.
@@ -569,8 +579,10 @@ spec:
       nodeSelector: {beta.kubernetes.io/os: windows}
 `)
 	wait.NoError(t, podWait, "a pod on each Windows node", func() error {
-		out, err := kubectlErr("get", "pods", "-l", "app=foo", "-o", "jsonpath={range .items[*]}{.spec.nodeName}={.status.containerStatuses[0].ready} {end}")
-		if err == nil && (strings.Count(out, "=true") != 2 || !strings.Contains(out, "win01=") || !strings.Contains(out, "win02=")) {
+		out, err := kubectlErr("get", "pods", "-l", "app=foo", "-o",
+			"jsonpath={range .items[*]}{.spec.nodeName}={.status.containerStatuses[0].ready} {end}")
+		if err == nil && (strings.Count(out, "=true") != 2 || !strings.Contains(out, "win01=") ||
+			!strings.Contains(out, "win02=")) {
 			err = fmt.Errorf("pods by node: %s", out)
 		}
 		return err
@@ -594,7 +606,8 @@ spec:
   nodeSelector: {kubernetes.io/os: windows}
   containers: [{name: app, image: "porthole/absent:1"}]
 `)
-	waitEvent(t, "old-image", "it was not pulled", "16299 (Windows Server, version 1709)", "node win0", "20348 (Windows Server 2022)", "no Windows node of the cluster runs it")
+	waitEvent(t, "old-image", "it was not pulled", "16299 (Windows Server, version 1709)", "node win0",
+		"20348 (Windows Server 2022)", "no Windows node of the cluster runs it")
 	waitEvent(t, "no-image", "porthole/absent:1")
 }
 
@@ -602,7 +615,8 @@ spec:
 func waitEvent(t *testing.T, pod string, words ...string) {
 	t.Helper()
 	wait.NoError(t, podWait, "the event", func() error {
-		out, err := kubectlErr("get", "events", "--field-selector", "involvedObject.name="+pod, "-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
+		out, err := kubectlErr("get", "events", "--field-selector", "involvedObject.name="+pod, "-o",
+			`jsonpath={range .items[*]}{.message}{"\n"}{end}`)
 		if err != nil {
 			return err
 		}
@@ -621,9 +635,8 @@ func waitEvent(t *testing.T, pod string, words ...string) {
 	})
 }
 
-// TestNeverOnTheOtherSystem: a pod that asks for one system is not run by a node of the other, even when it is put there
-// past the scheduler.
-// Row 1.100.
+// TestNeverOnTheOtherSystem: a pod that asks for one system is not run by a node of the other, even when it is put
+// there past the scheduler. Row 1.100.
 func TestNeverOnTheOtherSystem(t *testing.T) {
 	for node, other := range map[string]string{"lin01": "windows", "win01": "linux"} {
 		t.Run(other+" on "+node, func(t *testing.T) {

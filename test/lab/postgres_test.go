@@ -72,7 +72,8 @@ echo host all all all trust>>C:\data\pg_hba.conf
 // takes the place of the first one, which ended in good order. The server starts a program for each connection, and
 // one that is asked for.
 func testPostgres(t *testing.T) {
-	p := npmPackage{"@embedded-postgres/windows-x64", "18.4.0-beta.17", "21fc0b0fbf2d7aebbf0472cdab2f6741b39b8156a477daef7dbc52becdb7c6ba"}
+	p := npmPackage{"@embedded-postgres/windows-x64", "18.4.0-beta.17",
+		"21fc0b0fbf2d7aebbf0472cdab2f6741b39b8156a477daef7dbc52becdb7c6ba"}
 	p.needsRoot(t)
 	folder := filepath.Join(p.unpacked(t), "native")
 	push(t, layers{"program": func(l *testimages.Layer) error {
@@ -99,7 +100,8 @@ func testPostgres(t *testing.T) {
 		one.want(t, fmt.Sprintf("insert into facts values (%d, 'fact %d')", i, i), "")
 	}
 	t.Logf("1,000 inserts took %v", time.Since(began).Round(100*time.Millisecond))
-	for _, command := range []string{"create table gone as select * from facts", "drop table gone", "vacuum full facts", "checkpoint"} {
+	for _, command := range []string{"create table gone as select * from facts", "drop table gone", "vacuum full facts",
+		"checkpoint"} {
 		one.want(t, command, "") // they write, rename and delete files
 	}
 	one.want(t, `copy (select 'of a child') to program 'findstr child > C:\data\said.txt'`, "")
@@ -109,7 +111,8 @@ func testPostgres(t *testing.T) {
 	ends(t, "pod/database-0")
 	waitPod(t, "database-0", podWait, isReady)
 	two := connected(t, "porthole-win02", address)
-	two.want(t, "select count(*), sum(number), min(fact), version() like 'PostgreSQL 18.4%' from facts", "1000 499500 fact 0 t")
+	two.want(t, "select count(*), sum(number), min(fact), version() like 'PostgreSQL 18.4%' from facts",
+		"1000 499500 fact 0 t")
 	two.Close()
 	logs := kubectl(t, "logs", "database-0")
 	if !strings.Contains(logs, "database system was shut down at") || strings.Contains(logs, "interrupted") {

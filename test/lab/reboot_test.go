@@ -23,9 +23,9 @@ import (
 // rebooted is the node that TestReboot reboots.
 const rebooted = "win01"
 
-// TestReboot reboots a Windows node. HNS has lost everything afterwards, or lists it without what carries packets, or has kept it.
-// The node is ready only with the pod network of this boot, its pods come back by themselves, and nothing of before is left.
-// Rows 1.41, 1.116.
+// TestReboot reboots a Windows node. HNS has lost everything afterwards, or lists it without what carries packets, or
+// has kept it. The node is ready only with the pod network of this boot, its pods come back by themselves, and nothing
+// of before is left. Rows 1.41, 1.116.
 func TestReboot(t *testing.T) {
 	profiles := []string{"default", "listed", "all"}
 	if os.Getenv("PORTHOLE_LAB_REBOOTS") == "" {
@@ -85,8 +85,8 @@ func reboot(t *testing.T, before map[string]v1.Pod, clusterIP string, flags ...s
 	return after
 }
 
-// refuseRoutes has HNS refuse all calls of `porthole routes` on the node, so that a node that were ready without its pod network is
-// seen.
+// refuseRoutes has HNS refuse all calls of `porthole routes` on the node, so that a node that were ready without its
+// pod network is seen.
 func refuseRoutes(t *testing.T) {
 	t.Helper()
 	faults(t, rebooted, fmt.Sprintf(`[{"program": "porthole.exe", "action": "fail", "code": %d}]`, 0x803b0010))
@@ -100,7 +100,8 @@ func containerOf(pod v1.Pod) string {
 	return pod.Status.ContainerStatuses[0].ContainerID
 }
 
-// reaches returns an error unless packets pass to the rebooted node's pod and from it, and its services answer over TCP and UDP.
+// reaches returns an error unless packets pass to the rebooted node's pod and from it, and its services answer over
+// TCP and UDP.
 func reaches(pods map[string]v1.Pod, clusterIP string) error {
 	own := pods[rebooted]
 	type path struct {
@@ -108,15 +109,22 @@ func reaches(pods map[string]v1.Pod, clusterIP string) error {
 		try  func() (string, error)
 	}
 	paths := []path{
-		{"outside to NodePort", func() (string, error) { return curl(torNetns, "http://"+nodeAddresses[rebooted]+":30080/") }},
-		{"its pod to the service over UDP", func() (string, error) { return fromPod(own, "/echo?network=udp&addr="+clusterIP+":7000") }},
-		{"its pod to the service's name", func() (string, error) { return fromPod(own, fetch("http://echo.default.svc.cluster.local/")) }},
+		{"outside to NodePort", func() (string, error) {
+			return curl(torNetns, "http://"+nodeAddresses[rebooted]+":30080/")
+		}},
+		{"its pod to the service over UDP",
+			func() (string, error) { return fromPod(own, "/echo?network=udp&addr="+clusterIP+":7000") }},
+		{"its pod to the service's name",
+			func() (string, error) { return fromPod(own, fetch("http://echo.default.svc.cluster.local/")) }},
 	}
 	for node, pod := range pods {
 		paths = append(paths,
-			path{"pod on " + node + " to its pod", func() (string, error) { return fromPod(pod, fetch("http://"+own.Status.PodIP+":8080/")) }},
-			path{"its pod to pod on " + node, func() (string, error) { return fromPod(own, fetch("http://"+pod.Status.PodIP+":8080/")) }},
-			path{"pod on " + node + " to the service", func() (string, error) { return fromPod(pod, fetch("http://"+clusterIP+"/")) }})
+			path{"pod on " + node + " to its pod",
+				func() (string, error) { return fromPod(pod, fetch("http://"+own.Status.PodIP+":8080/")) }},
+			path{"its pod to pod on " + node,
+				func() (string, error) { return fromPod(own, fetch("http://"+pod.Status.PodIP+":8080/")) }},
+			path{"pod on " + node + " to the service",
+				func() (string, error) { return fromPod(pod, fetch("http://"+clusterIP+"/")) }})
 	}
 	for _, p := range paths {
 		if _, err := p.try(); err != nil {
@@ -136,7 +144,8 @@ type hnsDump struct {
 	}
 }
 
-// inventoryHNS lists what the rebooted node's HNS has, without ids and without the addresses of pods, which are others after a reboot.
+// inventoryHNS lists what the rebooted node's HNS has, without ids and without the addresses of pods, which are others
+// after a reboot.
 func inventoryHNS(t *testing.T) string {
 	t.Helper()
 	out, err := command(20*time.Second, porthole, "host", "hns", "--dir", dir, rebooted, "dump", "-o", "json")
@@ -251,8 +260,8 @@ func watch(t *testing.T, path string, take func(json.RawMessage) error) {
 	})
 }
 
-// unready returns an error unless the node has said in another boot that it is not ready and has no network, and the pods on it are not
-// ready any more.
+// unready returns an error unless the node has said in another boot that it is not ready and has no network, and the
+// pods on it are not ready any more.
 func (w *nodeWatch) unready() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,7 +277,9 @@ func (w *nodeWatch) unready() error {
 	if last == nil || last.Status.NodeInfo.BootID == first.Status.NodeInfo.BootID {
 		return errors.New("it is in the boot of before")
 	}
-	if ready, unavailable := conditionOf(last, v1.NodeReady), conditionOf(last, v1.NodeNetworkUnavailable); ready != v1.ConditionFalse || unavailable != v1.ConditionTrue {
+
+	if ready, unavailable := conditionOf(last, v1.NodeReady), conditionOf(last,
+		v1.NodeNetworkUnavailable); ready != v1.ConditionFalse || unavailable != v1.ConditionTrue {
 		return fmt.Errorf("ready %s, network unavailable %s", ready, unavailable)
 	}
 	for name, ready := range pods {
@@ -279,8 +290,8 @@ func (w *nodeWatch) unready() error {
 	return nil
 }
 
-// check fails the test unless the node, and each pod, was ready in the new boot only after the CNI configuration of that boot was
-// written, which says that the pod network is right.
+// check fails the test unless the node, and each pod, was ready in the new boot only after the CNI configuration of
+// that boot was written, which says that the pod network is right.
 func (w *nodeWatch) check(t *testing.T, echo string) {
 	t.Helper()
 	w.mu.Lock()
@@ -317,7 +328,8 @@ func (w *nodeWatch) check(t *testing.T, echo string) {
 			t.Errorf("pod %s is ready %v before the pod network is", c.pod.Name, network.Sub(c.at))
 		}
 	}
-	t.Log("seconds from the moment at which the pod network of this boot was right:\n" + strings.Join(slices.Compact(order), "\n"))
+	t.Log("seconds from the moment at which the pod network of this boot was right:\n" +
+		strings.Join(slices.Compact(order), "\n"))
 }
 
 func conditionOf(n *v1.Node, kind v1.NodeConditionType) v1.ConditionStatus {

@@ -51,9 +51,12 @@ func TestRegistry(t *testing.T) {
 		{"a blob", http.MethodPost, node + upload + "?digest=" + digest, onNode, http.StatusUnauthorized},
 		{"a blob in parts", http.MethodPatch, node + upload + "x", onNode, http.StatusUnauthorized},
 		{"the end of a blob", http.MethodPut, node + upload + "x?digest=" + digest, onNode, http.StatusUnauthorized},
-		{"another password", http.MethodPost, "http://porthole:x@" + registryOnNodes + upload, onNode, http.StatusUnauthorized},
-		{"no password", http.MethodPost, "http://porthole@" + registryOnNodes + upload, onNode, http.StatusUnauthorized},
-		{"to log in, without a password", http.MethodGet, machine + "/v2/", http.DefaultClient, http.StatusUnauthorized},
+		{"another password", http.MethodPost, "http://porthole:x@" + registryOnNodes + upload, onNode,
+			http.StatusUnauthorized},
+		{"no password", http.MethodPost, "http://porthole@" + registryOnNodes + upload, onNode,
+			http.StatusUnauthorized},
+		{"to log in, without a password", http.MethodGet, machine + "/v2/", http.DefaultClient,
+			http.StatusUnauthorized},
 		{"to log in", http.MethodGet, withLogin + "/v2/", http.DefaultClient, http.StatusOK},
 		{"to pull", http.MethodGet, node + tag, onNode, http.StatusOK},
 		{"to push", http.MethodPost, withLogin + upload + "?digest=" + digest, http.DefaultClient, http.StatusCreated},
@@ -68,7 +71,8 @@ func TestRegistry(t *testing.T) {
 			continue
 		}
 		resp.Body.Close()
-		if resp.StatusCode != c.want || (c.want == http.StatusUnauthorized) != (resp.Header.Get("WWW-Authenticate") != "") {
+		if resp.StatusCode != c.want ||
+			(c.want == http.StatusUnauthorized) != (resp.Header.Get("WWW-Authenticate") != "") {
 			t.Errorf("%s: the registry answers %s, %v, want %d", c.name, resp.Status, resp.Header, c.want)
 		}
 	}

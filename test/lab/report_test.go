@@ -36,12 +36,14 @@ spec:
   containers: [{name: app, image: "porthole/testapp:1", args: ["--key=argument-horse-5"], env: [{name: API_KEY, value: environment-horse-9}]}]
 `
 
-// TestReport: the archive of a live cluster has its nodes, what their programs say, what is wrong and the logs, is what was listed, and has no secret:
-// none of the pods and objects, no key of the cluster's certificates and no token.
+// TestReport: the archive of a live cluster has its nodes, what their programs say, what is wrong and the logs, is
+// what was listed, and has no secret: none of the pods and objects, no key of the cluster's certificates and no token.
 func TestReport(t *testing.T) {
 	apply(t, secretive)
-	waitPod(t, "report-pod", podWait, func(pod *v1.Pod) error { // its program does not know its argument: that is what is wrong
-		if list := pod.Status.ContainerStatuses; len(list) > 0 && list[0].RestartCount > 1 && list[0].State.Waiting != nil {
+	// its program does not know its argument: that is what is wrong
+	waitPod(t, "report-pod", podWait, func(pod *v1.Pod) error {
+		if list := pod.Status.ContainerStatuses; len(list) > 0 && list[0].RestartCount > 1 &&
+			list[0].State.Waiting != nil {
 			return nil // for 20 s: that suffices for the report
 		}
 		return errors.New("does not wait for its third start")
@@ -53,7 +55,9 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := unpacked(t, file)
-	for _, want := range []string{"cluster.json", "why.txt", "events.txt", "nodes/win01/routes-status", "nodes/win01/proxy-status", "nodes/win02/proxy-metrics", "logs/hosts/win01/kubelet.log", "logs/logs/controlplane.log"} {
+	for _, want := range []string{"cluster.json", "why.txt", "events.txt", "nodes/win01/routes-status",
+		"nodes/win01/proxy-status", "nodes/win02/proxy-metrics", "logs/hosts/win01/kubelet.log",
+		"logs/logs/controlplane.log"} {
 		if len(files[want]) == 0 || !strings.Contains(out, want) {
 			t.Errorf("%s is not in the archive, or was not listed:\n%s", want, out)
 		}
@@ -62,7 +66,9 @@ func TestReport(t *testing.T) {
 		t.Error("the pod is not in the report")
 	}
 
-	secrets := map[string]string{"a Secret": "correct-horse-battery", "a ConfigMap": "staple-horse-7", "an annotation": "annotated-horse-3", "an argument": "argument-horse-5", "an environment": "environment-horse-9"}
+	secrets := map[string]string{"a Secret": "correct-horse-battery", "a ConfigMap": "staple-horse-7",
+		"an annotation": "annotated-horse-3", "an argument": "argument-horse-5",
+		"an environment": "environment-horse-9"}
 	config, err := os.ReadFile(filepath.Join(dir, "kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
@@ -72,8 +78,10 @@ func TestReport(t *testing.T) {
 		t.Fatal("the kubeconfig has no key to look for")
 	}
 	secrets["the administrator's key"] = string(key[1][:40])
-	shapes := map[string]*regexp.Regexp{"a private key": regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----`), "a bootstrap token": regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`),
-		"a token of a service account": regexp.MustCompile(`\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}`), "a password in an address": regexp.MustCompile(`://[^/\s:]+:[^@/\s(]+@`)}
+	shapes := map[string]*regexp.Regexp{"a private key": regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----`),
+		"a bootstrap token":            regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`),
+		"a token of a service account": regexp.MustCompile(`\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}`),
+		"a password in an address":     regexp.MustCompile(`://[^/\s:]+:[^@/\s(]+@`)}
 	for name, data := range files {
 		for what, secret := range secrets {
 			if bytes.Contains(data, []byte(secret)) {

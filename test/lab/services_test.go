@@ -39,8 +39,8 @@ const (
 )
 
 // TestRefusedService: the HNS of win01 refuses the load balancer of one service and does not answer for another's.
-// `porthole status` and `porthole hns diff` say so for that node alone, and that all is well once HNS does as it is asked.
-// Row 1.03.
+// `porthole status` and `porthole hns diff` say so for that node alone, and that all is well once HNS does as it is
+// asked. Row 1.03.
 func TestRefusedService(t *testing.T) {
 	faults(t, "win01", fmt.Sprintf(`[
 		{"function": "HcnCreateLoadBalancer", "match": "\"%s\"", "action": "fail", "code": %d, "text": "%s"},
@@ -53,13 +53,15 @@ func TestRefusedService(t *testing.T) {
 	}
 	began := time.Now().Truncate(time.Second)
 	backend := dns.Items[0].Status.PodIP
-	apply(t, fmt.Sprintf(unservedPair, "refused", refusedIP, backend)+fmt.Sprintf(unservedPair, "waiting", waitingIP, backend))
+	apply(t, fmt.Sprintf(unservedPair, "refused", refusedIP, backend)+fmt.Sprintf(unservedPair, "waiting", waitingIP,
+		backend))
 
 	var refused, waiting unserved
 	wait.NoError(t, 20*time.Second, "the refused service in the status", func() error {
 		found, counts := unservedOn(t, "win01")
 		refused, waiting = found["default/refused"], found["default/waiting"]
-		if want := "2 frontends missing, 1 services failed, 1 pending"; counts != want || refused.State != "failed" || waiting.State != "pending" {
+		if want := "2 frontends missing, 1 services failed, 1 pending"; counts != want || refused.State != "failed" ||
+			waiting.State != "pending" {
 			return fmt.Errorf("win01: %s: %+v, want %s", counts, found, want)
 		}
 		return nil
@@ -69,25 +71,30 @@ func TestRefusedService(t *testing.T) {
 			t.Errorf("service %s is %s since %s, want since this test began at %s", s.Service, s.State, s.Since, began)
 		}
 	}
-	if refused.Code != "0x803b0014" || !strings.Contains(refused.Message, refusal) || !strings.Contains(refused.Message, refusedIP+" 9153/tcp") {
+	if refused.Code != "0x803b0014" || !strings.Contains(refused.Message, refusal) ||
+		!strings.Contains(refused.Message, refusedIP+" 9153/tcp") {
 		t.Errorf("the refused service has %+v, want HNS's words and code, and the frontend", refused)
 	}
 	out, err := command(time.Minute, porthole, "status", "--dir", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{", 1 failed, 1 pending ", "win01: service default/refused is failed since " + refused.Since.Format(time.RFC3339),
-		refusal, "`porthole hns diff --node win01` shows", "win01: service default/waiting is pending since " + waiting.Since.Format(time.RFC3339)} {
+	for _, part := range []string{", 1 failed, 1 pending ",
+		"win01: service default/refused is failed since " + refused.Since.Format(time.RFC3339),
+		refusal, "`porthole hns diff --node win01` shows",
+		"win01: service default/waiting is pending since " + waiting.Since.Format(time.RFC3339)} {
 		if !strings.Contains(out, part) {
 			t.Errorf("`porthole status` lacks %q:\n%s", part, out)
 		}
 	}
 	differs(t, refused)
-	wait.NoError(t, 20*time.Second, "another try of the refused service", func() error { // it is tried again, and has failed since the first time
+	// it is tried again, and has failed since the first time
+	wait.NoError(t, 20*time.Second, "another try of the refused service", func() error {
 		found, _ := unservedOn(t, "win01")
 		again := found["default/refused"]
 		if again.Failures <= refused.Failures {
-			return fmt.Errorf("the refused service was tried %d times, and later %d times", refused.Failures, again.Failures)
+			return fmt.Errorf("the refused service was tried %d times, and later %d times", refused.Failures,
+				again.Failures)
 		}
 		if !again.Since.Equal(refused.Since) {
 			t.Errorf("failed since %s, and later since %s", refused.Since, again.Since)
@@ -97,7 +104,8 @@ func TestRefusedService(t *testing.T) {
 
 	faults(t, "win01", "[]")
 	wait.NoError(t, 30*time.Second, "the services to be right", func() error {
-		if found, counts := unservedOn(t, "win01"); counts != "0 frontends missing, 0 services failed, 0 pending" || len(found) > 0 {
+		if found, counts := unservedOn(t, "win01"); counts != "0 frontends missing, 0 services failed, 0 pending" ||
+			len(found) > 0 {
 			return fmt.Errorf("win01: %s: %+v", counts, found)
 		}
 		out, code := diffOf(t, "win01")
@@ -130,7 +138,8 @@ func differs(t *testing.T, refused unserved) {
 		t.Errorf("`porthole hns diff` of a node with a refused service ends with %d, want 1: %s", code, out)
 	}
 
-	for _, part := range []string{"default/refused: create lb " + refusedIP + " 9153/tcp -> ", "  has failed since ", refused.Message,
+	for _, part := range []string{"default/refused: create lb " + refusedIP + " 9153/tcp -> ", "  has failed since ",
+		refused.Message,
 		"default/waiting: create lb " + waitingIP + " 9153/tcp -> ", "\ndifferent: 2 operations, 0 problems, "} {
 		if !strings.Contains(out, part) {
 			t.Errorf("`porthole hns diff` lacks %q:\n%s", part, out)
@@ -146,14 +155,16 @@ func differs(t *testing.T, refused unserved) {
 	}
 	found := false
 	for _, o := range doc.Operations {
-		found = found || o.Verb == "create lb" && o.Frontend == refusedIP+" 9153/tcp" && o.Service == "default/refused" && o.Problem == refused.Message
+		found = found || o.Verb == "create lb" && o.Frontend == refusedIP+" 9153/tcp" &&
+			o.Service == "default/refused" && o.Problem == refused.Message
 	}
 
 	if !found {
 		t.Errorf("`porthole hns diff -o json` lacks the refused load balancer: %s", out)
 	}
 	wait.NoError(t, 20*time.Second, "the other node", func() error {
-		if found, counts := unservedOn(t, "win02"); counts != "0 frontends missing, 0 services failed, 0 pending" || len(found) > 0 {
+		if found, counts := unservedOn(t, "win02"); counts != "0 frontends missing, 0 services failed, 0 pending" ||
+			len(found) > 0 {
 			return fmt.Errorf("win02, which refuses nothing: %s: %+v", counts, found)
 		}
 		if out, code := diffOf(t, "win02"); code != 0 {
@@ -174,7 +185,8 @@ func unservedOn(t *testing.T, node string) (map[string]unserved, string) {
 		for _, s := range n.Services.WithProblems {
 			found[s.Service] = s
 		}
-		return found, fmt.Sprintf("%d frontends missing, %d services failed, %d pending", n.Services.Wanted-n.Services.Present,
+		return found, fmt.Sprintf("%d frontends missing, %d services failed, %d pending",
+			n.Services.Wanted-n.Services.Present,
 			n.Services.Failed, n.Services.Pending)
 	}
 	t.Fatalf("no node %s", node)
@@ -184,7 +196,8 @@ func unservedOn(t *testing.T, node string) (map[string]unserved, string) {
 // diffOf returns what `porthole hns diff` prints, and its exit code.
 func diffOf(t *testing.T, node string, args ...string) (string, int) {
 	t.Helper()
-	out, err := command(2*time.Minute, porthole, append([]string{"hns", "diff", "--dir", dir, "--node", node}, args...)...)
+	out, err := command(2*time.Minute, porthole,
+		append([]string{"hns", "diff", "--dir", dir, "--node", node}, args...)...)
 	var ended *exec.ExitError
 	if err != nil && (!errors.As(err, &ended) || ended.ExitCode() != 1) {
 		t.Fatal(err)

@@ -13,7 +13,8 @@ import (
 
 const storePods = 3 // of each StatefulSet
 
-// statefulSet has pods with a claim each, the volumes that an administrator made for them, and a service that gives them names in DNS.
+// statefulSet has pods with a claim each, the volumes that an administrator made for them, and a service that gives
+// them names in DNS.
 func statefulSet(node, data string) string {
 	out := fmt.Sprintf(statefulSetOf, node, data, storePods)
 	for i := range storePods {
@@ -81,7 +82,8 @@ func (s ordered) wantKept(t *testing.T) {
 	}
 }
 
-// wantOrder checks that no pod was created before the previous one was Ready. The API gives both times in whole seconds.
+// wantOrder checks that no pod was created before the previous one was Ready. The API gives both times in whole
+// seconds.
 func (s ordered) wantOrder(t *testing.T) {
 	t.Helper()
 	for i := 1; i < storePods; i++ {
@@ -90,7 +92,8 @@ func (s ordered) wantOrder(t *testing.T) {
 		object(t, &pod, "pod", s.name(i))
 		at := slices.IndexFunc(before.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady })
 		if at < 0 || pod.CreationTimestamp.Time.Before(before.Status.Conditions[at].LastTransitionTime.Time) {
-			t.Errorf("%s was made at %v, %s has the conditions %+v", pod.Name, pod.CreationTimestamp, before.Name, before.Status.Conditions)
+			t.Errorf("%s was made at %v, %s has the conditions %+v", pod.Name, pod.CreationTimestamp, before.Name,
+				before.Status.Conditions)
 		}
 	}
 }
@@ -106,7 +109,8 @@ func (s ordered) wantNames(t *testing.T) {
 			object(t, &pod, "pod", s.name(asked))
 			out, err := kubectlErr("exec", s.name(i), "--", s.app, "resolve", name)
 			if err == nil && strings.TrimSpace(out) != pod.Status.PodIP {
-				err = fmt.Errorf("%s finds %s at %q, it is at %s", s.name(i), name, strings.TrimSpace(out), pod.Status.PodIP)
+				err = fmt.Errorf("%s finds %s at %q, it is at %s", s.name(i), name, strings.TrimSpace(out),
+					pod.Status.PodIP)
 			}
 			return err
 		})

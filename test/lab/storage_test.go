@@ -19,10 +19,9 @@ import (
 
 const labDriver = "lab.storage.porthole.dev"
 
-// TestStorage: a storage driver that runs as a pod on a node of each system (on Windows as a HostProcess pod, with its socket on C:)
-// registers, and serves a StatefulSet with claims, whose data outlives its pods and the pod of the driver. The test plays the
-// driver's controller that attaches volumes.
-// Rows 1.88, 1.93, 1.95.
+// TestStorage: a storage driver that runs as a pod on a node of each system (on Windows as a HostProcess pod, with its
+// socket on C:) registers, and serves a StatefulSet with claims, whose data outlives its pods and the pod of the
+// driver. The test plays the driver's controller that attaches volumes. Rows 1.88, 1.93, 1.95.
 func TestStorage(t *testing.T) {
 	long(t)
 	pushDriver(t)
@@ -58,7 +57,8 @@ func (s storageCase) test(t *testing.T) {
 		var n storagev1.CSINode
 		object(t, &n, "csinode", s.node)
 		if len(n.Spec.Drivers) != 1 || n.Spec.Drivers[0].Name != labDriver || n.Spec.Drivers[0].NodeID != s.node {
-			out, _ := kubectlErr("get", "events", "--field-selector", "involvedObject.name=driver-"+s.node, "-o", "jsonpath={.items[*].message}")
+			out, _ := kubectlErr("get", "events", "--field-selector", "involvedObject.name=driver-"+s.node, "-o",
+				"jsonpath={.items[*].message}")
 			return fmt.Errorf("drivers %v, events %s", n.Spec.Drivers, out)
 		}
 		return nil
@@ -92,7 +92,8 @@ func (s storageCase) test(t *testing.T) {
 		var n v1.Node
 		object(t, &n, "node", s.node)
 		if len(list.Items)+len(n.Status.VolumesInUse)+len(n.Status.VolumesAttached) > 0 {
-			return fmt.Errorf("%d attachments, in use %v, attached %v", len(list.Items), n.Status.VolumesInUse, n.Status.VolumesAttached)
+			return fmt.Errorf("%d attachments, in use %v, attached %v", len(list.Items), n.Status.VolumesInUse,
+				n.Status.VolumesAttached)
 		}
 		return nil
 	})
@@ -151,8 +152,8 @@ func windowsLayer(l *testimages.Layer, program string) error {
 	return l.File("Files/"+filepath.Base(program), program, 0o755)
 }
 
-// driverOnLinux is the driver's pod as such drivers are deployed: privileged, with the kubelet's folder mounted at its own path, so that
-// mounts that it makes there are the node's.
+// driverOnLinux is the driver's pod as such drivers are deployed: privileged, with the kubelet's folder mounted at its
+// own path, so that mounts that it makes there are the node's.
 func driverOnLinux(t *testing.T, node string) string {
 	t.Helper()
 	kubelet := filepath.Join(dir, "hosts", node, "kubelet")
@@ -208,10 +209,12 @@ func attachAll(t *testing.T) (stop func()) {
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			out, err := kubectlErr("get", "volumeattachments", "-o", `jsonpath={range .items[?(@.status.attached!=true)]}{.metadata.name}{"\n"}{end}`)
+			out, err := kubectlErr("get", "volumeattachments", "-o",
+				`jsonpath={range .items[?(@.status.attached!=true)]}{.metadata.name}{"\n"}{end}`)
 			for _, name := range strings.Fields(out) {
 				if err == nil {
-					_, _ = kubectlErr("patch", "volumeattachment", name, "--subresource=status", "--type=merge", "-p", `{"status":{"attached":true}}`)
+					_, _ = kubectlErr("patch", "volumeattachment", name, "--subresource=status", "--type=merge", "-p",
+						`{"status":{"attached":true}}`)
 				}
 			}
 			select {

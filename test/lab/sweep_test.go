@@ -12,8 +12,9 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestForgottenAddress: `porthole.exe routes` asks the container runtime at containerd's pipe which sandboxes it knows, and frees the
-// address of one that it does not know some minutes later; that of a pod that runs stays. PORTHOLE_LAB_SWEEP=1 runs it (make test-cni).
+// TestForgottenAddress: `porthole.exe routes` asks the container runtime at containerd's pipe which sandboxes it
+// knows, and frees the address of one that it does not know some minutes later; that of a pod that runs stays.
+// PORTHOLE_LAB_SWEEP=1 runs it (make test-cni).
 func TestForgottenAddress(t *testing.T) {
 	if os.Getenv("PORTHOLE_LAB_SWEEP") == "" {
 		t.Skip("takes seven minutes: make test-cni")

@@ -78,7 +78,8 @@ func openTerminal(t *testing.T) (near, far *os.File) {
 
 func (c *terminal) resize(columns, lines uint16) {
 	c.t.Helper()
-	if err := unix.IoctlSetWinsize(int(c.f.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: lines}); err != nil {
+	if err := unix.IoctlSetWinsize(int(c.f.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Col: columns, Row: lines}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -112,7 +113,8 @@ func (c *terminal) ends(code int) {
 			got, err = exit.ExitCode(), nil
 		}
 		if got != code || err != nil {
-			c.t.Errorf("kubectl %s ended with %d, %v, want %d; the terminal shows %q", c.args[0], got, err, code, c.out.String())
+			c.t.Errorf("kubectl %s ended with %d, %v, want %d; the terminal shows %q", c.args[0], got, err, code,
+				c.out.String())
 		}
 	case <-time.After(time.Minute):
 		c.t.Errorf("kubectl %s has not ended; the terminal shows %q", c.args[0], c.out.String())

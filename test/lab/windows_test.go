@@ -11,7 +11,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// windowsPod is a pod of the test program on a Windows node. spec is further lines of its spec, container those of its container.
+// windowsPod is a pod of the test program on a Windows node. spec is further lines of its spec, container those of its
+// container.
 func windowsPod(t *testing.T, name, args, spec, container string) {
 	t.Helper()
 	apply(t, fmt.Sprintf(`
@@ -40,7 +41,8 @@ func TestExitCodesOfWindows(t *testing.T) {
 	for code, want := range onWindows {
 		waitPod(t, "code-"+code, podWait, func(p *v1.Pod) error {
 			for _, s := range p.Status.ContainerStatuses {
-				if end := s.State.Terminated; end != nil && end.ExitCode == want && end.Reason == "Error" && p.Status.Phase == v1.PodFailed {
+				if end := s.State.Terminated; end != nil && end.ExitCode == want && end.Reason == "Error" &&
+					p.Status.Phase == v1.PodFailed {
 					return nil
 				}
 			}
@@ -53,9 +55,11 @@ func TestExitCodesOfWindows(t *testing.T) {
 // Row 1.70.
 func TestDNSOfWindowsPods(t *testing.T) {
 	settings := map[string]struct{ spec, servers, search string }{
-		"first":   {"  dnsPolicy: ClusterFirst", "10.96.0.10", "default.svc.cluster.local svc.cluster.local cluster.local"},
+		"first": {"  dnsPolicy: ClusterFirst", "10.96.0.10",
+			"default.svc.cluster.local svc.cluster.local cluster.local"},
 		"default": {"  dnsPolicy: Default", "127.0.0.1", ""}, // of the node, which has no resolver
-		"none": {"  dnsPolicy: None\n  dnsConfig: {nameservers: [192.0.2.1, 192.0.2.2], searches: [a.example, b.example]}",
+		"none": {
+			"  dnsPolicy: None\n  dnsConfig: {nameservers: [192.0.2.1, 192.0.2.2], searches: [a.example, b.example]}",
 			"192.0.2.1 192.0.2.2", "a.example b.example"},
 		"more": {"  dnsPolicy: ClusterFirst\n  dnsConfig: {nameservers: [192.0.2.1], searches: [a.example]}",
 			"10.96.0.10 192.0.2.1", "default.svc.cluster.local svc.cluster.local cluster.local a.example"},
@@ -69,7 +73,8 @@ func TestDNSOfWindowsPods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if servers, search := ipconfigList(out, "DNS Servers"), ipconfigList(out, "DNS Suffix Search List"); servers != c.servers || search != c.search {
+		if servers, search := ipconfigList(out, "DNS Servers"), ipconfigList(out,
+			"DNS Suffix Search List"); servers != c.servers || search != c.search {
 			t.Errorf("%s: servers %q, search list %q; want %q, %q\n%s", name, servers, search, c.servers, c.search, out)
 		}
 	}
@@ -93,23 +98,26 @@ func ipconfigList(out, name string) string {
 	return strings.Join(list, " ")
 }
 
-// TestHostProcessAndHostNetwork: a pod of which only the container says that it is a HostProcess container runs; one that asks for
-// the node's network without being such a pod shows the address that it really has; a user that Windows does not know is told in an
-// event; a read-only volume cannot be written.
+// TestHostProcessAndHostNetwork: a pod of which only the container says that it is a HostProcess container runs; one
+// that asks for the node's network without being such a pod shows the address that it really has; a user that Windows
+// does not know is told in an event; a read-only volume cannot be written.
 func TestHostProcessAndHostNetwork(t *testing.T) {
 	testHostProcess(t)
 	windowsPod(t, "hostnet", "[serve, --http, ':8080']", "  hostNetwork: true", "")
 	windowsPod(t, "foolish", "[id]", "  securityContext: {windowsOptions: {runAsUserName: FooLish}}", "")
-	windowsPod(t, "readonly", `[write, 'C:\data\file', text]`, "  volumes: [{name: data, emptyDir: {}}]", `    volumeMounts: [{name: data, mountPath: 'C:\data', readOnly: true}]`)
+	windowsPod(t, "readonly", `[write, 'C:\data\file', text]`, "  volumes: [{name: data, emptyDir: {}}]",
+		`    volumeMounts: [{name: data, mountPath: 'C:\data', readOnly: true}]`)
 
 	pods := netip.MustParsePrefix("10.244.0.0/16")
 	p := waitPod(t, "hostnet", podWait, isReady)
 	if ip, err := netip.ParseAddr(p.Status.PodIP); err != nil || !pods.Contains(ip) {
-		t.Errorf("a pod on the node's network has the address %q, want one of %s, as the runtime gives it", p.Status.PodIP, pods)
+		t.Errorf("a pod on the node's network has the address %q, want one of %s, as the runtime gives it",
+			p.Status.PodIP, pods)
 	}
 
 	wait.NoError(t, podWait, "an event names the wrong user", func() error {
-		out, err := kubectlErr("get", "events", "--field-selector", "involvedObject.name=foolish,reason=FailedCreatePodSandBox", "-o", "jsonpath={.items[*].message}")
+		out, err := kubectlErr("get", "events", "--field-selector",
+			"involvedObject.name=foolish,reason=FailedCreatePodSandBox", "-o", "jsonpath={.items[*].message}")
 		if err == nil && !strings.Contains(string(out), "The user name or password is incorrect.") {
 			err = fmt.Errorf("events: %s", out)
 		}
@@ -125,8 +133,8 @@ func TestHostProcessAndHostNetwork(t *testing.T) {
 	})
 }
 
-// testHostProcess runs a pod of which only the container says that it is a HostProcess container. C: is the node's there, and the image is
-// at C:\hpc.
+// testHostProcess runs a pod of which only the container says that it is a HostProcess container. C: is the node's
+// there, and the image is at C:\hpc.
 func testHostProcess(t *testing.T) {
 	t.Helper()
 	windowsPod(t, "hpc", "[id]", "  hostNetwork: true", `    command: ['C:\hpc\testapp.exe']

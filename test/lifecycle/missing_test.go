@@ -28,7 +28,8 @@ func TestMissingParts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "state")
-			out, err := exec.Command("unshare", "-m", "sh", "-c", c.hide+` && exec "$0" up --dir "$1"`, porthole, dir).CombinedOutput()
+			out, err := exec.Command("unshare", "-m", "sh", "-c", c.hide+` && exec "$0" up --dir "$1"`, porthole, dir).
+				CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != 4 || !strings.Contains(string(out), c.want) {
 				t.Errorf("up: %v, %s; want exit code 4, %q", err, out, c.want)

@@ -35,8 +35,8 @@ spec:
   containers: [{name: app, image: "porthole/testapp:1", args: [serve, --http, ":8080"]}]
 `
 
-// TestTwoClusters runs two clusters on one machine. Each has only its own objects. When one is removed, no process, container
-// or open connection of the other changes.
+// TestTwoClusters runs two clusters on one machine. Each has only its own objects. When one is removed, no process,
+// container or open connection of the other changes.
 func TestTwoClusters(t *testing.T) {
 	first, second := newCluster(t), newCluster(t)
 	first.must("up")
@@ -100,7 +100,8 @@ func (c cluster) file(name, text string) string {
 
 // containers are the containers of all pods, with how often they began.
 func (c cluster) containers() string {
-	return c.kubectl("get", "pods", "-A", "-o", `jsonpath={range .items[*].status.containerStatuses[*]}{.containerID} {.restartCount}{"\n"}{end}`)
+	return c.kubectl("get", "pods", "-A", "-o",
+		`jsonpath={range .items[*].status.containerStatuses[*]}{.containerID} {.restartCount}{"\n"}{end}`)
 }
 
 // stream asks a pod again and again over one connection, from within a node.

@@ -166,7 +166,8 @@ func (c cluster) killSupervisors() {
 // inventory is what a cluster could leave on the machine, one thing a line.
 func inventory(dir string) []string {
 	var all []string
-	for _, pattern := range []string{"/var/run/netns/porthole[-.]*", "/var/run/netns/hns-*", "/var/run/netns/cni-*", "/sys/fs/cgroup/*/porthole*", "/sys/fs/cgroup/porthole*", "/tmp/.wine-0/*"} {
+	for _, pattern := range []string{"/var/run/netns/porthole[-.]*", "/var/run/netns/hns-*", "/var/run/netns/cni-*",
+		"/sys/fs/cgroup/*/porthole*", "/sys/fs/cgroup/porthole*", "/tmp/.wine-0/*"} {
 		found, _ := filepath.Glob(pattern)
 		all = append(all, found...)
 	}
@@ -194,7 +195,8 @@ func inventory(dir string) []string {
 	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, p := range processes {
 		data, _ := os.ReadFile(p)
-		if text := strings.ReplaceAll(string(data), "\x00", " "); strings.Contains(text, dir) || strings.Contains(text, `C:\k\`) {
+		if text := strings.ReplaceAll(string(data), "\x00", " "); strings.Contains(text, dir) ||
+			strings.Contains(text, `C:\k\`) {
 			all = append(all, "process "+text)
 		}
 	}

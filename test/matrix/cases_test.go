@@ -111,7 +111,8 @@ func endpoint(c condition, local bool) discoveryv1.Endpoint {
 }
 
 // sliceOf makes a slice of the service; ports by name.
-func sliceOf(service string, number int, ports []discoveryv1.EndpointPort, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+func sliceOf(service string, number int, ports []discoveryv1.EndpointPort,
+	endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", service, number),
 			Labels: map[string]string{discoveryv1.LabelServiceName: service}},
@@ -124,7 +125,8 @@ func endpointPort(name string, proto corev1.Protocol, port int32) discoveryv1.En
 }
 
 func bothProtocols(port int32) []discoveryv1.EndpointPort {
-	return []discoveryv1.EndpointPort{endpointPort("tcp", corev1.ProtocolTCP, port), endpointPort("udp", corev1.ProtocolUDP, port)}
+	return []discoveryv1.EndpointPort{endpointPort("tcp", corev1.ProtocolTCP, port),
+		endpointPort("udp", corev1.ProtocolUDP, port)}
 }
 
 // numbering hands out addresses and ports, so that all entries can be loaded at once.
@@ -144,7 +146,8 @@ func (n *numbering) loadBalancer(name string, clients []string) entry {
 
 	e := entry{name: name, number: i, ingress: []corev1.LoadBalancerIngress{{IP: ingress}}, service: &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: cluster, ExternalIPs: []string{external}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: cluster,
+			ExternalIPs: []string{external}},
 	}}
 
 	for p, proto := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
@@ -179,8 +182,8 @@ func (e *entry) policies(internalLocal, externalLocal bool) {
 	}
 }
 
-// matrixEntries are all combinations of internal and external policy with the endpoints of this node and of the other one,
-// sorted by name.
+// matrixEntries are all combinations of internal and external policy with the endpoints of this node and of the other
+// one, sorted by name.
 func matrixEntries(n *numbering) []entry {
 	names := make([]string, 0, len(sets()))
 	for name := range sets() {

@@ -68,8 +68,10 @@ func newDual(t *testing.T, o proxylab.HostOptions) *dual {
 		}
 	}
 
-	make := func(name string, policy corev1.IPFamilyPolicy, families []corev1.IPFamily, local bool, ingress ...string) *corev1.Service {
-		s := proxylab.Service(name, proxylab.Port("http", "tcp", 80, kindsPort), proxylab.Port("http-udp", "udp", 80, kindsPort))
+	make := func(name string, policy corev1.IPFamilyPolicy, families []corev1.IPFamily, local bool,
+		ingress ...string) *corev1.Service {
+		s := proxylab.Service(name, proxylab.Port("http", "tcp", 80, kindsPort),
+			proxylab.Port("http-udp", "udp", 80, kindsPort))
 		s.Spec.Type, s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = corev1.ServiceTypeLoadBalancer, &policy, families
 		if local {
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
@@ -83,7 +85,8 @@ func newDual(t *testing.T, o proxylab.HostOptions) *dual {
 	}
 
 	six := []corev1.IPFamily{corev1.IPv6Protocol}
-	d.web = make("web", corev1.IPFamilyPolicyRequireDualStack, []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, false, fourIngress, sixIngress)
+	d.web = make("web", corev1.IPFamilyPolicyRequireDualStack,
+		[]corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, false, fourIngress, sixIngress)
 	d.six = make("six", corev1.IPFamilyPolicySingleStack, six, false)
 	d.local = make("local", corev1.IPFamilyPolicySingleStack, six, true, localSix)
 	return d
@@ -118,7 +121,8 @@ func (d *dual) askFour(t *testing.T, dsr bool) {
 	if dsr {
 		pod = d.client.Addr
 	}
-	d.ask(t, d.web, family{cluster: proxylab.ClusterAddrs(d.web, 80)[0], node: d.host.Addr, ingress: netip.MustParseAddr(fourIngress), pod: pod})
+	d.ask(t, d.web, family{cluster: proxylab.ClusterAddrs(d.web, 80)[0], node: d.host.Addr,
+		ingress: netip.MustParseAddr(fourIngress), pod: pod})
 }
 
 func (d *dual) askSix(t *testing.T, dsr bool) {
@@ -127,12 +131,16 @@ func (d *dual) askSix(t *testing.T, dsr bool) {
 	if dsr {
 		pod = d.client.Addr6
 	}
-	d.ask(t, d.web, family{cluster: proxylab.ClusterAddrs(d.web, 80)[1], node: d.host.Addr6, ingress: netip.MustParseAddr(sixIngress), pod: pod})
+	d.ask(t, d.web, family{cluster: proxylab.ClusterAddrs(d.web, 80)[1], node: d.host.Addr6,
+		ingress: netip.MustParseAddr(sixIngress), pod: pod})
 	both := []string{"near", "far"}
 	want{"IPv6 only, cluster IP", d.client.Place, proxylab.ClusterAddr(d.six, 80), both, pod}.check(t)
-	d.nodePort(t, want{"IPv6 only, node port", d.lab.Outside, netip.AddrPortFrom(d.host.Addr6, 0), both, d.host.Addr6}, d.six)
-	want{"policy Local", d.lab.Outside, netip.AddrPortFrom(netip.MustParseAddr(localSix), 80), []string{"near"}, d.lab.Outside.Addr6}.check(t)
-	d.nodePort(t, want{"policy Local, node port", d.lab.Outside, netip.AddrPortFrom(d.host.Addr6, 0), []string{"near"}, d.lab.Outside.Addr6}, d.local)
+	d.nodePort(t, want{"IPv6 only, node port", d.lab.Outside, netip.AddrPortFrom(d.host.Addr6, 0), both, d.host.Addr6},
+		d.six)
+	want{"policy Local", d.lab.Outside, netip.AddrPortFrom(netip.MustParseAddr(localSix), 80), []string{"near"},
+		d.lab.Outside.Addr6}.check(t)
+	d.nodePort(t, want{"policy Local, node port", d.lab.Outside, netip.AddrPortFrom(d.host.Addr6, 0), []string{"near"},
+		d.lab.Outside.Addr6}, d.local)
 }
 
 // family is a service's frontends of one address family; pod is what backends see of a pod that asks the cluster IP.

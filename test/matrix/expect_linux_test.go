@@ -80,8 +80,8 @@ func (k *kinds) run(t *testing.T, flags ...string) {
 	k.settled(t)
 }
 
-// settled waits until HNS is as the services want it, and in all details, affinity and flags among them, as the proxy does;
-// and the kernel as HNS.
+// settled waits until HNS is as the services want it, and in all details, affinity and flags among them, as the proxy
+// does; and the kernel as HNS.
 func (k *kinds) settled(t *testing.T) {
 	t.Helper()
 	must(t, k.host.Settled(t.Context(), 20*time.Second, proxylab.Foreign{}))
@@ -136,8 +136,8 @@ func (k *kinds) restart(t *testing.T, flags ...string) {
 	}
 }
 
-// want is who answers a client: each of these servers, and nobody else; without one nobody does. as is the client's address
-// that they see.
+// want is who answers a client: each of these servers, and nobody else; without one nobody does. as is the client's
+// address that they see.
 type want struct {
 	what string
 	from proxylab.Place
@@ -146,8 +146,8 @@ type want struct {
 	as   netip.Addr
 }
 
-// check asks over TCP and UDP, at least six times and until every server has answered; with 40 questions one of two is missed
-// once in 10^12.
+// check asks over TCP and UDP, at least six times and until every server has answered; with 40 questions one of two is
+// missed once in 10^12.
 func (w want) check(t *testing.T) {
 	t.Helper()
 	for _, network := range []string{"tcp", "udp"} {
@@ -180,7 +180,8 @@ func (w want) once(network string) error {
 		}
 		seen[r.Name] = true
 		if !slices.Contains(w.by, r.Name) || r.Client.Addr() != w.as {
-			return fmt.Errorf("%s: %s answers, who sees %s; expected %s, %s", asked, r.Name, r.Client.Addr(), strings.Join(w.by, " or "), w.as)
+			return fmt.Errorf("%s: %s answers, who sees %s; expected %s, %s", asked, r.Name, r.Client.Addr(),
+				strings.Join(w.by, " or "), w.as)
 		}
 	}
 	if len(seen) < len(w.by) {
@@ -193,7 +194,8 @@ func (w want) once(network string) error {
 func (k *kinds) problem(t *testing.T, s *corev1.Service, reason string) {
 	t.Helper()
 	must(t, wait.For(t.Context(), 20*time.Second, "an event about "+s.Name, func(ctx context.Context) error {
-		list, err := k.lab.Client.CoreV1().Events(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + s.Name})
+		list, err := k.lab.Client.CoreV1().Events(s.Namespace).
+			List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + s.Name})
 		if err != nil {
 			return err
 		}

@@ -62,7 +62,8 @@ func manyServers(t *testing.T, s *side) {
 		if err != nil {
 			return err
 		}
-		err = netlink.RouteAdd(&netlink.Route{Dst: dst, LinkIndex: lo.Attrs().Index, Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Table: unix.RT_TABLE_LOCAL})
+		err = netlink.RouteAdd(&netlink.Route{Dst: dst, LinkIndex: lo.Attrs().Index, Type: unix.RTN_LOCAL,
+			Scope: netlink.SCOPE_HOST, Table: unix.RT_TABLE_LOCAL})
 		if err != nil {
 			return err
 		}
@@ -82,14 +83,17 @@ func testMany(t *testing.T, p *pair, e entry) {
 	must(t, loadOne(t.Context(), p.lab.Client, e))
 	defer func() { must(t, p.lab.DeleteService(t.Context(), namespace, e.name)) }()
 	i := slices.IndexFunc(e.fronts, func(f front) bool { return f.kind == clusterIP && f.proto == "tcp" })
-	// A question that comes before the load balancer leaves a flow without translation behind, for three seconds, and one
-	// of the many below would have its source port.
+	// A question that comes before the load balancer leaves a flow without translation behind, for three seconds, and
+	// one of the many below would have its source port.
 	warned(t, p.lab.Client, e.name) // it has planned for both slices
 	p.programmed(t, namespace+"/"+e.name)
-	p.windows.await(t, time.Minute, []cell{{entry: e.name, kind: clusterIP, proto: "tcp", addr: e.fronts[i].addr, client: fromPod}})
+	p.windows.await(t, time.Minute,
+		[]cell{{entry: e.name, kind: clusterIP, proto: "tcp", addr: e.fronts[i].addr, client: fromPod}})
 	var pending []<-chan map[string]int
 	for range askers {
-		pending = append(pending, p.windows.probers[fromPod].ask(question{Proto: "tcp", Addr: e.fronts[i].addr, N: asksEach, Patience: muchPatience}))
+		pending = append(pending,
+			p.windows.probers[fromPod].ask(question{Proto: "tcp", Addr: e.fronts[i].addr, N: asksEach,
+				Patience: muchPatience}))
 	}
 
 	met := map[string]int{}
@@ -147,7 +151,8 @@ func (p *pair) programmed(t *testing.T, service string) {
 func warned(t *testing.T, client kubernetes.Interface, service string) {
 	t.Helper()
 	err := wait.For(t.Context(), 20*time.Second, "an event about "+service, func(ctx context.Context) error {
-		list, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + service})
+		list, err := client.CoreV1().Events(namespace).
+			List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + service})
 		if err != nil {
 			return err
 		}
@@ -164,7 +169,8 @@ func warned(t *testing.T, client kubernetes.Interface, service string) {
 	}
 }
 
-// testSticky: a client stays with its backend for the time of its affinity while others come, on every kind of frontend.
+// testSticky: a client stays with its backend for the time of its affinity while others come, on every kind of
+// frontend.
 func testSticky(t *testing.T, windows *side, e entry) {
 	var cells []cell
 	for _, f := range e.fronts {

@@ -18,12 +18,14 @@ func l2bridgeKnown() []known {
 	}, {
 		reason: "an HNS load balancer has one port for all its backends; where pods listen on others a relay on the node carries it, and backends see the node",
 		fits: func(d difference) bool {
-			return strings.HasPrefix(d.entry, "target-ports-differ") && d.source && slices.Equal(d.windows.sources, []string{"node"})
+			return strings.HasPrefix(d.entry, "target-ports-differ") && d.source &&
+				slices.Equal(d.windows.sources, []string{"node"})
 		},
 	}, {
 		reason: "a node port has one frontend for all clients: where a policy Local leaves it no backend for the outside, it serves nobody",
 		fits: func(d difference) bool {
-			return externalLocal(d.entry) && d.kind == nodePort && d.client != fromOutside && len(d.windows.backends) == 0
+			return externalLocal(d.entry) && d.kind == nodePort && d.client != fromOutside &&
+				len(d.windows.backends) == 0
 		},
 	}}
 
@@ -45,7 +47,8 @@ func overlayKnown() []known {
 	return append(l2bridgeKnown(), known{
 		reason: "clients and backends outside the overlay: the packets pass the host's network card in and out, on which nobody has switched forwarding on",
 		fits: func(d difference) bool {
-			return slices.Contains([]string{"backend-is-other-node", "backend-is-outside", "backends-of-all-sorts"}, d.entry) && d.client == fromOutside
+			return slices.Contains([]string{"backend-is-other-node", "backend-is-outside", "backends-of-all-sorts"},
+				d.entry) && d.client == fromOutside
 		},
 	})
 }
@@ -54,13 +57,15 @@ func withoutDSR() []known {
 	return []known{{
 		reason: "without direct server return the host's stack carries the packets, and backends see the node",
 		fits: func(d difference) bool {
-			return d.source && d.kind == clusterIP && d.client != fromNode && slices.Equal(d.windows.sources, []string{"node"})
+			return d.source && d.kind == clusterIP && d.client != fromNode &&
+				slices.Equal(d.windows.sources, []string{"node"})
 		},
 	}, {
 		reason: "without direct server return a pod meets only those load balancers for clients of the node to which its SDN routes lead, and they lead to the service range",
 		fits: func(d difference) bool {
 			return externalLocal(d.entry) && (d.kind == externalIP || d.kind == ingressIP) && d.client == fromPod &&
-				len(d.windows.backends) == 0 && !slices.ContainsFunc(d.linux.backends, func(b string) bool { return !isRemote(b) })
+				len(d.windows.backends) == 0 &&
+				!slices.ContainsFunc(d.linux.backends, func(b string) bool { return !isRemote(b) })
 		},
 	}}
 }

@@ -48,7 +48,8 @@ func TestMatrixOverlay(t *testing.T) {
 	p.compare(t, overlayKnown(), "--enable-dsr=true", "--node-access", "--overlay-relay", "--source-vip=10.244.1.2")
 }
 
-// newPair starts everything and waits until the Linux node serves. network is the type of the Windows node's; "" is L2Bridge.
+// newPair starts everything and waits until the Linux node serves. network is the type of the Windows node's; "" is
+// L2Bridge.
 func newPair(t *testing.T, network string) *pair {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -65,7 +66,8 @@ func newPair(t *testing.T, network string) *pair {
 	t.Cleanup(func() { must(t, p.lab.Close()) })
 	p.host, err = p.lab.AddHost(ctx, proxylab.HostOptions{Name: nodeName, NetworkType: network})
 	must(t, err)
-	p.windows = dress(t, "the Windows node", p.lab, member{p.host.Place, hostPods(ctx, p.host)}, p.remote(t, ctx, network))
+	p.windows = dress(t, "the Windows node", p.lab, member{p.host.Place, hostPods(ctx, p.host)},
+		p.remote(t, ctx, network))
 	p.linux = linuxSide(t, ctx, p.lab)
 	if !p.overlay {
 		manyServers(t, p.windows)
@@ -111,16 +113,18 @@ func linuxSide(t *testing.T, ctx context.Context, of *proxylab.Lab) *side {
 	return s
 }
 
-// compare runs our proxy with the flags and asks: what was there when it started, what it must tell, and what it makes of
-// a change of every service.
+// compare runs our proxy with the flags and asks: what was there when it started, what it must tell, and what it makes
+// of a change of every service.
 func (p *pair) compare(t *testing.T, list []known, flags ...string) {
 	proxy, err := p.host.RunOurs(flags...)
 	must(t, err)
 	t.Cleanup(proxy.Stop)
 	t.Cleanup(func() { // before the stop
 		if t.Failed() {
-			_, status, _ := p.host.Get(context.Background(), proxylab.MetricsPort, "/status") // an error shows in the log
-			t.Logf("kube-proxy.exe said\n%s\nand of its state\n%s", proxy.LogTail(3000), status[:min(len(status), 3000)])
+			// an error shows in the log
+			_, status, _ := p.host.Get(context.Background(), proxylab.MetricsPort, "/status")
+			t.Logf("kube-proxy.exe said\n%s\nand of its state\n%s", proxy.LogTail(3000),
+				status[:min(len(status), 3000)])
 		}
 	})
 
@@ -159,8 +163,8 @@ func (p *pair) compare(t *testing.T, list []known, flags ...string) {
 	}
 }
 
-// idle waits until the proxy says that nothing is left to do, so that questions and work do not slow each other down. It may
-// say so before it has seen the last change: then settle asks again.
+// idle waits until the proxy says that nothing is left to do, so that questions and work do not slow each other down.
+// It may say so before it has seen the last change: then settle asks again.
 func (p *pair) idle(t *testing.T) {
 	t.Helper()
 	began := time.Now()

@@ -125,7 +125,8 @@ func compare(cells []cell, sticky map[cell]bool, windows, linux map[cell]outcome
 		d := difference{cell: c, windows: w, linux: l}
 		switch {
 		case w.reached(sticky[c]) != l.reached(sticky[c]):
-		case sticky[c] && c.client == fromBackend: // it may meet itself on one side only, and so have another address there
+		case sticky[c] &&
+			c.client == fromBackend: // it may meet itself on one side only, and so have another address there
 			continue
 		case !slices.Equal(w.sources, l.sources):
 			d.source = true
@@ -152,13 +153,15 @@ type known struct {
 	used   int // how many differences it explained
 }
 
-// table prints differences so that people can read them: those of one kind, protocol, client and pair of outcomes together.
+// table prints differences so that people can read them: those of one kind, protocol, client and pair of outcomes
+// together.
 func table(list []difference) string {
 	type row struct{ where, windows, linux, known string }
 	count, example := map[row]int{}, map[row]string{}
 	var order []row
 	for _, d := range list {
-		r := row{fmt.Sprintf("%-8s %-4s from %-7s", d.kind, d.proto, d.client), d.windows.String(), d.linux.String(), d.known}
+		r := row{fmt.Sprintf("%-8s %-4s from %-7s", d.kind, d.proto, d.client), d.windows.String(), d.linux.String(),
+			d.known}
 		if count[r] == 0 {
 			order = append(order, r)
 			example[r] = d.entry
@@ -166,7 +169,8 @@ func table(list []difference) string {
 		count[r]++
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-26s | %-34s | %-34s | cells, e.g.\n", "question", "Windows node, kube-proxy.exe", "Linux node, upstream's kube-proxy")
+	fmt.Fprintf(&b, "%-26s | %-34s | %-34s | cells, e.g.\n", "question", "Windows node, kube-proxy.exe",
+		"Linux node, upstream's kube-proxy")
 	for _, r := range order {
 		fmt.Fprintf(&b, "%-26s | %-34s | %-34s | %d %s\n", r.where, r.windows, r.linux, count[r], example[r])
 		if r.known != "" {

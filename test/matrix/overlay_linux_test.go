@@ -28,8 +28,8 @@ const (
 	localIngress, elsewhereIngress = "198.51.100.3", "198.51.100.4"
 )
 
-// TestOverlay asks every kind of frontend on an overlay network, with direct server return and without. Backends see the pod
-// where HNS returns directly, else the source address.
+// TestOverlay asks every kind of frontend on an overlay network, with direct server return and without. Backends see
+// the pod where HNS returns directly, else the source address.
 func TestOverlay(t *testing.T) {
 	o := newOverlay(t)
 	flags := []string{"--source-vip=" + o.source.String(), "--node-access", "--v=2"}
@@ -69,7 +69,8 @@ func newOverlay(t *testing.T) *overlay {
 	}
 	near, far := proxylab.On("win1", o.near.Addr), proxylab.On("win2", o.far.Addr)
 	make := func(name string, change func(*corev1.Service), backends ...proxylab.Backend) *corev1.Service {
-		s := proxylab.Service(name, proxylab.Port("http", "tcp", 80, kindsPort), proxylab.Port("http-udp", "udp", 80, kindsPort),
+		s := proxylab.Service(name, proxylab.Port("http", "tcp", 80, kindsPort),
+			proxylab.Port("http-udp", "udp", 80, kindsPort),
 			proxylab.Port("dns", "udp", 53, kindsDNS), proxylab.Port("dns-tcp", "tcp", 53, kindsDNS))
 		change(s)
 		s = o.apply(t, s)
@@ -87,13 +88,17 @@ func newOverlay(t *testing.T) *overlay {
 		s.Spec.ExternalIPs = []string{webExternal}
 	}, both...)
 
-	o.local = make("local", func(s *corev1.Service) { balanced(s, localIngress, corev1.ServiceExternalTrafficPolicyLocal) }, both...)
-	o.elsewhere = make("elsewhere", func(s *corev1.Service) { balanced(s, elsewhereIngress, corev1.ServiceExternalTrafficPolicyLocal) }, far...)
+	o.local = make("local", func(s *corev1.Service) {
+		balanced(s, localIngress, corev1.ServiceExternalTrafficPolicyLocal)
+	}, both...)
+	o.elsewhere = make("elsewhere",
+		func(s *corev1.Service) { balanced(s, elsewhereIngress, corev1.ServiceExternalTrafficPolicyLocal) }, far...)
 	o.inside = make("inside", func(s *corev1.Service) {
 		policy := corev1.ServiceInternalTrafficPolicyLocal
 		s.Spec.InternalTrafficPolicy = &policy
 	}, both...)
-	o.sticky = make("sticky", func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }, both...)
+	o.sticky = make("sticky", func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP },
+		both...)
 
 	return o
 }
@@ -178,7 +183,8 @@ func (o *overlay) questions(dsr bool) (list []asked) {
 		{"node port, policy Local, no backend here", "http", o.elsewhere, outside, nil, netip.Addr{}},
 	} {
 		tcp, udp := nodePortOf(s.service, s.port, o.host.Addr), nodePortOf(s.service, s.port+"-udp", o.host.Addr)
-		list = append(list, asked{want{s.what, s.from, tcp, s.by, s.as}, "tcp"}, asked{want{s.what, s.from, udp, s.by, s.as}, "udp"})
+		list = append(list, asked{want{s.what, s.from, tcp, s.by, s.as}, "tcp"},
+			asked{want{s.what, s.from, udp, s.by, s.as}, "udp"})
 	}
 	return list
 }
@@ -204,8 +210,10 @@ func (o *overlay) changes(t *testing.T) {
 	}{{far, []string{"far"}}, {near, []string{"near"}}, {nil, nil}, {append(near, far...), []string{"near", "far"}}} {
 		o.slice(t, o.web, "-a", step.backends...)
 		o.settled(t)
-		want{"cluster IP after a change", o.client.Place, proxylab.ClusterAddr(o.web, 80), step.by, o.client.Addr}.check(t)
-		want{"ingress after a change", o.lab.Outside, netip.AddrPortFrom(netip.MustParseAddr(webIngress), 80), step.by, o.source}.check(t)
+		want{"cluster IP after a change", o.client.Place, proxylab.ClusterAddr(o.web, 80), step.by,
+			o.client.Addr}.check(t)
+		want{"ingress after a change", o.lab.Outside, netip.AddrPortFrom(netip.MustParseAddr(webIngress), 80), step.by,
+			o.source}.check(t)
 	}
 }
 
@@ -218,7 +226,8 @@ func (o *overlay) joins(t *testing.T) {
 	must(t, o.lab.JoinOverlay(t.Context(), o.host, third))
 	o.slice(t, o.sticky, "-a", proxylab.On("win3", newer.Addr)...)
 	o.settled(t)
-	want{"a pod of a new node", o.client.Place, proxylab.ClusterAddr(o.sticky, 80), []string{"newer"}, o.client.Addr}.check(t)
+	want{"a pod of a new node", o.client.Place, proxylab.ClusterAddr(o.sticky, 80), []string{"newer"},
+		o.client.Addr}.check(t)
 	o.behind(t, newer.Addr, third.Addr)
 	o.slice(t, o.sticky, "-a", append(proxylab.On("win1", o.near.Addr), proxylab.On("win2", o.far.Addr)...)...)
 	o.settled(t)
@@ -231,7 +240,8 @@ func (o *overlay) behind(t *testing.T, pod, host netip.Addr) {
 	must(t, err)
 	for _, e := range d.Endpoints {
 		if text := fmt.Sprint(e["IpConfigurations"]); strings.Contains(text, "IpAddress:"+pod.String()+" ") {
-			if policies := fmt.Sprint(e["Policies"]); !strings.Contains(policies, "ProviderAddress:"+host.String()+"]") {
+			if policies := fmt.Sprint(e["Policies"]); !strings.Contains(policies,
+				"ProviderAddress:"+host.String()+"]") {
 				t.Errorf("%s is not behind %s: %s", pod, host, policies)
 			}
 			return

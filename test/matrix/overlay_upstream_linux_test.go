@@ -13,10 +13,11 @@ import (
 	"porthole.dev/porthole/test/proxylab"
 )
 
-var upstreamToo = flag.Bool("upstream", false, "ask what takes long too: upstream's kube-proxy.exe, and all questions, on an overlay network")
+var upstreamToo = flag.Bool("upstream", false,
+	"ask what takes long too: upstream's kube-proxy.exe, and all questions, on an overlay network")
 
-// upstreamMisses are the questions that upstream's kube-proxy.exe 1.36.3 does not answer as ours does on an overlay network, each with the
-// reason.
+// upstreamMisses are the questions that upstream's kube-proxy.exe 1.36.3 does not answer as ours does on an overlay
+// network, each with the reason.
 var upstreamMisses = map[string]string{
 	"node port from the node tcp": noNodePortInside,
 	"node port from the node udp": noNodePortInside,
@@ -24,8 +25,8 @@ var upstreamMisses = map[string]string{
 
 const noNodePortInside = "HNS refuses a node port to programs of the node itself; ours makes another load balancer, with the node's address, for them (--node-access)"
 
-// TestOverlayUpstream asks of upstream's kube-proxy.exe what TestOverlay asks of ours. What it does not do is in upstreamMisses; a question
-// that it answers against that list fails too.
+// TestOverlayUpstream asks of upstream's kube-proxy.exe what TestOverlay asks of ours. What it does not do is in
+// upstreamMisses; a question that it answers against that list fails too.
 func TestOverlayUpstream(t *testing.T) {
 	if !*upstreamToo {
 		t.Skip("takes long: -args -upstream, or `make test-peers`")
@@ -69,7 +70,8 @@ func (o *overlay) askUpstream(t *testing.T, dsr bool) {
 
 	answers := map[string]error{}
 	for _, q := range o.questions(dsr) {
-		answers[q.String()] = wait.For(t.Context(), 4*time.Second, q.what, func(context.Context) error { return q.once(q.network) })
+		answers[q.String()] = wait.For(t.Context(), 4*time.Second, q.what,
+			func(context.Context) error { return q.once(q.network) })
 	}
 	for _, network := range []string{"tcp", "udp"} {
 		answers["affinity "+network] = o.affinity(network, dsr)

@@ -147,10 +147,12 @@ func askHealth(addr string, patience time.Duration) string {
 		LocalEndpoints      *int
 		ServiceProxyHealthy *bool
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil || body.LocalEndpoints == nil || body.ServiceProxyHealthy == nil {
+	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil || body.LocalEndpoints == nil ||
+		body.ServiceProxyHealthy == nil {
 		return fmt.Sprintf("%d without upstream's fields", answer.StatusCode)
 	}
-	return fmt.Sprintf("%d %s/%s has %d, weight %s", answer.StatusCode, body.Service.Namespace, body.Service.Name, *body.LocalEndpoints,
+	return fmt.Sprintf("%d %s/%s has %d, weight %s", answer.StatusCode, body.Service.Namespace, body.Service.Name,
+		*body.LocalEndpoints,
 		answer.Header.Get("X-Load-Balancing-Endpoint-Weight"))
 }
 

@@ -92,7 +92,8 @@ func TestMatrixIsWhole(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	a := addresses{client: map[string][]string{fromPod: {clientPod}, fromNode: {nodeIP}}, node: []string{nodeIP, "10.244.1.1"}}
+	a := addresses{client: map[string][]string{fromPod: {clientPod}, fromNode: {nodeIP}},
+		node: []string{nodeIP, "10.244.1.1"}}
 	c := cell{"svc", clusterIP, "tcp", "10.96.0.1:80", fromPod}
 	read := func(c cell, answers ...string) outcome {
 		m := map[string]int{}
@@ -111,22 +112,29 @@ func TestCompare(t *testing.T) {
 		sticky         bool
 		want           string // "", "backends" or "source"
 	}{
-		{"equal", c, []string{"l1 " + clientPod, "r1 " + clientPod}, []string{"r1 " + clientPod, "l1 " + clientPod}, false, ""},
+		{"equal", c, []string{"l1 " + clientPod, "r1 " + clientPod}, []string{"r1 " + clientPod, "l1 " + clientPod},
+			false, ""},
 		{"one fails fast, the other slowly", c, []string{timeout}, []string{refused}, false, ""},
-		{"one backend more", c, []string{"l1 " + clientPod}, []string{"l1 " + clientPod, "r1 " + clientPod}, false, "backends"},
+		{"one backend more", c, []string{"l1 " + clientPod}, []string{"l1 " + clientPod, "r1 " + clientPod}, false,
+			"backends"},
 		{"none and some", c, []string{unreachable}, []string{"l1 " + clientPod}, false, "backends"},
 		{"some attempts fail", c, []string{"l1 " + clientPod, timeout}, []string{"l1 " + clientPod}, false, "backends"},
-		{"another port of the backend", c, []string{"l1:8081 " + clientPod}, []string{"l1 " + clientPod}, false, "backends"},
+		{"another port of the backend", c, []string{"l1:8081 " + clientPod}, []string{"l1 " + clientPod}, false,
+			"backends"},
 		{"another source", c, []string{"l1 " + nodeIP}, []string{"l1 " + clientPod}, false, "source"},
 		{"a foreign source", c, []string{"l1 192.0.2.1"}, []string{"l1 " + nodeIP}, false, "source"},
 		{"sticky, each to one", c, []string{"l1 " + clientPod}, []string{"r1 " + clientPod}, true, ""},
-		{"sticky, one strays", c, []string{"l1 " + clientPod, "r1 " + clientPod}, []string{"r1 " + clientPod}, true, "backends"},
+		{"sticky, one strays", c, []string{"l1 " + clientPod, "r1 " + clientPod}, []string{"r1 " + clientPod}, true,
+			"backends"},
 		{"the node with either address", fromTheNode, []string{"l1 " + nodeIP}, []string{"l1 10.244.1.1"}, false, ""},
-		{"health", health, []string{"200 matrix/svc has 1, weight 1"}, []string{"200 matrix/svc has 1, weight 1"}, false, ""},
-		{"another count", health, []string{"503 matrix/svc has 0, weight 0"}, []string{"200 matrix/svc has 1, weight 1"}, false, "backends"},
+		{"health", health, []string{"200 matrix/svc has 1, weight 1"}, []string{"200 matrix/svc has 1, weight 1"},
+			false, ""},
+		{"another count", health, []string{"503 matrix/svc has 0, weight 0"},
+			[]string{"200 matrix/svc has 1, weight 1"}, false, "backends"},
 		{"no health server", health, []string{refused}, []string{"503 matrix/svc has 0, weight 0"}, false, "backends"},
 	} {
-		w, l := map[cell]outcome{test.c: read(test.c, test.windows...)}, map[cell]outcome{test.c: read(test.c, test.linux...)}
+		w, l := map[cell]outcome{test.c: read(test.c, test.windows...)}, map[cell]outcome{test.c: read(test.c,
+			test.linux...)}
 		var got string
 		for _, d := range compare([]cell{test.c}, map[cell]bool{test.c: test.sticky}, w, l, nil) {
 			got = map[bool]string{false: "backends", true: "source"}[d.source]
@@ -158,7 +166,8 @@ func TestKnown(t *testing.T) {
 func TestFailuresAreFailures(t *testing.T) {
 	c := cell{"svc", clusterIP, "tcp", "10.96.0.1:80", fromPod}
 	for _, text := range []string{refused, timeout, unreachable, "error: read: connection reset by peer"} {
-		if o := outcomeOf(c, map[string]int{text: 1}, addresses{}); len(o.backends) != 0 || !slices.Equal(o.failures, []string{text}) {
+		if o := outcomeOf(c, map[string]int{text: 1}, addresses{}); len(o.backends) != 0 ||
+			!slices.Equal(o.failures, []string{text}) {
 			t.Errorf("%q is read as %v", text, o)
 		}
 	}

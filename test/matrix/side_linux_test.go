@@ -25,10 +25,11 @@ import (
 
 const (
 	upstreamsRelay = 7001
-	fewTimes       = 6  // each cell is asked so often at first
-	manyTimes      = 40 // and so often when the answers differ: to miss one of four backends has a chance of 1 in 25,000
-	longest        = 15 * time.Second
-	mostAlone      = 40 // cells that are asked one at a time; a cell without an answer takes 5 s
+	fewTimes       = 6 // each cell is asked so often at first
+	// and so often when the answers differ: to miss one of four backends has a chance of 1 in 25,000
+	manyTimes = 40
+	longest   = 15 * time.Second
+	mostAlone = 40 // cells that are asked one at a time; a cell without an answer takes 5 s
 )
 
 // side is one of the two networks, with its node under test.
@@ -94,7 +95,8 @@ func dress(t *testing.T, name string, lab *proxylab.Lab, node, remote member) *s
 		client: map[string][]string{fromPod: {clientPod}, fromOutside: {outIP}, fromBackend: {backendAddrs()["l1"]},
 			fromNode: {nodeIP}},
 	}}
-	for who, place := range map[string]proxylab.Place{fromPod: client.Place, fromNode: node.Place, fromOutside: lab.Outside, fromBackend: places["l1"]} {
+	for who, place := range map[string]proxylab.Place{fromPod: client.Place, fromNode: node.Place,
+		fromOutside: lab.Outside, fromBackend: places["l1"]} {
 		s.probers[who] = startProber(t, place.Netns)
 	}
 
@@ -203,7 +205,8 @@ func report(t *testing.T, found []difference, cells int) {
 func load(ctx context.Context, client kubernetes.Interface, entries []entry) error {
 	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // external IPs are deprecated, and here to stay
 	name := metav1.ObjectMeta{Name: namespace}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().
+		Create(ctx, &corev1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	var work sync.WaitGroup
@@ -257,12 +260,14 @@ func built(t *testing.T) string {
 	return bin
 }
 
-// forgetful makes the connections of a namespace be forgotten soon after their end. The tests make a hundred thousand of
-// them, and both proxies look through all when the backends of UDP services change.
+// forgetful makes the connections of a namespace be forgotten soon after their end. The tests make a hundred thousand
+// of them, and both proxies look through all when the backends of UDP services change.
 func forgetful(netns string) error {
 	return platform.InNetns(netns, func() error {
-		for name, seconds := range map[string]string{"udp_timeout": "3", "udp_timeout_stream": "3", "tcp_timeout_close": "1",
-			"tcp_timeout_time_wait": "1", "tcp_timeout_syn_sent": "3", "tcp_timeout_fin_wait": "3", "tcp_timeout_last_ack": "3"} {
+		for name, seconds := range map[string]string{"udp_timeout": "3", "udp_timeout_stream": "3",
+			"tcp_timeout_close":     "1",
+			"tcp_timeout_time_wait": "1", "tcp_timeout_syn_sent": "3", "tcp_timeout_fin_wait": "3",
+			"tcp_timeout_last_ack": "3"} {
 			if err := os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_"+name, []byte(seconds), 0o644); err != nil {
 				return err
 			}

@@ -15,7 +15,8 @@ func readyEndpoints(names ...string) []discoveryv1.Endpoint {
 	var out []discoveryv1.Endpoint
 	for _, name := range names {
 		ready := true
-		e := discoveryv1.Endpoint{Addresses: []string{backendAddrs()[name]}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}
+		e := discoveryv1.Endpoint{Addresses: []string{backendAddrs()[name]},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}
 		switch node := nodeName; {
 		case name == "n1" || name[0] == 'l':
 			e.NodeName = &node
@@ -53,13 +54,15 @@ func specialEntries(n *numbering) []entry {
 	add("hairpin-alone", nil, readyEndpoints("l1")...)
 	add("hairpin-among-others", nil, readyEndpoints("l1", "l2", "r1")...)
 	add("no-slices", func(e *entry) { e.slices = nil })
-	add("conditions-not-said", nil, discoveryv1.Endpoint{Addresses: []string{podAddr(nodePods, 1)}}, discoveryv1.Endpoint{Addresses: []string{podAddr(remotePods, 1)}})
+	add("conditions-not-said", nil, discoveryv1.Endpoint{Addresses: []string{podAddr(nodePods, 1)}},
+		discoveryv1.Endpoint{Addresses: []string{podAddr(remotePods, 1)}})
 	add("backend-is-this-node", nil, readyEndpoints("n1")...)
 	add("backend-is-other-node", nil, readyEndpoints("n2")...)
 	add("backend-is-outside", nil, readyEndpoints("out")...)
 	add("backends-of-all-sorts", nil, readyEndpoints("l1", "r1", "n2")...)
 	add("two-slices", func(e *entry) {
-		e.slices = append(e.slices, sliceOf(e.name, 1, bothProtocols(mainPort), readyEndpoints("l1", "r1")...)) // l1 is in both
+		// l1 is in both
+		e.slices = append(e.slices, sliceOf(e.name, 1, bothProtocols(mainPort), readyEndpoints("l1", "r1")...))
 	}, readyEndpoints("l1", "l2")...)
 
 	out = append(out, portEntries(n)...)
@@ -82,10 +85,13 @@ func portEntries(n *numbering) []entry {
 	multi := n.loadBalancer("two-ports", specialClients)
 	multi.service.Spec.AllocateLoadBalancerNodePorts = new(bool)
 	multi.service.Spec.Ports = append(multi.service.Spec.Ports,
-		corev1.ServicePort{Name: "more", Protocol: corev1.ProtocolTCP, Port: 81, TargetPort: intstr.FromInt32(otherPort)})
+		corev1.ServicePort{Name: "more", Protocol: corev1.ProtocolTCP, Port: 81,
+			TargetPort: intstr.FromInt32(otherPort)})
 	multi.slices = []*discoveryv1.EndpointSlice{
-		sliceOf(multi.name, 0, append(bothProtocols(mainPort), endpointPort("more", corev1.ProtocolTCP, otherPort)), readyEndpoints("l1", "r1")...)}
-	for _, f := range []front{{kind: clusterIP, addr: multi.service.Spec.ClusterIP + ":81", clients: []string{fromPod, fromNode, fromBackend}},
+		sliceOf(multi.name, 0, append(bothProtocols(mainPort), endpointPort("more", corev1.ProtocolTCP, otherPort)),
+			readyEndpoints("l1", "r1")...)}
+	for _, f := range []front{{kind: clusterIP, addr: multi.service.Spec.ClusterIP + ":81",
+		clients: []string{fromPod, fromNode, fromBackend}},
 		{kind: ingressIP, addr: multi.ingress[0].IP + ":81", clients: specialClients}} {
 		f.proto = "tcp"
 		multi.fronts = append(multi.fronts, f)
@@ -137,7 +143,8 @@ func hintEntries(n *numbering) []entry {
 		zoned(r("l1"), otherZone), zoned(r("l2"), zone), zoned(r("r1"), zone))
 	add("hints-on-terminating", &close, nil, zoned(endpoint(serving, true), zone), zoned(r("r1"), otherZone))
 
-	add("hints-on-terminating-only", &close, nil, zoned(endpoint(serving, true), otherZone), zoned(endpoint(serving, false), zone))
+	add("hints-on-terminating-only", &close, nil, zoned(endpoint(serving, true), otherZone),
+		zoned(endpoint(serving, false), zone))
 	return out
 }
 
@@ -146,7 +153,8 @@ func frontendEntries(n *numbering) []entry {
 	var out []entry
 	add := func(name string, change func(*entry)) *entry {
 		e := n.loadBalancer(name, specialClients)
-		e.slices = []*discoveryv1.EndpointSlice{sliceOf(name, 0, bothProtocols(mainPort), readyEndpoints("l1", "l2", "r1", "r2")...)}
+		e.slices = []*discoveryv1.EndpointSlice{sliceOf(name, 0, bothProtocols(mainPort),
+			readyEndpoints("l1", "l2", "r1", "r2")...)}
 		change(&e)
 		out = append(out, e)
 		return &out[len(out)-1]
@@ -154,7 +162,8 @@ func frontendEntries(n *numbering) []entry {
 	sticky := func(e *entry) {
 		e.service.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 		seconds := int32(120)
-		e.service.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
+		e.service.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+			ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
 		for i := range e.fronts {
 			e.fronts[i].sticky = e.fronts[i].kind != healthPort
 		}
@@ -168,11 +177,13 @@ func frontendEntries(n *numbering) []entry {
 	add("source-ranges-with-client", func(e *entry) {
 		e.service.Spec.LoadBalancerSourceRanges = []string{"203.0.113.0/24", podRange, "10.98.0.0/24"}
 	})
-	add("source-ranges-without-client", func(e *entry) { e.service.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"} })
+	add("source-ranges-without-client",
+		func(e *entry) { e.service.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"} })
 
 	add("sctp-beside-others", func(e *entry) {
 		e.service.Spec.Ports = append(e.service.Spec.Ports,
-			corev1.ServicePort{Name: "sctp", Protocol: corev1.ProtocolSCTP, Port: 80, NodePort: int32(firstNodePort + 2*n.next), TargetPort: intstr.FromInt32(mainPort)})
+			corev1.ServicePort{Name: "sctp", Protocol: corev1.ProtocolSCTP, Port: 80,
+				NodePort: int32(firstNodePort + 2*n.next), TargetPort: intstr.FromInt32(mainPort)})
 		n.next++
 		e.slices[0].Ports = append(e.slices[0].Ports, endpointPort("sctp", corev1.ProtocolSCTP, mainPort))
 	})
@@ -188,7 +199,8 @@ func frontendEntries(n *numbering) []entry {
 		e.fronts = slices.DeleteFunc(e.fronts, func(f front) bool { return f.kind == nodePort })
 	})
 	add("external-name", func(e *entry) {
-		e.service.Spec.Type, e.service.Spec.ExternalName, e.service.Spec.ClusterIP = corev1.ServiceTypeExternalName, "example.com", ""
+		e.service.Spec.Type, e.service.Spec.ExternalName, e.service.Spec.ClusterIP = corev1.ServiceTypeExternalName,
+			"example.com", ""
 		for i := range e.service.Spec.Ports {
 			e.service.Spec.Ports[i].NodePort = 0
 		}

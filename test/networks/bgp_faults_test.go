@@ -59,7 +59,8 @@ func TestBGPFaults(t *testing.T) {
 			f.t = t
 			step.do()
 			for _, n := range nodeNames {
-				if out := f.run("porthole-"+n, "ip", "route", "show", foreignRange); !strings.Contains(out, "via "+router) {
+				if out := f.run("porthole-"+n, "ip", "route", "show", foreignRange); !strings.Contains(out,
+					"via "+router) {
 					t.Errorf("the route of somebody else on %s is gone: %q", n, out)
 				}
 			}
@@ -137,7 +138,8 @@ func (f *faultyBGP) changesOfRoutes() (stop func() []string) {
 	pods := netip.MustParsePrefix("10.244.0.0/16")
 	for _, n := range nodeNames {
 		updates := make(chan netlink.RouteUpdate, 100)
-		if err := platform.InNetns(platform.NetnsPath("porthole-"+n), func() error { return netlink.RouteSubscribe(updates, done) }); err != nil {
+		if err := platform.InNetns(platform.NetnsPath("porthole-"+n),
+			func() error { return netlink.RouteSubscribe(updates, done) }); err != nil {
 			f.t.Fatal(err)
 		}
 		reading.Go(func() {
@@ -159,7 +161,8 @@ func (f *faultyBGP) changesOfRoutes() (stop func() []string) {
 	return func() []string { end(); return seen }
 }
 
-// killedWithoutLoss: peers keep the routes of a node whose agent is away for a short time, and the next one changes none.
+// killedWithoutLoss: peers keep the routes of a node whose agent is away for a short time, and the next one changes
+// none.
 func (f *faultyBGP) killedWithoutLoss(node string) {
 	other := "lin01"
 	if node == other {
@@ -179,8 +182,8 @@ func (f *faultyBGP) killedWithoutLoss(node string) {
 	}
 }
 
-// killedWithoutAPI: an agent that starts while the API server is away works with the nodes that an earlier one knew, so that its session is
-// back before the router drops its routes.
+// killedWithoutAPI: an agent that starts while the API server is away works with the nodes that an earlier one knew,
+// so that its session is back before the router drops its routes.
 func (f *faultyBGP) killedWithoutAPI(node string) {
 	other := "lin01"
 	if node == other {
@@ -192,7 +195,8 @@ func (f *faultyBGP) killedWithoutAPI(node string) {
 	took := f.nextWithoutAPI(node, allThere)
 	pause(35*time.Second - took) // longer than peers keep the routes of a node without a session
 	sent, lost := pings()
-	f.t.Logf("killed without the API server; session and all routes after %v; %d of %d packets lost", took.Round(time.Millisecond), lost, sent)
+	f.t.Logf("killed without the API server; session and all routes after %v; %d of %d packets lost",
+		took.Round(time.Millisecond), lost, sent)
 	if lost > 0 || sent < 1000 {
 		f.t.Errorf("%d of %d packets were lost", lost, sent)
 	}
@@ -203,8 +207,8 @@ func (f *faultyBGP) killedWithoutAPI(node string) {
 	f.whole()
 }
 
-// nextWithoutAPI kills the agent of a node while the API server is away, and returns after which time the next one has a session and says
-// what is asked for.
+// nextWithoutAPI kills the agent of a node while the API server is away, and returns after which time the next one has
+// a session and says what is asked for.
 func (f *faultyBGP) nextWithoutAPI(node string, is func(routesStatus) bool) time.Duration {
 	f.t.Helper()
 	before, began := (pathCheck{f.fleet}).pids(node + "/routes")[0], time.Now()
@@ -221,11 +225,12 @@ func (f *faultyBGP) nextWithoutAPI(node string, is func(routesStatus) bool) time
 	return time.Since(began)
 }
 
-// killedAtEachStep lets the agent of win01 begin without routes, holds it at each step by what the router tells it, and kills it there. The
-// next one has everything.
+// killedAtEachStep lets the agent of win01 begin without routes, holds it at each step by what the router tells it,
+// and kills it there. The next one has everything.
 func (f *faultyBGP) killedAtEachStep() {
 	win01 := "neighbor " + f.nodes["win01"].String()
-	f.vtysh("bgpd", "conf t", "ip prefix-list none seq 5 deny any", "ip prefix-list one seq 5 permit "+f.podRange("lin01"))
+	f.vtysh("bgpd", "conf t", "ip prefix-list none seq 5 deny any",
+		"ip prefix-list one seq 5 permit "+f.podRange("lin01"))
 	family := func(line string) []string {
 		return []string{"conf t", "router bgp 64500", "address-family ipv4 unicast", line}
 	}
@@ -235,11 +240,14 @@ func (f *faultyBGP) killedAtEachStep() {
 		hold, free []string
 		is         func(routesStatus) bool
 	}{
-		{"its peer is set, and has no session", []string{"conf t", "router bgp 64500", win01 + " shutdown"}, []string{"conf t", "router bgp 64500", "no " + win01 + " shutdown"},
+		{"its peer is set, and has no session", []string{"conf t", "router bgp 64500", win01 + " shutdown"},
+			[]string{"conf t", "router bgp 64500", "no " + win01 + " shutdown"},
 			func(s routesStatus) bool { return len(s.Peers) == 1 && !s.Peers[0].Up }},
-		{"it has a session, and has learnt nothing", family(win01 + " prefix-list none out"), family("no " + win01 + " prefix-list none out"),
+		{"it has a session, and has learnt nothing", family(win01 + " prefix-list none out"),
+			family("no " + win01 + " prefix-list none out"),
 			func(s routesStatus) bool { return len(s.Peers) == 1 && s.Peers[0].Up && s.Present == 1 }},
-		{"it has one of two routes", family(win01 + " prefix-list one out"), family("no " + win01 + " prefix-list one out"),
+		{"it has one of two routes", family(win01 + " prefix-list one out"),
+			family("no " + win01 + " prefix-list one out"),
 			func(s routesStatus) bool { return len(s.Peers) == 1 && s.Peers[0].Up && s.Present == 2 }},
 	} {
 		f.vtysh("bgpd", step.hold...)
@@ -257,8 +265,8 @@ func (f *faultyBGP) killedAtEachStep() {
 	}
 }
 
-// bgpdKilled: FRR keeps no routes for a daemon that is killed. Nodes drop theirs when it is back, until it has told them again, and their
-// packets take the default route meanwhile.
+// bgpdKilled: FRR keeps no routes for a daemon that is killed. Nodes drop theirs when it is back, until it has told
+// them again, and their packets take the default route meanwhile.
 func (f *faultyBGP) bgpdKilled() {
 	var status struct {
 		Processes []struct {
@@ -300,7 +308,8 @@ func (f *faultyBGP) peerDown() {
 	const down = "peer " + router + " (AS 64500) has no session"
 	neighbor := "neighbor " + f.nodes["win01"].String() + " shutdown"
 	f.vtysh("bgpd", "conf t", "router bgp 64500", neighbor)
-	s := f.restarted("win01", 0, func(s routesStatus) bool { return len(s.Problems) > 0 && strings.Contains(s.Problems[0], down) })
+	s := f.restarted("win01", 0,
+		func(s routesStatus) bool { return len(s.Problems) > 0 && strings.Contains(s.Problems[0], down) })
 	if len(s.Peers) != 1 || s.Peers[0].Up {
 		f.t.Errorf("peers %+v", s.Peers)
 	}
@@ -312,8 +321,9 @@ func (f *faultyBGP) peerDown() {
 	f.whole()
 }
 
-// vtysh runs commands at the terminal of one of the router's daemons. If no daemon is named, vtysh 8.4 of Debian 12 sends
-// commands about prefix lists to zebra as well as to bgpd. The router's zebra 10.3 refuses them: mgmtd has them there.
+// vtysh runs commands at the terminal of one of the router's daemons. If no daemon is named, vtysh 8.4 of Debian 12
+// sends commands about prefix lists to zebra as well as to bgpd. The router's zebra 10.3 refuses them: mgmtd has them
+// there.
 func (f *faultyBGP) vtysh(daemon string, commands ...string) string {
 	f.t.Helper()
 	args := []string{"--vty_socket", filepath.Join(dir, "router"), "-d", daemon}
@@ -333,13 +343,15 @@ func (f *faultyBGP) routesDeleted() {
 	f.reach("routes deleted", "win01")
 }
 
-// leads waits until the route of a node to a range goes through an address, or is gone if via is "", and returns how long that took.
+// leads waits until the route of a node to a range goes through an address, or is gone if via is "", and returns how
+// long that took.
 func (f *faultyBGP) leads(node, dst, via string, limit time.Duration) time.Duration {
 	f.t.Helper()
 	began := time.Now()
 	wait.NoError(f.t, limit, "the route of "+node+" to "+dst, func() error {
 		out, err := commandIn("porthole-"+node, shortly, "ip", "route", "show", "exact", dst)
-		if got := strings.TrimSpace(out); err == nil && (via == "" && got != "" || via != "" && !strings.Contains(got, "via "+via+" ")) {
+		if got := strings.TrimSpace(out); err == nil &&
+			(via == "" && got != "" || via != "" && !strings.Contains(got, "via "+via+" ")) {
 			err = fmt.Errorf("it is %q, want via %q", got, via)
 		}
 		return err
@@ -386,7 +398,8 @@ func (f *faultyBGP) portTaken() {
 	}()
 
 	s := f.restarted("win01", before, func(s routesStatus) bool { return allThere(s) && len(s.Problems) > 0 })
-	if len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "port 179 cannot be listened on") || !strings.Contains(s.Problems[0], "RemoteAccess (RRAS)") {
+	if len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "port 179 cannot be listened on") ||
+		!strings.Contains(s.Problems[0], "RemoteAccess (RRAS)") {
 		f.t.Errorf("problems %q", s.Problems)
 	}
 	wire.Wait(f.t, "win01 to open the session", func(p capture.Packet) bool {
@@ -401,11 +414,12 @@ func (f *faultyBGP) portTaken() {
 	}
 }
 
-// configure gives the agent of win01 another configuration and kills it. It returns the process id, and puts the configuration back
-// when the test ends.
+// configure gives the agent of win01 another configuration and kills it. It returns the process id, and puts the
+// configuration back when the test ends.
 func (f *faultyBGP) configure(change func(string) string) (before int) {
 	f.t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "hosts", "win01", "prefix", "drive_c", "etc", "kubernetes", "bgp.yaml"))
+	files, err := filepath.Glob(filepath.Join(dir, "hosts", "win01", "prefix", "drive_c", "etc", "kubernetes",
+		"bgp.yaml"))
 	if err != nil || len(files) != 1 {
 		f.t.Fatalf("configurations %v: %v", files, err)
 	}
@@ -463,11 +477,14 @@ func (f *faultyBGP) uplink(node string, in bool) {
 	f.run("porthole-tor", "ip", append([]string{"link", "set", node}, change...)...)
 }
 
-// uplinkCut cuts win01 off until the others have no route to it, which takes at most so long, and lets it come back. The session is not new
-// then: both sides connect, and FRR takes a second connection of a peer for a restart, after which it keeps the peer's routes for 30 s.
+// uplinkCut cuts win01 off until the others have no route to it, which takes at most so long, and lets it come back.
+// The session is not new then: both sides connect, and FRR takes a second connection of a peer for a restart, after
+// which it keeps the peer's routes for 30 s.
 func (f *faultyBGP) uplinkCut(most time.Duration) {
 	mine := f.podRange("win01")
-	f.restarted("win01", 0, func(s routesStatus) bool { return allThere(s) && time.Since(s.Peers[0].Since) > 5*time.Second })
+	f.restarted("win01", 0, func(s routesStatus) bool {
+		return allThere(s) && time.Since(s.Peers[0].Since) > 5*time.Second
+	})
 	f.t.Cleanup(func() { f.uplink("win01", true) })
 	f.uplink("win01", false)
 	took := f.leads("lin01", mine, "", most)
@@ -475,7 +492,8 @@ func (f *faultyBGP) uplinkCut(most time.Duration) {
 	began := time.Now()
 	f.leads("lin01", mine, f.nodes["win01"].String(), 30*time.Second)
 	f.whole()
-	f.t.Logf("others have no route to win01 after %v, and all have all %v after the link is back", took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	f.t.Logf("others have no route to win01 after %v, and all have all %v after the link is back",
+		took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
 	f.reach("uplink back", "win01")
 }
 
@@ -500,7 +518,8 @@ func (f *faultyBGP) uplinkCutBFD() {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { bfdd.Process.Kill(); bfdd.Wait() })
-	wait.NoError(f.t, 10*time.Second, "bfdd", func() error { _, err := os.Stat(filepath.Join(folder, "bfdd.vty")); return err })
+	wait.NoError(f.t, 10*time.Second, "bfdd",
+		func() error { _, err := os.Stat(filepath.Join(folder, "bfdd.vty")); return err })
 	neighbor := "neighbor " + f.nodes["win01"].String() + " bfd"
 	f.vtysh("bgpd", "conf t", "router bgp 64500", neighbor, neighbor+" 3 300 300")
 	f.t.Cleanup(func() { f.vtysh("bgpd", "conf t", "router bgp 64500", "no "+neighbor) })
@@ -515,8 +534,8 @@ func (f *faultyBGP) uplinkCutBFD() {
 	f.uplinkCut(3 * time.Second)
 }
 
-// uplinkCutShort cuts the uplink of win01 for less than the hold time. The session may end after the link is back, because TCP waits ever
-// longer before it sends again; then the routes of win01 are gone until the next session.
+// uplinkCutShort cuts the uplink of win01 for less than the hold time. The session may end after the link is back,
+// because TCP waits ever longer before it sends again; then the routes of win01 are gone until the next session.
 func (f *faultyBGP) uplinkCutShort() {
 	f.uplink("win01", false)
 	pause(7 * time.Second)
@@ -533,13 +552,14 @@ func (f *faultyBGP) uplinkCutShort() {
 // networkLost is that of faultTest. Pods of win01 are made anew.
 func (f *faultyBGP) networkLost() { f.fleet = faultTest{pathCheck{f.fleet}}.networkLost().fleet }
 
-// drained: win01 is drained with kubectl. Its range stays announced as long as there is a pod, which others reach, and is withdrawn with the
-// last one. When it takes pods again it announces its range.
+// drained: win01 is drained with kubectl. Its range stays announced as long as there is a pod, which others reach, and
+// is withdrawn with the last one. When it takes pods again it announces its range.
 func (f *faultyBGP) drained() {
 	mine := f.podRange("win01")
 	drain := func(more ...string) {
 		f.t.Helper()
-		if out, err := kubectl(append([]string{"drain", "win01", "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=50s"}, more...)...); err != nil {
+		if out, err := kubectl(append([]string{"drain", "win01", "--ignore-daemonsets", "--force",
+			"--delete-emptydir-data", "--timeout=50s"}, more...)...); err != nil {
 			f.t.Fatalf("%v\n%s", err, out)
 		}
 	}
@@ -568,7 +588,8 @@ func (f *faultyBGP) drained() {
 	if _, err := kubectl("uncordon", "win01"); err != nil {
 		f.t.Fatal(err)
 	}
-	f.t.Logf("announced %v after kubectl uncordon", f.leads("lin01", mine, f.nodes["win01"].String(), 5*time.Second).Round(time.Millisecond))
+	f.t.Logf("announced %v after kubectl uncordon",
+		f.leads("lin01", mine, f.nodes["win01"].String(), 5*time.Second).Round(time.Millisecond))
 	f.fleet = f.lab.fleet()
 	f.whole()
 	f.reach("uncordoned", "win01")
@@ -584,7 +605,8 @@ func (f *faultyBGP) drainedAgain() {
 	f.restarted("win01", f.kill("win01"), silent)
 	thaw := pathCheck{f.fleet}.freeze("controlplane")
 	defer thaw()
-	f.t.Logf("killed without the API server; session and all routes after %v", f.nextWithoutAPI("win01", silent).Round(time.Millisecond))
+	f.t.Logf("killed without the API server; session and all routes after %v",
+		f.nextWithoutAPI("win01", silent).Round(time.Millisecond))
 	pause(5 * time.Second) // for a range that is announced late
 	if changed := changes(); len(changed) > 0 {
 		f.t.Errorf("the agent of a drained node started again, and changed routes:\n%s", strings.Join(changed, "\n"))

@@ -29,7 +29,8 @@ func (f pathCheck) checkStuckRouter() {
 	f.t.Helper()
 	f.freeze("router/zebra")
 	for name := range f.nodes {
-		if _, err := commandIn("porthole-tor", shortly, "ip", "route", "del", f.podRange(name), "proto", "bgp"); err != nil {
+		if _, err := commandIn("porthole-tor", shortly, "ip", "route", "del", f.podRange(name), "proto",
+			"bgp"); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -46,8 +47,9 @@ func (f pathCheck) checkStuckRouter() {
 	}
 }
 
-// TestBGP: the nodes announce their ranges to FRR on the router and learn those of the others from it, with the nodes themselves as
-// next hops, so that packets do not pass the router. Each node has a /23. The wire of a Windows node carries its session.
+// TestBGP: the nodes announce their ranges to FRR on the router and learn those of the others from it, with the nodes
+// themselves as next hops, so that packets do not pass the router. Each node has a /23. The wire of a Windows node
+// carries its session.
 func TestBGP(t *testing.T) {
 	l := up(t, "bgp", "--node-cidr-mask-size", "23")
 	wire := capture.Start(t, platform.NetnsPath("porthole-win01"), "eth0")
@@ -71,7 +73,8 @@ func TestBGP(t *testing.T) {
 		hops: func(l *lab, from, to string) []string { return []string{l.firstHop(from), l.nodes[to].String()} },
 	})
 	wire.Wait(t, "a segment of the session of win01", func(p capture.Packet) bool {
-		return p.Protocol == capture.TCP && (p.SrcPort == 179 || p.DstPort == 179) && p.Src == l.nodes["win01"] && p.Dst == netip.MustParseAddr(router)
+		return p.Protocol == capture.TCP && (p.SrcPort == 179 || p.DstPort == 179) && p.Src == l.nodes["win01"] &&
+			p.Dst == netip.MustParseAddr(router)
 	})
 	f.checkLiars("10.244.200.0/23", nil)
 	f.checkStatus(3, 1)
@@ -90,8 +93,10 @@ func TestBGP(t *testing.T) {
 	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
 		thaw := d.freeze("lin01/routes", "win01/routes")
 		win02 := d.podRange("win02")
-		d.checkFlaws(flaw{"the next hop is nobody", "a-lin01", "a-win02", ip("lin01", "route", "replace", win02, "via", "10.99.0.77", "dev", "eth0", "proto", "201"),
-			ip("lin01", "route", "replace", win02, "via", "10.99.0.22", "dev", "eth0", "proto", "201"), d.pinged("a-lin01", "a-win02"), "lin01", "route"})
+		d.checkFlaws(flaw{"the next hop is nobody", "a-lin01", "a-win02",
+			ip("lin01", "route", "replace", win02, "via", "10.99.0.77", "dev", "eth0", "proto", "201"),
+			ip("lin01", "route", "replace", win02, "via", "10.99.0.22", "dev", "eth0", "proto", "201"),
+			d.pinged("a-lin01", "a-win02"), "lin01", "route"})
 		thaw()
 		d.checkStuckRouter()
 	}

@@ -7,21 +7,24 @@ import (
 	"testing"
 )
 
-// TestTwoCards: Windows nodes have a second network card, with a default route of its own. The pods' network is bound to the card with the
-// node's address, or to the one that `porthole routes --adapter` names. Packets take the same ways.
-// Row 1.34.
+// TestTwoCards: Windows nodes have a second network card, with a default route of its own. The pods' network is bound
+// to the card with the node's address, or to the one that `porthole routes --adapter` names. Packets take the same
+// ways. Row 1.34.
 func TestTwoCards(t *testing.T) {
 	long(t)
-	for adapter, flags := range map[string][]string{"Ethernet": nil, "Ethernet 2": {"--windows-adapter", "Ethernet 2"}} {
+	for adapter, flags := range map[string][]string{"Ethernet": nil,
+		"Ethernet 2": {"--windows-adapter", "Ethernet 2"}} {
 		t.Run(adapter, func(t *testing.T) {
 			l := up(t, "host-gateway", append(flags, "--windows-nic", "10.98.0.0/24,gateway=10.98.0.1,metric=10")...)
 			for _, node := range []string{"win01", "win02"} {
 				l.boundTo(node, adapter)
 			}
 			l.fleet().checkPaths(promise{
-				mtu:  1500,
-				via:  func(_, to string) string { return to },
-				hops: func(l *lab, from, to string) []string { return []string{l.firstHop(from), l.nodes[to].String()} },
+				mtu: 1500,
+				via: func(_, to string) string { return to },
+				hops: func(l *lab, from, to string) []string {
+					return []string{l.firstHop(from), l.nodes[to].String()}
+				},
 			})
 		})
 	}

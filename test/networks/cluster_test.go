@@ -23,7 +23,8 @@ import (
 
 var (
 	porthole string // the program under test
-	dir      string // state folder of the clusters, of which there is one at a time; they share images and Wine templates
+	// state folder of the clusters, of which there is one at a time; they share images and Wine templates
+	dir string
 )
 
 func TestMain(m *testing.M) {
@@ -140,7 +141,8 @@ func commandIn(netns string, limit time.Duration, name string, args ...string) (
 		err = cmd.Wait()
 	}
 	if err != nil {
-		err = fmt.Errorf("%s %s: %w: %s%s", filepath.Base(name), strings.Join(args, " "), err, strings.TrimSpace(errs.String()), strings.TrimSpace(out.String()))
+		err = fmt.Errorf("%s %s: %w: %s%s", filepath.Base(name), strings.Join(args, " "), err,
+			strings.TrimSpace(errs.String()), strings.TrimSpace(out.String()))
 	}
 	return out.String(), err
 }

@@ -28,10 +28,12 @@ spec:
   ports: [{name: http, port: 80, targetPort: 8080}]
 `
 
-// untraced are the modes of --network in which traceroute shows no hop between two nodes: the packets go through a tunnel.
+// untraced are the modes of --network in which traceroute shows no hop between two nodes: the packets go through a
+// tunnel.
 var untraced = []string{"vxlan", "ovn"}
 
-// pathCheck compares what `porthole path` computes with what happens to packets, also after something was broken on purpose.
+// pathCheck compares what `porthole path` computes with what happens to packets, also after something was broken on
+// purpose.
 type pathCheck struct{ *fleet }
 
 // gather asks every machine of the cluster for its facts, as `porthole path` does.
@@ -57,7 +59,8 @@ func (f pathCheck) gather() *pathpkg.Facts {
 	return all
 }
 
-// follow computes the paths of packets from one pod to a target, as a result and as the text that `porthole path` prints.
+// follow computes the paths of packets from one pod to a target, as a result and as the text that `porthole path`
+// prints.
 func (f pathCheck) follow(all *pathpkg.Facts, from, to string) (pathpkg.Result, string) {
 	f.t.Helper()
 	r, err := pathpkg.Follow(all, pathpkg.Request{From: from, To: to})
@@ -69,8 +72,8 @@ func (f pathCheck) follow(all *pathpkg.Facts, from, to string) (pathpkg.Result, 
 	return r, b.String()
 }
 
-// checkComputed compares the paths that `porthole path` computes with those of real packets: from pods to pods through the machines that
-// answer when the TTL ends, and to a service's backends.
+// checkComputed compares the paths that `porthole path` computes with those of real packets: from pods to pods through
+// the machines that answer when the TTL ends, and to a service's backends.
 func (f pathCheck) checkComputed() {
 	f.t.Helper()
 	started := time.Now()
@@ -103,7 +106,8 @@ func (f pathCheck) checkComputed() {
 		if from != "win02" { // one node of each system: it takes some seconds
 			f.compareBackends(all, "b-"+from)
 		}
-		for _, pair := range [][2]string{{from, "a-lin01"}, {"a-" + from, "win02:10250"}, {from, "all"}, {"a-" + from, "203.0.113.1"}} {
+		for _, pair := range [][2]string{{from, "a-lin01"}, {"a-" + from, "win02:10250"}, {from, "all"},
+			{"a-" + from, "203.0.113.1"}} {
 			if r, text := f.follow(all, pair[0], pair[1]); r.First() != nil || r.Unknown() {
 				f.t.Errorf("%s reaches %s, and `porthole path` says:\n%s", pair[0], pair[1], text)
 			}
@@ -147,7 +151,8 @@ func (f pathCheck) trace(all *pathpkg.Facts, from string, to netip.Addr) (machin
 	return machines
 }
 
-// compareBackends makes connections to the service all until each backend that was computed has answered, and fails for another one.
+// compareBackends makes connections to the service all until each backend that was computed has answered, and fails
+// for another one.
 func (f pathCheck) compareBackends(all *pathpkg.Facts, client string) {
 	f.t.Helper()
 	r, text := f.follow(all, client, "all")
@@ -228,7 +233,8 @@ func (f pathCheck) checkFlaws(flaws ...flaw) {
 	}
 }
 
-// freeze stops processes of the cluster, so that nobody repairs what a test breaks. They go on when thaw is called, or the test ends.
+// freeze stops processes of the cluster, so that nobody repairs what a test breaks. They go on when thaw is called, or
+// the test ends.
 func (f pathCheck) freeze(names ...string) (thaw func()) {
 	f.t.Helper()
 	pids := f.pids(names...)
@@ -295,26 +301,36 @@ func (f pathCheck) gatewayFlaws() []flaw {
 	win01, win02 := f.podRange("win01"), f.podRange("win02")
 	vip := fetch("http://" + f.clusterIP("all") + "/")
 	served := func() error {
-		_, err := commandIn("porthole-win01", 4*time.Second, "curl", "-sS", "--fail-with-body", "-m", "2", "http://"+f.hostPort("a-win01", 8080)+vip+"&timeout=1s")
+		_, err := commandIn("porthole-win01", 4*time.Second, "curl", "-sS", "--fail-with-body", "-m", "2",
+			"http://"+f.hostPort("a-win01", 8080)+vip+"&timeout=1s")
 		return err
 	}
 	neighbour := []string{"10.99.0.21", "dev", "eth0"}
 	return []flaw{
 		{"a route of Linux is gone", "a-lin01", "a-win01", ip("lin01", "route", "del", win01),
-			ip("lin01", "route", "add", win01, "via", "10.99.0.21", "dev", "eth0", "proto", "201"), f.pinged("a-lin01", "a-win01"), "lin01", "route"},
+			ip("lin01", "route", "add", win01, "via", "10.99.0.21", "dev", "eth0", "proto", "201"),
+			f.pinged("a-lin01", "a-win01"), "lin01", "route"},
 		{"a route of Windows is gone", "a-win01", "a-win02", ip("win01", "route", "del", win02),
-			ip("win01", "route", "add", win02, "via", "10.99.0.22", "dev", "eth0", "proto", "201"), f.pinged("a-win01", "a-win02"), "win01", "route"},
+			ip("win01", "route", "add", win02, "via", "10.99.0.22", "dev", "eth0", "proto", "201"),
+			f.pinged("a-win01", "a-win02"), "win01", "route"},
 		{"the route of the answer is gone", "a-lin01", "a-win02", ip("win02", "route", "del", f.podRange("lin01")),
-			ip("win02", "route", "add", f.podRange("lin01"), "via", "10.99.0.11", "dev", "eth0", "proto", "201"), f.pinged("a-lin01", "a-win02"), "win02", "route"},
+			ip("win02", "route", "add", f.podRange("lin01"), "via", "10.99.0.11", "dev", "eth0", "proto", "201"),
+			f.pinged("a-lin01", "a-win02"), "win02", "route"},
 		{"forwarding is off", "a-lin01", "a-win01", setting("lin01", "net/ipv4/conf/porthole0/forwarding", "0"),
-			setting("lin01", "net/ipv4/conf/porthole0/forwarding", "1"), f.pinged("a-lin01", "a-win01"), "lin01", "forwarding"},
-		{"a neighbour is wrong", "a-lin01", "a-win01", ip("lin01", append([]string{"neigh", "replace", "lladdr", "02:00:00:00:00:99", "nud", "permanent"}, neighbour...)...),
-			ip("lin01", append([]string{"neigh", "del"}, neighbour...)...), f.pinged("a-lin01", "a-win01"), "lin01", "neighbour"},
-		{"load balancers are gone", "a-win01", "all", f.hns("win01", "lose", "LoadBalancer"), func() error { return nil }, served, "win01", "service"},
+			setting("lin01", "net/ipv4/conf/porthole0/forwarding", "1"), f.pinged("a-lin01", "a-win01"), "lin01",
+			"forwarding"},
+		{"a neighbour is wrong", "a-lin01", "a-win01",
+			ip("lin01", append([]string{"neigh", "replace", "lladdr", "02:00:00:00:00:99", "nud", "permanent"},
+				neighbour...)...),
+			ip("lin01", append([]string{"neigh", "del"}, neighbour...)...), f.pinged("a-lin01", "a-win01"), "lin01",
+			"neighbour"},
+		{"load balancers are gone", "a-win01", "all", f.hns("win01", "lose", "LoadBalancer"),
+			func() error { return nil }, served, "win01", "service"},
 	}
 }
 
-// testFlaws breaks what gatewayFlaws lists. The load balancers come last: the service proxy makes them again once it goes on.
+// testFlaws breaks what gatewayFlaws lists. The load balancers come last: the service proxy makes them again once it
+// goes on.
 func (f pathCheck) testFlaws() {
 	thaw := f.freeze("lin01/routes", "win01/routes", "win02/routes", "win01/kube-proxy")
 	flaws := f.gatewayFlaws()
@@ -345,7 +361,8 @@ func (f pathCheck) overlayFlaws() []flaw {
 
 	fdb := func(verb, to string) func() error {
 		return func() error {
-			_, err := commandIn("porthole-lin01", shortly, "bridge", "fdb", verb, mac, "dev", dev, "dst", to, "self", "permanent")
+			_, err := commandIn("porthole-lin01", shortly, "bridge", "fdb", verb, mac, "dev", dev, "dst", to, "self",
+				"permanent")
 			return err
 		}
 	}
@@ -359,12 +376,18 @@ func (f pathCheck) overlayFlaws() []flaw {
 	}
 
 	return []flaw{
-		{"a forwarding entry is stale", "a-lin01", "a-win01", fdb("replace", "10.99.0.99"), fdb("replace", "10.99.0.21"), f.pinged("a-lin01", "a-win01"), "lin01", "tunnel"},
-		{"a forwarding entry is gone", "a-lin01", "a-win01", fdb("del", "10.99.0.21"), fdb("replace", "10.99.0.21"), f.pinged("a-lin01", "a-win01"), "lin01", "forwarding"},
-		{"a neighbour entry is stale", "a-lin01", "a-win01", ip("lin01", "neigh", "replace", hop, "lladdr", "00:15:5d:00:99:99", "dev", dev, "nud", "permanent"),
-			ip("lin01", "neigh", "replace", hop, "lladdr", mac, "dev", dev, "nud", "permanent"), f.pinged("a-lin01", "a-win01"), "lin01", "forwarding"},
+		{"a forwarding entry is stale", "a-lin01", "a-win01", fdb("replace", "10.99.0.99"),
+			fdb("replace", "10.99.0.21"), f.pinged("a-lin01", "a-win01"), "lin01", "tunnel"},
+		{"a forwarding entry is gone", "a-lin01", "a-win01", fdb("del", "10.99.0.21"), fdb("replace", "10.99.0.21"),
+			f.pinged("a-lin01", "a-win01"), "lin01", "forwarding"},
+		{"a neighbour entry is stale", "a-lin01", "a-win01",
+			ip("lin01", "neigh", "replace", hop, "lladdr", "00:15:5d:00:99:99", "dev", dev, "nud", "permanent"),
+			ip("lin01", "neigh", "replace", hop, "lladdr", mac, "dev", dev, "nud", "permanent"),
+			f.pinged("a-lin01", "a-win01"), "lin01", "forwarding"},
 		{"a route is gone", "a-lin01", "a-win01", ip("lin01", "route", "del", win01),
-			ip("lin01", "route", "add", win01, "via", hop, "dev", dev, "onlink", "proto", "201"), f.pinged("a-lin01", "a-win01"), "lin01", "route"},
-		{"the policy of the answer is gone", "a-lin01", "a-win01", policy("Remove"), policy("Add"), f.pinged("a-lin01", "a-win01"), "win01", "tunnel"},
+			ip("lin01", "route", "add", win01, "via", hop, "dev", dev, "onlink", "proto", "201"),
+			f.pinged("a-lin01", "a-win01"), "lin01", "route"},
+		{"the policy of the answer is gone", "a-lin01", "a-win01", policy("Remove"), policy("Add"),
+			f.pinged("a-lin01", "a-win01"), "win01", "tunnel"},
 	}
 }

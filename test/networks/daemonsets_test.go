@@ -23,8 +23,9 @@ const (
 	proxyPods   = "k8s-app=kube-proxy-windows"
 )
 
-// TestDaemonSets: Windows nodes have a kubelet and containerd.exe, and get all else as HostProcess pods, as sig-windows-tools ships it: the
-// pod network by flanneld.exe, services by upstream's kube-proxy.exe. The Linux node has porthole routes. Packets pass as in TestVXLAN.
+// TestDaemonSets: Windows nodes have a kubelet and containerd.exe, and get all else as HostProcess pods, as
+// sig-windows-tools ships it: the pod network by flanneld.exe, services by upstream's kube-proxy.exe. The Linux node
+// has porthole routes. Packets pass as in TestVXLAN.
 func TestDaemonSets(t *testing.T) {
 	if os.Getenv("PORTHOLE_DAEMONSETS") != "long" {
 		t.Skip("takes minutes: PORTHOLE_DAEMONSETS=long, or `make test-daemonsets`")
@@ -77,11 +78,15 @@ func (l daemonSets) pushAgents() {
 		return images.Image{Repository: repository, Tags: []string{tag}, Windows: v}
 	}
 	bundle := filepath.Join(filepath.Dir(porthole), "bundle")
-	p := &images.Pusher{Registry: registry, Client: &http.Client{Timeout: time.Minute}, Parts: map[string]func(*images.Layer) error{
-		"flannel": layerOf(map[string]string{"start.exe": start, "flannel/flanneld.exe": filepath.Join(bundle, "windows", "flanneld.exe"),
-			"cni/win-overlay.exe": filepath.Join(bundle, "cni-windows", "win-overlay.exe"), "cni/host-local.exe": filepath.Join(bundle, "cni-windows", "host-local.exe")}),
-		"kube-proxy": layerOf(map[string]string{"start.exe": start, "kube-proxy/kube-proxy.exe": filepath.Join(bundle, "windows", "kube-proxy.exe")}),
-	}}
+	p := &images.Pusher{Registry: registry, Client: &http.Client{Timeout: time.Minute},
+		Parts: map[string]func(*images.Layer) error{
+			"flannel": layerOf(map[string]string{"start.exe": start,
+				"flannel/flanneld.exe": filepath.Join(bundle, "windows", "flanneld.exe"),
+				"cni/win-overlay.exe":  filepath.Join(bundle, "cni-windows", "win-overlay.exe"),
+				"cni/host-local.exe":   filepath.Join(bundle, "cni-windows", "host-local.exe")}),
+			"kube-proxy": layerOf(map[string]string{"start.exe": start,
+				"kube-proxy/kube-proxy.exe": filepath.Join(bundle, "windows", "kube-proxy.exe")}),
+		}}
 
 	err = p.PushAll(l.t.Context(), []images.Image{
 		agent("sigwindowstools/flannel", "v0.28.4-hostprocess", "flannel"),
@@ -153,7 +158,8 @@ func (l daemonSets) agents(label string) (names []string) {
 		names = nil
 		for _, p := range list.Items {
 			if p.DeletionTimestamp != nil || !ready(p) {
-				return fmt.Errorf("%s is not ready (%s): %+v\n%s", p.Name, p.Status.Phase, p.Status.ContainerStatuses, agentLogs())
+				return fmt.Errorf("%s is not ready (%s): %+v\n%s", p.Name, p.Status.Phase, p.Status.ContainerStatuses,
+					agentLogs())
 			}
 			names = append(names, p.Name)
 		}
@@ -165,7 +171,8 @@ func (l daemonSets) agents(label string) (names []string) {
 	return names
 }
 
-// deleteAgents deletes the agents' pods. Others take their place, find the network and the services of the earlier ones, and packets pass.
+// deleteAgents deletes the agents' pods. Others take their place, find the network and the services of the earlier
+// ones, and packets pass.
 func (l daemonSets) deleteAgents(t *testing.T, f *fleet) {
 	for _, label := range []string{flannelPods, proxyPods} {
 		before := l.agents(label)

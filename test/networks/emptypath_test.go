@@ -13,22 +13,25 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestEmptyPath: programs of a Windows node start others by their full paths, and find what they need, without a PATH: containerd.exe,
-// kubelet.exe, kube-proxy.exe and routes start again without one, and make a pod with its network.
-// Row 1.52.
+// TestEmptyPath: programs of a Windows node start others by their full paths, and find what they need, without a PATH:
+// containerd.exe, kubelet.exe, kube-proxy.exe and routes start again without one, and make a pod with its network. Row
+// 1.52.
 func TestEmptyPath(t *testing.T) {
 	long(t)
 	f := faultTest{pathCheck{up(t, "host-gateway").fleet()}}
 	run := func(args ...string) string {
 		t.Helper()
-		out, err := command(6*shortly, porthole, append([]string{"host", "run", "--dir", dir, "win01", "--"}, args...)...)
+		out, err := command(6*shortly, porthole,
+			append([]string{"host", "run", "--dir", dir, "win01", "--"}, args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out
 	}
-	run("reg", "add", `HKLM\System\CurrentControlSet\Control\Session Manager\Environment`, "/v", "PATH", "/t", "REG_SZ", "/d", "", "/f")
-	if out := run("cmd", "/c", "set"); strings.Contains(strings.ToUpper(out), "\nPATH=") || !strings.Contains(out, "PATHEXT=") {
+	run("reg", "add", `HKLM\System\CurrentControlSet\Control\Session Manager\Environment`, "/v", "PATH", "/t", "REG_SZ",
+		"/d", "", "/f")
+	if out := run("cmd", "/c", "set"); strings.Contains(strings.ToUpper(out), "\nPATH=") ||
+		!strings.Contains(out, "PATHEXT=") {
 		t.Fatalf("programs of win01 have a PATH:\n%s", out)
 	}
 

@@ -20,22 +20,23 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// endpointDevice is the interface of the host's own endpoint on an emulated host, which has another name when it is made anew.
+// endpointDevice is the interface of the host's own endpoint on an emulated host, which has another name when it is
+// made anew.
 var endpointDevice = regexp.MustCompile(`dev hns[0-9a-f]+`)
 
 // foreignRange has a route of somebody else on every node, which no fault may touch.
 const foreignRange = "172.31.0.0/24"
 
-// away is how long the API does not answer: longer than every period of the agents, the longest of which is BGP's hold time of 90 s, and
-// than the lease of 40 s after which a node counts as gone.
+// away is how long the API does not answer: longer than every period of the agents, the longest of which is BGP's hold
+// time of 90 s, and than the lease of 40 s after which a node counts as gone.
 const away = 5 * time.Minute
 
 // faultTest is a cluster with the pods of onePerNode in which agents, links, routes, HNS and the API fail.
 type faultTest struct{ pathCheck }
 
-// TestFaults makes what goes wrong in the field happen in each mode. After each fault every table is as it was before, the route of
-// somebody else included, and packets pass. TestHostGatewayFaults and TestVXLANFaults have those of HNS's networks, routes/bgp those of
-// sessions.
+// TestFaults makes what goes wrong in the field happen in each mode. After each fault every table is as it was before,
+// the route of somebody else included, and packets pass. TestHostGatewayFaults and TestVXLANFaults have those of HNS's
+// networks, routes/bgp those of sessions.
 func TestFaults(t *testing.T) {
 	long(t)
 	for _, mode := range []string{"host-gateway", "tor", "vxlan", "bgp", "ovn"} {
@@ -90,7 +91,8 @@ func (f faultTest) checkFaults() {
 			return f.healthy()
 		})
 		wait.NoError(f.t, 20*time.Second, fault.name+": packets to pass", f.pinged("a-win01", "a-win02"))
-		f.t.Logf("%s: %d of %d packets lost, %.1f s; all tables right and packets pass %.1f s after its end; Open vSwitch crashed %d times",
+		f.t.Logf(
+			"%s: %d of %d packets lost, %.1f s; all tables right and packets pass %.1f s after its end; Open vSwitch crashed %d times",
 			fault.name, lost, sent, time.Since(started).Seconds(), time.Since(ended).Seconds(), crashes)
 	}
 }
@@ -113,7 +115,8 @@ func switchCrashes(t *testing.T, mode string) int {
 	return bytes.Count(log, []byte("assertion conn->conn_type"))
 }
 
-// settledTables waits until every route is there and the pods that `porthole up` has used are gone, and returns the tables.
+// settledTables waits until every route is there and the pods that `porthole up` has used are gone, and returns the
+// tables.
 func (f faultTest) settledTables() (tables string) {
 	f.t.Helper()
 	wait.NoError(f.t, 60*time.Second, "every route to be there", func() error {
@@ -129,8 +132,8 @@ func (f faultTest) settledTables() (tables string) {
 	return tables
 }
 
-// tables is the route tables of all machines as text, with the entries of VXLAN devices and of HNS's overlay networks. What the kernel
-// says of links is left out.
+// tables is the route tables of all machines as text, with the entries of VXLAN devices and of HNS's overlay networks.
+// What the kernel says of links is left out.
 func (f faultTest) tables() string {
 	var all strings.Builder
 	add := func(machine, text string) {
@@ -145,7 +148,8 @@ func (f faultTest) tables() string {
 
 	commands := [][]string{{"ip", "route"}}
 	if f.mode == "vxlan" {
-		commands = append(commands, []string{"ip", "neigh", "show", "nud", "permanent"}, []string{"sh", "-c", "bridge fdb | grep dst"})
+		commands = append(commands, []string{"ip", "neigh", "show", "nud", "permanent"},
+			[]string{"sh", "-c", "bridge fdb | grep dst"})
 	}
 	for _, machine := range append(slices.Clone(nodeNames), "tor") {
 		for _, c := range commands {
@@ -177,7 +181,8 @@ func (f faultTest) tables() string {
 // healthy returns what an agent says is wrong.
 func (f faultTest) healthy() error {
 	for _, n := range nodeNames {
-		if _, err := commandIn("porthole-"+n, shortly, "curl", "-sS", "--fail-with-body", "-m", "2", "http://127.0.0.1:10261/healthz"); err != nil {
+		if _, err := commandIn("porthole-"+n, shortly, "curl", "-sS", "--fail-with-body", "-m", "2",
+			"http://127.0.0.1:10261/healthz"); err != nil {
 			return err
 		}
 	}
@@ -265,13 +270,15 @@ func (f faultTest) killAgents() error {
 	return nil
 }
 
-// secondAgent starts an agent beside the first. It must end with a message that names the place of the first, and write no route.
+// secondAgent starts an agent beside the first. It must end with a message that names the place of the first, and
+// write no route.
 func (f faultTest) secondAgent() error {
 	changes := f.monitor("lin01")
 	args := []string{"routes", "--kubeconfig", filepath.Join(dir, "hosts/lin01/kubernetes/routes.kubeconfig"),
 		"--hostname-override=lin01", "--mode=" + f.mode, "--cluster-cidr=10.244.0.0/16", "--service-cidr=10.96.0.0/16"}
 	if f.mode == "ovn" {
-		args = append(args, "--ovn-remote=tcp:10.99.0.11:6642", "--ovn-db=unix:"+filepath.Join(dir, "hosts/lin01/openvswitch/db.sock"))
+		args = append(args, "--ovn-remote=tcp:10.99.0.11:6642",
+			"--ovn-db=unix:"+filepath.Join(dir, "hosts/lin01/openvswitch/db.sock"))
 	}
 	out, err := commandIn("porthole-lin01", 30*time.Second, porthole, args...)
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:10261") {
@@ -283,8 +290,8 @@ func (f faultTest) secondAgent() error {
 	return nil
 }
 
-// clockJumps sets the clocks of the agent of Linux and of the emulated Windows hosts an hour ahead, and two hours back. The agents follow.
-// Meanwhile a deleted route comes back as ever.
+// clockJumps sets the clocks of the agent of Linux and of the emulated Windows hosts an hour ahead, and two hours
+// back. The agents follow. Meanwhile a deleted route comes back as ever.
 func (f faultTest) clockJumps() error {
 	clocks := f.pids("lin01/routes", "win01/wineserver", "win02/wineserver")
 	for _, offset := range []time.Duration{time.Hour, -time.Hour, 0} {
@@ -309,7 +316,8 @@ func (f faultTest) clockJumps() error {
 
 // clockIs returns an error unless the agent of a node, which dates its answers, has a clock that is off by so much.
 func (f faultTest) clockIs(node string, offset time.Duration) error {
-	header, err := commandIn("porthole-"+node, shortly, "curl", "-sS", "-m", "2", "-o", "/dev/null", "-D", "-", "http://127.0.0.1:10261/status")
+	header, err := commandIn("porthole-"+node, shortly, "curl", "-sS", "-m", "2", "-o", "/dev/null", "-D", "-",
+		"http://127.0.0.1:10261/status")
 	if err != nil {
 		return err
 	}
@@ -332,8 +340,8 @@ func (f faultTest) towards(node string) string {
 	return f.podRange(node)
 }
 
-// comesBack deletes the route of a node to a range, if the mode has routes on nodes, and waits for it. Those of a Windows node in the mode
-// vxlan are the emulator's.
+// comesBack deletes the route of a node to a range, if the mode has routes on nodes, and waits for it. Those of a
+// Windows node in the mode vxlan are the emulator's.
 func (f faultTest) comesBack(node, pods string) error {
 	shown := func() (string, error) {
 		return commandIn("porthole-"+node, shortly, "ip", "route", "show", pods)
@@ -354,7 +362,8 @@ func (f faultTest) comesBack(node, pods string) error {
 	return fmt.Errorf("route %s of %s is not back after 5 s", pods, node)
 }
 
-// deletedAndKilled deletes everything that the agents made in the kernel and kills them, again and again with other times between.
+// deletedAndKilled deletes everything that the agents made in the kernel and kills them, again and again with other
+// times between.
 func (f faultTest) deletedAndKilled() error {
 	for range 3 {
 		for _, n := range nodeNames {

@@ -18,16 +18,17 @@ import (
 // flannelTest is a cluster whose Linux node has flanneld in place of porthole routes.
 type flannelTest struct{ faultTest }
 
-// TestFlannelOnLinux: real flanneld is the agent of the Linux node, in its backends vxlan and host-gw, and porthole routes that of the
-// Windows nodes, as in a cluster whose Linux nodes had flannel before. Then the Linux node goes over to porthole routes.
-// Rows 1.63, 1.72.
+// TestFlannelOnLinux: real flanneld is the agent of the Linux node, in its backends vxlan and host-gw, and porthole
+// routes that of the Windows nodes, as in a cluster whose Linux nodes had flannel before. Then the Linux node goes
+// over to porthole routes. Rows 1.63, 1.72.
 func TestFlannelOnLinux(t *testing.T) {
 	long(t)
 	for _, with := range []struct {
 		mode, backend string
 		want          promise
 	}{
-		{"vxlan", `{"Type": "vxlan", "VNI": 4096, "Port": 4789}`, promise{mtu: 1450, encap: "vxlan", vni: 4096, port: 4789}},
+		{"vxlan", `{"Type": "vxlan", "VNI": 4096, "Port": 4789}`,
+			promise{mtu: 1450, encap: "vxlan", vni: 4096, port: 4789}},
 		{"host-gateway", `{"Type": "host-gw"}`, promise{mtu: 1500, via: func(_, to string) string { return to },
 			hops: func(l *lab, from, to string) []string { return []string{l.firstHop(from), l.nodes[to].String()} }}},
 	} {
@@ -76,7 +77,8 @@ func (f flannelTest) carriedBy(who string, right func(routes string) error) {
 	f.t.Logf("packets pass after %v", time.Since(started).Round(10*time.Millisecond))
 }
 
-// checkLin01Leaves ends flanneld and lets porthole routes go on in its place: no packet is lost, and a VXLAN device stays.
+// checkLin01Leaves ends flanneld and lets porthole routes go on in its place: no packet is lost, and a VXLAN device
+// stays.
 func (f flannelTest) checkLin01Leaves(stop, thaw func()) {
 	f.t.Helper()
 	device := func() string {
@@ -89,7 +91,8 @@ func (f flannelTest) checkLin01Leaves(stop, thaw func()) {
 	stop()
 	thaw()
 	f.carriedBy("porthole routes", func(routes string) error {
-		if strings.Count(routes, "proto 201") != len(nodeNames)-1 || strings.Count(routes, " via ") != len(nodeNames)-1 {
+		if strings.Count(routes, "proto 201") != len(nodeNames)-1 ||
+			strings.Count(routes, " via ") != len(nodeNames)-1 {
 			return fmt.Errorf("lin01 has the routes\n%s", routes)
 		}
 		return f.healthy()
@@ -116,9 +119,12 @@ func (f flannelTest) flanneld(backend string) (stop func()) {
 	}
 	defer log.Close()
 
-	cmd := exec.Command(filepath.Join(filepath.Dir(porthole), "bundle", "flanneld"), "-kube-subnet-mgr", "-kubeconfig-file="+filepath.Join(dir, "pki", "routes.kubeconfig"),
-		"-net-config-path="+conf, "-iface=eth0", "-ip-masq=false", "-iptables-forward-rules=false", "-subnet-file="+filepath.Join(folder, "subnet.env"), "-healthz-port=0")
-	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, append(os.Environ(), "NODE_NAME=lin01", "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	cmd := exec.Command(filepath.Join(filepath.Dir(porthole), "bundle", "flanneld"), "-kube-subnet-mgr",
+		"-kubeconfig-file="+filepath.Join(dir, "pki", "routes.kubeconfig"),
+		"-net-config-path="+conf, "-iface=eth0", "-ip-masq=false", "-iptables-forward-rules=false",
+		"-subnet-file="+filepath.Join(folder, "subnet.env"), "-healthz-port=0")
+	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, append(os.Environ(), "NODE_NAME=lin01",
+		"PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := platform.StartInNetns(platform.NetnsPath("porthole-lin01"), cmd); err != nil {
 		f.t.Fatal(err)

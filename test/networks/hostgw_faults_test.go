@@ -18,8 +18,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestHostGatewayFaults has what TestFaults does not do for every mode. After each fault the routes of Linux and Windows nodes are exactly
-// those that they need, and the route of somebody else is untouched.
+// TestHostGatewayFaults has what TestFaults does not do for every mode. After each fault the routes of Linux and
+// Windows nodes are exactly those that they need, and the route of somebody else is untouched.
 func TestHostGatewayFaults(t *testing.T) {
 	long(t)
 	f := faultTest{pathCheck{up(t, "host-gateway").fleet()}}
@@ -35,7 +35,8 @@ func TestHostGatewayFaults(t *testing.T) {
 	f.networkLost()
 }
 
-// ip runs `ip` on a node, as somebody else would. On an emulated Windows host the routes of its API are those of its namespace.
+// ip runs `ip` on a node, as somebody else would. On an emulated Windows host the routes of its API are those of its
+// namespace.
 func (l *lab) ip(node string, args ...string) string {
 	l.t.Helper()
 	out, err := commandIn("porthole-"+node, shortly, "ip", args...)
@@ -45,7 +46,8 @@ func (l *lab) ip(node string, args ...string) string {
 	return out
 }
 
-// exact waits until the routes of every node are exactly those that it needs and the one of somebody else, and packets pass.
+// exact waits until the routes of every node are exactly those that it needs and the one of somebody else, and packets
+// pass.
 func (f faultTest) exact(what string) {
 	f.t.Helper()
 	started := time.Now()
@@ -88,8 +90,9 @@ func (l *lab) routesOn(node string) []string {
 // markedRange has a route through which monitor tests itself.
 const markedRange = "192.0.2.0/24"
 
-// monitor records the changes of a node's routes. It returns when a route of its own is among them. The function ends the record once the
-// deletion of that route is there too, and returns the other changes of routes through gateways, one a line.
+// monitor records the changes of a node's routes. It returns when a route of its own is among them. The function ends
+// the record once the deletion of that route is there too, and returns the other changes of routes through gateways,
+// one a line.
 func (l *lab) monitor(node string) (stop func() string) {
 	l.t.Helper()
 	file := filepath.Join(l.t.TempDir(), "routes")
@@ -173,8 +176,8 @@ func (f faultTest) traffic(what string) (stop func()) {
 	}
 }
 
-// eachAgentKilled kills the agent of one node after the other, which starts again as after an upgrade: no packet is lost, and nothing is
-// written.
+// eachAgentKilled kills the agent of one node after the other, which starts again as after an upgrade: no packet is
+// lost, and nothing is written.
 func (f faultTest) eachAgentKilled() {
 	f.t.Helper()
 	stop := f.traffic("agents killed")
@@ -195,8 +198,8 @@ func (f faultTest) eachAgentKilled() {
 	f.exact("agents killed")
 }
 
-// noWrites checks that nobody has changed networks, or made endpoints, in HNS of a node since its statistics were reset. Pods that are being
-// deleted take their endpoints away.
+// noWrites checks that nobody has changed networks, or made endpoints, in HNS of a node since its statistics were
+// reset. Pods that are being deleted take their endpoints away.
 func (l *lab) noWrites(node string) {
 	l.t.Helper()
 	writes := []string{"HcnCreateNetwork", "HcnModifyNetwork", "HcnDeleteNetwork", "HcnCreateEndpoint"}
@@ -264,8 +267,8 @@ func (l *lab) portOf(node string) string {
 	return ""
 }
 
-// startWithoutAPI stops the control plane for a minute, and kills the agent of win01. The next agent changes nothing, no packet is lost,
-// and a route that somebody deletes comes back.
+// startWithoutAPI stops the control plane for a minute, and kills the agent of win01. The next agent changes nothing,
+// no packet is lost, and a route that somebody deletes comes back.
 func (f faultTest) startWithoutAPI() {
 	f.t.Helper()
 	agent, err := routesOf("win01")
@@ -293,8 +296,9 @@ func (f faultTest) startWithoutAPI() {
 	f.exact("API server back")
 }
 
-// networkLost lets HNS lose the network of win01 again and again, and kills the agent at each step of making it anew; the last time HNS
-// stops meanwhile. Every table is as before, and pods that are started afterwards reach those of other nodes. It returns the pods of then.
+// networkLost lets HNS lose the network of win01 again and again, and kills the agent at each step of making it anew;
+// the last time HNS stops meanwhile. Every table is as before, and pods that are started afterwards reach those of
+// other nodes. It returns the pods of then.
 func (f faultTest) networkLost() faultTest {
 	f.t.Helper()
 	before := f.tables()

@@ -68,7 +68,9 @@ func (g *ghost) pod(addr string) netip.Addr {
 // node makes a Node object with a pod range, and the address that its kubelet would report.
 func (l *lab) node(name, podCIDR, addr string) {
 	l.t.Helper()
-	l.apply(fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nspec: {podCIDR: %[2]s, podCIDRs: [%[2]s], unschedulable: true}\n", name, podCIDR))
+	l.apply(
+		fmt.Sprintf(
+			"apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nspec: {podCIDR: %[2]s, podCIDRs: [%[2]s], unschedulable: true}\n", name, podCIDR))
 	l.t.Cleanup(func() { kubectl("delete", "node", "--ignore-not-found", name) })
 	l.address(name, addr)
 }
@@ -99,7 +101,8 @@ func (l *lab) routes(what, dst, via string) {
 			if err != nil {
 				return err
 			}
-			if got := strings.TrimSpace(out); via == "" && got != "" || via != "" && (!strings.Contains(got, "via "+via+" ") || strings.Count(got, "via") != 1) {
+			if got := strings.TrimSpace(out); via == "" && got != "" ||
+				via != "" && (!strings.Contains(got, "via "+via+" ") || strings.Count(got, "via") != 1) {
 				return fmt.Errorf("%s: the route of %s to %s is %q, want via %q", what, n, dst, got, via)
 			}
 			return nil
@@ -126,7 +129,8 @@ func (l *lab) warned(reason string, nodes []string, words ...string) {
 	l.t.Helper()
 	for _, n := range nodes {
 		wait.NoError(l.t, 30*time.Second, "event "+reason, func() error {
-			out, err := kubectl("get", "events", "-A", "--field-selector", "reason="+reason+",involvedObject.name="+n, "-o", "jsonpath={range .items[*]}{.message}{\"\\n\"}{end}")
+			out, err := kubectl("get", "events", "-A", "--field-selector", "reason="+reason+",involvedObject.name="+n,
+				"-o", "jsonpath={range .items[*]}{.message}{\"\\n\"}{end}")
 			if err != nil {
 				return err
 			}
@@ -144,7 +148,8 @@ func (l *lab) warned(reason string, nodes []string, words ...string) {
 	}
 }
 
-// checkNodes adds, changes and removes nodes, and looks at the routes of the others, on Linux and on Windows, and at packets.
+// checkNodes adds, changes and removes nodes, and looks at the routes of the others, on Linux and on Windows, and at
+// packets.
 func (f *fleet) checkNodes() {
 	t := f.t
 	t.Helper()
@@ -176,7 +181,8 @@ func (f *fleet) checkNodes() {
 	f.address("ghost", "10.99.0.62")
 	f.routes("it is in the segment again", "192.168.7.0/24", "10.99.0.62")
 	f.node("twin", "192.168.7.0/25", "10.99.0.63")
-	f.warned("RouteRefused", nodeNames, "192.168.7.0/25 of node twin overlaps 192.168.7.0/24 of node ghost, which keeps its route")
+	f.warned("RouteRefused", nodeNames,
+		"192.168.7.0/25 of node twin overlaps 192.168.7.0/24 of node ghost, which keeps its route")
 	f.routes("two nodes have one range", "192.168.7.0/24", "10.99.0.62")
 	f.routes("two nodes have one range: the other", "192.168.7.0/25", "")
 	f.reaches("two nodes have one range", second)
@@ -189,16 +195,18 @@ func (f *fleet) checkNodes() {
 	}
 }
 
-// TestHostGatewayRangeChanges: the Node of a Windows node is made anew with another pod range. While pods run there the network stays, and
-// the node says what is to be done; without them it gets the new range, and packets pass.
+// TestHostGatewayRangeChanges: the Node of a Windows node is made anew with another pod range. While pods run there
+// the network stays, and the node says what is to be done; without them it gets the new range, and packets pass.
 func TestHostGatewayRangeChanges(t *testing.T) {
 	long(t)
 	f := pathCheck{up(t, "host-gateway").fleet()}
 	old, changed := netip.MustParsePrefix(f.podRange("win02")), netip.MustParsePrefix("10.244.200.0/24")
 	newRange(f.lab, "win02", changed)
 
-	f.warned("NetworkDiffers", []string{"win02"}, "wanted "+changed.String()+", found "+old.String(), "--replace-network")
-	if out, err := commandIn("porthole-win02", shortly, "curl", "-sS", "--fail-with-body", "http://127.0.0.1:10261/healthz"); err == nil || !strings.Contains(out, changed.String()) {
+	f.warned("NetworkDiffers", []string{"win02"}, "wanted "+changed.String()+", found "+old.String(),
+		"--replace-network")
+	if out, err := commandIn("porthole-win02", shortly, "curl", "-sS", "--fail-with-body",
+		"http://127.0.0.1:10261/healthz"); err == nil || !strings.Contains(out, changed.String()) {
 		t.Errorf("/healthz of win02: %v, %s", err, out)
 	}
 	if err := ping(f.netns["a-win02"], f.addr["b-win02"], probe{}).err(); err != nil {
@@ -209,7 +217,8 @@ func TestHostGatewayRangeChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.NoError(t, time.Minute, "the new range", func() error {
-		_, err := commandIn("porthole-win02", shortly, "curl", "-sS", "--fail-with-body", "http://127.0.0.1:10261/healthz")
+		_, err := commandIn("porthole-win02", shortly, "curl", "-sS", "--fail-with-body",
+			"http://127.0.0.1:10261/healthz")
 		return err
 	})
 	again := f.lab.fleet()

@@ -19,7 +19,9 @@ var ovnClock = regexp.MustCompile(`(ovn-installed-ts|ovn-startup-ts|ovn-nb-cfg[a
 
 // ovs runs ovs-vsctl on a node.
 func ovs(node string, args ...string) (string, error) {
-	return command(shortly, "ovs-vsctl", append([]string{"--db=unix:" + filepath.Join(dir, "hosts", node, "openvswitch/db.sock"), "--no-wait"}, args...)...)
+	return command(shortly, "ovs-vsctl",
+		append([]string{"--db=unix:" + filepath.Join(dir, "hosts", node, "openvswitch/db.sock"), "--no-wait"},
+			args...)...)
 }
 
 // ovn runs ovn-nbctl or ovn-sbctl.
@@ -33,7 +35,8 @@ func ovn(program, database string, args ...string) (string, error) {
 func ovnTables(add func(machine, text string)) error {
 	for _, n := range nodeNames {
 		for _, args := range [][]string{
-			{"--format=csv", "--columns=external_ids", "list", "Open_vSwitch"}, {"list-br"}, {"list-ports", "br-int"}, {"list-ports", "br-ex"},
+			{"--format=csv", "--columns=external_ids", "list", "Open_vSwitch"}, {"list-br"}, {"list-ports", "br-int"},
+			{"list-ports", "br-ex"},
 			{"--format=csv", "--columns=name,type,mac,external_ids,options,error", "list", "Interface"},
 		} {
 			out, err := ovs(n, args...)
@@ -44,7 +47,8 @@ func ovnTables(add func(machine, text string)) error {
 		}
 	}
 	for _, c := range [][]string{
-		{"ovn-nbctl", "nb.sock", "show"}, {"ovn-nbctl", "nb.sock", "lb-list"}, {"ovn-nbctl", "nb.sock", "lr-route-list", "porthole"}, {"ovn-sbctl", "sb.sock", "show"},
+		{"ovn-nbctl", "nb.sock", "show"}, {"ovn-nbctl", "nb.sock", "lb-list"},
+		{"ovn-nbctl", "nb.sock", "lr-route-list", "porthole"}, {"ovn-sbctl", "sb.sock", "show"},
 	} {
 		out, err := ovn(c[0], c[1], c[2:]...)
 		if err != nil {
@@ -71,7 +75,8 @@ func ovnForeign() error {
 // ovnDeleted deletes what the agents made in Open vSwitch of every node.
 func ovnDeleted() error {
 	for _, n := range nodeNames {
-		if _, err := ovs(n, "--if-exists", "del-port", "br-int", "k8s-"+n, "--", "remove", "open", ".", "external_ids", "ovn-encap-type"); err != nil {
+		if _, err := ovs(n, "--if-exists", "del-port", "br-int", "k8s-"+n, "--", "remove", "open", ".", "external_ids",
+			"ovn-encap-type"); err != nil {
 			return err
 		}
 	}
@@ -116,8 +121,8 @@ func (f faultTest) portsOf(node string) []string {
 	return nil
 }
 
-// TestOVNFaults has what TestFaults does not do for every mode: the agent of a Windows node is killed at each change, the pod range of a node
-// changes, and HNS loses the network and stops while it is made anew.
+// TestOVNFaults has what TestFaults does not do for every mode: the agent of a Windows node is killed at each change,
+// the pod range of a node changes, and HNS loses the network and stops while it is made anew.
 func TestOVNFaults(t *testing.T) {
 	long(t)
 	f := faultTest{pathCheck{up(t, "ovn").fleet()}}
@@ -130,7 +135,8 @@ func TestOVNFaults(t *testing.T) {
 // remade deletes the pods of a node and starts them again, and waits until packets pass.
 func (f faultTest) remade(what, node string) faultTest {
 	f.t.Helper()
-	if _, err := kubectl("delete", "pod", "a-"+node, "b-"+node, "--grace-period=0", "--force", "--ignore-not-found"); err != nil {
+	if _, err := kubectl("delete", "pod", "a-"+node, "b-"+node, "--grace-period=0", "--force",
+		"--ignore-not-found"); err != nil {
 		f.t.Fatal(err)
 	}
 	wait.NoError(f.t, time.Minute, what, f.healthy)
@@ -142,14 +148,18 @@ func (f faultTest) remade(what, node string) faultTest {
 	return again
 }
 
-// ovnRangeChanges makes the Node win02 anew with another pod range: refused while pods run there, and taken without them.
+// ovnRangeChanges makes the Node win02 anew with another pod range: refused while pods run there, and taken without
+// them.
 func (f faultTest) ovnRangeChanges() {
 	f.t.Helper()
 	old, changed := netip.MustParsePrefix(f.podRange("win02")), netip.MustParsePrefix("10.244.200.0/24")
 	newRange(f.lab, "win02", changed)
-	f.warned("NetworkDiffers", []string{"win02"}, changed.String()+" now", "pods with addresses of "+old.String(), "drain the node")
-	f.warned("RangeInUse", []string{"win02"}, changed.String()+" now", "have addresses of "+old.String(), "drain the node")
-	if out, err := commandIn("porthole-win02", shortly, "curl", "-sS", "--fail-with-body", "http://127.0.0.1:10261/healthz"); err == nil || !strings.Contains(out, changed.String()) {
+	f.warned("NetworkDiffers", []string{"win02"}, changed.String()+" now", "pods with addresses of "+old.String(),
+		"drain the node")
+	f.warned("RangeInUse", []string{"win02"}, changed.String()+" now", "have addresses of "+old.String(),
+		"drain the node")
+	if out, err := commandIn("porthole-win02", shortly, "curl", "-sS", "--fail-with-body",
+		"http://127.0.0.1:10261/healthz"); err == nil || !strings.Contains(out, changed.String()) {
 		f.t.Errorf("/healthz of win02: %v, %s", err, out)
 	}
 	f.reach("the new range is refused", "win02")
@@ -162,13 +172,14 @@ func (f faultTest) ovnRangeChanges() {
 		return ping("/run/netns/porthole-win02", again.addr["a-win02"], probe{}).err()
 	})
 	wait.NoError(f.t, 20*time.Second, "pods to reach services", func() error {
-		_, err := commandIn("porthole-win02", shortly, "curl", "-sS", "--fail-with-body", "-m", "3", "http://"+again.services["lin01"]+"/")
+		_, err := commandIn("porthole-win02", shortly, "curl", "-sS", "--fail-with-body", "-m", "3",
+			"http://"+again.services["lin01"]+"/")
 		return err
 	})
 }
 
-// ovnNetworkLost lets HNS lose the network of win01, kills the agent while it makes another, and stops HNS meanwhile. Pods that are started
-// afterwards reach those of other nodes.
+// ovnNetworkLost lets HNS lose the network of win01, kills the agent while it makes another, and stops HNS meanwhile.
+// Pods that are started afterwards reach those of other nodes.
 func (f faultTest) ovnNetworkLost() {
 	f.t.Helper()
 	f.killDuring("win01", "HcnCreateNetwork", 1)

@@ -29,8 +29,8 @@ const (
 // ovnKills kills agents of Windows nodes with OVN.
 type ovnKills struct{ faultTest }
 
-// atEachChange deletes everything that the agent of win01 made, and kills the next agent as soon as it has made a change: the first
-// in the first round, and so on. The agent after that puts everything right.
+// atEachChange deletes everything that the agent of win01 made, and kills the next agent as soon as it has made a
+// change: the first in the first round, and so on. The agent after that puts everything right.
 func (f ovnKills) atEachChange() {
 	f.t.Helper()
 	before := f.settledTables()
@@ -50,7 +50,8 @@ func (f ovnKills) atEachChange() {
 // after ends the agent of a node, takes away what it made, and kills the next agent when that has made a change.
 func (f ovnKills) after(node, change string) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute) // the supervisor waits longer each time before it starts another agent
+	// the supervisor waits longer each time before it starts another agent
+	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
 	defer cancel()
 	name := node + "/routes"
 	old := f.pids(name)[0]
@@ -83,7 +84,8 @@ func (f ovnKills) after(node, change string) {
 
 func (f ovnKills) deleteAll(node string) {
 	f.t.Helper()
-	if _, err := ovs(node, "del-port", "br-int", "k8s-"+node, "--", "remove", "open", ".", "external_ids", "ovn-encap-type"); err != nil {
+	if _, err := ovs(node, "del-port", "br-int", "k8s-"+node, "--", "remove", "open", ".", "external_ids",
+		"ovn-encap-type"); err != nil {
 		f.t.Fatal(err)
 	}
 	wait.NoError(f.t, 20*time.Second, "the port of "+node+" to go", func() error {
@@ -103,12 +105,13 @@ func (f ovnKills) changes(ctx context.Context, node string) (<-chan string, erro
 	}
 	context.AfterFunc(ctx, client.Close)
 	woken := make(chan struct{}, 1)
-	cache, err := client.Monitor(ctx, "Open_vSwitch", map[string][]string{"Open_vSwitch": {"external_ids"}, "Port": {"name"}}, func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	})
+	cache, err := client.Monitor(ctx, "Open_vSwitch",
+		map[string][]string{"Open_vSwitch": {"external_ids"}, "Port": {"name"}}, func() {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +149,8 @@ func inSwitch(cache *ovsdb.Cache, node string) (list []string) {
 	return list
 }
 
-// kernelChanges sends which addresses and routes of the agent's appear in a node's kernel, to which an emulated host hands them.
+// kernelChanges sends which addresses and routes of the agent's appear in a node's kernel, to which an emulated host
+// hands them.
 func (f ovnKills) kernelChanges(ctx context.Context, node string, made chan<- string) error {
 	addrs, routes := make(chan netlink.AddrUpdate, 100), make(chan netlink.RouteUpdate, 100)
 	err := platform.InNetns(platform.NetnsPath("porthole-"+node), func() error {

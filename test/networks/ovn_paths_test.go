@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// checkLogical compares the way of packets through OVN that `porthole path` computes with that of ovn-trace, which follows them through the
-// logical flows of the southbound database.
+// checkLogical compares the way of packets through OVN that `porthole path` computes with that of ovn-trace, which
+// follows them through the logical flows of the southbound database.
 func (f pathCheck) checkLogical() {
 	f.t.Helper()
 	all := f.gather()
@@ -30,7 +30,8 @@ func (f pathCheck) checkLogical() {
 				f.t.Errorf("from %s to %s, %q:\n%s", from, to, want, text)
 			}
 			if got, want := f.traced("a-"+from, f.addr["b-"+to]), ovnet.PodPort("default", "b-"+to); got != want {
-				f.t.Errorf("ovn-trace brings packets from a-%s to b-%s to port %q, want %q as porthole path says", from, to, got, want)
+				f.t.Errorf("ovn-trace brings packets from a-%s to b-%s to port %q, want %q as porthole path says", from,
+					to, got, want)
 			}
 		}
 	}
@@ -45,8 +46,10 @@ func (f pathCheck) traced(from string, to netip.Addr) string {
 	if !subnet.Contains(to) {
 		next = ovnet.RouterAddr(subnet)
 	}
-	out, err := ovn("ovn-trace", "sb.sock", "--minimal", node, fmt.Sprintf(`inport == "%s" && eth.src == %s && eth.dst == %s && ip4.src == %s && ip4.dst == %s && ip.ttl == 64 && tcp && tcp.dst == 8080`,
-		ovnet.PodPort("default", from), ovnet.MACOf(self), ovnet.MACOf(next), self, to))
+	out, err := ovn("ovn-trace", "sb.sock", "--minimal", node,
+		fmt.Sprintf(
+			`inport == "%s" && eth.src == %s && eth.dst == %s && ip4.src == %s && ip4.dst == %s && ip.ttl == 64 && tcp && tcp.dst == 8080`,
+			ovnet.PodPort("default", from), ovnet.MACOf(self), ovnet.MACOf(next), self, to))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -80,24 +83,37 @@ func (f pathCheck) ovnFlaws() []flaw {
 	const cluster = "10.244.0.0/16"
 	gateway := ovnet.RouterAddr(netip.MustParsePrefix(f.podRange("lin01"))).String()
 	return []flaw{
-		{"an ACL drops them", "a-lin01", "a-win01", nbctl("acl-add", "lin01", "from-lport", "1000", match, "drop"), nbctl("acl-del", "lin01"),
+		{"an ACL drops them", "a-lin01", "a-win01", nbctl("acl-add", "lin01", "from-lport", "1000", match, "drop"),
+			nbctl("acl-del", "lin01"),
 			f.pinged("a-lin01", "a-win01"), "lin01", "acl"},
-		{"an ACL of the far switch drops them", "a-lin01", "a-win01", nbctl("acl-add", "win01", "to-lport", "1000", `outport == "default_a-win01" && ip4`, "drop"), nbctl("acl-del", "win01"),
+		{"an ACL of the far switch drops them", "a-lin01", "a-win01",
+			nbctl("acl-add", "win01", "to-lport", "1000", `outport == "default_a-win01" && ip4`, "drop"),
+			nbctl("acl-del", "win01"),
 			f.pinged("a-lin01", "a-win01"), "lin01", "acl"},
-		{"a port is disabled", "a-lin01", "a-win01", nbctl("lsp-set-enabled", "default_a-win01", "disabled"), nbctl("lsp-set-enabled", "default_a-win01", "enabled"),
+		{"a port is disabled", "a-lin01", "a-win01", nbctl("lsp-set-enabled", "default_a-win01", "disabled"),
+			nbctl("lsp-set-enabled", "default_a-win01", "enabled"),
 			f.pinged("a-lin01", "a-win01"), "win01", "port"},
-		{"an interface is no port", "a-lin01", "a-win01", vsctl("win01", "remove", "interface", win, "external_ids", "iface-id"),
-			vsctl("win01", "set", "interface", win, "external_ids:iface-id=default_a-win01"), f.pinged("a-lin01", "a-win01"), "win01", "interface"},
-		{"an interface is down", "a-lin01", "a-win01", ip("lin01", "link", "set", lin, "down"), ip("lin01", "link", "set", lin, "up"), f.pinged("a-lin01", "a-win01"), "lin01", "interface"},
-		{"the end of a tunnel is nowhere", "a-lin01", "a-win01", vsctl("win01", "set", "open", ".", "external_ids:ovn-encap-ip=10.98.0.99"),
-			vsctl("win01", "set", "open", ".", "external_ids:ovn-encap-ip=10.98.0.21"), f.pinged("a-lin01", "a-win01"), "lin01", "tunnel"},
-		{"a kind of tunnel of its own", "a-lin01", "a-win01", vsctl("win01", "set", "open", ".", "external_ids:ovn-encap-type=vxlan"),
-			vsctl("win01", "set", "open", ".", "external_ids:ovn-encap-type=geneve"), f.pinged("a-lin01", "a-win01"), "lin01", "tunnel"},
-		{"the route of a node is gone", "lin01", "a-win01", ip("lin01", "route", "del", cluster), ip("lin01", "route", "add", cluster, "via", gateway, "proto", "201"), fromNode, "lin01", "route"},
+		{"an interface is no port", "a-lin01", "a-win01",
+			vsctl("win01", "remove", "interface", win, "external_ids", "iface-id"),
+			vsctl("win01", "set", "interface", win, "external_ids:iface-id=default_a-win01"),
+			f.pinged("a-lin01", "a-win01"), "win01", "interface"},
+		{"an interface is down", "a-lin01", "a-win01", ip("lin01", "link", "set", lin, "down"),
+			ip("lin01", "link", "set", lin, "up"), f.pinged("a-lin01", "a-win01"), "lin01", "interface"},
+		{"the end of a tunnel is nowhere", "a-lin01", "a-win01",
+			vsctl("win01", "set", "open", ".", "external_ids:ovn-encap-ip=10.98.0.99"),
+			vsctl("win01", "set", "open", ".", "external_ids:ovn-encap-ip=10.98.0.21"), f.pinged("a-lin01", "a-win01"),
+			"lin01", "tunnel"},
+		{"a kind of tunnel of its own", "a-lin01", "a-win01",
+			vsctl("win01", "set", "open", ".", "external_ids:ovn-encap-type=vxlan"),
+			vsctl("win01", "set", "open", ".", "external_ids:ovn-encap-type=geneve"), f.pinged("a-lin01", "a-win01"),
+			"lin01", "tunnel"},
+		{"the route of a node is gone", "lin01", "a-win01", ip("lin01", "route", "del", cluster),
+			ip("lin01", "route", "add", cluster, "via", gateway, "proto", "201"), fromNode, "lin01", "route"},
 	}
 }
 
-// testOVNFlaws breaks what ovnFlaws lists, and takes a load balancer away, which the controller makes again once it goes on.
+// testOVNFlaws breaks what ovnFlaws lists, and takes a load balancer away, which the controller makes again once it
+// goes on.
 func (f pathCheck) testOVNFlaws() {
 	f.t.Helper()
 	thaw := f.freeze("lin01/routes", "win01/routes", "win02/routes", "lin01/ovn-control-plane")
@@ -115,7 +131,8 @@ func (f pathCheck) testOVNFlaws() {
 	f.checkFlaws(f.settled(balancer))
 }
 
-// settled returns a flaw whose breaks waits until it stops packets: OVN's programs carry changes out one after the other.
+// settled returns a flaw whose breaks waits until it stops packets: OVN's programs carry changes out one after the
+// other.
 func (f pathCheck) settled(one flaw) flaw {
 	breaks := one.breaks
 	one.breaks = func() error {

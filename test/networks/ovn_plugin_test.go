@@ -20,8 +20,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// seedConf is the configuration of the Kubernetes 1.9 guide for Windows nodes, byte for byte, with a range in the place that the guide leaves
-// for it.
+// seedConf is the configuration of the Kubernetes 1.9 guide for Windows nodes, byte for byte, with a range in the
+// place that the guide leaves for it.
 const seedConf = `{
     "name": "net",
     "type": "ovn_cni.exe",
@@ -48,12 +48,14 @@ func (f *fleet) newSandbox() sandbox {
 	var bound struct{ ID string }
 	ctx, cancel := context.WithTimeout(f.t.Context(), shortly)
 	defer cancel()
-	if err := control.Host(filepath.Join(dir, "hosts", "win01")).Call(ctx, "POST", "/netns", map[string]string{"path": s.space.Path}, &bound); err != nil {
+	if err := control.Host(filepath.Join(dir, "hosts", "win01")).
+		Call(ctx, "POST", "/netns", map[string]string{"path": s.space.Path}, &bound); err != nil {
 		f.t.Fatal(err)
 	}
 	s.id = bound.ID
 
-	f.apply("apiVersion: v1\nkind: Pod\nmetadata: {name: seed}\nspec: {nodeName: win01, terminationGracePeriodSeconds: 0, containers: [{name: none, image: \"porthole/testapp:1\"}]}\n")
+	f.apply(
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: seed}\nspec: {nodeName: win01, terminationGracePeriodSeconds: 0, containers: [{name: none, image: \"porthole/testapp:1\"}]}\n")
 	wait.NoError(f.t, 20*time.Second, "the address of pod seed", func() error {
 		var p v1.Pod
 		if err := get(&p, "pod", "seed"); err != nil {
@@ -71,7 +73,8 @@ func (f *fleet) newSandbox() sandbox {
 func (s sandbox) cni(verb, conf string) (string, error) {
 	s.t.Helper()
 	args := []string{"host", "run", "--dir", dir, "win01"}
-	for _, v := range []string{"CNI_COMMAND=" + verb, "CNI_CONTAINERID=seed", "CNI_NETNS=" + s.id, "CNI_IFNAME=eth0", `CNI_PATH=C:\none`,
+	for _, v := range []string{"CNI_COMMAND=" + verb, "CNI_CONTAINERID=seed", "CNI_NETNS=" + s.id, "CNI_IFNAME=eth0",
+		`CNI_PATH=C:\none`,
 		"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=seed"} {
 		args = append(args, "-e", v)
 	}
@@ -102,7 +105,8 @@ var sandboxID = regexp.MustCompile(`sandbox="?([0-9a-z]+)`)
 // attached returns the ids of the sandboxes that have ports in win01's Open vSwitch, in order.
 func (s sandbox) attached() (ids []string) {
 	s.t.Helper()
-	out, err := command(shortly, "ovs-vsctl", "--db=unix:"+filepath.Join(dir, "hosts/win01/openvswitch/db.sock"), "--no-wait", "--columns=external_ids", "list", "Interface")
+	out, err := command(shortly, "ovs-vsctl", "--db=unix:"+filepath.Join(dir, "hosts/win01/openvswitch/db.sock"),
+		"--no-wait", "--columns=external_ids", "list", "Interface")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -125,7 +129,8 @@ func (f *fleet) checkPlugin() {
 	}()
 	s := f.newSandbox()
 	seed := fmt.Sprintf(seedConf, f.podRange("win01"))
-	newer := strings.Replace(seed, "{", `{"cniVersion": "1.1.0",`, 1) // the seed has none, which means 0.2.0, and that has no CHECK, GC or STATUS
+	// the seed has none, which means 0.2.0, and that has no CHECK, GC or STATUS
+	newer := strings.Replace(seed, "{", `{"cniVersion": "1.1.0",`, 1)
 
 	if out := s.does("VERSION", seed, ""); !strings.Contains(out, `"0.2.0"`) || !strings.Contains(out, `"1.1.0"`) {
 		f.t.Errorf("VERSION: %s", out)
@@ -144,7 +149,8 @@ func (f *fleet) checkPlugin() {
 		if at, err := netip.ParsePrefix(result.IP4.IP); err != nil || at.Masked().String() != f.podRange("win01") {
 			f.t.Errorf("ADD: address %s, %v", result.IP4.IP, err)
 		}
-		wait.NoError(f.t, 10*time.Second, "packets of pod seed", func() error { return ping(s.space.Path, f.addr["a-lin01"], probe{}).err() })
+		wait.NoError(f.t, 10*time.Second, "packets of pod seed",
+			func() error { return ping(s.space.Path, f.addr["a-lin01"], probe{}).err() })
 	}
 	s.does("CHECK", newer, "")
 	for range 2 {
@@ -163,5 +169,6 @@ func (f *fleet) checkPlugin() {
 	if now := s.attached(); !slices.Equal(now, before) {
 		f.t.Errorf("after GC the sandboxes %v have ports, want %v", now, before)
 	}
-	wait.NoError(f.t, 10*time.Second, "packets of other pods", func() error { return ping(f.netns["a-win01"], f.addr["a-lin01"], probe{}).err() })
+	wait.NoError(f.t, 10*time.Second, "packets of other pods",
+		func() error { return ping(f.netns["a-win01"], f.addr["a-lin01"], probe{}).err() })
 }

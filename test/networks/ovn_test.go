@@ -15,9 +15,8 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// TestOVN: OVN routes between pods and balances services, in Geneve between the nodes' cards for tunnels. No kube-proxy runs. Each node has a
-// /26.
-// Rows 1.51, 1.53, 1.64.
+// TestOVN: OVN routes between pods and balances services, in Geneve between the nodes' cards for tunnels. No
+// kube-proxy runs. Each node has a /26. Rows 1.51, 1.53, 1.64.
 func TestOVN(t *testing.T) {
 	f := up(t, "ovn", "--node-cidr-mask-size", "26").fleet()
 	f.checkPaths(promise{
@@ -39,8 +38,8 @@ func TestOVN(t *testing.T) {
 	f.checkDriver()
 }
 
-// checkDriver runs `porthole check --probe host` on win01 and compares what it reports about Open vSwitch's driver. On an emulated host the
-// driver's service is in the registry, and its file does not exist.
+// checkDriver runs `porthole check --probe host` on win01 and compares what it reports about Open vSwitch's driver. On
+// an emulated host the driver's service is in the registry, and its file does not exist.
 func (f *fleet) checkDriver() {
 	f.t.Helper()
 	out, err := command(6*shortly, porthole, "check", "--dir", dir, "--host", "win01", "--probe", "host", "-o", "json")
@@ -51,24 +50,27 @@ func (f *fleet) checkDriver() {
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Reports) != 1 {
 		f.t.Fatalf("%v: %s", err, out)
 	}
-	for line, want := range map[string]string{"ovs.driver": "start 1, ", "ovs.driver.version": "no file", "ovs.driver.signature": "no file", "boot.testsigning": ""} {
+	for line, want := range map[string]string{"ovs.driver": "start 1, ", "ovs.driver.version": "no file",
+		"ovs.driver.signature": "no file", "boot.testsigning": ""} {
 		if l, there := got.Reports[0].Get(line); !there || !strings.HasPrefix(l.Value, want) || l.Error != "" {
 			f.t.Errorf("%s: %+v, want %q", line, l, want)
 		}
 	}
 }
 
-// oneProgrammer starts our kube-proxy on both kinds of nodes, which refuses, and makes a program answer as a kube-proxy of others does,
-// which is reported.
+// oneProgrammer starts our kube-proxy on both kinds of nodes, which refuses, and makes a program answer as a
+// kube-proxy of others does, which is reported.
 func (f *fleet) oneProgrammer() {
 	f.t.Helper()
 	for _, start := range []struct {
 		netns string
 		args  []string
 	}{
-		{"porthole-lin01", []string{"kube-proxy", "--proxy-mode=userspace", "--service-interface=lo", "--hostname-override=lin01",
+		{"porthole-lin01", []string{"kube-proxy", "--proxy-mode=userspace", "--service-interface=lo",
+			"--hostname-override=lin01",
 			"--kubeconfig=" + filepath.Join(dir, "pki", "kube-proxy.kubeconfig")}},
-		{"", []string{"host", "run", "--dir", dir, "win01", "--", `C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override=win01"}},
+		{"", []string{"host", "run", "--dir", dir, "win01", "--", `C:\k\kube-proxy.exe`,
+			`--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override=win01"}},
 	} {
 		out, err := commandIn(start.netns, 3*shortly, porthole, start.args...)
 		if err == nil || !strings.Contains(err.Error(), nodeapi.OVNProgrammer+" program this cluster's services") {
@@ -84,7 +86,8 @@ func (f *fleet) oneProgrammer() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	stranger := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("nftables")) })}
+	stranger := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("nftables")) })}
 	defer stranger.Close()
 	go func() { _ = stranger.Serve(listener) }()
 	f.warned("NetworkProblem", []string{"lin01"}, "a kube-proxy in mode nftables", nodeapi.OVNProgrammer)

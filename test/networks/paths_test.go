@@ -24,17 +24,20 @@ import (
 // promise is what a mode says about packets between nodes.
 type promise struct {
 	mtu int // of pods, towards pods on other nodes
-	// encap is "" if packets cross the wire between nodes as they are, else "vxlan" or "geneve" with the VNI and the UDP port.
+	// encap is "" if packets cross the wire between nodes as they are, else "vxlan" or "geneve" with the VNI and the
+	// UDP port.
 	encap string
 	vni   uint32 // 0: any
-	// card is the network card that packets between nodes leave by, and tunnel the address of a node there; "" and nil: eth0 and the
-	// node's own.
+	// card is the network card that packets between nodes leave by, and tunnel the address of a node there; "" and
+	// nil: eth0 and the node's own.
 	card   string
 	tunnel func(node string) netip.Addr
 	port   uint16
-	// hops returns who answers, in order, for packets of a pod on one node to a pod on another whose TTL ends earlier; "*" is anybody.
+	// hops returns who answers, in order, for packets of a pod on one node to a pod on another whose TTL ends earlier;
+	// "*" is anybody.
 	hops func(l *lab, from, to string) []string
-	// via returns the node or lab.Router ("tor") whose MAC address packets of the one node to pods on the other have on the wire.
+	// via returns the node or lab.Router ("tor") whose MAC address packets of the one node to pods on the other have
+	// on the wire.
 	via func(from, to string) string
 }
 
@@ -70,7 +73,8 @@ type fleet struct {
 	services map[string]string     // the cluster IP of a-NODE, by node
 	netns    map[string]string     // path of a pod's network namespace, by the pod's name
 	addr     map[string]netip.Addr // of a pod
-	six      *fleet                // the same pods, services and nodes by their addresses of IPv6; nil in a cluster without it
+	// the same pods, services and nodes by their addresses of IPv6; nil in a cluster without it
+	six *fleet
 }
 
 // fleet starts the pods and waits until the services have reached every node.
@@ -81,7 +85,8 @@ func (l *lab) fleet() *fleet {
 		fmt.Fprintf(&all, onePerNode, n)
 	}
 	l.apply(all.String())
-	f := &fleet{lab: l, pods: l.waitPods("app=paths", 2*len(nodeNames)), services: map[string]string{}, netns: map[string]string{}, addr: map[string]netip.Addr{}}
+	f := &fleet{lab: l, pods: l.waitPods("app=paths", 2*len(nodeNames)), services: map[string]string{},
+		netns: map[string]string{}, addr: map[string]netip.Addr{}}
 
 	var services v1.ServiceList
 	if err := get(&services, "services"); err != nil {
@@ -104,7 +109,8 @@ func (l *lab) fleet() *fleet {
 			f.netns[name], err = netnsOf(addr)
 			return err
 		})
-		f.addSix(func(six *fleet) { six.addr[name] = netip.MustParseAddr(p.Status.PodIPs[1].IP) }, len(p.Status.PodIPs) > 1)
+		f.addSix(func(six *fleet) { six.addr[name] = netip.MustParseAddr(p.Status.PodIPs[1].IP) },
+			len(p.Status.PodIPs) > 1)
 	}
 	if f.six != nil && (len(f.six.addr) != len(f.addr) || len(f.six.services) != len(f.services)) {
 		l.t.Fatalf("pods %v and services %v have IPv6, want all", f.six.addr, f.six.services)
@@ -122,13 +128,15 @@ func (f *fleet) addSix(put func(*fleet), has bool) {
 		for name, addr := range f.nodes {
 			l.nodes[name] = hosts.Six(addr)
 		}
-		f.six = &fleet{lab: l, pods: f.pods, netns: f.netns, services: map[string]string{}, addr: map[string]netip.Addr{}}
+		f.six = &fleet{lab: l, pods: f.pods, netns: f.netns, services: map[string]string{},
+			addr: map[string]netip.Addr{}}
 	}
 	put(f.six)
 }
 
-// netnsOf returns the path of the network namespace on this machine in which a pod's address is. The containerd of a Linux node keeps
-// those of its pods in its own folder, the HNS of a Windows node where all named ones are. That of a pod that is being deleted can have the address too, for a moment: an error.
+// netnsOf returns the path of the network namespace on this machine in which a pod's address is. The containerd of a
+// Linux node keeps those of its pods in its own folder, the HNS of a Windows node where all named ones are. That of a
+// pod that is being deleted can have the address too, for a moment: an error.
 func netnsOf(addr netip.Addr) (string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "hosts", "*", "containerd", "*", "*", "netns", "*"))
 	if err != nil {
@@ -145,7 +153,8 @@ func netnsOf(addr netip.Addr) (string, error) {
 		found := false
 		err := platform.InNetns(path, func() error {
 			list, err := net.InterfaceAddrs()
-			found = slices.ContainsFunc(list, func(a net.Addr) bool { return strings.HasPrefix(a.String(), addr.String()+"/") })
+			found = slices.ContainsFunc(list,
+				func(a net.Addr) bool { return strings.HasPrefix(a.String(), addr.String()+"/") })
 			return err
 		})
 		if err == nil && found {
@@ -164,8 +173,8 @@ type path struct {
 	try  func() error
 }
 
-// checkPaths sends packets on every path of the table T1 (network.md, section 10), and fails the test with the name of each that does
-// not carry them.
+// checkPaths sends packets on every path of the table T1 (network.md, section 10), and fails the test with the name of
+// each that does not carry them.
 func (f *fleet) checkPaths(want promise) {
 	f.t.Helper()
 	started := time.Now()
@@ -190,7 +199,8 @@ func (f *fleet) checkPaths(want promise) {
 	}
 }
 
-// wait10 tries a path for 10 s: a new service takes some time to reach every node, and the first packet of a cold path can be lost.
+// wait10 tries a path for 10 s: a new service takes some time to reach every node, and the first packet of a cold path
+// can be lost.
 func wait10(t *testing.T, p path) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -212,13 +222,14 @@ const (
 	datagram = 1200
 )
 
-// streams are sizes of streams that some data paths carry differently (row 1.31): one packet that nearly fills the link, and one segment
-// of the largest size that network cards take over.
+// streams are sizes of streams that some data paths carry differently (row 1.31): one packet that nearly fills the
+// link, and one segment of the largest size that network cards take over.
 var streams = []int{1400, 64 << 10}
 
 // ask lets a pod make the request, which the test sends it from the pod's own node. what is of testapp.
 func (f *fleet) ask(pod, what string) (string, error) {
-	return commandIn("porthole-"+f.pods[pod].Spec.NodeName, 15*time.Second, "curl", "-sS", "--fail-with-body", "-m", "12", "http://"+f.hostPort(pod, 8080)+what)
+	return commandIn("porthole-"+f.pods[pod].Spec.NodeName, 15*time.Second, "curl", "-sS", "--fail-with-body", "-m",
+		"12", "http://"+f.hostPort(pod, 8080)+what)
 }
 
 func (f *fleet) hostPort(pod string, port int) string {
@@ -302,10 +313,12 @@ func (f *fleet) nodePaths() []path {
 				}
 				return ping(platform.NetnsPath("porthole-"+from), f.addr[pod], probe{}).err()
 			}}, path{fmt.Sprintf("pod %s to node %s", pod, from), func() error {
-				if _, err := f.ask(pod, echo("tcp", netip.AddrPortFrom(address, nodeEchoPort).String(), megabyte)); err != nil {
+				if _, err := f.ask(pod, echo("tcp", netip.AddrPortFrom(address, nodeEchoPort).String(),
+					megabyte)); err != nil {
 					return fmt.Errorf("1 MB over TCP: %w", err)
 				}
-				if _, err := f.ask(pod, echo("udp", netip.AddrPortFrom(address, nodeEchoPort).String(), datagram)); err != nil {
+				if _, err := f.ask(pod, echo("udp", netip.AddrPortFrom(address, nodeEchoPort).String(),
+					datagram)); err != nil {
 					return fmt.Errorf("UDP: %w", err)
 				}
 				return ping(f.netns[pod], address, probe{}).err()
@@ -317,8 +330,8 @@ func (f *fleet) nodePaths() []path {
 	return paths
 }
 
-// servicePaths are those to cluster IPs, from pods (of a service whose pod is on another node, on the same one, and the pod itself)
-// and from nodes.
+// servicePaths are those to cluster IPs, from pods (of a service whose pod is on another node, on the same one, and
+// the pod itself) and from nodes.
 func (f *fleet) servicePaths() []path {
 	var paths []path
 	for _, from := range nodeNames {
@@ -326,7 +339,8 @@ func (f *fleet) servicePaths() []path {
 			at := net.JoinHostPort(f.services[to], "7000")
 			where := map[bool]string{true: "own", false: "remote"}[from == to]
 			paths = append(paths,
-				path{fmt.Sprintf("pod a-%s to service a-%s (%s)", from, to, where), func() error { return f.transfer("a-"+from, at) }},
+				path{fmt.Sprintf("pod a-%s to service a-%s (%s)", from, to, where),
+					func() error { return f.transfer("a-"+from, at) }},
 				path{fmt.Sprintf("node %s to service a-%s", from, to), func() error {
 					if err := dialEcho("porthole-"+from, "tcp", at, megabyte); err != nil {
 						return fmt.Errorf("1 MB over TCP: %w", err)
@@ -334,7 +348,8 @@ func (f *fleet) servicePaths() []path {
 					return dialEcho("porthole-"+from, "udp", at, datagram)
 				}})
 			if from == to {
-				paths = append(paths, path{fmt.Sprintf("pod b-%s to service a-%s (local)", from, to), func() error { return f.transfer("b-"+from, at) }})
+				paths = append(paths, path{fmt.Sprintf("pod b-%s to service a-%s (local)", from, to),
+					func() error { return f.transfer("b-"+from, at) }})
 			}
 		}
 	}
@@ -358,19 +373,24 @@ func (f *fleet) checkWire(want promise) {
 
 			is := func(p capture.Packet) bool { return p.Src == src && p.Dst == dst && echoes(p) }
 			if want.encap == "" {
-				p := wire.Wait(f.t, "a request as it is", func(p capture.Packet) bool { return p.Inner == nil && is(p) })
+				p := wire.Wait(f.t, "a request as it is",
+					func(p capture.Packet) bool { return p.Inner == nil && is(p) })
 				if mac := macOf(f.t, want.via(from, to)); p.DstMAC.String() != mac {
-					f.t.Errorf("on the wire of %s to %s: %s goes to MAC %s, want %s of %s", from, to, p, p.DstMAC, mac, want.via(from, to))
+					f.t.Errorf("on the wire of %s to %s: %s goes to MAC %s, want %s of %s", from, to, p, p.DstMAC, mac,
+						want.via(from, to))
 				}
 				continue
 			}
-			p := wire.Wait(f.t, "a request in "+want.encap, func(p capture.Packet) bool { return p.Inner != nil && is(*p.Inner) })
+			p := wire.Wait(f.t, "a request in "+want.encap,
+				func(p capture.Packet) bool { return p.Inner != nil && is(*p.Inner) })
 			ends := want.tunnel
 			if ends == nil {
 				ends = func(node string) netip.Addr { return f.nodes[node] }
 			}
-			if p.Src != ends(from) || p.Dst != ends(to) || p.Encap != want.encap || want.vni != 0 && p.VNI != want.vni || p.DstPort != want.port {
-				f.t.Errorf("on the wire of %s to %s: %s; want %s of VNI %d to port %d", from, to, p, want.encap, want.vni, want.port)
+			if p.Src != ends(from) || p.Dst != ends(to) || p.Encap != want.encap ||
+				want.vni != 0 && p.VNI != want.vni || p.DstPort != want.port {
+				f.t.Errorf("on the wire of %s to %s: %s; want %s of VNI %d to port %d", from, to, p, want.encap,
+					want.vni, want.port)
 			}
 		}
 	}
@@ -378,7 +398,8 @@ func (f *fleet) checkWire(want promise) {
 
 // echoes reports whether a packet is a request of ping.
 func echoes(p capture.Packet) bool {
-	return p.Protocol == capture.ICMPv4 && p.ICMP == capture.EchoRequest || p.Protocol == capture.ICMPv6 && p.ICMP == 128
+	return p.Protocol == capture.ICMPv4 && p.ICMP == capture.EchoRequest ||
+		p.Protocol == capture.ICMPv6 && p.ICMP == 128
 }
 
 // macOf returns the MAC address of a node, or of the router, on the segment.
@@ -433,7 +454,8 @@ func sameHops(got, want []string) bool {
 	return slices.EqualFunc(got, want, func(g, w string) bool { return g == w || w == "*" })
 }
 
-// checkMTU: the largest packet of the mode passes unfragmented to a pod on another node, and one byte more is refused with a message.
+// checkMTU: the largest packet of the mode passes unfragmented to a pod on another node, and one byte more is refused
+// with a message.
 func (f *fleet) checkMTU(want promise) {
 	f.t.Helper()
 	for _, from := range nodeNames {
@@ -446,7 +468,8 @@ func (f *fleet) checkMTU(want promise) {
 				return ping(ns, target, probe{size: want.mtu}).err()
 			}})
 			if a := ping(ns, target, probe{size: want.mtu + 1}); !a.tooBig {
-				f.t.Errorf("%d bytes from a pod on %s to one on %s: %v, want a message that says they are too many", want.mtu+1, from, to, a.err())
+				f.t.Errorf("%d bytes from a pod on %s to one on %s: %v, want a message that says they are too many",
+					want.mtu+1, from, to, a.err())
 			}
 		}
 	}

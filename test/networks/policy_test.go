@@ -16,7 +16,8 @@ import (
 	pathpkg "porthole.dev/porthole/path"
 )
 
-// localA is a service with a backend on each node and a node port, at which clients outside of the cluster get the backend of the node.
+// localA is a service with a backend on each node and a node port, at which clients outside of the cluster get the
+// backend of the node.
 const localA = `
 apiVersion: v1
 kind: Service
@@ -30,8 +31,9 @@ spec:
 
 const localPort = 30180
 
-// TestTrafficPolicies compares the backends that `porthole path` computes for a node port with external traffic policy Local with those that
-// answer: clients inside and outside of the cluster get others, and Windows nodes do not tell them apart.
+// TestTrafficPolicies compares the backends that `porthole path` computes for a node port with external traffic policy
+// Local with those that answer: clients inside and outside of the cluster get others, and Windows nodes do not tell
+// them apart.
 func TestTrafficPolicies(t *testing.T) {
 	long(t)
 	f := pathCheck{up(t, "host-gateway").fleet()}
@@ -45,7 +47,8 @@ func TestTrafficPolicies(t *testing.T) {
 	f.answers("b-lin01", "win01", "win01")
 	f.answers("lin01", "win02", "win02")
 
-	// A pod of another node is sent to all backends, and its address stays: what answers from elsewhere than lin01 is not what it asked.
+	// A pod of another node is sent to all backends, and its address stays: what answers from elsewhere than lin01 is
+	// not what it asked.
 	r, text := f.follow(f.gather(), "b-win02", f.port("lin01"))
 	var right []string
 	for _, w := range r.Ways {
@@ -56,7 +59,8 @@ func TestTrafficPolicies(t *testing.T) {
 	if h := r.First(); len(r.Ways) != 3 || h == nil || h.What != "answer" || !slices.Equal(right, []string{"lin01"}) {
 		t.Errorf("a pod of another node: `porthole path` says\n%s", text)
 	}
-	if answered, silent := f.asked("b-win02", "lin01", 12); silent == 0 || len(answered) > 1 || len(answered) == 1 && answered[0] != "lin01" {
+	if answered, silent := f.asked("b-win02", "lin01", 12); silent == 0 || len(answered) > 1 ||
+		len(answered) == 1 && answered[0] != "lin01" {
 		t.Errorf("a pod of another node got answers from %v, and %d times none, of 12", answered, silent)
 	}
 }
@@ -66,7 +70,8 @@ func (f pathCheck) port(node string) string {
 	return netip.AddrPortFrom(f.nodes[node], localPort).String()
 }
 
-// answers checks which nodes have the backends that answer a client at the node port of a node, and that `porthole path` says the same.
+// answers checks which nodes have the backends that answer a client at the node port of a node, and that `porthole
+// path` says the same.
 func (f pathCheck) answers(from, at string, want ...string) {
 	f.t.Helper()
 	what := fmt.Sprintf("%s to the node port of %s", from, at)
@@ -104,7 +109,8 @@ func (f pathCheck) nodesOf(ways ...pathpkg.Way) (nodes []string) {
 	return nodes
 }
 
-// answer asks the node port of a node from a pod, a node, or an address outside, and returns the name of the pod that answers.
+// answer asks the node port of a node from a pod, a node, or an address outside, and returns the name of the pod that
+// answers.
 func (f pathCheck) answer(from, at string) (name string, err error) {
 	netns, dialer := f.netns[from], net.Dialer{Timeout: time.Second}
 	switch {

@@ -64,8 +64,8 @@ var (
 	icmp6 = icmp{128, 129, 3, 1, 2}
 )
 
-// hop is ping with a TTL that ends on the way. Like traceroute it asks three times: a system sends one client only so many such answers
-// (Linux: icmp_ratelimit, one each second).
+// hop is ping with a TTL that ends on the way. Like traceroute it asks three times: a system sends one client only so
+// many such answers (Linux: icmp_ratelimit, one each second).
 func hop(netns string, to netip.Addr, ttl int) (a answer) {
 	for range 3 {
 		if a = ping(netns, to, probe{ttl: ttl}); a.from.IsValid() {
@@ -103,9 +103,11 @@ func ping(path string, to netip.Addr, p probe) (a answer) {
 }
 
 func openICMP(to netip.Addr, p probe) (int, error) {
-	family, protocol, level, hops, mtu, do := unix.AF_INET, unix.IPPROTO_ICMP, unix.IPPROTO_IP, unix.IP_TTL, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE
+	family, protocol, level, hops, mtu, do := unix.AF_INET, unix.IPPROTO_ICMP, unix.IPPROTO_IP, unix.IP_TTL,
+		unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE
 	if to.Is6() {
-		family, protocol, level, hops, mtu, do = unix.AF_INET6, unix.IPPROTO_ICMPV6, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE
+		family, protocol, level, hops, mtu, do = unix.AF_INET6, unix.IPPROTO_ICMPV6, unix.IPPROTO_IPV6,
+			unix.IPV6_UNICAST_HOPS, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE
 	}
 	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 	if err != nil {
@@ -238,7 +240,8 @@ func (f *fleet) serveOnNodes() {
 			if tcp, err = net.Listen("tcp", netip.AddrPortFrom(addr, nodeEchoPort).String()); err != nil {
 				return err
 			}
-			udp, err = net.ListenPacket("udp", netip.AddrPortFrom(addr, nodeEchoPort).String()) // the answers must come from there
+			// the answers must come from there
+			udp, err = net.ListenPacket("udp", netip.AddrPortFrom(addr, nodeEchoPort).String())
 			return err
 		})
 		if err != nil {

@@ -35,8 +35,8 @@ func status() (nodes []statusNode, err error) {
 	return s.Nodes, err
 }
 
-// checkStatus compares `porthole status` with what the mode promises: each node's mode, its routes, and that each of its peers has a
-// session.
+// checkStatus compares `porthole status` with what the mode promises: each node's mode, its routes, and that each of
+// its peers has a session.
 func (l *lab) checkStatus(routes, peers int) {
 	l.t.Helper()
 	wait.NoError(l.t, 30*time.Second, "a status without problems", func() error {
@@ -48,8 +48,10 @@ func (l *lab) checkStatus(routes, peers int) {
 			return fmt.Errorf("status of %d nodes, want %d", len(nodes), len(nodeNames))
 		}
 		for _, n := range nodes {
-			if n.Network != l.mode || n.Routes.Wanted != routes || n.Routes.Present != routes || len(n.Peers) != peers || len(n.Routes.Problems) > 0 {
-				return fmt.Errorf("status of %s: %+v; want mode %s, %d routes, %d peers", n.Name, n, l.mode, routes, peers)
+			if n.Network != l.mode || n.Routes.Wanted != routes || n.Routes.Present != routes ||
+				len(n.Peers) != peers || len(n.Routes.Problems) > 0 {
+				return fmt.Errorf("status of %s: %+v; want mode %s, %d routes, %d peers", n.Name, n, l.mode, routes,
+					peers)
 			}
 			for _, p := range n.Peers {
 				if !p.Up {

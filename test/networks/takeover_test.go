@@ -13,10 +13,10 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestTakeover: the network card of each Windows node is away for 5 s when HNS makes the first network on it, and connections are aborted.
-// The nodes become ready all the same, each with one network and one endpoint of the host. Then a node loses its network and has routes of
-// others: when the agent has made the network anew they are there again, and so are the routes to other nodes.
-// Row 1.35.
+// TestTakeover: the network card of each Windows node is away for 5 s when HNS makes the first network on it, and
+// connections are aborted. The nodes become ready all the same, each with one network and one endpoint of the host.
+// Then a node loses its network and has routes of others: when the agent has made the network anew they are there
+// again, and so are the routes to other nodes. Row 1.35.
 func TestTakeover(t *testing.T) {
 	long(t)
 	f := up(t, "host-gateway", "--windows-nic-flap", "5s").fleet()
@@ -61,7 +61,8 @@ func TestTakeover(t *testing.T) {
 	f.lab.fleet().reach("after the network was made anew", "win01")
 }
 
-// takenOver waits until a switch has taken the card of a node over, or given it back, for the nth time, and the node has its address.
+// takenOver waits until a switch has taken the card of a node over, or given it back, for the nth time, and the node
+// has its address.
 func (l *lab) takenOver(node string, nth int) {
 	l.t.Helper()
 	log := filepath.Join(dir, "hosts", node, "logs", "hnsd.log")
@@ -97,11 +98,13 @@ func (l *lab) onceEach(node string) {
 		}
 	}
 	if len(dump.Networks) != 1 || hosts != 1 {
-		l.t.Errorf("HNS of %s has the networks %v and %d endpoints of the host, want one of each", node, dump.Networks, hosts)
+		l.t.Errorf("HNS of %s has the networks %v and %d endpoints of the host, want one of each", node, dump.Networks,
+			hosts)
 	}
 }
 
-// gatewaysOn returns the routes of a node through other machines, the default route too, in order, each as "RANGE via ADDRESS".
+// gatewaysOn returns the routes of a node through other machines, the default route too, in order, each as "RANGE via
+// ADDRESS".
 func (l *lab) gatewaysOn(node string) (routes []string) {
 	l.t.Helper()
 	out, err := commandIn("porthole-"+node, shortly, "ip", "route", "show")

@@ -34,13 +34,13 @@ func (l *lab) firstHop(node string) string {
 	return first.String()
 }
 
-// TestTor: with both families and a /26 for each node, no node has a route to another's pods; the router, which was given what `porthole
-// routes --print-router ip` prints, has them.
-// Rows 1.30, 1.43.
+// TestTor: with both families and a /26 for each node, no node has a route to another's pods; the router, which was
+// given what `porthole routes --print-router ip` prints, has them. Rows 1.30, 1.43.
 func TestTor(t *testing.T) {
 	l := up(t, "tor", "--pod-cidr", "10.244.0.0/16,fd00:10:244::/48", "--node-cidr-mask-size", "26")
 	for _, node := range nodeNames {
-		out, err := commandIn("porthole-"+node, shortly, "sh", "-c", "ip route show root 10.244.0.0/16; ip -6 route show root fd00:10:244::/48")
+		out, err := commandIn("porthole-"+node, shortly, "sh", "-c",
+			"ip route show root 10.244.0.0/16; ip -6 route show root fd00:10:244::/48")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,13 +72,15 @@ func TestTor(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.checkRouter("node win01: no route to " + win01.Spec.PodCIDR + ", want one via 10.99.0.21")
-	if _, err := commandIn("porthole-tor", shortly, "ip", "route", "add", win01.Spec.PodCIDR, "nexthop", "via", "10.99.0.21", "nexthop", "via", "10.99.0.11"); err != nil {
+	if _, err := commandIn("porthole-tor", shortly, "ip", "route", "add", win01.Spec.PodCIDR, "nexthop", "via",
+		"10.99.0.21", "nexthop", "via", "10.99.0.11"); err != nil {
 		t.Fatal(err)
 	}
 	l.checkRouter("node win01: " + win01.Spec.PodCIDR + " goes to 10.99.0.11 (node lin01) besides 10.99.0.21")
 
 	d := pathCheck{f}
-	if r, text := d.follow(d.gather(), "a-lin01", "a-win01"); r.First() == nil || r.First().At != cluster.RouterName || r.First().What != "route" {
+	if r, text := d.follow(d.gather(), "a-lin01", "a-win01"); r.First() == nil || r.First().At != cluster.RouterName ||
+		r.First().What != "route" {
 		t.Errorf("the router spreads packets for win01 over two nodes, and `porthole path` says:\n%s", text)
 	}
 	if err := ip("tor", "route", "replace", win01.Spec.PodCIDR, "via", "10.99.0.21")(); err != nil {
@@ -88,12 +90,14 @@ func TestTor(t *testing.T) {
 	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
 		pods := d.podRange("win02")
 		d.checkFlaws(flaw{"the router lacks a line", "a-win01", "a-win02", ip("tor", "route", "del", pods),
-			ip("tor", "route", "add", pods, "via", "10.99.0.22"), d.pinged("a-win01", "a-win02"), cluster.RouterName, "route"})
+			ip("tor", "route", "add", pods, "via", "10.99.0.22"), d.pinged("a-win01", "a-win02"), cluster.RouterName,
+			"route"})
 	}
 }
 
-// TestTorRouterForgets: a router that lost its routes gets them with the next `porthole up`, and packets pass again. With
-// `porthole routes --keep-router` it gets them at once, and follows nodes that come and go. Then HNS loses the network of a node and stops.
+// TestTorRouterForgets: a router that lost its routes gets them with the next `porthole up`, and packets pass again.
+// With `porthole routes --keep-router` it gets them at once, and follows nodes that come and go. Then HNS loses the
+// network of a node and stops.
 func TestTorRouterForgets(t *testing.T) {
 	long(t)
 	l := up(t, "tor")
@@ -139,7 +143,8 @@ func TestTorRouterForgets(t *testing.T) {
 func (l *lab) keepRouter() {
 	l.t.Helper()
 	var out bytes.Buffer
-	cmd := exec.Command(porthole, "routes", "--keep-router", "ip", "--router-command", "ip -n porthole-tor", "--kubeconfig", filepath.Join(dir, "kubeconfig"),
+	cmd := exec.Command(porthole, "routes", "--keep-router", "ip", "--router-command", "ip -n porthole-tor",
+		"--kubeconfig", filepath.Join(dir, "kubeconfig"),
 		"--cluster-cidr", "10.244.0.0/16", "--bind", "127.0.0.1:10271")
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
 	if err := cmd.Start(); err != nil {
@@ -171,14 +176,17 @@ func (l *lab) routerHas(text string, want bool) {
 	l.t.Logf("the router has %s: %v, after %v", text, want, time.Since(started).Round(time.Millisecond))
 }
 
-// checkRouter compares the router's routes as an operator would; want is a part of what the check complains about, "" if nothing.
+// checkRouter compares the router's routes as an operator would; want is a part of what the check complains about, ""
+// if nothing.
 func (l *lab) checkRouter(want string) {
 	l.t.Helper()
 	shown, err := commandIn("porthole-tor", shortly, "sh", "-c", "ip -j route; ip -j -6 route")
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	_, err = command(shortly, "sh", "-c", `echo "$1" | "$2" routes --check-router ip --cluster-cidr 10.244.0.0/16,fd00:10:244::/48 --kubeconfig "$3"`, "sh",
+	_, err = command(shortly, "sh", "-c",
+		`echo "$1" | "$2" routes --check-router ip --cluster-cidr 10.244.0.0/16,fd00:10:244::/48 --kubeconfig "$3"`,
+		"sh",
 		shown, porthole, filepath.Join(dir, "kubeconfig"))
 	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 		l.t.Errorf("the check of the router says %v, want %q", err, want)

@@ -75,7 +75,8 @@ func (l *lab) modify(node string, network overlayNetwork, request string, settin
 	for _, s := range settings {
 		policies = append(policies, `{"Type":"RemoteSubnetRoute","Settings":`+s+`}`)
 	}
-	document := fmt.Sprintf(`{"ResourceType":"Policy","RequestType":%q,"Settings":{"Policies":[%s]}}`, request, strings.Join(policies, ","))
+	document := fmt.Sprintf(`{"ResourceType":"Policy","RequestType":%q,"Settings":{"Policies":[%s]}}`, request,
+		strings.Join(policies, ","))
 
 	var conn net.Conn
 	err := platform.InNetns(platform.NetnsPath("porthole-"+node), func() (err error) {
@@ -92,14 +93,16 @@ func (l *lab) modify(node string, network overlayNetwork, request string, settin
 	}
 	handle, _, err := w.Call(wire.Request{Op: wire.On(hnsd.Network, wire.Open), GUID: network.ID})
 	if err == nil {
-		_, _, err = w.Call(wire.Request{Op: wire.On(hnsd.Network, wire.Modify), Handle: handle, Text: [3]string{document}})
+		_, _, err = w.Call(wire.Request{Op: wire.On(hnsd.Network, wire.Modify), Handle: handle,
+			Text: [3]string{document}})
 	}
 	if err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-// kill ends the routes of a node at once, as soon as they run; the supervisor starts them again. It returns the process id.
+// kill ends the routes of a node at once, as soon as they run; the supervisor starts them again. It returns the
+// process id.
 func (l *lab) kill(node string) (pid int) {
 	l.t.Helper()
 	wait.NoError(l.t, 20*time.Second, "the process", func() (err error) {
@@ -163,7 +166,8 @@ func (l *lab) complete(node string, before int) {
 			err = fmt.Errorf("not complete: %s", out)
 		}
 		if err == nil && want == 0 {
-			_, err = commandIn("porthole-"+node, shortly, "curl", "-sS", "--fail-with-body", "-m", "5", "http://127.0.0.1:10261/healthz")
+			_, err = commandIn("porthole-"+node, shortly, "curl", "-sS", "--fail-with-body", "-m", "5",
+				"http://127.0.0.1:10261/healthz")
 		}
 		return err
 	})
@@ -174,16 +178,18 @@ func (f *fleet) reach(what, from string) {
 	f.t.Helper()
 	for _, to := range nodeNames {
 		if to != from {
-			there := path{what + ": pod on " + from + " to pod on " + to, func() error { return ping(f.netns["a-"+from], f.addr["a-"+to], probe{}).err() }}
-			back := path{what + ": pod on " + to + " to pod on " + from, func() error { return ping(f.netns["a-"+to], f.addr["a-"+from], probe{}).err() }}
+			there := path{what + ": pod on " + from + " to pod on " + to,
+				func() error { return ping(f.netns["a-"+from], f.addr["a-"+to], probe{}).err() }}
+			back := path{what + ": pod on " + to + " to pod on " + from,
+				func() error { return ping(f.netns["a-"+to], f.addr["a-"+from], probe{}).err() }}
 			wait10(f.t, there)
 			wait10(f.t, back)
 		}
 	}
 }
 
-// pinging sends packets between the pods of two nodes, in both directions, until stop is called, which returns how many there were and
-// how many of them got no answer.
+// pinging sends packets between the pods of two nodes, in both directions, until stop is called, which returns how
+// many there were and how many of them got no answer.
 func (f *fleet) pinging(a, b string) (stop func() (sent, lost int)) {
 	var mu sync.Mutex
 	var sending sync.WaitGroup
@@ -215,10 +221,10 @@ func announcedBy(node string) (string, error) {
 	return n.Annotations["flannel.alpha.coreos.com/backend-data"], err
 }
 
-// TestVXLANFaults: the Windows nodes have a firewall, which lets the overlay's packets in by a rule. What others delete on a Windows
-// node is put back, and what is theirs stays. A killed agent writes nothing when it is back. Windows nodes follow another MAC address of
-// a Linux node, and find a path with too small an MTU. A network that is made anew, while HNS stops and the agent is killed, has its peers
-// again, which follow its new MAC address.
+// TestVXLANFaults: the Windows nodes have a firewall, which lets the overlay's packets in by a rule. What others
+// delete on a Windows node is put back, and what is theirs stays. A killed agent writes nothing when it is back.
+// Windows nodes follow another MAC address of a Linux node, and find a path with too small an MTU. A network that is
+// made anew, while HNS stops and the agent is killed, has its peers again, which follow its new MAC address.
 func TestVXLANFaults(t *testing.T) {
 	long(t)
 	f := up(t, "vxlan", "--windows-firewall").fleet()
@@ -267,8 +273,9 @@ func (f *fleet) restartsWithoutWrites() {
 	}
 }
 
-// madeAnew lets HNS lose the network of win01 again and again, and kills the routes at each step of making it anew; the last time HNS
-// stops meanwhile. Then the node has one network with exactly its peers, and pods on it reach others.
+// madeAnew lets HNS lose the network of win01 again and again, and kills the routes at each step of making it anew;
+// the last time HNS stops meanwhile. Then the node has one network with exactly its peers, and pods on it reach
+// others.
 func (f *fleet) madeAnew() {
 	f.t.Helper()
 	told, err := announcedBy("win01")
@@ -311,7 +318,8 @@ func (f *fleet) madeAnew() {
 	again.reach("after the network was made anew", "win01")
 }
 
-// killDuring lets HNS lose the network of a node, and kills the routes while the nth call of a function that makes it anew hangs.
+// killDuring lets HNS lose the network of a node, and kills the routes while the nth call of a function that makes it
+// anew hangs.
 func (f *fleet) killDuring(node, function string, nth int) {
 	f.t.Helper()
 	rules := filepath.Join(f.t.TempDir(), "rules.json")
@@ -346,7 +354,8 @@ func (f *fleet) exactPeers() {
 			return err
 		}
 		text := strings.Join(n.routes(), "\n")
-		if len(n.routes()) != 2 || !strings.Contains(text, f.nodes["lin01"].String()) || !strings.Contains(text, f.nodes["win02"].String()) {
+		if len(n.routes()) != 2 || !strings.Contains(text, f.nodes["lin01"].String()) ||
+			!strings.Contains(text, f.nodes["win02"].String()) {
 			return fmt.Errorf("policies:\n%s", text)
 		}
 		return nil

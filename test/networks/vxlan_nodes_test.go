@@ -13,8 +13,9 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// checkOverlayNodes adds a node to the overlay, changes it and removes it, and looks at what the others have of it: policies of HNS on the
-// Windows nodes, and route, neighbour and forwarding entry on the Linux node. Packets pass in both directions.
+// checkOverlayNodes adds a node to the overlay, changes it and removes it, and looks at what the others have of it:
+// policies of HNS on the Windows nodes, and route, neighbour and forwarding entry on the Linux node. Packets pass in
+// both directions.
 func checkOverlayNodes(f *fleet) {
 	f.t.Helper()
 	g := &overlayGhost{f.newGhost()}
@@ -39,7 +40,8 @@ func checkOverlayNodes(f *fleet) {
 	f.reaches("its pod range changes", second)
 
 	f.node("twin", "10.244.78.0/25", "10.99.0.63")
-	// The route goes. The neighbour with the first address of the range stays: it may be twin's, which has not announced any yet.
+	// The route goes. The neighbour with the first address of the range stays: it may be twin's, which has not
+	// announced any yet.
 	g.overlayForgets("two nodes have one range", "10.244.78.0/24")
 	f.warned("RouteRefused", nodeNames, "10.244.78.0/24 of node ghost overlaps 10.244.78.0/25 of node twin")
 	f.deleteNode("twin")
@@ -70,7 +72,8 @@ func (g *overlayGhost) run(name string, args ...string) {
 // device makes the ghost's end of the overlay, with entries for all nodes as they announce themselves.
 func (g *overlayGhost) device() {
 	g.t.Helper()
-	g.run("ip", "link", "add", "vx", "address", overlayMAC.String(), "mtu", "1450", "type", "vxlan", "id", "4096", "dev", "eth0", "dstport", "4789", "nolearning")
+	g.run("ip", "link", "add", "vx", "address", overlayMAC.String(), "mtu", "1450", "type", "vxlan", "id", "4096",
+		"dev", "eth0", "dstport", "4789", "nolearning")
 	g.run("ip", "link", "set", "vx", "up")
 	for _, name := range nodeNames {
 		var n v1.Node
@@ -102,7 +105,8 @@ func (g *overlayGhost) joins(podCIDR string, addr netip.Addr) {
 func (g *overlayGhost) announces(addr netip.Addr) {
 	g.t.Helper()
 	const prefix = "flannel.alpha.coreos.com/"
-	_, err := kubectl("annotate", "--overwrite", "node", "ghost", prefix+"backend-type=vxlan", prefix+"kube-subnet-manager=true", prefix+"public-ip="+addr.String(),
+	_, err := kubectl("annotate", "--overwrite", "node", "ghost", prefix+"backend-type=vxlan",
+		prefix+"kube-subnet-manager=true", prefix+"public-ip="+addr.String(),
 		prefix+fmt.Sprintf(`backend-data={"VNI":4096,"VtepMAC":"%s"}`, overlayMAC))
 	if err != nil {
 		g.t.Fatal(err)
@@ -124,13 +128,16 @@ func (g *overlayGhost) overlayOf(node string) (string, error) {
 		n, err := g.overlay(node)
 		return strings.Join(n.routes(), "\n"), err
 	}
-	return commandIn("porthole-lin01", shortly, "sh", "-c", "ip route show dev flannel.4096; ip neigh show dev flannel.4096 nud permanent; bridge fdb show dev flannel.4096")
+	return commandIn("porthole-lin01", shortly, "sh", "-c",
+		"ip route show dev flannel.4096; ip neigh show dev flannel.4096 nud permanent; bridge fdb show dev flannel.4096")
 }
 
 // overlayLeads waits until every node sends packets for a range to an address.
 func (g *overlayGhost) overlayLeads(what, dst string, addr netip.Addr) {
 	g.t.Helper()
-	g.overlayIs(what, func(text string) bool { return strings.Contains(text, dst) && strings.Contains(text, addr.String()) })
+	g.overlayIs(what, func(text string) bool {
+		return strings.Contains(text, dst) && strings.Contains(text, addr.String())
+	})
 }
 
 // overlayForgets waits until no node has an entry with a text.

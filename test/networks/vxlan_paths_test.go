@@ -16,8 +16,9 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestVXLANUpstreamPlugin: upstream's win-overlay.exe and host-local.exe give the pods of the Windows nodes their network, with the
-// configuration that routes writes and beside our agent. All paths of TestVXLAN, where ours does, carry packets.
+// TestVXLANUpstreamPlugin: upstream's win-overlay.exe and host-local.exe give the pods of the Windows nodes their
+// network, with the configuration that routes writes and beside our agent. All paths of TestVXLAN, where ours does,
+// carry packets.
 func TestVXLANUpstreamPlugin(t *testing.T) {
 	long(t)
 	l := up(t, "vxlan")
@@ -27,7 +28,8 @@ func TestVXLANUpstreamPlugin(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: run `make bundle-tests` first", err)
 			}
-			if err := os.WriteFile(filepath.Join(dir, "hosts", node, "prefix", "drive_c", "opt", "cni", "bin", name), program, 0o755); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "hosts", node, "prefix", "drive_c", "opt", "cni", "bin", name),
+				program, 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -63,8 +65,8 @@ func reasonOn(node, to string) (string, error) {
 	return "", fmt.Errorf("there is no route to %s: %s", to, out)
 }
 
-// narrowPath: the switch carries no packets of ICMP and UDP of more than 1,400 bytes to lin01, without a word. Routes of win01 find that at
-// their start, and name it. TCP is left alone, so that the API server stays reachable.
+// narrowPath: the switch carries no packets of ICMP and UDP of more than 1,400 bytes to lin01, without a word. Routes
+// of win01 find that at their start, and name it. TCP is left alone, so that the API server stays reachable.
 func (f *fleet) narrowPath() {
 	f.t.Helper()
 	nft := func(args ...string) {

@@ -53,9 +53,9 @@ func (w faultWorld) enough(streams map[string]*stream) {
 	}
 }
 
-// stream asks a server of listen by UDP at each pace, each time from another port. The ports of two streams differ: a new connection to a pod
-// with the addresses and ports of one to a service that was translated to that pod ends ovs-vswitchd 3.1.0 with the datapath netdev
-// (assertion conn->conn_type == CT_CONN_TYPE_DEFAULT in conntrack.c).
+// stream asks a server of listen by UDP at each pace, each time from another port. The ports of two streams differ: a
+// new connection to a pod with the addresses and ports of one to a service that was translated to that pod ends
+// ovs-vswitchd 3.1.0 with the datapath netdev (assertion conn->conn_type == CT_CONN_TYPE_DEFAULT in conntrack.c).
 func (w *world) stream(from *netspace.Space, to netip.AddrPort) *stream {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	began, ticker := time.Now(), time.NewTicker(pace())
@@ -64,6 +64,7 @@ func (w *world) stream(from *netspace.Space, to netip.AddrPort) *stream {
 	const ports = 5000
 	w.streams++
 	first := 10000 + w.streams%4*ports
+
 	done.Go(func() {
 		for {
 			select {
@@ -74,7 +75,8 @@ func (w *world) stream(from *netspace.Space, to netip.AddrPort) *stream {
 			asked := s.asked.Add(1)
 			if err := echo(from, uint16(first+int(asked)%ports), to); err != nil {
 				lost++
-				w.t.Logf("packet %d to %s, %v after the first: %v", asked, to, time.Since(began).Round(time.Millisecond), err)
+				w.t.Logf("packet %d to %s, %v after the first: %v", asked, to,
+					time.Since(began).Round(time.Millisecond), err)
 			}
 		}
 	})
@@ -137,7 +139,8 @@ func (w *world) restart(names ...string) {
 // flows returns the flows of br-int of a node, without what counts packets and time.
 func (w *world) flows(n *node) string {
 	w.t.Helper()
-	out, err := exec.CommandContext(w.t.Context(), "ovs-ofctl", "--no-stats", "dump-flows", "unix:"+filepath.Join(n.host.Dir, "br-int.mgmt")).CombinedOutput()
+	out, err := exec.CommandContext(w.t.Context(), "ovs-ofctl", "--no-stats", "dump-flows",
+		"unix:"+filepath.Join(n.host.Dir, "br-int.mgmt")).CombinedOutput()
 	if err != nil {
 		w.t.Fatalf("flows of %s: %v: %s", n.name, err, out)
 	}
@@ -161,10 +164,10 @@ func (w *world) pair() (a, c *pod) {
 	return a, c
 }
 
-// TestDatabasesAway takes OVN's databases away: what runs goes on, a new pod is told what is missing, and afterwards everything is as
-// before. Nothing here counts the time of an outage: attempts are at most 8 s apart (Open vSwitch's reconnect) and 5 s (the
-// controller's), so that an outage of 20 s shows what one of 10 minutes does, which PORTHOLE_NETWORKS=long makes.
-// Row 1.49.
+// TestDatabasesAway takes OVN's databases away: what runs goes on, a new pod is told what is missing, and afterwards
+// everything is as before. Nothing here counts the time of an outage: attempts are at most 8 s apart (Open vSwitch's
+// reconnect) and 5 s (the controller's), so that an outage of 20 s shows what one of 10 minutes does, which
+// PORTHOLE_NETWORKS=long makes. Row 1.49.
 func TestDatabasesAway(t *testing.T) {
 	long(t)
 	w := newWorld(t)
@@ -173,7 +176,8 @@ func TestDatabasesAway(t *testing.T) {
 	before := map[string]string{"n1": w.flows(n1), "n2": w.flows(n2)}
 	writes := w.controller.Status().Writes
 	streams := map[string]*stream{
-		"to a pod": w.stream(a.space, netip.AddrPortFrom(c.addr, 8080)), "to a service": w.stream(a.space, netip.MustParseAddrPort("10.96.0.20:80")),
+		"to a pod":     w.stream(a.space, netip.AddrPortFrom(c.addr, 8080)),
+		"to a service": w.stream(a.space, netip.MustParseAddrPort("10.96.0.20:80")),
 	}
 
 	began := time.Now()
@@ -189,7 +193,8 @@ func TestDatabasesAway(t *testing.T) {
 	if out, err := w.cni("DEL", late); err != nil {
 		t.Errorf("DEL without the databases: %v: %s", err, out)
 	}
-	a.conf = strings.Replace(a.conf, "{", `{"cniVersion": "1.0.0",`, 1) // 0.2.0, which a configuration without it has, knows no CHECK
+	// 0.2.0, which a configuration without it has, knows no CHECK
+	a.conf = strings.Replace(a.conf, "{", `{"cniVersion": "1.0.0",`, 1)
 	if out, err := w.cni("CHECK", a); err != nil {
 		t.Errorf("CHECK of a pod that runs: %v: %s", err, out)
 	}
@@ -215,7 +220,8 @@ func TestDatabasesAway(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("databases away for %v; a pod was attached %v after their return", away.Round(time.Second), time.Since(began).Round(10*time.Millisecond))
+	t.Logf("databases away for %v; a pod was attached %v after their return", away.Round(time.Second),
+		time.Since(began).Round(10*time.Millisecond))
 	w.must(second(w.cni("DEL", late)))
 	w.api.remove(late.Pod)
 	wait.NoError(t, 20*time.Second, "the flows of before", func() error {
@@ -235,7 +241,8 @@ func TestDatabasesAway(t *testing.T) {
 func (w *world) carriedOut() {
 	w.t.Helper()
 	wait.NoError(w.t, 60*time.Second, "the nodes to carry out what OVN's database has", func() error {
-		out, err := exec.CommandContext(w.t.Context(), "ovn-nbctl", "--db=unix:"+w.central.NB(), "--timeout=50", "--wait=hv", "sync").CombinedOutput()
+		out, err := exec.CommandContext(w.t.Context(), "ovn-nbctl", "--db=unix:"+w.central.NB(), "--timeout=50",
+			"--wait=hv", "sync").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
@@ -262,15 +269,17 @@ func difference(before, after string) string {
 	return strings.Join(out, "\n")
 }
 
-// TestRestarts kills ovn-controller, the agents and the controller, one after the other. Nothing is written and no packet is lost. It
-// ends ovn-controller in the way that leaves the node as it is too: without --restart it would take its tunnels with it.
+// TestRestarts kills ovn-controller, the agents and the controller, one after the other. Nothing is written and no
+// packet is lost. It ends ovn-controller in the way that leaves the node as it is too: without --restart it would take
+// its tunnels with it.
 func TestRestarts(t *testing.T) {
 	w := faultWorld{newWorld(t)}
 	a, c := w.pair()
 	n1 := w.nodes["n1"]
 	before := w.flows(n1)
 	streams := map[string]*stream{
-		"to a pod": w.stream(a.space, netip.AddrPortFrom(c.addr, 8080)), "to a service": w.stream(a.space, netip.MustParseAddrPort("10.96.0.20:80")),
+		"to a pod":     w.stream(a.space, netip.AddrPortFrom(c.addr, 8080)),
+		"to a service": w.stream(a.space, netip.MustParseAddrPort("10.96.0.20:80")),
 	}
 
 	w.kill("n1/ovn-controller")
@@ -288,7 +297,8 @@ func TestRestarts(t *testing.T) {
 			t.Errorf("the new agent of %s made %d changes", n.name, got)
 		}
 	}
-	next := controller.New(controller.Options{NB: "unix:" + w.central.NB(), SB: "unix:" + w.central.SB(), Cluster: w.api})
+	next := controller.New(controller.Options{NB: "unix:" + w.central.NB(), SB: "unix:" + w.central.SB(),
+		Cluster: w.api})
 	w.stopController()
 	w.background(next.Run)
 	wait.NoError(t, 10*time.Second, "the next controller", func() error {
@@ -311,7 +321,8 @@ func TestRestarts(t *testing.T) {
 	w.nothingLost("restarts", streams)
 }
 
-// TestSwitchRestarted: the agent says that ovs-vswitchd is away. A new one makes the node's interfaces anew, without their addresses.
+// TestSwitchRestarted: the agent says that ovs-vswitchd is away. A new one makes the node's interfaces anew, without
+// their addresses.
 func TestSwitchRestarted(t *testing.T) {
 	long(t)
 	w := faultWorld{newWorld(t)}
@@ -341,12 +352,14 @@ func (w faultWorld) repaired(n *node) {
 	})
 }
 
-// TestBehindOurBack: another program takes the port of a pod for itself on another node, and changes what the agent keeps.
+// TestBehindOurBack: another program takes the port of a pod for itself on another node, and changes what the agent
+// keeps.
 func TestBehindOurBack(t *testing.T) {
 	w := faultWorld{newWorld(t)}
 	a, c := w.pair()
 	n1, n2 := w.nodes["n1"], w.nodes["n2"]
-	w.vsctl(n1, "add-port", "br-int", "thief", "--", "set", "interface", "thief", "type=internal", "external_ids:iface-id=default_c")
+	w.vsctl(n1, "add-port", "br-int", "thief", "--", "set", "interface", "thief", "type=internal",
+		"external_ids:iface-id=default_c")
 	packets := w.stream(a.space, netip.AddrPortFrom(c.addr, 8080))
 	w.vsctl(n2, "set", "open", ".", "external_ids:system-id=other", "external_ids:ovn-encap-ip=10.99.0.99")
 	w.repaired(n2)
@@ -395,7 +408,8 @@ func TestSpoofed(t *testing.T) {
 	w := newWorld(t)
 	a, c := w.pair()
 	a.space.Address("eth0", "10.244.1.200/24")
-	if answer, err := sendFrom(a.space, netip.MustParseAddr("10.244.1.200"), netip.AddrPortFrom(c.addr, 8080).String()); err == nil {
+	if answer, err := sendFrom(a.space, netip.MustParseAddr("10.244.1.200"),
+		netip.AddrPortFrom(c.addr, 8080).String()); err == nil {
 		t.Errorf("a packet with another's address was answered: %s", answer)
 	}
 	if answer, err := sendFrom(a.space, a.addr, netip.AddrPortFrom(c.addr, 8080).String()); err != nil {
@@ -403,7 +417,8 @@ func TestSpoofed(t *testing.T) {
 	}
 }
 
-// TestTunnelsDiffer: two nodes whose kinds of tunnels have nothing in common say so, and reach each other once they have.
+// TestTunnelsDiffer: two nodes whose kinds of tunnels have nothing in common say so, and reach each other once they
+// have.
 func TestTunnelsDiffer(t *testing.T) {
 	w := newWorld(t)
 	n1 := w.addNode("n1", "10.99.0.11", "10.244.1.0/24")
@@ -412,7 +427,8 @@ func TestTunnelsDiffer(t *testing.T) {
 	wait.NoError(t, 20*time.Second, "the reason", func() error {
 		w.syncAll()
 		for _, r := range n1.agent.Status().Routes {
-			if r.Node == "n2" && r.State == "waiting" && strings.Contains(r.Reason, "kind of tunnel in common") && len(w.chassis()) == 2 {
+			if r.Node == "n2" && r.State == "waiting" && strings.Contains(r.Reason, "kind of tunnel in common") &&
+				len(w.chassis()) == 2 {
 				return nil
 			}
 		}

@@ -22,7 +22,8 @@ import (
 func (w faultWorld) exit(n *node, flags ...string) {
 	w.t.Helper()
 	wait.NoError(w.t, 10*time.Second, "ovn-controller to end", func() error {
-		out, err := exec.CommandContext(w.t.Context(), "ovs-appctl", append([]string{"-t", w.controlSocket(n), "exit"}, flags...)...).CombinedOutput()
+		out, err := exec.CommandContext(w.t.Context(), "ovs-appctl",
+			append([]string{"-t", w.controlSocket(n), "exit"}, flags...)...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
@@ -76,13 +77,15 @@ func TestDaemons(t *testing.T) {
 	w.restart("n1/ovn-controller")
 	w.sync()
 	w.reach(a.space, c.addr, 8080, "c")
-	t.Logf("packets pass %v after the start of an ovn-controller that was asked to exit", time.Since(began).Round(10*time.Millisecond))
+	t.Logf("packets pass %v after the start of an ovn-controller that was asked to exit",
+		time.Since(began).Round(10*time.Millisecond))
 
 	// A chassis that somebody deletes while the node lives comes back by itself.
 	sb, err := ovsdb.Dial(t.Context(), "unix:"+w.central.SB())
 	w.must(err)
 	defer sb.Close()
-	_, err = sb.Transact(t.Context(), "OVN_Southbound", ovsdb.Delete("Chassis", ovsdb.Equal("name", "n1")), ovsdb.Delete("Chassis_Private", ovsdb.Equal("name", "n1")))
+	_, err = sb.Transact(t.Context(), "OVN_Southbound", ovsdb.Delete("Chassis", ovsdb.Equal("name", "n1")),
+		ovsdb.Delete("Chassis_Private", ovsdb.Equal("name", "n1")))
 	w.must(err)
 	wait.NoError(t, 20*time.Second, "the chassis", func() error {
 		if got := strings.Join(w.chassis(), " "); got != "n1 n2" {
@@ -108,7 +111,8 @@ func TestDaemons(t *testing.T) {
 	w.must(second(w.cni("DEL", late)))
 	w.api.remove(late.Pod)
 
-	// ovn-controller makes a deleted br-int again, the agent the node's own port; the ports of pods are gone, and named.
+	// ovn-controller makes a deleted br-int again, the agent the node's own port; the ports of pods are gone, and
+	// named.
 	w.vsctl(n1, "del-br", "br-int")
 	w.sync()
 	w.reach(n1.space, c.addr, 8080, "c")
@@ -137,7 +141,8 @@ func whole(from *netspace.Space, to netip.AddrPort, size int) (answer string, er
 		defer unix.Close(fd)
 		address := unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}
 		err = errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO),
-			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}), unix.Sendto(fd, make([]byte, size-headers), 0, &address))
+			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}),
+			unix.Sendto(fd, make([]byte, size-headers), 0, &address))
 		if err != nil {
 			return nil
 		}
@@ -162,8 +167,8 @@ func (w faultWorld) limit(from, to *pod, size int) {
 	}
 }
 
-// TestUnderlayMTU: the MTU of pods and of the node's own port follows that of the network between the nodes. Pods that were made before it
-// became smaller are named.
+// TestUnderlayMTU: the MTU of pods and of the node's own port follows that of the network between the nodes. Pods that
+// were made before it became smaller are named.
 func TestUnderlayMTU(t *testing.T) {
 	long(t)
 	w := faultWorld{newWorld(t)}

@@ -27,10 +27,11 @@ const (
 	podOfLinux      = "02:00:0a:80:00:05" // MAC address of the pod behind n1
 )
 
-// TestHybridOverlay sends packets between a Windows host and a node whose Open vSwitch has the bridge that OVN-Kubernetes makes for such
-// hosts: VXLAN with the tunnel's key and destination by flows, and no packet that is not for the bridge's own MAC address
-// (ovn-kubernetes go-controller/hybrid-overlay/pkg/controller/ovn_node_linux.go). The policies of the host are those that the mode vxlan plans from the
-// annotations of the nodes. OVN-Kubernetes itself, which would lead packets from its logical router to that bridge, is not there.
+// TestHybridOverlay sends packets between a Windows host and a node whose Open vSwitch has the bridge that
+// OVN-Kubernetes makes for such hosts: VXLAN with the tunnel's key and destination by flows, and no packet that is not
+// for the bridge's own MAC address (ovn-kubernetes go-controller/hybrid-overlay/pkg/controller/ovn_node_linux.go). The
+// policies of the host are those that the mode vxlan plans from the annotations of the nodes. OVN-Kubernetes itself,
+// which would lead packets from its logical router to that bridge, is not there.
 func TestHybridOverlay(t *testing.T) {
 	w := faultWorld{newWorld(t)}
 	n1 := w.addNode("n1", "10.99.0.11", "10.244.1.0/24")
@@ -44,7 +45,8 @@ func TestHybridOverlay(t *testing.T) {
 	w.reach(windows, netip.MustParseAddr("10.128.0.5"), 8080, "linux")
 	w.reach(linux, netip.MustParseAddr("10.132.1.5"), 8080, "windows")
 	arrived := regexp.MustCompile(`n_packets=[1-9]\d*, [^\n]*tun_id=0x1001,in_port=\S+,dl_dst=` + routerOfLinux)
-	wait.NoError(t, 10*time.Second, "packets with VNI 4097 and the MAC address "+routerOfLinux, func() error { // ovs-vswitchd counts late
+	// ovs-vswitchd counts late
+	wait.NoError(t, 10*time.Second, "packets with VNI 4097 and the MAC address "+routerOfLinux, func() error {
 		if flows := w.ofctl(n1, "dump-flows", "br-ext"); !arrived.MatchString(flows) {
 			return errors.New(flows)
 		}
@@ -52,7 +54,8 @@ func TestHybridOverlay(t *testing.T) {
 	})
 
 	w.ofctl(n1, "del-flows", "br-ext", "in_port=ext-vxlan")
-	wait.NoError(t, 10*time.Second, "packets to pass by that flow only", func() error { // it stays in the cache of the data path for a moment
+	// it stays in the cache of the data path for a moment
+	wait.NoError(t, 10*time.Second, "packets to pass by that flow only", func() error {
 		if answer, err := send(windows, "udp", "10.128.0.5:8080", 100, time.Second); err == nil {
 			return fmt.Errorf("answer %q", answer)
 		}
@@ -64,9 +67,11 @@ func TestHybridOverlay(t *testing.T) {
 func hybridNodes(t *testing.T, linux netip.Addr) []table.Node {
 	t.Helper()
 	nodes := []table.Node{
-		{Name: "n1", Addr: linux, Annotations: map[string]string{"k8s.ovn.org/node-subnets": `{"default":["10.128.0.0/24"]}`,
-			"k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac": routerOfLinux}},
-		{Name: "win", Addr: netip.MustParseAddr("10.99.0.30"), Annotations: map[string]string{"k8s.ovn.org/hybrid-overlay-node-subnet": "10.132.1.0/24"}},
+		{Name: "n1", Addr: linux,
+			Annotations: map[string]string{"k8s.ovn.org/node-subnets": `{"default":["10.128.0.0/24"]}`,
+				"k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac": routerOfLinux}},
+		{Name: "win", Addr: netip.MustParseAddr("10.99.0.30"),
+			Annotations: map[string]string{"k8s.ovn.org/hybrid-overlay-node-subnet": "10.132.1.0/24"}},
 	}
 	for i := range nodes {
 		ranges, err := vxlan.HybridRanges(nodes[i].Annotations)
@@ -78,19 +83,26 @@ func hybridNodes(t *testing.T, linux netip.Addr) []table.Node {
 	return nodes
 }
 
-// windowsHost makes the emulated Windows host with what the mode plans for it, and returns the namespace of a pod there.
+// windowsHost makes the emulated Windows host with what the mode plans for it, and returns the namespace of a pod
+// there.
 func (w faultWorld) windowsHost(nodes []table.Node) *netspace.Space {
 	w.t.Helper()
 	self := nodes[1]
-	network := desired.Network{ID: "11111111-0000-0000-0000-000000000001", Type: "Overlay", Provider: self.Addr, RouterMAC: colons(routerOfWindows), HostRoute: true,
-		Subnets: []desired.Subnet{{Prefix: self.PodCIDRs[0], Gateway: self.PodCIDRs[0].Addr().Next(), VSID: vxlan.HybridVNI}}}
-	plan := vxlan.PlanOverlay(vxlan.Options{Node: self.Name, Addr: self.Addr, Cluster: netip.MustParsePrefix("10.128.0.0/13"),
-		Config: vxlan.Config{VNI: vxlan.HybridVNI, Port: vxlan.Port, Hybrid: true}}, nodes, vxlan.Overlay{Network: hns.Network{RouterMAC: routerOfWindows}})
+	network := desired.Network{ID: "11111111-0000-0000-0000-000000000001", Type: "Overlay", Provider: self.Addr,
+		RouterMAC: colons(routerOfWindows), HostRoute: true,
+		Subnets: []desired.Subnet{{Prefix: self.PodCIDRs[0], Gateway: self.PodCIDRs[0].Addr().Next(),
+			VSID: vxlan.HybridVNI}}}
+	plan := vxlan.PlanOverlay(vxlan.Options{Node: self.Name, Addr: self.Addr,
+		Cluster: netip.MustParsePrefix("10.128.0.0/13"),
+		Config:  vxlan.Config{VNI: vxlan.HybridVNI, Port: vxlan.Port, Hybrid: true}}, nodes,
+		vxlan.Overlay{Network: hns.Network{RouterMAC: routerOfWindows}})
 	told := ""
 	for _, op := range plan.Ops {
 		switch op.Verb {
 		case vxlan.AddPolicy:
-			network.RemoteSubnets = append(network.RemoteSubnets, desired.RemoteSubnet{Prefix: op.Remote.Prefix, VSID: op.Remote.VSID, Provider: op.Remote.Provider, MAC: colons(op.Remote.MAC)})
+			network.RemoteSubnets = append(network.RemoteSubnets,
+				desired.RemoteSubnet{Prefix: op.Remote.Prefix, VSID: op.Remote.VSID, Provider: op.Remote.Provider,
+					MAC: colons(op.Remote.MAC)})
 		case vxlan.Tell:
 			told = op.Annotations["k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac"]
 		}
@@ -103,9 +115,11 @@ func (w faultWorld) windowsHost(nodes []table.Node) *netspace.Space {
 	plane, err := dataplane.New(dataplane.Options{Netns: space.Path})
 	w.must(err)
 	w.t.Cleanup(plane.Close)
-	state := desired.State{Networks: []desired.Network{network}, Namespaces: []desired.Namespace{{ID: "host", Host: true}, {ID: "pod", Path: pod.Path}},
-		Endpoints: []desired.Endpoint{{ID: "e", Network: network.ID, Namespace: "pod", Addrs: []netip.Prefix{netip.MustParsePrefix("10.132.1.5/24")},
-			MAC: "00:15:5d:00:01:05", Gateway: network.Subnets[0].Gateway}}}
+	state := desired.State{Networks: []desired.Network{network},
+		Namespaces: []desired.Namespace{{ID: "host", Host: true}, {ID: "pod", Path: pod.Path}},
+		Endpoints: []desired.Endpoint{{ID: "e", Network: network.ID, Namespace: "pod",
+			Addrs: []netip.Prefix{netip.MustParsePrefix("10.132.1.5/24")},
+			MAC:   "00:15:5d:00:01:05", Gateway: network.Subnets[0].Gateway}}}
 	refused, err := plane.Apply(w.t.Context(), state)
 	w.must(err)
 	if len(refused) > 0 {
@@ -128,15 +142,20 @@ func (w faultWorld) hybridBridge(n *node) *netspace.Space {
 	w.in(inPod, "ip", "link", "set", "eth0", "mtu", "1400", "address", podOfLinux)
 	w.in(inPod, "ip", "neigh", "replace", "10.128.0.3", "lladdr", routerOfLinux, "dev", "eth0")
 	pod.Do(func() error { return platform.StopChecksumOffload("eth0") }) // the other end is a program
-	w.vsctl(n, "add-br", "br-ext", "--", "set", "bridge", "br-ext", "datapath_type=netdev", "fail_mode=secure", "--", "add-port", "br-ext", "ext", "--",
-		"add-port", "br-ext", "ext-vxlan", "--", "set", "interface", "ext-vxlan", "type=vxlan", "options:remote_ip=flow", "options:key=flow", "options:dst_port=4789")
+	w.vsctl(n, "add-br", "br-ext", "--", "set", "bridge", "br-ext", "datapath_type=netdev", "fail_mode=secure", "--",
+		"add-port", "br-ext", "ext", "--",
+		"add-port", "br-ext", "ext-vxlan", "--", "set", "interface", "ext-vxlan", "type=vxlan",
+		"options:remote_ip=flow", "options:key=flow", "options:dst_port=4789")
 	w.awaitSocket(w.management(n, "br-ext"))
-	wait.True(w.t, 10*time.Second, "br-ext to have its ports", func() bool { return strings.Count(w.ofctl(n, "show", "br-ext"), "ext") >= 3 })
+	wait.True(w.t, 10*time.Second, "br-ext to have its ports",
+		func() bool { return strings.Count(w.ofctl(n, "show", "br-ext"), "ext") >= 3 })
 
 	for _, flow := range []string{
-		fmt.Sprintf("priority=100,in_port=ext-vxlan,tun_id=%d,dl_dst=%s,ip,nw_dst=10.128.0.5,actions=set_field:%s->eth_src,set_field:%s->eth_dst,output:ext",
+		fmt.Sprintf(
+			"priority=100,in_port=ext-vxlan,tun_id=%d,dl_dst=%s,ip,nw_dst=10.128.0.5,actions=set_field:%s->eth_src,set_field:%s->eth_dst,output:ext",
 			vxlan.HybridVNI, routerOfLinux, routerOfLinux, podOfLinux),
-		fmt.Sprintf("priority=100,in_port=ext,ip,nw_dst=10.132.1.0/24,actions=set_field:%d->tun_id,set_field:10.99.0.30->tun_dst,set_field:%s->eth_dst,output:ext-vxlan",
+		fmt.Sprintf(
+			"priority=100,in_port=ext,ip,nw_dst=10.132.1.0/24,actions=set_field:%d->tun_id,set_field:10.99.0.30->tun_dst,set_field:%s->eth_dst,output:ext-vxlan",
 			vxlan.HybridVNI, colons(routerOfWindows)),
 	} {
 		w.ofctl(n, "add-flow", "br-ext", flow)

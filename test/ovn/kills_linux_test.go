@@ -34,8 +34,8 @@ func (d dying) Apply(ctx context.Context, c routes.Change) error {
 	return d.host.Apply(ctx, c)
 }
 
-// killedEachStep lets agents of a node, one after the other, make one change each, until nothing is left to be done. It returns the
-// changes.
+// killedEachStep lets agents of a node, one after the other, make one change each, until nothing is left to be done.
+// It returns the changes.
 func (w faultWorld) killedEachStep(n *node) (verbs []routes.Verb) {
 	w.t.Helper()
 	wait.NoError(w.t, 60*time.Second, "the node to be right although its agents are killed", func() error {
@@ -74,7 +74,8 @@ func (w faultWorld) vsctl(n *node, args ...string) string {
 }
 
 // volatile is what ovn-controller and the kernel write anew each time.
-var volatile = regexp.MustCompile(`(ovn-installed-ts|ovn-startup-ts|ovn-nb-cfg[a-z-]*)="*[0-9]+"*|(valid|preferred)_lft \w+|^[0-9]+: `)
+var volatile = regexp.MustCompile(
+	`(ovn-installed-ts|ovn-startup-ts|ovn-nb-cfg[a-z-]*)="*[0-9]+"*|(valid|preferred)_lft \w+|^[0-9]+: `)
 
 // state is the database of a node's Open vSwitch and the addresses and routes of the node, as text.
 func (w faultWorld) state(n *node) string {
@@ -102,13 +103,15 @@ func (w faultWorld) state(n *node) string {
 // foreign puts things of others on a node.
 func (w faultWorld) foreign(n *node) {
 	w.t.Helper()
-	w.vsctl(n, "set", "open", ".", "external_ids:theirs=kept", "--", "add-br", "br-theirs", "--", "set", "bridge", "br-theirs", "datapath_type=netdev",
+	w.vsctl(n, "set", "open", ".", "external_ids:theirs=kept", "--", "add-br", "br-theirs", "--", "set", "bridge",
+		"br-theirs", "datapath_type=netdev",
 		"--", "add-port", "br-theirs", "theirs0", "--", "set", "interface", "theirs0", "type=internal")
 	w.in(n, "ip", "route", "add", "172.31.0.0/24", "dev", "lo", "proto", "static")
 }
 
-// TestKilledAtEachStep kills the agent after each change of its plan: while the node is made, while it gets back what others deleted, and
-// while its range changes. The node is right afterwards, things of others are there, and the next agent writes nothing.
+// TestKilledAtEachStep kills the agent after each change of its plan: while the node is made, while it gets back what
+// others deleted, and while its range changes. The node is right afterwards, things of others are there, and the next
+// agent writes nothing.
 func TestKilledAtEachStep(t *testing.T) {
 	w := faultWorld{newWorld(t)}
 	w.addNode("n2", "10.99.0.12", "10.244.2.0/24")
@@ -131,7 +134,8 @@ func TestKilledAtEachStep(t *testing.T) {
 	}
 
 	stop := w.keepSyncing("n2")
-	expect("a new node", w.killedEachStep(n1), routes.SetKeys, routes.AddBridge, routes.Prepare, routes.MoveAddress, routes.AddPort, routes.Configure, routes.AddRoute)
+	expect("a new node", w.killedEachStep(n1), routes.SetKeys, routes.AddBridge, routes.Prepare, routes.MoveAddress,
+		routes.AddPort, routes.Configure, routes.AddRoute)
 	stop()
 	w.sync()
 	a, c := w.addPod("a", "n1"), w.addPod("c", "n2")
@@ -142,9 +146,11 @@ func TestKilledAtEachStep(t *testing.T) {
 	before := w.settledState(n1)
 
 	w.in(n1, "ip", "route", "flush", "proto", "201")
-	w.vsctl(n1, "remove", "open", ".", "external_ids", "ovn-ofctrl-wait-before-clear", "--", "del-port", "br-int", "k8s-n1")
+	w.vsctl(n1, "remove", "open", ".", "external_ids", "ovn-ofctrl-wait-before-clear", "--", "del-port", "br-int",
+		"k8s-n1")
 	w.in(n1, "ip", "addr", "flush", "dev", "br-ex")
-	expect("everything deleted", w.killedEachStep(n1), routes.SetKeys, routes.MoveAddress, routes.AddPort, routes.Configure, routes.AddRoute)
+	expect("everything deleted", w.killedEachStep(n1), routes.SetKeys, routes.MoveAddress, routes.AddPort,
+		routes.Configure, routes.AddRoute)
 	w.sameState("everything deleted", n1, before)
 	w.reach(n1.space, c.addr, 8080, "c")
 	w.reach(a.space, c.addr, 8080, "c")
@@ -157,7 +163,8 @@ func TestKilledAtEachStep(t *testing.T) {
 	w.listen(b.space, "b", b.addr)
 	w.reach(n1.space, b.addr, 8080, "b")
 	w.reach(c.space, b.addr, 8080, "b")
-	if text := w.state(n1); !strings.Contains(text, "theirs=kept") || !strings.Contains(text, "br-theirs: theirs0") || !strings.Contains(text, "172.31.0.0/24 dev lo proto static") {
+	if text := w.state(n1); !strings.Contains(text, "theirs=kept") || !strings.Contains(text, "br-theirs: theirs0") ||
+		!strings.Contains(text, "172.31.0.0/24 dev lo proto static") {
 		t.Errorf("things of others are gone:\n%s", text)
 	}
 }
@@ -175,7 +182,8 @@ func (w faultWorld) keepSyncing(name string) (stop func()) {
 	})
 }
 
-// settledState is the state of a node once it has not changed for a moment: ovn-controller writes into the database too.
+// settledState is the state of a node once it has not changed for a moment: ovn-controller writes into the database
+// too.
 func (w faultWorld) settledState(n *node) string {
 	w.t.Helper()
 	last := w.state(n)

@@ -16,8 +16,9 @@ import (
 // outside is an address that nodes reach by their default route only: the master has it.
 var outside = netip.MustParseAddr("192.0.2.1")
 
-// TestLeave gives a node's card a default route and another one. They lead through br-ex while the node is in the cluster, also after a
-// restart of ovs-vswitchd, and through the card again when the node has left: of the mode nothing is in Open vSwitch then.
+// TestLeave gives a node's card a default route and another one. They lead through br-ex while the node is in the
+// cluster, also after a restart of ovs-vswitchd, and through the card again when the node has left: of the mode
+// nothing is in Open vSwitch then.
 func TestLeave(t *testing.T) {
 	w := faultWorld{newWorld(t)}
 	w.in(&node{space: w.master}, "ip", "addr", "add", outside.String()+"/32", "dev", "lo")
@@ -71,7 +72,8 @@ func (w faultWorld) empty(n *node) {
 		"interfaces": w.in(n, "ip", "-o", "link"),
 		"dropped":    w.in(n, "nft", "list", "tables"),
 	} {
-		for _, trace := range []string{"br-ex", "k8s-n2", "ovn-remote", "ovn-encap", "ovn-bridge", "ovn-ofctrl", "porthole-switch"} {
+		for _, trace := range []string{"br-ex", "k8s-n2", "ovn-remote", "ovn-encap", "ovn-bridge", "ovn-ofctrl",
+			"porthole-switch"} {
 			if strings.Contains(text, trace) {
 				w.t.Errorf("%s of the node that left have %s: %s", what, trace, text)
 			}

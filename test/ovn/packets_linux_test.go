@@ -19,7 +19,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// listen answers TCP connections and UDP packets to port 8080 of an address in a namespace with a name and the client's address.
+// listen answers TCP connections and UDP packets to port 8080 of an address in a namespace with a name and the
+// client's address.
 func (w *world) listen(space *netspace.Space, name string, at netip.Addr) {
 	w.t.Helper()
 	var listener net.Listener
@@ -91,8 +92,8 @@ func send(space *netspace.Space, network, to string, size int, limit time.Durati
 	return answer, err
 }
 
-// reach sends by TCP (1 MB) and UDP, and expects the answer to begin with one of the names. The first packet on a new path may be lost while the
-// ends of the tunnel look for each other.
+// reach sends by TCP (1 MB) and UDP, and expects the answer to begin with one of the names. The first packet on a new
+// path may be lost while the ends of the tunnel look for each other.
 func (w *world) reach(from *netspace.Space, to netip.Addr, port uint16, wants ...string) {
 	w.t.Helper()
 	for network, size := range map[string]int{"tcp": 1 << 20, "udp": 100} {
@@ -114,19 +115,24 @@ func (w *world) reach(from *netspace.Space, to netip.Addr, port uint16, wants ..
 
 // service makes a service with endpoints.
 func (w *world) service(name, vip string, port int32, pods ...*pod) {
-	w.api.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ServiceSpec{ClusterIP: vip, Ports: []corev1.ServicePort{
-		{Name: "t", Protocol: corev1.ProtocolTCP, Port: port}, {Name: "u", Protocol: corev1.ProtocolUDP, Port: port}}}})
+	w.api.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: corev1.ServiceSpec{ClusterIP: vip, Ports: []corev1.ServicePort{
+			{Name: "t", Protocol: corev1.ProtocolTCP, Port: port},
+			{Name: "u", Protocol: corev1.ProtocolUDP, Port: port}}}})
 	t, u, tcp, udp, target := "t", "u", corev1.ProtocolTCP, corev1.ProtocolUDP, int32(8080)
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
-		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &t, Protocol: &tcp, Port: &target}, {Name: &u, Protocol: &udp, Port: &target}}}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
+		Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: []discoveryv1.EndpointPort{{Name: &t, Protocol: &tcp, Port: &target},
+			{Name: &u, Protocol: &udp, Port: &target}}}
 	for _, p := range pods {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{p.addr.String()}})
 	}
 	w.api.put(slice)
 }
 
-// TestPackets sends between pods of two nodes, between pods and nodes, and to services, and looks at the frames between the nodes.
-// Row 1.48.
+// TestPackets sends between pods of two nodes, between pods and nodes, and to services, and looks at the frames
+// between the nodes. Row 1.48.
 func TestPackets(t *testing.T) {
 	w := newWorld(t)
 	n1, n2 := w.addNode("n1", "10.99.0.11", "10.244.1.0/24"), w.addNode("n2", "10.99.0.12", "10.244.2.0/24")
@@ -148,14 +154,17 @@ func TestPackets(t *testing.T) {
 	frames := stop()
 	between := 0
 	for _, f := range frames {
-		if f.from == n1.addr && f.to == n2.addr && bytes.Contains(f.inner, a.addr.AsSlice()) && bytes.Contains(f.inner, c.addr.AsSlice()) {
+		if f.from == n1.addr && f.to == n2.addr && bytes.Contains(f.inner, a.addr.AsSlice()) &&
+			bytes.Contains(f.inner, c.addr.AsSlice()) {
 			between++
 		}
 	}
 	if between == 0 {
-		t.Errorf("of %d Geneve frames none from %s to %s carries a packet from %s to %s", len(frames), n1.addr, n2.addr, a.addr, c.addr)
+		t.Errorf("of %d Geneve frames none from %s to %s carries a packet from %s to %s", len(frames), n1.addr, n2.addr,
+			a.addr, c.addr)
 	}
-	t.Logf("%d Geneve frames, %d of them from %s to %s with a packet of %s to %s", len(frames), between, n1.addr, n2.addr, a.addr, c.addr)
+	t.Logf("%d Geneve frames, %d of them from %s to %s with a packet of %s to %s", len(frames), between, n1.addr,
+		n2.addr, a.addr, c.addr)
 
 	w.reach(a.space, b.addr, 8080, "b")
 	w.reach(c.space, a.addr, 8080, "a")
@@ -170,7 +179,8 @@ func TestPackets(t *testing.T) {
 	w.reach(n1.space, vip, 80, "b", "c")
 	w.reach(a.space, netip.MustParseAddr("10.96.0.21"), 80, "a")
 	began := time.Now()
-	if answer, err := send(a.space, "tcp", "10.96.0.22:80", 1, 5*time.Second); err == nil || !strings.Contains(err.Error(), "refused") || time.Since(began) > 2*time.Second {
+	if answer, err := send(a.space, "tcp", "10.96.0.22:80", 1, 5*time.Second); err == nil ||
+		!strings.Contains(err.Error(), "refused") || time.Since(began) > 2*time.Second {
 		t.Errorf("a service without pods: %q, %v after %v", answer, err, time.Since(began))
 	}
 }

@@ -14,7 +14,8 @@ import (
 	routes "porthole.dev/porthole/routes/ovn"
 )
 
-// setRange gives a node another pod range. Kubernetes allows that only for a Node that is made anew, so that anew deletes it before.
+// setRange gives a node another pod range. Kubernetes allows that only for a Node that is made anew, so that anew
+// deletes it before.
 func (w faultWorld) setRange(node, subnet string, anew bool) {
 	w.t.Helper()
 	var changed *corev1.Node
@@ -38,18 +39,22 @@ func (w faultWorld) rangeRefused(n *node, p *pod, subnet string) {
 	wait.NoError(w.t, 10*time.Second, "the refusal", func() error {
 		w.syncAll()
 		var used *routes.RangeInUseError
-		if err := n.mode.CheckRange(w.t.Context(), netip.MustParsePrefix(subnet)); !errors.As(err, &used) || used.Pods != 1 || !strings.Contains(err.Error(), subnet) {
+		if err := n.mode.CheckRange(w.t.Context(), netip.MustParsePrefix(subnet)); !errors.As(err, &used) ||
+			used.Pods != 1 || !strings.Contains(err.Error(), subnet) {
 			return fmt.Errorf("the agent says %v", err)
 		}
-		want := fmt.Sprintf("the pod range of the node is %s now, and 1 of its pods, as %s/%s,", subnet, p.Namespace, p.Name)
-		if got := strings.Join(w.controller.Status().Problems, "\n"); !strings.Contains(got, want) || !strings.Contains(got, "drain the node") {
+		want := fmt.Sprintf("the pod range of the node is %s now, and 1 of its pods, as %s/%s,", subnet, p.Namespace,
+			p.Name)
+		if got := strings.Join(w.controller.Status().Problems, "\n"); !strings.Contains(got, want) ||
+			!strings.Contains(got, "drain the node") {
 			return fmt.Errorf("the controller says %q, want %q", got, want)
 		}
 		return nil
 	})
 }
 
-// TestRangeChanges: while pods of the old range run, nothing changes; without them the node, its new pods and all others reach each other.
+// TestRangeChanges: while pods of the old range run, nothing changes; without them the node, its new pods and all
+// others reach each other.
 func TestRangeChanges(t *testing.T) {
 	w := faultWorld{newWorld(t)}
 	a, c := w.pair()
@@ -61,7 +66,8 @@ func TestRangeChanges(t *testing.T) {
 	w.setRange("n1", "10.244.9.0/24", false)
 	w.rangeRefused(n1, a, "10.244.9.0/24")
 	if got := w.flows(n1); got != before || n1.writes.Load() != 0 {
-		t.Errorf("the agent made %d changes while the range is refused; flows: %s", n1.writes.Load(), difference(before, got))
+		t.Errorf("the agent made %d changes while the range is refused; flows: %s", n1.writes.Load(),
+			difference(before, got))
 	}
 	w.setRange("n1", "10.244.8.0/24", true)
 	w.rangeRefused(n1, a, "10.244.8.0/24")
@@ -91,7 +97,8 @@ func TestRangeChanges(t *testing.T) {
 		return n1.mode.CheckRange(t.Context(), netip.MustParsePrefix("10.244.8.0/24"))
 	})
 	w.sync()
-	t.Logf("the node has its new range %v after the last pod of the old one has gone", time.Since(began).Round(time.Millisecond))
+	t.Logf("the node has its new range %v after the last pod of the old one has gone",
+		time.Since(began).Round(time.Millisecond))
 	b := w.addPod("b", "n1")
 	if !netip.MustParsePrefix("10.244.8.0/24").Contains(b.addr) {
 		t.Errorf("a pod has the address %s", b.addr)

@@ -26,7 +26,8 @@ func (w *world) ports(n *node) []string {
 	return slices.Sorted(maps.Values(all))
 }
 
-// does runs the plugin for a pod with a configuration, and wants its output to have text, and to fail if that is not empty.
+// does runs the plugin for a pod with a configuration, and wants its output to have text, and to fail if that is not
+// empty.
 func (w *world) does(verb string, p *pod, conf, text string) {
 	w.t.Helper()
 	again := *p

@@ -79,12 +79,14 @@ func newWorld(t *testing.T) *world {
 	if err := openvswitch.Check(); err != nil {
 		t.Skip(err)
 	}
-	w := &world{t: t, dir: t.TempDir(), rack: netspace.New(t, "rack"), nodes: map[string]*node{}, daemons: map[string]*daemon{}, encap: "geneve"}
+	w := &world{t: t, dir: t.TempDir(), rack: netspace.New(t, "rack"), nodes: map[string]*node{},
+		daemons: map[string]*daemon{}, encap: "geneve"}
 	w.rack.Do(func() error {
 		if err := platform.CreateBridge("sw0"); err != nil {
 			return err
 		}
-		if err := platform.SetSysctls(map[string]string{"net/bridge/bridge-nf-call-iptables": "0"}); err != nil { // a switch does not look into packets
+		// a switch does not look into packets
+		if err := platform.SetSysctls(map[string]string{"net/bridge/bridge-nf-call-iptables": "0"}); err != nil {
 			return err
 		}
 		return platform.LinkUp("sw0")
@@ -98,7 +100,8 @@ func newWorld(t *testing.T) *world {
 
 	w.api = newAPI()
 	// The controller reaches the databases by their Unix sockets, as it does beside them.
-	w.controller = controller.New(controller.Options{NB: "unix:" + w.central.NB(), SB: "unix:" + w.central.SB(), Cluster: w.api})
+	w.controller = controller.New(controller.Options{NB: "unix:" + w.central.NB(), SB: "unix:" + w.central.SB(),
+		Cluster: w.api})
 	w.api.changed = w.controller.Changed
 	w.stopController = w.background(w.controller.Run)
 	return w
@@ -196,7 +199,8 @@ func (w *world) addNode(name string, addr, subnet string) *node {
 	}
 
 	w.nodes[name] = n
-	w.api.put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}}, Spec: corev1.NodeSpec{PodCIDR: subnet}})
+	w.api.put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{corev1.LabelOSStable: "linux"}}, Spec: corev1.NodeSpec{PodCIDR: subnet}})
 	w.startAgent(n)
 	w.serve(n)
 	return n
@@ -209,7 +213,8 @@ func (w *world) startAgent(n *node) {
 
 // startAgentOn is startAgent with something between the agent and the host.
 func (w *world) startAgentOn(n *node, between func(host) host) {
-	o := routes.Options{Node: n.name, Addr: n.addr, Cluster: pods, Services: services, Remote: w.central.SBAddress(), Database: "unix:" + n.host.Socket(),
+	o := routes.Options{Node: n.name, Addr: n.addr, Cluster: pods, Services: services, Remote: w.central.SBAddress(),
+		Database:  "unix:" + n.host.Socket(),
 		EncapType: w.encap, Datapath: "netdev", Uplink: "eth0"}
 	host, err := routes.NewHost(o)
 	w.must(err)
@@ -294,7 +299,8 @@ type pod struct {
 	conf  string
 }
 
-// seedConf is the configuration of the Kubernetes 1.9 guide with the subnet filled in, and where this node's database is.
+// seedConf is the configuration of the Kubernetes 1.9 guide with the subnet filled in, and where this node's database
+// is.
 const seedConf = `{
     "name": "net",
     "type": "ovn_cni.exe",
@@ -335,7 +341,8 @@ func (w *world) addPod(name, node string) *pod {
 func (w *world) tryPod(name, node string) *pod {
 	w.t.Helper()
 	n := w.nodes[node]
-	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(fmt.Sprintf("uid-%s-%d", name, w.api.next()))}, Spec: corev1.PodSpec{NodeName: node}}
+	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
+		UID: types.UID(fmt.Sprintf("uid-%s-%d", name, w.api.next()))}, Spec: corev1.PodSpec{NodeName: node}}
 	w.api.put(object)
 	subnet := ""
 	for _, o := range w.api.Nodes() {
@@ -357,8 +364,10 @@ func (w *world) cni(verb string, p *pod) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID=sandbox-"+string(p.UID), "CNI_NETNS="+p.space.Path, "CNI_IFNAME=eth0", "CNI_PATH=/none",
-		fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", p.Namespace, p.Name, p.UID))
+	cmd.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID=sandbox-"+string(p.UID),
+		"CNI_NETNS="+p.space.Path, "CNI_IFNAME=eth0", "CNI_PATH=/none",
+		fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", p.Namespace, p.Name,
+			p.UID))
 	cmd.Stdin = strings.NewReader(p.conf)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -470,7 +479,8 @@ func (w *world) capture() (stop func() []geneve) {
 		}
 		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: be16(unix.ETH_P_ALL), Ifindex: link.Index})
 		if err == nil {
-			err = unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &unix.PacketMreq{Ifindex: int32(link.Index), Type: unix.PACKET_MR_PROMISC})
+			err = unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP,
+				&unix.PacketMreq{Ifindex: int32(link.Index), Type: unix.PACKET_MR_PROMISC})
 		}
 		if err == nil {
 			err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 50_000})

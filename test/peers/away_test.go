@@ -16,19 +16,22 @@ import (
 // awayAndBack: what else HNS and its other users do. The rows have no number in the catalogue.
 var awayAndBack = []scenario{
 	{
-		id: "stop none", issue: "projectcalico/calico#5164", what: "HNS is stopped for 5 s and comes back without load balancers and remote endpoints",
+		id: "stop none", issue: "projectcalico/calico#5164",
+		what:    "HNS is stopped for 5 s and comes back without load balancers and remote endpoints",
 		inject:  func(s *stage) { s.restartHNS("none") },
 		unshown: "upstream forgets everything while HNS is away, and so makes everything anew; F-11 is the quick restart that it does not see",
 		within:  period, cuts: true,
 	},
 	{
-		id: "stop half", issue: "projectcalico/calico#5164", what: "HNS is stopped for 5 s and comes back with half of its objects",
+		id: "stop half", issue: "projectcalico/calico#5164",
+		what:     "HNS is stopped for 5 s and comes back with half of its objects",
 		inject:   func(s *stage) { s.restartHNS("half") },
 		upstream: func(s *stage) string { return s.differs(5, "") },
 		within:   period, cuts: true,
 	},
 	{
-		id: "agent half", issue: "kubernetes/kubernetes#135802", what: "another program deletes half of the load balancers",
+		id: "agent half", issue: "kubernetes/kubernetes#135802",
+		what: "another program deletes half of the load balancers",
 		inject: func(s *stage) {
 			n := 0
 			for key, id := range s.lbs() {
@@ -64,12 +67,15 @@ func TestDNSFirst(t *testing.T) {
 	dns = s.apply(dns)
 	s.slice(dns, s.backends(s.near1, world.far[0])...)
 	label := fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, lab.Label(s.host.Name))
-	api, err := world.Client.CoreV1().Services("default").Patch(s.ctx, "kubernetes", types.MergePatchType, []byte(label), metav1.PatchOptions{})
+	api, err := world.Client.CoreV1().Services("default").
+		Patch(s.ctx, "kubernetes", types.MergePatchType, []byte(label), metav1.PatchOptions{})
 	s.must(err)
 	s.rawSlice(&discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4,
-		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes-seen-by-" + s.host.Name, Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
-		Endpoints:  lab.Slice(dns, "", s.backends(world.far[1])...).Endpoints,
-		Ports:      []discoveryv1.EndpointPort{{Name: &api.Spec.Ports[0].Name, Port: ptr(int32(targetPort)), Protocol: &api.Spec.Ports[0].Protocol}}})
+		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes-seen-by-" + s.host.Name, Namespace: "default",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		Endpoints: lab.Slice(dns, "", s.backends(world.far[1])...).Endpoints,
+		Ports: []discoveryv1.EndpointPort{{Name: &api.Spec.Ports[0].Name, Port: ptr(int32(targetPort)),
+			Protocol: &api.Spec.Ports[0].Protocol}}})
 
 	s.begin()
 	first := map[string]bool{frontend(dns, 17, 53): true, frontend(dns, 6, 53): true, frontend(api, 6, 443): true}
@@ -99,7 +105,8 @@ func TestFlapping(t *testing.T) {
 	s := newStage(t, true, lab.HostOptions{Name: "flap"})
 	s.begin()
 	s.noisy = false
-	s.faults(fault{"function": "HcnDelete*", "program": proxyName, "action": "fail", "code": 0x80004005, "probability": 0.1, "seed": 3})
+	s.faults(fault{"function": "HcnDelete*", "program": proxyName, "action": "fail", "code": 0x80004005,
+		"probability": 0.1, "seed": 3})
 	times := 25
 	if *thorough {
 		times = 100
@@ -124,8 +131,8 @@ func TestFlapping(t *testing.T) {
 	s.finish()
 }
 
-// TestAPIAway cuts the proxy off from its API server. What HNS loses meanwhile comes back, and what changes meanwhile is
-// taken up afterwards.
+// TestAPIAway cuts the proxy off from its API server. What HNS loses meanwhile comes back, and what changes meanwhile
+// is taken up afterwards.
 func TestAPIAway(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, true, lab.HostOptions{Name: "apiaway"})
@@ -185,7 +192,8 @@ func (s *stage) churn(stop <-chan struct{}) error {
 		if i%2 == 0 {
 			service = s.lb
 		}
-		if err := s.host.ApplySlice(s.ctx, lab.Slice(service, "-a", s.backends(pods[:rand.IntN(len(pods)+1)]...)...)); err != nil {
+		if err := s.host.ApplySlice(s.ctx,
+			lab.Slice(service, "-a", s.backends(pods[:rand.IntN(len(pods)+1)]...)...)); err != nil {
 			return err
 		}
 	}

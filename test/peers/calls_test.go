@@ -16,13 +16,16 @@ type ctx = context.Context
 // failingCalls: HNS refuses, fails, lies or does not answer.
 var failingCalls = []scenario{
 	{
-		id: "F-4", issue: "kubernetes/kubernetes#139519", what: "a new service's frontend exists under an id that the proxy does not know",
+		id: "F-4", issue: "kubernetes/kubernetes#139519",
+		what: "a new service's frontend exists under an id that the proxy does not know",
 		inject: func(s *stage) {
 			doc := lab.Service(s.name("taken"), lab.Port("http", "tcp", 80, targetPort))
 			doc.Spec.ClusterIP = fmt.Sprintf("10.96.250.%d", s.host.Pods.Addr().As4()[2])
-			_, err := s.host.HNS.Create(s.ctx, lab.LoadBalancer, "", fault{"HostComputeEndpoints": []string{s.near2.Endpoint},
-				"FrontendVIPs": []string{doc.Spec.ClusterIP}, "SchemaVersion": fault{"Major": 2, "Minor": 0}, "Flags": 1,
-				"PortMappings": []fault{{"Protocol": 6, "InternalPort": targetPort, "ExternalPort": 80}}})
+			_, err := s.host.HNS.Create(s.ctx, lab.LoadBalancer, "",
+				fault{"HostComputeEndpoints": []string{s.near2.Endpoint},
+					"FrontendVIPs": []string{doc.Spec.ClusterIP}, "SchemaVersion": fault{"Major": 2, "Minor": 0},
+					"Flags":        1,
+					"PortMappings": []fault{{"Protocol": 6, "InternalPort": targetPort, "ExternalPort": 80}}})
 			s.must(err)
 			s.slice(s.apply(doc), s.backends(s.near1, world.far[2])...)
 		},
@@ -30,11 +33,13 @@ var failingCalls = []scenario{
 		within:   period,
 	},
 	{
-		id: "F-5", issue: "kubernetes/kubernetes#137530, kubernetes/community#8883", what: "a process of the host holds a node port for a while",
+		id: "F-5", issue: "kubernetes/kubernetes#137530, kubernetes/community#8883",
+		what: "a process of the host holds a node port for a while",
 		host: lab.HostOptions{Build: ws2019},
 		inject: func(s *stage) {
-			s.faults(fault{"function": "HcnCreateLoadBalancer", "program": proxyName, "match": `"ExternalPort":8443`, "action": "fail",
-				"code": 0x803b0013, "text": "The specified port already exists. "})
+			s.faults(fault{"function": "HcnCreateLoadBalancer", "program": proxyName, "match": `"ExternalPort":8443`,
+				"action": "fail",
+				"code":   0x803b0013, "text": "The specified port already exists. "})
 			s.slice(s.service("held", lab.Port("https", "tcp", 8443, targetPort)), s.backends(s.near1)...)
 			s.slice(s.service("other", lab.Port("http", "tcp", 80, targetPort)), s.backends(s.near2)...)
 			// The other service does not wait for the held one.
@@ -53,7 +58,8 @@ var failingCalls = []scenario{
 		within:  period,
 	},
 	{
-		id: "F-6", issue: "kubernetes/kubernetes#113524, #113521", what: "deleting load balancers fails for some seconds while thirty services go",
+		id: "F-6", issue: "kubernetes/kubernetes#113524, #113521",
+		what: "deleting load balancers fails for some seconds while thirty services go",
 		inject: func(s *stage) {
 			var names []string
 			for i := range 30 {
@@ -62,7 +68,8 @@ var failingCalls = []scenario{
 				names = append(names, s.name(name))
 			}
 			s.settle(2 * time.Minute)
-			s.faults(fault{"function": "HcnDeleteLoadBalancer", "program": proxyName, "action": "fail", "code": 0x80004005})
+			s.faults(fault{"function": "HcnDeleteLoadBalancer", "program": proxyName, "action": "fail",
+				"code": 0x80004005})
 			for _, name := range names {
 				s.must(world.DeleteService(s.ctx, "default", name))
 			}
@@ -78,10 +85,12 @@ var failingCalls = []scenario{
 		within:   period,
 	},
 	{
-		id: "F-8", issue: "kubernetes/kubernetes winkernel, seen while HNS restarts", what: "HNS lists no endpoints for some seconds",
+		id: "F-8", issue: "kubernetes/kubernetes winkernel, seen while HNS restarts",
+		what: "HNS lists no endpoints for some seconds",
 		inject: func(s *stage) {
 			s.must(s.host.HNS.ResetStats(s.ctx))
-			s.faults(fault{"function": "HcnEnumerateEndpoints", "program": proxyName, "action": "empty", "forMs": min(s.untilSeen(), 10000)})
+			s.faults(fault{"function": "HcnEnumerateEndpoints", "program": proxyName, "action": "empty",
+				"forMs": min(s.untilSeen(), 10000)})
 			s.slice(s.sticky, s.backends(s.near2, world.far[1], world.far[2])...)
 			s.must(wait.For(s.ctx, period, "the proxy to be told nothing", func(ctx) error { return s.hits(1) }))
 		},
@@ -100,9 +109,11 @@ var failingCalls = []scenario{
 		},
 	},
 	{
-		id: "F-9", issue: "kubernetes/kubernetes winkernel, List of hcsshim", what: "objects vanish while they are listed, as endpoints go",
+		id: "F-9", issue: "kubernetes/kubernetes winkernel, List of hcsshim",
+		what: "objects vanish while they are listed, as endpoints go",
 		inject: func(s *stage) {
-			s.faults(fault{"function": "HcnOpenEndpoint", "program": proxyName, "action": "fail", "code": 0x80070490, "text": "Element not found. ",
+			s.faults(fault{"function": "HcnOpenEndpoint", "program": proxyName, "action": "fail", "code": 0x80070490,
+				"text":        "Element not found. ",
 				"probability": 0.5, "seed": 7, "forMs": s.untilSeen()})
 			if s.ours {
 				s.proxy.Kill() // ours reads what it does not know yet, that is all at a start
@@ -118,25 +129,29 @@ var failingCalls = []scenario{
 		within:   period, cuts: true, // connections to the pod that left
 	},
 	{
-		id: "F-10", issue: "kubernetes/kubernetes#139519", what: "HNS is away (0x800706ba) for 5 s while a service changes",
+		id: "F-10", issue: "kubernetes/kubernetes#139519",
+		what:     "HNS is away (0x800706ba) for 5 s while a service changes",
 		inject:   func(s *stage) { s.away("gone") },
 		upstream: func(s *stage) string { return s.differs(5, "") },
 		within:   period,
 	},
 	{
-		id: "F-10 stopped", issue: "kubernetes/kubernetes#139519", what: "HNS is stopped (0x80070426) for 5 s while a service changes",
+		id: "F-10 stopped", issue: "kubernetes/kubernetes#139519",
+		what:     "HNS is stopped (0x80070426) for 5 s while a service changes",
 		inject:   func(s *stage) { s.away("stopped") },
 		upstream: func(s *stage) string { return s.differs(5, "") },
 		within:   period,
 	},
 	{
-		id: "F-10 starting", issue: "kubernetes/kubernetes#139519", what: "HNS is starting (0x800706d9) for 5 s while a service changes",
+		id: "F-10 starting", issue: "kubernetes/kubernetes#139519",
+		what:     "HNS is starting (0x800706d9) for 5 s while a service changes",
 		inject:   func(s *stage) { s.away("starting") },
 		upstream: func(s *stage) string { return s.differs(5, "") },
 		within:   period,
 	},
 	{
-		id: "F-10 hang", issue: "projectcalico/calico#7823, microsoft/SDN automitigator", what: "one create does not come back",
+		id: "F-10 hang", issue: "projectcalico/calico#7823, microsoft/SDN automitigator",
+		what: "one create does not come back",
 		inject: func(s *stage) {
 			s.faults(fault{"function": "HcnCreateLoadBalancer", "program": proxyName, "action": "hang", "times": 1})
 			s.slice(s.service("stuck", lab.Port("http", "tcp", 80, targetPort)), s.backends(s.near1)...)
@@ -185,14 +200,16 @@ var failingCalls = []scenario{
 		within:   period,
 	},
 	{
-		id: "F-18", issue: "kubernetes/kubernetes#100962, kubernetes-sigs/sig-windows-tools#71", what: "HNS refuses the source address of an Overlay network",
+		id: "F-18", issue: "kubernetes/kubernetes#100962, kubernetes-sigs/sig-windows-tools#71",
+		what:   "HNS refuses the source address of an Overlay network",
 		host:   lab.HostOptions{NetworkType: "Overlay"},
 		before: func(s *stage) { s.flags, s.noisy = append(s.flags, "--source-vip="+s.sourceVIP()), false },
 		inject: func(s *stage) {
 			s.proxy.Kill()
 			s.lose(fault{"kind": "LocalEndpoint", "match": `"` + strings.ReplaceAll(s.sourceVIP(), ".", `\.`) + `"`})
-			s.faults(fault{"function": "HcnCreateEndpoint", "program": proxyName, "match": `"` + s.sourceVIP() + `"`, "action": "fail",
-				"code": 0x803b002f, "text": "The address is invalid or reserved. "})
+			s.faults(fault{"function": "HcnCreateEndpoint", "program": proxyName, "match": `"` + s.sourceVIP() + `"`,
+				"action": "fail",
+				"code":   0x803b002f, "text": "The address is invalid or reserved. "})
 			s.slice(s.sticky, s.backends(s.near1)...)
 			s.start()
 			s.must(wait.For(s.ctx, 30*time.Second, "the refusal", func(ctx) error { return s.hits(1) }))
@@ -201,10 +218,12 @@ var failingCalls = []scenario{
 		within:   period, cuts: true, // the load balancers carry the address
 	},
 	{
-		id: "F-32", issue: "hcsshim caches features", what: "HNS does not answer when the proxy asks for its version first",
+		id: "F-32", issue: "hcsshim caches features",
+		what: "HNS does not answer when the proxy asks for its version first",
 		inject: func(s *stage) {
 			s.proxy.Kill()
-			s.faults(fault{"function": "HNSCall GET /globals/*", "program": proxyName, "action": "fail", "code": 0x800706ba, "times": 1})
+			s.faults(fault{"function": "HNSCall GET /globals/*", "program": proxyName, "action": "fail",
+				"code": 0x800706ba, "times": 1})
 			s.start()
 			s.must(wait.For(s.ctx, 30*time.Second, "the question", func(ctx) error { return s.hits(1) }))
 		},
@@ -250,7 +269,8 @@ func (c *control) sourceVIP() string {
 	return netip.AddrFrom4(a).String()
 }
 
-// untilSeen returns how long a fault of listings must last, in milliseconds, for the proxy to meet it: ours lists rarely.
+// untilSeen returns how long a fault of listings must last, in milliseconds, for the proxy to meet it: ours lists
+// rarely.
 func (s *stage) untilSeen() int {
 	if s.ours {
 		return int(period.Milliseconds())
@@ -270,8 +290,8 @@ func (c *control) hits(n int) error {
 	return nil
 }
 
-// expire waits for the given time. Use it only for faults that are defined by how long they last: they have no condition that a
-// test could wait for.
+// expire waits for the given time. Use it only for faults that are defined by how long they last: they have no
+// condition that a test could wait for.
 func (c *control) expire(d time.Duration) {
 	select {
 	case <-time.After(d):

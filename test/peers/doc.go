@@ -6,14 +6,14 @@
 //	make test-peers                                  both halves, with full lengths and counts
 //	go test ./test/peers -run TestFaults/F-10/ours -args -noise 0
 //
-// A scenario begins on a host of its own with all services programmed and ten connections open through a load balancer.
-// Then something goes wrong. Within the scenario's time HNS must be exactly as the Service and EndpointSlice objects want
-// it, worked out by the lab and not by the proxy's code: no load balancer or remote endpoint too many, foreign ones
-// untouched; every kind of service answers; no connection broke, unless the fault itself took its rules away; and each
-// rule that was set did hit a call.
+// A scenario begins on a host of its own with all services programmed and ten connections open through a load
+// balancer. Then something goes wrong. Within the scenario's time HNS must be exactly as the Service and EndpointSlice
+// objects want it, worked out by the lab and not by the proxy's code: no load balancer or remote endpoint too many,
+// foreign ones untouched; every kind of service answers; no connection broke, unless the fault itself took its rules
+// away; and each rule that was set did hit a call.
 //
-// What upstream's kube-proxy.exe 1.36.3 was seen to do, with a sync each second (five syncs are five of the 30 s of every
-// day):
+// What upstream's kube-proxy.exe 1.36.3 was seen to do, with a sync each second (five syncs are five of the 30 s of
+// every day):
 //
 //	F-1   HNS loses every load balancer               none made again in 5 syncs
 //	F-2   another program deletes one                 not made again in 5 syncs

@@ -81,8 +81,8 @@ func newStage(t *testing.T, ours bool, o lab.HostOptions) *stage {
 	return s
 }
 
-// services creates the objects that every scenario begins with. The Linux node is not part of Overlay networks; its pods
-// are left out then.
+// services creates the objects that every scenario begins with. The Linux node is not part of Overlay networks; its
+// pods are left out then.
 func (s *stage) services(alone bool) {
 	far := func(near *lab.Pod, far ...*lab.Pod) []*lab.Pod {
 		if alone {
@@ -94,7 +94,8 @@ func (s *stage) services(alone bool) {
 	s.slice(s.web, s.backends(append(far(s.near1, world.far[0], world.far[1]), s.near2)...)...)
 	doc := lab.Service(s.name("lb"), lab.Port("http", "tcp", 80, targetPort))
 	doc.Spec.Type = corev1.ServiceTypeLoadBalancer
-	doc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("198.51.100.%d", s.host.Pods.Addr().As4()[2])}}
+	doc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
+		{IP: fmt.Sprintf("198.51.100.%d", s.host.Pods.Addr().As4()[2])}}
 	s.lb = s.apply(doc)
 	s.slice(s.lb, s.backends(far(s.near1, world.far[0])...)...)
 	doc = lab.Service(s.name("sticky"), lab.Port("http", "tcp", 80, targetPort))
@@ -158,7 +159,8 @@ func (s *stage) start() {
 	if s.ours {
 		s.proxy, err = s.host.RunOurs(append([]string{"--v=2"}, s.flags...)...)
 	} else {
-		s.proxy, err = s.host.RunUpstream(append([]string{"--v=2", "--iptables-sync-period=" + upstreamPeriod.String()}, s.flags...)...)
+		s.proxy, err = s.host.RunUpstream(append([]string{"--v=2", "--iptables-sync-period=" + upstreamPeriod.String()},
+			s.flags...)...)
 	}
 	s.must(err)
 }
@@ -184,7 +186,8 @@ func (c *control) faults(rules ...any) {
 	c.used()
 	c.rules = len(rules)
 	if c.noisy && *noise > 0 {
-		rules = append(rules, fault{"function": "Hcn*", "program": proxyName, "action": "fail", "code": 0x80004005, // E_FAIL
+		// E_FAIL
+		rules = append(rules, fault{"function": "Hcn*", "program": proxyName, "action": "fail", "code": 0x80004005,
 			"probability": *noise, "seed": time.Now().UnixNano() % 1000000})
 	}
 	c.must(c.host.HNS.Faults(c.ctx, rules...))
@@ -285,7 +288,8 @@ func (s *stage) answers() {
 		{"tcp", lab.ClusterAddr(s.lb, 80)}, {"tcp", lab.ClusterAddr(s.sticky, 80)},
 	} {
 		if _, err := s.client.Ask(q.network, q.to, 3*time.Second); err != nil {
-			flows, _ := exec.CommandContext(s.ctx, "nsenter", "--net="+s.host.Netns, "conntrack", "-L", "-d", q.to.Addr().String()).CombinedOutput()
+			flows, _ := exec.CommandContext(s.ctx, "nsenter", "--net="+s.host.Netns, "conntrack", "-L", "-d",
+				q.to.Addr().String()).CombinedOutput()
 			s.t.Errorf("%s %s does not answer: %v; the host's flows:\n%s", q.network, q.to, err, flows)
 		}
 	}

@@ -45,21 +45,26 @@ var lostObjects = []scenario{
 		before: func(s *stage) { s.flags = []string{"--iptables-sync-period=1s"} },
 		inject: func(s *stage) {
 			id := s.lbs()[frontend(s.sticky, 6, 80)]
-			s.must(s.host.HNS.Modify(s.ctx, lab.LoadBalancer, id, fault{"HostComputeEndpoints": []string{s.client.Endpoint},
-				"FrontendVIPs": []string{s.sticky.Spec.ClusterIP}, "SchemaVersion": fault{"Major": 2, "Minor": 0}, "Flags": 1,
-				"PortMappings": []fault{{"Protocol": 6, "InternalPort": targetPort, "ExternalPort": 80, "DistributionType": 2}}}))
+			s.must(s.host.HNS.Modify(s.ctx, lab.LoadBalancer, id,
+				fault{"HostComputeEndpoints": []string{s.client.Endpoint},
+					"FrontendVIPs": []string{s.sticky.Spec.ClusterIP}, "SchemaVersion": fault{"Major": 2, "Minor": 0},
+					"Flags": 1,
+					"PortMappings": []fault{{"Protocol": 6, "InternalPort": targetPort, "ExternalPort": 80,
+						"DistributionType": 2}}}))
 		},
 		upstream: func(s *stage) string { return s.differs(5, s.sticky.Spec.ClusterIP) },
 		within:   period,
 	},
 	{
-		id: "F-11", issue: "projectcalico/calico#5164", what: "HNS crashes and comes back without load balancers and remote endpoints",
+		id: "F-11", issue: "projectcalico/calico#5164",
+		what:     "HNS crashes and comes back without load balancers and remote endpoints",
 		inject:   func(s *stage) { s.hns(fault{"state": "running", "keep": "none"}) },
 		upstream: func(s *stage) string { return s.differs(5, "missing") },
 		within:   period, cuts: true,
 	},
 	{
-		id: "F-11 pod", issue: "Azure/azure-container-networking#3498, #3343", what: "HNS loses the endpoint of a running pod",
+		id: "F-11 pod", issue: "Azure/azure-container-networking#3498, #3343",
+		what: "HNS loses the endpoint of a running pod",
 		inject: func(s *stage) {
 			s.lose(fault{"kind": "LocalEndpoint", "match": s.near2.Endpoint})
 			s.foreign.Endpoints = []string{s.near1.Endpoint, s.client.Endpoint}
@@ -80,7 +85,8 @@ var lostObjects = []scenario{
 		},
 	},
 	{
-		id: "F-12", issue: "Azure/azure-container-networking#4355, #4463, #4551", what: "the network has a new id under its old name",
+		id: "F-12", issue: "Azure/azure-container-networking#4355, #4463, #4551",
+		what: "the network has a new id under its old name",
 		inject: func(s *stage) {
 			s.lose(fault{"kind": "Network", "renew": true})
 			s.foreign.Endpoints = nil
@@ -94,7 +100,8 @@ var lostObjects = []scenario{
 		ours: func(s *stage) { s.client = nil },
 	},
 	{
-		id: "F-14", issue: "kubernetes/kubernetes#110674 on HNS 15.5", what: "a service changes whose load balancer was lost: Modify of a dead id",
+		id: "F-14", issue: "kubernetes/kubernetes#110674 on HNS 15.5",
+		what: "a service changes whose load balancer was lost: Modify of a dead id",
 		host: lab.HostOptions{Build: ws2025},
 		inject: func(s *stage) {
 			s.lose(fault{"kind": "LoadBalancer"})
@@ -104,9 +111,11 @@ var lostObjects = []scenario{
 		within:   period, cuts: true,
 	},
 	{
-		id: "F-20", issue: "microsoft/wcnscripts#24", what: "the rules of a load balancer are gone, the object is still listed",
+		id: "F-20", issue: "microsoft/wcnscripts#24",
+		what: "the rules of a load balancer are gone, the object is still listed",
 		inject: func(s *stage) {
-			s.lose(fault{"kind": "LoadBalancer", "planeOnly": true, "match": `"` + strings.ReplaceAll(s.sticky.Spec.ClusterIP, ".", `\.`) + `"`})
+			s.lose(fault{"kind": "LoadBalancer", "planeOnly": true,
+				"match": `"` + strings.ReplaceAll(s.sticky.Spec.ClusterIP, ".", `\.`) + `"`})
 		},
 		upstream: func(s *stage) string {
 			s.syncs(5)
@@ -125,7 +134,8 @@ var lostObjects = []scenario{
 		},
 	},
 	{
-		id: "F-22", issue: "kubernetes/kubernetes#135146, kubernetes-sigs/sig-windows-tools#380", what: "remote endpoints that a dead proxy has left",
+		id: "F-22", issue: "kubernetes/kubernetes#135146, kubernetes-sigs/sig-windows-tools#380",
+		what: "remote endpoints that a dead proxy has left",
 		inject: func(s *stage) {
 			s.proxy.Kill()
 			s.slice(s.web, s.backends(s.near1, s.near2)...)
@@ -147,7 +157,8 @@ var lostObjects = []scenario{
 		within: period, cuts: true, // the far pods have left the service
 	},
 	{
-		id: "F-24", issue: "kubernetes/kubernetes#117783, microsoft/WSL#5514, Azure/AKS#1375", what: "no port is left for a new load balancer",
+		id: "F-24", issue: "kubernetes/kubernetes#117783, microsoft/WSL#5514, Azure/AKS#1375",
+		what: "no port is left for a new load balancer",
 		inject: func(s *stage) {
 			s.pool(fault{"free": 0})
 			// A node port needs a block; cluster addresses with direct server return, such as that of DNS, do not.
@@ -158,7 +169,8 @@ var lostObjects = []scenario{
 			s.slice(s.service("after", lab.Port("http", "tcp", 80, targetPort)), s.backends(s.near2)...)
 			s.must(wait.For(s.ctx, period, "all but the node port", func(ctx ctx) error {
 				d, err := s.host.Diff(ctx, s.foreign)
-				if err == nil && (len(d) != 1 || !strings.HasPrefix(d[0], fmt.Sprintf("/6/%d ", late.Spec.Ports[0].NodePort))) {
+				if err == nil && (len(d) != 1 ||
+					!strings.HasPrefix(d[0], fmt.Sprintf("/6/%d ", late.Spec.Ports[0].NodePort))) {
 					err = fmt.Errorf("%v", d)
 				}
 				return err
@@ -183,7 +195,8 @@ func (s *stage) repaired() {
 	_, body, err := s.host.Get(s.ctx, lab.MetricsPort, "/metrics")
 	s.must(err)
 	for line := range strings.Lines(body) {
-		if strings.Contains(line, "repaired") && !strings.HasPrefix(line, "#") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
+		if strings.Contains(line, "repaired") && !strings.HasPrefix(line, "#") &&
+			!strings.HasSuffix(strings.TrimSpace(line), " 0") {
 			return
 		}
 	}

@@ -14,14 +14,16 @@ import (
 // oddObjects: objects of Kubernetes or of HNS have a shape that is rare.
 var oddObjects = []scenario{
 	{
-		id: "F-3", issue: "kubernetes/kubernetes#133928", what: "two services with the same pods, one for this node's only",
+		id: "F-3", issue: "kubernetes/kubernetes#133928",
+		what: "two services with the same pods, one for this node's only",
 		inject: func(s *stage) {
 			only := corev1.ServiceInternalTrafficPolicyLocal
 			a := lab.Service(s.name("all"), lab.Port("http", "tcp", 80, targetPort))
 			b := lab.Service(s.name("only"), lab.Port("http", "tcp", 80, targetPort))
 			b.Spec.InternalTrafficPolicy = &only
 			a, b = s.apply(a), s.apply(b)
-			for _, pods := range [][]*lab.Pod{{s.near1, world.far[0]}, {s.near1, s.near2, world.far[0]}, {s.near1, world.far[0], world.far[1]}} {
+			for _, pods := range [][]*lab.Pod{{s.near1, world.far[0]}, {s.near1, s.near2, world.far[0]},
+				{s.near1, world.far[0], world.far[1]}} {
 				s.slice(a, s.backends(pods...)...)
 				s.slice(b, s.backends(pods...)...)
 				if s.ours {
@@ -57,7 +59,8 @@ var oddObjects = []scenario{
 		},
 	},
 	{
-		id: "F-16", issue: "kubernetes/kubernetes#100228, #99964", what: "a load balancer's ingress has a name and no address",
+		id: "F-16", issue: "kubernetes/kubernetes#100228, #99964",
+		what: "a load balancer's ingress has a name and no address",
 		inject: func(s *stage) {
 			doc := lab.Service(s.name("named"), lab.Port("http", "tcp", 8081, targetPort))
 			doc.Spec.Type = corev1.ServiceTypeLoadBalancer
@@ -70,7 +73,8 @@ var oddObjects = []scenario{
 	{
 		id: "F-17", issue: "kubernetes/kubernetes#141488", what: "HNS gives a load balancer without port mappings",
 		inject: func(s *stage) {
-			s.faults(fault{"function": "HcnQueryLoadBalancerProperties", "program": proxyName, "action": "strip", "fields": []string{"PortMappings"}, "times": 30})
+			s.faults(fault{"function": "HcnQueryLoadBalancerProperties", "program": proxyName, "action": "strip",
+				"fields": []string{"PortMappings"}, "times": 30})
 			s.slice(s.sticky, s.backends(s.near1)...)
 			if s.ours {
 				s.restartInto(3)
@@ -82,7 +86,8 @@ var oddObjects = []scenario{
 	{
 		id: "F-17 endpoint", issue: "kubernetes/kubernetes#141489", what: "HNS gives an endpoint without addresses",
 		inject: func(s *stage) {
-			s.faults(fault{"function": "HcnQueryEndpointProperties", "program": proxyName, "action": "strip", "fields": []string{"IpConfigurations"}, "times": 30})
+			s.faults(fault{"function": "HcnQueryEndpointProperties", "program": proxyName, "action": "strip",
+				"fields": []string{"IpConfigurations"}, "times": 30})
 			s.slice(s.sticky, s.backends(s.near1, world.far[2])...)
 			if s.ours {
 				s.restartInto(3)
@@ -92,7 +97,8 @@ var oddObjects = []scenario{
 		within:   period,
 	},
 	{
-		id: "F-21", issue: "kubernetes/kubernetes#130963, #131138, #76316", what: "a slice says that a pod of this node is on another one, then corrects itself",
+		id: "F-21", issue: "kubernetes/kubernetes#130963, #131138, #76316",
+		what: "a slice says that a pod of this node is on another one, then corrects itself",
 		inject: func(s *stage) {
 			for range 3 {
 				s.slice(s.sticky, append(lab.On(world.node.Name, s.near1.Addr), s.backends(world.far[1])...)...)
@@ -115,11 +121,14 @@ var oddObjects = []scenario{
 		ours:    func(s *stage) { s.reachable() },
 	},
 	{
-		id: "F-22 double", issue: "kubernetes/kubernetes#138000, microsoft/Windows-Containers#631", what: "a remote endpoint has the address of a pod of this node",
+		id: "F-22 double", issue: "kubernetes/kubernetes#138000, microsoft/Windows-Containers#631",
+		what: "a remote endpoint has the address of a pod of this node",
 		inject: func(s *stage) {
-			id, err := s.host.HNS.Create(s.ctx, lab.Endpoint, s.host.NetworkID, fault{"HostComputeNetwork": s.host.NetworkID, "Flags": 1,
-				"IpConfigurations": []fault{{"IpAddress": s.near1.Addr.String()}}, "MacAddress": "02-11-0a-f4-00-0a",
-				"SchemaVersion": fault{"Major": 2, "Minor": 0}})
+			id, err := s.host.HNS.Create(s.ctx, lab.Endpoint, s.host.NetworkID,
+				fault{"HostComputeNetwork": s.host.NetworkID, "Flags": 1,
+					"IpConfigurations": []fault{{"IpAddress": s.near1.Addr.String()}},
+					"MacAddress":       "02-11-0a-f4-00-0a",
+					"SchemaVersion":    fault{"Major": 2, "Minor": 0}})
 			if err == nil { // newer HNS refuses
 				s.foreign.Endpoints = append(s.foreign.Endpoints, id)
 			}
@@ -130,7 +139,8 @@ var oddObjects = []scenario{
 		ours:    func(s *stage) { s.reachable() },
 	},
 	{
-		id: "F-30", issue: "rancher/rke2#5335, flannel-io/flannel#1857", what: "the uplink is down for 4 s and the API server away for 8",
+		id: "F-30", issue: "rancher/rke2#5335, flannel-io/flannel#1857",
+		what: "the uplink is down for 4 s and the API server away for 8",
 		inject: func(s *stage) {
 			s.host.API.Cut()
 			s.must(s.host.Uplink(false))
@@ -158,7 +168,8 @@ func (s *stage) reachable() {
 // startAndStop: what starts and restarts of a proxy do.
 var startAndStop = []scenario{
 	{
-		id: "F-34", issue: "kubernetes/kubernetes winkernel, deleteAllHnsLoadBalancerPolicy", what: "the proxy restarts beside another program's load balancer",
+		id: "F-34", issue: "kubernetes/kubernetes winkernel, deleteAllHnsLoadBalancerPolicy",
+		what: "the proxy restarts beside another program's load balancer",
 		inject: func(s *stage) {
 			s.quiet()
 			s.foreignLB()
@@ -196,11 +207,13 @@ var startAndStop = []scenario{
 		},
 	},
 	{
-		id: "F-33", issue: "kubernetes/kubernetes#109162, #109124", what: "the proxy restarts on a host whose HNS is slow",
+		id: "F-33", issue: "kubernetes/kubernetes#109162, #109124",
+		what: "the proxy restarts on a host whose HNS is slow",
 		inject: func(s *stage) {
 			s.quiet()
 			for i := range 10 {
-				s.slice(s.service(fmt.Sprintf("more%d", i), lab.Port("http", "tcp", 80, targetPort)), s.backends(s.near1, world.far[i%4])...)
+				s.slice(s.service(fmt.Sprintf("more%d", i), lab.Port("http", "tcp", 80, targetPort)),
+					s.backends(s.near1, world.far[i%4])...)
 			}
 			s.settle(time.Minute)
 			s.proxy.Kill()
@@ -224,19 +237,22 @@ var startAndStop = []scenario{
 			begin := time.Now()
 			s.settle(2 * time.Minute)
 			if took := time.Since(begin); took > 5*time.Second {
-				return fmt.Sprintf("has no complete set of 16 load balancers for %v after a restart", took.Round(time.Second))
+				return fmt.Sprintf("has no complete set of 16 load balancers for %v after a restart",
+					took.Round(time.Second))
 			}
 			return ""
 		},
 		within: 10 * time.Second,
 	},
 	{
-		id: "F-20 reboot", issue: "microsoft/wcnscripts#24, kubernetes/kubernetes#78225", what: "after a reboot HNS lists load balancers that carry no packets",
+		id: "F-20 reboot", issue: "microsoft/wcnscripts#24, kubernetes/kubernetes#78225",
+		what: "after a reboot HNS lists load balancers that carry no packets",
 		inject: func(s *stage) {
 			s.quiet()
 			s.proxy.Kill()
 			s.must(lab.NextBoot(s.ctx, s.host))
-			s.must(s.host.HNS.Control(s.ctx, "POST", "/reboot", fault{"keep": []string{"Namespace", "Attachment", "Forwarding"}}, nil))
+			s.must(s.host.HNS.Control(s.ctx, "POST", "/reboot",
+				fault{"keep": []string{"Namespace", "Attachment", "Forwarding"}}, nil))
 			s.start()
 			// Probes would find what is lost over TCP; nothing but a replacement finds it over UDP.
 			s.must(wait.For(s.ctx, 20*time.Second, "the DNS port to answer", func(ctx) error {
@@ -249,8 +265,8 @@ var startAndStop = []scenario{
 	},
 }
 
-// restartInto restarts ours, which reads what it does not know yet, that is all at a start, with faults that are to hit n
-// calls; they end 3 s later.
+// restartInto restarts ours, which reads what it does not know yet, that is all at a start, with faults that are to
+// hit n calls; they end 3 s later.
 func (s *stage) restartInto(n int) {
 	s.t.Helper()
 	s.proxy.Kill()

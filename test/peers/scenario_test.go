@@ -106,8 +106,8 @@ func (c scenario) runUpstream(t *testing.T) {
 	t.Logf("%s (%s) %s: upstream %s", c.id, c.issue, c.what, seen)
 }
 
-// crashed waits for the proxy to end by itself, and returns the line of its log that says why, or its exit error. It returns "" if
-// the proxy is still running after the given time.
+// crashed waits for the proxy to end by itself, and returns the line of its log that says why, or its exit error. It
+// returns "" if the proxy is still running after the given time.
 func crashed(s *stage, within time.Duration) string {
 	select {
 	case <-s.proxy.Done():
@@ -115,7 +115,8 @@ func crashed(s *stage, within time.Duration) string {
 		return ""
 	}
 	for line := range strings.Lines(s.proxy.Log()) {
-		if strings.Contains(line, "panic") || strings.Contains(line, "fatal") || strings.Contains(line, "command failed") {
+		if strings.Contains(line, "panic") || strings.Contains(line, "fatal") ||
+			strings.Contains(line, "command failed") {
 			return "ends: " + strings.TrimSpace(line)
 		}
 	}

@@ -1,2 +1,3 @@
-// Package probes holds one program for each probe of check/probe, and tests that play the probes against emulated hosts.
+// Package probes holds one program for each probe of check/probe, and tests that play the probes against emulated
+// hosts.
 package probes

@@ -38,7 +38,8 @@ func TestOpenQuestions(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the table of open questions in %s is not that of check.Facts: go test ./test/probes -run TestOpenQuestions -update", factsFile)
+		t.Fatalf(
+			"the table of open questions in %s is not that of check.Facts: go test ./test/probes -run TestOpenQuestions -update", factsFile)
 	}
 	if err := os.WriteFile(factsFile, []byte(head+begin+want+end+tail), 0o644); err != nil {
 		t.Fatal(err)
@@ -79,7 +80,8 @@ func TestMarks(t *testing.T) {
 		for _, m := range mark.FindAllStringSubmatch(string(text), -1) {
 			marks++
 			if !slices.Contains(numbers, m[1]) {
-				t.Errorf("%s: %q gives no number of an open question in %s; write for example \"unver"+"ified, no. 34\"", path, m[0], factsFile)
+				t.Errorf("%s: %q gives no number of an open question in %s; write for example \"unver"+
+					"ified, no. 34\"", path, m[0], factsFile)
 			}
 		}
 		return err

@@ -37,7 +37,8 @@ func newMemory(t *testing.T, build int) *memory {
 		n++
 		return fmt.Sprintf("5e1f0000-0000-4000-8000-%012x", n)
 	}
-	return &memory{host: &hnsd.Host{Profile: profile, NodeAddr: uplink, NodeMAC: "00-15-5D-00-00-01", NewID: id}, state: hnsd.NewState(id())}
+	return &memory{host: &hnsd.Host{Profile: profile, NodeAddr: uplink, NodeMAC: "00-15-5D-00-00-01", NewID: id},
+		state: hnsd.NewState(id())}
 }
 
 // failed is the error of a call as hns/hcn words it.
@@ -145,7 +146,8 @@ func (m *memory) Adapters() ([]probe.Adapter, error) {
 			return nil, err
 		}
 		if doc.HostComputeNamespace != "" && doc.HostComputeNamespace != hnsd.ZeroID && len(doc.IpConfigurations) > 0 {
-			list = append(list, probe.Adapter{Name: "vEthernet", Addrs: []netip.Addr{doc.IpConfigurations[0].IpAddress}})
+			list = append(list, probe.Adapter{Name: "vEthernet",
+				Addrs: []netip.Addr{doc.IpConfigurations[0].IpAddress}})
 		}
 	}
 	return list, nil
@@ -164,7 +166,8 @@ func (m *memory) objects() []string {
 	return list
 }
 
-// TestHNSByBuild plays the probe on each build's HNS. Codes that differ between builds show that it reports what it was told.
+// TestHNSByBuild plays the probe on each build's HNS. Codes that differ between builds show that it reports what it
+// was told.
 func TestHNSByBuild(t *testing.T) {
 	for _, tc := range []struct {
 		build             int
@@ -180,8 +183,10 @@ func TestHNSByBuild(t *testing.T) {
 			}
 
 			for line, want := range map[string]string{
-				"hns.version": tc.version, "balancer.same-frontend": tc.frontend, "network.prefix": "same", "network.gateway": "same",
-				"network.unknown": "0x490", "filter.as-listed": "1", "restart.endpoint": "attached", "balancer.id": "kept", "namespace.create": "there is one",
+				"hns.version": tc.version, "balancer.same-frontend": tc.frontend, "network.prefix": "same",
+				"network.gateway": "same",
+				"network.unknown": "0x490", "filter.as-listed": "1", "restart.endpoint": "attached",
+				"balancer.id": "kept", "namespace.create": "there is one",
 			} {
 				if got, ok := report.Get(line); !ok || got.Value != want {
 					t.Errorf("%s: %q, want %q", line, got, want)
@@ -253,7 +258,8 @@ func TestHNSWithoutChanges(t *testing.T) {
 		t.Error("the state of HNS changed")
 	}
 
-	if _, err := m.Create(t.Context(), "Network", "", `{"Name":"porthole","Type":"L2Bridge","SchemaVersion":{"Major":2},"Ipams":[{"Subnets":[{"IpAddressPrefix":"10.244.1.0/24"}]}]}`); err != nil {
+	if _, err := m.Create(t.Context(), "Network", "",
+		`{"Name":"porthole","Type":"L2Bridge","SchemaVersion":{"Major":2},"Ipams":[{"Subnets":[{"IpAddressPrefix":"10.244.1.0/24"}]}]}`); err != nil {
 		t.Fatal(err)
 	}
 	before = m.state
@@ -267,7 +273,8 @@ func TestHNSWithoutChanges(t *testing.T) {
 func TestFacts(t *testing.T) {
 	var lines []string
 	for _, f := range check.Facts() {
-		if f.Number == 0 || f.Line == "" || f.Fact == "" || f.Assume == "" || f.Source == "" || !slices.Contains(check.Probes, f.Probe) {
+		if f.Number == 0 || f.Line == "" || f.Fact == "" || f.Assume == "" || f.Source == "" ||
+			!slices.Contains(check.Probes, f.Probe) {
 			t.Errorf("incomplete: %+v", f)
 		}
 		if slices.Contains(lines, f.Line) {

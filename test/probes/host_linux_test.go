@@ -15,8 +15,8 @@ import (
 	"porthole.dev/porthole/check"
 )
 
-// TestCheckOnEmulatedHost runs `porthole check` under Wine on a host of its own: it prints what that host does, which our programs
-// stand, and leaves nothing behind.
+// TestCheckOnEmulatedHost runs `porthole check` under Wine on a host of its own: it prints what that host does, which
+// our programs stand, and leaves nothing behind.
 func TestCheckOnEmulatedHost(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("namespaces and mounts need root")
@@ -25,7 +25,8 @@ func TestCheckOnEmulatedHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{program, "../../bin/windows/porthole.exe", "../../bin/windows/dll/computenetwork.dll"} {
+	for _, part := range []string{program, "../../bin/windows/porthole.exe",
+		"../../bin/windows/dll/computenetwork.dll"} {
 		if _, err := os.Stat(part); err != nil {
 			t.Skipf("%s is not built: `make build`", part)
 		}
@@ -36,7 +37,8 @@ func TestCheckOnEmulatedHost(t *testing.T) {
 	run(t, program, "host", "create", "--dir", dir, "--runtime", "none", name)
 	t.Cleanup(func() { run(t, program, "host", "delete", "--dir", dir, name) })
 
-	out, errs, code := run(t, program, "check", "--dir", dir, "--host", name, "--probe", "hns", "--allow-changes", "-o", "json")
+	out, errs, code := run(t, program, "check", "--dir", dir, "--host", name, "--probe", "hns", "--allow-changes", "-o",
+		"json")
 	var got struct {
 		Findings []check.Finding
 		Reports  []check.Report
@@ -53,8 +55,9 @@ func TestCheckOnEmulatedHost(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"hns.version": "13.3", "namespaces.types": "HostDefault", "network.unknown": "0x490", "balancer.same-frontend": "0xb7",
-		"network.prefix": "same", "reach.plain": "yes", "network.delete": "ok",
+		"hns.version": "13.3", "namespaces.types": "HostDefault", "network.unknown": "0x490",
+		"balancer.same-frontend": "0xb7",
+		"network.prefix":         "same", "reach.plain": "yes", "network.delete": "ok",
 	} {
 		if l, _ := got.Reports[0].Get(line); l.Value != want {
 			t.Errorf("%s: %s, want %s", line, l, want)

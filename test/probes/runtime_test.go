@@ -14,7 +14,8 @@ import (
 	"porthole.dev/porthole/kubelet/runtime/runtimetest"
 )
 
-// TestRuntime plays the probe of the runtime against a runtime in memory: it asks all, with pods and without, and removes what it made.
+// TestRuntime plays the probe of the runtime against a runtime in memory: it asks all, with pods and without, and
+// removes what it made.
 func TestRuntime(t *testing.T) {
 	fake := runtimetest.New("i")
 	socket := filepath.Join(t.TempDir(), "cri.sock")
@@ -46,7 +47,8 @@ func TestRuntime(t *testing.T) {
 	if err != nil || len(report.Left) > 0 {
 		t.Fatalf("error %v, left %v", err, report.Left)
 	}
-	for _, line := range []string{"sandbox.run", "container.start", "stats.failures", "hostprocess.container-only", "sandbox.address"} {
+	for _, line := range []string{"sandbox.run", "container.start", "stats.failures", "hostprocess.container-only",
+		"sandbox.address"} {
 		if _, ok := report.Get(line); !ok {
 			t.Errorf("no line %s: %v", line, report.Lines)
 		}

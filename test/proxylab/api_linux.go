@@ -16,8 +16,8 @@ import (
 	"porthole.dev/porthole/internal/testkit"
 )
 
-// API is one host's way to the API server: a reverse proxy that speaks plain HTTP to the host's programs. It can be cut,
-// for this host only.
+// API is one host's way to the API server: a reverse proxy that speaks plain HTTP to the host's programs. It can be
+// cut, for this host only.
 type API struct {
 	// Addr is the API server's address for programs of the host.
 	Addr netip.AddrPort
@@ -29,7 +29,8 @@ type API struct {
 	server *http.Server // nil while it is cut
 }
 
-// newAPI listens at a port of the router. only, if not empty, is the label that services and slices must carry to be seen.
+// newAPI listens at a port of the router. only, if not empty, is the label that services and slices must carry to be
+// seen.
 func (l *Lab) newAPI(port uint16, only string) (*API, error) {
 	server := l
 	if l.o.ControlPlane != nil {
@@ -39,7 +40,8 @@ func (l *Lab) newAPI(port uint16, only string) (*API, error) {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "https", Host: apiServer.String()})
 			r.Out.Header.Set("Authorization", "Bearer "+token)
-			if only != "" && (r.In.URL.Path == "/api/v1/services" || r.In.URL.Path == "/apis/discovery.k8s.io/v1/endpointslices") {
+			if only != "" && (r.In.URL.Path == "/api/v1/services" ||
+				r.In.URL.Path == "/apis/discovery.k8s.io/v1/endpointslices") {
 				q := r.Out.URL.Query()
 				q.Set("labelSelector", strings.TrimPrefix(q.Get("labelSelector")+","+only, ","))
 				r.Out.URL.RawQuery = q.Encode()
@@ -47,7 +49,8 @@ func (l *Lab) newAPI(port uint16, only string) (*API, error) {
 		},
 		FlushInterval: -1, // watches stream
 		Transport: &http.Transport{DialContext: testkit.DialIn(server.netns("sw")), ForceAttemptHTTP2: true,
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // its certificate is made by the API server itself, at each start
+			// its certificate is made by the API server itself, at each start
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		ErrorLog: log.New(discard{}, "", 0), // a client that goes away is no news
 	}
 	a := &API{Addr: netip.AddrPortFrom(routerAddr, port), netns: l.netns("sw"), handler: proxy}

@@ -63,7 +63,8 @@ func (h *Host) Bulk(ctx context.Context, prefix string, n int, backends func(i i
 	addr := bulkAddrs
 	for i := range n {
 		s, e := h.bulkService(fmt.Sprintf("%s%d", prefix, i), addr, backends(i))
-		err := errors.Join(put("ipaddresses", bulkAddress(s)), put("services/specs/"+s.Namespace, s), put("endpointslices/"+e.Namespace, e))
+		err := errors.Join(put("ipaddresses", bulkAddress(s)), put("services/specs/"+s.Namespace, s),
+			put("endpointslices/"+e.Namespace, e))
 		if err != nil {
 			return err
 		}
@@ -74,7 +75,8 @@ func (h *Host) Bulk(ctx context.Context, prefix string, n int, backends func(i i
 }
 
 // bulkService returns a service with every field that the API server would have filled in.
-func (h *Host) bulkService(name string, addr netip.Addr, backends []netip.Addr) (*corev1.Service, *discoveryv1.EndpointSlice) {
+func (h *Host) bulkService(name string, addr netip.Addr, backends []netip.Addr) (*corev1.Service,
+	*discoveryv1.EndpointSlice) {
 	s := Service(name, Port("p", "tcp", 80, 80))
 	single, everywhere := corev1.IPFamilyPolicySingleStack, corev1.ServiceInternalTrafficPolicyCluster
 	s.Spec.ClusterIP, s.Spec.ClusterIPs = addr.String(), []string{addr.String()}
@@ -89,14 +91,17 @@ func (h *Host) bulkService(name string, addr netip.Addr, backends []netip.Addr) 
 	return s, e
 }
 
-// bulkAddress records that an address is allocated to a service. Without it the API server would notice, repair it and write
-// an event for each service, for seconds and on the processors that something is being measured on.
+// bulkAddress records that an address is allocated to a service. Without it the API server would notice, repair it and
+// write an event for each service, for seconds and on the processors that something is being measured on.
 func bulkAddress(s *corev1.Service) *networkingv1.IPAddress {
 	return &networkingv1.IPAddress{
 		TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "IPAddress"},
-		ObjectMeta: metav1.ObjectMeta{Name: s.Spec.ClusterIP, UID: s.UID + "-address", CreationTimestamp: metav1.Now(), Labels: map[string]string{
-			networkingv1.LabelIPAddressFamily: string(corev1.IPv4Protocol), networkingv1.LabelManagedBy: "ipallocator.k8s.io"}},
-		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: s.Namespace, Name: s.Name}},
+		ObjectMeta: metav1.ObjectMeta{Name: s.Spec.ClusterIP, UID: s.UID + "-address", CreationTimestamp: metav1.Now(),
+			Labels: map[string]string{
+				networkingv1.LabelIPAddressFamily: string(corev1.IPv4Protocol),
+				networkingv1.LabelManagedBy:       "ipallocator.k8s.io"}},
+		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services",
+			Namespace: s.Namespace, Name: s.Name}},
 	}
 }
 

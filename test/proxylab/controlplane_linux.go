@@ -27,7 +27,8 @@ var apiServer = netip.AddrPortFrom(routerAddr, 6443)
 // startControlPlane starts etcd and kube-apiserver in the switch's namespace and waits until they answer.
 func (l *Lab) startControlPlane(ctx context.Context) error {
 	controlPlane := testkit.ControlPlane{Dir: filepath.Join(l.Dir, "controlplane"), Address: apiServer.Addr().String(),
-		Services: ServiceRange.String() + "," + ServiceRange6.String(), Users: []string{token + `,admin,admin,"system:masters"`},
+		Services: ServiceRange.String() + "," + ServiceRange6.String(),
+		Users:    []string{token + `,admin,admin,"system:masters"`},
 		APIServer: []string{"--service-node-port-range=30000-32767",
 			"--authorization-mode=AlwaysAllow", "--disable-admission-plugins=ServiceAccount", "--profiling=false",
 			"--max-requests-inflight=2000", "--max-mutating-requests-inflight=1000"}}

@@ -109,8 +109,8 @@ func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 	return v.diff, nil
 }
 
-// LoadBalancers returns the ids of HNS's load balancers by frontend: "VIP/protocol/port", without a VIP for node ports ("::" in
-// IPv6).
+// LoadBalancers returns the ids of HNS's load balancers by frontend: "VIP/protocol/port", without a VIP for node ports
+// ("::" in IPv6).
 func (h *Host) LoadBalancers(ctx context.Context) (map[string]string, error) {
 	d, err := h.HNS.Dump(ctx)
 	if err != nil {
@@ -203,9 +203,9 @@ func (lb lbDoc) keys() []string {
 	return keys
 }
 
-// frontends returns which backends HNS has for each frontend, and notes what no proxy should leave: two load balancers for a
-// frontend, backends without an endpoint, and load balancers of others that are gone. It also notes which endpoints are in use,
-// for endpoints.
+// frontends returns which backends HNS has for each frontend, and notes what no proxy should leave: two load balancers
+// for a frontend, backends without an endpoint, and load balancers of others that are gone. It also notes which
+// endpoints are in use, for endpoints.
 func (v *view) frontends(docs []hnsd.Doc) frontends {
 	have := frontends{}
 	foreign := map[string]bool{}
@@ -228,7 +228,8 @@ func (v *view) frontends(docs []hnsd.Doc) frontends {
 		}
 		var backends []string
 		for _, id := range lb.HostComputeEndpoints {
-			i := slices.IndexFunc(v.addrs[id], func(addr string) bool { return strings.Contains(addr, ":") == (lb.Flags&flagIPv6 != 0) })
+			i := slices.IndexFunc(v.addrs[id],
+				func(addr string) bool { return strings.Contains(addr, ":") == (lb.Flags&flagIPv6 != 0) })
 			if i < 0 {
 				backends = append(backends, "dead endpoint "+id)
 				continue
@@ -275,8 +276,8 @@ func isRemote(e hnsd.Doc) bool {
 	return err == nil && json.Unmarshal(data, &doc) == nil && doc.Flags&1 != 0
 }
 
-// endpoints notes remote endpoints that exist twice or without a use, and endpoints of others that are gone. Call it after
-// frontends.
+// endpoints notes remote endpoints that exist twice or without a use, and endpoints of others that are gone. Call it
+// after frontends.
 func (v *view) endpoints(docs []hnsd.Doc, want frontends) {
 	foreign := map[string]bool{}
 	for _, id := range v.f.Endpoints {
@@ -338,7 +339,8 @@ func (h expectation) wanted(ctx context.Context) (want, optional frontends, err 
 
 	want, optional = frontends{}, frontends{}
 	for _, s := range services.Items {
-		if s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.ClusterIP == corev1.ClusterIPNone || s.Labels["service.kubernetes.io/service-proxy-name"] != "" {
+		if s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.ClusterIP == corev1.ClusterIPNone ||
+			s.Labels["service.kubernetes.io/service-proxy-name"] != "" {
 			continue
 		}
 		for _, p := range s.Spec.Ports {
@@ -354,7 +356,8 @@ func (h expectation) wanted(ctx context.Context) (want, optional frontends, err 
 // protocols by HNS's number (IANA).
 var protocols = map[corev1.Protocol]int{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17}
 
-// imply returns the frontends of one port of a service on the host. Those in IPv6 are left out if the pods' network has no IPv6.
+// imply returns the frontends of one port of a service on the host. Those in IPv6 are left out if the pods' network
+// has no IPv6.
 func (h expectation) imply(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
 	out := frontends{}
 	number, ok := protocols[p.Protocol]
@@ -377,7 +380,8 @@ func (h expectation) imply(s *corev1.Service, p corev1.ServicePort, list []disco
 		}
 	}
 	for _, ip := range s.Spec.ClusterIPs {
-		add(ip, s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal)
+		add(ip, s.Spec.InternalTrafficPolicy != nil &&
+			*s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal)
 	}
 	if p.NodePort != 0 {
 		for _, family := range s.Spec.IPFamilies {
@@ -398,9 +402,9 @@ func (h expectation) imply(s *corev1.Service, p corev1.ServicePort, list []disco
 	return out
 }
 
-// inCluster are the frontends that may be there for clients in the cluster: node ports at the host's own addresses, for its
-// programs; outside clients reach them too, so the external policy holds. And, whatever that policy says, addresses from
-// outside for which the host has no backend of its own.
+// inCluster are the frontends that may be there for clients in the cluster: node ports at the host's own addresses,
+// for its programs; outside clients reach them too, so the external policy holds. And, whatever that policy says,
+// addresses from outside for which the host has no backend of its own.
 func (h expectation) inCluster(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
 	out := frontends{}
 	set := func(addr netip.Addr, port int32, onlyLocal bool) {
@@ -444,7 +448,8 @@ func usable(list []discoveryv1.EndpointSlice, p corev1.ServicePort, node string,
 			continue
 		}
 		for _, ep := range e.Ports {
-			if ep.Port == nil || ep.Name != nil && *ep.Name != p.Name || ep.Protocol != nil && *ep.Protocol != p.Protocol {
+			if ep.Port == nil || ep.Name != nil && *ep.Name != p.Name ||
+				ep.Protocol != nil && *ep.Protocol != p.Protocol {
 				continue
 			}
 			port = *ep.Port

@@ -104,7 +104,8 @@ func (l *Lab) AddHost(ctx context.Context, o HostOptions) (*Host, error) {
 		return nil, err
 	}
 
-	h := &Host{Place: Place{Name: o.Name, Netns: m.netns, Addr: m.addr}, Dir: filepath.Join(l.Dir, o.Name), Pods: m.pods, lab: l, member: m, o: o}
+	h := &Host{Place: Place{Name: o.Name, Netns: m.netns, Addr: m.addr}, Dir: filepath.Join(l.Dir, o.Name),
+		Pods: m.pods, lab: l, member: m, o: o}
 	if o.IPv6 {
 		h.Addr6, h.Pods6 = m.addr6, m.pods6
 	}
@@ -155,7 +156,8 @@ func (h *Host) startWine(ctx context.Context) (err error) {
 	}
 
 	// The template outlives the Lab: making one takes ten seconds.
-	template, dlls := wine.TemplateDir(filepath.Join(h.lab.o.Bin, "proxylab"), h.o.Build), filepath.Join(h.lab.o.Bin, "windows", "dll")
+	template, dlls := wine.TemplateDir(filepath.Join(h.lab.o.Bin, "proxylab"), h.o.Build), filepath.Join(h.lab.o.Bin,
+		"windows", "dll")
 	if err := h.tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls}); err != nil {
 		return err
 	}
@@ -170,15 +172,18 @@ func (h *Host) startWine(ctx context.Context) (err error) {
 	}
 	boot, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	h.stopServer, err = h.tools.StartServer(boot, h.prefix, func(cmd *exec.Cmd) error { return platform.StartInNetns(h.Netns, cmd) })
+	h.stopServer, err = h.tools.StartServer(boot, h.prefix,
+		func(cmd *exec.Cmd) error { return platform.StartInNetns(h.Netns, cmd) })
 	return err
 }
 
-// NextBoot makes programs that start from now on see a later boot of the host. It ends no program, and does nothing to HNS.
+// NextBoot makes programs that start from now on see a later boot of the host. It ends no program, and does nothing to
+// HNS.
 func NextBoot(ctx context.Context, h *Host) error {
 	h.boots++
 	const key = `HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`
-	cmd := h.tools.Command(ctx, h.prefix, `C:\windows\system32\reg.exe`, "add", key, "/v", "BootId", "/t", "REG_DWORD", "/d", strconv.Itoa(1000+h.boots), "/f")
+	cmd := h.tools.Command(ctx, h.prefix, `C:\windows\system32\reg.exe`, "add", key, "/v", "BootId", "/t", "REG_DWORD",
+		"/d", strconv.Itoa(1000+h.boots), "/f")
 	if err := platform.StartInNetns(h.Netns, cmd); err != nil {
 		return err
 	}
@@ -204,7 +209,8 @@ func (h *Host) StartHNS(ctx context.Context) error {
 	if h.stopHNS != nil {
 		return errors.New("HNS runs already")
 	}
-	o := serve.Options{HostDir: h.Dir, Build: h.o.Build, Netns: h.Netns, Listen: wire.HNSAddress, Uplink: Uplink, Plane: serve.NoDataPlane{}}
+	o := serve.Options{HostDir: h.Dir, Build: h.o.Build, Netns: h.Netns, Listen: wire.HNSAddress, Uplink: Uplink,
+		Plane: serve.NoDataPlane{}}
 	if h.plane != nil {
 		o.Plane = h.plane
 	}
@@ -277,7 +283,8 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 		if p.Addr().Is6() {
 			zero = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 		}
-		s := object{"IpAddressPrefix": p.String(), "Routes": []object{{"NextHop": nth(p, 1).String(), "DestinationPrefix": zero.String()}}}
+		s := object{"IpAddressPrefix": p.String(),
+			"Routes": []object{{"NextHop": nth(p, 1).String(), "DestinationPrefix": zero.String()}}}
 		if h.o.NetworkType == "Overlay" {
 			s["Policies"] = []object{{"Type": "VSID", "Settings": object{"IsolationId": overlayID}}}
 		}
@@ -288,10 +295,12 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 	if h.o.IPv6 {
 		subnets = append(subnets, subnet(h.Pods6))
 	}
-	doc := object{"Name": NetworkName, "Type": h.o.NetworkType, "Ipams": []object{{"Type": "Static", "Subnets": subnets}}, "SchemaVersion": schema}
+	doc := object{"Name": NetworkName, "Type": h.o.NetworkType,
+		"Ipams": []object{{"Type": "Static", "Subnets": subnets}}, "SchemaVersion": schema}
 	if h.o.NetworkType == "Overlay" {
 		doc["Flags"] = 8
-		doc["Policies"] = []object{{"Type": "NetAdapterName", "Settings": object{"NetworkAdapterName": adapter}}, {"Type": "HostRoute"}}
+		doc["Policies"] = []object{{"Type": "NetAdapterName", "Settings": object{"NetworkAdapterName": adapter}},
+			{"Type": "HostRoute"}}
 	}
 
 	if h.NetworkID, err = h.HNS.Create(ctx, Network, "", doc); err != nil {
@@ -305,8 +314,9 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 		addrs = append(addrs, object{"IpAddress": nth(h.Pods6, 2).String(), "PrefixLength": h.Pods6.Bits()})
 	}
 
-	ep, err := h.HNS.Create(ctx, Endpoint, h.NetworkID, object{"Name": HostEndpoint, "HostComputeNetwork": h.NetworkID, "IpConfigurations": addrs,
-		"Routes": []object{{"NextHop": "0.0.0.0", "DestinationPrefix": "0.0.0.0/0"}}, "SchemaVersion": schema})
+	ep, err := h.HNS.Create(ctx, Endpoint, h.NetworkID,
+		object{"Name": HostEndpoint, "HostComputeNetwork": h.NetworkID, "IpConfigurations": addrs,
+			"Routes": []object{{"NextHop": "0.0.0.0", "DestinationPrefix": "0.0.0.0/0"}}, "SchemaVersion": schema})
 	if err != nil {
 		return fmt.Errorf("making the host's endpoint: %w", err)
 	}
@@ -324,8 +334,8 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 	return errors.New("HNS has no namespace of the host")
 }
 
-// forward lets packets of pods pass the host, as `porthole routes` does, which has to say so of the adapters with the node's
-// address and with that of the host's endpoint.
+// forward lets packets of pods pass the host, as `porthole routes` does, which has to say so of the adapters with the
+// node's address and with that of the host's endpoint.
 func forward(h *Host) error {
 	if h.plane == nil {
 		return nil
@@ -351,7 +361,8 @@ func forward(h *Host) error {
 var schema = object{"Major": 2, "Minor": 0}
 
 func (h *Host) attach(ctx context.Context, namespace, endpoint string) error {
-	return h.HNS.Modify(ctx, Namespace, namespace, object{"ResourceType": "Endpoint", "RequestType": "Add", "Settings": object{"EndpointId": endpoint}})
+	return h.HNS.Modify(ctx, Namespace, namespace,
+		object{"ResourceType": "Endpoint", "RequestType": "Add", "Settings": object{"EndpointId": endpoint}})
 }
 
 // meetAPI makes the host's relay, its kubeconfig and its Node object.
@@ -367,7 +378,8 @@ func (h *Host) meetAPI(ctx context.Context, port uint16) (err error) {
 		return err
 	}
 	if !h.o.NoWine {
-		if err := testkit.WriteJSON(filepath.Join(h.prefix.DriveC(), "k", "kubeconfig"), kubeconfig(h.API.Addr)); err != nil {
+		if err := testkit.WriteJSON(filepath.Join(h.prefix.DriveC(), "k", "kubeconfig"),
+			kubeconfig(h.API.Addr)); err != nil {
 			return err
 		}
 	}
@@ -391,7 +403,8 @@ func (l *Lab) register(ctx context.Context, p Place, system string, pods, pods6 
 	}
 	made.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: p.Addr.String()}}
 	if p.Addr6.IsValid() {
-		made.Status.Addresses = append(made.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: p.Addr6.String()})
+		made.Status.Addresses = append(made.Status.Addresses,
+			corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: p.Addr6.String()})
 	}
 	_, err = l.Client.CoreV1().Nodes().UpdateStatus(ctx, made, metav1.UpdateOptions{})
 	return err

@@ -147,7 +147,8 @@ func (l *Lab) newNetns(name string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.spaces = append(l.spaces, full)
-	return platform.NetnsPath(full), platform.InNetns(platform.NetnsPath(full), func() error { return platform.LinkUp("lo") })
+	return platform.NetnsPath(full), platform.InNetns(platform.NetnsPath(full),
+		func() error { return platform.LinkUp("lo") })
 }
 
 // makeSwitch makes the switch that is also the router, and the outside.
@@ -164,7 +165,8 @@ func (l *Lab) makeSwitch() error {
 		if err := platform.CreateBridge("sw0"); err != nil {
 			return err
 		}
-		return errors.Join(forwarding(), addresses("sw0", netip.PrefixFrom(routerAddr, 24), netip.PrefixFrom(routerAddr6, 64)))
+		return errors.Join(forwarding(),
+			addresses("sw0", netip.PrefixFrom(routerAddr, 24), netip.PrefixFrom(routerAddr6, 64)))
 	})
 	if err != nil {
 		return fmt.Errorf("making the switch: %w", err)
@@ -183,7 +185,8 @@ func (l *Lab) makeSwitch() error {
 	l.Outside = Place{Name: "outside", Netns: out, Addr: OutsideAddr, Addr6: OutsideAddr6}
 	return platform.InNetns(out, func() error {
 		return errors.Join(addresses("eth0", netip.PrefixFrom(OutsideAddr, 24), netip.PrefixFrom(OutsideAddr6, 64)),
-			route(netip.PrefixFrom(netip.IPv4Unspecified(), 0), routerOutside), route(netip.PrefixFrom(netip.IPv6Unspecified(), 0), routerOutside6))
+			route(netip.PrefixFrom(netip.IPv4Unspecified(), 0), routerOutside),
+			route(netip.PrefixFrom(netip.IPv6Unspecified(), 0), routerOutside6))
 	})
 }
 
@@ -222,7 +225,8 @@ func (l *Lab) join(name string) (*member, error) {
 // linkUp gives the member's uplink its addresses and routes, in the member's namespace.
 func (m *member) linkUp() error {
 	return errors.Join(addresses(Uplink, netip.PrefixFrom(m.addr, 24), netip.PrefixFrom(m.addr6, 64)),
-		route(netip.PrefixFrom(netip.IPv4Unspecified(), 0), routerAddr), route(netip.PrefixFrom(netip.IPv6Unspecified(), 0), routerAddr6))
+		route(netip.PrefixFrom(netip.IPv4Unspecified(), 0), routerAddr),
+		route(netip.PrefixFrom(netip.IPv6Unspecified(), 0), routerAddr6))
 }
 
 // RouteTo makes the router send packets for addr, such as a load balancer's address, to a host or node.

@@ -39,7 +39,9 @@ func TestProxies(t *testing.T) {
 		name, external string
 		start          func(*lab.Host) (*lab.Process, error)
 	}{
-		{"ours", "203.0.113.21", func(h *lab.Host) (*lab.Process, error) { return h.RunOurs("--node-access", "--v=2") }},
+		{"ours", "203.0.113.21", func(h *lab.Host) (*lab.Process, error) {
+			return h.RunOurs("--node-access", "--v=2")
+		}},
 		{"upstream", "203.0.113.22", func(h *lab.Host) (*lab.Process, error) { return h.RunUpstream("--v=2") }},
 	} {
 		t.Run(run.name, func(t *testing.T) {
@@ -53,7 +55,8 @@ func TestProxies(t *testing.T) {
 			must(t, err)
 			serve(t, near.Place)
 			t.Logf("a host and a pod took %v", time.Since(begin))
-			if r, err := near.Ask("tcp", netip.AddrPortFrom(far.Addr, 8080), 2*time.Second); err != nil || r.Client.Addr() != near.Addr {
+			if r, err := near.Ask("tcp", netip.AddrPortFrom(far.Addr, 8080), 2*time.Second); err != nil ||
+				r.Client.Addr() != near.Addr {
 				t.Fatalf("pod to pod: %+v, %v", r, err)
 			}
 			s := lab.Service(run.name, lab.Port("http", "tcp", 80, 8080), lab.Port("dns", "udp", 53, 8080))

@@ -41,7 +41,8 @@ func addresses(name string, list ...netip.Prefix) error {
 
 // noIPv6 reports whether the kernel refuses because it has no IPv6; a Lab is then one of IPv4 only.
 func noIPv6(p netip.Prefix, err error) bool {
-	return p.Addr().Is6() && (errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EACCES))
+	return p.Addr().Is6() && (errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) ||
+		errors.Is(err, unix.EACCES))
 }
 
 // route sends packets for a prefix to a gateway that is on a link of the current namespace.
@@ -56,7 +57,8 @@ func route(to netip.Prefix, via netip.Addr) error {
 func forwarding() error {
 	return platform.SetSysctls(map[string]string{
 		"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1", "net/ipv4/conf/all/send_redirects": "0",
-		"net/ipv4/conf/default/send_redirects": "0", "net/bridge/bridge-nf-call-iptables": "0", "net/bridge/bridge-nf-call-ip6tables": "0",
-		"net/ipv4/conf/all/rp_filter": "0", "net/ipv4/conf/default/rp_filter": "0",
+		"net/ipv4/conf/default/send_redirects": "0", "net/bridge/bridge-nf-call-iptables": "0",
+		"net/bridge/bridge-nf-call-ip6tables": "0",
+		"net/ipv4/conf/all/rp_filter":         "0", "net/ipv4/conf/default/rp_filter": "0",
 	})
 }

@@ -28,15 +28,16 @@ func (l *Lab) RoutePrefix(to netip.Prefix, p Place) error {
 	})
 }
 
-// outboundNAT is what a Linux node's CNI network does: pods have the node's address in the outside world. kube-proxy leaves
-// that alone.
+// outboundNAT is what a Linux node's CNI network does: pods have the node's address in the outside world. kube-proxy
+// leaves that alone.
 const outboundNAT = `
 add table ip outbound
 add chain ip outbound post { type nat hook postrouting priority 110; }
 add rule ip outbound post ip saddr %[1]s ip daddr != { %[1]s, %[2]s } masquerade
 `
 
-// prepare makes the node one on which upstream's kube-proxy works: packets between pods of one bridge meet its rules too.
+// prepare makes the node one on which upstream's kube-proxy works: packets between pods of one bridge meet its rules
+// too.
 func (n *Node) prepare() error {
 	nft := exec.Command("nft", "-f", "-")
 	nft.Stdin = strings.NewReader(fmt.Sprintf(outboundNAT, PodRange, Underlay))
@@ -67,9 +68,11 @@ func (n *Node) RunUpstream(config map[string]any) (*Process, error) {
 	if err := n.prepare(); err != nil {
 		return nil, fmt.Errorf("preparing node %s for kube-proxy: %w", n.Name, err)
 	}
-	doc := object{"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration", "hostnameOverride": n.Name,
+	doc := object{"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
+		"hostnameOverride": n.Name,
 		"clientConnection": object{"kubeconfig": filepath.Join(dir, "kubeconfig")}, "clusterCIDR": PodRange.String(),
-		"healthzBindAddress": fmt.Sprintf("0.0.0.0:%d", HealthPort), "metricsBindAddress": fmt.Sprintf("127.0.0.1:%d", MetricsPort),
+		"healthzBindAddress": fmt.Sprintf("0.0.0.0:%d", HealthPort),
+		"metricsBindAddress": fmt.Sprintf("127.0.0.1:%d", MetricsPort),
 		// The table of connections is the whole machine's.
 		"conntrack": object{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}}
 
@@ -88,7 +91,8 @@ func (n *Node) RunUpstream(config map[string]any) (*Process, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(n.lab.o.Bin, "bundle", "kube"), "kube-proxy", "--config", filepath.Join(dir, "kube-proxy.json"))
+	cmd := exec.Command(filepath.Join(n.lab.o.Bin, "bundle", "kube"), "kube-proxy", "--config",
+		filepath.Join(dir, "kube-proxy.json"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -18,7 +18,8 @@ func Label(host string) string { return "proxylab/" + host }
 
 // Port of a service, "tcp" or "udp"; target is the pods' port.
 func Port(name, protocol string, port, target uint16) corev1.ServicePort {
-	p := corev1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: int32(port), TargetPort: intstr.FromInt32(int32(target))}
+	p := corev1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: int32(port),
+		TargetPort: intstr.FromInt32(int32(target))}
 	if protocol == "udp" {
 		p.Protocol = corev1.ProtocolUDP
 	}
@@ -53,7 +54,8 @@ func On(node string, addrs ...netip.Addr) []Backend {
 // Slice is one EndpointSlice of a service with all its ports. suffix tells several slices of a service apart.
 func Slice(s *corev1.Service, suffix string, backends ...Backend) *discoveryv1.EndpointSlice {
 	e := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4,
-		ObjectMeta: metav1.ObjectMeta{Name: s.Name + suffix, Namespace: s.Namespace, Labels: map[string]string{discoveryv1.LabelServiceName: s.Name}}}
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name + suffix, Namespace: s.Namespace,
+			Labels: map[string]string{discoveryv1.LabelServiceName: s.Name}}}
 	for _, p := range s.Spec.Ports {
 		target := p.TargetPort.IntVal
 		if target == 0 {

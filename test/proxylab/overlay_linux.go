@@ -27,7 +27,8 @@ func (l *Lab) hidePods(m *member) error {
 	})
 }
 
-// JoinOverlay tells Overlay hosts of each other, as flannel does: each network gets a RemoteSubnetRoute for every other.
+// JoinOverlay tells Overlay hosts of each other, as flannel does: each network gets a RemoteSubnetRoute for every
+// other.
 func (l *Lab) JoinOverlay(ctx context.Context, hosts ...*Host) error {
 	var routes []object
 	for _, h := range hosts {
@@ -40,11 +41,13 @@ func (l *Lab) JoinOverlay(ctx context.Context, hosts ...*Host) error {
 			return err
 		}
 		routes = append(routes, object{"Type": "RemoteSubnetRoute", "Settings": object{"IsolationId": overlayID,
-			"DistributedRouterMacAddress": mac, "ProviderAddress": h.Addr.String(), "DestinationPrefix": h.Pods.String()}})
+			"DistributedRouterMacAddress": mac, "ProviderAddress": h.Addr.String(),
+			"DestinationPrefix": h.Pods.String()}})
 	}
 	for i, h := range hosts {
 		others := slices.Concat(routes[:i], routes[i+1:])
-		err := h.HNS.Modify(ctx, Network, h.NetworkID, object{"ResourceType": "Policy", "RequestType": "Add", "Settings": object{"Policies": others}})
+		err := h.HNS.Modify(ctx, Network, h.NetworkID,
+			object{"ResourceType": "Policy", "RequestType": "Add", "Settings": object{"Policies": others}})
 		if err != nil {
 			return fmt.Errorf("telling %s of the other hosts: %w", h.Name, err)
 		}

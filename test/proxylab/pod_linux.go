@@ -64,7 +64,8 @@ func (h *Host) podEndpoint(p *Pod) object {
 		served = append(served, ServiceRange6.String(), h.Addr6.String()+"/128")
 	}
 
-	policies := []object{policy("OutBoundNAT", object{"Exceptions": exceptions}), policy("OutBoundNAT", object{"Destinations": own})}
+	policies := []object{policy("OutBoundNAT", object{"Exceptions": exceptions}),
+		policy("OutBoundNAT", object{"Destinations": own})}
 	for _, to := range served {
 		policies = append(policies, policy("SDNRoute", object{"DestinationPrefix": to, "NeedEncap": true}))
 	}
@@ -116,12 +117,14 @@ func (l *Lab) AddNode(ctx context.Context, name string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{Place: Place{Name: name, Netns: m.netns, Addr: m.addr, Addr6: m.addr6}, Pods: m.pods, Pods6: m.pods6, lab: l}
+	n := &Node{Place: Place{Name: name, Netns: m.netns, Addr: m.addr, Addr6: m.addr6}, Pods: m.pods, Pods6: m.pods6,
+		lab: l}
 	err = platform.InNetns(m.netns, func() error {
 		if err := platform.CreateBridge(podBridge); err != nil {
 			return err
 		}
-		return addresses(podBridge, netip.PrefixFrom(nth(m.pods, 1), m.pods.Bits()), netip.PrefixFrom(nth(m.pods6, 1), m.pods6.Bits()))
+		return addresses(podBridge, netip.PrefixFrom(nth(m.pods, 1), m.pods.Bits()),
+			netip.PrefixFrom(nth(m.pods6, 1), m.pods6.Bits()))
 	})
 	if err == nil && !l.o.NoAPI {
 		n.API, err = l.newAPI(uint16(7000+m.number), "")
@@ -169,7 +172,8 @@ func (n *Node) Pod(name string, addr netip.Addr) (*Pod, error) {
 	err = platform.InNetns(p.Netns, func() error {
 		for _, step := range []func() error{
 			func() error {
-				return addresses("eth0", netip.PrefixFrom(p.Addr, n.Pods.Bits()), netip.PrefixFrom(p.Addr6, n.Pods6.Bits()))
+				return addresses("eth0", netip.PrefixFrom(p.Addr, n.Pods.Bits()),
+					netip.PrefixFrom(p.Addr6, n.Pods6.Bits()))
 			},
 			func() error { return route(netip.PrefixFrom(netip.IPv4Unspecified(), 0), nth(n.Pods, 1)) },
 			func() error { return route(netip.PrefixFrom(netip.IPv6Unspecified(), 0), nth(n.Pods6, 1)) },

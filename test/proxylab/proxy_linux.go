@@ -43,7 +43,8 @@ func (h *Host) RunUpstream(flags ...string) (*Process, error) {
 func (h *Host) runProxy(kind, program string, flags []string) (*Process, error) {
 	args := append([]string{`--kubeconfig=C:\k\kubeconfig`, "--proxy-mode=kernelspace", "--hostname-override=" + h.Name,
 		"--network-name=" + NetworkName, "--cluster-cidr=" + PodRange.String(),
-		fmt.Sprintf("--healthz-bind-address=0.0.0.0:%d", HealthPort), fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", MetricsPort)}, flags...)
+		fmt.Sprintf("--healthz-bind-address=0.0.0.0:%d", HealthPort),
+		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", MetricsPort)}, flags...)
 	return h.Run(kind, program, args...)
 }
 
@@ -66,7 +67,8 @@ func (h *Host) Run(name, program string, args ...string) (*Process, error) {
 	defer log.Close()
 	cmd := h.tools.Command(context.Background(), h.prefix, program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(cmd.Env, "WINEDEBUG=fixme-all") // Wine's own errors: a program that it cannot start says nothing itself
+	// Wine's own errors: a program that it cannot start says nothing itself
+	cmd.Env = append(cmd.Env, "WINEDEBUG=fixme-all")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
 	if err := platform.StartInNetns(h.Netns, cmd); err != nil {

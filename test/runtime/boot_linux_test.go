@@ -65,14 +65,17 @@ func (w *world) testStatus(t *testing.T) {
 	if ok, text := w.condition(t, runtimeapi.RuntimeReady); !ok {
 		t.Errorf("the runtime is not ready: %s", text)
 	}
-	if ok, text := w.condition(t, runtimeapi.NetworkReady); ok || !strings.Contains(text, "cni plugin not initialized") {
+	if ok, text := w.condition(t, runtimeapi.NetworkReady); ok ||
+		!strings.Contains(text, "cni plugin not initialized") {
 		t.Errorf("without a configuration the network is ready: %v, %s", ok, text)
 	}
 	conf := `{"cniVersion": "1.0.0", "name": "porthole", "type": "win-bridge"}`
-	if err := os.WriteFile(filepath.Join(w.driveC(), "etc", "cni", "net.d", "10-porthole.conf"), []byte(conf), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(w.driveC(), "etc", "cni", "net.d", "10-porthole.conf"), []byte(conf),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
-	wait.True(t, 30*time.Second, "the network is ready", func() bool { ok, _ := w.condition(t, runtimeapi.NetworkReady); return ok })
+	wait.True(t, 30*time.Second, "the network is ready",
+		func() bool { ok, _ := w.condition(t, runtimeapi.NetworkReady); return ok })
 }
 
 func (w *world) testNoImages(t *testing.T) {
@@ -97,7 +100,8 @@ func (w *world) testCtr(t *testing.T) {
 		t.Errorf("ctr.exe version:\n%s", out)
 	}
 	plugins := w.must("run", w.name, "--", `C:\Program Files\containerd\ctr.exe`, "plugins", "ls")
-	for _, want := range []string{`io\.containerd\.snapshotter\.v1 +windows +windows/amd64 +ok`, `io\.containerd\.differ\.v1 +windows +windows/amd64 +ok`, `io\.containerd\.grpc\.v1 +cri +- +ok`} {
+	for _, want := range []string{`io\.containerd\.snapshotter\.v1 +windows +windows/amd64 +ok`,
+		`io\.containerd\.differ\.v1 +windows +windows/amd64 +ok`, `io\.containerd\.grpc\.v1 +cri +- +ok`} {
 		if !regexp.MustCompile(want).MatchString(plugins) {
 			t.Errorf("ctr.exe plugins ls does not show %s:\n%s", want, plugins)
 		}

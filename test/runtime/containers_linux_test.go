@@ -27,7 +27,8 @@ import (
 // containers is a world for TestContainers.
 type containers struct{ *world }
 
-// TestContainers has containerd.exe run containers with all that a pod may ask for, and ends its programs in the middle.
+// TestContainers has containerd.exe run containers with all that a pod may ask for, and ends its programs in the
+// middle.
 func TestContainers(t *testing.T) {
 	if os.Getenv("PORTHOLE_RUNTIME") != "long" {
 		t.Skip("takes minutes: PORTHOLE_RUNTIME=long, or `make test-runtime`")
@@ -35,7 +36,8 @@ func TestContainers(t *testing.T) {
 	p := buildPrograms(t)
 	w := containers{p.newWorld(t, "20348")}
 	w.useRegistry()
-	if _, err := w.images.PullImage(call(t), &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: testImage}}); err != nil {
+	if _, err := w.images.PullImage(call(t),
+		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: testImage}}); err != nil {
 		t.Fatal(err)
 	}
 	w.useNetwork()
@@ -71,21 +73,27 @@ func (w containers) run(t *testing.T, p pod, a asked, logs string) (id string) {
 	if a.image == "" {
 		a.image = testImage
 	}
-	c, err := w.runtime.CreateContainer(call(t), &runtimeapi.CreateContainerRequest{PodSandboxId: p.id, SandboxConfig: p.config, Config: &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: a.name}, Image: &runtimeapi.ImageSpec{Image: a.image}, LogPath: a.name + ".log", Command: a.command,
-		Mounts: a.mounts, Windows: &runtimeapi.WindowsContainerConfig{Resources: a.resources},
-	}})
+	c, err := w.runtime.CreateContainer(call(t),
+		&runtimeapi.CreateContainerRequest{PodSandboxId: p.id, SandboxConfig: p.config,
+			Config: &runtimeapi.ContainerConfig{
+				Metadata: &runtimeapi.ContainerMetadata{Name: a.name}, Image: &runtimeapi.ImageSpec{Image: a.image},
+				LogPath: a.name + ".log", Command: a.command,
+				Mounts: a.mounts, Windows: &runtimeapi.WindowsContainerConfig{Resources: a.resources},
+			}})
 	if err != nil {
 		t.Fatalf("CreateContainer: %v", err)
 	}
-	if _, err := w.runtime.StartContainer(call(t), &runtimeapi.StartContainerRequest{ContainerId: c.ContainerId}); err != nil {
+	if _, err := w.runtime.StartContainer(call(t),
+		&runtimeapi.StartContainerRequest{ContainerId: c.ContainerId}); err != nil {
 		t.Fatalf("StartContainer: %v", err)
 	}
-	wait.True(t, 30*time.Second, a.name+" logs "+logs, func() bool { return strings.Contains(w.podLog(p, a.name), logs) })
+	wait.True(t, 30*time.Second, a.name+" logs "+logs,
+		func() bool { return strings.Contains(w.podLog(p, a.name), logs) })
 	return c.ContainerId
 }
 
-// shell runs a command line in a container and returns its output with single line feeds. It fails the test if the command fails.
+// shell runs a command line in a container and returns its output with single line feeds. It fails the test if the
+// command fails.
 func (w containers) shell(t *testing.T, id, line string) string {
 	t.Helper()
 	out, code := w.try(t, id, line)
@@ -97,14 +105,16 @@ func (w containers) shell(t *testing.T, id, line string) string {
 
 func (w containers) try(t *testing.T, id, line string) (string, int32) {
 	t.Helper()
-	r, err := w.runtime.ExecSync(call(t), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", line}, Timeout: 20})
+	r, err := w.runtime.ExecSync(call(t),
+		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", line}, Timeout: 20})
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}
 	return strings.ReplaceAll(string(r.Stdout)+string(r.Stderr), "\r\n", "\n"), r.ExitCode
 }
 
-// testContainersOfPod has two containers in one pod: each has its own C:, both have the pod's network, one has mounts and limits.
+// testContainersOfPod has two containers in one pod: each has its own C:, both have the pod's network, one has mounts
+// and limits.
 func (w containers) testContainersOfPod(t *testing.T) {
 	w.write("var/log/pods/two/.keep", "")
 	w.write("mnt/rw/given.txt", "given")
@@ -118,15 +128,20 @@ func (w containers) testContainersOfPod(t *testing.T) {
 	}
 	const limit = 192 << 20
 	first := w.run(t, p, asked{name: "first", mounts: []*runtimeapi.Mount{
-		mount(`C:\mnt\rw`, `C:\data`, false), mount(`C:\mnt\ro`, `C:\etc\config`, true), mount(`C:\mnt\one.txt`, `C:\single.txt`, true), mount(`C:\tools`, `C:\tools`, true),
+		mount(`C:\mnt\rw`, `C:\data`, false), mount(`C:\mnt\ro`, `C:\etc\config`, true),
+		mount(`C:\mnt\one.txt`, `C:\single.txt`, true), mount(`C:\tools`, `C:\tools`, true),
 	}, resources: &runtimeapi.WindowsContainerResources{MemoryLimitInBytes: limit, CpuMaximum: 5000}}, "serving HTTP")
-	second := w.run(t, p, asked{name: "second", command: []string{`C:\testapp.exe`, "serve", "--http", ":8090", "--tcp", ":17", "--udp", ":17"}}, "serving HTTP")
+	second := w.run(t, p, asked{name: "second",
+		command: []string{`C:\testapp.exe`, "serve", "--http", ":8090", "--tcp", ":17", "--udp", ":17"}},
+		"serving HTTP")
 
 	t.Run("files", func(t *testing.T) {
-		if got := w.shell(t, first, `type C:\data\given.txt & type C:\etc\config\key & type C:\single.txt & echo made> C:\data\made.txt & echo mine> C:\mine.txt`); got != "givenvaluesingle" {
+		if got := w.shell(t, first,
+			`type C:\data\given.txt & type C:\etc\config\key & type C:\single.txt & echo made> C:\data\made.txt & echo mine> C:\mine.txt`); got != "givenvaluesingle" {
 			t.Errorf("mounts have %q", got)
 		}
-		if made, err := os.ReadFile(filepath.Join(w.driveC(), "mnt/rw/made.txt")); err != nil || !strings.HasPrefix(string(made), "made") {
+		if made, err := os.ReadFile(filepath.Join(w.driveC(), "mnt/rw/made.txt")); err != nil ||
+			!strings.HasPrefix(string(made), "made") {
 			t.Errorf("the host has %q, %v", made, err)
 		}
 		for _, line := range []string{`echo x> C:\etc\config\new.txt`, `echo x> C:\single.txt`} {
@@ -220,9 +235,11 @@ func (w containers) testTerminal(t *testing.T, id string) {
 	ended := make(chan error, 1)
 	out.sizes <- remotecommand.TerminalSize{Width: 101, Height: 31}
 	go func() { ended <- w.exec(t, id, out, in, `C:\tools\app.exe`, "console") }()
-	wait.True(t, 30*time.Second, "the console has the size of the terminal", func() bool { return out.shows("columns=101,lines=31,") })
+	wait.True(t, 30*time.Second, "the console has the size of the terminal",
+		func() bool { return out.shows("columns=101,lines=31,") })
 	out.sizes <- remotecommand.TerminalSize{Width: 60, Height: 20}
-	wait.True(t, 30*time.Second, "the console has the new size", func() bool { return out.shows("columns=60,lines=20,") })
+	wait.True(t, 30*time.Second, "the console has the new size",
+		func() bool { return out.shows("columns=60,lines=20,") })
 	fmt.Fprint(typed, "37\r")
 	exitedWith(t, ended, 37)
 	close(out.sizes)
@@ -253,7 +270,8 @@ func exitedWith(t *testing.T, ended <-chan error, code int) {
 
 // exec runs a program of a container on a terminal.
 func (w containers) exec(t *testing.T, id string, tty *terminal, in io.Reader, command ...string) error {
-	r, err := w.runtime.Exec(call(t), &runtimeapi.ExecRequest{ContainerId: id, Cmd: command, Tty: true, Stdin: true, Stdout: true})
+	r, err := w.runtime.Exec(call(t),
+		&runtimeapi.ExecRequest{ContainerId: id, Cmd: command, Tty: true, Stdin: true, Stdout: true})
 	if err != nil {
 		return err
 	}
@@ -268,5 +286,6 @@ func (w containers) exec(t *testing.T, id string, tty *terminal, in io.Reader, c
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: tty, Tty: true, TerminalSizeQueue: tty})
+	return e.StreamWithContext(ctx,
+		remotecommand.StreamOptions{Stdin: in, Stdout: tty, Tty: true, TerminalSizeQueue: tty})
 }

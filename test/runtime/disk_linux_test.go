@@ -10,13 +10,17 @@ import (
 
 var bytesFree = regexp.MustCompile(`(\d+) bytes free`)
 
-// testDisk gives a container a disk of 200 GiB, more than this machine has, and looks at it from inside. What is written there is gone with it.
+// testDisk gives a container a disk of 200 GiB, more than this machine has, and looks at it from inside. What is
+// written there is gone with it.
 func (w containers) testDisk(t *testing.T) {
 	const size = 200 << 30
 	w.write("var/log/pods/disk/.keep", "")
 	p := w.runPod(t, "disk")
-	id := w.run(t, p, asked{name: "sized", resources: &runtimeapi.WindowsContainerResources{RootfsSizeInBytes: size}}, "serving HTTP")
-	other := w.run(t, p, asked{name: "other", command: []string{`C:\testapp.exe`, "serve", "--http", ":8090", "--tcp", ":17", "--udp", ":17"}}, "serving HTTP")
+	id := w.run(t, p, asked{name: "sized", resources: &runtimeapi.WindowsContainerResources{RootfsSizeInBytes: size}},
+		"serving HTTP")
+	other := w.run(t, p, asked{name: "other",
+		command: []string{`C:\testapp.exe`, "serve", "--http", ":8090", "--tcp", ":17", "--udp", ":17"}},
+		"serving HTTP")
 
 	free := func(container string) int64 {
 		out := w.shell(t, container, `dir /-C C:\`)

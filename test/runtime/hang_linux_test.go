@@ -9,11 +9,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// normal is how long a call about a pod may take while those about another pod hang: such a call takes less than a second on a quiet machine.
+// normal is how long a call about a pod may take while those about another pod hang: such a call takes less than a
+// second on a quiet machine.
 const normal = 15 * time.Second
 
-// testOneHangs has every call of HCS about one pod hang, then fail. The calls about another pod take their normal time. Afterwards both pods
-// can be removed without a trace.
+// testOneHangs has every call of HCS about one pod hang, then fail. The calls about another pod take their normal
+// time. Afterwards both pods can be removed without a trace.
 func (w faultCases) testOneHangs(t *testing.T) {
 	for _, name := range []string{"hangs", "goes-on", "new"} {
 		w.write("var/log/pods/"+name+"/.keep", "")
@@ -23,7 +24,8 @@ func (w faultCases) testOneHangs(t *testing.T) {
 	id := w.run(t, b, asked{name: "b"}, "serving HTTP")
 
 	for _, action := range []string{`"action":"hang"`, `"action":"fail","code":2147942405`} { // access denied
-		w.setRules(t, "hcsd", fmt.Sprintf(`[{"function":"*","match":%q,%s},{"function":"*","match":%q,%[2]s}]`, a.id, action, stuck))
+		w.setRules(t, "hcsd", fmt.Sprintf(`[{"function":"*","match":%q,%s},{"function":"*","match":%q,%[2]s}]`, a.id,
+			action, stuck))
 		for _, c := range []struct {
 			name string
 			call func(context.Context) error
@@ -44,7 +46,8 @@ func (w faultCases) testOneHangs(t *testing.T) {
 				return err
 			}},
 			{"exec", func(ctx context.Context) error {
-				r, err := w.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", "exit 3"}, Timeout: 20})
+				r, err := w.runtime.ExecSync(ctx,
+					&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", "exit 3"}, Timeout: 20})
 				if err == nil && r.ExitCode != 3 {
 					err = fmt.Errorf("exit code %d", r.ExitCode)
 				}
@@ -80,6 +83,7 @@ func (w faultCases) listsWhileOneHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	if _, err := w.runtime.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{}); err == nil {
-		t.Error("the list of all statistics does not wait for the pod that hangs: docs/windows-facts.md says that it does")
+		t.Error(
+			"the list of all statistics does not wait for the pod that hangs: docs/windows-facts.md says that it does")
 	}
 }

@@ -19,8 +19,8 @@ var (
 	hcsshimOther  = regexp.MustCompile(`(?m)^\| (\S+ Test\w+) \| (FAIL|SKIP) \|`)
 )
 
-// TestHcsshim runs hcsshim's own tests of the packages that runhcs consists of on a host, and compares what they say with
-// docs/hcsshim-tests.md.
+// TestHcsshim runs hcsshim's own tests of the packages that runhcs consists of on a host, and compares what they say
+// with docs/hcsshim-tests.md.
 func TestHcsshim(t *testing.T) {
 	if os.Getenv("PORTHOLE_RUNTIME") != "long" {
 		t.Skip("takes minutes: PORTHOLE_RUNTIME=long, or `make test-runtime`")

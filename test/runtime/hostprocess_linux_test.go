@@ -28,7 +28,8 @@ func TestHostProcess(t *testing.T) {
 		t.Run(build, func(t *testing.T) {
 			w := p.newWorld(t, build)
 			w.useRegistry()
-			if _, err := w.images.PullImage(call(t), &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: testImage}}); err != nil {
+			if _, err := w.images.PullImage(call(t),
+				&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: testImage}}); err != nil {
 				t.Fatal(err)
 			}
 			w.usePause(t)
@@ -60,8 +61,10 @@ func (w *world) runHostProcessPod(t *testing.T, name string) pod {
 	t.Helper()
 	w.write("var/log/pods/"+name+"/.keep", "")
 	config := &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Uid: name, Namespace: "default"}, LogDirectory: `C:\var\log\pods\` + name,
-		Windows: &runtimeapi.WindowsPodSandboxConfig{SecurityContext: &runtimeapi.WindowsSandboxSecurityContext{HostProcess: true, RunAsUsername: system}},
+		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Uid: name, Namespace: "default"},
+		LogDirectory: `C:\var\log\pods\` + name,
+		Windows: &runtimeapi.WindowsPodSandboxConfig{
+			SecurityContext: &runtimeapi.WindowsSandboxSecurityContext{HostProcess: true, RunAsUsername: system}},
 	}
 	r, err := w.runtime.RunPodSandbox(call(t), &runtimeapi.RunPodSandboxRequest{Config: config})
 	if err != nil {
@@ -80,8 +83,10 @@ func (h *hostProcess) create(t *testing.T, config *runtimeapi.ContainerConfig, u
 	name := fmt.Sprintf("%s-%d", config.Metadata.Name, h.made) // each has a log of its own
 	config.Metadata.Name = name
 	config.Image, config.LogPath = &runtimeapi.ImageSpec{Image: testImage}, name+".log"
-	config.Windows = &runtimeapi.WindowsContainerConfig{SecurityContext: &runtimeapi.WindowsContainerSecurityContext{HostProcess: true, RunAsUsername: user}}
-	c, err := h.runtime.CreateContainer(call(t), &runtimeapi.CreateContainerRequest{PodSandboxId: h.pod.id, SandboxConfig: h.pod.config, Config: config})
+	config.Windows = &runtimeapi.WindowsContainerConfig{
+		SecurityContext: &runtimeapi.WindowsContainerSecurityContext{HostProcess: true, RunAsUsername: user}}
+	c, err := h.runtime.CreateContainer(call(t),
+		&runtimeapi.CreateContainerRequest{PodSandboxId: h.pod.id, SandboxConfig: h.pod.config, Config: config})
 	if err != nil {
 		return "", err
 	}
@@ -120,11 +125,13 @@ func containerOf(name string, command ...string) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: name}, Command: command}
 }
 
-// testProgram runs a program of the host, and one of the image, which lies at C:\hpc in each container where Windows has the bind filter, and
-// else below it.
+// testProgram runs a program of the host, and one of the image, which lies at C:\hpc in each container where Windows
+// has the bind filter, and else below it.
 func (h *hostProcess) testProgram(t *testing.T) {
-	log, code := h.run(t, containerOf("program", "cmd", "/c", `ver&& set&& if exist %CONTAINER_SANDBOX_MOUNT_POINT%\testapp.exe echo image seen&& exit 7`), "")
-	for _, want := range []string{"Microsoft Windows 10.0." + h.build, `CONTAINER_SANDBOX_MOUNT_POINT=C:\hpc\`, "image seen", "PORTHOLE_IMAGE=porthole/testapp:1", `USERPROFILE=C:\Windows\system32\config\systemprofile`} {
+	log, code := h.run(t, containerOf("program", "cmd", "/c",
+		`ver&& set&& if exist %CONTAINER_SANDBOX_MOUNT_POINT%\testapp.exe echo image seen&& exit 7`), "")
+	for _, want := range []string{"Microsoft Windows 10.0." + h.build, `CONTAINER_SANDBOX_MOUNT_POINT=C:\hpc\`,
+		"image seen", "PORTHOLE_IMAGE=porthole/testapp:1", `USERPROFILE=C:\Windows\system32\config\systemprofile`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %s in\n%s", want, log)
 		}
@@ -132,7 +139,8 @@ func (h *hostProcess) testProgram(t *testing.T) {
 	if code != 7 {
 		t.Errorf("exit code %d", code)
 	}
-	if log, code := h.run(t, containerOf("own", `%CONTAINER_SANDBOX_MOUNT_POINT%\testapp.exe`, "none"), ""); code != 2 || !strings.Contains(log, `testapp: no command "none"`) {
+	if log, code := h.run(t, containerOf("own", `%CONTAINER_SANDBOX_MOUNT_POINT%\testapp.exe`, "none"),
+		""); code != 2 || !strings.Contains(log, `testapp: no command "none"`) {
 		t.Errorf("the image's program: %d\n%s", code, log)
 	}
 	_, err := os.Stat(filepath.Join(h.driveC(), "hpc", "testapp.exe"))
@@ -144,8 +152,10 @@ func (h *hostProcess) testProgram(t *testing.T) {
 // testUsers starts HostProcess containers with each runAsUserName that Windows allows there, and asks whoami in them.
 func (h *hostProcess) testUsers(t *testing.T) {
 	for user, want := range map[string]string{
-		system: `nt authority\system`, `NT AUTHORITY\system`: `nt authority\system`, `NT AUTHORITY\LocalService`: `nt authority\local service`,
-		`NT AUTHORITY\Local Service`: `nt authority\local service`, `NT AUTHORITY\NetworkService`: `nt authority\network service`,
+		system: `nt authority\system`, `NT AUTHORITY\system`: `nt authority\system`,
+		`NT AUTHORITY\LocalService`:   `nt authority\local service`,
+		`NT AUTHORITY\Local Service`:  `nt authority\local service`,
+		`NT AUTHORITY\NetworkService`: `nt authority\network service`,
 	} {
 		if log, code := h.run(t, containerOf("whoami", "whoami"), user); code != 0 || strings.TrimSpace(log) != want {
 			t.Errorf("as %s: %d %q, want %q", user, code, log, want)
@@ -160,28 +170,33 @@ func (h *hostProcess) testUsers(t *testing.T) {
 	}
 	const want = "failed to logon user: The user name or password is incorrect."
 	for _, nobody := range []string{"nobody", `NT AUTHORITY\nobody`, `elsewhere\Administrator`} {
-		if _, err := h.create(t, containerOf("nobody", "whoami"), nobody); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := h.create(t, containerOf("nobody", "whoami"), nobody); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("as %s: %v, want %s", nobody, err, want)
 		}
 	}
 }
 
-// testMounts mounts a folder of the host into a container, at the path that is asked for, and at that path below the image's files.
+// testMounts mounts a folder of the host into a container, at the path that is asked for, and at that path below the
+// image's files.
 func (h *hostProcess) testMounts(t *testing.T) {
 	h.write("data/file.txt", "of the host")
 	h.write("data/only.txt", "a file")
-	config := containerOf("mounts", "cmd", "/c", `type C:\data\only.txt&& type C:\mnt\data\file.txt&& type C:\hpc\mnt\data\only.txt&& echo new> C:\mnt\data\new.txt`)
+	config := containerOf("mounts", "cmd", "/c",
+		`type C:\data\only.txt&& type C:\mnt\data\file.txt&& type C:\hpc\mnt\data\only.txt&& echo new> C:\mnt\data\new.txt`)
 	config.Mounts = []*runtimeapi.Mount{{HostPath: `C:\data`, ContainerPath: `C:\mnt\data`}}
-	if log, code := h.run(t, config, ""); code != 0 || !strings.Contains(log, "of the host") || strings.Count(log, "a file") != 2 {
+	if log, code := h.run(t, config, ""); code != 0 || !strings.Contains(log, "of the host") ||
+		strings.Count(log, "a file") != 2 {
 		t.Errorf("%d %s", code, log)
 	}
-	if data, err := os.ReadFile(filepath.Join(h.driveC(), "data", "new.txt")); err != nil || strings.TrimSpace(string(data)) != "new" {
+	if data, err := os.ReadFile(filepath.Join(h.driveC(), "data", "new.txt")); err != nil ||
+		strings.TrimSpace(string(data)) != "new" {
 		t.Errorf("what the container wrote: %q, %v", data, err)
 	}
 }
 
-// testWithoutBindFilter: Windows Server 2019 has no bind filter before the update of July 2022 (KEP-1981). There the image lies in a folder
-// that has the container's name, which the whole host sees, and mounts are below it.
+// testWithoutBindFilter: Windows Server 2019 has no bind filter before the update of July 2022 (KEP-1981). There the
+// image lies in a folder that has the container's name, which the whole host sees, and mounts are below it.
 func (h *hostProcess) testWithoutBindFilter(t *testing.T) {
 	dll := filepath.Join(h.driveC(), "windows", "system32", "bindfltapi.dll")
 	if err := os.Rename(dll, dll+".away"); err != nil {
@@ -201,10 +216,12 @@ func (h *hostProcess) testWithoutBindFilter(t *testing.T) {
 		h.pod = pod
 	}()
 
-	config := containerOf("old", "cmd", "/c", `set&& type %CONTAINER_SANDBOX_MOUNT_POINT%\mnt\data\only.txt&& if exist %CONTAINER_SANDBOX_MOUNT_POINT%\testapp.exe echo image seen`)
+	config := containerOf("old", "cmd", "/c",
+		`set&& type %CONTAINER_SANDBOX_MOUNT_POINT%\mnt\data\only.txt&& if exist %CONTAINER_SANDBOX_MOUNT_POINT%\testapp.exe echo image seen`)
 	config.Mounts = []*runtimeapi.Mount{{HostPath: `C:\data`, ContainerPath: `C:\mnt\data`}}
 	log, code := h.run(t, config, "")
-	if code != 0 || !regexp.MustCompile(`CONTAINER_SANDBOX_MOUNT_POINT=C:\\hpc\\[0-9a-f]{64}\\`).MatchString(log) || !strings.Contains(log, "a file") || !strings.Contains(log, "image seen") {
+	if code != 0 || !regexp.MustCompile(`CONTAINER_SANDBOX_MOUNT_POINT=C:\\hpc\\[0-9a-f]{64}\\`).MatchString(log) ||
+		!strings.Contains(log, "a file") || !strings.Contains(log, "image seen") {
 		t.Errorf("%d %s", code, log)
 	}
 	if left, err := filepath.Glob(filepath.Join(h.driveC(), "hpc", "*")); err != nil || len(left) > 0 {
@@ -214,32 +231,38 @@ func (h *hostProcess) testWithoutBindFilter(t *testing.T) {
 
 // testLife sees a program that goes on: exec, statistics, the stop of all programs of the job.
 func (h *hostProcess) testLife(t *testing.T) {
-	config := containerOf("life", "cmd", "/c", `%CONTAINER_SANDBOX_MOUNT_POINT%\testapp.exe serve --http 127.0.0.1:8098`)
+	config := containerOf("life", "cmd", "/c",
+		`%CONTAINER_SANDBOX_MOUNT_POINT%\testapp.exe serve --http 127.0.0.1:8098`)
 	id, err := h.create(t, config, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait.True(t, 30*time.Second, "the program logs", func() bool { return strings.Contains(h.podLog(h.pod, config.Metadata.Name), "serving HTTP") })
-	r, err := h.runtime.ExecSync(call(t), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", "echo hello&& exit 37"}, Timeout: 20})
+	wait.True(t, 30*time.Second, "the program logs",
+		func() bool { return strings.Contains(h.podLog(h.pod, config.Metadata.Name), "serving HTTP") })
+	r, err := h.runtime.ExecSync(call(t),
+		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", "echo hello&& exit 37"}, Timeout: 20})
 	if err != nil || r.ExitCode != 37 || strings.TrimSpace(string(r.Stdout)) != "hello" {
 		t.Errorf("exec: %+v, %v", r, err)
 	}
 	s, err := h.runtime.ContainerStats(call(t), &runtimeapi.ContainerStatsRequest{ContainerId: id})
-	if err != nil || s.Stats.GetCpu().GetUsageCoreNanoSeconds().GetValue() == 0 || s.Stats.GetMemory().GetWorkingSetBytes().GetValue() == 0 {
+	if err != nil || s.Stats.GetCpu().GetUsageCoreNanoSeconds().GetValue() == 0 ||
+		s.Stats.GetMemory().GetWorkingSetBytes().GetValue() == 0 {
 		t.Errorf("statistics: %+v, %v", s, err)
 	}
 
-	if _, err := h.runtime.StopContainer(call(t), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 10}); err != nil {
+	if _, err := h.runtime.StopContainer(call(t),
+		&runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 10}); err != nil {
 		t.Errorf("StopContainer: %v", err)
 	}
 	if _, err := h.runtime.RemoveContainer(call(t), &runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil {
 		t.Errorf("RemoveContainer: %v", err)
 	}
-	wait.True(t, 30*time.Second, "no program of the container runs", func() bool { return len(h.programs(t, "testapp.exe")) == 0 })
+	wait.True(t, 30*time.Second, "no program of the container runs",
+		func() bool { return len(h.programs(t, "testapp.exe")) == 0 })
 }
 
-// testInheritedUser: with runhcs' annotation a container has the user of the shim, which is containerd's, whatever its runAsUserName. An
-// administrator allows annotations of pods and containers in containerd's configuration.
+// testInheritedUser: with runhcs' annotation a container has the user of the shim, which is containerd's, whatever its
+// runAsUserName. An administrator allows annotations of pods and containers in containerd's configuration.
 func (h *hostProcess) testInheritedUser(t *testing.T) {
 	const allowed = `version = 4
 
@@ -252,15 +275,18 @@ func (h *hostProcess) testInheritedUser(t *testing.T) {
 	config := containerOf("inherited", "whoami")
 	config.Annotations = map[string]string{"microsoft.com/hostprocess-inherit-user": "true"}
 	want := h.must("run", h.name, "--", "whoami") // containerd.exe is no service of this host
-	if log, code := h.run(t, config, `NT AUTHORITY\LocalService`); code != 0 || strings.TrimSpace(log) != strings.TrimSpace(want) {
+	if log, code := h.run(t, config, `NT AUTHORITY\LocalService`); code != 0 ||
+		strings.TrimSpace(log) != strings.TrimSpace(want) {
 		t.Errorf("with the annotation: %d %q, want %q", code, log, want)
 	}
-	if log, code := h.run(t, containerOf("own", "whoami"), `NT AUTHORITY\LocalService`); code != 0 || strings.TrimSpace(log) != `nt authority\local service` {
+	if log, code := h.run(t, containerOf("own", "whoami"), `NT AUTHORITY\LocalService`); code != 0 ||
+		strings.TrimSpace(log) != `nt authority\local service` {
 		t.Errorf("without it: %d %q", code, log)
 	}
 }
 
-// testShimKilled: the programs of a HostProcess container end with its shim, whose job they are in, and the pod can be removed.
+// testShimKilled: the programs of a HostProcess container end with its shim, whose job they are in, and the pod can be
+// removed.
 func (h *hostProcess) testShimKilled(t *testing.T) {
 	before := h.pod
 	defer func() { h.pod = before }()
@@ -268,15 +294,18 @@ func (h *hostProcess) testShimKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.pod = h.runHostProcessPod(t, "killed")
-	config := containerOf("killed", "cmd", "/c", `%CONTAINER_SANDBOX_MOUNT_POINT%\testapp.exe serve --http 127.0.0.1:8098`)
+	config := containerOf("killed", "cmd", "/c",
+		`%CONTAINER_SANDBOX_MOUNT_POINT%\testapp.exe serve --http 127.0.0.1:8098`)
 	if _, err := h.create(t, config, ""); err != nil {
 		t.Fatal(err)
 	}
-	wait.True(t, 30*time.Second, "the program logs", func() bool { return strings.Contains(h.podLog(h.pod, config.Metadata.Name), "serving HTTP") })
+	wait.True(t, 30*time.Second, "the program logs",
+		func() bool { return strings.Contains(h.podLog(h.pod, config.Metadata.Name), "serving HTTP") })
 
 	w := containers{h.world}
 	w.kill(t, shimProgram)
-	wait.True(t, 30*time.Second, "no program of the container runs", func() bool { return len(h.programs(t, "testapp.exe")) == 0 })
+	wait.True(t, 30*time.Second, "no program of the container runs",
+		func() bool { return len(h.programs(t, "testapp.exe")) == 0 })
 	w.endPod(t, h.pod)
 	before = h.runHostProcessPod(t, "again")
 }

@@ -33,12 +33,13 @@ type trial struct {
 	settled func(*v1.Pod) bool
 	// ask are commands of kubectl whose answers are compared; POD stands for the pod's name.
 	ask [][]string
-	// seen are words that the status or an answer must have, so that two kubelets that fail alike are not taken for right.
+	// seen are words that the status or an answer must have, so that two kubelets that fail alike are not taken for
+	// right.
 	seen []string
 }
 
-// TestKubeletsAgree has upstream's kubelet.exe and ours run the same pods on the same host, one kubelet after the other, and compares
-// statuses, logs, and what programs saw.
+// TestKubeletsAgree has upstream's kubelet.exe and ours run the same pods on the same host, one kubelet after the
+// other, and compares statuses, logs, and what programs saw.
 func TestKubeletsAgree(t *testing.T) {
 	if os.Getenv("PORTHOLE_RUNTIME") != "long" {
 		t.Skip("takes minutes: PORTHOLE_RUNTIME=long, or `make test-runtime`")
@@ -113,9 +114,12 @@ func judge(t *testing.T, h *winhost.Host, node string) map[string]string {
 // run makes the pod, waits until it is as it stays, asks, and deletes it. It returns what came of it as text.
 func (c trial) run(ctx context.Context, h *winhost.Host, node string) (string, error) {
 	grace := int64(5)
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: c.name, Labels: map[string]string{"kind": "trial"}}, Spec: v1.PodSpec{
-		NodeName: node, RestartPolicy: v1.RestartPolicyNever, TerminationGracePeriodSeconds: &grace, Tolerations: []v1.Toleration{{Operator: v1.TolerationOpExists}},
-		AutomountServiceAccountToken: new(bool), OS: &v1.PodOS{Name: v1.Windows}, Containers: []v1.Container{{Name: "app", Image: testImage, Args: []string{"serve"}}}}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: c.name, Labels: map[string]string{"kind": "trial"}},
+		Spec: v1.PodSpec{
+			NodeName: node, RestartPolicy: v1.RestartPolicyNever, TerminationGracePeriodSeconds: &grace,
+			Tolerations:                  []v1.Toleration{{Operator: v1.TolerationOpExists}},
+			AutomountServiceAccountToken: new(bool), OS: &v1.PodOS{Name: v1.Windows},
+			Containers: []v1.Container{{Name: "app", Image: testImage, Args: []string{"serve"}}}}}
 	c.spec(&p.Spec)
 	pods := h.Client.CoreV1().Pods("default")
 	if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
@@ -178,13 +182,15 @@ var anyID = regexp.MustCompile(`[0-9a-f]{64}`)
 // verdictOf is what must be the same of a pod's status: no times, no ids, no addresses.
 func verdictOf(p *v1.Pod) string {
 	s := p.Status
-	doc := map[string]any{"phase": s.Phase, "reason": s.Reason, "message": s.Message, "qos": s.QOSClass, "addresses": len(s.PodIPs)}
+	doc := map[string]any{"phase": s.Phase, "reason": s.Reason, "message": s.Message, "qos": s.QOSClass,
+		"addresses": len(s.PodIPs)}
 	conditions := map[string]string{}
 	for _, c := range s.Conditions {
 		conditions[string(c.Type)] = strings.TrimSpace(fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message))
 	}
 	doc["conditions"] = conditions
-	for what, list := range map[string][]v1.ContainerStatus{"init": s.InitContainerStatuses, "containers": s.ContainerStatuses} {
+	for what, list := range map[string][]v1.ContainerStatus{"init": s.InitContainerStatuses,
+		"containers": s.ContainerStatuses} {
 		all := map[string]any{}
 		for _, c := range list {
 			all[c.Name] = containerVerdict(c)
@@ -203,7 +209,8 @@ func containerVerdict(c v1.ContainerStatus) map[string]any {
 	if c.Started != nil {
 		started = fmt.Sprint(*c.Started)
 	}
-	doc := map[string]any{"ready": c.Ready, "started": started, "restarts": c.RestartCount > 0, "state": stateVerdict(c.State), "last": stateVerdict(c.LastTerminationState),
+	doc := map[string]any{"ready": c.Ready, "started": started, "restarts": c.RestartCount > 0,
+		"state": stateVerdict(c.State), "last": stateVerdict(c.LastTerminationState),
 		"image": c.Image}
 	mounts := []string{}
 	for _, m := range c.VolumeMounts {
@@ -227,7 +234,8 @@ func stateVerdict(s v1.ContainerState) string {
 
 // States that pods stay in.
 func settledReady(p *v1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue })
+	return slices.ContainsFunc(p.Status.Conditions,
+		func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue })
 }
 
 // settledEnd waits for the end of the sandbox too.
@@ -251,7 +259,9 @@ func settledWaiting(reason string) func(*v1.Pod) bool {
 func makeSources(t *testing.T, h *winhost.Host) {
 	t.Helper()
 	core, data := h.Client.CoreV1(), map[string]string{"color": "green", "shape": "round"}
-	if _, err := core.ConfigMaps("default").Create(t.Context(), &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "things"}, Data: data}, metav1.CreateOptions{}); err != nil {
+	if _, err := core.ConfigMaps("default").
+		Create(t.Context(), &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "things"}, Data: data},
+			metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, StringData: maps.Clone(data)}

@@ -26,18 +26,22 @@ func (w containers) processes(t *testing.T, text string) (pids []int) {
 	check(t, err)
 	home := []byte(filepath.Join(w.dir, "hosts", w.name))
 	for _, file := range found {
-		data, _ := os.ReadFile(file)                                                                           // a process may end meanwhile
-		line := bytes.Join(bytes.SplitN(data, []byte{0}, 3)[:min(2, bytes.Count(data, []byte{0}))], []byte{0}) // a shim is told where containerd.exe is
+		// a process may end meanwhile
+		data, _ := os.ReadFile(file)
+		// a shim is told where containerd.exe is
+		line := bytes.Join(bytes.SplitN(data, []byte{0}, 3)[:min(2, bytes.Count(data, []byte{0}))], []byte{0})
 		environment, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "environ"))
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err == nil && bytes.Contains(line, []byte(text)) && (bytes.Contains(environment, home) || bytes.Contains(data, home)) {
+		if err == nil && bytes.Contains(line, []byte(text)) &&
+			(bytes.Contains(environment, home) || bytes.Contains(data, home)) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// kill ends the host's programs of that name without a warning, and waits for their end. The kernel's is that of all programs.
+// kill ends the host's programs of that name without a warning, and waits for their end. The kernel's is that of all
+// programs.
 func (w containers) kill(t *testing.T, text string) {
 	t.Helper()
 	if text == kernelProgram {
@@ -73,9 +77,11 @@ const (
 	kernelProgram     = "wineserver" // the host's
 )
 
-// testKills kills each program while a pod runs. Afterwards the pod can be removed, no system, cgroup or shim of it is left, and the next pod runs.
+// testKills kills each program while a pod runs. Afterwards the pod can be removed, no system, cgroup or shim of it is
+// left, and the next pod runs.
 func (w containers) testKills(t *testing.T) {
-	for _, k := range []struct{ name, program string }{{"containerd.exe", containerdProgram}, {"shim", shimProgram}, {"hcsd", hcsdProgram}} {
+	for _, k := range []struct{ name, program string }{{"containerd.exe", containerdProgram}, {"shim", shimProgram},
+		{"hcsd", hcsdProgram}} {
 		t.Run(k.name, func(t *testing.T) {
 			pod := "kill-" + strings.TrimSuffix(k.name, ".exe")
 			w.write("var/log/pods/"+pod+"/.keep", "")
@@ -85,7 +91,8 @@ func (w containers) testKills(t *testing.T) {
 			w.answers(t)
 			if k.name == "containerd.exe" { // with its shim, or with HCS, containerd loses the container
 				wait.True(t, time.Minute, "the container goes on", func() bool {
-					r, err := w.runtime.ExecSync(call(t), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", "exit 3"}, Timeout: 20})
+					r, err := w.runtime.ExecSync(call(t),
+						&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", "exit 3"}, Timeout: 20})
 					return err == nil && r.ExitCode == 3
 				})
 			}
@@ -94,15 +101,17 @@ func (w containers) testKills(t *testing.T) {
 	}
 }
 
-// testReboot kills the host's wineserver, which is its kernel, while a pod runs. No program of before is left, and once containerd answers
-// again the pod's container has ended, the pod can be removed without a trace, and the next one runs.
+// testReboot kills the host's wineserver, which is its kernel, while a pod runs. No program of before is left, and
+// once containerd answers again the pod's container has ended, the pod can be removed without a trace, and the next
+// one runs.
 func (w containers) testReboot(t *testing.T) {
 	w.write("var/log/pods/reboot/.keep", "")
 	p := w.runPod(t, "reboot")
 	id := w.run(t, p, asked{name: "a"}, "serving HTTP")
 
 	all, contained := w.killKernel(t)
-	if contained < 3 || all < contained+5 { // of two containers; wineserver, services.exe, containerd.exe, a shim and the relay
+	// of two containers; wineserver, services.exe, containerd.exe, a shim and the relay
+	if contained < 3 || all < contained+5 {
 		t.Errorf("only %d programs ran, %d of them in containers", all, contained)
 	}
 	w.answers(t)
@@ -118,8 +127,8 @@ func (w containers) testReboot(t *testing.T) {
 	w.endPod(t, p)
 }
 
-// killKernel kills the host's wineserver, and waits until no program of before runs. Returns how many programs there were,
-// and how many of them in containers.
+// killKernel kills the host's wineserver, and waits until no program of before runs. Returns how many programs there
+// were, and how many of them in containers.
 func (w containers) killKernel(t *testing.T) (all, contained int) {
 	t.Helper()
 	home := filepath.Join(w.dir, "hosts", w.name)
@@ -133,7 +142,8 @@ func (w containers) killKernel(t *testing.T) (all, contained int) {
 			check(t, syscall.Kill(pid, syscall.SIGKILL))
 		}
 	}
-	wait.NoError(t, 30*time.Second, "all programs of before have ended", func() error { return testkit.StillRunning(home, before) })
+	wait.NoError(t, 30*time.Second, "all programs of before have ended",
+		func() error { return testkit.StillRunning(home, before) })
 	return len(before), contained
 }
 
@@ -150,14 +160,17 @@ func (w containers) left(t *testing.T) string {
 	t.Helper()
 	var all []string
 	for _, pattern := range []string{
-		filepath.Join(w.dir, "hosts", w.name, "hcs", "systems", "*"), filepath.Join(w.dir, "hosts", w.name, "hcs", "runc", "*"),
-		filepath.Join("/sys/fs/cgroup/*/porthole", w.name, "hcs", "*", "tasks"), filepath.Join("/sys/fs/cgroup/porthole", w.name, "hcs", "*", "cgroup.procs"),
+		filepath.Join(w.dir, "hosts", w.name, "hcs", "systems", "*"),
+		filepath.Join(w.dir, "hosts", w.name, "hcs", "runc", "*"),
+		filepath.Join("/sys/fs/cgroup/*/porthole", w.name, "hcs", "*", "tasks"),
+		filepath.Join("/sys/fs/cgroup/porthole", w.name, "hcs", "*", "cgroup.procs"),
 	} {
 		found, err := filepath.Glob(pattern)
 		check(t, err)
 		all = append(all, found...)
 	}
-	mounts, err := platform.MountPointsBelow(filepath.Join(w.dir, "hosts", w.name, "hcs")) // containerd's garbage collection removes layers later
+	// containerd's garbage collection removes layers later
+	mounts, err := platform.MountPointsBelow(filepath.Join(w.dir, "hosts", w.name, "hcs"))
 	check(t, err)
 	all = append(all, mounts...)
 	for _, pid := range w.processes(t, shimProgram) {

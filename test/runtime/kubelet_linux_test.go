@@ -25,8 +25,8 @@ type peer struct {
 	t *testing.T
 }
 
-// TestUpstreamKubelet runs upstream's kubelet.exe, unmodified, beside containerd.exe: it becomes a Ready node, runs a pod, and tells what
-// the node and the pod use.
+// TestUpstreamKubelet runs upstream's kubelet.exe, unmodified, beside containerd.exe: it becomes a Ready node, runs a
+// pod, and tells what the node and the pod use.
 func TestUpstreamKubelet(t *testing.T) {
 	if os.Getenv("PORTHOLE_RUNTIME") != "long" {
 		t.Skip("takes two minutes: PORTHOLE_RUNTIME=long, or `make test-runtime`")
@@ -56,7 +56,8 @@ func (p programs) buildKubelet(t *testing.T) {
 // kubeletHost makes a host with a control plane, whose containerd.exe can run pods. The test's end removes it.
 func (p programs) kubeletHost(t *testing.T) *winhost.Host {
 	t.Helper()
-	h, err := winhost.Create(t.Context(), winhost.Host{Porthole: p.porthole, Dir: p.state, Name: fmt.Sprintf("t%d", os.Getpid())}, "20348")
+	h, err := winhost.Create(t.Context(),
+		winhost.Host{Porthole: p.porthole, Dir: p.state, Name: fmt.Sprintf("t%d", os.Getpid())}, "20348")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +97,14 @@ func (w *peer) checkNode(client kubernetes.Interface) {
 		w.t.Fatal(err)
 	}
 	i := n.Status.NodeInfo
-	if i.OperatingSystem != "windows" || i.KubeletVersion != "v1.36.3" || !strings.HasPrefix(i.KernelVersion, "10.0.20348.") ||
-		i.ContainerRuntimeVersion != "containerd://2.3.6" || i.OSImage != "Windows Server 2022 Datacenter" || i.SystemUUID == "" || i.BootID == "" {
+	if i.OperatingSystem != "windows" || i.KubeletVersion != "v1.36.3" ||
+		!strings.HasPrefix(i.KernelVersion, "10.0.20348.") ||
+		i.ContainerRuntimeVersion != "containerd://2.3.6" || i.OSImage != "Windows Server 2022 Datacenter" ||
+		i.SystemUUID == "" || i.BootID == "" {
 		w.t.Errorf("the node says of itself: %+v", i)
 	}
-	if n.Status.Capacity.Memory().IsZero() || n.Status.Capacity.Cpu().IsZero() || n.Labels["node.kubernetes.io/windows-build"] != "10.0.20348" {
+	if n.Status.Capacity.Memory().IsZero() || n.Status.Capacity.Cpu().IsZero() ||
+		n.Labels["node.kubernetes.io/windows-build"] != "10.0.20348" {
 		w.t.Errorf("capacity %v, labels %v", n.Status.Capacity, n.Labels)
 	}
 }
@@ -113,9 +117,11 @@ func (w *peer) runKubeletPod(client kubernetes.Interface) {
 		NodeName: winhost.Upstream, AutomountServiceAccountToken: &no, OS: &v1.PodOS{Name: v1.Windows},
 		Volumes: []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}},
 		Containers: []v1.Container{{
-			Name: "web", Image: testImage, Args: []string{"serve"}, VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: `C:\data`}},
+			Name: "web", Image: testImage, Args: []string{"serve"},
+			VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: `C:\data`}},
 			ReadinessProbe: &v1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10,
-				ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"cmd", "/c", "echo up&& exit 0"}}}},
+				ProbeHandler: v1.ProbeHandler{
+					Exec: &v1.ExecAction{Command: []string{"cmd", "/c", "echo up&& exit 0"}}}},
 		}},
 	}}
 	begin := time.Now()
@@ -164,7 +170,8 @@ func (w *peer) checkSummary(client kubernetes.Interface) {
 	}
 
 	err := wait.For(w.t.Context(), time.Minute, "figures of the node", func(ctx context.Context) error {
-		data, err := client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + winhost.Upstream + "/proxy/stats/summary").DoRaw(ctx)
+		data, err := client.CoreV1().RESTClient().Get().
+			AbsPath("/api/v1/nodes/" + winhost.Upstream + "/proxy/stats/summary").DoRaw(ctx)
 		if err != nil {
 			return err
 		}
@@ -175,7 +182,8 @@ func (w *peer) checkSummary(client kubernetes.Interface) {
 		for _, i := range s.Node.Network.Interfaces {
 			received += i.RxBytes
 		}
-		if s.Node.CPU.UsageNanoCores == 0 || s.Node.Memory.WorkingSetBytes == 0 || s.Node.Memory.AvailableBytes == 0 || received == 0 ||
+		if s.Node.CPU.UsageNanoCores == 0 || s.Node.Memory.WorkingSetBytes == 0 || s.Node.Memory.AvailableBytes == 0 ||
+			received == 0 ||
 			len(s.Pods) != 1 || len(s.Pods[0].Containers) != 1 || s.Pods[0].Containers[0].Memory.WorkingSetBytes == 0 {
 			return fmt.Errorf("%+v", s)
 		}
@@ -192,7 +200,8 @@ func (w *peer) checkSummary(client kubernetes.Interface) {
 func (w *peer) endKubeletPod(client kubernetes.Interface) {
 	w.t.Helper()
 	grace := int64(5)
-	if err := client.CoreV1().Pods("default").Delete(w.t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+	if err := client.CoreV1().Pods("default").
+		Delete(w.t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.eventually(2*time.Minute, "the pod is gone", func(ctx context.Context) error {

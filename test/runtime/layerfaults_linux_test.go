@@ -28,21 +28,25 @@ func (w faultCases) tryImport(t *testing.T, layer []byte) (string, error) {
 	w.write("image.tar", string(imageOf(t, faultyImage, v1.ImageConfig{Entrypoint: []string{`C:\testapp.exe`}}, layer)))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--", `C:\Program Files\containerd\ctr.exe`, "--namespace", "k8s.io",
+	cmd := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--",
+		`C:\Program Files\containerd\ctr.exe`, "--namespace", "k8s.io",
 		"images", "import", "--snapshotter", "windows", `C:\image.tar`)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// forget removes the image, if there is one, and waits until containerd has no more snapshots and folders of layers than before.
+// forget removes the image, if there is one, and waits until containerd has no more snapshots and folders of layers
+// than before.
 func (w faultCases) forget(t *testing.T, before []string) {
 	t.Helper()
-	if _, err := w.images.RemoveImage(call(t), &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: faultyImage}}); err != nil {
+	if _, err := w.images.RemoveImage(call(t),
+		&runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: faultyImage}}); err != nil {
 		t.Error(err)
 	}
 	wait.NoError(t, time.Minute, "nothing of the image is left", func() error {
-		if more := slices.DeleteFunc(w.snapshots(t), func(s string) bool { return slices.Contains(before, s) }); len(more) > 0 {
+		if more := slices.DeleteFunc(w.snapshots(t),
+			func(s string) bool { return slices.Contains(before, s) }); len(more) > 0 {
 			return fmt.Errorf("left: %v", more)
 		}
 		return nil
@@ -67,7 +71,8 @@ func (w faultCases) snapshots(t *testing.T) (all []string) {
 	return all
 }
 
-// testFullDisk imports a layer for which the disk has no room. The error says so, nothing is left, and with room it works.
+// testFullDisk imports a layer for which the disk has no room. The error says so, nothing is left, and with room it
+// works.
 func (w faultCases) testFullDisk(t *testing.T) {
 	folder := filepath.Join(w.driveC(), snapshotsFolder)
 	command(t, nil, "mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder)
@@ -90,8 +95,8 @@ func (w faultCases) testFullDisk(t *testing.T) {
 	w.forget(t, before)
 }
 
-// testBadLayers imports layers that are broken, or that name places outside of themselves. They are refused, nothing outside is written or
-// changed, nothing is left, and pods run.
+// testBadLayers imports layers that are broken, or that name places outside of themselves. They are refused, nothing
+// outside is written or changed, nothing is left, and pods run.
 func (w faultCases) testBadLayers(t *testing.T) {
 	w.write("precious/kept.txt", "kept")
 
@@ -121,12 +126,18 @@ func (w faultCases) testBadLayers(t *testing.T) {
 	}{
 		{"cut short", whole[:len(whole)/2]},
 		{"no archive", bytes.Repeat([]byte("nonsense"), 512)},
-		{"path upwards", tarOf(files, hives, tar.Header{Name: "Files/../../../../../../../../../../precious/evil.txt"})},
+		{"path upwards", tarOf(files, hives,
+			tar.Header{Name: "Files/../../../../../../../../../../precious/evil.txt"})},
 		{"path with a drive", tarOf(files, hives, tar.Header{Name: `Files/C:\precious\evil.txt`})},
 		{"path of its own", tarOf(files, hives, tar.Header{Name: "/precious/evil.txt"})},
-		{"link to a folder", tarOf(files, hives, tar.Header{Name: "Files/out", Typeflag: tar.TypeSymlink, Linkname: `C:\precious`}, tar.Header{Name: "Files/out/evil.txt"})},
-		{"hard link to a file", tarOf(files, hives, tar.Header{Name: "Files/out.txt", Typeflag: tar.TypeLink, Linkname: `Files/../../../../../../../../../precious/kept.txt`}, tar.Header{Name: "Files/out.txt"})},
-		{"whiteout upwards", tarOf(files, hives, tar.Header{Name: "Files/../../../../../../../../../../precious/.wh.kept.txt"})},
+		{"link to a folder", tarOf(files, hives,
+			tar.Header{Name: "Files/out", Typeflag: tar.TypeSymlink, Linkname: `C:\precious`},
+			tar.Header{Name: "Files/out/evil.txt"})},
+		{"hard link to a file", tarOf(files, hives,
+			tar.Header{Name: "Files/out.txt", Typeflag: tar.TypeLink,
+				Linkname: `Files/../../../../../../../../../precious/kept.txt`}, tar.Header{Name: "Files/out.txt"})},
+		{"whiteout upwards", tarOf(files, hives,
+			tar.Header{Name: "Files/../../../../../../../../../../precious/.wh.kept.txt"})},
 	} {
 
 		t.Run(c.name, func(t *testing.T) {

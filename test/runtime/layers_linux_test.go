@@ -33,7 +33,8 @@ func newArchive(t *testing.T) *archive {
 
 func (a *archive) add(name string, content []byte) {
 	a.t.Helper()
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(0, 0)}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)),
+		ModTime: time.Unix(0, 0)}
 	if strings.HasSuffix(name, "/") {
 		h.Typeflag, h.Mode = tar.TypeDir, 0o755
 	}
@@ -93,9 +94,11 @@ func imageOf(t *testing.T, name string, config v1.ImageConfig, layers ...[]byte)
 func (w containers) importImage(t *testing.T, name string, archive []byte) {
 	t.Helper()
 	w.write("image.tar", string(archive))
-	w.must("run", w.name, "--", `C:\Program Files\containerd\ctr.exe`, "--namespace", "k8s.io", "images", "import", "--snapshotter", "windows", `C:\image.tar`)
+	w.must("run", w.name, "--", `C:\Program Files\containerd\ctr.exe`, "--namespace", "k8s.io", "images", "import",
+		"--snapshotter", "windows", `C:\image.tar`)
 	wait.True(t, 30*time.Second, "CRI knows the image", func() bool {
-		r, err := w.images.ImageStatus(call(t), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
+		r, err := w.images.ImageStatus(call(t),
+			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
 		return err == nil && r.Image != nil
 	})
 }
@@ -105,8 +108,10 @@ func (w containers) testLayers(t *testing.T) {
 	const name = "docker.io/porthole/layers:1"
 	program, err := os.ReadFile(filepath.Join(filepath.Dir(w.porthole), "bundle", "images", "windows", "testapp.exe"))
 	check(t, err)
-	w.importImage(t, name, imageOf(t, name, v1.ImageConfig{Entrypoint: []string{`C:\testapp.exe`}, Cmd: []string{"serve"}, WorkingDir: `C:\`},
-		layerOf(t, "testapp.exe="+string(program), "kept.txt=kept", "replaced.txt=old", "gone.txt=x", "folder/", "folder/a.txt=a", "folder/b.txt=b", "tree/", "tree/deep/", "tree/deep/x.txt=x", "swap=file"),
+	w.importImage(t, name, imageOf(t, name,
+		v1.ImageConfig{Entrypoint: []string{`C:\testapp.exe`}, Cmd: []string{"serve"}, WorkingDir: `C:\`},
+		layerOf(t, "testapp.exe="+string(program), "kept.txt=kept", "replaced.txt=old", "gone.txt=x", "folder/",
+			"folder/a.txt=a", "folder/b.txt=b", "tree/", "tree/deep/", "tree/deep/x.txt=x", "swap=file"),
 		layerOf(t, "replaced.txt=new", ".wh.gone.txt=", "folder/", "folder/.wh.a.txt=", "folder/c.txt=c", ".wh.tree="),
 		layerOf(t, "top.txt=top", "tree/", "tree/new.txt=new", "folder/", "folder/.wh.c.txt=", ".wh.swap=")))
 	w.write("var/log/pods/layers/.keep", "")
@@ -125,7 +130,8 @@ func (w containers) testLayers(t *testing.T) {
 		t.Error(err)
 	}
 	w.testNothingLeft(t)
-	if _, err := w.images.RemoveImage(call(t), &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: name}}); err != nil {
+	if _, err := w.images.RemoveImage(call(t),
+		&runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: name}}); err != nil {
 		t.Error(err)
 	}
 	wait.True(t, 30*time.Second, "the layers are removed", func() bool { return len(w.layerFiles("kept.txt")) == 0 })

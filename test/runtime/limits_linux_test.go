@@ -32,7 +32,8 @@ func (w containers) testStatistics(t *testing.T, p pod, id string, limit uint64)
 	if got := w.cgroup(t, id, "memory/memory.limit_in_bytes", "unified/memory.max"); got != fmt.Sprint(limit) {
 		t.Errorf("memory limit %s, want %d", got, limit)
 	}
-	if got := w.cgroup(t, id, "cpu/cpu.cfs_quota_us", "unified/cpu.max"); strings.HasPrefix(got, "-1") || strings.HasPrefix(got, "max") {
+	if got := w.cgroup(t, id, "cpu/cpu.cfs_quota_us", "unified/cpu.max"); strings.HasPrefix(got, "-1") ||
+		strings.HasPrefix(got, "max") {
 		t.Errorf("processor time is not limited: %s", got)
 	}
 
@@ -45,13 +46,15 @@ func (w containers) testStatistics(t *testing.T, p pod, id string, limit uint64)
 	before = read()
 	w.shell(t, id, `C:\testapp.exe burn 1`)
 	after = read()
-	used := after.Stats.GetCpu().GetUsageCoreNanoSeconds().GetValue() - before.Stats.GetCpu().GetUsageCoreNanoSeconds().GetValue()
+	used := after.Stats.GetCpu().GetUsageCoreNanoSeconds().GetValue() - before.Stats.GetCpu().GetUsageCoreNanoSeconds().
+		GetValue()
 	memory := after.Stats.GetMemory().GetWorkingSetBytes().GetValue()
 	if used < uint64(50*time.Millisecond) || memory < 1<<20 || memory > limit {
 		t.Errorf("a second of work took %d ns of processors, with a working set of %d bytes", used, memory)
 	}
 
-	list, err := w.runtime.ListContainerStats(call(t), &runtimeapi.ListContainerStatsRequest{Filter: &runtimeapi.ContainerStatsFilter{PodSandboxId: p.id}})
+	list, err := w.runtime.ListContainerStats(call(t),
+		&runtimeapi.ListContainerStatsRequest{Filter: &runtimeapi.ContainerStatsFilter{PodSandboxId: p.id}})
 	if err != nil || len(list.Stats) != 2 {
 		t.Errorf("statistics of the pod's containers: %v, %v", list, err)
 	}
@@ -60,7 +63,8 @@ func (w containers) testStatistics(t *testing.T, p pod, id string, limit uint64)
 		t.Fatal(err)
 	}
 	s := pod.Stats.GetWindows()
-	if s.GetCpu().GetUsageCoreNanoSeconds().GetValue() < used || s.GetMemory().GetWorkingSetBytes().GetValue() < memory/2 || len(s.GetContainers()) != 2 {
+	if s.GetCpu().GetUsageCoreNanoSeconds().GetValue() < used ||
+		s.GetMemory().GetWorkingSetBytes().GetValue() < memory/2 || len(s.GetContainers()) != 2 {
 		t.Errorf("statistics of the pod: %v", s)
 	}
 	t.Logf("network: %v", s.GetNetwork())
@@ -76,11 +80,15 @@ const commitmentLimit = 0xC000012D
 
 // testMemory has a program that takes more memory than its container may have: it fails for that.
 func (w containers) testMemory(t *testing.T, p pod) {
-	c, err := w.runtime.CreateContainer(call(t), &runtimeapi.CreateContainerRequest{PodSandboxId: p.id, SandboxConfig: p.config, Config: &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: "hog"}, Image: &runtimeapi.ImageSpec{Image: testImage}, LogPath: "hog.log",
-		Command: []string{`C:\testapp.exe`, "hog", "512"},
-		Windows: &runtimeapi.WindowsContainerConfig{Resources: &runtimeapi.WindowsContainerResources{MemoryLimitInBytes: 128 << 20}},
-	}})
+	c, err := w.runtime.CreateContainer(call(t),
+		&runtimeapi.CreateContainerRequest{PodSandboxId: p.id, SandboxConfig: p.config,
+			Config: &runtimeapi.ContainerConfig{
+				Metadata: &runtimeapi.ContainerMetadata{Name: "hog"}, Image: &runtimeapi.ImageSpec{Image: testImage},
+				LogPath: "hog.log",
+				Command: []string{`C:\testapp.exe`, "hog", "512"},
+				Windows: &runtimeapi.WindowsContainerConfig{
+					Resources: &runtimeapi.WindowsContainerResources{MemoryLimitInBytes: 128 << 20}},
+			}})
 	check(t, err)
 	_, err = w.runtime.StartContainer(call(t), &runtimeapi.StartContainerRequest{ContainerId: c.ContainerId})
 	check(t, err)

@@ -11,7 +11,8 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/control"
 )
 
-// TestNerdctl has nerdctl.exe, unmodified, pull an image and run containers from it, without a network and on one of ours.
+// TestNerdctl has nerdctl.exe, unmodified, pull an image and run containers from it, without a network and on one of
+// ours.
 func TestNerdctl(t *testing.T) {
 	if os.Getenv("PORTHOLE_RUNTIME") != "long" {
 		t.Skip("takes half a minute: PORTHOLE_RUNTIME=long, or `make test-runtime`")
@@ -34,7 +35,8 @@ func TestNerdctl(t *testing.T) {
 	if out := nerdctl("images"); !strings.Contains(out, "porthole/testapp") || !strings.Contains(out, "windows/amd64") {
 		t.Errorf("images:\n%s", out)
 	}
-	if out := nerdctl("run", "--rm", "--net", "none", "--env", "GIVEN=here", testImage, "env"); !strings.Contains(out, "GIVEN=here") {
+	if out := nerdctl("run", "--rm", "--net", "none", "--env", "GIVEN=here", testImage, "env"); !strings.Contains(out,
+		"GIVEN=here") {
 		t.Errorf("the container prints:\n%s", out)
 	}
 
@@ -55,7 +57,8 @@ func TestNerdctl(t *testing.T) {
 	useNerdctlNetwork(w)
 	before := networkThings(w)
 	on := []string{"--cni-path", `C:\opt\cni\bin`, "--cni-netconfpath", `C:\etc\nerdctl`}
-	if out := nerdctl(append(on, "run", "--rm", "--net", "porthole", testImage, "addresses")...); !strings.Contains(out, "10.244.8.") {
+	if out := nerdctl(append(on, "run", "--rm", "--net", "porthole", testImage, "addresses")...); !strings.Contains(out,
+		"10.244.8.") {
 		t.Errorf("the container's addresses are\n%s", out)
 	}
 	if after := networkThings(w); after.Namespaces != before.Namespaces+1 || after.Endpoints != 0 {
@@ -63,8 +66,9 @@ func TestNerdctl(t *testing.T) {
 	}
 }
 
-// useNerdctlNetwork installs win-bridge.exe as nerdctl can use it. On Windows it takes networks whose plugin is called nat only, and ends if there is
-// no such plugin, whatever network it is asked for (pkg/containerutil/container_network_manager_windows.go of nerdctl 1.7.7).
+// useNerdctlNetwork installs win-bridge.exe as nerdctl can use it. On Windows it takes networks whose plugin is called
+// nat only, and ends if there is no such plugin, whatever network it is asked for
+// (pkg/containerutil/container_network_manager_windows.go of nerdctl 1.7.7).
 func useNerdctlNetwork(w *world) {
 	w.t.Helper()
 	plugin := filepath.Join(w.driveC(), "opt", "cni", "bin", "nat.exe")
@@ -74,7 +78,8 @@ func useNerdctlNetwork(w *world) {
 		w.t.Fatal(err)
 	}
 	conf["type"] = "nat"
-	list, err := json.Marshal(map[string]any{"cniVersion": conf["cniVersion"], "name": conf["name"], "nerdctlID": strings.Repeat("1", 64), "plugins": []any{conf}})
+	list, err := json.Marshal(map[string]any{"cniVersion": conf["cniVersion"], "name": conf["name"],
+		"nerdctlID": strings.Repeat("1", 64), "plugins": []any{conf}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -87,7 +92,8 @@ type counted struct{ Namespaces, Endpoints int }
 func networkThings(w *world) counted {
 	w.t.Helper()
 	var all struct{ Namespaces, Endpoints []any }
-	if err := control.Host(filepath.Join(w.dir, "hosts", w.name)).Call(w.t.Context(), http.MethodGet, "/dump", nil, &all); err != nil {
+	if err := control.Host(filepath.Join(w.dir, "hosts", w.name)).
+		Call(w.t.Context(), http.MethodGet, "/dump", nil, &all); err != nil {
 		w.t.Fatal(err)
 	}
 	return counted{len(all.Namespaces), len(all.Endpoints)}

@@ -35,8 +35,8 @@ func (w networkCases) hns(t *testing.T, method, path string, body, answer any) {
 	check(t, control.Host(filepath.Join(w.dir, "hosts", w.name)).Call(call(t), method, path, body, answer))
 }
 
-// testPluginStatus takes host-local.exe away, which win-bridge asks at STATUS: the network is ready as far as a configuration of version
-// 1.0.0 knows, and not ready, with the plugin's words, by one of version 1.1.0.
+// testPluginStatus takes host-local.exe away, which win-bridge asks at STATUS: the network is ready as far as a
+// configuration of version 1.0.0 knows, and not ready, with the plugin's words, by one of version 1.1.0.
 func (w networkCases) testPluginStatus(t *testing.T) {
 	ipam := filepath.Join(w.driveC(), "opt/cni/bin/host-local.exe")
 	configure := func(version string) {
@@ -52,7 +52,8 @@ func (w networkCases) testPluginStatus(t *testing.T) {
 		if c.away {
 			check(t, os.Rename(ipam, ipam+".away"))
 		}
-		wait.True(t, 30*time.Second, "the network to be as version "+c.version+" says", func() bool { // containerd watches the folder
+		// containerd watches the folder
+		wait.True(t, 30*time.Second, "the network to be as version "+c.version+" says", func() bool {
 			ok, text := w.condition(t, runtimeapi.NetworkReady)
 			return ok == (c.want == "") && strings.Contains(text, c.want)
 		})
@@ -62,8 +63,8 @@ func (w networkCases) testPluginStatus(t *testing.T) {
 	}
 }
 
-// testNamespaceFaults: calls for the HCN namespace of a pod fail, on the way in and on the way out. A pod without network is refused, a pod
-// whose namespace stays is not gone for its client, and in the end there is no namespace.
+// testNamespaceFaults: calls for the HCN namespace of a pod fail, on the way in and on the way out. A pod without
+// network is refused, a pod whose namespace stays is not gone for its client, and in the end there is no namespace.
 func (w networkCases) testNamespaceFaults(t *testing.T) {
 	lost := int(hnsd.ErrCallFailed.Code)
 	for _, f := range []struct {
@@ -81,7 +82,8 @@ func (w networkCases) testNamespaceFaults(t *testing.T) {
 		}
 		w.hns(t, "POST", "/faults", rules, nil)
 
-		config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: f.name, Namespace: "default", Uid: f.name}, Windows: &runtimeapi.WindowsPodSandboxConfig{}}
+		config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: f.name,
+			Namespace: "default", Uid: f.name}, Windows: &runtimeapi.WindowsPodSandboxConfig{}}
 		r, err := w.runtime.RunPodSandbox(call(t), &runtimeapi.RunPodSandboxRequest{Config: config})
 		if f.fails != (err != nil) {
 			t.Errorf("%s: running a pod: %v", f.name, err)
@@ -91,11 +93,13 @@ func (w networkCases) testNamespaceFaults(t *testing.T) {
 		}
 
 		w.hns(t, "POST", "/faults", []any{}, nil)
-		wait.True(t, 30*time.Second, f.name+": no namespace of a pod to be left", func() bool { return len(w.guests(t)) == 0 })
+		wait.True(t, 30*time.Second, f.name+": no namespace of a pod to be left",
+			func() bool { return len(w.guests(t)) == 0 })
 	}
 }
 
-// stopStubborn stops a pod whose namespace cannot be deleted at first, because calls fail or, with away, HNS is stopped.
+// stopStubborn stops a pod whose namespace cannot be deleted at first, because calls fail or, with away, HNS is
+// stopped.
 func (w networkCases) stopStubborn(t *testing.T, name, id string, away bool) {
 	t.Helper()
 	if away {
@@ -123,8 +127,8 @@ func (w networkCases) guests(t *testing.T) (ids []any) {
 	return ids
 }
 
-// testOtherPlugins gives the host configurations of other plugins, whose programs write down what they are called with: each gets its part
-// of the file as it is, with what every runtime adds.
+// testOtherPlugins gives the host configurations of other plugins, whose programs write down what they are called
+// with: each gets its part of the file as it is, with what every runtime adds.
 func (w networkCases) testOtherPlugins(t *testing.T) {
 	bin, conf := filepath.Join(w.driveC(), "opt/cni/bin"), filepath.Join(w.driveC(), "etc/cni/net.d")
 	recorder := filepath.Join(bin, "recorder.exe")

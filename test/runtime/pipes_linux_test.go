@@ -15,15 +15,17 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// testPipes mounts named pipes of the host into a container: programs there open them by the container's name for them, several at once, also
-// those that the host serves later. A pipe that is not mounted is not there, one that nobody serves ends.
+// testPipes mounts named pipes of the host into a container: programs there open them by the container's name for
+// them, several at once, also those that the host serves later. A pipe that is not mounted is not there, one that
+// nobody serves ends.
 func (w containers) testPipes(t *testing.T) {
 	command(t, forWindows, "go", "build", "-o", filepath.Join(w.driveC(), "tools", "pipe.exe"), "./testdata/pipe")
 	w.write("var/log/pods/pipes/.keep", "")
 	p := w.runPod(t, "pipes")
 	id := w.run(t, p, asked{name: "asks", mounts: []*runtimeapi.Mount{
 		{HostPath: `C:\tools`, ContainerPath: `C:\tools`, Readonly: true},
-		{HostPath: `\\.\pipe\porthole-test`, ContainerPath: `\\.\pipe\inside`}, {HostPath: `\\.\pipe\porthole\late`, ContainerPath: `\\.\pipe\porthole\late`},
+		{HostPath: `\\.\pipe\porthole-test`, ContainerPath: `\\.\pipe\inside`},
+		{HostPath: `\\.\pipe\porthole\late`, ContainerPath: `\\.\pipe\porthole\late`},
 	}}, "serving HTTP")
 
 	w.servePipe(t, `\\.\pipe\porthole-test`)
@@ -52,8 +54,10 @@ func (w containers) testPipes(t *testing.T) {
 	if got := ask(`\\.\pipe\porthole\late`, "five"); got != strings.ReplaceAll(first, "one", "five") {
 		t.Errorf("%q", got)
 	}
-	list, err := w.runtime.ListContainers(call(t), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: p.id}})
-	if err != nil || slices.ContainsFunc(list.Containers, func(c *runtimeapi.Container) bool { return c.State != runtimeapi.ContainerState_CONTAINER_RUNNING }) {
+	list, err := w.runtime.ListContainers(call(t),
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: p.id}})
+	if err != nil || slices.ContainsFunc(list.Containers,
+		func(c *runtimeapi.Container) bool { return c.State != runtimeapi.ContainerState_CONTAINER_RUNNING }) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if err := w.removePod(p); err != nil {

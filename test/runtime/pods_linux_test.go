@@ -63,7 +63,8 @@ func (w *world) useRegistry() {
 			return c.Close()
 		})
 	})
-	hosts := "server = \"http://" + registryAddress + "\"\n\n[host.\"http://" + registryAddress + "\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
+	hosts := "server = \"http://" + registryAddress + "\"\n\n[host.\"http://" + registryAddress +
+		"\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
 	w.write("etc/containerd/certs.d/_default/hosts.toml", hosts)
 }
 
@@ -75,19 +76,23 @@ func (w *world) write(path, text string) {
 	}
 }
 
-// testPull pulls an image through containerd's windows snapshotter and differ, finds its file in the layer, and removes it.
+// testPull pulls an image through containerd's windows snapshotter and differ, finds its file in the layer, and
+// removes it.
 func (w *world) testPull(t *testing.T) {
 	w.useRegistry()
 	begin := time.Now()
-	pulled, err := w.images.PullImage(call(t), &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: testImage}})
+	pulled, err := w.images.PullImage(call(t),
+		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: testImage}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("pulled in %v", time.Since(begin).Round(time.Millisecond))
-	status, err := w.images.ImageStatus(call(t), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: testImage}})
+	status, err := w.images.ImageStatus(call(t),
+		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: testImage}})
 	if err != nil || status.Image == nil || status.Image.Id != pulled.ImageRef || status.Image.Size == 0 {
 		t.Fatalf("%+v, %v", status, err)
 	}
+
 	want, err := os.ReadFile(filepath.Join(filepath.Dir(w.porthole), "bundle", "images", "windows", "testapp.exe"))
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +109,8 @@ func (w *world) testPull(t *testing.T) {
 // layerFiles are the files of that name in the layers that containerd keeps.
 func (w *world) layerFiles(name string) []string {
 	w.t.Helper()
-	found, err := filepath.Glob(filepath.Join(w.driveC(), "ProgramData/containerd/root/io.containerd.snapshotter.v1.windows/snapshots/*/Files", name))
+	found, err := filepath.Glob(filepath.Join(w.driveC(),
+		"ProgramData/containerd/root/io.containerd.snapshotter.v1.windows/snapshots/*/Files", name))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -112,7 +118,8 @@ func (w *world) layerFiles(name string) []string {
 }
 
 func (w *world) testRemoveImage(t *testing.T) {
-	if _, err := w.images.RemoveImage(call(t), &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: testImage}}); err != nil {
+	if _, err := w.images.RemoveImage(call(t),
+		&runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: testImage}}); err != nil {
 		t.Fatal(err)
 	}
 	wait.True(t, 30*time.Second, "the layer is removed", func() bool { return len(w.layerFiles("testapp.exe")) == 0 })
@@ -135,19 +142,23 @@ func (w *world) useNetwork() {
 	command(w.t, forWindows, "go", "build", "-o", program, "./testdata/hcnnetwork")
 	w.must("run", w.name, "--", program, hcnNetwork)
 	w.write("etc/cni/net.d/10-porthole.conf", winBridge)
-	wait.True(w.t, 30*time.Second, "the network is ready", func() bool { ok, _ := w.condition(w.t, runtimeapi.NetworkReady); return ok })
+	wait.True(w.t, 30*time.Second, "the network is ready",
+		func() bool { ok, _ := w.condition(w.t, runtimeapi.NetworkReady); return ok })
 }
 
 // usePause gives containerd the image of its sandboxes, as on a node without a way to registry.k8s.io: by a tag.
 func (w *world) usePause(t *testing.T) {
 	t.Helper()
 	const image = "docker.io/porthole/pause:1"
-	if _, err := w.images.PullImage(call(t), &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: image}}); err != nil {
+	if _, err := w.images.PullImage(call(t),
+		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: image}}); err != nil {
 		t.Fatal(err)
 	}
-	w.must("run", w.name, "--", `C:\Program Files\containerd\ctr.exe`, "--namespace", "k8s.io", "images", "tag", image, sandboxImage)
+	w.must("run", w.name, "--", `C:\Program Files\containerd\ctr.exe`, "--namespace", "k8s.io", "images", "tag", image,
+		sandboxImage)
 	wait.True(t, 30*time.Second, "CRI knows the sandbox image", func() bool {
-		r, err := w.images.ImageStatus(call(t), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: sandboxImage}})
+		r, err := w.images.ImageStatus(call(t),
+			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: sandboxImage}})
 		return err == nil && r.Image != nil
 	})
 }
@@ -162,7 +173,8 @@ func (w *world) runPod(t *testing.T, name string) pod {
 	t.Helper()
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Uid: name, Namespace: "default"}, Hostname: name,
-		LogDirectory: `C:\var\log\pods\` + name, DnsConfig: &runtimeapi.DNSConfig{Servers: []string{"10.96.0.10"}}, Windows: &runtimeapi.WindowsPodSandboxConfig{},
+		LogDirectory: `C:\var\log\pods\` + name, DnsConfig: &runtimeapi.DNSConfig{Servers: []string{"10.96.0.10"}},
+		Windows: &runtimeapi.WindowsPodSandboxConfig{},
 	}
 	begin := time.Now()
 	r, err := w.runtime.RunPodSandbox(call(t), &runtimeapi.RunPodSandboxRequest{Config: config})
@@ -176,15 +188,19 @@ func (w *world) runPod(t *testing.T, name string) pod {
 // start creates and starts a container of the test image.
 func (w *world) start(t *testing.T, p pod, name string, args ...string) (id string) {
 	t.Helper()
-	c, err := w.runtime.CreateContainer(call(t), &runtimeapi.CreateContainerRequest{PodSandboxId: p.id, SandboxConfig: p.config, Config: &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: name}, Image: &runtimeapi.ImageSpec{Image: testImage}, LogPath: name + ".log", Args: args,
-		Windows: &runtimeapi.WindowsContainerConfig{},
-	}})
+	c, err := w.runtime.CreateContainer(call(t),
+		&runtimeapi.CreateContainerRequest{PodSandboxId: p.id, SandboxConfig: p.config,
+			Config: &runtimeapi.ContainerConfig{
+				Metadata: &runtimeapi.ContainerMetadata{Name: name}, Image: &runtimeapi.ImageSpec{Image: testImage},
+				LogPath: name + ".log", Args: args,
+				Windows: &runtimeapi.WindowsContainerConfig{},
+			}})
 	if err != nil {
 		t.Fatalf("CreateContainer: %v", err)
 	}
 	begin := time.Now()
-	if _, err := w.runtime.StartContainer(call(t), &runtimeapi.StartContainerRequest{ContainerId: c.ContainerId}); err != nil {
+	if _, err := w.runtime.StartContainer(call(t),
+		&runtimeapi.StartContainerRequest{ContainerId: c.ContainerId}); err != nil {
 		t.Fatalf("StartContainer: %v", err)
 	}
 	t.Logf("%s started in %v", name, time.Since(begin).Round(time.Millisecond))
@@ -192,7 +208,8 @@ func (w *world) start(t *testing.T, p pod, name string, args ...string) (id stri
 }
 
 func (w *world) podLog(p pod, name string) string {
-	data, _ := os.ReadFile(filepath.Join(w.driveC(), "var", "log", "pods", p.config.Metadata.Name, name+".log")) // none yet is an empty one
+	// none yet is an empty one
+	data, _ := os.ReadFile(filepath.Join(w.driveC(), "var", "log", "pods", p.config.Metadata.Name, name+".log"))
 	return string(data)
 }
 
@@ -203,17 +220,21 @@ func (w *world) testPod(t *testing.T) {
 	w.write("var/log/pods/server/.keep", "")
 	p := w.runPod(t, "server")
 	status, err := w.runtime.PodSandboxStatus(call(t), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.id})
-	if err != nil || status.Status.State != runtimeapi.PodSandboxState_SANDBOX_READY || status.Status.GetNetwork().GetIp() != "10.244.8.3" {
+	if err != nil || status.Status.State != runtimeapi.PodSandboxState_SANDBOX_READY ||
+		status.Status.GetNetwork().GetIp() != "10.244.8.3" {
 		t.Errorf("%+v, %v", status, err)
 	}
 	id := w.start(t, p, "serve", "serve")
-	wait.True(t, 30*time.Second, "the program logs", func() bool { return strings.Contains(w.podLog(p, "serve"), "serving HTTP") })
+	wait.True(t, 30*time.Second, "the program logs",
+		func() bool { return strings.Contains(w.podLog(p, "serve"), "serving HTTP") })
 
-	r, err := w.runtime.ExecSync(call(t), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", "echo hello&& exit 37"}, Timeout: 20})
+	r, err := w.runtime.ExecSync(call(t),
+		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", "echo hello&& exit 37"}, Timeout: 20})
 	if err != nil || r.ExitCode != 37 || strings.TrimSpace(string(r.Stdout)) != "hello" {
 		t.Errorf("exec: %+v, %v", r, err)
 	}
-	if _, err := w.runtime.StopContainer(call(t), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 10}); err != nil {
+	if _, err := w.runtime.StopContainer(call(t),
+		&runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 10}); err != nil {
 		t.Errorf("StopContainer: %v", err)
 	}
 	s, err := w.runtime.ContainerStatus(call(t), &runtimeapi.ContainerStatusRequest{ContainerId: id})

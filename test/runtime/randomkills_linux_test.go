@@ -14,8 +14,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestRandomKills kills programs at any moment of a pod's life, from when HCS has its sandbox on: TestContainers/steps does at the ends of calls,
-// and much of what calls do is in between. Afterwards nothing of the pod is left.
+// TestRandomKills kills programs at any moment of a pod's life, from when HCS has its sandbox on: TestContainers/steps
+// does at the ends of calls, and much of what calls do is in between. Afterwards nothing of the pod is left.
 func TestRandomKills(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv("PORTHOLE_RUNTIME_KILLS"))
 	if err != nil {
@@ -24,14 +24,16 @@ func TestRandomKills(t *testing.T) {
 	p := buildPrograms(t)
 	w := faultCases{containers{p.newWorld(t, "20348")}}
 	w.useRegistry()
-	if _, err := w.images.PullImage(call(t), &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: testImage}}); err != nil {
+	if _, err := w.images.PullImage(call(t),
+		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: testImage}}); err != nil {
 		t.Fatal(err)
 	}
 	w.useNetwork()
 	w.usePause(t)
 	programs := []string{hcsdProgram, containerdProgram, kernelProgram}
 	for i := range n {
-		moment := time.Duration(rand.IntN(200)) * time.Millisecond // until the sandbox runs, on a machine that does nothing else
+		// until the sandbox runs, on a machine that does nothing else
+		moment := time.Duration(rand.IntN(200)) * time.Millisecond
 		if i%2 > 0 {
 			moment *= 6 // until the pod is removed
 		}

@@ -12,11 +12,12 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// testService finds containerd.exe as a Windows service that has registered itself. It runs again after it was killed, more often than its
-// own recovery actions would start it, and after a reboot, which stops it in its order.
+// testService finds containerd.exe as a Windows service that has registered itself. It runs again after it was killed,
+// more often than its own recovery actions would start it, and after a reboot, which stops it in its order.
 func (w *world) testService(t *testing.T) {
 	before := w.containerdService(t)
-	if before.Status.State != scm.Running || before.Start != scm.StartAutomatic || !strings.HasSuffix(before.Path, `\containerd.exe" --run-service --log-file C:\var\log\containerd.log`) {
+	if before.Status.State != scm.Running || before.Start != scm.StartAutomatic ||
+		!strings.HasSuffix(before.Path, `\containerd.exe" --run-service --log-file C:\var\log\containerd.log`) {
 		t.Errorf("the service: %+v", before)
 	}
 	for range 3 {
@@ -32,12 +33,14 @@ func (w *world) testService(t *testing.T) {
 	w.awaitService(t, 0)
 }
 
-// containerdService is the service as the host's manager knows it. The manager is not there at once when the host has started.
+// containerdService is the service as the host's manager knows it. The manager is not there at once when the host has
+// started.
 func (w *world) containerdService(t *testing.T) scm.Listed {
 	t.Helper()
 	var list []scm.Listed
 	wait.NoError(t, time.Minute, "the host's services", func() error {
-		out, err := exec.CommandContext(t.Context(), w.porthole, "host", "services", "--dir", w.dir, w.name, "-o", "json").Output()
+		out, err := exec.CommandContext(t.Context(), w.porthole, "host", "services", "--dir", w.dir, w.name, "-o",
+			"json").Output()
 		if err != nil {
 			return err
 		}

@@ -25,8 +25,9 @@ import (
 // faultCases are the tests of faults in the life of a pod.
 type faultCases struct{ containers }
 
-// step is a moment in the life of a pod at which a program is killed: a call of HNS or HCS has been carried out, and its caller waits for the
-// answer. Without a function it is the moment after a part of the life, when nobody waits for anything.
+// step is a moment in the life of a pod at which a program is killed: a call of HNS or HCS has been carried out, and
+// its caller waits for the answer. Without a function it is the moment after a part of the life, when nobody waits for
+// anything.
 type step struct {
 	name     string
 	during   string // what the pod does then, or has done: one of parts
@@ -69,8 +70,9 @@ var steps = []step{
 	{"layer removed", "remove", "hcsd", "DestroyLayer", runtimeKills},
 }
 
-// leaked is what containerd leaves by itself, on Windows as here: it writes a sandbox down with its namespace's path when the namespace is made
-// (2.3.6, internal/cri/server/sandbox_run.go), so that nobody knows of a namespace whose answer it did not live to see.
+// leaked is what containerd leaves by itself, on Windows as here: it writes a sandbox down with its namespace's path
+// when the namespace is made (2.3.6, internal/cri/server/sandbox_run.go), so that nobody knows of a namespace whose
+// answer it did not live to see.
 func leaked(s step, program string) string {
 	if s.function == "HcnCreateNamespace" && (program == containerdProgram || program == kernelProgram) {
 		return "namespace "
@@ -83,7 +85,8 @@ func (w faultCases) testSteps(t *testing.T) {
 	for _, s := range steps {
 		for _, program := range s.kills {
 			name := strings.TrimSuffix(filepath.Base(strings.ReplaceAll(program, `\`, "/")), ".exe")
-			t.Run(s.name+"/"+strings.TrimPrefix(strings.TrimPrefix(name, "host-"), "containerd-"), func(t *testing.T) { w.testStep(t, s, program) })
+			t.Run(s.name+"/"+strings.TrimPrefix(strings.TrimPrefix(name, "host-"), "containerd-"),
+				func(t *testing.T) { w.testStep(t, s, program) })
 		}
 	}
 }
@@ -110,12 +113,14 @@ func (w faultCases) testStep(t *testing.T, s step, program string) {
 	w.isAsBefore(t, before, leaked(s, program))
 }
 
-// newLife returns a pod, and the CRI calls of each part of its life. giveUp cancels the calls, as a kubelet does that has waited long enough.
+// newLife returns a pod, and the CRI calls of each part of its life. giveUp cancels the calls, as a kubelet does that
+// has waited long enough.
 func (w faultCases) newLife(t *testing.T, name string) (p *pod, do map[string]func() error, giveUp func()) {
 	t.Helper()
 	w.write("var/log/pods/"+name+"/.keep", "")
 	p = &pod{config: &runtimeapi.PodSandboxConfig{
-		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Uid: fmt.Sprint(name, time.Now().UnixNano()), Namespace: "default"},
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Uid: fmt.Sprint(name, time.Now().UnixNano()),
+			Namespace: "default"},
 		LogDirectory: `C:\var\log\pods\` + name, Windows: &runtimeapi.WindowsPodSandboxConfig{},
 	}}
 	ctx, giveUp := context.WithTimeout(t.Context(), time.Minute)
@@ -128,7 +133,8 @@ func (w faultCases) killDuring(t *testing.T, s step, program string, part func()
 	w.setRules(t, s.daemon, fmt.Sprintf(`[{"function":%q,"action":"mute"}]`, s.function))
 	ended := make(chan error, 1)
 	go func() { ended <- part() }()
-	wait.True(t, 30*time.Second, s.function+" waits for its answer", func() bool { return w.callsHeld(t, s.daemon) > 0 })
+	wait.True(t, 30*time.Second, s.function+" waits for its answer",
+		func() bool { return w.callsHeld(t, s.daemon) > 0 })
 	w.kill(t, program)
 	w.setRules(t, s.daemon, `[]`)
 	w.answers(t)
@@ -140,7 +146,8 @@ func (w faultCases) killDuring(t *testing.T, s step, program string, part func()
 	}
 }
 
-// isAsBefore waits until the host has of pods what it had before, and what begins with leak, if that is not "": one thing, which it takes back.
+// isAsBefore waits until the host has of pods what it had before, and what begins with leak, if that is not "": one
+// thing, which it takes back.
 func (w faultCases) isAsBefore(t *testing.T, before []string, leak string) {
 	t.Helper()
 	var more []string
@@ -171,8 +178,12 @@ func (w faultCases) partsOf(ctx context.Context, t *testing.T, p *pod) map[strin
 		},
 
 		"create": func() error {
-			c, err := w.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: p.id, SandboxConfig: p.config, Config: &runtimeapi.ContainerConfig{
-				Metadata: &runtimeapi.ContainerMetadata{Name: "a"}, Image: &runtimeapi.ImageSpec{Image: testImage}, LogPath: "a.log", Windows: &runtimeapi.WindowsContainerConfig{}}})
+			c, err := w.runtime.CreateContainer(ctx,
+				&runtimeapi.CreateContainerRequest{PodSandboxId: p.id, SandboxConfig: p.config,
+					Config: &runtimeapi.ContainerConfig{
+						Metadata: &runtimeapi.ContainerMetadata{Name: "a"},
+						Image:    &runtimeapi.ImageSpec{Image: testImage},
+						LogPath:  "a.log", Windows: &runtimeapi.WindowsContainerConfig{}}})
 			id = c.GetContainerId()
 			return err
 		},
@@ -182,7 +193,8 @@ func (w faultCases) partsOf(ctx context.Context, t *testing.T, p *pod) map[strin
 		},
 
 		"exec": func() error {
-			_, err := w.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", "exit 3"}, Timeout: 20})
+			_, err := w.runtime.ExecSync(ctx,
+				&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cmd", "/c", "exit 3"}, Timeout: 20})
 			return err
 		},
 		"end": func() error {
@@ -218,7 +230,8 @@ func (w faultCases) removeNamed(t *testing.T, uid string) {
 	})
 }
 
-// everything names what the host has of pods: systems, cgroups, shims, mounts, namespaces, endpoints, and what containerd keeps of them.
+// everything names what the host has of pods: systems, cgroups, shims, mounts, namespaces, endpoints, and what
+// containerd keeps of them.
 func (w faultCases) everything(t *testing.T) (all []string) {
 	t.Helper()
 	all = strings.Fields(w.left(t))
@@ -262,7 +275,8 @@ func (w faultCases) control(t *testing.T, daemon, method, body string) []byte {
 		}}}
 	var answer []byte
 	wait.NoError(t, 30*time.Second, daemon+" answers", func() error {
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+daemon+"/faults", bytes.NewReader([]byte(body)))
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+daemon+"/faults",
+			bytes.NewReader([]byte(body)))
 		if err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 	"porthole.dev/porthole/test/images"
 )
 
-// suiteList replaces the names of images that can be replaced. The suite's own client knows no mirrors: it pulls from the registry that
-// the name says, without TLS if that is this host.
+// suiteList replaces the names of images that can be replaced. The suite's own client knows no mirrors: it pulls from
+// the registry that the name says, without TLS if that is this host.
 const suiteList = `alpine = "127.0.0.1:5000/containerd/alpine:3.14.0"
 busybox = "127.0.0.1:5000/containerd/busybox:1.36"
 pause = "127.0.0.1:5000/pause:3.10.2"
@@ -21,7 +21,8 @@ volumeOwnership = "127.0.0.1:5000/containerd/volume-ownership:2.1"
 argsEscaped = "127.0.0.1:5000/args-escaped-test-image-ns:1.0"
 `
 
-// suiteImages are what the suite names, with the names that its sources have. They are not upstream's, which cannot be pulled here.
+// suiteImages are what the suite names, with the names that its sources have. They are not upstream's, which cannot be
+// pulled here.
 func suiteImages() []images.Image {
 	base := func(layers ...string) *images.Variant {
 		return &images.Variant{
@@ -40,11 +41,13 @@ func suiteImages() []images.Image {
 		{Repository: "containerd/busybox", Tags: []string{"1.36"}, Windows: shell()},
 		{Repository: "containerd/windows/nanoserver", Tags: []string{"1809", "ltsc2022"}, Windows: shell()},
 		{Repository: "pause", Tags: []string{"3.10.2"}, Windows: base("pause").Starting([]string{`C:\pause.exe`})},
-		{Repository: "e2e-test-images/resource-consumer", Tags: []string{"1.10"}, Windows: base("consumer").Starting([]string{`C:\bin\sleep.exe`, "1000"})},
+		{Repository: "e2e-test-images/resource-consumer", Tags: []string{"1.10"},
+			Windows: base("consumer").Starting([]string{`C:\bin\sleep.exe`, "1000"})},
 		{Repository: "containerd/volume-copy-up", Tags: []string{"2.2"}, Windows: copyUp},
 		{Repository: "containerd/volume-ownership", Tags: []string{"2.1"}, Windows: ownership},
 		{Repository: "args-escaped-test-image-ns", Tags: []string{"1.0"}, Windows: escaped},
-		{Repository: "e2eteam/busybox", Tags: []string{"1.29-windows-amd64-1909"}, Windows: base("pause"), Versions: []string{"10.0.18363.1556"}},
+		{Repository: "e2eteam/busybox", Tags: []string{"1.29-windows-amd64-1909"}, Windows: base("pause"),
+			Versions: []string{"10.0.18363.1556"}},
 	}
 }
 

@@ -88,7 +88,8 @@ func usePowershell(t *testing.T, driveC string) {
 // runSuite runs the tests that match focus, and returns what they print.
 func (w *world) runSuite(focus string) string {
 	return runTests(w, 12*time.Minute, suiteProgram, "-test.timeout=11m", "-test.run="+focus,
-		"-cri-endpoint=npipe://./pipe/containerd-containerd", "-runtime-handler=runhcs-wcow-process", "-containerd-bin=containerd.exe", `-image-list=C:\suite\images.toml`)
+		"-cri-endpoint=npipe://./pipe/containerd-containerd", "-runtime-handler=runhcs-wcow-process",
+		"-containerd-bin=containerd.exe", `-image-list=C:\suite\images.toml`)
 }
 
 // runTests runs a program of tests on the host for no longer than limit, and returns what it prints.
@@ -100,7 +101,8 @@ func runTests(w *world, limit time.Duration, program string, args ...string) str
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, w.porthole, append([]string{"host", "run", "--dir", w.dir, w.name, "--", exe, "-test.v"}, args...)...)
+	cmd := exec.CommandContext(ctx, w.porthole,
+		append([]string{"host", "run", "--dir", w.dir, w.name, "--", exe, "-test.v"}, args...)...)
 	cmd.WaitDelay = time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -147,7 +149,8 @@ type comparison struct {
 	all       bool // all tests ran
 }
 
-// compareResults fails the test for each result that is not the wanted one. If all tests ran, a wanted one that is missing is an error too.
+// compareResults fails the test for each result that is not the wanted one. If all tests ran, a wanted one that is
+// missing is an error too.
 func compareResults(t *testing.T, c comparison) {
 	t.Helper()
 	count := map[string]int{}

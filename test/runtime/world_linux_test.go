@@ -41,7 +41,8 @@ type world struct {
 	images         runtimeapi.ImageServiceClient
 }
 
-// programs are the porthole, its DLLs and its bundle, made once for all tests, and the state folder with their Wine templates.
+// programs are the porthole, its DLLs and its bundle, made once for all tests, and the state folder with their Wine
+// templates.
 type programs struct {
 	dir, porthole, relay, state string
 	built                       bool // by `make build`
@@ -84,7 +85,8 @@ func buildPrograms(t *testing.T) programs {
 
 func buildAt(t *testing.T, dir string) programs {
 	t.Helper()
-	p := programs{dir: dir, porthole: filepath.Join(dir, "bin", "porthole"), relay: filepath.Join(dir, "relay.exe"), state: filepath.Join(dir, "state")}
+	p := programs{dir: dir, porthole: filepath.Join(dir, "bin", "porthole"), relay: filepath.Join(dir, "relay.exe"),
+		state: filepath.Join(dir, "state")}
 	command(t, forWindows, "go", "build", "-o", p.relay, "./testdata/relay")
 	if bin := os.Getenv("PORTHOLE_RUNTIME_BIN"); bin != "" { // for a quick look on a busy machine
 		p.porthole, p.built = filepath.Join(bin, "porthole"), true
@@ -106,7 +108,8 @@ func buildAt(t *testing.T, dir string) programs {
 		}
 	}
 	windows := filepath.Join(dir, "bin", "windows")
-	for from, to := range map[string]string{bundle: filepath.Join(dir, "bin", "bundle"), dlls: filepath.Join(windows, "dll")} {
+	for from, to := range map[string]string{bundle: filepath.Join(dir, "bin", "bundle"),
+		dlls: filepath.Join(windows, "dll")} {
 		if err := errors.Join(os.MkdirAll(windows, 0o755), os.Symlink(from, to)); err != nil && !os.IsExist(err) {
 			t.Fatal(err)
 		}
@@ -144,8 +147,8 @@ func (p programs) newWorld(t *testing.T, build string) *world {
 	return w
 }
 
-// connect runs the relay on the host until the test ends, and connects the clients. A relay that ends is started again: it ends with the host's
-// wineserver, and when the host clears away what runs before the next one starts.
+// connect runs the relay on the host until the test ends, and connects the clients. A relay that ends is started
+// again: it ends with the host's wineserver, and when the host clears away what runs before the next one starts.
 func (w *world) connect() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -153,7 +156,8 @@ func (w *world) connect() {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			out, err := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--", w.relay, relayAddress, pipe).CombinedOutput()
+			out, err := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--", w.relay,
+				relayAddress, pipe).CombinedOutput()
 			if wakeup.Pause(ctx, 200*time.Millisecond) {
 				w.t.Logf("the relay ended: %v %s", err, out)
 			}
@@ -162,9 +166,13 @@ func (w *world) connect() {
 
 	dial := testkit.DialIn(platform.NetnsPath("porthole-" + w.name))
 	conn, err := grpc.NewClient("passthrough:///containerd", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
-			BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}, MinConnectTimeout: 5 * time.Second}),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx, "tcp4", relayAddress) }))
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
+			BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second},
+			MinConnectTimeout: 5 * time.Second}),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return dial(ctx, "tcp4", relayAddress)
+		}))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package truth tests that what the service proxy reports about itself is true: status, health, events, health check ports and the
-// comparison with HNS. Our kube-proxy.exe runs on an emulated host with a real API server.
+// Package truth tests that what the service proxy reports about itself is true: status, health, events, health check
+// ports and the comparison with HNS. Our kube-proxy.exe runs on an emulated host with a real API server.
 package truth
 
 import (
@@ -128,7 +128,8 @@ func TestTruth(t *testing.T) {
 	pod, err := w.host.Pod(w.ctx, "near", netip.Addr{})
 	w.must(err)
 	web := lab.Service("web", lab.Port("http", "tcp", 80, 8080))
-	web.Spec.Type, web.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
+	web.Spec.Type, web.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer,
+		corev1.ServiceExternalTrafficPolicyLocal
 	web.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: ingress.String()}}
 	web, err = w.lab.ApplyService(w.ctx, web)
 	w.must(err)
@@ -156,10 +157,12 @@ func (w world) well(web *corev1.Service) {
 	w.until("healthz", 10*time.Second, w.code(lab.HealthPort, "/healthz", 200, `"nodeEligible":true`))
 	w.until("livez", 10*time.Second, w.code(lab.HealthPort, "/livez", 200, `"healthy":true`))
 	w.until("nothing to do", 10*time.Second, w.code(lab.MetricsPort, "/diff", 200, `"equal":true`))
-	w.until("health check port", 10*time.Second, w.code(uint16(web.Spec.HealthCheckNodePort), "/", 200, `"localEndpoints":1`))
+	w.until("health check port", 10*time.Second,
+		w.code(uint16(web.Spec.HealthCheckNodePort), "/", 200, `"localEndpoints":1`))
 	w.until("health check at the load balancer's address", 10*time.Second,
 		w.outside(netip.AddrPortFrom(ingress, uint16(web.Spec.HealthCheckNodePort)), `"localEndpoints":1`))
-	for _, part := range []string{"kubeproxy_sync_proxy_rules_service_changes_total 2", `porthole_proxy_services{state="failed"} 0`,
+	for _, part := range []string{"kubeproxy_sync_proxy_rules_service_changes_total 2",
+		`porthole_proxy_services{state="failed"} 0`,
 		"rest_client_requests_total{", "kubernetes_build_info{", "process_resident_memory_bytes",
 		"kubeproxy_network_programming_duration_seconds"} {
 		w.until("metrics", 10*time.Second, w.code(lab.MetricsPort, "/metrics", 200, part))
@@ -169,7 +172,8 @@ func (w world) well(web *corev1.Service) {
 // node: what the cluster autoscaler means to remove gets no more traffic from outside.
 func (w world) node() {
 	taint := func(patch string) {
-		_, err := w.lab.Client.CoreV1().Nodes().Patch(w.ctx, "win1", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
+		_, err := w.lab.Client.CoreV1().Nodes().
+			Patch(w.ctx, "win1", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
 		w.must(err)
 	}
 	taint(`{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","effect":"NoSchedule"}]}}`)
@@ -182,14 +186,16 @@ func (w world) node() {
 // failure: HNS says of every new load balancer that it exists already, and lists none.
 func (w world) failure(backend netip.Addr) {
 	const code = 0x803b0014
-	w.must(w.host.HNS.Faults(w.ctx, map[string]any{"function": "HcnCreateLoadBalancer", "action": "fail", "code": code}))
+	w.must(w.host.HNS.Faults(w.ctx,
+		map[string]any{"function": "HcnCreateLoadBalancer", "action": "fail", "code": code}))
 	begin := time.Now()
 	late, err := w.lab.ApplyService(w.ctx, lab.Service("late", lab.Port("http", "tcp", 80, 8080)))
 	w.must(err)
 	w.must(w.lab.ApplySlice(w.ctx, lab.Slice(late, "-a", lab.On("win1", backend)...)))
 	w.until("status tells", 30*time.Second, func() error {
 		s, err := w.status()
-		if err == nil && (len(s.Failed) != 1 || s.Failed[0].Service != "default/late" || s.Failed[0].Code != "0x803b0014" || s.Services[health.Failed] != 1) {
+		if err == nil && (len(s.Failed) != 1 || s.Failed[0].Service != "default/late" ||
+			s.Failed[0].Code != "0x803b0014" || s.Services[health.Failed] != 1) {
 			err = fmt.Errorf("status %+v", s)
 		}
 		return err
@@ -197,11 +203,13 @@ func (w world) failure(backend netip.Addr) {
 
 	w.until("an event on the service", 60*time.Second, w.event(late, health.ReasonFailed, "Warning", "0x803b0014"))
 	w.Logf("the event came after %v", time.Since(begin))
-	w.until("readyz tells", 60*time.Second, w.code(lab.HealthPort, "/readyz", 503, "service default/late is failed since"))
+	w.until("readyz tells", 60*time.Second,
+		w.code(lab.HealthPort, "/readyz", 503, "service default/late is failed since"))
 	if took := time.Since(begin); took < 30*time.Second {
 		w.Errorf("readyz was bad after %v, before 30 s", took)
 	}
-	w.until("the difference is told", 10*time.Second, w.code(lab.MetricsPort, "/diff", 200, "create lb "+late.Spec.ClusterIP+" 80/tcp"))
+	w.until("the difference is told", 10*time.Second,
+		w.code(lab.MetricsPort, "/diff", 200, "create lb "+late.Spec.ClusterIP+" 80/tcp"))
 	w.until("with its service", 10*time.Second, w.code(lab.MetricsPort, "/diff", 200, `"service":"default/late"`))
 	w.must(w.host.HNS.Faults(w.ctx))
 

@@ -14,7 +14,8 @@ type command struct {
 	want []string // lines that it prints, among others
 }
 
-// parse returns the commands of a document in Markdown. Each block of code must be of the language console, so that none is forgotten.
+// parse returns the commands of a document in Markdown. Each block of code must be of the language console, so that
+// none is forgotten.
 func parse(document string) (list []command, err error) {
 	inside, end := false, "" // end: the last line of a here-document
 	for i, line := range strings.Split(document, "\n") {
@@ -58,8 +59,9 @@ var (
 	age    = regexp.MustCompile(`^\d+[smh]$`)
 )
 
-// missing returns the first wanted line that is not in the output; "" if all are there. Each needs a line of its own, in any order: nodes
-// become Ready as they please. Spaces count as one. Words that begin with a digit, such as times, ages and addresses, may have other digits.
+// missing returns the first wanted line that is not in the output; "" if all are there. Each needs a line of its own,
+// in any order: nodes become Ready as they please. Spaces count as one. Words that begin with a digit, such as times,
+// ages and addresses, may have other digits.
 func missing(want []string, output string) string {
 	lines := strings.Split(output, "\n")
 	for _, w := range want {

@@ -7,7 +7,9 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	list, err := parse("text\n```console\n# cat > f <<'EOF'\n# not a command\nEOF\n# ls\nf\n```\nmore\n```console\n# rm f\n```\n")
+	list,
+		err := parse(
+		"text\n```console\n# cat > f <<'EOF'\n# not a command\nEOF\n# ls\nf\n```\nmore\n```console\n# rm f\n```\n")
 	if err != nil || len(list) != 3 {
 		t.Fatalf("%+v, %v", list, err)
 	}

@@ -145,7 +145,8 @@ func TestShell(t *testing.T) {
 	if out, err := s.run("A=1; echo -n first"); err != nil || out != "first\n" {
 		t.Errorf("%q, %v", out, err)
 	}
-	if out, err := s.run("cat <<'EOF'\n$A\nEOF\necho $A; false"); err == nil || err.Error() != "exit code 1" || out != "$A\n1\n\n" {
+	if out, err := s.run("cat <<'EOF'\n$A\nEOF\necho $A; false"); err == nil || err.Error() != "exit code 1" ||
+		out != "$A\n1\n\n" {
 		t.Errorf("%q, %v", out, err)
 	}
 }

@@ -49,7 +49,8 @@ func TestReadme(t *testing.T) {
 		return
 	}
 	if have != want {
-		t.Errorf("the table of versions in README.md is\n%s\nwant\n%s\n`tools/go test ./test/versions -update` writes it",
+		t.Errorf(
+			"the table of versions in README.md is\n%s\nwant\n%s\n`tools/go test ./test/versions -update` writes it",
 			have, want)
 	}
 }

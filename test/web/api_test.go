@@ -27,7 +27,8 @@ import (
 	"porthole.dev/porthole/web/model"
 )
 
-// api is an API server of a made cluster: it answers what a page asks, in protobuf as the real one, and counts the questions.
+// api is an API server of a made cluster: it answers what a page asks, in protobuf as the real one, and counts the
+// questions.
 type api struct {
 	*made
 	url         string
@@ -45,7 +46,8 @@ func serveAPI(t *testing.T, m *made) *api {
 	server := httptest.NewUnstartedServer(a)
 	server.EnableHTTP2 = true
 	server.StartTLS()
-	a.url, a.certificate = server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	a.url, a.certificate = server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: server.Certificate().Raw})
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
@@ -57,7 +59,8 @@ func serveAPI(t *testing.T, m *made) *api {
 func (a *api) kubeconfig(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "recorded.conf")
-	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}], contexts: [{name: c, context: {cluster: c}}]}",
+	text := fmt.Sprintf(
+		"{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}], contexts: [{name: c, context: {cluster: c}}]}",
 		a.url, base64.StdEncoding.EncodeToString(a.certificate))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -178,7 +181,8 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request, kind string) {
 
 // bookmark ends the objects that were there when the watch began.
 func bookmark(kind string) runtime.Object {
-	meta := metav1.ObjectMeta{ResourceVersion: "1000", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
+	meta := metav1.ObjectMeta{ResourceVersion: "1000",
+		Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
 	switch kind {
 	case "nodes":
 		return &v1.Node{ObjectMeta: meta}
@@ -211,7 +215,9 @@ func writeEvent(w io.Writer, kind watch.EventType, o runtime.Object) error {
 	if err := protobuf.NewSerializer(scheme, scheme).Encode(o, &object); err != nil {
 		return err
 	}
-	if err := protobuf.NewRawSerializer(scheme, scheme).Encode(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object.Bytes()}}, &event); err != nil {
+	if err := protobuf.NewRawSerializer(scheme, scheme).
+		Encode(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object.Bytes()}},
+			&event); err != nil {
 		return err
 	}
 	_, err = w.Write(event.Bytes())

@@ -33,7 +33,8 @@ type made struct {
 var began = time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)
 
 // names of applications, for a picture that looks like a cluster of somebody.
-var apps = []string{"cart", "catalog", "checkout", "identity", "inventory", "invoices", "orders", "payments", "search", "shipping"}
+var apps = []string{"cart", "catalog", "checkout", "identity", "inventory", "invoices", "orders", "payments", "search",
+	"shipping"}
 
 // newMade returns a cluster with so many nodes, every fifth with Linux, and pods. Every namespace has services.
 func newMade(nodes, pods int) *made {
@@ -46,11 +47,16 @@ func newMade(nodes, pods int) *made {
 			labels = map[string]string{v1.LabelOSStable: "linux"}
 			name, image = fmt.Sprintf("lin%02d", i/5+1), "Debian GNU/Linux 12 (bookworm)"
 		}
-		m.nodes = append(m.nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, CreationTimestamp: metav1.NewTime(began)},
-			Spec: v1.NodeSpec{PodCIDR: fmt.Sprintf("10.244.%d.0/24", i)},
-			Status: v1.NodeStatus{Addresses: []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: fmt.Sprintf("10.99.0.%d", i+11)}},
-				Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(began)}},
-				NodeInfo:   v1.NodeSystemInfo{OSImage: image, KubeletVersion: "v1.36.3", ContainerRuntimeVersion: runtime}}})
+		m.nodes = append(m.nodes,
+			&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels,
+				CreationTimestamp: metav1.NewTime(began)},
+				Spec: v1.NodeSpec{PodCIDR: fmt.Sprintf("10.244.%d.0/24", i)},
+				Status: v1.NodeStatus{Addresses: []v1.NodeAddress{{Type: v1.NodeInternalIP,
+					Address: fmt.Sprintf("10.99.0.%d", i+11)}},
+					Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue,
+						LastTransitionTime: metav1.NewTime(began)}},
+					NodeInfo: v1.NodeSystemInfo{OSImage: image, KubeletVersion: "v1.36.3",
+						ContainerRuntimeVersion: runtime}}})
 	}
 
 	for i := range pods {
@@ -63,7 +69,8 @@ func newMade(nodes, pods int) *made {
 
 	for _, n := range m.nodes {
 		m.routes[n.Name] = routesOf(n.Name, m.nodes, "")
-		m.proxies[n.Name] = map[string]any{"ready": true, "wanted": len(apps), "programmed": len(apps), "services": map[string]int{"programmed": len(apps)}}
+		m.proxies[n.Name] = map[string]any{"ready": true, "wanted": len(apps), "programmed": len(apps),
+			"services": map[string]int{"programmed": len(apps)}}
 	}
 	return m
 }
@@ -74,23 +81,30 @@ func (m *made) pod(i int) *v1.Pod {
 	yes := func(kind v1.PodConditionType) v1.PodCondition {
 		return v1.PodCondition{Type: kind, Status: v1.ConditionTrue, LastTransitionTime: at}
 	}
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-" + string(app[0]), Name: fmt.Sprintf("%s-%04d", app, i), UID: "u" + metav1.ObjectMeta{}.UID, CreationTimestamp: at},
-		Spec: v1.PodSpec{NodeName: node, Containers: []v1.Container{{Name: "main", Image: "registry.example/shop/" + app + ":1.4"}}},
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-" + string(app[0]),
+		Name: fmt.Sprintf("%s-%04d", app, i), UID: "u" + metav1.ObjectMeta{}.UID, CreationTimestamp: at},
+		Spec: v1.PodSpec{NodeName: node,
+			Containers: []v1.Container{{Name: "main", Image: "registry.example/shop/" + app + ":1.4"}}},
 		Status: v1.PodStatus{Phase: v1.PodRunning, PodIP: fmt.Sprintf("10.244.%d.%d", i%len(m.nodes), 2+i/len(m.nodes)),
-			Conditions: []v1.PodCondition{yes(v1.PodScheduled), yes(v1.PodInitialized), yes(v1.ContainersReady), yes(v1.PodReady)}}}
+			Conditions: []v1.PodCondition{yes(v1.PodScheduled), yes(v1.PodInitialized), yes(v1.ContainersReady),
+				yes(v1.PodReady)}}}
 }
 
 func service(app string, i int) *v1.Service {
 	ip := fmt.Sprintf("10.96.3.%d", i+1)
-	return &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-" + string(app[0]), Name: app}, Spec: v1.ServiceSpec{Type: v1.ServiceTypeClusterIP, ClusterIP: ip, ClusterIPs: []string{ip},
-		Selector: map[string]string{"app": app}, Ports: []v1.ServicePort{{Port: 80, Protocol: v1.ProtocolTCP}}}}
+	return &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-" + string(app[0]), Name: app},
+		Spec: v1.ServiceSpec{Type: v1.ServiceTypeClusterIP, ClusterIP: ip, ClusterIPs: []string{ip},
+			Selector: map[string]string{"app": app}, Ports: []v1.ServicePort{{Port: 80, Protocol: v1.ProtocolTCP}}}}
 }
 
 func (m *made) slice(app string) *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-" + string(app[0]), Name: app + "-1", Labels: map[string]string{discoveryv1.LabelServiceName: app}}}
+	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-" + string(app[0]), Name: app + "-1",
+		Labels: map[string]string{discoveryv1.LabelServiceName: app}}}
 	for _, p := range m.pods {
 		if len(s.Endpoints) < 100 && p.Spec.Containers[0].Image == "registry.example/shop/"+app+":1.4" {
-			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{p.Status.PodIP}, TargetRef: &v1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}})
+			s.Endpoints = append(s.Endpoints,
+				discoveryv1.Endpoint{Addresses: []string{p.Status.PodIP},
+					TargetRef: &v1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}})
 		}
 	}
 	return s
@@ -104,16 +118,20 @@ func routesOf(node string, nodes []*v1.Node, missing string) map[string]any {
 		if n.Name == node {
 			continue
 		}
-		r := map[string]any{"node": n.Name, "destination": n.Spec.PodCIDR, "nextHop": n.Status.Addresses[0].Address, "state": "present"}
+		r := map[string]any{"node": n.Name, "destination": n.Spec.PodCIDR, "nextHop": n.Status.Addresses[0].Address,
+			"state": "present"}
 		if n.Name == missing {
 			r["state"], r["reason"] = "missing", "the host's table has no such route"
-			problems = append(problems, fmt.Sprintf("route to %s of node %s: missing: the host's table has no such route", n.Spec.PodCIDR, n.Name))
+			problems = append(problems,
+				fmt.Sprintf("route to %s of node %s: missing: the host's table has no such route", n.Spec.PodCIDR,
+					n.Name))
 		} else {
 			present++
 		}
 		list = append(list, r)
 	}
-	return map[string]any{"mode": "host-gateway", "wanted": len(nodes) - 1, "present": present, "routes": list, "problems": problems}
+	return map[string]any{"mode": "host-gateway", "wanted": len(nodes) - 1, "present": present, "routes": list,
+		"problems": problems}
 }
 
 func locked[T any](m *made, of func() []T) []T {

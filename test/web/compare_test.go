@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	// shrunk is how much smaller the kept pictures are: what differs between machines, such as the edges of letters, is gone then.
+	// shrunk is how much smaller the kept pictures are: what differs between machines, such as the edges of letters,
+	// is gone then.
 	shrunk = 4
-	// colourful is from which difference of a colour, of 255, a point of a shrunk picture is another one, and mostOther which share of points may be:
-	// ages of objects ("12 s") and the place of a line's end are other ones each time.
+	// colourful is from which difference of a colour, of 255, a point of a shrunk picture is another one, and
+	// mostOther which share of points may be: ages of objects ("12 s") and the place of a line's end are other ones
+	// each time.
 	colourful = 40
 	mostOther = 0.02
 	// mostKept bounds all kept pictures.
@@ -39,7 +41,8 @@ func looksAsKept(t *testing.T, name, file string) {
 		return
 	}
 	if share := different(now, readPNG(t, kept)); share > mostOther {
-		t.Errorf("%s: %.1f %% of the picture is not as in %s, at most %.0f: look at both, and keep the new one with -args -update if it is right", file, 100*share, kept, 100*mostOther)
+		t.Errorf(
+			"%s: %.1f %% of the picture is not as in %s, at most %.0f: look at both, and keep the new one with -args -update if it is right", file, 100*share, kept, 100*mostOther)
 	}
 }
 
@@ -56,7 +59,8 @@ func readPNG(t *testing.T, file string) image.Image {
 	return p
 }
 
-// shrink returns a picture in which each point is the mean of shrunk × shrunk points. It has few colours, so that it is a small file.
+// shrink returns a picture in which each point is the mean of shrunk × shrunk points. It has few colours, so that it
+// is a small file.
 func shrink(p image.Image) image.Image {
 	size := p.Bounds().Size().Div(shrunk)
 	small := image.NewRGBA(image.Rect(0, 0, size.X, size.Y))

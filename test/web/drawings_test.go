@@ -8,9 +8,9 @@ import (
 	"porthole.dev/porthole/internal/testkit/browser"
 )
 
-// illegible is what somebody cannot read in a drawing that is open in a tab: text that leaves its box, meets another text or box, or has
-// an arrow through it, and text with less contrast than WCAG 2.1 asks for (1.4.3: 4.5 to 1). Two pixels of a line's height may be shared:
-// no letter is in them.
+// illegible is what somebody cannot read in a drawing that is open in a tab: text that leaves its box, meets another
+// text or box, or has an arrow through it, and text with less contrast than WCAG 2.1 asks for (1.4.3: 4.5 to 1). Two
+// pixels of a line's height may be shared: no letter is in them.
 const illegible = `(() => {
   const found = [], texts = [...document.querySelectorAll("svg text")];
   const place = (e) => e.getBoundingClientRect();
@@ -52,8 +52,8 @@ const illegible = `(() => {
   return { texts: texts.length, found };
 })()`
 
-// TestDrawings: the drawings of ARCHITECTURE.md can be read in light and dark, with the fonts of this machine. Debian's DejaVu Sans is the
-// widest that a reader without Helvetica has.
+// TestDrawings: the drawings of ARCHITECTURE.md can be read in light and dark, with the fonts of this machine.
+// Debian's DejaVu Sans is the widest that a reader without Helvetica has.
 func TestDrawings(t *testing.T) {
 	b := browser.New(t)
 	files, err := filepath.Glob(filepath.Join(browser.Page(t), "..", "..", "docs", "drawings", "*.svg"))

@@ -16,8 +16,9 @@ var update = flag.Bool("update", false, "make the pictures of the documents agai
 // picture is the one in README.md.
 const picture = "../../docs/images/page.png"
 
-// TestPicture makes the picture of the README with -update: eight nodes, of which one lacks a route and two have pods that wait. Without, it checks
-// that the drawing can still be made, and that the file is a picture that is not too large for a README.
+// TestPicture makes the picture of the README with -update: eight nodes, of which one lacks a route and two have pods
+// that wait. Without, it checks that the drawing can still be made, and that the file is a picture that is not too
+// large for a README.
 func TestPicture(t *testing.T) {
 	b := browser.New(t)
 	m := newMade(8, 76)
@@ -27,7 +28,9 @@ func TestPicture(t *testing.T) {
 	s.setReady(11, false)
 	s.setReady(30, false)
 	s.collector.Changed()
-	b.Wait("a", "document.querySelectorAll('g.pod.s-making').length === 2 && document.querySelector('path.route.s-wrong')", 20*time.Second)
+	b.Wait("a",
+		"document.querySelectorAll('g.pod.s-making').length === 2 && document.querySelector('path.route.s-wrong')",
+		20*time.Second)
 
 	file := artefacts(t, "readme")
 	b.Do("screenshot", browser.Args{Tab: "a", Text: file}, nil)
@@ -58,7 +61,9 @@ func TestPicture(t *testing.T) {
 		}
 	}
 	if share := different(shrink(readPNG(t, file)), shrink(readPNG(t, picture))); share > mostOther {
-		t.Errorf("%.1f %% of the README's picture is not as the page is now, at most %.0f: -args -update makes it again", 100*share, 100*mostOther)
+		t.Errorf(
+			"%.1f %% of the README's picture is not as the page is now, at most %.0f: -args -update makes it again",
+			100*share, 100*mostOther)
 	}
 }
 
@@ -102,10 +107,12 @@ func TestKeyboard(t *testing.T) {
 
 	b.Do("evaluate", browser.Args{Tab: "a", Text: "document.querySelector('g.card').focus()"}, nil)
 	press("ArrowRight", "Enter")
-	b.Wait("a", "location.hash.includes('sel=node%2Fwin01') && document.querySelector('.details h2').textContent.includes('win01')", 10*time.Second)
+	b.Wait("a",
+		"location.hash.includes('sel=node%2Fwin01') && document.querySelector('.details h2').textContent.includes('win01')", 10*time.Second)
 	press("/")
 	press("c", "a", "r", "t")
-	b.Wait("a", "document.querySelectorAll('g.pod.hidden').length === 10 && location.hash.includes('find=cart')", 10*time.Second)
+	b.Wait("a", "document.querySelectorAll('g.pod.hidden').length === 10 && location.hash.includes('find=cart')",
+		10*time.Second)
 	b.Do("evaluate", browser.Args{Tab: "a", Text: "document.activeElement.blur()"}, nil)
 	press("2")
 	b.Wait("a", "location.hash.startsWith('#/services')", 10*time.Second)

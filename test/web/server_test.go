@@ -18,8 +18,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// The issue's bounds of the server: 40 MB, and 1 % of a core while nobody looks. Others on the machine make processor time dearer: caches, clock.
-// `make bench-web` takes the 1 % as it is.
+// The issue's bounds of the server: 40 MB, and 1 % of a core while nobody looks. Others on the machine make processor
+// time dearer: caches, clock. `make bench-web` takes the 1 % as it is.
 const mostMemory = 40 << 20
 
 var mostIdle = 0.03
@@ -78,7 +78,8 @@ func (s server) used(t *testing.T) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100 on every Linux
 }
 
-// browse opens the stream of the page as a browser does, until ctx ends. It returns a function that reports how many bytes came.
+// browse opens the stream of the page as a browser does, until ctx ends. It returns a function that reports how many
+// bytes came.
 func (s server) browse(ctx context.Context, t *testing.T) (came func() int) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -130,14 +131,16 @@ func (s server) browse(ctx context.Context, t *testing.T) (came func() int) {
 	}
 }
 
-// TestServerIsSmall runs porthole-web with --kubeconfig before the API of 50 nodes and 2,000 pods: how much memory and processor time it takes while
-// nobody looks, with a page, and with 100 changes a second; and what it asks the API for.
+// TestServerIsSmall runs porthole-web with --kubeconfig before the API of 50 nodes and 2,000 pods: how much memory and
+// processor time it takes while nobody looks, with a page, and with 100 changes a second; and what it asks the API
+// for.
 func TestServerIsSmall(t *testing.T) {
 	a := serveAPI(t, newMade(50, 2000))
 	s := startServer(t, a.kubeconfig(t))
 	wait.True(t, time.Minute, "each kind to be watched, and each node to be asked", func() bool {
 		n := a.counted()
-		return n["watch pods"] == 1 && n["watch nodes"] == 1 && n["watch services"] == 1 && n["watch endpointslices"] == 1 && n["watch events"] == 1 && n["nodes/proxy routes/status"] >= 50
+		return n["watch pods"] == 1 && n["watch nodes"] == 1 && n["watch services"] == 1 &&
+			n["watch endpointslices"] == 1 && n["watch events"] == 1 && n["nodes/proxy routes/status"] >= 50
 	})
 	alone, own := s.memory(t)
 
@@ -156,14 +159,17 @@ func TestServerIsSmall(t *testing.T) {
 	before, began = s.used(t), time.Now()
 	changes := changePods(t, a, 5*time.Second, came)
 	if n := questionsToNodes(a) - questions; n > 4*50 {
-		t.Errorf("%d questions to 50 nodes in 5 s: their programs have no news, and each may be asked twice in that time", n)
+		t.Errorf(
+			"%d questions to 50 nodes in 5 s: their programs have no news, and each may be asked twice in that time", n)
 	}
 	busy := float64(s.used(t)-before) / float64(time.Since(began))
 	most, own := s.memory(t)
-	t.Logf("with a page and %d changes: %d MB in memory, of which its own %d MB; %.0f %% of a core", changes, most>>20, own>>20, 100*busy)
+	t.Logf("with a page and %d changes: %d MB in memory, of which its own %d MB; %.0f %% of a core", changes, most>>20,
+		own>>20, 100*busy)
 
 	if most > mostMemory || alone > mostMemory {
-		t.Errorf("porthole-web takes %d MB alone and %d MB with a page, at most %d", alone>>20, most>>20, mostMemory>>20)
+		t.Errorf("porthole-web takes %d MB alone and %d MB with a page, at most %d", alone>>20, most>>20,
+			mostMemory>>20)
 	}
 	if idle > mostIdle {
 		t.Errorf("porthole-web takes %.1f %% of a core while nobody looks, at most %.0f", 100*idle, 100*mostIdle)

@@ -1,4 +1,5 @@
-// Command pealign copies a Windows program so that its sections lie at whole pages of the file, for Wine (internal/pealign):
+// Command pealign copies a Windows program so that its sections lie at whole pages of the file, for Wine
+// (internal/pealign):
 //
 //	pealign FROM TO
 package main

@@ -75,7 +75,8 @@ func (r *release) make(ctx context.Context, a archive) (string, error) {
 	return target, nil
 }
 
-// entries lists the files of the archive's parts. A part that is not there is an error that names the make target for it.
+// entries lists the files of the archive's parts. A part that is not there is an error that names the make target for
+// it.
 func (r *release) entries(a archive) (list []entry, err error) {
 	for _, p := range a.parts {
 		found, err := p.entries(r.root)
@@ -122,7 +123,8 @@ func (p part) entries(root string) (list []entry, err error) {
 	return list, err
 }
 
-// described returns the files that describe the others: the modules in the programs, their licenses, and the sums of everything.
+// described returns the files that describe the others: the modules in the programs, their licenses, and the sums of
+// everything.
 func (r *release) described(entries []entry) ([]entry, error) {
 	modules, err := modulesOf(entries)
 	if err != nil {
@@ -172,7 +174,8 @@ func (r *release) writeEntries(out *tar.Writer, top string, entries []entry) err
 		if err != nil {
 			return err
 		}
-		h := tar.Header{Name: path.Join(top, e.name), Mode: 0o644, ModTime: r.at, Size: int64(len(data)), Format: tar.FormatPAX}
+		h := tar.Header{Name: path.Join(top, e.name), Mode: 0o644, ModTime: r.at, Size: int64(len(data)),
+			Format: tar.FormatPAX}
 		if e.exec {
 			h.Mode = 0o755
 		}

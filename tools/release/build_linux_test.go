@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// TestDLLsBuiltTwice builds the DLLs of the emulated host into two folders: the linker must not take anything from their paths.
+// TestDLLsBuiltTwice builds the DLLs of the emulated host into two folders: the linker must not take anything from
+// their paths.
 func TestDLLsBuiltTwice(t *testing.T) {
 	if os.Getenv("PORTHOLE_RELEASE") == "" {
 		t.Skip("takes a minute: `make test-release`, or PORTHOLE_RELEASE=small")
@@ -31,12 +32,13 @@ func TestDLLsBuiltTwice(t *testing.T) {
 	same(t, built)
 }
 
-// readAnything lets another user read Go's module cache, which may be in root's home (CAP_DAC_READ_SEARCH of capabilities(7)).
+// readAnything lets another user read Go's module cache, which may be in root's home (CAP_DAC_READ_SEARCH of
+// capabilities(7)).
 const readAnything = 2
 
-// TestBuiltTwice builds programs in two folders, as two users in two time zones whose caches are empty, and compares them byte by byte:
-// all programs of ours, the DLLs, and the small programs of bundle. PORTHOLE_RELEASE=small takes two programs and the DLLs only.
-// Row 1.110.
+// TestBuiltTwice builds programs in two folders, as two users in two time zones whose caches are empty, and compares
+// them byte by byte: all programs of ours, the DLLs, and the small programs of bundle. PORTHOLE_RELEASE=small takes
+// two programs and the DLLs only. Row 1.110.
 func TestBuiltTwice(t *testing.T) {
 	var commands []string
 	switch os.Getenv("PORTHOLE_RELEASE") {
@@ -46,7 +48,8 @@ func TestBuiltTwice(t *testing.T) {
 		commands = []string{"tools/go build -ldflags='-s -w -buildid=' -o bin/ ./cmd/ovn_cni",
 			"GOOS=windows tools/go build -ldflags='-s -w -buildid=' -o bin/windows/ ./cmd/win-bridge", "make dll"}
 	default:
-		commands = []string{"make programs dll bin/bundle/images/linux/pause bin/bundle/images/windows/testapp.exe bin/bundle/registry VERSION=v1.2.3"}
+		commands = []string{
+			"make programs dll bin/bundle/images/linux/pause bin/bundle/images/windows/testapp.exe bin/bundle/registry VERSION=v1.2.3"}
 	}
 	files := tracked(t)
 	var built [2]map[string]string
@@ -59,7 +62,8 @@ func TestBuiltTwice(t *testing.T) {
 		script := fmt.Sprintf("umask 0%d2; ", 2*i) + strings.Join(commands, " && ")
 		c := exec.Command("bash", "-euc", script)
 		c.Dir = dir
-		c.Env = append(os.Environ(), "HOME="+home, "GOCACHE="+filepath.Join(home, "cache"), "GOMODCACHE="+moduleCache(t), "USER="+fmt.Sprint("builder", i), "TZ="+[]string{"UTC", "Asia/Tokyo"}[i])
+		c.Env = append(os.Environ(), "HOME="+home, "GOCACHE="+filepath.Join(home, "cache"),
+			"GOMODCACHE="+moduleCache(t), "USER="+fmt.Sprint("builder", i), "TZ="+[]string{"UTC", "Asia/Tokyo"}[i])
 		if i == 1 && os.Getuid() == 0 {
 			other(t, c, home, filepath.Dir(filepath.Dir(dir)))
 		}
@@ -93,7 +97,8 @@ func same(t *testing.T, built [2]map[string]string) {
 func other(t *testing.T, c *exec.Cmd, owned ...string) {
 	t.Helper()
 	const nobody = 65534
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: []uintptr{readAnything}}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
+		AmbientCaps: []uintptr{readAnything}}
 	for _, dir := range owned {
 		for above := filepath.Dir(dir); above != os.TempDir() && above != "/"; above = filepath.Dir(above) {
 			if err := os.Chmod(above, 0o755); err != nil {
@@ -131,7 +136,8 @@ func copyFiles(from, to string, names []string) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(to, name)), 0o755), os.WriteFile(filepath.Join(to, name), data, info.Mode().Perm())); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(to, name)), 0o755),
+			os.WriteFile(filepath.Join(to, name), data, info.Mode().Perm())); err != nil {
 			return err
 		}
 	}

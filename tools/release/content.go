@@ -21,12 +21,13 @@ type part struct {
 	cure     string // make target that builds it
 }
 
-// linuxArchive is for a machine that has neither Go nor this repository: `porthole up` there makes the local cluster. Its programs have the
-// places that they have in bin, where porthole looks for them.
+// linuxArchive is for a machine that has neither Go nor this repository: `porthole up` there makes the local cluster.
+// Its programs have the places that they have in bin, where porthole looks for them.
 func linuxArchive(version string) archive {
 	a := archive{file: "porthole-" + version + "-linux-amd64.tar.gz", top: "porthole-" + version + "-linux-amd64"}
 	a.built("build", "porthole", "porthole-routes", "porthole-host", "porthole-web", "ovn_cni",
-		"windows/porthole.exe", "windows/kubelet.exe", "windows/kube-proxy.exe", "windows/win-bridge.exe", "windows/win-overlay.exe", "windows/wincni.exe",
+		"windows/porthole.exe", "windows/kubelet.exe", "windows/kube-proxy.exe", "windows/win-bridge.exe",
+		"windows/win-overlay.exe", "windows/wincni.exe",
 		"windows/ovn_cni.exe", "windows/dll",
 		"bundle/kube", "bundle/containerd", "bundle/containerd-shim-runc-v2", "bundle/coredns", "bundle/registry",
 		"bundle/cni", "bundle/images")
@@ -52,9 +53,12 @@ func windowsArchive(version string) archive {
 		{"containerd", "windows-runtime", "bin/bundle/windows", "containerd containerd-shim-runhcs-v1"},
 	} {
 		for _, name := range strings.Fields(p.names) {
-			a.parts = append(a.parts, part{from: path.Join(p.dir, name+".exe"), to: path.Join(p.to, name+".exe"), program: true, cure: p.target})
+			a.parts = append(a.parts,
+				part{from: path.Join(p.dir, name+".exe"), to: path.Join(p.to, name+".exe"), program: true,
+					cure: p.target})
 		}
 	}
-	a.parts = append(a.parts, part{from: "LICENSE", to: "LICENSE"}, part{from: "tools/release/windows.md", to: "README.md"})
+	a.parts = append(a.parts, part{from: "LICENSE", to: "LICENSE"},
+		part{from: "tools/release/windows.md", to: "README.md"})
 	return a
 }

@@ -58,7 +58,8 @@ func writeFiles(w io.Writer, s software, at int64) error {
 
 	return s.writeTarGz(w, func(t *tar.Writer) error {
 		for _, f := range all {
-			h := tar.Header{Name: "." + f.path, Mode: f.mode(), Size: int64(len(f.data)), ModTime: time.Unix(at, 0), Typeflag: tar.TypeReg, Linkname: f.link, Format: tar.FormatGNU}
+			h := tar.Header{Name: "." + f.path, Mode: f.mode(), Size: int64(len(f.data)), ModTime: time.Unix(at, 0),
+				Typeflag: tar.TypeReg, Linkname: f.link, Format: tar.FormatGNU}
 			switch {
 			case f.folder:
 				h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
@@ -73,13 +74,16 @@ func writeFiles(w io.Writer, s software, at int64) error {
 	})
 }
 
-// writeControl returns the archive with the fields of the package (deb-control(5)), the sums of its files and its scripts.
+// writeControl returns the archive with the fields of the package (deb-control(5)), the sums of its files and its
+// scripts.
 func writeControl(s software, at int64) ([]byte, error) {
 	var fields, sums, configs bytes.Buffer
 	for _, f := range []struct{ name, value string }{
 		{"Package", s.name}, {"Version", s.version}, {"Architecture", "amd64"}, {"Maintainer", s.maintainer},
-		{"Installed-Size", fmt.Sprint((s.size() + 1023) / 1024)}, {"Section", s.category}, {"Priority", "optional"}, {"Homepage", s.home},
-		{"Provides", withVersions(s.provides)}, {"Conflicts", withVersions(s.conflicts)}, {"Replaces", withVersions(s.conflicts)},
+		{"Installed-Size", fmt.Sprint((s.size() + 1023) / 1024)}, {"Section", s.category}, {"Priority", "optional"},
+		{"Homepage", s.home},
+		{"Provides", withVersions(s.provides)}, {"Conflicts", withVersions(s.conflicts)},
+		{"Replaces", withVersions(s.conflicts)},
 		{"Recommends", strings.Join(s.recommends, ", ")}, {"Description", s.summary + "\n " + s.description},
 	} {
 		if f.value != "" {
@@ -101,10 +105,13 @@ func writeControl(s software, at int64) ([]byte, error) {
 			name, text string
 			mode       int64
 		}{
-			{"control", fields.String(), 0o644}, {"md5sums", sums.String(), 0o644}, {"conffiles", configs.String(), 0o644},
-			{"postinst", "#!/bin/sh\nset -e\n" + s.installed, 0o755}, {"postrm", "#!/bin/sh\nset -e\n" + s.deinstall, 0o755},
+			{"control", fields.String(), 0o644}, {"md5sums", sums.String(), 0o644},
+			{"conffiles", configs.String(), 0o644},
+			{"postinst", "#!/bin/sh\nset -e\n" + s.installed, 0o755},
+			{"postrm", "#!/bin/sh\nset -e\n" + s.deinstall, 0o755},
 		} {
-			h := tar.Header{Name: "./" + m.name, Mode: m.mode, Size: int64(len(m.text)), ModTime: time.Unix(at, 0), Format: tar.FormatGNU}
+			h := tar.Header{Name: "./" + m.name, Mode: m.mode, Size: int64(len(m.text)), ModTime: time.Unix(at, 0),
+				Format: tar.FormatGNU}
 			if err := writeMember(t, h, []byte(m.text)); err != nil {
 				return err
 			}

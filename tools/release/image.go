@@ -169,9 +169,11 @@ func (r *release) layout(i image, l layer) (files map[string][]byte, err error) 
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest,
 		Config: config, Layers: []v1.Descriptor{l.blob},
 	}))
-	manifest.Annotations = map[string]string{v1.AnnotationRefName: r.version, "io.containerd.image.name": "docker.io/" + tag}
+	manifest.Annotations = map[string]string{v1.AnnotationRefName: r.version,
+		"io.containerd.image.name": "docker.io/" + tag}
 	files["index.json"] = text(v1.Index{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex, Manifests: []v1.Descriptor{manifest},
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex,
+		Manifests: []v1.Descriptor{manifest},
 	})
 	files[v1.ImageLayoutFile] = text(v1.ImageLayout{Version: v1.ImageLayoutVersion})
 	files["manifest.json"] = text([]map[string]any{{

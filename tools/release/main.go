@@ -1,5 +1,5 @@
-// Command release packs what was built into the archives, packages and image that users get: `make release VERSION=v0.1.0` calls it after the build. The same
-// programs, version and time give the same bytes.
+// Command release packs what was built into the archives, packages and image that users get: `make release
+// VERSION=v0.1.0` calls it after the build. The same programs, version and time give the same bytes.
 package main
 
 import (
@@ -24,7 +24,8 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "version of the release, such as v0.1.0 or v0.1.0-rc.1")
 	flag.StringVar(&r.root, "root", ".", "folder of the repository")
 	flag.StringVar(&r.out, "out", "dist", "folder for the archives; those of other versions stay")
-	flag.StringVar(&r.only, "only", "", "for tests: make the archive for linux or windows, the packages, the image of a node, or that of a cluster, alone and quickly, without sums")
+	flag.StringVar(&r.only, "only", "",
+		"for tests: make the archive for linux or windows, the packages, the image of a node, or that of a cluster, alone and quickly, without sums")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: go run ./tools/release -version v0.1.0 [-root DIR] [-out DIR]")
 		flag.PrintDefaults()

@@ -43,7 +43,8 @@ func module(m *debug.Module) *debug.Module {
 	return m
 }
 
-// modulesOf returns the modules of all programs, each once, sorted. Those of a folder of this repository are not among them.
+// modulesOf returns the modules of all programs, each once, sorted. Those of a folder of this repository are not among
+// them.
 func modulesOf(entries []entry) ([]debug.Module, error) {
 	known := map[debug.Module]bool{}
 	for _, e := range entries {
@@ -73,7 +74,8 @@ func modulesOf(entries []entry) ([]debug.Module, error) {
 
 var licenseName = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice)([.-].*)?$`)
 
-// licenses returns the files with licenses of modules from the module cache. A module without one is an error: nobody may pass it on.
+// licenses returns the files with licenses of modules from the module cache. A module without one is an error: nobody
+// may pass it on.
 func licenses(modules []debug.Module, cache string) (list []entry, err error) {
 	for _, m := range modules {
 		dir, found := filepath.Join(cache, escaped(m.Path)+"@"+escaped(m.Version)), false
@@ -83,7 +85,9 @@ func licenses(modules []debug.Module, cache string) (list []entry, err error) {
 		}
 		for _, f := range files {
 			if f.Type().IsRegular() && licenseName.MatchString(f.Name()) {
-				list, found = append(list, entry{name: path.Join("licenses", m.Path+"@"+m.Version, f.Name()), path: filepath.Join(dir, f.Name())}), true
+				list, found = append(list,
+					entry{name: path.Join("licenses", m.Path+"@"+m.Version, f.Name()),
+						path: filepath.Join(dir, f.Name())}), true
 			}
 		}
 		if !found {
@@ -185,7 +189,9 @@ func billOf(entries []entry, version string, at time.Time) ([]byte, error) {
 				if m = module(m); inFolder(m) {
 					continue
 				}
-				c.Components = append(c.Components, component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version})
+				c.Components = append(c.Components,
+					component{Type: "library", Name: m.Path, Version: m.Version,
+						PURL: "pkg:golang/" + m.Path + "@" + m.Version})
 			}
 		}
 		b.Components = append(b.Components, c)

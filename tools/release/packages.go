@@ -60,17 +60,20 @@ func (i installed) mode() int64 {
 	return 0o644
 }
 
-// nodePackage is the node's part: a kubelet package, with the agent of the pod network beside it. defaults is where the distribution has
-// the variables of units: /etc/default, /etc/sysconfig.
+// nodePackage is the node's part: a kubelet package, with the agent of the pod network beside it. defaults is where
+// the distribution has the variables of units: /etc/default, /etc/sysconfig.
 func (r *release) nodePackage(defaults string) (software, error) {
 	s := software{
 		name: "porthole", version: strings.Replace(strings.TrimPrefix(r.version, "v"), "-", "~", 1),
 		summary: "kubelet and pod network of Porthole, for a Linux node of Kubernetes",
-		description: "A kubelet for Kubernetes " + kubernetes + " that takes upstream's flags and files, and the agent that keeps routes between nodes, " +
+		description: "A kubelet for Kubernetes " + kubernetes +
+			" that takes upstream's flags and files, and the agent that keeps routes between nodes, " +
 			"those with Windows among them. `kubeadm join` works with it as with upstream's kubelet.",
-		maintainer: "Porthole <maintainers@porthole.dev>", home: "https://porthole.dev", licenseName: "Apache-2.0", category: "admin",
-		provides: []string{"kubelet=" + kubernetes}, conflicts: []string{"kubelet"}, recommends: []string{"containerd | containerd.io | cri-o"},
-		installed: unitsChanged, deinstall: unitsChanged, defaults: defaults, level: r.level,
+		maintainer: "Porthole <maintainers@porthole.dev>", home: "https://porthole.dev", licenseName: "Apache-2.0",
+		category: "admin",
+		provides: []string{"kubelet=" + kubernetes}, conflicts: []string{"kubelet"},
+		recommends: []string{"containerd | containerd.io | cri-o"},
+		installed:  unitsChanged, deinstall: unitsChanged, defaults: defaults, level: r.level,
 	}
 
 	home, units := "/usr/lib/porthole/"+r.version, "/usr/lib/systemd/system/"
@@ -100,7 +103,8 @@ func (r *release) nodePackage(defaults string) (software, error) {
 	}
 
 	for _, command := range []string{"porthole", "kubelet"} {
-		s.files = append(s.files, installed{path: "/usr/bin/" + command, link: "../lib/porthole/" + r.version + "/porthole"})
+		s.files = append(s.files,
+			installed{path: "/usr/bin/" + command, link: "../lib/porthole/" + r.version + "/porthole"})
 	}
 	for name, text := range systemd.Units("", defaults) {
 		s.files = append(s.files, installed{path: units + name, data: text})

@@ -28,7 +28,8 @@ func TestVersionOfKubernetes(t *testing.T) {
 	}
 }
 
-// ran returns what a program printed. A program that this machine does not have skips the rest of the check, never the test.
+// ran returns what a program printed. A program that this machine does not have skips the rest of the check, never the
+// test.
 func ran(t *testing.T, name string, args ...string) (string, bool) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -42,12 +43,14 @@ func ran(t *testing.T, name string, args ...string) (string, bool) {
 	return string(out), true
 }
 
-// checkDeb installs the package with dpkg in a folder that has a shell only, runs the program by both names, and removes it.
+// checkDeb installs the package with dpkg in a folder that has a shell only, runs the program by both names, and
+// removes it.
 func checkDeb(t *testing.T, r release) {
 	t.Helper()
 	file := filepath.Join(r.out, "porthole_1.2.3_amd64.deb")
 	if fields, ok := ran(t, "dpkg-deb", "--field", file); ok {
-		for _, want := range []string{"Package: porthole\n", "Version: 1.2.3\n", "Provides: kubelet (= 1.36.3)\n", "Conflicts: kubelet\n"} {
+		for _, want := range []string{"Package: porthole\n", "Version: 1.2.3\n", "Provides: kubelet (= 1.36.3)\n",
+			"Conflicts: kubelet\n"} {
 			if !strings.Contains(fields, want) {
 				t.Errorf("the fields lack %q:\n%s", want, fields)
 			}
@@ -66,7 +69,8 @@ func checkDeb(t *testing.T, r release) {
 		}
 	}
 	reloaded := []byte("#!/bin/sh\necho \"$@\" >>/reloaded\n")
-	if err := errors.Join(os.WriteFile(filepath.Join(root, "bin/sh"), shell, 0o755), os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644),
+	if err := errors.Join(os.WriteFile(filepath.Join(root, "bin/sh"), shell, 0o755),
+		os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644),
 		os.WriteFile(filepath.Join(root, "bin/systemctl"), reloaded, 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -103,10 +107,12 @@ func checkInstalled(t *testing.T, root, defaults string) {
 	for path, want := range map[string]string{
 		"usr/lib/systemd/system/kubelet.service":                    "ExecStart=/usr/bin/kubelet\n",
 		"usr/lib/systemd/system/kubelet.service.d/20-porthole.conf": "EnvironmentFile=-" + defaults + "/kubelet\n",
-		"usr/lib/systemd/system/porthole-routes.service":            "EnvironmentFile=-" + defaults + "/porthole-routes\n",
-		defaults + "/porthole-routes":                               "# PORTHOLE_ROUTES_ARGS=",
+		"usr/lib/systemd/system/porthole-routes.service": "EnvironmentFile=-" + defaults +
+			"/porthole-routes\n",
+		defaults + "/porthole-routes": "# PORTHOLE_ROUTES_ARGS=",
 	} {
-		if text, err := os.ReadFile(filepath.Join(root, path)); err != nil || !strings.Contains(string(text), want) || strings.Contains(string(text), "@") {
+		if text, err := os.ReadFile(filepath.Join(root, path)); err != nil || !strings.Contains(string(text), want) ||
+			strings.Contains(string(text), "@") {
 			t.Errorf("%s: %v; want %q in\n%s", path, err, want, text)
 		}
 	}
@@ -116,21 +122,26 @@ func checkInstalled(t *testing.T, root, defaults string) {
 func checkRPM(t *testing.T, r release) {
 	t.Helper()
 	file := filepath.Join(r.out, "porthole-1.2.3-1.x86_64.rpm")
-	if info, ok := ran(t, "busybox", "rpm", "-qip", file); ok && (!strings.Contains(info, "Name        : porthole") || !strings.Contains(info, "Version     : 1.2.3")) {
+	if info, ok := ran(t, "busybox", "rpm", "-qip", file); ok &&
+		(!strings.Contains(info, "Name        : porthole") || !strings.Contains(info, "Version     : 1.2.3")) {
 		t.Errorf("busybox reads\n%s", info)
 	}
-	if list, ok := ran(t, "busybox", "rpm", "-qlp", file); ok && (!strings.Contains(list, "/usr/bin/kubelet\n") || !strings.Contains(list, "/usr/lib/porthole/v1.2.3/porthole\n")) {
+	if list, ok := ran(t, "busybox", "rpm", "-qlp", file); ok &&
+		(!strings.Contains(list, "/usr/bin/kubelet\n") ||
+			!strings.Contains(list, "/usr/lib/porthole/v1.2.3/porthole\n")) {
 		t.Errorf("busybox lists\n%s", list)
 	}
 	root := t.TempDir()
-	if _, ok := ran(t, "busybox", "sh", "-c", fmt.Sprintf("cd %s && busybox rpm2cpio %s | busybox cpio -id", root, file)); ok {
+	if _, ok := ran(t, "busybox", "sh", "-c",
+		fmt.Sprintf("cd %s && busybox rpm2cpio %s | busybox cpio -id", root, file)); ok {
 		checkInstalled(t, root, "/etc/sysconfig")
 	}
 
 	if out, ok := ran(t, "rpm", "-K", "--nosignature", file); ok && !strings.Contains(out, "digests OK") {
 		t.Errorf("rpm says %s", out)
 	}
-	if out, ok := ran(t, "rpm", "-qp", "--provides", "--conflicts", file); ok && (!strings.Contains(out, "kubelet = 1.36.3") || !strings.Contains(out, "porthole = 1.2.3-1")) {
+	if out, ok := ran(t, "rpm", "-qp", "--provides", "--conflicts", file); ok &&
+		(!strings.Contains(out, "kubelet = 1.36.3") || !strings.Contains(out, "porthole = 1.2.3-1")) {
 		t.Errorf("rpm says\n%s", out)
 	}
 	if os.Getuid() == 0 {
@@ -173,7 +184,8 @@ func checkImage(t *testing.T, r release, file, entrypoint string, has ...string)
 	var config v1.Image
 	read(manifest.Config, &config)
 	layer := gunzip(t, read(manifest.Layers[0], nil))
-	if config.RootFS.DiffIDs[0] != digest.FromBytes(layer) || !slices.Equal(config.Config.Entrypoint, []string{entrypoint}) {
+	if config.RootFS.DiffIDs[0] != digest.FromBytes(layer) ||
+		!slices.Equal(config.Config.Entrypoint, []string{entrypoint}) {
 		t.Errorf("configuration %+v", config)
 	}
 	inside := untar(t, bytes.NewReader(layer))
@@ -202,8 +214,8 @@ func untar(t *testing.T, from io.Reader) map[string][]byte {
 	}
 }
 
-// TestSigning: the user's commands get each .exe of the archive for Windows, each package, and the list of sums; a command that fails ends
-// the release with what it printed.
+// TestSigning: the user's commands get each .exe of the archive for Windows, each package, and the list of sums; a
+// command that fails ends the release with what it printed.
 func TestSigning(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	log := filepath.Join(t.TempDir(), "signed")
@@ -218,19 +230,22 @@ func TestSigning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"RELEASE_AUTHENTICODE porthole.exe\n", "RELEASE_AUTHENTICODE cni-win-bridge.exe\n", "RELEASE_PKG porthole_1.2.3_amd64.deb\n",
+	for _, want := range []string{"RELEASE_AUTHENTICODE porthole.exe\n", "RELEASE_AUTHENTICODE cni-win-bridge.exe\n",
+		"RELEASE_PKG porthole_1.2.3_amd64.deb\n",
 		"RELEASE_PKG porthole-1.2.3-1.x86_64.rpm\n", "RELEASE_SIGN porthole-v1.2.3.SHA256SUMS\n"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%q is not among\n%s", want, text)
 		}
 	}
-	if original, err := os.ReadFile(filepath.Join(r.root, "bin/windows/kube-proxy.exe")); err != nil || strings.Contains(string(original), "signed") {
+	if original, err := os.ReadFile(filepath.Join(r.root, "bin/windows/kube-proxy.exe")); err != nil ||
+		strings.Contains(string(original), "signed") {
 		t.Errorf("the program that was built has changed: %v", err)
 	}
 	checkWindows(t, r)
 
 	t.Setenv(signSums, "echo no key here; false")
-	if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "RELEASE_SIGN on") || !strings.Contains(err.Error(), "no key here") {
+	if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "RELEASE_SIGN on") ||
+		!strings.Contains(err.Error(), "no key here") {
 		t.Error(err)
 	}
 }

@@ -54,8 +54,10 @@ func rootFolder(t *testing.T, at string) {
 	dir := filepath.Join(filepath.Dir(at), "roots", "sum")
 	program := filepath.Join(dir, "usr/bin/own")
 	err := errors.Join(
-		os.MkdirAll(filepath.Dir(program), 0o755), os.WriteFile(program, []byte("ELF"), 0o755), os.Symlink("own", filepath.Join(dir, "usr/bin/link")),
-		os.WriteFile(filepath.Join(dir, "packages"), []byte("# name\nown 1:2+b1 3 0123 pool/own.deb\n"), 0o644), os.Symlink("roots/sum", at),
+		os.MkdirAll(filepath.Dir(program), 0o755), os.WriteFile(program, []byte("ELF"), 0o755),
+		os.Symlink("own", filepath.Join(dir, "usr/bin/link")),
+		os.WriteFile(filepath.Join(dir, "packages"), []byte("# name\nown 1:2+b1 3 0123 pool/own.deb\n"), 0o644),
+		os.Symlink("roots/sum", at),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -84,8 +86,10 @@ func TestReproducible(t *testing.T) {
 			checkWindows(t, r)
 			checkDeb(t, r)
 			checkRPM(t, r)
-			checkImage(t, r, "porthole-node-v1.2.3-linux-amd64.oci.tar", "/porthole", "porthole", "usr/share/porthole/sbom.cdx.json")
-			checkImage(t, r, "porthole-v1.2.3.oci.tar", "/porthole/porthole", "porthole/porthole", "porthole/root/usr/bin/own", "porthole/sbom.cdx.json")
+			checkImage(t, r, "porthole-node-v1.2.3-linux-amd64.oci.tar", "/porthole", "porthole",
+				"usr/share/porthole/sbom.cdx.json")
+			checkImage(t, r, "porthole-v1.2.3.oci.tar", "/porthole/porthole", "porthole/porthole",
+				"porthole/root/usr/bin/own", "porthole/sbom.cdx.json")
 		}
 	}
 	if sums[0] != sums[1] || strings.Count(sums[0], "\n") != 7 {
@@ -136,7 +140,8 @@ func checkLinux(t *testing.T, r release) {
 			delete(files, name)
 			continue
 		}
-		isProgram := name == "porthole" || name == "root/usr/bin/own" || strings.Contains(string(data), "file bin/") || strings.HasSuffix(name, ".exe")
+		isProgram := name == "porthole" || name == "root/usr/bin/own" || strings.Contains(string(data), "file bin/") ||
+			strings.HasSuffix(name, ".exe")
 		if !h.ModTime.Equal(time.Unix(1700000000, 0)) || (h.Mode == 0o755) != isProgram {
 			t.Errorf("%s has mode %o and time %s", name, h.Mode, h.ModTime)
 		}
@@ -163,7 +168,8 @@ func checkWindows(t *testing.T, r release) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"porthole.exe", "kube-proxy.exe", "cni/win-bridge.exe", "containerd/containerd.exe", "README.md", "LICENSE"} {
+	for _, want := range []string{"porthole.exe", "kube-proxy.exe", "cni/win-bridge.exe", "containerd/containerd.exe",
+		"README.md", "LICENSE"} {
 		if len(files[want]) == 0 {
 			t.Errorf("%s is not in the archive: %v", want, slices.Sorted(maps.Keys(files)))
 		}
@@ -219,8 +225,10 @@ func TestMissing(t *testing.T) {
 		change func(r *release)
 		want   string
 	}{
-		"not built":  {func(r *release) { os.Remove(filepath.Join(r.root, "bin/bundle/kube")) }, "bin/bundle/kube is missing: `make build` builds it"},
-		"no runtime": {func(r *release) { os.Remove(filepath.Join(r.root, "bin/bundle/windows/containerd.exe")) }, "`make windows-runtime` builds it"},
+		"not built": {func(r *release) { os.Remove(filepath.Join(r.root, "bin/bundle/kube")) },
+			"bin/bundle/kube is missing: `make build` builds it"},
+		"no runtime": {func(r *release) { os.Remove(filepath.Join(r.root, "bin/bundle/windows/containerd.exe")) },
+			"`make windows-runtime` builds it"},
 		"no version": {func(r *release) { r.version = "" }, "make release VERSION=v0.1.0"},
 		"a path":     {func(r *release) { r.version = "v1.0.0/x" }, "v1.0.0/x"},
 		"no modules": {func(*release) {}, "no program has modules"},
@@ -252,7 +260,8 @@ func TestLicenses(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "LICENSE.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := licenses(list, cache); err != nil || len(got) != 1 || got[0].name != "licenses/github.com/Microsoft/hcsshim@v1.0.0/LICENSE.txt" {
+	if got, err := licenses(list, cache); err != nil || len(got) != 1 ||
+		got[0].name != "licenses/github.com/Microsoft/hcsshim@v1.0.0/LICENSE.txt" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -74,7 +74,8 @@ func (h *rpmHeader) text(tag int32, s string) { h.texts(tag, rpmString, s) }
 
 func (h *rpmHeader) texts(tag, kind int32, list ...string) {
 	if len(list) > 0 {
-		h.entries = append(h.entries, rpmEntry{tag, kind, int32(len(list)), []byte(strings.Join(list, "\x00") + "\x00")})
+		h.entries = append(h.entries,
+			rpmEntry{tag, kind, int32(len(list)), []byte(strings.Join(list, "\x00") + "\x00")})
 	}
 }
 
@@ -96,8 +97,8 @@ func bigEndian(values any) []byte {
 	return data
 }
 
-// encode returns the header with its region, which says that all of it belongs together. The region's entry comes first; what it points to
-// stands behind all other values and points back to the beginning.
+// encode returns the header with its region, which says that all of it belongs together. The region's entry comes
+// first; what it points to stands behind all other values and points back to the beginning.
 func (h *rpmHeader) encode(region int32) []byte {
 	slices.SortStableFunc(h.entries, func(a, b rpmEntry) int { return int(a.tag - b.tag) })
 	var index, store bytes.Buffer
@@ -113,10 +114,12 @@ func (h *rpmHeader) encode(region int32) []byte {
 	n := int32(len(h.entries)) + 1
 	first := bigEndian([]int32{region, rpmBinary, int32(store.Len()), 16})
 	store.Write(bigEndian([]int32{region, rpmBinary, -16 * n, 16}))
-	return slices.Concat([]byte{0x8e, 0xad, 0xe8, 1, 0, 0, 0, 0}, bigEndian([]int32{n, int32(store.Len())}), first, index.Bytes(), store.Bytes())
+	return slices.Concat([]byte{0x8e, 0xad, 0xe8, 1, 0, 0, 0, 0}, bigEndian([]int32{n, int32(store.Len())}), first,
+		index.Bytes(), store.Bytes())
 }
 
-// writeRPM writes a package in the format of RPM 4: a lead, the signature's header with sums, the main header, and the files as cpio.
+// writeRPM writes a package in the format of RPM 4: a lead, the signature's header with sums, the main header, and the
+// files as cpio.
 func writeRPM(out *bytes.Buffer, s software, at int64) error {
 	var cpio, payload bytes.Buffer
 	writeCPIO(&cpio, s.files, at)
@@ -162,14 +165,16 @@ func (s software) rpmDescription(at int64) *rpmHeader {
 	h := &rpmHeader{}
 	h.texts(rpmI18NTable, rpmStringArray, "C")
 	for tag, text := range map[int32]string{
-		rpmName: s.name, rpmVersion: s.version, rpmRelease: "1", rpmBuildHost: "localhost", rpmLicense: s.licenseName, rpmPackager: s.maintainer,
-		rpmURL: s.home, rpmOS: "linux", rpmArch: "x86_64", rpmSource: s.name + "-" + s.version + "-1.src.rpm",
+		rpmName: s.name, rpmVersion: s.version, rpmRelease: "1", rpmBuildHost: "localhost", rpmLicense: s.licenseName,
+		rpmPackager: s.maintainer,
+		rpmURL:      s.home, rpmOS: "linux", rpmArch: "x86_64", rpmSource: s.name + "-" + s.version + "-1.src.rpm",
 		rpmPostIn: s.installed, rpmPostInProgram: "/bin/sh", rpmPostUn: s.deinstall, rpmPostUnProgram: "/bin/sh",
 		rpmPayload: "cpio", rpmCompressor: "gzip", rpmPayloadFlags: "9", rpmEncoding: "utf-8",
 	} {
 		h.text(tag, text)
 	}
-	for tag, text := range map[int32]string{rpmSummary: s.summary, rpmDescription: s.description, rpmGroup: "System Environment/Daemons"} {
+	for tag, text := range map[int32]string{rpmSummary: s.summary, rpmDescription: s.description,
+		rpmGroup: "System Environment/Daemons"} {
 		h.texts(tag, rpmI18N, text)
 	}
 	h.numbers(rpmBuildTime, int32(at))
@@ -177,10 +182,12 @@ func (s software) rpmDescription(at int64) *rpmHeader {
 	h.numbers(rpmPayloadAlgorithm, rpmSHA256)
 	h.numbers(rpmDigestAlgorithm, rpmSHA256)
 
-	h.relations(rpmProvides, rpmProvideFlags, rpmProvideVersions, append([]string{s.name + "=" + s.version + "-1"}, s.provides...), rpmEqual)
+	h.relations(rpmProvides, rpmProvideFlags, rpmProvideVersions,
+		append([]string{s.name + "=" + s.version + "-1"}, s.provides...), rpmEqual)
 	h.relations(rpmConflicts, rpmConflictFlags, rpmConflictVersions, s.conflicts, rpmEqual)
-	h.relations(rpmRequires, rpmRequireFlags, rpmRequireVersions, []string{"/bin/sh", "rpmlib(CompressedFileNames)=3.0.4-1",
-		"rpmlib(FileDigests)=4.6.0-1", "rpmlib(PayloadFilesHavePrefix)=4.0-1"}, rpmOfRPM)
+	h.relations(rpmRequires, rpmRequireFlags, rpmRequireVersions,
+		[]string{"/bin/sh", "rpmlib(CompressedFileNames)=3.0.4-1",
+			"rpmlib(FileDigests)=4.6.0-1", "rpmlib(PayloadFilesHavePrefix)=4.0-1"}, rpmOfRPM)
 	return h
 }
 
@@ -218,7 +225,8 @@ func (h *rpmHeader) addFiles(files []installed, at int64) {
 			flag = rpmConfig
 		}
 		sizes, digests, flags = append(sizes, int32(size)), append(digests, digest), append(flags, flag)
-		times, verify, devices, inodes = append(times, int32(at)), append(verify, -1), append(devices, 1), append(inodes, int32(i+1))
+		times, verify, devices, inodes = append(times, int32(at)), append(verify, -1), append(devices,
+			1), append(inodes, int32(i+1))
 		modes, rdevs = append(modes, uint16(f.unixMode())), append(rdevs, 0)
 		links, owners, langs = append(links, f.link), append(owners, "root"), append(langs, "")
 
@@ -230,12 +238,14 @@ func (h *rpmHeader) addFiles(files []installed, at int64) {
 		names, dirIndexes = append(names, path.Base(f.path)), append(dirIndexes, int32(at))
 	}
 
-	for tag, list := range map[int32][]int32{rpmFileSizes: sizes, rpmFileMTimes: times, rpmFileFlags: flags, rpmFileVerify: verify,
+	for tag, list := range map[int32][]int32{rpmFileSizes: sizes, rpmFileMTimes: times, rpmFileFlags: flags,
+		rpmFileVerify:  verify,
 		rpmFileDevices: devices, rpmFileInodes: inodes, rpmDirIndexes: dirIndexes} {
 		h.numbers(tag, list...)
 	}
-	for tag, list := range map[int32][]string{rpmFileDigests: digests, rpmFileLinkTos: links, rpmFileUsers: owners, rpmFileGroups: owners,
-		rpmFileLangs: langs, rpmBaseNames: names, rpmDirNames: dirs} {
+	for tag, list := range map[int32][]string{rpmFileDigests: digests, rpmFileLinkTos: links, rpmFileUsers: owners,
+		rpmFileGroups: owners,
+		rpmFileLangs:  langs, rpmBaseNames: names, rpmDirNames: dirs} {
 		h.texts(tag, rpmStringArray, list...)
 	}
 	for tag, list := range map[int32][]uint16{rpmFileModes: modes, rpmFileRDevs: rdevs} {
@@ -257,7 +267,8 @@ func (i installed) unixMode() int64 {
 // writeCPIO writes the files in the format newc (cpio(5)), with the inodes that the header of the package has.
 func writeCPIO(w *bytes.Buffer, files []installed, at int64) {
 	write := func(inode int, name string, mode, links, mtime int64, data []byte) {
-		fmt.Fprintf(w, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", inode, mode, 0, 0, links, mtime, len(data), 0, 0, 0, 0, len(name)+1, 0)
+		fmt.Fprintf(w, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", inode, mode, 0, 0, links, mtime,
+			len(data), 0, 0, 0, 0, len(name)+1, 0)
 		io.WriteString(w, name+"\x00")
 		w.Write(make([]byte, -w.Len()&3))
 		w.Write(data)

@@ -12,8 +12,9 @@ import (
 	"strings"
 )
 
-// Commands of the user that sign, by the environment variable that has them; without one nothing is signed. A shell runs each with the path of
-// a file behind it, and the command changes that file or writes a signature beside it. What is signed is not reproducible.
+// Commands of the user that sign, by the environment variable that has them; without one nothing is signed. A shell
+// runs each with the path of a file behind it, and the command changes that file or writes a signature beside it. What
+// is signed is not reproducible.
 const (
 	signPrograms = "RELEASE_AUTHENTICODE" // each .exe of the archive for Windows, before it is packed
 	signPackages = "RELEASE_PKG"          // each deb and rpm
@@ -58,8 +59,8 @@ func signedPrograms(ctx context.Context, entries []entry, dir string) ([]entry, 
 	return entries, nil
 }
 
-// provenance returns from what the files were made, in the form of SLSA (https://slsa.dev/spec/v1.0/provenance). It names no machine and no
-// user: the same sources give the same text everywhere.
+// provenance returns from what the files were made, in the form of SLSA (https://slsa.dev/spec/v1.0/provenance). It
+// names no machine and no user: the same sources give the same text everywhere.
 func (r *release) provenance(ctx context.Context, files []string) ([]byte, error) {
 	type object = map[string]any
 	var subjects []object
@@ -68,16 +69,20 @@ func (r *release) provenance(ctx context.Context, files []string) ([]byte, error
 		if err != nil {
 			return nil, err
 		}
-		subjects = append(subjects, object{"name": filepath.Base(f), "digest": object{"sha256": fmt.Sprintf("%x", sha256.Sum256(data))}})
+		subjects = append(subjects,
+			object{"name": filepath.Base(f), "digest": object{"sha256": fmt.Sprintf("%x", sha256.Sum256(data))}})
 	}
 
 	var sources []object
 	// Without a repository there is no commit to name, for example in the archive of one.
 	if commit, err := exec.CommandContext(ctx, "git", "-C", r.root, "rev-parse", "HEAD").Output(); err == nil {
-		sources = append(sources, object{"uri": "git+https://porthole.dev/porthole", "digest": object{"gitCommit": strings.TrimSpace(string(commit))}})
+		sources = append(sources,
+			object{"uri": "git+https://porthole.dev/porthole",
+				"digest": object{"gitCommit": strings.TrimSpace(string(commit))}})
 	}
 	return json.MarshalIndent(object{
-		"_type": "https://in-toto.io/Statement/v1", "subject": subjects, "predicateType": "https://slsa.dev/provenance/v1",
+		"_type": "https://in-toto.io/Statement/v1", "subject": subjects,
+		"predicateType": "https://slsa.dev/provenance/v1",
 		"predicate": object{
 			"buildDefinition": object{
 				"buildType": "https://porthole.dev/make-release/v1", "resolvedDependencies": sources,

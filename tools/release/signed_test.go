@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// TestRealSignatures signs a release with what the field signs with, and has the same programs verify it: rpmsign the rpm, gpg the list of
-// sums, osslsigncode a program for Windows.
+// TestRealSignatures signs a release with what the field signs with, and has the same programs verify it: rpmsign the
+// rpm, gpg the list of sums, osslsigncode a program for Windows.
 func TestRealSignatures(t *testing.T) {
 	for _, program := range []string{"gpg", "gpg-agent", "rpmsign", "rpmkeys", "osslsigncode"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -38,11 +38,14 @@ func TestRealSignatures(t *testing.T) {
 		_ = os.RemoveAll(keys)
 	})
 	certificate, key := codeSigning(t)
-	ran(t, "gpg", "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", "test@porthole.dev", "rsa3072", "sign", "never")
+	ran(t, "gpg", "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", "test@porthole.dev", "rsa3072",
+		"sign", "never")
 
-	t.Setenv(signPackages, `f() { case "$1" in *.rpm) rpmsign --define "__gpg $(command -v gpg)" --define "_gpg_name test@porthole.dev" --addsign "$1" ;; esac; }; f`)
+	t.Setenv(signPackages,
+		`f() { case "$1" in *.rpm) rpmsign --define "__gpg $(command -v gpg)" --define "_gpg_name test@porthole.dev" --addsign "$1" ;; esac; }; f`)
 	t.Setenv(signSums, "gpg --batch --quiet --detach-sign --armor")
-	t.Setenv(signPrograms, `f() { case "$1" in */porthole.exe) osslsigncode sign -certs `+certificate+` -key `+key+` -in "$1" -out "$1.signed" && mv "$1.signed" "$1" ;; esac; }; f`)
+	t.Setenv(signPrograms, `f() { case "$1" in */porthole.exe) osslsigncode sign -certs `+certificate+` -key `+key+
+		` -in "$1" -out "$1.signed" && mv "$1.signed" "$1" ;; esac; }; f`)
 	r := tree(t, builtFor(t, "windows"), 0o644)
 	if err := r.run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -57,10 +60,12 @@ func TestRealSignatures(t *testing.T) {
 		t.Errorf("without the key rpm says %s", out)
 	}
 	ran(t, "rpmkeys", "--dbpath", database, "--import", public)
-	if out, ok := ran(t, "rpmkeys", "--dbpath", database, "-K", rpm); ok && !strings.Contains(out, "digests signatures OK") {
+	if out, ok := ran(t, "rpmkeys", "--dbpath", database, "-K", rpm); ok &&
+		!strings.Contains(out, "digests signatures OK") {
 		t.Errorf("rpm says %s", out)
 	}
-	if out, ok := ran(t, "osslsigncode", "verify", "-CAfile", certificate, "-in", unzipped(t, r, "porthole.exe")); ok && !strings.Contains(out, "Signature verification: ok") {
+	if out, ok := ran(t, "osslsigncode", "verify", "-CAfile", certificate, "-in", unzipped(t, r, "porthole.exe")); ok &&
+		!strings.Contains(out, "Signature verification: ok") {
 		t.Errorf("osslsigncode says %s", out)
 	}
 }
@@ -88,8 +93,10 @@ func codeSigning(t *testing.T) (certificate, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Porthole test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true}
+	c := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Porthole test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true}
 	signed, err := x509.CreateCertificate(rand.Reader, &c, &c, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +107,8 @@ func codeSigning(t *testing.T) (certificate, key string) {
 	}
 	dir := t.TempDir()
 	certificate, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	if err := errors.Join(os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}), 0o644),
+	if err := errors.Join(os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}),
+		0o644),
 		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)); err != nil {
 		t.Fatal(err)
 	}

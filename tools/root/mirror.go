@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mirrorVariable is the environment variable that names a mirror of Debian. It is needed on a machine without apt, and where
-// apt's mirror does not have the suite.
+// mirrorVariable is the environment variable that names a mirror of Debian. It is needed on a machine without apt, and
+// where apt's mirror does not have the suite.
 const mirrorVariable = "PORTHOLE_DEBIAN"
 
 // findMirror returns the address of a mirror of Debian: that of the variable, or the first one of apt's sources that
@@ -28,7 +28,8 @@ func findMirror(ctx context.Context) (string, error) {
 	if mirror := os.Getenv(mirrorVariable); mirror != "" {
 		return strings.TrimSuffix(mirror, "/"), nil
 	}
-	apt := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main")
+	apt := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages",
+		"Component: main")
 	out, err := apt.Output()
 	if err != nil {
 		return "", fmt.Errorf("asking apt for a mirror of Debian (%s names one without it): %w", mirrorVariable, err)
@@ -104,7 +105,8 @@ func renew(ctx context.Context, mirror string) ([]*pkg, error) {
 		return nil, err
 	}
 	if is := sha256.Sum256(packed); hex.EncodeToString(is[:]) != string(sum[1]) {
-		return nil, fmt.Errorf("%s%s is damaged, or just being replaced: InRelease has another checksum", dist, indexName)
+		return nil, fmt.Errorf("%s%s is damaged, or just being replaced: InRelease has another checksum", dist,
+			indexName)
 	}
 
 	unpack := exec.CommandContext(ctx, "xz", "-dc")

@@ -76,7 +76,8 @@ func TestClosure(t *testing.T) {
 		{"absent", "", "", "the index has no package absent"},
 	} {
 		list, err := closure(all, strings.Fields(c.wanted), strings.Fields(c.excluded))
-		if text := fmt.Sprint(err); err != nil && text != c.err || err == nil && (c.err != "" || listed(list) != c.list) {
+		if text := fmt.Sprint(err); err != nil && text != c.err ||
+			err == nil && (c.err != "" || listed(list) != c.list) {
 			t.Errorf("%s without %s: %s, %v; want %s, %s", c.wanted, c.excluded, listed(list), err, c.list, c.err)
 		}
 	}
@@ -207,7 +208,8 @@ func debian(t *testing.T, dir string, packages map[string][]byte) options {
 
 // TestMakeRoot: a root folder has the files of its packages, without rights of their own, and is made once.
 func TestMakeRoot(t *testing.T) {
-	files := map[string]string{"usr/bin/a": "A", "usr/sbin/iptables-nft": "I", "usr/share/man/a": "M", "bin→usr/bin": ""}
+	files := map[string]string{"usr/bin/a": "A", "usr/sbin/iptables-nft": "I", "usr/share/man/a": "M",
+		"bin→usr/bin": ""}
 	o := debian(t, filepath.Join(t.TempDir(), "roots"), map[string][]byte{"a.deb": deb(t, files)})
 	dir, err := makeRoot(t.Context(), o)
 	if err != nil {
@@ -247,7 +249,8 @@ func TestNewerPackage(t *testing.T) {
 	sum := sha256.Sum256(packages["a2.deb"])
 	o.newest = func(context.Context, string) ([]*pkg, error) {
 		size := int64(len(packages["a2.deb"]))
-		return []*pkg{{name: "a.deb", version: "2", path: "a2.deb", size: size, sha256: hex.EncodeToString(sum[:])}}, nil
+		return []*pkg{{name: "a.deb", version: "2", path: "a2.deb", size: size,
+			sha256: hex.EncodeToString(sum[:])}}, nil
 	}
 	dir, err := makeRoot(t.Context(), o)
 	if err != nil {
@@ -290,8 +293,10 @@ func TestMakeRootFails(t *testing.T) {
 		spoil func(o *options, packages map[string][]byte)
 		want  string
 	}{
-		"a damaged download":           {func(_ *options, p map[string][]byte) { p["b.deb"][70] ^= 1 }, "damaged: it has"},
-		"a download that is cut short": {func(_ *options, p map[string][]byte) { p["b.deb"] = p["b.deb"][:100] }, "damaged: it has 100 bytes"},
+		"a damaged download": {func(_ *options, p map[string][]byte) { p["b.deb"][70] ^= 1 },
+			"damaged: it has"},
+		"a download that is cut short": {func(_ *options, p map[string][]byte) { p["b.deb"] = p["b.deb"][:100] },
+			"damaged: it has 100 bytes"},
 		"a package that is gone": {func(_ *options, p map[string][]byte) { delete(p, "b.deb") },
 			"b.deb 1 is not there any more, and its newer version was not found: no index"},
 		"no mirror": {func(o *options, _ map[string][]byte) {
@@ -332,7 +337,8 @@ func TestMakeRootFails(t *testing.T) {
 		})
 	}
 
-	if err := full(fmt.Errorf("writing: %w", syscall.ENOSPC), "/d"); !strings.Contains(err.Error(), "needs 1.5 GB in /d") {
+	if err := full(fmt.Errorf("writing: %w", syscall.ENOSPC), "/d"); !strings.Contains(err.Error(),
+		"needs 1.5 GB in /d") {
 		t.Error(err)
 	}
 	if _, err := os.Stat("/dev/full"); err == nil {

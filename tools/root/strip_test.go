@@ -34,7 +34,8 @@ func library(t *testing.T, root, name string) string {
 func TestStrip(t *testing.T) {
 	dir := t.TempDir()
 	file := library(t, dir, "some.dll")
-	if err := os.WriteFile(filepath.Join(dir, windowsFolder, "other.tlb"), []byte("MSFT, as type libraries begin"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, windowsFolder, "other.tlb"), []byte("MSFT, as type libraries begin"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	before, err := pe.Open(file)
@@ -65,12 +66,14 @@ func TestStrip(t *testing.T) {
 	for i, s := range after.Sections {
 		a, err1 := s.Data()
 		b, err2 := before.Sections[i].Data()
-		if err1 != nil || err2 != nil || strings.HasPrefix(s.Name, ".debug") || s.SectionHeader != before.Sections[i].SectionHeader || !bytes.Equal(a, b) {
+		if err1 != nil || err2 != nil || strings.HasPrefix(s.Name, ".debug") ||
+			s.SectionHeader != before.Sections[i].SectionHeader || !bytes.Equal(a, b) {
 			t.Errorf("section %s: %v, %v, %+v", s.Name, err1, err2, s.SectionHeader)
 		}
 		size = max(size, s.VirtualAddress+s.VirtualSize)
 	}
-	if image := after.OptionalHeader.(*pe.OptionalHeader64).SizeOfImage; len(after.Sections) < 3 || image < size || image >= size+4096 {
+	if image := after.OptionalHeader.(*pe.OptionalHeader64).SizeOfImage; len(after.Sections) < 3 || image < size ||
+		image >= size+4096 {
 		t.Errorf("%d sections, an image of %d bytes whose sections end at %d", len(after.Sections), image, size)
 	}
 }

@@ -8,7 +8,8 @@ import (
 
 // notNeeded are folders and files that hosts never read. The licences in /usr/share/doc stay.
 var notNeeded = []string{
-	"usr/games", "usr/include", "usr/lib/mime", "usr/lib/x86_64-linux-gnu/gconv", "usr/src", "usr/share/dict", "usr/share/fish", "usr/lib/systemd", "usr/lib/sysusers.d", "usr/lib/tmpfiles.d",
+	"usr/games", "usr/include", "usr/lib/mime", "usr/lib/x86_64-linux-gnu/gconv", "usr/src", "usr/share/dict",
+	"usr/share/fish", "usr/lib/systemd", "usr/lib/sysusers.d", "usr/lib/tmpfiles.d",
 	"usr/lib/udev", "usr/lib/x86_64-linux-gnu/wine/i386-windows", "usr/lib/x86_64-linux-gnu/wine/i386-unix",
 	"usr/i686-w64-mingw32", "usr/x86_64-w64-mingw32ucrt", "usr/share/applications", "usr/share/base-files",
 	"usr/share/bash-completion", "usr/share/bug", "usr/share/bash_completion", "usr/share/common-licenses",

@@ -43,12 +43,15 @@ func parse(text string) ([]section, error) {
 		if len(fields) != 3 || len(out) == 0 {
 			return nil, fmt.Errorf("rows.txt, line %d: want number | words | what is missing, below a heading", i+1)
 		}
-		r := &row{number: strings.TrimSpace(fields[0]), words: strings.TrimSpace(fields[1]), missing: strings.TrimSpace(fields[2])}
+		r := &row{number: strings.TrimSpace(fields[0]), words: strings.TrimSpace(fields[1]),
+			missing: strings.TrimSpace(fields[2])}
 		if why, ok := strings.CutPrefix(r.missing, "none:"); ok {
 			r.missing, r.none = "", strings.TrimSpace(why)
 		}
 		if !number.MatchString(r.number) || r.words == "" || seen[r.number] {
-			return nil, fmt.Errorf("rows.txt, line %d: a row without words, or a number that is there twice or none: %q", i+1, r.number)
+			return nil,
+				fmt.Errorf("rows.txt, line %d: a row without words, or a number that is there twice or none: %q", i+1,
+					r.number)
 		}
 		seen[r.number] = true
 		last := &out[len(out)-1]
@@ -107,9 +110,11 @@ func join(list []section, tests []test) []string {
 			r.tests = slices.Compact(r.tests)
 			switch {
 			case r.none == "" && len(r.tests) == 0:
-				problems = append(problems, fmt.Sprintf("row %s (%s) has no test: name it in the doc comment of one", r.number, r.words))
+				problems = append(problems,
+					fmt.Sprintf("row %s (%s) has no test: name it in the doc comment of one", r.number, r.words))
 			case r.none != "" && len(r.tests) > 0:
-				problems = append(problems, fmt.Sprintf("row %s has a test (%s), but rows.txt says none: %s", r.number, r.tests[0], r.none))
+				problems = append(problems,
+					fmt.Sprintf("row %s has a test (%s), but rows.txt says none: %s", r.number, r.tests[0], r.none))
 			}
 		}
 	}
@@ -138,9 +143,12 @@ func document(list []section) string {
 	}
 
 	b.WriteString("# Rows of the old documents, and the tests that show them\n\n")
-	b.WriteString("Written by `tools/go run ./tools/rows -update` from `tools/rows/rows.txt` and from the tests, which name their rows; `make check`\n")
-	b.WriteString("fails when a row has lost its last test. A row is what documents about Kubernetes on Windows from 2016 to 2018 name. **works**: tests\n")
-	b.WriteString("assert all of it. **partly**: what is missing is said. **–**: no test is asked for. Nothing was seen on a real Windows host.\n\n")
+	b.WriteString(
+		"Written by `tools/go run ./tools/rows -update` from `tools/rows/rows.txt` and from the tests, which name their rows; `make check`\n")
+	b.WriteString(
+		"fails when a row has lost its last test. A row is what documents about Kubernetes on Windows from 2016 to 2018 name. **works**: tests\n")
+	b.WriteString(
+		"assert all of it. **partly**: what is missing is said. **–**: no test is asked for. Nothing was seen on a real Windows host.\n\n")
 	fmt.Fprintf(&b, "%d rows work, %d partly, %d ask for no test.\n", counts["works"], counts["partly"], counts["–"])
 
 	for _, s := range list {

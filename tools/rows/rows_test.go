@@ -48,7 +48,8 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"| 1.2 | pods run | works | `a` TestPods; `b` TestPackets |\n",
-		"| 1.3 | packets pass | partly: none of them over IPv6 | `b` TestPackets |\n", "| 1.20 | history | –: nobody needs it |  |\n", "1 rows work, 1 partly, 1 ask"} {
+		"| 1.3 | packets pass | partly: none of them over IPv6 | `b` TestPackets |\n",
+		"| 1.20 | history | –: nobody needs it |  |\n", "1 rows work, 1 partly, 1 ask"} {
 		if !strings.Contains(string(doc), want) {
 			t.Errorf("the document lacks %q:\n%s", want, doc)
 		}
@@ -58,11 +59,14 @@ func TestRun(t *testing.T) {
 // TestLost: each way in which a row loses its test, and each mistake of the list, is told.
 func TestLost(t *testing.T) {
 	for name, c := range map[string]struct{ rows, file, want string }{
-		"the comment is gone":  {"## S\n1.2 | pods run |\n", "package p\n\nfunc TestPods(t *testing.T) { run(t) }\n", "row 1.2 (pods run) has no test"},
-		"the test skips":       {"## S\n1.2 | pods run |\n", "package p\n\n// Row 1.2.\nfunc TestPods(t *testing.T) { t.Skip() }\n", "row 1.2 (pods run) has no test"},
-		"a test of none":       {"## S\n1.2 | pods run | none: old\n", pods, "row 1.2 has a test (a TestPods), but"},
-		"an unknown row":       {"## S\n", pods, "names row 1.2, which is not in rows.txt"},
-		"not a test":           {"## S\n1.2 | pods run |\n", "package p\n\n// Row 1.2.\nfunc helper() { run() }\n", "has no test"},
+		"the comment is gone": {"## S\n1.2 | pods run |\n", "package p\n\nfunc TestPods(t *testing.T) { run(t) }\n",
+			"row 1.2 (pods run) has no test"},
+		"the test skips": {"## S\n1.2 | pods run |\n",
+			"package p\n\n// Row 1.2.\nfunc TestPods(t *testing.T) { t.Skip() }\n", "row 1.2 (pods run) has no test"},
+		"a test of none": {"## S\n1.2 | pods run | none: old\n", pods, "row 1.2 has a test (a TestPods), but"},
+		"an unknown row": {"## S\n", pods, "names row 1.2, which is not in rows.txt"},
+		"not a test": {"## S\n1.2 | pods run |\n", "package p\n\n// Row 1.2.\nfunc helper() { run() }\n",
+			"has no test"},
 		"a line of two fields": {"## S\n1.2 | pods run\n", pods, "line 2: want number"},
 		"a number twice":       {"## S\n1.2 | pods run |\n1.2 | again |\n", pods, "line 3: a row without words"},
 		"no heading":           {"1.2 | pods run |\n", pods, "line 1: want number"},
@@ -76,7 +80,8 @@ func TestLost(t *testing.T) {
 }
 
 func TestRowsOf(t *testing.T) {
-	for doc, want := range map[string][]string{"Rows 1.1, 1.20.\n": {"1.1", "1.20"}, "text\nRow 1.3.\nmore\n": {"1.3"}, "Rows 1.1 and 1.2.\n": nil, "in Row 1.2.\n": nil} {
+	for doc, want := range map[string][]string{"Rows 1.1, 1.20.\n": {"1.1", "1.20"}, "text\nRow 1.3.\nmore\n": {"1.3"},
+		"Rows 1.1 and 1.2.\n": nil, "in Row 1.2.\n": nil} {
 		if got := rowsOf(doc); !slices.Equal(got, want) {
 			t.Errorf("%q names %v, want %v", doc, got, want)
 		}

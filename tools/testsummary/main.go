@@ -58,11 +58,12 @@ func main() {
 }
 
 func newSummary(out io.Writer) *summary {
-	return &summary{out: out, output: map[test]*strings.Builder{}, built: map[string]*strings.Builder{}, said: map[test][]string{}}
+	return &summary{out: out, output: map[test]*strings.Builder{}, built: map[string]*strings.Builder{},
+		said: map[test][]string{}}
 }
 
-// read takes in the output of "go test -json". A line that is no event, such as one of the go command itself, is printed as it
-// is.
+// read takes in the output of "go test -json". A line that is no event, such as one of the go command itself, is
+// printed as it is.
 func (s *summary) read(in io.Reader) error {
 	lines := bufio.NewReader(in)
 
@@ -85,7 +86,8 @@ func (s *summary) read(in io.Reader) error {
 	}
 }
 
-// add takes in one event. Output is kept until its test or package has ended, because only that of failed ones is printed.
+// add takes in one event. Output is kept until its test or package has ended, because only that of failed ones is
+// printed.
 func (s *summary) add(e event) {
 	key := test{e.Package, e.Test}
 	switch e.Action {
@@ -125,8 +127,8 @@ func (s *summary) endTest(action string, key test, took time.Duration) {
 	}
 }
 
-// endPackage prints the result of a package and, if it failed, the output of its failed tests. A package that failed without a
-// failed test did not build, panicked, or ran out of time: then all its output is printed.
+// endPackage prints the result of a package and, if it failed, the output of its failed tests. A package that failed
+// without a failed test did not build, panicked, or ran out of time: then all its output is printed.
 func (s *summary) endPackage(e event) {
 	mark := map[string]string{"pass": "ok  ", "skip": "-   ", "fail": "FAIL"}[e.Action]
 	if e.Action != "skip" {
@@ -163,13 +165,14 @@ func (s *summary) print(t test) {
 	}
 }
 
-// unfinishedLines is how many lines are shown of a test without a result: enough for the message of a panic or a time-out and for
-// the first goroutines.
+// unfinishedLines is how many lines are shown of a test without a result: enough for the message of a panic or a
+// time-out and for the first goroutines.
 const unfinishedLines = 80
 
 // printUnfinished prints the output of a package's tests that have no result, from the panic on if there is one.
 func (s *summary) printUnfinished(pkg string) {
-	for _, t := range slices.SortedFunc(maps.Keys(s.output), func(a, b test) int { return cmp.Compare(a.name, b.name) }) {
+	for _, t := range slices.SortedFunc(maps.Keys(s.output),
+		func(a, b test) int { return cmp.Compare(a.name, b.name) }) {
 		if t.pkg != pkg || slices.Contains(s.skipped, t) {
 			continue
 		}
@@ -217,7 +220,8 @@ func (s *summary) finish() bool {
 	for _, p := range s.broken {
 		fmt.Fprintf(s.out, "FAILED   %s (the package did not build or did not end)\n", short(p))
 	}
-	fmt.Fprintf(s.out, "tests: %d passed, %d failed, %d skipped, %d packages broken\n", s.passed, len(s.failed), len(s.skipped), len(s.broken))
+	fmt.Fprintf(s.out, "tests: %d passed, %d failed, %d skipped, %d packages broken\n", s.passed, len(s.failed),
+		len(s.skipped), len(s.broken))
 	return len(s.failed) == 0 && len(s.broken) == 0 && s.passed > 0
 }
 
@@ -230,8 +234,8 @@ const (
 	placeChars = 400
 )
 
-// places returns the first lines of a test's output that name a place in the code. What is wrong is among them: a test that prints logs of
-// programs does it at its end.
+// places returns the first lines of a test's output that name a place in the code. What is wrong is among them: a test
+// that prints logs of programs does it at its end.
 func (s *summary) places(t test) (lines []string) {
 	if s.output[t] == nil {
 		return nil

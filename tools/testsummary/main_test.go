@@ -28,7 +28,8 @@ func TestSummary(t *testing.T) {
 {"Action":"output","Package":"a","Test":"TestA","Output":"goroutine 7 [select]:\n"}
 {"Action":"fail","Package":"a"}`, false, []string{"     TestA:\n     panic: test timed out after 1s\n     goroutine 7 [select]:\n", "1 packages broken"}},
 		{"nothing ran", ``, false, []string{"tests: 0 passed"}},
-		{"text between events", "go: downloading\n" + `{"Action":"pass","Package":"b","Test":"TestB"}`, true, []string{"go: downloading"}},
+		{"text between events", "go: downloading\n" + `{"Action":"pass","Package":"b","Test":"TestB"}`, true,
+			[]string{"go: downloading"}},
 	}
 
 	for _, c := range cases {

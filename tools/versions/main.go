@@ -1,6 +1,6 @@
-// Command versions lists the modules that the repository's go.mod files ask for at different versions. A package that two
-// families need at different versions, or whose imports differ, is compiled once for each: that is most of the time that a
-// first build takes.
+// Command versions lists the modules that the repository's go.mod files ask for at different versions. A package that
+// two families need at different versions, or whose imports differ, is compiled once for each: that is most of the
+// time that a first build takes.
 package main
 
 import (

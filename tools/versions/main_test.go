@@ -59,7 +59,8 @@ func TestRun(t *testing.T) {
 
 	var out bytes.Buffer
 	ok, err := run(&out, root)
-	if ok || err != nil || !strings.Contains(out.String(), "example.com/a differs:\n\tv1.0.0 in .\n\tv1.1.0 in bundle/x\n") {
+	if ok || err != nil || !strings.Contains(out.String(),
+		"example.com/a differs:\n\tv1.0.0 in .\n\tv1.1.0 in bundle/x\n") {
 		t.Errorf("%t, %v\n%s", ok, err, out.String())
 	}
 	if strings.Contains(out.String(), "bbolt") || strings.Contains(out.String(), "example.com/b") {

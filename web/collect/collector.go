@@ -46,7 +46,9 @@ func New(o Options) *Collector {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Collector{o: o, wake: make(chan struct{}, 1), lookers: make(chan struct{}), reports: map[string]model.Report{}, raw: map[string][]byte{}, samples: map[string][]model.Sample{}, since: map[string]time.Time{},
+	return &Collector{o: o, wake: make(chan struct{}, 1), lookers: make(chan struct{}),
+		reports: map[string]model.Report{}, raw: map[string][]byte{}, samples: map[string][]model.Sample{},
+		since:   map[string]time.Time{},
 		changed: make(chan struct{})}
 }
 
@@ -122,7 +124,8 @@ func (c *Collector) Run(ctx context.Context) {
 	}
 }
 
-// awaitReason waits until something changed, or until texts may have aged: at a tick, and at each idleTicks-th while nobody looks.
+// awaitReason waits until something changed, or until texts may have aged: at a tick, and at each idleTicks-th while
+// nobody looks.
 func (c *Collector) awaitReason(ctx context.Context, tick <-chan time.Time) {
 	for idle := 1; ; idle++ {
 		select {
@@ -149,8 +152,9 @@ func wait(ctx context.Context, d time.Duration) {
 
 // Facts returns all that is known now.
 func (c *Collector) Facts() *model.Facts {
-	f := &model.Facts{Name: c.o.Name, Local: c.o.Local, Nodes: c.o.Objects.Nodes(), Pods: c.o.Objects.Pods(), Services: c.o.Objects.Services(),
-		Slices: c.o.Objects.Slices(), Events: c.o.Objects.Events(), Reports: map[string]model.Report{}}
+	f := &model.Facts{Name: c.o.Name, Local: c.o.Local, Nodes: c.o.Objects.Nodes(), Pods: c.o.Objects.Pods(),
+		Services: c.o.Objects.Services(),
+		Slices:   c.o.Objects.Slices(), Events: c.o.Objects.Events(), Reports: map[string]model.Report{}}
 	for _, n := range c.o.Expected {
 		f.Expected = append(f.Expected, n.Name)
 	}
@@ -164,7 +168,8 @@ func (c *Collector) Facts() *model.Facts {
 	return f
 }
 
-// rebuild makes a new document, if something is different. Before the first lists are complete there is none, unless the API does not answer.
+// rebuild makes a new document, if something is different. Before the first lists are complete there is none, unless
+// the API does not answer.
 func (c *Collector) rebuild(ctx context.Context) {
 	f := c.Facts()
 	if !c.o.Objects.Synced() && f.API.Error == "" {
@@ -311,7 +316,8 @@ func (c *Collector) forget(node string) {
 	}
 }
 
-// followNode asks one node until ctx ends. A node that hangs delays nobody else, nor does one of its programs the other.
+// followNode asks one node until ctx ends. A node that hangs delays nobody else, nor does one of its programs the
+// other.
 func (c *Collector) followNode(ctx context.Context, n model.NodeRef) {
 	var tasks sync.WaitGroup
 	tasks.Go(func() { follow(ctx, c, n, routes, func() {}) })
@@ -326,8 +332,10 @@ type answers[T any] struct {
 }
 
 var (
-	routes = answers[model.RoutesDocument]{Routes, func(r *model.Report) *model.Answer[model.RoutesDocument] { return &r.Routes }}
-	proxy  = answers[model.ProxyDocument]{Proxy, func(r *model.Report) *model.Answer[model.ProxyDocument] { return &r.Proxy }}
+	routes = answers[model.RoutesDocument]{Routes,
+		func(r *model.Report) *model.Answer[model.RoutesDocument] { return &r.Routes }}
+	proxy = answers[model.ProxyDocument]{Proxy,
+		func(r *model.Report) *model.Answer[model.ProxyDocument] { return &r.Proxy }}
 )
 
 // follow asks one program until ctx ends, and calls asked after each answer.
@@ -348,8 +356,8 @@ func follow[T any](ctx context.Context, c *Collector, n model.NodeRef, p answers
 	}
 }
 
-// rest is the time until the next question, while a page is open. A program that may keep a question until it has news is asked again soon; if it answered
-// the last one at once, it has had news, or does not know how to wait.
+// rest is the time until the next question, while a page is open. A program that may keep a question until it has news
+// is asked again soon; if it answered the last one at once, it has had news, or does not know how to wait.
 func (c *Collector) rest(n model.NodeRef, p Program, waited, took time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -370,7 +378,8 @@ func (c *Collector) askAll(ctx context.Context, n model.NodeRef) bool {
 	return newRoutes || newProxy
 }
 
-// ask asks one program for its status, which it may keep for some time until it has news, and notes the answer. It reports whether the answer is different from the last one.
+// ask asks one program for its status, which it may keep for some time until it has news, and notes the answer. It
+// reports whether the answer is different from the last one.
 func ask[T any](ctx context.Context, c *Collector, n model.NodeRef, p answers[T], wait time.Duration) (different bool) {
 	key := n.Name + " " + string(p.program)
 	data, err := c.status(ctx, n, p.program, wait)
@@ -404,7 +413,8 @@ func ask[T any](ctx context.Context, c *Collector, n model.NodeRef, p answers[T]
 		answer.Error = err.Error()
 	}
 	c.reports[n.Name] = report
-	return different || before.Error != answer.Error || before.None != answer.None || (before.Last == nil) != (answer.Last == nil)
+	return different || before.Error != answer.Error || before.None != answer.None ||
+		(before.Last == nil) != (answer.Last == nil)
 }
 
 // status reads the status of a program, after wait at most if it is the one that is known.

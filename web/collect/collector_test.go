@@ -31,7 +31,8 @@ type world struct {
 }
 
 func (w *world) Nodes() []*v1.Node {
-	return []*v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "win01", Labels: map[string]string{v1.LabelOSStable: "windows"}}}}
+	return []*v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "win01",
+		Labels: map[string]string{v1.LabelOSStable: "windows"}}}}
 }
 func (w *world) Pods() []*v1.Pod                      { return nil }
 func (w *world) Services() []*v1.Service              { return nil }
@@ -70,14 +71,16 @@ func (w *world) Ask(_ context.Context, n model.NodeRef, p Program, path string) 
 	case p == Routes:
 		return []byte(`{"mode": "vxlan", "wanted": 3, "present": 2}`), nil
 	case path == "/metrics":
-		return []byte("# TYPE porthole_hns_calls_total counter\nporthole_hns_calls_total{call=\"list\",result=\"ok\"} 7\n"), nil
+		return []byte(
+			"# TYPE porthole_hns_calls_total counter\nporthole_hns_calls_total{call=\"list\",result=\"ok\"} 7\n"), nil
 	}
 	return nil, ErrNone
 }
 
 func newWorld() (*world, *Collector) {
 	w := &world{synced: true, now: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)}
-	return w, New(Options{Objects: w, Nodes: w, Name: "test", Now: w.Now, Expected: []model.NodeRef{{Name: "win02", OS: "windows"}}})
+	return w, New(Options{Objects: w, Nodes: w, Name: "test", Now: w.Now,
+		Expected: []model.NodeRef{{Name: "win02", OS: "windows"}}})
 }
 
 // TestOnce asks everybody once; an API that does not answer is an error.
@@ -99,7 +102,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestSilence: what a node said stays when it is silent, with why and since when; the first silence counts, and an answer ends it.
+// TestSilence: what a node said stays when it is silent, with why and since when; the first silence counts, and an
+// answer ends it.
 func TestSilence(t *testing.T) {
 	w, c := newWorld()
 	n := model.NodeRef{Name: "win01", OS: "windows"}
@@ -129,7 +133,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestAPIAway: without first lists there is no document, unless the API does not answer, which the document says then in one line.
+// TestAPIAway: without first lists there is no document, unless the API does not answer, which the document says then
+// in one line.
 func TestAPIAway(t *testing.T) {
 	w, c := newWorld()
 	w.do(func() { w.synced = false })
@@ -153,7 +158,8 @@ func TestAPIAway(t *testing.T) {
 	_, changed := c.Document()
 	c.rebuild(t.Context())
 	d, _ := c.Document()
-	if text := string(d["cluster"]); !strings.Contains(text, `"error":"it is not ready: etcd"`) || !strings.Contains(text, `"since":"2026-11-01T12:00:00Z"`) {
+	if text := string(d["cluster"]); !strings.Contains(text, `"error":"it is not ready: etcd"`) ||
+		!strings.Contains(text, `"since":"2026-11-01T12:00:00Z"`) {
 		t.Errorf("the cluster is %s", text)
 	}
 	select {
@@ -188,7 +194,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestReasons: what changed is shown at once; whether texts have aged is looked for at each tick with a page, and at each fourth without.
+// TestReasons: what changed is shown at once; whether texts have aged is looked for at each tick with a page, and at
+// each fourth without.
 func TestReasons(t *testing.T) {
 	_, c := newWorld()
 	ticks := make(chan time.Time, idleTicks+1)
@@ -263,8 +270,8 @@ func (n *newsNodes) Ask(ctx context.Context, _ model.NodeRef, p Program, path st
 	return w.Body.Bytes(), ctx.Err()
 }
 
-// TestNews: with a page, a program that keeps questions is asked six times a minute and not each 0.7 s, a program that a node does not have as seldom, and
-// what changes is known within a second.
+// TestNews: with a page, a program that keeps questions is asked six times a minute and not each 0.7 s, a program that
+// a node does not have as seldom, and what changes is known within a second.
 func TestNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := &newsNodes{text: `{"mode": "vxlan", "present": 1}`, asked: map[Program]int{}}

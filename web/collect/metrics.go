@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// sampled is how often metrics are read while a page is open, and sampledByAPI where each question is one to the API server; without a page
-	// every third of unwatched.
+	// sampled is how often metrics are read while a page is open, and sampledByAPI where each question is one to the
+	// API server; without a page every third of unwatched.
 	sampled, sampledByAPI = 3 * time.Second, 15 * time.Second
 	// kept bounds the samples of a node: 20 minutes with a page.
 	kept = 400
@@ -82,10 +82,12 @@ func readSample(text []byte) (s view.Sample, err error) {
 
 	for _, m := range families["porthole_proxy_programming_latency_seconds"].GetMetric() {
 		for _, b := range m.GetHistogram().GetBucket() {
-			s.Latency = append(s.Latency, view.Bucket{Seconds: b.GetUpperBound(), Count: float64(b.GetCumulativeCount())})
+			s.Latency = append(s.Latency,
+				view.Bucket{Seconds: b.GetUpperBound(), Count: float64(b.GetCumulativeCount())})
 		}
 		if last := len(s.Latency) - 1; last < 0 || !math.IsInf(s.Latency[last].Seconds, 1) {
-			s.Latency = append(s.Latency, view.Bucket{Seconds: math.Inf(1), Count: float64(m.GetHistogram().GetSampleCount())})
+			s.Latency = append(s.Latency,
+				view.Bucket{Seconds: math.Inf(1), Count: float64(m.GetHistogram().GetSampleCount())})
 		}
 	}
 	for _, m := range families["porthole_hns_calls_total"].GetMetric() {

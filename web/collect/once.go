@@ -12,8 +12,8 @@ import (
 // syncLimit is how long the first lists may take: of 2,000 pods they take about a second.
 const syncLimit = 15 * time.Second
 
-// Once waits for the first lists of the API, which somebody else must run, asks each node once and returns all that is known. If the API does not
-// answer, Once returns an error.
+// Once waits for the first lists of the API, which somebody else must run, asks each node once and returns all that is
+// known. If the API does not answer, Once returns an error.
 func (c *Collector) Once(ctx context.Context) (*model.Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncLimit)
 	defer cancel()

@@ -32,7 +32,8 @@ const (
 	Proxy  Program = "proxy"
 )
 
-// nodes asks programs of nodes; cli/web implements it, for local clusters by their network namespaces, for others by the kubelets.
+// nodes asks programs of nodes; cli/web implements it, for local clusters by their network namespaces, for others by
+// the kubelets.
 type nodes interface {
 	// Ask reads a path of a program of a node. ErrNone: the node has no such program.
 	Ask(ctx context.Context, node model.NodeRef, p Program, path string) ([]byte, error)
@@ -46,7 +47,8 @@ type Options struct {
 	Name     string
 	Local    bool
 	Expected []model.NodeRef
-	// Wait is how long a program may keep a question until it has news, 0 for cheap questions that are asked again and again.
+	// Wait is how long a program may keep a question until it has news, 0 for cheap questions that are asked again and
+	// again.
 	Wait time.Duration
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
@@ -64,6 +66,7 @@ const (
 	askLimit = 3 * time.Second
 	// aging makes texts that depend on the time alone appear: a pod that starts for too long.
 	aging = 5 * time.Second
-	// idleTicks is how many times less often that is looked for without a page: to make the document of 2,000 pods takes 50 ms.
+	// idleTicks is how many times less often that is looked for without a page: to make the document of 2,000 pods
+	// takes 50 ms.
 	idleTicks = 4
 )

@@ -59,7 +59,8 @@ func (s *Snapshot) buildNodes(f *Facts, now time.Time) {
 	slices.SortFunc(s.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// lastWarnings returns the newest warning of each pod, by namespace/name. A warning of an older pod of the same name does not count.
+// lastWarnings returns the newest warning of each pod, by namespace/name. A warning of an older pod of the same name
+// does not count.
 func lastWarnings(f *Facts) map[string]*v1.Event {
 	uids := make(map[string]string, len(f.Pods))
 	for _, p := range f.Pods {
@@ -68,7 +69,8 @@ func lastWarnings(f *Facts) map[string]*v1.Event {
 	last := map[string]*v1.Event{}
 	for _, e := range f.Events {
 		key := e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
-		if e.Type != v1.EventTypeWarning || e.InvolvedObject.Kind != "Pod" || uids[key] != string(e.InvolvedObject.UID) {
+		if e.Type != v1.EventTypeWarning || e.InvolvedObject.Kind != "Pod" ||
+			uids[key] != string(e.InvolvedObject.UID) {
 			continue
 		}
 		if old := last[key]; old == nil || eventTime(old).Before(eventTime(e)) {

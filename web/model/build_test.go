@@ -18,28 +18,36 @@ func before(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
 // aPod returns a pod that was bound so long ago and changed by with.
 func aPod(age time.Duration, with func(*v1.Pod)) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", CreationTimestamp: before(age)},
-		Spec: v1.PodSpec{NodeName: "win01"}, Status: v1.PodStatus{Phase: v1.PodPending, Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: before(age)}}}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1",
+		CreationTimestamp: before(age)},
+		Spec: v1.PodSpec{NodeName: "win01"},
+		Status: v1.PodStatus{Phase: v1.PodPending,
+			Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue,
+				LastTransitionTime: before(age)}}}}
 	with(p)
 	return p
 }
 
 func waiting(reason, message string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
-		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main",
+			State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}}}
 	}
 }
 
 func running(ready v1.ConditionStatus, since time.Duration) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.Status.Phase = v1.PodRunning
-		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodReady, Status: ready, LastTransitionTime: before(since), Reason: "ContainersNotReady"})
+		p.Status.Conditions = append(p.Status.Conditions,
+			v1.PodCondition{Type: v1.PodReady, Status: ready, LastTransitionTime: before(since),
+				Reason: "ContainersNotReady"})
 	}
 }
 
 func TestPods(t *testing.T) {
 	warning := &v1.Event{Type: v1.EventTypeWarning, Reason: "FailedCreatePodSandBox", Message: "HNS says no", Count: 1,
-		InvolvedObject: v1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web", UID: "1"}, LastTimestamp: before(time.Second)}
+		InvolvedObject: v1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web", UID: "1"},
+		LastTimestamp:  before(time.Second)}
 	often := warning.DeepCopy()
 	often.Count = 3
 	stranger := warning.DeepCopy()
@@ -51,25 +59,38 @@ func TestPods(t *testing.T) {
 		state State
 		text  string
 	}{
-		"not bound": {aPod(time.Second, func(p *v1.Pod) { p.Spec.NodeName, p.Status.Conditions = "", nil }), nil, Making, "has not chosen a node"},
+		"not bound": {aPod(time.Second, func(p *v1.Pod) { p.Spec.NodeName, p.Status.Conditions = "", nil }), nil,
+			Making, "has not chosen a node"},
 		"no node fits": {aPod(time.Second, func(p *v1.Pod) {
 			p.Spec.NodeName = ""
 			p.Status.Conditions[0].Status, p.Status.Conditions[0].Message = v1.ConditionFalse, "0/3 nodes are available"
 		}), nil, Wrong, "0/3 nodes"},
-		"starts":                             {aPod(time.Minute, func(*v1.Pod) {}), nil, Making, "starts on win01"},
-		"starts for long":                    {aPod(6*time.Minute, func(*v1.Pod) {}), nil, Wrong, "starts on win01"},
-		"one warning":                        {aPod(time.Minute, func(*v1.Pod) {}), warning, Making, "FailedCreatePodSandBox: HNS says no"},
-		"warnings":                           {aPod(time.Minute, func(*v1.Pod) {}), often, Wrong, "HNS says no"},
-		"warning of another pod of the name": {aPod(time.Minute, func(*v1.Pod) {}), stranger, Making, "starts on win01"},
-		"image":                              {aPod(time.Minute, waiting("ImagePullBackOff", "no such image")), nil, Wrong, "container main waits: ImagePullBackOff: no such image"},
-		"being created":                      {aPod(time.Minute, waiting("ContainerCreating", "")), nil, Making, "starts"},
-		"ready":                              {aPod(time.Hour, running(v1.ConditionTrue, time.Minute)), nil, Right, ""},
-		"just not ready":                     {aPod(time.Hour, running(v1.ConditionFalse, 30*time.Second)), nil, Making, "not ready"},
-		"not ready":                          {aPod(time.Hour, running(v1.ConditionFalse, 2*time.Minute)), nil, Wrong, "not ready"},
-		"completed":                          {aPod(time.Hour, func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), nil, Right, ""},
-		"evicted":                            {aPod(time.Hour, func(p *v1.Pod) { p.Status.Phase, p.Status.Reason = v1.PodFailed, "Evicted" }), nil, Wrong, "Evicted"},
-		"ends":                               {aPod(time.Hour, func(p *v1.Pod) { at := before(-10 * time.Second); p.DeletionTimestamp = &at }), nil, Making, "being ended"},
-		"should have ended":                  {aPod(time.Hour, func(p *v1.Pod) { at := before(3 * time.Minute); p.DeletionTimestamp = &at }), nil, Wrong, "should have ended 3m ago"},
+		"starts":          {aPod(time.Minute, func(*v1.Pod) {}), nil, Making, "starts on win01"},
+		"starts for long": {aPod(6*time.Minute, func(*v1.Pod) {}), nil, Wrong, "starts on win01"},
+		"one warning": {aPod(time.Minute, func(*v1.Pod) {}), warning, Making,
+			"FailedCreatePodSandBox: HNS says no"},
+		"warnings": {aPod(time.Minute, func(*v1.Pod) {}), often, Wrong, "HNS says no"},
+		"warning of another pod of the name": {aPod(time.Minute, func(*v1.Pod) {}), stranger, Making,
+			"starts on win01"},
+		"image": {aPod(time.Minute, waiting("ImagePullBackOff", "no such image")), nil,
+			Wrong, "container main waits: ImagePullBackOff: no such image"},
+		"being created": {aPod(time.Minute, waiting("ContainerCreating", "")), nil, Making,
+			"starts"},
+		"ready": {aPod(time.Hour, running(v1.ConditionTrue, time.Minute)), nil, Right, ""},
+		"just not ready": {aPod(time.Hour, running(v1.ConditionFalse, 30*time.Second)), nil, Making,
+			"not ready"},
+		"not ready": {aPod(time.Hour, running(v1.ConditionFalse, 2*time.Minute)), nil, Wrong,
+			"not ready"},
+		"completed": {aPod(time.Hour, func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }),
+			nil, Right, ""},
+		"evicted": {aPod(time.Hour,
+			func(p *v1.Pod) { p.Status.Phase, p.Status.Reason = v1.PodFailed, "Evicted" }), nil, Wrong, "Evicted"},
+		"ends": {aPod(time.Hour,
+			func(p *v1.Pod) { at := before(-10 * time.Second); p.DeletionTimestamp = &at }), nil, Making,
+			"being ended"},
+		"should have ended": {aPod(time.Hour,
+			func(p *v1.Pod) { at := before(3 * time.Minute); p.DeletionTimestamp = &at }), nil, Wrong,
+			"should have ended 3m ago"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &Facts{Pods: []*v1.Pod{c.pod}}
@@ -93,12 +114,14 @@ func TestPods(t *testing.T) {
 
 func aNode(name string, ready v1.ConditionStatus) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelOSStable: "windows"}},
-		Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: ready, Reason: "KubeletNotReady", Message: "no network"}}}}
+		Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: ready,
+			Reason: "KubeletNotReady", Message: "no network"}}}}
 }
 
 func TestNodes(t *testing.T) {
 	fresh := func(d RoutesDocument) Answer[RoutesDocument] { return Answer[RoutesDocument]{Last: &d, At: now} }
-	missing := RoutesDocument{Mode: "host-gateway", Wanted: 2, Present: 1, Problems: []string{"pod network: odd", "route to 10.244.1.0/24 of node win02: missing: gone"}}
+	missing := RoutesDocument{Mode: "host-gateway", Wanted: 2, Present: 1,
+		Problems: []string{"pod network: odd", "route to 10.244.1.0/24 of node win02: missing: gone"}}
 	missing.Routes = append(missing.Routes, struct {
 		Node        string `json:"node"`
 		Destination string `json:"destination"`
@@ -112,13 +135,20 @@ func TestNodes(t *testing.T) {
 		state State
 		text  string
 	}{
-		"right":                 {Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionTrue)}}, Right, ""},
-		"not ready":             {Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionFalse)}}, Wrong, "KubeletNotReady: no network"},
-		"has not registered":    {Facts{Expected: []string{"win01"}}, Wrong, "has not registered"},
-		"a route is missing":    {Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionTrue)}, Reports: map[string]Report{"win01": {Routes: fresh(missing)}}}, Wrong, "win02: missing: gone"},
-		"agent does not answer": {Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionTrue)}, Reports: map[string]Report{"win01": {Routes: Answer[RoutesDocument]{Error: "refused", Since: now}}}}, Unknown, "does not answer: refused"},
-		"a service failed": {Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionTrue)}, Reports: map[string]Report{"win01": {Proxy: Answer[ProxyDocument]{At: now,
-			Last: &ProxyDocument{Services: map[string]int{"failed": 1}, Failed: []ProxyLine{{Service: "shop/web", State: "failed", Reason: "PortsExhausted"}}}}}}}, Wrong, "shop/web: PortsExhausted"},
+		"right": {Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionTrue)}}, Right, ""},
+		"not ready": {Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionFalse)}}, Wrong,
+			"KubeletNotReady: no network"},
+		"has not registered": {Facts{Expected: []string{"win01"}}, Wrong, "has not registered"},
+		"a route is missing": {Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionTrue)},
+			Reports: map[string]Report{"win01": {Routes: fresh(missing)}}}, Wrong, "win02: missing: gone"},
+		"agent does not answer": {Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionTrue)},
+			Reports: map[string]Report{"win01": {Routes: Answer[RoutesDocument]{Error: "refused", Since: now}}}},
+			Unknown, "does not answer: refused"},
+		"a service failed": {Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionTrue)},
+			Reports: map[string]Report{"win01": {Proxy: Answer[ProxyDocument]{At: now,
+				Last: &ProxyDocument{Services: map[string]int{"failed": 1},
+					Failed: []ProxyLine{{Service: "shop/web", State: "failed", Reason: "PortsExhausted"}}}}}}}, Wrong,
+			"shop/web: PortsExhausted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := Build(&c.facts, now).Nodes[0]
@@ -138,13 +168,21 @@ func TestNodes(t *testing.T) {
 }
 
 func TestServices(t *testing.T) {
-	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: v1.ServiceSpec{Selector: map[string]string{"app": "web"}, ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"}}}
+	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec: v1.ServiceSpec{Selector: map[string]string{"app": "web"}, ClusterIP: "10.96.0.1",
+			ClusterIPs: []string{"10.96.0.1"}}}
 	no := false
 	slice := func(ready *bool) *discoveryv1.EndpointSlice {
-		return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ready}, TargetRef: &v1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}}}}
+		return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.2"},
+				Conditions: discoveryv1.EndpointConditions{Ready: ready},
+				TargetRef:  &v1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}}}}
 	}
-	failed := map[string]Report{"win01": {Proxy: Answer[ProxyDocument]{At: now, Last: &ProxyDocument{Failed: []ProxyLine{{Service: "shop/web", State: "failed", Reason: "Hns", Message: "out of ports"}}}}}}
+	failed := map[string]Report{
+		"win01": {Proxy: Answer[ProxyDocument]{At: now,
+			Last: &ProxyDocument{Failed: []ProxyLine{{Service: "shop/web", State: "failed", Reason: "Hns",
+				Message: "out of ports"}}}}}}
 
 	for name, c := range map[string]struct {
 		slices  []*discoveryv1.EndpointSlice
@@ -175,7 +213,8 @@ func TestServices(t *testing.T) {
 }
 
 func TestDiffLeadsFromOneToTheOther(t *testing.T) {
-	facts := &Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionTrue)}, Pods: []*v1.Pod{aPod(time.Minute, func(*v1.Pod) {})}}
+	facts := &Facts{Nodes: []*v1.Node{aNode("win01", v1.ConditionTrue)},
+		Pods: []*v1.Pod{aPod(time.Minute, func(*v1.Pod) {})}}
 	first, err := Encode(Build(facts, now), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +232,8 @@ func TestDiffLeadsFromOneToTheOther(t *testing.T) {
 	}
 }
 
-// TestDocumentText: what a document writes is the same JSON value, also without anything in it; and what did not change is the same memory.
+// TestDocumentText: what a document writes is the same JSON value, also without anything in it; and what did not
+// change is the same memory.
 func TestDocumentText(t *testing.T) {
 	for _, d := range []Document{{}, {"a": []byte("1")}, {"a": []byte(`{"b":"\u003c"}`), `q"`: []byte("[]")}} {
 		var text bytes.Buffer

@@ -44,7 +44,8 @@ func (s *Snapshot) states() map[string]Problem {
 	return out
 }
 
-// Changes returns what changed its state between two snapshots. since says when each object entered its state, and is brought up to date.
+// Changes returns what changed its state between two snapshots. since says when each object entered its state, and is
+// brought up to date.
 func Changes(before, after *Snapshot, since map[string]time.Time, now time.Time) (out []Change) {
 	old, current := before.states(), after.states()
 	for key, p := range current {

@@ -20,8 +20,8 @@ type Patch struct {
 // Empty reports whether nothing changed.
 func (p Patch) Empty() bool { return len(p.Set) == 0 && len(p.Gone) == 0 }
 
-// Encode returns the document of a snapshot. Values that are as in the last document are those of the last document: of a thousand pods few change,
-// and the rest is not garbage then. last may be nil.
+// Encode returns the document of a snapshot. Values that are as in the last document are those of the last document:
+// of a thousand pods few change, and the rest is not garbage then. last may be nil.
 func Encode(s Snapshot, last Document) (Document, error) {
 	d := make(Document, len(s.Nodes)+len(s.Pods)+len(s.Services)+1)
 	var text bytes.Buffer

@@ -1,5 +1,6 @@
-// Package model reduces what the API and the nodes say of a cluster to what people look at: objects with a state, a reason in one sentence and
-// the command that shows more. It is pure; the page, `porthole why` and `porthole top` show the same results.
+// Package model reduces what the API and the nodes say of a cluster to what people look at: objects with a state, a
+// reason in one sentence and the command that shows more. It is pure; the page, `porthole why` and `porthole top` show
+// the same results.
 //
 //	objects of the API ──┐
 //	                     ├─▶ Facts ─▶ Build ─▶ Snapshot ─▶ Encode ─▶ Document ─▶ Diff ─▶ Patch for a browser

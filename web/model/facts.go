@@ -48,11 +48,13 @@ type Answer[T any] struct {
 	// Error is why there is no newer one, and Since when the first question of the row failed.
 	Error string
 	Since time.Time
-	// None: the node has no such program, which is no problem (kube-proxy of Kubernetes on Linux has no list of services).
+	// None: the node has no such program, which is no problem (kube-proxy of Kubernetes on Linux has no list of
+	// services).
 	None bool
 }
 
-// RoutesDocument is what `porthole routes` answers at /status, as far as the page shows it. Other versions may say more or less.
+// RoutesDocument is what `porthole routes` answers at /status, as far as the page shows it. Other versions may say
+// more or less.
 type RoutesDocument struct {
 	Mode     string   `json:"mode"`
 	PodCIDR  string   `json:"podCIDR"`

@@ -8,14 +8,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// answerLimit is how old the answer of a node's program may be: the pages ask each second, `porthole web` without a page each ten.
+// answerLimit is how old the answer of a node's program may be: the pages ask each second, `porthole web` without a
+// page each ten.
 const answerLimit = 25 * time.Second
 
 func buildNode(name string, object *v1.Node, report *Report, now time.Time) Node {
 	n := Node{Name: name, Addresses: []string{}, State: Right}
 	if object == nil {
 		n.State = Wrong
-		n.Problems = []Problem{{State: Wrong, Text: "the node has not registered with the API server", Command: "porthole why node " + name}}
+		n.Problems = []Problem{{State: Wrong, Text: "the node has not registered with the API server",
+			Command: "porthole why node " + name}}
 		return n
 	}
 
@@ -95,7 +97,8 @@ func (n *Node) addRoutes(a Answer[RoutesDocument], now time.Time) {
 	covered := 0
 	for _, r := range d.Routes {
 		if r.State != "present" || r.Reason != "" {
-			n.Routes.Wrong = append(n.Routes.Wrong, Route{Node: r.Node, To: r.Destination, NextHop: r.NextHop, State: r.State, Reason: r.Reason})
+			n.Routes.Wrong = append(n.Routes.Wrong,
+				Route{Node: r.Node, To: r.Destination, NextHop: r.NextHop, State: r.State, Reason: r.Reason})
 			covered++
 		}
 	}
@@ -112,7 +115,8 @@ func (n *Node) addRoutes(a Answer[RoutesDocument], now time.Time) {
 	}
 	for _, p := range d.Peers {
 		if !p.Up {
-			n.problem(Wrong, sentence(fmt.Sprintf("no BGP session with %s (AS %d)", p.Address, p.AS), "", p.Reason), p.Since.UTC())
+			n.problem(Wrong, sentence(fmt.Sprintf("no BGP session with %s (AS %d)", p.Address, p.AS), "", p.Reason),
+				p.Since.UTC())
 		}
 	}
 }
@@ -129,14 +133,16 @@ func (n *Node) addProxy(a Answer[ProxyDocument], now time.Time) {
 	}
 	diff := "porthole hns diff --node " + n.Name
 	if count := d.Services["failed"]; count > 0 {
-		p := Problem{State: Wrong, Text: plural(count, "service") + " could not be programmed: " + firstOf(d.Failed), Command: diff}
+		p := Problem{State: Wrong, Text: plural(count, "service") + " could not be programmed: " + firstOf(d.Failed),
+			Command: diff}
 		if len(d.Failed) > 0 {
 			p.Since = d.Failed[0].Since
 		}
 		n.Problems = append(n.Problems, p)
 	}
 	if count := d.Services["pending"]; count > 0 {
-		n.Problems = append(n.Problems, Problem{State: Making, Text: plural(count, "service") + " waiting to be programmed", Command: diff})
+		n.Problems = append(n.Problems,
+			Problem{State: Making, Text: plural(count, "service") + " waiting to be programmed", Command: diff})
 	}
 }
 

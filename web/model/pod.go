@@ -9,22 +9,26 @@ import (
 )
 
 const (
-	// startLimit is how long a pod may take to start before it counts as wrong: a Windows image of some gigabytes takes minutes.
+	// startLimit is how long a pod may take to start before it counts as wrong: a Windows image of some gigabytes
+	// takes minutes.
 	startLimit = 5 * time.Minute
-	// readyLimit is how long the containers of a pod may run without being ready: upstream's probes begin within some seconds, and an
-	// application has this long to load.
+	// readyLimit is how long the containers of a pod may run without being ready: upstream's probes begin within some
+	// seconds, and an application has this long to load.
 	readyLimit = time.Minute
 	// endLimit is how much longer than its grace period a pod may take to end.
 	endLimit = time.Minute
 )
 
-// badWaits are the reasons for which a container waits although the kubelet has done what it can (kubernetes, pkg/kubelet/images/types.go and
-// pkg/kubelet/kuberuntime).
-var badWaits = []string{"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ErrImageInspect",
-	"RegistryUnavailable", "SignatureValidationFailed", "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError"}
+// badWaits are the reasons for which a container waits although the kubelet has done what it can (kubernetes,
+// pkg/kubelet/images/types.go and pkg/kubelet/kuberuntime).
+var badWaits = []string{"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
+	"ErrImageInspect",
+	"RegistryUnavailable", "SignatureValidationFailed", "CreateContainerConfigError", "CreateContainerError",
+	"RunContainerError", "PostStartHookError"}
 
 func buildPod(p *v1.Pod, warning *v1.Event, now time.Time) Pod {
-	out := Pod{Key: p.Namespace + "/" + p.Name, Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, IP: p.Status.PodIP,
+	out := Pod{Key: p.Namespace + "/" + p.Name, Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName,
+		IP:      p.Status.PodIP,
 		Created: p.CreationTimestamp.UTC(), Phase: string(p.Status.Phase), Images: []string{}}
 	for _, c := range p.Spec.Containers {
 		if !slices.Contains(out.Images, c.Image) {
@@ -56,18 +60,22 @@ func judgePod(p *v1.Pod, warning *v1.Event, now time.Time) (State, string, *Prob
 		if p.Status.Reason != "" {
 			phase = p.Status.Reason
 		}
-		return Wrong, phase, &Problem{Text: sentence("the pod "+text, p.Status.Reason, p.Status.Message), Since: lastChange(p)}
+		return Wrong, phase, &Problem{Text: sentence("the pod "+text, p.Status.Reason, p.Status.Message),
+			Since: lastChange(p)}
 	}
 
 	if c := condition(p, v1.PodScheduled); p.Spec.NodeName == "" {
 		if c != nil && c.Status == v1.ConditionFalse {
-			return Wrong, "Pending", &Problem{Text: sentence("no node takes the pod", c.Reason, c.Message), Since: c.LastTransitionTime.UTC()}
+			return Wrong, "Pending", &Problem{Text: sentence("no node takes the pod", c.Reason, c.Message),
+				Since: c.LastTransitionTime.UTC()}
 		}
-		return Making, "Pending", &Problem{Text: "the scheduler has not chosen a node yet", Since: p.CreationTimestamp.UTC()}
+		return Making, "Pending", &Problem{Text: "the scheduler has not chosen a node yet",
+			Since: p.CreationTimestamp.UTC()}
 	}
 
 	if w, name := badWait(p); w != nil {
-		return Wrong, w.Reason, &Problem{Text: sentence("container "+name+" waits", w.Reason, w.Message), Since: lastChange(p)}
+		return Wrong, w.Reason, &Problem{Text: sentence("container "+name+" waits", w.Reason, w.Message),
+			Since: lastChange(p)}
 	}
 	if c := condition(p, v1.PodReady); c != nil && c.Status == v1.ConditionTrue {
 		return Right, phase, nil
@@ -81,7 +89,9 @@ func judgePod(p *v1.Pod, warning *v1.Event, now time.Time) (State, string, *Prob
 func judgeEnding(p *v1.Pod, now time.Time) (State, string, *Problem) {
 	since := p.DeletionTimestamp.UTC() // when it should have ended
 	if now.Sub(since) > endLimit {
-		return Wrong, "Terminating", &Problem{Text: fmt.Sprintf("the pod should have ended %s ago and its node %s has not said so", short(now.Sub(since)), dash(p.Spec.NodeName)), Since: since}
+		return Wrong, "Terminating",
+			&Problem{Text: fmt.Sprintf("the pod should have ended %s ago and its node %s has not said so",
+				short(now.Sub(since)), dash(p.Spec.NodeName)), Since: since}
 	}
 	return Making, "Terminating", &Problem{Text: "the pod is being ended", Since: since}
 }

@@ -28,7 +28,8 @@ type LatencyPoint struct {
 	Count  float64   `json:"count"`
 }
 
-// CallPoint is how many calls to HNS of a kind a node made per second between two samples, and how long one took, in milliseconds.
+// CallPoint is how many calls to HNS of a kind a node made per second between two samples, and how long one took, in
+// milliseconds.
 type CallPoint struct {
 	At        time.Time `json:"at"`
 	Node      string    `json:"node"`
@@ -38,7 +39,8 @@ type CallPoint struct {
 	Took      float64   `json:"took"`
 }
 
-// Latency returns a point for each pair of samples between which something was programmed. Counters that fell are those of a proxy that was started anew.
+// Latency returns a point for each pair of samples between which something was programmed. Counters that fell are
+// those of a proxy that was started anew.
 func Latency(node string, samples []Sample) (out []LatencyPoint) {
 	for i := 1; i < len(samples); i++ {
 		a, b := samples[i-1].Latency, samples[i].Latency
@@ -53,7 +55,8 @@ func Latency(node string, samples []Sample) (out []LatencyPoint) {
 			delta[j] = Bucket{b[j].Seconds, b[j].Count - a[j].Count}
 		}
 		if n := delta[len(delta)-1].Count; n > 0 {
-			out = append(out, LatencyPoint{At: samples[i].At, Node: node, Median: 1000 * quantile(delta, 0.5), P99: 1000 * quantile(delta, 0.99), Count: n})
+			out = append(out, LatencyPoint{At: samples[i].At, Node: node, Median: 1000 * quantile(delta, 0.5),
+				P99: 1000 * quantile(delta, 0.99), Count: n})
 		}
 	}
 	return out

@@ -10,7 +10,8 @@ import (
 )
 
 func buildService(s *v1.Service, slicesOf []*discoveryv1.EndpointSlice, lines []nodeLine) Service {
-	out := Service{Key: s.Namespace + "/" + s.Name, Namespace: s.Namespace, Name: s.Name, Type: string(s.Spec.Type), IPs: []string{}, Ports: []Port{}, State: Right}
+	out := Service{Key: s.Namespace + "/" + s.Name, Namespace: s.Namespace, Name: s.Name, Type: string(s.Spec.Type),
+		IPs: []string{}, Ports: []Port{}, State: Right}
 	for _, ip := range s.Spec.ClusterIPs {
 		if ip != "" && ip != v1.ClusterIPNone {
 			out.IPs = append(out.IPs, ip)
@@ -24,7 +25,9 @@ func buildService(s *v1.Service, slicesOf []*discoveryv1.EndpointSlice, lines []
 		out.External = append(out.External, in.IP+in.Hostname)
 	}
 	for _, p := range s.Spec.Ports {
-		out.Ports = append(out.Ports, Port{Name: p.Name, Protocol: strings.ToLower(string(p.Protocol)), Port: p.Port, Target: p.TargetPort.String(), NodePort: p.NodePort})
+		out.Ports = append(out.Ports,
+			Port{Name: p.Name, Protocol: strings.ToLower(string(p.Protocol)), Port: p.Port,
+				Target: p.TargetPort.String(), NodePort: p.NodePort})
 	}
 
 	out.countEndpoints(slicesOf)
@@ -80,12 +83,14 @@ func (s *Service) judge(object *v1.Service, lines []nodeLine) {
 	}
 
 	for _, l := range lines {
-		on := OnNode{Node: l.node, State: Wrong, Text: sentence("", l.Reason, l.Message), Since: l.Since, Retries: l.Failures}
+		on := OnNode{Node: l.node, State: Wrong, Text: sentence("", l.Reason, l.Message), Since: l.Since,
+			Retries: l.Failures}
 		on.Text = strings.TrimPrefix(on.Text, ": ")
 		if l.State == "pending" {
 			on.State = Making
 			if on.Text == "" {
-				on.Text = fmt.Sprintf("%d of %d frontends are programmed, the others wait for HNS", l.Programmed, l.Frontends)
+				on.Text = fmt.Sprintf("%d of %d frontends are programmed, the others wait for HNS", l.Programmed,
+					l.Frontends)
 			}
 		}
 		s.OnNodes = append(s.OnNodes, on)
@@ -99,7 +104,8 @@ func (s *Service) judge(object *v1.Service, lines []nodeLine) {
 		}
 		p.Text = fmt.Sprintf("it is not programmed as wanted on %s: %s", first.Node, first.Text)
 		if n > 1 {
-			p.Text = fmt.Sprintf("it is not programmed as wanted on %d nodes, %s among them: %s", n, first.Node, first.Text)
+			p.Text = fmt.Sprintf("it is not programmed as wanted on %d nodes, %s among them: %s", n, first.Node,
+				first.Text)
 		}
 		s.Problems = append(s.Problems, p)
 	}

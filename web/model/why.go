@@ -56,8 +56,8 @@ func (u *UnknownName) Error() string {
 	return fmt.Sprintf("there is no %s %s", u.Kind, u.Name)
 }
 
-// Why returns the reason chain of an object. Kind may be empty: then the name of a node, a pod or a service is looked for, in this order. Names
-// without a namespace are in "default".
+// Why returns the reason chain of an object. Kind may be empty: then the name of a node, a pod or a service is looked
+// for, in this order. Names without a namespace are in "default".
 func Why(f *Facts, kind, name string, now time.Time) (Chain, error) {
 	full := name
 	if !strings.Contains(name, "/") {
@@ -65,7 +65,8 @@ func Why(f *Facts, kind, name string, now time.Time) (Chain, error) {
 	}
 
 	if kind == "" || kind == "node" {
-		if known := slices.ContainsFunc(f.Nodes, func(n *v1.Node) bool { return n.Name == name }); known || slices.Contains(f.Expected, name) {
+		if known := slices.ContainsFunc(f.Nodes, func(n *v1.Node) bool { return n.Name == name }); known ||
+			slices.Contains(f.Expected, name) {
 			return whyNode(f, name, now), nil
 		}
 	}
@@ -121,7 +122,8 @@ func happenings(f *Facts, kind, namespace, name, uid string) (out []Happening) {
 		if e.Source.Host != "" {
 			who += " on " + e.Source.Host
 		}
-		out = append(out, Happening{At: eventTime(e), Warning: e.Type == v1.EventTypeWarning, Reason: e.Reason, Text: limit(e.Message), Count: e.Count, Who: who})
+		out = append(out, Happening{At: eventTime(e), Warning: e.Type == v1.EventTypeWarning, Reason: e.Reason,
+			Text: limit(e.Message), Count: e.Count, Who: who})
 	}
 	slices.SortStableFunc(out, func(a, b Happening) int { return a.At.Compare(b.At) })
 	return out

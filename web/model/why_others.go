@@ -18,8 +18,9 @@ func whyNode(f *Facts, name string, now time.Time) Chain {
 	}
 	c := Chain{Kind: "node", Name: name, Seen: happenings(f, "Node", "", name, "")}
 	if object == nil {
-		c.Steps = []Step{{Name: "registered", State: Wrong, Text: "the API server has no such node: its kubelet has not reached the server, or was refused",
-			Do: []string{"porthole status", "on the node: the log of its kubelet"}}}
+		c.Steps = []Step{{Name: "registered", State: Wrong,
+			Text: "the API server has no such node: its kubelet has not reached the server, or was refused",
+			Do:   []string{"porthole status", "on the node: the log of its kubelet"}}}
 		return c.finish("")
 	}
 	report, asked := f.Reports[name]
@@ -30,8 +31,11 @@ func whyNode(f *Facts, name string, now time.Time) Chain {
 		c.Steps = append(c.Steps, Step{Name: "its programs answer", State: Unknown, Text: "they were not asked yet"})
 		return c.finish("it is ready")
 	}
-	c.Steps = append(c.Steps, partStep("pod network and routes", &report.Routes, "porthole routes", now, func(n *Node) { n.addRoutes(report.Routes, now) }))
-	c.Steps = append(c.Steps, partStep("services", &report.Proxy, "the service proxy", now, func(n *Node) { n.addProxy(report.Proxy, now) }))
+	c.Steps = append(c.Steps,
+		partStep("pod network and routes", &report.Routes, "porthole routes", now,
+			func(n *Node) { n.addRoutes(report.Routes, now) }))
+	c.Steps = append(c.Steps,
+		partStep("services", &report.Proxy, "the service proxy", now, func(n *Node) { n.addProxy(report.Proxy, now) }))
 	for i := range c.Steps[2:] {
 		if s := &c.Steps[2+i]; s.State != Right {
 			s.Do = []string{"porthole path " + name + " ADDRESS"}
@@ -60,7 +64,8 @@ func nodeReady(n *Node, object *v1.Node) Step {
 	}
 	if s.State != Right {
 		s.From, s.To = s.To, time.Time{}
-		s.Do = []string{"kubectl describe node " + n.Name, "on the node: the log of its kubelet, and of its container runtime"}
+		s.Do = []string{"kubectl describe node " + n.Name,
+			"on the node: the log of its kubelet, and of its container runtime"}
 	}
 	return s
 }

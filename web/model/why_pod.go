@@ -18,7 +18,8 @@ func whyPod(f *Facts, p *v1.Pod, now time.Time) Chain {
 		return c.finish("it ends")
 	}
 	if p.Status.Phase == v1.PodSucceeded {
-		c.Steps = []Step{w.scheduled(), {Name: "completed", State: Right, To: lastChange(p), Text: "all containers ended with 0"}}
+		c.Steps = []Step{w.scheduled(),
+			{Name: "completed", State: Right, To: lastChange(p), Text: "all containers ended with 0"}}
 		return c.finish("it has completed")
 	}
 
@@ -49,7 +50,8 @@ func (w *podWay) describe() []string {
 
 func (w *podWay) ending() Step {
 	state, _, problem := judgeEnding(w.p, w.now)
-	return Step{Name: "end", State: state, Text: problem.Text, From: w.p.DeletionTimestamp.UTC(), Do: append(w.describe(), "porthole why node "+w.p.Spec.NodeName)}
+	return Step{Name: "end", State: state, Text: problem.Text, From: w.p.DeletionTimestamp.UTC(),
+		Do: append(w.describe(), "porthole why node "+w.p.Spec.NodeName)}
 }
 
 func (w *podWay) scheduled() Step {
@@ -102,7 +104,8 @@ func (w *podWay) volumes() Step {
 	}
 	s.State = Making
 	if e := w.warning("FailedMount", "FailedAttachVolume", "FailedMapVolume"); e != nil {
-		s.State, s.Text, s.Tried, s.Do = w.judge(e), sentence("not mounted", e.Reason, e.Text), w.tried(e.Reason), w.describe()
+		s.State, s.Text, s.Tried, s.Do = w.judge(e), sentence("not mounted", e.Reason,
+			e.Text), w.tried(e.Reason), w.describe()
 	}
 	return s
 }
@@ -124,20 +127,23 @@ func (w *podWay) sandbox() Step {
 	s.State = Making
 	if e := w.warning("FailedCreatePodSandBox", "NetworkNotReady", "SandboxChanged"); e != nil {
 		s.State, s.Text, s.Tried = w.judge(e), sentence("not made", e.Reason, e.Text), w.tried(e.Reason)
-		s.Do = []string{"porthole why node " + w.p.Spec.NodeName, "porthole host hns " + w.p.Spec.NodeName + " stats   # emulated hosts"}
+		s.Do = []string{"porthole why node " + w.p.Spec.NodeName,
+			"porthole host hns " + w.p.Spec.NodeName + " stats   # emulated hosts"}
 	}
 	return s
 }
 
-// isolation returns a sentence for pods with a RuntimeClass on an emulated Windows host: such a host has no Hyper-V isolation. For other pods it
-// returns "". The sentence is there for every RuntimeClass, because the facts do not have the handler of the class.
+// isolation returns a sentence for pods with a RuntimeClass on an emulated Windows host: such a host has no Hyper-V
+// isolation. For other pods it returns "". The sentence is there for every RuntimeClass, because the facts do not have
+// the handler of the class.
 func (w *podWay) isolation() string {
 	if !w.f.Local || w.p.Spec.RuntimeClassName == nil || *w.p.Spec.RuntimeClassName == "" {
 		return ""
 	}
 	for _, n := range w.f.Nodes {
 		if n.Name == w.p.Spec.NodeName && n.Labels[v1.LabelOSStable] == "windows" {
-			return fmt.Sprintf("RuntimeClass %s: not isolated by Hyper-V here, whatever it asks for: emulated", *w.p.Spec.RuntimeClassName)
+			return fmt.Sprintf("RuntimeClass %s: not isolated by Hyper-V here, whatever it asks for: emulated",
+				*w.p.Spec.RuntimeClassName)
 		}
 	}
 	return ""
@@ -153,13 +159,17 @@ func joined(a, b string) string {
 
 func (w *podWay) image() Step {
 	s := Step{Name: "images", State: Right}
-	if waits, name := badWait(w.p); waits != nil && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ErrImageInspect", "RegistryUnavailable"}, waits.Reason) {
-		s.State, s.Text, s.Tried = Wrong, sentence("container "+name, waits.Reason, waits.Message), w.tried("Failed", "BackOff")
+	if waits, name := badWait(w.p); waits != nil &&
+		slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
+			"ErrImageInspect", "RegistryUnavailable"}, waits.Reason) {
+		s.State, s.Text, s.Tried = Wrong, sentence("container "+name, waits.Reason, waits.Message), w.tried("Failed",
+			"BackOff")
 		for _, c := range w.p.Spec.Containers {
 			s.Do = append(s.Do, "porthole images check "+c.Image)
 		}
 		return s
 	}
+
 	pulling, pulled := w.last("Pulling"), w.last("Pulled")
 	switch {
 	case pulled != nil:
@@ -222,11 +232,13 @@ func (w *podWay) containers() Step {
 
 	s.To = time.Time{}
 	if waits, name := badWait(w.p); waits != nil {
-		s.State, s.Text, s.Tried = Wrong, sentence("container "+name, waits.Reason, waits.Message), w.tried("BackOff", "Failed")
+		s.State, s.Text, s.Tried = Wrong, sentence("container "+name, waits.Reason, waits.Message), w.tried("BackOff",
+			"Failed")
 		s.Do = []string{fmt.Sprintf("kubectl logs -n %s %s -c %s --previous", w.p.Namespace, w.p.Name, name)}
 		for _, c := range w.p.Status.ContainerStatuses {
 			if t := c.LastTerminationState.Terminated; t != nil && c.Name == name {
-				s.Text += fmt.Sprintf("; it ended with %d (%s) at %s", t.ExitCode, dash(t.Reason), t.FinishedAt.UTC().Format(time.RFC3339))
+				s.Text += fmt.Sprintf("; it ended with %d (%s) at %s", t.ExitCode, dash(t.Reason),
+					t.FinishedAt.UTC().Format(time.RFC3339))
 			}
 		}
 	}
@@ -249,7 +261,8 @@ func (w *podWay) ready() Step {
 		s.Tried = w.tried(e.Reason)
 	}
 	state, _, problem := judgeUnready(w.p, event, w.now)
-	s.State, s.Text, s.Do = state, problem.Text, append(w.describe(), fmt.Sprintf("kubectl logs -n %s %s", w.p.Namespace, w.p.Name))
+	s.State, s.Text, s.Do = state, problem.Text, append(w.describe(),
+		fmt.Sprintf("kubectl logs -n %s %s", w.p.Namespace, w.p.Name))
 	return s
 }
 

@@ -1,5 +1,5 @@
-// Package page embeds the page of `porthole web`: what `make build` made of src/ with esbuild. Without it, dist/ has only its README and the server
-// says how to build it.
+// Package page embeds the page of `porthole web`: what `make build` made of src/ with esbuild. Without it, dist/ has
+// only its README and the server says how to build it.
 package page
 
 import (

@@ -149,41 +149,48 @@ func TestDoor(t *testing.T) {
 		request
 		code int
 	}{
-		"the page":                      {request{path: h.at("/"), cookie: cookie}, http.StatusOK},
-		"the root of the server":        {request{path: "/", cookie: cookie}, http.StatusUnauthorized},
-		"a stream at the root":          {request{path: "/api/live", cookie: cookie}, http.StatusUnauthorized},
-		"another path":                  {request{path: "/" + strings.Repeat("x", 43) + "/", cookie: cookie}, http.StatusUnauthorized},
+		"the page":               {request{path: h.at("/"), cookie: cookie}, http.StatusOK},
+		"the root of the server": {request{path: "/", cookie: cookie}, http.StatusUnauthorized},
+		"a stream at the root":   {request{path: "/api/live", cookie: cookie}, http.StatusUnauthorized},
+		"another path": {request{path: "/" + strings.Repeat("x", 43) + "/", cookie: cookie},
+			http.StatusUnauthorized},
 		"an unknown file":               {request{path: h.at("/x"), cookie: cookie}, http.StatusNotFound},
 		"without a cookie":              {request{path: h.at("/")}, http.StatusUnauthorized},
 		"with a forged one":             {request{path: h.at("/"), cookie: forged}, http.StatusUnauthorized},
 		"the stream without a cookie":   {request{path: h.at("/api/live")}, http.StatusUnauthorized},
 		"the used token":                {request{path: first}, http.StatusUnauthorized},
 		"the used token by who used it": {request{path: first, cookie: cookie}, http.StatusSeeOther},
-		"another name of this machine":  {request{path: h.at("/"), host: "evil.example:80", cookie: cookie}, http.StatusMisdirectedRequest},
-		"localhost":                     {request{path: h.at("/"), host: "localhost:1", cookie: cookie}, http.StatusOK},
-		"a question":                    {request{path: h.at("/api/ask?of=x"), cookie: cookie}, http.StatusOK},
-		"a bad question":                {request{path: h.at("/api/ask"), cookie: cookie}, http.StatusBadRequest},
-		"no question":                   {request{path: h.at("/api/none"), cookie: cookie}, http.StatusNotFound},
-		"a change of another site":      {request{method: "POST", path: h.at("/api/ask?of=x"), origin: "http://evil.example", cookie: cookie}, http.StatusForbidden},
-		"a change of no site":           {request{method: "POST", path: h.at("/api/ask?of=x"), cookie: cookie}, http.StatusForbidden},
-		"a change of the page":          {request{method: "POST", path: h.at("/api/ask?of=x"), origin: h.URL, cookie: cookie}, http.StatusOK},
+		"another name of this machine": {request{path: h.at("/"), host: "evil.example:80", cookie: cookie},
+			http.StatusMisdirectedRequest},
+		"localhost":      {request{path: h.at("/"), host: "localhost:1", cookie: cookie}, http.StatusOK},
+		"a question":     {request{path: h.at("/api/ask?of=x"), cookie: cookie}, http.StatusOK},
+		"a bad question": {request{path: h.at("/api/ask"), cookie: cookie}, http.StatusBadRequest},
+		"no question":    {request{path: h.at("/api/none"), cookie: cookie}, http.StatusNotFound},
+		"a change of another site": {request{method: "POST", path: h.at("/api/ask?of=x"),
+			origin: "http://evil.example", cookie: cookie}, http.StatusForbidden},
+		"a change of no site": {request{method: "POST", path: h.at("/api/ask?of=x"), cookie: cookie},
+			http.StatusForbidden},
+		"a change of the page": {request{method: "POST", path: h.at("/api/ask?of=x"), origin: h.URL,
+			cookie: cookie}, http.StatusOK},
 	} {
 		resp := h.send(t, c.request)
 		if resp.StatusCode != c.code {
 			t.Errorf("%s: %s, want %d", name, resp.Status, c.code)
 		}
-		if p := resp.Header.Get("Content-Security-Policy"); !strings.Contains(p, "default-src 'none'") || strings.Contains(p, "unsafe") {
+		if p := resp.Header.Get("Content-Security-Policy"); !strings.Contains(p, "default-src 'none'") ||
+			strings.Contains(p, "unsafe") {
 			t.Errorf("%s: the content policy is %q", name, p)
 		}
 	}
 }
 
-// TestCookieStaysHere: a browser does not send the cookie to another server of this machine, on the same name and another port, as it
-// would one without a path.
+// TestCookieStaysHere: a browser does not send the cookie to another server of this machine, on the same name and
+// another port, as it would one without a path.
 func TestCookieStaysHere(t *testing.T) {
 	h := newHouse(t)
 	got := make(chan string, 1)
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Cookie") }))
+	other := httptest.NewServer(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Cookie") }))
 	defer other.Close()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -274,7 +281,8 @@ func TestLoopbackOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	if err := Run(t.Context(), Options{Listener: listener, Linked: func(string) {}}); err == nil || !strings.Contains(err.Error(), "is no address of loopback") {
+	if err := Run(t.Context(), Options{Listener: listener, Linked: func(string) {}}); err == nil ||
+		!strings.Contains(err.Error(), "is no address of loopback") {
 		t.Error(err)
 	}
 }

@@ -14,12 +14,14 @@ import (
 const (
 	// pace is the shortest time between two patches to one browser.
 	pace = 100 * time.Millisecond
-	// beat is how often a browser hears of the server although nothing changed. The page says that it is stale after three of them.
+	// beat is how often a browser hears of the server although nothing changed. The page says that it is stale after
+	// three of them.
 	beat = 2 * time.Second
 )
 
-// live streams the document and then what changes in it, as server-sent events: "all" has the whole document, "patch" what is different, "beat" the
-// time of the server. A browser that reads slowly gets fewer and larger patches; nothing is queued for it.
+// live streams the document and then what changes in it, as server-sent events: "all" has the whole document, "patch"
+// what is different, "beat" the time of the server. A browser that reads slowly gets fewer and larger patches; nothing
+// is queued for it.
 func live(w http.ResponseWriter, r *http.Request, from source) {
 	defer from.Open()()
 	w.Header().Set("Content-Type", "text/event-stream")

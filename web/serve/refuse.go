@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// notice is the page of who may not see the page, and of a program without one. Packages of templates would make the whole program larger
-// (Makefile).
+// notice is the page of who may not see the page, and of a program without one. Packages of templates would make the
+// whole program larger (Makefile).
 const notice = `<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,"><title>Porthole</title><main><h1>Porthole</h1><p>%s</p></main></html>

@@ -31,7 +31,8 @@ type Options struct {
 	Questions map[string]Question
 }
 
-// Question answers one question of the page: a value for JSON, or an error that the page shows. A *Misuse is the asker's fault.
+// Question answers one question of the page: a value for JSON, or an error that the page shows. A *Misuse is the
+// asker's fault.
 type Question func(ctx context.Context, r *http.Request) (any, error)
 
 // Misuse is an error about what was asked for: an unknown name, a bad value.
@@ -71,7 +72,8 @@ func routes(o Options) http.Handler {
 	files := http.FileServerFS(o.Page)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := fs.Stat(o.Page, "index.html"); err != nil {
-			refuse(w, r, http.StatusNotImplemented, "This program was built without the page. `make build` builds it, and needs nodejs and npm; `tools/deps` installs them.")
+			refuse(w, r, http.StatusNotImplemented,
+				"This program was built without the page. `make build` builds it, and needs nodejs and npm; `tools/deps` installs them.")
 			return
 		}
 		files.ServeHTTP(w, r)

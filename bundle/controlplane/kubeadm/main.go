@@ -1,6 +1,7 @@
-// Command kubeadm is upstream's kubeadm and, under their own names, the programs that a control plane made by it runs as static pods
-// and as a DaemonSet: kube-apiserver, kube-controller-manager, kube-scheduler, etcd, kube-proxy and kubectl. A link of such a name, or
-// the name as the first argument, chooses the program. Tests make images of it; no local cluster runs it.
+// Command kubeadm is upstream's kubeadm and, under their own names, the programs that a control plane made by it runs
+// as static pods and as a DaemonSet: kube-apiserver, kube-controller-manager, kube-scheduler, etcd, kube-proxy and
+// kubectl. A link of such a name, or the name as the first argument, chooses the program. Tests make images of it; no
+// local cluster runs it.
 package main
 
 import (
@@ -24,7 +25,8 @@ import (
 
 // programs by name. Each reads os.Args and returns its exit code.
 var programs = map[string]func() int{
-	"kubeadm":                 func() int { kubeadmerrors.HandleError(kubeadm.Run()); return 0 }, // it ends the process itself
+	// it ends the process itself
+	"kubeadm":                 func() int { kubeadmerrors.HandleError(kubeadm.Run()); return 0 },
 	"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
 	"kube-controller-manager": func() int { return cli.Run(controllers.NewControllerManagerCommand()) },
 	"kube-scheduler":          func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
@@ -45,7 +47,8 @@ func main() {
 		run = programs[os.Args[0]]
 	}
 	if run == nil {
-		fmt.Fprintf(os.Stderr, "%s: not one of kubeadm, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, etcd, kubectl\n", filepath.Base(os.Args[0]))
+		fmt.Fprintf(os.Stderr,
+			"%s: not one of kubeadm, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, etcd, kubectl\n", filepath.Base(os.Args[0]))
 		os.Exit(2)
 	}
 	os.Exit(run())

@@ -93,13 +93,14 @@ type specOptions struct {
 	staged    []string // mounts for mounts, until the container has its own
 }
 
-// spec describes the container: a wineserver that stays, on the prefix and the C: of the container. It runs as root of a user namespace
-// of its own, which is a user without rights on this machine, and has no capability there either.
+// spec describes the container: a wineserver that stays, on the prefix and the C: of the container. It runs as root of
+// a user namespace of its own, which is a user without rights on this machine, and has no capability there either.
 func (o Options) spec(w specOptions) runtimeSpec {
 	mount := func(path, source string, options ...string) runtimeMount {
 		return runtimeMount{path, "bind", source, append([]string{"rbind", "nosuid", "nodev"}, options...)}
 	}
-	s := runtimeSpec{Version: "1.0.2", Root: runtimeRoot{o.root().path(), true}, Process: o.linuxProcess([]string{o.Tools.Server, "-f", "-p"}, "/")}
+	s := runtimeSpec{Version: "1.0.2", Root: runtimeRoot{o.root().path(), true},
+		Process: o.linuxProcess([]string{o.Tools.Server, "-f", "-p"}, "/")}
 	if w.container.GuestOs != nil {
 		s.Hostname = w.container.GuestOs.HostName
 	}
@@ -125,12 +126,14 @@ func (o Options) spec(w specOptions) runtimeSpec {
 	ids := []runtimeIDs{{Inside: 0, Outside: wine.Owner, Size: 1}}
 	s.Linux = runtimeLinux{
 		CgroupsPath: w.cgroup, Resources: o.resources(w.container), Users: ids, Groups: ids, Seccomp: confine.Profile(),
-		Namespaces:  []runtimeNamespace{{Type: "pid"}, {Type: "ipc"}, {Type: "uts"}, {Type: "mount"}, {Type: "user"}, {Type: "network", Path: w.netns}},
+		Namespaces: []runtimeNamespace{{Type: "pid"}, {Type: "ipc"}, {Type: "uts"}, {Type: "mount"}, {Type: "user"},
+			{Type: "network", Path: w.netns}},
 		MaskedPaths: confine.MaskedPaths, Readonly: confine.ReadonlyPaths,
 	}
 	s.Linux.Resources.Devices = []runtimeDevice{{false, "rwm"}}
 	if w.netns == "" { // others are opened by confine.OpenNetwork
-		s.Linux.Sysctl = map[string]string{"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 0"}
+		s.Linux.Sysctl = map[string]string{"net.ipv4.ip_unprivileged_port_start": "0",
+			"net.ipv4.ping_group_range": "0 0"}
 	}
 	return s
 }
@@ -151,7 +154,8 @@ const (
 	allCPUs  = 10_000 // Processor.Maximum for all processors of the machine
 )
 
-// resources turns a container's limits into those of Linux. A weight is one of 10000, of which 100 is Windows' default and 1024 Linux'.
+// resources turns a container's limits into those of Linux. A weight is one of 10000, of which 100 is Windows' default
+// and 1024 Linux'.
 func (o Options) resources(c *hcsd.Container) (r runtimeResources) {
 	if c.Memory != nil && c.Memory.SizeInMB > 0 {
 		bytes := int64(c.Memory.SizeInMB) << 20

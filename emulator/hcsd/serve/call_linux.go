@@ -40,7 +40,8 @@ type result struct {
 // operation carries out one function.
 type operation = func(context.Context, call) (result, error)
 
-// functions are those of vmcompute.dll, bindfltapi.dll and virtdisk.dll that are carried out; any other is not implemented.
+// functions are those of vmcompute.dll, bindfltapi.dll and virtdisk.dll that are carried out; any other is not
+// implemented.
 func (s *Service) functions() map[string]operation {
 	systems, programs, layers, silos := systemCalls{s}, programCalls{s}, layerCalls{s}, siloCalls{s}
 	return map[string]operation{
@@ -134,13 +135,14 @@ func (s *Service) answer(ctx context.Context, c call) (wire.Answer, bool) {
 	a, ok := s.respond(ctx, c)
 	took := time.Since(begin)
 	s.calls.Add(c.program, c.function(), !ok || a.Failed() && a.Result != hcsd.ErrPending.Code, took)
-	klog.FromContext(ctx).V(4).Info("call", "function", c.function(), "program", c.program, "subject", c.subject(), "pid", c.pid(),
-		"document", c.document(), "result", a.Result, "output", a.Text[0], "took", took, "answered", ok)
+	klog.FromContext(ctx).V(4).
+		Info("call", "function", c.function(), "program", c.program, "subject", c.subject(), "pid", c.pid(),
+			"document", c.document(), "result", a.Result, "output", a.Text[0], "took", took, "answered", ok)
 	return a, ok
 }
 
-// respond runs one call and returns its answer, unless a fault rule delays it, fails it or leaves it unanswered. ok is false if the caller
-// gets no answer.
+// respond runs one call and returns its answer, unless a fault rule delays it, fails it or leaves it unanswered. ok is
+// false if the caller gets no answer.
 func (s *Service) respond(ctx context.Context, c call) (a wire.Answer, ok bool) {
 	rule := s.faults.Match(c.program, c.function(), func() string { return c.subject() + "\n" + c.document() })
 	if rule.Delay > 0 && !wakeup.Pause(ctx, time.Duration(rule.Delay)*time.Millisecond) {
@@ -190,7 +192,8 @@ func (s *Service) run(ctx context.Context, c call) wire.Answer {
 	if err != nil {
 		var known *hcsd.Error
 		if !errors.As(err, &known) {
-			klog.FromContext(ctx).Error(err, "HCS failed", "function", c.function(), "program", c.program, "subject", c.subject())
+			klog.FromContext(ctx).Error(err, "HCS failed", "function", c.function(), "program", c.program, "subject",
+				c.subject())
 		}
 		return failure(err)
 	}
@@ -215,7 +218,8 @@ func failure(err error) wire.Answer {
 	return a
 }
 
-// poll waits for what has no event of its own, such as a file that a program in a container writes. It returns ctx's error.
+// poll waits for what has no event of its own, such as a file that a program in a container writes. It returns ctx's
+// error.
 func poll(ctx context.Context, every time.Duration, done func() bool) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// confined fails the test unless the processes of the only container, which has a wineserver, a launcher and a program, are in the same
-// namespaces and cgroups and have no more than a container's capabilities.
+// confined fails the test unless the processes of the only container, which has a wineserver, a launcher and a
+// program, are in the same namespaces and cgroups and have no more than a container's capabilities.
 func (h *host) confined() {
 	h.t.Helper()
 	systems, err := os.ReadDir(h.o.path("systems"))
@@ -46,7 +46,8 @@ func describe(t *testing.T, pid int) (text string) {
 	check(t, err)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	check(t, err)
-	for _, line := range regexp.MustCompile(`(?m)^(Uid|Gid|Groups|NoNewPrivs|Seccomp|Cap\w+):.*$`).FindAllString(string(status), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^(Uid|Gid|Groups|NoNewPrivs|Seccomp|Cap\w+):.*$`).
+		FindAllString(string(status), -1) {
 		text += line + "\n"
 	}
 	return text + string(cgroups)

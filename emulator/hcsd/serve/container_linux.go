@@ -24,7 +24,8 @@ const (
 	startLimit  = 30 * time.Second // for the wineserver of a container to listen
 	programWait = 60 * time.Second // for a program to be loaded
 	every       = time.Millisecond // how often files that a container writes are looked for
-	killed      = 1067             // exit code of a program that was terminated (ERROR_PROCESS_ABORTED): unverified, no. 92
+	// exit code of a program that was terminated (ERROR_PROCESS_ABORTED): unverified, no. 92
+	killed = 1067
 )
 
 // systemCalls answers the calls about systems, and about the service.
@@ -156,7 +157,8 @@ func (s systemCalls) startContainer(ctx context.Context, c *container, doc hcsd.
 		err = hcsd.ErrUnexpectedExit
 	}
 	if err != nil {
-		return process{}, errors.Join(fmt.Errorf("waiting for the wineserver of %s: %w", c.id, err), s.rt.delete(ctx, c.key))
+		return process{}, errors.Join(fmt.Errorf("waiting for the wineserver of %s: %w", c.id, err),
+			s.rt.delete(ctx, c.key))
 	}
 	return init, nil
 }
@@ -167,7 +169,8 @@ func listens(dir string) bool {
 	return err == nil && len(found) > 0
 }
 
-// domainKey is where nltest of an emulated host looks for the domain that its container is joined to (emulator/dll/nltest.c).
+// domainKey is where nltest of an emulated host looks for the domain that its container is joined to
+// (emulator/dll/nltest.c).
 const domainKey = `System\CurrentControlSet\Services\Netlogon\Parameters`
 
 // makeBundle makes the folder of a container: registry, names, and runc's description.
@@ -208,7 +211,8 @@ func (s systemCalls) makeBundle(w specOptions, net network) error {
 	if err := os.WriteFile(filepath.Join(w.dir, "resolv.conf"), []byte(net.resolvConf()), 0o644); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(w.mounts, func(m runtimeMount) bool { return m.Destination == linuxHosts }) { // Windows knows localhost without a file
+	// Windows knows localhost without a file
+	if !slices.ContainsFunc(w.mounts, func(m runtimeMount) bool { return m.Destination == linuxHosts }) {
 		own := filepath.Join(w.dir, "hosts")
 		if err := os.WriteFile(own, []byte("127.0.0.1 localhost\n::1 localhost\n"), 0o644); err != nil {
 			return err
@@ -254,7 +258,8 @@ func (s systemCalls) addMounts(w *specOptions, of []hcsd.MappedDirectory) error 
 	return nil
 }
 
-// outermostFirst sorts mounts so that none hides another that lies below it. Those of one depth stay in the order in which they were given.
+// outermostFirst sorts mounts so that none hides another that lies below it. Those of one depth stay in the order in
+// which they were given.
 func outermostFirst(of []hcsd.MappedDirectory) []hcsd.MappedDirectory {
 	depth := func(m hcsd.MappedDirectory) int {
 		return len(strings.FieldsFunc(m.ContainerPath, func(r rune) bool { return r == '\\' || r == '/' }))
@@ -284,7 +289,8 @@ func bindOf(target, staged, mode string) runtimeMount {
 	return runtimeMount{target, "bind", staged, []string{"rbind", "nosuid", "nodev", mode}}
 }
 
-// Where a host has its drivers, and a container those of the host: C:\Windows\System32\containers\devices.def of Windows.
+// Where a host has its drivers, and a container those of the host: C:\Windows\System32\containers\devices.def of
+// Windows.
 const (
 	driverStore     = `C:\Windows\System32\DriverStore`
 	hostDriverStore = `C:\Windows\System32\HostDriverStore`

@@ -9,7 +9,8 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/fault"
 )
 
-// controls returns the control interface: what a test asks of the emulation itself, which has no counterpart in Windows.
+// controls returns the control interface: what a test asks of the emulation itself, which has no counterpart in
+// Windows.
 func (s *Service) controls() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /systems", func(w http.ResponseWriter, _ *http.Request) {
@@ -24,7 +25,8 @@ func (s *Service) controls() http.Handler {
 	})
 	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.faults.List(), nil) })
 	mux.HandleFunc("POST /faults", s.setFaults)
-	mux.HandleFunc("POST /reboot", func(w http.ResponseWriter, r *http.Request) { reply(w, struct{}{}, s.reboot(r.Context())) })
+	mux.HandleFunc("POST /reboot",
+		func(w http.ResponseWriter, r *http.Request) { reply(w, struct{}{}, s.reboot(r.Context())) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, "ok", nil) })
 	return mux
 }

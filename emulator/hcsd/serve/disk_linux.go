@@ -16,16 +16,18 @@ import (
 	"porthole.dev/porthole/emulator/wine"
 )
 
-// The disk of a container's own layer. Without a size its files lie on the disk of this machine, and have all room there. With one they lie on
-// a file system of their own, in a sparse file: programs see its size, and a write that does not fit fails.
+// The disk of a container's own layer. Without a size its files lie on the disk of this machine, and have all room
+// there. With one they lie on a file system of their own, in a sparse file: programs see its size, and a write that
+// does not fit fails.
 const (
 	diskName  = "sandbox.vhdx" // of a layer's disk, in its folder
 	diskImage = "disk.img"     // what is mounted in its place, in our folder
 	diskPoint = "disk"         // where
 )
 
-// defaultDisk is the size that a container's disk has when nobody says one (Microsoft, "Container storage overview"). Nobody gets a smaller
-// one: ExpandSandboxSize makes disks larger only (hcsshim, internal/wclayer/expandscratchsize.go: "at least").
+// defaultDisk is the size that a container's disk has when nobody says one (Microsoft, "Container storage overview").
+// Nobody gets a smaller one: ExpandSandboxSize makes disks larger only (hcsshim,
+// internal/wclayer/expandscratchsize.go: "at least").
 const defaultDisk = 20 << 30
 
 // diskFiles is how many files have room on a disk. What ext4 keeps of each takes 256 bytes of it.
@@ -53,7 +55,8 @@ func (o Options) makeDisk(ctx context.Context, id string, size uint64) (err erro
 		program, err = exec.LookPath("/usr/sbin/mkfs.ext4") // not in the path of every user
 	}
 	if err != nil {
-		return hcsd.ErrNotSupported.WithText("a disk with a size needs mkfs.ext4, which is not here: install e2fsprogs (%v)", err)
+		return hcsd.ErrNotSupported.WithText(
+			"a disk with a size needs mkfs.ext4, which is not here: install e2fsprogs (%v)", err)
 	}
 
 	image := filepath.Join(o.layerDir(id), diskImage)
@@ -70,7 +73,8 @@ func (o Options) makeDisk(ctx context.Context, id string, size uint64) (err erro
 		return fmt.Errorf("making a disk of %d bytes: %w", size, err)
 	}
 	// Without a journal: a container's own layer need not survive the end of the machine.
-	out, err := exec.CommandContext(ctx, program, "-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode", "-N", diskFiles, temp).CombinedOutput()
+	out, err := exec.CommandContext(ctx, program, "-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode", "-N",
+		diskFiles, temp).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("making a disk of %d bytes: %w: %s", size, err, strings.TrimSpace(string(out)))
 	}
@@ -103,7 +107,8 @@ func (o Options) mountDisk(id string) error {
 	return ownFolder(upper)
 }
 
-// mountImage mounts a file system in a file. What is deleted there is given back to this machine, and nothing is written ahead.
+// mountImage mounts a file system in a file. What is deleted there is given back to this machine, and nothing is
+// written ahead.
 func mountImage(image, point string) error {
 	device, err := attachLoop(image)
 	if err != nil {
@@ -134,7 +139,8 @@ func attachLoop(image string) (*os.File, error) {
 			return nil, fmt.Errorf("finding a loop device: %w", err)
 		}
 		name := fmt.Sprintf("/dev/loop%d", n)
-		if err := unix.Mknod(name, unix.S_IFBLK|0o660, int(unix.Mkdev(loopMajor, uint32(n)))); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := unix.Mknod(name, unix.S_IFBLK|0o660, int(unix.Mkdev(loopMajor, uint32(n)))); err != nil &&
+			!errors.Is(err, unix.EEXIST) {
 			return nil, fmt.Errorf("making %s: %w", name, err)
 		}
 		device, err := os.OpenFile(name, os.O_RDWR, 0)
@@ -159,6 +165,7 @@ func (s layerCalls) expandSandbox(ctx context.Context, c call) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+
 	return s.withLayer(c, func(l *layer) (result, error) {
 		if err := s.ensure(l); err != nil {
 			return result{}, err
@@ -169,7 +176,9 @@ func (s layerCalls) expandSandbox(ctx context.Context, c call) (result, error) {
 		}
 		upper, _ := s.o.ownDirs(l.id)
 		if used, err := os.ReadDir(upper); err != nil || len(used) > 0 || st.Size > 0 {
-			return result{}, errors.Join(err, hcsd.ErrNotSupported.WithText("layer %s: a disk that is in use, or has been given a size, cannot be made larger", l.path))
+			return result{}, errors.Join(err,
+				hcsd.ErrNotSupported.WithText(
+					"layer %s: a disk that is in use, or has been given a size, cannot be made larger", l.path))
 		}
 		if err := s.o.makeDisk(ctx, l.id, size); err != nil {
 			return result{}, err
@@ -179,12 +188,14 @@ func (s layerCalls) expandSandbox(ctx context.Context, c call) (result, error) {
 	})
 }
 
-// attachDisk attaches the disk of a layer, whose path is that of the disk's file (virtdisk.dll). It is a volume of the host then, with the
-// container's own files only. On Windows that ends with the caller's handle; here it lasts until the layer is prepared, unprepared, deactivated or destroyed.
+// attachDisk attaches the disk of a layer, whose path is that of the disk's file (virtdisk.dll). It is a volume of the
+// host then, with the container's own files only. On Windows that ends with the caller's handle; here it lasts until
+// the layer is prepared, unprepared, deactivated or destroyed.
 func (s layerCalls) attachDisk(_ context.Context, c call) (result, error) {
 	folder, ok := cutSuffixFold(c.subject(), `\`+diskName)
 	if !ok {
-		return result{}, hcsd.ErrNotSupported.WithText("%s: only disks of containers' layers can be attached, which have the name %s", c.subject(), diskName)
+		return result{}, hcsd.ErrNotSupported.WithText(
+			"%s: only disks of containers' layers can be attached, which have the name %s", c.subject(), diskName)
 	}
 	c.Text[1] = folder
 	return s.withLayer(c, func(l *layer) (result, error) {

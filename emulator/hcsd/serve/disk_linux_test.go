@@ -14,7 +14,8 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// TestDisk: a layer's disk has the size that it was given, for all who look and for what is written, and ends with the layer.
+// TestDisk: a layer's disk has the size that it was given, for all who look and for what is written, and ends with the
+// layer.
 func TestDisk(t *testing.T) {
 	h := startLayerHost(t)
 	h.write("layers/1/Files/a", "base")
@@ -81,7 +82,8 @@ func TestDiskInUse(t *testing.T) {
 	h.must("DestroyLayer", `C:\layers\9`)
 }
 
-// TestReboot: when the host's kernel ends, no layer stays mounted, and what is in it is there again when it is prepared.
+// TestReboot: when the host's kernel ends, no layer stays mounted, and what is in it is there again when it is
+// prepared.
 func TestReboot(t *testing.T) {
 	h := startLayerHost(t)
 	check(t, Reboot(t.Context(), h.o.HostDir)) // nobody serves the control interface

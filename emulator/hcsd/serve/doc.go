@@ -14,5 +14,6 @@
 //	systems/<id>/                     of a container: a bundle of runc, its Wine prefix
 //	systems/<id>/run/N.{in,out,err}   the standard streams of a program
 //
-// A container is a PID namespace whose first process is its wineserver. It lives until the system is shut down; programs come and go in it.
+// A container is a PID namespace whose first process is its wineserver. It lives until the system is shut down;
+// programs come and go in it.
 package serve

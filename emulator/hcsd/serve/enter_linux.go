@@ -18,23 +18,27 @@ import (
 	"porthole.dev/porthole/emulator/confine"
 )
 
-// `runc exec` starts itself three times, and copies itself into memory, before it starts a program: 25 ms, twice for each pod. Version 1.1 cannot
-// do it at all here: it enters the user namespace first, and may not enter the network namespace then, which is not the container's. A
-// program of a container is therefore started by a thread of ours that has entered the container's namespaces but for that of users, which a
-// process of many threads cannot enter. runc knows nothing of it, as of what the container's programs start themselves.
+// `runc exec` starts itself three times, and copies itself into memory, before it starts a program: 25 ms, twice for
+// each pod. Version 1.1 cannot do it at all here: it enters the user namespace first, and may not enter the network
+// namespace then, which is not the container's. A program of a container is therefore started by a thread of ours that
+// has entered the container's namespaces but for that of users, which a process of many threads cannot enter. runc
+// knows nothing of it, as of what the container's programs start themselves.
 
-// namespaces of a container in the order in which they are entered: that of mounts last, because files of the others are not in it.
+// namespaces of a container in the order in which they are entered: that of mounts last, because files of the others
+// are not in it.
 var namespaces = []struct {
 	name string
 	kind int
-}{{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS}}
+}{{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}, {"pid",
+	unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS}}
 
-// enterUsers is the command line that enters the user namespace in file 3, becomes its root, and gives up all rights there: programs of
-// util-linux, which containers have too.
-var enterUsers = []string{confine.Nsenter, "--user=/proc/self/fd/3", "--setuid=0", "--setgid=0", "--", confine.Setpriv, "--bounding-set=-all", "--no-new-privs"}
+// enterUsers is the command line that enters the user namespace in file 3, becomes its root, and gives up all rights
+// there: programs of util-linux, which containers have too.
+var enterUsers = []string{confine.Nsenter, "--user=/proc/self/fd/3", "--setuid=0", "--setgid=0", "--", confine.Setpriv,
+	"--bounding-set=-all", "--no-new-privs"}
 
-// enter starts a program in the container whose first process is init, with these standard streams, and returns the program's first process. What
-// it starts before enter returns may be in none of the container's cgroups.
+// enter starts a program in the container whose first process is init, with these standard streams, and returns the
+// program's first process. What it starts before enter returns may be in none of the container's cgroups.
 func (r runc) enter(key string, init process, p runtimeProcess, files [3]*os.File) (process, error) {
 	cgroups, err := r.cgroupsOf(key)
 	if err != nil {
@@ -46,7 +50,8 @@ func (r runc) enter(key string, init process, p runtimeProcess, files [3]*os.Fil
 	}
 	defer users.Close()
 	args := append(slices.Clone(enterUsers), p.Args...)
-	cmd := &exec.Cmd{Path: args[0], Args: args, Env: p.Env, Dir: p.Cwd, Stdin: files[0], Stdout: files[1], Stderr: files[2],
+	cmd := &exec.Cmd{Path: args[0], Args: args, Env: p.Env, Dir: p.Cwd, Stdin: files[0], Stdout: files[1],
+		Stderr:     files[2],
 		ExtraFiles: []*os.File{users}, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if err := startInside(cmd, init); err != nil {
 		return process{}, fmt.Errorf("starting a program in container %s: %w", key, err)
@@ -93,14 +98,16 @@ func (r runc) cgroupsOf(key string) (dirs []string, err error) {
 	return dirs, nil
 }
 
-// startInside starts a command in the namespaces of init, with a container's filter of system calls. The thread that has entered them ends.
+// startInside starts a command in the namespaces of init, with a container's filter of system calls. The thread that
+// has entered them ends.
 func startInside(cmd *exec.Cmd, init process) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // for good: with the goroutine the thread ends
 		err := enterNamespaces(init)
 		if err == nil {
-			err = confine.FilterCalls("setns") // by which the program's user namespace is entered; without rights it enters none
+			// by which the program's user namespace is entered; without rights it enters none
+			err = confine.FilterCalls("setns")
 		}
 		if err == nil {
 			err = cmd.Start()
@@ -129,7 +136,8 @@ func enterNamespaces(init process) error {
 		return errors.New("the container has ended")
 	}
 
-	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its folder with others cannot enter a namespace of mounts
+	// a thread that shares its folder with others cannot enter a namespace of mounts
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return err
 	}
 	for i, ns := range namespaces {

@@ -14,14 +14,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A host with a memory of its own (Options.Memory) shows its programs that much, and what it has committed: emulator/dll/mend_memory.c reads
-// both in memoryFile. What is committed is the anonymous memory of the host's processes and of its containers, so what they have written to:
-// Windows counts what was promised to them. Nothing is refused when all is used.
+// A host with a memory of its own (Options.Memory) shows its programs that much, and what it has committed:
+// emulator/dll/mend_memory.c reads both in memoryFile. What is committed is the anonymous memory of the host's
+// processes and of its containers, so what they have written to: Windows counts what was promised to them. Nothing is
+// refused when all is used.
 
 const (
 	// memoryFile is below C:, two numbers of bytes: what the host has, and what is committed.
 	memoryFile = "System Volume Information/porthole-memory"
-	// memoryEvery is between two looks: programs see no value that is older (GlobalMemoryStatusEx of Wine 8.0 keeps its own for as long).
+	// memoryEvery is between two looks: programs see no value that is older (GlobalMemoryStatusEx of Wine 8.0 keeps
+	// its own for as long).
 	memoryEvery = time.Second
 )
 
@@ -62,7 +64,8 @@ func (o Options) keepMemory(ctx context.Context) error {
 	return nil
 }
 
-// writeMemory writes the file in one call: its length never changes, so that a reader sees one value or the next. flag is for opening it.
+// writeMemory writes the file in one call: its length never changes, so that a reader sees one value or the next. flag
+// is for opening it.
 func (o Options) writeMemory(flag int) error {
 	committed, err := o.committed()
 	if err != nil {
@@ -81,7 +84,8 @@ func (o Options) writeMemory(flag int) error {
 	return errors.Join(err, f.Close())
 }
 
-// committed is the anonymous memory of the processes in the host's network namespace, which is this one's, and of its containers.
+// committed is the anonymous memory of the processes in the host's network namespace, which is this one's, and of its
+// containers.
 func (o Options) committed() (uint64, error) {
 	own, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
@@ -118,9 +122,11 @@ func anonymous(status string) uint64 {
 	return 0
 }
 
-// containersMemory is the anonymous memory of all containers of the host, by their cgroup in either version; 0 before the first one.
+// containersMemory is the anonymous memory of all containers of the host, by their cgroup in either version; 0 before
+// the first one.
 func (o Options) containersMemory() uint64 {
-	for _, c := range []struct{ root, counter string }{{"/sys/fs/cgroup/memory", "total_rss"}, {"/sys/fs/cgroup", "anon"}} {
+	for _, c := range []struct{ root, counter string }{{"/sys/fs/cgroup/memory", "total_rss"},
+		{"/sys/fs/cgroup", "anon"}} {
 		if n, ok := readCounter(filepath.Join(c.root, o.cgroup(), "memory.stat"), c.counter); ok {
 			return n
 		}

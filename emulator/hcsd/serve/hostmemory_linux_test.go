@@ -10,8 +10,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestHostMemory: what the DLLs read of a host's memory, and that a process counts by what it has written to. Without a memory of its own the
-// host has no such file.
+// TestHostMemory: what the DLLs read of a host's memory, and that a process counts by what it has written to. Without
+// a memory of its own the host has no such file.
 func TestHostMemory(t *testing.T) {
 	o := Options{Cgroup: "/porthole/test-memory", HostDir: t.TempDir(), Memory: 3 << 30}
 	file := filepath.Join(o.driveC(), memoryFile)
@@ -20,7 +20,8 @@ func TestHostMemory(t *testing.T) {
 		t.Helper()
 		text, err := os.ReadFile(file)
 		check(t, err)
-		if n, err := fmt.Sscanf(string(text), "%020d %020d\n", &whole, &committed); n != 2 || err != nil || len(text) != 42 {
+		if n, err := fmt.Sscanf(string(text), "%020d %020d\n", &whole, &committed); n != 2 || err != nil ||
+			len(text) != 42 {
 			t.Fatalf("%q: %v", text, err)
 		}
 		return whole, committed
@@ -44,7 +45,8 @@ func TestHostMemory(t *testing.T) {
 		t.Errorf("%d bytes, of which %d are committed", whole, first)
 	}
 	check(t, os.Truncate(file, 0))
-	wait.True(t, 10*memoryEvery, "it is written again", func() bool { st, err := os.Stat(file); return err == nil && st.Size() > 0 })
+	wait.True(t, 10*memoryEvery, "it is written again",
+		func() bool { st, err := os.Stat(file); return err == nil && st.Size() > 0 })
 	cancel()
 
 	o.Memory = 0

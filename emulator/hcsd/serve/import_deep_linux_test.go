@@ -23,7 +23,8 @@ func TestDeepImport(t *testing.T) {
 	}
 	defer layer.Close()
 
-	if err := importInto(to, from, layer); err == nil || !strings.Contains(err.Error(), "deeper than") || len(err.Error()) > 1000 {
+	if err := importInto(to, from, layer); err == nil || !strings.Contains(err.Error(), "deeper than") ||
+		len(err.Error()) > 1000 {
 		t.Errorf("%.200v", err)
 	}
 	for _, dir := range []string{from, to} {

@@ -25,11 +25,12 @@ const folderSuffix = ".$wcidirs$"
 // path in memory.
 const maxImportDepth = 512
 
-// importLayer implements ImportLayer: it makes a layer of the files that hcsshim has written into a folder, each in the form of a backup
-// stream (BackupWrite).
+// importLayer implements ImportLayer: it makes a layer of the files that hcsshim has written into a folder, each in
+// the form of a backup stream (BackupWrite).
 //
-// The layer's folder shows all files then, those of the layers below too, as on Windows: programs delete there what the image deletes, and
-// make hard links. It is an overlay mount until the layer is used as one below others; what was changed by then, whiteouts too, is the layer.
+// The layer's folder shows all files then, those of the layers below too, as on Windows: programs delete there what
+// the image deletes, and make hard links. It is an overlay mount until the layer is used as one below others; what was
+// changed by then, whiteouts too, is the layer.
 func (s layerCalls) importLayer(_ context.Context, c call) (result, error) {
 	folder, rest, _ := strings.Cut(c.document(), "\n")
 	parents, err := parentsOf(rest)
@@ -76,7 +77,8 @@ func (s layerCalls) importLayer(_ context.Context, c call) (result, error) {
 	})
 }
 
-// importInto writes the files of an import folder to the folder files, and its hives into the layer. Nothing is written outside of the two.
+// importInto writes the files of an import folder to the folder files, and its hives into the layer. Nothing is
+// written outside of the two.
 func importInto(files, source string, layer *os.Root) error {
 	from, err := openRoot(source)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"porthole.dev/porthole/internal/slow"
 )
 
-// A layer is a folder on C: of the host, which programs rename and remove as they like. What the kernel needs of it is in a folder of ours,
-// whose name is a GUID; the file marker in the layer's folder names it.
+// A layer is a folder on C: of the host, which programs rename and remove as they like. What the kernel needs of it is
+// in a folder of ours, whose name is a GUID; the file marker in the layer's folder names it.
 const (
 	marker  = "hcs-layer"
 	filesOf = "Files" // the files of a layer, in its folder
@@ -229,7 +229,8 @@ func (s layerCalls) prepareLayer(_ context.Context, c call) (result, error) {
 			return result{}, err
 		}
 
-		if err := errors.Join(s.o.mountDisk(l.id), s.change(l, func(st *layerState) { st.Folder = l.at.real })); err != nil {
+		if err := errors.Join(s.o.mountDisk(l.id),
+			s.change(l, func(st *layerState) { st.Folder = l.at.real })); err != nil {
 			return result{}, err
 		}
 		upper, work := s.o.ownDirs(l.id)
@@ -241,7 +242,8 @@ func (s layerCalls) prepareLayer(_ context.Context, c call) (result, error) {
 	})
 }
 
-// volumes is the folder on C: where the host's programs find volumes that have no drive letter (emulator/dll/mend_file.c).
+// volumes is the folder on C: where the host's programs find volumes that have no drive letter
+// (emulator/dll/mend_file.c).
 const volumes = "System Volume Information"
 
 // showVolume makes a mount in the folder of a layer a volume of the host.
@@ -297,8 +299,8 @@ func parentsOf(text string) ([]string, error) {
 	return parents, nil
 }
 
-// lowerDirs are the folders on this machine with the files of layers. A layer that was imported is finished with its first use as one. The
-// caller releases what they are held by when it has mounted them.
+// lowerDirs are the folders on this machine with the files of layers. A layer that was imported is finished with its
+// first use as one. The caller releases what they are held by when it has mounted them.
 func (s layerCalls) lowerDirs(paths []string) (dirs []string, release func(), err error) {
 	var held []place
 	release = func() {
@@ -324,7 +326,8 @@ func (s layerCalls) lowerDirs(paths []string) (dirs []string, release func(), er
 	return dirs, release, nil
 }
 
-// filesOf is the folder with a layer's files: for an imported one what it changes, in our folder; else files holds it, which the caller closes.
+// filesOf is the folder with a layer's files: for an imported one what it changes, in our folder; else files holds it,
+// which the caller closes.
 func (s layerCalls) filesOf(l *layer) (dir string, files place, err error) {
 	if l.id != "" {
 		if err := s.unmountFiles(l); err != nil {
@@ -433,9 +436,10 @@ func (s layerCalls) layerExists(_ context.Context, c call) (result, error) {
 // endLimit is how long the removal of a layer waits for the end of the system on it.
 const endLimit = 30 * time.Second
 
-// awaitEnd waits until no system runs on a layer that containerd has renamed to remove it. Windows refuses to rename the folder of a disk
-// that is attached, and containerd's snapshotter tries again later (plugins/snapshots/windows/common.go). Wine renames it, and then nobody
-// tries again: its system, whose shim was killed, may be about to end.
+// awaitEnd waits until no system runs on a layer that containerd has renamed to remove it. Windows refuses to rename
+// the folder of a disk that is attached, and containerd's snapshotter tries again later
+// (plugins/snapshots/windows/common.go). Wine renames it, and then nobody tries again: its system, whose shim was
+// killed, may be about to end.
 func (s layerCalls) awaitEnd(ctx context.Context, path string) {
 	if !strings.HasPrefix(strings.ToLower(path[strings.LastIndex(path, `\`)+1:]), "rm-") {
 		return

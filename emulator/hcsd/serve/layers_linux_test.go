@@ -37,8 +37,10 @@ func startLayerHost(t *testing.T) *layerHost {
 		t.Skip("mounts need root")
 	}
 	dir := t.TempDir()
-	h := &layerHost{t: t, o: Options{Cgroup: "/porthole/layers", HostDir: dir, Template: filepath.Join(dir, "template"), CPUs: runtime.NumCPU()}}
-	for _, d := range []string{h.o.driveC(), filepath.Join(h.o.Template, "drive_c", "windows"), h.o.path("layers"), h.o.path("systems")} {
+	h := &layerHost{t: t, o: Options{Cgroup: "/porthole/layers", HostDir: dir, Template: filepath.Join(dir, "template"),
+		CPUs: runtime.NumCPU()}}
+	for _, d := range []string{h.o.driveC(), filepath.Join(h.o.Template, "drive_c", "windows"), h.o.path("layers"),
+		h.o.path("systems")} {
 		check(t, os.MkdirAll(d, 0o755))
 	}
 
@@ -139,8 +141,8 @@ func tree(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// TestLayers imports two layers over a base as hcsshim does, which deletes files in the layer's folder afterwards, and looks at the C: that
-// they make together.
+// TestLayers imports two layers over a base as hcsshim does, which deletes files in the layer's folder afterwards, and
+// looks at the C: that they make together.
 func TestLayers(t *testing.T) {
 	h := startLayerHost(t)
 	h.write("layers/1/Files/keep.txt", "base")
@@ -206,19 +208,22 @@ func TestFaults(t *testing.T) {
 		h.s.controls().ServeHTTP(w, httptest.NewRequest("POST", "/faults", strings.NewReader(rules)))
 		return w.Code
 	}
-	for _, bad := range []string{`[{"action":"explode"}]`, `[{"action":"empty"}]`, `[{"action":"fail"}]`, `[null]`, `{}`, `[{"x":1}]`} {
+	for _, bad := range []string{`[{"action":"explode"}]`, `[{"action":"empty"}]`, `[{"action":"fail"}]`, `[null]`,
+		`{}`, `[{"x":1}]`} {
 		if code := set(bad); code != 400 {
 			t.Errorf("%s: %d", bad, code)
 		}
 	}
 
-	set(`[{"function":"Activate*","match":"layers.1","action":"fail","code":2147942421},{"function":"LayerExists","delayMs":1,"action":"after","code":2147942405}]`)
+	set(
+		`[{"function":"Activate*","match":"layers.1","action":"fail","code":2147942421},{"function":"LayerExists","delayMs":1,"action":"after","code":2147942405}]`)
 	h.write("layers/1/sandbox.vhdx", "")
 	h.write("layers/2/sandbox.vhdx", "")
 	h.refused(hcsd.ErrNotReady, "ActivateLayer", `C:\layers\1`)
 	h.must("ActivateLayer", `C:\layers\2`)
 	h.refused(hcsd.ErrAccessDenied, "LayerExists", `C:\layers\2`)
-	if st := h.s.calls.Get(); st.Calls["ActivateLayer"] != 2 || st.Errors["ActivateLayer"] != 1 || st.Programs["test"]["LayerExists"] != 1 {
+	if st := h.s.calls.Get(); st.Calls["ActivateLayer"] != 2 || st.Errors["ActivateLayer"] != 1 ||
+		st.Programs["test"]["LayerExists"] != 1 {
 		t.Errorf("%+v", st)
 	}
 
@@ -237,7 +242,8 @@ func TestFaults(t *testing.T) {
 	}
 	set(`[{"function":"DestroyLayer","action":"mute"}]`)
 	go func() { _, err := h.call("DestroyLayer", `C:\layers\1`, ""); answered <- err }()
-	wait.True(t, 10*time.Second, "the layer is gone", func() bool { _, err := os.Lstat(filepath.Join(h.o.driveC(), "layers", "1")); return err != nil })
+	wait.True(t, 10*time.Second, "the layer is gone",
+		func() bool { _, err := os.Lstat(filepath.Join(h.o.driveC(), "layers", "1")); return err != nil })
 	select {
 	case err := <-answered:
 		t.Errorf("a call that is mute is answered: %v", err)
@@ -253,7 +259,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestHostileLayers: nothing outside of a layer is written, read or removed, whatever paths, links, and files are given.
+// TestHostileLayers: nothing outside of a layer is written, read or removed, whatever paths, links, and files are
+// given.
 func TestHostileLayers(t *testing.T) {
 	h := startLayerHost(t)
 	outside := t.TempDir()
@@ -280,7 +287,8 @@ func TestHostileLayers(t *testing.T) {
 	h.refused(hcsd.ErrInvalidData, "ImportLayer", `C:\layers\2`, `C:\tmp\in`, `C:\layers\1`)
 	h.refused(hcsd.ErrAccessDenied, "ImportLayer", `C:\layers\2`, `C:\out`, `C:\layers\1`)
 
-	// A link that leads out as seen from Linux stays in the container, and the files under its name are not written through it.
+	// A link that leads out as seen from Linux stays in the container, and the files under its name are not written
+	// through it.
 	h.write("layers/3/note", "")
 	h.write("tmp/up/Files/up", backup(8, linkTo(`..\..\..\..\..\..\..\..`+strings.ReplaceAll(outside, "/", `\`))))
 	h.write("tmp/up/Files/dir.$wcidirs$", backup(8, linkTo(`..\..\..`)))

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// noMemory is the exit code of a program that Linux killed because of its container's memory limit (STATUS_COMMITMENT_LIMIT). On Windows
-// an allocation fails, and the program says how it ends: unverified, no. 95.
+// noMemory is the exit code of a program that Linux killed because of its container's memory limit
+// (STATUS_COMMITMENT_LIMIT). On Windows an allocation fails, and the program says how it ends: unverified, no. 95.
 const noMemory = 0xc000012d
 
 // ofKilled is the largest exit code that Wine gives a program which Linux has killed: Wine 8.0 says 0 of it, and 10.0
@@ -17,8 +17,8 @@ const noMemory = 0xc000012d
 // for one of these.
 const ofKilled = 1
 
-// memoryKills counts the processes that Linux has killed because of the memory limit of the container that a process is in. 0 if it is not
-// known: then no program is taken for one of them.
+// memoryKills counts the processes that Linux has killed because of the memory limit of the container that a process
+// is in. 0 if it is not known: then no program is taken for one of them.
 func memoryKills(pid int) uint64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {

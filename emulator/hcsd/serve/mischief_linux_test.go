@@ -128,7 +128,8 @@ func callsOn(t *testing.T, o Options, c string) map[string]func(name string) str
 		},
 		"import": func(string) string {
 			files, layer := filepath.Join(o.HostDir, "files"), filepath.Join(o.HostDir, "layer")
-			check(t, errors.Join(os.RemoveAll(files), os.RemoveAll(layer), os.Mkdir(files, 0o755), os.Mkdir(layer, 0o755)))
+			check(t, errors.Join(os.RemoveAll(files), os.RemoveAll(layer), os.Mkdir(files, 0o755),
+				os.Mkdir(layer, 0o755)))
 			root, err := openRoot(layer)
 			check(t, err)
 			defer root.Close()
@@ -186,7 +187,8 @@ func stir(ctx context.Context, r *rand.Rand, dir, secret string) (done int) {
 		case 10:
 			err = os.Rename(path, filepath.Join(dir, nameOf(r)))
 		case 11:
-			err = unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, filepath.Join(dir, nameOf(r)), unix.RENAME_EXCHANGE)
+			err = unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, filepath.Join(dir, nameOf(r)),
+				unix.RENAME_EXCHANGE)
 		}
 		if err == nil {
 			done++

@@ -28,7 +28,8 @@ type endpoint struct {
 	}
 }
 
-// networkOf asks the host's HNS for the Linux network namespace of an HCN namespace, and for the DNS settings of its endpoints.
+// networkOf asks the host's HNS for the Linux network namespace of an HCN namespace, and for the DNS settings of its
+// endpoints.
 func (s *Service) networkOf(ctx context.Context, n *hcsd.Networking) (network, error) {
 	if n == nil || n.Namespace == "" {
 		return network{}, nil

@@ -17,8 +17,8 @@ import (
 	"porthole.dev/porthole/emulator/wine"
 )
 
-// below translates a path of Windows to one below the folder that is C:, with slashes, and "" for C: itself. Going up is refused: what it
-// means would depend on links.
+// below translates a path of Windows to one below the folder that is C:, with slashes, and "" for C: itself. Going up
+// is refused: what it means would depend on links.
 func below(driveC, path string) (string, error) {
 	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return r == '\\' || r == '/' }) {
 		if part == ".." {
@@ -32,7 +32,8 @@ func below(driveC, path string) (string, error) {
 	return strings.TrimPrefix(strings.TrimPrefix(linux, driveC), "/"), nil
 }
 
-// place is a file or folder that programs of the host can rename or replace. It is held open, so that it stays the same for us.
+// place is a file or folder that programs of the host can rename or replace. It is held open, so that it stays the
+// same for us.
 type place struct {
 	*os.File        // O_PATH
 	real     string // its path on this machine when it was opened
@@ -41,11 +42,12 @@ type place struct {
 // path names the place for system calls of this process.
 func (p place) path() string { return fmt.Sprintf("/proc/self/fd/%d", p.Fd()) }
 
-// changeable are the folders below that of the host which programs of the host can change. The folders themselves, and those above them, they
-// cannot. The last is that of a layer.
+// changeable are the folders below that of the host which programs of the host can change. The folders themselves, and
+// those above them, they cannot. The last is that of a layer.
 var changeable = regexp.MustCompile(`^(prefix|s[0-9a-f]{5}|hcs/layers/[0-9a-f-]+/(merged|disk))(/|$)`)
 
-// pin opens a path on this machine that is in a changeable folder, as it is: a link on the way is refused. The caller closes it.
+// pin opens a path on this machine that is in a changeable folder, as it is: a link on the way is refused. The caller
+// closes it.
 func (o Options) pin(path string) (place, error) {
 	rel, err := filepath.Rel(o.HostDir, path)
 	if err != nil {
@@ -67,7 +69,8 @@ func (o Options) pin(path string) (place, error) {
 
 // openBeneath opens a file or folder below a folder. It follows no link.
 func openBeneath(folder *os.File, name string) (*os.File, error) {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 	for {
 		fd, err := unix.Openat2(int(folder.Fd()), name, &how)
 		switch {
@@ -80,7 +83,8 @@ func openBeneath(folder *os.File, name string) (*os.File, error) {
 	}
 }
 
-// openHost opens a file or folder of the host's C:, with all links followed. A link that leads out of C: is refused. The caller closes it.
+// openHost opens a file or folder of the host's C:, with all links followed. A link that leads out of C: is refused.
+// The caller closes it.
 func (s *Service) openHost(path string) (place, error) {
 	name, err := below(s.o.driveC(), path)
 	if err != nil {
@@ -144,8 +148,8 @@ func openRegular(root *os.Root, name string) (*os.File, error) {
 	return f, nil
 }
 
-// inContainer is the path in the Linux container of a path of the container, whose C: is at driveC. C: itself is refused. Another drive is a
-// folder of the prefix, which makeBundle makes.
+// inContainer is the path in the Linux container of a path of the container, whose C: is at driveC. C: itself is
+// refused. Another drive is a folder of the prefix, which makeBundle makes.
 func inContainer(driveC, path string) (string, error) {
 	drive, path, err := splitDrive(path)
 	if err != nil {
@@ -173,7 +177,8 @@ func splitDrive(path string) (drive byte, rest string, err error) {
 		return 'c', path, nil
 	}
 	if drive = short[0] | 0x20; drive == 'z' {
-		return drive, "", hcsd.ErrNotSupported.WithText("%s: a container of an emulated host has no drive Z: of its own", path)
+		return drive, "", hcsd.ErrNotSupported.WithText(
+			"%s: a container of an emulated host has no drive Z: of its own", path)
 	}
 	return drive, `\` + strings.TrimLeft(short[2:], `\/`), nil
 }

@@ -20,12 +20,13 @@ import (
 	"porthole.dev/porthole/internal/slow"
 )
 
-// A named pipe of the host that is mapped into a container. Pipes of Wine exist between the programs of one wineserver, so that bytes go
+// A named pipe of the host that is mapped into a container. Pipes of Wine exist between the programs of one
+// wineserver, so that bytes go
 //
 //	program ──pipe──▶ porthole-pipe.exe of the container ──socket──▶ hcsd ──▶ porthole-pipe.exe of the host ──pipe──▶ its server
 //
-// with a program of the host for each connection, which has the socket as its input. A pipe that nobody serves can be opened in the container,
-// and has ended then.
+// with a program of the host for each connection, which has the socket as its input. A pipe that nobody serves can be
+// opened in the container, and has ended then.
 
 // pipeSocket is the socket of one of a container's pipes, in its folder of pipes.
 func pipeSocket(folder string, i int) string { return filepath.Join(folder, fmt.Sprintf("pipe%d", i)) }
@@ -85,7 +86,8 @@ func listenAt(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // the name holds for this moment only; the socket goes with the folder
+	// the name holds for this moment only; the socket goes with the folder
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	// The container may connect. It cannot change the folder.
 	if err := os.Chmod(path, 0o666); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -115,7 +117,8 @@ func (s systemCalls) openPipe(ctx context.Context, conn net.Conn, pipe string) e
 		return err
 	}
 	defer socket.Close()
-	cmd := s.o.Tools.Command(ctx, wine.Prefix{Dir: filepath.Join(s.o.HostDir, "prefix")}, wine.PipeProgram, "--open", pipe)
+	cmd := s.o.Tools.Command(ctx, wine.Prefix{Dir: filepath.Join(s.o.HostDir, "prefix")}, wine.PipeProgram, "--open",
+		pipe)
 	var said strings.Builder
 	cmd.Stdin, cmd.Stderr = socket, &said
 	err = confine.Start(ctx, s.o.HostDir, cmd)

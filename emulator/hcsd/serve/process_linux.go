@@ -54,7 +54,8 @@ func (s stat) number(field int) uint64 {
 	return n
 }
 
-// startTime returns when a process has started. One that has ended and is not yet taken off the list of processes is not there.
+// startTime returns when a process has started. One that has ended and is not yet taken off the list of processes is
+// not there.
 func startTime(pid int) (uint64, error) {
 	s, err := statOf(pid)
 	if err != nil {

@@ -34,15 +34,17 @@ func (p *process) processorTime() (t processorTime) {
 	return t
 }
 
-// countPrograms subtracts the processor time of a container's wineserver from the time that the container's cgroup has counted. A job object
-// of Windows counts the time of its programs, and wineserver is none of them: it does the work of Windows' kernel. told holds the figures of
-// the last call. No figure falls below them, although the two times are not read at the same moment.
+// countPrograms subtracts the processor time of a container's wineserver from the time that the container's cgroup has
+// counted. A job object of Windows counts the time of its programs, and wineserver is none of them: it does the work
+// of Windows' kernel. told holds the figures of the last call. No figure falls below them, although the two times are
+// not read at the same moment.
 func countPrograms(m *hcsd.Measured, server processorTime, told *processorTime) {
 	for _, c := range []struct {
 		counted *uint64
 		server  uint64
 		told    *uint64
-	}{{&m.ProcessorNanos, server.total, &told.total}, {&m.UserNanos, server.user, &told.user}, {&m.KernelNanos, server.kernel, &told.kernel}} {
+	}{{&m.ProcessorNanos, server.total, &told.total}, {&m.UserNanos, server.user, &told.user}, {&m.KernelNanos,
+		server.kernel, &told.kernel}} {
 		*c.counted = max(*c.counted-min(c.server, *c.counted), *c.told)
 		*c.told = *c.counted
 	}

@@ -24,8 +24,8 @@ import (
 // programCalls answers the calls about processes.
 type programCalls struct{ *Service }
 
-// createProcess starts a program. The pid that it answers is that of the program's launcher on this machine, so that it is the same in no
-// other system.
+// createProcess starts a program. The pid that it answers is that of the program's launcher on this machine, so that
+// it is the same in no other system.
 func (s programCalls) createProcess(ctx context.Context, c call) (result, error) {
 	var doc hcsd.Process
 	if err := hcsd.Decode(c.document(), &doc); err != nil {
@@ -49,7 +49,8 @@ func (s programCalls) createProcess(ctx context.Context, c call) (result, error)
 	init := *live.Init
 	s.mu.Unlock()
 
-	live.launching <- struct{}{} // of two that begin at once the second would wait for the first one's event: emulator/dll/launch.c
+	// of two that begin at once the second would wait for the first one's event: emulator/dll/launch.c
+	live.launching <- struct{}{}
 	defer func() { <-live.launching }()
 	p, err := s.launch(ctx, sys, live, init, doc)
 	if err != nil {
@@ -70,8 +71,10 @@ func (s programCalls) createProcess(ctx context.Context, c call) (result, error)
 	return result{text: p.io.numbers(), handle: uint64(pid)}, s.save()
 }
 
-// launch starts the launcher of a program and returns when the program runs, or with Windows' error for its start: then nothing of it is left.
-func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container, init process, doc hcsd.Process) (_ *program, err error) {
+// launch starts the launcher of a program and returns when the program runs, or with Windows' error for its start:
+// then nothing of it is left.
+func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container, init process,
+	doc hcsd.Process) (_ *program, err error) {
 	s.mu.Lock()
 	c.Last++
 	n := c.Last
@@ -138,8 +141,8 @@ func writeStart(folder runFolder, n int, doc hcsd.Process, hostname string) erro
 	return folder.write(n, "env", environmentText(environmentOf(doc, hostname)))
 }
 
-// untilStarted waits until the launcher has written whether the program runs: 0, or the Windows error of its start. A launcher that writes
-// nothing in time is killed, because nobody would know of its program.
+// untilStarted waits until the launcher has written whether the program runs: 0, or the Windows error of its start. A
+// launcher that writes nothing in time is killed, because nobody would know of its program.
 func (s programCalls) untilStarted(ctx context.Context, p *program, folder runFolder) error {
 	ctx, cancel := context.WithTimeout(ctx, slow.Limit(programWait))
 	defer cancel()
@@ -161,7 +164,8 @@ func (s programCalls) untilStarted(ctx context.Context, p *program, folder runFo
 		return nil
 	}
 	text := ""
-	for _, known := range []*hcsd.Error{hcsd.ErrFileNotFound, hcsd.ErrPathNotFound, hcsd.ErrAccessDenied, hcsd.ErrDirectoryName} {
+	for _, known := range []*hcsd.Error{hcsd.ErrFileNotFound, hcsd.ErrPathNotFound, hcsd.ErrAccessDenied,
+		hcsd.ErrDirectoryName} {
 		if known.Code == hcsd.Win32(uint32(code)).Code {
 			text = known.Text
 		}
@@ -169,8 +173,8 @@ func (s programCalls) untilStarted(ctx context.Context, p *program, folder runFo
 	return hcsd.Win32(uint32(code)).WithText("%s", text)
 }
 
-// launchText is what the launcher reads: the program, or nothing for the first word of the command line, the command line and the folder,
-// each of UTF-16 and ended by a zero.
+// launchText is what the launcher reads: the program, or nothing for the first word of the command line, the command
+// line and the folder, each of UTF-16 and ended by a zero.
 func launchText(doc hcsd.Process) []byte {
 	line := doc.CommandLine
 	if line == "" {
@@ -189,8 +193,9 @@ func utf16Texts(texts ...string) (out []byte) {
 	return out
 }
 
-// environmentOf are the variables of a program that are not those of every program: what a container adds to them, and over that what was
-// asked for. Names differ by more than their case; of several the last one in the order of the document counts.
+// environmentOf are the variables of a program that are not those of every program: what a container adds to them, and
+// over that what was asked for. Names differ by more than their case; of several the last one in the order of the
+// document counts.
 func environmentOf(doc hcsd.Process, hostname string) []guest.Variable {
 	user := doc.User
 	if user == "" {
@@ -383,14 +388,16 @@ func (s programCalls) processProperties(_ context.Context, c call) (result, erro
 	return result{text: rec.Status()}, nil
 }
 
-// programOf describes a process of a container. ok is false for one that has ended, and for those of the emulation itself.
+// programOf describes a process of a container. ok is false for one that has ended, and for those of the emulation
+// itself.
 func programOf(pid int) (p hcsd.Program, ok bool) {
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil {
 		return p, false
 	}
 	p = hcsd.Program{Pid: uint32(pid), Image: strings.TrimSpace(string(comm))}
-	if strings.HasPrefix(p.Image, "wineserver") || strings.HasPrefix(p.Image, "porthole-launch") || strings.HasPrefix(p.Image, "porthole-pipe") {
+	if strings.HasPrefix(p.Image, "wineserver") || strings.HasPrefix(p.Image, "porthole-launch") ||
+		strings.HasPrefix(p.Image, "porthole-pipe") {
 		return p, false
 	}
 	if statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)); err == nil {

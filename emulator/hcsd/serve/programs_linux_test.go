@@ -99,7 +99,8 @@ func testHandles(t *testing.T, h *host) {
 		if i == 0 {
 			peek = "peek 1 el 4"
 		}
-		for _, want := range []string{"type 3 <nil>", peek, "bytes <nil>", "messages true", "info <nil> 0 true true 1", "local " + local, "short true"} {
+		for _, want := range []string{"type 3 <nil>", peek, "bytes <nil>", "messages true", "info <nil> 0 true true 1",
+			"local " + local, "short true"} {
 			if line := fmt.Sprintln(i, want); !strings.Contains(r.Out, line) {
 				t.Errorf("missing: %s", line)
 			}
@@ -118,7 +119,8 @@ func testReadOnly(t *testing.T, h *host) {
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) || !strings.Contains(string(out), "<nil>") {
 		t.Errorf("on the host: %v\n%s", err, out)
 	}
-	programs := []wantedProgram{{Line: `C:\app.exe read-only C:\read-only`}, {Line: `C:\app.exe read-only C:\ours`, User: "ContainerUser"}}
+	programs := []wantedProgram{{Line: `C:\app.exe read-only C:\read-only`},
+		{Line: `C:\app.exe read-only C:\ours`, User: "ContainerUser"}}
 	for i, r := range h.ran(wantedPrograms{Programs: programs}) {
 		if strings.TrimSpace(r.Out) != "<nil>" {
 			t.Errorf("program %d in a container: %+v", i, r)
@@ -133,12 +135,16 @@ func testDrives(t *testing.T, h *host) {
 	}
 	out := h.ran(wantedPrograms{
 		Mounts: []wantedMount{ // the outer one last: it must not hide the other
-			{HostPath: `C:\shared-deep`, ContainerPath: `E:\data\deep`}, {HostPath: `C:\shared-root`, ContainerPath: `E:\`},
-			{HostPath: `C:\shared-below`, ContainerPath: `D:\data`}, {HostPath: `C:\shared-other`, ContainerPath: `y:/Other/`, ReadOnly: true},
-			{HostPath: `C:\shared-root`, ContainerPath: `F:`}, {HostPath: `C:\shared-below`, ContainerPath: `\\?\G:\below`},
+			{HostPath: `C:\shared-deep`, ContainerPath: `E:\data\deep`},
+			{HostPath: `C:\shared-root`, ContainerPath: `E:\`},
+			{HostPath: `C:\shared-below`, ContainerPath: `D:\data`},
+			{HostPath: `C:\shared-other`, ContainerPath: `y:/Other/`, ReadOnly: true},
+			{HostPath: `C:\shared-root`, ContainerPath: `F:`},
+			{HostPath: `C:\shared-below`, ContainerPath: `\\?\G:\below`},
 		},
 		Programs: []wantedProgram{
-			{Line: `cmd /c type E:\data\deep\deep.txt & type E:\root.txt & type D:\data\below.txt & type Y:\other\other.txt & type F:\root.txt & type G:\below\below.txt`},
+			{
+				Line: `cmd /c type E:\data\deep\deep.txt & type E:\root.txt & type D:\data\below.txt & type Y:\other\other.txt & type F:\root.txt & type G:\below\below.txt`},
 			{Line: `cmd /c echo new>D:\data\made.txt && type D:\data\made.txt`},
 			{Line: `cmd /c echo new>Y:\other\made.txt`},
 			{Line: `cmd /c echo own>D:\own.txt && type D:\own.txt`},
@@ -152,7 +158,8 @@ func testDrives(t *testing.T, h *host) {
 	if out[1].Code != 0 || strings.TrimSpace(out[1].Out) != "new" {
 		t.Errorf("writing to D:\\data: %+v", out[1])
 	}
-	if text, err := os.ReadFile(filepath.Join(h.prefix.DriveC(), "shared-below", "made.txt")); err != nil || !strings.HasPrefix(string(text), "new") {
+	if text, err := os.ReadFile(filepath.Join(h.prefix.DriveC(), "shared-below", "made.txt")); err != nil ||
+		!strings.HasPrefix(string(text), "new") {
 		t.Errorf("the host sees %q, %v", text, err)
 	}
 	if !strings.Contains(out[2].Err, "Access is denied.") {
@@ -168,7 +175,8 @@ func testDrives(t *testing.T, h *host) {
 
 // testEnvironment: a program has Windows' variables, over them what was asked for, and nothing of Wine or of ours.
 func testEnvironment(t *testing.T, h *host) {
-	asked := map[string]string{"PATH": `C:\only`, "pathext": ".X", "windir": `C:\w`, "USERNAME": "me", "LC_ALL": "de_DE", "TEMP": `C:\t`, "COMPUTERNAME": "NAME",
+	asked := map[string]string{"PATH": `C:\only`, "pathext": ".X", "windir": `C:\w`, "USERNAME": "me",
+		"LC_ALL": "de_DE", "TEMP": `C:\t`, "COMPUTERNAME": "NAME",
 		"HOME": "/root", "LONG": strings.Repeat("x", 30000), "EMPTY": "", "Ünï": "wörd €"}
 	out := h.ran(wantedPrograms{Programs: []wantedProgram{
 		{Line: `C:\app.exe environment`, Environment: asked},
@@ -194,8 +202,10 @@ func testEnvironment(t *testing.T, h *host) {
 	}
 	for _, i := range []int{1, 3} {
 		have := variables(out[i].Out)
-		for name, want := range map[string]string{"PATH": `C:\windows\system32`, "PATHEXT": ".COM;.EXE", "WINDIR": `C:\windows`, "SYSTEMROOT": `C:\windows`, "SYSTEMDRIVE": "C:",
-			"COMSPEC": `C:\windows\system32\cmd.exe`, "COMPUTERNAME": "POD-A", "OS": "Windows_NT", "PROCESSOR_ARCHITECTURE": "AMD64", "TEMP": `C:\`, "USERNAME": "Container"} {
+		for name, want := range map[string]string{"PATH": `C:\windows\system32`, "PATHEXT": ".COM;.EXE",
+			"WINDIR": `C:\windows`, "SYSTEMROOT": `C:\windows`, "SYSTEMDRIVE": "C:",
+			"COMSPEC": `C:\windows\system32\cmd.exe`, "COMPUTERNAME": "POD-A", "OS": "Windows_NT",
+			"PROCESSOR_ARCHITECTURE": "AMD64", "TEMP": `C:\`, "USERNAME": "Container"} {
 			if !strings.HasPrefix(strings.ToLower(have[name]), strings.ToLower(want)) {
 				t.Errorf("program %d: %s is %q, want %s…", i, name, have[name], want)
 			}
@@ -206,7 +216,8 @@ func testEnvironment(t *testing.T, h *host) {
 	}
 	for i, r := range out[:4] {
 		for name, value := range variables(r.Out) {
-			ours := strings.HasPrefix(name, "WINE") || strings.HasPrefix(name, "PORTHOLE") || strings.HasPrefix(name, "HNSD") ||
+			ours := strings.HasPrefix(name, "WINE") || strings.HasPrefix(name, "PORTHOLE") ||
+				strings.HasPrefix(name, "HNSD") ||
 				slices.Contains([]string{"FONTCONFIG_FILE", "LC_ALL", "HOME", "PWD", "SHLVL", "_"}, name)
 			if _, ok := asked[name]; ours && (!ok || i%2 != 0) {
 				t.Errorf("program %d sees %s=%s", i, name, value)
@@ -228,8 +239,8 @@ func variables(text string) map[string]string {
 	return all
 }
 
-// testArguments: a program gets its arguments as they were quoted, text with any ends of lines passes through, and names of files on C: are
-// found in any case.
+// testArguments: a program gets its arguments as they were quoted, text with any ends of lines passes through, and
+// names of files on C: are found in any case.
 func testArguments(t *testing.T, h *host) {
 	out := h.ran(wantedPrograms{Programs: []wantedProgram{
 		{Line: `C:\app.exe arguments "a b" "c\"d" e\\f "g\\" "" 'h i' "j k"l m"n o" %PATH% ^& "ü €"`},
@@ -242,12 +253,14 @@ func testArguments(t *testing.T, h *host) {
 	if err := json.Unmarshal([]byte(out[0].Out), &got); err != nil {
 		t.Errorf("%+v: %v", out[0], err)
 	}
-	if want := []string{"arguments", "a b", `c"d`, `e\\f`, `g\`, "", "'h", "i'", "j kl", `mn o`, "%PATH%", "^&", "ü €"}; !slices.Equal(got, want) {
+	if want := []string{"arguments", "a b", `c"d`, `e\\f`, `g\`, "", "'h", "i'", "j kl", `mn o`, "%PATH%", "^&",
+		"ü €"}; !slices.Equal(got, want) {
 		t.Errorf("the arguments are %q, want %q", got, want)
 	}
 
 	got = nil
-	if err := json.Unmarshal([]byte(out[1].Out), &got); err != nil || !slices.Equal(got, []string{"arguments", `\\server\share\`, `--x=y z`}) {
+	if err := json.Unmarshal([]byte(out[1].Out), &got); err != nil ||
+		!slices.Equal(got, []string{"arguments", `\\server\share\`, `--x=y z`}) {
 		t.Errorf("the arguments are %q, %v", got, err)
 	}
 	if want := "of the image\nof the image\n"; out[2].Out != want {
@@ -261,12 +274,14 @@ func testArguments(t *testing.T, h *host) {
 	}
 }
 
-// testStubs: what an emulated host does not have is not found. Wine has programs of these names that do nothing and report success.
+// testStubs: what an emulated host does not have is not found. Wine has programs of these names that do nothing and
+// report success.
 func testStubs(t *testing.T, h *host) {
 	h.write("layers/base/Files/tools/note", "")
 	h.built("app", "layers/base/Files/tools/powershell.exe")
 	h.built("app", "tools/powershell.exe")
-	lines := []string{`powershell -Command "exit 3"`, `powershell.exe -Command "exit 0"`, `pwsh -c "exit 0"`, `C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -c 1`,
+	lines := []string{`powershell -Command "exit 3"`, `powershell.exe -Command "exit 0"`, `pwsh -c "exit 0"`,
+		`C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -c 1`,
 		`icacls C:\ /grant x:F`, `C:\Windows\System32\icacls.exe C:\`, `tasklist`}
 	var w wantedPrograms
 	for _, line := range lines {
@@ -297,8 +312,10 @@ func testStubs(t *testing.T, h *host) {
 
 // testPing: the usual sleep of hooks and scripts, to the container itself.
 func testPing(t *testing.T, h *host) {
-	out := h.ran(wantedPrograms{Programs: []wantedProgram{{Line: "ping -n 2 127.0.0.1"}, {Line: "ping -n 1 -l 100 ::1"}, {Line: "ping -n 1 192.0.2.1"}, {Line: "cmd /c ping -n 1 localhost > nul"}}})
-	if r := out[0]; r.Code != 0 || strings.Count(r.Out, "Reply from 127.0.0.1: bytes=32 time") != 2 || !strings.Contains(r.Out, "TTL=") || !strings.Contains(r.Out, "Sent = 2, Received = 2, Lost = 0 (0% loss)") {
+	out := h.ran(wantedPrograms{Programs: []wantedProgram{{Line: "ping -n 2 127.0.0.1"}, {Line: "ping -n 1 -l 100 ::1"},
+		{Line: "ping -n 1 192.0.2.1"}, {Line: "cmd /c ping -n 1 localhost > nul"}}})
+	if r := out[0]; r.Code != 0 || strings.Count(r.Out, "Reply from 127.0.0.1: bytes=32 time") != 2 ||
+		!strings.Contains(r.Out, "TTL=") || !strings.Contains(r.Out, "Sent = 2, Received = 2, Lost = 0 (0% loss)") {
 		t.Errorf("%+v", r)
 	}
 	if r := out[1]; r.Code != 0 || !strings.Contains(r.Out, "Reply from ::1: time") {
@@ -312,14 +329,17 @@ func testPing(t *testing.T, h *host) {
 	}
 }
 
-// testLinks: a link with a whole path leads to that path of whoever reads it, as the logs of containers that collectors read do.
+// testLinks: a link with a whole path leads to that path of whoever reads it, as the logs of containers that
+// collectors read do.
 func testLinks(t *testing.T, h *host) {
 	h.write("logs/pods/0.log", "of a pod")
 	h.write("logs/containers/note", "")
 	h.built("app", "app.exe")
-	for link, target := range map[string]string{`C:\logs\containers\x.log`: `C:\logs\pods\0.log`, `C:\logs\containers\moved.log`: `C:\logs\pods\0.log`, `C:\logs\folder`: `C:\logs\pods`,
+	for link, target := range map[string]string{`C:\logs\containers\x.log`: `C:\logs\pods\0.log`,
+		`C:\logs\containers\moved.log`: `C:\logs\pods\0.log`, `C:\logs\folder`: `C:\logs\pods`,
 		`C:\logs\dots`: `.\pods\..\pods`} {
-		if out, err := h.command(`C:\app.exe`, "link", target, link).Output(); err != nil && !errors.Is(err, exec.ErrWaitDelay) || !strings.Contains(string(out), "<nil>") {
+		if out, err := h.command(`C:\app.exe`, "link", target, link).Output(); err != nil &&
+			!errors.Is(err, exec.ErrWaitDelay) || !strings.Contains(string(out), "<nil>") {
 			t.Fatalf("%s: %v\n%s", link, err, out)
 		}
 	}
@@ -330,14 +350,16 @@ func testLinks(t *testing.T, h *host) {
 			{Line: `C:\app.exe readlink C:\logs\containers\x.log`},
 			{Line: `C:\app.exe readlink C:\logs\dots`},
 			{Line: `C:\app.exe link C:\logs\pods\0.log C:\logs\containers\of-container.log`},
-			{Line: `cmd /c mkdir C:\logs\a\b & move C:\logs\containers\moved.log C:\logs\a\b\moved.log & type C:\logs\a\b\moved.log`},
+			{
+				Line: `cmd /c mkdir C:\logs\a\b & move C:\logs\containers\moved.log C:\logs\a\b\moved.log & type C:\logs\a\b\moved.log`},
 			{Line: `C:\app.exe link C:\note.txt C:\root-link`},
 			{Line: `cmd /c type C:\root-link`},
 			{Line: `C:\app.exe readlink C:\root-link`},
 		},
 	})
 
-	for i, want := range map[int]string{0: "of a podof a podof a pod", 1: `C:\logs\pods\0.log <nil>`, 2: `.\pods\..\pods <nil>`, 3: "<nil>", 6: "of the image", 7: `C:\note.txt <nil>`} {
+	for i, want := range map[int]string{0: "of a podof a podof a pod", 1: `C:\logs\pods\0.log <nil>`,
+		2: `.\pods\..\pods <nil>`, 3: "<nil>", 6: "of the image", 7: `C:\note.txt <nil>`} {
 		if strings.TrimSpace(out[i].Out) != want {
 			t.Errorf("program %d: %+v, want %q", i, out[i], want)
 		}
@@ -346,14 +368,15 @@ func testLinks(t *testing.T, h *host) {
 		t.Errorf("a link that was moved: %+v", out[4])
 	}
 	for _, link := range []string{"containers/of-container.log", "a/b/moved.log"} {
-		if text, err := os.ReadFile(filepath.Join(h.prefix.DriveC(), "logs", link)); err != nil || string(text) != "of a pod" {
+		if text, err := os.ReadFile(filepath.Join(h.prefix.DriveC(), "logs", link)); err != nil ||
+			string(text) != "of a pod" {
 			t.Errorf("the host reads %q, %v from %s", text, err, link)
 		}
 	}
 }
 
-// testStandIns: our own programs in the place of Windows', with arguments that are right, wrong and missing. None of them ends by a fault, and
-// an error has a message.
+// testStandIns: our own programs in the place of Windows', with arguments that are right, wrong and missing. None of
+// them ends by a fault, and an error has a message.
 func testStandIns(t *testing.T, h *host) {
 	var w wantedPrograms
 	var right []func(ranProgram) bool
@@ -362,22 +385,41 @@ func testStandIns(t *testing.T, h *host) {
 		code     uint32
 		want     string // in output or errors
 	}{
-		{"curl", "", 2, "curl: (2) no URL specified"}, {"curl --nonsense x", "", 2, "is unknown"}, {"curl -s -S -m 5 http://127.0.0.1:9/", "", 7, "Failed to connect to 127.0.0.1 port 9"},
-		{"curl -V", "", 0, "curl 8."}, {"curl https://", "", 3, "curl: (3)"}, {"curl -sS http://name.invalid/", "", 6, "Could not resolve host: name.invalid"},
-		{"findstr", "", 2, ""}, {"findstr /q", "", 2, ""}, {"findstr x C:\\absent.txt", "", 1, ""}, {"findstr two", "one\r\ntwo\r\n", 0, "two"},
+		{"curl", "", 2, "curl: (2) no URL specified"}, {"curl --nonsense x", "", 2, "is unknown"},
+		{"curl -s -S -m 5 http://127.0.0.1:9/", "", 7, "Failed to connect to 127.0.0.1 port 9"},
+		{"curl -V", "", 0, "curl 8."}, {"curl https://", "", 3, "curl: (3)"},
+		{"curl -sS http://name.invalid/", "", 6, "Could not resolve host: name.invalid"},
+		{"findstr", "", 2, ""}, {"findstr /q", "", 2, ""}, {"findstr x C:\\absent.txt", "", 1, ""},
+		{"findstr two", "one\r\ntwo\r\n", 0, "two"},
 		{"hostname", "", 0, "pod-a"}, {"hostname /x", "", 0, "pod-a"},
-		{"ipconfig", "", 0, "Windows IP Configuration"}, {"ipconfig /all", "", 0, "Host Name"}, {"ipconfig /nonsense", "", 1, "USAGE"},
-		{"more.com", "a\r\n\tb\r\n", 0, "a\n        b"}, {"more.com /x", "", 1, "Invalid switch"}, {"more.com C:\\absent", "", 1, "Cannot access file"}, {"more.com +1 C:\\note.txt", "", 0, ""},
-		{"net", "", 1, ""}, {"net nonsense", "", 0, "The syntax of this command is"}, {"net user nobody", "", 2, ""}, {"net user", "", 1, "syntax"},
+		{"ipconfig", "", 0, "Windows IP Configuration"}, {"ipconfig /all", "", 0, "Host Name"},
+		{"ipconfig /nonsense", "", 1, "USAGE"},
+		{"more.com", "a\r\n\tb\r\n", 0, "a\n        b"}, {"more.com /x", "", 1, "Invalid switch"},
+		{"more.com C:\\absent", "", 1, "Cannot access file"}, {"more.com +1 C:\\note.txt", "", 0, ""},
+		{"net", "", 1, ""}, {"net nonsense", "", 0, "The syntax of this command is"}, {"net user nobody", "", 2, ""},
+		{"net user", "", 1, "syntax"},
 		{"nltest", "", 1, "Usage"}, {"nltest /query", "", 1, "failed"}, {"nltest /x", "", 1, "Usage"},
-		{"nslookup", "", 1, "Usage"}, {"nslookup -nonsense x", "", 1, "Invalid option"}, {"nslookup -timeout=1 x 127.0.0.1", "", 1, "timed-out"},
-		{"ping", "", 1, "Usage"}, {"ping -n", "", 1, "Value must be supplied"}, {"ping -n x 127.0.0.1", "", 1, "Bad value"}, {"ping -z 127.0.0.1", "", 1, "Bad option"}, {"ping name.invalid", "", 1, "could not find host"},
-		{"shutdown", "", 1, "Usage"}, {"shutdown /nonsense", "", 1, "Usage"}, {"shutdown /t", "", 1, "Usage"}, {"shutdown /a", "", 1722, "cannot be restarted"},
-		{"sort", "b\r\nA\r\nc\r\n", 0, "A\nb\nc"}, {"sort /r", "b\r\na", 0, "b\na"}, {"sort /nonsense", "", 1, "Invalid switch"}, {"sort C:\\absent", "", 1, "cannot find the file"}, {"sort /+2", "bx\nay\ncw\n", 0, "cw\nbx\nay"},
-		{"tar", "", 1, "Must specify one of"}, {"tar -q", "", 1, "not supported"}, {"tar -xf C:\\absent.tar", "", 1, "Failed to open"}, {"tar -cf", "", 1, "requires an argument"}, {"tar xf -", "no archive", 1, "Error reading archive"},
-		{"timeout", "", 1, "Timeout value must be specified"}, {"timeout /t 1", "", 1, "Input redirection is not supported"}, {"timeout /t x", "", 1, "Invalid value"}, {"timeout 1 2", "", 1, "not allowed more than"}, {"timeout /t", "", 1, "Value expected"},
-		{"where cmd", "", 0, "cmd.exe"}, {"where", "", 2, "syntax of the command is incorrect"}, {"where absent", "", 1, "Could not find files"}, {"where /q absent", "", 1, ""}, {"where /r C:\\ app.exe", "", 0, `C:\app.exe`}, {"where /x", "", 2, "Invalid argument"},
-		{"whoami", "", 0, "containeradministrator"}, {"whoami /x", "", 1, "Invalid argument"}, {"whoami /user", "", 0, "S-1-5-93-2-1"},
+		{"nslookup", "", 1, "Usage"}, {"nslookup -nonsense x", "", 1, "Invalid option"},
+		{"nslookup -timeout=1 x 127.0.0.1", "", 1, "timed-out"},
+		{"ping", "", 1, "Usage"}, {"ping -n", "", 1, "Value must be supplied"},
+		{"ping -n x 127.0.0.1", "", 1, "Bad value"}, {"ping -z 127.0.0.1", "", 1, "Bad option"},
+		{"ping name.invalid", "", 1, "could not find host"},
+		{"shutdown", "", 1, "Usage"}, {"shutdown /nonsense", "", 1, "Usage"}, {"shutdown /t", "", 1, "Usage"},
+		{"shutdown /a", "", 1722, "cannot be restarted"},
+		{"sort", "b\r\nA\r\nc\r\n", 0, "A\nb\nc"}, {"sort /r", "b\r\na", 0, "b\na"},
+		{"sort /nonsense", "", 1, "Invalid switch"}, {"sort C:\\absent", "", 1, "cannot find the file"},
+		{"sort /+2", "bx\nay\ncw\n", 0, "cw\nbx\nay"},
+		{"tar", "", 1, "Must specify one of"}, {"tar -q", "", 1, "not supported"},
+		{"tar -xf C:\\absent.tar", "", 1, "Failed to open"}, {"tar -cf", "", 1, "requires an argument"},
+		{"tar xf -", "no archive", 1, "Error reading archive"},
+		{"timeout", "", 1, "Timeout value must be specified"},
+		{"timeout /t 1", "", 1, "Input redirection is not supported"}, {"timeout /t x", "", 1, "Invalid value"},
+		{"timeout 1 2", "", 1, "not allowed more than"}, {"timeout /t", "", 1, "Value expected"},
+		{"where cmd", "", 0, "cmd.exe"}, {"where", "", 2, "syntax of the command is incorrect"},
+		{"where absent", "", 1, "Could not find files"}, {"where /q absent", "", 1, ""},
+		{"where /r C:\\ app.exe", "", 0, `C:\app.exe`}, {"where /x", "", 2, "Invalid argument"},
+		{"whoami", "", 0, "containeradministrator"}, {"whoami /x", "", 1, "Invalid argument"},
+		{"whoami /user", "", 0, "S-1-5-93-2-1"},
 	} {
 		w.Programs = append(w.Programs, wantedProgram{Line: c.line, Input: c.in})
 		right = append(right, func(r ranProgram) bool {
@@ -392,7 +434,8 @@ func testStandIns(t *testing.T, h *host) {
 	}
 }
 
-// testTar does what `kubectl cp` does in both directions: an archive on the standard streams, with names longer than ustar has.
+// testTar does what `kubectl cp` does in both directions: an archive on the standard streams, with names longer than
+// ustar has.
 func testTar(t *testing.T, h *host) {
 	long := strings.Repeat("folder with a long name/", 9) + strings.Repeat("n", 110) + ".txt"
 	h.write("copied/in/"+long, "deep")
@@ -420,7 +463,8 @@ func testTar(t *testing.T, h *host) {
 	}
 	for _, name := range []string{"in/" + long, "in/a.txt", long} {
 		want := map[bool]string{true: "a\r\nb", false: "deep"}[name == "in/a.txt"]
-		if text, err := os.ReadFile(filepath.Join(h.prefix.DriveC(), "copied", "to", name)); err != nil || string(text) != want {
+		if text, err := os.ReadFile(filepath.Join(h.prefix.DriveC(), "copied", "to", name)); err != nil ||
+			string(text) != want {
 			t.Errorf("%.30s: %q, %v", name, text, err)
 		}
 	}
@@ -435,8 +479,8 @@ func testTar(t *testing.T, h *host) {
 	}
 }
 
-// testSockets: a socket that is a file in a folder of the host joins programs of the host and of a container, in both directions. Who finds the
-// port of the loopback behind it reaches nobody.
+// testSockets: a socket that is a file in a folder of the host joins programs of the host and of a container, in both
+// directions. Who finds the port of the loopback behind it reaches nobody.
 func testSockets(t *testing.T, h *host) {
 	h.built("app", "app.exe")
 	h.write("csi/note", "")
@@ -445,7 +489,8 @@ func testSockets(t *testing.T, h *host) {
 	said := &testkit.Buffer{}
 	server.Stdout = said
 	check(t, server.Start())
-	wait.True(t, time.Minute, "a program of the host listens", func() bool { return strings.Contains(said.String(), "ready") })
+	wait.True(t, time.Minute, "a program of the host listens",
+		func() bool { return strings.Contains(said.String(), "ready") })
 	strangers := 0
 	for _, port := range listening(t) {
 		if slices.Contains(before, port) {
@@ -471,18 +516,23 @@ func testSockets(t *testing.T, h *host) {
 	go func() { // while the container's program listens
 		got := ""
 		defer func() { dialled <- got }()
-		wait.True(t, time.Minute, "the container's socket", func() bool { st, err := os.Stat(socket); return err == nil && st.Mode().Type() == os.ModeSocket })
+		wait.True(t, time.Minute, "the container's socket",
+			func() bool { st, err := os.Stat(socket); return err == nil && st.Mode().Type() == os.ModeSocket })
 		out, err := h.command(`C:\app.exe`, "dial", `C:\csi\container.sock`, "end").Output()
 		got = fmt.Sprint(strings.TrimSpace(string(out)), " ", err == nil || errors.Is(err, exec.ErrWaitDelay))
 	}()
 	out := h.ran(wantedPrograms{
-		Mounts: []wantedMount{{HostPath: `C:\csi`, ContainerPath: `C:\csi`}, {HostPath: `C:\csi`, ContainerPath: `D:\other name`}},
+		Mounts: []wantedMount{{HostPath: `C:\csi`, ContainerPath: `C:\csi`},
+			{HostPath: `C:\csi`, ContainerPath: `D:\other name`}},
 		Programs: []wantedProgram{
-			{Line: `C:\app.exe dial \csi\host.sock hello`}, {Line: `C:\app.exe dial "D:\other name\host.sock" much*`}, {Line: `C:\app.exe dial C:\csi\absent.sock x`},
-			{Line: `C:\app.exe dial C:\csi\host.sock end`}, {Line: `C:\app.exe dial C:\csi\host.sock nobody`}, {Line: `C:\app.exe listen C:\csi\container.sock`},
+			{Line: `C:\app.exe dial \csi\host.sock hello`}, {Line: `C:\app.exe dial "D:\other name\host.sock" much*`},
+			{Line: `C:\app.exe dial C:\csi\absent.sock x`},
+			{Line: `C:\app.exe dial C:\csi\host.sock end`}, {Line: `C:\app.exe dial C:\csi\host.sock nobody`},
+			{Line: `C:\app.exe listen C:\csi\container.sock`},
 		},
 	})
-	for i, want := range map[int]string{0: "true <nil>", 1: "true <nil>", 3: "true <nil>", 5: "ready\n3 end <nil>\n<nil>"} {
+	for i, want := range map[int]string{0: "true <nil>", 1: "true <nil>", 3: "true <nil>",
+		5: "ready\n3 end <nil>\n<nil>"} {
 		if strings.TrimSpace(out[i].Out) != want {
 			t.Errorf("program %d: %+v, want %q", i, out[i], want)
 		}
@@ -498,7 +548,8 @@ func testSockets(t *testing.T, h *host) {
 	if err := server.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		t.Errorf("%v: %s", err, said)
 	}
-	if got := strings.ReplaceAll(said.String(), "\r\n", "\n"); got != "ready\n5 hello <nil>\n4194304 muchmuchmu <nil>\n3 end <nil>\n<nil>\n" {
+	if got := strings.ReplaceAll(said.String(), "\r\n",
+		"\n"); got != "ready\n5 hello <nil>\n4194304 muchmuchmu <nil>\n3 end <nil>\n<nil>\n" {
 		t.Errorf("the listener says %q", got)
 	}
 }
@@ -509,7 +560,8 @@ func listening(t *testing.T) (ports []string) {
 	text, err := os.ReadFile("/proc/net/tcp")
 	check(t, err)
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 3 && f[3] == "0A" && strings.HasPrefix(f[1], "0100007F:") { // proc(5): the state, the address
+		// proc(5): the state, the address
+		if f := strings.Fields(line); len(f) > 3 && f[3] == "0A" && strings.HasPrefix(f[1], "0100007F:") {
 			port, err := strconv.ParseUint(f[1][9:], 16, 16)
 			check(t, err)
 			ports = append(ports, strconv.FormatUint(port, 10))
@@ -518,8 +570,8 @@ func listening(t *testing.T) (ports []string) {
 	return ports
 }
 
-// testUsage: the file of a container's disk has the size of what the container has written, by which containerd measures it, and no longer when the
-// container has removed that.
+// testUsage: the file of a container's disk has the size of what the container has written, by which containerd
+// measures it, and no longer when the container has removed that.
 func testUsage(t *testing.T, h *host) {
 	disk := filepath.Join(h.prefix.DriveC(), "layers", "scratch", "sandbox.vhdx")
 	size := func() int64 {
@@ -549,9 +601,11 @@ func testUsage(t *testing.T, h *host) {
 	await := func(i int) string {
 		return fmt.Sprintf(`cmd /c "for /l %%i in (1,1,1000000) do if exist C:\release\%d exit 0"`, i)
 	}
-	out := h.ran(wantedPrograms{Mounts: []wantedMount{{HostPath: `C:\release`, ContainerPath: `C:\release`}}, Programs: []wantedProgram{
-		{Line: await(0)}, {Line: `C:\app.exe fill C:\full`}, {Line: await(1)}, {Line: `cmd /c del C:\full`}, {Line: await(2)},
-	}})
+	out := h.ran(wantedPrograms{Mounts: []wantedMount{{HostPath: `C:\release`, ContainerPath: `C:\release`}},
+		Programs: []wantedProgram{
+			{Line: await(0)}, {Line: `C:\app.exe fill C:\full`}, {Line: await(1)}, {Line: `cmd /c del C:\full`},
+			{Line: await(2)},
+		}})
 	<-done
 	if strings.TrimSpace(out[1].Out) != "<nil>" || before >= 1<<20 || full > 31<<20 {
 		t.Errorf("the disk has %d, %d and %d bytes: %+v", before, full, after, out)
@@ -564,8 +618,10 @@ func TestUsedBelow(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "big")
 	check(t, os.WriteFile(outside, make([]byte, 1<<20), 0o600))
 	check(t, os.WriteFile(filepath.Join(dir, "a"), make([]byte, 1<<16), 0o600))
-	check(t, errors.Join(os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "b")), os.Symlink(outside, filepath.Join(dir, "link")),
-		os.Symlink(filepath.Dir(outside), filepath.Join(dir, "folder")), syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600)))
+	check(t, errors.Join(os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "b")),
+		os.Symlink(outside, filepath.Join(dir, "link")),
+		os.Symlink(filepath.Dir(outside), filepath.Join(dir, "folder")),
+		syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600)))
 	used, err := usedBelow(dir, time.Now().Add(time.Minute))
 	if err != nil || used < 1<<16 || used > 1<<17 {
 		t.Errorf("%d bytes, %v", used, err)

@@ -20,7 +20,8 @@ import (
 // rebootLimit is how long systems may take to end.
 const rebootLimit = 20 * time.Second
 
-// Reboot tells the daemon of the host in hostDir that the host's kernel has ended. No daemon is success: then the next one finds the layers.
+// Reboot tells the daemon of the host in hostDir that the host's kernel has ended. No daemon is success: then the next
+// one finds the layers.
 func Reboot(ctx context.Context, hostDir string) error {
 	client := &http.Client{Timeout: 2 * rebootLimit, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -49,8 +50,9 @@ func Reboot(ctx context.Context, hostDir string) error {
 	return fmt.Errorf("telling HCS of the host's end: %s", failed.Error)
 }
 
-// reboot ends all systems, and detaches the disks of containers' layers, as the end of Windows does: containerd removes a snapshot that it has forgotten only when
-// something else has changed often enough, and nobody unprepares its layer.
+// reboot ends all systems, and detaches the disks of containers' layers, as the end of Windows does: containerd
+// removes a snapshot that it has forgotten only when something else has changed often enough, and nobody unprepares
+// its layer.
 func (s *Service) reboot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, slow.Limit(rebootLimit))
 	defer cancel()
@@ -80,8 +82,8 @@ func (s *Service) reboot(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// endSystems begins the end of all systems. Most have lost their last handle with the host's programs, by which they end; those of an earlier
-// daemon do not.
+// endSystems begins the end of all systems. Most have lost their last handle with the host's programs, by which they
+// end; those of an earlier daemon do not.
 func (s *Service) endSystems(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"porthole.dev/porthole/internal/beneath"
 )
 
-// rootsDir has the folder that the containers of a host have as their root: it has nothing but places for mounts. It is not in the host's folder because the
-// containers' user passes through no folder above that.
+// rootsDir has the folder that the containers of a host have as their root: it has nothing but places for mounts. It
+// is not in the host's folder because the containers' user passes through no folder above that.
 const rootsDir = "/run/porthole"
 
 // rootFolder is that folder of one host, with the folder of what is being mounted beside it.
@@ -88,11 +88,12 @@ func (r rootFolder) ensure() error {
 	return nil
 }
 
-// stageDir has a mount for each file and folder of the host that a container which is being started gets. runc opens them by their paths
-// there, which programs of the host cannot change.
+// stageDir has a mount for each file and folder of the host that a container which is being started gets. runc opens
+// them by their paths there, which programs of the host cannot change.
 func (r rootFolder) stageDir() string { return filepath.Join(r.own(), "stage") }
 
-// stage mounts a place of the host in stageDir and returns the path. unstage takes it away, when the container has mounts of its own.
+// stage mounts a place of the host in stageDir and returns the path. unstage takes it away, when the container has
+// mounts of its own.
 func (r rootFolder) stage(p place, name string) (path string, err error) {
 	path = filepath.Join(r.stageDir(), name)
 	st, err := p.Stat()
@@ -110,7 +111,8 @@ func (r rootFolder) stage(p place, name string) (path string, err error) {
 	return path, unix.Mount("", path, "", unix.MS_PRIVATE|unix.MS_REC, "")
 }
 
-// unstage takes away what stage made. The folder is only removed when it is empty, so that nothing is removed through a mount.
+// unstage takes away what stage made. The folder is only removed when it is empty, so that nothing is removed through
+// a mount.
 func (r rootFolder) unstage(path string) error {
 	err := guest.Unmount(path)
 	if err == nil {

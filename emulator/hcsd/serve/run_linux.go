@@ -16,8 +16,8 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// Run serves until ctx ends; containers go on then, and the next hcsd finds them. It must be started in the host's network namespace. Only
-// one daemon can run per host: a second one finds the address in use.
+// Run serves until ctx ends; containers go on then, and the next hcsd finds them. It must be started in the host's
+// network namespace. Only one daemon can run per host: a second one finds the address in use.
 func Run(ctx context.Context, o Options) error {
 	listener, err := net.Listen("tcp4", o.Listen)
 	if err != nil {
@@ -73,7 +73,8 @@ func (s *Service) closeStreams() {
 	}
 }
 
-// serveControl answers the interface that is not part of HCS, on a socket in the host's folder. The caller closes the server.
+// serveControl answers the interface that is not part of HCS, on a socket in the host's folder. The caller closes the
+// server.
 func (s *Service) serveControl(ctx context.Context) (*http.Server, error) {
 	socket := Socket(s.o.HostDir)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -88,8 +89,8 @@ func (s *Service) serveControl(ctx context.Context) (*http.Server, error) {
 	return server, nil
 }
 
-// Clean ends the containers of the host in hostDir and takes away the mounts of their layers, for when the host is removed. hcsd must have
-// ended. Nothing there is success.
+// Clean ends the containers of the host in hostDir and takes away the mounts of their layers, for when the host is
+// removed. hcsd must have ended. Nothing there is success.
 func Clean(ctx context.Context, hostDir, runcPath string) error {
 	o := Options{HostDir: hostDir, Runc: runcPath}
 	r := runc{runcPath, o.path("runc")}

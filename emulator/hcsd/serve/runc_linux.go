@@ -31,7 +31,8 @@ func (r runc) command(ctx context.Context, files *[3]*os.File, args ...string) (
 	defer cancel()
 	log := filepath.Join(r.root, fmt.Sprintf("log-%d", logNumber.Add(1)))
 	defer os.Remove(log)
-	cmd := exec.CommandContext(ctx, r.path, append([]string{"--root", r.root, "--log", log, "--log-format", "text"}, args...)...)
+	cmd := exec.CommandContext(ctx, r.path,
+		append([]string{"--root", r.root, "--log", log, "--log-format", "text"}, args...)...)
 	cmd.WaitDelay = time.Second
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -66,7 +67,8 @@ func (r runc) run(ctx context.Context, key, bundle string) (process, error) {
 		return process{}, err
 	}
 	defer null.Close()
-	if _, err := r.command(ctx, &[3]*os.File{null, null, null}, "run", "--detach", "--pid-file", pidFile, "--bundle", bundle, key); err != nil {
+	if _, err := r.command(ctx, &[3]*os.File{null, null, null}, "run", "--detach", "--pid-file", pidFile, "--bundle",
+		bundle, key); err != nil {
 		return process{}, err
 	}
 	return readPid(pidFile)
@@ -134,7 +136,8 @@ type counter struct {
 	Value uint64
 }
 
-// measure returns the processor time, memory and disk traffic of a container, as its cgroup counts them. key is its id in runc.
+// measure returns the processor time, memory and disk traffic of a container, as its cgroup counts them. key is its id
+// in runc.
 func (r runc) measure(ctx context.Context, key string) (hcsd.Measured, error) {
 	out, err := r.command(ctx, nil, "events", "--stats", key)
 	if err != nil {
@@ -149,8 +152,9 @@ func (r runc) measure(ctx context.Context, key string) (hcsd.Measured, error) {
 	droppable := max(d.Memory.Raw["total_inactive_file"], d.Memory.Raw["inactive_file"])
 	return hcsd.Measured{
 		ProcessorNanos: d.CPU.Usage.Total, UserNanos: d.CPU.Usage.User, KernelNanos: d.CPU.Usage.Kernel,
-		MemoryBytes: d.Memory.Usage.Usage, PeakBytes: d.Memory.Usage.Max, PrivateBytes: d.Memory.Usage.Usage - min(droppable, d.Memory.Usage.Usage),
-		ReadBytes: sum(d.Blkio.Bytes, "read"), WriteBytes: sum(d.Blkio.Bytes, "write"),
+		MemoryBytes: d.Memory.Usage.Usage, PeakBytes: d.Memory.Usage.Max,
+		PrivateBytes: d.Memory.Usage.Usage - min(droppable, d.Memory.Usage.Usage),
+		ReadBytes:    sum(d.Blkio.Bytes, "read"), WriteBytes: sum(d.Blkio.Bytes, "write"),
 		ReadCount: sum(d.Blkio.Count, "read"), WriteCount: sum(d.Blkio.Count, "write"),
 	}, nil
 }

@@ -29,8 +29,9 @@ var told = []string{"line", "env", "console", "size", "event", "typed", "started
 // maxAnswer is the most that is read of a file that a launcher writes: a number and the end of a line.
 const maxAnswer = 32
 
-// runFolder is the folder guest of a container. Its programs can make links, pipes and devices of any name there, and change it while it is
-// read. So nothing is opened outside of it, no link is followed, and only regular files are read, as much of them as a launcher writes.
+// runFolder is the folder guest of a container. Its programs can make links, pipes and devices of any name there, and
+// change it while it is read. So nothing is opened outside of it, no link is followed, and only regular files are
+// read, as much of them as a launcher writes.
 type runFolder struct{ root *os.Root }
 
 // openRun opens the folder guest of a container. The caller closes it.
@@ -60,7 +61,8 @@ func (f runFolder) read(n int, what string) string {
 	return string(data)
 }
 
-// write writes a file for the launcher of program n, which finds it whole or not at all. What the container has put there is replaced.
+// write writes a file for the launcher of program n, which finds it whole or not at all. What the container has put
+// there is replaced.
 func (f runFolder) write(n int, what string, data []byte) error {
 	name, temp := fileOf(n, what), fileOf(n, what+".new")
 	if err := f.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -81,7 +83,8 @@ func (f runFolder) write(n int, what string, data []byte) error {
 	return nil
 }
 
-// exitCode reads the exit code that the launcher of program n wrote. ok is false if it ended before it could write the code.
+// exitCode reads the exit code that the launcher of program n wrote. ok is false if it ended before it could write the
+// code.
 func (f runFolder) exitCode(n int) (code uint32, ok bool) {
 	value, err := strconv.ParseUint(strings.TrimSpace(f.read(n, "exit")), 10, 32)
 	return uint32(value), err == nil
@@ -92,8 +95,8 @@ func (o Options) begin(key string, n int) error {
 	return os.WriteFile(filepath.Join(o.systemDir(key), "run", fileOf(n, "begun")), nil, 0o600)
 }
 
-// programFiles lists files of programs of a system in the folder that is root's. Each name begins with the number of the program; the pattern
-// is what follows.
+// programFiles lists files of programs of a system in the folder that is root's. Each name begins with the number of
+// the program; the pattern is what follows.
 func (o Options) programFiles(key, pattern string) []string {
 	found, err := filepath.Glob(filepath.Join(o.systemDir(key), "run", pattern))
 	if err != nil {
@@ -117,8 +120,8 @@ func (o Options) removeProgramFiles(key string, n int) {
 	}
 }
 
-// lastProgram is the highest number of a program that was begun; 0: there is none. What one left that an hcsd was starting when it was killed
-// would be taken for the next program's.
+// lastProgram is the highest number of a program that was begun; 0: there is none. What one left that an hcsd was
+// starting when it was killed would be taken for the next program's.
 func (o Options) lastProgram(key string) (last int) {
 	for _, f := range o.programFiles(key, "*.*") {
 		number, _, _ := strings.Cut(filepath.Base(f), ".")

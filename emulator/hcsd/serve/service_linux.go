@@ -81,7 +81,8 @@ type saved struct {
 }
 
 func newService(o Options) *Service {
-	s := &Service{o: o, rt: runc{o.Runc, o.path("runc")}, systems: hcsd.Systems{}, live: map[string]*container{}, subscribers: map[*subscriber]bool{}, silos: map[string]*silo{},
+	s := &Service{o: o, rt: runc{o.Runc, o.path("runc")}, systems: hcsd.Systems{}, live: map[string]*container{},
+		subscribers: map[*subscriber]bool{}, silos: map[string]*silo{},
 		credentials: hcsd.Credentials{}}
 	s.operations = s.functions()
 	return s
@@ -109,8 +110,8 @@ func (s *Service) save() error {
 	return nil
 }
 
-// restore reads the state that an earlier hcsd left, and watches what still runs. What has ended meanwhile is removed, and so is what was not
-// started yet: nobody has a handle of it any more.
+// restore reads the state that an earlier hcsd left, and watches what still runs. What has ended meanwhile is removed,
+// and so is what was not started yet: nobody has a handle of it any more.
 func (s *Service) restore(ctx context.Context) error {
 	data, err := os.ReadFile(s.o.path("state.json"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -189,7 +190,8 @@ func (s *Service) closed(ctx context.Context, open []opened) {
 	}
 }
 
-// release closes one handle; under mu. With the last handle a system ends that was made so, and one that has ended is forgotten.
+// release closes one handle; under mu. With the last handle a system ends that was made so, and one that has ended is
+// forgotten.
 func (s *Service) release(ctx context.Context, o opened) {
 	c, sys := s.live[o.id], s.systems[o.id]
 	if c == nil || sys == nil {

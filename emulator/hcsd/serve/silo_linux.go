@@ -20,10 +20,11 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// A silo is a job whose programs see files of their own: those of the bind filter (bindfltapi.dll). It is a second mount of the host's
-// Wine prefix, with the mappings mounted on its C:. Wine takes both for one prefix, since device and inode are the same, so that the silo's
-// programs have the host's wineserver, registry, pipes and network. A program that is made in the job gets the second mount as its prefix
-// (emulator/dll/mend_process.c), and so do those that it makes.
+// A silo is a job whose programs see files of their own: those of the bind filter (bindfltapi.dll). It is a second
+// mount of the host's Wine prefix, with the mappings mounted on its C:. Wine takes both for one prefix, since device
+// and inode are the same, so that the silo's programs have the host's wineserver, registry, pipes and network. A
+// program that is made in the job gets the second mount as its prefix (emulator/dll/mend_process.c), and so do those
+// that it makes.
 //
 // Without a silo a mapping is mounted on the C: of the host itself.
 
@@ -51,15 +52,16 @@ const (
 // siloCalls answers bindfltapi.dll.
 type siloCalls struct{ *Service }
 
-// siloDir is where the prefix of a silo is mounted. It is as long as that of the host's prefix, since it takes its place in the
-// environment of programs; emulator/dll/mend_process.c computes the same.
+// siloDir is where the prefix of a silo is mounted. It is as long as that of the host's prefix, since it takes its
+// place in the environment of programs; emulator/dll/mend_process.c computes the same.
 func siloDir(hostDir, job string) string {
 	h := fnv.New32a()
 	h.Write([]byte(strings.ToLower(job)))
 	return filepath.Join(hostDir, fmt.Sprintf("s%05x", h.Sum32()&0xfffff))
 }
 
-// bind makes one mapping. The document has its flags, where it is seen, and what is seen there, each on a line of its own.
+// bind makes one mapping. The document has its flags, where it is seen, and what is seen there, each on a line of its
+// own.
 func (s siloCalls) bind(ctx context.Context, c call) (result, error) {
 	lines := strings.Split(c.document(), "\n")
 	if len(lines) != 3 {
@@ -142,8 +144,9 @@ func (s siloCalls) openSilo(c call) (*silo, error) {
 	return sl, nil
 }
 
-// mountDrives gives a silo drives of its own, like those of a container: with the host's, a path like /etc/hosts would be one of Linux. The
-// host's own programs may be started from anywhere on this machine, for which they need it all as a drive.
+// mountDrives gives a silo drives of its own, like those of a container: with the host's, a path like /etc/hosts would
+// be one of Linux. The host's own programs may be started from anywhere on this machine, for which they need it all as
+// a drive.
 func (s siloCalls) mountDrives(dir string) error {
 	drives := s.o.path("drives")
 	err := os.Mkdir(drives, 0o755)
@@ -159,7 +162,8 @@ func (s siloCalls) mountDrives(dir string) error {
 	return nil
 }
 
-// mountAgain mounts a folder at dir too. What is mounted in one later is not seen in the other, but is in the host's box (emulator/confine).
+// mountAgain mounts a folder at dir too. What is mounted in one later is not seen in the other, but is in the host's
+// box (emulator/confine).
 func mountAgain(from, dir string) error {
 	if err := errors.Join(guest.Unmount(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return err
@@ -224,7 +228,8 @@ func (s siloCalls) unmountPoint(point string) error {
 	return guest.Unmount(p.path())
 }
 
-// removePoint removes a mount point that was made for a mapping. What is not empty meanwhile stays, and so does what cannot be reached without a link.
+// removePoint removes a mount point that was made for a mapping. What is not empty meanwhile stays, and so does what
+// cannot be reached without a link.
 func (s siloCalls) removePoint(point string) {
 	above, err := s.o.pin(filepath.Dir(point))
 	if err != nil {
@@ -237,7 +242,8 @@ func (s siloCalls) removePoint(point string) {
 	}
 }
 
-// pointOf opens the file or folder over which a mapping is mounted. Its parent must be there; it is made if it is not. The caller closes it.
+// pointOf opens the file or folder over which a mapping is mounted. Its parent must be there; it is made if it is not.
+// The caller closes it.
 func (s siloCalls) pointOf(sl *silo, name string, from place) (place, error) {
 	driveC := filepath.Join(sl.Dir, "drive_c")
 	rel, err := below(driveC, name)
@@ -338,7 +344,8 @@ func (s siloCalls) unbind(_ context.Context, c call) (result, error) {
 	return result{}, hcsd.ErrElementNotFound.WithText("%s is not mapped", c.document())
 }
 
-// mappings lists the mappings of a silo, or without one those that all programs see: where each is seen and what, a line each.
+// mappings lists the mappings of a silo, or without one those that all programs see: where each is seen and what, a
+// line each.
 func (s siloCalls) mappings(_ context.Context, c call) (result, error) {
 	s.layers.Lock()
 	defer s.layers.Unlock()
@@ -398,7 +405,8 @@ func (s siloCalls) saveSilos() error {
 	return atomicfile.Write(s.o.path("silos.json"), data, 0o600)
 }
 
-// restoreSilos takes over the silos of an earlier hcsd, which go on while programs run in them. The next change of their layer ends them.
+// restoreSilos takes over the silos of an earlier hcsd, which go on while programs run in them. The next change of
+// their layer ends them.
 func (s siloCalls) restoreSilos() error {
 	s.layers.Lock()
 	defer s.layers.Unlock()

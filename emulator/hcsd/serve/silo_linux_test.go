@@ -12,7 +12,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestSilos has a program make silos with files of their own, and run programs in them, as hcsshim does for HostProcess containers.
+// TestSilos has a program make silos with files of their own, and run programs in them, as hcsshim does for
+// HostProcess containers.
 func TestSilos(t *testing.T) {
 	h := startHost(t)
 	h.write("layers/one/name.txt", "one")
@@ -28,7 +29,8 @@ func TestSilos(t *testing.T) {
 	}
 	h.says(string(out),
 		"silo false, then true", "rootfs 0x0 0x0", "mount 0x0 0x0", "absent 0x80070003 0x80070003",
-		"one one", "other other", "child data<nil> data<nil>", "slash data<nil>", `host C:\hpc\name.txt false`, `host C:\layers\one\new.txt true`, `host C:\data\new.txt false`,
+		"one one", "other other", "child data<nil> data<nil>", "slash data<nil>", `host C:\hpc\name.txt false`,
+		`host C:\layers\one\new.txt true`, `host C:\data\new.txt false`,
 		"pids true times true active 1 memory true true", "in job 1", "terminated 5",
 		`global "data" <nil> [{MountPoint:C:\bound Flags:1 Targets:[C:\data]}] <nil>`, "removed true true")
 	t.Logf("%s", out)

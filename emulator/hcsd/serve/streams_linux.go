@@ -33,7 +33,8 @@ type streams struct {
 	interrupt func() error // types an interruption on the program's console; nil: it has none
 }
 
-// keyboard is the input of a console. An interruption does not go to its terminal, which is Wine's conhost.exe and would end (emulator/dll/launch.c).
+// keyboard is the input of a console. An interruption does not go to its terminal, which is Wine's conhost.exe and
+// would end (emulator/dll/launch.c).
 type keyboard struct {
 	terminal  io.Writer
 	interrupt func() error
@@ -74,9 +75,9 @@ func (s *streams) input(file *os.File) io.Writer {
 	return keyboard{file, s.interrupt}
 }
 
-// makeStreams makes the pipes that a program was made with. theirs are the program's ends, which the caller closes; a stream without a
-// pipe is the null device. The program holds both ends of its output, so that it is not ended by that of hcsd; and of the input of a console
-// that nobody types on, because the end of its input is the end of a console.
+// makeStreams makes the pipes that a program was made with. theirs are the program's ends, which the caller closes; a
+// stream without a pipe is the null device. The program holds both ends of its output, so that it is not ended by that
+// of hcsd; and of the input of a console that nobody types on, because the end of its input is the end of a console.
 func makeStreams(dir string, n int, doc hcsd.Process) (s *streams, theirs [3]*os.File, err error) {
 	s = &streams{}
 	wanted := [3]bool{doc.CreateStdInPipe, doc.CreateStdOutPipe, doc.CreateStdErrPipe && !doc.EmulateConsole}
@@ -247,8 +248,8 @@ func (s *Service) stream(ctx context.Context, conn net.Conn, r *bufio.Reader, c 
 
 const piece = 32 << 10 // bytes of a stream that are sent at once
 
-// sendOutput sends what a program writes until its last handle is closed. After the caller has gone the rest is read and dropped, so that
-// the program does not wait for ever.
+// sendOutput sends what a program writes until its last handle is closed. After the caller has gone the rest is read
+// and dropped, so that the program does not wait for ever.
 func sendOutput(ctx context.Context, conn net.Conn, file *os.File) {
 	var failed error
 	buffer := make([]byte, 4+piece)

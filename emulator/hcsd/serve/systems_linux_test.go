@@ -56,9 +56,11 @@ func startHostOf(t *testing.T, number int) *host {
 
 	dir := t.TempDir()
 	name := filepath.Base(filepath.Dir(dir)) // so that two tests have cgroups of their own
-	h := &host{t: t, o: Options{Cgroup: "/porthole/test-" + name, HostDir: filepath.Join(dir, "hosts", "h"), Template: wine.TemplateDir(dir, number), Tools: tools, Runc: runcPath, CPUs: runtime.NumCPU()}}
+	h := &host{t: t, o: Options{Cgroup: "/porthole/test-" + name, HostDir: filepath.Join(dir, "hosts", "h"),
+		Template: wine.TemplateDir(dir, number), Tools: tools, Runc: runcPath, CPUs: runtime.NumCPU()}}
 	h.prefix = wine.Prefix{Dir: filepath.Join(h.o.HostDir, "prefix")}
-	check(t, tools.EnsureTemplate(t.Context(), wine.TemplateOptions{Dir: h.o.Template, Build: build, DLLDir: dlls, Owner: wine.Owner}))
+	check(t, tools.EnsureTemplate(t.Context(),
+		wine.TemplateOptions{Dir: h.o.Template, Build: build, DLLDir: dlls, Owner: wine.Owner}))
 	check(t, os.MkdirAll(h.o.HostDir, 0o755))
 	check(t, os.Chmod(filepath.Dir(dir), 0o711)) // the host's programs run as a user of their own
 	mount := wine.PrefixMount(h.o.Template, h.o.HostDir)
@@ -69,7 +71,8 @@ func startHostOf(t *testing.T, number int) *host {
 		if h.stop != nil {
 			h.stop()
 		}
-		if err := errors.Join(tools.StopServer(ctx, h.prefix), Clean(ctx, h.o.HostDir, runcPath), mount.Unmount(), platform.RemoveCgroup(ctx, h.o.Cgroup)); err != nil {
+		if err := errors.Join(tools.StopServer(ctx, h.prefix), Clean(ctx, h.o.HostDir, runcPath), mount.Unmount(),
+			platform.RemoveCgroup(ctx, h.o.Cgroup)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -181,15 +184,20 @@ func TestSystems(t *testing.T) {
 	}
 	h.says(string(out),
 		"early 0x80070015", "told 0x3 1 0x0", `output "hellored blue green POD-A ContainerAdministrator \r\n"`,
-		`status {"ProcessId":PID,"Exited":true,"ExitCode":300,"LastWaitResult":0}`, `drivers "there\r\n"`, "absent 0x80070002", "folder 0x8007010b",
-		`echo "one\ntwo\n8 <nil>\n"`, "listed true", "statistics <nil> Running true true", "killed true", "console true true", "resized true", "no size 0x80070057", "typed true", "default true", "interrupted true", `handled "ready\nterminated\n"`, "stopped true", "unhandled true",
-		"again 0xc037010f", "busy 0x80070020", "terminate 0xc0370103", "told 0x1 1 0x0", "terminate again 0xc0370110", "gone 0xc037010e")
+		`status {"ProcessId":PID,"Exited":true,"ExitCode":300,"LastWaitResult":0}`, `drivers "there\r\n"`,
+		"absent 0x80070002", "folder 0x8007010b",
+		`echo "one\ntwo\n8 <nil>\n"`, "listed true", "statistics <nil> Running true true", "killed true",
+		"console true true", "resized true", "no size 0x80070057", "typed true", "default true", "interrupted true",
+		`handled "ready\nterminated\n"`, "stopped true", "unhandled true",
+		"again 0xc037010f", "busy 0x80070020", "terminate 0xc0370103", "told 0x1 1 0x0", "terminate again 0xc0370110",
+		"gone 0xc037010e")
 	h.empty("systems", "layers")
 
 	t.Run("restart", h.testRestart)
 }
 
-// testRestart starts hcsd again while a program runs: containers go on, and whoever opens them again finds them as they were.
+// testRestart starts hcsd again while a program runs: containers go on, and whoever opens them again finds them as
+// they were.
 func (h *host) testRestart(t *testing.T) {
 	h.write("layers/scratch/note", "")
 	cmd := h.command(`C:\client.exe`, "hold")
@@ -202,7 +210,8 @@ func (h *host) testRestart(t *testing.T) {
 		t.Errorf("a program that could not be started has left %v", left)
 	}
 	h.stop()
-	for _, name := range []string{"run/3.out", "prefix/run/3.line"} { // as an hcsd leaves it that is killed while it starts a program
+	// as an hcsd leaves it that is killed while it starts a program
+	for _, name := range []string{"run/3.out", "prefix/run/3.line"} {
 		check(t, os.WriteFile(filepath.Join(h.o.systemDir("test-2"), name), nil, 0o600))
 	}
 	h.start()
@@ -210,7 +219,8 @@ func (h *host) testRestart(t *testing.T) {
 	if err := cmd.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		t.Error(err)
 	}
-	h.says(out.String(), `holding "ready\n"`, "told 0x1000000 1 0x0", "properties true", `more "another\r\n"`, `handled "ready\nterminated\n"`, "stopped true", "terminate 0xc0370103", "told 0x1 8 0x0")
+	h.says(out.String(), `holding "ready\n"`, "told 0x1000000 1 0x0", "properties true", `more "another\r\n"`,
+		`handled "ready\nterminated\n"`, "stopped true", "terminate 0xc0370103", "told 0x1 8 0x0")
 	wait.True(t, 20*time.Second, "the system is forgotten with its last handle", func() bool {
 		left, err := os.ReadDir(h.o.path("systems"))
 		return err == nil && len(left) == 0

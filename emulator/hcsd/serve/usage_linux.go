@@ -15,9 +15,10 @@ import (
 	"porthole.dev/porthole/internal/beneath"
 )
 
-// On Windows the disk of a container's own layer is a file in the layer's folder that grows with what the container writes, and containerd's
-// snapshotter takes the size of the folder for what the container uses (plugins/snapshots/windows/common.go). Here the files lie in our folder.
-// So the disk's file is given the size that these have; it is sparse and takes no room.
+// On Windows the disk of a container's own layer is a file in the layer's folder that grows with what the container
+// writes, and containerd's snapshotter takes the size of the folder for what the container uses
+// (plugins/snapshots/windows/common.go). Here the files lie in our folder. So the disk's file is given the size that
+// these have; it is sparse and takes no room.
 const (
 	usageEvery = 5 * time.Second // containerd asks each 10 s
 	usageLimit = time.Second     // for one layer: a container can have any number of files
@@ -52,7 +53,8 @@ func (s layerCalls) keepUsage(ctx context.Context) {
 	}
 }
 
-// showUsage gives the disk of one layer its size. A layer that is no container's, or has gone meanwhile, is passed over.
+// showUsage gives the disk of one layer its size. A layer that is no container's, or has gone meanwhile, is passed
+// over.
 func (s layerCalls) showUsage(id string) error {
 	s.layers.Lock()
 	st, err := s.readLayer(id)
@@ -88,7 +90,8 @@ func ignoreAbsent(err error) error {
 	return err
 }
 
-// growDisk sets the size of the disk's file in a layer's folder. If only a part was measured, the file does not become smaller.
+// growDisk sets the size of the disk's file in a layer's folder. If only a part was measured, the file does not become
+// smaller.
 func growDisk(folder string, size int64, partial bool) error {
 	root, err := openRoot(folder)
 	if err != nil {
@@ -122,8 +125,9 @@ func usedOfDisk(point string) (int64, error) {
 	return int64(st.Blocks-st.Bfree) * st.Bsize, nil
 }
 
-// usedBelow is what the files of a folder take on the disk. It follows no links and never leaves the folder, whatever the container does there
-// meanwhile. If the limit is over, or a folder was moved, the result is what it had counted before, with errUsageLimit.
+// usedBelow is what the files of a folder take on the disk. It follows no links and never leaves the folder, whatever
+// the container does there meanwhile. If the limit is over, or a folder was moved, the result is what it had counted
+// before, with errUsageLimit.
 func usedBelow(dir string, limit time.Time) (int64, error) {
 	folder, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -15,7 +15,8 @@ func testUsers(t *testing.T, h *host) {
 	)
 	out := h.ran(wantedPrograms{Programs: []wantedProgram{
 		{Line: `C:\app.exe user`}, {Line: `C:\app.exe user`, User: "ContainerUser"},
-		{Line: `cmd /c C:\app.exe user`, User: "ContainerUser"}, {Line: `C:\app.exe user`, User: `User Manager\ContainerAdministrator`},
+		{Line: `cmd /c C:\app.exe user`, User: "ContainerUser"},
+		{Line: `C:\app.exe user`, User: `User Manager\ContainerAdministrator`},
 		{Line: `C:\app.exe restricted`, User: "ContainerUser"},
 	}})
 	for i, want := range []string{admin, user, user, admin, user} {
@@ -30,9 +31,11 @@ func testUsers(t *testing.T, h *host) {
 func testMounts(t *testing.T, h *host) {
 	h.write("shared-folder/below/note.txt", "text")
 	out := h.ran(wantedPrograms{
-		Mounts: []wantedMount{{HostPath: `C:\shared-folder`, ContainerPath: `C:\data`}, {HostPath: `C:\shared-folder`, ContainerPath: `D:\deep\data`}},
+		Mounts: []wantedMount{{HostPath: `C:\shared-folder`, ContainerPath: `C:\data`},
+			{HostPath: `C:\shared-folder`, ContainerPath: `D:\deep\data`}},
 		Programs: []wantedProgram{
-			{Line: `C:\app.exe file C:\data`}, {Line: `C:\app.exe file D:\deep\data`}, {Line: `C:\app.exe file C:\data\below`},
+			{Line: `C:\app.exe file C:\data`}, {Line: `C:\app.exe file D:\deep\data`},
+			{Line: `C:\app.exe file C:\data\below`},
 			{Line: `C:\app.exe link C:\data C:\to-data`}, {Line: `C:\app.exe file C:\to-data`},
 		},
 	})

@@ -15,8 +15,9 @@ import (
 	"porthole.dev/porthole/internal/testkit"
 )
 
-// TestWaysOut has a program that makes system calls of Linux itself try each way out of a container that it knows, as both users that
-// every container has. For the host's own programs, and so for HostProcess pods, see cli/host TestHost.
+// TestWaysOut has a program that makes system calls of Linux itself try each way out of a container that it knows, as
+// both users that every container has. For the host's own programs, and so for HostProcess pods, see cli/host
+// TestHost.
 func TestWaysOut(t *testing.T) {
 	for _, build := range []int{17763, 26100} {
 		t.Run(fmt.Sprint(build), func(t *testing.T) {
@@ -25,7 +26,8 @@ func TestWaysOut(t *testing.T) {
 			h.write("shared/note.txt", "of the host")
 			h.built("client", "client.exe")
 			h.built("escape", "layers/base/Files/escape.exe")
-			line := strings.Join([]string{`C:\escape.exe`, h.o.HostDir, h.o.Template, filepath.Dir(h.o.HostDir), h.o.root().path()}, " ")
+			line := strings.Join([]string{`C:\escape.exe`, h.o.HostDir, h.o.Template, filepath.Dir(h.o.HostDir),
+				h.o.root().path()}, " ")
 			w := wantedPrograms{Mounts: []wantedMount{{HostPath: `C:\shared`, ContainerPath: `C:\shared`}}}
 			for _, user := range []string{"ContainerUser", "ContainerAdministrator"} {
 				w.Programs = append(w.Programs, wantedProgram{Line: line, User: user})
@@ -40,8 +42,8 @@ func TestWaysOut(t *testing.T) {
 	}
 }
 
-// TestHostileRunFolder: whatever a container puts in the place of the files by which its launchers are told things and answer, hcsd reads and
-// writes nothing else, and does not wait.
+// TestHostileRunFolder: whatever a container puts in the place of the files by which its launchers are told things and
+// answer, hcsd reads and writes nothing else, and does not wait.
 func TestHostileRunFolder(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("files of other users need root")
@@ -81,7 +83,8 @@ func TestHostileRunFolder(t *testing.T) {
 			if took := time.Since(begun); took > 5*time.Second {
 				t.Errorf("hcsd waited %v", took)
 			}
-			if text, e := os.ReadFile(filepath.Join(dir, fileOf(1, "line"))); err == nil && (e != nil || string(text) != "told") {
+			if text, e := os.ReadFile(filepath.Join(dir, fileOf(1, "line"))); err == nil &&
+				(e != nil || string(text) != "told") {
 				t.Errorf("the launcher reads %q, %v", text, e)
 			}
 			if err != nil && name != "folder" {
@@ -100,14 +103,16 @@ func TestHostileRunFolder(t *testing.T) {
 // TestPin: hcsd holds only what programs of the host can change, and follows no link there.
 func TestPin(t *testing.T) {
 	o := Options{HostDir: t.TempDir()}
-	for _, dir := range []string{"prefix/drive_c/a/b", "hcs/layers/1-2/merged/x", "hcs/layers/1-2/own", "s01234/drive_c", "scm"} {
+	for _, dir := range []string{"prefix/drive_c/a/b", "hcs/layers/1-2/merged/x", "hcs/layers/1-2/own",
+		"s01234/drive_c", "scm"} {
 		check(t, os.MkdirAll(filepath.Join(o.HostDir, dir), 0o755))
 	}
 	check(t, os.Symlink("/etc", filepath.Join(o.HostDir, "prefix/drive_c/out")))
 	check(t, os.Symlink("a", filepath.Join(o.HostDir, "prefix/drive_c/in")))
 	for path, want := range map[string]bool{
 		"prefix": true, "prefix/drive_c/a/b": true, "s01234/drive_c": true, "hcs/layers/1-2/merged/x": true,
-		"prefix/drive_c/out": false, "prefix/drive_c/out/passwd": false, "prefix/drive_c/in/b": false, "hcs/layers/1-2/own": false, "scm": false, ".": false,
+		"prefix/drive_c/out": false, "prefix/drive_c/out/passwd": false, "prefix/drive_c/in/b": false,
+		"hcs/layers/1-2/own": false, "scm": false, ".": false,
 		"prefix/../scm": false, "prefix/drive_c/absent": false,
 	} {
 		p, err := o.pin(filepath.Join(o.HostDir, path))

@@ -1,5 +1,6 @@
-// Package control calls the control interface of an emulated host's HNS: what is not part of HNS itself, for the CNI shim, the
-// command line and tests. It is HTTP with JSON on a Unix socket in the host's folder; emulator/hnsd/README.md lists the paths.
+// Package control calls the control interface of an emulated host's HNS: what is not part of HNS itself, for the CNI
+// shim, the command line and tests. It is HTTP with JSON on a Unix socket in the host's folder;
+// emulator/hnsd/README.md lists the paths.
 package control
 
 import (
@@ -30,8 +31,8 @@ func (e *Error) Error() string { return e.Text }
 // ErrNotRunning is the cause when nobody listens on the socket.
 var ErrNotRunning = errors.New("HNS does not run")
 
-// Do makes one call of the HNS of the host in hostDir and returns the answer, which is JSON. A nil body sends none. The time
-// that it may take is ctx's: calls may wait for the data plane, and for faults that were set.
+// Do makes one call of the HNS of the host in hostDir and returns the answer, which is JSON. A nil body sends none.
+// The time that it may take is ctx's: calls may wait for the data plane, and for faults that were set.
 func Do(ctx context.Context, hostDir, method, path string, body []byte) ([]byte, error) {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,

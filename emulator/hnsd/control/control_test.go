@@ -34,14 +34,17 @@ func TestCall(t *testing.T) {
 	defer s.Close()
 
 	var made struct{ ID string }
-	if err := Host(dir).Call(t.Context(), "POST", "/netns", map[string]string{"path": "/p"}, &made); err != nil || made.ID != "x" {
+	if err := Host(dir).Call(t.Context(), "POST", "/netns", map[string]string{"path": "/p"}, &made); err != nil ||
+		made.ID != "x" {
 		t.Errorf("got %+v, %v", made, err)
 	}
 	var refused *Error
-	if err := Host(dir).Call(t.Context(), "POST", "/faults", nil, nil); !errors.As(err, &refused) || refused.Status != 400 || refused.Text != "rule 1 is empty" {
+	if err := Host(dir).Call(t.Context(), "POST", "/faults", nil, nil); !errors.As(err, &refused) ||
+		refused.Status != 400 || refused.Text != "rule 1 is empty" {
 		t.Errorf("refusal: %v", err)
 	}
-	if err := Host(dir).Call(t.Context(), "GET", "/other", nil, nil); !errors.As(err, &refused) || refused.Status != 404 {
+	if err := Host(dir).Call(t.Context(), "GET", "/other", nil, nil); !errors.As(err, &refused) ||
+		refused.Status != 404 {
 		t.Errorf("unknown path: %v", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package fault makes calls of an emulated service of Windows go wrong by rules, which tests set. It chooses the rule for a call and counts;
-// the service carries the action out.
+// Package fault makes calls of an emulated service of Windows go wrong by rules, which tests set. It chooses the rule
+// for a call and counts; the service carries the action out.
 package fault
 
 import (
@@ -40,7 +40,8 @@ type Rule struct {
 
 	Seen int `json:"seen"` // calls that matched function, program and match
 	Hits int `json:"hits"` // of those, the ones it was used on
-	// Held are the calls that wait for the rules to be replaced: hung ones have done nothing, mute ones have been carried out.
+	// Held are the calls that wait for the rules to be replaced: hung ones have done nothing, mute ones have been
+	// carried out.
 	Held int `json:"held"`
 
 	pattern  *regexp.Regexp
@@ -174,8 +175,8 @@ func (f *Rules) Set(rules []*Rule) error {
 	return nil
 }
 
-// Hold counts a call as held by the rule that Match gave for it, until the caller has called release. replaced is closed when that rule is in
-// force no more, which it may be already.
+// Hold counts a call as held by the rule that Match gave for it, until the caller has called release. replaced is
+// closed when that rule is in force no more, which it may be already.
 func (f *Rules) Hold(used Rule) (replaced <-chan struct{}, release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

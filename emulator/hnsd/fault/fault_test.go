@@ -82,8 +82,10 @@ func TestFaultWindow(t *testing.T) {
 
 func TestFaultRefused(t *testing.T) {
 	for name, rule := range map[string]*Rule{
-		"action": {Action: "explode"}, "pattern": {Match: "("}, "no code": {Action: "fail"}, "success code": {Action: "after", Code: 5},
-		"no fields": {Action: "strip"}, "function": {Function: "["}, "probability": {Probability: 2}, "negative": {Nth: -1}, "nil": nil,
+		"action": {Action: "explode"}, "pattern": {Match: "("}, "no code": {Action: "fail"},
+		"success code": {Action: "after", Code: 5},
+		"no fields":    {Action: "strip"}, "function": {Function: "["}, "probability": {Probability: 2},
+		"negative": {Nth: -1}, "nil": nil,
 	} {
 		var f Rules
 		if err := f.Set([]*Rule{{Action: "skip"}, rule}); err == nil || !strings.HasPrefix(err.Error(), "rule 2") {
@@ -95,7 +97,8 @@ func TestFaultRefused(t *testing.T) {
 	}
 }
 
-// A call is held by the rule that it met: when that is replaced before the call begins to wait, the call does not wait for the next rules.
+// A call is held by the rule that it met: when that is replaced before the call begins to wait, the call does not wait
+// for the next rules.
 func TestHold(t *testing.T) {
 	var rules Rules
 	set := func() {

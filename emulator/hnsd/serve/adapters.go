@@ -29,8 +29,8 @@ type adapter struct {
 	link *dataplane.Link
 }
 
-// kinds of adapters by the type of Windows' LUIDs (iana ifType), and metrics of interfaces: the automatic ones of 10 Gbit/s, and
-// of the loopback (learn.microsoft.com, "automatic metric").
+// kinds of adapters by the type of Windows' LUIDs (iana ifType), and metrics of interfaces: the automatic ones of 10
+// Gbit/s, and of the loopback (learn.microsoft.com, "automatic metric").
 const (
 	ethernetType, loopbackType     = 6, 24
 	ethernetMetric, loopbackMetric = 15, 75
@@ -55,8 +55,8 @@ func (a adapter) luid() uint64 {
 	return ifType<<48 | uint64(32768+a.Index)<<24
 }
 
-// seenLinks remembers the links of the host for the several questions of which one call of a program consists, and for the several
-// programs that are told of one change.
+// seenLinks remembers the links of the host for the several questions of which one call of a program consists, and for
+// the several programs that are told of one change.
 type seenLinks struct {
 	mu    sync.Mutex
 	last  []dataplane.Link
@@ -66,8 +66,8 @@ type seenLinks struct {
 // linksFor is how long they are remembered. Whoever tells a program of a change reads them again first.
 const linksFor = 5 * time.Millisecond
 
-// links returns the links as they are now, or with fresh false as they were a moment ago. Who waits while another one reads them gets
-// what the next reading returns, which is one for all that wait.
+// links returns the links as they are now, or with fresh false as they were a moment ago. Who waits while another one
+// reads them gets what the next reading returns, which is one for all that wait.
 func (s *seenLinks) links(plane DataPlane, fresh bool) ([]dataplane.Link, error) {
 	host, ok := plane.(links)
 	if !ok {
@@ -98,8 +98,8 @@ func (s *seenLinks) forget() {
 	s.began = time.Time{}
 }
 
-// adapters returns the adapters of the host in Windows' order, and all its links, which the caller does not change. It returns none if
-// there is no IP stack.
+// adapters returns the adapters of the host in Windows' order, and all its links, which the caller does not change. It
+// returns none if there is no IP stack.
 func (s *Service) adapters(state *hnsd.State, fresh bool) (list []adapter, all []dataplane.Link, err error) {
 	if all, err = s.seen.links(s.plane, fresh); err != nil || all == nil {
 		return nil, nil, err
@@ -110,7 +110,9 @@ func (s *Service) adapters(state *hnsd.State, fresh bool) (list []adapter, all [
 			return a.Network == "" && l.Index == a.Link || a.Network != "" && l.Name == dataplane.BridgeName(a.Network)
 		})
 		// An endpoint whose addresses the link does not have is attached in HNS only.
-		if i >= 0 && (len(a.Addrs) == 0 || slices.ContainsFunc(all[i].Addrs, func(p netip.Prefix) bool { return slices.Contains(a.Addrs, p.Addr()) })) {
+		if i >= 0 && (len(a.Addrs) == 0 ||
+			slices.ContainsFunc(all[i].Addrs,
+				func(p netip.Prefix) bool { return slices.Contains(a.Addrs, p.Addr()) })) {
 			list = append(list, adapter{Adapter: a, link: &all[i]})
 		}
 	}
@@ -119,8 +121,9 @@ func (s *Service) adapters(state *hnsd.State, fresh bool) (list []adapter, all [
 			list = append(list, adapter{link: &all[i], Adapter: hnsd.InternalAdapter(all[i].Index, all[i].Name)})
 		}
 		if all[i].Loopback {
-			list = append(list, adapter{link: &all[i], Adapter: hnsd.Adapter{Index: all[i].Index, Alias: "Loopback Pseudo-Interface 1",
-				Description: "Software Loopback Interface 1", GUID: "00000000-0000-4000-8000-000000000001"}})
+			list = append(list, adapter{link: &all[i],
+				Adapter: hnsd.Adapter{Index: all[i].Index, Alias: "Loopback Pseudo-Interface 1",
+					Description: "Software Loopback Interface 1", GUID: "00000000-0000-4000-8000-000000000001"}})
 		}
 	}
 	return list, all, nil
@@ -153,8 +156,8 @@ func (s *Service) nameCards() error {
 	return nil
 }
 
-// owner returns the adapter that has an address of a link, or nil: HNS's own addresses in its networks are no adapter's. An address
-// that is invalid stands for what is not about one.
+// owner returns the adapter that has an address of a link, or nil: HNS's own addresses in its networks are no
+// adapter's. An address that is invalid stands for what is not about one.
 func owner(list []adapter, link *dataplane.Link, addr netip.Prefix) *adapter {
 	first := -1
 	for i := range list {
@@ -189,14 +192,16 @@ func (s programs) listAdapters() wire.Answer {
 		if a.Unbound {
 			bound = 0
 		}
-		fmt.Fprintf(&b, "adapter\t%d\t%d\t%d\t%d\t%s\t%d\t%s\t%s\t%s\n", a.Index, a.link.Index, a.luid(), bound, kind, metric, a.GUID, a.Alias, a.Description)
+		fmt.Fprintf(&b, "adapter\t%d\t%d\t%d\t%d\t%s\t%d\t%s\t%s\t%s\n", a.Index, a.link.Index, a.luid(), bound, kind,
+			metric, a.GUID, a.Alias, a.Description)
 	}
 	for i := range all {
 		for _, addr := range all[i].Addrs {
 			if a := owner(list, &all[i], addr); a == nil {
 				fmt.Fprintf(&b, "address\t%d\t%s\t0\n", all[i].Index, hex.EncodeToString(addr.Addr().AsSlice()))
 			} else if len(a.Addrs) > 0 {
-				fmt.Fprintf(&b, "address\t%d\t%s\t%d\n", all[i].Index, hex.EncodeToString(addr.Addr().AsSlice()), a.Index)
+				fmt.Fprintf(&b, "address\t%d\t%s\t%d\n", all[i].Index, hex.EncodeToString(addr.Addr().AsSlice()),
+					a.Index)
 			}
 		}
 	}
@@ -218,8 +223,8 @@ func (s *Service) linkOf(index int) int {
 	return 0
 }
 
-// shownAs gives an event of a link the index that Windows shows. false: the link is no adapter of the host. An event about a link
-// that is gone has index 0.
+// shownAs gives an event of a link the index that Windows shows. false: the link is no adapter of the host. An event
+// about a link that is gone has index 0.
 func (s *Service) shownAs(kind string, e dataplane.HostEvent) (dataplane.HostEvent, bool) {
 	list, all, err := s.adapters(s.state.Load(), true)
 	if err != nil || all == nil {
@@ -257,8 +262,9 @@ type stackEvent struct {
 	dataplane.HostEvent
 }
 
-// adaptersChanged does what Windows does when a network comes or goes and with it the adapter that has a card's addresses: settings of
-// an adapter are gone with it, and programs are told. What becomes of the adapters of endpoints the kernel tells.
+// adaptersChanged does what Windows does when a network comes or goes and with it the adapter that has a card's
+// addresses: settings of an adapter are gone with it, and programs are told. What becomes of the adapters of endpoints
+// the kernel tells.
 func (s *Service) adaptersChanged(ctx context.Context, old, next *hnsd.State) {
 	s.seen.forget()
 	if old.Count(hnsd.Network) == next.Count(hnsd.Network) {
@@ -294,7 +300,8 @@ func (s *Service) adaptersChanged(ctx context.Context, old, next *hnsd.State) {
 // missing returns the adapters of cards with IP in list that others does not have.
 func missing(list, others []adapter) []adapter {
 	return slices.DeleteFunc(slices.Clone(list), func(a adapter) bool {
-		return a.Unbound || a.Network != "" || slices.ContainsFunc(others, func(b adapter) bool { return !b.Unbound && a.Index == b.Index })
+		return a.Unbound || a.Network != "" ||
+			slices.ContainsFunc(others, func(b adapter) bool { return !b.Unbound && a.Index == b.Index })
 	})
 }
 
@@ -303,7 +310,8 @@ func (s *shown) moved(a adapter, how dataplane.EventType) {
 	s.Send(stackEvent{eventInterfaces, dataplane.HostEvent{Type: how, HostRoute: dataplane.HostRoute{Link: a.Index}}})
 	for _, addr := range a.link.Addrs {
 		if len(a.Addrs) == 0 || slices.Contains(a.Addrs, addr.Addr()) {
-			s.Send(stackEvent{eventAddresses, dataplane.HostEvent{Type: how, HostRoute: dataplane.HostRoute{Link: a.Index, Prefix: addr}}})
+			s.Send(stackEvent{eventAddresses,
+				dataplane.HostEvent{Type: how, HostRoute: dataplane.HostRoute{Link: a.Index, Prefix: addr}}})
 		}
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"porthole.dev/porthole/internal/testkit/netspace"
 )
 
-// adaptersBefore and adaptersSwitched are what a program of the host lists before there is a virtual switch and before the host has DNS
-// servers, and with one on the first card and an endpoint of the host, while `porthole.exe routes` runs.
+// adaptersBefore and adaptersSwitched are what a program of the host lists before there is a virtual switch and before
+// the host has DNS servers, and with one on the first card and an endpoint of the host, while `porthole.exe routes`
+// runs.
 const (
 	adaptersBefore = `adapter "Ethernet 2" "Microsoft Hyper-V Network Adapter #2" type 6 metric 15 10.98.7.21/24 dns fec0:0:0:ffff::1 dns fec0:0:0:ffff::2 dns fec0:0:0:ffff::3
 adapter "Ethernet" "Microsoft Hyper-V Network Adapter" type 6 metric 15 10.99.7.21/24 via 10.99.7.1 dns fec0:0:0:ffff::1 dns fec0:0:0:ffff::2 dns fec0:0:0:ffff::3

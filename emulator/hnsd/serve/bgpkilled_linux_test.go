@@ -13,7 +13,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/routers"
 )
 
-// TestBGPKilled kills the agent of the mode bgp after each of its changes, as testKilled does for other modes, beside a router.
+// TestBGPKilled kills the agent of the mode bgp after each of its changes, as testKilled does for other modes, beside
+// a router.
 func TestBGPKilled(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
@@ -24,7 +25,8 @@ func TestBGPKilled(t *testing.T) {
 	h := startBridgeHost(t, 20348)
 	routers.BIRD(t, h.out, routers.Announces("10.99.7.1", "10.99.7.21",
 		map[string]string{"198.18.2.0/24": "10.99.7.1", "198.18.3.0/24": "10.99.7.2", "198.18.4.0/24": "10.99.7.3"}))
-	h.build(".", "go", "test", "-c", "-o", filepath.Join(h.prefix.DriveC(), "killtest.exe"), "porthole.dev/porthole/routes/killtest")
+	h.build(".", "go", "test", "-c", "-o", filepath.Join(h.prefix.DriveC(), "killtest.exe"),
+		"porthole.dev/porthole/routes/killtest")
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 

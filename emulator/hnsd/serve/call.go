@@ -88,23 +88,27 @@ func watchEnd(conn net.Conn, r *bufio.Reader) (gone <-chan struct{}, stop func()
 
 // answer runs a call with its faults, counts and logs it. false: the connection is to be dropped. watch begins to look
 // for the caller's end.
-func (s programs) answer(ctx context.Context, who caller, q wire.Request, watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
+func (s programs) answer(ctx context.Context, who caller, q wire.Request,
+	watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
 	begin := time.Now()
 	name := functionName(q)
 	a, ok := s.respond(ctx, who, q, watch)
 	took := time.Since(begin)
 	s.calls.Add(who.program, name, !ok || a.Failed(), took)
 	if log := klog.FromContext(ctx).V(4); log.Enabled() {
-		log.Info("call", "function", name, "program", who.program, "process", who.process, "guid", q.GUID, "input", q.Text[:],
+		log.Info("call", "function", name, "program", who.program, "process", who.process, "guid", q.GUID, "input",
+			q.Text[:],
 			"result", a.Result, "output", a.Text[0], "took", took)
 	}
 	return a, ok
 }
 
-// respond answers one call as the faults that are set say, and by running it if none says otherwise. It returns false if the
-// caller is to get no answer. The actions differ in whether the call takes effect: "drop", "fail", "skip" and "empty" leave it
-// out, "after" carries it out and then reports a failure, "forget" and "late" carry it out in part and report success.
-func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
+// respond answers one call as the faults that are set say, and by running it if none says otherwise. It returns false
+// if the caller is to get no answer. The actions differ in whether the call takes effect: "drop", "fail", "skip" and
+// "empty" leave it out, "after" carries it out and then reports a failure, "forget" and "late" carry it out in part
+// and report success.
+func (s programs) respond(ctx context.Context, who caller, q wire.Request,
+	watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
 	if e := s.life.refusal(); e != nil && !q.Op.OnStack() {
 		return failure(e), true
 	}
@@ -258,7 +262,8 @@ func functionName(q wire.Request) string {
 	}
 }
 
-// run carries out a call without faults. An operation that is not known is an error that programs see, not one of the daemon.
+// run carries out a call without faults. An operation that is not known is an error that programs see, not one of the
+// daemon.
 func (s programs) run(ctx context.Context, who caller, q wire.Request) wire.Answer {
 	var a wire.Answer
 	var err error
@@ -316,7 +321,9 @@ func (s programs) runHCN(ctx context.Context, who caller, q wire.Request) (a wir
 		if err != nil {
 			return a, err
 		}
-		return a, s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) { return s.host.Modify(state, k, id, q.Text[0]) })
+		return a, s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) {
+			return s.host.Modify(state, k, id, q.Text[0])
+		})
 
 	case wire.Query:
 		id, err := s.handles.get(q.Handle, k, who.process)
@@ -335,8 +342,8 @@ func (s programs) runHCN(ctx context.Context, who caller, q wire.Request) (a wir
 	return a, s.handles.close(q.Handle, k, who.process)
 }
 
-// create makes an object and returns its id. A new namespace is bound, in the same write, to the Linux network namespace that
-// was announced for its id, so that no reader sees it without.
+// create makes an object and returns its id. A new namespace is bound, in the same write, to the Linux network
+// namespace that was announced for its id, so that no reader sees it without.
 func (s programs) create(ctx context.Context, who caller, k hnsd.Kind, q wire.Request) (id string, err error) {
 	parent := ""
 	if k == hnsd.Endpoint {

@@ -51,7 +51,8 @@ func startServer(t *testing.T, build int) *server {
 	profile, err := hnsd.ProfileOf(build)
 	must(t, err)
 	plane := &fakePlane{}
-	s, err := newService(&hnsd.Host{Profile: profile, NodeAddr: "10.99.7.21", NodeMAC: "00-15-5D-00-00-01", NewID: newID},
+	s, err := newService(&hnsd.Host{Profile: profile, NodeAddr: "10.99.7.21", NodeMAC: "00-15-5D-00-00-01",
+		NewID: newID},
 		plane, filepath.Join(t.TempDir(), "state.jsonl"))
 	must(t, err)
 	must(t, s.restore(t.Context()))
@@ -162,7 +163,8 @@ func (c *thread) remote(network uint64, addr string) string {
 }
 
 func remoteAt(addr string) string {
-	return fmt.Sprintf(`{"IpConfigurations":[{"IpAddress":%q}],"MacAddress":"02-11-0a-f4-03-05","Flags":1,"SchemaVersion":{"Major":2,"Minor":0}}`, addr)
+	return fmt.Sprintf(
+		`{"IpConfigurations":[{"IpAddress":%q}],"MacAddress":"02-11-0a-f4-03-05","Flags":1,"SchemaVersion":{"Major":2,"Minor":0}}`, addr)
 }
 
 // remoteEndpoint is the document of the i-th of many.
@@ -179,7 +181,8 @@ func (c *thread) idOf(kind hnsd.Kind, handle uint64) string {
 
 func balancer(vip string, port int, backends ...string) string {
 	list, _ := json.Marshal(backends)
-	return fmt.Sprintf(`{"HostComputeEndpoints":%s,"FrontendVIPs":[%q],"PortMappings":[{"Protocol":6,"InternalPort":8080,"ExternalPort":%d}],"SchemaVersion":{"Major":2,"Minor":0}}`, list, vip, port)
+	return fmt.Sprintf(
+		`{"HostComputeEndpoints":%s,"FrontendVIPs":[%q],"PortMappings":[{"Protocol":6,"InternalPort":8080,"ExternalPort":%d}],"SchemaVersion":{"Major":2,"Minor":0}}`, list, vip, port)
 }
 
 // ids lists a kind.

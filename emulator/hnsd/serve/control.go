@@ -25,8 +25,9 @@ type Dump struct {
 // controls answers the interface that is not part of HNS: for the CNI shim, the command line and tests.
 type controls struct{ *Service }
 
-// handler returns the control interface of the daemon: what a test or `porthole host hns` asks of the emulation itself, which
-// has no counterpart in Windows. Faults that change over time go on until ctx ends, not only until the request does.
+// handler returns the control interface of the daemon: what a test or `porthole host hns` asks of the emulation
+// itself, which has no counterpart in Windows. Faults that change over time go on until ctx ends, not only until the
+// request does.
 func (s controls) handler(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /netns", s.bindNetns)
@@ -52,7 +53,8 @@ func (s controls) handler(ctx context.Context) http.Handler {
 	mux.HandleFunc("POST /faults", s.setFaults)
 	mux.HandleFunc("POST /lose", s.loseObjects)
 	mux.HandleFunc("POST /reboot", s.rebootHost)
-	mux.HandleFunc("POST /repair", func(w http.ResponseWriter, r *http.Request) { reply(w, struct{}{}, s.repair(r.Context())) })
+	mux.HandleFunc("POST /repair",
+		func(w http.ResponseWriter, r *http.Request) { reply(w, struct{}{}, s.repair(r.Context())) })
 	mux.HandleFunc("GET /latency", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.latency.report(), nil) })
 	mux.HandleFunc("POST /latency", s.setLatency)
 	mux.HandleFunc("GET /service", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.life.status(), nil) })

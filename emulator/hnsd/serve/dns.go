@@ -10,8 +10,9 @@ import (
 	"sync/atomic"
 )
 
-// DNSServers are the DNS servers that the network gives the host's first card together with its address, as DHCP does, in their order.
-// Nil is not empty: nil leaves the adapters the servers of this machine's resolv.conf; empty, there are none.
+// DNSServers are the DNS servers that the network gives the host's first card together with its address, as DHCP does,
+// in their order. Nil is not empty: nil leaves the adapters the servers of this machine's resolv.conf; empty, there
+// are none.
 type DNSServers []netip.Addr
 
 // Words in place of a list of addresses: no servers, and those of the machine.
@@ -32,7 +33,9 @@ func ParseDNS(text string) (DNSServers, error) {
 	for _, word := range strings.Split(text, ",") {
 		addr, err := netip.ParseAddr(word)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not the address of a DNS server: give addresses separated by commas, such as 10.99.0.53, or %q", word, dnsNone)
+			return nil,
+				fmt.Errorf(
+					"%q is not the address of a DNS server: give addresses separated by commas, such as 10.99.0.53, or %q", word, dnsNone)
 		}
 		list = append(list, addr)
 	}
@@ -67,7 +70,8 @@ func (d DNSServers) String() string {
 	return strings.Join(words, ",")
 }
 
-// DNSRequest is the body of POST /dns, and the answer to it and to GET /dns. Without servers (null) the host has those of the machine.
+// DNSRequest is the body of POST /dns, and the answer to it and to GET /dns. Without servers (null) the host has those
+// of the machine.
 type DNSRequest struct {
 	Servers DNSServers `json:"servers"`
 }
@@ -85,10 +89,11 @@ func (d *dns) get() DNSServers {
 func (d *dns) set(list DNSServers) { d.now.Store(&list) }
 
 // siteLocalDNS are shown for an adapter that has no DNS server. Nobody answers there.
-var siteLocalDNS = DNSServers{netip.MustParseAddr("fec0:0:0:ffff::1"), netip.MustParseAddr("fec0:0:0:ffff::2"), netip.MustParseAddr("fec0:0:0:ffff::3")}
+var siteLocalDNS = DNSServers{netip.MustParseAddr("fec0:0:0:ffff::1"), netip.MustParseAddr("fec0:0:0:ffff::2"),
+	netip.MustParseAddr("fec0:0:0:ffff::3")}
 
-// lines returns the lines of wire.Adapters about DNS servers. The network's are there while the card has an IPv4 address, because one
-// answer of DHCP gives both.
+// lines returns the lines of wire.Adapters about DNS servers. The network's are there while the card has an IPv4
+// address, because one answer of DHCP gives both.
 func (d *dns) lines(list []adapter, uplink string) string {
 	given := d.get()
 	if given == nil {
@@ -102,7 +107,9 @@ func (d *dns) lines(list []adapter, uplink string) string {
 		}
 		servers := siteLocalDNS
 		first := a.Network == "" && a.link.Name == uplink
-		if first && len(given) > 0 && slices.ContainsFunc(a.link.Addrs, func(p netip.Prefix) bool { return p.Addr().Is4() && p.Addr().IsGlobalUnicast() }) {
+		if first && len(given) > 0 &&
+			slices.ContainsFunc(a.link.Addrs,
+				func(p netip.Prefix) bool { return p.Addr().Is4() && p.Addr().IsGlobalUnicast() }) {
 			servers = given
 		}
 		for _, addr := range servers {
@@ -116,7 +123,8 @@ func (s controls) showDNS(w http.ResponseWriter, _ *http.Request) {
 	reply(w, DNSRequest{Servers: s.dns.get()}, nil)
 }
 
-// changeDNS gives the host other DNS servers until hnsd ends. Programs are not told: Windows has no notification for it.
+// changeDNS gives the host other DNS servers until hnsd ends. Programs are not told: Windows has no notification for
+// it.
 func (s controls) changeDNS(w http.ResponseWriter, r *http.Request) {
 	var q DNSRequest
 	if !decode(w, r, &q, `{"servers": ["10.99.0.53"]}, with [] for none and null for those of this machine`) {

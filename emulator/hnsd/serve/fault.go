@@ -41,7 +41,8 @@ func stripped(text string, fields []string) string {
 	return string(data)
 }
 
-// withoutPolicies leaves policies of some types out of a document that makes or changes an object, and returns them too.
+// withoutPolicies leaves policies of some types out of a document that makes or changes an object, and returns them
+// too.
 func withoutPolicies(text string, types []string) (without string, left []any) {
 	var d map[string]any
 	if json.Unmarshal([]byte(text), &d) != nil {
@@ -78,7 +79,8 @@ func isPolicyOf(policy any, types []string) bool {
 	fields, _ := policy.(map[string]any)
 	for name, value := range fields {
 		kind, _ := value.(string)
-		if strings.EqualFold(name, "Type") && slices.ContainsFunc(types, func(t string) bool { return strings.EqualFold(t, kind) }) {
+		if strings.EqualFold(name, "Type") &&
+			slices.ContainsFunc(types, func(t string) bool { return strings.EqualFold(t, kind) }) {
 			return true
 		}
 	}

@@ -25,8 +25,10 @@ func TestFaultActions(t *testing.T) {
 	fault := func(rule string) { s.control("POST", "/faults", "["+rule+"]", nil) }
 
 	t.Run("fail", func(t *testing.T) {
-		fault(`{"function":"HcnDelete*","match":"10.96.0.10\"","action":"fail","code":2147943462,"text":"The service has not been started.","times":1}`)
-		if a := c.call(wire.On(hnsd.LoadBalancer, wire.Delete), 0, id); a.result != 0x80070426 || !strings.Contains(a.record, "not been started. ") {
+		fault(
+			`{"function":"HcnDelete*","match":"10.96.0.10\"","action":"fail","code":2147943462,"text":"The service has not been started.","times":1}`)
+		if a := c.call(wire.On(hnsd.LoadBalancer, wire.Delete), 0, id); a.result != 0x80070426 ||
+			!strings.Contains(a.record, "not been started. ") {
 			t.Errorf("got %#x %q", a.result, a.record)
 		}
 		if n := len(c.ids(hnsd.LoadBalancer)); n != 1 {
@@ -35,7 +37,8 @@ func TestFaultActions(t *testing.T) {
 	})
 	t.Run("after", func(t *testing.T) {
 		fault(`{"function":"HcnCreateLoadBalancer","action":"after","code":2147944126}`)
-		if a := c.call(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.96.0.11", 53, backend)); a.result != 0x800706be || a.record != "" {
+		if a := c.call(wire.On(hnsd.LoadBalancer, wire.Create), 0, "",
+			balancer("10.96.0.11", 53, backend)); a.result != 0x800706be || a.record != "" {
 			t.Errorf("got %#x %q", a.result, a.record)
 		}
 		if n := len(c.ids(hnsd.LoadBalancer)); n != 2 {
@@ -66,7 +69,8 @@ func TestFaultActions(t *testing.T) {
 	})
 	t.Run("strip", func(t *testing.T) {
 		fault(`{"function":"HcnQueryLoadBalancerProperties","action":"strip","fields":["PortMappings"]}`)
-		if text := c.good(wire.On(hnsd.LoadBalancer, wire.Query), lb, "").text; strings.Contains(text, "PortMappings") || !strings.Contains(text, "FrontendVIPs") {
+		if text := c.good(wire.On(hnsd.LoadBalancer, wire.Query), lb, "").text; strings.Contains(text,
+			"PortMappings") || !strings.Contains(text, "FrontendVIPs") {
 			t.Errorf("got %s", text)
 		}
 	})
@@ -123,17 +127,20 @@ func TestFaultLate(t *testing.T) {
 	if n := routes(h); n != 0 {
 		t.Errorf("%d routes at once", n)
 	}
-	c.good(wire.On(hnsd.Endpoint, wire.Modify), h, "", `{"ResourceType":"Policy","RequestType":"Add","Settings":{"Policies":[`+route+`]}}`)
+	c.good(wire.On(hnsd.Endpoint, wire.Modify), h, "",
+		`{"ResourceType":"Policy","RequestType":"Add","Settings":{"Policies":[`+route+`]}}`)
 	var late any
 	must(t, json.Unmarshal([]byte(route), &late))
 	must(t, (programs{s.s}).addMissing(t.Context(), c.idOf(hnsd.Endpoint, h), []any{late}))
 	if n := routes(h); n != 1 {
 		t.Errorf("%d routes after one was added and the late one came", n)
 	}
-	must(t, (programs{s.s}).addMissing(t.Context(), "00000000-0000-0000-0000-000000000001", []any{late})) // the endpoint is gone
+	// the endpoint is gone
+	must(t, (programs{s.s}).addMissing(t.Context(), "00000000-0000-0000-0000-000000000001", []any{late}))
 }
 
-// TestFaultMute: a call takes effect at once and is answered when the rules are replaced. Without its caller it has its effect still.
+// TestFaultMute: a call takes effect at once and is answered when the rules are replaced. Without its caller it has
+// its effect still.
 func TestFaultMute(t *testing.T) {
 	s := startServer(t, 20348)
 	other := s.connect("test", 1)
@@ -142,7 +149,8 @@ func TestFaultMute(t *testing.T) {
 		s.control("POST", "/faults", `[{"function":"HcnCreateNamespace","action":"mute"}]`, nil)
 		c := s.connect("containerd.exe", 100)
 		c.send(wire.On(hnsd.Namespace, wire.Create), 0, "", `{"Type":"Host","SchemaVersion":{"Major":2,"Minor":0}}`)
-		wait.True(t, 20*time.Second, "the namespace is made", func() bool { return len(other.ids(hnsd.Namespace)) == before+1 })
+		wait.True(t, 20*time.Second, "the namespace is made",
+			func() bool { return len(other.ids(hnsd.Namespace)) == before+1 })
 		if !answered {
 			c.conn.Close()
 		}
@@ -162,17 +170,20 @@ func TestFaultMute(t *testing.T) {
 func TestFaultHang(t *testing.T) {
 	s := startServer(t, 20348)
 	hang := func() {
-		s.control("POST", "/faults", `[{"function":"HcnEnumerateNetworks","program":"kube-proxy.exe","action":"hang"}]`, nil)
+		s.control("POST", "/faults", `[{"function":"HcnEnumerateNetworks","program":"kube-proxy.exe","action":"hang"}]`,
+			nil)
 	}
 	hit := func(n int) {
 		t.Helper()
-		wait.True(t, 20*time.Second, fmt.Sprintf("%d calls hang", n), func() bool { return s.s.faults.List()[0].Hits == n })
+		wait.True(t, 20*time.Second, fmt.Sprintf("%d calls hang", n),
+			func() bool { return s.s.faults.List()[0].Hits == n })
 	}
 	hang()
 	c := s.connect("kube-proxy.exe", 100)
 	c.send(wire.On(hnsd.Network, wire.Enumerate), 0, "")
 	hit(1)
-	s.connect("kube-proxy.exe", 100).good(wire.On(hnsd.Endpoint, wire.Enumerate), 0, "") // another thread of the same program
+	// another thread of the same program
+	s.connect("kube-proxy.exe", 100).good(wire.On(hnsd.Endpoint, wire.Enumerate), 0, "")
 	s.control("POST", "/faults", `[]`, nil)
 	if a, err := c.receive(); err != nil || a.result != 0 || a.text != "[]" {
 		t.Errorf("after the rules were replaced: %#x %q %v", a.result, a.text, err)

@@ -56,8 +56,8 @@ func (w *walls) set(ctx context.Context, q wire.Request) error {
 	return nil
 }
 
-// put keeps the rules in the host's file, and puts them into force before if the firewall is on; under mu. Nothing is changed if one
-// cannot be parsed. Rules that do not concern incoming packets are kept and have no effect.
+// put keeps the rules in the host's file, and puts them into force before if the firewall is on; under mu. Nothing is
+// changed if one cannot be parsed. Rules that do not concern incoming packets are kept and have no effect.
 func (w *walls) put(ctx context.Context, texts []string) error {
 	var rules []firewall.Rule
 	for _, text := range texts {

@@ -15,8 +15,9 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// TestFirewall: from outside, the ports of a host's programs time out until porthole.exe makes rules for the programs, and again
-// when the rules are removed. What the host begins is answered, and programs of the host reach each other, in any case.
+// TestFirewall: from outside, the ports of a host's programs time out until porthole.exe makes rules for the programs,
+// and again when the rules are removed. What the host begins is answered, and programs of the host reach each other,
+// in any case.
 func TestFirewall(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
@@ -51,7 +52,8 @@ func TestFirewall(t *testing.T) {
 	open(false, 10250, 10256, 32000)
 	h.talk("host to outside", h.path, h.out, "203.0.113.1:80", "10.99.7.21")
 
-	if out := h.windows(`C:\k\porthole.exe`, "firewall", "add", "--dry-run"); strings.Count(out, "netsh advfirewall firewall add rule") != 3 {
+	if out := h.windows(`C:\k\porthole.exe`, "firewall", "add", "--dry-run"); strings.Count(out,
+		"netsh advfirewall firewall add rule") != 3 {
 		t.Errorf("a dry run says\n%s", out)
 	}
 	open(false, 10250)
@@ -60,14 +62,16 @@ func TestFirewall(t *testing.T) {
 	if out := h.windows(`C:\k\porthole.exe`, "firewall", "add"); strings.TrimSpace(out) != "nothing to do" {
 		t.Errorf("the second time: %s", out)
 	}
-	if out := h.windows(`C:\k\porthole.exe`, "firewall", "show", "-o", "json"); strings.Count(out, `"program":"C:\\k\\`) != 3 {
+	if out := h.windows(`C:\k\porthole.exe`, "firewall", "show", "-o", "json"); strings.Count(out,
+		`"program":"C:\\k\\`) != 3 {
 		t.Errorf("shown: %s", out)
 	}
 
 	h.stop()
 	h.stop = h.serve()
 	open(true, 10250) // the rules outlive the service
-	h.windows(`C:\windows\system32\netsh.exe`, "advfirewall", "firewall", "delete", "rule", "name=Porthole: kubelet.exe")
+	h.windows(`C:\windows\system32\netsh.exe`, "advfirewall", "firewall", "delete", "rule",
+		"name=Porthole: kubelet.exe")
 	open(false, 10250)
 	open(true, 10256)
 	h.windows(`C:\k\porthole.exe`, "firewall", "remove")

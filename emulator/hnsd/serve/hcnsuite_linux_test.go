@@ -14,15 +14,17 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// hcnSuiteFailures are the tests of the suite that need what the HNS of that build does not announce, as they would on a
-// real host of it. docs/hcn-tests.md gives the reasons.
+// hcnSuiteFailures are the tests of the suite that need what the HNS of that build does not announce, as they would on
+// a real host of it. docs/hcn-tests.md gives the reasons.
 var hcnSuiteFailures = map[int][]string{
-	17763: append([]string{"TestAccelnetNnvManagementMacAddresses", "TestAddL4WfpProxyPolicyOnEndpoint"}, hcnSuiteFailures2022[1:]...),
+	17763: append([]string{"TestAccelnetNnvManagementMacAddresses", "TestAddL4WfpProxyPolicyOnEndpoint"},
+		hcnSuiteFailures2022[1:]...),
 	20348: hcnSuiteFailures2022,
 	26100: {},
 }
 
-var hcnSuiteFailures2022 = []string{"TestAccelnetNnvManagementMacAddresses", "TestAddRemoveNetworACLPolicy", "TestApplyTierAclPolicyOnEndpoint",
+var hcnSuiteFailures2022 = []string{"TestAccelnetNnvManagementMacAddresses", "TestAddRemoveNetworACLPolicy",
+	"TestApplyTierAclPolicyOnEndpoint",
 	"TestCreateUpdateDeleteLoadBalancer", "TestGetLoadBalancerById", "TestLoadBalancerAddRemoveEndpoint"}
 
 const hcnSuiteTests = 78
@@ -55,7 +57,8 @@ func testHCNSuite(t *testing.T, build int) {
 	t.Logf("%d of %d tests passed; failed: %v", len(passed), hcnSuiteTests, failed)
 	want := hcnSuiteFailures[build]
 	if len(passed) != hcnSuiteTests-len(want) || !slices.Equal(failed, want) {
-		t.Errorf("%d tests passed and these failed: %q; want %d and %q: %v\n%s", len(passed), failed, hcnSuiteTests-len(want), want, exit, out.Bytes())
+		t.Errorf("%d tests passed and these failed: %q; want %d and %q: %v\n%s", len(passed), failed,
+			hcnSuiteTests-len(want), want, exit, out.Bytes())
 	}
 	h.noDrift()
 }

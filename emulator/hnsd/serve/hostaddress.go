@@ -18,7 +18,8 @@ type addresses interface {
 	DeleteAddress(link int, addr netip.Addr) error
 }
 
-// changeAddress answers wire.Address. The codes are those of CreateUnicastIpAddressEntry and DeleteUnicastIpAddressEntry.
+// changeAddress answers wire.Address. The codes are those of CreateUnicastIpAddressEntry and
+// DeleteUnicastIpAddressEntry.
 func (s programs) changeAddress(ctx context.Context, q wire.Request) error {
 	host, ok := s.plane.(addresses)
 	if !ok {
@@ -27,7 +28,8 @@ func (s programs) changeAddress(ctx context.Context, q wire.Request) error {
 	addr, err := netip.ParsePrefix(q.Text[1])
 	link, _ := wire.Link(q.Handle)
 	if err != nil || link == 0 {
-		return hnsd.ErrInvalidParameter.WithText("a unicast address needs an address and an interface: %q on %d", q.Text[1], link)
+		return hnsd.ErrInvalidParameter.WithText("a unicast address needs an address and an interface: %q on %d",
+			q.Text[1], link)
 	}
 	if link = s.linkOf(link); link == 0 {
 		return hnsd.ErrElementNotFound.WithText("an address needs an interface with IP: there is none with that index")

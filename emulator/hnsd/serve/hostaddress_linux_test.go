@@ -72,7 +72,8 @@ func testWindowsRelay(t *testing.T, h *bridgeHost) {
 	}
 }
 
-// objects of the cluster that the program serves: TCP, UDP (one port at two addresses), node ports and one address that is on the host already.
+// objects of the cluster that the program serves: TCP, UDP (one port at two addresses), node ports and one address
+// that is on the host already.
 const (
 	userspaceServices = `{"apiVersion": "v1", "kind": "ServiceList", "metadata": {"resourceVersion": "1"}, "items": [
  {"metadata": {"namespace": "kube-system", "name": "kube-dns", "resourceVersion": "1"}, "spec": {"type": "NodePort", "clusterIP": "10.96.0.10",
@@ -94,14 +95,17 @@ const (
 
 func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 	h.build("../../..", "go", "build", "-o", filepath.Join(h.prefix.DriveC(), "kube-proxy.exe"), "./cmd/porthole")
-	h.serveAPI("10.99.7.1:6443", map[string]string{"/api/v1/services": userspaceServices, "/apis/discovery.k8s.io/v1/endpointslices": userspaceSlices,
-		"/api/v1/nodes": `{"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": []}`})
+	h.serveAPI("10.99.7.1:6443",
+		map[string]string{"/api/v1/services": userspaceServices,
+			"/apis/discovery.k8s.io/v1/endpointslices": userspaceSlices,
+			"/api/v1/nodes": `{"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": []}`})
 	h.greet("10.99.7.1:8080", "web")
 	h.greet("10.99.7.1:8081", "admin")
 	h.echoUDP("10.99.7.1:5353", "dns")
 	h.echoUDP("10.99.7.1:5354", "names")
 	writeKubeconfig(t, h, "kubeconfig", "10.99.7.1:6443")
-	args := []string{`--kubeconfig=C:\kubeconfig`, "--hostname-override=win01", "--proxy-mode=userspace", "--service-interface=Ethernet 2",
+	args := []string{`--kubeconfig=C:\kubeconfig`, "--hostname-override=win01", "--proxy-mode=userspace",
+		"--service-interface=Ethernet 2",
 		`--state-file=C:\var\addresses.json`, "--v=4"}
 	ours := []string{"10.96.0.10", "10.96.0.11", "10.96.0.20", "198.51.100.9"}
 
@@ -123,7 +127,8 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 	h.queries(t, "10.96.0.11:53", "names", 500)
 	h.queries(t, "10.99.7.21:30053", "dns", 500)
 	// Somebody takes an address away: Windows tells, and it is put back.
-	must(t, platform.InNetns(h.path, func() error { return platform.Addresses{}.Remove("svc0", netip.MustParseAddr("10.96.0.20")) }))
+	must(t, platform.InNetns(h.path,
+		func() error { return platform.Addresses{}.Remove("svc0", netip.MustParseAddr("10.96.0.20")) }))
 	h.addressesBecome(t, "an address was taken away", ours)
 	h.greeted(t, h.out, "10.96.0.20:80", "web")
 	// Killed, it leaves everything; the next one finds it right, and the clean-up takes what is ours.
@@ -135,7 +140,8 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 	h.greeted(t, h.out, "10.96.0.20:80", "web")
 	kill()
 	<-ended
-	if strings.Contains(again.String(), "add address") || !strings.Contains(again.String(), "listen 10.96.0.20:80/TCP") {
+	if strings.Contains(again.String(), "add address") ||
+		!strings.Contains(again.String(), "listen 10.96.0.20:80/TCP") {
 		t.Errorf("the second start:\n%s", again)
 	}
 	cleaning, exit := h.start(`C:\kube-proxy.exe`, append(args, "--cleanup")...)
@@ -146,7 +152,8 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 }
 
 // startFor runs a program of the host until ctx ends, which kills it.
-func (h *bridgeHost) startFor(ctx context.Context, exe string, args ...string) (out *testkit.Buffer, ended <-chan struct{}) {
+func (h *bridgeHost) startFor(ctx context.Context, exe string, args ...string) (out *testkit.Buffer,
+	ended <-chan struct{}) {
 	h.t.Helper()
 	out = &testkit.Buffer{}
 	cmd := h.tools.Command(ctx, h.prefix, exe, args...)
@@ -193,24 +200,27 @@ func (h *bridgeHost) serveAPI(addr string, lists map[string]string) {
 	}))
 
 	ctx, cancel := context.WithCancel(context.Background())
-	server := &http.Server{BaseContext: func(net.Listener) context.Context { return ctx }, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		list, known := lists[r.URL.Path]
-		switch {
-		case r.FormValue("sendInitialEvents") != "":
-			w.WriteHeader(http.StatusUnprocessableEntity)
-			json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422})
-		case r.FormValue("watch") != "":
-			w.WriteHeader(http.StatusOK)
-			http.NewResponseController(w).Flush()
-			<-r.Context().Done()
-		case known:
-			io.WriteString(w, list)
-		default:
-			w.WriteHeader(http.StatusNotFound)
-			json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404})
-		}
-	})}
+	server := &http.Server{BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			list, known := lists[r.URL.Path]
+			switch {
+			case r.FormValue("sendInitialEvents") != "":
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure",
+					"reason": "Invalid", "code": 422})
+			case r.FormValue("watch") != "":
+				w.WriteHeader(http.StatusOK)
+				http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			case known:
+				io.WriteString(w, list)
+			default:
+				w.WriteHeader(http.StatusNotFound)
+				json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure",
+					"reason": "NotFound", "code": 404})
+			}
+		})}
 
 	go server.Serve(listener)
 	h.t.Cleanup(func() {
@@ -292,11 +302,12 @@ func (h *bridgeHost) echoUDP(addr, name string) {
 	}()
 }
 
-// queries sends n datagrams from as many sockets, 50 at a time; each must come back, from where it went, from the server
-// of that name.
+// queries sends n datagrams from as many sockets, 50 at a time; each must come back, from where it went, from the
+// server of that name.
 func (h *bridgeHost) queries(t *testing.T, to, name string, n int) {
 	t.Helper()
-	wait.NoError(t, 20*time.Second, "the first answer", func() error { return h.query(to, name, "first") }) // somebody must listen first
+	// somebody must listen first
+	wait.NoError(t, 20*time.Second, "the first answer", func() error { return h.query(to, name, "first") })
 	var next, lost atomic.Int64
 	var mu sync.Mutex
 	var times []time.Duration

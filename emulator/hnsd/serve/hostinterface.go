@@ -27,7 +27,8 @@ func (s programs) hostInterface(ctx context.Context, q wire.Request) (a wire.Ans
 	index, flags := wire.Link(q.Handle)
 	six := q.Text[1] == wire.FamilyIPv6
 	if index == 0 || !six && q.Text[1] != wire.FamilyIPv4 {
-		return a, hnsd.ErrInvalidParameter.WithText("settings of an interface need its index and a family: %d, %q", index, q.Text[1])
+		return a, hnsd.ErrInvalidParameter.WithText("settings of an interface need its index and a family: %d, %q",
+			index, q.Text[1])
 	}
 
 	if index = s.linkOf(index); index == 0 {
@@ -45,7 +46,8 @@ func (s programs) hostInterface(ctx context.Context, q wire.Request) (a wire.Ans
 	case wire.VerbSet:
 		err = host.SetForwarding(index, six, flags&wire.FlagForwarding != 0)
 		if err == nil {
-			klog.FromContext(ctx).V(2).Info("IP interface of the host", "index", index, "family", q.Text[1], "flags", flags)
+			klog.FromContext(ctx).V(2).
+				Info("IP interface of the host", "index", index, "family", q.Text[1], "flags", flags)
 		}
 	default:
 		err = hnsd.ErrNotSupported

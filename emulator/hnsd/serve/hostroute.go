@@ -23,8 +23,8 @@ type stack interface {
 	Watch(ctx context.Context, kind string) (<-chan dataplane.HostEvent, error)
 }
 
-// changeRoute answers wire.Route. The host's own IP stack is not part of HNS, but programs of the host reach it by the same
-// protocol.
+// changeRoute answers wire.Route. The host's own IP stack is not part of HNS, but programs of the host reach it by the
+// same protocol.
 func (s programs) changeRoute(ctx context.Context, q wire.Request) error {
 	host, ok := s.plane.(stack)
 	if !ok {
@@ -59,7 +59,8 @@ func (s programs) changeRoute(ctx context.Context, q wire.Request) error {
 	return err
 }
 
-// hostRouteOf returns the route that a call of the IP helper library describes. A prefix with bits behind its length is refused.
+// hostRouteOf returns the route that a call of the IP helper library describes. A prefix with bits behind its length
+// is refused.
 func hostRouteOf(q wire.Request) (r dataplane.HostRoute, err error) {
 	r.Link, r.Metric = wire.Link(q.Handle)
 	if r.Metric == 0xffffffff {
@@ -70,15 +71,16 @@ func hostRouteOf(q wire.Request) (r dataplane.HostRoute, err error) {
 		r.NextHop, err = netip.ParseAddr(q.Text[2])
 	}
 	if err != nil || prefix != prefix.Masked() || r.NextHop.Is4() != prefix.Addr().Is4() || r.Link == 0 {
-		return r, hnsd.ErrInvalidParameter.WithText("a route needs a destination, a next hop of its family and an interface: %q via %q on %d",
+		return r, hnsd.ErrInvalidParameter.WithText(
+			"a route needs a destination, a next hop of its family and an interface: %q via %q on %d",
 			q.Text[1], q.Text[2], r.Link)
 	}
 	r.Prefix = prefix
 	return r, nil
 }
 
-// streamEvents answers wire.Events until either side ends it: one answer that the subscription stands, then one for each
-// change.
+// streamEvents answers wire.Events until either side ends it: one answer that the subscription stands, then one for
+// each change.
 func (s programs) streamEvents(ctx context.Context, conn net.Conn, q wire.Request) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -28,15 +28,15 @@ import (
 )
 
 // TestHostRoutes lets Windows programs change and watch the host's table through the IP helper library, while the
-// kernel is looked at from this side. The host has a second network card, and its adapters are as Windows shows them. Its
-// HNS does everything that the sources do not rule out; routes, win-bridge.exe and kube-proxy.exe stand it. The network card is away for
-// a while when the first network is made, and its routes are lost.
-// Rows 1.35, 1.41, 1.57.
+// kernel is looked at from this side. The host has a second network card, and its adapters are as Windows shows them.
+// Its HNS does everything that the sources do not rule out; routes, win-bridge.exe and kube-proxy.exe stand it. The
+// network card is away for a while when the first network is made, and its routes are lost. Rows 1.35, 1.41, 1.57.
 func TestHostRoutes(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
 	}
-	h := startHostWith(t, 20348, func(o *Options) { o.Profile, o.DNS, o.Flap = "ws2022-unkind", DNSServers{}, 1500*time.Millisecond })
+	h := startHostWith(t, 20348,
+		func(o *Options) { o.Profile, o.DNS, o.Flap = "ws2022-unkind", DNSServers{}, 1500*time.Millisecond })
 	t.Run("table", func(t *testing.T) { testWindowsTable(t, h) })
 	t.Run("killed", func(t *testing.T) { testKilled(t, h, "TestHostGateway", "TestTor") })
 	h.card("eth1", "10.98.7.21/24")
@@ -55,7 +55,8 @@ func testWindowsTable(t *testing.T, h *bridgeHost) {
 	h.build(".", "go", "test", "-c", "-o", exe, "porthole.dev/porthole/routes/hostgw")
 	updates, stop := make(chan netlink.RouteUpdate, 64), make(chan struct{})
 	must(t, platform.InNetns(h.path, func() error { return netlink.RouteSubscribe(updates, stop) }))
-	out, exit := h.start(`C:\hostgw.test.exe`, "-test.v", "-test.run=^TestWindowsTable$") // the others want their folder
+	// the others want their folder
+	out, exit := h.start(`C:\hostgw.test.exe`, "-test.v", "-test.run=^TestWindowsTable$")
 	failed := <-exit
 	close(stop)
 	added, deleted := 0, 0
@@ -74,7 +75,8 @@ func testWindowsTable(t *testing.T, h *bridgeHost) {
 	}
 }
 
-// testKilled kills agents of modes after each of their changes, by the tests of routes/killtest. Each agent is a program of its own.
+// testKilled kills agents of modes after each of their changes, by the tests of routes/killtest. Each agent is a
+// program of its own.
 func testKilled(t *testing.T, h *bridgeHost, tests ...string) {
 	t.Helper()
 	exe := filepath.Join(h.prefix.DriveC(), "killtest.exe")
@@ -92,10 +94,12 @@ func testKilled(t *testing.T, h *bridgeHost, tests ...string) {
 // its routes.
 func testRoutesProgram(t *testing.T, h *bridgeHost) {
 	h.build("../../..", "go", "build", "-o", filepath.Join(h.prefix.DriveC(), "porthole.exe"), "./cmd/porthole")
-	h.serveNodes("10.99.7.1:6443", "lin01 10.99.7.11 10.244.0.0/24", "win01 10.99.7.21 10.244.7.0/24", "win02 10.99.7.22 10.244.2.0/24")
+	h.serveNodes("10.99.7.1:6443", "lin01 10.99.7.11 10.244.0.0/24", "win01 10.99.7.21 10.244.7.0/24",
+		"win02 10.99.7.22 10.244.2.0/24")
 	writeKubeconfig(t, h, "kubeconfig", "10.99.7.1:6443")
 	others := addHostRoutes(t, h)
-	out, _ := h.start(`C:\porthole.exe`, "routes", `--kubeconfig=C:\kubeconfig`, "--hostname-override=win01", "--node-ip=10.99.7.21",
+	out, _ := h.start(`C:\porthole.exe`, "routes", `--kubeconfig=C:\kubeconfig`, "--hostname-override=win01",
+		"--node-ip=10.99.7.21",
 		"--cluster-cidr=10.244.0.0/16", "--service-cidr=10.96.0.0/16", "--bind=127.0.0.1:10261", "--v=1")
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -178,7 +182,8 @@ func testRoutesProgram(t *testing.T, h *bridgeHost) {
 func testAttached(t *testing.T, h *bridgeHost) {
 	var d Dump
 	h.control("GET", "/dump", "", &d)
-	if len(d.Networks) != 1 || len(d.Endpoints) != 1 || len(d.Namespaces) != 1 || d.Namespaces[0]["Type"] != "HostDefault" {
+	if len(d.Networks) != 1 || len(d.Endpoints) != 1 || len(d.Namespaces) != 1 ||
+		d.Namespaces[0]["Type"] != "HostDefault" {
 		t.Errorf("HNS has networks %v, endpoints %v, namespaces %v", d.Networks, d.Endpoints, d.Namespaces)
 	}
 	var ways []string
@@ -204,7 +209,8 @@ func testForwarding(t *testing.T, h *bridgeHost) {
 	pod := h.netns("pod")
 	var bound struct{ ID string }
 	h.control("POST", "/netns", fmt.Sprintf(`{"path": %q}`, pod), &bound)
-	h.build("../../..", "go", "build", "-o", filepath.Join(h.prefix.DriveC(), "opt", "cni", "bin", "win-bridge.exe"), "./cmd/win-bridge")
+	h.build("../../..", "go", "build", "-o", filepath.Join(h.prefix.DriveC(), "opt", "cni", "bin", "win-bridge.exe"),
+		"./cmd/win-bridge")
 	h.plugin("ADD", bound.ID)
 	defer h.plugin("DEL", bound.ID)
 	h.talk("pod to outside", pod, h.out, "203.0.113.1:80", "10.99.7.21")
@@ -290,7 +296,8 @@ type routesStatus struct {
 // routesStatus asks the program. The zero value says that it does not answer.
 func (h *bridgeHost) routesStatus(t *testing.T) (s routesStatus) {
 	t.Helper()
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: testkit.DialIn(h.path)}}
+	client := http.Client{Timeout: time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: testkit.DialIn(h.path)}}
 	resp, err := client.Get("http://127.0.0.1:10261/status")
 	if err != nil {
 		return s
@@ -316,7 +323,8 @@ func (h *bridgeHost) statusBecomes(t *testing.T, n int) (repairs int) {
 // serveNodes is an API server outside the host with nodes given as "name address range". It knows lists and watches
 // in which nothing happens, and takes whatever is written.
 func (h *bridgeHost) serveNodes(addr string, nodes ...string) {
-	list := corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+	list := corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	for _, text := range nodes {
 		f := strings.Fields(text)
 		list.Items = append(list.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f[0], ResourceVersion: "1"},
@@ -331,22 +339,24 @@ func (h *bridgeHost) serveNodes(addr string, nodes ...string) {
 	}))
 
 	ctx, cancel := context.WithCancel(context.Background())
-	server := &http.Server{BaseContext: func(net.Listener) context.Context { return ctx }, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		switch {
-		case r.FormValue("sendInitialEvents") != "":
-			w.WriteHeader(http.StatusUnprocessableEntity)
-			json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
-		case r.FormValue("watch") != "":
-			w.WriteHeader(http.StatusOK)
-			http.NewResponseController(w).Flush()
-			<-r.Context().Done()
-		case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes":
-			json.NewEncoder(w).Encode(list)
-		default:
-			json.NewEncoder(w).Encode(list.Items[0])
-		}
-	})}
+	server := &http.Server{BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			switch {
+			case r.FormValue("sendInitialEvents") != "":
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+					Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
+			case r.FormValue("watch") != "":
+				w.WriteHeader(http.StatusOK)
+				http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes":
+				json.NewEncoder(w).Encode(list)
+			default:
+				json.NewEncoder(w).Encode(list.Items[0])
+			}
+		})}
 
 	go server.Serve(listener)
 	h.t.Cleanup(func() {
@@ -388,8 +398,8 @@ func hostRoutes(t *testing.T, h *bridgeHost) string {
 	return strings.Join(have, ", ")
 }
 
-// blockForeign puts an ACL on all endpoints, as an agent of somebody else does for network policies. The result checks that each endpoint
-// has it still, and that it has its effect.
+// blockForeign puts an ACL on all endpoints, as an agent of somebody else does for network policies. The result checks
+// that each endpoint has it still, and that it has its effect.
 func blockForeign(t *testing.T, h *bridgeHost, pod string) func() {
 	t.Helper()
 	const acl = `{"ResourceType": "Policy", "RequestType": "Add", "Settings": {"Policies": [{"Type": "ACL", "Settings": {"Protocols": "6", "Action": "Block",
@@ -407,7 +417,8 @@ func blockForeign(t *testing.T, h *bridgeHost, pod string) func() {
 	for _, e := range d.Endpoints {
 		handle, _, err := hns.Call(wire.Request{Op: wire.On(hnsd.Endpoint, wire.Open), GUID: e.Text("ID")})
 		must(t, err)
-		_, _, err = hns.Call(wire.Request{Op: wire.On(hnsd.Endpoint, wire.Modify), Handle: handle, Text: [3]string{acl}})
+		_, _, err = hns.Call(wire.Request{Op: wire.On(hnsd.Endpoint, wire.Modify), Handle: handle,
+			Text: [3]string{acl}})
 		must(t, err)
 	}
 

@@ -36,8 +36,8 @@ func openJournal(path string) (*journal, *hnsd.State, error) {
 	return j, state, nil
 }
 
-// readJournal returns the state after the last complete change, nil if there is no journal. Any other line that cannot be
-// replayed is an error: to go on without it would lose objects.
+// readJournal returns the state after the last complete change, nil if there is no journal. Any other line that cannot
+// be replayed is an error: to go on without it would lose objects.
 func readJournal(path string) (*hnsd.State, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

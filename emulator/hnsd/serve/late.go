@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// catchUp gives an endpoint, after a time, the policies that the call q was carried out without. It returns at once. Those that the
-// endpoint has got in the meantime are not added again; an endpoint that is gone stays gone.
+// catchUp gives an endpoint, after a time, the policies that the call q was carried out without. It returns at once.
+// Those that the endpoint has got in the meantime are not added again; an endpoint that is gone stays gone.
 func (s programs) catchUp(ctx context.Context, who caller, q wire.Request, a wire.Answer, late lateness) {
 	k, fn, ok := q.Op.Object()
 	if !ok || k != hnsd.Endpoint || a.Failed() {
@@ -64,7 +64,8 @@ func (s programs) addMissing(ctx context.Context, id string, policies []any) err
 		if len(missing) == 0 {
 			return state, nil
 		}
-		request, err := json.Marshal(map[string]any{"ResourceType": "Policy", "RequestType": "Add", "Settings": map[string]any{"Policies": missing}})
+		request, err := json.Marshal(map[string]any{"ResourceType": "Policy", "RequestType": "Add",
+			"Settings": map[string]any{"Policies": missing}})
 		if err != nil {
 			return nil, err
 		}

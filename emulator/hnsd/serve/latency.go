@@ -31,9 +31,12 @@ const ms = time.Millisecond
 // kubernetes/kubernetes#109124, the rest unverified, no. 67.
 var latencies = []Latency{
 	{Name: "fast"},
-	{Name: "ws2025", Read: ms, Create: 15 * ms, Balancer: 20 * ms, PerBackend: ms / 2, Modify: 10 * ms, ModifyPerBackend: ms / 2, Delete: 10 * ms},
-	{Name: "ws2022-updated", Read: 2 * ms, Create: 30 * ms, Balancer: 30 * ms, PerBackend: 2 * ms, Modify: 2 * ms, Delete: 20 * ms},
-	{Name: "ws2019", Read: 5 * ms, Create: 200 * ms, Balancer: 700 * ms, PerBackend: 5 * ms, PerBalancer: ms, Modify: 5 * ms, Delete: 300 * ms},
+	{Name: "ws2025", Read: ms, Create: 15 * ms, Balancer: 20 * ms, PerBackend: ms / 2, Modify: 10 * ms,
+		ModifyPerBackend: ms / 2, Delete: 10 * ms},
+	{Name: "ws2022-updated", Read: 2 * ms, Create: 30 * ms, Balancer: 30 * ms, PerBackend: 2 * ms, Modify: 2 * ms,
+		Delete: 20 * ms},
+	{Name: "ws2019", Read: 5 * ms, Create: 200 * ms, Balancer: 700 * ms, PerBackend: 5 * ms, PerBalancer: ms,
+		Modify: 5 * ms, Delete: 300 * ms},
 	{Name: "ws2019-bad", Read: 10 * ms, Create: 500 * ms, Balancer: 3400 * ms, Modify: 10 * ms, Delete: 2000 * ms},
 	{Name: "ws2022-bad", Read: 10 * ms, Create: 500 * ms, Balancer: 5800 * ms, Modify: 10 * ms, Delete: 2000 * ms},
 }
@@ -117,7 +120,8 @@ func (l *latency) set(table Latency) {
 func (l *latency) report() LatencyReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := LatencyReport{Profile: l.table.Name, Programs: map[string]LatencyCounter{}, Networks: map[string]LatencyCounter{}}
+	r := LatencyReport{Profile: l.table.Name, Programs: map[string]LatencyCounter{},
+		Networks: map[string]LatencyCounter{}}
 	if r.Profile == "" {
 		r.Profile = "fast"
 	}

@@ -119,7 +119,8 @@ func TestLatencyOfCalls(t *testing.T) {
 	var r LatencyReport
 	s.control("GET", "/latency", "", &r)
 	p := r.Programs["kube-proxy.exe"]
-	if r.Profile != "ws2022-updated" || p.Writes != threads*each || !near(p.WriteSeconds, floor.Seconds()) || p.Reads != threads || !near(p.ReadSeconds, threads*0.002) {
+	if r.Profile != "ws2022-updated" || p.Writes != threads*each || !near(p.WriteSeconds, floor.Seconds()) ||
+		p.Reads != threads || !near(p.ReadSeconds, threads*0.002) {
 		t.Errorf("got %+v", r)
 	}
 	if n := r.Networks[id]; n.Writes != threads*each || r.Programs["reader.exe"].Reads != 10 {

@@ -31,8 +31,8 @@ type ServiceRequest struct {
 	// Keep says what is there when it runs again: "all" (default); "none": networks, namespaces and local endpoints
 	// stay, load balancers, remote endpoints and routes are lost; "half": of those every second one is lost.
 	Keep string `json:"keep,omitempty"`
-	// Lose names the kinds that are lost besides: Network (with its endpoints), LocalEndpoint, RemoteEndpoint, Endpoint,
-	// LoadBalancer, SdnRoute, Namespace.
+	// Lose names the kinds that are lost besides: Network (with its endpoints), LocalEndpoint, RemoteEndpoint,
+	// Endpoint, LoadBalancer, SdnRoute, Namespace.
 	Lose  []string `json:"lose,omitempty"`
 	ForMs int      `json:"forMs,omitempty"` // after this it runs again; 0: it stays so
 }
@@ -108,7 +108,8 @@ func (l *lifecycle) is(change int) bool {
 // setService carries out a request. ctx is the daemon's: a timed return outlives the request.
 func (s *Service) setService(ctx context.Context, q ServiceRequest) error {
 	if _, ok := serviceStates[q.State]; !ok {
-		return fmt.Errorf("no state %q: there are %s", q.State, strings.Join(slices.Sorted(maps.Keys(serviceStates)), ", "))
+		return fmt.Errorf("no state %q: there are %s", q.State,
+			strings.Join(slices.Sorted(maps.Keys(serviceStates)), ", "))
 	}
 	lost, err := lostKinds(q)
 	if err != nil {

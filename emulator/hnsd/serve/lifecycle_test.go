@@ -15,7 +15,8 @@ import (
 func population(t *testing.T, s *server, c *thread, balancers int) (network uint64) {
 	t.Helper()
 	network = c.network()
-	c.good(wire.On(hnsd.Endpoint, wire.Create), network, "", `{"Name":"pod","IpConfigurations":[{"IpAddress":"10.244.7.9"}],"SchemaVersion":{"Major":2,"Minor":0}}`)
+	c.good(wire.On(hnsd.Endpoint, wire.Create), network, "",
+		`{"Name":"pod","IpConfigurations":[{"IpAddress":"10.244.7.9"}],"SchemaVersion":{"Major":2,"Minor":0}}`)
 	backend := c.remote(network, "10.244.3.1")
 	c.remote(network, "10.244.3.2")
 	for i := range balancers {
@@ -40,8 +41,10 @@ func TestServiceStates(t *testing.T) {
 			c := s.connect("kube-proxy.exe", 100)
 			network := population(t, s, c, 2)
 			s.control("POST", "/service", fmt.Sprintf(`{"state":%q}`, state), nil)
-			for _, op := range []wire.Op{wire.On(hnsd.Network, wire.Enumerate), wire.On(hnsd.LoadBalancer, wire.Create), wire.HNSCall} {
-				if a := c.call(op, 0, "", "GET", "/globals/version"); a.result != want.code || (a.record != "") != want.record {
+			for _, op := range []wire.Op{wire.On(hnsd.Network, wire.Enumerate), wire.On(hnsd.LoadBalancer, wire.Create),
+				wire.HNSCall} {
+				if a := c.call(op, 0, "", "GET", "/globals/version"); a.result != want.code ||
+					(a.record != "") != want.record {
 					t.Errorf("call %d: %#x %q", op, a.result, a.record)
 				}
 			}
@@ -91,7 +94,8 @@ func TestServiceKeep(t *testing.T) {
 					}
 				}
 			}
-			want := map[string]int{"Network": c.networks, "LocalEndpoint": c.local, "RemoteEndpoint": c.remote, "LoadBalancer": c.balancers}
+			want := map[string]int{"Network": c.networks, "LocalEndpoint": c.local, "RemoteEndpoint": c.remote,
+				"LoadBalancer": c.balancers}
 			for name, n := range want {
 				if count[name] != n {
 					t.Errorf("%d %s, want %d", count[name], name, n)
@@ -104,7 +108,8 @@ func TestServiceKeep(t *testing.T) {
 	}
 
 	s := startServer(t, 20348)
-	for _, body := range []string{`{"state":"dead"}`, `{"state":"running","keep":"some"}`, `{"state":"running","lose":["Pod"]}`} {
+	for _, body := range []string{`{"state":"dead"}`, `{"state":"running","keep":"some"}`,
+		`{"state":"running","lose":["Pod"]}`} {
 		if code, text := s.tryControl("POST", "/service", body); code != 400 {
 			t.Errorf("%s: %d %s", body, code, text)
 		}

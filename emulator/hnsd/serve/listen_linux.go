@@ -33,7 +33,8 @@ func listensIn(netns string) func(protocol uint8, addr netip.Addr, port uint16) 
 				if err != nil {
 					return err
 				}
-				found = found || slices.ContainsFunc(listeners(bufio.NewScanner(f), port), func(at netip.Addr) bool { return serves(at, addr) })
+				found = found || slices.ContainsFunc(listeners(bufio.NewScanner(f), port),
+					func(at netip.Addr) bool { return serves(at, addr) })
 				f.Close()
 			}
 			return nil
@@ -46,7 +47,8 @@ func listensIn(netns string) func(protocol uint8, addr netip.Addr, port uint16) 
 	}
 }
 
-// serves reports whether a socket bound to at takes what comes for addr; an invalid addr is any of the host's but loopback.
+// serves reports whether a socket bound to at takes what comes for addr; an invalid addr is any of the host's but
+// loopback.
 func serves(at, addr netip.Addr) bool {
 	if at.IsUnspecified() {
 		return true

@@ -17,10 +17,11 @@ type LoseRequest struct {
 	Count   int     `json:"count,omitempty"`
 	Percent float64 `json:"percent,omitempty"` // spread evenly over the objects in the order of their creation
 	Match   string  `json:"match,omitempty"`   // regular expression in their documents
-	// PlaneOnly: the objects stay listed, but their packets are not carried any more, until somebody changes the object,
-	// or POST /repair.
+	// PlaneOnly: the objects stay listed, but their packets are not carried any more, until somebody changes the
+	// object, or POST /repair.
 	PlaneOnly bool `json:"planeOnly,omitempty"`
-	// Renew puts a network of the same document in place of each that is lost, under a new id: as after a host's reboot.
+	// Renew puts a network of the same document in place of each that is lost, under a new id: as after a host's
+	// reboot.
 	Renew bool `json:"renew,omitempty"`
 }
 
@@ -49,7 +50,8 @@ func (s *Service) lose(ctx context.Context, q LoseRequest) ([]string, error) {
 }
 
 // loseChosen chooses and loses in one write, so that no call comes between the two.
-func (s *Service) loseChosen(ctx context.Context, q LoseRequest, choose func(*hnsd.State) func(*hnsd.Object) bool) error {
+func (s *Service) loseChosen(ctx context.Context, q LoseRequest,
+	choose func(*hnsd.State) func(*hnsd.Object) bool) error {
 	if !q.PlaneOnly {
 		return s.writeWithoutNotifying(ctx, func(state *hnsd.State) (*hnsd.State, error) {
 			next, _, err := s.host.Lose(state, choose(state), q.Renew)

@@ -11,8 +11,8 @@ import (
 	"porthole.dev/porthole/emulator/hnsd"
 )
 
-// guests are the announced HCN namespaces: a container runtime is about to make them, and has given the paths of the Linux network
-// namespaces that they stand for.
+// guests are the announced HCN namespaces: a container runtime is about to make them, and has given the paths of the
+// Linux network namespaces that they stand for.
 type guests struct {
 	mu    sync.Mutex
 	paths map[string]string // by id
@@ -47,15 +47,17 @@ func (g *guests) made(id string) {
 	delete(g.paths, id)
 }
 
-// bindNetns tells hnsd which Linux network namespace an HCN namespace stands for. With an id the path is kept for HcnCreateNamespace, or
-// recorded at once if the namespace exists. Without an id the namespace is found by the path or made, without a call of HNS.
+// bindNetns tells hnsd which Linux network namespace an HCN namespace stands for. With an id the path is kept for
+// HcnCreateNamespace, or recorded at once if the namespace exists. Without an id the namespace is found by the path or
+// made, without a call of HNS.
 func (s controls) bindNetns(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		ID   string `json:"id"`
 		Path string `json:"path"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil || !strings.HasPrefix(q.Path, "/") {
-		http.Error(w, `{"error":"the body is {\"path\": absolute path of a network namespace, \"id\": of an HCN namespace that is to be made}"}`, http.StatusBadRequest)
+		http.Error(w,
+			`{"error":"the body is {\"path\": absolute path of a network namespace, \"id\": of an HCN namespace that is to be made}"}`, http.StatusBadRequest)
 		return
 	}
 

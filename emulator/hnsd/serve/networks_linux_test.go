@@ -13,9 +13,9 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// TestNetworkTypes makes networks of the types that no agent of ours makes, by a Windows program with hcsshim: Transparent and NAT
-// carry packets, L2Tunnel is objects only, and what cannot be is refused with Windows' codes.
-// Row 1.58.
+// TestNetworkTypes makes networks of the types that no agent of ours makes, by a Windows program with hcsshim:
+// Transparent and NAT carry packets, L2Tunnel is objects only, and what cannot be is refused with Windows' codes. Row
+// 1.58.
 func TestNetworkTypes(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
@@ -50,11 +50,13 @@ an address of elsewhere: 0x803b002f
 				var r EndpointRules
 				h.control("GET", "/rules/"+name, "", &r)
 				last := r.Rules[len(r.Rules)-1]
-				if r.Name != "NAT_ep" || r.NetworkName != "NAT" || r.Stats == nil || last.Layer != "port mapping" || last.Packets != 1 || last.Missing {
+				if r.Name != "NAT_ep" || r.NetworkName != "NAT" || r.Stats == nil || last.Layer != "port mapping" ||
+					last.Packets != 1 || last.Missing {
 					t.Errorf("rules of %s: %+v", name, r)
 				}
 			}
-			if got := h.adapters(); !strings.Contains(got, `adapter "vEthernet (NAT)" "Hyper-V Virtual Ethernet Adapter" type 6 metric 15 172.28.0.1/20`) {
+			if got := h.adapters(); !strings.Contains(got,
+				`adapter "vEthernet (NAT)" "Hyper-V Virtual Ethernet Adapter" type 6 metric 15 172.28.0.1/20`) {
 				t.Errorf("the host's adapters:\n%s", got)
 			}
 		}},

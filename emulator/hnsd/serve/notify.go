@@ -56,8 +56,8 @@ func (s *subscribers) endAll() {
 	}
 }
 
-// notify sends to every subscriber without waiting. One that does not read fast enough loses its subscription instead of single
-// notifications, so that it knows that it must list everything again.
+// notify sends to every subscriber without waiting. One that does not read fast enough loses its subscription instead
+// of single notifications, so that it knows that it must list everything again.
 func (s *subscribers) notify(list []notification) {
 	if len(list) == 0 {
 		return
@@ -107,8 +107,8 @@ func notifications(old *hnsd.State, c hnsd.Change) []notification {
 	return list
 }
 
-// streamNotifications answers wire.Notify until either side ends it: one answer that the subscription stands, then one for
-// each notification.
+// streamNotifications answers wire.Notify until either side ends it: one answer that the subscription stands, then one
+// for each notification.
 func (s programs) streamNotifications(ctx context.Context, who caller, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -19,7 +19,8 @@ func TestServiceCallback(t *testing.T) {
 		t.Skip("network namespaces and mounts need root")
 	}
 	h := startBridgeHost(t, 20348)
-	h.build(".", "go", "test", "-c", "-o", filepath.Join(h.prefix.DriveC(), "hcn.test.exe"), "porthole.dev/porthole/hns/hcn")
+	h.build(".", "go", "test", "-c", "-o", filepath.Join(h.prefix.DriveC(), "hcn.test.exe"),
+		"porthole.dev/porthole/hns/hcn")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := h.tools.Command(ctx, h.prefix, `C:\hcn.test.exe`, "-test.v", "-test.run", "TestNotifications")

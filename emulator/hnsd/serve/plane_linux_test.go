@@ -12,8 +12,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/netspace"
 )
 
-// Calls with a real data plane: what small changes leave in the kernel is what the whole state says, and no call costs more
-// because there are many load balancers.
+// Calls with a real data plane: what small changes leave in the kernel is what the whole state says, and no call costs
+// more because there are many load balancers.
 func TestSmallChanges(t *testing.T) {
 	plane, err := dataplane.New(dataplane.Options{Netns: netspace.New(t, "small").Path})
 	must(t, err)
@@ -41,7 +41,9 @@ func TestSmallChanges(t *testing.T) {
 	begin := time.Now()
 	for i := range n {
 		start := time.Now()
-		c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer(fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250), 80, backends[i%40], backends[i%40+3], backends[i%40+5]))
+		c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "",
+			balancer(fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250), 80, backends[i%40], backends[i%40+3],
+				backends[i%40+5]))
 		took = append(took, time.Since(start))
 	}
 
@@ -51,7 +53,8 @@ func TestSmallChanges(t *testing.T) {
 	ids := c.ids(hnsd.LoadBalancer)
 	for i, id := range ids[:60] {
 		h := c.good(wire.On(hnsd.LoadBalancer, wire.Open), 0, id).handle
-		c.good(wire.On(hnsd.LoadBalancer, wire.Modify), h, "", balancer(fmt.Sprintf("10.96.0.%d", 1+i), 80, backends[i%10], backends[20+i%10]))
+		c.good(wire.On(hnsd.LoadBalancer, wire.Modify), h, "",
+			balancer(fmt.Sprintf("10.96.0.%d", 1+i), 80, backends[i%10], backends[20+i%10]))
 	}
 
 	for _, id := range ids[100:160] {

@@ -13,9 +13,9 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// TestPluginIsKilled kills our win-bridge.exe at random moments of ADD and DEL, while one HNS call in ten fails before or after it has
-// taken effect. DEL, repeated as runtimes do, leaves no endpoint and no address. PORTHOLE_CNI_KILLS says how many pods (make
-// test-cni: 60).
+// TestPluginIsKilled kills our win-bridge.exe at random moments of ADD and DEL, while one HNS call in ten fails before
+// or after it has taken effect. DEL, repeated as runtimes do, leaves no endpoint and no address. PORTHOLE_CNI_KILLS
+// says how many pods (make test-cni: 60).
 func TestPluginIsKilled(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")

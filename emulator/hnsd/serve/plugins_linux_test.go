@@ -61,7 +61,8 @@ type cni struct {
 // command returns the call, not started.
 func (h pluginHost) command(ctx context.Context, c cni) *exec.Cmd {
 	cmd := h.tools.Command(ctx, h.prefix, `C:\ours\`+c.exe+".exe")
-	cmd.Env = append(cmd.Env, "CNI_COMMAND="+c.command, "CNI_CONTAINERID="+c.pod.container, "CNI_NETNS="+c.pod.id, "CNI_IFNAME=eth0", `CNI_PATH=C:\ours`)
+	cmd.Env = append(cmd.Env, "CNI_COMMAND="+c.command, "CNI_CONTAINERID="+c.pod.container, "CNI_NETNS="+c.pod.id,
+		"CNI_IFNAME=eth0", `CNI_PATH=C:\ours`)
 	cmd.Env = append(cmd.Env, c.env...)
 	cmd.Stdin = strings.NewReader(c.config)
 	return cmd
@@ -119,8 +120,8 @@ func give(t *testing.T, netns, device, address string) {
 const seedNetwork = `{"Name": "l2bridge", "Type": "L2Bridge", "Ipams": [{"Type": "Static", "Subnets": [{"IpAddressPrefix": "10.10.187.64/26",
  "Routes": [{"NextHop": "10.10.187.65", "DestinationPrefix": "0.0.0.0/0"}]}]}], "SchemaVersion": {"Major": 2, "Minor": 0}}`
 
-// TestWincni runs the configurations of the Windows guide and of the handbook, byte for byte, on a host with the addresses that they
-// speak of: the pod has the gateway and the policies of the file, and packets go as these say.
+// TestWincni runs the configurations of the Windows guide and of the handbook, byte for byte, on a host with the
+// addresses that they speak of: the pod has the gateway and the policies of the file, and packets go as these say.
 // Rows 1.61, 1.66, 1.67, 1.68.
 func TestWincni(t *testing.T) {
 	if os.Getuid() != 0 {
@@ -158,7 +159,8 @@ func testSeed(t *testing.T, h pluginHost, name string) {
 	must(t, err)
 	before := h.counts()
 	pod := h.pod("sandbox-" + strings.TrimSuffix(name, ".json"))
-	call := cni{exe: "wincni", command: "ADD", config: string(config), pod: pod, env: []string{"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=prod;K8S_POD_NAME=web"}}
+	call := cni{exe: "wincni", command: "ADD", config: string(config), pod: pod,
+		env: []string{"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=prod;K8S_POD_NAME=web"}}
 
 	var result struct {
 		CNIVersion string
@@ -167,7 +169,8 @@ func testSeed(t *testing.T, h pluginHost, name string) {
 	}
 	must(t, json.Unmarshal([]byte(h.mustRun(call)), &result))
 	addr, _, _ := strings.Cut(result.IP4.IP, "/")
-	if result.CNIVersion != "0.2.0" || !strings.HasSuffix(result.IP4.IP, "/26") || result.IP4.Gateway != "10.10.187.66" || fmt.Sprint(result.DNS.Nameservers) != "[11.0.0.10]" {
+	if result.CNIVersion != "0.2.0" || !strings.HasSuffix(result.IP4.IP, "/26") ||
+		result.IP4.Gateway != "10.10.187.66" || fmt.Sprint(result.DNS.Nameservers) != "[11.0.0.10]" {
 		t.Errorf("result of ADD: %+v", result)
 	}
 	if addr == "10.10.187.64" || addr == "10.10.187.65" || addr == "10.10.187.66" || addr == "10.10.187.127" {
@@ -207,8 +210,8 @@ func bridgeListed(version, more string) string {
  "ipam": {"type": "host-local", "subnet": "10.244.7.0/24"}` + more + `}`
 }
 
-// TestPlugins calls our win-bridge.exe with every verb and in every version of CNI, in an HNS that keeps less than it accepts.
-// Rows 1.60, 1.65, 1.67, 1.71.
+// TestPlugins calls our win-bridge.exe with every verb and in every version of CNI, in an HNS that keeps less than it
+// accepts. Rows 1.60, 1.65, 1.67, 1.71.
 func TestPlugins(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
@@ -218,7 +221,8 @@ func TestPlugins(t *testing.T) {
 	p := h.pod("sandbox1")
 	t.Run("verbs", func(t *testing.T) { testVerbs(t, h, p) })
 	t.Run("versions", func(t *testing.T) {
-		testVersions(t, h, cni{exe: "win-bridge", pod: p}, func(version string) string { return bridgeListed(version, "") })
+		testVersions(t, h, cni{exe: "win-bridge", pod: p},
+			func(version string) string { return bridgeListed(version, "") })
 	})
 	t.Run("bad input", func(t *testing.T) { testBadInput(t, h, p) })
 	t.Run("rules that HNS forgets", func(t *testing.T) { testForgottenRules(t, h, p) })
@@ -253,7 +257,8 @@ func testVerbs(t *testing.T, h pluginHost, p pod) {
 
 	c := call("STATUS", "")
 	c.config = strings.ReplaceAll(c.config, `"porthole"`, `"another"`)
-	if _, _, err := h.run(c); err == nil || !strings.Contains(err.Error(), `"code": `) || !strings.Contains(err.Error(), "another") {
+	if _, _, err := h.run(c); err == nil || !strings.Contains(err.Error(), `"code": `) ||
+		!strings.Contains(err.Error(), "another") {
 		t.Errorf("STATUS without the network: %v", err)
 	}
 }
@@ -261,7 +266,8 @@ func testVerbs(t *testing.T, h pluginHost, p pod) {
 // testVersions: each version of CNI gets the result in its own form, from every plugin.
 func testVersions(t *testing.T, h pluginHost, call cni, config func(version string) string) {
 	for version, form := range map[string]string{
-		"0.2.0": `"ip4": {`, "0.3.0": `"version": "4"`, "0.3.1": `"version": "4"`, "0.4.0": `"version": "4"`, "1.0.0": `"ips": [`, "1.1.0": `"ips": [`,
+		"0.2.0": `"ip4": {`, "0.3.0": `"version": "4"`, "0.3.1": `"version": "4"`, "0.4.0": `"version": "4"`,
+		"1.0.0": `"ips": [`, "1.1.0": `"ips": [`,
 	} {
 		call.command, call.config = "ADD", config(version)
 		out := h.mustRun(call)
@@ -280,15 +286,18 @@ func testVersions(t *testing.T, h pluginHost, call cni, config func(version stri
 // testBadInput: a text that is not JSON is an error with its position; a field without effect is reported once.
 func testBadInput(t *testing.T, h pluginHost, p pod) {
 	config := bridgeListed("1.0.0", "")
-	_, _, err := h.run(cni{exe: "win-bridge", command: "ADD", config: strings.Replace(config, `"loopbackDSR": true,`, `"loopbackDSR": true`, 1), pod: p})
+	_, _, err := h.run(cni{exe: "win-bridge", command: "ADD",
+		config: strings.Replace(config, `"loopbackDSR": true,`, `"loopbackDSR": true`, 1), pod: p})
 	if err == nil || !strings.Contains(err.Error(), "line 2, column 2") || !strings.Contains(err.Error(), `"code": 6`) {
 		t.Errorf("ADD with a comma missing: %v", err)
 	}
-	if out := h.mustRun(cni{exe: "win-bridge", command: "VERSION", pod: p}); !strings.Contains(out, "supportedVersions") {
+	if out := h.mustRun(cni{exe: "win-bridge", command: "VERSION", pod: p}); !strings.Contains(out,
+		"supportedVersions") {
 		t.Errorf("VERSION without input: %s", out)
 	}
 
-	call := cni{exe: "win-bridge", command: "ADD", config: bridgeListed("1.0.0", `, "master": "Ethernet", "colour": "blue"`), pod: p}
+	call := cni{exe: "win-bridge", command: "ADD",
+		config: bridgeListed("1.0.0", `, "master": "Ethernet", "colour": "blue"`), pod: p}
 	for i, want := range []int{2, 0} {
 		_, stderr, err := h.run(call)
 		must(t, err)
@@ -300,7 +309,8 @@ func testBadInput(t *testing.T, h pluginHost, p pod) {
 	h.mustRun(call)
 }
 
-// testForgottenRules: HNS accepts an endpoint and keeps it without a policy, or calls it degraded. Upstream's plugin reports success.
+// testForgottenRules: HNS accepts an endpoint and keeps it without a policy, or calls it degraded. Upstream's plugin
+// reports success.
 func testForgottenRules(t *testing.T, h pluginHost, p pod) {
 	defer h.control("POST", "/faults", `[]`, nil)
 	call := cni{exe: "win-bridge", command: "ADD", config: bridgeListed("1.0.0", ""), pod: p}
@@ -343,10 +353,12 @@ func testForgottenRules(t *testing.T, h pluginHost, p pod) {
 	}
 }
 
-// testHostPorts: both protocols lead to the pod, a port that is taken is an error that says by whom, and it is free after DEL.
+// testHostPorts: both protocols lead to the pod, a port that is taken is an error that says by whom, and it is free
+// after DEL.
 func testHostPorts(t *testing.T, h pluginHost, first pod) {
 	second := h.pod("sandbox2")
-	ports := `, "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 8080, "containerPort": 5353, "protocol": "udp"}]}`
+	ports :=
+		`, "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 8080, "containerPort": 5353, "protocol": "udp"}]}`
 	call := func(command string, p pod) cni {
 		return cni{exe: "win-bridge", command: command, config: bridgeListed("1.0.0", ports), pod: p}
 	}
@@ -361,7 +373,8 @@ func testHostPorts(t *testing.T, h pluginHost, first pod) {
 		if p == first {
 			other = second
 		}
-		if _, _, err := h.run(call("ADD", other)); err == nil || !strings.Contains(err.Error(), "host port 8080/tcp is taken by endpoint "+p.container+"_porthole") {
+		if _, _, err := h.run(call("ADD", other)); err == nil ||
+			!strings.Contains(err.Error(), "host port 8080/tcp is taken by endpoint "+p.container+"_porthole") {
 			t.Errorf("a port that is taken: %v", err)
 		}
 		if leases := h.leases("porthole"); len(leases) != 1 {

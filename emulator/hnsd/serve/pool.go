@@ -10,7 +10,8 @@ import (
 // endlessPool is the number of port blocks unless somebody sets another one.
 const endlessPool = 1 << 20
 
-// Pool is the state of the host's blocks of ephemeral ports. Every load balancer without direct server return holds one.
+// Pool is the state of the host's blocks of ephemeral ports. Every load balancer without direct server return holds
+// one.
 type Pool struct {
 	Size      int `json:"size"` // blocks
 	Used      int `json:"used"`
@@ -32,8 +33,8 @@ func (s *Service) poolState() Pool {
 	return p
 }
 
-// setPool sets the size of the pool, either as such or by how many blocks are to be free. A size below what is in use takes no
-// block away; only new load balancers fail.
+// setPool sets the size of the pool, either as such or by how many blocks are to be free. A size below what is in use
+// takes no block away; only new load balancers fail.
 func (s *Service) setPool(q PoolRequest) error {
 	switch {
 	case (q.Size == nil) == (q.Free == nil):

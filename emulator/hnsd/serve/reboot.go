@@ -18,9 +18,9 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// RebootRequest plays what a reboot of the host does to HNS. HNS keeps its objects in a store, and what carries their packets is gone.
-// Keep and Lose name things that differ from the defaults: a kind of hnsd.KindNames, rebootAttachments, rebootRules or
-// rebootForwarding.
+// RebootRequest plays what a reboot of the host does to HNS. HNS keeps its objects in a store, and what carries their
+// packets is gone. Keep and Lose name things that differ from the defaults: a kind of hnsd.KindNames,
+// rebootAttachments, rebootRules or rebootForwarding.
 type RebootRequest struct {
 	Keep []string `json:"keep,omitempty"`
 	Lose []string `json:"lose,omitempty"`
@@ -32,20 +32,22 @@ type RebootStatus struct {
 }
 
 const (
-	// rebootAttachments are the attachments of endpoints to namespaces. An endpoint that loses its attachment is listed, is in no
-	// namespace and has no adapter.
+	// rebootAttachments are the attachments of endpoints to namespaces. An endpoint that loses its attachment is
+	// listed, is in no namespace and has no adapter.
 	rebootAttachments = "Attachment"
-	// rebootRules are the rules that carry packets of load balancers. Without them load balancers are listed and do not work
-	// (microsoft/wcnscripts#24).
+	// rebootRules are the rules that carry packets of load balancers. Without them load balancers are listed and do
+	// not work (microsoft/wcnscripts#24).
 	rebootRules = "Rule"
 	// rebootForwarding is that interfaces forward packets in transit, which programs have set.
 	rebootForwarding = "Forwarding"
 )
 
-// rebootLoses are the things that a reboot loses unless they are kept (all unverified, no. 16). The host's own namespace always stays.
+// rebootLoses are the things that a reboot loses unless they are kept (all unverified, no. 16). The host's own
+// namespace always stays.
 var rebootLoses = []string{hnsd.Namespace.String(), rebootAttachments, rebootRules, rebootForwarding}
 
-// lostInReboot returns which of RebootThings a request loses. It returns an error for other names, and for what is both kept and lost.
+// lostInReboot returns which of RebootThings a request loses. It returns an error for other names, and for what is
+// both kept and lost.
 func lostInReboot(q RebootRequest) (map[string]bool, error) {
 	lost := map[string]bool{}
 	for _, thing := range rebootLoses {
@@ -55,7 +57,8 @@ func lostInReboot(q RebootRequest) (map[string]bool, error) {
 		for _, name := range names {
 			at := slices.IndexFunc(RebootThings(), func(t string) bool { return strings.EqualFold(t, name) })
 			if at < 0 {
-				return nil, fmt.Errorf("a reboot neither keeps nor loses %q: there are %s", name, strings.Join(RebootThings(), ", "))
+				return nil, fmt.Errorf("a reboot neither keeps nor loses %q: there are %s", name,
+					strings.Join(RebootThings(), ", "))
 			}
 			thing := RebootThings()[at]
 			if i == 1 && slices.ContainsFunc(q.Keep, func(kept string) bool { return strings.EqualFold(kept, thing) }) {
@@ -72,8 +75,8 @@ func RebootThings() []string {
 	return append(hnsd.KindNames(), rebootAttachments, rebootRules, rebootForwarding)
 }
 
-// reboot carries out a request. Calls are refused meanwhile, as while the service starts; afterwards every handle and every
-// registration of programs has ended, and nobody was notified of what was lost.
+// reboot carries out a request. Calls are refused meanwhile, as while the service starts; afterwards every handle and
+// every registration of programs has ended, and nobody was notified of what was lost.
 func (s *Service) reboot(ctx context.Context, q RebootRequest) (RebootStatus, error) {
 	lost, err := lostInReboot(q)
 	if err != nil {
@@ -94,8 +97,8 @@ func (s *Service) reboot(ctx context.Context, q RebootRequest) (RebootStatus, er
 	return RebootStatus{Lost: counts}, err
 }
 
-// loseInReboot removes what the reboot loses and returns how many of each. Objects and attachments go in one commit. Lost rules
-// are different: the load balancers stay listed, and only the data plane no longer has them.
+// loseInReboot removes what the reboot loses and returns how many of each. Objects and attachments go in one commit.
+// Lost rules are different: the load balancers stay listed, and only the data plane no longer has them.
 func (s *Service) loseInReboot(ctx context.Context, lost map[string]bool) (map[string]int, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -107,7 +110,8 @@ func (s *Service) loseInReboot(ctx context.Context, lost map[string]bool) (map[s
 				continue
 			}
 			var err error
-			if next, counts[kind], err = s.host.Lose(next, func(o *hnsd.Object) bool { return o.Is(kind) }, false); err != nil {
+			if next, counts[kind], err = s.host.Lose(next, func(o *hnsd.Object) bool { return o.Is(kind) },
+				false); err != nil {
 				return nil, err
 			}
 		}
@@ -137,8 +141,8 @@ func (s *Service) loseInReboot(ctx context.Context, lost map[string]bool) (map[s
 	return counts, errors.Join(s.saveLoss(), s.reapply(ctx))
 }
 
-// withoutNetns returns the state without the paths of network namespaces that are gone, as those of containers are when the host
-// reboots. The data plane then makes a new network namespace for each such HNS namespace.
+// withoutNetns returns the state without the paths of network namespaces that are gone, as those of containers are
+// when the host reboots. The data plane then makes a new network namespace for each such HNS namespace.
 func withoutNetns(state *hnsd.State) *hnsd.State {
 	for _, o := range state.List(hnsd.Namespace) {
 		if _, err := os.Lstat(o.Path); o.Path != "" && errors.Is(err, os.ErrNotExist) {
@@ -165,7 +169,8 @@ func (s controls) rebootHost(w http.ResponseWriter, r *http.Request) {
 // lossPath is the file that keeps which objects are listed and carry no packets, beside the journal.
 func lossPath(journal string) string { return filepath.Join(filepath.Dir(journal), "unplumbed.json") }
 
-// saveLoss writes planeLost to a file, so that the rules stay lost when the daemon starts again. The caller holds writing.
+// saveLoss writes planeLost to a file, so that the rules stay lost when the daemon starts again. The caller holds
+// writing.
 func (s *Service) saveLoss() error {
 	if len(s.planeLost) == 0 {
 		err := os.Remove(lossPath(s.journal.path))

@@ -9,8 +9,8 @@ import (
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// TestReboot: objects are listed afterwards, pods' namespaces and attachments are gone, and load balancers carry no packets until
-// they are made again. What a request keeps or loses besides comes on top.
+// TestReboot: objects are listed afterwards, pods' namespaces and attachments are gone, and load balancers carry no
+// packets until they are made again. What a request keeps or loses besides comes on top.
 func TestReboot(t *testing.T) {
 	for _, c := range []struct {
 		request                                                    string
@@ -26,9 +26,11 @@ func TestReboot(t *testing.T) {
 			s := startServer(t, 20348)
 			p := s.connect("kube-proxy.exe", 100)
 			network := population(t, s, p, 3)
-			guest := p.good(wire.On(hnsd.Namespace, wire.Create), 0, "", `{"Type":"Guest","SchemaVersion":{"Major":2,"Minor":0}}`)
+			guest := p.good(wire.On(hnsd.Namespace, wire.Create), 0, "",
+				`{"Type":"Guest","SchemaVersion":{"Major":2,"Minor":0}}`)
 			pod := s.s.state.Load().List(hnsd.Endpoint)[0]
-			p.good(wire.On(hnsd.Namespace, wire.Modify), guest.handle, "", `{"ResourceType":"Endpoint","RequestType":"Add","Settings":{"EndpointId":"`+pod.ID+`"}}`)
+			p.good(wire.On(hnsd.Namespace, wire.Modify), guest.handle, "",
+				`{"ResourceType":"Endpoint","RequestType":"Add","Settings":{"EndpointId":"`+pod.ID+`"}}`)
 
 			var status RebootStatus
 			s.control("POST", "/reboot", c.request, &status)
@@ -42,12 +44,15 @@ func TestReboot(t *testing.T) {
 				if o.Kind == hnsd.Namespace && !o.HostDefault() {
 					counts["guest"]++
 				}
-				if o.Kind == hnsd.Endpoint && !strings.Contains(o.Doc.String(), `"HostComputeNamespace":"`+hnsd.ZeroID) {
+				if o.Kind == hnsd.Endpoint &&
+					!strings.Contains(o.Doc.String(), `"HostComputeNamespace":"`+hnsd.ZeroID) {
 					counts["attached"]++
 				}
 			}
-			if counts["LoadBalancer"] != c.balancers || counts["LocalEndpoint"] != c.local || counts["RemoteEndpoint"] != c.remote ||
-				counts["guest"] != c.guests || counts["attached"] != c.attached || s.plane.balancers() != c.carried || status.Lost["Rule"] != c.rules {
+			if counts["LoadBalancer"] != c.balancers || counts["LocalEndpoint"] != c.local ||
+				counts["RemoteEndpoint"] != c.remote ||
+				counts["guest"] != c.guests || counts["attached"] != c.attached || s.plane.balancers() != c.carried ||
+				status.Lost["Rule"] != c.rules {
 				t.Errorf("%v listed, %d carried, %v; want %+v", counts, s.plane.balancers(), status.Lost, c)
 			}
 			if a := p.call(wire.On(hnsd.Network, wire.Query), network, ""); a.result != 0x80070006 {
@@ -57,8 +62,8 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// TestRebootOutlivesDaemon: a daemon that starts again does not carry what its predecessor lost. Only a load balancer that is made
-// again is carried.
+// TestRebootOutlivesDaemon: a daemon that starts again does not carry what its predecessor lost. Only a load balancer
+// that is made again is carried.
 func TestRebootOutlivesDaemon(t *testing.T) {
 	s := startServer(t, 20348)
 	population(t, s, s.connect("kube-proxy.exe", 100), 3)
@@ -99,19 +104,23 @@ func TestRebootRefuses(t *testing.T) {
 	}
 }
 
-// TestRebootTransient: an overlay network as flannel makes it is gone after a reboot, with its endpoints; one without the flag stays.
+// TestRebootTransient: an overlay network as flannel makes it is gone after a reboot, with its endpoints; one without
+// the flag stays.
 func TestRebootTransient(t *testing.T) {
 	s := startServer(t, 20348)
 	c := s.connect("routes.exe", 1)
 	network := c.good(wire.On(hnsd.Network, wire.Create), 0, "", overlayNetwork).handle
-	c.good(wire.On(hnsd.Endpoint, wire.Create), network, "", `{"IpConfigurations":[{"IpAddress":"10.245.4.2"}],"SchemaVersion":{"Major":2,"Minor":0}}`)
-	stays := strings.NewReplacer("flannel.4096", "stays", `"Flags":8,`, "", "10.245.4.", "192.168.255.", "4096", "9999").Replace(overlayNetwork)
+	c.good(wire.On(hnsd.Endpoint, wire.Create), network, "",
+		`{"IpConfigurations":[{"IpAddress":"10.245.4.2"}],"SchemaVersion":{"Major":2,"Minor":0}}`)
+	stays := strings.NewReplacer("flannel.4096", "stays", `"Flags":8,`, "", "10.245.4.", "192.168.255.", "4096",
+		"9999").Replace(overlayNetwork)
 	c.good(wire.On(hnsd.Network, wire.Create), 0, "", stays)
 
 	var status RebootStatus
 	s.control("POST", "/reboot", `{}`, &status)
 	left := s.s.state.Load().List(hnsd.Network)
-	if len(left) != 1 || !strings.Contains(left[0].Doc.String(), `"stays"`) || len(s.s.state.Load().List(hnsd.Endpoint)) > 0 || status.Lost["Network"] != 1 {
+	if len(left) != 1 || !strings.Contains(left[0].Doc.String(), `"stays"`) ||
+		len(s.s.state.Load().List(hnsd.Endpoint)) > 0 || status.Lost["Network"] != 1 {
 		t.Errorf("after a reboot there are %d networks and %v is lost", len(left), status.Lost)
 	}
 }

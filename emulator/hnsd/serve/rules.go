@@ -24,7 +24,8 @@ type EndpointRules struct {
 	dataplane.PortRules
 }
 
-// showRules answers with the rules of one endpoint, which is named by its id, the beginning of it, its name or an address.
+// showRules answers with the rules of one endpoint, which is named by its id, the beginning of it, its name or an
+// address.
 func (s controls) showRules(w http.ResponseWriter, r *http.Request) {
 	state := s.state.Load()
 	o, err := findEndpoint(state, r.PathValue("id"))
@@ -40,7 +41,8 @@ func (s controls) showRules(w http.ResponseWriter, r *http.Request) {
 
 	rules, known, err := plane.PortRules(r.Context(), hnsd.Desired(state), o.ID)
 	if !known {
-		rules = dataplane.PortRules{Endpoint: o.ID, Network: o.Doc.Text("HostComputeNetwork"), Rules: []dataplane.PortRule{},
+		rules = dataplane.PortRules{Endpoint: o.ID, Network: o.Doc.Text("HostComputeNetwork"),
+			Rules: []dataplane.PortRule{},
 			Notes: []string{"networks of its type carry no packets here"}}
 	}
 	answer := EndpointRules{Name: o.Doc.Text("Name"), PortRules: rules}
@@ -50,8 +52,9 @@ func (s controls) showRules(w http.ResponseWriter, r *http.Request) {
 	reply(w, answer, err)
 }
 
-// findEndpoint returns the endpoint with an id, or the only one with a name, an address or an id that begins with at least four characters.
-// The text may have braces and upper case. The error of a text that no endpoint has lists those that there are.
+// findEndpoint returns the endpoint with an id, or the only one with a name, an address or an id that begins with at
+// least four characters. The text may have braces and upper case. The error of a text that no endpoint has lists those
+// that there are.
 func findEndpoint(state *hnsd.State, text string) (*hnsd.Object, error) {
 	var found []*hnsd.Object
 	text = strings.ToLower(strings.Trim(text, "{}"))
@@ -59,7 +62,8 @@ func findEndpoint(state *hnsd.State, text string) (*hnsd.Object, error) {
 		if o.ID == text {
 			return o, nil
 		}
-		if strings.EqualFold(o.Doc.Text("Name"), text) || len(text) >= 4 && strings.HasPrefix(o.ID, text) || slices.Contains(hnsd.EndpointAddresses(o), text) {
+		if strings.EqualFold(o.Doc.Text("Name"), text) || len(text) >= 4 && strings.HasPrefix(o.ID, text) ||
+			slices.Contains(hnsd.EndpointAddresses(o), text) {
 			found = append(found, o)
 		}
 	}
@@ -75,7 +79,8 @@ func findEndpoint(state *hnsd.State, text string) (*hnsd.Object, error) {
 	for _, o := range found {
 		ids = append(ids, o.ID)
 	}
-	return nil, fmt.Errorf("%d endpoints have the name or address %q: choose one of %s", len(found), text, strings.Join(ids, ", "))
+	return nil, fmt.Errorf("%d endpoints have the name or address %q: choose one of %s", len(found), text,
+		strings.Join(ids, ", "))
 }
 
 // knownEndpoints lists the endpoints, at most twenty, for the error about one that was not found.
@@ -88,7 +93,8 @@ func knownEndpoints(state *hnsd.State) string {
 
 	var texts []string
 	for _, o := range endpoints[:min(len(endpoints), most)] {
-		texts = append(texts, fmt.Sprintf("%s (%s %s)", o.ID, o.Doc.Text("Name"), strings.Join(hnsd.EndpointAddresses(o), " ")))
+		texts = append(texts, fmt.Sprintf("%s (%s %s)", o.ID, o.Doc.Text("Name"),
+			strings.Join(hnsd.EndpointAddresses(o), " ")))
 	}
 	if more := len(endpoints) - most; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))

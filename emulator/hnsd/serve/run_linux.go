@@ -30,7 +30,8 @@ type Options struct {
 	// Firewall drops what comes in to the host itself, but for what rules allow.
 	Firewall bool
 	DNS      DNSServers
-	// Flap is how long a network card has neither link nor addresses when a virtual switch takes it over or gives it back.
+	// Flap is how long a network card has neither link nor addresses when a virtual switch takes it over or gives it
+	// back.
 	Flap    time.Duration
 	Latency string // name of the table of latencies to inject; empty: none
 }
@@ -45,7 +46,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	takeover := &takeover{plane: o.Plane, file: filepath.Join(o.HostDir, "hnsd", "takeover.json"), flap: o.Flap, losesRoutes: profile.LosesRoutes, ended: ctx.Done()}
+	takeover := &takeover{plane: o.Plane, file: filepath.Join(o.HostDir, "hnsd", "takeover.json"), flap: o.Flap,
+		losesRoutes: profile.LosesRoutes, ended: ctx.Done()}
 	if err := takeover.finish(); err != nil {
 		return err
 	}
@@ -92,8 +94,8 @@ func profileOf(o Options) (hnsd.Profile, error) {
 	return hnsd.ProfileOf(o.Build)
 }
 
-// prepare makes the host as it was when HNS ended: cards, firewall, and what HNS had in the kernel. What cannot be carried there yet is
-// tried again later.
+// prepare makes the host as it was when HNS ended: cards, firewall, and what HNS had in the kernel. What cannot be
+// carried there yet is tried again later.
 func prepare(ctx context.Context, s *Service, o Options) error {
 	s.uplink = o.Uplink
 	s.dns.set(o.DNS)

@@ -64,7 +64,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// scenarioCalls makes the calls of a service proxy, whatever they answer. Each on a thread of its own, since it may hang.
+// scenarioCalls makes the calls of a service proxy, whatever they answer. Each on a thread of its own, since it may
+// hang.
 func scenarioCalls(s *server, network uint64) {
 	backend := s.s.state.Load().List(1)[0].ID
 	lb := s.s.state.Load().List(3)[0].ID
@@ -74,7 +75,8 @@ func scenarioCalls(s *server, network uint64) {
 			c.send(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.97.0.1", 10256, backend))
 		},
 		func(c *thread) {
-			c.send(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", strings.Replace(balancer("10.97.0.2", 80, backend), "{", `{"SourceVIP":"10.244.7.9",`, 1))
+			c.send(wire.On(hnsd.LoadBalancer, wire.Create), 0, "",
+				strings.Replace(balancer("10.97.0.2", 80, backend), "{", `{"SourceVIP":"10.244.7.9",`, 1))
 		},
 		func(c *thread) { c.send(wire.On(hnsd.Endpoint, wire.Enumerate), 0, "") },
 		func(c *thread) {
@@ -84,12 +86,14 @@ func scenarioCalls(s *server, network uint64) {
 			c.send(wire.On(hnsd.LoadBalancer, wire.Query), s.s.handles.add(hnsd.LoadBalancer, lb, 1), "")
 		},
 		func(c *thread) {
-			c.send(wire.On(hnsd.LoadBalancer, wire.Modify), s.s.handles.add(hnsd.LoadBalancer, lb, 1), "", balancer("10.96.0.1", 80, backend))
+			c.send(wire.On(hnsd.LoadBalancer, wire.Modify), s.s.handles.add(hnsd.LoadBalancer, lb, 1), "",
+				balancer("10.96.0.1", 80, backend))
 		},
 	}
 
 	for range 40 {
-		calls = append(calls, func(c *thread) { c.send(wire.On(hnsd.LoadBalancer, wire.Open), 0, lb) }, func(c *thread) { c.send(wire.On(hnsd.Endpoint, wire.Delete), 0, backend) },
+		calls = append(calls, func(c *thread) { c.send(wire.On(hnsd.LoadBalancer, wire.Open), 0, lb) },
+			func(c *thread) { c.send(wire.On(hnsd.Endpoint, wire.Delete), 0, backend) },
 			func(c *thread) { c.send(wire.On(hnsd.LoadBalancer, wire.Delete), 0, lb) })
 	}
 
@@ -123,13 +127,15 @@ func TestPool(t *testing.T) {
 	dsr := func(doc string) string { return strings.Replace(doc, "{", `{"Flags":1,`, 1) }
 	var ids []string
 	for i := range 20 {
-		h := c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer(fmt.Sprintf("10.96.0.%d", i+1), 53, backend)).handle
+		h := c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "",
+			balancer(fmt.Sprintf("10.96.0.%d", i+1), 53, backend)).handle
 		ids = append(ids, c.idOf(hnsd.LoadBalancer, h))
 	}
 
 	full := func() {
 		t.Helper()
-		if a := c.call(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.96.1.1", 80, backend)); a.result != 0x803b0013 {
+		if a := c.call(wire.On(hnsd.LoadBalancer, wire.Create), 0, "",
+			balancer("10.96.1.1", 80, backend)); a.result != 0x803b0013 {
 			t.Errorf("the 21st: %#x", a.result)
 		}
 		if n := s.plane.balancers(); n < 20 {
@@ -175,7 +181,8 @@ func TestListenerConflict(t *testing.T) {
 			}
 			c := s.connect("kube-proxy.exe", 1)
 			backend := c.remote(c.network(), "10.244.3.1")
-			for what, doc := range map[string]string{"a node port": nodePort(backend, 30080), "the node's address": balancer("10.99.7.21", 30080, backend)} {
+			for what, doc := range map[string]string{"a node port": nodePort(backend, 30080),
+				"the node's address": balancer("10.99.7.21", 30080, backend)} {
 				want := uint32(0)
 				if refused {
 					want = 0x803b0013

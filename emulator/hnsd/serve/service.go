@@ -159,7 +159,8 @@ func (s *Service) writeWithoutNotifying(ctx context.Context, change func(*hnsd.S
 
 // commit runs one change under writing: rules, then data plane, then journal. If the data plane cannot carry an object
 // that the change makes or alters, nothing has happened.
-func (s *Service) commit(ctx context.Context, change func(*hnsd.State) (*hnsd.State, error)) (diff hnsd.Change, err error) {
+func (s *Service) commit(ctx context.Context, change func(*hnsd.State) (*hnsd.State, error)) (diff hnsd.Change,
+	err error) {
 	old := s.state.Load()
 	next, err := change(old)
 	if err != nil || next == old {

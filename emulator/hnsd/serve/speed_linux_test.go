@@ -55,7 +55,8 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 	ctx, who := context.Background(), caller{1, "bench.exe"}
 	s.handles.connected(1)
 	do := func(op wire.Op, handle uint64, text string) wire.Answer {
-		a, _ := programs{s}.answer(ctx, who, wire.Request{Op: op, Handle: handle, GUID: hnsd.ZeroID, Text: [3]string{text}}, nil)
+		a, _ := programs{s}.answer(ctx, who,
+			wire.Request{Op: op, Handle: handle, GUID: hnsd.ZeroID, Text: [3]string{text}}, nil)
 		if a.Result != 0 {
 			b.Fatalf("call %d: %#x %v", op, a.Result, *a.Text[1])
 		}
@@ -86,7 +87,9 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 			for k := range min(5, len(ids)) {
 				backends = append(backends, ids[(i*5+k)%len(ids)])
 			}
-			do(wire.On(hnsd.LoadBalancer, wire.Close), do(wire.On(hnsd.LoadBalancer, wire.Create), 0, balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, backends...)).Handle, "")
+			do(wire.On(hnsd.LoadBalancer, wire.Close),
+				do(wire.On(hnsd.LoadBalancer, wire.Create), 0,
+					balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, backends...)).Handle, "")
 		}
 	})
 
@@ -94,7 +97,8 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 	phase("list", len(listed), func() {
 		do(wire.On(hnsd.LoadBalancer, wire.Enumerate), 0, "")
 		for _, o := range listed {
-			a, _ := programs{s}.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: o.ID}, nil)
+			a, _ := programs{s}.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: o.ID},
+				nil)
 			do(wire.On(hnsd.LoadBalancer, wire.Query), a.Handle, "")
 			do(wire.On(hnsd.LoadBalancer, wire.Close), a.Handle, "")
 		}
@@ -103,14 +107,17 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 	some := min(100, len(listed), len(ids))
 	phase("modify", some, func() {
 		for i := range some {
-			a, _ := programs{s}.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: listed[i].ID}, nil)
-			do(wire.On(hnsd.LoadBalancer, wire.Modify), a.Handle, balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, ids[i]))
+			a, _ := programs{s}.answer(ctx, who,
+				wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: listed[i].ID}, nil)
+			do(wire.On(hnsd.LoadBalancer, wire.Modify), a.Handle,
+				balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, ids[i]))
 		}
 	})
 
 	phase("delete", some, func() {
 		for i := range some {
-			programs{s}.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Delete), GUID: listed[i].ID}, nil)
+			programs{s}.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Delete), GUID: listed[i].ID},
+				nil)
 		}
 	})
 }

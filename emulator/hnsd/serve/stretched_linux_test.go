@@ -35,7 +35,8 @@ type stretchedPod struct {
 // newStretched makes two hosts on one wire.
 func newStretched(t *testing.T) (a, b *stretchedHost) {
 	t.Helper()
-	hosts := []*stretchedHost{{addr: "10.99.7.21", space: netspace.New(t, "a")}, {addr: "10.99.7.22", space: netspace.New(t, "b")}}
+	hosts := []*stretchedHost{{addr: "10.99.7.21", space: netspace.New(t, "a")},
+		{addr: "10.99.7.22", space: netspace.New(t, "b")}}
 	hosts[0].space.Connect("eth0", hosts[1].space, "eth0")
 	for i, h := range hosts {
 		h.space.Address("eth0", h.addr+"/24")
@@ -62,8 +63,9 @@ func (h *stretchedHost) pod(addr, mac string) stretchedPod {
 	endpoint := h.program.good(wire.On(hnsd.Endpoint, wire.Create), h.network, "", fmt.Sprintf(`{"IpConfigurations":[{"IpAddress":%q,"PrefixLength":16}],"MacAddress":%q,
 	 "Routes":[{"NextHop":"10.247.0.1","DestinationPrefix":"0.0.0.0/0"}],"SchemaVersion":{"Major":2,"Minor":0}}`, addr, mac)).handle
 	namespace := h.program.good(wire.On(hnsd.Namespace, wire.Open), 0, bound.ID).handle
-	h.program.good(wire.On(hnsd.Namespace, wire.Modify), namespace, "", fmt.Sprintf(`{"ResourceType":"Endpoint","RequestType":"Add","Settings":{"EndpointId":%q}}`,
-		h.program.idOf(hnsd.Endpoint, endpoint)))
+	h.program.good(wire.On(hnsd.Namespace, wire.Modify), namespace, "",
+		fmt.Sprintf(`{"ResourceType":"Endpoint","RequestType":"Add","Settings":{"EndpointId":%q}}`,
+			h.program.idOf(hnsd.Endpoint, endpoint)))
 	return p
 }
 
@@ -76,11 +78,13 @@ func (h *stretchedHost) knows(p stretchedPod) string {
 
 // reaches reports whether a datagram and its answer pass between two pods.
 func (p stretchedPod) reaches(to stretchedPod) error {
-	return netspace.Exchange(p.on.t, netspace.End{Netns: p.space.Path, Addr: p.addr}, netspace.End{Netns: to.space.Path, Addr: to.addr}, 1400)
+	return netspace.Exchange(p.on.t, netspace.End{Netns: p.space.Path, Addr: p.addr},
+		netspace.End{Netns: to.space.Path, Addr: to.addr}, 1400)
 }
 
-// TestStretchedSubnet: calls of HNS on two hosts make one subnet of both. Packets between their pods are VXLAN between the hosts, to
-// the MAC address of the pod itself. Without the remote endpoint of a pod, and while it names another host, there is no way to it.
+// TestStretchedSubnet: calls of HNS on two hosts make one subnet of both. Packets between their pods are VXLAN between
+// the hosts, to the MAC address of the pod itself. Without the remote endpoint of a pod, and while it names another
+// host, there is no way to it.
 func TestStretchedSubnet(t *testing.T) {
 	a, b := newStretched(t)
 	one, two := a.pod("10.247.1.11", "0E-2A-0A-F7-01-0B"), b.pod("10.247.2.11", "0E-2A-0A-F7-02-0B")
@@ -99,7 +103,8 @@ func TestStretchedSubnet(t *testing.T) {
 	outer := link.Wait(t, "a packet between the pods", func(p capture.Packet) bool {
 		return p.Inner != nil && p.Inner.Dst.String() == two.addr
 	})
-	if outer.Src.String() != a.addr || outer.Dst.String() != b.addr || outer.VNI != 4096 || outer.Inner.DstMAC.String() != strings.ToLower(strings.ReplaceAll(two.mac, "-", ":")) {
+	if outer.Src.String() != a.addr || outer.Dst.String() != b.addr || outer.VNI != 4096 ||
+		outer.Inner.DstMAC.String() != strings.ToLower(strings.ReplaceAll(two.mac, "-", ":")) {
 		t.Errorf("on the wire: %s", outer)
 	}
 

@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// TestSuite runs what our products rely on of HNS against this one: the test program of hns/hcn under Wine, for each build. The
-// same suite runs against the fake that the products are tested with.
+// TestSuite runs what our products rely on of HNS against this one: the test program of hns/hcn under Wine, for each
+// build. The same suite runs against the fake that the products are tested with.
 func TestSuite(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
@@ -27,13 +27,15 @@ func TestSuite(t *testing.T) {
 
 func testSuite(t *testing.T, build int, profile string) {
 	h := startProfileHost(t, build, profile)
-	h.build(".", "go", "test", "-c", "-o", filepath.Join(h.prefix.DriveC(), "hcn.test.exe"), "porthole.dev/porthole/hns/hcn")
+	h.build(".", "go", "test", "-c", "-o", filepath.Join(h.prefix.DriveC(), "hcn.test.exe"),
+		"porthole.dev/porthole/hns/hcn")
 	before := h.counts()
 
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := h.tools.Command(ctx, h.prefix, `C:\hcn.test.exe`, "-test.v", "-test.run", "TestLive")
-	cmd.Env = append(cmd.Env, "PORTHOLE_LIVE_HNS=1", "WINEDEBUG=err+all") // a program that Wine could not start says nothing itself
+	// a program that Wine could not start says nothing itself
+	cmd.Env = append(cmd.Env, "PORTHOLE_LIVE_HNS=1", "WINEDEBUG=err+all")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must(t, platform.StartInNetns(h.path, cmd))

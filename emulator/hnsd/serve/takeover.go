@@ -15,8 +15,9 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// takeover plays what becomes of a network card when a virtual switch takes it over, or gives it back: its link goes down, and the host
-// loses the card's addresses and routes for a while. The call that made the network has returned by then.
+// takeover plays what becomes of a network card when a virtual switch takes it over, or gives it back: its link goes
+// down, and the host loses the card's addresses and routes for a while. The call that made the network has returned by
+// then.
 type takeover struct {
 	plane       DataPlane
 	file        string          // what the card has to get back, while it lacks it; a daemon that starts gives it back
@@ -80,7 +81,8 @@ func (t *takeover) play(ctx context.Context, host cardTaker, link int) error {
 	if err != nil {
 		return errors.Join(err, t.finish())
 	}
-	klog.FromContext(ctx).Info("A virtual switch changes a network card, which has no link and no addresses meanwhile", "card", stack.Link, "for", t.flap)
+	klog.FromContext(ctx).Info("A virtual switch changes a network card, which has no link and no addresses meanwhile",
+		"card", stack.Link, "for", t.flap)
 	flap := time.NewTimer(t.flap)
 	defer flap.Stop()
 	select {

@@ -34,7 +34,8 @@ func testService(t *testing.T, h *bridgeHost, pod string) {
 		return err
 	}))
 	defer l.Close()
-	out, _ := h.start(`C:\kube-proxy.exe`, `--kubeconfig=C:\proxy.kubeconfig`, "--hostname-override=win01", "--proxy-mode=kernelspace", "--network-name=porthole")
+	out, _ := h.start(`C:\kube-proxy.exe`, `--kubeconfig=C:\proxy.kubeconfig`, "--hostname-override=win01",
+		"--proxy-mode=kernelspace", "--network-name=porthole")
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("%s", out)

@@ -91,7 +91,8 @@ func TestUpstreamWinBridge(t *testing.T) {
 	h.plugin("DEL", bound.ID) // again is success
 }
 
-// bridgeHost is an emulated host made of its parts: Wine, HNS and the data plane, with an outside that is one veth away.
+// bridgeHost is an emulated host made of its parts: Wine, HNS and the data plane, with an outside that is one veth
+// away.
 type bridgeHost struct {
 	t         *testing.T
 	dir       string
@@ -132,7 +133,8 @@ func startHostWith(t *testing.T, build int, adjust func(*Options)) *bridgeHost {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() {
-			o := Options{HostDir: h.dir, Build: build, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: h.plane}
+			o := Options{HostDir: h.dir, Build: build, Netns: h.path, Listen: testListen, Uplink: "eth0",
+				Plane: h.plane}
 			adjust(&o)
 			done <- Run(ctx, o)
 		}()
@@ -209,7 +211,8 @@ func (h *bridgeHost) startWine() {
 	must(t, mount.Ensure())
 	h.prefix = wine.Prefix{Dir: mount.Target}
 	t.Cleanup(func() { must(t, mount.Unmount()) })
-	stop, err := h.tools.StartServer(t.Context(), h.prefix, func(cmd *exec.Cmd) error { return platform.StartInNetns(h.path, cmd) })
+	stop, err := h.tools.StartServer(t.Context(), h.prefix,
+		func(cmd *exec.Cmd) error { return platform.StartInNetns(h.path, cmd) })
 	must(t, err)
 	t.Cleanup(func() { must(t, stop()) })
 
@@ -289,7 +292,8 @@ func (h *bridgeHost) plugin(command, id string) []byte {
 	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
 	defer cancel()
 	cmd := h.tools.Command(ctx, h.prefix, `C:\opt\cni\bin\win-bridge.exe`)
-	cmd.Env = append(cmd.Env, "CNI_COMMAND="+command, "CNI_CONTAINERID=sandbox1", "CNI_NETNS="+id, "CNI_IFNAME=eth0", `CNI_PATH=C:\opt\cni\bin`)
+	cmd.Env = append(cmd.Env, "CNI_COMMAND="+command, "CNI_CONTAINERID=sandbox1", "CNI_NETNS="+id, "CNI_IFNAME=eth0",
+		`CNI_PATH=C:\opt\cni\bin`)
 	cmd.Stdin = strings.NewReader(bridgeConfig)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -343,7 +347,8 @@ func (h *bridgeHost) control(method, path, body string, into any) {
 func (h *bridgeHost) counts() string {
 	var d Dump
 	h.control("GET", "/dump", "", &d)
-	return fmt.Sprintf("%d networks, %d endpoints, %d namespaces, %d load balancers", len(d.Networks), len(d.Endpoints), len(d.Namespaces), len(d.LoadBalancers))
+	return fmt.Sprintf("%d networks, %d endpoints, %d namespaces, %d load balancers", len(d.Networks), len(d.Endpoints),
+		len(d.Namespaces), len(d.LoadBalancers))
 }
 
 func (h *bridgeHost) noDrift() {

@@ -15,16 +15,16 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// The peer of the host in the overlay is the namespace outside, as a Linux node under flannel would be: a device of the kernel
-// with the MAC address peerMAC, at the address 10.99.7.1, with a pod at 10.245.5.2.
+// The peer of the host in the overlay is the namespace outside, as a Linux node under flannel would be: a device of
+// the kernel with the MAC address peerMAC, at the address 10.99.7.1, with a pod at 10.245.5.2.
 const (
 	peerMAC   = "0e:2a:00:00:05:01"
 	peerRoute = `{"Name":"flannel.4096","Type":"Overlay","Flags":8,"Ipams":[{"Type":"Static","Subnets":[{"IpAddressPrefix":"10.245.4.0/24",
  "Policies":[{"Type":"VSID","Settings":{"IsolationId":4096}}],"Routes":[{"NextHop":"10.245.4.1","DestinationPrefix":"0.0.0.0/0"}]}]}],
  "Policies":[{"Type":"HostRoute"},{"Type":"RemoteSubnetRoute","Settings":{"IsolationId":4096,"DistributedRouterMacAddress":"0E-2A-00-00-05-01",
  "ProviderAddress":"10.99.7.1","DestinationPrefix":"10.245.5.0/24"}}],"SchemaVersion":{"Major":2,"Minor":0}}`
-	// overlayConfig is what flannel's CNI plugin makes of its delegate on Windows (flannel-io/cni-plugin, flannel_windows.go), with the
-	// policies of sig-windows-tools' example. %s is the folder of addresses.
+	// overlayConfig is what flannel's CNI plugin makes of its delegate on Windows (flannel-io/cni-plugin,
+	// flannel_windows.go), with the policies of sig-windows-tools' example. %s is the folder of addresses.
 	overlayConfig = `{"cniVersion":"0.3.0","name":"flannel.4096","type":"win-overlay","apiVersion":2,"ipMasq":true,"ipMasqNetwork":"10.245.0.0/16",
  "endpointMacPrefix":"0E-2A","dns":{"Nameservers":["10.96.0.10"],"Search":["svc.cluster.local"]},
  "policies":[{"Name":"EndpointPolicy","Value":{"Type":"OutBoundNAT","Settings":{"Exceptions":["10.245.0.0/16","10.96.0.0/12"]}}},
@@ -42,7 +42,8 @@ func (h pluginHost) joinOverlay() {
 		if err != nil {
 			return err
 		}
-		device := &netlink.Vxlan{LinkAttrs: netlink.NewLinkAttrs(), VxlanId: 4096, SrcAddr: net.ParseIP("10.99.7.1").To4(), Port: 4789}
+		device := &netlink.Vxlan{LinkAttrs: netlink.NewLinkAttrs(), VxlanId: 4096,
+			SrcAddr: net.ParseIP("10.99.7.1").To4(), Port: 4789}
 		device.Name, device.MTU, device.HardwareAddr = "flannel.4096", 1450, mac
 		if err := netlink.LinkAdd(device); err != nil {
 			return err
@@ -73,13 +74,15 @@ func (h pluginHost) joinOverlay() {
 		index := link.Attrs().Index
 		for _, n := range []netlink.Neigh{
 			{LinkIndex: index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: pods.IP, HardwareAddr: remote},
-			{LinkIndex: index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF, IP: net.ParseIP("10.99.7.21").To4(), HardwareAddr: remote},
+			{LinkIndex: index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF,
+				IP: net.ParseIP("10.99.7.21").To4(), HardwareAddr: remote},
 		} {
 			if err := netlink.NeighSet(&n); err != nil {
 				return err
 			}
 		}
-		return netlink.RouteReplace(&netlink.Route{LinkIndex: index, Dst: pods, Gw: pods.IP, Flags: int(netlink.FLAG_ONLINK)})
+		return netlink.RouteReplace(&netlink.Route{LinkIndex: index, Dst: pods, Gw: pods.IP,
+			Flags: int(netlink.FLAG_ONLINK)})
 	}))
 }
 
@@ -107,9 +110,9 @@ func (h pluginHost) routerMAC(network string) string {
 	return ""
 }
 
-// TestWinOverlay gives one pod its network by our win-overlay.exe and another by upstream's, both on one overlay network and with one
-// configuration, that of flannel's delegate. Both reach each other and a pod of another node, and the packets are VXLAN.
-// Row 1.63.
+// TestWinOverlay gives one pod its network by our win-overlay.exe and another by upstream's, both on one overlay
+// network and with one configuration, that of flannel's delegate. Both reach each other and a pod of another node, and
+// the packets are VXLAN. Row 1.63.
 func TestWinOverlay(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
@@ -119,7 +122,8 @@ func TestWinOverlay(t *testing.T) {
 	h.joinOverlay()
 	before := h.counts()
 	ours := cni{exe: "win-overlay", config: overlayConfig, pod: h.pod("ours")}
-	upstream := cni{exe: `..\opt\cni\bin\win-overlay`, config: overlayConfig, pod: h.pod("upstream"), env: []string{`CNI_PATH=C:\opt\cni\bin`}}
+	upstream := cni{exe: `..\opt\cni\bin\win-overlay`, config: overlayConfig, pod: h.pod("upstream"),
+		env: []string{`CNI_PATH=C:\opt\cni\bin`}}
 
 	add := func(call cni) string {
 		call.command = "ADD"
@@ -128,7 +132,8 @@ func TestWinOverlay(t *testing.T) {
 			DNS struct{ Nameservers []string }      `json:"dns"`
 		}
 		must(t, json.Unmarshal([]byte(h.mustRun(call)), &result))
-		if len(result.IPs) != 1 || result.IPs[0].Gateway != "10.245.4.1" || !slices.Equal(result.DNS.Nameservers, []string{"10.96.0.10"}) {
+		if len(result.IPs) != 1 || result.IPs[0].Gateway != "10.245.4.1" ||
+			!slices.Equal(result.DNS.Nameservers, []string{"10.96.0.10"}) {
 			t.Fatalf("%s: result of ADD: %+v", call.exe, result)
 		}
 		addr, bits, _ := strings.Cut(result.IPs[0].Address, "/")
@@ -171,7 +176,9 @@ func TestWinOverlay(t *testing.T) {
 		h.talk("pod of "+p.what+" to outside", p.path, h.out, "203.0.113.1:80", "10.99.7.21") // outbound NAT
 	}
 	h.noDrift()
-	testVersions(t, h, ours, func(version string) string { return strings.Replace(overlayConfig, `"0.3.0"`, `"`+version+`"`, 1) })
+	testVersions(t, h, ours, func(version string) string {
+		return strings.Replace(overlayConfig, `"0.3.0"`, `"`+version+`"`, 1)
+	})
 	h.overlayGone(before, ours, upstream)
 }
 

@@ -45,7 +45,8 @@ func balancer(t *testing.T, s *subject) {
 	}
 
 	read, err := s.LoadBalancer(s.ctx, lb.ID)
-	if err != nil || read.DSR != lb.DSR || !slices.Equal(read.VIPs, lb.VIPs) || !slices.Equal(read.Ports, lb.Ports) || !slices.Equal(read.Endpoints, lb.Endpoints) {
+	if err != nil || read.DSR != lb.DSR || !slices.Equal(read.VIPs, lb.VIPs) || !slices.Equal(read.Ports, lb.Ports) ||
+		!slices.Equal(read.Endpoints, lb.Endpoints) {
 		t.Errorf("read %+v, %v", read, err)
 	}
 	ids, err := s.LoadBalancerIDs(s.ctx)
@@ -94,7 +95,8 @@ func backends(_ *testing.T, s *subject) {
 	s.class("it was not made", err, hns.Absent)
 }
 
-// modify: from 15.5 on a load balancer gets other backends and stays itself; before, no call changes it, whatever the answer.
+// modify: from 15.5 on a load balancer gets other backends and stays itself; before, no call changes it, whatever the
+// answer.
 func modify(t *testing.T, s *subject) {
 	network := s.network().ID
 	one, two := s.remote(network, first, "10.78.0.1"), s.remote(network, second, "10.78.0.2")

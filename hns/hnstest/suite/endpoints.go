@@ -7,7 +7,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// remoteEndpoint: it keeps the id that it is given, is found by id, name and network, and is deleted as often as one likes.
+// remoteEndpoint: it keeps the id that it is given, is found by id, name and network, and is deleted as often as one
+// likes.
 func remoteEndpoint(t *testing.T, s *subject) {
 	network := s.network().ID
 	made := s.remote(network, first, "10.78.0.1")
@@ -17,7 +18,8 @@ func remoteEndpoint(t *testing.T, s *subject) {
 	}
 
 	read, err := s.Endpoint(s.ctx, first)
-	if err != nil || !read.Has(addr) || !read.Remote || read.Network != network || read.Namespace != "" || read.Name != made.Name {
+	if err != nil || !read.Has(addr) || !read.Remote || read.Network != network || read.Namespace != "" ||
+		read.Name != made.Name {
 		t.Errorf("read %+v, %v", read, err)
 	}
 	named, err := s.EndpointByName(s.ctx, made.Name)
@@ -31,7 +33,8 @@ func remoteEndpoint(t *testing.T, s *subject) {
 		t.Errorf("endpoints %+v, %v", all, err)
 	}
 
-	_, err = s.CreateEndpoint(s.ctx, hns.Endpoint{ID: first, Network: network, Remote: true, Addrs: []netip.Addr{netip.MustParseAddr("10.78.0.9")}})
+	_, err = s.CreateEndpoint(s.ctx,
+		hns.Endpoint{ID: first, Network: network, Remote: true, Addrs: []netip.Addr{netip.MustParseAddr("10.78.0.9")}})
 	s.class("the same id again", err, hns.Exists)
 	for _, what := range []string{"deleting", "deleting again"} {
 		s.good(what, s.DeleteEndpoint(s.ctx, first))
@@ -49,8 +52,11 @@ func localAddresses(t *testing.T, s *subject) {
 	if made.ID == "" || made.Remote || !made.Has(netip.MustParseAddr("10.77.0.9")) {
 		t.Errorf("made %+v", made)
 	}
-	for what, addr := range map[string]string{"a taken address": "10.77.0.9", "an address of no subnet": "10.78.0.9", "the gateway's address": "10.77.0.1"} {
-		again, err := s.CreateEndpoint(s.ctx, hns.Endpoint{Name: "porthole-suite-refused", Network: network, Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
+	for what, addr := range map[string]string{"a taken address": "10.77.0.9", "an address of no subnet": "10.78.0.9",
+		"the gateway's address": "10.77.0.1"} {
+		again, err := s.CreateEndpoint(s.ctx,
+			hns.Endpoint{Name: "porthole-suite-refused", Network: network,
+				Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
 		if err == nil {
 			s.good("deleting "+what, s.DeleteEndpoint(s.ctx, again.ID))
 		}
@@ -59,7 +65,9 @@ func localAddresses(t *testing.T, s *subject) {
 }
 
 func endpointOfNoNetwork(_ *testing.T, s *subject) {
-	_, err := s.CreateEndpoint(s.ctx, hns.Endpoint{ID: first, Network: hns.NetworkID(unknown), Remote: true, Addrs: []netip.Addr{netip.MustParseAddr("10.78.0.1")}})
+	_, err := s.CreateEndpoint(s.ctx,
+		hns.Endpoint{ID: first, Network: hns.NetworkID(unknown), Remote: true,
+			Addrs: []netip.Addr{netip.MustParseAddr("10.78.0.1")}})
 	s.class("a network that does not exist", err, hns.Absent)
 	_, err = s.Endpoint(s.ctx, hns.EndpointID(unknown))
 	s.class("an endpoint that does not exist", err, hns.Absent)

@@ -8,7 +8,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// networkIsFound: a network is found by its name as soon as it is made, with type and subnets, and not once it is deleted.
+// networkIsFound: a network is found by its name as soon as it is made, with type and subnets, and not once it is
+// deleted.
 func networkIsFound(t *testing.T, s *subject) {
 	if _, err := s.NetworkByName(s.ctx, networkName); !hns.IsAbsent(err) {
 		t.Fatalf("a network that was not made: %v", err)
@@ -29,7 +30,8 @@ func networkIsFound(t *testing.T, s *subject) {
 	ids, err = s.NetworkIDs(s.ctx, networkName)
 	listed(s, "ids", ids, err, made.ID)
 	all, err := s.Host.Networks.Networks(s.ctx)
-	if err != nil || !slices.ContainsFunc(all, func(n hns.Network) bool { return n.ID == made.ID && n.Name == networkName }) {
+	if err != nil || !slices.ContainsFunc(all,
+		func(n hns.Network) bool { return n.ID == made.ID && n.Name == networkName }) {
 		t.Errorf("networks %v, %v", all, err)
 	}
 
@@ -41,7 +43,8 @@ func networkIsFound(t *testing.T, s *subject) {
 }
 
 func networkType(t *testing.T, s *subject) {
-	made, err := s.CreateNetwork(s.ctx, hns.Network{Name: networkName, Type: "NoSuchType", Subnets: []hns.Subnet{subnet}})
+	made, err := s.CreateNetwork(s.ctx,
+		hns.Network{Name: networkName, Type: "NoSuchType", Subnets: []hns.Subnet{subnet}})
 	if err == nil {
 		s.good("deleting", s.DeleteNetwork(s.ctx, made.ID))
 	}
@@ -74,7 +77,8 @@ func networkInUse(_ *testing.T, s *subject) {
 // local makes a local endpoint.
 func (s *subject) local(network hns.NetworkID, addr string) hns.Endpoint {
 	s.t.Helper()
-	return s.endpoint(hns.Endpoint{Name: "porthole-suite-local", Network: network, Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
+	return s.endpoint(hns.Endpoint{Name: "porthole-suite-local", Network: network,
+		Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
 }
 
 // hostNamespace is the host's own namespace.
@@ -88,8 +92,8 @@ func (s *subject) hostNamespace() hns.Namespace {
 	return all[i]
 }
 
-// hostNamespace: the host's own namespace is there from the start; an endpoint can be put into it and taken out again, each as
-// often as one likes.
+// hostNamespace: the host's own namespace is there from the start; an endpoint can be put into it and taken out again,
+// each as often as one likes.
 func hostNamespace(t *testing.T, s *subject) {
 	host, endpoint := s.hostNamespace(), s.local(s.network().ID, "10.77.0.2")
 	if endpoint.Namespace != "" {
@@ -122,8 +126,10 @@ func remoteInNamespace(_ *testing.T, s *subject) {
 	host, network := s.hostNamespace(), s.network()
 	remote := s.remote(network.ID, first, "10.78.0.1")
 	s.class("adding a remote endpoint", s.AddToNamespace(s.ctx, host.ID, remote.ID), hns.Unsupported)
-	s.class("adding an endpoint that does not exist", s.AddToNamespace(s.ctx, host.ID, hns.EndpointID(unknown)), hns.Absent)
-	s.class("adding to a namespace that does not exist", s.AddToNamespace(s.ctx, hns.NamespaceID(unknown), remote.ID), hns.Absent)
+	s.class("adding an endpoint that does not exist", s.AddToNamespace(s.ctx, host.ID, hns.EndpointID(unknown)),
+		hns.Absent)
+	s.class("adding to a namespace that does not exist", s.AddToNamespace(s.ctx, hns.NamespaceID(unknown), remote.ID),
+		hns.Absent)
 	_, err := s.Namespace(s.ctx, hns.NamespaceID(unknown))
 	s.class("a namespace that does not exist", err, hns.Absent)
 }

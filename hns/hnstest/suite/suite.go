@@ -1,6 +1,6 @@
-// Package suite is what our products rely on of a Host Networking Service, as one set of tests for every HNS that we have: the fake
-// (hns/hnstest), the emulated one (emulator/hnsd, called through hns/hcn under Wine) and that of Windows. A test of a product that
-// passes on the fake means something only as far as all three pass these.
+// Package suite is what our products rely on of a Host Networking Service, as one set of tests for every HNS that we
+// have: the fake (hns/hnstest), the emulated one (emulator/hnsd, called through hns/hcn under Wine) and that of
+// Windows. A test of a product that passes on the fake means something only as far as all three pass these.
 //
 // It asks for what HNS was seen or documented to do, and for nothing that only one of them does.
 package suite
@@ -119,7 +119,8 @@ type subject struct {
 // network makes the suite's network, which is deleted with what is in it at the end.
 func (s *subject) network() hns.Network {
 	s.t.Helper()
-	made, err := s.CreateNetwork(s.ctx, hns.Network{Name: networkName, Type: hns.L2Bridge, Adapter: s.Adapter, Subnets: []hns.Subnet{subnet}})
+	made, err := s.CreateNetwork(s.ctx,
+		hns.Network{Name: networkName, Type: hns.L2Bridge, Adapter: s.Adapter, Subnets: []hns.Subnet{subnet}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -149,8 +150,9 @@ func (s *subject) endpoint(e hns.Endpoint) hns.Endpoint {
 // remote makes a remote endpoint at an address outside the network.
 func (s *subject) remote(network hns.NetworkID, id, addr string) hns.Endpoint {
 	s.t.Helper()
-	return s.endpoint(hns.Endpoint{ID: hns.EndpointID(id), Name: "porthole-suite-" + id[len(id)-2:], Network: network, Remote: true,
-		Addrs: []netip.Addr{netip.MustParseAddr(addr)}, MAC: "02-11-0a-4e-00-" + id[len(id)-2:]})
+	return s.endpoint(hns.Endpoint{ID: hns.EndpointID(id), Name: "porthole-suite-" + id[len(id)-2:], Network: network,
+		Remote: true,
+		Addrs:  []netip.Addr{netip.MustParseAddr(addr)}, MAC: "02-11-0a-4e-00-" + id[len(id)-2:]})
 }
 
 // class fails unless a call ended with an error of that class.

@@ -1,4 +1,5 @@
-// Package browser drives a headless Chromium from tests. A program in Node.js (web/page/test/driver.mjs, which uses Playwright) does the work.
+// Package browser drives a headless Chromium from tests. A program in Node.js (web/page/test/driver.mjs, which uses
+// Playwright) does the work.
 package browser
 
 import (
@@ -23,7 +24,8 @@ type Browser struct {
 // chromium is where Debian's package has it.
 const chromium = "/usr/bin/chromium"
 
-// New starts a browser that ends with the test. The test is skipped on a machine without the programs, which tools/deps installs.
+// New starts a browser that ends with the test. The test is skipped on a machine without the programs, which
+// tools/deps installs.
 func New(t *testing.T) *Browser {
 	t.Helper()
 	page := Page(t)
@@ -95,7 +97,8 @@ type Args struct {
 	Timeout int    `json:"timeout,omitempty"` // milliseconds
 }
 
-// Do runs a command of the driver and reads its answer into value, unless that is nil. A command that fails ends the test.
+// Do runs a command of the driver and reads its answer into value, unless that is nil. A command that fails ends the
+// test.
 func (b *Browser) Do(command string, a Args, value any) {
 	b.t.Helper()
 	if err := b.Try(command, a, value); err != "" {

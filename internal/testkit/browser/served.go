@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Served starts a command that serves a page, such as `porthole web`, and returns the link that it prints. The command is killed when the test
-// ends.
+// Served starts a command that serves a page, such as `porthole web`, and returns the link that it prints. The command
+// is killed when the test ends.
 func Served(t *testing.T, cmd *exec.Cmd) (link string) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()

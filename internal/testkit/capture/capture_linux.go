@@ -127,7 +127,8 @@ func (w *Wire) Packets(match func(Packet) bool) []Packet {
 	return list
 }
 
-// Wait returns the first packet that matches. After 3 s without one the test fails, with the last packets that were seen.
+// Wait returns the first packet that matches. After 3 s without one the test fails, with the last packets that were
+// seen.
 func (w *Wire) Wait(t testing.TB, what string, match func(Packet) bool) Packet {
 	t.Helper()
 	var found []Packet
@@ -137,7 +138,8 @@ func (w *Wire) Wait(t testing.TB, what string, match func(Packet) bool) Packet {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return fmt.Errorf("not seen on %s; the last of %d packets: %s; error %v", w.what, len(w.seen), last(w.seen), w.err)
+		return fmt.Errorf("not seen on %s; the last of %d packets: %s; error %v", w.what, len(w.seen), last(w.seen),
+			w.err)
 	})
 	return found[0]
 }

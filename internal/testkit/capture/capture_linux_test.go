@@ -38,18 +38,21 @@ func TestVXLAN(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, IP: net.IPv4(10, 2, 0, 2), State: netlink.NUD_PERMANENT,
+		return netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, IP: net.IPv4(10, 2, 0, 2),
+			State:        netlink.NUD_PERMANENT,
 			HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}})
 	})
 
 	send("10.2.0.2:7")
 	p := wire.Wait(t, "the packet", func(p Packet) bool { return p.Inner != nil && p.Inner.DstPort == 7 })
-	if p.Encap != "vxlan" || p.VNI != 4096 || p.Src != netip.MustParseAddr("10.1.0.1") || p.Inner.Dst != netip.MustParseAddr("10.2.0.2") ||
+	if p.Encap != "vxlan" || p.VNI != 4096 || p.Src != netip.MustParseAddr("10.1.0.1") ||
+		p.Inner.Dst != netip.MustParseAddr("10.2.0.2") ||
 		p.Inner.DstMAC.String() != "02:00:00:00:00:09" || p.Length != p.Inner.Length+50 {
 		t.Errorf("seen %s", p)
 	}
 	send("[fd01::2]:9")
-	six := wire.Wait(t, "the packet of IPv6", func(p Packet) bool { return p.Dst == netip.MustParseAddr("fd01::2") && p.DstPort == 9 })
+	six := wire.Wait(t, "the packet of IPv6",
+		func(p Packet) bool { return p.Dst == netip.MustParseAddr("fd01::2") && p.DstPort == 9 })
 	if six.Length != 40+8+4 || six.Protocol != UDP {
 		t.Errorf("seen %s", six)
 	}

@@ -1,5 +1,5 @@
-// Package capture lets tests see the packets on an interface, as tcpdump does: with their addresses, and with what VXLAN and Geneve
-// carry inside.
+// Package capture lets tests see the packets on an interface, as tcpdump does: with their addresses, and with what
+// VXLAN and Geneve carry inside.
 //
 //	wire := capture.Start(t, platform.NetnsPath("porthole-lin01"), "eth0")
 //	… send something …

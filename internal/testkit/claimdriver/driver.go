@@ -1,4 +1,5 @@
-// Package claimdriver is a driver of dynamic resource allocation for tests: it registers with a kubelet, and notes what it is asked.
+// Package claimdriver is a driver of dynamic resource allocation for tests: it registers with a kubelet, and notes
+// what it is asked.
 package claimdriver
 
 import (
@@ -70,7 +71,8 @@ func (d *Driver) Serve(kubelet string) error {
 	d.changed = make(chan struct{})
 	d.mu.Unlock()
 
-	for _, socket := range []string{Socket(kubelet, d.Name), filepath.Join(kubelet, "plugins_registry", d.Name+"-reg.sock")} {
+	for _, socket := range []string{Socket(kubelet, d.Name),
+		filepath.Join(kubelet, "plugins_registry", d.Name+"-reg.sock")} {
 		if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
 			return err
 		}
@@ -99,10 +101,12 @@ func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*regist
 	if r.d.Beta {
 		versions = versions[1:]
 	}
-	return &registration.PluginInfo{Type: registration.DRAPlugin, Name: r.d.Name, Endpoint: r.endpoint, SupportedVersions: versions}, nil
+	return &registration.PluginInfo{Type: registration.DRAPlugin, Name: r.d.Name, Endpoint: r.endpoint,
+		SupportedVersions: versions}, nil
 }
 
-func (r *registrar) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+func (r *registrar) NotifyRegistrationStatus(_ context.Context,
+	s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	if s.PluginRegistered {
 		r.d.told("registered")
 	} else {
@@ -131,7 +135,8 @@ func (d *Driver) note(call string, claims []*api.Claim) (fail string, silent boo
 }
 
 // NodePrepareResources answers a kubelet.
-func (d *Driver) NodePrepareResources(_ context.Context, q *api.NodePrepareResourcesRequest) (*api.NodePrepareResourcesResponse, error) {
+func (d *Driver) NodePrepareResources(_ context.Context,
+	q *api.NodePrepareResourcesRequest) (*api.NodePrepareResourcesResponse, error) {
 	fail, silent := d.note("prepare", q.Claims)
 	out := &api.NodePrepareResourcesResponse{Claims: map[string]*api.NodePrepareResourceResponse{}}
 	for _, c := range q.Claims {
@@ -147,7 +152,8 @@ func (d *Driver) NodePrepareResources(_ context.Context, q *api.NodePrepareResou
 }
 
 // NodeUnprepareResources answers a kubelet.
-func (d *Driver) NodeUnprepareResources(_ context.Context, q *api.NodeUnprepareResourcesRequest) (*api.NodeUnprepareResourcesResponse, error) {
+func (d *Driver) NodeUnprepareResources(_ context.Context,
+	q *api.NodeUnprepareResourcesRequest) (*api.NodeUnprepareResourcesResponse, error) {
 	fail, silent := d.note("unprepare", q.Claims)
 	out := &api.NodeUnprepareResourcesResponse{Claims: map[string]*api.NodeUnprepareResourceResponse{}}
 	for _, c := range q.Claims {
@@ -173,11 +179,13 @@ func Health(pool, device string, healthy bool, message string) *health.DeviceHea
 	if healthy {
 		state = health.HealthStatus_HEALTHY
 	}
-	return &health.DeviceHealth{Device: &health.DeviceIdentifier{PoolName: pool, DeviceName: device}, Health: state, Message: message}
+	return &health.DeviceHealth{Device: &health.DeviceIdentifier{PoolName: pool, DeviceName: device}, Health: state,
+		Message: message}
 }
 
 // NodeWatchResources tells a kubelet what Tell was given.
-func (d *Driver) NodeWatchResources(_ *health.NodeWatchResourcesRequest, out grpc.ServerStreamingServer[health.NodeWatchResourcesResponse]) error {
+func (d *Driver) NodeWatchResources(_ *health.NodeWatchResourcesRequest,
+	out grpc.ServerStreamingServer[health.NodeWatchResourcesResponse]) error {
 	for {
 		d.mu.Lock()
 		list, changed := d.health, d.changed

@@ -1,5 +1,5 @@
-// Package deviceplugin is a device plugin (v1beta1) for tests: it serves at a real socket, registers with a kubelet, lists what it is told
-// to, and writes down what it is asked.
+// Package deviceplugin is a device plugin (v1beta1) for tests: it serves at a real socket, registers with a kubelet,
+// lists what it is told to, and writes down what it is asked.
 package deviceplugin
 
 import (
@@ -62,12 +62,14 @@ func (p *Plugin) Serve(ctx context.Context, dir, socket string) error {
 	p.server = grpc.NewServer()
 	api.RegisterDevicePluginServer(p.server, p)
 	go func() { _ = p.server.Serve(listener) }()
-	return Register(ctx, dir, &api.RegisterRequest{Version: api.Version, ResourceName: p.Resource, Endpoint: socket, Options: &p.Options})
+	return Register(ctx, dir,
+		&api.RegisterRequest{Version: api.Version, ResourceName: p.Resource, Endpoint: socket, Options: &p.Options})
 }
 
 // Register sends a registration to the kubelet, and waits until it is there.
 func Register(ctx context.Context, dir string, q *api.RegisterRequest) error {
-	conn, err := grpc.NewClient("unix:"+filepath.Join(dir, "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+filepath.Join(dir, "kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
@@ -124,10 +126,13 @@ func (p *Plugin) ListAndWatch(_ *api.Empty, s api.DevicePlugin_ListAndWatchServe
 }
 
 // GetPreferredAllocation prefers the last of the devices.
-func (p *Plugin) GetPreferredAllocation(_ context.Context, q *api.PreferredAllocationRequest) (*api.PreferredAllocationResponse, error) {
+func (p *Plugin) GetPreferredAllocation(_ context.Context,
+	q *api.PreferredAllocationRequest) (*api.PreferredAllocationResponse, error) {
 	c := q.ContainerRequests[0]
 	p.asked("prefer %d of %v with %v", c.AllocationSize, c.AvailableDeviceIDs, c.MustIncludeDeviceIDs)
-	return &api.PreferredAllocationResponse{ContainerResponses: []*api.ContainerPreferredAllocationResponse{{DeviceIDs: c.AvailableDeviceIDs[len(c.AvailableDeviceIDs)-1:]}}}, nil
+	return &api.PreferredAllocationResponse{
+		ContainerResponses: []*api.ContainerPreferredAllocationResponse{
+			{DeviceIDs: c.AvailableDeviceIDs[len(c.AvailableDeviceIDs)-1:]}}}, nil
 }
 
 // Allocate is part of the plugin's API.
@@ -145,7 +150,8 @@ func (p *Plugin) Allocate(_ context.Context, q *api.AllocateRequest) (*api.Alloc
 }
 
 // PreStartContainer is part of the plugin's API.
-func (p *Plugin) PreStartContainer(_ context.Context, q *api.PreStartContainerRequest) (*api.PreStartContainerResponse, error) {
+func (p *Plugin) PreStartContainer(_ context.Context, q *api.PreStartContainerRequest) (*api.PreStartContainerResponse,
+	error) {
 	p.asked("prestart %v", q.DevicesIds)
 	return &api.PreStartContainerResponse{}, nil
 }

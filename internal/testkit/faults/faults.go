@@ -52,8 +52,8 @@ func (c *Counter) ResetCalls() {
 	c.of = nil
 }
 
-// OneIn returns a fault that gives one of the outcomes to one in n calls at random, and the zero Outcome to the others. The same
-// seed gives the same sequence. It is safe for concurrent use.
+// OneIn returns a fault that gives one of the outcomes to one in n calls at random, and the zero Outcome to the
+// others. The same seed gives the same sequence. It is safe for concurrent use.
 func OneIn[Call, Outcome any](n int, seed uint64, how ...Outcome) func(Call) Outcome {
 	var mu sync.Mutex
 	chance := rand.New(rand.NewPCG(seed, 0))

@@ -1,5 +1,5 @@
-// Package netspace makes network namespaces for tests, with the interfaces, addresses and routes between them. A test that uses
-// it is skipped without root. Everything a namespace holds goes with it when the test ends.
+// Package netspace makes network namespaces for tests, with the interfaces, addresses and routes between them. A test
+// that uses it is skipped without root. Everything a namespace holds goes with it when the test ends.
 //
 //	out, host := netspace.New(t, "out"), netspace.New(t, "host")
 //	host.Connect("eth0", out, "host")

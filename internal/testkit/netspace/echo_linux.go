@@ -16,8 +16,8 @@ type End struct {
 	Addr  string // IP address that the namespace has
 }
 
-// Echo returns a UDP connection between two ends. What the far end receives it sends back, until the test ends. The caller closes the
-// connection.
+// Echo returns a UDP connection between two ends. What the far end receives it sends back, until the test ends. The
+// caller closes the connection.
 func Echo(t testing.TB, from, to End) (net.Conn, error) {
 	var far *net.UDPConn
 	err := platform.InNetns(to.Netns, func() (err error) {

@@ -20,7 +20,8 @@ type Space struct {
 
 var made atomic.Int64
 
-// New makes a network namespace whose loopback is up, and removes it when the test ends. purpose becomes part of its name.
+// New makes a network namespace whose loopback is up, and removes it when the test ends. purpose becomes part of its
+// name.
 func New(t testing.TB, purpose string) *Space {
 	t.Helper()
 	return Named(t, fmt.Sprintf("phtest-%d-%d-%s", os.Getpid(), made.Add(1), purpose))
@@ -54,8 +55,8 @@ func (s *Space) must(err error) {
 	}
 }
 
-// Do runs f on a thread inside the namespace; sockets that f opens stay in there. f must not end the test (FailNow): it does not
-// run on the test's goroutine.
+// Do runs f on a thread inside the namespace; sockets that f opens stay in there. f must not end the test (FailNow):
+// it does not run on the test's goroutine.
 func (s *Space) Do(f func() error) {
 	s.t.Helper()
 	s.must(platform.InNetns(s.Path, f))

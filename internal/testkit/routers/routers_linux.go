@@ -38,8 +38,8 @@ type daemon struct {
 	out bytes.Buffer
 }
 
-// FRR returns a router without daemons in the network namespace at path, or skips the test where FRR is not installed. Daemon starts
-// them.
+// FRR returns a router without daemons in the network namespace at path, or skips the test where FRR is not installed.
+// Daemon starts them.
 func FRR(t testing.TB, netns string) *Router {
 	t.Helper()
 	if _, err := os.Stat(FRRFolder + "/bgpd"); err != nil {
@@ -97,7 +97,8 @@ func (r *Router) File(name, text string) {
 	}
 }
 
-// Daemon starts a daemon of FRR with this configuration, and waits until its terminal can be reached. zebra comes first.
+// Daemon starts a daemon of FRR with this configuration, and waits until its terminal can be reached. zebra comes
+// first.
 func (r *Router) Daemon(name, config string) {
 	r.T.Helper()
 	r.File(name+".conf", config)
@@ -107,7 +108,8 @@ func (r *Router) Daemon(name, config string) {
 // Again starts a daemon of FRR with the configuration that it had.
 func (r *Router) Again(name string) {
 	r.T.Helper()
-	args := []string{"--vty_socket", r.Dir, "-z", r.Dir + "/zserv.api", "-i", r.Dir + "/" + name + ".pid", "-f", r.Dir + "/" + name + ".conf",
+	args := []string{"--vty_socket", r.Dir, "-z", r.Dir + "/zserv.api", "-i", r.Dir + "/" + name + ".pid", "-f",
+		r.Dir + "/" + name + ".conf",
 		"-P", "0", "--log", "stdout"} // no TCP port for its terminal
 	if name == "bfdd" {
 		args = append(args, "--bfdctl", r.Dir+"/bfdd.sock")
@@ -118,7 +120,8 @@ func (r *Router) Again(name string) {
 // StartBIRD starts BIRD with bird.conf of the folder.
 func (r *Router) StartBIRD() {
 	r.T.Helper()
-	r.start("bird", "bird.ctl", exec.Command("bird", "-f", "-c", r.Dir+"/bird.conf", "-s", r.Dir+"/bird.ctl", "-P", r.Dir+"/bird.pid"))
+	r.start("bird", "bird.ctl",
+		exec.Command("bird", "-f", "-c", r.Dir+"/bird.conf", "-s", r.Dir+"/bird.ctl", "-P", r.Dir+"/bird.pid"))
 }
 
 // start starts a daemon and waits until its socket is there.

@@ -32,9 +32,11 @@ func (d *Driver) fill(v *Volume, source string) error {
 	case from == nil:
 		return status.Errorf(codes.NotFound, "there is no volume %q to copy", source)
 	case from.Block != v.Block:
-		return status.Errorf(codes.InvalidArgument, "volume %s: raw device %t, the copy: raw device %t", source, from.Block, v.Block)
+		return status.Errorf(codes.InvalidArgument, "volume %s: raw device %t, the copy: raw device %t", source,
+			from.Block, v.Block)
 	case v.Bytes < from.Bytes:
-		return status.Errorf(codes.OutOfRange, "%d bytes are less than the %d of volume %s", v.Bytes, from.Bytes, source)
+		return status.Errorf(codes.OutOfRange, "%d bytes are less than the %d of volume %s", v.Bytes, from.Bytes,
+			source)
 	}
 
 	err := os.RemoveAll(d.folder(v.ID)) // an earlier attempt may have left something
@@ -50,8 +52,8 @@ func (d *Driver) fill(v *Volume, source string) error {
 	return nil
 }
 
-// copyFolder copies all that is in a folder, with modes and owners, but not with times. Several names of one file become several files. What is
-// neither a file, a folder nor a link is an error.
+// copyFolder copies all that is in a folder, with modes and owners, but not with times. Several names of one file
+// become several files. What is neither a file, a folder nor a link is an error.
 func copyFolder(from, to string) error {
 	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

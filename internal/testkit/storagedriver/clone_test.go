@@ -29,7 +29,8 @@ func request(name, source string, bytes int64, block bool) *csi.CreateVolumeRequ
 			Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: source}}}
 	}
 	if block {
-		r.VolumeCapabilities = []*csi.VolumeCapability{{AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}}}
+		r.VolumeCapabilities = []*csi.VolumeCapability{
+			{AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}}}
 	}
 	return r
 }
@@ -118,7 +119,8 @@ func TestNoCopy(t *testing.T) {
 		{"smaller", request("copy", source, 999, false), codes.OutOfRange},
 		{"a raw device of a folder", request("copy", source, 1000, true), codes.InvalidArgument},
 		{"of a snapshot", &csi.CreateVolumeRequest{Name: "copy", VolumeContentSource: &csi.VolumeContentSource{
-			Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "s"}}}}, codes.InvalidArgument},
+			Type: &csi.VolumeContentSource_Snapshot{
+				Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "s"}}}}, codes.InvalidArgument},
 		{"a volume that was made empty", request("other", source, 1000, false), codes.AlreadyExists},
 	} {
 		if _, err := d.CreateVolume(t.Context(), one.request); status.Code(err) != one.want {

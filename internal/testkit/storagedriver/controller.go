@@ -19,7 +19,8 @@ type controller struct {
 }
 
 // ControllerGetCapabilities is part of CSI.
-func (d *controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+func (d *controller) ControllerGetCapabilities(context.Context,
+	*csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	out := &csi.ControllerGetCapabilitiesResponse{}
 	for t, has := range map[csi.ControllerServiceCapability_RPC_Type]bool{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME:     true,
@@ -72,7 +73,8 @@ func (d *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest)
 	}
 	isNew := v.Name == ""
 	if !isNew && (v.Bytes != size || v.Source != source) {
-		return nil, status.Errorf(codes.AlreadyExists, "volume %s has %d bytes and is a copy of %q", r.Name, v.Bytes, v.Source)
+		return nil, status.Errorf(codes.AlreadyExists, "volume %s has %d bytes and is a copy of %q", r.Name, v.Bytes,
+			v.Source)
 	}
 	v.Name, v.Bytes, v.Block, v.Source = r.Name, size, block, source
 	if isNew && source != "" {
@@ -86,7 +88,8 @@ func (d *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest)
 		}
 	}
 
-	out := &csi.Volume{VolumeId: id, CapacityBytes: size, VolumeContext: r.Parameters, ContentSource: r.GetVolumeContentSource()}
+	out := &csi.Volume{VolumeId: id, CapacityBytes: size, VolumeContext: r.Parameters,
+		ContentSource: r.GetVolumeContentSource()}
 	if len(d.o.Topology) > 0 {
 		out.AccessibleTopology = []*csi.Topology{{Segments: d.o.Topology}}
 	}
@@ -126,7 +129,8 @@ func (d *Driver) remove(v *Volume) error {
 }
 
 // ControllerPublishVolume is part of CSI.
-func (d *controller) ControllerPublishVolume(_ context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+func (d *controller) ControllerPublishVolume(_ context.Context,
+	r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if d.o.NodeID != "" && r.NodeId != d.o.NodeID {
 		return nil, status.Errorf(codes.NotFound, "there is no node %q", r.NodeId)
 	}
@@ -144,7 +148,8 @@ func (d *controller) ControllerPublishVolume(_ context.Context, r *csi.Controlle
 }
 
 // ControllerUnpublishVolume is part of CSI.
-func (d *controller) ControllerUnpublishVolume(_ context.Context, r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+func (d *controller) ControllerUnpublishVolume(_ context.Context,
+	r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	end, err := d.begin()
 	if err != nil {
 		return nil, err
@@ -162,7 +167,8 @@ func (d *controller) ControllerUnpublishVolume(_ context.Context, r *csi.Control
 }
 
 // ValidateVolumeCapabilities is part of CSI.
-func (d *controller) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+func (d *controller) ValidateVolumeCapabilities(_ context.Context,
+	r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	end, err := d.begin()
 	if err != nil {
 		return nil, err
@@ -171,11 +177,13 @@ func (d *controller) ValidateVolumeCapabilities(_ context.Context, r *csi.Valida
 	if _, err := d.find(r.VolumeId); err != nil {
 		return nil, err
 	}
-	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{VolumeCapabilities: r.VolumeCapabilities}}, nil
+	return &csi.ValidateVolumeCapabilitiesResponse{
+		Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{VolumeCapabilities: r.VolumeCapabilities}}, nil
 }
 
 // ControllerExpandVolume is part of CSI.
-func (d *controller) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+func (d *controller) ControllerExpandVolume(_ context.Context,
+	r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	end, err := d.begin()
 	if err != nil {
 		return nil, err

@@ -25,8 +25,8 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// Driver serves CSI. Make it with New; Serve listens. It is safe for concurrent use, on Linux also by several processes with one folder: one
-// for the controller, and one for each node.
+// Driver serves CSI. Make it with New; Serve listens. It is safe for concurrent use, on Linux also by several
+// processes with one folder: one for the controller, and one for each node.
 type Driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedNodeServer
@@ -52,7 +52,8 @@ func New(o Options) (*Driver, error) {
 	return d, err
 }
 
-// begin locks the driver and its folder, and reads the state that another process may have changed. The caller calls end.
+// begin locks the driver and its folder, and reads the state that another process may have changed. The caller calls
+// end.
 func (d *Driver) begin() (end func(), err error) {
 	d.mu.Lock()
 	unlock, err := lock(filepath.Join(d.o.Dir, "lock"))
@@ -88,8 +89,9 @@ func (d *Driver) save() error {
 	return atomicfile.Write(d.stateFile(), data, 0o644)
 }
 
-// Serve listens on socket for CSI and, if registration is not empty, there for the kubelet, until stop is called. A file that an earlier
-// driver left at either is replaced. endpoint is the socket as the kubelet sees it; empty means socket.
+// Serve listens on socket for CSI and, if registration is not empty, there for the kubelet, until stop is called. A
+// file that an earlier driver left at either is replaced. endpoint is the socket as the kubelet sees it; empty means
+// socket.
 func (d *Driver) Serve(socket, registration, endpoint string) (stop func(), err error) {
 	if endpoint == "" {
 		endpoint = socket
@@ -113,8 +115,8 @@ func (d *Driver) Serve(socket, registration, endpoint string) (stop func(), err 
 	return func() { unregister(); service.Stop() }, nil
 }
 
-// Register listens on socket for the kubelet, and tells it of the driver of that name, which the kubelet sees at endpoint, until stop is
-// called.
+// Register listens on socket for the kubelet, and tells it of the driver of that name, which the kubelet sees at
+// endpoint, until stop is called.
 func Register(name, endpoint, socket string) (stop func(), err error) {
 	registrar := grpc.NewServer()
 	registerapi.RegisterRegistrationServer(registrar, &register{name: name, endpoint: endpoint})
@@ -146,10 +148,12 @@ type register struct {
 }
 
 func (r *register) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
-	return &registerapi.PluginInfo{Type: registerapi.CSIPlugin, Name: r.name, Endpoint: r.endpoint, SupportedVersions: []string{"1.0.0"}}, nil
+	return &registerapi.PluginInfo{Type: registerapi.CSIPlugin, Name: r.name, Endpoint: r.endpoint,
+		SupportedVersions: []string{"1.0.0"}}, nil
 }
 
-func (r *register) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+func (r *register) NotifyRegistrationStatus(_ context.Context,
+	s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	if !s.PluginRegistered {
 		fmt.Fprintln(os.Stderr, "registration failed:", s.Error)
 	}
@@ -157,7 +161,8 @@ func (r *register) NotifyRegistrationStatus(_ context.Context, s *registerapi.Re
 }
 
 // intercept counts calls, and lets Options make them fail.
-func (d *Driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (d *Driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any,
+	error) {
 	method, began := path.Base(info.FullMethod), time.Now()
 	d.mu.Lock()
 	d.calls = append(d.calls, method)
@@ -218,7 +223,8 @@ func (d *Driver) Volumes() map[string]Volume {
 	return out
 }
 
-// Change changes the state of a volume, made if there is none: what an administrator does beside the driver's controller.
+// Change changes the state of a volume, made if there is none: what an administrator does beside the driver's
+// controller.
 func (d *Driver) Change(id string, change func(*Volume)) error {
 	end, err := d.begin()
 	if err != nil {
@@ -282,9 +288,11 @@ func (d *Driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, 
 }
 
 // GetPluginCapabilities is part of CSI.
-func (d *Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+func (d *Driver) GetPluginCapabilities(context.Context,
+	*csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	service := func(t csi.PluginCapability_Service_Type) *csi.PluginCapability {
-		return &csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}}}
+		return &csi.PluginCapability{
+			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}}}
 	}
 	out := []*csi.PluginCapability{service(csi.PluginCapability_Service_CONTROLLER_SERVICE)}
 	if len(d.o.Topology) > 0 {

@@ -61,8 +61,8 @@ func newLoop(file string) (device string, err error) {
 	return "", fmt.Errorf("no loop device for %s: others took each of %d", file, tries)
 }
 
-// loopOf returns the loop device of a file, empty if it has none. The kernel says of a loop device which file it has by number, so that it
-// does not matter in which mount namespace the file was opened, and by which name.
+// loopOf returns the loop device of a file, empty if it has none. The kernel says of a loop device which file it has
+// by number, so that it does not matter in which mount namespace the file was opened, and by which name.
 func loopOf(file string) (string, error) {
 	var want unix.Stat_t
 	if err := unix.Stat(file, &want); err != nil {
@@ -117,8 +117,8 @@ func growBlock(file string, size int64) error {
 	return withDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_SET_CAPACITY, 0) })
 }
 
-// copyBlock copies the file of a raw device. It is read through its loop device, if it has one: what was written there may not have come to the
-// file yet.
+// copyBlock copies the file of a raw device. It is read through its loop device, if it has one: what was written there
+// may not have come to the file yet.
 func copyBlock(from, to string) error {
 	device, err := loopOf(from)
 	if err != nil {

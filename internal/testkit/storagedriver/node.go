@@ -21,7 +21,8 @@ func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 }
 
 // NodeGetCapabilities is part of CSI.
-func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+func (d *Driver) NodeGetCapabilities(context.Context,
+	*csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	out := &csi.NodeGetCapabilitiesResponse{}
 	for t, has := range map[csi.NodeServiceCapability_RPC_Type]bool{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME:     !d.o.NoStage,
@@ -32,14 +33,17 @@ func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER: d.o.SingleNodeModes,
 	} {
 		if has {
-			out.Capabilities = append(out.Capabilities, &csi.NodeServiceCapability{Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: t}}})
+			out.Capabilities = append(out.Capabilities,
+				&csi.NodeServiceCapability{
+					Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: t}}})
 		}
 	}
 	return out, nil
 }
 
 // NodeStageVolume is part of CSI.
-func (d *Driver) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+func (d *Driver) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse,
+	error) {
 	end, err := d.begin()
 	if err != nil {
 		return nil, err
@@ -63,7 +67,8 @@ func (d *Driver) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeReques
 }
 
 // NodeUnstageVolume is part of CSI.
-func (d *Driver) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+func (d *Driver) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse,
+	error) {
 	end, err := d.begin()
 	if err != nil {
 		return nil, err
@@ -81,7 +86,8 @@ func (d *Driver) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRe
 }
 
 // NodePublishVolume is part of CSI.
-func (d *Driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+func (d *Driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse,
+	error) {
 	end, err := d.begin()
 	if err != nil {
 		return nil, err
@@ -107,7 +113,8 @@ func (d *Driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRe
 	mount := r.GetVolumeCapability().GetMount()
 	block := r.GetVolumeCapability().GetBlock() != nil
 	if block != v.Block {
-		return nil, status.Errorf(codes.InvalidArgument, "volume %s: raw device %t, asked for as raw device %t", v.ID, v.Block, block)
+		return nil, status.Errorf(codes.InvalidArgument, "volume %s: raw device %t, asked for as raw device %t", v.ID,
+			v.Block, block)
 	}
 	if block {
 		err = publishBlock(d.folder(v.ID)+".img", r.TargetPath)
@@ -118,9 +125,12 @@ func (d *Driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRe
 		return nil, status.Errorf(codes.Internal, "publishing volume %s: %v", v.ID, err)
 	}
 
-	put(&v.Published, r.TargetPath, Publication{Node: d.o.NodeID, ReadOnly: r.Readonly, FSType: mount.GetFsType(), Group: mount.GetVolumeMountGroup(), Flags: mount.GetMountFlags(),
-		Mode: r.GetVolumeCapability().GetAccessMode().GetMode().String(), Context: r.VolumeContext, PublishContext: r.PublishContext, Secrets: r.Secrets,
-		Times: v.Published[r.TargetPath].Times + 1, Last: time.Now()})
+	put(&v.Published, r.TargetPath,
+		Publication{Node: d.o.NodeID, ReadOnly: r.Readonly, FSType: mount.GetFsType(),
+			Group: mount.GetVolumeMountGroup(), Flags: mount.GetMountFlags(),
+			Mode: r.GetVolumeCapability().GetAccessMode().GetMode().String(), Context: r.VolumeContext,
+			PublishContext: r.PublishContext, Secrets: r.Secrets,
+			Times: v.Published[r.TargetPath].Times + 1, Last: time.Now()})
 	return &csi.NodePublishVolumeResponse{}, d.save()
 }
 
@@ -137,7 +147,8 @@ func (d *Driver) mayPublish(v *Volume, r *csi.NodePublishVolumeRequest) error {
 	if at := v.Staged[d.o.NodeID]; !d.o.NoStage && (at == "" || at != r.StagingTargetPath) {
 		return d.violation("volume %s, staged at %q, is published from %q", v.ID, at, r.StagingTargetPath)
 	}
-	single := r.GetVolumeCapability().GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+	single := r.GetVolumeCapability().GetAccessMode().
+		GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
 	if _, here := v.Published[r.TargetPath]; single && len(v.Published) > 0 && !here {
 		return status.Errorf(codes.FailedPrecondition, "volume %s is published for another writer", v.ID)
 	}
@@ -145,7 +156,8 @@ func (d *Driver) mayPublish(v *Volume, r *csi.NodePublishVolumeRequest) error {
 }
 
 // NodeUnpublishVolume is part of CSI.
-func (d *Driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (d *Driver) NodeUnpublishVolume(_ context.Context,
+	r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	end, err := d.begin()
 	if err != nil {
 		return nil, err
@@ -168,7 +180,8 @@ func (d *Driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolu
 }
 
 // NodeExpandVolume is part of CSI.
-func (d *Driver) NodeExpandVolume(_ context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+func (d *Driver) NodeExpandVolume(_ context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse,
+	error) {
 	end, err := d.begin()
 	if err != nil {
 		return nil, err
@@ -191,7 +204,8 @@ func (d *Driver) NodeExpandVolume(_ context.Context, r *csi.NodeExpandVolumeRequ
 }
 
 // NodeGetVolumeStats is part of CSI.
-func (d *Driver) NodeGetVolumeStats(_ context.Context, r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+func (d *Driver) NodeGetVolumeStats(_ context.Context,
+	r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	end, err := d.begin()
 	if err != nil {
 		return nil, err
@@ -206,14 +220,16 @@ func (d *Driver) NodeGetVolumeStats(_ context.Context, r *csi.NodeGetVolumeStats
 	}
 
 	total := max(v.Bytes, v.NodeBytes)
-	out := &csi.NodeGetVolumeStatsResponse{VolumeCondition: &csi.VolumeCondition{Abnormal: v.Abnormal != "", Message: v.Abnormal}}
+	out := &csi.NodeGetVolumeStatsResponse{VolumeCondition: &csi.VolumeCondition{Abnormal: v.Abnormal != "",
+		Message: v.Abnormal}}
 	if v.Block {
 		out.Usage = []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: total}}
 		return out, nil
 	}
 	used, files := measure(d.folder(v.ID))
 	const inodes = 1 << 16
-	out.Usage = []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: total, Used: used, Available: max(total-used, 0)},
+	out.Usage = []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: total, Used: used,
+		Available: max(total-used, 0)},
 		{Unit: csi.VolumeUsage_INODES, Total: inodes, Used: files, Available: inodes - files}}
 	return out, nil
 }

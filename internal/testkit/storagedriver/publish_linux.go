@@ -16,7 +16,8 @@ func mounted(p string) bool {
 	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
-// mountAttributes are the mount options that a bind mount can have independently of the file system that it shows, by name.
+// mountAttributes are the mount options that a bind mount can have independently of the file system that it shows, by
+// name.
 var mountAttributes = map[string]uint64{
 	"noatime": unix.MOUNT_ATTR_NOATIME, "nodiratime": unix.MOUNT_ATTR_NODIRATIME, "relatime": unix.MOUNT_ATTR_RELATIME,
 	"nodev": unix.MOUNT_ATTR_NODEV, "noexec": unix.MOUNT_ATTR_NOEXEC, "nosuid": unix.MOUNT_ATTR_NOSUID,
@@ -51,8 +52,8 @@ func publishFolder(source, target string, options []string, readOnly bool) error
 	return nil
 }
 
-// bind makes a bind mount. It sets the attributes before it attaches the mount: the mount then reaches the node by propagation from the driver's pod,
-// and a later change of its attributes would not.
+// bind makes a bind mount. It sets the attributes before it attaches the mount: the mount then reaches the node by
+// propagation from the driver's pod, and a later change of its attributes would not.
 func bind(source, target string, attributes *unix.MountAttr) error {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {

@@ -14,7 +14,8 @@ func TestMountOptions(t *testing.T) {
 	}
 	source, dir, peer := t.TempDir(), t.TempDir(), t.TempDir() // as a driver and its node see one folder
 	for _, do := range []error{
-		unix.Mount("dir", dir, "tmpfs", 0, ""), unix.Mount("", dir, "", unix.MS_SHARED, ""), unix.Mount(dir, peer, "", unix.MS_BIND, ""),
+		unix.Mount("dir", dir, "tmpfs", 0, ""), unix.Mount("", dir, "", unix.MS_SHARED, ""),
+		unix.Mount(dir, peer, "", unix.MS_BIND, ""),
 	} {
 		if do != nil {
 			t.Fatal(do)

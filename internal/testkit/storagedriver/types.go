@@ -8,7 +8,8 @@ import (
 // Options configure a Driver. Name and Dir are required.
 type Options struct {
 	Name, Dir string
-	// NodeID is the driver's name for the node that it serves. Without one it serves no node, and its controller knows all nodes.
+	// NodeID is the driver's name for the node that it serves. Without one it serves no node, and its controller knows
+	// all nodes.
 	NodeID   string
 	Topology map[string]string
 	// MaxVolumes bounds the volumes of a node; 0 is no bound.
@@ -25,7 +26,8 @@ type Options struct {
 	Make bool
 	// Call is called before each call is carried out; an error of it is the call's. It may block; nil does nothing.
 	Call func(ctx context.Context, method string) error
-	// Done is called after each call that was carried out; an error of it is the call's, whose work is done all the same.
+	// Done is called after each call that was carried out; an error of it is the call's, whose work is done all the
+	// same.
 	Done func(method string) error
 }
 

@@ -43,8 +43,8 @@ type Options struct {
 	Memory string
 	// Swap is the size of a swap space, such as 256M; none if it is empty.
 	Swap string
-	// Script is what bash runs as root. It sees the machine's files, and what it changes of them is gone at its end. /dev, /proc, /run and /sys
-	// are its own, and TMPDIR is a folder in memory.
+	// Script is what bash runs as root. It sees the machine's files, and what it changes of them is gone at its end.
+	// /dev, /proc, /run and /sys are its own, and TMPDIR is a folder in memory.
 	Script string
 	// Systemd makes systemd the first process, with none of the machine's own units. The script is a unit of it.
 	Systemd bool
@@ -122,18 +122,24 @@ exec env -i container=uml PATH=$PATH /lib/systemd/systemd --system --unit=multi-
 )
 
 // masked are units of the distribution that find nothing to do here, or wait for what there is not.
-var masked = []string{"systemd-sysctl.service", "systemd-modules-load.service", "systemd-remount-fs.service", "systemd-udevd.service", "systemd-udev-trigger.service",
-	"systemd-udevd-kernel.socket", "systemd-udevd-control.socket", "systemd-tmpfiles-setup-dev.service", "systemd-tmpfiles-setup.service", "systemd-timesyncd.service",
-	"systemd-logind.service", "getty.target", "console-getty.service", "systemd-update-utmp.service", "systemd-update-utmp-runlevel.service", "systemd-sysusers.service",
-	"systemd-binfmt.service", "sys-kernel-debug.mount", "sys-kernel-tracing.mount", "dev-hugepages.mount", "dev-mqueue.mount", "systemd-machine-id-commit.service",
-	"systemd-firstboot.service", "systemd-random-seed.service", "proc-sys-fs-binfmt_misc.automount", "systemd-journal-flush.service", "systemd-pstore.service",
-	"modprobe@configfs.service", "modprobe@dm_mod.service", "modprobe@efi_pstore.service", "modprobe@fuse.service", "modprobe@loop.service", "modprobe@drm.service",
+var masked = []string{"systemd-sysctl.service", "systemd-modules-load.service", "systemd-remount-fs.service",
+	"systemd-udevd.service", "systemd-udev-trigger.service",
+	"systemd-udevd-kernel.socket", "systemd-udevd-control.socket", "systemd-tmpfiles-setup-dev.service",
+	"systemd-tmpfiles-setup.service", "systemd-timesyncd.service",
+	"systemd-logind.service", "getty.target", "console-getty.service", "systemd-update-utmp.service",
+	"systemd-update-utmp-runlevel.service", "systemd-sysusers.service",
+	"systemd-binfmt.service", "sys-kernel-debug.mount", "sys-kernel-tracing.mount", "dev-hugepages.mount",
+	"dev-mqueue.mount", "systemd-machine-id-commit.service",
+	"systemd-firstboot.service", "systemd-random-seed.service", "proc-sys-fs-binfmt_misc.automount",
+	"systemd-journal-flush.service", "systemd-pstore.service",
+	"modprobe@configfs.service", "modprobe@dm_mod.service", "modprobe@efi_pstore.service", "modprobe@fuse.service",
+	"modprobe@loop.service", "modprobe@drm.service",
 	"tmp.mount", "systemd-user-sessions.service", "remote-fs.target", "timers.target"}
 
 var exitLine = regexp.MustCompile(`(?m)^uml: exit (\d+)\r?$`)
 
-// Run boots a kernel, runs the script, and returns what both printed. The error tells a script that failed, or a kernel that did not come to
-// its end before ctx did: then all of it is ended.
+// Run boots a kernel, runs the script, and returns what both printed. The error tells a script that failed, or a
+// kernel that did not come to its end before ctx did: then all of it is ended.
 func Run(ctx context.Context, o Options) (string, error) {
 	dir, err := os.MkdirTemp("", "uml-")
 	if err != nil {
@@ -146,7 +152,8 @@ func Run(ctx context.Context, o Options) (string, error) {
 		return "", err
 	}
 
-	args := []string{"mem=" + o.Memory, "rootfstype=hostfs", "rootflags=/", "ro", "init=" + first, "con=null", "con0=null,fd:1", "quiet", "loglevel=1"}
+	args := []string{"mem=" + o.Memory, "rootfstype=hostfs", "rootflags=/", "ro", "init=" + first, "con=null",
+		"con0=null,fd:1", "quiet", "loglevel=1"}
 	if o.Swap != "" {
 		disk := filepath.Join(dir, "swap")
 		if out, err := exec.Command("truncate", "-s", o.Swap, disk).CombinedOutput(); err != nil {
@@ -159,7 +166,8 @@ func Run(ctx context.Context, o Options) (string, error) {
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, kernel, args...)
 	cmd.Dir = dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL} // the kernel's processes are ended together
+	// the kernel's processes are ended together
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

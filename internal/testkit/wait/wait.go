@@ -11,8 +11,9 @@ import (
 	"porthole.dev/porthole/internal/slow"
 )
 
-// The pause between two tries starts at minPause and doubles up to maxPause. A try that takes long itself, such as one that starts
-// a program, is followed by a pause of the same length, at most maxSlowPause: waiting then uses at most half of a processor.
+// The pause between two tries starts at minPause and doubles up to maxPause. A try that takes long itself, such as one
+// that starts a program, is followed by a pause of the same length, at most maxSlowPause: waiting then uses at most
+// half of a processor.
 const (
 	minPause     = time.Millisecond
 	maxPause     = 20 * time.Millisecond

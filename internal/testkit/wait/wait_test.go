@@ -71,7 +71,8 @@ func TestTrue(t *testing.T) {
 		True(t, time.Minute, "a second", func() bool { return time.Since(start) > time.Second })
 		var f failure
 		True(&f, time.Second, "the impossible", func() bool { return false })
-		if len(f.args) != 1 || !strings.Contains(f.args[0].(error).Error(), "for the impossible: it did not become true") {
+		if len(f.args) != 1 || !strings.Contains(f.args[0].(error).Error(),
+			"for the impossible: it did not become true") {
 			t.Errorf("got %v", f.args)
 		}
 	})

@@ -118,7 +118,9 @@ func (h *Host) ConnectRuntime(ctx context.Context) error {
 	dial := testkit.DialIn(h.Netns())
 	conn, err := grpc.NewClient("passthrough:///containerd", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx, "tcp4", relayAddress) }))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return dial(ctx, "tcp4", relayAddress)
+		}))
 	if err != nil {
 		return err
 	}
@@ -129,7 +131,8 @@ func (h *Host) ConnectRuntime(ctx context.Context) error {
 
 // run starts a Windows program on the host, which runs until Close.
 func (h *Host) run(name, program string, args ...string) (*Process, error) {
-	return h.start(name, "", exec.Command(h.Porthole, append([]string{"host", "run", "--dir", h.Dir, h.Name, "--", program}, args...)...))
+	return h.start(name, "", exec.Command(h.Porthole,
+		append([]string{"host", "run", "--dir", h.Dir, h.Name, "--", program}, args...)...))
 }
 
 // start starts a command in a network namespace, "" for this one's; it runs until Close.

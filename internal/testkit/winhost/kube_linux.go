@@ -29,10 +29,12 @@ const adminToken = "token-of-admin"
 
 func nodeToken(node string) string { return "token-of-" + node }
 
-// kubeletConfig is what both kubelets read, as installers for Windows write it, with anonymous access for the API server.
+// kubeletConfig is what both kubelets read, as installers for Windows write it, with anonymous access for the API
+// server.
 var kubeletConfig = map[string]any{
 	"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-	"authentication":            map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
+	"authentication": map[string]any{"anonymous": map[string]any{"enabled": true},
+		"webhook": map[string]any{"enabled": false}},
 	"authorization":             map[string]any{"mode": "AlwaysAllow"},
 	"cgroupsPerQOS":             false,
 	"enforceNodeAllocatable":    []string{},
@@ -53,15 +55,16 @@ func (h *Host) Address(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(h.Name) + `\s.*?\b(10\.99\.0\.\d+)\b`).FindStringSubmatch(out)
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(h.Name) + `\s.*?\b(10\.99\.0\.\d+)\b`).
+		FindStringSubmatch(out)
 	if found == nil {
 		return "", fmt.Errorf("host %s has no address:\n%s", h.Name, out)
 	}
 	return found[1], nil
 }
 
-// StartControlPlane runs etcd and an API server in the host's network namespace, and makes the client and what pods of the namespace need. No
-// controller runs.
+// StartControlPlane runs etcd and an API server in the host's network namespace, and makes the client and what pods of
+// the namespace need. No controller runs.
 func (h *Host) StartControlPlane(ctx context.Context, namespace string) error {
 	address, err := h.Address(ctx)
 	if err != nil {
@@ -71,8 +74,10 @@ func (h *Host) StartControlPlane(ctx context.Context, namespace string) error {
 	for _, node := range []string{Ours, Upstream} {
 		users = append(users, fmt.Sprintf(`%s,system:node:%s,%s,"system:nodes"`, nodeToken(node), node, node))
 	}
-	h.plane = testkit.ControlPlane{Dir: filepath.Join(h.Dir, h.Name+"-controlplane"), Address: address, Services: "10.96.0.0/16", Users: users,
-		APIServer: []string{"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--kubelet-preferred-address-types=InternalIP"}}
+	h.plane = testkit.ControlPlane{Dir: filepath.Join(h.Dir, h.Name+"-controlplane"), Address: address,
+		Services: "10.96.0.0/16", Users: users,
+		APIServer: []string{"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+			"--kubelet-preferred-address-types=InternalIP"}}
 	config, err := h.plane.Write()
 	if err != nil {
 		return err
@@ -94,7 +99,8 @@ func (h *Host) StartControlPlane(ctx context.Context, namespace string) error {
 // makeNamespace makes the namespace and what controllers would put into it.
 func (h *Host) makeNamespace(ctx context.Context, name string) error {
 	core := h.Client.CoreV1()
-	_, err := core.Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := core.Namespaces().
+		Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -102,11 +108,14 @@ func (h *Host) makeNamespace(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	root := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": string(ca)}}
-	if _, err := core.ConfigMaps(name).Create(ctx, root, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	root := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"},
+		Data: map[string]string{"ca.crt": string(ca)}}
+	if _, err := core.ConfigMaps(name).Create(ctx, root, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	_, err = core.ServiceAccounts(name).Create(ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	_, err = core.ServiceAccounts(name).
+		Create(ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -115,7 +124,8 @@ func (h *Host) makeNamespace(ctx context.Context, name string) error {
 
 // Kubectl runs kubectl with all rights and returns what it printed.
 func (h *Host) Kubectl(ctx context.Context, args ...string) (string, error) {
-	kubectl := append([]string{"kubectl", "--server=https://" + h.plane.Address + ":6443", "--token=" + adminToken, "--insecure-skip-tls-verify"}, args...)
+	kubectl := append([]string{"kubectl", "--server=https://" + h.plane.Address + ":6443", "--token=" + adminToken,
+		"--insecure-skip-tls-verify"}, args...)
 	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + h.Netns(), h.bundled("kube")}, kubectl...)...)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
@@ -129,7 +139,8 @@ func (h *Host) KubeletRoot(node string) string {
 
 // StartKubelet runs kubelet.exe as the node Ours or Upstream, and returns when the node is Ready.
 func (h *Host) StartKubelet(ctx context.Context, node string) (*Process, error) {
-	program, more := filepath.Join(filepath.Dir(h.Porthole), "windows", "kubelet.exe"), []string{`--device-plugin-dir=C:\var\lib\kubelet-` + node + `\device-plugins`}
+	program, more := filepath.Join(filepath.Dir(h.Porthole), "windows",
+		"kubelet.exe"), []string{`--device-plugin-dir=C:\var\lib\kubelet-` + node + `\device-plugins`}
 	if node == Upstream { // it has its sockets where all plugins expect them: both run on one host
 		program, more = h.bundled("windows/kubelet.exe"), nil
 	}
@@ -138,7 +149,9 @@ func (h *Host) StartKubelet(ctx context.Context, node string) (*Process, error) 
 	}
 	kubeconfig := map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "c",
-		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": "https://" + h.plane.Address + ":6443", "insecure-skip-tls-verify": true}}},
+		"clusters": []any{map[string]any{"name": "c",
+			"cluster": map[string]any{"server": "https://" + h.plane.Address + ":6443",
+				"insecure-skip-tls-verify": true}}},
 		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": nodeToken(node)}}},
 		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
 	}
@@ -153,8 +166,10 @@ func (h *Host) StartKubelet(ctx context.Context, node string) (*Process, error) 
 	}
 
 	began := metav1.Now()
-	p, err := h.run(h.kubeletLog(node), program, append(more, `--config=C:\k\config.json`, `--kubeconfig=C:\k\`+node, "--hostname-override="+node,
-		"--node-ip="+h.plane.Address, `--root-dir=C:\var\lib\kubelet-`+node, `--cert-dir=C:\var\lib\kubelet-`+node+`\pki`, "--v=2")...)
+	p, err := h.run(h.kubeletLog(node), program,
+		append(more, `--config=C:\k\config.json`, `--kubeconfig=C:\k\`+node, "--hostname-override="+node,
+			"--node-ip="+h.plane.Address, `--root-dir=C:\var\lib\kubelet-`+node,
+			`--cert-dir=C:\var\lib\kubelet-`+node+`\pki`, "--v=2")...)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +182,8 @@ func (h *Host) StartKubelet(ctx context.Context, node string) (*Process, error) 
 			return err
 		}
 		for _, c := range n.Status.Conditions {
-			if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue && !c.LastHeartbeatTime.Time.Before(began.Truncate(time.Second)) {
+			if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue &&
+				!c.LastHeartbeatTime.Time.Before(began.Truncate(time.Second)) {
 				return nil
 			}
 		}

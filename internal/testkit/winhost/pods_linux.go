@@ -29,16 +29,20 @@ const (
 		`"ipam":{"type":"host-local","dataDir":"C:\\\\var\\\\lib\\\\cni","ranges":[[{"subnet":"10.244.8.0/24","rangeStart":"10.244.8.3"}]]}}`
 )
 
-// ServeImages serves our images in the host's network namespace, tells containerd.exe so, and has it pull those that pods need.
+// ServeImages serves our images in the host's network namespace, tells containerd.exe so, and has it pull those that
+// pods need.
 func (h *Host) ServeImages(ctx context.Context) error {
 	images := filepath.Join(h.Dir, "images")
-	if out, err := exec.CommandContext(ctx, h.bundled("registry"), "build", "--out", images).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, h.bundled("registry"), "build", "--out", images).
+		CombinedOutput(); err != nil {
 		return fmt.Errorf("making images: %w\n%s", err, out)
 	}
-	if _, err := h.start("registry", h.Netns(), exec.Command(h.bundled("registry"), "serve", "--listen", registryAddress, "--dir", images)); err != nil {
+	if _, err := h.start("registry", h.Netns(),
+		exec.Command(h.bundled("registry"), "serve", "--listen", registryAddress, "--dir", images)); err != nil {
 		return err
 	}
-	hosts := "server = \"http://" + registryAddress + "\"\n\n[host.\"http://" + registryAddress + "\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
+	hosts := "server = \"http://" + registryAddress + "\"\n\n[host.\"http://" + registryAddress +
+		"\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
 	if err := h.write("etc/containerd/certs.d/_default/hosts.toml", hosts); err != nil {
 		return err
 	}
@@ -54,7 +58,8 @@ func (h *Host) ServeImages(ctx context.Context) error {
 	}
 
 	// containerd looks for the image of sandboxes by its name, as on a node without a way to registry.k8s.io.
-	_, err := h.Do(ctx, "run", h.Name, "--", `C:\Program Files\containerd\ctr.exe`, "--namespace", "k8s.io", "images", "tag", pauseImage, sandboxImage)
+	_, err := h.Do(ctx, "run", h.Name, "--", `C:\Program Files\containerd\ctr.exe`, "--namespace", "k8s.io", "images",
+		"tag", pauseImage, sandboxImage)
 	return err
 }
 

@@ -13,8 +13,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Conn is a connection to the fake without a network, so that it works in a synctest bubble. Messages are copied on both
-// ways.
+// Conn is a connection to the fake without a network, so that it works in a synctest bubble. Messages are copied on
+// both ways.
 type Conn struct {
 	fake   *Fake
 	closed chan struct{}
@@ -62,7 +62,8 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, _ ...
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	out, err := handler(server, ctx, func(in any) error { proto.Merge(in.(proto.Message), args.(proto.Message)); return nil }, nil)
+	out, err := handler(server, ctx,
+		func(in any) error { proto.Merge(in.(proto.Message), args.(proto.Message)); return nil }, nil)
 	if err != nil {
 		return status.Convert(err).Err()
 	}
@@ -76,7 +77,8 @@ func handlerOf(f *Fake, path string) (server any, handler grpc.MethodHandler) {
 	for _, s := range []struct {
 		desc   *grpc.ServiceDesc
 		server any
-	}{{&cri.RuntimeService_ServiceDesc, runtimeServer{Fake: f}}, {&cri.ImageService_ServiceDesc, imageServer{Fake: f}}} {
+	}{{&cri.RuntimeService_ServiceDesc, runtimeServer{Fake: f}}, {&cri.ImageService_ServiceDesc,
+		imageServer{Fake: f}}} {
 		if s.desc.ServiceName != service {
 			continue
 		}
@@ -90,7 +92,8 @@ func handlerOf(f *Fake, path string) (server any, handler grpc.MethodHandler) {
 }
 
 // NewStream implements grpc.ClientConnInterface. The only stream is that of container events.
-func (c *Conn) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *Conn) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string,
+	_ ...grpc.CallOption) (grpc.ClientStream, error) {
 	if method != cri.RuntimeService_GetContainerEvents_FullMethodName {
 		return nil, status.Errorf(codes.Unimplemented, "unknown stream %s", method)
 	}

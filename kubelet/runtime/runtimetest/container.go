@@ -58,12 +58,15 @@ func (c *container) end(code int32) bool {
 	return true
 }
 
-// status returns the container as CRI's ContainerStatus. An exit without a reason of its own is called Completed or Error, as
-// containerd calls it.
+// status returns the container as CRI's ContainerStatus. An exit without a reason of its own is called Completed or
+// Error, as containerd calls it.
 func (c *container) status() *cri.ContainerStatus {
-	out := &cri.ContainerStatus{Id: c.id, Metadata: c.config.GetMetadata(), State: c.state, CreatedAt: c.created.UnixNano(), ExitCode: c.exitCode,
-		Image: &cri.ImageSpec{Image: c.image.RepoTags[0]}, ImageRef: c.image.RepoDigests[0], ImageId: c.image.Id, Reason: c.reason, Message: c.message,
-		Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(), Mounts: c.config.GetMounts(), LogPath: c.logPath, Resources: c.resources}
+	out := &cri.ContainerStatus{Id: c.id, Metadata: c.config.GetMetadata(), State: c.state,
+		CreatedAt: c.created.UnixNano(), ExitCode: c.exitCode,
+		Image: &cri.ImageSpec{Image: c.image.RepoTags[0]}, ImageRef: c.image.RepoDigests[0], ImageId: c.image.Id,
+		Reason: c.reason, Message: c.message,
+		Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(), Mounts: c.config.GetMounts(),
+		LogPath: c.logPath, Resources: c.resources}
 	if !c.started.IsZero() {
 		out.StartedAt = c.started.UnixNano()
 	}
@@ -95,7 +98,8 @@ func (f *Fake) exit(c *container, code int32) bool {
 	return true
 }
 
-// lateBy is how long after its start containerd on Windows sees the end of a container at the earliest (docs/windows-facts.md).
+// lateBy is how long after its start containerd on Windows sees the end of a container at the earliest
+// (docs/windows-facts.md).
 const lateBy = 5 * time.Second
 
 // exitAfter ends the process of a container after a time. The caller holds the lock.
@@ -115,7 +119,8 @@ func (f *Fake) exitAfter(c *container, d time.Duration, code int32) {
 }
 
 // CreateContainer makes a container in a ready sandbox. Its name is reserved from the beginning of the call.
-func (f runtimeServer) CreateContainer(ctx context.Context, r *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+func (f runtimeServer) CreateContainer(ctx context.Context,
+	r *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	m, box := r.GetConfig().GetMetadata(), r.GetSandboxConfig().GetMetadata()
 	if m == nil || box == nil {
 		return nil, status.Error(codes.Unknown, "container config must include metadata")
@@ -125,7 +130,9 @@ func (f runtimeServer) CreateContainer(ctx context.Context, r *cri.CreateContain
 	f.mu.Lock()
 	c, err := f.newContainer(r)
 	if err == nil {
-		name := strings.Join([]string{m.GetName(), sandboxName(&cri.PodSandboxMetadata{Name: box.Name, Namespace: box.Namespace, Uid: box.Uid, Attempt: m.Attempt})}, "_")
+		name := strings.Join([]string{m.GetName(),
+			sandboxName(&cri.PodSandboxMetadata{Name: box.Name, Namespace: box.Namespace, Uid: box.Uid,
+				Attempt: m.Attempt})}, "_")
 		err = f.reserve("container", name, c.id)
 	}
 	f.mu.Unlock()
@@ -166,7 +173,8 @@ func (f runtimeServer) newContainer(r *cri.CreateContainerRequest) (*container, 
 	if !s.ready {
 		return nil, status.Errorf(codes.Unknown, "sandbox container %q is not running", s.id)
 	}
-	c := &container{id: f.newID(), sandbox: s, config: r.Config, state: cri.ContainerState_CONTAINER_CREATED, ended: make(chan struct{})}
+	c := &container{id: f.newID(), sandbox: s, config: r.Config, state: cri.ContainerState_CONTAINER_CREATED,
+		ended: make(chan struct{})}
 	if r.Config.LogPath != "" && r.SandboxConfig.LogDirectory != "" {
 		c.logPath = filepath.Join(r.SandboxConfig.LogDirectory, r.Config.LogPath)
 	}
@@ -188,21 +196,24 @@ func (f runtimeServer) resolveImage(c *container) error {
 	return nil
 }
 
-// checkHostProcess returns containerd's error for a Windows container that runs on the host itself while its pod does not, or the
-// other way round (2.3.6: buildWindowsSpec in internal/cri/server/container_create.go). containerd compares with the configuration
-// that comes with the request; what the sandbox was made with counts too, because its shim was told so.
+// checkHostProcess returns containerd's error for a Windows container that runs on the host itself while its pod does
+// not, or the other way round (2.3.6: buildWindowsSpec in internal/cri/server/container_create.go). containerd
+// compares with the configuration that comes with the request; what the sandbox was made with counts too, because its
+// shim was told so.
 func checkHostProcess(c *container, box *cri.PodSandboxConfig) error {
 	own := c.config.GetWindows().GetSecurityContext().GetHostProcess()
 	for _, config := range []*cri.PodSandboxConfig{box, c.sandbox.config} {
 		if config.GetWindows().GetSecurityContext().GetHostProcess() != own {
-			return status.Errorf(codes.Unknown, "failed to generate container %q spec: pod spec and all containers inside must have the HostProcess field set to be valid", c.id)
+			return status.Errorf(codes.Unknown,
+				"failed to generate container %q spec: pod spec and all containers inside must have the HostProcess field set to be valid", c.id)
 		}
 	}
 	return nil
 }
 
 // StartContainer starts a created container. If that fails, the container has exited with the reason StartError.
-func (f runtimeServer) StartContainer(ctx context.Context, r *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+func (f runtimeServer) StartContainer(ctx context.Context, r *cri.StartContainerRequest) (*cri.StartContainerResponse,
+	error) {
 	call := f.about("StartContainer", r.ContainerId)
 	f.mu.Lock()
 	c, err := f.startable(r.ContainerId)
@@ -246,9 +257,11 @@ func (f runtimeServer) startable(id string) (*container, error) {
 	case c == nil:
 		return nil, unknown("container", id)
 	case c.state != cri.ContainerState_CONTAINER_CREATED:
-		return nil, status.Errorf(codes.Unknown, "failed to set starting state for container %q: container is in %s state", id, c.state)
+		return nil, status.Errorf(codes.Unknown,
+			"failed to set starting state for container %q: container is in %s state", id, c.state)
 	case c.starting:
-		return nil, status.Errorf(codes.Unknown, "failed to set starting state for container %q: container is already in starting state", id)
+		return nil, status.Errorf(codes.Unknown,
+			"failed to set starting state for container %q: container is already in starting state", id)
 	}
 	c.starting = true
 	return c, nil
@@ -284,9 +297,10 @@ func (f runtimeServer) start(c *container) error {
 	return nil
 }
 
-// StopContainer asks a container to end and kills it after the timeout. It succeeds if the container does not run or is not
-// known.
-func (f runtimeServer) StopContainer(ctx context.Context, r *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+// StopContainer asks a container to end and kills it after the timeout. It succeeds if the container does not run or
+// is not known.
+func (f runtimeServer) StopContainer(ctx context.Context, r *cri.StopContainerRequest) (*cri.StopContainerResponse,
+	error) {
 	call := f.about("StopContainer", r.ContainerId)
 	outcome, err := f.enter(ctx, call)
 	if err != nil {
@@ -336,7 +350,8 @@ func (f runtimeServer) awaitEnd(ctx context.Context, c *container, grace time.Du
 }
 
 // RemoveContainer kills and removes a container. It succeeds if the container is not known.
-func (f runtimeServer) RemoveContainer(ctx context.Context, r *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+func (f runtimeServer) RemoveContainer(ctx context.Context,
+	r *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
 	return answer(ctx, f.Fake, f.about("RemoveContainer", r.ContainerId), func() (*cri.RemoveContainerResponse, error) {
 		if c := f.container(r.ContainerId); c != nil {
 			f.exit(c, killed)
@@ -351,7 +366,8 @@ func (f runtimeServer) RemoveContainer(ctx context.Context, r *cri.RemoveContain
 // remove removes a container that does not run; the caller holds the lock.
 func (f runtimeServer) remove(c *container) error {
 	if c.starting {
-		return status.Errorf(codes.Unknown, "failed to set removing state for container %q: container is in starting state, can't be removed", c.id)
+		return status.Errorf(codes.Unknown,
+			"failed to set removing state for container %q: container is in starting state, can't be removed", c.id)
 	}
 	f.containers = slices.DeleteFunc(f.containers, func(other *container) bool { return other == c })
 	f.release(c.id)
@@ -360,7 +376,8 @@ func (f runtimeServer) remove(c *container) error {
 }
 
 // ContainerStatus reads one container.
-func (f runtimeServer) ContainerStatus(ctx context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (f runtimeServer) ContainerStatus(ctx context.Context,
+	r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	return answer(ctx, f.Fake, f.about("ContainerStatus", r.ContainerId), func() (*cri.ContainerStatusResponse, error) {
 		c := f.container(r.ContainerId)
 		if c == nil {
@@ -371,45 +388,53 @@ func (f runtimeServer) ContainerStatus(ctx context.Context, r *cri.ContainerStat
 }
 
 // ListContainers lists the containers that match a filter of id, sandbox, state and labels.
-func (f runtimeServer) ListContainers(ctx context.Context, r *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+func (f runtimeServer) ListContainers(ctx context.Context, r *cri.ListContainersRequest) (*cri.ListContainersResponse,
+	error) {
 	filter := r.GetFilter()
 	call := Call{Method: "ListContainers", Pod: filter.GetLabelSelector()[labelPodUID]}
 	return answer(ctx, f.Fake, call, func() (*cri.ListContainersResponse, error) {
 		out := &cri.ListContainersResponse{}
 		for _, c := range f.containers {
-			if filter.GetId() != "" && filter.GetId() != c.id || filter.GetPodSandboxId() != "" && filter.GetPodSandboxId() != c.sandbox.id ||
-				filter.GetState() != nil && filter.GetState().State != c.state || !matches(c.config.GetLabels(), filter.GetLabelSelector()) {
+			if filter.GetId() != "" && filter.GetId() != c.id ||
+				filter.GetPodSandboxId() != "" && filter.GetPodSandboxId() != c.sandbox.id ||
+				filter.GetState() != nil && filter.GetState().State != c.state ||
+				!matches(c.config.GetLabels(), filter.GetLabelSelector()) {
 				continue
 			}
-			out.Containers = append(out.Containers, &cri.Container{Id: c.id, PodSandboxId: c.sandbox.id, Metadata: c.config.GetMetadata(),
-				Image: c.config.GetImage(), ImageRef: c.image.Id, ImageId: c.image.Id, State: c.state, CreatedAt: c.created.UnixNano(),
-				Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations()})
+			out.Containers = append(out.Containers,
+				&cri.Container{Id: c.id, PodSandboxId: c.sandbox.id, Metadata: c.config.GetMetadata(),
+					Image: c.config.GetImage(), ImageRef: c.image.Id, ImageId: c.image.Id, State: c.state,
+					CreatedAt: c.created.UnixNano(),
+					Labels:    c.config.GetLabels(), Annotations: c.config.GetAnnotations()})
 		}
 		return out, nil
 	})
 }
 
 // UpdateContainerResources changes the limits of a container, which need not run.
-func (f runtimeServer) UpdateContainerResources(ctx context.Context, r *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
-	return answer(ctx, f.Fake, f.about("UpdateContainerResources", r.ContainerId), func() (*cri.UpdateContainerResourcesResponse, error) {
-		c := f.container(r.ContainerId)
-		if c == nil {
-			return nil, status.Error(codes.NotFound, "failed to find container: not found")
-		}
-		if r.Linux != nil {
-			old := &cri.LinuxContainerResources{}
-			if c.resources.GetLinux() != nil {
-				old = proto.Clone(c.resources.Linux).(*cri.LinuxContainerResources)
+func (f runtimeServer) UpdateContainerResources(ctx context.Context,
+	r *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
+	return answer(ctx, f.Fake, f.about("UpdateContainerResources", r.ContainerId),
+		func() (*cri.UpdateContainerResourcesResponse, error) {
+			c := f.container(r.ContainerId)
+			if c == nil {
+				return nil, status.Error(codes.NotFound, "failed to find container: not found")
 			}
-			proto.Merge(old, r.Linux)
-			c.resources = &cri.ContainerResources{Linux: old}
-		}
-		return &cri.UpdateContainerResourcesResponse{}, nil
-	})
+			if r.Linux != nil {
+				old := &cri.LinuxContainerResources{}
+				if c.resources.GetLinux() != nil {
+					old = proto.Clone(c.resources.Linux).(*cri.LinuxContainerResources)
+				}
+				proto.Merge(old, r.Linux)
+				c.resources = &cri.ContainerResources{Linux: old}
+			}
+			return &cri.UpdateContainerResourcesResponse{}, nil
+		})
 }
 
 // ContainerStats returns the memory that a container uses.
-func (f runtimeServer) ContainerStats(ctx context.Context, r *cri.ContainerStatsRequest) (*cri.ContainerStatsResponse, error) {
+func (f runtimeServer) ContainerStats(ctx context.Context, r *cri.ContainerStatsRequest) (*cri.ContainerStatsResponse,
+	error) {
 	return answer(ctx, f.Fake, f.about("ContainerStats", r.ContainerId), func() (*cri.ContainerStatsResponse, error) {
 		c := f.container(r.ContainerId)
 		if c == nil {
@@ -419,25 +444,28 @@ func (f runtimeServer) ContainerStats(ctx context.Context, r *cri.ContainerStats
 		if f.Memory != nil {
 			used = f.Memory(c.config)
 		}
-		return &cri.ContainerStatsResponse{Stats: &cri.ContainerStats{Memory: &cri.MemoryUsage{UsageBytes: &cri.UInt64Value{Value: used}}}}, nil
+		return &cri.ContainerStatsResponse{
+			Stats: &cri.ContainerStats{Memory: &cri.MemoryUsage{UsageBytes: &cri.UInt64Value{Value: used}}}}, nil
 	})
 }
 
 // ReopenContainerLog begins a new log file at the old path.
-func (f runtimeServer) ReopenContainerLog(ctx context.Context, r *cri.ReopenContainerLogRequest) (*cri.ReopenContainerLogResponse, error) {
-	return answer(ctx, f.Fake, f.about("ReopenContainerLog", r.ContainerId), func() (*cri.ReopenContainerLogResponse, error) {
-		c := f.container(r.ContainerId)
-		if c == nil {
-			return nil, unknown("container", r.ContainerId)
-		}
-		if c.state != cri.ContainerState_CONTAINER_RUNNING {
-			return nil, status.Error(codes.Unknown, "container is not running")
-		}
-		if err := os.WriteFile(c.logPath, nil, 0o640); err != nil {
-			return nil, fmt.Errorf("failed to create and open log file: %w", err)
-		}
-		return &cri.ReopenContainerLogResponse{}, nil
-	})
+func (f runtimeServer) ReopenContainerLog(ctx context.Context,
+	r *cri.ReopenContainerLogRequest) (*cri.ReopenContainerLogResponse, error) {
+	return answer(ctx, f.Fake, f.about("ReopenContainerLog", r.ContainerId),
+		func() (*cri.ReopenContainerLogResponse, error) {
+			c := f.container(r.ContainerId)
+			if c == nil {
+				return nil, unknown("container", r.ContainerId)
+			}
+			if c.state != cri.ContainerState_CONTAINER_RUNNING {
+				return nil, status.Error(codes.Unknown, "container is not running")
+			}
+			if err := os.WriteFile(c.logPath, nil, 0o640); err != nil {
+				return nil, fmt.Errorf("failed to create and open log file: %w", err)
+			}
+			return &cri.ReopenContainerLogResponse{}, nil
+		})
 }
 
 // ExecSync runs a command in a running container. A command that takes longer than its timeout is an error.
@@ -452,7 +480,8 @@ func (f runtimeServer) ExecSync(ctx context.Context, r *cri.ExecSyncRequest) (*c
 	if c == nil || c.state != cri.ContainerState_CONTAINER_RUNNING {
 		defer f.mu.Unlock()
 		if c == nil {
-			return nil, status.Errorf(codes.NotFound, "failed to exec in container: failed to find container %q in store: not found", r.ContainerId)
+			return nil, status.Errorf(codes.NotFound,
+				"failed to exec in container: failed to find container %q in store: not found", r.ContainerId)
 		}
 		return nil, status.Errorf(codes.Unknown, "failed to exec in container: container is in %s state", c.state)
 	}
@@ -467,7 +496,8 @@ func (f runtimeServer) ExecSync(ctx context.Context, r *cri.ExecSyncRequest) (*c
 		if err := f.pause(ctx, limit); err != nil {
 			return nil, err
 		}
-		return nil, status.Errorf(codes.DeadlineExceeded, "failed to exec in container: timeout %v exceeded: context deadline exceeded", limit)
+		return nil, status.Errorf(codes.DeadlineExceeded,
+			"failed to exec in container: timeout %v exceeded: context deadline exceeded", limit)
 	}
 	select { // the end of the container is the end of what runs in it
 	case <-c.ended:

@@ -56,8 +56,8 @@ func (f *Fake) subscribe() *eventStream {
 	return s
 }
 
-// unsubscribe ends a subscription whose client went away. Containerd notices it by the next event, which is lost (seen with
-// 2.3.6: its queue of a subscriber has room for 100 events, and only a failing send closes it).
+// unsubscribe ends a subscription whose client went away. Containerd notices it by the next event, which is lost (seen
+// with 2.3.6: its queue of a subscriber has room for 100 events, and only a failing send closes it).
 func (f *Fake) unsubscribe(s *eventStream) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,7 +65,8 @@ func (f *Fake) unsubscribe(s *eventStream) {
 	f.streams = slices.DeleteFunc(f.streams, func(other *eventStream) bool { return other == s })
 }
 
-// event sends an event about a container, or about the sandbox itself, with the state after it. The caller holds the lock.
+// event sends an event about a container, or about the sandbox itself, with the state after it. The caller holds the
+// lock.
 func (f *Fake) event(id string, s *sandbox, kind cri.ContainerEventType) {
 	e := &cri.ContainerEventResponse{ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano()}
 	if f.sandbox(s.id) != nil {

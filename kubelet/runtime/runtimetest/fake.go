@@ -33,7 +33,8 @@ type Call struct {
 	Method string
 	// ID is the sandbox or container that the call names; empty if it creates one or lists.
 	ID string
-	// Pod is the UID of the pod that the call is about, and PodName its name; empty if it is about none or an unknown one.
+	// Pod is the UID of the pod that the call is about, and PodName its name; empty if it is about none or an unknown
+	// one.
 	Pod, PodName string
 }
 
@@ -67,8 +68,8 @@ type Fake struct {
 	LoseEvent func(*cri.ContainerEventResponse) bool
 	// Memory, if set, is what a container uses in bytes.
 	Memory func(*cri.ContainerConfig) uint64
-	// LateEnds makes the Fake behave as containerd on Windows: the end of a container is seen 5 s after its start at the earliest, and
-	// a start that fails takes 5 s.
+	// LateEnds makes the Fake behave as containerd on Windows: the end of a container is seen 5 s after its start at
+	// the earliest, and a start that fails takes 5 s.
 	LateEnds bool
 	// Config, if set, is the answer to RuntimeConfig; nil is a runtime that does not know the call.
 	Config *cri.RuntimeConfigResponse
@@ -128,15 +129,16 @@ func (f *Fake) SetFault(fault func(Call) Outcome) {
 	f.wakeWaiting()
 }
 
-// SetNetwork changes whether the pod network is ready. Without it the runtime reports so and makes no sandbox that needs it.
+// SetNetwork changes whether the pod network is ready. Without it the runtime reports so and makes no sandbox that
+// needs it.
 func (f *Fake) SetNetwork(ready bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.networkDown = !ready
 }
 
-// Away takes the service away, as while containerd restarts: event streams break, calls under way fail, and new ones wait
-// until Back. Containers go on.
+// Away takes the service away, as while containerd restarts: event streams break, calls under way fail, and new ones
+// wait until Back. Containers go on.
 func (f *Fake) Away() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,12 +191,14 @@ func (f *Fake) Dump() string {
 			state = "notready"
 		}
 		m := s.config.GetMetadata()
-		lines = append(lines, fmt.Sprintf("sandbox %s %s/%s#%d\n", state, m.GetNamespace(), m.GetName(), m.GetAttempt()))
+		lines = append(lines, fmt.Sprintf("sandbox %s %s/%s#%d\n", state, m.GetNamespace(), m.GetName(),
+			m.GetAttempt()))
 	}
 	for _, c := range f.containers {
 		m, p := c.config.GetMetadata(), c.sandbox.config.GetMetadata()
 		state := strings.ToLower(strings.TrimPrefix(c.state.String(), "CONTAINER_"))
-		lines = append(lines, fmt.Sprintf("container %s %s/%s %s#%d\n", state, p.GetNamespace(), p.GetName(), m.GetName(), m.GetAttempt()))
+		lines = append(lines, fmt.Sprintf("container %s %s/%s %s#%d\n", state, p.GetNamespace(), p.GetName(),
+			m.GetName(), m.GetAttempt()))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "")
@@ -239,8 +243,8 @@ func (f *Fake) newID() string {
 	return fmt.Sprintf("%064x", f.next)
 }
 
-// enter counts a call, waits while the service is away, and then for half of the call's latency. If it returns an error, the
-// call changes nothing and has this error.
+// enter counts a call, waits while the service is away, and then for half of the call's latency. If it returns an
+// error, the call changes nothing and has this error.
 func (f *Fake) enter(ctx context.Context, c Call) (Outcome, error) {
 	f.CountCall(c.Method)
 	f.mu.Lock()
@@ -360,7 +364,8 @@ func (f *Fake) about(method, id string) Call {
 // reserve reserves a name for an id. It returns an error if the name is reserved; the caller holds the lock.
 func (f *Fake) reserve(kind, name, id string) error {
 	if owner := f.names[name]; owner != "" {
-		return status.Errorf(codes.Unknown, "failed to reserve %s name %q: name %q is reserved for %q", kind, name, name, owner)
+		return status.Errorf(codes.Unknown, "failed to reserve %s name %q: name %q is reserved for %q", kind, name,
+			name, owner)
 	}
 	f.names[name] = id
 	return nil

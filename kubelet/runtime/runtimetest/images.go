@@ -21,7 +21,8 @@ func newImage(name string) *cri.Image {
 	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
 		repository = name[:i]
 	}
-	return &cri.Image{Id: digest, RepoTags: []string{name}, RepoDigests: []string{repository + "@" + digest}, Size: imageSize}
+	return &cri.Image{Id: digest, RepoTags: []string{name}, RepoDigests: []string{repository + "@" + digest},
+		Size: imageSize}
 }
 
 // AddImage adds an image that no container uses.
@@ -72,9 +73,10 @@ func (f imageServer) PullImage(ctx context.Context, r *cri.PullImageRequest) (*c
 
 // ImageStatus reads one image; an absent one is an empty answer.
 func (f imageServer) ImageStatus(ctx context.Context, r *cri.ImageStatusRequest) (*cri.ImageStatusResponse, error) {
-	return answer(ctx, f.Fake, Call{Method: "ImageStatus", ID: r.GetImage().GetImage()}, func() (*cri.ImageStatusResponse, error) {
-		return &cri.ImageStatusResponse{Image: f.image(r.GetImage().GetImage())}, nil
-	})
+	return answer(ctx, f.Fake, Call{Method: "ImageStatus", ID: r.GetImage().GetImage()},
+		func() (*cri.ImageStatusResponse, error) {
+			return &cri.ImageStatusResponse{Image: f.image(r.GetImage().GetImage())}, nil
+		})
 }
 
 // ListImages lists all images, or the one that the filter names.
@@ -94,9 +96,10 @@ func (f imageServer) ListImages(ctx context.Context, r *cri.ListImagesRequest) (
 
 // RemoveImage removes an image, also one in use. It succeeds if the image is not known.
 func (f imageServer) RemoveImage(ctx context.Context, r *cri.RemoveImageRequest) (*cri.RemoveImageResponse, error) {
-	return answer(ctx, f.Fake, Call{Method: "RemoveImage", ID: r.GetImage().GetImage()}, func() (*cri.RemoveImageResponse, error) {
-		img := f.image(r.GetImage().GetImage())
-		f.images = slices.DeleteFunc(f.images, func(other *cri.Image) bool { return other == img })
-		return &cri.RemoveImageResponse{}, nil
-	})
+	return answer(ctx, f.Fake, Call{Method: "RemoveImage", ID: r.GetImage().GetImage()},
+		func() (*cri.RemoveImageResponse, error) {
+			img := f.image(r.GetImage().GetImage())
+			f.images = slices.DeleteFunc(f.images, func(other *cri.Image) bool { return other == img })
+			return &cri.RemoveImageResponse{}, nil
+		})
 }

@@ -11,8 +11,9 @@ import (
 // moment is how long a program runs that ends at once.
 const moment = 10 * time.Millisecond
 
-// TestProgram behaves as the program of the test image: "sleep" runs until it is stopped; "sleep SECONDS" runs for that time, and
-// ends with 143 (SIGTERM) if it is stopped before; "exit CODE" ends with this code. Everything else ends with 0 at once.
+// TestProgram behaves as the program of the test image: "sleep" runs until it is stopped; "sleep SECONDS" runs for
+// that time, and ends with 143 (SIGTERM) if it is stopped before; "exit CODE" ends with this code. Everything else
+// ends with 0 at once.
 func TestProgram(c *cri.ContainerConfig) Process {
 	words := append(append([]string{}, c.GetCommand()...), c.GetArgs()...)
 	number := func() float64 {

@@ -29,8 +29,8 @@ func (s *sandbox) state() cri.PodSandboxState {
 	return cri.PodSandboxState_SANDBOX_NOTREADY
 }
 
-// hostNetwork reports whether a sandbox has the network of the host. On Windows only one for HostProcess containers has it,
-// whatever its Linux settings say (containerd 2.3.6: hostNetwork in internal/cri/server/helpers.go).
+// hostNetwork reports whether a sandbox has the network of the host. On Windows only one for HostProcess containers
+// has it, whatever its Linux settings say (containerd 2.3.6: hostNetwork in internal/cri/server/helpers.go).
 func (s *sandbox) hostNetwork() bool {
 	if w := s.config.GetWindows(); w != nil {
 		return w.GetSecurityContext().GetHostProcess()
@@ -39,14 +39,16 @@ func (s *sandbox) hostNetwork() bool {
 }
 
 func (s *sandbox) status() *cri.PodSandboxStatus {
-	out := &cri.PodSandboxStatus{Id: s.id, Metadata: s.config.GetMetadata(), State: s.state(), CreatedAt: s.created.UnixNano(),
-		Labels: s.config.GetLabels(), Annotations: s.config.GetAnnotations(), RuntimeHandler: s.handler,
+	out := &cri.PodSandboxStatus{Id: s.id, Metadata: s.config.GetMetadata(), State: s.state(),
+		CreatedAt: s.created.UnixNano(),
+		Labels:    s.config.GetLabels(), Annotations: s.config.GetAnnotations(), RuntimeHandler: s.handler,
 		Network: &cri.PodSandboxNetworkStatus{}}
 	if s.ready {
 		out.Network.Ip = s.ip
 	}
 	if l := s.config.GetLinux(); l != nil {
-		out.Linux = &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: l.GetSecurityContext().GetNamespaceOptions()}}
+		out.Linux = &cri.LinuxPodSandboxStatus{
+			Namespaces: &cri.Namespace{Options: l.GetSecurityContext().GetNamespaceOptions()}}
 	}
 	return out
 }
@@ -70,7 +72,8 @@ func sandboxName(m *cri.PodSandboxMetadata) string {
 }
 
 // RunPodSandbox creates a sandbox. Its name is reserved from the beginning of the call.
-func (f runtimeServer) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+func (f runtimeServer) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse,
+	error) {
 	m := r.GetConfig().GetMetadata()
 	call := Call{Method: "RunPodSandbox", Pod: m.GetUid(), PodName: m.GetName()}
 	if m == nil {
@@ -115,7 +118,8 @@ func (f runtimeServer) checkSandbox(s *sandbox) error {
 		return errVanished
 	}
 	if s.handler != "" && s.handler != "runc" {
-		return status.Errorf(codes.Unknown, "unable to get OCI runtime for sandbox %q: no runtime for %q is configured", s.id, s.handler)
+		return status.Errorf(codes.Unknown, "unable to get OCI runtime for sandbox %q: no runtime for %q is configured",
+			s.id, s.handler)
 	}
 	if f.networkDown && !s.hostNetwork() {
 		return status.Errorf(codes.Unknown, "failed to setup network for sandbox %q: cni plugin not initialized", s.id)
@@ -124,7 +128,8 @@ func (f runtimeServer) checkSandbox(s *sandbox) error {
 }
 
 // StopPodSandbox kills the containers of a sandbox and ends it. It succeeds if the sandbox is not known.
-func (f runtimeServer) StopPodSandbox(ctx context.Context, r *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+func (f runtimeServer) StopPodSandbox(ctx context.Context, r *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse,
+	error) {
 	return answer(ctx, f.Fake, f.about("StopPodSandbox", r.PodSandboxId), func() (*cri.StopPodSandboxResponse, error) {
 		if s := f.sandbox(r.PodSandboxId); s != nil {
 			f.stopSandbox(s)
@@ -145,51 +150,58 @@ func (f runtimeServer) stopSandbox(s *sandbox) {
 }
 
 // RemovePodSandbox stops and removes a sandbox with its containers. It succeeds if the sandbox is not known.
-func (f runtimeServer) RemovePodSandbox(ctx context.Context, r *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
-	return answer(ctx, f.Fake, f.about("RemovePodSandbox", r.PodSandboxId), func() (*cri.RemovePodSandboxResponse, error) {
-		s := f.sandbox(r.PodSandboxId)
-		if s == nil {
-			return &cri.RemovePodSandboxResponse{}, nil
-		}
-		f.stopSandbox(s)
-		for _, c := range slices.Clone(f.containers) {
-			if c.sandbox == s {
-				if err := f.remove(c); err != nil {
-					return nil, status.Errorf(codes.Unknown, "failed to remove container %q: %v", c.id, err)
+func (f runtimeServer) RemovePodSandbox(ctx context.Context,
+	r *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+	return answer(ctx, f.Fake, f.about("RemovePodSandbox", r.PodSandboxId),
+		func() (*cri.RemovePodSandboxResponse, error) {
+			s := f.sandbox(r.PodSandboxId)
+			if s == nil {
+				return &cri.RemovePodSandboxResponse{}, nil
+			}
+			f.stopSandbox(s)
+			for _, c := range slices.Clone(f.containers) {
+				if c.sandbox == s {
+					if err := f.remove(c); err != nil {
+						return nil, status.Errorf(codes.Unknown, "failed to remove container %q: %v", c.id, err)
+					}
 				}
 			}
-		}
-		f.event(s.id, s, cri.ContainerEventType_CONTAINER_DELETED_EVENT)
-		f.sandboxes = slices.DeleteFunc(f.sandboxes, func(other *sandbox) bool { return other == s })
-		f.release(s.id)
-		return &cri.RemovePodSandboxResponse{}, nil
-	})
+			f.event(s.id, s, cri.ContainerEventType_CONTAINER_DELETED_EVENT)
+			f.sandboxes = slices.DeleteFunc(f.sandboxes, func(other *sandbox) bool { return other == s })
+			f.release(s.id)
+			return &cri.RemovePodSandboxResponse{}, nil
+		})
 }
 
 // PodSandboxStatus reads one sandbox.
-func (f runtimeServer) PodSandboxStatus(ctx context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
-	return answer(ctx, f.Fake, f.about("PodSandboxStatus", r.PodSandboxId), func() (*cri.PodSandboxStatusResponse, error) {
-		s := f.sandbox(r.PodSandboxId)
-		if s == nil {
-			return nil, unknown("sandbox", r.PodSandboxId)
-		}
-		return &cri.PodSandboxStatusResponse{Status: s.status()}, nil
-	})
+func (f runtimeServer) PodSandboxStatus(ctx context.Context,
+	r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+	return answer(ctx, f.Fake, f.about("PodSandboxStatus", r.PodSandboxId),
+		func() (*cri.PodSandboxStatusResponse, error) {
+			s := f.sandbox(r.PodSandboxId)
+			if s == nil {
+				return nil, unknown("sandbox", r.PodSandboxId)
+			}
+			return &cri.PodSandboxStatusResponse{Status: s.status()}, nil
+		})
 }
 
 // ListPodSandbox lists the sandboxes that match a filter of id, state and labels.
-func (f runtimeServer) ListPodSandbox(ctx context.Context, r *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+func (f runtimeServer) ListPodSandbox(ctx context.Context, r *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse,
+	error) {
 	filter := r.GetFilter()
 	call := Call{Method: "ListPodSandbox", Pod: filter.GetLabelSelector()[labelPodUID]}
 	return answer(ctx, f.Fake, call, func() (*cri.ListPodSandboxResponse, error) {
 		out := &cri.ListPodSandboxResponse{}
 		for _, s := range f.sandboxes {
-			if filter.GetId() != "" && filter.GetId() != s.id || filter.GetState() != nil && filter.GetState().State != s.state() ||
+			if filter.GetId() != "" && filter.GetId() != s.id ||
+				filter.GetState() != nil && filter.GetState().State != s.state() ||
 				!matches(s.config.GetLabels(), filter.GetLabelSelector()) {
 				continue
 			}
 			out.Items = append(out.Items, &cri.PodSandbox{Id: s.id, Metadata: s.config.GetMetadata(), State: s.state(),
-				CreatedAt: s.created.UnixNano(), Labels: s.config.GetLabels(), Annotations: s.config.GetAnnotations(), RuntimeHandler: s.handler})
+				CreatedAt: s.created.UnixNano(), Labels: s.config.GetLabels(), Annotations: s.config.GetAnnotations(),
+				RuntimeHandler: s.handler})
 		}
 		return out, nil
 	})
@@ -210,7 +222,8 @@ func matches(labels, selector map[string]string) bool {
 // Version answers as containerd does.
 func (f runtimeServer) Version(ctx context.Context, _ *cri.VersionRequest) (*cri.VersionResponse, error) {
 	return answer(ctx, f.Fake, Call{Method: "Version"}, func() (*cri.VersionResponse, error) {
-		return &cri.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: "v2.3.6", RuntimeApiVersion: "v1"}, nil
+		return &cri.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: "v2.3.6",
+			RuntimeApiVersion: "v1"}, nil
 	})
 }
 
@@ -219,22 +232,27 @@ func (f runtimeServer) Status(ctx context.Context, _ *cri.StatusRequest) (*cri.S
 	return answer(ctx, f.Fake, Call{Method: "Status"}, func() (*cri.StatusResponse, error) {
 		network := &cri.RuntimeCondition{Type: cri.NetworkReady, Status: !f.networkDown}
 		if f.networkDown {
-			network.Reason, network.Message = "NetworkPluginNotReady", "Network plugin returns error: cni plugin not initialized"
+			network.Reason, network.Message = "NetworkPluginNotReady",
+				"Network plugin returns error: cni plugin not initialized"
 		}
-		return &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{{Type: cri.RuntimeReady, Status: true}, network}},
+		return &cri.StatusResponse{
+			Status: &cri.RuntimeStatus{
+				Conditions: []*cri.RuntimeCondition{{Type: cri.RuntimeReady, Status: true}, network}},
 			RuntimeHandlers: []*cri.RuntimeHandler{{}, {Name: "runc"}}}, nil
 	})
 }
 
 // UpdateRuntimeConfig takes the pod range and does nothing with it.
-func (f runtimeServer) UpdateRuntimeConfig(ctx context.Context, _ *cri.UpdateRuntimeConfigRequest) (*cri.UpdateRuntimeConfigResponse, error) {
+func (f runtimeServer) UpdateRuntimeConfig(ctx context.Context,
+	_ *cri.UpdateRuntimeConfigRequest) (*cri.UpdateRuntimeConfigResponse, error) {
 	return answer(ctx, f.Fake, Call{Method: "UpdateRuntimeConfig"}, func() (*cri.UpdateRuntimeConfigResponse, error) {
 		return &cri.UpdateRuntimeConfigResponse{}, nil
 	})
 }
 
 // RuntimeConfig answers what the test has set.
-func (f runtimeServer) RuntimeConfig(ctx context.Context, _ *cri.RuntimeConfigRequest) (*cri.RuntimeConfigResponse, error) {
+func (f runtimeServer) RuntimeConfig(ctx context.Context, _ *cri.RuntimeConfigRequest) (*cri.RuntimeConfigResponse,
+	error) {
 	return answer(ctx, f.Fake, Call{Method: "RuntimeConfig"}, func() (*cri.RuntimeConfigResponse, error) {
 		if f.Config == nil {
 			return nil, status.Error(codes.Unimplemented, "method RuntimeConfig not implemented")

@@ -112,8 +112,10 @@ func (c *check) box(uid string) *cri.PodSandboxConfig {
 	uid = c.name + "-" + uid
 	dir := filepath.Join(c.host.LogDir, uid)
 	c.must(os.MkdirAll(filepath.Join(dir, "app"), 0o755))
-	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: uid, Namespace: "suite", Uid: uid}, LogDirectory: dir,
-		Labels: map[string]string{labelPodUID: uid}, Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{}}}
+	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: uid, Namespace: "suite", Uid: uid},
+		LogDirectory: dir,
+		Labels:       map[string]string{labelPodUID: uid},
+		Linux:        &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{}}}
 	if c.host.CgroupParent != "" {
 		cfg.Linux.CgroupParent = c.host.CgroupParent + "/" + uid
 	}
@@ -128,7 +130,8 @@ func (c *check) sandbox(cfg *cri.PodSandboxConfig) string {
 	c.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if _, err := c.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: r.PodSandboxId}); err != nil {
+		if _, err := c.runtime.RemovePodSandbox(ctx,
+			&cri.RemovePodSandboxRequest{PodSandboxId: r.PodSandboxId}); err != nil {
 			c.t.Errorf("removing the sandbox: %v", err)
 		}
 	})
@@ -138,8 +141,10 @@ func (c *check) sandbox(cfg *cri.PodSandboxConfig) string {
 // creation is a request for the container "app" in a sandbox.
 func (c *check) creation(id string, cfg *cri.PodSandboxConfig, args ...string) *cri.CreateContainerRequest {
 	return &cri.CreateContainerRequest{PodSandboxId: id, SandboxConfig: cfg, Config: &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: "app"}, Image: &cri.ImageSpec{Image: c.host.Image}, Args: args, LogPath: "app/0.log",
-		Labels: map[string]string{labelPodUID: cfg.Metadata.Uid}, Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{}}}}
+		Metadata: &cri.ContainerMetadata{Name: "app"}, Image: &cri.ImageSpec{Image: c.host.Image}, Args: args,
+		LogPath: "app/0.log",
+		Labels:  map[string]string{labelPodUID: cfg.Metadata.Uid},
+		Linux:   &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{}}}}
 }
 
 func (c *check) create(r *cri.CreateContainerRequest) string {

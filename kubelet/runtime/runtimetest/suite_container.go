@@ -21,8 +21,8 @@ func needsImage(c *check) {
 	c.create(r) // the name is free
 }
 
-// containerNames checks that a second container of the same name and attempt is refused until the first is removed. The kubelet
-// relies on it: a creation that it repeats, because it did not get the answer, makes no second container.
+// containerNames checks that a second container of the same name and attempt is refused until the first is removed.
+// The kubelet relies on it: a creation that it repeats, because it did not get the answer, makes no second container.
 func containerNames(c *check) {
 	cfg := c.box("a")
 	r := c.creation(c.sandbox(cfg), cfg, "sleep")
@@ -39,12 +39,13 @@ func containerNames(c *check) {
 	c.create(r)
 }
 
-// startsOnce checks the states and times of a container from creation to end, and that it can be started only in the first: the
-// kubelet makes a new container for each restart.
+// startsOnce checks the states and times of a container from creation to end, and that it can be started only in the
+// first: the kubelet makes a new container for each restart.
 func startsOnce(c *check) {
 	cfg := c.box("a")
 	id := c.create(c.creation(c.sandbox(cfg), cfg, "sleep"))
-	if s := c.status(id); s.State != cri.ContainerState_CONTAINER_CREATED || s.StartedAt != 0 || s.FinishedAt != 0 || s.CreatedAt == 0 {
+	if s := c.status(id); s.State != cri.ContainerState_CONTAINER_CREATED || s.StartedAt != 0 || s.FinishedAt != 0 ||
+		s.CreatedAt == 0 {
 		c.t.Errorf("a created container: %+v", s)
 	}
 
@@ -72,13 +73,15 @@ func startError(c *check) {
 	_, err := c.runtime.StartContainer(c.ctx, &cri.StartContainerRequest{ContainerId: id})
 	c.refused(err, codes.OK, `exec: "nothing": executable file not found in $PATH`)
 	s := c.status(id)
-	if s.State != cri.ContainerState_CONTAINER_EXITED || s.ExitCode != notBegun || s.Reason != "StartError" || s.StartedAt != 0 || s.FinishedAt == 0 ||
+	if s.State != cri.ContainerState_CONTAINER_EXITED || s.ExitCode != notBegun || s.Reason != "StartError" ||
+		s.StartedAt != 0 || s.FinishedAt == 0 ||
 		!strings.Contains(s.Message, "executable file not found") {
 		c.t.Errorf("a container that could not be started: %+v", s)
 	}
 }
 
-// exitCodes checks what the status of an ended container says: the exit code, the reason, the times, and the path of the log.
+// exitCodes checks what the status of an ended container says: the exit code, the reason, the times, and the path of
+// the log.
 func exitCodes(c *check) {
 	cfg := c.box("a")
 	box := c.sandbox(cfg)
@@ -92,15 +95,16 @@ func exitCodes(c *check) {
 		s := c.exited(c.start(c.create(r)))
 
 		// The runtime notes the start after its program has begun, so that a short one may have ended before it.
-		if s.ExitCode != want.code || s.Reason != want.reason || s.StartedAt == 0 || s.FinishedAt < s.CreatedAt || s.Metadata.Attempt != uint32(i) ||
+		if s.ExitCode != want.code || s.Reason != want.reason || s.StartedAt == 0 || s.FinishedAt < s.CreatedAt ||
+			s.Metadata.Attempt != uint32(i) ||
 			s.LogPath != filepath.Join(cfg.LogDirectory, "app", "0.log") {
 			c.t.Errorf("%v ended as %+v", want.args, s)
 		}
 	}
 }
 
-// stopping checks StopContainer with a program that ends on SIGTERM, with one that ignores it, without a grace period, twice,
-// and before the start. The exit code says how the container ended, and the kubelet shows it to users.
+// stopping checks StopContainer with a program that ends on SIGTERM, with one that ignores it, without a grace period,
+// twice, and before the start. The exit code says how the container ended, and the kubelet shows it to users.
 func stopping(c *check) {
 	cfg := c.box("a")
 	box := c.sandbox(cfg)
@@ -138,8 +142,8 @@ func stopping(c *check) {
 	}
 }
 
-// removing checks that a running container can be removed, that a removal may be repeated, and that its log stays: the kubelet
-// owns the folder of logs.
+// removing checks that a running container can be removed, that a removal may be repeated, and that its log stays: the
+// kubelet owns the folder of logs.
 func removing(c *check) {
 	cfg := c.box("a")
 	box := c.sandbox(cfg)
@@ -157,13 +161,14 @@ func removing(c *check) {
 	}
 }
 
-// commands checks ExecSync, which exec probes and hooks are run by: a command's exit code is an answer, not an error, and a
-// timeout is the error DeadlineExceeded.
+// commands checks ExecSync, which exec probes and hooks are run by: a command's exit code is an answer, not an error,
+// and a timeout is the error DeadlineExceeded.
 func commands(c *check) {
 	cfg := c.box("a")
 	id := c.start(c.create(c.creation(c.sandbox(cfg), cfg, "sleep")))
 	run := func(id string, timeout int64, words ...string) (*cri.ExecSyncResponse, error) {
-		return c.runtime.ExecSync(c.ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: append([]string{c.host.Program}, words...), Timeout: timeout})
+		return c.runtime.ExecSync(c.ctx,
+			&cri.ExecSyncRequest{ContainerId: id, Cmd: append([]string{c.host.Program}, words...), Timeout: timeout})
 	}
 	for _, code := range []int32{0, 3} {
 		r, err := run(id, 10, "exit", fmt.Sprint(code))
@@ -182,20 +187,24 @@ func commands(c *check) {
 	c.refused(err, codes.OK, "container is in CONTAINER_EXITED state")
 }
 
-// resources checks that a resource that an update leaves at zero stays as it is, and that a running container has statistics.
+// resources checks that a resource that an update leaves at zero stays as it is, and that a running container has
+// statistics.
 func resources(c *check) {
 	cfg := c.box("a")
 	r := c.creation(c.sandbox(cfg), cfg, "sleep")
-	r.Config.Linux.Resources = &cri.LinuxContainerResources{CpuShares: 100, CpuPeriod: 100000, CpuQuota: 20000, MemoryLimitInBytes: 64 << 20}
+	r.Config.Linux.Resources = &cri.LinuxContainerResources{CpuShares: 100, CpuPeriod: 100000, CpuQuota: 20000,
+		MemoryLimitInBytes: 64 << 20}
 	id := c.start(c.create(r))
-	if l := c.status(id).GetResources().GetLinux(); l.GetCpuShares() != 100 || l.GetCpuQuota() != 20000 || l.GetMemoryLimitInBytes() != 64<<20 {
+	if l := c.status(id).GetResources().GetLinux(); l.GetCpuShares() != 100 || l.GetCpuQuota() != 20000 ||
+		l.GetMemoryLimitInBytes() != 64<<20 {
 		c.t.Errorf("made with %+v", l)
 	}
 
 	_, err := c.runtime.UpdateContainerResources(c.ctx, &cri.UpdateContainerResourcesRequest{ContainerId: id,
 		Linux: &cri.LinuxContainerResources{CpuShares: 200, CpuPeriod: 100000, CpuQuota: 40000}})
 	c.must(err)
-	if l := c.status(id).GetResources().GetLinux(); l.GetCpuShares() != 200 || l.GetCpuQuota() != 40000 || l.GetMemoryLimitInBytes() != 64<<20 {
+	if l := c.status(id).GetResources().GetLinux(); l.GetCpuShares() != 200 || l.GetCpuQuota() != 40000 ||
+		l.GetMemoryLimitInBytes() != 64<<20 {
 		c.t.Errorf("updated to %+v, want the memory limit as it was", l)
 	}
 	s, err := c.runtime.ContainerStats(c.ctx, &cri.ContainerStatsRequest{ContainerId: id})

@@ -50,7 +50,8 @@ func (h *heard) one(want string) (string, *cri.ContainerEventResponse) {
 		select {
 		case e := <-h.next:
 			if name := h.names[e.ContainerId]; name != "" {
-				return strings.TrimSuffix(strings.TrimPrefix(e.ContainerEventType.String(), "CONTAINER_"), "_EVENT") + " " + name, e
+				return strings.TrimSuffix(strings.TrimPrefix(e.ContainerEventType.String(), "CONTAINER_"), "_EVENT") +
+					" " + name, e
 			}
 		case <-deadline:
 			h.c.t.Fatalf("no event %s", want)
@@ -78,25 +79,28 @@ func (h *heard) seek(want string) {
 	}
 }
 
-// events checks which events a pod's life sends, in which order, and what each says of the pod: the kubelet takes the state from
-// the event and reads it again only in full checks.
+// events checks which events a pod's life sends, in which order, and what each says of the pod: the kubelet takes the
+// state from the event and reads it again only in full checks.
 func events(c *check) {
 	cfg := c.box("a")
 	h, _ := c.listen(cfg.Metadata.Uid)
 	box := c.sandbox(cfg)
 	h.names[box] = "sandbox"
-	if e := h.expect("CREATED sandbox", "STARTED sandbox"); e.PodSandboxStatus.GetMetadata().GetUid() != h.uid || len(e.ContainersStatuses) != 0 {
+	if e := h.expect("CREATED sandbox", "STARTED sandbox"); e.PodSandboxStatus.GetMetadata().GetUid() != h.uid ||
+		len(e.ContainersStatuses) != 0 {
 		c.t.Errorf("the sandbox's event: %+v", e)
 	}
 
 	id := c.create(c.creation(box, cfg, "sleep"))
 	h.names[id] = "app"
 	c.start(id)
-	if e := h.expect("CREATED app", "STARTED app"); len(e.ContainersStatuses) != 1 || e.ContainersStatuses[0].State != cri.ContainerState_CONTAINER_RUNNING {
+	if e := h.expect("CREATED app", "STARTED app"); len(e.ContainersStatuses) != 1 ||
+		e.ContainersStatuses[0].State != cri.ContainerState_CONTAINER_RUNNING {
 		c.t.Errorf("the event of a start: %+v", e)
 	}
 	c.stop(id, 10)
-	if e := h.expect("STOPPED app"); len(e.ContainersStatuses) != 1 || e.ContainersStatuses[0].State != cri.ContainerState_CONTAINER_EXITED ||
+	if e := h.expect("STOPPED app"); len(e.ContainersStatuses) != 1 ||
+		e.ContainersStatuses[0].State != cri.ContainerState_CONTAINER_EXITED ||
 		e.PodSandboxStatus.GetState() != cri.PodSandboxState_SANDBOX_READY {
 		c.t.Errorf("the event of an end: %+v", e)
 	}
@@ -116,9 +120,9 @@ func events(c *check) {
 	h.expect("DELETED sandbox")
 }
 
-// unsentEvents: what happens while nobody listens is delivered later or lost. containerd keeps it for the next subscriber, but only
-// once it has noticed that the last one went away, and it notices that by an event that it could not send. A new subscriber
-// learns of what happens from then on.
+// unsentEvents: what happens while nobody listens is delivered later or lost. containerd keeps it for the next
+// subscriber, but only once it has noticed that the last one went away, and it notices that by an event that it could
+// not send. A new subscriber learns of what happens from then on.
 func unsentEvents(c *check) {
 	cfg := c.box("a")
 	h, stop := c.listen(cfg.Metadata.Uid)

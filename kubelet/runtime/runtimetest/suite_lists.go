@@ -6,7 +6,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// lists checks the filters of lists. The kubelet finds the containers of a pod by its label, and ours among those of others.
+// lists checks the filters of lists. The kubelet finds the containers of a pod by its label, and ours among those of
+// others.
 func lists(c *check) {
 	one, two := c.box("a"), c.box("b")
 	first, second := c.sandbox(one), c.sandbox(two)
@@ -18,7 +19,8 @@ func lists(c *check) {
 	}{
 		{&cri.ContainerFilter{PodSandboxId: first}, []string{app}},
 		{&cri.ContainerFilter{LabelSelector: map[string]string{labelPodUID: two.Metadata.Uid}}, []string{other}},
-		{&cri.ContainerFilter{Id: app, State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_CREATED}}, nil},
+		{&cri.ContainerFilter{Id: app, State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_CREATED}},
+			nil},
 		{&cri.ContainerFilter{LabelSelector: map[string]string{labelPodUID: "absent"}}, nil},
 	} {
 		r, err := c.runtime.ListContainers(c.ctx, &cri.ListContainersRequest{Filter: want.filter})
@@ -35,15 +37,16 @@ func lists(c *check) {
 	_, err := c.runtime.StopPodSandbox(c.ctx, &cri.StopPodSandboxRequest{PodSandboxId: second})
 	c.must(err)
 	r, err := c.runtime.ListPodSandbox(c.ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
-		State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_NOTREADY}, LabelSelector: map[string]string{labelPodUID: two.Metadata.Uid}}})
+		State:         &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_NOTREADY},
+		LabelSelector: map[string]string{labelPodUID: two.Metadata.Uid}}})
 	c.must(err)
 	if len(r.Items) != 1 || r.Items[0].Id != second || r.Items[0].Labels[labelPodUID] != two.Metadata.Uid {
 		c.t.Errorf("sandboxes that are not ready: %v", r.Items)
 	}
 }
 
-// absentImages checks that the status of an absent image is an answer without an image, not an error, and that removing one
-// succeeds.
+// absentImages checks that the status of an absent image is an answer without an image, not an error, and that
+// removing one succeeds.
 func absentImages(c *check) {
 	absent := &cri.ImageSpec{Image: "testkit.local/absent:1"}
 	r, err := c.images.ImageStatus(c.ctx, &cri.ImageStatusRequest{Image: absent})

@@ -27,8 +27,8 @@ func failedSandbox(c *check) {
 	c.sandbox(cfg)
 }
 
-// needsSandbox checks that a container can be created and started in a ready sandbox only, and how the runtime says no: the
-// kubelet makes a new sandbox if the old one is gone.
+// needsSandbox checks that a container can be created and started in a ready sandbox only, and how the runtime says
+// no: the kubelet makes a new sandbox if the old one is gone.
 func needsSandbox(c *check) {
 	cfg := c.box("a")
 	_, err := c.runtime.CreateContainer(c.ctx, c.creation("absent", cfg, "sleep"))
@@ -46,15 +46,16 @@ func needsSandbox(c *check) {
 	c.refused(err, codes.OK, "is not running")
 }
 
-// sandboxEnds checks that stopping a sandbox kills its containers and gives up its address, that removing it removes them, and
-// that both may be repeated.
+// sandboxEnds checks that stopping a sandbox kills its containers and gives up its address, that removing it removes
+// them, and that both may be repeated.
 func sandboxEnds(c *check) {
 	cfg := c.box("a")
 	box := c.sandbox(cfg)
 	id := c.start(c.create(c.creation(box, cfg, "sleep")))
 	before, err := c.runtime.PodSandboxStatus(c.ctx, &cri.PodSandboxStatusRequest{PodSandboxId: box})
 	c.must(err)
-	if s := before.Status; s.State != cri.PodSandboxState_SANDBOX_READY || s.Network.Ip == "" || s.Metadata.Uid != cfg.Metadata.Uid || s.CreatedAt == 0 {
+	if s := before.Status; s.State != cri.PodSandboxState_SANDBOX_READY || s.Network.Ip == "" ||
+		s.Metadata.Uid != cfg.Metadata.Uid || s.CreatedAt == 0 {
 		c.t.Errorf("a ready sandbox: %+v", s)
 	}
 
@@ -80,8 +81,8 @@ func sandboxEnds(c *check) {
 	c.refused(err, codes.NotFound, "")
 }
 
-// unknownIDs checks how calls about something that does not exist are answered. The kubelet repeats calls whose answer it did
-// not get, so stopping and removing must succeed; the others must say NotFound.
+// unknownIDs checks how calls about something that does not exist are answered. The kubelet repeats calls whose answer
+// it did not get, so stopping and removing must succeed; the others must say NotFound.
 func unknownIDs(c *check) {
 	_, err := c.runtime.StopPodSandbox(c.ctx, &cri.StopPodSandboxRequest{PodSandboxId: "absent"})
 	c.must(err)
@@ -93,7 +94,8 @@ func unknownIDs(c *check) {
 
 	_, err = c.runtime.StartContainer(c.ctx, &cri.StartContainerRequest{ContainerId: "absent"})
 	c.refused(err, codes.NotFound, "")
-	_, err = c.runtime.UpdateContainerResources(c.ctx, &cri.UpdateContainerResourcesRequest{ContainerId: "absent", Linux: &cri.LinuxContainerResources{}})
+	_, err = c.runtime.UpdateContainerResources(c.ctx,
+		&cri.UpdateContainerResourcesRequest{ContainerId: "absent", Linux: &cri.LinuxContainerResources{}})
 	c.refused(err, codes.NotFound, "")
 	_, err = c.runtime.ContainerStats(c.ctx, &cri.ContainerStatsRequest{ContainerId: "absent"})
 	c.refused(err, codes.NotFound, "")

@@ -13,7 +13,8 @@ func TestSuite(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := New("testkit.local/testapp:1")
 				f.Latency = func(Call) time.Duration { return 20 * time.Millisecond }
-				b.Run(t, Host{Conn: f.Dial(), Image: "testkit.local/testapp:1", Program: "/testapp", LogDir: t.TempDir()})
+				b.Run(t, Host{Conn: f.Dial(), Image: "testkit.local/testapp:1", Program: "/testapp",
+					LogDir: t.TempDir()})
 			})
 		})
 	}

@@ -2,8 +2,8 @@
 //
 //	bare FILE
 //
-// The file has one JSON object per line, {"network": ID, "settings": {…}} for an endpoint and without a network for a load
-// balancer. Several callers make the endpoints, and then the load balancers. Then it waits to be ended.
+// The file has one JSON object per line, {"network": ID, "settings": {…}} for an endpoint and without a network for a
+// load balancer. Several callers make the endpoints, and then the load balancers. Then it waits to be ended.
 package main
 
 import (
@@ -73,7 +73,8 @@ func run(path string) error {
 		if err != nil {
 			return err
 		}
-		if err := result(openNetwork.Call(uintptr(unsafe.Pointer(&id)), uintptr(unsafe.Pointer(&network)), 0)); err != nil {
+		if err := result(openNetwork.Call(uintptr(unsafe.Pointer(&id)), uintptr(unsafe.Pointer(&network)),
+			0)); err != nil {
 			return err
 		}
 	}
@@ -81,7 +82,8 @@ func run(path string) error {
 	if err := each(endpoints, func(settings *uint16) error {
 		var none windows.GUID
 		var made uintptr
-		err := result(makeEndpoint.Call(network, uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(settings)), uintptr(unsafe.Pointer(&made)), 0))
+		err := result(makeEndpoint.Call(network, uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(settings)),
+			uintptr(unsafe.Pointer(&made)), 0))
 		_, _, _ = closeEndpoint.Call(made)
 		return err
 	}); err != nil {
@@ -91,7 +93,8 @@ func run(path string) error {
 	return each(balancers, func(settings *uint16) error {
 		var none windows.GUID
 		var made uintptr
-		err := result(makeBalancer.Call(uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(settings)), uintptr(unsafe.Pointer(&made)), 0))
+		err := result(makeBalancer.Call(uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(settings)),
+			uintptr(unsafe.Pointer(&made)), 0))
 		_, _, _ = closeBalancer.Call(made)
 		return err
 	})

@@ -1,5 +1,5 @@
-// Command load uses processors and memory for upstream's resource consumer, in the place of three programs of its image, by their names and
-// with their flags: consume-cpu, stress (Linux) and testlimit.exe (Windows).
+// Command load uses processors and memory for upstream's resource consumer, in the place of three programs of its
+// image, by their names and with their flags: consume-cpu, stress (Linux) and testlimit.exe (Windows).
 //
 //	consume-cpu -millicores=N -duration-sec=S
 //	stress -m 1 --vm-bytes NM --vm-hang 0 -t S

@@ -1,5 +1,6 @@
-// Command pairs stands in for csi-driver-host-path in its role as a proxy, by which upstream's tests serve a driver's socket on a node from their own process:
-// it listens at a Unix socket and at a TCP port, and joins each connection of the one with one of the other.
+// Command pairs stands in for csi-driver-host-path in its role as a proxy, by which upstream's tests serve a driver's
+// socket on a node from their own process: it listens at a Unix socket and at a TCP port, and joins each connection of
+// the one with one of the other.
 package main
 
 import (

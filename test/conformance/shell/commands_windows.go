@@ -21,11 +21,13 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// commands that tests use in images for Windows and that neither the shell nor the core utilities have. Only the options
-// that tests use are there.
+// commands that tests use in images for Windows and that neither the shell nor the core utilities have. Only the
+// options that tests use are there.
 var commands = map[string]func(ctx context.Context, c interp.HandlerContext, args []string) error{
-	"env": env, "sleep": sleep, "hostname": hostname, "grep": grep, "head": head, "tail": tail, "wget": wget, "curl": curl,
-	"nslookup": nslookup, "date": date, "seq": seq, "wc": wc, "sync": nothing, "chown": nothing, "id": id, "uname": uname,
+	"env": env, "sleep": sleep, "hostname": hostname, "grep": grep, "head": head, "tail": tail, "wget": wget,
+	"curl":     curl,
+	"nslookup": nslookup, "date": date, "seq": seq, "wc": wc, "sync": nothing, "chown": nothing, "id": id,
+	"uname":      uname,
 	"powershell": powershell, "nc": nc, "mv": move, "expr": expr, "dig": dig, "hexdump": hexdump, "awk": awk,
 	"ls": ls,
 }
@@ -35,7 +37,8 @@ func own(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 	return func(ctx context.Context, args []string) error {
 		name := strings.TrimSuffix(strings.ToLower(filepath.Base(args[0])), ".exe")
 		do, ok := commands[name]
-		if !ok || strings.ContainsAny(args[0], `/\`) && filepath.Dir(strings.ToLower(filepath.Clean(args[0]))) != `\bin` {
+		if !ok || strings.ContainsAny(args[0], `/\`) &&
+			filepath.Dir(strings.ToLower(filepath.Clean(args[0]))) != `\bin` {
 			return next(ctx, args)
 		}
 		c := interp.HandlerCtx(ctx)
@@ -90,8 +93,9 @@ func sleep(ctx context.Context, _ interp.HandlerContext, args []string) error {
 	return nil
 }
 
-// ls with the option -d names what it is given, by whole paths with slashes as busybox-w32's does: containerd's TestWindowsDevice wants that
-// (integration/windows_device_test.go, 2.3.6). The core utilities print the last part of a path. Everything else is theirs.
+// ls with the option -d names what it is given, by whole paths with slashes as busybox-w32's does: containerd's
+// TestWindowsDevice wants that (integration/windows_device_test.go, 2.3.6). The core utilities print the last part of
+// a path. Everything else is theirs.
 func ls(_ context.Context, c interp.HandlerContext, args []string) error {
 	if len(args) == 0 || args[0] != "-d" {
 		return errOthers
@@ -128,8 +132,8 @@ func ls(_ context.Context, c interp.HandlerContext, args []string) error {
 	return nil
 }
 
-// keepPatterns leaves the patterns of `ls -d` to the command: the shell takes a pattern that begins with a slash for one below the current
-// folder, because such a path is not absolute on Windows.
+// keepPatterns leaves the patterns of `ls -d` to the command: the shell takes a pattern that begins with a slash for
+// one below the current folder, because such a path is not absolute on Windows.
 func keepPatterns(script syntax.Node) {
 	syntax.Walk(script, func(n syntax.Node) bool {
 		call, ok := n.(*syntax.CallExpr)
@@ -364,8 +368,8 @@ func move(_ context.Context, c interp.HandlerContext, args []string) error {
 	return nil
 }
 
-// renameLimit is how long a file that another program has open is tried again: a web server that serves it on a busy machine closes it soon.
-// The programs that upstream's images have for this (busybox-w32, mingw_rename) try again too.
+// renameLimit is how long a file that another program has open is tried again: a web server that serves it on a busy
+// machine closes it soon. The programs that upstream's images have for this (busybox-w32, mingw_rename) try again too.
 const renameLimit = 10 * time.Second
 
 func rename(from, to string) error {

@@ -21,7 +21,8 @@ import (
 // expr says what busybox's says, and ends as it does.
 func TestExpr(t *testing.T) {
 	for _, c := range []struct{ args, out, err string }{
-		{"5 % 2", "1\n", ""}, {"4 % 2", "0\n", "exit status 1"}, {"2 + 3", "5\n", ""}, {"1 / 0", "", "division by zero"},
+		{"5 % 2", "1\n", ""}, {"4 % 2", "0\n", "exit status 1"}, {"2 + 3", "5\n", ""},
+		{"1 / 0", "", "division by zero"},
 		{"1 : 2", "", "operator : is not known here"}, {"x + 2", "", `strconv.Atoi: parsing "x": invalid syntax`},
 	} {
 		var out bytes.Buffer
@@ -44,7 +45,8 @@ func TestMove(t *testing.T) {
 	}
 	into := filepath.Join(dir, "into")
 	defer func() { // os.RemoveAll fails under Wine 8.0
-		for _, name := range []string{filepath.Join(into, "a"), filepath.Join(into, "b"), into, filepath.Join(dir, "b"), dir} {
+		for _, name := range []string{filepath.Join(into, "a"), filepath.Join(into, "b"), into, filepath.Join(dir, "b"),
+			dir} {
 			os.Remove(name)
 		}
 	}()
@@ -81,9 +83,11 @@ func TestMove(t *testing.T) {
 
 // awk prints the word that is asked for, and nothing of a line that has too few.
 func TestAwk(t *testing.T) {
-	for program, want := range map[string]string{"{print $1}": "3\n\n", "{ print $2 }": "file\n\n", "{print $0}": " 3  file\n\n"} {
+	for program, want := range map[string]string{"{print $1}": "3\n\n", "{ print $2 }": "file\n\n",
+		"{print $0}": " 3  file\n\n"} {
 		var out bytes.Buffer
-		err := awk(context.Background(), interp.HandlerContext{Stdin: strings.NewReader(" 3  file\n\n"), Stdout: &out}, []string{program})
+		err := awk(context.Background(), interp.HandlerContext{Stdin: strings.NewReader(" 3  file\n\n"), Stdout: &out},
+			[]string{program})
 		if out.String() != want || err != nil {
 			t.Errorf("awk %s: %q, %v; want %q", program, out.String(), err, want)
 		}
@@ -137,7 +141,8 @@ func TestHexdump(t *testing.T) {
 	if err := hexdump(context.Background(), c, []string{"-C"}); err != nil {
 		t.Error(err)
 	}
-	if got, want := strings.Join(strings.Fields(out.String()), " "), "00000000 de ca fe 20 41 |... A| 00000005"; got != want {
+	if got, want := strings.Join(strings.Fields(out.String()),
+		" "), "00000000 de ca fe 20 41 |... A| 00000005"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if err := hexdump(context.Background(), c, []string{"-x"}); err == nil {
@@ -157,15 +162,18 @@ func TestWget(t *testing.T) {
 	}))
 	defer server.Close()
 	for _, c := range []struct{ option, path, want string }{
-		{"-q", "/", `GET "" <nil>`}, {`--post-data={"Source": "prestop"}`, "/write", `POST "{\"Source\": \"prestop\"}" <nil>`},
+		{"-q", "/", `GET "" <nil>`},
+		{`--post-data={"Source": "prestop"}`, "/write", `POST "{\"Source\": \"prestop\"}" <nil>`},
 	} {
 		var out bytes.Buffer
-		err := wget(context.Background(), interp.HandlerContext{Stdout: &out}, []string{"-O-", c.option, server.URL + c.path})
+		err := wget(context.Background(), interp.HandlerContext{Stdout: &out},
+			[]string{"-O-", c.option, server.URL + c.path})
 		if out.String() != c.want || err != nil {
 			t.Errorf("wget %s: %s, %v", c.option, out.String(), err)
 		}
 	}
-	if err := wget(context.Background(), interp.HandlerContext{Stdout: io.Discard}, []string{server.URL + "/absent"}); err == nil {
+	if err := wget(context.Background(), interp.HandlerContext{Stdout: io.Discard},
+		[]string{server.URL + "/absent"}); err == nil {
 		t.Error("an absent page was fetched")
 	}
 }
@@ -184,13 +192,15 @@ func TestFollow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	wrote := &appending{f: f, cancel: cancel}
-	if err := tail(ctx, interp.HandlerContext{Stdout: wrote}, []string{"-n", "1", "-f", f.Name()}); err == nil || wrote.printed.String() != "two\nthree\n" {
+	if err := tail(ctx, interp.HandlerContext{Stdout: wrote}, []string{"-n", "1", "-f", f.Name()}); err == nil ||
+		wrote.printed.String() != "two\nthree\n" {
 		t.Errorf("printed %q and ended with %v", wrote.printed.String(), err)
 	}
 	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var none bytes.Buffer
-	if err := tail(soon, interp.HandlerContext{Stdout: &none}, []string{"-f", "/dev/null"}); err == nil || soon.Err() == nil || none.Len() > 0 {
+	if err := tail(soon, interp.HandlerContext{Stdout: &none}, []string{"-f", "/dev/null"}); err == nil ||
+		soon.Err() == nil || none.Len() > 0 {
 		t.Errorf("tail of nothing printed %q and ended with %v", none.String(), err)
 	}
 }

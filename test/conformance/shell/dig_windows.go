@@ -37,7 +37,8 @@ type digAsked struct {
 }
 
 var digTypes = map[string]dnsmessage.Type{
-	"A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "CNAME": dnsmessage.TypeCNAME, "MX": dnsmessage.TypeMX, "NS": dnsmessage.TypeNS,
+	"A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "CNAME": dnsmessage.TypeCNAME, "MX": dnsmessage.TypeMX,
+	"NS":  dnsmessage.TypeNS,
 	"PTR": dnsmessage.TypePTR, "SOA": dnsmessage.TypeSOA, "SRV": dnsmessage.TypeSRV, "TXT": dnsmessage.TypeTXT,
 }
 
@@ -290,7 +291,8 @@ func (o digAsked) print(to io.Writer, got *dnsmessage.Message) {
 		case o.short:
 			fmt.Fprintln(to, data)
 		case o.answer:
-			fmt.Fprintf(to, "%s\t%d\tIN\t%s\t%s\n", r.Header.Name, r.Header.TTL, strings.TrimPrefix(r.Header.Type.String(), "Type"), data)
+			fmt.Fprintf(to, "%s\t%d\tIN\t%s\t%s\n", r.Header.Name, r.Header.TTL,
+				strings.TrimPrefix(r.Header.Type.String(), "Type"), data)
 		}
 	}
 }
@@ -331,7 +333,8 @@ func dnsServers() ([]string, error) {
 	var buf []byte
 	for {
 		buf = make([]byte, size)
-		err := windows.GetAdaptersAddresses(windows.AF_UNSPEC, windows.GAA_FLAG_SKIP_UNICAST|windows.GAA_FLAG_SKIP_ANYCAST|windows.GAA_FLAG_SKIP_MULTICAST, 0,
+		err := windows.GetAdaptersAddresses(windows.AF_UNSPEC,
+			windows.GAA_FLAG_SKIP_UNICAST|windows.GAA_FLAG_SKIP_ANYCAST|windows.GAA_FLAG_SKIP_MULTICAST, 0,
 			(*windows.IpAdapterAddresses)(unsafe.Pointer(&buf[0])), &size)
 		if err == nil {
 			break

@@ -20,7 +20,8 @@ func TestDig(t *testing.T) {
 	host, port := dnsServer(t)
 	call := func(args ...string) (string, error) {
 		var out bytes.Buffer
-		err := dig(context.Background(), interp.HandlerContext{Stdout: &out}, append([]string{"@" + host, "-p", port}, args...))
+		err := dig(context.Background(), interp.HandlerContext{Stdout: &out},
+			append([]string{"@" + host, "-p", port}, args...))
 		return out.String(), err
 	}
 
@@ -40,10 +41,12 @@ func TestDig(t *testing.T) {
 		}
 	}
 
-	if out, err := call("+tries=1", "+time=1", "silent.test"); err != interp.ExitStatus(9) || !strings.HasPrefix(out, ";; ") {
+	if out, err := call("+tries=1", "+time=1", "silent.test"); err != interp.ExitStatus(9) ||
+		!strings.HasPrefix(out, ";; ") {
 		t.Errorf("without an answer: %q, %v", out, err)
 	}
-	for _, bad := range [][]string{{"+dnssec", "one.test"}, {"-t", "LOC", "one.test"}, {"-b", "one.test"}, {"-x", "one.test"}, {}} {
+	for _, bad := range [][]string{{"+dnssec", "one.test"}, {"-t", "LOC", "one.test"}, {"-b", "one.test"},
+		{"-x", "one.test"}, {}} {
 		if out, err := call(bad...); err == nil {
 			t.Errorf("dig %q gave %q", bad, out)
 		}
@@ -90,8 +93,8 @@ func TestDNSOfHost(t *testing.T) {
 	}
 }
 
-// dnsServer answers on one port of both protocols: with 192.0.2.1 over UDP and 192.0.2.2 over TCP, where a name does not
-// ask for something else.
+// dnsServer answers on one port of both protocols: with 192.0.2.1 over UDP and 192.0.2.2 over TCP, where a name does
+// not ask for something else.
 func dnsServer(t *testing.T) (host, port string) {
 	t.Helper()
 	udp, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -169,7 +172,8 @@ func dnsAnswer(packet []byte, tcp bool) []byte {
 	}
 
 	if m.RCode == dnsmessage.RCodeSuccess && !m.Truncated {
-		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 30}, Body: body}}
+		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 30},
+			Body: body}}
 	}
 	answer, err := m.Pack()
 	if err != nil {

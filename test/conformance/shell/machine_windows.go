@@ -10,7 +10,8 @@ import (
 
 // setMachineVariable sets a variable that programs find from the next boot on.
 func setMachineVariable(name, value string) error {
-	key, err := registry.OpenKey(registry.LOCAL_MACHINE, `SYSTEM\CurrentControlSet\Control\Session Manager\Environment`, registry.SET_VALUE)
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, `SYSTEM\CurrentControlSet\Control\Session Manager\Environment`,
+		registry.SET_VALUE)
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The messages of busybox are what tests compare. But the shell of busybox 1.35, which Debian 12 has, drops variables whose
-// names it could not use itself, such as "data-1"; bash passes them on, as busybox 1.37 does.
+// The messages of busybox are what tests compare. But the shell of busybox 1.35, which Debian 12 has, drops variables
+// whose names it could not use itself, such as "data-1"; bash passes them on, as busybox 1.37 does.
 func main() {
 	// Debian's busybox lacks nmeter, which upstream's node suite asks for the time with milliseconds (nmeter -d0 %3t).
 	if filepath.Base(os.Args[0]) == "nmeter" {

@@ -22,7 +22,8 @@ type ncAsked struct {
 	operands        []string
 }
 
-// ncOptions parses nc's words. Flags may be joined, and a value may follow its flag with or without a space: -zvw3, -w 3.
+// ncOptions parses nc's words. Flags may be joined, and a value may follow its flag with or without a space: -zvw3, -w
+// 3.
 func ncOptions(args []string) (ncAsked, error) {
 	var o ncAsked
 	for i := 0; i < len(args); i++ {
@@ -77,8 +78,8 @@ func (o *ncAsked) set(flag rune) error {
 	return nil
 }
 
-// nc sends its input to a host's port and prints what comes back until the other side ends or is silent for the time of -w.
-// It succeeds if it was connected.
+// nc sends its input to a host's port and prints what comes back until the other side ends or is silent for the time
+// of -w. It succeeds if it was connected.
 func nc(ctx context.Context, c interp.HandlerContext, args []string) error {
 	o, err := ncOptions(args)
 	if err != nil {

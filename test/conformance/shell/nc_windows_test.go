@@ -47,7 +47,8 @@ func TestNC(t *testing.T) {
 
 	call := func(args ...string) (string, error) {
 		var out, told bytes.Buffer
-		err := nc(context.Background(), interp.HandlerContext{Stdin: strings.NewReader("word\n"), Stdout: &out, Stderr: &told}, args)
+		err := nc(context.Background(),
+			interp.HandlerContext{Stdin: strings.NewReader("word\n"), Stdout: &out, Stderr: &told}, args)
 		return out.String(), err
 	}
 	host, port, _ := net.SplitHostPort(tcp.Addr().String())

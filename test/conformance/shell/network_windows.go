@@ -15,8 +15,8 @@ import (
 	"mvdan.cc/sh/v3/interp"
 )
 
-// wget fetches the last operand, or posts to it what --post-data has, and prints the body. Options of wget and curl that
-// say how long to wait and how much to tell are accepted.
+// wget fetches the last operand, or posts to it what --post-data has, and prints the body. Options of wget and curl
+// that say how long to wait and how much to tell are accepted.
 func wget(ctx context.Context, c interp.HandlerContext, args []string) error {
 	return fetch(ctx, c, args, true)
 }
@@ -28,7 +28,8 @@ func curl(ctx context.Context, c interp.HandlerContext, args []string) error {
 
 // fetch gets an address. strict makes a status from 400 on an error.
 func fetch(ctx context.Context, c interp.HandlerContext, args []string, strict bool) error {
-	takesValue := []string{"-T", "-O", "-o", "--connect-timeout", "--max-time", "-m", "--timeout", "-X", "-w", "--interface", "-t", "--tries"}
+	takesValue := []string{"-T", "-O", "-o", "--connect-timeout", "--max-time", "-m", "--timeout", "-X", "-w",
+		"--interface", "-t", "--tries"}
 	address, limit, method, data := "", 30*time.Second, http.MethodGet, ""
 	for i := 0; i < len(args); i++ {
 		a := args[i]

@@ -16,9 +16,9 @@ import (
 	"mvdan.cc/sh/v3/interp"
 )
 
-// powershell does what the scripts do that tests run: sleep -Seconds N (also Start-Sleep N, and after Write-Host 'TEXT';); a loop in eight jobs, which uses all the
-// time of the processors that it gets; filePermissions.ps1 -FileName FILE, by which mounttest of agnhost reads a file's permissions
-// as an octal number; and what script knows.
+// powershell does what the scripts do that tests run: sleep -Seconds N (also Start-Sleep N, and after Write-Host
+// 'TEXT';); a loop in eight jobs, which uses all the time of the processors that it gets; filePermissions.ps1
+// -FileName FILE, by which mounttest of agnhost reads a file's permissions as an octal number; and what script knows.
 func powershell(ctx context.Context, c interp.HandlerContext, args []string) error {
 	script, file := "", ""
 	if text := strings.Join(args, " "); sleeps.MatchString(text) {
@@ -75,8 +75,9 @@ func ownScript(c interp.HandlerContext, args []string) error {
 }
 
 var (
-	sleeps = regexp.MustCompile(`^(?:-Command |-c )?(?:Write-Host '([^']+)'; ?)?(?:sleep|Start-Sleep)(?: -Seconds)? (\d+)$`)
-	burns  = regexp.MustCompile(`^-Command foreach \(\$loopnumber in 1\.\.8\) \{ Start-Job `)
+	sleeps = regexp.MustCompile(
+		`^(?:-Command |-c )?(?:Write-Host '([^']+)'; ?)?(?:sleep|Start-Sleep)(?: -Seconds)? (\d+)$`)
+	burns = regexp.MustCompile(`^-Command foreach \(\$loopnumber in 1\.\.8\) \{ Start-Job `)
 )
 
 func wait(ctx context.Context, long time.Duration) error {
@@ -117,8 +118,9 @@ type rule struct {
 
 // Rights that make up a digit, as the script has them.
 const (
-	rightsRead    = windows.FILE_READ_DATA | windows.FILE_READ_ATTRIBUTES
-	rightsWrite   = windows.FILE_WRITE_DATA | windows.FILE_APPEND_DATA | windows.FILE_WRITE_ATTRIBUTES | windows.FILE_WRITE_EA
+	rightsRead  = windows.FILE_READ_DATA | windows.FILE_READ_ATTRIBUTES
+	rightsWrite = windows.FILE_WRITE_DATA | windows.FILE_APPEND_DATA | windows.FILE_WRITE_ATTRIBUTES |
+		windows.FILE_WRITE_EA
 	rightsExecute = windows.FILE_READ_DATA | windows.FILE_EXECUTE
 )
 
@@ -146,8 +148,8 @@ func (a access) mode() uint32 {
 	return user<<6 | group<<3 | other
 }
 
-// accessOf reads the owner, the group and the rules that allow something. Rules that deny are left out: what the tests ask is
-// shown by the others.
+// accessOf reads the owner, the group and the rules that allow something. Rules that deny are left out: what the tests
+// ask is shown by the others.
 func accessOf(file string) (access, error) {
 	sd, err := windows.GetNamedSecurityInfo(file, windows.SE_FILE_OBJECT,
 		windows.OWNER_SECURITY_INFORMATION|windows.GROUP_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
@@ -192,10 +194,10 @@ const wineUser = "S-1-5-21-0-0-0-1000"
 // accounts names the accounts of a file whose owner and group these are.
 //
 // A file of Wine has no list of its own: Wine makes one of the Linux mode (server/file.c), with what the owner may do,
-// what Everyone may do, and everything for SYSTEM; the group is one that no rule is about. On Windows a file of a volume
-// has what it inherits from the folders above: the owner is Administrators, as the kubelet's account is one of them, the
-// group is SYSTEM, and the rule for all others is about Users. So where the owner is Wine's account, these accounts go
-// by their names on Windows. The rights stay what the file says.
+// what Everyone may do, and everything for SYSTEM; the group is one that no rule is about. On Windows a file of a
+// volume has what it inherits from the folders above: the owner is Administrators, as the kubelet's account is one of
+// them, the group is SYSTEM, and the rule for all others is about Users. So where the owner is Wine's account, these
+// accounts go by their names on Windows. The rights stay what the file says.
 func accounts(owner, group *windows.SID) (func(*windows.SID) string, error) {
 	known := map[string]windows.WELL_KNOWN_SID_TYPE{}
 	if owner.String() == wineUser {

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// The digits come from the rules for owner, group and users; other accounts and rights that are not complete count nothing.
+// The digits come from the rules for owner, group and users; other accounts and rights that are not complete count
+// nothing.
 func TestMode(t *testing.T) {
 	all := windows.ACCESS_MASK(0x1f01ff)
 	const readExecute = windows.ACCESS_MASK(0x1200a9)

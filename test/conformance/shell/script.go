@@ -15,8 +15,8 @@ import (
 	"mvdan.cc/sh/v3/interp"
 )
 
-// script runs the part of PowerShell that upstream's tests of HostProcess containers are written in: blocks, if, throw, exit, variables,
-// comparisons of texts, and a few commands. Anything else is an error.
+// script runs the part of PowerShell that upstream's tests of HostProcess containers are written in: blocks, if,
+// throw, exit, variables, comparisons of texts, and a few commands. Anything else is an error.
 type script struct {
 	text   string
 	at     int
@@ -28,7 +28,8 @@ type script struct {
 	failed bool              // the last command; it is the exit code of the script
 }
 
-// runScript runs a script to its end. Its error is an interp.ExitStatus where PowerShell would have ended with another exit code than 0.
+// runScript runs a script to its end. Its error is an interp.ExitStatus where PowerShell would have ended with another
+// exit code than 0.
 func runScript(text string, out io.Writer, env func(string) string) error {
 	s := &script{text: text, out: out, env: env, values: map[string]string{}}
 	if err := s.statements(); err != nil {
@@ -72,7 +73,8 @@ func (s *script) take(token string) bool {
 		return false
 	}
 	after := rest[len(token):]
-	if last := token[len(token)-1]; last >= 'a' && last <= 'z' && after != "" && strings.ContainsAny(after[:1], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-.") {
+	if last := token[len(token)-1]; last >= 'a' && last <= 'z' && after != "" &&
+		strings.ContainsAny(after[:1], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-.") {
 		return false
 	}
 	s.at += len(token)
@@ -210,7 +212,8 @@ func (s *script) condition() (bool, error) {
 		return false, err
 	}
 	holds := strings.EqualFold(left, "True")
-	for op, equal := range map[string]bool{"-ine": false, "-ne": false, "-ieq": true, "-eq": true} { // texts are compared without case
+	// texts are compared without case
+	for op, equal := range map[string]bool{"-ine": false, "-ne": false, "-ieq": true, "-eq": true} {
 		if s.take(op) {
 			right, err := s.operand()
 			if err != nil {
@@ -338,7 +341,8 @@ func (s *script) command() (string, error) {
 	if strings.HasSuffix(name, ".exe") {
 		return s.program(words)
 	}
-	if name == "get-wmiobject" && slices.ContainsFunc(words[1:], func(w string) bool { return strings.EqualFold(w, "win32_operatingsystem") }) {
+	if name == "get-wmiobject" &&
+		slices.ContainsFunc(words[1:], func(w string) bool { return strings.EqualFold(w, "win32_operatingsystem") }) {
 		s.object = operatingSystem(time.Now())
 		return "", nil
 	}
@@ -366,7 +370,8 @@ func (s *script) program(words []string) (string, error) {
 // operatingSystem are properties of WMI's Win32_OperatingSystem, in WMI's form of times.
 func operatingSystem(now time.Time) map[string]string {
 	const form = "20060102150405.000000+000"
-	return map[string]string{"lastbootuptime": now.Add(-sinceBoot()).UTC().Format(form), "installdate": installed().UTC().Format(form)}
+	return map[string]string{"lastbootuptime": now.Add(-sinceBoot()).UTC().Format(form),
+		"installdate": installed().UTC().Format(form)}
 }
 
 // arguments of a command: -Path and -Value by their beginnings, others in this order.

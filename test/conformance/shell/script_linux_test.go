@@ -10,8 +10,8 @@ import (
 	"mvdan.cc/sh/v3/interp"
 )
 
-// TestScriptOfMachine runs scripts of the form of upstream's test of graceful node shutdown: facts about Windows, a variable of the machine,
-// and a program, whose exit code is the script's.
+// TestScriptOfMachine runs scripts of the form of upstream's test of graceful node shutdown: facts about Windows, a
+// variable of the machine, and a program, whose exit code is the script's.
 func TestScriptOfMachine(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "shutdown.exe")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$@\"\ntest \"$1\" != fail\n"), 0o755); err != nil {
@@ -35,7 +35,8 @@ func TestScriptOfMachine(t *testing.T) {
 		if errors.As(err, &status) {
 			err = nil
 		}
-		if got := strings.ReplaceAll(out.String(), "2.exe", ".exe2"); err != nil || got != want.out || int(status) != want.code {
+		if got := strings.ReplaceAll(out.String(), "2.exe", ".exe2"); err != nil || got != want.out ||
+			int(status) != want.code {
 			t.Errorf("%s\n%q, exit code %d, %v; want %q, %d", text, got, status, err, want.out, want.code)
 		}
 	}
@@ -43,7 +44,8 @@ func TestScriptOfMachine(t *testing.T) {
 	if got := machine["INSTALLED"]; got != "20260102030405.000000+000" {
 		t.Errorf("the variable of the machine is %q", got)
 	}
-	for _, text := range []string{`[Environment]::SetEnvironmentVariable("A", "b", "User")`, `[Environment]::SetEnvironmentVariable("A"`} {
+	for _, text := range []string{`[Environment]::SetEnvironmentVariable("A", "b", "User")`,
+		`[Environment]::SetEnvironmentVariable("A"`} {
 		if err := runScript(text, &strings.Builder{}, strings.ToLower); err == nil {
 			t.Errorf("%s is taken", text)
 		}

@@ -60,7 +60,8 @@ func TestScript(t *testing.T) {
 	}
 
 	var out strings.Builder
-	if err := runScript("ls "+dir+"/none", &out, os.Getenv); !errors.Is(err, interp.ExitStatus(1)) || !strings.Contains(out.String(), "none") {
+	if err := runScript("ls "+dir+"/none", &out, os.Getenv); !errors.Is(err, interp.ExitStatus(1)) ||
+		!strings.Contains(out.String(), "none") {
 		t.Errorf("ls of an absent file: %v, %q", err, out.String())
 	}
 	for _, text := range []string{"Get-Process", `if (1 -gt 0) { }`, `if (Test-Path x`, `& {`, `Write-Output "x`} {

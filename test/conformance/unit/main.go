@@ -1,5 +1,6 @@
-// Command unit stands for the parts of systemd that upstream's suite of node tests starts: systemd-run, systemctl and sudo, by the name under
-// which it is started. It runs one service per name, whose files are in /run/units of the machine in namespaces in which the suite runs.
+// Command unit stands for the parts of systemd that upstream's suite of node tests starts: systemd-run, systemctl and
+// sudo, by the name under which it is started. It runs one service per name, whose files are in /run/units of the
+// machine in namespaces in which the suite runs.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command probe-hns asks the Host Networking Service of a Windows host what docs/windows-facts.md wants to know, and prints JSON.
+// Command probe-hns asks the Host Networking Service of a Windows host what docs/windows-facts.md wants to know, and
+// prints JSON.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command probe-host asks addresses, names, resolver, identifiers and files of a Windows host what docs/windows-facts.md wants to know, and prints JSON.
+// Command probe-host asks addresses, names, resolver, identifiers and files of a Windows host what
+// docs/windows-facts.md wants to know, and prints JSON.
 package main
 
 import (

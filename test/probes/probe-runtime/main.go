@@ -1,4 +1,5 @@
-// Command probe-runtime asks the container runtime of a Windows host what docs/windows-facts.md wants to know, and prints JSON.
+// Command probe-runtime asks the container runtime of a Windows host what docs/windows-facts.md wants to know, and
+// prints JSON.
 package main
 
 import (

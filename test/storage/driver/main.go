@@ -1,5 +1,5 @@
-// Command driver is a storage driver for the lab, on Linux and on Windows: internal/testkit/storagedriver as a program. It serves CSI
-// and registers itself with the kubelet, as node-driver-registrar does for other drivers.
+// Command driver is a storage driver for the lab, on Linux and on Windows: internal/testkit/storagedriver as a
+// program. It serves CSI and registers itself with the kubelet, as node-driver-registrar does for other drivers.
 package main
 
 import (
@@ -30,7 +30,8 @@ func run() error {
 	flag.StringVar(&endpoint, "endpoint", "", "the socket as the kubelet sees it (default: -socket)")
 	flag.BoolVar(&o.Attach, "attach", false, "volumes are attached before a node may use them")
 	flag.BoolVar(&o.SingleNodeModes, "single-node-modes", true, "tell one writer on a node from several")
-	flag.BoolVar(&o.Make, "make", false, "make volumes that nobody made, when they are first used: for PersistentVolumes that an administrator wrote")
+	flag.BoolVar(&o.Make, "make", false,
+		"make volumes that nobody made, when they are first used: for PersistentVolumes that an administrator wrote")
 	flag.Int64Var(&o.MaxVolumes, "max-volumes", 0, "volumes that a node may have; 0: any number")
 	topology := flag.Bool("topology", true, "volumes are those of one node")
 	flag.Parse()

@@ -6,7 +6,8 @@ import (
 	"syscall"
 )
 
-// reaper returns a channel that receives when a child may have ended. In a shared PID namespace every orphan becomes our child.
+// reaper returns a channel that receives when a child may have ended. In a shared PID namespace every orphan becomes
+// our child.
 func reaper() <-chan os.Signal {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)

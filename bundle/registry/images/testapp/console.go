@@ -13,8 +13,8 @@ import (
 // interruptedCode is what a shell returns for a program that SIGINT ended (bash(1)).
 const interruptedCode = 130
 
-// console says what happens to its terminal: its size whenever that changes, the lines that are typed, and an interruption, with which it
-// ends. The line "exit N" ends it too.
+// console says what happens to its terminal: its size whenever that changes, the lines that are typed, and an
+// interruption, with which it ends. The line "exit N" ends it too.
 func console([]string) error {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt)

@@ -40,7 +40,8 @@ func addresses([]string) error {
 	return nil
 }
 
-// dnsUDP asks one server for the A records of a name, over UDP only, and prints them. With a number it asks so often, each time from a port of its own.
+// dnsUDP asks one server for the A records of a name, over UDP only, and prints them. With a number it asks so often,
+// each time from a port of its own.
 func dnsUDP(args []string) error {
 	if len(args) < 2 {
 		return errors.New("dnsudp needs a server and a name")

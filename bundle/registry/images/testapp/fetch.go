@@ -24,7 +24,8 @@ func addFetchRoutes(mux *http.ServeMux) {
 		// The dialer needs the limit too. Otherwise it outlives a request that timed out, and the next request joins
 		// its lookup of the name, in which a lost packet is repeated after 5 s only.
 		dialer := &net.Dialer{Timeout: limit}
-		client := &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}}
+		client := &http.Client{Timeout: limit,
+			Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}}
 		resp, err := client.Get(r.URL.Query().Get("url"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -64,7 +65,8 @@ func pattern(size int) []byte {
 	return p
 }
 
-// echoOnce sends a message to an echo server and wants it back. The answer has the address that it was sent from, over TCP.
+// echoOnce sends a message to an echo server and wants it back. The answer has the address that it was sent from, over
+// TCP.
 func echoOnce(network, addr string, message []byte) (string, error) {
 	if network == "udp" {
 		answer, err := udpExchange(addr, message, 3*time.Second)

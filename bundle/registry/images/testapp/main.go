@@ -45,8 +45,10 @@ type command func(args []string) error
 
 func commands() map[string]command {
 	return map[string]command{
-		"serve": serve, "get": get, "tcp": tcpClient, "udp": udpClient, "resolve": resolve, "dnsudp": dnsUDP, "spread": spread, "addresses": addresses,
-		"burn": burn, "hog": hog, "sleep": sleep, "env": env, "cat": cat, "write": write, "ls": ls, "exit": exit, "copy": copyInput, "console": console,
+		"serve": serve, "get": get, "tcp": tcpClient, "udp": udpClient, "resolve": resolve, "dnsudp": dnsUDP,
+		"spread": spread, "addresses": addresses,
+		"burn": burn, "hog": hog, "sleep": sleep, "env": env, "cat": cat, "write": write, "ls": ls, "exit": exit,
+		"copy": copyInput, "console": console,
 		"echo": func(args []string) error { fmt.Println(strings.Join(args, " ")); return nil },
 		"processes": func([]string) error {
 			names, err := processNames()
@@ -82,7 +84,8 @@ func identify(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "hostname=%s\nos=%s\narch=%s\npid=%d\ndir=%s\nargs=%q\n", host, runtime.GOOS, runtime.GOARCH, os.Getpid(), dir, os.Args)
+	_, err = fmt.Fprintf(w, "hostname=%s\nos=%s\narch=%s\npid=%d\ndir=%s\nargs=%q\n", host, runtime.GOOS,
+		runtime.GOARCH, os.Getpid(), dir, os.Args)
 	return err
 }
 

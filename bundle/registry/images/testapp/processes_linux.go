@@ -14,7 +14,8 @@ func processNames() (names []string, err error) {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue
 		}
-		if comm, err := os.ReadFile(filepath.Join("/proc", e.Name(), "comm")); err == nil { // else it has ended meanwhile
+		// else it has ended meanwhile
+		if comm, err := os.ReadFile(filepath.Join("/proc", e.Name(), "comm")); err == nil {
 			names = append(names, strings.TrimSpace(string(comm)))
 		}
 	}

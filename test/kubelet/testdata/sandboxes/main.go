@@ -1,5 +1,5 @@
-// Command sandboxes prints, three times, the ids of the sandboxes that the container runtime at an endpoint knows, each time over a
-// connection of its own, as the sweep of a node does.
+// Command sandboxes prints, three times, the ids of the sandboxes that the container runtime at an endpoint knows,
+// each time over a connection of its own, as the sweep of a node does.
 package main
 
 import (

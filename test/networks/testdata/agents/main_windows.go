@@ -1,4 +1,5 @@
-// Program agents is what start.ps1 is in sig-windows-tools' images of flannel and kube-proxy: it prepares the host, and runs the agent.
+// Program agents is what start.ps1 is in sig-windows-tools' images of flannel and kube-proxy: it prepares the host,
+// and runs the agent.
 package main
 
 import (
@@ -52,8 +53,10 @@ func flannel(image string) error {
 		return err
 	}
 	ended := make(chan error, 1)
-	go run(ended, filepath.Join(image, "flannel", "flanneld.exe"), "--kube-subnet-mgr", "--kubeconfig-file="+kubeconfig, "--iface="+os.Getenv("HOST_IP"),
-		`--net-config-path=C:\etc\kube-flannel\net-conf.json`, "--subnet-file="+subnetFile) // without a drive, Wine takes them for paths of Linux
+	go run(ended, filepath.Join(image, "flannel", "flanneld.exe"), "--kube-subnet-mgr", "--kubeconfig-file="+kubeconfig,
+		"--iface="+os.Getenv("HOST_IP"),
+		// without a drive, Wine takes them for paths of Linux
+		`--net-config-path=C:\etc\kube-flannel\net-conf.json`, "--subnet-file="+subnetFile)
 	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
 		subnet, err := ownSubnet()
 		if err == nil {
@@ -159,7 +162,8 @@ func proxy(image string) error {
 		return err
 	}
 	ended := make(chan error, 1)
-	run(ended, filepath.Join(image, "kube-proxy", "kube-proxy.exe"), "--v=2", "--hostname-override="+os.Getenv("NODE_NAME"),
+	run(ended, filepath.Join(image, "kube-proxy", "kube-proxy.exe"), "--v=2",
+		"--hostname-override="+os.Getenv("NODE_NAME"),
 		"--proxy-mode=kernelspace", "--source-vip="+source, "--cluster-cidr=10.244.0.0/16", "--kubeconfig="+kubeconfig)
 	return <-ended
 }
@@ -183,8 +187,11 @@ func sourceAddress(network, subnet string) (string, error) {
 	answer, err := os.ReadFile(file)
 	if err != nil {
 		plugin := exec.Command(filepath.Join(plugins, "host-local.exe"))
-		plugin.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=dummy", "CNI_NETNS=dummy", "CNI_IFNAME=dummy", "CNI_PATH="+plugins)
-		plugin.Stdin = strings.NewReader(fmt.Sprintf(`{"cniVersion": "0.3.0", "name": %q, "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "dataDir": %q}}`, network, subnet, addresses))
+		plugin.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=dummy", "CNI_NETNS=dummy",
+			"CNI_IFNAME=dummy", "CNI_PATH="+plugins)
+		plugin.Stdin = strings.NewReader(
+			fmt.Sprintf(
+				`{"cniVersion": "0.3.0", "name": %q, "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "dataDir": %q}}`, network, subnet, addresses))
 		if answer, err = plugin.Output(); err != nil {
 			return "", fmt.Errorf("host-local: %w: %s", err, answer)
 		}

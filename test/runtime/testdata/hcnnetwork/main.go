@@ -18,7 +18,8 @@ func main() {
 	id[0], id[15] = 1, 1
 	var handle, record uintptr
 	result, _, _ := syscall.NewLazyDLL("computenetwork.dll").NewProc("HcnCreateNetwork").Call(
-		uintptr(unsafe.Pointer(&id)), uintptr(unsafe.Pointer(settings)), uintptr(unsafe.Pointer(&handle)), uintptr(unsafe.Pointer(&record)))
+		uintptr(unsafe.Pointer(&id)), uintptr(unsafe.Pointer(settings)), uintptr(unsafe.Pointer(&handle)),
+		uintptr(unsafe.Pointer(&record)))
 	if result != 0 {
 		fmt.Fprintf(os.Stderr, "HcnCreateNetwork: %#x\n", result)
 		os.Exit(1)

@@ -15,8 +15,9 @@ import (
 
 var (
 	variable = regexp.MustCompile(`\$env:(\w+)`)
-	link     = regexp.MustCompile(`^\$ErrorActionPreference = 'Stop'; \(Get-Item -Force -LiteralPath \$env:linkpath\)\.(LinkType|Target)$`)
-	unequal  = regexp.MustCompile(`^if \((\S+) -ne (\S+)\) \{ exit -1 \}$`)
+	link     = regexp.MustCompile(
+		`^\$ErrorActionPreference = 'Stop'; \(Get-Item -Force -LiteralPath \$env:linkpath\)\.(LinkType|Target)$`)
+	unequal = regexp.MustCompile(`^if \((\S+) -ne (\S+)\) \{ exit -1 \}$`)
 )
 
 func main() {
@@ -29,7 +30,8 @@ func main() {
 		showLink(os.Getenv("linkpath"), m[1])
 		return
 	}
-	command = variable.ReplaceAllStringFunc(command, func(name string) string { return os.Getenv(strings.TrimPrefix(name, "$env:")) })
+	command = variable.ReplaceAllStringFunc(command,
+		func(name string) string { return os.Getenv(strings.TrimPrefix(name, "$env:")) })
 	if m := unequal.FindStringSubmatch(command); m != nil {
 		if !strings.EqualFold(m[1], m[2]) {
 			os.Exit(-1)

@@ -1,4 +1,5 @@
-// Program relay accepts TCP connections at the address that is its first argument, and passes each on to the named pipe that is its second.
+// Program relay accepts TCP connections at the address that is its first argument, and passes each on to the named
+// pipe that is its second.
 package main
 
 import (

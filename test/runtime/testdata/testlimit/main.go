@@ -1,4 +1,5 @@
-// Command testlimit does what Sysinternals' testlimit.exe does for containerd's tests: it takes memory, and writes to all of it.
+// Command testlimit does what Sysinternals' testlimit.exe does for containerd's tests: it takes memory, and writes to
+// all of it.
 //
 //	testlimit.exe -accepteula -d MB -c COUNT
 //

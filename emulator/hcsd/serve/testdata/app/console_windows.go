@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// onConsole prints the size of its console whenever it changes, and ends with the code that is typed, or with 5 when nothing can be typed any
-// more. A deaf one reads nothing: an interruption ends what is being read too.
+// onConsole prints the size of its console whenever it changes, and ends with the code that is typed, or with 5 when
+// nothing can be typed any more. A deaf one reads nothing: an interruption ends what is being read too.
 func onConsole(asked <-chan os.Signal, deaf bool) int {
 	codes := make(chan int)
 	if !deaf {

@@ -12,8 +12,8 @@ const filePipeLocalInformation = 24 // FILE_INFORMATION_CLASS of ntifs.h
 
 var peekNamedPipe = windows.NewLazySystemDLL("kernel32.dll").NewProc("PeekNamedPipe")
 
-// describeHandles prints, for each standard handle, the answers to what libuv asks before it uses a pipe (src/win/pipe.c).
-// It reads one byte of the input first, and also prints how many more wait to be read.
+// describeHandles prints, for each standard handle, the answers to what libuv asks before it uses a pipe
+// (src/win/pipe.c). It reads one byte of the input first, and also prints how many more wait to be read.
 func describeHandles() {
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
 		fmt.Println(err)
@@ -24,7 +24,8 @@ func describeHandles() {
 		fmt.Println(i, "type", kind, err)
 		var first [2]byte
 		var n, waiting uint32
-		ok, _, _ := peekNamedPipe.Call(uintptr(h), uintptr(unsafe.Pointer(&first)), 2, uintptr(unsafe.Pointer(&n)), uintptr(unsafe.Pointer(&waiting)), 0)
+		ok, _, _ := peekNamedPipe.Call(uintptr(h), uintptr(unsafe.Pointer(&first)), 2, uintptr(unsafe.Pointer(&n)),
+			uintptr(unsafe.Pointer(&waiting)), 0)
 		fmt.Println(i, "peek", ok, string(first[:n]), waiting)
 
 		wait, message := uint32(windows.PIPE_READMODE_BYTE|windows.PIPE_WAIT), uint32(windows.PIPE_READMODE_MESSAGE)

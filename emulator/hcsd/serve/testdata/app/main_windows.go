@@ -81,14 +81,16 @@ func run(what string, args []string, asked <-chan os.Signal) {
 // right for that, as hcsshim does, looks that the other cannot be written, and removes the folder.
 func removeReadOnly(folder string) error {
 	one, two := filepath.Join(folder, "one"), filepath.Join(folder, "two")
-	if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(one, nil, 0o444), os.WriteFile(two, nil, 0o444)); err != nil {
+	if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(one, nil, 0o444),
+		os.WriteFile(two, nil, 0o444)); err != nil {
 		return err
 	}
 	name, err := windows.UTF16PtrFromString(one)
 	if err != nil {
 		return err
 	}
-	h, err := windows.CreateFile(name, windows.FILE_WRITE_ATTRIBUTES|windows.DELETE, windows.FILE_SHARE_DELETE, nil, windows.OPEN_EXISTING, 0, 0)
+	h, err := windows.CreateFile(name, windows.FILE_WRITE_ATTRIBUTES|windows.DELETE, windows.FILE_SHARE_DELETE, nil,
+		windows.OPEN_EXISTING, 0, 0)
 	if err != nil {
 		return err
 	}

@@ -41,14 +41,16 @@ func describeUser() error {
 	}
 
 	var kind, size uint32
-	if err := windows.GetTokenInformation(mine, windows.TokenElevationType, (*byte)(unsafe.Pointer(&kind)), 4, &size); err != nil {
+	if err := windows.GetTokenInformation(mine, windows.TokenElevationType, (*byte)(unsafe.Pointer(&kind)), 4,
+		&size); err != nil {
 		return err
 	}
 	var label struct {
 		windows.Tokenmandatorylabel
 		sid [68]byte
 	}
-	if err := windows.GetTokenInformation(mine, windows.TokenIntegrityLevel, (*byte)(unsafe.Pointer(&label)), uint32(unsafe.Sizeof(label)), &size); err != nil {
+	if err := windows.GetTokenInformation(mine, windows.TokenIntegrityLevel, (*byte)(unsafe.Pointer(&label)),
+		uint32(unsafe.Sizeof(label)), &size); err != nil {
 		return err
 	}
 	fmt.Println(user.User.Sid, member, listed, mine.IsElevated(), kind, label.Label.Sid)
@@ -65,7 +67,8 @@ func describeRestricted() error {
 	defer mine.Close()
 	const disableMaxPrivilege = 1 // DISABLE_MAX_PRIVILEGE (winnt.h)
 	restrict := windows.NewLazySystemDLL("advapi32.dll").NewProc("CreateRestrictedToken")
-	if ok, _, err := restrict.Call(uintptr(mine), disableMaxPrivilege, 0, 0, 0, 0, 0, 0, uintptr(unsafe.Pointer(&less))); ok == 0 {
+	if ok, _, err := restrict.Call(uintptr(mine), disableMaxPrivilege, 0, 0, 0, 0, 0, 0,
+		uintptr(unsafe.Pointer(&less))); ok == 0 {
 		return err
 	}
 	defer less.Close()
@@ -88,7 +91,8 @@ func describeFile(path string) error {
 		return err
 	}
 	var full windows.Win32FileAttributeData
-	if err := windows.GetFileAttributesEx(name, windows.GetFileExInfoStandard, (*byte)(unsafe.Pointer(&full))); err != nil {
+	if err := windows.GetFileAttributesEx(name, windows.GetFileExInfoStandard,
+		(*byte)(unsafe.Pointer(&full))); err != nil {
 		return err
 	}
 	var found windows.Win32finddata
@@ -100,7 +104,8 @@ func describeFile(path string) error {
 		return err
 	}
 
-	h, err := windows.CreateFile(name, windows.FILE_READ_ATTRIBUTES, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE, nil, windows.OPEN_EXISTING,
+	h, err := windows.CreateFile(name, windows.FILE_READ_ATTRIBUTES, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE,
+		nil, windows.OPEN_EXISTING,
 		windows.FILE_FLAG_BACKUP_SEMANTICS|windows.FILE_FLAG_OPEN_REPARSE_POINT, 0)
 	if err != nil {
 		return err
@@ -111,12 +116,14 @@ func describeFile(path string) error {
 		return err
 	}
 	var tag struct{ attributes, tag uint32 }
-	if err := windows.GetFileInformationByHandleEx(h, windows.FileAttributeTagInfo, (*byte)(unsafe.Pointer(&tag)), uint32(unsafe.Sizeof(tag))); err != nil {
+	if err := windows.GetFileInformationByHandleEx(h, windows.FileAttributeTagInfo, (*byte)(unsafe.Pointer(&tag)),
+		uint32(unsafe.Sizeof(tag))); err != nil {
 		return err
 	}
 	data, size := make([]byte, windows.MAXIMUM_REPARSE_DATA_BUFFER_SIZE), uint32(0)
 	err = windows.DeviceIoControl(h, windows.FSCTL_GET_REPARSE_POINT, nil, 0, &data[0], uint32(len(data)), &size, nil)
-	fmt.Printf("%#x %#x %#x %#x %#x %#x %t\n", plain, full.FileAttributes, found.FileAttributes, info.FileAttributes, tag.attributes,
+	fmt.Printf("%#x %#x %#x %#x %#x %#x %t\n", plain, full.FileAttributes, found.FileAttributes, info.FileAttributes,
+		tag.attributes,
 		tag.tag, err == nil)
 	return nil
 }

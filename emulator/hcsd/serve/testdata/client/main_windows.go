@@ -1,5 +1,5 @@
-// Client calls vmcompute.dll as hcsshim does, and prints what it is answered. It has layers of Microsoft's kind in C:\layers: base with its
-// files, and scratch, the container's own.
+// Client calls vmcompute.dll as hcsshim does, and prints what it is answered. It has layers of Microsoft's kind in
+// C:\layers: base with its files, and scratch, the container's own.
 package main
 
 import (
@@ -62,8 +62,8 @@ type driver struct {
 	home    *uint16
 }
 
-// info is the first argument of the calls about layers: layers are named by full paths. It is here because memory of a function could be
-// moved or freed while only its address is kept.
+// info is the first argument of the calls about layers: layers are named by full paths. It is here because memory of a
+// function could be moved or freed while only its address is kept.
 var (
 	home uint16
 	info = driver{1, &home}
@@ -133,7 +133,9 @@ func makeLayers(driverInfo uintptr) (volume string) {
 	length := uintptr(0)
 	must("GetLayerMountPath", call("GetLayerMountPath", driverInfo, scratch, uintptr(unsafe.Pointer(&length)), 0))
 	buffer := make([]uint16, length)
-	must("GetLayerMountPath", call("GetLayerMountPath", driverInfo, scratch, uintptr(unsafe.Pointer(&length)), uintptr(unsafe.Pointer(&buffer[0]))))
+	must("GetLayerMountPath",
+		call("GetLayerMountPath", driverInfo, scratch, uintptr(unsafe.Pointer(&length)),
+			uintptr(unsafe.Pointer(&buffer[0]))))
 	return syscall.UTF16ToString(buffer)
 }
 
@@ -151,20 +153,27 @@ func makeSystem(id, volume string) (system uintptr) {
 		"Memory": map[string]int{"SizeInMB": 512}, "Processor": map[string]int{"Maximum": 5000},
 		"MappedDirectories": []any{map[string]string{"HostPath": `C:\shared`, "ContainerPath": "D:"}},
 		"AssignedDevices":   []any{map[string]string{"InterfaceClassGuid": "5B45201D-F2F2-4F3B-85BB-30FF1F953599"}},
-		"RegistryChanges": map[string]any{"AddValues": []any{map[string]any{"Key": map[string]string{"Hive": "System", "Name": `ControlSet001\Control`},
-			"Name": "WaitToKillServiceTimeout", "StringValue": "2147483647", "Type": "String"}}},
+		"RegistryChanges": map[string]any{
+			"AddValues": []any{map[string]any{"Key": map[string]string{"Hive": "System",
+				"Name": `ControlSet001\Control`},
+				"Name": "WaitToKillServiceTimeout", "StringValue": "2147483647", "Type": "String"}}},
 	})
 }
 
 // makeSystemOf is makeSystem with a container that has this beside its name and its volume.
 func makeSystemOf(id, volume string, container map[string]any) (system uintptr) {
 	var record *uint16
-	container["GuestOs"], container["Storage"] = map[string]string{"HostName": "pod-a"}, map[string]any{"Path": volume + `\`}
-	doc := map[string]any{"Owner": "test", "SchemaVersion": map[string]int{"Major": 2, "Minor": 1}, "ShouldTerminateOnLastHandleClosed": true,
-		"Container": container}
-	must("HcsCreateComputeSystem", call("HcsCreateComputeSystem", text(id), text(document(doc)), 0, uintptr(unsafe.Pointer(&system)), uintptr(unsafe.Pointer(&record))))
+	container["GuestOs"], container["Storage"] = map[string]string{"HostName": "pod-a"}, map[string]any{"Path": volume +
+		`\`}
+	doc := map[string]any{"Owner": "test", "SchemaVersion": map[string]int{"Major": 2, "Minor": 1},
+		"ShouldTerminateOnLastHandleClosed": true,
+		"Container":                         container}
+	must("HcsCreateComputeSystem",
+		call("HcsCreateComputeSystem", text(id), text(document(doc)), 0, uintptr(unsafe.Pointer(&system)),
+			uintptr(unsafe.Pointer(&record))))
 	var handle uintptr
-	must("HcsRegisterComputeSystemCallback", call("HcsRegisterComputeSystemCallback", system, callback, 1, uintptr(unsafe.Pointer(&handle))))
+	must("HcsRegisterComputeSystemCallback",
+		call("HcsRegisterComputeSystemCallback", system, callback, 1, uintptr(unsafe.Pointer(&handle))))
 	must("HcsStartComputeSystem", call("HcsStartComputeSystem", system, text(""), uintptr(unsafe.Pointer(&record))))
 	return system
 }
@@ -186,15 +195,18 @@ type process struct {
 
 // start starts a program; its callback has the number n.
 func start(system uintptr, n uintptr, doc map[string]any) (*process, uint32) {
-	p := &process{first: make(chan string, 2), out: make(chan string, 2), streams: [2]chan string{make(chan string, 1), make(chan string, 1)}}
+	p := &process{first: make(chan string, 2), out: make(chan string, 2),
+		streams: [2]chan string{make(chan string, 1), make(chan string, 1)}}
 	var record *uint16
-	hr := call("HcsCreateProcess", system, text(document(doc)), uintptr(unsafe.Pointer(&p.info)), uintptr(unsafe.Pointer(&p.handle)), uintptr(unsafe.Pointer(&record)))
+	hr := call("HcsCreateProcess", system, text(document(doc)), uintptr(unsafe.Pointer(&p.info)),
+		uintptr(unsafe.Pointer(&p.handle)), uintptr(unsafe.Pointer(&record)))
 	if hr != 0 {
 		return nil, hr
 	}
 
 	var handle uintptr
-	must("HcsRegisterProcessCallback", call("HcsRegisterProcessCallback", p.handle, callback, n, uintptr(unsafe.Pointer(&handle))))
+	must("HcsRegisterProcessCallback",
+		call("HcsRegisterProcessCallback", p.handle, callback, n, uintptr(unsafe.Pointer(&handle))))
 
 	for i, pipe := range p.info.pipes[1:] {
 		if pipe == 0 || doc["EmulateConsole"] != nil {
@@ -234,7 +246,8 @@ func properties(function string, handle uintptr, query ...string) string {
 }
 
 func line(command string, more ...string) map[string]any {
-	doc := map[string]any{"CommandLine": command, "WorkingDirectory": `C:\`, "CreateStdOutPipe": true, "Environment": map[string]string{"COLOUR": "blue green"}}
+	doc := map[string]any{"CommandLine": command, "WorkingDirectory": `C:\`, "CreateStdOutPipe": true,
+		"Environment": map[string]string{"COLOUR": "blue green"}}
 	for _, m := range more {
 		doc[m] = true
 	}
@@ -256,11 +269,13 @@ func main() {
 	system := makeSystem("test-1", volume)
 	heard.wait("0x3 1 0x0")
 
-	p, hr := start(system, 2, line(`cmd /c "type C:\hello.txt & type D:\colour.txt & echo %COLOUR% %COMPUTERNAME% %USERNAME% & exit 300"`))
+	p, hr := start(system, 2,
+		line(`cmd /c "type C:\hello.txt & type D:\colour.txt & echo %COLOUR% %COMPUTERNAME% %USERNAME% & exit 300"`))
 	must("HcsCreateProcess", hr)
 	fmt.Printf("output %q\n", <-p.out)
 	heard.wait("0x10000 2 0x0")
-	fmt.Println("status", strings.ReplaceAll(properties("HcsGetProcessProperties", p.handle), fmt.Sprint(p.info.pid), "PID"))
+	fmt.Println("status", strings.ReplaceAll(properties("HcsGetProcessProperties", p.handle), fmt.Sprint(p.info.pid),
+		"PID"))
 	p, hr = start(system, 10, line(`cmd /c "if exist C:\Windows\System32\HostDriverStore\FileRepository echo there"`))
 	must("HcsCreateProcess", hr)
 	fmt.Printf("drivers %q\n", <-p.out)
@@ -273,13 +288,17 @@ func main() {
 
 	life(system)
 	var record *uint16
-	fmt.Printf("again %#x\n", call("HcsCreateComputeSystem", text("test-1"), text("{}"), 0, uintptr(unsafe.Pointer(new(uintptr))), uintptr(unsafe.Pointer(&record))))
+	fmt.Printf("again %#x\n",
+		call("HcsCreateComputeSystem", text("test-1"), text("{}"), 0, uintptr(unsafe.Pointer(new(uintptr))),
+			uintptr(unsafe.Pointer(&record))))
 	fmt.Printf("busy %#x\n", call("UnprepareLayer", driverInfo, text(`C:\layers\scratch`)))
 	fmt.Printf("terminate %#x\n", call("HcsTerminateComputeSystem", system, text(""), uintptr(unsafe.Pointer(&record))))
 	heard.wait("0x1 1 0x0")
-	fmt.Printf("terminate again %#x\n", call("HcsTerminateComputeSystem", system, text(""), uintptr(unsafe.Pointer(&record))))
+	fmt.Printf("terminate again %#x\n",
+		call("HcsTerminateComputeSystem", system, text(""), uintptr(unsafe.Pointer(&record))))
 	must("HcsCloseComputeSystem", call("HcsCloseComputeSystem", system))
-	fmt.Printf("gone %#x\n", call("HcsOpenComputeSystem", text("test-1"), uintptr(unsafe.Pointer(&system)), uintptr(unsafe.Pointer(&record))))
+	fmt.Printf("gone %#x\n", call("HcsOpenComputeSystem", text("test-1"), uintptr(unsafe.Pointer(&system)),
+		uintptr(unsafe.Pointer(&record))))
 	for _, f := range []string{"UnprepareLayer", "DeactivateLayer", "DestroyLayer"} {
 		must(f, call(f, driverInfo, text(`C:\layers\scratch`)))
 	}
@@ -292,7 +311,8 @@ func life(system uintptr) {
 	must("HcsCreateProcess", hr)
 	in := os.NewFile(uintptr(p.info.pipes[0]), "input")
 	fmt.Fprint(in, "one\ntwo\n")
-	must("HcsModifyProcess", call("HcsModifyProcess", p.handle, text(`{"Operation":"CloseHandle","CloseHandle":{"Handle":"StdIn"}}`), uintptr(unsafe.Pointer(&record))))
+	must("HcsModifyProcess", call("HcsModifyProcess", p.handle,
+		text(`{"Operation":"CloseHandle","CloseHandle":{"Handle":"StdIn"}}`), uintptr(unsafe.Pointer(&record))))
 	in.Close()
 	fmt.Printf("echo %q\n", <-p.out)
 	heard.wait("0x10000 4 0x0")
@@ -308,27 +328,33 @@ func life(system uintptr) {
 			Processor struct{ TotalRuntime100ns uint64 }
 		}
 	}
-	fmt.Println("statistics", json.Unmarshal([]byte(all), &seen), seen.State, seen.Statistics.Memory.MemoryUsageCommitBytes > 1<<20, seen.Statistics.Processor.TotalRuntime100ns > 0)
+	fmt.Println("statistics", json.Unmarshal([]byte(all), &seen), seen.State,
+		seen.Statistics.Memory.MemoryUsageCommitBytes > 1<<20, seen.Statistics.Processor.TotalRuntime100ns > 0)
 	must("HcsTerminateProcess", call("HcsTerminateProcess", p.handle, uintptr(unsafe.Pointer(&record))))
 	heard.wait("0x10000 5 0x0")
-	fmt.Println("killed", strings.Contains(properties("HcsGetProcessProperties", p.handle), `"Exited":true,"ExitCode":1067,`))
+	fmt.Println("killed", strings.Contains(properties("HcsGetProcessProperties", p.handle),
+		`"Exited":true,"ExitCode":1067,`))
 
 	consoles(system)
 
 	p, hr = start(system, 6, line(`C:\app.exe`))
 	must("HcsCreateProcess", hr)
 	<-p.first
-	must("HcsSignalProcess", call("HcsSignalProcess", p.handle, text(`{"Signal":"CtrlShutdown"}`), uintptr(unsafe.Pointer(&record))))
+	must("HcsSignalProcess", call("HcsSignalProcess", p.handle, text(`{"Signal":"CtrlShutdown"}`),
+		uintptr(unsafe.Pointer(&record))))
 	fmt.Printf("handled %q\n", <-p.out)
 	heard.wait("0x10000 6 0x0")
-	fmt.Println("stopped", strings.Contains(properties("HcsGetProcessProperties", p.handle), `"Exited":true,"ExitCode":3221225786,`))
+	fmt.Println("stopped", strings.Contains(properties("HcsGetProcessProperties", p.handle),
+		`"Exited":true,"ExitCode":3221225786,`))
 
 	p, hr = start(system, 9, line(`C:\app.exe plain`))
 	must("HcsCreateProcess", hr)
 	<-p.first
-	must("HcsSignalProcess", call("HcsSignalProcess", p.handle, text(`{"Signal":"CtrlShutdown"}`), uintptr(unsafe.Pointer(&record))))
+	must("HcsSignalProcess", call("HcsSignalProcess", p.handle, text(`{"Signal":"CtrlShutdown"}`),
+		uintptr(unsafe.Pointer(&record))))
 	heard.wait("0x10000 9 0x0")
-	fmt.Println("unhandled", strings.Contains(properties("HcsGetProcessProperties", p.handle), `"Exited":true,"ExitCode":3221225786,`))
+	fmt.Println("unhandled", strings.Contains(properties("HcsGetProcessProperties", p.handle),
+		`"Exited":true,"ExitCode":3221225786,`))
 }
 
 // screen is what has come from a console so far.
@@ -359,17 +385,22 @@ func consoles(system uintptr) {
 		doc["ConsoleSize"] = size
 		p, hr := start(system, n, doc)
 		must("HcsCreateProcess on a console", hr)
-		return p, os.NewFile(uintptr(p.info.pipes[0]), "input"), &screen{out: os.NewFile(uintptr(p.info.pipes[1]), "output")}
+		return p, os.NewFile(uintptr(p.info.pipes[0]),
+			"input"), &screen{out: os.NewFile(uintptr(p.info.pipes[1]), "output")}
 	}
 
 	p, in, s := begin(20, "console", 20, 60)
 	fmt.Println("console", s.until("columns=60,lines=20,"), p.info.pipes[2] == 0)
-	must("HcsModifyProcess", call("HcsModifyProcess", p.handle, text(`{"Operation":"ConsoleSize","ConsoleSize":{"Height":31,"Width":101}}`), uintptr(unsafe.Pointer(&record))))
+	must("HcsModifyProcess", call("HcsModifyProcess", p.handle,
+		text(`{"Operation":"ConsoleSize","ConsoleSize":{"Height":31,"Width":101}}`), uintptr(unsafe.Pointer(&record))))
 	fmt.Println("resized", s.until("columns=101,lines=31,"))
-	fmt.Printf("no size %#x\n", call("HcsModifyProcess", p.handle, text(`{"Operation":"ConsoleSize","ConsoleSize":{"Width":101}}`), uintptr(unsafe.Pointer(&record))))
+	fmt.Printf("no size %#x\n",
+		call("HcsModifyProcess", p.handle, text(`{"Operation":"ConsoleSize","ConsoleSize":{"Width":101}}`),
+			uintptr(unsafe.Pointer(&record))))
 	fmt.Fprint(in, "300\r")
 	heard.wait("0x10000 20 0x0")
-	fmt.Println("typed", strings.Contains(properties("HcsGetProcessProperties", p.handle), `"Exited":true,"ExitCode":300,`))
+	fmt.Println("typed", strings.Contains(properties("HcsGetProcessProperties", p.handle),
+		`"Exited":true,"ExitCode":300,`))
 
 	p, in, s = begin(21, "console deaf")
 	fmt.Println("default", s.until("columns=80,lines=25,"))
@@ -382,11 +413,13 @@ func consoles(system uintptr) {
 	s.until("columns=80,lines=25,")
 	in.Close()
 	heard.wait("0x10000 22 0x0")
-	status := properties("HcsGetProcessProperties", p.handle) // it sees the end of its input first, or that of its console
+	// it sees the end of its input first, or that of its console
+	status := properties("HcsGetProcessProperties", p.handle)
 	fmt.Println("left", strings.Contains(status, `"ExitCode":5,`) || strings.Contains(status, `"ExitCode":7,`), status)
 }
 
-// hold has a program that goes on while hcsd is started again, and what a client does then: it opens everything once more.
+// hold has a program that goes on while hcsd is started again, and what a client does then: it opens everything once
+// more.
 func hold(volume string) {
 	var record *uint16
 	system := makeSystem("test-2", volume)
@@ -398,19 +431,26 @@ func hold(volume string) {
 	heard.wait("0x1000000 1 0x0")
 
 	again, process := new(uintptr), new(uintptr)
-	must("HcsOpenComputeSystem", call("HcsOpenComputeSystem", text("test-2"), uintptr(unsafe.Pointer(again)), uintptr(unsafe.Pointer(&record))))
-	fmt.Println("properties", strings.Contains(properties("HcsGetComputeSystemProperties", *again, "{}"), `"State":"Running"`))
+	must("HcsOpenComputeSystem",
+		call("HcsOpenComputeSystem", text("test-2"), uintptr(unsafe.Pointer(again)), uintptr(unsafe.Pointer(&record))))
+	fmt.Println("properties",
+		strings.Contains(properties("HcsGetComputeSystemProperties", *again, "{}"), `"State":"Running"`))
 	more, hr := start(*again, 9, line("cmd /c echo another"))
 	must("HcsCreateProcess", hr)
 	fmt.Printf("more %q\n", <-more.out)
-	must("HcsOpenProcess", call("HcsOpenProcess", *again, uintptr(p.info.pid), uintptr(unsafe.Pointer(process)), uintptr(unsafe.Pointer(&record))))
+	must("HcsOpenProcess", call("HcsOpenProcess", *again, uintptr(p.info.pid), uintptr(unsafe.Pointer(process)),
+		uintptr(unsafe.Pointer(&record))))
 	var handle uintptr
-	must("HcsRegisterProcessCallback", call("HcsRegisterProcessCallback", *process, callback, 7, uintptr(unsafe.Pointer(&handle))))
-	must("HcsRegisterComputeSystemCallback", call("HcsRegisterComputeSystemCallback", *again, callback, 8, uintptr(unsafe.Pointer(&handle))))
-	must("HcsSignalProcess", call("HcsSignalProcess", *process, text(`{"Signal":"CtrlShutdown"}`), uintptr(unsafe.Pointer(&record))))
+	must("HcsRegisterProcessCallback",
+		call("HcsRegisterProcessCallback", *process, callback, 7, uintptr(unsafe.Pointer(&handle))))
+	must("HcsRegisterComputeSystemCallback",
+		call("HcsRegisterComputeSystemCallback", *again, callback, 8, uintptr(unsafe.Pointer(&handle))))
+	must("HcsSignalProcess", call("HcsSignalProcess", *process, text(`{"Signal":"CtrlShutdown"}`),
+		uintptr(unsafe.Pointer(&record))))
 	heard.wait("0x10000 7 0x0")
 	fmt.Printf("handled %q\n", <-p.out)
-	fmt.Println("stopped", strings.Contains(properties("HcsGetProcessProperties", *process), `"Exited":true,"ExitCode":3221225786,`))
+	fmt.Println("stopped", strings.Contains(properties("HcsGetProcessProperties", *process),
+		`"Exited":true,"ExitCode":3221225786,`))
 	fmt.Printf("terminate %#x\n", call("HcsTerminateComputeSystem", *again, text(""), uintptr(unsafe.Pointer(&record))))
 	heard.wait("0x1 8 0x0")
 }

@@ -50,7 +50,9 @@ func programs(volume string) {
 			in := os.NewFile(uintptr(made.info.pipes[0]), "input")
 			fmt.Fprint(in, p.Input)
 			const ended = 0x8037011f // one that reads nothing may have
-			if hr := call("HcsModifyProcess", made.handle, text(`{"Operation":"CloseHandle","CloseHandle":{"Handle":"StdIn"}}`), uintptr(unsafe.Pointer(&record))); hr != ended {
+			if hr := call("HcsModifyProcess", made.handle,
+				text(`{"Operation":"CloseHandle","CloseHandle":{"Handle":"StdIn"}}`),
+				uintptr(unsafe.Pointer(&record))); hr != ended {
 				must("HcsModifyProcess", hr)
 			}
 			in.Close()

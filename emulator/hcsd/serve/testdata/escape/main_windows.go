@@ -1,6 +1,7 @@
-// Escape is a Windows program that makes system calls of Linux itself, which Wine does not notice, and tries ways out of what it runs in. It prints
-// a line for each: its name, and "out" if the way is open, or the error of Linux that closed it. Its arguments are paths that must not be
-// reachable. No way is gone to its end: a file that changes the machine is opened and not written.
+// Escape is a Windows program that makes system calls of Linux itself, which Wine does not notice, and tries ways out
+// of what it runs in. It prints a line for each: its name, and "out" if the way is open, or the error of Linux that
+// closed it. Its arguments are paths that must not be reachable. No way is gone to its end: a file that changes the
+// machine is opened and not written.
 package main
 
 import (
@@ -153,7 +154,8 @@ func link() int {
 	body := make([]byte, 16)
 	body = append(body, attr(3, []byte(name[:13]))...)
 	body = append(body, attr(18, attr(1, []byte(kind[:6])))...)
-	m := []byte{byte(16 + len(body)), 0, 0, 0, 16, 0, 5, 6, 1, 0, 0, 0, 0, 0, 0, 0} // RTM_NEWLINK, REQUEST|ACK|CREATE|EXCL
+	// RTM_NEWLINK, REQUEST|ACK|CREATE|EXCL
+	m := []byte{byte(16 + len(body)), 0, 0, 0, 16, 0, 5, 6, 1, 0, 0, 0, 0, 0, 0, 0}
 	m = append(m, body...)
 	if err := failed(linux(sysSendto, fd, at(m), uintptr(len(m)), 0, 0, 0)); err != 0 {
 		return err
@@ -191,7 +193,8 @@ func strangers() int {
 		n := linux(sysRead, fd, at(b), 32, 0, 0, 0)
 		linux(sysClose, fd, 0, 0, 0, 0, 0)
 		name := strings.TrimSpace(string(b[:max(0, int(n))]))
-		for _, theirs := range []string{"systemd", "init", "porthole", "hcsd", "runc", "containerd", "go", "sshd", "kube", "bash", "sh", "serve.test"} {
+		for _, theirs := range []string{"systemd", "init", "porthole", "hcsd", "runc", "containerd", "go", "sshd",
+			"kube", "bash", "sh", "serve.test"} {
 			if name == theirs {
 				return 0
 			}
@@ -228,42 +231,49 @@ func ways() map[string]func() int {
 		"unload module":    call(sysDeleteModule, c("porthole-none"), 0),
 		"kexec":            call(sysKexec, 0, 0, 0, 0),
 		"bpf":              call(sysBpf, 0, at(size), 64),
-		"perf":             call(sysPerf, at(append([]byte{1, 0, 0, 0, 64}, make([]byte, 123)...)), 0, ^uintptr(0), ^uintptr(0), 0),
-		"add key":          call(sysAddKey, c("user"), c("porthole"), c("x"), 1, ^uintptr(3)),
-		"request key":      call(sysRequestKey, c("user"), c("porthole"), 0, ^uintptr(3)),
-		"session keyring":  call(sysKeyctl, 0, ^uintptr(2), 0),
-		"open by handle":   call(sysOpenByHandle, ^uintptr(99), at(append([]byte{8, 0, 0, 0, 1, 0, 0, 0}, make([]byte, 56)...)), 0),
-		"io_uring":         call(sysIoUring, 1, at(make([]byte, 256))),
-		"userfaultfd":      call(sysUserfault, 0),
-		"become root":      call(sysSetuid, 4_000_000_000),
-		"groups":           call(sysSetgroups, 1, at([]byte{0, 0, 0, 0})),
-		"host name":        call(sysSethostname, c("porthole"), 8),
-		"clock":            call(sysSettime, at(size), 0),
-		"ports":            call(sysIopl, 3),
-		"swap":             call(sysSwapoff, c("/tmp")),
-		"reboot":           call(sysReboot, 0xfee1dead, 672274793, 0, 0),
-		"kernel log":       call(sysSyslog, 3, at(make([]byte, 64)), 64),
-		"packet socket":    socket(17, 3, 0x0300),
-		"raw socket":       socket(2, 3, 1),
-		"crypto socket":    socket(38, 5, 0),
-		"vm socket":        socket(40, 1, 0),
-		"new link":         link,
-		"strangers":        strangers,
-		"lower oom score":  func() int { return lowers("/proc/self/oom_score_adj") },
+		"perf": call(sysPerf, at(append([]byte{1, 0, 0, 0, 64}, make([]byte, 123)...)), 0, ^uintptr(0),
+			^uintptr(0), 0),
+		"add key":         call(sysAddKey, c("user"), c("porthole"), c("x"), 1, ^uintptr(3)),
+		"request key":     call(sysRequestKey, c("user"), c("porthole"), 0, ^uintptr(3)),
+		"session keyring": call(sysKeyctl, 0, ^uintptr(2), 0),
+		"open by handle": call(sysOpenByHandle, ^uintptr(99),
+			at(append([]byte{8, 0, 0, 0, 1, 0, 0, 0}, make([]byte, 56)...)), 0),
+		"io_uring":        call(sysIoUring, 1, at(make([]byte, 256))),
+		"userfaultfd":     call(sysUserfault, 0),
+		"become root":     call(sysSetuid, 4_000_000_000),
+		"groups":          call(sysSetgroups, 1, at([]byte{0, 0, 0, 0})),
+		"host name":       call(sysSethostname, c("porthole"), 8),
+		"clock":           call(sysSettime, at(size), 0),
+		"ports":           call(sysIopl, 3),
+		"swap":            call(sysSwapoff, c("/tmp")),
+		"reboot":          call(sysReboot, 0xfee1dead, 672274793, 0, 0),
+		"kernel log":      call(sysSyslog, 3, at(make([]byte, 64)), 64),
+		"packet socket":   socket(17, 3, 0x0300),
+		"raw socket":      socket(2, 3, 1),
+		"crypto socket":   socket(38, 5, 0),
+		"vm socket":       socket(40, 1, 0),
+		"new link":        link,
+		"strangers":       strangers,
+		"lower oom score": func() int { return lowers("/proc/self/oom_score_adj") },
 	}
 
-	for _, path := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/printk_ratelimit_burst", "/proc/sys/vm/overcommit_memory",
-		"/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity", "/sys/fs/cgroup/cgroup.procs", "/sys/kernel/uevent_helper",
-		"/sys/power/state", "/dev/kmsg", "/dev/mem", "/dev/vda", "/dev/loop-control", "/dev/fuse", "/dev/net/tun", "/usr/lib/os-release", "/etc/passwd"} {
+	for _, path := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe",
+		"/proc/sys/kernel/printk_ratelimit_burst", "/proc/sys/vm/overcommit_memory",
+		"/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity",
+		"/sys/fs/cgroup/cgroup.procs", "/sys/kernel/uevent_helper",
+		"/sys/power/state", "/dev/kmsg", "/dev/mem", "/dev/vda", "/dev/loop-control", "/dev/fuse", "/dev/net/tun",
+		"/usr/lib/os-release", "/etc/passwd"} {
 		all["write "+path] = func() int { return opened(path, writeOnly) }
 	}
 	for _, path := range []string{"/proc/kcore", "/proc/keys", "/proc/kallsyms", "/proc/kmsg", "/proc/timer_list"} {
 		all["read "+path] = func() int { return reads(path) }
 	}
-	for _, path := range append([]string{"/etc/shadow", "/root", "/home", "/var", "/boot", "/mnt", "/usr/local", "/usr/src", "/run/porthole", "/proc/1/root/root", "/proc/self/cwd/../../../../root"}, os.Args[1:]...) {
+	for _, path := range append([]string{"/etc/shadow", "/root", "/home", "/var", "/boot", "/mnt", "/usr/local",
+		"/usr/src", "/run/porthole", "/proc/1/root/root", "/proc/self/cwd/../../../../root"}, os.Args[1:]...) {
 		all["reach "+path] = func() int { return opened(path, pathOnly) }
 	}
-	for _, path := range []string{"/run/containerd/containerd.sock", "/run/docker.sock", "/run/systemd/private", "\x00porthole-abstract"} {
+	for _, path := range []string{"/run/containerd/containerd.sock", "/run/docker.sock", "/run/systemd/private",
+		"\x00porthole-abstract"} {
 		all["connect "+strings.TrimPrefix(path, "\x00")] = func() int { return connects(path) }
 	}
 	return all

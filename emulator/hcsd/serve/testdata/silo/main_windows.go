@@ -1,4 +1,5 @@
-// Program silo does what runhcs does for a HostProcess container: a job that is a silo, files of the bind filter in it, and a program.
+// Program silo does what runhcs does for a HostProcess container: a job that is a silo, files of the bind filter in
+// it, and a program.
 package main
 
 import (
@@ -46,7 +47,8 @@ func check(err error) {
 }
 
 func setupFilter(job windows.Handle, flags uintptr, root, target string) uint32 {
-	hr, _, _ := bind.Call(uintptr(job), flags, uintptr(unsafe.Pointer(text(root))), uintptr(unsafe.Pointer(text(target))), 0, 0)
+	hr, _, _ := bind.Call(uintptr(job), flags, uintptr(unsafe.Pointer(text(root))),
+		uintptr(unsafe.Pointer(text(target))), 0, 0)
 	return uint32(hr)
 }
 
@@ -55,9 +57,11 @@ func makeSilo(name string) windows.Handle {
 	job, err := windows.CreateJobObject(nil, text(name))
 	check(err)
 	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
-	check(windows.QueryInformationJobObject(job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil))
+	check(windows.QueryInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil))
 	info.BasicLimitInformation.LimitFlags |= windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
-	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)))
+	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)))
 	check(err)
 	var silo [64]byte
 	before := windows.QueryInformationJobObject(job, siloBasic, uintptr(unsafe.Pointer(&silo)), 24, nil)
@@ -73,15 +77,18 @@ func start(job windows.Handle, command string) (process windows.Handle, out *os.
 	r, w, err := os.Pipe()
 	check(err)
 	defer w.Close()
-	check(windows.SetHandleInformation(windows.Handle(w.Fd()), windows.HANDLE_FLAG_INHERIT, windows.HANDLE_FLAG_INHERIT))
+	check(windows.SetHandleInformation(windows.Handle(w.Fd()), windows.HANDLE_FLAG_INHERIT,
+		windows.HANDLE_FLAG_INHERIT))
 	list, err := windows.NewProcThreadAttributeList(1)
 	check(err)
 	defer list.Delete()
 	check(list.Update(jobList, unsafe.Pointer(&job), unsafe.Sizeof(job)))
 	si := windows.StartupInfoEx{ProcThreadAttributeList: list.List()}
-	si.Cb, si.Flags, si.StdOutput, si.StdErr = uint32(unsafe.Sizeof(si)), windows.STARTF_USESTDHANDLES, windows.Handle(w.Fd()), windows.Handle(w.Fd())
+	si.Cb, si.Flags, si.StdOutput, si.StdErr = uint32(unsafe.Sizeof(si)), windows.STARTF_USESTDHANDLES,
+		windows.Handle(w.Fd()), windows.Handle(w.Fd())
 	var pi windows.ProcessInformation
-	check(windows.CreateProcess(nil, text(command), nil, nil, true, windows.EXTENDED_STARTUPINFO_PRESENT, nil, nil, &si.StartupInfo, &pi))
+	check(windows.CreateProcess(nil, text(command), nil, nil, true, windows.EXTENDED_STARTUPINFO_PRESENT, nil, nil,
+		&si.StartupInfo, &pi))
 	windows.CloseHandle(pi.Thread)
 	return pi.Process, r
 }
@@ -99,9 +106,12 @@ func run(job windows.Handle, command string) string {
 
 func main() {
 	one, other := makeSilo("JobContainer_one"), makeSilo("JobContainer_other")
-	fmt.Printf("rootfs %#x %#x\n", setupFilter(one, currentSilo, `C:\hpc\`, `C:\layers\one`), setupFilter(other, currentSilo, `C:\hpc\`, `C:\layers\other`))
-	fmt.Printf("mount %#x %#x\n", setupFilter(one, currentSilo|readOnly, `C:\etc\mount`, `C:\data`), setupFilter(one, currentSilo, `C:\etc\file.txt`, `C:\data\file.txt`))
-	fmt.Printf("absent %#x %#x\n", setupFilter(one, currentSilo, `C:\hpc\x`, `C:\none`), setupFilter(one, currentSilo, `C:\none\x`, `C:\data`))
+	fmt.Printf("rootfs %#x %#x\n", setupFilter(one, currentSilo, `C:\hpc\`, `C:\layers\one`),
+		setupFilter(other, currentSilo, `C:\hpc\`, `C:\layers\other`))
+	fmt.Printf("mount %#x %#x\n", setupFilter(one, currentSilo|readOnly, `C:\etc\mount`, `C:\data`),
+		setupFilter(one, currentSilo, `C:\etc\file.txt`, `C:\data\file.txt`))
+	fmt.Printf("absent %#x %#x\n", setupFilter(one, currentSilo, `C:\hpc\x`, `C:\none`),
+		setupFilter(one, currentSilo, `C:\none\x`, `C:\data`))
 	fmt.Println("one", run(one, `cmd /c type C:\hpc\name.txt`))
 	fmt.Println("other", run(other, `cmd /c type C:\HPC\name.txt`))
 	fmt.Println("child", run(one, `cmd /c cmd /c C:\windows\silo.exe file C:\etc\mount\file.txt C:\etc\file.txt`))
@@ -120,7 +130,8 @@ func statistics(job windows.Handle) {
 	port, err := windows.CreateIoCompletionPort(windows.InvalidHandle, 0, 0, 0)
 	check(err)
 	associate := struct{ key, port windows.Handle }{job, port}
-	_, err = windows.SetInformationJobObject(job, completionPort, uintptr(unsafe.Pointer(&associate)), uint32(unsafe.Sizeof(associate)))
+	_, err = windows.SetInformationJobObject(job, completionPort, uintptr(unsafe.Pointer(&associate)),
+		uint32(unsafe.Sizeof(associate)))
 	check(err)
 	process, out := start(job, `C:\windows\silo.exe spin`)
 	defer windows.CloseHandle(process)
@@ -132,17 +143,21 @@ func statistics(job windows.Handle) {
 		assigned, listed uint32
 		ids              [1]uintptr
 	}
-	check(windows.QueryInformationJobObject(job, processIDs, uintptr(unsafe.Pointer(&pids)), uint32(unsafe.Sizeof(pids)), nil))
+	check(windows.QueryInformationJobObject(job, processIDs, uintptr(unsafe.Pointer(&pids)),
+		uint32(unsafe.Sizeof(pids)), nil))
 	id, err := windows.GetProcessId(process)
 	check(err)
 	var times struct {
 		user, kernel, userPeriod, kernelPeriod int64
 		faults, total, active, ended           uint32
 	}
-	check(windows.QueryInformationJobObject(job, accounting, uintptr(unsafe.Pointer(&times)), uint32(unsafe.Sizeof(times)), nil))
+	check(windows.QueryInformationJobObject(job, accounting, uintptr(unsafe.Pointer(&times)),
+		uint32(unsafe.Sizeof(times)), nil))
 	var memory struct{ now, peak uint64 }
-	check(windows.QueryInformationJobObject(job, memoryUsage, uintptr(unsafe.Pointer(&memory)), uint32(unsafe.Sizeof(memory)), nil))
-	fmt.Println("pids", pids.listed == 1 && pids.ids[0] == uintptr(id), "times", times.user+times.kernel > 0, "active", times.active, "memory", memory.now > 1<<20, memory.peak >= memory.now)
+	check(windows.QueryInformationJobObject(job, memoryUsage, uintptr(unsafe.Pointer(&memory)),
+		uint32(unsafe.Sizeof(memory)), nil))
+	fmt.Println("pids", pids.listed == 1 && pids.ids[0] == uintptr(id), "times", times.user+times.kernel > 0, "active",
+		times.active, "memory", memory.now > 1<<20, memory.peak >= memory.now)
 
 	limited, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, id)
 	check(err)

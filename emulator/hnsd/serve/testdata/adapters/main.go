@@ -28,7 +28,8 @@ func printAll() error {
 		if guid, err := a.LUID.GUID(); err != nil || guid.String() != a.AdapterName() {
 			fmt.Printf(" GUID %v %v not %s", guid, err, a.AdapterName())
 		}
-		if back, err := winipcfg.LUIDFromIndex(a.IfIndex); err != nil || back != a.LUID || uint32(back>>24&0xffffff) == a.IfIndex {
+		if back, err := winipcfg.LUIDFromIndex(a.IfIndex); err != nil || back != a.LUID ||
+			uint32(back>>24&0xffffff) == a.IfIndex {
 			fmt.Printf(" LUID %x of index %d is %x %v", a.LUID, a.IfIndex, back, err)
 		}
 		for u := a.FirstUnicastAddress; u != nil; u = u.Next {

@@ -1,6 +1,6 @@
-// Command calls makes the calls to HNS that ADD and DEL of win-bridge.exe cannot do without, through hcsshim, and nothing else: no
-// configuration is read, no address is chosen, nothing is locked or checked. TestPluginSpeed takes its time as the floor. Any other verb
-// of CNI does nothing.
+// Command calls makes the calls to HNS that ADD and DEL of win-bridge.exe cannot do without, through hcsshim, and
+// nothing else: no configuration is read, no address is chosen, nothing is locked or checked. TestPluginSpeed takes
+// its time as the floor. Any other verb of CNI does nothing.
 package main
 
 import (
@@ -24,7 +24,8 @@ func main() {
 	}
 }
 
-// add finds the network, sees that the endpoint is not there yet, makes it, puts it into the namespace, and reads it back.
+// add finds the network, sees that the endpoint is not there yet, makes it, puts it into the namespace, and reads it
+// back.
 func add(namespace string) error {
 	network, err := hcn.GetNetworkByName("porthole")
 	if err != nil {
@@ -34,8 +35,9 @@ func add(namespace string) error {
 		return fmt.Errorf("endpoint %s: %v, want that it is not there", name, err)
 	}
 	endpoint := &hcn.HostComputeEndpoint{
-		Name: name, SchemaVersion: hcn.V2SchemaVersion(), IpConfigurations: []hcn.IpConfig{{IpAddress: "10.244.7.200", PrefixLength: 24}},
-		Routes: []hcn.Route{{NextHop: "10.244.7.2", DestinationPrefix: "0.0.0.0/0"}},
+		Name: name, SchemaVersion: hcn.V2SchemaVersion(),
+		IpConfigurations: []hcn.IpConfig{{IpAddress: "10.244.7.200", PrefixLength: 24}},
+		Routes:           []hcn.Route{{NextHop: "10.244.7.2", DestinationPrefix: "0.0.0.0/0"}},
 		Policies: []hcn.EndpointPolicy{
 			{Type: hcn.OutBoundNAT, Settings: json.RawMessage(`{"Exceptions": ["10.244.0.0/16", "10.96.0.0/16"]}`)},
 			{Type: hcn.SDNRoute, Settings: json.RawMessage(`{"DestinationPrefix": "10.96.0.0/16", "NeedEncap": true}`)},

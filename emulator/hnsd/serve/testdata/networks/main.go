@@ -22,7 +22,9 @@ func main() {
 func network(kind, prefix, gateway string) *hcn.HostComputeNetwork {
 	return &hcn.HostComputeNetwork{
 		Name: kind, Type: hcn.NetworkType(kind), SchemaVersion: hcn.V2SchemaVersion(),
-		Ipams: []hcn.Ipam{{Type: "Static", Subnets: []hcn.Subnet{{IpAddressPrefix: prefix, Routes: []hcn.Route{{NextHop: gateway, DestinationPrefix: "0.0.0.0/0"}}}}}},
+		Ipams: []hcn.Ipam{{Type: "Static",
+			Subnets: []hcn.Subnet{{IpAddressPrefix: prefix,
+				Routes: []hcn.Route{{NextHop: gateway, DestinationPrefix: "0.0.0.0/0"}}}}}},
 	}
 }
 
@@ -37,7 +39,8 @@ func add(args []string) error {
 	if err != nil || listed.Id != made.Id || string(listed.Type) != kind {
 		return fmt.Errorf("listed as %+v: %v", listed, err)
 	}
-	endpoint := &hcn.HostComputeEndpoint{Name: kind + "_ep", IpConfigurations: []hcn.IpConfig{{IpAddress: address}}, SchemaVersion: hcn.V2SchemaVersion()}
+	endpoint := &hcn.HostComputeEndpoint{Name: kind + "_ep", IpConfigurations: []hcn.IpConfig{{IpAddress: address}},
+		SchemaVersion: hcn.V2SchemaVersion()}
 	if kind == string(hcn.NAT) {
 		settings, err := json.Marshal(hcn.PortMappingPolicySetting{Protocol: 6, InternalPort: 80, ExternalPort: 8080})
 		if err != nil {
@@ -53,8 +56,8 @@ func add(args []string) error {
 
 var code = regexp.MustCompile(`0x[0-9a-f]+`)
 
-// wrong TYPE makes calls that HNS must refuse, about a network of the type that holds an attached endpoint. It prints the code of each
-// answer.
+// wrong TYPE makes calls that HNS must refuse, about a network of the type that holds an attached endpoint. It prints
+// the code of each answer.
 func wrong(args []string) error {
 	kind := args[0]
 	elsewhere := network(kind, "172.29.0.0/24", "172.29.0.1")
@@ -78,7 +81,8 @@ func wrong(args []string) error {
 		return err
 	}
 	printCode("deletion with an attached endpoint", have.Delete())
-	_, err = have.CreateEndpoint(&hcn.HostComputeEndpoint{IpConfigurations: []hcn.IpConfig{{IpAddress: "192.0.2.7"}}, SchemaVersion: hcn.V2SchemaVersion()})
+	_, err = have.CreateEndpoint(&hcn.HostComputeEndpoint{IpConfigurations: []hcn.IpConfig{{IpAddress: "192.0.2.7"}},
+		SchemaVersion: hcn.V2SchemaVersion()})
 	printCode("an address of elsewhere", err)
 	return nil
 }
