@@ -13,6 +13,7 @@ import (
 // Limits. A value above one is a problem.
 const (
 	linesWithoutBlank = 25
+	lineColumns       = 120
 	typeMethods       = 30
 	typeFields        = 25
 	interfaceMethods  = 7
@@ -32,6 +33,7 @@ type problem struct {
 // Kinds of problems.
 const (
 	kindParagraph = "function without a blank line"
+	kindColumns   = "line that is too wide"
 	kindMethods   = "type with too many methods"
 	kindFields    = "type with too many fields"
 	kindInterface = "interface with too many methods"
@@ -44,7 +46,7 @@ func (p problem) String() string { return fmt.Sprintf("%s:%d: %s", p.file, p.lin
 
 // check returns every problem of the tree, by file and line.
 func check(t *tree) []problem {
-	found := slices.Concat(paragraphs(t), widths(t), comments(t))
+	found := slices.Concat(paragraphs(t), columns(t), widths(t), comments(t))
 	slices.SortStableFunc(found, func(a, b problem) int {
 		if c := strings.Compare(a.file, b.file); c != 0 {
 			return c
@@ -80,8 +82,19 @@ func paragraphs(t *tree) []problem {
 	return found
 }
 
-// length is the number of lines from "func" to the closing brace.
-func (t *tree) length(fn *ast.FuncDecl) int { return t.line(fn.End()) - t.line(fn.Pos()) + 1 }
+// length is the number of lines from "func" to the closing brace. A composite literal counts as one line: a table of
+// data has no thoughts to separate.
+func (t *tree) length(fn *ast.FuncDecl) int {
+	n := t.line(fn.End()) - t.line(fn.Pos()) + 1
+	ast.Inspect(fn.Body, func(x ast.Node) bool {
+		lit, ok := x.(*ast.CompositeLit)
+		if ok {
+			n -= t.line(lit.End()) - t.line(lit.Pos())
+		}
+		return !ok
+	})
+	return n
+}
 
 // hasBlankLine reports whether the body has a blank line. One inside a text that spans lines does not count.
 func (t *tree) hasBlankLine(f *file, fn *ast.FuncDecl) bool {
@@ -121,22 +134,26 @@ func widths(t *tree) []problem {
 			found = append(found, problem{w.file.name, w.line, kind, fmt.Sprintf(format, args...)})
 		}
 		if w.ofInterface > interfaceMethods {
-			add(kindInterface, "interface %s has %d methods, at most %d: split it by what its users need", w.name, w.ofInterface, interfaceMethods)
+			add(kindInterface, "interface %s has %d methods, at most %d: split it by what its users need", w.name,
+				w.ofInterface, interfaceMethods)
 		}
 		if w.methods > typeMethods {
-			add(kindMethods, "type %s has %d methods, at most %d: give parts of it a type of their own", w.name, w.methods, typeMethods)
+			add(kindMethods, "type %s has %d methods, at most %d: give parts of it a type of their own", w.name,
+				w.methods, typeMethods)
 		}
 		if w.fields > typeFields {
 			used[w.name] = true
 			if mirrors[w.name] == "" {
-				add(kindFields, "type %s has %d fields, at most %d: give parts of it a type of their own", w.name, w.fields, typeFields)
+				add(kindFields, "type %s has %d fields, at most %d: give parts of it a type of their own", w.name,
+					w.fields, typeFields)
 			}
 		}
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(mirrors)) {
 		if !used[name] && t.has(name) {
-			found = append(found, problem{"tools/codecheck/check.go", 1, kindMirror, name + " is an exception and needs none: remove it from mirrors"})
+			found = append(found, problem{"tools/codecheck/check.go", 1, kindMirror,
+				name + " is an exception and needs none: remove it from mirrors"})
 		}
 	}
 	return found
@@ -205,8 +222,10 @@ func countNames(list *ast.FieldList) int {
 	return n
 }
 
-// interfaceNames collects the methods of an interface into names. Interfaces of other packages that it embeds count as one.
-func interfaceNames(dir string, i *ast.InterfaceType, all map[string]*ast.InterfaceType, names map[string]bool) map[string]bool {
+// interfaceNames collects the methods of an interface into names. Interfaces of other packages that it embeds count as
+// one.
+func interfaceNames(dir string, i *ast.InterfaceType, all map[string]*ast.InterfaceType,
+	names map[string]bool) map[string]bool {
 	for _, m := range i.Methods.List {
 		for _, n := range m.Names {
 			names[n.Name] = true

@@ -11,9 +11,9 @@ import (
 
 // comments finds doc comments that speak of a parameter which the function does not have.
 //
-// A comment names a parameter where a sentence begins in lower case and a verb follows, after a semicolon in the same way, or
-// where a condition asks for its value. A name is fine if it is one of the function's parameters, results, receiver or type
-// parameters, a field of their types, or declared by the package.
+// A comment names a parameter where a sentence begins in lower case and a verb follows, after a semicolon in the same
+// way, or where a condition asks for its value. A name is fine if it is one of the function's parameters, results,
+// receiver or type parameters, a field of their types, or declared by the package.
 func comments(t *tree) []problem {
 	var found []problem
 	for _, dir := range t.folders {
@@ -42,21 +42,24 @@ type documentedFunc struct {
 	types []string // of receiver and parameters, as far as the package declares them
 }
 
-// documented returns the functions and the methods of interfaces that have a doc comment, with the names that it may mention.
+// documented returns the functions and the methods of interfaces that have a doc comment, with the names that it may
+// mention.
 func documented(f *ast.File) []documentedFunc {
 	var all []documentedFunc
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch x := n.(type) {
 		case *ast.FuncDecl:
 			if x.Doc != nil && !isTest(x) {
-				all = append(all, documentedFunc{x.Name.Name, x.Doc, append(fieldNames(x.Recv), signatureNames(x.Type)...),
+				all = append(all, documentedFunc{x.Name.Name, x.Doc,
+					append(fieldNames(x.Recv), signatureNames(x.Type)...),
 					append(typeNames(x.Recv), typeNames(x.Type.Params)...)})
 			}
 			return false // the body has no doc comments
 		case *ast.InterfaceType:
 			for _, m := range x.Methods.List {
 				if sig, ok := m.Type.(*ast.FuncType); ok && m.Doc != nil && len(m.Names) > 0 {
-					all = append(all, documentedFunc{m.Names[0].Name, m.Doc, signatureNames(sig), typeNames(sig.Params)})
+					all = append(all, documentedFunc{m.Names[0].Name, m.Doc, signatureNames(sig),
+						typeNames(sig.Params)})
 				}
 			}
 		}
@@ -170,13 +173,14 @@ var (
 	// A clause after a semicolon.
 	clause = regexp.MustCompile(`; ([a-z][A-Za-z0-9]*) (?:is|says|tells|means)\b`)
 	// A condition on a value.
-	condition = regexp.MustCompile(`\b(?:[Ii]f|[Ww]hen|[Ww]here|[Ww]ith|[Uu]nless) ([a-z][A-Za-z0-9]*) (?:is|are) (?:not )?(?:nil|zero|0|empty|true|false|"")\b`)
+	condition = regexp.MustCompile(
+		`\b(?:[Ii]f|[Ww]hen|[Ww]here|[Ww]ith|[Uu]nless) ([a-z][A-Za-z0-9]*) (?:is|are) (?:not )?(?:nil|zero|0|empty|true|false|"")\b`)
 	// Abbreviations whose full stop ends no sentence.
 	abbreviation = regexp.MustCompile(`\b(?:e\.g|i\.e|etc|cf|vs)\.`)
 )
 
-// words are no names of parameters though they can stand where those do: parts of speech, and programs and system calls, whose
-// names begin in lower case at the start of a sentence as well.
+// words are no names of parameters though they can stand where those do: parts of speech, and programs and system
+// calls, whose names begin in lower case at the start of a sentence as well.
 var words = wordSet(`a an the it he she they there this that these those what which who whoever whatever nothing none nobody everything
 	everybody all both each some something somebody anything one two three more most others another else here now then so and
 	or but not no only also even nil true false err error zero empty either neither

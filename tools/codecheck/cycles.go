@@ -26,8 +26,8 @@ type listedPackage struct {
 	DepOnly    bool
 }
 
-// printCycles prints, for each package, how many pairs of its files use each other in both directions. Such files can only be
-// read together. Packages are looked at as Linux has them, without their tests.
+// printCycles prints, for each package, how many pairs of its files use each other in both directions. Such files can
+// only be read together. Packages are looked at as Linux has them, without their tests.
 func printCycles(out io.Writer, root string) error {
 	packages, exports, err := list(root, "./...")
 	if err != nil {
@@ -52,19 +52,22 @@ func printCycles(out io.Writer, root string) error {
 		}
 		arrows, pairs = arrows+len(uses), pairs+both
 		if both > 0 {
-			lines = append(lines, fmt.Sprintf("%4d of %3d arrows between %2d files  %s", both, len(uses), len(p.GoFiles), p.ImportPath))
+			lines = append(lines, fmt.Sprintf("%4d of %3d arrows between %2d files  %s", both, len(uses),
+				len(p.GoFiles), p.ImportPath))
 		}
 	}
 
 	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(b, a) })
-	fmt.Fprintf(out, "pairs of files of one package that use each other in both directions: %d (of %d arrows in all)\n", pairs, arrows)
+	fmt.Fprintf(out, "pairs of files of one package that use each other in both directions: %d (of %d arrows in all)\n",
+		pairs, arrows)
 	for _, l := range lines {
 		fmt.Fprintln(out, l)
 	}
 	return nil
 }
 
-// printPairs prints the pairs of files of one package that use each other in both directions, and what they use of each other.
+// printPairs prints the pairs of files of one package that use each other in both directions, and what they use of
+// each other.
 func printPairs(out io.Writer, root, folder string) error {
 	packages, exports, err := list(root, "./"+filepath.ToSlash(folder))
 	if err != nil {
@@ -95,7 +98,8 @@ func printPairs(out io.Writer, root, folder string) error {
 	return nil
 }
 
-// list returns the packages of a pattern and all that they import, and the file with each package's types by import path.
+// list returns the packages of a pattern and all that they import, and the file with each package's types by import
+// path.
 func list(root, pattern string) (all []listedPackage, exports map[string]string, err error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,GoFiles,Export,DepOnly", pattern)
 	cmd.Dir, cmd.Stderr = root, os.Stderr
@@ -122,8 +126,8 @@ type fileUse struct{ from, to string }
 // usedNames are the names that one file uses of another, with the number of times.
 type usedNames map[fileUse]map[string]int
 
-// isPair reports whether two files use each other in both directions. It does so for one of the two directions only, so that each
-// pair is counted once.
+// isPair reports whether two files use each other in both directions. It does so for one of the two directions only,
+// so that each pair is counted once.
 func (u usedNames) isPair(use fileUse) bool {
 	return use.from < use.to && len(u[fileUse{use.to, use.from}]) > 0
 }
@@ -137,7 +141,8 @@ func (u usedNames) names(use fileUse) (names []string) {
 	return names
 }
 
-// fileUses returns which files of a package use which others. exports names the file with a package's types by import path.
+// fileUses returns which files of a package use which others. exports names the file with a package's types by import
+// path.
 func fileUses(p listedPackage, exports map[string]string) (usedNames, error) {
 	fset := token.NewFileSet()
 	var files []*ast.File
@@ -162,7 +167,8 @@ func fileUses(p listedPackage, exports map[string]string) (usedNames, error) {
 		if object.Pkg() != pkg || !shared(object, pkg) {
 			continue
 		}
-		use := fileUse{filepath.Base(fset.Position(id.Pos()).Filename), filepath.Base(fset.Position(object.Pos()).Filename)}
+		use := fileUse{filepath.Base(fset.Position(id.Pos()).Filename),
+			filepath.Base(fset.Position(object.Pos()).Filename)}
 		if use.from == use.to {
 			continue
 		}

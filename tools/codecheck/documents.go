@@ -11,18 +11,20 @@ import (
 	"strings"
 )
 
-// architecture is the document whose names of files are checked. Elsewhere a path is often one of a host or of a made folder.
+// architecture is the document whose names of files are checked. Elsewhere a path is often one of a host or of a made
+// folder.
 const architecture = "ARCHITECTURE.md"
 
 var (
 	// link is one to a file or picture, with its text and target: [text](target).
 	link = regexp.MustCompile(`(!?)\[([^\]]*)\]\(([^)\s]+)\)`)
-	// quoted is a path of the repository between backquotes. Paths elsewhere begin with a slash, a drive or the D of a state folder.
+	// quoted is a path of the repository between backquotes. Paths elsewhere begin with a slash, a drive or the D of a
+	// state folder.
 	quoted = regexp.MustCompile("`([a-z0-9.][a-z0-9._-]*/[a-z0-9._/-]*)`")
 )
 
-// documents returns what the architecture's text names and root does not have, and its pictures without a text in their place.
-// A tree without that document has no such problem.
+// documents returns what the architecture's text names and root does not have, and its pictures without a text in
+// their place. A tree without that document has no such problem.
 func documents(root string) ([]problem, error) {
 	text, err := os.ReadFile(filepath.Join(root, architecture))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -26,7 +26,8 @@ func TestDocuments(t *testing.T) {
 			if err := os.Mkdir(filepath.Join(root, "a"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			for name, text := range map[string]string{"a/a.go": "package a\n", "a/a.svg": "<svg/>", architecture: "# A\n" + c.line + "\n"} {
+			for name, text := range map[string]string{"a/a.go": "package a\n", "a/a.svg": "<svg/>",
+				architecture: "# A\n" + c.line + "\n"} {
 				if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -37,7 +38,8 @@ func TestDocuments(t *testing.T) {
 			if err != nil || ok != (c.want == "") {
 				t.Fatalf("run: %t, %v, want %q; it said %q", ok, err, c.want, out.String())
 			}
-			if want := fmt.Sprintf("%s:2: %s", architecture, c.want); c.want != "" && !strings.HasPrefix(out.String(), want) {
+			if want := fmt.Sprintf("%s:2: %s", architecture, c.want); c.want != "" &&
+				!strings.HasPrefix(out.String(), want) {
 				t.Errorf("it said %q, want %q", out.String(), want)
 			}
 		})

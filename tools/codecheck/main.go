@@ -1,6 +1,7 @@
-// Command codecheck reads the Go files of this repository and reports code that is hard to read: long functions without a
-// paragraph, wide types and interfaces, and doc comments that name a parameter which does not exist; and files that ARCHITECTURE.md
-// names and that do not exist. With -measure it prints the figures of the whole tree in place of the problems; with -pairs, the files of one folder that use each other.
+// Command codecheck reads the Go files of this repository and reports code that is hard to read: long functions
+// without a paragraph, wide types and interfaces, and doc comments that name a parameter which does not exist; and
+// files that ARCHITECTURE.md names and that do not exist. With -measure it prints the figures of the whole tree in
+// place of the problems; with -pairs, the files of one folder that use each other.
 package main
 
 import (
@@ -16,9 +17,11 @@ func main() {
 	measure := flag.Bool("measure", false, "print the figures of the tree")
 	count := flag.Bool("count", false, "print how many problems each folder has, and succeed")
 	without := flag.String("without", "", "folders whose problems do not count, separated by commas")
-	pairs := flag.String("pairs", "", "print the files of this folder that use each other in both directions, and what they use")
+	pairs := flag.String("pairs", "",
+		"print the files of this folder that use each other in both directions, and what they use")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: codecheck [-measure | -count | -pairs FOLDER | -without FOLDERS] [ROOT]")
+		fmt.Fprintln(flag.CommandLine.Output(),
+			"usage: codecheck [-measure | -count | -pairs FOLDER | -without FOLDERS] [ROOT]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -63,7 +66,8 @@ func run(out io.Writer, root string, o options) (ok bool, err error) {
 		return false, err
 	}
 	found := slices.DeleteFunc(append(check(tree), named...), func(p problem) bool {
-		return slices.ContainsFunc(o.without, func(dir string) bool { return dir != "" && strings.HasPrefix(p.file, dir+"/") })
+		return slices.ContainsFunc(o.without,
+			func(dir string) bool { return dir != "" && strings.HasPrefix(p.file, dir+"/") })
 	})
 	if o.count {
 		printCounts(out, found)

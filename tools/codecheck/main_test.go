@@ -47,10 +47,35 @@ func TestParagraphs(t *testing.T) {
 		{"a blank line of spaces", function(26, "\t \n\tx()\n"), 0},
 		{"a comment separates nothing", function(26, "\t// more\n\tx()\n"), 1},
 		{"a blank line inside a text", function(26, "\ty(`a\n\nb`)\n"), 1},
+		{"a table of 26 lines", function(24, "\ty([]int{\n\t\t1,\n\t\t2,\n\t})\n") + "\n", 0},
 		{"a blank line beside a text", function(26, "\ty(`a\nb`)\n\n\tx()\n"), 0},
 	} {
 		if found := paragraphs(write(t, map[string]string{"p/f.go": c.source})); len(found) != c.want {
 			t.Errorf("%s: %v, want %d", c.what, found, c.want)
+		}
+	}
+}
+
+func TestColumns(t *testing.T) {
+	wide := func(n int) string { return "\tx(" + strings.Repeat("a, ", n/3) + "a)\n" }
+	text := strings.Repeat("a", 120)
+	for _, c := range []struct {
+		what, inside string
+		want         string
+	}{
+		{"120 columns, a tab being four", "\tx(" + strings.Repeat("a", 113) + ")\n", ""},
+		{"121 columns", "\tx(" + strings.Repeat("a", 114) + ")\n", "p/f.go:4: a line of 121 columns"},
+		{"letters of several bytes", "\tx(" + strings.Repeat("é", 113) + ")\n", ""},
+		{"arguments", wide(150), "a line of"},
+		{"a long text", "\tx(\"" + text + "\")\n", ""},
+		{"a short text on a wide line", "\tx(\"a\", " + strings.Repeat("a, ", 50) + "a)\n", "a line of"},
+		{"a raw string", "\tx(`" + text + "\n" + text + "`)\n", ""},
+		{"a comment", "\t// " + text + "\n", "a line of"},
+		{"a drawing", "\t//\t" + text + "\n", ""},
+	} {
+		found := columns(write(t, map[string]string{"p/f.go": "package p\n\nfunc f() {\n" + c.inside + "}\n"}))
+		if got := fmt.Sprint(found); (c.want == "") != (len(found) == 0) || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %v, want %q", c.what, found, c.want)
 		}
 	}
 }
@@ -77,15 +102,21 @@ func TestWidths(t *testing.T) {
 		{"27 fields", map[string]string{"p/p.go": fields(13)}, "type p.T has 27 fields"},
 		{"30 methods", map[string]string{"p/p.go": methods(30)}, ""},
 		{"31 methods", map[string]string{"p/p.go": methods(31)}, "type p.T has 31 methods"},
-		{"one method for each system", map[string]string{"p/p.go": methods(30), "p/p_linux.go": "package p\nfunc (t T[K]) m0() {}\n"}, ""},
-		{"another package's type", map[string]string{"p/p.go": methods(30), "q/q.go": "package q\ntype T struct{}\nfunc (T) other() {}\n"}, ""},
+		{"one method for each system",
+			map[string]string{"p/p.go": methods(30), "p/p_linux.go": "package p\nfunc (t T[K]) m0() {}\n"}, ""},
+		{"another package's type",
+			map[string]string{"p/p.go": methods(30), "q/q.go": "package q\ntype T struct{}\nfunc (T) other() {}\n"},
+			""},
 		{"7 methods", map[string]string{"p/p.go": "package p\ntype I interface {\n" + list(7, "m%d()") + "}\n"}, ""},
-		{"8 methods", map[string]string{"p/p.go": "package p\ntype I interface {\n" + list(8, "m%d()") + "}\n"}, "interface p.I has 8 methods"},
-		{"an embedded interface counts with its methods", map[string]string{"p/p.go": "package p\ntype J interface {\n" + list(4, "j%d()") + "}\n" +
-			"type I interface {\nJ\nio.Closer\n" + list(3, "m%d()") + "}\n"}, "interface p.I has 8 methods"},
+		{"8 methods", map[string]string{"p/p.go": "package p\ntype I interface {\n" + list(8, "m%d()") + "}\n"},
+			"interface p.I has 8 methods"},
+		{"an embedded interface counts with its methods",
+			map[string]string{"p/p.go": "package p\ntype J interface {\n" + list(4, "j%d()") + "}\n" +
+				"type I interface {\nJ\nio.Closer\n" + list(3, "m%d()") + "}\n"}, "interface p.I has 8 methods"},
 	} {
 		found := widths(write(t, c.files))
-		if c.want == "" && len(found) > 0 || c.want != "" && (len(found) != 1 || !strings.Contains(found[0].text, c.want)) {
+		if c.want == "" && len(found) > 0 ||
+			c.want != "" && (len(found) != 1 || !strings.Contains(found[0].text, c.want)) {
 			t.Errorf("%s: %v, want %q", c.what, found, c.want)
 		}
 	}
@@ -97,23 +128,32 @@ func TestMirrors(t *testing.T) {
 	mirrors = map[string]string{"p.T": "as the API has it", "p.Small": "it was large"}
 
 	many := strings.Repeat("_, _ int\n", 13)
-	found := widths(write(t, map[string]string{"p/p.go": "package p\ntype T struct {\n" + many + "}\ntype U struct {\n" + many + "}\ntype Small struct{}\n"}))
-	if len(found) != 2 || !strings.Contains(found[0].text, "type p.U") || !strings.Contains(found[1].text, "p.Small is an exception") {
+	found := widths(write(t,
+		map[string]string{"p/p.go": "package p\ntype T struct {\n" + many + "}\ntype U struct {\n" + many +
+			"}\ntype Small struct{}\n"}))
+	if len(found) != 2 || !strings.Contains(found[0].text, "type p.U") ||
+		!strings.Contains(found[1].text, "p.Small is an exception") {
 		t.Errorf("found %v", found)
 	}
 }
 
 func TestComments(t *testing.T) {
 	for _, c := range []struct{ what, source, want string }{
-		{"the sentence of a parameter that is gone", "// Event records an event. init tells which list has it.\nfunc Event(p int) {}", "init"},
-		{"after a semicolon", "// Forms reads a header; ok is false when nothing fits.\nfunc Forms(a string) (int, bool) { return 0, false }", "ok"},
-		{"in a condition", "// Event records an event. If container is not empty, it is about that.\nfunc Event(p int) {}", "container"},
+		{"the sentence of a parameter that is gone",
+			"// Event records an event. init tells which list has it.\nfunc Event(p int) {}", "init"},
+		{"after a semicolon",
+			"// Forms reads a header; ok is false when nothing fits.\nfunc Forms(a string) (int, bool) { return 0, false }", "ok"},
+		{"in a condition",
+			"// Event records an event. If container is not empty, it is about that.\nfunc Event(p int) {}",
+			"container"},
 		{"on the next line", "// Event records an event.\n// init, is a list.\nfunc Event(p int) {}", "init"},
 		{"of an interface", "type i interface {\n// Get reads. from says where.\nGet(to int)\n}", "from"},
 		{"a parameter", "// Event records an event. init tells which list has it.\nfunc Event(init bool) {}", ""},
-		{"a result", "// Forms reads a header; ok is false when nothing fits.\nfunc Forms(a string) (n int, ok bool) { return 0, false }", ""},
+		{"a result",
+			"// Forms reads a header; ok is false when nothing fits.\nfunc Forms(a string) (n int, ok bool) { return 0, false }", ""},
 		{"the receiver", "// Take takes. s is changed.\nfunc (s *S) Take() {}\ntype S struct{}", ""},
-		{"a field of the receiver", "// Take takes. If full is false, nothing happens.\nfunc (s *S) Take() {}\ntype S struct{ full bool }", ""},
+		{"a field of the receiver",
+			"// Take takes. If full is false, nothing happens.\nfunc (s *S) Take() {}\ntype S struct{ full bool }", ""},
 		{"a parameter of a parameter", "// Walk calls f. depth is 0 at the root.\nfunc Walk(f func(depth int)) {}", ""},
 		{"a type parameter", "// Map maps. elem is any type.\nfunc Map[elem any]() {}", ""},
 		{"a declaration of the package", "// Take takes. limit is never reached.\nfunc Take() {}\nconst limit = 3", ""},
@@ -126,7 +166,8 @@ func TestComments(t *testing.T) {
 	} {
 		found := comments(write(t, map[string]string{"p/p.go": "package p\n" + c.source + "\n"}))
 
-		if c.want == "" && len(found) > 0 || c.want != "" && (len(found) != 1 || !strings.Contains(found[0].text, `"`+c.want+`"`)) {
+		if c.want == "" && len(found) > 0 ||
+			c.want != "" && (len(found) != 1 || !strings.Contains(found[0].text, `"`+c.want+`"`)) {
 			t.Errorf("%s: %v, want %q", c.what, found, c.want)
 		}
 	}
@@ -148,7 +189,8 @@ func TestRun(t *testing.T) {
 	if ok, err := run(&out, root, options{}); ok || err != nil {
 		t.Errorf("problems: %t, %v", ok, err)
 	}
-	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "a/a.go:3: function f has 30 lines") {
+	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 2 ||
+		!strings.HasPrefix(lines[0], "a/a.go:3: function f has 30 lines") {
 		t.Errorf("problems:\n%s", out.String())
 	}
 
@@ -156,12 +198,14 @@ func TestRun(t *testing.T) {
 	if ok, err := run(&out, root, options{without: []string{"a", "b"}}); !ok || err != nil || out.Len() > 0 {
 		t.Errorf("without both folders: %t, %v\n%s", ok, err, out.String())
 	}
-	if ok, err := run(&out, root, options{without: []string{"a"}}); ok || err != nil || !strings.HasPrefix(out.String(), "b/b.go:3:") {
+	if ok, err := run(&out, root, options{without: []string{"a"}}); ok || err != nil ||
+		!strings.HasPrefix(out.String(), "b/b.go:3:") {
 		t.Errorf("without one folder: %t, %v\n%s", ok, err, out.String())
 	}
 
 	out.Reset()
-	if ok, err := run(&out, root, options{count: true}); !ok || err != nil || !strings.Contains(out.String(), "2  in all") {
+	if ok, err := run(&out, root, options{count: true}); !ok || err != nil ||
+		!strings.Contains(out.String(), "2  in all") {
 		t.Errorf("counts: %t, %v\n%s", ok, err, out.String())
 	}
 }
@@ -181,7 +225,8 @@ func TestMeasures(t *testing.T) {
 	}
 
 	var out bytes.Buffer
-	if err := printLines(&out, loaded); err != nil || !strings.Contains(out.String(), "source 16, tests 4, harness 1, scripts 2") {
+	if err := printLines(&out, loaded); err != nil ||
+		!strings.Contains(out.String(), "source 16, tests 4, harness 1, scripts 2") {
 		t.Errorf("lines: %v\n%s", err, out.String())
 	}
 	out.Reset()
@@ -200,7 +245,8 @@ func TestCycles(t *testing.T) {
 		"p/c.go": "package p\n\nvar X = T{}.Get()\n",
 	}).root
 	var out bytes.Buffer
-	if err := printCycles(&out, root); err != nil || !strings.Contains(out.String(), "both directions: 1 (of 3 arrows in all)") ||
+	if err := printCycles(&out, root); err != nil ||
+		!strings.Contains(out.String(), "both directions: 1 (of 3 arrows in all)") ||
 		!strings.Contains(out.String(), "1 of   3 arrows between  3 files  example.com/m/p") {
 		t.Errorf("%v\n%s", err, out.String())
 	}

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// longFunction is the length from which a function is expected to have paragraphs, as reviews of other code bases count it.
+// longFunction is the length from which a function is expected to have paragraphs, as reviews of other code bases
+// count it.
 const longFunction = 25
 
 // listed is how many of the widest types are printed.
@@ -37,8 +38,8 @@ func printMeasures(out io.Writer, t *tree) error {
 	return printCycles(out, t.root)
 }
 
-// printWidest prints the types with the most methods and fields, and the interfaces with the most methods, without those of
-// tests.
+// printWidest prints the types with the most methods and fields, and the interfaces with the most methods, without
+// those of tests.
 func printWidest(out io.Writer, t *tree) {
 	all := slices.DeleteFunc(t.widths(), func(w width) bool { return w.file.test || isHarness(w.file.name) })
 	for _, m := range []struct {
@@ -145,7 +146,8 @@ func directDependencies(root string) (int, error) {
 }
 
 // harness are the folders whose files are part of the tests though their names do not end in _test.go.
-var harness = []string{"test/", "internal/testkit/", "internal/proxylab/", "internal/script/", "hns/hnstest/", "kubelet/runtime/runtimetest/", "routes/plantest/", "routes/killtest/"}
+var harness = []string{"test/", "internal/testkit/", "internal/proxylab/", "internal/script/", "hns/hnstest/",
+	"kubelet/runtime/runtimetest/", "routes/plantest/", "routes/killtest/"}
 
 func isHarness(name string) bool {
 	return slices.ContainsFunc(harness, func(dir string) bool { return strings.HasPrefix(name, dir) })

@@ -77,7 +77,8 @@ func load(root string) (*tree, error) {
 
 // skipped reports whether a folder holds no code of this module: build results, test data, hidden folders.
 func skipped(name string) bool {
-	return name == "bin" || name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")
+	return name == "bin" || name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") ||
+		strings.HasPrefix(name, "_")
 }
 
 func (t *tree) parse(full, name string) (*file, error) {
@@ -89,7 +90,8 @@ func (t *tree) parse(full, name string) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parsing %s: %w", name, err)
 	}
-	return &file{name: name, syntax: syntax, lines: bytes.Split(data, []byte("\n")), test: strings.HasSuffix(name, "_test.go")}, nil
+	return &file{name: name, syntax: syntax, lines: bytes.Split(data, []byte("\n")),
+		test: strings.HasSuffix(name, "_test.go")}, nil
 }
 
 // line returns the line number of a position.
