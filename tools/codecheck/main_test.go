@@ -107,6 +107,18 @@ func TestWidths(t *testing.T) {
 		{"another package's type",
 			map[string]string{"p/p.go": methods(30), "q/q.go": "package q\ntype T struct{}\nfunc (T) other() {}\n"},
 			""},
+		{"a facet's methods count", map[string]string{"p/p.go": "package p\ntype T struct{}\n" +
+			list(30, "func (t *T) m%d() {}"), "p/q.go": "package p\ntype calls struct{ *T }\nfunc (c calls) m0() {}\n"},
+			"type p.T has 31 methods"},
+		{"a function that changes the structure counts",
+			map[string]string{"p/p.go": "package p\ntype T struct{ a []int }\n" +
+				list(30, "func (t *T) m%d() {}") + "func set(_ context.Context, t *T) { t.a[0]++ }\n"},
+			"type p.T has 31 methods"},
+		{"one that reads it does not", map[string]string{"p/p.go": "package p\ntype T struct{ a []int }\n" +
+			list(30, "func (t *T) m%d() {}") + "func get(t *T) int { b := t.a[0]; b++; return b }\n"}, ""},
+		{"nor does one of a structure without methods",
+			map[string]string{"p/p.go": "package p\ntype T struct{ a int }\n" +
+				list(31, "func set%d(t *T) { t.a = 1 }")}, ""},
 		{"7 methods", map[string]string{"p/p.go": "package p\ntype I interface {\n" + list(7, "m%d()") + "}\n"}, ""},
 		{"8 methods", map[string]string{"p/p.go": "package p\ntype I interface {\n" + list(8, "m%d()") + "}\n"},
 			"interface p.I has 8 methods"},
@@ -134,6 +146,32 @@ func TestMirrors(t *testing.T) {
 	if len(found) != 2 || !strings.Contains(found[0].text, "type p.U") ||
 		!strings.Contains(found[1].text, "p.Small is an exception") {
 		t.Errorf("found %v", found)
+	}
+}
+
+// TestTooWide: a type of the list may not grow, and leaves the list when it needs it no more.
+func TestTooWide(t *testing.T) {
+	defer func(old map[string]int) { tooWide = old }(tooWide)
+	tooWide = map[string]int{"p.T": 31, "p.Small": 40, "p.Gone": 50, "q.Elsewhere": 60}
+
+	for n, want := range map[int]string{31: "[]",
+		32: "type p.T has 32 methods with its facets and functions, at most 31"} {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "func (T) m%d() {}\n", i)
+		}
+		found := widths(write(t,
+			map[string]string{"p/p.go": "package p\ntype T struct{}\ntype Small struct{}\n" + b.String()}))
+		text := fmt.Sprint(found)
+		for _, part := range []string{strings.Trim(want, "[]"), "type p.Small has 0 methods: remove it",
+			"no type p.Gone"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("%d methods: %s, want %q", n, text, part)
+			}
+		}
+		if strings.Contains(text, "Elsewhere") || want == "[]" && len(found) != 2 {
+			t.Errorf("%d methods: %s", n, text)
+		}
 	}
 }
 

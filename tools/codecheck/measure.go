@@ -18,7 +18,7 @@ import (
 const longFunction = 25
 
 // listed is how many of the widest types are printed.
-const listed = 4
+const listed = 8
 
 // printMeasures prints figures that show how easy the tree is to read.
 func printMeasures(out io.Writer, t *tree) error {
