@@ -15,14 +15,14 @@ import (
 
 // check finds values that a program of the node would refuse later, when nobody watches: a service that ends at its
 // start says so in its log only. Each error names the flag and what to write.
-func check(o node.Options) error {
+func check(o node.Request) error {
 	return errors.Join(checkAddresses(o), checkRanges(o.PodCIDR, o.ServiceCIDR), checkSocket(o.CRISocket),
-		checkLabels(o.Labels, o.Node),
+		checkLabels(o.Labels, o.NodeName),
 		checkFolders(o), checkTimeout(o), checkKubeletArgs(o))
 }
 
 // checkAddresses checks --node-ip: an address, or one of each family.
-func checkAddresses(o node.Options) error {
+func checkAddresses(o node.Request) error {
 	if o.NodeIP == "" {
 		return nil
 	}
@@ -87,7 +87,7 @@ func checkSocket(text string) error {
 		"--cri-socket: %q is none, such as unix:///run/containerd/containerd.sock or npipe:////./pipe/containerd-containerd", text)
 }
 
-func checkFolders(o node.Options) error {
+func checkFolders(o node.Request) error {
 	if !filepath.IsAbs(o.InstallDir) {
 		return fmt.Errorf("--install-dir: %q is not the whole path of a folder, such as %s", o.InstallDir,
 			node.DefaultInstallDir)
@@ -105,7 +105,7 @@ func checkFolders(o node.Options) error {
 	return nil
 }
 
-func checkTimeout(o node.Options) error {
+func checkTimeout(o node.Request) error {
 	if o.Timeout <= 0 {
 		return fmt.Errorf("--timeout %v: give a time such as 5m", o.Timeout)
 	}
@@ -120,7 +120,7 @@ var madeByJoin = map[string]string{"config": "--patches", "kubeconfig": "", "boo
 	"container-runtime-endpoint": "--cri-socket"}
 
 // checkKubeletArgs has the kubelet's own flags read what it will be given.
-func checkKubeletArgs(o node.Options) error {
+func checkKubeletArgs(o node.Request) error {
 	for _, arg := range o.KubeletArgs {
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if !strings.HasPrefix(arg, "--") {

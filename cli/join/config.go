@@ -227,7 +227,7 @@ func (f *flags) kubeadm(doc string) error {
 	}
 
 	r := c.NodeRegistration
-	set(&f.Node, r.Name)
+	set(&f.NodeName, r.Name)
 	set(&f.CRISocket, r.CRISocket)
 	f.Ignore = append(f.Ignore, r.IgnorePreflightErrors...)
 	f.DryRun = f.DryRun || c.DryRun
@@ -288,7 +288,7 @@ func (f *flags) extraArgs(value any) error {
 		case "register-with-taints":
 			f.Taints = a.value
 		case "hostname-override":
-			f.Node = a.value
+			f.NodeName = a.value
 		default:
 			f.KubeletArgs = append(f.KubeletArgs, "--"+a.name+"="+a.value)
 		}
@@ -319,6 +319,6 @@ func (f *flags) own(doc string) error {
 	}
 	f.NoFirewall, f.FirewallPorts = c.Firewall.Manage != nil && !*c.Firewall.Manage, c.Firewall.ExtraPorts
 	f.RoutesArgs, f.BGPConfig = c.Network.RoutesExtraArgs, c.Network.BGPConfig
-	f.Containerd, f.SandboxImage, f.Environment = c.Containerd.Mode, c.Containerd.SandboxImage, c.Services.Environment
+	f.Environment = c.Services.Environment
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 
 // flags are those of the command as they were given.
 type flags struct {
-	node.Options
+	node.Request
 	token, discoveryToken, tlsToken, tokenFile, file, config string
 	hashes, env                                              []string
 	output                                                   string
@@ -42,8 +42,7 @@ type controlPlane struct {
 
 // Command makes `porthole join`.
 func Command() *cobra.Command {
-	f := flags{Options: node.Options{Timeout: 5 * time.Minute,
-		RoutesOptions: node.RoutesOptions{CheckRoutes: routes.Check}}}
+	f := flags{Request: node.Request{Timeout: 5 * time.Minute, CheckRoutes: routes.Check}}
 
 	c := &cobra.Command{
 		Use:   "join [ADDRESS[:PORT] of the API server]",
@@ -100,7 +99,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.SkipCA, "discovery-token-unsafe-skip-ca-verification", false,
 		"join without --discovery-token-ca-cert-hash: whoever knows the token can then play the cluster")
 	fs.StringVar(&f.file, "discovery-file", "", "kubeconfig, a path or an https URL, in place of a discovery token")
-	fs.StringVar(&f.Node, "node-name", "", "name of the node; empty: the host's name in lower case")
+	fs.StringVar(&f.NodeName, "node-name", "", "name of the node; empty: the host's name in lower case")
 	fs.StringVar(&f.CRISocket, "cri-socket", "", "socket of the container runtime; empty: found")
 	fs.StringVar(&f.config, "config", "",
 		"file with kubeadm's JoinConfiguration (v1beta4, v1beta3) and, as another document, NodeConfiguration (porthole.dev/v1alpha1)")
@@ -160,53 +159,53 @@ var besideConfig = []string{"config", "dry-run", "plan", "node-name", "ignore-pr
 var routesFlags = []string{"mode", "bgp-config", "kubeconfig", "hostname-override", "cluster-cidr", "service-cidr"}
 
 // resolve checks the flags and turns them into options. Errors never repeat a token.
-func (f *flags) resolve(fs *pflag.FlagSet, args []string, stdin io.Reader) (node.Options, error) {
+func (f *flags) resolve(fs *pflag.FlagSet, args []string, stdin io.Reader) (node.Request, error) {
 	for _, name := range controlPlaneFlags {
 		if fs.Changed(name) {
-			return f.Options, fmt.Errorf("--%s: Porthole joins workers only; use kubeadm on the control plane", name)
+			return f.Request, fmt.Errorf("--%s: Porthole joins workers only; use kubeadm on the control plane", name)
 		}
 	}
 	if f.config != "" {
 		if err := f.readConfig(fs, args); err != nil {
-			return f.Options, err
+			return f.Request, err
 		}
 	}
 	if f.output != "text" && f.output != "json" {
-		return f.Options, fmt.Errorf("-o %s: text or json", f.output)
+		return f.Request, fmt.Errorf("-o %s: text or json", f.output)
 	}
 	if !slices.Contains([]string{node.WaitReady, node.WaitRegistered, node.WaitNone}, f.Wait) {
-		return f.Options, fmt.Errorf("--wait %s: ready, registered or none", f.Wait)
+		return f.Request, fmt.Errorf("--wait %s: ready, registered or none", f.Wait)
 	}
 
 	if f.Network != "" && !slices.Contains(node.Networks, f.Network) {
-		return f.Options, fmt.Errorf("--network %s: %s", f.Network, strings.Join(node.Networks, ", "))
+		return f.Request, fmt.Errorf("--network %s: %s", f.Network, strings.Join(node.Networks, ", "))
 	}
 	for _, a := range f.RoutesArgs {
 		if name, _, _ := strings.Cut(a, "="); slices.Contains(routesFlags, strings.TrimLeft(name, "-")) {
-			return f.Options, fmt.Errorf(
+			return f.Request, fmt.Errorf(
 				"--routes-extra-args %s: join sets this flag: --network, --bgp-config, --node-name, --pod-network-cidr and --service-cidr", name)
 		}
 	}
-	if err := check(f.Options); err != nil {
-		return f.Options, err
+	if err := check(f.Request); err != nil {
+		return f.Request, err
 	}
 	var err error
 	if f.Environment, err = services.ParseVariables(append(services.Variables(f.Environment), f.env...)); err != nil {
-		return f.Options, fmt.Errorf("--env: %w", err)
+		return f.Request, fmt.Errorf("--env: %w", err)
 	}
 	return f.discovery(args, stdin)
 }
 
 // discovery reads who the cluster is. Without anything it is the one that this machine is a node of.
-func (f *flags) discovery(args []string, stdin io.Reader) (o node.Options, err error) {
+func (f *flags) discovery(args []string, stdin io.Reader) (o node.Request, err error) {
 	if len(args) == 1 {
 		if f.Endpoint, err = credential.Endpoint(args[0]); err != nil {
-			return f.Options, err
+			return f.Request, err
 		}
 	}
 	if f.tokenFile != "" {
 		if f.token, err = readToken(f.tokenFile, stdin); err != nil {
-			return f.Options, err
+			return f.Request, err
 		}
 	}
 
@@ -224,14 +223,14 @@ func (f *flags) discovery(args []string, stdin io.Reader) (o node.Options, err e
 	parse("--discovery-token", &f.Token, f.discoveryToken, f.token)
 	parse("--tls-bootstrap-token", &f.TLSToken, f.tlsToken, f.token)
 	if err != nil {
-		return f.Options, err
+		return f.Request, err
 	}
 
 	if f.Pins, err = credential.ParsePins(f.hashes); err != nil {
-		return f.Options, fmt.Errorf("--discovery-token-ca-cert-hash: %w", err)
+		return f.Request, fmt.Errorf("--discovery-token-ca-cert-hash: %w", err)
 	}
 	f.File = f.file
-	return f.Options, f.consistent()
+	return f.Request, f.consistent()
 }
 
 // consistent finds what contradicts itself, with kubeadm's rules.

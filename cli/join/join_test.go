@@ -19,9 +19,9 @@ const (
 )
 
 // resolve parses a command line as the command does.
-func resolve(t *testing.T, line ...string) (node.Options, error) {
+func resolve(t *testing.T, line ...string) (node.Request, error) {
 	t.Helper()
-	f := flags{Options: node.Options{Timeout: time.Minute}}
+	f := flags{Request: node.Request{Timeout: time.Minute}}
 	fs := pflag.NewFlagSet("join", pflag.ContinueOnError)
 	f.register(fs)
 	if err := fs.Parse(line); err != nil {
@@ -107,7 +107,7 @@ func TestConfig(t *testing.T) {
 		return path
 	}
 	o, err := resolve(t, "--config", write(file4), "--dry-run")
-	if err != nil || o.Node != "win07" || o.NodeIP != "10.0.0.7" ||
+	if err != nil || o.NodeName != "win07" || o.NodeIP != "10.0.0.7" ||
 		!slices.Equal(o.KubeletArgs, []string{"--max-pods=50"}) || o.Taints != "os=windows:NoSchedule" ||
 		o.Network != "vxlan" || !slices.Equal(o.RoutesArgs, []string{"--vxlan-vni=4097"}) || o.NIC != "Ethernet" ||
 		!o.DryRun || !o.Token.Valid() || o.Endpoint != "10.0.0.1:6443" || !slices.Equal(o.Ignore, []string{"Swap"}) ||

@@ -98,7 +98,7 @@ var past = map[step.Action]string{step.Create: "made", step.Change: "changed", s
 func (p *printer) Say(text string) { p.line("%s", text) }
 
 // end shows how the run ended.
-func (p *printer) end(ctx context.Context, r step.Report, o node.Options) error {
+func (p *printer) end(ctx context.Context, r step.Report, o node.Request) error {
 	if p.json {
 		text, err := r.JSON()
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // Certificate is the step of the node's client certificate. Kubelet, service proxy and routes share it, and the
 // kubelet renews it.
-type Certificate struct{ *Node }
+type Certificate struct{ Node *Node }
 
 type certificateValue struct {
 	Path      string `json:"path"`
@@ -28,12 +28,13 @@ func (Certificate) ID() string { return "certificate" }
 
 // Wanted returns a certificate for the node by the cluster's authority.
 func (c Certificate) Wanted() any {
-	return certificateValue{Path: c.Pair(), User: credential.NodeUser(c.Name), Authority: c.Cluster.CAHash}
+	return certificateValue{Path: c.Node.Pair(), User: credential.NodeUser(c.Node.Name),
+		Authority: c.Node.Cluster.CAHash}
 }
 
 // Observe returns the certificate that is there, or what is wrong with it.
 func (c Certificate) Observe(context.Context) (any, error) {
-	value, err := c.certificate()
+	value, err := c.Node.certificate()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
@@ -46,7 +47,7 @@ func (c Certificate) Observe(context.Context) (any, error) {
 // Apply requests the certificate with the pending key and stores both. If the cluster does not approve by itself it
 // waits, until ctx ends.
 func (c Certificate) Apply(ctx context.Context) error {
-	if c.Bootstrap == nil {
+	if c.Node.Bootstrap == nil {
 		return errors.New("a token is needed for a new certificate: kubeadm token create --print-join-command")
 	}
 	pair, err := c.request(ctx)
@@ -59,18 +60,18 @@ func (c Certificate) Apply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := private(filepath.Dir(c.Pair())); err != nil {
+	if err := private(filepath.Dir(c.Node.Pair())); err != nil {
 		return err
 	}
-	if err := storePair(c.Pair(), pair); err != nil {
+	if err := storePair(c.Node.Pair(), pair); err != nil {
 		return fmt.Errorf("storing the certificate: %w", err)
 	}
-	return remove(c.PendingKey())
+	return remove(c.Node.PendingKey())
 }
 
 // request returns certificate and key as one PEM file.
 func (c Certificate) request(ctx context.Context) ([]byte, error) {
-	text, err := os.ReadFile(c.PendingKey())
+	text, err := os.ReadFile(c.Node.PendingKey())
 	if err != nil {
 		return nil, fmt.Errorf("reading the key: %w", err)
 	}
@@ -78,7 +79,8 @@ func (c Certificate) request(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	cert, err := credential.Request{API: c.Bootstrap, Node: c.Name, Key: key, Waiting: c.Waiting}.Get(ctx)
+	cert, err := credential.Request{API: c.Node.Bootstrap, Node: c.Node.Name, Key: key,
+		Waiting: c.Node.Waiting}.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +89,7 @@ func (c Certificate) request(ctx context.Context) ([]byte, error) {
 
 // Undo removes the certificate, and those that the kubelet got later.
 func (c Certificate) Undo(context.Context, []byte) error {
-	dir := filepath.Dir(c.Pair())
+	dir := filepath.Dir(c.Node.Pair())
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

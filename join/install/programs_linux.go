@@ -21,6 +21,8 @@ type Program struct {
 	To   string
 	// OnlyNew: a file that is there is left alone, whatever it is.
 	OnlyNew bool
+	// ForPods: the container runtime calls the program as long as a pod is left.
+	ForPods bool
 }
 
 // ID returns the name.

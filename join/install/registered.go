@@ -13,7 +13,7 @@ import (
 )
 
 // Registered is the step of the Node object: it must be this machine's, not that of another one with the same name.
-type Registered struct{ *Node }
+type Registered struct{ Node *Node }
 
 type registeredValue struct {
 	Node string `json:"node"`
@@ -23,16 +23,19 @@ type registeredValue struct {
 // Waits marks a step that waits for the kubelet.
 func (Registered) Waits() {}
 
+// Continues marks a step that the kubelet finishes.
+func (Registered) Continues() {}
+
 // ID returns the step's name.
 func (Registered) ID() string { return "registered" }
 
 // Wanted returns the node with the UUID of this machine.
-func (r Registered) Wanted() any { return registeredValue{r.Name, strings.ToLower(r.UUID)} }
+func (r Registered) Wanted() any { return registeredValue{r.Node.Name, strings.ToLower(r.Node.UUID)} }
 
 // Observe reads the Node. While the API server does not answer there is nothing that is as wanted: Apply, which
 // changes nothing, waits.
 func (r Registered) Observe(ctx context.Context) (any, error) {
-	n, err := r.read(ctx)
+	n, err := r.Node.read(ctx)
 	if errors.Is(err, credential.ErrUnreachable) {
 		return nil, nil
 	}
@@ -59,16 +62,16 @@ func (n *Node) read(ctx context.Context) (*v1.Node, error) {
 // Apply waits until the kubelet has registered the node.
 func (r Registered) Apply(ctx context.Context) error {
 	return wait(ctx, func() (bool, error) {
-		n, err := r.read(ctx)
+		n, err := r.Node.read(ctx)
 		if err != nil {
 			return false, err
 		}
 		if n == nil || n.Status.NodeInfo.SystemUUID == "" {
-			return false, fmt.Errorf("the kubelet has not registered node %s yet", r.Name)
+			return false, fmt.Errorf("the kubelet has not registered node %s yet", r.Node.Name)
 		}
-		if uuid := n.Status.NodeInfo.SystemUUID; !strings.EqualFold(uuid, r.UUID) {
+		if uuid := n.Status.NodeInfo.SystemUUID; !strings.EqualFold(uuid, r.Node.UUID) {
 			return false, errors.Join(errFinal,
-				fmt.Errorf("node name %s is used by another machine (systemUUID %s)", r.Name, uuid))
+				fmt.Errorf("node name %s is used by another machine (systemUUID %s)", r.Node.Name, uuid))
 		}
 		return true, nil
 	})
@@ -78,10 +81,13 @@ func (r Registered) Apply(ctx context.Context) error {
 func (Registered) Undo(context.Context, []byte) error { return nil }
 
 // Ready is the step of the condition Ready of the Node.
-type Ready struct{ *Node }
+type Ready struct{ Node *Node }
 
 // Waits marks a step that waits for the kubelet: one that has just started says for a moment that it is not ready.
 func (Ready) Waits() {}
+
+// Continues marks a step that the kubelet finishes.
+func (Ready) Continues() {}
 
 // ID returns the step's name.
 func (Ready) ID() string { return "ready" }
@@ -91,7 +97,7 @@ func (Ready) Wanted() any { return map[string]bool{"ready": true} }
 
 // Observe reads the condition. An API server that does not answer is waited for, as with Registered.
 func (r Ready) Observe(ctx context.Context) (any, error) {
-	n, err := r.read(ctx)
+	n, err := r.Node.read(ctx)
 	if errors.Is(err, credential.ErrUnreachable) {
 		return map[string]bool{"ready": false}, nil
 	}
@@ -125,12 +131,12 @@ func (r Ready) Apply(ctx context.Context) error {
 
 // Now returns nil if the node is Ready, else why it is not.
 func (r Ready) Now(ctx context.Context) error {
-	n, err := r.read(ctx)
+	n, err := r.Node.read(ctx)
 	if err != nil {
 		return err
 	}
 	if ready, message := condition(n); !ready {
-		return fmt.Errorf("node %s is not Ready: %s", r.Name, message)
+		return fmt.Errorf("node %s is not Ready: %s", r.Node.Name, message)
 	}
 	return nil
 }

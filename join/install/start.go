@@ -44,6 +44,9 @@ type startValue struct {
 // ID returns the step's name.
 func (s Start) ID() string { return "start/" + s.Unit }
 
+// Continues marks a step that the program finishes.
+func (Start) Continues() {}
+
 // Wanted returns a program that runs with the present configuration.
 func (s Start) Wanted() any { return startValue{s.Unit, true, hash(s.Config())} }
 

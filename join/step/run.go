@@ -85,6 +85,9 @@ func (r *Runner) one(ctx context.Context, s Step) (Result, error) {
 // is waited for again until ctx ends.
 type Waiter interface{ Waits() }
 
+// Continuer is a step that the node's programs finish, also when nobody waits for them any more.
+type Continuer interface{ Continues() }
+
 // apply carries a step out, and returns what is still to be done about it.
 func (r *Runner) apply(ctx context.Context, s Step) (after Op, err error) {
 	_, waits := s.(Waiter)

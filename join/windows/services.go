@@ -113,6 +113,9 @@ const (
 // ID names the step.
 func (s running) ID() string { return "running/" + s.name }
 
+// Continues marks a step that the service finishes.
+func (running) Continues() {}
+
 // Wanted returns the state of a service that runs.
 func (s running) Wanted() any { return stateRunning }
 

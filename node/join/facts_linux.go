@@ -36,7 +36,7 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 	f.Linux.CgroupV2, f.Linux.Controllers = controllers()
 
 	f.Adapters = adapters()
-	f.Runtime = askRuntime(ctx, runtimeEndpoint(s.Options))
+	f.Runtime = askRuntime(ctx, runtimeEndpoint(s.CRISocket))
 	f.Ports = usedPorts()
 	f.Disk = []preflight.Space{{Path: s.InstallDir, Free: free(s.InstallDir), Role: "install"},
 		{Path: "/var/lib/containerd", Free: free("/var/lib/containerd"), Role: "containers"}}

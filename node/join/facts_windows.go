@@ -29,7 +29,7 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 		LaterRename: hasValue(sessionKey, "PendingFileRenameOperations"), Firewall: firewallPolicy(), Path: s.Bundled,
 		NetworkPath: onNetwork(s.Bundled)}
 	f.Windows = w
-	if host, err := platform.ReadHost(rootFolder(s.Options)); err == nil {
+	if host, err := platform.ReadHost(rootFolder(s.Root)); err == nil {
 		f.Hostname, f.Memory, w.Product = host.Hostname, host.MemoryBytes, host.OSImage
 		w.Build = buildOf(host.WindowsRelease)
 	}
@@ -43,7 +43,7 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 		w.HNS = askHNS(ctx)
 	}
 	f.Adapters, _ = defaultAdapters() // none known: the check of adapters fails
-	f.Runtime = askRuntime(ctx, runtimeEndpoint(s.Options))
+	f.Runtime = askRuntime(ctx, runtimeEndpoint(s.CRISocket))
 	f.Disk = []preflight.Space{{Path: s.InstallDir, Free: freeBytes(s.InstallDir), Role: "install"},
 		{Path: `C:\ProgramData\containerd`, Free: freeBytes(`C:\ProgramData\containerd`), Role: "containers"}}
 	for _, name := range []string{"HTTPS_PROXY", "https_proxy"} {

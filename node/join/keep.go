@@ -28,7 +28,7 @@ var ErrRestart = errors.New(
 // is the kubelet's: one that is not of the node that join made is left alone.
 func Keep(ctx context.Context, kubeconfig string) error {
 	where := &Setup{}
-	paths(where)
+	where.paths()
 	if kubeconfig != where.Kubeconfig() {
 		return nil
 	}
@@ -38,7 +38,7 @@ func Keep(ctx context.Context, kubeconfig string) error {
 			return nil
 		case <-time.After(keepPeriod):
 		}
-		j, err := readUpgrade(where)
+		j, err := readUpgrade(where.State)
 		if err != nil || !j.Interrupted() { // a file that cannot be read is one that is being replaced, or nobody's
 			abandoned = 0
 			continue
@@ -73,7 +73,7 @@ func takeBack(ctx context.Context) error {
 	}
 	x := &exchange{setup: s, report: step.NewReport("UpgradeReport"), self: os.Getpid(),
 		say: func(text string) { klog.FromContext(ctx).Info("Upgrade", "what", text) }}
-	if x.journal, err = readUpgrade(s); err != nil || !x.journal.Interrupted() {
+	if x.journal, err = readUpgrade(s.State); err != nil || !x.journal.Interrupted() {
 		return err
 	}
 	return x.back(ctx, "it was interrupted")

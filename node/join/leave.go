@@ -82,39 +82,6 @@ func (l *leave) prepare() (joined bool, err error) {
 	return joined, err
 }
 
-// recalled returns what this machine remembers of its join, and reports whether there is something.
-func recalled() (s *Setup, joined bool, err error) {
-	s, err = newSetup(Options{InstallDir: DefaultInstallDir})
-	if err != nil {
-		return nil, false, err
-	}
-	text, err := os.ReadFile(s.Node.Journal())
-	if errors.Is(err, os.ErrNotExist) {
-		return s, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("reading the journal: %w", err)
-	}
-	j, err := step.ParseJournal(text)
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", s.Node.Journal(), err)
-	}
-
-	s.Journal, s.Name = &j, j.Node
-	s.Cluster = &credential.Cluster{Server: j.Server, CAHash: j.CAHash}
-	if text, err := os.ReadFile(s.Kubeconfig()); err == nil {
-		if f, err := credential.ParseKubeconfig(text); err == nil {
-			s.Cluster = &f.Cluster
-		}
-	}
-	r := run{setup: s, Options: s.Options}
-	if err := r.recall(); err != nil {
-		return nil, false, err
-	}
-	s.Settings = &credential.Settings{PodSubnet: j.Facts["podSubnet"], ServiceSubnet: j.Facts["serviceSubnet"]}
-	return s, true, nil
-}
-
 // plan lists the steps that would be undone, the last first.
 func (l *leave) plan() error {
 	steps := l.setup.Journal.Steps
@@ -171,14 +138,14 @@ func (l *leave) undo(ctx context.Context) error {
 		}
 		return fmt.Errorf("%d things of Porthole are left", len(left))
 	}
-	return errors.Join(install.DropState(upgradeFile(s)), install.DropJournal(s.Node.Journal()))
+	return errors.Join(install.DropState(upgradeFile(s.State)), install.DropJournal(s.Node.Journal()))
 }
 
 // undoSteps takes the steps back, and the pods when the programs have ended. What pods need to end stays if they do
 // not.
 func (l *leave) undoSteps(ctx context.Context, runner *step.Runner, steps []step.Step) error {
 	err := beforeUndo(ctx, l.setup)
-	now := slices.DeleteFunc(slices.Clone(steps), func(s step.Step) bool { return afterPods(s.ID()) })
+	now := slices.DeleteFunc(slices.Clone(steps), func(s step.Step) bool { return afterPods(s) })
 	results, failed := runner.Undo(ctx, now)
 	l.report.Steps = results
 	err = errors.Join(err, failed)
@@ -186,7 +153,7 @@ func (l *leave) undoSteps(ctx context.Context, runner *step.Runner, steps []step
 		return errors.Join(err, failed)
 	}
 
-	later := slices.DeleteFunc(slices.Clone(steps), func(s step.Step) bool { return !afterPods(s.ID()) })
+	later := slices.DeleteFunc(slices.Clone(steps), func(s step.Step) bool { return !afterPods(s) })
 	results, failed = runner.Undo(ctx, later)
 	l.report.Steps = append(l.report.Steps, results...)
 	return errors.Join(err, failed, afterUndo(ctx, l.setup, l.KeepLogs))

@@ -42,7 +42,7 @@ func undoSteps(s *Setup) ([]step.Step, error) {
 		file(f.Name, f.Path)
 	}
 	for _, name := range cniPlugins {
-		list = append(list, install.Program{Name: "cni/" + name, To: filepath.Join(cniBin, name)})
+		list = append(list, install.Program{Name: "cni/" + name, To: filepath.Join(cniBin, name), ForPods: true})
 	}
 	file("routes-config", routesEnv)
 	file("routes-bgp", routesBGP)
@@ -59,19 +59,23 @@ func undoSteps(s *Setup) ([]step.Step, error) {
 func beforeUndo(context.Context, *Setup) error { return nil }
 
 // afterPods reports whether a step is undone when no pod is left: the runtime calls the CNI plugins when a pod ends.
-func afterPods(id string) bool { return strings.HasPrefix(id, "cni/") }
+func afterPods(s step.Step) bool {
+	p, ok := s.(install.Program)
+	return ok && p.ForPods
+}
 
 // endPods removes the pods. The programs have no files any more, and must have ended.
 func endPods(ctx context.Context, s *Setup) error {
 	if err := ended(ctx, s.InstallDir); err != nil {
 		return err
 	}
-	return removeSandboxes(ctx, runtimeEndpoint(s.Options))
+	return removeSandboxes(ctx, runtimeEndpoint(s.CRISocket))
 }
 
 // afterUndo removes what else the node's programs made: the network of the pods, volumes and logs. No pod may be left.
 func afterUndo(ctx context.Context, s *Setup, keepLogs bool) error {
-	err := errors.Join(podnet.Remove(cniConf), removeTunnelDevice(s), leaveSwitch(ctx, s), unmountBelow(s.Kubelet),
+	err := errors.Join(podnet.Remove(cniConf), removeTunnelDevice(s.Choices), leaveSwitch(ctx, s),
+		unmountBelow(s.Kubelet),
 		platform.UnshareMounts(s.Kubelet))
 	if err != nil { // what is mounted is not deleted
 		return err
@@ -207,7 +211,7 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 		return nil, err
 	}
 	list = append(list, network...)
-	if device := tunnelDevice(s); device != "" {
+	if device := tunnelDevice(s.Choices); device != "" {
 		if there, err := platform.LinkExists(device); err != nil || there {
 			list = append(list, "interface "+device)
 		}
@@ -222,7 +226,7 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 			list = append(list, fmt.Sprintf("process %s (pid %d)", p.Program, p.PID))
 		}
 	}
-	ids, err := runtime.SandboxIDs(ctx, runtimeEndpoint(s.Options))
+	ids, err := runtime.SandboxIDs(ctx, runtimeEndpoint(s.CRISocket))
 	for _, id := range ids {
 		list = append(list, "sandbox "+id)
 	}

@@ -33,7 +33,7 @@ func undoSteps(s *Setup) ([]step.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := steps.UndoSteps(steps.Options{Install: s.InstallDir, Data: s.State, Root: rootFolder(s.Options),
+	more, err := steps.UndoSteps(steps.Options{Install: s.InstallDir, Data: s.State, Root: rootFolder(s.Root),
 		FirewallPorts: s.FirewallPorts, Mode: s.Network}, m)
 	if err != nil {
 		return nil, err
@@ -65,18 +65,18 @@ func beforeUndo(ctx context.Context, s *Setup) error {
 	}
 
 	errs := []error{bootrecord.Remove(filepath.Join(s.State, bootrecord.Pods)),
-		removeSandboxes(ctx, runtimeEndpoint(s.Options))}
+		removeSandboxes(ctx, runtimeEndpoint(s.CRISocket))}
 	proxy := kubeproxy.Options{Mode: kubeproxy.Kernelspace, StateFile: filepath.Join(s.State, bootrecord.Services)}
 	proxy.Config.Winkernel = kubeproxyconfig.KubeProxyWinkernelConfiguration{NetworkName: podnet.NetworkName,
 		EnableDSR: true}
 	errs = append(errs, kubeproxy.Cleanup(ctx, proxy))
-	pods, _ := netip.ParsePrefix(s.podCIDR()) // not valid: no route counts as one of pods
+	pods, _ := netip.ParsePrefix(s.Pods) // not valid: no route counts as one of pods
 	errs = append(errs, leaveSwitch(ctx, s))
 	return errors.Join(append(errs,
 		routes.Cleanup(ctx, routes.Options{ConfDir: cniConf(s), StateDir: s.State, Cluster: pods}))...)
 }
 
-func cniConf(s *Setup) string { return filepath.Join(rootFolder(s.Options), "etc", "cni", "net.d") }
+func cniConf(s *Setup) string { return filepath.Join(rootFolder(s.Root), "etc", "cni", "net.d") }
 
 func stopService(ctx context.Context, m *services.Manager, name string) error {
 	st, err := m.Get(name)
@@ -89,18 +89,18 @@ func stopService(ctx context.Context, m *services.Manager, name string) error {
 }
 
 // afterPods reports whether a step is undone when no pod is left: none here, beforeUndo has removed them.
-func afterPods(string) bool { return false }
+func afterPods(step.Step) bool { return false }
 
 // endPods does nothing: beforeUndo has done it.
 func endPods(context.Context, *Setup) error { return nil }
 
 // made are the folders that the node's programs made and filled. keepLogs leaves those of logs out.
 func made(s *Setup, keepLogs bool) []string {
-	varLib := filepath.Join(rootFolder(s.Options), "var", "lib")
+	varLib := filepath.Join(rootFolder(s.Root), "var", "lib")
 	dirs := []string{s.Kubelet, filepath.Join(varLib, "kube-proxy"), filepath.Join(varLib, "cni", "networks"),
 		filepath.Join(varLib, "cni", "results")}
 	if !keepLogs {
-		logs := filepath.Join(rootFolder(s.Options), "var", "log")
+		logs := filepath.Join(rootFolder(s.Root), "var", "log")
 		dirs = append(dirs, filepath.Join(logs, "pods"), filepath.Join(logs, "containers"),
 			filepath.Join(s.State, "logs"))
 	}
@@ -190,7 +190,7 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 	} else if !hns.IsAbsent(err) {
 		return nil, err
 	}
-	ids, err := runtime.SandboxIDs(ctx, runtimeEndpoint(s.Options))
+	ids, err := runtime.SandboxIDs(ctx, runtimeEndpoint(s.CRISocket))
 	for _, id := range ids {
 		list = append(list, "sandbox "+id)
 	}

@@ -21,7 +21,7 @@ func hasRoutes(network string) bool { return slices.Contains(routes.Modes(), net
 
 // bgpConfig returns the file of --bgp-config, nil without one. A later run for which the user's file is gone takes the
 // copy that an earlier one made.
-func bgpConfig(s *Setup, installed string) ([]byte, error) {
+func (s *Setup) bgpConfig(installed string) ([]byte, error) {
 	if s.BGPConfig == "" {
 		return nil, nil
 	}
@@ -42,7 +42,7 @@ func bgpConfig(s *Setup, installed string) ([]byte, error) {
 
 // checkRoutes has the flags of porthole-routes read before anything depends on them. The file of --bgp-config is the
 // user's: the copy is not there yet.
-func checkRoutes(s *Setup, args []string) error {
+func (s *Setup) checkRoutes(args []string) error {
 	if s.CheckRoutes == nil {
 		return nil
 	}
@@ -76,10 +76,10 @@ func switchOptions(s *Setup) ovn.Options {
 }
 
 // askSwitch returns why this machine's Open vSwitch does not answer.
-func askSwitch(ctx context.Context, s *Setup) error {
+func askSwitch(ctx context.Context, o ovn.Options) error {
 	ctx, cancel := context.WithTimeout(ctx, switchTime)
 	defer cancel()
-	c, err := ovsdb.Dial(ctx, switchOptions(s).Database)
+	c, err := ovsdb.Dial(ctx, o.Database)
 	if err != nil {
 		return err
 	}

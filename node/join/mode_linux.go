@@ -11,12 +11,12 @@ import (
 
 // tunnelDevice returns the network device that the mode vxlan makes on a Linux node; "" in other modes. Its name has
 // the number of the virtual network.
-func tunnelDevice(s *Setup) string {
-	if s.Network != vxlan.BackendType {
+func tunnelDevice(made Choices) string {
+	if made.Network != vxlan.BackendType {
 		return ""
 	}
 	c := vxlan.Default
-	for _, a := range s.RoutesArgs {
+	for _, a := range made.RoutesArgs {
 		if text, is := strings.CutPrefix(a, "--vxlan-vni="); is {
 			if n, err := strconv.ParseUint(text, 10, 32); err == nil { // others porthole-routes refused
 				c.VNI = uint32(n)
@@ -27,8 +27,8 @@ func tunnelDevice(s *Setup) string {
 }
 
 // removeTunnelDevice deletes that device. One that is gone is no error.
-func removeTunnelDevice(s *Setup) error {
-	name := tunnelDevice(s)
+func removeTunnelDevice(made Choices) error {
+	name := tunnelDevice(made)
 	if name == "" {
 		return nil
 	}

@@ -31,8 +31,8 @@ func TestEachMode(t *testing.T) {
 func TestBGPConfig(t *testing.T) {
 	dir := t.TempDir()
 	given, copied := filepath.Join(dir, "bgp.yaml"), filepath.Join(dir, "copy.yaml")
-	s := &Setup{Options: Options{Network: "bgp", RoutesOptions: RoutesOptions{BGPConfig: given}}}
-	if _, err := bgpConfig(s, copied); !errors.Is(err, os.ErrNotExist) {
+	s := &Setup{Choices: Choices{Network: "bgp", BGPConfig: given}}
+	if _, err := s.bgpConfig(copied); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without the file: %v", err)
 	}
 	for path, text := range map[string]string{copied: "of the run before", given: "given"} {
@@ -41,17 +41,17 @@ func TestBGPConfig(t *testing.T) {
 		}
 	}
 
-	if text, err := bgpConfig(s, copied); string(text) != "given" || err != nil {
+	if text, err := s.bgpConfig(copied); string(text) != "given" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}
 	if err := os.Remove(given); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := bgpConfig(s, copied); string(text) != "of the run before" || err != nil {
+	if text, err := s.bgpConfig(copied); string(text) != "of the run before" || err != nil {
 		t.Errorf("after the user's file is gone: %q, %v", text, err)
 	}
 	s.Network = "tor"
-	if _, err := bgpConfig(s, copied); err == nil ||
+	if _, err := s.bgpConfig(copied); err == nil ||
 		!strings.Contains(err.Error(), "--bgp-config is for --network bgp") {
 		t.Errorf("another mode: %v", err)
 	}

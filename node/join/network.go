@@ -56,19 +56,19 @@ func readNodes(ctx context.Context, api *credential.API, self string, n *preflig
 }
 
 // topologies says what this node can do in the cluster's network; only with --plan.
-func (r *run) topologies(ctx context.Context, api *credential.API) error {
-	if !r.Plan {
+func (r *run) topologies(ctx context.Context, f *found) error {
+	if !r.request.Plan {
 		return nil
 	}
-	n := &r.facts.Cluster.Network
-	if r.facts.Cluster.Problem == nil && api != nil {
-		c, err := nodefit.Read(ctx, clusterReader{api})
+	n := &f.facts.Cluster.Network
+	if f.facts.Cluster.Problem == nil && f.api != nil {
+		c, err := nodefit.Read(ctx, clusterReader{f.api})
 		if err != nil {
 			return err
 		}
 		n.Advice = adviceOf(fit.Advise(c, routes.Modes()))
 	}
-	r.report.Network, r.report.Topologies = n.Name(), preflight.Topologies(&r.facts)
+	r.report.Network, r.report.Topologies = n.Name(), preflight.Topologies(&f.facts)
 	return nil
 }
 

@@ -2,29 +2,21 @@ package join
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
-	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/join/credential"
 	"porthole.dev/porthole/join/install"
 	"porthole.dev/porthole/join/preflight"
 	"porthole.dev/porthole/join/step"
-	"porthole.dev/porthole/node/kubelet"
-	"porthole.dev/porthole/node/routes"
 )
 
 // Run makes this machine a node, or with DryRun says what that would change. The report is complete in every case; its
 // outcome is the exit code.
-func Run(ctx context.Context, o Options, p Progress) step.Report {
+func Run(ctx context.Context, request Request, p Progress) step.Report {
 	start := time.Now()
-	r := &run{Options: o, progress: p, report: step.NewReport("JoinReport")}
-	r.report.Node = o.Node
+	r := &run{request: request, progress: p, report: step.NewReport("JoinReport")}
+	r.report.Node = request.NodeName
 	err := r.all(ctx)
 	if err != nil {
 		r.report.Error = err.Error()
@@ -37,27 +29,35 @@ func Run(ctx context.Context, o Options, p Progress) step.Report {
 }
 
 // run is one run of join.
+//
+//	request ─▶ setup: what this machine remembers ─▶ found: the machine's and the cluster's facts ─▶ checks ─▶ plan ─▶ apply
 type run struct {
-	Options
+	request  Request
 	progress Progress
 	report   step.Report
 	setup    *Setup
-	facts    preflight.Facts
-	joined   bool   // an earlier run was finished
-	chosen   string // network of an earlier run
-	unusable error  // why the node's certificate, which is there, cannot be used; nil if it can
+	before   earlier
+}
+
+// earlier is what is known of an earlier run.
+type earlier struct {
+	begun   bool // it changed something
+	joined  bool // it was finished
+	network string
 }
 
 // errRefused ends a run whose checks failed; they are in the report.
 var errRefused = errors.New("a check failed, and nothing was changed")
 
 func (r *run) all(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.request.Timeout)
 	defer cancel()
-	if err := r.prepare(); err != nil {
+	f := &found{}
+	defer f.close()
+	if err := r.prepare(&f.facts); err != nil {
 		return err
 	}
-	if !r.DryRun && !r.Plan {
+	if !r.request.DryRun && !r.request.Plan {
 		unlock, err := lock(r.setup.State)
 		if err != nil {
 			return err
@@ -65,272 +65,95 @@ func (r *run) all(ctx context.Context) error {
 		defer unlock()
 	}
 
-	gather(ctx, r.setup, &r.facts)
-	api := r.findCluster(ctx)
-	if api != nil {
-		defer api.Close()
+	gather(ctx, r.setup, &f.facts)
+	f.findCluster(ctx, r.setup, r.request, r.before)
+	if err := r.check(f); err != nil {
+		return errors.Join(err, r.topologies(ctx, f))
 	}
-	if err := r.check(); err != nil {
-		return errors.Join(err, r.topologies(ctx, api))
-	}
-	if r.Plan {
+	if r.request.Plan {
 		r.report.Outcome = step.Planned
-		return r.topologies(ctx, api)
+		return r.topologies(ctx, f)
 	}
-	return r.carryOut(ctx, api)
+	p, err := newPlan(r.setup, f, r.request)
+	if err != nil {
+		return err
+	}
+	return r.apply(ctx, p, &f.facts)
 }
 
-// prepare reads what this machine remembers.
-func (r *run) prepare() error {
-	s, err := newSetup(r.Options)
+// prepare reads what this machine remembers. Without a cluster in the request the choices of the run before count.
+func (r *run) prepare(facts *preflight.Facts) error {
+	s, err := newSetup(r.request)
 	if err != nil {
 		return err
 	}
 	r.setup, r.report.Node = s, s.Name
-	text, err := os.ReadFile(s.Node.Journal())
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		journal := step.NewJournal(s.Name, "")
-		s.Journal = &journal
-		return nil
-	case err != nil:
-		return fmt.Errorf("reading the journal: %w", err)
-	}
-	journal, err := step.ParseJournal(text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", s.Node.Journal(), err)
-	}
-
-	s.Journal, r.joined = &journal, journal.State == step.StateJoined
-	if r.Options.Node == "" && journal.Node != "" { // a name that was given at the first run
-		s.Name, r.report.Node = journal.Node, journal.Node
-	}
-	if err := r.recall(); err != nil {
+	if found, err := s.readJournal(); err != nil || !found {
 		return err
 	}
-	r.facts.Joined = &preflight.Joined{Node: journal.Node, Server: journal.Server, CAHash: journal.CAHash}
-	if r.joined {
-		r.facts.Joined.Network = r.chosen
+
+	j := s.Journal
+	r.before = earlier{begun: len(j.Steps) > 0 || j.State == step.StateJoined, joined: j.State == step.StateJoined}
+	if r.request.NodeName == "" && j.Node != "" { // a name that was given at the first run
+		s.Name, r.report.Node = j.Node, j.Node
+	}
+	choices, ok, err := parseChoices(j.Facts)
+	if err != nil {
+		return err
+	}
+	if r.before.network = choices.Network; ok && r.request.Endpoint == "" && r.request.File == "" {
+		s.choose(s.over(choices))
+	}
+	facts.Joined = &preflight.Joined{Node: j.Node, Server: j.Server, CAHash: j.CAHash}
+	if r.before.joined {
+		facts.Joined.Network = r.before.network
 	}
 	return nil
-}
-
-// findCluster returns a client of the cluster and notes in the facts what was found out; nil if there is no way to it.
-func (r *run) findCluster(ctx context.Context) *credential.API {
-	s, c := r.setup, &r.facts.Cluster
-	c.KubeletVers, c.UUID = kubelet.Version, s.UUID
-	api, err := r.reach(ctx)
-	if s.Cluster != nil {
-		c.Server, c.CAHash, c.Skew, c.SkewKnown = s.Cluster.Server, s.Cluster.CAHash, s.Cluster.Skew,
-			s.Cluster.SkewKnown
-		c.Now = time.Now().Add(-c.Skew)
-		if list, err := credential.ParseCA(s.Cluster.CA); err == nil {
-			c.NotBefore, c.NotAfter = list[0].NotBefore, list[0].NotAfter
-		}
-	}
-	if err == nil {
-		err = r.read(ctx, api)
-	}
-	if err != nil {
-		c.Problem = problem(err)
-	}
-	return api
-}
-
-func problem(err error) *preflight.Problem {
-	var p *credential.Problem
-	if errors.As(err, &p) {
-		return &preflight.Problem{Check: p.Check, Text: p.Text, Cure: p.Cure}
-	}
-	return &preflight.Problem{Check: "Discovery", Text: err.Error()}
-}
-
-// reach finds the cluster: by this machine's own certificate if it is a node already, else by token or file.
-func (r *run) reach(ctx context.Context) (*credential.API, error) {
-	s := r.setup
-	if api := r.asNode(); api != nil {
-		return api, nil
-	}
-	switch {
-	case r.File != "":
-		f, err := credential.ReadFile(ctx, r.File)
-		if err != nil {
-			return nil, err
-		}
-		s.Cluster = &f.Cluster
-		if f.HasCredentials() && !r.TLSToken.Valid() {
-			s.Bootstrap, err = f.API()
-			return s.Bootstrap, err
-		}
-	case r.Token.Valid():
-		c, err := credential.Discovery{Endpoint: r.Endpoint, Token: r.Token, Pins: r.Pins,
-			SkipCA: r.SkipCA}.Discover(ctx)
-		s.Cluster = c
-		if err != nil {
-			return nil, err
-		}
-	default:
-		text := "this machine has no certificate of a node, and no token was given"
-		if r.unusable != nil {
-			text = fmt.Sprintf("the certificate of this node cannot be used (%v), and no token was given for a new one",
-				r.unusable)
-		}
-		return nil, &credential.Problem{Check: "Discovery", Text: text,
-			Cure: "kubeadm token create --print-join-command, and that line with porthole"}
-	}
-
-	api, err := s.Cluster.With(r.TLSToken, nil)
-	s.Bootstrap = api
-	return api, err
-}
-
-// asNode returns a client with the certificate of an earlier run; nil if there is none that can be used, or if another
-// cluster is asked for.
-func (r *run) asNode() *credential.API {
-	s := r.setup
-	if len(s.Journal.Steps) == 0 && !r.joined {
-		return nil
-	}
-	text, err := os.ReadFile(s.Kubeconfig())
-	if err != nil {
-		return nil
-	}
-	f, err := credential.ParseKubeconfig(text)
-	if err != nil || f.Pair == nil {
-		return nil
-	}
-	if f.Cluster, err = r.Pins.Limit(f.Cluster); err != nil {
-		return nil
-	}
-
-	if pair, err := os.ReadFile(s.Pair()); err != nil {
-		return nil
-	} else if _, err := credential.Usable(pair, s.Name, f.Cluster.CA); err != nil {
-		r.unusable = err
-		return nil
-	}
-	s.Cluster = &f.Cluster
-	api, err := f.API()
-	if err != nil {
-		return nil
-	}
-	return api
-}
-
-// read asks the cluster for its settings, and for a node of our name.
-func (r *run) read(ctx context.Context, api *credential.API) (err error) {
-	s, c := r.setup, &r.facts.Cluster
-	var settings *credential.Settings
-	for try := 0; ; try++ { // a control plane may be restarting
-		settings, err = api.ReadSettings(ctx)
-		if err == nil || !errors.Is(err, credential.ErrUnreachable) || try == 2 || ctx.Err() != nil {
-			break
-		}
-	}
-	if err != nil {
-		return err
-	}
-	s.Settings = settings
-	c.Version = settings.Version
-	c.PodSubnet, c.ServiceSubnet = first(r.PodCIDR, settings.PodSubnet,
-		s.Journal.Facts["podSubnet"]), first(r.ServiceCIDR, settings.ServiceSubnet, s.Journal.Facts["serviceSubnet"])
-	linuxSettings(&r.facts, settings.Kubelet)
-	r.Network = first(r.Network, r.chosen, settings.Mode, routes.DefaultMode)
-	if s.Network, c.Network.Wanted = r.Network, r.Network; r.Network == routes.OVN {
-		r.facts.OpenVSwitch = askSwitch(ctx, s)
-	}
-
-	node, err := api.NodeOf(ctx, s.Name)
-	if err != nil {
-		return err
-	}
-	if c.Network.Declared = settings.Mode; !r.joined {
-		if err := readNodes(ctx, api, s.Name, &c.Network); err != nil {
-			return err
-		}
-	}
-	if node != nil {
-		c.Existing = &preflight.ExistingNode{Ready: preflight.IsReady(node), UUID: node.Status.NodeInfo.SystemUUID}
-	}
-	return nil
-}
-
-func first(list ...string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 // check carries out the checks and refuses if one fails.
-func (r *run) check() error {
-	r.facts.Node = r.setup.Name
-	r.report.Checks = preflight.Run(&r.facts, r.Ignore)
-	if r.setup.Cluster != nil {
-		r.report.Server = r.setup.Cluster.Server
+func (r *run) check(f *found) error {
+	f.facts.Node = r.setup.Name
+	if f.cluster != nil {
+		r.report.Server = f.cluster.Server
 	}
-	r.progress.Checked(r.report.Checks)
-	r.report.Outcome = preflight.Outcome(r.report.Checks)
-	if r.report.Outcome != "" {
+	return r.show(preflight.Run(&f.facts, r.setup.Ignore))
+}
+
+// show shows the results of checks, and refuses if one failed.
+func (r *run) show(checks []step.Check) error {
+	r.report.Checks = checks
+	r.progress.Checked(checks)
+	if r.report.Outcome = preflight.Outcome(checks); r.report.Outcome != "" {
 		return errRefused
 	}
 	return nil
 }
 
-// carryOut runs the steps: first those of the identity, then the checks that need it, then the others.
-func (r *run) carryOut(ctx context.Context, api *credential.API) error {
+// apply carries the plan out: first the steps of the identity, then the checks that need it, then the others.
+func (r *run) apply(ctx context.Context, p plan, facts *preflight.Facts) error {
 	s := r.setup
-	if !r.joined {
+	if !r.before.joined {
 		s.Journal.State = step.StateJoining
 	}
-	s.Journal.Node, s.Journal.Server, s.Journal.CAHash = s.Name, s.Cluster.Server, s.Cluster.CAHash
 	s.Waiting = func(name string) {
 		r.progress.Say("waiting for approval: kubectl certificate approve " + name)
 	}
-	if err := remember(s, r.facts.Cluster); err != nil {
-		return err
-	}
+	runner := &step.Runner{DryRun: r.request.DryRun, Journal: s.Journal, Now: time.Now, Progress: r.progress.Step,
+		Save:   func(j step.Journal) error { return install.SaveJournal(s.Node.Journal(), j) },
+		Before: func(id string) { testPoint(id + "/before") }, After: func(id string) { testPoint(id + "/after") }}
 
-	identity := []step.Step{install.Key{Node: &s.Node}, install.Certificate{Node: &s.Node}}
-	rest, err := systemSteps(s)
-	if err != nil {
+	if err := r.part(ctx, runner, p.identity); err != nil {
 		return err
 	}
-	runner := r.runner()
-	if err := r.part(ctx, runner, identity); err != nil {
+	if err := r.checkAsNode(ctx, runner, p.identity, facts); err != nil {
 		return err
 	}
-	if err := r.checkAsNode(ctx, runner, identity); err != nil {
-		return err
-	}
-	if err := r.part(ctx, runner, append(rest, r.waits()...)); err != nil {
+	if err := r.part(ctx, runner, append(p.rest, p.waits...)); err != nil {
 		return err
 	}
 	r.report.Outcome = r.outcome()
 	return nil
-}
-
-// waits are the last steps.
-func (r *run) waits() []step.Step {
-	var list []step.Step
-	if r.DryRun { // what has not begun cannot be waited for
-		return nil
-	}
-	if r.Wait != WaitNone {
-		list = append(list, install.Registered{Node: &r.setup.Node})
-	}
-	if r.Wait == WaitReady {
-		list = append(list, install.Ready{Node: &r.setup.Node})
-	}
-	return append(list, install.Record{Journal: r.setup.Journal})
-}
-
-func (r *run) runner() *step.Runner {
-	return &step.Runner{DryRun: r.DryRun, Journal: r.setup.Journal, Now: time.Now, Progress: r.progress.Step,
-		Save:   func(j step.Journal) error { return install.SaveJournal(r.setup.Node.Journal(), j) },
-		Before: func(id string) { testPoint(id + "/before") }, After: func(id string) { testPoint(id + "/after") }}
 }
 
 // part runs steps and notes their results. If one fails that had to wait for a node that is installed, the outcome is
@@ -341,10 +164,8 @@ func (r *run) part(ctx context.Context, runner *step.Runner, steps []step.Step) 
 	if err == nil {
 		return nil
 	}
-	last := results[len(results)-1].ID
-	waiting := strings.HasPrefix(last, "start/") || last == "registered" || last == "ready" ||
-		strings.HasPrefix(last, "running/")
-	if waiting && (errors.Is(err, install.ErrTime) || ctx.Err() != nil || errors.Is(err, credential.ErrUnreachable)) {
+	_, goesOn := steps[len(results)-1].(step.Continuer)
+	if goesOn && (errors.Is(err, install.ErrTime) || ctx.Err() != nil || errors.Is(err, credential.ErrUnreachable)) {
 		r.report.Outcome = step.TimedOut
 	}
 	return err
@@ -353,8 +174,8 @@ func (r *run) part(ctx context.Context, runner *step.Runner, steps []step.Step) 
 // checkAsNode asks with the node's own certificate for what a token may not know: the rights of nodes, and the network
 // of the others. If this refuses, or another machine takes the name at the same moment, what was done so far is
 // undone.
-func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.Step) error {
-	if r.DryRun || r.joined {
+func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.Step, facts *preflight.Facts) error {
+	if r.request.DryRun || r.before.joined {
 		return nil
 	}
 	s := r.setup
@@ -363,7 +184,7 @@ func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.
 		return err
 	}
 	defer api.Close()
-	if err := patient(ctx, func() error { return networkFacts(ctx, api, s, &r.facts) }); err != nil {
+	if err := patient(ctx, func() error { return networkFacts(ctx, api, s, facts) }); err != nil {
 		return err
 	}
 	switch err := patient(ctx, func() error { return s.Claim(ctx) }); {
@@ -374,15 +195,11 @@ func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.
 		return err
 	}
 
-	list := preflight.Run(&r.facts, r.Ignore)
-	outcome := preflight.Outcome(list)
-	if outcome == "" {
+	checks := preflight.Run(facts, s.Ignore)
+	if preflight.Outcome(checks) == "" {
 		return nil
 	}
-	r.report.Checks = list
-	r.progress.Checked(list)
-	r.report.Outcome = outcome
-	return errors.Join(errRefused, r.takeBack(ctx, runner, done))
+	return errors.Join(r.show(checks), r.takeBack(ctx, runner, done))
 }
 
 // askPeriod is how often an API server is asked again that does not answer.
@@ -412,7 +229,7 @@ func (r *run) takeBack(ctx context.Context, runner *step.Runner, done []step.Ste
 
 // outcome tells what a run that came to its end did.
 func (r *run) outcome() step.Outcome {
-	if r.DryRun {
+	if r.request.DryRun {
 		return step.Planned
 	}
 	for _, s := range r.report.Steps {
@@ -423,110 +240,16 @@ func (r *run) outcome() step.Outcome {
 	return step.Unchanged
 }
 
-// choices are the options that a later run without arguments takes over. None is a secret.
-type choices struct {
-	NodeIP      string            `json:"nodeIP,omitempty"`
-	NIC         string            `json:"nic,omitempty"`
-	CRISocket   string            `json:"criSocket,omitempty"`
-	Network     string            `json:"network"`
-	RoutesArgs  []string          `json:"routesArgs,omitempty"`
-	BGPConfig   string            `json:"bgpConfig,omitempty"`
-	PodCIDR     string            `json:"podCIDR,omitempty"`
-	ServiceCIDR string            `json:"serviceCIDR,omitempty"`
-	Labels      string            `json:"labels,omitempty"`
-	Taints      string            `json:"taints,omitempty"`
-	KubeletArgs []string          `json:"kubeletArgs,omitempty"`
-	Environment map[string]string `json:"environment,omitempty"`
-	PatchesDir  string            `json:"patchesDir,omitempty"`
-	Ignore      []string          `json:"ignore,omitempty"`
-	InstallDir  string            `json:"installDir"`
-	Firewall    []int             `json:"firewallPorts,omitempty"`
-	NoFirewall  bool              `json:"noFirewall,omitempty"`
-}
-
-// remember notes in the journal what the cluster and the user said. It is on the disk with the next change.
-func remember(s *Setup, c preflight.Cluster) error {
-	o := s.Options
-	for flag, path := range map[string]*string{"--patches": &o.PatchesDir, "--bgp-config": &o.BGPConfig} {
-		if *path == "" {
-			continue
-		}
-		var err error
-		if *path, err = filepath.Abs(*path); err != nil {
-			return fmt.Errorf("finding %s: %w", flag, err)
-		}
-	}
-	text, err := json.Marshal(choices{o.NodeIP, o.NIC, o.CRISocket, o.Network, o.RoutesArgs, o.BGPConfig, o.PodCIDR,
-		o.ServiceCIDR, o.Labels, o.Taints, o.KubeletArgs, o.Environment, o.PatchesDir, o.Ignore, o.InstallDir,
-		o.FirewallPorts, o.NoFirewall})
-	if err != nil {
-		return fmt.Errorf("encoding the journal: %w", err)
-	}
-	s.Journal.Facts["podSubnet"], s.Journal.Facts["serviceSubnet"], s.Journal.Facts["options"] = c.PodSubnet,
-		c.ServiceSubnet, string(text)
-	return nil
-}
-
-// recall takes over the options of the run before if this one names no cluster: `porthole join` alone means "as
-// before".
-func (r *run) recall() error {
-	text := r.setup.Journal.Facts["options"]
-	if text == "" {
-		return nil
-	}
-	var c choices
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return fmt.Errorf("reading the journal's options: %w", err)
-	}
-	if r.chosen = c.Network; r.Endpoint != "" || r.File != "" {
-		return nil
-	}
-	o := &r.Options
-	o.NodeIP, o.NIC, o.CRISocket, o.PodCIDR, o.ServiceCIDR = c.NodeIP, c.NIC, c.CRISocket, c.PodCIDR, c.ServiceCIDR
-	o.Network = first(o.Network, c.Network) // another one is refused, not passed over
-	o.Labels, o.Taints, o.KubeletArgs, o.PatchesDir, o.InstallDir = c.Labels, c.Taints, c.KubeletArgs, c.PatchesDir,
-		c.InstallDir
-	o.Environment, o.FirewallPorts, o.NoFirewall = c.Environment, c.Firewall, c.NoFirewall
-	o.RoutesArgs, o.BGPConfig = c.RoutesArgs, c.BGPConfig
-	o.Ignore = append(o.Ignore, c.Ignore...)
-	r.setup.Options, r.setup.IP = r.Options, o.NodeIP
-	return nil
-}
-
 // Describe words the node that was joined: its kubelet, runtime and system.
-func Describe(ctx context.Context, o Options) string {
-	s, err := newSetup(o)
+func Describe(ctx context.Context, r Request) string {
+	s, err := newSetup(r)
 	if err != nil {
 		return ""
 	}
-	text, err := os.ReadFile(s.Kubeconfig())
-	if err != nil {
-		return ""
-	}
-	f, err := credential.ParseKubeconfig(text)
+	f, err := s.readKubeconfig()
 	if err != nil {
 		return ""
 	}
 	s.Cluster = &f.Cluster
 	return s.Node.Describe(ctx)
-}
-
-// newSetup returns where things are on this machine.
-func newSetup(o Options) (*Setup, error) {
-	host, err := platform.ReadHost(rootFolder(o))
-	if err != nil {
-		return nil, err
-	}
-	s := &Setup{Options: o}
-	paths(s)
-	s.Name, s.IP, s.UUID = strings.ToLower(first(o.Node, host.Hostname)), o.NodeIP, host.SystemUUID
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding this program: %w", err)
-	}
-	if self, err = filepath.EvalSymlinks(self); err != nil {
-		return nil, fmt.Errorf("finding this program: %w", err)
-	}
-	s.Bundled = filepath.Dir(self)
-	return s, nil
 }

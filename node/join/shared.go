@@ -75,13 +75,6 @@ func askRuntime(ctx context.Context, endpoint string) preflight.Runtime {
 	return r
 }
 
-func (s *Setup) podCIDR() string {
-	return first(s.PodCIDR, s.Settings.PodSubnet, s.Journal.Facts["podSubnet"])
-}
-func (s *Setup) serviceCIDR() string {
-	return first(s.ServiceCIDR, s.Settings.ServiceSubnet, s.Journal.Facts["serviceSubnet"])
-}
-
 func removeSandboxes(ctx context.Context, endpoint string) error {
 	ids, err := runtime.SandboxIDs(ctx, endpoint)
 	if err != nil {

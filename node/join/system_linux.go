@@ -30,9 +30,9 @@ const (
 // packageUnits are where packages put their units.
 var packageUnits = []string{"/usr/lib/systemd/system", "/lib/systemd/system"}
 
-func rootFolder(Options) string { return "/" }
+func rootFolder(string) string { return "/" }
 
-func paths(s *Setup) {
+func (s *Setup) paths() {
 	s.Kubernetes, s.Kubelet, s.State = "/etc/kubernetes", "/var/lib/kubelet", stateFolder
 }
 
@@ -113,20 +113,20 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 			return nil, err
 		}
 		routes := files(steps...)
-		if s.Wait != WaitNone {
+		if s.Start {
 			// Healthy it is when the node is in the cluster, which takes the kubelet. The condition Ready, which join
 			// waits for at last, needs both.
 			start("porthole-routes", "http://127.0.0.1:10261/livez", append(routes, identity...))
 		}
 	}
-	if s.Wait != WaitNone {
+	if s.Start {
 		start("kubelet", "http://127.0.0.1:10248/healthz", append(kubelet, identity...))
 	}
 	return list, nil
 }
 
 func kubeletOptions(s *Setup) (install.KubeletOptions, error) {
-	o := install.KubeletOptions{Runtime: runtimeEndpoint(s.Options), Labels: s.Labels, Taints: s.Taints,
+	o := install.KubeletOptions{Runtime: runtimeEndpoint(s.CRISocket), Labels: s.Labels, Taints: s.Taints,
 		Extra: s.KubeletArgs}
 	if hasRoutes(s.Network) { // the DaemonSet of `porthole manifests` leaves such nodes out
 		o.Labels = strings.TrimPrefix(o.Labels+",porthole.dev/routes=service", ",")
@@ -195,7 +195,7 @@ func cniSteps(s *Setup, list *[]step.Step) {
 		for _, from := range []string{filepath.Join(s.Bundled, "bundle", "cni", name), filepath.Join(s.Bundled, name)} {
 			if _, err := os.Stat(from); err == nil {
 				*list = append(*list, install.Program{Name: "cni/" + name, From: from, To: filepath.Join(cniBin, name),
-					OnlyNew: true})
+					OnlyNew: true, ForPods: true})
 				break
 			}
 		}
@@ -204,16 +204,15 @@ func cniSteps(s *Setup, list *[]step.Step) {
 
 // routesSteps are the file that the unit of porthole-routes reads, and what that names.
 func routesSteps(s *Setup) (list []install.File, err error) {
-	args := []string{"--hostname-override=" + s.Name, "--cluster-cidr=" + s.podCIDR(),
-		"--service-cidr=" + s.serviceCIDR(),
+	args := []string{"--hostname-override=" + s.Name, "--cluster-cidr=" + s.Pods, "--service-cidr=" + s.Services,
 		"--cni-conf-dir=" + cniConf, "--state-dir=" + filepath.Join(s.State, "routes")}
-	if s.IP != "" {
-		args = append(args, "--node-ip="+s.IP)
+	if s.NodeIP != "" {
+		args = append(args, "--node-ip="+s.NodeIP)
 	}
 	if s.Network != routes.DefaultMode {
 		args = append(args, "--mode="+s.Network)
 	}
-	peers, err := bgpConfig(s, routesBGP)
+	peers, err := s.bgpConfig(routesBGP)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +222,7 @@ func routesSteps(s *Setup) (list []install.File, err error) {
 			Content: func() []byte { return peers }})
 	}
 	args = append(args, s.RoutesArgs...)
-	if err := checkRoutes(s, append([]string{"--kubeconfig=" + s.Kubeconfig()}, args...)); err != nil {
+	if err := s.checkRoutes(append([]string{"--kubeconfig=" + s.Kubeconfig()}, args...)); err != nil {
 		return nil, err
 	}
 	content := fmt.Appendf(nil, "PORTHOLE_ROUTES_ARGS=%q\n", strings.Join(args, " "))
@@ -256,12 +255,12 @@ func unitSteps(program string) (list []install.File) {
 
 // runtimeEndpoint returns the socket of the container runtime: the one that was given, or the first that is there, in
 // kubeadm's order.
-func runtimeEndpoint(o Options) string {
-	if o.CRISocket != "" {
-		if strings.HasPrefix(o.CRISocket, "/") {
-			return "unix://" + o.CRISocket
+func runtimeEndpoint(given string) string {
+	if given != "" {
+		if strings.HasPrefix(given, "/") {
+			return "unix://" + given
 		}
-		return o.CRISocket
+		return given
 	}
 	for _, path := range []string{"/var/run/containerd/containerd.sock", "/var/run/crio/crio.sock",
 		"/var/run/cri-dockerd.sock"} {

@@ -6,27 +6,24 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"porthole.dev/porthole/join/credential"
-	"porthole.dev/porthole/join/step"
 )
 
 // TestRoutesSteps: what porthole-routes is started with in each mode, and that its own command read the same before.
 func TestRoutesSteps(t *testing.T) {
 	const common = `--hostname-override=lin07 --cluster-cidr=10.244.0.0/16 --service-cidr=10.96.0.0/16 --cni-conf-dir=/etc/cni/net.d --state-dir=/var/lib/porthole-node/routes`
 	for name, c := range map[string]struct {
-		o    Options
-		want string // behind the flags of all modes
+		choices Choices
+		want    string // behind the flags of all modes
 	}{
-		"host-gateway": {Options{Network: "host-gateway"}, ""},
-		"an address":   {Options{Network: "host-gateway", NodeIP: "10.0.0.7"}, " --node-ip=10.0.0.7"},
-		"tor":          {Options{Network: "tor"}, " --mode=tor"},
-		"vxlan": {Options{Network: "vxlan",
-			RoutesOptions: RoutesOptions{RoutesArgs: []string{"--vxlan-vni=4100"}}}, " --mode=vxlan --vxlan-vni=4100"},
-		"bgp": {Options{Network: "bgp", RoutesOptions: RoutesOptions{BGPConfig: "FILE"}},
+		"host-gateway": {Choices{Network: "host-gateway"}, ""},
+		"an address":   {Choices{Network: "host-gateway", NodeIP: "10.0.0.7"}, " --node-ip=10.0.0.7"},
+		"tor":          {Choices{Network: "tor"}, " --mode=tor"},
+		"vxlan": {Choices{Network: "vxlan",
+			RoutesArgs: []string{"--vxlan-vni=4100"}}, " --mode=vxlan --vxlan-vni=4100"},
+		"bgp": {Choices{Network: "bgp", BGPConfig: "FILE"},
 			" --mode=bgp --bgp-config=/etc/kubernetes/porthole-bgp.yaml"},
-		"ovn": {Options{Network: "ovn",
-			RoutesOptions: RoutesOptions{RoutesArgs: []string{"--ovn-remote=tcp:10.0.0.1:6642"}}},
+		"ovn": {Choices{Network: "ovn",
+			RoutesArgs: []string{"--ovn-remote=tcp:10.0.0.1:6642"}},
 			" --mode=ovn --ovn-remote=tcp:10.0.0.1:6642"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,15 +32,13 @@ func TestRoutesSteps(t *testing.T) {
 				t.Fatal(err)
 			}
 			var checked []string
-			c.o.CheckRoutes = func(args []string) error { checked = args; return nil }
-			if c.o.BGPConfig != "" {
-				c.o.BGPConfig = file
+			if c.choices.BGPConfig != "" {
+				c.choices.BGPConfig = file
 			}
-			journal := step.NewJournal("lin07", "")
-			s := &Setup{Options: c.o, Journal: &journal}
-			paths(s)
-			s.Name, s.IP, s.Settings = "lin07", c.o.NodeIP, &credential.Settings{PodSubnet: "10.244.0.0/16",
-				ServiceSubnet: "10.96.0.0/16"}
+			s := &Setup{Choices: c.choices, Pods: "10.244.0.0/16", Services: "10.96.0.0/16",
+				CheckRoutes: func(args []string) error { checked = args; return nil }}
+			s.paths()
+			s.Name = "lin07"
 
 			list, err := routesSteps(s)
 			if err != nil {

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -25,12 +26,12 @@ const DefaultInstallDir = `C:\Program Files\Porthole`
 // dataFolder is where node.json, the logs and what routes keeps are.
 const dataFolder = `C:\ProgramData\Porthole`
 
-func rootFolder(o Options) string { return first(o.Root, `C:\`) }
+func rootFolder(given string) string { return cmp.Or(given, `C:\`) }
 
-func paths(s *Setup) {
-	root := rootFolder(s.Options)
-	s.Kubernetes, s.Kubelet, s.State = filepath.Join(root, "etc", "kubernetes"), filepath.Join(root, "var", "lib",
-		"kubelet"), dataFolder
+func (s *Setup) paths() {
+	root := rootFolder(s.Root)
+	s.Kubernetes, s.Kubelet = filepath.Join(root, "etc", "kubernetes"), filepath.Join(root, "var", "lib", "kubelet")
+	s.State = dataFolder
 }
 
 // lock makes this the only join or leave of the machine until unlock is called, or the process ends.
@@ -87,8 +88,8 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 // windowsOptions are what the steps of a Windows node depend on.
 func windowsOptions(s *Setup) (steps.Options, error) {
 	o := steps.Options{Node: s.Name, Source: s.Bundled, Install: s.InstallDir, Data: s.State,
-		Root: rootFolder(s.Options), Version: "devel",
-		PodCIDR: s.podCIDR(), ServiceCIDR: s.serviceCIDR(), RuntimeEndpoint: runtimeEndpoint(s.Options),
+		Root: rootFolder(s.Root), Version: "devel",
+		PodCIDR: s.Pods, ServiceCIDR: s.Services, RuntimeEndpoint: runtimeEndpoint(s.CRISocket),
 		Labels: s.Labels, Taints: s.Taints,
 		KubeletArgs: s.KubeletArgs, Environment: s.Environment, Mode: s.Network, Verbosity: 2,
 		FirewallPorts: s.FirewallPorts, NoFirewall: s.NoFirewall,
@@ -107,16 +108,16 @@ func windowsOptions(s *Setup) (steps.Options, error) {
 	if o.NodeIP, err = nodeIP(s); err != nil {
 		return o, err
 	}
-	if o.BGPConfig, err = bgpConfig(s, o.BGPFile()); err != nil {
+	if o.BGPConfig, err = s.bgpConfig(o.BGPFile()); err != nil {
 		return o, err
 	}
-	return o, checkRoutes(s, o.RoutesFlags())
+	return o, s.checkRoutes(o.RoutesFlags())
 }
 
 // nodeIP returns the address of the node: the one that was given, or that of the chosen adapter.
 func nodeIP(s *Setup) (string, error) {
-	if s.IP != "" {
-		return s.IP, nil
+	if s.NodeIP != "" {
+		return s.NodeIP, nil
 	}
 	list, err := defaultAdapters()
 	if err != nil {
@@ -163,7 +164,7 @@ func checkKubeletConfig(text []byte) (err error) {
 }
 
 // runtimeEndpoint returns the pipe of the container runtime.
-func runtimeEndpoint(o Options) string { return first(o.CRISocket, steps.Pipe) }
+func runtimeEndpoint(given string) string { return cmp.Or(given, steps.Pipe) }
 
 // linuxSettings does nothing: the settings are of Linux.
 func linuxSettings(*preflight.Facts, string) {}

@@ -113,7 +113,7 @@ func (x *exchange) locked(run func(*exchange) error) error {
 		}
 	}
 	x.setup, x.report.Node, x.report.Server = s, s.Name, s.Journal.Server
-	if x.journal, err = readUpgrade(s); err != nil {
+	if x.journal, err = readUpgrade(s.State); err != nil {
 		return err
 	}
 	if !x.DryRun {
@@ -203,7 +203,7 @@ func (x *exchange) runner(m upgrade.Machine) *upgrade.Runner {
 			if err != nil {
 				return err
 			}
-			return install.SaveState(upgradeFile(x.setup), text)
+			return install.SaveState(upgradeFile(x.setup.State), text)
 		},
 		Say: func(format string, args ...any) { x.say(fmt.Sprintf(format, args...)) },
 		Wait: func(ctx context.Context) error {
@@ -216,11 +216,11 @@ func (x *exchange) runner(m upgrade.Machine) *upgrade.Runner {
 		}}
 }
 
-func upgradeFile(s *Setup) string { return filepath.Join(s.State, "upgrade.json") }
+func upgradeFile(state string) string { return filepath.Join(state, "upgrade.json") }
 
 // readUpgrade returns the journal of the last exchange; nil if there was none.
-func readUpgrade(s *Setup) (*upgrade.Journal, error) {
-	text, err := os.ReadFile(upgradeFile(s))
+func readUpgrade(state string) (*upgrade.Journal, error) {
+	text, err := os.ReadFile(upgradeFile(state))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

@@ -1,0 +1,38 @@
+package join
+
+import (
+	"porthole.dev/porthole/join/install"
+	"porthole.dev/porthole/join/step"
+)
+
+// plan is what makes this machine a node, in order: its identity, by which the last checks ask the cluster; the rest;
+// and what is waited for at last.
+type plan struct {
+	identity, rest, waits []step.Step
+}
+
+// newPlan gives the node what was found out, and returns the steps that make it.
+func newPlan(s *Setup, f *found, r Request) (p plan, err error) {
+	s.Cluster, s.Settings, s.Bootstrap = f.cluster, f.settings, f.bootstrap
+	s.Network, s.Pods, s.Services = f.network, f.pods, f.services
+	s.Journal.Node, s.Journal.Server, s.Journal.CAHash = s.Name, s.Cluster.Server, s.Cluster.CAHash
+	if err := s.remember(); err != nil {
+		return p, err
+	}
+
+	p.identity = []step.Step{install.Key{Node: &s.Node}, install.Certificate{Node: &s.Node}}
+	if p.rest, err = systemSteps(s); err != nil {
+		return p, err
+	}
+	if r.DryRun { // what has not begun cannot be waited for
+		return p, nil
+	}
+	if r.Wait != WaitNone {
+		p.waits = append(p.waits, install.Registered{Node: &s.Node})
+	}
+	if r.Wait == WaitReady {
+		p.waits = append(p.waits, install.Ready{Node: &s.Node})
+	}
+	p.waits = append(p.waits, install.Record{Journal: s.Journal})
+	return p, nil
+}
