@@ -38,7 +38,7 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 		}
 		return spec.Release()
 	})
-	defer release()
+	defer func() { _ = release() }() // for the ways out before it is read below
 	if err != nil {
 		return []pod.Fact{e.startFailed(j, c, "CreateContainerConfigError", err)}
 	}

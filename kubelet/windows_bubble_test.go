@@ -25,7 +25,8 @@ func hostProcess(c v1.Container, on bool) v1.Container {
 }
 
 // TestIsolationAnnotation: a pod of Kubernetes 1.10 to 1.20 that asks for Hyper-V isolation runs without, and is told
-// what to use. Row 1.99.
+// what to use.
+// Row 1.99.
 func TestIsolationAnnotation(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		p := aPod("pod", "sleep")

@@ -74,6 +74,6 @@ func restart(dir string) error {
 	if err := platform.StartInNetns(fmt.Sprintf("/proc/%d/ns/net", os.Getppid()), cmd); err != nil {
 		return err
 	}
-	go cmd.Wait() // it logs what goes wrong
+	go func() { _ = cmd.Wait() }() // it logs what goes wrong
 	return nil
 }

@@ -227,5 +227,5 @@ func (r result) print(out io.Writer) {
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", node, winbuild.Build(h.Build), h.Outcome, variant, rule)
 	}
-	w.Flush()
+	_ = w.Flush() // as with each line: who reads the output may be gone
 }

@@ -94,7 +94,8 @@ func (c *cluster) run(t *testing.T, args ...string) (out string, err error) {
 }
 
 // TestPlan runs the command against a server: it says what this machine can have, and changes nothing, here or there.
-// The checks of this machine, on which nothing is set up, may fail beside. Row 1.59.
+// The checks of this machine, on which nothing is set up, may fail beside.
+// Row 1.59.
 func TestPlan(t *testing.T) {
 	c := newCluster(t)
 	out, _ := c.run(t, "--plan", "-o", "json")

@@ -118,7 +118,7 @@ func serve(ctx context.Context, bind string, c *controller.Controller) (stop fun
 		w.Header().Set("Content-Type", "application/json")
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
-		enc.Encode(c.Status())
+		_ = enc.Encode(c.Status()) // who asked may be gone
 	})
 	return httpserve.Start(listener, mux, func(err error) {
 		klog.FromContext(ctx).Error(err, "Serving status ended", "address", bind)

@@ -100,7 +100,7 @@ func join(ctx context.Context, from *net.TCPConn, m Map) {
 // copyHalf copies one direction and passes its end on, so that half-closed connections work.
 func copyHalf(dst, src *net.TCPConn) {
 	if _, err := io.Copy(dst, src); err != nil && !errors.Is(err, net.ErrClosed) {
-		dst.SetLinger(0) // pass the reset on
+		_ = dst.SetLinger(0) // pass the reset on; a connection that has ended needs none
 		dst.Close()
 		return
 	}

@@ -89,7 +89,8 @@ type churn struct {
 // TestChurn lets pods come and go, eight at a time, while one HNS call in ten fails and one in twenty calls of the
 // plugin is killed at some step. A pod whose ADD did not succeed is deleted, as runtimes do, until DEL succeeds. No
 // two pods have an address at the same time, none has one that is not for pods, and nothing is left.
-// PORTHOLE_CNI_CHURN says how many pods (make test-cni: 10,000). Rows 1.39, 1.66.
+// PORTHOLE_CNI_CHURN says how many pods (make test-cni: 10,000).
+// Rows 1.39, 1.66.
 func TestChurn(t *testing.T) {
 	pods := 600
 	if n, err := strconv.Atoi(os.Getenv("PORTHOLE_CNI_CHURN")); err == nil {

@@ -66,7 +66,8 @@ func always(kind string) func(*testing.T) func(hns.Policy) bool {
 }
 
 // A policy that another program put on our endpoint stays at a second ADD, at CHECK and at GC. One of ours that is
-// lost is added again by ADD. CHECK names it in its error and changes nothing. Row 1.57.
+// lost is added again by ADD. CHECK names it in its error and changes nothing.
+// Row 1.57.
 func TestForeignPoliciesStay(t *testing.T) {
 	ctx, dir, h := context.Background(), t.TempDir(), newHost()
 	p, c := plugin(h), config(t, dir, withPolicies)

@@ -24,7 +24,8 @@ func fieldFiles(t testing.TB) []string {
 }
 
 // Every form of configuration that is found on Windows nodes is read to one form, which the golden file beside it has.
-// wincni's is that of the Windows guide, byte for byte. Rows 1.55, 1.72.
+// wincni's is that of the Windows guide, byte for byte.
+// Rows 1.55, 1.72.
 func TestFilesOfTheField(t *testing.T) {
 	for _, path := range fieldFiles(t) {
 		data, err := os.ReadFile(path)

@@ -49,7 +49,8 @@ func seed(t *testing.T, name string) *contract.Config {
 }
 
 // Both configurations of the seed say the same: each endpoint has what they ask for, and the fields without effect are
-// named. Row 1.61.
+// named.
+// Row 1.61.
 func TestSeed(t *testing.T) {
 	for _, name := range []string{"seed-guide.json", "seed-handbook.json"} {
 		h, c := seedHost(), seed(t, name)

@@ -69,7 +69,7 @@ const (
 
 // Probe tries, in a network namespace of its own, what the data plane needs of this machine, and returns what is
 // missing.
-func Probe(ctx context.Context, nft string) ([]Lack, error) {
+func Probe(ctx context.Context, nft string) (missing []Lack, err error) {
 	if nft == "" {
 		nft = "nft"
 	}
@@ -83,13 +83,12 @@ func Probe(ctx context.Context, nft string) ([]Lack, error) {
 	if err := platform.CreateNetns(name); err != nil {
 		return nil, fmt.Errorf("probing the kernel: %w", err)
 	}
-	defer platform.DeleteNetns(name)
+	defer func() { err = errors.Join(err, platform.DeleteNetns(name)) }()
 	h, err := handleAt(platform.NetnsPath(name), unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("probing the kernel: %w", err)
 	}
 	defer h.Close()
-	var missing []Lack
 	for _, p := range probes {
 		err := error(nil)
 		if p.try != nil {

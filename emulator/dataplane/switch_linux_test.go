@@ -28,7 +28,8 @@ func (n *node) segmentPod(octet int) string {
 }
 
 // Endpoints of Transparent networks are in the nodes' segment: the wire has their own MACs and addresses, nothing is
-// translated and no route leads to them. The host keeps its addresses, routes and connections. Row 1.36.
+// translated and no route leads to them. The host keeps its addresses, routes and connections.
+// Row 1.36.
 func TestPacketsTransparent(t *testing.T) {
 	w := newWorld(t)
 	w.serve("a", "node", 80)

@@ -226,9 +226,9 @@ func (m *Manager) recover(s *service, how string) {
 	time.AfterFunc(time.Duration(action.Delay)*time.Millisecond, func() {
 		switch action.Type {
 		case restartAction:
-			m.Start(name, nil) // the log has what goes wrong
+			_ = m.Start(name, nil) // the log has what goes wrong
 		case rebootAction:
-			restarts{m}.initiate(0, "The service "+name+" failed.")
+			_ = restarts{m}.initiate(0, "The service "+name+" failed.")
 		case commandAction:
 			if _, err := m.o.Launcher.Launch("", command); err != nil {
 				m.events.event(7000, "Error", "The recovery program %s failed to start: %v", command, err)
@@ -309,11 +309,11 @@ func (m *Manager) Boot() {
 	now, later := bootOrder(m.configs(), false), bootOrder(m.configs(), true)
 	m.mu.Unlock()
 	for _, name := range now {
-		m.Start(name, nil) // the log has what goes wrong
+		_ = m.Start(name, nil) // the log has what goes wrong
 	}
 	time.AfterFunc(m.o.Delayed, func() {
 		for _, name := range later {
-			m.Start(name, nil)
+			_ = m.Start(name, nil) // as above
 		}
 	})
 }

@@ -89,6 +89,6 @@ func (s shutdown) tell(name string, control uint32, limit time.Duration) bool {
 	s.m.mu.Unlock()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	go d.send(control)
+	go func() { _ = d.send(control) }() // one that does not answer is ended
 	return s.m.await(name, timer.C, func(st Status) bool { return st.State == Stopped }) == Stopped
 }

@@ -62,7 +62,7 @@ func (m Mount) Unmount() error {
 	p := Prefix{Dir: m.Target}
 	// a box has a folder of its own for it
 	if dir, err := p.socketDir(); err == nil && p.owner() == uint32(os.Getuid()) {
-		beneath.RemoveAll(dir)
+		_ = beneath.RemoveAll(dir) // sockets, which the next start replaces
 	}
 	for {
 		err := unix.Unmount(m.Target, unix.MNT_DETACH)

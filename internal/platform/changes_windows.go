@@ -25,7 +25,7 @@ func WatchIP(ctx context.Context, changed func(), kinds ...Change) error {
 		if err != nil {
 			return fmt.Errorf("subscribing to %s changes: %w", kind, err)
 		}
-		defer subscription.Unregister()
+		defer func() { _ = subscription.Unregister() }() // Windows drops what is left with the process
 	}
 
 	changed()

@@ -89,7 +89,8 @@ func (i Import) leaf(t *testing.T, at string) Leaf {
 }
 
 // TestEveryField: testdata has documents with every field of the type trees of acs-engine (2019-03) and aks-engine
-// (2023-10). None is unknown but the flag that no kubelet had. Row 1.118.
+// (2023-10). None is unknown but the flag that no kubelet had.
+// Row 1.118.
 func TestEveryField(t *testing.T) {
 	for _, name := range []string{"acs-engine", "aks-engine"} {
 		t.Run(name, func(t *testing.T) {

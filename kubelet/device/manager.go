@@ -90,7 +90,7 @@ func (m *Manager) Release(uid types.UID) {
 	had := m.table.release(uid)
 	m.mu.Unlock()
 	if had {
-		m.save(context.Background())
+		_ = m.save(context.Background()) // it logs the error, and the next claim writes all again
 	}
 }
 

@@ -40,7 +40,8 @@ func registryOf(image winbuild.Image, err error) func(context.Context, string, r
 }
 
 // TestNoPullThatCannotSucceed: what the node cannot run is refused before the pull, with upstream's reasons and
-// back-off; what is not known is pulled. Rows 1.99, 1.101, 1.102.
+// back-off; what is not known is pulled.
+// Rows 1.99, 1.101, 1.102.
 func TestNoPullThatCannotSucceed(t *testing.T) {
 	cluster := func(context.Context) ([]winbuild.Host, error) {
 		return []winbuild.Host{node("win01", winbuild.Server2022), node("win02", winbuild.Server2019),
@@ -140,7 +141,8 @@ func TestNoPullThatCannotSucceed(t *testing.T) {
 
 // TestVariantByItself: the runtime takes nothing of an index whose only variants are older, with a handler of Hyper-V
 // isolation too; the event says what to name. It does not if the cause is another, if the variant would not run, or if
-// the registry does not say. Row 1.99.
+// the registry does not say.
+// Row 1.99.
 func TestVariantByItself(t *testing.T) {
 	none := errors.New("failed to resolve: no match for platform in manifest sha256:1: not found")
 	older := index(winbuild.Server2019)

@@ -228,7 +228,7 @@ func (s *Server) answerLogQuery(w http.ResponseWriter, r *http.Request, root *os
 	if r.Header.Get("Accept-Encoding") == "gzip" {
 		w.Header().Set("Content-Encoding", "gzip")
 		zip := gzip.NewWriter(w)
-		defer zip.Close()
+		defer func() { _ = zip.Close() }() // the client may be gone
 		out = zip
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), journalTime)

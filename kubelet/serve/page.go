@@ -28,11 +28,11 @@ func writePage(w http.ResponseWriter, r *http.Request, from prometheus.Gatherer,
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
 		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // fails for a level that is not known only
-		defer z.Close()
+		defer func() { _ = z.Close() }()               // as with Flush
 		to = z
 	}
 	page := bufio.NewWriter(to)
-	defer page.Flush() // an error means that the client is gone
+	defer func() { _ = page.Flush() }() // an error means that the client is gone
 
 	for _, f := range found {
 		if _, err := expfmt.MetricFamilyToText(page, f); err != nil {

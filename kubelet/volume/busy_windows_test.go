@@ -13,7 +13,8 @@ import (
 // TestHeldByAnother: while a program has a file open and does not share its removal, the folder above it cannot be
 // removed; nor can a folder be renamed that a program has open. (With only a file below open, Windows does not rename
 // it either, but Wine does.) Both are tried again for a while, then the error names the folder and says why; when the
-// program closes its handle in time, they succeed. Row 1.18.
+// program closes its handle in time, they succeed.
+// Row 1.18.
 func TestHeldByAnother(t *testing.T) {
 	top := tempDir(t)
 	tree, moved := filepath.Join(top, "tree"), filepath.Join(top, "moved")

@@ -14,7 +14,8 @@ import (
 
 // TestReadersDuringUpdates: a hundred programs read a volume while its files are replaced again and again. ..data, the
 // files behind it and the links to them are always there, and no file is ever empty, cut, or put together of two
-// versions. Row 1.92.
+// versions.
+// Row 1.92.
 func TestReadersDuringUpdates(t *testing.T) {
 	const readers, updates, limit = 100, 100, 4 * time.Second
 	dir := tempDir(t)

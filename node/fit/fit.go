@@ -73,7 +73,7 @@ func Read(ctx context.Context, client reader) (c fit.Cluster, err error) {
 		unread(k.Resource+"."+k.Group, err)
 		for _, item := range items {
 			var meta struct{ Metadata struct{ Name string } }
-			json.Unmarshal(item, &meta) // the name is for people only
+			_ = json.Unmarshal(item, &meta) // the name is for people only
 			c.Custom = append(c.Custom, fit.Custom{Kind: k.Kind, Name: meta.Metadata.Name, JSON: item})
 		}
 	}

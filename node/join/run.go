@@ -1,3 +1,5 @@
+// Package join puts the parts of `porthole join` and `porthole leave` together: the facts of this machine, the
+// cluster, the checks and the steps of this system.
 package join
 
 import (

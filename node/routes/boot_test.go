@@ -215,7 +215,8 @@ func TestAdapterOfTheNetwork(t *testing.T) {
 }
 
 // An adapter that the host does not have is named with those that it has. The virtual adapter of a card stands for the
-// card. Row 1.38.
+// card.
+// Row 1.38.
 func TestWrongAdapter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{Adapter: "Ethernet 7"})

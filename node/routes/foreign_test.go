@@ -9,7 +9,8 @@ import (
 )
 
 // A configuration of others before ours is the one that pods get: that is said once, and the file stays as it is. One
-// behind ours has no effect. Row 1.55.
+// behind ours has no effect.
+// Row 1.55.
 func TestConfigurationsOfOthers(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, want string }{
 		"Azure's, before ours": {"10-azure.conflist",

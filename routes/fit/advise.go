@@ -125,7 +125,7 @@ func (a *Advice) kubeProxy(c Cluster) {
 	}
 	w := c.Workloads[i]
 	var config struct{ Mode, ClusterCIDR string }
-	yaml.Unmarshal([]byte(c.data(kubeProxyConfig, "config.conf")), &config) // what does not parse is left out
+	_ = yaml.Unmarshal([]byte(c.data(kubeProxyConfig, "config.conf")), &config) // what does not parse is left out
 	a.found(fmt.Sprintf("kube-proxy: DaemonSet %s/%s, mode %s", w.Namespace, w.Name,
 		or(config.Mode, "of the system's default")))
 	a.onlyLinux(w)
@@ -147,7 +147,7 @@ func (c Cluster) podRange() netip.Prefix {
 		return p
 	}
 	var config struct{ ClusterCIDR string }
-	yaml.Unmarshal([]byte(c.data(kubeProxyConfig, "config.conf")), &config) // what does not parse is left out
+	_ = yaml.Unmarshal([]byte(c.data(kubeProxyConfig, "config.conf")), &config) // what does not parse is left out
 	return firstFour(config.ClusterCIDR)
 }
 
@@ -165,7 +165,8 @@ func (c Cluster) serviceRange() netip.Prefix {
 func (c Cluster) kubeadm() (config struct {
 	Networking struct{ PodSubnet, ServiceSubnet string }
 }) {
-	yaml.Unmarshal([]byte(c.data(kubeadmConfig, "ClusterConfiguration")), &config) // what does not parse is left out
+	// what does not parse is left out
+	_ = yaml.Unmarshal([]byte(c.data(kubeadmConfig, "ClusterConfiguration")), &config)
 	return config
 }
 

@@ -59,6 +59,6 @@ func greet(conn net.Conn) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(helloWait))
 	if _, err := conn.Write(hello); err == nil {
-		conn.Read(make([]byte, 64)) // the answer, of 16 bytes
+		_, _ = conn.Read(make([]byte, 64)) // the answer, of 16 bytes
 	}
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // TestFitBridge: the bridge of another range stays, with an error that says so, while a pod is attached; without one
-// it is removed. One of the node's ranges stays. Rows 1.30, 1.37.
+// it is removed. One of the node's ranges stays.
+// Rows 1.30, 1.37.
 func TestFitBridge(t *testing.T) {
 	node, pod := netspace.New(t, "node"), netspace.New(t, "pod")
 	prefix := netip.MustParsePrefix

@@ -117,7 +117,8 @@ func TestEnsure(t *testing.T) {
 }
 
 // TestEnsureDualStack makes a network with ranges of both families, none of them a /24, and only where HNS has such
-// networks. Row 1.30.
+// networks.
+// Row 1.30.
 func TestEnsureDualStack(t *testing.T) {
 	wanted, err := Bridged(Options{
 		PodCIDR: netip.MustParsePrefix("10.244.1.64/26"), Cluster: netip.MustParsePrefix("10.244.0.0/16"),
@@ -194,7 +195,8 @@ func TestEnsureAnotherRange(t *testing.T) {
 }
 
 // TestEnsureExtension: a network on whose switch the wanted extension is not enabled is made anew, unless pods use it:
-// then it is named. Rows 1.36, 1.51.
+// then it is named.
+// Rows 1.36, 1.51.
 func TestEnsureExtension(t *testing.T) {
 	ctx, f := context.Background(), hnstest.New(hns.Version{Major: 13, Minor: 3})
 	h, wanted := on(f), wantedNetwork(t)

@@ -142,7 +142,8 @@ func (r *rack) frr() {
 
 // TestFRR: FRR's staticd works with what is printed. A line that is missing or wrong, a second next hop and a stale
 // route are named by node and range; zebra killed leaves the routes, zebra stopped takes them away, and the check
-// tells. Row 1.43.
+// tells.
+// Row 1.43.
 func TestFRR(t *testing.T) {
 	r := newRack(t)
 	r.router = routers.FRR(t, r.tor.Path)

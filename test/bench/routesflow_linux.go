@@ -474,7 +474,7 @@ func transferAll(fd int, call func(int, []byte) (int, error)) error {
 	if err := unix.SetNonblock(fd, false); err != nil {
 		return err
 	}
-	defer unix.SetNonblock(fd, true) // the connection is the same open file
+	defer func() { _ = unix.SetNonblock(fd, true) }() // the connection is the same open file
 	block := make([]byte, flowBlock)
 	for left := flowBytes; left > 0; {
 		n, err := call(fd, block[:min(left, len(block))])

@@ -176,7 +176,8 @@ func TestDocument(t *testing.T) {
 }
 
 // The document in the repository is what the results and reasons beside it give, and each reason is about a test that
-// was run and does not pass. Row 1.04.
+// was run and does not pass.
+// Row 1.04.
 func TestDocumentIsCurrent(t *testing.T) {
 	all := map[string]results{}
 	why, err := loadReasons("reasons.json")

@@ -12,8 +12,8 @@ import (
 )
 
 // TestJoin has kubeadm join a machine with our kubelet, and follows another one: refused joins, a dry run, the join by
-// the line that kubeadm prints, a second one, one after a file is gone, exchanges of the programs, and leaving. Row
-// 1.113.
+// the line that kubeadm prints, a second one, one after a file is gone, exchanges of the programs, and leaving.
+// Row 1.113.
 func TestJoin(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")

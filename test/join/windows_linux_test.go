@@ -23,7 +23,8 @@ import (
 )
 
 // TestWindows: an emulated Windows host joins the control plane of kubeadm by the line that kubeadm printed, runs pods
-// and serves a service, joins again, which writes nothing anywhere, and leaves. Rows 1.112, 1.113.
+// and serves a service, joins again, which writes nothing anywhere, and leaves.
+// Rows 1.112, 1.113.
 func TestWindows(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")

@@ -19,7 +19,8 @@ import (
 
 // TestArchive joins from the archive for Windows that `make release` makes. It is unpacked into a folder whose name
 // has spaces, and the programs are installed on another drive, in a folder whose path is long. A damaged program is
-// refused before anything is changed. After `leave` only the archive is left. Rows 1.111, 1.115.
+// refused before anything is changed. After `leave` only the archive is left.
+// Rows 1.111, 1.115.
 func TestArchive(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("takes a minute: PORTHOLE_JOIN=20348 or `make test-join`")

@@ -24,7 +24,8 @@ const metadata = "169.254.169.254"
 
 // TestCloud joins an emulated instance of AWS: it has a route of its own to the metadata service, and the network
 // drops what comes from other addresses than the instance's. Join names that check; until it is off the pod answers
-// nobody on another node. The metadata service answers the node all the time, also after a reboot. Row 1.119.
+// nobody on another node. The metadata service answers the node all the time, also after a reboot.
+// Row 1.119.
 func TestCloud(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("takes a minute: PORTHOLE_JOIN=20348, or `make test-join`")

@@ -33,8 +33,8 @@ func builds() []string {
 }
 
 // TestJoinWindows is the life of a node: it joins by the line that was printed, runs a pod, is found right by a second
-// join, mended by a third, comes back after kills and a reboot, and leaves nothing. Rows 1.02, 1.08, 1.89, 1.112,
-// 1.113, 1.116.
+// join, mended by a third, comes back after kills and a reboot, and leaves nothing.
+// Rows 1.02, 1.08, 1.89, 1.112, 1.113, 1.116.
 func TestJoinWindows(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
 		t.Skip("takes minutes: PORTHOLE_JOIN=20348, PORTHOLE_JOIN=long for all builds, or `make test-join`")

@@ -25,7 +25,8 @@ const (
 )
 
 // TestCountersFail starts kubelet.exe on a host that does not answer about its memory, its processors, or either: pods
-// run, and only what is not known is missing in its figures. Row 1.104.
+// run, and only what is not known is missing in its figures.
+// Row 1.104.
 func TestCountersFail(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")

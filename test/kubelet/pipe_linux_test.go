@@ -164,7 +164,8 @@ func (h *windowsHost) runs(name string) {
 }
 
 // TestDefaultPipe: kubelet.exe reaches its runtime at the default endpoint of Windows, in each of its spellings, and
-// again after what serves the pipe was killed and started again. Rows 1.09, 1.83.
+// again after what serves the pipe was killed and started again.
+// Rows 1.09, 1.83.
 func TestDefaultPipe(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")

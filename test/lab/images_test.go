@@ -31,7 +31,8 @@ type checked []struct {
 }
 
 // TestImagesWithoutARegistry: an archive, made from the registry for a build, brings an image to a node under a name
-// that the node has not pulled; an archive for another build is refused by name. Row 1.121.
+// that the node has not pulled; an archive for another build is refused by name.
+// Row 1.121.
 func TestImagesWithoutARegistry(t *testing.T) {
 	out, err := images("check", "porthole/testapp:1", "-o", "json")
 	if err != nil {
@@ -89,7 +90,8 @@ func TestImagesWithoutARegistry(t *testing.T) {
 }
 
 // TestMixedBuilds: in a cluster whose nodes have different builds, each image runs where the table says, and an event
-// names these nodes. `make test-builds` makes such a cluster. Rows 1.08, 1.101.
+// names these nodes. `make test-builds` makes such a cluster.
+// Rows 1.08, 1.101.
 func TestMixedBuilds(t *testing.T) {
 	builds := kubectl(t, "get", "nodes", "-l", "kubernetes.io/os=windows", "-o",
 		`jsonpath={.items[*].metadata.labels.node\.kubernetes\.io/windows-build}`)
@@ -175,7 +177,8 @@ var variantByItself = regexp.MustCompile(`by itself, (porthole/testapp@sha256:[0
 
 // TestHyperVHandler: an image of an older build than the host's runs with a RuntimeClass of the handler for Hyper-V
 // isolation, is refused without, and what the emulated host does not isolate is said. Of an index containerd takes
-// nothing older: the kubelet says what to name. Row 1.99.
+// nothing older: the kubelet says what to name.
+// Row 1.99.
 func TestHyperVHandler(t *testing.T) {
 	pod := func(name, class, image string) { envPod(t, name, image, class, "IfNotPresent") }
 	apply(t, `

@@ -102,7 +102,8 @@ func fromPod(pod v1.Pod, what string) (string, error) {
 func fetch(address string) string { return "/fetch?url=" + url.QueryEscape(address) }
 
 // TestSeedRouteTable: packets pass on every path between one Linux and two Windows hosts, whose pods have three /24s
-// of one /16. Rows 1.19, 1.42, 1.69.
+// of one /16.
+// Rows 1.19, 1.42, 1.69.
 func TestSeedRouteTable(t *testing.T) {
 	pods, clusterIP := echoPods(t)
 	type path struct {
@@ -169,7 +170,8 @@ func TestSeedRouteTable(t *testing.T) {
 }
 
 // TestIISSample applies the sample as it is and asks it through the node port of each node, from a Linux node and from
-// outside. Row 1.81.
+// outside.
+// Row 1.81.
 func TestIISSample(t *testing.T) {
 	sample, err := os.ReadFile("../../samples/iis.yaml")
 	if err != nil {
@@ -199,7 +201,8 @@ func TestIISSample(t *testing.T) {
 }
 
 // TestOutboundNAT: the outside sees the node's address. Destinations that are exceptions, such as pods of other nodes,
-// see the pod's own. Row 1.68.
+// see the pod's own.
+// Row 1.68.
 func TestOutboundNAT(t *testing.T) {
 	pods, _ := echoPods(t)
 	stop := echoOutside(t)
@@ -226,7 +229,8 @@ func echoOutside(t *testing.T) (stop func()) {
 }
 
 // TestSpreadOverAllBackends makes so many connections that by chance alone a share is off by a tenth once in 5,000
-// runs (3.9 standard deviations). Row 1.77.
+// runs (3.9 standard deviations).
+// Row 1.77.
 func TestSpreadOverAllBackends(t *testing.T) {
 	pods, clusterIP := echoPods(t)
 	const connections = 3000
@@ -259,7 +263,8 @@ func TestSpreadOverAllBackends(t *testing.T) {
 }
 
 // TestDNSOverUDP asks the cluster's DNS over UDP, 10,000 times, with queries of the test program's own making, each
-// from another port. Row 1.76.
+// from another port.
+// Row 1.76.
 func TestDNSOverUDP(t *testing.T) {
 	pods, _ := echoPods(t)
 	for _, node := range []string{"win01", "win02", "lin01"} {

@@ -397,7 +397,8 @@ func TestExec(t *testing.T) {
 }
 
 // TestTerminal has people at terminals of containers: one starts a pod, one attaches to it, and both sizes reach the
-// program; what is typed does too, an interruption among it. Row 1.96.
+// program; what is typed does too, an interruption among it.
+// Row 1.96.
 func TestTerminal(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		name := "terminal-" + system
@@ -525,7 +526,8 @@ func cpuTime(t *testing.T, s v1.ContainerStatus) float64 {
 }
 
 // TestMemoryLimit: on Linux the runtime says that the kernel ended a container for its memory. On Windows nothing
-// does: an allocation beyond the limit fails, and a Go program ends for it. Row 1.97.
+// does: an allocation beyond the limit fails, and a Go program ends for it.
+// Row 1.97.
 func TestMemoryLimit(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		apply(t, fmt.Sprintf(`
@@ -636,7 +638,8 @@ func waitEvent(t *testing.T, pod string, words ...string) {
 }
 
 // TestNeverOnTheOtherSystem: a pod that asks for one system is not run by a node of the other, even when it is put
-// there past the scheduler. Row 1.100.
+// there past the scheduler.
+// Row 1.100.
 func TestNeverOnTheOtherSystem(t *testing.T) {
 	for node, other := range map[string]string{"lin01": "windows", "win01": "linux"} {
 		t.Run(other+" on "+node, func(t *testing.T) {

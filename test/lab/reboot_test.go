@@ -25,7 +25,8 @@ const rebooted = "win01"
 
 // TestReboot reboots a Windows node. HNS has lost everything afterwards, or lists it without what carries packets, or
 // has kept it. The node is ready only with the pod network of this boot, its pods come back by themselves, and nothing
-// of before is left. Rows 1.41, 1.116.
+// of before is left.
+// Rows 1.41, 1.116.
 func TestReboot(t *testing.T) {
 	profiles := []string{"default", "listed", "all"}
 	if os.Getenv("PORTHOLE_LAB_REBOOTS") == "" {

@@ -40,7 +40,8 @@ const (
 
 // TestRefusedService: the HNS of win01 refuses the load balancer of one service and does not answer for another's.
 // `porthole status` and `porthole hns diff` say so for that node alone, and that all is well once HNS does as it is
-// asked. Row 1.03.
+// asked.
+// Row 1.03.
 func TestRefusedService(t *testing.T) {
 	faults(t, "win01", fmt.Sprintf(`[
 		{"function": "HcnCreateLoadBalancer", "match": "\"%s\"", "action": "fail", "code": %d, "text": "%s"},

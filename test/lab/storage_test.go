@@ -21,7 +21,8 @@ const labDriver = "lab.storage.porthole.dev"
 
 // TestStorage: a storage driver that runs as a pod on a node of each system (on Windows as a HostProcess pod, with its
 // socket on C:) registers, and serves a StatefulSet with claims, whose data outlives its pods and the pod of the
-// driver. The test plays the driver's controller that attaches volumes. Rows 1.88, 1.93, 1.95.
+// driver. The test plays the driver's controller that attaches volumes.
+// Rows 1.88, 1.93, 1.95.
 func TestStorage(t *testing.T) {
 	long(t)
 	pushDriver(t)

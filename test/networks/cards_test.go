@@ -9,7 +9,8 @@ import (
 
 // TestTwoCards: Windows nodes have a second network card, with a default route of its own. The pods' network is bound
 // to the card with the node's address, or to the one that `porthole routes --adapter` names. Packets take the same
-// ways. Row 1.34.
+// ways.
+// Row 1.34.
 func TestTwoCards(t *testing.T) {
 	long(t)
 	for adapter, flags := range map[string][]string{"Ethernet": nil,

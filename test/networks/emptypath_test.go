@@ -14,8 +14,8 @@ import (
 )
 
 // TestEmptyPath: programs of a Windows node start others by their full paths, and find what they need, without a PATH:
-// containerd.exe, kubelet.exe, kube-proxy.exe and routes start again without one, and make a pod with its network. Row
-// 1.52.
+// containerd.exe, kubelet.exe, kube-proxy.exe and routes start again without one, and make a pod with its network.
+// Row 1.52.
 func TestEmptyPath(t *testing.T) {
 	long(t)
 	f := faultTest{pathCheck{up(t, "host-gateway").fleet()}}

@@ -20,7 +20,8 @@ type flannelTest struct{ faultTest }
 
 // TestFlannelOnLinux: real flanneld is the agent of the Linux node, in its backends vxlan and host-gw, and porthole
 // routes that of the Windows nodes, as in a cluster whose Linux nodes had flannel before. Then the Linux node goes
-// over to porthole routes. Rows 1.63, 1.72.
+// over to porthole routes.
+// Rows 1.63, 1.72.
 func TestFlannelOnLinux(t *testing.T) {
 	long(t)
 	for _, with := range []struct {

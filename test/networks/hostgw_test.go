@@ -6,7 +6,8 @@ import (
 )
 
 // TestHostGateway: nodes reach each other's pods directly, through each other's addresses. The pods have the ranges of
-// the first guide to Windows nodes: three /24s from 192.168.0.0 on. Rows 1.31, 1.42, 1.44.
+// the first guide to Windows nodes: three /24s from 192.168.0.0 on.
+// Rows 1.31, 1.42, 1.44.
 func TestHostGateway(t *testing.T) {
 	f := up(t, "host-gateway", "--pod-cidr", "192.168.0.0/21").fleet()
 	f.checkPaths(promise{

@@ -16,7 +16,8 @@ import (
 )
 
 // TestOVN: OVN routes between pods and balances services, in Geneve between the nodes' cards for tunnels. No
-// kube-proxy runs. Each node has a /26. Rows 1.51, 1.53, 1.64.
+// kube-proxy runs. Each node has a /26.
+// Rows 1.51, 1.53, 1.64.
 func TestOVN(t *testing.T) {
 	f := up(t, "ovn", "--node-cidr-mask-size", "26").fleet()
 	f.checkPaths(promise{

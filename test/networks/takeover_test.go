@@ -16,7 +16,8 @@ import (
 // TestTakeover: the network card of each Windows node is away for 5 s when HNS makes the first network on it, and
 // connections are aborted. The nodes become ready all the same, each with one network and one endpoint of the host.
 // Then a node loses its network and has routes of others: when the agent has made the network anew they are there
-// again, and so are the routes to other nodes. Row 1.35.
+// again, and so are the routes to other nodes.
+// Row 1.35.
 func TestTakeover(t *testing.T) {
 	long(t)
 	f := up(t, "host-gateway", "--windows-nic-flap", "5s").fleet()

@@ -35,7 +35,8 @@ func (l *lab) firstHop(node string) string {
 }
 
 // TestTor: with both families and a /26 for each node, no node has a route to another's pods; the router, which was
-// given what `porthole routes --print-router ip` prints, has them. Rows 1.30, 1.43.
+// given what `porthole routes --print-router ip` prints, has them.
+// Rows 1.30, 1.43.
 func TestTor(t *testing.T) {
 	l := up(t, "tor", "--pod-cidr", "10.244.0.0/16,fd00:10:244::/48", "--node-cidr-mask-size", "26")
 	for _, node := range nodeNames {

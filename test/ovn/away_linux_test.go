@@ -167,7 +167,8 @@ func (w *world) pair() (a, c *pod) {
 // TestDatabasesAway takes OVN's databases away: what runs goes on, a new pod is told what is missing, and afterwards
 // everything is as before. Nothing here counts the time of an outage: attempts are at most 8 s apart (Open vSwitch's
 // reconnect) and 5 s (the controller's), so that an outage of 20 s shows what one of 10 minutes does, which
-// PORTHOLE_NETWORKS=long makes. Row 1.49.
+// PORTHOLE_NETWORKS=long makes.
+// Row 1.49.
 func TestDatabasesAway(t *testing.T) {
 	long(t)
 	w := newWorld(t)

@@ -132,7 +132,8 @@ func (w *world) service(name, vip string, port int32, pods ...*pod) {
 }
 
 // TestPackets sends between pods of two nodes, between pods and nodes, and to services, and looks at the frames
-// between the nodes. Row 1.48.
+// between the nodes.
+// Row 1.48.
 func TestPackets(t *testing.T) {
 	w := newWorld(t)
 	n1, n2 := w.addNode("n1", "10.99.0.11", "10.244.1.0/24"), w.addNode("n2", "10.99.0.12", "10.244.2.0/24")

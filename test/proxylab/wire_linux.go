@@ -63,7 +63,7 @@ func (h *HNS) Create(ctx context.Context, k Kind, parent string, doc any) (id st
 	if err != nil {
 		return "", err
 	}
-	defer w.close()
+	defer func() { _ = w.close() }()
 
 	var network uint64
 	if parent != "" {
@@ -96,7 +96,7 @@ func (h *HNS) Modify(ctx context.Context, k Kind, id string, doc any) error {
 	if err != nil {
 		return err
 	}
-	defer w.close()
+	defer func() { _ = w.close() }()
 	handle, err := w.open(k, id)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (h *HNS) Delete(ctx context.Context, k Kind, id string) error {
 	if err != nil {
 		return err
 	}
-	defer w.close()
+	defer func() { _ = w.close() }()
 	_, _, err = w.Call(wire.Request{Op: wire.On(k, wire.Delete), GUID: id})
 	return err
 }

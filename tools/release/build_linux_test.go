@@ -38,7 +38,8 @@ const readAnything = 2
 
 // TestBuiltTwice builds programs in two folders, as two users in two time zones whose caches are empty, and compares
 // them byte by byte: all programs of ours, the DLLs, and the small programs of bundle. PORTHOLE_RELEASE=small takes
-// two programs and the DLLs only. Row 1.110.
+// two programs and the DLLs only.
+// Row 1.110.
 func TestBuiltTwice(t *testing.T) {
 	var commands []string
 	switch os.Getenv("PORTHOLE_RELEASE") {

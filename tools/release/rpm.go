@@ -9,7 +9,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -269,7 +268,7 @@ func writeCPIO(w *bytes.Buffer, files []installed, at int64) {
 	write := func(inode int, name string, mode, links, mtime int64, data []byte) {
 		fmt.Fprintf(w, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", inode, mode, 0, 0, links, mtime,
 			len(data), 0, 0, 0, 0, len(name)+1, 0)
-		io.WriteString(w, name+"\x00")
+		w.WriteString(name + "\x00")
 		w.Write(make([]byte, -w.Len()&3))
 		w.Write(data)
 		w.Write(make([]byte, -w.Len()&3))

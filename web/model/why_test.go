@@ -88,7 +88,8 @@ func TestWhyPod(t *testing.T) {
 }
 
 // TestWhyNotIsolated: a pod with a RuntimeClass on an emulated Windows host is told that Hyper-V isolates nothing
-// there; others are not. Row 1.99.
+// there; others are not.
+// Row 1.99.
 func TestWhyNotIsolated(t *testing.T) {
 	for name, c := range map[string]struct {
 		class string

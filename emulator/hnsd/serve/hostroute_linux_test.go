@@ -30,7 +30,8 @@ import (
 // TestHostRoutes lets Windows programs change and watch the host's table through the IP helper library, while the
 // kernel is looked at from this side. The host has a second network card, and its adapters are as Windows shows them.
 // Its HNS does everything that the sources do not rule out; routes, win-bridge.exe and kube-proxy.exe stand it. The
-// network card is away for a while when the first network is made, and its routes are lost. Rows 1.35, 1.41, 1.57.
+// network card is away for a while when the first network is made, and its routes are lost.
+// Rows 1.35, 1.41, 1.57.
 func TestHostRoutes(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")

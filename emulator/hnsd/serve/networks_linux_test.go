@@ -14,8 +14,8 @@ import (
 )
 
 // TestNetworkTypes makes networks of the types that no agent of ours makes, by a Windows program with hcsshim:
-// Transparent and NAT carry packets, L2Tunnel is objects only, and what cannot be is refused with Windows' codes. Row
-// 1.58.
+// Transparent and NAT carry packets, L2Tunnel is objects only, and what cannot be is refused with Windows' codes.
+// Row 1.58.
 func TestNetworkTypes(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")

@@ -211,7 +211,8 @@ func bridgeListed(version, more string) string {
 }
 
 // TestPlugins calls our win-bridge.exe with every verb and in every version of CNI, in an HNS that keeps less than it
-// accepts. Rows 1.60, 1.65, 1.67, 1.71.
+// accepts.
+// Rows 1.60, 1.65, 1.67, 1.71.
 func TestPlugins(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")

@@ -112,7 +112,8 @@ func (h pluginHost) routerMAC(network string) string {
 
 // TestWinOverlay gives one pod its network by our win-overlay.exe and another by upstream's, both on one overlay
 // network and with one configuration, that of flannel's delegate. Both reach each other and a pod of another node, and
-// the packets are VXLAN. Row 1.63.
+// the packets are VXLAN.
+// Row 1.63.
 func TestWinOverlay(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")

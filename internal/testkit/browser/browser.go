@@ -55,7 +55,7 @@ func New(t *testing.T) *Browser {
 	t.Cleanup(func() {
 		in.Close() // the driver closes the browser and ends
 		ended := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
-		cmd.Wait()
+		_ = cmd.Wait() // its output tells more
 		ended.Stop()
 		if t.Failed() && errs.Len() > 0 {
 			t.Logf("the driver of the browser said: %s", errs.String())

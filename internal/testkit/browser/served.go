@@ -20,7 +20,7 @@ func Served(t *testing.T, cmd *exec.Cmd) (link string) {
 	}
 	t.Cleanup(func() {
 		cmd.Process.Kill()
-		cmd.Wait()
+		_ = cmd.Wait() // it was killed
 	})
 
 	lines := bufio.NewScanner(out)

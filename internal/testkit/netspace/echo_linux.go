@@ -45,7 +45,7 @@ func sendBack(c *net.UDPConn) {
 		if err != nil {
 			return
 		}
-		c.WriteTo(buf[:n], peer)
+		_, _ = c.WriteTo(buf[:n], peer) // who waits for it notices
 	}
 }
 

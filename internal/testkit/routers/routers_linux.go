@@ -157,7 +157,7 @@ func (r *Router) End(name string, s syscall.Signal) {
 	delete(r.daemons, name)
 	d.cmd.Process.Signal(s)
 	slow := time.AfterFunc(limit, func() { d.cmd.Process.Kill() })
-	d.cmd.Wait()
+	_ = d.cmd.Wait() // it was asked to end
 	slow.Stop()
 }
 
