@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"porthole.dev/porthole/cluster/look"
+	"porthole.dev/porthole/cluster/inspect"
 	"porthole.dev/porthole/cni/contract"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
@@ -226,14 +226,14 @@ func (n Node) OS() string {
 func (c Config) Nodes() []Node {
 	var nodes []Node
 	for i := 1; i <= c.LinuxNodes; i++ {
-		nodes = append(nodes, Node{Name: look.LinuxNode(i), Address: address(10 + i)})
+		nodes = append(nodes, Node{Name: inspect.LinuxNode(i), Address: address(10 + i)})
 	}
 	builds, err := c.builds()
 	if err != nil { // Validate reports it
 		builds = []int{0}
 	}
 	for i := 1; i <= c.WindowsNodes; i++ {
-		nodes = append(nodes, Node{Name: look.WindowsNode(i), Windows: true, Build: builds[(i-1)%len(builds)],
+		nodes = append(nodes, Node{Name: inspect.WindowsNode(i), Windows: true, Build: builds[(i-1)%len(builds)],
 			Address: address(firstWindows + i - 1)})
 	}
 	return nodes

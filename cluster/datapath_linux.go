@@ -17,7 +17,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/cluster/look"
+	"porthole.dev/porthole/cluster/inspect"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/internal/kube"
@@ -120,7 +120,7 @@ func checkPaths(ctx context.Context, c Config, pods []v1.Pod) error {
 	}
 	defer stop()
 	targets = append(targets, target{"the outside", "http://" + outsideAddress + "/"})
-	client := look.ClientIn(platform.NetnsPath(c.lab().Netns("lin01")))
+	client := inspect.ClientIn(platform.NetnsPath(c.lab().Netns("lin01")))
 	defer client.CloseIdleConnections()
 
 	var wg sync.WaitGroup
@@ -181,7 +181,7 @@ func NodeClient(l Layout, node string) (*http.Client, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("no node %s of a local cluster runs here (`porthole status` lists them): %w", node, err)
 	}
-	client := look.ClientIn(path)
+	client := inspect.ClientIn(path)
 	client.Timeout = 0 // the caller's context decides
 	return client, nil
 }

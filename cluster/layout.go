@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"porthole.dev/porthole/cluster/look"
+	"porthole.dev/porthole/cluster/inspect"
 	"porthole.dev/porthole/cluster/supervise"
 )
 
@@ -27,8 +27,8 @@ func (l Layout) Bundled(name string) string { return filepath.Join(l.Bin, "bundl
 // WindowsExe is one of our programs for Windows.
 func (l Layout) WindowsExe(name string) string { return filepath.Join(l.Bin, "windows", name+".exe") }
 
-func (l Layout) Kubeconfig() string        { return l.at(look.Kubeconfig) }
-func (l Layout) ConfigFile() string        { return l.at(look.ConfigFile) }
+func (l Layout) Kubeconfig() string        { return l.at(inspect.Kubeconfig) }
+func (l Layout) ConfigFile() string        { return l.at(inspect.ConfigFile) }
 func (l Layout) LockFile() string          { return l.at("up.lock") }
 func (l Layout) RunDir() string            { return l.at("run") }
 func (l Layout) PKI() string               { return l.at("pki") }
@@ -56,7 +56,7 @@ func (l Layout) NodeFile(node string, parts ...string) string {
 }
 
 // DefaultDir is the state folder unless --dir names another.
-const DefaultDir = look.DefaultDir
+const DefaultDir = inspect.DefaultDir
 
 // NewLayout is the layout of the cluster in dir, run by the programs beside this one.
 func NewLayout(dir string) (Layout, error) {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"porthole.dev/porthole/cluster/look"
+	"porthole.dev/porthole/cluster/inspect"
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/openvswitch"
@@ -129,7 +129,7 @@ func ovnFacts(l Layout, n Node) []string {
 
 // askOVN asks the controller, which works for all nodes, about the load balancers.
 func askOVN(ctx context.Context, c Config) Counts {
-	client := look.ClientIn(platform.NetnsPath(c.lab().Netns("lin01")))
+	client := inspect.ClientIn(platform.NetnsPath(c.lab().Netns("lin01")))
 	defer client.CloseIdleConnections()
 	var answer controller.Status
 	if err := ask(ctx, client, "http://127.0.0.1:10262/status", &answer); err != nil {

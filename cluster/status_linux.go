@@ -14,7 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/cluster/look"
+	"porthole.dev/porthole/cluster/inspect"
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/internal/kube"
@@ -117,7 +117,7 @@ func nodeObjects(ctx context.Context, l Layout) (map[string]*v1.Node, error) {
 
 // askNode asks the node's own programs over its loopback: its routes and, if it has one, its proxy.
 func askNode(ctx context.Context, n *NodeStatus, proxy bool) {
-	client := look.ClientIn(platform.NetnsPath(n.Netns))
+	client := inspect.ClientIn(platform.NetnsPath(n.Netns))
 	defer client.CloseIdleConnections()
 	askRoutes(ctx, client, n)
 	if !proxy {

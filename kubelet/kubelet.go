@@ -345,5 +345,5 @@ func (k *Kubelet) probed(r probe.Result) {
 		return
 	}
 	a.post(pod.Probed{Container: r.Key.Container, ContainerID: r.ContainerID, Kind: pod.ProbeKind(r.Kind),
-		Success: r.Verdict == probe.Success})
+		Success: r.Status == probe.Success})
 }

@@ -77,7 +77,7 @@ Exit code: 0 done, 1 the document cannot be read or something in it is refused.`
 				func(w io.Writer) error { return found.Print(w, out, target) }); err != nil {
 				return err
 			}
-			return verdict(found.Leaves)
+			return refusal(found.Leaves)
 		},
 	}
 	c.Flags().StringVar(&out, "out", "", "folder for the files of the pools; empty: they are printed")
@@ -115,7 +115,7 @@ start-kubeproxy.ps1, AddRoutes.ps1 and start.ps1, of kubelet.exe and kube-proxy.
 			if err != nil {
 				return err
 			}
-			return verdict(leaves)
+			return refusal(leaves)
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
@@ -180,8 +180,8 @@ func show(w io.Writer, output string, doc any, text func(io.Writer) error) error
 	return enc.Encode(doc)
 }
 
-// verdict is the exit code: 1 if something is refused.
-func verdict(leaves []legacy.Leaf) error {
+// refusal is the exit code: 1 if something is refused.
+func refusal(leaves []legacy.Leaf) error {
 	if slices.ContainsFunc(leaves, func(l legacy.Leaf) bool { return l.What == legacy.Refused }) {
 		return program.ExitCode(1)
 	}

@@ -223,7 +223,7 @@ func (p Plugin) Check(ctx context.Context, c call) error {
 	}
 	defer sw.Close()
 
-	seen, err := sw.Look(ctx, l.Name)
+	seen, err := sw.Observe(ctx, l.Name)
 	switch {
 	case err != nil:
 		return err

@@ -187,8 +187,8 @@ func (s *Switch) monitor(ctx context.Context, changed func()) (*ovsdb.Cache, err
 	return s.client.Monitor(ctx, database, map[string][]string{"Interface": {"name", "external_ids", "error"}}, changed)
 }
 
-// Look returns a port as the switch has it now.
-func (s *Switch) Look(ctx context.Context, name string) (PortSeen, error) {
+// Observe returns a port as the switch has it now.
+func (s *Switch) Observe(ctx context.Context, name string) (PortSeen, error) {
 	cache, err := s.monitor(ctx, nil)
 	if err != nil {
 		return PortSeen{}, err

@@ -103,7 +103,7 @@ func rules() []rule {
 			reason: "the agent of the pod network stays small: every megabyte of its file is one of memory (ADR 2)"},
 		{from: []string{"cmd/porthole-web"},
 			to: []string{"k8s.io/client-go/kubernetes/...", "github.com/containerd/...", "google.golang.org/grpc/...",
-				"internal/kube", "kubelet/...", "cluster/...", "node/..."}, allow: []string{"cluster/look"},
+				"internal/kube", "kubelet/...", "cluster/...", "node/..."}, allow: []string{"cluster/inspect"},
 			throughOthers: true,
 			reason:        "the page's server stays small: every megabyte of its file is one of memory (ADR 2)"},
 		{from: []string{"cmd/porthole-host"},

@@ -170,7 +170,7 @@ func (i *importer) in(pool int, low string) string {
 	return ""
 }
 
-// decide gives each field its verdict, and fills in the pools.
+// decide gives each field its outcome, and fills in the pools.
 func (i *importer) decide() {
 	windows := map[int]int{} // index of the pool in the document, and in pools
 	for _, f := range i.fields {

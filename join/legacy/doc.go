@@ -3,26 +3,26 @@
 // is dropped in silence. It computes only.
 package legacy
 
-// Verdict is what becomes of a field or flag.
-type Verdict string
+// Outcome is what becomes of a field or flag.
+type Outcome string
 
-// The verdicts.
+// The outcomes.
 const (
-	Used    Verdict = "used"    // it is in the files for joining
-	Dropped Verdict = "dropped" // a node has no such setting any more, or needs none
-	Cloud   Verdict = "cloud"   // machines, networks and the control plane, which Porthole does not make
-	Refused Verdict = "refused" // it cannot be as asked for
-	Unknown Verdict = "unknown" // neither program had it
+	Used    Outcome = "used"    // it is in the files for joining
+	Dropped Outcome = "dropped" // a node has no such setting any more, or needs none
+	Cloud   Outcome = "cloud"   // machines, networks and the control plane, which Porthole does not make
+	Refused Outcome = "refused" // it cannot be as asked for
+	Unknown Outcome = "unknown" // neither program had it
 )
 
-// Verdicts are all of them, in the order of a report.
-var Verdicts = []Verdict{Used, Refused, Unknown, Dropped, Cloud}
+// Outcomes are all of them, in the order of a report.
+var Outcomes = []Outcome{Used, Refused, Unknown, Dropped, Cloud}
 
 // Leaf is a field that holds a value, or a flag.
 type Leaf struct {
 	Path  string  `json:"path"`
 	Value string  `json:"value"` // as in the document; hidden if it is a secret
-	What  Verdict `json:"verdict"`
+	What  Outcome `json:"verdict"`
 	Text  string  `json:"text"` // where it goes, or why it does not
 }
 

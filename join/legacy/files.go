@@ -97,11 +97,11 @@ func (p Pool) Commands(file string) (list []string) {
 	return append(list, p.Kubectl...)
 }
 
-// Print writes every field with its verdict, grouped by that, then the files and commands. dir says where the files
+// Print writes every field with its outcome, grouped by that, then the files and commands. dir says where the files
 // are; "": they are printed.
 func (i Import) Print(w io.Writer, dir string, t Target) error {
-	count := map[Verdict]int{}
-	for _, what := range Verdicts {
+	count := map[Outcome]int{}
+	for _, what := range Outcomes {
 		for _, l := range i.Leaves {
 			if l.What == what {
 				count[what]++
@@ -110,7 +110,7 @@ func (i Import) Print(w io.Writer, dir string, t Target) error {
 		}
 	}
 	var sums []string
-	for _, what := range Verdicts {
+	for _, what := range Outcomes {
 		sums = append(sums, fmt.Sprintf("%d %s", count[what], what))
 	}
 	fmt.Fprintf(w, "%d fields: %s\n", len(i.Leaves), strings.Join(sums, ", "))

@@ -42,7 +42,7 @@ func count(v any) (n int) {
 	return max(n, 1)
 }
 
-// imported reads a document and checks that each of its values has one verdict, and that no secret is printed or
+// imported reads a document and checks that each of its values has one outcome, and that no secret is printed or
 // written.
 func imported(t *testing.T, document []byte) Import {
 	t.Helper()
@@ -56,8 +56,8 @@ func imported(t *testing.T, document []byte) Import {
 	}
 	paths := map[string]bool{}
 	for _, l := range got.Leaves {
-		if paths[l.Path] || !slices.Contains(Verdicts, l.What) || l.Text == "" {
-			t.Errorf("%+v is there twice, or has no verdict", l)
+		if paths[l.Path] || !slices.Contains(Outcomes, l.What) || l.Text == "" {
+			t.Errorf("%+v is there twice, or has no outcome", l)
 		}
 		paths[l.Path] = true
 	}
@@ -112,7 +112,7 @@ func TestEveryField(t *testing.T) {
 			}
 
 			const config = "properties/orchestratorProfile/kubernetesConfig/"
-			for at, want := range map[string]Verdict{
+			for at, want := range map[string]Outcome{
 				config + "maxPods": Used, config + "kubeletConfig/--no-such": Unknown,
 				config + "kubeletConfig/--network-plugin": Dropped,
 				config + "containerRuntime":               Refused, config + "addons[0]/name": Cloud,

@@ -53,7 +53,7 @@ func exists(types map[string]map[string]string, at string) bool {
 // rules win.
 type rule struct {
 	pattern string
-	what    Verdict
+	what    Outcome
 	text    string
 }
 

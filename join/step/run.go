@@ -56,7 +56,7 @@ func (r *Runner) one(ctx context.Context, s Step) (Result, error) {
 		return out, err
 	}
 
-	op, err := Look(ctx, s)
+	op, err := Compare(ctx, s)
 	switch {
 	case err != nil:
 		return finish(op, "failed", err)
@@ -96,7 +96,7 @@ func (r *Runner) apply(ctx context.Context, s Step) (after Op, err error) {
 			return after, err
 		}
 		call(r.After, s.ID())
-		if after, err = Look(ctx, s); err != nil || after.Action == None || !waits || ctx.Err() != nil {
+		if after, err = Compare(ctx, s); err != nil || after.Action == None || !waits || ctx.Err() != nil {
 			return after, err
 		}
 	}
@@ -120,8 +120,8 @@ func call(f func(string), id string) {
 	}
 }
 
-// Look observes one step and returns what has to be done about it. It changes nothing.
-func Look(ctx context.Context, s Step) (Op, error) {
+// Compare observes one step and returns what has to be done about it. It changes nothing.
+func Compare(ctx context.Context, s Step) (Op, error) {
 	wanted, err := encode(s.Wanted())
 	if err != nil {
 		return Op{ID: s.ID(), Action: None}, err

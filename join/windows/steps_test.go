@@ -179,7 +179,7 @@ func (m *machine) steps() []step.Step {
 func (m *machine) join() (done []string) {
 	m.t.Helper()
 	for _, s := range m.steps() {
-		op, err := step.Look(m.t.Context(), s)
+		op, err := step.Compare(m.t.Context(), s)
 		if err != nil {
 			m.t.Fatalf("%s: %v", s.ID(), err)
 		}
@@ -190,7 +190,7 @@ func (m *machine) join() (done []string) {
 		if err := s.Apply(m.t.Context()); err != nil {
 			m.t.Fatalf("%s: %v", s.ID(), err)
 		}
-		if op, err = step.Look(m.t.Context(), s); err != nil || op.Action != step.None {
+		if op, err = step.Compare(m.t.Context(), s); err != nil || op.Action != step.None {
 			m.t.Errorf("%s is not settled: %s, %v", s.ID(), op, err)
 		}
 	}
@@ -328,7 +328,7 @@ func TestLeave(t *testing.T) {
 	was := m.files()
 	before := map[string][]byte{}
 	for _, s := range m.steps() {
-		op, err := step.Look(t.Context(), s)
+		op, err := step.Compare(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}

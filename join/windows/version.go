@@ -52,7 +52,7 @@ func (v *Version) Stage(ctx context.Context) error {
 	if err := v.programs.Apply(ctx); err != nil {
 		return err
 	}
-	op, err := step.Look(ctx, v.programs)
+	op, err := step.Compare(ctx, v.programs)
 	if err == nil && op.Action != step.None {
 		err = fmt.Errorf("%w: %s", step.ErrNotSettled, op)
 	}
@@ -155,7 +155,7 @@ func (v *Version) PluginHealth(ctx context.Context, id string) error {
 	if err != nil || len(s.from) == 0 {
 		return err
 	}
-	op, err := step.Look(ctx, s)
+	op, err := step.Compare(ctx, s)
 	if err == nil && op.Action != step.None {
 		err = fmt.Errorf("the plugins are not those of %s", id)
 	}

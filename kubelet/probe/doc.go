@@ -1,7 +1,7 @@
 // Package probe runs the startup, liveness and readiness probes of containers.
 //
 // One goroutine per probe runs it at once and then every period. It gives each outcome to a pure Tracker and reports
-// changes of the verdict only. The Tracker compares the number of consecutive outcomes with the thresholds:
+// changes of the status only. The Tracker compares the number of consecutive outcomes with the thresholds:
 //
 //	          successes >= successThreshold            failures >= failureThreshold
 //	unknown ───────────────────────────────▶ success ───────────────────────────────▶ failure (and back)

@@ -20,7 +20,7 @@ type Options struct {
 	// of gRPC.
 	Exec func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte,
 		err error)
-	// Report is called when a verdict changes. It must not block.
+	// Report is called when a status changes. It must not block.
 	Report func(Result)
 	// Event records an event, Unhealthy or ProbeWarning; may be nil.
 	Event func(pod *v1.Pod, container, eventType, reason, message string)
@@ -33,14 +33,14 @@ type Options struct {
 	Spread time.Duration
 }
 
-// Result is one verdict about one container.
+// Result is one status about one container.
 type Result struct {
 	Key         Key
 	Kind        Kind
 	ContainerID string
-	Verdict     Verdict
+	Status      Status
 	Message     string
-	// GracePeriod is the probe's, in seconds. It replaces the pod's if this verdict kills the container; nil if it is
+	// GracePeriod is the probe's, in seconds. It replaces the pod's if this status kills the container; nil if it is
 	// not set.
 	GracePeriod *int64
 }
@@ -67,7 +67,7 @@ type workers struct {
 	running sync.WaitGroup
 
 	mu       sync.Mutex
-	verdicts map[Kind]Verdict
+	statuses map[Kind]Status
 	started  chan struct{} // closed once the container counts as started
 	stopped  map[Kind]context.CancelFunc
 }
@@ -108,7 +108,7 @@ func (m *Manager) StartTarget(key Key, t Target) {
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &workers{id: t.ID, cancel: cancel, verdicts: map[Kind]Verdict{}, started: make(chan struct{}),
+	w := &workers{id: t.ID, cancel: cancel, statuses: map[Kind]Status{}, started: make(chan struct{}),
 		stopped: map[Kind]context.CancelFunc{}}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,7 +116,7 @@ func (m *Manager) StartTarget(key Key, t Target) {
 
 	startup := t.Container.StartupProbe
 	if startup != nil && t.AlreadyStarted {
-		startup, w.verdicts[Startup] = nil, Success
+		startup, w.statuses[Startup] = nil, Success
 	}
 	if startup == nil {
 		close(w.started)
@@ -127,7 +127,7 @@ func (m *Manager) StartTarget(key Key, t Target) {
 		if p == nil {
 			continue
 		}
-		w.verdicts[kind] = kind.initial()
+		w.statuses[kind] = kind.initial()
 		one, stop := context.WithCancel(ctx)
 		w.stopped[kind] = stop
 		tr := NewTracker(kind, p, t.Started)
@@ -173,8 +173,8 @@ func (m *Manager) Terminating(pod types.UID) {
 	}
 }
 
-// Verdict returns the current verdict about a container. known is false if there is no such probe.
-func (m *Manager) Verdict(key Key, kind Kind) (v Verdict, known bool) {
+// Status returns the current status about a container. known is false if there is no such probe.
+func (m *Manager) Status(key Key, kind Kind) (v Status, known bool) {
 	m.mu.Lock()
 	w := m.active[key]
 	m.mu.Unlock()
@@ -183,7 +183,7 @@ func (m *Manager) Verdict(key Key, kind Kind) (v Verdict, known bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	v, known = w.verdicts[kind]
+	v, known = w.statuses[kind]
 	return v, known
 }
 
@@ -227,7 +227,7 @@ func (m *Manager) work(ctx context.Context, key Key, t Target, j job) {
 	}
 }
 
-// once runs a probe once and reports its verdict if that has changed.
+// once runs a probe once and reports its status if that has changed.
 func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 	kind := j.tracker.kind
 	var out outcome
@@ -256,21 +256,21 @@ func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 		m.event(t, key, "Unhealthy", string(kind)+" probe failed: "+out.text)
 	}
 
-	before := j.tracker.Verdict()
+	before := j.tracker.Status()
 	if !j.tracker.Observe(out.ok) {
 		return
 	}
 
-	now := j.tracker.Verdict()
+	now := j.tracker.Status()
 	w := j.workers
 	w.mu.Lock()
-	w.verdicts[kind] = now
+	w.statuses[kind] = now
 	if kind == Startup && now == Success {
 		close(w.started)
 	}
 	w.mu.Unlock()
 	if now != before {
-		m.opts.Report(Result{Key: key, Kind: kind, ContainerID: t.ID, Verdict: now, Message: out.text,
+		m.opts.Report(Result{Key: key, Kind: kind, ContainerID: t.ID, Status: now, Message: out.text,
 			GracePeriod: j.probe.TerminationGracePeriodSeconds})
 	}
 }

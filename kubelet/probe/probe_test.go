@@ -27,7 +27,7 @@ func TestTracker(t *testing.T) {
 		kind     Kind
 		probe    v1.Probe
 		outcomes string // + success, - failure
-		verdicts string // after each: s, f, u
+		statuses string // after each: s, f, u
 		ended    bool
 	}{
 		{"readiness begins not ready", Readiness, v1.Probe{}, "", "", false},
@@ -39,17 +39,17 @@ func TestTracker(t *testing.T) {
 		{"startup fails", Startup, v1.Probe{FailureThreshold: 3}, "---", "uuf", true},
 	} {
 		tr := NewTracker(c.kind, &c.probe, time.Time{})
-		if tr.Verdict() != c.kind.initial() {
-			t.Errorf("%s: begins %v", c.name, tr.Verdict())
+		if tr.Status() != c.kind.initial() {
+			t.Errorf("%s: begins %v", c.name, tr.Status())
 		}
 
 		got := ""
 		for _, o := range c.outcomes {
 			tr.Observe(o == '+')
-			got += tr.Verdict().String()[:1]
+			got += tr.Status().String()[:1]
 		}
-		if got != c.verdicts || tr.Ended() != c.ended {
-			t.Errorf("%s: %s gives %s ended %v, want %s %v", c.name, c.outcomes, got, tr.Ended(), c.verdicts, c.ended)
+		if got != c.statuses || tr.Ended() != c.ended {
+			t.Errorf("%s: %s gives %s ended %v, want %s %v", c.name, c.outcomes, got, tr.Ended(), c.statuses, c.ended)
 		}
 	}
 }
@@ -256,16 +256,16 @@ func TestManagerOrder(t *testing.T) {
 		}
 	}
 
-	if got[Startup].Verdict != Success || got[Readiness].Verdict != Success || got[Liveness].Verdict != Failure ||
+	if got[Startup].Status != Success || got[Readiness].Status != Success || got[Liveness].Status != Failure ||
 		*got[Liveness].GracePeriod != 7 {
 		t.Errorf("%+v", got)
 	}
-	if v, known := m.Verdict(key, Startup); v != Success || !known {
+	if v, known := m.Status(key, Startup); v != Success || !known {
 		t.Errorf("startup: %v %v", v, known)
 	}
 
 	m.Stop(key)
-	if _, known := m.Verdict(key, Startup); known {
+	if _, known := m.Status(key, Startup); known {
 		t.Error("known after Stop")
 	}
 }

@@ -16,17 +16,17 @@ const (
 	Readiness Kind = "Readiness"
 )
 
-// Verdict is the state of a container by the thresholds of a probe.
-type Verdict int
+// Status is the state of a container by the thresholds of a probe.
+type Status int
 
 // A container is Unknown until a probe has met a threshold.
 const (
-	Unknown Verdict = iota
+	Unknown Status = iota
 	Success
 	Failure
 )
 
-func (v Verdict) String() string {
+func (v Status) String() string {
 	switch v {
 	case Success:
 		return "success"
@@ -36,8 +36,8 @@ func (v Verdict) String() string {
 	return "unknown"
 }
 
-// initial returns the verdict before a probe has run: a container counts as alive, as not ready, and as not started.
-func (k Kind) initial() Verdict {
+// initial returns the status before a probe has run: a container counts as alive, as not ready, and as not started.
+func (k Kind) initial() Status {
 	switch k {
 	case Liveness:
 		return Success
@@ -47,12 +47,12 @@ func (k Kind) initial() Verdict {
 	return Unknown
 }
 
-// Tracker turns the outcomes of one probe of one container into verdicts. It has no clock. It is not safe for
+// Tracker turns the outcomes of one probe of one container into statuses. It has no clock. It is not safe for
 // concurrent use.
 type Tracker struct {
 	kind    Kind
 	spec    timing
-	verdict Verdict
+	status  Status
 	last    bool // the last outcome
 	run     int  // how many equal outcomes there were in a row
 	started time.Time
@@ -90,27 +90,27 @@ func timingOf(p *v1.Probe) timing {
 
 // NewTracker returns the Tracker of a probe of a container that started at the given time.
 func NewTracker(kind Kind, p *v1.Probe, started time.Time) *Tracker {
-	return &Tracker{kind: kind, spec: timingOf(p), verdict: kind.initial(), started: started}
+	return &Tracker{kind: kind, spec: timingOf(p), status: kind.initial(), started: started}
 }
 
-// Verdict returns the current verdict.
-func (t *Tracker) Verdict() Verdict { return t.verdict }
+// Status returns the current status.
+func (t *Tracker) Status() Status { return t.status }
 
-// Observe takes one outcome. It reports whether the threshold for this outcome is met now; then it is the verdict.
+// Observe takes one outcome. It reports whether the threshold for this outcome is met now; then it is the status.
 func (t *Tracker) Observe(ok bool) (met bool) {
 	if ok == t.last && t.run > 0 {
 		t.run++
 	} else {
 		t.last, t.run = ok, 1
 	}
-	need, verdict := t.spec.failures, Failure
+	need, status := t.spec.failures, Failure
 	if ok {
-		need, verdict = t.spec.successes, Success
+		need, status = t.spec.successes, Success
 	}
 	if t.run < need {
 		return false
 	}
-	t.verdict = verdict
+	t.status = status
 	return true
 }
 
@@ -119,9 +119,9 @@ func (t *Tracker) Observe(ok bool) (met bool) {
 func (t *Tracker) Ended() bool {
 	switch t.kind {
 	case Startup:
-		return t.verdict != Unknown
+		return t.status != Unknown
 	case Liveness:
-		return t.verdict == Failure
+		return t.status == Failure
 	}
 	return false
 }

@@ -49,13 +49,13 @@ func TestKubeletsAgree(t *testing.T) {
 	h := p.kubeletHost(t)
 	makeSources(t, h)
 
-	verdicts := map[string]map[string]string{}
+	summaries := map[string]map[string]string{}
 	for _, node := range []string{winhost.Upstream, winhost.Ours} {
-		verdicts[node] = judge(t, h, node)
+		summaries[node] = judge(t, h, node)
 	}
 	for _, c := range trials() {
 		t.Run(c.name, func(t *testing.T) {
-			want, got := verdicts[winhost.Upstream][c.name], verdicts[winhost.Ours][c.name]
+			want, got := summaries[winhost.Upstream][c.name], summaries[winhost.Ours][c.name]
 			if missing := c.missing(want); missing != "" {
 				t.Logf("upstream's kubelet has no %q on this host, and is no judge:\n%s", missing, want)
 			} else if got != want {
@@ -68,10 +68,10 @@ func TestKubeletsAgree(t *testing.T) {
 	}
 }
 
-// missing returns the first of the words that a verdict must have and has not.
-func (c trial) missing(verdict string) string {
+// missing returns the first of the words that a summary must have and has not.
+func (c trial) missing(summary string) string {
 	for _, words := range c.seen {
-		if !strings.Contains(verdict, words) {
+		if !strings.Contains(summary, words) {
 			return words
 		}
 	}
@@ -89,18 +89,18 @@ func judge(t *testing.T, h *winhost.Host, node string) map[string]string {
 	defer k.Kill()
 	t.Logf("%s: Ready after %v", node, time.Since(began).Round(100*time.Millisecond))
 
-	verdicts := map[string]string{}
+	summaries := map[string]string{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for _, c := range trials() {
 		all.Go(func() {
-			verdict, err := c.run(t.Context(), h, node)
+			summary, err := c.run(t.Context(), h, node)
 			if err != nil {
-				verdict = fmt.Sprintf("%s, on %s: %v\n%s", c.name, node, err, verdict)
+				summary = fmt.Sprintf("%s, on %s: %v\n%s", c.name, node, err, summary)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			verdicts[c.name] = verdict
+			summaries[c.name] = summary
 		})
 	}
 	all.Wait()
@@ -108,7 +108,7 @@ func judge(t *testing.T, h *winhost.Host, node string) map[string]string {
 	if t.Failed() {
 		t.Log(h.KubeletLog(node))
 	}
-	return verdicts
+	return summaries
 }
 
 // run makes the pod, waits until it is as it stays, asks, and deletes it. It returns what came of it as text.
@@ -133,7 +133,7 @@ func (c trial) run(ctx context.Context, h *winhost.Host, node string) (string, e
 			return err
 		}
 		if last = got; !c.settled(got) {
-			return fmt.Errorf("status %s", verdictOf(got))
+			return fmt.Errorf("status %s", summaryOf(got))
 		}
 		return nil
 	})
@@ -141,7 +141,7 @@ func (c trial) run(ctx context.Context, h *winhost.Host, node string) (string, e
 		return "", err
 	}
 
-	text := verdictOf(last)
+	text := summaryOf(last)
 	for _, args := range c.ask {
 		text += "\n" + c.answer(ctx, h, args)
 	}
@@ -179,8 +179,8 @@ func (c trial) answer(ctx context.Context, h *winhost.Host, args []string) (text
 // anyID is an id that the runtime made.
 var anyID = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// verdictOf is what must be the same of a pod's status: no times, no ids, no addresses.
-func verdictOf(p *v1.Pod) string {
+// summaryOf is what must be the same of a pod's status: no times, no ids, no addresses.
+func summaryOf(p *v1.Pod) string {
 	s := p.Status
 	doc := map[string]any{"phase": s.Phase, "reason": s.Reason, "message": s.Message, "qos": s.QOSClass,
 		"addresses": len(s.PodIPs)}
@@ -193,7 +193,7 @@ func verdictOf(p *v1.Pod) string {
 		"containers": s.ContainerStatuses} {
 		all := map[string]any{}
 		for _, c := range list {
-			all[c.Name] = containerVerdict(c)
+			all[c.Name] = containerSummary(c)
 		}
 		doc[what] = all
 	}
@@ -204,13 +204,13 @@ func verdictOf(p *v1.Pod) string {
 	return anyID.ReplaceAllString(string(text), "ID")
 }
 
-func containerVerdict(c v1.ContainerStatus) map[string]any {
+func containerSummary(c v1.ContainerStatus) map[string]any {
 	started := "unknown"
 	if c.Started != nil {
 		started = fmt.Sprint(*c.Started)
 	}
 	doc := map[string]any{"ready": c.Ready, "started": started, "restarts": c.RestartCount > 0,
-		"state": stateVerdict(c.State), "last": stateVerdict(c.LastTerminationState),
+		"state": stateSummary(c.State), "last": stateSummary(c.LastTerminationState),
 		"image": c.Image}
 	mounts := []string{}
 	for _, m := range c.VolumeMounts {
@@ -220,7 +220,7 @@ func containerVerdict(c v1.ContainerStatus) map[string]any {
 	return doc
 }
 
-func stateVerdict(s v1.ContainerState) string {
+func stateSummary(s v1.ContainerState) string {
 	switch {
 	case s.Running != nil:
 		return "running"

@@ -1,4 +1,4 @@
-package look
+package inspect
 
 import (
 	"encoding/json"

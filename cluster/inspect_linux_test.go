@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"porthole.dev/porthole/cluster/look"
+	"porthole.dev/porthole/cluster/inspect"
 	"porthole.dev/porthole/node/routes"
 )
 
@@ -19,7 +19,7 @@ func TestShape(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var shape look.Shape
+			var shape inspect.Shape
 			if err := json.Unmarshal(data, &shape); err != nil {
 				t.Fatal(err)
 			}
@@ -30,7 +30,7 @@ func TestShape(t *testing.T) {
 			}
 			for i, n := range want {
 				ours := !n.Windows || !alone
-				is := look.Node{Name: n.Name, OS: n.OS(), Routes: ours,
+				is := inspect.Node{Name: n.Name, OS: n.OS(), Routes: ours,
 					Proxy: n.Windows && ours && c.network().services == nil}
 				if got[i] != is {
 					t.Errorf("%s: node %+v, want %+v", mode, got[i], is)
