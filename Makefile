@@ -121,29 +121,45 @@ check: ## format, vet, static analysis, import rules, cross-builds
 measure: ## how easy the code is to read, in figures
 	@go run ./tools/codecheck -measure
 
-.PHONY: test
-test: deps deps-conformance build bundle-tests cri-suite conformance-build check ## everything that can be tested on this machine; what CI runs
-	@go build -o $(BIN)/testsummary ./tools/testsummary
-	@alone='/test/(lab|lifecycle|conformance|networks)$$'; all=$$(go list $(TEST_PACKAGES)); \
-	{ grep -vE "$$alone" <<<"$$all" | xargs -r go test -p 2 -json $(TEST_FLAGS) || true; \
-	  grep -E "$$alone" <<<"$$all" | xargs -r go test -p 1 -json $(TEST_FLAGS) || true; } | $(BIN)/testsummary
-
 # Packages whose tests need root, or programs that `make build` makes: a regular expression.
 ROOT_PACKAGES := test/.*|cmd/.*|tools/(release|root)|cli/join|cluster(/supervise)?|kubelet/volume|emulator/(hnsd|hcsd)/serve
 ROOT_PACKAGES := $(ROOT_PACKAGES)|emulator/(host|wine|dataplane|lab|scm|firewall|confine|curl|nslookup|tar|openvswitch)(/.*)?
-UNPRIVILEGED = $(if $(filter 0,$(shell id -u)),-exec "$(CURDIR)/tools/unprivileged") $$(go list ./... | grep -vE '^porthole.dev/porthole/($(ROOT_PACKAGES))$$')
+WITH_ROOT := ^porthole.dev/porthole/($(ROOT_PACKAGES))$$
+# Of these, packages whose tests bring up a cluster that is alone of its kind.
+ALONE := /test/(lab|lifecycle|conformance|networks)$$
+
+# SHARD=2/4 tests every fourth package, beginning with the second: a part of `make test` for one of four machines.
+SHARD ?= 1/1
+SHARDED := awk -v shard=$(SHARD) 'BEGIN { split(shard, s, "/") } NR % s[2] == s[1] % s[2]'
+
+.PHONY: test
+test: deps deps-conformance build bundle-tests cri-suite conformance-build $(if $(filter 1/%,$(SHARD)),check) ## everything that can be tested on this machine; what CI runs; SHARD=I/N the I-th of N parts
+	@go build -o $(BIN)/testsummary ./tools/testsummary
+	@all=$$(go list $(TEST_PACKAGES) | $(SHARDED)); \
+	packages() { grep "$$@" <<<"$$all" || true; }; \
+	{ packages -vE '$(WITH_ROOT)' | CGO_ENABLED=1 xargs -r go test -race -p 2 -json $(TEST_FLAGS) || true; \
+	  packages -E '$(WITH_ROOT)' | grep -vE '$(ALONE)' | xargs -r go test -p 2 -json $(TEST_FLAGS) || true; \
+	  packages -E '$(ALONE)' | xargs -r go test -p 1 -json $(TEST_FLAGS) || true; } | $(BIN)/testsummary
+
+UNPRIVILEGED = $(if $(filter 0,$(shell id -u)),-exec "$(CURDIR)/tools/unprivileged") $$(go list ./... | grep -vE '$(WITH_ROOT)')
 
 .PHONY: unit
 unit: page ## the tests that need neither root nor third-party programs, as a user who is not root: after each edit (2 minutes; the go command keeps results, but not root's)
 	@go test $(UNPRIVILEGED) | grep -v 'no test files'
 
-# The race detector sees the process of the test. Programs that a test starts are built without it.
-RACE_ROOT_PACKAGES := ./cli/join ./cluster ./cluster/supervise ./kubelet/volume ./routes/... ./emulator/hnsd/...
+# Packages that need root and whose code runs in the process of the test, and packages that run Linux programs of ours,
+# which are then built with the race detector too. A server that is watched for races needs more memory than one may.
+RACE_ROOT_PACKAGES := ./cli/join ./cluster ./cluster/supervise ./kubelet/volume ./routes/... ./emulator/hnsd/... ./emulator/hcsd/...
+RACE_PROGRAM_PACKAGES := ./test/kubelet ./test/web ./test/flannel ./test/ovn
+RACE_PROGRAM_SKIP := TestServerIsSmall
 
 .PHONY: test-race
-test-race: deps page ## the same tests with the race detector, then those of some packages that need root (the first build takes minutes)
+test-race: deps build bundle-tests ## the race detector: packages without root, some of those with root, and programs that tests run (the first build takes minutes)
 	@CGO_ENABLED=1 go test -race -timeout 10m $(UNPRIVILEGED) | grep -v 'no test files'
 	@CGO_ENABLED=1 go test -race -timeout 20m -p 1 $(RACE_ROOT_PACKAGES) | grep -v 'no test files'
+	@mkdir -p $(BIN)/race
+	@for p in $(LINUX_PROGRAMS); do echo "building $(BIN)/race/$$p"; CGO_ENABLED=1 go build -race -o $(BIN)/race/$$p ./cmd/$$p; done
+	@CGO_ENABLED=1 tools/withrace go test -race -timeout 30m -p 1 -skip '$(RACE_PROGRAM_SKIP)' $(RACE_PROGRAM_PACKAGES)
 
 .PHONY: bench-proxy
 bench-proxy: deps build upstream-proxy ## the service proxy beside upstream's kube-proxy.exe on equal emulated hosts, as JSON lines
