@@ -24,7 +24,6 @@ type CRIProxy struct {
 
 	mu    sync.Mutex
 	fault Fault
-	calls map[string]int
 }
 
 // ProxyRuntime puts a proxy in front of containerd, for kubelets that are started from now on.
@@ -40,7 +39,7 @@ func (w *World) ProxyRuntime() (*CRIProxy, error) {
 		l.Close()
 		return nil, err
 	}
-	p := &CRIProxy{conn: conn, calls: map[string]int{}}
+	p := &CRIProxy{conn: conn}
 	p.server = grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(p.pass))
 	go func() { _ = p.server.Serve(l) }()
 	w.proxy = path
@@ -52,17 +51,6 @@ func (p *CRIProxy) Set(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = f
-}
-
-// Calls returns the number of calls by method.
-func (p *CRIProxy) Calls() map[string]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	out := map[string]int{}
-	for m, n := range p.calls {
-		out[m] = n
-	}
-	return out
 }
 
 // Close ends the proxy and every call through it.
@@ -84,7 +72,6 @@ func (p *CRIProxy) pass(_ any, in grpc.ServerStream) error {
 	}
 
 	p.mu.Lock()
-	p.calls[method]++
 	fault := p.fault
 	p.mu.Unlock()
 	ctx, cancel := context.WithCancel(in.Context())

@@ -78,14 +78,3 @@ func (o Op) String() string {
 	}
 	return strings.Join(lines, "\n")
 }
-
-// Print returns the operations that change something, one after the other; "" if there are none.
-func Print(ops []Op) string {
-	var b strings.Builder
-	for _, o := range ops {
-		if o.Action != None {
-			b.WriteString(o.String() + "\n")
-		}
-	}
-	return b.String()
-}

@@ -51,13 +51,6 @@ func (o *Options) KubeletYAML() ([]byte, error) {
 	return files[o.kubelet("config.yaml")], err
 }
 
-// KubeletChanges returns how the kubelet's configuration of this node differs from the cluster's.
-func (o *Options) KubeletChanges() ([]kubeletconfig.Change, error) {
-	_, changes, err := kubeletconfig.ForWindows(o.KubeletConfig,
-		kubeletconfig.Node{Root: o.Root, RuntimeEndpoint: o.RuntimeEndpoint})
-	return changes, err
-}
-
 // proxyFiles returns the configuration of kube-proxy. It does not come from the cluster's, which is for Linux.
 func (o *Options) proxyFiles() (map[string][]byte, error) {
 	if o.NoProxy {

@@ -34,7 +34,6 @@ var tooWide = map[string]int{
 	"hns/hnstest.Fake":                      42,
 	"internal/kube.Objects":                 43,
 	"internal/testkit/storagedriver.Driver": 36,
-	"join/windows.Options":                  31,
 	"kubelet/pod.State":                     46,
 	"kubelet/runtime/runtimetest.Fake":      61,
 	"kubelet/volume.storage":                51,

@@ -132,11 +132,6 @@ func (h *Host) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// KubeletRoot is the root folder of a node's kubelet, as Linux has it.
-func (h *Host) KubeletRoot(node string) string {
-	return filepath.Join(h.DriveC(), "var", "lib", "kubelet-"+node)
-}
-
 // StartKubelet runs kubelet.exe as the node Ours or Upstream, and returns when the node is Ready.
 func (h *Host) StartKubelet(ctx context.Context, node string) (*Process, error) {
 	program, more := filepath.Join(filepath.Dir(h.Porthole), "windows",
