@@ -18,16 +18,17 @@ func (w *walk) finish(to netip.Addr) {
 		return
 	}
 	client := w.from.addr
-	if n := w.facts.clusterNode(w.masked); n != nil {
+	if n := w.facts.clusterNode(w.ovn.masked); n != nil {
 		client = n.address(to)
 	}
 	if n := w.facts.clusterNode(w.served); n != nil && w.served != w.from.node {
 		client = n.address(to) // the machine that chose the backend translates the answer
 	}
 
-	back := &walk{facts: w.facts, from: w.facts.place(to.String(), to), at: w.at, isAnswer: true}
+	back := newWalk(w.facts, w.facts.place(to.String(), to))
+	back.at, back.isAnswer = w.at, true
 	if n := w.facts.node(w.at); n.ovn() && back.from.pod != nil {
-		back.port = portName(back.from.pod)
+		back.ovn.port = portName(back.from.pod)
 	}
 	back.carry(client)
 	w.answer = back.hops
@@ -47,7 +48,7 @@ func (w *walk) carry(to netip.Addr) bool {
 			return false
 		}
 		if n.ovn() {
-			port, done, ok := inOVN{w}.logical(n, to)
+			port, done, ok := w.ovn.logical(n, to)
 			if done {
 				return ok
 			}

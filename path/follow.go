@@ -38,7 +38,8 @@ func Follow(f *Facts, r Request) (Result, error) {
 		out.Ways = f.headless(from, to)
 		return out, nil
 	}
-	first := &walk{facts: f, from: from, protocol: to.protocol, number: to.port}
+	first := newWalk(f, from)
+	first.protocol, first.number = to.protocol, to.port
 	if !first.start(to.place) {
 		out.Ways = []Way{first.way()}
 		return out, nil
@@ -100,11 +101,14 @@ type walk struct {
 	number   uint16 // the port at the destination; 0: any
 	isAnswer bool
 
-	// Of the mode ovn: the logical port by which the packet came into OVN, empty if it is not there; whether ACLs have
-	// judged it there before a load balancer; and the node that gave it its own address when it left OVN.
-	port   string
-	judged bool
-	masked string
+	ovn inOVN // what OVN does with it
+}
+
+// newWalk begins a walk.
+func newWalk(f *Facts, from place) *walk {
+	w := &walk{facts: f, from: from}
+	w.ovn.walk = w
+	return w
 }
 
 func (w *walk) way() Way {
@@ -178,7 +182,7 @@ func (w *walk) leavePod(p place, to place) bool {
 		return false
 	}
 	if n.ovn() {
-		return inOVN{w}.leaveLogical(n, p)
+		return w.ovn.leaveLogical(n, p)
 	}
 	if n.System == "windows" {
 		e := w.windowsPort(n, p)

@@ -21,11 +21,16 @@ const (
 	ovnNorthd     = "ovn-northd: does it run?"
 )
 
-// inOVN is a walk through what OVN carries.
-type inOVN struct{ *walk }
+// inOVN is the part of a walk that leads through what OVN carries.
+type inOVN struct {
+	*walk
+	port   string // the logical port by which the packet came into OVN; "": it is not there
+	judged bool   // ACLs have judged the packet there before a load balancer
+	masked string // the node that gave the packet its own address when it left OVN
+}
 
 // leaveLogical checks the port of a sending pod, by which the packet comes into OVN.
-func (w inOVN) leaveLogical(n *Node, p place) bool {
+func (w *inOVN) leaveLogical(n *Node, p place) bool {
 	o := w.databases(n)
 	if o == nil || n.System == "windows" && w.windowsPort(n, p) == nil {
 		return false
@@ -45,7 +50,7 @@ func (w inOVN) leaveLogical(n *Node, p place) bool {
 }
 
 // databases returns what OVN's databases say. It ends the way if that is not known.
-func (w inOVN) databases(n *Node) *OVN {
+func (w *inOVN) databases(n *Node) *OVN {
 	o, why := w.facts.ovn()
 	if o == nil {
 		w.unknown(n.Name, "ovn", "OVN's databases were not read: "+why)
@@ -53,14 +58,14 @@ func (w inOVN) databases(n *Node) *OVN {
 	return o
 }
 
-func (w inOVN) noPort(n *Node, p place) bool {
+func (w *inOVN) noPort(n *Node, p place) bool {
 	return w.wrong(n.Name, "port", "none",
 		Wrong{Found: "OVN has no logical port for " + p.addr.String() + podText(p),
 			Should: "one on the logical switch of node " + n.Name, Who: ovnController})
 }
 
 // bound checks that a port is at the chassis of a machine.
-func (w inOVN) bound(o *OVN, port *LogicalPort, machine string) bool {
+func (w *inOVN) bound(o *OVN, port *LogicalPort, machine string) bool {
 	b := o.binding(port.Name)
 	label := "logical port " + port.Name
 	n := w.facts.node(machine)
@@ -97,7 +102,7 @@ func (w inOVN) bound(o *OVN, port *LogicalPort, machine string) bool {
 	return true
 }
 
-func (w inOVN) noInterface(n *Node, port *LogicalPort) bool {
+func (w *inOVN) noInterface(n *Node, port *LogicalPort) bool {
 	wrong := Wrong{Found: "br-int of " + n.Name + " has no interface with iface-id " + port.Name,
 		Should: "one, made when the pod was started",
 		Who:    "the CNI plugin ovn_cni on " + n.Name + " (ADD); delete the pod to have it made anew"}
@@ -113,7 +118,7 @@ func (n *Node) isOwn(port *LogicalPort) bool {
 }
 
 // plugged checks the interface of a port on the machine.
-func (w inOVN) plugged(n *Node, s *LogicalSwitch, port *LogicalPort) bool {
+func (w *inOVN) plugged(n *Node, s *LogicalSwitch, port *LogicalPort) bool {
 	if n.OVS == nil {
 		return w.unknown(n.Name, "interface", "Open vSwitch of "+n.Name+" was not read: "+orNone(n.Unread[UnreadOVS]))
 	}
@@ -140,7 +145,7 @@ func (w inOVN) plugged(n *Node, s *LogicalSwitch, port *LogicalPort) bool {
 
 // enter follows a packet that the host's own stack sends into OVN, by the node's own port. The host chooses the
 // address of that port as the sender's.
-func (w inOVN) enter(n *Node, to netip.Addr) bool {
+func (w *inOVN) enter(n *Node, to netip.Addr) bool {
 	o := w.databases(n)
 	if o == nil {
 		return false
@@ -183,7 +188,7 @@ func (w inOVN) enter(n *Node, to netip.Addr) bool {
 
 // balance follows the packet through the load balancers of the switch by which it comes into OVN, and returns the
 // backends.
-func (w inOVN) balance(n *Node, to target) []netip.AddrPort {
+func (w *inOVN) balance(n *Node, to target) []netip.AddrPort {
 	s := to.service
 	label := fmt.Sprintf("service %s %s", s.Name, frontend(to))
 	if to.node != "" {
@@ -234,7 +239,7 @@ func (w inOVN) balance(n *Node, to target) []netip.AddrPort {
 // logical follows the packet through OVN, if it is there or the host sends it there. It returns the interface by which
 // it comes out to the own stack of the machine that w.at is then; into is empty if it has not been in OVN. With done
 // it is at its destination, or lost if ok is false.
-func (w inOVN) logical(n *Node, to netip.Addr) (into string, done, ok bool) {
+func (w *inOVN) logical(n *Node, to netip.Addr) (into string, done, ok bool) {
 	if w.port == "" {
 		if n.has(to) || w.facts.rangeOf(to) == nil && !w.facts.isService(to) {
 			return "", false, true
@@ -263,7 +268,7 @@ func (w inOVN) logical(n *Node, to netip.Addr) (into string, done, ok bool) {
 
 // forward follows the packet through logical switches and the router between them, and returns the port by which it
 // leaves the last one.
-func (w inOVN) forward(n *Node, o *OVN, s *LogicalSwitch, to netip.Addr) (out *LogicalPort, ok bool) {
+func (w *inOVN) forward(n *Node, o *OVN, s *LogicalSwitch, to netip.Addr) (out *LogicalPort, ok bool) {
 	p := logicalPacket{in: w.port, src: w.from.addr, dst: to, protocol: w.protocol, port: w.number}
 	if !w.judged && !w.allowed(o, s, p, early) || !w.allowed(o, s, p, late) {
 		return nil, false
@@ -303,7 +308,7 @@ func (w inOVN) forward(n *Node, o *OVN, s *LogicalSwitch, to netip.Addr) (out *L
 }
 
 // nobody ends the way of a packet to an address that no port of a switch has.
-func (w inOVN) nobody(n *Node, s *LogicalSwitch, addr netip.Addr) bool {
+func (w *inOVN) nobody(n *Node, s *LogicalSwitch, addr netip.Addr) bool {
 	wrong := Wrong{Found: "no port of logical switch " + s.Name + " has the address " + addr.String(),
 		Should: "a pod with this address", Who: "whoever gave the address: the pod may have ended"}
 	if pod := w.facts.podAt(addr); pod != nil {
@@ -314,7 +319,7 @@ func (w inOVN) nobody(n *Node, s *LogicalSwitch, addr netip.Addr) bool {
 }
 
 // route chooses the route of a logical router.
-func (w inOVN) route(n *Node, r *LogicalRouter, to netip.Addr) (port string, hop netip.Addr, ok bool) {
+func (w *inOVN) route(n *Node, r *LogicalRouter, to netip.Addr) (port string, hop netip.Addr, ok bool) {
 	if len(r.Other) > 0 {
 		return "", hop, w.unknown(n.Name, "router",
 			"router "+r.Name+" has "+strings.Join(r.Other, " and ")+
@@ -368,7 +373,7 @@ func (r *LogicalRouter) towards(addr netip.Addr) string {
 }
 
 // comesOut brings the packet to the machine of the port by which it leaves OVN. Its results are those of logical.
-func (w inOVN) comesOut(n *Node, o *OVN, out *LogicalPort, to netip.Addr) (into string, done, ok bool) {
+func (w *inOVN) comesOut(n *Node, o *OVN, out *LogicalPort, to netip.Addr) (into string, done, ok bool) {
 	pod := w.facts.podAt(to)
 	machine := ""
 	if b := o.binding(out.Name); b != nil {
@@ -423,7 +428,7 @@ func firstOf(list []netip.Addr) netip.Addr {
 }
 
 // tunnelled follows the packet through the tunnel to another chassis.
-func (w inOVN) tunnelled(n *Node, o *OVN, c *Chassis, machine string) bool {
+func (w *inOVN) tunnelled(n *Node, o *OVN, c *Chassis, machine string) bool {
 	if n.OVS == nil {
 		return w.unknown(n.Name, "tunnel", "Open vSwitch of "+n.Name+" was not read: "+orNone(n.Unread[UnreadOVS]))
 	}

@@ -24,7 +24,7 @@ func (w *walk) serve(to target) []netip.AddrPort {
 	}
 
 	if n.ovn() {
-		return inOVN{w}.balance(n, to)
+		return w.ovn.balance(n, to)
 	}
 	s := to.service
 	inside := w.inside(n)
@@ -117,7 +117,8 @@ func (f *Facts) headless(from place, to target) (ways []Way) {
 	label := "headless service " + s.Name
 	ready := slices.DeleteFunc(slices.Clone(s.Backends), func(b Backend) bool { return b.Terminating })
 	if len(ready) == 0 {
-		w := &walk{facts: f, from: from, at: from.node}
+		w := newWalk(f, from)
+		w.at = from.node
 		w.wrong(from.text, "dns", label,
 			Wrong{Found: "service " + s.Name + " has no ready backend: DNS has no address for it",
 				Should: "a ready pod behind it",
@@ -128,7 +129,8 @@ func (f *Facts) headless(from place, to target) (ways []Way) {
 	for _, b := range ready {
 		at := f.place(b.Address.String(), b.Address.Addr())
 		from.addr = from.like(at.addr)
-		w := &walk{facts: f, from: from, backend: b.Address}
+		w := newWalk(f, from)
+		w.backend = b.Address
 		w.hop(from.text, "dns", "%s: DNS answers with %s, among %d", label, at.addr, len(ready))
 		if to.port != 0 && to.port != b.Address.Port() && b.Address.Port() != 0 {
 			w.hops[0].Wrong = &Wrong{Found: fmt.Sprintf("%s does not translate port %d, and its pods listen at %d",

@@ -8,10 +8,11 @@ import (
 // methods returns the names of what works on each type, by "folder.type": its methods, those of its facets, and the
 // functions that are methods but for their form. Tests do not count.
 //
-// A facet is a type of the same package that embeds a pointer to the structure: its methods read and write the
-// structure's fields as if they were its own. A function counts to the type of its first parameter, a context aside, if
-// that is a pointer to a structure of the same package that has methods, and if it changes the structure: a plan that
-// only reads facts is no method of them.
+// A facet is a type of the same package whose only field is an embedded pointer to the structure: it has no state of
+// its own, and its methods read and write the structure's fields. A type with further fields is one that is made of
+// others. A function counts to the type of its first parameter, a context aside, if that is a pointer to a structure
+// of the same package that has methods, and if it changes the structure: a plan that only reads facts is no method of
+// them.
 func (t *tree) methods() map[string]map[string]bool {
 	structs, facetOf := t.structs()
 	methods := map[string]map[string]bool{}
@@ -53,11 +54,10 @@ func (t *tree) structs() (all map[string]bool, facetOf map[string]string) {
 			return
 		}
 		all[dir.name+"."+s.Name.Name] = true
-		for _, field := range x.Fields.List {
-			star, pointer := field.Type.(*ast.StarExpr)
-			if len(field.Names) > 0 || !pointer {
-				continue
-			}
+		if countNames(x.Fields) != 1 || len(x.Fields.List[0].Names) > 0 {
+			return
+		}
+		if star, ok := x.Fields.List[0].Type.(*ast.StarExpr); ok {
 			if name, ok := star.X.(*ast.Ident); ok {
 				facetOf[dir.name+"."+s.Name.Name] = dir.name + "." + name.Name
 			}
