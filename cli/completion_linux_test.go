@@ -12,7 +12,7 @@ import (
 // run runs a command line and returns what it prints.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
-	root := tree()
+	root := Commands()
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&bytes.Buffer{})

@@ -7,14 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/spf13/cobra"
-
-	"porthole.dev/porthole/cli/program"
 )
-
-// tree returns the root of all commands.
-func tree() *cobra.Command { return program.Root(append(nodeCommands(), localCommands()...)...) }
 
 // TestExamples: each command that --help lists has an example, each line of an example is one that the command takes,
 // and at least one is of the command itself or of one below it.
@@ -22,7 +15,7 @@ func TestExamples(t *testing.T) {
 	seen := 0
 	var visit func(path []string)
 	visit = func(path []string) {
-		c, _, err := tree().Find(path)
+		c, _, err := Commands().Find(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +51,7 @@ func TestExamples(t *testing.T) {
 // the command's path.
 func parse(words []string) (path string, err error) {
 	// Flags are kept in the commands: each line gets new ones.
-	c, rest, err := tree().Find(words)
+	c, rest, err := Commands().Find(words)
 	if err != nil {
 		return "", err
 	}
@@ -139,9 +132,12 @@ func commands(line string) (list [][]string) {
 // TestDocuments: the commands in the documents for users are ones that the program takes.
 func TestDocuments(t *testing.T) {
 	seen := 0
-	for _, name := range []string{"README.md", "docs/local-cluster.md", "docs/tutorial.md", "docs/from-upstream.md",
-		"docs/bgp.md", "tools/release/linux.md"} {
-		text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(name)))
+	pages, err := filepath.Glob("../docs/use/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("%d pages for users, %v", len(pages), err)
+	}
+	for _, name := range append(pages, "../README.md", "../tools/release/linux.md") {
+		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}

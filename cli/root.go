@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"porthole.dev/porthole/cli/program"
 )
 
@@ -24,5 +26,8 @@ func Main(args []string) int {
 		return 4
 	}
 	alone(rest)
-	return program.Run(program.Root(append(nodeCommands(), localCommands()...)...), rest...)
+	return program.Run(Commands(), rest...)
 }
+
+// Commands returns the root of all commands of this system, with new flags.
+func Commands() *cobra.Command { return program.Root(append(nodeCommands(), localCommands()...)...) }

@@ -272,7 +272,7 @@ func (w *world) testUnkind(t *testing.T) {
 	}
 }
 
-// wineClientError is a line of Wine's own, of a thread that asks wineserver while the program ends (docs/limits.md).
+// wineClientError is a line of Wine's own, of a thread that asks wineserver while the program ends (docs/gaps.md).
 var wineClientError = regexp.MustCompile(`wine client error:[0-9a-f]+: sendmsg: [^\n]*\n`)
 
 func (w *world) testProgram(t *testing.T) {

@@ -122,7 +122,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.RoutesArgs, "routes-extra-args", nil,
 		"further arguments of porthole-routes, such as --vxlan-vni=4097 or --ovn-remote=tcp:10.0.0.1:6642; may be given several times")
 	fs.StringVar(&f.BGPConfig, "bgp-config", "",
-		"file with the peers of --network bgp (docs/bgp.md), of which the node keeps a copy")
+		"file with the peers of --network bgp (docs/use/bgp.md), of which the node keeps a copy")
 	fs.StringVar(&f.PodCIDR, "pod-network-cidr", "", "range of all pods; empty: that of kubeadm-config")
 	fs.StringVar(&f.ServiceCIDR, "service-cidr", "", "range of all services; empty: that of kubeadm-config")
 	fs.StringVar(&f.Labels, "node-labels", "", "labels to register with: key=value,…")

@@ -143,7 +143,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261",
 		"address and port of /healthz, /readyz, /metrics and /status; empty: none")
 	fs.StringVar(&f.bgpConfig, "bgp-config", "",
-		"mode bgp: file with peers, AS number and times, YAML or JSON (docs/bgp.md); empty: those of the node's annotations")
+		"mode bgp: file with peers, AS number and times, YAML or JSON (docs/use/bgp.md); empty: those of the node's annotations")
 	f.router.add(fs)
 	fs.Bool(program.ServiceFlag, false, "run under the service manager of Windows, as the service porthole-routes")
 	program.LogFlags(fs)

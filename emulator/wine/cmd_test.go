@@ -30,7 +30,7 @@ func testCmd(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 	for _, c := range []struct {
 		line        []string
 		out, stderr string
-		codes       []int // Wine's cmd ends with 0 after a failed redirection, Windows' with 1: docs/limits.md
+		codes       []int // Wine's cmd ends with 0 after a failed redirection, Windows' with 1: docs/gaps.md
 	}{
 		{[]string{"echo", "word", ">", `C:\read-only\file.txt`}, "", "Access is denied.", []int{0}},
 		{[]string{"echo word", ">", `C:\read-only\file.txt`}, "", "Access is denied.", []int{0}},

@@ -6,6 +6,6 @@
 //	e2e.test ◀─ ginkgo, in the namespace of the outside world ─▶ API server, pods
 //	   │ JSON report
 //	   ▼
-//	results-<node>.json ─┬─▶ docs/conformance.md
+//	results-<node>.json ─┬─▶ docs/evidence/conformance.md
 //	reasons.json ────────┘   a reason for each test that does not pass
 package main

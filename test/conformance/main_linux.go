@@ -72,12 +72,12 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.parallel, "parallel", 10, "tests at once; those that must be alone come last")
 
 	f.DurationVar(&o.limit, "limit", 3*time.Hour, "end the suite after this time")
-	f.StringVar(&o.repo, "repo", ".", "write results and docs/conformance.md in this repository; empty: do not")
+	f.StringVar(&o.repo, "repo", ".", "write results and docs/evidence/conformance.md in this repository; empty: do not")
 	f.BoolVar(&o.keep, "keep", false, "leave the cluster running")
 	f.BoolVar(&o.images, "images", false, "push the images to a running cluster's registry and end")
 	f.StringVar(&o.from, "from", "", "take in this report.json of an earlier run of some tests, and end")
 	f.BoolVar(&o.document, "document", false,
-		"write docs/conformance.md from the results and reasons that are there, and end")
+		"write docs/evidence/conformance.md from the results and reasons that are there, and end")
 	f.StringVar(&o.logs, "logs", "",
 		"folder for the suite's output and report (default: conformance/logs-<node> in -bin)")
 	if err := f.Parse(args); err != nil {
@@ -274,7 +274,7 @@ func write(o options, list []result) error {
 		return err
 	}
 
-	path := filepath.Join(o.repo, "docs", "conformance.md")
+	path := filepath.Join(o.repo, "docs", "evidence", "conformance.md")
 	if err := os.WriteFile(path, []byte(document(all, why)), 0o644); err != nil {
 		return err
 	}

@@ -246,7 +246,7 @@ func sigOf(test string) string {
 // sigWindowsTests is how many tests Kubernetes 1.36.3 labels sig-windows (counted by a dry run of the suite).
 const sigWindowsTests = 38
 
-// document is docs/conformance.md: a table and the tests that do not pass, for each system that has results.
+// document is docs/evidence/conformance.md: a table and the tests that do not pass, for each system that has results.
 func document(all map[string]results, why reasons) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

@@ -194,13 +194,13 @@ func TestDocumentIsCurrent(t *testing.T) {
 			}
 		}
 	}
-	have, err := os.ReadFile(filepath.Join("..", "..", "docs", "conformance.md"))
+	have, err := os.ReadFile(filepath.Join("..", "..", "docs", "evidence", "conformance.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(document(all, why), string(have)); diff != "" {
 		t.Errorf(
-			"docs/conformance.md is not what results and reasons give; `go run ./test/conformance -document` writes it (-want +have)\n%s", diff)
+			"docs/evidence/conformance.md is not what results and reasons give; `go run ./test/conformance -document` writes it (-want +have)\n%s", diff)
 	}
 }
 

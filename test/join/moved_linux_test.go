@@ -20,7 +20,7 @@ import (
 // upstreams is the command line of upstream's kubelet.
 func upstreams() string { return filepath.Join(bin, "bundle", "kubelet") }
 
-// TestMoved moves a node that kubeadm made with upstream's kubelet to ours and back, as docs/from-upstream.md says:
+// TestMoved moves a node that kubeadm made with upstream's kubelet to ours and back, as docs/use/move.md says:
 // the kubelet is stopped, another one starts with the same files. Three pods, one of them with volumes, run on with
 // the same containers.
 func TestMoved(t *testing.T) {

@@ -277,7 +277,7 @@ func noAddresses(w *world) error {
 // setupCut reports whether containerd gave up setting up the network of a sandbox because its caller was killed. It
 // kills the CNI plugin then and undoes its work at once, while a plugin that this one has started may still reserve an
 // address. containerd does not know the sandbox afterwards, which runtimeEmpty asserts, and no call frees the address
-// (docs/limits.md).
+// (docs/gaps.md).
 func setupCut(w *world, sandbox string) bool {
 	data, err := os.ReadFile(w.Path("containerd.log"))
 	cut := `failed to setup network for sandbox \"` + sandbox + `\"`

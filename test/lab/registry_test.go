@@ -34,7 +34,7 @@ func TestRegistry(t *testing.T) {
 	machine, withLogin := registryURL(t)
 	inNode := testkit.DialIn(platform.NetnsPath(netnsOf("porthole-win01")))
 	onNode := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: inNode}}
-	const registryOnNodes = "10.99.0.1:5000" // in the hosts.toml of docs/tutorial.md
+	const registryOnNodes = "10.99.0.1:5000" // in the hosts.toml of docs/use/tutorial.md
 	node := "http://" + registryOnNodes
 
 	const (

@@ -102,7 +102,7 @@ func (f faultTest) checkFaults() {
 const lostByACrash = 10
 
 // switchCrashes counts the crashes of ovs-vswitchd on the Linux node. Version 3.1.0 with the datapath netdev crashes
-// now and then (docs/limits.md).
+// now and then (docs/gaps.md).
 func switchCrashes(t *testing.T, mode string) int {
 	t.Helper()
 	if mode != "ovn" {

@@ -213,7 +213,7 @@ func TestDatabasesAway(t *testing.T) {
 	w.restart(daemons...)
 	began = time.Now()
 	w.carriedOut()
-	w.nothingLost("databases away", streams) // each interface that comes or goes can cost a packet (docs/limits.md)
+	w.nothingLost("databases away", streams) // each interface that comes or goes can cost a packet (docs/gaps.md)
 	wait.NoError(t, 30*time.Second, "ADD after the return", func() error {
 		out, err := w.cni("ADD", late)
 		if err != nil {

@@ -8,7 +8,7 @@
 //	test ──TCP, in the host's network namespace──▶ relay.exe ──\\.\pipe\containerd-containerd──▶ containerd.exe
 //
 // TestCRISuite runs containerd's own tests of its CRI, a Windows program of the host, and compares its results with
-// docs/cri-tests.md.
+// docs/evidence/cri-tests.md.
 //
 // TestUpstreamKubelet runs upstream's kubelet.exe beside containerd.exe. TestKubeletsAgree has it and ours run the
 // same pods, one kubelet after the other, and compares what came of each: ours must do what it does.

@@ -12,7 +12,7 @@ import (
 
 // hcsshimTable says of each package how many of its tests pass, "| package | passed |", and what becomes of the others,
 // "| package test | result | reason |".
-const hcsshimTable = "../../docs/hcsshim-tests.md"
+const hcsshimTable = "../../docs/evidence/hcsshim-tests.md"
 
 var (
 	hcsshimPassed = regexp.MustCompile(`(?m)^\| (\S+) \| (\d+) \|`)
@@ -20,7 +20,7 @@ var (
 )
 
 // TestHcsshim runs hcsshim's own tests of the packages that runhcs consists of on a host, and compares what they say
-// with docs/hcsshim-tests.md.
+// with docs/evidence/hcsshim-tests.md.
 func TestHcsshim(t *testing.T) {
 	if os.Getenv("PORTHOLE_RUNTIME") != "long" {
 		t.Skip("takes minutes: PORTHOLE_RUNTIME=long, or `make test-runtime`")

@@ -58,4 +58,4 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-var documents = []string{"../../docs/tutorial.md"}
+var documents = []string{"../../docs/use/tutorial.md"}

@@ -1,4 +1,4 @@
-// Command rows keeps docs/rows.md: which test shows each row of rows.txt, the list of what the old documents about
+// Command rows keeps docs/evidence/rows.md: which test shows each row of rows.txt, the list of what the old documents about
 // Kubernetes on Windows name. A test says by a line "// Rows 1.11, 1.14." of its doc comment what it shows. Without
 // flags the command fails when a row has lost its last test, when a test names a row that is not there, or when the
 // document is not what it would write; -update writes it.
@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	update := flag.Bool("update", false, "write docs/rows.md")
+	update := flag.Bool("update", false, "write docs/evidence/rows.md")
 	flag.Parse()
 	root := "."
 	if flag.NArg() > 0 {
@@ -43,7 +43,7 @@ func run(root string, update bool) error {
 		return fmt.Errorf("\n  %s", strings.Join(problems, "\n  "))
 	}
 
-	doc := filepath.Join(root, "docs/rows.md")
+	doc := filepath.Join(root, "docs/evidence/rows.md")
 	if update {
 		return os.WriteFile(doc, []byte(document(list)), 0o644)
 	}

@@ -132,7 +132,7 @@ func (r *row) state() string {
 	return "works"
 }
 
-// document is docs/rows.md.
+// document is docs/evidence/rows.md.
 func document(list []section) string {
 	var b strings.Builder
 	counts := map[string]int{}

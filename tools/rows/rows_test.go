@@ -15,7 +15,7 @@ func tree(t *testing.T, rows string, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	files["tools/rows/rows.txt"] = rows
-	files["docs/rows.md"] = ""
+	files["docs/evidence/rows.md"] = ""
 	for name, text := range files {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("right after it was written: %v", err)
 	}
 
-	doc, err := os.ReadFile(filepath.Join(root, "docs/rows.md"))
+	doc, err := os.ReadFile(filepath.Join(root, "docs/evidence/rows.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // hcnSuiteFailures are the tests of the suite that need what the HNS of that build does not announce, as they would on
-// a real host of it. docs/hcn-tests.md gives the reasons.
+// a real host of it. docs/evidence/hcn-tests.md gives the reasons.
 var hcnSuiteFailures = map[int][]string{
 	17763: append([]string{"TestAccelnetNnvManagementMacAddresses", "TestAddL4WfpProxyPolicyOnEndpoint"},
 		hcnSuiteFailures2022[1:]...),
