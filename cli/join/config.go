@@ -60,24 +60,23 @@ type nodeConfiguration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Network    struct {
-		Mode          string `json:"mode"`
-		NIC           string `json:"nic"`
-		PodSubnet     string `json:"podSubnet"`
-		ServiceSubnet string `json:"serviceSubnet"`
-		// RoutesExtraArgs are those of --routes-extra-args, and BGPConfig is the file of --bgp-config.
-		RoutesExtraArgs []string `json:"routesExtraArgs"`
-		BGPConfig       string   `json:"bgpConfig"`
+		Mode            string   `json:"mode"`            // as --network
+		NIC             string   `json:"nic"`             // as --nic
+		PodSubnet       string   `json:"podSubnet"`       // as --pod-network-cidr
+		ServiceSubnet   string   `json:"serviceSubnet"`   // as --service-cidr
+		RoutesExtraArgs []string `json:"routesExtraArgs"` // as --routes-extra-args
+		BGPConfig       string   `json:"bgpConfig"`       // as --bgp-config
 	} `json:"network"`
 	Containerd struct {
-		Mode         string `json:"mode"`
-		SandboxImage string `json:"sandboxImage"`
+		Mode         string `json:"mode"`         // auto (the default) or existing: both use the one that is installed
+		SandboxImage string `json:"sandboxImage"` // the cluster's pause image; it is read, and no check uses it yet
 	} `json:"containerd"`
 	Services struct {
-		Environment map[string]string `json:"environment"`
+		Environment map[string]string `json:"environment"` // as --env
 	} `json:"services"`
 	Firewall struct {
-		Manage     *bool `json:"manage"`
-		ExtraPorts []int `json:"extraPorts"`
+		Manage     *bool `json:"manage"`     // false: join makes no rules (Windows)
+		ExtraPorts []int `json:"extraPorts"` // TCP ports that join opens beside 10250 and 10256 (Windows)
 	} `json:"firewall"`
 }
 

@@ -8,13 +8,13 @@ type Outcome string
 // The outcomes.
 const (
 	Joined         Outcome = "joined"
-	Unchanged      Outcome = "unchanged"
-	Planned        Outcome = "planned" // a dry run
-	Refused        Outcome = "refused" // a check failed; nothing was changed
-	RebootRequired Outcome = "rebootRequired"
-	Failed         Outcome = "failed"
-	TimedOut       Outcome = "timedOut" // installed, not Ready in time; the services go on trying
-	RolledBack     Outcome = "rolledBack"
+	Unchanged      Outcome = "unchanged"      // everything was right already
+	Planned        Outcome = "planned"        // a dry run
+	Refused        Outcome = "refused"        // a check failed; nothing was changed
+	RebootRequired Outcome = "rebootRequired" // restart the machine and run the same command again
+	Failed         Outcome = "failed"         // the message says at which step; the same command goes on there
+	TimedOut       Outcome = "timedOut"       // installed, not Ready in time; the services go on trying
+	RolledBack     Outcome = "rolledBack"     // the new version was not healthy, or was taken back; the node has the one before
 	Left           Outcome = "left"
 	Upgraded       Outcome = "upgraded"
 )

@@ -24,14 +24,15 @@ const (
 
 // Config is what --bgp-config gives, the same file on all nodes. Its zero value announces to nobody. Parse checks it.
 type Config struct {
-	// ASNumber of this node; 0: DefaultASNumber. The annotation AnnotationAS of a node wins.
+	// ASNumber is the AS of the nodes; left out: 64512, Calico's. The annotation porthole.dev/bgp-as-number of a node wins.
 	ASNumber ASNumber `json:"asNumber"`
-	// RouterID is an IPv4 address; empty: the node's address. It makes sense in the file of one node only.
+	// RouterID is an IPv4 address; left out: the node's address. It makes sense in the file of one node only.
 	RouterID string `json:"routerID"`
-	// ListenPort is where sessions of others arrive; 0: 179, -1: none do.
+	// ListenPort is where sessions of others arrive; left out: 179. With -1 the node opens all sessions itself.
 	ListenPort int `json:"listenPort"`
 	// FullMesh makes every other node of the cluster a peer.
-	FullMesh         bool   `json:"fullMesh"`
+	FullMesh bool `json:"fullMesh"`
+	// NodeMeshPassword is that of the sessions between nodes, by TCP MD5 (Linux).
 	NodeMeshPassword string `json:"nodeMeshPassword"`
 	// Passwords are those that peers of annotations name: annotations can be read by everybody who can read nodes,
 	// also with a join token.
@@ -39,55 +40,55 @@ type Config struct {
 	// AnnounceOnly installs nothing: packets to other nodes take the default route.
 	AnnounceOnly bool `json:"announceOnly"`
 
-	HoldTime        Duration        `json:"holdTime"`     // 0: 90 s
-	Keepalive       Duration        `json:"keepalive"`    // 0: a third of the hold time
-	ConnectRetry    Duration        `json:"connectRetry"` // 0: 5 s
+	HoldTime        Duration        `json:"holdTime"`     // a session without a sign of life ends after it; left out: 90 s
+	Keepalive       Duration        `json:"keepalive"`    // between signs of life; left out: a third of the hold time
+	ConnectRetry    Duration        `json:"connectRetry"` // between attempts to open a session; left out: 5 s
 	GracefulRestart GracefulRestart `json:"gracefulRestart"`
 	BFD             BFD             `json:"bfd"`
 
 	// AcceptPrefixes are ranges outside the cluster's from which routes are learnt too. 0.0.0.0/0 accepts the default
-	// route only.
+	// route only, and not on Windows.
 	AcceptPrefixes []string `json:"acceptPrefixes"`
-	// RouteReflectorClusterID is an IPv4 address; empty: the router id. Of nodes that have clients.
+	// RouteReflectorClusterID is an IPv4 address, of nodes that have clients; left out: the router id.
 	RouteReflectorClusterID string       `json:"routeReflectorClusterID"`
 	Peers                   []PeerConfig `json:"peers"`
 }
 
 // PeerConfig is one peer of the configuration.
 type PeerConfig struct {
-	Node         string   `json:"node"`   // the only node that has this peer; empty: all have
-	PeerIP       string   `json:"peerIP"` // required
-	ASNumber     ASNumber `json:"asNumber"`
-	Port         int      `json:"port"`         // 0: 179
-	Password     string   `json:"password"`     // in the file only
-	PasswordRef  string   `json:"passwordRef"`  // the name of one of Config.Passwords
+	Node         string   `json:"node"`         // the only node that has this peer; left out: all have
+	PeerIP       string   `json:"peerIP"`       // required
+	ASNumber     ASNumber `json:"asNumber"`     // required: another AS (eBGP), or that of the nodes for a route reflector (iBGP)
+	Port         int      `json:"port"`         // left out: 179
+	Password     string   `json:"password"`     // TCP MD5 (Linux); in the file only, not in annotations
+	PasswordRef  string   `json:"passwordRef"`  // the name of one of passwords
 	Passive      bool     `json:"passive"`      // wait until the peer connects
-	EBGPMultihop int      `json:"ebgpMultihop"` // hops to a peer of another AS; 0: it is on the segment
+	EBGPMultihop int      `json:"ebgpMultihop"` // hops to a peer of another AS; left out: 0, on the segment
 	// how often our AS may be in a path: 1 with one AS for all nodes and a router without as-override
 	AllowOwnAS int `json:"allowOwnAS"`
 	// RouteReflectorClient: this node passes to the peer what it learns from others.
 	RouteReflectorClient bool  `json:"routeReflectorClient"`
-	BFD                  *bool `json:"bfd"` // nil: as in the configuration
+	BFD                  *bool `json:"bfd"` // left out: as bfd.enabled
 }
 
 // Password is a password of TCP MD5 that peers name.
 type Password struct {
-	Name     string `json:"name"`
-	Password string `json:"password"`
+	Name     string `json:"name"`     // by which passwordRef of a peer names it
+	Password string `json:"password"` // TCP MD5 (Linux)
 }
 
 // GracefulRestart is RFC 4724.
 type GracefulRestart struct {
-	Enabled     *bool    `json:"enabled"`     // nil: true
-	RestartTime Duration `json:"restartTime"` // how long peers keep the routes of a node that restarts; 0: 30 s
+	Enabled     *bool    `json:"enabled"`     // RFC 4724; left out: true
+	RestartTime Duration `json:"restartTime"` // how long peers keep the routes of a node that restarts; left out: 30 s
 }
 
 // BFD is RFC 5880, single hop.
 type BFD struct {
-	Enabled          bool     `json:"enabled"`
-	TransmitInterval Duration `json:"transmitInterval"` // 0: 300 ms
-	ReceiveInterval  Duration `json:"receiveInterval"`  // 0: 300 ms
-	Multiplier       int      `json:"multiplier"`       // packets that may be lost; 0: 3
+	Enabled          bool     `json:"enabled"`          // RFC 5880; left out: false
+	TransmitInterval Duration `json:"transmitInterval"` // left out: 300 ms
+	ReceiveInterval  Duration `json:"receiveInterval"`  // left out: 300 ms
+	Multiplier       int      `json:"multiplier"`       // packets that may be lost; left out: 3
 }
 
 // Duration is written as "90s" or as a number of seconds.

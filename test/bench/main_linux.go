@@ -93,6 +93,7 @@ func main() {
 	flag.StringVar(&o.modes, "modes", "host-gateway,vxlan,bgp", "modes of the group routes")
 	flag.IntVar(&o.nodes, "nodes", 20, "group nodes: emulated Windows nodes")
 	flag.IntVar(&o.pods, "pods", 5, "group nodes: pods on each")
+	flag.StringVar(&kept.machine, "record", "", "what machine this is and what else it does, in words: adds the figures to "+records+", which docs/evidence/bench.md shows")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -121,6 +122,7 @@ func run(ctx context.Context, o options) error {
 			return fmt.Errorf(
 				"--only %s: known groups are kubelet, windows, runtime, nodes, cluster, proxy, relay and routes", name)
 		}
+		kept.group = name
 		if err := group(ctx, o); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
@@ -138,6 +140,9 @@ func print(f figure) {
 		panic(err)
 	}
 	fmt.Println(string(line))
+	if err := kept.keep(f); err != nil {
+		say("%v", err)
+	}
 }
 
 // say tells a person how far it is; standard output is for the figures.
