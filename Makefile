@@ -81,6 +81,10 @@ programs: page
 page: ## the page of porthole web, bundled from web/page/src (needs nodejs and npm)
 	@tools/page
 
+.PHONY: docs
+docs: ## bin/docs: the documents as a site, with a search; fails if a link leads nowhere
+	@go run ./tools/site -out $(BIN)/docs
+
 .PHONY: drawings
 drawings: ## docs/drawings/*.svg, drawn from the *.dot beside them (needs nodejs and npm)
 	@tools/page packages
@@ -236,7 +240,7 @@ test-daemonsets: deps build bundle-tests windows-agents ## flanneld.exe and upst
 	@PORTHOLE_DAEMONSETS=long go test -count=1 -timeout 20m -v -run TestDaemonSets ./test/networks
 
 .PHONY: test-tutorial
-test-tutorial: deps build ## the commands of docs/tutorial.md, one after the other, with what they print (2 minutes)
+test-tutorial: deps build ## the commands of docs/use/tutorial.md, one after the other, with what they print (2 minutes)
 	@PORTHOLE_TUTORIAL=1 go test -count=1 -timeout 40m -v -run TestTutorial ./test/tutorial
 
 .PHONY: bench-cni
