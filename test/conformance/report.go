@@ -251,13 +251,12 @@ func document(all map[string]results, why reasons) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("# Conformance\n")
-	p(
-		"This is what Kubernetes' own tests found. `make conformance` runs them against our kubelet on a local cluster and writes this file.")
-	p(
-		"The tests are those of the cluster's Kubernetes version. A test that fails or is skipped has a reason, which stands in")
-	p(
-		"`test/conformance/reasons.json`; a reason for a test that passes is an error. The tests' images are made of free programs: see")
-	p("`test/conformance/README.md`.")
+	p(strings.Join([]string{
+		"This is what Kubernetes' own tests found. `make conformance` runs them against our kubelet on a local cluster and",
+		"writes this file. The tests are those of the cluster's Kubernetes version. A test that fails or is skipped has a",
+		"reason, which stands in `test/conformance/reasons.json`; a reason for a test that passes is an error. The tests'",
+		"images are made of free programs: see `test/conformance/README.md`. `test/conformance/results-*.json` has each test.",
+	}, "\n"))
 
 	for _, node := range slices.Sorted(maps.Keys(all)) {
 		have := all[node]
@@ -280,8 +279,8 @@ func document(all map[string]results, why reasons) string {
 			p("Left out: `%s`: %s.", one.pattern, one.why)
 		}
 		table(p, have)
-		rest(p, node, have, why)
 		if kubelet == ours {
+			rest(p, node, have, why)
 			beside(p, have, all[setName(name, system, upstreams)])
 		}
 	}
@@ -346,7 +345,8 @@ func table(p func(string, ...any), have results) {
 	p("| all | %d | %d | %d | %d |", total.passed, total.row, total.failed, total.skipped)
 }
 
-// rest lists what does not pass, with the reason of ours or the suite's own.
+// rest lists what does not pass, with the reason of ours or the suite's own. Of tests with one reason the first is named: all are in the
+// file of results.
 func rest(p func(string, ...any), node string, have results, why reasons) {
 	for _, state := range []string{failed, skipped} {
 		list := have.with(state)
@@ -357,7 +357,8 @@ func rest(p func(string, ...any), node string, have results, why reasons) {
 			grouped(p, node, list, why)
 			continue
 		}
-		p("\n| %s | reason |\n|---|---|", state)
+
+		names := map[string][]string{} // by reason
 		for _, one := range list {
 			reason := why.of(node, one.Name)
 			if reason == "" && state == skipped {
@@ -366,7 +367,15 @@ func rest(p func(string, ...any), node string, have results, why reasons) {
 			if reason == "" {
 				reason = "not yet known: " + firstLine(one.Message)
 			}
-			p("| %s | %s |", cell(one.Name), cell(reason))
+			names[reason] = append(names[reason], one.Name)
+		}
+		p("\n| %s | reason |\n|---|---|", state)
+		for _, reason := range slices.SortedFunc(maps.Keys(names), func(a, b string) int { return strings.Compare(names[a][0], names[b][0]) }) {
+			what := names[reason][0]
+			if others := len(names[reason]) - 1; others > 0 {
+				what += fmt.Sprintf(", and %d more", others)
+			}
+			p("| %s | %s |", cell(what), cell(reason))
 		}
 	}
 }
