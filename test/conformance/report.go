@@ -251,7 +251,7 @@ func document(all map[string]results, why reasons) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("# Conformance\n")
-	p(strings.Join([]string{
+	p("%s", strings.Join([]string{
 		"This is what Kubernetes' own tests found. `make conformance` runs them against our kubelet on a local cluster and",
 		"writes this file. The tests are those of the cluster's Kubernetes version. A test that fails or is skipped has a",
 		"reason, which stands in `test/conformance/reasons.json`; a reason for a test that passes is an error. The tests'",

@@ -202,7 +202,7 @@ func testExporter(t *testing.T) {
 			}
 			return err
 		})
-		// Wine has no counters for others: docs/evidence/programs.md
+		// Wine has no counters (HKEY_PERFORMANCE_DATA) for the others
 		for _, collector := range []string{"container", "cs", "service"} {
 			if line := fmt.Sprintf("windows_exporter_collector_success{collector=%q} 1",
 				collector); !strings.Contains(metrics, line) {

@@ -19,11 +19,16 @@ type source struct {
 }
 
 // sources parses the Go files below folders, of all systems and without tests.
-func sources(t *testing.T, folders ...string) (list []source) {
+func sources(t *testing.T, folders ...string) []source { return parsed(t, false, folders) }
+
+// testSources parses the tests below a folder.
+func testSources(t *testing.T, folder string) []source { return parsed(t, true, []string{folder}) }
+
+func parsed(t *testing.T, tests bool, folders []string) (list []source) {
 	t.Helper()
 	for _, folder := range folders {
 		err := filepath.WalkDir(filepath.Join(repository, folder), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") != tests ||
 				strings.Contains(filepath.ToSlash(path), "/runtimetest/") {
 				return err
 			}
