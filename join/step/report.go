@@ -14,7 +14,7 @@ const (
 	RebootRequired Outcome = "rebootRequired" // restart the machine and run the same command again
 	Failed         Outcome = "failed"         // the message says at which step; the same command goes on there
 	TimedOut       Outcome = "timedOut"       // installed, not Ready in time; the services go on trying
-	RolledBack     Outcome = "rolledBack"     // the new version was not healthy, or was taken back; the node has the one before
+	RolledBack     Outcome = "rolledBack"     // the node has the version before: the new one was not healthy
 	Left           Outcome = "left"
 	Upgraded       Outcome = "upgraded"
 )

@@ -6,7 +6,8 @@ import (
 	"porthole.dev/porthole/proxy/health"
 )
 
-// Described returns the metrics of a service proxy that has no services: names, labels and texts, for the reference of metrics.
+// Described returns the metrics of a service proxy that has no services: names, labels and texts, for the reference of
+// metrics.
 func Described() prometheus.Collector {
 	p := &parts{server: health.New(health.Options{})}
 	p.probed()

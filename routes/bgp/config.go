@@ -24,7 +24,8 @@ const (
 
 // Config is what --bgp-config gives, the same file on all nodes. Its zero value announces to nobody. Parse checks it.
 type Config struct {
-	// ASNumber is the AS of the nodes; left out: 64512, Calico's. The annotation porthole.dev/bgp-as-number of a node wins.
+	// ASNumber is the AS of the nodes; left out: 64512, Calico's. The annotation porthole.dev/bgp-as-number of a
+	// node wins.
 	ASNumber ASNumber `json:"asNumber"`
 	// RouterID is an IPv4 address; left out: the node's address. It makes sense in the file of one node only.
 	RouterID string `json:"routerID"`

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// records is the file with the figures that docs/evidence/bench.md shows, below the repository's root. A newer record takes the place
-// of an older one of the same group and name.
+// records is the file with the figures that docs/evidence/bench.md shows, below the repository's root. A newer record
+// takes the place of an older one of the same group and name.
 const records = "test/bench/records.jsonl"
 
 // record is a line of that file.
@@ -45,8 +45,10 @@ func (k recorder) keep(f figure) error {
 		}
 		return fmt.Sprint(v, " ", f.Unit)
 	}
-	r := record{Date: time.Now().Format(time.DateOnly), Machine: k.machine, Command: "go run ./test/bench -only " + k.group,
-		Group: k.group, What: f.Name, Ours: text(f.Ours), Peer: text(f.Peer), PeerIs: f.PeerIs, Floor: text(f.Floor)}
+	r := record{
+		Date: time.Now().Format(time.DateOnly), Machine: k.machine, Command: "go run ./test/bench -only " + k.group,
+		Group: k.group, What: f.Name, Ours: text(f.Ours), Peer: text(f.Peer), PeerIs: f.PeerIs, Floor: text(f.Floor),
+	}
 	if f.Target > 0 {
 		r.Target = text(f.Target)
 	}

@@ -345,8 +345,8 @@ func table(p func(string, ...any), have results) {
 	p("| all | %d | %d | %d | %d |", total.passed, total.row, total.failed, total.skipped)
 }
 
-// rest lists what does not pass, with the reason of ours or the suite's own. Of tests with one reason the first is named: all are in the
-// file of results.
+// rest lists what does not pass, with the reason of ours or the suite's own. Of tests with one reason the first is
+// named: all are in the file of results.
 func rest(p func(string, ...any), node string, have results, why reasons) {
 	for _, state := range []string{failed, skipped} {
 		list := have.with(state)
@@ -370,7 +370,8 @@ func rest(p func(string, ...any), node string, have results, why reasons) {
 			names[reason] = append(names[reason], one.Name)
 		}
 		p("\n| %s | reason |\n|---|---|", state)
-		for _, reason := range slices.SortedFunc(maps.Keys(names), func(a, b string) int { return strings.Compare(names[a][0], names[b][0]) }) {
+		byName := func(a, b string) int { return strings.Compare(names[a][0], names[b][0]) }
+		for _, reason := range slices.SortedFunc(maps.Keys(names), byName) {
 			what := names[reason][0]
 			if others := len(names[reason]) - 1; others > 0 {
 				what += fmt.Sprintf(", and %d more", others)

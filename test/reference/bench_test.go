@@ -54,7 +54,8 @@ func TestBench(t *testing.T) {
 			if r.PeerIs != "" {
 				peer += " (" + r.PeerIs + ")"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(r.What), cell(r.Ours), cell(peer), cell(r.Floor), cell(r.Target))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n",
+				cell(r.What), cell(r.Ours), cell(peer), cell(r.Floor), cell(r.Target))
 		}
 	}
 	page(t, "evidence/bench.md", b.String())

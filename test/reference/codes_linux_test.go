@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// TestExitCodes: the page of exit codes has what the comment of program.Run says, the outcomes of join and its kin, and what the help
-// of commands says.
+// TestExitCodes: the page of exit codes has what the comment of program.Run says, the outcomes of join and its kin,
+// and what the help of commands says.
 func TestExitCodes(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Exit codes\n\n" + written("the sources and the help of the commands") +

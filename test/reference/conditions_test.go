@@ -10,11 +10,15 @@ import (
 )
 
 // conditionNames are the names of conditions by that of their constant in the API's package, where both differ.
-var conditionNames = map[string]string{"NodeReady": "Ready", "NodeMemoryPressure": "MemoryPressure", "NodeDiskPressure": "DiskPressure",
-	"NodePIDPressure": "PIDPressure", "NodeNetworkUnavailable": "NetworkUnavailable", "PodReady": "Ready", "PodInitialized": "Initialized",
-	"PodReasonInfeasible": "Infeasible", "PodReasonDeferred": "Deferred", "PodReasonTerminationByKubelet": "TerminationByKubelet"}
+var conditionNames = map[string]string{
+	"NodeReady": "Ready", "NodeMemoryPressure": "MemoryPressure", "NodeDiskPressure": "DiskPressure",
+	"NodePIDPressure": "PIDPressure", "NodeNetworkUnavailable": "NetworkUnavailable",
+	"PodReady": "Ready", "PodInitialized": "Initialized", "PodReasonInfeasible": "Infeasible",
+	"PodReasonDeferred": "Deferred", "PodReasonTerminationByKubelet": "TerminationByKubelet",
+}
 
-// TestConditions: the page of conditions has each type of condition of nodes and pods that the sources set, with its reasons.
+// TestConditions: the page of conditions has each type of condition of nodes and pods that the sources set, with its
+// reasons.
 func TestConditions(t *testing.T) {
 	kinds := map[string]map[string]map[string]string{"NodeCondition": {}, "PodCondition": {}}
 	for _, s := range sources(t, "kubelet", "node/kubelet", "node/routes") {
@@ -44,7 +48,8 @@ func TestConditions(t *testing.T) {
 	page(t, "reference/conditions.md", b.String())
 }
 
-// conditionsOf adds the conditions that are written in one declaration. A function that makes one sets the reasons that it names.
+// conditionsOf adds the conditions that are written in one declaration. A function that makes one sets the reasons
+// that it names.
 func conditionsOf(d ast.Decl, kinds map[string]map[string]map[string]string) {
 	var made []map[string]string
 	ast.Inspect(d, func(n ast.Node) bool {

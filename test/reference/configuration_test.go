@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,8 +14,8 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-// TestConfiguration: the page of configuration has each field of our files, each setting of KubeletConfiguration without effect, and each
-// annotation and label of ours.
+// TestConfiguration: the page of configuration has each field of our files, each setting of KubeletConfiguration
+// without effect, and each annotation and label of ours.
 func TestConfiguration(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Configuration\n\n" + written("the sources") +
@@ -64,7 +65,8 @@ func structs(t *testing.T, b *strings.Builder, folder, name, prefix string) {
 	fieldsOfType(b, types, types[name], prefix)
 }
 
-// fieldsOfType writes a row for each field of a type. Fields whose type is one of types have rows of their own in its place.
+// fieldsOfType writes a row for each field of a type. Fields whose type is one of types have rows of their own in its
+// place.
 func fieldsOfType(b *strings.Builder, types map[string]*ast.StructType, of *ast.StructType, prefix string) {
 	for _, f := range of.Fields.List {
 		if f.Tag == nil {
@@ -74,6 +76,7 @@ func fieldsOfType(b *strings.Builder, types map[string]*ast.StructType, of *ast.
 		if name == "apiVersion" || name == "kind" {
 			continue
 		}
+
 		kind, list := f.Type, ""
 		if array, ok := kind.(*ast.ArrayType); ok {
 			kind, list = array.Elt, "[]"
@@ -87,7 +90,8 @@ func fieldsOfType(b *strings.Builder, types map[string]*ast.StructType, of *ast.
 			continue
 		}
 		text := says(f.Names[0].Name, comment(f.Doc, f.Comment))
-		fmt.Fprintf(b, "| `%s` | %s%s | %s |\n", prefix+name, kindOf(kind), strings.Repeat(" list", len(list)/2), cell(sentence(text)))
+		fmt.Fprintf(b, "| `%s` | %s%s | %s |\n",
+			prefix+name, kindOf(kind), strings.Repeat(" list", len(list)/2), cell(sentence(text)))
 	}
 }
 
@@ -143,6 +147,9 @@ func ineffective(t *testing.T) map[string]string {
 	return all
 }
 
+// ownName matches the name of an annotation or label of ours.
+var ownName = regexp.MustCompile(`^porthole\.dev/[^/]+$`)
+
 // ownNames returns the constants that are names of annotations and labels of ours, sorted.
 func ownNames(t *testing.T) (list []constant) {
 	t.Helper()
@@ -156,7 +163,8 @@ func ownNames(t *testing.T) (list []constant) {
 				v := spec.(*ast.ValueSpec)
 				for i := range v.Values {
 					text, ok := literal(v.Values[i])
-					if ok && strings.HasPrefix(text, "porthole.dev/") && !strings.HasPrefix(text, "porthole.dev/porthole") && !strings.HasPrefix(text, "porthole.dev/v1") {
+					ours := ok && ownName.MatchString(text)
+					if ours && text != "porthole.dev/porthole" && !strings.HasPrefix(text, "porthole.dev/v1") {
 						about := comment(v.Doc, v.Comment)
 						if about == "" && len(decl.Specs) == 1 {
 							about = comment(decl.Doc)

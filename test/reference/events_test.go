@@ -25,8 +25,8 @@ var programs = []struct {
 // event is one that a program can write.
 type event struct{ reason, kind, text string }
 
-// TestEvents: the page of events has each reason that the sources name: as an argument of a function that writes an event, in a value of a
-// type of events or problems, and as a constant that is called a reason.
+// TestEvents: the page of events has each reason that the sources name: as an argument of a function that writes an
+// event, in a value of a type of events or problems, and as a constant that is called a reason.
 func TestEvents(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Events\n\n" + written("the sources") +
@@ -59,8 +59,8 @@ func TestEvents(t *testing.T) {
 	page(t, "reference/events.md", b.String())
 }
 
-// writers are the functions that write an event, or make a problem or refusal of which one is made, by name. Their arguments are a type, a reason and a text; some have the type or the
-// object elsewhere.
+// writers are the functions that write an event, or make a problem or refusal of which one is made, by name. Their
+// arguments are a type, a reason and a text; some have the type or the object elsewhere.
 var writers = []string{"event", "Event", "NodeEvent", "PodEvent", "Warn", "tell", "problem", "problemOf", "predicate"}
 
 // eventsOf adds the events of one file.

@@ -18,7 +18,8 @@ import (
 	"porthole.dev/porthole/node/routes"
 )
 
-// TestMetrics: the page of metrics has those that the programs register, and what test/kubelet knows to differ from upstream's kubelet.
+// TestMetrics: the page of metrics has those that the programs register, and what test/kubelet knows to differ from
+// upstream's kubelet.
 func TestMetrics(t *testing.T) {
 	client := prometheus.NewRegistry()
 	if err := apiconn.RegisterMetrics(client); err != nil {
@@ -52,7 +53,8 @@ func TestMetrics(t *testing.T) {
 	page(t, "reference/metrics.md", b.String())
 }
 
-// countNothing has a meter register what it counts at each scrape, by its methods Count…, each of which is given a function.
+// countNothing has a meter register what it counts at each scrape, by its methods Count…, each of which is given a
+// function.
 func countNothing(m *meter.Meter) {
 	v := reflect.ValueOf(m)
 	for i := range v.NumMethod() {

@@ -46,7 +46,8 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("test/lab has no %s", run.function)
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", run.name, strings.Join(packagesOf(fn), ", "), cell(sentence(says(run.function, synopsis(fn.Doc.Text())))+newWine(fn)))
+		does := sentence(says(run.function, synopsis(fn.Doc.Text()))) + newWine(fn)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", run.name, strings.Join(packagesOf(fn), ", "), cell(does))
 	}
 	page(t, "evidence/programs.md", b.String())
 }

@@ -41,7 +41,8 @@ const suiteProgram = "../../bin/bundle/windows/cri-integration.test.exe"
 const quickTests = "^Test(TruncIndex|DuplicateName|ImageFSInfo|RuntimeHandler|PodHostname|CreateContainer|RunPodSandboxWithoutMetadata|" +
 	"CreateContainerWithoutMetadata|ContainerdImage|ContainerStats)$"
 
-// TestCRISuite runs containerd's own tests of its CRI on a host, and compares what each says with docs/evidence/cri-tests.md.
+// TestCRISuite runs containerd's own tests of its CRI on a host, and compares what each says with
+// docs/evidence/cri-tests.md.
 // Row 1.83.
 func TestCRISuite(t *testing.T) {
 	focus := cmp.Or(os.Getenv("PORTHOLE_CRI_FOCUS"), ".")

@@ -11,8 +11,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/browser"
 )
 
-// TestSite: the site of the documents, opened as files, can be read at 1400 and 400 px, light and dark: nothing is wider than the window,
-// axe has no serious finding, and the search finds an event and leads to it.
+// TestSite: the site of the documents, opened as files, can be read at 1400 and 400 px, light and dark: nothing is
+// wider than the window, axe has no serious finding, and the search finds an event and leads to it.
 func TestSite(t *testing.T) {
 	b := browser.New(t)
 	out := filepath.Join(t.TempDir(), "docs")
@@ -22,7 +22,10 @@ func TestSite(t *testing.T) {
 		t.Fatalf("the site: %v\n%s", err, said)
 	}
 
-	for _, name := range []string{"index", "use/join", "use/troubleshoot", "reference/metrics", "reference/commands/up", "architecture", "evidence/bench"} {
+	for _, name := range []string{
+		"index", "use/join", "use/troubleshoot", "reference/metrics", "reference/commands/up",
+		"architecture", "evidence/bench",
+	} {
 		for _, a := range []browser.Args{{Width: 1400, Height: 900}, {Width: 400, Height: 900, Dark: true}} {
 			t.Run(fmt.Sprintf("%s,%d", name, a.Width), func(t *testing.T) {
 				a.Tab, a.URL = "a", "file://"+filepath.Join(out, filepath.FromSlash(name)+".html")

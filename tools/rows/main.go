@@ -1,7 +1,7 @@
-// Command rows keeps docs/evidence/rows.md: which test shows each row of rows.txt, the list of what the old documents about
-// Kubernetes on Windows name. A test says by a line "// Rows 1.11, 1.14." of its doc comment what it shows. Without
-// flags the command fails when a row has lost its last test, when a test names a row that is not there, or when the
-// document is not what it would write; -update writes it.
+// Command rows keeps docs/evidence/rows.md: which test shows each row of rows.txt, the list of what the old documents
+// about Kubernetes on Windows name. A test says by a line "// Rows 1.11, 1.14." of its doc comment what it shows.
+// Without flags the command fails when a row has lost its last test, when a test names a row that is not there, or
+// when the document is not what it would write; -update writes it.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command site makes a site of the Markdown documents that docs/contents.yaml lists: pages that need no server and nothing from
-// elsewhere, with a search. It fails if a link or an anchor leads nowhere, and if a document of docs/ is not in the list. ADR 19 says
-// why it is a program of ours.
+// Command site makes a site of the Markdown documents that docs/contents.yaml lists: pages that need no server and
+// nothing from elsewhere, with a search. It fails if a link or an anchor leads nowhere, and if a document of docs/ is
+// not in the list. ADR 19 says why it is a program of ours.
 package main
 
 import (

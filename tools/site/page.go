@@ -35,7 +35,8 @@ type heading struct {
 }
 
 // markdown is GitHub's: the documents are read there too.
-var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+var markdown = goldmark.New(
+	goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
 // parse reads a document.
 func parse(file string, source []byte) *page {
@@ -100,9 +101,11 @@ func words(n ast.Node, source []byte) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// labelCells says in each cell of a table of several columns which column it is in: on narrow screens they stand below each other.
+// labelCells says in each cell of a table of several columns which column it is in: on narrow screens they stand below
+// each other.
 func labelCells(p *page) {
-	_ = ast.Walk(p.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the function below returns no error
+	// The function below returns no error.
+	_ = ast.Walk(p.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		table, ok := n.(*extensionast.Table)
 		if !ok || !entering || len(table.Alignments) < 3 {
 			return ast.WalkContinue, nil
@@ -124,7 +127,8 @@ func labelCells(p *page) {
 	})
 }
 
-// inBoxes puts each table into a box that moves by itself if the table is wider than the page, as code does. The keyboard reaches both.
+// inBoxes puts each table into a box that moves by itself if the table is wider than the page, as code does. The
+// keyboard reaches both.
 func inBoxes(body string) string {
 	return strings.NewReplacer("<table>", `<div class="table" tabindex="0"><table>`,
 		`<table data-cards="yes">`, `<div class="table cards" tabindex="0"><table>`, "</table>", "</table></div>",
@@ -134,7 +138,8 @@ func inBoxes(body string) string {
 // ids gives headings the anchors that GitHub gives them.
 type ids struct{ used map[string]int }
 
-// Generate returns the anchor of a heading: lower case, spaces are hyphens, other signs are left out; a second one is NAME-1.
+// Generate returns the anchor of a heading: lower case, spaces are hyphens, other signs are left out; a second one is
+// NAME-1.
 func (i *ids) Generate(value []byte, _ ast.NodeKind) []byte {
 	var b strings.Builder
 	for _, r := range strings.ToLower(strings.TrimSpace(string(value))) {

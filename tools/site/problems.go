@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// problems returns what is wrong with the documents: links and anchors that lead nowhere, and documents of docs/ that no reader of the
-// site can find. Call it after render, which notes the links.
+// problems returns what is wrong with the documents: links and anchors that lead nowhere, and documents of docs/ that
+// no reader of the site can find. Call it after render, which notes the links.
 func (s *site) problems() (list []error) {
 	for _, l := range s.links {
 		name, anchor := resolve(l.from, l.target)
@@ -22,7 +22,7 @@ func (s *site) problems() (list []error) {
 			continue
 		}
 		if p := s.documents[name]; p != nil && anchor != "" && !p.has(anchor[1:]) {
-			list = append(list, fmt.Errorf("%s: %s leads nowhere: %s has no heading with that anchor", l.from, l.target, name))
+			list = append(list, fmt.Errorf("%s: %s leads nowhere: %s has no such heading", l.from, l.target, name))
 		}
 	}
 

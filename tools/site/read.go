@@ -67,7 +67,8 @@ func read(root string) (*site, error) {
 	return s, nil
 }
 
-// readDocuments parses the Markdown documents of the repository. What is made or fetched (bin, node_modules) is not looked for.
+// readDocuments parses the Markdown documents of the repository. What is made or fetched (bin, node_modules) is not
+// looked for.
 func (s *site) readDocuments() error {
 	skip := []string{"bin", "dist", "node_modules", "testdata"}
 	return filepath.WalkDir(s.root, func(name string, d fs.DirEntry, err error) error {

@@ -93,7 +93,8 @@ func (s *site) render() (map[string][]byte, error) {
 
 // shown returns what the layout shows around the body of a page.
 func (s *site) shown(p *page, body string) shown {
-	out := shown{Title: p.title, Section: p.section, Top: strings.Repeat("../", strings.Count(p.url, "/")), Body: template.HTML(inBoxes(body))}
+	top := strings.Repeat("../", strings.Count(p.url, "/"))
+	out := shown{Title: p.title, Section: p.section, Top: top, Body: template.HTML(inBoxes(body))}
 	for _, sec := range s.sections {
 		m := menu{Title: sec.Title, Folded: sec.Folded && sec.Title != p.section}
 		for _, q := range sec.pages {
@@ -127,11 +128,12 @@ func (s *site) indexed(p *page) (list []found) {
 	return list
 }
 
-// turnLinks makes links to documents of the site links of the site, and notes each link. A link to another file of the repository
-// becomes the file's name: the site does not have it.
+// turnLinks makes links to documents of the site links of the site, and notes each link. A link to another file of the
+// repository becomes the file's name: the site does not have it.
 func (s *site) turnLinks(p *page) {
 	var outside []*ast.Link
-	_ = ast.Walk(p.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the function below returns no error
+	// The function below returns no error.
+	_ = ast.Walk(p.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
 		}

@@ -69,7 +69,8 @@ func TestProblems(t *testing.T) {
 		"sub/README.md":      "[up](../docs/gone.md) [out](../../other.md)\n",
 	} {
 		path := filepath.Join(root, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,9 +83,11 @@ func TestProblems(t *testing.T) {
 	}
 
 	all := errors.Join(s.problems()...).Error()
-	for _, want := range []string{"docs/a.md: #two leads nowhere", "docs/a.md: b.md leads nowhere", "docs/a.md: README.md#none leads nowhere",
-		"docs/a.md: p.svg leads nowhere", "docs/lost.md is not in docs/contents.yaml", "sub/README.md: ../docs/gone.md leads nowhere",
-		"sub/README.md: ../../other.md is outside of the repository"} {
+	for _, want := range []string{
+		"docs/a.md: #two leads nowhere", "docs/a.md: b.md leads nowhere", "docs/a.md: README.md#none leads nowhere",
+		"docs/a.md: p.svg leads nowhere", "docs/lost.md is not in docs/contents.yaml",
+		"sub/README.md: ../docs/gone.md leads nowhere", "sub/README.md: ../../other.md is outside of the repository",
+	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("not said: %s", want)
 		}
