@@ -80,8 +80,8 @@ func testsOf(t *testing.T, folder string) (list []constant) {
 }
 
 var (
-	// isRows matches the line of a comment by which a test names rows of tools/rows/rows.txt.
-	isRows    = regexp.MustCompile(`(?m)^Rows? 1\.[0-9., ]*\.$`)
+	// isRows matches the sentence of a comment by which a test names rows of tools/rows/rows.txt.
+	isRows    = regexp.MustCompile(`\bRows?\s+1\.[0-9.,\s]*\.(\s|$)`)
 	rowNumber = regexp.MustCompile(`1\.\d+`)
 )
 

@@ -28,7 +28,7 @@ func find(root string) ([]test, error) {
 		}
 
 		src, err := os.ReadFile(path)
-		if err != nil || !strings.Contains(string(src), "// Row") {
+		if err != nil || !strings.Contains(string(src), "Row") {
 			return err
 		}
 		folder, err := filepath.Rel(root, filepath.Dir(path))

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // row is one line of the list.
@@ -62,17 +63,15 @@ func parse(text string) ([]section, error) {
 
 var (
 	number = regexp.MustCompile(`^1\.\d+$`)
-	// mark is the line of a test's doc comment that names the rows it shows.
-	mark = regexp.MustCompile(`^Rows? (1\.\d+(?:, 1\.\d+)*)\.$`)
+	// mark is the sentence of a test's doc comment that names the rows it shows, wherever its lines break.
+	mark = regexp.MustCompile(`(?m)(?:^|[.)]\s+)Rows?\s+(1\.\d+(?:,\s+1\.\d+)*)\.(?:\s|$)`)
 )
 
 // rowsOf returns the rows that a doc comment names.
 func rowsOf(doc string) []string {
 	var out []string
-	for line := range strings.SplitSeq(doc, "\n") {
-		if m := mark.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
-			out = append(out, strings.Split(m[1], ", ")...)
-		}
+	for _, m := range mark.FindAllStringSubmatch(doc, -1) {
+		out = append(out, strings.FieldsFunc(m[1], func(r rune) bool { return r == ',' || unicode.IsSpace(r) })...)
 	}
 	return out
 }

@@ -81,7 +81,8 @@ func TestLost(t *testing.T) {
 
 func TestRowsOf(t *testing.T) {
 	for doc, want := range map[string][]string{"Rows 1.1, 1.20.\n": {"1.1", "1.20"}, "text\nRow 1.3.\nmore\n": {"1.3"},
-		"Rows 1.1 and 1.2.\n": nil, "in Row 1.2.\n": nil} {
+		"And so. Rows 1.1,\n1.20. More.\n": {"1.1", "1.20"},
+		"Rows 1.1 and 1.2.\n":              nil, "in Row 1.2.\n": nil} {
 		if got := rowsOf(doc); !slices.Equal(got, want) {
 			t.Errorf("%q names %v, want %v", doc, got, want)
 		}
