@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// TestMounting: the hierarchies of cgroups of a machine, of each version and of both, are mounted again below a folder.
 func TestMounting(t *testing.T) {
 	const hybrid = `tmpfs /sys/fs/cgroup tmpfs ro 0 0
 cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0

@@ -105,6 +105,7 @@ func TestAddCountsPassesInARow(t *testing.T) {
 	}
 }
 
+// TestReadReport: a report of ginkgo becomes results by name.
 func TestReadReport(t *testing.T) {
 	want := results{
 		"[sig-node] Pods when x work [Conformance]": {Name: "[sig-node] Pods when x work [Conformance]", State: passed,
@@ -142,6 +143,7 @@ func TestCheckReasons(t *testing.T) {
 	}
 }
 
+// TestLoadReasons: reasons are read by set, and a pattern that is none is an error.
 func TestLoadReasons(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "reasons.json")
 	for text, ok := range map[string]bool{
@@ -159,6 +161,7 @@ func TestLoadReasons(t *testing.T) {
 	}
 }
 
+// TestDocument: the document has a table for each system, and what does not pass with its reason.
 func TestDocument(t *testing.T) {
 	text := document(map[string]results{"lin": sampleResults(t), "win": {}},
 		reasons{"lin": {`/Pods fail/`: "the machine has no floppy"}})

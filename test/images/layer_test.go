@@ -10,6 +10,7 @@ import (
 	"testing"
 )
 
+// TestLayer: a layer has the files, folders and links that it was given, and the same bytes each time.
 func TestLayer(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(from, []byte("content"), 0o600); err != nil {

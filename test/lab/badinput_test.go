@@ -78,6 +78,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// TestNotRoot: commands that need root say so to another user.
 func TestNotRoot(t *testing.T) {
 	// The program must be readable for everybody: a copy in a folder that is.
 	dir, err := os.MkdirTemp("/var/tmp", "porthole-notroot-")

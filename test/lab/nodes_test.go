@@ -141,6 +141,7 @@ func TestProgramsWorkInC(t *testing.T) {
 	}
 }
 
+// TestStatusTellsTheTruth: `porthole status` has every node with its addresses, routes, services and processes.
 func TestStatusTellsTheTruth(t *testing.T) {
 	wait.NoError(t, 20*time.Second, "a complete status", func() error {
 		s := readStatus(t)

@@ -346,6 +346,8 @@ spec:
 	waitPod(t, name, podWait, isReady)
 }
 
+// TestLogsFollowAndDelete: `kubectl logs -f` shows lines as they come, and ends with the pod, which is gone within its
+// grace period.
 func TestLogsFollowAndDelete(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		name := "follow-" + system

@@ -106,6 +106,8 @@ func (w *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// TestUpAndDown: `up` goes on after it was killed and changes nothing on a running cluster; `down` leaves nothing on
+// the machine, also after a killed `up`, after killed supervisors, and twice.
 func TestUpAndDown(t *testing.T) {
 	c := newCluster(t)
 	before := inventory(c.dir)

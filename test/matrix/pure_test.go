@@ -91,6 +91,7 @@ func TestMatrixIsWhole(t *testing.T) {
 	}
 }
 
+// TestCompare: answers are compared by who answered, whom it saw and how often, not by their order.
 func TestCompare(t *testing.T) {
 	a := addresses{client: map[string][]string{fromPod: {clientPod}, fromNode: {nodeIP}},
 		node: []string{nodeIP, "10.244.1.1"}}

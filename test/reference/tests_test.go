@@ -39,6 +39,9 @@ func TestTests(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "\n## test/%s\n\n%s\n\n| test | what it shows |\n|---|---|\n", e.Name(), packageSays(t, folder))
 		for _, c := range list {
+			if c.comment == "" {
+				t.Errorf("test/%s %s has no comment that says what it shows", e.Name(), c.value)
+			}
 			fmt.Fprintf(&b, "| %s | %s |\n", c.value, cell(c.comment))
 		}
 	}

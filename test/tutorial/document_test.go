@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// TestParse: the commands of a document are found with what they shall print.
 func TestParse(t *testing.T) {
 	list,
 		err := parse(
@@ -26,6 +27,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestMissing: what a document wants is found in what was printed, whatever the times and addresses are.
 func TestMissing(t *testing.T) {
 	const output = "NAME   AGE\nwin01  2m3s\nwin02  40s\ntook 12.5 s (10.99.0.21)\n"
 	for _, c := range []struct {

@@ -107,6 +107,8 @@ func init() {
 	}
 }
 
+// TestLargeCluster: the page of 50 nodes and 2,000 pods is there, and shows 100 changes a second, within its bounds of
+// time and memory.
 func TestLargeCluster(t *testing.T) {
 	b := browser.New(t)
 	s := start(t, newMade(50, 2000))
@@ -210,6 +212,7 @@ func frameTimes(t *testing.T, b *browser.Browser, s *site) []time.Duration {
 	return frames
 }
 
+// TestAdmission: the page needs a link, whose token works once and leaves the address; tabs of one browser share it.
 func TestAdmission(t *testing.T) {
 	b := browser.New(t)
 	s := start(t, newMade(3, 12))
@@ -243,6 +246,8 @@ func TestAdmission(t *testing.T) {
 	quiet(t, b, "b")
 }
 
+// TestWhatIsOldSaysSo: an API server and a node that do not answer, and routes that are missing, are said in their
+// place, and taken back.
 func TestWhatIsOldSaysSo(t *testing.T) {
 	b := browser.New(t)
 	s := start(t, newMade(3, 12))
