@@ -92,7 +92,7 @@ func podDesc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	podsDesired  = podDesc("desired_pods", "Pods that the node shall run.", "static")
-	podsActive   = podDesc("active_pods", "Those of them that have not ended.", "static")
+	podsActive   = podDesc("active_pods", "Pods that the node shall run and that have not ended.", "static")
 	podsMirrored = podDesc("mirror_pods", "Mirrors that static pods should have in the API.")
 	podsWorking  = podDesc("working_pods",
 		"Pods that the kubelet works on, by what it does with them and who knows them.", "lifecycle", "config",

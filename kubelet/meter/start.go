@@ -27,8 +27,8 @@ func newStart(boot time.Time) *Start {
 		preKubelet: gauge("pre_kubelet_",
 			"From the start of the machine until that of the kubelet which made the node in the API."),
 		preJoin:   gauge("pre_registration_", "From the start of the kubelet until it asked the API for its node."),
-		joining:   gauge("registration_", "From there until the API had the node."),
-		afterJoin: gauge("post_registration_", "From there until the node was ready."),
+		joining:   gauge("registration_", "From the request for the node until the API had it."),
+		afterJoin: gauge("post_registration_", "From when the API had the node until it was ready."),
 		whole:     gauge("", "From the start of the machine until the node was ready."),
 	}
 }

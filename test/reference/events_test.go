@@ -6,6 +6,8 @@ import (
 	"go/ast"
 	"go/token"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +30,10 @@ type event struct{ reason, kind, text string }
 // TestEvents: the page of events has each reason that the sources name: as an argument of a function that writes an
 // event, in a value of a type of events or problems, and as a constant that is called a reason.
 func TestEvents(t *testing.T) {
+	guide, err := os.ReadFile(filepath.Join(repository, "docs/use/troubleshoot.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var b strings.Builder
 	b.WriteString("# Events\n\n" + written("the sources") +
 		"Reasons of the events that the programs of a node write, with their text as the source has it (`%s` and the like stand for names and\n" +
@@ -53,6 +59,9 @@ func TestEvents(t *testing.T) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| reason | type | text |\n|---|---|---|\n", p.title, p.about)
 		for _, reason := range slices.Sorted(maps.Keys(found)) {
 			e := found[reason]
+			if p.title != "kubelet" && e.kind != "Normal" && !strings.Contains(string(guide), "`"+reason+"`") {
+				t.Errorf("docs/use/troubleshoot.md does not say what to do about %s", reason)
+			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", reason, e.kind, cell(e.text))
 		}
 	}
@@ -78,7 +87,8 @@ func eventsOf(s source, known map[string]constant, found map[string]event) {
 				}
 			}
 		case *ast.AssignStmt: // reason, message = "DNSConfigForming", text
-			if n.Tok == token.ASSIGN && named(n.Lhs[0]) == "reason" && len(n.Lhs) == len(n.Rhs) {
+			kept := n.Tok == token.ASSIGN || strings.HasPrefix(s.name, "proxy/")
+			if kept && named(n.Lhs[0]) == "reason" && len(n.Lhs) == len(n.Rhs) {
 				if _, field := n.Lhs[0].(*ast.SelectorExpr); !field {
 					note(found, eventOf(n.Rhs, known))
 				}

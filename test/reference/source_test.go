@@ -94,7 +94,7 @@ func literal(e ast.Expr) (string, bool) {
 }
 
 // isReason matches the reasons of events and conditions.
-var isReason = regexp.MustCompile(`^[A-Z][a-z]+[A-Za-z]*$`)
+var isReason = regexp.MustCompile(`^[A-Z]+[a-z][A-Za-z]*$`)
 
 // named returns the last part of a name such as k.o.API.NodeEvent.
 func named(e ast.Expr) string {
