@@ -76,7 +76,7 @@ func Run(h Host, o RunOptions, name string, args ...string) (code int, err error
 				continue
 			}
 			err := endMarked(mark, 10*time.Second)
-			_ = <-ended // the window that was shown goes; the signal tells how it ended
+			var _ = <-ended // the window that was shown goes; the signal tells how it ended
 			return ofSignal(s), err
 		}
 	}
