@@ -1,5 +1,5 @@
 /* bindfltapi.dll, which Wine does not have: the bind filter, by which one folder of Windows shows another's content, to all programs or to
- * those of a silo. hcsd (emulator/hcsd/serve/silo_linux.go) makes the mappings. A silo is known by the name of its job. */
+ * those of a silo. hcsd (emulator/hcsd/silos/store_linux.go) makes the mappings. A silo is known by the name of its job. */
 #include "wire.h"
 
 #include <stdio.h>

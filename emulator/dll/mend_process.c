@@ -1,5 +1,5 @@
 /* Programs of silos. A silo sees files of its own (bindfltapi.dll), which are a second mount of the host's Wine prefix with more mounted on
- * it; hcsd makes it (emulator/hcsd/serve/silo_linux.go). Wine's Linux half takes the prefix from the variable WINEPREFIX of a program's
+ * it; hcsd makes it (emulator/hcsd/silos/store_linux.go). Wine's Linux half takes the prefix from the variable WINEPREFIX of a program's
  * Linux environment, and a program that it starts inherits that. So a program that is made in a silo's job is made with this variable
  * changed, for the moment. The value has to be as long: it is changed where Linux put it at the start of this program. */
 #include "mend.h"

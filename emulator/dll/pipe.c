@@ -1,6 +1,6 @@
 /* Forwards the connections of named pipes to sockets of Linux. A pipe of Wine exists between the programs of one wineserver, which the host
  * and each of its containers have of their own: a pipe of the host that is mapped into a container is --serve there, a socket of the Host
- * Compute Service (emulator/hcsd/serve/pipe_linux.go), and --open on the host for each connection.
+ * Compute Service (emulator/hcsd/container/pipe_linux.go), and --open on the host for each connection.
  *
  *     porthole-pipe.exe \\.\pipe\NAME PORT      serves for a TCP port of the loopback until it is killed
  *     porthole-pipe.exe --serve NAME PATH READY ...   serves \\.\pipe\NAME for the socket of that path; makes the file READY when it does

@@ -1,5 +1,5 @@
 /* virtdisk.dll: the disks of containers' layers (hcsshim, internal/wclayer/expandscratchsize.go), which hcsd has
- * (emulator/hcsd/serve/disk_linux.go). Wine knows no version 2 of what a disk is opened with, and attaches none. Every other function is Wine's. */
+ * (emulator/hcsd/layers/disk_linux.go). Wine knows no version 2 of what a disk is opened with, and attaches none. Every other function is Wine's. */
 #include "wire.h"
 #include "builtin.h"
 

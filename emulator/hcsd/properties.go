@@ -17,6 +17,25 @@ type Measured struct {
 	Programs                               []Program
 }
 
+// ProcessorTime is time on processors, in ns. Total is exact, and need not be the sum of the others.
+type ProcessorTime struct{ Total, User, Kernel uint64 }
+
+// LeaveOut subtracts the processor time of a container's wineserver from the time that the container's cgroup has
+// counted. A job object of Windows counts the time of its programs, and wineserver is none of them: it does the work of
+// Windows' kernel. told holds the figures of the last call. No figure falls below them, although the two times are not
+// read at the same moment.
+func (m *Measured) LeaveOut(server ProcessorTime, told *ProcessorTime) {
+	for _, c := range []struct {
+		counted *uint64
+		server  uint64
+		told    *uint64
+	}{{&m.ProcessorNanos, server.Total, &told.Total}, {&m.UserNanos, server.User, &told.User},
+		{&m.KernelNanos, server.Kernel, &told.Kernel}} {
+		*c.counted = max(*c.counted-min(c.server, *c.counted), *c.told)
+		*c.told = *c.counted
+	}
+}
+
 // Program is one that runs in a system.
 type Program struct {
 	Pid         uint32

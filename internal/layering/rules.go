@@ -67,6 +67,11 @@ func rules() []rule {
 			reason: "the route plan must not reach netlink, not even through others"},
 		{from: []string{"emulator/..."}, to: []string{"hns/..."}, throughOthers: true,
 			reason: "the emulator is an independent oracle: it decodes HNS documents itself and shares nothing with our client code"},
+		{from: []string{"emulator/hcsd/..."}, except: []string{"emulator/hcsd/serve"},
+			to: []string{"emulator/hcsd/systems", "emulator/hcsd/layers", "emulator/hcsd/silos",
+				"emulator/hcsd/credentials", "emulator/hcsd/serve"},
+			reason: "each store of hcsd is tested without the others: what it asks of one is an interface of its own, " +
+				"which emulator/hcsd/serve connects"},
 		{from: []string{"internal/..."}, except: []string{"internal/layering"},
 			to: []string{"cmd/...", "cli/...", "cluster/...", "node/...", "hns/...", "emulator/...", "kubelet/...",
 				"proxy/...", "routes/...", "ovn/...", "cni/...", "join/...", "web/..."},

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -12,21 +14,23 @@ import (
 // program, are in the same namespaces and cgroups and have no more than a container's capabilities.
 func (h *host) confined() {
 	h.t.Helper()
-	systems, err := os.ReadDir(h.o.path("systems"))
+	systems, err := os.ReadDir(h.o.host().Path("systems"))
 	check(h.t, err)
 	if len(systems) != 1 {
 		h.t.Fatalf("%d systems, want 1", len(systems))
 	}
 	key := systems[0].Name()
-	first, err := readPid(filepath.Join(h.o.systemDir(key), "pid"))
+	data, err := os.ReadFile(filepath.Join(h.o.host().SystemDir(key), "pid"))
 	check(h.t, err)
-	pids, err := runc{h.o.Runc, h.o.path("runc")}.pids(h.t.Context(), key)
+	first, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	check(h.t, err)
+	pids, err := h.o.runtime().Pids(h.t.Context(), key)
 	check(h.t, err)
 	if len(pids) != 3 {
 		h.t.Errorf("the container's cgroup has the processes %v, want wineserver, launcher and program", pids)
 	}
 
-	want := describe(h.t, first.Pid)
+	want := describe(h.t, first)
 	for _, pid := range pids {
 		if got := describe(h.t, pid); got != want {
 			h.t.Errorf("process %d is not confined as the first one:\n%s\nwant\n%s", pid, got, want)

@@ -13,11 +13,7 @@ import (
 // Windows.
 func (s *Service) controls() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /systems", func(w http.ResponseWriter, _ *http.Request) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		reply(w, s.systems, nil)
-	})
+	mux.HandleFunc("GET /systems", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.systems, nil) })
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.calls.Get(), nil) })
 	mux.HandleFunc("POST /stats/reset", func(w http.ResponseWriter, _ *http.Request) {
 		s.calls.Reset()

@@ -36,7 +36,7 @@ func TestDisk(t *testing.T) {
 	if !ok {
 		t.Fatal("no volume")
 	}
-	volume := filepath.Join(h.o.driveC(), volumes, "{"+id+"}")
+	volume := filepath.Join(h.o.host().DriveC(), "System Volume Information", "{"+id+"}")
 	hasSize(t, volume, size)
 
 	h.must("ActivateLayer", `C:\layers\9`)
@@ -56,7 +56,7 @@ func TestDisk(t *testing.T) {
 	check(t, f.Close())
 
 	h.must("UnprepareLayer", `C:\layers\9`)
-	if mounted, err := wine.IsMounted(filepath.Join(h.o.layerDir(id), diskPoint)); err != nil || mounted {
+	if mounted, err := wine.IsMounted(filepath.Join(h.o.host().LayerDir(id), "disk")); err != nil || mounted {
 		t.Errorf("the disk is mounted: %v, %v", mounted, err)
 	}
 	h.must("PrepareLayer", `C:\layers\9`, `C:\layers\1`)
@@ -64,7 +64,7 @@ func TestDisk(t *testing.T) {
 		t.Errorf("what was written: %v", err)
 	}
 	h.must("DestroyLayer", `C:\layers\9`)
-	if left, err := os.ReadDir(h.o.path("layers")); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(h.o.host().Path("layers")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
@@ -77,7 +77,7 @@ func TestDiskInUse(t *testing.T) {
 	h.must("ActivateLayer", `C:\layers\9`)
 	h.must("PrepareLayer", `C:\layers\9`, `C:\layers\1`)
 	id, _ := hcsd.LayerOfVolume(h.must("GetLayerMountPath", `C:\layers\9`))
-	check(t, os.WriteFile(filepath.Join(h.o.layerDir(id), "merged", "b"), nil, 0o644))
+	check(t, os.WriteFile(filepath.Join(h.o.host().MergedDir(id), "b"), nil, 0o644))
 	h.refused(hcsd.ErrNotSupported, "ExpandSandboxSize", `C:\layers\9`, strconv.Itoa(30<<30))
 	h.must("DestroyLayer", `C:\layers\9`)
 }
@@ -96,7 +96,7 @@ func TestReboot(t *testing.T) {
 	h.must("ActivateLayer", `C:\layers\9`)
 	h.must("PrepareLayer", `C:\layers\9`, `C:\layers\1`)
 	id, _ := hcsd.LayerOfVolume(h.must("GetLayerMountPath", `C:\layers\9`))
-	check(t, os.WriteFile(filepath.Join(h.o.layerDir(id), "merged", "b"), nil, 0o644))
+	check(t, os.WriteFile(filepath.Join(h.o.host().MergedDir(id), "b"), nil, 0o644))
 
 	check(t, Reboot(t.Context(), h.o.HostDir))
 	mounts, err := platform.MountPointsBelow(h.o.HostDir)
@@ -107,7 +107,7 @@ func TestReboot(t *testing.T) {
 	h.refused(hcsd.ErrNotReady, "PrepareLayer", `C:\layers\9`, `C:\layers\1`)
 	h.must("ActivateLayer", `C:\layers\9`)
 	h.must("PrepareLayer", `C:\layers\9`, `C:\layers\1`)
-	if _, err := os.Stat(filepath.Join(h.o.layerDir(id), "merged", "b")); err != nil {
+	if _, err := os.Stat(filepath.Join(h.o.host().MergedDir(id), "b")); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/hcsd/container"
 )
 
 // A host with a memory of its own (Options.Memory) shows its programs that much, and what it has committed:
@@ -29,7 +31,7 @@ const (
 
 // keepMemory keeps memoryFile until ctx ends. A host without a memory of its own has no such file.
 func (o Options) keepMemory(ctx context.Context) error {
-	c, err := o.openC()
+	c, err := o.host().OpenC()
 	if err != nil {
 		return err
 	}
@@ -71,7 +73,7 @@ func (o Options) writeMemory(flag int) error {
 	if err != nil {
 		return err
 	}
-	c, err := o.openC()
+	c, err := o.host().OpenC()
 	if err != nil {
 		return err
 	}
@@ -127,7 +129,7 @@ func anonymous(status string) uint64 {
 func (o Options) containersMemory() uint64 {
 	for _, c := range []struct{ root, counter string }{{"/sys/fs/cgroup/memory", "total_rss"},
 		{"/sys/fs/cgroup", "anon"}} {
-		if n, ok := readCounter(filepath.Join(c.root, o.cgroup(), "memory.stat"), c.counter); ok {
+		if n, ok := container.ReadCounter(filepath.Join(c.root, o.cgroup(), "memory.stat"), c.counter); ok {
 			return n
 		}
 	}

@@ -14,8 +14,8 @@ import (
 // a memory of its own the host has no such file.
 func TestHostMemory(t *testing.T) {
 	o := Options{Cgroup: "/porthole/test-memory", HostDir: t.TempDir(), Memory: 3 << 30}
-	file := filepath.Join(o.driveC(), memoryFile)
-	check(t, os.MkdirAll(o.driveC(), 0o755))
+	file := filepath.Join(o.host().DriveC(), memoryFile)
+	check(t, os.MkdirAll(o.host().DriveC(), 0o755))
 	read := func() (whole, committed uint64) {
 		t.Helper()
 		text, err := os.ReadFile(file)

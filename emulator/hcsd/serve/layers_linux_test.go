@@ -39,12 +39,13 @@ func startLayerHost(t *testing.T) *layerHost {
 	dir := t.TempDir()
 	h := &layerHost{t: t, o: Options{Cgroup: "/porthole/layers", HostDir: dir, Template: filepath.Join(dir, "template"),
 		CPUs: runtime.NumCPU()}}
-	for _, d := range []string{h.o.driveC(), filepath.Join(h.o.Template, "drive_c", "windows"), h.o.path("layers"),
-		h.o.path("systems")} {
+	for _, d := range []string{h.o.host().DriveC(), filepath.Join(h.o.Template, "drive_c", "windows"),
+		h.o.host().Path("layers"), h.o.host().Path("systems")} {
 		check(t, os.MkdirAll(d, 0o755))
 	}
 
-	s := newService(h.o)
+	s, err := newService(h.o)
+	check(t, err)
 	h.s = s
 	ctx, cancel := context.WithCancel(context.Background())
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -54,7 +55,7 @@ func startLayerHost(t *testing.T) *layerHost {
 	t.Cleanup(func() {
 		cancel()
 		check(t, <-ended)
-		mounts, err := filepath.Glob(filepath.Join(h.o.driveC(), "layers", "*", filesOf))
+		mounts, err := filepath.Glob(filepath.Join(h.o.host().DriveC(), "layers", "*", "Files"))
 		check(t, err)
 		for _, m := range mounts {
 			_ = unix.Unmount(m, unix.MNT_DETACH) // most are no mounts
@@ -98,7 +99,7 @@ func (h *layerHost) refused(want *hcsd.Error, function, subject string, document
 // write makes a file below C:.
 func (h *layerHost) write(name, text string) {
 	h.t.Helper()
-	path := filepath.Join(h.o.driveC(), name)
+	path := filepath.Join(h.o.host().DriveC(), name)
 	check(h.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	check(h.t, os.WriteFile(path, []byte(text), 0o644))
 }
@@ -158,16 +159,16 @@ func TestLayers(t *testing.T) {
 	h.write("tmp/hcs1/Hives/Software_Delta", "hive")
 	h.write("layers/2/note", "")
 	h.must("ImportLayer", `C:\layers\2`, `C:\tmp\hcs1`, `C:\layers\1`)
-	second := filepath.Join(h.o.driveC(), "layers", "2")
-	check(t, os.Remove(filepath.Join(second, filesOf, "gone.txt")))
-	check(t, os.RemoveAll(filepath.Join(second, filesOf, "old"))) // and made again: an opaque folder
-	check(t, os.Mkdir(filepath.Join(second, filesOf, "old"), 0o755))
-	check(t, os.Link(filepath.Join(second, filesOf, "passing.txt"), filepath.Join(second, filesOf, "hard.txt")))
+	second := filepath.Join(h.o.host().DriveC(), "layers", "2")
+	check(t, os.Remove(filepath.Join(second, "Files", "gone.txt")))
+	check(t, os.RemoveAll(filepath.Join(second, "Files", "old"))) // and made again: an opaque folder
+	check(t, os.Mkdir(filepath.Join(second, "Files", "old"), 0o755))
+	check(t, os.Link(filepath.Join(second, "Files", "passing.txt"), filepath.Join(second, "Files", "hard.txt")))
 
 	h.write("tmp/hcs2/Files/keep.txt", backup(1, "third"))
 	h.write("layers/3/note", "")
 	h.must("ImportLayer", `C:\layers\3`, `C:\tmp\hcs2`, `C:\layers\2`, `C:\layers\1`)
-	check(t, os.Remove(filepath.Join(h.o.driveC(), "layers", "3", filesOf, "passing.txt")))
+	check(t, os.Remove(filepath.Join(h.o.host().DriveC(), "layers", "3", "Files", "passing.txt")))
 	h.write("layers/9/sandbox.vhdx", "disk")
 	h.must("ActivateLayer", `C:\layers\9`)
 	h.must("PrepareLayer", `C:\layers\9`, `C:\layers\3`, `C:\layers\2`, `C:\layers\1`)
@@ -178,7 +179,7 @@ func TestLayers(t *testing.T) {
 		t.Fatal(volume)
 	}
 	want := []string{"data/a.txt=base", "data/c.txt=second", "hard.txt=second", "keep.txt=third", "link -> data/c.txt"}
-	if got := tree(t, filepath.Join(h.o.layerDir(id), "merged")); !slices.Equal(got, want) {
+	if got := tree(t, h.o.host().MergedDir(id)); !slices.Equal(got, want) {
 		t.Errorf("C: has %q, want %q", got, want)
 	}
 	if got := tree(t, filepath.Join(second, "Hives")); !slices.Equal(got, []string{"Software_Delta=hive"}) {
@@ -189,11 +190,12 @@ func TestLayers(t *testing.T) {
 	h.must("UnprepareLayer", `C:\layers\9`)
 	h.refused(hcsd.ErrNotReady, "GetLayerMountPath", `C:\layers\9`)
 	for _, n := range []string{"9", "3", "2", "1"} {
-		check(t, os.Rename(filepath.Join(h.o.driveC(), "layers", n), filepath.Join(h.o.driveC(), "layers", "rm-"+n)))
+		path := filepath.Join(h.o.host().DriveC(), "layers")
+		check(t, os.Rename(filepath.Join(path, n), filepath.Join(path, "rm-"+n)))
 		h.must("DestroyLayer", `C:\layers\rm-`+n)
 	}
 	h.must("DestroyLayer", `C:\layers\rm-9`)
-	for _, dir := range []string{h.o.path("layers"), filepath.Join(h.o.driveC(), "layers")} {
+	for _, dir := range []string{h.o.host().Path("layers"), filepath.Join(h.o.host().DriveC(), "layers")} {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("left in %s: %v, %v", dir, left, err)
 		}
@@ -243,7 +245,7 @@ func TestFaults(t *testing.T) {
 	set(`[{"function":"DestroyLayer","action":"mute"}]`)
 	go func() { _, err := h.call("DestroyLayer", `C:\layers\1`, ""); answered <- err }()
 	wait.True(t, 10*time.Second, "the layer is gone",
-		func() bool { _, err := os.Lstat(filepath.Join(h.o.driveC(), "layers", "1")); return err != nil })
+		func() bool { _, err := os.Lstat(filepath.Join(h.o.host().DriveC(), "layers", "1")); return err != nil })
 	select {
 	case err := <-answered:
 		t.Errorf("a call that is mute is answered: %v", err)
@@ -266,8 +268,8 @@ func TestHostileLayers(t *testing.T) {
 	outside := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(outside, "precious"), []byte("kept"), 0o644))
 	h.write("layers/1/Files/a", "base")
-	check(t, os.Symlink(outside, filepath.Join(h.o.driveC(), "out")))
-	check(t, os.Symlink(outside, filepath.Join(h.o.driveC(), "layers", "1", "link")))
+	check(t, os.Symlink(outside, filepath.Join(h.o.host().DriveC(), "out")))
+	check(t, os.Symlink(outside, filepath.Join(h.o.host().DriveC(), "layers", "1", "link")))
 
 	for _, path := range []string{`C:\out`, `C:\layers\1\link`, `C:\out\x`} {
 		for _, function := range []string{"ProcessBaseImage", "ActivateLayer", "UnprepareLayer", "GetLayerMountPath"} {
@@ -282,8 +284,8 @@ func TestHostileLayers(t *testing.T) {
 
 	// An import folder with links of Linux, which a program under Wine can make, and names that are none of Windows.
 	h.write("layers/2/note", "")
-	check(t, os.MkdirAll(filepath.Join(h.o.driveC(), "tmp/in/Files"), 0o755))
-	check(t, os.Symlink(filepath.Join(outside, "precious"), filepath.Join(h.o.driveC(), "tmp/in/Files/stolen")))
+	check(t, os.MkdirAll(filepath.Join(h.o.host().DriveC(), "tmp/in/Files"), 0o755))
+	check(t, os.Symlink(filepath.Join(outside, "precious"), filepath.Join(h.o.host().DriveC(), "tmp/in/Files/stolen")))
 	h.refused(hcsd.ErrInvalidData, "ImportLayer", `C:\layers\2`, `C:\tmp\in`, `C:\layers\1`)
 	h.refused(hcsd.ErrAccessDenied, "ImportLayer", `C:\layers\2`, `C:\out`, `C:\layers\1`)
 
@@ -294,7 +296,7 @@ func TestHostileLayers(t *testing.T) {
 	h.write("tmp/up/Files/dir.$wcidirs$", backup(8, linkTo(`..\..\..`)))
 	h.write("tmp/up/Files/dir/precious", backup(1, "overwritten"))
 	if _, err := h.call("ImportLayer", `C:\layers\3`, `C:\tmp\up`+"\n"+`C:\layers\1`); err == nil {
-		for _, line := range tree(t, filepath.Join(h.o.driveC(), "layers", "3", filesOf)) {
+		for _, line := range tree(t, filepath.Join(h.o.host().DriveC(), "layers", "3", "Files")) {
 			if strings.Contains(line, "-> /") || strings.Contains(line, "-> ..") {
 				t.Errorf("a link leads out of C:: %s", line)
 			}
@@ -302,7 +304,7 @@ func TestHostileLayers(t *testing.T) {
 	}
 
 	// A marker is not believed.
-	h.write("layers/4/"+marker, "../../../../"+outside)
+	h.write("layers/4/hcs-layer", "../../../../"+outside)
 	h.write("layers/4/sandbox.vhdx", "")
 	h.must("ActivateLayer", `C:\layers\4`)
 	h.must("DestroyLayer", `C:\layers\4`)

@@ -8,15 +8,10 @@ import (
 
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/hcsd/container"
 	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/internal/platform"
 )
-
-// network is what a container has of it.
-type network struct {
-	path              string // of the network namespace; "" for one of its own without a way out
-	servers, searches []string
-}
 
 // endpoint is what is read of an endpoint of HNS.
 type endpoint struct {
@@ -30,9 +25,9 @@ type endpoint struct {
 
 // networkOf asks the host's HNS for the Linux network namespace of an HCN namespace, and for the DNS settings of its
 // endpoints.
-func (s *Service) networkOf(ctx context.Context, n *hcsd.Networking) (network, error) {
+func (r *runner) networkOf(ctx context.Context, n *hcsd.Networking) (container.Network, error) {
 	if n == nil || n.Namespace == "" {
-		return network{}, nil
+		return container.Network{}, nil
 	}
 	id := strings.ToLower(n.Namespace)
 	var all struct {
@@ -40,45 +35,33 @@ func (s *Service) networkOf(ctx context.Context, n *hcsd.Networking) (network, e
 		Namespaces []struct{ ID string }
 		Netns      map[string]string
 	}
-	if err := control.Host(s.o.HostDir).Call(ctx, http.MethodGet, "/dump", nil, &all); err != nil {
-		return network{}, fmt.Errorf("asking HNS for the network of a container: %w", err)
+	if err := control.Host(r.hostDir).Call(ctx, http.MethodGet, "/dump", nil, &all); err != nil {
+		return container.Network{}, fmt.Errorf("asking HNS for the network of a container: %w", err)
 	}
 	known := false
 	for _, ns := range all.Namespaces {
 		known = known || strings.EqualFold(ns.ID, id)
 	}
 	if !known {
-		return network{}, hcsd.ErrElementNotFound.WithText("HCN namespace %s does not exist", id)
+		return container.Network{}, hcsd.ErrElementNotFound.WithText("HCN namespace %s does not exist", id)
 	}
 
-	out := network{path: all.Netns[id]}
-	if out.path == "" {
-		out.path = platform.NetnsPath(dataplane.OwnNetns(id))
+	out := container.Network{Path: all.Netns[id]}
+	if out.Path == "" {
+		out.Path = platform.NetnsPath(dataplane.OwnNetns(id))
 	}
 	for _, e := range all.Endpoints {
 		if !strings.EqualFold(e.HostComputeNamespace, id) {
 			continue
 		}
-		out.servers = append(out.servers, e.Dns.ServerList...)
+		out.Servers = append(out.Servers, e.Dns.ServerList...)
 		if e.Dns.Domain != "" {
-			out.searches = append(out.searches, e.Dns.Domain)
+			out.Searches = append(out.Searches, e.Dns.Domain)
 		}
-		out.searches = append(out.searches, e.Dns.Search...)
+		out.Searches = append(out.Searches, e.Dns.Search...)
 	}
 	if n.DnsSearchList != "" {
-		out.searches = strings.Split(n.DnsSearchList, ",")
+		out.Searches = strings.Split(n.DnsSearchList, ",")
 	}
 	return out, nil
-}
-
-// resolvConf is the network's DNS for Linux' resolver, which Wine uses.
-func (n network) resolvConf() string {
-	var b strings.Builder
-	for _, server := range n.servers {
-		fmt.Fprintf(&b, "nameserver %s\n", server)
-	}
-	if len(n.searches) > 0 {
-		fmt.Fprintf(&b, "search %s\n", strings.Join(n.searches, " "))
-	}
-	return b.String()
 }

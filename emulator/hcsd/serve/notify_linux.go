@@ -4,65 +4,21 @@ import (
 	"bufio"
 	"context"
 	"net"
-	"sync"
+	"strconv"
 
 	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/hcsd/container"
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// subscriber is one callback of a program.
-type subscriber struct {
-	id  string
-	pid uint32
-
-	mu    sync.Mutex
-	queue []hcsd.Notification
-	ready chan struct{} // has a slot
-}
-
-// add never waits: a program that does not read gets what is kept for it later.
-func (s *subscriber) add(n hcsd.Notification) {
-	s.mu.Lock()
-	s.queue = append(s.queue, n)
-	s.mu.Unlock()
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
-}
-
-func (s *subscriber) take() []hcsd.Notification {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := s.queue
-	s.queue = nil
-	return list
-}
-
 // notify makes a connection a stream of notifications. What happened before is sent first.
 func (s *Service) notify(ctx context.Context, conn net.Conn, r *bufio.Reader, c call) {
-	sub := &subscriber{id: c.Text[0], pid: c.pid(), ready: make(chan struct{}, 1)}
-	s.mu.Lock()
-	sys, err := s.systems.Get(sub.id)
-	if err == nil && sub.pid != 0 {
-		_, err = sys.Process(sub.pid)
-	}
-	if err == nil {
-		s.subscribers[sub] = true
-		for _, n := range sys.Past(sub.pid) {
-			sub.add(n)
-		}
-	}
-	s.mu.Unlock()
+	callback, err := s.systems.Register(c.Text[0], c.pid())
 	if err != nil {
 		_, _ = conn.Write(failure(err).Frame()) // the program sees the end of the connection otherwise
 		return
 	}
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.subscribers, sub)
-	}()
+	defer callback.End()
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,7 +30,7 @@ func (s *Service) notify(ctx context.Context, conn net.Conn, r *bufio.Reader, c 
 		return
 	}
 	for {
-		for _, n := range sub.take() {
+		for _, n := range callback.Next() {
 			if _, err := conn.Write(wire.Answer{Result: n.Type, Handle: uint64(n.Status)}.Frame()); err != nil {
 				return
 			}
@@ -82,7 +38,20 @@ func (s *Service) notify(ctx context.Context, conn net.Conn, r *bufio.Reader, c 
 		select {
 		case <-ctx.Done():
 			return
-		case <-sub.ready:
+		case <-callback.Ready():
 		}
+	}
+}
+
+// stream makes a connection one of a program's standard streams.
+func (s *Service) stream(ctx context.Context, conn net.Conn, r *bufio.Reader, c call) {
+	number, err := strconv.Atoi(c.Text[1])
+	if err != nil || number < 0 || number > 2 {
+		_, _ = conn.Write(failure(hcsd.ErrInvalidArgument).Frame())
+		return
+	}
+	caller := container.Caller{Conn: conn, Reader: r, Process: c.process}
+	if err := s.systems.Streams(c.Text[0], c.pid()).Carry(ctx, number, caller); err != nil {
+		_, _ = conn.Write(failure(err).Frame())
 	}
 }

@@ -3,6 +3,8 @@ package serve
 import (
 	"path/filepath"
 
+	"porthole.dev/porthole/emulator/hcsd/container"
+	"porthole.dev/porthole/emulator/hcsd/hostfs"
 	"porthole.dev/porthole/emulator/wine"
 )
 
@@ -18,20 +20,15 @@ type Options struct {
 	Memory   uint64 // bytes that the host's programs see; 0: those of the machine
 }
 
-// driveC is C: of the host.
-func (o Options) driveC() string { return filepath.Join(o.HostDir, "prefix", "drive_c") }
-
-// path is below the daemon's own folder.
-func (o Options) path(parts ...string) string {
-	return filepath.Join(append([]string{o.HostDir, "hcs"}, parts...)...)
-}
-
-func (o Options) layerDir(id string) string { return o.path("layers", id) }
-
-func (o Options) systemDir(key string) string { return o.path("systems", key) }
+func (o Options) host() hostfs.Host { return hostfs.Host{Dir: o.HostDir} }
 
 // cgroup is that of all containers of the host.
 func (o Options) cgroup() string { return filepath.Join(o.Cgroup, "hcs") }
+
+func (o Options) runtime() *container.Runtime {
+	return container.New(container.Options{Host: o.host(), Cgroup: o.cgroup(), Template: o.Template, Tools: o.Tools,
+		Runc: o.Runc, CPUs: o.CPUs})
+}
 
 // Socket is where the daemon of the host in hostDir answers its control interface.
 func Socket(hostDir string) string { return filepath.Join(hostDir, "hcsd.sock") }

@@ -8,13 +8,12 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/internal/slow"
+	"porthole.dev/porthole/internal/wakeup"
 )
 
 // rebootLimit is how long systems may take to end.
@@ -50,57 +49,16 @@ func Reboot(ctx context.Context, hostDir string) error {
 	return fmt.Errorf("telling HCS of the host's end: %s", failed.Error)
 }
 
-// reboot ends all systems, and detaches the disks of containers' layers, as the end of Windows does: containerd
-// removes a snapshot that it has forgotten only when something else has changed often enough, and nobody unprepares
-// its layer.
+// reboot ends all systems, and detaches the disks of containers' layers, as the end of Windows does. Most systems have
+// lost their last handle with the host's programs, by which they end; those of an earlier daemon do not.
 func (s *Service) reboot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, slow.Limit(rebootLimit))
 	defer cancel()
-	s.endSystems(ctx)
-	if err := poll(ctx, 20*time.Millisecond, func() bool { return !s.anyRuns() }); err != nil {
-		return fmt.Errorf("waiting for the end of all systems: %w", err)
-	}
-
-	calls := layerCalls{s}
-	s.layers.Lock()
-	defer s.layers.Unlock()
-	states, err := filepath.Glob(filepath.Join(s.o.layerDir("*"), layerFile))
-	if err != nil {
-		return err
-	}
-	var all []error
-	for _, file := range states {
-		id := filepath.Base(filepath.Dir(file))
-		st, err := calls.readLayer(id)
-		if err == nil {
-			siloCalls{s}.dropSilosOn(id)
-			st.Active = false
-			err = errors.Join(calls.hideLayer(id), calls.writeLayer(id, st))
-		}
-		all = append(all, err)
-	}
-	return errors.Join(all...)
-}
-
-// endSystems begins the end of all systems. Most have lost their last handle with the host's programs, by which they
-// end; those of an earlier daemon do not.
-func (s *Service) endSystems(ctx context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, sys := range s.systems {
-		if c := s.live[id]; c != nil && errors.Is(sys.Stop(), hcsd.ErrPending) {
-			systemCalls{s}.terminate(ctx, c)
+	s.runner.kill(ctx, s.systems.StopAll()...)
+	for s.systems.Runs() > 0 {
+		if !wakeup.Pause(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("waiting for the end of all systems: %w", ctx.Err())
 		}
 	}
-}
-
-func (s *Service) anyRuns() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sys := range s.systems {
-		if sys.State == hcsd.Running {
-			return true
-		}
-	}
-	return false
+	return s.layers.Detach()
 }

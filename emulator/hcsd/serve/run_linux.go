@@ -13,6 +13,8 @@ import (
 
 	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/daemon"
+	"porthole.dev/porthole/emulator/hcsd/layers"
+	"porthole.dev/porthole/emulator/hcsd/silos"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -25,25 +27,26 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer listener.Close()
 	for _, dir := range []string{"systems", "layers", "runc"} {
-		if err := os.MkdirAll(o.path(dir), 0o700); err != nil {
+		if err := os.MkdirAll(o.host().Path(dir), 0o700); err != nil {
 			return fmt.Errorf("serving HCS: %w", err)
 		}
 	}
-	for _, dir := range []string{o.path(), o.path("layers")} { // the host's programs use what is mounted there
+	// The host's programs use what is mounted there.
+	for _, dir := range []string{o.host().Path(), o.host().Path("layers")} {
 		if err := confine.PassThrough(dir); err != nil {
 			return fmt.Errorf("serving HCS: %w", err)
 		}
 	}
-	if err := errors.Join(o.root().unstageAll(), o.root().ensure()); err != nil {
-		return fmt.Errorf("serving HCS: %w", err)
-	}
-	if err := removeLogs(o.path("runc")); err != nil {
+	if err := o.runtime().Prepare(); err != nil {
 		return fmt.Errorf("serving HCS: %w", err)
 	}
 	if err := platform.LeaveCgroupRoot(); err != nil {
 		return fmt.Errorf("serving HCS: %w", err)
 	}
-	s := newService(o)
+	s, err := newService(o)
+	if err != nil {
+		return err
+	}
 	if err := o.keepMemory(ctx); err != nil {
 		return err
 	}
@@ -55,22 +58,11 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer server.Close()
-	go layerCalls{s}.keepUsage(ctx)
+	go s.layers.KeepUsage(ctx)
 
-	klog.FromContext(ctx).Info("HCS is running", "address", o.Listen, "systems", len(s.systems))
-	defer s.closeStreams()
+	klog.FromContext(ctx).Info("HCS is running", "address", o.Listen, "systems", s.systems.Runs())
+	defer s.systems.CloseStreams()
 	return s.accept(ctx, listener)
-}
-
-// closeStreams closes our ends of all standard streams. Programs go on: what they write waits for the next hcsd.
-func (s *Service) closeStreams() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.live {
-		for _, p := range c.Programs {
-			p.io.close()
-		}
-	}
 }
 
 // serveControl answers the interface that is not part of HCS, on a socket in the host's folder. The caller closes the
@@ -93,26 +85,8 @@ func (s *Service) serveControl(ctx context.Context) (*http.Server, error) {
 // removed. hcsd must have ended. Nothing there is success.
 func Clean(ctx context.Context, hostDir, runcPath string) error {
 	o := Options{HostDir: hostDir, Runc: runcPath}
-	r := runc{runcPath, o.path("runc")}
-	systems, err := os.ReadDir(o.path("runc"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	var all []error
-	for _, e := range systems {
-		if e.IsDir() {
-			all = append(all, r.delete(ctx, e.Name()))
-		}
-	}
-	all = append(all, unmountSilos(hostDir))
-	layers, err := filepath.Glob(o.layerDir("*"))
-	if err != nil {
-		return err
-	}
-	for _, dir := range layers {
-		all = append(all, o.unmountLayer(filepath.Base(dir)))
-	}
-	return errors.Join(append(all, o.root().remove())...)
+	r := o.runtime()
+	return errors.Join(r.Clean(ctx), silos.Unmount(o.host()), layers.Unmount(o.host()), r.RemoveRoot())
 }
 
 // RemoveRoot removes the root folder of a host's containers, which is in /run. No container may run. It is success if
@@ -121,7 +95,7 @@ func RemoveRoot(hostDir string) error {
 	if real, err := filepath.EvalSymlinks(hostDir); err == nil { // as hcsd has it
 		hostDir = real
 	}
-	return Options{HostDir: hostDir}.root().remove()
+	return Options{HostDir: hostDir}.runtime().RemoveRoot()
 }
 
 // accept serves connections until ctx ends.

@@ -163,7 +163,7 @@ func (h *host) says(out string, want ...string) {
 func (h *host) empty(dirs ...string) {
 	h.t.Helper()
 	for _, dir := range dirs {
-		if left, err := os.ReadDir(h.o.path(dir)); err != nil || len(left) > 0 {
+		if left, err := os.ReadDir(h.o.host().Path(dir)); err != nil || len(left) > 0 {
 			h.t.Errorf("left in %s: %v, %v", dir, left, err)
 		}
 	}
@@ -206,13 +206,15 @@ func (h *host) testRestart(t *testing.T) {
 	check(t, cmd.Start())
 	wait.True(t, time.Minute, "a program runs", func() bool { return strings.Contains(out.String(), "holding") })
 	h.confined()
-	if left := h.o.programFiles("test-2", "1.*"); len(left) > 0 {
+	left, err := filepath.Glob(filepath.Join(h.o.host().SystemDir("test-2"), "run", "1.*"))
+	check(t, err)
+	if len(left) > 0 {
 		t.Errorf("a program that could not be started has left %v", left)
 	}
 	h.stop()
 	// as an hcsd leaves it that is killed while it starts a program
 	for _, name := range []string{"run/3.out", "prefix/run/3.line"} {
-		check(t, os.WriteFile(filepath.Join(h.o.systemDir("test-2"), name), nil, 0o600))
+		check(t, os.WriteFile(filepath.Join(h.o.host().SystemDir("test-2"), name), nil, 0o600))
 	}
 	h.start()
 
@@ -222,7 +224,7 @@ func (h *host) testRestart(t *testing.T) {
 	h.says(out.String(), `holding "ready\n"`, "told 0x1000000 1 0x0", "properties true", `more "another\r\n"`,
 		`handled "ready\nterminated\n"`, "stopped true", "terminate 0xc0370103", "told 0x1 8 0x0")
 	wait.True(t, 20*time.Second, "the system is forgotten with its last handle", func() bool {
-		left, err := os.ReadDir(h.o.path("systems"))
+		left, err := os.ReadDir(h.o.host().Path("systems"))
 		return err == nil && len(left) == 0
 	})
 }
