@@ -11,6 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"porthole.dev/porthole/emulator/hnsd/ipstack"
+	"porthole.dev/porthole/emulator/hnsd/latency"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 )
 
@@ -29,7 +31,7 @@ func spoilHelp() string {
 ` + strings.Join(actions, "\n") + `
   fault none        end all of them
   scenario          known ways in which HNS fails; scenario F-4 makes one happen
-  latency [NAME]    how long calls take, and what was injected so far; NAME is one of ` + strings.Join(serve.LatencyNames(), ", ") + `
+  latency [NAME]    how long calls take, and what was injected so far; NAME is one of ` + strings.Join(latency.Names(), ", ") + `
   service [STATE]   running (a restart, if it runs), stopped, stopping, starting, gone, missing; followed by keep=all|none|half,
                     lose=KIND,…, for=MILLISECONDS (then it runs again)
   lose KIND         forget objects silently: LoadBalancer, Endpoint, RemoteEndpoint, LocalEndpoint, Network, Namespace,
@@ -92,7 +94,7 @@ func (h hnsCall) spoil(ctx context.Context, verb string, rest []string) (known b
 	case verb == "dns" && len(rest) == 0:
 		return true, ask(ctx, h, "GET /dns", nil, printDNS)
 	case verb == "dns" && len(rest) == 1:
-		servers, err := serve.ParseDNS(rest[0])
+		servers, err := ipstack.ParseDNS(rest[0])
 		if err != nil {
 			return true, fmt.Errorf("dns %s: %w", rest[0], err)
 		}

@@ -19,6 +19,7 @@ import (
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
+	"porthole.dev/porthole/emulator/hnsd/ipstack"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
@@ -139,7 +140,7 @@ func (f *createFlags) options(name string) (o host.CreateOptions, err error) {
 			return o, fmt.Errorf("--address %s: not an IP address", f.address)
 		}
 	}
-	if o.DNS, err = serve.ParseDNS(f.dns); err != nil {
+	if o.DNS, err = ipstack.ParseDNS(f.dns); err != nil {
 		return o, fmt.Errorf("--dns %s: %w", f.dns, err)
 	}
 	if o.Memory, err = host.ParseMemory(f.memory); err != nil {

@@ -14,6 +14,8 @@ import (
 
 	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd/ipstack"
+	"porthole.dev/porthole/emulator/hnsd/latency"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/wire"
 )
@@ -34,7 +36,7 @@ func Command() *cobra.Command {
 				return errors.New("host-hnsd makes network interfaces: run it as root")
 			}
 			var err error
-			if o.DNS, err = serve.ParseDNS(dns); err != nil {
+			if o.DNS, err = ipstack.ParseDNS(dns); err != nil {
 				return fmt.Errorf("--dns %s: %w", dns, err)
 			}
 			if err := os.MkdirAll(filepath.Join(o.HostDir, "hnsd"), 0o755); err != nil {
@@ -61,7 +63,7 @@ func Command() *cobra.Command {
 	f.StringVar(&o.HostDir, "host-dir", "", "folder of the host (required)")
 	f.IntVar(&o.Build, "build", 20348, "Windows build of the host")
 	f.StringVar(&o.Profile, "profile", "", "HNS by name, such as ws2025-pre, instead of the build's")
-	f.StringVar(&o.Latency, "latency", "", "how long its calls take: "+strings.Join(serve.LatencyNames(), ", "))
+	f.StringVar(&o.Latency, "latency", "", "how long its calls take: "+strings.Join(latency.Names(), ", "))
 	f.BoolVar(&o.Firewall, "firewall", false, "drop connections to the host that no rule of its firewall allows")
 	f.StringVar(&dns, "dns", serve.DNSServers(nil).String(),
 		"DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")

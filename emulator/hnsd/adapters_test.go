@@ -10,8 +10,9 @@ func TestHostAdapters(t *testing.T) {
 	h, s, endpoint := attachHost(t, "ws2022")
 	cards := []Card{{Name: "Ethernet", Link: 2}, {Name: "Ethernet 2", Link: 5}}
 	fresh := HostAdapters(NewState(""), cards)
-	s, err := h.Modify(s, Namespace, hostNamespace(s),
-		`{"ResourceType": "Endpoint", "RequestType": "Add", "Settings": {"EndpointId": "`+endpoint+`"}}`)
+	s, err := h.Modify(s, Namespace, hostNamespace(s), ParseDoc(
+		`{"ResourceType": "Endpoint", "RequestType": "Add", "Settings": {"EndpointId": "`+endpoint+`"}}`))
+
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,11 +24,13 @@ func attachHost(t *testing.T, profile string) (h *Host, s *State, endpoint strin
 	if !h.Profile.NoHostNamespace {
 		s = NewState(h.NewID())
 	}
-	s, network, err := h.Create(s, Network, "", "", `{"Name": "porthole", "Type": "L2Bridge", "Ipams": [{"Subnets": [{"IpAddressPrefix": "10.244.1.0/24",
- "Routes": [{"NextHop": "10.244.1.1", "DestinationPrefix": "0.0.0.0/0"}]}]}], "SchemaVersion": {"Major": 2}}`)
+	s, network, err := h.Create(s, Network, "", "", ParseDoc(`{"Name": "porthole", "Type": "L2Bridge", "Ipams": [{"Subnets": [{"IpAddressPrefix": "10.244.1.0/24",
+ "Routes": [{"NextHop": "10.244.1.1", "DestinationPrefix": "0.0.0.0/0"}]}]}], "SchemaVersion": {"Major": 2}}`))
+
 	if err == nil {
-		s, endpoint, err = h.Create(s, Endpoint, network, "", `{"Name": "porthole_ep", "IpConfigurations": [{"IpAddress": "10.244.1.2"}],
- "Routes": [{"NextHop": "0.0.0.0", "DestinationPrefix": "0.0.0.0/0"}], "SchemaVersion": {"Major": 2}}`)
+		s, endpoint, err = h.Create(s, Endpoint, network, "", ParseDoc(`{"Name": "porthole_ep", "IpConfigurations": [{"IpAddress": "10.244.1.2"}],
+ "Routes": [{"NextHop": "0.0.0.0", "DestinationPrefix": "0.0.0.0/0"}], "SchemaVersion": {"Major": 2}}`))
+
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -39,15 +41,16 @@ func attachHost(t *testing.T, profile string) (h *Host, s *State, endpoint strin
 func TestAttachingAgain(t *testing.T) {
 	h, s, endpoint := attachHost(t, "ws2022")
 	add := `{"ResourceType": "Endpoint", "RequestType": "Add", "Settings": {"EndpointId": "` + endpoint + `"}}`
-	s, err := h.Modify(s, Namespace, hostNamespace(s), add)
+	s, err := h.Modify(s, Namespace, hostNamespace(s), ParseDoc(add))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Modify(s, Namespace, hostNamespace(s), add); !errors.Is(err, ErrInNamespace) {
+	if _, err := h.Modify(s, Namespace, hostNamespace(s), ParseDoc(add)); !errors.Is(err, ErrInNamespace) {
 		t.Errorf("again by HCN: %v", err)
 	}
-	_, answer, err := h.HNSCall(s, "POST", "/endpoints/"+endpoint+"/attach",
-		`{"SystemType": "Host", "CompartmentId": 1}`)
+	_, answer, err := h.HNSCall(s, ParseV1("POST", "/endpoints/"+endpoint+"/attach",
+		`{"SystemType": "Host", "CompartmentId": 1}`))
+
 	if !errors.Is(err, ErrAlreadyAttached) && !strings.Contains(answer, "already attached to the switch") {
 		t.Errorf("again by the interface before HCN: %s, %v", answer, err)
 	}
@@ -59,7 +62,7 @@ func TestNoHostNamespace(t *testing.T) {
 	if hostNamespace(s) != "" {
 		t.Fatal("it has one")
 	}
-	made, id, err := h.Create(s, Namespace, "", "", `{"Type": "HostDefault", "SchemaVersion": {"Major": 2}}`)
+	made, id, err := h.Create(s, Namespace, "", "", ParseDoc(`{"Type": "HostDefault", "SchemaVersion": {"Major": 2}}`))
 	if err != nil || hostNamespace(made) != id {
 		t.Fatalf("made %q, %v", hostNamespace(made), err)
 	}
@@ -67,8 +70,9 @@ func TestNoHostNamespace(t *testing.T) {
 		t.Errorf("it is not compartment 1: %s", o.Doc)
 	}
 
-	s, answer, err := h.HNSCall(s, "POST", "/endpoints/"+endpoint+"/attach",
-		`{"SystemType": "Host", "CompartmentId": 1}`)
+	s, answer, err := h.HNSCall(s, ParseV1("POST", "/endpoints/"+endpoint+"/attach",
+		`{"SystemType": "Host", "CompartmentId": 1}`))
+
 	e, _ := s.Get(Endpoint, endpoint)
 	if err != nil || e.Doc.str("HostComputeNamespace") != hostNamespace(s) || hostNamespace(s) == "" {
 		t.Errorf("attached %s: %s, %v", e.Doc, answer, err)
@@ -104,8 +108,9 @@ func TestTwoUplinks(t *testing.T) {
 	h.Uplinks, h.Adapters = []string{"eth0", "eth1"}, []string{"eth0", "eth1"}
 	for policy, want := range map[string]string{"": "eth1",
 		`, "Policies": [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": "eth0"}}]`: "eth0"} {
-		n, id, err := h.Create(s, Network, "", "",
-			`{"Name": "other", "Type": "L2Bridge", "SchemaVersion": {"Major": 2}`+policy+`}`)
+		n, id, err := h.Create(s, Network, "", "", ParseDoc(
+			`{"Name": "other", "Type": "L2Bridge", "SchemaVersion": {"Major": 2}`+policy+`}`))
+
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,8 +119,9 @@ func TestTwoUplinks(t *testing.T) {
 			t.Errorf("bound to %v, want %s", list, want)
 		}
 	}
-	_, _, err := h.Create(s, Network, "", "",
-		`{"Name": "other", "Type": "L2Bridge", "Policies": [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": "vEthernet (eth0)"}}], "SchemaVersion": {"Major": 2}}`)
+	_, _, err := h.Create(s, Network, "", "", ParseDoc(
+		`{"Name": "other", "Type": "L2Bridge", "Policies": [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": "vEthernet (eth0)"}}], "SchemaVersion": {"Major": 2}}`))
+
 	if !errors.Is(err, ErrAdapterNotFound) {
 		t.Errorf("bound to a virtual adapter: %v", err)
 	}

@@ -27,6 +27,15 @@ func parseDoc(text string) (Doc, error) {
 	return d, nil
 }
 
+// ParseDoc decodes a text that is one object and nothing else. Of any other text it returns nil.
+func ParseDoc(text string) Doc {
+	d, err := parseDoc(text)
+	if err != nil {
+		return nil
+	}
+	return d
+}
+
 // copy is a deep copy in which every value has the types of a decoded document.
 func (d Doc) copy() Doc {
 	data, err := json.Marshal(d)

@@ -16,7 +16,7 @@ func furnished(t testing.TB, build int) (w *world, network string) {
 	w = newWorld(build)
 	const version = `"SchemaVersion":{"Major":2,"Minor":0}}`
 	create := func(k Kind, parent, doc string) string {
-		next, id, err := w.h.Create(w.s, k, parent, "", doc+version)
+		next, id, err := w.h.Create(w.s, k, parent, "", ParseDoc(doc+version))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,9 +73,9 @@ func FuzzCalls(f *testing.F) {
 			if k == Endpoint {
 				parent = network
 			}
-			next, _, err := w.h.Create(w.s, k, parent, "", doc)
+			next, _, err := w.h.Create(w.s, k, parent, "", ParseDoc(doc))
 			check(next, err)
-			next, err = w.h.Modify(w.s, k, w.s.List(k)[0].ID, doc)
+			next, err = w.h.Modify(w.s, k, w.s.List(k)[0].ID, ParseDoc(doc))
 			check(next, err)
 			if _, err := w.h.Enumerate(w.s, k, doc); err == nil && !json.Valid([]byte(doc)) &&
 				strings.TrimSpace(doc) != "" {
@@ -84,14 +84,14 @@ func FuzzCalls(f *testing.F) {
 			if _, err := w.h.Query(w.s, k, w.s.List(k)[0].ID, doc); err != nil {
 				t.Fatal(err)
 			}
-			_ = w.s.Target(k, "", true, doc)
+			_ = w.s.Target(k, "", true, ParseDoc(doc))
 		}
-		next, answer, err := w.h.HNSCall(w.s, method, path, doc)
+		next, answer, err := w.h.HNSCall(w.s, ParseV1(method, path, doc))
 		if err == nil && !json.Valid([]byte(answer)) {
 			t.Fatalf("%s %q answers %q", method, path, answer)
 		}
 		check(next, err)
-		_ = w.s.TargetV1(method, path, doc)
+		_ = w.s.TargetV1(ParseV1(method, path, doc))
 		if !maps.Equal(before, texts(w.s)) {
 			t.Fatal("the older state is another one now")
 		}

@@ -123,10 +123,9 @@ func (h *Host) Open(s *State, k Kind, id string) error {
 
 // Create makes an object. parent is the network of an endpoint; guid the id wanted by the call's argument (ZeroID:
 // none), over which an ID in the settings wins.
-func (h *Host) Create(s *State, k Kind, parent, guid, settings string) (*State, string, error) {
-	d, err := parseDoc(settings)
-	if err != nil {
-		return nil, "", err
+func (h *Host) Create(s *State, k Kind, parent, guid string, d Doc) (*State, string, error) {
+	if d == nil {
+		return nil, "", ErrInvalidJSON
 	}
 	o := &Object{Kind: k, Doc: d}
 	if !d.has("SchemaVersion") {
@@ -199,17 +198,17 @@ func (h *Host) identify(s *State, o *Object, guid string) error {
 }
 
 // Modify changes an object: a request document, or for load balancers the complete new document.
-func (h *Host) Modify(s *State, k Kind, id, settings string) (*State, error) {
+func (h *Host) Modify(s *State, k Kind, id string, d Doc) (*State, error) {
 	o, ok := s.Get(k, id)
 	if !ok {
 		return nil, ErrElementNotFound
 	}
-	d, err := parseDoc(settings)
-	if err != nil {
-		return nil, err
+	if d == nil {
+		return nil, ErrInvalidJSON
 	}
 
 	n := s.clone()
+	var err error
 	switch k {
 	case Network:
 		err = h.modifyNetwork(n, o.edit(), d)

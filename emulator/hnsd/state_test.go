@@ -44,29 +44,34 @@ func (w *world) step(r *rand.Rand) (next *State) {
 	const version = `"SchemaVersion":{"Major":2,"Minor":0}`
 	switch r.IntN(10) {
 	case 0:
-		next, _, err = w.h.Create(w.s, Network, "", "",
+		next, _, err = w.h.Create(w.s, Network, "", "", ParseDoc(
 			fmt.Sprintf(`{"Name":"n","Type":"L2Bridge","Ipams":[{"Subnets":[{"IpAddressPrefix":"10.%d.0.0/24"}]}],%s}`,
-				r.IntN(9), version))
+				r.IntN(9), version)))
+
 	case 1, 2:
-		next, _, err = w.h.Create(w.s, Endpoint, w.pick(r, Network), "",
+		next, _, err = w.h.Create(w.s, Endpoint, w.pick(r, Network), "", ParseDoc(
 			fmt.Sprintf(`{"Policies":[{"Type":"PortMapping","Settings":{"Protocol":6,"ExternalPort":%d}}],%s}`,
-				30000+r.IntN(20), version))
+				30000+r.IntN(20), version)))
+
 	case 3, 4:
-		next, _, err = w.h.Create(w.s, Endpoint, w.pick(r, Network), "",
-			fmt.Sprintf(`{"Flags":1,"IpConfigurations":[{"IpAddress":"10.9.9.%d"}],%s}`, r.IntN(40), version))
+		next, _, err = w.h.Create(w.s, Endpoint, w.pick(r, Network), "", ParseDoc(
+			fmt.Sprintf(`{"Flags":1,"IpConfigurations":[{"IpAddress":"10.9.9.%d"}],%s}`, r.IntN(40), version)))
+
 	case 5, 6:
 		vip := ""
 		if r.IntN(2) == 0 {
 			vip = fmt.Sprintf(`"FrontendVIPs":["10.96.0.%d"],`, r.IntN(20))
 		}
-		next, _, err = w.h.Create(w.s, LoadBalancer, "", "",
+		next, _, err = w.h.Create(w.s, LoadBalancer, "", "", ParseDoc(
 			fmt.Sprintf(
 				`{"HostComputeEndpoints":[%q],%s"Flags":%d,"PortMappings":[{"Protocol":6,"ExternalPort":%d}],%s}`,
-				w.pick(r, Endpoint), vip, r.IntN(2), 30000+r.IntN(20), version))
+				w.pick(r, Endpoint), vip, r.IntN(2), 30000+r.IntN(20), version)))
+
 	case 7:
-		next, err = w.h.Modify(w.s, LoadBalancer, w.pick(r, LoadBalancer),
+		next, err = w.h.Modify(w.s, LoadBalancer, w.pick(r, LoadBalancer), ParseDoc(
 			fmt.Sprintf(`{"HostComputeEndpoints":[%q],"PortMappings":[{"Protocol":6,"ExternalPort":%d}],%s}`,
-				w.pick(r, Endpoint), 30000+r.IntN(20), version))
+				w.pick(r, Endpoint), 30000+r.IntN(20), version)))
+
 	case 8:
 		next, err = w.h.Delete(w.s, Kind(r.IntN(int(Kinds))), w.pick(r, Kind(r.IntN(int(Kinds)))))
 	case 9:
@@ -158,7 +163,7 @@ func checkIndex(t *testing.T, s *State) {
 func TestConflicts(t *testing.T) {
 	w := newWorld(26100)
 	create := func(k Kind, parent, doc string) (string, error) {
-		next, id, err := w.h.Create(w.s, k, parent, "", doc[:len(doc)-1]+`,"SchemaVersion":{"Major":2,"Minor":0}}`)
+		next, id, err := w.h.Create(w.s, k, parent, "", ParseDoc(doc[:len(doc)-1]+`,"SchemaVersion":{"Major":2,"Minor":0}}`))
 		if err == nil {
 			w.s = next.Settled()
 		}

@@ -40,11 +40,11 @@ func TestUniqueSubnets(t *testing.T) {
 			ids++
 			return fmt.Sprintf("00000000-0000-4000-8000-%012x", ids)
 		}}
-		s, _, err := h.Create(NewState(h.NewID()), Network, "", "", network("a", "10.1.0.0/24"))
+		s, _, err := h.Create(NewState(h.NewID()), Network, "", "", ParseDoc(network("a", "10.1.0.0/24")))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.Create(s, Network, "", "", c.second); !errors.Is(err, c.want) {
+		if _, _, err := h.Create(s, Network, "", "", ParseDoc(c.second)); !errors.Is(err, c.want) {
 			t.Errorf("%s, %s: %v, want %v", c.profile, c.second, err, c.want)
 		}
 	}
@@ -63,7 +63,7 @@ func TestVirtualSubnets(t *testing.T) {
 			NewID: func() string { return "00000000-0000-4000-8000-000000000001" }}
 		document := fmt.Sprintf(`{"Name":"a","Type":"Overlay","Ipams":[{"Subnets":[{"IpAddressPrefix":"10.1.0.0/24",
 		 "Policies":[{"Type":"VSID","Settings":{"IsolationId":%d}}]}]}],"SchemaVersion":{"Major":2,"Minor":0}}`, number)
-		_, _, err = h.Create(NewState(h.NewID()), Network, "", "", document)
+		_, _, err = h.Create(NewState(h.NewID()), Network, "", "", ParseDoc(document))
 		var got *Error
 		if want == nil && err != nil || want != nil && (!errors.As(err, &got) || got.Code != ErrInvalidParameter.Code) {
 			t.Errorf("VSID %d: %v, want %v", number, err, want)

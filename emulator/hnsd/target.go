@@ -10,10 +10,8 @@ type Target struct {
 }
 
 // Target of a v2 call. id is the object's, or with create the parent network's; settings the document, if there is one.
-func (s *State) Target(k Kind, id string, create bool, settings string) Target {
+func (s *State) Target(k Kind, id string, create bool, d Doc) Target {
 	t := Target{Balancers: s.Count(LoadBalancer)}
-	d, _ := parseDoc(settings)
-
 	switch {
 	case k == Network && !create:
 		t.Network = id
@@ -38,16 +36,10 @@ func (s *State) Target(k Kind, id string, create bool, settings string) Target {
 }
 
 // TargetV1 is the same for a v1 call.
-func (s *State) TargetV1(method, path, body string) Target {
+func (s *State) TargetV1(c V1) Target {
 	t := Target{Balancers: s.Count(LoadBalancer)}
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	id := ""
-	if len(parts) > 1 {
-		id = canonicalID(parts[1])
-	}
-
-	d, _ := parseDoc(body)
-	switch strings.ToLower(parts[0]) {
+	id, d := c.id(), c.body
+	switch c.collection() {
 	case "networks":
 		t.Network = id
 	case "endpoints":

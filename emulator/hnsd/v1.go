@@ -9,18 +9,56 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
-// HNSCall is the older interface: a method, a path and a JSON body; the answer is {"Success","Error","Output"}. The
-// objects are those of the v2 interface, seen in the older form. The new State is s itself when nothing changed.
-func (h *Host) HNSCall(s *State, method, path, body string) (*State, string, error) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	call := v1Call{h: h, state: s, method: strings.ToUpper(method), parts: parts, body: Doc{}}
+// V1 is one call of the older interface: a method, a path and a JSON body.
+type V1 struct {
+	Method string   // upper case
+	parts  []string // of the path: a collection, an id, a verb
+	body   Doc      // nil: the text is no document; empty without a text
+}
+
+// ParseV1 reads a call. One that makes no sense is an error when it is carried out.
+func ParseV1(method, path, body string) V1 {
+	c := V1{Method: strings.ToUpper(method), parts: strings.Split(strings.Trim(path, "/"), "/"), body: Doc{}}
 	if strings.TrimSpace(body) != "" {
-		d, err := parseDoc(body)
-		if err != nil {
-			return s, "", err
-		}
-		call.body = d
+		c.body = ParseDoc(body)
 	}
+	return c
+}
+
+// Name is the call without what differs between objects.
+func (c V1) Name() string {
+	name := c.Method + " /" + c.parts[0] + "/"
+	if len(c.parts) > 2 {
+		name += "*/" + c.parts[2]
+	}
+	return name
+}
+
+// collection is what the path begins with, in lower case.
+func (c V1) collection() string { return strings.ToLower(c.parts[0]) }
+
+// id is that of the object; "" for calls on all of a collection, and for what is no id.
+func (c V1) id() string {
+	if len(c.parts) < 2 {
+		return ""
+	}
+	return canonicalID(c.parts[1])
+}
+
+func (c V1) verb() string {
+	if len(c.parts) < 3 {
+		return ""
+	}
+	return strings.ToLower(c.parts[2])
+}
+
+// HNSCall carries out a call of the older interface; the answer is {"Success","Error","Output"}. The objects are those
+// of the v2 interface, seen in the older form. The new State is s itself when nothing changed.
+func (h *Host) HNSCall(s *State, q V1) (*State, string, error) {
+	if q.body == nil {
+		return s, "", ErrInvalidJSON
+	}
+	call := v1Call{V1: q, h: h, state: s}
 	output, err := call.run()
 	var failure *Error
 	if errors.As(err, &failure) && h.Profile.V1Success {
@@ -36,32 +74,17 @@ func (h *Host) HNSCall(s *State, method, path, body string) (*State, string, err
 	return call.state, h.Profile.spelled(string(data)), nil
 }
 
+// v1Call is a call that is being carried out.
 type v1Call struct {
-	h      *Host
-	state  *State
-	method string
-	parts  []string
-	body   Doc
-}
-
-func (c *v1Call) id() string {
-	if len(c.parts) < 2 {
-		return ""
-	}
-	return canonicalID(c.parts[1])
-}
-
-func (c *v1Call) verb() string {
-	if len(c.parts) < 3 {
-		return ""
-	}
-	return strings.ToLower(c.parts[2])
+	V1
+	h     *Host
+	state *State
 }
 
 // run carries out a call of the first version of the API (HNSCall): a path of a collection, an id and perhaps a verb.
 // It returns what goes into "Output", and sets c.state if it changed something.
 func (c *v1Call) run() (any, error) {
-	switch strings.ToLower(c.parts[0]) {
+	switch c.collection() {
 	case "globals":
 		v := c.h.Profile.Version
 		return Doc{"Major": v.Major, "Minor": v.Minor}, nil
@@ -95,7 +118,7 @@ func (c *v1Call) run() (any, error) {
 // objects serves list, get, create, update and delete of one kind.
 func (c *v1Call) objects(k Kind, missing *Error) (any, error) {
 	if len(c.parts) == 1 {
-		switch c.method {
+		switch c.Method {
 		case "GET":
 			out := []any{}
 			for _, o := range c.state.List(k) {
@@ -112,7 +135,7 @@ func (c *v1Call) objects(k Kind, missing *Error) (any, error) {
 	if !ok {
 		return nil, missing
 	}
-	switch c.method {
+	switch c.Method {
 	case "GET":
 		return c.h.viewV1(c.state, o), nil
 	case "DELETE":
@@ -245,7 +268,7 @@ func (c *v1Call) endpointStats() (any, error) {
 
 // policyLists are the load balancers and SDN routes.
 func (c *v1Call) policyLists() (any, error) {
-	if len(c.parts) == 1 && c.method == "GET" {
+	if len(c.parts) == 1 && c.Method == "GET" {
 		out := []any{}
 		for _, k := range []Kind{LoadBalancer, Route} {
 			for _, o := range c.state.List(k) {
@@ -298,7 +321,7 @@ func (c *v1Call) resource() (any, error) {
 
 // accelnet keeps the list of management MAC addresses: state only.
 func (c *v1Call) accelnet() (any, error) {
-	if c.method == "GET" {
+	if c.Method == "GET" {
 		return accelnetView(c.state), nil
 	}
 	if !c.h.Profile.Version.AtLeast(15, 4) {
@@ -306,7 +329,7 @@ func (c *v1Call) accelnet() (any, error) {
 	}
 	n := c.state.clone()
 	n.accelnet = nil
-	if c.method == "POST" {
+	if c.Method == "POST" {
 		n.accelnet = slices.Clone(c.state.accelnet)
 		for _, m := range c.body.docs("MacAddressList") {
 			mac := canonicalMAC(m.str("MacAddress"))

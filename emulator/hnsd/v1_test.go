@@ -14,14 +14,16 @@ import (
 // has counted.
 func TestV1Gateways(t *testing.T) {
 	h, s, _ := attachHost(t, "ws2022")
-	s, network, err := h.Create(s, Network, "", "", `{"Name": "both", "Type": "L2Bridge", "SchemaVersion": {"Major": 2}, "Ipams": [{"Subnets": [
+	s, network, err := h.Create(s, Network, "", "", ParseDoc(`{"Name": "both", "Type": "L2Bridge", "SchemaVersion": {"Major": 2}, "Ipams": [{"Subnets": [
  {"IpAddressPrefix": "10.245.1.0/24", "Routes": [{"NextHop": "10.245.1.1", "DestinationPrefix": "0.0.0.0/0"}]},
- {"IpAddressPrefix": "fd00:245::/64", "Routes": [{"NextHop": "fd00:245::1", "DestinationPrefix": "::/0"}]}]}]}`)
+ {"IpAddressPrefix": "fd00:245::/64", "Routes": [{"NextHop": "fd00:245::1", "DestinationPrefix": "::/0"}]}]}]}`))
+
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, answer, err := h.HNSCall(s, "POST", "/endpoints", `{"VirtualNetwork": "`+network+`", "Name": "pod", "IPAddress": "10.245.1.7", "PrefixLength": 24,
- "IPv6Address": "fd00:245::7", "IPv6PrefixLength": 64, "GatewayAddress": "10.245.1.1", "GatewayAddressV6": "fd00:245::1"}`)
+	s, answer, err := h.HNSCall(s, ParseV1("POST", "/endpoints", `{"VirtualNetwork": "`+network+`", "Name": "pod", "IPAddress": "10.245.1.7", "PrefixLength": 24,
+ "IPv6Address": "fd00:245::7", "IPv6PrefixLength": 64, "GatewayAddress": "10.245.1.1", "GatewayAddressV6": "fd00:245::1"}`))
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,7 @@ func TestV1Gateways(t *testing.T) {
 		return desired.Traffic{BytesSent: 11, PacketsSent: 12, BytesReceived: 13, PacketsReceived: 14,
 			DroppedIncoming: 15, DroppedOutgoing: 16}
 	}
-	_, answer, err = h.HNSCall(s, "GET", "/endpointstats/"+made.Output.ID, "")
+	_, answer, err = h.HNSCall(s, ParseV1("GET", "/endpointstats/"+made.Output.ID, ""))
 	var counted struct {
 		Output struct {
 			BytesSent, PacketsSent, BytesReceived, PacketsReceived int

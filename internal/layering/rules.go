@@ -72,6 +72,11 @@ func rules() []rule {
 				"emulator/hcsd/credentials", "emulator/hcsd/serve"},
 			reason: "each store of hcsd is tested without the others: what it asks of one is an interface of its own, " +
 				"which emulator/hcsd/serve connects"},
+		{from: []string{"emulator/hnsd/..."}, except: []string{"emulator/hnsd/serve"},
+			to: []string{"emulator/hnsd/objects", "emulator/hnsd/carried", "emulator/hnsd/handles",
+				"emulator/hnsd/ports", "emulator/hnsd/ipstack", "emulator/hnsd/latency", "emulator/hnsd/serve"},
+			reason: "each store of hnsd is tested without the others: what it asks of one is an interface of its own, " +
+				"which emulator/hnsd/serve connects"},
 		{from: []string{"internal/..."}, except: []string{"internal/layering"},
 			to: []string{"cmd/...", "cli/...", "cluster/...", "node/...", "hns/...", "emulator/...", "kubelet/...",
 				"proxy/...", "routes/...", "ovn/...", "cni/...", "join/...", "web/..."},

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/emulator/hnsd/latency"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/test/proxylab"
 )
@@ -153,7 +153,7 @@ func (t *bench) made(ctx context.Context, limit time.Duration) error {
 
 // floor is the least time in which HNS can do the calls that the load needs, one write after another.
 func (t *bench) floor() (float64, error) {
-	l, err := serve.LatencyOf(t.scale.profile)
+	l, err := latency.Of(t.scale.profile)
 	if err != nil {
 		return 0, err
 	}

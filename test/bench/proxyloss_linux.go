@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/emulator/hnsd/latency"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/test/proxylab"
@@ -21,7 +22,7 @@ const crashed = 577
 
 // balancersFloor is how many seconds HNS takes for the calls alone that make the load balancers of s.
 func (b *proxyBench) balancersFloor(s scale) (seconds float64, err error) {
-	l, err := serve.LatencyOf(s.profile)
+	l, err := latency.Of(s.profile)
 	if err != nil {
 		return 0, err
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"porthole.dev/porthole/emulator/hnsd/latency"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/test/proxylab"
@@ -234,7 +235,7 @@ func (t *bench) healthy(ctx context.Context, limit time.Duration) error {
 
 // changes adds one endpoint to one service, several times, and counts calls and time until HNS has it.
 func (t *bench) changes(ctx context.Context, r *startResult) error {
-	l, err := serve.LatencyOf(t.scale.profile)
+	l, err := latency.Of(t.scale.profile)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func (m *memory) Query(_ context.Context, kind, id string) (text string, err err
 
 func (m *memory) Create(_ context.Context, kind, network, settings string) (text string, err error) {
 	err = m.call(kind, func(k hnsd.Kind) error {
-		state, id, err := m.host.Create(m.state, k, hns.NormalID(network), hnsd.ZeroID, settings)
+		state, id, err := m.host.Create(m.state, k, hns.NormalID(network), hnsd.ZeroID, hnsd.ParseDoc(settings))
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (m *memory) Create(_ context.Context, kind, network, settings string) (text
 
 func (m *memory) Modify(_ context.Context, kind, id, settings string) error {
 	return m.call(kind, func(k hnsd.Kind) error {
-		state, err := m.host.Modify(m.state, k, hns.NormalID(id), settings)
+		state, err := m.host.Modify(m.state, k, hns.NormalID(id), hnsd.ParseDoc(settings))
 		if err == nil {
 			m.state = state
 		}
@@ -119,7 +119,7 @@ func (m *memory) Delete(_ context.Context, kind, id string) error {
 
 func (m *memory) First(_ context.Context, method, path, body string) (text string, err error) {
 	err = m.call("", func(hnsd.Kind) error {
-		state, answer, err := m.host.HNSCall(m.state, method, path, body)
+		state, answer, err := m.host.HNSCall(m.state, hnsd.ParseV1(method, path, body))
 		m.state, text = state, answer
 		return failed(err)
 	})

@@ -41,28 +41,43 @@ func (p *fakePlane) balancers() int {
 type server struct {
 	t       *testing.T
 	s       *Service
+	dir     string // of its files
 	plane   *fakePlane
 	addr    string
 	handler http.Handler
 }
 
+// optionsIn are those of a service with its files in a folder.
+func optionsIn(dir string, host *hnsd.Host, plane DataPlane) options {
+	return options{host: host, plane: plane, journal: filepath.Join(dir, "state.jsonl"),
+		lost: filepath.Join(dir, "unplumbed.json")}
+}
+
 func startServer(t *testing.T, build int) *server {
+	t.Helper()
+	plane := &fakePlane{}
+	s := startServerOn(t, build, plane)
+	s.plane = plane
+	return s
+}
+
+// startServerOn starts one with a data plane of the test's.
+func startServerOn(t *testing.T, build int, plane DataPlane) *server {
 	t.Helper()
 	profile, err := hnsd.ProfileOf(build)
 	must(t, err)
-	plane := &fakePlane{}
-	s, err := newService(&hnsd.Host{Profile: profile, NodeAddr: "10.99.7.21", NodeMAC: "00-15-5D-00-00-01",
-		NewID: newID},
-		plane, filepath.Join(t.TempDir(), "state.jsonl"))
+	dir := t.TempDir()
+	s, err := newService(optionsIn(dir, &hnsd.Host{Profile: profile, NodeAddr: "10.99.7.21",
+		NodeMAC: "00-15-5D-00-00-01", NewID: newID}, plane))
 	must(t, err)
 	must(t, s.restore(t.Context()))
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); programs{s}.accept(ctx, l) }()
+	go func() { defer close(done); s.accept(ctx, l) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return &server{t: t, s: s, plane: plane, addr: l.Addr().String(), handler: controls{s}.handler(ctx)}
+	return &server{t: t, s: s, dir: dir, addr: l.Addr().String(), handler: s.controls(ctx)}
 }
 
 // control makes a call of the control interface and decodes its answer.

@@ -3,11 +3,14 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/latency"
 )
 
 // Dump is everything that HNS has.
@@ -22,66 +25,182 @@ type Dump struct {
 	Netns map[string]string `json:"netns"`
 }
 
-// controls answers the interface that is not part of HNS: for the CNI shim, the command line and tests.
-type controls struct{ *Service }
+// DNSRequest is the body of POST /dns, and the answer to it and to GET /dns. Without servers (null) the host has those
+// of the machine.
+type DNSRequest struct {
+	Servers DNSServers `json:"servers"`
+}
 
-// handler returns the control interface of the daemon: what a test or `porthole host hns` asks of the emulation
-// itself, which has no counterpart in Windows. Faults that change over time go on until ctx ends, not only until the
-// request does.
-func (s controls) handler(ctx context.Context) http.Handler {
+// The bodies of requests that have no type of their own.
+type (
+	netnsRequest struct {
+		ID   string `json:"id"`
+		Path string `json:"path"`
+	}
+	firewallRequest struct{ On bool }
+	latencyRequest  struct {
+		Profile string `json:"profile"`
+	}
+	scenarioRequest struct {
+		Name string `json:"name"`
+	}
+)
+
+// controls returns the control interface of the daemon, which is not part of HNS: what the CNI shim, a test or
+// `porthole host hns` asks of the emulation itself. Faults that change over time go on until ctx ends, not only until
+// the request does.
+func (s *Service) controls(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /netns", s.bindNetns)
-	mux.HandleFunc("DELETE /netns/{id}", s.unbindNetns)
-	mux.HandleFunc("GET /dump", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.dump(), nil) })
-	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, s.stats(), nil)
+	get := func(path string, f func() any) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { reply(w, f(), nil) })
+	}
+	get("/dump", func() any { return s.dump() })
+	get("/stats", func() any { return s.stats() })
+	get("/faults", func() any { return s.faults.List() })
+	get("/latency", func() any { return s.latency.Report() })
+	get("/service", func() any { return s.life.status() })
+	get("/dns", func() any { return DNSRequest{Servers: s.stack.DNS()} })
+	get("/pool", func() any { return s.ports.State(s.objects.State().PortBlocks()) })
+	get("/scenarios", func() any { return Scenarios() })
+	get("/healthz", func() any { return "ok" })
+	mux.HandleFunc("GET /rules/{id}", func(w http.ResponseWriter, r *http.Request) {
+		rules, err := rulesOf(r.Context(), s.objects.State(), s.plane, r.PathValue("id"))
+		reply(w, rules, err)
+	})
+	mux.HandleFunc("DELETE /netns/{id}", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, struct{}{}, s.unbindNetns(r.Context(), r.PathValue("id")))
 	})
 
+	s.handlePlain(mux)
+	s.handleRequests(ctx, mux)
+	return mux
+}
+
+// handlePlain adds what is done without a body.
+func (s *Service) handlePlain(mux *http.ServeMux) {
 	mux.HandleFunc("POST /stats/reset", func(w http.ResponseWriter, _ *http.Request) {
 		s.calls.Reset()
-		s.latency.reset()
+		s.latency.Reset()
 		reply(w, struct{}{}, nil)
 	})
-
 	mux.HandleFunc("POST /verify", func(w http.ResponseWriter, r *http.Request) {
 		drift, err := s.Verify(r.Context())
 		reply(w, map[string]any{"drift": append([]dataplane.Drift{}, drift...)}, err)
 	})
+	mux.HandleFunc("POST /repair", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, struct{}{}, s.losses.repair(r.Context()))
+	})
+}
 
-	mux.HandleFunc("GET /rules/{id}", s.showRules)
-	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.faults.List(), nil) })
-	mux.HandleFunc("POST /faults", s.setFaults)
-	mux.HandleFunc("POST /lose", s.loseObjects)
-	mux.HandleFunc("POST /reboot", s.rebootHost)
-	mux.HandleFunc("POST /repair",
-		func(w http.ResponseWriter, r *http.Request) { reply(w, struct{}{}, s.repair(r.Context())) })
-	mux.HandleFunc("GET /latency", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.latency.report(), nil) })
-	mux.HandleFunc("POST /latency", s.setLatency)
-	mux.HandleFunc("GET /service", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.life.status(), nil) })
-	mux.HandleFunc("POST /service", func(w http.ResponseWriter, r *http.Request) { s.changeService(ctx, w, r) })
-	mux.HandleFunc("POST /firewall", s.turnFirewall)
-	mux.HandleFunc("GET /dns", s.showDNS)
-	mux.HandleFunc("POST /dns", s.changeDNS)
-	mux.HandleFunc("GET /pool", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.poolState(), nil) })
-	mux.HandleFunc("POST /pool", s.changePool)
-	mux.HandleFunc("GET /scenarios", func(w http.ResponseWriter, _ *http.Request) { reply(w, Scenarios(), nil) })
-	mux.HandleFunc("POST /scenario", func(w http.ResponseWriter, r *http.Request) { s.playScenario(ctx, w, r) })
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, "ok", nil) })
-	return mux
+// handleRequests adds what is done with a body. ctx is the daemon's: some go on after the request.
+func (s *Service) handleRequests(ctx context.Context, mux *http.ServeMux) {
+	mux.HandleFunc("POST /netns", func(w http.ResponseWriter, r *http.Request) {
+		var q netnsRequest
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil || !strings.HasPrefix(q.Path, "/") {
+			http.Error(w, `{"error":"the body is {\"path\": absolute path of a network namespace, `+
+				`\"id\": of an HCN namespace that is to be made}"}`, http.StatusBadRequest)
+			return
+		}
+		id, err := s.bindNetns(r.Context(), q.ID, q.Path)
+		reply(w, map[string]string{"id": id}, err)
+	})
+	mux.HandleFunc("POST /faults", with("a list of fault rules", func(_ context.Context, rules []*Fault) (any, error) {
+		err := s.faults.Set(rules)
+		return s.faults.List(), refused(err)
+	}))
+	mux.HandleFunc("POST /lose", with(`{"kind", "count", "percent", "match", "planeOnly", "renew"}`,
+		func(ctx context.Context, q LoseRequest) (any, error) {
+			ids, err := s.losses.lose(ctx, q)
+			return map[string]any{"lost": len(ids), "ids": ids}, err
+		}))
+	mux.HandleFunc("POST /reboot", with(`{"keep": […], "lose": […]}`,
+		func(ctx context.Context, q RebootRequest) (any, error) {
+			if _, err := lostInReboot(q); err != nil {
+				return nil, refused(err)
+			}
+			return s.reboot(ctx, q)
+		}))
+	mux.HandleFunc("POST /latency", with(`{"profile"}`, func(_ context.Context, q latencyRequest) (any, error) {
+		table, err := latency.Of(q.Profile)
+		if err != nil {
+			return nil, refused(err)
+		}
+		s.latency.Set(table)
+		return s.latency.Report(), nil
+	}))
+	mux.HandleFunc("POST /service", with(`{"state", "keep", "lose", "forMs"}`,
+		func(_ context.Context, q ServiceRequest) (any, error) {
+			err := s.life.request(ctx, q)
+			return s.life.status(), refused(err)
+		}))
+
+	mux.HandleFunc("POST /firewall", with(`{"on": true} or {"on": false}`,
+		func(ctx context.Context, q firewallRequest) (any, error) { return struct{}{}, s.walls.turn(ctx, q.On) }))
+	mux.HandleFunc("POST /dns", with(`{"servers": ["10.99.0.53"]}, with [] for none and null for those of this machine`,
+		func(_ context.Context, q DNSRequest) (any, error) {
+			if err := q.Servers.Check(); err != nil {
+				return nil, refused(err)
+			}
+			s.stack.SetDNS(q.Servers)
+			return q, nil
+		}))
+	mux.HandleFunc("POST /pool", with(`{"size"} or {"free"}`, func(_ context.Context, q PoolRequest) (any, error) {
+		err := s.setPorts(q)
+		return s.ports.State(s.objects.State().PortBlocks()), refused(err)
+	}))
+	mux.HandleFunc("POST /scenario", with(`{"name": "F-n"}`, func(_ context.Context, q scenarioRequest) (any, error) {
+		row, err := Scenario(q.Name)
+		if err == nil {
+			err = s.play(ctx, row)
+		}
+		return row, refused(err)
+	}))
+}
+
+// refusal is the error of a request that makes no sense.
+type refusal struct{ error }
+
+func refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return refusal{err}
+}
+
+// with decodes the body of a request, carries it out and replies. The answer to a body that cannot be decoded says what
+// it should have been.
+func with[Q any](form string, f func(context.Context, Q) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var q Q
+		var answer any
+		d := json.NewDecoder(r.Body)
+		d.DisallowUnknownFields()
+		err := d.Decode(&q)
+		if err != nil {
+			err = refused(fmt.Errorf("%w; the body is %s", err, form))
+		} else {
+			answer, err = f(r.Context(), q)
+		}
+		reply(w, answer, err)
+	}
 }
 
 func reply(w http.ResponseWriter, v any, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	if err != nil {
-		w.WriteHeader(http.StatusInternalServerError)
+		code := http.StatusInternalServerError
+		if r := (refusal{}); errors.As(err, &r) {
+			code = http.StatusBadRequest
+		}
+		w.WriteHeader(code)
 		v = map[string]string{"error": err.Error()}
 	}
 	json.NewEncoder(w).Encode(v)
 }
 
 // dump returns all objects as they are kept, by kind. Lists are never nil, so that their JSON is never null.
-func (s controls) dump() Dump {
-	state := s.state.Load()
+func (s *Service) dump() Dump {
+	state := s.objects.State()
 	d := Dump{Version: s.host.Profile.Version.String(), Netns: map[string]string{}}
 	for k, list := range map[hnsd.Kind]*[]hnsd.Doc{hnsd.Network: &d.Networks, hnsd.Endpoint: &d.Endpoints,
 		hnsd.Namespace: &d.Namespaces, hnsd.LoadBalancer: &d.LoadBalancers, hnsd.Route: &d.Routes} {
@@ -94,111 +213,4 @@ func (s controls) dump() Dump {
 		}
 	}
 	return d
-}
-
-// turnFirewall switches the host's inbound firewall on or off until hnsd ends.
-func (s controls) turnFirewall(w http.ResponseWriter, r *http.Request) {
-	var q struct{ On bool }
-	if decode(w, r, &q, `{"on": true} or {"on": false}`) {
-		reply(w, struct{}{}, s.walls.turn(r.Context(), q.On))
-	}
-}
-
-// decode reads the body; false: the answer says what it should have been.
-func decode(w http.ResponseWriter, r *http.Request, into any, form string) bool {
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		refuse(w, fmt.Errorf("%w; the body is %s", err, form))
-		return false
-	}
-	return true
-}
-
-func refuse(w http.ResponseWriter, err error) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusBadRequest)
-	json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
-}
-
-// setFaults replaces all rules by the list in the body; an empty list ends every fault.
-func (s controls) setFaults(w http.ResponseWriter, r *http.Request) {
-	var rules []*Fault
-	if !decode(w, r, &rules, "a list of fault rules") {
-		return
-	}
-	if err := s.faults.Set(rules); err != nil {
-		refuse(w, err)
-		return
-	}
-	reply(w, s.faults.List(), nil)
-}
-
-func (s controls) loseObjects(w http.ResponseWriter, r *http.Request) {
-	var q LoseRequest
-	if !decode(w, r, &q, `{"kind", "count", "percent", "match", "planeOnly", "renew"}`) {
-		return
-	}
-	ids, err := s.lose(r.Context(), q)
-	reply(w, map[string]any{"lost": len(ids), "ids": ids}, err)
-}
-
-func (s controls) setLatency(w http.ResponseWriter, r *http.Request) {
-	var q struct {
-		Profile string `json:"profile"`
-	}
-	if !decode(w, r, &q, `{"profile"}`) {
-		return
-	}
-	table, err := LatencyOf(q.Profile)
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	s.latency.set(table)
-	reply(w, s.latency.report(), nil)
-}
-
-// changeService changes the service's state; ctx is the daemon's.
-func (s controls) changeService(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	var q ServiceRequest
-	if !decode(w, r, &q, `{"state", "keep", "lose", "forMs"}`) {
-		return
-	}
-	if err := s.setService(ctx, q); err != nil {
-		refuse(w, err)
-		return
-	}
-	reply(w, s.life.status(), nil)
-}
-
-func (s controls) changePool(w http.ResponseWriter, r *http.Request) {
-	var q PoolRequest
-	if !decode(w, r, &q, `{"size"} or {"free"}`) {
-		return
-	}
-	if err := s.setPool(q); err != nil {
-		refuse(w, err)
-		return
-	}
-	reply(w, s.poolState(), nil)
-}
-
-// playScenario makes a row of the catalogue happen; ctx is the daemon's.
-func (s controls) playScenario(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	var q struct {
-		Name string `json:"name"`
-	}
-	if !decode(w, r, &q, `{"name": "F-n"}`) {
-		return
-	}
-	row, err := Scenario(q.Name)
-	if err == nil {
-		err = s.play(ctx, row)
-	}
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	reply(w, row, nil)
 }

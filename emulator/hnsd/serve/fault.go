@@ -1,11 +1,9 @@
 package serve
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	"porthole.dev/porthole/emulator/hnsd/fault"
 )
@@ -15,13 +13,6 @@ type Fault = fault.Rule
 
 // Actions of faults with what they do.
 var Actions = fault.Actions
-
-// delay waits as long as a rule says.
-func delay(ctx context.Context, f Fault) {
-	if f.Delay > 0 {
-		sleepUntil(ctx, time.Now().Add(time.Duration(f.Delay)*time.Millisecond))
-	}
-}
 
 // stripped leaves fields out of a JSON object, whatever their case.
 func stripped(text string, fields []string) string {

@@ -131,12 +131,12 @@ func TestFaultLate(t *testing.T) {
 		`{"ResourceType":"Policy","RequestType":"Add","Settings":{"Policies":[`+route+`]}}`)
 	var late any
 	must(t, json.Unmarshal([]byte(route), &late))
-	must(t, (programs{s.s}).addMissing(t.Context(), c.idOf(hnsd.Endpoint, h), []any{late}))
+	must(t, s.s.addMissing(t.Context(), c.idOf(hnsd.Endpoint, h), []any{late}))
 	if n := routes(h); n != 1 {
 		t.Errorf("%d routes after one was added and the late one came", n)
 	}
 	// the endpoint is gone
-	must(t, (programs{s.s}).addMissing(t.Context(), "00000000-0000-0000-0000-000000000001", []any{late}))
+	must(t, s.s.addMissing(t.Context(), "00000000-0000-0000-0000-000000000001", []any{late}))
 }
 
 // TestFaultMute: a call takes effect at once and is answered when the rules are replaced. Without its caller it has
@@ -205,8 +205,6 @@ func TestFaultHang(t *testing.T) {
 	hit(1)
 	c.conn.Close()
 	wait.True(t, 20*time.Second, "the caller's end is seen", func() bool {
-		s.s.handles.mu.Lock()
-		defer s.s.handles.mu.Unlock()
-		return s.s.handles.conns[100] <= 1 // the other thread's
+		return s.s.handles.Connections(100) <= 1 // the other thread's
 	})
 }

@@ -10,27 +10,27 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/latency"
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// catchUp gives an endpoint, after a time, the policies that the call q was carried out without. It returns at once.
+// catchUp gives an endpoint, after a time, the policies that the call c was carried out without. It returns at once.
 // Those that the endpoint has got in the meantime are not added again; an endpoint that is gone stays gone.
-func (s programs) catchUp(ctx context.Context, who caller, q wire.Request, a wire.Answer, late lateness) {
-	k, fn, ok := q.Op.Object()
-	if !ok || k != hnsd.Endpoint || a.Failed() {
+func (s *Service) catchUp(ctx context.Context, c call, a wire.Answer, late lateness) {
+	if !c.hcn || c.kind != hnsd.Endpoint || a.Failed() {
 		return
 	}
-	handle := q.Handle
-	if fn == wire.Create {
+	handle := c.Handle
+	if c.function == wire.Create {
 		handle = a.Handle
 	}
-	id, err := s.handles.get(handle, k, who.process)
+	id, err := s.handles.ID(handle, c.kind, c.process)
 	if err != nil {
 		return
 	}
 
 	go func() {
-		sleepUntil(ctx, time.Now().Add(late.after))
+		latency.SleepUntil(ctx, time.Now().Add(late.after))
 		if ctx.Err() != nil {
 			return
 		}
@@ -47,8 +47,8 @@ type lateness struct {
 }
 
 // addMissing adds those of the policies that the endpoint is without.
-func (s programs) addMissing(ctx context.Context, id string, policies []any) error {
-	return s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) {
+func (s *Service) addMissing(ctx context.Context, id string, policies []any) error {
+	return s.objects.Change(ctx, func(state *hnsd.State) (*hnsd.State, error) {
 		o, ok := state.Get(hnsd.Endpoint, id)
 		if !ok {
 			return state, nil
@@ -69,6 +69,6 @@ func (s programs) addMissing(ctx context.Context, id string, policies []any) err
 		if err != nil {
 			return nil, err
 		}
-		return s.host.Modify(state, hnsd.Endpoint, id, string(request))
+		return s.host.Modify(state, hnsd.Endpoint, id, hnsd.ParseDoc(string(request)))
 	})
 }

@@ -44,7 +44,13 @@ type ServiceStatus struct {
 	Lost     int    `json:"lost"` // objects, at the last restart
 }
 
+// lifecycle owns the state of the service.
 type lifecycle struct {
+	// What ends with the service: required.
+	endHandles, endCallbacks func()
+	// lose forgets the objects that are chosen and counts them; required.
+	lose func(ctx context.Context, chosen func(*hnsd.Object) bool) (int, error)
+
 	mu       sync.Mutex
 	state    string // "" is running
 	restarts int
@@ -105,8 +111,8 @@ func (l *lifecycle) is(change int) bool {
 	return l.changed == change
 }
 
-// setService carries out a request. ctx is the daemon's: a timed return outlives the request.
-func (s *Service) setService(ctx context.Context, q ServiceRequest) error {
+// request changes the state. ctx is the daemon's: a timed return outlives the request.
+func (l *lifecycle) request(ctx context.Context, q ServiceRequest) error {
 	if _, ok := serviceStates[q.State]; !ok {
 		return fmt.Errorf("no state %q: there are %s", q.State,
 			strings.Join(slices.Sorted(maps.Keys(serviceStates)), ", "))
@@ -117,44 +123,57 @@ func (s *Service) setService(ctx context.Context, q ServiceRequest) error {
 	}
 	log := klog.FromContext(ctx)
 	if q.State == "running" {
-		return s.restart(ctx, lost)
+		return l.restart(ctx, lost)
 	}
-	change := s.life.enter(q.State)
-	s.handles.forget()
-	s.subscribers.endAll()
+	change := l.enter(q.State)
+	l.endHandles()
+	l.endCallbacks()
 	log.Info("HNS service", "state", q.State, "forMs", q.ForMs)
 	if q.ForMs <= 0 {
 		return nil
 	}
 
-	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
-	if s.life.changed != change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed != change {
 		return nil
 	}
-	s.life.timer = time.AfterFunc(time.Duration(q.ForMs)*time.Millisecond, func() {
-		if ctx.Err() != nil || !s.life.is(change) {
+	l.timer = time.AfterFunc(time.Duration(q.ForMs)*time.Millisecond, func() {
+		if ctx.Err() != nil || !l.is(change) {
 			return
 		}
-		if err := s.restart(ctx, lost); err != nil {
+		if err := l.restart(ctx, lost); err != nil {
 			log.Error(err, "Starting the HNS service again")
 		}
 	})
 	return nil
 }
 
-// restart forgets what is lost, and every handle, and answers calls again.
-func (s *Service) restart(ctx context.Context, lost func(*hnsd.Object) bool) error {
-	s.life.enter("starting") // nobody sees half of it
-	s.subscribers.endAll()
-	n, err := s.forget(ctx, lost)
-	s.handles.forget()
-	s.life.enter("running")
-	s.life.mu.Lock()
-	s.life.restarts++
-	s.life.lost = n
-	s.life.mu.Unlock()
+// restart forgets what is lost, and answers calls again.
+func (l *lifecycle) restart(ctx context.Context, lost func(*hnsd.Object) bool) error {
+	n := 0
+	err := l.whileDown(func() (err error) {
+		n, err = l.lose(ctx, lost)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lost = n
+		return err
+	})
 	klog.FromContext(ctx).Info("HNS service", "state", "running", "lost", n)
+	return err
+}
+
+// whileDown calls f while the service starts again. Calls are refused meanwhile, so that nobody sees half of what f
+// does; afterwards every handle and every registration of programs has ended.
+func (l *lifecycle) whileDown(f func() error) error {
+	l.enter("starting")
+	l.endCallbacks()
+	err := f()
+	l.endHandles()
+	l.enter("running")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.restarts++
 	return err
 }
 

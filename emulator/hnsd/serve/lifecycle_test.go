@@ -87,7 +87,7 @@ func TestServiceKeep(t *testing.T) {
 			var st ServiceStatus
 			s.control("POST", "/service", c.request, &st)
 			count := map[string]int{}
-			for k := range s.s.state.Load().Everything() {
+			for k := range s.s.objects.State().Everything() {
 				for _, name := range []string{"Network", "LocalEndpoint", "RemoteEndpoint", "LoadBalancer"} {
 					if k.Is(name) {
 						count[name]++
@@ -165,7 +165,7 @@ func TestLose(t *testing.T) {
 			s.control("POST", "/lose", c.request, &answer)
 
 			var left []string
-			for o := range s.s.state.Load().Everything() {
+			for o := range s.s.objects.State().Everything() {
 				if o.Is("LoadBalancer") {
 					vip := o.Doc["FrontendVIPs"].([]any)[0].(string)
 					left = append(left, vip[len("10.96.0."):])

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/carried"
+	"porthole.dev/porthole/emulator/hnsd/objects"
 )
 
 // LoseRequest names objects that HNS loses without a trace in any call. Count, Percent, or neither for all.
@@ -25,8 +26,15 @@ type LoseRequest struct {
 	Renew bool `json:"renew,omitempty"`
 }
 
+// losses are what makes HNS lose things without a call.
+type losses struct {
+	host    *hnsd.Host
+	objects *objects.Store
+	carried *carried.Store
+}
+
 // lose carries out a request and gives the ids of what was lost.
-func (s *Service) lose(ctx context.Context, q LoseRequest) ([]string, error) {
+func (l losses) lose(ctx context.Context, q LoseRequest) ([]string, error) {
 	if !slices.ContainsFunc(hnsd.KindNames(), func(n string) bool { return strings.EqualFold(n, q.Kind) }) {
 		return nil, fmt.Errorf("no kind %q: there are %s", q.Kind, strings.Join(hnsd.KindNames(), ", "))
 	}
@@ -39,7 +47,7 @@ func (s *Service) lose(ctx context.Context, q LoseRequest) ([]string, error) {
 	}
 	chosen := map[string]bool{}
 	ids := []string{}
-	err = s.loseChosen(ctx, q, func(state *hnsd.State) func(*hnsd.Object) bool {
+	err = l.loseChosen(ctx, q, func(state *hnsd.State) func(*hnsd.Object) bool {
 		for _, id := range choose(state, q, pattern) {
 			chosen[id] = true
 			ids = append(ids, id)
@@ -49,28 +57,26 @@ func (s *Service) lose(ctx context.Context, q LoseRequest) ([]string, error) {
 	return ids, err
 }
 
-// loseChosen chooses and loses in one write, so that no call comes between the two.
-func (s *Service) loseChosen(ctx context.Context, q LoseRequest,
+// loseChosen chooses and loses in one change, so that no call comes between the two.
+func (l losses) loseChosen(ctx context.Context, q LoseRequest,
 	choose func(*hnsd.State) func(*hnsd.Object) bool) error {
-	if !q.PlaneOnly {
-		return s.writeWithoutNotifying(ctx, func(state *hnsd.State) (*hnsd.State, error) {
-			next, _, err := s.host.Lose(state, choose(state), q.Renew)
-			return next, err
-		})
-	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	state := s.state.Load()
-	hidden := choose(state)
-	for o := range state.Everything() {
-		if hidden(o) {
-			s.planeLost[o.ID] = true
+	return l.objects.Alone(func(w objects.Writer) error {
+		if !q.PlaneOnly {
+			return w.Change(ctx, func(state *hnsd.State) (*hnsd.State, error) {
+				next, _, err := l.host.Lose(state, choose(state), q.Renew)
+				return next, err
+			})
 		}
-	}
-	if err := s.saveLoss(); err != nil {
-		return err
-	}
-	return s.reapply(ctx)
+		state := l.objects.State()
+		hidden := choose(state)
+		var ids []string
+		for o := range state.Everything() {
+			if hidden(o) {
+				ids = append(ids, o.ID)
+			}
+		}
+		return l.carried.Lose(ctx, state, ids)
+	})
 }
 
 // choose gives the ids that a request means.
@@ -95,48 +101,17 @@ func choose(state *hnsd.State, q LoseRequest, pattern *regexp.Regexp) []string {
 }
 
 // forget drops what is chosen, and gives the number.
-func (s *Service) forget(ctx context.Context, chosen func(*hnsd.Object) bool) (n int, err error) {
-	err = s.writeWithoutNotifying(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
-		next, n, err = s.host.Lose(state, chosen, false)
-		return next, err
+func (l losses) forget(ctx context.Context, chosen func(*hnsd.Object) bool) (n int, err error) {
+	err = l.objects.Alone(func(w objects.Writer) error {
+		return w.Change(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
+			next, n, err = l.host.Lose(state, chosen, false)
+			return next, err
+		})
 	})
 	return n, err
 }
 
 // repair lets the data plane carry again what it lost.
-func (s *Service) repair(ctx context.Context) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	clear(s.planeLost)
-	if err := s.saveLoss(); err != nil {
-		return err
-	}
-	return s.reapply(ctx)
-}
-
-// reapply gives the data plane everything again; under writing.
-func (s *Service) reapply(ctx context.Context) error {
-	s.noteApplied(s.state.Load())
-	errs, err := s.plane.Apply(ctx, s.lastDesired())
-	if err == nil {
-		err = joinByID(errs)
-	}
-	s.complete = err == nil
-	return err
-}
-
-// desiredOf is what the data plane shall carry: the state without what it has lost.
-func (s *Service) desiredOf(state *hnsd.State) desired.State {
-	d := hnsd.Desired(state)
-	if len(s.planeLost) == 0 {
-		return d
-	}
-	lost := func(id string) bool { return s.planeLost[id] }
-	d.LoadBalancers = slices.DeleteFunc(d.LoadBalancers, func(lb desired.LoadBalancer) bool { return lost(lb.ID) })
-	for i := range d.LoadBalancers {
-		d.LoadBalancers[i].Backends = slices.DeleteFunc(slices.Clone(d.LoadBalancers[i].Backends), lost)
-	}
-	d.Endpoints = slices.DeleteFunc(d.Endpoints, func(e desired.Endpoint) bool { return lost(e.ID) })
-	d.Networks = slices.DeleteFunc(d.Networks, func(n desired.Network) bool { return lost(n.ID) })
-	return d
+func (l losses) repair(ctx context.Context) error {
+	return l.objects.Alone(func(objects.Writer) error { return l.carried.Repair(ctx, l.objects.State()) })
 }

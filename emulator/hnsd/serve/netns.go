@@ -1,9 +1,8 @@
 package serve
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -47,43 +46,32 @@ func (g *guests) made(id string) {
 	delete(g.paths, id)
 }
 
-// bindNetns tells hnsd which Linux network namespace an HCN namespace stands for. With an id the path is kept for
-// HcnCreateNamespace, or recorded at once if the namespace exists. Without an id the namespace is found by the path or
-// made, without a call of HNS.
-func (s controls) bindNetns(w http.ResponseWriter, r *http.Request) {
-	var q struct {
-		ID   string `json:"id"`
-		Path string `json:"path"`
+// bindNetns tells hnsd which Linux network namespace an HCN namespace stands for, and returns the latter's id. With an
+// id the path is kept for HcnCreateNamespace, or recorded at once if the namespace exists. Without an id the namespace
+// is found by the path or made, without a call of HNS.
+func (s *Service) bindNetns(ctx context.Context, id, path string) (string, error) {
+	id = strings.ToLower(id)
+	given := id != ""
+	if given {
+		s.guests.expect(id, path)
 	}
-	if err := json.NewDecoder(r.Body).Decode(&q); err != nil || !strings.HasPrefix(q.Path, "/") {
-		http.Error(w,
-			`{"error":"the body is {\"path\": absolute path of a network namespace, \"id\": of an HCN namespace that is to be made}"}`, http.StatusBadRequest)
-		return
-	}
-
-	id := strings.ToLower(q.ID)
-	if id != "" {
-		s.guests.expect(id, q.Path)
-	}
-	err := s.write(r.Context(), func(state *hnsd.State) (next *hnsd.State, err error) {
-		if id != "" {
-			return state.Bind(id, q.Path), nil
+	err := s.objects.Change(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
+		if given {
+			return state.Bind(id, path), nil
 		}
-		next, id, err = s.host.CreateGuest(state, q.Path)
+		next, id, err = s.host.CreateGuest(state, path)
 		return next, err
 	})
-	reply(w, map[string]string{"id": id}, err)
+	return id, err
 }
 
 // unbindNetns removes the HCN namespace, never the Linux one. Absent is success.
-func (s controls) unbindNetns(w http.ResponseWriter, r *http.Request) {
-	id := strings.ToLower(r.PathValue("id"))
-	err := s.write(r.Context(), func(state *hnsd.State) (*hnsd.State, error) {
-		next, err := s.host.Delete(state, hnsd.Namespace, id)
+func (s *Service) unbindNetns(ctx context.Context, id string) error {
+	return s.objects.Change(ctx, func(state *hnsd.State) (*hnsd.State, error) {
+		next, err := s.host.Delete(state, hnsd.Namespace, strings.ToLower(id))
 		if errors.Is(err, hnsd.ErrElementNotFound) {
 			return state, nil
 		}
 		return next, err
 	})
-	reply(w, struct{}{}, err)
 }

@@ -109,7 +109,7 @@ func notifications(old *hnsd.State, c hnsd.Change) []notification {
 
 // streamNotifications answers wire.Notify until either side ends it: one answer that the subscription stands, then one
 // for each notification.
-func (s programs) streamNotifications(ctx context.Context, who caller, conn net.Conn) {
+func (s *Service) streamNotifications(ctx context.Context, who caller, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if e := s.life.refusal(); e != nil {

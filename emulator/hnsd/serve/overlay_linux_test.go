@@ -26,9 +26,7 @@ func TestOverlayDocuments(t *testing.T) {
 	plane, err := dataplane.New(dataplane.Options{Netns: host.Path})
 	must(t, err)
 	t.Cleanup(plane.Close)
-	s := startServer(t, 20348)
-	s.s.plane = plane
-	must(t, s.s.reapply(t.Context()))
+	s := startServerOn(t, 20348, plane)
 	c := s.connect("kube-proxy.exe", 1)
 	network := c.good(wire.On(hnsd.Network, wire.Create), 0, "", overlayNetwork).handle
 	var doc struct {

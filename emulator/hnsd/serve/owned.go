@@ -1,16 +1,15 @@
 package serve
 
 import (
-	"path/filepath"
-
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/objects"
 )
 
 // OwnNetns names the network namespaces that the data plane of the host in hostDir made itself, read from the state on
 // disk. They outlive the daemon: whatever removes the host must remove them. It returns none if there is no state.
 func OwnNetns(hostDir string) ([]string, error) {
-	state, err := readJournal(journalPath(hostDir))
+	state, err := objects.Read(objects.File(hostDir))
 	if err != nil || state == nil {
 		return nil, err
 	}
@@ -22,5 +21,3 @@ func OwnNetns(hostDir string) ([]string, error) {
 	}
 	return names, nil
 }
-
-func journalPath(hostDir string) string { return filepath.Join(hostDir, "hnsd", "state.jsonl") }

@@ -18,9 +18,7 @@ func TestSmallChanges(t *testing.T) {
 	plane, err := dataplane.New(dataplane.Options{Netns: netspace.New(t, "small").Path})
 	must(t, err)
 	t.Cleanup(plane.Close)
-	s := startServer(t, 26100)
-	s.s.plane = plane
-	must(t, s.s.reapply(t.Context()))
+	s := startServerOn(t, 26100, plane)
 	c := s.connect("kube-proxy.exe", 1)
 	network := c.network()
 	var backends []string
@@ -65,13 +63,13 @@ func TestSmallChanges(t *testing.T) {
 	}
 	undrifted()
 	// A loss and what comes after it.
-	_, err = s.s.lose(t.Context(), LoseRequest{Kind: "LoadBalancer", Count: 100, PlaneOnly: true})
+	_, err = s.s.losses.lose(t.Context(), LoseRequest{Kind: "LoadBalancer", Count: 100, PlaneOnly: true})
 	must(t, err)
 	c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.97.0.1", 80, backends[0]))
 	if drift, err := s.s.Verify(t.Context()); err != nil || len(drift) == 0 {
 		t.Errorf("a loss of the data plane is not seen: %v", err)
 	}
-	_, err = s.s.lose(t.Context(), LoseRequest{Kind: "LoadBalancer", Percent: 50})
+	_, err = s.s.losses.lose(t.Context(), LoseRequest{Kind: "LoadBalancer", Percent: 50})
 	must(t, err)
 	s.control("POST", "/repair", "", nil)
 	undrifted()

@@ -2,20 +2,17 @@ package serve
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/hnsd"
-	"porthole.dev/porthole/internal/atomicfile"
+	"porthole.dev/porthole/emulator/hnsd/objects"
 )
 
 // RebootRequest plays what a reboot of the host does to HNS. HNS keeps its objects in a store, and what carries their
@@ -82,63 +79,69 @@ func (s *Service) reboot(ctx context.Context, q RebootRequest) (RebootStatus, er
 	if err != nil {
 		return RebootStatus{}, err
 	}
-	s.life.enter("starting")
-	s.subscribers.endAll()
-	counts, err := s.loseInReboot(ctx, lost)
-	if host, ok := s.plane.(interfaces); ok && err == nil && lost[rebootForwarding] {
-		counts[rebootForwarding], err = host.ForgetForwarding()
-	}
-	s.handles.forget()
-	s.life.enter("running")
-	s.life.mu.Lock()
-	s.life.restarts++
-	s.life.mu.Unlock()
+	counts := map[string]int{}
+	err = s.life.whileDown(func() error {
+		err := s.losses.inReboot(ctx, lost, counts)
+		if err != nil || !lost[rebootForwarding] {
+			return err
+		}
+		n, ok, err := s.stack.ForgetForwarding()
+		if ok {
+			counts[rebootForwarding] = n
+		}
+		return err
+	})
 	klog.FromContext(ctx).Info("HNS after a reboot", "lost", counts)
 	return RebootStatus{Lost: counts}, err
 }
 
-// loseInReboot removes what the reboot loses and returns how many of each. Objects and attachments go in one commit.
+// inReboot removes what the reboot loses and adds how many of each to counts. Objects and attachments go in one change.
 // Lost rules are different: the load balancers stay listed, and only the data plane no longer has them.
-func (s *Service) loseInReboot(ctx context.Context, lost map[string]bool) (map[string]int, error) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	counts := map[string]int{}
-	_, err := s.commit(ctx, func(state *hnsd.State) (*hnsd.State, error) {
-		next := state
-		for _, kind := range slices.Sorted(maps.Keys(lost)) {
-			if !lost[kind] || !slices.Contains(hnsd.KindNames(), kind) {
-				continue
-			}
-			var err error
-			if next, counts[kind], err = s.host.Lose(next, func(o *hnsd.Object) bool { return o.Is(kind) },
-				false); err != nil {
-				return nil, err
-			}
+func (l losses) inReboot(ctx context.Context, lost map[string]bool, counts map[string]int) error {
+	return l.objects.Alone(func(w objects.Writer) error {
+		err := w.Change(ctx, func(state *hnsd.State) (*hnsd.State, error) {
+			return l.afterReboot(state, lost, counts)
+		})
+		if err != nil || !lost[rebootRules] {
+			return err
 		}
-		var err error
-		transient := 0
-		if next, transient, err = s.host.Lose(next, (*hnsd.Object).Transient, false); err != nil {
+		state := l.objects.State()
+		var ids []string
+		for _, o := range state.List(hnsd.LoadBalancer) {
+			ids = append(ids, o.ID)
+		}
+		counts[rebootRules] += len(ids)
+		return l.carried.Lose(ctx, state, ids)
+	})
+}
+
+// afterReboot is the state without what the reboot loses. It adds to counts how many of each that are.
+func (l losses) afterReboot(state *hnsd.State, lost map[string]bool, counts map[string]int) (*hnsd.State, error) {
+	next := state
+	var err error
+	for _, kind := range slices.Sorted(maps.Keys(lost)) {
+		if !lost[kind] || !slices.Contains(hnsd.KindNames(), kind) {
+			continue
+		}
+		is := func(o *hnsd.Object) bool { return o.Is(kind) }
+		if next, counts[kind], err = l.host.Lose(next, is, false); err != nil {
 			return nil, err
 		}
-		if transient > 0 {
-			counts[hnsd.Network.String()] += transient
-		}
-		if lost[rebootAttachments] {
-			if next, counts[rebootAttachments], err = hnsd.DetachAll(next); err != nil {
-				return nil, err
-			}
-		}
-		return withoutNetns(next), nil
-	})
-	if err != nil || !lost[rebootRules] {
-		return counts, err
 	}
 
-	for _, o := range s.state.Load().List(hnsd.LoadBalancer) {
-		s.planeLost[o.ID] = true
-		counts[rebootRules]++
+	transient := 0
+	if next, transient, err = l.host.Lose(next, (*hnsd.Object).Transient, false); err != nil {
+		return nil, err
 	}
-	return counts, errors.Join(s.saveLoss(), s.reapply(ctx))
+	if transient > 0 {
+		counts[hnsd.Network.String()] += transient
+	}
+	if lost[rebootAttachments] {
+		if next, counts[rebootAttachments], err = hnsd.DetachAll(next); err != nil {
+			return nil, err
+		}
+	}
+	return withoutNetns(next), nil
 }
 
 // withoutNetns returns the state without the paths of network namespaces that are gone, as those of containers are
@@ -150,58 +153,4 @@ func withoutNetns(state *hnsd.State) *hnsd.State {
 		}
 	}
 	return state
-}
-
-// rebootHost answers POST /reboot.
-func (s controls) rebootHost(w http.ResponseWriter, r *http.Request) {
-	var q RebootRequest
-	if !decode(w, r, &q, `{"keep": […], "lose": […]}`) {
-		return
-	}
-	if _, err := lostInReboot(q); err != nil {
-		refuse(w, err)
-		return
-	}
-	status, err := s.reboot(r.Context(), q)
-	reply(w, status, err)
-}
-
-// lossPath is the file that keeps which objects are listed and carry no packets, beside the journal.
-func lossPath(journal string) string { return filepath.Join(filepath.Dir(journal), "unplumbed.json") }
-
-// saveLoss writes planeLost to a file, so that the rules stay lost when the daemon starts again. The caller holds
-// writing.
-func (s *Service) saveLoss() error {
-	if len(s.planeLost) == 0 {
-		err := os.Remove(lossPath(s.journal.path))
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		return err
-	}
-	data, err := json.Marshal(slices.Sorted(maps.Keys(s.planeLost)))
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(lossPath(s.journal.path), data, 0o600)
-}
-
-// readLoss reads what saveLoss kept.
-func readLoss(journal string) (map[string]bool, error) {
-	lost := map[string]bool{}
-	data, err := os.ReadFile(lossPath(journal))
-	if errors.Is(err, os.ErrNotExist) {
-		return lost, nil
-	}
-	var ids []string
-	if err == nil {
-		err = json.Unmarshal(data, &ids)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading which HNS objects carry no packets: %w", err)
-	}
-	for _, id := range ids {
-		lost[id] = true
-	}
-	return lost, nil
 }

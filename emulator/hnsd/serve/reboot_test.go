@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -28,14 +27,14 @@ func TestReboot(t *testing.T) {
 			network := population(t, s, p, 3)
 			guest := p.good(wire.On(hnsd.Namespace, wire.Create), 0, "",
 				`{"Type":"Guest","SchemaVersion":{"Major":2,"Minor":0}}`)
-			pod := s.s.state.Load().List(hnsd.Endpoint)[0]
+			pod := s.s.objects.State().List(hnsd.Endpoint)[0]
 			p.good(wire.On(hnsd.Namespace, wire.Modify), guest.handle, "",
 				`{"ResourceType":"Endpoint","RequestType":"Add","Settings":{"EndpointId":"`+pod.ID+`"}}`)
 
 			var status RebootStatus
 			s.control("POST", "/reboot", c.request, &status)
 			counts := map[string]int{}
-			for o := range s.s.state.Load().Everything() {
+			for o := range s.s.objects.State().Everything() {
 				for _, kind := range []string{"LoadBalancer", "LocalEndpoint", "RemoteEndpoint"} {
 					if o.Is(kind) {
 						counts[kind]++
@@ -70,19 +69,19 @@ func TestRebootOutlivesDaemon(t *testing.T) {
 	s.control("POST", "/reboot", `{}`, nil)
 
 	plane := &fakePlane{}
-	again, err := newService(s.s.host, plane, filepath.Join(filepath.Dir(s.s.journal.path), "state.jsonl"))
+	again, err := newService(optionsIn(s.dir, s.s.host, plane))
 	must(t, err)
 	must(t, again.restore(t.Context()))
 	if n := plane.balancers(); n != 0 {
 		t.Errorf("%d load balancers are carried", n)
 	}
 
-	lb := again.state.Load().List(hnsd.LoadBalancer)[0]
-	must(t, again.write(t.Context(), func(state *hnsd.State) (*hnsd.State, error) {
+	lb := again.objects.State().List(hnsd.LoadBalancer)[0]
+	must(t, again.objects.Change(t.Context(), func(state *hnsd.State) (*hnsd.State, error) {
 		return again.host.Delete(state, hnsd.LoadBalancer, lb.ID)
 	}))
-	must(t, again.write(t.Context(), func(state *hnsd.State) (*hnsd.State, error) {
-		next, _, err := again.host.Create(state, hnsd.LoadBalancer, "", lb.ID, lb.Doc.String())
+	must(t, again.objects.Change(t.Context(), func(state *hnsd.State) (*hnsd.State, error) {
+		next, _, err := again.host.Create(state, hnsd.LoadBalancer, "", lb.ID, hnsd.ParseDoc(lb.Doc.String()))
 		return next, err
 	}))
 	if n := plane.balancers(); n != 1 {
@@ -118,9 +117,9 @@ func TestRebootTransient(t *testing.T) {
 
 	var status RebootStatus
 	s.control("POST", "/reboot", `{}`, &status)
-	left := s.s.state.Load().List(hnsd.Network)
+	left := s.s.objects.State().List(hnsd.Network)
 	if len(left) != 1 || !strings.Contains(left[0].Doc.String(), `"stays"`) ||
-		len(s.s.state.Load().List(hnsd.Endpoint)) > 0 || status.Lost["Network"] != 1 {
+		len(s.s.objects.State().List(hnsd.Endpoint)) > 0 || status.Lost["Network"] != 1 {
 		t.Errorf("after a reboot there are %d networks and %v is lost", len(left), status.Lost)
 	}
 }

@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -24,32 +23,29 @@ type EndpointRules struct {
 	dataplane.PortRules
 }
 
-// showRules answers with the rules of one endpoint, which is named by its id, the beginning of it, its name or an
+// rulesOf returns the rules of one endpoint of a state, which is named by its id, the beginning of it, its name or an
 // address.
-func (s controls) showRules(w http.ResponseWriter, r *http.Request) {
-	state := s.state.Load()
-	o, err := findEndpoint(state, r.PathValue("id"))
+func rulesOf(ctx context.Context, state *hnsd.State, on DataPlane, endpoint string) (answer EndpointRules,
+	err error) {
+	o, err := findEndpoint(state, endpoint)
 	if err != nil {
-		reply(w, nil, err)
-		return
+		return answer, err
 	}
-	plane, ok := s.plane.(ruled)
+	plane, ok := on.(ruled)
 	if !ok {
-		reply(w, nil, fmt.Errorf("this HNS carries no packets"))
-		return
+		return answer, fmt.Errorf("this HNS carries no packets")
 	}
 
-	rules, known, err := plane.PortRules(r.Context(), hnsd.Desired(state), o.ID)
+	rules, known, err := plane.PortRules(ctx, hnsd.Desired(state), o.ID)
 	if !known {
 		rules = dataplane.PortRules{Endpoint: o.ID, Network: o.Doc.Text("HostComputeNetwork"),
-			Rules: []dataplane.PortRule{},
-			Notes: []string{"networks of its type carry no packets here"}}
+			Rules: []dataplane.PortRule{}, Notes: []string{"networks of its type carry no packets here"}}
 	}
-	answer := EndpointRules{Name: o.Doc.Text("Name"), PortRules: rules}
+	answer = EndpointRules{Name: o.Doc.Text("Name"), PortRules: rules}
 	if n, ok := state.Get(hnsd.Network, rules.Network); ok {
 		answer.NetworkName, answer.Type = n.Doc.Text("Name"), n.Doc.Text("Type")
 	}
-	reply(w, answer, err)
+	return answer, err
 }
 
 // findEndpoint returns the endpoint with an id, or the only one with a name, an address or an id that begins with at

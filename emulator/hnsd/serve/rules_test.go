@@ -17,16 +17,18 @@ func TestFindEndpoint(t *testing.T) {
 		ids++
 		return fmt.Sprintf("%08x-0000-4000-8000-000000000000", ids<<16)
 	}}
-	s, network, err := h.Create(hnsd.NewState(h.NewID()), hnsd.Network, "", "", `{"Name":"a","Type":"L2Bridge","Ipams":[{"Subnets":[{"IpAddressPrefix":"10.1.0.0/24",
- "Routes":[{"NextHop":"10.1.0.1","DestinationPrefix":"0.0.0.0/0"}]}]}],"SchemaVersion":{"Major":2,"Minor":0}}`)
+	s, network, err := h.Create(hnsd.NewState(h.NewID()), hnsd.Network, "", "", hnsd.ParseDoc(`{"Name":"a","Type":"L2Bridge","Ipams":[{"Subnets":[{"IpAddressPrefix":"10.1.0.0/24",
+ "Routes":[{"NextHop":"10.1.0.1","DestinationPrefix":"0.0.0.0/0"}]}]}],"SchemaVersion":{"Major":2,"Minor":0}}`))
+
 	must(t, err)
 	var made []string
 	for _, e := range []string{"web 10.1.0.7", "twin 10.1.0.8", "twin 10.1.0.70"} {
 		name, addr, _ := strings.Cut(e, " ")
 		var id string
-		s, id, err = h.Create(s, hnsd.Endpoint, network, "",
+		s, id, err = h.Create(s, hnsd.Endpoint, network, "", hnsd.ParseDoc(
 			fmt.Sprintf(`{"Name":%q,"IpConfigurations":[{"IpAddress":%q}],"SchemaVersion":{"Major":2,"Minor":0}}`, name,
-				addr))
+				addr)))
+
 		must(t, err)
 		made = append(made, id)
 	}

@@ -12,9 +12,11 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
+	"porthole.dev/porthole/emulator/hnsd/ipstack"
+	"porthole.dev/porthole/emulator/hnsd/latency"
+	"porthole.dev/porthole/emulator/hnsd/objects"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -42,13 +44,14 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	table, err := LatencyOf(o.Latency)
+	table, err := latency.Of(o.Latency)
 	if err != nil {
 		return err
 	}
-	takeover := &takeover{plane: o.Plane, file: filepath.Join(o.HostDir, "hnsd", "takeover.json"), flap: o.Flap,
-		losesRoutes: profile.LosesRoutes, ended: ctx.Done()}
-	if err := takeover.finish(); err != nil {
+	takeover := ipstack.NewTakeover(ipstack.TakeoverOptions{Plane: o.Plane,
+		File: filepath.Join(o.HostDir, "hnsd", "takeover.json"), Flap: o.Flap, LosesRoutes: profile.LosesRoutes,
+		Ended: ctx.Done()})
+	if err := takeover.Finish(); err != nil {
 		return err
 	}
 
@@ -64,18 +67,18 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer listener.Close()
 	defer startMarking(ctx, o.Netns)()
-	s, err := newService(host, o.Plane, journalPath(o.HostDir))
+	s, err := newService(options{host: host, plane: o.Plane, journal: objects.File(o.HostDir),
+		lost: filepath.Join(o.HostDir, "hnsd", "unplumbed.json"), uplink: o.Uplink, takeover: takeover})
 	if err != nil {
 		return err
 	}
 
-	s.takeover = takeover
-	defer s.takeover.running.Wait()
-	s.latency.set(table)
+	defer takeover.Wait()
+	s.latency.Set(table)
 	if err := prepare(ctx, s, o); err != nil {
 		return err
 	}
-	server, err := controls{s}.serve(ctx, o.HostDir)
+	server, err := s.serveControl(ctx, o.HostDir)
 	if err != nil {
 		return err
 	}
@@ -83,7 +86,7 @@ func Run(ctx context.Context, o Options) error {
 
 	klog.FromContext(ctx).Info("HNS is running", "version", profile.Version.String(), "address", o.Listen)
 	go s.keepUp(ctx)
-	return programs{s}.accept(ctx, listener)
+	return s.accept(ctx, listener)
 }
 
 // profileOf returns the HNS that is asked for: by name, else the one of the build.
@@ -97,11 +100,12 @@ func profileOf(o Options) (hnsd.Profile, error) {
 // prepare makes the host as it was when HNS ended: cards, firewall, and what HNS had in the kernel. What cannot be
 // carried there yet is tried again later.
 func prepare(ctx context.Context, s *Service, o Options) error {
-	s.uplink = o.Uplink
-	s.dns.set(o.DNS)
-	if err := s.nameCards(); err != nil {
+	s.stack.SetDNS(o.DNS)
+	cards, err := s.stack.CardNames()
+	if err != nil {
 		return err
 	}
+	s.host.Uplinks, s.host.Adapters = cards, cards
 
 	s.walls.path = filepath.Join(o.HostDir, "hnsd", "firewall.json")
 	s.walls.netns = o.Netns
@@ -116,15 +120,15 @@ func prepare(ctx context.Context, s *Service, o Options) error {
 	return nil
 }
 
-// serve answers `porthole host hns` on a socket in the host's folder. The caller closes the server.
-func (c controls) serve(ctx context.Context, hostDir string) (*http.Server, error) {
+// serveControl answers `porthole host hns` on a socket in the host's folder. The caller closes the server.
+func (s *Service) serveControl(ctx context.Context, hostDir string) (*http.Server, error) {
 	socket := control.Socket(hostDir)
 	os.Remove(socket)
 	unix, err := net.Listen("unix", socket)
 	if err != nil {
 		return nil, fmt.Errorf("serving HNS control: %w", err)
 	}
-	server := &http.Server{Handler: c.handler(ctx), BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := &http.Server{Handler: s.controls(ctx), BaseContext: func(net.Listener) context.Context { return ctx }}
 	go server.Serve(unix)
 	return server, nil
 }
@@ -163,9 +167,4 @@ func (s *Service) keepUp(ctx context.Context) {
 			}
 		}
 	}
-}
-
-// accept serves connections of programs until ctx ends.
-func (p programs) accept(ctx context.Context, listener net.Listener) error {
-	return daemon.Serve(ctx, listener, func(conn net.Conn) { p.serveConn(ctx, conn) })
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/latency"
 )
 
 // ScenarioRow is one way in which HNS fails, as reported for real hosts, in terms of rules, losses and service states.
@@ -141,27 +142,27 @@ func (s *Service) play(ctx context.Context, row ScenarioRow) error {
 		return err
 	}
 	if row.Latency != "" {
-		table, err := LatencyOf(row.Latency)
+		table, err := latency.Of(row.Latency)
 		if err != nil {
 			return err
 		}
-		s.latency.set(table)
+		s.latency.Set(table)
 	}
 
 	if row.Pool != nil {
-		if err := s.setPool(*row.Pool); err != nil {
+		if err := s.setPorts(*row.Pool); err != nil {
 			return err
 		}
 	}
 
 	if row.Lose != nil {
-		if _, err := s.lose(ctx, *row.Lose); err != nil {
+		if _, err := s.losses.lose(ctx, *row.Lose); err != nil {
 			return err
 		}
 	}
 
 	if row.Service != nil {
-		return s.setService(ctx, *row.Service)
+		return s.life.request(ctx, *row.Service)
 	}
 	return nil
 }

@@ -67,8 +67,8 @@ func TestScenarios(t *testing.T) {
 // scenarioCalls makes the calls of a service proxy, whatever they answer. Each on a thread of its own, since it may
 // hang.
 func scenarioCalls(s *server, network uint64) {
-	backend := s.s.state.Load().List(1)[0].ID
-	lb := s.s.state.Load().List(3)[0].ID
+	backend := s.s.objects.State().List(1)[0].ID
+	lb := s.s.objects.State().List(3)[0].ID
 	calls := []func(c *thread){
 		func(c *thread) { c.send(wire.HNSCall, 0, "", "GET", "/globals/version") },
 		func(c *thread) {
@@ -80,13 +80,13 @@ func scenarioCalls(s *server, network uint64) {
 		},
 		func(c *thread) { c.send(wire.On(hnsd.Endpoint, wire.Enumerate), 0, "") },
 		func(c *thread) {
-			c.send(wire.On(hnsd.Endpoint, wire.Query), s.s.handles.add(hnsd.Endpoint, backend, 1), "")
+			c.send(wire.On(hnsd.Endpoint, wire.Query), s.s.handles.Open(hnsd.Endpoint, backend, 1), "")
 		},
 		func(c *thread) {
-			c.send(wire.On(hnsd.LoadBalancer, wire.Query), s.s.handles.add(hnsd.LoadBalancer, lb, 1), "")
+			c.send(wire.On(hnsd.LoadBalancer, wire.Query), s.s.handles.Open(hnsd.LoadBalancer, lb, 1), "")
 		},
 		func(c *thread) {
-			c.send(wire.On(hnsd.LoadBalancer, wire.Modify), s.s.handles.add(hnsd.LoadBalancer, lb, 1), "",
+			c.send(wire.On(hnsd.LoadBalancer, wire.Modify), s.s.handles.Open(hnsd.LoadBalancer, lb, 1), "",
 				balancer("10.96.0.1", 80, backend))
 		},
 	}

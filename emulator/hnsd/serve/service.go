@@ -2,36 +2,25 @@ package serve
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"reflect"
-	"sync"
-	"sync/atomic"
-
-	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/carried"
 	"porthole.dev/porthole/emulator/hnsd/fault"
+	"porthole.dev/porthole/emulator/hnsd/handles"
+	"porthole.dev/porthole/emulator/hnsd/ipstack"
+	"porthole.dev/porthole/emulator/hnsd/latency"
+	"porthole.dev/porthole/emulator/hnsd/objects"
+	"porthole.dev/porthole/emulator/hnsd/ports"
 )
 
-// DataPlane carries packets for a state; emulator/dataplane does it. Apply makes the kernel as desired and gives the
-// error of each object, by id, that could not be carried.
-type DataPlane interface {
-	Apply(ctx context.Context, d desired.State) (map[string]error, error)
-}
+// DataPlane carries packets for a state; emulator/dataplane does it.
+type DataPlane = carried.DataPlane
 
-// verifier is what a DataPlane has if it can compare the kernel with the state.
-type verifier interface {
-	Verify(ctx context.Context, d desired.State) ([]dataplane.Drift, error)
-}
-
-// updater is what a DataPlane has if it can carry a small change alone.
-type updater interface {
-	Update(ctx context.Context, c desired.Change, all func() desired.State) (map[string]error, error)
-}
+// NoDataPlane keeps state only.
+type NoDataPlane = carried.None
 
 // counter is what a DataPlane has if it counts the traffic of endpoints.
 type counter interface {
@@ -46,227 +35,85 @@ func trafficOf(plane DataPlane) func(endpoint string) desired.Traffic {
 	return nil
 }
 
-// NoDataPlane keeps state only.
-type NoDataPlane struct{}
-
-func (NoDataPlane) Apply(context.Context, desired.State) (map[string]error, error) {
-	return nil, nil
-}
-
-// Update keeps nothing either.
-func (NoDataPlane) Update(context.Context, desired.Change, func() desired.State) (map[string]error, error) {
-	return nil, nil
-}
-
-// Service is one running HNS. Reads use the current state without a lock; writes come one at a time.
+// Service is one running HNS. It reads calls, applies the rules of package hnsd to what its stores have, and answers.
+// Each store has its state under a lock of its own; in which order they are held is in the package's comment.
 type Service struct {
 	host  *hnsd.Host
 	plane DataPlane
 
-	state    atomic.Pointer[hnsd.State]
-	writing  sync.Mutex
-	desired  *desired.State // what the data plane was last asked for; nil: Desired of the state; under writing
-	complete bool           // whether it carries all of that; under writing
-	journal  *journal
+	objects *objects.Store
+	carried *carried.Store
+	handles handles.Store
+	ports   *ports.Store
+	losses  losses
+	stack   *ipstack.Stack
+	latency latency.Injector
 
-	planeLost map[string]bool // objects by id that the data plane lost; under writing
-
-	calls   daemon.Counter
-	faults  fault.Rules
-	latency latency
-	life    lifecycle
-	pool    pool
-
-	uplink string // Linux' name of the first network card; "": none is known
-	seen   seenLinks
-	shown  shown
-	dns    dns
-
-	takeover *takeover // nil: network cards are taken over without a trace
-
+	calls       daemon.Counter
+	faults      fault.Rules
+	life        lifecycle
 	guests      guests
 	walls       walls
 	subscribers subscribers
-	handles     handles
 }
 
-// newService opens the state in journalPath. The data plane is not touched yet.
-func newService(host *hnsd.Host, plane DataPlane, journalPath string) (*Service, error) {
-	j, state, err := openJournal(journalPath)
+// options of a Service.
+type options struct {
+	host     *hnsd.Host // required
+	plane    DataPlane  // required
+	journal  string     // file; required
+	lost     string     // file of what carries no packets; required
+	uplink   string     // Linux' name of the first network card; "": none is known
+	takeover *ipstack.Takeover
+}
+
+// newService opens the objects in the journal. The data plane is not touched yet.
+func newService(o options) (*Service, error) {
+	s := &Service{host: o.host, plane: o.plane, ports: ports.New()}
+	o.host.Traffic = trafficOf(o.plane)
+	o.host.PortBlocks = s.ports.Blocks
+	s.stack = ipstack.New(ipstack.Options{Plane: o.plane, Uplink: o.uplink, Takeover: o.takeover,
+		State: func() *hnsd.State { return s.objects.State() }})
+	var err error
+	if s.carried, err = carried.Open(o.plane, o.lost); err != nil {
+		return nil, err
+	}
+	s.objects, err = objects.Open(objects.Options{Journal: o.journal, Carrier: s.carried, Changed: s.stack.Changed,
+		New: func() *hnsd.State {
+			if o.host.Profile.NoHostNamespace {
+				return hnsd.NewState("")
+			}
+			return hnsd.NewState(o.host.NewID())
+		},
+		Told: func(old *hnsd.State, diff hnsd.Change) { s.subscribers.notify(notifications(old, diff)) }})
 	if err != nil {
 		return nil, err
 	}
-	if state == nil {
-		state = hnsd.NewState("")
-		if !host.Profile.NoHostNamespace {
-			state = hnsd.NewState(host.NewID())
-		}
-		if err := j.append(state.Diff(nil), state); err != nil {
-			return nil, err
-		}
-	}
-	lost, err := readLoss(journalPath)
-	if err != nil {
-		return nil, err
-	}
-	s := &Service{host: host, plane: plane, journal: j, planeLost: lost}
-	s.pool.size.Store(endlessPool)
-	host.Traffic = trafficOf(plane)
-	host.PortBlocks = func() int { return int(s.pool.size.Load()) }
-	s.state.Store(state.Settled())
+	s.losses = losses{o.host, s.objects, s.carried}
+	s.life.lose, s.life.endHandles, s.life.endCallbacks = s.losses.forget, s.handles.Forget, s.subscribers.endAll
 	return s, nil
 }
 
-// restore makes the data plane carry the state that was found on disk, or what an earlier apply left undone.
+// restore makes the data plane carry the state that was found on disk, or what an earlier change left undone.
 func (s *Service) restore(ctx context.Context) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	if s.complete {
-		return nil
-	}
-	return s.reapply(ctx)
-}
-
-func joinByID(errs map[string]error) error {
-	var list []error
-	for id, err := range errs {
-		if err != nil {
-			list = append(list, fmt.Errorf("%s: %w", id, err))
-		}
-	}
-	return errors.Join(list...)
-}
-
-// write runs one change and notifies the subscribers.
-func (s *Service) write(ctx context.Context, change func(*hnsd.State) (*hnsd.State, error)) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	old := s.state.Load()
-	diff, err := s.commit(ctx, change)
-	if err == nil {
-		s.subscribers.notify(notifications(old, diff))
-	}
-	return err
-}
-
-// writeWithoutNotifying is write for changes that HNS itself would not report, such as losses.
-func (s *Service) writeWithoutNotifying(ctx context.Context, change func(*hnsd.State) (*hnsd.State, error)) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	_, err := s.commit(ctx, change)
-	return err
-}
-
-// commit runs one change under writing: rules, then data plane, then journal. If the data plane cannot carry an object
-// that the change makes or alters, nothing has happened.
-func (s *Service) commit(ctx context.Context, change func(*hnsd.State) (*hnsd.State, error)) (diff hnsd.Change,
-	err error) {
-	old := s.state.Load()
-	next, err := change(old)
-	if err != nil || next == old {
-		return diff, err
-	}
-	diff = next.Diff(old)
-	if err := s.endLoss(diff); err != nil {
-		return diff, hnsd.ErrFailed.WithText("%v", err)
-	}
-	if err := s.carry(ctx, next, diff); err != nil {
-		klog.FromContext(ctx).Error(err, "the data plane refused a change", "change", diff)
-		return diff, hnsd.ErrFailed.WithText("%v", err)
-	}
-	if err := s.journal.append(diff, next); err != nil {
-		return diff, hnsd.ErrFailed.WithText("%v", err)
-	}
-	s.state.Store(next.Settled())
-	s.adaptersChanged(ctx, old, next)
-	return diff, nil
-}
-
-// carry applies a state, and the former one again if an object of the change fails. Failures of other objects, and of
-// what goes away, are retried later.
-func (s *Service) carry(ctx context.Context, next *hnsd.State, diff hnsd.Change) error {
-	var errs map[string]error
-	var err error
-	small, alone := desired.Change{}, false
-	u, can := s.plane.(updater)
-	if can && s.complete && s.desired == nil {
-		small, alone = hnsd.DesiredChange(next, diff)
-	}
-	switch {
-	case alone && small.Empty():
-		return nil
-	case alone:
-		errs, err = u.Update(ctx, small, func() desired.State { return hnsd.Desired(next) })
-	default:
-		want := s.desiredOf(next)
-		if s.complete && reflect.DeepEqual(want, s.lastDesired()) {
+	return s.objects.Alone(func(objects.Writer) error {
+		if s.carried.Complete() {
 			return nil
 		}
-		errs, err = s.plane.Apply(ctx, want)
-	}
-
-	var failed error
-	if len(diff.Put) > 0 && err != nil {
-		failed = err
-	}
-	for _, o := range diff.Put {
-		if errs[o.ID] != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s %s: %w", o.Kind, o.ID, errs[o.ID]))
-		}
-	}
-	if failed == nil {
-		s.noteApplied(next)
-		s.complete = err == nil && joinByID(errs) == nil
-		return nil
-	}
-
-	errs, err = s.plane.Apply(ctx, s.lastDesired())
-	s.complete = err == nil && joinByID(errs) == nil
-	return failed
-}
-
-// noteApplied notes what the data plane was asked for when it was given a state.
-func (s *Service) noteApplied(state *hnsd.State) {
-	s.desired = nil
-	if len(s.planeLost) > 0 {
-		want := s.desiredOf(state)
-		s.desired = &want
-	}
-}
-
-// lastDesired is what the data plane was last asked for.
-func (s *Service) lastDesired() desired.State {
-	if s.desired != nil {
-		return *s.desired
-	}
-	return hnsd.Desired(s.state.Load())
+		return s.carried.All(ctx, s.objects.State())
+	})
 }
 
 // Verify compares the data plane with the state; each line is one difference.
-func (s *Service) Verify(ctx context.Context) ([]dataplane.Drift, error) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	v, ok := s.plane.(verifier)
-	if !ok {
-		return nil, nil
-	}
-	return v.Verify(ctx, hnsd.Desired(s.state.Load()))
+func (s *Service) Verify(ctx context.Context) (list []dataplane.Drift, err error) {
+	err = s.objects.Alone(func(objects.Writer) error {
+		list, err = s.carried.Verify(ctx, s.objects.State())
+		return err
+	})
+	return list, err
 }
 
-// endLoss lets the data plane carry the objects again that a change rewrites; under writing.
-func (s *Service) endLoss(c hnsd.Change) error {
-	before := len(s.planeLost)
-	if before == 0 {
-		return nil
-	}
-	for _, o := range c.Put {
-		delete(s.planeLost, o.ID)
-	}
-	for _, r := range c.Drop {
-		delete(s.planeLost, r.ID)
-	}
-	if len(s.planeLost) == before {
-		return nil
-	}
-	return s.saveLoss()
+// setPorts sets how many blocks of ports the host has. No load balancer comes between.
+func (s *Service) setPorts(q ports.Request) error {
+	return s.objects.Alone(func(objects.Writer) error { return s.ports.Set(q, s.objects.State().PortBlocks()) })
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -48,14 +47,14 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 		plane = d
 	}
 
-	s, err := newService(host, plane, filepath.Join(b.TempDir(), "state.jsonl"))
+	s, err := newService(optionsIn(b.TempDir(), host, plane))
 	if err != nil {
 		b.Fatal(err)
 	}
 	ctx, who := context.Background(), caller{1, "bench.exe"}
-	s.handles.connected(1)
+	s.handles.Connected(1)
 	do := func(op wire.Op, handle uint64, text string) wire.Answer {
-		a, _ := programs{s}.answer(ctx, who,
+		a, _ := s.answer(ctx, who,
 			wire.Request{Op: op, Handle: handle, GUID: hnsd.ZeroID, Text: [3]string{text}}, nil)
 		if a.Result != 0 {
 			b.Fatalf("call %d: %#x %v", op, a.Result, *a.Text[1])
@@ -76,7 +75,7 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 	phase("endpoint", len(ids), func() {
 		for i := range ids {
 			h := do(wire.On(hnsd.Endpoint, wire.Create), network, remoteEndpoint(i)).Handle
-			ids[i], _ = s.handles.get(h, hnsd.Endpoint, 1)
+			ids[i], _ = s.handles.ID(h, hnsd.Endpoint, 1)
 			do(wire.On(hnsd.Endpoint, wire.Close), h, "")
 		}
 	})
@@ -93,11 +92,11 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 		}
 	})
 
-	listed := s.state.Load().List(hnsd.LoadBalancer)
+	listed := s.objects.State().List(hnsd.LoadBalancer)
 	phase("list", len(listed), func() {
 		do(wire.On(hnsd.LoadBalancer, wire.Enumerate), 0, "")
 		for _, o := range listed {
-			a, _ := programs{s}.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: o.ID},
+			a, _ := s.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: o.ID},
 				nil)
 			do(wire.On(hnsd.LoadBalancer, wire.Query), a.Handle, "")
 			do(wire.On(hnsd.LoadBalancer, wire.Close), a.Handle, "")
@@ -107,7 +106,7 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 	some := min(100, len(listed), len(ids))
 	phase("modify", some, func() {
 		for i := range some {
-			a, _ := programs{s}.answer(ctx, who,
+			a, _ := s.answer(ctx, who,
 				wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: listed[i].ID}, nil)
 			do(wire.On(hnsd.LoadBalancer, wire.Modify), a.Handle,
 				balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, ids[i]))
@@ -116,7 +115,7 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 
 	phase("delete", some, func() {
 		for i := range some {
-			programs{s}.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Delete), GUID: listed[i].ID},
+			s.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Delete), GUID: listed[i].ID},
 				nil)
 		}
 	})

@@ -16,7 +16,7 @@ type Stats struct {
 
 // stats returns what was counted.
 func (s *Service) stats() Stats {
-	st := Stats{Counts: s.calls.Get(), Handles: s.handles.count()}
+	st := Stats{Counts: s.calls.Get(), Handles: s.handles.Count()}
 	for function, n := range st.Calls {
 		if isWrite(function) {
 			st.Writes += n

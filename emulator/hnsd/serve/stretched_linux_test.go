@@ -44,10 +44,8 @@ func newStretched(t *testing.T) (a, b *stretchedHost) {
 		must(t, err)
 		t.Cleanup(plane.Close)
 
-		h.server = startServer(t, 20348)
+		h.server = startServerOn(t, 20348, plane)
 		h.s.host.NodeAddr, h.s.host.NodeMAC = h.addr, fmt.Sprintf("00-15-5D-00-00-%02X", 0x21+i)
-		h.s.plane = plane
-		must(t, h.s.reapply(t.Context()))
 		h.program = h.connect("swarm.exe", 1)
 		h.network = h.program.good(wire.On(hnsd.Network, wire.Create), 0, "", stretchedNetwork).handle
 	}

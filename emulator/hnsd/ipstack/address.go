@@ -1,4 +1,4 @@
-package serve
+package ipstack
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// addresses is what a DataPlane has if programs may change the host's addresses.
+// addresses is what a data plane has if programs may change the host's addresses.
 type addresses interface {
 	CreateAddress(link int, addr netip.Prefix) error
 	DeleteAddress(link int, addr netip.Addr) error
 }
 
-// changeAddress answers wire.Address. The codes are those of CreateUnicastIpAddressEntry and
+// ChangeAddress answers wire.Address. The codes are those of CreateUnicastIpAddressEntry and
 // DeleteUnicastIpAddressEntry.
-func (s programs) changeAddress(ctx context.Context, q wire.Request) error {
+func (s *Stack) ChangeAddress(ctx context.Context, q wire.Request) error {
 	host, ok := s.plane.(addresses)
 	if !ok {
 		return hnsd.ErrNotSupported

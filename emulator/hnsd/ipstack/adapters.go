@@ -1,4 +1,4 @@
-package serve
+package ipstack
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// links is what a DataPlane has if the host has an IP stack.
+// links is what a data plane has if the host has an IP stack.
 type links interface {
 	Links() ([]dataplane.Link, error)
 }
@@ -68,7 +68,7 @@ const linksFor = 5 * time.Millisecond
 
 // links returns the links as they are now, or with fresh false as they were a moment ago. Who waits while another one
 // reads them gets what the next reading returns, which is one for all that wait.
-func (s *seenLinks) links(plane DataPlane, fresh bool) ([]dataplane.Link, error) {
+func (s *seenLinks) links(plane any, fresh bool) ([]dataplane.Link, error) {
 	host, ok := plane.(links)
 	if !ok {
 		return nil, nil
@@ -100,7 +100,7 @@ func (s *seenLinks) forget() {
 
 // adapters returns the adapters of the host in Windows' order, and all its links, which the caller does not change. It
 // returns none if there is no IP stack.
-func (s *Service) adapters(state *hnsd.State, fresh bool) (list []adapter, all []dataplane.Link, err error) {
+func (s *Stack) adapters(state *hnsd.State, fresh bool) (list []adapter, all []dataplane.Link, err error) {
 	if all, err = s.seen.links(s.plane, fresh); err != nil || all == nil {
 		return nil, nil, err
 	}
@@ -145,15 +145,13 @@ func cards(all []dataplane.Link, uplink string) []hnsd.Card {
 	return list
 }
 
-// nameCards tells the rules which network cards there are.
-func (s *Service) nameCards() error {
+// CardNames returns what Windows calls the network cards, the uplink first. It returns none if there is no IP stack.
+func (s *Stack) CardNames() ([]string, error) {
 	all, err := s.seen.links(s.plane, true)
 	if err != nil || all == nil {
-		return err
+		return nil, err
 	}
-	s.host.Uplinks = hnsd.CardNames(len(cards(all, s.uplink)))
-	s.host.Adapters = s.host.Uplinks
-	return nil
+	return hnsd.CardNames(len(cards(all, s.uplink))), nil
 }
 
 // owner returns the adapter that has an address of a link, or nil: HNS's own addresses in its networks are no
@@ -178,11 +176,11 @@ func owner(list []adapter, link *dataplane.Link, addr netip.Prefix) *adapter {
 	return &list[first] // a program gave it to the adapter, for itself alone
 }
 
-// listAdapters answers wire.Adapters.
-func (s programs) listAdapters() wire.Answer {
-	list, all, err := s.adapters(s.state.Load(), false)
+// ListAdapters answers wire.Adapters.
+func (s *Stack) ListAdapters() (string, error) {
+	list, all, err := s.adapters(s.state(), false)
 	if err != nil {
-		return failure(err)
+		return "", err
 	}
 
 	var b strings.Builder
@@ -206,12 +204,12 @@ func (s programs) listAdapters() wire.Answer {
 		}
 	}
 	b.WriteString(s.dns.lines(list, s.uplink))
-	return withText(b.String())
+	return b.String(), nil
 }
 
 // linkOf returns the link behind an interface index of Windows; 0: there is none with IP.
-func (s *Service) linkOf(index int) int {
-	list, all, err := s.adapters(s.state.Load(), false)
+func (s *Stack) linkOf(index int) int {
+	list, all, err := s.adapters(s.state(), false)
 	if err != nil || all == nil {
 		return index
 	}
@@ -225,8 +223,8 @@ func (s *Service) linkOf(index int) int {
 
 // shownAs gives an event of a link the index that Windows shows. false: the link is no adapter of the host. An event
 // about a link that is gone has index 0.
-func (s *Service) shownAs(kind string, e dataplane.HostEvent) (dataplane.HostEvent, bool) {
-	list, all, err := s.adapters(s.state.Load(), true)
+func (s *Stack) shownAs(kind string, e dataplane.HostEvent) (dataplane.HostEvent, bool) {
+	list, all, err := s.adapters(s.state(), true)
 	if err != nil || all == nil {
 		return e, true
 	}
@@ -262,10 +260,10 @@ type stackEvent struct {
 	dataplane.HostEvent
 }
 
-// adaptersChanged does what Windows does when a network comes or goes and with it the adapter that has a card's
+// Changed does what Windows does when a network comes or goes and with it the adapter that has a card's
 // addresses: settings of an adapter are gone with it, and programs are told. What becomes of the adapters of endpoints
 // the kernel tells.
-func (s *Service) adaptersChanged(ctx context.Context, old, next *hnsd.State) {
+func (s *Stack) Changed(ctx context.Context, old, next *hnsd.State) {
 	s.seen.forget()
 	if old.Count(hnsd.Network) == next.Count(hnsd.Network) {
 		return

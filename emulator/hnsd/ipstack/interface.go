@@ -1,4 +1,4 @@
-package serve
+package ipstack
 
 import (
 	"context"
@@ -11,15 +11,25 @@ import (
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// interfaces is implemented by a DataPlane that has settings of the host's interfaces.
+// interfaces is implemented by a data plane that has settings of the host's interfaces.
 type interfaces interface {
 	Interface(index int, six bool) (dataplane.Interface, error)
 	SetForwarding(index int, six, on bool) error
 	ForgetForwarding() (n int, err error)
 }
 
-// hostInterface answers wire.Interface. The codes are those of GetIpInterfaceEntry and SetIpInterfaceEntry.
-func (s programs) hostInterface(ctx context.Context, q wire.Request) (a wire.Answer, err error) {
+// ForgetForwarding makes no interface forward packets any more, and counts those that did. false: there are none.
+func (s *Stack) ForgetForwarding() (n int, ok bool, err error) {
+	host, ok := s.plane.(interfaces)
+	if !ok {
+		return 0, false, nil
+	}
+	n, err = host.ForgetForwarding()
+	return n, true, err
+}
+
+// Interface answers wire.Interface. The codes are those of GetIpInterfaceEntry and SetIpInterfaceEntry.
+func (s *Stack) Interface(ctx context.Context, q wire.Request) (a wire.Answer, err error) {
 	host, ok := s.plane.(interfaces)
 	if !ok {
 		return a, hnsd.ErrNotSupported

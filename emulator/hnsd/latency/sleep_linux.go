@@ -1,4 +1,4 @@
-package serve
+package latency
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleepUntil waits for a moment, or until ctx ends. The runtime's timers are late by up to a millisecond (its poller
+// SleepUntil waits for a moment, or until ctx ends. The runtime's timers are late by up to a millisecond (its poller
 // counts in those), as much as the shortest latency to inject: the last stretch is left to the kernel.
-func sleepUntil(ctx context.Context, end time.Time) {
+func SleepUntil(ctx context.Context, end time.Time) {
 	const coarse = 3 * time.Millisecond
 	if left := time.Until(end); left > coarse {
 		timer := time.NewTimer(left - coarse)

@@ -1,14 +1,14 @@
 //go:build !linux
 
-package serve
+package latency
 
 import (
 	"context"
 	"time"
 )
 
-// sleepUntil waits for a moment, or until ctx ends.
-func sleepUntil(ctx context.Context, end time.Time) {
+// SleepUntil waits for a moment, or until ctx ends.
+func SleepUntil(ctx context.Context, end time.Time) {
 	timer := time.NewTimer(time.Until(end))
 	defer timer.Stop()
 	select {

@@ -1,4 +1,4 @@
-package serve
+package ipstack
 
 import (
 	"context"
@@ -15,21 +15,32 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// takeover plays what becomes of a network card when a virtual switch takes it over, or gives it back: its link goes
+// Takeover plays what becomes of a network card when a virtual switch takes it over, or gives it back: its link goes
 // down, and the host loses the card's addresses and routes for a while. The call that made the network has returned by
 // then.
-type takeover struct {
-	plane       DataPlane
-	file        string          // what the card has to get back, while it lacks it; a daemon that starts gives it back
-	flap        time.Duration   // how long; zero: only routes are lost
-	losesRoutes bool            // of hnsd.Profile
-	ended       <-chan struct{} // closed when the daemon ends: then the card gets everything back
+type Takeover struct {
+	TakeoverOptions
 
 	mu      sync.Mutex // held while a card is away: one at a time
 	running sync.WaitGroup
 }
 
-// cardTaker is implemented by a DataPlane whose host has an IP stack.
+// TakeoverOptions of a Takeover.
+type TakeoverOptions struct {
+	Plane       any
+	File        string          // what the card has to get back, while it lacks it; a daemon that starts gives it back
+	Flap        time.Duration   // how long; zero: only routes are lost
+	LosesRoutes bool            // of hnsd.Profile
+	Ended       <-chan struct{} // closed when the daemon ends: then the card gets everything back
+}
+
+// NewTakeover returns one that plays nothing yet.
+func NewTakeover(o TakeoverOptions) *Takeover { return &Takeover{TakeoverOptions: o} }
+
+// Wait returns when no card is away.
+func (t *Takeover) Wait() { t.running.Wait() }
+
+// cardTaker is implemented by a data plane whose host has an IP stack.
 type cardTaker interface {
 	TakeDown(link int, losesRoutes bool, before func(dataplane.CardStack) error) (dataplane.CardStack, error)
 	PutBack(dataplane.CardStack) error
@@ -48,19 +59,19 @@ func taken(before, after []adapter) (links []int) {
 	return links
 }
 
-// start plays a takeover of each link. With a flap it returns at once. A nil takeover plays nothing.
-func (t *takeover) start(ctx context.Context, links []int) {
+// start plays a takeover of each link. With a flap it returns at once. A nil Takeover plays nothing.
+func (t *Takeover) start(ctx context.Context, links []int) {
 	if t == nil {
 		return
 	}
-	host, ok := t.plane.(cardTaker)
+	host, ok := t.Plane.(cardTaker)
 	if !ok {
 		return
 	}
 
 	for _, link := range links {
-		if t.flap == 0 {
-			if err := host.DropRoutes(link, t.losesRoutes); err != nil {
+		if t.Flap == 0 {
+			if err := host.DropRoutes(link, t.LosesRoutes); err != nil {
 				klog.FromContext(ctx).Error(err, "A network card that was taken over keeps its routes")
 			}
 			continue
@@ -74,36 +85,36 @@ func (t *takeover) start(ctx context.Context, links []int) {
 }
 
 // play takes one card down for the time of a flap.
-func (t *takeover) play(ctx context.Context, host cardTaker, link int) error {
+func (t *Takeover) play(ctx context.Context, host cardTaker, link int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	stack, err := host.TakeDown(link, t.losesRoutes, t.save)
+	stack, err := host.TakeDown(link, t.LosesRoutes, t.save)
 	if err != nil {
-		return errors.Join(err, t.finish())
+		return errors.Join(err, t.Finish())
 	}
 	klog.FromContext(ctx).Info("A virtual switch changes a network card, which has no link and no addresses meanwhile",
-		"card", stack.Link, "for", t.flap)
-	flap := time.NewTimer(t.flap)
+		"card", stack.Link, "for", t.Flap)
+	flap := time.NewTimer(t.Flap)
 	defer flap.Stop()
 	select {
 	case <-flap.C:
-	case <-t.ended:
+	case <-t.Ended:
 	}
-	return t.finish()
+	return t.Finish()
 }
 
-func (t *takeover) save(stack dataplane.CardStack) error {
+func (t *Takeover) save(stack dataplane.CardStack) error {
 	data, err := json.Marshal(stack)
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(t.file, data, 0o644)
+	return atomicfile.Write(t.File, data, 0o644)
 }
 
-// finish gives the card back what it lacks, if one does.
-func (t *takeover) finish() error {
-	data, err := os.ReadFile(t.file)
-	host, ok := t.plane.(cardTaker)
+// Finish gives the card back what it lacks, if one does.
+func (t *Takeover) Finish() error {
+	data, err := os.ReadFile(t.File)
+	host, ok := t.Plane.(cardTaker)
 	if errors.Is(err, os.ErrNotExist) || !ok {
 		return nil
 	}
@@ -115,7 +126,7 @@ func (t *takeover) finish() error {
 		err = host.PutBack(stack)
 	}
 	if err == nil {
-		err = os.Remove(t.file)
+		err = os.Remove(t.File)
 	}
 	if err != nil {
 		return fmt.Errorf("ending the takeover of a network card: %w", err)

@@ -1,4 +1,4 @@
-package serve
+package ipstack
 
 import (
 	"encoding/json"

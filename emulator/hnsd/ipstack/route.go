@@ -1,4 +1,4 @@
-package serve
+package ipstack
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// stack is what a DataPlane has if programs may change the host's routes.
+// stack is what a data plane has if programs may change the host's routes.
 type stack interface {
 	CreateRoute(dataplane.HostRoute) error
 	SetRoute(dataplane.HostRoute) error
@@ -23,9 +23,9 @@ type stack interface {
 	Watch(ctx context.Context, kind string) (<-chan dataplane.HostEvent, error)
 }
 
-// changeRoute answers wire.Route. The host's own IP stack is not part of HNS, but programs of the host reach it by the
+// ChangeRoute answers wire.Route. The host's own IP stack is not part of HNS, but programs of the host reach it by the
 // same protocol.
-func (s programs) changeRoute(ctx context.Context, q wire.Request) error {
+func (s *Stack) ChangeRoute(ctx context.Context, q wire.Request) error {
 	host, ok := s.plane.(stack)
 	if !ok {
 		return hnsd.ErrNotSupported
@@ -79,22 +79,19 @@ func hostRouteOf(q wire.Request) (r dataplane.HostRoute, err error) {
 	return r, nil
 }
 
-// streamEvents answers wire.Events until either side ends it: one answer that the subscription stands, then one for
-// each change.
-func (s programs) streamEvents(ctx context.Context, conn net.Conn, q wire.Request) {
+// StreamEvents answers wire.Events until either side ends it: one answer that the subscription stands, then one for
+// each change. An error has not been answered yet.
+func (s *Stack) StreamEvents(ctx context.Context, conn net.Conn, kind string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	host, ok := s.plane.(stack)
 	if !ok {
-		conn.Write(failure(hnsd.ErrNotSupported).Frame())
-		return
+		return hnsd.ErrNotSupported
 	}
-	kind := q.Text[0]
 	events, err := host.Watch(ctx, kind)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Watching the host's network")
-		conn.Write(failure(err).Frame())
-		return
+		return err
 	}
 
 	moved, stop := s.shown.Subscribe()
@@ -105,7 +102,7 @@ func (s programs) streamEvents(ctx context.Context, conn net.Conn, q wire.Reques
 	}()
 
 	if _, err := conn.Write(wire.Answer{}.Frame()); err != nil {
-		return
+		return nil
 	}
 	for {
 		var e dataplane.HostEvent
@@ -119,13 +116,13 @@ func (s programs) streamEvents(ctx context.Context, conn net.Conn, q wire.Reques
 			e, shown = m.HostEvent, m.kind == kind
 		}
 		if !more {
-			return
+			return nil
 		}
 		if !shown {
 			continue
 		}
 		if _, err := conn.Write(eventAnswer(e).Frame()); err != nil {
-			return
+			return nil
 		}
 	}
 }

@@ -1,9 +1,8 @@
-package serve
+package ipstack
 
 import (
 	"encoding/hex"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -39,11 +38,11 @@ func ParseDNS(text string) (DNSServers, error) {
 		}
 		list = append(list, addr)
 	}
-	return list, list.check()
+	return list, list.Check()
 }
 
-// check returns an error for what Windows does not take as a DNS server.
-func (d DNSServers) check() error {
+// Check returns an error for what Windows does not take as a DNS server.
+func (d DNSServers) Check() error {
 	for i, addr := range d {
 		if !addr.IsValid() || addr.IsUnspecified() || addr.IsMulticast() || addr.Is4In6() || addr.Zone() != "" {
 			return fmt.Errorf("%s cannot be the address of a DNS server", addr)
@@ -68,12 +67,6 @@ func (d DNSServers) String() string {
 		words = append(words, addr.String())
 	}
 	return strings.Join(words, ",")
-}
-
-// DNSRequest is the body of POST /dns, and the answer to it and to GET /dns. Without servers (null) the host has those
-// of the machine.
-type DNSRequest struct {
-	Servers DNSServers `json:"servers"`
 }
 
 // dns is which servers the network gives at the moment. The zero value leaves the adapters those of the machine.
@@ -117,23 +110,4 @@ func (d *dns) lines(list []adapter, uplink string) string {
 		}
 	}
 	return b.String()
-}
-
-func (s controls) showDNS(w http.ResponseWriter, _ *http.Request) {
-	reply(w, DNSRequest{Servers: s.dns.get()}, nil)
-}
-
-// changeDNS gives the host other DNS servers until hnsd ends. Programs are not told: Windows has no notification for
-// it.
-func (s controls) changeDNS(w http.ResponseWriter, r *http.Request) {
-	var q DNSRequest
-	if !decode(w, r, &q, `{"servers": ["10.99.0.53"]}, with [] for none and null for those of this machine`) {
-		return
-	}
-	if err := q.Servers.check(); err != nil {
-		refuse(w, err)
-		return
-	}
-	s.dns.set(q.Servers)
-	s.showDNS(w, r)
 }
